@@ -84,7 +84,7 @@ struct batch {
     bool begun;    /* it has answered: all that it holds of it was started */
     bool listed;   /* in d->orders */
     enum fbr_dispatch_order_kind order;
-    uint64_t start; /* when it became its worker's first; 0: not yet. Of batches in d->timed */
+    uint64_t start; /* when it became its worker's first; 0: not yet; for d->timed */
     uint32_t nreports;
     uint64_t reports[FBR_DISPATCH_REPORTS];
     struct window windows[WINDOWS];

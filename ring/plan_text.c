@@ -18,8 +18,8 @@
 #include "runtime/pin/pin.h"
 #include "runtime/proc/context.h"
 
-/* The agents of one machine place their ranks together (agent_rank.c). Of more than these only the
- * first agent's are shown: they share processors anyway. */
+/* The agents of one machine place their ranks together (agent_rank.c). If there are more
+ * ranks, only the first agent's are shown: they share processors anyway. */
 #define TOGETHER_MAX 4096
 
 struct picture {

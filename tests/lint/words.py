@@ -17,7 +17,7 @@ LINE, TABLE, PROSE = 100, 120, 120
 PLAIN = ("include/", "runtime/", "share/", "pool/", "ring/", "mpi_bridge/", "backends/", "cli/", "examples/")
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'', re.DOTALL)
 OPENING = re.compile(r"(What|Whoever|Whose|Who|Of)\b")
-SENTENCE = re.compile(r"[.;:] (What|Whoever|Whose|Who|Of an?|Of the)\b")
+SENTENCE = re.compile(r"[.;:] (What|Whoever|Whose|Who|Of)\b")
 STILTED = re.compile(r"\b(sha[l]l|who[e]ver)\b", re.IGNORECASE)
 
 
@@ -55,13 +55,22 @@ def check_comments(report, name):
 
 
 def check_prose(report, name):
-    """That the lines of a page fit, but for code, tables and headings, which cannot be broken."""
-    fenced = False
+    """That sentences of a page begin with their subject, and that its lines fit: not in code, tables and headings."""
+    fenced, before = False, ""
     for number, line in enumerate(lint.read(name).split("\n"), 1):
         if line.lstrip().startswith("```"):
             fenced = not fenced
         elif not fenced and len(line) > PROSE and not line.startswith(("|", "#", "    ")):
             report.complain(name, f"{len(line)} columns, {PROSE} at most", number)
+        if fenced or line.startswith(("|", "#", "    ")):
+            before = ""
+            continue
+        words = re.sub(r"^([*-]|\d+\.) ", "", line.strip())
+        begins = OPENING.match(words) if not before or words != line.strip() or before.endswith((".", ";", ":")) else None
+        found = begins or SENTENCE.search(words)
+        if found:
+            report.complain(name, f'a sentence begins with "{found.group(1)}": say what it is about', number)
+        before = line.strip()
 
 
 report = lint.Lint("words")
