@@ -4,6 +4,7 @@
 #include "backends/local/copies.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,14 @@
 #include <utlist.h>
 
 #include "runtime/base/buf.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/spawn.h"
 
 #define FROM 4          /* alike jobs in a row; fewer are not worth an interpreter more */
 #define LOAD_MS 10000   /* for it to load what it loads */
 #define COPY_MS 3000    /* for a copy */
+#define KILL_MS 3000    /* for killed ones to end, one may hang in the kernel */
 #define FAILURES 3      /* in a row: this program has none */
 #define STATUS_MAX 8192 /* of /proc/thread-self/status */
 #define ENV_PREFIX "FIBER_"
@@ -106,6 +109,17 @@ static void on_watch_closed(uv_handle_t *handle)
     free(handle);
 }
 
+/* Takes the ends of a killed group, for as long as a loop thread may stand still. */
+static void reap_group(pid_t group)
+{
+    uint64_t until = fbr_now_ms() + KILL_MS;
+    pid_t rc;
+
+    while ((rc = waitpid(-group, NULL, WNOHANG)) > 0 || (rc == 0 && fbr_now_ms() < until))
+        if (rc == 0)
+            poll(NULL, 0, 1);
+}
+
 /* Copies that did not get their GO are in its group, and end with it. */
 static void end_template(struct fbr_copies *t)
 {
@@ -121,8 +135,7 @@ static void end_template(struct fbr_copies *t)
     t->gate = -1;
     if (fbr_spawn_signal(t->pid, t->pidfd, SIGKILL) == 0) { /* else the program has waited for it */
         kill(-t->pid, SIGKILL);
-        while (waitpid(-t->pid, NULL, 0) > 0 || errno == EINTR)
-            errno = 0;
+        reap_group(t->pid);
     }
     close(t->pidfd);
 }
