@@ -1,30 +1,8 @@
 # copying_test.sh - fiber cp to a rank and to a worker, and back; what it says when it cannot.
 #
 # SPDX-License-Identifier: Apache-2.0
-set -euo pipefail
-
-program=${TEST_BINARY_DIR:?}/tests/cli/pool_prog
-PATH=$TEST_BINARY_DIR/cli:$PATH
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-mkdir -m 700 "$work/run"
-mkdir "$work/there"
-export XDG_RUNTIME_DIR=$work/run FIBER_BACKEND=local
-cd "$work"
-mkfifo gate
-exec 9<>gate
-bad=0
-
-expect() { # expect <exit code> <pattern> <what> <argument>...: "": it says nothing
-    local code=$1 pattern=$2 what=$3 got=0
-    shift 3
-    timeout 120 "$@" >said 2>&1 </dev/null || got=$?
-    if [ "$got" != "$code" ] || { [ -z "$pattern" ] && [ -s said ]; } ||
-        ! { echo && cat said; } | grep -E -- "$pattern" >/dev/null; then
-        echo "$what: code $got, expected $code and $pattern: $(cat said)"
-        bad=1
-    fi
-}
+# shellcheck source=tests/cli/gate_lib.sh
+. "${TEST_SOURCE_DIR:?}/tests/cli/gate_lib.sh"
 
 same() { # same <file> <file>: also their permissions
     if ! cmp "$1" "$2" || [ "$(stat -c %a "$1")" != "$(stat -c %a "$2")" ]; then
