@@ -66,6 +66,10 @@ int fpy_wait(fpy_wait_fn fn, void *call, double timeout);
 /* For PyArg_Parse "O&": None is no timeout (-1.0), and a negative number is 0, as in
  * multiprocessing. */
 int fpy_timeout(PyObject *object, void *timeout);
+/* fpy_wait() for a timeout as multiprocessing's: True, or False when it is over first. Another error
+ * is what raise() makes of it. NULL where the handle is NULL: the exception is set. */
+PyObject *fpy_wait_in_time(fpy_wait_fn fn, void *handle, PyObject *timeout,
+                           PyObject *(*raise)(int rc));
 
 /* ---- pipe_type.c ---- */
 

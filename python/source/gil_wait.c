@@ -65,3 +65,17 @@ int fpy_timeout(PyObject *object, void *timeout)
         *t = -1;
     return 1;
 }
+
+PyObject *fpy_wait_in_time(fpy_wait_fn fn, void *handle, PyObject *timeout,
+                           PyObject *(*raise)(int rc))
+{
+    double seconds;
+    int rc;
+
+    if (!handle || !fpy_timeout(timeout, &seconds))
+        return NULL;
+    rc = fpy_wait(fn, handle, seconds);
+    if (rc == FPY_RAISED)
+        return NULL;
+    return rc == 0 || rc == -ETIMEDOUT ? PyBool_FromLong(rc == 0) : raise(rc);
+}

@@ -110,18 +110,7 @@ static int wait_end(void *handle, int timeout_ms)
 
 static PyObject *process_join(PyObject *self, PyObject *timeout)
 {
-    struct fiber_process *handle = handle_of(self);
-    double seconds;
-    int rc;
-
-    if (!handle || !fpy_timeout(timeout, &seconds))
-        return NULL;
-    rc = fpy_wait(wait_end, handle, seconds);
-    if (rc == FPY_RAISED)
-        return NULL;
-    if (rc < 0 && rc != -ETIMEDOUT)
-        return fpy_raise(rc);
-    return PyBool_FromLong(rc == 0);
+    return fpy_wait_in_time(wait_end, handle_of(self), timeout, fpy_raise);
 }
 
 static int wait_joined(void *handle, int timeout_ms)
@@ -129,20 +118,15 @@ static int wait_joined(void *handle, int timeout_ms)
     return fiber_process_wait_joined(handle, timeout_ms);
 }
 
+/* It has ended instead: no error. */
+static PyObject *never_joined(int rc)
+{
+    return rc == -ECHILD ? PyBool_FromLong(0) : fpy_raise(rc);
+}
+
 static PyObject *process_wait_joined(PyObject *self, PyObject *timeout)
 {
-    struct fiber_process *handle = handle_of(self);
-    double seconds;
-    int rc;
-
-    if (!handle || !fpy_timeout(timeout, &seconds))
-        return NULL;
-    rc = fpy_wait(wait_joined, handle, seconds);
-    if (rc == FPY_RAISED)
-        return NULL;
-    if (rc < 0 && rc != -ETIMEDOUT && rc != -ECHILD)
-        return fpy_raise(rc);
-    return PyBool_FromLong(rc == 0);
+    return fpy_wait_in_time(wait_joined, handle_of(self), timeout, never_joined);
 }
 
 static PyObject *process_exitcode(PyObject *self, PyObject *none)

@@ -213,18 +213,7 @@ static PyObject *queue_deal(PyObject *self, PyObject *none)
 /* A call that waits. Tells whether it ended before the timeout. */
 static PyObject *wait_for(PyObject *self, PyObject *timeout, fpy_wait_fn fn)
 {
-    struct fiber_queue *handle = handle_of(self);
-    double seconds;
-    int rc;
-
-    if (!handle || !fpy_timeout(timeout, &seconds))
-        return NULL;
-    rc = fpy_wait(fn, handle, seconds);
-    if (rc == FPY_RAISED)
-        return NULL;
-    if (rc < 0 && rc != -ETIMEDOUT)
-        return fpy_raise_eof(rc);
-    return PyBool_FromLong(rc == 0);
+    return fpy_wait_in_time(fn, handle_of(self), timeout, fpy_raise_eof);
 }
 
 static int flush(void *handle, int timeout_ms)

@@ -81,18 +81,7 @@ static int wait_end(void *handle, int timeout_ms)
 
 static PyObject *ring_join(PyObject *self, PyObject *timeout)
 {
-    struct fiber_ring *handle = handle_of(self);
-    double seconds;
-    int rc;
-
-    if (!handle || !fpy_timeout(timeout, &seconds))
-        return NULL;
-    rc = fpy_wait(wait_end, handle, seconds);
-    if (rc == FPY_RAISED)
-        return NULL;
-    if (rc < 0 && rc != -ETIMEDOUT)
-        return fpy_raise(rc);
-    return PyBool_FromLong(rc == 0);
+    return fpy_wait_in_time(wait_end, handle_of(self), timeout, fpy_raise);
 }
 
 static PyObject *ring_exitcode(PyObject *self, PyObject *none)
