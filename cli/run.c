@@ -79,6 +79,9 @@ static int run_ring(const struct run_spec *s, const struct cli_args *args)
         code = COULD_NOT_START;
     if (args->values[RUN_JSON].number)
         show_end(ring, code, (double)(fbr_now_ms() - began) / 1000);
+    else if (quiet && !sig && code == COULD_NOT_START) /* no rank has said why */
+        cli_failed(code, "%.*s", (int)strcspn(fiber_ring_report(ring), "\n"),
+                   fiber_ring_report(ring));
     fiber_ring_close(ring);
     if (sig) {
         fiber_fini();

@@ -135,7 +135,8 @@ const struct cli_option run_options[RUN_OPTIONS] = {
         {"verbose", 'v', CLI_FLAG,
          .help = "says what is done and which variables are set; twice: what each rank does, too"},
     [RUN_QUIET] = {"quiet", 'q', CLI_FLAG,
-                   .help = "no summary of a failure, no word of what is waited for"},
+                   .help = "no summary of a failure, no word of what is waited for; a program "
+                           "that cannot be started is told all the same"},
     [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca omca",
                  .help = "a parameter of Open MPI: sets " FBR_MCA_PREFIX "KEY"},
     [RUN_GENV] = {"genv", 0, CLI_PAIR, "VAR VALUE", .also = "-env",

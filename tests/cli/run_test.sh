@@ -85,6 +85,7 @@ check 0 '.*' 'leave torch.distributed.run out' run --dry-run -n 2 python3 -m tor
 check 2 '' 'did you mean --timeout' run --timout 3 true
 check 2 '' 'did you mean core' run --bind-to cor true
 check 0 'hi hi hi ' '^' run -H localhost:3 -q echo hi
+check 125 '' '^fiber: rank 0 .*could not be started: .*there is no such file' run -q -n 1 ./no-such
 check 0 'hi hi ' '^' run -q -f <(echo localhost slots=2) -n 2 echo hi
 printf '# ours\nh1 slots=2\n\nh2:1 # slow\nh3\n' >hosts
 check 0 '.*backend command, 2 agents node 0, h1: ranks 0 to 1 node 1, h2: ranks 2 to 2 .*' '^' run --dry-run --hostfile hosts -n 3 x
