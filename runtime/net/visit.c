@@ -116,12 +116,11 @@ static void on_written(uv_write_t *request, int status)
     if (!v->all)
         return;
     v->taken -= owed;
-    if (status < 0) {
-        hang_up(v);
-    } else if (v->ending) {
+    /* A socket that takes no more may still have last words; its end is read behind them. */
+    if (v->ending) {
         if (v->writes == 0)
             drop(v);
-    } else if (owed) {
+    } else if (owed && status == 0) {
         fbr_buf_init(&b);
         fbr_put_u32(&b, owed);
         if (!b.failed)

@@ -195,6 +195,28 @@ static void who_sends_more_than_the_window_is_hung_up_on(void **state)
     assert_int_equal(ends[0].count + ends[1].count, 0);
 }
 
+/* A command that ends without having read all of its input. */
+static int end_before_more_comes(void *arg)
+{
+    static const uint8_t more[12] = {7};
+    struct fbr_cur c = fbr_cur(more, sizeof(more));
+
+    (void)arg;
+    assert_int_equal(send(outer[1], "last words", 10, 0), 10);
+    close(outer[1]);
+    outer[1] = -1;
+    fbr_visits_on_frame(&ends[1], FBR_VISIT_DATA, &c);
+    return 0;
+}
+
+static void the_last_words_of_who_takes_no_more_are_passed_on(void **state)
+{
+    (void)state;
+    fbr_loop_call(loop, end_before_more_comes, NULL);
+    expect_bytes(outer[0], "last words");
+    expect_end(outer[0]);
+}
+
 static int send_nonsense(void *arg)
 {
     static const uint8_t other[12] = {8}, cut[3] = {7};
@@ -249,6 +271,7 @@ int main(void)
         CASE(all_that_was_sent_comes_before_the_end),
         CASE(without_credit_no_more_than_the_window_is_sent),
         CASE(who_sends_more_than_the_window_is_hung_up_on),
+        CASE(the_last_words_of_who_takes_no_more_are_passed_on),
         CASE(frames_of_no_visit_are_passed_over),
         CASE(there_are_only_so_many_at_a_time),
     };
