@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backends/cluster.h"
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 #include "runtime/proc/backend.h"
 
 /* Besides "local", which is always the first. Users see them, and their settings, in this order;

@@ -1,7 +1,7 @@
 /* cp.c - `fiber cp`: a file or a directory to a job of a run, or from it, by way of its launcher.
  *
  * The same on every backend: what carries the bytes is the connection that each job has to its
- * launcher (runtime/inspect/message.h, runtime/net/visit.h), not its engine.
+ * launcher (runtime/inspect/message.h, runtime/proc/visit.h), not its engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -13,8 +13,8 @@
 
 #include "cli/option.h"
 #include "cli/screen.h"
-#include "runtime/base/spawn.h"
-#include "runtime/base/subprocess.h"
+#include "runtime/program/spawn.h"
+#include "runtime/program/subprocess.h"
 #include "runtime/base/text.h"
 #include "runtime/proc/backend.h"
 

@@ -22,7 +22,7 @@
 #include "runtime/base/config.h"
 #include "runtime/pin/pin.h"
 #include "runtime/proc/rundir.h"
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 
 /* ---- The machine ---- */
 

@@ -21,7 +21,7 @@
 #include "cli/screen.h"
 #include "runtime/base/text.h"
 #include "runtime/net/loop.h"
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 
 #define COULD_NOT 1
 

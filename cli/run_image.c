@@ -22,7 +22,7 @@
 #include "cli/interpreter.h"
 #include "ring/programs.h"
 #include "runtime/base/config.h"
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 #include "runtime/proc/backend.h"
 
 static const char *base_of(const char *path)

@@ -1,6 +1,6 @@
 /* stack_command.c - `fiber stack`: where the ranks of a ring or the workers of a pool are.
  *
- * Each job is visited once, by way of the launcher (runtime/net/visit.h, runtime/inspect/stack.h),
+ * Each job is visited once, by way of the launcher (runtime/proc/visit.h, runtime/inspect/stack.h),
  * several hosts at a time. Which ranks a job has shows when it answers; so of the ranks of one host
  * the next is asked for when the last answer has come, if it was not among it.
  *

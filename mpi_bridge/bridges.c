@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 
 const struct fbr_service_ops *const fbr_services[] = {
     &fbr_service_tcpstore,

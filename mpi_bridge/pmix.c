@@ -2,7 +2,7 @@
  *
  * libpmix is the server; this makes it one, tells it of jobs and ranks, and carries what it asks to
  * the other agents. It is linked with this module, which is loaded when the first ring starts
- * (runtime/base/module.h), so that programs without MPI never need it.
+ * (runtime/program/module.h), so that programs without MPI never need it.
  *
  * Output of libpmix goes into the file pmix.log in the bridge's folder: a rank that dies is no news
  * to us, and a terminal is the ranks'.

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/net/awake.h"
+#include "runtime/base/awake.h"
 #include "pool/pool.h"
 
 #define WATCH_NS 150000

@@ -24,7 +24,7 @@
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 
-#include "runtime/net/awake.h"
+#include "runtime/base/awake.h"
 #include "pool/dispatch.h"
 #include "pool/pool_wire.h"
 #include "runtime/proc/fnref.h"

@@ -11,7 +11,7 @@
 
 #include <utlist.h>
 
-#include "runtime/net/awake.h"
+#include "runtime/base/awake.h"
 #include "pool/pool.h"
 
 #define WATCH_NS 150000

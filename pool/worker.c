@@ -25,7 +25,7 @@
 
 #include <utlist.h>
 
-#include "runtime/net/awake.h"
+#include "runtime/base/awake.h"
 #include "pool/dispatch.h"
 #include "pool/pool.h"
 #include "runtime/proc/child.h"

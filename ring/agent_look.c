@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "ring/agent_priv.h"
-#include "runtime/base/elf.h"
+#include "runtime/program/elf.h"
 
 #define FIRST_MS 5       /* between the first looks; MPICH's shortest program takes 20 */
 #define PART_OF_AGE 16   /* later they are this part of the ranks' age apart */

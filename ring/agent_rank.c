@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "ring/agent_priv.h"
-#include "runtime/base/elf.h"
+#include "runtime/program/elf.h"
 #include "runtime/base/environ.h"
 #include "runtime/pin/limits.h"
 #include "runtime/base/log.h"

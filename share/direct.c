@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "runtime/base/auth.h"
-#include "runtime/net/awake.h"
+#include "runtime/base/awake.h"
 
 #define HEAD 8
 #define ROOM (64u * 1024)      /* for messages that are read together */

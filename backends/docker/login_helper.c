@@ -19,8 +19,8 @@
 #include "backends/docker/login.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/environ.h"
-#include "runtime/base/spawn.h"
-#include "runtime/base/subprocess.h"
+#include "runtime/program/spawn.h"
+#include "runtime/program/subprocess.h"
 
 #define HELPER_MS 30000
 #define FILE_MAX (1 << 20)

@@ -15,7 +15,7 @@
 
 #include "backends/image/image.h"
 #include "backends/image/tar.h"
-#include "runtime/base/elf.h"
+#include "runtime/program/elf.h"
 
 const char *const fbr_bundle_command[] = {FBR_BUNDLE_DIR "/ld.so",
                                           "--library-path",

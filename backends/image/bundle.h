@@ -5,8 +5,8 @@
  *                              program
  *     /.fiber/lib/             every library, flat
  *     /.fiber/bin/agent        the program
- *     /.fiber/fiber/NAME.so    Fiber's modules, where runtime/base/module.c looks for them: beside
- *                              the file that was executed, or one folder up
+ *     /.fiber/fiber/NAME.so    Fiber's modules, where runtime/program/module.c looks for them:
+ *                              beside the file that was executed, or one folder up
  *
  * It is started as `/.fiber/ld.so --library-path /.fiber/lib --argv0 /.fiber/bin/agent
  * /.fiber/bin/agent ARGUMENT...`, so nothing of it is in the environment of what it starts

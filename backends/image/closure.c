@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "backends/image/closure_priv.h"
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 
 #define LINKS 40 /* on the way of one path, as the kernel has it */
 #define DEPTH 64 /* of folders in a directory that is added */

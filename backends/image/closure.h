@@ -4,11 +4,11 @@
  * For a program that is its interpreter and every library that it asks for, found as ld.so(8) would
  * find them in a container without this one's environment: DT_RPATH, `library_path`, DT_RUNPATH,
  * the directories of ld.so.conf, the system's. Nothing is run for that; the files are read
- * (runtime/base/elf.h). A script takes its interpreter along. A directory is taken whole, with the
- * files that its programs and libraries need.
+ * (runtime/program/elf.h). A script takes its interpreter along. A directory is taken whole, with
+ * the files that its programs and libraries need.
  *
  * Two kinds of files are loaded without being asked for by name: the modules of Fiber
- * (runtime/base/module.h) and the plugins of some libraries, Open MPI's above all. Both are known
+ * (runtime/program/module.h) and the plugins of some libraries, Open MPI's above all. Both are known
  * here and follow the library that loads them.
  *
  * A link stays a link, and its target is taken too, so that every path means what it means here.

@@ -20,7 +20,7 @@
 #include <utlist.h>
 
 #include "backends/image/closure_priv.h"
-#include "runtime/base/elf.h"
+#include "runtime/program/elf.h"
 
 #define INCLUDES 8 /* of ld.so.conf in each other */
 #define CONF_MAX 65536

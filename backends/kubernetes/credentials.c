@@ -21,8 +21,8 @@
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
 #include "runtime/net/loop.h"
-#include "runtime/base/spawn.h"
-#include "runtime/base/subprocess.h"
+#include "runtime/program/spawn.h"
+#include "runtime/program/subprocess.h"
 
 #define PLUGIN_MS 15000
 #define MAX_OUTPUT (1u << 20)

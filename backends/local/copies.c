@@ -19,7 +19,7 @@
 #include "runtime/base/buf.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 
 #define FROM 4          /* alike jobs in a row; fewer are not worth an interpreter more */
 #define LOAD_MS 10000   /* for it to load what it loads */

@@ -80,7 +80,7 @@ static void take_over(const struct self *s)
     syscall(SYS_set_robust_list, s->robust, s->robust_len);
 }
 
-/* As runtime/base/spawn.c has it for others. */
+/* As runtime/program/spawn.c has it for others. */
 static void pass_gate(const struct self *s, int gate)
 {
     char go = 0;

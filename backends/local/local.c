@@ -30,7 +30,7 @@
 #include "runtime/proc/backend.h"
 #include "runtime/base/log.h"
 #include "runtime/net/loop.h"
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 
 #define DRAIN_MS 200   /* a grandchild may hold the pipes open */
 #define CLOSE_MS 10000 /* for killed ones to end, one may hang in the kernel */

@@ -18,7 +18,7 @@
 
 #include "backends/tool/delivery.h"
 #include "runtime/base/environ.h"
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 
 #define MAX_OUTPUT (16u << 20)
 

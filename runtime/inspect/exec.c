@@ -20,7 +20,7 @@
 
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 #include "runtime/inspect/stack.h"
 
 #define FDS 12

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "runtime/base/fds.h"
-#include "runtime/base/module.h"
-#include "runtime/base/subprocess.h"
+#include "runtime/program/module.h"
+#include "runtime/program/subprocess.h"
 #include "runtime/inspect/stack.h"
 
 #define LIMIT_MS 40000 /* less than the asker waits for a byte */

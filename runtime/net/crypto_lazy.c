@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 #include "runtime/net/seal.h"
 #include "runtime/net/tls.h"
 

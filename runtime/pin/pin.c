@@ -13,7 +13,7 @@
 
 #include "runtime/pin/cpulist.h"
 #include "runtime/base/environ.h"
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 
 const struct fbr_pin_ops *fbr_pin_load(struct fbr_error *err)
 {

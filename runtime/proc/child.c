@@ -22,8 +22,8 @@
 #include "runtime/base/log.h"
 #include "runtime/proc/nested.h"
 #include "runtime/net/relay.h"
-#include "runtime/base/spawn.h"
-#include "runtime/net/visit.h"
+#include "runtime/program/spawn.h"
+#include "runtime/proc/visit.h"
 
 #define RETRY_MS 50
 #define TURNED_AWAY_MAX 8

@@ -8,7 +8,7 @@
 #include "runtime/proc/process.h"
 #include "runtime/proc/process_fsm.h"
 #include "runtime/proc/ticket.h"
-#include "runtime/net/visit.h"
+#include "runtime/proc/visit.h"
 
 /* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket
  * and the like; then its connections. */

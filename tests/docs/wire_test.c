@@ -28,7 +28,7 @@
 #include "runtime/proc/ticket.h"
 #include "runtime/inspect/exec.h"
 #include "runtime/inspect/tree.h"
-#include "runtime/net/visit.h"
+#include "runtime/proc/visit.h"
 #include "share/channel.h"
 #include "share/keeper.h"
 #include "share/manager.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/elf.h"
+#include "runtime/program/elf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

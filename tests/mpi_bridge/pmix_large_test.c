@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 #include "tests/support/bridge_host_priv.h"
 
 #define NODES 1024

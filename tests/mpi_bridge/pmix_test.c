@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 #include "tests/support/mini_ring.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/elf.h"
+#include "runtime/program/elf.h"
 #include "tests/support/elf_file.h"
 
 static void test_all_that_a_file_says(void **state)

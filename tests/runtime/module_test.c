@@ -24,7 +24,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 

@@ -16,7 +16,7 @@
 
 #include "runtime/base/environ.h"
 #include "runtime/proc/process_priv.h"
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 #include "tests/support/children.h"
 
 #define STRAYS 12

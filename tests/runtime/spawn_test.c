@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 #include "tests/support/sync.h"
 
 extern char **environ;

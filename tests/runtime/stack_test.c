@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 #include "runtime/inspect/message.h"
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 #include "runtime/inspect/stack.h"
 #include "runtime/inspect/visitor.h"
 

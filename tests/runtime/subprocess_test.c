@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/subprocess.h"
+#include "runtime/program/subprocess.h"
 #include "tests/support/sync.h"
 
 static struct fbr_buf out;

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/net/visit.h"
+#include "runtime/proc/visit.h"
 
 #define MANY (3 * FBR_VISIT_WINDOW + 1000)
 

@@ -16,7 +16,7 @@
 #include <errno.h>
 
 #include "mpi_bridge/bridge.h"
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 #include "tests/support/mini_ring.h"
 
 extern char **environ;

@@ -4,7 +4,7 @@
  * process's to a thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/net/visit.h"
+#include "runtime/proc/visit.h"
 
 #include <errno.h>
 #include <stdlib.h>

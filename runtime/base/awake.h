@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/net/loop.h"
+#include "runtime/base/clock.h"
 
 #define FBR_AWAKE_LONG_NS 300000 /* a yield in which other processes have run */
 #define FBR_AWAKE_NOT_NS 2000000 /* length of the first pause; each next one is twice as long, */

@@ -14,7 +14,7 @@
  * in memory that both share, so it arrives in either case.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>

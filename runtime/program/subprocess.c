@@ -1,7 +1,7 @@
 /* subprocess.c - runs a program to its end and collects its output; see subprocess.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/base/subprocess.h"
+#include "runtime/program/subprocess.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/environ.h"
-#include "runtime/base/spawn.h"
+#include "runtime/program/spawn.h"
 
 #define PIECE 65536
 #define LOOK_MS 50 /* between two looks at `stop` */

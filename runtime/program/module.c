@@ -6,7 +6,7 @@
  * systems that have no modes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/base/module.h"
+#include "runtime/program/module.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* elf.c - reads how a 64-bit ELF file is loaded.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/base/elf.h"
+#include "runtime/program/elf.h"
 
 #include <elf.h>
 #include <errno.h>
