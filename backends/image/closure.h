@@ -8,8 +8,8 @@
  * the files that its programs and libraries need.
  *
  * Two kinds of files are loaded without being asked for by name: the modules of Fiber
- * (runtime/program/module.h) and the plugins of some libraries, Open MPI's above all. Both are known
- * here and follow the library that loads them.
+ * (runtime/program/module.h) and the plugins of some libraries, Open MPI's above all. Both are
+ * known here and follow the library that loads them.
  *
  * A link stays a link, and its target is taken too, so that every path means what it means here.
  * Owners are not kept, nor are modes but for "everybody may read it" and "it may be run": the user

@@ -1,8 +1,8 @@
 /* closure_known.c - what programs and libraries load without asking for it by name; see closure.h.
  *
  * Fiber's modules are looked for where runtime/program/module.c looks for them, under the same
- * rules about whose they may be: in the image they belong to root, and would be trusted. A program that
- * has Fiber linked in is known by a text of module.c.
+ * rules about whose they may be: in the image they belong to root, and would be trusted. A program
+ * that has Fiber linked in is known by a text of module.c.
  *
  * The plugins of other libraries stand in one table, as patterns from the folder of the library
  * itself. All of them may be absent.
