@@ -2,7 +2,7 @@
 #
 # The command finds the time of its start in START_NS. Of its output the line that is a JSON object is passed on, with
 # `wall_ms`, the time from the start to the end, added. A command that started another number of ranks than RANKS is an
-# error (a singleton is no world); RANKS 0 does not look.
+# error (a singleton is not a world); RANKS 0 does not look.
 #
 # SPDX-License-Identifier: Apache-2.0
 import json

@@ -183,7 +183,7 @@ int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int arg
         char text[FBR_ERROR_TEXT];
 
         snprintf(text, sizeof(text), "%s", err->text);
-        return fbr_fail(err, rc, "%.400s. It has been told, and obeys when it goes on", text);
+        return fbr_fail(err, rc, "%.400s. It has been told, and will do it when it goes on", text);
     }
     return rc;
 }
@@ -509,7 +509,7 @@ int client_rank(const char *text, const struct client_run *run, struct fbr_error
     long v = strtol(text, &end, 10);
 
     if (end == text || *end || v < 0 || v > INT32_MAX)
-        return fbr_fail(err, -EINVAL, "\"%.64s\" is no rank's number", text);
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is not a rank's number", text);
     if (run->about.kind == FBR_RUN_POOL) /* the numbers of workers grow */
         return (int)v;
     if (run->about.size && v >= run->about.size && v >= run->facts.size)

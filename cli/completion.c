@@ -280,7 +280,7 @@ static void fish_option(const struct cli_command *c, const struct cli_option *o)
     puts("'");
 }
 
-/* Prints the operands behind the options, where they are no files. */
+/* Prints the operands behind the options, where they are not files. */
 static void fish_operands(const struct cli_command *c)
 {
     switch (c->kind) {
@@ -349,7 +349,7 @@ static int run_completion(const struct cli_args *args)
             shells[i].write();
             return 0;
         }
-    return cli_failed(2, "completion is there for bash, zsh and fish, not for %s",
+    return cli_failed(2, "there is completion for bash, zsh and fish, but not for %s",
                       args->operands[0]);
 }
 

@@ -137,9 +137,10 @@ static int run_config(const struct cli_args *args)
     if (!sets && strcmp(verb, "show") != 0)
         fbr_fail(&err, -EINVAL, "\"%.64s\" is none of: show, set", verb);
     else if (args->noperands != 3 && sets)
-        fbr_fail(&err, -EINVAL, "set: KEY and VALUE are wanted");
+        fbr_fail(&err, -EINVAL, "set: write a KEY and a VALUE");
     else if (args->noperands > 2 && !sets)
-        fbr_fail(&err, -EINVAL, "show: one KEY at most; `fiber config set KEY VALUE` sets one");
+        fbr_fail(&err, -EINVAL,
+                 "show: write one KEY at most; `fiber config set KEY VALUE` sets one");
     if (err.code)
         return cli_usage(args->command, &err);
     while (key && (name = next_key(&w)) && strcmp(name, key) != 0)

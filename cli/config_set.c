@@ -147,7 +147,7 @@ int config_set(const char *key, const char *value, char *path, size_t size, stru
 
     if (rc < 0)
         return fbr_fail(err, rc,
-                        "there is no place for settings: HOME and XDG_CONFIG_HOME are not set");
+                        "settings cannot be kept: neither HOME nor XDG_CONFIG_HOME is set");
     rc = access(path, F_OK) == 0 ? text_file_read(path, &old, &len, err) : 0;
     if (rc == 0)
         text = config_set_text(old, len, key, value);

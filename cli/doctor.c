@@ -148,7 +148,7 @@ const struct cli_command cli_doctor = {
         "absent is what is not here and not everybody needs; bad is what will not work, or slowly. "
         "It looks only, and changes nothing.\n\n"
         "A backend is opened as a run opens it: where it is, who we are there, what we may do, "
-        "whether it has the image and GPUs, and at which address of ours its jobs call back. Each "
+        "whether it has the image and GPUs, and at which address its jobs reach this host. Each "
         "has ten seconds.",
     .examples = "fiber doctor\teverything\n"
                 "fiber doctor --backend docker\twhether containers can be started, and why not\n"

@@ -114,7 +114,8 @@ static int exec_there(struct exec *e, const char *job, char *const *argv, struct
     int rank = -1, rc;
 
     if (e->run.state >= CLIENT_ENDED)
-        return fbr_fail(err, -ESRCH, "run %.16s has ended: it is nowhere", e->run.about.uid);
+        return fbr_fail(err, -ESRCH, "run %.16s has ended: none of its jobs is left",
+                        e->run.about.uid);
     if (job[0] && (rank = client_job(job, &e->run, err)) < 0)
         return rank;
     rc = client_visit(&e->run, rank, err);

@@ -380,7 +380,7 @@ static int export_image(struct made *m, struct fbr_error *err)
     m->given_away = true;
     if (isatty(STDOUT_FILENO))
         return fbr_fail(err, -EINVAL,
-                        "an image is not for a terminal: -o FILE, or pipe it: fiber "
+                        "an image is not printed on a terminal: write -o FILE, or pipe it: fiber "
                         "image export ... -o - | docker load");
     return m->ops->write(m->image, m->args->operands[1], STDOUT_FILENO, err);
 }
@@ -447,7 +447,8 @@ static int check(const struct cli_args *args, bool *into_engine, struct fbr_erro
                         "--output is for fiber image export; build puts it into the "
                         "engine");
     if (!*into_engine && !args->values[IMAGE_OUTPUT].text && !args->values[IMAGE_DRY_RUN].number)
-        return fbr_fail(err, -EINVAL, "where to? -o FILE, or -o - for standard output");
+        return fbr_fail(err, -EINVAL,
+                        "no output is named: write -o FILE, or -o - for standard output");
     return 0;
 }
 

@@ -303,11 +303,11 @@ static void say_what_is_missing(const struct fbr_job *job, int32_t code,
     if (absent && job->own_program)
         cli_failed(0,
                    "the image %s must have the command fiber, at the path that it has here or that "
-                   "kubernetes_program names; or kubernetes_agent_image brings it",
+                   "kubernetes_program names; else set kubernetes_agent_image",
                    image);
     else if (absent || (job->own_program && code == COULD_NOT_START))
         cli_failed(0,
-                   "programs and files are those of the image %s, none goes along from here; the "
+                   "programs and files are those of the image %s, none is copied from here; the "
                    "account %s and its Role come from `fiber kubernetes manifest`",
                    image, fbr_config_str(config, "kubernetes_master_account"));
 }

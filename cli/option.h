@@ -71,7 +71,7 @@ struct cli_command;
 struct cli_args {
     const struct cli_command *command;
     struct cli_value *values; /* by the index of the option */
-    char **operands;          /* what is no option, NULL-terminated */
+    char **operands;          /* what is not an option, NULL-terminated */
     int noperands;
     bool help;    /* --help was given: nothing else was checked */
     bool version; /* the same of --version */

@@ -118,7 +118,7 @@ static int make_output(struct run_spec *s, char path[PATH_MAX])
     if (!realpath(dir, path) || stat(path, &st) < 0)
         return cli_failed(-1, "--output: %s: %m", dir);
     if (!S_ISDIR(st.st_mode))
-        return cli_failed(-1, "--output: %s is no directory", dir);
+        return cli_failed(-1, "--output: %s is not a directory", dir);
     s->ring.output_dir = path;
     return 0;
 }

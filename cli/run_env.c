@@ -50,7 +50,7 @@ static int take_variable(struct run_env *e, const char *text, struct fbr_error *
         return 0;
     if (len == 0 || memchr(text, ',', len))
         return fbr_fail(err, -EINVAL,
-                        len ? "-x: \"%.64s\" is no name; write -x for each variable"
+                        len ? "-x: \"%.64s\" is not a name; write -x for each variable"
                             : "-x: \"%.64s\" has no name; write VAR or VAR=VALUE",
                         text);
     if (!value)
@@ -70,8 +70,8 @@ static int take_pairs(struct run_env *e, const struct cli_value *v, const char *
         const char *name = v->list[i];
 
         if (!name[0] || strchr(name, '='))
-            return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is no name; write %s%.64s", option, name,
-                            prefix[0] ? "--mca KEY VALUE, not " : "-x ", name);
+            return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is not a name; write %s%.64s", option,
+                            name, prefix[0] ? "--mca KEY VALUE, not " : "-x ", name);
         rc = env_add(e, pair_of(prefix, name, strlen(name), v->list[i + 1]), err);
     }
     return rc;

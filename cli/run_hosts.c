@@ -50,7 +50,7 @@ static int bad_host(const char *where, const char *word, size_t len, struct fbr_
     else if (len && word[0] != '[' && memchr(word, '[', len))
         hint = "; write n[1-3] as n1,n2,n3";
     return fbr_fail(err, -EINVAL,
-                    "%s: \"%.*s\" is no host: write NAME, NAME:RANKS or [ADDRESS]:RANKS, with 1 "
+                    "%s: \"%.*s\" is not a host: write NAME, NAME:RANKS or [ADDRESS]:RANKS, with 1 "
                     "rank or more%s",
                     where, (int)(len < 64 ? len : 64), word, hint);
 }
@@ -111,8 +111,8 @@ int run_hosts_add(struct run_hosts *h, const char *where, const char *name, size
     struct run_host *host;
 
     if (!is_name(name, len) || slots < 1 || slots > SLOTS_MAX)
-        return fbr_fail(err, -EINVAL, "%s: \"%.*s\" is no host with 1 to %d ranks behind it", where,
-                        (int)(len < 64 ? len : 64), name, SLOTS_MAX);
+        return fbr_fail(err, -EINVAL, "%s: \"%.*s\" is not a host with 1 to %d ranks behind it",
+                        where, (int)(len < 64 ? len : 64), name, SLOTS_MAX);
     host = take_name(h, where, name, len, err);
     if (!host)
         return err->code;
@@ -529,7 +529,7 @@ static int take_pair(struct run_hosts *h, const char *where, const char **at, st
     return n ? run_hosts_add(h, where, name, n, next_number(at), err) : 0;
 }
 
-/* NODES CORES HOSTLIST: the first nodes have one more when it is no even split. */
+/* NODES CORES HOSTLIST: the first nodes have one more when it is not an even split. */
 static int take_group(struct run_hosts *h, const char *where, const char *at, struct fbr_error *err)
 {
     unsigned long nodes = next_number(&at), cores = next_number(&at);

@@ -33,7 +33,7 @@ int run_programs_ranks(const struct run_programs *p);
  * from then on. */
 int run_programs_whole(struct run_programs *p, const struct cli_args *args, struct fbr_error *err);
 /* The absolute path of "./train", for free(). NULL: `name` is looked for in PATH, is absolute
- * already, or is no executable file here. */
+ * already, or is not an executable file here. */
 char *run_program_whole(const char *name);
 
 #endif

@@ -328,7 +328,7 @@ static int take_count(const char *text, size_t len, const char *what, int *out,
     long v = strtol(text, &end, 10);
 
     if (end == text || end != text + len || v < 1 || v > 65536)
-        return fbr_fail(err, -EINVAL, "--map-by: \"%.*s\" is no number of %s", (int)len, text,
+        return fbr_fail(err, -EINVAL, "--map-by: \"%.*s\" is not a number of %s", (int)len, text,
                         what);
     *out = (int)v;
     return 0;
@@ -680,7 +680,7 @@ static int take_time(struct run_spec *s, const struct cli_args *args, struct fbr
         return 0;
     if (seconds <= 0 || seconds > INT32_MAX / 1000)
         return fbr_fail(err, -EINVAL,
-                        "--time: \"%.64s\" is no time as srun has it (minutes, hours:minutes:"
+                        "--time: \"%.64s\" is not a time as srun has it (minutes, hours:minutes:"
                         "seconds, days-hours), up to 24 days; --timeout takes 90s or 2h",
                         text);
     if (args->values[RUN_TIMEOUT].text)

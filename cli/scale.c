@@ -15,7 +15,7 @@ static int workers_of(const char *text, struct fbr_error *err)
     long v = strtol(text, &end, 10);
 
     if (end == text || *end || v < 1 || v > WORKERS_MAX)
-        return fbr_fail(err, -EINVAL, "\"%.64s\" is no number of workers, from 1 to %d", text,
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is not a number of workers, from 1 to %d", text,
                         WORKERS_MAX);
     return (int)v;
 }

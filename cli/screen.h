@@ -41,7 +41,7 @@ void screen_size(int *width, int *height);
 bool cli_is_screen(int fd);
 
 /* The finished text as one line; j is freed. 0, or 1 after it was said on standard error that there
- * is no memory for it. */
+ * is not a memory for it. */
 int cli_print_json(FILE *out, struct fbr_json *j);
 
 #endif

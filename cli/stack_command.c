@@ -143,7 +143,7 @@ static void visit(struct stack *s, struct ask *a)
     if (rc == 0) {
         rc = take(s, a, host, &data);
         if (rc < 0)
-            fbr_fail(&err, rc, "what it says makes no sense: %s", fbr_strerror(rc));
+            fbr_fail(&err, rc, "its answer makes no sense: %s", fbr_strerror(rc));
     }
     a->state = rc < 0 ? ASK_FAILED : ASK_DONE;
     fbr_text_plain(a->why, sizeof(a->why), err.text);
@@ -485,7 +485,7 @@ static int run_stack(const struct cli_args *args)
     if (code < 0)
         return cli_failed(1, "%s", err.text);
     if (s.run.state >= CLIENT_ENDED)
-        code = cli_failed(1, "run %.16s has ended: it is nowhere", s.run.about.uid);
+        code = cli_failed(1, "run %.16s has ended: none of its jobs is left", s.run.about.uid);
     else if (find_ranks(&s, slash ? slash + 1 : "", &err) < 0)
         code = cli_failed(1, "%s", err.text);
     else {

@@ -56,8 +56,9 @@ static int give_pair(const char *origin, unsigned number, char *line,
     if (equals)
         *equals = '\0';
     if (!*line || strpbrk(line, " \t"))
-        return fbr_fail(err, -EINVAL, "%s:%u: \"%.64s\" is no name of a variable; write NAME=VALUE",
-                        origin, number, line);
+        return fbr_fail(err, -EINVAL,
+                        "%s:%u: \"%.64s\" is not the name of a variable; write NAME=VALUE", origin,
+                        number, line);
     return pair(user, line, equals ? equals + 1 : NULL);
 }
 

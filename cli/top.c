@@ -393,7 +393,7 @@ static void draw(struct view *v)
 
 /* ---- The subcommand ---- */
 
-/* False: it is no key of ours. */
+/* False: it is not a key of ours. */
 static bool obey(struct view *v, int key)
 {
     int page = v->height - TITLE_LINES - 2;

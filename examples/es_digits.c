@@ -506,7 +506,7 @@ static int parse_options(struct run *run, int argc, char **argv)
     if (c != '?' && optind == argc)
         return 0;
     fprintf(stderr,
-            "es_digits: \"%s\" is no option, or lacks its value; --help lists the options.\n",
+            "es_digits: \"%s\" is not an option, or lacks its value; --help lists the options.\n",
             argv[c == '?' ? optind - 1 : optind]);
     return 2;
 }

@@ -703,7 +703,8 @@ static int parse_options(struct mixed *m, int argc, char **argv)
     }
     if (rc || (c != '?' && optind == argc))
         return rc;
-    fprintf(stderr, "mixed: \"%s\" is no option, or lacks its value; --help lists the options.\n",
+    fprintf(stderr,
+            "mixed: \"%s\" is not an option, or lacks its value; --help lists the options.\n",
             argv[c == '?' ? optind - 1 : optind]);
     return 2;
 }

@@ -108,7 +108,7 @@ FIBER_API int fiber_template(const char *const *argv);
 /* Makes copies of this process, which was started by the command of fiber_template(), as its parent
  * orders them. Returns 0 in each copy, which then calls fiber_init(), and is the only thread there;
  * in the template itself it does not return, but ends the process when the parent has ended.
- * Functions of pthread_atfork() are not called. -ENOTSUP: this process is no template, or the
+ * Functions of pthread_atfork() are not called. -ENOTSUP: this process is not a template, or the
  * system cannot copy it. -EBUSY: it has other threads. */
 FIBER_API int fiber_template_serve(void);
 
@@ -254,7 +254,7 @@ struct fiber_address {
  * address. */
 FIBER_API int fiber_address_format(const struct fiber_address *address, char *text, size_t size);
 /* Reads an address from its text; white space behind it is passed over. Whether the object still
- * lives shows when it is connected to. -EINVAL: it is no address, or not all of one. */
+ * lives shows when it is connected to. -EINVAL: it is not an address, or not all of one. */
 FIBER_API int fiber_address_parse(struct fiber_address *address, const char *text);
 
 /* ---- Queue ----------------------------------------------------------------------------------- */

@@ -433,13 +433,15 @@ static int give_fd(struct job *j, uint32_t rank, struct fbr_env *env, int *fd,
     int sv[2], rc;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
-        return fbr_fail(err, -errno, "PMI-1: no socket for rank %u: %s", rank, fbr_strerror(errno));
+        return fbr_fail(err, -errno, "PMI-1: cannot make a socket for rank %u: %s", rank,
+                        fbr_strerror(errno));
     rc = fbr_lo_link_open(&link, j->bridge->host->loop, sv[0]);
     if (rc == 0)
         rc = client_add(j, link, rank);
     if (rc < 0) {
         close(sv[1]);
-        return fbr_fail(err, rc, "PMI-1: no connection for rank %u: %s", rank, fbr_strerror(rc));
+        return fbr_fail(err, rc, "PMI-1: cannot make a connection for rank %u: %s", rank,
+                        fbr_strerror(rc));
     }
     *fd = sv[1];
     fbr_env_set(env, "PMI_FD", "%d", FBR_BRIDGE_FD);
@@ -475,7 +477,7 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
         return fbr_fail(err, -ENOENT, "PMI-1: no such job");
     if (preput && fbr_pmi1_preput(j->engine, preput) < 0)
         return fbr_fail(err, -EINVAL,
-                        "PMI-1: what the parent job has left for this one can not be read");
+                        "PMI-1: what the parent job has left for this one cannot be read");
     fbr_env_unset(env, PREPUT);
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
         fbr_env_unset(env, foreign[i]);

@@ -162,7 +162,7 @@ static int bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *ho
     b->queue = fbr_pmix_queue_open(b);
     if (!b->queue) {
         rc = fbr_fail(err, -EBUSY,
-                      "PMIx: this process has a server already, and libpmix can be but one");
+                      "PMIx: this process has a server already, and libpmix allows only one");
         goto fail;
     }
     rc = start_server(b, err);

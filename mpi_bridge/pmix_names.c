@@ -21,7 +21,7 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 
-/* Attributes that steer the call, and are no names. */
+/* Attributes that steer the call, and are not names. */
 static bool is_option(const pmix_info_t *info)
 {
     return strncmp(info->key, "pmix.", 5) == 0;

@@ -98,7 +98,7 @@ int fiber_pool_map_async(struct fiber_pool *p, fiber_task_fn fn, const struct fi
         if (fbr_pool_check_length(p, in[i].len) < 0)
             return -EMSGSIZE;
         if (!in[i].data && in[i].len)
-            return fbr_keep(-EINVAL, "pool: input %zu has a length and no data", i);
+            return fbr_keep(-EINVAL, "pool: input %zu has a length without data", i);
     }
     rc = fbr_result_new(p, fn, opts, &r);
     if (rc == 0)

@@ -158,7 +158,7 @@ int fiber_stream_put(struct fiber_stream *s, const struct fiber_bytes *in, size_
         return rc;
     for (size_t i = 0; i < n; i++)
         if (!in[i].data && in[i].len)
-            return fbr_keep(-EINVAL, "pool: input %zu has a length and no data", i);
+            return fbr_keep(-EINVAL, "pool: input %zu has a length without data", i);
     rc = copy_inputs(r, in, n, &list);
     if (rc < 0)
         return rc;

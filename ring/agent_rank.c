@@ -566,7 +566,7 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     if (rc >= 0 && pin && pin->nodes[0])
         rc = fbr_pin_mask(pin->nodes, &nodes, sizeof(nodes));
     if (rc < 0)
-        return fbr_fail(err, rc, "its place %s is no list of processors", pin->cpus);
+        return fbr_fail(err, rc, "its place %s is not a list of processors", pin->cpus);
     rc = fbr_agent_stdin_open(r, &theirs, err);
     if (rc == 0 && (p->argv[0] || again))
         rc = find_program(r, p->argv[0] ? p->argv[0] : again[0], p->workdir, env, err);

@@ -208,7 +208,7 @@ static void take(struct fbr_collect *c, struct part *p, const void *data, size_t
              first ? names[first->op] : "something else",
              first ? (unsigned long long)first->len : 0);
     else if (enter(c, p, data, len) < 0)
-        fail(c, -ENOMEM, "the launcher has no memory for what rank %u brings", ask->rank);
+        fail(c, -ENOMEM, "the launcher is out of memory for the data of rank %u", ask->rank);
     else if (c->there == c->size)
         complete(c);
 }

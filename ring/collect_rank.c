@@ -98,7 +98,7 @@ static int collect(const char *what, struct fbr_collect_ask ask, void *data, boo
         return rc;
     if (!g)
         return fbr_keep(-EPERM,
-                        "%s: this process is no rank that runs a function of "
+                        "%s: this process is not a rank that runs a function of "
                         "fiber_ring_start()",
                         what);
     if (ask.root >= g->size || (!data && ask.len))

@@ -2,7 +2,7 @@
  *
  * Fences with one key form rounds without being numbered: each agent's calls wait in a queue of
  * their own, and a round is complete when all that take part have something in theirs, or no rank
- * any more. An agent that is two fences ahead of another is no problem.
+ * any more. An agent that is two fences ahead of another is not a problem.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/exchange.h"

@@ -68,7 +68,7 @@ static void send_piece(void *arg)
     free(p);
 }
 
-/* A terminal on which others have the foreground is no place to read from: as SIGTTIN is blocked
+/* A terminal on which others have the foreground is not a place to read from: as SIGTTIN is blocked
  * here, it is an error. It may be ours again (fg); one that hung is nobody's. */
 static bool in_background(int error)
 {

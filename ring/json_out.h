@@ -1,6 +1,6 @@
 /* json_out.h - writes JSON: commas, escapes and nothing else.
  *
- * A string of any bytes becomes valid JSON that is safe to show: what is no well-formed UTF-8
+ * A string of any bytes becomes valid JSON that is safe to show: what is not a well-formed UTF-8
  * becomes U+FFFD, control characters become escapes. Numbers that JSON does not have (infinities,
  * NaN) become null.
  *

@@ -106,7 +106,7 @@ static int make_uid(struct fiber_ring *r, struct fbr_error *err)
     uint8_t bytes[16];
 
     if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return fbr_fail(err, -EIO, "no random numbers for the name of the ring");
+        return fbr_fail(err, -EIO, "cannot draw a name for the ring: there are no random numbers");
     for (size_t i = 0; i < sizeof(bytes); i++)
         snprintf(r->uid + 2 * i, 3, "%02x", bytes[i]);
     return 0;
@@ -149,9 +149,9 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
     for (uint32_t i = 0; i < r->nagents; i++)
         r->agents[i] = (struct ring_agent){.ring = r, .number = i};
     r->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return r->sentinel < 0
-               ? fbr_fail(err, -errno, "no descriptor for the sentinel: %s", fbr_strerror(errno))
-               : 0;
+    return r->sentinel < 0 ? fbr_fail(err, -errno, "cannot make the sentinel's descriptor: %s",
+                                      fbr_strerror(errno))
+                           : 0;
 }
 
 static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *arg, size_t len,
@@ -391,7 +391,7 @@ int fiber_ring_exitcode(struct fiber_ring *r, int *code)
     rc = r->ended ? 0 : -EAGAIN;
     *code = r->code;
     pthread_mutex_unlock(&r->lock);
-    return rc < 0 ? fbr_keep(rc, "the ring runs; it has no exit code yet") : 0;
+    return rc < 0 ? fbr_keep(rc, "the ring still runs, and has no exit code yet") : 0;
 }
 
 const char *fiber_ring_report(struct fiber_ring *r)
@@ -438,7 +438,7 @@ static int send_signal(struct fiber_ring *r, int rank, int sig)
     int rc = fbr_rt_check(r->rt);
 
     if (rc == 0 && (sig < 1 || sig > 64))
-        rc = fbr_keep(-EINVAL, "a ring is sent a signal: there is no signal %d", sig);
+        rc = fbr_keep(-EINVAL, "the ring cannot be sent signal %d: there is none", sig);
     if (rc < 0)
         return rc;
     rc = fbr_loop_call(r->rt->loop, call_signal, &c);

@@ -230,7 +230,7 @@ void fbr_ring_stop(struct fiber_ring *r);
 void fbr_ring_kill(struct fiber_ring *r);
 /* Agents that have not said hello: they have no ranks, and will not hear what they are told. */
 void fbr_ring_kill_unready(struct fiber_ring *r);
-/* One lives yet that we have killed: its end is no failure of what comes next. */
+/* One lives yet that we have killed: its end is not a failure of what comes next. */
 bool fbr_ring_any_doomed(const struct fiber_ring *r);
 const char *fbr_ring_backend(const struct fiber_ring *r); /* its name */
 char *fbr_ring_report(struct fiber_ring *r);

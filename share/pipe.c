@@ -217,7 +217,7 @@ int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int time
     if (!p->sends)
         return fbr_keep(-EBADF, "pipe: this end only receives");
     if (!data && len)
-        return fbr_keep(-EINVAL, "pipe: a length and no data");
+        return fbr_keep(-EINVAL, "pipe: a length without data");
     rc = p->host ? fbr_host_put(p->host, p->end, data, len, timeout_ms)
                  : fbr_guest_put(p->guest, p->end, data, len, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "send", timeout_ms);

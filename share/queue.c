@@ -112,7 +112,7 @@ int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int tim
     if (!*q->ours)
         return fbr_share_forked();
     if (!data && len)
-        return fbr_keep(-EINVAL, "queue: a length and no data");
+        return fbr_keep(-EINVAL, "queue: a length without data");
     rc = q->host ? fbr_host_put(q->host, 0, data, len, timeout_ms)
                  : fbr_guest_put(q->guest, 0, data, len, timeout_ms);
     return explain_wait(rc, "put", q->bounded ? "full" : "its owner has taken nothing", timeout_ms);

@@ -210,7 +210,7 @@ static int ask_number(struct fiber_store *s, const char *what, struct fbr_store_
 
 static int no_bytes(const char *what)
 {
-    return fbr_keep(-EINVAL, "store: %s: a length and no data, or no place for an answer", what);
+    return fbr_keep(-EINVAL, "store: %s: a length without data, or no place for an answer", what);
 }
 
 int fiber_store_set(struct fiber_store *s, const char *key, const void *value, size_t len)

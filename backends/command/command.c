@@ -534,7 +534,7 @@ static int command_address(struct fbr_backend *b, char *out, size_t size, struct
     if (rc < 0)
         return fbr_fail(
             err, rc,
-            "cannot tell at which address of ours %s reaches us (%s): set bind to an address or an "
+            "cannot tell at which address %s reaches this host (%s): set bind to an address or an "
             "interface",
             h->n ? peer : "another host",
             rc == -ENOENT ? "its name is not known here" : fbr_strerror(rc));

@@ -47,7 +47,7 @@ int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struc
 
 #define FBR_LABEL_MAX 256
 
-/* A job's label; what is no letter of a name becomes '_'. */
+/* A job's label; what is not a letter of a name becomes '_'. */
 void fbr_label(char out[FBR_LABEL_MAX], const char *run, const char *master, const char *name);
 /* The parts of a line "ID ... LABEL", which is cut up. False: there is no label in it. */
 struct fbr_labelled {

@@ -293,7 +293,8 @@ static void on_output(void *user, const void *data, size_t len)
     if (j->b->tty) {
         on_piece(j, 1, data, len);
     } else if (!fbr_docker_frames(&j->frames, data, len, on_piece, j) && j->output) {
-        fbr_warn("docker: %s: its output is not in frames, and is not shown", j->name);
+        fbr_warn("docker: %s: its output is not framed as the engine frames it, and is not shown",
+                 j->name);
         fbr_http_cancel(j->output);
         j->output = NULL;
     }

@@ -103,7 +103,9 @@ void fbr_docker_bundle_learn(struct fbr_docker_bundle *d, const char *image, boo
     strcpy(k->name, image);
     LL_PREPEND(d->images, k);
     if (lacks)
-        fbr_info("docker: the image %s has not our program: containers are given it", image);
+        fbr_info(
+            "docker: the image %s does not have this program: it is copied into the containers",
+            image);
 }
 
 /* ---- The bundle ---- */

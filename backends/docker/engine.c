@@ -131,8 +131,7 @@ static int check_socket(const char *path, struct fbr_error *err)
         return 0;
     if (errno == EACCES)
         return fbr_fail(err, -EACCES,
-                        "%s is not ours to use: ask to be added to its group (usually docker)",
-                        path);
+                        "you may not use %s: ask to be added to its group (usually docker)", path);
     return fbr_fail(err, -errno,
                     "there is no Docker engine at %s (%s): start it, or set docker_host or "
                     "DOCKER_HOST to where it is",
@@ -188,7 +187,7 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
     if (is_this_machine(e->host)) /* its containers reach us as those of a socket do */
         e->host[0] = '\0';
     else if (!tls)
-        fbr_warn("%s: without TLS: whoever can reach it, and whoever listens, is root there; set "
+        fbr_warn("%s: without TLS: everyone who can reach it, or who listens, is root there; set "
                  "DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH",
                  e->name);
     return 0;
@@ -319,7 +318,7 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
         rc = fbr_bind_toward(gateway, 0, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
-                 "cannot tell at which address of ours containers of the network %s reach us: set "
+                 "cannot tell at which address containers of the network %s reach this host: set "
                  "bind to an address or an interface",
                  network);
     snprintf(out, size, "%s", address);
@@ -370,7 +369,7 @@ int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, 
         return network_address(e, network[0] ? network : "bridge", out, size, err);
     rc = fbr_bind_toward(e->host, LOOK_UP_MS, address, NULL);
     if (rc < 0)
-        return fbr_fail(err, rc, "cannot tell at which address of ours %s reaches us: set bind",
+        return fbr_fail(err, rc, "cannot tell at which address %s reaches this host: set bind",
                         e->host);
     snprintf(out, size, "%s", address);
     return 0;

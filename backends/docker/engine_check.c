@@ -199,7 +199,7 @@ static void check_network(struct fbr_docker_engine *e, const struct fbr_config *
         tell(t, FBR_FINDING_BAD, "network",
              "set bind (FIBER_BIND) to an address of this host that containers reach, or "
              "docker_network = host",
-             "%s: its gateway %s is no address of this host; the engine is rootless, or in a "
+             "%s: its gateway %s is not an address of this host; the engine is rootless, or in a "
              "machine of its own",
              network, gateway[0] ? gateway : "(none)");
     fbr_json_free(j);

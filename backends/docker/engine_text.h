@@ -59,7 +59,7 @@ struct fbr_docker_frames {
     unsigned have;
     uint32_t left;
 };
-/* Calls out(user, stream, data, len) for each piece; false: these are no frames. */
+/* Calls out(user, stream, data, len) for each piece; false: these are not frames. */
 bool fbr_docker_frames(struct fbr_docker_frames *f, const void *data, size_t len,
                        void (*out)(void *user, int stream, const void *data, size_t len),
                        void *user);

@@ -82,7 +82,7 @@ static int send_archive(struct load *l, struct fbr_docker_engine *e, struct fbr_
     if (rc != 0) {
         close(ends[0]);
         close(ends[1]);
-        return fbr_fail(err, -rc, "no thread for the image: %s", fbr_strerror(rc));
+        return fbr_fail(err, -rc, "cannot start a thread for the image: %s", fbr_strerror(rc));
     }
     fbr_http_now(e->http, &r, 1, LOAD_MS);
     close(ends[0]);

@@ -155,7 +155,7 @@ int fbr_docker_login_find(struct fbr_docker_login *l, const struct json_t *file,
         s.path = image + strlen(registry) + 1;
     helper = helper_of(file, registry);
     if (strchr(helper, '/'))
-        return fbr_fail(err, -EINVAL, "the helper '%.60s' is no name", helper);
+        return fbr_fail(err, -EINVAL, "the helper '%.60s' is not a name", helper);
     if (helper[0])
         return copy(&l->helper, helper) ? 1 : fbr_fail(err, -ENOMEM, "out of memory");
     fbr_json_each(fbr_json_at(file, "auths", NULL), look_at, &s);

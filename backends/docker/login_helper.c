@@ -113,7 +113,7 @@ static int open_file(const char *path, struct fbr_error *err)
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
         return fd;
     close(fd);
-    return fbr_fail(err, -EINVAL, "it is no regular file");
+    return fbr_fail(err, -EINVAL, "it is not a regular file");
 }
 
 static struct json_t *read_file(const char *path, struct fbr_error *err)

@@ -75,7 +75,7 @@ static int copy(int to, int from, off_t size, const char *path, struct fbr_error
         ssize_t n = sendfile(to, from, &at, (size_t)(size - at));
 
         if (n == 0)
-            return fbr_fail(err, -ESTALE, "%s became shorter meanwhile", path);
+            return fbr_fail(err, -ESTALE, "%s became shorter while it was read", path);
         if (n < 0 && errno != EINTR)
             return fbr_fail(err, -errno, "cannot write the bundle: %s", fbr_strerror(errno));
     }
@@ -225,7 +225,8 @@ static int make(const char *program, const struct sink *s, bool cluster, struct 
 
     if (rc < 0 || !elf.interp || !realpath(elf.interp, interp) || !realpath(program, real)) {
         fbr_elf_close(&elf);
-        return fbr_fail(err, -ENOEXEC, "%s is no program with an interpreter of its own", program);
+        return fbr_fail(err, -ENOEXEC, "%s is not a program with an interpreter of its own",
+                        program);
     }
     fbr_elf_close(&elf);
     options.library_path = library_path = fbr_image_library_path();

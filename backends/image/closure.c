@@ -309,7 +309,7 @@ int closure_take(struct fbr_closure *c, const struct closure_at *at, struct fbr_
     struct fbr_file file = {.path = at->path, .kind = FBR_FILE_REGULAR};
 
     if (!S_ISREG(at->st.st_mode) || is_kernels(at->path))
-        return fbr_fail(err, -EINVAL, "%.512s is no ordinary file, and cannot be in an image",
+        return fbr_fail(err, -EINVAL, "%.512s is not a regular file, and cannot be in an image",
                         at->path);
     if (!closure_find(c, at->path) && faccessat(AT_FDCWD, at->path, R_OK, AT_EACCESS) < 0)
         return fbr_fail(err, -errno, "cannot read %.512s, which the image needs: %m", at->path);
@@ -384,7 +384,7 @@ static int take_tree(struct fbr_closure *c, const char *path, int depth, struct 
     if (is_kernels(path))
         return 0;
     if (depth > DEPTH)
-        return fbr_fail(err, -ELOOP, "%.512s: more than %d folders in each other", path, DEPTH);
+        return fbr_fail(err, -ELOOP, "%.512s: more than %d levels of folders", path, DEPTH);
     dir = opendir(path);
     if (!dir)
         return fbr_fail(err, -errno, "cannot read the directory %.512s, which the image needs: %m",
@@ -435,7 +435,7 @@ static int add_by_name(struct fbr_closure *c, const char *name, const char *scri
                     name);
 }
 
-/* "#!/usr/bin/env -S python3 -u": both programs. 0 too when it is no script. */
+/* "#!/usr/bin/env -S python3 -u": both programs. 0 too when it is not a script. */
 static int add_interpreter(struct fbr_closure *c, const char *path, int scripts,
                            struct fbr_error *err)
 {
@@ -533,7 +533,7 @@ int fbr_closure_add_directory(struct fbr_closure *c, const char *path, unsigned 
     int rc = 0;
 
     if (path[0] != '/' || strlen(path) >= sizeof(above) || strstr(path, "/.."))
-        return fbr_fail(err, -EINVAL, "%.512s is no absolute path", path);
+        return fbr_fail(err, -EINVAL, "%.512s is not an absolute path", path);
     for (const char *name = path; *name && rc == 0; name += strcspn(name, "/")) {
         name += strspn(name, "/");
         if (!*name)
@@ -547,7 +547,7 @@ int fbr_closure_add_directory(struct fbr_closure *c, const char *path, unsigned 
         rc = put_directory(c, above, 0755);
         e = closure_find(c, above);
         if (e && e->file.kind != FBR_FILE_DIRECTORY)
-            return fbr_fail(err, -ENOTDIR, "%.512s is no directory in the image", above);
+            return fbr_fail(err, -ENOTDIR, "%.512s is not a directory in the image", above);
     }
     if (e)
         e->file.mode = mode;

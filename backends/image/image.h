@@ -30,9 +30,9 @@ struct fbr_image;
 
 /* Lists end in NULL, and may be NULL. Texts are copied. */
 struct fbr_image_spec {
-    const char *const *files;  /* and directories; the first program is what runs by default */
-    const char *const *more;   /* data: no interpreter comes along, what is missing is no error */
-    const char *const *mapped; /* libraries of this process (closure.h) */
+    const char *const *files; /* and directories; the first program is what runs by default */
+    const char *const *more; /* data: no interpreter comes along, what is missing is not an error */
+    const char *const *mapped;      /* libraries of this process (closure.h) */
     const char *const *directories; /* that are made, everybody may write them */
     const char *const *env;         /* "K=V"; LD_LIBRARY_PATH counts for the libraries too */
     const char *const *entrypoint;

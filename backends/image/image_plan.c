@@ -173,9 +173,10 @@ static int check_words(const struct fbr_image_spec *spec, struct fbr_error *err)
 {
     for (size_t k = 0; spec->env && spec->env[k]; k++)
         if (!strchr(spec->env[k], '=') || spec->env[k][0] == '=')
-            return fbr_fail(err, -EINVAL, "\"%.64s\" sets no variable: K=V", spec->env[k]);
+            return fbr_fail(err, -EINVAL, "\"%.64s\" sets no variable; write NAME=VALUE",
+                            spec->env[k]);
     if (spec->workdir && spec->workdir[0] != '/')
-        return fbr_fail(err, -EINVAL, "the working directory \"%.128s\" is no absolute path",
+        return fbr_fail(err, -EINVAL, "the working directory \"%.128s\" is not an absolute path",
                         spec->workdir);
     return 0;
 }

@@ -90,22 +90,23 @@ int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
     colon = strchr(part, ':');
     len = colon ? (size_t)(colon - name) : strlen(name);
     if (strchr(name, '@'))
-        return fbr_fail(err, -EINVAL,
-                        "\"%.128s\" is no name for an image: it has a digest, which only the image "
-                        "itself decides",
-                        name);
+        return fbr_fail(
+            err, -EINVAL,
+            "\"%.128s\" is not a name for an image: it has a digest, which only the image "
+            "itself decides",
+            name);
     for (const char *p = part, *end; p <= name + len; p = end + 1) {
         end = memchr(p, '/', (size_t)(name + len - p));
         end = end ? end : name + len;
         if (!is_part(p, (size_t)(end - p)) || len + strlen(before) > NAME_MOST)
             return fbr_fail(err, -EINVAL,
-                            "\"%.128s\" is no name for an image: lower-case letters, digits and "
+                            "\"%.128s\" is not a name for an image: lower-case letters, digits and "
                             "single . _ - between them, like team/train:1",
                             name);
     }
     if (colon && !is_tag(colon + 1))
         return fbr_fail(err, -EINVAL,
-                        "\"%.128s\" is no name for an image: behind the colon stand at most %d "
+                        "\"%.128s\" is not a name for an image: behind the colon stand at most %d "
                         "letters, digits and . _ -",
                         name, TAG_MOST);
     snprintf(tagged, FBR_IMAGE_NAME_MAX, "%s%s", name, colon ? "" : ":latest");

@@ -347,7 +347,7 @@ int fbr_kube_api_open(struct fbr_kube_api **out, struct fbr_loop *loop,
         if (!a->namespace_)
             rc = fbr_fail(err, -ENOMEM, "out of memory");
         else if (!is_name(a->namespace_))
-            rc = fbr_fail(err, -EINVAL, "'%.64s' is no name of a namespace", a->namespace_);
+            rc = fbr_fail(err, -EINVAL, "'%.64s' is not the name of a namespace", a->namespace_);
     }
     if (rc == 0)
         rc = fbr_kube_creds_open(&a->creds, &a->config, err);

@@ -110,7 +110,7 @@ static void check_server(struct fbr_backend *b, fbr_backend_say *say, void *user
     fbr_json_free(version);
     if (b->api->config.insecure)
         say(user, FBR_FINDING_BAD, "certificate",
-            "is not checked: whoever is on the way can read and change everything",
+            "is not checked: every host on the way can read and change everything",
             "take insecure-skip-tls-verify out of the kubeconfig, put certificate-authority in");
 }
 
@@ -274,14 +274,14 @@ const char *fbr_kube_why_unreachable(const char *address)
         if (a[0] == 169 && a[1] == 254)
             return "is link-local: it means something else in each network";
         if (a[0] == 0)
-            return "is no address that can be called";
+            return "is not an address that can be called";
     } else if (inet_pton(AF_INET6, address, a) == 1) {
         if (IN6_IS_ADDR_LOOPBACK((struct in6_addr *)a))
             return "is the loopback: a pod that calls it calls itself";
         if (IN6_IS_ADDR_LINKLOCAL((struct in6_addr *)a))
             return "is link-local: it means something else in each network";
         if (IN6_IS_ADDR_UNSPECIFIED((struct in6_addr *)a))
-            return "is no address that can be called";
+            return "is not an address that can be called";
     }
     return NULL;
 }

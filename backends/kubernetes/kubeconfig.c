@@ -395,12 +395,13 @@ int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct 
     if (!found && host && host[0])
         return fbr_kube_config_pod(c, host, port && port[0] ? port : "443", FBR_KUBE_ACCOUNT, err);
     if (!found)
-        return fbr_fail(err, -ENOENT,
-                        "no cluster is known here: there is no kubeconfig ($KUBECONFIG, "
-                        "~/.kube/config), and this is no pod; set KUBECONFIG to the file that your "
-                        "cluster's owner gave you");
+        return fbr_fail(
+            err, -ENOENT,
+            "no cluster is known here: there is no kubeconfig ($KUBECONFIG, "
+            "~/.kube/config), and this is not a pod; set KUBECONFIG to the file that your "
+            "cluster's owner gave you");
     if (c->insecure)
-        fbr_warn("context %s: insecure-skip-tls-verify is set: whoever is on the way to %s can "
+        fbr_warn("context %s: insecure-skip-tls-verify is set: every host on the way to %s can "
                  "read and change everything, keys of jobs too",
                  c->context, c->server);
     else if (fbr_kube_config_is_plain(c))

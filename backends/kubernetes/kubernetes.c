@@ -253,7 +253,7 @@ static void end_all(struct fbr_backend *b)
     if (b->anchor_name[0] && n && !left)
         fbr_kube_anchor_forget(b->anchor_name);
     if (left)
-        fbr_warn("kubernetes: %zu of %zu objects of the run %s may be left (%s): `fiber gc` "
+        fbr_warn("kubernetes: %zu of %zu objects of the run %s may remain (%s): `fiber gc` "
                  "removes them",
                  left, n, b->run, why);
     for (size_t i = 0; i < n; i++)
@@ -331,7 +331,7 @@ static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fb
         rc = fbr_bind_toward(SOMEWHERE, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         return fbr_fail(err, rc,
-                        "cannot tell at which address of ours pods reach us (%s): set bind to an "
+                        "cannot tell at which address pods reach this host (%s): set bind to an "
                         "address or an interface",
                         fbr_strerror(rc));
     snprintf(out, size, "%s", address);

@@ -500,8 +500,7 @@ static void on_trouble(void *user, const char *text)
     if (b->troubled && now < b->troubled + 60000)
         return;
     b->troubled = now;
-    fbr_warn("kubernetes: %s; jobs go on, and what becomes of them is seen when that is over",
-             text);
+    fbr_warn("kubernetes: %s; jobs go on, and their states are read again when it is over", text);
 }
 
 const struct fbr_kube_watch_ops fbr_kube_watch_ops = {

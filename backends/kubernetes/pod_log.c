@@ -158,7 +158,8 @@ static void on_end(void *user, const struct fbr_http_answer *a)
         fbr_debug("kubernetes: log of %s: HTTP status %d %s", l->pod, a->status, a->why);
     } else if (a->status == 403 && !l->api->no_logs) {
         l->api->no_logs = true;
-        fbr_warn("kubernetes: the output of pods cannot be read, for want of `get` on pods/log");
+        fbr_warn("kubernetes: the output of pods cannot be read, because `get` on pods/log is not "
+                 "allowed");
     }
     l->refused = a->status != 200 && !away;
     l->o.done(l->o.user);

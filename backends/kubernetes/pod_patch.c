@@ -133,7 +133,7 @@ int fbr_kube_overlay_check(const struct json_t *over, struct fbr_error *err)
     const char *kind = fbr_json_text(over, "kind", NULL), *bad = NULL;
 
     if (!fbr_json_is_object(over))
-        return fbr_fail(err, -EINVAL, "it is no object with spec and metadata");
+        return fbr_fail(err, -EINVAL, "it is not an object with spec and metadata");
     if (kind[0] && strcmp(kind, "Pod") && strcmp(kind, "PodTemplate"))
         return fbr_fail(err, -EINVAL, "its kind is %.64s, not Pod", kind);
     fbr_json_each(over, check_member, &bad);
@@ -146,9 +146,9 @@ int fbr_kube_overlay_check(const struct json_t *over, struct fbr_error *err)
         const struct json_t *part = fbr_json_at(over, objects[i], NULL);
 
         if (part && !fbr_json_is_object(part))
-            return fbr_fail(err, -EINVAL, "its %s is no object", objects[i]);
+            return fbr_fail(err, -EINVAL, "its %s is not an object", objects[i]);
     }
     if (fbr_json_at(over, "spec", "containers", NULL) && !all_objects(containers))
-        return fbr_fail(err, -EINVAL, "its spec.containers is no list of objects");
+        return fbr_fail(err, -EINVAL, "its spec.containers is not a list of objects");
     return 0;
 }

@@ -236,7 +236,7 @@ int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err
     int status = 0;
 
     if (!name[0] || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != strlen(name))
-        fbr_fail(err, -EINVAL, "that is no name of a pod");
+        fbr_fail(err, -EINVAL, "that is not the name of a pod");
     else
         status =
             fbr_kube_ask(b->api, "DELETE",
@@ -288,7 +288,7 @@ int fbr_kube_logs(struct fbr_backend *b, const char *id, int follow,
     int rc;
 
     if (strchr(id, '/'))
-        return fbr_fail(err, -EINVAL, "%.64s is no pod, and writes nothing", id);
+        return fbr_fail(err, -EINVAL, "%.64s is not a pod, and writes nothing", id);
     r = calloc(1, sizeof(*r));
     if (!r)
         return fbr_fail(err, -ENOMEM, "out of memory");

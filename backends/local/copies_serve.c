@@ -62,7 +62,7 @@ static int look_at_ourselves(struct self *s)
 
     s->parent = getppid();
     if (getsockopt(FBR_COPIES_FD, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_SEQPACKET)
-        return fbr_keep(-ENOTSUP, "fiber_template_serve: this process is no template");
+        return fbr_keep(-ENOTSUP, "fiber_template_serve: this process is not a template");
     if (count_threads() != 1)
         return fbr_keep(-EBUSY, "fiber_template_serve: a template may have one thread only");
     if (prctl(PR_GET_TID_ADDRESS, &s->tid, 0, 0, 0) < 0 || !s->tid || *s->tid != gettid() ||

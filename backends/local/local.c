@@ -294,7 +294,8 @@ static int ticket_fd(const struct fbr_job *job, struct fbr_error *err)
     int fd = memfd_create("fiber-ticket", MFD_CLOEXEC);
 
     if (fd < 0 || write(fd, job->ticket, job->ticket_len) != (ssize_t)job->ticket_len) {
-        int rc = fbr_fail(err, -errno, "no memory file for the ticket: %s", fbr_strerror(errno));
+        int rc = fbr_fail(err, -errno, "cannot make a file in memory for the ticket: %s",
+                          fbr_strerror(errno));
 
         if (fd >= 0)
             close(fd);
@@ -442,7 +443,7 @@ static void say_what_is_not(struct fbr_backend *b, const struct fbr_job *job)
     }
     if (job->memory && !b->said_memory) {
         b->said_memory = true;
-        fbr_warn("local: nothing holds jobs to the memory that they ask for; engines do "
+        fbr_warn("local: jobs may use more memory than they ask for; only engines prevent it "
                  "(docker, kubernetes, slurm)");
     }
 }
@@ -453,7 +454,8 @@ static int open_pipes(int ours[2], int theirs[2], struct fbr_error *err)
 
     for (int i = 0; i < 2; i++) {
         if (pipe2(ends, O_CLOEXEC) < 0)
-            return fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
+            return fbr_fail(err, -errno, "cannot make a pipe for its output: %s",
+                            fbr_strerror(errno));
         ours[i] = ends[0];
         theirs[i] = ends[1];
     }
@@ -486,7 +488,7 @@ static int start_now(struct local_job *j, const struct fbr_job *job, int ours[2]
 
     if (rc == 0 && job->local && job->local->terminal &&
         dup3(job->local->terminal, ours[0], O_CLOEXEC) < 0)
-        rc = fbr_fail(err, -errno, "no descriptor for its terminal: %s", fbr_strerror(errno));
+        rc = fbr_fail(err, -errno, "cannot open its terminal: %s", fbr_strerror(errno));
     if (rc == 0)
         rc = launch(j, job, theirs, err);
     close_ends(theirs);

@@ -540,7 +540,7 @@ static void on_states(void *user, const struct fbr_tool_result *r)
     if (r->code == 0 || strstr(line, "Invalid job id")) { /* it has none of them */
         bool blank = r->out[0] == '\0';
 
-        /* else it is no list at all */
+        /* else it is not a list at all */
         if (read_lines(b, r->out, fbr_slurm_squeue_line) || blank)
             count_missing(b);
         if (b->unwanted)
@@ -735,7 +735,7 @@ static void cancel_all(struct fbr_slurm_batch *b)
         for (size_t i = 0; !named && i < b->doomed.n; i++)
             fbr_slurm_add(&w, "%s", b->doomed.at[i]);
         if (w.n > options && fbr_tool_wait(&w, env, CLOSE_MS, NULL, NULL, &code, &err) < 0)
-            fbr_warn("slurm: jobs may be left: %s", err.text);
+            fbr_warn("slurm: jobs may remain: %s", err.text);
         fbr_words_fini(&w);
         free(env);
         if (named == 0) { /* no sbatch goes on after this */

@@ -1,7 +1,7 @@
 /* batch_fsm.h - the life of one job of sbatch's as a table of states and events: pure.
  *
  * batch.c tells it what Slurm said and what the runtime wants, and does the action that it answers
- * with. An event that a state has no row for says nothing there. A list that fails is no event.
+ * with. An event that a state has no row for says nothing there. A list that fails is not an event.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SLURM_BATCH_FSM_H

@@ -214,7 +214,7 @@ static int slurm_remove(struct fbr_backend *b, const char *id, struct fbr_error 
 
     (void)b;
     if (id[0] < '0' || id[0] > '9')
-        rc = fbr_fail(err, -EINVAL, "'%.60s' is no id of a Slurm job", id);
+        rc = fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
     if (rc == 0 && fbr_slurm_add(&w, "%s", id) < 0)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     if (rc == 0)
@@ -259,7 +259,7 @@ static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
     (void)b;
     fbr_buf_init(&text);
     if (id[0] < '0' || id[0] > '9')
-        rc = fbr_fail(err, -EINVAL, "'%.60s' is no id of a Slurm job", id);
+        rc = fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
     else if (strchr(id, '.'))
         rc =
             fbr_fail(err, -ENOTSUP, "%.60s is a step: what it writes goes to its master alone", id);
@@ -331,7 +331,7 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
     rc = fbr_bind_toward(peer, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
-                 "cannot tell at which address of ours the node %s reaches us (%s): set bind to an "
+                 "cannot tell at which address the node %s reaches this host (%s): set bind to an "
                  "address or an interface",
                  peer, rc == -ENOENT ? "its name is not known here" : fbr_strerror(rc));
     else

@@ -95,7 +95,7 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
 
 /* ---- Lists ---- */
 
-/* The names in "n[1-3,7],m01", at most `max` (-E2BIG). -EINVAL: it is no list. Adds to `w`. */
+/* The names in "n[1-3,7],m01", at most `max` (-E2BIG). -EINVAL: it is not a list. Adds to `w`. */
 int fbr_slurm_hosts(const char *list, size_t max, struct fbr_words *w);
 /* The first n of the numbers in "2(x3),1"; what is missing is as the last. */
 void fbr_slurm_counts(const char *text, unsigned *counts, size_t n);

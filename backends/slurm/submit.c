@@ -216,7 +216,7 @@ static int sbatch_words(const struct submission *s, struct fbr_words *w)
     static const char *const always[] = {"sbatch",           "--parsable",       "--no-requeue",
                                          "--nodes=1",        "--ntasks=1",       "--export=ALL",
                                          "--mail-type=NONE", "--input=/dev/null"};
-    /* %a is no index where there is no array. */
+    /* %a is not an index where there is no array. */
     const char *index = s->n > 1 ? "%a" : "0";
     int rc = 0;
 

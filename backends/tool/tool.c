@@ -224,7 +224,7 @@ int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, 
     int rc = fbr_tool_find(words->at[0], file, sizeof(file), err);
 
     if (rc == 0 && (pipe2(ends, O_CLOEXEC) < 0 || (said && pipe2(errs, O_CLOEXEC) < 0)))
-        rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
+        rc = fbr_fail(err, -errno, "cannot make a pipe for its output: %s", fbr_strerror(errno));
     s.fds[1] = ends[1];
     s.fds[2] = errs[1];
     if (rc == 0)

@@ -105,7 +105,7 @@ static void load_checkpoint(struct run *run)
     fclose(file);
     if (!whole || memcmp(run->now->magic, CHECKPOINT_MAGIC, 8) != 0)
         fail("cannot resume from", run->checkpoint,
-             "it is no checkpoint of this program; move it away");
+             "it is not a checkpoint of this program; move it away");
     run->next = run->first = run->now->sheets > REPLAY ? (int)run->now->sheets - REPLAY : 0;
     fprintf(run->out, "resumed after epoch %u of %d\n", run->now->epochs, run->epochs);
 }
@@ -125,7 +125,7 @@ static int read_sheet(const struct run *run, int number, struct sheet *sheet)
     for (int i = 0; ok && i < SHEET; i++)
         ok = sheet->image[i].label < DIGITS;
     if (!ok)
-        fail("cannot use", path, "it is no sheet of images");
+        fail("cannot use", path, "it is not a sheet of images");
     return 1;
 }
 
@@ -359,9 +359,10 @@ static int parse_options(struct run *run, int argc, char **argv)
     if (c != '?' && optind == argc)
         return 0;
     if (run->rank == 0)
-        fprintf(stderr,
-                "sgd_ring: \"%s\" is no option, or lacks its value; --help lists the options.\n",
-                argv[c == '?' ? optind - 1 : optind]);
+        fprintf(
+            stderr,
+            "sgd_ring: \"%s\" is not an option, or lacks its value; --help lists the options.\n",
+            argv[c == '?' ? optind - 1 : optind]);
     return 3;
 }
 

@@ -65,7 +65,7 @@ def _connect(address):
 
 
 def _start_manager():
-    """It is no child of the program: it is not listed, and ends after the children that the program waits for."""
+    """It is not a child of the program: it is not listed, and ends after the children that the program waits for."""
     manager = _Manager()
     manager.start()
     _mp_process._children.discard(manager._process)

@@ -1,7 +1,7 @@
 /* child_main.c - what a process of Python runs: fiber._child.run(), then the end of the interpreter.
  *
  * fiber_init() is called by Python code of the child with the GIL given up, and calls this
- * function in the same thread. It ends the interpreter itself (threads that are no daemons,
+ * function in the same thread. It ends the interpreter itself (threads that are not daemons,
  * atexit, what was printed), because the library kills a child that lingers after it has told
  * its exit code.
  *

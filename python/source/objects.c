@@ -17,7 +17,7 @@ static int open_store(struct objects *o, const char *address, size_t len)
     int rc;
 
     if (address && len != sizeof(a.bytes)) {
-        PyErr_SetString(PyExc_ValueError, "this is no address of a store");
+        PyErr_SetString(PyExc_ValueError, "this is not the address of a store");
         return -1;
     }
     if (address)

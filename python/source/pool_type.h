@@ -32,7 +32,7 @@ struct fpy_result {
 int fpy_result_add(PyObject *module);
 int fpy_is_result(PyObject *object);
 /* One task at `at` is done: takes over `value` (`error` 0) or what the error says. `count`: results
- * in a block; 0: it is no block. Returns -1 with an exception when memory is short. */
+ * in a block; 0: it is not a block. Returns -1 with an exception when memory is short. */
 int fpy_result_put(struct fpy_result *r, uint64_t at, uint32_t count, PyObject *error,
                    PyObject *value);
 /* One less is left: 1 when that was the last. */

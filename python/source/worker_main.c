@@ -185,7 +185,7 @@ static PyObject *call_block(PyObject *callable, PyObject *list, int star)
     return results;
 }
 
-/* Calls with arguments that are no tuple or no dict, which any iterable and any mapping may stand
+/* Calls with arguments that are not a tuple or not a dict, which any iterable and any mapping may stand
  * for. The C API would crash on them; Python converts them, or has the sentence why not. */
 static PyObject *call_odd(PyObject *callable, PyObject *args, PyObject *kwargs)
 {

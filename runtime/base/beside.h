@@ -27,7 +27,7 @@ int fbr_beside_file(const char *path, char *name, size_t size);
 int fbr_beside_nameless(const char *path);
 int fbr_beside_name(int fd, const char *path, char *name, size_t size);
 /* Whether `name`, in the folder `at`, is a temporary file that a process still writes; such a file
- * is no part of the folder. */
+ * is not a part of the folder. */
 bool fbr_beside_in_use(int at, const char *name);
 /* Removes a temporary file or directory with its contents; an entry that cannot be removed
  * stays. */

@@ -117,7 +117,7 @@ static void collect_keys(void)
         add_keys(keys, n);
 }
 
-/* FIBER_* variables that are no configuration: they go from a parent to its child, and from a ring
+/* FIBER_* variables that are not configuration: they go from a parent to its child, and from a ring
  * to its ranks. */
 static const char *const internal_variables[] = {
     "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK",

@@ -50,7 +50,7 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Writes a status line on the terminal, in place of the last one, cut at the right edge. "" erases
- * it. False: stderr is no terminal with us in the foreground, and nothing is written. */
+ * it. False: stderr is not a terminal with us in the foreground, and nothing is written. */
 bool fbr_log_status(const char *text);
 /* Erases the status line, for a caller that is about to write to a terminal by itself. */
 void fbr_log_status_end(void);

@@ -16,7 +16,7 @@ int fbr_ready_fd(struct fbr_ready *r)
         return r->fd;
     r->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (r->fd < 0)
-        return fbr_keep(-errno, "no descriptor to wait with: %s", fbr_strerror(errno));
+        return fbr_keep(-errno, "cannot make a descriptor to wait with: %s", fbr_strerror(errno));
     r->made = true;
     return r->fd;
 }

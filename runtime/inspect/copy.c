@@ -26,7 +26,7 @@ int fbr_copy_open(const char *path, uint32_t *mode, struct fbr_error *err)
     if (rc < 0)
         fbr_fail(err, rc, "%.300s: %s", path, fbr_strerror(rc));
     else if (!S_ISREG(st.st_mode))
-        rc = fbr_fail(err, -EINVAL, "%.300s is no regular file", path);
+        rc = fbr_fail(err, -EINVAL, "%.300s is not a regular file", path);
     if (rc < 0) {
         if (fd >= 0)
             close(fd);
@@ -80,7 +80,7 @@ int fbr_copy_begin(struct fbr_copy_file *f, const char *path, const char *name,
     else
         snprintf(f->path, sizeof(f->path), "%s", path);
     if (stat(f->path, &st) == 0 && !S_ISREG(st.st_mode))
-        return fbr_fail(err, -EEXIST, "%.300s is there, and is no regular file", f->path);
+        return fbr_fail(err, -EEXIST, "%.300s is there, and is not a regular file", f->path);
     f->fd = fbr_beside_nameless(f->path);
     if (f->fd == -EOPNOTSUPP) {
         f->fd = fbr_beside_file(f->path, f->beside, sizeof(f->beside));

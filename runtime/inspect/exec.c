@@ -299,8 +299,9 @@ static int run(struct exec *e, struct fbr_error *err)
     if (rc < 0)
         return rc;
     if (waited < 0)
-        return fbr_fail(err, waited,
-                        "the job's program has waited for the command, which has ended");
+        return fbr_fail(
+            err, waited,
+            "the command has ended, and its code is lost: the job's program has taken it");
     return how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status;
 }
 

@@ -182,7 +182,7 @@ int fbr_registry_add(const struct fbr_control_about *about, char dir[FBR_REGISTR
     sweep(root);
     snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
     if (!is_run(name))
-        return fbr_fail(err, -EINVAL, "registry: '%s' is no run's name", about->uid);
+        return fbr_fail(err, -EINVAL, "registry: '%s' is not a run's name", about->uid);
     rc = make_dir(join(dir, root, name), err);
     if (rc < 0)
         return rc;

@@ -255,7 +255,7 @@ int fbr_spool_open(struct fbr_spool **out, const struct fbr_config *config,
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     if (rc == 0 && (rc = -pthread_create(&s->thread, NULL, spool_main, s)) < 0)
-        fbr_fail(err, rc, "no thread for the logs: %s", fbr_strerror(rc));
+        fbr_fail(err, rc, "cannot start a thread for the logs: %s", fbr_strerror(rc));
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc < 0)
         free(s);

@@ -98,7 +98,7 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
     snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
     rc = make_own(root, err);
     if (rc == 0 && (!is_run(name) || join(dir, root, name) < 0))
-        rc = fbr_fail(err, -EINVAL, "'%s' is no run's name", about->uid);
+        rc = fbr_fail(err, -EINVAL, "'%s' is not a run's name", about->uid);
     if (rc == 0)
         rc = make_own(dir, err);
     if (rc < 0)

@@ -42,7 +42,7 @@ struct walk {
 
 static void let_go(pid_t tid, int status)
 {
-    int signal = status >> 16 ? 0 : WSTOPSIG(status); /* an event of ours is no signal */
+    int signal = status >> 16 ? 0 : WSTOPSIG(status); /* an event of ours is not a signal */
 
     ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)signal);
 }

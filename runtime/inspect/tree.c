@@ -131,7 +131,7 @@ static int send_below(struct sending *s, int at, const char *name, unsigned dept
     struct stat st;
 
     if (depth >= FBR_TREE_DEPTH)
-        return fbr_fail(s->err, -ELOOP, "%.200s: more than %d directories in each other", name,
+        return fbr_fail(s->err, -ELOOP, "%.200s: more than %d levels of directories", name,
                         FBR_TREE_DEPTH);
     fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)

@@ -542,7 +542,8 @@ static int start_thread(struct fbr_hub *h, struct fbr_error *err)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     rc = -pthread_create(&h->thread, NULL, hub_main, h);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc < 0 ? fbr_fail(err, rc, "data channel: no thread: %s", fbr_strerror(rc)) : 0;
+    return rc < 0 ? fbr_fail(err, rc, "data channel: cannot start a thread: %s", fbr_strerror(rc))
+                  : 0;
 }
 
 static void free_hub(struct fbr_hub *h)

@@ -97,7 +97,7 @@ int fbr_relay_open(struct fbr_relay **out, const void *first, size_t len, size_t
         rc = watch(r, EPOLL_CTL_ADD, r->wake, EPOLLIN, NULL);
     if (rc < 0) {
         fbr_relay_close(r);
-        return fbr_fail(err, rc, "no data path for its processes: %s", fbr_strerror(rc));
+        return fbr_fail(err, rc, "there is no data path for its processes: %s", fbr_strerror(rc));
     }
     *out = r;
     return 0;
@@ -146,7 +146,8 @@ int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_er
         return fbr_fail(err, -ENOMEM, "out of memory");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
         free(l);
-        return fbr_fail(err, -errno, "no sockets for its data path: %s", fbr_strerror(-errno));
+        return fbr_fail(err, -errno, "cannot make sockets for its data path: %s",
+                        fbr_strerror(-errno));
     }
     *l =
         (struct line){.process = process, .fd = pair[0], .writes = true, .in = {.limit = r->limit}};

@@ -99,7 +99,7 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url,
     if (s->s < 0) {
         rc = -errno;
         free(s);
-        return fbr_fail(err, rc, "data channel: no socket: %s", nn_strerror(-rc));
+        return fbr_fail(err, rc, "data channel: cannot make a socket: %s", nn_strerror(-rc));
     }
     rc = set_int(s->s, NN_RCVMAXSIZE, FBR_SOCK_MAX);
     if (rc == 0)

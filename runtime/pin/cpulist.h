@@ -9,7 +9,7 @@
 
 #define FBR_CPU_MAX (1u << 20) /* numbers are below this */
 
-/* The next range of *at, which moves behind it: 1, 0 at the end, -EINVAL for what is no list. An
+/* The next range of *at, which moves behind it: 1, 0 at the end, -EINVAL for what is not a list. An
  * empty string is an empty list. Ranges may come in any order and overlap. */
 int fbr_cpulist_next(const char **at, unsigned *first, unsigned *last);
 

@@ -23,7 +23,7 @@ struct fbr_limits {
     bool oom_known; /* by a group */
 };
 
-/* Asks the kernel; what it does not say is no limit. Any thread. */
+/* Asks the kernel; what it does not say is unlimited. Any thread. */
 void fbr_limits_read(struct fbr_limits *l);
 /* The same with other files: `root` stands before /proc and /sys. For tests. */
 void fbr_limits_read_at(struct fbr_limits *l, const char *root);

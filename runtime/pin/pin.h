@@ -20,7 +20,7 @@
 #include "runtime/base/error.h"
 
 #define FBR_PIN_LIST \
-    2048 /* of "0-3,8,10-12" lists, with the NUL: some 450 processors that are not neighbours */
+    2048 /* of "0-3,8,10-12" lists, with the NUL: some 450 processors that are no neighbours */
 #define FBR_PIN_GPUS 16 /* for one process */
 
 /* --bind-to. core and hwthread: a process has its own, as many as cpus_per_rank asks for. l3, numa
@@ -134,7 +134,7 @@ int fbr_pin_bind_named(const char *name, struct fbr_error *err);
 int fbr_pin_map_named(const char *name, struct fbr_error *err);
 
 /* "0-3,8" to the bit mask that sched_setaffinity() takes: bytes written (a multiple of 8), or
- * -EINVAL for what is no list or an empty one, -E2BIG. */
+ * -EINVAL for what is not a list or an empty one, -E2BIG. */
 int fbr_pin_mask(const char *list, void *mask, size_t size);
 
 /* How many threads process `at` of `count` should have so that nobody's processors are asked for

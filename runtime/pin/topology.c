@@ -50,8 +50,8 @@ static int take_only(const char **source, hwloc_bitmap_t *only, struct fbr_error
     while ((rc = fbr_cpulist_next(&at, &first, &last)) > 0)
         hwloc_bitmap_set_range(*only, first, (int)last);
     if (rc)
-        return fbr_fail(err, rc,
-                        "topology: \"%.100s\" is no list of processors; it looks like 0-3,8", list);
+        return fbr_fail(
+            err, rc, "topology: \"%.100s\" is not a list of processors; it looks like 0-3,8", list);
     *source = end + 1;
     return 0;
 }
@@ -68,14 +68,15 @@ static int set_source(hwloc_topology_t h, const char *source, struct fbr_error *
     }
     if (!strncmp(source, "synthetic:", 10)) {
         if (hwloc_topology_set_synthetic(h, source + 10))
-            return fbr_fail(err, -EINVAL,
-                            "\"%.200s\" is no synthetic topology; it looks like pack:2 core:4 pu:2",
-                            source + 10);
+            return fbr_fail(
+                err, -EINVAL,
+                "\"%.200s\" is not a synthetic topology; it looks like pack:2 core:4 pu:2",
+                source + 10);
         return 0;
     }
-    return fbr_fail(err, -EINVAL,
-                    "\"%.200s\" is no source of a topology: those are xml:FILE and synthetic:TEXT",
-                    source);
+    return fbr_fail(
+        err, -EINVAL,
+        "\"%.200s\" is not a source of topologies: those are xml:FILE and synthetic:TEXT", source);
 }
 
 static int load(hwloc_topology_t *h, const char *source, bool devices, struct fbr_error *err)
@@ -234,7 +235,7 @@ static int read_level(struct fbr_topology *t, const struct rows *r, enum fbr_lev
 
 /* NUMA nodes are children of the object whose processors they serve, beside the tree. One that has
  * all processors of another and more (memory behind CXL, say) is nobody's nearest; a GPU's own
- * memory is no home for a process. */
+ * memory is not a home for a process. */
 static bool is_home(const struct rows *r, hwloc_obj_t node)
 {
     for (unsigned i = 0; i < count_of(r->h, HWLOC_OBJ_NUMANODE); i++) {

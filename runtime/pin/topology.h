@@ -86,7 +86,7 @@ int fbr_topology_place(const struct fbr_topology *t, enum fbr_level level, unsig
 
 /* topology_gpu.c - which GPUs of this machine may be used, as the kernel's files say; no hwloc. */
 
-/* By PCI class and vendor: false for what is no GPU to compute on (a server's own graphics, an
+/* By PCI class and vendor: false for what is not a GPU to compute on (a server's own graphics, an
  * Intel NPU). */
 bool fbr_gpu_vendor(unsigned pci_class, unsigned pci_vendor, enum fbr_gpu_vendor *vendor);
 /* Has a driver, and a device file that we may open; `uuid` (size bytes) gets NVIDIA's id if it is

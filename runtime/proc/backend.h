@@ -64,7 +64,7 @@ struct fbr_job {
     int keep_stdin;
     /* processes that the job will start: for a backend that gives one processor unless asked */
     int width;
-    /* Bytes for the child alone; NULL: the job is no process of Fiber's, and gets no
+    /* Bytes for the child alone; NULL: the job is not a process of Fiber's, and gets no
      * FIBER_TICKET. */
     const void *ticket;
     size_t ticket_len;
@@ -207,7 +207,7 @@ struct fbr_backend_about {
     int (*here)(void);
     /* Writes the command of its engine that removes a job by its `id`. */
     void (*remove_command)(const char *id, char *out, size_t size);
-    /* Variables that its jobs get from it and that are no settings; NULL at the end. */
+    /* Variables that its jobs get from it and that are not settings; NULL at the end. */
     const char *const *variables;
     const char *hosts;   /* how a user names hosts for it, where it is not by -H: ", or ..." */
     const char *missing; /* a sentence: what to do when a rank ends with code 127 */

@@ -240,7 +240,7 @@ static int open_control(struct job *j, int *end, struct fbr_error *err)
     int pair[2], rc;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return fbr_fail(err, -errno, "no sockets for its control channel: %s",
+        return fbr_fail(err, -errno, "cannot make sockets for its control channel: %s",
                         fbr_strerror(-errno));
     rc = fbr_conn_open(&j->conn, j->nest->rt->loop, pair[0], &conn_ops, j, err);
     if (rc < 0)

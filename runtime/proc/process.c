@@ -305,7 +305,7 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
                         "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .",
                         o->job.name, FBR_NAME_MAX - 1);
     if (spec->host && !spec->host->spec.is_host)
-        return fbr_fail(err, -EINVAL, "process options: %s is no host", spec->host->name);
+        return fbr_fail(err, -EINVAL, "process options: %s is not a host", spec->host->name);
     if (o->job.cpus < 0 || o->job.gpus < 0)
         return fbr_fail(err, -EINVAL, "process options: cpus and gpus cannot be negative");
     if (o->job.name)
@@ -325,7 +325,7 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
         return rc;
     p->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->sentinel < 0)
-        return fbr_fail(err, -errno, "%s: no descriptor for its sentinel: %s", p->name,
+        return fbr_fail(err, -errno, "%s: cannot make its sentinel's descriptor: %s", p->name,
                         fbr_strerror(errno));
     job = o->job;
     p->by_program = !job.command;
@@ -622,7 +622,7 @@ int fiber_process_exitcode(struct fiber_process *p, int *code)
     if (rc < 0)
         return rc;
     if (state_of(p) != P_ENDED)
-        return fbr_keep(-EAGAIN, "%s lives; it has no exit code yet", p->name);
+        return fbr_keep(-EAGAIN, "%s still runs, and has no exit code yet", p->name);
     pthread_mutex_lock(&p->rt->lock);
     c = p->code;
     pthread_mutex_unlock(&p->rt->lock);

@@ -66,7 +66,7 @@ struct fiber_process {
     uint64_t stalled_ms;   /* it gave us up while this process was itself stopped for so long */
     char pending[400];     /* why it does not run yet, in the backend's words */
     uint64_t pending_ms;   /* fbr_now_ms() when that began */
-    bool placed;           /* fact: what it waits for is no place to run at */
+    bool placed;           /* fact: what it waits for is not a place to run at */
     char shortage[160];    /* of our descriptors, when it was seen to fail */
 
     /* Under rt->lock. */

@@ -163,7 +163,7 @@ int fbr_visits_open(struct fbr_visits *all, uint64_t id, int fd, const struct fb
     if (first && first->failed)
         return fbr_fail(err, -ENOMEM, "out of memory");
     if (all->count >= FBR_VISITS_MAX)
-        return fbr_fail(err, -EBUSY, "%d others are at it already", FBR_VISITS_MAX);
+        return fbr_fail(err, -EBUSY, "%d others are doing so already", FBR_VISITS_MAX);
     v = calloc(1, sizeof(*v));
     if (!v || uv_pipe_init(fbr_loop_uv(all->loop), &v->pipe, 0) < 0) {
         free(v);
@@ -200,7 +200,7 @@ void fbr_visits_on_frame(struct fbr_visits *all, uint8_t type, struct fbr_cur *b
     if (!v || !fbr_cur_ok(body) || v->ending)
         return;
     if (type == FBR_VISIT_DATA) {
-        /* More than the window is no mistake of ours. */
+        /* More than the window is not a mistake of ours. */
         if (n && (v->taken + n > FBR_VISIT_WINDOW || write_out(v, body->at, n, (uint32_t)n) < 0))
             hang_up(v);
     } else if (type == FBR_VISIT_CREDIT) {

@@ -38,7 +38,7 @@ const char *fbr_elf_needed(const struct fbr_elf *e, uint64_t *at);
 /* Whether these bytes stand in the file. */
 bool fbr_elf_holds(const struct fbr_elf *e, const char *bytes);
 
-/* Whether the libraries that the file asks for include an MPI's. False for what is no ELF file. */
+/* Whether the libraries that the file asks for include an MPI's. False: it is not an ELF file. */
 bool fbr_elf_needs_mpi(const char *path);
 /* Whether a library of this name ("libmpi.so.40", with or without more behind it) is an MPI's. */
 bool fbr_elf_is_mpi(const char *name);

@@ -195,7 +195,7 @@ void *fbr_module_open(const char *name, struct fbr_error *err)
     void *handle;
 
     if (!well_named(name)) {
-        fbr_fail(err, -EINVAL, "\"%.64s\" is no name of a module", name);
+        fbr_fail(err, -EINVAL, "\"%.64s\" is not the name of a module", name);
         return NULL;
     }
     pthread_mutex_lock(&modules.lock);

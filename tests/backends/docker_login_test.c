@@ -121,7 +121,7 @@ static void helpers_go_before_the_file(void **state)
     assert_found(file, "app", "helper hub");
     j = parse("{\"credsStore\": \"../../bin/sh\"}");
     assert_int_equal(fbr_docker_login_find(&l, j, "app", &err), -EINVAL);
-    assert_non_null(strstr(err.text, "is no name"));
+    assert_non_null(strstr(err.text, "is not a name"));
     fbr_json_free(j);
 }
 
@@ -326,10 +326,10 @@ static void what_is_no_regular_file_is_not_read(void **state)
     (void)state;
     snprintf(path, sizeof(path), "%s/config.json", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_look("host:5000/app", NULL, "/config.json: it is no regular file");
+    assert_look("host:5000/app", NULL, "/config.json: it is not a regular file");
     remove_file("config.json");
     assert_int_equal(symlink("/dev/zero", path), 0);
-    assert_look("host:5000/app", NULL, "/config.json: it is no regular file");
+    assert_look("host:5000/app", NULL, "/config.json: it is not a regular file");
     remove_file("config.json");
 }
 

@@ -201,7 +201,7 @@ static void test_an_answer_may_have_trailers(void **state)
     assert_string_equal(g.body, "body");
 }
 
-/* It is no answer, whatever part of it has come. */
+/* It is not an answer, whatever part of it has come. */
 static void test_an_answer_that_breaks_off_is_asked_for_again(void **state)
 {
     struct bench *b = *state;

@@ -104,7 +104,7 @@ static void test_names_that_are_none(void **state)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         err.text[0] = '\0';
         if (fbr_image_name(names[i], tagged, whole, &err) != -EINVAL ||
-            !strstr(err.text, "no name"))
+            !strstr(err.text, "not a name"))
             fail_msg("\"%s\": %s", names[i], err.text);
     }
     memset(longer, 'a', sizeof(longer));

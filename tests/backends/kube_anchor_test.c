@@ -143,7 +143,7 @@ static void a_directory_that_others_may_write_is_not_used(void **state)
     assert_int_equal(chmod(notes, 0700), 0);
     assert_int_equal(look(a.server, "n").n, 1);
     fbr_kube_anchor_forget(a.name);
-    snprintf(a.name, sizeof(a.name), "../x"); /* that is no name */
+    snprintf(a.name, sizeof(a.name), "../x"); /* that is not a name */
     assert_int_equal(fbr_kube_anchor_note(&a), -EINVAL);
 }
 

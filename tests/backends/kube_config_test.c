@@ -316,11 +316,11 @@ static void what_a_plugin_prints_is_checked(void **state)
         {HEAD "\"token\":\"t\",\"expirationTimestamp\":\"2026-11-21T10:00:00Z\"}}", NULL},
         {HEAD "\"clientCertificateData\":\"c\",\"clientKeyData\":\"k\"}}", NULL},
         {HEAD "\"clientCertificateData\":\"c\"}}", "neither"},
-        {HEAD "\"token\":\"t\",\"expirationTimestamp\":\"soon\"}}", "no time"},
+        {HEAD "\"token\":\"t\",\"expirationTimestamp\":\"soon\"}}", "not a time"},
         {HEAD "}}", "neither"},
-        {"{}", "no ExecCredential"},
-        {"", "no ExecCredential"},
-        {"token", "no ExecCredential"},
+        {"{}", "not an ExecCredential"},
+        {"", "not an ExecCredential"},
+        {"token", "not an ExecCredential"},
     };
 
     (void)state;
@@ -398,7 +398,7 @@ static void a_plugin_that_fails_is_told(void **state)
     fbr_kube_config_fini(&c);
     plugin(&c, "#!/bin/sh\necho hello\n");
     assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
-    assert_non_null(strstr(err.text, "no ExecCredential"));
+    assert_non_null(strstr(err.text, "not an ExecCredential"));
     free(c.exec.command);
     c.exec.command = strdup("fiber-no-such-plugin");
     c.exec.hint = strdup("install it");

@@ -477,7 +477,7 @@ static void a_template_is_merged_by_names(void **state)
 static void a_template_that_is_no_pod_is_refused(void **state)
 {
     static const char *const cases[][2] = {
-        {"[1]", "no object"},
+        {"[1]", "not an object"},
         {"kind: Deployment", "Deployment"},
         {"containers: []", "'containers'"},
         {"spec: 3", "its spec"},
@@ -569,7 +569,7 @@ static void what_has_no_stamp_is_not_output(void **state)
 {
     static const char *const others[] = {"unable to retrieve container logs for containerd://0123",
                                          "containerd://0123456789012345678901234567890123456789",
-                                         "2026-11-21 10:00:00 is no stamp", "no"};
+                                         "2026-11-21 10:00:00 is not a stamp", "no"};
 
     (void)state;
     for (size_t piece = 1; piece < 50; piece++) {

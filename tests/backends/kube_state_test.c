@@ -139,7 +139,7 @@ static void say(const char *text, struct fbr_kube_state *s)
     struct json_t *pod = fbr_json_parse(text, strlen(text), NULL);
 
     if (!pod)
-        fail_msg("that is no JSON: %s", text);
+        fail_msg("that is not JSON: %s", text);
     fbr_kube_state(s, pod);
     fbr_json_free(pod);
 }

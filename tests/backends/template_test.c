@@ -29,7 +29,7 @@
 #define HAS_THREADS 0
 #endif
 
-#define FIRST 3 /* that are no copies */
+#define FIRST 3 /* that are not copies */
 #define BAD 99
 #define COPY (HAS_THREADS ? 0 : 1)
 
@@ -87,7 +87,7 @@ static int look(void)
     return finish(begin_look());
 }
 
-/* So many of the next processes are no copies, the others are. */
+/* So many of the next processes are not copies, the others are. */
 static void expect(int first, int copies)
 {
     for (int i = 0; i < first; i++)

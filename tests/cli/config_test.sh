@@ -37,7 +37,7 @@ cp "$file" before
 refuses 'heartbeat' set heartbeat soon
 refuses 'did you mean heartbeat' set hartbeat 2s
 refuses 'cannot hold' set image 'a ;b'
-refuses 'KEY and VALUE' set heartbeat
+refuses 'a KEY and a VALUE' set heartbeat
 refuses 'none of: show, set' get heartbeat
 cmp "$file" before || complain 'a mistake changed the file'
 

@@ -73,7 +73,7 @@ if command -v python3 >/dev/null; then
         option="$command --json"
         [[ $command != run* ]] || option="run --json ${command#run }"
         # shellcheck disable=SC2086
-        { "$fiber" $option || :; } | python3 -c 'import json, sys; json.load(sys.stdin)' || { echo "$option is no JSON"; bad=1; }
+        { "$fiber" $option || :; } | python3 -c 'import json, sys; json.load(sys.stdin)' || { echo "$option is not JSON"; bad=1; }
     done
 fi
 exit $bad

@@ -99,7 +99,7 @@ static void a_job_is_named_or_the_names_are_told(void **state)
     (void)state;
     add("aa11", "1", "worker-1", dead);
     add("aa11", "2", "worker-2", dead);
-    add("aa11", "secret/3", "", dead); /* what owns pods, and is no job */
+    add("aa11", "secret/3", "", dead); /* what owns pods, and is not a job */
     leftovers_judge(&l);
     e.at[0].jobs = l.jobs;
     e.at[0].count = l.count;

@@ -31,7 +31,7 @@ check 0 'a ' '--time 10 is taken as srun.s: --timeout 600s' run -t 10 -n 1 echo 
 check 0 'a ' '--timeout 93784s' run -t 1-02:03:04 -n 1 echo a
 check 0 'a ' '--timeout 3723s' run --time=1:02:03 -n 1 echo a
 check 124 '' 'the time limit of 1 s is over' run -t 0:01 -n 1 tail -f /dev/null
-check 2 '' '"1x" is no time as srun has it' run -t 1x true
+check 2 '' '"1x" is not a time as srun has it' run -t 1x true
 check 2 '' 'use --output DIR' run -e err true
 check 0 '/ ' '^$' run -q -u -J name -D / -i none -n 1 pwd
 

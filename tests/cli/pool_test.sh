@@ -55,7 +55,7 @@ until_ps " pool_prog +local +running +4/4 "
 fiber scale pool_prog 1
 until_ps " pool_prog +local +running +1/1 " # the one with the task stays
 ! fiber scale "$id" 0 2>said || complain "scale to 0 was taken"
-grep -q 'no number of workers' said || complain "scale to 0: $(cat said)"
+grep -q 'not a number of workers' said || complain "scale to 0: $(cat said)"
 ! fiber logs -f "$id" 2>said || complain "the output of a pool was followed"
 grep -q 'where it was started' said || complain "logs -f: $(cat said)"
 ! fiber kill "$id" -s USR1 2>said || complain "a pool took SIGUSR1"

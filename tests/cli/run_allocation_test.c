@@ -66,16 +66,16 @@ static void what_is_not_understood_is_told_with_its_place(void **state)
         const char *text, *want;
     } cases[] = {
         {RUN_PBS, "", "it: there is no host in it"},
-        {RUN_PBS, "h1\n-x\n", "it:2: \"-x\" is no host"},
-        {RUN_LSF, "h1 4 h2", "it:1: \"h2\" is no host with 1 to"},
-        {RUN_LSF, "h1 four", "it:1: \"h1\" is no host with"},
-        {RUN_LSF, "-oProxyCommand=x 4", "it:1: \"-oProxyCommand=x\" is no host"},
-        {RUN_SGE, "h1 4 q r\nh2 0 q r\n", "it:2: \"h2\" is no host with"},
+        {RUN_PBS, "h1\n-x\n", "it:2: \"-x\" is not a host"},
+        {RUN_LSF, "h1 4 h2", "it:1: \"h2\" is not a host with 1 to"},
+        {RUN_LSF, "h1 four", "it:1: \"h1\" is not a host with"},
+        {RUN_LSF, "-oProxyCommand=x 4", "it:1: \"-oProxyCommand=x\" is not a host"},
+        {RUN_SGE, "h1 4 q r\nh2 0 q r\n", "it:2: \"h2\" is not a host with"},
         {RUN_SGE, "\n\n", "there is no host in it"},
-        {RUN_SGE, "h1 99999999999999999999 q r\n", "is no host with"},
+        {RUN_SGE, "h1 99999999999999999999 q r\n", "is not a host with"},
         {RUN_FLUX, "3 9 f[1-2]\n", "it:1: the line is not NODES CORES HOSTLIST"},
         {RUN_FLUX, "2 1 f[1-2]\n", "it:1: the line is not NODES"},
-        {RUN_FLUX, "1 1 $(x)\n", "is no host with"},
+        {RUN_FLUX, "1 1 $(x)\n", "is not a host with"},
         {RUN_FLUX, "0 0\n", "there is no host in it"},
     };
 

@@ -137,7 +137,7 @@ static void several_programs_stand_behind_one_another(void **state)
     assert_string_equal(p[2].command[1], ":");
     assert_string_equal(p[2].command[2], "d");
     done();
-    assert_int_equal(make("expr a : b"), 0); /* it is no option that stands behind it */
+    assert_int_equal(make("expr a : b"), 0); /* it is not an option that stands behind it */
     assert_int_equal(spec.ring.nprograms, 0);
     assert_string_equal(spec.ring.job.command[2], ":");
     done();
@@ -321,16 +321,16 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"--bind-to cor p", "did you mean core?"},
         {"--map-by sprd p", "did you mean spread?"},
         {"--map-by ppr:2:socket p", "only ppr:M:node"},
-        {"--map-by ppr:x:node p", "\"x\" is no number of ranks"},
-        {"--map-by slot:PE=0 p", "\"0\" is no number of processors"},
+        {"--map-by ppr:x:node p", "\"x\" is not a number of ranks"},
+        {"--map-by slot:PE=0 p", "\"0\" is not a number of processors"},
         {"--map-by slot:NOLOCAL p", ":NOLOCAL"},
         {"--rank-by core p", "--map-by"},
-        {"--genv A=b c p", "\"A=b\" is no name"},
+        {"--genv A=b c p", "\"A=b\" is not a name"},
         {"--nodes 65536 --per-node 65536 p", "more than 1048576 ranks"},
         {"-H a,b -n 3 p", "3 ranks are more than the 2 slots of 2 hosts: add --oversubscribe"},
         {"-H a,b --per-node 2 -n 5 p", "do not fit on 2 hosts with 2 each"},
         {"-H a,b --nodes 3 p", "only 2 hosts are named"},
-        {"-H a,-b p", "\"-b\" is no host"},
+        {"-H a,-b p", "\"-b\" is not a host"},
         {"-H a -b docker p", "not for --backend docker"},
         {"-H a -b local p", "not for --backend local"},
         {"-w n1,n2 -b slurm p", "FIBER_SLURM_OPTIONS=--nodelist"},
@@ -354,7 +354,7 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"-iface eth0 p", "FIBER_BIND"},
         {"-m module p", "python3 -m"},
         {"--partition=x p", "slurm_partition"},
-        {"--time=10x p", "no time as srun has it"},
+        {"--time=10x p", "not a time as srun has it"},
         {"--gres=gpu:1 p", "--gpus-per-rank"},
         {"a : -n 3 b", "how many ranks of a?"},
         {"-n 2 a : -x A=b c", "how many ranks of c?"},

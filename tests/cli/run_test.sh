@@ -45,7 +45,7 @@
     check 125 '' 'quotes make one word of it' run -n 1 './odd -v'
     check 125 '' 'is given by -x A=1, before the program' run -n 1 A=1 ./odd
     check 125 '' 'it is a directory' run -n 1 /
-    check 125 '' '--output: odd is no directory' run -n 1 --output odd true
+    check 125 '' '--output: odd is not a directory' run -n 1 --output odd true
     check 0 'hi ' '^' run -q -n 1 --output deep/er/logs echo hi
     check 4 '' '^\{"uid":"[0-9a-f]{32}","code":4,.*\} $' run --json -n 1 sh -c 'exit 4'
     check 0 '.*' '^' run --dry-run -n 4 ./no-such-program
@@ -106,11 +106,11 @@ FIBER_COMMAND_FILE=/nowhere check 2 '' '/nowhere' run -H h1 x
     exit $bad
 ) || bad=1
 check 2 '' '3 ranks are more than the 2 slots of 2 hosts: add --oversubscribe' run -H a,b -n 3 x
-check 2 '' '"-oProxyCommand=x" is no host' run --hosts -oProxyCommand=x x
+check 2 '' '"-oProxyCommand=x" is not a host' run --hosts -oProxyCommand=x x
 check 2 '' 'a file with hosts is --hostfile' run --nodelist ./hosts x
 check 2 '' 'not for --backend kubernetes: leave one' run -H a -b kubernetes x
 check 2 '' 'hostfile: none: No such file' run --hostfile none x
-check 2 '' 'hostfile: a.env:2: "A=x" is no host' run -machinefile a.env x
+check 2 '' 'hostfile: a.env:2: "A=x" is not a host' run -machinefile a.env x
 printf 'h1 slots=0\n' >hosts
 check 2 '' 'hosts:1: slots=0: a number from 1' run --hostfile hosts x
 for ((i = 0; i < 3000; i++)); do echo "node-$i.example.org"; done >hosts # more than one line of a configuration
@@ -118,7 +118,7 @@ check 2 '' '' run --hostfile hosts --nodes 3001 x
 check 0 '.*3000 agents.*node 2999, node-2999.example.org: ranks 2999 to 2999.*' '^' run --dry-run --hostfile hosts x
 check 2 '' 'env-file: none.env: ' run --env-file none.env true
 printf 'A=1\nexport B=2\n' >bad.env
-check 2 '' 'bad.env:2: "export B" is no name' run --env-file bad.env true
+check 2 '' 'bad.env:2: "export B" is not the name of a variable' run --env-file bad.env true
 check 2 '' 'did you mean .fiber run' rnu
 check 2 '' 'did you mean .fiber kill' stop
 check 2 '' 'did you mean .fiber ps' status
@@ -134,7 +134,7 @@ unset FIBER_GRACE
 check 2 '' 'did you mean grace' config show grase
 fiber config show >table
 begins=$(grep -o '^KEY *' table) # the second column of all lines begins where it does in the first
-[ "$(cut -c "${#begins}" table | sort -u)" = " " ] || { echo "config show is no table: $(cat table)"; bad=1; }
+[ "$(cut -c "${#begins}" table | sort -u)" = " " ] || { echo "config show is not a table: $(cat table)"; bad=1; }
 check 0 'fiber [0-9.]+ .*' '^' version
 check 0 '\{"version":.*\} ' '^' version --json
 check 0 '\[\] ' '^' ps --json

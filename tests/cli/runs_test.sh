@@ -86,7 +86,7 @@ fiber ps | grep -qE '^[0-9a-f]{8} +demo +local +no answer +\?/2 ' || complain "p
 fiber top demo -c 1 >said || complain "top, stopped: exit code $?"
 grep -qE "^silent for [0-9]+ s: its launcher, process $pid, is stopped" said || complain "top, stopped: $(cat said)"
 ! fiber kill demo --signal USR1 2>said || complain "kill, stopped: exit code 0"
-grep -q "process $pid, does not answer: .* obeys when it goes on" said || complain "kill, stopped: $(cat said)"
+grep -q "process $pid, does not answer: .* will do it when it goes on" said || complain "kill, stopped: $(cat said)"
 callers=()
 for _ in {1..24}; do
     fiber ps >>listed &

@@ -110,13 +110,13 @@ nobody_is_traced $ranks
 expect 0 '^rank 1: main thread of ' 'and again' fiber stack stuck
 
 expect 1 '^fiber: there is no rank 7: the run has 4' 'no such rank' fiber stack stuck/7
-expect 1 'is no rank' 'no rank at all' fiber stack stuck/x
+expect 1 'is not a rank' 'no rank at all' fiber stack stuck/x
 expect 1 'no run of yours on this host is called other' 'no such run' fiber stack other
 expect 1 'is called o{64},' 'a name that is too long for a run' fiber stack "$(printf 'o%.0s' {1..70})"
 echo more >&9 # a byte for each; the result is as if nobody had looked
 wait $pid || { echo "the ring ended with $?: $(cat err)"; bad=1; }
 [ "$(cat out)" = 'sum 6' ] || { echo "not the sum: $(cat out)"; bad=1; }
-expect 1 'has ended: it is nowhere' 'of a run that has ended' fiber stack stuck
+expect 1 'has ended: none of its jobs is left' 'of a run that has ended' fiber stack stuck
 exec 9<&-
 
 # a pool: both workers, and one of them

@@ -43,14 +43,14 @@ test_resumes_from_its_checkpoint() {
 
 test_leaves_a_damaged_checkpoint_alone() {
     echo 'no network at all' >"$work/damaged"
-    expect 1 'it is no checkpoint of this program; move it away' ring --checkpoint "$work/damaged"
+    expect 1 'it is not a checkpoint of this program; move it away' ring --checkpoint "$work/damaged"
     [ "$(cat "$work/damaged")" = 'no network at all' ] || fail "the checkpoint was changed"
 }
 
 test_refuses_a_damaged_sheet() {
     mkdir "$work/feed"
     echo 'half a sheet' >"$work/feed/sheet.0"
-    expect 1 'sheet.0: it is no sheet of images' ring --feed "$work/feed"
+    expect 1 'sheet.0: it is not a sheet of images' ring --feed "$work/feed"
 }
 
 test_says_what_is_wrong_with_its_data() {

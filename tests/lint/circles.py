@@ -2,7 +2,7 @@
 #
 # A unit is a .c file with its header, and with its _priv.h: pool/send.c includes pool/pool.h, so `pool/send` knows
 # `pool/pool`. Units that know each other, directly or by others, are a circle: none of them can be read, tested or used
-# without the rest. One object in several files is no circle: all of its files include one _priv.h. The circles that are
+# without the rest. One object in several files is not a circle: all of its files include one _priv.h. The circles that are
 # known stand in tests/lint/exceptions, by all of their units; when one grows or shrinks, its line there changes.
 #
 # SPDX-License-Identifier: Apache-2.0

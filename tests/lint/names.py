@@ -1,7 +1,7 @@
 # names.py - one name, one thing: each base name is that of one file of the product (with its header beside it), and each
 # struct, union or enum that a header shows, or that begins with fbr_, is defined once.
 #
-# HANDLES are no second meaning: each implementation of a table defines its own.
+# HANDLES have no second meaning: each implementation of a table defines its own.
 #
 # SPDX-License-Identifier: Apache-2.0
 import collections

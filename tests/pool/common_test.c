@@ -271,7 +271,7 @@ static void test_wrong_calls(void **state)
 
     (void)state;
     assert_int_equal(fiber_pool_map(pool, square, &in, 8, &out, 8, 1, &o), -EINVAL);
-    assert_null(fiber_task_common(&len, &id)); /* this is no task */
+    assert_null(fiber_task_common(&len, &id)); /* this is not a task */
     assert_int_equal(len, 0);
     assert_int_equal(id, 0);
     assert_null(fiber_task_common(NULL, NULL));

@@ -27,7 +27,7 @@ class Ran:
 
 
 def run(argv, folder, env=None, stdin=""):
-    """Runs a command and waits for its end. A program that prints is read by us, so its output is no terminal's."""
+    """Runs a command and waits for its end. A program that prints is read by us, so its output is not a terminal's."""
     done = subprocess.run(argv, cwd=folder, env={**os.environ, **(env or {})}, input=stdin, capture_output=True, text=True,
                           timeout=LONG)
     return Ran(done)

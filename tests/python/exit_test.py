@@ -38,7 +38,7 @@ def test_children_are_joined_and_daemons_end(program):
 
 
 def test_a_child_ends_well(program):
-    """Threads that are no daemons, atexit and finalizers run, and what is left in buffers is written."""
+    """Threads that are not daemons, atexit and finalizers run, and what is left in buffers is written."""
     ran = program("""
         import fiber as mp
         import atexit

@@ -306,7 +306,7 @@ class Calling:
         self.items = items
 
     def __reduce__(self):
-        self.items._manager.list()  # a new connection, which is no end that the child holds
+        self.items._manager.list()  # a new connection, which is not an end that the child holds
         return list, ()
 
 

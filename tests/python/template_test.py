@@ -13,7 +13,7 @@ import textwrap
 
 import pytest
 
-MANY = 8  # the first three processes of a program are no copies
+MANY = 8  # the first three processes of a program are not copies
 LONG = 60
 
 STATE = """
@@ -149,7 +149,7 @@ COPIES = """
         return told
 
     def template():
-        '''The only child that is no process of ours.'''
+        '''The only child that is not a process of ours.'''
         with open("/proc/self/task/%d/children" % os.getpid()) as f:
             pids = [int(p) for p in f.read().split()]
         for task in os.listdir("/proc/self/task"):
@@ -243,7 +243,7 @@ def test_modules_that_are_preloaded(program, tmp_path, threads):
     assert (ran.code, ran.out, ran.err) == (0, "10\n", ""), ran
     with open(path) as f:
         times = len(f.read().splitlines())
-    assert times >= 10 if threads else times == 4  # three that are no copies, and the template
+    assert times >= 10 if threads else times == 4  # three that are not copies, and the template
 
 
 def test_no_process_outlives_a_killed_master(program, tmp_path):

@@ -513,7 +513,7 @@ static void test_restarts_come_to_an_end(void **state)
     ran_free(&ran);
 }
 
-/* Where agents are said to have been taken away: it happens more often than failures may, and is no failure. */
+/* Where agents are said to have been taken away: it happens more often than failures may, and is not a failure. */
 static void test_what_the_cluster_takes_away_counts_apart(void **state)
 {
     static const char script[] =

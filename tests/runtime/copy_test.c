@@ -175,10 +175,10 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
         const char *path, *part;
     } cases[] = {
         {FBR_MSG_GET, -ENOENT, "nothing", "No such file"},
-        {FBR_MSG_GET, -EINVAL, "fifo", "no regular file"},
+        {FBR_MSG_GET, -EINVAL, "fifo", "not a regular file"},
         {FBR_MSG_PUT, -ENOENT, "none/x", "No such file"},
         {FBR_MSG_PUT, -ENOENT, "none/", "no such directory"},
-        {FBR_MSG_PUT, -EEXIST, "fifo", "no regular file"},
+        {FBR_MSG_PUT, -EEXIST, "fifo", "not a regular file"},
     };
 
     (void)state;

@@ -189,7 +189,7 @@ static void test_who_is_no_host_is_given_no_process(void **state)
 
     (void)state;
     assert_int_equal(fbr_process_start(&other, &spec), -EINVAL);
-    assert_true(has(fiber_last_error(), "is no host", NULL));
+    assert_true(has(fiber_last_error(), "is not a host", NULL));
     fiber_process_kill(p);
     assert_int_equal(finish(p), -SIGKILL);
 }

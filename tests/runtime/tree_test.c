@@ -193,7 +193,7 @@ static void what_is_there_stays(void **state)
     assert_int_equal(fbr_tree_begin(&t, dir, "full", &err), -EEXIST);
     assert_int_equal(fbr_tree_begin(&t, in_dir("link"), "x", &err), -EEXIST);
     assert_int_equal(fbr_tree_begin(&t, in_dir("none/x"), "x", &err), -ENOENT);
-    assert_int_equal(fbr_tree_begin(&t, dir, "..", &err), 0); /* that is no name */
+    assert_int_equal(fbr_tree_begin(&t, dir, "..", &err), 0); /* that is not a name */
     assert_non_null(strstr(t.path, "/files"));
     fbr_tree_drop(&t);
     check_file("full/x", "mine", 0600);

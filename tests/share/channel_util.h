@@ -83,7 +83,7 @@ static inline void kill_and_join(struct fiber_process *p)
     fiber_process_close(p);
 }
 
-/* Many children end without closing what they opened. That is no leak. */
+/* Many children end without closing what they opened. That is not a leak. */
 static inline void keep(const void *handle)
 {
     static const void *volatile kept[4096];

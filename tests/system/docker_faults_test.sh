@@ -150,7 +150,7 @@ refuses() {
 cannot='^code 125: .*could not be started by the Docker engine: '
 refuses "create answers 500" "{$create, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
 refuses "create is garbage" "{$create, \"action\": \"garbage\", \"status\": 201}" "${cannot}HTTP status 201: "
-refuses "create is no HTTP" "{$create, \"action\": \"noise\"}" "${cannot}.*HTTP"
+refuses "create is not HTTP" "{$create, \"action\": \"noise\"}" "${cannot}.*HTTP"
 refuses "the name is in use, and then it is not" "{$create, \"action\": \"status\", $taken}" "${cannot}No such container: "
 refuses "start answers 500" "{$begin, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
 refuses "the ticket answers 404" "{$ticket, \"action\": \"status\", \"status\": 404}" "${cannot}a fault that was ordered"

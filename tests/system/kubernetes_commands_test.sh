@@ -61,7 +61,7 @@ gives 0 "$fiber" top "$uid" -c 1 --json
 [[ $(jq -c '[.workers[] | select(.state == "running")] | length' "$work/out") == 2 ]] || failed "both workers should be shown"
 in_space get pods -l fiber.io/run -o jsonpath='{.items[*].metadata.name}' >"$work/pods"
 for pod in $(jq -r '.workers[].host' "$work/out"); do
-    grep -qw "$pod" "$work/pods" || failed "$pod is no pod"
+    grep -qw "$pod" "$work/pods" || failed "$pod is not a pod"
 done
 worker=$(jq '.workers[0].worker' "$work/out")
 gives 0 "$fiber" cp "$prog" "$uid/$worker:/tmp/there"

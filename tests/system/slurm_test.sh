@@ -84,7 +84,7 @@ tasks 100
 FIBER_SLURM_CONSTRAINT=nonsense fails "a constraint that no node has" "nvalid feature" "$prog" nested
 FIBER_SLURM_OPTIONS="--cpus-per-task=100000" fails "more than any node has" "onfiguration" "$prog" nested
 FIBER_SLURM_OPTIONS="--no-such-option" fails "an option that sbatch does not know" "no-such-option" "$prog" nested
-FIBER_SLURM_DIR=relative fails "a folder that is no whole path" "slurm_dir" "$prog" nested
+FIBER_SLURM_DIR=relative fails "a folder that is not a whole path" "slurm_dir" "$prog" nested
 FIBER_SLURM_MODE=step fails "steps without an allocation" "allocation" "$prog" nested
 
 if [[ -x $fiber ]]; then
