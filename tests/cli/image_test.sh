@@ -1,7 +1,7 @@
 # image_test.sh - `fiber image`: what is in an image, where it goes, mistakes, and an engine that answers, refuses or
 # goes away.
 #
-# The engine is a small server on a unix socket. What a real one does with an image is seen in tests/system.
+# The engine is a small server on a unix socket. What a real one does with an image is seen in tests/engines.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail

@@ -1,7 +1,7 @@
 # kubernetes_faults_test.sh - Kubernetes' backend with an API server that refuses, answers late, wrongly or not at all.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck source=tests/system/faults.sh disable=SC2031
+# shellcheck source=tests/engines/faults.sh disable=SC2031
 . "$(dirname "$0")/faults.sh"
 
 on kubernetes

@@ -2,7 +2,7 @@
 # they print, and what cannot be started. The engine is the bed's (tests/beds/docker).
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/engines.sh disable=SC2016
+# shellcheck shell=bash source=tests/engines/engines.sh disable=SC2016
 clean() { "$bed" thaw 2>/dev/null || :; "$bed" start; }
 engine=docker
 . "$(dirname "$0")/engines.sh"
@@ -196,7 +196,7 @@ ok "many at once"
 # --- rings
 gives 5 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
 says '^3 of 4$' # the others may have been ended before they spoke
-FIBER_IMAGE_ADD="/bin/sh /bin/stty /bin/sleep /bin/cat" gives 0 python3 "$(dirname "$0")/ring_pty.py" "$fiber"
+FIBER_IMAGE_ADD="/bin/sh /bin/stty /bin/sleep /bin/cat" gives 0 python3 "$TEST_SOURCE_DIR/tests/system/ring_pty.py" "$fiber"
 ok "a pseudo-terminal in a container"
 hello=$TEST_BINARY_DIR/examples/mpi/mpi_hello
 if [[ -x $hello ]]; then

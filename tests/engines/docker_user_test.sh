@@ -2,7 +2,7 @@
 # of ours. Callers other than root reach the bed's engine by a port.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/engines.sh disable=SC2015,SC2016
+# shellcheck shell=bash source=tests/engines/engines.sh disable=SC2015,SC2016
 clean() { [[ ! $relay ]] || kill "$relay" 2>/dev/null || :; }
 relay=
 engine=docker
@@ -27,7 +27,7 @@ ok "no limit"
 
 # --- somebody else
 mkfifo "$work/port"
-python3 -B "$TEST_SOURCE_DIR/tests/system/docker_relay.py" "${DOCKER_HOST#unix://}" >"$work/port" 2>"$work/relay" &
+python3 -B "$TEST_SOURCE_DIR/tests/engines/docker_relay.py" "${DOCKER_HOST#unix://}" >"$work/port" 2>"$work/relay" &
 relay=$!
 read -r port <"$work/port" || failed "the relay does not begin: $(<"$work/relay")"
 mkdir "$work/mine"

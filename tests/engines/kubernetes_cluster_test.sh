@@ -8,7 +8,7 @@
 # of its own.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016,SC2030,SC2031
+# shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016,SC2030,SC2031
 away_s=${KUBERNETES_AWAY_S:-60} # that long the API server is away
 clean() {
     "$bed" start 2>/dev/null || :
@@ -274,7 +274,7 @@ mpi=
 if command -v mpicc.openmpi >/dev/null && [[ -e $TEST_BINARY_DIR/fiber/pmix.so ]]; then mpi=$work/adds; fi
 image_of_mpi() {
     [[ $mpi ]] || return 0
-    mpicc.openmpi -o "$mpi" "$TEST_SOURCE_DIR/tests/system/kubernetes_mpi.c"
+    mpicc.openmpi -o "$mpi" "$TEST_SOURCE_DIR/tests/engines/kubernetes_mpi.c"
     "$fiber" image export fiber-mpi:1 "$mpi" -q -o "$mpi.tar"
     "$bed" import fiber-mpi:1 "$mpi.tar" >/dev/null
     rm "$mpi.tar"

@@ -1,7 +1,7 @@
 # hosts_faults_test.sh - a ring of two hosts of which one is cut off or dies, and a launcher that dies.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck source=tests/system/hosts.sh
+# shellcheck source=tests/engines/hosts.sh
 . "$(dirname "$0")/hosts.sh"
 export FIBER_HEARTBEAT=2s # shorter, and a busy machine looks like a dead one
 

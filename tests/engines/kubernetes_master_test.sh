@@ -2,7 +2,7 @@
 # run`. Their output, exit codes and interrupts; what is said when something is missing there; that nothing is left.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016
+# shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016
 space="fiber-master"
 clean() { "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :; }
 . "$(dirname "$0")/kubernetes.sh"

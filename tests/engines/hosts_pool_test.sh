@@ -1,7 +1,7 @@
 # hosts_pool_test.sh - pools, objects and nested jobs on two hosts, by the command backend.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck source=tests/system/hosts.sh
+# shellcheck source=tests/engines/hosts.sh
 . "$(dirname "$0")/hosts.sh"
 
 holds "a pool maps on both hosts" "$prog" pool 4 400 everywhere 2

@@ -2,7 +2,7 @@
 # those of a socket do, and a certificate that is wrong is told with the file that it is in.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/engines.sh disable=SC2015
+# shellcheck shell=bash source=tests/engines/engines.sh disable=SC2015
 clean() { ((${#relays[@]} == 0)) || kill "${relays[@]}" 2>/dev/null || :; }
 relays=()
 engine=docker
@@ -16,7 +16,7 @@ socket=${DOCKER_HOST#unix://}
 relay() {
     local pid
     mkfifo "$work/port"
-    python3 -B "$TEST_SOURCE_DIR/tests/system/docker_relay.py" "$socket" "$@" >"$work/port" 2>"$work/relay" &
+    python3 -B "$TEST_SOURCE_DIR/tests/engines/docker_relay.py" "$socket" "$@" >"$work/port" 2>"$work/relay" &
     pid=$!
     relays+=("$pid")
     read -r port <"$work/port" || failed "the relay does not begin: $(<"$work/relay")"

@@ -2,7 +2,7 @@
 # they print, what cannot be started, and masters within. The cluster is the bed's (tests/beds/kubernetes).
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016
+# shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016
 # A namespace of our own for the manifest; and what a test that failed may have left.
 clean() {
     "$bed" thaw 2>/dev/null || :

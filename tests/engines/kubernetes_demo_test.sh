@@ -2,7 +2,7 @@
 # `fiber image export` makes. The bed's only node is this machine, so a directory of it is the volume that all see.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck source=tests/system/demo.sh
+# shellcheck source=tests/engines/demo.sh
 engine=kubernetes
 . "$(dirname "$0")/demo.sh"
 "$TEST_BINARY_DIR/cli/fiber" image export fiber-demo:1 -q -o "$work/image.tar" "$TEST_BINARY_DIR/examples/mixed" \

@@ -3,7 +3,7 @@
 # after two seconds.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/kubernetes.sh
+# shellcheck shell=bash source=tests/engines/kubernetes.sh
 proxy=
 clean() {
     [[ ! $proxy ]] || kill "$proxy" 2>/dev/null || :

@@ -6,7 +6,7 @@
 set -euo pipefail
 
 bed=${TEST_SOURCE_DIR:?}/tests/beds/hosts/bed
-prog=${TEST_BINARY_DIR:?}/tests/system/hosts_prog
+prog=${TEST_BINARY_DIR:?}/tests/engines/hosts_prog
 
 "$bed" check
 [[ -x $prog ]] || { echo "$prog is not built"; exit 77; }

@@ -1,7 +1,7 @@
 # hosts_ssh_test.sh - pools and rings by backends/command/templates/ssh.ini, and `fiber run -H`, over a real sshd.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck source=tests/system/hosts.sh
+# shellcheck source=tests/engines/hosts.sh
 . "$(dirname "$0")/hosts.sh"
 
 for tool in ssh ssh-keygen; do

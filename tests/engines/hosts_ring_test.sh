@@ -1,7 +1,7 @@
 # hosts_ring_test.sh - rings of two and four hosts: plain programs, Open MPI, MPICH, MPI_Comm_spawn.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck source=tests/system/hosts.sh
+# shellcheck source=tests/engines/hosts.sh
 . "$(dirname "$0")/hosts.sh"
 
 holds "a ring of two hosts" "$prog" ring 4 2 "$prog" who
@@ -67,7 +67,7 @@ fi
 # MPICH 4.0 with UCX can hang in MPI_Finalize when ranks on two hosts have talked to each other, under its own mpiexec too:
 # who waits for its peer's answer does so in the bootstrap's barrier, where UCX makes no progress. So they do not talk.
 if command -v mpicc.mpich >/dev/null; then
-    mpicc.mpich -o "$work/hello" "$tests/system/hosts_mpi.c"
+    mpicc.mpich -o "$work/hello" "$tests/engines/hosts_mpi.c"
     holds "MPICH over two hosts" "$prog" ring 4 2 "$work/hello"
     says "MPI rank 0 of 4" "MPI rank 1 of 4" "MPI rank 2 of 4" "MPI rank 3 of 4"
 else

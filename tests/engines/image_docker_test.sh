@@ -66,7 +66,7 @@ fi
 # containers they send nothing: MPICH 4.0 on UCX may hang in MPI_Finalize then (hosts_ring_test.sh).
 if command -v mpicc.mpich >/dev/null && [ -x "$mpi" ]; then
     mpicc.mpich -O1 -o hello_mpich "$TEST_SOURCE_DIR/examples/mpi/mpi_hello.c"
-    mpicc.mpich -O1 -o meet_mpich "$TEST_SOURCE_DIR/tests/system/hosts_mpi.c"
+    mpicc.mpich -O1 -o meet_mpich "$TEST_SOURCE_DIR/tests/engines/hosts_mpi.c"
     grep -q libmpich <<<"$(ldd hello_mpich)" || complain "that is not MPICH"
     build fiber-image-test-mpich:1 "$work/hello_mpich" "$work/meet_mpich"
     build fiber-image-test-mpich:bare "$work/hello_mpich" "$work/meet_mpich" --bare --bare # the agent is put in

@@ -6,7 +6,7 @@
 set -euo pipefail
 
 bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/$engine/bed}
-prog=${TEST_BINARY_DIR:?}/tests/system/docker_prog
+prog=${TEST_BINARY_DIR:?}/tests/engines/docker_prog
 fiber=$TEST_BINARY_DIR/cli/fiber
 
 [[ -x $prog && -x $fiber ]] || { echo "$prog or $fiber is not built"; exit 77; }

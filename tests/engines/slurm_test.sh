@@ -4,7 +4,7 @@
 set -euo pipefail
 
 bed=${TEST_SOURCE_DIR:?}/tests/beds/slurm/bed
-prog=${TEST_BINARY_DIR:?}/tests/system/hosts_prog
+prog=${TEST_BINARY_DIR:?}/tests/engines/hosts_prog
 fiber=${TEST_FIBER:-$TEST_BINARY_DIR/cli/fiber}
 [[ -x $prog && -x ${prog%/*}/docker_prog ]] || { echo "$prog or docker_prog is not built"; exit 77; }
 "$bed" try 3
@@ -95,7 +95,7 @@ if [[ -x $fiber ]]; then
     [[ $(grep -cE '^gpus n[1-3] ([01]) \1$' "$work/out") == 4 && $(grep '^gpus ' "$work/out" | sort -u | wc -l) == 4 ]] ||
         failed "four ranks should have a GPU of their own each"
     # Distinct nodes, and no more ranks on one than it has processors for.
-    holds "a pseudo-terminal on a node" python3 "${0%/*}/ring_pty.py" "$fiber"
+    holds "a pseudo-terminal on a node" python3 "$TEST_SOURCE_DIR/tests/system/ring_pty.py" "$fiber"
     holds "--nodes" "$fiber" run --nodes 3 -N 1 hostname
     [[ $(grep -x 'n[123]' "$work/out" | sort -u | wc -l) == 3 ]] || failed "three jobs should be on three nodes"
     fails "--nodes, more than there are" "only 3 nodes can take jobs" "$fiber" run --nodes 4 hostname

@@ -2,7 +2,7 @@
 # strictest; what a run has in them while it goes on and when it ends; who chooses the backend in a pod.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016
+# shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016
 space="fiber-spaces"
 refusing=validatingwebhookconfiguration,validatingadmissionpolicybinding,validatingadmissionpolicy
 refuse_no_more() { "$bed" kubectl delete "$refusing" $space --ignore-not-found >/dev/null 2>&1; }

@@ -1,10 +1,10 @@
 # docker_faults_test.sh - Docker's backend with an engine that refuses, answers late, wrongly or not at all.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck source=tests/system/faults.sh disable=SC2030,SC2031
+# shellcheck source=tests/engines/faults.sh disable=SC2030,SC2031
 . "$(dirname "$0")/faults.sh"
 
-prog=$TEST_BINARY_DIR/tests/system/docker_prog
+prog=$TEST_BINARY_DIR/tests/engines/docker_prog
 [[ -x $prog ]] || { echo "$prog is not built"; exit 77; }
 on docker
 socket=${DOCKER_HOST#unix://}

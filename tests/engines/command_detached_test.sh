@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
-prog=${TEST_BINARY_DIR:?}/tests/system/hosts_prog
+prog=${TEST_BINARY_DIR:?}/tests/engines/hosts_prog
 [[ -x $prog ]] || { echo "$prog is not built"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -2,7 +2,7 @@
 # kill, scale and cp of what runs there, gc of what dead runs left.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016,SC2154
+# shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016,SC2154
 space="fiber-commands"
 clean() { "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :; }
 . "$(dirname "$0")/kubernetes.sh"

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/slurm/bed}
-prog=${TEST_BINARY_DIR:?}/tests/system/hosts_prog
+prog=${TEST_BINARY_DIR:?}/tests/engines/hosts_prog
 one=${prog%/*}/docker_prog
 fiber=$TEST_BINARY_DIR/cli/fiber
 [[ -x $prog && -x $one && -x $fiber ]] || { echo "$prog, docker_prog or $fiber is not built"; exit 77; }

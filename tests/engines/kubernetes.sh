@@ -2,7 +2,7 @@
 # set and `clean` says what to put right at the end.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/engines.sh disable=SC2034,SC2154
+# shellcheck shell=bash source=tests/engines/engines.sh disable=SC2034,SC2154
 engine=kubernetes
 . "$(dirname "$0")/engines.sh"
 

@@ -2,7 +2,7 @@
 # programs that give tokens and certificates. Then the token is taken back and the connections are reset while a pool maps.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016,SC2154
+# shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016,SC2154
 space="fiber-config"
 proxy=
 clean() {
@@ -21,7 +21,7 @@ wait_for "its Role should hold" may_begin
 of() { "$bed" kubectl config view --raw -o "jsonpath={.$1}"; }
 server=$(of 'clusters[0].cluster.server')
 server=${server#https://}
-exec {said}< <(echo "$BASHPID"; exec python3 -B "$TEST_SOURCE_DIR/tests/system/connect_proxy.py" "$server" "$work/asked" 2>&1)
+exec {said}< <(echo "$BASHPID"; exec python3 -B "$TEST_SOURCE_DIR/tests/engines/connect_proxy.py" "$server" "$work/asked" 2>&1)
 read -r proxy <&"$said"
 read -r port <&"$said"
 [[ $port =~ ^[0-9]+$ ]] || { echo "FAILED: the proxy does not begin: $port"; exit 1; }

@@ -7,7 +7,7 @@ set -euo pipefail
 beds=${TEST_SOURCE_DIR:?}/tests/beds
 bed=$beds/slurm/bed
 cases=${TEST_BINARY_DIR:?}/tests/backends/conformance_test
-prog=$TEST_BINARY_DIR/tests/system/docker_prog
+prog=$TEST_BINARY_DIR/tests/engines/docker_prog
 [[ -x $cases && -x $prog ]] || { echo "$cases or $prog is not built"; exit 77; }
 
 work=$(mktemp -d)

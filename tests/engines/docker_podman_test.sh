@@ -6,7 +6,7 @@
 # shellcheck shell=bash disable=SC2016 # `hide` is for another shell
 set -euo pipefail
 
-prog=${TEST_BINARY_DIR:?}/tests/system/docker_prog
+prog=${TEST_BINARY_DIR:?}/tests/engines/docker_prog
 [[ -x $prog ]] || { echo "$prog is not built"; exit 77; }
 for tool in podman conmon runc setpriv unshare curl; do command -v $tool >/dev/null || { echo "skipped: $tool is missing"; exit 77; }; done
 ((EUID == 0)) || { echo "skipped: needs root"; exit 77; }
