@@ -259,18 +259,23 @@ static int get_wish(struct logs_wish *w, const struct cli_args *args, struct fbr
 }
 
 /* Whether something is kept of the run that is called so: then *kept and *run, which has no
- * connection if the registry does not know it any more. */
+ * connection if the registry does not know it: any more, or as a pool that was over at once. */
 static bool find_kept(const char *name, const char *root, struct client_run *run,
                       struct fbr_spool_run *kept)
 {
     struct fbr_error err = {0, ""};
     int rc = client_find(name, run, &err);
+    bool found = (rc == 0 || rc == -ENOENT) && fbr_spool_find(kept, root, name) == 0;
 
-    if (rc == 0 && fbr_spool_look(kept, root, run->about.uid))
-        return true;
+    if (rc == 0 &&
+        !(found && run->state > CLIENT_SILENT && kept->about.started_ms > run->about.started_ms)) {
+        if (fbr_spool_look(kept, root, run->about.uid))
+            return true;
+        found = false;
+    }
     if (rc == 0)
         client_free(run);
-    if (rc != -ENOENT || fbr_spool_find(kept, root, name) < 0)
+    if (!found)
         return false;
     *run = (struct client_run){
         .about = kept->about, .facts = kept->facts, .fd = -1, .state = CLIENT_ENDED};
@@ -283,7 +288,7 @@ static int show_kept(struct client_run *run, struct fbr_spool_run *kept, const c
     struct fbr_error err = {0, ""};
     int code;
 
-    w->rank = rank ? client_rank(rank, run, &err) : -1;
+    w->rank = rank ? client_job(rank, run, &err) : -1;
     if (run->state == CLIENT_SILENT && run->fd >= 0 && w->follow)
         fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
                 run->about.uid, (long long)run->about.pid);
@@ -297,7 +302,7 @@ static int show_run(struct client_run *run, const char *typed_rank, const struct
 {
     struct fbr_error err = {0, ""};
     bool lives = run->state <= CLIENT_SILENT;
-    int rank = typed_rank ? client_rank(typed_rank, run, &err) : -1, code;
+    int rank = typed_rank ? client_job(typed_rank, run, &err) : -1, code;
 
     if (err.code)
         code = cli_failed(1, "%s", err.text);
@@ -306,11 +311,13 @@ static int show_run(struct client_run *run, const char *typed_rank, const struct
     else if (run->about.output_dir[0])
         code = show_files(run, rank);
     else
-        code = cli_failed(1,
-                          "run %.16s has ended, and what it printed is not kept: the last 200 runs "
-                          "of 14 days are, as far as log_keep and log_total let them; fiber run "
-                          "--output DIR keeps it for good%s%s",
-                          run->about.uid, run->report[0] ? ". It ended so:\n" : "", run->report);
+        code = cli_failed(
+            1,
+            "run %.16s has ended, and what it printed is not kept: the last 200 runs "
+            "of 14 days are, as far as log_keep and log_total let them%s%s%s",
+            run->about.uid,
+            run->about.kind == FBR_RUN_POOL ? "" : "; fiber run --output DIR keeps it for good",
+            run->report[0] ? ". It ended so:\n" : "", run->report);
     client_free(run);
     return code;
 }
@@ -366,14 +373,14 @@ const struct cli_command cli_logs = {
     .name = "logs",
     .operands = "RUN[/RANK] [RANK|JOB]",
     .kind = CLI_RUN,
-    .about = "Shows what the ranks of a run have printed",
+    .about = "Shows what the ranks of a run, or the workers of a pool, have printed",
     .text =
         "Shows all that is kept, in the order of time, and returns; with --follow it goes on "
         "until the run ends. A rank's last 16 MiB are kept (the setting log_keep) in "
         "~/.local/state/fiber/logs (log_dir), also when the run has ended: for 14 days, of the "
         "last 200 runs, and of all together at most 1 GiB (log_total). The output of a "
         "single rank goes into a file or a pipe byte for byte; of a progress bar among lines "
-        "only the last state is shown.\n\n"
+        "only the last state is shown. RANK of a pool is a worker, numbered as in `fiber top`.\n\n"
         "Where nothing is kept (log_keep=0), lines of a run that goes on are shown from now on, "
         "and of one that was started with --output the files of RANK, or, without RANK, the "
         "directory that they are in.\n\n"

@@ -444,6 +444,9 @@ int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wis
         read_all(&r);
     if (!w->follow)
         end_lines(&r);
+    if (!w->follow && w->tail != 0 && w->rank >= 0 && !r.count)
+        fprintf(stderr, "fiber: %s %d of run %.16s has printed nothing\n",
+                run->about.kind == FBR_RUN_POOL ? "worker" : "rank", w->rank, run->about.uid);
     show_last(&r);
     flush();
     if (w->follow)

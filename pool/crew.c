@@ -213,8 +213,16 @@ static void on_gone(void *user, struct fiber_process *process)
     fbr_pool_unref(p);
 }
 
+static void on_output(void *user, struct fiber_process *process, int stream, const void *data,
+                      size_t len)
+{
+    const struct fbr_pool_worker *w = user;
+
+    fbr_pool_door_keep(w->pool, process, stream, data, len);
+}
+
 static const struct fbr_process_ops process_ops = {
-    .on_frame = on_frame, .on_end = on_end, .on_gone = on_gone};
+    .on_frame = on_frame, .on_output = on_output, .on_end = on_end, .on_gone = on_gone};
 
 /* ---- How many ---- */
 
@@ -534,4 +542,6 @@ void fbr_crew_close(struct fiber_pool *p)
     fbr_pool_host_close_all(p);
     pthread_mutex_unlock(&p->lock);
     fbr_loop_call(p->rt->loop, close_timer, p);
+    fbr_spool_close(p->kept);
+    p->kept = NULL;
 }

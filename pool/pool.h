@@ -25,6 +25,7 @@
 #include <uthash.h>
 
 #include "runtime/base/awake.h"
+#include "runtime/inspect/spool.h"
 #include "pool/dispatch.h"
 #include "pool/pool_wire.h"
 #include "runtime/proc/fnref.h"
@@ -149,6 +150,7 @@ struct fiber_pool {
     uint64_t timer_at_ms;       /* when it is armed to go off; UINT64_MAX: it is not */
     struct fbr_post armer;      /* sets the timer; needs no memory, as it is what tries again */
     struct fbr_pool_door *door; /* loop thread; NULL: it has none */
+    struct fbr_spool *kept;     /* what its workers have printed, for the thread that ends it */
     /* Maps. */
     struct fiber_result *results; /* not done */
     uint64_t end_by_ms; /* when the first of them may be over its time; UINT64_MAX: none */
@@ -276,6 +278,9 @@ void fbr_crew_retry(struct fiber_pool *p); /* a new map: a pool that gave up tri
 /* pool_control.c, on the loop thread, not under the lock */
 void fbr_pool_door_open(struct fiber_pool *p); /* a pool that has none goes on without */
 void fbr_pool_door_close(struct fiber_pool *p);
+/* Keeps what a process of the pool has printed for `fiber logs`. */
+void fbr_pool_door_keep(struct fiber_pool *p, struct fiber_process *process, int stream,
+                        const void *data, size_t len);
 
 /* supervisor.c */
 /* One with room, or a new one; counts the worker. NULL: why is kept. */

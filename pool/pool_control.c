@@ -1,5 +1,5 @@
-/* pool_control.c - what `fiber ps`, `top`, `kill` and `scale` may ask of a pool;
- * runtime/inspect/control.h has how.
+/* pool_control.c - what `fiber ps`, `top`, `kill` and `scale` may ask of a pool
+ * (runtime/inspect/control.h has how), and what its workers have printed, for `fiber logs`.
  *
  * Only pools of a master have a door, and only those that live for a while: many programs open one
  * for a moment, and nobody would find it. Workers take the place that ranks have in a ring.
@@ -26,6 +26,8 @@ struct fbr_pool_door {
     struct fbr_timer timer;
     struct fbr_control *control;
     struct fbr_control_about about;
+    struct fbr_spool *spool;
+    bool keeps; /* it was tried to open the spool */
 };
 
 static int64_t wall_ms(void)
@@ -70,9 +72,9 @@ static void door_facts(void *user, struct fbr_run_facts *f)
 }
 
 /* "worker-7" is 7, which it stays as long as it lives. */
-static int number_of(const struct fbr_pool_worker *w)
+static int number_of(struct fiber_process *process)
 {
-    const char *name = fiber_process_name(w->process), *dash = strrchr(name, '-');
+    const char *name = fiber_process_name(process), *dash = strrchr(name, '-');
 
     return dash ? atoi(dash + 1) : 0;
 }
@@ -88,7 +90,7 @@ static void put_host(char *out, size_t size, const struct fbr_pool_worker *w)
 
 static void put_worker(struct fbr_run_rank *out, const struct fbr_pool_worker *w)
 {
-    out->stats.rank = number_of(w);
+    out->stats.rank = number_of(w->process);
     out->stats.state = w->state != FBR_WORKER_STARTING;
     out->stats.pid = fiber_process_pid(w->process);
     out->stats.cpu = (double)w->use.cpu_ns / 1e9;
@@ -144,7 +146,7 @@ static int door_signal(void *user, int rank, int sig)
         return -EOPNOTSUPP;
     pthread_mutex_lock(&p->lock);
     DL_FOREACH(p->workers, w)
-        if (rank < 0 || number_of(w) == rank)
+        if (rank < 0 || number_of(w->process) == rank)
             rc = fiber_process_kill(w->process);
     pthread_mutex_unlock(&p->lock);
     return rc;
@@ -172,7 +174,7 @@ static struct fiber_process *door_host(void *user, int rank, struct fbr_error *e
     pthread_mutex_lock(&p->lock);
     DL_FOREACH(p->workers, w) {
         n++;
-        if (rank < 0 || number_of(w) == rank)
+        if (rank < 0 || number_of(w->process) == rank)
             found = w->process;
     }
     pthread_mutex_unlock(&p->lock);
@@ -208,6 +210,40 @@ static void command_line(char *out, size_t size)
             out[i] = ' ';
 }
 
+/* A pool without a name is called as its program is, as in `fiber ps`. */
+static void open_spool(struct fiber_pool *p)
+{
+    struct fbr_pool_door *d = p->door;
+    struct fbr_control_about *about = &d->about;
+    struct fbr_error err = {0, ""};
+
+    if (d->keeps)
+        return;
+    d->keeps = true;
+    command_line(about->command, sizeof(about->command));
+    if (!about->name[0])
+        snprintf(about->name, sizeof(about->name), "%s", program_invocation_short_name);
+    if (fbr_spool_open(&d->spool, p->rt->config, about, about->size > 0 ? (uint32_t)about->size : 1,
+                       &err) < 0)
+        fbr_info("what workers print is not kept for `fiber logs`: %s", err.text);
+}
+
+void fbr_pool_door_keep(struct fiber_pool *p, struct fiber_process *process, int stream,
+                        const void *data, size_t len)
+{
+    int rc;
+
+    if (!p->door)
+        return;
+    open_spool(p);
+    rc = fbr_spool_add(p->door->spool, 0, (uint32_t)number_of(process),
+                       stream == 2 ? FBR_RECORD_ERR : FBR_RECORD_OUT, data, len);
+    if (rc < 0)
+        fbr_warn("`fiber logs` will not show all of this pool: what workers print cannot be kept: "
+                 "%s",
+                 fbr_strerror(rc));
+}
+
 static void open_now(void *arg)
 {
     static const struct fbr_control_ops ops = {.facts = door_facts,
@@ -221,7 +257,7 @@ static void open_now(void *arg)
     struct fbr_error err = {0, ""};
 
     fbr_timer_fini(&p->door->timer);
-    command_line(p->door->about.command, sizeof(p->door->about.command));
+    open_spool(p);
     if (fbr_control_open(&p->door->control, p->rt->loop, &ops, p, &p->door->about, &err) < 0)
         fbr_info("`fiber ps` will not show this pool: %s", err.text);
 }
@@ -259,9 +295,13 @@ void fbr_pool_door_open(struct fiber_pool *p)
 void fbr_pool_door_close(struct fiber_pool *p)
 {
     struct fbr_pool_door *d = p->door;
+    struct fbr_run_facts facts;
 
     if (!d)
         return;
+    door_facts(p, &facts);
+    fbr_spool_end(d->spool, &facts, 0, "");
+    p->kept = d->spool;
     fbr_timer_fini(&d->timer);
     fbr_control_ended(d->control, 0, "");
     fbr_control_close(d->control);

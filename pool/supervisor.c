@@ -122,8 +122,16 @@ static void on_gone(void *user, struct fiber_process *process)
     fbr_pool_unref(p);
 }
 
+static void on_output(void *user, struct fiber_process *process, int stream, const void *data,
+                      size_t len)
+{
+    const struct fbr_pool_host *h = user;
+
+    fbr_pool_door_keep(h->pool, process, stream, data, len);
+}
+
 static const struct fbr_process_ops ops = {
-    .on_frame = on_host_frame, .on_end = on_end, .on_gone = on_gone};
+    .on_frame = on_host_frame, .on_output = on_output, .on_end = on_end, .on_gone = on_gone};
 
 /* The host's own link carries only records of its workers. */
 static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)

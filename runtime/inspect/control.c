@@ -249,7 +249,9 @@ static void answer(struct caller *k, const struct fbr_control_request *r)
             caller_done(k, c->ended ? c->code : -ENOTSUP,
                         c->report  ? c->report
                         : c->ended ? ""
-                                   : "what its workers print goes to where it was started");
+                                   : "nothing is kept of what its workers print, which goes to "
+                                     "where it was started; start it with log_keep=16Mi "
+                                     "(FIBER_LOG_KEEP) for `fiber logs`");
             break;
         }
         k->follows = true;

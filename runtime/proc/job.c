@@ -398,6 +398,8 @@ static void on_output(struct fiber_process *p, const struct fbr_job_event *e)
 {
     struct fbr_lines *l = &p->out[e->stream == 2];
 
+    if (e->len && p->spec.ops && p->spec.ops->on_output)
+        p->spec.ops->on_output(p->spec.user, p, e->stream, e->data, e->len);
     if (e->len == 0) {
         fbr_lines_end(l);
     } else if (fbr_lines_add(l, e->data, e->len) && !p->paused) {

@@ -10,6 +10,9 @@
 struct fbr_process_ops {
     void (*on_joined)(void *user, struct fiber_process *p);
     void (*on_frame)(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body);
+    /* It has printed this, which is shown, too; stream 1 or 2. */
+    void (*on_output)(void *user, struct fiber_process *p, int stream, const void *data,
+                      size_t len);
     /* The process has ended, or could not start. fiber_process_exitcode and _report have the
      * details. After this call nobody may send on its data link. */
     void (*on_end)(void *user, struct fiber_process *p);

@@ -1,5 +1,5 @@
-/* pool_prog.c - a pool of two workers and one task, which ends when a byte comes through the FIFO that is named; with a
- * number instead, so many tasks of a millisecond.
+/* pool_prog.c - a pool of two workers and one task, which prints two lines and ends when a byte comes through the FIFO
+ * that is named; with a number instead, so many tasks of a millisecond.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
@@ -16,6 +16,9 @@ static int wait_for_byte(const void *in, size_t len, struct fiber_reply *reply)
     int fd;
 
     (void)reply;
+    puts("waits for a byte");
+    fflush(stdout);
+    fputs("says so\n", stderr);
     memcpy(path, in, len < sizeof(path) ? len : sizeof(path) - 1);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     return fd >= 0 && read(fd, &byte, 1) == 1 ? 0 : 1;

@@ -8,7 +8,7 @@ PATH=$TEST_BINARY_DIR/cli:$PATH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -m 700 "$work/run"
-export XDG_RUNTIME_DIR=$work/run FIBER_BACKEND=local
+export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state FIBER_BACKEND=local
 cd "$work"
 mkfifo gate
 exec 9<>gate
@@ -56,11 +56,27 @@ fiber scale pool_prog 1
 until_ps " pool_prog +local +running +1/1 " # the one with the task stays
 ! fiber scale "$id" 0 2>said || complain "scale to 0 was taken"
 grep -q 'not a number of workers' said || complain "scale to 0: $(cat said)"
-! fiber logs -f "$id" 2>said || complain "the output of a pool was followed"
-grep -q 'where it was started' said || complain "logs -f: $(cat said)"
+until fiber logs "$id" 2>&1 | grep -qF 'says so'; do
+    kill -0 "$pid" || { complain "logs: $(fiber logs "$id" 2>&1)"; exit 1; }
+done
+fiber logs "$id" >said 2>err || complain "logs: exit code $?"
+{ [ "$(sed 's/^\[[0-9]*\] //' said)" = 'waits for a byte' ] && grep -q 'says so$' err; } || complain "logs: $(cat said err)"
+fiber logs -f pool_prog >followed 2>&1 &
+follower=$!
+fiber logs "$id" 99 2>said || complain "logs of a worker that is not there: exit code $?"
+grep -q 'worker 99 of run .* has printed nothing' said || complain "logs of worker 99: $(cat said)"
 ! fiber kill "$id" -s USR1 2>said || complain "a pool took SIGUSR1"
 ! fiber kill "$id" 99 2>said || complain "a worker that is not there was killed"
 grep -q 'worker 99 does not run' said || complain "kill 99: $(cat said)"
+echo >&9
+ended 0 "its end"
+wait "$follower" || complain "logs -f: exit code $?"
+grep -q 'waits for a byte$' followed || complain "logs -f: $(cat followed)"
+[ "$(fiber logs "$id" 2>err)" = "$(grep -v 'says so' followed)" ] || complain "logs, ended: $(fiber logs "$id" 2>&1)"
+
+FIBER_LOG_KEEP=0 start
+! fiber logs "$id" 2>said || complain "logs of a pool of which nothing is kept"
+grep -q 'start it with log_keep' said || complain "nothing kept: $(cat said)"
 echo >&9
 ended 0 "its end"
 fiber ps -a | grep -qE "^$id .* exit 0 +2 +0 +[0-9]+s +[0-9]+s ago +[^ ]" || complain "ps -a: $(fiber ps -a)"
