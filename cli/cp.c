@@ -201,7 +201,7 @@ static bool is_directory(const char *path)
 
 static int copy(struct cp *c, struct fbr_error *err)
 {
-    int rc = engine_run_here(c->there.run, "cp", &c->run, err), job = -1;
+    int rc = orphan_run_here(c->there.run, "cp", &c->run, err), job = -1;
 
     if (rc < 0)
         return rc;

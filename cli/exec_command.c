@@ -139,7 +139,7 @@ static int run_exec(const struct cli_args *args)
         return cli_usage(args->command, &err);
     }
     name = strndup(typed, slash ? (size_t)(slash - typed) : strlen(typed));
-    rc = name ? engine_run_here(name, "exec", &e.run, &err)
+    rc = name ? orphan_run_here(name, "exec", &e.run, &err)
               : fbr_fail(&err, -ENOMEM, "out of memory");
     free(name);
     if (rc == 0) {

@@ -28,15 +28,15 @@ struct gc {
     unsigned removed, kept, failed;
 };
 
-static bool is_asked_for(const struct gc *g, const struct leftover *j)
+static bool is_asked_for(const struct gc *g, const struct orphan *j)
 {
     return !g->run || !strncmp(j->run, g->run, strlen(g->run));
 }
 
 /* Whether a job of that verdict must go. */
-static bool is_to_go(const struct gc *g, const struct leftover *j)
+static bool is_to_go(const struct gc *g, const struct orphan *j)
 {
-    return j->verdict == LEFTOVER_DEAD || (j->verdict == LEFTOVER_UNKNOWN && g->all);
+    return j->verdict == ORPHAN_DEAD || (j->verdict == ORPHAN_UNKNOWN && g->all);
 }
 
 static void tell(struct gc *g, const char *done, const char *kind, const char *what,
@@ -55,12 +55,12 @@ static void tell(struct gc *g, const char *done, const char *kind, const char *w
     }
 }
 
-static void tell_job(struct gc *g, const struct leftover *j, const char *done, const char *why)
+static void tell_job(struct gc *g, const struct orphan *j, const char *done, const char *why)
 {
     char command[400], master[40];
 
-    leftover_command(j, command, sizeof(command));
-    leftover_master(j, master);
+    orphan_command(j, command, sizeof(command));
+    orphan_master(j, master);
     if (g->is_json) {
         fbr_json_object(&g->json, NULL);
         fbr_json_str(&g->json, "backend", j->backend);
@@ -121,7 +121,7 @@ static int sweep_host(struct gc *g, struct fbr_error *err)
 
 /* ---- Engines ---- */
 
-static void remove_job(struct gc *g, struct cli_backend *b, const struct leftover *j)
+static void remove_job(struct gc *g, struct cli_backend *b, const struct orphan *j)
 {
     struct fbr_error err = {0, ""};
 
@@ -137,12 +137,12 @@ static void remove_job(struct gc *g, struct cli_backend *b, const struct leftove
     }
 }
 
-static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct leftovers *l)
+static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct orphans *l)
 {
     unsigned unknown = 0;
 
     for (size_t i = 0; i < l->count; i++)
-        unknown += l->jobs[i].verdict == LEFTOVER_UNKNOWN && is_asked_for(g, &l->jobs[i]);
+        unknown += l->jobs[i].verdict == ORPHAN_UNKNOWN && is_asked_for(g, &l->jobs[i]);
     if (unknown && g->all && !g->dry)
         fprintf(stderr,
                 "fiber: %s: --all removes %u job%s, too, whose run cannot be judged from here\n",
@@ -152,7 +152,7 @@ static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct leftove
             continue;
         if (is_to_go(g, &l->jobs[i])) {
             remove_job(g, b, &l->jobs[i]);
-        } else if (l->jobs[i].verdict == LEFTOVER_UNKNOWN) {
+        } else if (l->jobs[i].verdict == ORPHAN_UNKNOWN) {
             g->kept++;
             tell_job(g, &l->jobs[i], "kept", l->jobs[i].why);
         }
@@ -190,9 +190,9 @@ static void on_swept(void *user, const struct fbr_swept *e)
 
 static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
 {
-    struct leftovers l;
+    struct orphans l;
     struct cli_backend b;
-    int rc = leftovers_ask(&l, &b, name, g->only, err);
+    int rc = orphans_ask(&l, &b, name, g->only, err);
 
     if (rc <= 0)
         return rc;
@@ -200,7 +200,7 @@ static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
     g->sweeping = b.ops->name;
     rc = g->run ? 0 /* images belong to no run */
                 : cli_backend_sweep(&b, client_now() - g->images_ms, g->dry, on_swept, g, err);
-    leftovers_free(&l);
+    orphans_free(&l);
     cli_backend_close(&b);
     return rc;
 }
@@ -213,7 +213,7 @@ static int sweep_all(struct gc *g)
 
     if (!g->run && (!g->only || !strcmp(g->only, FBR_BACKEND_LOCAL)) && sweep_host(g, &err) < 0)
         code = cli_failed(1, "%s", err.text);
-    for (size_t i = 0; (name = leftovers_backend(g->only, i)); i++)
+    for (size_t i = 0; (name = orphans_backend(g->only, i)); i++)
         if (strcmp(name, FBR_BACKEND_LOCAL) != 0 && sweep_backend(g, name, &err) < 0)
             code = cli_failed(1, "%s", err.text);
     return code;

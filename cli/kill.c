@@ -44,16 +44,16 @@ static int signal_named(const char *text)
 
 /* The jobs of that name, NULL: all. How many are gone, or a sentence about the first that is
  * not. */
-static int remove_jobs(struct engine_run *e, const char *name, struct fbr_error *err)
+static int remove_jobs(struct orphan_run *e, const char *name, struct fbr_error *err)
 {
     int removed = 0, failed = 0;
 
     for (size_t i = 0; i < e->count; i++)
         for (size_t k = 0; k < e->at[i].count; k++) {
-            const struct leftover *j = &e->at[i].jobs[k];
+            const struct orphan *j = &e->at[i].jobs[k];
             struct fbr_error why = {0, ""};
 
-            if (name && !engine_run_wants(j, name))
+            if (name && !orphan_run_wants(j, name))
                 continue;
             if (cli_backend_remove(&e->at[i].backend, j->id, &why) == 0)
                 removed += j->name[0] != '\0';
@@ -64,35 +64,35 @@ static int remove_jobs(struct engine_run *e, const char *name, struct fbr_error 
     return failed ? err->code : removed;
 }
 
-static int kill_on_engines(struct engine_run *e, const char *name, const char *sig,
+static int kill_on_engines(struct orphan_run *e, const char *name, const char *sig,
                            struct fbr_error *err)
 {
-    const struct leftover *first = e->at[0].jobs;
+    const struct orphan *first = e->at[0].jobs;
     char master[40];
     int n;
 
-    leftover_master(first, master);
+    orphan_master(first, master);
     if (sig)
         return fbr_fail(err, -ENOTSUP,
                         "run %.12s: only its master, %s, could pass a signal on, and it is not "
                         "there to be asked; without --signal its jobs are removed",
                         e->uid, master[0] ? master : "which is unknown");
-    if (engine_run_wanted(e, name, err) < 0)
+    if (orphan_run_wanted(e, name, err) < 0)
         return err->code;
-    if (first->verdict == LEFTOVER_LIVES && !name) { /* it has no door, or not here */
-        if (kill((pid_t)leftover_pid(first), SIGTERM) == 0)
+    if (first->verdict == ORPHAN_LIVES && !name) { /* it has no door, or not here */
+        if (kill((pid_t)orphan_pid(first), SIGTERM) == 0)
             return 0;
         return fbr_fail(err, -errno, "run %.12s: its master, process %ld: %s", e->uid,
-                        leftover_pid(first), strerror(errno));
+                        orphan_pid(first), strerror(errno));
     }
     n = remove_jobs(e, name, err);
     if (n < 0)
         return n;
     fprintf(stderr, "fiber: run %.12s: %d job%s removed", e->uid, n, n == 1 ? "" : "s");
-    if (first->verdict != LEFTOVER_DEAD)
+    if (first->verdict != ORPHAN_DEAD)
         fprintf(stderr, "; its master, %s, %s, and may start others: end it there",
                 master[0] ? master : "which is unknown",
-                first->verdict == LEFTOVER_LIVES ? "goes on" : "is not on this host");
+                first->verdict == ORPHAN_LIVES ? "goes on" : "is not on this host");
     fputc('\n', stderr);
     return 0;
 }
@@ -114,18 +114,18 @@ static int run_kill(const struct cli_args *args)
     int sig = name ? signal_named(name) : SIGTERM, rank = -1, rc;
     struct fbr_error err = {0, ""};
     struct client_run run;
-    struct engine_run e;
+    struct orphan_run e;
 
     if (sig < 0) {
         fbr_fail(&err, -EINVAL, "--signal: there is no signal %.32s", name);
         return cli_usage(args->command, &err);
     }
-    rc = engine_run_find(args->operands[0], args->values[KILL_BACKEND].text, &run, &e, &err);
+    rc = orphan_run_find(args->operands[0], args->values[KILL_BACKEND].text, &run, &e, &err);
     if (rc < 0)
         return cli_failed(1, "%s", err.text);
     if (rc > 0) {
         rc = kill_on_engines(&e, args->operands[1], name, &err);
-        engine_run_free(&e);
+        orphan_run_free(&e);
         return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
     }
     if (args->noperands > 1)

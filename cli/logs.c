@@ -112,7 +112,7 @@ struct reading;
 /* One job. On its backend's thread, but for what the lock is for. */
 struct job_reader {
     struct reading *all;
-    const struct leftover *job;
+    const struct orphan *job;
     struct fbr_buf line[2]; /* of each stream: what has no end yet */
 };
 
@@ -194,13 +194,13 @@ static void read_job(struct reading *all, struct job_reader *r, struct cli_backe
     pthread_mutex_unlock(&all->lock);
 }
 
-static int show_engine_run(struct engine_run *e, const char *name, const struct cli_args *args)
+static int show_orphan_run(struct orphan_run *e, const char *name, const struct cli_args *args)
 {
     struct reading all = {.lock = PTHREAD_MUTEX_INITIALIZER,
                           .changed = PTHREAD_COND_INITIALIZER,
                           .tag = args->values[LOGS_TAG].number > 0};
     struct fbr_error err = {0, ""};
-    int wanted = engine_run_wanted(e, name, &err);
+    int wanted = orphan_run_wanted(e, name, &err);
     size_t n = 0;
 
     if (wanted < 0)
@@ -212,7 +212,7 @@ static int show_engine_run(struct engine_run *e, const char *name, const struct 
         for (size_t k = 0; k < e->at[i].count; k++) {
             struct job_reader *r = &all.jobs[n];
 
-            if (!engine_run_wants(&e->at[i].jobs[k], name))
+            if (!orphan_run_wants(&e->at[i].jobs[k], name))
                 continue;
             n++;
             r->all = &all;
@@ -329,7 +329,7 @@ static int run_logs(const struct cli_args *args)
     struct fbr_spool_run kept;
     struct client_run run;
     struct logs_wish wish;
-    struct engine_run e;
+    struct orphan_run e;
     char root[PATH_MAX], name[128];
     int code;
 
@@ -342,13 +342,13 @@ static int run_logs(const struct cli_args *args)
     if (!backend && fbr_rt() && fbr_spool_root(root, fbr_rt()->config, &err) == 0 &&
         find_kept(name, root, &run, &kept))
         return show_kept(&run, &kept, root, rank, &wish);
-    code = engine_run_find(name, backend, &run, &e, &err);
+    code = orphan_run_find(name, backend, &run, &e, &err);
     if (code < 0)
         return cli_failed(1, "%s", err.text);
     if (code == 0)
         return show_run(&run, rank, args);
-    code = show_engine_run(&e, args->noperands > 1 ? rank : NULL, args);
-    engine_run_free(&e);
+    code = show_orphan_run(&e, args->noperands > 1 ? rank : NULL, args);
+    orphan_run_free(&e);
     return code;
 }
 

@@ -15,7 +15,7 @@
 
 /* ---- Asking ---- */
 
-const char *leftovers_backend(const char *only, size_t at)
+const char *orphans_backend(const char *only, size_t at)
 {
     if (only)
         return at == 0 ? only : NULL;
@@ -25,9 +25,9 @@ const char *leftovers_backend(const char *only, size_t at)
     return NULL;
 }
 
-void leftovers_add(struct leftovers *l, const char *backend, const struct fbr_leftover *job)
+void orphans_add(struct orphans *l, const char *backend, const struct fbr_leftover *job)
 {
-    struct leftover *more = realloc(l->jobs, (l->count + 1) * sizeof(*more)), *j;
+    struct orphan *more = realloc(l->jobs, (l->count + 1) * sizeof(*more)), *j;
 
     if (!more) {
         l->failed = true;
@@ -35,23 +35,23 @@ void leftovers_add(struct leftovers *l, const char *backend, const struct fbr_le
     }
     l->jobs = more;
     j = &l->jobs[l->count];
-    *j = (struct leftover){.backend = backend,
-                           .run = strdup(job->run),
-                           .id = strdup(job->id),
-                           .name = strdup(job->name),
-                           .master = strdup(job->master),
-                           .fiber = job->fiber ? strdup(job->fiber) : NULL,
-                           .since_ms = job->since_ms,
-                           .alive = job->alive,
-                           .verdict = LEFTOVER_UNKNOWN,
-                           .why = ""};
+    *j = (struct orphan){.backend = backend,
+                         .run = strdup(job->run),
+                         .id = strdup(job->id),
+                         .name = strdup(job->name),
+                         .master = strdup(job->master),
+                         .fiber = job->fiber ? strdup(job->fiber) : NULL,
+                         .since_ms = job->since_ms,
+                         .alive = job->alive,
+                         .verdict = ORPHAN_UNKNOWN,
+                         .why = ""};
     l->count++;
     if (!j->run || !j->id || !j->name || !j->master || (job->fiber && !j->fiber))
         l->failed = true;
 }
 
 struct asked {
-    struct leftovers *l;
+    struct orphans *l;
     const char *backend;
 };
 
@@ -59,10 +59,10 @@ static void on_job(void *user, const struct fbr_leftover *job)
 {
     struct asked *a = user;
 
-    leftovers_add(a->l, a->backend, job);
+    orphans_add(a->l, a->backend, job);
 }
 
-void leftovers_free(struct leftovers *l)
+void orphans_free(struct orphans *l)
 {
     for (size_t i = 0; i < l->count; i++) {
         free(l->jobs[i].run);
@@ -77,26 +77,26 @@ void leftovers_free(struct leftovers *l)
 
 /* ---- Judging ---- */
 
-static void judge(struct leftover *j)
+static void judge(struct orphan *j)
 {
     switch (fbr_master_state(j->master)) {
     case FBR_MASTER_ALIVE:
-        j->verdict = LEFTOVER_LIVES;
+        j->verdict = ORPHAN_LIVES;
         j->why = "its master runs";
         break;
     case FBR_MASTER_DEAD:
-        j->verdict = LEFTOVER_DEAD;
+        j->verdict = ORPHAN_DEAD;
         j->why = "its master is gone";
         break;
     default:
-        j->verdict = LEFTOVER_UNKNOWN;
+        j->verdict = ORPHAN_UNKNOWN;
         j->why = j->master[0] ? "its master is not on this host" : "its master is not known";
     }
 }
 
 static int by_run(const void *a, const void *b)
 {
-    const struct leftover *x = a, *y = b;
+    const struct orphan *x = a, *y = b;
     int order = strcmp(x->run, y->run);
 
     if (!order)
@@ -104,7 +104,7 @@ static int by_run(const void *a, const void *b)
     return order ? order : strcmp(x->id, y->id);
 }
 
-size_t leftovers_same_run(const struct leftovers *l, size_t first)
+size_t orphans_same_run(const struct orphans *l, size_t first)
 {
     size_t n = 1;
 
@@ -114,32 +114,32 @@ size_t leftovers_same_run(const struct leftovers *l, size_t first)
 }
 
 /* One that lives speaks for all of its run. */
-static void share_life(struct leftover *jobs, size_t count)
+static void share_life(struct orphan *jobs, size_t count)
 {
-    const struct leftover *lives = NULL;
+    const struct orphan *lives = NULL;
 
     for (size_t i = 0; i < count; i++)
-        if (jobs[i].verdict == LEFTOVER_LIVES)
+        if (jobs[i].verdict == ORPHAN_LIVES)
             lives = &jobs[i];
     for (size_t i = 0; i < count && lives; i++)
-        if (jobs[i].verdict == LEFTOVER_UNKNOWN) {
-            jobs[i].verdict = LEFTOVER_LIVES;
+        if (jobs[i].verdict == ORPHAN_UNKNOWN) {
+            jobs[i].verdict = ORPHAN_LIVES;
             jobs[i].why = lives->why;
         }
 }
 
-void leftovers_judge(struct leftovers *l)
+void orphans_judge(struct orphans *l)
 {
     if (l->count)
         qsort(l->jobs, l->count, sizeof(*l->jobs), by_run);
     for (size_t i = 0; i < l->count; i++)
         judge(&l->jobs[i]);
-    for (size_t i = 0; i < l->count; i += leftovers_same_run(l, i))
-        share_life(&l->jobs[i], leftovers_same_run(l, i));
+    for (size_t i = 0; i < l->count; i += orphans_same_run(l, i))
+        share_life(&l->jobs[i], orphans_same_run(l, i));
 }
 
-int leftovers_ask(struct leftovers *l, struct cli_backend *b, const char *name, const char *only,
-                  struct fbr_error *err)
+int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, const char *only,
+                struct fbr_error *err)
 {
     struct asked a = {l, name};
     int rc = cli_backend_open(b, name, err);
@@ -150,10 +150,10 @@ int leftovers_ask(struct leftovers *l, struct cli_backend *b, const char *name, 
         if (rc == 0 && l->failed)
             rc = fbr_fail(err, -ENOMEM, "out of memory");
         if (rc == 0) {
-            leftovers_judge(l);
+            orphans_judge(l);
             return 1;
         }
-        leftovers_free(l);
+        orphans_free(l);
         cli_backend_close(b);
     }
     if (only || (rc != -ENOTSUP && cli_backend_is_configured(name)))
@@ -164,7 +164,7 @@ int leftovers_ask(struct leftovers *l, struct cli_backend *b, const char *name, 
 
 /* ---- For people ---- */
 
-void leftover_command(const struct leftover *j, char *out, size_t size)
+void orphan_command(const struct orphan *j, char *out, size_t size)
 {
     const struct fbr_backend_about *about = fbr_backend_about(j->backend);
 
@@ -174,7 +174,7 @@ void leftover_command(const struct leftover *j, char *out, size_t size)
         snprintf(out, size, "fiber gc --backend %s --all", j->backend);
 }
 
-void leftover_master(const struct leftover *j, char out[40])
+void orphan_master(const struct orphan *j, char out[40])
 {
     size_t host = strcspn(j->master, ":"), len = host;
 
@@ -183,7 +183,7 @@ void leftover_master(const struct leftover *j, char out[40])
     snprintf(out, 40, "%.*s", (int)(len < 39 ? len : 39), j->master);
 }
 
-long leftover_pid(const struct leftover *j)
+long orphan_pid(const struct orphan *j)
 {
     const char *at = strchr(j->master, ':');
 
@@ -194,7 +194,7 @@ long leftover_pid(const struct leftover *j)
 
 #define NAMES_SHOWN 8
 
-bool engine_run_is_id(const char *typed)
+bool orphan_run_is_id(const char *typed)
 {
     size_t n = strspn(typed, "0123456789abcdef");
 
@@ -202,19 +202,19 @@ bool engine_run_is_id(const char *typed)
 }
 
 /* A run of the registry has another id than its jobs' label: its master is what both have. */
-static bool is_its_job(const struct leftover *j, const struct client_run *lost)
+static bool is_its_job(const struct orphan *j, const struct client_run *lost)
 {
-    return j->verdict == LEFTOVER_DEAD && lost->about.pid == leftover_pid(j) &&
+    return j->verdict == ORPHAN_DEAD && lost->about.pid == orphan_pid(j) &&
            !strcmp(lost->about.backend, j->backend);
 }
 
-int engine_run_choose(const struct leftovers *l, const char *typed, const struct client_run *lost,
-                      const struct leftover **first, struct fbr_error *err)
+int orphan_run_choose(const struct orphans *l, const char *typed, const struct client_run *lost,
+                      const struct orphan **first, struct fbr_error *err)
 {
     size_t n, found = 0;
 
     for (size_t i = 0; i < l->count; i += n) {
-        n = leftovers_same_run(l, i);
+        n = orphans_same_run(l, i);
         if (!(typed && !strncmp(l->jobs[i].run, typed, strlen(typed))) &&
             !(lost && is_its_job(&l->jobs[i], lost)))
             continue;
@@ -230,22 +230,22 @@ int engine_run_choose(const struct leftovers *l, const char *typed, const struct
 }
 
 /* 1: that engine has jobs of it, which are added; 0: none. */
-static int ask_one(struct engine_run *e, const char *name, const char *typed,
+static int ask_one(struct orphan_run *e, const char *name, const char *typed,
                    const struct client_run *lost, const char *only, struct fbr_error *err)
 {
     struct engine_jobs *at = &e->at[e->count];
-    int rc = leftovers_ask(&at->all, &at->backend, name, only, err), n;
+    int rc = orphans_ask(&at->all, &at->backend, name, only, err), n;
 
     if (rc <= 0)
         return rc;
-    n = engine_run_choose(&at->all, typed, lost, &at->jobs, err);
+    n = orphan_run_choose(&at->all, typed, lost, &at->jobs, err);
     if (n > 0 && e->count && strcmp(e->uid, at->jobs->run) != 0)
         n = fbr_fail(err, -EEXIST,
                      "several runs have an id that begins with %.40s: %.12s on %s and %.12s on %s; "
                      "give more of it, or --backend",
                      typed ? typed : "", e->uid, e->at[0].backend.ops->name, at->jobs->run, name);
     if (n <= 0) {
-        leftovers_free(&at->all);
+        orphans_free(&at->all);
         cli_backend_close(&at->backend);
         return n;
     }
@@ -256,20 +256,20 @@ static int ask_one(struct engine_run *e, const char *name, const char *typed,
 }
 
 /* 0: nobody has it. One that cannot be asked may have it, which is told when no other has. */
-static int ask_all(struct engine_run *e, const char *typed, const struct client_run *lost,
+static int ask_all(struct orphan_run *e, const char *typed, const struct client_run *lost,
                    const char *only, struct fbr_error *err)
 {
     struct fbr_error failed = {0, ""};
     const char *name;
 
     memset(e, 0, sizeof(*e));
-    for (size_t i = 0; (name = leftovers_backend(only, i)) && e->count < ENGINE_RUN_BACKENDS; i++) {
+    for (size_t i = 0; (name = orphans_backend(only, i)) && e->count < ORPHAN_RUN_BACKENDS; i++) {
         struct fbr_error why = {0, ""};
         const struct fbr_backend_ops *ops = fbr_backend_find(name, NULL);
         int rc = ops && !ops->housekeeping ? 0 : ask_one(e, name, typed, lost, only, &why);
 
         if (rc == -EEXIST) {
-            engine_run_free(e);
+            orphan_run_free(e);
             *err = why;
             return rc;
         }
@@ -283,12 +283,12 @@ static int ask_all(struct engine_run *e, const char *typed, const struct client_
     return (int)e->count;
 }
 
-int engine_run_find(const char *typed, const char *only, struct client_run *run,
-                    struct engine_run *e, struct fbr_error *err)
+int orphan_run_find(const char *typed, const char *only, struct client_run *run,
+                    struct orphan_run *e, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};
     int rc = client_find(typed, run, err);
-    bool is_id = engine_run_is_id(typed);
+    bool is_id = orphan_run_is_id(typed);
 
     if (rc == 0 && only && strcmp(only, run->about.backend) != 0) {
         client_free(run);
@@ -317,7 +317,7 @@ int engine_run_find(const char *typed, const char *only, struct client_run *run,
 
 /* Returns the pod that a run's master is in, or NULL. If the run is a launcher's, the pod is its
  * only job; else the master's name begins with that of its host, as far as there is room. */
-static const struct leftover *master_pod(const struct engine_jobs *at)
+static const struct orphan *master_pod(const struct engine_jobs *at)
 {
     const char *host = at->jobs->master;
     size_t len = strcspn(host, ":");
@@ -331,10 +331,10 @@ static const struct leftover *master_pod(const struct engine_jobs *at)
     return NULL;
 }
 
-int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err)
+int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err)
 {
     const bool pods = !strcmp(at->jobs->backend, "kubernetes");
-    const struct leftover *pod = pods ? master_pod(at) : NULL;
+    const struct orphan *pod = pods ? master_pod(at) : NULL;
     const char *run = at->jobs->run;
     const char *space =
         at->backend.config ? fbr_config_str(at->backend.config, "kubernetes_namespace") : "";
@@ -343,7 +343,7 @@ int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
 
     if (n > 0)
         self[n] = '\0';
-    leftover_master(at->jobs, master);
+    orphan_master(at->jobs, master);
     snprintf(exec, sizeof(exec), "kubectl exec%s%.63s %.63s -- %.200s", space[0] ? " -n " : "",
              space, pod ? pod->id : "", pod && pod->fiber ? pod->fiber : self);
     if (pod)
@@ -351,7 +351,7 @@ int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
                         "run %.12s: only its master can be asked for that, which is a pod. What "
                         "runs there: %s ps; then, with the id or name of that: %s %s",
                         run, exec, exec, verb);
-    if (at->jobs->verdict == LEFTOVER_DEAD)
+    if (at->jobs->verdict == ORPHAN_DEAD)
         return fbr_fail(err, -ESRCH,
                         "run %.12s: only its master could be asked for that, and it is gone; "
                         "`fiber gc` removes what it left",
@@ -362,35 +362,35 @@ int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
                     run, master[0] ? master : "nobody knows where", verb);
 }
 
-int engine_run_here(const char *typed, const char *verb, struct client_run *run,
+int orphan_run_here(const char *typed, const char *verb, struct client_run *run,
                     struct fbr_error *err)
 {
-    struct engine_run e;
-    int rc = typed ? engine_run_find(typed, NULL, run, &e, err) : client_only(run, err);
+    struct orphan_run e;
+    int rc = typed ? orphan_run_find(typed, NULL, run, &e, err) : client_only(run, err);
 
     if (rc <= 0)
         return rc;
-    rc = engine_run_elsewhere(&e.at[0], verb, err);
-    engine_run_free(&e);
+    rc = orphan_run_elsewhere(&e.at[0], verb, err);
+    orphan_run_free(&e);
     return rc;
 }
 
-void engine_run_free(struct engine_run *e)
+void orphan_run_free(struct orphan_run *e)
 {
     for (size_t i = 0; i < e->count; i++) {
-        leftovers_free(&e->at[i].all);
+        orphans_free(&e->at[i].all);
         cli_backend_close(&e->at[i].backend);
     }
     e->count = 0;
 }
 
 /* Objects that own pods are listed with them, without a name. */
-bool engine_run_wants(const struct leftover *job, const char *name)
+bool orphan_run_wants(const struct orphan *job, const char *name)
 {
     return job->name[0] && (!name || !strcmp(job->name, name) || !strcmp(job->id, name));
 }
 
-int engine_run_wanted(const struct engine_run *e, const char *name, struct fbr_error *err)
+int orphan_run_wanted(const struct orphan_run *e, const char *name, struct fbr_error *err)
 {
     char names[512] = "";
     size_t len = 0;
@@ -398,9 +398,9 @@ int engine_run_wanted(const struct engine_run *e, const char *name, struct fbr_e
 
     for (size_t i = 0; i < e->count; i++)
         for (size_t k = 0; k < e->at[i].count; k++) {
-            const struct leftover *j = &e->at[i].jobs[k];
+            const struct orphan *j = &e->at[i].jobs[k];
 
-            wanted += engine_run_wants(j, name);
+            wanted += orphan_run_wants(j, name);
             if (j->name[0] && len + 80 < sizeof(names) && shown++ < NAMES_SHOWN)
                 len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.64s",
                                         len ? ", " : "", j->name);

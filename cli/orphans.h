@@ -17,96 +17,96 @@
 #include "runtime/base/error.h"
 #include "cli/client.h"
 
-enum leftover_verdict {
-    LEFTOVER_LIVES,   /* its run goes on */
-    LEFTOVER_DEAD,    /* its run is over, for certain */
-    LEFTOVER_UNKNOWN, /* cannot be told from here */
+enum orphan_verdict {
+    ORPHAN_LIVES,   /* its run goes on */
+    ORPHAN_DEAD,    /* its run is over, for certain */
+    ORPHAN_UNKNOWN, /* cannot be told from here */
 };
 
-struct leftover {
+struct orphan {
     const char *backend;
     char *run, *id, *name, *master;
     char *fiber; /* the command beside a master; NULL: unknown */
     int64_t since_ms;
     bool alive; /* the job */
-    enum leftover_verdict verdict;
+    enum orphan_verdict verdict;
     const char *why; /* of the verdict */
 };
 
-struct leftovers {
-    struct leftover *jobs;
+struct orphans {
+    struct orphan *jobs;
     size_t count;
     bool failed; /* out of memory */
 };
 
 /* Opens that backend, asks it, and judges: 1; 0: it cannot be asked, and nobody named it nor is
  * there a sign that it is used here. On 1, close the backend and free l. */
-int leftovers_ask(struct leftovers *l, struct cli_backend *b, const char *name, const char *only,
-                  struct fbr_error *err);
+int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, const char *only,
+                struct fbr_error *err);
 /* Sorts them by run and gives each its verdict, by looking at the masters
  * (runtime/base/master.h). */
-void leftovers_judge(struct leftovers *l);
-/* How many from that one on are of its run; after leftovers_judge(). */
-size_t leftovers_same_run(const struct leftovers *l, size_t first);
+void orphans_judge(struct orphans *l);
+/* How many from that one on are of its run; after orphans_judge(). */
+size_t orphans_same_run(const struct orphans *l, size_t first);
 /* For tests. */
-void leftovers_add(struct leftovers *l, const char *backend, const struct fbr_leftover *job);
-void leftovers_free(struct leftovers *l);
+void orphans_add(struct orphans *l, const char *backend, const struct fbr_leftover *job);
+void orphans_free(struct orphans *l);
 
 /* The names of the backends that are asked when `only` is NULL, or that one; NULL behind the
  * last. */
-const char *leftovers_backend(const char *only, size_t at);
+const char *orphans_backend(const char *only, size_t at);
 /* The command of its engine that removes it: "docker rm -f 12ab". */
-void leftover_command(const struct leftover *j, char *out, size_t size);
+void orphan_command(const struct orphan *j, char *out, size_t size);
 /* "HOST:PID" of its master, for people. */
-void leftover_master(const struct leftover *j, char out[40]);
-long leftover_pid(const struct leftover *j); /* 0: unknown */
+void orphan_master(const struct orphan *j, char out[40]);
+long orphan_pid(const struct orphan *j); /* 0: unknown */
 
 /* ---- Runs ---- */
 
-#define ENGINE_RUN_BACKENDS 4
+#define ORPHAN_RUN_BACKENDS 4
 
 /* The run's jobs on one engine. */
 struct engine_jobs {
     struct cli_backend backend;
-    struct leftovers all;
-    const struct leftover *jobs;
+    struct orphans all;
+    const struct orphan *jobs;
     size_t count;
 };
 
-struct engine_run {
+struct orphan_run {
     char uid[40];
-    struct engine_jobs at[ENGINE_RUN_BACKENDS];
+    struct engine_jobs at[ORPHAN_RUN_BACKENDS];
     size_t count; /* engines that have jobs of it */
 };
 
 /* Whether that may be the beginning of a run's id: no engine knows names of runs. */
-bool engine_run_is_id(const char *typed);
+bool orphan_run_is_id(const char *typed);
 
 /* Which jobs of a list are of the run that was typed, or of the one of the registry that was lost
  * (either may be NULL): the first, and how many. 0: none; -EEXIST and a sentence: several runs have
  * such an id. For tests. */
-int engine_run_choose(const struct leftovers *l, const char *typed, const struct client_run *lost,
-                      const struct leftover **first, struct fbr_error *err);
+int orphan_run_choose(const struct orphans *l, const char *typed, const struct client_run *lost,
+                      const struct orphan **first, struct fbr_error *err);
 
 /* A run of this host, as client_find(): 0 and *run; or one that only engines know: 1 and *e.
  * `only`: no other backend is asked, and the registry only for runs there; NULL: all that are
  * configured. */
-int engine_run_find(const char *typed, const char *only, struct client_run *run,
-                    struct engine_run *e, struct fbr_error *err);
-void engine_run_free(struct engine_run *e);
+int orphan_run_find(const char *typed, const char *only, struct client_run *run,
+                    struct orphan_run *e, struct fbr_error *err);
+void orphan_run_free(struct orphan_run *e);
 
 /* Finds a run of this host for a command that only its master can answer (`verb`: top, scale, cp,
  * stack, exec): 0 and *run. When only engines know the run, the error says how to ask its
  * master. */
-int engine_run_here(const char *typed, const char *verb, struct client_run *run,
+int orphan_run_here(const char *typed, const char *verb, struct client_run *run,
                     struct fbr_error *err);
 /* That sentence: an error. For tests. */
-int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err);
+int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err);
 
 /* Whether a job is meant: by its name, or by its id there, or `name` is NULL. An object that is no
  * job is not meant. */
-bool engine_run_wants(const struct leftover *job, const char *name);
+bool orphan_run_wants(const struct orphan *job, const char *name);
 /* How many are. None: -ENOENT, and a sentence with the names that there are. */
-int engine_run_wanted(const struct engine_run *e, const char *name, struct fbr_error *err);
+int orphan_run_wanted(const struct orphan_run *e, const char *name, struct fbr_error *err);
 
 #endif

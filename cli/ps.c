@@ -128,35 +128,35 @@ static void print_run(const struct client_run *run, bool all)
 
 /* Jobs of one run. */
 struct group {
-    const struct leftover *first;
+    const struct orphan *first;
     int alive, total;
     int64_t since_ms;
-    enum leftover_verdict verdict;
+    enum orphan_verdict verdict;
     char about[160];
 };
 
-static void make_group(struct group *g, const struct leftover *jobs, size_t count)
+static void make_group(struct group *g, const struct orphan *jobs, size_t count)
 {
     char master[40];
 
     *g = (struct group){.first = jobs, .total = (int)count, .verdict = jobs->verdict};
-    leftover_master(jobs, master);
+    orphan_master(jobs, master);
     for (size_t i = 0; i < count; i++) {
         g->alive += jobs[i].alive;
         if (jobs[i].since_ms && (!g->since_ms || jobs[i].since_ms < g->since_ms))
             g->since_ms = jobs[i].since_ms;
-        if (jobs[i].verdict == LEFTOVER_DEAD)
-            g->verdict = LEFTOVER_DEAD;
+        if (jobs[i].verdict == ORPHAN_DEAD)
+            g->verdict = ORPHAN_DEAD;
     }
     snprintf(g->about, sizeof(g->about), "%d job%s; master %s%s", g->total,
              g->total == 1 ? "" : "s", master[0] ? master : "unknown",
-             g->verdict == LEFTOVER_DEAD ? " is gone: fiber gc removes them" : "");
+             g->verdict == ORPHAN_DEAD ? " is gone: fiber gc removes them" : "");
 }
 
 static const char *group_state(const struct group *g)
 {
     static const char *const states[] = {
-        [LEFTOVER_LIVES] = "running", [LEFTOVER_DEAD] = "lost", [LEFTOVER_UNKNOWN] = "elsewhere"};
+        [ORPHAN_LIVES] = "running", [ORPHAN_DEAD] = "lost", [ORPHAN_UNKNOWN] = "elsewhere"};
 
     return states[g->verdict];
 }
@@ -170,7 +170,7 @@ static void put_group(struct fbr_json *j, const struct group *g)
     fbr_json_str(j, "backend", g->first->backend);
     fbr_json_str(j, "state", group_state(g));
     fbr_json_null(j, "code");
-    fbr_json_int(j, "pid", leftover_pid(g->first));
+    fbr_json_int(j, "pid", orphan_pid(g->first));
     fbr_json_int(j, "jobs", g->total);
     fbr_json_int(j, "running", g->alive);
     fbr_json_int(j, "started_ms", g->since_ms);
@@ -201,10 +201,10 @@ struct ps {
 };
 
 /* A run of the registry stands there already. */
-static bool is_listed(const struct ps *p, const struct leftover *job)
+static bool is_listed(const struct ps *p, const struct orphan *job)
 {
-    for (size_t i = 0; i < p->count && job->verdict == LEFTOVER_LIVES; i++)
-        if (p->runs[i].state <= CLIENT_SILENT && p->runs[i].about.pid == leftover_pid(job) &&
+    for (size_t i = 0; i < p->count && job->verdict == ORPHAN_LIVES; i++)
+        if (p->runs[i].state <= CLIENT_SILENT && p->runs[i].about.pid == orphan_pid(job) &&
             !strcmp(p->runs[i].about.backend, job->backend))
             return true;
     return false;
@@ -213,16 +213,16 @@ static bool is_listed(const struct ps *p, const struct leftover *job)
 static int show_engine(struct ps *p, const char *name)
 {
     struct fbr_error err = {0, ""};
-    struct leftovers l;
+    struct orphans l;
     struct cli_backend b;
-    int rc = leftovers_ask(&l, &b, name, p->only, &err);
+    int rc = orphans_ask(&l, &b, name, p->only, &err);
 
     if (rc <= 0)
         return rc == 0 || rc == -ENOTSUP ? 0 : cli_failed(1, "%s", err.text);
     for (size_t i = 0, n; i < l.count; i += n) {
         struct group g;
 
-        n = leftovers_same_run(&l, i);
+        n = orphans_same_run(&l, i);
         make_group(&g, &l.jobs[i], n);
         if (is_listed(p, &l.jobs[i]))
             continue;
@@ -231,7 +231,7 @@ static int show_engine(struct ps *p, const char *name)
         else
             print_group(&g, p->all);
     }
-    leftovers_free(&l);
+    orphans_free(&l);
     cli_backend_close(&b);
     return 0;
 }
@@ -248,7 +248,7 @@ static int show_engines(struct ps *p)
     const char *name;
     int code = 0;
 
-    for (size_t i = 0; p->engines && (name = leftovers_backend(p->only, i)); i++)
+    for (size_t i = 0; p->engines && (name = orphans_backend(p->only, i)); i++)
         if (has_list(name) && show_engine(p, name))
             code = 1;
     return code;

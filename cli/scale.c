@@ -28,7 +28,7 @@ static int run_scale(const struct cli_args *args)
 
     if (workers < 0)
         return cli_usage(args->command, &err);
-    if (engine_run_here(args->operands[0], "scale", &run, &err) < 0)
+    if (orphan_run_here(args->operands[0], "scale", &run, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (run.state >= CLIENT_ENDED)
         rc = fbr_fail(&err, -ESRCH, "run %.16s has ended already", run.about.uid);

@@ -478,7 +478,7 @@ static int run_stack(const struct cli_args *args)
     const char *typed = args->operands[0], *slash = strchr(typed, '/');
     char *name = strndup(typed, slash ? (size_t)(slash - typed) : strlen(typed));
     struct fbr_error err = {0, ""};
-    int code = name ? engine_run_here(name, "stack", &s.run, &err)
+    int code = name ? orphan_run_here(name, "stack", &s.run, &err)
                     : fbr_fail(&err, -ENOMEM, "out of memory");
 
     free(name);

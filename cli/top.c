@@ -523,7 +523,7 @@ static int run_top(const struct cli_args *args)
     memset(&v, 0, sizeof(v));
     v.json = args->values[TOP_JSON].number > 0;
     v.order = args->values[TOP_SORT].text ? (enum order)args->values[TOP_SORT].number : BY_RANK;
-    if (engine_run_here(args->operands[0], "top", &v.run, &err) < 0)
+    if (orphan_run_here(args->operands[0], "top", &v.run, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (v.run.state >= CLIENT_ENDED) {
         client_free(&v.run);

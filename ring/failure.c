@@ -305,7 +305,7 @@ static void expect(struct ring_job *j, uint32_t rank)
     if (k->pid)
         j->started--;
     k->pid = 0;
-    fbr_ring_print_again(j, rank, fbr_ring_job_restarts(&j->job, rank));
+    fbr_rank_output_again(j, rank, fbr_ring_job_restarts(&j->job, rank));
 }
 
 /* Goes on without it; true: it is started anew. */

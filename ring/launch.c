@@ -149,7 +149,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     rc = j->ranks && i->run && i->nspace ? fbr_ring_place(r, j, parent != NULL, err)
                                          : fbr_fail(err, -ENOMEM, "out of memory");
     for (uint32_t k = 0; j->ranks && k < size; k++)
-        fbr_ring_print_begin(&j->ranks[k]);
+        fbr_rank_output_begin(&j->ranks[k]);
     if (rc < 0) {
         fbr_ring_free_job(j);
         return rc;
@@ -158,7 +158,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     j->job.nprograms = n;
     j->job.has_stdin = !parent && (r->options.flags & FIBER_RING_STDIN);
     fbr_ring_terminal_job(j);
-    fbr_ring_print_job(j);
+    fbr_rank_output_job(j);
     if (!parent && r->work_len) {
         j->job.work = malloc(r->work_len);
         if (j->job.work) {
@@ -215,7 +215,7 @@ static void start_first_job(struct fiber_ring *r)
     if (rc == 0)
         rc = fbr_ring_job_start(r, r->size, programs, n, NULL, 0, &j, &err);
     for (uint32_t i = 0; rc == 0 && r->epoch && i < r->size; i++)
-        fbr_ring_print_again(j, i, r->epoch);
+        fbr_rank_output_again(j, i, r->epoch);
     if (rc == 0) {
         if ((r->options.flags & (FIBER_RING_STDIN | FIBER_RING_PTY)) && !r->input &&
             fbr_ring_input_open(r, &err) < 0)
@@ -463,7 +463,7 @@ static void rank_ended(struct ring_job *j, uint32_t rank, int code)
         fbr_ring_terminal_give(j->ring);
     if (j->ring->collect && !j->job.info.spawned)
         fbr_collect_ended(j->ring->collect, j->job.info.epoch, rank);
-    fbr_ring_print_end(j, rank);
+    fbr_rank_output_end(j, rank);
 }
 
 /* MPI_Comm_spawn's caller is told, and decides. */
@@ -568,7 +568,7 @@ static void on_output(struct ring_agent *a, struct fbr_cur *body)
     size_t len = fbr_cur_left(body);
 
     if (fbr_cur_ok(body) && k && (stream == 1 || stream == 2))
-        fbr_ring_print(j, n, (int)stream, body->at, len, kind & FBR_RING_SHOW);
+        fbr_rank_output_print(j, n, (int)stream, body->at, len, kind & FBR_RING_SHOW);
     a->credit += len;
     if (a->credit > UNPAID_MAX + (uint64_t)r->size * UNPAID_RANK && a->process) {
         fbr_process_give_up(a->process, "it sends more output than it has credit for");

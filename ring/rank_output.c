@@ -59,7 +59,7 @@ static struct fbr_screen *screen_of(const struct fiber_ring *r, int stream)
 
 /* Where ranks share a pipe or a file, a line is whole even if its rank has to wait for a processor
  * in the midst of it. On a terminal a question appears at once. */
-void fbr_ring_print_job(struct ring_job *j)
+void fbr_rank_output_job(struct ring_job *j)
 {
     const struct fiber_ring *r = j->ring;
     struct stat st;
@@ -78,7 +78,7 @@ void fbr_ring_print_job(struct ring_job *j)
         j->job.reader_ms = j->job.show_ms[0];
 }
 
-void fbr_ring_print_begin(struct ring_rank *k)
+void fbr_rank_output_begin(struct ring_rank *k)
 {
     for (int i = 0; i < 2; i++) {
         k->out[i].who = k;
@@ -151,7 +151,7 @@ void fbr_ring_keep_end(struct fiber_ring *r, const char *report)
     fbr_spool_end(r->spool, &facts, r->failure.is ? r->failure.code : 0, report);
 }
 
-void fbr_ring_print_again(struct ring_job *j, uint32_t rank, uint32_t times)
+void fbr_rank_output_again(struct ring_job *j, uint32_t rank, uint32_t times)
 {
     struct ring_rank *k = &j->ranks[rank];
     time_t now = time(NULL);
@@ -164,8 +164,8 @@ void fbr_ring_print_again(struct ring_job *j, uint32_t rank, uint32_t times)
     keep(j, rank, FBR_RECORD_MARK, k->mark, strlen(k->mark));
 }
 
-void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len,
-                    bool show)
+void fbr_rank_output_print(struct ring_job *j, uint32_t rank, int stream, const void *data,
+                           size_t len, bool show)
 {
     struct fiber_ring *r = j->ring;
     struct fbr_line_stream *s = &j->ranks[rank].out[stream - 1];
@@ -190,7 +190,7 @@ void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *d
     put_out(j, rank, stream);
 }
 
-void fbr_ring_print_end(struct ring_job *j, uint32_t rank)
+void fbr_rank_output_end(struct ring_job *j, uint32_t rank)
 {
     struct fiber_ring *r = j->ring;
     char tag[64];

@@ -261,16 +261,16 @@ void fbr_ring_serve_idle(struct ring_agent *a, bool idle); /* whether fences nee
 void fbr_ring_serve_spawned(struct ring_job *j, int code);
 
 /* rank_output.c */
-void fbr_ring_print_begin(struct ring_rank *k);
+void fbr_rank_output_begin(struct ring_rank *k);
 /* of what is kept for `fiber logs` */
 void fbr_ring_keep_end(struct fiber_ring *r, const char *report);
 /* The rank starts once more: a mark separates its new output from the old. */
-void fbr_ring_print_again(struct ring_job *j, uint32_t rank, uint32_t times);
-void fbr_ring_print_job(struct ring_job *j); /* when its unfinished lines are shown */
+void fbr_rank_output_again(struct ring_job *j, uint32_t rank, uint32_t times);
+void fbr_rank_output_job(struct ring_job *j); /* when its unfinished lines are shown */
 /* show: nothing follows for now. */
-void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len,
-                    bool show);
-void fbr_ring_print_end(struct ring_job *j, uint32_t rank); /* what is left of its last lines */
+void fbr_rank_output_print(struct ring_job *j, uint32_t rank, int stream, const void *data,
+                           size_t len, bool show);
+void fbr_rank_output_end(struct ring_job *j, uint32_t rank); /* what is left of its last lines */
 /* Whether that stream's last lines stand on standard error's screen, with nothing below them. */
 bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank, int stream);
 /* Somebody has typed a line: the cursor is at the beginning of the next one. */

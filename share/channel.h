@@ -107,40 +107,40 @@ enum fbr_channel_op {
 
 struct fbr_owner;
 
-struct fbr_host_options {
+struct fbr_owner_options {
     enum fbr_kind kind;
     int lanes;
     int handles; /* how many hold it; each releases it once */
     struct fbr_queue_engine_config config;
 };
 
-int fbr_host_open(struct fbr_owner **h, const struct fbr_host_options *o);
+int fbr_owner_open(struct fbr_owner **h, const struct fbr_owner_options *o);
 /* The host of an address of this process, held once more; or NULL. */
-struct fbr_owner *fbr_host_local(const struct fbr_address *a);
+struct fbr_owner *fbr_owner_local(const struct fbr_address *a);
 /* A host that the caller holds, once more. */
-struct fbr_owner *fbr_host_hold(struct fbr_owner *h);
-void fbr_host_release(struct fbr_owner *h);
-uint64_t fbr_host_id(const struct fbr_owner *h); /* of its object */
-int fbr_host_address(struct fbr_owner *h, uint8_t flags, struct fiber_address *address);
-int fbr_host_put(struct fbr_owner *h, int lane, const void *data, size_t len, int timeout_ms);
-int fbr_host_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms);
+struct fbr_owner *fbr_owner_hold(struct fbr_owner *h);
+void fbr_owner_release(struct fbr_owner *h);
+uint64_t fbr_owner_id(const struct fbr_owner *h); /* of its object */
+int fbr_owner_address(struct fbr_owner *h, uint8_t flags, struct fiber_address *address);
+int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, int timeout_ms);
+int fbr_owner_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms);
 /* As get, but the message stays. */
-int fbr_host_look(struct fbr_owner *h, int lane, int timeout_ms);
+int fbr_owner_look(struct fbr_owner *h, int lane, int timeout_ms);
 /* A descriptor that polls readable while a get need not wait; or kept. */
-int fbr_host_fd(struct fbr_owner *h, int lane);
-int fbr_host_size(struct fbr_owner *h, int lane, size_t *n);
-void fbr_host_shut(struct fbr_owner *h, int lane);
-int fbr_host_done(struct fbr_owner *h, int lane);
-int fbr_host_join(struct fbr_owner *h, int lane, int timeout_ms);
-void fbr_host_deal(struct fbr_owner *h, int lane);
+int fbr_owner_fd(struct fbr_owner *h, int lane);
+int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n);
+void fbr_owner_shut(struct fbr_owner *h, int lane);
+int fbr_owner_done(struct fbr_owner *h, int lane);
+int fbr_owner_join(struct fbr_owner *h, int lane, int timeout_ms);
+void fbr_owner_deal(struct fbr_owner *h, int lane);
 /* Ends the channel: its users, here and elsewhere, get -EPIPE. */
-void fbr_host_close(struct fbr_owner *h);
+void fbr_owner_close(struct fbr_owner *h);
 /* Pipes: an end lives as long as a process holds it, by a handle or by its address. attach: one
  * more handle of this process; leave: one less. An end whose address was given away also waits for
  * the first process that attaches to it. With both ends the channel ends. */
-void fbr_host_export_end(struct fbr_owner *h, int end);
-void fbr_host_attach(struct fbr_owner *h, int end);
-void fbr_host_leave(struct fbr_owner *h, int end);
+void fbr_owner_export_end(struct fbr_owner *h, int end);
+void fbr_owner_attach(struct fbr_owner *h, int end);
+void fbr_owner_leave(struct fbr_owner *h, int end);
 
 /* ---- The guest's side ---- */
 
@@ -153,7 +153,7 @@ struct fbr_guest *fbr_guest_hold(struct fbr_guest *g, int lane);
 int fbr_guest_put(struct fbr_guest *g, int lane, const void *data, size_t len, int timeout_ms);
 int fbr_guest_get(struct fbr_guest *g, int lane, struct fiber_bytes *out, int timeout_ms);
 int fbr_guest_look(struct fbr_guest *g, int lane, int timeout_ms);
-/* As fbr_host_fd(); it belongs to all handles of this process. */
+/* As fbr_owner_fd(); it belongs to all handles of this process. */
 int fbr_guest_fd(struct fbr_guest *g, int lane);
 int fbr_guest_flush(struct fbr_guest *g, int lane, int timeout_ms);
 int fbr_guest_size(struct fbr_guest *g, int lane, size_t *n);

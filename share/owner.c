@@ -38,7 +38,7 @@ static void end_returns(struct fbr_owner *h, uint64_t peer)
 }
 
 /* Whether what comes next in this lane comes by the stream, or by the stream first. */
-bool fbr_host_by_stream(const struct lane *l)
+bool fbr_owner_by_stream(const struct lane *l)
 {
     const struct fbr_owner *h = l->host;
 
@@ -136,7 +136,7 @@ static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
 }
 
 /* Has on_time look after what waits here. */
-void fbr_host_remind(struct lane *l)
+void fbr_owner_remind(struct lane *l)
 {
     if (!l->host->closed)
         fbr_object_remind(l->host->object);
@@ -162,7 +162,7 @@ static void on_recall(void *user, uint64_t peer)
         *r = (struct recalled){.peer = peer, .since_ms = fbr_now_ms()};
         DL_APPEND(l->recalled, r);
     }
-    fbr_host_remind(l);
+    fbr_owner_remind(l);
     tell_peer(l, peer, FBR_CH_RECALL, NULL, 0, NULL, 0);
 }
 
@@ -215,7 +215,7 @@ static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
     if (p) {
         *p = *batch;
         DL_APPEND(l->parked, p);
-        fbr_host_remind(l);
+        fbr_owner_remind(l);
     } else if (batch->answer || batch->code || batch->left) {
         ack(l, peer, batch->batch, batch->code);
     }
@@ -469,7 +469,7 @@ static void take_leave(struct lane *l, uint64_t peer)
 
 /* Somebody else has an end as well: what the first one has not read comes back, for those who
  * ask. */
-void fbr_host_second_holder(struct fbr_owner *h)
+void fbr_owner_second_holder(struct fbr_owner *h)
 {
     if (!h->direct || fbr_direct_stopped(h->direct) || h->returns_by_ms)
         return;
@@ -592,7 +592,7 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
         break;
     case FBR_CH_ATTACH:
         if (l->host->kind == FBR_KIND_PIPE) {
-            fbr_host_second_holder(l->host);
+            fbr_owner_second_holder(l->host);
             add_holder(&l->host->ends[l->number], peer);
         }
         break;
@@ -618,12 +618,12 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
 
 static void retired(void *user)
 {
-    fbr_host_release(user);
+    fbr_owner_release(user);
 }
 
 /* The content of the stream to this end becomes messages like others: somebody else is to read
  * there, or watches. Any thread, without the lock. */
-void fbr_host_end_stream(struct fbr_owner *h, int end, bool for_ever)
+void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
 {
     struct lane *l = &h->lanes[!end];
     struct fbr_direct *d = NULL;
@@ -678,7 +678,7 @@ static void on_peer_record(void *user, uint64_t peer, const void *record, size_t
     if (!fbr_cur_ok(&c) || lane >= (uint32_t)h->n_lanes)
         return;
     if (op == FBR_CH_ATTACH)
-        fbr_host_end_stream(h, (int)lane, false);
+        fbr_owner_end_stream(h, (int)lane, false);
     pthread_mutex_lock(&h->lock);
     take_record(&h->lanes[lane], peer, op, &c);
     over = both_ended(h);
@@ -707,7 +707,7 @@ static void on_peer_gone(void *user, uint64_t peer)
 }
 
 /* Under the lock: nobody waits any more for guests that have not answered a recall. */
-void fbr_host_give_up_recalls(struct lane *l)
+void fbr_owner_give_up_recalls(struct lane *l)
 {
     struct recalled *r, *next;
     uint64_t now = fbr_now_ms();
@@ -730,10 +730,10 @@ static void on_time(void *user)
     for (int i = 0; i < h->n_lanes; i++) {
         struct lane *l = &h->lanes[i];
 
-        fbr_host_give_up_recalls(l);
+        fbr_owner_give_up_recalls(l);
         fbr_queue_engine_press(l->engine);
         if (l->recalled || l->parked || l->puts)
-            fbr_host_remind(l);
+            fbr_owner_remind(l);
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -812,7 +812,7 @@ static int open_lane(struct fbr_owner *h, const struct fbr_queue_engine_config *
     return 0;
 }
 
-int fbr_host_open(struct fbr_owner **out, const struct fbr_host_options *o)
+int fbr_owner_open(struct fbr_owner **out, const struct fbr_owner_options *o)
 {
     struct fbr_queue_engine_config config = o->config;
     struct fbr_runtime *rt = fbr_rt();
@@ -850,51 +850,51 @@ static void hold(void *user)
     __atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
 }
 
-struct fbr_owner *fbr_host_local(const struct fbr_address *a)
+struct fbr_owner *fbr_owner_local(const struct fbr_address *a)
 {
     return fbr_object_hold(a, &object_ops, hold);
 }
 
-struct fbr_owner *fbr_host_hold(struct fbr_owner *h)
+struct fbr_owner *fbr_owner_hold(struct fbr_owner *h)
 {
     hold(h);
     return h;
 }
 
-void fbr_host_release(struct fbr_owner *h)
+void fbr_owner_release(struct fbr_owner *h)
 {
     if (__atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) == 0)
         destroy(h);
 }
 
-uint64_t fbr_host_id(const struct fbr_owner *h)
+uint64_t fbr_owner_id(const struct fbr_owner *h)
 {
     return h->id;
 }
 
-int fbr_host_address(struct fbr_owner *h, uint8_t flags, struct fiber_address *address)
+int fbr_owner_address(struct fbr_owner *h, uint8_t flags, struct fiber_address *address)
 {
     return fbr_address_here(h->id, h->kind, flags, address);
 }
 
-void fbr_host_close(struct fbr_owner *h)
+void fbr_owner_close(struct fbr_owner *h)
 {
     pthread_mutex_lock(&h->lock);
     h->closed = h->over = true;
     wake_all(h);
     pthread_mutex_unlock(&h->lock);
     fbr_object_close(h->object);
-    fbr_host_release(h);
+    fbr_owner_release(h);
 }
 
-void fbr_host_export_end(struct fbr_owner *h, int end)
+void fbr_owner_export_end(struct fbr_owner *h, int end)
 {
     pthread_mutex_lock(&h->lock);
     h->ends[end].exported = true;
     pthread_mutex_unlock(&h->lock);
 }
 
-void fbr_host_attach(struct fbr_owner *h, int end)
+void fbr_owner_attach(struct fbr_owner *h, int end)
 {
     pthread_mutex_lock(&h->lock);
     h->ends[end].taken = true;
@@ -902,7 +902,7 @@ void fbr_host_attach(struct fbr_owner *h, int end)
     pthread_mutex_unlock(&h->lock);
 }
 
-void fbr_host_leave(struct fbr_owner *h, int end)
+void fbr_owner_leave(struct fbr_owner *h, int end)
 {
     bool over;
 
@@ -915,7 +915,7 @@ void fbr_host_leave(struct fbr_owner *h, int end)
         fbr_object_retire(h->object, retired);
 }
 
-void fbr_host_shut(struct fbr_owner *h, int lane)
+void fbr_owner_shut(struct fbr_owner *h, int lane)
 {
     pthread_mutex_lock(&h->lock);
     if (!h->closed)
@@ -923,7 +923,7 @@ void fbr_host_shut(struct fbr_owner *h, int lane)
     pthread_mutex_unlock(&h->lock);
 }
 
-int fbr_host_done(struct fbr_owner *h, int lane)
+int fbr_owner_done(struct fbr_owner *h, int lane)
 {
     struct lane *l = &h->lanes[lane];
     int rc = -EPIPE;
@@ -937,7 +937,7 @@ int fbr_host_done(struct fbr_owner *h, int lane)
     return rc;
 }
 
-int fbr_host_join(struct fbr_owner *h, int lane, int timeout_ms)
+int fbr_owner_join(struct fbr_owner *h, int lane, int timeout_ms)
 {
     struct lane *l = &h->lanes[lane];
     uint64_t deadline = fbr_deadline(timeout_ms);
@@ -953,7 +953,7 @@ int fbr_host_join(struct fbr_owner *h, int lane, int timeout_ms)
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
-void fbr_host_deal(struct fbr_owner *h, int lane)
+void fbr_owner_deal(struct fbr_owner *h, int lane)
 {
     pthread_mutex_lock(&h->lock);
     if (!h->over)

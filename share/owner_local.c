@@ -21,7 +21,7 @@ static int wait_put(struct lane *l, uint64_t call, uint64_t deadline)
     int rc = 0;
 
     DL_APPEND(l->puts, &put);
-    fbr_host_remind(l);
+    fbr_owner_remind(l);
     while (!put.done && rc == 0 && !h->over)
         rc = fbr_cond_wait(&l->room, &h->lock, deadline);
     if (!put.done && fbr_queue_engine_put_cancel(l->engine, 0, call) == 0)
@@ -79,7 +79,7 @@ static int put_direct(struct fbr_owner *h, int lane, const void *data, size_t le
     return rc;
 }
 
-int fbr_host_put(struct fbr_owner *h, int lane, const void *data, size_t len, int timeout_ms)
+int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, int timeout_ms)
 {
     struct lane *l = &h->lanes[lane];
     uint64_t call, deadline = fbr_deadline(timeout_ms);
@@ -100,7 +100,7 @@ int fbr_host_put(struct fbr_owner *h, int lane, const void *data, size_t len, in
     if (sends_by_stream(h, lane)) { /* since we looked */
         pthread_mutex_unlock(&h->lock);
         free(copy);
-        return fbr_host_put(h, lane, data, len, ms_left(timeout_ms, deadline));
+        return fbr_owner_put(h, lane, data, len, ms_left(timeout_ms, deadline));
     }
     call = ++h->next_call;
     rc = wait_returns(l, deadline);
@@ -126,7 +126,7 @@ static int try_get(struct lane *l, struct fiber_bytes *out)
              : fbr_queue_engine_look(l->engine);
     if (h->before && (int)l->number != h->near)
         h->before = rc == -EAGAIN || rc == -EPIPE ? 0 : h->before - (rc == 0 && out);
-    return rc != 0 && fbr_host_by_stream(l) ? -ESTALE : rc;
+    return rc != 0 && fbr_owner_by_stream(l) ? -ESTALE : rc;
 }
 
 /* Under the lock. */
@@ -136,7 +136,7 @@ static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
     bool waiting = false, over = false;
     int rc = -ESTALE;
 
-    while (!fbr_host_by_stream(l) && ((rc = try_get(l, out)) == -EAGAIN || rc == -EINPROGRESS)) {
+    while (!fbr_owner_by_stream(l) && ((rc = try_get(l, out)) == -EAGAIN || rc == -EINPROGRESS)) {
         uint64_t until = deadline;
 
         if (over || (rc == -EAGAIN && timeout_ms == 0))
@@ -152,14 +152,14 @@ static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
         waiting = true;
         if (fbr_cond_wait(&l->arrived, &l->host->lock, until) == 0)
             continue;
-        fbr_host_give_up_recalls(l);
+        fbr_owner_give_up_recalls(l);
         over = fbr_now_ms() >= last;
     }
     if (waiting)
         fbr_queue_engine_unwait(l->engine);
     if (rc != -EAGAIN && rc != -EINPROGRESS)
         return rc;
-    return fbr_host_by_stream(l) ? -ESTALE : -ETIMEDOUT;
+    return fbr_owner_by_stream(l) ? -ESTALE : -ETIMEDOUT;
 }
 
 /* The reader of the stream has found nothing in it. Another message may be for us: of another
@@ -171,7 +171,7 @@ static int get_beside(struct lane *l, struct fbr_direct *d, struct fiber_bytes *
 
     if (h->over)
         return -ESHUTDOWN;
-    if (h->direct != d || h->leaving || !fbr_host_by_stream(l))
+    if (h->direct != d || h->leaving || !fbr_owner_by_stream(l))
         return -ESTALE;
     if (fbr_queue_engine_look(l->engine) != 0)
         return -EAGAIN;
@@ -228,11 +228,11 @@ static int get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeo
         pthread_mutex_lock(&h->lock);
         /* the other end is read here, too */
         if (h->direct && lane == h->near)
-            fbr_host_second_holder(h);
+            fbr_owner_second_holder(h);
         /* not for long */
         while (h->leaving)
             pthread_cond_wait(&l->arrived, &h->lock);
-        if (fbr_host_by_stream(l))
+        if (fbr_owner_by_stream(l))
             d = fbr_direct_ref(h->direct);
         else
             rc = wait_get(l, out, ms_left(timeout_ms, deadline));
@@ -249,22 +249,22 @@ static int get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeo
     return rc;
 }
 
-int fbr_host_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms)
+int fbr_owner_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms)
 {
     return get(h, lane, out, timeout_ms);
 }
 
-int fbr_host_look(struct fbr_owner *h, int lane, int timeout_ms)
+int fbr_owner_look(struct fbr_owner *h, int lane, int timeout_ms)
 {
     return get(h, lane, NULL, timeout_ms);
 }
 
-int fbr_host_fd(struct fbr_owner *h, int lane)
+int fbr_owner_fd(struct fbr_owner *h, int lane)
 {
     struct lane *l = &h->lanes[lane];
     int fd;
 
-    fbr_host_end_stream(h, !lane, true);
+    fbr_owner_end_stream(h, !lane, true);
     pthread_mutex_lock(&h->lock);
     fd = fbr_ready_fd(&l->ready);
     if (fd >= 0) {
@@ -276,7 +276,7 @@ int fbr_host_fd(struct fbr_owner *h, int lane)
     return fd;
 }
 
-int fbr_host_size(struct fbr_owner *h, int lane, size_t *n)
+int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n)
 {
     struct fbr_queue_engine_stats s;
 

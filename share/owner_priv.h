@@ -94,16 +94,16 @@ struct fbr_owner {
 /* All under the host's lock, but for the last one. */
 
 /* Has on_time look after what waits here. */
-void fbr_host_remind(struct lane *l);
+void fbr_owner_remind(struct lane *l);
 /* Nobody waits any more for guests that have not answered a recall. */
-void fbr_host_give_up_recalls(struct lane *l);
+void fbr_owner_give_up_recalls(struct lane *l);
 /* Whether what comes next in this lane comes by the stream, or by the stream first. */
-bool fbr_host_by_stream(const struct lane *l);
+bool fbr_owner_by_stream(const struct lane *l);
 /* Somebody else has an end as well: what the first one has not read comes back, for those who
  * ask. */
-void fbr_host_second_holder(struct fbr_owner *h);
+void fbr_owner_second_holder(struct fbr_owner *h);
 /* The content of the stream to this end becomes messages like others: somebody else is to read
  * there, or watches (for_ever: it gets no other stream). Without the lock, any thread. */
-void fbr_host_end_stream(struct fbr_owner *h, int end, bool for_ever);
+void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever);
 
 #endif

@@ -58,7 +58,7 @@ static struct fiber_pipe *new_end(int end, unsigned flags)
 
 int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
 {
-    const struct fbr_host_options o = {
+    const struct fbr_owner_options o = {
         .kind = FBR_KIND_PIPE, .lanes = 2, .handles = 2, .config = {.max_bytes = HELD_BYTES}};
     struct fbr_owner *h;
     int rc;
@@ -67,7 +67,7 @@ int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
         return fbr_keep(-EINVAL, "pipe: needs a place for two ends, and known flags");
     ends[0] = new_end(0, flags);
     ends[1] = ends[0] ? new_end(1, flags) : NULL;
-    rc = ends[1] ? fbr_host_open(&h, &o) : fbr_kept();
+    rc = ends[1] ? fbr_owner_open(&h, &o) : fbr_kept();
     if (rc < 0) {
         free(ends[0]);
         free(ends[1]);
@@ -77,7 +77,7 @@ int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
     for (int i = 0; i < 2; i++) {
         ends[i]->host = h;
         ends[i]->owner = fbr_rt()->self;
-        ends[i]->object = fbr_host_id(h);
+        ends[i]->object = fbr_owner_id(h);
     }
     return 0;
 }
@@ -92,9 +92,9 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
     if (!p->host)
         return fbr_keep(-EPERM, "pipe: only the process that opened it gives out addresses; pass "
                                 "on the one that you were given");
-    rc = fbr_host_address(p->host, flags, address);
+    rc = fbr_owner_address(p->host, flags, address);
     if (rc == 0)
-        fbr_host_export_end(p->host, p->end);
+        fbr_owner_export_end(p->host, p->end);
     return rc;
 }
 
@@ -129,9 +129,9 @@ int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *addr
     a.flags = 0;
     p->owner = a.owner;
     p->object = a.object;
-    p->host = fbr_host_local(&a);
+    p->host = fbr_owner_local(&a);
     if (p->host)
-        fbr_host_attach(p->host, p->end);
+        fbr_owner_attach(p->host, p->end);
     else
         rc = fbr_guest_open(&p->guest, &a, 2, p->end);
     fbr_wipe(&a, sizeof(a));
@@ -157,7 +157,7 @@ static int hold(struct fiber_pipe *end, struct fbr_hold *out)
         return fbr_keep(-ENOMEM, "pipe: out of memory");
     *p = *end;
     if (p->host)
-        fbr_host_attach(fbr_host_hold(p->host), p->end);
+        fbr_owner_attach(fbr_owner_hold(p->host), p->end);
     else
         fbr_guest_hold(p->guest, p->end);
     *out = (struct fbr_hold){p, p->owner, p->object, (uint8_t)p->end};
@@ -218,7 +218,7 @@ int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int time
         return fbr_keep(-EBADF, "pipe: this end only receives");
     if (!data && len)
         return fbr_keep(-EINVAL, "pipe: a length without data");
-    rc = p->host ? fbr_host_put(p->host, p->end, data, len, timeout_ms)
+    rc = p->host ? fbr_owner_put(p->host, p->end, data, len, timeout_ms)
                  : fbr_guest_put(p->guest, p->end, data, len, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "send", timeout_ms);
 }
@@ -232,7 +232,7 @@ int fiber_pipe_recv(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_m
         return fbr_share_forked();
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    rc = p->host ? fbr_host_get(p->host, !p->end, out, timeout_ms)
+    rc = p->host ? fbr_owner_get(p->host, !p->end, out, timeout_ms)
                  : fbr_guest_get(p->guest, !p->end, out, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "recv", timeout_ms);
 }
@@ -245,7 +245,7 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
         return fbr_share_forked();
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    rc = p->host ? fbr_host_look(p->host, !p->end, timeout_ms)
+    rc = p->host ? fbr_owner_look(p->host, !p->end, timeout_ms)
                  : fbr_guest_look(p->guest, !p->end, timeout_ms);
     /* the end of file can be read, too */
     if (rc == 0 || rc == -EPIPE)
@@ -259,7 +259,7 @@ int fiber_pipe_fd(struct fiber_pipe *p)
         return fbr_share_forked();
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    return p->host ? fbr_host_fd(p->host, !p->end) : fbr_guest_fd(p->guest, !p->end);
+    return p->host ? fbr_owner_fd(p->host, !p->end) : fbr_guest_fd(p->guest, !p->end);
 }
 
 void fiber_pipe_close(struct fiber_pipe *p)
@@ -269,8 +269,8 @@ void fiber_pipe_close(struct fiber_pipe *p)
     if (p->guest) {
         fbr_guest_close(p->guest, p->end);
     } else {
-        fbr_host_leave(p->host, p->end);
-        fbr_host_release(p->host);
+        fbr_owner_leave(p->host, p->end);
+        fbr_owner_release(p->host);
     }
     free(p);
 }

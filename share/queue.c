@@ -52,7 +52,7 @@ static struct fiber_queue *new_queue(void)
 
 int fiber_queue_open(struct fiber_queue **out, size_t max_messages)
 {
-    const struct fbr_host_options o = {
+    const struct fbr_owner_options o = {
         .kind = FBR_KIND_QUEUE, .lanes = 1, .handles = 1, .config = {.max_messages = max_messages}};
     struct fiber_queue *q = new_queue();
     int rc;
@@ -61,7 +61,7 @@ int fiber_queue_open(struct fiber_queue **out, size_t max_messages)
         return fbr_kept();
     q->owner = true;
     q->bounded = max_messages > 0;
-    rc = fbr_host_open(&q->host, &o);
+    rc = fbr_owner_open(&q->host, &o);
     if (rc < 0) {
         free(q);
         return rc;
@@ -78,7 +78,7 @@ int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address)
         return fbr_keep(
             -EPERM,
             "queue: only the owner gives out its address; pass on the one that you were given");
-    return fbr_host_address(q->host, q->bounded ? FBR_CH_BOUNDED : 0, address);
+    return fbr_owner_address(q->host, q->bounded ? FBR_CH_BOUNDED : 0, address);
 }
 
 int fiber_queue_connect(struct fiber_queue **out, const struct fiber_address *address)
@@ -93,7 +93,7 @@ int fiber_queue_connect(struct fiber_queue **out, const struct fiber_address *ad
     if (!q)
         return fbr_kept();
     q->bounded = a.flags & FBR_CH_BOUNDED;
-    q->host = fbr_host_local(&a);
+    q->host = fbr_owner_local(&a);
     if (!q->host)
         rc = fbr_guest_open(&q->guest, &a, 1, 0);
     fbr_wipe(&a, sizeof(a));
@@ -113,7 +113,7 @@ int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int tim
         return fbr_share_forked();
     if (!data && len)
         return fbr_keep(-EINVAL, "queue: a length without data");
-    rc = q->host ? fbr_host_put(q->host, 0, data, len, timeout_ms)
+    rc = q->host ? fbr_owner_put(q->host, 0, data, len, timeout_ms)
                  : fbr_guest_put(q->guest, 0, data, len, timeout_ms);
     return explain_wait(rc, "put", q->bounded ? "full" : "its owner has taken nothing", timeout_ms);
 }
@@ -125,7 +125,7 @@ int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_
     *out = (struct fiber_bytes){NULL, 0};
     if (!*q->ours)
         return fbr_share_forked();
-    rc = q->host ? fbr_host_get(q->host, 0, out, timeout_ms)
+    rc = q->host ? fbr_owner_get(q->host, 0, out, timeout_ms)
                  : fbr_guest_get(q->guest, 0, out, timeout_ms);
     return explain_wait(rc, "get", "empty", timeout_ms);
 }
@@ -134,7 +134,7 @@ int fiber_queue_fd(struct fiber_queue *q)
 {
     if (!*q->ours)
         return fbr_share_forked();
-    return q->host ? fbr_host_fd(q->host, 0) : fbr_guest_fd(q->guest, 0);
+    return q->host ? fbr_owner_fd(q->host, 0) : fbr_guest_fd(q->guest, 0);
 }
 
 int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
@@ -150,7 +150,8 @@ int fiber_queue_size(struct fiber_queue *q, size_t *n)
 {
     if (!*q->ours)
         return fbr_share_forked();
-    return q->host ? fbr_host_size(q->host, 0, n) : explain(fbr_guest_size(q->guest, 0, n), "size");
+    return q->host ? fbr_owner_size(q->host, 0, n)
+                   : explain(fbr_guest_size(q->guest, 0, n), "size");
 }
 
 int fiber_queue_shut(struct fiber_queue *q)
@@ -159,7 +160,7 @@ int fiber_queue_shut(struct fiber_queue *q)
         return fbr_share_forked();
     if (!q->host)
         return explain(fbr_guest_shut(q->guest, 0), "shut");
-    fbr_host_shut(q->host, 0);
+    fbr_owner_shut(q->host, 0);
     return 0;
 }
 
@@ -181,7 +182,7 @@ int fiber_queue_done(struct fiber_queue *q)
 {
     if (!*q->ours)
         return fbr_share_forked();
-    return explain_finished(q->host ? fbr_host_done(q->host, 0) : fbr_guest_done(q->guest, 0),
+    return explain_finished(q->host ? fbr_owner_done(q->host, 0) : fbr_guest_done(q->guest, 0),
                             "done", 0);
 }
 
@@ -189,7 +190,7 @@ int fiber_queue_join(struct fiber_queue *q, int timeout_ms)
 {
     if (!*q->ours)
         return fbr_share_forked();
-    return explain_finished(q->host ? fbr_host_join(q->host, 0, timeout_ms)
+    return explain_finished(q->host ? fbr_owner_join(q->host, 0, timeout_ms)
                                     : fbr_guest_join(q->guest, 0, timeout_ms),
                             "join", timeout_ms);
 }
@@ -200,7 +201,7 @@ int fiber_queue_deal(struct fiber_queue *q)
         return fbr_share_forked();
     if (!q->host)
         return explain(fbr_guest_deal(q->guest, 0), "deal");
-    fbr_host_deal(q->host, 0);
+    fbr_owner_deal(q->host, 0);
     return 0;
 }
 
@@ -212,8 +213,8 @@ void fiber_queue_close(struct fiber_queue *q)
         fbr_guest_close(q->guest, 0);
     } else {
         if (q->owner)
-            fbr_host_close(q->host);
-        fbr_host_release(q->host);
+            fbr_owner_close(q->host);
+        fbr_owner_release(q->host);
     }
     free(q);
 }

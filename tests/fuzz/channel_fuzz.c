@@ -280,17 +280,17 @@ static void host_calls(uint8_t what, int lane, const void *bytes, size_t len)
 
     switch (what / 16 % 6) {
     case 0:
-        fbr_host_put(f.host, lane, bytes, len, 0);
+        fbr_owner_put(f.host, lane, bytes, len, 0);
         break;
     case 1:
-        rc = fbr_host_get(f.host, lane, &out, 0);
+        rc = fbr_owner_get(f.host, lane, &out, 0);
         read_and_free(rc, out.data, out.len);
         break;
     case 2:
-        fbr_host_look(f.host, lane, 0);
+        fbr_owner_look(f.host, lane, 0);
         break;
     case 3:
-        fbr_host_size(f.host, lane, &n);
+        fbr_owner_size(f.host, lane, &n);
         break;
     case 4:
         if (f.holds)
@@ -365,16 +365,16 @@ static void step(void)
 
 static void open_host(bool pipe, bool bounded)
 {
-    const struct fbr_host_options o = {
+    const struct fbr_owner_options o = {
         .kind = pipe ? FBR_KIND_PIPE : FBR_KIND_QUEUE,
         .lanes = f.lanes,
         .handles = pipe ? 2 : 1,
         .config = {.max_messages = bounded ? 3 : 0, .max_bytes = pipe ? 64 : 0}};
 
-    require(fbr_host_open(&f.host, &o) == 0);
+    require(fbr_owner_open(&f.host, &o) == 0);
     if (pipe) {
-        fbr_host_export_end(f.host, 1);
-        fbr_host_leave(f.host, 1);
+        fbr_owner_export_end(f.host, 1);
+        fbr_owner_leave(f.host, 1);
     }
 }
 
@@ -382,16 +382,16 @@ static void close_host(bool pipe)
 {
     if (pipe) {
         other_side_is_gone();
-        fbr_host_leave(f.host, 0);
-        fbr_host_release(f.host);
+        fbr_owner_leave(f.host, 0);
+        fbr_owner_release(f.host);
         if (f.holds) { /* nobody came for the end that was given away */
-            fbr_host_attach(f.host, 1);
-            fbr_host_leave(f.host, 1);
+            fbr_owner_attach(f.host, 1);
+            fbr_owner_leave(f.host, 1);
         }
     } else {
-        fbr_host_close(f.host);
+        fbr_owner_close(f.host);
     }
-    fbr_host_release(f.host);
+    fbr_owner_release(f.host);
 }
 
 static void open_guest(bool pipe, bool bounded)

@@ -1,4 +1,4 @@
-/* engine_run_test.c - which jobs are of a run that only an engine knows.
+/* orphan_run_test.c - which jobs are of a run that only an engine knows.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include "cli/orphans.h"
 #include "runtime/base/master.h"
 
-static struct leftovers l;
+static struct orphans l;
 static char dead[FBR_MASTER_MAX];
 
 static int set_up(void **state)
@@ -31,13 +31,13 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    leftovers_free(&l);
+    orphans_free(&l);
     return 0;
 }
 
 static void add(const char *run, const char *id, const char *name, const char *master)
 {
-    leftovers_add(
+    orphans_add(
         &l, "docker",
         &(struct fbr_leftover){.run = run, .id = id, .name = name, .master = master, .alive = 1});
     assert_false(l.failed);
@@ -46,67 +46,67 @@ static void add(const char *run, const char *id, const char *name, const char *m
 static void only_what_can_be_an_id_is_looked_for(void **state)
 {
     (void)state;
-    assert_true(engine_run_is_id("3f"));
-    assert_true(engine_run_is_id("0123456789abcdef0123456789abcdef"));
-    assert_false(engine_run_is_id(""));
-    assert_false(engine_run_is_id("3"));
-    assert_false(engine_run_is_id("train"));
-    assert_false(engine_run_is_id("3F"));
-    assert_false(engine_run_is_id("0123456789abcdef0123456789abcdef0"));
+    assert_true(orphan_run_is_id("3f"));
+    assert_true(orphan_run_is_id("0123456789abcdef0123456789abcdef"));
+    assert_false(orphan_run_is_id(""));
+    assert_false(orphan_run_is_id("3"));
+    assert_false(orphan_run_is_id("train"));
+    assert_false(orphan_run_is_id("3F"));
+    assert_false(orphan_run_is_id("0123456789abcdef0123456789abcdef0"));
 }
 
 static void a_run_is_chosen_by_the_beginning_of_its_id(void **state)
 {
-    const struct leftover *first = NULL;
+    const struct orphan *first = NULL;
     struct fbr_error err = {0, ""};
 
     (void)state;
     add("aa11", "1", "worker-1", dead);
     add("aa22", "2", "worker-1", dead);
     add("aa11", "3", "worker-2", dead);
-    leftovers_judge(&l);
-    assert_int_equal(engine_run_choose(&l, "aa1", NULL, &first, &err), 2);
+    orphans_judge(&l);
+    assert_int_equal(orphan_run_choose(&l, "aa1", NULL, &first, &err), 2);
     assert_string_equal(first->run, "aa11");
-    assert_int_equal(engine_run_choose(&l, "ab", NULL, &first, &err), 0);
-    assert_int_equal(engine_run_choose(&l, "aa", NULL, &first, &err), -EEXIST);
+    assert_int_equal(orphan_run_choose(&l, "ab", NULL, &first, &err), 0);
+    assert_int_equal(orphan_run_choose(&l, "aa", NULL, &first, &err), -EEXIST);
     assert_non_null(strstr(err.text, "aa11 and aa22"));
 }
 
 static void a_lost_run_has_the_jobs_of_its_dead_master(void **state)
 {
-    const struct leftover *first = NULL;
+    const struct orphan *first = NULL;
     struct client_run lost = {.state = CLIENT_LOST, .about = {.pid = getpid()}};
 
     (void)state;
     strcpy(lost.about.backend, "docker");
     add("aa11", "1", "worker-1", "elsewhere:1:1234567812345678.1");
     add("aa22", "2", "worker-1", dead);
-    leftovers_judge(&l);
-    assert_int_equal(engine_run_choose(&l, NULL, &lost, &first, NULL), 1);
+    orphans_judge(&l);
+    assert_int_equal(orphan_run_choose(&l, NULL, &lost, &first, NULL), 1);
     assert_string_equal(first->run, "aa22");
     lost.about.pid++;
-    assert_int_equal(engine_run_choose(&l, NULL, &lost, &first, NULL), 0);
+    assert_int_equal(orphan_run_choose(&l, NULL, &lost, &first, NULL), 0);
     lost.about.pid--;
     strcpy(lost.about.backend, "slurm");
-    assert_int_equal(engine_run_choose(&l, NULL, &lost, &first, NULL), 0);
+    assert_int_equal(orphan_run_choose(&l, NULL, &lost, &first, NULL), 0);
 }
 
 static void a_job_is_named_or_the_names_are_told(void **state)
 {
-    struct engine_run e = {.uid = "aa11", .count = 1};
+    struct orphan_run e = {.uid = "aa11", .count = 1};
     struct fbr_error err = {0, ""};
 
     (void)state;
     add("aa11", "1", "worker-1", dead);
     add("aa11", "2", "worker-2", dead);
     add("aa11", "secret/3", "", dead); /* what owns pods, and is not a job */
-    leftovers_judge(&l);
+    orphans_judge(&l);
     e.at[0].jobs = l.jobs;
     e.at[0].count = l.count;
-    assert_int_equal(engine_run_wanted(&e, NULL, &err), 2);
-    assert_int_equal(engine_run_wanted(&e, "worker-2", &err), 1);
-    assert_int_equal(engine_run_wanted(&e, "1", &err), 1);
-    assert_int_equal(engine_run_wanted(&e, "worker-3", &err), -ENOENT);
+    assert_int_equal(orphan_run_wanted(&e, NULL, &err), 2);
+    assert_int_equal(orphan_run_wanted(&e, "worker-2", &err), 1);
+    assert_int_equal(orphan_run_wanted(&e, "1", &err), 1);
+    assert_int_equal(orphan_run_wanted(&e, "worker-3", &err), -ENOENT);
     assert_non_null(strstr(err.text, "has no job worker-3; it has worker-1, worker-2"));
 }
 
@@ -120,9 +120,9 @@ static const char *elsewhere(const char *run)
     for (size_t i = 0; i < l.count && !at.jobs; i++)
         if (!strcmp(l.jobs[i].run, run)) {
             at.jobs = &l.jobs[i];
-            at.count = leftovers_same_run(&l, i);
+            at.count = orphans_same_run(&l, i);
         }
-    assert_true(engine_run_elsewhere(&at, "top", &err) < 0);
+    assert_true(orphan_run_elsewhere(&at, "top", &err) < 0);
     assert_int_not_equal(err.code, 0);
     return err.text;
 }
@@ -139,7 +139,7 @@ static void the_master_of_another_host_is_asked_there(void **state)
     add("dddd", "fiber-dddd-agent-1", "agent-1", dead);
     for (size_t i = 0; i < l.count; i++)
         l.jobs[i].backend = "kubernetes";
-    leftovers_judge(&l);
+    orphans_judge(&l);
     assert_non_null(strstr(elsewhere("aaaa"), pod));
     assert_non_null(strstr(elsewhere("bbbb"), pod));
     assert_non_null(strstr(elsewhere("bbbb"), " top"));

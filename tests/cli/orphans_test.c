@@ -1,4 +1,4 @@
-/* leftover_test.c - jobs of dead runs are told from those of others, and how they are removed.
+/* orphan_test.c - jobs of dead runs are told from those of others, and how they are removed.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "cli/orphans.h"
 #include "runtime/base/master.h"
 
-static struct leftovers l;
+static struct orphans l;
 static char ours[FBR_MASTER_MAX], dead[FBR_MASTER_MAX];
 
 static int set_up(void **state)
@@ -30,25 +30,25 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    leftovers_free(&l);
+    orphans_free(&l);
     return 0;
 }
 
 static void add(const char *backend, const char *run, const char *id, const char *master)
 {
-    leftovers_add(
+    orphans_add(
         &l, backend,
         &(struct fbr_leftover){.run = run, .id = id, .name = "job", .master = master, .alive = 1});
     assert_false(l.failed);
 }
 
-static enum leftover_verdict verdict_of(const char *id)
+static enum orphan_verdict verdict_of(const char *id)
 {
     for (size_t i = 0; i < l.count; i++)
         if (!strcmp(l.jobs[i].id, id))
             return l.jobs[i].verdict;
     fail_msg("no job %s", id);
-    return LEFTOVER_UNKNOWN;
+    return ORPHAN_UNKNOWN;
 }
 
 static void only_the_job_of_a_dead_master_is_dead(void **state)
@@ -58,11 +58,11 @@ static void only_the_job_of_a_dead_master_is_dead(void **state)
     add("docker", "r2", "b", dead);
     add("docker", "r3", "c", "elsewhere:1:1234567812345678.1");
     add("docker", "r4", "d", "");
-    leftovers_judge(&l);
-    assert_int_equal(verdict_of("a"), LEFTOVER_LIVES);
-    assert_int_equal(verdict_of("b"), LEFTOVER_DEAD);
-    assert_int_equal(verdict_of("c"), LEFTOVER_UNKNOWN);
-    assert_int_equal(verdict_of("d"), LEFTOVER_UNKNOWN);
+    orphans_judge(&l);
+    assert_int_equal(verdict_of("a"), ORPHAN_LIVES);
+    assert_int_equal(verdict_of("b"), ORPHAN_DEAD);
+    assert_int_equal(verdict_of("c"), ORPHAN_UNKNOWN);
+    assert_int_equal(verdict_of("d"), ORPHAN_UNKNOWN);
 }
 
 static void one_that_lives_speaks_for_its_run_but_not_for_the_dead(void **state)
@@ -72,12 +72,12 @@ static void one_that_lives_speaks_for_its_run_but_not_for_the_dead(void **state)
     add("docker", "r1", "a", "elsewhere:1:1234567812345678.1");
     add("docker", "r1", "b", dead);
     add("docker", "r1", "c", ours);
-    leftovers_judge(&l);
-    assert_int_equal(verdict_of("a"), LEFTOVER_LIVES);
-    assert_int_equal(verdict_of("b"), LEFTOVER_DEAD);
-    assert_int_equal(verdict_of("other"), LEFTOVER_UNKNOWN);
-    assert_int_equal(leftovers_same_run(&l, 0), 3);
-    assert_int_equal(leftovers_same_run(&l, 3), 1);
+    orphans_judge(&l);
+    assert_int_equal(verdict_of("a"), ORPHAN_LIVES);
+    assert_int_equal(verdict_of("b"), ORPHAN_DEAD);
+    assert_int_equal(verdict_of("other"), ORPHAN_UNKNOWN);
+    assert_int_equal(orphans_same_run(&l, 0), 3);
+    assert_int_equal(orphans_same_run(&l, 3), 1);
 }
 
 static void the_command_that_removes_a_job_is_its_engines(void **state)
@@ -89,13 +89,13 @@ static void the_command_that_removes_a_job_is_its_engines(void **state)
     add("kubernetes", "r", "fiber-1-2", "");
     add("kubernetes", "r", "secret/fiber-1", "");
     add("slurm", "r", "17_3", "");
-    leftover_command(&l.jobs[0], text, sizeof(text));
+    orphan_command(&l.jobs[0], text, sizeof(text));
     assert_string_equal(text, "docker rm -f 0123456789ab");
-    leftover_command(&l.jobs[1], text, sizeof(text));
+    orphan_command(&l.jobs[1], text, sizeof(text));
     assert_string_equal(text, "kubectl delete pod/fiber-1-2");
-    leftover_command(&l.jobs[2], text, sizeof(text));
+    orphan_command(&l.jobs[2], text, sizeof(text));
     assert_string_equal(text, "kubectl delete secret/fiber-1");
-    leftover_command(&l.jobs[3], text, sizeof(text));
+    orphan_command(&l.jobs[3], text, sizeof(text));
     assert_string_equal(text, "scancel 17_3");
 }
 
@@ -107,13 +107,13 @@ static void a_master_is_shown_by_host_and_number(void **state)
     add("docker", "r", "1", "h:5:x.y");
     add("docker", "r", "2", "");
     add("docker", "r", "3", "a-name-that-is-much-longer-than-a-line-has-room-for");
-    leftover_master(&l.jobs[0], text);
+    orphan_master(&l.jobs[0], text);
     assert_string_equal(text, "h:5");
-    assert_int_equal(leftover_pid(&l.jobs[0]), 5);
-    leftover_master(&l.jobs[1], text);
+    assert_int_equal(orphan_pid(&l.jobs[0]), 5);
+    orphan_master(&l.jobs[1], text);
     assert_string_equal(text, "");
-    assert_int_equal(leftover_pid(&l.jobs[1]), 0);
-    leftover_master(&l.jobs[2], text);
+    assert_int_equal(orphan_pid(&l.jobs[1]), 0);
+    orphan_master(&l.jobs[2], text);
     assert_int_equal(strlen(text), 39);
 }
 
