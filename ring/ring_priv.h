@@ -164,6 +164,8 @@ struct fiber_ring {
     struct ring_input *input;
     struct termios cooked; /* our terminal as it was, while it is raw */
     bool raw;
+    pid_t guard; /* terminal.c: the child that makes it so again when we are killed */
+    int guard_fd;
     struct fbr_control *control;
     struct fbr_spool *spool; /* NULL: what ranks print is not kept */
 

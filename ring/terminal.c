@@ -2,10 +2,16 @@
  * byte, also Ctrl-C, and its size is ours.
  *
  * It is raw from the rank's start to its end only, so that everything else can be stopped as
- * always. Loop thread.
+ * always. A child of ours waits for our end meanwhile: when we are killed it gives the terminal its
+ * mode back, and nobody else could. Loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -37,6 +43,52 @@ void fbr_ring_terminal_job(struct ring_job *j)
     snprintf(j->job.term, sizeof(j->job.term), "%s", term ? term : "");
 }
 
+/* In the child of a process with threads: system calls only. Its own process group outlives a kill
+ * of ours; SIGTTOU would stop it there. */
+static void guard_main(int launcher, const struct termios *cooked)
+{
+    sigset_t all;
+    char byte;
+
+    setpgid(0, 0);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    dup2(launcher, 1);
+    if (syscall(SYS_close_range, 2, ~0U, 0) < 0)
+        for (int fd = getdtablesize() - 1; fd > 1; fd--)
+            close(fd);
+    if (read(1, &byte, 1) == 0)
+        tcsetattr(0, TCSANOW, cooked);
+    _exit(0);
+}
+
+/* Without one, for want of memory say, the run goes on. */
+static void guard_start(struct fiber_ring *r)
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return;
+    r->guard = fork();
+    if (r->guard == 0)
+        guard_main(ends[1], &r->cooked);
+    close(ends[1]);
+    if (r->guard > 0)
+        r->guard_fd = ends[0];
+    else
+        close(ends[0]);
+}
+
+static void guard_end(struct fiber_ring *r)
+{
+    if (r->guard <= 0)
+        return;
+    send(r->guard_fd, "", 1, MSG_NOSIGNAL);
+    waitpid(r->guard, NULL, 0);
+    close(r->guard_fd);
+    r->guard = 0;
+}
+
 static void set_raw(struct fiber_ring *r, bool raw)
 {
     r->raw = raw;
@@ -53,8 +105,11 @@ void fbr_ring_terminal_take(struct fiber_ring *r)
         return;
     raw = r->cooked;
     cfmakeraw(&raw);
+    guard_start(r);
     if (tcsetattr(0, TCSADRAIN, &raw) == 0)
         set_raw(r, true);
+    else
+        guard_end(r);
 }
 
 void fbr_ring_terminal_give(struct fiber_ring *r)
@@ -63,6 +118,7 @@ void fbr_ring_terminal_give(struct fiber_ring *r)
         return;
     tcsetattr(0, TCSANOW, &r->cooked);
     set_raw(r, false);
+    guard_end(r);
 }
 
 static int resize(void *arg)
