@@ -1,4 +1,4 @@
-/* orphan_test.c - jobs of dead runs are told from those of others, and how they are removed.
+/* orphans_test.c - jobs of dead runs are told from those of others, and how they are removed.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
