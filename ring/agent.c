@@ -19,6 +19,7 @@
 #include "runtime/proc/child.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
+#include "runtime/net/bind.h"
 
 /* Descriptors of the agent for a rank: output, errors, pidfd, and its connections by PMI, PMIx and
  * to a store. libpmix does not say that it cannot take one, and the rank waits. */
@@ -464,15 +465,10 @@ static int open_bridges(struct agent *a, struct fbr_error *err)
  * ranks. */
 static void look_toward_launcher(struct agent *a)
 {
-    const char *url = fbr_child_url(a->rt->child);
-    bool bracket = strncmp(url, "tcp://[", 7) == 0;
-    char host[INET6_ADDRSTRLEN];
+    char host[FBR_BIND_MAX];
 
-    if (strncmp(url, "tcp://", 6) != 0)
-        return;
-    url += bracket ? 7 : 6;
-    snprintf(host, sizeof(host), "%.*s", (int)strcspn(url, bracket ? "]" : ":"), url);
-    fbr_probe_toward(&a->probe, host);
+    if (fbr_bind_host(a->rt->parent_url, host))
+        fbr_probe_toward(&a->probe, host);
 }
 
 static int begin(void *arg)

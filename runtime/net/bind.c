@@ -11,6 +11,7 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -184,4 +185,15 @@ int fbr_bind_toward(const char *peer, unsigned ms, char out[FBR_BIND_MAX], bool 
     if (inet_pton(AF_INET6, peer, &a6.sin6_addr) == 1)
         return ask_route((struct sockaddr *)&a6, sizeof(a6), out, here);
     return toward_name(peer, ms, out, here);
+}
+
+bool fbr_bind_host(const char *url, char out[FBR_BIND_MAX])
+{
+    bool bracket = strncmp(url, "tcp://[", 7) == 0;
+
+    if (strncmp(url, "tcp://", 6) != 0)
+        return false;
+    url += bracket ? 7 : 6;
+    snprintf(out, FBR_BIND_MAX, "%.*s", (int)strcspn(url, bracket ? "]" : ":"), url);
+    return true;
 }

@@ -20,4 +20,7 @@ int fbr_bind_find(const char *bind, char out[FBR_BIND_MAX]);
  * address of ours, or the loopback. -ENETUNREACH; -ENOENT: no such name; -ETIMEDOUT... */
 int fbr_bind_toward(const char *peer, unsigned ms, char out[FBR_BIND_MAX], bool *here);
 
+/* Stores the host of a URL that is called over TCP; false: another one. */
+bool fbr_bind_host(const char *url, char out[FBR_BIND_MAX]);
+
 #endif

@@ -403,6 +403,8 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
     fbr_cond_init(&c->changed);
     c->deadline = fbr_now_ms() + (uint64_t)fbr_config_ms(rt->config, "start_timeout");
     rt->child = c;
+    rt->parent_url = c->join.url;
+    rt->near_master = c->join.root[0];
     rc = fbr_loop_call(rt->loop, begin, c);
     pthread_mutex_lock(&c->lock);
     while (rc == 0 && !c->started && !c->failed)
@@ -600,16 +602,6 @@ void fbr_child_close(struct fbr_child *c)
     else
         die_with_parent(SIGCONT, SIGKILL);
     fbr_loop_call(c->rt->loop, hang_up, c);
-}
-
-const char *fbr_child_url(const struct fbr_child *c)
-{
-    return c->join.url;
-}
-
-bool fbr_child_is_near(const struct fbr_child *c)
-{
-    return c->join.root[0];
 }
 
 /* The program's own exit handlers come next, and may hang. If our host is dead already, its death

@@ -19,10 +19,6 @@ void fbr_child_close(struct fbr_child *c); /* NULL is fine */
 /* Comes last; does not return when nothing watches this process any more. NULL is fine. */
 void fbr_child_closed(const struct fbr_child *c);
 
-/* Returns the url at which the parent listens. */
-const char *fbr_child_url(const struct fbr_child *c);
-/* Whether this process shares a host, and its run directory, with the master. */
-bool fbr_child_is_near(const struct fbr_child *c);
 const char *fbr_child_name(const struct fbr_child *c);
 int fbr_child_work(const struct fbr_child *c, const void **work, size_t *len);
 

@@ -50,6 +50,14 @@ struct fbr_hold_ops {
     void (*let_go)(struct fbr_hold *hold);
 };
 
+/* Functions of the files above this one, which the context calls. */
+struct fbr_rt_above {
+    int (*secret)(void *rt, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
+    int (*admit)(void *rt, const struct fbr_caller *who, struct fbr_conn *conn);
+    void (*job_event)(void *process, const struct fbr_job_event *event);
+    void (*output_room)(void *rt);
+};
+
 struct fbr_child;
 struct fbr_nest;
 struct fbr_relay;
@@ -58,6 +66,7 @@ struct fiber_process;
 
 struct fbr_runtime {
     pthread_mutex_t lock; /* guards processes, started to ender, hub, at_end */
+    const struct fbr_rt_above *above;
     struct fbr_config *config;
     struct fbr_loop *loop;
     struct fbr_rundir dir;
@@ -85,7 +94,9 @@ struct fbr_runtime {
     uint64_t next_process;
     uint64_t next_visit;     /* loop thread */
     struct fbr_child *child; /* the way to our parent; NULL in a master */
-    struct fbr_nest *nest;   /* jobs that we run for our parent; loop thread */
+    const char *parent_url;  /* where the parent listens */
+    bool near_master;      /* this process shares a host, and its run directory, with the master */
+    struct fbr_nest *nest; /* jobs that we run for our parent; loop thread */
     struct fbr_relay *relay; /* their data; opened on the loop thread */
     /* Set by share/: admits a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
@@ -112,6 +123,14 @@ int fbr_rt_check(const struct fbr_runtime *rt);
 int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn);
 /* The context without starting it, or NULL. */
 struct fbr_runtime *fbr_rt_peek(void);
+
+/* For init.c: sets the context; answers it, whatever its state is, or NULL; and starts its loop and
+ * directory, under rt->lock. `root`: of the run, in a child. */
+void fbr_rt_set(struct fbr_runtime *rt);
+struct fbr_runtime *fbr_rt_any(void);
+int fbr_rt_start(struct fbr_runtime *rt, const char *root, struct fbr_error *err);
+/* Whether other threads may wait for the calling thread. */
+bool fbr_rt_awaited(struct fbr_runtime *rt);
 
 /* Marks a call of the program's function that fiber_fini() waits for: on this thread fiber_fini()
  * does not wait meanwhile. */
@@ -142,12 +161,5 @@ enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops
 /* Derives the keys of a data link from its control connection; both ends do so. -ENOTSUP: the
  * connection needs no keys. */
 int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys);
-
-/* Process doors (process.c). */
-int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
-                       uint8_t secret[FBR_KEY_SIZE]);
-int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
-void fbr_process_end_all(struct fbr_runtime *rt);
-void fbr_process_kill_all(struct fbr_runtime *rt); /* loop thread; does not wait */
 
 #endif

@@ -472,6 +472,18 @@ static void wait_conn(struct fiber_process *p, const char *why)
     set_timer(p, CONN_AFTER_EXIT_MS);
 }
 
+static void collect_pending(void *user, struct fbr_pending *out)
+{
+    struct fbr_runtime *rt = user;
+    struct fiber_process *p;
+
+    pthread_mutex_lock(&rt->lock);
+    DL_FOREACH(rt->processes, p)
+        if (p->state != P_ENDED && !p->host)
+            fbr_pending_add_since(out, fbr_process_pending(p), p->pending_ms);
+    pthread_mutex_unlock(&rt->lock);
+}
+
 void fbr_job_event(void *user, const struct fbr_job_event *e)
 {
     struct fiber_process *p = user;
@@ -491,7 +503,7 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
             set_timer(p, (uint64_t)p->start_timeout_ms);
         else if (p->waits_in_line && fbr_process_is_starting(p->state))
             fbr_timer_stop(&p->timer);
-        fbr_pending_begin(p->rt);
+        fbr_pending_begin(&p->rt->pending, p->rt->loop, collect_pending, p->rt);
         break;
     case FBR_JOB_STARTED:
         pthread_mutex_lock(&p->rt->lock);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
-#include "runtime/proc/context.h"
+#include "runtime/base/sync.h"
 
 #define FULL (4u << 20)
 #define CLOSE_MS 1000

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/proc/process.h"
 #include "runtime/base/text.h"
 
 #define PATIENCE_MS 2000 /* first silence, and interval of the checks */
@@ -65,13 +64,12 @@ bool fbr_pending_differ(const char *a, const char *b)
 
 static void look(void *arg)
 {
-    struct fbr_runtime *rt = arg;
-    struct fbr_pending_watch *w = &rt->pending;
+    struct fbr_pending_watch *w = arg;
     struct fbr_pending now = {0};
     uint64_t ms = fbr_now_ms(), waited;
     char text[sizeof(w->last)];
 
-    fbr_process_pending_all(rt, &now);
+    w->collect(w->user, &now);
     fbr_pending_say(&now, text, sizeof(text));
     if (!text[0]) {
         fbr_timer_stop(&w->timer);
@@ -89,18 +87,19 @@ static void look(void *arg)
     memcpy(w->last, text, sizeof(text));
 }
 
-void fbr_pending_begin(struct fbr_runtime *rt)
+void fbr_pending_begin(struct fbr_pending_watch *w, struct fbr_loop *loop,
+                       void (*collect)(void *user, struct fbr_pending *out), void *user)
 {
-    struct fbr_pending_watch *w = &rt->pending;
-
-    if (w->on || w->quiet || (!w->timer.uv && fbr_timer_init(&w->timer, rt->loop, look, rt) < 0))
+    if (w->on || w->quiet || (!w->timer.uv && fbr_timer_init(&w->timer, loop, look, w) < 0))
         return;
+    w->collect = collect;
+    w->user = user;
     w->on = true;
     fbr_timer_start(&w->timer, PATIENCE_MS, PATIENCE_MS);
 }
 
-void fbr_pending_end(struct fbr_runtime *rt)
+void fbr_pending_end(struct fbr_pending_watch *w)
 {
-    fbr_timer_fini(&rt->pending.timer);
-    rt->pending.quiet = true;
+    fbr_timer_fini(&w->timer);
+    w->quiet = true;
 }

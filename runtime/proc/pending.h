@@ -10,8 +10,6 @@
 
 #include "runtime/net/loop.h"
 
-struct fbr_runtime;
-
 /* Begins as zeros. */
 struct fbr_pending {
     int jobs, pending, same; /* same: pending jobs that wait for the same as the first */
@@ -33,14 +31,17 @@ bool fbr_pending_differ(const char *a, const char *b);
  * log shows by default. */
 struct fbr_pending_watch {
     struct fbr_timer timer;
+    void (*collect)(void *user, struct fbr_pending *out);
+    void *user;
     bool on;       /* the timer runs */
     bool quiet;    /* another part reports, as `fiber run` does. Set before any job is started */
     uint64_t said; /* fbr_now_ms() */
     char last[480];
 };
 
-/* A job has begun to wait. Loop thread, as the next. */
-void fbr_pending_begin(struct fbr_runtime *rt);
-void fbr_pending_end(struct fbr_runtime *rt);
+/* A job has begun to wait; `collect` adds all jobs. Loop thread, as the next. */
+void fbr_pending_begin(struct fbr_pending_watch *w, struct fbr_loop *loop,
+                       void (*collect)(void *user, struct fbr_pending *out), void *user);
+void fbr_pending_end(struct fbr_pending_watch *w);
 
 #endif

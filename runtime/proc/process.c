@@ -737,17 +737,6 @@ bool fbr_process_wants_place(const struct fiber_process *p)
     return fbr_process_pending(p) && !p->placed;
 }
 
-void fbr_process_pending_all(struct fbr_runtime *rt, struct fbr_pending *out)
-{
-    struct fiber_process *p;
-
-    pthread_mutex_lock(&rt->lock);
-    DL_FOREACH(rt->processes, p)
-        if (p->state != P_ENDED && !p->host)
-            fbr_pending_add_since(out, fbr_process_pending(p), p->pending_ms);
-    pthread_mutex_unlock(&rt->lock);
-}
-
 double fbr_process_rtt(struct fiber_process *p)
 {
     double rtt;

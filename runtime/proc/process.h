@@ -59,8 +59,6 @@ struct fbr_link *fbr_process_link(struct fiber_process *p);
 /* Returns why the job does not run yet, in its backend's words; NULL: the job runs, or the reason
  * is unknown. Loop thread. */
 const char *fbr_process_pending(const struct fiber_process *p);
-/* Collects the same of all processes that are starting or run. */
-void fbr_process_pending_all(struct fbr_runtime *rt, struct fbr_pending *out);
 /* Whether the process does not run because its job has no place yet. Loop thread. */
 bool fbr_process_wants_place(const struct fiber_process *p);
 double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbeat. Any thread */
@@ -93,5 +91,12 @@ int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *c
 void fbr_job_event(void *process, const struct fbr_job_event *event);
 /* Resumes reading output. Loop thread. */
 void fbr_process_resume_output(struct fbr_runtime *rt);
+
+/* A caller at our listener that has a ticket: as struct fbr_door. */
+int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
+                       uint8_t secret[FBR_KEY_SIZE]);
+int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
+void fbr_process_end_all(struct fbr_runtime *rt);
+void fbr_process_kill_all(struct fbr_runtime *rt); /* loop thread; does not wait */
 
 #endif

@@ -1,0 +1,376 @@
+/* init.c - fiber_init() and fiber_fini(): how a process becomes one of Fiber's, and how it ends.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+#include "runtime/net/relay.h"
+#include "runtime/proc/child.h"
+#include "runtime/proc/nested.h"
+#include "runtime/proc/output.h"
+#include "runtime/proc/process.h"
+#include "runtime/proc/work.h"
+
+#define END_AT_ONCE_MS 1000
+#define END_OF_OTHER_MS 60000 /* only a thread that the end itself waits for can wait so long */
+
+const char *fiber_version(void)
+{
+    return "0.1.0";
+}
+
+void fiber_bytes_free(struct fiber_bytes *bytes)
+{
+    if (!bytes)
+        return;
+    free(bytes->data);
+    bytes->data = NULL;
+    bytes->len = 0;
+}
+
+/* ---- What the context calls of the processes above it ---- */
+
+static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
+{
+    struct fbr_runtime *rt = user;
+
+    if (who->kind == FBR_CALLER_JOB)
+        return fbr_process_secret(rt, who, secret);
+    if (who->kind != FBR_CALLER_PEER || !rt->admit_peer)
+        return -EACCES;
+    memcpy(secret, rt->peer_key, FBR_KEY_SIZE);
+    return 0;
+}
+
+static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn *conn)
+{
+    struct fbr_runtime *rt = user;
+
+    return who->kind == FBR_CALLER_JOB ? fbr_process_admit(rt, who, conn)
+                                       : rt->admit_peer(rt, who, conn);
+}
+
+static void on_output_room(void *user)
+{
+    struct fbr_runtime *rt = user;
+
+    fbr_process_resume_output(rt);
+    if (rt->output_room)
+        rt->output_room(rt);
+}
+
+static const struct fbr_rt_above above = {door_secret, door_admit, fbr_job_event, on_output_room};
+
+/* ---- Birth ---- */
+
+static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
+{
+    struct fbr_runtime *rt = calloc(1, sizeof(*rt));
+    uint8_t uid[16];
+    int rc;
+
+    if (!rt)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    pthread_mutex_init(&rt->lock, NULL);
+    fbr_cond_init(&rt->changed);
+    rt->pid = getpid();
+    rc = fbr_random(uid, sizeof(uid));
+    if (rc == 0)
+        rc = fbr_random(&rt->self, sizeof(rt->self));
+    for (size_t i = 0; i < sizeof(uid); i++)
+        snprintf(rt->run_uid + 2 * i, 3, "%02x", uid[i]);
+    if (rc < 0) {
+        free(rt);
+        return fbr_fail(err, rc, "no random bytes: %s", fbr_strerror(rc));
+    }
+    rt->above = &above;
+    fbr_rt_set(*out = rt);
+    return 0;
+}
+
+static void apply_log_level(struct fbr_runtime *rt)
+{
+    int level = fbr_log_level_named(fbr_config_str(rt->config, "log_level"));
+
+    if (level >= 0)
+        fbr_log_level((enum fbr_log_level)level);
+}
+
+static int become_child(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err)
+{
+    int rc;
+
+    snprintf(rt->run_uid, sizeof(rt->run_uid), "%s", join->run_uid);
+    pthread_mutex_lock(&rt->lock);
+    rc = fbr_rt_start(rt, join->root, err);
+    pthread_mutex_unlock(&rt->lock);
+    return rc < 0 ? rc : fbr_child_join(rt, join, err);
+}
+
+int fiber_init(int *argc, char ***argv)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_join join;
+    struct fbr_runtime *rt = fbr_rt_any();
+    int rc;
+
+    (void)argc; /* for options of Fiber's own in future */
+    (void)argv;
+    if (rt)
+        return fbr_rt_check(rt) < 0 ? -EPERM : rt->child != NULL;
+    rc = new_runtime(&rt, &err);
+    if (rc < 0)
+        return fbr_keep_error(&err);
+    atexit(fiber_fini);
+    rc = fbr_join_take(&join, &rt->config, &err);
+    fbr_environ_keep(); /* without the ticket, which was for this process alone */
+    if (rc == 1) {
+        rc = fbr_config_load(&rt->config, &err);
+        if (rc < 0) {
+            free(rt);
+            fbr_rt_set(NULL);
+            return fbr_keep_error(&err);
+        }
+        apply_log_level(rt);
+        rc = fbr_work_run(&err);
+        if (rc == 0)
+            return 0;
+    } else if (rc == 0) {
+        apply_log_level(rt);
+        rc = become_child(rt, &join, &err);
+        fbr_wipe(&join, sizeof(join));
+    }
+    if (rc < 0) {
+        fbr_log_error("%s", err.text);
+        _exit(125);
+    }
+    fbr_child_run(rt);
+    return 1;
+}
+
+int fiber_config_set(const char *key, const char *value)
+{
+    struct fbr_runtime *rt = fbr_rt_any();
+    struct fbr_error err = {0, ""};
+
+    if (!rt)
+        return fbr_keep(-EPERM, "fiber_config_set: fiber_init() has not been called");
+    if (fbr_rt_check(rt) < 0)
+        return -EPERM;
+    if (!key || !value)
+        return fbr_keep(-EINVAL, "fiber_config_set: needs a key and a value");
+    if (fbr_config_set(rt->config, key, value, "fiber_config_set", &err) < 0)
+        return fbr_keep_error(&err);
+    apply_log_level(rt);
+    return 0;
+}
+
+int fiber_config_get(const char *key, char *value, size_t size)
+{
+    struct fbr_runtime *rt = fbr_rt_any();
+    const char *text;
+
+    if (!rt)
+        return fbr_keep(-EPERM, "fiber_config_get: fiber_init() has not been called");
+    if (fbr_rt_check(rt) < 0)
+        return -EPERM;
+    text = key && value ? fbr_config_text(rt->config, key) : NULL;
+    if (!text)
+        return fbr_keep(-EINVAL, "fiber_config_get: unknown key \"%.64s\"", key ? key : "");
+    if (strlen(text) >= size)
+        return fbr_keep(-ERANGE, "fiber_config_get: %s has %zu bytes", key, strlen(text));
+    memcpy(value, text, strlen(text) + 1);
+    return 0;
+}
+
+static struct fbr_child *the_child(void)
+{
+    return fbr_rt_any() ? fbr_rt_any()->child : NULL;
+}
+
+const char *fiber_process_self(void)
+{
+    return the_child() ? fbr_child_name(the_child()) : "main";
+}
+
+int fiber_process_is_child(void)
+{
+    return the_child() != NULL;
+}
+
+int fiber_process_work(const void **work, size_t *len)
+{
+    if (!the_child())
+        return fbr_keep(-ENODATA,
+                        "fiber_process_work: this process was not started by another one");
+    if (fbr_child_work(the_child(), work, len) < 0)
+        return fbr_keep(-ENODATA, "fiber_process_work: this process runs a function");
+    return 0;
+}
+
+/* ---- Death ---- */
+
+static int close_engines(void *arg)
+{
+    struct fbr_runtime *rt = arg;
+
+    fbr_timer_fini(&rt->keep);
+    fbr_pending_end(&rt->pending);
+    fbr_nest_close(rt->nest);
+    rt->nest = NULL;
+    fbr_relay_close(rt->relay);
+    rt->relay = NULL;
+    while (rt->backends) {
+        struct fbr_backend_slot *s = rt->backends;
+
+        pthread_mutex_lock(&rt->lock);
+        rt->backends = s->next;
+        pthread_mutex_unlock(&rt->lock);
+        s->ops->close(s->backend);
+        free(s);
+    }
+    for (int i = 0; i < 2; i++) {
+        fbr_listener_close(rt->listener[i]);
+        rt->listener[i] = NULL;
+    }
+    return 0;
+}
+
+/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so our
+ * processes are only killed, and the end of this process does the rest. */
+struct at_once {
+    struct fbr_runtime *rt;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+};
+
+static void kill_at_once(void *arg)
+{
+    struct at_once *a = arg;
+
+    fbr_timer_fini(&a->rt->keep);
+    fbr_process_kill_all(a->rt);
+    pthread_mutex_lock(&a->lock);
+    a->done = true;
+    pthread_cond_signal(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void end_at_once(struct fbr_runtime *rt)
+{
+    /* the loop may run it late */
+    static struct at_once a = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    uint64_t deadline = fbr_now_ms() + END_AT_ONCE_MS;
+    int rc = 0;
+
+    a.rt = rt;
+    fbr_cond_init(&a.changed);
+    if (fbr_loop_here(rt->loop))
+        kill_at_once(&a);
+    /* the loop may wait for us, but not for long */
+    else
+        rc = fbr_loop_post(rt->loop, kill_at_once, &a);
+    pthread_mutex_lock(&a.lock);
+    while (!a.done && rc == 0)
+        rc = fbr_cond_wait(&a.changed, &a.lock, deadline);
+    pthread_mutex_unlock(&a.lock);
+    fbr_rundir_remove(&rt->dir);
+}
+
+/* Whether the calling thread must end everything. When another thread does that already, waits for
+ * it: the program may be gone as soon as this call returns. */
+static bool begin_end(struct fbr_runtime *rt)
+{
+    uint64_t deadline = fbr_now_ms() + END_OF_OTHER_MS;
+    pthread_t self = pthread_self();
+    bool mine = false;
+    int rc = 0;
+
+    pthread_mutex_lock(&rt->lock);
+    if (rt->ends) {
+        while (!rt->over && !pthread_equal(rt->ender, self) && rc == 0)
+            rc = fbr_cond_wait(&rt->changed, &rt->lock, deadline);
+    } else if (!rt->started) {
+        rt->finished = true;
+    } else if (!rt->finished) {
+        rt->ends = mine = true;
+        rt->ender = self;
+    }
+    pthread_mutex_unlock(&rt->lock);
+    return mine;
+}
+
+static void finish(struct fbr_runtime *rt)
+{
+    pthread_mutex_lock(&rt->lock);
+    rt->finished = true; /* nothing is started from now on */
+    pthread_mutex_unlock(&rt->lock);
+}
+
+/* Without the lock: the functions wait for threads that take it. */
+static void end_parts(struct fbr_runtime *rt)
+{
+    fbr_end_fn *fn;
+    int more;
+
+    do {
+        pthread_mutex_lock(&rt->lock);
+        more = fbr_at_end_next(&rt->at_end, &fn);
+        pthread_mutex_unlock(&rt->lock);
+        if (more && fn)
+            fn(rt);
+    } while (more);
+}
+
+static void close_hubs(struct fbr_runtime *rt)
+{
+    struct fbr_hub *hub[2];
+
+    pthread_mutex_lock(&rt->lock);
+    memcpy(hub, rt->hub, sizeof(hub));
+    memset(rt->hub, 0, sizeof(rt->hub));
+    pthread_mutex_unlock(&rt->lock);
+    for (int i = 0; i < 2; i++)
+        fbr_hub_close(hub[i]);
+}
+
+void fiber_fini(void)
+{
+    struct fbr_runtime *rt = fbr_rt_any();
+
+    if (!rt || rt->pid != getpid())
+        return;
+    if (fbr_rt_awaited(rt)) {
+        bool finished = fbr_rt_finished(rt);
+
+        finish(rt);
+        if (!finished)
+            end_at_once(rt);
+        return;
+    }
+    if (!begin_end(rt))
+        return;
+    end_parts(rt);
+    finish(rt);
+    fbr_process_end_all(rt);
+    fbr_loop_call(rt->loop, close_engines, rt);
+    if (rt->output)
+        fbr_output_stop(rt->output);
+    close_hubs(rt);
+    fbr_child_close(rt->child);
+    fbr_rundir_remove(&rt->dir);
+    fbr_loop_stop(rt->loop); /* the loop and the output stay: earlier calls may still use them */
+    fbr_wipe(rt->peer_key, sizeof(rt->peer_key));
+    pthread_mutex_lock(&rt->lock);
+    rt->over = true;
+    pthread_cond_broadcast(&rt->changed);
+    pthread_mutex_unlock(&rt->lock);
+    fbr_child_closed(rt->child);
+    /* The context itself stays: the program may still close its handles. */
+}
