@@ -168,7 +168,8 @@ const struct cli_command cli_config = {
     .about = "Shows every setting, its value and where it came from, or sets one",
     .text = "fiber.conf(5) tells what each is for. A setting comes from the first of: an option, "
             "the environment (FIBER_KEY), ./.fiberconfig, ~/.config/fiber/fiber.conf, "
-            "/etc/fiber/fiber.conf, the default. set writes into ~/.config/fiber/fiber.conf.",
+            "/etc/fiber/fiber.conf, the default. set writes into ~/.config/fiber/fiber.conf; "
+            "without its line there a setting has its default again.",
     .examples = "fiber config\tall\nfiber config show grace\tone, with what it is for\n"
                 "fiber config set heartbeat 2s\tfor all programs of yours on this host",
     .exit = "0\tshown, or set\n2\tthe configuration is wrong, or there is no such key",

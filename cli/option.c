@@ -209,6 +209,19 @@ static int take_word(const struct cli_option *o, const char *said, const char *t
     return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is none of: %s", said, text, o->words);
 }
 
+static int take_int(const struct cli_option *o, const char *said, const char *text,
+                    struct cli_value *v, struct fbr_error *err)
+{
+    int rc;
+
+    if (o->words && isalpha((unsigned char)text[0]))
+        return take_word(o, said, text, v, err);
+    rc = take_number(o, said, text, v, err);
+    if (rc < 0 && o->hint && text[strspn(text, "0123456789")])
+        fbr_fail(err, rc, "%s: \"%.64s\" is not a whole number: %s", said, text, o->hint);
+    return rc;
+}
+
 /* --dry-run=server: `number` stays the count. */
 static int take_flag_word(const struct cli_option *o, const char *said, const char *text,
                           struct cli_value *v, struct fbr_error *err)
@@ -238,9 +251,7 @@ static int take(const struct cli_option *o, const char *said, const char *text, 
     v->text = text;
     switch (o->type) {
     case CLI_INT:
-        if (o->words && isalpha((unsigned char)text[0]))
-            return take_word(o, said, text, v, err);
-        return take_number(o, said, text, v, err);
+        return take_int(o, said, text, v, err);
     case CLI_MS:
     case CLI_SIZE:
         return take_number(o, said, text, v, err);

@@ -52,6 +52,7 @@ struct cli_option {
     const char *config;
     const char *also; /* other spellings, separated by spaces */
     int64_t min, max; /* of CLI_INT; both 0: any that is not negative */
+    const char *hint; /* NULL; of CLI_INT: said in addition of a value that is not a number */
     bool hidden;      /* not in help, man page and completion */
     bool foreign;     /* for those who know other launchers: shown among their spellings only */
 };

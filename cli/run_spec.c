@@ -30,6 +30,8 @@ const struct cli_option run_options[RUN_OPTIONS] = {
          .help = "ranks under one job on one host; default: what an allocation says, else as many "
                  "as a host has processors for (slurm, kubernetes), or all (local, docker)"},
     [RUN_NODES] = {"nodes", 0, CLI_INT, "K", .min = 1, .max = 1 << 16, .also = "nnodes",
+                   .hint = "the size of a ring is fixed; --on-failure restart starts all ranks "
+                           "again, with as many, when one is lost",
                    .help =
                        "jobs, each on a host of its own (with local all here); default: as many as "
                        "the ranks need"},
@@ -218,6 +220,9 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_DEBUGGER] = {"debug", 0, CLI_REFUSED, .also = "tv debugger d debug-daemons",
                       .help = "use `fiber stack RUN` to see where ranks are, and gdb -p with the "
                               "number of the process that `fiber top` shows"},
+    [RUN_DETACH] = {"detach", 0, CLI_REFUSED, .also = "background",
+                    .help = "use nohup fiber run ... &, which outlives the terminal; `fiber ps`, "
+                            "`fiber logs -f RUN` and `fiber kill RUN` find it"},
     [RUN_INTERFACE] = {"iface", 0, CLI_REFUSED, "X", .help = "use FIBER_BIND=X fiber run ..."},
     [RUN_MODULE] = {"m", 0, CLI_REFUSED, "MODULE", .also = "module",
                     .help = "use the program: fiber run ... python3 -m MODULE"},

@@ -532,6 +532,15 @@ static bool ask_again(struct ring_agent *a, const char *text)
     return true;
 }
 
+/* Why a start failed, without the agent's name, which tells a user nothing. */
+static const char *why_not_started(const char *report)
+{
+    static const char said[] = " could not be started: ";
+    const char *found = strstr(report, said), *blank = strchr(report, ' ');
+
+    return found && found == blank ? found + sizeof(said) - 1 : report;
+}
+
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
 {
     struct fiber_ring *r = a->ring;
@@ -541,7 +550,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
     char text[1024];
 
     if (!r->next_job)
-        snprintf(text, sizeof(text), "an agent could not be started: %s", report);
+        snprintf(text, sizeof(text), "an agent could not be started: %s", why_not_started(report));
     else
         snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host,
                  report);

@@ -531,13 +531,18 @@ static int command_address(struct fbr_backend *b, char *out, size_t size, struct
         rc = fbr_bind_toward(peer, LOOK_UP_MS, address, &here);
     }
 
+    if (rc == -ENOENT && h->n)
+        return fbr_fail(err, rc,
+                        "the host %s is not known here: check how it is written (getent hosts %s); "
+                        "if only the command knows it, set bind to the address or interface at "
+                        "which it reaches this host",
+                        peer, peer);
     if (rc < 0)
         return fbr_fail(
             err, rc,
             "cannot tell at which address %s reaches this host (%s): set bind to an address or an "
             "interface",
-            h->n ? peer : "another host",
-            rc == -ENOENT ? "its name is not known here" : fbr_strerror(rc));
+            h->n ? peer : "another host", fbr_strerror(rc));
     snprintf(out, size, "%s", address);
     return 0;
 }

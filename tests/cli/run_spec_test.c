@@ -89,6 +89,8 @@ static void the_number_of_ranks_follows_from_nodes(void **state)
     assert_int_equal(make("--nnodes 3 --nproc_per_node 4 p"), 0);
     assert_int_equal(spec.size, 12);
     done();
+    assert_int_equal(make("--nnodes 1:3 p"), -22);
+    assert_non_null(strstr(err.text, "the size of a ring is fixed"));
     assert_int_equal(make("--nproc_per_node=2 p"), 0); /* torchrun */
     assert_int_equal(spec.size, 2);
     done();

@@ -86,6 +86,8 @@ check 2 '' 'did you mean --timeout' run --timout 3 true
 check 2 '' 'did you mean core' run --bind-to cor true
 check 0 'hi hi hi ' '^' run -H localhost:3 -q echo hi
 check 125 '' '^fiber: rank 0 .*could not be started: .*there is no such file' run -q -n 1 ./no-such
+check 125 '' '^fiber: an agent could not be started: (the host|cannot tell)' run -n 1 -H no-such-host.invalid:1 true
+check 2 '' 'nohup fiber run ... &, which outlives the terminal' run --detach -n 1 true
 check 0 'hi hi ' '^' run -q -f <(echo localhost slots=2) -n 2 echo hi
 printf '# ours\nh1 slots=2\n\nh2:1 # slow\nh3\n' >hosts
 check 0 '.*backend command, 2 agents node 0, h1: ranks 0 to 1 node 1, h2: ranks 2 to 2 .*' '^' run --dry-run --hostfile hosts -n 3 x
