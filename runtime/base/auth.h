@@ -1,7 +1,7 @@
 /* auth.h - random bytes, and secrets that are compared and wiped.
  *
- * Only fbr_crypto_init() needs OpenSSL (1.4 ms or more, once per process), so a process on a unix
- * socket starts without that cost. All functions may be called from any thread at any time.
+ * None needs OpenSSL (1.4 ms or more, once per process), so a process on a unix socket starts
+ * without that cost. All functions may be called from any thread at any time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_AUTH_H
@@ -12,10 +12,6 @@
 #include <stdint.h>
 
 #define FBR_KEY_SIZE 32 /* secrets of tickets, pre-shared keys and data-frame keys */
-
-/* Initialises OpenSSL (once), so that OpenSSL does not clean up after itself at exit(): our own end
- * comes later. Each file that uses OpenSSL calls it before the first use. */
-void fbr_crypto_init(void);
 
 /* Fills out with n bytes from the kernel's generator; waits until the generator was seeded. 0 or a
  * negative errno; do not use the bytes after an error. */

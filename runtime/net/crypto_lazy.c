@@ -1,8 +1,8 @@
 /* crypto_lazy.c - the shared library's way to OpenSSL: a module that is opened when first needed.
  *
  * Loading libssl and libcrypto costs more than all other libraries of a worker together, and a
- * worker on a unix socket needs neither. So libfiber.so has these functions in place of crypto.c,
- * tls.c and seal.c; each goes on to the one of the same name in the module crypto.so (module.h),
+ * worker on a unix socket needs neither. So libfiber.so has these functions in place of tls.c
+ * and seal.c; each goes on to the one of the same name in the module crypto.so (module.h),
  * which is made of those files. The static library has them built in.
  *
  * SPDX-License-Identifier: Apache-2.0 */

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 
@@ -31,6 +32,7 @@ int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg a
     if ((alg != FBR_SEAL_AES_256_GCM && alg != FBR_SEAL_CHACHA20_POLY1305) ||
         aad_len > FBR_SEAL_AAD_MAX)
         return -EINVAL;
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL); /* our own end comes after exit()'s */
     ERR_clear_error();
     cipher = EVP_CIPHER_fetch(
         NULL, alg == FBR_SEAL_AES_256_GCM ? "AES-256-GCM" : "ChaCha20-Poly1305", NULL);
@@ -38,7 +40,6 @@ int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg a
         ERR_clear_error();
         return -ENOTSUP;
     }
-    fbr_crypto_init();
     s->ctx = EVP_CIPHER_CTX_new();
     ok = s->ctx && EVP_CipherInit_ex2(s->ctx, cipher, key, NULL, way == FBR_SEAL_SEND, NULL) == 1 &&
          EVP_CIPHER_CTX_get_iv_length(s->ctx) == NONCE_SIZE;

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
@@ -104,7 +105,7 @@ static SSL_CTX *ctx_new(void)
 {
     SSL_CTX *ctx;
 
-    fbr_crypto_init();
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL); /* our own end comes after exit()'s */
     ctx = SSL_CTX_new(TLS_method());
     if (!ctx)
         return NULL;
