@@ -31,7 +31,7 @@
 #include "runtime/proc/child.h"
 #include "runtime/proc/fnref.h"
 #include "runtime/base/log.h"
-#include "runtime/proc/reply.h"
+#include "runtime/base/reply.h"
 #include "runtime/inspect/usage.h"
 
 #define REPORT_BYTES (64 * 1024)

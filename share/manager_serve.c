@@ -15,7 +15,7 @@
 #include <utlist.h>
 
 #include "runtime/proc/fnref.h"
-#include "runtime/proc/reply.h"
+#include "runtime/base/reply.h"
 #include "share/keeper.h"
 #include "share/manager.h"
 

@@ -1,7 +1,7 @@
 /* reply.c - the answers of tasks and methods.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/proc/reply.h"
+#include "runtime/base/reply.h"
 
 #include <errno.h>
 #include <stdarg.h>
