@@ -1,15 +1,18 @@
-# budgets.py - no function over 100 lines or a complexity of 20, no file over 1,200 lines.
+# budgets.py - no function over 100 lines or a complexity of 20, no file over 1,200 lines, no folder over 60 files, no room
+# of the runtime or the backends over 35.
 #
 # The complexity is McCabe's as pmccabe counts it, a switch as one decision.
 #
 # SPDX-License-Identifier: Apache-2.0
+import collections
+import os
 import shutil
 import subprocess
 import sys
 
 import lint
 
-FUNCTION_LINES, COMPLEXITY, FILE_LINES = 100, 20, 1200
+FUNCTION_LINES, COMPLEXITY, FILE_LINES, FOLDER_FILES, ROOM_FILES = 100, 20, 1200, 60, 35
 
 
 def check_functions(report, sources):
@@ -33,5 +36,9 @@ for file in lint.files():
         count = lint.read(file).count("\n")
         if count > FILE_LINES:
             report.complain(file, f"{count} lines, {FILE_LINES} at most")
+for folder, count in collections.Counter(os.path.dirname(file) for file in lint.files()).items():
+    most = ROOM_FILES if folder.startswith(("runtime/", "backends/")) else FOLDER_FILES
+    if count > most:
+        report.complain(folder, f"{count} files, {most} at most")
 check_functions(report, [file for file in lint.files() if file.endswith(".c")])
 report.finish()
