@@ -108,6 +108,7 @@ class Ring:
 class Shared:
     """Memory of this host by its name: a buffer."""
 
+    exports: int
     def __init__(
         self,
         name: str,

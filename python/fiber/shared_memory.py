@@ -53,8 +53,8 @@ class SharedMemory:
         if name is None and not create:
             raise ValueError("'name' can only be None if create=True")
         self._name = "psm_" + os.urandom(8).hex() if name is None else name
-        memory = _open_segment(self._name, size if create else 0, CREATE_NEW if create else 0)
-        self._buf = memoryview(memory)
+        self._memory = _open_segment(self._name, size if create else 0, CREATE_NEW if create else 0)
+        self._buf = memoryview(self._memory)
         self._size = self._buf.nbytes
 
     @property
@@ -73,10 +73,14 @@ class SharedMemory:
         return self._buf
 
     def close(self):
-        """Ends the use of the block by this process. BufferError: an array is still made of `buf`."""
+        """Ends the use of the block by this process. BufferError: an array or a slice is still made of `buf`."""
         if self._buf is not None:
             self._buf.release()
             self._buf = None
+        if self._memory is not None:
+            if self._memory.exports:
+                raise BufferError("cannot close exported pointers exist")
+            self._memory = None
 
     def unlink(self):
         """Removes the name. The block ends once no process uses it."""

@@ -13,6 +13,7 @@
 
 struct shared {
     PyObject_HEAD struct fiber_shared *handle; /* NULL: not opened */
+    Py_ssize_t exports;                        /* buffers that somebody has */
 };
 
 struct build {
@@ -94,8 +95,17 @@ static int shared_buffer(PyObject *self, Py_buffer *view, int flags)
         PyErr_SetString(PyExc_BufferError, "the memory was not opened");
         return -1;
     }
-    return PyBuffer_FillInfo(view, self, (void *)(uintptr_t)data,
-                             (Py_ssize_t)fiber_shared_len(handle), memory == NULL, flags);
+    if (PyBuffer_FillInfo(view, self, (void *)(uintptr_t)data, (Py_ssize_t)fiber_shared_len(handle),
+                          memory == NULL, flags) < 0)
+        return -1;
+    ((struct shared *)self)->exports++;
+    return 0;
+}
+
+static void shared_release(PyObject *self, Py_buffer *view)
+{
+    (void)view;
+    ((struct shared *)self)->exports--;
 }
 
 static PyObject *shared_delete(PyObject *type, PyObject *args)
@@ -120,11 +130,24 @@ static PyMethodDef shared_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject *shared_exports(PyObject *self, void *none)
+{
+    (void)none;
+    return PyLong_FromSsize_t(((struct shared *)self)->exports);
+}
+
+static PyGetSetDef shared_members[] = {
+    {"exports", shared_exports, NULL, "How many buffers of it there are.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot shared_slots[] = {
     {Py_tp_init, (void *)shared_init},
     {Py_tp_dealloc, (void *)shared_dealloc},
     {Py_tp_methods, shared_methods},
+    {Py_tp_getset, (void *)shared_members},
     {Py_bf_getbuffer, (void *)shared_buffer},
+    {Py_bf_releasebuffer, (void *)shared_release},
     {Py_tp_doc,
      "Shared(name, length=0, flags=0, build=None, writable=True)\n--\n\nOpens memory "
      "that the processes of this host share, as a buffer. flags: 1 makes it, 2\nmakes it "

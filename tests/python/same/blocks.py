@@ -50,6 +50,14 @@ if __name__ == "__main__":
         block.close()
         block.unlink()
     show("attach", SharedMemory, "block-%x" % os.getpid())
+    block = SharedMemory(create=True, size=8)
+    part = block.buf[2:4]
+    show("close with a slice", block.close)
+    print(block.buf, bytes(part))
+    show("close with a slice", block.close)
+    part.release()
+    show("close", block.close)
+    block.unlink()
 
     with managers.SharedMemoryManager() as manager:
         block, numbers = manager.SharedMemory(8), manager.ShareableList(["twelve bytes", 2.5, None])
