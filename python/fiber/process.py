@@ -37,6 +37,11 @@ class Popen:
         self.sentinel = self._handle.sentinel()
 
     def _work(self, process):
+        theirs = sys.modules.get("multiprocessing.queues")
+        for arg in process._args if theirs else ():
+            if isinstance(arg, theirs.Queue):
+                from .queues import carry
+                carry(arg)
         _mp_context.set_spawning_popen(self)  # the authentication key refuses to be pickled for anything else
         try:
             data = (_core.preparation(process.name), _pickling.dumps_for_child(process))

@@ -232,6 +232,19 @@ class JoinableQueue(Queue):
         self._handle.join(None)
 
 
+def carry(queue):
+    """Gives a queue of multiprocessing that has our locks a pipe that reaches jobs, before it is used.
+
+    concurrent.futures.ProcessPoolExecutor makes one, with the locks of the context that it is given.
+    """
+    from . import connection, synchronize
+    if isinstance(queue._rlock, synchronize.Lock) and isinstance(queue._reader._handle, int) and not queue._thread:
+        queue._reader.close()
+        queue._writer.close()
+        queue._reader, queue._writer = connection.Pipe(duplex=False)
+        queue._reset()
+
+
 def __getattr__(name):
     """Names that Fiber 0.2 has here."""
     if name in ("Pipe", "ZConnection", "LazyZConnection"):

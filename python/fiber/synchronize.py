@@ -226,6 +226,16 @@ class BoundedSemaphore(_Acquirer):
         """The number now."""
         return self._call("get_value")[0]
 
+    # For multiprocessing's own Queue, of which concurrent.futures.ProcessPoolExecutor has one with our locks.
+    @property
+    def _semlock(self):
+        return self
+
+    _get_value = get_value
+
+    def _is_zero(self):
+        return self.get_value() == 0
+
     def __repr__(self):
         return "<BoundedSemaphore(value=%d, maxvalue=%d)>" % self._call("get_value")
 
