@@ -164,7 +164,7 @@ class Queue(_Base):
 
     def _open(self, handle, address):
         super()._open(handle, address)
-        self._closed = False
+        self._closed = self._used = False
 
     def _check_open(self):
         if self._closed:
@@ -173,6 +173,7 @@ class Queue(_Base):
     def put(self, obj, block=True, timeout=None):
         """Puts an object. While the queue is full it waits, at most `timeout` seconds; then queue.Full is raised."""
         self._check_open()
+        self._used = True
         self._handle.put(_pickling.dumps(obj), _seconds(block, timeout) if self._maxsize else None)
 
     def get(self, block=True, timeout=None):
@@ -193,7 +194,9 @@ class Queue(_Base):
         return self._handle.size()
 
     def empty(self):
-        """Tells whether no object waits."""
+        """Tells whether no object waits. OSError: this process has put objects, and closed the queue."""
+        if self._closed and self._used:
+            raise OSError("handle is closed")
         return self.qsize() == 0
 
     def full(self):

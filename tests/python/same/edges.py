@@ -77,8 +77,11 @@ def queues():
     show("get", q.get, timeout=60)
     q.close()
     show("close", q.close)
-    for fn in (q.get, q.get_nowait, q.join_thread):
+    for fn in (q.get, q.get_nowait, q.join_thread, q.empty):
         show(fn.__name__, fn)
+    unused = mp.Queue()
+    unused.close()
+    show("empty", unused.empty)
     j = mp.JoinableQueue()
     show("task_done", j.task_done)
     show("join", j.join)
