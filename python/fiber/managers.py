@@ -305,7 +305,7 @@ class BaseManager(mpm.BaseManager):
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         reader, writer = Pipe(duplex=False)
-        self._process = self._ctx.Process(
+        self._process = self._new_process(
             target=type(self)._run_server,
             args=(self._registry, self._address, self._authkey, self._serializer, writer, initializer, initargs))
         self._process.name = "%s-%s" % (type(self).__name__, ":".join(str(i) for i in self._process._identity))
@@ -320,6 +320,9 @@ class BaseManager(mpm.BaseManager):
         if hasattr(self, "_shutdown_timeout"):  # not in the first releases of 3.11
             arguments.append(self._shutdown_timeout)
         self.shutdown = util.Finalize(self, type(self)._finalize_manager, args=arguments, exitpriority=0)
+
+    def _new_process(self, **options):
+        return self._ctx.Process(**options)
 
     def _check_initial(self):
         if self._state.value == mpm.State.STARTED:

@@ -5,6 +5,7 @@ its own in the same manager. When a process dies, the locks that it had are free
 
 SPDX-License-Identifier: Apache-2.0
 """
+import itertools
 import operator
 import threading
 from multiprocessing import process as _mp_process
@@ -32,6 +33,14 @@ class ConditionProxy(managers.ConditionProxy):
 
 class _Manager(managers.SyncManager):
     """The manager of a run's locks."""
+
+    def _new_process(self, **options):
+        """Takes no number from the program's processes: the first one after a Lock() is Process-1."""
+        numbers, _mp_process._process_counter = _mp_process._process_counter, itertools.count()
+        try:
+            return super()._new_process(**options)
+        finally:
+            _mp_process._process_counter = numbers
 
 
 _Manager.register("Lock", managers.Lock, LockProxy)
