@@ -7,6 +7,7 @@ received may be passed on in a message, and its handle is kept until the next pr
 
 SPDX-License-Identifier: Apache-2.0
 """
+import errno
 import io
 import multiprocessing.connection as _mp
 from _pickle import loads as _loads
@@ -26,7 +27,15 @@ def Pipe(duplex=True):
 
 
 class Connection(_mp._ConnectionBase):
-    """An end of a pipe. Any thread may call; a process that gets it as an argument or a message has the same end."""
+    """An end of a pipe. Any thread may call; a process that gets it as an argument or a message has the same end.
+
+    Of a file descriptor the class makes a connection of multiprocessing's, which stays on this host.
+    """
+
+    def __new__(cls, handle, readable=True, writable=True):
+        if isinstance(handle, int):
+            return _mp.Connection(handle, readable, writable)
+        return super().__new__(cls)
 
     def __init__(self, handle, readable=True, writable=True):
         if not readable and not writable:
@@ -199,7 +208,7 @@ def Client(address, family=None, authkey=None):
     try:
         door = _connect(bytes(address), False, True)
     except BrokenPipeError as e:
-        raise ConnectionRefusedError(*e.args) from None
+        raise ConnectionRefusedError(errno.ECONNREFUSED, e.strerror) from None
     mine, its = Pipe()
     try:
         with door:
@@ -222,4 +231,4 @@ def _wait_accepted(mine, door):
         try:
             door.send(None)
         except BrokenPipeError as e:
-            raise ConnectionResetError(*e.args) from None
+            raise ConnectionResetError(errno.ECONNRESET, e.strerror) from None
