@@ -543,6 +543,11 @@ class Pool:
                                workers_per_job=workers_per_job or int(config.cpu_per_job), idle=int((idle or 0) * 1000),
                                **job)
 
+    @property
+    def _processes(self):
+        """How many workers there are at most: the name in multiprocessing, which programs read."""
+        return self._size
+
     def __repr__(self):
         return "<%s.%s state=%s pool_size=%s>" % (self.__class__.__module__, self.__class__.__qualname__, self._state,
                                                   self._size)

@@ -17,8 +17,9 @@ __all__ = ["BaseProcess", "Process", "active_children", "current_process", "pare
 
 NAME_LENGTH = 63
 NOT_STARTED, LOST = 125, 255  # exit codes that come from the library, which knows more than the code
+SHOWN_S = 1.0  # how long the first repr() of a started process waits for its pid
 
-_shown = threading.local()  # .quiet: this thread makes a repr, which waits for nothing
+_shown = threading.local()  # .quiet: this thread makes a repr, which waits for a pid once, and not for long
 
 
 class Popen:
@@ -30,6 +31,7 @@ class Popen:
     def __init__(self, process):
         core = _core.start()
         self.returncode = None
+        self._patience = SHOWN_S
         self.pipes = []  # ends of pipes in the process's arguments, which it holds from its start on
         work = self._work(process)
         self._handle = core.Process(work, name=job_name(process.name), pipes=self.pipes, **job_of(process))
@@ -54,7 +56,10 @@ class Popen:
 
     @property
     def pid(self):
-        if not getattr(_shown, "quiet", False):
+        if getattr(_shown, "quiet", False):
+            patience, self._patience = self._patience, 0
+            self._handle.wait_joined(patience)
+        else:
             self._handle.wait_joined(None)
         return self._handle.pid()
 

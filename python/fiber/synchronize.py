@@ -126,13 +126,20 @@ class _Synchronizer:
                 connection.close()
             raise
 
-
     def _call_or(self, refusal, method, *args):
         """A call; when the object refuses it, by the error of threading, raises the one that multiprocessing has."""
         try:
             return self._call(method, *args)
         except (RuntimeError, ValueError):
             raise refusal from None
+
+
+def _shown(owner, times):
+    """Returns how a lock's repr() shows its owner, and how often that has it: others have no name, as in multiprocessing."""
+    process, thread = _mp_process.current_process().name, threading.current_thread().name
+    if owner is None or owner == (process if thread == "MainThread" else "%s|%s" % (process, thread)):
+        return owner, times
+    return "SomeOtherThread" if owner.partition("|")[0] == process else "SomeOtherProcess", "nonzero"
 
 
 RELEASED_TOO_OFTEN = "semaphore or lock released too many times"
@@ -172,7 +179,7 @@ class Lock(_Acquirer):
         return self._call("owner")[1] > 0
 
     def __repr__(self):
-        return "<Lock(owner=%s)>" % self._call("owner")[0]
+        return "<Lock(owner=%s)>" % _shown(*self._call("owner"))[0]
 
 
 class RLock(_Acquirer):
@@ -190,7 +197,7 @@ class RLock(_Acquirer):
         return self._call("owner")[1] > 0
 
     def __repr__(self):
-        return "<RLock(%s, %d)>" % self._call("owner")
+        return "<RLock(%s, %s)>" % _shown(*self._call("owner"))
 
 
 def _initial(value):
@@ -285,8 +292,9 @@ class Condition(_Acquirer):
         self._call_or(AssertionError("lock is not owned"), "notify_all")
 
     def __repr__(self):
-        (name, times), waiting = self._call("owner")
-        lock = "<Lock(owner=%s)>" % name if self._of_lock else "<RLock(%s, %d)>" % (name, times)
+        owner, waiting = self._call("owner")
+        name, times = _shown(*owner)
+        lock = "<Lock(owner=%s)>" % name if self._of_lock else "<RLock(%s, %s)>" % (name, times)
         return "<Condition(%s, %d)>" % (lock, waiting)
 
 

@@ -70,7 +70,7 @@ def test_another_process_does_not_get_it(start, kind):
     with lock:
         assert well(start(try_lock, lock, sink))
         got, text = sink.get(timeout=LONG)
-    assert not got and "MainProcess" in text
+    assert not got and "SomeOtherProcess" in text
 
 
 def release(lock):
