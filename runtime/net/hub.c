@@ -4,14 +4,11 @@
 #include "runtime/net/hub.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
@@ -19,7 +16,6 @@
 #include "runtime/base/auth.h"
 #include "runtime/net/conn.h"
 #include "runtime/base/log.h"
-#include "runtime/net/sock.h"
 #include "runtime/net/sp_server.h"
 
 #define TICKS 2 /* in a heartbeat */
@@ -37,8 +33,7 @@ struct fbr_link {
     void *user;
     pthread_mutex_t lock; /* guards all members down to `failed` */
     struct fbr_lane_out out;
-    struct fbr_route route; /* ipc: how the peer's last message came */
-    /* tcp: the connection that proved the link; NULL: none yet, or it has ended */
+    /* the connection that proved the link; NULL: none yet, or it has ended */
     struct fbr_sp_conn *conn;
     uint32_t sent, acked;       /* messages down; equal: the peer holds all of them */
     uint32_t sent_at, heard_at; /* ticks of the hub */
@@ -58,13 +53,12 @@ struct fbr_link {
 };
 
 struct fbr_hub {
-    struct fbr_sock *sock;    /* ipc */
-    struct fbr_sp_server *sp; /* tcp */
+    struct fbr_sp_server *sp;
+    bool local; /* ipc */
     char url[FBR_URL_MAX];
     struct fbr_hub_options options;
     uint32_t ticks;    /* atomic: counts only time in which this process ran */
     uint32_t patience; /* ticks */
-    int wake;          /* ipc */
     pthread_t thread;
     pthread_mutex_t lock; /* guards the table, and busy and closed of its links */
     pthread_cond_t idle;
@@ -80,7 +74,6 @@ static uint32_t ticks_of(const struct fbr_hub *h)
 /* Sends the next message, an empty one if there is none. Under the link's lock. */
 static int send_next(struct fbr_link *l)
 {
-    struct fbr_hub *h = l->hub;
     void *msg;
     size_t len;
     int rc;
@@ -90,10 +83,8 @@ static int send_next(struct fbr_link *l)
     rc = fbr_lane_take(&l->out, 0, &msg, &len);
     if (rc == 0) {
         l->sent++;
-        l->sent_at = ticks_of(h);
-        rc = h->sp ? fbr_sp_send(l->conn, msg, len) : fbr_sock_send(h->sock, &l->route, msg, 0);
-        if (rc < 0 && h->sock)
-            fbr_sock_free(msg);
+        l->sent_at = ticks_of(l->hub);
+        rc = fbr_sp_send(l->conn, msg, len);
     }
     if (rc < 0)
         l->failed = rc;
@@ -103,14 +94,13 @@ static int send_next(struct fbr_link *l)
 /* Sends the next message if there is one and the peer is ready for it. */
 static int push(struct fbr_link *l)
 {
-    if (!l->met || l->broken || l->sent != l->acked || fbr_lane_empty(&l->out))
+    if (!l->conn || l->broken || l->sent != l->acked || fbr_lane_empty(&l->out))
         return 0;
-    return l->hub->sp && !l->conn ? 0 : send_next(l);
+    return send_next(l);
 }
 
 struct arrival {
     struct fbr_link *link;
-    const struct fbr_route *route;
     struct fbr_sp_conn *conn;
 };
 
@@ -119,14 +109,12 @@ struct arrival {
 static void meet(struct fbr_link *l, const struct arrival *a)
 {
     l->met = true;
-    if (!a->conn)
-        return;
     if (l->conn)
         fbr_sp_hang_up(l->conn);
     l->conn = a->conn;
     l->heard_at = ticks_of(l->hub);
     l->sent = l->acked = l->out.seq = 0;
-    l->fresh = fbr_lane_empty(&l->out);
+    l->fresh = !l->hub->local && fbr_lane_empty(&l->out);
     fbr_sp_prove(a->conn, l->id);
     /* the answer */
     if (l->fresh)
@@ -178,8 +166,6 @@ static void on_ack(void *user, uint32_t ack, bool records)
 
     pthread_mutex_lock(&l->lock);
     first = !l->met || (l->conn != a->conn && l->in.repeats);
-    if (a->route)
-        l->route = *a->route;
     if (first)
         meet(l, a);
     if (ack == l->sent)
@@ -332,14 +318,14 @@ static struct fbr_link *grab(struct fbr_hub *h, uint64_t id)
     return l;
 }
 
-/* Whether this connection may be the link's: unsealed, a message proves nothing, and a link has one
- * connection. A second connection of a peer means that the peer has lost the first one, unless only
- * the first message came on the second. */
+/* Whether this connection may be the link's: over TCP an unsealed message proves nothing, and each
+ * link has one connection. A second connection of a peer means that the peer has lost the first
+ * one, unless only the first message came on the second. */
 static int check_conn(struct fbr_link *l, const struct fbr_sp_conn *conn)
 {
     bool other;
 
-    if (!l->in.sealed)
+    if (!l->in.sealed && !l->hub->local)
         return -EACCES;
     pthread_mutex_lock(&l->lock);
     l->in.repeats = l->conn != conn && is_fresh(l);
@@ -353,11 +339,12 @@ static int check_conn(struct fbr_link *l, const struct fbr_sp_conn *conn)
 static int open_message(struct arrival *a, void *msg, size_t len)
 {
     struct fbr_link *l = a->link;
-    int rc, conn = 0;
+    int rc, conn;
 
     if (is_broken(l))
         return -EPIPE;
-    if (a->conn && (conn = check_conn(l, a->conn)) == -EACCES)
+    conn = check_conn(l, a->conn);
+    if (conn == -EACCES)
         return conn;
     rc = fbr_lane_open(&l->in, msg, len, on_ack, on_record, a);
     if (rc == -EBADMSG && l->in.sealed)
@@ -376,7 +363,7 @@ static int take_message(struct fbr_hub *h, struct arrival *a, void *msg, size_t 
     uint64_t id, own;
     int rc = fbr_lane_link(msg, len, &id);
 
-    if (rc == 0 && a->conn && fbr_sp_is_proven(a->conn, &own) && own != id)
+    if (rc == 0 && fbr_sp_is_proven(a->conn, &own) && own != id)
         rc = -EPROTO;
     if (rc < 0)
         return rc;
@@ -388,28 +375,7 @@ static int take_message(struct fbr_hub *h, struct arrival *a, void *msg, size_t 
     return rc;
 }
 
-/* ---- ipc: nanomsg ---- */
-
-static void run_sock(struct fbr_hub *h)
-{
-    struct pollfd p[2] = {{.fd = fbr_sock_fd(h->sock), .events = POLLIN},
-                          {.fd = h->wake, .events = POLLIN}};
-
-    while (poll(p, 2, -1) >= 0 || errno == EINTR) {
-        struct fbr_route route;
-        void *msg;
-        size_t len;
-
-        if (p[1].revents)
-            break;
-        while (fbr_sock_recv(h->sock, &route, &msg, &len) == 0) {
-            take_message(h, &(struct arrival){.route = &route}, msg, len);
-            fbr_sock_free(msg);
-        }
-    }
-}
-
-/* ---- tcp: our own server ---- */
+/* ---- The server's events ---- */
 
 static int on_message(void *user, struct fbr_sp_conn *conn, void *msg, size_t len)
 {
@@ -432,7 +398,7 @@ static void on_end(void *user, struct fbr_sp_conn *conn, int why)
     pthread_mutex_lock(&l->lock);
     its = l->conn == conn;
     if (its) {
-        waits = waits && (h->patience || is_fresh(l));
+        waits = waits && (h->local || h->patience || is_fresh(l));
         l->conn = NULL;
         l->heard_at = ticks_of(h);
     }
@@ -501,14 +467,11 @@ static void *hub_main(void *arg)
     struct fbr_hub *h = arg;
 
     pthread_setname_np(pthread_self(), "fbr-hub");
-    if (h->sp)
-        fbr_sp_server_run(h->sp);
-    else
-        run_sock(h);
+    fbr_sp_server_run(h->sp);
     return NULL;
 }
 
-static int listen_tcp(struct fbr_hub *h, const char *url, struct fbr_error *err)
+static int start_listening(struct fbr_hub *h, const char *url, struct fbr_error *err)
 {
     const struct fbr_hub_options *o = &h->options;
     int rc = fbr_sp_server_open(&h->sp, url, o->own_user, &server_ops, h, err);
@@ -516,21 +479,12 @@ static int listen_tcp(struct fbr_hub *h, const char *url, struct fbr_error *err)
     if (rc < 0)
         return rc;
     snprintf(h->url, sizeof(h->url), "%s", fbr_sp_server_url(h->sp));
-    if (o->beat_ms && o->misses) {
+    if (o->beat_ms && o->misses && !h->local) {
         /* Bytes that came are seen at the next tick, so the patience is one tick shorter. */
         h->patience = o->misses > 1 ? TICKS * o->misses - 1 : TICKS + 1;
         fbr_sp_server_patience(h->sp, (uint64_t)o->beat_ms * o->misses, o->beat_ms / TICKS);
     }
     return 0;
-}
-
-static int listen_ipc(struct fbr_hub *h, const char *url, struct fbr_error *err)
-{
-    snprintf(h->url, sizeof(h->url), "%s", url);
-    h->wake = eventfd(0, EFD_CLOEXEC);
-    if (h->wake < 0)
-        return fbr_fail(err, -errno, "data channel: %s", fbr_strerror(errno));
-    return fbr_sock_bind(&h->sock, url, err);
 }
 
 static int start_thread(struct fbr_hub *h, struct fbr_error *err)
@@ -548,10 +502,7 @@ static int start_thread(struct fbr_hub *h, struct fbr_error *err)
 
 static void free_hub(struct fbr_hub *h)
 {
-    fbr_sock_close(h->sock);
     fbr_sp_server_close(h->sp);
-    if (h->wake >= 0)
-        close(h->wake);
     free(h->spare.data);
     pthread_cond_destroy(&h->idle);
     pthread_mutex_destroy(&h->lock);
@@ -567,10 +518,10 @@ int fbr_hub_open(struct fbr_hub **out, const char *url, const struct fbr_hub_opt
     if (!h)
         return fbr_fail(err, -ENOMEM, "data channel: out of memory");
     h->options = *options;
-    h->wake = -1;
+    h->local = strncmp(url, "ipc://", 6) == 0;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->idle, NULL);
-    rc = strncmp(url, "tcp://", 6) == 0 ? listen_tcp(h, url, err) : listen_ipc(h, url, err);
+    rc = start_listening(h, url, err);
     if (rc == 0)
         rc = start_thread(h, err);
     if (rc < 0) {
@@ -598,14 +549,9 @@ bool fbr_hub_here(const struct fbr_hub *h)
 
 void fbr_hub_close(struct fbr_hub *h)
 {
-    uint64_t one = 1;
-
     if (!h)
         return;
-    if (h->sp)
-        fbr_sp_server_stop(h->sp);
-    else if (write(h->wake, &one, sizeof(one)) < 0)
-        fbr_debug("data channel: wake: %m");
+    fbr_sp_server_stop(h->sp);
     pthread_join(h->thread, NULL);
     free_hub(h);
 }

@@ -2,13 +2,13 @@
  *
  * Messages to a peer go in strict alternation: the next one leaves when the peer has said that it
  * holds the last one; what is sent meanwhile waits, and then travels together. So a link is slow
- * for nobody but its own peer, and nothing is ever dropped by nanomsg (sock.h). Messages from a
- * peer may come at any time. Over TCP the first one, which proves who it is, is answered at once,
- * and so is a beat when nothing else was sent for half a heartbeat.
+ * for nobody but its own peer. Messages from a peer may come at any time. Over TCP the first one,
+ * which proves who it is, is answered at once, and so is a beat when nothing else was sent for half
+ * a heartbeat.
  *
- * ipc:// is served by nanomsg, in a directory that only our user can enter; tcp:// by sp_server.h,
- * which keeps strangers out. A link over TCP must be sealed; it belongs to the connection by which
- * its first message came, and breaks when
+ * A link over ipc:// is in a directory that only our user can enter. Its peer's end is told on the
+ * control channel, and the end of its connection breaks nothing. A link over TCP must be sealed; it
+ * belongs to the connection by which its first message came, and breaks when
  *
  *  - that connection ends, unless its owner closes it within a heartbeat: an orderly end of the
  *    peer is told on the control channel;

@@ -1,4 +1,4 @@
-/* sp.c - the framing of nanomsg's messages over TCP.
+/* sp.c - the framing of nanomsg's messages.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/sp.h"
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MARK 1 /* of a message over a unix socket */
 #define LENGTH 8
 #define REQUEST_ID 4
 #define THE_REQUEST 0x80000001u /* the one request id of our clients, with its top bit set */
@@ -15,14 +16,27 @@
 const uint8_t fbr_sp_rep_greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x31, 0, 0};
 static const uint8_t req_greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
 
+/* Bytes before the length of a message. */
+static size_t mark_of(const struct fbr_sp_in *in)
+{
+    return in->local ? 1 : 0;
+}
+
+/* A message begins so far behind a multiple of 8 that its length lies at one. */
+static size_t lead_of(const struct fbr_sp_in *in)
+{
+    return in->local ? 7 : 0;
+}
+
 void *fbr_sp_room(const struct fbr_sp_in *in, uint8_t *scratch, size_t *room)
 {
     if (in->data) {
         *room = in->whole - in->have;
-        return in->data + in->have;
+        return in->data + lead_of(in) + in->have;
     }
+    scratch += lead_of(in);
     memcpy(scratch, in->few, in->have);
-    *room = FBR_SP_SCRATCH - in->have;
+    *room = FBR_SP_SCRATCH - lead_of(in) - in->have;
     return scratch + in->have;
 }
 
@@ -40,20 +54,23 @@ static int greet(struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t *wh
 /* Reads the length of the message that begins here. 1: all of it is there. */
 static int measure(const struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t *whole)
 {
+    size_t mark = mark_of(in);
     uint64_t n;
     uint32_t id;
 
-    *whole = LENGTH;
-    if (len < LENGTH)
+    *whole = mark + LENGTH;
+    if (mark && at[0] != MARK)
+        return -EPROTO;
+    if (len < mark + LENGTH)
         return 0;
-    memcpy(&n, at, sizeof(n));
+    memcpy(&n, at + mark, sizeof(n));
     n = be64toh(n);
     if (n < REQUEST_ID || n - REQUEST_ID > in->most)
         return -EMSGSIZE;
-    *whole = LENGTH + (size_t)n;
-    if (len < FBR_SP_HEAD)
+    *whole = mark + LENGTH + (size_t)n;
+    if (len < mark + FBR_SP_HEAD)
         return 0;
-    memcpy(&id, at + LENGTH, sizeof(id));
+    memcpy(&id, at + mark + LENGTH, sizeof(id));
     if (be32toh(id) != THE_REQUEST)
         return -EPROTO;
     return len >= *whole;
@@ -67,40 +84,50 @@ static int keep(struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t whol
         memcpy(in->few, at, len);
         return 0;
     }
-    in->data = malloc(whole);
+    in->data = malloc(lead_of(in) + whole);
     if (!in->data)
         return -ENOMEM;
     in->whole = whole;
-    memcpy(in->data, at, len);
+    memcpy(in->data + lead_of(in), at, len);
     return 0;
 }
 
-static int hand_out(uint8_t *at, size_t whole, fbr_sp_fn fn, void *user)
+static int hand_out(const struct fbr_sp_in *in, uint8_t *at, size_t whole, fbr_sp_fn fn, void *user)
 {
-    return fn(user, at + FBR_SP_HEAD, whole - FBR_SP_HEAD);
+    size_t head = mark_of(in) + FBR_SP_HEAD;
+
+    return fn(user, at + head, whole - head);
 }
 
 /* Takes the next bytes of the long message. */
 static int took_long(struct fbr_sp_in *in, size_t bytes, fbr_sp_fn fn, void *user)
 {
-    uint8_t *data = in->data;
+    uint8_t *data = in->data, *at = data + lead_of(in);
     size_t whole;
     int rc;
 
     in->have += bytes;
-    rc = measure(in, data, in->have, &whole);
+    rc = measure(in, at, in->have, &whole);
     if (rc <= 0)
         return rc;
     in->data = NULL;
     in->have = 0;
-    rc = hand_out(data, whole, fn, user);
+    rc = hand_out(in, at, whole, fn, user);
     free(data);
     return rc < 0 ? rc : 0;
 }
 
+/* Moves a message back to where it is aligned, if messages of odd lengths were before it. */
+static uint8_t *align(const uint8_t *begin, uint8_t *at, size_t whole)
+{
+    size_t odd = (size_t)(at - begin) % 8;
+
+    return odd ? memmove(at - odd, at, whole) : at;
+}
+
 int fbr_sp_took(struct fbr_sp_in *in, uint8_t *scratch, size_t bytes, fbr_sp_fn fn, void *user)
 {
-    uint8_t *at = scratch;
+    uint8_t *begin = scratch + lead_of(in), *at = begin;
     size_t left = in->have + bytes, whole = 0;
     int rc = 0;
 
@@ -110,13 +137,11 @@ int fbr_sp_took(struct fbr_sp_in *in, uint8_t *scratch, size_t bytes, fbr_sp_fn 
     while (rc >= 0 && left) {
         bool greeting = !in->greeted;
 
-        if ((uintptr_t)at % 8) /* behind a message of an odd length */
-            at = memmove(scratch, at, left);
         rc = greeting ? greet(in, at, left, &whole) : measure(in, at, left, &whole);
         if (rc == 0)
             return keep(in, at, left, whole);
         if (rc > 0 && !greeting)
-            rc = hand_out(at, whole, fn, user);
+            rc = hand_out(in, align(begin, at, whole), whole, fn, user);
         at += whole;
         left -= rc < 0 ? left : whole;
     }
@@ -130,11 +155,14 @@ void fbr_sp_in_fini(struct fbr_sp_in *in)
     in->have = 0;
 }
 
-void fbr_sp_head(uint8_t head[FBR_SP_HEAD], size_t len)
+size_t fbr_sp_head(uint8_t head[FBR_SP_HEAD_MAX], size_t len, bool local)
 {
     uint64_t n = htobe64(len + REQUEST_ID);
     uint32_t id = htobe32(THE_REQUEST);
+    size_t mark = local ? 1 : 0;
 
-    memcpy(head, &n, sizeof(n));
-    memcpy(head + LENGTH, &id, sizeof(id));
+    head[0] = MARK;
+    memcpy(head + mark, &n, sizeof(n));
+    memcpy(head + mark + LENGTH, &id, sizeof(id));
+    return mark + FBR_SP_HEAD;
 }

@@ -1,4 +1,4 @@
-/* sp_server.c - the TCP port of the data channel.
+/* sp_server.c - the socket that serves the data channel.
  *
  * The running thread has the connections. Only their output is shared: it is under the connection's
  * lock. A connection that ends while events are handled stays in a list until they are done, as one
@@ -12,11 +12,13 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -36,6 +38,8 @@
 #define OWN_FDS 3      /* listening, epoll, eventfd */
 #define UNPROVEN_MIN 8 /* places that remain also where descriptors are short */
 #define SHORT_MS 100   /* until the next try, when there is no descriptor for a caller */
+/* of a unix socket, per direction, as far as the kernel allows it */
+#define BUFFER_SIZE (1024 * 1024)
 
 struct fbr_sp_conn {
     struct fbr_sp_server *server;
@@ -49,13 +53,14 @@ struct fbr_sp_conn {
     struct fbr_sp_in in;
     pthread_mutex_t lock; /* msg, len, sent */
     void *msg;            /* a message that is not all sent; NULL: nothing waits */
-    size_t len, sent;     /* with its head */
+    size_t len, sent;     /* `sent` includes the head */
 };
 
 struct fbr_sp_server {
     const struct fbr_sp_server_ops *ops;
     void *user;
     bool own_user;
+    bool local; /* a unix socket: there are no strangers */
     int listening, ep, wake;
     char url[FBR_URL_MAX];
     unsigned tick_ms;
@@ -78,14 +83,14 @@ static int watch(struct fbr_sp_server *s, int op, int fd, uint32_t events, void 
  * out. */
 static bool send_some(struct fbr_sp_conn *c)
 {
-    uint8_t head[FBR_SP_HEAD];
+    uint8_t head[FBR_SP_HEAD_MAX];
+    size_t n_head = fbr_sp_head(head, c->len, c->in.local), whole = n_head + c->len;
 
-    fbr_sp_head(head, c->len - FBR_SP_HEAD);
-    while (c->sent < c->len) {
-        size_t of_head = c->sent < FBR_SP_HEAD ? FBR_SP_HEAD - c->sent : 0;
-        size_t of_msg = c->sent + of_head - FBR_SP_HEAD;
-        struct iovec iov[2] = {{head + FBR_SP_HEAD - of_head, of_head},
-                               {(uint8_t *)c->msg + of_msg, c->len - FBR_SP_HEAD - of_msg}};
+    while (c->sent < whole) {
+        size_t of_head = c->sent < n_head ? n_head - c->sent : 0;
+        size_t of_msg = c->sent + of_head - n_head;
+        struct iovec iov[2] = {{head + n_head - of_head, of_head},
+                               {(uint8_t *)c->msg + of_msg, c->len - of_msg}};
         struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
         ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -112,7 +117,7 @@ int fbr_sp_send(struct fbr_sp_conn *c, void *msg, size_t len)
         rc = -EBUSY;
     } else {
         c->msg = msg;
-        c->len = len + FBR_SP_HEAD;
+        c->len = len;
         c->sent = 0;
         if (!send_some(c))
             rc = watch(c->server, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLOUT, c);
@@ -161,7 +166,7 @@ void fbr_sp_prove(struct fbr_sp_conn *c, uint64_t link)
     c->proven = true;
     c->link = link;
     c->in.most = FBR_SOCK_MAX;
-    if (s->silent_ms)
+    if (s->silent_ms && !s->local)
         fbr_tcp_patience(c->fd, s->silent_ms);
 }
 
@@ -295,7 +300,7 @@ static void keep_address(struct fbr_sp_conn *c, const struct sockaddr_storage *a
 {
     if (a->ss_family == AF_INET6)
         c->from = ((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
-    else
+    else if (a->ss_family == AF_INET)
         memcpy(&c->from, &((const struct sockaddr_in *)(const void *)a)->sin_addr,
                sizeof(struct in_addr));
 }
@@ -305,7 +310,7 @@ static bool is_foreign(const struct fbr_sp_server *s, int fd, const struct socka
     uid_t uid;
     int rc;
 
-    if (!s->own_user || !fbr_tcp_is_loopback(from))
+    if (!s->own_user || s->local || !fbr_tcp_is_loopback(from))
         return false;
     rc = fbr_loopback_owner(fd, &uid);
     if (rc == 0 && uid == geteuid())
@@ -315,23 +320,35 @@ static bool is_foreign(const struct fbr_sp_server *s, int fd, const struct socka
     return true;
 }
 
+static void set_up(const struct fbr_sp_server *s, int fd)
+{
+    int on = 1, size = BUFFER_SIZE;
+
+    if (!s->local) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        return;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+}
+
 static void take_call(struct fbr_sp_server *s, int fd, const struct sockaddr_storage *from)
 {
     struct fbr_sp_conn *c;
-    int on = 1;
 
-    if (s->n_unproven >= s->unproven_max)
+    if (!s->local && s->n_unproven >= s->unproven_max)
         make_room(s);
     c = is_foreign(s, fd, from) ? NULL : calloc(1, sizeof(*c));
     if (!c) {
         close(fd);
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    set_up(s, fd);
     c->server = s;
     c->fd = fd;
     c->since_ms = fbr_now_ms();
-    c->in.most = FBR_LANE_EMPTY;
+    c->in.local = s->local;
+    c->in.most = s->local ? FBR_SOCK_MAX : FBR_LANE_EMPTY;
     keep_address(c, from);
     pthread_mutex_init(&c->lock, NULL);
     if (send(fd, fbr_sp_rep_greeting, FBR_SP_GREETING, MSG_NOSIGNAL) != FBR_SP_GREETING ||
@@ -346,7 +363,7 @@ static void take_call(struct fbr_sp_server *s, int fd, const struct sockaddr_sto
 /* No descriptor is left: a stranger has to go; if there is none, callers wait in the kernel. */
 static void on_shortage(struct fbr_sp_server *s)
 {
-    if (s->unproven) {
+    if (s->unproven && !s->local) {
         make_room(s);
         return;
     }
@@ -378,7 +395,7 @@ static void look_at_clock(struct fbr_sp_server *s)
 {
     uint64_t now = fbr_now_ms();
 
-    while (s->unproven && now - s->unproven->since_ms >= FBR_SP_UNPROVEN_MS)
+    while (s->unproven && !s->local && now - s->unproven->since_ms >= FBR_SP_UNPROVEN_MS)
         end(s->unproven, -ETIMEDOUT);
     if (s->deaf_until && now >= s->deaf_until) {
         s->deaf_until = 0;
@@ -401,7 +418,7 @@ static int next_look(const struct fbr_sp_server *s)
 {
     uint64_t now = fbr_now_ms(), at = s->tick_ms ? s->tick_at : UINT64_MAX;
 
-    if (s->unproven)
+    if (s->unproven && !s->local)
         at = sooner(at, s->unproven->since_ms + FBR_SP_UNPROVEN_MS);
     if (s->deaf_until)
         at = sooner(at, s->deaf_until);
@@ -445,11 +462,34 @@ void fbr_sp_server_stop(struct fbr_sp_server *s)
 
 /* ---- The server ---- */
 
+/* The path of "ipc:///path"; NULL: of another url. */
+static const char *path_of(const char *url)
+{
+    return strncmp(url, "ipc://", 6) == 0 ? url + 6 : NULL;
+}
+
+static int address_of(const struct fbr_sp_server *s, const char *url, struct sockaddr_storage *a,
+                      socklen_t *len)
+{
+    struct sockaddr_un *un = (struct sockaddr_un *)(uintptr_t)a;
+    const char *path = path_of(url);
+
+    if (!path)
+        return fbr_tcp_address(url, a, len);
+    memset(a, 0, sizeof(*a));
+    if (!*path || strlen(path) >= sizeof(un->sun_path) || strlen(url) >= sizeof(s->url))
+        return *path ? -ENAMETOOLONG : -EINVAL;
+    un->sun_family = AF_UNIX;
+    strcpy(un->sun_path, path);
+    *len = sizeof(*un);
+    return 0;
+}
+
 static int start_listening(struct fbr_sp_server *s, const char *url)
 {
     struct sockaddr_storage a;
     socklen_t len;
-    int on = 1, rc = fbr_tcp_address(url, &a, &len);
+    int on = 1, rc = address_of(s, url, &a, &len);
 
     if (rc < 0)
         return rc;
@@ -459,7 +499,10 @@ static int start_listening(struct fbr_sp_server *s, const char *url)
         bind(s->listening, (struct sockaddr *)&a, len) < 0 || listen(s->listening, BACKLOG) < 0 ||
         getsockname(s->listening, (struct sockaddr *)&a, &len) < 0)
         return -errno;
-    fbr_tcp_url(&a, s->url, sizeof(s->url));
+    if (s->local)
+        snprintf(s->url, sizeof(s->url), "%s", url);
+    else
+        fbr_tcp_url(&a, s->url, sizeof(s->url));
     return watch(s, EPOLL_CTL_ADD, s->listening, EPOLLIN, s);
 }
 
@@ -486,6 +529,7 @@ int fbr_sp_server_open(struct fbr_sp_server **out, const char *url, bool own_use
     s->ops = ops;
     s->user = user;
     s->own_user = own_user;
+    s->local = path_of(url) != NULL;
     s->listening = s->ep = s->wake = -1;
     rc = fbr_fds_need(OWN_FDS, "data channel", err);
     if (rc < 0)
@@ -502,7 +546,8 @@ int fbr_sp_server_open(struct fbr_sp_server **out, const char *url, bool own_use
         fbr_fail(err, rc, "data channel: %s: %s", url, fbr_strerror(rc));
         goto fail;
     }
-    reserve(s);
+    if (!s->local)
+        reserve(s);
     *out = s;
     return 0;
 fail:
@@ -524,6 +569,8 @@ void fbr_sp_server_close(struct fbr_sp_server *s)
     free_all(&s->dead);
     if (s->listening >= 0)
         close(s->listening);
+    if (s->local && *s->url)
+        unlink(path_of(s->url));
     if (s->ep >= 0)
         close(s->ep);
     if (s->wake >= 0)

@@ -1,5 +1,5 @@
-/* sp_server.h - the TCP port of the data channel: serves the callers' raw REQ sockets of nanomsg
- * (sp.h), and gives strangers nothing.
+/* sp_server.h - the socket that serves the data channel: it answers the callers' raw REQ sockets of
+ * nanomsg (sp.h), and gives strangers nothing.
  *
  * nanomsg itself cannot refuse anybody: it allocates as much as a stranger announces, and keeps
  * each connection for ever. Here a connection is unproven until its owner, who looks into its first
@@ -10,6 +10,10 @@
  *
  * A proven connection sends messages of up to FBR_SOCK_MAX. It ends when the kernel has found no
  * way to the peer for as long as fbr_sp_server_patience() says, be it idle or not.
+ *
+ * A unix socket is in a directory that only our user can enter, so there are no strangers: any
+ * number of connections may be unproven there, for any time, and send messages of up to
+ * FBR_SOCK_MAX.
  *
  * Threads: the server and its callbacks run on the thread in fbr_sp_server_run(). Any thread may
  * send to a proven connection until on_end was called for it.
@@ -41,8 +45,8 @@ struct fbr_sp_server_ops {
     void (*on_tick)(void *user);
 };
 
-/* Listens at "tcp://address:port" or "tcp://[address]:port"; port 0: any. `own_user`: callers from
- * this host must be of our user. */
+/* Listens at "ipc:///path", "tcp://address:port" or "tcp://[address]:port"; port 0: any.
+ * `own_user`: callers from this host must be of our user. */
 int fbr_sp_server_open(struct fbr_sp_server **s, const char *url, bool own_user,
                        const struct fbr_sp_server_ops *ops, void *user, struct fbr_error *err);
 const char *fbr_sp_server_url(const struct fbr_sp_server *s); /* with the actual port */

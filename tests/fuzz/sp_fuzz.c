@@ -1,8 +1,8 @@
 /* sp_fuzz.c - hostile bytes at the port of the data channel, before anybody has proven who he is and
  * after.
  *
- * The input is a byte (odd: the first message proves its sender), then pieces: u16 length, so many
- * bytes, as they may be read one after the other.
+ * The input is a byte (bit 0: the first message proves its sender; bit 1: over a unix socket), then
+ * pieces: u16 length, so many bytes, as they may be read one after the other.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
@@ -41,9 +41,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static _Alignas(16) uint8_t scratch[FBR_SP_SCRATCH];
     struct fbr_cur c = fbr_cur(data, size);
     struct peer p = {.in = {.most = FBR_LANE_EMPTY}};
-    int rc = 0;
+    int rc = 0, how;
 
-    p.proves = fbr_get_u8(&c) % 2;
+    how = fbr_get_u8(&c);
+    p.proves = how & 1;
+    p.in.local = how & 2;
     while (rc == 0 && fbr_cur_ok(&c) && fbr_cur_left(&c)) {
         size_t len = fbr_get_u16(&c), room;
         void *to = fbr_sp_room(&p.in, scratch, &room);

@@ -195,12 +195,12 @@ static void what_strangers_announce_costs_no_memory(void **state)
 
     (void)state;
     for (int i = 0; i < SOME; i++) {
-        uint8_t head[FBR_SP_HEAD];
+        uint8_t head[FBR_SP_HEAD_MAX];
 
         fds[i] = call();
-        fbr_sp_head(head, FBR_SOCK_MAX - 4);
+        fbr_sp_head(head, FBR_SOCK_MAX - 4, false);
         send(fds[i], greeting, sizeof(greeting), MSG_NOSIGNAL | MSG_DONTWAIT);
-        send(fds[i], head, sizeof(head), MSG_NOSIGNAL | MSG_DONTWAIT);
+        send(fds[i], head, FBR_SP_HEAD, MSG_NOSIGNAL | MSG_DONTWAIT);
         send(fds[i], bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     for (int i = 0; i < SOME; i++)

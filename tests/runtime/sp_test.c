@@ -1,5 +1,5 @@
-/* sp_test.c - nanomsg's framing over TCP: whole, in pieces, several at once, and what a stranger may
- * send.
+/* sp_test.c - nanomsg's framing over TCP and unix sockets: whole, in pieces, several at once, and
+ * what a stranger may send.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -19,6 +19,7 @@
 static const uint8_t greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
 static _Alignas(16) uint8_t scratch[FBR_SP_SCRATCH];
 static struct fbr_sp_in in;
+static bool local; /* a unix socket */
 static unsigned came;
 static size_t came_len;
 static uint64_t sum;
@@ -48,15 +49,22 @@ static int on_message(void *user, void *msg, size_t len)
 static int set_up(void **state)
 {
     (void)state;
-    in = (struct fbr_sp_in){.most = FBR_LANE_EMPTY};
+    in = (struct fbr_sp_in){.most = FBR_LANE_EMPTY, .local = local};
     came = 0;
     raise_to = 0;
     return 0;
 }
 
+static int set_up_local(void **state)
+{
+    local = true;
+    return set_up(state);
+}
+
 static int tear_down(void **state)
 {
     (void)state;
+    local = false;
     fbr_sp_in_fini(&in);
     return 0;
 }
@@ -86,10 +94,11 @@ static int feed(const void *bytes, size_t len, size_t step)
 
 static size_t put_message(uint8_t *to, size_t len)
 {
-    fbr_sp_head(to, len);
+    size_t head = fbr_sp_head(to, len, local);
+
     for (size_t i = 0; i < len; i++)
-        to[FBR_SP_HEAD + i] = (uint8_t)(i * 7 + len);
-    return FBR_SP_HEAD + len;
+        to[head + i] = (uint8_t)(i * 7 + len);
+    return head + len;
 }
 
 static void messages_come_in_any_pieces(void **state)
@@ -97,22 +106,20 @@ static void messages_come_in_any_pieces(void **state)
     static const size_t lengths[] = {44, 44, 60, 0, 7, 300000, 13, FBR_SOCK_MAX, 44};
     enum { N = sizeof(lengths) / sizeof(lengths[0]) };
     static const size_t steps[] = {1, 7, 13, 1000, 65536, SIZE_MAX};
-    uint8_t *bytes = malloc(2u << 20), *last = bytes;
+    uint8_t *bytes = malloc(2u << 20);
     size_t len = FBR_SP_GREETING;
 
     (void)state;
     memcpy(bytes, greeting, sizeof(greeting));
-    for (int i = 0; i < N; i++) {
-        last = bytes + len;
-        len += put_message(last, lengths[i]);
-    }
+    for (int i = 0; i < N; i++)
+        len += put_message(bytes + len, lengths[i]);
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         set_up(NULL);
         raise_to = FBR_SOCK_MAX;
         assert_int_equal(feed(bytes, len, steps[i]), 0);
         assert_int_equal(came, N);
         assert_int_equal(came_len, lengths[N - 1]);
-        assert_true(sum == sum_of(last + FBR_SP_HEAD, came_len));
+        assert_true(sum == sum_of(bytes + len - came_len, came_len));
         assert_int_equal(in.have, 0);
         assert_null(in.data);
     }
@@ -195,6 +202,23 @@ static void another_request_id_is_no_peer(void **state)
     assert_int_equal(came, 0);
 }
 
+static void a_message_without_its_mark_is_no_peer(void **state)
+{
+    uint8_t bytes[64];
+
+    (void)state;
+    assert_int_equal(feed(greeting, sizeof(greeting), SIZE_MAX), 0);
+    assert_int_equal(put_message(bytes, 44), FBR_SP_HEAD_MAX + 44);
+    bytes[0] = 2; /* a message in shared memory, which nanomsg never sends */
+    assert_int_equal(feed(bytes, 1, 1), -EPROTO);
+    assert_int_equal(came, 0);
+}
+
+#define ON_LOCAL(fn)                                     \
+    {                                                    \
+        "local: " #fn, fn, set_up_local, tear_down, NULL \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +228,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_proven_has_a_limit_too, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_greetings_are_no_peers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_request_id_is_no_peer, set_up, tear_down),
+        ON_LOCAL(messages_come_in_any_pieces),
+        ON_LOCAL(two_messages_in_one_read),
+        ON_LOCAL(a_message_without_its_mark_is_no_peer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
