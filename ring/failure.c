@@ -66,9 +66,9 @@ void fbr_ring_kill_unready(struct fiber_ring *r)
     for (uint32_t i = 0; i < r->nagents; i++) {
         struct ring_agent *a = &r->agents[i];
 
-        if (!a->process || a->ready)
+        if (a->state == AGENT_GONE || a->state == AGENT_READY)
             continue;
-        a->doomed = true;
+        a->state = AGENT_DOOMED;
         fiber_process_kill(a->process);
     }
 }
@@ -76,26 +76,19 @@ void fbr_ring_kill_unready(struct fiber_ring *r)
 bool fbr_ring_any_doomed(const struct fiber_ring *r)
 {
     for (uint32_t i = 0; i < r->nagents; i++)
-        if (r->agents[i].process && r->agents[i].doomed)
+        if (r->agents[i].state == AGENT_DOOMED)
             return true;
     return false;
 }
 
 void fbr_ring_kill(struct fiber_ring *r)
 {
-    if (r->state == R_ENDED)
-        return;
-    r->killed = true;
     fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGKILL);
     fbr_ring_kill_unready(r);
 }
 
-/* Tells every rank, and kills those that do not listen. */
-static void end_ranks(struct fiber_ring *r)
+void fbr_ring_end_ranks(struct fiber_ring *r)
 {
-    if (r->state == R_STOPPING || r->state == R_ENDING || r->state == R_ENDED)
-        return;
-    r->state = R_STOPPING;
     fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGTERM);
     fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGCONT); /* a stopped one would not hear it */
     if (r->grace_ms == 0)
@@ -105,18 +98,6 @@ static void end_ranks(struct fiber_ring *r)
     fbr_ring_kill_unready(r);
 }
 
-void fbr_ring_stop(struct fiber_ring *r)
-{
-    if (!r->failure.is && r->state != R_ENDING && r->state != R_ENDED) {
-        r->failure = (struct ring_failure){.is = true, .code = 128 + SIGTERM};
-        snprintf(r->failure.text, sizeof(r->failure.text), "the ring was stopped");
-    }
-    r->stopped = true;
-    r->restart = false;
-    end_ranks(r);
-    fbr_ring_check(r);
-}
-
 /* ---- The first cause ---- */
 
 static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
@@ -124,11 +105,19 @@ static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
 {
     struct ring_failure *f = &r->failure;
 
-    if (f->is)
+    if (f->code)
         return;
-    *f = (struct ring_failure){.is = true, .code = code, .job = j, .rank = rank};
+    *f = (struct ring_failure){.code = code, .job = j, .rank = rank};
     snprintf(f->text, sizeof(f->text), "%s", text);
     snprintf(f->hint, sizeof(f->hint), "%s", hint);
+}
+
+void fbr_ring_stop(struct fiber_ring *r)
+{
+    if (fbr_ring_takes(r->state, R_ON_STOP))
+        record(r, NULL, 0, 128 + SIGTERM, "", "the ring was stopped");
+    fbr_ring_on(r, R_ON_STOP);
+    fbr_ring_check(r);
 }
 
 void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
@@ -141,7 +130,7 @@ void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     record(r, j, rank, code, hint, text);
-    end_ranks(r);
+    fbr_ring_on(r, R_ON_FAILED);
     if (r->state == R_STOPPING && !r->jobs)
         fbr_ring_check(r);
 }
@@ -345,28 +334,28 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     return true;
 }
 
-/* Starts it all again, if it may; else the report says how often it was. */
-static void plan_restart(struct fiber_ring *r, const char *text, bool taken)
+/* Whether all ranks may start again; if not, the report says how often they did. */
+static enum ring_event plan_restart(struct fiber_ring *r, const char *text, bool taken)
 {
     struct ring_failure *f = &r->failure;
     size_t n = strlen(f->hint);
     char count[60];
 
-    if (r->options.on_failure != FIBER_RING_RESTART || r->stopped)
-        return;
+    if (r->options.on_failure != FIBER_RING_RESTART)
+        return R_ON_FAILED;
     if (!fbr_restart_again(&r->again, (uint32_t)r->max_restarts, taken)) {
         if (n > 0)
             snprintf(f->hint + n, sizeof(f->hint) - n, "\n");
         n = strlen(f->hint);
         fbr_restart_spent(&r->again, taken, f->hint + n, sizeof(f->hint) - n);
-        return;
+        return R_ON_FAILED;
     }
     fbr_ring_say(
         r, "%s; starting all ranks again (%s)", text,
         fbr_restart_say(&r->again, (uint32_t)r->max_restarts, taken, count, sizeof(count)));
     snprintf(r->last_failure, sizeof(r->last_failure), "%.*s", (int)sizeof(r->last_failure) - 1,
              text);
-    r->restart = true;
+    return R_ON_AGAIN;
 }
 
 void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *kernel)
@@ -377,7 +366,7 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
     bool alone;
 
     j->ranks[rank].failed = true;
-    if (r->failure.is || r->state != R_RUNNING)
+    if (r->state != R_RUNNING)
         return;
     decode(j, rank, code, kernel, text, sizeof(text), &hint);
     alone = code == 0 && !(j->ranks[rank].flags & FBR_RANK_MET); /* and would be again */
@@ -389,9 +378,7 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "; it was the last one");
     }
     record(r, j, rank, code < 0 ? 128 - code : code ? code : 1, hint, text);
-    if (!alone)
-        plan_restart(r, text, is_taken(j, rank));
-    end_ranks(r);
+    fbr_ring_on(r, alone ? R_ON_FAILED : plan_restart(r, text, is_taken(j, rank)));
 }
 
 void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank)
@@ -554,7 +541,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
     else
         snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host,
                  report);
-    if (r->failure.is)
+    if (!fbr_ring_takes(r->state, R_ON_FAILED))
         return;
     if (taken && ask_again(a, text))
         return;
@@ -570,9 +557,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
         return;
     }
     record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, hint, text);
-    if (r->next_job)
-        plan_restart(r, text, taken);
-    end_ranks(r);
+    fbr_ring_on(r, r->next_job ? plan_restart(r, text, taken) : R_ON_FAILED);
 }
 
 /* ---- The report ---- */
@@ -586,7 +571,7 @@ static char *make_report(struct fiber_ring *r, bool kept)
     struct fbr_buf b;
 
     fbr_buf_init(&b);
-    if (f->is) {
+    if (f->code) {
         snprintf(text, sizeof(text), "%s", f->text);
         fbr_text_end(text, sizeof(text));
         fbr_put(&b, text, strlen(text));
@@ -598,7 +583,7 @@ static char *make_report(struct fiber_ring *r, bool kept)
         fbr_put(&b, "its last lines:\n", any++ ? 0 : 16);
         fbr_line_report(&k->out[i], "    ", "\n", &b);
     }
-    if (f->is && f->hint[0]) {
+    if (f->hint[0]) {
         fbr_put(&b, f->hint, strlen(f->hint));
         fbr_put_u8(&b, '\n');
     }

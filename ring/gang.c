@@ -17,7 +17,6 @@ static void start(struct fiber_ring *r)
 {
     int64_t ms = fbr_config_ms(r->rt->config, "gang_timeout");
 
-    r->gang_waits = ms > 0;
     if (ms > 0)
         fbr_timer_start(&r->gang, (uint64_t)ms, 0);
 }
@@ -28,14 +27,13 @@ static void on_time(void *arg)
     struct fbr_pending waiting = {0};
     uint32_t ready = 0, pending = 0;
 
-    r->gang_waits = false;
     if (r->state != R_WAITING)
         return;
     for (uint32_t i = 0; i < r->nagents; i++) {
         struct ring_agent *a = &r->agents[i];
-        bool wants = a->process && !a->ready && fbr_process_wants_place(a->process);
+        bool wants = a->state == AGENT_STARTING && fbr_process_wants_place(a->process);
 
-        ready += a->ready;
+        ready += a->state == AGENT_READY;
         pending += wants;
         if (wants)
             fbr_pending_add(&waiting, fbr_process_pending(a->process));
@@ -65,7 +63,6 @@ int fbr_ring_gang_init(struct fiber_ring *r)
 void fbr_ring_gang_end(struct fiber_ring *r)
 {
     fbr_timer_stop(&r->gang);
-    r->gang_waits = false;
 }
 
 void fbr_ring_gang_wait(struct fiber_ring *r)
@@ -73,7 +70,7 @@ void fbr_ring_gang_wait(struct fiber_ring *r)
     bool ready = false;
 
     for (uint32_t i = 0; i < r->nagents && !ready; i++)
-        ready = r->agents[i].ready;
-    if (ready && r->state == R_WAITING && !r->gang_waits)
+        ready = r->agents[i].state == AGENT_READY;
+    if (ready && !fbr_timer_runs(&r->gang))
         start(r);
 }

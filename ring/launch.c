@@ -1,11 +1,5 @@
 /* launch.c - the launcher's side of agents and jobs: start, news of them, end.
  *
- *     WAITING -> RUNNING      every agent has said hello: the first job goes out
- *     RUNNING -> STOPPING     a failure, or fiber_ring_stop()
- *     STOPPING -> WAITING     every rank has ended, and the ring is to be started again
- *     any -> ENDING           every rank of every job has ended: the agents go home
- *     ENDING -> ENDED         they have
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <signal.h>
@@ -26,8 +20,6 @@
  * behind FBR_RING_WINDOW, and has read a block of each by then. */
 #define UNPAID_MAX (4ull * FBR_RING_WINDOW)
 #define UNPAID_RANK (4ull * FBR_LOOP_SCRATCH)
-
-static void start_first_job(struct fiber_ring *r);
 
 /* ---- To the agents ---- */
 
@@ -114,7 +106,7 @@ static void send_job(struct fiber_ring *r, const struct ring_job *j)
     if (b.failed)
         fbr_ring_fail(r, NULL, 0, 125, "", "out of memory");
     for (uint32_t i = 0; !b.failed && i < r->nagents; i++)
-        if (r->agents[i].ready)
+        if (r->agents[i].state == AGENT_READY)
             fbr_ring_send(&r->agents[i], FBR_RING_JOB, &b);
     fbr_buf_fini(&b);
 }
@@ -210,7 +202,6 @@ static void start_first_job(struct fiber_ring *r)
     struct ring_job *j;
     int rc = programs ? 0 : fbr_fail(&err, -ENOMEM, "out of memory");
 
-    r->state = R_RUNNING;
     fbr_ring_gang_end(r);
     if (rc == 0)
         rc = fbr_ring_job_start(r, r->size, programs, n, NULL, 0, &j, &err);
@@ -244,11 +235,10 @@ static void end_job(struct fiber_ring *r, struct ring_job *j)
     fbr_buf_fini(&b);
 }
 
-static void go_home(struct fiber_ring *r)
+static void end_agents(struct fiber_ring *r)
 {
     const struct fbr_buf none = {0};
 
-    r->state = R_ENDING;
     fbr_timer_stop(&r->grace);
     fbr_ring_send_all(r, FBR_RING_END, &none);
     fbr_ring_kill_unready(r);
@@ -259,9 +249,6 @@ static void finish(struct fiber_ring *r)
     uint64_t one = 1;
     char *report;
 
-    if (r->state == R_ENDED)
-        return;
-    r->state = R_ENDED;
     fbr_ring_terminal_give(r);
     fbr_timer_fini(&r->grace);
     fbr_timer_fini(&r->limit);
@@ -273,14 +260,14 @@ static void finish(struct fiber_ring *r)
     fbr_ring_input_close(r->input);
     r->input = NULL;
     report = fbr_ring_report(r);
-    if (r->failure.is && !(r->options.flags & FIBER_RING_QUIET))
+    if (r->failure.code && !(r->options.flags & FIBER_RING_QUIET))
         fbr_ring_tell_failure(r);
     fbr_ring_keep_end(r, report ? report : "");
     if (r->control)
-        fbr_control_ended(r->control, r->failure.is ? r->failure.code : 0, report ? report : "");
+        fbr_control_ended(r->control, r->failure.code, report ? report : "");
     pthread_mutex_lock(&r->lock);
     r->report = report;
-    r->code = r->failure.is ? r->failure.code : 0;
+    r->code = r->failure.code;
     r->ended = true;
     if (write(r->sentinel, &one, sizeof(one)) < 0)
         fbr_debug("ring: sentinel: %m");
@@ -288,28 +275,57 @@ static void finish(struct fiber_ring *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* All ranks of all jobs have ended, and the next try begins. */
+/* Some agents, or all, may be ready. */
+static void wait_for_agents(struct fiber_ring *r)
+{
+    uint32_t i = 0;
+
+    while (i < r->nagents && r->agents[i].state == AGENT_READY)
+        i++;
+    fbr_ring_on(r, i < r->nagents ? R_ON_HELLO : R_ON_READY);
+}
+
 static void try_again(struct fiber_ring *r)
 {
-    bool all = true;
-
-    r->restart = r->killed = false;
     fbr_timer_stop(&r->grace);
     r->epoch++;
     r->failure = (struct ring_failure){0};
-    r->state = R_WAITING;
-    for (uint32_t i = 0; i < r->nagents && r->state == R_WAITING; i++) {
-        if (!r->agents[i].process && fbr_ring_start_agent(&r->agents[i]) < 0)
+    for (uint32_t i = 0; i < r->nagents && r->state == R_WAITING; i++)
+        if (r->agents[i].state == AGENT_GONE && fbr_ring_start_agent(&r->agents[i]) < 0)
             fbr_ring_fail(r, NULL, 0, 125, "", "%s", fiber_last_error());
-        all &= r->agents[i].ready;
-    }
-    /* all ranks have ended: nobody else would */
-    if (r->state != R_WAITING)
-        fbr_ring_check(r);
-    else if (all)
-        start_first_job(r);
-    else
+    wait_for_agents(r);
+    fbr_ring_check(r); /* if it has failed: no rank is left to do so */
+}
+
+void fbr_ring_on(struct fiber_ring *r, enum ring_event event)
+{
+    const struct ring_step s = fbr_ring_step(r->state, event);
+
+    r->state = s.next;
+    switch ((enum ring_action)s.action) {
+    case R_DO_WAIT_GANG:
         fbr_ring_gang_wait(r);
+        break;
+    case R_DO_START:
+        start_first_job(r);
+        break;
+    case R_DO_END_RANKS:
+        fbr_ring_end_ranks(r);
+        break;
+    case R_DO_TRY_AGAIN:
+        try_again(r);
+        break;
+    case R_DO_END_AGENTS:
+        end_agents(r);
+        break;
+    case R_DO_END:
+        finish(r);
+        break;
+    case R_DO_NOTHING:
+    case R_DO_WAIT:
+    case R_ACTIONS:
+        break;
+    }
 }
 
 void fbr_ring_check(struct fiber_ring *r)
@@ -323,16 +339,12 @@ void fbr_ring_check(struct fiber_ring *r)
         else
             all = false;
     }
-    if (r->state == R_ENDING) {
-        if (r->living == 0)
-            finish(r);
-    } else if (r->state == R_STOPPING && all && r->restart) {
-        if (!fbr_ring_any_doomed(r))
-            try_again(r);
-    } else if ((r->state == R_STOPPING || r->state == R_RUNNING) && all) {
-        go_home(r);
-        fbr_ring_check(r);
-    }
+    if (all)
+        fbr_ring_on(r, R_ON_OVER);
+    if (all && !fbr_ring_any_doomed(r))
+        fbr_ring_on(r, R_ON_CLEAR);
+    if (r->living == 0)
+        fbr_ring_on(r, R_ON_GONE);
 }
 
 static struct ring_rank *get_rank(struct fiber_ring *r, struct fbr_cur *body, struct ring_job **job,
@@ -371,18 +383,12 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     fbr_get_str(body, a->address, sizeof(a->address));
     a->cpus = fbr_get_u32(body);
     a->machine = fbr_get_u64(body);
-    a->ready = fbr_cur_ok(body);
+    if (fbr_cur_ok(body) && a->state == AGENT_STARTING)
+        a->state = AGENT_READY;
     fbr_ring_note_host(a);
     if (r->state == R_RUNNING)
         send_jobs(a);
-    if (r->state != R_WAITING)
-        return;
-    for (uint32_t i = 0; i < r->nagents; i++)
-        if (!r->agents[i].ready) {
-            fbr_ring_gang_wait(r);
-            return;
-        }
-    start_first_job(r);
+    wait_for_agents(r);
 }
 
 /* Whether its end is a failure. One whose spawn may still fail is judged when that is known: a
@@ -685,10 +691,10 @@ static void on_end(void *user, struct fiber_process *p)
 
     snprintf(report, sizeof(report), "%s", fiber_process_report(p));
     a->process = NULL;
-    a->ready = false;
+    a->state = AGENT_GONE;
     r->living--;
     fbr_ring_serve_agent_gone(a);
-    if (r->state != R_ENDING && r->state != R_ENDED) {
+    if (r->state < R_ENDING) {
         struct ring_job *j;
 
         DL_FOREACH(r->jobs, j)
@@ -707,7 +713,7 @@ static void on_end(void *user, struct fiber_process *p)
             fbr_ring_serve_idle(a, true);
         fbr_ring_agent_lost(a, report, fbr_process_disrupted(p));
     }
-    if (!a->process)
+    if (a->state == AGENT_GONE)
         fbr_ring_serve_idle(a, true);
     fiber_process_close(p);
     fbr_ring_check(r);
@@ -769,7 +775,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
     rc = b.failed ? fbr_keep(-ENOMEM, "out of memory") : fbr_process_start(&a->process, &spec);
     fbr_buf_fini(&b);
     if (rc == 0) {
-        a->doomed = false;
+        a->state = AGENT_STARTING;
         r->living++;
     }
     return rc;

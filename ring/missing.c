@@ -12,10 +12,8 @@
 
 static void ask(struct fiber_ring *r)
 {
-    if (r->asks || r->state != R_RUNNING)
-        return;
-    r->asks = true;
-    fbr_timer_start(&r->ask, PATIENCE_MS, 0);
+    if (r->state == R_RUNNING && !fbr_timer_runs(&r->ask))
+        fbr_timer_start(&r->ask, PATIENCE_MS, 0);
 }
 
 static void on_ask(void *arg)
@@ -24,7 +22,6 @@ static void on_ask(void *arg)
     struct ring_job *j;
     struct fbr_buf b;
 
-    r->asks = false;
     if (r->state != R_RUNNING)
         return;
     fbr_buf_init(&b);

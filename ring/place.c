@@ -108,7 +108,7 @@ int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struc
     int rc = agents && slots ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 
     for (uint32_t k = 0; rc == 0 && k < r->nagents; k++)
-        if (r->agents[k].process && r->agents[k].ready) {
+        if (r->agents[k].state == AGENT_READY) {
             agents[living] = k;
             slots[living++] = r->ranks ? r->ranks[k] : r->agents[k].cpus;
         }

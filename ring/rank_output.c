@@ -148,7 +148,7 @@ void fbr_ring_keep_end(struct fiber_ring *r, const char *report)
     struct fbr_run_facts facts;
 
     fbr_ring_facts(r, &facts);
-    fbr_spool_end(r->spool, &facts, r->failure.is ? r->failure.code : 0, report);
+    fbr_spool_end(r->spool, &facts, r->failure.code, report);
 }
 
 void fbr_rank_output_again(struct ring_job *j, uint32_t rank, uint32_t times)

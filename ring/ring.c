@@ -633,14 +633,14 @@ static int call_facts(void *arg)
     f->restarts = (int)fbr_restart_count(&r->again);
     f->started_ms = r->started_ms;
     for (uint32_t i = 0; i < r->nagents; i++)
-        f->agents_joined += r->agents[i].ready;
+        f->agents_joined += r->agents[i].state == AGENT_READY;
     for (uint32_t i = 0; j && i < j->job.info.size; i++) {
         f->running += j->ranks[i].state == RANK_RUNNING;
         f->ended += j->ranks[i].state == RANK_ENDED;
     }
     if (r->state == R_WAITING)
         say_waiting(r, f);
-    else if (r->state == R_STOPPING)
+    else if (r->state == R_RESTARTING || r->state == R_STOPPING)
         snprintf(f->waiting, sizeof(f->waiting), "%d ranks have not ended yet", f->running);
     return 0;
 }

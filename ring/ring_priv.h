@@ -1,6 +1,7 @@
 /* ring_priv.h - what the files of the launcher share.
  *
  *     ring.c          the calls of fiber.h, and the options
+ *     ring_fsm.c      a ring's life as a table
  *     function.c      ranks that run a function
  *     launch.c        agents and jobs: start, news of them, end
  *     gang.c          all places or none
@@ -35,21 +36,21 @@
 #include "ring/plan.h"
 #include "ring/restart.h"
 #include "ring/ring.h"
+#include "ring/ring_fsm.h"
 #include "ring/ring_wire.h"
 #include "runtime/proc/fnref.h"
 #include "runtime/proc/output.h"
 #include "runtime/proc/process.h"
 #include "runtime/inspect/spool.h"
 
-enum ring_state {
-    R_WAITING, /* for the agents */
-    R_RUNNING,
-    R_STOPPING, /* ranks were told to end, or killed; then R_ENDING, or R_WAITING for another try */
-    R_ENDING,   /* agents were told to go home */
-    R_ENDED,
-};
-
 enum rank_state { RANK_STARTING, RANK_RUNNING, RANK_ENDED };
+
+enum agent_state {
+    AGENT_GONE, /* it has no process */
+    AGENT_STARTING,
+    AGENT_DOOMED, /* we have killed it before it said hello */
+    AGENT_READY,  /* it has said hello */
+};
 
 struct ring_rank {
     enum rank_state state;
@@ -93,9 +94,8 @@ struct ring_job {
 struct ring_agent {
     struct fiber_ring *ring;
     uint32_t number;
+    enum agent_state state;
     struct fiber_process *process; /* NULL: gone */
-    bool ready, home;              /* said hello; has ended as it was told to */
-    bool doomed;                   /* we have killed it */
     char host[256], address[64];
     uint32_t cpus;
     uint64_t machine; /* equal for agents that may use the same processors (limits.h) */
@@ -106,8 +106,7 @@ struct ring_agent {
 
 /* The first failure. */
 struct ring_failure {
-    bool is;
-    int code; /* the ring's exit code */
+    int code; /* the ring's exit code; 0: there was none */
     char text[1024];
     struct ring_job *job; /* whose last lines are shown; NULL: nobody's */
     uint32_t rank;
@@ -148,13 +147,9 @@ struct fiber_ring {
     uint64_t next_stream;
     struct fbr_timer grace, limit, tick, gang, ask, moment;
     struct ring_failure failure;
-    bool listed;          /* in rt->rings */
-    bool stopped, killed; /* fiber_ring_stop; SIGKILL was sent */
-    bool gang_waits;      /* that timer runs */
-    bool asks;            /* and that one */
-    bool restart;         /* R_STOPPING leads to another try */
-    uint32_t lost_ranks;  /* that the ring goes on without */
-    bool warned;          /* of what MPI_Init does in a rank that was started anew */
+    bool listed;         /* in rt->rings */
+    uint32_t lost_ranks; /* that the ring goes on without */
+    bool warned;         /* of what MPI_Init does in a rank that was started anew */
     char last_failure[512];
     bool output_full;
     int file_error;       /* of the first file of output_dir that could not be opened; an errno */
@@ -180,7 +175,7 @@ struct fiber_ring {
 
 /* gang.c: no ring keeps places for ever that it cannot use. */
 int fbr_ring_gang_init(struct fiber_ring *r);
-/* Some of its agents have joined, and others are waited for. */
+/* Some of its agents may have joined, and others are waited for. */
 void fbr_ring_gang_wait(struct fiber_ring *r);
 void fbr_ring_gang_end(struct fiber_ring *r); /* it has all of them */
 
@@ -199,7 +194,8 @@ int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struc
 int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs,
                        uint32_t n, const struct ring_job *parent, uint32_t parent_rank,
                        struct ring_job **job, struct fbr_error *err);
-/* has everything ended? then goes on to the next state */
+void fbr_ring_on(struct fiber_ring *r, enum ring_event event);
+/* Tells of all that has ended. */
 void fbr_ring_check(struct fiber_ring *r);
 void fbr_ring_free_job(struct ring_job *j);
 void fbr_ring_end_all(struct fbr_runtime *rt);
@@ -229,6 +225,8 @@ void fbr_ring_name_rank(const struct ring_job *j, uint32_t rank, char *out, size
 /* The rank loaded MPI a while ago, and has not met its server. */
 void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank);
 void fbr_ring_stop(struct fiber_ring *r);
+/* Tells every rank, and kills those that do not listen. */
+void fbr_ring_end_ranks(struct fiber_ring *r);
 void fbr_ring_kill(struct fiber_ring *r);
 /* Agents that have not said hello: they have no ranks, and will not hear what they are told. */
 void fbr_ring_kill_unready(struct fiber_ring *r);

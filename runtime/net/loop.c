@@ -310,6 +310,11 @@ void fbr_timer_stop(struct fbr_timer *t)
         uv_timer_stop(t->uv);
 }
 
+bool fbr_timer_runs(const struct fbr_timer *t)
+{
+    return t->uv && uv_is_active((const uv_handle_t *)t->uv);
+}
+
 static void free_handle(uv_handle_t *handle)
 {
     free(handle);

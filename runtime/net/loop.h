@@ -64,6 +64,7 @@ struct fbr_timer {
 int fbr_timer_init(struct fbr_timer *t, struct fbr_loop *l, void (*fn)(void *arg), void *arg);
 void fbr_timer_start(struct fbr_timer *t, uint64_t after_ms, uint64_t repeat_ms);
 void fbr_timer_stop(struct fbr_timer *t);
+bool fbr_timer_runs(const struct fbr_timer *t);
 void fbr_timer_fini(struct fbr_timer *t); /* zeroed timers are fine */
 
 #endif
