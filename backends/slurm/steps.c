@@ -12,6 +12,10 @@
  * srun ends its step by SIGKILL when it gets SIGTERM. So other signals go by scancel, which
  * wants the step's number: one squeue tells the numbers of all that wait for one.
  *
+ * A step's life needs no table: srun runs (`process`), or its next try is waited for, or its end
+ * was told (`told`). The end of srun, a signal and the release are all that happens, and each leads
+ * one way in each of the three.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/steps.h"
 
@@ -54,7 +58,8 @@ struct node {
 struct step {
     struct step *next, *prev;
     struct fbr_slurm_steps *s;
-    void *user, *process;
+    void *user;    /* NULL: released, the runtime wants to hear no more */
+    void *process; /* srun; NULL: it is tried again soon, or the end was told */
     pid_t srun;
     struct node *node; /* NULL: Slurm chooses */
     char name[160];
@@ -64,10 +69,11 @@ struct step {
     struct fbr_buf ticket;
     struct fbr_timer again;
     unsigned tries;
-    bool anywhere;   /* Slurm chooses the node */
-    int index;       /* 1 + the number of its node in the allocation; 0: any */
-    uint64_t memory; /* that it asks for; 0: none */
-    bool waiting, told, released;
+    bool anywhere;                  /* Slurm chooses the node */
+    int index;                      /* 1 + the number of its node in the allocation; 0: any */
+    uint64_t memory;                /* that it asks for; 0: none */
+    bool waiting;                   /* fact: srun's last line said so */
+    bool told;                      /* state: its end */
     int asked;                      /* signal that we sent */
     int want;                       /* signal to send when its number is known */
     char number[FBR_SLURM_ID + 16]; /* known, and the signal not sent; "" */
@@ -89,7 +95,7 @@ struct fbr_slurm_steps {
 
 static void tell(struct step *j, const struct fbr_job_event *e)
 {
-    if (!j->released)
+    if (j->user)
         j->s->env.event(j->user, e);
 }
 
@@ -125,24 +131,28 @@ static void free_step(struct step *j)
     free(j);
 }
 
-static void maybe_free(struct step *j)
+static void drop_srun(struct step *j)
 {
-    if (!j->told || !j->released)
-        return;
     if (j->process)
         local->release(j->s->processes, j->process);
-    free_step(j);
+    j->process = NULL;
+    j->srun = 0;
 }
 
+/* The step is gone afterwards, if the runtime has released it, or does so when it hears its end. */
 static void tell_end(struct step *j, const struct fbr_slurm_end *end)
 {
     DL_DELETE(j->s->steps, j);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
-                                    .code = end->code,
-                                    .text = end->text,
-                                    .disrupted = end->disrupted});
+    fbr_timer_stop(&j->again);
+    drop_srun(j);
     j->told = true;
-    maybe_free(j);
+    if (j->user)
+        tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
+                                        .code = end->code,
+                                        .text = end->text,
+                                        .disrupted = end->disrupted});
+    else
+        free_step(j);
 }
 
 /* Is it the node, or the moment, rather than what was asked for? A node that is down has no
@@ -165,16 +175,15 @@ static bool try_again(struct step *j)
     const struct fbr_slurm_step *said = &j->err.said;
     char line[256], text[320];
     bool away = fbr_slurm_refusal(said->text, line, sizeof(line)) != FBR_SLURM_NEVER;
-    uint64_t ms = RETRY_MS << (j->tries < 4 ? j->tries : 4);
 
-    if (!said->refused || said->coded || said->killed || j->asked || j->want || j->released ||
+    if (!said->refused || said->coded || said->killed || j->asked || j->want || !j->user ||
         (!away && !may_be_made_elsewhere(j)))
         return false;
+    drop_srun(j);
+    fbr_timer_start(&j->again, RETRY_MS << (j->tries < 4 ? j->tries : 4), 0);
     j->tries++;
     snprintf(text, sizeof(text), "srun is tried again: %.250s", line);
     tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text});
-    if (!j->asked && !j->released)
-        fbr_timer_start(&j->again, ms, 0);
     return true;
 }
 
@@ -189,13 +198,8 @@ static void on_exited(struct step *j, const struct fbr_job_event *event)
         if (j->err.said.lost || (j->err.said.refused && !j->asked))
             j->node->avoid_until = fbr_now_ms() + AVOID_MS;
     }
-    if (try_again(j)) {
-        local->release(j->s->processes, j->process);
-        j->process = NULL;
-        j->srun = 0;
-    } else {
+    if (!try_again(j))
         tell_end(j, &end);
-    }
 }
 
 static void on_event(void *user, const struct fbr_job_event *event)
@@ -700,10 +704,8 @@ void fbr_slurm_steps_close(struct fbr_slurm_steps *s)
         return;
     end_all(s);
     DL_FOREACH_SAFE(s->steps, j, next) {
-        j->released = true;
-        if (j->process)
-            local->release(s->processes, j->process);
-        j->process = NULL;
+        j->user = NULL;
+        drop_srun(j);
     }
     local->close(s->processes);
     s->processes = NULL;
@@ -716,7 +718,7 @@ void fbr_slurm_steps_pause(struct fbr_slurm_steps *s, void *handle, int paused)
 {
     struct step *j = handle;
 
-    if (j->process && !j->told)
+    if (j->process)
         local->pause_output(s->processes, j->process, paused);
 }
 
@@ -724,12 +726,12 @@ void fbr_slurm_steps_release(struct fbr_slurm_steps *s, void *handle)
 {
     struct step *j = handle;
 
-    j->released = true;
-    if (!j->told && j->process) { /* given up: srun has had its time */
+    j->user = NULL;
+    if (j->process) { /* given up: srun has had its time */
         local->signal(s->processes, j->process, SIGKILL);
-    } else if (!j->told) {
-        DL_DELETE(s->steps, j);
-        j->told = true;
+        return;
     }
-    maybe_free(j);
+    if (!j->told)
+        DL_DELETE(s->steps, j);
+    free_step(j);
 }

@@ -1,0 +1,228 @@
+/* slurm_steps_test.c - steps of an allocation, with an srun of ours that Slurm refuses: the ways to
+ * end while the next try is waited for.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "backends/slurm/steps.h"
+#include "runtime/base/config.h"
+#include "runtime/base/sync.h"
+#include "runtime/net/loop.h"
+#include "tests/support/files.h"
+#include "tests/support/sync.h"
+
+#define CANNOT_START 125
+#define STEPS 3
+
+static const char refusing_srun[] =
+    "#!/bin/sh\n"
+    "echo 'srun: error: Unable to create step for job 7: Unable to contact slurm controller' >&2\n"
+    "exit 1\n";
+
+struct world;
+
+struct job {
+    struct world *w;
+    void *handle; /* NULL: released */
+    bool again;   /* it was told that srun is tried again */
+    bool kill;    /* then it is killed */
+    unsigned ends;
+    int32_t code;
+};
+
+struct world {
+    char dir[64];
+    struct fbr_config *config;
+    struct fbr_loop *loop;
+    struct fbr_slurm_settings settings;
+    struct fbr_slurm_steps *steps;
+    struct job jobs[STEPS];
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
+
+static void kill_step(void *arg)
+{
+    struct job *j = arg;
+
+    if (j->handle)
+        fbr_slurm_steps_signal(j->w->steps, j->handle, SIGKILL);
+}
+
+/* As the runtime does, it releases a job when it hears its end. */
+static void on_event(void *user, const struct fbr_job_event *e)
+{
+    struct job *j = user;
+    struct world *w = j->w;
+    void *handle = j->handle;
+
+    pthread_mutex_lock(&w->lock);
+    j->again |= e->type == FBR_JOB_PENDING;
+    if (e->type == FBR_JOB_EXITED) {
+        j->ends++;
+        j->code = e->code;
+        j->handle = NULL;
+    }
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    if (e->type == FBR_JOB_PENDING && j->kill)
+        fbr_loop_post(w->loop, kill_step, j);
+    if (e->type == FBR_JOB_EXITED)
+        fbr_slurm_steps_release(w->steps, handle);
+}
+
+/* ---- On the loop thread ---- */
+
+static int open_steps(void *arg)
+{
+    struct world *w = arg;
+    const struct fbr_backend_env env = {.loop = w->loop, .config = w->config, .event = on_event};
+
+    return fbr_slurm_steps_open(&w->steps, &env, &w->settings, NULL);
+}
+
+static int start_step(void *arg)
+{
+    static char *argv[] = {(char *)"true", NULL};
+    static char *none[] = {NULL};
+    struct job *j = arg;
+    const struct fbr_job job = {
+        .name = "job", .run_uid = "run", .file = "/bin/true", .argv = argv, .env = none};
+    struct fbr_error err = {0, ""};
+
+    return fbr_slurm_steps_start(j->w->steps, &job, j, &j->handle, &err);
+}
+
+static int release_step(void *arg)
+{
+    struct job *j = arg;
+
+    fbr_slurm_steps_release(j->w->steps, j->handle);
+    j->handle = NULL;
+    return 0;
+}
+
+static int close_steps(void *arg)
+{
+    struct world *w = arg;
+
+    fbr_slurm_steps_close(w->steps);
+    fbr_slurm_settings_fini(&w->settings);
+    return 0;
+}
+
+/* ---- The program's thread ---- */
+
+static void set_up(struct world *w, bool kill)
+{
+    memset(w, 0, sizeof(*w));
+    temp_dir_make(w->dir);
+    file_make(path_in(w->dir, "srun"), refusing_srun, sizeof(refusing_srun) - 1, 0755);
+    setenv("PATH", w->dir, 1); /* not where the machine's srun is */
+    setenv("SLURM_JOB_ID", "7", 1);
+    unsetenv("SLURM_JOB_NODELIST");
+    pthread_mutex_init(&w->lock, NULL);
+    fbr_cond_init(&w->changed);
+    assert_int_equal(fbr_config_load(&w->config, NULL), 0);
+    assert_int_equal(fbr_slurm_settings_load(&w->settings, w->config, NULL), 0);
+    assert_int_equal(fbr_loop_open(&w->loop, NULL), 0);
+    assert_int_equal(fbr_loop_call(w->loop, open_steps, w), 0);
+    for (int i = 0; i < STEPS; i++) {
+        w->jobs[i].w = w;
+        w->jobs[i].kill = kill;
+        assert_int_equal(fbr_loop_call(w->loop, start_step, &w->jobs[i]), 0);
+    }
+}
+
+static void tear_down(struct world *w)
+{
+    fbr_loop_call(w->loop, close_steps, w);
+    fbr_loop_close(w->loop);
+    fbr_config_free(w->config);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    temp_dir_remove(w->dir);
+}
+
+static void wait_for(struct job *j, bool end)
+{
+    struct world *w = j->w;
+    uint64_t deadline = fbr_deadline(TEST_LONG_MS);
+    int rc = 0;
+
+    pthread_mutex_lock(&w->lock);
+    while ((end ? j->ends == 0 : !j->again) && rc == 0)
+        rc = fbr_cond_wait(&w->changed, &w->lock, deadline);
+    pthread_mutex_unlock(&w->lock);
+    assert_int_equal(rc, 0);
+}
+
+static void a_kill_between_two_tries_ends_a_step_once(void **state)
+{
+    struct world w;
+
+    (void)state;
+    set_up(&w, true);
+    for (int i = 0; i < STEPS; i++) {
+        wait_for(&w.jobs[i], true);
+        assert_int_equal(w.jobs[i].code, -SIGKILL);
+    }
+    tear_down(&w);
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(w.jobs[i].ends, 1);
+}
+
+static void a_try_that_cannot_begin_ends_a_step_once(void **state)
+{
+    struct world w;
+
+    (void)state;
+    set_up(&w, false);
+    for (int i = 0; i < STEPS; i++)
+        wait_for(&w.jobs[i], false);
+    unlink(path_in(w.dir, "srun"));
+    for (int i = 0; i < STEPS; i++) {
+        wait_for(&w.jobs[i], true);
+        assert_int_equal(w.jobs[i].code, CANNOT_START);
+    }
+    tear_down(&w);
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(w.jobs[i].ends, 1);
+}
+
+static void a_release_between_two_tries_is_the_end(void **state)
+{
+    struct world w;
+
+    (void)state;
+    set_up(&w, false);
+    for (int i = 0; i < STEPS; i++)
+        wait_for(&w.jobs[i], false);
+    for (int i = 0; i < STEPS; i++)
+        fbr_loop_call(w.loop, release_step, &w.jobs[i]);
+    tear_down(&w);
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(w.jobs[i].ends, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kill_between_two_tries_ends_a_step_once),
+        cmocka_unit_test(a_try_that_cannot_begin_ends_a_step_once),
+        cmocka_unit_test(a_release_between_two_tries_is_the_end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
