@@ -785,6 +785,12 @@ static void on_limit(void *arg)
 {
     struct fiber_ring *r = arg;
 
+    if (r->state == R_RESTARTING) { /* there is no time for the try that makes its failure good */
+        r->failure.code = 0;
+        fbr_ring_on(r, R_ON_STOP);
+    }
+    if (r->state >= R_ENDING) /* its ranks have ended in time */
+        return;
     fbr_ring_fail(r, NULL, 0, 124, "Try a longer --timeout.", "the time limit of %g s is over",
                   r->options.timeout_ms / 1e3);
 }

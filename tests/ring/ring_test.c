@@ -474,6 +474,18 @@ static void test_the_time_limit(void **state)
     ran_free(&ran);
 }
 
+static void test_the_time_limit_ends_a_ring_that_is_about_to_restart(void **state)
+{
+    struct ran ran = ring("[ $FIBER_EPOCH = 0 ] && [ $FIBER_RANK = 1 ] && exit 7; "
+                          "trap '' TERM; exec sleep 1000",
+                          "-f", "1", "-g", "2000", "-T", "1000", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 124);
+    assert_true(has(ran.err, "the time limit of 1 s is over", NULL));
+    ran_free(&ran);
+}
+
 static void test_restart_begins_a_new_epoch_and_tells_what_was(void **state)
 {
     struct ran ran = ring("[ $FIBER_EPOCH = 0 ] && [ $FIBER_RANK = 1 ] && exit 7; [ $FIBER_EPOCH = "
@@ -704,6 +716,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_rank_that_ignores_the_notice_is_killed_after_grace),
         cmocka_unit_test(test_a_program_that_is_not_there),
         cmocka_unit_test(test_the_time_limit),
+        cmocka_unit_test(test_the_time_limit_ends_a_ring_that_is_about_to_restart),
         cmocka_unit_test(test_restart_begins_a_new_epoch_and_tells_what_was),
         cmocka_unit_test(test_a_restart_keeps_the_name_of_the_run_and_not_that_of_the_job),
         cmocka_unit_test(test_restarts_come_to_an_end),
