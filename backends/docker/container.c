@@ -34,7 +34,7 @@ static void tell(struct fbr_docker_job *j, const struct fbr_job_event *e)
     struct fbr_job_event copy = *e;
 
     copy.text = copy.text ? copy.text : "";
-    if (!j->released)
+    if (j->user)
         j->b->env.event(j->user, &copy);
 }
 
@@ -62,7 +62,7 @@ static void finish(struct fbr_docker_job *j, int32_t code, const char *why)
     tell(j, &(struct fbr_job_event){
                 .type = FBR_JOB_EXITED, .code = code, .text = why, .disrupted = j->unseen});
     step(j, ON_TOLD, "");
-    if (j->released)
+    if (!j->user)
         free(j);
 }
 

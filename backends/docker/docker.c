@@ -205,7 +205,7 @@ static void docker_release(struct fbr_backend *b, void *handle)
     struct fbr_docker_job *j = handle;
 
     (void)b;
-    j->released = true;
+    j->user = NULL;
     if (j->state == TOLD)
         free(j);
 }

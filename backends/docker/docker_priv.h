@@ -19,7 +19,7 @@
 struct fbr_docker_job {
     struct fbr_docker_job *next, *prev;
     struct fbr_backend *b;
-    void *user;
+    void *user;                     /* NULL: released, the runtime wants to hear no more */
     enum fbr_container_state state; /* container.c alone changes it */
     char name[FBR_DOCKER_NAME_MAX], id[72], image[256];
     char *body;
@@ -40,7 +40,6 @@ struct fbr_docker_job {
     bool unseen; /* fact: it ended while the engine was away: with it, or of itself, nobody knows */
     bool asked;  /* fact: it ran when the list was asked for, and the list has not had it yet */
     bool paused; /* wish: the runtime takes no output */
-    bool released; /* wish: the runtime wants to hear no more */
 };
 
 /* A container that never ran and has to go. */

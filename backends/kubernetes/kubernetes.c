@@ -317,7 +317,7 @@ static void kube_release(struct fbr_backend *b, void *handle)
     struct fbr_kube_job *j = handle;
 
     (void)b;
-    j->released = true;
+    j->user = NULL;
     fbr_kube_settle(j);
 }
 

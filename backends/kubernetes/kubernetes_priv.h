@@ -27,7 +27,7 @@ struct fbr_kube_job {
     struct fbr_kube_job *next, *prev; /* in the line that its state has */
     UT_hash_handle hh;                /* by name, until it has ended */
     struct fbr_backend *b;
-    void *user;
+    void *user; /* NULL: released, the runtime wants to hear no more */
     char name[FBR_KUBE_NAME], uid[64];
     enum fbr_pod_state state; /* fbr_kube_step() alone changes it */
     struct json_t *pod;       /* until its owner and its Secret are known */
@@ -40,7 +40,6 @@ struct fbr_kube_job {
     struct fbr_kube_secret *secret; /* that has the ticket; NULL: none */
     int asked;                      /* signal that was asked for last */
     int grace_s;                    /* between SIGTERM and SIGKILL */
-    bool released;                  /* wish: the runtime wants to hear no more */
     bool missing;                   /* fact: not yet seen in the list at hand */
     bool disruption;                /* fact: not its program ended it, nor we; it may still run */
     bool asking;                    /* fact: what its pod is now is being asked */
@@ -94,7 +93,6 @@ struct fbr_backend {
     char master_job[FBR_KUBE_NAME]; /* the Job of a master that we have started; "": none */
     bool anchoring;
     struct fbr_timer batch, create, tick;
-    bool batching, creating, ticking; /* that timer runs */
     double credit;
     uint64_t credit_at;
     unsigned follows, looks;                 /* looks: at what events say, in this tick */

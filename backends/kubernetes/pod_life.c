@@ -42,7 +42,7 @@ void fbr_kube_tell(struct fbr_kube_job *j, const struct fbr_job_event *e)
     struct fbr_job_event copy = *e;
 
     copy.text = copy.text ? copy.text : "";
-    if (!j->released)
+    if (j->user)
         j->b->env.event(j->user, &copy);
 }
 
@@ -69,7 +69,7 @@ void fbr_kube_job_free(struct fbr_kube_job *j)
 
 void fbr_kube_settle(struct fbr_kube_job *j)
 {
-    if (j->released && j->state == ENDED && !j->calls)
+    if (!j->user && j->state == ENDED && !j->calls)
         fbr_kube_job_free(j);
 }
 
@@ -631,18 +631,14 @@ void fbr_kube_on_tick(void *backend)
     fbr_kube_creds_token(b->api->creds); /* a new one in time, also while nothing is asked */
     HASH_ITER(hh, b->all, j, next)
         fbr_kube_step(j, ON_TICK, NULL);
-    if (!b->all) {
-        b->ticking = false;
+    if (!b->all)
         fbr_timer_stop(&b->tick);
-    }
 }
 
 void fbr_kube_start_tick(struct fbr_backend *b)
 {
-    if (b->ticking)
-        return;
-    b->ticking = true;
-    fbr_timer_start(&b->tick, TICK_MS, TICK_MS);
+    if (!fbr_timer_runs(&b->tick))
+        fbr_timer_start(&b->tick, TICK_MS, TICK_MS);
 }
 
 /* ---- The table's actions ---- */

@@ -55,10 +55,8 @@ static void refill(struct fbr_backend *b)
 
 static void create_after(struct fbr_backend *b, uint64_t ms)
 {
-    if (b->creating)
-        return;
-    b->creating = true;
-    fbr_timer_start(&b->create, ms, 0);
+    if (!fbr_timer_runs(&b->create))
+        fbr_timer_start(&b->create, ms, 0);
 }
 
 static bool is_ours(const struct fbr_kube_job *j, const struct json_t *pod)
@@ -277,10 +275,7 @@ static void create_more(struct fbr_backend *b)
 
 void fbr_kube_on_create(void *backend)
 {
-    struct fbr_backend *b = backend;
-
-    b->creating = false;
-    create_more(b);
+    create_more(backend);
 }
 
 /* ---- Secrets ---- */
@@ -311,10 +306,8 @@ static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_an
         j->secret = NULL;
         fbr_kube_step_text(j, ms ? ON_NO_ROOM : ON_REFUSED, text);
     }
-    if (ms && b->queue) {
-        b->batching = true;
+    if (ms && b->queue)
         fbr_timer_start(&b->batch, ms, 0);
-    }
     if (s->anchor && a->status >= 400)
         fbr_kube_anchor_forget(s->name);
     free_secret(s);
@@ -363,7 +356,7 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
         }
         create_more(b);
     }
-    if (b->queue && !b->batching)
+    if (b->queue && !fbr_timer_runs(&b->batch))
         fbr_kube_on_batch(b);
 }
 
@@ -432,7 +425,6 @@ void fbr_kube_on_batch(void *backend)
 {
     struct fbr_backend *b = backend;
 
-    b->batching = false;
     while (b->queue && !b->anchoring)
         send_batch(b, NULL);
 }
@@ -520,9 +512,7 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
         return 0;
     }
     DL_APPEND(b->queue, j);
-    if (!b->batching && !b->anchoring) {
-        b->batching = true;
+    if (!fbr_timer_runs(&b->batch) && !b->anchoring)
         fbr_timer_start(&b->batch, BATCH_MS, 0);
-    }
     return 0;
 }

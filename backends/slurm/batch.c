@@ -50,7 +50,7 @@ static void tell(struct batch_job *j, const struct fbr_job_event *e)
     struct fbr_job_event copy = *e;
 
     copy.text = copy.text ? copy.text : "";
-    if (!j->released)
+    if (j->user)
         j->of->b->env.event(j->user, &copy);
 }
 
@@ -111,7 +111,7 @@ static void maybe_free(struct batch_job *j)
 {
     struct submission *s = j->of;
 
-    if (j->state != TOLD || !j->released || j->reading)
+    if (j->state != TOLD || j->user || j->reading)
         return;
     s->jobs[j->index] = NULL;
     free(j);
@@ -833,6 +833,6 @@ void fbr_slurm_batch_release(struct fbr_slurm_batch *b, void *handle)
     /* given up; nobody will hear of its end */
     if (j->state != TOLD)
         fbr_slurm_batch_signal(b, j, SIGKILL);
-    j->released = true;
+    j->user = NULL;
     maybe_free(j);
 }

@@ -16,7 +16,7 @@
 enum stage { COLLECTING, SUBMITTING, SUBMITTED };
 
 struct batch_job {
-    void *user;
+    void *user; /* NULL: released, the runtime wants to hear no more */
     struct submission *of;
     unsigned index;
     enum fbr_batch_state state; /* batch.c alone changes it */
@@ -24,7 +24,6 @@ struct batch_job {
     bool reading;               /* fact: the reads that run are its, too */
     bool again;                 /* fact: something may have been written while we read */
     bool paused;                /* wish: the runtime takes no output */
-    bool released;              /* wish: the runtime wants to hear no more */
     int want, asked;            /* signals: to be sent; sent */
     unsigned missing;           /* lists that did not have it, since missed_ms */
     uint64_t missed_ms;

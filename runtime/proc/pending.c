@@ -73,7 +73,6 @@ static void look(void *arg)
     fbr_pending_say(&now, text, sizeof(text));
     if (!text[0]) {
         fbr_timer_stop(&w->timer);
-        w->on = false;
         w->last[0] = '\0';
         return;
     }
@@ -90,11 +89,11 @@ static void look(void *arg)
 void fbr_pending_begin(struct fbr_pending_watch *w, struct fbr_loop *loop,
                        void (*collect)(void *user, struct fbr_pending *out), void *user)
 {
-    if (w->on || w->quiet || (!w->timer.uv && fbr_timer_init(&w->timer, loop, look, w) < 0))
+    if (fbr_timer_runs(&w->timer) || w->quiet ||
+        (!w->timer.uv && fbr_timer_init(&w->timer, loop, look, w) < 0))
         return;
     w->collect = collect;
     w->user = user;
-    w->on = true;
     fbr_timer_start(&w->timer, PATIENCE_MS, PATIENCE_MS);
 }
 

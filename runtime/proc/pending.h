@@ -33,7 +33,6 @@ struct fbr_pending_watch {
     struct fbr_timer timer;
     void (*collect)(void *user, struct fbr_pending *out);
     void *user;
-    bool on;       /* the timer runs */
     bool quiet;    /* another part reports, as `fiber run` does. Set before any job is started */
     uint64_t said; /* fbr_now_ms() */
     char last[480];

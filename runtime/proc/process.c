@@ -363,7 +363,6 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     p->kill = (struct fbr_post){.fn = run_kill, .arg = p, .own = true};
     p->refs = 2; /* one of the handle, one of the job */
     p->handle_open = true;
-    p->ours = spec->prefix != NULL;
     p->code = p->told_code = FBR_EXIT_UNKNOWN;
     fbr_cond_init(&p->changed);
     pthread_mutex_lock(&rt->lock);
@@ -700,7 +699,7 @@ static int active(struct fiber_process **out, int max, bool ours)
         return n;
     pthread_mutex_lock(&rt->lock);
     DL_FOREACH(rt->processes, p) {
-        if (p->state == P_ENDED || (p->ours && !ours))
+        if (p->state == P_ENDED || (p->spec.prefix && !ours))
             continue;
         n++;
         if (out && listed < max && p->handle_open)

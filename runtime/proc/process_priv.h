@@ -19,15 +19,16 @@ struct fiber_process {
     struct fbr_runtime *rt;
     /* under rt->lock: the program's handle, the job until it has ended, each post on its way */
     int refs;
-    bool handle_open, doomed;
-    bool ours; /* started for a pool, a ring, a manager or a store, not by the program itself */
+    bool handle_open; /* fact: the program has not closed it */
+    bool doomed;      /* fact: the end of this process has killed it already */
     /* Needs no memory, as a lost process must be killed in any case. */
     struct fbr_post kill;
 
     uint64_t id;
     uint32_t epoch;
     char name[FBR_NAME_MAX];
-    struct fbr_process_spec spec; /* only ops, user, link, is_host are used after the start */
+    struct fbr_process_spec
+        spec; /* only ops, user, link, is_host, prefix are used after the start */
     uint8_t secret[FBR_KEY_SIZE];
     struct fbr_buf start;     /* the START frame, until it is sent */
     struct fiber_jobspec job; /* owned copies, until started */
@@ -37,8 +38,8 @@ struct fiber_process {
     struct fbr_hold *holds; /* the loop thread's after the post */
     size_t n_holds;
     int start_timeout_ms, keep_stdin, width;
-    bool by_program;    /* it runs the command of fiber_program(), or ours */
-    bool waits_in_line; /* its clock stands while the engine has no place for it */
+    bool by_program;    /* fact: it runs the command of fiber_program(), or ours */
+    bool waits_in_line; /* wish: its clock stands while the engine has no place for it */
     int fds; /* set aside for it here (fds.h); the loop thread's once it is posted there */
     char backend_name[32];
 
