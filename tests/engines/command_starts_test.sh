@@ -88,3 +88,15 @@ timeout 300 env FIBER_START_TIMEOUT=1s FIBER_COMMAND_FILE="$work/hangs.ini" "$pr
 (($(grep -c begin "$work/log") == 1)) || failed "the others should have waited"
 [[ -z $(ls -A "$work/tickets") ]] || failed "tickets are left"
 echo "ok: and behind a submission that hangs"
+
+# Values of -x, which may be secrets, go over the connection: no line of a command and no environment has them.
+printf '#!/bin/bash\nprintf "%%s\\n" "$*" >>%q\nenv >>%q\nshift\nexec sh -c "$*"\n' "$work/seen" "$work/seen" >"$work/sees"
+chmod +x "$work/sees"
+echo "start = $work/sees {host}" >"$work/sees.ini"
+# shellcheck disable=SC2016
+FIBER_COMMAND_FILE=$work/sees.ini timeout 300 "$TEST_BINARY_DIR/cli/fiber" run -n 1 -x TOKEN=not-for-ps \
+    sh -c 'echo "$TOKEN"; tr "\0" "\n" </proc/$PPID/cmdline' >"$work/out" || failed "a ring with -x"
+[[ $(head -1 "$work/out") == not-for-ps ]] || failed "the rank does not have it"
+[[ $(<"$work/seen") == *"/cli/fiber"* ]] || failed "the command was not run"
+! grep -q not-for-ps <(cat "$work/seen"; tail -n +2 "$work/out") || failed "it is in a line or an environment: $(grep not-for-ps "$work/seen")"
+echo "ok: values of -x are in no command line"

@@ -1,10 +1,11 @@
 /* detect_test.c - how soon a parent learns that a child has ended: 0.2 s on the same host, 1 s over TCP, and 2 s when
  * the backend alone tells of it, because the child's connection is still open. When a rank of a ring is killed, all
- * others have ended after 0.15 s.
+ * others have ended after 0.15 s, or, in a ring that goes on without it, know of it after 0.1 s.
  *
  * Each figure is the best of a few tries: it is about the product, not about what else the machine does.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -26,6 +27,7 @@
 #define REMOTE_S 1.0
 #define GONE_S 2.0
 #define RING_S 0.15
+#define SHRUNK_S 0.1
 #define RANKS 4
 
 static double now(void)
@@ -125,45 +127,77 @@ static int rank(int rank, int size, const void *gate, size_t len)
     return child_tell_wait(gate, len);
 }
 
-/* Seconds from the death of one rank to the end of all and of the ring. */
-static double time_ring(struct gate *told)
+/* Tells its pid, and once more when it has heard that a rank has died. */
+static int rank_that_goes_on(int rank, int size, const void *gate, size_t len)
+{
+    pid_t me = getpid();
+
+    (void)rank;
+    (void)size;
+    (void)len;
+    if (gate_tell(gate, &me, sizeof(me)) < 0 || fiber_ring_barrier(-1) != -ECONNABORTED)
+        return 1;
+    return gate_tell(gate, &me, sizeof(me)) < 0;
+}
+
+/* Seconds from the death of one rank to the end of all and of the ring; with SHRINK until the others know of it. */
+static double time_ring(struct gate *told, enum fiber_ring_policy policy)
 {
     const struct fiber_ring_options o = {.size = sizeof(o),
+                                         .on_failure = policy,
                                          .flags = FIBER_RING_QUIET | FIBER_RING_OVERSUBSCRIBE};
+    fiber_rank_fn fn = policy == FIBER_RING_SHRINK ? rank_that_goes_on : rank;
     struct fiber_ring *ring;
     pid_t pids[RANKS];
-    int fds[RANKS];
-    double start, took;
+    int fds[RANKS], code;
+    double start, took = 0;
 
-    assert_int_equal(fiber_ring_start(&ring, RANKS, rank, told->path, strlen(told->path) + 1, &o),
-                     0);
+    assert_int_equal(fiber_ring_start(&ring, RANKS, fn, told->path, strlen(told->path) + 1, &o), 0);
     assert_int_equal(gate_wait(told, pids, sizeof(pids)), 0);
     for (int i = 0; i < RANKS; i++)
         fds[i] = pid_open(pids[i]);
     start = now();
     kill(pids[0], SIGKILL);
+    if (policy == FIBER_RING_SHRINK) {
+        assert_int_equal(gate_wait(told, pids, (RANKS - 1) * sizeof(pids[0])), 0);
+        took = now() - start;
+    }
     assert_int_equal(pids_gone(fds, RANKS, TEST_LONG_MS), 0);
     assert_int_equal(fiber_ring_wait(ring, TEST_LONG_MS), 0);
-    took = now() - start;
+    if (policy != FIBER_RING_SHRINK)
+        took = now() - start;
+    assert_int_equal(fiber_ring_exitcode(ring, &code), 0);
+    assert_int_equal(code, policy == FIBER_RING_SHRINK ? 0 : 128 + SIGKILL);
     fiber_ring_close(ring);
     return took;
 }
 
-static void test_a_rank_that_is_killed(void **state)
+static void expect_ring_soon(const char *what, enum fiber_ring_policy policy, double limit)
 {
     double best = -1;
     struct gate told;
 
-    (void)state;
     gate_open(&told);
-    for (int i = 0; i < TRIES && (best < 0 || best > RING_S); i++) {
-        double took = time_ring(&told);
+    for (int i = 0; i < TRIES && (best < 0 || best > limit); i++) {
+        double took = time_ring(&told, policy);
 
         best = best < 0 || took < best ? took : best;
     }
-    printf("           a rank killed: all have ended after %.3f s\n", best);
-    assert_true(SANITIZED || best <= RING_S);
+    printf("           a rank killed: %s after %.3f s\n", what, best);
+    assert_true(SANITIZED || best <= limit);
     gate_close(&told);
+}
+
+static void test_a_rank_that_is_killed(void **state)
+{
+    (void)state;
+    expect_ring_soon("all have ended", FIBER_RING_ABORT, RING_S);
+}
+
+static void test_a_rank_that_the_others_go_on_without(void **state)
+{
+    (void)state;
+    expect_ring_soon("the others know", FIBER_RING_SHRINK, SHRUNK_S);
 }
 
 int main(int argc, char **argv)
@@ -173,6 +207,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_child_that_exits),
         cmocka_unit_test(test_a_child_whose_connection_stays_open),
         cmocka_unit_test(test_a_rank_that_is_killed),
+        cmocka_unit_test(test_a_rank_that_the_others_go_on_without),
     };
 
     setenv("FIBER_HEARTBEAT", "1h", 1); /* what is known, is known because an end was seen */
