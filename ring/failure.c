@@ -519,13 +519,15 @@ static bool ask_again(struct ring_agent *a, const char *text)
     return true;
 }
 
-/* Why a start failed, without the agent's name, which tells a user nothing. */
-static const char *why_not_started(const char *report)
+/* "agent-1 could not be started by the Docker engine: ...": its number tells a user nothing. */
+static void say_not_started(char *text, size_t size, const char *report)
 {
-    static const char said[] = " could not be started: ";
-    const char *found = strstr(report, said), *blank = strchr(report, ' ');
+    const char *blank = strchr(report, ' ');
 
-    return found && found == blank ? found + sizeof(said) - 1 : report;
+    if (blank && !strncmp(blank, " could not be ", strlen(" could not be ")))
+        snprintf(text, size, "an agent%s", blank);
+    else
+        snprintf(text, size, "an agent could not be started: %s", report);
 }
 
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
@@ -537,7 +539,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
     char text[1024];
 
     if (!r->next_job)
-        snprintf(text, sizeof(text), "an agent could not be started: %s", why_not_started(report));
+        say_not_started(text, sizeof(text), report);
     else
         snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host,
                  report);
