@@ -216,6 +216,18 @@ static void on_event(void *user, const struct fbr_job_event *e)
 
 /* ---- Here ---- */
 
+const char *in_cluster_backend(const char *named)
+{
+    const struct fbr_backend_ops *const *b = fbr_backends;
+
+    while (!(*b)->about || !(*b)->about->in_master)
+        b++;
+    if (!named || !strcmp(named, (*b)->name) || !strcmp(named, "auto"))
+        return (*b)->name;
+    cli_failed(0, "--in-cluster is for --backend %s, not %s", (*b)->name, named);
+    return NULL;
+}
+
 static sigset_t block_signals(void)
 {
     static const int list[] = {SIGINT, SIGTERM, SIGHUP};
@@ -369,7 +381,7 @@ static int run_master(struct fbr_job *job, const struct cli_args *args, char *co
     if (m.event < 0 || signals < 0) {
         cli_failed(0, "no descriptors: %m");
     } else if (new_uid(run, &err) < 0 ||
-               cli_backend_open_with(&m.b, "kubernetes", args, &err) < 0) {
+               cli_backend_open_with(&m.b, in_cluster_backend(NULL), args, &err) < 0) {
         cli_failed(0, "%s", err.text);
     } else {
         job->added_env = added = environment(m.b.config, env, nenv);
@@ -394,8 +406,8 @@ int in_cluster_run(const struct run_spec *spec, const struct cli_args *args)
         .file = "/proc/self/exe", .argv = words, .own_program = 1, .image = spec->ring.job.image};
     int code;
 
-    if (backend && strcmp(backend, "kubernetes") != 0 && strcmp(backend, "auto") != 0)
-        code = cli_failed(2, "--in-cluster is for --backend kubernetes, not %s", backend);
+    if (!in_cluster_backend(backend))
+        code = 2;
     else if (!words)
         code = cli_failed(COULD_NOT_START, "out of memory");
     else
@@ -437,7 +449,7 @@ static void draft_free(struct draft *d)
 int in_cluster_show(const struct run_spec *spec, const struct cli_args *args,
                     const struct fbr_config *config, int json, char **text, struct fbr_error *err)
 {
-    const struct fbr_backend_ops *ops = fbr_backend_find("kubernetes", err);
+    const struct fbr_backend_ops *ops = fbr_backend_find(in_cluster_backend(NULL), err);
     struct draft d = {0};
     int rc = ops ? draft(&d, spec, args, config, err) : -ENOENT;
 

@@ -9,6 +9,9 @@
 #include "cli/option.h"
 #include "cli/run_spec.h"
 
+/* Returns the name of the backend of which a master can be a job. NULL, after a message: `named`,
+ * which may be NULL, is another one. */
+const char *in_cluster_backend(const char *named);
 /* `fiber run` with these options, there. Answers the exit code. */
 int in_cluster_run(const struct run_spec *spec, const struct cli_args *args);
 /* The program that the operands from the second on are; `env` is a list of VAR[=VALUE]. */

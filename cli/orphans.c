@@ -315,9 +315,9 @@ int orphan_run_find(const char *typed, const char *only, struct client_run *run,
 
 /* ---- What only its master can be asked ---- */
 
-/* Returns the pod that a run's master is in, or NULL. If the run is a launcher's, the pod is its
- * only job; else the master's name begins with that of its host, as far as there is room. */
-static const struct orphan *master_pod(const struct engine_jobs *at)
+/* Returns the job that a run's master is in, or NULL. If the run is a launcher's, that is its only
+ * job; else the master's name begins with that of its host, as far as there is room. */
+static const struct orphan *master_job(const struct engine_jobs *at)
 {
     const char *host = at->jobs->master;
     size_t len = strcspn(host, ":");
@@ -333,24 +333,23 @@ static const struct orphan *master_pod(const struct engine_jobs *at)
 
 int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err)
 {
-    const bool pods = !strcmp(at->jobs->backend, "kubernetes");
-    const struct orphan *pod = pods ? master_pod(at) : NULL;
+    const struct fbr_backend_about *about = fbr_backend_about(at->jobs->backend);
+    const struct orphan *job = about && about->in_master ? master_job(at) : NULL;
     const char *run = at->jobs->run;
-    const char *space =
-        at->backend.config ? fbr_config_str(at->backend.config, "kubernetes_namespace") : "";
     char master[40], exec[400], self[256] = "fiber";
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
     if (n > 0)
         self[n] = '\0';
     orphan_master(at->jobs, master);
-    snprintf(exec, sizeof(exec), "kubectl exec%s%.63s %.63s -- %.200s", space[0] ? " -n " : "",
-             space, pod ? pod->id : "", pod && pod->fiber ? pod->fiber : self);
-    if (pod)
+    if (job) {
+        about->in_master(at->backend.config, job->id, job->fiber ? job->fiber : self, exec,
+                         sizeof(exec));
         return fbr_fail(err, -EHOSTUNREACH,
-                        "run %.12s: only its master can be asked for that, which is a pod. What "
+                        "run %.12s: only its master can be asked for that, which is a %s. What "
                         "runs there: %s ps; then, with the id or name of that: %s %s",
-                        run, exec, exec, verb);
+                        run, about->job, exec, exec, verb);
+    }
     if (at->jobs->verdict == ORPHAN_DEAD)
         return fbr_fail(err, -ESRCH,
                         "run %.12s: only its master could be asked for that, and it is gone; "

@@ -124,7 +124,8 @@ static void show_master(const struct plan *p)
 
 static int show_text(struct plan *p, const char *plan, const char *manifest)
 {
-    const char *what = p->ops && !strcmp(p->ops->name, "kubernetes") ? "pod" : "job";
+    const struct fbr_backend_about *about = p->ops ? fbr_backend_about(p->ops->name) : NULL;
+    const char *what = about && about->job ? about->job : "job";
     size_t len = strlen(plan);
 
     printf("%s%s", plan, len && plan[len - 1] != '\n' ? "\n" : "");
@@ -219,13 +220,13 @@ static int show(struct plan *p, const struct run_spec *s, const char *plan)
     struct fbr_runtime *rt = fbr_rt();
     struct fbr_error err = {0, ""};
     char *manifest = NULL;
-    const char *backend = p->args->values[RUN_BACKEND].text;
+    const char *backend = p->inside ? in_cluster_backend(p->args->values[RUN_BACKEND].text)
+                                    : fbr_rt_backend_name(rt, NULL);
     int rc, code;
 
-    if (p->inside && backend && strcmp(backend, "kubernetes") != 0 && strcmp(backend, "auto") != 0)
-        return cli_failed(2, "--in-cluster is for --backend kubernetes, not %s", backend);
-    rc = find_backend(p, p->inside ? "kubernetes" : fbr_rt_backend_name(rt, NULL), &err);
-
+    if (!backend)
+        return 2;
+    rc = find_backend(p, backend, &err);
     if (rc == -EINVAL)
         return cli_failed(2, "%s", err.text);
     if (rc == 0 && p->ops)
@@ -249,7 +250,7 @@ int run_plan_show(const struct run_spec *s, const struct cli_args *args)
     int code;
 
     if (p.inside)
-        ring.backend = "kubernetes";
+        ring.backend = in_cluster_backend(NULL);
     plan = p.json ? fbr_ring_plan_json(s->size, &ring, s->names)
                   : fbr_ring_plan_text(s->size, &ring, s->names, 1);
     code = plan ? show(&p, s, plan) : cli_failed(COULD_NOT_START, "%s", fiber_last_error());

@@ -73,6 +73,15 @@ static void remove_command(const char *id, char *out, size_t size)
     snprintf(out, size, "kubectl delete %s%s", strchr(id, '/') ? "" : "pod/", id);
 }
 
+static void in_master(const struct fbr_config *config, const char *id, const char *fiber, char *out,
+                      size_t size)
+{
+    const char *space = config ? fbr_config_str(config, "kubernetes_namespace") : "";
+
+    snprintf(out, size, "kubectl exec%s%.63s %.63s -- %.200s", space[0] ? " -n " : "", space, id,
+             fiber);
+}
+
 static const char *const variables[] = {"FIBER_POD_NAME", NULL};
 
 static const struct fbr_backend_about about = {
@@ -83,6 +92,8 @@ static const struct fbr_backend_about about = {
     .advice = &advice,
     .here = here,
     .remove_command = remove_command,
+    .job = "pod",
+    .in_master = in_master,
     .leaves_jobs = 1,
     .variables = variables,
     .contained = 1,

@@ -207,6 +207,11 @@ struct fbr_backend_about {
     int (*here)(void);
     /* Writes the command of its engine that removes a job by its `id`. */
     void (*remove_command)(const char *id, char *out, size_t size);
+    const char *job; /* what its engine calls a job: "pod"; NULL: "job" */
+    /* Writes the command that runs `fiber`, a path, in the job `id`, which is a master. NULL: none
+     * of its jobs can be a master. */
+    void (*in_master)(const struct fbr_config *config, const char *id, const char *fiber, char *out,
+                      size_t size);
     /* Variables that its jobs get from it and that are not settings; NULL at the end. */
     const char *const *variables;
     const char *hosts;   /* how a user names hosts for it, where it is not by -H: ", or ..." */
