@@ -176,6 +176,7 @@ static void name_shared_files(struct fbr_env *e, const char *shm)
     fbr_env_default(e, "OMPI_MCA_btl_sm_backing_directory", "%s", shm);
     fbr_env_default(e, "OMPI_MCA_osc_rdma_backing_directory", "%s", shm);
     fbr_env_default(e, "OMPI_MCA_osc_sm_backing_directory", "%s", shm);
+    fbr_env_default(e, "UCX_POSIX_DIR", "%s", shm); /* it unlinks them, but not when it is killed */
 }
 
 void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, struct fbr_env *e)

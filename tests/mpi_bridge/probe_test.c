@@ -409,6 +409,7 @@ static void a_rank_gets_the_defaults_of_its_host(void **state)
     assert_env("OMPI_MCA_reachable", "weighted");
     assert_env("OMPI_MCA_btl_vader_backing_directory", "/dev/shm/x");
     assert_env("OMPI_MCA_osc_rdma_backing_directory", "/dev/shm/x");
+    assert_env("UCX_POSIX_DIR", "/dev/shm/x");
     assert_env("OMPI_MCA_mpi_yield_when_idle", "1");
     assert_env("UCX_NET_DEVICES", "mlx5_1:1");
     assert_env("NCCL_IB_HCA", "mlx5_1");

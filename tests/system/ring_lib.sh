@@ -106,10 +106,9 @@ wait_for() { # wait_for <seconds> <command>...: until it succeeds
     done
 }
 
-# UCX unlinks a segment of its own as soon as it is mapped: a rank that is killed before that leaves it, under mpiexec, too.
 segments() {
     if [ -n "${RING_PRIVATE:-}" ]; then
-        find /dev/shm -mindepth 1 ! -name 'ucx_shm_posix_*'
+        find /dev/shm -mindepth 1
     else
         find /dev/shm -maxdepth 1 -name 'fiber-*' -newer "$work/clock" -user "$(id -un)"
     fi
