@@ -293,7 +293,4 @@ void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats 
 /* Tasks that workers hold and others could have: what recalls would bring. O(workers). */
 uint64_t fbr_dispatch_ahead(const struct fbr_dispatch *d, uint64_t now);
 
-/* Checks the invariants, for tests: NULL, or what is wrong. O(everything). */
-const char *fbr_dispatch_check(const struct fbr_dispatch *d);
-
 #endif

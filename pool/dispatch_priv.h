@@ -6,7 +6,8 @@
  *     dispatch_send.c    who gets how many: fbr_dispatch_next()
  *     dispatch_report.c  results, returns, measured times
  *     dispatch_order.c   recalls, timeouts, cancels: fbr_dispatch_order()
- *     dispatch_check.c   the invariants
+ *
+ * tests/support/dispatch_check.c has the invariants.
  *
  * Tasks that came back are not copied anywhere: the batch that they were part of stays, and is
  * listed with its map as a segment, a window of positions in which tasks may wait. A listed window

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "pool/dispatch.h"
+#include "tests/support/dispatch_check.h"
 
 #define MAPS 6
 #define WORKERS 5
@@ -419,13 +420,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (m->at < m->end) {
         do_event(m);
         if (size < 128 || step++ % 16 == 0) {
-            const char *wrong = fbr_dispatch_check(m->d);
+            const char *wrong = dispatch_check(m->d);
 
             if (wrong)
                 broken(wrong, __LINE__);
         }
     }
-    REQUIRE(!fbr_dispatch_check(m->d));
+    REQUIRE(!dispatch_check(m->d));
     finish(m);
     fbr_dispatch_close(m->d);
     free(m);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "pool/demand.h"
+#include "tests/support/dispatch_check.h"
 
 #define US UINT64_C(1000)
 #define MS (1000 * US)
@@ -48,7 +49,7 @@ static struct bench bench_open(int min, int max)
 
 static void bench_close(struct bench *b)
 {
-    assert_null(fbr_dispatch_check(b->d));
+    assert_null(dispatch_check(b->d));
     fbr_dispatch_close(b->d);
 }
 

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "pool/dispatch.h"
+#include "tests/support/dispatch_check.h"
 
 #define US UINT64_C(1000)
 #define MS (1000 * US)
@@ -581,7 +582,7 @@ static inline void handle(struct sim *s, const struct event *e)
 
 static inline void check(const struct sim *s)
 {
-    const char *wrong = fbr_dispatch_check(s->d);
+    const char *wrong = dispatch_check(s->d);
 
     if (wrong)
         fail_msg("%s", wrong);

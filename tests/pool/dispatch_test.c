@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "pool/dispatch.h"
+#include "tests/support/dispatch_check.h"
 
 #define US UINT64_C(1000)
 #define MS (1000 * US)
@@ -89,7 +90,7 @@ static struct bench bench_open(int workers, uint64_t tasks, int retries)
 
 static void check(struct bench *b)
 {
-    const char *wrong = fbr_dispatch_check(b->d);
+    const char *wrong = dispatch_check(b->d);
 
     if (wrong)
         fail_msg("%s", wrong);

@@ -1,7 +1,8 @@
-/* dispatch_check.c - the invariants of the scheduling engine, looked at from outside: for tests and
- * the fuzzer.
+/* dispatch_check.c - looks at each part of a scheduling engine, and counts again what it keeps.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "tests/support/dispatch_check.h"
+
 #include "pool/dispatch_priv.h"
 
 #define CHECK(truth, sentence) \
@@ -159,7 +160,7 @@ static const char *check_workers(const struct fbr_dispatch *d)
     return NULL;
 }
 
-const char *fbr_dispatch_check(const struct fbr_dispatch *d)
+const char *dispatch_check(const struct fbr_dispatch *d)
 {
     struct count sum = {0};
     uint32_t ready = 0, maps = 0;

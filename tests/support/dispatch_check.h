@@ -1,0 +1,12 @@
+/* dispatch_check.h - the invariants of the scheduling engine, looked at from outside.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef DISPATCH_CHECK_H
+#define DISPATCH_CHECK_H
+
+#include "pool/dispatch.h"
+
+/* Returns NULL, or what is wrong. O(everything). */
+const char *dispatch_check(const struct fbr_dispatch *d);
+
+#endif
