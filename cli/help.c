@@ -310,7 +310,7 @@ static const char *others_meaning(const struct cli_option *o, char *names, char 
 static const char about_others[] = "As mpirun, mpiexec, srun and torchrun have them; one dash or "
                                    "two.";
 
-void cli_help_others(FILE *out, const struct cli_command *c, int width)
+static void put_others(FILE *out, const struct cli_command *c, int width)
 {
     char names[1024], text[1024];
 
@@ -394,7 +394,7 @@ static void man_overview(FILE *out)
     man_see_also(out, NULL);
 }
 
-void cli_help_man(FILE *out, const struct cli_command *c)
+static void put_man(FILE *out, const struct cli_command *c)
 {
     char name[64];
 
@@ -457,7 +457,7 @@ static int run_help(const struct cli_args *args)
     const struct cli_command *c = name ? cli_command_find(name) : NULL;
 
     if (name && !c && is_launcher(name)) {
-        cli_help_others(stdout, cli_command_find("run"), cli_width(STDOUT_FILENO));
+        put_others(stdout, cli_command_find("run"), cli_width(STDOUT_FILENO));
         return 0;
     }
     if (name && !c) {
@@ -468,7 +468,7 @@ static int run_help(const struct cli_args *args)
                           near ? "?" : "");
     }
     if (args->values[HELP_MAN].text)
-        cli_help_man(stdout, c);
+        put_man(stdout, c);
     else if (c)
         cli_help_command(stdout, c, cli_width(STDOUT_FILENO));
     else

@@ -126,8 +126,6 @@ const char *cli_nearest(const char *typed, const char *(*next)(void *user), void
 /* help.c: pages */
 void cli_help_short(FILE *out, int width);
 void cli_help_command(FILE *out, const struct cli_command *command, int width);
-void cli_help_others(FILE *out, const struct cli_command *command, int width); /* spellings */
-void cli_help_man(FILE *out, const struct cli_command *command);               /* NULL: fiber(1) */
 int cli_width(int fd); /* of the terminal there, 80 when it is none */
 
 /* commands.c: all, in the order of the help; NULL at its end */

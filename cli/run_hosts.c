@@ -105,8 +105,8 @@ static struct run_host *take_host(struct run_hosts *h, const char *where, const 
     return take_name(h, where, name, n, err);
 }
 
-int run_hosts_add(struct run_hosts *h, const char *where, const char *name, size_t len,
-                  unsigned long slots, struct fbr_error *err)
+static int add_named(struct run_hosts *h, const char *where, const char *name, size_t len,
+                     unsigned long slots, struct fbr_error *err)
 {
     struct run_host *host;
 
@@ -526,7 +526,7 @@ static int take_pair(struct run_hosts *h, const char *where, const char **at, st
     const char *name = *at;
 
     *at += n;
-    return n ? run_hosts_add(h, where, name, n, next_number(at), err) : 0;
+    return n ? add_named(h, where, name, n, next_number(at), err) : 0;
 }
 
 /* NODES CORES HOSTLIST: the first nodes have one more when it is not an even split. */
@@ -544,8 +544,8 @@ static int take_group(struct run_hosts *h, const char *where, const char *at, st
     if (rc < 0)
         fbr_fail(err, rc, "%s: the line is not NODES CORES HOSTLIST", where);
     for (size_t i = 0; rc == 0 && i < names.n; i++)
-        rc = run_hosts_add(h, where, names.at[i], strlen(names.at[i]),
-                           cores / nodes + (i < cores % nodes), err);
+        rc = add_named(h, where, names.at[i], strlen(names.at[i]),
+                       cores / nodes + (i < cores % nodes), err);
     fbr_words_fini(&names);
     return rc;
 }

@@ -43,8 +43,6 @@ struct run_hosts {
 int run_hosts_list(struct run_hosts *h, const char *text, struct fbr_error *err);
 int run_hosts_parse(struct run_hosts *h, const char *origin, const char *text, size_t len,
                     struct fbr_error *err);
-int run_hosts_add(struct run_hosts *h, const char *where, const char *name, size_t len,
-                  unsigned long slots, struct fbr_error *err);
 int run_hosts_read(struct run_hosts *h, const char *path, struct fbr_error *err);
 /* Keeps only these hosts: all must be there. Their slots count for more. */
 int run_hosts_choose(struct run_hosts *h, const struct run_hosts *only, struct fbr_error *err);

@@ -89,7 +89,7 @@ static void on_link(void *user, struct fbr_lo_link *link)
     fbr_lo_link_start(link, &link_ops, c);
 }
 
-int fbr_lo_proxy_open(struct fbr_lo_proxy **out, const struct fbr_bridge_host *host, uint32_t job,
+static int open_proxy(struct fbr_lo_proxy **out, const struct fbr_bridge_host *host, uint32_t job,
                       const char *service, struct fbr_error *err)
 {
     struct fbr_lo_proxy *p = calloc(1, sizeof(*p));
@@ -112,7 +112,7 @@ uint16_t fbr_lo_proxy_port(const struct fbr_lo_proxy *p)
     return fbr_lo_listener_port(p->listener);
 }
 
-void fbr_lo_proxy_close(struct fbr_lo_proxy *p)
+static void close_proxy(struct fbr_lo_proxy *p)
 {
     if (!p)
         return;
@@ -164,7 +164,7 @@ static struct fbr_lo_proxy_job *job_find(struct fbr_bridge *b, uint32_t id)
 static void job_free(struct fbr_bridge *b, struct fbr_lo_proxy_job *j)
 {
     DL_DELETE(b->jobs, j);
-    fbr_lo_proxy_close(j->proxy);
+    close_proxy(j->proxy);
     free(j);
 }
 
@@ -192,7 +192,7 @@ int fbr_lo_proxy_of(struct fbr_bridge *b, const struct fbr_bridge_job *job, cons
     if (!j)
         return fbr_fail(err, -ENOENT, "%s: no such job", service);
     if (!j->proxy)
-        rc = fbr_lo_proxy_open(&j->proxy, b->host, job->id, service, err);
+        rc = open_proxy(&j->proxy, b->host, job->id, service, err);
     *p = j->proxy;
     return rc;
 }

@@ -11,10 +11,7 @@
 
 struct fbr_lo_proxy;
 
-int fbr_lo_proxy_open(struct fbr_lo_proxy **p, const struct fbr_bridge_host *host, uint32_t job,
-                      const char *service, struct fbr_error *err);
 uint16_t fbr_lo_proxy_port(const struct fbr_lo_proxy *p);
-void fbr_lo_proxy_close(struct fbr_lo_proxy *p); /* NULL is fine; hangs up on all */
 
 /* A job of such a bridge on this agent, with the proxy that is opened for its first rank. */
 struct fbr_lo_proxy_job {

@@ -62,7 +62,7 @@ static void slots_fini(struct slots *s)
     free(s->free);
 }
 
-struct map *fbr_dispatch_map_find(const struct fbr_dispatch *d, uint64_t id)
+static struct map *find_map(const struct fbr_dispatch *d, uint64_t id)
 {
     return slots_find(&d->maps, id);
 }
@@ -175,7 +175,7 @@ int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *
 
 int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks)
 {
-    struct map *m = fbr_dispatch_map_find(d, map);
+    struct map *m = find_map(d, map);
 
     if (!m)
         return -ENOENT;
@@ -210,7 +210,7 @@ static void batch_orphan(struct fbr_dispatch *d, uint64_t now, struct batch *b)
 
 void fbr_dispatch_map_close(struct fbr_dispatch *d, uint64_t map)
 {
-    struct map *m = fbr_dispatch_map_find(d, map);
+    struct map *m = find_map(d, map);
 
     if (!m)
         return;
@@ -226,14 +226,14 @@ void fbr_dispatch_map_close(struct fbr_dispatch *d, uint64_t map)
 
 uint64_t fbr_dispatch_map_left(const struct fbr_dispatch *d, uint64_t map)
 {
-    const struct map *m = fbr_dispatch_map_find(d, map);
+    const struct map *m = find_map(d, map);
 
     return m ? m->total - m->done : 0;
 }
 
 uint64_t fbr_dispatch_map_mean(const struct fbr_dispatch *d, uint64_t map)
 {
-    const struct map *m = fbr_dispatch_map_find(d, map);
+    const struct map *m = find_map(d, map);
 
     return m ? (uint64_t)m->mean : 0;
 }
@@ -251,7 +251,7 @@ static struct batch *holder(const struct map *m, uint64_t index)
 int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t index,
                              struct fbr_dispatch_order *order)
 {
-    struct map *m = fbr_dispatch_map_find(d, map);
+    struct map *m = find_map(d, map);
     struct batch *b;
     uint16_t *state;
 

@@ -135,7 +135,7 @@ struct batch *fbr_order_recallable(const struct dispatch_worker *w)
     return first && first->map && !first->begun && first->kept - first->seen > 1 ? first : NULL;
 }
 
-void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
+static void recall_now(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
     struct batch *b = fbr_order_recallable(w);
 
@@ -210,7 +210,7 @@ static void make_way(struct fbr_dispatch *d, uint64_t now)
         if (!left)
             break;
         if (fbr_order_recallable(w)->map->priority < m->priority && ahead_of(d, now, w)) {
-            fbr_order_recall(d, now, w);
+            recall_now(d, now, w);
             left--;
         }
     }
@@ -248,7 +248,7 @@ static void recall_look(struct fbr_dispatch *d, uint64_t now)
             n = victim_add(best, n, max, v);
     }
     for (uint32_t i = 0; i < n; i++)
-        fbr_order_recall(d, now, best[i].worker);
+        recall_now(d, now, best[i].worker);
     d->recall_at = now + (n ? ANSWER_TIME : LOOK_AGAIN);
 }
 

@@ -168,7 +168,6 @@ struct fbr_dispatch {
 };
 
 /* dispatch.c */
-struct map *fbr_dispatch_map_find(const struct fbr_dispatch *d, uint64_t id);
 struct dispatch_worker *fbr_dispatch_worker_find(const struct fbr_dispatch *d, uint64_t id);
 struct batch *fbr_dispatch_batch_find(const struct dispatch_worker *w, uint64_t id);
 /* Puts the worker into the lists where it belongs; after each change of what it holds. */
@@ -193,8 +192,6 @@ int fbr_map_reserve(struct fbr_dispatch *d); /* room in the heap for all maps an
 void fbr_map_renew(struct fbr_dispatch *d, struct map *m); /* as if it was added now */
 
 /* dispatch_task.c: batches */
-/* Lists positions [at, end) of b, in front of the others of its map. */
-void fbr_window_list(struct batch *b, enum window_kind kind, uint32_t at, uint32_t end);
 void fbr_window_unlist(struct batch *b, enum window_kind kind); /* may free b: see fbr_batch_put */
 /* Frees b if nothing refers to it any more. */
 void fbr_batch_put(struct batch *b);
@@ -232,6 +229,5 @@ void fbr_timed_start(struct fbr_dispatch *d, uint64_t now, struct batch *b);
 void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b);
 /* NULL: nothing that it has not started */
 struct batch *fbr_order_recallable(const struct dispatch_worker *w);
-void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w);
 
 #endif

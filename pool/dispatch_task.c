@@ -209,7 +209,8 @@ void fbr_map_wait(struct fbr_dispatch *d, struct map *m, int64_t n, int64_t susp
 
 /* ---- batches and segments ---- */
 
-void fbr_window_list(struct batch *b, enum window_kind kind, uint32_t at, uint32_t end)
+/* Lists positions [at, end) of b, in front of the others of its map. */
+static void list_window(struct batch *b, enum window_kind kind, uint32_t at, uint32_t end)
 {
     struct window *window = &b->windows[kind];
 
@@ -281,7 +282,7 @@ uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at,
         return 0;
     m->held -= n;
     d->stats.held -= n;
-    fbr_window_list(b, suspect ? SUSPECTS : AGAIN, at, end);
+    list_window(b, suspect ? SUSPECTS : AGAIN, at, end);
     fbr_map_wait(d, m, n, suspect ? n : 0);
     return n;
 }

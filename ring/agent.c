@@ -79,7 +79,7 @@ void fbr_agent_order_put(const struct fbr_agent_order *o, struct fbr_buf *b)
     fbr_put_u32(b, o->ranks);
 }
 
-int fbr_agent_order_get(struct fbr_agent_order *o, const void *data, size_t len)
+static int read_order(struct fbr_agent_order *o, const void *data, size_t len)
 {
     struct fbr_cur c = fbr_cur(data, len);
 
@@ -511,7 +511,7 @@ int fbr_agent_main(const void *arg, size_t len)
 {
     struct agent a = {.rt = fbr_rt(), .claims = -1};
 
-    if (!a.rt || fbr_agent_order_get(&a.order, arg, len) < 0)
+    if (!a.rt || read_order(&a.order, arg, len) < 0)
         return 125;
     pthread_mutex_init(&a.lock, NULL);
     fbr_cond_init(&a.changed);

@@ -25,7 +25,6 @@ struct fbr_agent_order {
 };
 
 void fbr_agent_order_put(const struct fbr_agent_order *o, struct fbr_buf *b);
-int fbr_agent_order_get(struct fbr_agent_order *o, const void *data, size_t len);
 
 int fbr_agent_main(const void *arg, size_t len); /* a fiber_process_fn */
 

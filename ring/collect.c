@@ -44,7 +44,7 @@ void fbr_collect_put(struct fbr_buf *b, const struct fbr_collect_ask *ask)
     fbr_put_u64(b, ask->len);
 }
 
-void fbr_collect_get(struct fbr_cur *c, struct fbr_collect_ask *ask)
+static void get_ask(struct fbr_cur *c, struct fbr_collect_ask *ask)
 {
     ask->op = fbr_get_u32(c);
     ask->rank = fbr_get_u32(c);
@@ -219,7 +219,7 @@ static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes,
     struct part p = {.peer = peer, .call = call};
     struct fbr_cur cur = fbr_cur(bytes, len);
 
-    fbr_collect_get(&cur, &p.ask);
+    get_ask(&cur, &p.ask);
     if (!fbr_cur_ok(&cur) || !is_valid(c, &p.ask, fbr_cur_left(&cur))) {
         fbr_service_answer(&c->service, peer, call, -EBADMSG, "", 0);
         return;

@@ -27,9 +27,8 @@ struct fbr_collect_ask {
     uint64_t len;    /* bytes of the result */
 };
 
-/* Writes it, so that the data may follow; reads it. */
+/* Writes it, so that the data may follow. */
 void fbr_collect_put(struct fbr_buf *b, const struct fbr_collect_ask *ask);
-void fbr_collect_get(struct fbr_cur *c, struct fbr_collect_ask *ask);
 
 /* ---- In the launcher (collect.c) ---- */
 

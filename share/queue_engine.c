@@ -566,11 +566,6 @@ void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer)
     dispatch(e);
 }
 
-bool fbr_queue_engine_has_room(const struct fbr_queue_engine *e)
-{
-    return !e->shut && !e->parks && has_space(e);
-}
-
 void fbr_queue_engine_shut(struct fbr_queue_engine *e)
 {
     e->shut = true;

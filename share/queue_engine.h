@@ -116,8 +116,6 @@ int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint6
 /* Accepts all that this peer has parked, though there is no room; put_done runs for each. Messages
  * that a peer wrote before it went must be read, and are in our memory anyway. */
 void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer);
-/* Whether a put would be accepted at once. */
-bool fbr_queue_engine_has_room(const struct fbr_queue_engine *e);
 /* No more puts by anyone, parked ones fail; gets drain the rest. Idempotent. */
 void fbr_queue_engine_shut(struct fbr_queue_engine *e);
 

@@ -268,7 +268,8 @@ static int walk_part(struct fbr_closure *c, struct walk *w, const char *name, si
     return rc;
 }
 
-int closure_walk(struct fbr_closure *c, const char *path, struct closure_at *at)
+/* Takes the directories and links on the way. A negative errno without a sentence. */
+static int walk_to(struct fbr_closure *c, const char *path, struct closure_at *at)
 {
     struct walk w = {.at = at};
     const char *rest = w.rest;
@@ -304,7 +305,8 @@ static bool is_kernels(const char *path)
     return is_under(path, "/proc") || is_under(path, "/sys") || is_under(path, "/dev");
 }
 
-int closure_take(struct fbr_closure *c, const struct closure_at *at, struct fbr_error *err)
+/* Takes a file that walk_to() came to. */
+static int take_file(struct fbr_closure *c, const struct closure_at *at, struct fbr_error *err)
 {
     struct fbr_file file = {.path = at->path, .kind = FBR_FILE_REGULAR};
 
@@ -324,11 +326,11 @@ int closure_take(struct fbr_closure *c, const struct closure_at *at, struct fbr_
 int closure_take_path(struct fbr_closure *c, const char *path, struct closure_at *at,
                       struct fbr_error *err)
 {
-    int rc = closure_walk(c, path, at);
+    int rc = walk_to(c, path, at);
 
     if (rc < 0)
         return fbr_fail(err, rc, "%.512s: %s", path, fbr_strerror(rc));
-    return closure_take(c, at, err);
+    return take_file(c, at, err);
 }
 
 /* ---- Directories ---- */
@@ -338,7 +340,7 @@ static int take_found(struct fbr_closure *c, const char *path, const struct clos
                       struct fbr_error *err)
 {
     const char *name = strrchr(at->path, '/');
-    int rc = closure_take(c, at, err);
+    int rc = take_file(c, at, err);
 
     if (rc < 0 || !(at->st.st_mode & 0111 || (name && strstr(name, ".so"))))
         return rc;
@@ -367,7 +369,7 @@ static int take_member(struct fbr_closure *c, const char *path, int depth, struc
         return fbr_fail(err, -ENOMEM, "out of memory");
     /* A link to a file takes the file, one to a directory the empty directory, a broken one
      * stays. */
-    if (closure_walk(c, path, at) == 0 && S_ISREG(at->st.st_mode) && !is_kernels(at->path))
+    if (walk_to(c, path, at) == 0 && S_ISREG(at->st.st_mode) && !is_kernels(at->path))
         rc = take_found(c, path, at, err);
     free(at);
     return rc;
@@ -409,7 +411,7 @@ int closure_take_plugin(struct fbr_closure *c, const char *path, struct fbr_erro
 {
     struct closure_at at;
 
-    if (closure_walk(c, path, &at) < 0)
+    if (walk_to(c, path, &at) < 0)
         return 0;
     if (S_ISDIR(at.st.st_mode))
         return take_tree(c, at.path, 0, err);
@@ -466,7 +468,7 @@ static int add_interpreter(struct fbr_closure *c, const char *path, int scripts,
 static int add_named(struct fbr_closure *c, const char *path, int scripts, struct fbr_error *err)
 {
     struct closure_at at;
-    int rc = closure_walk(c, path, &at);
+    int rc = walk_to(c, path, &at);
 
     if (rc < 0)
         return fbr_fail(err, rc, "%.512s: %s", path, fbr_strerror(rc));
@@ -477,7 +479,7 @@ static int add_named(struct fbr_closure *c, const char *path, int scripts, struc
         return fbr_fail(err, -EISDIR, "%.512s is a directory, not a program", path);
     if (S_ISDIR(at.st.st_mode))
         return take_tree(c, at.path, 0, err);
-    rc = closure_take(c, &at, err);
+    rc = take_file(c, &at, err);
     if (rc < 0)
         return rc;
     rc = closure_libraries(c, path, &at, true, err);
@@ -539,7 +541,7 @@ int fbr_closure_add_directory(struct fbr_closure *c, const char *path, unsigned 
         if (!*name)
             break;
         snprintf(part, sizeof(part), "%s/%.*s", above, (int)strcspn(name, "/"), name);
-        if (closure_walk(c, part, &at) == 0) /* as it is here: usr-merged, say */
+        if (walk_to(c, part, &at) == 0) /* as it is here: usr-merged, say */
             snprintf(part, sizeof(part), "%s", at.path);
         if (strlen(part) >= sizeof(above))
             return fbr_fail(err, -ENAMETOOLONG, "%.512s: the path is too long", path);
@@ -606,7 +608,7 @@ int fbr_closure_add_system(struct fbr_closure *c, struct fbr_error *err)
 
     /* where one is not here, it is not needed */
     for (size_t i = 0; i < sizeof(merged) / sizeof(merged[0]); i++)
-        closure_walk(c, merged[i], &at);
+        walk_to(c, merged[i], &at);
     for (size_t i = 0; i < sizeof(made) / sizeof(made[0]) && rc == 0; i++) {
         /* The file's content is for the user that runs it. */
         unsigned mode = made[i].mode | (closure_find(c, made[i].path) ? 0055 : 0);
@@ -618,8 +620,8 @@ int fbr_closure_add_system(struct fbr_closure *c, struct fbr_error *err)
     }
     if (rc < 0)
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
-    if (c->needs_cache && closure_walk(c, "/etc/ld.so.cache", &at) == 0)
-        rc = closure_take(c, &at, err);
+    if (c->needs_cache && walk_to(c, "/etc/ld.so.cache", &at) == 0)
+        rc = take_file(c, &at, err);
     if (rc < 0)
         return rc;
     rc = put_text(c, "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n");

@@ -46,11 +46,7 @@ struct closure_at {
 };
 
 struct closure_entry *closure_find(struct fbr_closure *c, const char *path);
-/* Takes the directories and links on the way. A negative errno without a sentence. */
-int closure_walk(struct fbr_closure *c, const char *path, struct closure_at *at);
-/* A file that closure_walk() came to. */
-int closure_take(struct fbr_closure *c, const struct closure_at *at, struct fbr_error *err);
-/* Both, for a file whose absence is an error. */
+/* Takes the file, with the directories and links on the way; its absence is an error. */
 int closure_take_path(struct fbr_closure *c, const char *path, struct closure_at *at,
                       struct fbr_error *err);
 /* A file or directory that is not asked for by name: what cannot be found for it is noted at

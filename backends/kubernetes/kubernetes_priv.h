@@ -127,7 +127,6 @@ void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s);
 void fbr_kube_step(struct fbr_kube_job *j, enum fbr_pod_event event,
                    const struct fbr_kube_state *s);
 void fbr_kube_step_text(struct fbr_kube_job *j, enum fbr_pod_event event, const char *text);
-void fbr_kube_tell(struct fbr_kube_job *j, const struct fbr_job_event *e);
 void fbr_kube_pending(struct fbr_kube_job *j, const char *text);
 /* The server has taken its pod. */
 void fbr_kube_created(struct fbr_kube_job *j, const char *uid);

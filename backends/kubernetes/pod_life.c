@@ -37,7 +37,7 @@ static const struct fbr_kube_state gone = {
 
 /* ---- Words to the runtime ---- */
 
-void fbr_kube_tell(struct fbr_kube_job *j, const struct fbr_job_event *e)
+static void tell(struct fbr_kube_job *j, const struct fbr_job_event *e)
 {
     struct fbr_job_event copy = *e;
 
@@ -52,8 +52,7 @@ void fbr_kube_pending(struct fbr_kube_job *j, const char *text)
         return;
     snprintf(j->text, sizeof(j->text), "%s", text);
     fbr_debug("kubernetes: %s: %s", j->name, j->text);
-    fbr_kube_tell(
-        j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->text, .placed = j->placed});
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->text, .placed = j->placed});
 }
 
 void fbr_kube_job_free(struct fbr_kube_job *j)
@@ -175,9 +174,8 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     HASH_DEL(b->all, j);
     fbr_kube_forget_ticket(j);
     j->calls++; /* it lives until the end of this function */
-    fbr_kube_tell(
-        j, &(struct fbr_job_event){
-               .type = FBR_JOB_EXITED, .code = code, .text = j->text, .disrupted = j->disruption});
+    tell(j, &(struct fbr_job_event){
+                .type = FBR_JOB_EXITED, .code = code, .text = j->text, .disrupted = j->disruption});
     fbr_kube_answered(j);
 }
 
@@ -235,8 +233,8 @@ static void on_output(void *user, const void *data, size_t len)
     struct fbr_kube_job *j = user;
 
     if (len)
-        fbr_kube_tell(j, &(struct fbr_job_event){
-                             .type = FBR_JOB_OUTPUT, .stream = 1, .data = data, .len = len});
+        tell(j, &(struct fbr_job_event){
+                    .type = FBR_JOB_OUTPUT, .stream = 1, .data = data, .len = len});
 }
 
 static void on_output_end(void *user)
@@ -358,7 +356,7 @@ static void tell_started(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     (void)s;
     j->began = fbr_now_ms(); /* it may have waited for its turn: it is not to blame for that */
-    fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
 }
 
 static void delete_asked(struct fbr_kube_job *j, const struct fbr_kube_state *s)
@@ -394,7 +392,7 @@ static void tell_running(struct fbr_kube_job *j, const struct fbr_kube_state *s)
              "kubernetes manifest --master`) or --in-cluster",
              address[0] ? address : "us");
     snprintf(j->text, sizeof(j->text), "%s", text);
-    fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
     if (!j->log && may_follow(j->b))
         read_output(j, true, 0);
 }
@@ -407,10 +405,10 @@ static void tell_theirs(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 
     j->disruption = true;
     if (first && s->phase == FBR_KUBE_RUNNING)
-        fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                                 .text = s->text[0] ? s->text : DELETED_BY_OTHERS,
-                                                 .runs = 1,
-                                                 .disrupted = 1});
+        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                        .text = s->text[0] ? s->text : DELETED_BY_OTHERS,
+                                        .runs = 1,
+                                        .disrupted = 1});
 }
 
 void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool deleted)

@@ -80,7 +80,6 @@ void fbr_listener_forget(struct fbr_conn *c); /* the conn is no longer half-open
 
 /* "join.7.0": the name of a caller in TLS. */
 #define FBR_IDENTITY_MAX 64
-void fbr_caller_print(const struct fbr_caller *who, char out[FBR_IDENTITY_MAX]);
 int fbr_caller_scan(const char *identity, struct fbr_caller *who);
 
 /* The parts of a url. */

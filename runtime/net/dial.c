@@ -9,7 +9,7 @@
 
 #include "runtime/net/conn_priv.h"
 
-void fbr_caller_print(const struct fbr_caller *who, char out[FBR_IDENTITY_MAX])
+static void print_caller(const struct fbr_caller *who, char out[FBR_IDENTITY_MAX])
 {
     snprintf(out, FBR_IDENTITY_MAX, "%u.%" PRIu64 ".%" PRIu32, who->kind, who->id, who->epoch);
 }
@@ -153,7 +153,7 @@ int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
     if (place.tcp) {
         char identity[FBR_IDENTITY_MAX];
 
-        fbr_caller_print(me, identity);
+        print_caller(me, identity);
         rc = fbr_tls_client(&c->tls, identity, secret, err);
         if (rc == 0)
             rc = call_tcp(c, &place);

@@ -128,8 +128,9 @@ const struct fbr_device *fbr_gpu_device(const struct fbr_topology *t, const stru
 
 /* ---- Distances ---- */
 
-unsigned fbr_device_distance(const struct fbr_topology *t, const struct fbr_device *d,
-                             struct fbr_span span)
+/* How far: processors in the smallest part of the machine that has both; small is near. */
+static unsigned distance_of(const struct fbr_topology *t, const struct fbr_device *d,
+                            struct fbr_span span)
 {
     for (unsigned i = 0; d && i < d->nnear; i++)
         if (d->near[i].first <= span.first && span.end <= d->near[i].end)
@@ -165,7 +166,7 @@ static void give_near(struct giving *g, struct fbr_pin *pin, struct fbr_span spa
 {
     for (unsigned s = 0; s < g->nslots && pin->ngpus < g->each; s++)
         if (g->used[s] < most && !has(pin, &g->slots[s]) &&
-            fbr_device_distance(g->t, g->slots[s].device, span) <= reach)
+            distance_of(g->t, g->slots[s].device, span) <= reach)
             give(g, pin, s);
 }
 
@@ -272,7 +273,7 @@ static struct nearness between(const struct fbr_topology *t, const struct fbr_de
         same++;
     n.bridges = FBR_BRIDGES - same;
     if (nic->nnear)
-        n.distance = fbr_device_distance(t, gpu, nic->near[0]);
+        n.distance = distance_of(t, gpu, nic->near[0]);
     if (gpu->domain == nic->domain)
         n.bus = gpu->bus > nic->bus ? gpu->bus - nic->bus : nic->bus - gpu->bus;
     return n;
@@ -294,14 +295,14 @@ static const struct fbr_device *near_processors(const struct fbr_topology *t, st
     unsigned best = ~0u, equal = 0;
 
     for (unsigned i = 0; i < t->nnics; i++) {
-        unsigned d = fbr_device_distance(t, &t->nics[i], span);
+        unsigned d = distance_of(t, &t->nics[i], span);
 
         equal = d < best ? 1 : equal + (d == best);
         best = d < best ? d : best;
     }
     turn %= equal;
     for (unsigned i = 0; i < t->nnics; i++)
-        if (fbr_device_distance(t, &t->nics[i], span) == best && !turn--)
+        if (distance_of(t, &t->nics[i], span) == best && !turn--)
             return &t->nics[i];
     return &t->nics[0];
 }

@@ -104,9 +104,6 @@ struct fbr_gpu_slot { /* a GPU as the programs of this host can name it */
  * frees. */
 int fbr_gpu_slots(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
                   struct fbr_gpu_slot **slots, unsigned *count);
-/* How far: processors in the smallest part of the machine that has both; small is near. */
-unsigned fbr_device_distance(const struct fbr_topology *t, const struct fbr_device *d,
-                             struct fbr_span span);
 /* Fills pins[].gpus with wish->gpus_per_rank each, near to spans[]. -ENOMEM. */
 int fbr_gpu_assign(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
                    const struct fbr_gpu_slot *slots, unsigned nslots, const struct fbr_span *spans,
