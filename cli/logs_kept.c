@@ -471,12 +471,14 @@ int logs_since(const char *text, int64_t now_us, int64_t *us, struct fbr_error *
         sscanf(text, "%lf%c%c", &n, &unit, &rest) == 2 && n >= 0 ? strchr(units, unit) : NULL;
 
     if (at && *at) {
-        *us = now_us - (int64_t)(n * us_of[at - units]);
+        n *= us_of[at - units];
+        *us = n < (double)now_us ? now_us - (int64_t)n : 0;
         return 0;
     }
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         struct tm t = {0}, today;
         const char *end;
+        int month;
 
         localtime_r(&now, &today);
         if (forms[i][1] == 'H')
@@ -484,10 +486,12 @@ int logs_since(const char *text, int64_t now_us, int64_t *us, struct fbr_error *
                 .tm_year = today.tm_year, .tm_mon = today.tm_mon, .tm_mday = today.tm_mday};
         t.tm_isdst = -1;
         end = strptime(text, forms[i], &t);
-        if (end && !*end) {
-            *us = (int64_t)mktime(&t) * 1000000;
+        if (!end || *end)
+            continue;
+        month = t.tm_mon;
+        *us = (int64_t)mktime(&t) * 1000000;
+        if (t.tm_mon == month) /* else there is no such day: 2026-02-30 */
             return 0;
-        }
     }
     return fbr_fail(err, -EINVAL,
                     "--since %s: write how long ago (10m, 2h) or a time (14:30, 2026-11-23T14:30)",
