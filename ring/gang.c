@@ -27,8 +27,6 @@ static void on_time(void *arg)
     struct fbr_pending waiting = {0};
     uint32_t ready = 0, pending = 0;
 
-    if (r->state != R_WAITING)
-        return;
     for (uint32_t i = 0; i < r->nagents; i++) {
         struct ring_agent *a = &r->agents[i];
         bool wants = a->state == AGENT_STARTING && fbr_process_wants_place(a->process);

@@ -177,7 +177,7 @@ struct fiber_ring {
 int fbr_ring_gang_init(struct fiber_ring *r);
 /* Some of its agents may have joined, and others are waited for. */
 void fbr_ring_gang_wait(struct fiber_ring *r);
-void fbr_ring_gang_end(struct fiber_ring *r); /* it has all of them */
+void fbr_ring_gang_end(struct fiber_ring *r); /* it waits no more */
 
 /* launch.c */
 int fbr_ring_start_agent(struct ring_agent *a);

@@ -1,0 +1,249 @@
+/* waits_test.c - a ring that waits: for the places of its other nodes (gang.c), and in MPI_Init for
+ * ranks that never call it (missing.c). No process runs.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ring/ring_priv.h"
+
+#define RANKS 3
+
+/* On the loop thread: the line of the first check that failed; 0: none. */
+#define CHECK(what)          \
+    do {                     \
+        if (!(what))         \
+            return __LINE__; \
+    } while (0)
+
+/* A ring of two agents on one host that has started one job. */
+struct world {
+    struct fbr_runtime rt;
+    struct fiber_ring ring;
+    struct ring_agent agents[2];
+    struct ring_job job;
+    struct ring_rank ranks[RANKS];
+    uint32_t first[2], on[1];
+    const char *hosts[1];
+    int (*check)(struct world *w);
+};
+
+static int run_check(void *arg)
+{
+    struct world *w = arg;
+    struct fiber_ring *r = &w->ring;
+
+    int line = fbr_ring_gang_init(r) < 0 || fbr_ring_missing_init(r) < 0 ? __LINE__ : w->check(w);
+
+    fbr_timer_fini(&r->gang);
+    fbr_ring_missing_fini(r);
+    fbr_timer_fini(&r->grace);
+    return line;
+}
+
+/* Runs it on the loop thread, where the files of the launcher run. */
+static void with_ring(const char *gang_timeout, int (*check)(struct world *w))
+{
+    static struct world w;
+    struct fiber_ring *r = &w.ring;
+
+    memset(&w, 0, sizeof(w));
+    w.check = check;
+    w.rt.config = fbr_config_new();
+    assert_non_null(w.rt.config);
+    assert_int_equal(fbr_config_set(w.rt.config, "gang_timeout", gang_timeout, "test", NULL), 0);
+    assert_int_equal(fbr_loop_open(&w.rt.loop, NULL), 0);
+    r->rt = &w.rt;
+    r->size = RANKS;
+    r->agents = w.agents;
+    r->nagents = 2;
+    for (uint32_t i = 0; i < r->nagents; i++)
+        w.agents[i] = (struct ring_agent){.ring = r, .number = i};
+    w.first[1] = RANKS;
+    w.hosts[0] = "here";
+    w.job.ring = r;
+    w.job.ranks = w.ranks;
+    w.job.job.info.size = RANKS;
+    w.job.job.info.nodes = 1;
+    w.job.job.info.first = w.first;
+    w.job.job.info.agents = w.on;
+    w.job.job.info.hosts = w.hosts;
+    DL_APPEND(r->jobs, &w.job);
+    assert_int_equal(fbr_loop_call(w.rt.loop, run_check, &w), 0);
+    fbr_loop_close(w.rt.loop);
+    fbr_config_free(w.rt.config);
+}
+
+/* ---- Places ---- */
+
+static int check_places(struct world *w)
+{
+    struct fiber_ring *r = &w->ring;
+
+    fbr_ring_gang_wait(r); /* without any place it keeps nobody from anything */
+    CHECK(!fbr_timer_runs(&r->gang));
+    w->agents[1].state = AGENT_READY;
+    fbr_ring_gang_wait(r);
+    CHECK(fbr_timer_runs(&r->gang));
+    fbr_ring_gang_end(r);
+    CHECK(!fbr_timer_runs(&r->gang));
+    return 0;
+}
+
+static void a_ring_with_some_of_its_places_waits_for_a_time(void **state)
+{
+    (void)state;
+    with_ring("1h", check_places);
+}
+
+static int check_no_time(struct world *w)
+{
+    w->agents[1].state = AGENT_READY;
+    fbr_ring_gang_wait(&w->ring);
+    CHECK(!fbr_timer_runs(&w->ring.gang));
+    return 0;
+}
+
+static void without_a_gang_timeout_it_waits_for_ever(void **state)
+{
+    (void)state;
+    with_ring("0s", check_no_time);
+}
+
+static int check_next_try(struct world *w)
+{
+    w->agents[1].state = AGENT_READY;
+    fbr_ring_gang_wait(&w->ring);
+    fbr_ring_on(&w->ring, R_ON_AGAIN);
+    CHECK(w->ring.state == R_RESTARTING);
+    CHECK(!fbr_timer_runs(&w->ring.gang));
+    return 0;
+}
+
+static void the_next_try_has_the_whole_time_again(void **state)
+{
+    (void)state;
+    with_ring("1h", check_next_try);
+}
+
+/* ---- MPI_Init ---- */
+
+static void end_rank(struct world *w, uint32_t rank, int code, uint8_t flags)
+{
+    w->ranks[rank] = (struct ring_rank){.state = RANK_ENDED, .code = code, .flags = flags};
+    fbr_ring_missing_ended(&w->job, rank);
+}
+
+static int check_ends_that_say_nothing(struct world *w)
+{
+    w->ring.state = R_RUNNING;
+    fbr_ring_missing_met(&w->job);
+    end_rank(w, 0, 0, FBR_RANK_MET); /* it has called MPI_Init */
+    end_rank(w, 1, 3, 0);            /* a failure, which is told as one */
+    end_rank(w, 2, -9, 0);
+    CHECK(w->job.missing == 0);
+    CHECK(!fbr_timer_runs(&w->ring.ask));
+    return 0;
+}
+
+static void a_rank_that_met_its_server_or_failed_is_not_missed(void **state)
+{
+    (void)state;
+    with_ring("1h", check_ends_that_say_nothing);
+}
+
+static int check_no_mpi(struct world *w)
+{
+    w->ring.state = R_RUNNING;
+    end_rank(w, 1, 0, 0);
+    end_rank(w, 0, 0, 0);
+    CHECK(w->job.missing == 2); /* the first of them */
+    CHECK(!fbr_timer_runs(&w->ring.ask));
+    return 0;
+}
+
+static void where_no_rank_uses_mpi_nobody_is_asked(void **state)
+{
+    (void)state;
+    with_ring("1h", check_no_mpi);
+}
+
+static int check_met_first(struct world *w)
+{
+    w->ring.state = R_RUNNING;
+    fbr_ring_missing_met(&w->job);
+    end_rank(w, 1, 0, 0);
+    CHECK(fbr_timer_runs(&w->ring.ask));
+    return 0;
+}
+
+static int check_met_later(struct world *w)
+{
+    w->ring.state = R_RUNNING;
+    end_rank(w, 1, 0, 0);
+    fbr_ring_missing_met(&w->job);
+    CHECK(fbr_timer_runs(&w->ring.ask));
+    return 0;
+}
+
+static int check_ring_that_ends(struct world *w)
+{
+    w->ring.state = R_STOPPING;
+    end_rank(w, 1, 0, 0);
+    fbr_ring_missing_met(&w->job);
+    CHECK(!fbr_timer_runs(&w->ring.ask));
+    return 0;
+}
+
+static void agents_are_asked_whichever_comes_first(void **state)
+{
+    (void)state;
+    with_ring("1h", check_met_first);
+    with_ring("1h", check_met_later);
+    with_ring("1h", check_ring_that_ends);
+}
+
+static int check_rank_that_waits(struct world *w)
+{
+    struct fiber_ring *r = &w->ring;
+
+    r->state = R_RUNNING;
+    w->ranks[0] = (struct ring_rank){.state = RANK_RUNNING, .flags = FBR_RANK_MET};
+    fbr_ring_missing_waits(&w->job, 0); /* all ranks may still come */
+    CHECK(r->failure.code == 0);
+    end_rank(w, 2, 0, 0);
+    fbr_ring_missing_waits(&w->job, 1); /* it has not met its server, so it does not wait there */
+    CHECK(r->failure.code == 0);
+    fbr_ring_missing_waits(&w->job, 0);
+    CHECK(r->failure.code == 1);
+    CHECK(strcmp(r->failure.text, "rank 2 (pid 0 on here) ended with code 0 without MPI_Init, and "
+                                  "rank 0 waits for it there for ever") == 0);
+    CHECK(r->state == R_STOPPING);
+    return 0;
+}
+
+static void a_rank_that_waits_for_one_that_ended_fails_the_ring(void **state)
+{
+    (void)state;
+    with_ring("1h", check_rank_that_waits);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ring_with_some_of_its_places_waits_for_a_time),
+        cmocka_unit_test(without_a_gang_timeout_it_waits_for_ever),
+        cmocka_unit_test(the_next_try_has_the_whole_time_again),
+        cmocka_unit_test(a_rank_that_met_its_server_or_failed_is_not_missed),
+        cmocka_unit_test(where_no_rank_uses_mpi_nobody_is_asked),
+        cmocka_unit_test(agents_are_asked_whichever_comes_first),
+        cmocka_unit_test(a_rank_that_waits_for_one_that_ended_fails_the_ring),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
