@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/interpreter.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
@@ -71,9 +72,21 @@ static const char *base_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static bool begins(const char *path, const char *name)
+/* Whether the file has that name, with or without a version: "python3.13t", "julia-1.9",
+ * "python3-dbg"; "node_bench" is a program of somebody's own. */
+static bool is_named(const char *path, const char *name)
 {
-    return strncmp(base_of(path), name, strlen(name)) == 0;
+    const char *at = base_of(path);
+
+    if (strncmp(at, name, strlen(name)) != 0)
+        return false;
+    at += strlen(name);
+    at += at[0] == '-' && isdigit((unsigned char)at[1]);
+    if (at[0] && !isdigit((unsigned char)at[0]))
+        return false;
+    at += strspn(at, "0123456789.");
+    at += strspn(at, "dmtu"); /* how Python was built */
+    return at[0] == '\0' || at[0] == '-';
 }
 
 /* By its name, or that of what it leads to: "python3.11". */
@@ -83,7 +96,7 @@ static const struct language *language_of(const char *path)
     const struct language *found = NULL;
 
     for (size_t i = 0; i < sizeof(languages) / sizeof(languages[0]) && !found; i++)
-        if (begins(path, languages[i].name) || (real && begins(real, languages[i].name)))
+        if (is_named(path, languages[i].name) || (real && is_named(real, languages[i].name)))
             found = &languages[i];
     free(real);
     return found;
@@ -95,7 +108,7 @@ static bool is_stranger(const char *path)
     bool yes = false;
 
     for (const char *const *name = strangers; *name && !yes; name++)
-        yes = begins(path, *name) || (real && begins(real, *name));
+        yes = is_named(path, *name) || (real && is_named(real, *name));
     free(real);
     return yes;
 }
@@ -116,10 +129,12 @@ static int first_line(const char *path, char line[LINE_MAX_LEN], const char *wor
         return 0;
     for (char *w = strtok_r(line + 2, " \t\r", &rest); w && n < WORDS - 2;
          w = strtok_r(NULL, " \t\r", &rest)) {
-        if (n == 1 && strcmp(base_of(words[0]), "env") == 0 && (w[0] == '-' || strchr(w, '=')))
-            continue;
-        if (n == 1 && strcmp(base_of(words[0]), "env") == 0)
+        if (n == 1 && strcmp(base_of(words[0]), "env") == 0) {
+            w += strncmp(w, "-S", 2) == 0 ? 2 : 0;
+            if (!w[0] || w[0] == '-' || strchr(w, '='))
+                continue;
             n = 0;
+        }
         words[n++] = w;
     }
     return n;
