@@ -15,6 +15,15 @@ static bool same_host(const struct fiber_ring *r, uint32_t a, uint32_t b)
     return strcmp(r->agents[a].host, r->agents[b].host) == 0;
 }
 
+static bool is_host(const struct fiber_ring *r, const struct fbr_bridge_job *i, const char *name)
+{
+    uint32_t k = 0;
+
+    while (k < i->nodes && strcmp(r->agents[i->agents[k]].host, name) != 0)
+        k++;
+    return k < i->nodes;
+}
+
 /* Hosts of the job: their names, made distinct where agents share one. */
 static int name_hosts(struct fiber_ring *r, struct fbr_bridge_job *i)
 {
@@ -31,7 +40,9 @@ static int name_hosts(struct fiber_ring *r, struct fbr_bridge_job *i)
         for (uint32_t m = 0; m < i->nodes && !shared; m++)
             shared = m != k && same_host(r, i->agents[m], a);
         local &= k == 0 || same_host(r, i->agents[0], a);
-        snprintf(text, sizeof(text), shared ? "%s-%u" : "%s", r->agents[a].host, a);
+        snprintf(text, sizeof(text), "%s", r->agents[a].host);
+        while (shared && is_host(r, i, text))
+            snprintf(text + strlen(text), sizeof(text) - strlen(text), "-%u", a);
         hosts[k] = strdup(text);
         if (!hosts[k])
             return -ENOMEM;
