@@ -119,22 +119,18 @@ static int add(struct fbr_words *w, const char *word)
 
 static int command_words(const struct fbr_fill *f, struct fbr_words *w)
 {
+    bool there = f->workdir && f->workdir[0];
     char ticket[512];
-    int rc = add(w, "env");
+    int rc;
 
-    if (rc == 0 && f->workdir && f->workdir[0]) {
-        rc = add(w, "-C");
-        if (rc == 0)
-            rc = add(w, f->workdir);
-    }
     snprintf(ticket, sizeof(ticket), "FIBER_TICKET=%s", f->ticket ? f->ticket : "");
-    if (rc == 0 && f->ticket)
-        rc = add(w, ticket);
-    for (size_t i = 0; rc == 0 && f->env && f->env[i]; i++)
-        if (is_setting(f->env[i]))
-            rc = add(w, f->env[i]);
-    if (rc == 0)
-        rc = add(w, f->program ? f->program : "");
+    if (add(w, "env") < 0 || (there && (add(w, "-C") < 0 || add(w, f->workdir) < 0)) ||
+        (f->ticket && add(w, ticket) < 0))
+        return -ENOMEM;
+    for (size_t i = 0; f->env && f->env[i]; i++)
+        if (is_setting(f->env[i]) && add(w, f->env[i]) < 0)
+            return -ENOMEM;
+    rc = add(w, f->program ? f->program : "");
     for (size_t i = 0; rc == 0 && f->argv && f->argv[i]; i++)
         rc = add(w, f->argv[i]);
     return rc;

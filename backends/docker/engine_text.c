@@ -138,27 +138,17 @@ struct json_t *fbr_docker_body(const struct fbr_job *job, const struct fbr_docke
 {
     struct json_t *b = fbr_json_pack("{s:b, s:b}", "AttachStdout", 1, "AttachStderr", 1);
     struct json_t *entry = fbr_json_pack("[]");
-    int rc = fbr_json_append(entry, fbr_json_string(program ? program : job->file));
+    bool user = w->user && w->user[0];
 
-    if (rc == 0)
-        rc = fbr_json_set(b, "Image", fbr_json_string(image));
-    if (rc == 0)
-        rc = fbr_json_set(b, "Entrypoint", entry);
-    if (rc == 0)
-        rc = fbr_json_set(b, "Cmd", arguments(job));
-    if (rc == 0)
-        rc = fbr_json_set(b, "Env", environment(job));
-    if (rc == 0)
-        rc = fbr_json_set(b, "Labels", labels(job, w));
-    if (rc == 0 && workdir)
-        rc = fbr_json_set(b, "WorkingDir", fbr_json_string(workdir));
-    if (rc == 0 && w->user && w->user[0])
-        rc = fbr_json_set(b, "User", fbr_json_string(w->user));
-    if (rc == 0)
-        rc = fbr_json_set(b, "HostConfig", host_config(job, w));
-    if (rc == 0 && w->overlay)
-        rc = fbr_json_merge(b, w->overlay);
-    if (rc == 0)
+    if (fbr_json_append(entry, fbr_json_string(program ? program : job->file)) == 0 &&
+        fbr_json_set(b, "Image", fbr_json_string(image)) == 0 &&
+        fbr_json_set(b, "Entrypoint", entry) == 0 && fbr_json_set(b, "Cmd", arguments(job)) == 0 &&
+        fbr_json_set(b, "Env", environment(job)) == 0 &&
+        fbr_json_set(b, "Labels", labels(job, w)) == 0 &&
+        (!workdir || fbr_json_set(b, "WorkingDir", fbr_json_string(workdir)) == 0) &&
+        (!user || fbr_json_set(b, "User", fbr_json_string(w->user)) == 0) &&
+        fbr_json_set(b, "HostConfig", host_config(job, w)) == 0 &&
+        (!w->overlay || fbr_json_merge(b, w->overlay) == 0))
         return b;
     fbr_json_free(b);
     return NULL;

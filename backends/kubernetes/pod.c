@@ -350,18 +350,14 @@ static int set_identity(struct json_t *pod, const struct fbr_job *job,
     fbr_json_free(labels);
     if (rc == 0 && !fbr_json_at(metadata, "annotations", NULL))
         rc = fbr_json_set(metadata, "annotations", fbr_json_pack("{}"));
-    if (rc == 0)
-        rc = fbr_json_set(fbr_json_at(metadata, "annotations", NULL), FBR_KUBE_MASTER,
-                          fbr_json_string(s->master));
-    if (rc == 0)
-        rc = fbr_json_set(metadata, "name", fbr_json_string(name));
-    if (rc == 0)
-        rc = fbr_json_set(pod, "apiVersion", fbr_json_string("v1"));
-    if (rc == 0)
-        rc = fbr_json_set(pod, "kind", fbr_json_string("Pod"));
-    return rc < 0 ? rc
-                  : fbr_json_set(fbr_json_at(pod, "spec", NULL), "restartPolicy",
-                                 fbr_json_string("Never"));
+    if (rc < 0 ||
+        fbr_json_set(fbr_json_at(metadata, "annotations", NULL), FBR_KUBE_MASTER,
+                     fbr_json_string(s->master)) < 0 ||
+        fbr_json_set(metadata, "name", fbr_json_string(name)) < 0 ||
+        fbr_json_set(pod, "apiVersion", fbr_json_string("v1")) < 0 ||
+        fbr_json_set(pod, "kind", fbr_json_string("Pod")) < 0)
+        return -ENOMEM;
+    return fbr_json_set(fbr_json_at(pod, "spec", NULL), "restartPolicy", fbr_json_string("Never"));
 }
 
 static int add_pull_secrets(struct json_t *spec, const char *text)

@@ -218,26 +218,20 @@ static int sbatch_words(const struct submission *s, struct fbr_words *w)
                                          "--mail-type=NONE", "--input=/dev/null"};
     /* %a is not an index where there is no array. */
     const char *index = s->n > 1 ? "%a" : "0";
-    int rc = 0;
 
-    for (size_t i = 0; i < sizeof(always) / sizeof(always[0]) && rc == 0; i++)
-        rc = fbr_slurm_add(w, "%s", always[i]);
-    if (rc == 0)
-        rc = fbr_slurm_add(w, "--job-name=%s", s->name);
-    if (rc == 0)
-        rc = fbr_slurm_add(w, "--comment=fiber.job=%s fiber.master=%s", s->name, b->master);
-    if (rc == 0)
-        rc = fbr_slurm_add(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index);
-    if (rc == 0)
-        rc = fbr_slurm_add(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index);
-    if (rc == 0 && s->n > 1)
-        rc = fbr_slurm_add(w, "--array=0-%u", s->n - 1);
-    if (rc == 0)
-        rc = fbr_slurm_add_needs(w, &s->job);
-    /* Slurm has no other way to keep jobs apart: each has a node of its own. */
-    if (rc == 0 && s->job.apart)
-        rc = fbr_slurm_add(w, "--exclusive");
-    return rc < 0 ? rc : fbr_slurm_add_settings(w, b->settings);
+    for (size_t i = 0; i < sizeof(always) / sizeof(always[0]); i++)
+        if (fbr_slurm_add(w, "%s", always[i]) < 0)
+            return -ENOMEM;
+    if (fbr_slurm_add(w, "--job-name=%s", s->name) < 0 ||
+        fbr_slurm_add(w, "--comment=fiber.job=%s fiber.master=%s", s->name, b->master) < 0 ||
+        fbr_slurm_add(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index) < 0 ||
+        fbr_slurm_add(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index) < 0 ||
+        (s->n > 1 && fbr_slurm_add(w, "--array=0-%u", s->n - 1) < 0) ||
+        fbr_slurm_add_needs(w, &s->job) < 0 ||
+        /* Slurm has no other way to keep jobs apart: each has a node of its own. */
+        (s->job.apart && fbr_slurm_add(w, "--exclusive") < 0))
+        return -ENOMEM;
+    return fbr_slurm_add_settings(w, b->settings);
 }
 
 static void put_script(const struct submission *s, struct fbr_buf *b)
