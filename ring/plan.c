@@ -60,20 +60,22 @@ int fbr_plan_fill(struct fbr_plan *p, uint32_t size, const uint32_t *slots, uint
     uint64_t all = 0, before = 0;
     int rc = check_size(size, err);
 
+    if (rc < 0)
+        return rc;
     for (uint32_t k = 0; k < nodes; k++)
         all += slots[k];
-    if (rc == 0 && (all == 0 || nodes == 0))
-        rc = fbr_fail(err, -EINVAL, "there is no processor to place %u ranks on", size);
-    if (rc == 0)
-        rc = set_up(p, size, nodes, err);
-    for (uint32_t k = 0; rc == 0 && k < nodes; k++) {
+    if (all == 0 || nodes == 0)
+        return fbr_fail(err, -EINVAL, "there is no processor to place %u ranks on", size);
+    rc = set_up(p, size, nodes, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t k = 0; k < nodes; k++) {
         p->first[k] =
             (uint32_t)(all >= size ? (before < size ? before : size) : before * size / all);
         before += slots[k];
     }
-    if (rc == 0)
-        p->first[nodes] = size;
-    return rc;
+    p->first[nodes] = size;
+    return 0;
 }
 
 void fbr_plan_fini(struct fbr_plan *p)

@@ -104,19 +104,16 @@ static char *exec_info(const struct fbr_kube_config *c)
     struct json_t *info = fbr_json_pack("{s:s, s:s, s:{s:b}}", "kind", "ExecCredential",
                                         "apiVersion", c->exec.version, "spec", "interactive", 0);
     char *ca = c->ca ? fbr_base64_encode(c->ca, strlen(c->ca)) : NULL, *text = NULL, *line = NULL;
-    int rc = cluster && info ? 0 : -ENOMEM;
 
-    if (rc == 0 && ca)
-        rc = fbr_json_set(cluster, "certificate-authority-data", fbr_json_string(ca));
-    if (rc == 0 && c->server_name)
-        rc = fbr_json_set(cluster, "tls-server-name", fbr_json_string(c->server_name));
-    if (rc == 0 && c->proxy)
-        rc = fbr_json_set(cluster, "proxy-url", fbr_json_string(c->proxy));
-    if (rc == 0 && c->insecure)
-        rc = fbr_json_set(cluster, "insecure-skip-tls-verify", fbr_json_pack("b", 1));
-    if (rc == 0 && c->exec.cluster)
-        rc = fbr_json_set(fbr_json_at(info, "spec", NULL), "cluster", fbr_json_pack("O", cluster));
-    if (rc == 0)
+    if (cluster && info &&
+        (!ca || !fbr_json_set(cluster, "certificate-authority-data", fbr_json_string(ca))) &&
+        (!c->server_name ||
+         !fbr_json_set(cluster, "tls-server-name", fbr_json_string(c->server_name))) &&
+        (!c->proxy || !fbr_json_set(cluster, "proxy-url", fbr_json_string(c->proxy))) &&
+        (!c->insecure ||
+         !fbr_json_set(cluster, "insecure-skip-tls-verify", fbr_json_pack("b", 1))) &&
+        (!c->exec.cluster ||
+         !fbr_json_set(fbr_json_at(info, "spec", NULL), "cluster", fbr_json_pack("O", cluster))))
         text = fbr_json_print(info, NULL);
     if (text && asprintf(&line, "KUBERNETES_EXEC_INFO=%s", text) < 0)
         line = NULL;

@@ -99,16 +99,14 @@ int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char
                         const struct fbr_kube_settings *s, struct fbr_error *err)
 {
     struct json_t *spec = fbr_json_at(pod, "spec", NULL);
-    int rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->master_account));
+    int rc = -ENOMEM;
 
-    if (rc == 0)
-        rc = fbr_json_set(spec, "automountServiceAccountToken", fbr_json_pack("b", 1));
-    if (rc == 0)
-        rc = fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_ROLE_LABEL,
-                          fbr_json_string("master"));
-    if (rc == 0 && !fbr_json_at(container, "env", NULL))
-        rc = fbr_json_set(container, "env", fbr_json_pack("[]"));
-    if (rc == 0)
+    if (fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->master_account)) == 0 &&
+        fbr_json_set(spec, "automountServiceAccountToken", fbr_json_pack("b", 1)) == 0 &&
+        fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_ROLE_LABEL,
+                     fbr_json_string("master")) == 0 &&
+        (fbr_json_at(container, "env", NULL) ||
+         fbr_json_set(container, "env", fbr_json_pack("[]")) == 0))
         rc = add_environment(fbr_json_at(container, "env", NULL), program, s);
     if (rc == 0 && s->overlay)
         rc = add_template(pod, container, s->overlay, err);

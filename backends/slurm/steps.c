@@ -305,22 +305,19 @@ static int make_words(const struct step *j, const struct fbr_job *job, struct fb
         "srun --mpi=none " /* the second is where the node stands: NODE_WORD */
         "--mpi=none --nodes=1 --ntasks=1 --cpu-bind=none --unbuffered --kill-on-bad-exit=0";
     const struct fbr_words *options = &j->s->settings->options;
-    int rc = fbr_words_split(w, always, NULL);
+    bool shares = job->cpus > 0 || job->gpus > 0;
 
-    if (rc == 0)
-        rc = fbr_slurm_add(w, "--input=%s", job->ticket ? "0" : "none");
-    if (rc == 0)
-        rc = fbr_slurm_add(w, "--export=ALL%s", job->ticket ? ",FIBER_TICKET=fd:0" : "");
-    if (rc == 0)
-        rc = fbr_slurm_add(w, "--job-name=%s", j->name);
-    if (rc == 0)
-        rc = job->cpus > 0 || job->gpus > 0 ? add_share(j->s, job, w)
-                                            : fbr_slurm_add(w, "--overlap");
-    if (rc == 0)
-        rc = fbr_slurm_add_needs(w, job);
-    for (size_t i = 0; i < options->n && rc == 0; i++)
-        rc = fbr_slurm_add(w, "%s", options->at[i]);
-    return rc;
+    if (fbr_words_split(w, always, NULL) < 0 ||
+        fbr_slurm_add(w, "--input=%s", job->ticket ? "0" : "none") < 0 ||
+        fbr_slurm_add(w, "--export=ALL%s", job->ticket ? ",FIBER_TICKET=fd:0" : "") < 0 ||
+        fbr_slurm_add(w, "--job-name=%s", j->name) < 0 ||
+        (shares ? add_share(j->s, job, w) : fbr_slurm_add(w, "--overlap")) < 0 ||
+        fbr_slurm_add_needs(w, job) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < options->n; i++)
+        if (fbr_slurm_add(w, "%s", options->at[i]) < 0)
+            return -ENOMEM;
+    return 0;
 }
 
 /* Adds the program that srun starts. */
