@@ -130,10 +130,11 @@ enough
 tasks 600
 echo "ok: a worker that somebody cancels"
 
-begins "${prog%/*}/docker_prog" jobs 2 3 300 "$work/enough"
+# Where deaths are counted no worker may die but the one that is killed: none is missed for want of a heartbeat.
+FIBER_HEARTBEAT=200s begins "${prog%/*}/docker_prog" jobs 2 3 300 "$work/enough"
 [[ $(squeue -h -t running -o %j | grep -c '^fiber-') == 2 ]] || failed "six workers should be in two jobs: $(squeue)"
 enough
-for line in 'right 300 of 300' 'deaths [12]'; do # one of a job, not all three; a slow machine may lose another
+for line in 'right 300 of 300' 'deaths 1'; do # one of a job, not all three
     grep -qx "$line" "$work/out" || failed "it should say '$line'"
 done
 nothing_left
@@ -210,12 +211,12 @@ tasks 600
 nothing_left
 exec 4<&- 5<&-
 echo "ok: a squeue that hangs to the end"
-PATH=$work/bin:$PATH begins "${prog%/*}/docker_prog" pool 2 400 20 "$work/enough" 1 # goes on until one has died
+FIBER_HEARTBEAT=200s PATH=$work/bin:$PATH begins "${prog%/*}/docker_prog" pool 2 400 20 "$work/enough" 1 # goes on until one has died
 a_job >"$work/forgotten"
 mv "$work/forgotten" "$work/forgets"
 enough
 rm "$work/forgets"
-for line in 'right 400 of 400' 'deaths [1-9]'; do # a slow machine may lose another
+for line in 'right 400 of 400' 'deaths 1'; do
     grep -qx "$line" "$work/out" || failed "it should say '$line'"
 done
 nothing_left
