@@ -111,7 +111,8 @@ static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *ba
     if (rc == 0)
         rc = fbr_link_send(link, g.iov, g.n);
     if (rc < 0) { /* it cannot be given work: another one will do */
-        w->disrupted = true;
+        /* on_broken() says whose fault a broken link of its own is */
+        w->disrupted |= rc != -EPIPE || w->host;
         fbr_process_give_up(w->process, rc == -ENOMEM ? "got no tasks: out of memory"
                                                       : "has a broken data link; killed");
     }
