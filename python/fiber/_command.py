@@ -8,4 +8,7 @@ import sys
 
 def main():
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", "bin", "fiber")
-    os.execv(program, ["fiber", *sys.argv[1:]])
+    try:
+        os.execv(program, ["fiber", *sys.argv[1:]])
+    except FileNotFoundError:
+        sys.exit("fiber: %s is not there: wheels have it; a build folder has the command as cli/fiber" % program)
