@@ -1,11 +1,22 @@
+#!/usr/bin/env python3
 # chart.py - figures as SVG: lines over a few cases, on a logarithmic scale.
+#
+#     benchmarks/run python --only paper_overhead --json > result.json
+#     benchmarks/chart.py result.json docs/paper_overhead.svg
+#
+# draws that figure again from its result, and prints its table as Markdown: medians in seconds, the fastest first. With
+# --best the smallest of the repetitions stands there instead, for a machine that others use.
 #
 # SPDX-License-Identifier: Apache-2.0
 import html
+import json
 import math
+import statistics
+import sys
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 420, 60, 40, 170, 40
 COLOURS = ('#d62728', '#7f7f7f', '#1f77b4', '#2ca02c', '#ff7f0e', '#9467bd', '#8c564b', '#17becf', '#bcbd22', '#e377c2')
+PAPER_OVERHEAD = '5 workers, tasks of 1 ms to 1 s: seconds, ideally 1'
 
 
 def text(x, y, words, **attributes):
@@ -16,7 +27,7 @@ def text(x, y, words, **attributes):
 def scale_of(series):
     """The powers of ten around all values."""
     values = [v for line in series.values() for v in line]
-    return math.floor(math.log10(min(values) * 0.999)), math.ceil(math.log10(max(values) * 1.001))
+    return math.floor(math.log10(min(values))), math.ceil(math.log10(max(values) * 1.001))
 
 
 def lines(title, cases, series):
@@ -43,3 +54,33 @@ def lines(title, cases, series):
         out.append('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>' % (points, colour))
         out.append(text(WIDTH - RIGHT + 12, TOP + 10 + 18 * ends.index(name), name, fill=colour))
     return '\n'.join(out) + '\n</svg>\n'
+
+
+def summary(samples, best=False):
+    """({name: [the median of each case, or the smallest]}, cases) of the samples of a key; of those with all cases."""
+    reduce = min if best else statistics.median
+    cases = list(dict.fromkeys(label.rsplit('/', 1)[0] for label in samples))
+    names = dict.fromkeys(label.rsplit('/', 1)[1] for label in samples)
+    return {name: [reduce(samples['%s/%s' % (case, name)]) for case in cases]
+            for name in names if all(samples.get('%s/%s' % (case, name)) for case in cases)}, cases
+
+
+def main(argv):
+    best = argv[:1] == ['--best']
+    argv = argv[best:]
+    if len(argv) != 2:
+        sys.exit('usage: chart.py [--best] RESULT.json PICTURE.svg')
+    with open(argv[0]) as f:
+        report = json.load(f)
+    series, cases = summary(report['paper_overhead']['samples'], best)
+    with open(argv[1], 'w') as f:
+        f.write(lines(PAPER_OVERHEAD, cases, series))
+    versions = report['machine'].get('peers', {})
+    print('| seconds | %s |\n|%s' % (' | '.join(cases), '---|' * (len(cases) + 1)))
+    for name in sorted(series, key=lambda name: series[name]):
+        version = versions.get(name) or ''
+        print('| %s | %s |' % (('%s %s' % (name, version)).strip(), ' | '.join('%.3f' % v for v in series[name])))
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

@@ -221,9 +221,8 @@ def paper_overhead(suite):
     figure['svg'] = os.path.join(suite.build, 'benchmarks', 'paper_overhead.svg')
     os.makedirs(os.path.dirname(figure['svg']), exist_ok=True)
     with open(figure['svg'], 'w') as f:
-        f.write(chart.lines('5 workers, tasks of 1 ms to 1 s: seconds, ideally 1', list(sizes), {
-            name: [median(group[name]) for group in got.values()]
-            for name in got['1ms'] if all(group.get(name) for group in got.values())}))
+        series, cases = chart.summary(figure['samples'])
+        f.write(chart.lines(chart.PAPER_OVERHEAD, cases, series))
     return figure
 
 
