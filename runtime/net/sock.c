@@ -11,63 +11,46 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <nanomsg/nn.h>
 #include <nanomsg/reqrep.h>
 #include <nanomsg/tcp.h>
 
 #include "runtime/base/fds.h"
+#include "runtime/net/sp_client.h"
 #include "runtime/net/tcp.h"
 
 #define URL_MAX 128
 
 struct fbr_sock {
+    struct fbr_sp_client *local; /* a unix socket; NULL: it is one of nanomsg, with all below */
     int s, in_fd, out_fd;
-    bool begun;           /* calling side: the first message was sent, */
-    uint64_t attempts;    /* number of connections that had broken then */
-    struct fbr_route own; /* calling side: the request id that every message carries */
-    char url[URL_MAX];    /* calling side */
+    bool begun;        /* the first message was sent, */
+    uint64_t attempts; /* number of connections that had broken then */
+    char url[URL_MAX];
 };
 
-#define CONTROL_SIZE (NN_CMSG_SPACE(sizeof(size_t) + sizeof(struct fbr_route)))
+#define THE_REQUEST 0x80000001u /* the id of each message; its top bit ends the stack of ids */
+#define CONTROL_SIZE (NN_CMSG_SPACE(sizeof(size_t) + sizeof(uint32_t)))
 #define SOCKET_FDS 12             /* with those of its thread */
 #define BUFFER_SIZE (1024 * 1024) /* per direction; nanomsg's own default is 128 KiB */
-#define BACKLOG 4096
-#define LOOK_MS 200      /* between two looks whether a connection was lost */
-#define AGAIN_MS 10      /* until a failed call is made again, */
-#define AGAIN_MAX_MS 160 /* twice as long after each failure, up to this */
+#define LOOK_MS 200               /* between two looks whether a connection was lost */
+#define AGAIN_MS 10               /* until a failed call is made again, */
+#define AGAIN_MAX_MS 160          /* twice as long after each failure, up to this */
 
 /* An SP header travels as ancillary data: a size_t with its length, then its bytes
  * (nn_sendmsg(3)). */
-static size_t put_route(void *control, const struct fbr_route *route)
+static void put_request(void *control)
 {
     struct nn_cmsghdr *c = control;
-    size_t n = route->len;
+    uint32_t id = htobe32(THE_REQUEST);
+    size_t n = sizeof(id);
 
     c->cmsg_level = PROTO_SP;
     c->cmsg_type = SP_HDR;
     c->cmsg_len = NN_CMSG_LEN(sizeof(n) + n);
     memcpy(NN_CMSG_DATA(c), &n, sizeof(n));
-    memcpy(NN_CMSG_DATA(c) + sizeof(n), route->bytes, n);
-    return NN_CMSG_SPACE(sizeof(n) + n);
-}
-
-static int get_route(const struct nn_msghdr *h, struct fbr_route *route)
-{
-    struct nn_cmsghdr *c = NN_CMSG_FIRSTHDR(h);
-    size_t n;
-
-    while (c && !(c->cmsg_level == PROTO_SP && c->cmsg_type == SP_HDR))
-        c = NN_CMSG_NXTHDR(h, c);
-    if (!c)
-        return -EPROTO;
-    memcpy(&n, NN_CMSG_DATA(c), sizeof(n));
-    if (n > sizeof(route->bytes)) /* a path through devices, which do not occur here */
-        return -EPROTO;
-    route->len = (uint8_t)n;
-    memcpy(route->bytes, NN_CMSG_DATA(c) + sizeof(n), n);
-    return 0;
+    memcpy(NN_CMSG_DATA(c) + sizeof(n), &id, n);
 }
 
 static int set_int(int s, int option, int value)
@@ -82,85 +65,8 @@ static int get_fd(int s, int option, int *fd)
     return nn_getsockopt(s, NN_SOL_SOCKET, option, fd, &len) < 0 ? -errno : 0;
 }
 
-static int sock_open(struct fbr_sock **out, int protocol, const char *url,
-                     int (*attach)(int, const char *), struct fbr_error *err)
-{
-    struct fbr_sock *s = calloc(1, sizeof(*s));
-    int rc;
-
-    if (!s)
-        return fbr_fail(err, -ENOMEM, "data channel: out of memory");
-    rc = fbr_fds_need(SOCKET_FDS, "data channel", err); /* else nanomsg would abort */
-    if (rc < 0) {
-        free(s);
-        return rc;
-    }
-    s->s = nn_socket(AF_SP_RAW, protocol);
-    if (s->s < 0) {
-        rc = -errno;
-        free(s);
-        return fbr_fail(err, rc, "data channel: cannot make a socket: %s", nn_strerror(-rc));
-    }
-    rc = set_int(s->s, NN_RCVMAXSIZE, FBR_SOCK_MAX);
-    if (rc == 0)
-        rc = set_int(s->s, NN_SNDBUF, BUFFER_SIZE);
-    if (rc == 0)
-        rc = set_int(s->s, NN_RCVBUF, BUFFER_SIZE);
-    if (rc == 0)
-        rc = get_fd(s->s, NN_RCVFD, &s->in_fd);
-    if (rc == 0 && protocol == NN_REQ) {
-        set_int(s->s, NN_RECONNECT_IVL, AGAIN_MS);
-        set_int(s->s, NN_RECONNECT_IVL_MAX, AGAIN_MAX_MS);
-        rc = get_fd(s->s, NN_SNDFD, &s->out_fd);
-    }
-    if (rc == 0 && strchr(url, '[')) /* an address of IPv6 */
-        rc = set_int(s->s, NN_IPV4ONLY, 0);
-    if (rc == 0) { /* off by default; without it, small messages would wait for acknowledgements */
-        int on = 1;
-
-        nn_setsockopt(s->s, NN_TCP, NN_TCP_NODELAY, &on, sizeof(on));
-    }
-    if (rc == 0 && attach(s->s, url) < 0)
-        rc = -errno;
-    if (rc < 0) {
-        fbr_sock_close(s);
-        return fbr_fail(err, rc, "data channel: %s: %s", url, nn_strerror(-rc));
-    }
-    *out = s;
-    return 0;
-}
-
-/* Visits nanomsg's descriptors, which the library does not tell. */
-static void each_fd(void (*fn)(int fd, const void *what, uint64_t ms), const void *what,
-                    uint64_t ms)
-{
-    DIR *all = opendir("/proc/self/fd");
-    struct dirent *e;
-
-    while (all && (e = readdir(all)) != NULL)
-        fn(atoi(e->d_name), what, ms);
-    if (all)
-        closedir(all);
-}
-
-/* Lengthens the accept queue, which nanomsg sets to 10. Callers beyond that make a new socket every
- * few milliseconds and call again; a thousand workers that start together would waste the
- * processors. */
-static void widen(int fd, const void *path, uint64_t ms)
-{
-    struct sockaddr_un a = {0};
-    socklen_t len = sizeof(a), one = sizeof(int);
-    int listens = 0;
-
-    (void)ms;
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &one) == 0 && listens &&
-        getsockname(fd, (struct sockaddr *)&a, &len) == 0 && a.sun_family == AF_UNIX &&
-        strncmp(a.sun_path, path, sizeof(a.sun_path)) == 0)
-        listen(fd, BACKLOG);
-}
-
 /* Sets the limit on all our connections to the same server: that does no harm. */
-static void be_patient(int fd, const void *server, uint64_t ms)
+static void be_patient(int fd, const char *server, uint64_t ms)
 {
     struct sockaddr_storage a = {0};
     socklen_t len = sizeof(a);
@@ -174,39 +80,78 @@ static void be_patient(int fd, const void *server, uint64_t ms)
         fbr_tcp_patience(fd, ms);
 }
 
+/* nanomsg's descriptors are all looked at: the library does not tell them. */
 void fbr_sock_patience(const struct fbr_sock *s, uint64_t ms)
 {
-    if (strncmp(s->url, "tcp://", 6) == 0)
-        each_fd(be_patient, s->url, ms);
+    DIR *all = strncmp(s->url, "tcp://", 6) == 0 ? opendir("/proc/self/fd") : NULL;
+    struct dirent *e;
+
+    while (all && (e = readdir(all)) != NULL)
+        be_patient(atoi(e->d_name), s->url, ms);
+    if (all)
+        closedir(all);
 }
 
-int fbr_sock_bind(struct fbr_sock **s, const char *url, struct fbr_error *err)
+static int open_nanomsg(struct fbr_sock *s, const char *url)
 {
-    int rc = sock_open(s, NN_REP, url, nn_bind, err);
+    int rc, on = 1;
 
+    s->s = nn_socket(AF_SP_RAW, NN_REQ);
+    if (s->s < 0)
+        return -errno;
+    rc = set_int(s->s, NN_RCVMAXSIZE, FBR_SOCK_MAX);
     if (rc == 0)
-        each_fd(widen, url + strlen("ipc://"), 0);
+        rc = set_int(s->s, NN_SNDBUF, BUFFER_SIZE);
+    if (rc == 0)
+        rc = set_int(s->s, NN_RCVBUF, BUFFER_SIZE);
+    if (rc == 0)
+        rc = get_fd(s->s, NN_RCVFD, &s->in_fd);
+    if (rc == 0)
+        rc = get_fd(s->s, NN_SNDFD, &s->out_fd);
+    if (rc == 0 && strchr(url, '[')) /* an address of IPv6 */
+        rc = set_int(s->s, NN_IPV4ONLY, 0);
+    set_int(s->s, NN_RECONNECT_IVL, AGAIN_MS);
+    set_int(s->s, NN_RECONNECT_IVL_MAX, AGAIN_MAX_MS);
+    /* off by default; without it, small messages would wait for acknowledgements */
+    nn_setsockopt(s->s, NN_TCP, NN_TCP_NODELAY, &on, sizeof(on));
+    if (rc == 0 && nn_connect(s->s, url) < 0)
+        rc = -errno;
     return rc;
 }
 
-int fbr_sock_connect(struct fbr_sock **s, const char *url, struct fbr_error *err)
+int fbr_sock_connect(struct fbr_sock **out, const char *url, int timeout_ms, struct fbr_error *err)
 {
-    uint32_t id = htobe32(0x80000001u); /* the top bit ends the stack of routing ids */
-    int rc = sock_open(s, NN_REQ, url, nn_connect, err);
+    struct fbr_sock *s = calloc(1, sizeof(*s));
+    int rc;
 
-    if (rc == 0) {
-        (*s)->own.len = sizeof(id);
-        memcpy((*s)->own.bytes, &id, sizeof(id));
-        snprintf((*s)->url, sizeof((*s)->url), "%s", url);
+    if (!s)
+        return fbr_fail(err, -ENOMEM, "data channel: out of memory");
+    s->s = -1;
+    rc = fbr_fds_need(SOCKET_FDS, "data channel", err); /* else nanomsg would abort */
+    if (rc < 0) {
+        free(s);
+        return rc;
     }
-    return rc;
+    if (strncmp(url, "ipc://", 6) == 0)
+        rc = fbr_sp_client_open(&s->local, url + 6, FBR_SOCK_MAX, timeout_ms);
+    else
+        rc = open_nanomsg(s, url);
+    if (rc < 0) {
+        fbr_sock_close(s);
+        return fbr_fail(err, rc, "data channel: %s: %s", url, nn_strerror(-rc));
+    }
+    snprintf(s->url, sizeof(s->url), "%s", url);
+    *out = s;
+    return 0;
 }
 
 void fbr_sock_close(struct fbr_sock *s)
 {
     if (!s)
         return;
-    nn_close(s->s);
+    fbr_sp_client_close(s->local);
+    if (s->s >= 0)
+        nn_close(s->s);
     free(s);
 }
 
@@ -226,22 +171,19 @@ static uint64_t broken_connections(const struct fbr_sock *s)
     return nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS);
 }
 
-/* `calling`: the calling side, whose threads send one at a time (uplink.c). On the serving side
- * threads send at the same time, and no connection of their own can be lost. */
-static int try_send(struct fbr_sock *s, const struct nn_msghdr *h, bool calling)
+static int try_send(struct fbr_sock *s, const struct nn_msghdr *h)
 {
     int n;
 
     /* a connection that breaks after this look cannot have a successor before the next look */
-    if (calling && !s->begun)
+    if (!s->begun)
         s->attempts = broken_connections(s);
     n = nn_sendmsg(s->s, h, NN_DONTWAIT);
-    if (calling)
-        s->begun |= n >= 0;
+    s->begun |= n >= 0;
     return n;
 }
 
-/* Calling side: waits until there may be room, in short steps, as nanomsg does not tell when the
+/* Waits until there may be room, in short steps, as nanomsg does not tell when the
  * connection is lost. */
 static int await_room(const struct fbr_sock *s, int *timeout_ms)
 {
@@ -257,63 +199,66 @@ static int await_room(const struct fbr_sock *s, int *timeout_ms)
     return 0;
 }
 
-int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, int timeout_ms)
+static int send_local(struct fbr_sock *s, void *msg, size_t len, int timeout_ms)
+{
+    int rc = fbr_sp_client_send(s->local, msg, len, timeout_ms);
+
+    if (rc == 0)
+        fbr_sock_free(msg);
+    return rc;
+}
+
+int fbr_sock_send(struct fbr_sock *s, void *msg, size_t len, int timeout_ms)
 {
     union {
         struct nn_cmsghdr align;
         uint8_t bytes[CONTROL_SIZE];
     } control;
     struct nn_iovec iov = {&msg, NN_MSG};
-    struct nn_msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control};
-    int rc = 0;
-
-    memset(&control, 0, sizeof(control));
-    h.msg_controllen = put_route(&control, route ? route : &s->own);
-    while (rc == 0 && try_send(s, &h, !route) < 0)
-        if (errno != EINTR)
-            rc = errno != EAGAIN || route ? -errno : await_room(s, &timeout_ms);
-    return rc;
-}
-
-int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_t *len)
-{
-    union {
-        struct nn_cmsghdr align;
-        uint8_t bytes[CONTROL_SIZE];
-    } control;
-    void *body = NULL;
-    struct nn_iovec iov = {&body, NN_MSG};
     struct nn_msghdr h = {.msg_iov = &iov,
                           .msg_iovlen = 1,
                           .msg_control = &control,
                           .msg_controllen = sizeof(control)};
-    int n;
+    int rc = 0;
 
+    if (s->local)
+        return send_local(s, msg, len, timeout_ms);
+    memset(&control, 0, sizeof(control));
+    put_request(&control);
+    while (rc == 0 && try_send(s, &h) < 0)
+        if (errno != EINTR)
+            rc = errno != EAGAIN ? -errno : await_room(s, &timeout_ms);
+    return rc;
+}
+
+int fbr_sock_recv(struct fbr_sock *s, fbr_sp_fn fn, void *user)
+{
+    void *msg = NULL;
+    int n, rc;
+
+    if (s->local)
+        return fbr_sp_client_recv(s->local, fn, user);
     do
-        n = nn_recvmsg(s->s, &h, NN_DONTWAIT);
+        n = nn_recv(s->s, &msg, NN_MSG, NN_DONTWAIT);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return -errno;
-    if (route && get_route(&h, route) < 0) {
-        nn_freemsg(body);
-        return -EPROTO;
-    }
-    *msg = body;
-    *len = (size_t)n;
-    return 0;
+        return errno == EAGAIN ? 0 : -errno;
+    rc = fn(user, msg, (size_t)n);
+    nn_freemsg(msg);
+    return rc < 0 ? rc : 1;
 }
 
 int fbr_sock_lost(const struct fbr_sock *s)
 {
-    return broken_connections(s) > s->attempts;
+    return s->local ? fbr_sp_client_lost(s->local) : broken_connections(s) > s->attempts;
 }
 
 int fbr_sock_fd(const struct fbr_sock *s)
 {
-    return s->in_fd;
+    return s->local ? fbr_sp_client_fd(s->local) : s->in_fd;
 }
 
 int fbr_sock_room_fd(const struct fbr_sock *s)
 {
-    return s->out_fd;
+    return s->local ? fbr_sp_client_room_fd(s->local) : s->out_fd;
 }

@@ -14,7 +14,7 @@
 #define THE_REQUEST 0x80000001u /* the one request id of our clients, with its top bit set */
 
 const uint8_t fbr_sp_rep_greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x31, 0, 0};
-static const uint8_t req_greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
+const uint8_t fbr_sp_req_greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
 
 /* Bytes before the length of a message. */
 static size_t mark_of(const struct fbr_sp_in *in)
@@ -45,7 +45,7 @@ static int greet(struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t *wh
     size_t n = len < FBR_SP_GREETING ? len : FBR_SP_GREETING;
 
     *whole = FBR_SP_GREETING;
-    if (memcmp(at, req_greeting, n) != 0)
+    if (memcmp(at, fbr_sp_req_greeting, n) != 0)
         return -EPROTO;
     in->greeted = n == FBR_SP_GREETING;
     return in->greeted;
@@ -165,4 +165,14 @@ size_t fbr_sp_head(uint8_t head[FBR_SP_HEAD_MAX], size_t len, bool local)
     memcpy(head + mark, &n, sizeof(n));
     memcpy(head + mark + LENGTH, &id, sizeof(id));
     return mark + FBR_SP_HEAD;
+}
+
+int fbr_sp_length(const uint8_t head[FBR_SP_HEAD_MAX], size_t most, size_t *len)
+{
+    const struct fbr_sp_in in = {.most = most, .local = true};
+    size_t whole;
+    int rc = measure(&in, head, FBR_SP_HEAD_MAX, &whole);
+
+    *len = whole - FBR_SP_HEAD_MAX;
+    return rc < 0 ? rc : 1;
 }

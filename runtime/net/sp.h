@@ -25,7 +25,7 @@
 /* Room for received bytes, of all readers of one thread: one message of FBR_LANE_MAX fits. */
 #define FBR_SP_SCRATCH (320 * 1024)
 
-extern const uint8_t fbr_sp_rep_greeting[FBR_SP_GREETING];
+extern const uint8_t fbr_sp_req_greeting[FBR_SP_GREETING], fbr_sp_rep_greeting[FBR_SP_GREETING];
 
 struct fbr_sp_in {
     size_t most; /* longest message that is taken, without its head; the owner may raise it */
@@ -50,5 +50,7 @@ void fbr_sp_in_fini(struct fbr_sp_in *in);
 
 /* Writes the head of a message of so many bytes, and returns how long the head is. */
 size_t fbr_sp_head(uint8_t head[FBR_SP_HEAD_MAX], size_t len, bool local);
+/* Reads the length of a message over a unix socket from its whole head: 1, -EPROTO or -EMSGSIZE. */
+int fbr_sp_length(const uint8_t head[FBR_SP_HEAD_MAX], size_t most, size_t *len);
 
 #endif

@@ -27,7 +27,8 @@ struct fbr_uplink {
     int fd;
     pthread_mutex_t lock; /* guards all but the receiving side */
     struct fbr_lane_out out;
-    void *unsent;  /* a numbered message for which there was no room */
+    void *unsent; /* a numbered message for which there was no room, */
+    size_t unsent_len;
     uint32_t held; /* messages down that we hold */
     bool broken, never_wait;
     bool beats, said; /* something was sent since the last beat of the busy */
@@ -44,15 +45,13 @@ static int send_out(struct fbr_uplink *u, int timeout_ms)
     int rc;
 
     do {
-        size_t len;
-
         rc = 0;
         if (!u->unsent) {
-            rc = fbr_lane_take(&u->out, u->held, &u->unsent, &len);
+            rc = fbr_lane_take(&u->out, u->held, &u->unsent, &u->unsent_len);
             u->owes = false;
         }
         if (rc == 0)
-            rc = fbr_sock_send(u->sock, NULL, u->unsent, timeout_ms);
+            rc = fbr_sock_send(u->sock, u->unsent, u->unsent_len, timeout_ms);
         if (rc == 0) {
             u->unsent = NULL;
             u->said = true;
@@ -82,7 +81,7 @@ static int begin_again(struct fbr_uplink *u, const char *url, struct fbr_error *
     u->unsent = NULL;
     u->out.seq = 0;
     u->broken = false;
-    return fbr_sock_connect(&u->sock, url, err);
+    return fbr_sock_connect(&u->sock, url, 0, err);
 }
 
 /* Sends the first message. A TCP server answers. Under a crowd of callers it hangs up on a caller
@@ -91,7 +90,7 @@ static int begin_again(struct fbr_uplink *u, const char *url, struct fbr_error *
 static int greet(struct fbr_uplink *u, const char *url, int timeout_ms, struct fbr_error *err)
 {
     uint64_t deadline = fbr_now_ms() + (uint64_t)timeout_ms;
-    int rc = fbr_sock_connect(&u->sock, url, err), wait_ms = ANSWER_MS, came = 0;
+    int rc = fbr_sock_connect(&u->sock, url, timeout_ms, err), wait_ms = ANSWER_MS, came = 0;
 
     while (rc == 0 && !came) {
         uint64_t now = fbr_now_ms();
@@ -263,26 +262,22 @@ static void on_record(void *user, const void *record, size_t len)
     t->on_record(t->user, record, len);
 }
 
+static int on_message(void *user, void *msg, size_t len)
+{
+    struct taking *t = user;
+
+    return fbr_lane_open(&t->u->in, msg, len, on_taken, on_record, t);
+}
+
 int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn fn, void *user)
 {
     struct taking t = {u, fn, user};
-    size_t len;
-    void *msg;
     int rc;
 
     if (u->fd >= 0)
         return recv_local(u, fn, user);
     rc = u->never_wait ? 0 : fbr_uplink_ack(u);
-    if (rc < 0)
-        return rc;
-    rc = fbr_sock_recv(u->sock, NULL, &msg, &len);
-    if (rc == -EAGAIN)
-        return 0;
-    if (rc < 0)
-        return rc;
-    rc = fbr_lane_open(&u->in, msg, len, on_taken, on_record, &t);
-    fbr_sock_free(msg);
-    return rc < 0 ? rc : 1;
+    return rc < 0 ? rc : fbr_sock_recv(u->sock, on_message, &t);
 }
 
 int fbr_uplink_ack(struct fbr_uplink *u)

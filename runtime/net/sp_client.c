@@ -1,0 +1,255 @@
+/* sp_client.c - the calling side of a unix socket of the data channel.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/net/sp_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+
+#define BUFFER_SIZE (1024 * 1024) /* per direction, as far as the kernel allows it */
+#define AGAIN_MS 10               /* until the next try to connect */
+#define LEAD 4 /* of a message in its memory: fbr_lane_open() wants it so aligned */
+
+struct fbr_sp_client {
+    int fd, room; /* room: an epoll descriptor, which polls readable when fd polls writable */
+    bool lost;    /* atomic */
+    size_t sent;  /* of the message under way, with its head */
+    size_t most;  /* longest message that is taken */
+    /* Receiving thread: a head, or the bytes of a message. */
+    bool hushed; /* the server hung up, and fd is no socket any more */
+    uint8_t head[FBR_SP_HEAD_MAX];
+    uint8_t *data; /* LEAD bytes, then the message; NULL: its head is not whole */
+    size_t len, have;
+};
+
+static int lose(struct fbr_sp_client *c)
+{
+    __atomic_store_n(&c->lost, true, __ATOMIC_RELAXED);
+    return -EPIPE;
+}
+
+/* ---- Connecting ---- */
+
+/* Connects and greets, and waits for the server's greeting. */
+static int connect_to(struct fbr_sp_client *c, const struct sockaddr_un *a, uint64_t left_ms)
+{
+    const struct timeval left = {(time_t)(left_ms / 1000), (suseconds_t)(left_ms % 1000 * 1000)};
+    uint8_t greeting[FBR_SP_GREETING];
+    int size = BUFFER_SIZE;
+    ssize_t n;
+
+    c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (c->fd < 0)
+        return -errno;
+    setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    setsockopt(c->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &left, sizeof(left));
+    setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &left, sizeof(left));
+    if (connect(c->fd, (const struct sockaddr *)a, sizeof(*a)) < 0 ||
+        send(c->fd, fbr_sp_req_greeting, sizeof(greeting), MSG_NOSIGNAL) < 0)
+        return -errno;
+    n = recv(c->fd, greeting, sizeof(greeting), MSG_WAITALL);
+    if (n != (ssize_t)sizeof(greeting))
+        return n < 0 ? -errno : -EPIPE;
+    return memcmp(greeting, fbr_sp_rep_greeting, sizeof(greeting)) == 0 ? 0 : -EPROTO;
+}
+
+/* A busy server may take a while to listen and to greet. */
+static bool may_retry(int rc)
+{
+    return rc == -ENOENT || rc == -ECONNREFUSED || rc == -EPIPE || rc == -ECONNRESET ||
+           rc == -EINTR || rc == -EAGAIN;
+}
+
+static int connect_within(struct fbr_sp_client *c, const char *path, int timeout_ms)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    uint64_t now = fbr_now_ms(), deadline = now + (uint64_t)timeout_ms;
+    int rc = -EAGAIN;
+
+    if (strlen(path) >= sizeof(a.sun_path))
+        return -ENAMETOOLONG;
+    strcpy(a.sun_path, path);
+    while (may_retry(rc) && now < deadline) {
+        if (c->fd >= 0) { /* it is not the first try */
+            close(c->fd);
+            c->fd = -1;
+            poll(NULL, 0, AGAIN_MS);
+        }
+        rc = connect_to(c, &a, deadline - now);
+        now = fbr_now_ms();
+    }
+    return may_retry(rc) ? -EAGAIN : rc;
+}
+
+static int open_room(struct fbr_sp_client *c)
+{
+    struct epoll_event e = {.events = EPOLLOUT};
+
+    c->room = epoll_create1(EPOLL_CLOEXEC);
+    return c->room < 0 || epoll_ctl(c->room, EPOLL_CTL_ADD, c->fd, &e) < 0 ? -errno : 0;
+}
+
+int fbr_sp_client_open(struct fbr_sp_client **out, const char *path, size_t most, int timeout_ms)
+{
+    struct fbr_sp_client *c = calloc(1, sizeof(*c));
+    int rc;
+
+    if (!c)
+        return -ENOMEM;
+    c->fd = c->room = -1;
+    c->most = most;
+    rc = connect_within(c, path, timeout_ms);
+    if (rc == 0)
+        rc = open_room(c);
+    if (rc < 0) {
+        fbr_sp_client_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+void fbr_sp_client_close(struct fbr_sp_client *c)
+{
+    if (!c)
+        return;
+    if (c->room >= 0)
+        close(c->room);
+    if (c->fd >= 0)
+        close(c->fd);
+    free(c->data);
+    free(c);
+}
+
+/* ---- Sending ---- */
+
+static int await_room(const struct fbr_sp_client *c, int timeout_ms)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+
+    return poll(&p, 1, timeout_ms) == 0 ? -EAGAIN : 0;
+}
+
+int fbr_sp_client_send(struct fbr_sp_client *c, const void *msg, size_t len, int timeout_ms)
+{
+    uint8_t head[FBR_SP_HEAD_MAX];
+    size_t n_head = fbr_sp_head(head, len, true);
+    int rc = 0;
+
+    while (rc == 0 && c->sent < n_head + len) {
+        size_t of_head = c->sent < n_head ? n_head - c->sent : 0;
+        size_t of_msg = c->sent + of_head - n_head;
+        struct iovec iov[2] = {{head + n_head - of_head, of_head},
+                               {(uint8_t *)(uintptr_t)msg + of_msg, len - of_msg}};
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+        ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n >= 0)
+            c->sent += (size_t)n;
+        else if (errno == EAGAIN)
+            rc = await_room(c, timeout_ms);
+        else if (errno != EINTR)
+            rc = lose(c);
+    }
+    if (rc == 0)
+        c->sent = 0;
+    return rc;
+}
+
+/* ---- Receiving ---- */
+
+/* The server hung up. Nothing is readable under the same number any more: the owner hears of the
+ * end on the control channel first, and finds it by fbr_sp_client_lost() later. */
+static int hush(struct fbr_sp_client *c)
+{
+    int silent = eventfd(0, EFD_CLOEXEC);
+
+    lose(c);
+    if (silent < 0)
+        return -EPIPE;
+    c->hushed = dup3(silent, c->fd, O_CLOEXEC) >= 0;
+    close(silent);
+    return c->hushed ? 0 : -EPIPE;
+}
+
+/* Receives up to the end of what is under way. 1: all of it is there. */
+static int fill(struct fbr_sp_client *c, uint8_t *to, size_t whole)
+{
+    while (c->have < whole) {
+        ssize_t n = recv(c->fd, to + c->have, whole - c->have, MSG_DONTWAIT);
+
+        if (n > 0)
+            c->have += (size_t)n;
+        else if (n == 0 || errno == ECONNRESET)
+            return hush(c);
+        else if (errno == EAGAIN)
+            return 0;
+        else if (errno != EINTR)
+            return lose(c); /* the program has closed our descriptor */
+    }
+    c->have = 0;
+    return 1;
+}
+
+static int take_head(struct fbr_sp_client *c)
+{
+    int rc = fill(c, c->head, sizeof(c->head));
+
+    if (rc > 0)
+        rc = fbr_sp_length(c->head, c->most, &c->len);
+    if (rc > 0) {
+        c->data = malloc(LEAD + c->len);
+        rc = c->data ? 1 : -ENOMEM;
+    }
+    return rc;
+}
+
+int fbr_sp_client_recv(struct fbr_sp_client *c, fbr_sp_fn fn, void *user)
+{
+    uint8_t *data;
+    int rc = 1;
+
+    if (c->hushed)
+        return 0;
+    if (!c->data)
+        rc = take_head(c);
+    if (rc > 0)
+        rc = fill(c, c->data + LEAD, c->len);
+    if (rc <= 0)
+        return rc;
+    data = c->data;
+    c->data = NULL;
+    rc = fn(user, data + LEAD, c->len);
+    free(data);
+    return rc < 0 ? rc : 1;
+}
+
+bool fbr_sp_client_lost(const struct fbr_sp_client *c)
+{
+    struct pollfd p = {.fd = c->fd}; /* its end is told without being asked for */
+
+    return __atomic_load_n(&c->lost, __ATOMIC_RELAXED) || poll(&p, 1, 0) == 1;
+}
+
+int fbr_sp_client_fd(const struct fbr_sp_client *c)
+{
+    return c->fd;
+}
+
+int fbr_sp_client_room_fd(const struct fbr_sp_client *c)
+{
+    return c->room;
+}
