@@ -203,7 +203,10 @@ STORM = """
 
     done = interrupted = 0
     if __name__ == "__main__":
-        pool, end = mp.Pool(2), time.monotonic() + float(sys.argv[1])
+        pool = mp.Pool(2)
+        for step in STEPS:  # imports all: a KeyboardInterrupt in importlib can keep its lock for ever
+            step(pool)
+        end = time.monotonic() + float(sys.argv[1])
         print("begins", flush=True)
         while time.monotonic() < end:
             try:
