@@ -23,6 +23,7 @@ from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool
 
 from . import _core, _pickling, config, meta
 from ._errors import WorkerLost, with_advice
+from ._fiber import TryLock
 
 __all__ = ["Pool", "ThreadPool", "AsyncResult", "ApplyResult", "MapResult", "IMapIterator", "MaybeEncodingError",
            "RemoteTraceback", "WorkerLost", "TimeoutError"]
@@ -161,16 +162,18 @@ class AsyncResult(_core._fiber.Result):
     def _watch(self, function):
         """Has the thread of the pool call a function when all is done."""
         with self._pool._cond:
-            if not self.ready():
+            waits = not self.ready()
+            if waits:
                 self._watchers = (*self._watchers, function)
                 self._hooked = True
                 if not self._done:
-                    self._pool._need(self)
-                    return
-                if self._callbacks:
-                    return
-                self._watchers = self._watchers[:-1]
-        function()
+                    self._pool._needs.add(self)
+                elif not self._callbacks:  # done meanwhile
+                    self._watchers, waits = self._watchers[:-1], False
+        if waits:
+            self._pool._start_thread()
+        else:
+            function()
 
     def __await__(self):
         yield from self._wait_in_loop().__await__()
@@ -506,7 +509,6 @@ class Pool:
                          "timeout_ms": int((timeout or 0) * 1000)}
         self._streams = collections.OrderedDict()
         self._last = None, None  # function of apply(), its stream
-        # Ctrl-C may come right after a lock was taken; the lock knows that it is this thread's.
         self._taking = threading.RLock()  # of the thread that takes results
         self._taken = False  # a thread has it
         self._feeding = threading.RLock()
@@ -742,13 +744,10 @@ class Pool:
 
     def _pump(self):
         """Puts more elements of maps, unless another thread does."""
-        feeding = self._feeding
-        if not self._feeds or feeding._is_owned():
+        if not self._feeds or self._feeding._is_owned():
             return
-        try:
-            if not feeding.acquire(blocking=False):
-                return
-            for feed in self._feeds[:]:
+        with TryLock(self._feeding) as taken:
+            for feed in self._feeds[:] if taken else ():
                 ended = True
                 try:
                     ended = feed.more()
@@ -756,9 +755,6 @@ class Pool:
                     if ended:
                         self._feeds.remove(feed)
                         self._needs.discard(feed)
-        finally:
-            if feeding._is_owned():
-                feeding.release()
 
     # ---- Taking ----
 
@@ -766,6 +762,8 @@ class Pool:
         """Takes results until ready(), which is asked again after each message; False: the timeout is over."""
         end = None if timeout is None else time.monotonic() + max(timeout, 0)
         while not ready():
+            if (self._calls or self._needs) and self._thread is None:
+                self._start_thread()
             left = None if end is None else max(end - time.monotonic(), 0)
             if left == 0 and timeout and timeout > 0:
                 return False
@@ -777,24 +775,24 @@ class Pool:
 
     def _take(self, ready, result, left):
         """Takes results, and tells whether it could: no other thread does."""
-        core, taking, finished = self._core, self._taking, None
-        try:
-            if not taking.acquire(blocking=False):
+        core = self._core
+        with TryLock(self._taking) as taken:
+            if not taken:
                 return False
-            self._taken = True
-            if self._feeds:
-                self._pump()
-            if not ready() and core.tasks:
-                core.attend = bool(self._feeds or self._sleepers or self._thread)
-                finished = core.take(result, left)
-        finally:
-            if taking._is_owned():
+            self._taken = True  # if an interrupt leaves it so, _sleep() takes LOOK_S, and we come here again
+            try:
+                if self._feeds:
+                    self._pump()
+                if not ready() and core.tasks:
+                    core.attend = bool(self._feeds or self._sleepers or self._thread)
+                    core.take(result, left, self._calls)
+            finally:
                 self._taken = False
-                taking.release()
-                if self._sleepers:
-                    self._wake()
-        if finished:
-            self._finish(finished)
+        if self._calls:
+            self._wake()
+            self._start_thread()
+        elif self._sleepers:
+            self._wake()
         if self._feeds:
             self._pump()
         return True
@@ -825,21 +823,26 @@ class Pool:
         """Hooked results are done: the thread calls their callbacks."""
         with self._cond:
             self._calls.extend(results)
-            self._start_thread()
             self._cond.notify_all()
+        self._start_thread()
 
     # ---- The thread ----
 
     def _need(self, what):
-        self._needs.add(what)
+        with self._cond:
+            self._needs.add(what)
         self._start_thread()
 
     def _start_thread(self):
+        """After an interrupt in here it is not there; the next call that waits starts it."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="fiber-pool-%d" % next(_numbers), daemon=True)
-            self._thread.start()
+            threading.Thread(target=self._serve, name="fiber-pool-%d" % next(_numbers), daemon=True).start()
 
     def _serve(self):
+        with self._cond:
+            if self._thread is not None:  # two callers saw that there was none
+                return
+            self._thread = threading.current_thread()
         while True:
             while self._calls:
                 result = self._calls.popleft()
@@ -908,8 +911,7 @@ class Pool:
             self._drain()
             self._state = TERMINATE
             self._end()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if self._thread is not threading.current_thread():
             self._run(lambda: not self._needs and not self._calls, None, None)
 
     def _drain(self):

@@ -430,42 +430,44 @@ static int take_some(struct pool *p, double timeout)
     return n;
 }
 
-static PyObject *hand_out(struct pool *p)
+/* Here and not by the caller: a KeyboardInterrupt behind take() would lose what it returned. */
+static PyObject *hand_out(struct pool *p, PyObject *calls)
 {
-    PyObject *finished = p->finished;
+    PyObject *none;
 
-    p->finished = PyList_New(0);
-    if (!p->finished) {
-        p->finished = finished;
-        return NULL;
-    }
-    return finished;
+    if (PyList_Size(p->finished) == 0)
+        Py_RETURN_NONE;
+    none = PyObject_CallMethod(calls, "extend", "O", p->finished);
+    if (none && PyList_SetSlice(p->finished, 0, PyList_Size(p->finished), NULL) < 0)
+        Py_CLEAR(none);
+    return none;
 }
 
-/* What take() returns now; NULL without an exception: it goes on. */
-static PyObject *taken(struct pool *p, const struct fpy_result *r, int n)
+/* None: take() returns; NULL without an exception: it goes on. */
+static PyObject *taken(struct pool *p, const struct fpy_result *r, int n, PyObject *calls)
 {
     if (n == FPY_RAISED)
         return NULL;
     if (PyList_Size(p->finished) || (r && r->done))
-        return hand_out(p);
+        return hand_out(p, calls);
     if (n == -ETIMEDOUT)
-        return Py_BuildValue("");
+        Py_RETURN_NONE;
     if (n < 0)
-        return n == -ESHUTDOWN ? hand_out(p) : fpy_raise(n);
-    return p->attend || !r ? hand_out(p) : NULL;
+        return n == -ESHUTDOWN ? hand_out(p, calls) : fpy_raise(n);
+    return p->attend || !r ? hand_out(p, calls) : NULL;
 }
 
 static PyObject *pool_take(PyObject *self, PyObject *args)
 {
     struct pool *p = (struct pool *)self;
     struct fpy_result *r = NULL;
-    PyObject *result, *seconds, *out = NULL;
+    PyObject *result, *seconds, *calls, *out = NULL;
     double timeout;
     uint64_t begin = now_ms();
     int n = 0;
 
-    if (!PyArg_ParseTuple(args, "OO:take", &result, &seconds) || !fpy_timeout(seconds, &timeout))
+    if (!PyArg_ParseTuple(args, "OOO:take", &result, &seconds, &calls) ||
+        !fpy_timeout(seconds, &timeout))
         return NULL;
     if (result != Py_None && !fpy_is_result(result)) {
         PyErr_SetString(PyExc_TypeError, "take() waits for a Result, or None");
@@ -478,12 +480,12 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
     r = result == Py_None ? NULL : (struct fpy_result *)result;
     p->taking = 1;
     if (PyList_Size(p->finished) || (r && r->done))
-        out = hand_out(p);
+        out = hand_out(p, calls);
     while (!out && !PyErr_Occurred()) {
         double left = timeout < 0 ? -1 : timeout - (double)(now_ms() - begin) / 1000;
 
         n = take_some(p, timeout >= 0 && left < 0 ? 0 : left);
-        out = taken(p, r, n);
+        out = taken(p, r, n, calls);
     }
     p->taking = 0;
     return out;
@@ -831,9 +833,11 @@ static PyMethodDef pool_methods[] = {
      "stream(function, dumps=None, again=False, retries=0, priority=0, timeout_ms=0)\n--\n\n"
      "Opens a stream of tasks of one function."},
     {"take", pool_take, METH_VARARGS,
-     "take(result, timeout)\n--\n\nTakes results until `result` is done, or hooked ones are, and "
-     "returns the hooked ones.\nNone as the result: returns after each message, and so it does "
-     "while `attend` is set.\nReturns None when the timeout is over."},
+     "take(result, timeout, calls)\n--\n\nTakes results until `result` is done, or hooked ones "
+     "are, "
+     "which are appended to the deque `calls`, or the timeout is over.\nNone as the result: "
+     "returns "
+     "after each message, and so it does while `attend` is set."},
     {"pull", pool_pull, METH_VARARGS | METH_STATIC,
      "pull(iterator, n)\n--\n\nTakes up to n elements. Returns (list, exception or None, whether "
      "that was all)."},

@@ -13,6 +13,7 @@ import time
 import pytest
 
 import fiber as mp
+from fiber._fiber import TryLock
 
 LONG = 60
 KILLS = 12  # 200 ms apart
@@ -247,3 +248,28 @@ def test_output_of_workers(program):
             p.join()
     """)
     assert ran.code == 0 and ran.out.split("\n")[:-1] == ["begins", "task 1", "task 2"], ran
+
+
+def test_a_lock_that_was_tried_is_free_after_an_interrupt():
+    """A lock that is taken and released by calls is not: Ctrl-C comes behind the one or before the other."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    lock, interrupts = threading.Lock(), 0
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while interrupts < 3000:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.00002)
+                while True:
+                    with TryLock(lock) as taken:
+                        assert taken
+            except KeyboardInterrupt:
+                interrupts += 1
+                assert not lock.locked()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    with lock, TryLock(lock) as taken:
+        assert not taken
+    assert not lock.locked()

@@ -1,0 +1,87 @@
+/* trylock_type.c - TryLock: takes a lock in a with statement, if it is free.
+ *
+ * The interpreter raises KeyboardInterrupt between two calls of Python code, also right behind an
+ * acquire(blocking=False) and within the `finally` that would release: the lock is then held for
+ * ever. It does not between __enter__ and the body of a with statement (CPython 3.11 to 3.13 look
+ * for signals behind calls, at jumps back and at the begin of a function), so C code there is safe.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding.h"
+
+struct trylock {
+    PyObject_HEAD;
+    PyObject *lock;
+    char taken;
+};
+
+static int trylock_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    struct trylock *t = (struct trylock *)self;
+    static char *names[] = {"lock", NULL};
+    PyObject *lock;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:TryLock", names, &lock))
+        return -1;
+    Py_INCREF(lock);
+    Py_XDECREF(t->lock);
+    t->lock = lock;
+    return 0;
+}
+
+static void trylock_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    Py_XDECREF(((struct trylock *)self)->lock);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *trylock_enter(PyObject *self, PyObject *none)
+{
+    struct trylock *t = (struct trylock *)self;
+    PyObject *taken = PyObject_CallMethod(t->lock, "acquire", "O", Py_False);
+
+    (void)none;
+    t->taken = taken == Py_True;
+    return taken;
+}
+
+static PyObject *trylock_exit(PyObject *self, PyObject *args)
+{
+    struct trylock *t = (struct trylock *)self;
+
+    (void)args;
+    if (!t->taken)
+        Py_RETURN_NONE;
+    t->taken = 0;
+    return PyObject_CallMethod(t->lock, "release", NULL);
+}
+
+static PyMethodDef methods[] = {
+    {"__enter__", trylock_enter, METH_NOARGS,
+     "__enter__()\n--\n\nReturns whether the lock was taken. It never waits."},
+    {"__exit__", trylock_exit, METH_VARARGS, "__exit__(*exc)\n--\n\nReleases it, if it was taken."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_init, (void *)trylock_init},
+    {Py_tp_dealloc, (void *)trylock_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc,
+     "TryLock(lock)\n--\n\n`with TryLock(lock) as taken`: takes the lock if it is free."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "fiber._fiber.TryLock",
+    .basicsize = sizeof(struct trylock),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int fpy_trylock_add(PyObject *module)
+{
+    return fpy_add_type(module, &spec);
+}
