@@ -309,23 +309,22 @@ def test_wait_for_several_queues():
 
 
 def count(q, up):
-    try:
-        q.reader._handle.get(0)
-    except queue.Empty:
-        pass
-    up.put(None)
     n = 0
-    for _ in iter(q.get, None):
-        n += 1
+    for x in iter(q.get, None):
+        if x == "who":
+            up.put(os.getpid())
+        else:
+            n += 1
     up.put(n)
 
 
 def test_a_push_queue_gives_equal_shares(start):
     from fiber.queues import SimpleQueuePush
-    q, up = SimpleQueuePush(), mp.SimpleQueue()
+    q, up, known = SimpleQueuePush(), mp.SimpleQueue(), set()
     children = [start(count, q, up) for _ in range(3)]
-    for _ in children:
-        up.get()
+    while len(known) < len(children):  # a receiver has its turn from its first get() on
+        q.put("who")
+        known.add(up.get())
     for i in range(300):
         q.put(i)
     for _ in children:
