@@ -494,8 +494,7 @@ def test_async_proxies_travel(envs, start):
 
 def test_the_death_of_the_manager_ends_all_handles(envs):
     env = envs.Env()
-    handles = [env.step(1), env.die(), env.step(2)]
-    assert handles[0].get() == 1
-    for handle in handles[1:]:
+    assert env.step(1).get(LONG) == 1  # an answer may be under way when its process ends
+    for handle in [env.die(), env.step(2)]:
         with pytest.raises((EOFError, OSError)):
             handle.get(LONG)
