@@ -10,8 +10,8 @@
  * so that messages leave in order.
  *
  * A program that exits, because a task calls exit(), say, sends the results that it has and waits
- * until the pool has taken them: what nanomsg has under way when a process ends is lost, and the
- * pool would have these tasks run again.
+ * until the pool has taken them: results that are under way when a process ends may be lost, and
+ * the pool would have these tasks run again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
