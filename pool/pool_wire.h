@@ -32,8 +32,6 @@ enum fbr_pool_record {
     FBR_FORGET = 6
 };
 
-#define FBR_COMMON_HEAD 16
-
 enum fbr_pool_frame {
     FBR_POOL_RECALL = FBR_FRAME_POOL, /* u64 batch */
     FBR_POOL_CANCEL,                  /* u64 batch, u32 position or FBR_DISPATCH_ALL */
@@ -46,7 +44,6 @@ enum fbr_pool_frame {
 
 #define FBR_TASKS_HEAD 16
 #define FBR_RESULTS_HEAD 32
-#define FBR_ITEM_HEAD 8
 
 static inline size_t fbr_pad8(size_t n)
 {
