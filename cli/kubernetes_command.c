@@ -259,7 +259,7 @@ static int manifest(const struct cli_args *args)
     if (code != 0)
         return code;
     if (!is_name(name, 50) || (namespace && !is_name(namespace, 63)))
-        return cli_failed(2, "'%s' is not a name: it has small letters, digits and '-'",
+        return cli_failed(2, "'%s' is not a name: use small letters, digits and '-'",
                           is_name(name, 50) ? namespace : name);
     if (master && strspn(master, "0123456789abcdefABCDEF.:") != strlen(master))
         return cli_failed(2, "--master %s: that is not an address", master);
