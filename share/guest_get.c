@@ -247,6 +247,9 @@ static void take(struct guest_lane *l, struct fiber_bytes *out)
         l->taken = m->seq;
     *out = (struct fiber_bytes){m->data, m->len};
     free(m);
+    if (l->guest->heard)
+        l->guest->answers = false;
+    l->guest->heard = true;
     if (l->n_in && l->n_in <= l->want / 2 && l->taken - l->told.taken >= (l->want + 1) / 2)
         ask(l, 0, false); /* it should send more before we run out */
     else
@@ -354,7 +357,7 @@ static int wait_in(struct guest_lane *l, int timeout_ms, bool looks)
     int rc = 0;
 
     fbr_guest_note_time(l->guest);
-    if (!l->first && !has_spilled(l) && !empty)
+    if (!l->first && !has_spilled(l) && !empty && !l->guest->answers)
         fbr_guest_ask_stream(l);
     while (rc == 0 && (elsewhere(l) || !l->first || l->doubt)) {
         if (elsewhere(l))

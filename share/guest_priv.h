@@ -114,6 +114,8 @@ struct fbr_guest {
     bool streams_in, streams_out;
     bool leaving;   /* its reader leaves it to fbr_guest_end_stream() */
     bool no_direct; /* somebody watches */
+    bool heard;     /* what was got last has had no answer */
+    bool answers;   /* to each message that is got, one is put */
     uint32_t used, next,
         step; /* messages; when to ask for a stream again, and how much later then */
     struct guest_message *spilled; /* the rest of a stream, before all that comes another way */
@@ -137,7 +139,7 @@ int fbr_guest_flush_lane(struct guest_lane *l, uint64_t deadline);
 
 /* guest_direct.c */
 
-/* Asks for a stream, if that is worth while: somebody waits for a message in this lane. */
+/* Asks for a stream, if that is worth while. This lane brings us messages, and none is here. */
 void fbr_guest_ask_stream(struct guest_lane *l);
 void fbr_guest_on_direct(struct guest_lane *l, struct fbr_cur *c);
 /* Whether this lane is read, or written, by the stream. */

@@ -216,6 +216,11 @@ int fbr_guest_put(struct fbr_guest *g, int lane, const void *data, size_t len, i
 
         pthread_mutex_lock(&g->lock);
         g->used += g->pipe;
+        if (g->pipe && g->heard) {
+            g->heard = false;
+            g->answers = true;
+            fbr_guest_ask_stream(&g->lanes[!lane]);
+        }
         if (fbr_guest_writes_stream(l))
             d = fbr_direct_ref(g->direct);
         else
