@@ -130,6 +130,25 @@ int fbr_json_append(struct json_t *array, struct json_t *value)
     return json_array_append_new(array, value) < 0 ? -ENOMEM : 0;
 }
 
+/* Ends the making of *j when a step has failed. */
+static void keep_or_free(struct json_t **j, int rc)
+{
+    if (rc < 0) {
+        json_decref(*j);
+        *j = NULL;
+    }
+}
+
+void fbr_json_put(struct json_t **object, const char *key, struct json_t *value)
+{
+    keep_or_free(object, fbr_json_set(*object, key, value));
+}
+
+void fbr_json_push(struct json_t **array, struct json_t *value)
+{
+    keep_or_free(array, fbr_json_append(*array, value));
+}
+
 /* Bytes of the UTF-8 character at s; 0: none. */
 static size_t character(const unsigned char *s)
 {

@@ -55,6 +55,11 @@ struct json_t *fbr_json_pack(const char *format, ...);
  * once. */
 int fbr_json_set(struct json_t *object, const char *key, struct json_t *value);
 int fbr_json_append(struct json_t *array, struct json_t *value);
+/* The same for an object or array that is being made by several steps and remembers its first
+ * failure: that frees it and sets it to NULL, and later steps do nothing but take their values. So
+ * only the result is checked. */
+void fbr_json_put(struct json_t **object, const char *key, struct json_t *value);
+void fbr_json_push(struct json_t **array, struct json_t *value);
 /* Whether JSON can carry the text. */
 bool fbr_json_utf8(const char *text);
 /* A text that need not be UTF-8: what is not is replaced by '?'. */

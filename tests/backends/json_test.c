@@ -127,6 +127,27 @@ static void test_making(void **state)
     fbr_json_free(j);
 }
 
+static void test_making_remembers_its_first_failure(void **state)
+{
+    struct json_t *j = fbr_json_pack("{}"), *list = fbr_json_pack("[]");
+
+    (void)state;
+    fbr_json_push(&list, fbr_json_string("x"));
+    fbr_json_push(&list, fbr_json_string("y"));
+    fbr_json_put(&j, "l", list);
+    fbr_json_put(&j, "s", fbr_json_string("z"));
+    assert_prints(fbr_json_pack("O", j), "{\"l\":[\"x\",\"y\"],\"s\":\"z\"}");
+    fbr_json_put(&j, "a", NULL);
+    assert_null(j);
+    fbr_json_put(&j, "b", fbr_json_string("late")); /* takes the value: a leak would be told */
+    assert_null(j);
+    list = fbr_json_pack("[]");
+    fbr_json_push(&list, NULL);
+    assert_null(list);
+    fbr_json_push(&list, fbr_json_string("late"));
+    assert_null(list);
+}
+
 static void test_texts_become_utf8(void **state)
 {
     static const struct {
@@ -179,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_json_is_told),
         cmocka_unit_test(test_members_come_in_their_order),
         cmocka_unit_test(test_making),
+        cmocka_unit_test(test_making_remembers_its_first_failure),
         cmocka_unit_test(test_texts_become_utf8),
         cmocka_unit_test(test_merging),
     };
