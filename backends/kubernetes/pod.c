@@ -279,17 +279,14 @@ static int give(struct json_t *pod, struct json_t *container, const struct fbr_j
                           "image", s->agent_image, "command", words_of(command), "volumeMounts",
                           "name", GIVEN, "mountPath", FBR_BUNDLE_DIR, "securityContext",
                           "allowPrivilegeEscalation", 0, "capabilities", "drop", "ALL");
-    if (first && s->pull_policy[0])
-        rc = fbr_json_set(first, "imagePullPolicy", fbr_json_string(s->pull_policy));
-    if (rc == 0)
-        rc = fbr_json_set(spec, "initContainers", fbr_json_pack("[o]", first));
-    if (rc == 0)
-        rc = fbr_json_append(fbr_json_at(spec, "volumes", NULL),
-                             fbr_json_pack("{s:s, s:{}}", "name", GIVEN, "emptyDir"));
-    return rc < 0 ? rc
-                  : fbr_json_append(
-                        fbr_json_at(container, "volumeMounts", NULL),
-                        fbr_json_pack("{s:s, s:s}", "name", GIVEN, "mountPath", FBR_BUNDLE_DIR));
+    if (s->pull_policy[0])
+        fbr_json_put(&first, "imagePullPolicy", fbr_json_string(s->pull_policy));
+    if (fbr_json_set(spec, "initContainers", fbr_json_pack("[o]", first)) < 0 ||
+        fbr_json_append(fbr_json_at(spec, "volumes", NULL),
+                        fbr_json_pack("{s:s, s:{}}", "name", GIVEN, "emptyDir")) < 0)
+        return -ENOMEM;
+    return fbr_json_append(fbr_json_at(container, "volumeMounts", NULL),
+                           fbr_json_pack("{s:s, s:s}", "name", GIVEN, "mountPath", FBR_BUNDLE_DIR));
 }
 
 /* ---- The pod ---- */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "backends/http/json.h"
 #include "backends/kubernetes/pod_log.h"
@@ -362,6 +363,61 @@ static void an_image_that_lacks_the_program_is_given_it(void **state)
     fbr_json_free(pod);
 }
 
+/* Memory of JSON, of which one request is refused. */
+static unsigned refused, asked;
+static size_t held;
+
+static void *json_take(size_t n)
+{
+    void *p = ++asked == refused ? NULL : malloc(n);
+
+    held += p != NULL;
+    return p;
+}
+
+static void json_give_back(void *p)
+{
+    held -= p != NULL;
+    free(p);
+}
+
+static void a_pod_that_lacks_memory_leaves_nothing(void **state)
+{
+    static char *const args[] = {(char *)"prog", (char *)"-v", NULL};
+    static char *const env[] = {(char *)"A=$b", NULL};
+    struct fbr_kube_settings s = plain;
+    struct fbr_job job = job_named("worker-3", 3);
+    struct json_t *pod = NULL;
+
+    (void)state;
+    s.agent_image = "reg/agent:1";
+    s.pull_policy = "Always";
+    s.account = "worker";
+    job.argv = args;
+    job.added_env = env;
+    job.ticket = "t";
+    job.workdir = "/w";
+    job.cpus = 1;
+    job.memory = 1 << 20;
+    job.gpus = 1;
+    job.index = 1;
+    job.apart = "x";
+    json_set_alloc_funcs(json_take, json_give_back);
+    for (refused = 1; !pod; refused++) {
+        struct fbr_error err = {0, ""};
+
+        asked = 0;
+        pod = fbr_kube_pod(&job, &s, &err);
+        assert_int_equal(pod == NULL, asked >= refused);
+        assert_string_equal(err.text, pod ? "" : "out of memory");
+        assert_true(pod || held == 0);
+    }
+    assert_true(refused > 50);
+    fbr_json_free(pod);
+    assert_int_equal(held, 0);
+    json_set_alloc_funcs(malloc, free);
+}
+
 static void a_ticket_is_seen_by_its_pod_alone(void **state)
 {
     /* who runs in it, by the settings or the template, and who may read it then */
@@ -602,6 +658,7 @@ int main(void)
         cmocka_unit_test(a_pod_has_what_its_job_asks_for),
         cmocka_unit_test(a_pod_without_an_image_is_refused),
         cmocka_unit_test(an_image_that_lacks_the_program_is_given_it),
+        cmocka_unit_test(a_pod_that_lacks_memory_leaves_nothing),
         cmocka_unit_test(a_ticket_is_seen_by_its_pod_alone),
         cmocka_unit_test(a_secret_has_a_key_for_each_job),
         cmocka_unit_test(a_template_is_merged_by_names),
