@@ -93,72 +93,58 @@ static struct json_t *words_of(char *const *words)
 {
     struct json_t *list = fbr_json_pack("[]");
 
-    for (; list && words && *words; words++)
-        if (fbr_json_append(list, fbr_kube_words(*words)) < 0) {
-            fbr_json_free(list);
-            return NULL;
-        }
+    for (; words && *words; words++)
+        fbr_json_push(&list, fbr_kube_words(*words));
     return list;
 }
 
 static struct json_t *environment(char *const *env, bool ticket)
 {
     struct json_t *list = fbr_json_pack("[]");
-    int rc = list ? 0 : -ENOMEM;
 
-    for (; rc == 0 && env && *env; env++) {
+    for (; env && *env; env++) {
         const char *eq = strchr(*env, '=');
         struct json_t *one;
 
         if (!eq || eq == *env || !strncmp(*env, "FIBER_TICKET=", 13))
             continue;
         one = fbr_json_pack("{s:s%}", "name", *env, (size_t)(eq - *env));
-        rc = one ? fbr_json_set(one, "value", fbr_kube_words(eq + 1)) : -ENOMEM;
-        if (rc < 0)
-            fbr_json_free(one);
-        else
-            rc = fbr_json_append(list, one);
+        fbr_json_put(&one, "value", fbr_kube_words(eq + 1));
+        fbr_json_push(&list, one);
     }
-    if (rc == 0 && ticket)
-        rc = fbr_json_append(list, fbr_json_pack("{s:s, s:s}", "name", "FIBER_TICKET", "value",
-                                                 "file:" FBR_KUBE_TICKET_DIR "/ticket"));
-    if (rc == 0)
-        return list;
-    fbr_json_free(list);
-    return NULL;
+    if (ticket)
+        fbr_json_push(&list, fbr_json_pack("{s:s, s:s}", "name", "FIBER_TICKET", "value",
+                                           "file:" FBR_KUBE_TICKET_DIR "/ticket"));
+    return list;
 }
 
 /* ---- The container ---- */
 
-static int set_resources(struct json_t *container, const struct fbr_job *job,
-                         const struct fbr_kube_settings *s)
+static struct json_t *resources(const struct fbr_job *job, const struct fbr_kube_settings *s)
 {
-    struct json_t *wanted = fbr_json_pack("{}");
+    struct json_t *wanted = fbr_json_pack("{}"), *both;
     char text[32];
-    int rc = wanted ? 0 : -ENOMEM;
 
-    if (rc == 0 && job->cpus > 0) {
+    if (job->cpus > 0) {
         double milli = job->cpus * 1000 + 0.999;
 
         snprintf(text, sizeof(text), "%lldm", milli < 1e15 ? (long long)milli : 1000000000000000);
-        rc = fbr_json_set(wanted, "cpu", fbr_json_string(text));
+        fbr_json_put(&wanted, "cpu", fbr_json_string(text));
     }
-    if (rc == 0 && job->memory) {
+    if (job->memory) {
         bool whole = job->memory % (1 << 20) == 0;
 
         snprintf(text, sizeof(text), "%llu%s",
                  (unsigned long long)(whole ? job->memory >> 20 : job->memory), whole ? "Mi" : "");
-        rc = fbr_json_set(wanted, "memory", fbr_json_string(text));
+        fbr_json_put(&wanted, "memory", fbr_json_string(text));
     }
-    if (rc == 0 && job->gpus > 0) {
+    if (job->gpus > 0) {
         snprintf(text, sizeof(text), "%d", job->gpus);
-        rc = fbr_json_set(wanted, s->gpu_resource, fbr_json_string(text));
+        fbr_json_put(&wanted, s->gpu_resource, fbr_json_string(text));
     }
-    if (rc == 0)
-        rc = fbr_json_set(container, "resources",
-                          fbr_json_pack("{s:O, s:O}", "requests", wanted, "limits", wanted));
+    both = fbr_json_pack("{s:O, s:O}", "requests", wanted, "limits", wanted);
     fbr_json_free(wanted);
-    return rc;
+    return both;
 }
 
 /* Finds the program to run, or a sentence why none can. */
@@ -183,76 +169,50 @@ static bool is_given(const struct fbr_job *job, const struct fbr_kube_settings *
     return job->own_program && s->agent_image[0];
 }
 
-static int set_command(struct json_t *container, const struct fbr_job *job,
-                       const struct fbr_kube_settings *s, struct fbr_error *err)
+/* The securityContext of its spec. */
+static struct json_t *pod_security(const struct fbr_kube_settings *s)
 {
-    char path[PATH_MAX];
-    char *command[] = {path, NULL};
-    char *const *args = job->argv && job->argv[0] ? job->argv + 1 : NULL;
-    int rc = find_program(job, s, path, err);
-
-    if (rc < 0)
-        return rc;
-    if (is_given(job, s))
-        rc = fbr_json_set(container, "command",
-                          words_of((char *const *)(uintptr_t)fbr_bundle_command));
-    if (rc < 0 || (is_given(job, s) && args && args[0] &&
-                   fbr_json_set(container, "args", words_of(args)) < 0))
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    if (is_given(job, s))
-        return 0;
-    if (fbr_json_set(container, "command", words_of(command)) < 0 ||
-        (args && args[0] && fbr_json_set(container, "args", words_of(args)) < 0))
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    return 0;
-}
-
-static int set_security(struct json_t *pod, struct json_t *container,
-                        const struct fbr_kube_settings *s)
-{
-    struct json_t *spec = fbr_json_at(pod, "spec", NULL);
-    int rc = fbr_json_set(container, "securityContext",
-                          fbr_json_pack("{s:b, s:{s:[s]}}", "allowPrivilegeEscalation", 0,
-                                        "capabilities", "drop", "ALL"));
-
-    if (rc < 0)
-        return rc;
     if (s->run_as < 0)
-        return fbr_json_set(spec, "securityContext",
-                            fbr_json_pack("{s:{s:s}}", "seccompProfile", "type", "RuntimeDefault"));
-    return fbr_json_set(spec, "securityContext",
-                        fbr_json_pack("{s:{s:s}, s:I, s:I, s:s, s:b}", "seccompProfile", "type",
-                                      "RuntimeDefault", "runAsUser", (long long)s->run_as,
-                                      "fsGroup", (long long)s->run_as, "fsGroupChangePolicy",
-                                      "OnRootMismatch", "runAsNonRoot", s->run_as != 0));
+        return fbr_json_pack("{s:{s:s}}", "seccompProfile", "type", "RuntimeDefault");
+    return fbr_json_pack("{s:{s:s}, s:I, s:I, s:s, s:b}", "seccompProfile", "type",
+                         "RuntimeDefault", "runAsUser", (long long)s->run_as, "fsGroup",
+                         (long long)s->run_as, "fsGroupChangePolicy", "OnRootMismatch",
+                         "runAsNonRoot", s->run_as != 0);
 }
 
 static struct json_t *make_container(const struct fbr_job *job, const struct fbr_kube_settings *s,
                                      struct fbr_error *err)
 {
     const char *workdir = job->workdir ? job->workdir : s->workdir;
-    struct json_t *c = fbr_json_pack(
-        "{s:s, s:s, s:o, s:[{s:s, s:s}], s:s}", "name", FBR_KUBE_CONTAINER, "image",
-        job->image ? job->image : s->image, "env", environment(job->added_env, job->ticket != NULL),
-        "volumeMounts", "name", "shm", "mountPath", "/dev/shm", "terminationMessagePolicy", "File");
-    int rc = c ? set_command(c, job, s, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    char *const *args = job->argv && job->argv[0] ? job->argv + 1 : NULL;
+    char path[PATH_MAX], *own[] = {path, NULL};
+    struct json_t *c;
 
-    if (rc == 0 && job->keep_stdin)
-        rc = fbr_fail(err, -ENOTSUP, "a pod cannot read our standard input (keep_stdin)");
-    if (rc < 0) {
-        fbr_json_free(c);
+    if (find_program(job, s, path, err) < 0)
+        return NULL;
+    if (job->keep_stdin) {
+        fbr_fail(err, -ENOTSUP, "a pod cannot read our standard input (keep_stdin)");
         return NULL;
     }
-    rc = set_resources(c, job, s);
-    if (rc == 0 && workdir[0])
-        rc = fbr_json_set(c, "workingDir", fbr_json_string(workdir));
-    if (rc == 0 && s->pull_policy[0])
-        rc = fbr_json_set(c, "imagePullPolicy", fbr_json_string(s->pull_policy));
-    if (rc == 0)
-        return c;
-    fbr_fail(err, rc, "out of memory");
-    fbr_json_free(c);
-    return NULL;
+    c = fbr_json_pack("{s:s, s:s, s:o, s:[{s:s, s:s}], s:s}", "name", FBR_KUBE_CONTAINER, "image",
+                      job->image ? job->image : s->image, "env",
+                      environment(job->added_env, job->ticket != NULL), "volumeMounts", "name",
+                      "shm", "mountPath", "/dev/shm", "terminationMessagePolicy", "File");
+    fbr_json_put(&c, "command",
+                 words_of(is_given(job, s) ? (char *const *)(uintptr_t)fbr_bundle_command : own));
+    if (args && args[0])
+        fbr_json_put(&c, "args", words_of(args));
+    fbr_json_put(&c, "resources", resources(job, s));
+    if (workdir[0])
+        fbr_json_put(&c, "workingDir", fbr_json_string(workdir));
+    if (s->pull_policy[0])
+        fbr_json_put(&c, "imagePullPolicy", fbr_json_string(s->pull_policy));
+    fbr_json_put(&c, "securityContext",
+                 fbr_json_pack("{s:b, s:{s:[s]}}", "allowPrivilegeEscalation", 0, "capabilities",
+                               "drop", "ALL"));
+    if (!c)
+        fbr_fail(err, -ENOMEM, "out of memory");
+    return c;
 }
 
 /* ---- A program that the image lacks ---- */
@@ -302,32 +262,32 @@ static struct json_t *labels_of(const struct fbr_job *job, const char *user)
     labels =
         fbr_json_pack("{s:s, s:s, s:s, s:s}", FBR_KUBE_RUN_LABEL, run, FBR_KUBE_JOB_LABEL, name,
                       FBR_KUBE_USER_LABEL, user, "app.kubernetes.io/managed-by", "fiber");
-    if (!labels || !job->index ||
-        fbr_json_set(labels, FBR_KUBE_INDEX_LABEL, fbr_json_string(index)) == 0)
-        return labels;
-    fbr_json_free(labels);
-    return NULL;
+    if (job->index)
+        fbr_json_put(&labels, FBR_KUBE_INDEX_LABEL, fbr_json_string(index));
+    return labels;
+}
+
+/* A member that is an object, which a template may lack; NULL without memory. */
+static struct json_t *object_in(struct json_t *object, const char *key)
+{
+    if (!fbr_json_at(object, key, NULL) && fbr_json_set(object, key, fbr_json_pack("{}")) < 0)
+        return NULL;
+    return fbr_json_at(object, key, NULL);
 }
 
 /* On no host with another one of the same label, whatever else a template asks for. */
 static int keep_apart(struct json_t *pod, const char *apart)
 {
-    struct json_t *spec = fbr_json_at(pod, "spec", NULL), *anti;
-    int rc = fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_APART_LABEL,
-                          fbr_json_string(apart));
+    struct json_t *spec = fbr_json_at(pod, "spec", NULL);
 
-    if (rc == 0 && !fbr_json_at(spec, "affinity", NULL))
-        rc = fbr_json_set(spec, "affinity", fbr_json_pack("{}"));
-    if (rc == 0 && !fbr_json_at(spec, "affinity", "podAntiAffinity", NULL))
-        rc = fbr_json_set(fbr_json_at(spec, "affinity", NULL), "podAntiAffinity",
-                          fbr_json_pack("{}"));
-    anti = fbr_json_at(spec, "affinity", "podAntiAffinity", NULL);
-    if (rc == 0)
-        rc = fbr_kube_append(anti, "requiredDuringSchedulingIgnoredDuringExecution",
-                             fbr_json_pack("{s:s, s:{s:{s:s}}}", "topologyKey",
-                                           "kubernetes.io/hostname", "labelSelector", "matchLabels",
-                                           FBR_KUBE_APART_LABEL, apart));
-    return rc;
+    if (fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_APART_LABEL,
+                     fbr_json_string(apart)) < 0)
+        return -ENOMEM;
+    return fbr_kube_append(object_in(object_in(spec, "affinity"), "podAntiAffinity"),
+                           "requiredDuringSchedulingIgnoredDuringExecution",
+                           fbr_json_pack("{s:s, s:{s:{s:s}}}", "topologyKey",
+                                         "kubernetes.io/hostname", "labelSelector", "matchLabels",
+                                         FBR_KUBE_APART_LABEL, apart));
 }
 
 /* Sets the parts that a template may not change: the identity of the pod, and that it runs once. */
@@ -337,24 +297,19 @@ static int set_identity(struct json_t *pod, const struct fbr_job *job,
     struct json_t *labels = labels_of(job, s->user_label),
                   *metadata = fbr_json_at(pod, "metadata", NULL);
     char name[FBR_KUBE_NAME];
-    int rc = labels ? 0 : -ENOMEM;
+    int rc = labels ? fbr_json_merge(object_in(metadata, "labels"), labels) : -ENOMEM;
 
-    fbr_kube_pod_name(name, job);
-    if (rc == 0 && !fbr_json_at(metadata, "labels", NULL))
-        rc = fbr_json_set(metadata, "labels", fbr_json_pack("{}"));
-    if (rc == 0)
-        rc = fbr_json_merge(fbr_json_at(metadata, "labels", NULL), labels);
     fbr_json_free(labels);
-    if (rc == 0 && !fbr_json_at(metadata, "annotations", NULL))
-        rc = fbr_json_set(metadata, "annotations", fbr_json_pack("{}"));
+    fbr_kube_pod_name(name, job);
     if (rc < 0 ||
-        fbr_json_set(fbr_json_at(metadata, "annotations", NULL), FBR_KUBE_MASTER,
+        fbr_json_set(object_in(metadata, "annotations"), FBR_KUBE_MASTER,
                      fbr_json_string(s->master)) < 0 ||
         fbr_json_set(metadata, "name", fbr_json_string(name)) < 0 ||
         fbr_json_set(pod, "apiVersion", fbr_json_string("v1")) < 0 ||
-        fbr_json_set(pod, "kind", fbr_json_string("Pod")) < 0)
+        fbr_json_set(pod, "kind", fbr_json_string("Pod")) < 0 ||
+        fbr_json_set(fbr_json_at(pod, "spec", NULL), "restartPolicy", fbr_json_string("Never")) < 0)
         return -ENOMEM;
-    return fbr_json_set(fbr_json_at(pod, "spec", NULL), "restartPolicy", fbr_json_string("Never"));
+    return job->apart ? keep_apart(pod, job->apart) : 0;
 }
 
 static int add_pull_secrets(struct json_t *spec, const char *text)
@@ -385,36 +340,37 @@ static int make_master(struct json_t *pod, const struct fbr_job *job,
                                         job->own_program ? program : s->program, s, err);
 }
 
+/* Adds the rest of its spec, and what the person's template says. */
+static int fill(struct json_t *pod, struct json_t *container, const struct fbr_job *job,
+                const struct fbr_kube_settings *s, struct fbr_error *err)
+{
+    struct json_t *spec = fbr_json_at(pod, "spec", NULL);
+    int rc;
+
+    if ((rc = fbr_json_set(spec, "securityContext", pod_security(s))) < 0 ||
+        (is_given(job, s) && (rc = give(pod, container, job, s, err)) < 0) ||
+        (s->account[0] &&
+         (rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->account))) < 0) ||
+        (rc = add_pull_secrets(spec, s->pull_secret)) < 0)
+        return rc;
+    return s->overlay ? fbr_kube_overlay(pod, s->overlay) : 0;
+}
+
 struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_settings *s,
                             struct fbr_error *err)
 {
-    struct json_t *container, *pod, *spec;
+    struct json_t *container, *pod;
     int rc;
 
     container = make_container(job, s, err);
     if (!container)
         return NULL;
     pod = fbr_json_pack(
-        "{s:s, s:s, s:{}, s:{s:[O], s:b, s:b, s:b, s:i, s:[{s:s, s:{s:s}}]}}", "apiVersion", "v1",
+        "{s:s, s:s, s:{}, s:{s:[o], s:b, s:b, s:b, s:i, s:[{s:s, s:{s:s}}]}}", "apiVersion", "v1",
         "kind", "Pod", "metadata", "spec", "containers", container, "automountServiceAccountToken",
         0, "enableServiceLinks", 0, "shareProcessNamespace", 1, "terminationGracePeriodSeconds",
         fbr_kube_grace(job, s), "volumes", "name", "shm", "emptyDir", "medium", "Memory");
-    spec = fbr_json_at(pod, "spec", NULL);
-    rc = pod ? set_security(pod, container, s) : -ENOMEM;
-    if (rc == 0 && is_given(job, s))
-        rc = give(pod, container, job, s, err);
-    fbr_json_free(container);
-    if (rc == 0 && s->account[0])
-        rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->account));
-    if (rc == 0)
-        rc = add_pull_secrets(spec, s->pull_secret);
-    if (rc == 0 && s->overlay)
-        rc = fbr_kube_overlay(pod, s->overlay);
-    if (rc == 0)
-        rc = set_identity(pod, job, s);
-    if (rc == 0 && job->apart)
-        rc = keep_apart(pod, job->apart);
-    if (rc < 0)
+    if ((rc = fill(pod, container, job, s, err)) < 0 || (rc = set_identity(pod, job, s)) < 0)
         fbr_fail(err, rc, "out of memory");
     else if (!fbr_json_text(fbr_kube_own_container(pod), "image", NULL)[0])
         fbr_fail(
@@ -449,13 +405,15 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                       const struct json_t *owner)
 {
     struct json_t *container = fbr_kube_own_container(pod);
-    int rc = container ? 0 : -EINVAL;
+    int rc;
 
-    if (rc == 0 && owner)
-        rc = fbr_json_set(fbr_json_at(pod, "metadata", NULL), "ownerReferences",
-                          fbr_json_pack("[O]", owner));
-    if (rc < 0 || !secret)
-        return rc;
+    if (!container)
+        return -EINVAL;
+    if (owner && fbr_json_set(fbr_json_at(pod, "metadata", NULL), "ownerReferences",
+                              fbr_json_pack("[O]", owner)) < 0)
+        return -ENOMEM;
+    if (!secret)
+        return 0;
     /* Only the pod's own user reads the file. If the image names that user, nobody knows it here,
      * and the file is root's: then every user may read it, in a volume that this container alone
      * has. */
@@ -464,11 +422,11 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                                        "fiber-ticket", "secret", "secretName", secret, "items",
                                        "key", key, "path", "ticket", "mode",
                                        reads_as_root(pod, container) ? 0400 : 0444));
-    if (rc == 0)
-        rc = fbr_kube_append(container, "volumeMounts",
-                             fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-ticket", "mountPath",
-                                           FBR_KUBE_TICKET_DIR, "readOnly", 1));
-    return rc;
+    if (rc < 0)
+        return rc;
+    return fbr_kube_append(container, "volumeMounts",
+                           fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-ticket", "mountPath",
+                                         FBR_KUBE_TICKET_DIR, "readOnly", 1));
 }
 
 /* ---- Secrets ---- */

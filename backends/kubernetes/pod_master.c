@@ -52,29 +52,27 @@ static int add_template(struct json_t *pod, struct json_t *container, const stru
 {
     size_t len = 0;
     char *text = fbr_json_print(overlay, &len);
-    int rc = text ? 0 : -ENOMEM;
+    int rc = 0;
 
     if (len > TEMPLATE_MAX)
         rc =
             fbr_fail(err, -E2BIG,
                      "kubernetes_pod_template has %zu bytes; only %u reach a master in the cluster",
                      len, TEMPLATE_MAX);
-    if (rc == 0)
-        rc = fbr_json_set(fbr_json_at(pod, "metadata", "annotations", NULL), ANNOTATION,
-                          fbr_json_string(text));
-    if (rc == 0)
-        rc =
-            fbr_kube_append(fbr_json_at(pod, "spec", NULL), "volumes",
-                            fbr_json_pack("{s:s, s:{s:[{s:s, s:{s:s}}]}}", "name", "fiber-template",
-                                          "downwardAPI", "items", "path", FILE_NAME, "fieldRef",
-                                          "fieldPath", "metadata.annotations['" ANNOTATION "']"));
-    if (rc == 0)
-        rc = fbr_kube_append(container, "volumeMounts",
+    else if (!text ||
+             fbr_json_set(fbr_json_at(pod, "metadata", "annotations", NULL), ANNOTATION,
+                          fbr_json_string(text)) < 0 ||
+             fbr_kube_append(fbr_json_at(pod, "spec", NULL), "volumes",
+                             fbr_json_pack("{s:s, s:{s:[{s:s, s:{s:s}}]}}", "name",
+                                           "fiber-template", "downwardAPI", "items", "path",
+                                           FILE_NAME, "fieldRef", "fieldPath",
+                                           "metadata.annotations['" ANNOTATION "']")) < 0 ||
+             fbr_kube_append(container, "volumeMounts",
                              fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-template", "mountPath",
-                                           FBR_KUBE_TEMPLATE_DIR, "readOnly", 1));
-    if (rc == 0)
-        rc = add_variable(fbr_json_at(container, "env", NULL), "FIBER_KUBERNETES_POD_TEMPLATE",
-                          FBR_KUBE_TEMPLATE_DIR "/" FILE_NAME);
+                                           FBR_KUBE_TEMPLATE_DIR, "readOnly", 1)) < 0 ||
+             add_variable(fbr_json_at(container, "env", NULL), "FIBER_KUBERNETES_POD_TEMPLATE",
+                          FBR_KUBE_TEMPLATE_DIR "/" FILE_NAME) < 0)
+        rc = -ENOMEM;
     free(text);
     return rc;
 }
@@ -82,34 +80,29 @@ static int add_template(struct json_t *pod, struct json_t *container, const stru
 static int add_environment(struct json_t *list, const char *program,
                            const struct fbr_kube_settings *s)
 {
-    int rc = add_variable(list, "FIBER_BACKEND", "kubernetes");
-
-    if (rc == 0)
-        rc = add_account(list, s);
-    if (rc == 0 && program[0])
-        rc = add_variable(list, "FIBER_KUBERNETES_PROGRAM", program);
-    if (rc == 0)
-        rc = fbr_json_append(list,
-                             fbr_json_pack("{s:s, s:{s:{s:s}}}", "name", "FIBER_POD_NAME",
-                                           "valueFrom", "fieldRef", "fieldPath", "metadata.name"));
-    return rc;
+    if (add_variable(list, "FIBER_BACKEND", "kubernetes") < 0 || add_account(list, s) < 0 ||
+        (program[0] && add_variable(list, "FIBER_KUBERNETES_PROGRAM", program) < 0))
+        return -ENOMEM;
+    return fbr_json_append(list,
+                           fbr_json_pack("{s:s, s:{s:{s:s}}}", "name", "FIBER_POD_NAME",
+                                         "valueFrom", "fieldRef", "fieldPath", "metadata.name"));
 }
 
 int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char *program,
                         const struct fbr_kube_settings *s, struct fbr_error *err)
 {
     struct json_t *spec = fbr_json_at(pod, "spec", NULL);
-    int rc = -ENOMEM;
+    int rc;
 
-    if (fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->master_account)) == 0 &&
-        fbr_json_set(spec, "automountServiceAccountToken", fbr_json_pack("b", 1)) == 0 &&
+    if (fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->master_account)) < 0 ||
+        fbr_json_set(spec, "automountServiceAccountToken", fbr_json_pack("b", 1)) < 0 ||
         fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_ROLE_LABEL,
-                     fbr_json_string("master")) == 0 &&
-        (fbr_json_at(container, "env", NULL) ||
-         fbr_json_set(container, "env", fbr_json_pack("[]")) == 0))
-        rc = add_environment(fbr_json_at(container, "env", NULL), program, s);
-    if (rc == 0 && s->overlay)
-        rc = add_template(pod, container, s->overlay, err);
+                     fbr_json_string("master")) < 0 ||
+        (!fbr_json_at(container, "env", NULL) &&
+         fbr_json_set(container, "env", fbr_json_pack("[]")) < 0) ||
+        add_environment(fbr_json_at(container, "env", NULL), program, s) < 0)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    rc = s->overlay ? add_template(pod, container, s->overlay, err) : 0;
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
 }
 

@@ -63,23 +63,24 @@ static bool all_objects(const struct json_t *list)
 static int merge_list(struct json_t *into, const struct json_t *over, const char *list,
                       const char *key, int depth)
 {
-    int rc = 0;
-
-    for (size_t i = 0; i < fbr_json_count(over) && rc == 0; i++) {
+    for (size_t i = 0; i < fbr_json_count(over); i++) {
         const struct json_t *item = fbr_json_item(over, i);
         struct json_t *mine = NULL;
+        int rc;
 
         for (size_t k = 0; k < fbr_json_count(into) && !mine; k++)
             if (same(fbr_json_item(into, k), item, list, key))
                 mine = fbr_json_item(into, k);
         if (!mine) {
-            rc = fbr_json_append(into, fbr_json_pack("{}"));
+            if (fbr_json_append(into, fbr_json_pack("{}")) < 0)
+                return -ENOMEM;
             mine = fbr_json_item(into, fbr_json_count(into) - 1);
         }
-        if (rc == 0)
-            rc = merge_object(mine, item, depth + 1);
+        rc = merge_object(mine, item, depth + 1);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static void merge_member(void *user, const char *key, struct json_t *value)
@@ -102,10 +103,11 @@ static void merge_member(void *user, const char *key, struct json_t *value)
 
 static int merge_object(struct json_t *into, const struct json_t *over, int depth)
 {
-    struct merge m = {into, depth, depth > MAX_DEPTH ? -EINVAL : 0};
+    struct merge m = {into, depth, 0};
 
-    if (m.rc == 0)
-        fbr_json_each(over, merge_member, &m);
+    if (depth > MAX_DEPTH)
+        return -EINVAL;
+    fbr_json_each(over, merge_member, &m);
     return m.rc;
 }
 
