@@ -31,6 +31,7 @@
 
 #include "backends/local/kept_job.h"
 #include "runtime/proc/backend.h"
+#include "tests/support/mock.h"
 
 extern const struct fbr_backend_ops fbr_backend_local;
 extern const struct fbr_backend_ops fbr_backend_mock;
@@ -268,6 +269,67 @@ static void mock_release(struct fbr_backend *b, void *handle)
     free_job(j);
 }
 
+/* ---- What outlives its master: as mock_engine has it ---- */
+
+struct mock_engine mock_engine;
+
+static int mock_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
+                     struct fbr_error *err)
+{
+    (void)b;
+    if (mock_engine.silent)
+        return fbr_fail(err, -ECONNREFUSED, "the mock engine does not answer, as ordered");
+    for (size_t i = 0; i < mock_engine.njobs; i++)
+        found(user, &mock_engine.jobs[i]);
+    return 0;
+}
+
+static int mock_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
+{
+    char *removed = mock_engine.removed;
+    size_t n = strlen(removed);
+
+    (void)b;
+    if (mock_engine.stuck && !strcmp(mock_engine.stuck, id))
+        return fbr_fail(err, -EBUSY, "the mock engine keeps %s, as ordered", id);
+    snprintf(removed + n, sizeof(mock_engine.removed) - n, "%s%s", n ? " " : "", id);
+    return 0;
+}
+
+static int mock_sweep(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
+                      void *user, struct fbr_error *err)
+{
+    (void)b;
+    (void)err;
+    mock_engine.before_ms = before_ms;
+    mock_engine.dry = dry;
+    for (size_t i = 0; i < mock_engine.nthings; i++)
+        swept(user, &mock_engine.things[i]);
+    return 0;
+}
+
+static int mock_logs(struct fbr_backend *b, const char *id, int follow,
+                     const struct fbr_backend_reader *reader, struct fbr_error *err)
+{
+    (void)b;
+    for (size_t i = 0; i < mock_engine.npieces; i++) {
+        const struct mock_piece *p = &mock_engine.pieces[i];
+
+        if (strcmp(p->id, id) != 0)
+            continue;
+        if (!p->stream)
+            return fbr_fail(err, -EIO, "%s", p->text);
+        if (!p->follow || follow)
+            reader->out(reader->user, p->stream, p->text, strlen(p->text));
+    }
+    reader->done(reader->user,
+                 mock_engine.stuck && !strcmp(mock_engine.stuck, id) ? "the engine went away" : "");
+    return 0;
+}
+
+static const struct fbr_backend_housekeeping housekeeping = {
+    .list = mock_list, .remove = mock_remove, .sweep = mock_sweep, .logs = mock_logs};
+
 const struct fbr_backend_ops fbr_backend_mock = {
     .name = "mock",
     .reach = FBR_REACH_HOST,
@@ -277,4 +339,5 @@ const struct fbr_backend_ops fbr_backend_mock = {
     .signal = mock_signal,
     .pause_output = mock_pause_output,
     .release = mock_release,
+    .housekeeping = &housekeeping,
 };
