@@ -133,11 +133,12 @@ int fbr_direct_listen(struct fbr_direct **out, const char *beside, size_t longes
     struct fbr_direct *d = new_direct(longest);
     struct sockaddr_un a;
     uint64_t name;
-    int rc = d ? fbr_random(&name, sizeof(name)) : -ENOMEM, n;
+    int rc, n;
 
-    if (rc == 0)
-        rc = fbr_random(d->token, sizeof(d->token));
-    if (rc < 0)
+    if (!d)
+        return -ENOMEM;
+    if ((rc = fbr_random(&name, sizeof(name))) < 0 ||
+        (rc = fbr_random(d->token, sizeof(d->token))) < 0)
         goto fail;
     n = snprintf(d->path, sizeof(d->path), "%.*s/p%016llx", slash ? (int)(slash - beside) : 0,
                  beside, (unsigned long long)name);
@@ -163,21 +164,28 @@ int fbr_direct_connect(struct fbr_direct **out, const char *path,
 {
     struct fbr_direct *d = new_direct(longest);
     struct sockaddr_un a;
-    int rc = d ? unix_socket(&a, path, &d->fd) : -ENOMEM;
+    int rc;
 
-    if (rc == 0 && connect(d->fd, (struct sockaddr *)&a, sizeof(a)) < 0)
-        rc = -errno;
-    if (rc == 0 && !is_ours(d->fd))
-        rc = -EACCES;
-    if (rc == 0) {
-        set_size(d->fd);
-        if (send(d->fd, token, FBR_DIRECT_TOKEN, MSG_NOSIGNAL | MSG_DONTWAIT) != FBR_DIRECT_TOKEN)
-            rc = -EPIPE;
-    }
+    if (!d)
+        return -ENOMEM;
+    rc = unix_socket(&a, path, &d->fd);
     if (rc < 0)
-        fbr_direct_unref(d);
-    else
-        *out = d;
+        goto fail;
+    if (connect(d->fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
+        rc = -errno;
+        goto fail;
+    }
+    rc = -EACCES;
+    if (!is_ours(d->fd))
+        goto fail;
+    set_size(d->fd);
+    rc = -EPIPE;
+    if (send(d->fd, token, FBR_DIRECT_TOKEN, MSG_NOSIGNAL | MSG_DONTWAIT) != FBR_DIRECT_TOKEN)
+        goto fail;
+    *out = d;
+    return 0;
+fail:
+    fbr_direct_unref(d);
     return rc;
 }
 

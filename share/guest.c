@@ -183,11 +183,19 @@ static int tell_size(struct guest_lane *l)
 }
 
 /* How much is there; and the host has done all that it was told before. Under the lock. */
-static int ask_size(struct guest_lane *l, uint64_t deadline)
+static int ask_size(struct guest_lane *l)
 {
     int rc = tell_size(l);
 
-    return rc < 0 ? rc : wait_size(l, deadline);
+    return rc < 0 ? rc : wait_size(l, UINT64_MAX);
+}
+
+/* Tells the host, and waits until it has done it. Under the lock. */
+static int tell_and_wait(struct guest_lane *l, enum fbr_channel_op op)
+{
+    int rc = fbr_guest_tell(l, op, NULL, 0);
+
+    return rc < 0 ? rc : ask_size(l);
 }
 
 int fbr_guest_size(struct fbr_guest *g, int lane, size_t *n)
@@ -198,7 +206,7 @@ int fbr_guest_size(struct fbr_guest *g, int lane, size_t *n)
     pthread_mutex_lock(&g->lock);
     rc = fbr_guest_flush_out(l, false);
     if (rc == 0)
-        rc = ask_size(l, UINT64_MAX);
+        rc = ask_size(l);
     *n = l->size;
     pthread_mutex_unlock(&g->lock);
     return rc;
@@ -211,13 +219,11 @@ int fbr_guest_shut(struct fbr_guest *g, int lane)
     int rc;
 
     pthread_mutex_lock(&g->lock);
-    rc = fbr_guest_flush_lane(l, UINT64_MAX);
-    if (rc == 0)
-        rc = fbr_guest_tell(l, FBR_CH_SHUT, NULL, 0);
-    if (rc == 0)
-        rc = ask_size(l, UINT64_MAX);
-    if (rc == 0 && !l->put_code)
+    if ((rc = fbr_guest_flush_lane(l, UINT64_MAX)) < 0 || (rc = tell_and_wait(l, FBR_CH_SHUT)) < 0)
+        goto done;
+    if (!l->put_code)
         l->put_code = -EPIPE;
+done:
     pthread_mutex_unlock(&g->lock);
     return rc;
 }
@@ -231,11 +237,12 @@ static int call_host(struct guest_lane *l, enum fbr_channel_op op, enum fbr_chan
         uint64_t call;
         uint32_t poll, zero;
     } body = {w.call, poll, 0};
-    int rc = fbr_guest_flush_out(l, false);
+    int rc;
 
+    if ((rc = fbr_guest_flush_out(l, false)) < 0 ||
+        (rc = fbr_guest_tell(l, op, &body, sizeof(body))) < 0)
+        return rc;
     l->calls = &w;
-    if (rc == 0)
-        rc = fbr_guest_tell(l, op, &body, sizeof(body));
     while (rc == 0 && !w.done && !l->guest->gone)
         rc = fbr_cond_wait(&l->arrived, &l->guest->lock, deadline);
     for (at = &l->calls; *at != &w; at = &(*at)->next)
@@ -270,13 +277,10 @@ int fbr_guest_join(struct fbr_guest *g, int lane, int timeout_ms)
 
 int fbr_guest_deal(struct fbr_guest *g, int lane)
 {
-    struct guest_lane *l = &g->lanes[lane];
     int rc;
 
     pthread_mutex_lock(&g->lock);
-    rc = fbr_guest_tell(l, FBR_CH_DEAL, NULL, 0);
-    if (rc == 0)
-        rc = ask_size(l, UINT64_MAX);
+    rc = tell_and_wait(&g->lanes[lane], FBR_CH_DEAL);
     pthread_mutex_unlock(&g->lock);
     return rc;
 }
@@ -437,6 +441,7 @@ static int connect_guest(struct fbr_guest *g, const struct fbr_address *a)
 int fbr_guest_open(struct fbr_guest **out, const struct fbr_address *a, int lanes, int lane)
 {
     struct fbr_share *s = fbr_share();
+    struct guest_lane *l;
     struct fbr_guest *g;
     bool made;
     int rc = 0;
@@ -452,14 +457,14 @@ int fbr_guest_open(struct fbr_guest **out, const struct fbr_address *a, int lane
         free_guest(g); /* nobody joined it: it never was open */
         return rc;
     }
+    l = &g->lanes[lane];
     pthread_mutex_lock(&g->lock);
-    while (g->lanes[lane].leaving)
-        fbr_cond_wait(&g->lanes[lane].room, &g->lock, UINT64_MAX);
-    if (g->lanes[lane].putters++ == 0 && g->pipe)
-        rc = fbr_guest_tell(&g->lanes[lane], FBR_CH_ATTACH, NULL, 0);
+    while (l->leaving)
+        fbr_cond_wait(&l->room, &g->lock, UINT64_MAX);
+    l->putters++;
     /* Once the host has heard of it, it sees the end of the process that holds this one. */
-    if (rc == 0 && g->pipe)
-        rc = ask_size(&g->lanes[lane], UINT64_MAX);
+    if (g->pipe)
+        rc = l->putters == 1 ? tell_and_wait(l, FBR_CH_ATTACH) : ask_size(l);
     pthread_mutex_unlock(&g->lock);
     if (rc < 0) { /* the end has not moved */
         fbr_guest_close(g, lane);

@@ -301,10 +301,9 @@ static int end_doubt(struct guest_lane *l, uint64_t deadline)
     while (rc == 0 && l->first && l->doubt && !g->gone) {
         uint64_t probe = next_probe(l, false);
 
-        if (probe)
-            rc = ask(l, probe, false);
-        if (rc == 0)
-            rc = sleep_until(l, deadline);
+        if (probe && (rc = ask(l, probe, false)) < 0)
+            break;
+        rc = sleep_until(l, deadline);
     }
     if (l->first && l->doubt && g->gone)
         fbr_guest_drop(l, 0);
@@ -386,13 +385,15 @@ static int get_here(struct guest_lane *l, struct fiber_bytes *out, int timeout_m
     if (spilled)
         return 0;
     rc = wait_in(l, timeout_ms, !out);
-    if (rc == 0 && out) {
+    if (rc < 0)
+        return rc;
+    if (out) {
         take(l, out);
-    } else if (rc == 0) {
+    } else {
         tell_soon(l);
         pthread_cond_signal(&l->arrived); /* it may have been meant for a thread that gets */
     }
-    return rc;
+    return 0;
 }
 
 static int ms_left(int timeout_ms, uint64_t deadline)

@@ -141,12 +141,10 @@ static int put_and_wait(struct guest_lane *l, const void *data, size_t len, uint
 {
     struct fbr_guest *g = l->guest;
     struct put_wait w = {.batch = l->sent + 1, .next = l->waits};
-    int rc = fbr_guest_put_fault(l);
     bool withdrawn = false;
+    int rc;
 
-    if (rc == 0)
-        rc = post_puts(l, 1, data, len, true, true);
-    if (rc < 0)
+    if ((rc = fbr_guest_put_fault(l)) < 0 || (rc = post_puts(l, 1, data, len, true, true)) < 0)
         return rc;
     l->waits = &w;
     while (!w.done && !g->gone)
@@ -163,13 +161,11 @@ static int put_and_wait(struct guest_lane *l, const void *data, size_t len, uint
 /* Under the lock: all that was put is on its way, and its answer will come. */
 static int push_out(struct guest_lane *l)
 {
-    int rc = fbr_guest_put_fault(l);
+    int rc;
 
-    if (rc == 0 && l->out_count)
-        rc = fbr_guest_flush_out(l, true);
-    if (rc == 0 && l->asked < l->sent)
-        rc = post_puts(l, 0, NULL, 0, false, true);
-    return rc;
+    if ((rc = fbr_guest_put_fault(l)) < 0 || (rc = fbr_guest_flush_out(l, true)) < 0)
+        return rc;
+    return l->asked < l->sent ? post_puts(l, 0, NULL, 0, false, true) : 0;
 }
 
 /* Waits until what is not acknowledged is little enough for one message more. Under the lock. */
@@ -192,15 +188,16 @@ static int put(struct guest_lane *l, const void *data, size_t len, uint64_t dead
     size_t most = l->guest->longest / 2 < FLUSH_BYTES ? l->guest->longest / 2 : FLUSH_BYTES;
     int rc = wait_room(l, len, deadline);
 
-    if (rc == 0 && l->out.len + len > most)
-        rc = fbr_guest_flush_out(l, false);
-    if (rc == 0 && len > most)
+    if (rc < 0)
+        return rc;
+    if (l->out.len + len > most && (rc = fbr_guest_flush_out(l, false)) < 0)
+        return rc;
+    if (len > most)
         return post_puts(l, 1, data, len, true, wants_answer(l, len));
-    if (rc == 0)
-        rc = collect(l, data, len);
-    if (rc == 0 && (l->asked <= l->acked || l->out_count == FBR_CH_BATCH_MAX))
-        rc = fbr_guest_flush_out(l, false);
-    return rc;
+    rc = collect(l, data, len);
+    if (rc < 0 || (l->asked > l->acked && l->out_count < FBR_CH_BATCH_MAX))
+        return rc;
+    return fbr_guest_flush_out(l, false);
 }
 
 int fbr_guest_put(struct fbr_guest *g, int lane, const void *data, size_t len, int timeout_ms)

@@ -62,14 +62,13 @@ static int put_class(struct fbr_buf *b, const struct fiber_class *cls, const voi
     fbr_put_u32(b, FBR_MANAGER_MAGIC);
     fbr_put_u8(
         b, (uint8_t)((cls->open ? FBR_MANAGER_OPEN : 0) | (cls->close ? FBR_MANAGER_CLOSE : 0)));
-    rc = put_function(b, (void (*)(void))cls->call, "call");
-    if (rc == 0)
-        rc = put_function(b, (void (*)(void))cls->open, "open");
-    if (rc == 0)
-        rc = put_function(b, (void (*)(void))cls->close, "close");
+    if ((rc = put_function(b, (void (*)(void))cls->call, "call")) < 0 ||
+        (rc = put_function(b, (void (*)(void))cls->open, "open")) < 0 ||
+        (rc = put_function(b, (void (*)(void))cls->close, "close")) < 0)
+        return rc;
     fbr_put_u64(b, len);
     fbr_put(b, arg, len);
-    return rc == 0 && b->failed ? fbr_keep(-ENOMEM, "manager: out of memory") : rc;
+    return b->failed ? fbr_keep(-ENOMEM, "manager: out of memory") : 0;
 }
 
 int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cls, const void *arg,
@@ -89,15 +88,17 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
         return fbr_kept();
     fbr_buf_init(&b);
     rc = put_class(&b, cls, arg, len);
-    if (rc == 0)
-        rc = fbr_keeper_start(&keeper, fbr_manager_main, b.data, b.len, "manager", opts, &address);
-    fbr_buf_fini(&b);
     if (rc < 0)
-        return rc;
+        goto done;
+    rc = fbr_keeper_start(&keeper, fbr_manager_main, b.data, b.len, "manager", opts, &address);
+    if (rc < 0)
+        goto done;
     rc = open_manager(out, &address, keeper);
     fbr_wipe(&address, sizeof(address));
     if (rc < 0)
         fbr_keeper_end(keeper);
+done:
+    fbr_buf_fini(&b);
     return rc;
 }
 
@@ -105,9 +106,10 @@ int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address
 {
     int rc = fbr_rpc_usable();
 
-    if (rc == 0)
-        *address = m->address;
-    return rc;
+    if (rc < 0)
+        return rc;
+    *address = m->address;
+    return 0;
 }
 
 int fiber_manager_connect(struct fiber_manager **out, const struct fiber_address *address)

@@ -103,12 +103,10 @@ int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, i
         return fbr_owner_put(h, lane, data, len, ms_left(timeout_ms, deadline));
     }
     call = ++h->next_call;
-    rc = wait_returns(l, deadline);
-    if (rc == 0)
-        rc = h->over ? -EPIPE : fbr_queue_engine_put(l->engine, 0, call, copy, len);
-    if (rc < 0)
+    if ((rc = wait_returns(l, deadline)) < 0 ||
+        (rc = h->over ? -EPIPE : fbr_queue_engine_put(l->engine, 0, call, copy, len)) < 0)
         free(copy);
-    if (rc == 1)
+    else if (rc == 1)
         rc = wait_put(l, call, deadline);
     pthread_mutex_unlock(&h->lock);
     return rc;

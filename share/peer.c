@@ -224,7 +224,7 @@ static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken 
 static int welcome(struct peer *p, struct fbr_conn *conn)
 {
     enum fbr_reach reach;
-    struct fbr_link *link = NULL;
+    struct fbr_link *link;
     struct fbr_keys keys;
     struct fbr_hub *hub;
     struct fbr_buf b;
@@ -232,15 +232,12 @@ static int welcome(struct peer *p, struct fbr_conn *conn)
     int rc = fbr_conn_export(conn, "fiber probe", 0, keys.up);
 
     reach = rc == -ENOTSUP ? FBR_REACH_HOST : FBR_REACH_TCP;
-    rc = fbr_rt_hub(p->share->rt, reach, &hub, &url, NULL);
-    if (rc == 0)
-        rc = fbr_link_open(&link, hub, &link_ops, p);
-    if (rc == 0 && reach == FBR_REACH_TCP) {
-        rc = fbr_rt_keys(conn, fbr_link_id(link), fbr_seal_preferred(), &keys);
-        if (rc == 0)
-            rc = fbr_link_seal(link, &keys);
-    }
-    if (rc < 0) {
+    if ((rc = fbr_rt_hub(p->share->rt, reach, &hub, &url, NULL)) < 0 ||
+        (rc = fbr_link_open(&link, hub, &link_ops, p)) < 0)
+        return rc;
+    if (reach == FBR_REACH_TCP &&
+        ((rc = fbr_rt_keys(conn, fbr_link_id(link), fbr_seal_preferred(), &keys)) < 0 ||
+         (rc = fbr_link_seal(link, &keys)) < 0)) {
         fbr_link_close(link);
         return rc;
     }
@@ -258,6 +255,16 @@ static int welcome(struct peer *p, struct fbr_conn *conn)
     return rc;
 }
 
+/* Gives the peer its number, and a place in the table. Under share's lock. */
+static int list_peer(struct fbr_share *s, struct peer *p)
+{
+    if (s->ended)
+        return -ESHUTDOWN;
+    p->id = ++s->next_peer;
+    HASH_ADD(hh, s->peers, id, sizeof(p->id), p);
+    return p->hh.tbl ? 0 : -ENOMEM;
+}
+
 /* The peer is in the table, with its number, before it is told where to send: its records may be
  * here at once. */
 static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
@@ -273,12 +280,7 @@ static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fb
     p->share = s;
     p->conn = conn;
     pthread_mutex_lock(&s->lock);
-    rc = s->ended ? -ESHUTDOWN : 0;
-    if (rc == 0) {
-        p->id = ++s->next_peer;
-        HASH_ADD(hh, s->peers, id, sizeof(p->id), p);
-        rc = p->hh.tbl ? 0 : -ENOMEM;
-    }
+    rc = list_peer(s, p);
     pthread_mutex_unlock(&s->lock);
     if (rc < 0) {
         free(p);
@@ -333,15 +335,14 @@ static void on_clock(void *arg)
 static void start_clock(void *arg)
 {
     struct fbr_share *s = arg;
-    int rc = s->clock.uv ? 0 : -ENOENT;
+    bool there;
 
     pthread_mutex_lock(&s->lock);
-    if (rc < 0 && !s->ended)
-        rc = fbr_timer_init(&s->clock, s->rt->loop, on_clock, s);
-    if (rc < 0)
+    there = s->clock.uv || (!s->ended && fbr_timer_init(&s->clock, s->rt->loop, on_clock, s) == 0);
+    if (!there)
         s->reminding = false;
     pthread_mutex_unlock(&s->lock);
-    if (rc == 0)
+    if (there)
         fbr_timer_start(&s->clock, REMIND_MS, 0);
 }
 
@@ -524,9 +525,10 @@ static int get_url(void *arg)
     struct fbr_listener *l;
     int rc = fbr_rt_listener(c->rt, fbr_rt_object_reach(c->rt), &l, &c->err);
 
-    if (rc == 0)
-        c->url = fbr_listener_url(l);
-    return rc;
+    if (rc < 0)
+        return rc;
+    c->url = fbr_listener_url(l);
+    return 0;
 }
 
 int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags,

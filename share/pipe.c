@@ -93,9 +93,10 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
         return fbr_keep(-EPERM, "pipe: only the process that opened it gives out addresses; pass "
                                 "on the one that you were given");
     rc = fbr_owner_address(p->host, flags, address);
-    if (rc == 0)
-        fbr_owner_export_end(p->host, p->end);
-    return rc;
+    if (rc < 0)
+        return rc;
+    fbr_owner_export_end(p->host, p->end);
+    return 0;
 }
 
 /* Tells the process that has started us, which may hold the end until we do. */

@@ -257,9 +257,36 @@ static int look_after(struct fbr_remote *r, bool awake)
     return awake ? 0 : fbr_uplink_beat(r->up, false);
 }
 
-static void *receive(void *arg)
+/* Handles the next event, or a time in which nothing has come. */
+static int turn(struct fbr_remote *r, struct pollfd p[3], const struct timespec *idle, bool *awake)
 {
     static const struct timespec soon = {.tv_nsec = LATER_NS};
+    uint64_t count;
+    int n, rc;
+
+    p[2].fd = r->watching ? fbr_uplink_room_fd(r->up) : -1;
+    n = ppoll(p, 3, *awake ? &soon : idle, NULL);
+    if (n < 0)
+        return 0;
+    if (n == 0) {
+        set_awake(r, false);
+        if ((rc = tend(r)) < 0 || (rc = look_after(r, *awake)) < 0)
+            return rc;
+        *awake = false;
+        return 0;
+    }
+    if (p[1].revents && read(r->wake, &count, sizeof(count)) < 0)
+        fbr_debug("remote: wake: %m");
+    if ((p[1].revents || p[2].revents) && (rc = tend(r)) < 0)
+        return rc;
+    if (!p[0].revents)
+        return 0;
+    *awake = true;
+    return take_in(r);
+}
+
+static void *receive(void *arg)
+{
     struct fbr_remote *r = arg;
     const int beat = fbr_uplink_beat_ms(r->up);
     const struct timespec idle = {.tv_sec = beat / 1000, .tv_nsec = beat % 1000 * 1000000};
@@ -270,28 +297,8 @@ static void *receive(void *arg)
     int rc = 0;
 
     pthread_setname_np(pthread_self(), "fbr-remote");
-    while (rc == 0 && !__atomic_load_n(&r->stop, __ATOMIC_SEQ_CST)) {
-        uint64_t count;
-        int n;
-
-        p[2].fd = r->watching ? fbr_uplink_room_fd(r->up) : -1;
-        n = ppoll(p, 3, awake ? &soon : &idle, NULL);
-        if (n < 0)
-            continue;
-        if (n > 0 && p[1].revents && read(r->wake, &count, sizeof(count)) < 0)
-            fbr_debug("remote: wake: %m");
-        if (n == 0)
-            set_awake(r, false);
-        if (n == 0 || p[1].revents || p[2].revents)
-            rc = tend(r);
-        if (n == 0 && rc == 0)
-            rc = look_after(r, awake);
-        awake = awake && n > 0;
-        if (rc == 0 && n > 0 && p[0].revents) {
-            rc = take_in(r);
-            awake = true;
-        }
-    }
+    while (rc == 0 && !__atomic_load_n(&r->stop, __ATOMIC_SEQ_CST))
+        rc = turn(r, p, &idle, &awake);
     if (rc < 0)
         break_off(r, rc);
     return NULL;
@@ -347,18 +354,20 @@ static int dial(void *arg)
     struct fbr_remote *r = arg;
     struct fbr_runtime *rt = r->share->rt;
     const struct fbr_caller me = {FBR_CALLER_PEER, rt->self, 0};
+    bool cut;
     int rc;
 
     pthread_mutex_lock(&r->share->lock);
-    rc = r->cut ? -ESHUTDOWN : 0; /* who has cut it off does not come again */
+    cut = r->cut; /* who has cut it off does not come again */
     pthread_mutex_unlock(&r->share->lock);
-    if (rc == 0)
-        rc = fbr_conn_dial(&r->conn, rt->loop, r->url, &me, r->key, &conn_ops, r, &r->err);
-
-    if (rc == 0)
-        fbr_conn_heartbeat(r->conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
-                           (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
-    return rc;
+    if (cut)
+        return -ESHUTDOWN;
+    rc = fbr_conn_dial(&r->conn, rt->loop, r->url, &me, r->key, &conn_ops, r, &r->err);
+    if (rc < 0)
+        return rc;
+    fbr_conn_heartbeat(r->conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
+                       (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
+    return 0;
 }
 
 static int hang_up(void *arg)
@@ -457,13 +466,11 @@ static void release(struct fbr_remote *r)
         destroy(r);
 }
 
-/* Brings a new remote to life. Nobody else touches it while its state is below R_OPEN. */
-static int bring_up(struct fbr_remote *r)
+/* Calls the owner, and waits for its welcome. */
+static int await_welcome(struct fbr_remote *r, uint64_t deadline)
 {
     struct fbr_share *s = r->share;
-    uint64_t deadline = fbr_now_ms() + CONNECT_MS;
-    struct fbr_error err = {0, ""};
-    int rc = fbr_loop_call(s->rt->loop, dial, r), left;
+    int rc = fbr_loop_call(s->rt->loop, dial, r);
 
     pthread_mutex_lock(&s->lock);
     while (rc == 0 && r->state == R_CALLING)
@@ -471,18 +478,39 @@ static int bring_up(struct fbr_remote *r)
     if (r->state == R_DEAD && rc == 0)
         rc = r->err.code ? r->err.code : -EPIPE;
     pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+/* Opens both channels to the owner. */
+static int reach_owner(struct fbr_remote *r, struct fbr_error *err)
+{
+    const struct fbr_config *config = r->share->rt->config;
+    uint64_t deadline = fbr_now_ms() + CONNECT_MS;
+    int rc, left;
+
+    rc = await_welcome(r, deadline);
+    if (rc < 0)
+        return rc;
     left = (int)(deadline - fbr_now_ms());
-    if (rc == 0)
-        rc = fbr_uplink_open(&r->up, r->hub_url, r->link, r->alg ? &r->keys : NULL,
-                             fbr_config_size(s->rt->config, "max_message") + FBR_LANE_SLACK,
-                             left > 0 ? left : 0, &err);
-    if (rc == 0) {
-        fbr_uplink_heartbeat(r->up, r->beat_ms, fbr_config_ms(s->rt->config, "heartbeat"),
-                             fbr_config_int(s->rt->config, "heartbeat_misses"));
-        fbr_uplink_never_wait(r->up);
-        fbr_uplink_no_streams(r->up);
-        rc = start_thread(r);
-    }
+    rc = fbr_uplink_open(&r->up, r->hub_url, r->link, r->alg ? &r->keys : NULL,
+                         fbr_config_size(config, "max_message") + FBR_LANE_SLACK,
+                         left > 0 ? left : 0, err);
+    if (rc < 0)
+        return rc;
+    fbr_uplink_heartbeat(r->up, r->beat_ms, fbr_config_ms(config, "heartbeat"),
+                         fbr_config_int(config, "heartbeat_misses"));
+    fbr_uplink_never_wait(r->up);
+    fbr_uplink_no_streams(r->up);
+    return start_thread(r);
+}
+
+/* Brings a new remote to life. Nobody else touches it while its state is below R_OPEN. */
+static int bring_up(struct fbr_remote *r)
+{
+    struct fbr_share *s = r->share;
+    struct fbr_error err = {0, ""};
+    int rc = reach_owner(r, &err);
+
     pthread_mutex_lock(&s->lock);
     if (rc < 0 && !r->err.code && err.code)
         r->err = err;

@@ -271,9 +271,10 @@ int fbr_rpc_open(struct fbr_rpc **out, const struct fbr_address *a)
     if (!r)
         return fbr_keep(-ENOMEM, "share: out of memory");
     rc = made ? connect_rpc(r, a) : 0;
-    if (rc == 0)
-        *out = r;
-    return rc;
+    if (rc < 0)
+        return rc;
+    *out = r;
+    return 0;
 }
 
 static void disconnect(struct fbr_rpc *r)
@@ -355,13 +356,14 @@ static int enter_call(struct fiber_future *f, uint64_t deadline)
         rc = fbr_cond_wait(&r->room, &r->lock, deadline);
     if (r->gone)
         rc = -EPIPE;
-    if (rc == 0) {
-        HASH_ADD(hh, r->calls, call, sizeof(f->call), f);
-        rc = f->hh.tbl ? 0 : -ENOMEM;
-    }
-    if (rc == 0) {
+    if (rc < 0)
+        goto done;
+    HASH_ADD(hh, r->calls, call, sizeof(f->call), f);
+    if (f->hh.tbl)
         r->weight += f->weight;
-    }
+    else
+        rc = -ENOMEM;
+done:
     pthread_mutex_unlock(&r->lock);
     return rc;
 }

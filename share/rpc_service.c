@@ -55,9 +55,10 @@ int fbr_service_open(struct fbr_rpc_service *s)
         return fbr_kept();
     s->limit = fbr_config_size(rt->config, "max_message") - FBR_RPC_ROOM;
     rc = fbr_object_open(&s->object, &object_ops, s);
-    if (rc == 0)
-        s->id = fbr_object_id(s->object);
-    return rc;
+    if (rc < 0)
+        return rc;
+    s->id = fbr_object_id(s->object);
+    return 0;
 }
 
 void fbr_service_answer(struct fbr_rpc_service *s, uint64_t peer, uint64_t call, int code,

@@ -74,7 +74,7 @@ static int map_finished(struct fiber_shared *s, const char *dir, const char *nam
 {
     char path[SHARED_PATH_MAX];
     struct stat st;
-    int fd, rc = 0;
+    int fd, rc;
 
     path_of(path, dir, s->writable ? 'w' : 's', name);
     fd = open(path, (s->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
@@ -82,12 +82,12 @@ static int map_finished(struct fiber_shared *s, const char *dir, const char *nam
         return errno == ENOENT
                    ? -ENOENT
                    : fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
-    if (fstat(fd, &st) < 0)
+    if (fstat(fd, &st) < 0) {
         rc = fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
-    else if (s->len && (uint64_t)st.st_size != s->len)
+    } else if (s->len && (uint64_t)st.st_size != s->len) {
         rc = fbr_keep(-EEXIST, "shared memory '%s' exists with %llu bytes; %zu were asked for",
                       name, (unsigned long long)st.st_size, s->len);
-    if (rc == 0) {
+    } else {
         s->len = (size_t)st.st_size;
         rc = map_fd(s, name, fd);
     }
@@ -105,12 +105,13 @@ static int fill_file(int fd, const char *path, const char *name, size_t len)
     do
         rc = posix_fallocate(fd, 0, (off_t)len);
     while (rc == EINTR);
-    if (rc == 0)
-        return fd;
-    close(fd);
-    unlink(path);
-    return fbr_keep(-rc, "shared memory '%s': no room for %zu bytes in %s: %s", name, len, path,
-                    fbr_strerror(rc));
+    if (rc > 0) {
+        close(fd);
+        unlink(path);
+        return fbr_keep(-rc, "shared memory '%s': no room for %zu bytes in %s: %s", name, len, path,
+                        fbr_strerror(rc));
+    }
+    return fd;
 }
 
 static int run_builder(struct fiber_shared *s, const char *name, fiber_shared_fn build, void *user)
@@ -143,18 +144,24 @@ static int make_segment(struct fiber_shared *s, const char *dir, const char *nam
     s->writable = true; /* until it is built */
     rc = map_fd(s, name, fd);
     s->writable = false;
-    if (rc == 0)
-        rc = run_builder(s, name, build, user);
-    if (rc == 0 && (mprotect(s->data, s->len, PROT_READ) < 0 || fchmod(fd, 0400) < 0 ||
-                    rename(path, final) < 0))
+    if (rc < 0)
+        goto fail_file;
+    rc = run_builder(s, name, build, user);
+    if (rc < 0)
+        goto fail;
+    if (mprotect(s->data, s->len, PROT_READ) < 0 || fchmod(fd, 0400) < 0 ||
+        rename(path, final) < 0) {
         rc = fbr_keep(-errno, "shared memory '%s': %s: %s", name, path, fbr_strerror(errno));
+        goto fail;
+    }
     close(fd);
-    s->built = rc == 0;
-    if (rc == 0)
-        return 0;
+    s->built = true;
+    return 0;
+fail:
+    munmap(s->data, s->len);
+fail_file:
+    close(fd);
     unlink(path);
-    if (s->data != MAP_FAILED)
-        munmap(s->data, s->len);
     return rc;
 }
 
@@ -180,7 +187,7 @@ static int build_or_wait(struct fiber_shared *s, const char *dir, const char *na
     while (rc == -EINTR);
     if (rc < 0)
         fbr_keep(rc, "shared memory: %s: %s", path, fbr_strerror(rc));
-    if (rc == 0)
+    else
         rc = map_finished(s, dir, name);
     if (rc == -ENOENT && build)
         rc = make_segment(s, dir, name, build, user);
@@ -201,12 +208,15 @@ static int make_writable(struct fiber_shared *s, const char *dir, const char *na
         return fd;
     rc = map_fd(s, name, fd);
     close(fd);
-    if (rc == 0 && link(path, final) < 0) {
+    if (rc < 0)
+        goto done;
+    if (link(path, final) < 0) {
         rc = errno == EEXIST
                  ? -EEXIST
                  : fbr_keep(-errno, "shared memory: %s: %s", final, fbr_strerror(errno));
         munmap(s->data, s->len);
     }
+done:
     unlink(path);
     s->built = rc == 0;
     return rc;
@@ -271,12 +281,13 @@ static struct fiber_shared *new_shared(const char *name, size_t len, const char 
 /* Hands over the result of an open that ended with rc. */
 static int hand_over(struct fiber_shared *s, const char *name, int rc, struct fiber_shared **out)
 {
-    if (rc == 0) {
-        *out = s;
-        return 0;
+    if (rc < 0) {
+        free(s);
+        return rc == -ENOENT ? fbr_keep(rc, "there is no shared memory '%s' on this host", name)
+                             : rc;
     }
-    free(s);
-    return rc == -ENOENT ? fbr_keep(rc, "there is no shared memory '%s' on this host", name) : rc;
+    *out = s;
+    return 0;
 }
 
 int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len,
@@ -321,20 +332,18 @@ int fiber_shared_delete(const char *name)
     char path[SHARED_PATH_MAX];
     bool found = false;
     const char *dir = "";
-    int rc = check_name(name);
+    int rc;
 
-    if (rc == 0)
-        rc = find_dir(&dir);
-    for (const char *kind = "sw"; rc == 0 && *kind; kind++) {
+    if ((rc = check_name(name)) < 0 || (rc = find_dir(&dir)) < 0)
+        return rc;
+    for (const char *kind = "sw"; *kind; kind++) {
         path_of(path, dir, *kind, name);
         if (unlink(path) == 0)
             found = true;
         else if (errno != ENOENT)
-            rc = fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
+            return fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     }
-    if (rc < 0 || found)
-        return rc;
-    return fbr_keep(-ENOENT, "there is no shared memory '%s' on this host", name);
+    return found ? 0 : fbr_keep(-ENOENT, "there is no shared memory '%s' on this host", name);
 }
 
 void *fiber_shared_memory(struct fiber_shared *s)

@@ -65,9 +65,10 @@ int fiber_store_address(struct fiber_store *s, struct fiber_address *address)
 {
     int rc = fbr_rpc_usable();
 
-    if (rc == 0)
-        *address = s->address;
-    return rc;
+    if (rc < 0)
+        return rc;
+    *address = s->address;
+    return 0;
 }
 
 int fiber_store_connect(struct fiber_store **out, const struct fiber_address *address)
@@ -196,12 +197,13 @@ static int ask_number(struct fiber_store *s, const char *what, struct fbr_store_
     struct fbr_cur c;
     int rc = request(s, what, ask, timeout_ms, &bytes);
 
-    if (rc == 0) {
-        c = fbr_cur(bytes.data, bytes.len);
-        *number = ask.op == FBR_STORE_BARRIER ? fbr_get_u32(&c) : fbr_get_u64(&c);
-        if (!fbr_cur_ok(&c))
-            rc = fbr_keep(-EBADMSG, "store: %s: its answer cannot be read", what);
-    }
+    if (rc < 0)
+        goto done;
+    c = fbr_cur(bytes.data, bytes.len);
+    *number = ask.op == FBR_STORE_BARRIER ? fbr_get_u32(&c) : fbr_get_u64(&c);
+    if (!fbr_cur_ok(&c))
+        rc = fbr_keep(-EBADMSG, "store: %s: its answer cannot be read", what);
+done:
     fiber_bytes_free(&bytes);
     return rc;
 }

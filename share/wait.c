@@ -70,14 +70,14 @@ int fiber_wait_any(struct fiber_wait *things, int n, int timeout_ms)
     if (!fds)
         return fbr_keep(-ENOMEM, "fiber_wait_any: out of memory");
     rc = fill(things, n, fds);
-    if (rc == 0) {
-        rc = poll_until(fds, n, timeout_ms);
-        if (rc == 0)
-            rc = fbr_keep(-ETIMEDOUT, "fiber_wait_any: none of %d is ready after %d ms", n,
-                          timeout_ms);
-        else if (rc < 0)
-            fbr_keep(rc, "fiber_wait_any: %s", fbr_strerror(rc));
-    }
+    if (rc < 0)
+        goto done;
+    rc = poll_until(fds, n, timeout_ms);
+    if (rc == 0)
+        rc = fbr_keep(-ETIMEDOUT, "fiber_wait_any: none of %d is ready after %d ms", n, timeout_ms);
+    else if (rc < 0)
+        fbr_keep(rc, "fiber_wait_any: %s", fbr_strerror(rc));
+done:
     for (int i = 0; i < n; i++)
         things[i].ready = rc > 0 && fds[i].revents != 0;
     free(fds);
