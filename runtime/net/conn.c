@@ -700,7 +700,7 @@ int fbr_conn_open(struct fbr_conn **out, struct fbr_loop *loop, int fd,
 
     if (rc < 0)
         close(fd);
-    if (rc == 0)
+    else
         rc = fbr_conn_start_reading(c);
     if (rc < 0) {
         fbr_conn_close(c);

@@ -56,25 +56,33 @@ int fbr_place_scan(const char *url, struct fbr_net_place *p)
     return 0;
 }
 
+/* The connection is there: sends the first bytes. */
+static int greet(struct fbr_conn *c)
+{
+    int rc = fbr_conn_start_reading(c);
+
+    if (rc < 0)
+        return rc;
+    if (c->tls) {
+        c->state = CONN_GREETING;
+        rc = fbr_tls_step(c->tls, NULL);
+        return rc < 0 ? rc : fbr_conn_flush_tls(c);
+    }
+    rc = fbr_conn_write(c, c->hello, sizeof(c->hello));
+    if (rc < 0)
+        return rc;
+    fbr_conn_opened(c);
+    return 0;
+}
+
 static void on_connect(uv_connect_t *req, int status)
 {
     struct fbr_conn *c = req->data;
-    int rc = status;
+    int rc;
 
     if (c->state == CONN_GONE)
         return;
-    if (rc == 0)
-        rc = fbr_conn_start_reading(c);
-    if (rc == 0 && c->tls) {
-        c->state = CONN_GREETING;
-        rc = fbr_tls_step(c->tls, NULL);
-        if (rc == 0)
-            rc = fbr_conn_flush_tls(c);
-    } else if (rc == 0) {
-        rc = fbr_conn_write(c, c->hello, sizeof(c->hello));
-        if (rc == 0)
-            fbr_conn_opened(c);
-    }
+    rc = status < 0 ? status : greet(c);
     fbr_wipe(c->hello, sizeof(c->hello));
     if (rc < 0)
         fbr_conn_lost(c, rc, fbr_strerror(rc));
@@ -93,14 +101,16 @@ static void on_looked_up(uv_getaddrinfo_t *req, int status, struct addrinfo *fou
 {
     struct fbr_conn *c = req->data;
     bool gone = c->state == CONN_GONE;
-    int rc = status;
+    int rc;
 
     fbr_conn_looked_up(c);
-    if (rc == 0 && !gone)
-        rc = uv_tcp_connect(&c->dial, &c->h.tcp, pick(found), on_connect);
-    uv_freeaddrinfo(found);
-    if (rc < 0 && !gone)
+    if (gone)
+        goto done;
+    rc = status < 0 ? status : uv_tcp_connect(&c->dial, &c->h.tcp, pick(found), on_connect);
+    if (rc < 0)
         fbr_conn_lost(c, rc, uv_strerror(rc));
+done:
+    uv_freeaddrinfo(found);
 }
 
 static int call_tcp(struct fbr_conn *c, const struct fbr_net_place *p)
@@ -136,6 +146,22 @@ static void put_hello(struct fbr_conn *c, const struct fbr_caller *me,
     fbr_buf_fini(&b);
 }
 
+static int call(struct fbr_conn *c, const struct fbr_net_place *p, const struct fbr_caller *me,
+                const uint8_t secret[FBR_KEY_SIZE], struct fbr_error *err)
+{
+    char identity[FBR_IDENTITY_MAX];
+    int rc;
+
+    if (!p->tcp) {
+        put_hello(c, me, secret);
+        uv_pipe_connect(&c->dial, &c->h.pipe, p->path, on_connect);
+        return 0;
+    }
+    print_caller(me, identity);
+    rc = fbr_tls_client(&c->tls, identity, secret, err);
+    return rc < 0 ? rc : call_tcp(c, p);
+}
+
 int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
                   const struct fbr_caller *me, const uint8_t secret[FBR_KEY_SIZE],
                   const struct fbr_conn_ops *ops, void *user, struct fbr_error *err)
@@ -150,17 +176,7 @@ int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
     if (!c)
         return fbr_fail(err, -ENOMEM, "call: out of memory");
     c->dial.data = c;
-    if (place.tcp) {
-        char identity[FBR_IDENTITY_MAX];
-
-        print_caller(me, identity);
-        rc = fbr_tls_client(&c->tls, identity, secret, err);
-        if (rc == 0)
-            rc = call_tcp(c, &place);
-    } else {
-        put_hello(c, me, secret);
-        uv_pipe_connect(&c->dial, &c->h.pipe, place.path, on_connect);
-    }
+    rc = call(c, &place, me, secret, err);
     if (rc < 0) {
         fbr_conn_close(c);
         return fbr_fail(err, rc, "cannot call %s: %s", url, fbr_strerror(rc));

@@ -81,11 +81,11 @@ static int send_next(struct fbr_link *l)
     l->answers = fbr_lane_empty(&l->out);
     l->asked = 0;
     rc = fbr_lane_take(&l->out, 0, &msg, &len);
-    if (rc == 0) {
-        l->sent++;
-        l->sent_at = ticks_of(l->hub);
-        rc = fbr_sp_send(l->conn, msg, len);
-    }
+    if (rc < 0)
+        return l->failed = rc;
+    l->sent++;
+    l->sent_at = ticks_of(l->hub);
+    rc = fbr_sp_send(l->conn, msg, len);
     if (rc < 0)
         l->failed = rc;
     return rc;
@@ -349,11 +349,7 @@ static int open_message(struct arrival *a, void *msg, size_t len)
     rc = fbr_lane_open(&l->in, msg, len, on_ack, on_record, a);
     if (rc == -EBADMSG && l->in.sealed)
         return rc;
-    if (rc == 0)
-        rc = conn;
-    if (rc == 0)
-        rc = has_failed(l);
-    if (rc < 0)
+    if (rc < 0 || (rc = conn) < 0 || (rc = has_failed(l)) < 0)
         break_link(l, rc);
     return rc;
 }
@@ -363,10 +359,10 @@ static int take_message(struct fbr_hub *h, struct arrival *a, void *msg, size_t 
     uint64_t id, own;
     int rc = fbr_lane_link(msg, len, &id);
 
-    if (rc == 0 && fbr_sp_is_proven(a->conn, &own) && own != id)
-        rc = -EPROTO;
     if (rc < 0)
         return rc;
+    if (fbr_sp_is_proven(a->conn, &own) && own != id)
+        return -EPROTO;
     a->link = grab(h, id);
     if (!a->link)
         return -ENOENT;
@@ -521,10 +517,7 @@ int fbr_hub_open(struct fbr_hub **out, const char *url, const struct fbr_hub_opt
     h->local = strncmp(url, "ipc://", 6) == 0;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->idle, NULL);
-    rc = start_listening(h, url, err);
-    if (rc == 0)
-        rc = start_thread(h, err);
-    if (rc < 0) {
+    if ((rc = start_listening(h, url, err)) < 0 || (rc = start_thread(h, err)) < 0) {
         free_hub(h);
         return rc;
     }
@@ -559,15 +552,17 @@ void fbr_hub_close(struct fbr_hub *h)
 static int init_lanes(struct fbr_link *l, const struct fbr_keys *keys)
 {
     enum fbr_seal_alg alg = keys ? keys->alg : 0;
-    int rc = fbr_lane_out_init(&l->out, l->id, keys ? keys->down : NULL, alg);
+    size_t limit = l->hub->options.limit;
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_lane_in_init(&l->in, l->id, keys ? keys->up : NULL, alg, l->hub->options.limit);
+    if ((rc = fbr_lane_out_init(&l->out, l->id, keys ? keys->down : NULL, alg)) < 0 ||
+        (rc = fbr_lane_in_init(&l->in, l->id, keys ? keys->up : NULL, alg, limit)) < 0)
+        return rc;
     l->in.spare = &l->hub->spare;
     l->in.held = l->hub->options.held;
     l->in.is_open = has_branch;
     l->in.user = l;
-    return rc;
+    return 0;
 }
 
 int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_link_ops *ops,
@@ -589,17 +584,18 @@ int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_lin
     l->user = user;
     pthread_mutex_init(&l->lock, NULL);
     rc = init_lanes(l, NULL);
+    if (rc < 0)
+        goto fail;
     pthread_mutex_lock(&h->lock);
     HASH_ADD(hh, h->links, id, sizeof(l->id), l);
-    if (rc == 0 && !l->hh.tbl)
-        rc = -ENOMEM;
-    if (rc < 0 && l->hh.tbl)
-        HASH_DELETE(hh, h->links, l);
+    rc = l->hh.tbl ? 0 : -ENOMEM;
     pthread_mutex_unlock(&h->lock);
     if (rc < 0)
-        free_link(l);
-    else
-        *out = l;
+        goto fail;
+    *out = l;
+    return 0;
+fail:
+    free_link(l);
     return rc;
 }
 

@@ -226,13 +226,14 @@ static int begin_call(struct fbr_conn *c, int fd, const struct sockaddr_storage 
 {
     int rc = c->tcp ? uv_tcp_open(&c->h.tcp, fd) : uv_pipe_open(&c->h.pipe, fd);
 
-    if (rc < 0)
+    if (rc < 0) {
         close(fd);
-    if (rc == 0)
-        rc = c->tcp ? check_owner(c, fd, from) : same_user(c);
-    if (rc == 0)
-        rc = fbr_conn_timer(c, on_slow, c->listener->door.join_ms, 0);
-    return rc < 0 ? rc : fbr_conn_start_reading(c);
+        return rc;
+    }
+    if ((rc = c->tcp ? check_owner(c, fd, from) : same_user(c)) < 0 ||
+        (rc = fbr_conn_timer(c, on_slow, c->listener->door.join_ms, 0)) < 0)
+        return rc;
+    return fbr_conn_start_reading(c);
 }
 
 static void take_call(struct fbr_listener *l, int fd, const struct sockaddr_storage *from)
@@ -331,10 +332,10 @@ static int bind_tcp(struct fbr_listener *l)
             return -EINVAL;
     }
     rc = bind_to(l, (struct sockaddr *)&a, len);
-    if (rc == 0 && getsockname(l->fd, (struct sockaddr *)&a, &len) < 0)
-        rc = -errno;
     if (rc < 0)
         return rc;
+    if (getsockname(l->fd, (struct sockaddr *)&a, &len) < 0)
+        return -errno;
     if (a.ss_family == AF_INET6)
         snprintf(l->url, sizeof(l->url), "tcp://[%s]:%d", l->place.path,
                  ntohs(((struct sockaddr_in6 *)&a)->sin6_port));
@@ -353,20 +354,21 @@ static int bind_unix(struct fbr_listener *l)
         return -ENAMETOOLONG;
     strcpy(a.sun_path, l->place.path);
     rc = bind_to(l, (struct sockaddr *)&a, sizeof(a));
+    if (rc < 0)
+        return rc;
     /* its directory is 0700 already; a umask would be the whole process's */
-    if (rc == 0 && chmod(l->place.path, 0600) < 0)
-        rc = -errno;
-    return rc;
+    return chmod(l->place.path, 0600) < 0 ? -errno : 0;
 }
 
 static int start_listening(struct fbr_listener *l)
 {
     int rc = l->place.tcp ? bind_tcp(l) : bind_unix(l);
 
-    if (rc == 0 && listen(l->fd, BACKLOG) < 0)
-        rc = -errno;
-    if (rc == 0)
-        rc = uv_poll_init(fbr_loop_uv(l->loop), &l->poll, l->fd);
+    if (rc < 0)
+        return rc;
+    if (listen(l->fd, BACKLOG) < 0)
+        return -errno;
+    rc = uv_poll_init(fbr_loop_uv(l->loop), &l->poll, l->fd);
     if (rc < 0)
         return rc;
     l->poll.data = l;
@@ -390,10 +392,7 @@ int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const ch
     l->loop = loop;
     l->door = *door;
     snprintf(l->url, sizeof(l->url), "%s", url);
-    rc = fbr_timer_init(&l->again, loop, resume, l);
-    if (rc == 0)
-        rc = start_listening(l);
-    if (rc < 0) {
+    if ((rc = fbr_timer_init(&l->again, loop, resume, l)) < 0 || (rc = start_listening(l)) < 0) {
         fbr_listener_close(l);
         return fbr_fail(err, rc, "cannot listen at %s: %s", url, fbr_strerror(rc));
     }

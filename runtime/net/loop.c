@@ -121,10 +121,11 @@ int fbr_loop_open(struct fbr_loop **out, struct fbr_error *err)
         goto fail_loop;
     l->wake.data = l;
     rc = thread_start(l);
-    if (rc == 0) {
-        *out = l;
-        return 0;
-    }
+    if (rc < 0)
+        goto fail_wake;
+    *out = l;
+    return 0;
+fail_wake:
     uv_close((uv_handle_t *)&l->wake, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
 fail_loop:

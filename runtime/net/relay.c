@@ -82,7 +82,7 @@ int fbr_relay_open(struct fbr_relay **out, const void *first, size_t len, size_t
                    struct fbr_error *err)
 {
     struct fbr_relay *r = calloc(1, sizeof(*r));
-    int rc = 0;
+    int rc;
 
     if (!r)
         return fbr_fail(err, -ENOMEM, "out of memory");
@@ -93,7 +93,7 @@ int fbr_relay_open(struct fbr_relay **out, const void *first, size_t len, size_t
     r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (r->ep < 0 || r->wake < 0)
         rc = -errno;
-    if (rc == 0)
+    else
         rc = watch(r, EPOLL_CTL_ADD, r->wake, EPOLLIN, NULL);
     if (rc < 0) {
         fbr_relay_close(r);
@@ -137,10 +137,24 @@ void fbr_relay_close(struct fbr_relay *r)
 
 /* ---- Loop thread ---- */
 
+/* Under the lock. */
+static int list_line(struct fbr_relay *r, struct line *l)
+{
+    int rc;
+
+    HASH_ADD(hh, r->lines, process, sizeof(l->process), l);
+    if (!l->hh.tbl)
+        return -ENOMEM;
+    rc = watch(r, EPOLL_CTL_ADD, l->fd, EPOLLIN | EPOLLOUT, l);
+    if (rc < 0)
+        HASH_DELETE(hh, r->lines, l);
+    return rc;
+}
+
 int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_error *err)
 {
     struct line *l = calloc(1, sizeof(*l));
-    int pair[2], rc = 0;
+    int pair[2], rc;
 
     if (!l)
         return fbr_fail(err, -ENOMEM, "out of memory");
@@ -152,23 +166,21 @@ int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_er
     *l =
         (struct line){.process = process, .fd = pair[0], .writes = true, .in = {.limit = r->limit}};
     fbr_strand_frame(&l->first, &r->first, 1);
-    if (fcntl(l->fd, F_SETFL, O_NONBLOCK) < 0)
+    if (fcntl(l->fd, F_SETFL, O_NONBLOCK) < 0) {
         rc = -errno;
+        goto fail;
+    }
     pthread_mutex_lock(&r->lock);
-    if (rc == 0) {
-        HASH_ADD(hh, r->lines, process, sizeof(l->process), l);
-        rc = l->hh.tbl ? watch(r, EPOLL_CTL_ADD, l->fd, EPOLLIN | EPOLLOUT, l) : -ENOMEM;
-        if (rc < 0 && l->hh.tbl)
-            HASH_DELETE(hh, r->lines, l);
-    }
+    rc = list_line(r, l);
     pthread_mutex_unlock(&r->lock);
-    if (rc < 0) {
-        free_line(l);
-        close(pair[1]);
-        return fbr_fail(err, rc, "no data path for it: %s", fbr_strerror(rc));
-    }
+    if (rc < 0)
+        goto fail;
     *end = pair[1];
     return 0;
+fail:
+    free_line(l);
+    close(pair[1]);
+    return fbr_fail(err, rc, "no data path for it: %s", fbr_strerror(rc));
 }
 
 void fbr_relay_end(struct fbr_relay *r, uint64_t process)
@@ -370,25 +382,34 @@ static void pause_line(struct fbr_relay *r, struct line *l, bool pause)
     watch_line(r, l);
 }
 
+/* Reads from a process for as long as its turn is. Negative: the line is over. */
+static int read_some(struct fbr_relay *r, struct line *l)
+{
+    for (int i = 0; i < READS; i++) {
+        int more = read_once(r, l);
+
+        if (more < 0)
+            return more;
+        if (fbr_uplink_crowded(r->up, l->process, CROWDED))
+            pause_line(r, l, true);
+        if (!more || l->paused)
+            break;
+    }
+    return 0;
+}
+
 static void on_line(struct fbr_relay *r, struct line *l, uint32_t events)
 {
-    int rc = 0;
-
     if (events & EPOLLOUT) {
-        rc = write_some(l);
-        if (rc == 0 && !l->writes)
+        if (write_some(l) < 0)
+            goto over;
+        if (!l->writes)
             watch_line(r, l);
     }
-    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        for (int i = 0; i < READS && rc >= 0; i++) {
-            rc = read_once(r, l);
-            if (rc >= 0 && fbr_uplink_crowded(r->up, l->process, CROWDED))
-                pause_line(r, l, true);
-            if (rc == 0 || l->paused)
-                break;
-        }
-    if (rc < 0)
-        end_line(r, l);
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || read_some(r, l) == 0)
+        return;
+over:
+    end_line(r, l);
 }
 
 static void resume(struct fbr_relay *r)
@@ -466,13 +487,11 @@ static int turn(struct fbr_relay *r, int beat_ms)
         return 1;
     while (came && rc > 0)
         rc = fbr_uplink_recv(r->up, on_down, r);
-    if (rc >= 0)
-        rc = r->failed;
-    if (rc == 0)
-        rc = send_up(r);
-    if (rc == 0 && r->paused)
+    if (rc < 0 || (rc = r->failed) < 0 || (rc = send_up(r)) < 0)
+        return rc;
+    if (r->paused)
         resume(r);
-    return rc;
+    return 0;
 }
 
 int fbr_relay_run(struct fbr_relay *r, struct fbr_uplink *up, int beat_ms)

@@ -99,24 +99,20 @@ static int open_nanomsg(struct fbr_sock *s, const char *url)
     s->s = nn_socket(AF_SP_RAW, NN_REQ);
     if (s->s < 0)
         return -errno;
-    rc = set_int(s->s, NN_RCVMAXSIZE, FBR_SOCK_MAX);
-    if (rc == 0)
-        rc = set_int(s->s, NN_SNDBUF, BUFFER_SIZE);
-    if (rc == 0)
-        rc = set_int(s->s, NN_RCVBUF, BUFFER_SIZE);
-    if (rc == 0)
-        rc = get_fd(s->s, NN_RCVFD, &s->in_fd);
-    if (rc == 0)
-        rc = get_fd(s->s, NN_SNDFD, &s->out_fd);
-    if (rc == 0 && strchr(url, '[')) /* an address of IPv6 */
-        rc = set_int(s->s, NN_IPV4ONLY, 0);
+    if ((rc = set_int(s->s, NN_RCVMAXSIZE, FBR_SOCK_MAX)) < 0 ||
+        (rc = set_int(s->s, NN_SNDBUF, BUFFER_SIZE)) < 0 ||
+        (rc = set_int(s->s, NN_RCVBUF, BUFFER_SIZE)) < 0 ||
+        (rc = get_fd(s->s, NN_RCVFD, &s->in_fd)) < 0 ||
+        (rc = get_fd(s->s, NN_SNDFD, &s->out_fd)) < 0)
+        return rc;
+    /* an address of IPv6 */
+    if (strchr(url, '[') && (rc = set_int(s->s, NN_IPV4ONLY, 0)) < 0)
+        return rc;
     set_int(s->s, NN_RECONNECT_IVL, AGAIN_MS);
     set_int(s->s, NN_RECONNECT_IVL_MAX, AGAIN_MAX_MS);
     /* off by default; without it, small messages would wait for acknowledgements */
     nn_setsockopt(s->s, NN_TCP, NN_TCP_NODELAY, &on, sizeof(on));
-    if (rc == 0 && nn_connect(s->s, url) < 0)
-        rc = -errno;
-    return rc;
+    return nn_connect(s->s, url) < 0 ? -errno : 0;
 }
 
 int fbr_sock_connect(struct fbr_sock **out, const char *url, int timeout_ms, struct fbr_error *err)

@@ -111,10 +111,7 @@ int fbr_sp_client_open(struct fbr_sp_client **out, const char *path, size_t most
         return -ENOMEM;
     c->fd = c->room = -1;
     c->most = most;
-    rc = connect_within(c, path, timeout_ms);
-    if (rc == 0)
-        rc = open_room(c);
-    if (rc < 0) {
+    if ((rc = connect_within(c, path, timeout_ms)) < 0 || (rc = open_room(c)) < 0) {
         fbr_sp_client_close(c);
         return rc;
     }

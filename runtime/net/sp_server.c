@@ -226,10 +226,10 @@ static int on_message(void *user, void *msg, size_t len)
     struct fbr_sp_conn *c = user;
     int rc = c->server->ops->on_message(c->server->user, c, msg, len);
 
-    if (rc >= 0) {
-        c->heard = true;
-        c->came = 0;
-    }
+    if (rc < 0)
+        return rc;
+    c->heard = true;
+    c->came = 0;
     return rc;
 }
 
@@ -538,11 +538,8 @@ int fbr_sp_server_open(struct fbr_sp_server **out, const char *url, bool own_use
     s->ep = epoll_create1(EPOLL_CLOEXEC);
     s->wake = eventfd(0, EFD_CLOEXEC);
     rc = !s->scratch ? -ENOMEM : s->ep < 0 || s->wake < 0 ? -errno : 0;
-    if (rc == 0)
-        rc = watch(s, EPOLL_CTL_ADD, s->wake, EPOLLIN, &s->wake);
-    if (rc == 0)
-        rc = start_listening(s, url);
-    if (rc < 0) {
+    if (rc < 0 || (rc = watch(s, EPOLL_CTL_ADD, s->wake, EPOLLIN, &s->wake)) < 0 ||
+        (rc = start_listening(s, url)) < 0) {
         fbr_fail(err, rc, "data channel: %s: %s", url, fbr_strerror(rc));
         goto fail;
     }

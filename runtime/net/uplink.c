@@ -45,19 +45,19 @@ static int send_out(struct fbr_uplink *u, int timeout_ms)
     int rc;
 
     do {
-        rc = 0;
         if (!u->unsent) {
             rc = fbr_lane_take(&u->out, u->held, &u->unsent, &u->unsent_len);
             u->owes = false;
+            if (rc < 0)
+                return rc;
         }
-        if (rc == 0)
-            rc = fbr_sock_send(u->sock, u->unsent, u->unsent_len, timeout_ms);
-        if (rc == 0) {
-            u->unsent = NULL;
-            u->said = true;
-        }
-    } while (rc == 0 && (!fbr_lane_empty(&u->out) || u->owes));
-    return rc;
+        rc = fbr_sock_send(u->sock, u->unsent, u->unsent_len, timeout_ms);
+        if (rc < 0)
+            return rc;
+        u->unsent = NULL;
+        u->said = true;
+    } while (!fbr_lane_empty(&u->out) || u->owes);
+    return 0;
 }
 
 static int push(struct fbr_uplink *u, int timeout_ms)
@@ -116,31 +116,31 @@ int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
                     struct fbr_error *err)
 {
     struct fbr_uplink *u = calloc(1, sizeof(*u));
+    enum fbr_seal_alg alg = keys ? keys->alg : 0;
     int rc;
 
     if (!u)
         return fbr_fail(err, -ENOMEM, "data link: out of memory");
     u->fd = -1;
     pthread_mutex_init(&u->lock, NULL);
-    rc = fbr_lane_out_init(&u->out, link, keys ? keys->up : NULL, keys ? keys->alg : 0);
-    if (rc == 0)
-        rc = fbr_lane_in_init(&u->in, link, keys ? keys->down : NULL, keys ? keys->alg : 0, limit);
+    if ((rc = fbr_lane_out_init(&u->out, link, keys ? keys->up : NULL, alg)) < 0 ||
+        (rc = fbr_lane_in_init(&u->in, link, keys ? keys->down : NULL, alg, limit)) < 0)
+        goto fail;
     u->in.spare = &u->spare;
     u->in.streams = UINT64_MAX;
-    if (rc == 0) {
-        rc = greet(u, url, timeout_ms, err);
-        if (rc == -EAGAIN)
-            rc = fbr_fail(err, -ETIMEDOUT, "data link: nobody answers at %s for %.1f s", url,
-                          timeout_ms / 1e3);
-        else if (rc < 0 && u->sock)
-            fbr_fail(err, rc, "data link: cannot reach %s: %s", url, fbr_strerror(rc));
-    }
-    if (rc < 0) {
-        fbr_uplink_close(u);
-        return rc;
-    }
+    rc = greet(u, url, timeout_ms, err);
+    if (rc == -EAGAIN)
+        rc = fbr_fail(err, -ETIMEDOUT, "data link: nobody answers at %s for %.1f s", url,
+                      timeout_ms / 1e3);
+    else if (rc < 0 && u->sock)
+        fbr_fail(err, rc, "data link: cannot reach %s: %s", url, fbr_strerror(rc));
+    if (rc < 0)
+        goto fail;
     *out = u;
     return 0;
+fail:
+    fbr_uplink_close(u);
+    return rc;
 }
 
 /* ---- To our host ---- */
