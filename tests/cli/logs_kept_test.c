@@ -1,0 +1,462 @@
+/* logs_kept_test.c - `fiber logs`: which of the kept pieces are shown, in which order and form; and
+ * the output of runs of which nothing is kept.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tests/cli/made_run_util.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "cli/logs_kept.h"
+#include "fiber.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/master.h"
+#include "runtime/inspect/spool_record.h"
+#include "tests/support/files.h"
+#include "tests/support/mock.h"
+
+#define SECOND_US 1000000ull
+#define START_US (1795000000ull * SECOND_US) /* 2026-11-18T11:06:40 in UTC */
+
+static struct made_run run;
+static char root[PATH_MAX], dir[PATH_MAX];
+static int lock;
+
+/* A run of which output is kept, and that has ended. */
+static int set_up(void **state)
+{
+    struct fbr_error err = {0, ""};
+
+    made_set_up(state);
+    fbr_environ_keep();
+    made_run_init(&run, "aa11", "train", HOUR_MS);
+    snprintf(root, sizeof(root), "%s/fiber/logs", made_root);
+    assert_int_equal(fbr_spool_make(dir, &lock, root, &run.about, &run.facts, &err), 0);
+    close(lock);
+    lock = -1;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    if (lock >= 0)
+        close(lock);
+    made_run_close(&run);
+    memset(&mock_engine, 0, sizeof(mock_engine));
+    command_backend = NULL;
+    return made_tear_down(state);
+}
+
+#define logs_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+/* A piece of rank 0 unless it says another one, so many milliseconds after START_US. */
+struct piece {
+    uint32_t job, rank;
+    unsigned ms;
+    enum fbr_record_kind kind; /* 0: of standard output */
+    const char *text;
+};
+
+/* Appends to the file of its rank, or to the older one of that rank. */
+static void keep_in(const char *end, const struct piece *pieces, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct piece *p = &pieces[i];
+        const struct fbr_record r = {.time_us = START_US + p->ms * 1000ull,
+                                     .job = p->job,
+                                     .rank = p->rank,
+                                     .kind = (uint8_t)(p->kind ? p->kind : FBR_RECORD_OUT),
+                                     .data = p->text,
+                                     .len = strlen(p->text)};
+        char path[PATH_MAX + 40];
+        struct fbr_buf b;
+        int fd;
+
+        snprintf(path, sizeof(path), "%s/%u.%u%s", dir, p->job, p->rank, end);
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        fbr_buf_init(&b);
+        fbr_record_put(&b, &r);
+        assert_int_equal(write(fd, b.data, b.len), b.len);
+        fbr_buf_fini(&b);
+        close(fd);
+    }
+}
+
+static void keep(const struct piece *pieces, size_t n)
+{
+    keep_in("", pieces, n);
+}
+
+#define KEEP(...) \
+    keep((const struct piece[]){__VA_ARGS__}, COUNT(((const struct piece[]){__VA_ARGS__})))
+#define KEEP_OLD(...)                                    \
+    keep_in(".old", (const struct piece[]){__VA_ARGS__}, \
+            COUNT(((const struct piece[]){__VA_ARGS__})))
+
+static void put_bytes(const char *name, const void *data, size_t len)
+{
+    file_make(path_in(dir, name), data, len, 0600);
+}
+
+/* The outputs of a command that ends well. */
+static void shows(const char *line, const char *out, const char *errors)
+{
+    const struct said *s = command(line);
+
+    if (s->code != 0 || strcmp(s->out, out) != 0 || strcmp(s->err, errors) != 0)
+        fail_msg("fiber %s: %d\n%s---\n%s", line, s->code, s->out, s->err);
+}
+
+/* ---- Order and form ---- */
+
+static void ranks_are_shown_in_the_order_of_time(void **state)
+{
+    (void)state;
+    KEEP({.rank = 0, .ms = 1, .text = "a\n"}, {.rank = 0, .ms = 5, .text = "e\n"},
+         {.rank = 1, .ms = 2, .text = "b\n"}, {.rank = 1, .ms = 3, .text = "c\n"},
+         {.rank = 12, .ms = 4, .text = "d\n"}, {.job = 3, .rank = 1, .ms = 6, .text = "f\n"});
+    shows("logs train", "[0] a\n[1] b\n[1] c\n[12] d\n[0] e\n[3.1] f\n", "");
+    shows("logs aa11", "[0] a\n[1] b\n[1] c\n[12] d\n[0] e\n[3.1] f\n", "");
+    shows("logs train/1", "b\nc\n", "");
+    shows("logs train 1", "b\nc\n", "");
+    shows("logs -l train/1", "[1] b\n[1] c\n", "");
+}
+
+static void the_older_file_is_read_before_the_newer(void **state)
+{
+    (void)state;
+    KEEP_OLD({.ms = 1, .text = "first\n"}, {.ms = 2, .text = "sec"});
+    KEEP({.ms = 3, .text = "ond\n"}, {.ms = 4, .text = "third\n"});
+    shows("logs train --tag", "[0] first\n[0] second\n[0] third\n", "");
+    shows("logs train/0", "first\nsecond\nthird\n", "");
+}
+
+static void errors_go_to_standard_error(void **state)
+{
+    (void)state;
+    KEEP({.ms = 1, .text = "out\n"}, {.ms = 2, .kind = FBR_RECORD_ERR, .text = "bad\n"},
+         {.ms = 3, .text = "more\n"});
+    shows("logs train/0", "out\nmore\n", "bad\n");
+    shows("logs train/0 -l", "[0] out\n[0] more\n", "[0] bad\n");
+}
+
+static void pieces_become_lines(void **state)
+{
+    static const struct {
+        const char *name;
+        struct piece pieces[4];
+        const char *want;
+    } cases[] = {
+        {"a line in parts",
+         {{.ms = 1, .text = "on"}, {.ms = 2, .text = "e\ntw"}, {.ms = 3, .text = "o\n"}},
+         "[0] one\n[0] two\n"},
+        {"lines in a piece",
+         {{.ms = 1, .text = "one\ntwo\n\nfour\n"}},
+         "[0] one\n[0] two\n[0] \n[0] four\n"},
+        {"a line without an end",
+         {{.ms = 1, .text = "one\n"}, {.ms = 2, .text = "two"}},
+         "[0] one\n[0] two"},
+        {"a mark stands on a line of its own",
+         {{.ms = 1, .text = "one\n"}, {.ms = 2, .kind = FBR_RECORD_MARK, .text = "-- lost --\n"}},
+         "[0] one\n[0] -- lost --\n"},
+        {"the last state of a progress bar",
+         {{.ms = 1, .text = "\r10%\r20%"},
+          {.ms = 2, .text = "\r30%\n"},
+          {.ms = 3, .text = "x\r\n"}},
+         "[0] 30%\n[0] x\r\n"},
+        {"two streams have two lines",
+         {{.ms = 1, .text = "on"},
+          {.ms = 2, .kind = FBR_RECORD_ERR, .text = "bad\n"},
+          {.ms = 3, .text = "e\n"}},
+         "[0] one\n"},
+    };
+    char path[PATH_MAX + 8];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/0.0", dir);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct said *s;
+
+        for (size_t k = 0; k < 4 && cases[i].pieces[k].text; k++)
+            keep(&cases[i].pieces[k], 1);
+        s = command("logs train --tag");
+        if (strcmp(s->out, cases[i].want) != 0)
+            fail_msg("%s: %s", cases[i].name, s->out);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+static void a_time_stands_in_front_when_asked_for(void **state)
+{
+    (void)state;
+    KEEP({.ms = 7, .text = "one "}, {.ms = 900, .text = "line\n"}, {.ms = 61001, .text = "next\n"});
+    shows("logs -t train/0", "2026-11-18T11:06:40.007 one line\n2026-11-18T11:07:41.001 next\n",
+          "");
+    shows("logs -t -l train/0",
+          "2026-11-18T11:06:40.007 [0] one line\n2026-11-18T11:07:41.001 [0] next\n", "");
+}
+
+/* ---- What of it ---- */
+
+static void only_the_lines_that_are_wanted_are_shown(void **state)
+{
+    static const struct {
+        const char *line, *want;
+    } cases[] = {
+        {"logs train -n 2 --tag", "[0] loss 3\n[1] loss 4\n"},
+        {"logs train --tail 1 --tag", "[1] loss 4\n"},
+        {"logs train -n 99 --tag", "[0] loss 1\n[1] step\n[0] loss 3\n[1] loss 4\n"},
+        {"logs train -n 0", ""},
+        {"logs train/0 -n 1", "loss 3\n"},
+        {"logs train -g loss", "[0] loss 1\n[0] loss 3\n[1] loss 4\n"},
+        {"logs train -g loss -n 1", "[1] loss 4\n"},
+        {"logs train -g ^step$", "[1] step\n"},
+        {"logs train -g [13]$", "[0] loss 1\n[0] loss 3\n"},
+        {"logs train -g nothing", ""},
+        {"logs train/1 --grep 4|1", "loss 4\n"},
+        {"logs train --since 2026-11-18T11:06:42", "[0] loss 3\n[1] loss 4\n"},
+        {"logs train/0 --since 2026-11-18T11:06:42", "loss 3\n"},
+        {"logs train --since 2026-11-18T11:06", "[0] loss 1\n[1] step\n[0] loss 3\n[1] loss 4\n"},
+        {"logs train --since 1h", ""},
+    };
+
+    (void)state;
+    KEEP({.rank = 0, .ms = 0, .text = "loss 1\n"}, {.rank = 1, .ms = 1000, .text = "step\n"},
+         {.rank = 0, .ms = 2000, .text = "loss 3\n"}, {.rank = 1, .ms = 3000, .text = "loss 4\n"});
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct said *s = command(cases[i].line);
+
+        if (s->code != 0 || strcmp(s->out, cases[i].want) != 0)
+            fail_msg("%s: %d %s%s", cases[i].line, s->code, s->out, s->err);
+    }
+}
+
+static void wishes_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    KEEP({.ms = 1, .text = "one\n"});
+    assert_int_equal(command("logs train -g (")->code, 2);
+    says(command("logs train -g (")->err, "fiber: --grep (: ");
+    refuses("logs train --since yesterday", 2,
+            "--since yesterday: write how long ago (10m, 2h) or a time (14:30, 2026-11-23T14:30)");
+    refuses("logs train x", 1, "\"x\" is not a rank's number");
+    refuses("logs train/2", 1, "there is no rank 2: the run has 2, from 0");
+    assert_int_equal(command("logs train -n -1")->code, 2);
+    says(command("logs other")->err, "no run of yours on this host is called other");
+    says(command("logs "
+                 "0123456789012345678901234567890123456789012345678901234567890123456789"
+                 "0123456789012345678901234567890123456789012345678901234567890123456789")
+             ->err,
+         "no run has a name as long as that");
+}
+
+static void a_rank_that_printed_nothing_is_told(void **state)
+{
+    (void)state;
+    KEEP({.ms = 1, .text = "one\n"});
+    shows("logs train/1", "", "fiber: rank 1 of run aa11000000000000 has printed nothing\n");
+    shows("logs train/1 -n 0", "", "");
+    shows("logs train", "one\n", ""); /* one rank alone has no tag */
+}
+
+/* ---- What is broken ---- */
+
+static void a_record_that_is_not_whole_is_the_end(void **state)
+{
+    char path[PATH_MAX + 8];
+    struct stat st;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/0.0", dir);
+    KEEP({.ms = 1, .text = "one\n"}, {.ms = 2, .text = "two\n"});
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(truncate(path, st.st_size - 1), 0);
+    shows("logs train/0", "one\n", "");
+    assert_int_equal(truncate(path, 3), 0);
+    shows("logs train/0", "", "");
+    put_bytes("0.1", "", 0);
+    shows("logs train", "", "");
+}
+
+static void garbage_hides_its_file_alone(void **state)
+{
+    (void)state;
+    put_bytes("0.0", "\xff\xff\xff\xff garbage that is no record", 30);
+    KEEP({.rank = 1, .ms = 2, .text = "two\n"});
+    put_bytes("notes.txt", "x", 1); /* what is no rank's */
+    put_bytes("0.2.tmp", "x", 1);
+    shows("logs train", "[1] two\n", "");
+}
+
+/* ---- Following ---- */
+
+static void what_is_followed_ends_with_the_run(void **state)
+{
+    (void)state;
+    KEEP({.rank = 0, .ms = 1, .text = "one\n"}, {.rank = 1, .ms = 2, .text = "no end"});
+    shows("logs -f train", "[0] one\n[1] no end", "");
+    shows("logs -f -n 1 train", "[0] one\n[1] no end", ""); /* a line that goes on may become it */
+    fbr_spool_note_end(dir, &run.about, &run.facts, 3, "rank 1 failed");
+    shows("logs -f train/0", "one\n", "fiber: run aa11000000000000 has ended with code 3\n");
+    fbr_spool_note_end(dir, &run.about, &run.facts, 0, "");
+    shows("logs -f train/0", "one\n", "");
+}
+
+/* ---- Nothing is kept ---- */
+
+static const struct made_line lines[] = {{0, 1, "one\n"}, {1, 2, "bad\n"}, {1, 1, "end"}};
+
+/* A run of another name, which the spool knows nothing of. */
+static void begin_other(int code)
+{
+    made_run_init(&run, "bb22", "other", HOUR_MS);
+    run.lines = lines;
+    run.nlines = COUNT(lines);
+    run.code = code;
+    made_run_begin(&run);
+}
+
+static void lines_of_a_run_come_from_its_launcher(void **state)
+{
+    static const struct {
+        const char *line;
+        int code;
+        const char *out, *err;
+    } cases[] = {
+        {"logs other", 0, "one\nend\n", "bad\n"},
+        {"logs -f other", 0, "one\nend\n", "bad\n"},
+        {"logs other/0", 0, "one\n", ""},
+        {"logs -l other", 3, "[0] one\n[1] end\n",
+         "[1] bad\nfiber: run bb22000000000000 has ended with code 3\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        begin_other(cases[i].code);
+        shows(cases[i].line, cases[i].out, cases[i].err);
+        made_run_close(&run);
+    }
+}
+
+static void a_run_that_has_ended_without_output_tells_how(void **state)
+{
+    (void)state;
+    begin_other(0);
+    made_run_end(&run, 1, "rank 0 ended with code 1");
+    refuses("logs other", 1,
+            "run bb22000000000000 has ended, and what it printed is not kept: the last 200 runs of "
+            "14 days are, as far as log_keep and log_total let them; fiber run --output DIR keeps "
+            "it for good. It ended so:\nrank 0 ended with code 1");
+    made_run_init(&run, "cc33", "pool", HOUR_MS);
+    made_run_pool(&run);
+    made_run_begin(&run);
+    made_run_end(&run, 0, "");
+    refuses("logs pool", 1,
+            "run cc33000000000000 has ended, and what it printed is not kept: the last 200 runs of "
+            "14 days are, as far as log_keep and log_total let them");
+}
+
+static void the_files_of_output_are_shown(void **state)
+{
+    char text[600];
+
+    (void)state;
+    made_run_init(&run, "bb22", "other", HOUR_MS);
+    snprintf(run.about.output_dir, sizeof(run.about.output_dir), "%s/out", made_root);
+    folders_make(path_in(run.about.output_dir, "x"));
+    file_make(path_in(run.about.output_dir, "0.out"), "one\n", 4, 0600);
+    file_make(path_in(run.about.output_dir, "0.err"), "bad\n", 4, 0600);
+    made_run_begin(&run);
+    made_run_end(&run, 0, "");
+    snprintf(text, sizeof(text), "%s\n", run.about.output_dir);
+    shows("logs other", text, "");
+    shows("logs other/0", "one\nbad\n", "");
+    snprintf(text, sizeof(text), "%s/1.out: No such file or directory", run.about.output_dir);
+    refuses("logs other/1", 1, text);
+}
+
+/* The files of a directory with hosts in its name are not known here. */
+static void a_pattern_of_directories_is_only_named(void **state)
+{
+    (void)state;
+    made_run_init(&run, "bb22", "other", HOUR_MS);
+    snprintf(run.about.output_dir, sizeof(run.about.output_dir), "/nowhere/%%h");
+    made_run_begin(&run);
+    made_run_end(&run, 0, "");
+    shows("logs other/0", "/nowhere/%h\n", "");
+    made_run_init(&run, "cc33", "third", HOUR_MS);
+    snprintf(run.about.output_dir, sizeof(run.about.output_dir), "/nowhere/out");
+    made_run_begin(&run);
+    made_run_end(&run, 0, "");
+    says(command("logs third")->err, "/nowhere/out: No such file");
+}
+
+/* ---- A run that only an engine knows ---- */
+
+static void jobs_of_an_engine_are_read_one_after_the_other(void **state)
+{
+    static const struct mock_piece pieces[] = {
+        {"id-1", 1, "one ", 0},
+        {"id-1", 2, "bad\n", 0},
+        {"id-2", 1, "two\n", 0},
+        {"id-1", 1, "line\n", 0},
+        {"id-1", 1, "end", 0},
+        {"id-2", 1, "more\n", 1},
+        {"id-3", 0, "the log is gone", 0},
+    };
+    char dead[FBR_MASTER_MAX];
+    struct fbr_leftover jobs[] = {
+        {.run = "2222bbbb", .id = "id-1", .name = "worker-1", .master = dead},
+        {.run = "2222bbbb", .id = "id-2", .name = "worker-2", .master = dead},
+        {.run = "2222bbbb", .id = "secret", .name = "", .master = dead},
+        {.run = "3333cccc", .id = "id-3", .name = "worker-3", .master = dead},
+    };
+
+    (void)state;
+    fbr_master_self(dead);
+    strcpy(strrchr(dead, '.'), ".1");
+    mock_engine = (struct mock_engine){
+        .jobs = jobs, .njobs = COUNT(jobs), .pieces = pieces, .npieces = COUNT(pieces)};
+    command_backend = "mock";
+    shows("logs -b local 2222", "one line\nend\ntwo\n", "bad\n");
+    shows("logs -b local -l 2222", "[worker-1] one line\n[worker-1] end\n[worker-2] two\n",
+          "[worker-1] bad\n");
+    shows("logs -b local 2222 worker-2", "two\n", "");
+    shows("logs -b local -f 2222 worker-2", "two\nmore\n", "");
+    refuses("logs -b local 2222 worker-3", 1,
+            "run 2222bbbb has no job worker-3; it has worker-1, worker-2");
+    refuses("logs -b local 3333", 1, "mock job worker-3: the log is gone");
+    mock_engine.stuck = "id-2";
+    assert_int_equal(command("logs -b local 2222")->code, 1);
+    says(command("logs -b local 2222")->err, "fiber: mock job worker-2: the engine went away\n");
+    says(command("logs -b local 2222")->out, "two\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        logs_test(ranks_are_shown_in_the_order_of_time),
+        logs_test(the_older_file_is_read_before_the_newer),
+        logs_test(errors_go_to_standard_error),
+        logs_test(pieces_become_lines),
+        logs_test(a_time_stands_in_front_when_asked_for),
+        logs_test(only_the_lines_that_are_wanted_are_shown),
+        logs_test(wishes_that_cannot_be_are_refused),
+        logs_test(a_rank_that_printed_nothing_is_told),
+        logs_test(a_record_that_is_not_whole_is_the_end),
+        logs_test(garbage_hides_its_file_alone),
+        logs_test(what_is_followed_ends_with_the_run),
+        logs_test(lines_of_a_run_come_from_its_launcher),
+        logs_test(a_run_that_has_ended_without_output_tells_how),
+        logs_test(the_files_of_output_are_shown),
+        logs_test(a_pattern_of_directories_is_only_named),
+        logs_test(jobs_of_an_engine_are_read_one_after_the_other),
+    };
+
+    setenv("TZ", "UTC", 1);
+    tzset();
+    if (fiber_init(NULL, NULL) < 0)
+        return 1;
+    return cmocka_run_group_tests_name("logs_kept", tests, NULL, NULL);
+}
