@@ -256,21 +256,25 @@ static bool read_more(struct source *s)
     }
 }
 
-/* A file that is broken is passed over. */
+/* Drops the rest of a file that is broken. False: there is no newer one. */
+static bool pass_over(struct source *s)
+{
+    fbr_buf_clear(&s->got);
+    s->at = 0;
+    return is_over(s) && open_file(s, "");
+}
+
 static void next_record(struct source *s)
 {
     size_t used;
     int rc;
 
     s->have = false;
-    while ((rc = fbr_record_get(s->got.data + s->at, s->got.len - s->at, &s->head, &used)) == 0)
-        if (!read_more(s))
+    while ((rc = fbr_record_get(s->got.data + s->at, s->got.len - s->at, &s->head, &used)) <= 0)
+        if (rc < 0 ? !pass_over(s) : !read_more(s))
             return;
-    if (rc < 0)
-        s->at = s->got.len;
-    else
-        s->at += used;
-    s->have = rc > 0;
+    s->at += used;
+    s->have = true;
 }
 
 static bool is_known(const struct reader *r, uint32_t job, uint32_t rank)

@@ -289,6 +289,14 @@ static void garbage_hides_its_file_alone(void **state)
     shows("logs train", "[1] two\n", "");
 }
 
+static void a_broken_older_file_does_not_hide_the_newer(void **state)
+{
+    (void)state;
+    put_bytes("0.0.old", "\xff\xff\xff\xff garbage that is no record", 30);
+    KEEP({.ms = 2, .text = "two\n"});
+    shows("logs train/0", "two\n", "");
+}
+
 /* ---- Following ---- */
 
 static void what_is_followed_ends_with_the_run(void **state)
@@ -446,6 +454,7 @@ int main(void)
         logs_test(a_rank_that_printed_nothing_is_told),
         logs_test(a_record_that_is_not_whole_is_the_end),
         logs_test(garbage_hides_its_file_alone),
+        logs_test(a_broken_older_file_does_not_hide_the_newer),
         logs_test(what_is_followed_ends_with_the_run),
         logs_test(lines_of_a_run_come_from_its_launcher),
         logs_test(a_run_that_has_ended_without_output_tells_how),
