@@ -171,24 +171,22 @@ static int set_up_job(struct agent_job *j, struct fbr_error *err)
         j->local[k].app =
             (uint32_t)(fbr_ring_job_program(&j->job, j->ranks[k].rank) - j->job.programs);
     }
+    i->local = j->local;
     find_cures(j);
     rc = fbr_fds_need(j->nlocal ? (int)j->nlocal * RANK_FDS + JOB_FDS : 0, "the ranks here", err);
-    if (rc == 0)
-        rc = fbr_agent_job_place(j, err);
-    for (uint32_t k = 0; rc == 0 && j->pins && k < j->nlocal; k++) {
+    if (rc < 0 || (rc = fbr_agent_job_place(j, err)) < 0)
+        return rc;
+    for (uint32_t k = 0; j->pins && k < j->nlocal; k++) {
         j->local[k].cpus = j->pins[k].cpus;
         j->local[k].gpus = j->pins[k].ngpus;
     }
-    i->local = j->local;
-    for (int b = 0; b < a->nbridges && rc == 0; b++) {
-        rc = a->bridges[b].ops->job(a->bridges[b].bridge, i, err);
-        if (rc < 0)
-            fbr_wrap(err, "%s", a->bridges[b].ops->name);
-    }
-    return rc;
+    for (int b = 0; b < a->nbridges; b++)
+        if (a->bridges[b].ops->job(a->bridges[b].bridge, i, err) < 0)
+            return fbr_wrap(err, "%s", a->bridges[b].ops->name);
+    return 0;
 }
 
-static void tell_failed(struct agent *a, uint32_t job, uint32_t rank, const char *why)
+void fbr_agent_failed(struct agent *a, uint32_t job, uint32_t rank, const char *why)
 {
     struct fbr_buf b;
 
@@ -208,19 +206,19 @@ static void on_job(struct agent *a, struct fbr_cur *body)
     if (rc < 0) {
         fbr_log_error("a job that cannot be read: %s", fbr_strerror(rc));
         free(j);
-        tell_failed(a, FBR_RING_ALL, FBR_RING_ALL,
-                    "the launcher's order cannot be read; is it another version?");
+        fbr_agent_failed(a, FBR_RING_ALL, FBR_RING_ALL,
+                         "the launcher's order cannot be read; is it another version?");
         return;
     }
     j->agent = a;
     DL_APPEND(a->jobs, j);
-    rc = set_up_job(j, &err);
-    if (rc < 0) {
-        tell_failed(a, j->job.info.id, j->nlocal ? j->ranks[0].rank : FBR_RING_ALL, err.text);
+    if (set_up_job(j, &err) < 0) {
+        fbr_agent_failed(a, j->job.info.id, j->nlocal ? j->ranks[0].rank : FBR_RING_ALL, err.text);
         return;
     }
-    for (uint32_t k = 0; k < j->nlocal && rc == 0; k++) /* none comes after one that could not */
-        rc = fbr_agent_rank_start(&j->ranks[k]);
+    for (uint32_t k = 0; k < j->nlocal; k++)
+        if (fbr_agent_rank_start(&j->ranks[k]) < 0) /* the ranks after it are not started */
+            break;
     fbr_agent_look(j);
 }
 
@@ -444,21 +442,18 @@ static int make_dirs(struct agent *a, struct fbr_error *err)
 static int open_bridges(struct agent *a, struct fbr_error *err)
 {
     const struct fbr_bridge_ops *const *all = fbr_bridges();
-    int rc = 0;
 
-    for (int i = 0; all[i] && rc == 0 && a->nbridges < AGENT_BRIDGES; i++) {
+    for (int i = 0; all[i] && a->nbridges < AGENT_BRIDGES; i++) {
         struct agent_bridge *b = &a->bridges[a->nbridges];
 
         b->agent = a;
         b->ops = all[i];
         fbr_agent_host_init(b);
-        rc = b->ops->open(&b->bridge, &b->host, err);
-        if (rc == 0)
-            a->nbridges++;
-        else
-            fbr_wrap(err, "%s", b->ops->name);
+        if (b->ops->open(&b->bridge, &b->host, err) < 0)
+            return fbr_wrap(err, "%s", b->ops->name);
+        a->nbridges++;
     }
-    return rc;
+    return 0;
 }
 
 /* The launcher reaches all hosts of the ring by one network: our interface to it is the one for the
@@ -471,10 +466,26 @@ static void look_toward_launcher(struct agent *a)
         fbr_probe_toward(&a->probe, host);
 }
 
+/* Opens the parts that start ranks. */
+static int open_parts(struct agent *a, struct fbr_error *err)
+{
+    const struct fbr_backend_env env = {a->rt->loop, a->rt->config, fbr_agent_on_event, NULL};
+    int rc = make_dirs(a, err);
+
+    if (rc < 0)
+        return rc;
+    a->local = fbr_backend_find(FBR_BACKEND_LOCAL, err);
+    rc = a->local ? a->local->open(&a->backend, &env, err) : err->code;
+    if (rc < 0)
+        return rc;
+    if (fbr_agent_open_machine(a, err) < 0) /* who asks for a binding is told */
+        fbr_debug("%s", err->text);
+    return open_bridges(a, err);
+}
+
 static int begin(void *arg)
 {
     struct agent *a = arg;
-    const struct fbr_backend_env env = {a->rt->loop, a->rt->config, fbr_agent_on_event, NULL};
     struct fbr_error err = {0, ""};
     int rc;
 
@@ -491,17 +502,9 @@ static int begin(void *arg)
         snprintf(a->hostname, sizeof(a->hostname), "node%u", a->order.number);
     snprintf(a->address, sizeof(a->address), "%s", a->probe.address);
     say_hello(a);
-    rc = make_dirs(a, &err);
-    if (rc == 0) {
-        a->local = fbr_backend_find(FBR_BACKEND_LOCAL, &err);
-        rc = a->local ? a->local->open(&a->backend, &env, &err) : err.code;
-    }
-    if (rc == 0 && fbr_agent_open_machine(a, &err) < 0) /* who asks for a binding is told */
-        fbr_debug("%s", err.text);
-    if (rc == 0)
-        rc = open_bridges(a, &err);
+    rc = open_parts(a, &err);
     if (rc < 0) {
-        tell_failed(a, FBR_RING_ALL, FBR_RING_ALL, err.text);
+        fbr_agent_failed(a, FBR_RING_ALL, FBR_RING_ALL, err.text);
         fbr_log_error("%s", err.text);
     }
     return rc;

@@ -128,6 +128,8 @@ struct agent {
 /* To the launcher. */
 void fbr_agent_send(struct agent *a, uint8_t type, struct fbr_buf *body); /* and empties it */
 void fbr_agent_note(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The rank of the job cannot be started; FBR_RING_ALL: none can. */
+void fbr_agent_failed(struct agent *a, uint32_t job, uint32_t rank, const char *why);
 struct agent_job *fbr_agent_job_find(struct agent *a, uint32_t id);
 
 /* agent_rank.c */

@@ -70,12 +70,13 @@ static int check_machine(struct agent *a, struct fbr_error *err)
     struct fbr_topology_facts facts;
     int rc = fbr_agent_open_machine(a, err);
 
-    if (rc == 0)
-        a->pin->facts(a->machine, &facts);
-    if (rc == 0 && !facts.this_machine)
-        rc = fbr_fail(err, -ENOTSUP,
-                      "HWLOC_XMLFILE or HWLOC_SYNTHETIC shows another machine than this one");
-    return rc;
+    if (rc < 0)
+        return rc;
+    a->pin->facts(a->machine, &facts);
+    if (!facts.this_machine)
+        return fbr_fail(err, -ENOTSUP,
+                        "HWLOC_XMLFILE or HWLOC_SYNTHETIC shows another machine than this one");
+    return 0;
 }
 
 /* Ranks of other agents may be on the same processors: all are placed together, by each agent in
@@ -100,10 +101,12 @@ static int plan_places(struct agent_job *j, const struct fbr_topology *machine,
         before = 0;
         rc = a->pin->plan(machine, wish, j->pins, note, size, err);
     }
-    for (uint32_t i = 0; i < j->nlocal && rc == 0; i++)
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < j->nlocal; i++)
         j->ranks[i].threads = fbr_pin_threads(j->pins, wish->count, before + i);
     memmove(j->pins, j->pins + before, j->nlocal * sizeof(*j->pins));
-    return rc;
+    return 0;
 }
 
 /* The processors of its ranks, of which each is bound; false: they are fewer than ranks want. */
@@ -262,11 +265,11 @@ static int find_places(struct agent_job *j, struct fbr_error *err)
         fbr_agent_note(a, "ranks are not bound: %s", err->text);
         return 0;
     }
-    if (rc == 0)
-        rc = plan_for_all(j, &wish, chosen, note, sizeof(note), err);
-    if (note[0] && rc == 0)
+    if (rc < 0 || (rc = plan_for_all(j, &wish, chosen, note, sizeof(note), err)) < 0)
+        return rc;
+    if (note[0])
         fbr_agent_note(a, "%s", note);
-    return rc;
+    return 0;
 }
 
 static bool is_set(struct agent_rank *r, const char *name)
@@ -309,9 +312,10 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
 {
     int rc = find_places(j, err);
 
-    if (rc == 0)
-        count_threads(j);
-    return rc;
+    if (rc < 0)
+        return rc;
+    count_threads(j);
+    return 0;
 }
 
 /* ---- What they are given ---- */
@@ -383,13 +387,17 @@ static bool is_there(const char *name, const char *workdir)
     return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* As execvp() looks for it, in the rank's own PATH. */
+/* As execvp() looks for it, in the rank's own PATH; without a name, our own file. */
 static int find_program(struct agent_rank *r, const char *name, const char *workdir,
                         const struct fbr_env *env, struct fbr_error *err)
 {
     const char *path = fbr_env_get(env, "PATH");
     struct stat st;
 
+    if (!name) {
+        snprintf(r->file, sizeof(r->file), "/proc/self/exe");
+        return 0;
+    }
     if (strchr(name, '/')) {
         snprintf(r->file, sizeof(r->file), "%s", name);
         if (strlen(name) >= sizeof(r->file))
@@ -510,7 +518,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     struct agent_job *j = r->job;
     struct agent *a = j->agent;
     const struct fbr_program *p = fbr_ring_job_program(&j->job, r->rank);
-    int rc = 0;
+    int rc;
 
     fbr_env_copy(e, environ);
     drop_outer(e);
@@ -525,10 +533,10 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     put_host(r, e);
     if (r->threads)
         fbr_env_default(e, THREADS_ENV, "%u", r->threads);
-    for (int i = 0; i < a->nbridges && rc == 0; i++) {
+    for (int i = 0; i < a->nbridges; i++) {
         rc = a->bridges[i].ops->rank(a->bridges[i].bridge, &j->job.info, r->rank, e, fd, err);
         if (rc < 0)
-            fbr_wrap(err, "%s", a->bridges[i].ops->name);
+            return fbr_wrap(err, "%s", a->bridges[i].ops->name);
     }
     put_apps(r, e);
     if (j->job.pty && r->rank == j->job.reader && j->job.term[0])
@@ -536,14 +544,16 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     note_given(r, e);
     if (r->restarts > 0)
         fbr_env_set(e, "FIBER_RANK_RESTARTS", "%u", r->restarts);
-    if (rc == 0 && !p->argv[0]) {
+    if (!p->argv[0]) {
         char path[sizeof(j->dir) + 8];
 
         snprintf(path, sizeof(path), "%s/work", j->dir);
         fbr_env_set(e, FBR_WORK_ENV, "%s", path);
         rc = write_work(j, path, err);
+        if (rc < 0)
+            return rc;
     }
-    return rc < 0 ? rc : e->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+    return e->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
 /* ---- Starting ---- */
@@ -556,45 +566,37 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     struct agent *a = j->agent;
     const struct fbr_program *p = fbr_ring_job_program(&j->job, r->rank);
     const struct fbr_pin *pin = j->pins ? &j->pins[r->rank - j->local[0].rank] : NULL;
-    uint8_t mask[1024];
-    uint64_t nodes = 0;
-    int theirs = -1, masked = 0, rc = 0;
+    char *const *argv = p->argv[0] ? p->argv : again ? again : self;
+    struct fbr_job_local local = {.in = -1, .fd = fd, .slack = j->slack};
     char name[32];
+    const struct fbr_job job = {.name = name,
+                                .run_uid = a->rt->run_uid,
+                                .file = r->file,
+                                .argv = argv,
+                                .env = env->list,
+                                .workdir = p->workdir[0] ? p->workdir : NULL,
+                                .local = &local};
+    uint8_t mask[1024];
+    int masked = 0, rc = 0;
 
+    snprintf(name, sizeof(name), "rank-%u", r->rank);
     if (pin && pin->cpus[0])
-        rc = masked = fbr_pin_mask(pin->cpus, mask, sizeof(mask));
-    if (rc >= 0 && pin && pin->nodes[0])
-        rc = fbr_pin_mask(pin->nodes, &nodes, sizeof(nodes));
-    if (rc < 0)
-        return fbr_fail(err, rc, "its place %s is not a list of processors", pin->cpus);
-    rc = fbr_agent_stdin_open(r, &theirs, err);
-    if (rc == 0 && (p->argv[0] || again))
-        rc = find_program(r, p->argv[0] ? p->argv[0] : again[0], p->workdir, env, err);
-    else if (rc == 0)
-        snprintf(r->file, sizeof(r->file), "/proc/self/exe");
-    if (!again)
-        again = self;
-    if (rc == 0) {
-        const struct fbr_job_local local = {.in = theirs,
-                                            .terminal = r->pty,
-                                            .fd = fd,
-                                            .cpus = masked ? mask : NULL,
-                                            .cpus_len = (size_t)masked,
-                                            .nodes = nodes,
-                                            .slack = r->job->slack};
-        const struct fbr_job job = {.name = name,
-                                    .run_uid = a->rt->run_uid,
-                                    .file = r->file,
-                                    .argv = p->argv[0] ? p->argv : again,
-                                    .env = env->list,
-                                    .workdir = p->workdir[0] ? p->workdir : NULL,
-                                    .local = &local};
-
-        snprintf(name, sizeof(name), "rank-%u", r->rank);
-        rc = a->local->start(a->backend, &job, r, &r->handle, err);
-    }
-    if (theirs >= 0)
-        close(theirs);
+        masked = fbr_pin_mask(pin->cpus, mask, sizeof(mask));
+    if (pin && pin->nodes[0])
+        rc = fbr_pin_mask(pin->nodes, &local.nodes, sizeof(local.nodes));
+    if (masked < 0 || rc < 0)
+        return fbr_fail(err, masked < 0 ? masked : rc, "its place %s is not a list of processors",
+                        pin->cpus);
+    if ((rc = fbr_agent_stdin_open(r, &local.in, err)) < 0 ||
+        (rc = find_program(r, argv == self ? NULL : argv[0], p->workdir, env, err)) < 0)
+        goto done;
+    local.terminal = r->pty;
+    local.cpus = masked ? mask : NULL;
+    local.cpus_len = (size_t)masked;
+    rc = a->local->start(a->backend, &job, r, &r->handle, err);
+done:
+    if (local.in >= 0)
+        close(local.in);
     return rc;
 }
 
@@ -627,7 +629,6 @@ static void tell_started(struct agent_rank *r)
 
 int fbr_agent_rank_start(struct agent_rank *r)
 {
-    struct agent *a = r->job->agent;
     struct fbr_error err = {0, ""};
     struct fbr_env env;
     int fd = -1, rc;
@@ -639,18 +640,11 @@ int fbr_agent_rank_start(struct agent_rank *r)
     if (fd >= 0)
         close(fd);
     fbr_env_fini(&env);
-    if (rc < 0) {
-        struct fbr_buf b;
-
-        fbr_buf_init(&b);
-        fbr_put_u32(&b, r->job->job.info.id);
-        fbr_put_u32(&b, r->rank);
-        fbr_put_str(&b, err.text);
-        fbr_agent_send(a, FBR_RING_FAILED, &b);
-        return rc;
-    }
-    tell_started(r);
-    return 0;
+    if (rc < 0)
+        fbr_agent_failed(r->job->agent, r->job->job.info.id, r->rank, err.text);
+    else
+        tell_started(r);
+    return rc;
 }
 
 struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank)

@@ -282,10 +282,8 @@ int fbr_collect_open(struct fbr_collect **out, uint32_t size, struct fiber_addre
     c->service.ops = &service_ops;
     c->service.user = c;
     pthread_mutex_init(&c->lock, NULL);
-    rc = fbr_service_open(&c->service);
-    if (rc == 0)
-        rc = fbr_object_address(c->service.object, FBR_KIND_RING, 0, address);
-    if (rc < 0) {
+    if ((rc = fbr_service_open(&c->service)) < 0 ||
+        (rc = fbr_object_address(c->service.object, FBR_KIND_RING, 0, address)) < 0) {
         fbr_collect_close(c);
         return rc;
     }

@@ -51,9 +51,12 @@ static int explain(int rc, const char *what, bool lost, const char *text)
 static int connect_group(struct fbr_rank_group *g)
 {
     struct fbr_address a;
-    int rc = g->rpc ? 0 : fbr_address_get(&a, &g->address, FBR_KIND_RING);
+    int rc;
 
-    if (rc == 0 && !g->rpc)
+    if (g->rpc)
+        return 0;
+    rc = fbr_address_get(&a, &g->address, FBR_KIND_RING);
+    if (rc == 0)
         rc = fbr_rpc_open(&g->rpc, &a);
     fbr_wipe(&a, sizeof(a));
     return rc;

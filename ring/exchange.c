@@ -246,9 +246,7 @@ void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request
     struct fence *f = get_fence(x, key, key_len);
     int rc = f ? set_agents(f, agents, parts) : -ENOMEM;
 
-    if (rc == 0)
-        rc = add_part(x, f, agent, request, data, len);
-    if (rc < 0)
+    if (rc < 0 || (rc = add_part(x, f, agent, request, data, len)) < 0)
         x->answer(x->user, agent, request, rc, NULL, 0);
     if (f)
         settle(x, f);

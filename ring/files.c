@@ -124,6 +124,20 @@ static int name_file(const struct ring_job *j, uint32_t rank, int stream, char *
 
 /* ---- Files ---- */
 
+/* Makes the folders above the file where they are missing. */
+static int open_below(const char *path, int flags)
+{
+    int fd = open(path, flags, 0666), rc;
+
+    if (fd < 0 && errno == ENOENT) {
+        rc = fbr_rundir_parents(path, 0777);
+        if (rc < 0)
+            return rc;
+        fd = open(path, flags, 0666);
+    }
+    return fd < 0 ? -errno : fd;
+}
+
 /* A link in its place is not followed: others may write in that directory. The user's umask decides
  * who may read the file. Only the first file of a pattern's name begins empty: both streams go
  * there, and so do restarts. */
@@ -134,15 +148,10 @@ static int open_file(struct ring_job *j, uint32_t rank, int stream)
     bool fresh = r->epoch == 0 && k->files[2 - stream] == -1 && is_pattern(r->options.output_dir);
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (fresh ? O_TRUNC : 0);
     char path[PATH_MAX];
-    int rc = name_file(j, rank, stream, path, sizeof(path)), fd = -1;
+    int rc = name_file(j, rank, stream, path, sizeof(path));
 
-    if (rc == 0 && (fd = open(path, flags, 0666)) < 0 && errno == ENOENT) {
-        rc = fbr_rundir_parents(path, 0777);
-        fd = rc < 0 ? -1 : open(path, flags, 0666);
-    }
-    if (fd >= 0)
-        return fd;
-    rc = rc < 0 ? rc : -errno;
+    if (rc >= 0 && (rc = open_below(path, flags)) >= 0)
+        return rc;
     if (!r->file_error)
         r->file_error = -rc;
     fbr_ring_say(r, "cannot write %s: %s", path, fbr_strerror(rc));

@@ -200,22 +200,22 @@ static void start_first_job(struct fiber_ring *r)
     struct fbr_program *programs = own_programs(r);
     struct fbr_error err = {0, ""};
     struct ring_job *j;
-    int rc = programs ? 0 : fbr_fail(&err, -ENOMEM, "out of memory");
+    int rc;
 
     fbr_ring_gang_end(r);
-    if (rc == 0)
-        rc = fbr_ring_job_start(r, r->size, programs, n, NULL, 0, &j, &err);
-    for (uint32_t i = 0; rc == 0 && r->epoch && i < r->size; i++)
-        fbr_rank_output_again(j, i, r->epoch);
-    if (rc == 0) {
-        if ((r->options.flags & (FIBER_RING_STDIN | FIBER_RING_PTY)) && !r->input &&
-            fbr_ring_input_open(r, &err) < 0)
-            fbr_ring_say(r, "%s", err.text);
+    rc = programs ? fbr_ring_job_start(r, r->size, programs, n, NULL, 0, &j, &err)
+                  : fbr_fail(&err, -ENOMEM, "out of memory");
+    if (rc < 0) {
+        fbr_programs_free(programs, n);
+        fbr_ring_fail(r, NULL, 0, 125, "", "%s", err.text);
+        fbr_ring_check(r);
         return;
     }
-    fbr_programs_free(programs, n);
-    fbr_ring_fail(r, NULL, 0, 125, "", "%s", err.text);
-    fbr_ring_check(r);
+    for (uint32_t i = 0; r->epoch && i < r->size; i++)
+        fbr_rank_output_again(j, i, r->epoch);
+    if ((r->options.flags & (FIBER_RING_STDIN | FIBER_RING_PTY)) && !r->input &&
+        fbr_ring_input_open(r, &err) < 0)
+        fbr_ring_say(r, "%s", err.text);
 }
 
 /* ---- News ---- */
@@ -774,11 +774,11 @@ int fbr_ring_start_agent(struct ring_agent *a)
     spec.len = b.len;
     rc = b.failed ? fbr_keep(-ENOMEM, "out of memory") : fbr_process_start(&a->process, &spec);
     fbr_buf_fini(&b);
-    if (rc == 0) {
-        a->state = AGENT_STARTING;
-        r->living++;
-    }
-    return rc;
+    if (rc < 0)
+        return rc;
+    a->state = AGENT_STARTING;
+    r->living++;
+    return 0;
 }
 
 static void on_limit(void *arg)
@@ -804,22 +804,16 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
 {
     struct fbr_control_about about;
     struct fbr_error spool = {0, ""};
-    int rc = fbr_ring_serve_open(r);
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_timer_init(&r->grace, r->rt->loop, on_grace, r);
-    if (rc == 0)
-        rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r);
-    if (rc == 0)
-        rc = fbr_ring_gang_init(r);
-    if (rc == 0)
-        rc = fbr_ring_missing_init(r);
-    if (rc < 0)
+    if ((rc = fbr_ring_serve_open(r)) < 0 ||
+        (rc = fbr_timer_init(&r->grace, r->rt->loop, on_grace, r)) < 0 ||
+        (rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r)) < 0 ||
+        (rc = fbr_ring_gang_init(r)) < 0 || (rc = fbr_ring_missing_init(r)) < 0)
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
-    for (uint32_t i = 0; i < r->nagents && rc == 0; i++)
-        rc = fbr_ring_start_agent(&r->agents[i]);
-    if (rc < 0)
-        return fbr_fail(err, rc, "%s", fiber_last_error());
+    for (uint32_t i = 0; i < r->nagents; i++)
+        if ((rc = fbr_ring_start_agent(&r->agents[i])) < 0)
+            return fbr_fail(err, rc, "%s", fiber_last_error());
     fbr_ring_about(r, &about);
     if (fbr_spool_open(&r->spool, r->rt->config, &about, r->size, &spool) < 0)
         fbr_info("what ranks print is not kept for `fiber logs`: %s", spool.text);

@@ -70,31 +70,27 @@ static int find_machines(struct fiber_ring *r, struct fbr_ring_job *j)
 int fbr_ring_plan(struct fbr_plan *p, int size, const struct fiber_ring_options *o,
                   struct fbr_error *err)
 {
-    uint32_t n = (uint32_t)o->nodes, *slots;
+    uint32_t n = (uint32_t)o->nodes;
     uint64_t all = 0;
-    int rc = 0;
+    int rc;
 
     if (!o->slots)
         return fbr_plan_make(p, (uint32_t)size, (uint32_t)o->per_node, n, err);
     if (!n || o->per_node)
         return fbr_fail(err, -EINVAL, "ring options: slots need nodes, and no per_node");
-    slots = calloc(n, sizeof(*slots));
-    if (!slots)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    for (uint32_t k = 0; k < n && rc == 0; k++) {
-        slots[k] = (uint32_t)o->slots[k];
-        all += slots[k];
+    for (uint32_t k = 0; k < n; k++) {
         if (o->slots[k] < 1)
-            rc = fbr_fail(err, -EINVAL, "ring options: node %u has %d slots", k, o->slots[k]);
+            return fbr_fail(err, -EINVAL, "ring options: node %u has %d slots", k, o->slots[k]);
+        all += (uint32_t)o->slots[k];
     }
-    if (rc == 0 && all < (uint64_t)size)
-        rc = fbr_fail(err, -EINVAL, "ring options: %d ranks are more than all slots", size);
-    if (rc == 0)
-        rc = fbr_plan_fill(p, (uint32_t)size, slots, n, err);
-    free(slots);
-    while (rc == 0 && p->nodes > 1 && p->first[p->nodes - 1] == p->size)
+    if (all < (uint64_t)size)
+        return fbr_fail(err, -EINVAL, "ring options: %d ranks are more than all slots", size);
+    rc = fbr_plan_fill(p, (uint32_t)size, (const uint32_t *)o->slots, n, err);
+    if (rc < 0)
+        return rc;
+    while (p->nodes > 1 && p->first[p->nodes - 1] == p->size)
         p->nodes--;
-    return rc;
+    return 0;
 }
 
 /* Over the agents that live. */
@@ -116,25 +112,26 @@ int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struc
     uint32_t living = 0, *agents = calloc(r->nagents, sizeof(*agents)),
              *slots = calloc(r->nagents, sizeof(*slots));
     struct fbr_plan plan = {0};
-    int rc = agents && slots ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+    int rc;
 
-    for (uint32_t k = 0; rc == 0 && k < r->nagents; k++)
+    i->agents = agents;
+    if (!agents || !slots) {
+        free(slots);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    for (uint32_t k = 0; k < r->nagents; k++)
         if (r->agents[k].state == AGENT_READY) {
             agents[living] = k;
             slots[living++] = r->ranks ? r->ranks[k] : r->agents[k].cpus;
         }
-    if (rc == 0 && living == 0)
-        rc = fbr_fail(err, -ECHILD, "no agent is left to start ranks on");
-    if (rc == 0)
-        rc = spread(r, &plan, i->size, spawned, slots, living, err);
+    rc = living ? spread(r, &plan, i->size, spawned, slots, living, err)
+                : fbr_fail(err, -ECHILD, "no agent is left to start ranks on");
     free(slots);
-    i->agents = agents;
     if (rc < 0)
         return rc;
     i->nodes = plan.nodes;
     i->first = plan.first;
-    rc = name_hosts(r, i);
-    if (rc == 0)
-        rc = find_machines(r, &j->job);
-    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+    if ((rc = name_hosts(r, i)) < 0 || (rc = find_machines(r, &j->job)) < 0)
+        return fbr_fail(err, rc, "out of memory");
+    return 0;
 }

@@ -39,7 +39,9 @@ int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t
                         "%u ranks do not fit on %u nodes with %u each; ask for %u nodes", size,
                         nodes, per_node, (size + per_node - 1) / per_node);
     rc = set_up(p, size, nodes, err);
-    for (uint32_t k = 0; rc == 0 && k <= nodes; k++) {
+    if (rc < 0)
+        return rc;
+    for (uint32_t k = 0; k <= nodes; k++) {
         uint64_t full = (uint64_t)k * per_node;
 
         if (per_node)
@@ -47,11 +49,11 @@ int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t
         else
             p->first[k] = (uint32_t)(((uint64_t)size * k + nodes - 1) / nodes);
     }
-    if (rc == 0 && per_node && p->first[nodes - 1] == size) { /* the last nodes would have none */
+    if (per_node && p->first[nodes - 1] == size) { /* the last nodes would have none */
         fbr_plan_fini(p);
         return fbr_plan_make(p, size, 0, nodes, err);
     }
-    return rc;
+    return 0;
 }
 
 int fbr_plan_fill(struct fbr_plan *p, uint32_t size, const uint32_t *slots, uint32_t nodes,

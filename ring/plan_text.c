@@ -91,7 +91,6 @@ static int draw_up(struct picture *p, int size, const struct fiber_ring_options 
 {
     struct fbr_runtime *rt = fbr_rt();
     struct fbr_error err = {0, ""};
-    int rc = 0;
 
     memset(p, 0, sizeof(*p));
     p->options = o;
@@ -99,12 +98,10 @@ static int draw_up(struct picture *p, int size, const struct fiber_ring_options 
         return fbr_kept();
     snprintf(p->backend, sizeof(p->backend), "%s", fbr_rt_backend_name(rt, o->backend));
     if (size < 1 || o->per_node < 0 || o->nodes < 0)
-        rc = fbr_fail(&err, -EINVAL, "a ring has 1 to %u ranks, not %d", FBR_PLAN_RANKS, size);
-    if (rc == 0)
-        rc = fbr_ring_plan(&p->plan, size, o, &err);
-    if (rc == 0)
-        rc = place(p, &err);
-    return rc < 0 ? fbr_keep_error(&err) : 0;
+        return fbr_keep(-EINVAL, "a ring has 1 to %u ranks, not %d", FBR_PLAN_RANKS, size);
+    if (fbr_ring_plan(&p->plan, size, o, &err) < 0 || place(p, &err) < 0)
+        return fbr_keep_error(&err);
+    return 0;
 }
 
 static void fini(struct picture *p)

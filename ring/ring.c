@@ -68,8 +68,10 @@ static int count_agents(struct fiber_ring *r, const struct fiber_ring_options *o
     struct fbr_plan p = {0};
     int rc = fbr_ring_plan(&p, (int)r->size, o, err);
 
+    if (rc < 0)
+        return rc;
     r->nagents = p.nodes;
-    if (rc == 0 && o->slots) {
+    if (o->slots) {
         r->ranks = calloc(p.nodes, sizeof(*r->ranks));
         rc = r->ranks ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
     }
@@ -82,18 +84,20 @@ static int count_agents(struct fiber_ring *r, const struct fiber_ring_options *o
 static int copy_strings(struct fiber_ring *r, const struct fiber_ring_options *o)
 {
     struct fiber_ring_options *own = &r->options;
-    int rc = fbr_jobspec_copy(&own->job, &r->strings, &o->job);
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_env_keep(&r->env, &r->env_strings, NULL);
-    if (rc == 0)
-        rc = fbr_ring_programs_copy((struct fiber_ring_program **)&own->programs, o);
     own->backend = o->backend ? strdup(o->backend) : NULL;
     own->output_dir = o->output_dir ? strdup(o->output_dir) : NULL;
     own->bind_to = own->map_by = NULL; /* they are in the wish */
     own->slots = NULL;                 /* they are in `ranks` */
+    if ((o->backend && !own->backend) || (o->output_dir && !own->output_dir))
+        return -ENOMEM;
+    if ((rc = fbr_jobspec_copy(&own->job, &r->strings, &o->job)) < 0 ||
+        (rc = fbr_env_keep(&r->env, &r->env_strings, NULL)) < 0 ||
+        (rc = fbr_ring_programs_copy((struct fiber_ring_program **)&own->programs, o)) < 0)
+        return rc;
     fbr_rt_see_environ(r->rt, o->backend);
-    return (o->backend && !own->backend) || (o->output_dir && !own->output_dir) ? -ENOMEM : rc;
+    return 0;
 }
 
 const char *fbr_ring_backend(const struct fiber_ring *r)
@@ -134,14 +138,9 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
     fbr_ring_programs_name(&r->options, r->command, sizeof(r->command));
     if (!r->command[0])
         snprintf(r->command, sizeof(r->command), "%s", program_invocation_short_name);
-    rc = make_uid(r, err);
-    if (rc == 0)
-        rc = count_agents(r, o, err);
-    if (rc == 0)
-        rc = fbr_ring_files_open(r, err);
-    if (rc == 0 && fn)
-        rc = fbr_ring_make_work(r, fn, arg, len, err);
-    if (rc < 0)
+    if ((rc = make_uid(r, err)) < 0 || (rc = count_agents(r, o, err)) < 0 ||
+        (rc = fbr_ring_files_open(r, err)) < 0 ||
+        (fn && (rc = fbr_ring_make_work(r, fn, arg, len, err)) < 0))
         return rc;
     r->agents = calloc(r->nagents, sizeof(*r->agents));
     if (!r->agents)
@@ -163,11 +162,10 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
 
     if (opts)
         o = *opts;
-    rc = check_numbers(size, &o, err);
-    if (rc == 0)
-        rc = fbr_ring_programs_check(&o, size, err);
-    if (rc == 0)
-        rc = fbr_ring_room_ask(&room, &size, &o, err);
+    if ((rc = check_numbers(size, &o, err)) < 0 ||
+        (rc = fbr_ring_programs_check(&o, size, err)) < 0)
+        return rc;
+    rc = fbr_ring_room_ask(&room, &size, &o, err);
     if (room.note[0] && !(o.flags & FIBER_RING_QUIET))
         fbr_warn("%s", room.note);
     if (rc == 0)
@@ -361,10 +359,10 @@ int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
     uint64_t deadline = fbr_deadline(timeout_ms);
     int rc = fbr_rt_check(r->rt);
 
-    if (rc == 0 && fbr_loop_here(r->rt->loop))
-        rc = fbr_keep(-EDEADLK, "fiber_ring_wait: not from a callback");
     if (rc < 0)
         return rc;
+    if (fbr_loop_here(r->rt->loop))
+        return fbr_keep(-EDEADLK, "fiber_ring_wait: not from a callback");
     pthread_mutex_lock(&r->lock);
     while (!r->ended && rc == 0)
         rc = fbr_cond_wait(&r->changed, &r->lock, deadline);
@@ -437,10 +435,10 @@ static int send_signal(struct fiber_ring *r, int rank, int sig)
     struct signal_call c = {r, rank, sig};
     int rc = fbr_rt_check(r->rt);
 
-    if (rc == 0 && (sig < 1 || sig > 64))
-        rc = fbr_keep(-EINVAL, "the ring cannot be sent signal %d: there is none", sig);
     if (rc < 0)
         return rc;
+    if (sig < 1 || sig > 64)
+        return fbr_keep(-EINVAL, "the ring cannot be sent signal %d: there is none", sig);
     rc = fbr_loop_call(r->rt->loop, call_signal, &c);
     return rc < 0 ? refused(rc, "be sent a signal") : 0;
 }

@@ -119,8 +119,9 @@ static int use_allocation(struct fbr_ring_room *r, int *size, struct fiber_ring_
     if (!*size)
         *size = (int)choose_size(r, o, n);
     rc = plan_nodes(&p, r, (uint32_t)*size, o, n, err);
-    if (rc == 0)
-        rc = take_plan(r, &p, o, err);
+    if (rc < 0)
+        return rc;
+    rc = take_plan(r, &p, o, err);
     fbr_plan_fini(&p);
     if (rc < 0)
         return rc;
