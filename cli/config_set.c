@@ -87,20 +87,19 @@ char *config_set_text(const char *text, size_t len, const char *key, const char 
  * ends. */
 static int check(const char *key, const char *value, const char *text, struct fbr_error *err)
 {
-    struct fbr_config *c = fbr_config_new();
-    int rc = c ? fbr_config_set(c, key, value, "fiber config set", err) : -ENOMEM;
+    struct fbr_config *given = fbr_config_new(), *back = fbr_config_new();
+    int rc = -ENOMEM;
 
-    fbr_config_free(c);
-    c = rc == 0 ? fbr_config_new() : NULL;
-    if (rc == 0)
-        rc = c ? fbr_config_parse(c, "fiber.conf", text, strlen(text), err) : -ENOMEM;
-    if (rc == 0 && strcmp(fbr_config_str(c, key), value) != 0)
+    if (given && back && (rc = fbr_config_set(given, key, value, "fiber config set", err)) == 0 &&
+        (rc = fbr_config_parse(back, "fiber.conf", text, strlen(text), err)) == 0 &&
+        strcmp(fbr_config_str(back, key), value) != 0)
         rc = fbr_fail(
             err, -EINVAL,
             "%s: a file cannot hold a value with a line break, with \" ;\", or with blanks "
             "at its ends: set it in the environment",
             key);
-    fbr_config_free(c);
+    fbr_config_free(given);
+    fbr_config_free(back);
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
 }
 
@@ -119,23 +118,30 @@ static int make_folders(const char *path, struct fbr_error *err)
     return 0;
 }
 
+/* Writes the file `name` and puts it in the place of `path`, whose mode it takes. */
+static int fill(int fd, const char *name, const char *path, const char *text)
+{
+    size_t len = strlen(text);
+    struct stat old;
+
+    if (stat(path, &old) == 0 && fchmod(fd, old.st_mode & 0777) < 0)
+        return -errno;
+    if (write(fd, text, len) != (ssize_t)len)
+        return -EIO;
+    return fsync(fd) < 0 || rename(name, path) < 0 ? -errno : 0;
+}
+
 static int replace(const char *path, const char *text, struct fbr_error *err)
 {
     char name[PATH_MAX + FBR_BESIDE_ROOM];
-    struct stat old;
-    size_t len = strlen(text);
-    int fd = fbr_beside_file(path, name, sizeof(name)), rc = fd < 0 ? fd : 0;
+    int fd = fbr_beside_file(path, name, sizeof(name)), rc = fd;
 
-    if (rc == 0 && stat(path, &old) == 0 && fchmod(fd, old.st_mode & 0777) < 0)
-        rc = -errno;
-    if (rc == 0 && write(fd, text, len) != (ssize_t)len)
-        rc = -EIO;
-    if (rc == 0 && (fsync(fd) < 0 || rename(name, path) < 0))
-        rc = -errno;
-    if (rc < 0 && fd >= 0)
-        unlink(name);
-    if (fd >= 0)
+    if (fd >= 0) {
+        rc = fill(fd, name, path, text);
+        if (rc < 0)
+            unlink(name);
         close(fd);
+    }
     return rc < 0 ? fbr_fail(err, rc, "cannot write %s: %s", path, fbr_strerror(rc)) : 0;
 }
 
@@ -148,16 +154,16 @@ int config_set(const char *key, const char *value, char *path, size_t size, stru
     if (rc < 0)
         return fbr_fail(err, rc,
                         "settings cannot be kept: neither HOME nor XDG_CONFIG_HOME is set");
-    rc = access(path, F_OK) == 0 ? text_file_read(path, &old, &len, err) : 0;
-    if (rc == 0)
-        text = config_set_text(old, len, key, value);
-    if (rc == 0)
-        rc = text ? check(key, value, text, err) : fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = make_folders(path, err);
-    if (rc == 0)
-        rc = replace(path, text, err);
+    if (access(path, F_OK) == 0 && (rc = text_file_read(path, &old, &len, err)) < 0)
+        return rc;
+    text = config_set_text(old, len, key, value);
     free(old);
+    if (!text)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if ((rc = check(key, value, text, err)) < 0 || (rc = make_folders(path, err)) < 0)
+        goto done;
+    rc = replace(path, text, err);
+done:
     free(text);
     return rc;
 }

@@ -229,9 +229,10 @@ static int take_flag_word(const struct cli_option *o, const char *said, const ch
     struct cli_value word = {0};
     int rc = take_word(o, said, text, &word, err);
 
-    if (rc == 0)
-        v->text = text;
-    return rc;
+    if (rc < 0)
+        return rc;
+    v->text = text;
+    return 0;
 }
 
 static int list_add(struct cli_value *v, const char *text, struct fbr_error *err)
@@ -297,7 +298,7 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
                        const char *glued)
 {
     struct cli_value *v = &r->args->values[o - r->command->options];
-    int more = o->type == CLI_PAIR ? 2 : 1, rc = 0;
+    int more = o->type == CLI_PAIR ? 2 : 1, rc;
 
     if (o->type == CLI_REFUSED)
         return fbr_fail(r->err, -EINVAL, "%s: %s", said, o->help);
@@ -311,15 +312,17 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
             return take_flag_value(o, said, glued, v, r->err);
         return 0;
     }
-    for (int i = 0; i < more && rc == 0; i++) {
+    for (int i = 0; i < more; i++) {
         const char *text = i == 0 && glued ? glued : r->at < r->argc ? r->argv[r->at++] : NULL;
 
         if (!text)
             return fbr_fail(r->err, -EINVAL, "%s needs %s", said,
                             more == 2 ? "two values" : "a value");
         rc = take(o, said, text, v, r->err);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* Answers 1 when help was asked for. */
@@ -349,13 +352,13 @@ static int read_long(struct reader *r, const char *arg)
 static int read_short(struct reader *r, const char *arg)
 {
     size_t len = strcspn(arg + 1, "=");
-    int rc = 0;
+    int rc;
 
     if (!strncmp(arg, "-version", 9))
         return read_long(r, arg);
     if (len > 1 && (find_long(r->command, arg + 1, len, true) || !strncmp(arg, "-help", 6)))
         return read_long(r, arg);
-    for (const char *p = arg + 1; *p && rc == 0; p++) {
+    for (const char *p = arg + 1; *p; p++) {
         const struct cli_option *o = find_letter(r->command, *p);
         char said[3] = {'-', *p, '\0'};
 
@@ -369,8 +372,10 @@ static int read_short(struct reader *r, const char *arg)
         if (o->argument || (o->type == CLI_NOTHING && o->words && p[1]))
             return read_option(r, o, said, p[1] ? p + 1 + (p[1] == '=') : NULL);
         rc = read_option(r, o, said, NULL);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int check_operands(const struct cli_args *args, struct fbr_error *err)
@@ -447,9 +452,7 @@ int cli_args_settings(const struct cli_args *args,
                                  struct fbr_error *err),
                       void *user, struct fbr_error *err)
 {
-    int rc = 0;
-
-    for (size_t i = 0; i < args->command->count && rc == 0; i++) {
+    for (size_t i = 0; i < args->command->count; i++) {
         const struct cli_option *o = &args->command->options[i];
         const struct cli_value *v = &args->values[i];
         char text[64];
@@ -457,11 +460,10 @@ int cli_args_settings(const struct cli_args *args,
         if (!o->config || !v->text)
             continue;
         snprintf(text, sizeof(text), "%lldms", (long long)v->number);
-        rc = set(user, o->config, o->type == CLI_MS ? text : v->text, err);
-        if (rc < 0)
-            fbr_wrap(err, "--%s", o->name);
+        if (set(user, o->config, o->type == CLI_MS ? text : v->text, err) < 0)
+            return fbr_wrap(err, "--%s", o->name);
     }
-    return rc;
+    return 0;
 }
 
 static int set_own(void *user, const char *key, const char *value, struct fbr_error *err)

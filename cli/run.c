@@ -111,10 +111,8 @@ static int make_output(struct run_spec *s, char path[PATH_MAX])
         return 0;
     }
     rc = fbr_rundir_parents(dir, 0777);
-    if (rc == 0 && mkdir(dir, 0777) < 0 && errno != EEXIST)
-        rc = -errno;
-    if (rc < 0)
-        return cli_failed(-1, "--output: cannot make %s: %s", dir, strerror(-rc));
+    if (rc < 0 || (mkdir(dir, 0777) < 0 && errno != EEXIST))
+        return cli_failed(-1, "--output: cannot make %s: %s", dir, strerror(rc < 0 ? -rc : errno));
     if (!realpath(dir, path) || stat(path, &st) < 0)
         return cli_failed(-1, "--output: %s: %m", dir);
     if (!S_ISDIR(st.st_mode))
@@ -177,12 +175,11 @@ static int set_hosts(const struct run_spec *s, struct fbr_error *err)
     list = run_hosts_setting(&s->hosts);
     rc = list ? set("command_hosts", list, err) : fbr_fail(err, -ENOMEM, "out of memory");
     free(list);
-    if (rc == 0 && !*fbr_config_str(config, "command_start") &&
-        !*fbr_config_str(config, "command_file"))
-        rc = set("command_start", s->start ? s->start : SSH, err);
-    if (rc == 0)
-        rc = fbr_command_settings_load(&settings, config, err);
     if (rc < 0)
+        return rc;
+    if (!*fbr_config_str(config, "command_start") && !*fbr_config_str(config, "command_file"))
+        rc = set("command_start", s->start ? s->start : SSH, err);
+    if (rc < 0 || (rc = fbr_command_settings_load(&settings, config, err)) < 0)
         return rc;
     if (!fbr_template_has(&settings.start, "{host}"))
         rc = fbr_fail(err, -EINVAL,
@@ -209,11 +206,11 @@ static int name_programs(struct run_spec *s, const struct cli_args *args, struct
 /* With what the backend, which is known now, says. */
 static int complete(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
-    int rc = set_hosts(s, err);
+    int rc;
 
-    if (rc == 0)
-        rc = name_programs(s, args, err);
-    return rc < 0 || args->values[RUN_IN_CLUSTER].number ? rc : run_spec_settle(s, err);
+    if ((rc = set_hosts(s, err)) < 0 || (rc = name_programs(s, args, err)) < 0)
+        return rc;
+    return args->values[RUN_IN_CLUSTER].number ? 0 : run_spec_settle(s, err);
 }
 
 static int run_run(const struct cli_args *args)

@@ -64,17 +64,19 @@ static int take_variable(struct run_env *e, const char *text, struct fbr_error *
 static int take_pairs(struct run_env *e, const struct cli_value *v, const char *option,
                       const char *prefix, struct fbr_error *err)
 {
-    int rc = 0;
+    int rc;
 
-    for (size_t i = 0; i + 1 < v->count && rc == 0; i += 2) {
+    for (size_t i = 0; i + 1 < v->count; i += 2) {
         const char *name = v->list[i];
 
         if (!name[0] || strchr(name, '='))
             return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is not a name; write %s%.64s", option,
                             name, prefix[0] ? "--mca KEY VALUE, not " : "-x ", name);
         rc = env_add(e, pair_of(prefix, name, strlen(name), v->list[i + 1]), err);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 struct file_variables {
@@ -96,20 +98,16 @@ int run_env_take(struct run_env *e, const struct cli_args *args, struct fbr_erro
 {
     const struct cli_value *x = &args->values[RUN_ENV], *files = &args->values[RUN_ENV_FILE];
     struct file_variables f = {e, err};
-    int rc = 0;
+    int rc;
 
-    for (size_t i = 0; i < files->count && rc == 0; i++) {
-        rc = env_file_read(files->list[i], take_file_variable, &f, err);
-        if (rc < 0)
-            fbr_wrap(err, "--env-file");
-    }
-    for (size_t i = 0; i < x->count && rc == 0; i++)
-        rc = take_variable(e, x->list[i], err);
-    if (rc == 0)
-        rc = take_pairs(e, &args->values[RUN_MCA], "--mca", FBR_MCA_PREFIX, err);
-    if (rc == 0)
-        rc = take_pairs(e, &args->values[RUN_GENV], "--genv", "", err);
-    return rc;
+    for (size_t i = 0; i < files->count; i++)
+        if (env_file_read(files->list[i], take_file_variable, &f, err) < 0)
+            return fbr_wrap(err, "--env-file");
+    for (size_t i = 0; i < x->count; i++)
+        if ((rc = take_variable(e, x->list[i], err)) < 0)
+            return rc;
+    rc = take_pairs(e, &args->values[RUN_MCA], "--mca", FBR_MCA_PREFIX, err);
+    return rc < 0 ? rc : take_pairs(e, &args->values[RUN_GENV], "--genv", "", err);
 }
 
 void run_env_fini(struct run_env *e)

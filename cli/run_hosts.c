@@ -208,10 +208,10 @@ int run_hosts_parse(struct run_hosts *h, const char *origin, const char *text, s
 {
     unsigned number = 0;
     char where[256];
-    int rc = 0;
+    int rc;
 
     h->of_file = true;
-    while (len && rc == 0) {
+    while (len) {
         const char *end = memchr(text, '\n', len);
         size_t n = end ? (size_t)(end - text) : len, used = n + (end != NULL);
         char *line;
@@ -227,14 +227,15 @@ int run_hosts_parse(struct run_hosts *h, const char *origin, const char *text, s
         line[n] = '\0';
         rc = take_line(h, where, line, err);
         free(line);
+        if (rc < 0)
+            return rc;
         text += used;
         len -= used;
     }
-    return rc == 0 && !h->n
-               ? fbr_fail(err, -EINVAL,
-                          "%.200s: there is no host in it; write a line HOST slots=N for each",
-                          origin)
-               : rc;
+    return h->n ? 0
+                : fbr_fail(err, -EINVAL,
+                           "%.200s: there is no host in it; write a line HOST slots=N for each",
+                           origin);
 }
 
 int run_hosts_read(struct run_hosts *h, const char *path, struct fbr_error *err)
@@ -539,10 +540,9 @@ static int take_group(struct run_hosts *h, const char *where, const char *at, st
     int rc = !list ? -ENOMEM : nodes ? fbr_slurm_hosts(list, HOSTS_MAX, &names) : 0;
 
     free(list);
-    if (rc == 0 && nodes && (names.n != nodes || cores < nodes))
-        rc = -EINVAL;
-    if (rc < 0)
-        fbr_fail(err, rc, "%s: the line is not NODES CORES HOSTLIST", where);
+    if (rc < 0 || (nodes && (names.n != nodes || cores < nodes)))
+        rc =
+            fbr_fail(err, rc < 0 ? rc : -EINVAL, "%s: the line is not NODES CORES HOSTLIST", where);
     for (size_t i = 0; rc == 0 && i < names.n; i++)
         rc = add_named(h, where, names.at[i], strlen(names.at[i]),
                        cores / nodes + (i < cores % nodes), err);
@@ -600,19 +600,23 @@ static int ask_flux(struct run_hosts *h, struct fbr_error *err)
     struct fbr_words w = {0};
     struct fbr_buf out, said;
     int32_t code = 0;
-    int rc = fbr_words_split(&w,
-                             "flux resource list --states=free,allocated --no-header "
-                             "\"--format={nnodes} {ncores} {nodelist}\"",
-                             err);
+    int rc;
 
     fbr_buf_init(&out);
     fbr_buf_init(&said);
-    if (rc == 0 && (fbr_tool_wait(&w, environ, ASK_MS, &out, &said, &code, &why) < 0 || code))
+    rc = fbr_words_split(&w,
+                         "flux resource list --states=free,allocated --no-header "
+                         "\"--format={nnodes} {ncores} {nodelist}\"",
+                         err);
+    if (rc < 0)
+        goto done;
+    if (fbr_tool_wait(&w, environ, ASK_MS, &out, &said, &code, &why) < 0 || code)
         fbr_warn("FLUX_URI is set, and flux resource list tells no hosts: %.200s",
                  why.text[0] ? why.text : (const char *)said.data);
-    else if (rc == 0)
+    else
         rc = run_allocation_parse(h, RUN_FLUX, "flux resource list", (const char *)out.data,
                                   strlen((const char *)out.data), err);
+done:
     fbr_buf_fini(&said);
     fbr_buf_fini(&out);
     fbr_words_fini(&w);
@@ -623,7 +627,7 @@ static int read_hosts(struct run_hosts *h, enum run_manager kind, const char *va
                       struct fbr_error *err)
 {
     const char *name = managers[kind].variable;
-    char *text;
+    char *text = NULL;
     size_t len;
     int rc;
 
@@ -631,12 +635,11 @@ static int read_hosts(struct run_hosts *h, enum run_manager kind, const char *va
         return ask_flux(h, err);
     if (!managers[kind].is_file)
         return run_allocation_parse(h, kind, name, value, strlen(value), err);
-    rc = text_file_read(value, &text, &len, err);
-    if (rc == 0) {
-        rc = run_allocation_parse(h, kind, value, text, len, err);
-        free(text);
-    }
-    return rc < 0 ? fbr_wrap(err, "%s (-H HOST, or unset %s, does without it)", name, name) : 0;
+    if ((rc = text_file_read(value, &text, &len, err)) < 0 ||
+        (rc = run_allocation_parse(h, kind, value, text, len, err)) < 0)
+        fbr_wrap(err, "%s (-H HOST, or unset %s, does without it)", name, name);
+    free(text);
+    return rc;
 }
 
 int run_allocation_find(struct run_allocation *a, struct fbr_error *err)

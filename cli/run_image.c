@@ -146,14 +146,15 @@ int run_image_add(struct run_image_files *f, const char *const *command, const c
     rc = interpreter_find(&wish, &files, err);
     f->lines = files.lines;
     found = rc > 0;
-    if (found)
-        rc = add(f, files.self, err);
+    if (rc < 0 || (found && (rc = add(f, files.self, err)) < 0))
+        return rc;
     /* A version manager's python3 leads to the real one, and works where that manager is. */
-    if (rc == 0 && !(found && !strchr(command[0], '/') && is_script(program)))
-        rc = add(f, program, err);
-    if (rc == 0 && !found && find_script(command, workdir, script))
-        rc = add(f, script, err);
-    return rc;
+    if (found && !strchr(command[0], '/') && is_script(program))
+        return 0;
+    rc = add(f, program, err);
+    if (rc < 0 || found || !find_script(command, workdir, script))
+        return rc;
+    return add(f, script, err);
 }
 
 /* Adds what one program needs. */
@@ -211,9 +212,22 @@ static int set_words(const struct fbr_config *c, struct run_image_files *f, stru
     return rc;
 }
 
+/* Names the files of all programs in the setting `image_add`. */
+static int name_files(const struct fbr_config *c, const struct fiber_ring_options *o,
+                      struct run_image_files *files, struct fbr_error *err)
+{
+    for (int i = 0; i < fbr_ring_programs_count(o); i++) {
+        struct fiber_ring_program p = fbr_ring_program(o, 1, i);
+        int rc = add_program(files, &p, o->job.workdir, *fbr_config_str(c, "image_add"), err);
+
+        if (rc < 0)
+            return rc;
+    }
+    return files->words.len + files->lines.len ? set_words(c, files, err) : 0;
+}
+
 int run_image_prepare(const struct run_image_wish *w, struct fbr_error *err)
 {
-    const struct fiber_ring_options *o = w->ring;
     struct run_image_files files;
     struct fbr_config *c;
     int rc = fbr_config_load_again(&c, err);
@@ -221,15 +235,8 @@ int run_image_prepare(const struct run_image_wish *w, struct fbr_error *err)
     if (rc < 0)
         return rc;
     run_image_files_init(&files);
-    if (makes_image(c, w)) {
-        for (int i = 0; rc == 0 && i < fbr_ring_programs_count(o); i++) {
-            struct fiber_ring_program p = fbr_ring_program(o, 1, i);
-
-            rc = add_program(&files, &p, o->job.workdir, *fbr_config_str(c, "image_add"), err);
-        }
-        if (rc == 0 && files.words.len + files.lines.len)
-            rc = set_words(c, &files, err);
-    }
+    if (makes_image(c, w))
+        rc = name_files(c, w->ring, &files, err);
     run_image_files_fini(&files);
     fbr_config_free(c);
     return rc;

@@ -179,22 +179,29 @@ static int make_string(char **text, struct fbr_error *err)
     return *text ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
+static int show_job(struct plan *p, const struct fbr_config *config, char **manifest,
+                    struct fbr_error *err)
+{
+    int rc;
+
+    if (!p->ops->show)
+        return 0;
+    rc = p->ops->show(config, &p->job, p->json, manifest, err);
+    if (rc != -ENOTSUP || !p->json)
+        return rc;
+    rc = p->ops->show(config, &p->job, 0, manifest, err);
+    return rc < 0 ? rc : make_string(manifest, err);
+}
+
 /* Makes the engine's part of the plan: NULL and 0 where there is none to be shown. */
 static int make_manifest(struct plan *p, const struct run_spec *s, const struct fbr_config *config,
                          char **manifest, struct fbr_error *err)
 {
-    int rc = make_job(p, s, err);
+    int rc;
 
-    if (rc == 0 && p->ops->show)
-        rc = p->ops->show(config, &p->job, p->json, manifest, err);
-    if (rc == -ENOTSUP && p->json) {
-        rc = p->ops->show(config, &p->job, 0, manifest, err);
-        if (rc == 0)
-            rc = make_string(manifest, err);
-    }
-    if (rc == 0 && p->inside)
-        rc = in_cluster_show(s, p->args, config, p->json, &p->master, err);
-    return rc;
+    if ((rc = make_job(p, s, err)) < 0 || (rc = show_job(p, config, manifest, err)) < 0)
+        return rc;
+    return p->inside ? in_cluster_show(s, p->args, config, p->json, &p->master, err) : 0;
 }
 
 /* A backend that has nothing to show need not be loaded, with the libraries that it brings. */

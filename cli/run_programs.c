@@ -68,11 +68,13 @@ static int take_env(struct run_program *part, const struct cli_args *all, struct
 {
     int rc = run_env_take(&part->env, &part->args, err);
 
-    if (rc == 0 && part->env.count && all->values[RUN_IN_CLUSTER].number)
-        rc = fbr_fail(err, -EINVAL,
-                      "with --in-cluster variables are for all programs: write them before the "
-                      "first");
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (part->env.count && all->values[RUN_IN_CLUSTER].number)
+        return fbr_fail(err, -EINVAL,
+                        "with --in-cluster variables are for all programs: write them before the "
+                        "first");
+    return 0;
 }
 
 /* The words from..to: the first program, or what stands behind a ':'. */
@@ -82,14 +84,12 @@ static int take_program(struct run_programs *p, const struct cli_args *all, int 
     struct fiber_ring_program *program = &p->list[p->count];
     struct run_program *part = &p->parts[p->count++];
     const struct cli_args *args = p->count == 1 ? all : &part->args;
-    int rc = 0, words = to - from;
+    int rc, words = to - from;
     struct fbr_error why;
 
     if (args != all) {
-        rc = cli_parse(all->command, words, all->operands + from, &part->args, err);
-        if (rc == 0)
-            rc = check_options(args, err);
-        if (rc < 0) {
+        if ((rc = cli_parse(all->command, words, all->operands + from, &part->args, err)) < 0 ||
+            (rc = check_options(args, err)) < 0) {
             why = *err;
             return fbr_fail(err, rc, "behind ':': %.800s; " OWN, why.text);
         }
@@ -119,7 +119,7 @@ static int take_program(struct run_programs *p, const struct cli_args *all, int 
 
 int run_programs_take(struct run_programs *p, const struct cli_args *args, struct fbr_error *err)
 {
-    int n = count(args), rc = 0;
+    int n = count(args), rc;
 
     *p = (struct run_programs){0};
     if (n == 1)
@@ -128,11 +128,12 @@ int run_programs_take(struct run_programs *p, const struct cli_args *args, struc
     p->parts = calloc((size_t)n, sizeof(*p->parts));
     if (!p->list || !p->parts)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    for (int at = 0; at <= args->noperands && rc == 0; at = end_of(args, at) + 1)
-        rc = take_program(p, args, at, end_of(args, at), err);
-    if (rc == 0 && run_programs_ranks(p) > RUN_RANKS_MAX)
-        rc = fbr_fail(err, -EINVAL, "a run has at most %d ranks", RUN_RANKS_MAX);
-    return rc;
+    for (int at = 0; at <= args->noperands; at = end_of(args, at) + 1)
+        if ((rc = take_program(p, args, at, end_of(args, at), err)) < 0)
+            return rc;
+    if (run_programs_ranks(p) > RUN_RANKS_MAX)
+        return fbr_fail(err, -EINVAL, "a run has at most %d ranks", RUN_RANKS_MAX);
+    return 0;
 }
 
 int run_programs_ranks(const struct run_programs *p)

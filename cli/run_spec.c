@@ -374,13 +374,15 @@ static int take_map(struct run_spec *s, const char *text, struct fbr_error *err)
         const char *count = text + 4, *what = count + strcspn(count, ":");
 
         rc = take_count(count, (size_t)(what - count), "ranks", &s->ring.per_node, err);
-        if (rc == 0 && strncasecmp(what, ":node", 5) != 0)
+        if (rc < 0)
+            return rc;
+        if (strncasecmp(what, ":node", 5) != 0)
             return fbr_fail(
                 err, -EINVAL,
                 "--map-by %s: only ppr:M:node is understood; to spread ranks over a host use "
                 "--map-by numa or package",
                 text);
-        return rc < 0 ? rc : take_modifiers(s, what + 5, err);
+        return take_modifiers(s, what + 5, err);
     }
     word = our_word(text, len);
     if (!word || !is_among(word, MAP_WORDS))
@@ -442,22 +444,28 @@ static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr
     return 0;
 }
 
+/* The hosts of files; of these, `only` has those that -H names. */
+static int read_names(struct run_spec *s, const struct cli_args *args, struct run_hosts *only,
+                      struct fbr_error *err)
+{
+    const struct cli_value *list = &args->values[RUN_HOSTS], *files = &args->values[RUN_HOSTFILE];
+    int rc;
+
+    for (size_t i = 0; i < files->count; i++)
+        if (run_hosts_read(&s->hosts, files->list[i], err) < 0)
+            return fbr_wrap(err, "--hostfile");
+    for (size_t i = 0; i < list->count; i++)
+        if ((rc = run_hosts_list(files->count ? only : &s->hosts, list->list[i], err)) < 0)
+            return rc;
+    return only->n ? run_hosts_choose(&s->hosts, only, err) : 0;
+}
+
 /* -H and --hostfile: which hosts there are. */
 static int take_names(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
-    const struct cli_value *list = &args->values[RUN_HOSTS], *files = &args->values[RUN_HOSTFILE];
     struct run_hosts only = {0};
-    int rc = 0;
+    int rc = read_names(s, args, &only, err);
 
-    for (size_t i = 0; i < files->count && rc == 0; i++) {
-        rc = run_hosts_read(&s->hosts, files->list[i], err);
-        if (rc < 0)
-            fbr_wrap(err, "--hostfile");
-    }
-    for (size_t i = 0; i < list->count && rc == 0; i++)
-        rc = run_hosts_list(files->count ? &only : &s->hosts, list->list[i], err);
-    if (rc == 0 && only.n)
-        rc = run_hosts_choose(&s->hosts, &only, err);
     run_hosts_fini(&only);
     return rc;
 }
@@ -503,12 +511,14 @@ static int take_local(struct run_spec *s, const struct cli_args *args, struct fb
 
     run_hosts_fini(&s->hosts);
     rc = take_size(s, args, err);
-    if (rc == 0 && !s->sized && s->ring.nodes <= 1 && !s->ring.per_node)
+    if (rc < 0)
+        return rc;
+    if (!s->sized && s->ring.nodes <= 1 && !s->ring.per_node)
         s->size = slots < RUN_RANKS_MAX ? (int)slots : RUN_RANKS_MAX;
-    if (rc == 0 && most && s->size > most)
-        rc = fbr_fail(err, -EINVAL, "%d ranks are more than max_slots=%lld of this host", s->size,
-                      (long long)most);
-    return rc;
+    if (most && s->size > most)
+        return fbr_fail(err, -EINVAL, "%d ranks are more than max_slots=%lld of this host", s->size,
+                        (long long)most);
+    return 0;
 }
 
 /* The hosts of an allocation are the ring's nodes. */
@@ -529,10 +539,8 @@ static int take_allocation(struct run_spec *s, const struct cli_args *args, stru
     o->backend = RUN_HOSTS_BACKEND;
     s->sized = true;
     s->start = a.start;
-    rc = run_allocation_room(&a, &s->room.room, err);
-    if (rc == 0)
-        rc = fbr_ring_room_use(&s->room, &s->size, o, err);
-    if (rc < 0)
+    if ((rc = run_allocation_room(&a, &s->room.room, err)) < 0 ||
+        (rc = fbr_ring_room_use(&s->room, &s->size, o, err)) < 0)
         return rc;
     s->names = (const char *const *)s->room.room.names;
     run_hosts_cut(&s->hosts, (size_t)o->nodes);
@@ -548,12 +556,13 @@ static int take_hosts(struct run_spec *s, const struct cli_args *args, struct fb
                                   .oversubscribe = o->flags & FIBER_RING_OVERSUBSCRIBE};
     int rc = take_names(s, args, err);
 
-    if (rc == 0 && s->hosts.n)
-        rc = check_backend(s, args, err);
     if (rc < 0)
         return rc;
     if (!s->hosts.n)
         return may_be_allocated(args) ? take_allocation(s, args, err) : take_size(s, args, err);
+    rc = check_backend(s, args, err);
+    if (rc < 0)
+        return rc;
     if (!strcmp(o->backend, FBR_BACKEND_LOCAL))
         return take_local(s, args, err);
     s->size = run_hosts_fit(&s->hosts, &wish, err);
@@ -710,17 +719,17 @@ static int check_stdin(const char *text, struct fbr_error *err)
 static int foreign_take(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *v = args->values;
-    int rc = take_time(s, args, err);
+    int rc;
 
-    if (rc == 0)
-        rc = check_stdin(v[RUN_STDIN].text, err);
-    if (rc == 0 && v[RUN_KILL].text && !strcmp(v[RUN_KILL].text, "0"))
-        rc = fbr_fail(err, -EINVAL,
-                      "--kill-on-bad-exit=0: for the others to go on when a rank fails use "
-                      "--on-failure shrink");
-    if (rc == 0 && v[RUN_HWTHREADS].text && !s->ring.bind_to)
+    if ((rc = take_time(s, args, err)) < 0 || (rc = check_stdin(v[RUN_STDIN].text, err)) < 0)
+        return rc;
+    if (v[RUN_KILL].text && !strcmp(v[RUN_KILL].text, "0"))
+        return fbr_fail(err, -EINVAL,
+                        "--kill-on-bad-exit=0: for the others to go on when a rank fails use "
+                        "--on-failure shrink");
+    if (v[RUN_HWTHREADS].text && !s->ring.bind_to)
         s->ring.bind_to = "hwthread";
-    return rc;
+    return 0;
 }
 
 /* ---- All of it ---- */
@@ -729,7 +738,7 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
 {
     const struct cli_value *v = args->values;
     struct fiber_ring_options *o = &s->ring;
-    int rc = 0;
+    int rc;
 
     memset(s, 0, sizeof(*s));
     o->size = sizeof(*o);
@@ -753,28 +762,22 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
             o->on_failure = FIBER_RING_SHRINK;
     }
     take_pty(s, &v[RUN_PTY]);
-    rc = check_output(o->output_dir, err);
-    if (rc == 0 && v[RUN_BIND_TO].text)
-        rc = take_bind(s, v[RUN_BIND_TO].text, err);
-    if (rc == 0 && v[RUN_MAP_BY].text)
-        rc = take_map(s, v[RUN_MAP_BY].text, err);
-    if (rc == 0)
-        rc = foreign_take(s, args, err);
-    if (rc == 0)
-        rc = foreign_per_node(&v[RUN_PER_NODE], &o->per_node, err);
+    if ((rc = check_output(o->output_dir, err)) < 0 ||
+        (v[RUN_BIND_TO].text && (rc = take_bind(s, v[RUN_BIND_TO].text, err)) < 0) ||
+        (v[RUN_MAP_BY].text && (rc = take_map(s, v[RUN_MAP_BY].text, err)) < 0) ||
+        (rc = foreign_take(s, args, err)) < 0 ||
+        (rc = foreign_per_node(&v[RUN_PER_NODE], &o->per_node, err)) < 0)
+        goto fail;
     if (v[RUN_CPUS].text)
         o->cpus_per_rank = (int)v[RUN_CPUS].number;
-    if (rc == 0)
-        rc = run_programs_take(&s->programs, args, err);
-    if (rc == 0)
-        rc = take_programs(s, args, err);
-    if (rc == 0)
-        rc = take_hosts(s, args, err);
-    if (rc == 0)
-        rc = run_env_take(&s->env, args, err);
+    if ((rc = run_programs_take(&s->programs, args, err)) < 0 ||
+        (rc = take_programs(s, args, err)) < 0 || (rc = take_hosts(s, args, err)) < 0 ||
+        (rc = run_env_take(&s->env, args, err)) < 0)
+        goto fail;
     o->job.env = (const char *const *)s->env.list;
-    if (rc < 0)
-        run_spec_fini(s);
+    return 0;
+fail:
+    run_spec_fini(s);
     return rc;
 }
 

@@ -9,34 +9,34 @@
 #include <string.h>
 #include <unistd.h>
 
+/* At most TEXT_FILE_MAX + 1 bytes; how many they are, or a negative errno. */
+static ssize_t read_file(const char *path, char *bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n, got = 0;
+
+    if (fd < 0)
+        return -errno;
+    do {
+        n = read(fd, bytes + got, TEXT_FILE_MAX + 1 - (size_t)got);
+        got = n < 0 ? -errno : got + n;
+    } while (n > 0 && got <= (ssize_t)TEXT_FILE_MAX);
+    close(fd);
+    return got;
+}
+
 int text_file_read(const char *path, char **text, size_t *len, struct fbr_error *err)
 {
     char *bytes = malloc(TEXT_FILE_MAX + 1);
-    int fd = bytes ? open(path, O_RDONLY | O_CLOEXEC) : -1, rc = bytes ? 0 : -ENOMEM;
-    size_t got = 0;
-    ssize_t n = 1;
+    ssize_t n = bytes ? read_file(path, bytes) : -ENOMEM;
 
-    if (rc == 0 && fd < 0)
-        rc = -errno;
-    while (rc == 0 && n > 0 && got <= TEXT_FILE_MAX) {
-        n = read(fd, bytes + got, TEXT_FILE_MAX + 1 - got);
-        if (n < 0)
-            rc = -errno;
-        else
-            got += (size_t)n;
-    }
-    if (fd >= 0)
-        close(fd);
-    if (rc < 0)
-        fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc));
-    else if (got > TEXT_FILE_MAX)
-        rc = fbr_fail(err, -EFBIG, "%s: more than %u bytes", path, TEXT_FILE_MAX);
-    if (rc < 0) {
+    if (n < 0 || n > (ssize_t)TEXT_FILE_MAX) {
         free(bytes);
-        return rc;
+        return n < 0 ? fbr_fail(err, (int)n, "%s: %s", path, fbr_strerror((int)n))
+                     : fbr_fail(err, -EFBIG, "%s: more than %u bytes", path, TEXT_FILE_MAX);
     }
     *text = bytes;
-    *len = got;
+    *len = (size_t)n;
     return 0;
 }
 
