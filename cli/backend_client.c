@@ -145,19 +145,16 @@ int cli_backend_open_with(struct cli_backend *b, const char *name, const struct 
     int rc;
 
     memset(b, 0, sizeof(*b));
-    rc = fbr_config_load_again(&b->config, err);
-    if (rc == 0 && args)
-        rc = cli_args_settings(args, set_one, b, err);
-    if (rc < 0) {
-        cli_backend_close(b);
-        return rc;
-    }
+    if ((rc = fbr_config_load_again(&b->config, err)) < 0 ||
+        (args && (rc = cli_args_settings(args, set_one, b, err)) < 0))
+        goto fail;
     b->ops = fbr_backend_find(name, err);
     rc = b->ops ? fbr_loop_open(&b->loop, err) : -ENOENT;
-    if (rc == 0)
-        rc = fbr_loop_call(b->loop, do_open, &a);
-    if (rc < 0)
-        cli_backend_close(b);
+    if (rc < 0 || (rc = fbr_loop_call(b->loop, do_open, &a)) < 0)
+        goto fail;
+    return 0;
+fail:
+    cli_backend_close(b);
     return rc;
 }
 

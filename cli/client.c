@@ -214,9 +214,10 @@ int client_ranks(struct client_run *run, unsigned patience_ms, struct fbr_error 
         return no_answer(run, rc, err);
     run->ranks_owed = true;
     rc = read_answers(run, fbr_now_ms() + patience_ms, err);
-    if (rc == 0)
-        take_ranks(run);
-    return rc;
+    if (rc < 0)
+        return rc;
+    take_ranks(run);
+    return 0;
 }
 
 int client_follow(struct client_run *run, int rank,
@@ -231,20 +232,20 @@ int client_follow(struct client_run *run, int rank,
     int rc = send_request(run, FBR_CONTROL_FOLLOW, rank, 0), who, stream;
     bool more;
 
-    while (rc == 0) {
+    while (rc >= 0) {
         rc = next_answer(run, UINT64_MAX, &c, &used);
+        if (rc < 0)
+            break;
         if (run->owed > 1 && rc > 0) { /* what was asked before, and not answered in time */
             run->owed -= rc == FBR_CONTROL_DONE;
-            rc = 0;
         } else if (rc == FBR_CONTROL_LINE &&
                    fbr_control_get_line(&c, &who, &stream, &more, &data, &len)) {
             line(user, who, stream, more, data, len);
-            rc = 0;
         } else if (rc == FBR_CONTROL_DONE && fbr_control_get_done(&c, code, text, sizeof(text))) {
             run->owed = 0;
             fbr_buf_consume(&run->got, used);
             return *code < 0 ? fbr_fail(err, *code, "run %.16s: %s", run->about.uid, text) : 0;
-        } else if (rc >= 0) {
+        } else {
             rc = -EBADMSG;
         }
     }
@@ -342,15 +343,14 @@ static void ask_all(struct listing *l)
 int client_list(struct client_run **runs, size_t *count, bool ended, struct fbr_error *err)
 {
     struct listing l = {NULL, 0, false};
-    int rc = fbr_registry_each(on_run, &l, err);
+    int rc;
 
-    if (rc == 0 && ended)
-        rc = fbr_registry_ended(on_ended, &l, err);
-    if (rc == 0 && l.failed)
+    if ((rc = fbr_registry_each(on_run, &l, err)) < 0 ||
+        (ended && (rc = fbr_registry_ended(on_ended, &l, err)) < 0))
+        goto fail;
+    if (l.failed) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc < 0) {
-        client_list_free(l.runs, l.count);
-        return rc;
+        goto fail;
     }
     ask_all(&l);
     if (l.count)
@@ -358,6 +358,9 @@ int client_list(struct client_run **runs, size_t *count, bool ended, struct fbr_
     *runs = l.runs;
     *count = l.count;
     return 0;
+fail:
+    client_list_free(l.runs, l.count);
+    return rc;
 }
 
 void client_list_free(struct client_run *runs, size_t count)
@@ -407,7 +410,7 @@ int client_find(const char *typed, struct client_run *run, struct fbr_error *err
     else if (living > 1)
         rc = fbr_fail(err, -EEXIST, "%zu runs are called %.64s; name one by its id, see `fiber ps`",
                       living, typed);
-    if (rc == 0)
+    else
         take_over(run, found);
     client_list_free(runs, count);
     return rc;

@@ -140,20 +140,20 @@ static int put_tree(struct cp *c, struct fbr_error *err)
         return rc;
     }
     rc = put_done(c, fbr_tree_send(c->run.fd, fd, &specials, &why), &why, text, err);
-    if (rc == 0)
-        tell_left(text, 0, specials);
-    return rc;
+    if (rc < 0)
+        return rc;
+    tell_left(text, 0, specials);
+    return 0;
 }
 
 static int get_tree(struct cp *c, const struct fbr_msg_item *i, struct fbr_error *err)
 {
     char text[FBR_MSG_TEXT];
     struct fbr_tree t;
-    int rc = fbr_tree_begin(&t, c->here, i->name, err);
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_tree_recv(&t, c->run.fd, err);
-    if (rc < 0)
+    if ((rc = fbr_tree_begin(&t, c->here, i->name, err)) < 0 ||
+        (rc = fbr_tree_recv(&t, c->run.fd, err)) < 0)
         return rc;
     rc = done(c, text, err);
     if (rc < 0) {
@@ -161,9 +161,10 @@ static int get_tree(struct cp *c, const struct fbr_msg_item *i, struct fbr_error
         return rc;
     }
     rc = fbr_tree_commit(&t, i->mode, err);
-    if (rc == 0)
-        tell_left(text, t.links, 0);
-    return rc;
+    if (rc < 0)
+        return rc;
+    tell_left(text, t.links, 0);
+    return 0;
 }
 
 static int get_it(struct cp *c, struct fbr_error *err)
@@ -178,16 +179,15 @@ static int get_it(struct cp *c, struct fbr_error *err)
         return rc;
     if (i.mode & FBR_MSG_IS_TREE)
         return get_tree(c, &i, err);
-    rc = fbr_copy_begin(&f, c->here, name[0] ? name : "file", err);
-    if (rc == 0)
-        rc = fbr_copy_recv_file(&f, c->run.fd, err);
-    if (rc < 0)
+    if ((rc = fbr_copy_begin(&f, c->here, name[0] ? name : "file", err)) < 0 ||
+        (rc = fbr_copy_recv_file(&f, c->run.fd, err)) < 0)
         return rc;
     rc = done(c, text, err);
-    if (rc == 0)
-        return fbr_copy_commit(&f, i.mode, err);
-    fbr_copy_drop(&f);
-    return rc;
+    if (rc < 0) {
+        fbr_copy_drop(&f);
+        return rc;
+    }
+    return fbr_copy_commit(&f, i.mode, err);
 }
 
 /* ---- The command ---- */
@@ -199,21 +199,29 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* With the run that was found. */
+static int copy_there(struct cp *c, struct fbr_error *err)
+{
+    int job = -1, rc;
+
+    if (c->there.job[0] && (job = client_job(c->there.job, &c->run, err)) < 0)
+        return err->code;
+    if (c->run.state >= CLIENT_ENDED)
+        return fbr_fail(err, -ESRCH, "run %.16s has ended: its jobs, and their files, are gone",
+                        c->run.about.uid);
+    rc = client_visit(&c->run, job, err);
+    if (rc < 0)
+        return rc;
+    return !c->put ? get_it(c, err) : is_directory(c->here) ? put_tree(c, err) : put_it(c, err);
+}
+
 static int copy(struct cp *c, struct fbr_error *err)
 {
-    int rc = orphan_run_here(c->there.run, "cp", &c->run, err), job = -1;
+    int rc = orphan_run_here(c->there.run, "cp", &c->run, err);
 
     if (rc < 0)
         return rc;
-    if (c->there.job[0] && (job = client_job(c->there.job, &c->run, err)) < 0)
-        rc = err->code;
-    else if (c->run.state >= CLIENT_ENDED)
-        rc = fbr_fail(err, -ESRCH, "run %.16s has ended: its jobs, and their files, are gone",
-                      c->run.about.uid);
-    else
-        rc = client_visit(&c->run, job, err);
-    if (rc == 0)
-        rc = !c->put ? get_it(c, err) : is_directory(c->here) ? put_tree(c, err) : put_it(c, err);
+    rc = copy_there(c, err);
     fbr_buf_fini(&c->m.bytes);
     client_free(&c->run);
     return rc;

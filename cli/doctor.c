@@ -93,9 +93,11 @@ int doctor_ask_all(const char *const *argv, char *text, size_t size)
     int rc = doctor_which(argv[0], path, sizeof(path)), code = 0;
     struct fbr_buf out;
 
+    text[0] = '\0';
+    if (rc < 0)
+        return rc;
     fbr_buf_init(&out);
-    if (rc == 0)
-        rc = fbr_subprocess_run(&p, &out, &code, NULL);
+    rc = fbr_subprocess_run(&p, &out, &code, NULL);
     snprintf(text, size, "%.*s", (int)out.len, out.len ? (const char *)out.data : "");
     fbr_buf_fini(&out);
     return rc == 0 && code != 0 && !text[0] ? -EIO : rc;

@@ -118,10 +118,10 @@ static int exec_there(struct exec *e, const char *job, char *const *argv, struct
                         e->run.about.uid);
     if (job[0] && (rank = client_job(job, &e->run, err)) < 0)
         return rank;
-    rc = client_visit(&e->run, rank, err);
-    if (rc == 0)
-        rc = start(e, ring ? (rank < 0 ? 0 : rank) : -1, argv, err);
-    return rc < 0 ? rc : talk(e, err);
+    if ((rc = client_visit(&e->run, rank, err)) < 0 ||
+        (rc = start(e, ring ? (rank < 0 ? 0 : rank) : -1, argv, err)) < 0)
+        return rc;
+    return talk(e, err);
 }
 
 static int run_exec(const struct cli_args *args)
@@ -142,11 +142,11 @@ static int run_exec(const struct cli_args *args)
     rc = name ? orphan_run_here(name, "exec", &e.run, &err)
               : fbr_fail(&err, -ENOMEM, "out of memory");
     free(name);
-    if (rc == 0) {
-        rc = exec_there(&e, slash ? slash + 1 : "", argv, &err);
-        fbr_buf_fini(&e.m.bytes);
-        client_free(&e.run);
-    }
+    if (rc < 0)
+        return cli_failed(FAILED, "%s", err.text);
+    rc = exec_there(&e, slash ? slash + 1 : "", argv, &err);
+    fbr_buf_fini(&e.m.bytes);
+    client_free(&e.run);
     return rc < 0 ? cli_failed(FAILED, "%s", err.text) : e.code;
 }
 

@@ -87,24 +87,43 @@ struct contents {
     struct words files, data;
 };
 
+static int words_add_lines(struct words *w, struct fbr_buf *lines, struct fbr_error *err)
+{
+    char *rest = NULL;
+    int rc;
+
+    fbr_put_u8(lines, '\0');
+    if (lines->failed)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    for (char *line = strtok_r((char *)lines->data, "\n", &rest); line;
+         line = strtok_r(NULL, "\n", &rest))
+        if ((rc = words_add(w, line, err)) < 0)
+            return rc;
+    return 0;
+}
+
+static int words_add_values(struct words *w, const struct cli_value *v, struct fbr_error *err)
+{
+    int rc;
+
+    for (size_t i = 0; i < v->count; i++)
+        if ((rc = words_add(w, v->list[i], err)) < 0)
+            return rc;
+    return 0;
+}
+
 /* Adds the files that an interpreter needs besides its libraries, and a script of it. */
 static int add_library(struct contents *c, const char *program, bool named, struct fbr_error *err)
 {
     const char *command[] = {program, NULL};
     const struct interpreter_wish wish = {.program = program, .command = command, .named = named};
     struct interpreter_files found;
-    char *rest = NULL;
     int rc;
 
     fbr_buf_init(&found.lines);
     rc = interpreter_find(&wish, &found, err);
-    if (rc > 0)
-        rc = words_add(&c->files, found.self, err);
-    fbr_put_u8(&found.lines, '\0');
-    if (rc == 0 && !found.lines.failed)
-        for (char *line = strtok_r((char *)found.lines.data, "\n", &rest); line && rc == 0;
-             line = strtok_r(NULL, "\n", &rest))
-            rc = words_add(&c->data, line, err);
+    if (rc > 0 && (rc = words_add(&c->files, found.self, err)) == 0)
+        rc = words_add_lines(&c->data, &found.lines, err);
     fbr_buf_fini(&found.lines);
     return rc == -ENOTSUP && named ? 0 : rc;
 }
@@ -131,15 +150,14 @@ static int add_program(struct contents *c, const char *program, const struct cli
  * containers. */
 static int collect(struct contents *c, const struct cli_args *args, struct fbr_error *err)
 {
-    const struct cli_value *added = &args->values[IMAGE_ADD];
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    int rc = 0;
+    int rc;
 
-    for (int i = 2; i < args->noperands && rc == 0; i++)
-        rc = add_program(c, args->operands[i], args, err);
-    for (size_t i = 0; i < added->count && rc == 0; i++)
-        rc = words_add(&c->files, added->list[i], err);
+    for (int i = 2; i < args->noperands; i++)
+        if ((rc = add_program(c, args->operands[i], args, err)) < 0)
+            return rc;
+    rc = words_add_values(&c->files, &args->values[IMAGE_ADD], err);
     if (rc < 0)
         return rc;
     if (args->values[IMAGE_BARE].number)
@@ -154,22 +172,21 @@ static int collect(struct contents *c, const struct cli_args *args, struct fbr_e
 static int collect_env(struct words *env, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *given = &args->values[IMAGE_ENV];
-    int rc = 0;
 
-    for (size_t i = 0; i < given->count && rc == 0; i++) {
+    for (size_t i = 0; i < given->count; i++) {
         const char *here = getenv(given->list[i]);
+        bool whole = strchr(given->list[i], '=') || !here;
         char *both = NULL;
+        int rc;
 
-        if (strchr(given->list[i], '=') || !here) {
-            rc = words_add(env, given->list[i], err);
-            continue;
-        }
-        if (asprintf(&both, "%s=%s", given->list[i], here) < 0)
+        if (!whole && asprintf(&both, "%s=%s", given->list[i], here) < 0)
             both = NULL;
-        rc = words_add(env, both, err);
+        rc = words_add(env, whole ? given->list[i] : both, err);
         free(both);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int open_image(struct made *m, struct fbr_error *err)
@@ -177,24 +194,22 @@ static int open_image(struct made *m, struct fbr_error *err)
     const struct cli_value *v = m->args->values;
     struct words env = {NULL, 0}, entrypoint = {NULL, 0};
     struct contents c = {{NULL, 0}, {NULL, 0}};
-    int rc = collect(&c, m->args, err);
+    struct fbr_image_spec spec;
+    int rc;
 
-    if (rc == 0)
-        rc = collect_env(&env, m->args, err);
-    for (size_t i = 0; i < v[IMAGE_ENTRYPOINT].count && rc == 0; i++)
-        rc = words_add(&entrypoint, v[IMAGE_ENTRYPOINT].list[i], err);
-    if (rc == 0) {
-        const struct fbr_image_spec spec = {.files = c.files.at,
-                                            .more = c.data.at,
-                                            .env = env.at,
-                                            .entrypoint = entrypoint.at,
-                                            .workdir = v[IMAGE_WORKDIR].text,
-                                            .no_plugins = v[IMAGE_NO_PLUGINS].number > 0,
-                                            .no_modules = v[IMAGE_BARE].number > 1,
-                                            .cluster = v[IMAGE_CLUSTER].number > 0};
-
-        rc = m->ops->open(&m->image, &spec, err);
-    }
+    if ((rc = collect(&c, m->args, err)) < 0 || (rc = collect_env(&env, m->args, err)) < 0 ||
+        (rc = words_add_values(&entrypoint, &v[IMAGE_ENTRYPOINT], err)) < 0)
+        goto done;
+    spec = (struct fbr_image_spec){.files = c.files.at,
+                                   .more = c.data.at,
+                                   .env = env.at,
+                                   .entrypoint = entrypoint.at,
+                                   .workdir = v[IMAGE_WORKDIR].text,
+                                   .no_plugins = v[IMAGE_NO_PLUGINS].number > 0,
+                                   .no_modules = v[IMAGE_BARE].number > 1,
+                                   .cluster = v[IMAGE_CLUSTER].number > 0};
+    rc = m->ops->open(&m->image, &spec, err);
+done:
     words_fini(&c.files);
     words_fini(&c.data);
     words_fini(&env);
@@ -347,11 +362,8 @@ static int export_file(struct made *m, const char *path, struct fbr_error *err)
     if (fd < 0)
         return fbr_fail(err, -errno, "cannot write %.512s: %m", path);
     rc = m->ops->write(m->image, m->args->operands[1], fd, err);
-    if (rc == 0) {
-        rc = put_in_place(fd, fresh, path);
-        if (rc < 0)
-            fbr_fail(err, rc, "cannot write %.512s: %s", path, fbr_strerror(rc));
-    }
+    if (rc >= 0 && (rc = put_in_place(fd, fresh, path)) < 0)
+        fbr_fail(err, rc, "cannot write %.512s: %s", path, fbr_strerror(rc));
     if (close(fd) < 0 && rc == 0)
         rc = fbr_fail(err, -errno, "cannot write %.512s: %m", path);
     if (rc < 0)
@@ -407,9 +419,7 @@ static int make(struct made *m, bool into_engine, struct fbr_error *err)
     bool json = m->args->values[IMAGE_JSON].number > 0;
     int rc = open_image(m, err);
 
-    if (rc == 0 && !dry)
-        rc = into_engine ? build(m, err) : export_image(m, err);
-    if (rc < 0)
+    if (rc < 0 || (!dry && (rc = into_engine ? build(m, err) : export_image(m, err)) < 0))
         return cli_failed(COULD_NOT, "image %s: %s", m->name, err->text);
     if (json)
         return say_json(m, dry);

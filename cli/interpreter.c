@@ -304,24 +304,34 @@ static bool put_named(struct fbr_buf *b, const char *workdir, const char *path)
     return put_line(b, path);
 }
 
+/* The script, if that is what `path` names, which is cut to its folder; and the modules there. */
+static int put_modules(const struct interpreter_wish *w, const struct call *c, struct fbr_buf *b,
+                       char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+        bool put = put_line(b, path) && put_named(b, w->workdir, c->script);
+        char *slash = strrchr(path, '/');
+
+        slash[slash == path] = '\0';
+        if (!put)
+            return -ENOMEM;
+    }
+    return c->script && is_in_path(path) ? 0 : put_folder(b, path);
+}
+
 /* The folder that a script's modules are in, or of `-m`; also a folder that is run, which has
  * __main__.py. */
 static int put_script(const struct interpreter_wish *w, const struct call *c, struct fbr_buf *b,
                       struct fbr_error *err)
 {
-    char *folder = from(w->workdir, c->script ? c->script : "."), *slash;
-    struct stat st;
-    int rc = 0;
+    char *folder = from(w->workdir, c->script ? c->script : ".");
+    int rc;
 
     if (!folder) /* the interpreter says what is wrong, in there */
         return 0;
-    if (stat(folder, &st) == 0 && S_ISREG(st.st_mode)) {
-        rc = put_line(b, folder) && put_named(b, w->workdir, c->script) ? 0 : -ENOMEM;
-        slash = strrchr(folder, '/');
-        slash[slash == folder] = '\0';
-    }
-    if (rc == 0 && !(c->script && is_in_path(folder)))
-        rc = put_folder(b, folder);
+    rc = put_modules(w, c, b, folder);
     if (rc == -E2BIG && w->named)
         rc = 0;
     else if (rc == -E2BIG)
@@ -379,6 +389,15 @@ static int put_library(const struct call *c, struct interpreter_files *files, st
     return rc < 0 ? rc : files->self[0] ? 0 : cannot_ask(c, "does not say where it is", err);
 }
 
+static bool put_resolved(struct fbr_buf *b, const char *workdir, const char *path)
+{
+    char *there = from(workdir, path);
+    bool put = !there || put_line(b, there);
+
+    free(there);
+    return put;
+}
+
 int interpreter_find(const struct interpreter_wish *w, struct interpreter_files *files,
                      struct fbr_error *err)
 {
@@ -404,14 +423,12 @@ int interpreter_find(const struct interpreter_wish *w, struct interpreter_files 
         c.self = w->program;
     }
     rc = put_library(&c, files, err);
-    for (int i = 0; i < c.nfolders && rc == 0; i++) {
-        char *folder = from(w->workdir, c.folders[i]);
-
-        if (folder && !put_line(&files->lines, folder))
-            rc = fbr_fail(err, -ENOMEM, "out of memory");
-        free(folder);
-    }
-    if (rc == 0 && (c.script || c.module))
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < c.nfolders; i++)
+        if (!put_resolved(&files->lines, w->workdir, c.folders[i]))
+            return fbr_fail(err, -ENOMEM, "out of memory");
+    if (c.script || c.module)
         rc = put_script(w, &c, &files->lines, err);
     return rc < 0 ? rc : 1;
 }

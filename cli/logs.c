@@ -265,16 +265,21 @@ static bool find_kept(const char *name, const char *root, struct client_run *run
 {
     struct fbr_error err = {0, ""};
     int rc = client_find(name, run, &err);
-    bool found = (rc == 0 || rc == -ENOENT) && fbr_spool_find(kept, root, name) == 0;
+    bool found;
 
-    if (rc == 0 &&
-        !(found && run->state > CLIENT_SILENT && kept->about.started_ms > run->about.started_ms)) {
-        if (fbr_spool_look(kept, root, run->about.uid))
-            return true;
-        found = false;
-    }
-    if (rc == 0)
+    if (rc < 0 && rc != -ENOENT)
+        return false;
+    found = fbr_spool_find(kept, root, name) == 0;
+    if (rc == 0) {
+        bool newer = kept->about.started_ms > run->about.started_ms;
+
+        if (!found || run->state <= CLIENT_SILENT || !newer) {
+            if (fbr_spool_look(kept, root, run->about.uid))
+                return true;
+            found = false;
+        }
         client_free(run);
+    }
     if (!found)
         return false;
     *run = (struct client_run){

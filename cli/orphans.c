@@ -138,24 +138,32 @@ void orphans_judge(struct orphans *l)
         share_life(&l->jobs[i], orphans_same_run(l, i));
 }
 
-int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, const char *only,
-                struct fbr_error *err)
+static int list_jobs(struct orphans *l, struct cli_backend *b, const char *name,
+                     struct fbr_error *err)
 {
     struct asked a = {l, name};
     int rc = cli_backend_open(b, name, err);
 
     memset(l, 0, sizeof(*l));
-    if (rc == 0) {
-        rc = cli_backend_list(b, on_job, &a, err);
-        if (rc == 0 && l->failed)
-            rc = fbr_fail(err, -ENOMEM, "out of memory");
-        if (rc == 0) {
-            orphans_judge(l);
-            return 1;
-        }
+    if (rc < 0)
+        return rc;
+    rc = cli_backend_list(b, on_job, &a, err);
+    if (rc < 0 || l->failed) {
         orphans_free(l);
         cli_backend_close(b);
+        return rc < 0 ? rc : fbr_fail(err, -ENOMEM, "out of memory");
     }
+    orphans_judge(l);
+    return 0;
+}
+
+int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, const char *only,
+                struct fbr_error *err)
+{
+    int rc = list_jobs(l, b, name, err);
+
+    if (rc == 0)
+        return 1;
     if (only || (rc != -ENOTSUP && cli_backend_is_configured(name)))
         return fbr_wrap(err, "backend %s", name);
     fbr_info("backend %s is not asked: %s", name, err->text);
@@ -294,14 +302,12 @@ int orphan_run_find(const char *typed, const char *only, struct client_run *run,
         client_free(run);
         rc = fbr_fail(err, -ENOENT, "run %.16s is not of backend %s, but of %s", run->about.uid,
                       only, run->about.backend);
-    }
-    if (rc == 0 && run->state == CLIENT_LOST &&
-        strcmp(run->about.backend, FBR_BACKEND_LOCAL) != 0) {
-        if (ask_all(e, NULL, run, run->about.backend, &why) > 0) {
-            client_free(run);
-            return 1;
-        }
-        return 0;
+    } else if (rc == 0) {
+        if (run->state != CLIENT_LOST || !strcmp(run->about.backend, FBR_BACKEND_LOCAL) ||
+            ask_all(e, NULL, run, run->about.backend, &why) <= 0)
+            return 0;
+        client_free(run);
+        return 1;
     }
     if (rc != -ENOENT || !is_id)
         return rc;

@@ -103,24 +103,38 @@ static int take(struct stack *s, const struct ask *a, const char *host, const st
     return rc;
 }
 
-/* All records, and the host's name. The lock is not held. */
-static int talk(int fd, char host[FBR_MSG_TEXT], struct fbr_buf *data, struct fbr_error *err)
+/* All records, and the host's name. */
+static int talk(int fd, struct fbr_msg *m, char host[FBR_MSG_TEXT], struct fbr_buf *data,
+                struct fbr_error *err)
 {
-    struct fbr_msg m = {.kind = 0};
     int rc, code;
 
     fbr_msg_send(fd, FBR_MSG_STACK, NULL, 0);
-    while ((rc = fbr_msg_recv(fd, &m, err)) == FBR_MSG_DATA) {
-        fbr_put(data, m.body.at, fbr_cur_left(&m.body));
-        if (data->failed || data->len > FBR_STACK_MAX + FBR_STACK_RECORD) {
-            rc = fbr_fail(err, -EFBIG, "%s", fbr_strerror(-EFBIG));
-            break;
-        }
+    while ((rc = fbr_msg_recv(fd, m, err)) == FBR_MSG_DATA) {
+        fbr_put(data, m->body.at, fbr_cur_left(&m->body));
+        if (data->failed || data->len > FBR_STACK_MAX + FBR_STACK_RECORD)
+            return fbr_fail(err, -EFBIG, "%s", fbr_strerror(-EFBIG));
     }
-    if (rc >= 0)
-        rc = rc == FBR_MSG_DONE && fbr_msg_get_done(&m.body, &code, host) ? 0
-                                                                          : fbr_msg_malformed(err);
+    if (rc == FBR_MSG_DONE && fbr_msg_get_done(&m->body, &code, host))
+        return 0;
+    return rc < 0 ? rc : fbr_msg_malformed(err);
+}
+
+/* The lock is not held. */
+static int fetch(const struct stack *s, int who, char host[FBR_MSG_TEXT], struct fbr_buf *data,
+                 struct fbr_error *err)
+{
+    struct fbr_msg m = {.kind = 0};
+    struct client_run c;
+    int rc = client_again(&s->run, &c, err);
+
+    if (rc < 0)
+        return rc;
+    rc = client_visit(&c, who, err);
+    if (rc == 0)
+        rc = talk(c.fd, &m, host, data, err);
     fbr_buf_fini(&m.bytes);
+    client_free(&c);
     return rc;
 }
 
@@ -128,23 +142,14 @@ static void visit(struct stack *s, struct ask *a)
 {
     struct fbr_error err = {0, ""};
     char host[FBR_MSG_TEXT];
-    struct client_run c;
     struct fbr_buf data;
-    int rc = client_again(&s->run, &c, &err);
+    int rc;
 
     fbr_buf_init(&data);
-    if (rc == 0) {
-        rc = client_visit(&c, a->who, &err);
-        if (rc == 0)
-            rc = talk(c.fd, host, &data, &err);
-        client_free(&c);
-    }
+    rc = fetch(s, a->who, host, &data, &err);
     pthread_mutex_lock(&s->lock);
-    if (rc == 0) {
-        rc = take(s, a, host, &data);
-        if (rc < 0)
-            fbr_fail(&err, rc, "its answer makes no sense: %s", fbr_strerror(rc));
-    }
+    if (rc >= 0 && (rc = take(s, a, host, &data)) < 0)
+        fbr_fail(&err, rc, "its answer makes no sense: %s", fbr_strerror(rc));
     a->state = rc < 0 ? ASK_FAILED : ASK_DONE;
     fbr_text_plain(a->why, sizeof(a->why), err.text);
     pthread_cond_broadcast(&s->changed);
@@ -448,14 +453,14 @@ static int find_ranks(struct stack *s, const char *typed, struct fbr_error *err)
     int rc = client_ranks(&s->run, CLIENT_PATIENCE_MS, err);
 
     s->one = -1;
-    if (rc == 0 && typed[0]) {
-        s->one = client_job(typed, &s->run, err);
-        rc = s->one < 0 ? err->code : 0;
-    }
-    s->asks = rc == 0 ? calloc((size_t)s->run.nranks + 1, sizeof(*s->asks)) : NULL;
-    if (rc == 0 && !s->asks)
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
-    for (int i = 0; i < s->run.nranks && rc == 0; i++) {
+    if (rc < 0)
+        return rc;
+    if (typed[0] && (s->one = client_job(typed, &s->run, err)) < 0)
+        return err->code;
+    s->asks = calloc((size_t)s->run.nranks + 1, sizeof(*s->asks));
+    if (!s->asks)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    for (int i = 0; i < s->run.nranks; i++) {
         const struct fiber_rank_stats *r = &s->run.ranks[i].stats;
 
         if (r->state == 1 && (s->one < 0 || r->rank == s->one)) {
@@ -465,9 +470,9 @@ static int find_ranks(struct stack *s, const char *typed, struct fbr_error *err)
     }
     if (s->nasks)
         qsort(s->asks, s->nasks, sizeof(*s->asks), by_number);
-    if (rc == 0 && s->one >= 0 && !s->nasks)
-        rc = fbr_fail(err, -ESRCH, "%s %d does not run now; see `fiber top`", word(s), s->one);
-    return rc;
+    if (s->one >= 0 && !s->nasks)
+        return fbr_fail(err, -ESRCH, "%s %d does not run now; see `fiber top`", word(s), s->one);
+    return 0;
 }
 
 static int run_stack(const struct cli_args *args)
