@@ -565,17 +565,14 @@ static void on_tick(void *arg)
     struct fbr_slurm_batch *b = arg;
     struct fbr_words w = {0};
     struct submission *s;
-    int rc;
 
     if (b->looking) { /* squeue takes its time; what the jobs write does not wait for it */
         read_output(b);
         fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
         return;
     }
-    rc = fbr_words_split(&w, ASK FBR_SLURM_SQUEUE, NULL);
-    if (rc == 0)
-        rc = add_ids(b, &w, "--jobs=", has_living);
-    if (rc > 0) {
+    if (fbr_words_split(&w, ASK FBR_SLURM_SQUEUE, NULL) == 0 &&
+        add_ids(b, &w, "--jobs=", has_living) > 0) {
         DL_FOREACH(b->all, s)
             for (unsigned i = 0; i < s->n; i++)
                 if (s->jobs[i])
@@ -692,22 +689,26 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_
     b->settings = settings;
     fbr_master_self(b->master);
     rc = find_base(env, base, err);
-    if (rc == 0 && strpbrk(base, "%\\")) /* in the name of an output file they mean something */
+    if (rc < 0)
+        goto fail;
+    if (strpbrk(base, "%\\")) { /* in the name of an output file they mean something */
         rc = fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", base);
-    if (rc == 0)
-        rc = fbr_tools_open(&b->tools, env, err);
-    if (rc == 0)
-        rc = fbr_slurm_dir_open(&b->dir, base, on_dead, b, err);
-    if (rc == 0 && (fbr_timer_init(&b->tick, env->loop, on_tick, b) < 0 ||
-                    fbr_timer_init(&b->cancel, env->loop, on_cancel_time, b) < 0))
+        goto fail;
+    }
+    if ((rc = fbr_tools_open(&b->tools, env, err)) < 0 ||
+        (rc = fbr_slurm_dir_open(&b->dir, base, on_dead, b, err)) < 0)
+        goto fail;
+    if (fbr_timer_init(&b->tick, env->loop, on_tick, b) < 0 ||
+        fbr_timer_init(&b->cancel, env->loop, on_cancel_time, b) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc < 0) {
-        fbr_slurm_batch_close(b);
-        return rc;
+        goto fail;
     }
     cancel_left(b);
     *out = b;
     return 0;
+fail:
+    fbr_slurm_batch_close(b);
+    return rc;
 }
 
 /* Cancels all jobs and waits, as there is no loop any more. A job that is just being submitted has

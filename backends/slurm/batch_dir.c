@@ -121,15 +121,17 @@ void fbr_slurm_dir_close(struct fbr_slurm_dir *d)
 
 int fbr_slurm_dir_write(const char *path, const void *data, size_t len, struct fbr_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), rc = fd < 0 ? -errno : 0;
-    ssize_t n = fd < 0 ? 0 : write(fd, data, len);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), rc;
+    ssize_t n;
 
-    if (rc == 0 && n != (ssize_t)len)
-        rc = n < 0 ? -errno : -ENOSPC;
+    if (fd < 0)
+        return fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
+    n = write(fd, data, len);
+    rc = n < 0 ? -errno : n != (ssize_t)len ? -ENOSPC : 0;
     /* a far file system says it now */
-    if (fd >= 0 && close(fd) < 0 && rc == 0)
+    if (close(fd) < 0 && rc == 0)
         rc = -errno;
-    if (rc < 0 && fd >= 0)
+    if (rc < 0)
         unlink(path);
     return rc < 0 ? fbr_fail(err, rc, "cannot write %s: %s", path, fbr_strerror(rc)) : 0;
 }

@@ -48,25 +48,39 @@ int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
     return rc;
 }
 
+int fbr_slurm_ask_about(const char *command, const char *option, const char *value, unsigned ms,
+                        struct fbr_buf *out, struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    int rc = fbr_words_split(&w, command, err);
+
+    if (rc < 0)
+        goto done;
+    if (value && fbr_slurm_add(&w, "%s%s", option, value) < 0)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    else
+        rc = fbr_slurm_ask(&w, ms, out, err);
+done:
+    fbr_words_fini(&w);
+    return rc;
+}
+
 int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_room *room,
                        struct fbr_error *err)
 {
     const char *partition = fbr_slurm_partition(s, fbr_getenv("SBATCH_PARTITION"));
-    struct fbr_words w = {0};
     struct fbr_buf out;
-    int rc = fbr_words_split(&w, "sinfo --noheader --exact --format=%P|%c|%D|%T", err);
+    int rc;
 
+    if (!partition)
+        return fbr_fail(err, -ENOTSUP, "slurm_options name another cluster");
     fbr_buf_init(&out);
-    if (rc == 0 && !partition)
-        rc = fbr_fail(err, -ENOTSUP, "slurm_options name another cluster");
-    if (rc == 0 && partition[0])
-        rc = fbr_slurm_add(&w, "--partition=%s", partition);
-    if (rc == 0)
-        rc = fbr_slurm_ask(&w, PATIENCE_MS, &out, err);
-    if (rc == 0)
+    rc = fbr_slurm_ask_about("sinfo --noheader --exact --format=%P|%c|%D|%T",
+                             "--partition=", partition[0] ? partition : NULL, PATIENCE_MS, &out,
+                             err);
+    if (rc >= 0)
         fbr_slurm_sizes((char *)out.data, partition[0] != '\0', room);
     fbr_buf_fini(&out);
-    fbr_words_fini(&w);
     return rc;
 }
 
@@ -95,13 +109,7 @@ static bool bad(const struct check *c, const char *mend, const char *fmt, ...)
 
 static int ask_line(const char *command, struct fbr_buf *out, struct fbr_error *err)
 {
-    struct fbr_words w = {0};
-    int rc = fbr_words_split(&w, command, err);
-
-    if (rc == 0)
-        rc = fbr_slurm_ask(&w, PATIENCE_MS, out, err);
-    fbr_words_fini(&w);
-    return rc;
+    return fbr_slurm_ask_about(command, "", NULL, PATIENCE_MS, out, err);
 }
 
 /* The first line. */
@@ -259,17 +267,11 @@ static bool check_group(const struct check *c, char *field[N_FIELDS], char *why,
 static int ask_nodes(const struct check *c, const char *nodes, struct fbr_buf *out,
                      struct fbr_error *err)
 {
-    struct fbr_words w = {0};
-    int rc = fbr_words_split(&w, "sinfo --noheader \"--format=" NODE_FORMAT "\"", err);
+    const char *partition = c->settings->partition[0] ? c->settings->partition : NULL;
 
-    if (rc == 0 && nodes)
-        rc = fbr_slurm_add(&w, "--nodes=%s", nodes);
-    else if (rc == 0 && c->settings->partition[0])
-        rc = fbr_slurm_add(&w, "--partition=%s", c->settings->partition);
-    if (rc == 0)
-        rc = fbr_slurm_ask(&w, PATIENCE_MS, out, err);
-    fbr_words_fini(&w);
-    return rc;
+    return fbr_slurm_ask_about("sinfo --noheader \"--format=" NODE_FORMAT "\"",
+                               nodes ? "--nodes=" : "--partition=", nodes ? nodes : partition,
+                               PATIENCE_MS, out, err);
 }
 
 /* `nodes`: those of our allocation; NULL: we have none. */
@@ -310,17 +312,14 @@ static bool check_allocation(const struct check *c)
 {
     const char *id = fbr_getenv("SLURM_JOB_ID"), *nodes = fbr_getenv("SLURM_JOB_NODELIST");
     struct fbr_error err = {0, ""};
-    struct fbr_words w = {0};
     struct fbr_buf out;
     char text[320];
-    int rc = fbr_words_split(&w, "squeue --noheader \"--format=%T, for another %L\"", &err);
     bool good;
+    int rc;
 
     fbr_buf_init(&out);
-    if (rc == 0)
-        rc = fbr_slurm_add(&w, "--jobs=%s", id ? id : "");
-    if (rc == 0)
-        rc = fbr_slurm_ask(&w, PATIENCE_MS, &out, &err);
+    rc = fbr_slurm_ask_about("squeue --noheader \"--format=%T, for another %L\"",
+                             "--jobs=", id ? id : "", PATIENCE_MS, &out, &err);
     cut(&out);
     good = rc == 0 && !strncmp((char *)out.data, "RUNNING", 7);
     if (!good) {
@@ -335,7 +334,6 @@ static bool check_allocation(const struct check *c)
         c->say(c->user, FBR_FINDING_GOOD, "slurm jobs", text, "");
     }
     fbr_buf_fini(&out);
-    fbr_words_fini(&w);
     return good;
 }
 
@@ -344,11 +342,12 @@ static bool check_submission(const struct check *c)
 {
     struct fbr_error err = {0, ""};
     struct fbr_words w = {0};
-    int rc = fbr_words_split(&w, "sbatch --test-only --nodes=1 --ntasks=1 --wrap=true", &err);
+    int rc;
 
-    if (rc == 0 && fbr_slurm_add_settings(&w, c->settings) < 0)
+    if (fbr_words_split(&w, "sbatch --test-only --nodes=1 --ntasks=1 --wrap=true", &err) < 0 ||
+        fbr_slurm_add_settings(&w, c->settings) < 0)
         rc = fbr_fail(&err, -ENOMEM, "out of memory");
-    if (rc == 0)
+    else
         rc = fbr_slurm_ask(&w, PATIENCE_MS, NULL, &err);
     fbr_words_fini(&w);
     if (rc < 0)

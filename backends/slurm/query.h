@@ -11,6 +11,10 @@
  * thread. */
 int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
                   struct fbr_error *err);
+/* The same with the words of `command` and, unless `value` is NULL, one more: `option` and `value`
+ * together. */
+int fbr_slurm_ask_about(const char *command, const char *option, const char *value, unsigned ms,
+                        struct fbr_buf *out, struct fbr_error *err);
 
 /* How many nodes take jobs in our partition, and the processors of the smallest. Any thread. */
 int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_room *room,

@@ -66,18 +66,21 @@ static int slurm_open(struct fbr_backend **out, const struct fbr_backend_env *en
         return fbr_fail(err, -ENOMEM, "out of memory");
     b->env = *env;
     rc = fbr_slurm_settings_load(&b->settings, env->config, err);
-    if (rc == 0 && fbr_tool_find(steps ? "srun" : "sbatch", file, sizeof(file), err) < 0)
+    if (rc < 0)
+        goto fail;
+    if (fbr_tool_find(steps ? "srun" : "sbatch", file, sizeof(file), err) < 0) {
         rc = fbr_wrap(err, "Slurm's commands are not here");
-    if (rc == 0 && steps)
-        rc = fbr_slurm_steps_open(&b->steps, env, &b->settings, err);
-    else if (rc == 0)
-        rc = fbr_slurm_batch_open(&b->batch, env, &b->settings, err);
-    if (rc < 0) {
-        slurm_close(b);
-        return rc;
+        goto fail;
     }
+    rc = steps ? fbr_slurm_steps_open(&b->steps, env, &b->settings, err)
+               : fbr_slurm_batch_open(&b->batch, env, &b->settings, err);
+    if (rc < 0)
+        goto fail;
     *out = b;
     return 0;
+fail:
+    slurm_close(b);
+    return rc;
 }
 
 static int slurm_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
@@ -127,11 +130,6 @@ static void slurm_release(struct fbr_backend *b, void *handle)
 
 /* ---- What is asked of Slurm, and waited for ---- */
 
-static int ask(const struct fbr_words *w, struct fbr_buf *out, struct fbr_error *err)
-{
-    return fbr_slurm_ask(w, ASK_MS, out, err);
-}
-
 /* In "fiber-RUN-NAME.TAG.N" (batch) or "fiber-RUN-NAME.PID" (a step): the run and the name. */
 static bool cut_name(char *name, bool step, struct fbr_leftover *job)
 {
@@ -176,14 +174,12 @@ static bool cut_line(char *line, bool step, struct fbr_leftover *job)
 static int list_those(const char *command, bool steps, fbr_backend_found *found, void *user,
                       struct fbr_error *err)
 {
-    struct fbr_words w = {0};
     struct fbr_buf out;
     char *rest = NULL;
-    int rc = fbr_words_split(&w, command, err);
+    int rc;
 
     fbr_buf_init(&out);
-    if (rc == 0)
-        rc = ask(&w, &out, err);
+    rc = fbr_slurm_ask_about(command, "", NULL, ASK_MS, &out, err);
     for (char *line = rc == 0 ? strtok_r((char *)out.data, "\n", &rest) : NULL; line;
          line = strtok_r(NULL, "\n", &rest)) {
         struct fbr_leftover job;
@@ -192,7 +188,6 @@ static int list_those(const char *command, bool steps, fbr_backend_found *found,
             found(user, &job);
     }
     fbr_buf_fini(&out);
-    fbr_words_fini(&w);
     return rc;
 }
 
@@ -209,18 +204,10 @@ static int slurm_list(struct fbr_backend *b, fbr_backend_found *found, void *use
 
 static int slurm_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
 {
-    struct fbr_words w = {0};
-    int rc = fbr_words_split(&w, "scancel --quiet", err);
-
     (void)b;
     if (id[0] < '0' || id[0] > '9')
-        rc = fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
-    if (rc == 0 && fbr_slurm_add(&w, "%s", id) < 0)
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = ask(&w, NULL, err);
-    fbr_words_fini(&w);
-    return rc;
+        return fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
+    return fbr_slurm_ask_about("scancel --quiet", "", id, ASK_MS, NULL, err);
 }
 
 /* The value of the line "   StdOut=/path", for free(); NULL: there is none, or no memory. */
@@ -251,40 +238,36 @@ static int tell_file(const char *path, int stream, const struct fbr_backend_read
 static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
                       const struct fbr_backend_reader *r, struct fbr_error *err)
 {
-    struct fbr_words w = {0};
     struct fbr_buf text;
     char *out = NULL, *log = NULL, why[400] = "";
-    int rc = fbr_words_split(&w, "scontrol show job", err);
+    int rc;
 
     (void)b;
-    fbr_buf_init(&text);
     if (id[0] < '0' || id[0] > '9')
-        rc = fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
-    else if (strchr(id, '.'))
-        rc =
-            fbr_fail(err, -ENOTSUP, "%.60s is a step: what it writes goes to its master alone", id);
-    if (rc == 0 && fbr_slurm_add(&w, "%s", id) < 0)
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = ask(&w, &text, err);
-    if (rc == 0) {
-        out = line_of((char *)text.data, " StdOut=");
-        log = line_of((char *)text.data, " StdErr=");
-        if (!out || !log)
-            rc = fbr_fail(err, -ENODATA, "Slurm does not say where job %.60s writes to", id);
-        else if (follow)
-            rc = fbr_fail(err, -ENOTSUP, "Slurm cannot follow a job's files: tail -F %.200s %.200s",
-                          out, log);
-    }
-    if (rc == 0) {
+        return fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
+    if (strchr(id, '.'))
+        return fbr_fail(err, -ENOTSUP, "%.60s is a step: what it writes goes to its master alone",
+                        id);
+    fbr_buf_init(&text);
+    rc = fbr_slurm_ask_about("scontrol show job", "", id, ASK_MS, &text, err);
+    if (rc < 0)
+        goto done;
+    out = line_of((char *)text.data, " StdOut=");
+    log = line_of((char *)text.data, " StdErr=");
+    if (!out || !log) {
+        rc = fbr_fail(err, -ENODATA, "Slurm does not say where job %.60s writes to", id);
+    } else if (follow) {
+        rc = fbr_fail(err, -ENOTSUP, "Slurm cannot follow a job's files: tail -F %.200s %.200s",
+                      out, log);
+    } else {
         tell_file(log, 2, r, why, sizeof(why));
         tell_file(out, 1, r, why, sizeof(why));
         r->done(r->user, why);
     }
-    free(out);
+done:
     free(log);
+    free(out);
     fbr_buf_fini(&text);
-    fbr_words_fini(&w);
     return rc;
 }
 
@@ -316,17 +299,17 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
 {
     const char *nodes = fbr_getenv("SLURM_JOB_NODELIST"),
                *launcher = fbr_getenv("SLURM_LAUNCH_NODE_IPADDR");
+    const char *partition = b->settings.partition[0] ? b->settings.partition : NULL;
     char peer[256] = "", address[FBR_BIND_MAX];
-    struct fbr_words w = {0};
+    bool ours = b->steps && nodes;
     struct fbr_buf text;
-    int rc = fbr_words_split(&w, "sinfo --noheader --Node --format=%N|%o", err);
+    int rc;
 
     fbr_buf_init(&text);
-    if (rc == 0 && b->steps && nodes)
-        rc = fbr_slurm_add(&w, "--nodes=%s", nodes);
-    else if (rc == 0 && b->settings.partition[0])
-        rc = fbr_slurm_add(&w, "--partition=%s", b->settings.partition);
-    if (rc < 0 || ask(&w, &text, err) < 0 || !find_node((char *)text.data, peer, sizeof(peer)))
+    if (fbr_slurm_ask_about("sinfo --noheader --Node --format=%N|%o",
+                            ours ? "--nodes=" : "--partition=", ours ? nodes : partition, ASK_MS,
+                            &text, err) < 0 ||
+        !find_node((char *)text.data, peer, sizeof(peer)))
         snprintf(peer, sizeof(peer), "%s", launcher && launcher[0] ? launcher : SOMEWHERE);
     rc = fbr_bind_toward(peer, LOOK_UP_MS, address, NULL);
     if (rc < 0)
@@ -337,7 +320,6 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
     else
         snprintf(out, size, "%s", address);
     fbr_buf_fini(&text);
-    fbr_words_fini(&w);
     return rc;
 }
 
@@ -370,27 +352,27 @@ static int slurm_show(const struct fbr_config *config, const struct fbr_job *job
 
     if (json)
         return -ENOTSUP;
-    rc = fbr_slurm_settings_load(&settings, config, err);
-    if (rc == 0 && job->own_program)
-        rc = fbr_tool_own_program(file, sizeof(file), "put it back", err);
-    if (rc < 0) {
-        fbr_slurm_settings_fini(&settings);
-        return rc;
-    }
-    whole.file = job->own_program ? file : job->file;
     fbr_buf_init(&b);
+    rc = fbr_slurm_settings_load(&settings, config, err);
+    if (rc < 0)
+        goto done;
+    if (job->own_program) {
+        rc = fbr_tool_own_program(file, sizeof(file), "put it back", err);
+        if (rc < 0)
+            goto done;
+        whole.file = file;
+    }
     snprintf(dir, sizeof(dir), "%.3000s/RUN", base[0] ? base : "~/.fiber");
     rc = want_steps(config) ? fbr_slurm_steps_show(&settings, &whole, &b)
                             : fbr_slurm_batch_show(&settings, dir, &whole, &b);
     fbr_put_u8(&b, 0);
-    if (rc == 0 && b.failed)
-        rc = -ENOMEM;
-    if (rc < 0) {
+    if (rc < 0 || b.failed) {
         fbr_buf_fini(&b);
-        fbr_fail(err, rc, "%s", fbr_strerror(rc));
+        rc = fbr_fail(err, -ENOMEM, "%s", fbr_strerror(-ENOMEM));
     } else {
         *text = (char *)b.data;
     }
+done:
     fbr_slurm_settings_fini(&settings);
     return rc;
 }
@@ -420,8 +402,7 @@ static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_r
     if (!sizes)
         return 0;
     rc = fbr_slurm_settings_load(&settings, env->config, err);
-    if (rc == 0)
-        rc = fbr_slurm_ask_room(&settings, room, err);
+    rc = rc < 0 ? rc : fbr_slurm_ask_room(&settings, room, err);
     fbr_slurm_settings_fini(&settings);
     return rc;
 }

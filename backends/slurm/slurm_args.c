@@ -61,15 +61,13 @@ unsigned fbr_slurm_cpus(const struct fbr_job *job)
 
 int fbr_slurm_add_needs(struct fbr_words *w, const struct fbr_job *job)
 {
-    int rc = 0;
+    unsigned long long mib = job->memory ? (job->memory - 1) / MIB + 1 : 0;
 
-    if (job->cpus > 0)
-        rc = fbr_slurm_add(w, "--cpus-per-task=%u", fbr_slurm_cpus(job));
-    if (rc == 0 && job->memory)
-        rc = fbr_slurm_add(w, "--mem=%lluM", (unsigned long long)((job->memory - 1) / MIB + 1));
-    if (rc == 0 && job->gpus > 0)
-        rc = fbr_slurm_add(w, "--gres=gpu:%d", job->gpus);
-    return rc;
+    if ((job->cpus > 0 && fbr_slurm_add(w, "--cpus-per-task=%u", fbr_slurm_cpus(job)) < 0) ||
+        (mib && fbr_slurm_add(w, "--mem=%lluM", mib) < 0) ||
+        (job->gpus > 0 && fbr_slurm_add(w, "--gres=gpu:%d", job->gpus) < 0))
+        return -ENOMEM;
+    return 0;
 }
 
 int fbr_slurm_add_settings(struct fbr_words *w, const struct fbr_slurm_settings *s)
@@ -81,14 +79,15 @@ int fbr_slurm_add_settings(struct fbr_words *w, const struct fbr_slurm_settings 
                     {"qos", s->qos},
                     {"constraint", s->constraint},
                     {"time", s->time}};
-    int rc = 0;
 
-    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]) && rc == 0; i++)
-        if (settings[i].value[0])
-            rc = fbr_slurm_add(w, "--%s=%s", settings[i].option, settings[i].value);
-    for (size_t i = 0; i < s->options.n && rc == 0; i++)
-        rc = fbr_words_add(w, s->options.at[i], strlen(s->options.at[i]));
-    return rc;
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        if (settings[i].value[0] &&
+            fbr_slurm_add(w, "--%s=%s", settings[i].option, settings[i].value) < 0)
+            return -ENOMEM;
+    for (size_t i = 0; i < s->options.n; i++)
+        if (fbr_words_add(w, s->options.at[i], strlen(s->options.at[i])) < 0)
+            return -ENOMEM;
+    return 0;
 }
 
 /* The value of option i, written in one word or two; NULL: it is another one. */

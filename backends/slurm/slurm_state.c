@@ -567,13 +567,13 @@ static int expand(struct hosts *h, const char *before, const char *text, size_t 
     const char *open = memchr(text, '[', len);
     size_t head = open ? (size_t)(open - text) : len;
     char name[256];
-    int n = snprintf(name, sizeof(name), "%s%.*s", before, (int)head, text), rc = 0;
+    int n = snprintf(name, sizeof(name), "%s%.*s", before, (int)head, text), rc;
 
     if (n < 0 || n >= (int)sizeof(name) - 24)
         return -EINVAL;
     if (!open)
         return memchr(text, ']', len) ? -EINVAL : add_host(h, name, (size_t)n);
-    for (const char *at = open; rc == 0 && *at != ']';) {
+    for (const char *at = open; *at != ']';) {
         const char *end = memchr(open, ']', len - head);
         unsigned long from, to;
         int width;
@@ -582,30 +582,34 @@ static int expand(struct hosts *h, const char *before, const char *text, size_t 
         if (!end || !used || (at[1 + used] != ',' && at[1 + used] != ']'))
             return -EINVAL;
         at += 1 + used;
-        for (; rc == 0 && from <= to; from++) {
+        for (; from <= to; from++) {
             char one[256];
 
             snprintf(one, sizeof(one), "%.*s%0*lu", n, name, width, from);
             rc = expand(h, one, end + 1, len - (size_t)(end + 1 - text));
+            if (rc < 0)
+                return rc;
         }
     }
-    return rc;
+    return 0;
 }
 
 int fbr_slurm_hosts(const char *list, size_t max, struct fbr_words *w)
 {
     struct hosts h = {w, max};
-    int rc = 0;
+    int rc;
 
-    while (rc == 0 && *list) {
+    while (*list) {
         size_t n = 0;
 
         for (bool in = false; list[n] && (in || list[n] != ','); n++)
             in = list[n] == '[' || (in && list[n] != ']');
         rc = expand(&h, "", list, n);
+        if (rc < 0)
+            return rc;
         list += n + (list[n] == ',');
     }
-    return rc;
+    return 0;
 }
 
 void fbr_slurm_counts(const char *text, unsigned *counts, size_t n)

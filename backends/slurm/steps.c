@@ -288,15 +288,13 @@ static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
 {
     unsigned asked = fbr_slurm_cpus(job), cpus = asked ? asked : share_of_cpus(s, job);
     unsigned long mib = share_of_memory(s, cpus);
-    int rc = fbr_slurm_add(w, "--exact");
 
-    if (rc == 0 && !asked)
-        rc = fbr_slurm_add(w, "--cpus-per-task=%u", cpus);
-    if (rc == 0 && !job->memory && mib)
-        rc = fbr_slurm_add(w, "--mem=%luM", mib);
-    if (rc == 0 && !job->gpus)
-        rc = fbr_slurm_add(w, "--gres=none");
-    return rc;
+    if (fbr_slurm_add(w, "--exact") < 0 ||
+        (!asked && fbr_slurm_add(w, "--cpus-per-task=%u", cpus) < 0) ||
+        (!job->memory && mib && fbr_slurm_add(w, "--mem=%luM", mib) < 0) ||
+        (!job->gpus && fbr_slurm_add(w, "--gres=none") < 0))
+        return -ENOMEM;
+    return 0;
 }
 
 static int make_words(const struct step *j, const struct fbr_job *job, struct fbr_words *w)
@@ -323,18 +321,16 @@ static int make_words(const struct step *j, const struct fbr_job *job, struct fb
 /* Adds the program that srun starts. */
 static int add_program(const struct fbr_job *job, struct fbr_words *w)
 {
-    int rc = 0;
-
-    if (job->workdir) { /* srun's --chdir goes elsewhere when it cannot go there */
-        rc = fbr_slurm_add(w, "env");
-        if (rc == 0)
-            rc = fbr_slurm_add(w, "--chdir=%s", job->workdir);
-    }
-    if (rc == 0)
-        rc = fbr_slurm_add(w, "%s", job->file);
-    for (size_t i = 1; rc == 0 && job->argv && job->argv[0] && job->argv[i]; i++)
-        rc = fbr_slurm_add(w, "%s", job->argv[i]);
-    return rc;
+    /* srun's --chdir goes elsewhere when it cannot go there */
+    if (job->workdir &&
+        (fbr_slurm_add(w, "env") < 0 || fbr_slurm_add(w, "--chdir=%s", job->workdir) < 0))
+        return -ENOMEM;
+    if (fbr_slurm_add(w, "%s", job->file) < 0)
+        return -ENOMEM;
+    for (size_t i = 1; job->argv && job->argv[0] && job->argv[i]; i++)
+        if (fbr_slurm_add(w, "%s", job->argv[i]) < 0)
+            return -ENOMEM;
+    return 0;
 }
 
 int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct fbr_job *job,
@@ -346,9 +342,7 @@ int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct
     int rc;
 
     snprintf(j.name, sizeof(j.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
-    rc = make_words(&j, job, &w);
-    if (rc == 0)
-        rc = add_program(job, &w);
+    rc = make_words(&j, job, &w) < 0 || add_program(job, &w) < 0 ? -ENOMEM : 0;
     fbr_words_line(&w, out);
     fbr_put(out, "\n", 1);
     fbr_words_fini(&w);
@@ -361,34 +355,36 @@ static int launch(struct step *j, struct fbr_error *err)
     struct fbr_slurm_steps *s = j->s;
     struct fbr_job_local how = {.in = -1, .fd = -1};
     char file[PATH_MAX], *node = j->words.at[NODE_WORD], where[300];
+    const struct fbr_job srun = {.name = j->name,
+                                 .run_uid = "",
+                                 .file = file,
+                                 .argv = j->words.at,
+                                 .env = j->env.at,
+                                 .local = &how};
     int rc = fbr_tool_find("srun", file, sizeof(file), err);
 
+    if (rc < 0)
+        return rc;
+    if (j->ticket.len) {
+        how.in = fbr_deliver_ticket(s->env.loop, j->ticket.data, j->ticket.len, err);
+        if (how.in < 0)
+            return how.in;
+    }
     j->err.said = (struct fbr_slurm_step){0};
     j->node = j->anywhere ? NULL : pick(s, j->index);
     if (j->node) {
         snprintf(where, sizeof(where), "--nodelist=%.255s", j->node->name);
         j->words.at[NODE_WORD] = where;
     }
-    if (rc == 0 && j->ticket.len) {
-        how.in = fbr_deliver_ticket(s->env.loop, j->ticket.data, j->ticket.len, err);
-        rc = how.in < 0 ? how.in : 0;
-    }
-    if (rc == 0) {
-        const struct fbr_job srun = {.name = j->name,
-                                     .run_uid = "",
-                                     .file = file,
-                                     .argv = j->words.at,
-                                     .env = j->env.at,
-                                     .local = &how};
-
-        rc = local->start(s->processes, &srun, j, &j->process, err);
-    }
-    if (rc == 0 && j->node)
-        j->node->used++;
+    rc = local->start(s->processes, &srun, j, &j->process, err);
     j->words.at[NODE_WORD] = node;
     if (how.in >= 0)
         close(how.in);
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (j->node)
+        j->node->used++;
+    return 0;
 }
 
 static void on_again(void *arg)
@@ -407,20 +403,21 @@ static void on_again(void *arg)
 static int prepare(struct step *j, const struct fbr_job *job, struct fbr_error *err)
 {
     char **env = fbr_slurm_env(job->env, FBR_SLURM_FOR_SRUN, NULL);
-    int rc = env ? make_words(j, job, &j->words) : -ENOMEM;
+    int rc = -ENOMEM;
 
-    if (rc == 0)
-        rc = add_program(job, &j->words);
-    for (size_t i = 0; rc == 0 && env[i]; i++)
-        rc = fbr_words_add(&j->env, env[i], strlen(env[i]));
-    if (rc == 0 && !j->env.at)
-        rc = fbr_slurm_add(&j->env, "FIBER_SLURM=step"); /* there is an array then */
-    if (rc == 0 && job->ticket)
+    if (!env || make_words(j, job, &j->words) < 0 || add_program(job, &j->words) < 0)
+        goto done;
+    for (size_t i = 0; env[i]; i++)
+        if (fbr_words_add(&j->env, env[i], strlen(env[i])) < 0)
+            goto done;
+    /* there is an array then */
+    if (!j->env.at && fbr_slurm_add(&j->env, "FIBER_SLURM=step") < 0)
+        goto done;
+    if (job->ticket)
         fbr_put(&j->ticket, job->ticket, job->ticket_len);
-    if (rc == 0 && j->ticket.failed)
-        rc = -ENOMEM;
-    if (rc == 0)
+    if (!j->ticket.failed)
         rc = fbr_timer_init(&j->again, j->s->env.loop, on_again, j);
+done:
     free(env);
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
 }
@@ -443,10 +440,7 @@ int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, 
     j->index = job->numbered && s->names.n ? job->index : 0;
     j->anywhere = !j->index && (job->cpus > 0 || job->gpus > 0 || s->names.n == 0);
     *handle = j;
-    rc = prepare(j, job, err);
-    if (rc == 0)
-        rc = launch(j, err);
-    if (rc < 0) {
+    if ((rc = prepare(j, job, err)) < 0 || (rc = launch(j, err)) < 0) {
         free_step(j);
         return rc;
     }
@@ -463,24 +457,26 @@ static void on_sent(void *user, const struct fbr_tool_result *r)
         fbr_debug("scancel ended with code %d: %.200s", r->code, r->err);
 }
 
+static int scancel_words(struct fbr_words *w, int sig, const struct fbr_words *ids,
+                         struct fbr_error *err)
+{
+    if (fbr_words_split(w, "scancel --quiet", err) < 0 || fbr_slurm_add(w, "--signal=%d", sig) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < ids->n; i++)
+        if (fbr_slurm_add(w, "%s", ids->at[i]) < 0)
+            return -ENOMEM;
+    return 0;
+}
+
 /* One scancel for all that get the same signal. */
 static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_words *ids)
 {
     struct fbr_error err = {0, ""};
     struct fbr_words w = {0};
     char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
-    int rc = env && fbr_slurm_add(&w, "scancel") == 0 && fbr_slurm_add(&w, "--quiet") == 0
-                 ? fbr_slurm_add(&w, "--signal=%d", sig)
-                 : -ENOMEM;
+    const struct fbr_tool scancel = {.words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_sent};
 
-    for (size_t i = 0; i < ids->n && rc == 0; i++)
-        rc = fbr_slurm_add(&w, "%s", ids->at[i]);
-    if (rc == 0)
-        rc = fbr_tool_run(
-            s->tools,
-            &(struct fbr_tool){.words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_sent},
-            &err);
-    if (rc < 0)
+    if (!env || scancel_words(&w, sig, ids, &err) < 0 || fbr_tool_run(s->tools, &scancel, &err) < 0)
         fbr_warn("slurm: cannot signal %zu steps: %s", ids->n, err.text);
     fbr_words_fini(&w);
     free(env);
@@ -562,20 +558,15 @@ static void ask_numbers(struct fbr_slurm_steps *s)
     struct fbr_error err = {0, ""};
     struct fbr_words w = {0};
     char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
+    const struct fbr_tool squeue = {
+        .words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_numbers, .user = s};
     char text[128];
-    int rc;
 
     snprintf(text, sizeof(text), "squeue --noheader --steps --format=%%i|%%j --jobs=%.40s",
              s->job_id);
-    rc = env ? fbr_words_split(&w, text, &err) : -ENOMEM;
-    if (rc == 0)
-        rc = fbr_tool_run(
-            s->tools,
-            &(struct fbr_tool){
-                .words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_numbers, .user = s},
-            &err);
-    s->asking = rc == 0;
-    if (rc < 0)
+    s->asking =
+        env && fbr_words_split(&w, text, &err) == 0 && fbr_tool_run(s->tools, &squeue, &err) == 0;
+    if (!s->asking)
         on_numbers(s, &(struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = (char[]){""}});
     fbr_words_fini(&w);
     free(env);
@@ -660,12 +651,8 @@ int fbr_slurm_steps_open(struct fbr_slurm_steps **out, const struct fbr_backend_
         return fbr_fail(err, -ENOMEM, "out of memory");
     s->env = *env;
     s->settings = settings;
-    rc = read_allocation(s, err);
-    if (rc == 0)
-        rc = local->open(&s->processes, &inner, err);
-    if (rc == 0)
-        rc = fbr_tools_open(&s->tools, env, err);
-    if (rc < 0) {
+    if ((rc = read_allocation(s, err)) < 0 || (rc = local->open(&s->processes, &inner, err)) < 0 ||
+        (rc = fbr_tools_open(&s->tools, env, err)) < 0) {
         free_steps(s);
         return rc;
     }

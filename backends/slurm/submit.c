@@ -76,7 +76,6 @@ double fbr_slurm_wish(const struct fbr_job *job)
 struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const struct fbr_job *job)
 {
     struct submission *s = calloc(1, sizeof(*s));
-    int rc = s ? 0 : -ENOMEM;
     char name[80];
 
     if (!s)
@@ -89,21 +88,24 @@ struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const str
     fbr_slurm_name(job->name, name, sizeof(name));
     snprintf(s->name, sizeof(s->name), "fiber-%.32s-%.60s.%s.%u", job->run_uid, name, b->dir.tag,
              s->seq);
-    for (size_t i = 0; rc == 0 && job->argv && job->argv[i]; i++)
-        rc = fbr_slurm_add(&s->argv, "%s", job->argv[i]);
-    for (size_t i = 0; rc == 0 && job->env[i]; i++)
-        rc = fbr_slurm_add(&s->env, "%s", job->env[i]);
+    for (size_t i = 0; job->argv && job->argv[i]; i++)
+        if (fbr_slurm_add(&s->argv, "%s", job->argv[i]) < 0)
+            goto fail;
+    for (size_t i = 0; job->env[i]; i++)
+        if (fbr_slurm_add(&s->env, "%s", job->env[i]) < 0)
+            goto fail;
     s->file = strdup(job->file);
     s->workdir = job->workdir ? strdup(job->workdir) : NULL;
     s->jobs = calloc(FBR_SLURM_MAX_ARRAY, sizeof(*s->jobs));
-    if (rc < 0 || !s->file || (job->workdir && !s->workdir) || !s->jobs ||
-        fbr_timer_init(&s->timer, b->env.loop, submit, s) < 0) {
-        fbr_slurm_submission_free(s);
-        return NULL;
-    }
+    if (!s->file || (job->workdir && !s->workdir) || !s->jobs ||
+        fbr_timer_init(&s->timer, b->env.loop, submit, s) < 0)
+        goto fail;
     DL_APPEND(b->all, s);
     fbr_timer_start(&s->timer, COLLECT_MS, 0);
     return s;
+fail:
+    fbr_slurm_submission_free(s);
+    return NULL;
 }
 
 /* An array that is longer than Slurm takes: its second half becomes another one. */
@@ -271,11 +273,10 @@ static void submit(void *arg)
     s->timer.fn = submit;
     snprintf(own, sizeof(own), "FIBER_SLURM=" FBR_SLURM_OWN "%s", s->b->dir.path);
     env = fbr_slurm_env(s->env.at ? s->env.at : none, FBR_SLURM_FOR_SBATCH, more);
-    rc = env ? sbatch_words(s, &w) : -ENOMEM;
     put_script(s, &script);
-    if (rc < 0 || script.failed)
+    if (!env || sbatch_words(s, &w) < 0 || script.failed)
         rc = fbr_fail(&err, -ENOMEM, "out of memory");
-    if (rc == 0)
+    else
         rc = fbr_tool_run(s->b->tools,
                           &(struct fbr_tool){.words = &w,
                                              .env = env,
