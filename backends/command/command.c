@@ -222,56 +222,59 @@ static int launch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_w
 {
     struct fbr_job_local how = {.in = -1, .fd = -1};
     char file[PATH_MAX];
+    const struct fbr_job command = {.name = job->name,
+                                    .run_uid = job->run_uid,
+                                    .file = file,
+                                    .argv = w->at,
+                                    .env = job->env,
+                                    .local = &how,
+                                    .process = job->process,
+                                    .epoch = job->epoch};
     int rc = fbr_tool_find(w->at[0], file, sizeof(file), err);
 
-    if (rc == 0 && job->ticket) {
+    if (rc < 0)
+        return rc;
+    if (job->ticket) {
         how.in = fbr_deliver_ticket(b->env.loop, job->ticket, job->ticket_len, err);
-        rc = how.in < 0 ? how.in : 0;
+        if (how.in < 0)
+            return how.in;
     }
-    if (rc == 0) {
-        const struct fbr_job command = {.name = job->name,
-                                        .run_uid = job->run_uid,
-                                        .file = file,
-                                        .argv = w->at,
-                                        .env = job->env,
-                                        .local = &how,
-                                        .process = job->process,
-                                        .epoch = job->epoch};
-
-        rc = local->start(b->processes, &command, j, &j->process, err);
-    }
-    if (rc == 0 && how.in >= 0) {
-        j->reads = how.in;
-        b->in_flight++;
-        fbr_timer_start(&b->look, LOOK_MS, LOOK_MS);
-    } else if (how.in >= 0) {
+    rc = local->start(b->processes, &command, j, &j->process, err);
+    if (how.in < 0)
+        return rc;
+    if (rc < 0) {
         close(how.in);
+        return rc;
     }
-    return rc;
+    j->reads = how.in;
+    b->in_flight++;
+    fbr_timer_start(&b->look, LOOK_MS, LOOK_MS);
+    return 0;
 }
 
 static int hold(const struct fbr_job *job, struct fbr_words *w, struct command_job *j,
                 struct fbr_error *err)
 {
     struct held *h = calloc(1, sizeof(*h) + job->ticket_len);
-    int rc = h ? 0 : -ENOMEM;
 
-    if (rc < 0)
-        return fbr_fail(err, rc, "out of memory");
+    if (!h)
+        return fbr_fail(err, -ENOMEM, "out of memory");
     j->held = h;
     h->words = *w;
     *w = (struct fbr_words){0};
     h->has_env = job->env;
-    for (char *const *v = job->env; v && *v && rc == 0; v++)
-        rc = fbr_words_add(&h->env, *v, strlen(*v));
-    h->name = strdup(job->name ? job->name : "");
-    h->run = strdup(job->run_uid ? job->run_uid : "");
     h->process = job->process;
     h->epoch = job->epoch;
     h->len = job->ticket_len;
     memcpy(h->ticket, job->ticket, h->len);
-    if (rc == 0 && h->name && h->run)
+    for (char *const *v = job->env; v && *v; v++)
+        if (fbr_words_add(&h->env, *v, strlen(*v)) < 0)
+            goto fail;
+    h->name = strdup(job->name ? job->name : "");
+    h->run = strdup(job->run_uid ? job->run_uid : "");
+    if (h->name && h->run)
         return 0;
+fail:
     free_held(j);
     return fbr_fail(err, -ENOMEM, "out of memory");
 }
@@ -342,8 +345,10 @@ static int launch_or_hold(struct fbr_backend *b, const struct fbr_job *job, stru
     struct fbr_words w = {0};
     int rc = make_words(b, job, j, "fd:0", &w, err);
 
-    if (rc == 0)
-        rc = job->ticket && is_full(b) ? hold(job, &w, j, err) : launch(b, job, &w, j, err);
+    if (rc < 0)
+        goto done;
+    rc = job->ticket && is_full(b) ? hold(job, &w, j, err) : launch(b, job, &w, j, err);
+done:
     fbr_words_fini(&w);
     return rc;
 }
@@ -378,8 +383,10 @@ static int submit(struct fbr_backend *b, const struct fbr_job *job, struct comma
         return rc;
     snprintf(where, sizeof(where), "file:%s", path);
     rc = make_words(b, job, j, where, &w, err);
-    if (rc == 0)
-        rc = fbr_detached_start(b->detached, &w, job->env, path, j, &j->process, err);
+    if (rc < 0)
+        goto done;
+    rc = fbr_detached_start(b->detached, &w, job->env, path, j, &j->process, err);
+done:
     if (rc < 0 && path[0])
         unlink(path);
     fbr_words_fini(&w);
@@ -435,23 +442,25 @@ static int command_open(struct fbr_backend **out, const struct fbr_backend_env *
     b->env = *env;
     fbr_master_self(b->master);
     rc = fbr_command_settings_load(&b->settings, env->config, err);
-    if (rc == 0 && b->settings.detached)
-        rc = fbr_detached_open(&b->detached, &inner, &b->settings, err);
-    else if (rc == 0)
-        rc = local->open(&b->processes, &inner, err);
-    if (rc == 0 && fbr_timer_init(&b->look, env->loop, on_look, b) < 0) {
-        fbr_detached_close(b->detached);
-        if (b->processes)
-            local->close(b->processes);
+    if (rc < 0)
+        goto fail;
+    rc = b->settings.detached ? fbr_detached_open(&b->detached, &inner, &b->settings, err)
+                              : local->open(&b->processes, &inner, err);
+    if (rc < 0)
+        goto fail;
+    if (fbr_timer_init(&b->look, env->loop, on_look, b) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    }
-    if (rc < 0) {
-        fbr_command_settings_fini(&b->settings);
-        free(b);
-        return rc;
+        goto fail;
     }
     *out = b;
     return 0;
+fail:
+    fbr_detached_close(b->detached);
+    if (b->processes)
+        local->close(b->processes);
+    fbr_command_settings_fini(&b->settings);
+    free(b);
+    return rc;
 }
 
 static void command_close(struct fbr_backend *b)
@@ -564,20 +573,23 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
     fbr_buf_init(&line);
     fbr_master_self(b.master);
     rc = fbr_command_settings_load(&b.settings, config, err);
-    if (rc == 0 && b.settings.detached)
+    if (rc < 0)
+        goto done;
+    if (b.settings.detached)
         snprintf(ticket, sizeof(ticket), "file:%.3000s/fiber-ticket-XXXXXX", b.settings.ticket_dir);
-    if (rc == 0) {
-        j.host = fbr_hosts_pick(&b.settings.hosts);
-        rc = make_words(&b, job, &j, ticket, &w, err);
-    }
+    j.host = fbr_hosts_pick(&b.settings.hosts);
+    rc = make_words(&b, job, &j, ticket, &w, err);
+    if (rc < 0)
+        goto done;
     fbr_words_line(&w, &line);
     fbr_put(&line, "\n", 2); /* and its NUL */
-    if (rc == 0 && line.failed)
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc == 0)
-        *text = (char *)line.data;
-    else
+    if (line.failed) {
         fbr_buf_fini(&line);
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+        goto done;
+    }
+    *text = (char *)line.data;
+done:
     fbr_words_fini(&w);
     fbr_command_settings_fini(&b.settings);
     return rc;
@@ -601,13 +613,14 @@ static int ask(struct fbr_backend *b, const struct fbr_words *template, const ch
         return fbr_fail(err, -ENOTSUP, "%s has no line %s = ..., the command for that",
                         b->settings.origin, key);
     fbr_buf_init(&said);
-    rc = fbr_template_fill(template, &f, &w, err);
-    if (rc == 0)
-        rc = fbr_tool_wait(&w, NULL, ASK_MS, out, &said, &code, err);
-    if (rc == 0 && code != 0) {
+    if ((rc = fbr_template_fill(template, &f, &w, err)) < 0 ||
+        (rc = fbr_tool_wait(&w, NULL, ASK_MS, out, &said, &code, err)) < 0)
+        goto done;
+    if (code != 0) {
         fbr_tool_last_line((const char *)said.data, line, sizeof(line));
         rc = fbr_fail(err, -EIO, "%s ended with code %d%s%s", key, code, line[0] ? ": " : "", line);
     }
+done:
     fbr_buf_fini(&said);
     fbr_words_fini(&w);
     return rc;
@@ -650,10 +663,11 @@ static int command_logs(struct fbr_backend *b, const char *id, int follow,
         return fbr_fail(err, -ENOTSUP, "templates tell what a job wrote, and cannot follow it");
     fbr_buf_init(&out);
     rc = ask(b, &b->settings.logs, "logs", id, &out, err);
-    if (rc == 0) {
-        r->out(r->user, 1, out.data, out.len - 1);
-        r->done(r->user, "");
-    }
+    if (rc < 0)
+        goto done;
+    r->out(r->user, 1, out.data, out.len - 1);
+    r->done(r->user, "");
+done:
     fbr_buf_fini(&out);
     return rc;
 }

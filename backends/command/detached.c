@@ -71,13 +71,12 @@ static int run_template(struct fbr_detached *d, const struct fbr_words *template
     struct fbr_error err = {0, ""};
     struct fbr_words w = {0};
     const struct fbr_tool tool = {.words = &w, .done = done, .user = user};
-    int rc = fbr_template_fill(template, &f, &w, &err);
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_tool_run(d->tools, &tool, &err);
-    fbr_words_fini(&w);
-    if (rc < 0)
+    if ((rc = fbr_template_fill(template, &f, &w, &err)) < 0 ||
+        (rc = fbr_tool_run(d->tools, &tool, &err)) < 0)
         fbr_warn("command backend: %s", err.text);
+    fbr_words_fini(&w);
     return rc;
 }
 
@@ -345,18 +344,20 @@ int fbr_detached_open(struct fbr_detached **out, const struct fbr_backend_env *e
                         settings->origin, pattern);
     }
     rc = fbr_tools_open(&d->tools, env, err);
-    if (rc == 0 && fbr_timer_init(&d->tick, env->loop, on_tick, d) < 0) {
-        fbr_tools_close(d->tools);
+    if (rc < 0)
+        goto fail;
+    if (fbr_timer_init(&d->tick, env->loop, on_tick, d) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    }
-    if (rc < 0) {
-        regfree(&d->id);
-        free(d);
-        return rc;
+        goto fail;
     }
     fbr_timer_start(&d->tick, settings->poll_ms, settings->poll_ms);
     *out = d;
     return 0;
+fail:
+    fbr_tools_close(d->tools);
+    regfree(&d->id);
+    free(d);
+    return rc;
 }
 
 /* At the end there is no loop to run commands on; their end is waited for here. */

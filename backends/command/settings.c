@@ -33,11 +33,9 @@ static int take_code(int *out, const char *value, const char *where, struct fbr_
 static int take_template(struct fbr_words *t, const char *value, const char *where,
                          struct fbr_error *err)
 {
-    int rc = fbr_words_split(t, value, err);
-
-    if (rc == 0)
-        rc = fbr_template_check(t, err);
-    return rc < 0 ? fbr_wrap(err, "%s", where) : 0;
+    if (fbr_words_split(t, value, err) < 0 || fbr_template_check(t, err) < 0)
+        return fbr_wrap(err, "%s", where);
+    return 0;
 }
 
 static int take_string(char **out, const char *value, const char *where, struct fbr_error *err)
@@ -234,25 +232,24 @@ static int load(struct fbr_command_settings *s, const struct fbr_config *config,
     const char *file = fbr_config_str(config, "command_file"),
                *start = fbr_config_str(config, "command_start");
     const char *program = fbr_config_str(config, "command_program");
-    int rc = 0;
+    int rc;
 
     snprintf(s->origin, sizeof(s->origin), "%.200s",
              start[0] ? fbr_config_origin(config, "command_start") : file);
-    if (file[0])
-        rc = fbr_config_scan(file, on_pair, s, err);
-    if (rc == 0 && start[0]) { /* code and environment win over the file */
+    if (file[0] && (rc = fbr_config_scan(file, on_pair, s, err)) < 0)
+        return rc;
+    if (start[0]) { /* code and environment win over the file */
         fbr_words_fini(&s->start);
         rc = take_template(&s->start, start, s->origin, err);
+        if (rc < 0)
+            return rc;
     }
-    if (rc == 0)
-        rc = load_hosts(s, config, err);
-    if (rc == 0)
-        rc = check(s, err);
-    if (rc == 0 && program[0]) {
-        s->program = strdup(program);
-        rc = s->program ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
-    }
-    return rc;
+    if ((rc = load_hosts(s, config, err)) < 0 || (rc = check(s, err)) < 0)
+        return rc;
+    if (!program[0])
+        return 0;
+    s->program = strdup(program);
+    return s->program ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
 int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_config *config,

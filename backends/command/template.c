@@ -117,11 +117,18 @@ static int add(struct fbr_words *w, const char *word)
     return fbr_words_add(w, word, strlen(word));
 }
 
+static int add_all(struct fbr_words *w, const char *const *list)
+{
+    for (; list && *list; list++)
+        if (add(w, *list) < 0)
+            return -ENOMEM;
+    return 0;
+}
+
 static int command_words(const struct fbr_fill *f, struct fbr_words *w)
 {
     bool there = f->workdir && f->workdir[0];
     char ticket[512];
-    int rc;
 
     snprintf(ticket, sizeof(ticket), "FIBER_TICKET=%s", f->ticket ? f->ticket : "");
     if (add(w, "env") < 0 || (there && (add(w, "-C") < 0 || add(w, f->workdir) < 0)) ||
@@ -130,10 +137,9 @@ static int command_words(const struct fbr_fill *f, struct fbr_words *w)
     for (size_t i = 0; f->env && f->env[i]; i++)
         if (is_setting(f->env[i]) && add(w, f->env[i]) < 0)
             return -ENOMEM;
-    rc = add(w, f->program ? f->program : "");
-    for (size_t i = 0; rc == 0 && f->argv && f->argv[i]; i++)
-        rc = add(w, f->argv[i]);
-    return rc;
+    if (add(w, f->program ? f->program : "") < 0)
+        return -ENOMEM;
+    return add_all(w, (const char *const *)f->argv);
 }
 
 static void put_shell(struct fbr_buf *b, const struct fbr_fill *f)
@@ -186,25 +192,24 @@ static int fill_word(const char *word, const struct fbr_fill *f, struct fbr_word
 int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struct fbr_words *out,
                       struct fbr_error *err)
 {
-    int rc = 0;
-
-    for (size_t i = 0; i < t->n && rc == 0; i++) {
+    for (size_t i = 0; i < t->n; i++) {
         const char *word = t->at[i];
+        int rc;
 
         if (strcmp(word, places[P_COMMAND]) == 0)
             rc = command_words(f, out);
         else if (strcmp(word, places[P_ARGV]) == 0)
-            for (size_t k = 0; rc == 0 && f->argv && f->argv[k]; k++)
-                rc = add(out, f->argv[k]);
+            rc = add_all(out, (const char *const *)f->argv);
         else if (strcmp(word, places[P_IDS]) == 0)
-            for (size_t k = 0; rc == 0 && f->ids && f->ids[k]; k++)
-                rc = add(out, f->ids[k]);
+            rc = add_all(out, f->ids);
         else
             rc = fill_word(word, f, out);
+        if (rc < 0) {
+            fbr_words_fini(out);
+            return fbr_fail(err, rc, "out of memory");
+        }
     }
-    if (rc < 0)
-        fbr_words_fini(out);
-    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+    return 0;
 }
 
 /* ---- Labels ---- */
