@@ -168,14 +168,12 @@ static int send_by_host(struct fbr_pool_worker *w, const struct fbr_common *c)
     const struct iovec kept[2] = {{(void *)(uintptr_t)keep, sizeof(keep)},
                                   {(void *)(uintptr_t)c->data, c->len}};
     const struct iovec given = {(void *)(uintptr_t)give, sizeof(give)};
-    int rc = 0;
+    int rc;
 
-    if (!has(&w->host->commons, c->id)) {
-        rc = add(&w->host->commons, c->id);
-        if (rc == 0)
-            rc = fbr_link_send(link, kept, 2);
-    }
-    return rc < 0 ? rc : fbr_link_send(link, &given, 1);
+    if (!has(&w->host->commons, c->id) &&
+        ((rc = add(&w->host->commons, c->id)) < 0 || (rc = fbr_link_send(link, kept, 2)) < 0))
+        return rc;
+    return fbr_link_send(link, &given, 1);
 }
 
 int fbr_common_send(struct fiber_pool *p, struct fbr_pool_worker *w, const struct fbr_common *c)

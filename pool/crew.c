@@ -448,9 +448,10 @@ static int open_timer(void *arg)
     struct fiber_pool *p = arg;
     int rc = fbr_timer_init(&p->timer, p->rt->loop, on_tick, p);
 
-    if (rc == 0)
-        fbr_pool_door_open(p);
-    return rc;
+    if (rc < 0)
+        return rc;
+    fbr_pool_door_open(p);
+    return 0;
 }
 
 static int close_timer(void *arg)

@@ -43,16 +43,17 @@ int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn sour
     it->window = window ? window : 4 * (size_t)(p->target > p->max ? p->target : p->max);
     pthread_mutex_unlock(&p->lock);
     rc = fbr_result_new(p, fn, opts, &it->r);
-    if (rc == 0) {
-        it->r->kind = FBR_RESULT_STREAM;
-        rc = fbr_result_begin(it->r, true);
-    }
-    if (rc < 0) {
-        free(it);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    it->r->kind = FBR_RESULT_STREAM;
+    rc = fbr_result_begin(it->r, true);
+    if (rc < 0)
+        goto fail;
     *out = it;
     return 0;
+fail:
+    free(it);
+    return rc;
 }
 
 /* Takes one input from the source, without the lock: 1, 0 at its end, negative. */
@@ -199,6 +200,21 @@ static int hand_out(struct fiber_imap *it, struct fbr_item *item, size_t *index,
     return rc;
 }
 
+/* Under the lock, when there are no more results: 0 at the end of the source, or why it has not
+ * been reached. */
+static int end_of(const struct fiber_imap *it)
+{
+    const struct fiber_result *r = it->r;
+
+    if (it->source_error)
+        return fbr_keep(it->source_error, "the source of the map failed: %s",
+                        fbr_strerror(it->source_error));
+    if (it->ended)
+        return 0;
+    return fbr_keep(r->end_code ? r->end_code : -ESHUTDOWN, "%s",
+                    r->why ? r->why : "the map has ended");
+}
+
 int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *out, int timeout_ms)
 {
     struct fiber_result *r = it->r;
@@ -220,13 +236,7 @@ int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *ou
             break;
         }
         if (HASH_COUNT(r->items) == 0) {
-            rc = it->source_error;
-            if (rc == 0 && !it->ended)
-                rc = r->end_code ? r->end_code : -ESHUTDOWN;
-            if (it->source_error)
-                fbr_keep(rc, "the source of the map failed: %s", fbr_strerror(rc));
-            else if (rc < 0)
-                fbr_keep(rc, "%s", r->why ? r->why : "the map has ended");
+            rc = end_of(it);
             break;
         }
         r->waiting_task++;

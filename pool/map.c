@@ -48,9 +48,10 @@ int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in,
         return fbr_keep(-ENOMEM, "pool: no memory for %zu tasks", n);
     }
     rc = fbr_result_begin(r, false);
-    if (rc == 0)
-        *result = r;
-    return rc;
+    if (rc < 0)
+        return rc;
+    *result = r;
+    return 0;
 }
 
 int fiber_pool_map(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size,
@@ -100,12 +101,10 @@ int fiber_pool_map_async(struct fiber_pool *p, fiber_task_fn fn, const struct fi
         if (!in[i].data && in[i].len)
             return fbr_keep(-EINVAL, "pool: input %zu has a length without data", i);
     }
-    rc = fbr_result_new(p, fn, opts, &r);
-    if (rc == 0)
-        rc = begin_bytes(r, in, n);
-    if (rc == 0)
-        *result = r;
-    return rc;
+    if ((rc = fbr_result_new(p, fn, opts, &r)) < 0 || (rc = begin_bytes(r, in, n)) < 0)
+        return rc;
+    *result = r;
+    return 0;
 }
 
 int fiber_pool_apply(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t len,
@@ -123,12 +122,14 @@ int fiber_pool_apply(struct fiber_pool *p, fiber_task_fn fn, const void *in, siz
     if (rc < 0)
         return rc;
     rc = fiber_result_wait(r, -1);
-    if (rc == 0)
-        rc = fiber_result_get(r, 0, &data, &n);
+    if (rc < 0)
+        goto done;
+    rc = fiber_result_get(r, 0, &data, &n);
     if (rc == 0 && out) { /* the slot's memory becomes the caller's */
         *out = (struct fiber_bytes){r->slots[0].data, n};
         r->slots[0].data = NULL;
     }
+done:
     fiber_result_close(r);
     return rc;
 }
@@ -156,9 +157,10 @@ int fiber_pool_apply_async(struct fiber_pool *p, fiber_task_fn fn, const void *i
     if (len)
         memcpy(r->own.data, in, len);
     rc = begin_bytes(r, &r->own, 1);
-    if (rc == 0)
-        *result = r;
-    return rc;
+    if (rc < 0)
+        return rc;
+    *result = r;
+    return 0;
 }
 
 /* ---- Reading ---- */

@@ -131,12 +131,10 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
         snprintf(p->backend, sizeof(p->backend), "%s", o->backend);
         p->start.backend = p->backend;
     }
-    rc = fbr_jobspec_copy(&p->start.job, &p->strings, &o->job);
-    if (rc == 0)
-        rc = fbr_env_keep(&p->env, &p->env_strings, o->job.env);
-    fbr_rt_see_environ(p->rt, o->backend);
-    if (rc < 0)
+    if ((rc = fbr_jobspec_copy(&p->start.job, &p->strings, &o->job)) < 0 ||
+        (rc = fbr_env_keep(&p->env, &p->env_strings, o->job.env)) < 0)
         return fbr_fail(err, rc, "pool: out of memory");
+    fbr_rt_see_environ(p->rt, o->backend);
     if (o->job.name)
         snprintf(p->name, sizeof(p->name), "%s", o->job.name);
     p->start.job.name = NULL; /* each worker has a name of its own */
@@ -268,20 +266,18 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
     pthread_mutex_init(&p->lock, NULL);
     fbr_cond_init(&p->changed);
     fbr_cond_init(&p->taken);
-    rc = set_up(p, opts ? opts : &none, &err);
-    if (rc == 0)
-        rc = enlist(p, &err);
-    if (rc == 0) {
-        rc = fbr_crew_open(p);
-        if (rc < 0)
-            fbr_fail(&err, rc, "pool: %s", fbr_strerror(rc));
-    }
+    if (set_up(p, opts ? opts : &none, &err) < 0 || enlist(p, &err) < 0)
+        goto fail;
+    rc = fbr_crew_open(p);
     if (rc < 0) {
-        destroy(p);
-        return fbr_keep_error(&err);
+        fbr_fail(&err, rc, "pool: %s", fbr_strerror(rc));
+        goto fail;
     }
     *out = p;
     return 0;
+fail:
+    destroy(p);
+    return fbr_keep_error(&err);
 }
 
 int fiber_pool_autoscale(struct fiber_pool *p, int min, int max)

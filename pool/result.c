@@ -78,7 +78,6 @@ void fbr_result_unref(struct fiber_result *r)
 static int put_ref(struct fiber_result *r, const struct fbr_fnref *fn)
 {
     struct fbr_buf b;
-    int rc;
 
     if (r->opts.common_len) {
         r->common = fbr_common_get(r->pool, r->opts.common, r->opts.common_len);
@@ -89,14 +88,15 @@ static int put_ref(struct fiber_result *r, const struct fbr_fnref *fn)
     fbr_put_u64(&b, r->common ? r->common->id : 0);
     if (fn)
         fbr_fnref_put(&b, fn);
-    rc = b.failed ? -ENOMEM : 0;
-    r->ref_len = b.len < sizeof(r->ref) ? b.len : sizeof(r->ref); /* at most 49, see fnref.h */
-    if (rc == 0)
-        memcpy(r->ref, b.data, r->ref_len);
-    fbr_buf_fini(&b);
-    if (rc < 0)
+    if (b.failed) {
+        fbr_buf_fini(&b);
         leave_common(r);
-    return rc;
+        return -ENOMEM;
+    }
+    r->ref_len = b.len < sizeof(r->ref) ? b.len : sizeof(r->ref); /* at most 49, see fnref.h */
+    memcpy(r->ref, b.data, r->ref_len);
+    fbr_buf_fini(&b);
+    return 0;
 }
 
 static int check_options(const struct fiber_pool *p, fiber_task_fn fn,
@@ -122,14 +122,10 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
     struct fbr_error err = {0, ""};
     struct fiber_result *r;
     struct fbr_fnref ref;
-
     int rc;
 
     opts = opts ? opts : &none;
-    rc = fbr_pool_check(p);
-    if (rc == 0)
-        rc = check_options(p, fn, opts);
-    if (rc < 0)
+    if ((rc = fbr_pool_check(p)) < 0 || (rc = check_options(p, fn, opts)) < 0)
         return rc;
     if (!p->serve && fbr_fnref_make(&ref, (void (*)(void))fn, &err) < 0)
         return fbr_keep_error(&err);
@@ -268,6 +264,32 @@ static void enlist(struct fiber_result *r)
         p->end_by_ms = r->end_by_ms;
 }
 
+/* Under the lock: the dispatch has its tasks now, and workers get them. */
+static int submit(struct fiber_result *r, struct fbr_dispatch_map *map)
+{
+    struct fiber_pool *p = r->pool;
+    const struct fbr_pace *pace = find_pace(r);
+
+    map->expect_ns = pace ? pace->mean_ns : 0;
+    r->quick = pace && p->cpus > 1 && p->target &&
+               pace->mean_ns * (r->n / (uint64_t)p->target + 1) < QUICK_NS;
+    if (p->closing)
+        return fbr_keep(-ESHUTDOWN, "%s", p->end_why);
+    if (fbr_dispatch_map_add(p->dispatch, map, &r->map) < 0)
+        return fbr_keep(-ENOMEM, "pool: out of memory");
+    fbr_crew_retry(p);
+    r->open = map->open;
+    enlist(r);
+    p->stats.submitted += r->n;
+    p->undone += r->n;
+    if (r->n == 0 && !r->open)
+        finish(r);
+    if (p->min < p->max)
+        fbr_crew_adjust(p);
+    fbr_pool_pump(p);
+    return 0;
+}
+
 int fbr_result_begin(struct fiber_result *r, bool open)
 {
     struct fiber_pool *p = r->pool;
@@ -280,40 +302,23 @@ int fbr_result_begin(struct fiber_result *r, bool open)
         .timeout_ns = (uint64_t)r->opts.timeout_ms * 1000000u,
         .chunk = (uint32_t)(r->opts.chunk > UINT32_MAX ? UINT32_MAX : r->opts.chunk),
         .size_of = size_of};
-    const struct fbr_pace *pace;
     int rc = need_callbacks(r);
 
+    if (rc < 0)
+        goto fail;
     if (r->kind == FBR_RESULT_ARRAY)
         map.task_bytes = r->in_size ? r->in_size : 1;
     pthread_mutex_lock(&p->lock);
-    pace = find_pace(r);
-    map.expect_ns = pace ? pace->mean_ns : 0;
-    r->quick = pace && p->cpus > 1 && p->target &&
-               pace->mean_ns * (r->n / (uint64_t)p->target + 1) < QUICK_NS;
-    if (rc == 0 && p->closing)
-        rc = fbr_keep(-ESHUTDOWN, "%s", p->end_why);
-    else if (rc == 0 && fbr_dispatch_map_add(p->dispatch, &map, &r->map) < 0)
-        rc = fbr_keep(-ENOMEM, "pool: out of memory");
-    if (rc == 0) {
-        fbr_crew_retry(p);
-        r->open = open;
-        enlist(r);
-        p->stats.submitted += r->n;
-        p->undone += r->n;
-        if (r->n == 0 && !open)
-            finish(r);
-        if (p->min < p->max)
-            fbr_crew_adjust(p);
-        fbr_pool_pump(p);
-    }
+    rc = submit(r, &map);
     pthread_mutex_unlock(&p->lock);
-    if (rc < 0) {
-        r->refs = 1;
-        fbr_result_unref(r);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
     fbr_pool_call_back(p); /* it may have failed at once */
     return 0;
+fail:
+    r->refs = 1;
+    fbr_result_unref(r);
+    return rc;
 }
 
 /* ---- Tasks ---- */

@@ -94,22 +94,28 @@ static bool is_alone(struct fiber_pool *p, const struct fbr_dispatch_batch *batc
     return batch->count > first && (batch->count - first) * mean >= AHEAD_NS;
 }
 
-static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *batch)
+static int send_message(struct fiber_pool *p, struct fbr_pool_worker *w,
+                        const struct fbr_dispatch_batch *batch)
 {
-    struct fbr_pool_worker *w = batch->worker_user;
-    struct fbr_link *link = fbr_process_link(w->process);
+    struct fiber_result *r = batch->map_user;
     struct gather g = {.b = &p->message};
     int rc;
 
     fbr_buf_clear(&p->message);
-    rc = fbr_common_send(p, w, ((struct fiber_result *)batch->map_user)->common);
-    if (rc == 0)
-        rc = put_batch(&g, batch, batch->map_user, is_alone(p, batch));
+    if ((rc = fbr_common_send(p, w, r->common)) < 0 ||
+        (rc = put_batch(&g, batch, r, is_alone(p, batch))) < 0)
+        return rc;
     for (int i = 0; i < g.n; i++)
         if (is_offset(&g, &g.iov[i]))
             g.iov[i].iov_base = p->message.data + (uintptr_t)g.iov[i].iov_base;
-    if (rc == 0)
-        rc = fbr_link_send(link, g.iov, g.n);
+    return fbr_link_send(fbr_process_link(w->process), g.iov, g.n);
+}
+
+static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *batch)
+{
+    struct fbr_pool_worker *w = batch->worker_user;
+    int rc = send_message(p, w, batch);
+
     if (rc < 0) { /* it cannot be given work: another one will do */
         /* on_broken() says whose fault a broken link of its own is */
         w->disrupted |= rc != -EPIPE || w->host;

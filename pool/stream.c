@@ -34,18 +34,19 @@ int fiber_stream_open(struct fiber_stream **out, struct fiber_pool *p, fiber_tas
     if (!s)
         return fbr_keep(-ENOMEM, "pool: out of memory");
     rc = fbr_result_new(p, fn, opts, &s->r);
-    if (rc == 0) {
-        s->r->kind = FBR_RESULT_STREAM;
-        s->r->put = true;
-        s->r->user = user;
-        rc = fbr_result_begin(s->r, true);
-    }
-    if (rc < 0) {
-        free(s);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    s->r->kind = FBR_RESULT_STREAM;
+    s->r->put = true;
+    s->r->user = user;
+    rc = fbr_result_begin(s->r, true);
+    if (rc < 0)
+        goto fail;
     *out = s;
     return 0;
+fail:
+    free(s);
+    return rc;
 }
 
 /* ---- Tasks ---- */
@@ -163,19 +164,17 @@ int fiber_stream_put(struct fiber_stream *s, const struct fiber_bytes *in, size_
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&p->lock);
-    rc = check_open(r);
-    if (rc == 0)
-        rc = add_items(r, &list, n);
-    if (rc == 0) {
-        if (first)
-            *first = r->n;
-        r->n += n;
-        p->stats.submitted += n;
-        p->undone += n;
-        if (p->min < p->max)
-            fbr_crew_adjust(p);
-        fbr_pool_pump(p);
-    }
+    if ((rc = check_open(r)) < 0 || (rc = add_items(r, &list, n)) < 0)
+        goto done;
+    if (first)
+        *first = r->n;
+    r->n += n;
+    p->stats.submitted += n;
+    p->undone += n;
+    if (p->min < p->max)
+        fbr_crew_adjust(p);
+    fbr_pool_pump(p);
+done:
     pthread_mutex_unlock(&p->lock);
     fbr_pool_call_back(p); /* it may have failed at once */
     free_items(list);

@@ -44,19 +44,15 @@ int fbr_pool_host_main(const void *arg, size_t len)
     struct opening o = {rt, {0, ""}};
     struct fbr_uplink *up = NULL;
     struct fbr_buf none;
-    int rc = fbr_loop_call(rt->loop, open_relay, &o);
 
     (void)arg;
     (void)len;
-    if (rc == 0)
-        rc = fbr_child_uplink(rt->child, &up, &o.err);
-    if (rc < 0)
+    if (fbr_loop_call(rt->loop, open_relay, &o) < 0 || fbr_child_uplink(rt->child, &up, &o.err) < 0)
         fbr_child_exit(rt->child, 1, o.err.text);
     fbr_child_on_frame(rt->child, on_frame, rt->relay);
     fbr_buf_init(&none);
     fbr_child_send(rt->child, FBR_FRAME_READY, &none);
-    rc = fbr_relay_run(rt->relay, up, fbr_uplink_beat_ms(up));
-    if (rc < 0)
+    if (fbr_relay_run(rt->relay, up, fbr_uplink_beat_ms(up)) < 0)
         fbr_child_exit(rt->child, 1, "lost its data link");
     fbr_child_on_frame(rt->child, NULL, NULL);
     fbr_uplink_close(up);

@@ -789,11 +789,12 @@ static void on_beat(void *arg)
 static int open_timer(void *arg)
 {
     struct worker *w = arg;
-    int rc = fbr_timer_init(&w->timer, w->rt->loop, on_flush, w);
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_timer_init(&w->overdue, w->rt->loop, on_overdue, w);
-    return rc < 0 ? rc : fbr_timer_init(&w->beat, w->rt->loop, on_beat, w);
+    if ((rc = fbr_timer_init(&w->timer, w->rt->loop, on_flush, w)) < 0 ||
+        (rc = fbr_timer_init(&w->overdue, w->rt->loop, on_overdue, w)) < 0)
+        return rc;
+    return fbr_timer_init(&w->beat, w->rt->loop, on_beat, w);
 }
 
 static int start_beat(void *arg)
@@ -905,11 +906,12 @@ static void on_order(void *user, const void *record, size_t len)
     struct order *o = user;
 
     o->came = true;
-    o->rc = len < FBR_HOST_HEAD ? -EBADMSG : 0;
-    if (o->rc == 0)
-        fbr_put(&o->rest, (const uint8_t *)record + FBR_HOST_HEAD, len - FBR_HOST_HEAD);
-    if (o->rest.failed)
-        o->rc = -ENOMEM;
+    if (len < FBR_HOST_HEAD) {
+        o->rc = -EBADMSG;
+        return;
+    }
+    fbr_put(&o->rest, (const uint8_t *)record + FBR_HOST_HEAD, len - FBR_HOST_HEAD);
+    o->rc = o->rest.failed ? -ENOMEM : 0;
 }
 
 /* The initializer that our host has for us. It ends before we wait in vain: with it, we do. */
@@ -936,8 +938,9 @@ static int prepare(struct worker *w, fiber_task_fn fn, const void *arg, size_t l
     bool of_host = len == FBR_HOST_HEAD;
     int rc = of_host ? 0 : run_init(arg, len, fn == NULL);
 
-    if (rc == 0)
-        rc = open_worker(w, fn);
+    if (rc != 0)
+        return rc;
+    rc = open_worker(w, fn);
     if (rc != 0 || !of_host)
         return rc;
     rc = run_init_of_host(w, fn == NULL);
