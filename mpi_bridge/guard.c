@@ -250,12 +250,11 @@ static int swap_sockets(struct fbr_guard *g, int listener)
 
     if (fd < 0)
         return -errno;
-    if (bind(fd, (struct sockaddr *)&g->inner, sizeof(g->inner)) < 0)
+    if (bind(fd, (struct sockaddr *)&g->inner, sizeof(g->inner)) < 0 || listen(fd, BACKLOG) < 0 ||
+        dup3(fd, listener, O_CLOEXEC) < 0) {
         rc = -errno;
-    if (rc == 0 && (listen(fd, BACKLOG) < 0 || dup3(fd, listener, O_CLOEXEC) < 0))
-        rc = -errno;
-    if (rc < 0)
         unlink(g->inner.sun_path);
+    }
     close(fd);
     return rc;
 }

@@ -253,17 +253,15 @@ static int check_owner(struct fbr_lo_listener *l, const struct fbr_lo_link *link
 {
     uid_t uid = 0;
     uv_os_fd_t fd;
-    int rc = uv_fileno(&link->uv.handle, &fd);
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_loopback_owner(fd, &uid);
-    if (rc == 0 && uid != l->uid && uid != geteuid())
-        rc = -EPERM;
-    if (rc == -EPERM)
-        say_refused(l, uid);
-    else if (rc < 0)
+    if ((rc = uv_fileno(&link->uv.handle, &fd)) < 0 || (rc = fbr_loopback_owner(fd, &uid)) < 0) {
         fbr_debug("refused a connection to 127.0.0.1:%u: its owner could not be told: %s", l->port,
                   fbr_strerror(rc));
+    } else if (uid != l->uid && uid != geteuid()) {
+        rc = -EPERM;
+        say_refused(l, uid);
+    }
     return rc;
 }
 
@@ -307,12 +305,9 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, ui
         return fbr_fail(err, rc, "no socket: %s", fbr_strerror(rc));
     }
     l->tcp.data = l;
-    rc = uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0);
-    if (rc == 0)
-        rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection);
-    if (rc == 0)
-        rc = uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&in, &len);
-    if (rc < 0) {
+    if ((rc = uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0)) < 0 ||
+        (rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection)) < 0 ||
+        (rc = uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&in, &len)) < 0) {
         uv_close((uv_handle_t *)&l->tcp, on_listener_closed);
         return fbr_fail(err, rc, "cannot listen on 127.0.0.1: %s", fbr_strerror(rc));
     }

@@ -435,10 +435,8 @@ static int give_fd(struct job *j, uint32_t rank, struct fbr_env *env, int *fd,
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
         return fbr_fail(err, -errno, "PMI-1: cannot make a socket for rank %u: %s", rank,
                         fbr_strerror(errno));
-    rc = fbr_lo_link_open(&link, j->bridge->host->loop, sv[0]);
-    if (rc == 0)
-        rc = client_add(j, link, rank);
-    if (rc < 0) {
+    if ((rc = fbr_lo_link_open(&link, j->bridge->host->loop, sv[0])) < 0 ||
+        (rc = client_add(j, link, rank)) < 0) {
         close(sv[1]);
         return fbr_fail(err, rc, "PMI-1: cannot make a connection for rank %u: %s", rank,
                         fbr_strerror(rc));
@@ -486,9 +484,11 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
                         "FIBER_PMI is \"%.32s\"; it can be \"fd\" (as without it) or \"port\"",
                         how);
     rc = how && *how == 'p' ? give_port(j, rank, env, err) : give_fd(j, rank, env, fd, err);
-    if (rc == 0 && job->spawned)
+    if (rc < 0)
+        return rc;
+    if (job->spawned)
         fbr_env_set(env, "PMI_SPAWNED", "1");
-    return rc;
+    return 0;
 }
 
 /* Messages that the rank sent before its end come first. */

@@ -528,7 +528,9 @@ static int tell_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *lef
 {
     int rc = tell(s, "execname=%s", value_of(*pair));
 
-    while (rc == 0 && --*left > 0) {
+    if (rc < 0)
+        return rc;
+    while (--*left > 0) {
         const char *key = *pair = next_pair(*pair);
         long n;
 
@@ -542,40 +544,43 @@ static int tell_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *lef
             rc = tell(s, "info_key_%.16s=%s", key + 7, value_of(key));
         else if (!strncmp(key, "infoval", 7))
             rc = tell(s, "info_val_%.16s=%s", key + 7, value_of(key));
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
+}
+
+static int tell_preput(struct fbr_pmi1_spawn *s, const char *pair)
+{
+    if (!strncmp(pair, "ppkey", 5))
+        return tell(s, "preput_key_%.16s=%s", pair + 5, value_of(pair));
+    if (strncmp(pair, "ppval", 5) != 0)
+        return 0;
+    return strchr(value_of(pair), '\n') ? -EPROTO
+                                        : tell(s, "preput_val_%.16s=%s", pair + 5, value_of(pair));
 }
 
 /* -EPROTO, -E2BIG, -ENOMEM. */
 static int tell_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
 {
-    long programs = to_number(get(m, "ncmds"), 0), so_far = 0;
+    long programs = to_number(get(m, "ncmds"), 0);
     const char *pair = m->pairs;
     size_t left = m->n;
-    bool first = true;
-    int rc = 0;
+    int rc;
 
-    for (; rc == 0 && left > 0 && strcmp(pair, "subcmd") != 0; left--, pair = next_pair(pair))
-        if (!strncmp(pair, "ppkey", 5))
-            rc = tell(s, "preput_key_%.16s=%s", pair + 5, value_of(pair));
-        else if (!strncmp(pair, "ppval", 5))
-            rc = strchr(value_of(pair), '\n')
-                     ? -EPROTO
-                     : tell(s, "preput_val_%.16s=%s", pair + 5, value_of(pair));
-    while (rc == 0 && left > 0) {
-        if (!first)
-            rc = tell(s, "mcmd=spawn");
-        first = false;
-        if (rc == 0)
-            rc = tell_program(s, &pair, &left);
-        if (rc == 0)
-            rc = tell(s, "totspawns=%ld", programs);
-        if (rc == 0)
-            rc = tell(s, "spawnssofar=%ld", ++so_far);
-        if (rc == 0)
-            rc = tell(s, "endcmd");
+    for (; left > 0 && strcmp(pair, "subcmd") != 0; left--, pair = next_pair(pair))
+        if ((rc = tell_preput(s, pair)) < 0)
+            return rc;
+    for (long so_far = 1; left > 0; so_far++) {
+        if ((so_far > 1 && (rc = tell(s, "mcmd=spawn")) < 0) ||
+            (rc = tell_program(s, &pair, &left)) < 0 ||
+            (rc = tell(s, "totspawns=%ld", programs)) < 0 ||
+            (rc = tell(s, "spawnssofar=%ld", so_far)) < 0 || (rc = tell(s, "endcmd")) < 0)
+            return rc;
+        if (rc == 1) /* as many as were announced */
+            return left == 0 ? 0 : -EPROTO;
     }
-    return rc == 1 && left == 0 ? 0 : rc < 0 ? rc : -EPROTO;
+    return -EPROTO;
 }
 
 static void on_spawn(struct fbr_pmi1_conn *c, const struct message *m)

@@ -192,26 +192,29 @@ static int bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, st
 {
     uint32_t local = job->node < 0 ? 0 : job->first[job->node + 1] - job->first[job->node];
     struct fbr_pmix_job *j = calloc(1, sizeof(*j));
-    int rc = 0;
+    int rc;
 
     if (!j || !(j->local = calloc(local + 1, sizeof(*j->local)))) {
         free(j);
         return fbr_fail(err, -ENOMEM, "PMIx: no memory");
     }
     j->job = job;
-    if (strlen(job->nspace) > PMIX_MAX_NSLEN)
+    if (strlen(job->nspace) > PMIX_MAX_NSLEN) {
         rc = fbr_fail(err, -EINVAL, "PMIx: a job's name has at most %d bytes", PMIX_MAX_NSLEN);
-    if (rc == 0)
-        rc = fbr_pmix_register(b, job, err);
-    for (uint32_t i = 0; i < local && rc == 0; i++)
-        rc = fbr_pmix_register_rank(b, job, job->first[job->node] + i, err);
-    if (rc < 0) {
-        free(j->local);
-        free(j);
-        return rc;
+        goto fail;
     }
+    rc = fbr_pmix_register(b, job, err);
+    if (rc < 0)
+        goto fail;
+    for (uint32_t i = 0; i < local; i++)
+        if ((rc = fbr_pmix_register_rank(b, job, job->first[job->node] + i, err)) < 0)
+            goto fail;
     DL_APPEND(b->jobs, j);
     return 0;
+fail:
+    free(j->local);
+    free(j);
+    return rc;
 }
 
 static bool is_torn(const struct fbr_pmix_job *j)

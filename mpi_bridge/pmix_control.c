@@ -132,17 +132,19 @@ void fbr_pmix_start_spawn(struct fbr_pmix_request *r)
     struct fbr_bridge_app *apps = calloc(r->count + 1, sizeof(*apps));
     struct app *own = calloc(r->count + 1, sizeof(*own));
     int rc = !j ? -ENOENT : r->count == 0 ? -EINVAL : !apps || !own ? -ENOMEM : 0;
+    struct fbr_bridge_spawn spawn;
 
-    for (size_t i = 0; rc == 0 && i < r->count; i++)
-        rc = app_fill(&r->apps[i], &own[i], &apps[i]);
-    if (rc == 0) {
-        struct fbr_bridge_spawn spawn = {j->job->id, r->who.rank, apps, r->count};
-
-        r->open++;
-        rc = host->spawn(host->user, &spawn, spawned, r);
-        if (rc < 0)
-            r->open--;
-    }
+    if (rc < 0)
+        goto done;
+    for (size_t i = 0; i < r->count; i++)
+        if ((rc = app_fill(&r->apps[i], &own[i], &apps[i])) < 0)
+            goto done;
+    spawn = (struct fbr_bridge_spawn){j->job->id, r->who.rank, apps, r->count};
+    r->open++;
+    rc = host->spawn(host->user, &spawn, spawned, r);
+    if (rc < 0)
+        r->open--;
+done:
     for (size_t i = 0; own && i < r->count; i++)
         app_fini(&own[i]);
     free(own);

@@ -340,10 +340,10 @@ int fbr_probe_toward(struct fbr_probe *p, const char *peer)
     struct ifaddrs *all = NULL;
     int rc = local_address(peer, text);
 
-    if (rc == 0 && getifaddrs(&all) < 0)
-        rc = -errno;
     if (rc < 0)
         return rc;
+    if (getifaddrs(&all) < 0)
+        return -errno;
     rc = -EADDRNOTAVAIL;
     for (struct ifaddrs *i = all; i && rc < 0; i = i->ifa_next) {
         if ((i->ifa_flags & IFF_LOOPBACK) || !address_text(i->ifa_addr, other) ||
