@@ -113,10 +113,10 @@ static void on_watch_closed(uv_handle_t *handle)
 static void reap_group(pid_t group)
 {
     uint64_t until = fbr_now_ms() + KILL_MS;
-    pid_t rc;
+    pid_t pid; /* 0: they have not ended yet */
 
-    while ((rc = waitpid(-group, NULL, WNOHANG)) > 0 || (rc == 0 && fbr_now_ms() < until))
-        if (rc == 0)
+    while ((pid = waitpid(-group, NULL, WNOHANG)) > 0 || (pid == 0 && fbr_now_ms() < until))
+        if (pid == 0)
             poll(NULL, 0, 1);
 }
 
@@ -298,10 +298,8 @@ static int spawn(struct fbr_copies *t, char *const *env, int fd)
 
     for (char *const *e = env; *e && !folders; e++)
         folders = strncmp(*e, "PATH=", 5) == 0 ? *e + 5 : NULL;
-    rc = fbr_spawn_find_in(folders, t->argv[0], file, sizeof(file), &err);
-    if (rc == 0)
-        rc = fbr_spawn(&s, &t->pid, &t->pidfd, &err);
-    if (rc < 0)
+    if ((rc = fbr_spawn_find_in(folders, t->argv[0], file, sizeof(file), &err)) < 0 ||
+        (rc = fbr_spawn(&s, &t->pid, &t->pidfd, &err)) < 0)
         fbr_info("no template: %s", err.text);
     return rc;
 }
@@ -324,27 +322,23 @@ static char **env_of_template(char *const *env)
 static int start_template(struct fbr_copies *t, const struct fbr_job *job)
 {
     char **own = env_of_template(job->env);
-    int ends[2] = {-1, -1}, rc = own ? 0 : -ENOMEM;
+    int ends[2], rc = -ENOMEM;
 
     t->argv = job->template;
     t->watch = calloc(1, sizeof(*t->watch));
-    if (!t->watch)
-        rc = -ENOMEM;
-    if (rc == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+    if (!own || !t->watch)
+        goto fail;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
         rc = -errno;
-    if (rc == 0)
-        rc = spawn(t, own, ends[1]);
-    free(own);
-    if (ends[1] >= 0)
-        close(ends[1]);
-    if (rc < 0) {
-        if (ends[0] >= 0)
-            close(ends[0]);
-        free(t->watch);
-        t->watch = NULL;
-        t->failures++;
-        return rc;
+        goto fail;
     }
+    rc = spawn(t, own, ends[1]);
+    close(ends[1]);
+    if (rc < 0) {
+        close(ends[0]);
+        goto fail;
+    }
+    free(own);
     t->fd = ends[0];
     t->state = LOADING;
     fbr_buf_clear(&t->serves);
@@ -354,6 +348,12 @@ static int start_template(struct fbr_copies *t, const struct fbr_job *job)
     uv_poll_start(t->watch, UV_READABLE, on_readable);
     fbr_timer_start(&t->timer, LOAD_MS, 0);
     return 0;
+fail:
+    free(t->watch);
+    t->watch = NULL;
+    t->failures++;
+    free(own);
+    return rc;
 }
 
 /* ---- For the backend ---- */

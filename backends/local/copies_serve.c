@@ -112,18 +112,19 @@ static int place_fds(const struct order *o)
 
 static int place_env(const struct order *o)
 {
-    int rc = 0;
-
-    for (char *at = o->text; rc == 0 && at < o->text + o->len; at += strlen(at) + 1) {
+    for (char *at = o->text; at < o->text + o->len; at += strlen(at) + 1) {
         char *equals = strchr(at, '=');
+        int rc;
 
-        if (equals) {
-            *equals = '\0';
-            rc = setenv(at, equals + 1, 1);
-            *equals = '=';
-        }
+        if (!equals)
+            continue;
+        *equals = '\0';
+        rc = setenv(at, equals + 1, 1);
+        *equals = '=';
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int become(const struct self *s, const struct order *o)

@@ -308,19 +308,18 @@ static int ticket_fd(const struct fbr_job *job, struct fbr_error *err)
 static int find_place(struct local_job *j, const struct fbr_job *job, struct fbr_error *err)
 {
     struct fbr_backend *b = j->b;
-    int rc = 0;
+    int rc;
 
     if (job->local || (job->cpus < 1 && job->gpus == 0))
         return 0;
-    if (!b->places)
-        rc = fbr_places_open(&b->places, err);
-    if (rc == 0)
-        rc = fbr_places_take(b->places, (unsigned)job->cpus, (unsigned)job->gpus, &j->place, err);
-    if (rc < 0 && job->gpus == 0) {
+    if ((!b->places && (rc = fbr_places_open(&b->places, err)) < 0) ||
+        (rc = fbr_places_take(b->places, (unsigned)job->cpus, (unsigned)job->gpus, &j->place,
+                              err)) < 0) {
+        if (job->gpus)
+            return rc;
         fbr_info("%s is not bound: %s", job->name, err->text);
-        rc = 0;
     }
-    return rc < 0 ? rc : 0;
+    return 0;
 }
 
 /* Whether one of the variables that show it its GPUs has this one's name. */
@@ -422,12 +421,13 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
                           .slack = l->slack,
                           .session = j->is_host,
                           .terminal = l->terminal != 0};
-    int rc = !env || (job->ticket && fd < 0)
-                 ? fd
-                 : find_program(job->file, env, file, sizeof(file), err);
+    int rc = fd;
 
-    if (rc == 0)
-        rc = fbr_spawn(&s, &j->pid, &j->pidfd, err);
+    if (!env || (job->ticket && fd < 0) ||
+        (rc = find_program(job->file, env, file, sizeof(file), err)) < 0)
+        goto done;
+    rc = fbr_spawn(&s, &j->pid, &j->pidfd, err);
+done:
     if (job->ticket && fd >= 0)
         close(fd);
     free(env);
@@ -486,11 +486,14 @@ static int start_now(struct local_job *j, const struct fbr_job *job, int ours[2]
 {
     int theirs[2] = {-1, -1}, rc = open_pipes(ours, theirs, err);
 
-    if (rc == 0 && job->local && job->local->terminal &&
-        dup3(job->local->terminal, ours[0], O_CLOEXEC) < 0)
+    if (rc < 0)
+        goto done;
+    if (job->local && job->local->terminal && dup3(job->local->terminal, ours[0], O_CLOEXEC) < 0) {
         rc = fbr_fail(err, -errno, "cannot open its terminal: %s", fbr_strerror(errno));
-    if (rc == 0)
-        rc = launch(j, job, theirs, err);
+        goto done;
+    }
+    rc = launch(j, job, theirs, err);
+done:
     close_ends(theirs);
     if (rc < 0)
         close_ends(ours);
@@ -515,19 +518,17 @@ static void free_copy(struct copy *c)
 static int on_turn(struct fbr_copies_order *o)
 {
     struct copy *c = (struct copy *)(void *)o;
+    const char *folder = c->kept->workdir ? c->kept->workdir : ".";
     struct fbr_error err;
-    int rc = open_pipes(c->ours, c->theirs, &err);
 
-    if (rc == 0)
-        rc = c->ticket = ticket_fd(c->kept, &err);
-    if (rc >= 0)
-        rc = c->folder =
-            open(c->kept->workdir ? c->kept->workdir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (open_pipes(c->ours, c->theirs, &err) < 0 || (c->ticket = ticket_fd(c->kept, &err)) < 0 ||
+        (c->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return -EIO;
     o->out = c->theirs[0];
     o->err = c->theirs[1];
     o->ticket = c->ticket;
     o->folder = c->folder;
-    return rc < 0 ? -EIO : 0;
+    return 0;
 }
 
 /* It runs as a copy, or is started as others are. */
@@ -609,10 +610,8 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
     j->user = user;
     j->is_host = job->is_host || (job->local && job->local->terminal);
     say_what_is_not(b, job);
-    rc = find_place(j, job, err);
-    if (rc == 0 && !order_copy(j, job))
-        rc = start_now(j, job, ours, err);
-    if (rc < 0) {
+    if ((rc = find_place(j, job, err)) < 0 ||
+        (!order_copy(j, job) && (rc = start_now(j, job, ours, err)) < 0)) {
         fbr_places_leave(b->places, j->place);
         free(j);
         return rc;

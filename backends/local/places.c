@@ -115,7 +115,7 @@ int fbr_places_take(struct fbr_places *p, unsigned cpus, unsigned gpus, struct f
     struct fbr_pin *pins;
     uint8_t mask[FBR_PLACE_CPUS / 8];
     char note[256] = "";
-    int rc = 1, len;
+    int len;
 
     *out = NULL;
     if (gpus > p->facts.gpus)
@@ -128,12 +128,11 @@ int fbr_places_take(struct fbr_places *p, unsigned cpus, unsigned gpus, struct f
     if (!pins)
         return fbr_fail(err, -ENOMEM, "out of memory");
     /* Whole cores may be fewer than threads divide into: then there are fewer places. */
-    for (wish.count = room; wish.count > 0; wish.count--) {
-        rc = p->ops->plan(p->machine, &wish, pins, note, sizeof(note), err);
-        if (rc == 0 && !pins[0].shared && pins[0].cpus[0])
+    for (wish.count = room; wish.count > 0; wish.count--)
+        if (p->ops->plan(p->machine, &wish, pins, note, sizeof(note), err) == 0 &&
+            !pins[0].shared && pins[0].cpus[0])
             break;
-    }
-    for (unsigned i = 0; rc == 0 && i < wish.count && !*out; i++) {
+    for (unsigned i = 0; i < wish.count && !*out; i++) {
         memset(mask, 0, sizeof(mask));
         len = fbr_pin_mask(pins[i].cpus, mask, sizeof(mask));
         if (len > 0 && is_free(p, &pins[i], mask, len))
