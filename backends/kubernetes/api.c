@@ -330,9 +330,20 @@ static bool is_name(const char *text)
     return n > 0 && n < 64 && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
 }
 
+static int set_namespace(struct fbr_kube_api *a, const char *wanted, struct fbr_error *err)
+{
+    a->namespace_ = strdup(wanted[0] ? wanted : a->config.namespace_);
+    if (!a->namespace_)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (!is_name(a->namespace_))
+        return fbr_fail(err, -EINVAL, "'%.64s' is not the name of a namespace", a->namespace_);
+    return 0;
+}
+
 int fbr_kube_api_open(struct fbr_kube_api **out, struct fbr_loop *loop,
                       const struct fbr_config *config, struct fbr_error *err)
 {
+    const char *context = fbr_config_str(config, "kubernetes_context");
     const char *wanted = fbr_config_str(config, "kubernetes_namespace");
     struct fbr_kube_api *a = calloc(1, sizeof(*a));
     int rc;
@@ -340,23 +351,14 @@ int fbr_kube_api_open(struct fbr_kube_api **out, struct fbr_loop *loop,
     if (!a)
         return fbr_fail(err, -ENOMEM, "out of memory");
     a->loop = loop;
-    rc = fbr_kube_config_load(&a->config, fbr_config_str(config, "kubernetes_context"), err);
-    if (rc == 0) {
-        a->namespace_ = strdup(wanted[0] ? wanted : a->config.namespace_);
-        take_host(a);
-        if (!a->namespace_)
-            rc = fbr_fail(err, -ENOMEM, "out of memory");
-        else if (!is_name(a->namespace_))
-            rc = fbr_fail(err, -EINVAL, "'%.64s' is not the name of a namespace", a->namespace_);
-    }
-    if (rc == 0)
-        rc = fbr_kube_creds_open(&a->creds, &a->config, err);
-    if (rc == 0)
-        rc = open_clients(a, err);
-    if (rc < 0) {
+    if ((rc = fbr_kube_config_load(&a->config, context, err)) < 0 ||
+        (rc = set_namespace(a, wanted, err)) < 0 ||
+        (rc = fbr_kube_creds_open(&a->creds, &a->config, err)) < 0 ||
+        (rc = open_clients(a, err)) < 0) {
         fbr_kube_api_close(a);
         return rc;
     }
+    take_host(a);
     *out = a;
     return 0;
 }

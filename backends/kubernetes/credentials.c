@@ -78,16 +78,16 @@ int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, s
     memset(c, 0, sizeof(*c));
     if (!j)
         return fbr_wrap(err, "what it printed is not an ExecCredential");
-    if (strcmp(fbr_json_text(j, "kind", NULL), "ExecCredential") != 0 ||
-        strcmp(fbr_json_text(j, "apiVersion", NULL), version) != 0)
-        rc = fbr_fail(err, -EBADMSG, "what it printed is not an ExecCredential of %s", version);
     c->token = text_at(j, "token");
     c->cert = text_at(j, "clientCertificateData");
     c->key = text_at(j, "clientKeyData");
     c->expires = expires[0] ? fbr_json_time(expires) : 0;
-    if (rc == 0 && c->expires < 0)
+    if (strcmp(fbr_json_text(j, "kind", NULL), "ExecCredential") != 0 ||
+        strcmp(fbr_json_text(j, "apiVersion", NULL), version) != 0)
+        rc = fbr_fail(err, -EBADMSG, "what it printed is not an ExecCredential of %s", version);
+    else if (c->expires < 0)
         rc = fbr_fail(err, -EBADMSG, "its expirationTimestamp is not a time");
-    if (rc == 0 && !c->token && !(c->cert && c->key))
+    else if (!c->token && !(c->cert && c->key))
         rc = fbr_fail(err, -EBADMSG, "it gave neither a token nor a certificate with its key");
     fbr_json_free(j);
     if (rc < 0)

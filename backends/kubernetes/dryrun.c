@@ -148,12 +148,14 @@ static struct json_t *make_pod(struct fbr_backend *b, const struct fbr_job *job,
         return NULL;
     fbr_kube_pod_name(name, job);
     rc = fbr_kube_pod_bind(pod, job->is_master ? NULL : SECRET_NAME, name, NULL);
-    if (rc == 0)
-        return pod;
-    fbr_fail(err, rc,
-             rc == -EINVAL ? "kubernetes_pod_template took its container away" : "out of memory");
-    fbr_json_free(pod);
-    return NULL;
+    if (rc < 0) {
+        fbr_fail(err, rc,
+                 rc == -EINVAL ? "kubernetes_pod_template took its container away"
+                               : "out of memory");
+        fbr_json_free(pod);
+        return NULL;
+    }
+    return pod;
 }
 
 static struct json_t *make_secret(struct fbr_backend *b, const struct fbr_job *job)
@@ -174,27 +176,27 @@ int fbr_kube_show(const struct fbr_config *config, const struct fbr_job *job, in
 {
     struct fbr_backend b = {.env.config = config};
     const char *host = fbr_getenv("KUBERNETES_SERVICE_HOST");
-    struct json_t *pod = NULL;
+    struct json_t *pod = NULL, *around = NULL;
+    const struct json_t *shown;
     int rc = fbr_kube_take_config(&b, err);
 
-    if (rc == 0) {
-        fbr_kube_set_settings(&b);
-        if (!b.settings.image[0] && host && host[0])
-            b.settings.image = "that-of-this-pod"; /* only the server knows it */
-        pod = make_pod(&b, job, err);
-        rc = pod ? 0 : -EINVAL;
+    if (rc < 0)
+        goto done;
+    fbr_kube_set_settings(&b);
+    if (!b.settings.image[0] && host && host[0])
+        b.settings.image = "that-of-this-pod"; /* only the server knows it */
+    pod = make_pod(&b, job, err);
+    if (!pod) {
+        rc = -EINVAL;
+        goto done;
     }
-    if (rc == 0 && job->is_master) {
-        struct json_t *around = fbr_kube_master_job(pod);
-
-        fbr_json_free(pod);
-        pod = around;
-        rc = pod ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
-    }
-    if (rc == 0) {
-        *text = json ? fbr_json_print(pod, NULL) : fbr_kube_show_yaml(pod);
-        rc = *text ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
-    }
+    if (job->is_master)
+        around = fbr_kube_master_job(pod);
+    shown = job->is_master ? around : pod;
+    *text = !shown ? NULL : json ? fbr_json_print(shown, NULL) : fbr_kube_show_yaml(shown);
+    rc = *text ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+done:
+    fbr_json_free(around);
     fbr_json_free(pod);
     fbr_json_free(b.overlay);
     return rc;

@@ -71,50 +71,58 @@ static int make_absolute(struct json_t *in, const char *key, const char *folder,
     return fbr_json_set(in, key, fbr_json_string(full));
 }
 
+/* Adds an item under its name, unless an earlier file has one of that name. */
+static int add_item(struct json_t *into, const struct json_t *item, const char *what,
+                    const char *folder)
+{
+    static const char *const paths[] = {"certificate-authority", "client-certificate", "client-key",
+                                        "tokenFile"};
+    const char *name = fbr_json_text(item, "name", NULL);
+    struct json_t *copy;
+    int rc;
+
+    if (fbr_json_at(into, name, NULL))
+        return 0;
+    if ((rc = fbr_json_set(into, name, fbr_json_pack("{}"))) < 0)
+        return rc;
+    copy = fbr_json_at(into, name, NULL);
+    if ((rc = fbr_json_merge(copy, fbr_json_at(item, what, NULL))) < 0)
+        return rc;
+    for (size_t k = 0; k < sizeof(paths) / sizeof(paths[0]); k++)
+        if ((rc = make_absolute(copy, paths[k], folder, false)) < 0)
+            return rc;
+    return make_absolute(fbr_json_at(copy, "exec", NULL), "command", folder, true);
+}
+
 static int add_named(struct json_t *all, const struct json_t *file, const char *list,
                      const char *what, const char *folder)
 {
-    struct json_t *items = fbr_json_at(file, list, NULL), *into;
-    int rc = 0;
+    const struct json_t *items = fbr_json_at(file, list, NULL);
+    struct json_t *into;
+    int rc;
 
-    if (!fbr_json_at(all, list, NULL))
-        rc = fbr_json_set(all, list, fbr_json_pack("{}"));
+    if (!fbr_json_at(all, list, NULL) && (rc = fbr_json_set(all, list, fbr_json_pack("{}"))) < 0)
+        return rc;
     into = fbr_json_at(all, list, NULL);
-    for (size_t i = 0; i < fbr_json_count(items) && rc == 0; i++) {
-        const char *name = fbr_json_text(fbr_json_item(items, i), "name", NULL);
-        struct json_t *one = fbr_json_at(fbr_json_item(items, i), what, NULL), *copy;
-
-        if (fbr_json_at(into, name, NULL))
-            continue;
-        rc = fbr_json_set(into, name, fbr_json_pack("{}"));
-        copy = fbr_json_at(into, name, NULL);
-        if (rc == 0 && one)
-            rc = fbr_json_merge(copy, one);
-        for (size_t k = 0; k < 4 && rc == 0; k++) {
-            static const char *const paths[] = {"certificate-authority", "client-certificate",
-                                                "client-key", "tokenFile"};
-
-            rc = make_absolute(copy, paths[k], folder, false);
-        }
-        if (rc == 0 && fbr_json_at(copy, "exec", NULL))
-            rc = make_absolute(fbr_json_at(copy, "exec", NULL), "command", folder, true);
-    }
-    return rc;
+    for (size_t i = 0; i < fbr_json_count(items); i++)
+        if ((rc = add_item(into, fbr_json_item(items, i), what, folder)) < 0)
+            return rc;
+    return 0;
 }
 
 int fbr_kube_config_add(struct json_t *all, const struct json_t *file, const char *folder,
                         struct fbr_error *err)
 {
     const char *current = fbr_json_text(file, "current-context", NULL);
-    int rc = add_named(all, file, "clusters", "cluster", folder);
+    int rc;
 
-    if (rc == 0)
-        rc = add_named(all, file, "users", "user", folder);
-    if (rc == 0)
-        rc = add_named(all, file, "contexts", "context", folder);
-    if (rc == 0 && current[0] && !fbr_json_at(all, "current-context", NULL))
-        rc = fbr_json_set(all, "current-context", fbr_json_string(current));
-    return rc < 0 ? fbr_fail(err, rc, "%s", fbr_strerror(rc)) : 0;
+    if ((rc = add_named(all, file, "clusters", "cluster", folder)) < 0 ||
+        (rc = add_named(all, file, "users", "user", folder)) < 0 ||
+        (rc = add_named(all, file, "contexts", "context", folder)) < 0 ||
+        (current[0] && !fbr_json_at(all, "current-context", NULL) &&
+         (rc = fbr_json_set(all, "current-context", fbr_json_string(current))) < 0))
+        return fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    return 0;
 }
 
 /* ---- A context out of them ---- */
@@ -201,8 +209,6 @@ static int take_exec(struct fbr_kube_exec *x, const struct json_t *in, struct fb
 
 static int take_cluster(struct fbr_kube_config *c, const struct json_t *in, struct fbr_error *err)
 {
-    int rc;
-
     c->server = text_of(in, "server");
     c->proxy = text_of(in, "proxy-url");
     c->server_name = text_of(in, "tls-server-name");
@@ -211,8 +217,7 @@ static int take_cluster(struct fbr_kube_config *c, const struct json_t *in, stru
         return fbr_fail(err, -EINVAL, "its cluster has no server that begins with https://");
     for (size_t n = strlen(c->server); n && c->server[n - 1] == '/'; n--)
         c->server[n - 1] = '\0';
-    rc = take_pem(&c->ca, in, "certificate-authority", err);
-    return rc;
+    return take_pem(&c->ca, in, "certificate-authority", err);
 }
 
 static int take_user(struct fbr_kube_config *c, const struct json_t *in, struct fbr_error *err)
@@ -229,14 +234,14 @@ static int take_user(struct fbr_kube_config *c, const struct json_t *in, struct 
     c->token_file = text_of(in, "tokenFile");
     c->user = text_of(in, "username");
     c->password = text_of(in, "password");
-    rc = take_pem(&c->cert, in, "client-certificate", err);
-    if (rc == 0)
-        rc = take_pem(&c->key, in, "client-key", err);
-    if (rc == 0 && !c->cert != !c->key)
-        rc = fbr_fail(err, -EINVAL,
-                      "its user has a client certificate without a key, or a key "
-                      "without a certificate");
-    return rc < 0 ? rc : take_exec(&c->exec, fbr_json_at(in, "exec", NULL), err);
+    if ((rc = take_pem(&c->cert, in, "client-certificate", err)) < 0 ||
+        (rc = take_pem(&c->key, in, "client-key", err)) < 0)
+        return rc;
+    if (!c->cert != !c->key)
+        return fbr_fail(err, -EINVAL,
+                        "its user has a client certificate without a key, or a key "
+                        "without a certificate");
+    return take_exec(&c->exec, fbr_json_at(in, "exec", NULL), err);
 }
 
 static int take_context(struct fbr_kube_config *c, const struct json_t *all, const char *name,
@@ -261,9 +266,9 @@ static int take_context(struct fbr_kube_config *c, const struct json_t *all, con
     if (!c->context || !c->namespace_)
         return fbr_fail(err, -ENOMEM, "out of memory");
     rc = take_cluster(c, fbr_json_at(all, "clusters", cluster, NULL), err);
-    if (rc == 0 && user[0])
-        rc = take_user(c, fbr_json_at(all, "users", user, NULL), err);
-    return rc;
+    if (rc < 0 || !user[0])
+        return rc;
+    return take_user(c, fbr_json_at(all, "users", user, NULL), err);
 }
 
 int fbr_kube_config_take(struct fbr_kube_config *c, const struct json_t *all, const char *context,
@@ -356,11 +361,13 @@ static int load_files(struct fbr_kube_config *c, const char *context, int *found
     const char *list = fbr_getenv("KUBECONFIG"), *home = fbr_getenv("HOME");
     struct json_t *all = fbr_json_pack("{}");
     char path[PATH_MAX];
-    int rc = all ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+    int rc = 0;
 
-    if (rc == 0 && list && list[0]) {
+    if (!all)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (list && list[0]) {
         rc = add_files(all, list, found, err);
-    } else if (rc == 0 && home && home[0] == '/') {
+    } else if (home && home[0] == '/') {
         snprintf(path, sizeof(path), "%s/.kube/config", home);
         rc = add_file(all, path, found, err);
     }

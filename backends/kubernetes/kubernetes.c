@@ -190,26 +190,27 @@ static int kube_open(struct fbr_backend **out, const struct fbr_backend_env *env
     b->env = *env;
     fbr_log_level(fbr_config_int(env->config, "log_level")); /* a module has a level of its own */
     fbr_environ_use(env->environ);
-    rc = fbr_kube_take_config(b, err);
-    if (rc == 0)
-        rc = fbr_kube_api_open(&b->api, env->loop, env->config, err);
-    if (rc == 0)
-        rc = try_it(b, err);
-    if (rc == 0 && b->api->config.in_cluster)
+    if ((rc = fbr_kube_take_config(b, err)) < 0 ||
+        (rc = fbr_kube_api_open(&b->api, env->loop, env->config, err)) < 0 ||
+        (rc = try_it(b, err)) < 0)
+        goto fail;
+    if (b->api->config.in_cluster)
         look_at_own_pod(b);
-    if (rc == 0 && (fbr_timer_init(&b->batch, env->loop, fbr_kube_on_batch, b) < 0 ||
-                    fbr_timer_init(&b->create, env->loop, fbr_kube_on_create, b) < 0 ||
-                    fbr_timer_init(&b->tick, env->loop, fbr_kube_on_tick, b) < 0))
+    if (fbr_timer_init(&b->batch, env->loop, fbr_kube_on_batch, b) < 0 ||
+        fbr_timer_init(&b->create, env->loop, fbr_kube_on_create, b) < 0 ||
+        fbr_timer_init(&b->tick, env->loop, fbr_kube_on_tick, b) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc < 0) {
-        free_backend(b);
-        return rc;
+        goto fail;
     }
     fbr_kube_set_settings(b);
     b->credit = fbr_config_int(env->config, "kubernetes_burst");
     b->credit_at = fbr_now_ms();
     *out = b;
     return 0;
+
+fail:
+    free_backend(b);
+    return rc;
 }
 
 /* ---- Closing ---- */

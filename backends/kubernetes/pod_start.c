@@ -234,26 +234,26 @@ static int finish_pod(struct fbr_kube_job *j)
     if (j->body)
         return 0;
     rc = fbr_kube_pod_bind(j->pod, j->secret ? j->secret->name : NULL, j->name, j->b->anchor);
-    if (rc == 0)
-        j->body = fbr_json_print(j->pod, NULL);
-    if (rc == 0 && j->is_master)
-        rc = wrap_master(j);
+    if (rc < 0)
+        goto done;
+    j->body = fbr_json_print(j->pod, NULL);
+    if (!j->body || (j->is_master && wrap_master(j) < 0))
+        rc = -ENOMEM;
+done:
     fbr_json_free(j->pod);
     j->pod = NULL;
-    return rc == 0 && !j->body ? -ENOMEM : rc;
+    return rc;
 }
 
 void fbr_kube_create(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    int rc = finish_pod(j);
+    const char *how = j->is_master ? "&dryRun=All" : "";
+    int rc;
 
     (void)s;
-    if (rc == 0)
-        rc = fbr_kube_call(j, "POST",
-                           fbr_kube_path(j->b->api, "pods?fieldManager=fiber%s",
-                                         j->is_master ? "&dryRun=All" : ""),
-                           j->body, j->is_master ? on_tried : on_created);
-    if (rc < 0)
+    if ((rc = finish_pod(j)) < 0 ||
+        (rc = fbr_kube_call(j, "POST", fbr_kube_path(j->b->api, "pods?fieldManager=fiber%s", how),
+                            j->body, j->is_master ? on_tried : on_created)) < 0)
         fbr_kube_step_text(j, ON_REFUSED,
                            rc == -EINVAL ? "kubernetes_pod_template took its container away"
                                          : "its pod cannot be created: out of memory");

@@ -137,15 +137,12 @@ static int set_member(struct reader *r, struct json_t *object, const yaml_node_p
         return -EINVAL;
     if (!strcmp(key, "<<")) { /* what is there already is not replaced */
         struct json_t *both = fbr_json_pack("{}");
-        int rc = both ? fbr_json_merge(both, value) : -ENOMEM;
+        bool merged = both && fbr_json_merge(both, value) == 0 &&
+                      fbr_json_merge(both, object) == 0 && fbr_json_merge(object, both) == 0;
 
-        if (rc == 0)
-            rc = fbr_json_merge(both, object);
-        if (rc == 0)
-            rc = fbr_json_merge(object, both);
         fbr_json_free(both);
         fbr_json_free(value);
-        return rc;
+        return merged ? 0 : -ENOMEM;
     }
     if (fbr_json_set(object, key, value) == 0)
         return 0;
