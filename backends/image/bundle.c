@@ -138,14 +138,16 @@ static int put_file(const struct sink *s, const char *name, const char *path, st
     int from = open(path, O_RDONLY | O_CLOEXEC), to = -1, rc;
     off_t size = from < 0 ? -1 : lseek(from, 0, SEEK_END);
 
-    if (size < 0)
+    if (size < 0) {
         rc = fbr_fail(err, -errno, "cannot read %s: %s", path, fbr_strerror(errno));
-    else
-        rc = to = open_target(s, name, (uint64_t)size, err);
-    if (rc >= 0)
-        rc = copy(to, from, size, path, err);
-    if (rc == 0 && s->fd >= 0)
+        goto done;
+    }
+    if ((rc = to = open_target(s, name, (uint64_t)size, err)) < 0 ||
+        (rc = copy(to, from, size, path, err)) < 0)
+        goto done;
+    if (s->fd >= 0)
         rc = put(to, zeros, (size_t)((FBR_TAR_BLOCK - size % FBR_TAR_BLOCK) % FBR_TAR_BLOCK), err);
+done:
     if (to >= 0 && to != s->fd)
         close(to);
     if (from >= 0)
@@ -232,11 +234,10 @@ static int make(const char *program, const struct sink *s, bool cluster, struct 
     options.library_path = library_path = fbr_image_library_path();
     mapped = fbr_image_mapped();
     options.mapped = (const char *const *)mapped;
-    rc = fbr_closure_new(&c, &options, err);
-    if (rc == 0)
-        rc = fbr_closure_add(c, real, err);
-    if (rc == 0)
-        rc = put_all(c, real, interp, s, err);
+    if ((rc = fbr_closure_new(&c, &options, err)) < 0 || (rc = fbr_closure_add(c, real, err)) < 0)
+        goto done;
+    rc = put_all(c, real, interp, s, err);
+done:
     fbr_closure_free(c);
     fbr_image_list_free(mapped);
     free(library_path);

@@ -26,6 +26,7 @@
 #define DEPTH 64 /* of folders in a directory that is added */
 #define NOTES 32
 #define SCRIPTS 5
+#define SERVICES "passwd: files\ngroup: files\nhosts: files dns\n"
 
 /* ---- The set ---- */
 
@@ -429,12 +430,12 @@ static int add_by_name(struct fbr_closure *c, const char *name, const char *scri
     char path[PATH_MAX];
     int rc = fbr_spawn_find(name, path, sizeof(path), err);
 
-    if (rc == 0)
-        return add_named(c, path, scripts, err);
     if (rc == -ENAMETOOLONG)
         return rc;
-    return fbr_fail(err, -ENOENT, "%.512s is a script for %.64s, which is not in PATH", script,
-                    name);
+    if (rc < 0)
+        return fbr_fail(err, -ENOENT, "%.512s is a script for %.64s, which is not in PATH", script,
+                        name);
+    return add_named(c, path, scripts, err);
 }
 
 /* "#!/usr/bin/env -S python3 -u": both programs. 0 too when it is not a script. */
@@ -624,8 +625,7 @@ int fbr_closure_add_system(struct fbr_closure *c, struct fbr_error *err)
         rc = take_file(c, &at, err);
     if (rc < 0)
         return rc;
-    rc = put_text(c, "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n");
-    if (rc == 0)
-        rc = put_users(c);
-    return rc < 0 ? fbr_fail(err, rc, "%s", fbr_strerror(rc)) : 0;
+    if ((rc = put_text(c, "/etc/nsswitch.conf", SERVICES)) < 0 || (rc = put_users(c)) < 0)
+        return fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    return 0;
 }

@@ -516,10 +516,9 @@ static int load_needed(struct scope *s, const struct object *o, struct fbr_error
             continue;
         }
         rc = closure_take_path(s->c, path, &at, err);
-        if (rc == 0 && loaded(s, name) < 0)
-            rc = fbr_fail(err, -ENOMEM, "out of memory");
         if (rc == 0)
-            rc = load(s, o, &found, path, at.path, err);
+            rc = loaded(s, name) < 0 ? fbr_fail(err, -ENOMEM, "out of memory")
+                                     : load(s, o, &found, path, at.path, err);
         fbr_elf_close(&found);
     }
     fbr_elf_close(&e);
@@ -555,9 +554,8 @@ int closure_libraries(struct fbr_closure *c, const char *path, const struct clos
     s.machine = e.machine;
     if (read_dirs(c) < 0)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = load_interpreter(&s, &e, path, err);
-    if (rc == 0) /* of a program, $ORIGIN is where it really is */
+    else if ((rc = load_interpreter(&s, &e, path, err)) == 0)
+        /* of a program, $ORIGIN is where it really is */
         rc = load(&s, NULL, &e, e.interp ? at->path : path, at->path, err);
     fbr_elf_close(&e);
     for (const struct object *o = s.objects; o && rc == 0; o = o->next)

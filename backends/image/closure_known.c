@@ -110,6 +110,7 @@ static int take_modules(struct fbr_closure *c, const struct folder *f, const cha
     return rc < 0 ? rc : taken;
 }
 
+/* 1 when they are found, and taken now. */
 static int find_modules(struct fbr_closure *c, const char *real, struct fbr_error *err)
 {
     static const char installed[] = FBR_MODULE_DIR;
@@ -118,7 +119,7 @@ static int find_modules(struct fbr_closure *c, const char *real, struct fbr_erro
     struct folder f = {0};
     struct stat st;
     char *slash;
-    int rc = 0;
+    int rc;
 
     for (const char *at = installed; (at = strstr(at, "/lib")); at++)
         lib = at;
@@ -127,19 +128,19 @@ static int find_modules(struct fbr_closure *c, const char *real, struct fbr_erro
         f.open = st.st_mode & S_IWOTH;
     }
     snprintf(self, sizeof(self), "%s", real);
-    for (int up = 0; up < 3 && rc == 0 && (slash = strrchr(self, '/')); up++) {
+    for (int up = 0; up < 3 && (slash = strrchr(self, '/')); up++) {
         *slash = '\0';
         snprintf(folder, sizeof(folder), "%s/fiber", self);
-        rc = take_modules(c, &f, folder, err);
+        if ((rc = take_modules(c, &f, folder, err)) != 0)
+            return rc;
         snprintf(folder, sizeof(folder), "%s%s", self, lib ? lib : "/lib/fiber");
-        if (up == 1 && rc == 0)
-            rc = take_modules(c, &f, folder, err);
+        if (up == 1 && (rc = take_modules(c, &f, folder, err)) != 0)
+            return rc;
     }
-    if (rc == 0)
-        rc = take_modules(c, &f, installed, err);
-    if (rc == 0)
-        closure_note(c, "%s uses Fiber, but its modules (fiber/crypto.so) are not beside it", real);
-    return rc < 0 ? rc : 0;
+    if ((rc = take_modules(c, &f, installed, err)) != 0)
+        return rc;
+    closure_note(c, "%s uses Fiber, but its modules (fiber/crypto.so) are not beside it", real);
+    return 0;
 }
 
 /* Whether it has Fiber linked in. */
@@ -164,10 +165,9 @@ int closure_known(struct fbr_closure *c, const char *name, const char *real, boo
     if (!entry || entry->known)
         return 0;
     entry->known = true;
-    if (!c->o.no_plugins)
-        rc = take_plugins(c, name, real, err);
-    if (rc == 0 && !c->o.no_modules &&
-        (!strncmp(name, "libfiber.so", 11) || (program && holds_fiber(real))))
+    if (!c->o.no_plugins && (rc = take_plugins(c, name, real, err)) < 0)
+        return rc;
+    if (!c->o.no_modules && (!strncmp(name, "libfiber.so", 11) || (program && holds_fiber(real))))
         rc = find_modules(c, real, err);
-    return rc;
+    return rc < 0 ? rc : 0;
 }

@@ -116,11 +116,12 @@ static la_ssize_t on_bytes(struct archive *a, void *user, const void *data, size
         rc = archive_write_data(s->outer, data, len) == (la_ssize_t)len ? 0 : -EIO;
     else
         rc = write_all(s->fd, data, len);
-    if (rc == 0)
-        return (la_ssize_t)len;
-    s->failed = rc;
-    archive_set_error(a, -rc, "%s", fbr_strerror(rc));
-    return -1;
+    if (rc < 0) {
+        s->failed = rc;
+        archive_set_error(a, -rc, "%s", fbr_strerror(rc));
+        return -1;
+    }
+    return (la_ssize_t)len;
 }
 
 /* NULL without memory. Free with archive_write_free(). raw: names are bytes, whatever the locale;
@@ -331,9 +332,9 @@ static int put_document(struct archive *a, const struct sink *s, const char *nam
 {
     int rc = put_header(a, s, name, AE_IFREG, len, err);
 
-    if (rc == 0 && archive_write_data(a, text, len) != (la_ssize_t)len)
-        rc = tar_failed(a, s, name, err);
-    return rc;
+    if (rc < 0)
+        return rc;
+    return archive_write_data(a, text, len) == (la_ssize_t)len ? 0 : tar_failed(a, s, name, err);
 }
 
 /* The blob of that digest; text NULL: the layer. */
@@ -347,14 +348,10 @@ static int put_blob(struct fbr_image *i, struct archive *a, const struct sink *s
     snprintf(name, sizeof(name), "blobs/sha256/%s", strchr(digest, ':') + 1);
     if (text)
         return put_document(a, s, name, text, len, err);
-    rc = put_header(a, s, name, AE_IFREG, len, err);
-    if (rc == 0)
-        rc = put_layer(i, &layer, err);
-    if (rc < 0 && s->failed) /* that is why */
-        return tar_failed(a, s, "the image", err);
-    if (rc == 0 && layer.bytes != len)
-        return changed("one of its files", err);
-    return rc;
+    if ((rc = put_header(a, s, name, AE_IFREG, len, err)) < 0 ||
+        (rc = put_layer(i, &layer, err)) < 0)
+        return s->failed ? tar_failed(a, s, "the image", err) : rc; /* the failed sink is why */
+    return layer.bytes == len ? 0 : changed("one of its files", err);
 }
 
 static int put_archive(struct fbr_image *i, const struct parts *p, struct sink *s,
@@ -366,23 +363,19 @@ static int put_archive(struct fbr_image *i, const struct parts *p, struct sink *
 
     if (!a)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    rc = put_header(a, s, "blobs", AE_IFDIR, 0, err);
-    if (rc == 0)
-        rc = put_header(a, s, "blobs/sha256", AE_IFDIR, 0, err);
-    if (rc == 0)
-        rc = put_blob(i, a, s, p->config, p->config_text, p->config_len, err);
-    if (rc == 0)
-        rc = put_blob(i, a, s, p->manifest, p->manifest_text, p->manifest_len, err);
-    if (rc == 0)
-        rc = put_blob(i, a, s, p->layer, NULL, p->layer_len, err);
-    if (rc == 0)
-        rc = put_document(a, s, "index.json", p->index_text, p->index_len, err);
-    if (rc == 0)
-        rc = put_document(a, s, "manifest.json", p->docker_text, p->docker_len, err);
-    if (rc == 0)
-        rc = put_document(a, s, "oci-layout", layout, sizeof(layout) - 1, err);
-    if (rc == 0 && archive_write_close(a) != ARCHIVE_OK)
+    if ((rc = put_header(a, s, "blobs", AE_IFDIR, 0, err)) < 0 ||
+        (rc = put_header(a, s, "blobs/sha256", AE_IFDIR, 0, err)) < 0 ||
+        (rc = put_blob(i, a, s, p->config, p->config_text, p->config_len, err)) < 0 ||
+        (rc = put_blob(i, a, s, p->manifest, p->manifest_text, p->manifest_len, err)) < 0 ||
+        (rc = put_blob(i, a, s, p->layer, NULL, p->layer_len, err)) < 0)
+        goto done;
+    if ((rc = put_document(a, s, "index.json", p->index_text, p->index_len, err)) < 0 ||
+        (rc = put_document(a, s, "manifest.json", p->docker_text, p->docker_len, err)) < 0 ||
+        (rc = put_document(a, s, "oci-layout", layout, sizeof(layout) - 1, err)) < 0)
+        goto done;
+    if (archive_write_close(a) != ARCHIVE_OK)
         rc = tar_failed(a, s, "the image", err);
+done:
     tar_free(a, s, rc);
     return rc;
 }
@@ -418,13 +411,11 @@ int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_er
     memset(&p, 0, sizeof(p));
     err = err ? err : &own;
     err->code = 0;
-    rc = fbr_image_name(name, tagged, whole, err);
-    if (rc == 0)
-        rc = make_parts(i, &p, tagged, whole, err);
-    if (rc == 0)
-        rc = put_quietly(i, &p, &s, err);
-    if (rc == 0)
-        memcpy(i->digest, p.config, sizeof(i->digest));
+    if ((rc = fbr_image_name(name, tagged, whole, err)) < 0 ||
+        (rc = make_parts(i, &p, tagged, whole, err)) < 0 || (rc = put_quietly(i, &p, &s, err)) < 0)
+        goto done;
+    memcpy(i->digest, p.config, sizeof(i->digest));
+done:
     i->archive = s.bytes;
     free(p.config_text);
     free(p.manifest_text);

@@ -150,23 +150,25 @@ static int add_env(struct lists *l)
     return rc;
 }
 
+static int fill_lists(struct lists *l, const struct fbr_config *config, struct fbr_error *err)
+{
+    char program[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+    program[n < 0 ? 0 : n] = '\0';
+    if (image_list_add(&l->files, program) < 0 || add_env(l) < 0)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    return add_words(l, config, err);
+}
+
 int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
                        struct fbr_error *err)
 {
     struct lists l = {.mapped = fbr_image_mapped()};
-    char program[PATH_MAX], here[PATH_MAX];
+    char here[PATH_MAX];
     const char *directories[] = {getcwd(here, sizeof(here)), NULL};
-    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    int rc;
+    int rc = fill_lists(&l, config, err);
 
-    program[n < 0 ? 0 : n] = '\0';
-    rc = image_list_add(&l.files, program);
-    if (rc == 0)
-        rc = add_env(&l);
-    if (rc < 0)
-        fbr_fail(err, rc, "out of memory");
-    else
-        rc = add_words(&l, config, err);
     if (rc == 0) {
         const struct fbr_image_spec spec = {.files = (const char *const *)l.files,
                                             .more = (const char *const *)l.more,

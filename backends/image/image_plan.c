@@ -46,11 +46,10 @@ int image_list_add(char ***list, const char *text)
 
 static int list_copy(char ***list, const char *const *from)
 {
-    int rc = 0;
-
-    for (size_t i = 0; from && from[i] && rc == 0; i++)
-        rc = image_list_add(list, from[i]);
-    return rc;
+    for (size_t i = 0; from && from[i]; i++)
+        if (image_list_add(list, from[i]) < 0)
+            return -ENOMEM;
+    return 0;
 }
 
 static const char *variable(const char *const *env, const char *name)
@@ -133,14 +132,15 @@ static int set_env(struct fbr_image *i, const struct fbr_image_spec *spec)
 {
     const char *given = variable(spec->env, LIBRARY_PATH), *found;
     char *all = NULL;
-    int rc = 0;
+    int rc;
 
     found = fbr_closure_mapped_path(i->closure);
-    for (size_t k = 0; spec->env && spec->env[k] && rc == 0; k++)
-        if (!found || strncmp(spec->env[k], LIBRARY_PATH "=", sizeof(LIBRARY_PATH)) != 0)
-            rc = image_list_add(&i->env, spec->env[k]);
-    if (!found || rc < 0)
-        return rc;
+    for (size_t k = 0; spec->env && spec->env[k]; k++)
+        if ((!found || strncmp(spec->env[k], LIBRARY_PATH "=", sizeof(LIBRARY_PATH)) != 0) &&
+            image_list_add(&i->env, spec->env[k]) < 0)
+            return -ENOMEM;
+    if (!found)
+        return 0;
     if (asprintf(&all, LIBRARY_PATH "=%s%s%s", given ? given : "", given && *given ? ":" : "",
                  found) < 0)
         return -ENOMEM;
@@ -149,7 +149,7 @@ static int set_env(struct fbr_image *i, const struct fbr_image_spec *spec)
     return rc;
 }
 
-static int set_words(struct fbr_image *i, const struct fbr_image_spec *spec)
+static int set_words(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_error *err)
 {
     struct fbr_buf b;
     int rc;
@@ -160,13 +160,10 @@ static int set_words(struct fbr_image *i, const struct fbr_image_spec *spec)
     if (rc == 0 && !variable(spec->env, "PATH"))
         rc = image_list_add(&i->env, (const char *)b.data);
     fbr_buf_fini(&b);
-    if (rc == 0)
-        rc = set_env(i, spec);
-    if (rc == 0)
-        rc = list_copy(&i->entrypoint, spec->entrypoint);
-    if (rc == 0 && spec->workdir && !(i->workdir = strdup(spec->workdir)))
-        rc = -ENOMEM;
-    return rc;
+    if (rc < 0 || set_env(i, spec) < 0 || list_copy(&i->entrypoint, spec->entrypoint) < 0 ||
+        (spec->workdir && !(i->workdir = strdup(spec->workdir))))
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    return 0;
 }
 
 static int check_words(const struct fbr_image_spec *spec, struct fbr_error *err)
@@ -219,9 +216,10 @@ static int make_id(struct fbr_image *i, struct fbr_error *err)
     rc = b.failed ? fbr_fail(err, -ENOMEM, "out of memory")
                   : image_digest(b.data, b.len, digest, err);
     fbr_buf_fini(&b);
-    if (rc == 0)
-        snprintf(i->id, sizeof(i->id), "%.*s", FBR_IMAGE_ID, strchr(digest, ':') + 1);
-    return rc;
+    if (rc < 0)
+        return rc;
+    snprintf(i->id, sizeof(i->id), "%.*s", FBR_IMAGE_ID, strchr(digest, ':') + 1);
+    return 0;
 }
 
 /* ---- Opening ---- */
@@ -235,33 +233,32 @@ static int collect(struct fbr_image *i, const struct fbr_image_spec *spec, struc
                                           .mapped = spec->mapped};
     int rc = fbr_closure_new(&i->closure, &o, err);
 
-    for (size_t k = 0; spec->files && spec->files[k] && rc == 0; k++)
-        rc = fbr_closure_add(i->closure, spec->files[k], err);
-    for (size_t k = 0; spec->more && spec->more[k] && rc == 0; k++)
-        rc = fbr_closure_add_data(i->closure, spec->more[k], err);
-    if (rc == 0)
-        rc = fbr_closure_add_mapped(i->closure, err);
-    if (rc == 0)
-        rc = fbr_closure_add_system(i->closure, err);
-    for (size_t k = 0; spec->directories && spec->directories[k] && rc == 0; k++)
-        rc = fbr_closure_add_directory(i->closure, spec->directories[k], 01777, err);
-    if (rc == 0 && spec->workdir)
-        rc = fbr_closure_add_directory(i->closure, spec->workdir, 01777, err);
-    return rc;
+    if (rc < 0)
+        return rc;
+    for (size_t k = 0; spec->files && spec->files[k]; k++)
+        if ((rc = fbr_closure_add(i->closure, spec->files[k], err)) < 0)
+            return rc;
+    for (size_t k = 0; spec->more && spec->more[k]; k++)
+        if ((rc = fbr_closure_add_data(i->closure, spec->more[k], err)) < 0)
+            return rc;
+    if ((rc = fbr_closure_add_mapped(i->closure, err)) < 0 ||
+        (rc = fbr_closure_add_system(i->closure, err)) < 0)
+        return rc;
+    for (size_t k = 0; spec->directories && spec->directories[k]; k++)
+        if ((rc = fbr_closure_add_directory(i->closure, spec->directories[k], 01777, err)) < 0)
+            return rc;
+    return spec->workdir ? fbr_closure_add_directory(i->closure, spec->workdir, 01777, err) : 0;
 }
 
 int fbr_image_open(struct fbr_image **out, const struct fbr_image_spec *spec, struct fbr_error *err)
 {
     struct fbr_image *i = calloc(1, sizeof(*i));
-    int rc = i ? check_words(spec, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    int rc;
 
-    if (rc == 0)
-        rc = collect(i, spec, err);
-    if (rc == 0 && set_words(i, spec) < 0)
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = make_id(i, err);
-    if (rc < 0) {
+    if (!i)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if ((rc = check_words(spec, err)) < 0 || (rc = collect(i, spec, err)) < 0 ||
+        (rc = set_words(i, spec, err)) < 0 || (rc = make_id(i, err)) < 0) {
         fbr_image_close(i);
         return rc;
     }
