@@ -171,31 +171,33 @@ static void drop_headers(struct fbr_http_call *c)
     c->headers = NULL;
 }
 
+static int add_token(struct fbr_http_call *c, const char *token)
+{
+    char *line;
+    int rc;
+
+    if (asprintf(&line, "Authorization: Bearer %s", token) < 0)
+        return -ENOMEM;
+    rc = add_header(c, line);
+    explicit_bzero(line, strlen(line));
+    free(line);
+    return rc;
+}
+
 /* The token may be another one each time. It is in the headers only, which libcurl tells nobody. */
 static int set_headers(struct fbr_http_call *c)
 {
     const struct fbr_http *h = c->h;
     const char *token = h->token ? h->token(h->token_user) : NULL;
     char text[128];
-    char *line;
-    int rc;
 
     drop_headers(c);
     snprintf(text, sizeof(text), "Content-Type: %.100s", c->type ? c->type : "application/json");
-    rc = add_header(c, text);
-    if (rc == 0)
-        rc = add_header(c, "Expect:");
-    if (rc == 0 && c->header)
-        rc = add_header(c, c->header);
-    if (rc == 0 && token) {
-        if (asprintf(&line, "Authorization: Bearer %s", token) < 0)
-            return -ENOMEM;
-        rc = add_header(c, line);
-        explicit_bzero(line, strlen(line));
-        free(line);
-    }
+    if (add_header(c, text) < 0 || add_header(c, "Expect:") < 0 ||
+        (c->header && add_header(c, c->header) < 0) || (token && add_token(c, token) < 0))
+        return -ENOMEM;
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);
-    return rc;
+    return 0;
 }
 
 static void set_request(struct fbr_http_call *c)

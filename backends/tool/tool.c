@@ -96,12 +96,12 @@ static int launch(struct running *t, const struct fbr_tool *tool, struct fbr_err
                                 .local = &how};
     int rc = fbr_tool_find(tool->words->at[0], file, sizeof(file), err);
 
-    if (rc == 0 && tool->input) {
-        how.in = fbr_deliver(t->tools->loop, tool->input, tool->input_len, err);
-        rc = how.in < 0 ? how.in : 0;
-    }
-    if (rc == 0)
-        rc = local->start(t->tools->processes, &run, t, &t->process, err);
+    if (rc < 0)
+        return rc;
+    if (tool->input &&
+        (how.in = fbr_deliver(t->tools->loop, tool->input, tool->input_len, err)) < 0)
+        return how.in;
+    rc = local->start(t->tools->processes, &run, t, &t->process, err);
     if (how.in >= 0)
         close(how.in);
     return rc;
@@ -202,10 +202,11 @@ static int collect(struct pollfd fds[3], unsigned ms, struct fbr_buf *const to[2
     return 0;
 }
 
-static void close_if(int fd)
+static void close_end(int *fd)
 {
-    if (fd >= 0)
-        close(fd);
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
 }
 
 int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, struct fbr_buf *out,
@@ -223,28 +224,33 @@ int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, 
     pid_t pid = 0;
     int rc = fbr_tool_find(words->at[0], file, sizeof(file), err);
 
-    if (rc == 0 && (pipe2(ends, O_CLOEXEC) < 0 || (said && pipe2(errs, O_CLOEXEC) < 0)))
+    if (rc < 0)
+        goto done;
+    if (pipe2(ends, O_CLOEXEC) < 0 || (said && pipe2(errs, O_CLOEXEC) < 0)) {
         rc = fbr_fail(err, -errno, "cannot make a pipe for its output: %s", fbr_strerror(errno));
+        goto done;
+    }
     s.fds[1] = ends[1];
     s.fds[2] = errs[1];
-    if (rc == 0)
-        rc = fbr_spawn(&s, &pid, &pidfd, err);
-    close_if(ends[1]);
-    close_if(errs[1]);
-    if (rc == 0) {
-        fds[0] = (struct pollfd){.fd = pidfd, .events = POLLIN};
-        fds[1] = (struct pollfd){.fd = ends[0], .events = POLLIN};
-        fds[2] = (struct pollfd){.fd = errs[0], .events = POLLIN};
-        rc = collect(fds, ms, to);
-        if (rc < 0) {
-            fbr_fail(err, rc, "%.100s did not end within %.1f s", words->at[0], ms / 1e3);
-            kill(pid, SIGKILL);
-        }
-        waitpid(pid, &status, 0);
-        close(pidfd);
+    if ((rc = fbr_spawn(&s, &pid, &pidfd, err)) < 0)
+        goto done;
+    close_end(&ends[1]);
+    close_end(&errs[1]);
+    fds[0] = (struct pollfd){.fd = pidfd, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = ends[0], .events = POLLIN};
+    fds[2] = (struct pollfd){.fd = errs[0], .events = POLLIN};
+    rc = collect(fds, ms, to);
+    if (rc < 0) {
+        fbr_fail(err, rc, "%.100s did not end within %.1f s", words->at[0], ms / 1e3);
+        kill(pid, SIGKILL);
     }
-    close_if(ends[0]);
-    close_if(errs[0]);
+    waitpid(pid, &status, 0);
+    close(pidfd);
+done:
+    for (int i = 0; i < 2; i++) {
+        close_end(&ends[i]);
+        close_end(&errs[i]);
+    }
     for (int i = 0; i < 2; i++)
         if (to[i])
             fbr_put_u8(to[i], 0);
@@ -260,10 +266,12 @@ int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *e
 {
     int rc = fbr_spawn_find(name, path, size, err);
 
-    /* else exec says what is wrong */
-    if (rc == 0 || rc == -ENAMETOOLONG || strchr(name, '/'))
-        return rc == -ENAMETOOLONG ? rc : 0;
-    return fbr_fail(err, -ENOENT, "there is no command '%s' in PATH", name);
+    if (rc == -ENAMETOOLONG)
+        return rc;
+    /* exec says what is wrong with a path */
+    if (rc < 0 && !strchr(name, '/'))
+        return fbr_fail(err, -ENOENT, "there is no command '%s' in PATH", name);
+    return 0;
 }
 
 int fbr_tool_own_program(char *path, size_t size, const char *mend, struct fbr_error *err)
