@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 import _pickle
 
 PROTOCOL = 5
+PLAIN = frozenset((bytes, str, int, float, bool, type(None)))  # no function is in one
 
 
 _util = None
@@ -23,7 +24,7 @@ def _load_util():
 
 def dumps(obj):
     """Pickles an object for another process of the run."""
-    if (_util or _load_util()).is_in_interactive_console():
+    if type(obj) not in PLAIN and (_util or _load_util()).is_in_interactive_console():
         cloud = cloudpickle()
         if cloud:
             return cloud.dumps(obj, PROTOCOL)

@@ -172,13 +172,15 @@ class Queue(_Base):
 
     def put(self, obj, block=True, timeout=None):
         """Puts an object. While the queue is full it waits, at most `timeout` seconds; then queue.Full is raised."""
-        self._check_open()
+        if self._closed:
+            self._check_open()
         self._used = True
         self._handle.put(_pickling.dumps(obj), _seconds(block, timeout) if self._maxsize else None)
 
     def get(self, block=True, timeout=None):
         """Takes the next object. While there is none it waits, at most `timeout` seconds; then queue.Empty is raised."""
-        self._check_open()
+        if self._closed:
+            self._check_open()
         return loads(self._handle.get(_seconds(block, timeout)))
 
     def put_nowait(self, obj):
