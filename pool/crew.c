@@ -237,6 +237,7 @@ static int start_one(struct fiber_pool *p, char *why, size_t size)
                                     .env = p->env,
                                     .ops = &process_ops,
                                     .user = w,
+                                    .alike = p->target,
                                     .link = &fbr_pool_link_ops};
     static const uint32_t of_host = FBR_WORKER_MAGIC;
     int rc;

@@ -21,7 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/program/spawn.h"
 
-#define FROM 4          /* alike jobs in a row; fewer are not worth an interpreter more */
+#define FROM 4          /* alike jobs, in a row or at once; fewer are not worth it */
 #define LOAD_MS 10000   /* for it to load what it loads */
 #define COPY_MS 3000    /* for a copy */
 #define KILL_MS 3000    /* for killed ones to end, one may hang in the kernel */
@@ -390,7 +390,7 @@ bool fbr_copies_takes(struct fbr_copies *t, const struct fbr_job *job)
     } else {
         fbr_buf_fini(&now);
     }
-    if (++t->alike < FROM)
+    if (++t->alike < FROM && job->alike < FROM)
         return false;
     if (t->state != ABSENT && same(&t->like, &t->serves))
         return true;

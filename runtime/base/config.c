@@ -83,8 +83,8 @@ static const struct fbr_config_key own_keys[] = {
     {"image_add", "FIBER_IMAGE_ADD", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
      "programs and folders that go into an image made of this program, besides it"},
     {"template", "FIBER_TEMPLATE", FBR_CONFIG_BOOL, "true", 0, 0, NULL,
-     "on this host, start a program that has a template (Python) by copies of it, from the fourth "
-     "process on"},
+     "on this host, start a program that has a template (Python) by copies of it: pools of four "
+     "workers and more, and processes from the fourth on"},
     {"max_message", "FIBER_MAX_MESSAGE", FBR_CONFIG_SIZE, "4Gi", 64 * FBR_KIB, 1024 * FBR_GIB, NULL,
      "largest message that a peer may announce"},
     {"hold_max", "FIBER_HOLD_MAX", FBR_CONFIG_SIZE, "0", 0, 1024 * 1024 * FBR_GIB, NULL,

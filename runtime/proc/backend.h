@@ -54,6 +54,7 @@ struct fbr_job {
     /* The command of the program's template, when this is one of the program's own processes; it
      * stays valid. NULL: there is none. For the local backend (backends/local/copies.h) */
     const char *const *template;
+    int alike;       /* jobs like it that start together; 0: unknown */
     int own_program; /* nonzero: file and argv are those of the parent's own program */
     int is_host;     /* nonzero: it starts others in its job; here, what they forked ends with it */
     int is_master;   /* nonzero: it starts jobs with this backend itself; no ticket */

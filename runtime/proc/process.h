@@ -31,6 +31,7 @@ struct fbr_process_spec {
     const struct fbr_process_ops *ops;
     void *user;
     int width; /* processes that it will start in its job; 0: unknown */
+    int alike; /* processes like it that start together; 0: unknown */
     /* it starts others in its job: processes that name it as their host, or programs of its own */
     bool is_host;
     int index;         /* 1 + the index of its node in its ring; 0: of no ring */

@@ -37,7 +37,7 @@ struct fiber_process {
     struct fbr_buf env_strings;
     struct fbr_hold *holds; /* the loop thread's after the post */
     size_t n_holds;
-    int start_timeout_ms, keep_stdin, width;
+    int start_timeout_ms, keep_stdin, width, alike;
     bool by_program;    /* fact: it runs the command of fiber_program(), or ours */
     bool waits_in_line; /* wish: its clock stands while the engine has no place for it */
     int fds; /* set aside for it here (fds.h); the loop thread's once it is posted there */

@@ -170,6 +170,27 @@ def test_copies_from_the_fourth_process_on(program):
     assert (ran.code, ran.out, ran.err) == (0, "0 5\n", ""), ran
 
 
+def test_pools_of_four_are_copies_from_the_first_worker_on(program):
+    ran = program(COPIES + """
+    import time
+
+    def one_worker(_):
+        time.sleep(0.2)
+        with open("/proc/self/cmdline") as f:  # a copy has the template's
+            return os.getpid(), "import template" in f.read()
+
+    if __name__ == "__main__":
+        for n in 3, 4:
+            with mp.Pool(n) as pool:
+                workers = {}
+                while len(workers) < n:
+                    workers.update(pool.map(one_worker, range(n), chunksize=1))
+                print(sum(workers.values()))
+            tell_all(1)  # a job that is not like the pool's
+    """)
+    assert (ran.code, ran.out, ran.err) == (0, "0\n4\n", ""), ran
+
+
 def test_a_template_is_killed_and_frozen(program):
     ran = program(COPIES + """
     if __name__ == "__main__":
