@@ -1,0 +1,243 @@
+/* kubernetes_command_test.c - the objects that `fiber kubernetes manifest` prints, and what it
+ * refuses to print.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tests/cli/made_run_util.h"
+
+#include "cli/in_cluster.h"
+
+/* ---- What is refused ---- */
+
+static void texts_that_are_no_names_stand_in_no_manifest(void **state)
+{
+    static const struct {
+        const char *line, *sentence;
+    } cases[] = {
+        {"kubernetes manifest --name Fiber",
+         "'Fiber' is not a name: use small letters, digits and '-'"},
+        {"kubernetes manifest --name a_b",
+         "'a_b' is not a name: use small letters, digits and '-'"},
+        {"kubernetes manifest --name -a", "'-a' is not a name: use small letters, digits and '-'"},
+        {"kubernetes manifest --name a-", "'a-' is not a name: use small letters, digits and '-'"},
+        {"kubernetes manifest --name=", "'' is not a name: use small letters, digits and '-'"},
+        {"kubernetes manifest --name a.b",
+         "'a.b' is not a name: use small letters, digits and '-'"},
+        {"kubernetes manifest -N {team}",
+         "'{team}' is not a name: use small letters, digits and '-'"},
+        {"kubernetes manifest -N team,x",
+         "'team,x' is not a name: use small letters, digits and '-'"},
+        {"kubernetes manifest --name "
+         "a23456789012345678901234567890123456789012345678901",
+         "'a23456789012345678901234567890123456789012345678901' is not a name: use small letters, "
+         "digits and '-'"},
+        {"kubernetes manifest --master host", "--master host: that is not an address"},
+        {"kubernetes manifest --master 10.0.0.1/8", "--master 10.0.0.1/8: that is not an address"},
+        {"kubernetes manifest -- ./train", "--image is needed for the Job that runs ./train"},
+        {"kubernetes apply", "fiber kubernetes apply: there are `manifest` and `run`"},
+        {"kubernetes run", "fiber kubernetes run: which program? -- PROGRAM [ARGUMENT...]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        refuses(cases[i].line, 2, cases[i].sentence);
+}
+
+static void the_longest_names_are_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(command("kubernetes manifest --name "
+                             "a2345678901234567890123456789012345678901234567890")
+                         ->code,
+                     0);
+    assert_int_equal(command("kubernetes manifest -N "
+                             "a23456789012345678901234567890123456789012345678901234567890123")
+                         ->code,
+                     0);
+    assert_int_equal(command("kubernetes manifest -N "
+                             "a234567890123456789012345678901234567890123456789012345678901234")
+                         ->code,
+                     2);
+}
+
+/* ---- What is printed ---- */
+
+/* How often a part stands in a text. */
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+
+    for (; (text = strstr(text, part)); text += strlen(part))
+        n++;
+    return n;
+}
+
+static void a_namespace_gets_accounts_rights_and_a_policy(void **state)
+{
+    const struct said *s = command("kubernetes manifest");
+
+    (void)state;
+    assert_int_equal(s->code, 0);
+    assert_int_equal(count_of(s->out, "\n---\n"), 5);
+    assert_int_equal(count_of(s->out, "kind: ServiceAccount\n"), 2);
+    assert_int_equal(count_of(s->out, "  namespace: "), 0); /* kubectl decides */
+    says(s->out, "# For one namespace: fiber kubernetes manifest | kubectl apply -f -\n");
+    says(s->out, "metadata:\n  name: fiber-worker\nautomountServiceAccountToken: false\n");
+    says(s->out, "kind: RoleBinding\nmetadata:\n  name: fiber\n");
+    says(s->out, "kind: NetworkPolicy\nmetadata:\n  name: fiber-worker\n");
+    says(s->out,
+         "    resources: [\"secrets\"]\n    verbs: [\"create\", \"delete\"] # never read\n");
+    assert_null(strstr(s->out, "kind: Job"));
+    assert_null(strstr(s->out, "ipBlock"));
+}
+
+static void every_object_is_in_the_namespace(void **state)
+{
+    const struct said *s = command("kubernetes manifest -N team --name ours");
+
+    (void)state;
+    says(s->out, "# For one namespace, team: ");
+    assert_int_equal(count_of(s->out, "  namespace: team\n"), 5);
+    assert_int_equal(count_of(s->out, "  name: ours\n"), 3);
+    assert_int_equal(count_of(s->out, "  name: ours-worker\n"), 2);
+    says(s->out, "  - {kind: ServiceAccount, name: ours, namespace: team}\n");
+    says(s->out, "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: ours}\n");
+}
+
+static void jobs_may_call_a_master_outside(void **state)
+{
+    static const struct {
+        const char *line, *part;
+        int times;
+    } cases[] = {
+        {"kubernetes manifest --master 10.1.2.3", "        - ipBlock: {cidr: 10.1.2.3/32}\n", 1},
+        {"kubernetes manifest --master fd00::1", "        - ipBlock: {cidr: fd00::1/128}\n", 1},
+        {"kubernetes manifest --master fd00::1 --no-network-policy", "ipBlock", 0},
+        {"kubernetes manifest --no-network-policy", "NetworkPolicy", 0},
+        {"kubernetes manifest --no-network-policy", "RoleBinding", 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        assert_int_equal(count_of(command(cases[i].line)->out, cases[i].part), cases[i].times);
+}
+
+static void a_program_becomes_a_job(void **state)
+{
+    const struct said *s;
+
+    (void)state;
+    s = command("kubernetes manifest -N team -i reg/x:1 -- ./train --rate $(RATE) \"q\" a\\b $$");
+    assert_int_equal(s->code, 0);
+    says(s->out, "kind: Job\nmetadata:\n  name: fiber-master\n  namespace: team\n");
+    says(s->out, "          image: \"reg/x:1\"\n"
+                 "          command: [\"./train\", \"--rate\", \"$$(RATE)\", \"\\\"q\\\"\", "
+                 "\"a\\\\b\", \"$$$$\"]\n");
+    says(s->out, "      serviceAccountName: fiber\n");
+    says(s->out, "{name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: fiber-worker}");
+    assert_null(strstr(s->out, "runAsUser"));
+}
+
+static void the_user_of_jobs_is_the_masters_too(void **state)
+{
+    static const struct {
+        const char *user, *part;
+    } cases[] = {
+        {"1000", "{type: RuntimeDefault}, runAsUser: 1000, fsGroup: 1000, runAsNonRoot: true}\n"},
+        {"0", "{type: RuntimeDefault}, runAsUser: 0, fsGroup: 0, runAsNonRoot: false}\n"},
+    };
+    const struct said *s;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        setenv("FIBER_KUBERNETES_USER", cases[i].user, 1);
+        says(command("kubernetes manifest -i x -- p")->out, cases[i].part);
+    }
+    says(command("kubernetes manifest -i x -- p")->out,
+         "            - {name: FIBER_KUBERNETES_USER, value: \"0\"}\n");
+    setenv("FIBER_KUBERNETES_USER", "nobody", 1);
+    s = command("kubernetes manifest -i x -- p");
+    unsetenv("FIBER_KUBERNETES_USER");
+    assert_int_equal(s->code, 2);
+    assert_string_equal(s->out, "");
+    says(s->err, "FIBER_KUBERNETES_USER");
+}
+
+/* ---- As JSON ---- */
+
+static struct said rights;
+
+static void put_rights(const char *name, const char *namespace, bool is_json)
+{
+    struct caught caught;
+
+    catch_begin(&caught);
+    if (is_json)
+        kubernetes_put_rights_json(name, namespace);
+    else
+        kubernetes_put_rights(name, namespace);
+    catch_end(&caught, &rights);
+}
+
+static void rights_are_the_same_as_json(void **state)
+{
+    static const char *const resources[] = {"pods", "pods/log", "secrets", "events", "jobs"};
+
+    (void)state;
+    put_rights("ours", "team", true);
+    says(rights.out, "[{\"apiVersion\":\"v1\",\"kind\":\"ServiceAccount\",\"metadata\":{\"name\":"
+                     "\"ours\",\"namespace\":\"team\"}},");
+    says(rights.out, "\"metadata\":{\"name\":\"ours-worker\",\"namespace\":\"team\"},"
+                     "\"automountServiceAccountToken\":false},");
+    says(rights.out, ",\"roleRef\":{\"apiGroup\":\"rbac.authorization.k8s.io\",\"kind\":\"Role\","
+                     "\"name\":\"ours\"},\"subjects\":[{\"kind\":\"ServiceAccount\",\"name\":"
+                     "\"ours\",\"namespace\":\"team\"}]}]");
+    for (size_t i = 0; i < COUNT(resources); i++) {
+        char part[64];
+
+        snprintf(part, sizeof(part), "\"resources\":[\"%s\"],\"verbs\":[", resources[i]);
+        says(rights.out, part);
+    }
+    assert_int_equal(count_of(rights.out, "{"), count_of(rights.out, "}"));
+    assert_int_equal(count_of(rights.out, "["), count_of(rights.out, "]"));
+    assert_null(strstr(rights.out, ",,"));
+    put_rights("ours", NULL, true);
+    assert_null(strstr(rights.out, "namespace"));
+    put_rights("ours", NULL, false);
+    assert_int_equal(count_of(rights.out, "---\n"), 4);
+    assert_null(strstr(rights.out, "namespace"));
+}
+
+static void other_backends_run_no_masters(void **state)
+{
+    static struct said s;
+    struct caught caught;
+    const char *name[3];
+
+    (void)state;
+    catch_begin(&caught);
+    name[0] = in_cluster_backend("kubernetes");
+    name[1] = in_cluster_backend(NULL);
+    name[2] = in_cluster_backend("docker");
+    catch_end(&caught, &s);
+    assert_string_equal(name[0], "kubernetes");
+    assert_string_equal(name[1], "kubernetes");
+    assert_null(name[2]);
+    says(s.err, "docker");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        made_test(texts_that_are_no_names_stand_in_no_manifest),
+        made_test(the_longest_names_are_taken),
+        made_test(a_namespace_gets_accounts_rights_and_a_policy),
+        made_test(every_object_is_in_the_namespace),
+        made_test(jobs_may_call_a_master_outside),
+        made_test(a_program_becomes_a_job),
+        made_test(the_user_of_jobs_is_the_masters_too),
+        made_test(rights_are_the_same_as_json),
+        made_test(other_backends_run_no_masters),
+    };
+
+    return cmocka_run_group_tests_name("kubernetes_command", tests, NULL, NULL);
+}
