@@ -24,36 +24,35 @@ enum {
     KUBERNETES_OPTIONS
 };
 
+static void put_char(unsigned char c)
+{
+    if (c == '"' || c == '\\')
+        printf("\\%c", c);
+    else if (c < ' ' || c == 0x7f)
+        printf("\\u%04x", c);
+    else
+        putchar(c);
+}
+
 /* A JSON string is one of YAML too. */
 static void put_string(const char *text)
 {
     putchar('"');
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c < ' ' || c == 0x7f)
-            printf("\\u%04x", c);
-        else
-            putchar(c);
-    }
+    for (; *text; text++)
+        put_char((unsigned char)*text);
     putchar('"');
 }
 
 /* Kubernetes replaces $(NAME), and $$ by $. */
 static void put_word(const char *text)
 {
-    char doubled[2 * 4096 + 1];
-    size_t n = 0;
-
-    for (; *text && n + 2 < sizeof(doubled); text++) {
-        doubled[n++] = *text;
+    putchar('"');
+    for (; *text; text++) {
         if (*text == '$')
-            doubled[n++] = '$';
+            putchar('$');
+        put_char((unsigned char)*text);
     }
-    doubled[n] = '\0';
-    put_string(doubled);
+    putchar('"');
 }
 
 static void put_head(const char *version, const char *kind, const char *name, const char *suffix,

@@ -162,6 +162,33 @@ static void the_user_of_jobs_is_the_masters_too(void **state)
     says(s->err, "FIBER_KUBERNETES_USER");
 }
 
+/* Nothing of a program's word is lost, however long it is. */
+static void a_long_word_is_whole(void **state)
+{
+    static char word[20000], want[2 * sizeof(word)];
+    char *operands[] = {"manifest", "./p", word, NULL};
+    const struct cli_command *c = cli_command_find("kubernetes");
+    struct cli_value *values = calloc(c->count, sizeof(*values));
+    struct cli_args args = {.command = c, .values = values, .operands = operands, .noperands = 3};
+    static struct said s;
+    struct caught caught;
+
+    (void)state;
+    assert_non_null(values);
+    memset(word, 'x', sizeof(word) - 2);
+    word[0] = '$';
+    for (size_t i = 0; i < c->count; i++)
+        if (!strcmp(c->options[i].name, "image"))
+            values[i].text = "x";
+    catch_begin(&caught);
+    s.code = c->run(&args);
+    catch_end(&caught, &s);
+    assert_int_equal(s.code, 0);
+    snprintf(want, sizeof(want), "          command: [\"./p\", \"$%s\"]\n", word);
+    says(s.out, want);
+    free(values);
+}
+
 /* ---- As JSON ---- */
 
 static struct said rights;
@@ -235,6 +262,7 @@ int main(void)
         made_test(jobs_may_call_a_master_outside),
         made_test(a_program_becomes_a_job),
         made_test(the_user_of_jobs_is_the_masters_too),
+        made_test(a_long_word_is_whole),
         made_test(rights_are_the_same_as_json),
         made_test(other_backends_run_no_masters),
     };
