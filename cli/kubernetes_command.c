@@ -5,6 +5,7 @@
  * same list); workers have an account of their own that may nothing, and no token of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,13 @@ static bool is_name(const char *text, size_t max)
            text[0] != '-' && text[n - 1] != '-';
 }
 
+static bool is_address(const char *text)
+{
+    struct in6_addr address;
+
+    return inet_pton(strchr(text, ':') ? AF_INET6 : AF_INET, text, &address) == 1;
+}
+
 /* kubernetes_user, as it is configured here. */
 static int find_user(long long *user)
 {
@@ -260,7 +268,7 @@ static int manifest(const struct cli_args *args)
     if (!is_name(name, 50) || (namespace && !is_name(namespace, 63)))
         return cli_failed(2, "'%s' is not a name: use small letters, digits and '-'",
                           is_name(name, 50) ? namespace : name);
-    if (master && strspn(master, "0123456789abcdefABCDEF.:") != strlen(master))
+    if (master && !is_address(master))
         return cli_failed(2, "--master %s: that is not an address", master);
     if (command[0] && !v[KUBERNETES_IMAGE].text)
         return cli_failed(2, "--image is needed for the Job that runs %s", command[0]);
