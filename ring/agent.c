@@ -39,6 +39,13 @@ void fbr_agent_send(struct agent *a, uint8_t type, struct fbr_buf *body)
     fbr_buf_fini(body);
 }
 
+void fbr_agent_about(struct fbr_buf *b, uint32_t job, uint32_t rank)
+{
+    fbr_buf_init(b);
+    fbr_put_u32(b, job);
+    fbr_put_u32(b, rank);
+}
+
 void fbr_agent_note(struct agent *a, const char *fmt, ...)
 {
     struct fbr_buf b;
@@ -190,9 +197,7 @@ void fbr_agent_failed(struct agent *a, uint32_t job, uint32_t rank, const char *
 {
     struct fbr_buf b;
 
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, job);
-    fbr_put_u32(&b, rank);
+    fbr_agent_about(&b, job, rank);
     fbr_put_str(&b, why);
     fbr_agent_send(a, FBR_RING_FAILED, &b);
 }

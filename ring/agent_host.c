@@ -19,24 +19,27 @@ static int host_post(void *user, void (*fn)(void *), void *arg)
     return fbr_loop_post(agent_of(user)->rt->loop, fn, arg);
 }
 
-/* A new request: its number is the first thing in `b`. */
-static int begin(struct agent *a, struct fbr_buf *b, fbr_bridge_done *done, void *arg)
+/* A new request: its number is the first thing in `b`, which has failed if there is no memory. */
+static struct agent *begin(void *user, struct fbr_buf *b, fbr_bridge_done *done, void *arg)
 {
+    struct agent *a = agent_of(user);
     struct agent_request *r = calloc(1, sizeof(*r));
 
     fbr_buf_init(b);
-    if (!r)
-        return -ENOMEM;
-    r->id = ++a->next_id;
+    fbr_put_u64(b, ++a->next_id);
+    if (!r) {
+        b->failed = true;
+        return a;
+    }
+    r->id = a->next_id;
     r->done = done;
     r->arg = arg;
     HASH_ADD(hh, a->requests, id, sizeof(r->id), r);
     if (!r->hh.tbl) {
+        b->failed = true;
         free(r);
-        return -ENOMEM;
     }
-    fbr_put_u64(b, r->id);
-    return 0;
+    return a;
 }
 
 /* Sends it, or takes it back. */
@@ -60,12 +63,9 @@ static int host_fence(void *user, const void *key, size_t key_len, const uint32_
                       uint32_t parts, const void *data, size_t len, fbr_bridge_done *done,
                       void *arg)
 {
-    struct agent *a = agent_of(user);
     struct fbr_buf b;
-    int rc = begin(a, &b, done, arg);
+    struct agent *a = begin(user, &b, done, arg);
 
-    if (rc < 0)
-        return rc;
     fbr_put_u32(&b, parts);
     for (uint32_t i = 0; i < parts; i++)
         fbr_put_u32(&b, agents[i]);
@@ -94,12 +94,9 @@ static int host_tell(void *user, uint32_t agent, const void *data, size_t len)
 static int host_publish(void *user, uint32_t job, uint32_t rank, const char *key, const void *value,
                         size_t len, fbr_bridge_done *done, void *arg)
 {
-    struct agent *a = agent_of(user);
     struct fbr_buf b;
-    int rc = begin(a, &b, done, arg);
+    struct agent *a = begin(user, &b, done, arg);
 
-    if (rc < 0)
-        return rc;
     fbr_put_u32(&b, job);
     fbr_put_u32(&b, rank);
     fbr_put_str(&b, key);
@@ -109,12 +106,9 @@ static int host_publish(void *user, uint32_t job, uint32_t rank, const char *key
 
 static int host_lookup(void *user, const char *key, int wait_ms, fbr_bridge_done *done, void *arg)
 {
-    struct agent *a = agent_of(user);
     struct fbr_buf b;
-    int rc = begin(a, &b, done, arg);
+    struct agent *a = begin(user, &b, done, arg);
 
-    if (rc < 0)
-        return rc;
     fbr_put_str(&b, key);
     fbr_put_u32(&b, (uint32_t)wait_ms);
     return finish(a, FBR_RING_LOOKUP, &b);
@@ -123,12 +117,9 @@ static int host_lookup(void *user, const char *key, int wait_ms, fbr_bridge_done
 static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *key,
                           fbr_bridge_done *done, void *arg)
 {
-    struct agent *a = agent_of(user);
     struct fbr_buf b;
-    int rc = begin(a, &b, done, arg);
+    struct agent *a = begin(user, &b, done, arg);
 
-    if (rc < 0)
-        return rc;
     fbr_put_u32(&b, job);
     fbr_put_u32(&b, rank);
     fbr_put_u8(&b, !key);
@@ -159,12 +150,9 @@ static void put_env(struct fbr_buf *b, const struct agent_job *parent, const cha
 static int host_spawn(void *user, const struct fbr_bridge_spawn *s, fbr_bridge_done *done,
                       void *arg)
 {
-    struct agent *a = agent_of(user);
     struct fbr_buf b;
-    int rc = begin(a, &b, done, arg);
+    struct agent *a = begin(user, &b, done, arg);
 
-    if (rc < 0)
-        return rc;
     fbr_put_u32(&b, s->parent);
     fbr_put_u32(&b, s->parent_rank);
     fbr_put_u32(&b, (uint32_t)s->napps);
@@ -305,9 +293,7 @@ static void host_met(void *user, uint32_t job, uint32_t rank, const char *how)
     if (!r || r->met)
         return;
     r->met = true;
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, job);
-    fbr_put_u32(&b, rank);
+    fbr_agent_about(&b, job, rank);
     fbr_put_str(&b, how);
     fbr_agent_send(a, FBR_RING_MET, &b);
 }
@@ -321,9 +307,7 @@ static void host_left(void *user, uint32_t job, uint32_t rank)
     if (!r || r->left)
         return;
     r->left = true;
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, job);
-    fbr_put_u32(&b, rank);
+    fbr_agent_about(&b, job, rank);
     fbr_agent_send(a, FBR_RING_LEFT, &b);
 }
 
@@ -331,9 +315,7 @@ static void host_abort(void *user, uint32_t job, uint32_t rank, int code, const 
 {
     struct fbr_buf b;
 
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, job);
-    fbr_put_u32(&b, rank);
+    fbr_agent_about(&b, job, rank);
     fbr_put_u32(&b, (uint32_t)code);
     fbr_put_str(&b, text);
     fbr_agent_send(agent_of(user), FBR_RING_ABORT, &b);
@@ -347,9 +329,7 @@ static void host_print(void *user, uint32_t job, uint32_t rank, int stream, cons
 
     if (len == 0)
         return;
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, job);
-    fbr_put_u32(&b, rank);
+    fbr_agent_about(&b, job, rank);
     fbr_put_u8(&b, (uint8_t)stream);
     fbr_put(&b, text, len);
     a->unwritten += len;

@@ -108,9 +108,7 @@ static void tell_missed(struct agent_rank *r)
     struct fbr_buf b;
 
     r->job->told_missed = true;
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, r->job->job.info.id);
-    fbr_put_u32(&b, r->rank);
+    fbr_agent_about(&b, r->job->job.info.id, r->rank);
     fbr_agent_send(r->job->agent, FBR_RING_MISSED, &b);
 }
 
@@ -186,9 +184,7 @@ void fbr_agent_on_waits(struct agent *a, struct fbr_cur *body)
 
             if (!read_libraries(family[k]).mpi)
                 continue;
-            fbr_buf_init(&b);
-            fbr_put_u32(&b, j->job.info.id);
-            fbr_put_u32(&b, r->rank);
+            fbr_agent_about(&b, j->job.info.id, r->rank);
             fbr_agent_send(a, FBR_RING_WAITS, &b);
             return;
         }

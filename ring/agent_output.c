@@ -22,9 +22,7 @@ static void put_output(struct agent_rank *r, int stream, bool show, const void *
 {
     struct fbr_buf b;
 
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, r->job->job.info.id);
-    fbr_put_u32(&b, r->rank);
+    fbr_agent_about(&b, r->job->job.info.id, r->rank);
     fbr_put_u8(&b, (uint8_t)((unsigned)stream | (show ? FBR_RING_SHOW : 0)));
     fbr_put(&b, data, len);
     fbr_agent_send(r->job->agent, FBR_RING_OUTPUT, &b);

@@ -126,6 +126,7 @@ struct agent {
 };
 
 /* To the launcher. */
+void fbr_agent_about(struct fbr_buf *body, uint32_t job, uint32_t rank);  /* begins it: of a rank */
 void fbr_agent_send(struct agent *a, uint8_t type, struct fbr_buf *body); /* and empties it */
 void fbr_agent_note(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The rank of the job cannot be started; FBR_RING_ALL: none can. */

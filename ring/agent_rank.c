@@ -617,9 +617,7 @@ static void tell_started(struct agent_rank *r)
             n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%u (%s)", i ? ", " : ", GPU ",
                           pin->gpus[i].index, pin->gpus[i].bus_id);
     }
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, j->job.info.id);
-    fbr_put_u32(&b, r->rank);
+    fbr_agent_about(&b, j->job.info.id, r->rank);
     fbr_put_u64(&b, (uint64_t)r->pid);
     fbr_put_str(&b, pin ? pin->cpus : "");
     fbr_put_str(&b, pin ? pin->where : "");
@@ -707,9 +705,7 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
      * is not to be blamed for what only a library of his needs. */
     if (!r->met && code == 0 && ((r->mpi && !j->served) || fbr_elf_needs_mpi(r->file)))
         flags |= FBR_RANK_MPI;
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, j->job.info.id);
-    fbr_put_u32(&b, r->rank);
+    fbr_agent_about(&b, j->job.info.id, r->rank);
     fbr_put_u32(&b, (uint32_t)code);
     fbr_put_u8(&b, (uint8_t)flags);
     fbr_put_str(&b, text);
