@@ -90,6 +90,20 @@ static const char *next_word(void *user)
     return word;
 }
 
+int cli_bad_word(const char *said, const char *text, size_t len, const char *words,
+                 struct fbr_error *err)
+{
+    struct word_walk w = {words};
+    const char *near;
+    char typed[65];
+
+    snprintf(typed, sizeof(typed), "%.*s", (int)(len < 64 ? len : 64), text);
+    near = cli_nearest(typed, next_word, &w);
+    return fbr_fail(err, -EINVAL, "%s: \"%s\" is none of: %s%s%.*s%s", said, typed, words,
+                    near ? "; did you mean " : "", near ? (int)strcspn(near, " ") : 0,
+                    near ? near : "", near ? "?" : "");
+}
+
 /* ---- Options by name ---- */
 
 /* `name` stands behind one dash or two. */
@@ -193,20 +207,13 @@ static int take_word(const struct cli_option *o, const char *said, const char *t
                      struct cli_value *v, struct fbr_error *err)
 {
     int index = word_index(o->words, text, 0);
-    struct word_walk w = {o->words};
-    const char *near;
 
     if (index < 0)
         index = word_index(o->hidden_words, text, word_count(o->words));
-    if (index >= 0) {
-        v->number = index;
-        return 0;
-    }
-    near = cli_nearest(text, next_word, &w);
-    if (near)
-        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is none of: %s; did you mean %.*s?", said,
-                        text, o->words, (int)strcspn(near, " "), near);
-    return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is none of: %s", said, text, o->words);
+    if (index < 0)
+        return cli_bad_word(said, text, strlen(text), o->words, err);
+    v->number = index;
+    return 0;
 }
 
 static int take_int(const struct cli_option *o, const char *said, const char *text,

@@ -122,6 +122,9 @@ int cli_args_configure(const struct cli_args *args, struct fbr_error *err);
 /* The word that is nearest to what was typed, or NULL if none is near; next() answers the
  * candidates one by one. */
 const char *cli_nearest(const char *typed, const char *(*next)(void *user), void *user);
+/* -EINVAL: what stands behind the option `said` is none of the words, which blanks separate. */
+int cli_bad_word(const char *said, const char *text, size_t len, const char *words,
+                 struct fbr_error *err);
 
 /* help.c: pages */
 void cli_help_short(FILE *out, int width);

@@ -280,43 +280,13 @@ static bool is_among(const char *word, const char *words)
 #define BIND_WORDS run_options[RUN_BIND_TO].words
 #define MAP_WORDS run_options[RUN_MAP_BY].words
 
-struct place_walk {
-    const char *at;
-};
-
-static const char *next_place(void *user)
-{
-    struct place_walk *w = user;
-    const char *word = w->at;
-
-    if (!*word)
-        return NULL;
-    w->at += strcspn(w->at, " ");
-    w->at += *w->at == ' ';
-    return word;
-}
-
-static int bad_word(const char *option, const char *word, size_t len, const char *words,
-                    struct fbr_error *err)
-{
-    char typed[64];
-    struct place_walk w = {words};
-    const char *near;
-
-    snprintf(typed, sizeof(typed), "%.*s", (int)(len < 60 ? len : 60), word);
-    near = cli_nearest(typed, next_place, &w);
-    return fbr_fail(err, -EINVAL, "%s: \"%s\" is none of: %s%s%.*s%s", option, typed, words,
-                    near ? "; did you mean " : "", near ? (int)strcspn(near, " ") : 0,
-                    near ? near : "", near ? "?" : "");
-}
-
 static int take_bind(struct run_spec *s, const char *text, struct fbr_error *err)
 {
     size_t len = strcspn(text, ":");
     const char *word = our_word(text, len);
 
     if (!word || !is_among(word, BIND_WORDS))
-        return bad_word("--bind-to", text, len, BIND_WORDS, err);
+        return cli_bad_word("--bind-to", text, len, BIND_WORDS, err);
     if (!strncasecmp(text + len, ":overload", 9))
         s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
     else if (text[len] && strcasecmp(text + len, ":if-supported") != 0)
@@ -386,7 +356,7 @@ static int take_map(struct run_spec *s, const char *text, struct fbr_error *err)
     }
     word = our_word(text, len);
     if (!word || !is_among(word, MAP_WORDS))
-        return bad_word("--map-by", text, len, MAP_WORDS, err);
+        return cli_bad_word("--map-by", text, len, MAP_WORDS, err);
     if (len == 4 && !strncasecmp(text, "node", 4))
         snprintf(s->note, sizeof(s->note),
                  "--map-by node: ranks are numbered host by host here, and filled up; taken as "
