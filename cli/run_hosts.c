@@ -173,9 +173,9 @@ static const char *take_key(const char *where, const char *at, unsigned *slots, 
     return end;
 }
 
-/* One line without its end, which may be written to. */
-static int take_line(struct run_hosts *h, const char *where, char *line, struct fbr_error *err)
+static int take_line(void *user, const char *where, char *line, struct fbr_error *err)
 {
+    struct run_hosts *h = user;
     unsigned slots, most = 0;
     struct run_host *host;
     const char *at = line;
@@ -206,32 +206,12 @@ static int take_line(struct run_hosts *h, const char *where, char *line, struct 
 int run_hosts_parse(struct run_hosts *h, const char *origin, const char *text, size_t len,
                     struct fbr_error *err)
 {
-    unsigned number = 0;
-    char where[256];
     int rc;
 
     h->of_file = true;
-    while (len) {
-        const char *end = memchr(text, '\n', len);
-        size_t n = end ? (size_t)(end - text) : len, used = n + (end != NULL);
-        char *line;
-
-        snprintf(where, sizeof(where), "%.200s:%u", origin, ++number);
-        if (memchr(text, '\0', n))
-            return fbr_fail(err, -EINVAL, "%s: the line is not text", where);
-        n -= n && text[n - 1] == '\r';
-        line = malloc(n + 1);
-        if (!line)
-            return fbr_fail(err, -ENOMEM, "out of memory");
-        memcpy(line, text, n);
-        line[n] = '\0';
-        rc = take_line(h, where, line, err);
-        free(line);
-        if (rc < 0)
-            return rc;
-        text += used;
-        len -= used;
-    }
+    rc = text_file_lines(origin, text, len, take_line, h, err);
+    if (rc < 0)
+        return rc;
     return h->n ? 0
                 : fbr_fail(err, -EINVAL,
                            "%.200s: there is no host in it; write a line HOST slots=N for each",

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,13 +41,43 @@ int text_file_read(const char *path, char **text, size_t *len, struct fbr_error 
     return 0;
 }
 
+int text_file_lines(const char *origin, const char *text, size_t len, text_file_line *fn,
+                    void *user, struct fbr_error *err)
+{
+    unsigned number = 0;
+    char where[256];
+
+    for (size_t used; len; text += used, len -= used) {
+        const char *end = memchr(text, '\n', len);
+        size_t n = end ? (size_t)(end - text) : len;
+        char *line;
+        int rc;
+
+        used = n + (end != NULL);
+        snprintf(where, sizeof(where), "%.200s:%u", origin, ++number);
+        if (memchr(text, '\0', n))
+            return fbr_fail(err, -EINVAL, "%s: the line is not text", where);
+        line = strndup(text, n - (n && text[n - 1] == '\r'));
+        if (!line)
+            return fbr_fail(err, -ENOMEM, "out of memory");
+        rc = fn(user, where, line, err);
+        free(line);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 /* ---- Variables ---- */
 
-/* One line without its end, which may be written to. */
-static int give_pair(const char *origin, unsigned number, char *line,
-                     int (*pair)(void *user, const char *name, const char *value), void *user,
-                     struct fbr_error *err)
+struct variables {
+    int (*pair)(void *user, const char *name, const char *value);
+    void *user;
+};
+
+static int give_pair(void *user, const char *where, char *line, struct fbr_error *err)
 {
+    struct variables *v = user;
     char *equals;
 
     line += strspn(line, " \t");
@@ -57,38 +88,18 @@ static int give_pair(const char *origin, unsigned number, char *line,
         *equals = '\0';
     if (!*line || strpbrk(line, " \t"))
         return fbr_fail(err, -EINVAL,
-                        "%s:%u: \"%.64s\" is not the name of a variable; write NAME=VALUE", origin,
-                        number, line);
-    return pair(user, line, equals ? equals + 1 : NULL);
+                        "%s: \"%.64s\" is not the name of a variable; write NAME=VALUE", where,
+                        line);
+    return v->pair(v->user, line, equals ? equals + 1 : NULL);
 }
 
 int env_file_parse(const char *origin, const char *text, size_t len,
                    int (*pair)(void *user, const char *name, const char *value), void *user,
                    struct fbr_error *err)
 {
-    unsigned number = 0;
-    int rc = 0;
+    struct variables v = {pair, user};
 
-    while (len && rc >= 0) {
-        const char *end = memchr(text, '\n', len);
-        size_t n = end ? (size_t)(end - text) : len, used = n + (end != NULL);
-        char *line;
-
-        number++;
-        if (memchr(text, '\0', n))
-            return fbr_fail(err, -EINVAL, "%s:%u: the line is not text", origin, number);
-        n -= n && text[n - 1] == '\r';
-        line = malloc(n + 1);
-        if (!line)
-            return fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
-        memcpy(line, text, n);
-        line[n] = '\0';
-        rc = give_pair(origin, number, line, pair, user, err);
-        free(line);
-        text += used;
-        len -= used;
-    }
-    return rc;
+    return text_file_lines(origin, text, len, give_pair, &v, err);
 }
 
 int env_file_read(const char *path, int (*pair)(void *user, const char *name, const char *value),

@@ -13,6 +13,11 @@
 /* The caller frees `text`, which has no NUL at its end. A sentence with the path for what cannot be
  * read, or is longer than TEXT_FILE_MAX (-EFBIG). */
 int text_file_read(const char *path, char **text, size_t *len, struct fbr_error *err);
+/* Calls fn() for each line, without its end; `where` is "ORIGIN:NUMBER". It may write to the line,
+ * and a negative answer ends the reading. -EINVAL and a sentence for a line with a NUL. */
+typedef int text_file_line(void *user, const char *where, char *line, struct fbr_error *err);
+int text_file_lines(const char *origin, const char *text, size_t len, text_file_line *fn,
+                    void *user, struct fbr_error *err);
 
 /* ---- Variables, as docker's --env-file takes them; pure ----
  *

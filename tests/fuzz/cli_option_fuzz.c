@@ -8,9 +8,14 @@
 #include "cli/run_programs.c"
 #include "cli/run_spec.c"
 
-#define ARGUMENTS 64
-
 /* Files are not for a fuzzer to open; env_file_fuzz.c has what is in them. */
+#define env_file_read unused_env_file_read
+#define text_file_read unused_text_file_read
+#include "cli/text_file.c"
+#undef env_file_read
+#undef text_file_read
+
+#define ARGUMENTS 64
 int env_file_read(const char *path, int (*pair)(void *user, const char *name, const char *value),
                   void *user, struct fbr_error *err)
 {
