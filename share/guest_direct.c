@@ -1,11 +1,11 @@
 /* guest_direct.c - a pipe's end in another process than its owner's: the stream of its own; see
  * direct.h.
  *
- * A guest that has used its end a few times listens and asks its host to connect. A host that agrees
- * sends by the stream from then on; we do so behind a GO. The host does not agree while there is
- * anything on its way to us, so nothing that comes by the stream overtakes another message. So the
- * guest asks when nothing should be on its way: before it sends the answer to what it got, or, when
- * it only gets, while it waits.
+ * A guest that has used its end a few times listens and asks its host to connect. A host that
+ * agrees sends by the stream from then on; we do so behind a GO. The host does not agree while
+ * there is anything on its way to us, so nothing that comes by the stream overtakes another
+ * message. So the guest asks when nothing should be on its way: before it sends the answer to what
+ * it got, or, when it only gets, while it waits.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -79,6 +79,6 @@ for file in lint.files():
         check(report, file)
         if file.startswith(PLAIN) and file.endswith((".c", ".h")):
             check_comments(report, file)
-        if file.endswith(".md") and not file.startswith(("python/", "docs/python.md")):
+        if file.endswith(".md"):
             check_prose(report, file)
 report.finish()
