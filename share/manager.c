@@ -87,11 +87,9 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
     if (!fbr_rt())
         return fbr_kept();
     fbr_buf_init(&b);
-    rc = put_class(&b, cls, arg, len);
-    if (rc < 0)
-        goto done;
-    rc = fbr_keeper_start(&keeper, fbr_manager_main, b.data, b.len, "manager", opts, &address);
-    if (rc < 0)
+    if ((rc = put_class(&b, cls, arg, len)) < 0 ||
+        (rc = fbr_keeper_start(&keeper, fbr_manager_main, b.data, b.len, "manager", opts,
+                               &address)) < 0)
         goto done;
     rc = open_manager(out, &address, keeper);
     fbr_wipe(&address, sizeof(address));

@@ -466,11 +466,14 @@ static void release(struct fbr_remote *r)
         destroy(r);
 }
 
-/* Calls the owner, and waits for its welcome. */
-static int await_welcome(struct fbr_remote *r, uint64_t deadline)
+/* Brings a new remote to life. Nobody else touches it while its state is below R_OPEN. */
+static int bring_up(struct fbr_remote *r)
 {
     struct fbr_share *s = r->share;
-    int rc = fbr_loop_call(s->rt->loop, dial, r);
+    const struct fbr_config *config = s->rt->config;
+    uint64_t deadline = fbr_now_ms() + CONNECT_MS;
+    struct fbr_error err = {0, ""};
+    int rc = fbr_loop_call(s->rt->loop, dial, r), left;
 
     pthread_mutex_lock(&s->lock);
     while (rc == 0 && r->state == R_CALLING)
@@ -478,39 +481,20 @@ static int await_welcome(struct fbr_remote *r, uint64_t deadline)
     if (r->state == R_DEAD && rc == 0)
         rc = r->err.code ? r->err.code : -EPIPE;
     pthread_mutex_unlock(&s->lock);
-    return rc;
-}
-
-/* Opens both channels to the owner. */
-static int reach_owner(struct fbr_remote *r, struct fbr_error *err)
-{
-    const struct fbr_config *config = r->share->rt->config;
-    uint64_t deadline = fbr_now_ms() + CONNECT_MS;
-    int rc, left;
-
-    rc = await_welcome(r, deadline);
     if (rc < 0)
-        return rc;
+        goto done;
     left = (int)(deadline - fbr_now_ms());
     rc = fbr_uplink_open(&r->up, r->hub_url, r->link, r->alg ? &r->keys : NULL,
                          fbr_config_size(config, "max_message") + FBR_LANE_SLACK,
-                         left > 0 ? left : 0, err);
+                         left > 0 ? left : 0, &err);
     if (rc < 0)
-        return rc;
+        goto done;
     fbr_uplink_heartbeat(r->up, r->beat_ms, fbr_config_ms(config, "heartbeat"),
                          fbr_config_int(config, "heartbeat_misses"));
     fbr_uplink_never_wait(r->up);
     fbr_uplink_no_streams(r->up);
-    return start_thread(r);
-}
-
-/* Brings a new remote to life. Nobody else touches it while its state is below R_OPEN. */
-static int bring_up(struct fbr_remote *r)
-{
-    struct fbr_share *s = r->share;
-    struct fbr_error err = {0, ""};
-    int rc = reach_owner(r, &err);
-
+    rc = start_thread(r);
+done:
     pthread_mutex_lock(&s->lock);
     if (rc < 0 && !r->err.code && err.code)
         r->err = err;

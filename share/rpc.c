@@ -270,8 +270,7 @@ int fbr_rpc_open(struct fbr_rpc **out, const struct fbr_address *a)
     pthread_mutex_unlock(&s->lock);
     if (!r)
         return fbr_keep(-ENOMEM, "share: out of memory");
-    rc = made ? connect_rpc(r, a) : 0;
-    if (rc < 0)
+    if (made && (rc = connect_rpc(r, a)) < 0)
         return rc;
     *out = r;
     return 0;

@@ -137,20 +137,6 @@ void fbr_relay_close(struct fbr_relay *r)
 
 /* ---- Loop thread ---- */
 
-/* Under the lock. */
-static int list_line(struct fbr_relay *r, struct line *l)
-{
-    int rc;
-
-    HASH_ADD(hh, r->lines, process, sizeof(l->process), l);
-    if (!l->hh.tbl)
-        return -ENOMEM;
-    rc = watch(r, EPOLL_CTL_ADD, l->fd, EPOLLIN | EPOLLOUT, l);
-    if (rc < 0)
-        HASH_DELETE(hh, r->lines, l);
-    return rc;
-}
-
 int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_error *err)
 {
     struct line *l = calloc(1, sizeof(*l));
@@ -171,7 +157,10 @@ int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_er
         goto fail;
     }
     pthread_mutex_lock(&r->lock);
-    rc = list_line(r, l);
+    HASH_ADD(hh, r->lines, process, sizeof(l->process), l);
+    rc = l->hh.tbl ? watch(r, EPOLL_CTL_ADD, l->fd, EPOLLIN | EPOLLOUT, l) : -ENOMEM;
+    if (rc < 0 && l->hh.tbl)
+        HASH_DELETE(hh, r->lines, l);
     pthread_mutex_unlock(&r->lock);
     if (rc < 0)
         goto fail;
@@ -382,32 +371,26 @@ static void pause_line(struct fbr_relay *r, struct line *l, bool pause)
     watch_line(r, l);
 }
 
-/* Reads from a process for as long as its turn is. Negative: the line is over. */
-static int read_some(struct fbr_relay *r, struct line *l)
-{
-    for (int i = 0; i < READS; i++) {
-        int more = read_once(r, l);
-
-        if (more < 0)
-            return more;
-        if (fbr_uplink_crowded(r->up, l->process, CROWDED))
-            pause_line(r, l, true);
-        if (!more || l->paused)
-            break;
-    }
-    return 0;
-}
-
 static void on_line(struct fbr_relay *r, struct line *l, uint32_t events)
 {
+    int more = (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0;
+
     if (events & EPOLLOUT) {
         if (write_some(l) < 0)
             goto over;
         if (!l->writes)
             watch_line(r, l);
     }
-    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || read_some(r, l) == 0)
-        return;
+    for (int i = 0; i < READS && more; i++) {
+        more = read_once(r, l);
+        if (more < 0)
+            goto over;
+        if (fbr_uplink_crowded(r->up, l->process, CROWDED))
+            pause_line(r, l, true);
+        if (l->paused)
+            break;
+    }
+    return;
 over:
     end_line(r, l);
 }
