@@ -77,11 +77,10 @@ static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_e
     struct fbr_keys keys;
     struct fbr_hub *hub;
     const char *url;
-    int rc = fbr_rt_hub(p->rt, reach, &hub, &url, err);
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_link_open(&p->link, hub, p->spec.link, p->spec.user);
-    if (rc < 0)
+    if ((rc = fbr_rt_hub(p->rt, reach, &hub, &url, err)) < 0 ||
+        (rc = fbr_link_open(&p->link, hub, p->spec.link, p->spec.user)) < 0)
         return rc;
     rc = fbr_rt_keys(conn, fbr_link_id(p->link), fbr_seal_preferred(), &keys);
     fbr_put_str(&p->start, url);
@@ -129,9 +128,7 @@ int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn)
         fbr_put_u8(&p->start, 0);
         fbr_put_u32(&p->start, 0);
     }
-    if (rc == 0)
-        rc = fbr_conn_send_buf(conn, FBR_FRAME_START, &p->start);
-    if (rc < 0)
+    if (rc < 0 || (rc = fbr_conn_send_buf(conn, FBR_FRAME_START, &p->start)) < 0)
         return refuse(p, rc, &err);
     fbr_buf_fini(&p->start);
     fbr_wipe(p->secret, sizeof(p->secret)); /* a ticket is good for one join */

@@ -226,10 +226,10 @@ static void on_start(struct fbr_child *c, struct fbr_cur *body)
     c->started = rc == 0;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
-    if (rc == 0)
-        watch_parent(c);
     if (rc < 0)
         fail(c, rc, "the parent's order cannot be read; is it another version of Fiber?");
+    else
+        watch_parent(c);
 }
 
 static void keep_early(struct fbr_child *c, struct early_list *l, uint8_t type,
@@ -382,9 +382,10 @@ static int begin(void *arg)
     struct fbr_child *c = arg;
     int rc = fbr_timer_init(&c->retry, c->rt->loop, dial, c);
 
-    if (rc == 0)
-        dial(c);
-    return rc;
+    if (rc < 0)
+        return rc;
+    dial(c);
+    return 0;
 }
 
 int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err)
@@ -416,11 +417,12 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
         fbr_fail(err, rc, "%s: the parent did not say what to run", c->join.url);
     }
     pthread_mutex_unlock(&c->lock);
-    if (rc == 0 && die_with_parent(SIGKILL, SIGCONT))
+    if (rc < 0)
+        return fbr_wrap(err, "%s cannot join its parent", join->name);
+    if (die_with_parent(SIGKILL, SIGCONT))
         c->watcher = getppid();
-    if (rc == 0)
-        fbr_loop_post_own(rt->loop, &c->outliving);
-    return rc < 0 ? fbr_wrap(err, "%s cannot join its parent", join->name) : 0;
+    fbr_loop_post_own(rt->loop, &c->outliving);
+    return 0;
 }
 
 void fbr_child_run(struct fbr_runtime *rt)
@@ -544,10 +546,11 @@ int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_erro
     rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, limit,
                          fbr_config_ms(c->rt->config, "start_timeout"), err);
     fbr_wipe(&keys, sizeof(keys));
-    if (rc == 0)
-        fbr_uplink_heartbeat(*u, c->beat_ms, fbr_config_ms(c->rt->config, "heartbeat"),
-                             fbr_config_int(c->rt->config, "heartbeat_misses"));
-    return rc;
+    if (rc < 0)
+        return rc;
+    fbr_uplink_heartbeat(*u, c->beat_ms, fbr_config_ms(c->rt->config, "heartbeat"),
+                         fbr_config_int(c->rt->config, "heartbeat_misses"));
+    return 0;
 }
 
 struct goodbye {

@@ -87,18 +87,17 @@ static const struct fbr_backend_ops *configured_backend(const struct fbr_runtime
 }
 
 /* The backend knows the address; an object may have to publish its own before a job was started. */
-static int open_listener(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct fbr_error *err)
+static int find_url(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct fbr_error *err)
 {
     const struct fbr_backend_ops *ops = configured_backend(rt);
     struct fbr_backend_slot *slot;
     char address[FBR_BIND_MAX];
     int rc = ops && ops->reach == FBR_REACH_TCP ? fbr_rt_backend(rt, NULL, &slot, err) : 0;
 
-    if (rc == 0)
-        rc = bind_address(rt, address, err);
-    if (rc == 0)
-        snprintf(url, FBR_URL_MAX, strchr(address, ':') ? "tcp://[%s]:0" : "tcp://%s:0", address);
-    return rc;
+    if (rc < 0 || (rc = bind_address(rt, address, err)) < 0)
+        return rc;
+    snprintf(url, FBR_URL_MAX, strchr(address, ':') ? "tcp://[%s]:0" : "tcp://%s:0", address);
+    return 0;
 }
 
 /* Whether callers over TCP from this host must be of our user: yes where jobs of the backend are
@@ -123,20 +122,21 @@ int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_lis
                                   only_ours(rt),
                                   &rt->held};
     char url[FBR_URL_MAX];
-    int rc = 0;
+    int rc;
 
-    if (!rt->listener[reach]) {
-        if (reach == FBR_REACH_HOST)
-            rc = fbr_rundir_own(&rt->dir, err);
-        if (reach == FBR_REACH_HOST)
-            snprintf(url, sizeof(url), "unix:%s/c", rt->dir.own);
-        else
-            rc = open_listener(rt, url, err);
-        if (rc == 0)
-            rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &door, err);
-    }
     *l = rt->listener[reach];
-    return rc;
+    if (*l)
+        return 0;
+    if (reach == FBR_REACH_HOST) {
+        rc = fbr_rundir_own(&rt->dir, err);
+        snprintf(url, sizeof(url), "unix:%s/c", rt->dir.own);
+    } else {
+        rc = find_url(rt, url, err);
+    }
+    if (rc < 0 || (rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &door, err)) < 0)
+        return rc;
+    *l = rt->listener[reach];
+    return 0;
 }
 
 static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **hub,
@@ -273,9 +273,10 @@ static int begin_keeping(void *arg)
     struct fbr_runtime *rt = arg;
     int rc = fbr_timer_init(&rt->keep, rt->loop, on_keep, rt);
 
-    if (rc == 0)
-        fbr_timer_start(&rt->keep, FBR_RUNDIR_KEEP_MS, FBR_RUNDIR_KEEP_MS);
-    return rc;
+    if (rc < 0)
+        return rc;
+    fbr_timer_start(&rt->keep, FBR_RUNDIR_KEEP_MS, FBR_RUNDIR_KEEP_MS);
+    return 0;
 }
 
 /* The bound of what is kept for others, where the configuration says none: half of the memory of
@@ -316,15 +317,13 @@ int fbr_rt_start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
         rc = fbr_rundir_join(&rt->dir, root, base, err);
     else
         rc = fbr_rundir_create(&rt->dir, base, err);
-    if (rc == 0)
-        rc = fbr_loop_open(&rt->loop, err);
-    if (rc == 0)
-        rc = fbr_loop_call(rt->loop, begin_keeping, rt);
-    if (rc == 0)
-        rc = fbr_random(rt->peer_key, sizeof(rt->peer_key));
-    rt->started = rc == 0;
-    if (rc == 0)
-        return 0;
+    if (rc < 0 || (rc = fbr_loop_open(&rt->loop, err)) < 0 ||
+        (rc = fbr_loop_call(rt->loop, begin_keeping, rt)) < 0 ||
+        (rc = fbr_random(rt->peer_key, sizeof(rt->peer_key))) < 0)
+        goto fail;
+    rt->started = true;
+    return 0;
+fail:
     fbr_loop_close(rt->loop); /* the next call may try again */
     fbr_rundir_remove(&rt->dir);
     rt->loop = NULL;

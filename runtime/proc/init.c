@@ -79,15 +79,13 @@ static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
     pthread_mutex_init(&rt->lock, NULL);
     fbr_cond_init(&rt->changed);
     rt->pid = getpid();
-    rc = fbr_random(uid, sizeof(uid));
-    if (rc == 0)
-        rc = fbr_random(&rt->self, sizeof(rt->self));
-    for (size_t i = 0; i < sizeof(uid); i++)
-        snprintf(rt->run_uid + 2 * i, 3, "%02x", uid[i]);
-    if (rc < 0) {
+    if ((rc = fbr_random(uid, sizeof(uid))) < 0 ||
+        (rc = fbr_random(&rt->self, sizeof(rt->self))) < 0) {
         free(rt);
         return fbr_fail(err, rc, "no random bytes: %s", fbr_strerror(rc));
     }
+    for (size_t i = 0; i < sizeof(uid); i++)
+        snprintf(rt->run_uid + 2 * i, 3, "%02x", uid[i]);
     rt->above = &above;
     fbr_rt_set(*out = rt);
     return 0;

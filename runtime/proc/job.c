@@ -602,9 +602,10 @@ int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *c
     int rc = now ? fbr_jobspec_copy(&all, strings, &all) : -ENOMEM;
 
     free(now);
-    if (rc == 0)
-        *env = all.env;
-    return rc;
+    if (rc < 0)
+        return rc;
+    *env = all.env;
+    return 0;
 }
 
 static int find_backend(struct fiber_process *p, struct fbr_error *err)
@@ -622,6 +623,7 @@ static int find_backend(struct fiber_process *p, struct fbr_error *err)
 static int start(struct fiber_process *p, struct fbr_error *err)
 {
     static const char *const self[] = {"fiber-worker", NULL};
+    const char *const *argv = p->job.command ? p->job.command : self;
     struct fbr_buf ticket;
     struct fbr_job job = {.name = p->name,
                           .run_uid = p->rt->run_uid,
@@ -643,35 +645,34 @@ static int start(struct fiber_process *p, struct fbr_error *err)
     int rc = find_backend(p, err);
 
     fbr_buf_init(&ticket);
-    if (rc == 0)
-        p->reach = p->host ? p->host->reach : fbr_rt_reach(p->rt, p->slot->ops);
-    if (rc == 0)
-        rc = put_ticket(p, p->reach, &ticket, err);
-    if (rc == 0) {
-        const char *const *argv = p->job.command ? p->job.command : self;
-
-        job.file = p->job.command ? argv[0] : "/proc/self/exe";
-        job.argv = (char *const *)(uintptr_t)argv;
-        job.env = (char *const *)(uintptr_t)p->env;
-        job.added_env = (char *const *)(uintptr_t)p->job.env;
-        job.own_program = !p->job.command;
-        if (p->by_program && fbr_config_bool(p->rt->config, "template"))
-            job.template = fbr_process_template();
-        job.ticket = ticket.data;
-        job.ticket_len = ticket.len;
-        for (int i = 0; i < 2; i++)
-            fbr_lines_init(&p->out[i], p->rt->output, i + 1,
-                           fbr_config_bool(p->rt->config, "tag_output") ? p->name : NULL);
-        rc = fbr_timer_init(&p->timer, p->rt->loop, on_time, p);
-        if (rc < 0)
-            fbr_fail(err, rc, "out of memory");
+    if (rc < 0)
+        goto done;
+    p->reach = p->host ? p->host->reach : fbr_rt_reach(p->rt, p->slot->ops);
+    rc = put_ticket(p, p->reach, &ticket, err);
+    if (rc < 0)
+        goto done;
+    job.file = p->job.command ? argv[0] : "/proc/self/exe";
+    job.argv = (char *const *)(uintptr_t)argv;
+    job.env = (char *const *)(uintptr_t)p->env;
+    job.added_env = (char *const *)(uintptr_t)p->job.env;
+    job.own_program = !p->job.command;
+    if (p->by_program && fbr_config_bool(p->rt->config, "template"))
+        job.template = fbr_process_template();
+    job.ticket = ticket.data;
+    job.ticket_len = ticket.len;
+    for (int i = 0; i < 2; i++)
+        fbr_lines_init(&p->out[i], p->rt->output, i + 1,
+                       fbr_config_bool(p->rt->config, "tag_output") ? p->name : NULL);
+    rc = fbr_timer_init(&p->timer, p->rt->loop, on_time, p);
+    if (rc < 0) {
+        fbr_fail(err, rc, "out of memory");
+        goto done;
     }
-    if (rc == 0) {
-        set_timer(p, (uint64_t)p->start_timeout_ms);
-        if (!p->host)
-            fbr_process_fds_release(p, FDS_OF_JOB);
-        rc = p->slot->ops->start(p->slot->backend, &job, p, &p->handle, err);
-    }
+    set_timer(p, (uint64_t)p->start_timeout_ms);
+    if (!p->host)
+        fbr_process_fds_release(p, FDS_OF_JOB);
+    rc = p->slot->ops->start(p->slot->backend, &job, p, &p->handle, err);
+done:
     if (ticket.data)
         fbr_wipe(ticket.data, ticket.len);
     fbr_buf_fini(&ticket);

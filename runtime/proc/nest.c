@@ -275,32 +275,38 @@ static int carry_out(struct fbr_nest *n, struct order *o, struct fbr_error *err)
     o->job.env = o->env;
     o->job.workdir = o->workdir && o->workdir[0] ? o->workdir : NULL;
     DL_APPEND(n->jobs, j);
-    rc = open_line(n, o, err);
-    if (rc == 0)
-        rc = open_control(j, &o->job.control, err);
-    if (rc == 0)
-        rc = n->ops->start(n->backend, &o->job, j, &j->handle, err);
-    close_line(n, o, rc == 0);
-    if (rc < 0) {
-        fbr_conn_close(j->conn);
-        DL_DELETE(n->jobs, j);
-        free(j);
-    }
+    if ((rc = open_line(n, o, err)) < 0 || (rc = open_control(j, &o->job.control, err)) < 0 ||
+        (rc = n->ops->start(n->backend, &o->job, j, &j->handle, err)) < 0)
+        goto fail;
+    close_line(n, o, true);
+    return 0;
+fail:
+    close_line(n, o, false);
+    fbr_conn_close(j->conn);
+    DL_DELETE(n->jobs, j);
+    free(j);
     return rc;
+}
+
+static int obey(struct fbr_runtime *rt, struct order *o, const struct fbr_cur *body,
+                struct fbr_error *err)
+{
+    int rc = rt->nest ? 0 : open_nest(rt, err);
+
+    if (rc < 0)
+        return rc;
+    if (!fbr_cur_ok(body))
+        return fbr_fail(err, -E2BIG, "its arguments or environment are too long, or malformed");
+    return carry_out(rt->nest, o, err);
 }
 
 static void on_start(struct fbr_runtime *rt, struct fbr_cur *body)
 {
     struct fbr_error err = {0, ""};
     struct order o;
-    int rc = rt->nest ? 0 : open_nest(rt, &err);
 
     get_order(&o, body);
-    if (rc == 0 && !fbr_cur_ok(body))
-        rc = fbr_fail(&err, -E2BIG, "its arguments or environment are too long, or malformed");
-    if (rc == 0)
-        rc = carry_out(rt->nest, &o, &err);
-    if (rc < 0) {
+    if (obey(rt, &o, body, &err) < 0) {
         struct fbr_nest n = {.rt = rt};
         char text[256];
 

@@ -266,26 +266,28 @@ static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec
     int later = p->host ? 0 : FDS_OF_JOB + FDS_OF_CONN + (spec->link ? FDS_OF_LINK : 0);
     int rc = fbr_fds_take(1 + (p->host ? 1 : FDS_FOR_START), later, p->name, err);
 
-    if (rc == 0)
-        p->fds = later;
-    return rc;
+    if (rc < 0)
+        return rc;
+    p->fds = later;
+    return 0;
 }
 
 static int hold_pipes(struct fiber_process *p, const struct fiber_process_options *o,
                       struct fbr_error *err)
 {
-    int rc = 0;
-
     if (o->npipes && (!o->pipes || !p->rt->holds))
         return fbr_fail(err, -EINVAL, "%s: options.pipes has no ends of pipes", p->name);
     p->holds = o->npipes ? calloc(o->npipes, sizeof(*p->holds)) : NULL;
     if (o->npipes && !p->holds)
         return fbr_fail(err, -ENOMEM, "%s: out of memory", p->name);
-    for (size_t i = 0; i < o->npipes && rc == 0; i++) {
-        rc = p->rt->holds->hold(o->pipes[i], &p->holds[i]);
-        p->n_holds += rc == 0;
+    for (size_t i = 0; i < o->npipes; i++) {
+        int rc = p->rt->holds->hold(o->pipes[i], &p->holds[i]);
+
+        if (rc < 0)
+            return fbr_fail(err, rc, "%s: %s", p->name, fiber_last_error());
+        p->n_holds++;
     }
-    return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fiber_last_error()) : 0;
+    return 0;
 }
 
 static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
@@ -334,11 +336,8 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
         job.command = fbr_process_program();
     rc = fbr_jobspec_copy(&p->job, &p->strings, &job);
     p->job.name = p->name;
-    if (rc == 0)
-        rc = keep_env(p, spec, &o->job);
-    if (rc == 0)
-        rc = fbr_random(p->secret, sizeof(p->secret));
-    if (rc < 0)
+    if (rc < 0 || (rc = keep_env(p, spec, &o->job)) < 0 ||
+        (rc = fbr_random(p->secret, sizeof(p->secret))) < 0)
         return fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc));
     rc = hold_pipes(p, o, err);
     return rc < 0 ? rc : put_start(p, spec, err);
@@ -463,12 +462,14 @@ int fiber_process_join(struct fiber_process *p, int timeout_ms)
 {
     int rc = fbr_rt_check(p->rt);
 
-    if (rc == 0 && state_of(p) != P_ENDED)
-        rc = join(p, timeout_ms);
+    if (rc < 0)
+        return rc;
+    if (state_of(p) != P_ENDED && (rc = join(p, timeout_ms)) < 0)
+        return rc;
     /* our own output from now on comes after the process's lines */
-    if (rc == 0 && timeout_ms && p->rt->output && !fbr_loop_here(p->rt->loop))
+    if (timeout_ms && p->rt->output && !fbr_loop_here(p->rt->loop))
         fbr_output_drain(p->rt->output);
-    return rc;
+    return 0;
 }
 
 int fiber_process_wait_joined(struct fiber_process *p, int timeout_ms)

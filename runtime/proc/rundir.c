@@ -366,15 +366,18 @@ static int make_shm(struct fbr_rundir *d)
     errno = 0;
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || (d->shared && fcntl(fd, F_OFD_SETLK, &ours) < 0) ||
-        write(fd, text, (size_t)n) != n || rename(made, d->shm) < 0)
+        write(fd, text, (size_t)n) != n || rename(made, d->shm) < 0) {
         rc = errno ? -errno : -EIO;
-    if (rc < 0)
         fbr_rundir_remove_tree(made);
-    if (rc == 0 && d->shared)
+        if (fd >= 0)
+            close(fd);
+        return rc == -ENOTEMPTY || rc == -EEXIST ? 0 : rc; /* another process was faster */
+    }
+    if (d->shared)
         d->shm_fd = fd;
-    else if (fd >= 0)
+    else
         close(fd);
-    return rc == -ENOTEMPTY || rc == -EEXIST ? 0 : rc; /* another process was faster */
+    return 0;
 }
 
 /* For a run whose master is elsewhere: holds the lock of its segments. -EAGAIN: they are just being
@@ -402,15 +405,15 @@ static int hold_shm(struct fbr_rundir *d)
 static int need_shm(struct fbr_rundir *d)
 {
     struct stat st;
-    int rc = 0;
+    int rc;
 
+    if (lstat(d->shm, &st) < 0 && (rc = errno == ENOENT ? make_shm(d) : -errno) < 0)
+        return rc;
     if (lstat(d->shm, &st) < 0)
-        rc = errno == ENOENT ? make_shm(d) : -errno;
-    if (rc == 0 && lstat(d->shm, &st) < 0)
-        rc = errno == ENOENT ? -EAGAIN : -errno;
-    if (rc == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)))
-        rc = -EPERM;
-    return rc == 0 && d->shared ? hold_shm(d) : rc;
+        return errno == ENOENT ? -EAGAIN : -errno;
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
+        return -EPERM;
+    return d->shared ? hold_shm(d) : 0;
 }
 
 int fbr_rundir_shm(struct fbr_rundir *d, struct fbr_error *err)

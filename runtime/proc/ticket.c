@@ -83,20 +83,27 @@ static int read_stream(int fd, uint8_t *data, size_t len)
     return 0;
 }
 
+/* Reads a length, and as many bytes. */
+static int read_counted(int fd, uint8_t *data, size_t *len)
+{
+    uint8_t head[4];
+    struct fbr_cur c = fbr_cur(head, sizeof(head));
+    int rc = read_stream(fd, head, sizeof(head));
+
+    *len = 0;
+    if (rc < 0)
+        return rc;
+    *len = fbr_get_u32(&c);
+    return *len > FBR_TICKET_MAX ? -EBADMSG : read_stream(fd, data, *len);
+}
+
 /* Reads the ticket from standard input, and puts /dev/null in its place: later bytes are not for
  * us, and the end of that stream does not mean the parent's end. */
 static int read_stdin(uint8_t *data, size_t *len)
 {
-    uint8_t head[4];
-    int rc = read_stream(0, head, sizeof(head)), null;
-    struct fbr_cur c = fbr_cur(head, sizeof(head));
+    int rc = read_counted(0, data, len);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-    *len = rc < 0 ? 0 : fbr_get_u32(&c);
-    if (rc == 0 && *len > FBR_TICKET_MAX)
-        rc = -EBADMSG;
-    if (rc == 0)
-        rc = read_stream(0, data, *len);
-    null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0 && null != 0) {
         dup2(null, 0);
         close(null);

@@ -176,13 +176,13 @@ int fbr_visits_open(struct fbr_visits *all, uint64_t id, int fd, const struct fb
     DL_APPEND(all->list, v);
     all->count++;
     rc = uv_pipe_open(&v->pipe, fd);
-    /* one that has gone shows as the end */
-    if (rc == 0 && first)
-        write_out(v, first->data, first->len, 0);
     if (rc < 0) {
         drop(v);
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
     }
+    /* one that has gone shows as the end */
+    if (first)
+        write_out(v, first->data, first->len, 0);
     read_on(v);
     return 0;
 }

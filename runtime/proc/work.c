@@ -57,9 +57,9 @@ int fbr_work_run(struct fbr_error *err)
     struct fbr_fnref ref;
     struct fbr_buf b;
     struct fbr_cur c;
-    const void *arg = NULL;
+    const void *arg;
     void (*fn)(void);
-    size_t len = 0;
+    size_t len;
     int rc;
 
     if (!path || !path[0])
@@ -67,19 +67,20 @@ int fbr_work_run(struct fbr_error *err)
     fbr_buf_init(&b);
     rc = read_file(path, &b, err);
     unsetenv(FBR_WORK_ENV);
-    if (rc == 0) {
-        c = fbr_cur(b.data, b.len);
-        fbr_fnref_get(&c, &ref);
-        arg = fbr_get_bytes(&c, &len);
-        rc = fbr_cur_ok(&c) ? fbr_fnref_resolve(&ref, &fn, err)
-                            : fbr_fail(err, -EBADMSG, "%s is damaged", path);
-    }
-    if (rc < 0) {
-        fbr_buf_fini(&b);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    c = fbr_cur(b.data, b.len);
+    fbr_fnref_get(&c, &ref);
+    arg = fbr_get_bytes(&c, &len);
+    rc = fbr_cur_ok(&c) ? fbr_fnref_resolve(&ref, &fn, err)
+                        : fbr_fail(err, -EBADMSG, "%s is damaged", path);
+    if (rc < 0)
+        goto fail;
     memmove(b.data, arg, len); /* where it is aligned */
     rc = ((fiber_process_fn)fn)(b.data, len);
     fbr_buf_fini(&b);
     exit(rc & 255);
+fail:
+    fbr_buf_fini(&b);
+    return rc;
 }
