@@ -372,12 +372,11 @@ static int listen_there(struct fbr_control *c, struct fbr_error *err)
     c->listener->data = c;
     snprintf(made, sizeof(made), "%.90s/new", c->dir);
     snprintf(path, sizeof(path), "%.90s/control", c->dir);
-    rc = uv_pipe_bind(c->listener, made);
-    if (rc == 0)
-        rc = uv_listen((uv_stream_t *)c->listener, 16, on_caller);
-    if (rc == 0 && rename(made, path) < 0)
-        rc = -errno;
-    return rc < 0 ? fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc)) : 0;
+    if ((rc = uv_pipe_bind(c->listener, made)) < 0 ||
+        (rc = uv_listen((uv_stream_t *)c->listener, 16, on_caller)) < 0 ||
+        (rc = rename(made, path) < 0 ? -errno : 0) < 0)
+        return fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc));
+    return 0;
 }
 
 static void on_keep(void *arg)

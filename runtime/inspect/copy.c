@@ -124,16 +124,18 @@ int fbr_copy_recv_file(struct fbr_copy_file *f, int sock, struct fbr_error *err)
 
 int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *err)
 {
-    int rc = fchmod(f->fd, mode & 0777) < 0 ? -errno : 0;
+    int rc;
 
-    if (rc == 0 && !f->named) { /* a name of its own first: only a rename replaces what is there */
+    if (fchmod(f->fd, mode & 0777) < 0)
+        return fail(f, -errno, err);
+    if (!f->named) { /* a name of its own first: only a rename replaces what is there */
         rc = fbr_beside_name(f->fd, f->path, f->beside, sizeof(f->beside));
-        f->named = rc == 0;
+        if (rc < 0)
+            return fail(f, rc, err);
+        f->named = true;
     }
-    if (rc == 0 && rename(f->beside, f->path) < 0)
-        rc = -errno;
-    if (rc < 0)
-        return fail(f, rc, err);
+    if (rename(f->beside, f->path) < 0)
+        return fail(f, -errno, err);
     f->named = false;
     rc = close(f->fd) < 0 ? -errno : 0; /* where a quota or a server speaks last */
     f->fd = -1;

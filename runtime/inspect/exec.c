@@ -155,9 +155,11 @@ static int start(struct exec *e, const struct fbr_exec_request *r, struct fbr_er
     char **env;
     int rc = fbr_fds_need(FDS, "a command", err);
 
+    if (rc < 0)
+        return rc;
     if (strchr(r->argv[0], '/'))
         s.file = r->argv[0];
-    else if (rc == 0 && (rc = fbr_spawn_find(r->argv[0], path, sizeof(path), err)) == -ENOENT)
+    else if ((rc = fbr_spawn_find(r->argv[0], path, sizeof(path), err)) == -ENOENT)
         fbr_fail(err, rc, "%.300s: there is no such program", r->argv[0]);
     if (rc < 0)
         return rc;
@@ -166,17 +168,15 @@ static int start(struct exec *e, const struct fbr_exec_request *r, struct fbr_er
     env = environment(setting);
     e->data = malloc(FBR_MSG_MAX);
     rc = env && e->data ? 0 : -ENOMEM;
-    if (rc == 0 && r->input)
-        rc = open_pipe(&s.fds[0], &e->in, true);
-    if (rc == 0)
-        rc = open_pipe(&s.fds[1], &e->out, false);
-    if (rc == 0)
-        rc = open_pipe(&s.fds[2], &e->errors, false);
-    s.env = env;
-    if (rc < 0)
+    if (rc < 0 || (r->input && (rc = open_pipe(&s.fds[0], &e->in, true)) < 0) ||
+        (rc = open_pipe(&s.fds[1], &e->out, false)) < 0 ||
+        (rc = open_pipe(&s.fds[2], &e->errors, false)) < 0) {
         fbr_fail(err, rc, "%s", fbr_strerror(rc));
-    else
-        rc = fbr_spawn(&s, &e->pid, &e->pidfd, err);
+        goto done;
+    }
+    s.env = env;
+    rc = fbr_spawn(&s, &e->pid, &e->pidfd, err);
+done:
     for (int i = 0; i < 3; i++)
         close_fd(&s.fds[i]);
     free(env);
@@ -247,19 +247,16 @@ static int attend(struct exec *e, struct fbr_error *err)
                           {.fd = e->out, .events = POLLIN},
                           {.fd = e->errors, .events = POLLIN},
                           {.fd = e->pending.len ? e->in : -1, .events = POLLOUT}};
-    int rc = 0;
+    int rc;
 
     if (poll(p, 5, -1) < 0)
         return errno == EINTR ? 0 : -errno;
-    if (p[0].revents)
-        rc = take(e, err);
-    if (rc >= 0 && p[2].revents)
-        rc = pass(e, &e->out, FBR_MSG_DATA);
-    if (rc >= 0 && p[3].revents)
-        rc = pass(e, &e->errors, FBR_MSG_ERRORS);
-    if (rc >= 0 && p[4].revents)
-        rc = feed(e);
-    return rc < 0 ? rc : p[1].revents != 0;
+    if ((p[0].revents && (rc = take(e, err)) < 0) ||
+        (p[2].revents && (rc = pass(e, &e->out, FBR_MSG_DATA)) < 0) ||
+        (p[3].revents && (rc = pass(e, &e->errors, FBR_MSG_ERRORS)) < 0) ||
+        (p[4].revents && (rc = feed(e)) < 0))
+        return rc;
+    return p[1].revents != 0;
 }
 
 /* Reads the rest of the output after the command's end: a pipe may still hold some. */
@@ -289,11 +286,8 @@ static int run(struct exec *e, struct fbr_error *err)
 
     while (rc == 0)
         rc = attend(e, err);
-    if (rc > 0)
-        rc = drain(e, &e->out, FBR_MSG_DATA);
-    if (rc == 0)
-        rc = drain(e, &e->errors, FBR_MSG_ERRORS);
-    if (rc < 0)
+    if (rc < 0 || (rc = drain(e, &e->out, FBR_MSG_DATA)) < 0 ||
+        (rc = drain(e, &e->errors, FBR_MSG_ERRORS)) < 0)
         end_it(e);
     waited = fbr_spawn_wait(e->pid, e->pidfd, &how, NULL);
     if (rc < 0)

@@ -418,17 +418,19 @@ int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_control
 {
     char root[FBR_REGISTRY_MAX], dir[FBR_REGISTRY_MAX];
     int rc = fbr_registry_root(root, err);
-    DIR *d = rc < 0 ? NULL : opendir(root);
     struct dirent *e;
+    DIR *d;
 
-    if (rc == 0 && !d)
-        rc = fbr_fail(err, -errno, "%s: %s", root, fbr_strerror(errno));
-    while (d && (e = readdir(d)))
+    if (rc < 0)
+        return rc;
+    d = opendir(root);
+    if (!d)
+        return fbr_fail(err, -errno, "%s: %s", root, fbr_strerror(errno));
+    while ((e = readdir(d)))
         if (is_run(e->d_name))
             visit(join(dir, root, e->d_name), found, user);
-    if (d)
-        closedir(d);
-    return rc;
+    closedir(d);
+    return 0;
 }
 
 int fbr_registry_ended(void (*found)(void *user, const struct fbr_control_about *about,
@@ -439,8 +441,11 @@ int fbr_registry_ended(void (*found)(void *user, const struct fbr_control_about 
     char root[FBR_REGISTRY_MAX], ended[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], **names,
         report[4096];
     int rc = fbr_registry_root(root, err);
-    size_t count = rc < 0 ? 0 : list_records(join(ended, root, "ended"), &names);
+    size_t count;
 
+    if (rc < 0)
+        return rc;
+    count = list_records(join(ended, root, "ended"), &names);
     for (size_t i = 0; i < count; i++) {
         struct fbr_control_about about;
         struct fbr_run_facts facts;
@@ -456,7 +461,6 @@ int fbr_registry_ended(void (*found)(void *user, const struct fbr_control_about 
             fbr_control_get_done(&d, &code, report, sizeof(report)))
             found(user, &about, &facts, code, report);
     }
-    if (rc == 0)
-        free_names(names, count);
-    return rc;
+    free_names(names, count);
+    return 0;
 }

@@ -249,18 +249,23 @@ int fbr_spool_open(struct fbr_spool **out, const struct fbr_config *config,
     s->keep = keep < total / ranks ? keep : total / ranks;
     s->keep = s->keep > KEEP_MIN ? s->keep : KEEP_MIN;
     rc = fbr_spool_root(s->root, config, err);
+    if (rc < 0)
+        goto fail;
     pthread_mutex_init(&s->lock, NULL);
     fbr_cond_init(&s->work);
     fbr_cond_init(&s->done);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (rc == 0 && (rc = -pthread_create(&s->thread, NULL, spool_main, s)) < 0)
-        fbr_fail(err, rc, "cannot start a thread for the logs: %s", fbr_strerror(rc));
+    rc = -pthread_create(&s->thread, NULL, spool_main, s);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc < 0)
-        free(s);
-    else
-        *out = s;
+    if (rc < 0) {
+        fbr_fail(err, rc, "cannot start a thread for the logs: %s", fbr_strerror(rc));
+        goto fail;
+    }
+    *out = s;
+    return 0;
+fail:
+    free(s);
     return rc;
 }
 

@@ -69,20 +69,24 @@ static int make_own(const char *dir, struct fbr_error *err)
 static int write_file(const char *dir, const char *name, const struct fbr_buf *b, int *keep)
 {
     char path[PATH_MAX];
-    int fd = join(path, dir, name) < 0 || b->failed
-                 ? -1
-                 : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int rc = fd < 0 ? -errno : 0;
+    int fd, rc;
 
-    if (fd >= 0 && keep && flock(fd, LOCK_EX | LOCK_NB) < 0)
-        rc = -errno;
-    if (rc == 0 && (ftruncate(fd, 0) < 0 || write(fd, b->data, b->len) != (ssize_t)b->len))
+    if (b->failed || join(path, dir, name) < 0)
+        return b->failed ? -ENOMEM : -ENAMETOOLONG;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    if ((keep && flock(fd, LOCK_EX | LOCK_NB) < 0) || ftruncate(fd, 0) < 0 ||
+        write(fd, b->data, b->len) != (ssize_t)b->len) {
         rc = errno ? -errno : -EIO;
-    if (fd >= 0 && (rc < 0 || !keep))
         close(fd);
-    else if (fd >= 0)
+        return rc;
+    }
+    if (keep)
         *keep = fd;
-    return rc;
+    else
+        close(fd);
+    return 0;
 }
 
 int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
@@ -97,10 +101,11 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
         return fbr_fail(err, rc, "cannot make %s: %s", root, fbr_strerror(rc));
     snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
     rc = make_own(root, err);
-    if (rc == 0 && (!is_run(name) || join(dir, root, name) < 0))
-        rc = fbr_fail(err, -EINVAL, "'%s' is not a run's name", about->uid);
-    if (rc == 0)
-        rc = make_own(dir, err);
+    if (rc < 0)
+        return rc;
+    if (!is_run(name) || join(dir, root, name) < 0)
+        return fbr_fail(err, -EINVAL, "'%s' is not a run's name", about->uid);
+    rc = make_own(dir, err);
     if (rc < 0)
         return rc;
     fbr_buf_init(&b);

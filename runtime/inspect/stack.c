@@ -192,9 +192,9 @@ int fbr_stack_get(struct fbr_cur *c, struct fbr_stack_process *p)
     fbr_get_str(&in, p->program, sizeof(p->program));
     fbr_get_str(&in, p->why, sizeof(p->why));
     rc = get_threads(&in, p);
-    if (rc == 0 && p->rank < -1)
-        rc = -EBADMSG;
-    if (rc < 0)
+    if (rc < 0 || p->rank < -1) {
         fbr_stack_fini(p);
-    return rc < 0 ? rc : 1;
+        return rc < 0 ? rc : -EBADMSG;
+    }
+    return 1;
 }

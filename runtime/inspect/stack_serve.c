@@ -99,19 +99,20 @@ static int run(const struct fbr_stack_list *l, struct fbr_buf *b, int *code, str
         .file = path, .argv = argv, .in = -1, .errors = -1, .limit_ms = LIMIT_MS, .max = TELLS_MAX};
     int rc = fbr_fds_need(8, "fiber-stack", err), n = 0;
 
-    if (rc == 0)
-        rc = fbr_module_program(FBR_STACK_PROGRAM, path, sizeof(path), err);
-    if (rc == 0 && (!numbers || !argv))
+    if (rc < 0 || (rc = fbr_module_program(FBR_STACK_PROGRAM, path, sizeof(path), err)) < 0)
+        goto done;
+    if (!numbers || !argv) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc == 0) {
-        argv[n++] = (char *)FBR_STACK_PROGRAM;
-        for (size_t i = 0; i < l->count; i++) {
-            snprintf(numbers + i * 12, 12, "%u", l->all[i].pid);
-            if (l->all[i].state != 'Z')
-                argv[n++] = numbers + i * 12;
-        }
-        rc = fbr_subprocess_run(&p, b, code, err);
+        goto done;
     }
+    argv[n++] = (char *)FBR_STACK_PROGRAM;
+    for (size_t i = 0; i < l->count; i++) {
+        snprintf(numbers + i * 12, 12, "%u", l->all[i].pid);
+        if (l->all[i].state != 'Z')
+            argv[n++] = numbers + i * 12;
+    }
+    rc = fbr_subprocess_run(&p, b, code, err);
+done:
     free(numbers);
     free(argv);
     return rc;

@@ -58,23 +58,23 @@ void fbr_tree_say_left(char *out, size_t size, unsigned links, unsigned specials
 
 int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], struct fbr_error *err)
 {
-    int fd = open(path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-        rc = fd < 0 ? -errno : 0;
-    char *whole = rc == 0 ? realpath(path[0] ? path : ".", NULL) : NULL;
-    const char *slash = whole ? strrchr(whole, '/') : NULL;
+    int fd = open(path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+    const char *slash;
     struct stat st;
+    char *whole;
 
-    if (rc == 0 && fstat(fd, &st) < 0)
-        rc = -errno;
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        rc = fbr_fail(err, -errno, "%.300s: %s", path, fbr_strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    whole = realpath(path[0] ? path : ".", NULL);
+    slash = whole ? strrchr(whole, '/') : NULL;
     snprintf(name, FBR_MSG_NAME, "%s", slash && slash[1] ? slash + 1 : "files");
     free(whole);
-    if (rc == 0) {
-        *mode = st.st_mode & 0777;
-        return fd;
-    }
-    if (fd >= 0)
-        close(fd);
-    return fbr_fail(err, rc, "%.300s: %s", path, fbr_strerror(rc));
+    *mode = st.st_mode & 0777;
+    return fd;
 }
 
 struct sending {
@@ -103,24 +103,29 @@ static int send_link(struct sending *s, int at, const char *name)
     return fbr_msg_send_item(s->sock, FBR_MSG_LINK, 0, name, target);
 }
 
+static int send_open(struct sending *s, int fd, const char *name)
+{
+    struct stat st;
+    int rc;
+
+    if (fstat(fd, &st) < 0)
+        return failed(s, -errno, name);
+    if (!S_ISREG(st.st_mode)) {
+        ++*s->left;
+        return 0;
+    }
+    rc = fbr_msg_send_item(s->sock, FBR_MSG_FILE, st.st_mode & 0777, name, "");
+    return rc < 0 ? rc : fbr_copy_send_file(s->sock, fd, s->err);
+}
+
 /* Sends a file by its descriptor: the name may mean another file between two looks. */
 static int send_file(struct sending *s, int at, const char *name)
 {
     int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), rc;
-    struct stat st;
 
     if (fd < 0)
         return errno == ENOENT ? 0 : failed(s, -errno, name);
-    if (fstat(fd, &st) < 0) {
-        rc = failed(s, -errno, name);
-    } else if (!S_ISREG(st.st_mode)) {
-        ++*s->left;
-        rc = 0;
-    } else {
-        rc = fbr_msg_send_item(s->sock, FBR_MSG_FILE, st.st_mode & 0777, name, "");
-        if (rc == 0)
-            rc = fbr_copy_send_file(s->sock, fd, s->err);
-    }
+    rc = send_open(s, fd, name);
     close(fd);
     return rc;
 }
@@ -141,10 +146,11 @@ static int send_below(struct sending *s, int at, const char *name, unsigned dept
         return failed(s, -errno, name);
     }
     rc = fbr_msg_send_item(s->sock, FBR_MSG_DIR, st.st_mode & 0777, name, "");
-    if (rc == 0)
-        return send_dir(s, fd, depth);
-    close(fd);
-    return rc;
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    return send_dir(s, fd, depth);
 }
 
 static int send_one(struct sending *s, int at, const char *name, unsigned depth)
@@ -346,9 +352,10 @@ int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
 
     while (rc == 0) {
         rc = fbr_msg_recv(sock, &m, &why);
-        if (rc >= 0)
-            rc = fbr_msg_get_item(&m.body, &e) ? take_one(&r, m.kind, &e, &why)
-                                               : fbr_msg_malformed(&why);
+        if (rc < 0)
+            break;
+        rc = fbr_msg_get_item(&m.body, &e) ? take_one(&r, m.kind, &e, &why)
+                                           : fbr_msg_malformed(&why);
     }
     fbr_buf_fini(&m.bytes);
     while (r.depth)
@@ -363,12 +370,9 @@ int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
 
 int fbr_tree_commit(struct fbr_tree *t, uint32_t mode, struct fbr_error *err)
 {
-    int rc = fchmod(t->fd, mode & 0777) < 0 ? -errno : 0;
-
-    if (rc == 0 && rename(t->beside, t->path) < 0) /* over nothing, or an empty one */
-        rc = -errno;
-    if (rc < 0)
-        return give_up(t, rc, "", err);
+    /* over nothing, or an empty one */
+    if (fchmod(t->fd, mode & 0777) < 0 || rename(t->beside, t->path) < 0)
+        return give_up(t, -errno, "", err);
     close(t->fd);
     t->fd = -1;
     return 0;

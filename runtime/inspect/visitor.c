@@ -57,11 +57,10 @@ static int put_tree(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TE
                     struct fbr_error *err)
 {
     struct fbr_tree t;
-    int rc = fbr_fds_need(FBR_TREE_DEPTH, "a directory", err);
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_tree_begin(&t, r->path, r->name, err);
-    if (rc < 0)
+    if ((rc = fbr_fds_need(FBR_TREE_DEPTH, "a directory", err)) < 0 ||
+        (rc = fbr_tree_begin(&t, r->path, r->name, err)) < 0)
         return rc;
     rc = fbr_msg_send_item(sock, FBR_MSG_READY, 0, "", "");
     if (rc < 0) {

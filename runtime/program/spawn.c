@@ -365,7 +365,7 @@ int fbr_spawn(const struct fbr_spawn *wanted, pid_t *pid_out, int *pidfd_out, st
     struct launch l = {.s = s, .parent = getpid()};
     int pidfd = -1, rc;
     char program[4096];
-    pid_t pid = 0;
+    pid_t pid;
 
     pthread_once(&slots_once, look_around);
     name_program(s, program, sizeof(program));
@@ -373,20 +373,16 @@ int fbr_spawn(const struct fbr_spawn *wanted, pid_t *pid_out, int *pidfd_out, st
         l.descriptors.rlim_cur = fbr_fds_before();
     pthread_mutex_lock(&slots_lock);
     rc = fill_slots(s);
-    if (rc == 0)
-        pid = run_child(&l, &pidfd);
+    pid = rc < 0 ? rc : run_child(&l, &pidfd);
     empty_slots();
     pthread_mutex_unlock(&slots_lock);
-    if (rc == 0 && pid < 0)
-        rc = pid;
-    if (rc == 0 && !(clone_flags & CLONE_PIDFD) && !l.code)
-        rc = watch_child(pid, &pidfd);
-    if (rc < 0 && pid > 0) {
+    if (pid < 0)
+        return fbr_fail(err, pid, "cannot start a process: %s", fbr_strerror(pid));
+    if (!(clone_flags & CLONE_PIDFD) && !l.code && (rc = watch_child(pid, &pidfd)) < 0) {
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-    }
-    if (rc < 0)
         return fbr_fail(err, rc, "cannot start a process: %s", fbr_strerror(rc));
+    }
     if (l.code) {
         waitpid(pid, NULL, 0);
         if (pidfd >= 0)

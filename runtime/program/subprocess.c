@@ -62,14 +62,15 @@ int fbr_subprocess_run(const struct fbr_subprocess *p, struct fbr_buf *out, int 
     s.fds[1] = ends[1];
     rc = fbr_spawn(&s, &pid, &pidfd, err);
     close(ends[1]);
-    if (rc == 0) {
-        rc = collect(p, ends[0], pidfd, out);
-        if (rc < 0)
-            kill(-pid, SIGKILL);
-        fbr_spawn_wait(pid, pidfd, &how, NULL);
-        close(pidfd);
-        *code = how.si_code == CLD_EXITED ? how.si_status : -how.si_status;
-    }
+    if (rc < 0)
+        goto done;
+    rc = collect(p, ends[0], pidfd, out);
+    if (rc < 0)
+        kill(-pid, SIGKILL);
+    fbr_spawn_wait(pid, pidfd, &how, NULL);
+    close(pidfd);
+    *code = how.si_code == CLD_EXITED ? how.si_status : -how.si_status;
+done:
     close(ends[0]);
     return rc;
 }
