@@ -29,50 +29,41 @@ void fbr_docker_name(const struct fbr_job *job, char out[FBR_DOCKER_NAME_MAX])
             *at = '_';
 }
 
-/* The list, or NULL and nothing of it is left. */
-static struct json_t *or_none(struct json_t *list, int rc)
-{
-    if (rc == 0)
-        return list;
-    fbr_json_free(list);
-    return NULL;
-}
-
 /* Words as a JSON array; NULL without memory. */
 static struct json_t *word_list(const char *words, const char *between)
 {
     struct json_t *list = fbr_json_pack("[]");
     char *copy = strdup(words), *rest = NULL;
-    int rc = copy ? 0 : -ENOMEM;
 
-    for (char *w = copy ? strtok_r(copy, between, &rest) : NULL; w && rc == 0;
-         w = strtok_r(NULL, between, &rest))
-        rc = fbr_json_append(list, fbr_json_string(w));
+    if (!copy) {
+        fbr_json_free(list);
+        return NULL;
+    }
+    for (char *w = strtok_r(copy, between, &rest); w; w = strtok_r(NULL, between, &rest))
+        fbr_json_push(&list, fbr_json_string(w));
     free(copy);
-    return or_none(list, rc);
+    return list;
 }
 
 static struct json_t *arguments(const struct fbr_job *job)
 {
     struct json_t *list = fbr_json_pack("[]");
-    int rc = 0;
 
-    for (size_t i = 1; rc == 0 && job->argv && job->argv[0] && job->argv[i]; i++)
-        rc = fbr_json_append(list, fbr_json_string(job->argv[i]));
-    return or_none(list, rc);
+    for (size_t i = 1; job->argv && job->argv[0] && job->argv[i]; i++)
+        fbr_json_push(&list, fbr_json_string(job->argv[i]));
+    return list;
 }
 
 static struct json_t *environment(const struct fbr_job *job)
 {
     static const char ticket[] = "FIBER_TICKET=file:/" FBR_DOCKER_TICKET_DIR "/ticket";
     struct json_t *list = fbr_json_pack("[]");
-    int rc = 0;
 
-    for (size_t i = 0; rc == 0 && job->added_env && job->added_env[i]; i++)
-        rc = fbr_json_append(list, fbr_json_string(job->added_env[i]));
-    if (rc == 0 && job->ticket)
-        rc = fbr_json_append(list, fbr_json_string(ticket));
-    return or_none(list, rc);
+    for (size_t i = 0; job->added_env && job->added_env[i]; i++)
+        fbr_json_push(&list, fbr_json_string(job->added_env[i]));
+    if (job->ticket)
+        fbr_json_push(&list, fbr_json_string(ticket));
+    return list;
 }
 
 /* The label fiber.master names us, so that another one can tell whether we are gone. */
@@ -80,35 +71,29 @@ static struct json_t *labels(const struct fbr_job *job, const struct fbr_docker_
 {
     char uid[16]; /* values of labels are texts */
     struct json_t *l;
-    int rc;
 
     snprintf(uid, sizeof(uid), "%d", (int)geteuid());
     l = fbr_json_pack("{s:s, s:s}", "fiber.run", job->run_uid, "fiber.uid", uid);
-    rc = fbr_json_set(l, "fiber.job", fbr_json_string(job->name));
-    if (rc == 0 && w->master)
-        rc = fbr_json_set(l, "fiber.master", fbr_json_string(w->master));
-    return or_none(l, rc);
+    fbr_json_put(&l, "fiber.job", fbr_json_string(job->name));
+    if (w->master)
+        fbr_json_put(&l, "fiber.master", fbr_json_string(w->master));
+    return l;
 }
 
-static int put_limits(struct json_t *h, const struct fbr_job *job,
-                      const struct fbr_docker_wishes *w)
+static void put_limits(struct json_t **h, const struct fbr_job *job,
+                       const struct fbr_docker_wishes *w)
 {
-    int rc = 0;
-
     if (w->pids)
-        rc = fbr_json_set(h, "PidsLimit", fbr_json_pack("I", (long long)w->pids));
-    if (rc == 0 && job->cpus > 0)
-        rc = fbr_json_set(h, "NanoCpus", fbr_json_pack("I", (long long)(job->cpus * 1e9)));
-    if (rc == 0 && job->memory) {
-        rc = fbr_json_set(h, "Memory", fbr_json_pack("I", (long long)job->memory));
-        if (rc == 0) /* or it may swap as much again */
-            rc = fbr_json_set(h, "MemorySwap", fbr_json_pack("I", (long long)job->memory));
+        fbr_json_put(h, "PidsLimit", fbr_json_pack("I", (long long)w->pids));
+    if (job->cpus > 0)
+        fbr_json_put(h, "NanoCpus", fbr_json_pack("I", (long long)(job->cpus * 1e9)));
+    if (job->memory) { /* without MemorySwap it may swap as much again */
+        fbr_json_put(h, "Memory", fbr_json_pack("I", (long long)job->memory));
+        fbr_json_put(h, "MemorySwap", fbr_json_pack("I", (long long)job->memory));
     }
-    if (rc == 0 && job->gpus > 0)
-        rc = fbr_json_set(
-            h, "DeviceRequests",
-            fbr_json_pack("[{s:i, s:[[s]]}]", "Count", job->gpus, "Capabilities", "gpu"));
-    return rc;
+    if (job->gpus > 0)
+        fbr_json_put(h, "DeviceRequests",
+                     fbr_json_pack("[{s:i, s:[[s]]}]", "Count", job->gpus, "Capabilities", "gpu"));
 }
 
 static struct json_t *host_config(const struct fbr_job *job, const struct fbr_docker_wishes *w)
@@ -116,21 +101,19 @@ static struct json_t *host_config(const struct fbr_job *job, const struct fbr_do
     /* tini is process 1: it passes signals on, which process 1 would not get, and reaps. */
     struct json_t *h = fbr_json_pack("{s:b, s:b, s:[s], s:[s]}", "AutoRemove", 1, "Init", 1,
                                      "CapDrop", "ALL", "SecurityOpt", "no-new-privileges");
-    int rc = 0;
 
     if (w->caps && w->caps[0] && strcmp(w->caps, "none") != 0)
-        rc = fbr_json_set(h, "CapAdd", word_list(w->caps, " ,"));
-    if (rc == 0 && w->mounts && w->mounts[0])
-        rc = fbr_json_set(h, "Binds", word_list(w->mounts, " "));
-    if (rc == 0 && w->network && w->network[0])
-        rc = fbr_json_set(h, "NetworkMode", fbr_json_string(w->network));
-    if (rc == 0 && w->groups && w->groups[0])
-        rc = fbr_json_set(h, "GroupAdd", word_list(w->groups, " "));
-    if (rc == 0 && w->shm)
-        rc = fbr_json_set(h, "ShmSize", fbr_json_pack("I", (long long)w->shm));
-    if (rc == 0)
-        rc = put_limits(h, job, w);
-    return or_none(h, rc);
+        fbr_json_put(&h, "CapAdd", word_list(w->caps, " ,"));
+    if (w->mounts && w->mounts[0])
+        fbr_json_put(&h, "Binds", word_list(w->mounts, " "));
+    if (w->network && w->network[0])
+        fbr_json_put(&h, "NetworkMode", fbr_json_string(w->network));
+    if (w->groups && w->groups[0])
+        fbr_json_put(&h, "GroupAdd", word_list(w->groups, " "));
+    if (w->shm)
+        fbr_json_put(&h, "ShmSize", fbr_json_pack("I", (long long)w->shm));
+    put_limits(&h, job, w);
+    return h;
 }
 
 struct json_t *fbr_docker_body(const struct fbr_job *job, const struct fbr_docker_wishes *w,
@@ -138,32 +121,32 @@ struct json_t *fbr_docker_body(const struct fbr_job *job, const struct fbr_docke
 {
     struct json_t *b = fbr_json_pack("{s:b, s:b}", "AttachStdout", 1, "AttachStderr", 1);
     struct json_t *entry = fbr_json_pack("[]");
-    bool user = w->user && w->user[0];
 
-    if (fbr_json_append(entry, fbr_json_string(program ? program : job->file)) == 0 &&
-        fbr_json_set(b, "Image", fbr_json_string(image)) == 0 &&
-        fbr_json_set(b, "Entrypoint", entry) == 0 && fbr_json_set(b, "Cmd", arguments(job)) == 0 &&
-        fbr_json_set(b, "Env", environment(job)) == 0 &&
-        fbr_json_set(b, "Labels", labels(job, w)) == 0 &&
-        (!workdir || fbr_json_set(b, "WorkingDir", fbr_json_string(workdir)) == 0) &&
-        (!user || fbr_json_set(b, "User", fbr_json_string(w->user)) == 0) &&
-        fbr_json_set(b, "HostConfig", host_config(job, w)) == 0 &&
-        (!w->overlay || fbr_json_merge(b, w->overlay) == 0))
-        return b;
-    fbr_json_free(b);
-    return NULL;
+    fbr_json_push(&entry, fbr_json_string(program ? program : job->file));
+    fbr_json_put(&b, "Image", fbr_json_string(image));
+    fbr_json_put(&b, "Entrypoint", entry);
+    fbr_json_put(&b, "Cmd", arguments(job));
+    fbr_json_put(&b, "Env", environment(job));
+    fbr_json_put(&b, "Labels", labels(job, w));
+    if (workdir)
+        fbr_json_put(&b, "WorkingDir", fbr_json_string(workdir));
+    if (w->user && w->user[0])
+        fbr_json_put(&b, "User", fbr_json_string(w->user));
+    fbr_json_put(&b, "HostConfig", host_config(job, w));
+    if (b && w->overlay && fbr_json_merge(b, w->overlay) < 0) {
+        fbr_json_free(b);
+        return NULL;
+    }
+    return b;
 }
 
 char *fbr_docker_bundled(struct json_t *body)
 {
     struct json_t *entry = fbr_json_pack("[]");
-    int rc = 0;
 
-    for (size_t i = 0; rc == 0 && fbr_bundle_command[i]; i++)
-        rc = fbr_json_append(entry, fbr_json_string(fbr_bundle_command[i]));
-    if (rc == 0)
-        rc = fbr_json_set(body, "Entrypoint", entry);
-    return rc == 0 ? fbr_json_print(body, NULL) : NULL;
+    for (size_t i = 0; fbr_bundle_command[i]; i++)
+        fbr_json_push(&entry, fbr_json_string(fbr_bundle_command[i]));
+    return fbr_json_set(body, "Entrypoint", entry) < 0 ? NULL : fbr_json_print(body, NULL);
 }
 
 /* ---- The ticket ---- */

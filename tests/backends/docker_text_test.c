@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "backends/docker/engine_text.h"
 
@@ -462,6 +463,64 @@ static void test_a_ticket_is_for_its_owner_where_that_is_known(void **state)
     fbr_buf_fini(&tar);
 }
 
+/* ---- Without memory ---- */
+
+static long allowed, held; /* allocations of JSON that succeed; those that were not given back */
+
+static void *take_memory(size_t n)
+{
+    if (allowed-- <= 0)
+        return NULL;
+    held++;
+    return malloc(n);
+}
+
+static void give_back(void *memory)
+{
+    held -= memory != NULL;
+    free(memory);
+}
+
+static void test_what_fails_without_memory_keeps_none(void **state)
+{
+    const struct fbr_docker_wishes w = {.caps = "SYS_PTRACE",
+                                        .mounts = "/a:/a /b:/b",
+                                        .network = "n",
+                                        .groups = "4 20",
+                                        .user = "1:1",
+                                        .master = "m",
+                                        .shm = 1,
+                                        .pids = 1};
+    struct fbr_job job = plain;
+    struct json_t *b = NULL;
+    char *text = NULL;
+
+    (void)state;
+    job.ticket = "t";
+    job.cpus = 1;
+    job.memory = 1;
+    job.gpus = 1;
+    json_set_alloc_funcs(take_memory, give_back);
+    for (long n = 0; !b; n++) {
+        assert_in_range(n, 0, 10000);
+        allowed = n;
+        b = fbr_docker_body(&job, &w, "app:1", NULL, "/srv");
+        assert_true(b || held == 0);
+    }
+    fbr_json_free(b);
+    for (long n = 0; !text; n++) {
+        assert_in_range(n, 0, 10000);
+        allowed = 10000;
+        b = body_of(&job, &w);
+        allowed = n;
+        text = fbr_docker_bundled(b);
+        fbr_json_free(b);
+        assert_int_equal(held, text != NULL);
+    }
+    give_back(text);
+    json_set_alloc_funcs(malloc, free);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -482,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_the_container_that_we_are_in),
         cmocka_unit_test(test_images_have_a_tag),
+        cmocka_unit_test(test_what_fails_without_memory_keeps_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
