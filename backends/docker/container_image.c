@@ -382,11 +382,11 @@ static int temporary(struct fbr_error *err)
 static void make(uv_work_t *work)
 {
     struct fetch *f = work->data;
-    int rc;
 
     f->fd = temporary(&f->err);
-    rc = f->fd < 0 ? f->fd : fbr_image_write(f->m->image, f->m->own, f->fd, &f->err);
-    if (rc == 0 && lseek(f->fd, 0, SEEK_SET) < 0)
+    if (f->fd < 0 || fbr_image_write(f->m->image, f->m->own, f->fd, &f->err) < 0)
+        return;
+    if (lseek(f->fd, 0, SEEK_SET) < 0)
         fbr_fail(&f->err, -errno, "temporary file: %s", fbr_strerror(errno));
 }
 
@@ -534,11 +534,12 @@ int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_eng
     m->config = config;
     m->loop = loop;
     rc = load_overlay(m, err);
-    if (rc == 0)
-        *out = m;
-    else
+    if (rc < 0) {
         free(m);
-    return rc;
+        return rc;
+    }
+    *out = m;
+    return 0;
 }
 
 /* With a thread at work the rest waits for it: it comes back here. */

@@ -82,19 +82,13 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
     fbr_log_level((enum fbr_log_level)fbr_config_int(env->config, "log_level")); /* the module's */
     fbr_environ_use(env->environ);
     b->env = *env;
-    rc = fbr_docker_engine_open(&b->engine, env->loop, env->config, err);
-    if (rc == 0)
-        rc = fbr_docker_images_open(&b->images, &b->engine, env->config, env->loop, err);
-    if (rc == 0)
-        rc = fbr_docker_bundle_open(&b->bundle, env->loop, err);
-    if (rc == 0 && fbr_timer_init(&b->again, env->loop, on_again, b) < 0)
+    if ((rc = fbr_docker_engine_open(&b->engine, env->loop, env->config, err)) < 0 ||
+        (rc = fbr_docker_images_open(&b->images, &b->engine, env->config, env->loop, err)) < 0 ||
+        (rc = fbr_docker_bundle_open(&b->bundle, env->loop, err)) < 0)
+        goto fail;
+    if (fbr_timer_init(&b->again, env->loop, on_again, b) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc < 0) {
-        fbr_docker_bundle_close(b->bundle);
-        fbr_docker_images_close(b->images);
-        fbr_docker_engine_close(&b->engine);
-        free(b);
-        return rc;
+        goto fail;
     }
     fbr_master_self(b->master);
     snprintf(b->since, sizeof(b->since), "1"); /* all that the engine remembers of our run */
@@ -112,6 +106,12 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
     find_caller(b);
     *out = b;
     return 0;
+fail:
+    fbr_docker_bundle_close(b->bundle);
+    fbr_docker_images_close(b->images);
+    fbr_docker_engine_close(&b->engine);
+    free(b);
+    return rc;
 }
 
 static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct fbr_error *err)
@@ -165,12 +165,11 @@ static int docker_start(struct fbr_backend *b, const struct fbr_job *job, void *
     j->memory = job->memory;
     j->bundle = -1;
     rc = prepare(j, job, err);
-    if (rc == 0 && fbr_timer_init(&j->timer, b->env.loop, fbr_docker_job_on_time, j) < 0)
+    if (rc < 0)
+        goto fail;
+    if (fbr_timer_init(&j->timer, b->env.loop, fbr_docker_job_on_time, j) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc < 0) {
-        fbr_docker_job_wipe(j);
-        free(j);
-        return rc;
+        goto fail;
     }
     if (!b->run[0]) {
         snprintf(b->run, sizeof(b->run), "%.36s", job->run_uid);
@@ -181,6 +180,10 @@ static int docker_start(struct fbr_backend *b, const struct fbr_job *job, void *
     *handle = j;
     fbr_docker_job_start(j);
     return 0;
+fail:
+    fbr_docker_job_wipe(j);
+    free(j);
+    return rc;
 }
 
 static int docker_signal(struct fbr_backend *b, void *handle, int sig)

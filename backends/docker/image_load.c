@@ -103,18 +103,17 @@ int fbr_image_load(struct fbr_image *i, const char *name, const struct fbr_confi
     char tagged[FBR_IMAGE_NAME_MAX], whole[FBR_IMAGE_NAME_MAX];
     struct fbr_docker_engine e;
     struct fbr_loop *loop = NULL;
-    int rc = fbr_image_name(name, tagged, whole, err);
+    int rc;
 
-    if (rc == 0)
-        rc = fbr_loop_open(&loop, err);
-    if (rc < 0)
+    if ((rc = fbr_image_name(name, tagged, whole, err)) < 0 || (rc = fbr_loop_open(&loop, err)) < 0)
         return rc;
     rc = fbr_docker_engine_open(&e, loop, config, err);
-    if (rc == 0) {
-        snprintf(engine, FBR_IMAGE_ENGINE_MAX, "%s", e.name);
-        rc = send_archive(&l, &e, err);
-        fbr_docker_engine_close(&e);
-    }
+    if (rc < 0)
+        goto done;
+    snprintf(engine, FBR_IMAGE_ENGINE_MAX, "%s", e.name);
+    rc = send_archive(&l, &e, err);
+    fbr_docker_engine_close(&e);
+done:
     fbr_loop_close(loop);
     return rc;
 }

@@ -104,13 +104,14 @@ static int split(struct fbr_docker_login *l, const char *auth, struct fbr_error 
     char *text = fbr_base64_decode(auth, &len), *colon = text ? strchr(text, ':') : NULL;
     int rc = 0;
 
-    if (!colon || colon == text)
+    if (!colon || colon == text) {
         rc = fbr_fail(err, -EBADMSG, "its \"auth\" is not base64 of user:password");
-    if (rc == 0) {
-        *colon = '\0';
-        if (!copy(&l->user, text) || !copy(&l->password, colon + 1))
-            rc = fbr_fail(err, -ENOMEM, "out of memory");
+        goto done;
     }
+    *colon = '\0';
+    if (!copy(&l->user, text) || !copy(&l->password, colon + 1))
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+done:
     if (text)
         explicit_bzero(text, len);
     free(text);
@@ -200,20 +201,18 @@ char *fbr_docker_login_header(const struct fbr_docker_login *l, const char *regi
     static const char name[] = "X-Registry-Auth: ";
     const char *key = fbr_docker_registry_key(registry);
     struct json_t *j = fbr_json_pack("{}");
-    char *text = NULL, *code = NULL, *line = NULL;
+    char *text, *code, *line = NULL;
     size_t len = 0;
-    int rc = fbr_json_set(j, "serveraddress", fbr_json_string(key));
 
-    if (rc == 0 && l->token)
-        rc = fbr_json_set(j, "identitytoken", fbr_json_string(l->token));
-    if (rc == 0 && !l->token)
-        rc = fbr_json_set(j, "username", fbr_json_string(l->user ? l->user : ""));
-    if (rc == 0 && !l->token)
-        rc = fbr_json_set(j, "password", fbr_json_string(l->password ? l->password : ""));
-    if (rc == 0)
-        text = fbr_json_print(j, &len);
-    if (text)
-        code = fbr_base64_encode(text, len);
+    fbr_json_put(&j, "serveraddress", fbr_json_string(key));
+    if (l->token) {
+        fbr_json_put(&j, "identitytoken", fbr_json_string(l->token));
+    } else {
+        fbr_json_put(&j, "username", fbr_json_string(l->user ? l->user : ""));
+        fbr_json_put(&j, "password", fbr_json_string(l->password ? l->password : ""));
+    }
+    text = j ? fbr_json_print(j, &len) : NULL;
+    code = text ? fbr_base64_encode(text, len) : NULL;
     for (char *at = code; at && *at; at++) /* its alphabet for URLs */
         *at = *at == '+' ? '-' : *at == '/' ? '_' : *at;
     if (code && asprintf(&line, "%s%s", name, code) < 0)

@@ -73,6 +73,7 @@ static int ask(struct fbr_docker_login *l, const char *registry, const atomic_bo
                struct fbr_error *err)
 {
     struct fbr_docker_login got = {0};
+    const char *said;
     char command[128];
     struct fbr_buf out;
     int code = 0, rc;
@@ -80,11 +81,13 @@ static int ask(struct fbr_docker_login *l, const char *registry, const atomic_bo
     snprintf(command, sizeof(command), "docker-credential-%.100s", l->helper);
     fbr_buf_init(&out);
     rc = run(command, fbr_docker_registry_key(registry), stop, &out, &code, err);
-    if (rc == 0 && code == 0) {
-        rc = fbr_docker_login_parse(&got, (const char *)out.data, out.len - 1, err);
+    if (rc < 0)
+        goto done;
+    said = (const char *)out.data;
+    if (code == 0) {
+        rc = fbr_docker_login_parse(&got, said, out.len - 1, err);
         rc = rc < 0 ? rc : 1;
-    } else if (rc == 0 && !strcasestr((const char *)out.data, "not found")) {
-        const char *said = (const char *)out.data;
+    } else if (!strcasestr(said, "not found")) {
         size_t n = strcspn(said, "\r\n");
 
         if (strchr(said, '{')) /* a login, may be: nobody is to see it */
@@ -92,6 +95,7 @@ static int ask(struct fbr_docker_login *l, const char *registry, const atomic_bo
         rc = fbr_fail(err, -EACCES, "it failed with code %d%s%.*s", code, n ? ": " : "",
                       (int)(n < 100 ? n : 100), said);
     }
+done:
     if (out.data)
         explicit_bzero(out.data, out.len);
     fbr_buf_fini(&out);
