@@ -207,12 +207,11 @@ static bool is_full(const struct fbr_detached *d)
 /* Copies the environment of a job whose words are copied already. */
 static int hold(struct detached_job *j, char *const *env, struct fbr_error *err)
 {
-    int rc = 0;
-
     j->has_env = env;
-    for (char *const *v = env; v && *v && rc == 0; v++)
-        rc = fbr_words_add(&j->env, *v, strlen(*v));
-    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+    for (char *const *v = env; v && *v; v++)
+        if (fbr_words_add(&j->env, *v, strlen(*v)) < 0)
+            return fbr_fail(err, -ENOMEM, "out of memory");
+    return 0;
 }
 
 /* The next one that can be started, or need not be any more. */

@@ -89,18 +89,21 @@ static int take_states(struct fbr_command_settings *s, int state, const char *va
     struct fbr_words w = {0};
     int rc = fbr_words_split(&w, value, err);
 
-    for (size_t i = 0; i < w.n && rc == 0; i++) {
+    if (rc < 0)
+        goto done;
+    for (size_t i = 0; i < w.n; i++) {
         struct fbr_state_word *word = calloc(1, sizeof(*word) + strlen(w.at[i]) + 1);
 
         if (!word) {
             rc = fbr_fail(err, -ENOMEM, "out of memory");
-            break;
+            goto done;
         }
         word->state = (enum fbr_job_state)state;
         memcpy(word->word, w.at[i], strlen(w.at[i]) + 1);
         word->next = s->states;
         s->states = word;
     }
+done:
     fbr_words_fini(&w);
     return rc < 0 ? fbr_wrap(err, "%s", where) : 0;
 }

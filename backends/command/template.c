@@ -359,13 +359,15 @@ static int take_host(struct fbr_hosts *h, const char *origin, int line, const ch
 int fbr_hosts_parse(struct fbr_hosts *h, const char *origin, const char *text,
                     struct fbr_error *err)
 {
-    int line = 1, rc = 0;
+    int line = 1, rc;
 
-    while (*text && rc == 0) {
+    while (*text) {
         size_t n = strcspn(text, BLANKS ",#");
 
         if (n) {
             rc = take_host(h, origin, line, text, n, err);
+            if (rc < 0)
+                return rc;
             text += n;
         } else if (*text == '#') {
             text += strcspn(text, "\n");
@@ -373,7 +375,7 @@ int fbr_hosts_parse(struct fbr_hosts *h, const char *origin, const char *text,
             line += *text++ == '\n';
         }
     }
-    return rc;
+    return 0;
 }
 
 struct fbr_host *fbr_hosts_pick(struct fbr_hosts *h)
