@@ -55,6 +55,26 @@ static bool agents_add(struct agents *a, uint32_t agent)
     return true;
 }
 
+/* Adds the agents that have ranks of `proc`. */
+static int agents_add_proc(struct agents *agents, struct fbr_bridge *b, const pmix_proc_t *proc)
+{
+    struct fbr_pmix_job *j = fbr_pmix_job_named(b, proc->nspace);
+    uint32_t first, last;
+
+    if (!j || (proc->rank >= j->job->size && proc->rank != PMIX_RANK_WILDCARD))
+        return -ENOENT;
+    if (proc->rank == PMIX_RANK_WILDCARD) {
+        first = 0;
+        last = j->job->nodes - 1;
+    } else {
+        first = last = fbr_pmix_node_of(j->job, proc->rank);
+    }
+    for (uint32_t node = first; node <= last; node++)
+        if (!agents_add(agents, j->job->agents[node]))
+            return -ENOMEM;
+    return 0;
+}
+
 /* The agents that have ranks among procs, in rising order, to be freed; -ENOENT: one is of no job
  * that we know. */
 static int find_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n, uint32_t **list,
@@ -64,32 +84,19 @@ static int find_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n, 
     uint32_t k = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        struct fbr_pmix_job *j = fbr_pmix_job_named(b, procs[i].nspace);
-        uint32_t first, last;
-
-        if (!j || (procs[i].rank >= j->job->size && procs[i].rank != PMIX_RANK_WILDCARD)) {
-            rc = -ENOENT;
-            break;
-        }
-        if (procs[i].rank == PMIX_RANK_WILDCARD) {
-            first = 0;
-            last = j->job->nodes - 1;
-        } else {
-            first = last = fbr_pmix_node_of(j->job, procs[i].rank);
-        }
-        for (uint32_t node = first; node <= last; node++) {
-            if (!agents_add(&agents, j->job->agents[node]))
-                rc = -ENOMEM;
-        }
+    for (size_t i = 0; i < n; i++)
+        if ((rc = agents_add_proc(&agents, b, &procs[i])) < 0)
+            goto done;
+    *list = calloc((size_t)agents.count + 1, sizeof(**list));
+    if (!*list) {
+        rc = -ENOMEM;
+        goto done;
     }
     *parts = agents.count;
-    *list = calloc((size_t)agents.count + 1, sizeof(**list));
-    if (!*list)
-        rc = -ENOMEM;
-    for (size_t bit = 0; *list && bit < agents.bytes * 8; bit++)
+    for (size_t bit = 0; bit < agents.bytes * 8; bit++)
         if (agents.bits[bit / 8] & 1 << bit % 8)
             (*list)[k++] = (uint32_t)bit;
+done:
     free(agents.bits);
     return rc;
 }
