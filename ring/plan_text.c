@@ -55,18 +55,11 @@ static bool floats(struct picture *p, const struct fbr_pin_wish *wish)
 
 static int place(struct picture *p, struct fbr_error *err)
 {
-    const struct fiber_ring_options *o = p->options;
-    int bind = o->bind_to ? fbr_pin_bind_named(o->bind_to, err) : FBR_BIND_DEFAULT;
-    int map = o->map_by ? fbr_pin_map_named(o->map_by, err) : FBR_MAP_DEFAULT;
-    struct fbr_pin_wish wish = {.bind = (enum fbr_pin_bind)bind,
-                                .map = (enum fbr_pin_map)map,
-                                .cpus_per_rank = (unsigned)o->cpus_per_rank,
-                                .gpus_per_rank = (unsigned)o->gpus_per_rank,
-                                .bind_memory = true};
-    int rc;
+    struct fbr_pin_wish wish;
+    int rc = fbr_ring_wish(&wish, p->options, err);
 
-    if (bind < 0 || map < 0)
-        return -EINVAL;
+    if (rc < 0)
+        return rc;
     if (strcmp(p->backend, FBR_BACKEND_LOCAL) != 0) {
         snprintf(p->note, sizeof(p->note),
                  "each agent binds its ranks on its own host, which is not known yet");

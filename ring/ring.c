@@ -45,8 +45,7 @@ static int check_numbers(int size, const struct fiber_ring_options *o, struct fb
     return 0;
 }
 
-static int get_wish(struct fbr_pin_wish *w, const struct fiber_ring_options *o,
-                    struct fbr_error *err)
+int fbr_ring_wish(struct fbr_pin_wish *w, const struct fiber_ring_options *o, struct fbr_error *err)
 {
     int bind = o->bind_to ? fbr_pin_bind_named(o->bind_to, err) : FBR_BIND_DEFAULT;
     int map = o->map_by ? fbr_pin_map_named(o->map_by, err) : FBR_MAP_DEFAULT;
@@ -121,7 +120,7 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
                         size_t len, const struct fiber_ring_options *o, struct fbr_error *err)
 {
     struct timespec now;
-    int rc = get_wish(&r->wish, o, err);
+    int rc = fbr_ring_wish(&r->wish, o, err);
 
     if (rc < 0)
         return rc;

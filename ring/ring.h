@@ -8,8 +8,12 @@
 #include "runtime/inspect/control_wire.h"
 #include "runtime/base/error.h"
 
+struct fbr_pin_wish;
 struct fbr_plan;
 
+/* How its ranks are bound, by the options. */
+int fbr_ring_wish(struct fbr_pin_wish *w, const struct fiber_ring_options *o,
+                  struct fbr_error *err);
 /* Which ranks its nodes have, by the options. */
 int fbr_ring_plan(struct fbr_plan *p, int size, const struct fiber_ring_options *o,
                   struct fbr_error *err);
