@@ -281,17 +281,15 @@ static bool is_in_path(const char *folder)
 
 static char *from(const char *workdir, const char *path)
 {
-    char *whole = NULL;
+    char *whole, *real;
 
     if (path[0] == '/' || !workdir)
         return realpath(path, NULL);
-    if (asprintf(&whole, "%s/%s", workdir, path) >= 0) {
-        char *real = realpath(whole, NULL);
-
-        free(whole);
-        return real;
-    }
-    return NULL;
+    if (asprintf(&whole, "%s/%s", workdir, path) < 0)
+        return NULL;
+    real = realpath(whole, NULL);
+    free(whole);
+    return real;
 }
 
 /* As it was named, which may be a link. */

@@ -271,9 +271,8 @@ static bool find_kept(const char *name, const char *root, struct client_run *run
         return false;
     found = fbr_spool_find(kept, root, name) == 0;
     if (rc == 0) {
-        bool newer = kept->about.started_ms > run->about.started_ms;
-
-        if (!found || run->state <= CLIENT_SILENT || !newer) {
+        if (!found || run->state <= CLIENT_SILENT ||
+            kept->about.started_ms <= run->about.started_ms) {
             if (fbr_spool_look(kept, root, run->about.uid))
                 return true;
             found = false;
