@@ -57,9 +57,12 @@ int text_file_lines(const char *origin, const char *text, size_t len, text_file_
         snprintf(where, sizeof(where), "%.200s:%u", origin, ++number);
         if (memchr(text, '\0', n))
             return fbr_fail(err, -EINVAL, "%s: the line is not text", where);
-        line = strndup(text, n - (n && text[n - 1] == '\r'));
+        n -= n && text[n - 1] == '\r';
+        line = malloc(n + 1); /* strndup() of GCC 11's AddressSanitizer reads one byte too many */
         if (!line)
             return fbr_fail(err, -ENOMEM, "out of memory");
+        memcpy(line, text, n);
+        line[n] = '\0';
         rc = fn(user, where, line, err);
         free(line);
         if (rc < 0)
