@@ -1,0 +1,571 @@
+/* command_detached_test.c - jobs of a manager that prints an id and leaves: their lives, by what its
+ * commands say.
+ *
+ * The manager is a script in a directory of the test, which also has what the commands are to say,
+ * and what they were told.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "backends/command/detached.h"
+#include "runtime/net/loop.h"
+#include "tests/support/files.h"
+#include "tests/support/sync.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* submit NAME: waits for a line of the FIFO `gate` if there is one, then says what `said` has.
+ * status: says what `states` has, and ends with its code in `code`. cancel, logs: note the id. */
+static const char manager[] =
+    "#!/bin/sh\n"
+    "cd \"$(dirname \"$0\")\" || exit 9\n"
+    "echo \"$*\" >>told\n"
+    "echo >news\n"
+    "case $1 in\n"
+    "submit) [ ! -p gate ] || read -r line <gate\n"
+    "    [ ! -f bad ] || { cat bad >&2; exit 3; }\n"
+    "    if [ -f said ]; then cat said; else echo \"Submitted job $2\"; fi ;;\n"
+    "status) cat states; [ ! -f bad ] || { cat bad >&2; exit 1; } ;;\n"
+    "logs) echo \"output of $2\" ;;\n"
+    "esac\n";
+
+#define RUNNING "a R\nb R\nc R\n" /* a job that a status leaves out is soon forgotten */
+
+static struct {
+    char dir[64];
+    int news; /* a FIFO that has a line for each command */
+    struct fbr_loop *loop;
+    struct fbr_config *config;
+    struct fbr_command_settings settings;
+    struct fbr_backend_env env;
+    struct fbr_detached *detached;
+    struct fbr_error err;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    char events[1000]; /* "a started 17; a exited 0; " */
+} m = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* ---- Events ---- */
+
+static void on_event(void *user, const struct fbr_job_event *e)
+{
+    static const char *const names[] = {[FBR_JOB_STARTED] = "started",
+                                        [FBR_JOB_PENDING] = "pending",
+                                        [FBR_JOB_OUTPUT] = "output",
+                                        [FBR_JOB_EXITED] = "exited"};
+    char text[300];
+
+    if (e->type == FBR_JOB_EXITED)
+        snprintf(text, sizeof(text), "%s exited %d%s%s; ", (const char *)user, (int)e->code,
+                 e->text[0] ? " " : "", e->text);
+    else
+        snprintf(text, sizeof(text), "%s %s %.*s; ", (const char *)user, names[e->type],
+                 e->type == FBR_JOB_OUTPUT ? (int)e->len : (int)strlen(e->text),
+                 e->type == FBR_JOB_OUTPUT ? (const char *)e->data : e->text);
+    pthread_mutex_lock(&m.lock);
+    if (!strstr(m.events, text)) /* a state is told at each look */
+        strncat(m.events, text, sizeof(m.events) - strlen(m.events) - 1);
+    pthread_cond_broadcast(&m.changed);
+    pthread_mutex_unlock(&m.lock);
+}
+
+/* Waits until that has been told. */
+static void hears(const char *part)
+{
+    struct timespec until;
+    int rc = 0;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += TEST_LONG_MS / 1000;
+    pthread_mutex_lock(&m.lock);
+    while (!strstr(m.events, part) && rc == 0)
+        rc = pthread_cond_timedwait(&m.changed, &m.lock, &until);
+    pthread_mutex_unlock(&m.lock);
+    if (rc != 0)
+        fail_msg("no \"%s\" in \"%s\"", part, m.events);
+}
+
+static bool has_heard(const char *part)
+{
+    bool yes;
+
+    pthread_mutex_lock(&m.lock);
+    yes = strstr(m.events, part);
+    pthread_mutex_unlock(&m.lock);
+    return yes;
+}
+
+/* ---- The manager ---- */
+
+/* In place of what that file had, at once. */
+static void put(const char *name, const char *text)
+{
+    char path[100], made[108];
+
+    snprintf(path, sizeof(path), "%s/%s", m.dir, name);
+    snprintf(made, sizeof(made), "%s.new", path);
+    file_make(made, text, strlen(text), 0600);
+    assert_int_equal(rename(made, path), 0);
+}
+
+static const char *told(void)
+{
+    static char text[4000];
+    int fd = open(path_in(m.dir, "told"), O_RDONLY);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+    return text;
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+
+    for (; (text = strstr(text, part)); text += strlen(part))
+        n++;
+    return n;
+}
+
+/* Waits until the manager has been told that so often. */
+static void is_told(const char *line, int times)
+{
+    struct pollfd p = {.fd = m.news, .events = POLLIN};
+    char bytes[64];
+
+    while (count_of(told(), line) < times)
+        if (poll(&p, 1, TEST_LONG_MS) <= 0 || read(m.news, bytes, sizeof(bytes)) < 0)
+            fail_msg("no \"%s\" in \"%s\"", line, told());
+}
+
+static int do_open(void *arg)
+{
+    (void)arg;
+    return fbr_detached_open(&m.detached, &m.env, &m.settings, &m.err);
+}
+
+static int do_close(void *arg)
+{
+    (void)arg;
+    fbr_detached_close(m.detached);
+    m.detached = NULL;
+    return 0;
+}
+
+/* Settings of the manager's file, and what it has in addition. */
+static int open_with(const char *more)
+{
+    char text[1500];
+
+    snprintf(text, sizeof(text),
+             "kind = detached\nstart = %s/manager submit {name} {program}\n"
+             "status = %s/manager status {ids}\ncancel = %s/manager cancel {id}\n"
+             "poll_ms = 50\nticket_dir = %s\npending = PD\nrunning = R\ndone = CD\nfailed = F\n"
+             "killed = CA\nlost = NF\n%s",
+             m.dir, m.dir, m.dir, m.dir, more);
+    put("command.conf", text);
+    m.config = fbr_config_new();
+    assert_non_null(m.config);
+    if (fbr_config_set(m.config, "command_file", path_in(m.dir, "command.conf"), "test", &m.err) <
+            0 ||
+        fbr_command_settings_load(&m.settings, m.config, &m.err) < 0)
+        fail_msg("%s", m.err.text);
+    m.env = (struct fbr_backend_env){m.loop, m.config, on_event, NULL};
+    return fbr_loop_call(m.loop, do_open, NULL);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    temp_dir_make(m.dir);
+    file_make(path_in(m.dir, "manager"), manager, sizeof(manager) - 1, 0700);
+    put("states", RUNNING);
+    assert_int_equal(mkfifo(path_in(m.dir, "news"), 0600), 0);
+    m.news = open(path_in(m.dir, "news"), O_RDWR | O_CLOEXEC);
+    assert_true(m.news >= 0);
+    m.events[0] = '\0';
+    m.err = (struct fbr_error){0, ""};
+    return fbr_loop_open(&m.loop, &m.err);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fbr_loop_call(m.loop, do_close, NULL);
+    fbr_loop_close(m.loop);
+    fbr_command_settings_fini(&m.settings);
+    fbr_config_free(m.config);
+    m.config = NULL;
+    close(m.news);
+    temp_dir_remove(m.dir);
+    return 0;
+}
+
+#define detached_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+/* ---- Jobs ---- */
+
+struct job {
+    char name[8], ticket[100];
+    void *handle;
+    int sig;
+};
+
+static int do_start(void *arg)
+{
+    struct job *j = arg;
+    struct fbr_words w = {0};
+    char line[200];
+    int rc;
+
+    snprintf(line, sizeof(line), "%s/manager submit %s", m.dir, j->name);
+    rc = fbr_words_split(&w, line, &m.err);
+    if (rc == 0)
+        rc = fbr_detached_start(m.detached, &w, NULL, j->ticket[0] ? j->ticket : NULL, j->name,
+                                &j->handle, &m.err);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+static void start(struct job *j, const char *name)
+{
+    memset(j, 0, sizeof(*j));
+    snprintf(j->name, sizeof(j->name), "%s", name);
+    assert_int_equal(fbr_loop_call(m.loop, do_start, j), 0);
+}
+
+static int do_signal(void *arg)
+{
+    struct job *j = arg;
+
+    return fbr_detached_signal(m.detached, j->handle, j->sig);
+}
+
+static int send_signal(struct job *j, int sig)
+{
+    j->sig = sig;
+    return fbr_loop_call(m.loop, do_signal, j);
+}
+
+static int do_release(void *arg)
+{
+    fbr_detached_release(m.detached, ((struct job *)arg)->handle);
+    return 0;
+}
+
+static void release(struct job *j)
+{
+    fbr_loop_call(m.loop, do_release, j);
+}
+
+/* ---- States ---- */
+
+static void a_job_lives_by_what_the_status_says(void **state)
+{
+    struct job a, b;
+
+    (void)state;
+    assert_int_equal(open_with(""), 0);
+    start(&a, "a");
+    start(&b, "b");
+    hears("a started a; ");
+    hears("b started b; ");
+    put("states", "a PD no node is free\nb PD\n");
+    hears("a pending no node is free; ");
+    hears("b pending PD; ");
+    put("states", "a R\nb CD 0\n");
+    hears("b exited 0; ");
+    assert_false(has_heard("a exited"));
+    put("states", "a F 7\n");
+    hears("a exited 7; ");
+    release(&a);
+    release(&b);
+}
+
+static void states_become_codes(void **state)
+{
+    static const struct {
+        const char *line, *want;
+    } cases[] = {
+        {"a CD\n", "a exited 0; "},
+        {"a CD 0\n", "a exited 0; "},
+        {"a CD 5\n", "a exited 5; "}, /* its own code is one of it */
+        {"a\tCD\t5\n", "a exited 5; "},
+        {"a|CD|5:0\n", "a exited 5; "},
+        {"a STRANGE\na CD 4\n", "a exited 4; "},
+        {"a F\n", "a exited 1; "},
+        {"a F 0\n", "a exited 1; "}, /* failed, whatever the code is */
+        {"a F 256\n", "a exited 1; "},
+        {"a F 255\n", "a exited 255; "},
+        {"a F why not\n", "a exited 1; "},
+        {"a CA\n", "a exited -9; "},
+        {"a NF\n", "the manager lost it; "},
+        {"other F 3\n\n | \na CD\nb CA\n", "a exited 0; "},
+        {"a STRANGE 4\n", ""}, /* no key says what that means */
+    };
+
+    (void)state;
+    assert_int_equal(open_with(""), 0);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct job a;
+
+        m.events[0] = '\0';
+        put("states", RUNNING);
+        start(&a, "a");
+        hears("a started a; ");
+        put("states", cases[i].line);
+        if (cases[i].want[0]) {
+            hears(cases[i].want);
+        } else {
+            int looks = count_of(told(), "status");
+
+            is_told("status", looks + 2);
+            assert_false(has_heard("exited"));
+            put("states", "a CD\n");
+            hears("a exited 0; ");
+        }
+        release(&a);
+    }
+}
+
+static void only_a_status_that_succeeds_can_forget_a_job(void **state)
+{
+    struct job a;
+    int looks;
+
+    (void)state;
+    assert_int_equal(open_with(""), 0);
+    start(&a, "a");
+    hears("a started a; ");
+    put("bad", "the manager is away\n");
+    put("states", "a CD\n"); /* what a command says that fails counts for nothing */
+    looks = count_of(told(), "status");
+    is_told("status", looks + 5);
+    assert_false(has_heard("exited"));
+    put("states", "");
+    assert_int_equal(unlink(path_in(m.dir, "bad")), 0);
+    hears("the manager does not know it any more; ");
+    release(&a);
+}
+
+/* ---- Starting ---- */
+
+static void an_id_is_found_in_what_the_start_says(void **state)
+{
+    static const struct {
+        const char *pattern, *said, *want;
+    } cases[] = {
+        {"", "Submitted batch job 17\n", "a started 17; "},
+        {"", "17", "a started 17; "},
+        {"", "hello\n\nid is 18 \n\n", "a started 18; "},
+        {"id = job ([0-9]+)\n", "job 19 (queue)\n", "a started 19; "},
+        {"id = <([^>]*)>\n", "Job <20> is submitted\n", "a started 20; "},
+        {"id = job ([0-9]+)\n", "nothing\n",
+         "a exited 125 the start command printed no id: 'nothing\n'; "},
+        {"", "", "a exited 125 the start command printed no id: ''; "},
+        {"id = <([^>]*)>\n", "Job <>\n", "a exited 125 the start command printed no id: "},
+        {"", "-rf\n", "a exited 125 the start command printed no id: '-rf\n'; "},
+        {"",
+         "0123456789012345678901234567890123456789012345678901234567890123"
+         "0123456789012345678901234567890123456789012345678901234567890123\n",
+         "a exited 125 the start command printed no id: "},
+    };
+
+    char more[100];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct job a;
+
+        snprintf(more, sizeof(more), "poll_ms = 3600000\n%s", cases[i].pattern);
+        assert_int_equal(open_with(more), 0);
+        m.events[0] = '\0';
+        put("said", cases[i].said);
+        start(&a, "a");
+        hears(cases[i].want);
+        release(&a);
+        fbr_loop_call(m.loop, do_close, NULL);
+        fbr_command_settings_fini(&m.settings);
+        fbr_config_free(m.config);
+    }
+    assert_int_equal(open_with(""), 0);
+}
+
+static void a_pattern_without_a_group_is_refused(void **state)
+{
+    static const char *const patterns[] = {"id = [0-9]+\n", "id = (\n", "id = ([0-9\n"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(patterns); i++) {
+        assert_int_equal(open_with(patterns[i]), -EINVAL);
+        assert_non_null(
+            strstr(m.err.text, ": not an extended regular expression with a group in ()"));
+        fbr_command_settings_fini(&m.settings);
+        fbr_config_free(m.config);
+    }
+    assert_int_equal(open_with(""), 0);
+}
+
+static void a_start_that_fails_is_the_jobs_end(void **state)
+{
+    struct job a;
+
+    (void)state;
+    assert_int_equal(open_with("logs = /bin/false\n"), 0); /* without an id nobody asks for logs */
+    put("bad", "first line\nqueue batch is closed\n");
+    start(&a, "a");
+    hears("a exited 125 the start command ended with code 3: queue batch is closed; ");
+    assert_false(has_heard("started"));
+    release(&a);
+}
+
+/* As many as may be started at once read a gate; the others wait in the backend. */
+static void no_more_start_at_once_than_is_allowed(void **state)
+{
+    struct job jobs[3];
+    int gate;
+
+    (void)state;
+    assert_int_equal(open_with("starts = 1\n"), 0);
+    assert_int_equal(mkfifo(path_in(m.dir, "gate"), 0600), 0);
+    gate = open(path_in(m.dir, "gate"), O_RDWR);
+    assert_true(gate >= 0);
+    start(&jobs[0], "a");
+    start(&jobs[1], "b");
+    start(&jobs[2], "c");
+    is_told("submit", 1);
+    assert_int_equal(send_signal(&jobs[1], SIGKILL),
+                     0); /* one that waits need not be started at all */
+    hears("b exited -9; ");
+    assert_int_equal(count_of(told(), "submit"), 1);
+    assert_int_equal(write(gate, "\n", 1), 1);
+    hears("a started a; ");
+    is_told("submit", 2);
+    assert_int_equal(write(gate, "\n", 1), 1);
+    hears("c started c; ");
+    assert_null(strstr(told(), "submit b"));
+    close(gate);
+    put("states", "a CD\nc CD\n");
+    hears("a exited 0; ");
+    hears("c exited 0; ");
+    for (size_t i = 0; i < COUNT(jobs); i++)
+        release(&jobs[i]);
+}
+
+/* ---- Ending ---- */
+
+static void a_signal_cancels_a_job(void **state)
+{
+    static const int refused[] = {SIGSTOP, SIGUSR1, SIGINT, 0};
+    struct job a;
+
+    (void)state;
+    assert_int_equal(open_with(""), 0);
+    start(&a, "a");
+    hears("a started a; ");
+    for (size_t i = 0; i < COUNT(refused); i++)
+        assert_int_equal(send_signal(&a, refused[i]), -ENOTSUP);
+    assert_int_equal(send_signal(&a, SIGTERM), 0);
+    is_told("cancel a\n", 1);
+    put("states", "a CA\n");
+    hears("a exited -9; ");
+    assert_int_equal(send_signal(&a, SIGKILL), 0); /* it is over: nobody is told */
+    assert_int_equal(count_of(told(), "cancel"), 1);
+    release(&a);
+}
+
+static void one_that_has_no_id_yet_is_cancelled_when_it_has(void **state)
+{
+    struct job a;
+    int gate;
+
+    (void)state;
+    assert_int_equal(open_with(""), 0);
+    assert_int_equal(mkfifo(path_in(m.dir, "gate"), 0600), 0);
+    gate = open(path_in(m.dir, "gate"), O_RDWR);
+    put("states", "a CA\n");
+    start(&a, "a");
+    is_told("submit a", 1);
+    assert_int_equal(send_signal(&a, SIGKILL), 0);
+    assert_null(strstr(told(), "cancel"));
+    assert_int_equal(write(gate, "\n", 1), 1);
+    is_told("cancel a\n", 1);
+    hears("a exited -9; ");
+    close(gate);
+    release(&a);
+}
+
+static void logs_come_before_the_end_and_the_ticket_goes(void **state)
+{
+    char logs[120];
+    struct job a = {.name = "a"};
+
+    (void)state;
+    snprintf(logs, sizeof(logs), "logs = %s/manager logs {id}\n", m.dir);
+    assert_int_equal(open_with(logs), 0);
+    snprintf(a.ticket, sizeof(a.ticket), "%s/ticket", m.dir);
+    put("ticket", "secret");
+    put("states", "a F 2\n");
+    assert_int_equal(fbr_loop_call(m.loop, do_start, &a), 0);
+    hears("a output output of a\n; a exited 2; ");
+    assert_int_equal(access(a.ticket, F_OK), -1);
+    release(&a);
+}
+
+static void what_lives_at_the_end_is_cancelled(void **state)
+{
+    struct job jobs[2] = {{.name = "a"}, {.name = "b"}};
+
+    (void)state;
+    assert_int_equal(open_with(""), 0);
+    for (size_t i = 0; i < COUNT(jobs); i++) {
+        snprintf(jobs[i].ticket, sizeof(jobs[i].ticket), "%.63s/ticket-%.7s", m.dir, jobs[i].name);
+        file_make(jobs[i].ticket, "x", 1, 0600);
+        assert_int_equal(fbr_loop_call(m.loop, do_start, &jobs[i]), 0);
+    }
+    hears("a started a; ");
+    hears("b started b; ");
+    release(&jobs[1]); /* its owner has gone before */
+    fbr_loop_call(m.loop, do_close, NULL);
+    assert_int_equal(count_of(told(), "cancel a\n"), 1);
+    assert_int_equal(count_of(told(), "cancel b\n"), 1);
+    assert_false(has_heard("exited")); /* no event comes after it */
+    assert_int_equal(dir_count(m.dir, "ticket"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        detached_test(a_job_lives_by_what_the_status_says),
+        detached_test(states_become_codes),
+        detached_test(only_a_status_that_succeeds_can_forget_a_job),
+        detached_test(an_id_is_found_in_what_the_start_says),
+        detached_test(a_pattern_without_a_group_is_refused),
+        detached_test(a_start_that_fails_is_the_jobs_end),
+        detached_test(no_more_start_at_once_than_is_allowed),
+        detached_test(a_signal_cancels_a_job),
+        detached_test(one_that_has_no_id_yet_is_cancelled_when_it_has),
+        detached_test(logs_come_before_the_end_and_the_ticket_goes),
+        detached_test(what_lives_at_the_end_is_cancelled),
+    };
+
+    return cmocka_run_group_tests_name("command_detached", tests, NULL, NULL);
+}
