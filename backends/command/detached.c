@@ -253,9 +253,10 @@ static void on_line(struct fbr_detached *d, char *line)
 
     DL_FOREACH_SAFE(d->jobs, j, next) {
         int state = word ? fbr_command_state(d->settings, word) : -ENOENT;
-        char *end = NULL;
-        long code = rest ? strtol(rest, &end, 10) : 0;
-        bool has_code = rest && end != rest;
+        const char *text = rest ? rest + strspn(rest, " \t|") : "";
+        char *end;
+        long code = strtol(text, &end, 10);
+        bool has_code = end != text;
 
         if (j->stage != LIVING || strcmp(j->id, id) != 0)
             continue;
@@ -265,8 +266,8 @@ static void on_line(struct fbr_detached *d, char *line)
                 "command backend: job %s has the state '%s', of which no key says what it means",
                 id, word ? word : "");
         else if (state == JOB_PENDING)
-            tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                            .text = rest && rest[0] ? rest : word});
+            tell(j,
+                 &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text[0] ? text : word});
         else if (state == JOB_DONE)
             job_ended(j, has_code ? (int32_t)(code & 255) : 0, "");
         else if (state == JOB_FAILED)

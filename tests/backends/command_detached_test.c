@@ -310,6 +310,7 @@ static void states_become_codes(void **state)
         {"a CD 5\n", "a exited 5; "}, /* its own code is one of it */
         {"a\tCD\t5\n", "a exited 5; "},
         {"a|CD|5:0\n", "a exited 5; "},
+        {"a | F | 5\n", "a exited 5; "},
         {"a STRANGE\na CD 4\n", "a exited 4; "},
         {"a F\n", "a exited 1; "},
         {"a F 0\n", "a exited 1; "}, /* failed, whatever the code is */
