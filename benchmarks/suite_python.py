@@ -171,11 +171,12 @@ def python_arrays(suite):
 
 def es_iteration(suite):
     """An iteration of an evolution strategy with a policy of 1 MiB; multiprocessing with the chunk size that suits it."""
-    got = suite.sample('es_iteration', {'iteration': beside(suite, 'es:%d' % (50 if suite.quick else 500))})
+    got = suite.sample('es_iteration', {'iteration': beside(suite, 'es:%d' % (50 if suite.quick else 500),
+                                                            (*METHODS, 'floor'))})
     group = column(got, 'seconds')['iteration']
     best = min(METHODS, key=lambda lib: median(group[lib]))
     cases = {'iteration': judge(ratio(group[best], group['fiber'], 'x as fast as ' + best), '>=', 1.2),
-             'seconds': spread(group['fiber'], 's', 4)}
+             'of_floor': ratio(group['fiber'], group['floor'], 'x floor'), 'seconds': spread(group['fiber'], 's', 4)}
     return combine('iteration', cases, {'seconds': group})
 
 

@@ -126,6 +126,15 @@ def open_pyspark(n):
                 lambda fn, item: context.parallelize([item], 1).map(fn).collect()[0], context.stop)
 
 
+def open_upstream(n):
+    """Uber's Fiber, whose interface this project has; its distribution is `fiber`."""
+    os.environ['PYTHONPATH'] = HERE  # of its workers
+    import fiber
+    pool = fiber.Pool(n)
+    return Pool(lambda fn, items: pool.map(fn, items, chunksize=1), lambda fn, item: pool.apply(fn, (item,)),
+                pool.terminate)
+
+
 # name: (how it is opened, the module that must be there, its distribution; None: Python's own)
 PEERS = {
     'multiprocessing': (open_multiprocessing, 'multiprocessing', None),
@@ -136,6 +145,7 @@ PEERS = {
     'ray': (open_ray, 'ray', 'ray'),
     'ipyparallel': (open_ipyparallel, 'ipyparallel', 'ipyparallel'),
     'pyspark': (open_pyspark, 'pyspark', 'pyspark'),
+    'fiber of Uber': (open_upstream, 'fiber', 'fiber'),
 }
 
 

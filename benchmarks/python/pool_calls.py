@@ -1,5 +1,5 @@
 # pool_calls.py - `pool_calls.py LIB OPERATION`: one sample of a Python pool, as a JSON line. LIB: fiber, or a start method
-# of multiprocessing; `floor` has five processes that only sleep.
+# of multiprocessing; `floor` has five processes that only sleep, or only work.
 #
 #     naps:N:MS       N tasks of MS milliseconds, one a message, 5 workers; also of floor  {"seconds"}
 #     tasks:HOW       5,000 tasks of 1 ms, 5 workers. HOW: default, chunk1, unordered     {"seconds"}
@@ -8,7 +8,8 @@
 #     process:N       N processes one after the other, from start to joined                {"p50_ms"}
 #     arrays:N        N tasks that answer their 1 MiB, one a message, 2 workers            {"mib_s"}
 #     es:N            iterations of an evolution strategy with a policy of 1 MiB and N
-#                     perturbations, 5 workers; the best of some chunk sizes for others    {"seconds", "chunk"}
+#                     perturbations, 5 workers; the best of some chunk sizes for others;
+#                     also of floor                                                        {"seconds", "chunk"}
 #     state:HOW       200 calls of an object with 1 MiB of state, 2 workers                {"seconds"}
 #     start:N         N workers from nothing to a result of each                           {"seconds"}
 #     memory:5        5 workers that have done something                                   {"pss_mib"}
@@ -178,6 +179,23 @@ def es(mp, n):
     return {'seconds': min(best), 'chunk': best[min(best)]}
 
 
+def share_of_es(seeds):
+    policy = array.array('d', bytes(8 * ES_FLOATS))
+    return sum(episode(policy, seed) for seed in seeds)
+
+
+def es_floor(n):
+    """Five processes that have the policy and know their share: the work alone."""
+    import multiprocessing
+    shares, took = [range(first, int(n), 5) for first in range(5)], []
+    with multiprocessing.get_context('fork').Pool(5) as pool:
+        for _ in range(4):
+            begin = time.perf_counter()
+            pool.map(share_of_es, shares, chunksize=1)
+            took.append(time.perf_counter() - begin)
+    return {'seconds': statistics.median(took[1:])}
+
+
 def start(mp, n):
     begin = time.perf_counter()
     with mp.Pool(int(n)) as pool:
@@ -214,6 +232,6 @@ def floor(n, ms):
 if __name__ == '__main__':
     name, *rest = sys.argv[2].split(':')
     if sys.argv[1] == 'floor':
-        print(json.dumps(floor(*rest)))
+        print(json.dumps({'naps': floor, 'es': es_floor}[name](*rest)))
     else:
         print(json.dumps(globals()[name](load(sys.argv[1]), *rest)))
