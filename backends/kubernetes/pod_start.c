@@ -360,15 +360,14 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
         fbr_kube_on_batch(b);
 }
 
-/* Puts jobs of the line into it; -EAGAIN: none has a ticket, and there is an anchor: it is not
- * needed. */
+/* Puts jobs of the line into it. */
 static int fill(struct fbr_kube_secret *s, struct json_t *secret)
 {
     struct fbr_backend *b = s->b;
     size_t bytes = 0, n = 0;
     int rc = 0;
 
-    while (b->queue && n < BATCH_JOBS && bytes < BATCH_BYTES && rc == 0) {
+    while (b->queue && n < BATCH_JOBS && bytes < BATCH_BYTES) {
         struct fbr_kube_job *j = b->queue;
 
         DL_DELETE(b->queue, j);
@@ -403,9 +402,7 @@ static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again)
     }
     snprintf(s->name, sizeof(s->name), "fiber-%.32s-t%u", b->run, b->batches++);
     secret = fbr_kube_secret(s->name, b->run, b->user, b->anchor ? b->anchor : b->own_pod);
-    if (secret)
-        rc = fill(s, secret);
-    if (rc == 0)
+    if (secret && fill(s, secret) == 0)
         body = fbr_json_print(secret, NULL);
     fbr_json_free(secret);
     if (body) {

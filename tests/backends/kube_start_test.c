@@ -1,0 +1,215 @@
+/* kube_start_test.c - jobs that are started while memory is short: each of them ends, with a reason.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "backends/http/json.h"
+#include "backends/kubernetes/kubernetes_priv.h"
+#include "backends/kubernetes/pod.h"
+#include "tests/support/files.h"
+#include "tests/support/http_server.h"
+
+#define RUN "0123456789abcdef0123456789abcdef"
+#define JOBS_MAX 200
+
+static char base[] = "/tmp/fiber-kube-start-XXXXXX";
+
+struct job {
+    struct bench *b;
+    void *handle;
+    char why[512];
+};
+
+struct bench {
+    struct http_server *server;
+    struct fbr_loop *loop;
+    struct fbr_config *config;
+    struct fbr_backend *backend;
+    sem_t ended;
+    struct job jobs[JOBS_MAX];
+    int started;
+    struct fbr_error err;
+};
+
+/* Memory of JSON, for the loop's thread. */
+static unsigned refused, asked;
+
+static void *json_take(size_t n)
+{
+    return ++asked == refused ? NULL : malloc(n);
+}
+
+/* There are no pods, no Secret may be made, and nothing is told of changes. */
+static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
+{
+    (void)user;
+    if (!strcmp(q->method, "POST"))
+        return http_say(p, 403, "", "{\"kind\":\"Status\",\"message\":\"no room\",\"code\":403}");
+    if (!strstr(q->path, "watch="))
+        return http_say(p, 200, "", "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}");
+    http_wait_for_end(p);
+    return false;
+}
+
+static void on_event(void *user, const struct fbr_job_event *e)
+{
+    struct job *j = user;
+
+    if (e->type != FBR_JOB_EXITED)
+        return;
+    snprintf(j->why, sizeof(j->why), "%s", e->text);
+    sem_post(&j->b->ended);
+}
+
+static int open_backend(void *arg)
+{
+    struct bench *b = arg;
+    const struct fbr_backend_env env = {.loop = b->loop, .config = b->config, .event = on_event};
+
+    return fbr_kube_ops.open(&b->backend, &env, &b->err);
+}
+
+/* Starts a job and sends its ticket at once; the request for memory of that number is refused. */
+static int start_job(struct bench *b, unsigned number)
+{
+    struct job *j = &b->jobs[b->started];
+    const struct fbr_job job = {.name = "worker",
+                                .run_uid = RUN,
+                                .image = "reg/x:1",
+                                .file = "/bin/prog",
+                                .ticket = "secret",
+                                .ticket_len = 6,
+                                .process = (uint64_t)b->started};
+    int rc;
+
+    j->b = b;
+    rc = fbr_kube_ops.start(b->backend, &job, j, &j->handle, &b->err);
+    if (rc < 0)
+        return rc;
+    b->started++;
+    asked = 0;
+    refused = number;
+    fbr_kube_on_batch(b->backend);
+    refused = 0;
+    return 0;
+}
+
+/* Starts one job for each request for memory that its ticket needs, and one that lacks none. The
+ * Secret itself is there: without it nothing is taken from the line. */
+static int start_jobs(void *arg)
+{
+    struct bench *b = arg;
+    struct json_t *secret;
+    unsigned number;
+    int rc = 0;
+
+    asked = 0;
+    secret = fbr_kube_secret("fiber-" RUN "-t0", RUN, "jane", NULL);
+    fbr_json_free(secret);
+    for (number = asked + 1; rc == 0 && b->started < JOBS_MAX; number++) {
+        rc = start_job(b, number);
+        if (asked < number)
+            break;
+    }
+    return rc;
+}
+
+static int release_jobs(void *arg)
+{
+    struct bench *b = arg;
+
+    for (int i = 0; i < b->started; i++)
+        fbr_kube_ops.release(b->backend, b->jobs[i].handle);
+    return 0;
+}
+
+static int close_backend(void *arg)
+{
+    struct bench *b = arg;
+
+    fbr_kube_ops.close(b->backend);
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    static struct bench b;
+    char text[512], path[128];
+
+    *state = &b;
+    if (!mkdtemp(base) || sem_init(&b.ended, 0, 0) < 0)
+        return -1;
+    b.server = http_server_open(NULL, false, answer, &b);
+    snprintf(path, sizeof(path), "%s/config", base);
+    snprintf(text, sizeof(text),
+             "{\"current-context\": \"c\", \"contexts\": [{\"name\": \"c\", \"context\": "
+             "{\"cluster\": \"k\"}}], \"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
+             "\"http://127.0.0.1:%d\"}}]}",
+             http_server_port(b.server));
+    file_make(path, text, strlen(text), 0600);
+    setenv("KUBECONFIG", path, 1);
+    setenv("XDG_RUNTIME_DIR", base, 1); /* notes of Secrets lie there */
+    json_set_alloc_funcs(json_take, free);
+    assert_int_equal(fbr_config_load(&b.config, NULL), 0);
+    assert_int_equal(fbr_loop_open(&b.loop, NULL), 0);
+    if (fbr_loop_call(b.loop, open_backend, &b) < 0)
+        fail_msg("%s", b.err.text);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+
+    fbr_loop_call(b->loop, close_backend, b);
+    fbr_loop_close(b->loop);
+    fbr_config_free(b->config);
+    http_server_close(b->server);
+    sem_destroy(&b->ended);
+    unlink(path_in(base, "config"));
+    rmdir(path_in(base, "fiber/kubernetes"));
+    rmdir(path_in(base, "fiber"));
+    return rmdir(base);
+}
+
+static void jobs_whose_tickets_lack_memory_end(void **state)
+{
+    struct bench *b = *state;
+    struct timespec until;
+
+    if (fbr_loop_call(b->loop, start_jobs, b) < 0)
+        fail_msg("%s", b->err.text);
+    assert_in_range(b->started, 4, JOBS_MAX - 1);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    for (int i = 0; i < b->started; i++)
+        if (sem_timedwait(&b->ended, &until) < 0)
+            fail_msg("only %d of %d jobs have ended", i, b->started);
+    assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
+    for (int i = 0; i < b->started; i++)
+        assert_non_null(strstr(b->jobs[i].why, "its ticket cannot be handed over"));
+    assert_non_null(strstr(b->jobs[0].why, "out of memory"));
+    assert_non_null(strstr(b->jobs[b->started - 1].why, "no room"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_whose_tickets_lack_memory_end),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
