@@ -392,8 +392,7 @@ static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again)
     char *body = NULL;
     int rc = -ENOMEM;
 
-    /* the next batch takes them along */
-    if (!s)
+    if (!s) /* the next batch takes them along */
         return;
     if (!again) {
         s->b = b;
@@ -422,8 +421,15 @@ void fbr_kube_on_batch(void *backend)
 {
     struct fbr_backend *b = backend;
 
-    while (b->queue && !b->anchoring)
+    while (b->queue && !b->anchoring) {
+        const struct fbr_kube_job *first = b->queue;
+
         send_batch(b, NULL);
+        if (b->queue == first) { /* memory lacks for a Secret: the loop has other work, too */
+            fbr_timer_start(&b->batch, BATCH_MS, 0);
+            return;
+        }
+    }
 }
 
 /* ---- Killed, or too late, before its pod was sent ---- */

@@ -16,9 +16,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "backends/http/json.h"
 #include "backends/kubernetes/kubernetes_priv.h"
-#include "backends/kubernetes/pod.h"
 #include "tests/support/files.h"
 #include "tests/support/http_server.h"
 
@@ -46,10 +44,11 @@ struct bench {
 
 /* Memory of JSON, for the loop's thread. */
 static unsigned refused, asked;
+static bool refused_all;
 
 static void *json_take(size_t n)
 {
-    return ++asked == refused ? NULL : malloc(n);
+    return ++asked == refused || refused_all ? NULL : malloc(n);
 }
 
 /* There are no pods, no Secret may be made, and nothing is told of changes. */
@@ -82,8 +81,7 @@ static int open_backend(void *arg)
     return fbr_kube_ops.open(&b->backend, &env, &b->err);
 }
 
-/* Starts a job and sends its ticket at once; the request for memory of that number is refused. */
-static int start_job(struct bench *b, unsigned number)
+static int start(struct bench *b)
 {
     struct job *j = &b->jobs[b->started];
     const struct fbr_job job = {.name = "worker",
@@ -93,37 +91,38 @@ static int start_job(struct bench *b, unsigned number)
                                 .ticket = "secret",
                                 .ticket_len = 6,
                                 .process = (uint64_t)b->started};
-    int rc;
+    int rc = fbr_kube_ops.start(b->backend, &job, j, &j->handle, &b->err);
 
     j->b = b;
-    rc = fbr_kube_ops.start(b->backend, &job, j, &j->handle, &b->err);
-    if (rc < 0)
-        return rc;
-    b->started++;
-    asked = 0;
-    refused = number;
-    fbr_kube_on_batch(b->backend);
-    refused = 0;
-    return 0;
+    b->started += rc == 0;
+    return rc;
 }
 
-/* Starts one job for each request for memory that its ticket needs, and one that lacks none. The
- * Secret itself is there: without it nothing is taken from the line. */
+/* Starts one job for each request for memory that tickets need, and one that lacks none. */
 static int start_jobs(void *arg)
 {
     struct bench *b = arg;
-    struct json_t *secret;
-    unsigned number;
-    int rc = 0;
+    unsigned number = 0;
+    int rc;
 
-    asked = 0;
-    secret = fbr_kube_secret("fiber-" RUN "-t0", RUN, "jane", NULL);
-    fbr_json_free(secret);
-    for (number = asked + 1; rc == 0 && b->started < JOBS_MAX; number++) {
-        rc = start_job(b, number);
-        if (asked < number)
-            break;
-    }
+    do {
+        rc = start(b);
+        asked = 0;
+        refused = ++number;
+        fbr_kube_on_batch(b->backend);
+        refused = 0;
+    } while (rc == 0 && asked >= number && b->started < JOBS_MAX);
+    return rc;
+}
+
+static int start_without_memory(void *arg)
+{
+    struct bench *b = arg;
+    int rc = start(b);
+
+    refused_all = true;
+    fbr_kube_on_batch(b->backend);
+    refused_all = false;
     return rc;
 }
 
@@ -133,6 +132,7 @@ static int release_jobs(void *arg)
 
     for (int i = 0; i < b->started; i++)
         fbr_kube_ops.release(b->backend, b->jobs[i].handle);
+    b->started = 0;
     return 0;
 }
 
@@ -185,30 +185,49 @@ static int tear_down(void **state)
     return rmdir(base);
 }
 
-static void jobs_whose_tickets_lack_memory_end(void **state)
+/* All that were started. */
+static void wait_for_end(struct bench *b)
 {
-    struct bench *b = *state;
     struct timespec until;
 
-    if (fbr_loop_call(b->loop, start_jobs, b) < 0)
-        fail_msg("%s", b->err.text);
-    assert_in_range(b->started, 4, JOBS_MAX - 1);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 60;
     for (int i = 0; i < b->started; i++)
         if (sem_timedwait(&b->ended, &until) < 0)
             fail_msg("only %d of %d jobs have ended", i, b->started);
-    assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
+}
+
+static void jobs_whose_tickets_lack_memory_end(void **state)
+{
+    struct bench *b = *state;
+
+    if (fbr_loop_call(b->loop, start_jobs, b) < 0)
+        fail_msg("%s", b->err.text);
+    assert_in_range(b->started, 10, JOBS_MAX - 1);
+    wait_for_end(b);
     for (int i = 0; i < b->started; i++)
         assert_non_null(strstr(b->jobs[i].why, "its ticket cannot be handed over"));
     assert_non_null(strstr(b->jobs[0].why, "out of memory"));
     assert_non_null(strstr(b->jobs[b->started - 1].why, "no room"));
+    assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
+}
+
+/* The loop would never return if it asked for memory again and again. */
+static void jobs_wait_in_line_while_there_is_no_memory(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(fbr_loop_call(b->loop, start_without_memory, b), 0);
+    wait_for_end(b);
+    assert_non_null(strstr(b->jobs[0].why, "no room"));
+    assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_whose_tickets_lack_memory_end),
+        cmocka_unit_test(jobs_wait_in_line_while_there_is_no_memory),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
