@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ring/job_codec.h"
 #include "ring/plan.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
@@ -215,9 +216,7 @@ int fbr_ring_room_ask(struct fbr_ring_room *r, int *size, struct fiber_ring_opti
 
 void fbr_ring_room_fini(struct fbr_ring_room *r)
 {
-    for (size_t i = 0; r->room.names && r->room.names[i]; i++)
-        free(r->room.names[i]);
-    free(r->room.names);
+    fbr_list_free(r->room.names);
     free(r->room.slots);
     free(r->slots);
     *r = (struct fbr_ring_room){0};
