@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backends/cluster.h"
+#include "backends/tool/words.h"
 #include "cli/client.h"
 #include "cli/doctor.h"
 #include "cli/interpreter.h"
@@ -55,39 +56,18 @@ struct made {
 
 /* ---- What goes in ---- */
 
-struct words {
-    const char **at;
-    size_t count;
-};
-
-static int words_add(struct words *w, const char *word, struct fbr_error *err)
-{
-    const char **longer = realloc(w->at, (w->count + 2) * sizeof(*longer));
-    const char *copy = word ? strdup(word) : NULL;
-
-    if (longer)
-        w->at = longer;
-    if (!longer || !copy) {
-        free((void *)(uintptr_t)copy);
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    }
-    w->at[w->count++] = copy;
-    w->at[w->count] = NULL;
-    return 0;
-}
-
-static void words_fini(struct words *w)
-{
-    for (size_t i = 0; i < w->count; i++)
-        free((void *)(uintptr_t)w->at[i]);
-    free(w->at);
-}
-
 struct contents {
-    struct words files, data;
+    struct fbr_words files, data;
 };
 
-static int words_add_lines(struct words *w, struct fbr_buf *lines, struct fbr_error *err)
+static int add(struct fbr_words *w, const char *word, struct fbr_error *err)
+{
+    bool added = word && fbr_words_add(w, word, strlen(word)) == 0;
+
+    return added ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+}
+
+static int add_lines(struct fbr_words *w, struct fbr_buf *lines, struct fbr_error *err)
 {
     char *rest = NULL;
     int rc;
@@ -97,17 +77,17 @@ static int words_add_lines(struct words *w, struct fbr_buf *lines, struct fbr_er
         return fbr_fail(err, -ENOMEM, "out of memory");
     for (char *line = strtok_r((char *)lines->data, "\n", &rest); line;
          line = strtok_r(NULL, "\n", &rest))
-        if ((rc = words_add(w, line, err)) < 0)
+        if ((rc = add(w, line, err)) < 0)
             return rc;
     return 0;
 }
 
-static int words_add_values(struct words *w, const struct cli_value *v, struct fbr_error *err)
+static int add_values(struct fbr_words *w, const struct cli_value *v, struct fbr_error *err)
 {
     int rc;
 
     for (size_t i = 0; i < v->count; i++)
-        if ((rc = words_add(w, v->list[i], err)) < 0)
+        if ((rc = add(w, v->list[i], err)) < 0)
             return rc;
     return 0;
 }
@@ -122,8 +102,8 @@ static int add_library(struct contents *c, const char *program, bool named, stru
 
     fbr_buf_init(&found.lines);
     rc = interpreter_find(&wish, &found, err);
-    if (rc > 0 && (rc = words_add(&c->files, found.self, err)) == 0)
-        rc = words_add_lines(&c->data, &found.lines, err);
+    if (rc > 0 && (rc = add(&c->files, found.self, err)) == 0)
+        rc = add_lines(&c->data, &found.lines, err);
     fbr_buf_fini(&found.lines);
     return rc == -ENOTSUP && named ? 0 : rc;
 }
@@ -142,7 +122,7 @@ static int add_program(struct contents *c, const char *program, const struct cli
         return fbr_fail(err, -ENOENT, "there is no program %.128s in PATH%s%.128s", program,
                         access(program, F_OK) == 0 ? "; did you mean ./" : "",
                         access(program, F_OK) == 0 ? program : "");
-    rc = words_add(&c->files, path, err);
+    rc = add(&c->files, path, err);
     return rc < 0 || args->values[IMAGE_NO_PLUGINS].number ? rc : add_library(c, path, named, err);
 }
 
@@ -157,7 +137,7 @@ static int collect(struct contents *c, const struct cli_args *args, struct fbr_e
     for (int i = 2; i < args->noperands; i++)
         if ((rc = add_program(c, args->operands[i], args, err)) < 0)
             return rc;
-    rc = words_add_values(&c->files, &args->values[IMAGE_ADD], err);
+    rc = add_values(&c->files, &args->values[IMAGE_ADD], err);
     if (rc < 0)
         return rc;
     if (args->values[IMAGE_BARE].number)
@@ -165,11 +145,11 @@ static int collect(struct contents *c, const struct cli_args *args, struct fbr_e
     if (n < 0)
         return fbr_fail(err, -errno, "cannot tell where the command fiber is: %m");
     self[n] = '\0';
-    return words_add(&c->files, self, err);
+    return add(&c->files, self, err);
 }
 
 /* "K" alone takes what it is here, as of `fiber run -x`. */
-static int collect_env(struct words *env, const struct cli_args *args, struct fbr_error *err)
+static int collect_env(struct fbr_words *env, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *given = &args->values[IMAGE_ENV];
 
@@ -181,7 +161,7 @@ static int collect_env(struct words *env, const struct cli_args *args, struct fb
 
         if (!whole && asprintf(&both, "%s=%s", given->list[i], here) < 0)
             both = NULL;
-        rc = words_add(env, whole ? given->list[i] : both, err);
+        rc = add(env, whole ? given->list[i] : both, err);
         free(both);
         if (rc < 0)
             return rc;
@@ -192,28 +172,28 @@ static int collect_env(struct words *env, const struct cli_args *args, struct fb
 static int open_image(struct made *m, struct fbr_error *err)
 {
     const struct cli_value *v = m->args->values;
-    struct words env = {NULL, 0}, entrypoint = {NULL, 0};
-    struct contents c = {{NULL, 0}, {NULL, 0}};
+    struct fbr_words env = {0}, entrypoint = {0};
+    struct contents c = {0};
     struct fbr_image_spec spec;
     int rc;
 
     if ((rc = collect(&c, m->args, err)) < 0 || (rc = collect_env(&env, m->args, err)) < 0 ||
-        (rc = words_add_values(&entrypoint, &v[IMAGE_ENTRYPOINT], err)) < 0)
+        (rc = add_values(&entrypoint, &v[IMAGE_ENTRYPOINT], err)) < 0)
         goto done;
-    spec = (struct fbr_image_spec){.files = c.files.at,
-                                   .more = c.data.at,
-                                   .env = env.at,
-                                   .entrypoint = entrypoint.at,
+    spec = (struct fbr_image_spec){.files = (const char *const *)c.files.at,
+                                   .more = (const char *const *)c.data.at,
+                                   .env = (const char *const *)env.at,
+                                   .entrypoint = (const char *const *)entrypoint.at,
                                    .workdir = v[IMAGE_WORKDIR].text,
                                    .no_plugins = v[IMAGE_NO_PLUGINS].number > 0,
                                    .no_modules = v[IMAGE_BARE].number > 1,
                                    .cluster = v[IMAGE_CLUSTER].number > 0};
     rc = m->ops->open(&m->image, &spec, err);
 done:
-    words_fini(&c.files);
-    words_fini(&c.data);
-    words_fini(&env);
-    words_fini(&entrypoint);
+    fbr_words_fini(&c.files);
+    fbr_words_fini(&c.data);
+    fbr_words_fini(&env);
+    fbr_words_fini(&entrypoint);
     return rc;
 }
 

@@ -20,6 +20,7 @@
 #include "cli/backend_client.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
+#include "ring/job_codec.h"
 #include "runtime/base/auth.h"
 
 #define COULD_NOT_START 125
@@ -69,18 +70,11 @@ static void addf(struct words *w, const char *fmt, const char *a, const char *b)
     add(w, asprintf(&word, fmt, a, b) < 0 ? NULL : word);
 }
 
-void in_cluster_words_free(char **words)
-{
-    for (size_t i = 0; words && words[i]; i++)
-        free(words[i]);
-    free(words);
-}
-
 static char **take(struct words *w)
 {
     if (!w->failed && w->at)
         return w->at;
-    in_cluster_words_free(w->at);
+    fbr_list_free(w->at);
     return NULL;
 }
 
@@ -388,7 +382,7 @@ static int run_master(struct fbr_job *job, const struct cli_args *args, char *co
         code = added ? run_job(&m, job, signals) : cli_failed(COULD_NOT_START, "out of memory");
         cli_backend_close(&m.b);
     }
-    in_cluster_words_free(added);
+    fbr_list_free(added);
     if (m.event >= 0)
         close(m.event);
     if (signals >= 0)
@@ -413,7 +407,7 @@ int in_cluster_run(const struct run_spec *spec, const struct cli_args *args)
     else
         code = run_master(&job, args, spec->env.list, spec->env.count,
                           args->values[RUN_QUIET].number > 0 || args->values[RUN_JSON].number > 0);
-    in_cluster_words_free(words);
+    fbr_list_free(words);
     return code;
 }
 
@@ -442,8 +436,8 @@ static int draft(struct draft *d, const struct run_spec *spec, const struct cli_
 
 static void draft_free(struct draft *d)
 {
-    in_cluster_words_free(d->words);
-    in_cluster_words_free(d->env);
+    fbr_list_free(d->words);
+    fbr_list_free(d->env);
 }
 
 int in_cluster_show(const struct run_spec *spec, const struct cli_args *args,
@@ -498,7 +492,7 @@ int in_cluster_master(const struct cli_args *args, const struct cli_value *env, 
         code = cli_failed(COULD_NOT_START, "out of memory");
     if (code == 0)
         code = run_master(&job, args, w.at, w.count, quiet);
-    in_cluster_words_free(w.at);
+    fbr_list_free(w.at);
     args->operands[1] = named;
     free(whole);
     return code;

@@ -31,8 +31,7 @@ void kubernetes_put_rights(const char *name, const char *namespace);
 void kubernetes_put_rights_json(const char *name, const char *namespace);
 
 /* For tests: the words of `fiber run` there. Variables are given by name only, their values go by
- * the environment. NULL-terminated, for in_cluster_words_free(); NULL without memory. */
+ * the environment. NULL-terminated, for fbr_list_free(); NULL without memory. */
 char **in_cluster_words(const struct run_spec *spec, const struct cli_args *args);
-void in_cluster_words_free(char **words);
 
 #endif

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cli/in_cluster.h"
+#include "ring/job_codec.h"
 #include "tests/support/sync.h"
 
 /* The words that the master gets for a command line, with blanks between them. */
@@ -35,7 +36,7 @@ static void told(const char *line, char *out, size_t size)
     out[0] = '\0';
     for (size_t i = 0; words[i]; i++)
         snprintf(out + strlen(out), size - strlen(out), "%s%s", i ? " " : "", words[i]);
-    in_cluster_words_free(words);
+    fbr_list_free(words);
     run_spec_fini(&spec);
     cli_args_fini(&args);
 }
