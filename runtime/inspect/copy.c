@@ -42,15 +42,15 @@ int fbr_copy_send_file(int sock, int fd, struct fbr_error *err)
     ssize_t n = 1;
     int rc = 0;
 
-    while (data && rc == 0 && n) {
+    if (!data)
+        return fbr_fail(err, -EIO, "cannot be read: %s", strerror(ENOMEM));
+    while (rc == 0 && n) {
         n = read(fd, data, FBR_MSG_MAX);
         if (n >= 0)
             rc = fbr_msg_send(sock, FBR_MSG_DATA, data, (size_t)n);
         else if (errno != EINTR)
             rc = fbr_fail(err, -EIO, "cannot be read: %s", strerror(errno));
     }
-    if (!data)
-        rc = fbr_fail(err, -EIO, "cannot be read: %s", strerror(ENOMEM));
     free(data);
     return rc;
 }

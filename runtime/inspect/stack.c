@@ -148,9 +148,11 @@ static int get_frames(struct fbr_cur *c, struct fbr_stack_thread *t)
 static int get_threads(struct fbr_cur *c, struct fbr_stack_process *p)
 {
     uint32_t n = fbr_get_u16(c);
-    int rc = fbr_cur_ok(c) && n <= FBR_STACK_THREADS ? 0 : -EBADMSG;
+    int rc;
 
-    while (rc == 0 && n--) {
+    if (!fbr_cur_ok(c) || n > FBR_STACK_THREADS)
+        return -EBADMSG;
+    while (n--) {
         struct fbr_stack_thread *t = fbr_stack_add_thread(p);
 
         if (!t)
@@ -164,8 +166,10 @@ static int get_threads(struct fbr_cur *c, struct fbr_stack_process *p)
         fbr_get_str(c, t->call, sizeof(t->call));
         fbr_get_str(c, t->why, sizeof(t->why));
         rc = get_frames(c, t);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 int fbr_stack_get(struct fbr_cur *c, struct fbr_stack_process *p)

@@ -265,9 +265,11 @@ static int read_table(const char *proc, struct table *t, struct fbr_error *err)
     DIR *d = opendir(proc);
     char path[300];
     struct dirent *e;
-    int rc = d ? 0 : -errno;
+    int rc = 0;
 
-    while (rc == 0 && (e = readdir(d))) {
+    if (!d)
+        return fbr_fail(err, -errno, "%s: %s", proc, fbr_strerror(errno));
+    while ((e = readdir(d))) {
         struct fbr_stack_stat s, *more = t->all;
 
         if (!isdigit((unsigned char)e->d_name[0]))
@@ -284,8 +286,7 @@ static int read_table(const char *proc, struct table *t, struct fbr_error *err)
         t->all = more;
         t->all[t->count++] = s;
     }
-    if (d)
-        closedir(d);
+    closedir(d);
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", proc, fbr_strerror(rc)) : 0;
 }
 

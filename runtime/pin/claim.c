@@ -79,7 +79,6 @@ static int lock(int fd, int how, unsigned cpu, unsigned count)
 int fbr_claim_take(int fd, const struct fbr_cpuset *set)
 {
     struct fbr_cpuset others;
-    int rc = 0;
 
     /* Locks that we hold already stay locked: a look first makes it rare that part has to be
      * undone. */
@@ -87,13 +86,15 @@ int fbr_claim_take(int fd, const struct fbr_cpuset *set)
     for (unsigned i = 0; i < sizeof(set->bits); i++)
         if (set->bits[i] & others.bits[i])
             return -EAGAIN;
-    for (unsigned cpu = 0; cpu < FBR_CLAIM_CPUS && rc == 0; cpu++) {
-        rc = has(set, cpu) ? lock(fd, F_WRLCK, cpu, 1) : 0;
-        for (unsigned done = 0; rc < 0 && done < cpu; done++)
+    for (unsigned cpu = 0; cpu < FBR_CLAIM_CPUS; cpu++) {
+        if (!has(set, cpu) || lock(fd, F_WRLCK, cpu, 1) == 0)
+            continue;
+        for (unsigned done = 0; done < cpu; done++)
             if (has(set, done))
                 lock(fd, F_UNLCK, done, 1);
+        return -EAGAIN;
     }
-    return rc < 0 ? -EAGAIN : 0;
+    return 0;
 }
 
 void fbr_claim_drop(int fd)

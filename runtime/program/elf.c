@@ -94,7 +94,7 @@ int fbr_elf_read(struct fbr_elf *e, const void *data, size_t len)
         __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ELFDATA2LSB : ELFDATA2MSB;
     Elf64_Ehdr h;
     Elf64_Phdr p;
-    int rc = 0;
+    int rc;
 
     memset(e, 0, sizeof(*e));
     e->data = data;
@@ -105,13 +105,13 @@ int fbr_elf_read(struct fbr_elf *e, const void *data, size_t len)
     e->machine = h.e_machine;
     if (h.e_phnum && (h.e_phentsize != sizeof(p) || h.e_phoff > len))
         return -EBADMSG;
-    for (unsigned k = 0; segment(e, &h, k, &p) && rc == 0; k++) {
+    for (unsigned k = 0; segment(e, &h, k, &p); k++) {
         if (p.p_type == PT_INTERP)
             e->interp = text_at(e, p.p_offset);
-        else if (p.p_type == PT_DYNAMIC && p.p_filesz)
-            rc = read_dynamic(e, &h, &p);
+        else if (p.p_type == PT_DYNAMIC && p.p_filesz && (rc = read_dynamic(e, &h, &p)) < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 int fbr_elf_open(struct fbr_elf *e, const char *path)
