@@ -31,7 +31,8 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* submit NAME: waits for a line of the FIFO `gate` if there is one, then says what `said` has.
- * status: says what `states` has, and ends with its code in `code`. cancel, logs: note the id. */
+ * status: says what `states` has; where there is a `flip`, every other time nothing. A file `bad` has
+ * what both fail with. */
 static const char manager[] =
     "#!/bin/sh\n"
     "cd \"$(dirname \"$0\")\" || exit 9\n"
@@ -41,7 +42,8 @@ static const char manager[] =
     "submit) [ ! -p gate ] || read -r line <gate\n"
     "    [ ! -f bad ] || { cat bad >&2; exit 3; }\n"
     "    if [ -f said ]; then cat said; else echo \"Submitted job $2\"; fi ;;\n"
-    "status) cat states; [ ! -f bad ] || { cat bad >&2; exit 1; } ;;\n"
+    "status) [ ! -f flip ] || if [ -f odd ]; then rm odd; else : >odd; exit 0; fi\n"
+    "    cat states; [ ! -f bad ] || { cat bad >&2; exit 1; } ;;\n"
     "logs) echo \"output of $2\" ;;\n"
     "esac\n";
 
@@ -367,6 +369,25 @@ static void only_a_status_that_succeeds_can_forget_a_job(void **state)
     release(&a);
 }
 
+/* Three in succession: a manager that leaves a job out now and then still knows it. */
+static void a_job_that_is_left_out_now_and_then_lives(void **state)
+{
+    struct job a;
+    int looks;
+
+    (void)state;
+    assert_int_equal(open_with(""), 0);
+    put("flip", "");
+    start(&a, "a");
+    hears("a started a; ");
+    looks = count_of(told(), "status");
+    is_told("status", looks + 9);
+    assert_false(has_heard("exited"));
+    put("states", "a CD\n");
+    hears("a exited 0; ");
+    release(&a);
+}
+
 /* ---- Starting ---- */
 
 static void an_id_is_found_in_what_the_start_says(void **state)
@@ -558,6 +579,7 @@ int main(void)
         detached_test(a_job_lives_by_what_the_status_says),
         detached_test(states_become_codes),
         detached_test(only_a_status_that_succeeds_can_forget_a_job),
+        detached_test(a_job_that_is_left_out_now_and_then_lives),
         detached_test(an_id_is_found_in_what_the_start_says),
         detached_test(a_pattern_without_a_group_is_refused),
         detached_test(a_start_that_fails_is_the_jobs_end),

@@ -5,6 +5,7 @@
 #include "tests/cli/made_run_util.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 static struct fbr_error err;
 
@@ -356,6 +357,42 @@ static void lines_come_until_the_end_and_its_code(void **state)
     }
 }
 
+/* The door's thread waits for it. */
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+
+static void wait_until_let_go(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&held);
+    pthread_mutex_unlock(&held);
+}
+
+/* Answers to what was asked before, and given up, are not taken for those to the next question. */
+static void answers_that_come_late_are_passed_over(void **state)
+{
+    static const struct made_line lines[] = {{0, 1, "one\n"}};
+    struct heard heard = {""};
+    struct client_run run;
+    int code = -1;
+
+    (void)state;
+    made_run_init(&runs[0], "aa", "train", HOUR_MS);
+    runs[0].lines = lines;
+    runs[0].nlines = COUNT(lines);
+    made_run_begin(&runs[0]);
+    call(&run);
+    pthread_mutex_lock(&held);
+    assert_int_equal(fbr_loop_post(runs[0].loop, wait_until_let_go, NULL), 0);
+    assert_int_equal(client_ranks(&run, 1, &err), -ETIMEDOUT);
+    assert_int_equal(client_ranks(&run, 1, &err), -ETIMEDOUT);
+    assert_int_equal(run.owed, 1); /* the same question */
+    pthread_mutex_unlock(&held);
+    assert_int_equal(client_follow(&run, -1, on_line, &heard, &code, &err), 0);
+    assert_string_equal(heard.text, "0.1 one\n");
+    assert_int_equal(code, 0);
+    client_free(&run);
+}
+
 /* ---- Who does not answer ---- */
 
 static void a_launcher_that_says_nothing_is_silent(void **state)
@@ -424,6 +461,7 @@ int main(void)
         runs_test(orders_reach_the_run_and_refusals_come_back),
         runs_test(one_more_connection_is_independent),
         runs_test(lines_come_until_the_end_and_its_code),
+        runs_test(answers_that_come_late_are_passed_over),
         runs_test(a_launcher_that_says_nothing_is_silent),
         runs_test(a_killed_launcher_leaves_a_lost_run),
     };

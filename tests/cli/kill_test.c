@@ -5,6 +5,7 @@
 #include "tests/cli/made_run_util.h"
 
 #include <errno.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "runtime/base/master.h"
@@ -266,6 +267,7 @@ static void a_master_that_lives_is_told_itself(void **state)
     assert_int_equal(pipe(ends), 0);
     pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGTERM, SIG_DFL);
         fbr_master_self(master);
         if (write(ends[1], master, sizeof(master)) != (ssize_t)sizeof(master))

@@ -3,6 +3,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/cli/made_run_util.h"
 
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
 #include "runtime/base/master.h"
 #include "tests/support/mock.h"
 
@@ -245,6 +248,40 @@ static void a_run_is_listed_once(void **state)
     says(s->out, "2222bbbb");
 }
 
+/* The same backend and this host, but another process. */
+static void the_run_of_another_master_is_listed_too(void **state)
+{
+    char master[FBR_MASTER_MAX] = "";
+    int ends[2];
+    const struct said *s;
+    pid_t pid;
+
+    (void)state;
+    make_jobs();
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        fbr_master_self(master);
+        if (write(ends[1], master, sizeof(master)) != (ssize_t)sizeof(master))
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ends[0], master, sizeof(master)), sizeof(master));
+    jobs[0].master = master;
+    made_run_init(&runs[0], "aa", "train", HOUR_MS);
+    snprintf(runs[0].about.backend, sizeof(runs[0].about.backend), "mock");
+    made_run_begin(&runs[0]);
+    s = command("ps -b local");
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(ends[0]);
+    close(ends[1]);
+    says(s->out, "aa000000  train            mock       running");
+    says(s->out, "1111aaaa  -                mock       running         1/1 ");
+}
+
 static void only_runs_of_that_backend_are_shown(void **state)
 {
     const struct said *s;
@@ -290,6 +327,7 @@ int main(void)
         ps_test(runs_that_only_an_engine_knows_are_rows_too),
         ps_test(they_are_objects_of_json_too),
         ps_test(a_run_is_listed_once),
+        ps_test(the_run_of_another_master_is_listed_too),
         ps_test(only_runs_of_that_backend_are_shown),
         ps_test(an_engine_that_does_not_answer_is_an_error_when_named),
     };

@@ -31,7 +31,8 @@ static void begin_ring(void)
     r->ranks[1].stats.restarts = 1;
     r->ranks[2].stats.state = 2;
     r->ranks[2].stats.code = -9;
-    r->ranks[2].stats.memory = 0;
+    r->ranks[2].stats.memory = 1 << 20;
+    r->ranks[2].stats.cpu = 9999; /* nothing of now */
     made_run_begin(r);
 }
 
@@ -62,7 +63,7 @@ static void a_ring_is_a_table_of_ranks(void **state)
                         "  RANK STATE        CPU%    MEMORY RESTARTS      PID HOST  BOOT CPUS\n"
                         "     0 running        10   5.0 MiB        0      100 node9 PMIx 0\n"
                         "     1 running        50   4.0 MiB        1      101 node8 PMIx 1\n"
-                        "     2 signal 9        -         -        0      102 node7 PMIx 2\n");
+                        "     2 signal 9        -   1.0 MiB        0      102 node7 PMIx 2\n");
 }
 
 static void a_pool_is_a_table_of_workers(void **state)
@@ -144,8 +145,9 @@ static void json_has_figures_that_are_unknown_as_null(void **state)
                  "\"ring\",\"running\":2,\"restarts\":1,\"waiting\":\"\",\"doing\":\"\","
                  "\"silent_s\":0,\"ranks\":[{\"rank\":0,\"state\":\"running\",\"host\":\"node9\","
                  "\"pid\":100,\"cpu_s\":");
-    says(s->out, "\"cpu_percent\":null,\"memory\":0,\"restarts\":0,\"boot\":\"PMIx\",\"cpus\":"
-                 "\"2\"}]}\n");
+    says(s->out,
+         "\"cpu_percent\":null,\"memory\":1048576,\"restarts\":0,\"boot\":\"PMIx\",\"cpus\":"
+         "\"2\"}]}\n");
     made_run_close(&runs[0]);
     begin_pool();
     s = command("top pool -c 1 --json");
