@@ -172,20 +172,15 @@ def test_copies_from_the_fourth_process_on(program):
 
 def test_pools_of_four_are_copies_from_the_first_worker_on(program):
     ran = program(COPIES + """
-    import time
-
-    def one_worker(_):
-        time.sleep(0.2)
+    def begin(queue):
         with open("/proc/self/cmdline") as f:  # a copy has the template's
-            return os.getpid(), "import template" in f.read()
+            queue.put("import template" in f.read())
 
     if __name__ == "__main__":
+        queue = mp.SimpleQueue()
         for n in 3, 4:
-            with mp.Pool(n) as pool:
-                workers = {}
-                while len(workers) < n:
-                    workers.update(pool.map(one_worker, range(n), chunksize=1))
-                print(sum(workers.values()))
+            with mp.Pool(n, begin, (queue,)):
+                print(sum(queue.get() for _ in range(n)))
             tell_all(1)  # a job that is not like the pool's
     """)
     assert (ran.code, ran.out, ran.err) == (0, "0\n4\n", ""), ran
