@@ -5,12 +5,20 @@
  * programs as well.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "mpi_bridge/bridges.h"
-
 #include <pthread.h>
 #include <string.h>
 
+#include "mpi_bridge/bridge.h"
+#include "mpi_bridge/service.h"
 #include "runtime/program/module.h"
+
+extern const struct fbr_bridge_ops fbr_bridge_plain, fbr_bridge_pmi1, fbr_bridge_torch,
+    fbr_bridge_horovod;
+extern const struct fbr_service_ops fbr_service_tcpstore, fbr_service_rendezvous;
+
+static const struct fbr_bridge_ops *const linked[] = {&fbr_bridge_plain, &fbr_bridge_pmi1,
+                                                      &fbr_bridge_torch, &fbr_bridge_horovod};
+#define LINKED (sizeof(linked) / sizeof(linked[0]))
 
 const struct fbr_service_ops *const fbr_services[] = {
     &fbr_service_tcpstore,
@@ -20,25 +28,19 @@ const struct fbr_service_ops *const fbr_services[] = {
 
 static struct {
     pthread_once_t once;
-    const struct fbr_bridge_ops *all[8];
-    char pmix_missing[FBR_ERROR_TEXT]; /* why */
+    const struct fbr_bridge_ops *all[LINKED + 2]; /* and PMIx, and NULL */
+    char pmix_missing[FBR_ERROR_TEXT];            /* why */
 } registry = {.once = PTHREAD_ONCE_INIT};
 
 static void load(void)
 {
     struct fbr_error err = {0};
-    const struct fbr_bridge_ops **next = registry.all;
     const struct fbr_bridge_ops *pmix = fbr_module("pmix", &err);
 
-    *next++ = &fbr_bridge_plain;
-    if (pmix)
-        *next++ = pmix;
-    else
+    memcpy(registry.all, linked, sizeof(linked));
+    registry.all[LINKED] = pmix;
+    if (!pmix)
         memcpy(registry.pmix_missing, err.text, sizeof(err.text));
-    *next++ = &fbr_bridge_pmi1;
-    *next++ = &fbr_bridge_torch;
-    *next++ = &fbr_bridge_horovod;
-    *next = NULL;
 }
 
 const struct fbr_bridge_ops *const *fbr_bridges(void)
@@ -49,10 +51,7 @@ const struct fbr_bridge_ops *const *fbr_bridges(void)
 
 const struct fbr_bridge_ops *fbr_bridge_met(const char *how)
 {
-    static const struct fbr_bridge_ops *const linked[] = {&fbr_bridge_plain, &fbr_bridge_pmi1,
-                                                          &fbr_bridge_torch, &fbr_bridge_horovod};
-
-    for (size_t i = 0; i < sizeof(linked) / sizeof(linked[0]); i++)
+    for (size_t i = 0; i < LINKED; i++)
         if (linked[i]->met_as && strncmp(how, linked[i]->met_as, strlen(linked[i]->met_as)) == 0)
             return linked[i];
     return NULL;

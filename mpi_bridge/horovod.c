@@ -10,7 +10,7 @@
  * over MPI is served by the other bridges.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "mpi_bridge/bridges.h"
+#include "mpi_bridge/bridge.h"
 #include "mpi_bridge/proxy.h"
 
 static int horovod_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_bridge/bridges.h"
+#include "mpi_bridge/bridge.h"
 
 #define JAX_PORT_FIRST 61440u /* 65536 - 4096 */
 #define JAX_PORTS 4096u

@@ -19,7 +19,7 @@
 
 #include <utlist.h>
 
-#include "mpi_bridge/bridges.h"
+#include "mpi_bridge/bridge.h"
 #include "mpi_bridge/loopback.h"
 #include "mpi_bridge/pmi1_engine.h"
 #include "runtime/base/log.h"

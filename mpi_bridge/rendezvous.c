@@ -16,7 +16,7 @@
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 
-#include "mpi_bridge/bridges.h"
+#include "mpi_bridge/service.h"
 #include "runtime/base/buf.h"
 
 #define ENTRY_COST 256

@@ -1,7 +1,7 @@
 /* rendezvous.h - the service "rendezvous": the key-value server over HTTP that Horovod's ranks meet
  * at.
  *
- * Pure, see service.h; the table is fbr_service_rendezvous (bridges.h). Its answers are those of
+ * Pure, see service.h; the table is fbr_service_rendezvous. Its answers are those of
  * Horovod's own server (horovod/runner/http/http_server.py), which HTTPStore
  * (horovod/common/gloo/http_store.cc) and Python's urllib ask:
  *

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_bridge/bridges.h"
+#include "mpi_bridge/service.h"
 #include "mpi_bridge/tcpstore_priv.h"
 
 enum request {

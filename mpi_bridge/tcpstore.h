@@ -1,7 +1,7 @@
 /* tcpstore.h - the service "tcpstore": what torch.distributed.TCPStore's clients talk to, as
  * torch's own rank 0 or torchrun's agent would answer them.
  *
- * Pure, see service.h; the table is fbr_service_tcpstore (bridges.h). The wire is torch's
+ * Pure, see service.h; the table is fbr_service_tcpstore. The wire is torch's
  * (torch/csrc/distributed/c10d, TCPStore.cpp, TCPStoreBackend.cpp, TCPStoreLibUvBackend.cpp): a
  * byte says what is asked, then its arguments; a string or value is u64 length and bytes, a list
  * u64 count and its items, all little endian. Two dialects, which differ in the numbers of the

@@ -11,7 +11,7 @@
  * launcher/run.py.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "mpi_bridge/bridges.h"
+#include "mpi_bridge/bridge.h"
 #include "mpi_bridge/proxy.h"
 
 static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_bridge/bridges.h"
+#include "tests/support/bridge_tables.h"
 #include "runtime/base/buf.h"
 
 #define CONNS 4

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "mpi_bridge/bridges.h"
+#include "tests/support/bridge_tables.h"
 #include "tests/support/bridge_host.h"
 
 static void expect(const struct fbr_env *env, const char *const list[][2], size_t count)

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "mpi_bridge/bridges.h"
+#include "tests/support/bridge_tables.h"
 #include "tests/support/bridge_host.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"

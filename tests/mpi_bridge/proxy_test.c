@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "mpi_bridge/bridges.h"
+#include "tests/support/bridge_tables.h"
 #include "mpi_bridge/loopback.h"
 #include "mpi_bridge/tcpstore.h"
 #include "runtime/base/log.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "mpi_bridge/bridges.h"
+#include "tests/support/bridge_tables.h"
 #include "mpi_bridge/rendezvous.h"
 
 static const struct fbr_service_ops *const ops = &fbr_service_rendezvous;

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "mpi_bridge/bridges.h"
+#include "tests/support/bridge_tables.h"
 #include "tests/support/bridge_host.h"
 #include "tests/support/run.h"
 

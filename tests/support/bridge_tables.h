@@ -1,9 +1,8 @@
-/* bridges.h - the tables of the bridges and services that are built in; who uses them goes through
- * bridge.h.
+/* bridge_tables.h - the tables of the bridges and services that are built in, each by its name.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_BRIDGES_H
-#define FBR_BRIDGES_H
+#ifndef FBR_BRIDGE_TABLES_H
+#define FBR_BRIDGE_TABLES_H
 
 #include "mpi_bridge/bridge.h"
 #include "mpi_bridge/service.h"
