@@ -42,21 +42,30 @@ static struct agent *begin(void *user, struct fbr_buf *b, fbr_bridge_done *done,
     return a;
 }
 
-/* Sends it, or takes it back. */
+/* Sends a message if it is whole. */
+static int send_whole(struct agent *a, uint8_t type, struct fbr_buf *b)
+{
+    if (b->failed) {
+        fbr_buf_fini(b);
+        return -ENOMEM;
+    }
+    fbr_agent_send(a, type, b);
+    return 0;
+}
+
+/* Sends the request, or takes it back. */
 static int finish(struct agent *a, uint8_t type, struct fbr_buf *b)
 {
     struct agent_request *r;
+    int rc = send_whole(a, type, b);
 
-    if (!b->failed) {
-        fbr_agent_send(a, type, b);
-        return 0;
+    if (rc < 0) {
+        HASH_FIND(hh, a->requests, &a->next_id, sizeof(a->next_id), r);
+        if (r)
+            HASH_DEL(a->requests, r);
+        free(r);
     }
-    HASH_FIND(hh, a->requests, &a->next_id, sizeof(a->next_id), r);
-    if (r)
-        HASH_DEL(a->requests, r);
-    free(r);
-    fbr_buf_fini(b);
-    return -ENOMEM;
+    return rc;
 }
 
 static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents,
@@ -83,12 +92,7 @@ static int host_tell(void *user, uint32_t agent, const void *data, size_t len)
     fbr_put_str(&b, from->ops->name);
     fbr_put_u32(&b, agent);
     fbr_put(&b, data, len);
-    if (b.failed) {
-        fbr_buf_fini(&b);
-        return -ENOMEM;
-    }
-    fbr_agent_send(from->agent, FBR_RING_TELL, &b);
-    return 0;
+    return send_whole(from->agent, FBR_RING_TELL, &b);
 }
 
 static int host_publish(void *user, uint32_t job, uint32_t rank, const char *key, const void *value,
@@ -199,12 +203,8 @@ static int host_stream_open(void *user, uint32_t job, const char *service,
     fbr_put_u64(&b, s->id);
     fbr_put_u32(&b, job);
     fbr_put_str(&b, service);
-    if (b.failed) {
-        fbr_buf_fini(&b);
-        free(s);
-        return -ENOMEM;
-    }
-    HASH_ADD(hh, a->streams, id, sizeof(s->id), s);
+    if (!b.failed)
+        HASH_ADD(hh, a->streams, id, sizeof(s->id), s);
     if (!s->hh.tbl) {
         fbr_buf_fini(&b);
         free(s);
@@ -237,12 +237,7 @@ static int host_stream_send(void *user, uint64_t stream, const void *data, size_
     fbr_buf_init(&b);
     fbr_put_u64(&b, stream);
     fbr_put(&b, data, len);
-    if (b.failed) {
-        fbr_buf_fini(&b);
-        return -ENOMEM;
-    }
-    fbr_agent_send(a, FBR_RING_STREAM, &b);
-    return 0;
+    return send_whole(a, FBR_RING_STREAM, &b);
 }
 
 static void host_stream_close(void *user, uint64_t stream)
