@@ -251,27 +251,6 @@ static void find_own(struct fbr_docker_engine *e)
     free(mounts);
 }
 
-static int open_http(struct fbr_docker_engine *e, struct fbr_loop *loop,
-                     const struct fbr_config *config, struct fbr_error *err)
-{
-    /* The engine answers 500 to a request that it cannot do, and cannot do a minute later
-     * either. */
-    struct fbr_http_options o = {.http1 = true, .final_500 = true};
-    char url[300];
-    char *pem[3] = {NULL, NULL, NULL};
-    int rc = find(e, config, &o, url, pem, err);
-
-    if (rc < 0)
-        goto done;
-    rc = fbr_http_open(&e->http, loop, &o, err);
-done:
-    if (pem[2])
-        explicit_bzero(pem[2], strlen(pem[2]));
-    for (int i = 0; i < 3; i++)
-        free(pem[i]);
-    return rc;
-}
-
 static int ask_version(struct fbr_docker_engine *e, struct fbr_error *err)
 {
     struct json_t *version = fbr_docker_engine_get(e, "/version", NULL, err);
@@ -289,10 +268,21 @@ static int ask_version(struct fbr_docker_engine *e, struct fbr_error *err)
 int fbr_docker_engine_open(struct fbr_docker_engine *e, struct fbr_loop *loop,
                            const struct fbr_config *config, struct fbr_error *err)
 {
+    /* The engine answers 500 to a request that it cannot do, and cannot do a minute later
+     * either. */
+    struct fbr_http_options o = {.http1 = true, .final_500 = true};
+    char url[300];
+    char *pem[3] = {NULL, NULL, NULL};
     int rc;
 
     memset(e, 0, sizeof(*e));
-    if ((rc = open_http(e, loop, config, err)) < 0 || (rc = ask_version(e, err)) < 0) {
+    rc = find(e, config, &o, url, pem, err);
+    rc = rc < 0 ? rc : fbr_http_open(&e->http, loop, &o, err);
+    if (pem[2])
+        explicit_bzero(pem[2], strlen(pem[2]));
+    for (int i = 0; i < 3; i++)
+        free(pem[i]);
+    if (rc < 0 || (rc = ask_version(e, err)) < 0) {
         fbr_docker_engine_close(e);
         return rc;
     }
