@@ -59,16 +59,13 @@ static bool agents_add(struct agents *a, uint32_t agent)
 static int agents_add_proc(struct agents *agents, struct fbr_bridge *b, const pmix_proc_t *proc)
 {
     struct fbr_pmix_job *j = fbr_pmix_job_named(b, proc->nspace);
+    bool all = proc->rank == PMIX_RANK_WILDCARD;
     uint32_t first, last;
 
-    if (!j || (proc->rank >= j->job->size && proc->rank != PMIX_RANK_WILDCARD))
+    if (!j || (proc->rank >= j->job->size && !all))
         return -ENOENT;
-    if (proc->rank == PMIX_RANK_WILDCARD) {
-        first = 0;
-        last = j->job->nodes - 1;
-    } else {
-        first = last = fbr_pmix_node_of(j->job, proc->rank);
-    }
+    first = all ? 0 : fbr_pmix_node_of(j->job, proc->rank);
+    last = all ? j->job->nodes - 1 : first;
     for (uint32_t node = first; node <= last; node++)
         if (!agents_add(agents, j->job->agents[node]))
             return -ENOMEM;
