@@ -267,14 +267,10 @@ static int hold(const struct fbr_job *job, struct fbr_words *w, struct command_j
     h->epoch = job->epoch;
     h->len = job->ticket_len;
     memcpy(h->ticket, job->ticket, h->len);
-    for (char *const *v = job->env; v && *v; v++)
-        if (fbr_words_add(&h->env, *v, strlen(*v)) < 0)
-            goto fail;
     h->name = strdup(job->name ? job->name : "");
     h->run = strdup(job->run_uid ? job->run_uid : "");
-    if (h->name && h->run)
+    if (h->name && h->run && fbr_words_add_all(&h->env, job->env) == 0)
         return 0;
-fail:
     free_held(j);
     return fbr_fail(err, -ENOMEM, "out of memory");
 }
@@ -346,9 +342,8 @@ static int launch_or_hold(struct fbr_backend *b, const struct fbr_job *job, stru
     int rc = make_words(b, job, j, "fd:0", &w, err);
 
     if (rc < 0)
-        goto done;
+        return rc;
     rc = job->ticket && is_full(b) ? hold(job, &w, j, err) : launch(b, job, &w, j, err);
-done:
     fbr_words_fini(&w);
     return rc;
 }
@@ -383,10 +378,7 @@ static int submit(struct fbr_backend *b, const struct fbr_job *job, struct comma
         return rc;
     snprintf(where, sizeof(where), "file:%s", path);
     rc = make_words(b, job, j, where, &w, err);
-    if (rc < 0)
-        goto done;
-    rc = fbr_detached_start(b->detached, &w, job->env, path, j, &j->process, err);
-done:
+    rc = rc < 0 ? rc : fbr_detached_start(b->detached, &w, job->env, path, j, &j->process, err);
     if (rc < 0 && path[0])
         unlink(path);
     fbr_words_fini(&w);
@@ -570,11 +562,11 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
 
     if (json)
         return -ENOTSUP;
-    fbr_buf_init(&line);
-    fbr_master_self(b.master);
     rc = fbr_command_settings_load(&b.settings, config, err);
     if (rc < 0)
-        goto done;
+        return rc;
+    fbr_buf_init(&line);
+    fbr_master_self(b.master);
     if (b.settings.detached)
         snprintf(ticket, sizeof(ticket), "file:%.3000s/fiber-ticket-XXXXXX", b.settings.ticket_dir);
     j.host = fbr_hosts_pick(&b.settings.hosts);
@@ -586,9 +578,9 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
     if (line.failed) {
         fbr_buf_fini(&line);
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-        goto done;
+    } else {
+        *text = (char *)line.data;
     }
-    *text = (char *)line.data;
 done:
     fbr_words_fini(&w);
     fbr_command_settings_fini(&b.settings);
@@ -663,11 +655,10 @@ static int command_logs(struct fbr_backend *b, const char *id, int follow,
         return fbr_fail(err, -ENOTSUP, "templates tell what a job wrote, and cannot follow it");
     fbr_buf_init(&out);
     rc = ask(b, &b->settings.logs, "logs", id, &out, err);
-    if (rc < 0)
-        goto done;
-    r->out(r->user, 1, out.data, out.len - 1);
-    r->done(r->user, "");
-done:
+    if (rc == 0) {
+        r->out(r->user, 1, out.data, out.len - 1);
+        r->done(r->user, "");
+    }
     fbr_buf_fini(&out);
     return rc;
 }

@@ -208,10 +208,7 @@ static bool is_full(const struct fbr_detached *d)
 static int hold(struct detached_job *j, char *const *env, struct fbr_error *err)
 {
     j->has_env = env;
-    for (char *const *v = env; v && *v; v++)
-        if (fbr_words_add(&j->env, *v, strlen(*v)) < 0)
-            return fbr_fail(err, -ENOMEM, "out of memory");
-    return 0;
+    return fbr_words_add_all(&j->env, env) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
 /* The next one that can be started, or need not be any more. */

@@ -117,14 +117,6 @@ static int add(struct fbr_words *w, const char *word)
     return fbr_words_add(w, word, strlen(word));
 }
 
-static int add_all(struct fbr_words *w, const char *const *list)
-{
-    for (; list && *list; list++)
-        if (add(w, *list) < 0)
-            return -ENOMEM;
-    return 0;
-}
-
 static int command_words(const struct fbr_fill *f, struct fbr_words *w)
 {
     bool there = f->workdir && f->workdir[0];
@@ -139,7 +131,7 @@ static int command_words(const struct fbr_fill *f, struct fbr_words *w)
             return -ENOMEM;
     if (add(w, f->program ? f->program : "") < 0)
         return -ENOMEM;
-    return add_all(w, (const char *const *)f->argv);
+    return fbr_words_add_all(w, f->argv);
 }
 
 static void put_shell(struct fbr_buf *b, const struct fbr_fill *f)
@@ -199,9 +191,9 @@ int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struc
         if (strcmp(word, places[P_COMMAND]) == 0)
             rc = command_words(f, out);
         else if (strcmp(word, places[P_ARGV]) == 0)
-            rc = add_all(out, (const char *const *)f->argv);
+            rc = fbr_words_add_all(out, f->argv);
         else if (strcmp(word, places[P_IDS]) == 0)
-            rc = add_all(out, f->ids);
+            rc = fbr_words_add_all(out, (char *const *)(uintptr_t)f->ids);
         else
             rc = fill_word(word, f, out);
         if (rc < 0) {

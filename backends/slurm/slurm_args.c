@@ -84,10 +84,7 @@ int fbr_slurm_add_settings(struct fbr_words *w, const struct fbr_slurm_settings 
         if (settings[i].value[0] &&
             fbr_slurm_add(w, "--%s=%s", settings[i].option, settings[i].value) < 0)
             return -ENOMEM;
-    for (size_t i = 0; i < s->options.n; i++)
-        if (fbr_words_add(w, s->options.at[i], strlen(s->options.at[i])) < 0)
-            return -ENOMEM;
-    return 0;
+    return fbr_words_add_all(w, s->options.at);
 }
 
 /* The value of option i, written in one word or two; NULL: it is another one. */

@@ -302,7 +302,6 @@ static int make_words(const struct step *j, const struct fbr_job *job, struct fb
     static const char *const always =
         "srun --mpi=none " /* the second is where the node stands: NODE_WORD */
         "--mpi=none --nodes=1 --ntasks=1 --cpu-bind=none --unbuffered --kill-on-bad-exit=0";
-    const struct fbr_words *options = &j->s->settings->options;
     bool shares = job->cpus > 0 || job->gpus > 0;
 
     if (fbr_words_split(w, always, NULL) < 0 ||
@@ -312,10 +311,7 @@ static int make_words(const struct step *j, const struct fbr_job *job, struct fb
         (shares ? add_share(j->s, job, w) : fbr_slurm_add(w, "--overlap")) < 0 ||
         fbr_slurm_add_needs(w, job) < 0)
         return -ENOMEM;
-    for (size_t i = 0; i < options->n; i++)
-        if (fbr_slurm_add(w, "%s", options->at[i]) < 0)
-            return -ENOMEM;
-    return 0;
+    return fbr_words_add_all(w, j->s->settings->options.at);
 }
 
 /* Adds the program that srun starts. */
@@ -327,10 +323,7 @@ static int add_program(const struct fbr_job *job, struct fbr_words *w)
         return -ENOMEM;
     if (fbr_slurm_add(w, "%s", job->file) < 0)
         return -ENOMEM;
-    for (size_t i = 1; job->argv && job->argv[0] && job->argv[i]; i++)
-        if (fbr_slurm_add(w, "%s", job->argv[i]) < 0)
-            return -ENOMEM;
-    return 0;
+    return job->argv && job->argv[0] ? fbr_words_add_all(w, job->argv + 1) : 0;
 }
 
 int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct fbr_job *job,
@@ -405,11 +398,9 @@ static int prepare(struct step *j, const struct fbr_job *job, struct fbr_error *
     char **env = fbr_slurm_env(job->env, FBR_SLURM_FOR_SRUN, NULL);
     int rc = -ENOMEM;
 
-    if (!env || make_words(j, job, &j->words) < 0 || add_program(job, &j->words) < 0)
+    if (!env || make_words(j, job, &j->words) < 0 || add_program(job, &j->words) < 0 ||
+        fbr_words_add_all(&j->env, env) < 0)
         goto done;
-    for (size_t i = 0; env[i]; i++)
-        if (fbr_words_add(&j->env, env[i], strlen(env[i])) < 0)
-            goto done;
     /* there is an array then */
     if (!j->env.at && fbr_slurm_add(&j->env, "FIBER_SLURM=step") < 0)
         goto done;
@@ -462,10 +453,7 @@ static int scancel_words(struct fbr_words *w, int sig, const struct fbr_words *i
 {
     if (fbr_words_split(w, "scancel --quiet", err) < 0 || fbr_slurm_add(w, "--signal=%d", sig) < 0)
         return -ENOMEM;
-    for (size_t i = 0; i < ids->n; i++)
-        if (fbr_slurm_add(w, "%s", ids->at[i]) < 0)
-            return -ENOMEM;
-    return 0;
+    return fbr_words_add_all(w, ids->at);
 }
 
 /* One scancel for all that get the same signal. */

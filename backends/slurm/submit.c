@@ -88,24 +88,18 @@ struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const str
     fbr_slurm_name(job->name, name, sizeof(name));
     snprintf(s->name, sizeof(s->name), "fiber-%.32s-%.60s.%s.%u", job->run_uid, name, b->dir.tag,
              s->seq);
-    for (size_t i = 0; job->argv && job->argv[i]; i++)
-        if (fbr_slurm_add(&s->argv, "%s", job->argv[i]) < 0)
-            goto fail;
-    for (size_t i = 0; job->env[i]; i++)
-        if (fbr_slurm_add(&s->env, "%s", job->env[i]) < 0)
-            goto fail;
     s->file = strdup(job->file);
     s->workdir = job->workdir ? strdup(job->workdir) : NULL;
     s->jobs = calloc(FBR_SLURM_MAX_ARRAY, sizeof(*s->jobs));
     if (!s->file || (job->workdir && !s->workdir) || !s->jobs ||
-        fbr_timer_init(&s->timer, b->env.loop, submit, s) < 0)
-        goto fail;
+        fbr_words_add_all(&s->argv, job->argv) < 0 || fbr_words_add_all(&s->env, job->env) < 0 ||
+        fbr_timer_init(&s->timer, b->env.loop, submit, s) < 0) {
+        fbr_slurm_submission_free(s);
+        return NULL;
+    }
     DL_APPEND(b->all, s);
     fbr_timer_start(&s->timer, COLLECT_MS, 0);
     return s;
-fail:
-    fbr_slurm_submission_free(s);
-    return NULL;
 }
 
 /* An array that is longer than Slurm takes: its second half becomes another one. */
@@ -215,16 +209,12 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
 static int sbatch_words(const struct submission *s, struct fbr_words *w)
 {
     const struct fbr_slurm_batch *b = s->b;
-    static const char *const always[] = {"sbatch",           "--parsable",       "--no-requeue",
-                                         "--nodes=1",        "--ntasks=1",       "--export=ALL",
-                                         "--mail-type=NONE", "--input=/dev/null"};
+    static const char *const always = "sbatch --parsable --no-requeue --nodes=1 --ntasks=1 "
+                                      "--export=ALL --mail-type=NONE --input=/dev/null";
     /* %a is not an index where there is no array. */
     const char *index = s->n > 1 ? "%a" : "0";
 
-    for (size_t i = 0; i < sizeof(always) / sizeof(always[0]); i++)
-        if (fbr_slurm_add(w, "%s", always[i]) < 0)
-            return -ENOMEM;
-    if (fbr_slurm_add(w, "--job-name=%s", s->name) < 0 ||
+    if (fbr_words_split(w, always, NULL) < 0 || fbr_slurm_add(w, "--job-name=%s", s->name) < 0 ||
         fbr_slurm_add(w, "--comment=fiber.job=%s fiber.master=%s", s->name, b->master) < 0 ||
         fbr_slurm_add(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index) < 0 ||
         fbr_slurm_add(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index) < 0 ||

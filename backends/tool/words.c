@@ -29,6 +29,14 @@ int fbr_words_add(struct fbr_words *w, const char *word, size_t len)
     return 0;
 }
 
+int fbr_words_add_all(struct fbr_words *w, char *const *list)
+{
+    for (; list && *list; list++)
+        if (fbr_words_add(w, *list, strlen(*list)) < 0)
+            return -ENOMEM;
+    return 0;
+}
+
 void fbr_words_fini(struct fbr_words *w)
 {
     for (size_t i = 0; i < w->n; i++)

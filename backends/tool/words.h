@@ -22,6 +22,8 @@ struct fbr_words {
 /* Adds the words of `text`. -EINVAL: a quote is not closed. */
 int fbr_words_split(struct fbr_words *w, const char *text, struct fbr_error *err);
 int fbr_words_add(struct fbr_words *w, const char *word, size_t len);
+/* Adds each text of a NULL-terminated list, which may be NULL. -ENOMEM. */
+int fbr_words_add_all(struct fbr_words *w, char *const *list);
 /* As one line for a POSIX shell, without its end. */
 void fbr_words_line(const struct fbr_words *w, struct fbr_buf *line);
 void fbr_words_fini(struct fbr_words *w);
