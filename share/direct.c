@@ -168,13 +168,9 @@ int fbr_direct_connect(struct fbr_direct **out, const char *path,
 
     if (!d)
         return -ENOMEM;
-    rc = unix_socket(&a, path, &d->fd);
-    if (rc < 0)
+    if ((rc = unix_socket(&a, path, &d->fd)) < 0 ||
+        (rc = connect(d->fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? -errno : 0) < 0)
         goto fail;
-    if (connect(d->fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
-        rc = -errno;
-        goto fail;
-    }
     rc = -EACCES;
     if (!is_ours(d->fd))
         goto fail;

@@ -249,40 +249,29 @@ static int take_in(struct fbr_remote *r)
     return got < 0 ? got : rc;
 }
 
-/* Nothing has come for a while. */
-static int look_after(struct fbr_remote *r, bool awake)
-{
-    if (fbr_uplink_lost(r->up))
-        return -EPIPE;
-    return awake ? 0 : fbr_uplink_beat(r->up, false);
-}
-
 /* Handles the next event, or a time in which nothing has come. */
-static int turn(struct fbr_remote *r, struct pollfd p[3], const struct timespec *idle, bool *awake)
+static int turn(struct fbr_remote *r, struct pollfd p[3], const struct timespec *idle)
 {
     static const struct timespec soon = {.tv_nsec = LATER_NS};
+    bool awake = r->awake; /* only this thread sets it */
     uint64_t count;
     int n, rc;
 
     p[2].fd = r->watching ? fbr_uplink_room_fd(r->up) : -1;
-    n = ppoll(p, 3, *awake ? &soon : idle, NULL);
+    n = ppoll(p, 3, awake ? &soon : idle, NULL);
     if (n < 0)
         return 0;
-    if (n == 0) {
+    if (n == 0)
         set_awake(r, false);
-        if ((rc = tend(r)) < 0 || (rc = look_after(r, *awake)) < 0)
-            return rc;
-        *awake = false;
-        return 0;
-    }
     if (p[1].revents && read(r->wake, &count, sizeof(count)) < 0)
         fbr_debug("remote: wake: %m");
-    if ((p[1].revents || p[2].revents) && (rc = tend(r)) < 0)
+    if ((n == 0 || p[1].revents || p[2].revents) && (rc = tend(r)) < 0)
         return rc;
-    if (!p[0].revents)
-        return 0;
-    *awake = true;
-    return take_in(r);
+    if (n > 0)
+        return p[0].revents ? take_in(r) : 0;
+    if (fbr_uplink_lost(r->up))
+        return -EPIPE;
+    return awake ? 0 : fbr_uplink_beat(r->up, false);
 }
 
 static void *receive(void *arg)
@@ -293,12 +282,11 @@ static void *receive(void *arg)
     struct pollfd p[3] = {{.fd = fbr_uplink_fd(r->up), .events = POLLIN},
                           {.fd = r->wake, .events = POLLIN},
                           {.events = POLLIN}};
-    bool awake = false;
     int rc = 0;
 
     pthread_setname_np(pthread_self(), "fbr-remote");
     while (rc == 0 && !__atomic_load_n(&r->stop, __ATOMIC_SEQ_CST))
-        rc = turn(r, p, &idle, &awake);
+        rc = turn(r, p, &idle);
     if (rc < 0)
         break_off(r, rc);
     return NULL;

@@ -113,12 +113,18 @@ done:
     uv_freeaddrinfo(found);
 }
 
-static int call_tcp(struct fbr_conn *c, const struct fbr_net_place *p)
+static int call_tcp(struct fbr_conn *c, const struct fbr_net_place *p, const struct fbr_caller *me,
+                    const uint8_t secret[FBR_KEY_SIZE], struct fbr_error *err)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    char identity[FBR_IDENTITY_MAX];
     struct sockaddr_storage a;
     int port = atoi(p->port), rc;
 
+    print_caller(me, identity);
+    rc = fbr_tls_client(&c->tls, identity, secret, err);
+    if (rc < 0)
+        return rc;
     c->look_up.data = c;
     if (uv_ip4_addr(p->path, port, (struct sockaddr_in *)&a) == 0 ||
         uv_ip6_addr(p->path, port, (struct sockaddr_in6 *)&a) == 0)
@@ -146,22 +152,6 @@ static void put_hello(struct fbr_conn *c, const struct fbr_caller *me,
     fbr_buf_fini(&b);
 }
 
-static int call(struct fbr_conn *c, const struct fbr_net_place *p, const struct fbr_caller *me,
-                const uint8_t secret[FBR_KEY_SIZE], struct fbr_error *err)
-{
-    char identity[FBR_IDENTITY_MAX];
-    int rc;
-
-    if (!p->tcp) {
-        put_hello(c, me, secret);
-        uv_pipe_connect(&c->dial, &c->h.pipe, p->path, on_connect);
-        return 0;
-    }
-    print_caller(me, identity);
-    rc = fbr_tls_client(&c->tls, identity, secret, err);
-    return rc < 0 ? rc : call_tcp(c, p);
-}
-
 int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
                   const struct fbr_caller *me, const uint8_t secret[FBR_KEY_SIZE],
                   const struct fbr_conn_ops *ops, void *user, struct fbr_error *err)
@@ -176,7 +166,12 @@ int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
     if (!c)
         return fbr_fail(err, -ENOMEM, "call: out of memory");
     c->dial.data = c;
-    rc = call(c, &place, me, secret, err);
+    if (place.tcp) {
+        rc = call_tcp(c, &place, me, secret, err);
+    } else {
+        put_hello(c, me, secret);
+        uv_pipe_connect(&c->dial, &c->h.pipe, place.path, on_connect);
+    }
     if (rc < 0) {
         fbr_conn_close(c);
         return fbr_fail(err, rc, "cannot call %s: %s", url, fbr_strerror(rc));
