@@ -13,7 +13,7 @@ import multiprocessing.connection as _mp
 from _pickle import loads as _loads
 from multiprocessing import BufferTooShort
 from multiprocessing.connection import answer_challenge, deliver_challenge, wait
-from multiprocessing.context import get_spawning_popen, set_spawning_popen
+from multiprocessing.context import get_spawning_popen
 
 from . import _core, _pickling
 
@@ -114,8 +114,12 @@ def _connect(address, readable, writable):
 
 
 # ---- Listener and Client ----
+#
+# A listener has the pipes of its connections, so that what a caller has sent is there when the caller has ended before
+# accept(), and a listener that ends ends all calls. Callers take the address of a pipe from a queue, and put it into
+# another one when they have connected.
 
-LOOK = 0.5  # seconds after which a caller that was not accepted looks whether the listener is still there
+SPARE = 8  # pipes that wait for callers; as many calls need not wait for accept()
 
 
 class Address(bytes):
@@ -146,16 +150,29 @@ class Listener:
         if authkey is not None and not isinstance(authkey, bytes):
             raise TypeError("authkey should be a byte string")
         self._authkey = authkey
-        self._calls, self._door = Pipe(duplex=False)
-        self._address = Address(self._door._handle.address())
+        queue = _core.start().Queue
+        self._calls, self._spare = queue(0, None), queue(0, None)
+        self._address = Address(self._calls.address() + self._spare.address())
+        self._ends = {}  # address of the other end -> end
+        for _ in range(max(backlog, SPARE)):
+            self._offer()
+
+    def _offer(self):
+        mine, its = Pipe()
+        with its:
+            address = its._handle.address()
+        self._ends[address] = mine
+        self._spare.put(address, None)
 
     def accept(self):
         """Waits for a caller and returns a connection to it."""
         if self._calls is None:
             raise OSError("listener is closed")
-        connection = None
-        while connection is None:  # a caller that only looks whether we are here
-            connection = self._calls.recv()
+        try:
+            connection = self._ends.pop(self._calls.get(None))
+        except EOFError:
+            raise OSError("listener is closed") from None
+        self._offer()
         if self._authkey:
             try:
                 deliver_challenge(connection, self._authkey)
@@ -167,10 +184,12 @@ class Listener:
 
     def close(self):
         """Ends the listener. Connections that it has accepted go on."""
-        calls, self._calls = self._calls, None
-        if calls is not None:
-            calls.close()
-            self._door.close()
+        if self._calls is not None:
+            self._calls.shut()
+            self._spare.shut()
+            self._calls = self._spare = None
+        while self._ends:
+            self._ends.popitem()[1].close()
 
     @property
     def address(self):
@@ -189,46 +208,34 @@ class Listener:
         self.close()
 
 
-def _send_end(door, end):
-    """A process that is being started, whose pickling may have brought us here, does not hold this end."""
-    popen = get_spawning_popen()
-    set_spawning_popen(None)
-    try:
-        door.send(end)
-    finally:
-        set_spawning_popen(popen)
-
-
 def Client(address, family=None, authkey=None):
     """Returns a connection to the Listener that has this address."""
     if not isinstance(address, Address):
         return _mp.Client(address, family, authkey)
     if authkey is not None and not isinstance(authkey, bytes):
         raise TypeError("authkey should be a byte string")
-    try:
-        door = _connect(bytes(address), False, True)
-    except BrokenPipeError as e:
-        raise ConnectionRefusedError(errno.ECONNREFUSED, e.strerror) from None
-    mine, its = Pipe()
-    try:
-        with door:
-            with its:
-                _send_end(door, its)
-            if authkey is not None:
-                _wait_accepted(mine, door)
-        if authkey is not None:
-            answer_challenge(mine, authkey)
-            deliver_challenge(mine, authkey)
-    except BaseException:
-        mine.close()
-        raise
-    return mine
-
-
-def _wait_accepted(mine, door):
-    """Nobody has the other end of `mine` before the listener takes it. Should its process die, its door tells."""
-    while not mine.poll(LOOK):
+    connection = _call(address)
+    if authkey is not None:
         try:
-            door.send(None)
-        except BrokenPipeError as e:
-            raise ConnectionResetError(errno.ECONNRESET, e.strerror) from None
+            answer_challenge(connection, authkey)
+            deliver_challenge(connection, authkey)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _call(address):
+    queue, half = _core.start().Queue, len(address) // 2
+    try:
+        calls, spare = queue(address=bytes(address[:half])), queue(address=bytes(address[half:]))
+        while True:
+            end = spare.get(None)
+            try:
+                connection = _connect(end, True, True)
+            except BrokenPipeError:  # of a caller that died
+                continue
+            calls.put(end, None)
+            return connection
+    except (BrokenPipeError, EOFError) as e:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, str(e)) from None
