@@ -7,7 +7,9 @@ SPDX-License-Identifier: Apache-2.0
 """
 import ctypes
 import os
+import threading
 import weakref
+from multiprocessing.process import current_process
 from multiprocessing.sharedctypes import (Synchronized, SynchronizedArray, SynchronizedBase,  # noqa: F401
                                           SynchronizedString, synchronized, typecode_to_type)
 
@@ -53,8 +55,14 @@ def _open_segment(name, size):
     return segment
 
 
-class HostLock:
+class RLock:
     """A recursive lock for processes of one host. It is free once the process that had it has died."""
+
+    @property
+    def __class__(self):
+        """That of all other recursive locks, for isinstance()."""
+        from .synchronize import RLock
+        return RLock
 
     def __init__(self):
         self._open(Segment(LOCK_BYTES), True)
@@ -80,9 +88,16 @@ class HostLock:
     def __reduce__(self):
         return _open_lock, (self._segment,)
 
+    def __repr__(self):
+        owner, times = self._lock.owner()
+        name = (None, current_process().name, "SomeOtherThread", "SomeOtherProcess")[owner]
+        if owner == 1 and threading.current_thread().name != "MainThread":
+            name += "|" + threading.current_thread().name
+        return "<RLock(%s, %s)>" % (name, times if owner < 2 else "nonzero")
+
 
 def _open_lock(segment):
-    lock = HostLock.__new__(HostLock)
+    lock = RLock.__new__(RLock)
     lock._open(segment, False)
     return lock
 
@@ -132,7 +147,7 @@ def _with_lock(obj, lock):
     if lock is False:
         return obj
     if lock in (True, None):
-        lock = HostLock()
+        lock = RLock()
     if not hasattr(lock, "acquire"):
         raise AttributeError("%r has no method 'acquire'" % lock)
     return synchronized(obj, lock)

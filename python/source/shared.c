@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct shared {
     PyObject_HEAD struct fiber_shared *handle; /* NULL: not opened */
@@ -165,10 +166,21 @@ static PyType_Spec shared_spec = {
 
 /* ---- A recursive lock, which a process that dies leaves free ---- */
 
+struct held_lock {
+    pthread_mutex_t mutex;
+    /* Who has it, and how often: set by the owner alone. Others read it to show it. */
+    unsigned long thread; /* of Python, in that process */
+    int pid;
+    unsigned times;
+};
+
 struct host_lock {
     PyObject_HEAD Py_buffer memory;
-    pthread_mutex_t *mutex; /* in the memory; NULL: none */
+    struct held_lock *held; /* in the memory; NULL: none */
+    int pid;                /* of this process */
 };
+
+enum owner { NOBODY, THIS_THREAD, ANOTHER_THREAD, ANOTHER_PROCESS };
 
 static int begin_mutex(pthread_mutex_t *mutex)
 {
@@ -192,16 +204,19 @@ static int lock_init(PyObject *self, PyObject *args, PyObject *kwargs)
     int begin = 0;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:HostLock", words, &memory, &begin) ||
-        l->mutex || PyObject_GetBuffer(memory, &l->memory, PyBUF_WRITABLE) < 0)
+        l->held || PyObject_GetBuffer(memory, &l->memory, PyBUF_WRITABLE) < 0)
         return -1;
-    if (l->memory.len < (Py_ssize_t)sizeof(*l->mutex) ||
-        (uintptr_t)l->memory.buf % _Alignof(pthread_mutex_t)) {
+    if (l->memory.len < (Py_ssize_t)sizeof(*l->held) ||
+        (uintptr_t)l->memory.buf % _Alignof(struct held_lock)) {
         PyBuffer_Release(&l->memory);
         PyErr_SetString(PyExc_ValueError, "the memory has no room for a lock");
         return -1;
     }
-    l->mutex = l->memory.buf;
-    return begin && begin_mutex(l->mutex) < 0 ? (PyErr_NoMemory(), -1) : 0;
+    l->held = l->memory.buf;
+    l->pid = getpid();
+    if (begin)
+        l->held->times = 0;
+    return begin && begin_mutex(&l->held->mutex) < 0 ? (PyErr_NoMemory(), -1) : 0;
 }
 
 static void lock_dealloc(PyObject *self)
@@ -209,7 +224,7 @@ static void lock_dealloc(PyObject *self)
     struct host_lock *l = (struct host_lock *)self;
     PyTypeObject *type = Py_TYPE(self);
 
-    if (l->mutex)
+    if (l->held)
         PyBuffer_Release(&l->memory);
     PyObject_Free(self);
     Py_DECREF(type);
@@ -217,7 +232,7 @@ static void lock_dealloc(PyObject *self)
 
 static int take(void *call, int timeout_ms)
 {
-    pthread_mutex_t *mutex = call;
+    struct held_lock *held = call;
     struct timespec until;
     int rc;
 
@@ -225,9 +240,11 @@ static int take(void *call, int timeout_ms)
     until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
     until.tv_sec += timeout_ms / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    rc = timeout_ms ? pthread_mutex_timedlock(mutex, &until) : pthread_mutex_trylock(mutex);
+    rc = timeout_ms ? pthread_mutex_timedlock(&held->mutex, &until)
+                    : pthread_mutex_trylock(&held->mutex);
     if (rc == EOWNERDEAD) {
-        pthread_mutex_consistent(mutex);
+        pthread_mutex_consistent(&held->mutex);
+        held->times = 0;
         rc = 0;
     }
     return rc == EBUSY ? -ETIMEDOUT : -rc;
@@ -241,14 +258,28 @@ static PyObject *lock_acquire(PyObject *self, PyObject *timeout)
 
     if (!fpy_timeout(timeout, &seconds))
         return NULL;
-    rc = take(l->mutex, 0); /* cannot wait: the GIL stays */
+    rc = take(l->held, 0); /* cannot wait: the GIL stays */
     if (rc == -ETIMEDOUT)
-        rc = fpy_wait(take, l->mutex, seconds);
+        rc = fpy_wait(take, l->held, seconds);
     if (rc == FPY_RAISED)
         return NULL;
     if (rc < 0 && rc != -ETIMEDOUT)
         return PyErr_Format(PyExc_OSError, "the lock cannot be taken: %s", fiber_strerror(rc));
+    if (rc == 0) {
+        l->held->thread = PyThread_get_thread_ident();
+        l->held->pid = l->pid;
+        l->held->times++;
+    }
     return PyBool_FromLong(rc == 0);
+}
+
+static enum owner owner_of(const struct host_lock *l)
+{
+    if (!l->held->times)
+        return NOBODY;
+    if (l->held->pid != l->pid)
+        return ANOTHER_PROCESS;
+    return l->held->thread == PyThread_get_thread_ident() ? THIS_THREAD : ANOTHER_THREAD;
 }
 
 static PyObject *lock_release(PyObject *self, PyObject *none)
@@ -256,12 +287,22 @@ static PyObject *lock_release(PyObject *self, PyObject *none)
     struct host_lock *l = (struct host_lock *)self;
 
     (void)none;
-    if (pthread_mutex_unlock(l->mutex) != 0) {
-        PyErr_SetString(PyExc_AssertionError,
-                        "attempt to release recursive lock not owned by thread");
-        return NULL;
+    if (owner_of(l) == THIS_THREAD) {
+        l->held->times--;
+        if (pthread_mutex_unlock(&l->held->mutex) == 0)
+            Py_RETURN_NONE;
+        l->held->times++; /* a child of fork(), where this thread is another one */
     }
-    Py_RETURN_NONE;
+    PyErr_SetString(PyExc_AssertionError, "attempt to release recursive lock not owned by thread");
+    return NULL;
+}
+
+static PyObject *lock_owner(PyObject *self, PyObject *none)
+{
+    struct host_lock *l = (struct host_lock *)self;
+
+    (void)none;
+    return Py_BuildValue("iI", owner_of(l), l->held->times);
 }
 
 static PyMethodDef lock_methods[] = {
@@ -269,6 +310,9 @@ static PyMethodDef lock_methods[] = {
      "acquire(timeout)\n--\n\nTakes the lock, and tells whether it has it. It is free once the "
      "process that had it\nhas died."},
     {"release", lock_release, METH_NOARGS, "release()\n--\n\nGives the lock back once."},
+    {"owner", lock_owner, METH_NOARGS,
+     "owner()\n--\n\nWho has the lock (0 nobody, 1 this thread, 2 another one, 3 another process), "
+     "and how\noften."},
     {NULL, NULL, 0, NULL},
 };
 
