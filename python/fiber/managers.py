@@ -108,9 +108,12 @@ class Server(mpm.Server):
 class _Taken:
     """Something that is taken and given back, and who has it."""
 
+    _inherits = True  # others may give it back
+
     def __init__(self, inner):
         self._inner = inner
         self._takers = []
+        self._left = 0  # how often processes ended that had it
 
     def acquire(self, blocking=True, timeout=-1):
         """Takes it, as threading's do."""
@@ -120,9 +123,14 @@ class _Taken:
         return True
 
     def release(self):
-        """Gives it back, as threading's do."""
+        """Gives it back, as threading's do; also for a process that has ended, whose it was until then."""
         taker = self._taker()
-        self._inner.release()
+        try:
+            self._inner.release()
+        except (RuntimeError, ValueError):
+            if not self._left:
+                raise
+            self._left -= 1
         self._forget(taker)
 
     def __enter__(self):
@@ -153,6 +161,7 @@ class _Taken:
             self._takers.remove(connection)
             try:
                 self._inner.release()
+                self._left += self._inherits
             except (RuntimeError, ValueError):
                 pass
         connection.taken.discard(self)
@@ -182,6 +191,8 @@ class Lock(_Taken):
 
 class RLock(_Taken):
     """A lock of a server that its holder, a thread of a process, may take again."""
+
+    _inherits = False
 
     def __init__(self):
         super().__init__(threading.RLock())

@@ -5,9 +5,11 @@ its own in the same manager. When a process dies, the locks that it had are free
 
 SPDX-License-Identifier: Apache-2.0
 """
+import errno
 import itertools
 import operator
 import threading
+from io import UnsupportedOperation  # an OSError, as multiprocessing raises, and a ValueError, as threading does
 from multiprocessing import process as _mp_process
 from multiprocessing import util
 
@@ -204,7 +206,7 @@ def _initial(value):
     """Returns the first value of a semaphore as a number that one may have."""
     value = operator.index(value)
     if value < 0:
-        raise ValueError("semaphore initial value must be >= 0")
+        raise UnsupportedOperation(errno.EINVAL, "semaphore initial value must be >= 0")
     if value > SEM_VALUE_MAX:
         raise OverflowError("semaphore initial value must be <= %d" % SEM_VALUE_MAX)
     return value
@@ -262,22 +264,31 @@ class Condition(_Acquirer):
     _proxy_type = ConditionProxy
 
     def __init__(self, lock=None, *, ctx=None):
-        if lock is not None and not isinstance(lock, (Lock, RLock)):
+        if lock is not None and not issubclass(type(lock), (Lock, RLock)):
             lock.acquire  # as multiprocessing, which needs nothing else; ours must be in the manager, too
-            raise TypeError("the lock of a Condition is a Lock or an RLock of fiber, not %r" % type(lock).__name__)
+            raise TypeError("the lock of a Condition is a Lock or an RLock of fiber, not %s.%s" %
+                            (type(lock).__module__, type(lock).__name__))
         self._of_lock = isinstance(lock, Lock)
         super().__init__(*(() if lock is None else (lock._proxy,)))
 
     def release(self):
-        """Gives the lock back. AssertionError: this thread does not have it."""
-        self._call_or(AssertionError(NOT_OWNED), "release")
+        """Gives the lock back. It raises what the lock raises."""
+        self._call_or(ValueError(RELEASED_TOO_OFTEN) if self._of_lock else AssertionError(NOT_OWNED), "release")
 
     def wait(self, timeout=None):
         """Gives the lock back, waits for a notice, and takes the lock again. False: none came within the timeout.
 
         AssertionError, here and in notify(): this thread does not have the lock.
         """
-        return self._call_or(AssertionError("must acquire() condition before using wait()"), "wait", timeout)
+        times = self._call("owner")[0][1]
+        try:
+            return self._call_or(AssertionError("must acquire() condition before using wait()"), "wait", timeout)
+        except Exception:
+            raise
+        except BaseException:  # a signal: whoever catches it has the lock, as before
+            for _ in range(times):
+                self.acquire()
+            raise
 
     def wait_for(self, predicate, timeout=None):
         """Waits until predicate() is true, and returns its last answer."""

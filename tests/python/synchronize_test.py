@@ -117,8 +117,10 @@ def test_semaphores():
         assert bounded.get_value() == 0
     with pytest.raises(ValueError, match="semaphore or lock released too many times"):
         bounded.release()
-    with pytest.raises(ValueError):
-        mp.Semaphore(-1)
+    for kind in (mp.Semaphore, mp.BoundedSemaphore):
+        for error in (ValueError, OSError):  # of threading's and of multiprocessing's
+            with pytest.raises(error, match="semaphore initial value must be >= 0"):
+                kind(-1)
 
 
 def post(semaphore, times):
@@ -165,6 +167,11 @@ def test_a_condition_and_an_event(start):
         condition.wait(0)
     with pytest.raises(AssertionError, match="not owned by thread"):
         condition.release()
+
+
+def test_a_condition_needs_a_lock_of_its_manager():
+    with pytest.raises(TypeError, match="not fiber.sharedctypes.RLock"):
+        mp.Condition(mp.Value("i").get_lock())
 
 
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
