@@ -82,6 +82,9 @@ def fill_in(module, data):
     number = number_of(_fiber.name())
     this._name = "PoolWorker-%d" % number
     this._identity = (number,)
+    this._parent_name, this._parent_pid = data["parent"]
+    # It says that it is a daemon, but its configuration does not: it may have children, which inherit that.
+    this.__class__ = type("Process", (type(this),), {"daemon": type(this).daemon.getter(lambda self: True)})
     this._config["authkey"] = module.AuthenticationString(data["authkey"])
     module._parent_process = module._ParentProcess(data["parent"][0], data["parent"][1], None)
 

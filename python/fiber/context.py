@@ -8,6 +8,7 @@ from multiprocessing.context import (AuthenticationError, BaseContext, BufferToo
 
 from . import _core
 from .process import Process as _Process
+from .process import active_children as _active_children
 
 __all__ = ["DefaultContext", "FiberContext", "Process", "default"]
 
@@ -19,6 +20,7 @@ class FiberContext(BaseContext):
     """What multiprocessing.get_context() returns, with the parts of Fiber. Every method loads its part when called."""
 
     Process = _Process
+    active_children = staticmethod(_active_children)
 
     def Manager(self):
         """Starts a process that has objects which other processes use by proxies."""

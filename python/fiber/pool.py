@@ -9,10 +9,12 @@ not wait, and for an iterable that may block.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import abc
 import collections
 import errno
 import itertools
 import os
+import signal
 import sys
 import threading
 import time
@@ -21,7 +23,7 @@ import warnings
 from multiprocessing import context as _mp_context
 from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool  # noqa: F401
 
-from . import _core, _pickling, config, meta
+from . import _core, _pickling, _worker, config, meta, process
 from ._errors import WorkerLost, with_advice
 from ._fiber import TryLock
 
@@ -483,7 +485,67 @@ class EndOfMap(Exception):
 # ---- Pool ----
 
 
-class Pool:
+class _Body:
+    """The process of a worker, as BaseProcess wants it: how it has ended is known to the library alone."""
+
+    returncode = 0
+
+    def __init__(self, pool, name):
+        self._pool, self._name = pool, name
+
+    def _figures(self):
+        return next((w for w in self._pool._figures() if w["name"] == self._name), None)
+
+    @property
+    def pid(self):
+        w = self._figures()
+        if w and not w["pid"]:
+            self._pool.wait_until_workers_up(process.SHOWN_S if getattr(process.shown, "quiet", False) else None)
+            w = self._figures()
+        self.last_pid = w["pid"] if w else self.last_pid
+        return self.last_pid
+
+    last_pid = None
+
+    def poll(self):
+        return None if self._figures() else self.returncode
+
+    def wait(self, timeout):
+        end = None if timeout is None else time.monotonic() + timeout
+        while self.poll() is None and (end is None or time.monotonic() < end):
+            time.sleep(LOOK_S / 10)
+        return self.poll()
+
+    def _kill(self, signal):
+        try:
+            self._pool.kill_worker(self._name)
+            self.returncode = -signal
+        except (ProcessLookupError, ValueError):  # it has ended
+            pass
+
+    def terminate(self):
+        self._kill(signal.SIGTERM)
+
+    def kill(self):
+        self._kill(signal.SIGKILL)
+
+
+class Worker(process.Process):
+    """A worker of a pool, as active_children() lists it."""
+
+    def __init__(self, pool, name):
+        number = _worker.number_of(name)
+        self._name, self._identity = "PoolWorker-%d" % number, (number,)
+        this = process.current_process()
+        self._config = {**this._config, "daemon": True}
+        self._parent_pid, self._parent_name = os.getpid(), this.name
+        self._popen, self._closed = _Body(pool, name), False
+
+
+Worker.__name__ = Worker.__qualname__ = "Process"
+
+
+class Pool(metaclass=abc.ABCMeta):
     """A pool of worker processes, which are jobs.
 
     The parameters up to context are multiprocessing's. error_handling=True tries a task that raised again, up to 100
@@ -518,7 +580,8 @@ class Pool:
         self._needs = set()  # results that the thread serves
         self._calls = collections.deque()
         self._thread = None
-        self._asked = False  # a task was given
+        self._asked = self._ended = False  # a task was given; the workers were ended
+        self._known = {}  # name of a worker -> its process
         self._open(initializer, initargs, maxtasksperchild, workers_per_job, idle, job)
 
     @staticmethod
@@ -544,11 +607,29 @@ class Pool:
         self._core = core.Pool(work, self._least, self._size, tasks_per_child=maxtasksperchild or 0,
                                workers_per_job=workers_per_job or int(config.cpu_per_job), idle=int((idle or 0) * 1000),
                                **job)
+        process.pools.add(self)
+        for _ in range(self._least):
+            next(process._process_counter)  # as workers have numbers in multiprocessing
+
+    # Names in multiprocessing, which programs read.
 
     @property
     def _processes(self):
-        """How many workers there are at most: the name in multiprocessing, which programs read."""
+        """How many workers there are at most."""
         return self._size
+
+    @property
+    def _pool(self):
+        """The workers that there are, as processes."""
+        names = [w["name"] for w in self._figures()]
+        self._known = {name: self._known.get(name) or Worker(self, name) for name in names}
+        return list(self._known.values())
+
+    def _figures(self):
+        try:
+            return self._core.workers() if self._core else []
+        except ValueError:  # it was closed
+            return []
 
     def __repr__(self):
         return "<%s.%s state=%s pool_size=%s>" % (self.__class__.__module__, self.__class__.__qualname__, self._state,
@@ -899,17 +980,16 @@ class Pool:
 
     def terminate(self):
         """Ends the workers at once. Calls that are not done raise ProcessError."""
-        if self._state != TERMINATE:
-            self._state = TERMINATE
+        self._state = TERMINATE
+        if not self._ended:
             self._end()
 
     def join(self):
         """Waits until all tasks are done and the workers have ended. close() or terminate() comes first."""
         if self._state == RUN:
             raise ValueError("Pool is still running")
-        if self._state == CLOSE:
+        if self._state == CLOSE and not self._ended:
             self._drain()
-            self._state = TERMINATE
             self._end()
         if self._thread is not threading.current_thread():
             self._run(lambda: not self._needs and not self._calls, None, None)
@@ -927,6 +1007,7 @@ class Pool:
 
     def _end(self):
         """Ends the workers, and what is not done with them."""
+        self._ended = True
         gone = _mp_context.ProcessError("the pool was terminated")
         self._core.close()
         with self._feeding:
@@ -947,6 +1028,7 @@ class ResilientZPool(Pool):
         super().__init__(*args, **{"error_handling": True, **kwargs})
 
 
+Pool.register(ThreadPool)
 ZPool = ClassicPool = Pool  # names of Fiber 0.2
 
 

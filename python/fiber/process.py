@@ -6,9 +6,11 @@ import os
 import re
 import sys
 import threading
+import weakref
 from multiprocessing import context as _mp_context
-from multiprocessing.process import (AuthenticationString, BaseProcess, active_children,  # noqa: F401
-                                     current_process, parent_process)
+from multiprocessing import process as _mp
+from multiprocessing.process import (AuthenticationString, BaseProcess, current_process,  # noqa: F401
+                                     parent_process)
 
 from . import _core, _pickling
 from ._errors import with_advice
@@ -19,7 +21,9 @@ NAME_LENGTH = 63
 NOT_STARTED, LOST = 125, 255  # exit codes that come from the library, which knows more than the code
 SHOWN_S = 1.0  # how long the first repr() of a started process waits for its pid
 
-_shown = threading.local()  # .quiet: this thread makes a repr, which waits for a pid once, and not for long
+pools = weakref.WeakSet()  # of this process, that may have workers
+
+shown = threading.local()  # .quiet: this thread makes a repr, which waits for a pid once, and not for long
 
 
 class Popen:
@@ -56,7 +60,7 @@ class Popen:
 
     @property
     def pid(self):
-        if getattr(_shown, "quiet", False):
+        if getattr(shown, "quiet", False):
             patience, self._patience = self._patience, 0
             self._handle.wait_joined(patience)
         else:
@@ -97,11 +101,21 @@ class Process(BaseProcess):
         return Popen(process)
 
     def __repr__(self):
-        _shown.quiet = True
+        shown.quiet = True
         try:
             return super().__repr__()
         finally:
-            _shown.quiet = False
+            shown.quiet = False
+
+
+def active_children():
+    """Returns the children of this process that live, and the workers of its pools."""
+    return [*_mp.active_children(), *(worker for pool in list(pools) for worker in pool._pool)]
+
+
+def __getattr__(name):
+    """What is not here is multiprocessing's."""
+    return getattr(_mp, name)
 
 
 def job_name(name):

@@ -1,7 +1,6 @@
 # process.pyi - types of Process.
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.process import BaseProcess as BaseProcess
-from multiprocessing.process import active_children as active_children
 from multiprocessing.process import current_process as current_process
 from multiprocessing.process import parent_process as parent_process
 from typing import Any
@@ -20,4 +19,5 @@ class Process(BaseProcess):
         daemon: bool | None = None,
     ) -> None: ...
 
+def active_children() -> list[BaseProcess]: ...
 def job_name(name: str) -> str | None: ...
