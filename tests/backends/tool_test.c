@@ -229,7 +229,7 @@ static void what_is_not_there_is_refused(void **state)
 static void those_that_run_are_killed_at_the_end(void **state)
 {
     struct gate gate;
-    char script[200], line[8];
+    char script[200], line[9] = "";
     pid_t pids[2] = {0, 0};
     int fds[2];
 
@@ -238,7 +238,7 @@ static void those_that_run_are_killed_at_the_end(void **state)
     snprintf(script, sizeof(script), "printf '%%07d\\n' $$ >%s; exec tail -f /dev/null", gate.path);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(begin_script(script, &(struct fbr_tool){.words = NULL}), 0);
-        assert_int_equal(gate_wait(&gate, line, sizeof(line)), 0);
+        assert_int_equal(gate_wait(&gate, line, 8), 0);
         pids[i] = (pid_t)atoi(line);
         fds[i] = pid_open(pids[i]);
     }

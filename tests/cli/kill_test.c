@@ -238,7 +238,7 @@ static void what_an_engine_cannot_do_is_told(void **state)
 static void names_of_more_than_eight_jobs_are_cut(void **state)
 {
     static struct fbr_leftover many[10];
-    static char names[10][16];
+    static char names[10][24];
 
     (void)state;
     make_jobs();
