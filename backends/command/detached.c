@@ -328,13 +328,17 @@ int fbr_detached_open(struct fbr_detached **out, const struct fbr_backend_env *e
 {
     struct fbr_detached *d = calloc(1, sizeof(*d));
     const char *pattern = settings->id ? settings->id : LAST_WORD;
+    bool is_regex;
     int rc;
 
     if (!d)
         return fbr_fail(err, -ENOMEM, "out of memory");
     d->env = *env;
     d->settings = settings;
-    if (regcomp(&d->id, pattern, REG_EXTENDED) != 0 || d->id.re_nsub < 1) {
+    is_regex = regcomp(&d->id, pattern, REG_EXTENDED) == 0;
+    if (!is_regex || d->id.re_nsub < 1) {
+        if (is_regex)
+            regfree(&d->id);
         free(d);
         return fbr_fail(err, -EINVAL,
                         "%s: id = %.100s: not an extended regular expression with a group in ()",
