@@ -87,12 +87,13 @@ static int read_stream(int fd, uint8_t *data, size_t len)
 static int read_counted(int fd, uint8_t *data, size_t *len)
 {
     uint8_t head[4];
-    struct fbr_cur c = fbr_cur(head, sizeof(head));
+    struct fbr_cur c;
     int rc = read_stream(fd, head, sizeof(head));
 
     *len = 0;
     if (rc < 0)
         return rc;
+    c = fbr_cur(head, sizeof(head));
     *len = fbr_get_u32(&c);
     return *len > FBR_TICKET_MAX ? -EBADMSG : read_stream(fd, data, *len);
 }
