@@ -203,6 +203,7 @@ static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool cho
     if (rc < 0 || a->claims < 0 || !add_cpus(j, &ours) || fbr_claim_take(a->claims, &ours) == 0)
         return rc;
     fbr_claim_others(a->claims, &others);
+    fbr_cpuset_allowed(&others);
     if (chosen) {
         snprintf(note, size,
                  "other runs of yours are bound to %u of the processors here; these "

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,6 +54,18 @@ bool fbr_cpuset_rest(const struct fbr_cpuset *set, char *list, unsigned size)
             return false;
     }
     return at > 0;
+}
+
+void fbr_cpuset_allowed(struct fbr_cpuset *set)
+{
+    cpu_set_t *mask = CPU_ALLOC(FBR_CLAIM_CPUS);
+    size_t size = CPU_ALLOC_SIZE(FBR_CLAIM_CPUS);
+
+    if (mask && sched_getaffinity(0, size, mask) == 0)
+        for (unsigned cpu = 0; cpu < FBR_CLAIM_CPUS; cpu++)
+            if (!CPU_ISSET_S(cpu, size, mask))
+                set->bits[cpu / 8] &= (uint8_t) ~(1u << cpu % 8);
+    CPU_FREE(mask);
 }
 
 /* ---- Claims ---- */

@@ -22,6 +22,8 @@ int fbr_cpuset_add(struct fbr_cpuset *set, const char *list);
 /* All but these as a list; false: it does not fit. */
 bool fbr_cpuset_rest(const struct fbr_cpuset *set, char *list, unsigned size);
 unsigned fbr_cpuset_count(const struct fbr_cpuset *set);
+/* Leaves those in it that the calling thread may run on; all, where the kernel does not say. */
+void fbr_cpuset_allowed(struct fbr_cpuset *set);
 
 /* Opens the file of claims in this directory. A descriptor, to close when nothing is claimed any
  * more; or negative. */

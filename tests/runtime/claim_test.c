@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -101,6 +102,24 @@ static void test_the_rest_is_a_list(void **state)
     assert_false(fbr_cpuset_rest(&all, list, sizeof(list)));
 }
 
+static void test_only_allowed_processors_are_left(void **state)
+{
+    struct fbr_cpuset all = cpus("0-4095");
+    cpu_set_t before, one;
+    int cpu = sched_getcpu();
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    fbr_cpuset_allowed(&all);
+    assert_int_equal(fbr_cpuset_count(&all), CPU_COUNT(&before));
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    fbr_cpuset_allowed(&all);
+    assert_int_equal(fbr_cpuset_count(&all), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +127,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_they_are_free_when_their_process_is_killed, set_up,
                                         tear_down),
         cmocka_unit_test(test_the_rest_is_a_list),
+        cmocka_unit_test(test_only_allowed_processors_are_left),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
