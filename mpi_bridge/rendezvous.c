@@ -394,13 +394,10 @@ static void conn_free(struct fbr_service *s, struct conn *c)
 
 /* ---- the table ---- */
 
-static struct fbr_service *rendezvous_open(const struct fbr_service_host *host, uint32_t size,
-                                           uint32_t nodes)
+static struct fbr_service *rendezvous_open(const struct fbr_service_host *host)
 {
     struct fbr_service *s = calloc(1, sizeof(*s));
 
-    (void)size;
-    (void)nodes;
     if (s)
         s->host = *host;
     return s;
@@ -428,13 +425,11 @@ static struct conn *conn_find(struct fbr_service *s, uint64_t id)
     return c;
 }
 
-static void rendezvous_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len,
-                             uint64_t now_ms)
+static void rendezvous_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len)
 {
     struct conn *c = conn_find(s, id);
     int rc = 1;
 
-    (void)now_ms;
     if (!c)
         return;
     fbr_put(&c->in, data, len);
@@ -456,18 +451,6 @@ static void rendezvous_closed(struct fbr_service *s, uint64_t id)
         conn_free(s, c);
 }
 
-static uint64_t rendezvous_deadline(const struct fbr_service *s)
-{
-    (void)s;
-    return UINT64_MAX;
-}
-
-static void rendezvous_tick(struct fbr_service *s, uint64_t now_ms)
-{
-    (void)s;
-    (void)now_ms;
-}
-
 static void rendezvous_close(struct fbr_service *s)
 {
     if (!s)
@@ -485,7 +468,5 @@ const struct fbr_service_ops fbr_service_rendezvous = {
     .opened = rendezvous_opened,
     .bytes = rendezvous_bytes,
     .closed = rendezvous_closed,
-    .deadline = rendezvous_deadline,
-    .tick = rendezvous_tick,
     .close = rendezvous_close,
 };

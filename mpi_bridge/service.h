@@ -4,7 +4,7 @@
  * A service never listens. A rank connects to its agent on the loopback; the agent's bridge carries
  * the bytes over the authenticated control channel (bridge.h, stream_open). So no port of it can be
  * reached from another host, and it outlives every rank. An engine is pure: connections and bytes
- * in, bytes out; time is told to it.
+ * in, bytes out; it knows no time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SERVICE_H
@@ -24,15 +24,10 @@ struct fbr_service_host {
 
 struct fbr_service_ops {
     const char *name;
-    /* `size`: ranks of its job, `nodes`: agents that have some. NULL without memory. */
-    struct fbr_service *(*open)(const struct fbr_service_host *host, uint32_t size, uint32_t nodes);
+    struct fbr_service *(*open)(const struct fbr_service_host *host); /* NULL without memory */
     void (*opened)(struct fbr_service *s, uint64_t conn);
-    void (*bytes)(struct fbr_service *s, uint64_t conn, const void *data, size_t len,
-                  uint64_t now_ms);
+    void (*bytes)(struct fbr_service *s, uint64_t conn, const void *data, size_t len);
     void (*closed)(struct fbr_service *s, uint64_t conn);
-    /* The next time at which tick() wants to be called, UINT64_MAX for never. */
-    uint64_t (*deadline)(const struct fbr_service *s);
-    void (*tick)(struct fbr_service *s, uint64_t now_ms);
     void (*close)(struct fbr_service *s);
 };
 

@@ -559,13 +559,10 @@ static void conn_free(struct fbr_service *s, struct fbr_tcp_conn *c)
 
 /* ---- the table ---- */
 
-static struct fbr_service *tcpstore_open(const struct fbr_service_host *host, uint32_t size,
-                                         uint32_t nodes)
+static struct fbr_service *tcpstore_open(const struct fbr_service_host *host)
 {
     struct fbr_service *s = calloc(1, sizeof(*s));
 
-    (void)size;
-    (void)nodes;
     if (s)
         s->host = *host;
     return s;
@@ -607,12 +604,10 @@ static void hang_up_on_bad(struct fbr_service *s)
     s->bad = false;
 }
 
-static void tcpstore_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len,
-                           uint64_t now_ms)
+static void tcpstore_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len)
 {
     struct fbr_tcp_conn *c = conn_find(s, id);
 
-    (void)now_ms;
     if (!c)
         return;
     fbr_put(&c->in, data, len);
@@ -630,18 +625,6 @@ static void tcpstore_closed(struct fbr_service *s, uint64_t id)
 
     if (c)
         conn_free(s, c);
-}
-
-static uint64_t tcpstore_deadline(const struct fbr_service *s)
-{
-    (void)s;
-    return UINT64_MAX;
-}
-
-static void tcpstore_tick(struct fbr_service *s, uint64_t now_ms)
-{
-    (void)s;
-    (void)now_ms;
 }
 
 static void tcpstore_close(struct fbr_service *s)
@@ -670,7 +653,5 @@ const struct fbr_service_ops fbr_service_tcpstore = {
     .opened = tcpstore_opened,
     .bytes = tcpstore_bytes,
     .closed = tcpstore_closed,
-    .deadline = tcpstore_deadline,
-    .tick = tcpstore_tick,
     .close = tcpstore_close,
 };

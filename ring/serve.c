@@ -253,7 +253,7 @@ static struct ring_service *get_service(struct ring_job *j, const char *name)
         if (strcmp(fbr_services[i]->name, name) == 0)
             s->ops = fbr_services[i];
     host.user = s;
-    s->service = s->ops ? s->ops->open(&host, j->job.info.size, j->job.info.nodes) : NULL;
+    s->service = s->ops ? s->ops->open(&host) : NULL;
     if (!s->service) {
         free(s);
         return NULL;
@@ -315,8 +315,7 @@ static void on_stream(struct ring_agent *a, struct fbr_cur *c)
     if (!s || !fbr_cur_ok(c))
         return;
     if (fbr_cur_left(c)) {
-        s->service->ops->bytes(s->service->service, s->conn, c->at, fbr_cur_left(c), fbr_now_ms());
-        set_tick(r);
+        s->service->ops->bytes(s->service->service, s->conn, c->at, fbr_cur_left(c));
     } else {
         struct ring_service *service = s->service;
         uint64_t conn = s->conn;
@@ -350,30 +349,15 @@ static void close_services(struct ring_job *j)
 static void on_tick(void *arg)
 {
     struct fiber_ring *r = arg;
-    uint64_t now = fbr_now_ms();
-    struct ring_service *s;
-    struct ring_job *j;
 
-    fbr_exchange_tick(r->exchange, now);
-    DL_FOREACH(r->jobs, j)
-        for (s = j->services; s; s = s->next)
-            if (s->ops->deadline(s->service) <= now)
-                s->ops->tick(s->service, now);
+    fbr_exchange_tick(r->exchange, fbr_now_ms());
     set_tick(r);
 }
 
 static void set_tick(struct fiber_ring *r)
 {
     uint64_t next = fbr_exchange_deadline(r->exchange), now = fbr_now_ms();
-    struct ring_service *s;
-    struct ring_job *j;
 
-    DL_FOREACH(r->jobs, j)
-        for (s = j->services; s; s = s->next) {
-            uint64_t d = s->ops->deadline(s->service);
-
-            next = d < next ? d : next;
-        }
     if (next == UINT64_MAX)
         fbr_timer_stop(&r->tick);
     else

@@ -44,7 +44,7 @@ static void on_hang_up(void *user, uint64_t conn)
 static int fuzz_service(const struct fbr_service_ops *ops, const uint8_t *data, size_t size)
 {
     const struct fbr_service_host host = {on_send, on_hang_up, NULL};
-    struct fbr_service *s = ops->open(&host, 4, 2);
+    struct fbr_service *s = ops->open(&host);
     struct fbr_cur c = fbr_cur(data, size);
 
     memset(&f, 0, sizeof(f));
@@ -62,8 +62,7 @@ static int fuzz_service(const struct fbr_service_ops *ops, const uint8_t *data, 
             ops->opened(s, i);
         }
         if (f.open[i])
-            ops->bytes(s, i, bytes, n, 0);
-        require(ops->deadline(s) == UINT64_MAX);
+            ops->bytes(s, i, bytes, n);
     }
     ops->close(s);
     return 0;

@@ -44,7 +44,7 @@ static int open_server(void **state)
     static const struct fbr_service_host host = {on_send, on_hang_up, NULL};
 
     (void)state;
-    server = ops->open(&host, 4, 2);
+    server = ops->open(&host);
     ops->opened(server, 1);
     gone = false;
     return 0;
@@ -67,7 +67,7 @@ static void ask(const char *text, bool slowly)
     gone = false;
     got[0] = 0;
     for (size_t at = 0; at < len && !gone; at += slowly ? 1 : len)
-        ops->bytes(server, 1, text + at, slowly ? 1 : len, 0);
+        ops->bytes(server, 1, text + at, slowly ? 1 : len);
 }
 
 #define OK "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -193,7 +193,7 @@ static void test_what_it_does_not_take(void **state)
     refused(text, 431);
     gone = true;
     ask("", false);
-    ops->bytes(server, 1, "GET /s/\0 HTTP/1.1\r\n\r\n", 21, 0);
+    ops->bytes(server, 1, "GET /s/\0 HTTP/1.1\r\n\r\n", 21);
     assert_true(gone);
 }
 
@@ -208,14 +208,14 @@ static void test_the_store_is_bounded(void **state)
         snprintf(head, sizeof(head), "PUT /s/%d HTTP/1.1\r\nContent-Length: %zu\r\n\r\n", puts,
                  sizeof(body));
         ask(head, false);
-        ops->bytes(server, 1, body, sizeof(body), 0);
+        ops->bytes(server, 1, body, sizeof(body));
         puts++;
     } while (!strcmp(got, OK) && puts < 1000);
     assert_in_range(puts, 250, 256);
     assert_string_equal(got, "HTTP/1.1 507 Insufficient Storage\r\nContent-Length: 0\r\n\r\n");
     expect("DELETE /s/0 HTTP/1.1\r\n\r\n", OK);
     ask(head, false);
-    ops->bytes(server, 1, body, sizeof(body), 0);
+    ops->bytes(server, 1, body, sizeof(body));
     assert_string_equal(got, OK);
 }
 

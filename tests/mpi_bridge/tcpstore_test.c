@@ -55,7 +55,7 @@ static int open_store(void **state)
     static const struct fbr_service_host host = {on_send, on_hang_up, NULL};
 
     (void)state;
-    store = ops->open(&host, 4, 2);
+    store = ops->open(&host);
     for (uint64_t i = 0; i < CONNS; i++) {
         gone[i] = false;
         ops->opened(store, i);
@@ -94,7 +94,7 @@ static void ask_in_steps(uint64_t conn, size_t step, const char *shape, va_list 
     }
     fbr_buf_clear(&got[conn]);
     for (size_t at = 0; at < b.len && !gone[conn]; at += step ? step : b.len)
-        ops->bytes(store, conn, b.data + at, step && b.len - at > step ? step : b.len - at, 0);
+        ops->bytes(store, conn, b.data + at, step && b.len - at > step ? step : b.len - at);
     fbr_buf_fini(&b);
 }
 

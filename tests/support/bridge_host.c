@@ -398,11 +398,6 @@ void host_use(struct bridge_host *h, const struct fbr_bridge_ops *ops)
     host_call(h, run_use, &r);
 }
 
-static int run_open(void *arg)
-{
-    return host_ops_open(arg);
-}
-
 struct bridge_host *host_open(uint32_t agents)
 {
     struct bridge_host *h = host_make(sizeof(*h));
@@ -429,7 +424,6 @@ struct bridge_host *host_open(uint32_t agents)
                                            .spawn = host_spawn};
         host_ops_fill(&a->host);
     }
-    host_must(host_call(h, run_open, h) == 0, "timer");
     return h;
 }
 
@@ -442,7 +436,6 @@ static int run_close(void *arg)
     for (uint32_t k = 0; k < h->nagents; k++)
         for (uint32_t i = 0; i < h->nbridges; i++)
             h->ops[i]->close(h->agents[k].bridges[i]);
-    host_ops_close(h);
     return 0;
 }
 

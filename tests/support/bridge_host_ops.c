@@ -289,32 +289,6 @@ static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *k
 
 /* ---- services ---- */
 
-static void tick_later(struct bridge_host *h);
-
-static void on_tick(void *arg)
-{
-    struct bridge_host *h = arg;
-
-    for (uint32_t i = 0; i < h->nservices; i++)
-        h->services[i].ops->tick(h->services[i].engine, fbr_now_ms());
-    tick_later(h);
-}
-
-static void tick_later(struct bridge_host *h)
-{
-    uint64_t at = UINT64_MAX, now = fbr_now_ms();
-
-    for (uint32_t i = 0; i < h->nservices; i++) {
-        uint64_t next = h->services[i].ops->deadline(h->services[i].engine);
-
-        at = next < at ? next : at;
-    }
-    if (at == UINT64_MAX)
-        fbr_timer_stop(&h->tick);
-    else
-        fbr_timer_start(&h->tick, at > now ? at - now : 0, 0);
-}
-
 static void push(struct bridge_host *h, uint64_t conn, const void *data, size_t len)
 {
     struct answer *a = host_make(sizeof(*a));
@@ -347,7 +321,7 @@ static struct service *service_find(struct bridge_host *h, uint32_t job, const c
             s = &h->services[h->nservices++];
             *s = (struct service){.h = h, .job = job, .ops = *ops};
             s->host = (struct fbr_service_host){service_send, service_hang_up, s};
-            s->engine = s->ops->open(&s->host, h->jobs[job]->of[0].size, h->jobs[job]->of[0].nodes);
+            s->engine = s->ops->open(&s->host);
             host_must(s->engine != NULL, "service");
             return s;
         }
@@ -390,8 +364,7 @@ static int host_stream_send(void *user, uint64_t stream, const void *data, size_
 
     if (!s)
         return -EPIPE;
-    s->service->ops->bytes(s->service->engine, stream, data, len, fbr_now_ms());
-    tick_later(h);
+    s->service->ops->bytes(s->service->engine, stream, data, len);
     return 0;
 }
 
@@ -405,7 +378,6 @@ static void host_stream_close(void *user, uint64_t stream)
     s->service->ops->closed(s->service->engine, stream);
     DL_DELETE(h->streams, s);
     free(s);
-    tick_later(h);
 }
 
 /* ---- what ranks do ---- */
@@ -468,16 +440,6 @@ void host_ops_fill(struct fbr_bridge_host *host)
     host->left = host_left;
     host->abort = host_abort;
     host->print = host_print;
-}
-
-int host_ops_open(struct bridge_host *h)
-{
-    return fbr_timer_init(&h->tick, h->loop, on_tick, h);
-}
-
-void host_ops_close(struct bridge_host *h)
-{
-    fbr_timer_fini(&h->tick);
 }
 
 void host_ops_free(struct bridge_host *h)

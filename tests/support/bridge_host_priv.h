@@ -83,7 +83,6 @@ struct bridge_host {
     unsigned fence_count;
     size_t fence_bytes;
     bool broken;
-    struct fbr_timer tick;
     char *output;
 };
 
@@ -94,8 +93,6 @@ void host_answer(struct bridge_host *h, fbr_bridge_done *done, void *arg, int co
                  const void *data, size_t len);
 /* Sets the functions of the agent's host but for spawn. */
 void host_ops_fill(struct fbr_bridge_host *host);
-int host_ops_open(struct bridge_host *h);   /* loop thread */
-void host_ops_close(struct bridge_host *h); /* loop thread, after the bridges */
-void host_ops_free(struct bridge_host *h);  /* after the loop */
+void host_ops_free(struct bridge_host *h); /* after the loop */
 
 #endif
