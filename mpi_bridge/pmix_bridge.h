@@ -76,6 +76,14 @@ enum fbr_pmix_answer {
     FBR_PMIX_INFO
 };
 
+union fbr_pmix_call {
+    pmix_op_cbfunc_t op;
+    pmix_modex_cbfunc_t modex;
+    pmix_lookup_cbfunc_t lookup;
+    pmix_spawn_cbfunc_t spawn;
+    pmix_info_cbfunc_t info;
+} __attribute__((transparent_union)); /* a function takes any of them as its argument */
+
 struct fbr_pmix_found { /* what one key of a lookup led to */
     struct fbr_pmix_request *request;
     bool there;
@@ -90,13 +98,7 @@ struct fbr_pmix_request {
     void (*start)(struct fbr_pmix_request *r); /* loop thread; it answers, then or later */
 
     enum fbr_pmix_answer answer;
-    union {
-        pmix_op_cbfunc_t op;
-        pmix_modex_cbfunc_t modex;
-        pmix_lookup_cbfunc_t lookup;
-        pmix_spawn_cbfunc_t spawn;
-        pmix_info_cbfunc_t info;
-    } call;
+    union fbr_pmix_call call;
     void *call_data;
     bool answered;
     unsigned open; /* calls of the host that are not answered */

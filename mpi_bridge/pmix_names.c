@@ -49,6 +49,14 @@ static void note(struct fbr_pmix_request *r, int code)
         r->code = fbr_pmix_status(code);
 }
 
+/* A call of the host, which r->open has counted, was made. */
+static void called(struct fbr_pmix_request *r, int rc)
+{
+    if (rc < 0)
+        r->open--;
+    note(r, rc);
+}
+
 static void named(void *arg, int code, const void *data, size_t len)
 {
     struct fbr_pmix_request *r = arg;
@@ -96,15 +104,10 @@ void fbr_pmix_start_publish(struct fbr_pmix_request *r)
     }
     begin(r);
     for (size_t i = 0; i < r->ninfo && r->code == PMIX_SUCCESS; i++) {
-        int rc;
-
         if (is_option(&r->info[i]))
             continue;
         r->open++;
-        rc = publish_one(r, j->job, &r->info[i], lasts);
-        if (rc < 0)
-            r->open--;
-        note(r, rc);
+        called(r, publish_one(r, j->job, &r->info[i], lasts));
     }
     step_done(r);
 }
@@ -121,13 +124,9 @@ void fbr_pmix_start_unpublish(struct fbr_pmix_request *r)
     begin(r);
     for (size_t i = 0; i == 0 || i < r->nkeys; i++) {
         const char *key = r->nkeys ? r->keys[i] : NULL;
-        int rc;
 
         r->open++;
-        rc = host->unpublish(host->user, j->job->id, r->who.rank, key, named, r);
-        if (rc < 0)
-            r->open--;
-        note(r, rc);
+        called(r, host->unpublish(host->user, j->job->id, r->who.rank, key, named, r));
     }
     step_done(r);
 }
@@ -338,15 +337,11 @@ void fbr_pmix_start_lookup(struct fbr_pmix_request *r)
     r->wait_ms = wait_ms;
     begin(r);
     for (size_t i = 0; i < r->nkeys; i++) {
-        int rc;
+        struct fbr_pmix_found *f = &r->found[i];
 
         r->open++;
-        r->found[i].early = wait_ms != 0 && is_port_of_nobody(r->bridge, r->keys[i]);
-        rc = host->lookup(host->user, r->keys[i], r->found[i].early ? 0 : wait_ms, looked_up,
-                          &r->found[i]);
-        if (rc < 0)
-            r->open--;
-        note(r, rc);
+        f->early = wait_ms != 0 && is_port_of_nobody(r->bridge, r->keys[i]);
+        called(r, host->lookup(host->user, r->keys[i], f->early ? 0 : wait_ms, looked_up, f));
     }
     lookup_step(r);
 }

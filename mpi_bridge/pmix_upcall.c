@@ -12,33 +12,44 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 
+/* NULL without memory, which the functions below take as well. */
 static struct fbr_pmix_request *request(void (*start)(struct fbr_pmix_request *r),
                                         const pmix_proc_t *who, enum fbr_pmix_answer answer,
-                                        void *call_data)
+                                        union fbr_pmix_call call, void *call_data)
 {
     struct fbr_pmix_request *r = fbr_pmix_request_new(start, who);
 
     if (r) {
         r->answer = answer;
+        r->call = call;
         r->call_data = call_data;
     }
     return r;
 }
 
-/* False without memory; then r is gone. */
-static bool keep_procs(struct fbr_pmix_request **r, const pmix_proc_t *procs, size_t n)
+static pmix_status_t post_with(struct fbr_pmix_request *r, const pmix_info_t info[], size_t ninfo)
 {
-    if (!*r || n == 0)
-        return *r;
-    (*r)->procs = calloc(n, sizeof(*procs));
-    if (!(*r)->procs) {
-        free(*r);
-        *r = NULL;
-        return false;
+    if (r) {
+        r->info = info;
+        r->ninfo = ninfo;
     }
-    memcpy((*r)->procs, procs, n * sizeof(*procs));
-    (*r)->nprocs = n;
-    return true;
+    return fbr_pmix_request_post(r);
+}
+
+/* NULL without memory; then r is gone. */
+static struct fbr_pmix_request *keep_procs(struct fbr_pmix_request *r, const pmix_proc_t *procs,
+                                           size_t n)
+{
+    if (!r || n == 0)
+        return r;
+    r->procs = calloc(n, sizeof(*procs));
+    if (!r->procs) {
+        free(r);
+        return NULL;
+    }
+    memcpy(r->procs, procs, n * sizeof(*procs));
+    r->nprocs = n;
+    return r;
 }
 
 /* ---- Coming and going ---- */
@@ -78,7 +89,7 @@ static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cb
     (void)object;
     (void)call;
     (void)call_data;
-    fbr_pmix_request_post(request(start_met, proc, FBR_PMIX_NOTHING, NULL));
+    fbr_pmix_request_post(fbr_pmix_request_new(start_met, proc));
     return PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -88,7 +99,7 @@ static pmix_status_t finalized(const pmix_proc_t *proc, void *object, pmix_op_cb
     (void)object;
     (void)call;
     (void)call_data;
-    fbr_pmix_request_post(request(start_left, proc, FBR_PMIX_NOTHING, NULL));
+    fbr_pmix_request_post(fbr_pmix_request_new(start_left, proc));
     return PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -113,14 +124,13 @@ static pmix_status_t aborted(const pmix_proc_t *proc, void *object, int status, 
                              pmix_proc_t procs[], size_t nprocs, pmix_op_cbfunc_t call,
                              void *call_data)
 {
-    struct fbr_pmix_request *r = request(start_abort, proc, FBR_PMIX_OP, call_data);
+    struct fbr_pmix_request *r = request(start_abort, proc, FBR_PMIX_OP, call, call_data);
 
     (void)object;
     (void)procs; /* who aborts some of a job leaves nothing to go on with: all of it ends */
     (void)nprocs;
     if (!r)
         return PMIX_ERR_NOMEM;
-    r->call.op = call;
     r->code = status;
     r->data = text ? strdup(text) : NULL;
     return fbr_pmix_request_post(r);
@@ -132,13 +142,14 @@ static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix
                             size_t ninfo, char *data, size_t len, pmix_modex_cbfunc_t call,
                             void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_fence, NULL, FBR_PMIX_MODEX, call_data);
+    struct fbr_pmix_request *r =
+        request(fbr_pmix_start_fence, NULL, FBR_PMIX_MODEX, call, call_data);
     pmix_status_t rc = PMIX_ERR_NOMEM;
 
     (void)info;
     (void)ninfo;
-    if (keep_procs(&r, procs, nprocs)) {
-        r->call.modex = call;
+    r = keep_procs(r, procs, nprocs);
+    if (r) {
         r->code = FBR_PMIX_FENCE;
         r->data = data; /* libpmix lets go of it */
         r->len = len;
@@ -154,14 +165,13 @@ static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix
 static pmix_status_t joined(int kind, const pmix_proc_t procs[], size_t nprocs,
                             pmix_op_cbfunc_t call, void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_fence, NULL, FBR_PMIX_OP, call_data);
-    pmix_status_t rc = PMIX_ERR_NOMEM;
+    struct fbr_pmix_request *r = request(fbr_pmix_start_fence, NULL, FBR_PMIX_OP, call, call_data);
+    pmix_status_t rc;
 
-    if (keep_procs(&r, procs, nprocs)) {
-        r->call.op = call;
+    r = keep_procs(r, procs, nprocs);
+    if (r)
         r->code = kind;
-        rc = fbr_pmix_request_post(r);
-    }
+    rc = fbr_pmix_request_post(r);
     if (rc != PMIX_SUCCESS)
         call(rc, call_data);
     return PMIX_SUCCESS;
@@ -189,32 +199,27 @@ static pmix_status_t group(pmix_group_operation_t op, char name[], const pmix_pr
                            size_t nprocs, const pmix_info_t info[], size_t ninfo,
                            pmix_info_cbfunc_t call, void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_fence, NULL, FBR_PMIX_INFO, call_data);
+    struct fbr_pmix_request *r =
+        request(fbr_pmix_start_fence, NULL, FBR_PMIX_INFO, call, call_data);
 
-    if (!keep_procs(&r, procs, nprocs))
+    r = keep_procs(r, procs, nprocs);
+    if (!r)
         return PMIX_ERR_NOMEM;
-    r->call.info = call;
     r->code = op == PMIX_GROUP_CONSTRUCT ? FBR_PMIX_GROUP : FBR_PMIX_UNGROUP;
     r->keys = calloc(1, sizeof(*r->keys));
     r->nkeys = r->keys ? 1 : 0;
     if (r->keys)
         r->keys[0] = strdup(name ? name : "");
-    r->info = info;
-    r->ninfo = ninfo;
-    return fbr_pmix_request_post(r);
+    return post_with(r, info, ninfo);
 }
 
 static pmix_status_t modex_wanted(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo,
                                   pmix_modex_cbfunc_t call, void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_dmodex, proc, FBR_PMIX_MODEX, call_data);
-
     (void)info;
     (void)ninfo;
-    if (!r)
-        return PMIX_ERR_NOMEM;
-    r->call.modex = call;
-    return fbr_pmix_request_post(r);
+    return fbr_pmix_request_post(
+        request(fbr_pmix_start_dmodex, proc, FBR_PMIX_MODEX, call, call_data));
 }
 
 /* ---- Names ---- */
@@ -222,21 +227,17 @@ static pmix_status_t modex_wanted(const pmix_proc_t *proc, const pmix_info_t inf
 static pmix_status_t publish(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo,
                              pmix_op_cbfunc_t call, void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_publish, proc, FBR_PMIX_OP, call_data);
-
-    if (!r)
-        return PMIX_ERR_NOMEM;
-    r->call.op = call;
-    r->info = info;
-    r->ninfo = ninfo;
-    return fbr_pmix_request_post(r);
+    return post_with(request(fbr_pmix_start_publish, proc, FBR_PMIX_OP, call, call_data), info,
+                     ninfo);
 }
 
-/* False without memory; then r is gone. */
-static bool keep_keys(struct fbr_pmix_request *r, char **keys)
+/* NULL without memory; then r is gone. */
+static struct fbr_pmix_request *keep_keys(struct fbr_pmix_request *r, char **keys)
 {
     size_t n = 0;
 
+    if (!r)
+        return NULL;
     while (keys && keys[n])
         n++;
     r->keys = calloc(n + 1, sizeof(*r->keys));
@@ -247,37 +248,31 @@ static bool keep_keys(struct fbr_pmix_request *r, char **keys)
         r->found[i].request = r;
     }
     if (r->keys && r->found)
-        return true;
+        return r;
     free(r->keys);
     free(r->found);
     free(r);
-    return false;
+    return NULL;
 }
 
 static pmix_status_t lookup(const pmix_proc_t *proc, char **keys, const pmix_info_t info[],
                             size_t ninfo, pmix_lookup_cbfunc_t call, void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_lookup, proc, FBR_PMIX_LOOKUP, call_data);
+    struct fbr_pmix_request *r =
+        request(fbr_pmix_start_lookup, proc, FBR_PMIX_LOOKUP, call, call_data);
 
-    if (!r || !keep_keys(r, keys))
-        return PMIX_ERR_NOMEM;
-    r->call.lookup = call;
-    r->info = info;
-    r->ninfo = ninfo;
-    return fbr_pmix_request_post(r);
+    return post_with(keep_keys(r, keys), info, ninfo);
 }
 
 static pmix_status_t unpublish(const pmix_proc_t *proc, char **keys, const pmix_info_t info[],
                                size_t ninfo, pmix_op_cbfunc_t call, void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_unpublish, proc, FBR_PMIX_OP, call_data);
+    struct fbr_pmix_request *r =
+        request(fbr_pmix_start_unpublish, proc, FBR_PMIX_OP, call, call_data);
 
     (void)info;
     (void)ninfo;
-    if (!r || !keep_keys(r, keys))
-        return PMIX_ERR_NOMEM;
-    r->call.op = call;
-    return fbr_pmix_request_post(r);
+    return fbr_pmix_request_post(keep_keys(r, keys));
 }
 
 /* ---- Processes and news of them ---- */
@@ -286,16 +281,14 @@ static pmix_status_t spawn(const pmix_proc_t *proc, const pmix_info_t info[], si
                            const pmix_app_t apps[], size_t napps, pmix_spawn_cbfunc_t call,
                            void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_spawn, proc, FBR_PMIX_SPAWN, call_data);
+    struct fbr_pmix_request *r =
+        request(fbr_pmix_start_spawn, proc, FBR_PMIX_SPAWN, call, call_data);
 
-    if (!r)
-        return PMIX_ERR_NOMEM;
-    r->call.spawn = call;
-    r->info = info;
-    r->ninfo = ninfo;
-    r->apps = apps;
-    r->count = napps;
-    return fbr_pmix_request_post(r);
+    if (r) {
+        r->apps = apps;
+        r->count = napps;
+    }
+    return post_with(r, info, ninfo);
 }
 
 /* A dead rank is an event that every rank may register for; there is nothing to prepare. */
@@ -339,7 +332,7 @@ static pmix_status_t notify(pmix_status_t code, const pmix_proc_t *source, pmix_
         if (strcmp(info[i].key, fbr_pmix_relayed) == 0)
             return PMIX_OPERATION_SUCCEEDED;
     }
-    r = request(fbr_pmix_start_notify, source, FBR_PMIX_NOTHING, NULL);
+    r = fbr_pmix_request_new(fbr_pmix_start_notify, source);
     if (!r)
         return PMIX_ERR_NOMEM;
     PMIX_DATA_BUFFER_CONSTRUCT(&packed);
@@ -359,30 +352,24 @@ static pmix_status_t notify(pmix_status_t code, const pmix_proc_t *source, pmix_
 static pmix_status_t query(pmix_proc_t *proc, pmix_query_t *queries, size_t nqueries,
                            pmix_info_cbfunc_t call, void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_query, proc, FBR_PMIX_INFO, call_data);
+    struct fbr_pmix_request *r =
+        request(fbr_pmix_start_query, proc, FBR_PMIX_INFO, call, call_data);
 
-    if (!r)
-        return PMIX_ERR_NOMEM;
-    r->call.info = call;
-    r->queries = queries;
-    r->count = nqueries;
+    if (r) {
+        r->queries = queries;
+        r->count = nqueries;
+    }
     return fbr_pmix_request_post(r);
 }
 
 static void log_text(const pmix_proc_t *proc, const pmix_info_t data[], size_t ndata,
                      const pmix_info_t how[], size_t nhow, pmix_op_cbfunc_t call, void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_log, proc, FBR_PMIX_OP, call_data);
-    pmix_status_t rc = PMIX_ERR_NOMEM;
+    pmix_status_t rc =
+        post_with(request(fbr_pmix_start_log, proc, FBR_PMIX_OP, call, call_data), data, ndata);
 
     (void)how;
     (void)nhow;
-    if (r) {
-        r->call.op = call;
-        r->info = data;
-        r->ninfo = ndata;
-        rc = fbr_pmix_request_post(r);
-    }
     if (rc != PMIX_SUCCESS && call)
         call(rc, call_data);
 }
@@ -391,14 +378,10 @@ static pmix_status_t control(const pmix_proc_t *proc, const pmix_proc_t targets[
                              const pmix_info_t orders[], size_t norders, pmix_info_cbfunc_t call,
                              void *call_data)
 {
-    struct fbr_pmix_request *r = request(fbr_pmix_start_control, proc, FBR_PMIX_INFO, call_data);
+    struct fbr_pmix_request *r =
+        request(fbr_pmix_start_control, proc, FBR_PMIX_INFO, call, call_data);
 
-    if (!keep_procs(&r, targets, ntargets))
-        return PMIX_ERR_NOMEM;
-    r->call.info = call;
-    r->info = orders;
-    r->ninfo = norders;
-    return fbr_pmix_request_post(r);
+    return post_with(keep_procs(r, targets, ntargets), orders, norders);
 }
 
 const pmix_server_module_t fbr_pmix_module = {
