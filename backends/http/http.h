@@ -108,7 +108,7 @@ void fbr_http_now(struct fbr_http *h, const struct fbr_http_request *r, size_t n
 void fbr_http_stats(const struct fbr_http *h, struct fbr_http_stats *out);
 
 /* Percent-encodes what is not unreserved (RFC 3986), for a segment of a path or a value of a query.
- * For free(). */
+ * For free(); NULL without memory. */
 char *fbr_http_escape(const char *text);
 
 /* A sentence about an answer that is not 2xx: the message of the body ("message", as Docker and

@@ -344,6 +344,11 @@ void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_ans
     a->len = c->answer.len - 1;
 }
 
+char *fbr_http_escape(const char *text)
+{
+    return curl_easy_escape(NULL, text, 0);
+}
+
 /* ---- Now ---- */
 
 static void now_done(CURLM *multi, size_t *left, size_t *running)

@@ -7,21 +7,6 @@
 
 #include "backends/http/http.h"
 
-char *fbr_http_escape(const char *text)
-{
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-    char *out = malloc(3 * strlen(text) + 1), *at = out;
-
-    if (!out)
-        return NULL;
-    for (; *text; text++)
-        at += strchr(plain, *text) ? sprintf(at, "%c", *text)
-                                   : sprintf(at, "%%%02X", (unsigned char)*text);
-    *at = '\0';
-    return out;
-}
-
 /* The character that a backslash at *at begins; *at is left on its last one. */
 static char unescape(const char **at)
 {

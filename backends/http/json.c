@@ -12,6 +12,8 @@
 
 #include <jansson.h>
 
+#include "runtime/base/text.h"
+
 struct json_t *fbr_json_parse(const char *text, size_t len, struct fbr_error *err)
 {
     json_error_t e;
@@ -149,27 +151,11 @@ void fbr_json_push(struct json_t **array, struct json_t *value)
     keep_or_free(array, fbr_json_append(*array, value));
 }
 
-/* Bytes of the UTF-8 character at s; 0: none. */
-static size_t character(const unsigned char *s)
-{
-    size_t n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : 4;
-
-    if (*s >= 0x80 && (*s < 0xc2 || *s > 0xf4))
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f) || (*s == 0xf0 && s[1] < 0x90) ||
-        (*s == 0xf4 && s[1] > 0x8f))
-        return 0; /* too long a form, a surrogate, or beyond the last */
-    return n;
-}
-
 bool fbr_json_utf8(const char *text)
 {
     size_t n = 1;
 
-    while (*text && (n = character((const unsigned char *)text)) > 0)
+    while (*text && (n = fbr_text_utf8((const unsigned char *)text)) > 0)
         text += n;
     return n > 0;
 }
@@ -183,7 +169,7 @@ struct json_t *fbr_json_string(const char *text)
     if (!copy)
         return NULL;
     for (char *s = copy; *s; s += n) {
-        n = character((unsigned char *)s);
+        n = fbr_text_utf8((unsigned char *)s);
         if (n == 0) {
             *s = '?';
             n = 1;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t fbr_text_char(const unsigned char *s)
+size_t fbr_text_utf8(const unsigned char *s)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = s[0] < 0x80   ? 1
@@ -18,19 +18,22 @@ size_t fbr_text_char(const unsigned char *s)
                              : 0;
     uint32_t v;
 
-    if (n == 1)
-        return s[0] >= 0x20 && s[0] != 0x7f;
-    if (!n)
-        return 0;
+    if (n < 2)
+        return n;
     v = s[0] & (0xffu >> (n + 1));
     for (size_t i = 1; i < n; i++) {
         if ((s[i] & 0xc0) != 0x80)
             return 0;
         v = v << 6 | (s[i] & 0x3fu);
     }
-    return v < least[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000) || (v >= 0x80 && v < 0xa0)
-               ? 0
-               : n;
+    return v < least[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000) ? 0 : n;
+}
+
+size_t fbr_text_char(const unsigned char *s)
+{
+    bool control = s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
+
+    return control ? 0 : fbr_text_utf8(s);
 }
 
 void fbr_text_plain(char *out, size_t size, const char *text)
