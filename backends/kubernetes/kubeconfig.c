@@ -20,10 +20,8 @@
 
 static void wipe_text(char *text)
 {
-    if (text) {
-        memset(text, 0, strlen(text));
-        __asm__ volatile("" : : "r"(text) : "memory"); /* or the compiler leaves it out */
-    }
+    if (text)
+        explicit_bzero(text, strlen(text));
     free(text);
 }
 

@@ -20,8 +20,7 @@ struct delivery {
 static void wipe(struct fbr_buf *b)
 {
     if (b->data)
-        memset(b->data, 0, b->len);
-    __asm__ volatile("" : : "r"(b->data) : "memory"); /* or the compiler leaves it out */
+        explicit_bzero(b->data, b->len);
     fbr_buf_fini(b);
 }
 
