@@ -83,16 +83,17 @@ char *config_set_text(const char *text, size_t len, const char *key, const char 
 
 /* ---- The file ---- */
 
-/* A value that the file would not give back as it is: one with a comment in it, or blanks at its
- * ends. */
+/* A value that the file would not give back as it is: one with a line break or a comment in it, or
+ * blanks at its ends. */
 static int check(const char *key, const char *value, const char *text, struct fbr_error *err)
 {
     struct fbr_config *given = fbr_config_new(), *back = fbr_config_new();
     int rc = -ENOMEM;
 
     if (given && back && (rc = fbr_config_set(given, key, value, "fiber config set", err)) == 0 &&
-        (rc = fbr_config_parse(back, "fiber.conf", text, strlen(text), err)) == 0 &&
-        strcmp(fbr_config_str(back, key), value) != 0)
+        (strchr(value, '\n') ||
+         ((rc = fbr_config_parse(back, "fiber.conf", text, strlen(text), err)) == 0 &&
+          strcmp(fbr_config_str(back, key), value) != 0)))
         rc = fbr_fail(
             err, -EINVAL,
             "%s: a file cannot hold a value with a line break, with \" ;\", or with blanks "

@@ -79,6 +79,7 @@ static void a_value_that_the_file_cannot_hold_is_refused(void **state)
     static const struct {
         const char *key, *value, *part;
     } cases[] = {
+        {"image", "a\nb", "a file cannot hold a value with a line break"},
         {"image", " a", "or with blanks at its ends"},
         {"image", "a ", "or with blanks at its ends"},
         {"image", "a ;b", "with \" ;\""},
