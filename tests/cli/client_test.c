@@ -5,7 +5,7 @@
 #include "tests/cli/made_run_util.h"
 
 #include <errno.h>
-#include <pthread.h>
+#include <semaphore.h>
 
 static struct fbr_error err;
 
@@ -357,14 +357,14 @@ static void lines_come_until_the_end_and_its_code(void **state)
     }
 }
 
-/* The door's thread waits for it. */
-static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+/* The door's thread waits for `let_go`, which is posted once it may answer. */
+static sem_t waits, let_go;
 
 static void wait_until_let_go(void *arg)
 {
     (void)arg;
-    pthread_mutex_lock(&held);
-    pthread_mutex_unlock(&held);
+    sem_post(&waits);
+    sem_wait(&let_go);
 }
 
 /* Answers to what was asked before, and given up, are not taken for those to the next question. */
@@ -373,20 +373,25 @@ static void answers_that_come_late_are_passed_over(void **state)
     static const struct made_line lines[] = {{0, 1, "one\n"}};
     struct heard heard = {""};
     struct client_run run;
-    int code = -1;
+    int code = -1, first, again, owed;
 
     (void)state;
+    sem_init(&waits, 0, 0);
+    sem_init(&let_go, 0, 0);
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     runs[0].lines = lines;
     runs[0].nlines = COUNT(lines);
     made_run_begin(&runs[0]);
     call(&run);
-    pthread_mutex_lock(&held);
     assert_int_equal(fbr_loop_post(runs[0].loop, wait_until_let_go, NULL), 0);
-    assert_int_equal(client_ranks(&run, 1, &err), -ETIMEDOUT);
-    assert_int_equal(client_ranks(&run, 1, &err), -ETIMEDOUT);
-    assert_int_equal(run.owed, 1); /* the same question */
-    pthread_mutex_unlock(&held);
+    sem_wait(&waits);
+    first = client_ranks(&run, 1, &err);
+    again = client_ranks(&run, 1, &err);
+    owed = run.owed;
+    sem_post(&let_go);
+    assert_int_equal(first, -ETIMEDOUT);
+    assert_int_equal(again, -ETIMEDOUT);
+    assert_int_equal(owed, 1); /* the same question */
     assert_int_equal(client_follow(&run, -1, on_line, &heard, &code, &err), 0);
     assert_string_equal(heard.text, "0.1 one\n");
     assert_int_equal(code, 0);
