@@ -12,8 +12,8 @@
 
 #include "runtime/base/buf.h"
 
-/* How many bytes the character at s has, if it is well-formed UTF-8 (no surrogate or overlong form);
- * else 0. Reads no byte behind a NUL. */
+/* How many bytes the character at s has, if it is well-formed UTF-8 (no surrogate or overlong
+ * form); else 0. Reads no byte behind a NUL. */
 size_t fbr_text_utf8(const unsigned char *s);
 /* The same; 0 too when it is a control character. */
 size_t fbr_text_char(const unsigned char *s);
