@@ -721,7 +721,7 @@ void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer)
     if (!p)
         return;
     recall_ended(e, p);
-    if (e->deals)
+    if (e->deals && (p->held.len || p->dealt.len)) /* else the shares of the others are right */
         undeal(e);
     put_back(e, p);
     set_in_line(e, p, false);

@@ -36,7 +36,8 @@
  *
  * A queue that deals gives its messages to the consumers in turn. Each consumer has a share, which
  * stays here until the consumer is hungry; nothing is recalled. A consumer takes its place in the
- * turn with its first get. When one comes or goes, the shares that are still here are dealt anew.
+ * turn with its first get. When one comes, or goes before it took all of its share, the shares that
+ * are still here are dealt anew.
  *
  * The engine also counts messages that are not finished: a message is unfinished from its put until
  * some consumer says that it has finished one.

@@ -811,6 +811,25 @@ static void a_share_goes_to_the_others_when_its_consumer_dies(void **state)
     assert_said("~b 4<3:a 4<4:c 4<5:d");
 }
 
+static void shares_stay_when_a_consumer_goes_that_has_taken_its_own(void **state)
+{
+    (void)state;
+    deal_to_two();
+    assert_int_equal(ask(5, 0, 1, 9), 0);
+    put("abc");
+    assert_said("5<1:c");
+    put("def");
+    assert_int_equal(ask(5, 1, 1, 9), 0);
+    assert_int_equal(ask(3, 2, 2, 9), 0);
+    assert_int_equal(ask(3, 4, 0, 9), 0);
+    assert_said("~c 5<2:f 3<3:a 3<4:d ~a ~d");
+    fbr_queue_engine_gone(queue, 3);
+    assert_int_equal(ask(5, 2, 1, 9), 0);
+    assert_said("~f");
+    assert_int_equal(ask(4, 1, 2, 9), 0);
+    assert_said("4<2:b 4<3:e");
+}
+
 static void a_new_consumer_gets_a_share_of_what_waits(void **state)
 {
     (void)state;
@@ -909,6 +928,7 @@ int main(void)
         BEHAVIOUR(another_may_finish_what_one_took),
         BEHAVIOUR(messages_are_dealt_in_turn_whoever_is_hungry),
         BEHAVIOUR(a_share_goes_to_the_others_when_its_consumer_dies),
+        BEHAVIOUR(shares_stay_when_a_consumer_goes_that_has_taken_its_own),
         BEHAVIOUR(a_new_consumer_gets_a_share_of_what_waits),
         BEHAVIOUR(the_owner_has_a_share_too),
         BEHAVIOUR(a_queue_may_begin_to_deal_at_any_time),
