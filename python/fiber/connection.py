@@ -20,6 +20,13 @@ from . import _core, _pickling
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
 
+def __getattr__(name):
+    """What is not here is multiprocessing's: names that its programs import, such as families and CHALLENGE."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_mp, name)
+
+
 def Pipe(duplex=True):
     """Returns two connections, the ends of a pipe. With duplex=False, the first one only receives and the second sends."""
     ends = _core.start().Pipe.pair(not duplex)
@@ -173,7 +180,7 @@ class Listener:
         except EOFError:
             raise OSError("listener is closed") from None
         self._offer()
-        if self._authkey:
+        if self._authkey is not None:
             try:
                 deliver_challenge(connection, self._authkey)
                 answer_challenge(connection, self._authkey)

@@ -115,6 +115,8 @@ def active_children():
 
 def __getattr__(name):
     """What is not here is multiprocessing's."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_mp, name)
 
 
