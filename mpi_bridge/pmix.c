@@ -28,6 +28,15 @@
 #define SMALL_JOB 128 /* ranks */
 #define GDS "PMIX_MCA_gds"
 
+/* libpmix 4.2, that of a server and that of a rank, reads through a null pointer where neither HOME
+ * nor the list of users says where home is. */
+#define NO_HOME "/"
+
+static bool is_unknown_user(void)
+{
+    return !getpwuid(geteuid());
+}
+
 static void *init_infos(struct fbr_bridge *b)
 {
     const struct fbr_bridge_host *host = b->host;
@@ -70,9 +79,8 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
          * files takes longer than all else here */
         {.name = GDS, .value = "hash"},
     };
-    /* without both, libpmix 4.2 reads through a null pointer */
-    struct fbr_setting home = {.name = "HOME", .value = "/"};
-    size_t homeless = !getenv("HOME") && !getpwuid(geteuid());
+    struct fbr_setting home = {.name = "HOME", .value = NO_HOME};
+    size_t homeless = !getenv("HOME") && is_unknown_user();
     bool large = b->host->ranks == 0 || b->host->ranks > SMALL_JOB, chosen = getenv(GDS);
     size_t count = sizeof(settings) / sizeof(*settings) - (large || chosen); /* all but the last */
     pmix_server_module_t module = fbr_pmix_module;
@@ -321,6 +329,8 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     }
     free(added);
     fbr_env_set(env, "JSM_JSRUN_PORT", "0");
+    if (is_unknown_user())
+        fbr_env_default(env, "HOME", NO_HOME);
     /* A small job's data is soonest with a rank as messages, and libpmix 4.2's shared memory loses
      * keys that are put one after the other. With a large job messages would take minutes and
      * gigabytes: it keeps shared memory, unless a ring that began small spawned it. */
