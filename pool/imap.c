@@ -60,34 +60,15 @@ fail:
 static int pull(struct fiber_imap *it, struct fbr_item **out)
 {
     struct fiber_bytes in = {NULL, 0};
-    struct fbr_item *item;
     int rc = it->source(it->user, &in);
 
     if (rc <= 0)
         return rc;
-    if (in.len && !in.data)
-        return -EINVAL;
-    rc = fbr_pool_check_length(it->r->pool, in.len);
+    rc = fbr_pool_check_inputs(it->r->pool, &in, 1);
     if (rc < 0)
         return rc;
-    item = calloc(1, sizeof(*item));
-    if (item)
-        item->in.data = malloc(in.len ? in.len : 1);
-    if (!item || !item->in.data) {
-        free(item);
-        return -ENOMEM;
-    }
-    item->in.len = in.len;
-    if (in.len)
-        memcpy(item->in.data, in.data, in.len);
-    *out = item;
-    return 1;
-}
-
-static void drop(struct fbr_item *item)
-{
-    free(item->in.data);
-    free(item);
+    *out = fbr_item_new(&in);
+    return *out ? 1 : -ENOMEM;
 }
 
 /* Makes it a task of the map. Under the lock. */
@@ -124,11 +105,11 @@ static void refill(struct fiber_imap *it)
         rc = pull(it, &item);
         pthread_mutex_lock(&p->lock);
         if (rc > 0 && !r->map) { /* the pool was closed meanwhile */
-            drop(item);
+            fbr_item_free(item);
             break;
         }
         if (rc > 0 && submit(r, item) < 0) {
-            drop(item);
+            fbr_item_free(item);
             rc = -ENOMEM;
         }
         if (rc <= 0) {
@@ -193,10 +174,8 @@ static int hand_out(struct fiber_imap *it, struct fbr_item *item, size_t *index,
         *out = (struct fiber_bytes){item->slot.data, item->slot.len};
         item->slot.data = NULL;
     }
-    if (!item->handed_out) {
-        free(item->slot.data);
-        free(item);
-    }
+    if (!item->handed_out)
+        fbr_item_free(item);
     return rc;
 }
 

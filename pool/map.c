@@ -20,6 +20,17 @@ int fbr_pool_check_length(const struct fiber_pool *p, size_t len)
                     fbr_config_str(p->rt->config, "max_message"));
 }
 
+int fbr_pool_check_inputs(const struct fiber_pool *p, const struct fiber_bytes *in, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (fbr_pool_check_length(p, in[i].len) < 0)
+            return -EMSGSIZE;
+        if (!in[i].data && in[i].len)
+            return fbr_keep(-EINVAL, "pool: input %zu has a length without data", i);
+    }
+    return 0;
+}
+
 int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size,
                          void *out, size_t out_size, size_t n, const struct fiber_map_options *opts,
                          struct fiber_result **result)
@@ -41,12 +52,6 @@ int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in,
     r->in_size = in_size;
     r->out = out;
     r->out_size = out_size;
-    r->flags = calloc(n ? n : 1, 1);
-    if (!r->flags) {
-        r->refs = 1;
-        fbr_result_unref(r);
-        return fbr_keep(-ENOMEM, "pool: no memory for %zu tasks", n);
-    }
     rc = fbr_result_begin(r, false);
     if (rc < 0)
         return rc;
@@ -76,13 +81,6 @@ static int begin_bytes(struct fiber_result *r, const struct fiber_bytes *in, siz
     r->kind = FBR_RESULT_BYTES;
     r->n = n;
     r->bytes = in;
-    r->slots = calloc(n ? n : 1, sizeof(*r->slots));
-    if (!r->slots) {
-        r->n = 0;
-        r->refs = 1;
-        fbr_result_unref(r);
-        return fbr_keep(-ENOMEM, "pool: no memory for %zu tasks", n);
-    }
     return fbr_result_begin(r, false);
 }
 
@@ -95,13 +93,8 @@ int fiber_pool_map_async(struct fiber_pool *p, fiber_task_fn fn, const struct fi
 
     if (!p || !result || (!in && n))
         return fbr_keep(-EINVAL, "pool: a map needs a pool, an array, and a place for the result");
-    for (size_t i = 0; i < n; i++) {
-        if (fbr_pool_check_length(p, in[i].len) < 0)
-            return -EMSGSIZE;
-        if (!in[i].data && in[i].len)
-            return fbr_keep(-EINVAL, "pool: input %zu has a length without data", i);
-    }
-    if ((rc = fbr_result_new(p, fn, opts, &r)) < 0 || (rc = begin_bytes(r, in, n)) < 0)
+    if ((rc = fbr_pool_check_inputs(p, in, n)) < 0 || (rc = fbr_result_new(p, fn, opts, &r)) < 0 ||
+        (rc = begin_bytes(r, in, n)) < 0)
         return rc;
     *result = r;
     return 0;
@@ -138,6 +131,7 @@ int fiber_pool_apply_async(struct fiber_pool *p, fiber_task_fn fn, const void *i
                            const struct fiber_map_options *opts, struct fiber_result **result)
 {
     struct fiber_result *r;
+    void *own;
     int rc;
 
     if (!p || !result || (!in && len))
@@ -145,17 +139,17 @@ int fiber_pool_apply_async(struct fiber_pool *p, fiber_task_fn fn, const void *i
             -EINVAL, "pool: a task needs a pool, bytes for its length, and a place for the result");
     if (fbr_pool_check_length(p, len) < 0)
         return -EMSGSIZE;
-    rc = fbr_result_new(p, fn, opts, &r);
-    if (rc < 0)
-        return rc;
-    r->own = (struct fiber_bytes){malloc(len ? len : 1), len};
-    if (!r->own.data) {
-        r->refs = 1;
-        fbr_result_unref(r);
+    own = malloc(len ? len : 1);
+    if (!own)
         return fbr_keep(-ENOMEM, "pool: no memory for %zu bytes", len);
-    }
     if (len)
-        memcpy(r->own.data, in, len);
+        memcpy(own, in, len);
+    rc = fbr_result_new(p, fn, opts, &r);
+    if (rc < 0) {
+        free(own);
+        return rc;
+    }
+    r->own = (struct fiber_bytes){own, len};
     rc = begin_bytes(r, &r->own, 1);
     if (rc < 0)
         return rc;

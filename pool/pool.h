@@ -315,10 +315,13 @@ const char *fbr_pool_why_broken(int why);
 void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type,
                        struct fbr_cur *body); /* takes the lock itself */
 
-/* map.c: an input of that many bytes can be sent: 0, or -EMSGSIZE, kept */
+/* map.c: inputs can be sent: 0, or -EMSGSIZE or -EINVAL, kept */
 int fbr_pool_check_length(const struct fiber_pool *p, size_t len);
+int fbr_pool_check_inputs(const struct fiber_pool *p, const struct fiber_bytes *in, size_t n);
 
 /* result.c */
+struct fbr_item *fbr_item_new(const struct fiber_bytes *in); /* with a copy; NULL: no memory */
+void fbr_item_free(struct fbr_item *item);
 void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data,
                         size_t len);
 void fbr_result_failed(struct fiber_result *r, uint64_t index, int32_t code, const char *fmt, ...)

@@ -22,6 +22,28 @@ enum { ARRAY_DONE = 1, ARRAY_FAILED = 2 };
 
 /* ---- Birth and death ---- */
 
+struct fbr_item *fbr_item_new(const struct fiber_bytes *in)
+{
+    struct fbr_item *item = calloc(1, sizeof(*item));
+
+    if (item)
+        item->in = (struct fiber_bytes){malloc(in->len ? in->len : 1), in->len};
+    if (!item || !item->in.data) {
+        free(item);
+        return NULL;
+    }
+    if (in->len)
+        memcpy(item->in.data, in->data, in->len);
+    return item;
+}
+
+void fbr_item_free(struct fbr_item *item)
+{
+    free(item->in.data);
+    free(item->slot.data);
+    free(item);
+}
+
 /* Not under the lock. */
 static void leave_common(struct fiber_result *r)
 {
@@ -42,9 +64,7 @@ static void destroy(struct fiber_result *r)
     free(r->slots);
     HASH_ITER(hh, r->items, item, next) {
         HASH_DELETE(hh, r->items, item);
-        free(item->in.data);
-        free(item->slot.data);
-        free(item);
+        fbr_item_free(item);
     }
     HASH_ITER(hh, r->errors, e, after) {
         HASH_DELETE(hh, r->errors, e);
@@ -240,15 +260,23 @@ static void finish(struct fiber_result *r)
         pthread_cond_broadcast(&p->changed);
 }
 
-static int need_callbacks(struct fiber_result *r)
+/* Room for what comes of its tasks, but those of a stream, which come one by one. */
+static int make_room(struct fiber_result *r)
 {
-    if (r->opts.on_done && r->n && r->kind != FBR_RESULT_STREAM)
-        r->each = calloc(r->n, sizeof(*r->each));
-    else
+    size_t n = r->n ? r->n : 1;
+    bool calls = r->opts.on_done && r->n;
+
+    if (r->kind == FBR_RESULT_STREAM)
         return 0;
-    return r->each
-               ? 0
-               : fbr_keep(-ENOMEM, "pool: no memory for %llu callbacks", (unsigned long long)r->n);
+    if (r->kind == FBR_RESULT_ARRAY)
+        r->flags = calloc(n, 1);
+    else
+        r->slots = calloc(n, sizeof(*r->slots));
+    if (!r->flags && !r->slots)
+        return fbr_keep(-ENOMEM, "pool: no memory for %zu tasks", (size_t)r->n);
+    r->each = calls ? calloc(n, sizeof(*r->each)) : NULL;
+    return r->each || !calls ? 0
+                             : fbr_keep(-ENOMEM, "pool: no memory for %zu callbacks", (size_t)r->n);
 }
 
 /* Under the lock: it is one of the pool's now. */
@@ -302,7 +330,7 @@ int fbr_result_begin(struct fiber_result *r, bool open)
         .timeout_ns = (uint64_t)r->opts.timeout_ms * 1000000u,
         .chunk = (uint32_t)(r->opts.chunk > UINT32_MAX ? UINT32_MAX : r->opts.chunk),
         .size_of = size_of};
-    int rc = need_callbacks(r);
+    int rc = make_room(r);
 
     if (rc < 0)
         goto fail;
@@ -681,10 +709,8 @@ static void call_back(struct fiber_pool *p, struct fbr_callback *c)
     pthread_mutex_lock(&p->lock);
     if (!it.progress)
         c->waits = false;
-    if (it.item && it.item->handed_out) {
-        free(it.item->slot.data);
-        free(it.item);
-    }
+    if (it.item && it.item->handed_out)
+        fbr_item_free(it.item);
     if (--r->callbacks == 0) {
         pthread_cond_broadcast(&r->changed);
         fbr_ready_set(&r->over, !r->map);

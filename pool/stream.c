@@ -56,26 +56,8 @@ static void free_items(struct fbr_item *list)
     struct fbr_item *item, *next;
 
     DL_FOREACH_SAFE(list, item, next) {
-        free(item->in.data);
-        free(item);
+        fbr_item_free(item);
     }
-}
-
-static struct fbr_item *new_item(struct fiber_result *r, const struct fiber_bytes *in)
-{
-    struct fbr_item *item = calloc(1, sizeof(*item));
-
-    if (!item)
-        return NULL;
-    item->r = r;
-    item->in = (struct fiber_bytes){malloc(in->len ? in->len : 1), in->len};
-    if (!item->in.data) {
-        free(item);
-        return NULL;
-    }
-    if (in->len)
-        memcpy(item->in.data, in->data, in->len);
-    return item;
 }
 
 static int copy_inputs(struct fiber_result *r, const struct fiber_bytes *in, size_t n,
@@ -83,17 +65,13 @@ static int copy_inputs(struct fiber_result *r, const struct fiber_bytes *in, siz
 {
     *list = NULL;
     for (size_t i = 0; i < n; i++) {
-        struct fbr_item *item;
+        struct fbr_item *item = fbr_item_new(&in[i]);
 
-        if (fbr_pool_check_length(r->pool, in[i].len) < 0) {
-            free_items(*list);
-            return -EMSGSIZE;
-        }
-        item = new_item(r, &in[i]);
         if (!item) {
             free_items(*list);
             return fbr_keep(-ENOMEM, "pool: no memory for %zu inputs", n);
         }
+        item->r = r;
         DL_APPEND(*list, item);
     }
     return 0;
@@ -155,13 +133,8 @@ int fiber_stream_put(struct fiber_stream *s, const struct fiber_bytes *in, size_
     struct fbr_item *list;
     int rc = fbr_pool_check(p);
 
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < n; i++)
-        if (!in[i].data && in[i].len)
-            return fbr_keep(-EINVAL, "pool: input %zu has a length without data", i);
-    rc = copy_inputs(r, in, n, &list);
-    if (rc < 0)
+    if (rc < 0 || (rc = fbr_pool_check_inputs(p, in, n)) < 0 ||
+        (rc = copy_inputs(r, in, n, &list)) < 0)
         return rc;
     pthread_mutex_lock(&p->lock);
     if ((rc = check_open(r)) < 0 || (rc = add_items(r, &list, n)) < 0)
@@ -188,12 +161,6 @@ int fiber_stream_cancel(struct fiber_stream *s, uint64_t index)
 
 /* ---- Results ---- */
 
-static void free_item(struct fbr_item *item)
-{
-    free(item->slot.data);
-    free(item);
-}
-
 /* Under the lock. */
 static void leave_done(struct fiber_pool *p, struct fbr_item *item)
 {
@@ -208,7 +175,7 @@ void fbr_stream_deliver(struct fiber_result *r, struct fbr_item *item)
 
     HASH_DELETE(hh, r->items, item);
     if (r->dropped) {
-        free_item(item);
+        fbr_item_free(item);
         return;
     }
     DL_APPEND(p->done, item);
@@ -244,7 +211,7 @@ void fiber_stream_close(struct fiber_stream *s)
         if (item->r != r)
             continue;
         leave_done(r->pool, item);
-        free_item(item);
+        fbr_item_free(item);
     }
     fbr_ready_set(&r->pool->takable, r->pool->done || r->pool->closing);
     pthread_mutex_unlock(&r->pool->lock);
