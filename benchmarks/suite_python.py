@@ -78,7 +78,7 @@ def python_pipe(suite):
     scale = 10 if suite.quick else 1
     contenders = {what: {lib: ([sys.executable, PIPE_CALLS, lib, str(size), str(rounds // scale)], environment(suite))
                          for lib in ('fiber', *METHODS)}
-                  for what, size, rounds in (('object', 0, 3000), ('64KiB', 65536, 500), ('1MiB', 1 << 20, 300))}
+                  for what, size, rounds in (('object', 0, 10000), ('64KiB', 65536, 4000), ('1MiB', 1 << 20, 500))}
     got = column(suite.sample('python_pipe', contenders), 'p50_us')
     cases = {}
     for what, group in got.items():

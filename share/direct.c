@@ -23,6 +23,7 @@
 
 #define HEAD 8
 #define ROOM (64u * 1024)      /* for messages that are read together */
+#define PIECE (32u * 1024)     /* that one call sends */
 #define SOCKET_BYTES (4 << 20) /* asked for; the kernel gives what it allows */
 #define AWAKE_NS 50000         /* before a thread sleeps */
 #define PATIENCE_MS 20         /* with a receiver that takes nothing */
@@ -242,15 +243,29 @@ static bool wait_room(struct fbr_direct *d, uint64_t deadline)
     return poll(&p, 1, ms < 0 || ms > PATIENCE_MS ? PATIENCE_MS : ms) > 0;
 }
 
+/* Sends the next piece: the receiver copies it while we copy the one after it. */
+static ssize_t send_piece(struct fbr_direct *d, struct iovec *iov, size_t count)
+{
+    struct msghdr m = {.msg_iov = iov, .msg_iovlen = count};
+    size_t last = iov[count - 1].iov_len;
+    ssize_t n;
+
+    if (last > PIECE)
+        iov[count - 1].iov_len = PIECE;
+    n = sendmsg(d->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    iov[count - 1].iov_len = last;
+    return n;
+}
+
 /* Under tx. False: not all of it could be sent. */
 static bool send_all(struct fbr_direct *d, const void *data, size_t len, uint64_t deadline)
 {
     uint64_t head = htole64(len), until = 0;
-    struct iovec iov[2] = {{&head, HEAD}, {(void *)(uintptr_t)data, len}};
-    struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+    struct iovec parts[2] = {{&head, HEAD}, {(void *)(uintptr_t)data, len}}, *iov = parts;
+    size_t count = 2;
 
-    while (m.msg_iovlen) {
-        ssize_t n = sendmsg(d->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (count) {
+        ssize_t n = send_piece(d, iov, count);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -265,14 +280,11 @@ static bool send_all(struct fbr_direct *d, const void *data, size_t len, uint64_
             continue;
         }
         until = 0;
-        while (m.msg_iovlen && (size_t)n >= m.msg_iov->iov_len) {
-            n -= (ssize_t)m.msg_iov->iov_len;
-            m.msg_iov++;
-            m.msg_iovlen--;
-        }
-        if (m.msg_iovlen) {
-            m.msg_iov->iov_base = (uint8_t *)m.msg_iov->iov_base + n;
-            m.msg_iov->iov_len -= (size_t)n;
+        for (; count && (size_t)n >= iov->iov_len; count--)
+            n -= (ssize_t)(iov++)->iov_len;
+        if (count) {
+            iov->iov_base = (uint8_t *)iov->iov_base + n;
+            iov->iov_len -= (size_t)n;
         }
     }
     return true;
@@ -425,12 +437,13 @@ void fbr_direct_sleep(struct fbr_direct *d, uint64_t deadline)
 {
     struct pollfd p[2] = {{.fd = d->fd, .events = POLLIN}, {.fd = d->wake, .events = POLLIN}};
     uint64_t now = fbr_now_ns(), until = now + AWAKE_NS;
-    int ms = ms_until(deadline);
+    int ms = ms_until(deadline), there;
     eventfd_t count;
 
-    while (ms && now < until && poll(p, 2, 0) == 0 && fbr_awake_yield(&d->awake, now))
+    while (!(there = poll(p, 2, 0)) && ms && now < until && fbr_awake_yield(&d->awake, now))
         now = fbr_now_ns();
-    poll(p, 2, ms);
+    if (!there)
+        poll(p, 2, ms);
     if (p[1].revents)
         eventfd_read(d->wake, &count);
 }
