@@ -31,7 +31,7 @@ int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn sour
         return fbr_keep(
             -EINVAL,
             "pool: imap needs a pool, a source, known flags, and a place for the iterator");
-    if (fbr_pool_check(p) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     it = calloc(1, sizeof(*it));
     if (!it)
@@ -199,7 +199,7 @@ int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *ou
     struct fiber_result *r = it->r;
     struct fiber_pool *p = r->pool;
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = fbr_pool_check(p);
+    int rc = fbr_rt_check();
 
     *out = (struct fiber_bytes){NULL, 0};
     if (rc < 0)

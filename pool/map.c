@@ -13,7 +13,7 @@
 
 int fbr_pool_check_length(const struct fiber_pool *p, size_t len)
 {
-    if (len <= LONGEST && len <= fbr_config_size(p->rt->config, "max_message"))
+    if (len <= LONGEST && len <= p->longest)
         return 0;
     return fbr_keep(-EMSGSIZE,
                     "a task's input of %zu bytes is longer than max_message (%s), or 4 GiB", len,
@@ -187,7 +187,7 @@ int fiber_result_wait(struct fiber_result *r, int timeout_ms)
 {
     struct fiber_pool *p = r->pool;
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = fbr_pool_check(p);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -209,7 +209,7 @@ int fiber_result_wait(struct fiber_result *r, int timeout_ms)
 
 int fiber_result_fd(struct fiber_result *r)
 {
-    int fd = fbr_pool_check(r->pool);
+    int fd = fbr_rt_check();
 
     if (fd < 0)
         return fd;
@@ -224,7 +224,7 @@ int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms)
 {
     struct fiber_pool *p = r->pool;
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = fbr_pool_check(p);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -260,7 +260,7 @@ static int array_get(const struct fiber_result *r, size_t i, const void **data, 
 int fiber_result_get(struct fiber_result *r, size_t i, const void **data, size_t *len)
 {
     struct fiber_pool *p = r->pool;
-    int rc = fbr_pool_check(p);
+    int rc = fbr_rt_check();
 
     *data = NULL;
     *len = 0;
@@ -295,7 +295,7 @@ size_t fiber_result_done(struct fiber_result *r)
 {
     size_t n;
 
-    if (fbr_pool_check(r->pool) < 0) /* as it was at the fork: who holds the lock may not be here */
+    if (fbr_rt_check() < 0) /* as it was at the fork: who holds the lock may not be here */
         return r->done;
     pthread_mutex_lock(&r->pool->lock);
     n = r->done;
@@ -305,7 +305,7 @@ size_t fiber_result_done(struct fiber_result *r)
 
 int fiber_result_error(struct fiber_result *r, size_t *index)
 {
-    int code = fbr_pool_check(r->pool);
+    int code = fbr_rt_check();
 
     if (code < 0)
         return code;

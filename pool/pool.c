@@ -52,11 +52,6 @@ void fbr_pool_unref(struct fiber_pool *p)
         destroy(p);
 }
 
-int fbr_pool_check(const struct fiber_pool *p)
-{
-    return fbr_rt_check(p->rt);
-}
-
 static int usable_cpus(void)
 {
     cpu_set_t set;
@@ -112,7 +107,6 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
 {
     struct fbr_dispatch_config engine = {0};
     int rc = check_options(o, err);
-    uint64_t longest;
 
     if (rc < 0)
         return rc;
@@ -141,8 +135,8 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
     rc = put_work(p, o, err);
     if (rc < 0)
         return rc;
-    longest = fbr_config_size(p->rt->config, "max_message");
-    engine.max_bytes = longest < BATCH_BYTES ? longest : BATCH_BYTES;
+    p->longest = fbr_config_size(p->rt->config, "max_message");
+    engine.max_bytes = p->longest < BATCH_BYTES ? p->longest : BATCH_BYTES;
     p->dispatch = fbr_dispatch_open(&engine);
     return p->dispatch ? 0 : fbr_fail(err, -ENOMEM, "pool: out of memory");
 }
@@ -190,7 +184,7 @@ static void shut(struct fiber_pool *p, int code, const char *why)
 
 void fiber_pool_close(struct fiber_pool *p)
 {
-    if (!p || fbr_pool_check(p) < 0)
+    if (!p || fbr_rt_check() < 0)
         return;
     shut(p, -ECANCELED, "the pool was closed");
     fbr_pool_unref(p);
@@ -284,7 +278,7 @@ int fiber_pool_autoscale(struct fiber_pool *p, int min, int max)
 {
     if (min < 0 || max < 1 || min > max)
         return fbr_keep(-EINVAL, "pool: min %d and max %d workers make no sense", min, max);
-    if (fbr_pool_check(p) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     pthread_mutex_lock(&p->lock);
     p->min = min;
@@ -313,7 +307,7 @@ static bool busy(const struct fiber_pool *p)
 int fiber_pool_drain(struct fiber_pool *p, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = fbr_pool_check(p);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -340,7 +334,7 @@ static int joined(const struct fiber_pool *p)
 int fiber_pool_wait_workers(struct fiber_pool *p, int workers, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = fbr_pool_check(p), n;
+    int rc = fbr_rt_check(), n;
 
     if (rc < 0)
         return rc;

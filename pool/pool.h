@@ -117,6 +117,7 @@ struct fiber_pool {
     pthread_cond_t changed; /* drained, a worker ended */
     int refs;               /* the program's, each worker's, each result's, the timer's */
     struct fbr_dispatch *dispatch;
+    uint64_t longest; /* input, in bytes: max_message */
     struct fbr_pool_worker *workers;
     int n_workers; /* in the list */
     struct fbr_pool_host *hosts;
@@ -258,9 +259,6 @@ struct fiber_result {
 /* ---- Under the lock, unless they say otherwise ---- */
 
 void fbr_pool_unref(struct fiber_pool *p); /* takes the lock itself */
-/* Not under the lock: 0, or -EPERM and a kept error in a fork() child, where locks may be held by
- * threads that are not there. */
-int fbr_pool_check(const struct fiber_pool *p);
 
 /* crew.c */
 /* starts and drains until there are as many as are wanted */

@@ -145,7 +145,7 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
     int rc;
 
     opts = opts ? opts : &none;
-    if ((rc = fbr_pool_check(p)) < 0 || (rc = check_options(p, fn, opts)) < 0)
+    if ((rc = fbr_rt_check()) < 0 || (rc = check_options(p, fn, opts)) < 0)
         return rc;
     if (!p->serve && fbr_fnref_make(&ref, (void (*)(void))fn, &err) < 0)
         return fbr_keep_error(&err);
@@ -630,7 +630,7 @@ int fiber_result_cancel(struct fiber_result *r)
 {
     struct fiber_pool *p = r->pool;
 
-    if (fbr_pool_check(p) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     pthread_mutex_lock(&p->lock);
     end_map(r, -ECANCELED, "cancelled");
@@ -646,7 +646,7 @@ int fiber_result_cancel_task(struct fiber_result *r, size_t index)
     struct fbr_dispatch_order order;
     int rc = -ENOENT;
 
-    if (fbr_pool_check(p) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     pthread_mutex_lock(&p->lock);
     if (index < r->n && r->map)

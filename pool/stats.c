@@ -16,7 +16,7 @@ int fiber_pool_stats(struct fiber_pool *p, struct fiber_pool_stats *out)
 
     if (!out || out->size != sizeof(*out))
         return fbr_keep(-EINVAL, "pool statistics: set size to sizeof(struct fiber_pool_stats)");
-    if (fbr_pool_check(p) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     pthread_mutex_lock(&p->lock);
     fbr_dispatch_stats(p->dispatch, &s);
@@ -54,7 +54,7 @@ static void describe(struct fbr_pool_worker *w, struct fiber_worker_stats *o)
 int fiber_pool_worker_stats(struct fiber_pool *p, struct fiber_worker_stats *out, int max)
 {
     struct fbr_pool_worker *w;
-    int n = fbr_pool_check(p);
+    int n = fbr_rt_check();
 
     if (n < 0)
         return n;
@@ -75,7 +75,7 @@ int fiber_pool_worker_kill(struct fiber_pool *p, const char *name)
 
     if (!p || !name)
         return fbr_keep(-EINVAL, "fiber_pool_worker_kill: needs a pool, and the name of a worker");
-    rc = fbr_pool_check(p);
+    rc = fbr_rt_check();
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&p->lock);

@@ -131,7 +131,7 @@ int fiber_stream_put(struct fiber_stream *s, const struct fiber_bytes *in, size_
     struct fiber_result *r = s->r;
     struct fiber_pool *p = r->pool;
     struct fbr_item *list;
-    int rc = fbr_pool_check(p);
+    int rc = fbr_rt_check();
 
     if (rc < 0 || (rc = fbr_pool_check_inputs(p, in, n)) < 0 ||
         (rc = copy_inputs(r, in, n, &list)) < 0)
@@ -201,7 +201,7 @@ void fiber_stream_close(struct fiber_stream *s)
         return;
     r = s->r;
     free(s);
-    if (fbr_pool_check(r->pool) < 0) /* a fork() child has only a copy of it */
+    if (fbr_rt_check() < 0) /* a fork() child has only a copy of it */
         return;
     pthread_mutex_lock(&r->pool->lock);
     r->dropped = true;
@@ -252,7 +252,7 @@ static int hand_out(struct fiber_pool *p, struct fiber_done *out, int max)
 int fiber_pool_take(struct fiber_pool *p, struct fiber_done *out, int max, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = fbr_pool_check(p), n;
+    int rc = fbr_rt_check(), n;
 
     if (rc < 0)
         return rc;
@@ -278,7 +278,7 @@ int fiber_pool_take(struct fiber_pool *p, struct fiber_done *out, int max, int t
 
 int fiber_pool_take_fd(struct fiber_pool *p)
 {
-    int fd = fbr_pool_check(p);
+    int fd = fbr_rt_check();
 
     if (fd < 0)
         return fd;

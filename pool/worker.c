@@ -167,7 +167,7 @@ static void on_recall(struct worker *w, uint64_t batch)
 
 int fiber_task_on_cancel(fiber_cancel_fn fn, void *user)
 {
-    if (fbr_rt_check(NULL) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     pthread_mutex_lock(&cancel_lock);
     cancel_fn = fn;
@@ -990,7 +990,7 @@ int fiber_serve(fiber_task_fn fn)
     size_t len;
     struct fbr_cur c;
 
-    if (fbr_rt_check(NULL) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     if (!fn)
         return fbr_keep(-EINVAL, "fiber_serve: needs a function");

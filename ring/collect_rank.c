@@ -95,7 +95,7 @@ static int collect(const char *what, struct fbr_collect_ask ask, void *data, boo
     uint64_t deadline = fbr_deadline(timeout_ms);
     struct iovec iov[2] = {{NULL, HEAD}, {data, ask.len}};
     struct fbr_buf head;
-    int rc = fbr_rt_check(NULL);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;

@@ -356,7 +356,7 @@ static void check_output(struct fiber_ring *r)
 int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = fbr_rt_check(r->rt);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -380,7 +380,7 @@ int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
 
 int fiber_ring_exitcode(struct fiber_ring *r, int *code)
 {
-    int rc = fbr_rt_check(r->rt);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -395,7 +395,7 @@ const char *fiber_ring_report(struct fiber_ring *r)
 {
     const char *report;
 
-    if (fbr_rt_check(r->rt) < 0)
+    if (fbr_rt_check() < 0)
         return "";
     pthread_mutex_lock(&r->lock);
     report = r->ended && r->report ? r->report : "";
@@ -405,7 +405,7 @@ const char *fiber_ring_report(struct fiber_ring *r)
 
 int fiber_ring_sentinel(struct fiber_ring *r)
 {
-    int rc = fbr_rt_check(r->rt);
+    int rc = fbr_rt_check();
 
     return rc < 0 ? rc : r->sentinel;
 }
@@ -432,7 +432,7 @@ static int call_signal(void *arg)
 static int send_signal(struct fiber_ring *r, int rank, int sig)
 {
     struct signal_call c = {r, rank, sig};
-    int rc = fbr_rt_check(r->rt);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -464,7 +464,7 @@ static int call_stop(void *arg)
 
 int fiber_ring_stop(struct fiber_ring *r)
 {
-    int rc = fbr_rt_check(r->rt);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -474,7 +474,7 @@ int fiber_ring_stop(struct fiber_ring *r)
 
 void fiber_ring_close(struct fiber_ring *r)
 {
-    if (!r || fbr_rt_check(r->rt) < 0)
+    if (!r || fbr_rt_check() < 0)
         return;
     if (fbr_rt_peek() == r->rt && !fbr_rt_finished(r->rt)) {
         fbr_loop_call(r->rt->loop, kill_it, r);
@@ -588,7 +588,7 @@ static int call_stats(void *arg)
 int fiber_ring_stats(struct fiber_ring *r, struct fiber_rank_stats *out, int max)
 {
     struct stats_call c = {r, out, out ? max : 0};
-    int rc = fbr_rt_check(r->rt);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;

@@ -407,19 +407,6 @@ static void close_share(struct fbr_runtime *rt)
     end_objects(s);
 }
 
-/* A fork() child finds false there. */
-static bool *page_of_ours(void)
-{
-    size_t size = (size_t)sysconf(_SC_PAGESIZE);
-    bool *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED)
-        return NULL;
-    madvise(page, size, MADV_WIPEONFORK); /* Linux 4.14; else such a child is not told */
-    *page = true;
-    return page;
-}
-
 static int open_share(void *arg)
 {
     struct fbr_runtime *rt = arg;
@@ -428,14 +415,9 @@ static int open_share(void *arg)
     if (rt->share)
         return 0;
     s = calloc(1, sizeof(*s));
-    if (s)
-        s->ours = page_of_ours();
-    if (!s || !s->ours) {
-        free(s);
+    if (!s)
         return -ENOMEM;
-    }
     if (fbr_rt_at_end(rt, FBR_END_OBJECTS, close_share) < 0) {
-        munmap(s->ours, (size_t)sysconf(_SC_PAGESIZE));
         free(s);
         return -ESHUTDOWN;
     }
@@ -466,19 +448,6 @@ struct fbr_share *fbr_share(void)
         return NULL;
     }
     return rt->share;
-}
-
-const volatile bool *fbr_share_ours(void)
-{
-    struct fbr_share *s = fbr_share();
-
-    return s ? s->ours : NULL;
-}
-
-int fbr_share_forked(void)
-{
-    return fbr_keep(-EPERM, "this is a child of fork(), in which Fiber does not work; start "
-                            "processes by fiber_process_start(), in Python by fiber.Process");
 }
 
 /* ---- Objects ---- */

@@ -23,8 +23,7 @@ struct fiber_pipe {
     int end;
     bool sends, receives;
     unsigned flags;
-    uint64_t owner, object;    /* as in its address */
-    const volatile bool *ours; /* false in a fork() child */
+    uint64_t owner, object; /* as in its address */
 };
 
 static int explain(int rc, const char *what, int timeout_ms)
@@ -40,15 +39,12 @@ static int explain(int rc, const char *what, int timeout_ms)
 
 static struct fiber_pipe *new_end(int end, unsigned flags)
 {
-    const volatile bool *ours = fbr_share_ours();
-    struct fiber_pipe *p = ours ? calloc(1, sizeof(*p)) : NULL;
+    struct fiber_pipe *p = calloc(1, sizeof(*p));
 
     if (!p) {
-        if (ours)
-            fbr_keep(-ENOMEM, "pipe: out of memory");
+        fbr_keep(-ENOMEM, "pipe: out of memory");
         return NULL;
     }
-    p->ours = ours;
     p->end = end;
     p->flags = flags;
     p->sends = !(flags & FIBER_PIPE_ONEWAY) || end == 1;
@@ -87,8 +83,8 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
     uint8_t flags = (uint8_t)((p->end ? END_ONE : 0) | (p->flags & FIBER_PIPE_ONEWAY ? ONEWAY : 0));
     int rc;
 
-    if (!*p->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     if (!p->host)
         return fbr_keep(-EPERM, "pipe: only the process that opened it gives out addresses; pass "
                                 "on the one that you were given");
@@ -151,8 +147,8 @@ static int hold(struct fiber_pipe *end, struct fbr_hold *out)
 {
     struct fiber_pipe *p;
 
-    if (!*end->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     p = malloc(sizeof(*p));
     if (!p)
         return fbr_keep(-ENOMEM, "pipe: out of memory");
@@ -213,8 +209,8 @@ int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int time
 {
     int rc;
 
-    if (!*p->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     if (!p->sends)
         return fbr_keep(-EBADF, "pipe: this end only receives");
     if (!data && len)
@@ -229,8 +225,8 @@ int fiber_pipe_recv(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_m
     int rc;
 
     *out = (struct fiber_bytes){NULL, 0};
-    if (!*p->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
     rc = p->host ? fbr_owner_get(p->host, !p->end, out, timeout_ms)
@@ -242,8 +238,8 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
 {
     int rc;
 
-    if (!*p->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
     rc = p->host ? fbr_owner_look(p->host, !p->end, timeout_ms)
@@ -256,8 +252,8 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
 
 int fiber_pipe_fd(struct fiber_pipe *p)
 {
-    if (!*p->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
     return p->host ? fbr_owner_fd(p->host, !p->end) : fbr_guest_fd(p->guest, !p->end);
@@ -265,7 +261,7 @@ int fiber_pipe_fd(struct fiber_pipe *p)
 
 void fiber_pipe_close(struct fiber_pipe *p)
 {
-    if (!p || !*p->ours)
+    if (!p || fbr_rt_forked())
         return;
     if (p->guest) {
         fbr_guest_close(p->guest, p->end);

@@ -11,7 +11,6 @@ struct fiber_queue {
     struct fbr_guest *guest; /* elsewhere */
     bool owner;
     bool bounded;
-    const volatile bool *ours; /* false in a fork() child */
 };
 
 static int explain(int rc, const char *what)
@@ -40,12 +39,9 @@ static int explain_wait(int rc, const char *what, const char *state, int timeout
 
 static struct fiber_queue *new_queue(void)
 {
-    const volatile bool *ours = fbr_share_ours();
-    struct fiber_queue *q = ours ? calloc(1, sizeof(*q)) : NULL;
+    struct fiber_queue *q = calloc(1, sizeof(*q));
 
-    if (q)
-        q->ours = ours;
-    else if (ours)
+    if (!q)
         fbr_keep(-ENOMEM, "queue: out of memory");
     return q;
 }
@@ -72,8 +68,8 @@ int fiber_queue_open(struct fiber_queue **out, size_t max_messages)
 
 int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address)
 {
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     if (!q->host)
         return fbr_keep(
             -EPERM,
@@ -109,8 +105,8 @@ int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int tim
 {
     int rc;
 
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     if (!data && len)
         return fbr_keep(-EINVAL, "queue: a length without data");
     rc = q->host ? fbr_owner_put(q->host, 0, data, len, timeout_ms)
@@ -123,8 +119,8 @@ int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_
     int rc;
 
     *out = (struct fiber_bytes){NULL, 0};
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     rc = q->host ? fbr_owner_get(q->host, 0, out, timeout_ms)
                  : fbr_guest_get(q->guest, 0, out, timeout_ms);
     return explain_wait(rc, "get", "empty", timeout_ms);
@@ -132,15 +128,15 @@ int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_
 
 int fiber_queue_fd(struct fiber_queue *q)
 {
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     return q->host ? fbr_owner_fd(q->host, 0) : fbr_guest_fd(q->guest, 0);
 }
 
 int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
 {
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     return q->host ? 0
                    : explain_wait(fbr_guest_flush(q->guest, 0, timeout_ms), "flush",
                                   "its owner has not taken everything", timeout_ms);
@@ -148,16 +144,16 @@ int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
 
 int fiber_queue_size(struct fiber_queue *q, size_t *n)
 {
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     return q->host ? fbr_owner_size(q->host, 0, n)
                    : explain(fbr_guest_size(q->guest, 0, n), "size");
 }
 
 int fiber_queue_shut(struct fiber_queue *q)
 {
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     if (!q->host)
         return explain(fbr_guest_shut(q->guest, 0), "shut");
     fbr_owner_shut(q->host, 0);
@@ -180,16 +176,16 @@ static int explain_finished(int rc, const char *what, int timeout_ms)
 
 int fiber_queue_done(struct fiber_queue *q)
 {
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     return explain_finished(q->host ? fbr_owner_done(q->host, 0) : fbr_guest_done(q->guest, 0),
                             "done", 0);
 }
 
 int fiber_queue_join(struct fiber_queue *q, int timeout_ms)
 {
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     return explain_finished(q->host ? fbr_owner_join(q->host, 0, timeout_ms)
                                     : fbr_guest_join(q->guest, 0, timeout_ms),
                             "join", timeout_ms);
@@ -197,8 +193,8 @@ int fiber_queue_join(struct fiber_queue *q, int timeout_ms)
 
 int fiber_queue_deal(struct fiber_queue *q)
 {
-    if (!*q->ours)
-        return fbr_share_forked();
+    if (fbr_rt_check() < 0)
+        return -EPERM;
     if (!q->host)
         return explain(fbr_guest_deal(q->guest, 0), "deal");
     fbr_owner_deal(q->host, 0);
@@ -207,7 +203,7 @@ int fiber_queue_deal(struct fiber_queue *q)
 
 void fiber_queue_close(struct fiber_queue *q)
 {
-    if (!q || !*q->ours)
+    if (!q || fbr_rt_forked())
         return;
     if (q->guest) {
         fbr_guest_close(q->guest, 0);

@@ -89,11 +89,6 @@ void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops 
 void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,
                       void (*hold)(void *user));
 
-/* Points to true; to false in a fork() child, where no lock may be taken and nothing works. NULL:
- * share cannot be opened (kept). */
-const volatile bool *fbr_share_ours(void);
-int fbr_share_forked(void); /* keeps and returns -EPERM */
-
 /* ---- User's side (remote.c) ---- */
 
 struct fbr_proxy_ops {

@@ -14,7 +14,6 @@ struct peer;
 
 struct fbr_share {
     struct fbr_runtime *rt;
-    bool *ours;           /* in a page that the kernel clears for a fork() child */
     pthread_mutex_t lock; /* all below */
     pthread_cond_t idle;  /* a callback returned; a remote changed */
     struct fbr_object *objects;

@@ -22,6 +22,7 @@
 #define START_FDS 13 /* directory, two locks, loop */
 
 static struct fbr_runtime *the_runtime;
+static volatile bool forked;        /* this is a fork() child of the process that set it */
 static _Thread_local int callbacks; /* nested callbacks that run on this thread */
 
 /* ---- Parts that open when first needed ---- */
@@ -332,9 +333,21 @@ fail:
 
 /* ---- Access ---- */
 
-void fbr_rt_set(struct fbr_runtime *rt)
+static void on_fork(void)
 {
+    forked = true;
+}
+
+int fbr_rt_set(struct fbr_runtime *rt)
+{
+    static bool watched;
+
+    if (!watched && pthread_atfork(NULL, NULL, on_fork) != 0)
+        return -ENOMEM;
+    watched = true;
+    forked = false;
     the_runtime = rt;
+    return 0;
 }
 
 struct fbr_runtime *fbr_rt_any(void)
@@ -342,11 +355,14 @@ struct fbr_runtime *fbr_rt_any(void)
     return the_runtime;
 }
 
-int fbr_rt_check(const struct fbr_runtime *rt)
+bool fbr_rt_forked(void)
 {
-    if (!rt)
-        rt = the_runtime;
-    if (!rt || rt->pid == getpid())
+    return forked;
+}
+
+int fbr_rt_check(void)
+{
+    if (!forked)
         return 0;
     return fbr_keep(-EPERM, "this is a child of fork(), in which Fiber does not work; start "
                             "processes by fiber_process_start(), in Python by fiber.Process");
@@ -357,7 +373,7 @@ struct fbr_runtime *fbr_rt_peek(void)
     struct fbr_runtime *rt = the_runtime;
     bool started = false;
 
-    if (rt && rt->pid == getpid()) {
+    if (rt && !forked) {
         pthread_mutex_lock(&rt->lock);
         started = rt->started;
         pthread_mutex_unlock(&rt->lock);
@@ -385,7 +401,7 @@ struct fbr_runtime *fbr_rt(void)
         fbr_keep(-EPERM, "fiber_init() has not been called");
         return NULL;
     }
-    if (fbr_rt_check(rt) < 0)
+    if (fbr_rt_check() < 0)
         return NULL;
     pthread_mutex_lock(&rt->lock);
     rc = rt->finished ? fbr_fail(&err, -ESHUTDOWN, "fiber_fini() was called already")

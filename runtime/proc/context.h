@@ -75,7 +75,6 @@ struct fbr_runtime {
     char run_uid[33];               /* of the whole run: the master's, in hex */
     uint8_t peer_key[FBR_KEY_SIZE]; /* in the addresses of what lives here */
     uint64_t self;                  /* random: tells processes of a run apart */
-    pid_t pid;                      /* a forked child has another */
     bool started, finished;
     bool ends, over; /* fiber_fini() was called; it is about to return */
     pthread_t ender; /* the thread that called it */
@@ -115,9 +114,10 @@ struct fbr_runtime {
 /* Returns the context, started (loop and run directory exist), or NULL and a kept error (not
  * initialised, ended, after fork). */
 struct fbr_runtime *fbr_rt(void);
-/* Returns 0, or -EPERM and a kept error in a forked process: the threads of rt (NULL: the context)
- * are not in this process. */
-int fbr_rt_check(const struct fbr_runtime *rt);
+/* In a fork() child: no thread of the context is here, and no lock may be taken. */
+bool fbr_rt_forked(void);
+/* Returns 0, or -EPERM and a kept error in a fork() child. */
+int fbr_rt_check(void);
 /* Registers a function that fiber_fini() calls at this stage; a later call replaces it. -ESHUTDOWN:
  * the stage has begun, or is over. Any thread. */
 int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn);
@@ -126,7 +126,7 @@ struct fbr_runtime *fbr_rt_peek(void);
 
 /* For init.c: sets the context; answers it, whatever its state is, or NULL; and starts its loop and
  * directory, under rt->lock. `root`: of the run, in a child. */
-void fbr_rt_set(struct fbr_runtime *rt);
+int fbr_rt_set(struct fbr_runtime *rt);
 struct fbr_runtime *fbr_rt_any(void);
 int fbr_rt_start(struct fbr_runtime *rt, const char *root, struct fbr_error *err);
 /* Whether other threads may wait for the calling thread. */

@@ -78,7 +78,6 @@ static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
         return fbr_fail(err, -ENOMEM, "out of memory");
     pthread_mutex_init(&rt->lock, NULL);
     fbr_cond_init(&rt->changed);
-    rt->pid = getpid();
     if ((rc = fbr_random(uid, sizeof(uid))) < 0 ||
         (rc = fbr_random(&rt->self, sizeof(rt->self))) < 0) {
         free(rt);
@@ -87,8 +86,8 @@ static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
     for (size_t i = 0; i < sizeof(uid); i++)
         snprintf(rt->run_uid + 2 * i, 3, "%02x", uid[i]);
     rt->above = &above;
-    fbr_rt_set(*out = rt);
-    return 0;
+    rc = fbr_rt_set(*out = rt);
+    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
 }
 
 static void apply_log_level(struct fbr_runtime *rt)
@@ -120,7 +119,7 @@ int fiber_init(int *argc, char ***argv)
     (void)argc; /* for options of Fiber's own in future */
     (void)argv;
     if (rt)
-        return fbr_rt_check(rt) < 0 ? -EPERM : rt->child != NULL;
+        return fbr_rt_check() < 0 ? -EPERM : rt->child != NULL;
     rc = new_runtime(&rt, &err);
     if (rc < 0)
         return fbr_keep_error(&err);
@@ -158,7 +157,7 @@ int fiber_config_set(const char *key, const char *value)
 
     if (!rt)
         return fbr_keep(-EPERM, "fiber_config_set: fiber_init() has not been called");
-    if (fbr_rt_check(rt) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     if (!key || !value)
         return fbr_keep(-EINVAL, "fiber_config_set: needs a key and a value");
@@ -175,7 +174,7 @@ int fiber_config_get(const char *key, char *value, size_t size)
 
     if (!rt)
         return fbr_keep(-EPERM, "fiber_config_get: fiber_init() has not been called");
-    if (fbr_rt_check(rt) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     text = key && value ? fbr_config_text(rt->config, key) : NULL;
     if (!text)
@@ -342,7 +341,7 @@ void fiber_fini(void)
 {
     struct fbr_runtime *rt = fbr_rt_any();
 
-    if (!rt || rt->pid != getpid())
+    if (!rt || fbr_rt_forked())
         return;
     if (fbr_rt_awaited(rt)) {
         bool finished = fbr_rt_finished(rt);

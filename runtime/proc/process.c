@@ -131,7 +131,7 @@ int fiber_program(const char *const *argv)
     struct fbr_runtime *rt;
     const char **copy;
 
-    if (fbr_rt_check(NULL) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     if (!argv || !argv[0] || !argv[0][0])
         return fbr_keep(-EINVAL, "fiber_program: needs a command");
@@ -176,7 +176,7 @@ int fiber_template(const char *const *argv)
 {
     struct template *now = atomic_load(&template), *t;
 
-    if (fbr_rt_check(NULL) < 0)
+    if (fbr_rt_check() < 0)
         return -EPERM;
     if (argv && (!argv[0] || !argv[0][0]))
         return fbr_keep(-EINVAL, "fiber_template: needs a command");
@@ -197,7 +197,7 @@ int fiber_template(const char *const *argv)
 
 int fiber_template_serve(void)
 {
-    if (fbr_rt_check(NULL) < 0) /* in a fork child of a program that has joined */
+    if (fbr_rt_check() < 0) /* in a fork child of a program that has joined */
         return -EPERM;
     return fbr_copies_serve();
 }
@@ -460,7 +460,7 @@ static int join(struct fiber_process *p, int timeout_ms)
 
 int fiber_process_join(struct fiber_process *p, int timeout_ms)
 {
-    int rc = fbr_rt_check(p->rt);
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -475,7 +475,7 @@ int fiber_process_join(struct fiber_process *p, int timeout_ms)
 int fiber_process_wait_joined(struct fiber_process *p, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = fbr_rt_check(p->rt);
+    int rc = fbr_rt_check();
     bool joined;
 
     if (rc < 0)
@@ -512,7 +512,7 @@ static void run_signal(void *arg)
 static int post_signal(struct fiber_process *p, int sig)
 {
     struct signal_post *s;
-    int rc = fbr_rt_check(p->rt);
+    int rc = fbr_rt_check();
 
     if (rc < 0 || state_of(p) == P_ENDED)
         return rc;
@@ -541,7 +541,7 @@ static void run_kill(void *arg)
 
 static int post_kill(struct fiber_process *p, const char *why)
 {
-    int rc = fbr_rt_check(p->rt);
+    int rc = fbr_rt_check();
 
     if (rc < 0 || state_of(p) == P_ENDED)
         return rc;
@@ -610,14 +610,14 @@ int fbr_process_give_up(struct fiber_process *p, const char *why)
 
 int fiber_process_is_alive(struct fiber_process *p)
 {
-    int rc = fbr_rt_check(p->rt);
+    int rc = fbr_rt_check();
 
     return rc < 0 ? rc : state_of(p) != P_ENDED;
 }
 
 int fiber_process_exitcode(struct fiber_process *p, int *code)
 {
-    int rc = fbr_rt_check(p->rt);
+    int rc = fbr_rt_check();
     int32_t c;
 
     if (rc < 0)
@@ -635,7 +635,7 @@ int fiber_process_exitcode(struct fiber_process *p, int *code)
 
 int64_t fiber_process_pid(struct fiber_process *p)
 {
-    int64_t pid = fbr_rt_check(p->rt);
+    int64_t pid = fbr_rt_check();
 
     if (pid < 0)
         return pid;
@@ -654,7 +654,7 @@ const char *fiber_process_job(struct fiber_process *p)
 {
     const char *id;
 
-    if (fbr_rt_check(p->rt) < 0)
+    if (fbr_rt_check() < 0)
         return "";
     pthread_mutex_lock(&p->rt->lock);
     id = p->job_id[0] ? p->job_id : ""; /* once set, it stays the same */
@@ -666,7 +666,7 @@ const char *fiber_process_report(struct fiber_process *p)
 {
     const char *report;
 
-    if (fbr_rt_check(p->rt) < 0)
+    if (fbr_rt_check() < 0)
         return "";
     pthread_mutex_lock(&p->rt->lock);
     report = p->state == P_ENDED && p->report ? p->report : "";
@@ -676,14 +676,14 @@ const char *fiber_process_report(struct fiber_process *p)
 
 int fiber_process_sentinel(struct fiber_process *p)
 {
-    int rc = fbr_rt_check(p->rt);
+    int rc = fbr_rt_check();
 
     return rc < 0 ? rc : p->sentinel;
 }
 
 void fiber_process_close(struct fiber_process *p)
 {
-    if (!p || fbr_rt_check(p->rt) < 0) /* a fork() child has only a copy of the process */
+    if (!p || fbr_rt_check() < 0) /* a fork() child has only a copy of the process */
         return;
     pthread_mutex_lock(&p->rt->lock);
     p->handle_open = false;
@@ -695,7 +695,7 @@ static int active(struct fiber_process **out, int max, bool ours)
 {
     struct fbr_runtime *rt = fbr_rt_peek();
     struct fiber_process *p;
-    int n = fbr_rt_check(NULL), listed = 0;
+    int n = fbr_rt_check(), listed = 0;
 
     if (n < 0 || !rt)
         return n;
