@@ -257,7 +257,8 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
     p->timer_at_ms = UINT64_MAX;
     p->end_by_ms = UINT64_MAX;
     p->callbacks_last = &p->callbacks;
-    pthread_mutex_init(&p->lock, NULL);
+    /* Held for microseconds, often by the hub: a thread that spins for it saves two wake-ups. */
+    p->lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
     fbr_cond_init(&p->changed);
     fbr_cond_init(&p->taken);
     if (set_up(p, opts ? opts : &none, &err) < 0 || enlist(p, &err) < 0)
