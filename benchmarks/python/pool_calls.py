@@ -7,9 +7,9 @@
 #     apply:N         N calls one after the other, 5 workers                               {"p50_us", "p99_us"}
 #     process:N       N processes one after the other, from start to joined                {"p50_ms"}
 #     arrays:N        N tasks that answer their 1 MiB, one a message, 2 workers            {"mib_s"}
-#     es:N            iterations of an evolution strategy with a policy of 1 MiB and N
-#                     perturbations, 5 workers; the best of some chunk sizes for others;
-#                     also of floor                                                        {"seconds", "chunk"}
+#     es:HOW:N        iterations of an evolution strategy with a policy of 1 MiB and N
+#                     perturbations, 5 workers; the best of some chunk sizes for others.
+#                     HOW: work, naps (workers with a core each); also of floor            {"seconds", "chunk"}
 #     state:HOW       200 calls of an object with 1 MiB of state, 2 workers                {"seconds"}
 #     start:N         N workers from nothing to a result of each                           {"seconds"}
 #     memory:5        5 workers that have done something                                   {"pss_mib"}
@@ -52,6 +52,7 @@ def answer(data):
 
 ES_FLOATS = 131072  # of 8 bytes: 1 MiB
 ES_STEPS = 4000  # of an episode
+ES_SECONDS = 0.0003  # that as many steps take
 ES_CHUNKS = (1, 4, 16, 64)  # that are tried for others
 
 
@@ -64,8 +65,17 @@ def episode(policy, seed):
     return total
 
 
-def episode_of_object(handle, seed):
-    return episode(handle.get(), seed)
+def nap_episode(policy, seed):
+    """The same on a core of its own, whatever else runs."""
+    time.sleep(ES_SECONDS)
+    return policy[seed % ES_FLOATS]
+
+
+EPISODES = {'work': episode, 'naps': nap_episode}
+
+
+def episode_of_object(how, handle, seed):
+    return EPISODES[how](handle.get(), seed)
 
 
 def load(lib):
@@ -160,7 +170,7 @@ def arrays(mp, n):
         return {'mib_s': 2 * len(items) / timed(pool, 'chunk1', answer, items)}
 
 
-def es(mp, n):
+def es(mp, how, n):
     """Each iteration has another policy: the last one, moved by what was learned."""
     policy, seeds, best = array.array('d', bytes(8 * ES_FLOATS)), list(range(int(n))), {}
     is_fiber = hasattr(mp, 'put')
@@ -170,8 +180,8 @@ def es(mp, n):
             took = []
             for iteration in range(4):
                 begin = time.perf_counter()
-                function = (functools.partial(episode_of_object, mp.put(policy)) if is_fiber
-                            else functools.partial(episode, policy))
+                function = (functools.partial(episode_of_object, how, mp.put(policy)) if is_fiber
+                            else functools.partial(EPISODES[how], policy))
                 rewards = pool.map(function, seeds, chunksize=chunk)
                 policy[iteration] += sum(rewards) / len(rewards) + 1
                 took.append(time.perf_counter() - begin)
@@ -179,19 +189,19 @@ def es(mp, n):
     return {'seconds': min(best), 'chunk': best[min(best)]}
 
 
-def share_of_es(seeds):
+def share_of_es(how, seeds):
     policy = array.array('d', bytes(8 * ES_FLOATS))
-    return sum(episode(policy, seed) for seed in seeds)
+    return sum(EPISODES[how](policy, seed) for seed in seeds)
 
 
-def es_floor(n):
+def es_floor(how, n):
     """Five processes that have the policy and know their share: the work alone."""
     import multiprocessing
     shares, took = [range(first, int(n), 5) for first in range(5)], []
     with multiprocessing.get_context('fork').Pool(5) as pool:
         for _ in range(4):
             begin = time.perf_counter()
-            pool.map(share_of_es, shares, chunksize=1)
+            pool.map(functools.partial(share_of_es, how), shares, chunksize=1)
             took.append(time.perf_counter() - begin)
     return {'seconds': statistics.median(took[1:])}
 
