@@ -9,11 +9,12 @@
 #include "pool/pool.h"
 
 #define WATCH_NS 150000
+#define SHORT 65536 /* bytes, which max_message always allows, and which need no look at it */
 #define LONGEST (UINT32_MAX - 64)
 
 int fbr_pool_check_length(const struct fiber_pool *p, size_t len)
 {
-    if (len <= LONGEST && len <= p->longest)
+    if (len <= SHORT || (len <= LONGEST && len <= fbr_config_size(p->rt->config, "max_message")))
         return 0;
     return fbr_keep(-EMSGSIZE,
                     "a task's input of %zu bytes is longer than max_message (%s), or 4 GiB", len,

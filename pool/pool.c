@@ -107,6 +107,7 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
 {
     struct fbr_dispatch_config engine = {0};
     int rc = check_options(o, err);
+    uint64_t longest;
 
     if (rc < 0)
         return rc;
@@ -135,8 +136,8 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
     rc = put_work(p, o, err);
     if (rc < 0)
         return rc;
-    p->longest = fbr_config_size(p->rt->config, "max_message");
-    engine.max_bytes = p->longest < BATCH_BYTES ? p->longest : BATCH_BYTES;
+    longest = fbr_config_size(p->rt->config, "max_message");
+    engine.max_bytes = longest < BATCH_BYTES ? longest : BATCH_BYTES;
     p->dispatch = fbr_dispatch_open(&engine);
     return p->dispatch ? 0 : fbr_fail(err, -ENOMEM, "pool: out of memory");
 }

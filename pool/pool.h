@@ -117,7 +117,6 @@ struct fiber_pool {
     pthread_cond_t changed; /* drained, a worker ended */
     int refs;               /* the program's, each worker's, each result's, the timer's */
     struct fbr_dispatch *dispatch;
-    uint64_t longest; /* input, in bytes: max_message */
     struct fbr_pool_worker *workers;
     int n_workers; /* in the list */
     struct fbr_pool_host *hosts;
