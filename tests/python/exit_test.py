@@ -21,18 +21,19 @@ def test_children_are_joined_and_daemons_end(program):
         import fiber as mp
         import atexit
         import signal
-        import sys
 
         def slow(gate):
-            sys.stdin.read()
+            gate.recv()
             print("joined")
 
         if __name__ == "__main__":
             daemon = mp.Process(target=signal.pause, daemon=True)
             daemon.start()
             assert daemon.daemon
-            mp.Process(target=slow, args=(1,)).start()
-            atexit.register(print, "end of main")
+            gate, its = mp.Pipe()
+            mp.Process(target=slow, args=(its,)).start()
+            atexit.register(gate.send, "go on")  # the last one registered comes first
+            atexit.register(print, "end of main", flush=True)
     """)
     assert (ran.code, ran.out, ran.err) == (0, "end of main\njoined\n", ""), ran
 
