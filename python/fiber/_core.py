@@ -117,7 +117,12 @@ def versions():
 
 
 def work(kind, payload):
-    """Returns bytes for a process: _child.run() checks the versions and dispatches by kind."""
+    """Returns bytes for a process: _child.run() checks the versions and dispatches by kind.
+
+    What this process has printed is written before a child prints, as multiprocessing does.
+    """
+    from multiprocessing import util
+    util._flush_std_streams()
     return b"%s\n%s\n%s" % (versions().encode(), kind.encode(), payload)
 
 

@@ -27,8 +27,12 @@ class Ran:
 
 
 def run(argv, folder, env=None, stdin=""):
-    """Runs a command and waits for its end. A program that prints is read by us, so its output is not a terminal's."""
-    done = subprocess.run(argv, cwd=folder, env={**os.environ, **(env or {})}, input=stdin, capture_output=True, text=True,
+    """Runs a command and waits for its end. A program that prints is read by us, so its output is not a terminal's.
+
+    It is buffered as users have it, whatever PYTHONUNBUFFERED says here.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(argv, cwd=folder, env={**inherited, **(env or {})}, input=stdin, capture_output=True, text=True,
                           timeout=LONG)
     return Ran(done)
 
