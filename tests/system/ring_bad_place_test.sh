@@ -45,7 +45,9 @@ test_nobody_runs_a_ring() {
     agree || code=1
     agree --per-node=1 || code=1
     # a number that is in no list of users, and no HOME that would say as much
-    place stranger "unset HOME; cd /; exec setpriv --reuid 54321 --regid 54321 --clear-groups $work/copy/cli/fiber \"\$@\""
+    install -d -o 54321 -g 54321 "$work/strangers"
+    place stranger "unset HOME; export XDG_RUNTIME_DIR=$work/strangers; cd /" \
+        "exec setpriv --reuid 54321 --regid 54321 --clear-groups $work/copy/cli/fiber \"\$@\""
     agree || code=1
     fiber=$real
     return "$code"
