@@ -13,7 +13,7 @@
 struct asking {
     struct cli_backend *b;
     fbr_backend_found *found;
-    fbr_backend_say *say;
+    fbr_backend_report *say;
     void *user;
     const char *id;
     const struct fbr_backend_reader *reader;
@@ -219,7 +219,7 @@ int cli_backend_address(struct cli_backend *b, char *out, size_t size, struct fb
                : fbr_fail(err, -ENOTSUP, "backend %s: jobs are on this host", b->ops->name);
 }
 
-void cli_backend_check(struct cli_backend *b, fbr_backend_say *say, void *user)
+void cli_backend_check(struct cli_backend *b, fbr_backend_report *say, void *user)
 {
     struct asking a = {.b = b, .say = say, .user = user};
 
@@ -227,7 +227,7 @@ void cli_backend_check(struct cli_backend *b, fbr_backend_say *say, void *user)
         fbr_loop_call(b->loop, do_check, &a);
 }
 
-int cli_backend_would(struct cli_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+int cli_backend_would(struct cli_backend *b, const struct fbr_job *job, fbr_backend_report *say,
                       void *user)
 {
     struct asking a = {.b = b, .job = job, .say = say, .user = user};

@@ -36,10 +36,10 @@ int cli_backend_sweep(struct cli_backend *b, int64_t before_ms, bool dry, fbr_ba
 int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,
                      const struct fbr_backend_reader *reader, struct fbr_error *err);
 int cli_backend_address(struct cli_backend *b, char *out, size_t size, struct fbr_error *err);
-void cli_backend_check(struct cli_backend *b, fbr_backend_say *say, void *user);
+void cli_backend_check(struct cli_backend *b, fbr_backend_report *say, void *user);
 
 /* Whether its engine would take a job; -ENOTSUP: it cannot tell. */
-int cli_backend_would(struct cli_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+int cli_backend_would(struct cli_backend *b, const struct fbr_job *job, fbr_backend_report *say,
                       void *user);
 
 /* A job of ours. event() is called on the loop's thread. */

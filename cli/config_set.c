@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "cli/text_file.h"
-#include "runtime/base/beside.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/config.h"
 
 /* ---- The text ---- */
@@ -134,8 +134,8 @@ static int fill(int fd, const char *name, const char *path, const char *text)
 
 static int replace(const char *path, const char *text, struct fbr_error *err)
 {
-    char name[PATH_MAX + FBR_BESIDE_ROOM];
-    int fd = fbr_beside_file(path, name, sizeof(name)), rc = fd;
+    char name[PATH_MAX + FBR_ATOMIC_ROOM];
+    int fd = fbr_atomic_file(path, name, sizeof(name)), rc = fd;
 
     if (fd >= 0) {
         rc = fill(fd, name, path, text);

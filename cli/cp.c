@@ -1,7 +1,7 @@
 /* cp.c - `fiber cp`: a file or a directory to a job of a run, or from it, by way of its launcher.
  *
  * The same on every backend: what carries the bytes is the connection that each job has to its
- * launcher (runtime/inspect/message.h, runtime/proc/visit.h), not its engine.
+ * launcher (runtime/inspect/message.h, runtime/proc/tunnel.h), not its engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/client.h"
+#include "cli/run_client.h"
 #include "cli/cp.h"
 #include "cli/orphans.h"
 #include "cli/option.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 #include "runtime/inspect/tree.h"
 
 bool cp_place(const char *typed, struct cp_place *p)
@@ -51,7 +51,7 @@ static const char *name_of(const char *path)
 /* ---- The other end ---- */
 
 struct cp {
-    struct client_run run;
+    struct run_client run;
     struct fbr_msg m;
     struct cp_place there;
     const char *here;
@@ -111,14 +111,14 @@ static int put_it(struct cp *c, struct fbr_error *err)
 }
 
 /* Reports the files that the other end has left out, and those that we have. */
-static void tell_left(const char *text, unsigned links, unsigned specials)
+static void print_left(const char *text, unsigned links, unsigned specials)
 {
     char plain[FBR_MSG_TEXT], left[200];
 
-    fbr_text_plain(plain, sizeof(plain), text);
+    fbr_printable_plain(plain, sizeof(plain), text);
     if (plain[0])
         fprintf(stderr, "fiber: %s\n", plain);
-    fbr_tree_say_left(left, sizeof(left), links, specials);
+    fbr_tree_describe_left(left, sizeof(left), links, specials);
     if (left[0])
         fprintf(stderr, "fiber: %s\n", left);
 }
@@ -142,7 +142,7 @@ static int put_tree(struct cp *c, struct fbr_error *err)
     rc = put_done(c, fbr_tree_send(c->run.fd, fd, &specials, &why), &why, text, err);
     if (rc < 0)
         return rc;
-    tell_left(text, 0, specials);
+    print_left(text, 0, specials);
     return 0;
 }
 
@@ -163,7 +163,7 @@ static int get_tree(struct cp *c, const struct fbr_msg_item *i, struct fbr_error
     rc = fbr_tree_commit(&t, i->mode, err);
     if (rc < 0)
         return rc;
-    tell_left(text, t.links, 0);
+    print_left(text, t.links, 0);
     return 0;
 }
 
@@ -204,12 +204,12 @@ static int copy_there(struct cp *c, struct fbr_error *err)
 {
     int job = -1, rc;
 
-    if (c->there.job[0] && (job = client_job(c->there.job, &c->run, err)) < 0)
+    if (c->there.job[0] && (job = run_client_job(c->there.job, &c->run, err)) < 0)
         return err->code;
     if (c->run.state >= CLIENT_ENDED)
         return fbr_fail(err, -ESRCH, "run %.16s has ended: its jobs, and their files, are gone",
                         c->run.about.uid);
-    rc = client_visit(&c->run, job, err);
+    rc = run_client_tunnel(&c->run, job, err);
     if (rc < 0)
         return rc;
     return !c->put ? get_it(c, err) : is_directory(c->here) ? put_tree(c, err) : put_it(c, err);
@@ -223,7 +223,7 @@ static int copy(struct cp *c, struct fbr_error *err)
         return rc;
     rc = copy_there(c, err);
     fbr_buf_fini(&c->m.bytes);
-    client_free(&c->run);
+    run_client_free(&c->run);
     return rc;
 }
 

@@ -15,7 +15,7 @@
 #include "cli/screen.h"
 #include "runtime/program/spawn.h"
 #include "runtime/program/subprocess.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 #include "runtime/proc/backend.h"
 
 #define PATIENCE_MS 5000
@@ -45,8 +45,8 @@ static void print_mend(const char *mend)
     }
 }
 
-void doctor_say(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
-                const char *fmt, ...)
+void doctor_report(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
+                   const char *fmt, ...)
 {
     static const char *const colours[] = {
         [DOCTOR_GOOD] = "\033[32m", [DOCTOR_ABSENT] = "\033[2m", [DOCTOR_BAD] = "\033[31m"};
@@ -56,7 +56,7 @@ void doctor_say(struct doctor *d, const char *name, enum doctor_state state, con
     va_start(ap, fmt);
     vsnprintf(raw, sizeof(raw), fmt, ap);
     va_end(ap);
-    fbr_text_plain(found, sizeof(found), raw);
+    fbr_printable_plain(found, sizeof(found), raw);
     d->bad += state == DOCTOR_BAD;
     if (d->is_json) {
         fbr_json_object(&d->json, NULL);

@@ -15,8 +15,8 @@ enum doctor_state {
 struct doctor; /* collects */
 
 /* One line of the report. `mend`, the line that mends it, may be "". */
-void doctor_say(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
-                const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void doctor_report(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
+                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 void doctor_place(struct doctor *d); /* configuration and run directory */
 void doctor_machine(struct doctor *d);

@@ -20,7 +20,7 @@
 
 #include "cli/backend_client.h"
 #include "cli/doctor.h"
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 
 #define PATIENCE_MS 10000
 
@@ -62,13 +62,13 @@ static void on_finding(void *user, enum fbr_finding state, const char *what, con
 }
 
 /* Where its jobs call back, as the runtime decides it. */
-static int way_back(struct cli_backend *b, char out[FBR_BIND_MAX], struct fbr_error *err)
+static int way_back(struct cli_backend *b, char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err)
 {
     const char *bind = fbr_config_str(b->config, "bind");
 
     if (!bind[0])
-        return cli_backend_address(b, out, FBR_BIND_MAX, err);
-    if (fbr_bind_find(bind, out) == 0)
+        return cli_backend_address(b, out, FBR_HOST_ADDRESS_MAX, err);
+    if (fbr_host_address_find(bind, out) == 0)
         return 0;
     return fbr_fail(err, -EADDRNOTAVAIL, "bind = %s: this host has no such address or interface",
                     bind);
@@ -83,7 +83,7 @@ static void look(const struct fbr_backend_ops *p, int fd)
     struct fbr_error err = {0, ""};
     struct looker l = {fd, false};
     struct cli_backend b;
-    char address[FBR_BIND_MAX], text[FBR_BIND_MAX + 80];
+    char address[FBR_HOST_ADDRESS_MAX], text[FBR_HOST_ADDRESS_MAX + 80];
     int rc = cli_backend_open(&b, p->name, &err);
 
     if (rc < 0) {
@@ -158,7 +158,7 @@ static void show(struct doctor *d, const struct fbr_backend_ops *p, bool needed,
         state = DOCTOR_BAD;
     if (!needed && state == DOCTOR_BAD) /* the tools are installed, and nobody uses it */
         state = cli_backend_is_configured(p->name) ? DOCTOR_BAD : DOCTOR_ABSENT;
-    doctor_say(d, name, state, f->mend, "%s", f->text);
+    doctor_report(d, name, state, f->mend, "%s", f->text);
 }
 
 /* The findings of one backend. Those about the backend itself are printed first, although they are
@@ -180,7 +180,7 @@ static void show_held(struct report *r)
     r->n = 0;
 }
 
-static void tell(struct report *r, const struct finding *f)
+static void report_finding(struct report *r, const struct finding *f)
 {
     struct finding *more =
         r->begun || !f->what[0] ? NULL : realloc(r->held, (r->n + 1) * sizeof(*r->held));
@@ -211,15 +211,15 @@ static int receive(struct report *r, int fd)
             return -ETIMEDOUT;
         n = read(fd, &f, sizeof(f));
         if (n == (ssize_t)sizeof(f))
-            tell(r, &f);
+            report_finding(r, &f);
     } while (n > 0 || (n < 0 && errno == EINTR));
     return 0;
 }
 
-static void say_broken(struct report *r, const char *fmt, ...)
+static void report_broken(struct report *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void say_broken(struct report *r, const char *fmt, ...)
+static void report_broken(struct report *r, const char *fmt, ...)
 {
     struct finding f = {.state = FBR_FINDING_BAD};
     va_list ap;
@@ -228,7 +228,7 @@ static void say_broken(struct report *r, const char *fmt, ...)
     vsnprintf(f.text, sizeof(f.text), fmt, ap);
     va_end(ap);
     snprintf(f.mend, sizeof(f.mend), "%s", r->p->about->advice->bad);
-    tell(r, &f);
+    report_finding(r, &f);
 }
 
 static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed)
@@ -240,12 +240,12 @@ static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed
 
     if (p->about->unset && !needed && !cli_backend_is_configured(p->name)) {
         snprintf(name, sizeof(name), "backend %s", p->name);
-        doctor_say(d, name, DOCTOR_ABSENT, p->about->advice->absent, "%s", p->about->unset);
+        doctor_report(d, name, DOCTOR_ABSENT, p->about->advice->absent, "%s", p->about->unset);
         return;
     }
     fd = fork_looker(p, &pid);
     if (fd < 0) {
-        say_broken(&r, "cannot look: %s", fbr_strerror(fd));
+        report_broken(&r, "cannot look: %s", fbr_strerror(fd));
         return;
     }
     rc = receive(&r, fd);
@@ -255,9 +255,9 @@ static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed
         ;
     close(fd);
     if (rc == -ETIMEDOUT)
-        say_broken(&r, "no answer within %d s", PATIENCE_MS / 1000);
+        report_broken(&r, "no answer within %d s", PATIENCE_MS / 1000);
     else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
-        say_broken(&r, "the check was ended by signal %d", WTERMSIG(status));
+        report_broken(&r, "the check was ended by signal %d", WTERMSIG(status));
     show_held(&r);
 }
 
@@ -274,6 +274,6 @@ void doctor_backends(struct doctor *d, const char *only)
             continue;
         }
         snprintf(name, sizeof(name), "backend %s", b->name);
-        doctor_say(d, name, DOCTOR_GOOD, "", "always");
+        doctor_report(d, name, DOCTOR_GOOD, "", "always");
     }
 }

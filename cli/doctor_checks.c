@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/client.h"
+#include "cli/run_client.h"
 #include "cli/doctor.h"
 #include "mpi_bridge/bridge.h"
 #include "mpi_bridge/probe.h"
@@ -32,11 +32,11 @@ static void check_configuration(struct doctor *d)
     struct fbr_config *c;
 
     if (fbr_config_load_again(&c, &err) < 0) {
-        doctor_say(d, "configuration", DOCTOR_BAD,
-                   "correct that line; `fiber config show` lists the settings", "%s", err.text);
+        doctor_report(d, "configuration", DOCTOR_BAD,
+                      "correct that line; `fiber config show` lists the settings", "%s", err.text);
         return;
     }
-    doctor_say(d, "configuration", DOCTOR_GOOD, "", "well formed");
+    doctor_report(d, "configuration", DOCTOR_GOOD, "", "well formed");
     fbr_config_free(c);
 }
 
@@ -63,15 +63,15 @@ static void check_run_dir(struct doctor *d)
     if (fbr_config_load_again(&c, NULL) < 0)
         return;
     if (fbr_rundir_create(&dir, fbr_config_str(c, "run_dir"), &err) < 0) {
-        doctor_say(d, "run directory", DOCTOR_BAD,
-                   "set run_dir (FIBER_RUN_DIR), or mount a tmpfs at /tmp", "%s", err.text);
+        doctor_report(d, "run directory", DOCTOR_BAD,
+                      "set run_dir (FIBER_RUN_DIR), or mount a tmpfs at /tmp", "%s", err.text);
     } else {
-        doctor_say(d, "run directory", DOCTOR_GOOD, "", "%.*s%s",
-                   (int)(strrchr(dir.root, '/') - dir.root), dir.root,
-                   goes_at_logout(dir.root)
-                       ? "; systemd removes it when you log out, for runs that go on: "
-                         "loginctl enable-linger"
-                       : "");
+        doctor_report(d, "run directory", DOCTOR_GOOD, "", "%.*s%s",
+                      (int)(strrchr(dir.root, '/') - dir.root), dir.root,
+                      goes_at_logout(dir.root)
+                          ? "; systemd removes it when you log out, for runs that go on: "
+                            "loginctl enable-linger"
+                          : "");
         fbr_rundir_remove(&dir);
     }
     fbr_config_free(c);
@@ -83,10 +83,10 @@ static void check_registry(struct doctor *d)
     char root[FBR_REGISTRY_MAX];
 
     if (fbr_registry_root(root, &err) < 0)
-        doctor_say(d, "list of runs", DOCTOR_BAD,
-                   "remove it, or set XDG_RUNTIME_DIR to a directory of yours", "%s", err.text);
+        doctor_report(d, "list of runs", DOCTOR_BAD,
+                      "remove it, or set XDG_RUNTIME_DIR to a directory of yours", "%s", err.text);
     else
-        doctor_say(d, "list of runs", DOCTOR_GOOD, "", "%s", root);
+        doctor_report(d, "list of runs", DOCTOR_GOOD, "", "%s", root);
 }
 
 /* As ranks and workers are started. */
@@ -104,14 +104,14 @@ static void check_starting(struct doctor *d)
         return;
     s.file = path;
     if (fbr_spawn(&s, &pid, &pidfd, &err) < 0) {
-        doctor_say(d, "processes", DOCTOR_BAD,
-                   "a limit (ulimit -u, pids of the container) or a seccomp profile forbids it",
-                   "%s", err.text);
+        doctor_report(d, "processes", DOCTOR_BAD,
+                      "a limit (ulimit -u, pids of the container) or a seccomp profile forbids it",
+                      "%s", err.text);
         return;
     }
     fbr_spawn_wait(pid, pidfd, &how, NULL);
     close(pidfd);
-    doctor_say(d, "processes", DOCTOR_GOOD, "", "%s was started", path);
+    doctor_report(d, "processes", DOCTOR_GOOD, "", "%s was started", path);
 }
 
 static void check_processors(struct doctor *d)
@@ -125,20 +125,21 @@ static void check_processors(struct doctor *d)
 
     pin = fbr_pin_load(&err);
     if (!pin || pin->open(&t, NULL, FBR_TOPOLOGY_DEVICES, &err) < 0) {
-        doctor_say(d, "processors", DOCTOR_GOOD, "", "%d that may be used", count);
-        doctor_say(d, "binding", DOCTOR_BAD,
-                   "apt install libhwloc15, or build Fiber with libhwloc-dev; else --bind-to none",
-                   "%s", err.text);
+        doctor_report(d, "processors", DOCTOR_GOOD, "", "%d that may be used", count);
+        doctor_report(
+            d, "binding", DOCTOR_BAD,
+            "apt install libhwloc15, or build Fiber with libhwloc-dev; else --bind-to none", "%s",
+            err.text);
         return;
     }
     pin->facts(t, &f);
     pin->close(t);
-    doctor_say(d, "processors", DOCTOR_GOOD, "", "%d that may be used%s%s%s", count,
-               f.restricted ? ", of more" : "", f.model[0] ? ": " : "", f.model);
-    doctor_say(d, "binding", DOCTOR_GOOD, "",
-               "hwloc: %u package%s, %u NUMA node%s, %u L3, %u core%s, %u GPU%s", f.packages,
-               f.packages == 1 ? "" : "s", f.numa_nodes, f.numa_nodes == 1 ? "" : "s", f.l3s,
-               f.cores, f.cores == 1 ? "" : "s", f.gpus, f.gpus == 1 ? "" : "s");
+    doctor_report(d, "processors", DOCTOR_GOOD, "", "%d that may be used%s%s%s", count,
+                  f.restricted ? ", of more" : "", f.model[0] ? ": " : "", f.model);
+    doctor_report(d, "binding", DOCTOR_GOOD, "",
+                  "hwloc: %u package%s, %u NUMA node%s, %u L3, %u core%s, %u GPU%s", f.packages,
+                  f.packages == 1 ? "" : "s", f.numa_nodes, f.numa_nodes == 1 ? "" : "s", f.l3s,
+                  f.cores, f.cores == 1 ? "" : "s", f.gpus, f.gpus == 1 ? "" : "s");
 }
 
 static void check_limits(struct doctor *d)
@@ -148,13 +149,13 @@ static void check_limits(struct doctor *d)
     if (getrlimit(RLIMIT_NOFILE, &r) < 0)
         return;
     if (r.rlim_max < 4096)
-        doctor_say(d, "descriptors", DOCTOR_BAD,
-                   "ulimit -n 65536, or LimitNOFILE in the unit that starts this",
-                   "at most %llu: enough for about %llu ranks a job",
-                   (unsigned long long)r.rlim_max, (unsigned long long)r.rlim_max / 4);
+        doctor_report(d, "descriptors", DOCTOR_BAD,
+                      "ulimit -n 65536, or LimitNOFILE in the unit that starts this",
+                      "at most %llu: enough for about %llu ranks a job",
+                      (unsigned long long)r.rlim_max, (unsigned long long)r.rlim_max / 4);
     else
-        doctor_say(d, "descriptors", DOCTOR_GOOD, "", "at most %llu",
-                   (unsigned long long)r.rlim_max);
+        doctor_report(d, "descriptors", DOCTOR_GOOD, "", "at most %llu",
+                      (unsigned long long)r.rlim_max);
 }
 
 static void check_shm(struct doctor *d, const struct fbr_probe *p)
@@ -162,39 +163,40 @@ static void check_shm(struct doctor *d, const struct fbr_probe *p)
     char size[32], left[32];
     uint64_t need = fbr_probe_shm_need(8);
 
-    client_bytes(size, p->shm_size);
-    client_bytes(left, p->shm_free);
+    run_client_bytes(size, p->shm_size);
+    run_client_bytes(left, p->shm_free);
     if (!p->shm)
-        doctor_say(d, "shared memory", DOCTOR_BAD, "mount a tmpfs at /dev/shm",
-                   "/dev/shm is missing or cannot be written");
+        doctor_report(d, "shared memory", DOCTOR_BAD, "mount a tmpfs at /dev/shm",
+                      "/dev/shm is missing or cannot be written");
     else if (p->shm_free < need)
-        doctor_say(d, "shared memory", DOCTOR_BAD,
-                   "docker run --shm-size=1g, or an emptyDir of medium Memory at /dev/shm",
-                   "/dev/shm has %s left of %s: MPI will use files instead", left, size);
+        doctor_report(d, "shared memory", DOCTOR_BAD,
+                      "docker run --shm-size=1g, or an emptyDir of medium Memory at /dev/shm",
+                      "/dev/shm has %s left of %s: MPI will use files instead", left, size);
     else
-        doctor_say(d, "shared memory", DOCTOR_GOOD, "", "/dev/shm has %s left of %s", left, size);
+        doctor_report(d, "shared memory", DOCTOR_GOOD, "", "/dev/shm has %s left of %s", left,
+                      size);
 }
 
 static void check_network(struct doctor *d, const struct fbr_probe *p)
 {
     if (p->loopback)
-        doctor_say(d, "loopback", DOCTOR_GOOD, "", "up");
+        doctor_report(d, "loopback", DOCTOR_GOOD, "", "up");
     else
-        doctor_say(d, "loopback", DOCTOR_BAD, "ip link set lo up",
-                   "lo is down: Open MPI would hang");
+        doctor_report(d, "loopback", DOCTOR_BAD, "ip link set lo up",
+                      "lo is down: Open MPI would hang");
     if (p->interface[0])
-        doctor_say(d, "network", DOCTOR_GOOD, "", "%s, %s", p->interface, p->address);
+        doctor_report(d, "network", DOCTOR_GOOD, "", "%s, %s", p->interface, p->address);
     else
-        doctor_say(d, "network", DOCTOR_ABSENT, "", "no interface but lo: only this host");
+        doctor_report(d, "network", DOCTOR_ABSENT, "", "no interface but lo: only this host");
     if (p->fabric)
-        doctor_say(d, "fabric", DOCTOR_GOOD, "", "%s", p->fabric_name);
+        doctor_report(d, "fabric", DOCTOR_GOOD, "", "%s", p->fabric_name);
     else if (p->no_fabric[0])
-        doctor_say(
+        doctor_report(
             d, "fabric", DOCTOR_BAD,
             "give the container /dev/infiniband and ulimit -l unlimited, or bring the port up",
             "%s", p->no_fabric);
     else
-        doctor_say(d, "fabric", DOCTOR_ABSENT, "", "none: Open MPI is told to use pml ob1");
+        doctor_report(d, "fabric", DOCTOR_ABSENT, "", "none: Open MPI is told to use pml ob1");
 }
 
 /* "0x10de\n" as a number; -1. */
@@ -243,11 +245,12 @@ static void check_vendor(struct doctor *d, const struct vendor *v)
     if (!count)
         return;
     if (access(v->node, F_OK) == 0)
-        doctor_say(d, "GPUs", DOCTOR_GOOD, "", "%u of %s, the first at %s", count, v->name, first);
+        doctor_report(d, "GPUs", DOCTOR_GOOD, "", "%u of %s, the first at %s", count, v->name,
+                      first);
     else
-        doctor_say(d, "GPUs", DOCTOR_BAD, v->mend,
-                   "%u of %s on the PCI bus, the first at %s, but there is no %s", count, v->name,
-                   first, v->node);
+        doctor_report(d, "GPUs", DOCTOR_BAD, v->mend,
+                      "%u of %s on the PCI bus, the first at %s, but there is no %s", count,
+                      v->name, first, v->node);
 }
 
 static void check_gpus(struct doctor *d)
@@ -281,12 +284,12 @@ void doctor_machine(struct doctor *d)
     check_limits(d);
     check_shm(d, &p);
     if (p.cma || p.xpmem)
-        doctor_say(d, "copies", DOCTOR_GOOD, "", "%s",
-                   p.xpmem ? "xpmem" : "process_vm_readv (CMA)");
+        doctor_report(d, "copies", DOCTOR_GOOD, "", "%s",
+                      p.xpmem ? "xpmem" : "process_vm_readv (CMA)");
     else
-        doctor_say(d, "copies", DOCTOR_BAD,
-                   "docker run --cap-add SYS_PTRACE; or kernel.yama.ptrace_scope=0",
-                   "ranks cannot copy from each other, large messages are slower: %s", p.no_cma);
+        doctor_report(d, "copies", DOCTOR_BAD,
+                      "docker run --cap-add SYS_PTRACE; or kernel.yama.ptrace_scope=0",
+                      "ranks cannot copy from each other, large messages are slower: %s", p.no_cma);
     check_network(d, &p);
     check_gpus(d);
 }
@@ -301,19 +304,20 @@ static void check_open_mpi(struct doctor *d)
     int rc = doctor_ask(argv, line, sizeof(line));
 
     if (missing)
-        doctor_say(d, "PMIx server", DOCTOR_BAD,
-                   "apt install libpmix2, or build Fiber with libpmix-dev", "%s", missing);
+        doctor_report(d, "PMIx server", DOCTOR_BAD,
+                      "apt install libpmix2, or build Fiber with libpmix-dev", "%s", missing);
     else
-        doctor_say(d, "PMIx server", DOCTOR_GOOD, "",
-                   "libpmix is there: Open MPI 4 and 5 can be booted");
+        doctor_report(d, "PMIx server", DOCTOR_GOOD, "",
+                      "libpmix is there: Open MPI 4 and 5 can be booted");
     if (rc == 0 && strstr(line, "Open MPI"))
-        doctor_say(d, "Open MPI", DOCTOR_GOOD, "", "%s", line);
+        doctor_report(d, "Open MPI", DOCTOR_GOOD, "", "%s", line);
     else if (rc == -ETIMEDOUT)
-        doctor_say(d, "Open MPI", DOCTOR_BAD, "run `ompi_info --version` and see what it waits for",
-                   "ompi_info does not answer within 5 s");
+        doctor_report(d, "Open MPI", DOCTOR_BAD,
+                      "run `ompi_info --version` and see what it waits for",
+                      "ompi_info does not answer within 5 s");
     else
-        doctor_say(d, "Open MPI", DOCTOR_ABSENT, "apt install openmpi-bin libopenmpi-dev",
-                   "not found here (ompi_info)");
+        doctor_report(d, "Open MPI", DOCTOR_ABSENT, "apt install openmpi-bin libopenmpi-dev",
+                      "not found here (ompi_info)");
 }
 
 static void check_mpich(struct doctor *d)
@@ -325,12 +329,12 @@ static void check_mpich(struct doctor *d)
     if (doctor_ask(argv, line, sizeof(line)) == 0 || doctor_ask(vanilla, line, sizeof(line)) == 0) {
         for (char *p = line; *p; p++)
             *p = *p == '\t' ? ' ' : *p;
-        doctor_say(d, "MPICH", DOCTOR_GOOD, "", "%s", line);
+        doctor_report(d, "MPICH", DOCTOR_GOOD, "", "%s", line);
     } else if (doctor_which("mpiexec.hydra", path, sizeof(path)) == 0 ||
                doctor_which("mpicc.mpich", path, sizeof(path)) == 0) {
-        doctor_say(d, "MPICH", DOCTOR_GOOD, "", "%s", path);
+        doctor_report(d, "MPICH", DOCTOR_GOOD, "", "%s", path);
     } else {
-        doctor_say(d, "MPICH", DOCTOR_ABSENT, "apt install mpich", "not found here");
+        doctor_report(d, "MPICH", DOCTOR_ABSENT, "apt install mpich", "not found here");
     }
 }
 
@@ -344,7 +348,7 @@ static void check_python(struct doctor *d)
     char line[160], path[PATH_MAX];
 
     if (doctor_which("python3", path, sizeof(path)) < 0) {
-        doctor_say(d, "python3", DOCTOR_ABSENT, "apt install python3", "not found here");
+        doctor_report(d, "python3", DOCTOR_ABSENT, "apt install python3", "not found here");
         return;
     }
     for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
@@ -357,9 +361,9 @@ static void check_python(struct doctor *d)
                                     modules[i][0], NULL};
 
         if (doctor_ask(argv, line, sizeof(line)) == 0)
-            doctor_say(d, modules[i][0], DOCTOR_GOOD, "", "%s", line);
+            doctor_report(d, modules[i][0], DOCTOR_GOOD, "", "%s", line);
         else
-            doctor_say(d, modules[i][0], DOCTOR_ABSENT, modules[i][1], "not found by %s", path);
+            doctor_report(d, modules[i][0], DOCTOR_ABSENT, modules[i][1], "not found by %s", path);
     }
 }
 

@@ -10,7 +10,7 @@
 
 #include "cli/orphans.h"
 #include "cli/option.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 #include "runtime/inspect/exec.h"
 
 #define FAILED 125 /* of ours: commands have the others */
@@ -18,7 +18,7 @@
 enum { EXEC_INPUT, EXEC_OPTIONS };
 
 struct exec {
-    struct client_run run;
+    struct run_client run;
     struct fbr_msg m;
     bool input;  /* ours goes there, and has not ended */
     size_t room; /* bytes that may be sent */
@@ -69,7 +69,7 @@ static int take(struct exec *e, struct fbr_error *err)
         return rc < 0 ? rc : 1;
     if (rc != FBR_MSG_DONE || !fbr_msg_get_done(&e->m.body, &e->code, text))
         return fbr_msg_malformed(err);
-    fbr_text_plain(plain, sizeof(plain), text);
+    fbr_printable_plain(plain, sizeof(plain), text);
     if (plain[0])
         cli_failed(0, "there: %s", plain);
     return 0;
@@ -116,9 +116,9 @@ static int exec_there(struct exec *e, const char *job, char *const *argv, struct
     if (e->run.state >= CLIENT_ENDED)
         return fbr_fail(err, -ESRCH, "run %.16s has ended: none of its jobs is left",
                         e->run.about.uid);
-    if (job[0] && (rank = client_job(job, &e->run, err)) < 0)
+    if (job[0] && (rank = run_client_job(job, &e->run, err)) < 0)
         return rank;
-    if ((rc = client_visit(&e->run, rank, err)) < 0 ||
+    if ((rc = run_client_tunnel(&e->run, rank, err)) < 0 ||
         (rc = start(e, ring ? (rank < 0 ? 0 : rank) : -1, argv, err)) < 0)
         return rc;
     return talk(e, err);
@@ -146,7 +146,7 @@ static int run_exec(const struct cli_args *args)
         return cli_failed(FAILED, "%s", err.text);
     rc = exec_there(&e, slash ? slash + 1 : "", argv, &err);
     fbr_buf_fini(&e.m.bytes);
-    client_free(&e.run);
+    run_client_free(&e.run);
     return rc < 0 ? cli_failed(FAILED, "%s", err.text) : e.code;
 }
 

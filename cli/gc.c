@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/client.h"
+#include "cli/run_client.h"
 #include "cli/orphans.h"
 #include "cli/option.h"
 #include "cli/screen.h"
@@ -39,8 +39,8 @@ static bool is_to_go(const struct gc *g, const struct orphan *j)
     return j->verdict == ORPHAN_DEAD || (j->verdict == ORPHAN_UNKNOWN && g->all);
 }
 
-static void tell(struct gc *g, const char *done, const char *kind, const char *what,
-                 const char *why)
+static void report(struct gc *g, const char *done, const char *kind, const char *what,
+                   const char *why)
 {
     if (g->is_json) {
         fbr_json_object(&g->json, NULL);
@@ -55,7 +55,7 @@ static void tell(struct gc *g, const char *done, const char *kind, const char *w
     }
 }
 
-static void tell_job(struct gc *g, const struct orphan *j, const char *done, const char *why)
+static void report_job(struct gc *g, const struct orphan *j, const char *done, const char *why)
 {
     char command[400], master[40];
 
@@ -89,7 +89,7 @@ static bool on_directory(void *user, const char *root)
 {
     struct gc *g = user;
 
-    tell(g, g->dry ? "would remove" : "removed", "directory", root, "its run is over");
+    report(g, g->dry ? "would remove" : "removed", "directory", root, "its run is over");
     g->removed++;
     return !g->dry;
 }
@@ -98,8 +98,8 @@ static bool on_logs(void *user, const char *dir)
 {
     struct gc *g = user;
 
-    tell(g, g->dry ? "would remove" : "removed", "logs", dir,
-         "more is not kept than log_total, 200 runs and 14 days");
+    report(g, g->dry ? "would remove" : "removed", "logs", dir,
+           "more is not kept than log_total, 200 runs and 14 days");
     g->removed++;
     return !g->dry;
 }
@@ -127,13 +127,13 @@ static void remove_job(struct gc *g, struct cli_backend *b, const struct orphan 
 
     if (g->dry) {
         g->removed++;
-        tell_job(g, j, "would remove", j->why);
+        report_job(g, j, "would remove", j->why);
     } else if (cli_backend_remove(b, j->id, &err) == 0) {
         g->removed++;
-        tell_job(g, j, "removed", j->why);
+        report_job(g, j, "removed", j->why);
     } else {
         g->failed++;
-        tell_job(g, j, "failed", err.text);
+        report_job(g, j, "failed", err.text);
     }
 }
 
@@ -154,7 +154,7 @@ static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct orphans
             remove_job(g, b, &l->jobs[i]);
         } else if (l->jobs[i].verdict == ORPHAN_UNKNOWN) {
             g->kept++;
-            tell_job(g, &l->jobs[i], "kept", l->jobs[i].why);
+            report_job(g, &l->jobs[i], "kept", l->jobs[i].why);
         }
     }
 }
@@ -182,8 +182,8 @@ static void on_swept(void *user, const struct fbr_swept *e)
         fbr_json_end_object(&g->json);
         return;
     }
-    client_age(age, client_now() - e->since_ms);
-    client_bytes(size, e->bytes > 0 ? (uint64_t)e->bytes : 0);
+    run_client_age(age, run_client_now() - e->since_ms);
+    run_client_bytes(size, e->bytes > 0 ? (uint64_t)e->bytes : 0);
     printf("%-12s %s image %s: %s (%s%s%s)\n", done[e->action], g->sweeping, e->id, e->why, size,
            e->since_ms ? ", unused for " : "", e->since_ms ? age : "");
 }
@@ -199,7 +199,7 @@ static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
     sweep_jobs(g, &b, &l);
     g->sweeping = b.ops->name;
     rc = g->run ? 0 /* images belong to no run */
-                : cli_backend_sweep(&b, client_now() - g->images_ms, g->dry, on_swept, g, err);
+                : cli_backend_sweep(&b, run_client_now() - g->images_ms, g->dry, on_swept, g, err);
     orphans_free(&l);
     cli_backend_close(&b);
     return rc;

@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #include "backends/cluster.h"
-#include "backends/tool/words.h"
-#include "cli/client.h"
+#include "backends/tool/args.h"
+#include "cli/run_client.h"
 #include "cli/doctor.h"
 #include "cli/interpreter.h"
 #include "cli/option.h"
 #include "cli/screen.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 #include "runtime/net/loop.h"
 #include "runtime/program/module.h"
 
@@ -57,17 +57,17 @@ struct made {
 /* ---- What goes in ---- */
 
 struct contents {
-    struct fbr_words files, data;
+    struct fbr_args files, data;
 };
 
-static int add(struct fbr_words *w, const char *word, struct fbr_error *err)
+static int add(struct fbr_args *w, const char *word, struct fbr_error *err)
 {
-    bool added = word && fbr_words_add(w, word, strlen(word)) == 0;
+    bool added = word && fbr_args_add(w, word, strlen(word)) == 0;
 
     return added ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
-static int add_lines(struct fbr_words *w, struct fbr_buf *lines, struct fbr_error *err)
+static int add_lines(struct fbr_args *w, struct fbr_buf *lines, struct fbr_error *err)
 {
     char *rest = NULL;
     int rc;
@@ -82,7 +82,7 @@ static int add_lines(struct fbr_words *w, struct fbr_buf *lines, struct fbr_erro
     return 0;
 }
 
-static int add_values(struct fbr_words *w, const struct cli_value *v, struct fbr_error *err)
+static int add_values(struct fbr_args *w, const struct cli_value *v, struct fbr_error *err)
 {
     int rc;
 
@@ -149,7 +149,7 @@ static int collect(struct contents *c, const struct cli_args *args, struct fbr_e
 }
 
 /* "K" alone takes what it is here, as of `fiber run -x`. */
-static int collect_env(struct fbr_words *env, const struct cli_args *args, struct fbr_error *err)
+static int collect_env(struct fbr_args *env, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *given = &args->values[IMAGE_ENV];
 
@@ -172,7 +172,7 @@ static int collect_env(struct fbr_words *env, const struct cli_args *args, struc
 static int open_image(struct made *m, struct fbr_error *err)
 {
     const struct cli_value *v = m->args->values;
-    struct fbr_words env = {0}, entrypoint = {0};
+    struct fbr_args env = {0}, entrypoint = {0};
     struct contents c = {0};
     struct fbr_image_spec spec;
     int rc;
@@ -190,10 +190,10 @@ static int open_image(struct made *m, struct fbr_error *err)
                                    .cluster = v[IMAGE_CLUSTER].number > 0};
     rc = m->ops->open(&m->image, &spec, err);
 done:
-    fbr_words_fini(&c.files);
-    fbr_words_fini(&c.data);
-    fbr_words_fini(&env);
-    fbr_words_fini(&entrypoint);
+    fbr_args_fini(&c.files);
+    fbr_args_fini(&c.data);
+    fbr_args_fini(&env);
+    fbr_args_fini(&entrypoint);
     return rc;
 }
 
@@ -230,7 +230,7 @@ static void put_files(struct fbr_json *j, const struct made *m)
     fbr_json_end_array(j);
 }
 
-static int say_json(const struct made *m, bool dry)
+static int print_json(const struct made *m, bool dry)
 {
     FILE *out = m->given_away ? stderr : stdout;
     struct fbr_image_facts f;
@@ -255,7 +255,7 @@ static int say_json(const struct made *m, bool dry)
 }
 
 /* For people; names come from file systems. */
-static int say(const struct made *m)
+static int print(const struct made *m)
 {
     FILE *out = m->given_away ? stderr : stdout;
     char size[32], plain[PATH_MAX];
@@ -265,18 +265,18 @@ static int say(const struct made *m)
     if (m->args->values[IMAGE_QUIET].number)
         return 0;
     m->ops->facts(m->image, &f);
-    client_bytes(size, f.bytes);
-    fbr_text_plain(plain, sizeof(plain), m->where);
+    run_client_bytes(size, f.bytes);
+    fbr_printable_plain(plain, sizeof(plain), m->where);
     fprintf(out, "%s: %s, %zu files, %.2f s, in %s\n", m->name, size, f.files,
             (double)(fbr_now_ms() - m->began) / 1000, plain);
     for (size_t i = 0; (note = m->ops->note(m->image, i)); i++) {
-        fbr_text_plain(plain, sizeof(plain), note);
+        fbr_printable_plain(plain, sizeof(plain), note);
         fprintf(stderr, "fiber: note: %s\n", plain);
     }
     return 0;
 }
 
-static int say_files(const struct made *m)
+static int print_files(const struct made *m)
 {
     const struct fbr_file *const *files;
     char plain[PATH_MAX], target[PATH_MAX];
@@ -284,8 +284,8 @@ static int say_files(const struct made *m)
 
     files = m->ops->files(m->image, &n);
     for (size_t i = 0; i < n; i++) {
-        fbr_text_plain(plain, sizeof(plain), files[i]->path);
-        fbr_text_plain(target, sizeof(target), files[i]->target ? files[i]->target : "");
+        fbr_printable_plain(plain, sizeof(plain), files[i]->path);
+        fbr_printable_plain(target, sizeof(target), files[i]->target ? files[i]->target : "");
         printf("%12llu  %s%s%s\n", (unsigned long long)files[i]->size, plain,
                files[i]->kind == FBR_FILE_DIRECTORY ? "/"
                : files[i]->target                   ? " -> "
@@ -402,8 +402,8 @@ static int make(struct made *m, bool into_engine, struct fbr_error *err)
     if (rc < 0 || (!dry && (rc = into_engine ? build(m, err) : export_image(m, err)) < 0))
         return cli_failed(COULD_NOT, "image %s: %s", m->name, err->text);
     if (json)
-        return say_json(m, dry);
-    return dry ? say_files(m) : say(m);
+        return print_json(m, dry);
+    return dry ? print_files(m) : print(m);
 }
 
 /* This program and what it needs, moved together (bundle.h): what pods of other images run. */

@@ -21,7 +21,7 @@
 #include "cli/run_wait.h"
 #include "fiber.h"
 #include "ring/job_codec.h"
-#include "runtime/base/auth.h"
+#include "runtime/base/random.h"
 
 #define COULD_NOT_START 125
 #define PATIENCE_MS 2000 /* that long it may wait before we say so */
@@ -91,14 +91,14 @@ static bool stays_here(size_t option)
     return false;
 }
 
-char **in_cluster_words(const struct run_spec *spec, const struct cli_args *args)
+char **in_cluster_words(const struct run_options *spec, const struct cli_args *args)
 {
     struct words w = {0};
 
     addf(&w, "fiber%s%s", "", "");
     addf(&w, "run%s%s", "", "");
     for (size_t i = 0; i < RUN_OPTIONS; i++) {
-        const struct cli_option *o = &run_options[i];
+        const struct cli_option *o = &run_option_table[i];
         const struct cli_value *v = &args->values[i];
 
         if (stays_here(i))
@@ -225,7 +225,7 @@ const char *in_cluster_backend(const char *named)
 static sigset_t block_signals(void)
 {
     static const int list[] = {SIGINT, SIGTERM, SIGHUP};
-    sigset_t set = run_wait_heard(list, sizeof(list) / sizeof(list[0]));
+    sigset_t set = run_wait_unignored(list, sizeof(list) / sizeof(list[0]));
 
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -300,8 +300,7 @@ static int wait_for(struct master *m, int signals)
 }
 
 /* Says what people forget, when there is a sign of it. */
-static void say_what_is_missing(const struct fbr_job *job, int32_t code,
-                                const struct fbr_config *config)
+static void report_missing(const struct fbr_job *job, int32_t code, const struct fbr_config *config)
 {
     const char *image = job->image ? job->image : fbr_config_str(config, "image");
     bool absent = code == 126 || code == 127; /* it could not be executed */
@@ -338,7 +337,7 @@ static int run_job(struct master *m, const struct fbr_job *job, int signals)
     if (m->why[0] && !by)
         cli_failed(0, "the master%s%s: %s", m->pod[0] ? " " : "", m->pod, m->why);
     if (!by)
-        say_what_is_missing(job, m->code, m->b.config);
+        report_missing(job, m->code, m->b.config);
     code = code_of(m->code);
     cli_backend_close(&m->b);
     if (by)
@@ -392,7 +391,7 @@ static int run_master(struct fbr_job *job, const struct cli_args *args, char *co
 
 /* ---- Both ways to it ---- */
 
-int in_cluster_run(const struct run_spec *spec, const struct cli_args *args)
+int in_cluster_run(const struct run_options *spec, const struct cli_args *args)
 {
     const char *backend = args->values[RUN_BACKEND].text;
     char **words = in_cluster_words(spec, args);
@@ -418,7 +417,7 @@ struct draft {
     char **words, **env;
 };
 
-static int draft(struct draft *d, const struct run_spec *spec, const struct cli_args *args,
+static int draft(struct draft *d, const struct run_options *spec, const struct cli_args *args,
                  const struct fbr_config *config, struct fbr_error *err)
 {
     d->words = in_cluster_words(spec, args);
@@ -440,7 +439,7 @@ static void draft_free(struct draft *d)
     fbr_list_free(d->env);
 }
 
-int in_cluster_show(const struct run_spec *spec, const struct cli_args *args,
+int in_cluster_show(const struct run_options *spec, const struct cli_args *args,
                     const struct fbr_config *config, int json, char **text, struct fbr_error *err)
 {
     const struct fbr_backend_ops *ops = fbr_backend_find(in_cluster_backend(NULL), err);
@@ -453,8 +452,8 @@ int in_cluster_show(const struct run_spec *spec, const struct cli_args *args,
     return rc;
 }
 
-int in_cluster_would(const struct run_spec *spec, const struct cli_args *args,
-                     struct cli_backend *b, fbr_backend_say *say, void *user)
+int in_cluster_would(const struct run_options *spec, const struct cli_args *args,
+                     struct cli_backend *b, fbr_backend_report *say, void *user)
 {
     struct fbr_error err = {0, ""};
     struct draft d = {0};

@@ -113,7 +113,7 @@ static int run_kill(const struct cli_args *args)
     const char *name = wanted_signal(args);
     int sig = name ? signal_named(name) : SIGTERM, rank = -1, rc;
     struct fbr_error err = {0, ""};
-    struct client_run run;
+    struct run_client run;
     struct orphan_run e;
 
     if (sig < 0) {
@@ -129,22 +129,22 @@ static int run_kill(const struct cli_args *args)
         return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
     }
     if (args->noperands > 1)
-        rank = client_rank(args->operands[1], &run, &err);
+        rank = run_client_rank(args->operands[1], &run, &err);
     if (err.code)
         rc = err.code;
     else if (run.state >= CLIENT_ENDED)
         rc = fbr_fail(&err, -ESRCH, "run %.16s has ended already", run.about.uid);
     else if (!name && rank < 0)
-        rc = client_ask(&run, FBR_CONTROL_STOP, -1, 0, &err);
+        rc = run_client_ask(&run, FBR_RUN_CONTROL_STOP, -1, 0, &err);
     else
-        rc = client_ask(&run, FBR_CONTROL_SIGNAL, rank, sig, &err);
+        rc = run_client_ask(&run, FBR_RUN_CONTROL_SIGNAL, rank, sig, &err);
     /* it has ended, before it could say so */
     if (rc == -ECONNRESET && !name && rank < 0)
         rc = 0;
     if (rc == -ESRCH && rank >= 0 && run.state < CLIENT_ENDED)
         fbr_fail(&err, rc, "%s %d does not run: `fiber top %.12s` shows those that do",
                  run.about.kind == FBR_RUN_POOL ? "worker" : "rank", rank, run.about.uid);
-    client_free(&run);
+    run_client_free(&run);
     return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
 }
 

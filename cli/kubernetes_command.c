@@ -12,7 +12,7 @@
 
 #include "cli/in_cluster.h"
 #include "cli/option.h"
-#include "cli/run_programs.h"
+#include "cli/run_apps.h"
 
 enum {
     KUBERNETES_NAMESPACE,

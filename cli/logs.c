@@ -48,7 +48,7 @@ static void on_line(void *user, int rank, int stream, bool more, const void *dat
         _exit(1);
 }
 
-static int follow(struct client_run *run, int rank, const struct cli_args *args)
+static int follow(struct run_client *run, int rank, const struct cli_args *args)
 {
     struct printer p = {.tag = rank < 0 && args->values[LOGS_TAG].number > 0};
     struct fbr_error err = {0, ""};
@@ -57,7 +57,7 @@ static int follow(struct client_run *run, int rank, const struct cli_args *args)
     if (run->state == CLIENT_SILENT && run->fd >= 0)
         fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
                 run->about.uid, (long long)run->about.pid);
-    if (client_follow(run, rank, on_line, &p, &code, &err) < 0)
+    if (run_client_follow(run, rank, on_line, &p, &code, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (code)
         fprintf(stderr, "fiber: run %.16s has ended with code %d\n", run->about.uid, code);
@@ -82,7 +82,7 @@ static int copy_file(const char *path)
 }
 
 /* From the files of --output: those of one rank, or where they are. */
-static int show_files(const struct client_run *run, int rank)
+static int show_files(const struct run_client *run, int rank)
 {
     static const char *const ends[] = {"out", "err"};
     char path[600];
@@ -253,18 +253,18 @@ static int get_wish(struct logs_wish *w, const struct cli_args *args, struct fbr
                             .tail =
                                 args->values[LOGS_TAIL].text ? args->values[LOGS_TAIL].number : -1,
                             .grep = args->values[LOGS_GREP].text};
-    return args->values[LOGS_SINCE].text
-               ? logs_since(args->values[LOGS_SINCE].text, client_now() * 1000, &w->since_us, err)
-               : 0;
+    return args->values[LOGS_SINCE].text ? logs_since(args->values[LOGS_SINCE].text,
+                                                      run_client_now() * 1000, &w->since_us, err)
+                                         : 0;
 }
 
 /* Whether something is kept of the run that is called so: then *kept and *run, which has no
  * connection if the registry does not know it: any more, or as a pool that was over at once. */
-static bool find_kept(const char *name, const char *root, struct client_run *run,
+static bool find_kept(const char *name, const char *root, struct run_client *run,
                       struct fbr_spool_run *kept)
 {
     struct fbr_error err = {0, ""};
-    int rc = client_find(name, run, &err);
+    int rc = run_client_find(name, run, &err);
     bool found;
 
     if (rc < 0 && rc != -ENOENT)
@@ -277,36 +277,36 @@ static bool find_kept(const char *name, const char *root, struct client_run *run
                 return true;
             found = false;
         }
-        client_free(run);
+        run_client_free(run);
     }
     if (!found)
         return false;
-    *run = (struct client_run){
+    *run = (struct run_client){
         .about = kept->about, .facts = kept->facts, .fd = -1, .state = CLIENT_ENDED};
     return true;
 }
 
-static int show_kept(struct client_run *run, struct fbr_spool_run *kept, const char *root,
+static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const char *root,
                      const char *rank, struct logs_wish *w)
 {
     struct fbr_error err = {0, ""};
     int code;
 
-    w->rank = rank ? client_job(rank, run, &err) : -1;
+    w->rank = rank ? run_client_job(rank, run, &err) : -1;
     if (run->state == CLIENT_SILENT && run->fd >= 0 && w->follow)
         fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
                 run->about.uid, (long long)run->about.pid);
     code = err.code ? cli_failed(1, "%s", err.text) : logs_kept(kept, root, w);
-    client_free(run);
+    run_client_free(run);
     return code;
 }
 
 /* One of which nothing is kept: the lines from now on, or its files. */
-static int show_run(struct client_run *run, const char *typed_rank, const struct cli_args *args)
+static int show_run(struct run_client *run, const char *typed_rank, const struct cli_args *args)
 {
     struct fbr_error err = {0, ""};
     bool lives = run->state <= CLIENT_SILENT;
-    int rank = typed_rank ? client_job(typed_rank, run, &err) : -1, code;
+    int rank = typed_rank ? run_client_job(typed_rank, run, &err) : -1, code;
 
     if (err.code)
         code = cli_failed(1, "%s", err.text);
@@ -322,7 +322,7 @@ static int show_run(struct client_run *run, const char *typed_rank, const struct
             run->about.uid,
             run->about.kind == FBR_RUN_POOL ? "" : "; fiber run --output DIR keeps it for good",
             run->report[0] ? ". It ended so:\n" : "", run->report);
-    client_free(run);
+    run_client_free(run);
     return code;
 }
 
@@ -331,7 +331,7 @@ static int run_logs(const struct cli_args *args)
     const char *backend = args->values[LOGS_BACKEND].text, *rank = NULL;
     struct fbr_error err = {0, ""};
     struct fbr_spool_run kept;
-    struct client_run run;
+    struct run_client run;
     struct logs_wish wish;
     struct orphan_run e;
     char root[PATH_MAX], name[128];

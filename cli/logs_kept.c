@@ -23,7 +23,7 @@
 
 #include "cli/option.h"
 #include "runtime/inspect/spool_record.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 
 #define LOOK_MS 500 /* how often a run is looked at that writes nothing */
 #define PIECE 65536
@@ -129,7 +129,7 @@ static void show(struct source *s, int stream, uint64_t time_us, const void *dat
 {
     struct reader *r = s->all;
     const char *at = behind_return(data, &len);
-    struct fbr_text_filter filter = {.plain = false};
+    struct fbr_printable_filter filter = {.plain = false};
     struct fbr_buf b;
 
     if (!is_wanted(r, time_us, at, len))
@@ -137,7 +137,7 @@ static void show(struct source *s, int stream, uint64_t time_us, const void *dat
     fbr_buf_init(&b);
     put_head(r, s, time_us, &b);
     if (r->terminal[stream])
-        fbr_text_filter(&filter, at, len, &b);
+        fbr_printable_filter(&filter, at, len, &b);
     else
         fbr_put(&b, at, len);
     if (r->last && !b.failed) {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fiber.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/config.h"
 #include "runtime/base/config_value.h"
 
@@ -496,7 +496,7 @@ int cli_usage(const struct cli_command *command, const struct fbr_error *err)
 /* Much of it came over a wire, or is the name of a file: nothing of it may steer a terminal. */
 int cli_failed(int code, const char *fmt, ...)
 {
-    struct fbr_text_filter filter = {.plain = true};
+    struct fbr_printable_filter filter = {.plain = true};
     struct fbr_buf plain;
     char *text = NULL;
     va_list ap;
@@ -507,7 +507,7 @@ int cli_failed(int code, const char *fmt, ...)
     va_end(ap);
     fbr_buf_init(&plain);
     if (n > 0)
-        fbr_text_filter(&filter, text, (size_t)n, &plain);
+        fbr_printable_filter(&filter, text, (size_t)n, &plain);
     fprintf(stderr, "fiber: %.*s\n", (int)plain.len, plain.len ? (const char *)plain.data : "");
     fbr_buf_fini(&plain);
     if (n >= 0)

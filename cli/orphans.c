@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 /* ---- Asking ---- */
 
@@ -25,7 +25,7 @@ const char *orphans_backend(const char *only, size_t at)
     return NULL;
 }
 
-void orphans_add(struct orphans *l, const char *backend, const struct fbr_leftover *job)
+void orphans_add(struct orphans *l, const char *backend, const struct fbr_orphan *job)
 {
     struct orphan *more = realloc(l->jobs, (l->count + 1) * sizeof(*more)), *j;
 
@@ -55,7 +55,7 @@ struct asked {
     const char *backend;
 };
 
-static void on_job(void *user, const struct fbr_leftover *job)
+static void on_job(void *user, const struct fbr_orphan *job)
 {
     struct asked *a = user;
 
@@ -79,12 +79,12 @@ void orphans_free(struct orphans *l)
 
 static void judge(struct orphan *j)
 {
-    switch (fbr_master_state(j->master)) {
-    case FBR_MASTER_ALIVE:
+    switch (fbr_master_id_state(j->master)) {
+    case FBR_MASTER_ID_ALIVE:
         j->verdict = ORPHAN_LIVES;
         j->why = "its master runs";
         break;
-    case FBR_MASTER_DEAD:
+    case FBR_MASTER_ID_DEAD:
         j->verdict = ORPHAN_DEAD;
         j->why = "its master is gone";
         break;
@@ -210,13 +210,13 @@ bool orphan_run_is_id(const char *typed)
 }
 
 /* A run of the registry has another id than its jobs' label: its master is what both have. */
-static bool is_its_job(const struct orphan *j, const struct client_run *lost)
+static bool is_its_job(const struct orphan *j, const struct run_client *lost)
 {
     return j->verdict == ORPHAN_DEAD && lost->about.pid == orphan_pid(j) &&
            !strcmp(lost->about.backend, j->backend);
 }
 
-int orphan_run_choose(const struct orphans *l, const char *typed, const struct client_run *lost,
+int orphan_run_choose(const struct orphans *l, const char *typed, const struct run_client *lost,
                       const struct orphan **first, struct fbr_error *err)
 {
     size_t n, found = 0;
@@ -239,7 +239,7 @@ int orphan_run_choose(const struct orphans *l, const char *typed, const struct c
 
 /* 1: that engine has jobs of it, which are added; 0: none. */
 static int ask_one(struct orphan_run *e, const char *name, const char *typed,
-                   const struct client_run *lost, const char *only, struct fbr_error *err)
+                   const struct run_client *lost, const char *only, struct fbr_error *err)
 {
     struct engine_jobs *at = &e->at[e->count];
     int rc = orphans_ask(&at->all, &at->backend, name, only, err), n;
@@ -264,7 +264,7 @@ static int ask_one(struct orphan_run *e, const char *name, const char *typed,
 }
 
 /* 0: nobody has it. One that cannot be asked may have it, which is told when no other has. */
-static int ask_all(struct orphan_run *e, const char *typed, const struct client_run *lost,
+static int ask_all(struct orphan_run *e, const char *typed, const struct run_client *lost,
                    const char *only, struct fbr_error *err)
 {
     struct fbr_error failed = {0, ""};
@@ -291,22 +291,22 @@ static int ask_all(struct orphan_run *e, const char *typed, const struct client_
     return (int)e->count;
 }
 
-int orphan_run_find(const char *typed, const char *only, struct client_run *run,
+int orphan_run_find(const char *typed, const char *only, struct run_client *run,
                     struct orphan_run *e, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};
-    int rc = client_find(typed, run, err);
+    int rc = run_client_find(typed, run, err);
     bool is_id = orphan_run_is_id(typed);
 
     if (rc == 0 && only && strcmp(only, run->about.backend) != 0) {
-        client_free(run);
+        run_client_free(run);
         rc = fbr_fail(err, -ENOENT, "run %.16s is not of backend %s, but of %s", run->about.uid,
                       only, run->about.backend);
     } else if (rc == 0) {
         if (run->state != CLIENT_LOST || !strcmp(run->about.backend, FBR_BACKEND_LOCAL) ||
             ask_all(e, NULL, run, run->about.backend, &why) <= 0)
             return 0;
-        client_free(run);
+        run_client_free(run);
         return 1;
     }
     if (rc != -ENOENT || !is_id)
@@ -367,11 +367,11 @@ int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
                     run, master[0] ? master : "nobody knows where", verb);
 }
 
-int orphan_run_here(const char *typed, const char *verb, struct client_run *run,
+int orphan_run_here(const char *typed, const char *verb, struct run_client *run,
                     struct fbr_error *err)
 {
     struct orphan_run e;
-    int rc = typed ? orphan_run_find(typed, NULL, run, &e, err) : client_only(run, err);
+    int rc = typed ? orphan_run_find(typed, NULL, run, &e, err) : run_client_only(run, err);
 
     if (rc <= 0)
         return rc;

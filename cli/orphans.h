@@ -15,7 +15,7 @@
 
 #include "cli/backend_client.h"
 #include "runtime/base/error.h"
-#include "cli/client.h"
+#include "cli/run_client.h"
 
 enum orphan_verdict {
     ORPHAN_LIVES,   /* its run goes on */
@@ -44,12 +44,12 @@ struct orphans {
 int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, const char *only,
                 struct fbr_error *err);
 /* Sorts them by run and gives each its verdict, by looking at the masters
- * (runtime/base/master.h). */
+ * (runtime/base/master_id.h). */
 void orphans_judge(struct orphans *l);
 /* How many from that one on are of its run; after orphans_judge(). */
 size_t orphans_same_run(const struct orphans *l, size_t first);
 /* For tests. */
-void orphans_add(struct orphans *l, const char *backend, const struct fbr_leftover *job);
+void orphans_add(struct orphans *l, const char *backend, const struct fbr_orphan *job);
 void orphans_free(struct orphans *l);
 
 /* The names of the backends that are asked when `only` is NULL, or that one; NULL behind the
@@ -85,20 +85,20 @@ bool orphan_run_is_id(const char *typed);
 /* Which jobs of a list are of the run that was typed, or of the one of the registry that was lost
  * (either may be NULL): the first, and how many. 0: none; -EEXIST and a sentence: several runs have
  * such an id. For tests. */
-int orphan_run_choose(const struct orphans *l, const char *typed, const struct client_run *lost,
+int orphan_run_choose(const struct orphans *l, const char *typed, const struct run_client *lost,
                       const struct orphan **first, struct fbr_error *err);
 
-/* A run of this host, as client_find(): 0 and *run; or one that only engines know: 1 and *e.
+/* A run of this host, as run_client_find(): 0 and *run; or one that only engines know: 1 and *e.
  * `only`: no other backend is asked, and the registry only for runs there; NULL: all that are
  * configured. */
-int orphan_run_find(const char *typed, const char *only, struct client_run *run,
+int orphan_run_find(const char *typed, const char *only, struct run_client *run,
                     struct orphan_run *e, struct fbr_error *err);
 void orphan_run_free(struct orphan_run *e);
 
 /* Finds a run of this host for a command that only its master can answer (`verb`: top, scale, cp,
  * stack, exec): 0 and *run. When only engines know the run, the error says how to ask its
  * master. */
-int orphan_run_here(const char *typed, const char *verb, struct client_run *run,
+int orphan_run_here(const char *typed, const char *verb, struct run_client *run,
                     struct fbr_error *err);
 /* That sentence: an error. For tests. */
 int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err);

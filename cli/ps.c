@@ -9,14 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/client.h"
+#include "cli/run_client.h"
 #include "cli/orphans.h"
 #include "cli/option.h"
 #include "cli/screen.h"
 
 enum { PS_ALL, PS_BACKEND, PS_BACKENDS, PS_JSON, PS_NAMES, PS_OPTIONS };
 
-static const char *state_of(const struct client_run *run, char out[48])
+static const char *state_of(const struct run_client *run, char out[48])
 {
     switch (run->state) {
     case CLIENT_SILENT:
@@ -33,7 +33,7 @@ static const char *state_of(const struct client_run *run, char out[48])
     }
 }
 
-static void put_json(struct fbr_json *j, const struct client_run *run)
+static void put_json(struct fbr_json *j, const struct run_client *run)
 {
     char state[48];
 
@@ -49,7 +49,7 @@ static void put_json(struct fbr_json *j, const struct client_run *run)
         fbr_json_null(j, "code");
     fbr_json_int(j, "pid", run->about.pid);
     fbr_json_str(j, "kind", run->about.kind == FBR_RUN_POOL ? "pool" : "ring");
-    fbr_json_int(j, "size", client_size(run));
+    fbr_json_int(j, "size", run_client_size(run));
     fbr_json_int(j, "agents", run->facts.agents);
     fbr_json_int(j, "running", run->facts.running);
     fbr_json_int(j, "ended", run->facts.ended);
@@ -91,31 +91,31 @@ static void print_row(const struct row *r)
 }
 
 /* How long it has run, or ran; and when it ended. */
-static void put_times(const struct client_run *run, char took[32], char ended[40])
+static void put_times(const struct run_client *run, char took[32], char ended[40])
 {
-    int64_t now = client_now(), end = run->facts.ended_ms;
+    int64_t now = run_client_now(), end = run->facts.ended_ms;
     char ago[32];
 
     snprintf(took, 32, "-");
     snprintf(ended, 40, "-");
     if (run->state <= CLIENT_SILENT)
-        client_age(took, now - run->about.started_ms);
+        run_client_age(took, now - run->about.started_ms);
     if (run->state <= CLIENT_SILENT || !end)
         return;
-    client_age(took, end - run->about.started_ms);
-    client_age(ago, now - end);
+    run_client_age(took, end - run->about.started_ms);
+    run_client_age(ago, now - end);
     snprintf(ended, 40, "%s ago", ago);
 }
 
-static void print_run(const struct client_run *run, bool all)
+static void print_run(const struct run_client *run, bool all)
 {
     char state[48], ranks[48], restarts[16], took[32], ended[40];
 
     put_times(run, took, ended);
     if (run->state == CLIENT_SILENT)
-        snprintf(ranks, sizeof(ranks), "?/%d", client_size(run));
+        snprintf(ranks, sizeof(ranks), "?/%d", run_client_size(run));
     else if (run->state == CLIENT_RUNNING)
-        snprintf(ranks, sizeof(ranks), "%d/%d", run->facts.running, client_size(run));
+        snprintf(ranks, sizeof(ranks), "%d/%d", run->facts.running, run_client_size(run));
     else
         snprintf(ranks, sizeof(ranks), "%d", run->about.size);
     snprintf(restarts, sizeof(restarts), "%d", run->facts.restarts);
@@ -184,7 +184,7 @@ static void print_group(const struct group *g, bool all)
     char age[32] = "-", jobs[48];
 
     if (g->since_ms)
-        client_age(age, client_now() - g->since_ms);
+        run_client_age(age, run_client_now() - g->since_ms);
     snprintf(jobs, sizeof(jobs), "%d/%d", g->alive, g->total);
     print_row(&(struct row){g->first->run, "-", g->first->backend, group_state(g), jobs, "-", age,
                             all ? "-" : NULL, g->about});
@@ -195,7 +195,7 @@ static void print_group(const struct group *g, bool all)
 struct ps {
     const char *only;
     bool engines, all, is_json;
-    struct client_run *runs;
+    struct run_client *runs;
     size_t count;
     struct fbr_json json;
 };
@@ -288,14 +288,14 @@ static int run_ps(const struct cli_args *args)
 
     p.all = args->values[PS_ALL].number > 0;
     p.engines = p.only || args->values[PS_BACKENDS].number > 0;
-    if (client_list(&p.runs, &p.count, p.all, &err) < 0)
+    if (run_client_list(&p.runs, &p.count, p.all, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (args->values[PS_NAMES].number)
         for (size_t i = 0; i < p.count; i++)
             printf("%.8s\n%s\n", p.runs[i].about.uid, p.runs[i].about.name);
     else
         code = p.is_json ? show_json(&p) : show_rows(&p);
-    client_list_free(p.runs, p.count);
+    run_client_list_free(p.runs, p.count);
     return code;
 }
 

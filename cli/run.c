@@ -18,10 +18,10 @@
 #include "cli/screen.h"
 #include "cli/run_image.h"
 #include "cli/run_plan.h"
-#include "cli/run_spec.h"
+#include "cli/run_options.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
-#include "ring/programs.h"
+#include "ring/apps.h"
 #include "ring/ring.h"
 #include "runtime/net/loop.h"
 #include "runtime/proc/rundir.h"
@@ -34,7 +34,7 @@
     "-o ServerAliveCountMax=3 {host}"
 
 /* Before the start, for people: on standard error. */
-static int show_map(const struct run_spec *s)
+static int show_map(const struct run_options *s)
 {
     char *text = fbr_ring_plan_text(s->size, &s->ring, s->names, 1);
 
@@ -64,7 +64,7 @@ static void show_end(struct fiber_ring *ring, int code, double seconds)
     cli_print_json(stderr, &j);
 }
 
-static int run_ring(const struct run_spec *s, const struct cli_args *args)
+static int run_ring(const struct run_options *s, const struct cli_args *args)
 {
     bool quiet = args->values[RUN_QUIET].number > 0 || args->values[RUN_JSON].number > 0;
     uint64_t began = fbr_now_ms();
@@ -92,7 +92,7 @@ static int run_ring(const struct run_spec *s, const struct cli_args *args)
 
 /* Makes the directory of --output; ours is the absolute name, so that `fiber logs` finds it from
  * anywhere. Those of a pattern are made when its files are. */
-static int make_output(struct run_spec *s, char path[PATH_MAX])
+static int make_output(struct run_options *s, char path[PATH_MAX])
 {
     const char *dir = s->ring.output_dir;
     char here[PATH_MAX];
@@ -141,10 +141,10 @@ static const char *launcher_of(const char *const *command)
 }
 
 /* Allowed, as somebody may want just that. */
-static void warn_of_launcher(const struct run_spec *s)
+static void warn_of_launcher(const struct run_options *s)
 {
-    for (int i = 0; i < fbr_ring_programs_count(&s->ring); i++) {
-        struct fiber_ring_program p = fbr_ring_program(&s->ring, s->size, i);
+    for (int i = 0; i < fbr_ring_apps_count(&s->ring); i++) {
+        struct fiber_ring_program p = fbr_ring_app(&s->ring, s->size, i);
         const char *name = launcher_of(p.command);
 
         if (name && p.count > 1)
@@ -163,7 +163,7 @@ static int set(const char *key, const char *value, struct fbr_error *err)
 }
 
 /* The settings of the hosts that were named; who has told how a job is started keeps that. */
-static int set_hosts(const struct run_spec *s, struct fbr_error *err)
+static int set_hosts(const struct run_options *s, struct fbr_error *err)
 {
     const struct fbr_config *config = fbr_rt()->config;
     struct fbr_command_settings settings;
@@ -192,7 +192,7 @@ static int set_hosts(const struct run_spec *s, struct fbr_error *err)
 
 /* Jobs of a foreign image start in its working directory, so what is named from here is named
  * whole. */
-static int name_programs(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+static int name_programs(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
 {
     const struct fbr_backend_about *about =
         fbr_backend_about(fbr_config_str(fbr_rt()->config, "backend"));
@@ -200,17 +200,17 @@ static int name_programs(struct run_spec *s, const struct cli_args *args, struct
     if (!args->values[RUN_IN_CLUSTER].number &&
         !(about && about->in_images && !about->makes_images))
         return 0;
-    return run_programs_whole(&s->programs, args, err);
+    return run_apps_whole(&s->programs, args, err);
 }
 
 /* With what the backend, which is known now, says. */
-static int complete(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+static int complete(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
 {
     int rc;
 
     if ((rc = set_hosts(s, err)) < 0 || (rc = name_programs(s, args, err)) < 0)
         return rc;
-    return args->values[RUN_IN_CLUSTER].number ? 0 : run_spec_settle(s, err);
+    return args->values[RUN_IN_CLUSTER].number ? 0 : run_options_resolve(s, err);
 }
 
 static int run_run(const struct cli_args *args)
@@ -220,17 +220,17 @@ static int run_run(const struct cli_args *args)
     struct fbr_error err = {0, ""};
     struct run_image_wish wish;
     char output[PATH_MAX];
-    struct run_spec spec;
+    struct run_options spec;
     int code;
 
-    if (run_spec_make(&spec, args, &err) < 0)
+    if (run_options_make(&spec, args, &err) < 0)
         return cli_usage(args->command, &err);
     if (!fbr_rt()) {
-        run_spec_fini(&spec);
+        run_options_fini(&spec);
         return cli_failed(COULD_NOT_START, "%s", fiber_last_error());
     }
     if (complete(&spec, args, &err) < 0) {
-        run_spec_fini(&spec);
+        run_options_fini(&spec);
         return cli_usage(args->command, &err);
     }
     wish = (struct run_image_wish){&spec.ring, spec.ring.backend ? spec.ring.backend
@@ -257,7 +257,7 @@ static int run_run(const struct cli_args *args)
         code = cli_failed(COULD_NOT_START, "%s", err.text);
     else
         code = run_ring(&spec, args);
-    run_spec_fini(&spec);
+    run_options_fini(&spec);
     return code;
 }
 
@@ -311,7 +311,7 @@ const struct cli_command cli_run = {
             "2\tthe options or the configuration are wrong\n"
             "124\t--timeout was over\n"
             "125\tit could not be started",
-    .options = run_options,
+    .options = run_option_table,
     .count = RUN_OPTIONS,
     .least = 1,
     .most = -1,

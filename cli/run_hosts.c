@@ -23,7 +23,7 @@
 #include "ring/plan.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/log.h"
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 
 #define HOSTS_MAX 8192
 #define SLOTS_MAX 999999
@@ -269,7 +269,7 @@ int run_hosts_choose(struct run_hosts *h, const struct run_hosts *only, struct f
 static bool is_here(const char *name, const char *self)
 {
     unsigned char bytes[sizeof(struct in6_addr)];
-    char mine[FBR_BIND_MAX];
+    char mine[FBR_HOST_ADDRESS_MAX];
     size_t len = strlen(name);
 
     if (!strcasecmp(name, "localhost") || !strcmp(name, "::1") || !strcasecmp(name, self))
@@ -277,8 +277,8 @@ static bool is_here(const char *name, const char *self)
     if (len && !strncasecmp(name, self, len) && self[len] == '.') /* without its domain */
         return true;
     if (inet_pton(AF_INET, name, bytes) == 1)
-        return bytes[0] == 127 || fbr_bind_find(name, mine) == 0;
-    return inet_pton(AF_INET6, name, bytes) == 1 && fbr_bind_find(name, mine) == 0;
+        return bytes[0] == 127 || fbr_host_address_find(name, mine) == 0;
+    return inet_pton(AF_INET6, name, bytes) == 1 && fbr_host_address_find(name, mine) == 0;
 }
 
 bool run_hosts_here(const struct run_hosts *h)
@@ -516,7 +516,7 @@ static int take_group(struct run_hosts *h, const char *where, const char *at, st
     unsigned long nodes = next_number(&at), cores = next_number(&at);
     size_t n = next_field(&at);
     char *list = strndup(at, n);
-    struct fbr_words names = {0};
+    struct fbr_args names = {0};
     int rc = !list ? -ENOMEM : nodes ? fbr_slurm_hosts(list, HOSTS_MAX, &names) : 0;
 
     free(list);
@@ -526,7 +526,7 @@ static int take_group(struct run_hosts *h, const char *where, const char *at, st
     for (size_t i = 0; rc == 0 && i < names.n; i++)
         rc = add_named(h, where, names.at[i], strlen(names.at[i]),
                        cores / nodes + (i < cores % nodes), err);
-    fbr_words_fini(&names);
+    fbr_args_fini(&names);
     return rc;
 }
 
@@ -577,17 +577,17 @@ int run_allocation_parse(struct run_hosts *h, enum run_manager kind, const char 
 static int ask_flux(struct run_hosts *h, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     struct fbr_buf out, said;
     int32_t code = 0;
     int rc;
 
     fbr_buf_init(&out);
     fbr_buf_init(&said);
-    rc = fbr_words_split(&w,
-                         "flux resource list --states=free,allocated --no-header "
-                         "\"--format={nnodes} {ncores} {nodelist}\"",
-                         err);
+    rc = fbr_args_split(&w,
+                        "flux resource list --states=free,allocated --no-header "
+                        "\"--format={nnodes} {ncores} {nodelist}\"",
+                        err);
     if (rc < 0)
         goto done;
     if (fbr_tool_wait(&w, environ, ASK_MS, &out, &said, &code, &why) < 0 || code)
@@ -599,7 +599,7 @@ static int ask_flux(struct run_hosts *h, struct fbr_error *err)
 done:
     fbr_buf_fini(&said);
     fbr_buf_fini(&out);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }
 
@@ -648,7 +648,7 @@ int run_allocation_find(struct run_allocation *a, struct fbr_error *err)
     return 0;
 }
 
-int run_allocation_room(const struct run_allocation *a, struct fbr_room *room,
+int run_allocation_room(const struct run_allocation *a, struct fbr_capacity *room,
                         struct fbr_error *err)
 {
     size_t n = a->hosts.n;

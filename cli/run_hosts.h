@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "runtime/base/error.h"
-#include "ring/room.h"
+#include "ring/capacity.h"
 
 /* The backend that starts jobs on hosts that are named. */
 #define RUN_HOSTS_BACKEND "command"
@@ -88,7 +88,7 @@ enum run_manager { RUN_PBS, RUN_LSF, RUN_LSF_FILE, RUN_SGE, RUN_FLUX, RUN_MANAGE
 struct run_allocation {
     struct run_hosts hosts;
     const char *start; /* the manager's own command that starts a job on {host}; NULL: ssh does */
-    unsigned copies;   /* as in struct fbr_room */
+    unsigned copies;   /* as in struct fbr_capacity */
 };
 
 /* Adds the hosts in a text of that kind. -EINVAL and a sentence that names `origin` and the line or
@@ -98,7 +98,7 @@ int run_allocation_parse(struct run_hosts *h, enum run_manager kind, const char 
 /* The allocation that we are in. No hosts: we are in none, or its manager does not answer. */
 int run_allocation_find(struct run_allocation *a, struct fbr_error *err);
 /* The same hosts as a ring takes them. -ENOMEM. */
-int run_allocation_room(const struct run_allocation *a, struct fbr_room *room,
+int run_allocation_room(const struct run_allocation *a, struct fbr_capacity *room,
                         struct fbr_error *err);
 
 #endif

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "cli/interpreter.h"
-#include "ring/programs.h"
+#include "ring/apps.h"
 #include "runtime/base/config.h"
 #include "runtime/program/spawn.h"
 #include "runtime/proc/backend.h"
@@ -216,8 +216,8 @@ static int set_words(const struct fbr_config *c, struct run_image_files *f, stru
 static int name_files(const struct fbr_config *c, const struct fiber_ring_options *o,
                       struct run_image_files *files, struct fbr_error *err)
 {
-    for (int i = 0; i < fbr_ring_programs_count(o); i++) {
-        struct fiber_ring_program p = fbr_ring_program(o, 1, i);
+    for (int i = 0; i < fbr_ring_apps_count(o); i++) {
+        struct fiber_ring_program p = fbr_ring_app(o, 1, i);
         int rc = add_program(files, &p, o->job.workdir, *fbr_config_str(c, "image_add"), err);
 
         if (rc < 0)

@@ -27,14 +27,14 @@ struct plan {
     struct fbr_job job; /* of one agent */
     uint32_t agents;
     bool json, server;
-    bool inside;                /* the master is to be there, too */
-    const struct run_spec *run; /* then: what it runs */
-    char *master;               /* then: its Job */
+    bool inside;                   /* the master is to be there, too */
+    const struct run_options *run; /* then: what it runs */
+    char *master;                  /* then: its Job */
     struct fbr_json *findings;
 };
 
 /* The agent's job, as ring/launch.c starts it. */
-static int make_job(struct plan *p, const struct run_spec *s, struct fbr_error *err)
+static int make_job(struct plan *p, const struct run_options *s, struct fbr_error *err)
 {
     static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
     struct fbr_plan plan = {0};
@@ -194,8 +194,8 @@ static int show_job(struct plan *p, const struct fbr_config *config, char **mani
 }
 
 /* Makes the engine's part of the plan: NULL and 0 where there is none to be shown. */
-static int make_manifest(struct plan *p, const struct run_spec *s, const struct fbr_config *config,
-                         char **manifest, struct fbr_error *err)
+static int make_manifest(struct plan *p, const struct run_options *s,
+                         const struct fbr_config *config, char **manifest, struct fbr_error *err)
 {
     int rc;
 
@@ -222,7 +222,7 @@ static int find_backend(struct plan *p, const char *name, struct fbr_error *err)
                : 0;
 }
 
-static int show(struct plan *p, const struct run_spec *s, const char *plan)
+static int show(struct plan *p, const struct run_options *s, const char *plan)
 {
     struct fbr_runtime *rt = fbr_rt();
     struct fbr_error err = {0, ""};
@@ -245,7 +245,7 @@ static int show(struct plan *p, const struct run_spec *s, const char *plan)
     return rc < 0 ? cli_failed(COULD_NOT_START, "%s", err.text) : code;
 }
 
-int run_plan_show(const struct run_spec *s, const struct cli_args *args)
+int run_plan_show(const struct run_options *s, const struct cli_args *args)
 {
     struct plan p = {.args = args,
                      .json = args->values[RUN_JSON].number > 0,

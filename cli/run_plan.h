@@ -5,9 +5,9 @@
 #ifndef CLI_RUN_PLAN_H
 #define CLI_RUN_PLAN_H
 
-#include "cli/run_spec.h"
+#include "cli/run_options.h"
 
 /* Prints it; answers the exit code. */
-int run_plan_show(const struct run_spec *spec, const struct cli_args *args);
+int run_plan_show(const struct run_options *spec, const struct cli_args *args);
 
 #endif

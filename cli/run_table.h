@@ -1,4 +1,5 @@
-/* run_table.h - the options of `fiber run`, by index; run_spec.c has their table and their meaning.
+/* run_table.h - the options of `fiber run`, by index; run_options.c has their table and their
+ * meaning.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_RUN_TABLE_H
@@ -77,6 +78,6 @@ enum {
     RUN_OPTIONS
 };
 
-extern const struct cli_option run_options[RUN_OPTIONS];
+extern const struct cli_option run_option_table[RUN_OPTIONS];
 
 #endif

@@ -38,7 +38,7 @@ struct wait {
 };
 
 /* nohup and the shell's & have set some to be ignored, and that must stay. */
-sigset_t run_wait_heard(const int *list, size_t n)
+sigset_t run_wait_unignored(const int *list, size_t n)
 {
     sigset_t set;
 
@@ -57,7 +57,7 @@ static sigset_t our_signals(void)
     static const int list[] = {SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
                                SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH};
 
-    return run_wait_heard(list, sizeof(list) / sizeof(list[0]));
+    return run_wait_unignored(list, sizeof(list) / sizeof(list[0]));
 }
 
 void run_wait_prepare(void)

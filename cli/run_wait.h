@@ -11,7 +11,7 @@
 #include "fiber.h"
 
 /* Returns those of the n signals that are not ignored. */
-sigset_t run_wait_heard(const int *list, size_t n);
+sigset_t run_wait_unignored(const int *list, size_t n);
 
 /* Before the first thread is started: from now on the signals wait for run_wait(). */
 void run_wait_prepare(void);

@@ -23,7 +23,7 @@ static int workers_of(const char *text, struct fbr_error *err)
 static int run_scale(const struct cli_args *args)
 {
     struct fbr_error err = {0, ""};
-    struct client_run run;
+    struct run_client run;
     int workers = workers_of(args->operands[1], &err), rc;
 
     if (workers < 0)
@@ -33,8 +33,8 @@ static int run_scale(const struct cli_args *args)
     if (run.state >= CLIENT_ENDED)
         rc = fbr_fail(&err, -ESRCH, "run %.16s has ended already", run.about.uid);
     else
-        rc = client_ask(&run, FBR_CONTROL_SCALE, -1, workers, &err);
-    client_free(&run);
+        rc = run_client_ask(&run, FBR_RUN_CONTROL_SCALE, -1, workers, &err);
+    run_client_free(&run);
     return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
 }
 

@@ -98,7 +98,7 @@ void screen_take(void)
     go_raw();
 }
 
-void screen_give_back(void)
+void screen_restore(void)
 {
     restore();
 }

@@ -26,7 +26,7 @@ enum cli_key {
  * give the terminal back first. */
 void screen_take(void);
 /* Gives it back; at exit it comes by itself. */
-void screen_give_back(void);
+void screen_restore(void);
 /* A signal that asks the command to end has come. */
 bool screen_asked_to_end(void);
 /* Such a signal may have cut a picture short: the rest of it belongs nowhere. */

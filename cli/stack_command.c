@@ -1,8 +1,9 @@
 /* stack_command.c - `fiber stack`: where the ranks of a ring or the workers of a pool are.
  *
- * Each job is visited once, by way of the launcher (runtime/proc/visit.h, runtime/inspect/stack.h),
- * several hosts at a time. Which ranks a job has shows when it answers; so of the ranks of one host
- * the next is asked for when the last answer has come, if it was not among it.
+ * Each job is visited once, by way of the launcher (runtime/proc/tunnel.h,
+ * runtime/inspect/stack.h), several hosts at a time. Which ranks a job has shows when it answers;
+ * so of the ranks of one host the next is asked for when the last answer has come, if it was not
+ * among it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include "cli/option.h"
 #include "cli/screen.h"
 #include "cli/stack_fold.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 #include "runtime/inspect/message.h"
 #include "runtime/inspect/stack.h"
 
@@ -42,7 +43,7 @@ struct ask {
 };
 
 struct stack {
-    struct client_run run;
+    struct run_client run;
     int one; /* -1: all */
     bool list;
     pthread_mutex_t lock; /* of what follows */
@@ -74,8 +75,8 @@ static int keep(struct stack *s, const struct ask *a, const char *host,
     seen = &s->seen[s->nseen++];
     seen->process = *p;
     seen->who = s->run.about.kind == FBR_RUN_POOL ? a->who : p->rank;
-    fbr_text_plain(seen->host, sizeof(seen->host), host);
-    fbr_text_plain(seen->process.program, sizeof(p->program), p->program);
+    fbr_printable_plain(seen->host, sizeof(seen->host), host);
+    fbr_printable_plain(seen->process.program, sizeof(p->program), p->program);
     for (size_t i = 0; i < s->nasks; i++)
         if (s->asks[i].who == seen->who && s->asks[i].state != ASK_BUSY)
             s->asks[i].state = ASK_DONE;
@@ -125,16 +126,16 @@ static int fetch(const struct stack *s, int who, char host[FBR_MSG_TEXT], struct
                  struct fbr_error *err)
 {
     struct fbr_msg m = {.kind = 0};
-    struct client_run c;
-    int rc = client_again(&s->run, &c, err);
+    struct run_client c;
+    int rc = run_client_again(&s->run, &c, err);
 
     if (rc < 0)
         return rc;
-    rc = client_visit(&c, who, err);
+    rc = run_client_tunnel(&c, who, err);
     if (rc == 0)
         rc = talk(c.fd, &m, host, data, err);
     fbr_buf_fini(&m.bytes);
-    client_free(&c);
+    run_client_free(&c);
     return rc;
 }
 
@@ -151,7 +152,7 @@ static void visit(struct stack *s, struct ask *a)
     if (rc >= 0 && (rc = take(s, a, host, &data)) < 0)
         fbr_fail(&err, rc, "its answer makes no sense: %s", fbr_strerror(rc));
     a->state = rc < 0 ? ASK_FAILED : ASK_DONE;
-    fbr_text_plain(a->why, sizeof(a->why), err.text);
+    fbr_printable_plain(a->why, sizeof(a->why), err.text);
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     fbr_buf_fini(&data);
@@ -255,9 +256,9 @@ static void print_frames(const struct stack_group *g)
     for (uint32_t i = 0; i < t->nframes; i++) {
         const struct fbr_stack_frame *f = &t->frames[i];
 
-        fbr_text_plain(name, sizeof(name), f->function[0] ? f->function : "?");
-        fbr_text_plain(module, sizeof(module), f->module);
-        fbr_text_plain(source, sizeof(source), g->exact ? f->source : "");
+        fbr_printable_plain(name, sizeof(name), f->function[0] ? f->function : "?");
+        fbr_printable_plain(module, sizeof(module), f->module);
+        fbr_printable_plain(source, sizeof(source), g->exact ? f->source : "");
         printf("    %-40s %s%s%s\n", name, module, source[0] ? "  " : "", source);
     }
     if (t->cut)
@@ -265,7 +266,7 @@ static void print_frames(const struct stack_group *g)
     if (!t->nframes) {
         char why[sizeof(g->process->why)];
 
-        fbr_text_plain(why, sizeof(why), t->why[0] ? t->why : g->process->why);
+        fbr_printable_plain(why, sizeof(why), t->why[0] ? t->why : g->process->why);
         printf("    (%s)\n", why[0] ? why : "no frames");
     }
 }
@@ -276,8 +277,8 @@ static void print_group(const struct stack *s, const struct stack_group *g)
     const char *many = g->nwho == 1 ? "" : "s";
 
     stack_ranges(ranges, sizeof(ranges), g->who, g->nwho);
-    fbr_text_plain(call, sizeof(call), g->call ? g->thread->call : "");
-    fbr_text_plain(name, sizeof(name), g->thread->name);
+    fbr_printable_plain(call, sizeof(call), g->call ? g->thread->call : "");
+    fbr_printable_plain(name, sizeof(name), g->thread->name);
     printf("\n%s%s %s: ", word(s), many, ranges);
     if (g->main)
         printf("main thread%s of %s", g->threads == 1 ? "" : "s", g->process->program);
@@ -394,7 +395,7 @@ static int put_all(const struct stack *s, const struct stack_fold *f)
 /* ---- The command ---- */
 
 /* Ranks of the same reason are told together: an agent that is gone takes all of its own along. */
-static int tell_missing(struct stack *s)
+static int print_missing(struct stack *s)
 {
     int *who = calloc(s->nasks ? s->nasks : 1, sizeof(*who)), code = 0;
     char ranges[256];
@@ -434,7 +435,7 @@ static int show(struct stack *s, bool json)
         print_all(s, &f);
     fflush(stdout);
     stack_fold_fini(&f);
-    missing = tell_missing(s);
+    missing = print_missing(s);
     if (!code && !missing && !s->nseen)
         code = cli_failed(1, "run %.16s: no %s of it runs now", s->run.about.uid, word(s));
     return code ? code : missing;
@@ -450,12 +451,12 @@ static int by_number(const void *a, const void *b)
 /* Those that run: what has ended is nowhere. */
 static int find_ranks(struct stack *s, const char *typed, struct fbr_error *err)
 {
-    int rc = client_ranks(&s->run, CLIENT_PATIENCE_MS, err);
+    int rc = run_client_ranks(&s->run, CLIENT_PATIENCE_MS, err);
 
     s->one = -1;
     if (rc < 0)
         return rc;
-    if (typed[0] && (s->one = client_job(typed, &s->run, err)) < 0)
+    if (typed[0] && (s->one = run_client_job(typed, &s->run, err)) < 0)
         return err->code;
     s->asks = calloc((size_t)s->run.nranks + 1, sizeof(*s->asks));
     if (!s->asks)
@@ -501,7 +502,7 @@ static int run_stack(const struct cli_args *args)
         fbr_stack_fini(&s.seen[i].process);
     free(s.seen);
     free(s.asks);
-    client_free(&s.run);
+    run_client_free(&s.run);
     return code;
 }
 

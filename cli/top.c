@@ -34,13 +34,13 @@ struct seen {
 };
 
 /* When figures were taken that are shown, and those before them (0: there were none):
- * client_now(). */
+ * run_client_now(). */
 struct moments {
     int64_t at, before;
 };
 
 struct view {
-    struct client_run run;
+    struct run_client run;
     struct seen *seen; /* by rank: at the last look */
     int nseen;
     /* Tasks come with each answer; processor time and memory were taken when the last answer was
@@ -224,21 +224,21 @@ static void put_rank(struct view *v, const struct fbr_run_rank *r)
     char line[512], state[48], memory[32] = "-", cpu[16], busy[16];
 
     if (s->memory)
-        client_bytes(memory, s->memory);
+        run_client_bytes(memory, s->memory);
     put_percent(cpu, cpu_share(v, r));
     put_percent(busy, busy_share(v, r));
     if (is_pool(v))
         snprintf(line, sizeof(line), "%6d %-10s %6s %6s %9s %8llu %8lld %s", s->rank,
-                 client_rank_state(s, state), busy, cpu, memory, (unsigned long long)r->tasks,
+                 run_client_rank_state(s, state), busy, cpu, memory, (unsigned long long)r->tasks,
                  (long long)s->pid, s->host);
     else
         snprintf(line, sizeof(line), "%6d %-10s %6s %9s %8d %8lld %-*s %-*s %s", s->rank,
-                 client_rank_state(s, state), cpu, memory, s->restarts, (long long)s->pid, v->hosts,
-                 s->host, v->boots, s->how, s->cpus);
+                 run_client_rank_state(s, state), cpu, memory, s->restarts, (long long)s->pid,
+                 v->hosts, s->host, v->boots, s->how, s->cpus);
     put_line(v, line);
 }
 
-static void say_doing(const struct view *v, char *line, size_t size)
+static void format_doing(const struct view *v, char *line, size_t size)
 {
     const struct fbr_run_facts *f = &v->run.facts;
     double rate = task_rate(v);
@@ -258,22 +258,22 @@ static void say_doing(const struct view *v, char *line, size_t size)
 
 static void put_title(struct view *v)
 {
-    const struct client_run *r = &v->run;
+    const struct run_client *r = &v->run;
     char line[512], age[32];
 
-    client_age(age, client_now() - r->about.started_ms);
+    run_client_age(age, run_client_now() - r->about.started_ms);
     snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s run  %d restart%s  %s",
              is_pool(v) ? "pool" : "run", r->about.uid, r->about.name, r->about.backend,
-             r->facts.running, client_size(r), is_pool(v) ? "workers" : "ranks", r->facts.restarts,
-             r->facts.restarts == 1 ? "" : "s", age);
+             r->facts.running, run_client_size(r), is_pool(v) ? "workers" : "ranks",
+             r->facts.restarts, r->facts.restarts == 1 ? "" : "s", age);
     put_line(v, line);
-    say_doing(v, line, sizeof(line));
+    format_doing(v, line, sizeof(line));
     if (v->screen || line[0])
         put_line(v, line);
     put_head(v);
 }
 
-static int longest(int least, const struct client_run *r, size_t field)
+static int longest(int least, const struct run_client *r, size_t field)
 {
     for (int i = 0; i < r->nranks; i++) {
         int len = (int)strlen((const char *)&r->ranks[i] + field);
@@ -298,7 +298,7 @@ static void put_foot(struct view *v, int rows)
 
 static void draw_text(struct view *v)
 {
-    const struct client_run *r = &v->run;
+    const struct run_client *r = &v->run;
     /* For ranks: the lines that are not title or empty, and when they are too few, not the foot. */
     int rows = v->screen ? v->height - TITLE_LINES - 1 : r->nranks;
     bool foot = v->screen && r->nranks > rows;
@@ -337,7 +337,7 @@ static void put_json_rank(const struct view *v, struct fbr_json *j, const struct
 
     fbr_json_object(j, NULL);
     fbr_json_int(j, is_pool(v) ? "worker" : "rank", s->rank);
-    fbr_json_str(j, "state", client_rank_state(s, state));
+    fbr_json_str(j, "state", run_client_rank_state(s, state));
     fbr_json_str(j, "host", s->host);
     fbr_json_int(j, "pid", s->pid);
     fbr_json_double(j, "cpu_s", s->cpu);
@@ -469,7 +469,7 @@ static int look(struct view *v, unsigned patience_ms, struct fbr_error *err)
 
     if (!v->unanswered)
         v->sent = fbr_now_ms();
-    rc = client_ranks(&v->run, patience_ms, err);
+    rc = run_client_ranks(&v->run, patience_ms, err);
     v->unanswered = rc == -ETIMEDOUT;
     if (rc < 0)
         return v->unanswered ? 0 : rc;
@@ -477,7 +477,7 @@ static int look(struct view *v, unsigned patience_ms, struct fbr_error *err)
     v->tasks.before = v->tasks.at;
     v->use.before = v->use.at;
     v->use.at = v->asked;
-    v->asked = v->tasks.at = client_now();
+    v->asked = v->tasks.at = run_client_now();
     return 1;
 }
 
@@ -526,7 +526,7 @@ static int run_top(const struct cli_args *args)
     if (orphan_run_here(args->operands[0], "top", &v.run, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (v.run.state >= CLIENT_ENDED) {
-        client_free(&v.run);
+        run_client_free(&v.run);
         return cli_failed(1, "run %.16s has ended; see `fiber ps -a`", v.run.about.uid);
     }
     v.screen = !v.json && isatty(STDIN_FILENO) && cli_is_screen(STDOUT_FILENO) && !times;
@@ -534,8 +534,8 @@ static int run_top(const struct cli_args *args)
         screen_take();
     rc = watch(&v, interval, times, &err);
     screen_drop_picture();
-    screen_give_back();
-    client_free(&v.run);
+    screen_restore();
+    run_client_free(&v.run);
     free(v.seen);
     if (rc == -ECONNRESET) { /* what one watches may end */
         fprintf(stderr, "fiber: run %.16s has ended\n", v.run.about.uid);

@@ -103,7 +103,7 @@ struct fbr_bridge_host {
                  uint32_t parts, const void *data, size_t len, fbr_bridge_done *done, void *arg);
     /* To the same bridge of that agent (ours too): its message() gets the bytes. Lost when the
      * agent is. */
-    int (*tell)(void *user, uint32_t agent, const void *data, size_t len);
+    int (*notify)(void *user, uint32_t agent, const void *data, size_t len);
 
     /* Names that any rank of the ring may look up, until they are taken back or their job ends. */
     int (*publish)(void *user, uint32_t job, uint32_t rank, const char *key, const void *value,

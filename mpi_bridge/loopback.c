@@ -46,7 +46,7 @@ struct write {
 
 /* ---- links ---- */
 
-static void tell_gone(uv_async_t *later)
+static void notify_gone(uv_async_t *later)
 {
     struct fbr_lo_link *link = later->data;
     const struct fbr_lo_link_ops *ops = link->ops;
@@ -98,7 +98,7 @@ static struct fbr_lo_link *link_new(struct fbr_loop *loop, bool tcp)
     if (!link)
         return NULL;
     link->loop = loop;
-    if (uv_async_init(fbr_loop_uv(loop), &link->later, tell_gone) < 0) {
+    if (uv_async_init(fbr_loop_uv(loop), &link->later, notify_gone) < 0) {
         free(link);
         return NULL;
     }
@@ -232,7 +232,7 @@ struct fbr_lo_listener {
 };
 
 /* One line a second at most: anybody on the host can be refused thousands of times a second. */
-static void say_refused(struct fbr_lo_listener *l, uid_t uid)
+static void report_refused(struct fbr_lo_listener *l, uid_t uid)
 {
     uint64_t now = fbr_now_ms();
     char more[48] = "";
@@ -260,7 +260,7 @@ static int check_owner(struct fbr_lo_listener *l, const struct fbr_lo_link *link
                   fbr_strerror(rc));
     } else if (uid != l->uid && uid != geteuid()) {
         rc = -EPERM;
-        say_refused(l, uid);
+        report_refused(l, uid);
     }
     return rc;
 }

@@ -426,7 +426,7 @@ static int pmi1_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, stru
     return 0;
 }
 
-static int give_fd(struct job *j, uint32_t rank, struct fbr_env *env, int *fd,
+static int pass_fd(struct job *j, uint32_t rank, struct fbr_env *env, int *fd,
                    struct fbr_error *err)
 {
     struct fbr_lo_link *link;
@@ -448,7 +448,7 @@ static int give_fd(struct job *j, uint32_t rank, struct fbr_env *env, int *fd,
     return 0;
 }
 
-static int give_port(struct job *j, uint32_t rank, struct fbr_env *env, struct fbr_error *err)
+static int pass_port(struct job *j, uint32_t rank, struct fbr_env *env, struct fbr_error *err)
 {
     const struct fbr_bridge_host *host = j->bridge->host;
 
@@ -483,7 +483,7 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
         return fbr_fail(err, -EINVAL,
                         "FIBER_PMI is \"%.32s\"; it can be \"fd\" (as without it) or \"port\"",
                         how);
-    rc = how && *how == 'p' ? give_port(j, rank, env, err) : give_fd(j, rank, env, fd, err);
+    rc = how && *how == 'p' ? pass_port(j, rank, env, err) : pass_fd(j, rank, env, fd, err);
     if (rc < 0)
         return rc;
     if (job->spawned)

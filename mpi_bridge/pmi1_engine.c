@@ -141,7 +141,8 @@ struct fbr_pmi1_slot *fbr_pmi1_slot(struct fbr_pmi1 *e, int64_t rank)
     return &e->slots[rank - e->config.first];
 }
 
-__attribute__((format(printf, 2, 3))) static void say(struct fbr_pmi1_conn *c, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void reply(struct fbr_pmi1_conn *c, const char *fmt,
+                                                        ...)
 {
     char text[REPLY_MAX];
     va_list ap;
@@ -270,40 +271,40 @@ static void on_init(struct fbr_pmi1_conn *c, char *line)
 
     if (version == 2) {
         c->version = 2;
-        say(c, "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n");
+        reply(c, "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n");
         return;
     }
     if (version < 1) {
-        say(c, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1\n");
+        reply(c, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1\n");
         return;
     }
-    say(c, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n");
+    reply(c, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n");
     c->e->ops->met(c->e->user, (uint32_t)c->rank, "PMI 1.1");
 }
 
 static void on_maxes(struct fbr_pmi1_conn *c, char *line)
 {
     (void)line;
-    say(c, "cmd=maxes rc=0 kvsname_max=%d keylen_max=%d vallen_max=%d\n", FBR_PMI1_NAME_MAX,
-        FBR_PMI1_KEY_MAX, FBR_PMI1_VALUE_MAX);
+    reply(c, "cmd=maxes rc=0 kvsname_max=%d keylen_max=%d vallen_max=%d\n", FBR_PMI1_NAME_MAX,
+          FBR_PMI1_KEY_MAX, FBR_PMI1_VALUE_MAX);
 }
 
 static void on_appnum(struct fbr_pmi1_conn *c, char *line)
 {
     (void)line;
-    say(c, "cmd=appnum rc=0 appnum=%u\n", fbr_pmi1_slot(c->e, c->rank)->app);
+    reply(c, "cmd=appnum rc=0 appnum=%u\n", fbr_pmi1_slot(c->e, c->rank)->app);
 }
 
 static void on_universe(struct fbr_pmi1_conn *c, char *line)
 {
     (void)line;
-    say(c, "cmd=universe_size rc=0 size=%u\n", c->e->config.size);
+    reply(c, "cmd=universe_size rc=0 size=%u\n", c->e->config.size);
 }
 
 static void on_name(struct fbr_pmi1_conn *c, char *line)
 {
     (void)line;
-    say(c, "cmd=my_kvsname rc=0 kvsname=%s\n", c->e->nspace);
+    reply(c, "cmd=my_kvsname rc=0 kvsname=%s\n", c->e->nspace);
 }
 
 int fbr_pmi1_put(struct fbr_pmi1 *e, const char *key, const char *value)
@@ -338,21 +339,21 @@ static void on_put(struct fbr_pmi1_conn *c, char *line)
     char name[FBR_PMI1_NAME_MAX];
 
     if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->nspace)) {
-        say(c, "cmd=put_result rc=-1 msg=no_such_kvsname\n");
+        reply(c, "cmd=put_result rc=-1 msg=no_such_kvsname\n");
         return;
     }
     switch (put(c->e, line)) {
     case 0:
-        say(c, "cmd=put_result rc=0 msg=success\n");
+        reply(c, "cmd=put_result rc=0 msg=success\n");
         break;
     case -EINVAL:
-        say(c, "cmd=put_result rc=-1 msg=bad_key\n");
+        reply(c, "cmd=put_result rc=-1 msg=bad_key\n");
         break;
     case -EMSGSIZE:
-        say(c, "cmd=put_result rc=-1 msg=bad_value\n");
+        reply(c, "cmd=put_result rc=-1 msg=bad_value\n");
         break;
     default:
-        say(c, "cmd=put_result rc=-1 msg=out_of_memory\n");
+        reply(c, "cmd=put_result rc=-1 msg=out_of_memory\n");
     }
 }
 
@@ -362,14 +363,14 @@ static void on_get(struct fbr_pmi1_conn *c, char *line)
     const char *found;
 
     if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->nspace)) {
-        say(c, "cmd=get_result rc=-1 msg=no_such_kvsname value=unknown\n");
+        reply(c, "cmd=get_result rc=-1 msg=no_such_kvsname value=unknown\n");
         return;
     }
     found = word(line, "key", key, sizeof(key)) ? fbr_pmi1_find(c->e->store, key) : NULL;
     if (found && is_text(found, FBR_PMI1_VALUE_MAX, true)) /* PMI-2 may have put anything */
-        say(c, "cmd=get_result rc=0 msg=success value=%s\n", found);
+        reply(c, "cmd=get_result rc=0 msg=success value=%s\n", found);
     else
-        say(c, "cmd=get_result rc=-1 msg=no_such_key value=unknown\n");
+        reply(c, "cmd=get_result rc=-1 msg=no_such_key value=unknown\n");
 }
 
 /* Not one within the other: what is asked now may end the next barrier. */
@@ -438,7 +439,7 @@ static void on_finalize(struct fbr_pmi1_conn *c, char *line)
     struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
 
     (void)line;
-    say(c, "cmd=finalize_ack rc=0\n");
+    reply(c, "cmd=finalize_ack rc=0\n");
     if (!slot->left)
         c->e->ops->left(c->e->user, (uint32_t)c->rank);
     slot->left = true;
@@ -457,8 +458,8 @@ static void on_abort(struct fbr_pmi1_conn *c, char *line)
 }
 
 /* MPICH looks at info, newer ones at rc. */
-static void say_published(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code,
-                          const char *port)
+static void reply_published(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code,
+                            const char *port)
 {
     const char *name = what == FBR_PMI1_PUBLISH  ? "publish"
                        : what == FBR_PMI1_LOOKUP ? "lookup"
@@ -468,11 +469,11 @@ static void say_published(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int 
                                         : "failed";
 
     if (code < 0)
-        say(c, "cmd=%s_result rc=-1 info=%s msg=%s\n", name, why, why);
+        reply(c, "cmd=%s_result rc=-1 info=%s msg=%s\n", name, why, why);
     else if (what == FBR_PMI1_LOOKUP)
-        say(c, "cmd=lookup_result rc=0 info=ok port=%s\n", port);
+        reply(c, "cmd=lookup_result rc=0 info=ok port=%s\n", port);
     else
-        say(c, "cmd=%s_result rc=0 info=ok\n", name);
+        reply(c, "cmd=%s_result rc=0 info=ok\n", name);
 }
 
 static void on_published(struct fbr_pmi1_conn *c, char *line, enum fbr_pmi1_wait what)
@@ -516,12 +517,13 @@ static void done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, con
     if (c->version == 2)
         fbr_pmi2_done(c, what, code, text);
     else if (what == FBR_PMI1_BARRIER)
-        say(c, code ? "cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n" : "cmd=barrier_out rc=0\n");
+        reply(c,
+              code ? "cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n" : "cmd=barrier_out rc=0\n");
     else if (what == FBR_PMI1_SPAWN)
-        say(c, code < 0 ? "cmd=spawn_result rc=-1 msg=%s\n" : "cmd=spawn_result rc=0\n",
-            "the_processes_could_not_be_started");
+        reply(c, code < 0 ? "cmd=spawn_result rc=-1 msg=%s\n" : "cmd=spawn_result rc=0\n",
+              "the_processes_could_not_be_started");
     else
-        say_published(c, what, code, text);
+        reply_published(c, what, code, text);
 }
 
 void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *text)
@@ -569,8 +571,8 @@ static void on_initack(struct fbr_pmi1_conn *c, char *line)
     }
     c->rank = rank;
     if (c->speaks || fbr_pmi1_speak_for(c))
-        say(c, "cmd=initack rc=0\ncmd=set size=%u\ncmd=set rank=%ld\ncmd=set debug=0\n",
-            c->e->config.size, rank);
+        reply(c, "cmd=initack rc=0\ncmd=set size=%u\ncmd=set rank=%ld\ncmd=set debug=0\n",
+              c->e->config.size, rank);
 }
 
 static const struct {
@@ -619,7 +621,7 @@ static void run_request(struct fbr_pmi1_conn *c, char *line)
             requests[i].fn(c, line);
             return;
         }
-    say(c, "cmd=%s_result rc=-1 msg=unknown_command\n", cmd);
+    reply(c, "cmd=%s_result rc=-1 msg=unknown_command\n", cmd);
 }
 
 static void on_line(struct fbr_pmi1_conn *c, char *line)

@@ -117,8 +117,8 @@ static void put_pair(struct fbr_buf *b, const char *key, const char *value)
 }
 
 /* Begins the answer to that command; say_end sends it. */
-static void say_begin(struct fbr_buf *b, struct fbr_pmi1_conn *c, const char *cmd, int rc,
-                      const char *why)
+static void reply_begin(struct fbr_buf *b, struct fbr_pmi1_conn *c, const char *cmd, int rc,
+                        const char *why)
 {
     char name[64], number[16];
 
@@ -134,7 +134,7 @@ static void say_begin(struct fbr_buf *b, struct fbr_pmi1_conn *c, const char *cm
         put_pair(b, "errmsg", why);
 }
 
-static void say_end(struct fbr_buf *b, struct fbr_pmi1_conn *c)
+static void reply_end(struct fbr_buf *b, struct fbr_pmi1_conn *c)
 {
     char digits[16];
 
@@ -148,23 +148,23 @@ static void say_end(struct fbr_buf *b, struct fbr_pmi1_conn *c)
     fbr_buf_fini(b);
 }
 
-static void say(struct fbr_pmi1_conn *c, const char *cmd, int rc, const char *why)
+static void reply(struct fbr_pmi1_conn *c, const char *cmd, int rc, const char *why)
 {
     struct fbr_buf b;
 
-    say_begin(&b, c, cmd, rc, why);
-    say_end(&b, c);
+    reply_begin(&b, c, cmd, rc, why);
+    reply_end(&b, c);
 }
 
-static void say_value(struct fbr_pmi1_conn *c, const char *cmd, const char *value)
+static void reply_value(struct fbr_pmi1_conn *c, const char *cmd, const char *value)
 {
     struct fbr_buf b;
 
-    say_begin(&b, c, cmd, 0, NULL);
+    reply_begin(&b, c, cmd, 0, NULL);
     put_pair(&b, "found", value ? "TRUE" : "FALSE");
     if (value)
         put_pair(&b, "value", value);
-    say_end(&b, c);
+    reply_end(&b, c);
 }
 
 /* Writes the key of a rank's text for its neighbours; the tab keeps the key apart from those of
@@ -174,7 +174,7 @@ static void ring_key(char key[FBR_PMI2_KEY_MAX], uint32_t rank, const char *side
     snprintf(key, FBR_PMI2_KEY_MAX, "\tring-%u-%s", rank, side);
 }
 
-static void say_ring(struct fbr_pmi1_conn *c, int code)
+static void reply_ring(struct fbr_pmi1_conn *c, int code)
 {
     uint32_t size = c->e->config.size, rank = (uint32_t)c->rank;
     char key[FBR_PMI2_KEY_MAX], count[16];
@@ -186,36 +186,36 @@ static void say_ring(struct fbr_pmi1_conn *c, int code)
     ring_key(key, (rank + 1) % size, "left");
     right = fbr_pmi1_find(c->e->store, key);
     if (code || !left || !right) {
-        say(c, "ring", ERR_OTHER, "some ranks are gone, or have not called it");
+        reply(c, "ring", ERR_OTHER, "some ranks are gone, or have not called it");
         return;
     }
     snprintf(count, sizeof(count), "%u", rank);
-    say_begin(&b, c, "ring", 0, NULL);
+    reply_begin(&b, c, "ring", 0, NULL);
     put_pair(&b, "ring-count", count);
     put_pair(&b, "ring-left", left);
     put_pair(&b, "ring-right", right);
-    say_end(&b, c);
+    reply_end(&b, c);
 }
 
-static void say_found(struct fbr_pmi1_conn *c, const char *port)
+static void reply_found(struct fbr_pmi1_conn *c, const char *port)
 {
     struct fbr_buf b;
 
-    say_begin(&b, c, "name-lookup", 0, NULL);
+    reply_begin(&b, c, "name-lookup", 0, NULL);
     put_pair(&b, "found", "TRUE");
     put_pair(&b, "value", port);
     put_pair(&b, "port", port); /* some look here */
-    say_end(&b, c);
+    reply_end(&b, c);
 }
 
-static void say_spawned(struct fbr_pmi1_conn *c, const char *name)
+static void reply_spawned(struct fbr_pmi1_conn *c, const char *name)
 {
     struct fbr_buf b;
 
-    say_begin(&b, c, "spawn", 0, NULL);
+    reply_begin(&b, c, "spawn", 0, NULL);
     put_pair(&b, "jobid", name);
     put_pair(&b, "nerrs", "0");
-    say_end(&b, c);
+    reply_end(&b, c);
 }
 
 void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text)
@@ -227,28 +227,28 @@ void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, c
 
     switch (what) {
     case FBR_PMI1_BARRIER:
-        say(c, "kvs-fence", code ? ERR_OTHER : 0, "some ranks are gone");
+        reply(c, "kvs-fence", code ? ERR_OTHER : 0, "some ranks are gone");
         break;
     case FBR_PMI1_RING:
-        say_ring(c, code);
+        reply_ring(c, code);
         break;
     case FBR_PMI1_PUBLISH:
-        say(c, "name-publish", rc, failed);
+        reply(c, "name-publish", rc, failed);
         break;
     case FBR_PMI1_UNPUBLISH:
-        say(c, "name-unpublish", rc, failed);
+        reply(c, "name-unpublish", rc, failed);
         break;
     case FBR_PMI1_LOOKUP:
         if (code < 0)
-            say(c, "name-lookup", rc, failed);
+            reply(c, "name-lookup", rc, failed);
         else
-            say_found(c, text);
+            reply_found(c, text);
         break;
     case FBR_PMI1_SPAWN:
         if (code < 0)
-            say(c, "spawn", rc, "the processes could not be started");
+            reply(c, "spawn", rc, "the processes could not be started");
         else
-            say_spawned(c, text ? text : "");
+            reply_spawned(c, text ? text : "");
         break;
     default:
         break;
@@ -272,7 +272,7 @@ static void on_fullinit(struct fbr_pmi1_conn *c, const struct message *m)
         c->rank = rank;
     if (!c->speaks && !fbr_pmi1_speak_for(c))
         return;
-    say_begin(&b, c, "fullinit", 0, NULL);
+    reply_begin(&b, c, "fullinit", 0, NULL);
     put_pair(&b, "pmi-version", "2");
     put_pair(&b, "pmi-subversion", "0");
     snprintf(number, sizeof(number), "%u", (uint32_t)c->rank);
@@ -285,7 +285,7 @@ static void on_fullinit(struct fbr_pmi1_conn *c, const struct message *m)
         put_pair(&b, "spawner-jobid", c->e->config.parent);
     put_pair(&b, "debugged", "FALSE");
     put_pair(&b, "pmiverbose", "FALSE");
-    say_end(&b, c);
+    reply_end(&b, c);
     c->e->ops->met(c->e->user, (uint32_t)c->rank, "PMI 2.0");
 }
 
@@ -301,7 +301,7 @@ static void leave(struct fbr_pmi1_conn *c)
 static void on_finalize(struct fbr_pmi1_conn *c, const struct message *m)
 {
     (void)m;
-    say(c, "finalize", 0, NULL);
+    reply(c, "finalize", 0, NULL);
     leave(c);
 }
 
@@ -324,16 +324,16 @@ static void on_job_id(struct fbr_pmi1_conn *c, const struct message *m)
     struct fbr_buf b;
 
     (void)m;
-    say_begin(&b, c, "job-getid", 0, NULL);
+    reply_begin(&b, c, "job-getid", 0, NULL);
     put_pair(&b, "jobid", c->e->nspace);
-    say_end(&b, c);
+    reply_end(&b, c);
 }
 
 /* MPI does not use it: jobs meet by a port that one of them publishes. */
 static void on_job_connect(struct fbr_pmi1_conn *c, const struct message *m)
 {
-    say(c, get(m, "cmd"), ERR_OTHER,
-        "jobs are not connected by PMI here: publish a port, and look it up");
+    reply(c, get(m, "cmd"), ERR_OTHER,
+          "jobs are not connected by PMI here: publish a port, and look it up");
 }
 
 static bool is_key(const char *key)
@@ -352,9 +352,9 @@ static int check_pair(struct fbr_pmi1_conn *c, const char *cmd, const char *key,
     if (is_key(key) && value && strlen(value) < FBR_PMI2_VALUE_MAX)
         return 0;
     if (is_key(key))
-        say(c, cmd, ERR_VALUE, "the value is missing or too long");
+        reply(c, cmd, ERR_VALUE, "the value is missing or too long");
     else
-        say(c, cmd, ERR_KEY, "the key is missing, too long, or has control characters in it");
+        reply(c, cmd, ERR_KEY, "the key is missing, too long, or has control characters in it");
     return -EINVAL;
 }
 
@@ -363,8 +363,8 @@ static void on_put(struct fbr_pmi1_conn *c, const struct message *m)
     const char *key = get(m, "key"), *value = get(m, "value");
 
     if (check_pair(c, "kvs-put", key, value) == 0)
-        say(c, "kvs-put", fbr_pmi1_put(c->e, key, value) < 0 ? ERR_OTHER : 0,
-            "there is no memory for it");
+        reply(c, "kvs-put", fbr_pmi1_put(c->e, key, value) < 0 ? ERR_OTHER : 0,
+              "there is no memory for it");
 }
 
 static void on_get(struct fbr_pmi1_conn *c, const struct message *m)
@@ -372,9 +372,9 @@ static void on_get(struct fbr_pmi1_conn *c, const struct message *m)
     const char *job = get(m, "jobid"), *key = get(m, "key");
 
     if (job && *job && strcmp(job, c->e->nspace) != 0)
-        say(c, "kvs-get", ERR_OTHER, "that is not the name of its own job, see job-getid");
+        reply(c, "kvs-get", ERR_OTHER, "that is not the name of its own job, see job-getid");
     else
-        say_value(c, "kvs-get", is_key(key) ? fbr_pmi1_find(c->e->store, key) : NULL);
+        reply_value(c, "kvs-get", is_key(key) ? fbr_pmi1_find(c->e->store, key) : NULL);
 }
 
 static void on_fence(struct fbr_pmi1_conn *c, const struct message *m)
@@ -393,12 +393,12 @@ static void on_ring(struct fbr_pmi1_conn *c, const struct message *m)
         const char *value = get(m, names[i]);
 
         if (!value || strlen(value) >= FBR_PMI2_VALUE_MAX) {
-            say(c, "ring", ERR_VALUE, "the value is missing or too long");
+            reply(c, "ring", ERR_VALUE, "the value is missing or too long");
             return;
         }
         ring_key(key, (uint32_t)c->rank, sides[i]);
         if (fbr_pmi1_put(c->e, key, value) < 0) {
-            say(c, "ring", ERR_OTHER, "there is no memory for it");
+            reply(c, "ring", ERR_OTHER, "there is no memory for it");
             return;
         }
     }
@@ -422,7 +422,7 @@ static void on_job_attr(struct fbr_pmi1_conn *c, const struct message *m)
     } else if (is_key(key)) {
         value = fbr_pmi1_find(c->e->store, key); /* PMI_process_mapping; what a parent has left */
     }
-    say_value(c, "info-getjobattr", value && *value ? value : NULL);
+    reply_value(c, "info-getjobattr", value && *value ? value : NULL);
 }
 
 static void on_put_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
@@ -433,10 +433,10 @@ static void on_put_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
     if (check_pair(c, "info-putnodeattr", key, value) < 0)
         return;
     if (fbr_pmi1_table_set(e, &e->attrs, key, value) < 0) {
-        say(c, "info-putnodeattr", ERR_OTHER, "there is no memory for it");
+        reply(c, "info-putnodeattr", ERR_OTHER, "there is no memory for it");
         return;
     }
-    say(c, "info-putnodeattr", 0, NULL);
+    reply(c, "info-putnodeattr", 0, NULL);
     for (uint32_t i = 0; i < e->config.count; i++) {
         struct fbr_pmi1_slot *slot = &e->slots[i];
 
@@ -444,7 +444,7 @@ static void on_put_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
             continue;
         slot->wait = FBR_PMI1_NOTHING;
         if (slot->conn)
-            say_value(slot->conn, "info-getnodeattr", value);
+            reply_value(slot->conn, "info-getnodeattr", value);
     }
     fbr_pmi1_resume(e);
 }
@@ -457,12 +457,12 @@ static void on_get_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
     char *copy;
 
     if (value || !is_key(key) || !is_true(get(m, "wait"))) {
-        say_value(c, "info-getnodeattr", value);
+        reply_value(c, "info-getnodeattr", value);
         return;
     }
     copy = strdup(key);
     if (!copy) {
-        say(c, "info-getnodeattr", ERR_OTHER, "there is no memory for it");
+        reply(c, "info-getnodeattr", ERR_OTHER, "there is no memory for it");
         return;
     }
     free(slot->attr);
@@ -492,7 +492,7 @@ static void on_name(struct fbr_pmi1_conn *c, const struct message *m)
     int rc;
 
     if (!is_word(name) || (what == FBR_PMI1_PUBLISH && !is_word(port))) {
-        say(c, cmd, ERR_VALUE, "the name or the port is missing, too long, or has blanks in it");
+        reply(c, cmd, ERR_VALUE, "the name or the port is missing, too long, or has blanks in it");
         return;
     }
     fbr_pmi1_slot(c->e, rank)->wait = what;
@@ -506,7 +506,7 @@ static void on_name(struct fbr_pmi1_conn *c, const struct message *m)
 /* ---- spawn ---- */
 
 /* Tells the reader of PMI-1's spawn one line. */
-__attribute__((format(printf, 2, 3))) static int tell(struct fbr_pmi1_spawn *s, const char *fmt,
+__attribute__((format(printf, 2, 3))) static int feed(struct fbr_pmi1_spawn *s, const char *fmt,
                                                       ...)
 {
     char *line = NULL;
@@ -524,9 +524,9 @@ __attribute__((format(printf, 2, 3))) static int tell(struct fbr_pmi1_spawn *s, 
 }
 
 /* The pairs of one program, "subcmd" first. Where the next one begins, and the pairs left. */
-static int tell_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *left)
+static int feed_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *left)
 {
-    int rc = tell(s, "execname=%s", value_of(*pair));
+    int rc = feed(s, "execname=%s", value_of(*pair));
 
     if (rc < 0)
         return rc;
@@ -537,31 +537,31 @@ static int tell_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *lef
         if (!strcmp(key, "subcmd"))
             break;
         if (!strcmp(key, "maxprocs"))
-            rc = tell(s, "nprocs=%s", value_of(key));
+            rc = feed(s, "nprocs=%s", value_of(key));
         else if (!strncmp(key, "argv", 4) && (n = to_number(key + 4, -1)) >= 0 && n < 1000000)
-            rc = tell(s, "arg%ld=%s", n + 1, value_of(key)); /* there 0 is the program */
+            rc = feed(s, "arg%ld=%s", n + 1, value_of(key)); /* there 0 is the program */
         else if (!strncmp(key, "infokey", 7) && key[7] != 'c')
-            rc = tell(s, "info_key_%.16s=%s", key + 7, value_of(key));
+            rc = feed(s, "info_key_%.16s=%s", key + 7, value_of(key));
         else if (!strncmp(key, "infoval", 7))
-            rc = tell(s, "info_val_%.16s=%s", key + 7, value_of(key));
+            rc = feed(s, "info_val_%.16s=%s", key + 7, value_of(key));
         if (rc < 0)
             return rc;
     }
     return 0;
 }
 
-static int tell_preput(struct fbr_pmi1_spawn *s, const char *pair)
+static int feed_preput(struct fbr_pmi1_spawn *s, const char *pair)
 {
     if (!strncmp(pair, "ppkey", 5))
-        return tell(s, "preput_key_%.16s=%s", pair + 5, value_of(pair));
+        return feed(s, "preput_key_%.16s=%s", pair + 5, value_of(pair));
     if (strncmp(pair, "ppval", 5) != 0)
         return 0;
     return strchr(value_of(pair), '\n') ? -EPROTO
-                                        : tell(s, "preput_val_%.16s=%s", pair + 5, value_of(pair));
+                                        : feed(s, "preput_val_%.16s=%s", pair + 5, value_of(pair));
 }
 
 /* -EPROTO, -E2BIG, -ENOMEM. */
-static int tell_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
+static int feed_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
 {
     long programs = to_number(get(m, "ncmds"), 0);
     const char *pair = m->pairs;
@@ -569,13 +569,13 @@ static int tell_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
     int rc;
 
     for (; left > 0 && strcmp(pair, "subcmd") != 0; left--, pair = next_pair(pair))
-        if ((rc = tell_preput(s, pair)) < 0)
+        if ((rc = feed_preput(s, pair)) < 0)
             return rc;
     for (long so_far = 1; left > 0; so_far++) {
-        if ((so_far > 1 && (rc = tell(s, "mcmd=spawn")) < 0) ||
-            (rc = tell_program(s, &pair, &left)) < 0 ||
-            (rc = tell(s, "totspawns=%ld", programs)) < 0 ||
-            (rc = tell(s, "spawnssofar=%ld", so_far)) < 0 || (rc = tell(s, "endcmd")) < 0)
+        if ((so_far > 1 && (rc = feed(s, "mcmd=spawn")) < 0) ||
+            (rc = feed_program(s, &pair, &left)) < 0 ||
+            (rc = feed(s, "totspawns=%ld", programs)) < 0 ||
+            (rc = feed(s, "spawnssofar=%ld", so_far)) < 0 || (rc = feed(s, "endcmd")) < 0)
             return rc;
         if (rc == 1) /* as many as were announced */
             return left == 0 ? 0 : -EPROTO;
@@ -586,11 +586,11 @@ static int tell_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
 static void on_spawn(struct fbr_pmi1_conn *c, const struct message *m)
 {
     struct fbr_pmi1_spawn *s = fbr_pmi1_spawn_new();
-    int rc = s ? tell_spawn(s, m) : -ENOMEM;
+    int rc = s ? feed_spawn(s, m) : -ENOMEM;
 
     if (rc < 0) {
-        say(c, "spawn", ERR_OTHER,
-            rc == -ENOMEM ? "there is no memory for it" : "it is malformed or too long");
+        reply(c, "spawn", ERR_OTHER,
+              rc == -ENOMEM ? "there is no memory for it" : "it is malformed or too long");
     } else {
         fbr_pmi1_slot(c->e, c->rank)->wait = FBR_PMI1_SPAWN;
         rc = c->e->ops->spawn(c->e->user, (uint32_t)c->rank, fbr_pmi1_spawn_apps(s),
@@ -644,7 +644,7 @@ static void run_request(struct fbr_pmi1_conn *c, const struct message *m)
             requests[i].fn(c, m);
             return;
         }
-    say(c, cmd, ERR_OTHER, "unknown command");
+    reply(c, cmd, ERR_OTHER, "unknown command");
 }
 
 /* The length that a message begins with, or -1. */

@@ -139,20 +139,20 @@ struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_requ
 pmix_status_t fbr_pmix_request_post(struct fbr_pmix_request *r);
 /* Loop thread: it is one of the bridge's own, and will come back through the queue
  * (fbr_pmix_request_back, any thread) to be started. */
-void fbr_pmix_request_adopt(struct fbr_bridge *b, struct fbr_pmix_request *r);
+void fbr_pmix_request_attach(struct fbr_bridge *b, struct fbr_pmix_request *r);
 void fbr_pmix_request_back(struct fbr_pmix_request *r);
 
 /* Loop thread: answer, each at most once. All free the request unless its host still has to
  * answer. */
 /* with nothing but a status, 0 too */
 void fbr_pmix_fail(struct fbr_pmix_request *r, pmix_status_t status);
-void fbr_pmix_give_modex(struct fbr_pmix_request *r, char *data, size_t len); /* takes data */
+void fbr_pmix_reply_modex(struct fbr_pmix_request *r, char *data, size_t len); /* takes data */
 /* a PMIx info list; takes it */
-void fbr_pmix_give_info(struct fbr_pmix_request *r, pmix_status_t status, void *list);
-void fbr_pmix_give_spawn(struct fbr_pmix_request *r, const char *nspace);
+void fbr_pmix_reply_info(struct fbr_pmix_request *r, pmix_status_t status, void *list);
+void fbr_pmix_reply_spawn(struct fbr_pmix_request *r, const char *nspace);
 /* One of its calls of the host was answered. True: it lives, and may be answered. False: it was
  * answered before, and may be gone. */
-bool fbr_pmix_heard(struct fbr_pmix_request *r);
+bool fbr_pmix_request_answered(struct fbr_pmix_request *r);
 
 pmix_status_t fbr_pmix_status(int code); /* of a negative errno */
 struct fbr_pmix_job *fbr_pmix_job_named(struct fbr_bridge *b, const char *nspace);
@@ -194,7 +194,7 @@ void fbr_pmix_start_publish(struct fbr_pmix_request *r);
 void fbr_pmix_start_lookup(struct fbr_pmix_request *r);
 void fbr_pmix_start_unpublish(struct fbr_pmix_request *r);
 /* A rank aborts: if it looked in vain for a name before, tells it where names are seen. */
-void fbr_pmix_tell_missed(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank);
+void fbr_pmix_report_missed(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank);
 
 /* ---- pmix_control.c ---- */
 void fbr_pmix_start_spawn(struct fbr_pmix_request *r);

@@ -106,11 +106,11 @@ static void spawned(void *arg, int code, const void *data, size_t len)
     struct fbr_cur c = fbr_cur(data, len);
     struct fbr_pmix_job *j;
 
-    if (!fbr_pmix_heard(r))
+    if (!fbr_pmix_request_answered(r))
         return;
     j = code == 0 ? fbr_pmix_job_numbered(r->bridge, fbr_get_u32(&c)) : NULL;
     if (j && fbr_cur_ok(&c)) {
-        fbr_pmix_give_spawn(r, j->job->nspace);
+        fbr_pmix_reply_spawn(r, j->job->nspace);
         return;
     }
     if (code == -ENOENT)
@@ -284,7 +284,7 @@ void fbr_pmix_start_query(struct fbr_pmix_request *r)
         fbr_pmix_fail(r, first == PMIX_SUCCESS ? PMIX_ERR_BAD_PARAM : first);
         return;
     }
-    fbr_pmix_give_info(r, first == PMIX_SUCCESS ? PMIX_SUCCESS : PMIX_QUERY_PARTIAL_SUCCESS, list);
+    fbr_pmix_reply_info(r, first == PMIX_SUCCESS ? PMIX_SUCCESS : PMIX_QUERY_PARTIAL_SUCCESS, list);
 }
 
 /* ---- Log ---- */

@@ -125,7 +125,7 @@ static void finish(struct fbr_pmix_request *r, uint64_t number, char *all, size_
     void *list;
 
     if (r->code == FBR_PMIX_FENCE) {
-        fbr_pmix_give_modex(r, all, len);
+        fbr_pmix_reply_modex(r, all, len);
         return;
     }
     if (r->code == FBR_PMIX_GROUP) {
@@ -134,7 +134,7 @@ static void finish(struct fbr_pmix_request *r, uint64_t number, char *all, size_
             PMIx_Info_list_add(list, PMIX_GROUP_CONTEXT_ID, &context, PMIX_SIZE);
         if (len)
             PMIx_Info_list_add(list, PMIX_GROUP_ENDPT_DATA, &blob, PMIX_BYTE_OBJECT);
-        fbr_pmix_give_info(r, PMIX_SUCCESS, list);
+        fbr_pmix_reply_info(r, PMIX_SUCCESS, list);
     } else {
         fbr_pmix_fail(r, PMIX_SUCCESS);
     }
@@ -149,7 +149,7 @@ static void fence_done(void *arg, int code, const void *data, size_t len)
     struct fbr_buf joined;
     uint64_t number = 0;
 
-    if (!fbr_pmix_heard(r))
+    if (!fbr_pmix_request_answered(r))
         return;
     if (code < 0) {
         fbr_pmix_fail(r, fbr_pmix_status(code));
@@ -299,7 +299,7 @@ void fbr_pmix_start_dmodex(struct fbr_pmix_request *r)
     fbr_put_u32(&ask, r->id);
     fbr_put_str(&ask, r->who.nspace);
     fbr_put_u32(&ask, r->who.rank);
-    rc = ask.failed ? -ENOMEM : b->host->tell(b->host->user, agent, ask.data, ask.len);
+    rc = ask.failed ? -ENOMEM : b->host->notify(b->host->user, agent, ask.data, ask.len);
     if (rc < 0)
         fbr_pmix_fail(r, fbr_pmix_status(rc));
     fbr_buf_fini(&ask);
@@ -317,7 +317,7 @@ static void start_answer(struct fbr_pmix_request *r)
     fbr_put_u32(&answer, (uint32_t)r->code);
     fbr_put_bytes(&answer, r->data, r->len);
     if (!answer.failed)
-        host->tell(host->user, r->agent, answer.data, answer.len);
+        host->notify(host->user, r->agent, answer.data, answer.len);
     fbr_buf_fini(&answer);
     fbr_pmix_fail(r, PMIX_SUCCESS);
 }
@@ -350,7 +350,7 @@ static void asked(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *c)
     r->id = fbr_get_u32(c);
     fbr_get_str(c, r->who.nspace, sizeof(r->who.nspace));
     r->who.rank = fbr_get_u32(c);
-    fbr_pmix_request_adopt(b, r);
+    fbr_pmix_request_attach(b, r);
     if (!fbr_cur_ok(c)) {
         fbr_pmix_fail(r, PMIX_SUCCESS); /* not from an agent of this version */
         return;
@@ -384,7 +384,7 @@ static void answered(struct fbr_bridge *b, struct fbr_cur *c)
         return;
     }
     memcpy(copy, data, len);
-    fbr_pmix_give_modex(r, copy, len);
+    fbr_pmix_reply_modex(r, copy, len);
 }
 
 /* ---- Events ---- */
@@ -394,7 +394,7 @@ struct event {
     size_t ninfo;
 };
 
-static void event_told(pmix_status_t status, void *arg)
+static void event_notified(pmix_status_t status, void *arg)
 {
     struct event *e = arg;
 
@@ -404,8 +404,8 @@ static void event_told(pmix_status_t status, void *arg)
 }
 
 /* Tells our ranks. Takes info. */
-static void tell_ranks(pmix_status_t code, const pmix_proc_t *source, pmix_data_range_t range,
-                       pmix_info_t *info, size_t ninfo)
+static void notify_ranks(pmix_status_t code, const pmix_proc_t *source, pmix_data_range_t range,
+                         pmix_info_t *info, size_t ninfo)
 {
     struct event *e = calloc(1, sizeof(*e));
 
@@ -415,8 +415,8 @@ static void tell_ranks(pmix_status_t code, const pmix_proc_t *source, pmix_data_
     }
     e->info = info;
     e->ninfo = ninfo;
-    if (PMIx_Notify_event(code, source, range, info, ninfo, event_told, e) != PMIX_SUCCESS)
-        event_told(PMIX_ERROR, e);
+    if (PMIx_Notify_event(code, source, range, info, ninfo, event_notified, e) != PMIX_SUCCESS)
+        event_notified(PMIX_ERROR, e);
 }
 
 void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code)
@@ -435,7 +435,7 @@ void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint3
     if (!info)
         return;
     PMIX_INFO_LOAD(&info[0], PMIX_EVENT_AFFECTED_PROC, &dead, PMIX_PROC);
-    tell_ranks(PMIX_ERR_PROC_ABORTED, &dead, PMIX_RANGE_LOCAL, info, 1);
+    notify_ranks(PMIX_ERR_PROC_ABORTED, &dead, PMIX_RANGE_LOCAL, info, 1);
 }
 
 /* Before libpmix forgets the job: it frees what it keeps for a direct modex then, answered or
@@ -479,7 +479,7 @@ void fbr_pmix_start_notify(struct fbr_pmix_request *r)
             uint32_t before = told.count;
 
             if (agents_add(&told, j->job->agents[k]) && told.count > before)
-                b->host->tell(b->host->user, j->job->agents[k], event.data, event.len);
+                b->host->notify(b->host->user, j->job->agents[k], event.data, event.len);
         }
     }
     fbr_buf_fini(&event);
@@ -516,7 +516,7 @@ static void event_came(struct fbr_cur *c)
         return;
     }
     PMIX_INFO_LOAD(&info[ninfo], fbr_pmix_relayed, &yes, PMIX_BOOL);
-    tell_ranks(code, &source, range, info, ninfo + 1);
+    notify_ranks(code, &source, range, info, ninfo + 1);
 }
 
 void fbr_pmix_message(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *data)

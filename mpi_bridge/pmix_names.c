@@ -39,7 +39,7 @@ static void begin(struct fbr_pmix_request *r)
 /* Answers when nothing is open any more. r->code: the first error. */
 static void step_done(struct fbr_pmix_request *r)
 {
-    if (fbr_pmix_heard(r) && r->open == 0)
+    if (fbr_pmix_request_answered(r) && r->open == 0)
         fbr_pmix_fail(r, r->code);
 }
 
@@ -138,7 +138,7 @@ void fbr_pmix_start_unpublish(struct fbr_pmix_request *r)
     "that "                                                                                      \
     "looks at FIBER_RANK), or one from the other (MPI_Comm_spawn)"
 
-static void say(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank, const char *text)
+static void report(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank, const char *text)
 {
     b->host->print(b->host->user, j->job->id, rank, 2, text, strlen(text));
 }
@@ -180,7 +180,7 @@ static bool is_port_of_nobody(struct fbr_bridge *b, const char *key)
     return true;
 }
 
-static void tell_port(struct fbr_pmix_request *r, const char *key)
+static void report_port(struct fbr_pmix_request *r, const char *key)
 {
     struct fbr_pmix_job *j = fbr_pmix_job_named(r->bridge, r->who.nspace);
     char text[512];
@@ -188,7 +188,7 @@ static void tell_port(struct fbr_pmix_request *r, const char *key)
     snprintf(text, sizeof(text), "MPI: no rank of this run has the port \"%.*s\". " ONE_RUN "\n",
              (int)strcspn(key, ":"), key);
     if (j)
-        say(r->bridge, j, r->who.rank, text);
+        report(r->bridge, j, r->who.rank, text);
 }
 
 /* The name that the rank has just looked for in vain; NULL: it was there. */
@@ -201,7 +201,7 @@ static void note_missed(struct fbr_pmix_request *r, const char *key)
         snprintf(rank->missed, sizeof(rank->missed), "%.60s", key ? key : "");
 }
 
-void fbr_pmix_tell_missed(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank)
+void fbr_pmix_report_missed(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank)
 {
     struct fbr_pmix_rank *local = fbr_pmix_local(j, rank);
     char text[512];
@@ -210,7 +210,7 @@ void fbr_pmix_tell_missed(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t
         return;
     snprintf(text, sizeof(text), "MPI: no rank of this run has published \"%s\". " ONE_RUN "\n",
              local->missed);
-    say(b, j, rank, text);
+    report(b, j, rank, text);
 }
 
 /* ---- Lookup ---- */
@@ -265,7 +265,7 @@ static void finish_lookup(struct fbr_pmix_request *r)
 
 static void lookup_step(struct fbr_pmix_request *r)
 {
-    if (fbr_pmix_heard(r) && (r->open == 0 || r->nfound >= r->wanted))
+    if (fbr_pmix_request_answered(r) && (r->open == 0 || r->nfound >= r->wanted))
         finish_lookup(r);
 }
 
@@ -293,7 +293,7 @@ static void looked_up(void *arg, int code, const void *data, size_t len)
     if (f->early && code == -ENOENT && !r->answered) {
         f->early = false;
         if (is_port_of_nobody(r->bridge, key))
-            tell_port(r, key);
+            report_port(r, key);
         /* its job has begun meanwhile */
         else if (host->lookup(host->user, key, r->wait_ms, looked_up, f) == 0)
             return;

@@ -161,7 +161,7 @@ static struct fbr_pmix_request *dequeue(struct fbr_pmix_queue *q)
     return r;
 }
 
-void fbr_pmix_request_adopt(struct fbr_bridge *b, struct fbr_pmix_request *r)
+void fbr_pmix_request_attach(struct fbr_bridge *b, struct fbr_pmix_request *r)
 {
     if (r->bridge) /* it comes back, with what it waited for */
         return;
@@ -177,7 +177,7 @@ void fbr_pmix_queue_drain(struct fbr_pmix_queue *q)
     q->refs++; /* what a request does may close the bridge */
     pthread_mutex_unlock(&q->lock);
     while ((r = dequeue(q))) {
-        fbr_pmix_request_adopt(q->bridge, r);
+        fbr_pmix_request_attach(q->bridge, r);
         r->start(r);
     }
     unref(q);
@@ -191,7 +191,7 @@ void fbr_pmix_queue_shut(struct fbr_pmix_queue *q)
     q->shut = true;
     pthread_mutex_unlock(&q->lock);
     while ((r = dequeue(q)))
-        fbr_pmix_request_adopt(q->bridge, r);
+        fbr_pmix_request_attach(q->bridge, r);
     DL_FOREACH_SAFE(q->bridge->pending, r, next) {
         r->open++; /* it stays: libpmix may still call for it until it has ended */
         fbr_pmix_fail(r, PMIX_ERR_UNREACH);
@@ -211,14 +211,14 @@ void fbr_pmix_queue_close(struct fbr_pmix_queue *q)
 
 /* ---- Answers ---- */
 
-static void settled(struct fbr_pmix_request *r)
+static void mark_answered(struct fbr_pmix_request *r)
 {
     r->answered = true;
     if (r->open == 0)
         request_free(r);
 }
 
-bool fbr_pmix_heard(struct fbr_pmix_request *r)
+bool fbr_pmix_request_answered(struct fbr_pmix_request *r)
 {
     r->open--;
     if (!r->answered)
@@ -252,22 +252,22 @@ void fbr_pmix_fail(struct fbr_pmix_request *r, pmix_status_t status)
         r->call.info(status, NULL, 0, r->call_data, NULL, NULL);
         break;
     }
-    settled(r);
+    mark_answered(r);
 }
 
-void fbr_pmix_give_modex(struct fbr_pmix_request *r, char *data, size_t len)
+void fbr_pmix_reply_modex(struct fbr_pmix_request *r, char *data, size_t len)
 {
     r->call.modex(PMIX_SUCCESS, data, len, r->call_data, free, data);
-    settled(r);
+    mark_answered(r);
 }
 
-void fbr_pmix_give_spawn(struct fbr_pmix_request *r, const char *nspace)
+void fbr_pmix_reply_spawn(struct fbr_pmix_request *r, const char *nspace)
 {
     pmix_nspace_t name;
 
     PMIX_LOAD_NSPACE(name, nspace);
     r->call.spawn(PMIX_SUCCESS, name, r->call_data);
-    settled(r);
+    mark_answered(r);
 }
 
 static void free_infos(void *arg)
@@ -278,7 +278,7 @@ static void free_infos(void *arg)
     free(array);
 }
 
-void fbr_pmix_give_info(struct fbr_pmix_request *r, pmix_status_t status, void *list)
+void fbr_pmix_reply_info(struct fbr_pmix_request *r, pmix_status_t status, void *list)
 {
     pmix_data_array_t *array = calloc(1, sizeof(*array));
     pmix_status_t rc = array ? PMIx_Info_list_convert(list, array) : PMIX_ERR_NOMEM;
@@ -290,7 +290,7 @@ void fbr_pmix_give_info(struct fbr_pmix_request *r, pmix_status_t status, void *
         return;
     }
     r->call.info(status, array->array, array->size, r->call_data, free_infos, array);
-    settled(r);
+    mark_answered(r);
 }
 
 pmix_status_t fbr_pmix_status(int code)

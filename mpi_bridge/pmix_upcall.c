@@ -114,7 +114,7 @@ static void start_abort(struct fbr_pmix_request *r)
     r->data = NULL;
     fbr_pmix_fail(r, j ? PMIX_SUCCESS : PMIX_ERR_NOT_FOUND);
     if (j)
-        fbr_pmix_tell_missed(b, j, rank);
+        fbr_pmix_report_missed(b, j, rank);
     if (j)
         b->host->abort(b->host->user, j->job->id, rank, code, text ? text : "");
     free(text);

@@ -68,7 +68,7 @@ static void set_value(struct fbr_service *s, struct fbr_tcp_entry *e, struct fbr
     e->value = v;
     s->keys += !old;
     fbr_tcp_wake(s, e, true);
-    fbr_tcp_tell_watchers(s, e, old ? KEY_UPDATED : KEY_CREATED, old, v);
+    fbr_tcp_notify_watchers(s, e, old ? KEY_UPDATED : KEY_CREATED, old, v);
     fbr_tcp_value_free(s, old);
 }
 
@@ -242,7 +242,7 @@ static bool on_delete(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_
     if (old) {
         e->value = NULL;
         s->keys--;
-        fbr_tcp_tell_watchers(s, e, KEY_DELETED, old, NULL);
+        fbr_tcp_notify_watchers(s, e, KEY_DELETED, old, NULL);
         fbr_tcp_value_free(s, old);
         fbr_tcp_drop_if_empty(s, e);
     }
@@ -494,7 +494,7 @@ static enum measured measure(const char *shape, struct fbr_cur *c)
 }
 
 /* Tells the dialect by the first bytes; false when it takes more of them to tell. */
-static bool tell_dialect(struct fbr_tcp_conn *c)
+static bool detect_dialect(struct fbr_tcp_conn *c)
 {
     struct fbr_cur at = fbr_cur(c->in.data, c->in.len);
 
@@ -613,7 +613,7 @@ static void tcpstore_bytes(struct fbr_service *s, uint64_t id, const void *data,
     fbr_put(&c->in, data, len);
     if (c->in.failed)
         c->bad = true;
-    else if (c->dialect != FBR_TCP_UNKNOWN || tell_dialect(c))
+    else if (c->dialect != FBR_TCP_UNKNOWN || detect_dialect(c))
         run_requests(s, c);
     if (c->bad || s->bad)
         hang_up_on_bad(s);

@@ -186,8 +186,8 @@ void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all)
 }
 
 /* Tells those who watch the key; old and now may be NULL. */
-void fbr_tcp_tell_watchers(struct fbr_service *s, struct fbr_tcp_entry *e, uint8_t what,
-                           const struct fbr_tcp_value *old, const struct fbr_tcp_value *now)
+void fbr_tcp_notify_watchers(struct fbr_service *s, struct fbr_tcp_entry *e, uint8_t what,
+                             const struct fbr_tcp_value *old, const struct fbr_tcp_value *now)
 {
     struct fbr_tcp_wait *w;
 

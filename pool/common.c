@@ -72,7 +72,7 @@ static void drop(struct fiber_pool *p, struct fbr_common *c)
     const struct iovec to_worker = {(void *)(uintptr_t)forget, sizeof(forget)};
     const struct iovec to_host = {(void *)(uintptr_t)order, sizeof(order)};
     struct fbr_pool_worker *w;
-    struct fbr_pool_host *h;
+    struct fbr_pool_supervisor *h;
 
     DL_FOREACH(p->workers, w)
         if (take_out(&w->commons, c->id))

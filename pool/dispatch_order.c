@@ -158,7 +158,7 @@ static uint64_t unstarted(const struct dispatch_worker *w, const struct batch *b
  * would bring nothing. */
 static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
-    uint64_t silent = now - w->heard, usual = NS_PER_MS, work = 0, ns, late;
+    uint64_t silent = now - w->last_seen, usual = NS_PER_MS, work = 0, ns, late;
     uint64_t costs = d->config.recall_ns + 2 * d->lag; /* it comes back, and goes to another one */
     const struct batch *b;
 

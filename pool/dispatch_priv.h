@@ -138,7 +138,8 @@ struct dispatch_worker {
     bool shy;    /* was asked to return tasks: gets no second batch until it finished one */
     enum place place;
     uint64_t tasks_left, done, busy_ns, idle_since;
-    uint64_t heard; /* when its tasks were last known to go on: results, or the start of a batch */
+    uint64_t
+        last_seen; /* when its tasks were last known to go on: results, or the start of a batch */
     double slowness;
     struct rate rates[RATES]; /* latest first */
     struct dispatch_worker *place_prev, *place_next;

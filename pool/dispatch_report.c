@@ -138,8 +138,8 @@ int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, 
     d->stats.late += w->dead ? out->taken : 0;
     b->seen += n;
     if (b == w->batches && n && !w->dead)
-        learn_lag(d, now - w->heard, busy_ns);
-    w->heard = now;
+        learn_lag(d, now - w->last_seen, busy_ns);
+    w->last_seen = now;
     w->done += n;
     w->busy_ns += busy_ns;
     if (b->map && n)

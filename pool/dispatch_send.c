@@ -107,8 +107,8 @@ static struct batch *batch_new(struct fbr_dispatch *d, struct dispatch_worker *w
     return b;
 }
 
-static void batch_give(struct fbr_dispatch *d, uint64_t now, struct batch *b,
-                       struct dispatch_worker *w, struct map *m)
+static void batch_assign(struct fbr_dispatch *d, uint64_t now, struct batch *b,
+                         struct dispatch_worker *w, struct map *m)
 {
     b->map = m;
     b->worker = w;
@@ -116,7 +116,7 @@ static void batch_give(struct fbr_dispatch *d, uint64_t now, struct batch *b,
     DL_APPEND2(w->batches, b, worker_prev, worker_next);
     w->nbatches++;
     if (w->nbatches == 1)
-        w->heard = now;
+        w->last_seen = now;
     if (m->timeout_ns) {
         DL_APPEND2(d->timed, b, timed_prev, timed_next);
         if (w->nbatches == 1)
@@ -152,7 +152,7 @@ int fbr_dispatch_next(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_
     fbr_task_hold(d, m, &f, b->kept);
     if (m->open)
         fbr_map_renew(d, m);
-    batch_give(d, now, b, w, m);
+    batch_assign(d, now, b, w, m);
     *out = (struct fbr_dispatch_batch){b->id,   w->id,    m->id,   w->user,
                                        m->user, b->first, b->kept, f.states};
     return 1;

@@ -248,7 +248,7 @@ void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b)
     fbr_order_drop(d, b);
     fbr_timed_drop(d, b);
     if (b == w->batches)
-        w->heard = now;
+        w->last_seen = now;
     DL_DELETE2(w->batches, b, worker_prev, worker_next);
     w->nbatches--;
     w->shy = w->shy && w->batches;

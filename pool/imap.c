@@ -122,7 +122,7 @@ static void refill(struct fiber_imap *it)
             fbr_pool_pump(p);
     }
     if (added && p->min < p->max)
-        fbr_crew_adjust(p);
+        fbr_workers_adjust(p);
     if (added)
         fbr_pool_pump(p);
 }

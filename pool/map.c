@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/awake.h"
+#include "runtime/base/spin.h"
 #include "pool/pool.h"
 
 #define WATCH_NS 150000
@@ -178,7 +178,7 @@ static void watch(const struct fiber_result *r)
     uint64_t now = fbr_now_ns(), end = now + WATCH_NS;
 
     while (__atomic_load_n(&r->map, __ATOMIC_ACQUIRE) && now < end) {
-        if (!fbr_awake_yield(&r->pool->awake, now))
+        if (!fbr_spin_yield(&r->pool->awake, now))
             return;
         now = fbr_now_ns();
     }

@@ -12,7 +12,7 @@
 #include <utlist.h>
 
 #include "runtime/proc/backend.h"
-#include "runtime/base/strings.h"
+#include "runtime/base/jobspec.h"
 
 #define BATCH_BYTES (4u << 20)
 
@@ -175,7 +175,7 @@ static void shut(struct fiber_pool *p, int code, const char *why)
     if (!first)
         return;
     fbr_pool_call_back(p);
-    fbr_crew_close(p);
+    fbr_workers_close(p);
     pthread_mutex_lock(&p->lock);
     wait_callbacks(p);
     p->closed = true;
@@ -258,13 +258,14 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
     p->timer_at_ms = UINT64_MAX;
     p->end_by_ms = UINT64_MAX;
     p->callbacks_last = &p->callbacks;
-    /* Held for microseconds, often by the hub: a thread that spins for it saves two wake-ups. */
+    /* Held for microseconds, often by the data server: a thread that spins for it saves two
+     * wake-ups. */
     p->lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
     fbr_cond_init(&p->changed);
     fbr_cond_init(&p->taken);
     if (set_up(p, opts ? opts : &none, &err) < 0 || enlist(p, &err) < 0)
         goto fail;
-    rc = fbr_crew_open(p);
+    rc = fbr_workers_open(p);
     if (rc < 0) {
         fbr_fail(&err, rc, "pool: %s", fbr_strerror(rc));
         goto fail;
@@ -289,7 +290,7 @@ int fiber_pool_autoscale(struct fiber_pool *p, int min, int max)
         p->target = min;
     if (p->target > max)
         p->target = max;
-    fbr_crew_adjust(p);
+    fbr_workers_adjust(p);
     fbr_pool_pump(p);
     pthread_mutex_unlock(&p->lock);
     fbr_pool_call_back(p);

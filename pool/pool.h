@@ -1,11 +1,11 @@
 /* pool.h - the inside of a pool, shared by the files of this folder:
  *
  *     pool.c          opening, closing, the options
- *     crew.c          the workers: started, watched, drained, replaced; how many are wanted
- *     demand.c        how many workers an autoscaled pool asks for
+ *     workers.c          the workers: started, watched, drained, replaced; how many are wanted
+ *     autoscale.c        how many workers an autoscaled pool asks for
  *     supervisor.c    jobs that hold several workers
  *     send.c          batches to workers (decisions of dispatch.h carried out)
- *     take.c          what workers say: results, returned tasks
+ *     collect.c          what workers say: results, returned tasks
  *     result.c        maps and their results, as the program sees them
  *     imap.c          maps over lazy sources
  *     stream.c        tasks that are put one after another, and taken as they are done
@@ -14,8 +14,8 @@
  *     pool_control.c  what `fiber ps`, `top`, `kill` and `scale` ask of it
  *
  * One mutex (lock) guards all of it, dispatch.h's engine included. It is held for short: user
- * functions are called without it. Threads: the program's own; the hub's, on which results arrive;
- * the loop's, on which workers are born and die and the pool's timer ticks.
+ * functions are called without it. Threads: the program's own; the data server's, on which results
+ * arrive; the loop's, on which workers are born and die and the pool's timer ticks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_POOL_H
@@ -24,7 +24,7 @@
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 
-#include "runtime/base/awake.h"
+#include "runtime/base/spin.h"
 #include "runtime/inspect/spool.h"
 #include "pool/dispatch.h"
 #include "pool/pool_wire.h"
@@ -59,8 +59,8 @@ struct fbr_common_set {
 };
 
 /* A job with several workers: its first process, which only starts and watches them. */
-struct fbr_pool_host {
-    struct fbr_pool_host *next, *prev;
+struct fbr_pool_supervisor {
+    struct fbr_pool_supervisor *next, *prev;
     struct fiber_pool *pool;
     struct fiber_process *process;
     /* that have not ended; they point here, so it stays until the last of them has ended */
@@ -72,15 +72,15 @@ struct fbr_pool_host {
 
 struct fbr_pool_worker {
     struct fbr_pool_worker *next, *prev;
-    struct fbr_pool_host *host; /* NULL: it is a job of its own */
+    struct fbr_pool_supervisor *host; /* NULL: it is a job of its own */
     struct fiber_pool *pool;
     struct fiber_process *process;
     uint64_t id; /* in the engine; 0 before it is ready */
     enum fbr_worker_state state;
     bool disrupted; /* we end it for a reason that no task is to blame for */
     bool was_ready;
-    bool disowned;  /* it was killed for what it said */
-    bool let_go;    /* it was told that all it sent is taken. Hub's thread */
+    bool evicted;   /* it was killed for what it said */
+    bool release;   /* it was told that all it sent is taken. Data server's thread */
     uint64_t tasks; /* done */
     uint64_t busy_ns;
     uint64_t ready_ms; /* fbr_now_ms(); 0: not yet */
@@ -119,7 +119,7 @@ struct fiber_pool {
     struct fbr_dispatch *dispatch;
     struct fbr_pool_worker *workers;
     int n_workers; /* in the list */
-    struct fbr_pool_host *hosts;
+    struct fbr_pool_supervisor *hosts;
     int workers_per_job;
     int min, max, target;
     int cpus;             /* that this process may use */
@@ -146,11 +146,11 @@ struct fiber_pool {
     uint64_t start_at_ms;    /* what is missing is to be started then; UINT64_MAX: nothing waits */
     bool broken; /* workers could not be started: maps failed with why; the next one tries again */
     char why[3328];
-    struct fbr_timer timer;     /* loop thread */
-    uint64_t timer_at_ms;       /* when it is armed to go off; UINT64_MAX: it is not */
-    struct fbr_post armer;      /* sets the timer; needs no memory, as it is what tries again */
-    struct fbr_pool_door *door; /* loop thread; NULL: it has none */
-    struct fbr_spool *kept;     /* what its workers have printed, for the thread that ends it */
+    struct fbr_timer timer; /* loop thread */
+    uint64_t timer_at_ms;   /* when it is armed to go off; UINT64_MAX: it is not */
+    struct fbr_post armer;  /* sets the timer; needs no memory, as it is what tries again */
+    struct fbr_pool_control *run_control; /* loop thread; NULL: it has none */
+    struct fbr_spool *kept; /* what its workers have printed, for the thread that ends it */
     /* Maps. */
     struct fiber_result *results; /* not done */
     uint64_t end_by_ms; /* when the first of them may be over its time; UINT64_MAX: none */
@@ -177,7 +177,7 @@ struct fiber_pool {
         uint64_t mean_ns;
     } paces[8];
     unsigned next_pace;
-    struct fbr_awake awake; /* of who waits for a quick map; any thread */
+    struct fbr_spin awake; /* of who waits for a quick map; any thread */
     /* Deaths. */
     uint64_t next_report;
     char *reports[FBR_DEATH_REPORTS];
@@ -259,34 +259,35 @@ struct fiber_result {
 
 void fbr_pool_unref(struct fiber_pool *p); /* takes the lock itself */
 
-/* crew.c */
+/* workers.c */
 /* starts and drains until there are as many as are wanted */
-void fbr_crew_adjust(struct fiber_pool *p);
-void fbr_crew_close(struct fiber_pool *p);     /* not under the lock: ends all and waits for it */
-void fbr_crew_stop(struct fbr_pool_worker *w); /* it is drained */
-int fbr_crew_open(struct fiber_pool *p);       /* not under the lock */
-/* sets the timer to when the engine or the crew needs it */
-void fbr_crew_arm(struct fiber_pool *p);
+void fbr_workers_adjust(struct fiber_pool *p);
+void fbr_workers_close(struct fiber_pool *p); /* not under the lock: ends all and waits for it */
+void fbr_workers_stop(struct fbr_pool_worker *w); /* it is drained */
+int fbr_workers_open(struct fiber_pool *p);       /* not under the lock */
+/* sets the timer to when the engine or the workers need it */
+void fbr_workers_arm(struct fiber_pool *p);
 /* A worker, or the host of some, ended before it was of use: tries again later, or gives up.
  * process NULL: there is none. */
-void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, const char *report);
-void fbr_crew_retry(struct fiber_pool *p); /* a new map: a pool that gave up tries again */
+void fbr_workers_failed_start(struct fiber_pool *p, struct fiber_process *process,
+                              const char *report);
+void fbr_workers_retry(struct fiber_pool *p); /* a new map: a pool that gave up tries again */
 
 /* pool_control.c, on the loop thread, not under the lock */
-void fbr_pool_door_open(struct fiber_pool *p); /* a pool that has none goes on without */
-void fbr_pool_door_close(struct fiber_pool *p);
+void fbr_pool_control_open(struct fiber_pool *p); /* a pool that has none goes on without */
+void fbr_pool_control_close(struct fiber_pool *p);
 /* Keeps what a process of the pool has printed for `fiber logs`. */
-void fbr_pool_door_keep(struct fiber_pool *p, struct fiber_process *process, int stream,
-                        const void *data, size_t len);
+void fbr_pool_control_keep(struct fiber_pool *p, struct fiber_process *process, int stream,
+                           const void *data, size_t len);
 
 /* supervisor.c */
 /* One with room, or a new one; counts the worker. NULL: why is kept. */
-struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p);
-void fbr_pool_host_put(struct fbr_pool_host *h); /* one of its workers has ended */
+struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p);
+void fbr_pool_supervisor_put(struct fbr_pool_supervisor *h); /* one of its workers has ended */
 /* workers of a host that is stopped cannot be killed without it */
-void fbr_pool_host_kill_all(struct fiber_pool *p);
-void fbr_pool_host_close_all(struct fiber_pool *p);
-int fbr_pool_host_main(const void *arg, size_t len); /* the function of its process */
+void fbr_pool_supervisor_kill_all(struct fiber_pool *p);
+void fbr_pool_supervisor_close_all(struct fiber_pool *p);
+int fbr_pool_supervisor_main(const void *arg, size_t len); /* the function of its process */
 
 /* send.c: carries out what the engine decides. */
 void fbr_pool_pump(struct fiber_pool *p);
@@ -305,7 +306,7 @@ int fbr_common_send(struct fiber_pool *p, struct fbr_pool_worker *w, const struc
 void fbr_common_set_fini(struct fbr_common_set *s);
 void fbr_common_free_all(struct fiber_pool *p);
 
-/* take.c */
+/* collect.c */
 extern const struct fbr_link_ops fbr_pool_link_ops;
 /* Why a worker or host with a broken data link is killed. */
 const char *fbr_pool_why_broken(int why);

@@ -1,5 +1,5 @@
 /* pool_control.c - what `fiber ps`, `top`, `kill` and `scale` may ask of a pool
- * (runtime/inspect/control.h has how), and what its workers have printed, for `fiber logs`.
+ * (runtime/inspect/run_control.h has how), and what its workers have printed, for `fiber logs`.
  *
  * Only pools of a master have a door, and only those that live for a while: many programs open one
  * for a moment, and nobody would find it. Workers take the place that ranks have in a ring.
@@ -17,15 +17,15 @@
 #include <utlist.h>
 
 #include "pool/pool.h"
-#include "runtime/inspect/control.h"
+#include "runtime/inspect/run_control.h"
 #include "runtime/base/log.h"
 
 #define WHILE_MS 500 /* until it has a door */
 
-struct fbr_pool_door {
+struct fbr_pool_control {
     struct fbr_timer timer;
-    struct fbr_control *control;
-    struct fbr_control_about about;
+    struct fbr_run_control *control;
+    struct fbr_run_control_about about;
     struct fbr_spool *spool;
     bool keeps; /* it was tried to open the spool */
 };
@@ -40,7 +40,7 @@ static int64_t wall_ms(void)
 
 /* ---- What is asked ---- */
 
-static void door_facts(void *user, struct fbr_run_facts *f)
+static void control_facts(void *user, struct fbr_run_facts *f)
 {
     struct fiber_pool *p = user;
     struct fbr_pending jobs = {0};
@@ -48,9 +48,9 @@ static void door_facts(void *user, struct fbr_run_facts *f)
     struct fbr_pool_worker *w;
 
     memset(f, 0, sizeof(*f));
-    snprintf(f->uid, sizeof(f->uid), "%s", p->door->about.uid);
-    snprintf(f->backend, sizeof(f->backend), "%s", p->door->about.backend);
-    f->started_ms = p->door->about.started_ms;
+    snprintf(f->uid, sizeof(f->uid), "%s", p->run_control->about.uid);
+    snprintf(f->backend, sizeof(f->backend), "%s", p->run_control->about.backend);
+    f->started_ms = p->run_control->about.started_ms;
     pthread_mutex_lock(&p->lock);
     fbr_dispatch_stats(p->dispatch, &s);
     DL_FOREACH(p->workers, w) {
@@ -67,7 +67,7 @@ static void door_facts(void *user, struct fbr_run_facts *f)
     if (p->broken)
         snprintf(f->waiting, sizeof(f->waiting), "%.190s", p->why);
     else
-        fbr_pending_say(&jobs, f->waiting, sizeof(f->waiting));
+        fbr_pending_format(&jobs, f->waiting, sizeof(f->waiting));
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -103,7 +103,7 @@ static void put_worker(struct fbr_run_rank *out, const struct fbr_pool_worker *w
         put_host(out->stats.host, sizeof(out->stats.host), w);
 }
 
-static int door_stats(void *user, struct fbr_run_rank *out, int max)
+static int control_stats(void *user, struct fbr_run_rank *out, int max)
 {
     struct fiber_pool *p = user;
     struct fbr_pool_worker *w;
@@ -121,7 +121,7 @@ static int door_stats(void *user, struct fbr_run_rank *out, int max)
 
 /* Tasks and their time come with each batch; the rest is asked for here, and is there at the next
  * look. */
-static void door_look(void *user)
+static void control_look(void *user)
 {
     struct fiber_pool *p = user;
     struct fbr_pool_worker *w;
@@ -136,7 +136,7 @@ static void door_look(void *user)
 }
 
 /* Workers end by SIGTERM and SIGKILL, and are replaced. -1: all. */
-static int door_signal(void *user, int rank, int sig)
+static int control_signal(void *user, int rank, int sig)
 {
     struct fiber_pool *p = user;
     struct fbr_pool_worker *w;
@@ -153,18 +153,18 @@ static int door_signal(void *user, int rank, int sig)
 }
 
 /* The program that has it is what was started, and knows how it ends. */
-static int door_stop(void *user)
+static int control_stop(void *user)
 {
     (void)user;
     return kill(getpid(), SIGTERM) < 0 ? -errno : 0;
 }
 
-static int door_scale(void *user, int workers)
+static int control_scale(void *user, int workers)
 {
     return workers < 1 ? -EINVAL : fiber_pool_resize(user, workers);
 }
 
-static struct fiber_process *door_host(void *user, int rank, struct fbr_error *err)
+static struct fiber_process *control_host(void *user, int rank, struct fbr_error *err)
 {
     struct fiber_pool *p = user;
     struct fbr_pool_worker *w;
@@ -213,8 +213,8 @@ static void command_line(char *out, size_t size)
 /* A pool without a name is called as its program is, as in `fiber ps`. */
 static void open_spool(struct fiber_pool *p)
 {
-    struct fbr_pool_door *d = p->door;
-    struct fbr_control_about *about = &d->about;
+    struct fbr_pool_control *d = p->run_control;
+    struct fbr_run_control_about *about = &d->about;
     struct fbr_error err = {0, ""};
 
     if (d->keeps)
@@ -228,15 +228,15 @@ static void open_spool(struct fiber_pool *p)
         fbr_info("what workers print is not kept for `fiber logs`: %s", err.text);
 }
 
-void fbr_pool_door_keep(struct fiber_pool *p, struct fiber_process *process, int stream,
-                        const void *data, size_t len)
+void fbr_pool_control_keep(struct fiber_pool *p, struct fiber_process *process, int stream,
+                           const void *data, size_t len)
 {
     int rc;
 
-    if (!p->door)
+    if (!p->run_control)
         return;
     open_spool(p);
-    rc = fbr_spool_add(p->door->spool, 0, (uint32_t)number_of(process),
+    rc = fbr_spool_add(p->run_control->spool, 0, (uint32_t)number_of(process),
                        stream == 2 ? FBR_RECORD_ERR : FBR_RECORD_OUT, data, len);
     if (rc < 0)
         fbr_warn("`fiber logs` will not show all of this pool: what workers print cannot be kept: "
@@ -246,19 +246,20 @@ void fbr_pool_door_keep(struct fiber_pool *p, struct fiber_process *process, int
 
 static void open_now(void *arg)
 {
-    static const struct fbr_control_ops ops = {.facts = door_facts,
-                                               .stats = door_stats,
-                                               .look = door_look,
-                                               .signal = door_signal,
-                                               .stop = door_stop,
-                                               .scale = door_scale,
-                                               .host = door_host};
+    static const struct fbr_run_control_ops ops = {.facts = control_facts,
+                                                   .stats = control_stats,
+                                                   .look = control_look,
+                                                   .signal = control_signal,
+                                                   .stop = control_stop,
+                                                   .scale = control_scale,
+                                                   .host = control_host};
     struct fiber_pool *p = arg;
     struct fbr_error err = {0, ""};
 
-    fbr_timer_fini(&p->door->timer);
+    fbr_timer_fini(&p->run_control->timer);
     open_spool(p);
-    if (fbr_control_open(&p->door->control, p->rt->loop, &ops, p, &p->door->about, &err) < 0)
+    if (fbr_run_control_open(&p->run_control->control, p->rt->loop, &ops, p, &p->run_control->about,
+                             &err) < 0)
         fbr_info("`fiber ps` will not show this pool: %s", err.text);
 }
 
@@ -273,13 +274,13 @@ static int make_uid(char out[33])
     return 0;
 }
 
-void fbr_pool_door_open(struct fiber_pool *p)
+void fbr_pool_control_open(struct fiber_pool *p)
 {
-    struct fbr_pool_door *d = p->rt->child ? NULL : calloc(1, sizeof(*d));
+    struct fbr_pool_control *d = p->rt->child ? NULL : calloc(1, sizeof(*d));
 
     if (!d)
         return;
-    d->about = (struct fbr_control_about){
+    d->about = (struct fbr_run_control_about){
         .pid = getpid(), .started_ms = wall_ms(), .size = p->target, .kind = FBR_RUN_POOL};
     snprintf(d->about.name, sizeof(d->about.name), "%s", p->name);
     snprintf(d->about.backend, sizeof(d->about.backend), "%s",
@@ -288,23 +289,23 @@ void fbr_pool_door_open(struct fiber_pool *p)
         free(d);
         return;
     }
-    p->door = d;
+    p->run_control = d;
     fbr_timer_start(&d->timer, WHILE_MS, 0);
 }
 
-void fbr_pool_door_close(struct fiber_pool *p)
+void fbr_pool_control_close(struct fiber_pool *p)
 {
-    struct fbr_pool_door *d = p->door;
+    struct fbr_pool_control *d = p->run_control;
     struct fbr_run_facts facts;
 
     if (!d)
         return;
-    door_facts(p, &facts);
+    control_facts(p, &facts);
     fbr_spool_end(d->spool, &facts, 0, "");
     p->kept = d->spool;
     fbr_timer_fini(&d->timer);
-    fbr_control_ended(d->control, 0, "");
-    fbr_control_close(d->control);
-    p->door = NULL;
+    fbr_run_control_ended(d->control, 0, "");
+    fbr_run_control_close(d->control);
+    p->run_control = NULL;
     free(d);
 }

@@ -305,7 +305,7 @@ static int submit(struct fiber_result *r, struct fbr_dispatch_map *map)
         return fbr_keep(-ESHUTDOWN, "%s", p->end_why);
     if (fbr_dispatch_map_add(p->dispatch, map, &r->map) < 0)
         return fbr_keep(-ENOMEM, "pool: out of memory");
-    fbr_crew_retry(p);
+    fbr_workers_retry(p);
     r->open = map->open;
     enlist(r);
     p->stats.submitted += r->n;
@@ -313,7 +313,7 @@ static int submit(struct fiber_result *r, struct fbr_dispatch_map *map)
     if (r->n == 0 && !r->open)
         finish(r);
     if (p->min < p->max)
-        fbr_crew_adjust(p);
+        fbr_workers_adjust(p);
     fbr_pool_pump(p);
     return 0;
 }

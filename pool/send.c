@@ -119,7 +119,7 @@ static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *ba
     if (rc < 0) { /* it cannot be given work: another one will do */
         /* on_broken() says whose fault a broken link of its own is */
         w->disrupted |= rc != -EPIPE || w->host;
-        fbr_process_give_up(w->process, rc == -ENOMEM ? "got no tasks: out of memory"
+        fbr_process_abandon(w->process, rc == -ENOMEM ? "got no tasks: out of memory"
                                                       : "has a broken data link; killed");
     }
     note_sent(w, batch);
@@ -128,7 +128,7 @@ static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *ba
         fbr_buf_fini(&p->message);
 }
 
-static void tell(struct fbr_pool_worker *w, uint8_t type, const struct fbr_dispatch_order *o)
+static void notify(struct fbr_pool_worker *w, uint8_t type, const struct fbr_dispatch_order *o)
 {
     struct fbr_buf b;
 
@@ -152,7 +152,7 @@ static void on_timeout(struct fiber_pool *p, const struct fbr_dispatch_order *o)
                           (unsigned long long)o->index, r->opts.timeout_ms,
                           fiber_process_name(w->process));
     w->disrupted = true;
-    fbr_process_give_up(w->process, "was killed for a task that ran over its time");
+    fbr_process_abandon(w->process, "was killed for a task that ran over its time");
 }
 
 static void carry_out(struct fiber_pool *p, const struct fbr_dispatch_order *o)
@@ -161,16 +161,16 @@ static void carry_out(struct fiber_pool *p, const struct fbr_dispatch_order *o)
 
     switch (o->kind) {
     case FBR_DISPATCH_RECALL:
-        tell(w, FBR_POOL_RECALL, o);
+        notify(w, FBR_POOL_RECALL, o);
         break;
     case FBR_DISPATCH_CANCEL:
-        tell(w, FBR_POOL_CANCEL, o);
+        notify(w, FBR_POOL_CANCEL, o);
         break;
     case FBR_DISPATCH_TIMEOUT:
         on_timeout(p, o);
         break;
     case FBR_DISPATCH_DRAINED:
-        fbr_crew_stop(w);
+        fbr_workers_stop(w);
         break;
     }
 }
@@ -193,5 +193,5 @@ void fbr_pool_pump(struct fiber_pool *p)
         }
     }
     p->short_of_memory = rc < 0;
-    fbr_crew_arm(p);
+    fbr_workers_arm(p);
 }

@@ -11,7 +11,7 @@
 
 #include <utlist.h>
 
-#include "runtime/base/awake.h"
+#include "runtime/base/spin.h"
 #include "pool/pool.h"
 
 #define WATCH_NS 150000
@@ -145,7 +145,7 @@ int fiber_stream_put(struct fiber_stream *s, const struct fiber_bytes *in, size_
     p->stats.submitted += n;
     p->undone += n;
     if (p->min < p->max)
-        fbr_crew_adjust(p);
+        fbr_workers_adjust(p);
     fbr_pool_pump(p);
 done:
     pthread_mutex_unlock(&p->lock);
@@ -226,7 +226,7 @@ static void watch(struct fiber_pool *p)
     if (p->cpus < 2 || !__atomic_load_n(&p->quick, __ATOMIC_RELAXED))
         return;
     while (!__atomic_load_n(&p->n_done, __ATOMIC_ACQUIRE) && now < end) {
-        if (!fbr_awake_yield(&p->awake, now))
+        if (!fbr_spin_yield(&p->awake, now))
             return;
         now = fbr_now_ns();
     }

@@ -1,8 +1,8 @@
 /* supervisor.c - jobs that hold several workers of a pool.
  *
- * The job's first process, the host, starts the workers on the pool's order (runtime/proc/nested.h)
- * and passes batches and results on (runtime/net/relay.h). It does nothing else, so that no task
- * can take it along. It is told to go when its last worker has ended.
+ * The job's first process, the host, starts the workers on the pool's order
+ * (runtime/proc/subjobs.h) and passes batches and results on (runtime/net/relay.h). It does nothing
+ * else, so that no task can take it along. It is told to go when its last worker has ended.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -38,24 +38,25 @@ static int open_relay(void *arg)
     return o->rt->relay ? 0 : fbr_child_relay(o->rt->child, &o->rt->relay, &o->err);
 }
 
-int fbr_pool_host_main(const void *arg, size_t len)
+int fbr_pool_supervisor_main(const void *arg, size_t len)
 {
     struct fbr_runtime *rt = fbr_rt();
     struct opening o = {rt, {0, ""}};
-    struct fbr_uplink *up = NULL;
+    struct fbr_data_client *up = NULL;
     struct fbr_buf none;
 
     (void)arg;
     (void)len;
-    if (fbr_loop_call(rt->loop, open_relay, &o) < 0 || fbr_child_uplink(rt->child, &up, &o.err) < 0)
+    if (fbr_loop_call(rt->loop, open_relay, &o) < 0 ||
+        fbr_child_data_client(rt->child, &up, &o.err) < 0)
         fbr_child_exit(rt->child, 1, o.err.text);
     fbr_child_on_frame(rt->child, on_frame, rt->relay);
     fbr_buf_init(&none);
     fbr_child_send(rt->child, FBR_FRAME_READY, &none);
-    if (fbr_relay_run(rt->relay, up, fbr_uplink_beat_ms(up)) < 0)
+    if (fbr_relay_run(rt->relay, up, fbr_data_client_beat_ms(up)) < 0)
         fbr_child_exit(rt->child, 1, "lost its data link");
     fbr_child_on_frame(rt->child, NULL, NULL);
-    fbr_uplink_close(up);
+    fbr_data_client_close(up);
     return 0;
 }
 
@@ -64,7 +65,7 @@ int fbr_pool_host_main(const void *arg, size_t len)
 static void on_host_frame(void *user, struct fiber_process *process, uint8_t type,
                           struct fbr_cur *body)
 {
-    struct fbr_pool_host *h = user;
+    struct fbr_pool_supervisor *h = user;
 
     (void)process;
     (void)body;
@@ -79,21 +80,21 @@ static void on_host_frame(void *user, struct fiber_process *process, uint8_t typ
  * ready, the host is to blame. */
 static void on_end(void *user, struct fiber_process *process)
 {
-    struct fbr_pool_host *h = user;
+    struct fbr_pool_supervisor *h = user;
     struct fiber_pool *p = h->pool;
 
     pthread_mutex_lock(&p->lock);
     h->ended = true;
     if (!h->useful && !h->leaving && !p->closing)
-        fbr_crew_failed_start(p, process, fiber_process_report(process));
-    fbr_crew_arm(p);
+        fbr_workers_failed_start(p, process, fiber_process_report(process));
+    fbr_workers_arm(p);
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
     fbr_pool_call_back(p);
 }
 
 /* Under the lock: once it is gone, and nobody points to it. */
-static void maybe_free(struct fbr_pool_host *h)
+static void maybe_free(struct fbr_pool_supervisor *h)
 {
     if (!h->gone || h->workers > 0)
         return;
@@ -106,7 +107,7 @@ static void maybe_free(struct fbr_pool_host *h)
 /* A worker may end later: one that was about to be started in there finds it gone. */
 static void on_gone(void *user, struct fiber_process *process)
 {
-    struct fbr_pool_host *h = user;
+    struct fbr_pool_supervisor *h = user;
     struct fiber_pool *p = h->pool;
 
     pthread_mutex_lock(&p->lock);
@@ -121,9 +122,9 @@ static void on_gone(void *user, struct fiber_process *process)
 static void on_output(void *user, struct fiber_process *process, int stream, const void *data,
                       size_t len)
 {
-    const struct fbr_pool_host *h = user;
+    const struct fbr_pool_supervisor *h = user;
 
-    fbr_pool_door_keep(h->pool, process, stream, data, len);
+    fbr_pool_control_keep(h->pool, process, stream, data, len);
 }
 
 static const struct fbr_process_ops ops = {
@@ -141,7 +142,7 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 /* The workers of the host end with it, and other workers do their tasks. */
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
-    struct fbr_pool_host *h = user;
+    struct fbr_pool_supervisor *h = user;
     bool leaves;
 
     (void)link;
@@ -152,14 +153,14 @@ static void on_broken(void *user, struct fbr_link *link, int why)
         return;
     fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(h->process),
              fbr_strerror(why));
-    fbr_process_give_up(h->process, fbr_pool_why_broken(why));
+    fbr_process_abandon(h->process, fbr_pool_why_broken(why));
 }
 
 static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
 
-struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
+struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p)
 {
-    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_host_main,
+    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_supervisor_main,
                                     .arg = p->host_work.data,
                                     .len = p->host_work.len,
                                     .prefix = "host",
@@ -168,7 +169,7 @@ struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
                                     .ops = &ops,
                                     .link = &link_ops,
                                     .is_host = true};
-    struct fbr_pool_host *h;
+    struct fbr_pool_supervisor *h;
 
     DL_FOREACH(p->hosts, h)
         if (!h->ended && !h->leaving && h->workers < p->workers_per_job) {
@@ -192,7 +193,7 @@ struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
     return h;
 }
 
-void fbr_pool_host_put(struct fbr_pool_host *h)
+void fbr_pool_supervisor_put(struct fbr_pool_supervisor *h)
 {
     struct fbr_buf none;
 
@@ -209,9 +210,9 @@ void fbr_pool_host_put(struct fbr_pool_host *h)
         fiber_process_kill(h->process);
 }
 
-void fbr_pool_host_kill_all(struct fiber_pool *p)
+void fbr_pool_supervisor_kill_all(struct fiber_pool *p)
 {
-    struct fbr_pool_host *h;
+    struct fbr_pool_supervisor *h;
 
     DL_FOREACH(p->hosts, h)
         if (h->process)
@@ -222,7 +223,7 @@ void fbr_pool_host_kill_all(struct fiber_pool *p)
 static void wait_hosts(struct fiber_pool *p, uint64_t ms)
 {
     uint64_t deadline = fbr_now_ms() + ms;
-    const struct fbr_pool_host *h;
+    const struct fbr_pool_supervisor *h;
     int n, before = INT_MAX;
 
     do {
@@ -233,9 +234,9 @@ static void wait_hosts(struct fiber_pool *p, uint64_t ms)
     } while (n && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0);
 }
 
-void fbr_pool_host_close_all(struct fiber_pool *p)
+void fbr_pool_supervisor_close_all(struct fiber_pool *p)
 {
     wait_hosts(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
-    fbr_pool_host_kill_all(p);
+    fbr_pool_supervisor_kill_all(p);
     wait_hosts(p, (uint64_t)fbr_config_ms(p->rt->config, "linger"));
 }

@@ -25,7 +25,7 @@
 
 #include <utlist.h>
 
-#include "runtime/base/awake.h"
+#include "runtime/base/spin.h"
 #include "pool/dispatch.h"
 #include "pool/pool.h"
 #include "runtime/proc/child.h"
@@ -65,7 +65,7 @@ struct early {
 struct worker {
     struct fbr_runtime *rt; /* fbr_rt() has none any more once another thread ends the program */
     struct fbr_child *child;
-    struct fbr_uplink *up;
+    struct fbr_data_client *up;
     fiber_task_fn serve; /* of fiber_serve(); NULL: functions come with the tasks */
     int wake, beat_ms;
     size_t longest; /* answer */
@@ -93,7 +93,7 @@ struct worker {
     struct fbr_buf answer; /* of the running task */
     uint64_t sent_at;
     uint64_t awake_until; /* 0: nothing is expected at once */
-    struct fbr_awake awake;
+    struct fbr_spin awake;
 
     pthread_mutex_t out_lock; /* all below; taken after no other */
     struct fbr_buf out;       /* RESULTS in the making: head, then items */
@@ -320,7 +320,7 @@ static void send_with(struct worker *w, const void *more, size_t len)
     fbr_buf_fini(&head);
     iov[0] = (struct iovec){w->out.data, w->out.len};
     /* the link broke: the pool knows */
-    if (fbr_uplink_send(w->up, iov, len ? 2 : 1, -1) < 0)
+    if (fbr_data_client_send(w->up, iov, len ? 2 : 1, -1) < 0)
         _exit(1);
     begin_results(w, w->out_batch, w->out_pos + w->out_count);
 }
@@ -359,21 +359,22 @@ static void on_exit_of_process(struct fbr_runtime *rt)
     (void)rt;
     if (!w)
         return;
-    local = fbr_uplink_is_local(w->up); /* its host takes all that it sends, or ends it */
+    local = fbr_data_client_is_local(w->up); /* its host takes all that it sends, or ends it */
     if (!local)
-        fbr_uplink_never_wait(w->up);
+        fbr_data_client_never_wait(w->up);
     pthread_mutex_lock(&w->out_lock);
     send_results(w);
-    rc = local ? fbr_uplink_send(w->up, &iov, 1, -1) : fbr_uplink_post(w->up, &iov, 1, false);
+    rc = local ? fbr_data_client_send(w->up, &iov, 1, -1)
+               : fbr_data_client_post(w->up, &iov, 1, false);
     pthread_mutex_unlock(&w->out_lock);
-    while (rc >= 0 && !fbr_uplink_lost(w->up)) {
+    while (rc >= 0 && !fbr_data_client_lost(w->up)) {
         if (rc == 0 && wait_taken(w))
             break;
         if (rc > 0) {
-            room.fd = fbr_uplink_room_fd(w->up);
+            room.fd = fbr_data_client_room_fd(w->up);
             poll(&room, 1, w->beat_ms);
         }
-        rc = local ? 0 : fbr_uplink_tend(w->up);
+        rc = local ? 0 : fbr_data_client_flush(w->up);
     }
 }
 
@@ -720,7 +721,7 @@ static void on_record(void *user, const void *record, size_t len)
 
     /* the next batch may come while we work on this one */
     if (kind == FBR_TASKS)
-        fbr_uplink_ack(w->up);
+        fbr_data_client_ack(w->up);
     if (kind == FBR_COMMON)
         on_common(w, &c);
     else if (kind == FBR_FORGET)
@@ -755,7 +756,7 @@ static bool stay_awake(struct worker *w, struct pollfd p[2])
     while (w->awake_until && !came) {
         came = poll(p, 2, 0) > 0;
         now = fbr_now_ns();
-        if (now >= w->awake_until || (!came && !fbr_awake_yield(&w->awake, now)))
+        if (now >= w->awake_until || (!came && !fbr_spin_yield(&w->awake, now)))
             w->awake_until = 0;
     }
     return came;
@@ -763,14 +764,14 @@ static bool stay_awake(struct worker *w, struct pollfd p[2])
 
 static void serve(struct worker *w)
 {
-    struct pollfd p[2] = {{.fd = fbr_uplink_fd(w->up), .events = POLLIN},
+    struct pollfd p[2] = {{.fd = fbr_data_client_fd(w->up), .events = POLLIN},
                           {.fd = w->wake, .events = POLLIN}};
 
     while (!stopped(w)) {
-        int rc = fbr_uplink_recv(w->up, on_record, w);
+        int rc = fbr_data_client_recv(w->up, on_record, w);
 
         if (rc == 0 && !stay_awake(w, p) && poll(p, 2, w->beat_ms) == 0)
-            rc = fbr_uplink_lost(w->up) ? -EPIPE : fbr_uplink_beat(w->up, false);
+            rc = fbr_data_client_lost(w->up) ? -EPIPE : fbr_data_client_beat(w->up, false);
         if (rc < 0) {
             atomic_store(&serving, NULL);
             fbr_child_exit(w->child, 1, "lost its data link");
@@ -783,7 +784,7 @@ static void on_beat(void *arg)
 {
     struct worker *w = arg;
 
-    fbr_uplink_beat(w->up, true);
+    fbr_data_client_beat(w->up, true);
 }
 
 static int open_timer(void *arg)
@@ -836,13 +837,13 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
         return fbr_keep(-errno, "worker: %s", fbr_strerror(errno));
     if (fbr_loop_call(rt->loop, open_timer, w) < 0)
         return fbr_keep(-ENOMEM, "worker: out of memory");
-    if (fbr_child_uplink(w->child, &w->up, &err) < 0) {
+    if (fbr_child_data_client(w->child, &w->up, &err) < 0) {
         close(w->wake);
         return fbr_keep_error(&err);
     }
-    fbr_uplink_no_streams(w->up);
-    if (!fbr_uplink_is_local(w->up))
-        w->beat_ms = fbr_uplink_beat_ms(w->up);
+    fbr_data_client_no_streams(w->up);
+    if (!fbr_data_client_is_local(w->up))
+        w->beat_ms = fbr_data_client_beat_ms(w->up);
     fbr_loop_call(rt->loop, start_beat, w);
     return 0;
 }
@@ -850,7 +851,7 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
 static void close_worker(struct worker *w)
 {
     fbr_loop_call(w->rt->loop, close_timer, w);
-    fbr_uplink_close(w->up);
+    fbr_data_client_close(w->up);
     close(w->wake);
     fbr_buf_fini(&w->out);
     fbr_buf_fini(&w->answer);
@@ -917,12 +918,12 @@ static void on_order(void *user, const void *record, size_t len)
 /* The initializer that our host has for us. It ends before we wait in vain: with it, we do. */
 static int run_init_of_host(struct worker *w, bool functions)
 {
-    struct pollfd p = {.fd = fbr_uplink_fd(w->up), .events = POLLIN};
+    struct pollfd p = {.fd = fbr_data_client_fd(w->up), .events = POLLIN};
     struct order o = {0};
     int rc = 0;
 
     while (rc >= 0 && !o.came) {
-        rc = fbr_uplink_recv(w->up, on_order, &o);
+        rc = fbr_data_client_recv(w->up, on_order, &o);
         if (rc == 0 && !o.came)
             poll(&p, 1, -1);
     }
@@ -999,6 +1000,6 @@ int fiber_serve(fiber_task_fn fn)
                         "fiber_serve: this process was not started by a pool with options.serve");
     c = fbr_cur(arg, len);
     if (fbr_get_u32(&c) == FBR_HOST_MAGIC)
-        return fbr_pool_host_main(arg, len);
+        return fbr_pool_supervisor_main(arg, len);
     return work(fn, arg, len);
 }

@@ -19,7 +19,7 @@
 #include "runtime/proc/child.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 
 /* Descriptors of the agent for a rank: output, errors, pidfd, and its connections by PMI, PMIx and
  * to a store. libpmix does not say that it cannot take one, and the rank waits. */
@@ -292,7 +292,7 @@ static void on_again(struct agent *a, struct fbr_cur *body)
         fbr_agent_look(j);
 }
 
-static void on_tell(struct agent *a, struct fbr_cur *body)
+static void on_notify(struct agent *a, struct fbr_cur *body)
 {
     char name[32];
     uint32_t from;
@@ -318,7 +318,7 @@ static void remove_dirs(struct agent *a)
     fbr_rundir_shm_leave(&a->rt->dir);
 }
 
-static void go_home(struct agent *a)
+static void shut_down(struct agent *a)
 {
     struct agent_job *j, *next;
 
@@ -377,8 +377,8 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
     case FBR_RING_ANSWER:
         fbr_agent_on_answer(a, body);
         break;
-    case FBR_RING_TELL:
-        on_tell(a, body);
+    case FBR_RING_NOTIFY:
+        on_notify(a, body);
         break;
     case FBR_RING_STREAM:
         fbr_agent_on_stream(a, body);
@@ -405,7 +405,7 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
         fbr_agent_on_waits(a, body);
         break;
     case FBR_RING_END:
-        go_home(a);
+        shut_down(a);
         break;
     default:
         break;
@@ -414,7 +414,7 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 
 /* ---- The beginning ---- */
 
-static void say_hello(struct agent *a)
+static void send_hello(struct agent *a)
 {
     struct fbr_buf b;
 
@@ -465,9 +465,9 @@ static int open_bridges(struct agent *a, struct fbr_error *err)
  * ranks. */
 static void look_toward_launcher(struct agent *a)
 {
-    char host[FBR_BIND_MAX];
+    char host[FBR_HOST_ADDRESS_MAX];
 
-    if (fbr_bind_host(a->rt->parent_url, host))
+    if (fbr_host_address_of_url(a->rt->parent_url, host))
         fbr_probe_toward(&a->probe, host);
 }
 
@@ -496,8 +496,8 @@ static int begin(void *arg)
 
     a->rt->agent = a;
     a->rt->orphaned = on_orphaned;
-    fbr_limits_read(&a->limits);
-    a->cpus = fbr_limits_cpus(&a->limits);
+    fbr_cgroup_read(&a->limits);
+    a->cpus = fbr_cgroup_cpus(&a->limits);
     a->oom_kills = fbr_agent_oom_kills();
     fbr_probe_run(&a->probe);
     look_toward_launcher(a);
@@ -506,7 +506,7 @@ static int begin(void *arg)
     if (gethostname(a->hostname, sizeof(a->hostname) - 1) < 0)
         snprintf(a->hostname, sizeof(a->hostname), "node%u", a->order.number);
     snprintf(a->address, sizeof(a->address), "%s", a->probe.address);
-    say_hello(a);
+    send_hello(a);
     rc = open_parts(a, &err);
     if (rc < 0) {
         fbr_agent_failed(a, FBR_RING_ALL, FBR_RING_ALL, err.text);

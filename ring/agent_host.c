@@ -83,7 +83,7 @@ static int host_fence(void *user, const void *key, size_t key_len, const uint32_
     return finish(a, FBR_RING_FENCE, &b);
 }
 
-static int host_tell(void *user, uint32_t agent, const void *data, size_t len)
+static int host_notify(void *user, uint32_t agent, const void *data, size_t len)
 {
     struct agent_bridge *from = user;
     struct fbr_buf b;
@@ -92,7 +92,7 @@ static int host_tell(void *user, uint32_t agent, const void *data, size_t len)
     fbr_put_str(&b, from->ops->name);
     fbr_put_u32(&b, agent);
     fbr_put(&b, data, len);
-    return send_whole(from->agent, FBR_RING_TELL, &b);
+    return send_whole(from->agent, FBR_RING_NOTIFY, &b);
 }
 
 static int host_publish(void *user, uint32_t job, uint32_t rank, const char *key, const void *value,
@@ -348,7 +348,7 @@ void fbr_agent_host_init(struct agent_bridge *b)
         .user = b,
         .post = host_post,
         .fence = host_fence,
-        .tell = host_tell,
+        .notify = host_notify,
         .publish = host_publish,
         .lookup = host_lookup,
         .unpublish = host_unpublish,

@@ -103,7 +103,7 @@ static void look_at(struct agent_rank *r, bool libraries, uint64_t now)
 
 /* Tells that a rank has not met its server. The rank may be young and slow, so this is a warning
  * and no failure. Said for one rank. */
-static void tell_missed(struct agent_rank *r)
+static void notify_missed(struct agent_rank *r)
 {
     struct fbr_buf b;
 
@@ -132,7 +132,7 @@ static uint64_t look_at_all(struct agent_job *j, uint64_t now)
         if (r->mpi && (!r->mpi_since || j->told_missed))
             continue;
         if (r->mpi && now - r->mpi_since >= PATIENCE_MS && !j->served) {
-            tell_missed(r);
+            notify_missed(r);
             continue;
         }
         if (r->mpi)

@@ -20,7 +20,7 @@
 #include "mpi_bridge/host_env.h"
 #include "ring/ring_wire.h"
 #include "runtime/pin/claim.h"
-#include "runtime/pin/limits.h"
+#include "runtime/pin/cgroup.h"
 #include "runtime/pin/pin.h"
 #include "runtime/proc/process.h"
 
@@ -102,7 +102,7 @@ struct agent {
     struct fbr_agent_order order;
     char hostname[256], address[64], dir[128], shm[128], topology[160];
     uint32_t cpus; /* that its ranks can keep busy */
-    struct fbr_limits limits;
+    struct fbr_cgroup limits;
     struct fbr_probe probe;
     const struct fbr_pin_ops *pin;
     struct fbr_topology *machine;

@@ -18,9 +18,9 @@
 #include "ring/agent_priv.h"
 #include "runtime/program/elf.h"
 #include "runtime/base/environ.h"
-#include "runtime/pin/limits.h"
+#include "runtime/pin/cgroup.h"
 #include "runtime/base/log.h"
-#include "runtime/proc/work.h"
+#include "runtime/proc/entry.h"
 #include "runtime/inspect/registry.h"
 #include "runtime/inspect/usage.h"
 
@@ -239,12 +239,12 @@ static bool better_free(struct agent_job *j)
             a->cpus, a->cpus == 1 ? "" : "s");
     if (all > a->cpus)
         return true;
-    if (fbr_limits_floats(&a->limits))
+    if (fbr_cgroup_floats(&a->limits))
         fbr_agent_note(a,
                        "ranks are not bound: they have the time of %g of %u processors, now "
                        "these, now those (a limit of the container; --bind-to core binds)",
                        a->limits.quota, a->limits.affinity);
-    return fbr_limits_floats(&a->limits);
+    return fbr_cgroup_floats(&a->limits);
 }
 
 static int find_places(struct agent_job *j, struct fbr_error *err)
@@ -295,7 +295,7 @@ static void count_threads(struct agent_job *j)
 
     DL_FOREACH(a->jobs, other) /* the ranks that spawned these are still there */
         sharing += j->job.info.spawned && other != j ? other->nlocal : 0;
-    if (sharing > 1 || fbr_limits_floats(&a->limits))
+    if (sharing > 1 || fbr_cgroup_floats(&a->limits))
         share = a->cpus > sharing ? a->cpus / sharing : 1;
     for (uint32_t i = 0; i < j->nlocal; i++) {
         bool bound = j->pins && j->pins[i].cpus[0];
@@ -463,7 +463,7 @@ static int write_work(struct agent_job *j, const char *path, struct fbr_error *e
 }
 
 /* Open MPI hands them on to what a rank spawns, wherever that starts: see host_spawn(). */
-static void note_given(struct agent_rank *r, const struct fbr_env *e)
+static void note_inherited(struct agent_rank *r, const struct fbr_env *e)
 {
     for (size_t i = 0; i < e->count; i++) {
         const char *pair = e->list[i];
@@ -518,7 +518,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
 {
     struct agent_job *j = r->job;
     struct agent *a = j->agent;
-    const struct fbr_program *p = fbr_ring_job_program(&j->job, r->rank);
+    const struct fbr_app *p = fbr_ring_job_program(&j->job, r->rank);
     int rc;
 
     fbr_env_copy(e, environ);
@@ -542,14 +542,14 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     put_apps(r, e);
     if (j->job.pty && r->rank == j->job.reader && j->job.term[0])
         fbr_env_set(e, "TERM", "%s", j->job.term);
-    note_given(r, e);
+    note_inherited(r, e);
     if (r->restarts > 0)
         fbr_env_set(e, "FIBER_RANK_RESTARTS", "%u", r->restarts);
     if (!p->argv[0]) {
         char path[sizeof(j->dir) + 8];
 
         snprintf(path, sizeof(path), "%s/work", j->dir);
-        fbr_env_set(e, FBR_WORK_ENV, "%s", path);
+        fbr_env_set(e, FBR_ENTRY_ENV, "%s", path);
         rc = write_work(j, path, err);
         if (rc < 0)
             return rc;
@@ -565,7 +565,7 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     char *const *again = (char *const *)(uintptr_t)fbr_process_program();
     struct agent_job *j = r->job;
     struct agent *a = j->agent;
-    const struct fbr_program *p = fbr_ring_job_program(&j->job, r->rank);
+    const struct fbr_app *p = fbr_ring_job_program(&j->job, r->rank);
     const struct fbr_pin *pin = j->pins ? &j->pins[r->rank - j->local[0].rank] : NULL;
     char *const *argv = p->argv[0] ? p->argv : again ? again : self;
     struct fbr_job_local local = {.in = -1, .fd = fd, .slack = j->slack};
@@ -601,7 +601,7 @@ done:
     return rc;
 }
 
-static void tell_started(struct agent_rank *r)
+static void notify_started(struct agent_rank *r)
 {
     struct agent_job *j = r->job;
     const struct fbr_pin *pin = j->pins ? &j->pins[r->rank - j->local[0].rank] : NULL;
@@ -642,7 +642,7 @@ int fbr_agent_rank_start(struct agent_rank *r)
     if (rc < 0)
         fbr_agent_failed(r->job->agent, r->job->job.info.id, r->rank, err.text);
     else
-        tell_started(r);
+        notify_started(r);
     return rc;
 }
 
@@ -658,21 +658,21 @@ struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank)
 /* How often the kernel has killed for want of memory; 0 where it does not say. */
 uint64_t fbr_agent_oom_kills(void)
 {
-    struct fbr_limits l;
+    struct fbr_cgroup l;
 
-    fbr_limits_read(&l);
+    fbr_cgroup_read(&l);
     return l.oom_kills;
 }
 
 /* Adds the kernel's facts about the death that the exit code does not tell. */
 static void explain(struct agent *a, const struct fbr_job_event *e, char *text, size_t size)
 {
-    struct fbr_limits l = {.oom_kills = a->oom_kills};
+    struct fbr_cgroup l = {.oom_kills = a->oom_kills};
     double peak = (double)e->peak / (1u << 20);
 
     snprintf(text, size, "%s", e->text);
     if (e->code == -SIGKILL)
-        fbr_limits_read(&l);
+        fbr_cgroup_read(&l);
     if (l.oom_kills == a->oom_kills || text[0])
         return;
     a->oom_kills = l.oom_kills;

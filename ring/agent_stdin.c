@@ -32,7 +32,7 @@ struct feed_write {
     char data[];
 };
 
-static void give_room(struct agent *a, size_t len)
+static void send_credit(struct agent *a, size_t len)
 {
     struct fbr_buf b;
 
@@ -115,7 +115,7 @@ static void on_written(uv_write_t *req, int status)
 
     f->writing--;
     if (f->rank) /* else the agent may be gone */
-        give_room(f->rank->job->agent, w->len);
+        send_credit(f->rank->job->agent, w->len);
     free(w);
     if (status < 0 || (f->last && f->writing == 0))
         close_feed(f);
@@ -141,7 +141,7 @@ static void send_bytes(struct agent_feed *f, const void *data, size_t len)
     uv_buf_t buf;
 
     if (!w) {
-        give_room(a, len);
+        send_credit(a, len);
         return;
     }
     w->feed = f;
@@ -152,7 +152,7 @@ static void send_bytes(struct agent_feed *f, const void *data, size_t len)
     if (uv_write(&w->req, (uv_stream_t *)&f->pipe, &buf, 1, on_written) < 0) {
         f->writing--;
         free(w);
-        give_room(a, len);
+        send_credit(a, len);
     }
 }
 
@@ -183,7 +183,7 @@ void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len)
 
     /* nobody reads it any more */
     if (!f)
-        give_room(a, len);
+        send_credit(a, len);
     else if (len == 0)
         end_input(f);
     else

@@ -85,7 +85,7 @@ struct fbr_exchange *fbr_exchange_open(fbr_exchange_answer *answer, void *user,
 
 static void free_part(struct fbr_exchange *x, struct part *p)
 {
-    fbr_held_give(x->held, sizeof(*p) + p->len);
+    fbr_held_release(x->held, sizeof(*p) + p->len);
     free(p);
 }
 
@@ -135,7 +135,7 @@ static int add_part(struct fbr_exchange *x, struct fence *f, uint32_t agent, uin
     struct member *m;
     struct part *p;
 
-    if (fbr_held_take(x->held, sizeof(*p) + len) < 0)
+    if (fbr_held_reserve(x->held, sizeof(*p) + len) < 0)
         return -ENOBUFS;
     p = malloc(sizeof(*p) + len);
     HASH_FIND(hh, f->members, &agent, sizeof(agent), m);
@@ -151,7 +151,7 @@ static int add_part(struct fbr_exchange *x, struct fence *f, uint32_t agent, uin
         }
     }
     if (!p || !m) {
-        fbr_held_give(x->held, sizeof(*p) + len);
+        fbr_held_release(x->held, sizeof(*p) + len);
         free(p);
         return -ENOMEM;
     }
@@ -217,7 +217,7 @@ static bool is_complete(const struct fbr_exchange *x, const struct fence *f)
     return true;
 }
 
-static void settle(struct fbr_exchange *x, struct fence *f)
+static void complete_if_whole(struct fbr_exchange *x, struct fence *f)
 {
     while (is_complete(x, f))
         complete(x, f);
@@ -249,7 +249,7 @@ void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request
     if (rc < 0 || (rc = add_part(x, f, agent, request, data, len)) < 0)
         x->answer(x->user, agent, request, rc, NULL, 0);
     if (f)
-        settle(x, f);
+        complete_if_whole(x, f);
 }
 
 void fbr_exchange_idle(struct fbr_exchange *x, uint32_t agent, bool idle)
@@ -274,7 +274,7 @@ void fbr_exchange_idle(struct fbr_exchange *x, uint32_t agent, bool idle)
         return;
     }
     HASH_ITER(hh, x->fences, f, next)
-        settle(x, f);
+        complete_if_whole(x, f);
 }
 
 /* ---- Names ---- */
@@ -300,7 +300,7 @@ static uint64_t cost_of_name(size_t key_len, size_t len)
 static void drop_name(struct fbr_exchange *x, struct name *n)
 {
     HASH_DEL(x->names, n);
-    fbr_held_give(x->held, cost_of_name(strlen(n->key), n->len));
+    fbr_held_release(x->held, cost_of_name(strlen(n->key), n->len));
     free(n->value);
     free(n);
 }
@@ -308,7 +308,7 @@ static void drop_name(struct fbr_exchange *x, struct name *n)
 static void drop_waiter(struct fbr_exchange *x, struct waiter *w)
 {
     DL_DELETE(x->waiters, w);
-    fbr_held_give(x->held, sizeof(*w) + strlen(w->key));
+    fbr_held_release(x->held, sizeof(*w) + strlen(w->key));
     free(w);
 }
 
@@ -321,7 +321,7 @@ static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const c
     HASH_FIND(hh, x->names, key, k, n);
     if (n)
         return -EEXIST;
-    if (fbr_held_take(x->held, cost_of_name(k, len)) < 0)
+    if (fbr_held_reserve(x->held, cost_of_name(k, len)) < 0)
         return -ENOBUFS;
     n = calloc(1, sizeof(*n) + k + 1);
     if (n)
@@ -338,7 +338,7 @@ static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const c
     if (n->hh.tbl)
         return 0;
 fail:
-    fbr_held_give(x->held, cost_of_name(k, len));
+    fbr_held_release(x->held, cost_of_name(k, len));
     if (n)
         free(n->value);
     free(n);
@@ -376,14 +376,14 @@ void fbr_exchange_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t reques
         answer_lookup(x, agent, request, n);
         return;
     }
-    if (wait_ms && fbr_held_take(x->held, sizeof(*w) + k) < 0) {
+    if (wait_ms && fbr_held_reserve(x->held, sizeof(*w) + k) < 0) {
         x->answer(x->user, agent, request, -ENOBUFS, NULL, 0);
         return;
     }
     w = wait_ms ? malloc(sizeof(*w) + k + 1) : NULL;
     if (!w) {
         if (wait_ms)
-            fbr_held_give(x->held, sizeof(*w) + k);
+            fbr_held_release(x->held, sizeof(*w) + k);
         x->answer(x->user, agent, request, wait_ms ? -ENOMEM : -ENOENT, NULL, 0);
         return;
     }

@@ -21,7 +21,7 @@
 
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 
 /* ---- Signals, and ending ranks ---- */
 
@@ -73,7 +73,7 @@ void fbr_ring_kill_unready(struct fiber_ring *r)
     }
 }
 
-bool fbr_ring_any_doomed(const struct fiber_ring *r)
+bool fbr_ring_any_killed(const struct fiber_ring *r)
 {
     for (uint32_t i = 0; i < r->nagents; i++)
         if (r->agents[i].state == AGENT_DOOMED)
@@ -242,7 +242,7 @@ static bool any_ended_well(const struct fiber_ring *r)
     return false;
 }
 
-static void tell_lost(struct ring_job *j, uint32_t rank, int code)
+static void notify_lost(struct ring_job *j, uint32_t rank, int code)
 {
     struct fbr_buf b;
 
@@ -279,9 +279,9 @@ static void warn_of_init(struct ring_job *j, uint32_t rank)
     if (!(j->ranks[rank].flags & FBR_RANK_MET) || r->warned)
         return;
     r->warned = true;
-    fbr_ring_say(r,
-                 "if it calls MPI_Init it waits for ever, unless all others call it, too: MPI lets "
-                 "nobody in later. --on-failure restart starts all ranks again");
+    fbr_ring_print(
+        r, "if it calls MPI_Init it waits for ever, unless all others call it, too: MPI lets "
+           "nobody in later. --on-failure restart starts all ranks again");
 }
 
 /* Until it says STARTED, or FAILED. */
@@ -311,18 +311,18 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     struct fbr_buf b;
 
     if (!again || (j->ranks[rank].flags & FBR_RANK_MET))
-        tell_lost(j, rank, code);
+        notify_lost(j, rank, code);
     if (!again) {
         r->lost_ranks++;
         if (count_running(r) > 0)
-            fbr_ring_say(r, "%s; the others go on (%u of %u)", text, count_running(r),
-                         j->job.info.size);
+            fbr_ring_print(r, "%s; the others go on (%u of %u)", text, count_running(r),
+                           j->job.info.size);
         else if (any_ended_well(r))
-            fbr_ring_say(r, "%s; the others had ended well before", text);
+            fbr_ring_print(r, "%s; the others had ended well before", text);
         return false;
     }
-    fbr_ring_say(r, "%s; it is replaced (%s)", text,
-                 fbr_restart_say(n, max, taken, count, sizeof(count)));
+    fbr_ring_print(r, "%s; it is replaced (%s)", text,
+                   fbr_restart_describe(n, max, taken, count, sizeof(count)));
     warn_of_init(j, rank);
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
@@ -330,7 +330,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     fbr_put_u32(&b, fbr_ring_job_restarts(&j->job, rank));
     fbr_ring_send_all(r, FBR_RING_AGAIN, &b);
     fbr_buf_fini(&b);
-    fbr_ring_serve_idle(&r->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]], false);
+    fbr_ring_requests_idle(&r->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]], false);
     expect(j, rank);
     return true;
 }
@@ -351,9 +351,9 @@ static enum ring_event plan_restart(struct fiber_ring *r, const char *text, bool
         fbr_restart_spent(&r->again, taken, f->hint + n, sizeof(f->hint) - n);
         return R_ON_FAILED;
     }
-    fbr_ring_say(
+    fbr_ring_print(
         r, "%s; starting all ranks again (%s)", text,
-        fbr_restart_say(&r->again, (uint32_t)r->max_restarts, taken, count, sizeof(count)));
+        fbr_restart_describe(&r->again, (uint32_t)r->max_restarts, taken, count, sizeof(count)));
     snprintf(r->last_failure, sizeof(r->last_failure), "%.*s", (int)sizeof(r->last_failure) - 1,
              text);
     return R_ON_AGAIN;
@@ -390,7 +390,7 @@ void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank)
         return;
     j->told_missed = true;
     fbr_ring_name_rank(j, rank, who, sizeof(who));
-    fbr_ring_say(
+    fbr_ring_print(
         j->ring,
         "%s loaded an MPI library some seconds ago and has not met the server that Fiber "
         "has for it; unless it is still to call MPI_Init, it runs alone, as a world of its "
@@ -446,16 +446,16 @@ static bool stays_out(struct ring_job *j, uint32_t rank)
     return no_rejoin(j, rank) != NULL;
 }
 
-static bool tell_lost_rank(struct ring_job *j, uint32_t rank)
+static bool notify_lost_rank(struct ring_job *j, uint32_t rank)
 {
-    tell_lost(j, rank, -SIGKILL);
+    notify_lost(j, rank, -SIGKILL);
     return false;
 }
 
-static bool tell_missed_rank(struct ring_job *j, uint32_t rank)
+static bool notify_missed_rank(struct ring_job *j, uint32_t rank)
 {
     if (j->ranks[rank].flags & FBR_RANK_MET) {
-        tell_lost(j, rank, -SIGKILL);
+        notify_lost(j, rank, -SIGKILL);
         warn_of_init(j, rank);
     }
     return false;
@@ -495,9 +495,9 @@ static bool replace_agent(struct ring_agent *a, const char *text, bool taken)
     if (r->options.on_failure != FIBER_RING_REPLACE || each_rank(a, ended_well) ||
         !fbr_restart_again(&a->again, max, taken) || fbr_ring_start_agent(a) < 0)
         return false;
-    fbr_ring_say(r, "%s; they are replaced (%s)", text,
-                 fbr_restart_say(&a->again, max, taken, count, sizeof(count)));
-    each_rank(a, tell_missed_rank);
+    fbr_ring_print(r, "%s; they are replaced (%s)", text,
+                   fbr_restart_describe(&a->again, max, taken, count, sizeof(count)));
+    each_rank(a, notify_missed_rank);
     each_rank(a, expect_again);
     each_rank(a, taken ? count_taken : count_failed);
     return true;
@@ -515,13 +515,13 @@ static bool ask_again(struct ring_agent *a, const char *text)
     if (r->state != R_WAITING || !may || !fbr_restart_again(&a->again, max, true) ||
         fbr_ring_start_agent(a) < 0)
         return false;
-    fbr_ring_say(r, "%s; it is asked for again (%s)", text,
-                 fbr_restart_say(&a->again, max, true, count, sizeof(count)));
+    fbr_ring_print(r, "%s; it is asked for again (%s)", text,
+                   fbr_restart_describe(&a->again, max, true, count, sizeof(count)));
     return true;
 }
 
 /* "agent-1 could not be started by the Docker engine: ...": its number tells a user nothing. */
-static void say_not_started(char *text, size_t size, const char *report)
+static void format_not_started(char *text, size_t size, const char *report)
 {
     const char *blank = strchr(report, ' ');
 
@@ -540,7 +540,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
     char text[1024];
 
     if (!r->next_job)
-        say_not_started(text, sizeof(text), report);
+        format_not_started(text, sizeof(text), report);
     else
         snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host,
                  report);
@@ -555,8 +555,8 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
     else if (r->state == R_RUNNING && replace_agent(a, text, taken))
         return;
     else if (r->options.on_failure >= FIBER_RING_SHRINK && r->next_job && count_running(r) > 0) {
-        fbr_ring_say(r, "%s; the others go on", text);
-        each_rank(a, tell_lost_rank);
+        fbr_ring_print(r, "%s; the others go on", text);
+        each_rank(a, notify_lost_rank);
         return;
     }
     record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, hint, text);
@@ -576,7 +576,7 @@ static char *make_report(struct fiber_ring *r, bool kept)
     fbr_buf_init(&b);
     if (f->code) {
         snprintf(text, sizeof(text), "%s", f->text);
-        fbr_text_end(text, sizeof(text));
+        fbr_printable_end(text, sizeof(text));
         fbr_put(&b, text, strlen(text));
         fbr_put_u8(&b, '\n');
     }
@@ -601,22 +601,22 @@ char *fbr_ring_report(struct fiber_ring *r)
     return make_report(r, true);
 }
 
-void fbr_ring_tell_failure(struct fiber_ring *r)
+void fbr_ring_print_failure(struct fiber_ring *r)
 {
     char *report = make_report(r, false);
 
-    fbr_ring_tell(r, report);
+    fbr_ring_print_report(r, report);
     free(report);
 }
 
-void fbr_ring_tell(struct fiber_ring *r, const char *report)
+void fbr_ring_print_report(struct fiber_ring *r, const char *report)
 {
     for (const char *at = report ? report : ""; *at;) {
         size_t n = strcspn(at, "\n"), shown = n;
 
         while (shown > 0 && strchr(" \t\r", at[shown - 1]))
             shown--;
-        fbr_ring_say(r, "%.*s", (int)shown, at);
+        fbr_ring_print(r, "%.*s", (int)shown, at);
         at += n + (at[n] == '\n');
     }
 }

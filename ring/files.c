@@ -154,7 +154,7 @@ static int open_file(struct ring_job *j, uint32_t rank, int stream)
         return rc;
     if (!r->file_error)
         r->file_error = -rc;
-    fbr_ring_say(r, "cannot write %s: %s", path, fbr_strerror(rc));
+    fbr_ring_print(r, "cannot write %s: %s", path, fbr_strerror(rc));
     return -2;
 }
 

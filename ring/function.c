@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring/collect.h"
+#include "ring/collective.h"
 #include "ring/ring_priv.h"
 #include "runtime/proc/fnref.h"
 #include "runtime/base/log.h"
-#include "runtime/proc/work.h"
+#include "runtime/proc/entry.h"
 
 /* The argument of rank_main: address of the group, [reference of the user's function], bytes. */
 static int rank_main(const void *arg, size_t len)
@@ -37,8 +37,8 @@ static int rank_main(const void *arg, size_t len)
     }
     memcpy(copy, c.at, n);
     memcpy(&group, address, sizeof(group));
-    if (fbr_collect_join((uint32_t)atoi(rank), (uint32_t)atoi(size), (uint32_t)atoi(epoch),
-                         &group) < 0) {
+    if (fbr_collective_join((uint32_t)atoi(rank), (uint32_t)atoi(size), (uint32_t)atoi(epoch),
+                            &group) < 0) {
         free(copy);
         fbr_log_error("rank: out of memory");
         return 125;
@@ -64,7 +64,7 @@ static int open_group(struct fiber_ring *r, struct fiber_address *address, struc
 {
     int rc = fbr_loop_call(r->rt->loop, open_backend, r);
 
-    rc = rc < 0 ? rc : fbr_collect_open(&r->collect, r->size, address);
+    rc = rc < 0 ? rc : fbr_collective_open(&r->collect, r->size, address);
     return rc < 0 ? fbr_fail(err, rc, "ring: %s", fiber_last_error()) : 0;
 }
 
@@ -87,7 +87,7 @@ int fbr_ring_make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, 
     fbr_fnref_put(&inner, &ref);
     fbr_put(&inner, arg, len);
     rc = inner.failed ? fbr_fail(err, -ENOMEM, "out of memory")
-                      : fbr_work_put(&outer, rank_main, inner.data, inner.len, err);
+                      : fbr_entry_put(&outer, rank_main, inner.data, inner.len, err);
     fbr_wipe(&group, sizeof(group));
     fbr_buf_fini(&inner);
     if (rc < 0) {

@@ -246,7 +246,7 @@ int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
     return fbr_cur_ok(c) ? -ENOMEM : -EBADMSG;
 }
 
-void fbr_programs_free(struct fbr_program *programs, uint32_t n)
+void fbr_apps_free(struct fbr_app *programs, uint32_t n)
 {
     for (uint32_t i = 0; programs && i < n; i++) {
         fbr_list_free(programs[i].argv);
@@ -269,7 +269,7 @@ void fbr_ring_job_fini(struct fbr_ring_job *j)
         free((char *)(uintptr_t)i->hosts[k]);
     free((char **)(uintptr_t)i->hosts);
     free((char *)(uintptr_t)i->master_host);
-    fbr_programs_free(j->programs, j->nprograms);
+    fbr_apps_free(j->programs, j->nprograms);
     free(j->work);
     free(j->restarts);
     memset(j, 0, sizeof(*j));
@@ -309,7 +309,7 @@ int fbr_ring_job_restarted(struct fbr_ring_job *j, uint32_t rank)
     return 0;
 }
 
-const struct fbr_program *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank)
+const struct fbr_app *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank)
 {
     uint32_t p = j->nprograms;
 

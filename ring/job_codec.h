@@ -16,14 +16,14 @@
 #include "mpi_bridge/bridge.h"
 #include "runtime/base/buf.h"
 
-struct fbr_program {
+struct fbr_app {
     uint32_t first; /* rank that runs it; the next program begins where this one ends */
     char **argv;    /* NULL-terminated; empty: our own program, with `work` */
     char **env;     /* NULL-terminated, to add */
     char *workdir;  /* "" : as ours */
 };
 
-void fbr_programs_free(struct fbr_program *programs, uint32_t n); /* NULL is fine */
+void fbr_apps_free(struct fbr_app *programs, uint32_t n); /* NULL is fine */
 
 struct fbr_ring_job {
     struct fbr_bridge_job
@@ -32,7 +32,7 @@ struct fbr_ring_job {
     /* For each node, the first node on the same machine that may use the same processors; the node
      * itself when it has them alone. NULL: each has them alone. */
     uint32_t *machines;
-    struct fbr_program *programs;
+    struct fbr_app *programs;
     uint32_t nprograms;
     bool has_stdin; /* rank `reader` reads what the launcher sends */
     bool pty;       /* and has a pseudo-terminal */
@@ -42,7 +42,7 @@ struct fbr_ring_job {
     uint32_t reader_ms;     /* as show_ms, of a rank 0 that reads */
     /* of each stream: an unfinished line is shown when nothing follows it for so long */
     uint32_t show_ms[2];
-    uint8_t *work; /* of ranks that run a function (work.h) */
+    uint8_t *work; /* of ranks that run a function (entry.h) */
     size_t work_len;
     uint32_t *restarts; /* [size]: how often each was started again; NULL: none was */
 };
@@ -57,7 +57,7 @@ uint32_t fbr_ring_job_sharing(const struct fbr_ring_job *j, int32_t node, uint32
 uint32_t fbr_ring_job_restarts(const struct fbr_ring_job *j, uint32_t rank);
 /* One more of that rank. */
 int fbr_ring_job_restarted(struct fbr_ring_job *j, uint32_t rank);
-const struct fbr_program *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank);
+const struct fbr_app *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank);
 
 /* Lists of strings. */
 void fbr_put_list(struct fbr_buf *b, char *const *list); /* NULL: an empty one */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 
 void fbr_json_init(struct fbr_json *j)
 {
@@ -46,7 +46,7 @@ static void put_string(struct fbr_json *j, const char *value)
 
     put(j, "\"");
     while (*s) {
-        size_t n = fbr_text_char(s);
+        size_t n = fbr_printable_char(s);
         char escape[8];
 
         if (*s == '"' || *s == '\\') {

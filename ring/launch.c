@@ -9,10 +9,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "runtime/inspect/control.h"
+#include "runtime/inspect/run_control.h"
 #include "mpi_bridge/host_env.h"
-#include "ring/programs.h"
-#include "ring/collect.h"
+#include "ring/apps.h"
+#include "ring/collective.h"
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
 
@@ -111,9 +111,9 @@ static void send_job(struct fiber_ring *r, const struct ring_job *j)
     fbr_buf_fini(&b);
 }
 
-int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs,
-                       uint32_t n, const struct ring_job *parent, uint32_t parent_rank,
-                       struct ring_job **out, struct fbr_error *err)
+int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *programs, uint32_t n,
+                       const struct ring_job *parent, uint32_t parent_rank, struct ring_job **out,
+                       struct fbr_error *err)
 {
     struct ring_job *j = calloc(1, sizeof(*j));
     struct fbr_bridge_job *i;
@@ -138,7 +138,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
         i->parent_rank = parent_rank;
     }
     j->ranks = calloc(size, sizeof(*j->ranks));
-    rc = j->ranks && i->run && i->nspace ? fbr_ring_place(r, j, parent != NULL, err)
+    rc = j->ranks && i->run && i->nspace ? fbr_ring_assign(r, j, parent != NULL, err)
                                          : fbr_fail(err, -ENOMEM, "out of memory");
     for (uint32_t k = 0; j->ranks && k < size; k++)
         fbr_rank_output_begin(&j->ranks[k]);
@@ -161,7 +161,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     DL_APPEND(r->jobs, j);
     *out = j;
     for (uint32_t k = 0; k < i->nodes; k++)
-        fbr_ring_serve_idle(&r->agents[i->agents[k]], false);
+        fbr_ring_requests_idle(&r->agents[i->agents[k]], false);
     send_job(r, j);
     return 0;
 }
@@ -177,7 +177,7 @@ static bool is_set(const char *const *env, const char *pair)
 }
 
 /* The ring's own programs, with what the failure before has to tell. */
-static struct fbr_program *own_programs(struct fiber_ring *r)
+static struct fbr_app *own_programs(struct fiber_ring *r)
 {
     bool survive = r->options.on_failure >= FIBER_RING_SHRINK;
     char failure[sizeof("FIBER_LAST_FAILURE=") + sizeof(r->last_failure)];
@@ -191,13 +191,13 @@ static struct fbr_program *own_programs(struct fiber_ring *r)
     snprintf(failure, sizeof(failure), "FIBER_LAST_FAILURE=%s", r->last_failure);
     if (r->last_failure[0])
         after[0] = failure;
-    return fbr_ring_programs_make(&r->options, (int)r->size, before, after);
+    return fbr_ring_apps_make(&r->options, (int)r->size, before, after);
 }
 
 static void start_first_job(struct fiber_ring *r)
 {
-    uint32_t n = (uint32_t)fbr_ring_programs_count(&r->options);
-    struct fbr_program *programs = own_programs(r);
+    uint32_t n = (uint32_t)fbr_ring_apps_count(&r->options);
+    struct fbr_app *programs = own_programs(r);
     struct fbr_error err = {0, ""};
     struct ring_job *j;
     int rc;
@@ -206,7 +206,7 @@ static void start_first_job(struct fiber_ring *r)
     rc = programs ? fbr_ring_job_start(r, r->size, programs, n, NULL, 0, &j, &err)
                   : fbr_fail(&err, -ENOMEM, "out of memory");
     if (rc < 0) {
-        fbr_programs_free(programs, n);
+        fbr_apps_free(programs, n);
         fbr_ring_fail(r, NULL, 0, 125, "", "%s", err.text);
         fbr_ring_check(r);
         return;
@@ -214,8 +214,8 @@ static void start_first_job(struct fiber_ring *r)
     for (uint32_t i = 0; r->epoch && i < r->size; i++)
         fbr_rank_output_again(j, i, r->epoch);
     if ((r->options.flags & (FIBER_RING_STDIN | FIBER_RING_PTY)) && !r->input &&
-        fbr_ring_input_open(r, &err) < 0)
-        fbr_ring_say(r, "%s", err.text);
+        fbr_ring_stdin_open(r, &err) < 0)
+        fbr_ring_print(r, "%s", err.text);
 }
 
 /* ---- News ---- */
@@ -228,7 +228,7 @@ static void end_job(struct fiber_ring *r, struct ring_job *j)
         return;
     j->over = true;
     fbr_ring_files_over(j);
-    fbr_ring_serve_job_end(j);
+    fbr_ring_requests_job_end(j);
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
     fbr_ring_send_all(r, FBR_RING_JOB_END, &b);
@@ -249,22 +249,22 @@ static void finish(struct fiber_ring *r)
     uint64_t one = 1;
     char *report;
 
-    fbr_ring_terminal_give(r);
+    fbr_ring_terminal_restore(r);
     fbr_timer_fini(&r->grace);
     fbr_timer_fini(&r->limit);
     fbr_timer_fini(&r->gang);
     fbr_ring_missing_fini(r);
-    fbr_ring_notes_say(r);
+    fbr_ring_notes_flush(r);
     fbr_timer_fini(&r->moment);
-    fbr_ring_serve_close(r);
-    fbr_ring_input_close(r->input);
+    fbr_ring_requests_close(r);
+    fbr_ring_stdin_close(r->input);
     r->input = NULL;
     report = fbr_ring_report(r);
     if (r->failure.code && !(r->options.flags & FIBER_RING_QUIET))
-        fbr_ring_tell_failure(r);
+        fbr_ring_print_failure(r);
     fbr_ring_keep_end(r, report ? report : "");
     if (r->control)
-        fbr_control_ended(r->control, r->failure.code, report ? report : "");
+        fbr_run_control_ended(r->control, r->failure.code, report ? report : "");
     pthread_mutex_lock(&r->lock);
     r->report = report;
     r->code = r->failure.code;
@@ -341,7 +341,7 @@ void fbr_ring_check(struct fiber_ring *r)
     }
     if (all)
         fbr_ring_on(r, R_ON_OVER);
-    if (all && !fbr_ring_any_doomed(r))
+    if (all && !fbr_ring_any_killed(r))
         fbr_ring_on(r, R_ON_CLEAR);
     if (r->living == 0)
         fbr_ring_on(r, R_ON_GONE);
@@ -365,7 +365,7 @@ static void send_jobs(struct ring_agent *a)
     struct fbr_buf b;
 
     fbr_buf_init(&b);
-    fbr_ring_serve_idle(a, false);
+    fbr_ring_requests_idle(a, false);
     DL_FOREACH(r->jobs, j) {
         fbr_buf_clear(&b);
         fbr_ring_job_put(&j->job, &b);
@@ -425,17 +425,17 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     j->started++;
     k->state = RANK_RUNNING;
     if (j->job.pty && n == j->job.reader)
-        fbr_ring_terminal_take(r);
+        fbr_ring_terminal_set_raw(r);
     fbr_debug("rank %u on %s has started: pid %lld", n, j->job.info.hosts[fbr_ring_node_of(j, n)],
               (long long)k->pid);
     snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
     if (r->options.flags & FIBER_RING_REPORT)
-        fbr_ring_say(r, "rank %u on %s, pid %lld: %s%s%s", n,
-                     j->job.info.hosts[fbr_ring_node_of(j, n)], (long long)k->pid, where,
-                     where[0] ? "; " : "", seen);
+        fbr_ring_print(r, "rank %u on %s, pid %lld: %s%s%s", n,
+                       j->job.info.hosts[fbr_ring_node_of(j, n)], (long long)k->pid, where,
+                       where[0] ? "; " : "", seen);
     if (j->started < j->job.info.size || !j->spawn)
         return;
-    fbr_ring_serve_spawned(j, 0);
+    fbr_ring_requests_spawned(j, 0);
     for (uint32_t i = 0; i < j->job.info.size; i++)
         if (j->ranks[i].unjudged)
             judge(j, i, "");
@@ -453,7 +453,7 @@ static void look_for_idle(struct ring_agent *a)
                  j->job.info.agents[k] == a->number && m < j->job.info.first[k + 1]; m++)
                 if (j->ranks[m].state != RANK_ENDED)
                     return;
-    fbr_ring_serve_idle(a, true);
+    fbr_ring_requests_idle(a, true);
 }
 
 static void rank_ended(struct ring_job *j, uint32_t rank, int code)
@@ -466,9 +466,9 @@ static void rank_ended(struct ring_job *j, uint32_t rank, int code)
     k->code = code;
     j->ended++;
     if (j->job.pty && rank == j->job.reader)
-        fbr_ring_terminal_give(j->ring);
+        fbr_ring_terminal_restore(j->ring);
     if (j->ring->collect && !j->job.info.spawned)
-        fbr_collect_ended(j->ring->collect, j->job.info.epoch, rank);
+        fbr_collective_ended(j->ring->collect, j->job.info.epoch, rank);
     fbr_rank_output_end(j, rank);
 }
 
@@ -482,7 +482,7 @@ static void refuse_spawn(struct ring_job *j, int code)
     for (uint32_t k = 0; k < j->job.info.nodes; k++)
         look_for_idle(&j->ring->agents[j->job.info.agents[k]]);
     fbr_ring_signal(j->ring, j, FBR_RING_ALL, SIGKILL);
-    fbr_ring_serve_spawned(j, code);
+    fbr_ring_requests_spawned(j, code);
 }
 
 static void on_failed(struct ring_agent *a, struct fbr_cur *body)
@@ -499,8 +499,8 @@ static void on_failed(struct ring_agent *a, struct fbr_cur *body)
     if (j && j->refused)
         return;
     if (j && j->spawn) {
-        fbr_ring_say(r, "a spawn has failed: rank %u on %s could not be started: %s", n, a->host,
-                     why);
+        fbr_ring_print(r, "a spawn has failed: rank %u on %s could not be started: %s", n, a->host,
+                       why);
         refuse_spawn(j, -ENOENT);
         fbr_ring_check(r);
         return;
@@ -577,11 +577,11 @@ static void on_output(struct ring_agent *a, struct fbr_cur *body)
         fbr_rank_output_print(j, n, (int)stream, body->at, len, kind & FBR_RING_SHOW);
     a->credit += len;
     if (a->credit > UNPAID_MAX + (uint64_t)r->size * UNPAID_RANK && a->process) {
-        fbr_process_give_up(a->process, "it sends more output than it has credit for");
+        fbr_process_abandon(a->process, "it sends more output than it has credit for");
         return;
     }
     if (!r->output_full)
-        fbr_ring_room(r);
+        fbr_ring_capacity(r);
 }
 
 static void on_met(struct fiber_ring *r, struct fbr_cur *body)
@@ -671,13 +671,13 @@ static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct f
         on_abort(r, body);
         break;
     case FBR_RING_ROOM:
-        fbr_ring_input_room(r, fbr_get_u64(body));
+        fbr_ring_stdin_room(r, fbr_get_u64(body));
         break;
     case FBR_RING_USE:
         on_use(r, body);
         break;
     default:
-        fbr_ring_serve_frame(a, type, body);
+        fbr_ring_requests_frame(a, type, body);
         break;
     }
 }
@@ -693,7 +693,7 @@ static void on_end(void *user, struct fiber_process *p)
     a->process = NULL;
     a->state = AGENT_GONE;
     r->living--;
-    fbr_ring_serve_agent_gone(a);
+    fbr_ring_requests_agent_gone(a);
     if (r->state < R_ENDING) {
         struct ring_job *j;
 
@@ -710,11 +710,11 @@ static void on_end(void *user, struct fiber_process *p)
             }
         /* as on_exited() */
         if (met)
-            fbr_ring_serve_idle(a, true);
+            fbr_ring_requests_idle(a, true);
         fbr_ring_agent_lost(a, report, fbr_process_disrupted(p));
     }
     if (a->state == AGENT_GONE)
-        fbr_ring_serve_idle(a, true);
+        fbr_ring_requests_idle(a, true);
     fiber_process_close(p);
     fbr_ring_check(r);
 }
@@ -802,11 +802,11 @@ static void on_grace(void *arg)
 
 int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
 {
-    struct fbr_control_about about;
+    struct fbr_run_control_about about;
     struct fbr_error spool = {0, ""};
     int rc;
 
-    if ((rc = fbr_ring_serve_open(r)) < 0 ||
+    if ((rc = fbr_ring_requests_open(r)) < 0 ||
         (rc = fbr_timer_init(&r->grace, r->rt->loop, on_grace, r)) < 0 ||
         (rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r)) < 0 ||
         (rc = fbr_ring_gang_init(r)) < 0 || (rc = fbr_ring_missing_init(r)) < 0)
@@ -819,5 +819,6 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
         fbr_info("what ranks print is not kept for `fiber logs`: %s", spool.text);
     if (r->options.timeout_ms > 0)
         fbr_timer_start(&r->limit, (uint64_t)r->options.timeout_ms, 0);
-    return fbr_loop_post(r->rt->loop, fbr_ring_open_door, r); /* once the agents are on their way */
+    return fbr_loop_post(r->rt->loop, fbr_ring_control_open,
+                         r); /* once the agents are on their way */
 }

@@ -43,22 +43,22 @@ static struct ring_note *add(struct ring_note **notes, const char *text)
     return NULL;
 }
 
-static void say(struct fiber_ring *r, struct ring_note *n)
+static void print_note(struct fiber_ring *r, struct ring_note *n)
 {
     if (n->hosts == 1)
-        fbr_ring_say(r, "%s: %s", n->first, n->text);
+        fbr_ring_print(r, "%s: %s", n->first, n->text);
     else if (n->hosts > 1)
-        fbr_ring_say(r, "on %u hosts: %s", n->hosts, n->text);
+        fbr_ring_print(r, "on %u hosts: %s", n->hosts, n->text);
     n->hosts = 0;
 }
 
-void fbr_ring_notes_say(struct fiber_ring *r)
+void fbr_ring_notes_flush(struct fiber_ring *r)
 {
     struct ring_note *n, *next;
 
     fbr_timer_stop(&r->moment);
     HASH_ITER(hh, r->notes, n, next)
-        say(r, n);
+        print_note(r, n);
 }
 
 void fbr_ring_note_host(struct ring_agent *a)
@@ -69,7 +69,7 @@ void fbr_ring_note_host(struct ring_agent *a)
 
 static void on_moment(void *arg)
 {
-    fbr_ring_notes_say(arg);
+    fbr_ring_notes_flush(arg);
 }
 
 void fbr_ring_note(struct ring_agent *a, const char *text)
@@ -88,7 +88,7 @@ void fbr_ring_note(struct ring_agent *a, const char *text)
     if (n->hosts++ == 0)
         snprintf(n->first, sizeof(n->first), "%s", a->host);
     if (n->hosts >= r->hosts)
-        say(r, n);
+        print_note(r, n);
     else if (r->moment.uv || fbr_timer_init(&r->moment, r->rt->loop, on_moment, r) == 0)
         fbr_timer_start(&r->moment, MOMENT_MS, 0);
 }

@@ -11,10 +11,10 @@
 
 #include "ring/json_out.h"
 #include "ring/plan.h"
-#include "ring/programs.h"
+#include "ring/apps.h"
 #include "ring/ring.h"
 #include "runtime/base/buf.h"
-#include "runtime/pin/limits.h"
+#include "runtime/pin/cgroup.h"
 #include "runtime/pin/pin.h"
 #include "runtime/proc/context.h"
 
@@ -39,12 +39,12 @@ struct picture {
 static bool floats(struct picture *p, const struct fbr_pin_wish *wish)
 {
     struct fbr_topology_facts facts;
-    struct fbr_limits limits;
+    struct fbr_cgroup limits;
 
     p->ops->facts(p->machine, &facts);
-    fbr_limits_read(&limits);
+    fbr_cgroup_read(&limits);
     if (wish->bind != FBR_BIND_DEFAULT || wish->gpus_per_rank || wish->cpus_per_rank ||
-        !facts.this_machine || !fbr_limits_floats(&limits))
+        !facts.this_machine || !fbr_cgroup_floats(&limits))
         return false;
     snprintf(p->note, sizeof(p->note),
              "ranks are not bound: they have the time of %g of %u processors (a limit of the "
@@ -129,13 +129,13 @@ static void put_command(struct fbr_buf *b, const struct fiber_ring_program *prog
 static void put_programs(struct fbr_buf *b, const struct picture *p)
 {
     const struct fiber_ring_options *o = p->options;
-    int n = fbr_ring_programs_count(o), size = (int)p->plan.size, first = 0;
+    int n = fbr_ring_apps_count(o), size = (int)p->plan.size, first = 0;
 
     put(b, "%d rank%s of ", size, size == 1 ? "" : "s");
     if (n > 1)
         put(b, "%d programs\n", n);
     for (int i = 0; i < n; i++) {
-        struct fiber_ring_program program = fbr_ring_program(o, size, i);
+        struct fiber_ring_program program = fbr_ring_app(o, size, i);
 
         if (n > 1)
             put(b, "ranks %d to %d: ", first, first + program.count - 1);
@@ -209,7 +209,7 @@ static void put_json_command(struct fbr_json *j, const struct fiber_ring_program
 /* The command; of several programs a list, each with its count. */
 static void put_json_programs(struct fbr_json *j, int size, const struct fiber_ring_options *o)
 {
-    struct fiber_ring_program program = fbr_ring_program(o, size, 0);
+    struct fiber_ring_program program = fbr_ring_app(o, size, 0);
 
     if (o->nprograms < 2) {
         put_json_command(j, &program);
@@ -217,7 +217,7 @@ static void put_json_programs(struct fbr_json *j, int size, const struct fiber_r
     }
     fbr_json_array(j, "programs");
     for (int i = 0; i < o->nprograms; i++) {
-        program = fbr_ring_program(o, size, i);
+        program = fbr_ring_app(o, size, i);
         fbr_json_object(j, NULL);
         fbr_json_int(j, "count", program.count);
         put_json_command(j, &program);

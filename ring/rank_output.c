@@ -2,7 +2,7 @@
  * if asked, on our own streams and in files; and what we say ourselves.
  *
  * Nothing is lost and nothing piles up: an agent may have FBR_RING_WINDOW bytes on the way that
- * were not taken here, and when our own reader is slow, taking stops (fbr_ring_room goes on).
+ * were not taken here, and when our own reader is slow, taking stops (fbr_ring_capacity goes on).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -138,7 +138,7 @@ static void keep(struct ring_job *j, uint32_t rank, enum fbr_record_kind kind, c
         fbr_spool_add(r->spool, j->job.info.spawned ? j->job.info.id : 0, rank, kind, data, len);
 
     if (rc < 0)
-        fbr_ring_say(
+        fbr_ring_print(
             r, "`fiber logs` will not show all of this run: what ranks print cannot be kept: %s",
             fbr_strerror(rc));
 }
@@ -203,7 +203,7 @@ void fbr_rank_output_end(struct ring_job *j, uint32_t rank)
 }
 
 /* Credit for what was taken, unless our own reader is behind. */
-void fbr_ring_room(struct fiber_ring *r)
+void fbr_ring_capacity(struct fiber_ring *r)
 {
     r->output_full = false;
     for (uint32_t i = 0; i < r->nagents; i++) {
@@ -221,7 +221,7 @@ void fbr_ring_room(struct fiber_ring *r)
 }
 
 /* "fiber: text", in one piece, on standard error. */
-void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...)
+void fbr_ring_print(struct fiber_ring *r, const char *fmt, ...)
 {
     char text[2048];
     struct fbr_buf out;

@@ -25,8 +25,8 @@ uint32_t fbr_restart_count(const struct fbr_restarts *r)
     return r->failed + r->taken;
 }
 
-const char *fbr_restart_say(const struct fbr_restarts *r, uint32_t max, bool taken, char *out,
-                            size_t size)
+const char *fbr_restart_describe(const struct fbr_restarts *r, uint32_t max, bool taken, char *out,
+                                 size_t size)
 {
     snprintf(out, size, "%u of %u%s", taken ? r->taken : r->failed, bound(max, taken),
              taken ? " for what the cluster does" : "");

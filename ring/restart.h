@@ -22,8 +22,8 @@ struct fbr_restarts {
 bool fbr_restart_again(struct fbr_restarts *r, uint32_t max, bool taken);
 uint32_t fbr_restart_count(const struct fbr_restarts *r);
 /* Describes the restart that was just counted: "2 of 3", "2 of 100 for what the cluster does". */
-const char *fbr_restart_say(const struct fbr_restarts *r, uint32_t max, bool taken, char *out,
-                            size_t size);
+const char *fbr_restart_describe(const struct fbr_restarts *r, uint32_t max, bool taken, char *out,
+                                 size_t size);
 /* Why it is not started again after restarts: a sentence, or "" when there were none. */
 const char *fbr_restart_spent(const struct fbr_restarts *r, bool taken, char *out, size_t size);
 

@@ -13,13 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ring/collect.h"
-#include "ring/programs.h"
+#include "ring/collective.h"
+#include "ring/apps.h"
 #include "ring/ring_priv.h"
-#include "ring/room.h"
-#include "runtime/inspect/control.h"
+#include "ring/capacity.h"
+#include "runtime/inspect/run_control.h"
 #include "runtime/base/log.h"
-#include "runtime/base/strings.h"
+#include "runtime/base/jobspec.h"
 
 #define TOLD_MS 2000 /* for agents to be told that we stop */
 
@@ -93,7 +93,7 @@ static int copy_strings(struct fiber_ring *r, const struct fiber_ring_options *o
         return -ENOMEM;
     if ((rc = fbr_jobspec_copy(&own->job, &r->strings, &o->job)) < 0 ||
         (rc = fbr_env_keep(&r->env, &r->env_strings, NULL)) < 0 ||
-        (rc = fbr_ring_programs_copy((struct fiber_ring_program **)&own->programs, o)) < 0)
+        (rc = fbr_ring_apps_copy((struct fiber_ring_program **)&own->programs, o)) < 0)
         return rc;
     fbr_rt_see_environ(r->rt, o->backend);
     return 0;
@@ -134,7 +134,7 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
     r->max_restarts = o->max_restarts ? o->max_restarts : 3;
     clock_gettime(CLOCK_REALTIME, &now);
     r->started_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    fbr_ring_programs_name(&r->options, r->command, sizeof(r->command));
+    fbr_ring_apps_name(&r->options, r->command, sizeof(r->command));
     if (!r->command[0])
         snprintf(r->command, sizeof(r->command), "%s", program_invocation_short_name);
     if ((rc = make_uid(r, err)) < 0 || (rc = count_agents(r, o, err)) < 0 ||
@@ -156,20 +156,19 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
                   const struct fiber_ring_options *opts, struct fbr_error *err)
 {
     struct fiber_ring_options o = {.size = sizeof(o)};
-    struct fbr_ring_room room = {0};
+    struct fbr_ring_capacity room = {0};
     int rc;
 
     if (opts)
         o = *opts;
-    if ((rc = check_numbers(size, &o, err)) < 0 ||
-        (rc = fbr_ring_programs_check(&o, size, err)) < 0)
+    if ((rc = check_numbers(size, &o, err)) < 0 || (rc = fbr_ring_apps_check(&o, size, err)) < 0)
         return rc;
-    rc = fbr_ring_room_ask(&room, &size, &o, err);
+    rc = fbr_ring_capacity_ask(&room, &size, &o, err);
     if (room.note[0] && !(o.flags & FIBER_RING_QUIET))
         fbr_warn("%s", room.note);
     if (rc == 0)
         rc = set_up_whole(r, size, fn, arg, len, &o, err);
-    fbr_ring_room_fini(&room);
+    fbr_ring_capacity_fini(&room);
     return rc;
 }
 
@@ -177,14 +176,14 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
 
 static void destroy(struct fiber_ring *r)
 {
-    fbr_collect_close(r->collect);
+    fbr_collective_close(r->collect);
     fbr_spool_close(r->spool);
     if (r->sentinel >= 0)
         close(r->sentinel);
     free((char *)(uintptr_t)r->options.backend);
     free((char *)(uintptr_t)r->options.output_dir);
-    fbr_ring_programs_free((struct fiber_ring_program *)(uintptr_t)r->options.programs,
-                           r->options.nprograms);
+    fbr_ring_apps_free((struct fiber_ring_program *)(uintptr_t)r->options.programs,
+                       r->options.nprograms);
     fbr_buf_fini(&r->strings);
     fbr_buf_fini(&r->env_strings);
     fbr_buf_fini(&r->block);
@@ -203,7 +202,7 @@ static void on_room(struct fbr_runtime *rt)
     struct fiber_ring *r;
 
     DL_FOREACH(rt->rings, r)
-        fbr_ring_room(r);
+        fbr_ring_capacity(r);
 }
 
 struct begin_call {
@@ -235,10 +234,10 @@ static int tear_down(void *arg)
         return 0;
     r->listed = false;
     DL_DELETE(r->rt->rings, r);
-    fbr_ring_terminal_give(r);
-    fbr_control_close(r->control);
+    fbr_ring_terminal_restore(r);
+    fbr_run_control_close(r->control);
     r->control = NULL;
-    fbr_ring_input_close(r->input);
+    fbr_ring_stdin_close(r->input);
     r->input = NULL;
     fbr_ring_notes_free(r);
     while (r->jobs) {
@@ -348,7 +347,7 @@ static void check_output(struct fiber_ring *r)
     }
     pthread_mutex_unlock(&r->lock);
     if (report && !(r->options.flags & FIBER_RING_QUIET)) {
-        fbr_ring_tell(r, report);
+        fbr_ring_print_report(r, report);
         fbr_output_drain(r->rt->output);
     }
 }
@@ -597,14 +596,14 @@ int fiber_ring_stats(struct fiber_ring *r, struct fiber_rank_stats *out, int max
 }
 
 /* Agents that have not joined, and why if their backend says so. */
-static void say_waiting(const struct fiber_ring *r, struct fbr_run_facts *f)
+static void format_waiting(const struct fiber_ring *r, struct fbr_run_facts *f)
 {
     struct fbr_pending jobs = {0};
 
     for (uint32_t i = 0; i < r->nagents; i++)
         if (r->agents[i].process)
             fbr_pending_add(&jobs, fbr_process_pending(r->agents[i].process));
-    fbr_pending_say(&jobs, f->waiting, sizeof(f->waiting));
+    fbr_pending_format(&jobs, f->waiting, sizeof(f->waiting));
     if (!f->waiting[0])
         snprintf(f->waiting, sizeof(f->waiting), "%d of %d agents have joined", f->agents_joined,
                  f->agents);
@@ -636,7 +635,7 @@ static int call_facts(void *arg)
         f->ended += j->ranks[i].state == RANK_ENDED;
     }
     if (r->state == R_WAITING)
-        say_waiting(r, f);
+        format_waiting(r, f);
     else if (r->state == R_RESTARTING || r->state == R_STOPPING)
         snprintf(f->waiting, sizeof(f->waiting), "%d ranks have not ended yet", f->running);
     return 0;

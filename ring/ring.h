@@ -5,7 +5,7 @@
 #define FBR_RING_H
 
 #include "fiber.h"
-#include "runtime/inspect/control_wire.h"
+#include "runtime/inspect/run_control_wire.h"
 #include "runtime/base/error.h"
 
 struct fbr_pin_wish;

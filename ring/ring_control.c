@@ -1,4 +1,5 @@
-/* ring_control.c - what `fiber ps`, `logs`, `kill` and `top` may ask of a ring; control.h has how.
+/* ring_control.c - what `fiber ps`, `logs`, `kill` and `top` may ask of a ring; run_control.h has
+ * how.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -6,16 +7,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "runtime/inspect/control.h"
+#include "runtime/inspect/run_control.h"
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
 
-static void door_facts(void *user, struct fbr_run_facts *facts)
+static void control_facts(void *user, struct fbr_run_facts *facts)
 {
     fbr_ring_facts(user, facts);
 }
 
-static int door_stats(void *user, struct fbr_run_rank *out, int max)
+static int control_stats(void *user, struct fbr_run_rank *out, int max)
 {
     struct fiber_rank_stats *stats = calloc((size_t)max, sizeof(*stats));
     int n = stats ? fiber_ring_stats(user, stats, max) : -ENOMEM;
@@ -26,29 +27,30 @@ static int door_stats(void *user, struct fbr_run_rank *out, int max)
     return n;
 }
 
-static void door_look(void *user)
+static void control_look(void *user)
 {
     fbr_ring_look(user);
 }
 
-static void door_follow(void *user, void (*fn)(void *, int, int, const void *, size_t), void *arg)
+static void control_follow(void *user, void (*fn)(void *, int, int, const void *, size_t),
+                           void *arg)
 {
     fbr_ring_follow(user, fn, arg);
 }
 
-static int door_signal(void *user, int rank, int sig)
+static int control_signal(void *user, int rank, int sig)
 {
     return fbr_ring_signal_one(user, rank, sig);
 }
 
-static int door_stop(void *user)
+static int control_stop(void *user)
 {
     fbr_ring_stop(user);
     return 0;
 }
 
 /* A rank's agent is where it is; it has the same files. */
-static struct fiber_process *door_host(void *user, int rank, struct fbr_error *err)
+static struct fiber_process *control_host(void *user, int rank, struct fbr_error *err)
 {
     struct fiber_ring *r = user;
     struct ring_job *j, *last = NULL;
@@ -71,35 +73,35 @@ static struct fiber_process *door_host(void *user, int rank, struct fbr_error *e
     return r->agents[node].process;
 }
 
-void fbr_ring_about(const struct fiber_ring *r, struct fbr_control_about *about)
+void fbr_ring_about(const struct fiber_ring *r, struct fbr_run_control_about *about)
 {
-    *about = (struct fbr_control_about){
+    *about = (struct fbr_run_control_about){
         .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
     snprintf(about->uid, sizeof(about->uid), "%s", r->uid);
-    fbr_text_plain(about->name, sizeof(about->name),
-                   r->options.job.name ? r->options.job.name : "");
-    fbr_text_plain(about->command, sizeof(about->command), r->command);
+    fbr_printable_plain(about->name, sizeof(about->name),
+                        r->options.job.name ? r->options.job.name : "");
+    fbr_printable_plain(about->command, sizeof(about->command), r->command);
     snprintf(about->backend, sizeof(about->backend), "%s", fbr_ring_backend(r));
     if (r->options.output_dir)
         snprintf(about->output_dir, sizeof(about->output_dir), "%.500s", r->options.output_dir);
 }
 
-void fbr_ring_open_door(void *arg)
+void fbr_ring_control_open(void *arg)
 {
     struct fiber_ring *r = arg;
-    static const struct fbr_control_ops ops = {.facts = door_facts,
-                                               .stats = door_stats,
-                                               .look = door_look,
-                                               .follow = door_follow,
-                                               .signal = door_signal,
-                                               .stop = door_stop,
-                                               .host = door_host};
-    struct fbr_control_about about;
+    static const struct fbr_run_control_ops ops = {.facts = control_facts,
+                                                   .stats = control_stats,
+                                                   .look = control_look,
+                                                   .follow = control_follow,
+                                                   .signal = control_signal,
+                                                   .stop = control_stop,
+                                                   .host = control_host};
+    struct fbr_run_control_about about;
     struct fbr_error err = {0, ""};
 
     fbr_ring_about(r, &about);
     if (r->state == R_ENDED || r->control)
         return;
-    if (fbr_control_open(&r->control, r->rt->loop, &ops, r, &about, &err) < 0)
+    if (fbr_run_control_open(&r->control, r->rt->loop, &ops, r, &about, &err) < 0)
         fbr_warn("`fiber ps` will not show this ring: %s", err.text);
 }

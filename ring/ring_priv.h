@@ -8,10 +8,10 @@
  *     failure.c       signals; what a failure means, and how it is told
  *     missing.c       ranks that others wait for in MPI_Init
  *     notes.c         what agents find on their hosts
- *     serve.c         what bridges ask for: fences, names, spawns, streams
+ *     bridge_requests.c         what bridges ask for: fences, names, spawns, streams
  *     rank_output.c   what ranks print
  *     files.c         the same, in files
- *     input.c         what rank 0 reads
+ *     stdin.c         what rank 0 reads
  *     terminal.c      our terminal while a rank has one of its own
  *     ring_control.c  what `fiber ps` and its like ask
  *
@@ -72,7 +72,7 @@ struct ring_rank {
 
 struct ring_service;
 struct ring_stream;
-struct ring_input;
+struct ring_stdin;
 struct ring_note;
 
 struct ring_job {
@@ -98,7 +98,7 @@ struct ring_agent {
     struct fiber_process *process; /* NULL: gone */
     char host[256], address[64];
     uint32_t cpus;
-    uint64_t machine; /* equal for agents that may use the same processors (limits.h) */
+    uint64_t machine; /* equal for agents that may use the same processors (cgroup.h) */
     bool idle;        /* none of its ranks lives */
     struct fbr_restarts again;
     uint64_t credit; /* output that was taken and is to be told */
@@ -116,7 +116,7 @@ struct ring_failure {
 struct fiber_ring {
     struct fiber_ring *next, *prev; /* rt->rings, under rt->lock */
     struct fbr_runtime *rt;
-    struct fbr_collect *collect; /* of ranks that run a function; else NULL */
+    struct fbr_collective *collect; /* of ranks that run a function; else NULL */
 
     /* From the options; read-only once it runs. */
     uint32_t size;
@@ -156,12 +156,12 @@ struct fiber_ring {
     struct fbr_buf block; /* lines on their way out */
     void (*follow)(void *user, int rank, int stream, const void *data, size_t len);
     void *follow_user;
-    struct ring_input *input;
+    struct ring_stdin *input;
     struct termios cooked; /* our terminal as it was, while it is raw */
     bool raw;
     pid_t guard; /* terminal.c: the child that makes it so again when we are killed */
     int guard_fd;
-    struct fbr_control *control;
+    struct fbr_run_control *control;
     struct fbr_spool *spool; /* NULL: what ranks print is not kept */
 
     /* Under the lock. */
@@ -190,10 +190,10 @@ uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank);
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id);
 /* A new job of `size` ranks, whose programs it takes over; sends it to the agents. */
 /* Which agents serve a job, and how many ranks each. */
-int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err);
-int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs,
-                       uint32_t n, const struct ring_job *parent, uint32_t parent_rank,
-                       struct ring_job **job, struct fbr_error *err);
+int fbr_ring_assign(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err);
+int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *programs, uint32_t n,
+                       const struct ring_job *parent, uint32_t parent_rank, struct ring_job **job,
+                       struct fbr_error *err);
 void fbr_ring_on(struct fiber_ring *r, enum ring_event event);
 /* Tells of all that has ended. */
 void fbr_ring_check(struct fiber_ring *r);
@@ -206,8 +206,8 @@ int fbr_ring_make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, 
                        struct fbr_error *err);
 
 /* ring_control.c */
-void fbr_ring_open_door(void *ring);
-void fbr_ring_about(const struct fiber_ring *r, struct fbr_control_about *about);
+void fbr_ring_control_open(void *ring);
+void fbr_ring_about(const struct fiber_ring *r, struct fbr_run_control_about *about);
 
 /* failure.c */
 /* j NULL: all jobs */
@@ -231,11 +231,12 @@ void fbr_ring_kill(struct fiber_ring *r);
 /* Agents that have not said hello: they have no ranks, and will not hear what they are told. */
 void fbr_ring_kill_unready(struct fiber_ring *r);
 /* One lives yet that we have killed: its end is not a failure of what comes next. */
-bool fbr_ring_any_doomed(const struct fiber_ring *r);
+bool fbr_ring_any_killed(const struct fiber_ring *r);
 const char *fbr_ring_backend(const struct fiber_ring *r); /* its name */
 char *fbr_ring_report(struct fiber_ring *r);
-void fbr_ring_tell_failure(struct fiber_ring *r);
-void fbr_ring_tell(struct fiber_ring *r, const char *report); /* on standard error, line by line */
+void fbr_ring_print_failure(struct fiber_ring *r);
+void fbr_ring_print_report(struct fiber_ring *r,
+                           const char *report); /* on standard error, line by line */
 
 /* missing.c */
 int fbr_ring_missing_init(struct fiber_ring *r);
@@ -247,18 +248,20 @@ void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank); /* that rank wai
 /* notes.c */
 void fbr_ring_note(struct ring_agent *a, const char *text);
 void fbr_ring_note_host(struct ring_agent *a); /* it is there */
-void fbr_ring_notes_say(struct fiber_ring *r); /* those that wait for other hosts to say the same */
+void fbr_ring_notes_flush(
+    struct fiber_ring *r); /* those that wait for other hosts to say the same */
 void fbr_ring_notes_free(struct fiber_ring *r);
 
-/* serve.c */
-int fbr_ring_serve_open(struct fiber_ring *r);
-void fbr_ring_serve_close(struct fiber_ring *r);
+/* bridge_requests.c */
+int fbr_ring_requests_open(struct fiber_ring *r);
+void fbr_ring_requests_close(struct fiber_ring *r);
 /* false: not one of its */
-bool fbr_ring_serve_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body);
-void fbr_ring_serve_agent_gone(struct ring_agent *a);
-void fbr_ring_serve_job_end(struct ring_job *j);
-void fbr_ring_serve_idle(struct ring_agent *a, bool idle); /* whether fences need not wait for it */
-void fbr_ring_serve_spawned(struct ring_job *j, int code);
+bool fbr_ring_requests_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body);
+void fbr_ring_requests_agent_gone(struct ring_agent *a);
+void fbr_ring_requests_job_end(struct ring_job *j);
+void fbr_ring_requests_idle(struct ring_agent *a,
+                            bool idle); /* whether fences need not wait for it */
+void fbr_ring_requests_spawned(struct ring_job *j, int code);
 
 /* rank_output.c */
 void fbr_rank_output_begin(struct ring_rank *k);
@@ -275,8 +278,9 @@ void fbr_rank_output_end(struct ring_job *j, uint32_t rank); /* what is left of 
 bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank, int stream);
 /* Somebody has typed a line: the cursor is at the beginning of the next one. */
 void fbr_ring_typed(struct fiber_ring *r);
-void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void fbr_ring_room(struct fiber_ring *r);
+void fbr_ring_print(struct fiber_ring *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void fbr_ring_capacity(struct fiber_ring *r);
 
 /* files.c */
 int fbr_ring_files_open(struct fiber_ring *r, struct fbr_error *err);
@@ -289,12 +293,12 @@ void fbr_ring_files_over(struct ring_job *j);
 /* terminal.c */
 /* the pseudo-terminal of its reader, if it has one */
 void fbr_ring_terminal_job(struct ring_job *j);
-void fbr_ring_terminal_take(struct fiber_ring *r); /* ours becomes raw */
-void fbr_ring_terminal_give(struct fiber_ring *r); /* and what it was; at any time */
+void fbr_ring_terminal_set_raw(struct fiber_ring *r); /* ours becomes raw */
+void fbr_ring_terminal_restore(struct fiber_ring *r); /* and what it was; at any time */
 
-/* input.c */
-int fbr_ring_input_open(struct fiber_ring *r, struct fbr_error *err);
-void fbr_ring_input_room(struct fiber_ring *r, uint64_t bytes);
-void fbr_ring_input_close(struct ring_input *i); /* NULL is fine */
+/* stdin.c */
+int fbr_ring_stdin_open(struct fiber_ring *r, struct fbr_error *err);
+void fbr_ring_stdin_room(struct fiber_ring *r, uint64_t bytes);
+void fbr_ring_stdin_close(struct ring_stdin *i); /* NULL is fine */
 
 #endif

@@ -4,7 +4,7 @@
  *     to the agent    JOB      [job description: job_codec.h]
  *                     SIGNAL   u32 job, u32 rank (FBR_RING_ALL: all), u32 signal
  *                     ANSWER   u64 request, i32 code, bytes
- *                     TELL     str bridge, u32 from agent, bytes
+ *                     NOTIFY     str bridge, u32 from agent, bytes
  *                     STREAM   u64 stream, bytes (none: it has hung up)
  *                     STDIN    bytes (none: end of file)
  *                     CREDIT   u64 bytes of output that were written
@@ -33,7 +33,7 @@
  *                     UNPUBLISH u64 request, u32 job, u32 rank, u8 all, str key
  *                     SPAWN    u64 request, u32 job, u32 rank, u32 n, n x (argv list, environment
  *                              list, str workdir, u32 count)
- *                     TELL     str bridge, u32 to agent, bytes
+ *                     NOTIFY     str bridge, u32 to agent, bytes
  *                     STREAM_OPEN u64 stream, u32 job, str service
  *                     STREAM   u64 stream, bytes (none: closed)
  *                     ROOM     u64 bytes of standard input that rank 0 took
@@ -55,7 +55,7 @@ enum fbr_ring_frame {
     FBR_RING_JOB = FBR_FRAME_RING,
     FBR_RING_SIGNAL,
     FBR_RING_ANSWER,
-    FBR_RING_TELL,
+    FBR_RING_NOTIFY,
     FBR_RING_STREAM,
     FBR_RING_STDIN,
     FBR_RING_CREDIT,

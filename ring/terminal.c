@@ -96,7 +96,7 @@ static void set_raw(struct fiber_ring *r, bool raw)
         fbr_output_screen(r->rt->output, fd)->raw = raw;
 }
 
-void fbr_ring_terminal_take(struct fiber_ring *r)
+void fbr_ring_terminal_set_raw(struct fiber_ring *r)
 {
     struct termios raw;
 
@@ -112,7 +112,7 @@ void fbr_ring_terminal_take(struct fiber_ring *r)
         guard_end(r);
 }
 
-void fbr_ring_terminal_give(struct fiber_ring *r)
+void fbr_ring_terminal_restore(struct fiber_ring *r)
 {
     if (!r->raw)
         return;

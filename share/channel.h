@@ -1,22 +1,22 @@
 /* channel.h - queues of messages between processes, from which queue.c and pipe.c are made.
  *
  * A channel has one or two lanes (a pipe has one each way). It lives in one process, its host
- * (owner.c), and is used there and from other processes, its guests (guest.c), through the same
- * calls. queue_engine.h decides who gets which message. A process has one guest for all its handles
- * on a channel.
+ * (owner.c), and is used there and from other processes, its clients (client.c), through the same
+ * calls. queue_engine.h decides who gets which message. A process has one client for all its
+ * handles on a channel.
  *
- * Records, after the object's id; all begin u32 op, u32 lane. Guest to host:
+ * Records, after the object's id; all begin u32 op, u32 lane. Client to host:
  *
  *     PUTS      u64 batch, u32 count, u32 flags, count x (u64 length, bytes, zeros to 8)
  *     CANCEL    u64 batch: withdraw it (of one message)
- *     ASK       u64 taken, u32 hungry, u32 want, u64 probe: where this guest stands
+ *     ASK       u64 taken, u32 hungry, u32 want, u64 probe: where this client stands
  *     RETURNED  u64 from: the answer to RECALL
  *     SHUT
  *     LEAVE     lane: of a pipe, the end
  *     ATTACH    likewise
  *     SIZE
  *     WATCH     of a lane where it reads: say when there is something, and when not
- *     DONE      u64 call: this guest has finished one message
+ *     DONE      u64 call: this client has finished one message
  *     JOIN      u64 call, u32 poll: say when all messages are finished; poll: or at once that not
  *     DEAL      from now on deal the messages in turn
  *     DIRECT    token (32 bytes), str path: of a pipe, listens there for a stream (direct.h)
@@ -24,7 +24,7 @@
  *     UNREAD    bytes: came by the stream, and nobody took it
  *     DIRECT_ENDED  nothing more is unread
  *
- * Host to guest:
+ * Host to client:
  *
  *     ACK       u64 batch, i32 code, u32 0
  *     DELIVER   u64 seq, bytes
@@ -44,16 +44,16 @@
  * that somebody waits for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or
  * something went wrong. A batch of no messages asks where the others are.
  *
- * Ownership of messages. A delivered message is the guest's, which may hand it to its program at
- * once and report that later. So the host cannot know what is in the hands of a guest that is
- * silent, and gives it to nobody else: it is the guest's until it answers a RECALL, leaves, or is
+ * Ownership of messages. A delivered message is the client's, which may hand it to its program at
+ * once and report that later. So the host cannot know what is in the hands of a client that is
+ * silent, and gives it to nobody else: it is the client's until it answers a RECALL, leaves, or is
  * gone. But nobody waits for that. A RECALL that was not answered for 5 s is overdue: from then on
  * the others are given what there is, and what the late one has takes no room in a bounded queue.
  * That is little: as much as is ahead of its program, about a millisecond's work.
  *
- * A guest that is gone for the host may live and not know it: it was stopped, say, for longer than
+ * A client that is gone for the host may live and not know it: it was stopped, say, for longer than
  * the heartbeat allows. Its messages went to others, and must not come out of it as well. So a
- * guest in which nobody has looked at the clock for a while (a quarter of the silence after which
+ * client in which nobody has looked at the clock for a while (a quarter of the silence after which
  * it would be given up, at most a second) doubts what it holds: it sends a probe, and hands out
  * nothing before EMPTY has answered it. When its connection ends instead, it drops what it holds.
  * Only messages that its program had taken already without the host's knowledge may come twice, as
@@ -142,25 +142,25 @@ void fbr_owner_export_end(struct fbr_owner *h, int end);
 void fbr_owner_attach(struct fbr_owner *h, int end);
 void fbr_owner_leave(struct fbr_owner *h, int end);
 
-/* ---- The guest's side ---- */
+/* ---- The client's side ---- */
 
-struct fbr_guest;
+struct fbr_client;
 
 /* lane: in which this handle puts; of a pipe it is the end. */
-int fbr_guest_open(struct fbr_guest **g, const struct fbr_address *a, int lanes, int lane);
+int fbr_client_open(struct fbr_client **g, const struct fbr_address *a, int lanes, int lane);
 /* One more handle like one that the caller has. */
-struct fbr_guest *fbr_guest_hold(struct fbr_guest *g, int lane);
-int fbr_guest_put(struct fbr_guest *g, int lane, const void *data, size_t len, int timeout_ms);
-int fbr_guest_get(struct fbr_guest *g, int lane, struct fiber_bytes *out, int timeout_ms);
-int fbr_guest_look(struct fbr_guest *g, int lane, int timeout_ms);
+struct fbr_client *fbr_client_hold(struct fbr_client *g, int lane);
+int fbr_client_put(struct fbr_client *g, int lane, const void *data, size_t len, int timeout_ms);
+int fbr_client_get(struct fbr_client *g, int lane, struct fiber_bytes *out, int timeout_ms);
+int fbr_client_look(struct fbr_client *g, int lane, int timeout_ms);
 /* As fbr_owner_fd(); it belongs to all handles of this process. */
-int fbr_guest_fd(struct fbr_guest *g, int lane);
-int fbr_guest_flush(struct fbr_guest *g, int lane, int timeout_ms);
-int fbr_guest_size(struct fbr_guest *g, int lane, size_t *n);
-int fbr_guest_shut(struct fbr_guest *g, int lane);
-int fbr_guest_done(struct fbr_guest *g, int lane);
-int fbr_guest_join(struct fbr_guest *g, int lane, int timeout_ms);
-int fbr_guest_deal(struct fbr_guest *g, int lane);
-void fbr_guest_close(struct fbr_guest *g, int lane); /* flushes, for at most a second */
+int fbr_client_fd(struct fbr_client *g, int lane);
+int fbr_client_flush(struct fbr_client *g, int lane, int timeout_ms);
+int fbr_client_size(struct fbr_client *g, int lane, size_t *n);
+int fbr_client_shut(struct fbr_client *g, int lane);
+int fbr_client_done(struct fbr_client *g, int lane);
+int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms);
+int fbr_client_deal(struct fbr_client *g, int lane);
+void fbr_client_close(struct fbr_client *g, int lane); /* flushes, for at most a second */
 
 #endif

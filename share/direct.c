@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/base/auth.h"
-#include "runtime/base/awake.h"
+#include "runtime/base/random.h"
+#include "runtime/base/spin.h"
 
 #define HEAD 8
 #define ROOM (64u * 1024)      /* for messages that are read together */
@@ -34,7 +34,7 @@ struct fbr_direct {
     size_t longest;
     char path[FBR_DIRECT_PATH];
     uint8_t token[FBR_DIRECT_TOKEN];
-    struct fbr_awake awake;
+    struct fbr_spin awake;
     bool stop, stopped, cut; /* atomic; stopped is set under tx */
     pthread_mutex_t tx;
     pthread_mutex_t rx; /* all below */
@@ -275,7 +275,7 @@ static bool send_all(struct fbr_direct *d, const void *data, size_t len, uint64_
             uint64_t now = fbr_now_ns();
 
             until = until ? until : now + AWAKE_NS;
-            if ((now >= until || !fbr_awake_yield(&d->awake, now)) && !wait_room(d, deadline))
+            if ((now >= until || !fbr_spin_yield(&d->awake, now)) && !wait_room(d, deadline))
                 return false;
             continue;
         }
@@ -440,7 +440,7 @@ void fbr_direct_sleep(struct fbr_direct *d, uint64_t deadline)
     int ms = ms_until(deadline), there;
     eventfd_t count;
 
-    while (!(there = poll(p, 2, 0)) && ms && now < until && fbr_awake_yield(&d->awake, now))
+    while (!(there = poll(p, 2, 0)) && ms && now < until && fbr_spin_yield(&d->awake, now))
         now = fbr_now_ns();
     if (!there)
         poll(p, 2, ms);

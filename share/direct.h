@@ -12,7 +12,7 @@
  * A process that connects proves that it is the one that was asked by a token, and is of our user.
  *
  * Threads: any, unless it says otherwise. The lock for receiving comes before those of host and
- * guest, and so does the one for sending.
+ * client, and so does the one for sending.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DIRECT_H

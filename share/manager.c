@@ -8,18 +8,18 @@
 #include <string.h>
 
 #include "runtime/proc/fnref.h"
-#include "share/keeper.h"
+#include "share/service_process.h"
 
 struct fiber_manager {
     struct fbr_rpc *rpc;
-    struct fbr_keeper *keeper; /* in the process that started it */
+    struct fbr_service_process *service; /* in the process that started it */
     struct fiber_address address;
 };
 
 /* ---- Handles ---- */
 
 static int open_manager(struct fiber_manager **out, const struct fiber_address *address,
-                        struct fbr_keeper *keeper)
+                        struct fbr_service_process *service)
 {
     struct fiber_manager *m;
     struct fbr_address a;
@@ -35,7 +35,7 @@ static int open_manager(struct fiber_manager **out, const struct fiber_address *
         return rc;
     }
     m->address = *address;
-    m->keeper = keeper;
+    m->service = service;
     *out = m;
     return 0;
 }
@@ -75,7 +75,7 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
                         size_t len, const struct fiber_process_options *opts)
 {
     struct fiber_address address;
-    struct fbr_keeper *keeper;
+    struct fbr_service_process *service;
     struct fbr_buf b;
     int rc;
 
@@ -88,13 +88,13 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
         return fbr_kept();
     fbr_buf_init(&b);
     if ((rc = put_class(&b, cls, arg, len)) < 0 ||
-        (rc = fbr_keeper_start(&keeper, fbr_manager_main, b.data, b.len, "manager", opts,
-                               &address)) < 0)
+        (rc = fbr_service_process_start(&service, fbr_manager_main, b.data, b.len, "manager", opts,
+                                        &address)) < 0)
         goto done;
-    rc = open_manager(out, &address, keeper);
+    rc = open_manager(out, &address, service);
     fbr_wipe(&address, sizeof(address));
     if (rc < 0)
-        fbr_keeper_end(keeper);
+        fbr_service_process_end(service);
 done:
     fbr_buf_fini(&b);
     return rc;
@@ -122,10 +122,10 @@ void fiber_manager_close(struct fiber_manager *m)
 {
     if (!m || fbr_rpc_usable() < 0)
         return;
-    if (m->keeper) /* what this process asked for is done first */
-        fbr_rpc_drain(m->rpc, fbr_keeper_grace(m->keeper));
+    if (m->service) /* what this process asked for is done first */
+        fbr_rpc_drain(m->rpc, fbr_service_process_grace(m->service));
     fbr_rpc_close(m->rpc);
-    fbr_keeper_end(m->keeper);
+    fbr_service_process_end(m->service);
     fbr_wipe(&m->address, sizeof(m->address));
     free(m);
 }
@@ -159,7 +159,7 @@ static int explain(struct fiber_manager *m, int rc, const char *method)
 
     switch (rc) {
     case -EPIPE:
-        report = m && m->keeper ? fbr_keeper_report(m->keeper) : "";
+        report = m && m->service ? fbr_service_process_report(m->service) : "";
         return fbr_keep(rc, "manager: %s: the manager is gone%s%s", method, *report ? ": " : "",
                         report);
     case -ETIMEDOUT:

@@ -1,4 +1,5 @@
-/* manager_serve.c - a manager's process: the hub's thread queues calls, the main thread runs them.
+/* manager_serve.c - a manager's process: the data server's thread queues calls, the main thread
+ * runs them.
  *
  * The queue is bounded by what this process keeps for others (held.h); each calling process waits
  * long before that when too much of it is there (rpc.c). Calls of a process that has gone are run
@@ -16,7 +17,7 @@
 
 #include "runtime/proc/fnref.h"
 #include "runtime/base/reply.h"
-#include "share/keeper.h"
+#include "share/service_process.h"
 #include "share/manager.h"
 
 #define KEEP_BYTES (1u << 20)  /* of an answer's memory, for the next one */
@@ -60,7 +61,7 @@ static void refuse(struct manager *m, uint64_t peer, uint64_t call, int code, co
 
 static void free_request(struct manager *m, struct request *r)
 {
-    fbr_held_give(m->held, sizeof(*r) + r->len);
+    fbr_held_release(m->held, sizeof(*r) + r->len);
     free(r);
 }
 
@@ -70,14 +71,14 @@ static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes,
     struct request *r;
     bool closing;
 
-    if (fbr_held_take(m->held, sizeof(*r) + len) < 0) {
+    if (fbr_held_reserve(m->held, sizeof(*r) + len) < 0) {
         refuse(m, peer, call, -ENOBUFS,
                "the manager keeps as many calls as it may (hold_max); it is too slow for them");
         return;
     }
     r = malloc(sizeof(*r) + len);
     if (!r) {
-        fbr_held_give(m->held, sizeof(*r) + len);
+        fbr_held_release(m->held, sizeof(*r) + len);
         refuse(m, peer, call, -ENOMEM, "the manager has no memory for this call");
         return;
     }
@@ -217,7 +218,7 @@ static void resolve(struct fbr_cur *c, void (**fn)(void))
 
     fbr_fnref_get(c, &ref);
     if (fbr_cur_ok(c) && fbr_fnref_resolve(&ref, fn, &err) < 0)
-        fbr_keeper_exit(1, err.text);
+        fbr_service_process_exit(1, err.text);
 }
 
 /* Makes the state. The argument is copied to where it is aligned. */
@@ -230,19 +231,19 @@ static void open_state(struct manager *m, struct fbr_cur *c)
     int rc;
 
     if (!fbr_cur_ok(c))
-        fbr_keeper_exit(1, "this process was not started to be a manager");
+        fbr_service_process_exit(1, "this process was not started to be a manager");
     if (!m->cls.open)
         return;
     copy = malloc(len + 1);
     if (!copy)
-        fbr_keeper_exit(1, "out of memory");
+        fbr_service_process_exit(1, "out of memory");
     if (len)
         memcpy(copy, arg, len);
     rc = m->cls.open(&m->state, copy, len);
     free(copy);
     if (rc != 0) {
         fbr_fail(&err, rc, "its class did not open: open returned %d", rc);
-        fbr_keeper_exit(1, err.text);
+        fbr_service_process_exit(1, err.text);
     }
 }
 
@@ -253,7 +254,7 @@ static void read_class(struct manager *m, const void *arg, size_t len)
     unsigned functions = fbr_get_u8(&c);
 
     if (magic != FBR_MANAGER_MAGIC)
-        fbr_keeper_exit(1, "this process was not started to be a manager");
+        fbr_service_process_exit(1, "this process was not started to be a manager");
     resolve(&c, (void (**)(void)) & m->cls.call);
     if (functions & FBR_MANAGER_OPEN)
         resolve(&c, (void (**)(void)) & m->cls.open);
@@ -274,8 +275,8 @@ int fbr_manager_main(const void *arg, size_t len)
     m.held = fbr_rt() ? &fbr_rt()->held : NULL;
     read_class(&m, arg, len);
     if (fbr_service_open(&m.service) < 0 ||
-        fbr_keeper_announce(&m.service, FBR_KIND_MANAGER, on_close, &m) < 0)
-        fbr_keeper_exit(1, fiber_last_error());
+        fbr_service_process_announce(&m.service, FBR_KIND_MANAGER, on_close, &m) < 0)
+        fbr_service_process_exit(1, fiber_last_error());
     while ((r = next_request(&m))) {
         run(&m, r);
         free_request(&m, r);
@@ -285,5 +286,5 @@ int fbr_manager_main(const void *arg, size_t len)
     if (m.cls.close)
         m.cls.close(m.state);
     fbr_buf_fini(&m.out);
-    fbr_keeper_exit(0, "");
+    fbr_service_process_exit(0, "");
 }

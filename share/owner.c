@@ -53,8 +53,8 @@ static void wake_stream(struct lane *l)
 
 /* ---- Decisions of the engine, under the lock ---- */
 
-static void tell_peer(struct lane *l, uint64_t peer, enum fbr_channel_op op, const void *more,
-                      size_t more_len, const void *data, size_t len)
+static void notify_peer(struct lane *l, uint64_t peer, enum fbr_channel_op op, const void *more,
+                        size_t more_len, const void *data, size_t len)
 {
     const uint32_t head[2] = {op, l->number};
     const struct iovec iov[3] = {{(void *)(uintptr_t)head, sizeof(head)},
@@ -70,7 +70,7 @@ static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data
     struct lane *l = user;
     bool ahead = fbr_queue_engine_reads_ahead(l->engine, peer);
 
-    tell_peer(l, peer, ahead ? FBR_CH_AHEAD : FBR_CH_DELIVER, &seq, sizeof(seq), data, len);
+    notify_peer(l, peer, ahead ? FBR_CH_AHEAD : FBR_CH_DELIVER, &seq, sizeof(seq), data, len);
 }
 
 static void ack(struct lane *l, uint64_t peer, uint64_t batch, int code)
@@ -81,7 +81,7 @@ static void ack(struct lane *l, uint64_t peer, uint64_t batch, int code)
         uint32_t zero;
     } a = {batch, code, 0};
 
-    tell_peer(l, peer, FBR_CH_ACK, &a, sizeof(a), NULL, 0);
+    notify_peer(l, peer, FBR_CH_ACK, &a, sizeof(a), NULL, 0);
 }
 
 static struct parked *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
@@ -95,7 +95,7 @@ static struct parked *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
 }
 
 /* Answers the batches of a peer that are complete, in their order. */
-static void settle(struct lane *l, uint64_t peer)
+static void finish_peer(struct lane *l, uint64_t peer)
 {
     struct parked *p, *next;
 
@@ -132,7 +132,7 @@ static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
     if (code)
         p->code = code;
     if (--p->left == 0)
-        settle(l, peer);
+        finish_peer(l, peer);
 }
 
 /* Has on_time look after what waits here. */
@@ -163,12 +163,12 @@ static void on_recall(void *user, uint64_t peer)
         DL_APPEND(l->recalled, r);
     }
     fbr_owner_remind(l);
-    tell_peer(l, peer, FBR_CH_RECALL, NULL, 0, NULL, 0);
+    notify_peer(l, peer, FBR_CH_RECALL, NULL, 0, NULL, 0);
 }
 
 static void on_eof(void *user, uint64_t peer)
 {
-    tell_peer(user, peer, FBR_CH_EOF, NULL, 0, NULL, 0);
+    notify_peer(user, peer, FBR_CH_EOF, NULL, 0, NULL, 0);
 }
 
 static void on_wake_local(void *user, bool all)
@@ -188,7 +188,7 @@ static void on_ready(void *user, uint64_t peer, bool ready)
     struct lane *l = user;
 
     if (peer)
-        tell_peer(l, peer, FBR_CH_READY, body, sizeof(body), NULL, 0);
+        notify_peer(l, peer, FBR_CH_READY, body, sizeof(body), NULL, 0);
     else
         fbr_ready_set(&l->ready, ready || l->host->over);
 }
@@ -200,7 +200,7 @@ static const struct fbr_queue_engine_ops engine_ops = {.deliver = on_deliver,
                                                        .wake_local = on_wake_local,
                                                        .ready = on_ready};
 
-/* ---- Records of guests ---- */
+/* ---- Records of clients ---- */
 
 /* All messages of a batch are with the engine; `waiting` of them found no room. */
 static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
@@ -238,7 +238,7 @@ static int put_one(struct lane *l, struct parked *batch, uint32_t i, const void 
     return rc < 0 ? rc : 0;
 }
 
-/* Messages of a guest, in order. Those that find no room are parked. */
+/* Messages of a client, in order. Those that find no room are parked. */
 static void take_puts(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
     struct parked batch = {.peer = peer, .batch = fbr_get_u64(c)};
@@ -284,7 +284,7 @@ static void take_ask(struct lane *l, uint64_t peer, struct fbr_cur *c)
     if (!fbr_cur_ok(c) || fbr_queue_engine_ask(l->engine, peer, taken, hungry, want) == -EPROTO)
         return;
     if (probe) /* also when memory is short: somebody waits for this */
-        tell_peer(l, peer, FBR_CH_EMPTY, &probe, sizeof(probe), NULL, 0);
+        notify_peer(l, peer, FBR_CH_EMPTY, &probe, sizeof(probe), NULL, 0);
 }
 
 static void take_returned(struct lane *l, uint64_t peer, struct fbr_cur *c)
@@ -304,7 +304,7 @@ static void take_size(struct lane *l, uint64_t peer)
 
     fbr_queue_engine_stats(l->engine, &s);
     n = s.waiting + s.assigned;
-    tell_peer(l, peer, FBR_CH_SIZE_IS, &n, sizeof(n), NULL, 0);
+    notify_peer(l, peer, FBR_CH_SIZE_IS, &n, sizeof(n), NULL, 0);
 }
 
 /* ---- Finished messages, under the lock ---- */
@@ -317,7 +317,7 @@ static void answer(struct lane *l, uint64_t peer, enum fbr_channel_op op, uint64
         uint32_t zero;
     } a = {call, code, 0};
 
-    tell_peer(l, peer, op, &a, sizeof(a), NULL, 0);
+    notify_peer(l, peer, op, &a, sizeof(a), NULL, 0);
 }
 
 static void forget_joiner(struct lane *l, uint64_t peer)
@@ -441,7 +441,7 @@ static void forget_parked(struct lane *l, uint64_t peer)
         }
 }
 
-/* A guest does not use this lane any more. Its messages in a pipe stay to be read; what a bounded
+/* A client does not use this lane any more. Its messages in a pipe stay to be read; what a bounded
  * queue had no room for was not accepted. */
 static void leave_lane(struct lane *l, uint64_t peer)
 {
@@ -464,7 +464,7 @@ static void take_leave(struct lane *l, uint64_t peer)
     if (h->kind == FBR_KIND_PIPE)
         drop_holder(h, l->number, peer);
     end_returns(h, peer);
-    tell_peer(l, peer, FBR_CH_LEFT, NULL, 0, NULL, 0);
+    notify_peer(l, peer, FBR_CH_LEFT, NULL, 0, NULL, 0);
 }
 
 /* Somebody else has an end as well: what the first one has not read comes back, for those who
@@ -475,7 +475,7 @@ void fbr_owner_second_holder(struct fbr_owner *h)
         return;
     h->returns_by_ms = fbr_now_ms() + OVERDUE_MS;
     fbr_direct_stop(h->direct);
-    tell_peer(&h->lanes[!h->near], h->direct_peer, FBR_CH_DIRECT_END, NULL, 0, NULL, 0);
+    notify_peer(&h->lanes[!h->near], h->direct_peer, FBR_CH_DIRECT_END, NULL, 0, NULL, 0);
 }
 
 /* A message that this peer got by the stream and has not read. */
@@ -534,7 +534,7 @@ static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
         h->before = 0;
         answer[0] = 1;
     }
-    tell_peer(l, peer, FBR_CH_DIRECT_IS, answer, sizeof(answer), NULL, 0);
+    notify_peer(l, peer, FBR_CH_DIRECT_IS, answer, sizeof(answer), NULL, 0);
 }
 
 /* Behind what it has put, it sends by the stream. */
@@ -706,8 +706,8 @@ static void on_peer_gone(void *user, uint64_t peer)
         fbr_object_retire(h->object, retired);
 }
 
-/* Under the lock: nobody waits any more for guests that have not answered a recall. */
-void fbr_owner_give_up_recalls(struct lane *l)
+/* Under the lock: nobody waits any more for clients that have not answered a recall. */
+void fbr_owner_drop_recalls(struct lane *l)
 {
     struct recalled *r, *next;
     uint64_t now = fbr_now_ms();
@@ -730,7 +730,7 @@ static void on_time(void *user)
     for (int i = 0; i < h->n_lanes; i++) {
         struct lane *l = &h->lanes[i];
 
-        fbr_owner_give_up_recalls(l);
+        fbr_owner_drop_recalls(l);
         fbr_queue_engine_press(l->engine);
         if (l->recalled || l->parked || l->puts)
             fbr_owner_remind(l);

@@ -150,7 +150,7 @@ static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
         waiting = true;
         if (fbr_cond_wait(&l->arrived, &l->host->lock, until) == 0)
             continue;
-        fbr_owner_give_up_recalls(l);
+        fbr_owner_drop_recalls(l);
         over = fbr_now_ms() >= last;
     }
     if (waiting)

@@ -1,4 +1,4 @@
-/* owner_priv.h - what owner.c (the channel, and its guests) and owner_local.c (puts and gets of
+/* owner_priv.h - what owner.c (the channel, and its clients) and owner_local.c (puts and gets of
  * this process) share: one lock.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -9,12 +9,12 @@
 #include "share/channel.h"
 #include "share/direct.h"
 
-/* A guest that does not answer a recall for so long holds up the others no longer. One that is well
- * and answers later, because many want its processor, may bring messages back out of order. */
+/* A client that does not answer a recall for so long holds up the others no longer. One that is
+ * well and answers later, because many want its processor, may bring messages back out of order. */
 #define OVERDUE_MS 5000
 
-/* A batch of a guest of which some messages wait for room, or that asks for an answer behind one of
- * those. */
+/* A batch of a client of which some messages wait for room, or that asks for an answer behind one
+ * of those. */
 struct parked {
     struct parked *next, *prev;
     uint64_t peer, batch;
@@ -31,13 +31,13 @@ struct local_put {
     int code;
 };
 
-/* A guest that was asked to return messages. */
+/* A client that was asked to return messages. */
 struct recalled {
     struct recalled *next, *prev;
     uint64_t peer, since_ms;
 };
 
-/* A guest that waits until all messages are finished; `call` is its last one. */
+/* A client that waits until all messages are finished; `call` is its last one. */
 struct joiner {
     struct joiner *next, *prev;
     uint64_t peer, call;
@@ -95,8 +95,8 @@ struct fbr_owner {
 
 /* Has on_time look after what waits here. */
 void fbr_owner_remind(struct lane *l);
-/* Nobody waits any more for guests that have not answered a recall. */
-void fbr_owner_give_up_recalls(struct lane *l);
+/* Nobody waits any more for clients that have not answered a recall. */
+void fbr_owner_drop_recalls(struct lane *l);
 /* Whether what comes next in this lane comes by the stream, or by the stream first. */
 bool fbr_owner_by_stream(const struct lane *l);
 /* Somebody else has an end as well: what the first one has not read comes back, for those who

@@ -19,7 +19,7 @@
 
 struct fiber_pipe {
     struct fbr_owner *host;
-    struct fbr_guest *guest;
+    struct fbr_client *client;
     int end;
     bool sends, receives;
     unsigned flags;
@@ -96,7 +96,7 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
 }
 
 /* Tells the process that has started us, which may hold the end until we do. */
-static void tell_parent(const struct fiber_pipe *p)
+static void notify_parent(const struct fiber_pipe *p)
 {
     struct fbr_child *child = fbr_rt()->child;
     struct fbr_buf b;
@@ -130,13 +130,13 @@ int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *addr
     if (p->host)
         fbr_owner_attach(p->host, p->end);
     else
-        rc = fbr_guest_open(&p->guest, &a, 2, p->end);
+        rc = fbr_client_open(&p->client, &a, 2, p->end);
     fbr_wipe(&a, sizeof(a));
     if (rc < 0) {
         free(p);
         return rc;
     }
-    tell_parent(p);
+    notify_parent(p);
     *out = p;
     return 0;
 }
@@ -156,7 +156,7 @@ static int hold(struct fiber_pipe *end, struct fbr_hold *out)
     if (p->host)
         fbr_owner_attach(fbr_owner_hold(p->host), p->end);
     else
-        fbr_guest_hold(p->guest, p->end);
+        fbr_client_hold(p->client, p->end);
     *out = (struct fbr_hold){p, p->owner, p->object, (uint8_t)p->end};
     return 0;
 }
@@ -175,7 +175,7 @@ static void *close_held(void *arg)
 }
 
 /* On the loop thread, which must not wait for the pipe's owner to hear of it. */
-static void let_go(struct fbr_hold *h)
+static void release(struct fbr_hold *h)
 {
     struct fiber_pipe *p = h->held;
     struct fbr_share *s;
@@ -201,7 +201,7 @@ static void let_go(struct fbr_hold *h)
         close_held(p);
 }
 
-const struct fbr_hold_ops fbr_pipe_holds = {.hold = hold, .let_go = let_go};
+const struct fbr_hold_ops fbr_pipe_holds = {.hold = hold, .release = release};
 
 /* ---- Messages ---- */
 
@@ -216,7 +216,7 @@ int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int time
     if (!data && len)
         return fbr_keep(-EINVAL, "pipe: a length without data");
     rc = p->host ? fbr_owner_put(p->host, p->end, data, len, timeout_ms)
-                 : fbr_guest_put(p->guest, p->end, data, len, timeout_ms);
+                 : fbr_client_put(p->client, p->end, data, len, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "send", timeout_ms);
 }
 
@@ -230,7 +230,7 @@ int fiber_pipe_recv(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_m
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
     rc = p->host ? fbr_owner_get(p->host, !p->end, out, timeout_ms)
-                 : fbr_guest_get(p->guest, !p->end, out, timeout_ms);
+                 : fbr_client_get(p->client, !p->end, out, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "recv", timeout_ms);
 }
 
@@ -243,7 +243,7 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
     rc = p->host ? fbr_owner_look(p->host, !p->end, timeout_ms)
-                 : fbr_guest_look(p->guest, !p->end, timeout_ms);
+                 : fbr_client_look(p->client, !p->end, timeout_ms);
     /* the end of file can be read, too */
     if (rc == 0 || rc == -EPIPE)
         return 1;
@@ -256,15 +256,15 @@ int fiber_pipe_fd(struct fiber_pipe *p)
         return -EPERM;
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    return p->host ? fbr_owner_fd(p->host, !p->end) : fbr_guest_fd(p->guest, !p->end);
+    return p->host ? fbr_owner_fd(p->host, !p->end) : fbr_client_fd(p->client, !p->end);
 }
 
 void fiber_pipe_close(struct fiber_pipe *p)
 {
     if (!p || fbr_rt_forked())
         return;
-    if (p->guest) {
-        fbr_guest_close(p->guest, p->end);
+    if (p->client) {
+        fbr_client_close(p->client, p->end);
     } else {
         fbr_owner_leave(p->host, p->end);
         fbr_owner_release(p->host);

@@ -7,8 +7,8 @@
 #include "share/channel.h"
 
 struct fiber_queue {
-    struct fbr_owner *host;  /* in the owner's process */
-    struct fbr_guest *guest; /* elsewhere */
+    struct fbr_owner *host;    /* in the owner's process */
+    struct fbr_client *client; /* elsewhere */
     bool owner;
     bool bounded;
 };
@@ -91,7 +91,7 @@ int fiber_queue_connect(struct fiber_queue **out, const struct fiber_address *ad
     q->bounded = a.flags & FBR_CH_BOUNDED;
     q->host = fbr_owner_local(&a);
     if (!q->host)
-        rc = fbr_guest_open(&q->guest, &a, 1, 0);
+        rc = fbr_client_open(&q->client, &a, 1, 0);
     fbr_wipe(&a, sizeof(a));
     if (rc < 0) {
         free(q);
@@ -110,7 +110,7 @@ int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int tim
     if (!data && len)
         return fbr_keep(-EINVAL, "queue: a length without data");
     rc = q->host ? fbr_owner_put(q->host, 0, data, len, timeout_ms)
-                 : fbr_guest_put(q->guest, 0, data, len, timeout_ms);
+                 : fbr_client_put(q->client, 0, data, len, timeout_ms);
     return explain_wait(rc, "put", q->bounded ? "full" : "its owner has taken nothing", timeout_ms);
 }
 
@@ -122,7 +122,7 @@ int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_
     if (fbr_rt_check() < 0)
         return -EPERM;
     rc = q->host ? fbr_owner_get(q->host, 0, out, timeout_ms)
-                 : fbr_guest_get(q->guest, 0, out, timeout_ms);
+                 : fbr_client_get(q->client, 0, out, timeout_ms);
     return explain_wait(rc, "get", "empty", timeout_ms);
 }
 
@@ -130,7 +130,7 @@ int fiber_queue_fd(struct fiber_queue *q)
 {
     if (fbr_rt_check() < 0)
         return -EPERM;
-    return q->host ? fbr_owner_fd(q->host, 0) : fbr_guest_fd(q->guest, 0);
+    return q->host ? fbr_owner_fd(q->host, 0) : fbr_client_fd(q->client, 0);
 }
 
 int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
@@ -138,7 +138,7 @@ int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
     if (fbr_rt_check() < 0)
         return -EPERM;
     return q->host ? 0
-                   : explain_wait(fbr_guest_flush(q->guest, 0, timeout_ms), "flush",
+                   : explain_wait(fbr_client_flush(q->client, 0, timeout_ms), "flush",
                                   "its owner has not taken everything", timeout_ms);
 }
 
@@ -147,7 +147,7 @@ int fiber_queue_size(struct fiber_queue *q, size_t *n)
     if (fbr_rt_check() < 0)
         return -EPERM;
     return q->host ? fbr_owner_size(q->host, 0, n)
-                   : explain(fbr_guest_size(q->guest, 0, n), "size");
+                   : explain(fbr_client_size(q->client, 0, n), "size");
 }
 
 int fiber_queue_shut(struct fiber_queue *q)
@@ -155,7 +155,7 @@ int fiber_queue_shut(struct fiber_queue *q)
     if (fbr_rt_check() < 0)
         return -EPERM;
     if (!q->host)
-        return explain(fbr_guest_shut(q->guest, 0), "shut");
+        return explain(fbr_client_shut(q->client, 0), "shut");
     fbr_owner_shut(q->host, 0);
     return 0;
 }
@@ -178,7 +178,7 @@ int fiber_queue_done(struct fiber_queue *q)
 {
     if (fbr_rt_check() < 0)
         return -EPERM;
-    return explain_finished(q->host ? fbr_owner_done(q->host, 0) : fbr_guest_done(q->guest, 0),
+    return explain_finished(q->host ? fbr_owner_done(q->host, 0) : fbr_client_done(q->client, 0),
                             "done", 0);
 }
 
@@ -187,7 +187,7 @@ int fiber_queue_join(struct fiber_queue *q, int timeout_ms)
     if (fbr_rt_check() < 0)
         return -EPERM;
     return explain_finished(q->host ? fbr_owner_join(q->host, 0, timeout_ms)
-                                    : fbr_guest_join(q->guest, 0, timeout_ms),
+                                    : fbr_client_join(q->client, 0, timeout_ms),
                             "join", timeout_ms);
 }
 
@@ -196,7 +196,7 @@ int fiber_queue_deal(struct fiber_queue *q)
     if (fbr_rt_check() < 0)
         return -EPERM;
     if (!q->host)
-        return explain(fbr_guest_deal(q->guest, 0), "deal");
+        return explain(fbr_client_deal(q->client, 0), "deal");
     fbr_owner_deal(q->host, 0);
     return 0;
 }
@@ -205,8 +205,8 @@ void fiber_queue_close(struct fiber_queue *q)
 {
     if (!q || fbr_rt_forked())
         return;
-    if (q->guest) {
-        fbr_guest_close(q->guest, 0);
+    if (q->client) {
+        fbr_client_close(q->client, 0);
     } else {
         if (q->owner)
             fbr_owner_close(q->host);

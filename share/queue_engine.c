@@ -127,7 +127,7 @@ static uint64_t cost_of(bool far, size_t len)
 static void uncount(struct fbr_queue_engine *e, const struct item *item)
 {
     e->bytes -= item->len;
-    fbr_held_give(e->account, cost_of(item->far, item->len));
+    fbr_held_release(e->account, cost_of(item->far, item->len));
 }
 
 /* The caller has made room in the ring. */
@@ -335,7 +335,7 @@ static bool is_ready(const struct fbr_queue_engine *e)
     return (available(e) && !e->recalls) || (e->shut && !total(e));
 }
 
-static void tell_share(struct fbr_queue_engine *e, struct peer *p)
+static void notify_share(struct fbr_queue_engine *e, struct peer *p)
 {
     bool ready = p->dealt.len || (e->shut && !total(e));
 
@@ -345,14 +345,14 @@ static void tell_share(struct fbr_queue_engine *e, struct peer *p)
     e->ops->ready(e->user, p->id, ready);
 }
 
-static void tell_watchers(struct fbr_queue_engine *e)
+static void notify_watchers(struct fbr_queue_engine *e)
 {
     struct peer *p, *tmp;
 
     if (e->watchers && e->deals) {
-        tell_share(e, &e->local);
+        notify_share(e, &e->local);
         HASH_ITER(hh, e->peers, p, tmp)
-            tell_share(e, p);
+            notify_share(e, p);
         return;
     }
     if (!e->watchers || e->told_ready == is_ready(e))
@@ -382,7 +382,7 @@ static int deal_one(struct fbr_queue_engine *e)
     return 0;
 }
 
-static void give_share(struct fbr_queue_engine *e, struct peer *p)
+static void deliver_share(struct fbr_queue_engine *e, struct peer *p)
 {
     while (p->id && !p->recalled && p->dealt.len && has(p) < p->hungry) {
         if (ring_reserve(&p->held, p->held.len + 1) < 0)
@@ -400,10 +400,10 @@ static void dispatch_shares(struct fbr_queue_engine *e)
         if (deal_one(e) < 0)
             break;
     DL_FOREACH(e->line, p)
-        give_share(e, p);
+        deliver_share(e, p);
     if (e->shut && e->line && !total(e))
         end_gets(e);
-    tell_watchers(e);
+    notify_watchers(e);
 }
 
 static void dispatch(struct fbr_queue_engine *e)
@@ -428,7 +428,7 @@ static void dispatch(struct fbr_queue_engine *e)
         else
             end_gets(e);
     }
-    tell_watchers(e);
+    notify_watchers(e);
 }
 
 /* ---- producers ---- */
@@ -444,7 +444,7 @@ static void forget_park(struct fbr_queue_engine *e, struct park *w)
 /* The message goes with it. */
 static void drop_park(struct fbr_queue_engine *e, struct park *w)
 {
-    fbr_held_give(e->account, cost_of(w->key.peer != 0, w->len));
+    fbr_held_release(e->account, cost_of(w->key.peer != 0, w->len));
     drop(e, w->data, w->len);
     forget_park(e, w);
 }
@@ -509,7 +509,7 @@ static int count(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, size_
     struct fbr_held_part none = {0};
 
     if (call < FBR_QUEUE_OURS)
-        return fbr_held_take(e->account, cost_of(peer != 0, len));
+        return fbr_held_reserve(e->account, cost_of(peer != 0, len));
     fbr_held_set(e->account, &none, cost_of(peer != 0, len));
     return 0;
 }
@@ -529,14 +529,14 @@ int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t cal
     if (e->parks || !has_space(e)) {
         rc = park(e, peer, call, data, len);
         if (rc < 0)
-            fbr_held_give(e->account, cost_of(peer != 0, len));
+            fbr_held_release(e->account, cost_of(peer != 0, len));
         return rc;
     }
     enqueue(e, peer != 0, data, len);
     if (e->line || e->sole != &e->local)
         dispatch(e);
     else
-        tell_watchers(e);
+        notify_watchers(e);
     return 0;
 }
 
@@ -752,7 +752,7 @@ int fbr_queue_engine_watch(struct fbr_queue_engine *e, uint64_t peer)
             recall(e, other);
     if (e->deals) {
         p->told = false;
-        tell_share(e, p);
+        notify_share(e, p);
         return 0;
     }
     e->told_ready = is_ready(e);
@@ -864,7 +864,7 @@ int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len)
     if (freed(e))
         dispatch(e);
     else
-        tell_watchers(e);
+        notify_watchers(e);
     return 0;
 }
 

@@ -127,7 +127,7 @@ static bool on_answer(struct fbr_rpc *r, uint64_t call, int code, const void *by
     return last;
 }
 
-static void lose_all(struct fbr_rpc *r)
+static void fail_all(struct fbr_rpc *r)
 {
     struct fiber_future *f, *unwanted = NULL;
 
@@ -156,14 +156,14 @@ static void on_record(void *user, const void *record, size_t len)
 
     fbr_get_u32(&c);
     if (fbr_cur_ok(&c) && on_answer(r, call, code, c.at, fbr_cur_left(&c)))
-        fbr_proxy_calm(r->proxy);
+        fbr_proxy_delay_ack(r->proxy);
 }
 
 static void on_gone(void *user)
 {
     struct fbr_rpc *r = user;
 
-    lose_all(r);
+    fail_all(r);
     pthread_mutex_lock(&r->share->lock);
     if (r->state == RPC_OPEN)
         r->state = RPC_DEAD;
@@ -311,7 +311,7 @@ void fbr_rpc_close(struct fbr_rpc *r)
     if (!last)
         return;
     disconnect(r);
-    lose_all(r);
+    fail_all(r);
     pthread_mutex_lock(&s->lock);
     DL_DELETE(s->rpcs, r);
     pthread_cond_broadcast(&s->idle);

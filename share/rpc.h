@@ -21,7 +21,7 @@
 
 #include "share/share.h"
 
-#define FBR_RPC_SELF 1 /* peer.c counts others from 2 */
+#define FBR_RPC_SELF 1 /* object_server.c counts others from 2 */
 
 /* ---- User's side. Any thread ---- */
 
@@ -63,12 +63,12 @@ void fbr_future_close(struct fiber_future *f);
 /* ---- Owner's side ---- */
 
 struct fbr_rpc_service_ops {
-    /* Bytes are valid during the call, and 8-byte aligned. The hub's thread, or, for FBR_RPC_SELF,
-     * the caller's. */
+    /* Bytes are valid during the call, and 8-byte aligned. The data server's thread, or, for
+     * FBR_RPC_SELF, the caller's. */
     void (*on_call)(void *user, uint64_t peer, uint64_t call, const void *bytes, size_t len);
     void (*on_cancel)(void *user, uint64_t peer, uint64_t call); /* may be NULL */
-    /* That process uses the object no more; also called for those that never did. Hub's or loop
-     * thread. May be NULL. */
+    /* That process uses the object no more; also called for those that never did. Data server's or
+     * loop thread. May be NULL. */
     void (*on_gone)(void *user, uint64_t peer);
 };
 

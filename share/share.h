@@ -1,10 +1,10 @@
 /* share.h - objects that live in one process and are used from others: how both sides meet.
  *
- *     owner's side (peer.c)     an object has an id in its process. Peers, the processes that use
- *                               objects here, come in by the control channel with the key of an
- *                               address, and get a data link each.
- *     user's side (remote.c)    one connection to each owner, shared by all handles on objects
- *                               there.
+ *     owner's side (object_server.c)   an object has an id in its process. Peers, the processes
+ *                                      that use objects here, come in by the control channel with
+ *                                      the key of an address, and get a data link each.
+ *     user's side (object_client.c)    one connection to each owner, shared by all handles on
+ *                                      objects there.
  *
  * A record on such a link is u64 object id, then bytes that only the kind of the object
  * understands. When a process goes, every object that it used (or every handle on objects of its)
@@ -44,10 +44,10 @@ int fbr_address_put(const struct fbr_address *a, struct fiber_address *out);
 /* -EINVAL with a kept sentence: not an address, or one of another kind. */
 int fbr_address_get(struct fbr_address *a, const struct fiber_address *in, enum fbr_kind kind);
 
-/* ---- Owner's side (peer.c) ---- */
+/* ---- Owner's side (object_server.c) ---- */
 
 struct fbr_object_ops {
-    /* A record of a peer, valid during the call. Hub's thread. */
+    /* A record of a peer, valid during the call. Data server's thread. */
     void (*on_record)(void *user, uint64_t peer, const void *record, size_t len);
     /* That process is gone; also called for peers that never used the object. Loop thread. */
     void (*on_gone)(void *user, uint64_t peer);
@@ -89,7 +89,7 @@ void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops 
 void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,
                       void (*hold)(void *user));
 
-/* ---- User's side (remote.c) ---- */
+/* ---- User's side (object_client.c) ---- */
 
 struct fbr_proxy_ops {
     /* A record of the object, valid during the call. The remote's thread. */
@@ -123,9 +123,9 @@ bool fbr_proxy_later(struct fbr_proxy *p);
 /* From on_record: this record wakes somebody who will soon send something to this owner, or wait
  * for it; and nothing else is expected. The owner may be told a little later, along with that, that
  * it can send its next message. */
-void fbr_proxy_calm(struct fbr_proxy *p);
+void fbr_proxy_delay_ack(struct fbr_proxy *p);
 /* The owner waits to be told so: what is sent now, even if it could wait, is not wasted. */
-bool fbr_proxy_owes(struct fbr_proxy *p);
+bool fbr_proxy_ack_due(struct fbr_proxy *p);
 /* Whether its connection is broken, or about to be found so: a new proxy gets another one. Under
  * share's lock. */
 bool fbr_proxy_fails(const struct fbr_proxy *p);

@@ -1,4 +1,4 @@
-/* share_priv.h - what peer.c, remote.c, guest.c and rpc.c keep for a process.
+/* share_priv.h - what object_server.c, object_client.c, client.c and rpc.c keep for a process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SHARE_PRIV_H
@@ -6,9 +6,9 @@
 
 #include "share/share.h"
 
-struct fbr_guest;
+struct fbr_client;
 struct fbr_object;
-struct fbr_remote;
+struct fbr_object_client;
 struct fbr_rpc;
 struct peer;
 
@@ -22,8 +22,8 @@ struct fbr_share {
     struct fbr_timer clock; /* of reminders; the loop thread's */
     struct peer *peers;
     uint64_t next_peer;
-    struct fbr_remote *remotes;
-    struct fbr_guest *guests;
+    struct fbr_object_client *remotes;
+    struct fbr_client *clients;
     struct fbr_rpc *rpcs;
     uint64_t next_call; /* of an rpc */
     int closing;        /* threads that close what a process has held; see pipe.c */
@@ -35,6 +35,6 @@ extern const struct fbr_hold_ops fbr_pipe_holds; /* pipe.c */
 
 /* The process's, opened when first asked for; NULL: kept. */
 struct fbr_share *fbr_share(void);
-void fbr_remote_close_all(struct fbr_share *s);
+void fbr_object_client_close_all(struct fbr_share *s);
 
 #endif

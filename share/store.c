@@ -10,19 +10,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "share/keeper.h"
+#include "share/service_process.h"
 #include "share/store_wire.h"
 
 struct fiber_store {
     struct fbr_rpc *rpc;
-    struct fbr_keeper *keeper; /* in the process that started it */
+    struct fbr_service_process *service; /* in the process that started it */
     struct fiber_address address;
 };
 
 /* ---- Handles ---- */
 
 static int open_store(struct fiber_store **out, const struct fiber_address *address,
-                      struct fbr_keeper *keeper)
+                      struct fbr_service_process *service)
 {
     struct fiber_store *s;
     struct fbr_address a;
@@ -38,7 +38,7 @@ static int open_store(struct fiber_store **out, const struct fiber_address *addr
         return rc;
     }
     s->address = *address;
-    s->keeper = keeper;
+    s->service = service;
     *out = s;
     return 0;
 }
@@ -46,18 +46,18 @@ static int open_store(struct fiber_store **out, const struct fiber_address *addr
 int fiber_store_start(struct fiber_store **out, const struct fiber_process_options *opts)
 {
     struct fiber_address address;
-    struct fbr_keeper *keeper;
+    struct fbr_service_process *service;
     int rc;
 
     if (!out)
         return fbr_keep(-EINVAL, "fiber_store_start: needs a place for the handle");
-    rc = fbr_keeper_start(&keeper, fbr_store_main, NULL, 0, "store", opts, &address);
+    rc = fbr_service_process_start(&service, fbr_store_main, NULL, 0, "store", opts, &address);
     if (rc < 0)
         return rc;
-    rc = open_store(out, &address, keeper);
+    rc = open_store(out, &address, service);
     fbr_wipe(&address, sizeof(address));
     if (rc < 0)
-        fbr_keeper_end(keeper);
+        fbr_service_process_end(service);
     return rc;
 }
 
@@ -84,7 +84,7 @@ void fiber_store_close(struct fiber_store *s)
     if (!s || fbr_rpc_usable() < 0)
         return;
     fbr_rpc_close(s->rpc);
-    fbr_keeper_end(s->keeper);
+    fbr_service_process_end(s->service);
     fbr_wipe(&s->address, sizeof(s->address));
     free(s);
 }
@@ -119,7 +119,7 @@ static const char *sentence(int code)
 
 static int explain(struct fiber_store *s, int code, bool lost, const char *what, const char *name)
 {
-    const char *report = lost && s->keeper ? fbr_keeper_report(s->keeper) : "";
+    const char *report = lost && s->service ? fbr_service_process_report(s->service) : "";
 
     return fbr_keep(code, "store: %s '%s': %s%s%s", what, name ? name : "", sentence(code),
                     *report ? ": " : "", report);

@@ -214,12 +214,12 @@ static int list_grow(struct fbr_store_engine *e, struct fbr_thing_list *l)
 
     if (l->len < l->cap)
         return 0;
-    items = fbr_things_take(&e->all, cap * sizeof(*items), &code);
+    items = fbr_things_alloc(&e->all, cap * sizeof(*items), &code);
     if (!items)
         return code;
     for (size_t i = 0; i < l->len; i++)
         items[i] = l->items[(l->head + i) & (l->cap - 1)];
-    fbr_things_give(&e->all, l->items, l->cap * sizeof(*l->items));
+    fbr_things_free(&e->all, l->items, l->cap * sizeof(*l->items));
     l->items = items;
     l->cap = cap;
     l->head = 0;

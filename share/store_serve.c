@@ -1,7 +1,7 @@
 /* store_serve.c - the process that keeps a store: all requests go straight into the engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "share/keeper.h"
+#include "share/service_process.h"
 #include "share/store.h"
 #include "share/store_engine.h"
 
@@ -72,15 +72,15 @@ int fbr_store_main(const void *arg, size_t len)
     fbr_cond_init(&k.changed);
     k.engine = fbr_store_engine_open(answer, &k, fbr_rt() ? fbr_held_limit(&fbr_rt()->held) : 0);
     if (!k.engine)
-        fbr_keeper_exit(1, "out of memory");
+        fbr_service_process_exit(1, "out of memory");
     if (fbr_service_open(&k.service) < 0 ||
-        fbr_keeper_announce(&k.service, FBR_KIND_STORE, on_close, &k) < 0)
-        fbr_keeper_exit(1, fiber_last_error());
+        fbr_service_process_announce(&k.service, FBR_KIND_STORE, on_close, &k) < 0)
+        fbr_service_process_exit(1, fiber_last_error());
     pthread_mutex_lock(&k.lock);
     while (!k.closing)
         fbr_cond_wait(&k.changed, &k.lock, UINT64_MAX);
     pthread_mutex_unlock(&k.lock);
     fbr_service_close(&k.service);
     fbr_store_engine_close(k.engine);
-    fbr_keeper_exit(0, "");
+    fbr_service_process_exit(0, "");
 }

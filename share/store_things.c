@@ -11,7 +11,7 @@
 
 /* ---- memory ---- */
 
-void *fbr_things_take(struct fbr_things *s, size_t size, int *code)
+void *fbr_things_alloc(struct fbr_things *s, size_t size, int *code)
 {
     void *p;
 
@@ -27,7 +27,7 @@ void *fbr_things_take(struct fbr_things *s, size_t size, int *code)
     return p;
 }
 
-void fbr_things_give(struct fbr_things *s, void *p, size_t size)
+void fbr_things_free(struct fbr_things *s, void *p, size_t size)
 {
     if (p)
         s->memory -= size;
@@ -41,7 +41,7 @@ int fbr_blob_copy(struct fbr_things *s, struct fbr_blob *blob, const void *data,
     *blob = (struct fbr_blob){NULL, len};
     if (!len)
         return 0;
-    blob->data = fbr_things_take(s, len, &code);
+    blob->data = fbr_things_alloc(s, len, &code);
     if (blob->data)
         memcpy(blob->data, data, len);
     return code;
@@ -49,7 +49,7 @@ int fbr_blob_copy(struct fbr_things *s, struct fbr_blob *blob, const void *data,
 
 void fbr_blob_drop(struct fbr_things *s, struct fbr_blob *blob)
 {
-    fbr_things_give(s, blob->data, blob->len);
+    fbr_things_free(s, blob->data, blob->len);
     *blob = (struct fbr_blob){NULL, 0};
 }
 
@@ -72,7 +72,7 @@ static size_t thing_size(size_t name_len)
 struct fbr_thing *fbr_thing_make(struct fbr_things *s, enum fbr_thing_kind kind,
                                  const struct fbr_store_ask *ask, int *code)
 {
-    struct fbr_thing *t = fbr_things_take(s, thing_size(ask->name_len), code);
+    struct fbr_thing *t = fbr_things_alloc(s, thing_size(ask->name_len), code);
 
     if (!t)
         return NULL;
@@ -82,7 +82,7 @@ struct fbr_thing *fbr_thing_make(struct fbr_things *s, enum fbr_thing_kind kind,
     HASH_ADD_KEYPTR(hh, s->things[kind], t->name, t->name_len, t);
     if (t->hh.tbl)
         return t;
-    fbr_things_give(s, t, thing_size(t->name_len));
+    fbr_things_free(s, t, thing_size(t->name_len));
     *code = -ENOMEM;
     return NULL;
 }
@@ -102,7 +102,7 @@ static bool reset_list(struct fbr_things *s, struct fbr_thing_list *l)
 
     for (size_t i = 0; i < l->len; i++)
         fbr_blob_drop(s, &l->items[(l->head + i) & (l->cap - 1)]);
-    fbr_things_give(s, l->items, l->cap * sizeof(*l->items));
+    fbr_things_free(s, l->items, l->cap * sizeof(*l->items));
     *l = (struct fbr_thing_list){.items = NULL};
     return was;
 }
@@ -133,7 +133,7 @@ static void drop_thing(struct fbr_things *s, struct fbr_thing *t)
 {
     HASH_DEL(s->things[t->kind], t);
     fbr_thing_reset(s, t);
-    fbr_things_give(s, t, thing_size(t->name_len));
+    fbr_things_free(s, t, thing_size(t->name_len));
 }
 
 static bool is_initial(const struct fbr_thing *t)
@@ -178,14 +178,14 @@ struct fbr_holder *fbr_holder_need(struct fbr_things *s, uint64_t id, int *code)
 
     if (p)
         return p;
-    p = fbr_things_take(s, sizeof(*p), code);
+    p = fbr_things_alloc(s, sizeof(*p), code);
     if (!p)
         return NULL;
     p->id = id;
     HASH_ADD(hh, s->peers, id, sizeof(p->id), p);
     if (p->hh.tbl)
         return p;
-    fbr_things_give(s, p, sizeof(*p));
+    fbr_things_free(s, p, sizeof(*p));
     *code = -ENOMEM;
     return NULL;
 }
@@ -193,7 +193,7 @@ struct fbr_holder *fbr_holder_need(struct fbr_things *s, uint64_t id, int *code)
 void fbr_holder_drop(struct fbr_things *s, struct fbr_holder *p)
 {
     HASH_DEL(s->peers, p);
-    fbr_things_give(s, p, sizeof(*p));
+    fbr_things_free(s, p, sizeof(*p));
 }
 
 /* ---- waiting and holding ---- */
@@ -212,14 +212,14 @@ int fbr_waiter_add(struct fbr_things *s, struct fbr_thing *t, uint64_t peer, uin
 {
     int code = -ENOMEM;
     struct fbr_holder *p = fbr_holder_need(s, peer, &code);
-    struct fbr_waiter *w = p ? fbr_things_take(s, sizeof(*w), &code) : NULL;
+    struct fbr_waiter *w = p ? fbr_things_alloc(s, sizeof(*w), &code) : NULL;
 
     if (!w)
         return code;
     w->key = (struct fbr_waiter_key){peer, call};
     HASH_ADD(hh, s->waiters, key, sizeof(w->key), w);
     if (!w->hh.tbl) {
-        fbr_things_give(s, w, sizeof(*w));
+        fbr_things_free(s, w, sizeof(*w));
         return -ENOMEM;
     }
     w->op = op;
@@ -251,13 +251,13 @@ struct fbr_store_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p,
 
     if (h)
         return h;
-    h = fbr_things_take(s, sizeof(*h), code);
+    h = fbr_things_alloc(s, sizeof(*h), code);
     if (!h)
         return NULL;
     h->key = (struct fbr_hold_key){p, t};
     HASH_ADD(hh, s->holds, key, sizeof(h->key), h);
     if (!h->hh.tbl) {
-        fbr_things_give(s, h, sizeof(*h));
+        fbr_things_free(s, h, sizeof(*h));
         *code = -ENOMEM;
         return NULL;
     }
@@ -271,7 +271,7 @@ void fbr_hold_tidy(struct fbr_things *s, struct fbr_store_hold *h)
         return;
     DL_DELETE(h->key.peer->holds, h);
     HASH_DEL(s->holds, h);
-    fbr_things_give(s, h, sizeof(*h));
+    fbr_things_free(s, h, sizeof(*h));
 }
 
 void fbr_waiter_drop(struct fbr_things *s, struct fbr_waiter *w)
@@ -284,7 +284,7 @@ void fbr_waiter_drop(struct fbr_things *s, struct fbr_waiter *w)
     DL_DELETE2(w->peer->waiters, w, peer_prev, peer_next);
     w->thing->waiting--;
     HASH_DEL(s->waiters, w);
-    fbr_things_give(s, w, sizeof(*w));
+    fbr_things_free(s, w, sizeof(*w));
 }
 
 void fbr_things_fini(struct fbr_things *s)

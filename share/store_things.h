@@ -114,8 +114,8 @@ struct fbr_things {
 void fbr_things_fini(struct fbr_things *s);
 
 /* Zeroed memory that counts, or NULL and the reason, -ENOSPC or -ENOMEM, in *code. */
-void *fbr_things_take(struct fbr_things *s, size_t size, int *code);
-void fbr_things_give(struct fbr_things *s, void *p, size_t size);
+void *fbr_things_alloc(struct fbr_things *s, size_t size, int *code);
+void fbr_things_free(struct fbr_things *s, void *p, size_t size);
 
 /* A copy of the bytes. 0 or the reason. */
 int fbr_blob_copy(struct fbr_things *s, struct fbr_blob *blob, const void *data, size_t len);

@@ -29,13 +29,13 @@
 
 #include "backends/command/detached.h"
 #include "backends/command/settings.h"
-#include "backends/tool/delivery.h"
+#include "backends/tool/ticket_pipe.h"
 #include "backends/tool/tool.h"
 #include "runtime/proc/backend.h"
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/log.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 #define LOOK_UP_MS 1000
 #define ASK_MS 10000
@@ -49,7 +49,7 @@ static const struct fbr_backend_ops *const local = &fbr_backend_local;
 
 /* The data that a start needs after its caller has returned. */
 struct held {
-    struct fbr_words words, env;
+    struct fbr_args words, env;
     bool has_env;
     char *name, *run;
     uint64_t process, epoch;
@@ -77,7 +77,7 @@ struct fbr_backend {
     struct command_job *jobs;
     struct fbr_timer look;
     unsigned in_flight;
-    char master[FBR_MASTER_MAX];
+    char master[FBR_MASTER_ID_MAX];
 };
 
 /* ---- Events of the command ---- */
@@ -87,7 +87,7 @@ static const char *host_of(const struct command_job *j)
     return j->host ? j->host->name : "";
 }
 
-static void tell(struct command_job *j, const struct fbr_job_event *e)
+static void notify(struct command_job *j, const struct fbr_job_event *e)
 {
     if (!j->released)
         j->b->env.event(j->user, e);
@@ -100,8 +100,8 @@ static void free_held(struct command_job *j)
     if (!h)
         return;
     explicit_bzero(h->ticket, h->len);
-    fbr_words_fini(&h->words);
-    fbr_words_fini(&h->env);
+    fbr_args_fini(&h->words);
+    fbr_args_fini(&h->env);
     free(h->name);
     free(h->run);
     free(h);
@@ -137,7 +137,7 @@ static void on_started(struct command_job *j, struct fbr_job_event *e)
     snprintf(id, sizeof(id), "%.255s%s%s", host_of(j), j->host ? ":" : "", e->text);
     e->text = id;
     e->pid = 0;
-    tell(j, e);
+    notify(j, e);
 }
 
 static void on_exited(struct command_job *j, struct fbr_job_event *e)
@@ -168,7 +168,7 @@ static void on_exited(struct command_job *j, struct fbr_job_event *e)
     } else if (!s->detached && s->signals && e->code > s->signals && e->code <= s->signals + 64) {
         e->code = -(e->code - s->signals);
     }
-    tell(j, e); /* who may release it */
+    notify(j, e); /* who may release it */
     j->told = true;
     maybe_free(j);
 }
@@ -183,13 +183,13 @@ static void on_event(void *user, const struct fbr_job_event *event)
     else if (e.type == FBR_JOB_EXITED)
         on_exited(j, &e);
     else
-        tell(j, &e);
+        notify(j, &e);
 }
 
 /* ---- Starting ---- */
 
 static int make_words(struct fbr_backend *b, const struct fbr_job *job, const struct command_job *j,
-                      const char *ticket, struct fbr_words *w, struct fbr_error *err)
+                      const char *ticket, struct fbr_args *w, struct fbr_error *err)
 {
     const struct fbr_command_settings *s = &b->settings;
     char path[PATH_MAX], here[PATH_MAX] = "", label[FBR_LABEL_MAX];
@@ -217,7 +217,7 @@ static int make_words(struct fbr_backend *b, const struct fbr_job *job, const st
     return fbr_template_fill(&s->start, &f, w, err);
 }
 
-static int launch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_words *w,
+static int launch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_args *w,
                   struct command_job *j, struct fbr_error *err)
 {
     struct fbr_job_local how = {.in = -1, .fd = -1};
@@ -235,7 +235,7 @@ static int launch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_w
     if (rc < 0)
         return rc;
     if (job->ticket) {
-        how.in = fbr_deliver_ticket(b->env.loop, job->ticket, job->ticket_len, err);
+        how.in = fbr_ticket_pipe_ticket(b->env.loop, job->ticket, job->ticket_len, err);
         if (how.in < 0)
             return how.in;
     }
@@ -252,7 +252,7 @@ static int launch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_w
     return 0;
 }
 
-static int hold(const struct fbr_job *job, struct fbr_words *w, struct command_job *j,
+static int hold(const struct fbr_job *job, struct fbr_args *w, struct command_job *j,
                 struct fbr_error *err)
 {
     struct held *h = calloc(1, sizeof(*h) + job->ticket_len);
@@ -261,7 +261,7 @@ static int hold(const struct fbr_job *job, struct fbr_words *w, struct command_j
         return fbr_fail(err, -ENOMEM, "out of memory");
     j->held = h;
     h->words = *w;
-    *w = (struct fbr_words){0};
+    *w = (struct fbr_args){0};
     h->has_env = job->env;
     h->process = job->process;
     h->epoch = job->epoch;
@@ -269,7 +269,7 @@ static int hold(const struct fbr_job *job, struct fbr_words *w, struct command_j
     memcpy(h->ticket, job->ticket, h->len);
     h->name = strdup(job->name ? job->name : "");
     h->run = strdup(job->run_uid ? job->run_uid : "");
-    if (h->name && h->run && fbr_words_add_all(&h->env, job->env) == 0)
+    if (h->name && h->run && fbr_args_add_all(&h->env, job->env) == 0)
         return 0;
     free_held(j);
     return fbr_fail(err, -ENOMEM, "out of memory");
@@ -338,13 +338,13 @@ static void on_look(void *arg)
 static int launch_or_hold(struct fbr_backend *b, const struct fbr_job *job, struct command_job *j,
                           struct fbr_error *err)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     int rc = make_words(b, job, j, "fd:0", &w, err);
 
     if (rc < 0)
         return rc;
     rc = job->ticket && is_full(b) ? hold(job, &w, j, err) : launch(b, job, &w, j, err);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }
 
@@ -371,7 +371,7 @@ static int submit(struct fbr_backend *b, const struct fbr_job *job, struct comma
                   struct fbr_error *err)
 {
     char path[PATH_MAX] = "", where[PATH_MAX + 8];
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     int rc = job->ticket ? write_ticket(b, job, path, err) : 0;
 
     if (rc < 0)
@@ -381,7 +381,7 @@ static int submit(struct fbr_backend *b, const struct fbr_job *job, struct comma
     rc = rc < 0 ? rc : fbr_detached_start(b->detached, &w, job->env, path, j, &j->process, err);
     if (rc < 0 && path[0])
         unlink(path);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }
 
@@ -432,7 +432,7 @@ static int command_open(struct fbr_backend **out, const struct fbr_backend_env *
     if (!b)
         return fbr_fail(err, -ENOMEM, "out of memory");
     b->env = *env;
-    fbr_master_self(b->master);
+    fbr_master_id_self(b->master);
     rc = fbr_command_settings_load(&b->settings, env->config, err);
     if (rc < 0)
         goto fail;
@@ -523,13 +523,13 @@ static int command_address(struct fbr_backend *b, char *out, size_t size, struct
 {
     const struct fbr_hosts *h = &b->settings.hosts;
     const char *peer = h->n ? address_of(&h->at[0]) : SOMEWHERE;
-    char address[FBR_BIND_MAX];
+    char address[FBR_HOST_ADDRESS_MAX];
     bool here = false;
-    int rc = fbr_bind_toward(peer, LOOK_UP_MS, address, &here);
+    int rc = fbr_host_address_toward(peer, LOOK_UP_MS, address, &here);
 
     for (size_t i = 1; i < h->n && rc == 0 && here; i++) {
         peer = address_of(&h->at[i]);
-        rc = fbr_bind_toward(peer, LOOK_UP_MS, address, &here);
+        rc = fbr_host_address_toward(peer, LOOK_UP_MS, address, &here);
     }
 
     if (rc == -ENOENT && h->n)
@@ -556,7 +556,7 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
     struct fbr_backend b = {0};
     struct command_job j = {.b = &b};
     char ticket[PATH_MAX] = "fd:0";
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     struct fbr_buf line;
     int rc;
 
@@ -566,14 +566,14 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
     if (rc < 0)
         return rc;
     fbr_buf_init(&line);
-    fbr_master_self(b.master);
+    fbr_master_id_self(b.master);
     if (b.settings.detached)
         snprintf(ticket, sizeof(ticket), "file:%.3000s/fiber-ticket-XXXXXX", b.settings.ticket_dir);
     j.host = fbr_hosts_pick(&b.settings.hosts);
     rc = make_words(&b, job, &j, ticket, &w, err);
     if (rc < 0)
         goto done;
-    fbr_words_line(&w, &line);
+    fbr_args_line(&w, &line);
     fbr_put(&line, "\n", 2); /* and its NUL */
     if (line.failed) {
         fbr_buf_fini(&line);
@@ -582,7 +582,7 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
         *text = (char *)line.data;
     }
 done:
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     fbr_command_settings_fini(&b.settings);
     return rc;
 }
@@ -590,12 +590,12 @@ done:
 /* ---- Jobs of dead masters ---- */
 
 /* Runs a template and waits: 0 and what it printed, with NUL at its end. */
-static int ask(struct fbr_backend *b, const struct fbr_words *template, const char *key,
+static int ask(struct fbr_backend *b, const struct fbr_args *template, const char *key,
                const char *id, struct fbr_buf *out, struct fbr_error *err)
 {
     const char *const ids[] = {id, NULL};
     const struct fbr_fill f = {.id = id, .ids = ids};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     char line[200] = "";
     struct fbr_buf said;
     int32_t code = 0;
@@ -614,7 +614,7 @@ static int ask(struct fbr_backend *b, const struct fbr_words *template, const ch
     }
 done:
     fbr_buf_fini(&said);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }
 
@@ -633,7 +633,7 @@ static int command_list(struct fbr_backend *b, fbr_backend_found *found, void *u
 
         if (fbr_label_line(line, &l))
             found(user,
-                  &(struct fbr_leftover){
+                  &(struct fbr_orphan){
                       .id = l.id, .run = l.run, .name = l.name, .master = l.master, .alive = 1});
     }
     fbr_buf_fini(&out);
@@ -663,7 +663,7 @@ static int command_logs(struct fbr_backend *b, const char *id, int follow,
     return rc;
 }
 
-static int command_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+static int command_room(const struct fbr_backend_env *env, int sizes, struct fbr_capacity *room,
                         struct fbr_error *err)
 {
     struct fbr_command_settings s;

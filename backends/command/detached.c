@@ -42,7 +42,7 @@ struct detached_job {
     void *user;
     enum detached_stage stage;
     char id[MAX_ID], ticket[PATH_MAX];
-    struct fbr_words words, env; /* while it is HELD */
+    struct fbr_args words, env; /* while it is HELD */
     bool has_env, released;
     int cancel; /* the signal that it was sent before it had an id */
     int missing;
@@ -63,26 +63,26 @@ struct fbr_detached {
 
 /* ---- Commands ---- */
 
-static int run_template(struct fbr_detached *d, const struct fbr_words *template,
+static int run_template(struct fbr_detached *d, const struct fbr_args *template,
                         const char *const *ids,
                         void (*done)(void *user, const struct fbr_tool_result *r), void *user)
 {
     const struct fbr_fill f = {.id = ids[0], .ids = ids};
     struct fbr_error err = {0, ""};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     const struct fbr_tool tool = {.words = &w, .done = done, .user = user};
     int rc;
 
     if ((rc = fbr_template_fill(template, &f, &w, &err)) < 0 ||
         (rc = fbr_tool_run(d->tools, &tool, &err)) < 0)
         fbr_warn("command backend: %s", err.text);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }
 
 /* ---- The life of a job ---- */
 
-static void tell(struct detached_job *j, const struct fbr_job_event *e)
+static void notify(struct detached_job *j, const struct fbr_job_event *e)
 {
     struct fbr_job_event copy = *e;
 
@@ -93,17 +93,17 @@ static void tell(struct detached_job *j, const struct fbr_job_event *e)
 
 static void free_held(struct detached_job *j)
 {
-    fbr_words_fini(&j->words);
-    fbr_words_fini(&j->env);
+    fbr_args_fini(&j->words);
+    fbr_args_fini(&j->env);
 }
 
-static void tell_end(struct detached_job *j)
+static void notify_end(struct detached_job *j)
 {
     free_held(j);
     if (j->ticket[0])
         unlink(j->ticket);
     DL_DELETE(j->d->jobs, j);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = j->code, .text = j->why});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = j->code, .text = j->why});
     j->stage = ENDED;
     if (j->released)
         free(j);
@@ -114,9 +114,9 @@ static void on_logs(void *user, const struct fbr_tool_result *r)
     struct detached_job *j = user;
 
     if (r->out_len)
-        tell(j, &(struct fbr_job_event){
-                    .type = FBR_JOB_OUTPUT, .stream = 1, .data = r->out, .len = r->out_len});
-    tell_end(j);
+        notify(j, &(struct fbr_job_event){
+                      .type = FBR_JOB_OUTPUT, .stream = 1, .data = r->out, .len = r->out_len});
+    notify_end(j);
 }
 
 static void job_ended(struct detached_job *j, int32_t code, const char *why)
@@ -130,7 +130,7 @@ static void job_ended(struct detached_job *j, int32_t code, const char *why)
     snprintf(j->why, sizeof(j->why), "%s", why);
     if (!j->id[0] || j->d->settings->logs.n == 0 ||
         run_template(j->d, &j->d->settings->logs, ids, on_logs, j) < 0)
-        tell_end(j);
+        notify_end(j);
 }
 
 static void on_cancelled(void *user, const struct fbr_tool_result *r)
@@ -179,14 +179,14 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
         job_ended(j, CANNOT_START, why);
     } else {
         j->stage = LIVING;
-        tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
         if (j->cancel)
             cancel(j);
     }
     start_held(d);
 }
 
-static int submit(struct detached_job *j, const struct fbr_words *words, char *const *env,
+static int submit(struct detached_job *j, const struct fbr_args *words, char *const *env,
                   struct fbr_error *err)
 {
     const struct fbr_tool tool = {.words = words, .env = env, .done = on_submitted, .user = j};
@@ -208,7 +208,7 @@ static bool is_full(const struct fbr_detached *d)
 static int hold(struct detached_job *j, char *const *env, struct fbr_error *err)
 {
     j->has_env = env;
-    return fbr_words_add_all(&j->env, env) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+    return fbr_args_add_all(&j->env, env) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
 /* The next one that can be started, or need not be any more. */
@@ -263,8 +263,8 @@ static void on_line(struct fbr_detached *d, char *line)
                 "command backend: job %s has the state '%s', of which no key says what it means",
                 id, word ? word : "");
         else if (state == JOB_PENDING)
-            tell(j,
-                 &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text[0] ? text : word});
+            notify(j,
+                   &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text[0] ? text : word});
         else if (state == JOB_DONE)
             job_ended(j, has_code ? (int32_t)(code & 255) : 0, "");
         else if (state == JOB_FAILED)
@@ -370,7 +370,7 @@ static void cancel_all(struct fbr_detached *d)
     DL_FOREACH(d->jobs, j) {
         const char *const ids[] = {j->id, NULL};
         const struct fbr_fill f = {.id = j->id, .ids = ids};
-        struct fbr_words w = {0};
+        struct fbr_args w = {0};
         int32_t code;
 
         now = fbr_now_ms();
@@ -378,7 +378,7 @@ static void cancel_all(struct fbr_detached *d)
             continue;
         if (fbr_template_fill(&d->settings->cancel, &f, &w, NULL) == 0)
             fbr_tool_wait(&w, NULL, (unsigned)(until - now), NULL, NULL, &code, NULL);
-        fbr_words_fini(&w);
+        fbr_args_fini(&w);
     }
 }
 
@@ -401,7 +401,7 @@ void fbr_detached_close(struct fbr_detached *d)
     free(d);
 }
 
-int fbr_detached_start(struct fbr_detached *d, struct fbr_words *words, char *const *env,
+int fbr_detached_start(struct fbr_detached *d, struct fbr_args *words, char *const *env,
                        const char *ticket, void *user, void **handle, struct fbr_error *err)
 {
     struct detached_job *j = calloc(1, sizeof(*j));
@@ -414,7 +414,7 @@ int fbr_detached_start(struct fbr_detached *d, struct fbr_words *words, char *co
     snprintf(j->ticket, sizeof(j->ticket), "%s", ticket ? ticket : "");
     if (is_full(d)) {
         j->words = *words;
-        *words = (struct fbr_words){0};
+        *words = (struct fbr_args){0};
         rc = hold(j, env, err);
     } else {
         rc = submit(j, words, env, err);
@@ -449,6 +449,6 @@ void fbr_detached_release(struct fbr_detached *d, void *handle)
 
     (void)d;
     j->released = true;
-    if (j->stage == ENDED) /* else within its last event, or before it: tell_end() frees it */
+    if (j->stage == ENDED) /* else within its last event, or before it: notify_end() frees it */
         free(j);
 }

@@ -17,7 +17,7 @@ void fbr_detached_close(struct fbr_detached *d);
 /* `words` starts it, and finds its ticket in the file `ticket` (NULL: none), which is removed at
  * its end. While as many as the settings allow are being started it is held, and the words are
  * taken. */
-int fbr_detached_start(struct fbr_detached *d, struct fbr_words *words, char *const *env,
+int fbr_detached_start(struct fbr_detached *d, struct fbr_args *words, char *const *env,
                        const char *ticket, void *user, void **handle, struct fbr_error *err);
 int fbr_detached_signal(struct fbr_detached *d, void *handle, int sig);
 void fbr_detached_release(struct fbr_detached *d, void *handle);

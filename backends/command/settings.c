@@ -30,10 +30,10 @@ static int take_code(int *out, const char *value, const char *where, struct fbr_
 }
 
 /* A line of a file is short: a template that is given again goes on. */
-static int take_template(struct fbr_words *t, const char *value, const char *where,
+static int take_template(struct fbr_args *t, const char *value, const char *where,
                          struct fbr_error *err)
 {
-    if (fbr_words_split(t, value, err) < 0 || fbr_template_check(t, err) < 0)
+    if (fbr_args_split(t, value, err) < 0 || fbr_template_check(t, err) < 0)
         return fbr_wrap(err, "%s", where);
     return 0;
 }
@@ -86,8 +86,8 @@ static const char *const state_names[] = {"pending", "running", "done", "failed"
 static int take_states(struct fbr_command_settings *s, int state, const char *value,
                        const char *where, struct fbr_error *err)
 {
-    struct fbr_words w = {0};
-    int rc = fbr_words_split(&w, value, err);
+    struct fbr_args w = {0};
+    int rc = fbr_args_split(&w, value, err);
 
     if (rc < 0)
         goto done;
@@ -104,7 +104,7 @@ static int take_states(struct fbr_command_settings *s, int state, const char *va
         s->states = word;
     }
 done:
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc < 0 ? fbr_wrap(err, "%s", where) : 0;
 }
 
@@ -242,7 +242,7 @@ static int load(struct fbr_command_settings *s, const struct fbr_config *config,
     if (file[0] && (rc = fbr_config_scan(file, on_pair, s, err)) < 0)
         return rc;
     if (start[0]) { /* code and environment win over the file */
-        fbr_words_fini(&s->start);
+        fbr_args_fini(&s->start);
         rc = take_template(&s->start, start, s->origin, err);
         if (rc < 0)
             return rc;
@@ -278,12 +278,12 @@ int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_c
 
 void fbr_command_settings_fini(struct fbr_command_settings *s)
 {
-    fbr_words_fini(&s->start);
+    fbr_args_fini(&s->start);
     fbr_hosts_fini(&s->hosts);
-    fbr_words_fini(&s->list);
-    fbr_words_fini(&s->status);
-    fbr_words_fini(&s->cancel);
-    fbr_words_fini(&s->logs);
+    fbr_args_fini(&s->list);
+    fbr_args_fini(&s->status);
+    fbr_args_fini(&s->cancel);
+    fbr_args_fini(&s->logs);
     while (s->states) {
         struct fbr_state_word *w = s->states;
 

@@ -22,7 +22,7 @@ struct fbr_state_word {
 
 struct fbr_command_settings {
     char origin[256]; /* for messages */
-    struct fbr_words start,
+    struct fbr_args start,
         list; /* list: prints a line with the id and label of each job; may be missing */
     struct fbr_hosts hosts;
     char *program;   /* of ours, on the hosts; NULL: the same as here */
@@ -32,7 +32,7 @@ struct fbr_command_settings {
 
     /* kind = detached: start only prints an id */
     bool detached;
-    struct fbr_words status, cancel, logs;
+    struct fbr_args status, cancel, logs;
     char *id; /* pattern: an extended regular expression with one group; NULL: the last word */
     char *ticket_dir; /* which the hosts share */
     unsigned poll_ms; /* between two looks at the states */

@@ -50,7 +50,7 @@ static bool whole_word_only(enum placeholder p)
     return p == P_ARGV || p == P_COMMAND;
 }
 
-int fbr_template_check(const struct fbr_words *t, struct fbr_error *err)
+int fbr_template_check(const struct fbr_args *t, struct fbr_error *err)
 {
     for (size_t i = 0; i < t->n; i++)
         for (const char *at = t->at[i]; *at; at++) {
@@ -79,7 +79,7 @@ int fbr_template_check(const struct fbr_words *t, struct fbr_error *err)
     return 0;
 }
 
-bool fbr_template_has(const struct fbr_words *t, const char *placeholder)
+bool fbr_template_has(const struct fbr_args *t, const char *placeholder)
 {
     for (size_t i = 0; i < t->n; i++)
         for (const char *at = t->at[i]; (at = strchr(at, '{')); at++) {
@@ -91,7 +91,7 @@ bool fbr_template_has(const struct fbr_words *t, const char *placeholder)
     return false;
 }
 
-int fbr_template_complete(struct fbr_words *t)
+int fbr_template_complete(struct fbr_args *t)
 {
     const char *base = t->n ? strrchr(t->at[0], '/') : NULL;
     enum placeholder p = P_COMMAND;
@@ -102,7 +102,7 @@ int fbr_template_complete(struct fbr_words *t)
     base = base ? base + 1 : t->n ? t->at[0] : "";
     if (strcmp(base, "ssh") == 0 || strcmp(base, "rsh") == 0)
         p = P_SHELL;
-    return fbr_words_add(t, places[p], strlen(places[p]));
+    return fbr_args_add(t, places[p], strlen(places[p]));
 }
 
 /* NAME=VALUE, else env would take it for an option or the program. */
@@ -112,12 +112,12 @@ static bool is_setting(const char *text)
            strncmp(text, "FIBER_TICKET=", 13) != 0;
 }
 
-static int add(struct fbr_words *w, const char *word)
+static int add(struct fbr_args *w, const char *word)
 {
-    return fbr_words_add(w, word, strlen(word));
+    return fbr_args_add(w, word, strlen(word));
 }
 
-static int command_words(const struct fbr_fill *f, struct fbr_words *w)
+static int command_words(const struct fbr_fill *f, struct fbr_args *w)
 {
     bool there = f->workdir && f->workdir[0];
     char ticket[512];
@@ -131,16 +131,16 @@ static int command_words(const struct fbr_fill *f, struct fbr_words *w)
             return -ENOMEM;
     if (add(w, f->program ? f->program : "") < 0)
         return -ENOMEM;
-    return fbr_words_add_all(w, f->argv);
+    return fbr_args_add_all(w, f->argv);
 }
 
 static void put_shell(struct fbr_buf *b, const struct fbr_fill *f)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
 
     b->failed |= command_words(f, &w) < 0;
-    fbr_words_line(&w, b);
-    fbr_words_fini(&w);
+    fbr_args_line(&w, b);
+    fbr_args_fini(&w);
 }
 
 static void put_text(struct fbr_buf *b, enum placeholder p, const struct fbr_fill *f)
@@ -159,7 +159,7 @@ static void put_text(struct fbr_buf *b, enum placeholder p, const struct fbr_fil
     }
 }
 
-static int fill_word(const char *word, const struct fbr_fill *f, struct fbr_words *out)
+static int fill_word(const char *word, const struct fbr_fill *f, struct fbr_args *out)
 {
     struct fbr_buf b;
     int rc;
@@ -176,12 +176,12 @@ static int fill_word(const char *word, const struct fbr_fill *f, struct fbr_word
             at += at[0] == '{' && at[1] == '{';
         }
     }
-    rc = b.failed ? -ENOMEM : fbr_words_add(out, b.len ? (const char *)b.data : "", b.len);
+    rc = b.failed ? -ENOMEM : fbr_args_add(out, b.len ? (const char *)b.data : "", b.len);
     fbr_buf_fini(&b);
     return rc;
 }
 
-int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struct fbr_words *out,
+int fbr_template_fill(const struct fbr_args *t, const struct fbr_fill *f, struct fbr_args *out,
                       struct fbr_error *err)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -191,13 +191,13 @@ int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struc
         if (strcmp(word, places[P_COMMAND]) == 0)
             rc = command_words(f, out);
         else if (strcmp(word, places[P_ARGV]) == 0)
-            rc = fbr_words_add_all(out, f->argv);
+            rc = fbr_args_add_all(out, f->argv);
         else if (strcmp(word, places[P_IDS]) == 0)
-            rc = fbr_words_add_all(out, (char *const *)(uintptr_t)f->ids);
+            rc = fbr_args_add_all(out, (char *const *)(uintptr_t)f->ids);
         else
             rc = fill_word(word, f, out);
         if (rc < 0) {
-            fbr_words_fini(out);
+            fbr_args_fini(out);
             return fbr_fail(err, rc, "out of memory");
         }
     }

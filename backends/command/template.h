@@ -1,6 +1,6 @@
 /* template.h - the words of a command with placeholders, and the hosts that it is for; pure.
  *
- * A template is written as one line, which is cut into words (backends/tool/words.h). In its words
+ * A template is written as one line, which is cut into words (backends/tool/args.h). In its words
  * stand
  *
  *     {host} {name} {run} {id} {workdir} {program}    text, anywhere in a word
@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "backends/tool/words.h"
+#include "backends/tool/args.h"
 #include "runtime/base/error.h"
 
 struct fbr_fill {
@@ -36,13 +36,13 @@ struct fbr_fill {
 };
 
 /* Knows all placeholders? -EINVAL with the word and what there is. */
-int fbr_template_check(const struct fbr_words *t, struct fbr_error *err);
+int fbr_template_check(const struct fbr_args *t, struct fbr_error *err);
 /* Has one of these, "{host}"? */
-bool fbr_template_has(const struct fbr_words *t, const char *placeholder);
+bool fbr_template_has(const struct fbr_args *t, const char *placeholder);
 /* A command that names neither program nor command gets {command} as its last words; ssh and rsh
  * {shell_command}. */
-int fbr_template_complete(struct fbr_words *t);
-int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struct fbr_words *out,
+int fbr_template_complete(struct fbr_args *t);
+int fbr_template_fill(const struct fbr_args *t, const struct fbr_fill *f, struct fbr_args *out,
                       struct fbr_error *err);
 
 #define FBR_LABEL_MAX 256

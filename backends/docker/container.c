@@ -29,7 +29,7 @@ static void step(struct fbr_docker_job *j, enum fbr_container_event event, const
 
 /* ---- Telling ---- */
 
-static void tell(struct fbr_docker_job *j, const struct fbr_job_event *e)
+static void notify(struct fbr_docker_job *j, const struct fbr_job_event *e)
 {
     struct fbr_job_event copy = *e;
 
@@ -59,8 +59,8 @@ static void finish(struct fbr_docker_job *j, int32_t code, const char *why)
     j->call = j->output = NULL;
     fbr_docker_job_wipe(j);
     DL_DELETE(j->b->jobs, j);
-    tell(j, &(struct fbr_job_event){
-                .type = FBR_JOB_EXITED, .code = code, .text = why, .disrupted = j->unseen});
+    notify(j, &(struct fbr_job_event){
+                  .type = FBR_JOB_EXITED, .code = code, .text = why, .disrupted = j->unseen});
     step(j, ON_TOLD, "");
     if (!j->user)
         free(j);
@@ -98,7 +98,7 @@ static void log_answer(const struct fbr_http_answer *a)
     char say[200];
 
     if (a->status != 404 && a->status != 409 && (a->status < 200 || a->status >= 400))
-        fbr_debug("docker: %s", fbr_http_say(a, say, sizeof(say)));
+        fbr_debug("docker: %s", fbr_http_describe(a, say, sizeof(say)));
 }
 
 static void on_kill_sent(void *user, const struct fbr_http_answer *a)
@@ -109,16 +109,16 @@ static void on_kill_sent(void *user, const struct fbr_http_answer *a)
 
 static void on_removed(void *user, const struct fbr_http_answer *a)
 {
-    struct fbr_docker_doomed *d = user;
+    struct fbr_docker_removal *d = user;
 
     log_answer(a);
-    DL_DELETE(d->b->doomed, d);
+    DL_DELETE(d->b->removals, d);
     free(d);
 }
 
 static void remove_container(struct fbr_docker_job *j)
 {
-    struct fbr_docker_doomed *d = calloc(1, sizeof(*d));
+    struct fbr_docker_removal *d = calloc(1, sizeof(*d));
     const struct fbr_http_request r = {
         .method = "DELETE", .patience_ms = FBR_DOCKER_PATIENCE_MS, .done = on_removed, .user = d};
 
@@ -127,7 +127,7 @@ static void remove_container(struct fbr_docker_job *j)
     d->b = j->b;
     snprintf(d->name, sizeof(d->name), "%s", j->name);
     if (fbr_docker_send(j->b, "/containers/%s?force=1&v=1", j->name, r))
-        DL_APPEND(j->b->doomed, d);
+        DL_APPEND(j->b->removals, d);
     else
         free(d);
 }
@@ -281,8 +281,8 @@ static void on_piece(void *user, int stream, const void *data, size_t len)
         memcpy(j->first + j->got[1], at, len < room ? len : room);
     }
     j->got[stream - 1] += len;
-    tell(j,
-         &(struct fbr_job_event){.type = FBR_JOB_OUTPUT, .stream = stream, .data = at, .len = len});
+    notify(j, &(struct fbr_job_event){
+                  .type = FBR_JOB_OUTPUT, .stream = stream, .data = at, .len = len});
 }
 
 static void on_output(void *user, const void *data, size_t len)
@@ -308,7 +308,7 @@ static void on_output_end(void *user, const struct fbr_http_answer *a)
     char say[200];
 
     j->output = NULL;
-    step(j, ON_DETACHED, fbr_http_say(a, say, sizeof(say)));
+    step(j, ON_DETACHED, fbr_http_describe(a, say, sizeof(say)));
 }
 
 void fbr_docker_job_runs(struct fbr_docker_job *j)
@@ -358,10 +358,10 @@ static void pass_signal(struct fbr_docker_job *j, const char *why)
 {
     (void)why;
     if (j->sig == SIGKILL && j->b->away) /* has it hung up? It may have ended with the engine */
-        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                        .text = "ended while the engine was away",
-                                        .runs = 1,
-                                        .disrupted = 1});
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                          .text = "ended while the engine was away",
+                                          .runs = 1,
+                                          .disrupted = 1});
     send_signal(j, j->sig);
 }
 
@@ -371,14 +371,14 @@ static void run(struct fbr_docker_job *j, const char *why)
 {
     if (j->sig)
         send_signal(j, j->sig);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
     if (!j->output)
         look_soon(j, why);
 }
 
 static void run_drain(struct fbr_docker_job *j, const char *why)
 {
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
     drain(j, why);
 }
 
@@ -400,7 +400,7 @@ static void on_answer(void *user, const struct fbr_http_answer *a)
         j->unseen = j->b->away;
     if (event == ON_HAS || event == ON_LACKS)
         fbr_docker_bundle_learn(j->b->bundle, j->image, event == ON_LACKS);
-    step(j, event, fbr_http_say(a, say, sizeof(say)));
+    step(j, event, fbr_http_describe(a, say, sizeof(say)));
 }
 
 /* Asks the engine; `format` has the container's id or name in the place of %s. */
@@ -525,7 +525,7 @@ static void on_looked_up(void *user, const struct fbr_http_answer *a)
     char say[400];
 
     j->call = NULL;
-    fbr_http_say(a, say, sizeof(say));
+    fbr_http_describe(a, say, sizeof(say));
     if (o && strcmp(fbr_json_text(o, "Config", "Labels", "fiber.run", NULL), j->b->run) != 0) {
         event = ON_THEIRS;
         snprintf(say, sizeof(say), "the name %.100s is taken by another container, %.64s", j->name,
@@ -549,7 +549,7 @@ static void on_image(void *user, const char *text, bool done, bool good)
     struct fbr_docker_job *j = user;
 
     if (!done)
-        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
     else
         step(j, good ? ON_IMAGE : ON_REFUSED, text);
 }
@@ -578,9 +578,9 @@ static void create(struct fbr_docker_job *j, const char *why)
 
     (void)why;
     if (has_line(j->b))
-        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                        .text = "the engine starts others before it",
-                                        .placed = 1});
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                          .text = "the engine starts others before it",
+                                          .placed = 1});
     j->bundled = j->bundled_body && fbr_docker_bundle_lacks(j->b->bundle, j->image) == 1;
     if (j->bundled)
         body = j->bundled_body;

@@ -57,12 +57,12 @@ struct fbr_docker_images {
     const struct fbr_config *config;
     struct fbr_loop *loop;
     struct json_t *overlay;
-    struct fetch *fetches, *telling; /* under way; just being told to those who wait */
-    struct fbr_image *image;         /* our own */
-    char own[128];                   /* its name; "" until it is asked for */
-    bool there;                      /* the engine has it */
-    atomic_bool stop;                /* a thread that waits for others is to end */
-    bool closed;                     /* but a thread still works on an image */
+    struct fetch *fetches, *notifying; /* under way; just being told to those who wait */
+    struct fbr_image *image;           /* our own */
+    char own[128];                     /* its name; "" until it is asked for */
+    bool there;                        /* the engine has it */
+    atomic_bool stop;                  /* a thread that waits for others is to end */
+    bool closed;                       /* but a thread still works on an image */
 };
 
 /* ---- Waiting for an image ---- */
@@ -105,7 +105,7 @@ static struct fetch *wait_for(struct fbr_docker_images *m, const char *image,
 }
 
 /* Tells all waiting starts. A callback may make others forget the fetch. */
-static void tell_all(struct fetch *f, const char *text)
+static void notify_all(struct fetch *f, const char *text)
 {
     struct waiter *w = f->waiters, *told;
 
@@ -124,7 +124,7 @@ static void tell_all(struct fetch *f, const char *text)
 }
 
 /* That it waits: what is slow may say nothing for a while. */
-static void tell_newest(struct fetch *f)
+static void notify_newest(struct fetch *f)
 {
     struct waiter *w = f->waiters->prev;
     char text[300];
@@ -147,18 +147,18 @@ static void wipe_login(struct fetch *f)
     f->header = NULL;
 }
 
-static void tell_end(struct fetch *f, const char *text, bool good)
+static void notify_end(struct fetch *f, const char *text, bool good)
 {
     struct waiter *w;
 
     DL_DELETE(f->m->fetches, f);
-    DL_APPEND(f->m->telling, f);
+    DL_APPEND(f->m->notifying, f);
     while ((w = f->waiters)) {
         DL_DELETE(f->waiters, w);
         w->on(w->user, text, true, good);
         free(w);
     }
-    DL_DELETE(f->m->telling, f);
+    DL_DELETE(f->m->notifying, f);
     if (f->fd >= 0)
         close(f->fd);
     fbr_buf_fini(&f->lines.line);
@@ -186,7 +186,7 @@ static void forget(struct fetch *fetches, const void *user)
 void fbr_docker_images_forget(struct fbr_docker_images *m, const void *user)
 {
     forget(m->fetches, user);
-    forget(m->telling, user);
+    forget(m->notifying, user);
 }
 
 /* ---- Pulling ---- */
@@ -207,9 +207,9 @@ static void on_line(void *user, const struct json_t *j)
     if (fbr_now_ms() - f->told_ms < PROGRESS_MS)
         return;
     f->told_ms = fbr_now_ms();
-    fbr_docker_pull_say(&f->progress, say, sizeof(say));
+    fbr_docker_pull_format(&f->progress, say, sizeof(say));
     snprintf(text, sizeof(text), "image %.200s: %s", f->image, say);
-    tell_all(f, text);
+    notify_all(f, text);
 }
 
 static void on_progress(void *user, const void *data, size_t len)
@@ -251,12 +251,12 @@ static void on_fetched(void *user, const struct fbr_http_answer *a)
     if (f->making && good)
         mark_used(f->m);
     if (!f->failed[0])
-        fbr_http_say(a, say, sizeof(say));
+        fbr_http_describe(a, say, sizeof(say));
     refused = !f->making && !good && fbr_image_refused(why);
     snprintf(text, sizeof(text), "image %.200s %s: %.*s%s%s", f->image,
              f->making ? "could not be loaded" : "is not there, and cannot be pulled",
              refused ? 150 : 400, why, refused ? " - " : "", refused ? f->login : "");
-    tell_end(f, good ? "" : text, good);
+    notify_end(f, good ? "" : text, good);
 }
 
 static struct fbr_http_call *send_to(struct fetch *f, const char *path, struct fbr_http_request r)
@@ -269,7 +269,7 @@ static struct fbr_http_call *send_to(struct fetch *f, const char *path, struct f
     r.user = f;
     f->call = fbr_http_send(e->http, &r, &f->err);
     if (!f->call)
-        tell_end(f, "out of memory", false);
+        notify_end(f, "out of memory", false);
     return f->call;
 }
 
@@ -359,7 +359,7 @@ void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_
     }
     f = wait_for(m, image, on, user, &first);
     if (f)
-        tell_newest(f);
+        notify_newest(f);
     if (f && first)
         begin_login(f);
 }
@@ -404,7 +404,7 @@ static void on_made(uv_work_t *work, int status)
     if (status < 0 || f->err.code < 0) {
         snprintf(text, sizeof(text), "cannot make an image of this program (set image, or %s): %s",
                  "see fiber-image(1)", f->err.text);
-        tell_end(f, text, false);
+        notify_end(f, text, false);
         return;
     }
     send_to(f, "/images/load?quiet=1",
@@ -425,7 +425,7 @@ static void on_looked(void *user, const struct fbr_http_answer *a)
     if (a->status == 200) {
         f->m->there = true;
         mark_used(f->m);
-        tell_end(f, "", true);
+        notify_end(f, "", true);
         return;
     }
     if (a->status != 404) {
@@ -435,7 +435,7 @@ static void on_looked(void *user, const struct fbr_http_answer *a)
     fbr_image_facts(f->m->image, &facts);
     snprintf(text, sizeof(text), "making an image of this program, %llu MiB",
              (unsigned long long)(facts.bytes >> 20) + 1);
-    tell_all(f, text);
+    notify_all(f, text);
     begin_work(f, make, on_made);
 }
 

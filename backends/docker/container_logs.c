@@ -42,7 +42,7 @@ static void on_end(void *user, const struct fbr_http_answer *a)
     char say[300] = "";
 
     if (a->status != 200)
-        fbr_http_say(a, say, sizeof(say));
+        fbr_http_describe(a, say, sizeof(say));
     else if (r->broken)
         snprintf(say, sizeof(say), "what the engine sent is not in frames");
     else

@@ -90,7 +90,7 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
         rc = fbr_fail(err, -ENOMEM, "out of memory");
         goto fail;
     }
-    fbr_master_self(b->master);
+    fbr_master_id_self(b->master);
     snprintf(b->since, sizeof(b->since), "1"); /* all that the engine remembers of our run */
     snprintf(b->network, sizeof(b->network), "%.250s",
              network[0] ? network : b->engine.own_network);
@@ -263,20 +263,20 @@ static void remove_last(struct fbr_backend *b, struct last *l, size_t n)
  * removal is repeated until the container is there. */
 static void remove_all(struct fbr_backend *b)
 {
-    struct fbr_docker_doomed *d;
+    struct fbr_docker_removal *d;
     struct fbr_docker_job *j;
     struct last *l;
     size_t n = 0, m = 0, i = 0;
 
     DL_COUNT(b->jobs, j, n);
-    DL_COUNT(b->doomed, d, m);
+    DL_COUNT(b->removals, d, m);
     l = n + m ? calloc(n + m, sizeof(*l)) : NULL;
     if (!l)
         return;
     DL_FOREACH(b->jobs, j)
         add_last(b, &l[i++], j->name,
                  fbr_container_is_being_made(j->state) && j->call && fbr_http_sent(j->call));
-    DL_FOREACH(b->doomed, d)
+    DL_FOREACH(b->removals, d)
         add_last(b, &l[i++], d->name, false);
     remove_last(b, l, i);
     for (size_t k = 0; k < i; k++)
@@ -321,11 +321,11 @@ static void wait_removed(struct fbr_backend *b)
 static void docker_close(struct fbr_backend *b)
 {
     struct fbr_docker_job *j, *next;
-    struct fbr_docker_doomed *d, *more;
+    struct fbr_docker_removal *d, *more;
 
     remove_all(b);
     wait_removed(b);
-    DL_FOREACH_SAFE(b->doomed, d, more)
+    DL_FOREACH_SAFE(b->removals, d, more)
         free(d);
     DL_FOREACH_SAFE(b->jobs, j, next) {
         fbr_docker_job_wipe(j);
@@ -358,14 +358,14 @@ static int docker_list(struct fbr_backend *b, fbr_backend_found *found, void *us
         const struct json_t *c = fbr_json_item(list, i);
         const char *state = fbr_json_text(c, "State", NULL);
 
-        found(user, &(struct fbr_leftover){
-                        .run = fbr_json_text(c, "Labels", "fiber.run", NULL),
-                        .id = fbr_json_text(c, "Id", NULL),
-                        .name = fbr_json_text(c, "Labels", "fiber.job", NULL),
-                        .master = fbr_json_text(c, "Labels", "fiber.master", NULL),
-                        .since_ms = 1000 * fbr_json_int(c, 0, "Created", NULL),
-                        .alive = strcmp(state, "exited") != 0 && strcmp(state, "dead") != 0 &&
-                                 strcmp(state, "removing") != 0});
+        found(user, &(struct fbr_orphan){.run = fbr_json_text(c, "Labels", "fiber.run", NULL),
+                                         .id = fbr_json_text(c, "Id", NULL),
+                                         .name = fbr_json_text(c, "Labels", "fiber.job", NULL),
+                                         .master = fbr_json_text(c, "Labels", "fiber.master", NULL),
+                                         .since_ms = 1000 * fbr_json_int(c, 0, "Created", NULL),
+                                         .alive = strcmp(state, "exited") != 0 &&
+                                                  strcmp(state, "dead") != 0 &&
+                                                  strcmp(state, "removing") != 0});
     }
     fbr_json_free(list);
     return 0;
@@ -381,7 +381,7 @@ static void on_removed(void *user, const struct fbr_http_answer *a)
     struct removed *r = user;
 
     r->status = a->status;
-    fbr_http_say(a, r->why, sizeof(r->why));
+    fbr_http_describe(a, r->why, sizeof(r->why));
 }
 
 static int docker_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
@@ -405,7 +405,7 @@ static int docker_address(struct fbr_backend *b, char *out, size_t size, struct 
     return fbr_docker_engine_address(&b->engine, b->network, out, size, err);
 }
 
-static void docker_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
+static void docker_check(struct fbr_backend *b, fbr_backend_report *say, void *user)
 {
     fbr_docker_check(&b->engine, b->images, b->env.config, say, user);
 }

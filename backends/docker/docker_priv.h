@@ -12,7 +12,7 @@
 #include "backends/docker/engine.h"
 #include "backends/docker/engine_text.h"
 #include "runtime/proc/backend.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 #define FBR_DOCKER_PATIENCE_MS 120000 /* of requests, while the engine is away */
 
@@ -43,8 +43,8 @@ struct fbr_docker_job {
 };
 
 /* A container that never ran and has to go. */
-struct fbr_docker_doomed {
-    struct fbr_docker_doomed *next, *prev;
+struct fbr_docker_removal {
+    struct fbr_docker_removal *next, *prev;
     struct fbr_backend *b;
     char name[FBR_DOCKER_NAME_MAX];
 };
@@ -58,10 +58,10 @@ struct fbr_backend {
     char program[PATH_MAX]; /* our own */
     struct fbr_json_lines lines;
     struct fbr_docker_job *jobs;
-    struct fbr_docker_doomed *doomed;
+    struct fbr_docker_removal *removals;
     struct fbr_http_call *events, *looking;
     struct fbr_timer again;
-    char run[40], since[40], network[256], master[FBR_MASTER_MAX];
+    char run[40], since[40], network[256], master[FBR_MASTER_ID_MAX];
     /* we, as uid:gid, in images that are made of our program; "": who the image says */
     char caller[32];
     char *groups;      /* ours, as words; NULL */

@@ -44,12 +44,12 @@ static const char *file_that_is_wrong(const struct asked *q, const struct fbr_ht
     return NULL;
 }
 
-static void say_why(struct asked *q, const struct fbr_http_answer *a)
+static void report_reason(struct asked *q, const struct fbr_http_answer *a)
 {
     char why[300];
     const char *wrong;
 
-    fbr_http_say(a, why, sizeof(why));
+    fbr_http_describe(a, why, sizeof(why));
     wrong = file_that_is_wrong(q, a, why);
     q->keys = wrong;
     snprintf(q->why, sizeof(q->why), "%s%s%s%s%.250s%s", why, wrong ? " - " : "",
@@ -64,7 +64,7 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
 
     q->status = a->status;
     if (a->status < 200 || a->status >= 300) {
-        say_why(q, a);
+        report_reason(q, a);
         return;
     }
     q->json = fbr_json_parse(a->body, a->len, &err);
@@ -301,7 +301,7 @@ void fbr_docker_engine_close(struct fbr_docker_engine *e)
 static int network_address(struct fbr_docker_engine *e, const char *network, char *out, size_t size,
                            struct fbr_error *err)
 {
-    char path[300], address[FBR_BIND_MAX] = "";
+    char path[300], address[FBR_HOST_ADDRESS_MAX] = "";
     char *name = fbr_http_escape(network);
     struct json_t *j;
     const char *gateway, *interface;
@@ -316,11 +316,11 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
         fbr_json_text(fbr_json_item(fbr_json_at(j, "IPAM", "Config", NULL), 0), "Gateway", NULL);
     interface = fbr_json_text(j, "Options", "com.docker.network.bridge.name", NULL);
     if (gateway[0])
-        rc = fbr_bind_find(gateway, address);
+        rc = fbr_host_address_find(gateway, address);
     if (rc < 0 && interface[0])
-        rc = fbr_bind_find(interface, address);
+        rc = fbr_host_address_find(interface, address);
     if (rc < 0 && gateway[0]) /* the engine lives in a machine of its own */
-        rc = fbr_bind_toward(gateway, 0, address, NULL);
+        rc = fbr_host_address_toward(gateway, 0, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
                  "cannot tell at which address containers of the network %s reach this host: set "
@@ -358,7 +358,7 @@ static int address_in_container(struct fbr_docker_engine *e, const char *network
 int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, char *out,
                               size_t size, struct fbr_error *err)
 {
-    char address[FBR_BIND_MAX];
+    char address[FBR_HOST_ADDRESS_MAX];
     int rc;
 
     if (strcmp(network, "none") == 0)
@@ -372,7 +372,7 @@ int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, 
         return address_in_container(e, network, out, size, err);
     if (!e->host[0])
         return network_address(e, network[0] ? network : "bridge", out, size, err);
-    rc = fbr_bind_toward(e->host, LOOK_UP_MS, address, NULL);
+    rc = fbr_host_address_toward(e->host, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         return fbr_fail(err, rc, "cannot tell at which address %s reaches this host: set bind",
                         e->host);

@@ -11,7 +11,7 @@
 
 #include "backends/docker/engine_text.h"
 #include "backends/http/http.h"
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 
 struct fbr_docker_engine {
     struct fbr_http *http;
@@ -21,7 +21,7 @@ struct fbr_docker_engine {
     char api[16];     /* "1.41" */
     char version[40]; /* the engine's own */
     char own[65];     /* the container that we are in, "" for none */
-    char own_image[128], own_network[128], own_address[FBR_BIND_MAX];
+    char own_image[128], own_network[128], own_address[FBR_HOST_ADDRESS_MAX];
 };
 
 int fbr_docker_engine_open(struct fbr_docker_engine *e, struct fbr_loop *loop,

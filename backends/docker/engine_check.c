@@ -10,16 +10,16 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-struct telling {
-    fbr_backend_say *say;
+struct reporting {
+    fbr_backend_report *say;
     void *user;
 };
 
-static void tell(const struct telling *t, enum fbr_finding finding, const char *what,
-                 const char *mend, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+static void report(const struct reporting *t, enum fbr_finding finding, const char *what,
+                   const char *mend, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-static void tell(const struct telling *t, enum fbr_finding finding, const char *what,
-                 const char *mend, const char *fmt, ...)
+static void report(const struct reporting *t, enum fbr_finding finding, const char *what,
+                   const char *mend, const char *fmt, ...)
 {
     char text[800];
     va_list ap;
@@ -32,7 +32,7 @@ static void tell(const struct telling *t, enum fbr_finding finding, const char *
 
 /* ---- The engine ---- */
 
-static void check_engine(struct fbr_docker_engine *e, const struct telling *t)
+static void check_engine(struct fbr_docker_engine *e, const struct reporting *t)
 {
     struct fbr_error err = {0, ""};
     struct json_t *v = fbr_docker_engine_get(e, "/version", NULL, &err);
@@ -40,11 +40,11 @@ static void check_engine(struct fbr_docker_engine *e, const struct telling *t)
         fbr_json_text(fbr_json_item(fbr_json_at(v, "Components", NULL), 0), "Name", NULL);
 
     if (!v)
-        tell(t, FBR_FINDING_BAD, "engine", "systemctl restart docker", "%s", err.text);
+        report(t, FBR_FINDING_BAD, "engine", "systemctl restart docker", "%s", err.text);
     else
-        tell(t, FBR_FINDING_GOOD, "engine", "", "%s: %s %s, API %s of %s to %s", e->name,
-             strstr(platform, "Podman") ? "Podman" : "Docker", e->version, e->api,
-             fbr_json_text(v, "MinAPIVersion", NULL), fbr_json_text(v, "ApiVersion", NULL));
+        report(t, FBR_FINDING_GOOD, "engine", "", "%s: %s %s, API %s of %s to %s", e->name,
+               strstr(platform, "Podman") ? "Podman" : "Docker", e->version, e->api,
+               fbr_json_text(v, "MinAPIVersion", NULL), fbr_json_text(v, "ApiVersion", NULL));
     fbr_json_free(v);
 }
 
@@ -58,7 +58,7 @@ bool fbr_docker_has_option(const struct json_t *info, const char *option)
     return false;
 }
 
-static void check_limits(const struct json_t *info, const struct telling *t)
+static void check_limits(const struct json_t *info, const struct reporting *t)
 {
     const char *driver = fbr_json_text(info, "CgroupDriver", NULL),
                *version = fbr_json_text(info, "CgroupVersion", NULL);
@@ -66,14 +66,15 @@ static void check_limits(const struct json_t *info, const struct telling *t)
          cpus = fbr_json_bool(info, "CpuCfsQuota", NULL);
 
     if (memory && cpus)
-        tell(t, FBR_FINDING_GOOD, "limits", "", "memory and processors, by cgroup v%s (%s)",
-             version[0] ? version : "1", driver);
+        report(t, FBR_FINDING_GOOD, "limits", "", "memory and processors, by cgroup v%s (%s)",
+               version[0] ? version : "1", driver);
     else
-        tell(t, FBR_FINDING_BAD, "limits",
-             "delegate the controllers memory and cpu to the engine; rootless: Delegate=cpu memory "
-             "pids in user@.service.d",
-             "the engine cannot limit %s%s%s: --mem and --cpus-per-rank are refused",
-             memory ? "" : "memory", memory || cpus ? "" : " and ", cpus ? "" : "processors");
+        report(
+            t, FBR_FINDING_BAD, "limits",
+            "delegate the controllers memory and cpu to the engine; rootless: Delegate=cpu memory "
+            "pids in user@.service.d",
+            "the engine cannot limit %s%s%s: --mem and --cpus-per-rank are refused",
+            memory ? "" : "memory", memory || cpus ? "" : " and ", cpus ? "" : "processors");
 }
 
 static bool has_runtime(const struct json_t *info)
@@ -83,20 +84,21 @@ static bool has_runtime(const struct json_t *info)
            fbr_json_count(fbr_json_at(info, "DiscoveredDevices", NULL)) > 0;
 }
 
-static void check_gpus(const struct json_t *info, bool gpus, const struct telling *t)
+static void check_gpus(const struct json_t *info, bool gpus, const struct reporting *t)
 {
     if (has_runtime(info))
-        tell(t, FBR_FINDING_GOOD, "GPUs", "", "the engine has NVIDIA's runtime");
+        report(t, FBR_FINDING_GOOD, "GPUs", "", "the engine has NVIDIA's runtime");
     else if (gpus)
-        tell(t, FBR_FINDING_BAD, "GPUs",
-             "apt install nvidia-container-toolkit && nvidia-ctk runtime configure "
-             "--runtime=docker && systemctl restart docker",
-             "there are GPUs, but containers cannot have them: the engine lacks NVIDIA's runtime");
+        report(
+            t, FBR_FINDING_BAD, "GPUs",
+            "apt install nvidia-container-toolkit && nvidia-ctk runtime configure "
+            "--runtime=docker && systemctl restart docker",
+            "there are GPUs, but containers cannot have them: the engine lacks NVIDIA's runtime");
     else
-        tell(t, FBR_FINDING_ABSENT, "GPUs", "", "the engine has no runtime for them");
+        report(t, FBR_FINDING_ABSENT, "GPUs", "", "the engine has no runtime for them");
 }
 
-static void check_kind(const struct json_t *info, const char *machine, const struct telling *t)
+static void check_kind(const struct json_t *info, const char *machine, const struct reporting *t)
 {
     const char *theirs = fbr_json_text(info, "Architecture", NULL),
                *system = fbr_json_text(info, "OperatingSystem", NULL);
@@ -105,25 +107,25 @@ static void check_kind(const struct json_t *info, const char *machine, const str
                  !(strcmp(theirs, "arm64") == 0 && strcmp(machine, "aarch64") == 0);
 
     if (other)
-        tell(t, FBR_FINDING_BAD, "machine",
-             "name an image of that architecture (FIBER_IMAGE), with the program built for it",
-             "the engine's is %s, this one is %s: programs from here do not run there", theirs,
-             machine);
+        report(t, FBR_FINDING_BAD, "machine",
+               "name an image of that architecture (FIBER_IMAGE), with the program built for it",
+               "the engine's is %s, this one is %s: programs from here do not run there", theirs,
+               machine);
     else
-        tell(t, FBR_FINDING_GOOD, "machine", "", "%lld processors, %.1f GiB, %s%s%s",
-             (long long)fbr_json_int(info, 0, "NCPU", NULL),
-             (double)fbr_json_int(info, 0, "MemTotal", NULL) / (1 << 30),
-             system[0] ? system : "unknown system",
-             fbr_docker_has_option(info, "rootless") ? "; rootless" : "",
-             fbr_docker_has_option(info, "userns")
-                 ? "; users are mapped, mounts belong to others there"
-                 : "");
+        report(t, FBR_FINDING_GOOD, "machine", "", "%lld processors, %.1f GiB, %s%s%s",
+               (long long)fbr_json_int(info, 0, "NCPU", NULL),
+               (double)fbr_json_int(info, 0, "MemTotal", NULL) / (1 << 30),
+               system[0] ? system : "unknown system",
+               fbr_docker_has_option(info, "rootless") ? "; rootless" : "",
+               fbr_docker_has_option(info, "userns")
+                   ? "; users are mapped, mounts belong to others there"
+                   : "");
 }
 
 void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *machine,
-                           fbr_backend_say *say, void *user)
+                           fbr_backend_report *say, void *user)
 {
-    const struct telling t = {say, user};
+    const struct reporting t = {say, user};
 
     check_kind(info, machine, &t);
     check_limits(info, &t);
@@ -145,7 +147,7 @@ static bool is_on_engine(struct fbr_docker_engine *e, const char *image, int *st
 }
 
 static void check_image(struct fbr_docker_engine *e, struct fbr_docker_images *images,
-                        const struct fbr_config *config, const struct telling *t)
+                        const struct fbr_config *config, const struct reporting *t)
 {
     const char *named = fbr_config_str(config, "image");
     struct fbr_error err = {0, ""};
@@ -153,30 +155,30 @@ static void check_image(struct fbr_docker_engine *e, struct fbr_docker_images *i
     int status = 0;
 
     if (fbr_docker_images_choose(images, NULL, image, sizeof(image), &err) < 0) {
-        tell(t, FBR_FINDING_BAD, "image", "set image (FIBER_IMAGE) to one that has the program",
-             "%s", err.text);
+        report(t, FBR_FINDING_BAD, "image", "set image (FIBER_IMAGE) to one that has the program",
+               "%s", err.text);
         return;
     }
     snprintf(mend, sizeof(mend), "docker pull %.250s", image);
     if (!named[0] && !e->own_image[0])
-        tell(t, FBR_FINDING_GOOD, "image", "", "none is named: one is made of each program");
+        report(t, FBR_FINDING_GOOD, "image", "", "none is named: one is made of each program");
     else if (is_on_engine(e, image, &status))
-        tell(t, FBR_FINDING_GOOD, "image", "", "%s is there%s", image,
-             named[0] ? "" : ", the one that we run in");
+        report(t, FBR_FINDING_GOOD, "image", "", "%s is there%s", image,
+               named[0] ? "" : ", the one that we run in");
     else if (status == 404)
-        tell(t, FBR_FINDING_ABSENT, "image", mend,
-             "%s is not on the engine: it is pulled when it is needed first", image);
+        report(t, FBR_FINDING_ABSENT, "image", mend,
+               "%s is not on the engine: it is pulled when it is needed first", image);
     else
-        tell(t, FBR_FINDING_BAD, "image", mend, "%s: the engine answers %d", image, status);
+        report(t, FBR_FINDING_BAD, "image", mend, "%s: the engine answers %d", image, status);
 }
 
 /* ---- The way back ---- */
 
 static void check_network(struct fbr_docker_engine *e, const struct fbr_config *config,
-                          const struct telling *t)
+                          const struct reporting *t)
 {
     const char *network = fbr_config_str(config, "docker_network"), *gateway;
-    char path[700], address[FBR_BIND_MAX], *name;
+    char path[700], address[FBR_HOST_ADDRESS_MAX], *name;
     struct fbr_error err = {0, ""};
     struct json_t *j;
 
@@ -191,24 +193,24 @@ static void check_network(struct fbr_docker_engine *e, const struct fbr_config *
     gateway =
         fbr_json_text(fbr_json_item(fbr_json_at(j, "IPAM", "Config", NULL), 0), "Gateway", NULL);
     if (!j)
-        tell(t, FBR_FINDING_BAD, "network", "docker network ls, and set docker_network to one",
-             "%s", err.text);
-    else if (e->host[0] || (gateway[0] && fbr_bind_find(gateway, address) == 0))
-        tell(t, FBR_FINDING_GOOD, "network", "", "%s, gateway %s", network, gateway);
+        report(t, FBR_FINDING_BAD, "network", "docker network ls, and set docker_network to one",
+               "%s", err.text);
+    else if (e->host[0] || (gateway[0] && fbr_host_address_find(gateway, address) == 0))
+        report(t, FBR_FINDING_GOOD, "network", "", "%s, gateway %s", network, gateway);
     else
-        tell(t, FBR_FINDING_BAD, "network",
-             "set bind (FIBER_BIND) to an address of this host that containers reach, or "
-             "docker_network = host",
-             "%s: its gateway %s is not an address of this host; the engine is rootless, or in a "
-             "machine of its own",
-             network, gateway[0] ? gateway : "(none)");
+        report(t, FBR_FINDING_BAD, "network",
+               "set bind (FIBER_BIND) to an address of this host that containers reach, or "
+               "docker_network = host",
+               "%s: its gateway %s is not an address of this host; the engine is rootless, or in a "
+               "machine of its own",
+               network, gateway[0] ? gateway : "(none)");
     fbr_json_free(j);
 }
 
 void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *images,
-                      const struct fbr_config *config, fbr_backend_say *say, void *user)
+                      const struct fbr_config *config, fbr_backend_report *say, void *user)
 {
-    const struct telling t = {say, user};
+    const struct reporting t = {say, user};
     struct fbr_error err = {0, ""};
     struct json_t *info;
     struct utsname machine;
@@ -221,7 +223,7 @@ void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *ima
         fbr_docker_check_info(info, !e->host[0] && access("/dev/nvidiactl", F_OK) == 0,
                               machine.machine, say, user);
     else
-        tell(&t, FBR_FINDING_BAD, "machine", "", "%s", err.text);
+        report(&t, FBR_FINDING_BAD, "machine", "", "%s", err.text);
     fbr_json_free(info);
     check_image(e, images, config, &t);
     check_network(e, config, &t);

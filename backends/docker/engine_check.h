@@ -10,13 +10,13 @@
 
 /* Asks and tells; blocks for some seconds. It makes, pulls and starts nothing. */
 void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *images,
-                      const struct fbr_config *config, fbr_backend_say *say, void *user);
+                      const struct fbr_config *config, fbr_backend_report *say, void *user);
 
 /* Whether the answer of GET /info has that word among its options of security. */
 bool fbr_docker_has_option(const struct json_t *info, const char *option);
 
 /* The part that only reads what GET /info answered; `gpus`: this machine has some. Pure. */
 void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *machine,
-                           fbr_backend_say *say, void *user);
+                           fbr_backend_report *say, void *user);
 
 #endif

@@ -260,7 +260,7 @@ void fbr_docker_pull_add(struct fbr_docker_pull *p, const struct json_t *line)
     }
 }
 
-void fbr_docker_pull_say(const struct fbr_docker_pull *p, char *out, size_t size)
+void fbr_docker_pull_format(const struct fbr_docker_pull *p, char *out, size_t size)
 {
     int64_t all = 0, pulled = 0, unpacked = 0;
     int more = 0;

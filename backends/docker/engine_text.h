@@ -79,7 +79,7 @@ struct fbr_docker_pull {
 };
 void fbr_docker_pull_add(struct fbr_docker_pull *p, const struct json_t *line);
 /* "pulled 1.2 of 34.5 MB, and 2 layers more" */
-void fbr_docker_pull_say(const struct fbr_docker_pull *p, char *out, size_t size);
+void fbr_docker_pull_format(const struct fbr_docker_pull *p, char *out, size_t size);
 
 /* The exit code of a container as a job has it: 128 + N of signal N is -N. */
 int32_t fbr_docker_code(int64_t status);

@@ -88,7 +88,7 @@ static void on_events_end(void *user, const struct fbr_http_answer *a)
     b->away = true;
     fbr_buf_fini(&b->lines.line);
     b->lines.skip = false;
-    fbr_debug("docker: the events ended: %s", fbr_http_say(a, say, sizeof(say)));
+    fbr_debug("docker: the events ended: %s", fbr_http_describe(a, say, sizeof(say)));
     fbr_timer_start(&b->again, ms < AGAIN_MAX_MS ? ms : AGAIN_MAX_MS, 0);
 }
 
@@ -162,7 +162,7 @@ static void on_swept(void *user, const struct fbr_http_answer *a)
 
     (void)user;
     fbr_debug("docker: what a dead master left is removed: %s",
-              a->status == 204 ? "done" : fbr_http_say(a, say, sizeof(say)));
+              a->status == 204 ? "done" : fbr_http_describe(a, say, sizeof(say)));
 }
 
 /* A master that was killed while containers were made leaves those that were not started yet. */
@@ -174,7 +174,8 @@ static void on_leftovers(void *user, const struct fbr_http_answer *a)
     for (size_t i = 0; i < fbr_json_count(list); i++) {
         const struct json_t *c = fbr_json_item(list, i);
 
-        if (fbr_master_state(fbr_json_text(c, "Labels", "fiber.master", NULL)) == FBR_MASTER_DEAD)
+        if (fbr_master_id_state(fbr_json_text(c, "Labels", "fiber.master", NULL)) ==
+            FBR_MASTER_ID_DEAD)
             fbr_docker_send(b, "/containers/%s?force=1&v=1", fbr_json_text(c, "Id", NULL),
                             (struct fbr_http_request){.method = "DELETE", .done = on_swept});
     }

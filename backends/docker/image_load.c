@@ -56,7 +56,7 @@ static void on_done(void *user, const struct fbr_http_answer *a)
     if (a->status == 200)
         fbr_json_lines(&l->lines, a->body, a->len, on_line, l);
     else
-        fbr_http_say(a, l->why, sizeof(l->why));
+        fbr_http_describe(a, l->why, sizeof(l->why));
 }
 
 static int send_archive(struct load *l, struct fbr_docker_engine *e, struct fbr_error *err)

@@ -37,7 +37,7 @@ static void on_deleted(void *user, const struct fbr_http_answer *a)
     struct deleted *d = user;
 
     d->status = a->status;
-    fbr_http_say(a, d->why, sizeof(d->why));
+    fbr_http_describe(a, d->why, sizeof(d->why));
 }
 
 /* Only its name: the engine keeps the layers for as long as another name has them. */

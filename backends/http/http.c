@@ -2,7 +2,7 @@
  *
  * libcurl tells which sockets it waits for and when it wants to be called; the loop tells it what
  * came (its "multi socket" interface). Nothing of it may be called from within its own callbacks,
- * so what a `data` callback sends, cancels or unpauses is done when libcurl has returned: settle().
+ * so what a `data` callback sends, cancels or unpauses is done when libcurl has returned: reap().
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -28,7 +28,7 @@ struct sock {
     curl_socket_t fd;
 };
 
-static void settle(struct fbr_http *h);
+static void reap(struct fbr_http *h);
 
 /* ---- Repeating ---- */
 
@@ -67,7 +67,7 @@ static uint64_t pause_of(const struct fbr_http_call *c)
 
 static void on_later(void *arg)
 {
-    settle(arg);
+    reap(arg);
 }
 
 static void set_later(struct fbr_http *h)
@@ -100,7 +100,7 @@ static void end(struct fbr_http_call *c, const struct fbr_http_answer *a)
     h->inside++; /* what it sends now is looked at below */
     c->done(c->user, a);
     h->inside--;
-    fbr_http_let_go(c, h->multi); /* until now its texts were the answer's */
+    fbr_http_detach(c, h->multi); /* until now its texts were the answer's */
     fbr_http_free(c);
 }
 
@@ -121,7 +121,7 @@ static void on_done(struct fbr_http_call *c, CURLcode code)
     if (c->not_before > c->until)
         c->not_before = c->until;
     c->state = FBR_HTTP_WAITING;
-    fbr_http_let_go(c, h->multi);
+    fbr_http_detach(c, h->multi);
     h->running--;
 }
 
@@ -149,7 +149,7 @@ static bool start_next(struct fbr_http *h)
 }
 
 /* Reports finished requests, frees cancelled ones, sends waiting ones. */
-static void settle(struct fbr_http *h)
+static void reap(struct fbr_http *h)
 {
     struct fbr_http_call *c, *next;
     CURLMsg *m;
@@ -163,7 +163,7 @@ static void settle(struct fbr_http *h)
             DL_DELETE(h->calls, c);
             if (!c->data && c->easy)
                 h->running--;
-            fbr_http_let_go(c, h->multi);
+            fbr_http_detach(c, h->multi);
             fbr_http_free(c);
         } else if (c->resume && c->state == FBR_HTTP_RUNNING) {
             c->resume = false;
@@ -197,7 +197,7 @@ static void act(struct fbr_http *h, curl_socket_t fd, int what)
     h->inside++;
     curl_multi_socket_action(h->multi, fd, what, &running);
     h->inside--;
-    settle(h);
+    reap(h);
 }
 
 static void on_timer(void *arg)
@@ -414,7 +414,7 @@ void fbr_http_close(struct fbr_http *h)
     h->inside++;
     DL_FOREACH_SAFE(h->calls, c, next) {
         c->state = FBR_HTTP_ENDED;
-        fbr_http_let_go(c, h->multi);
+        fbr_http_detach(c, h->multi);
         fbr_http_free(c);
     }
     free_client(h);

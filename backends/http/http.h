@@ -113,6 +113,6 @@ char *fbr_http_escape(const char *text);
 
 /* A sentence about an answer that is not 2xx: the message of the body ("message", as Docker and
  * Kubernetes answer), or the status, or why none came. */
-const char *fbr_http_say(const struct fbr_http_answer *a, char *out, size_t size);
+const char *fbr_http_describe(const struct fbr_http_answer *a, char *out, size_t size);
 
 #endif

@@ -273,7 +273,7 @@ static void count(struct fbr_http_call *c)
     s->received += (uint64_t)down + (uint64_t)head_down;
 }
 
-void fbr_http_let_go(struct fbr_http_call *c, CURLM *multi)
+void fbr_http_detach(struct fbr_http_call *c, CURLM *multi)
 {
     if (!c->easy)
         return;
@@ -368,7 +368,7 @@ static void now_done(CURLM *multi, size_t *left, size_t *running)
         c = (struct fbr_http_call *)(void *)private;
         fbr_http_answer(c, code, &a);
         c->done(c->user, &a);
-        fbr_http_let_go(c, multi);
+        fbr_http_detach(c, multi);
         c->state = FBR_HTTP_ENDED;
         --*left;
         --*running;
@@ -404,7 +404,7 @@ void fbr_http_now(struct fbr_http *h, const struct fbr_http_request *r, size_t n
         if (!calls[i] || calls[i]->state != FBR_HTTP_ENDED)
             r[i].done(r[i].user, &late);
         if (calls[i]) {
-            fbr_http_let_go(calls[i], multi);
+            fbr_http_detach(calls[i], multi);
             fbr_http_free(calls[i]);
         }
     }

@@ -59,7 +59,7 @@ struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_re
 void fbr_http_free(struct fbr_http_call *c);
 /* Gives it to `multi`. Negative: libcurl has no memory for it. */
 int fbr_http_begin(struct fbr_http_call *c, CURLM *multi);
-void fbr_http_let_go(struct fbr_http_call *c, CURLM *multi);
+void fbr_http_detach(struct fbr_http_call *c, CURLM *multi);
 /* Takes the result of an attempt that libcurl has ended with `code`; the texts are the call's. */
 void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_answer *a);
 

@@ -27,7 +27,7 @@ static char unescape(const char **at)
 
 /* The value of "message" in an object, without the help of a parser: answers of proxies are
  * anything. */
-const char *fbr_http_say(const struct fbr_http_answer *a, char *out, size_t size)
+const char *fbr_http_describe(const struct fbr_http_answer *a, char *out, size_t size)
 {
     const char *at = a->body ? strstr(a->body, "\"message\":") : NULL;
     size_t n = 0;

@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 
 struct json_t *fbr_json_parse(const char *text, size_t len, struct fbr_error *err)
 {
@@ -155,7 +155,7 @@ bool fbr_json_utf8(const char *text)
 {
     size_t n = 1;
 
-    while (*text && (n = fbr_text_utf8((const unsigned char *)text)) > 0)
+    while (*text && (n = fbr_printable_utf8((const unsigned char *)text)) > 0)
         text += n;
     return n > 0;
 }
@@ -169,7 +169,7 @@ struct json_t *fbr_json_string(const char *text)
     if (!copy)
         return NULL;
     for (char *s = copy; *s; s += n) {
-        n = fbr_text_utf8((unsigned char *)s);
+        n = fbr_printable_utf8((unsigned char *)s);
         if (n == 0) {
             *s = '?';
             n = 1;

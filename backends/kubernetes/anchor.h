@@ -12,11 +12,11 @@
 
 #include <stdint.h>
 
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 struct fbr_kube_anchor {
     char name[64], space[64], run[64]; /* of the Secret; its namespace; the label of its run */
-    char server[256], master[FBR_MASTER_MAX];
+    char server[256], master[FBR_MASTER_ID_MAX];
     int64_t since_ms; /* since the epoch */
 };
 

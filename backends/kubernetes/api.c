@@ -113,7 +113,7 @@ static void on_repeat(void *user, const struct fbr_http_answer *answer)
     struct fbr_kube_request *r = user;
 
     if (answer->status)
-        fbr_http_say(answer, r->a->refused, sizeof(r->a->refused));
+        fbr_http_describe(answer, r->a->refused, sizeof(r->a->refused));
 }
 
 static void on_answer(void *user, const struct fbr_http_answer *answer)
@@ -187,7 +187,7 @@ static void on_asked(void *user, const struct fbr_http_answer *answer)
     if (answer->status >= 200 && answer->status < 300)
         got->json = fbr_json_parse(answer->body, answer->len, NULL);
     else
-        fbr_kube_say(got->a, answer, got->what, got->say, sizeof(got->say));
+        fbr_kube_describe(got->a, answer, got->what, got->say, sizeof(got->say));
 }
 
 /* Whether another try may be answered better. */
@@ -258,14 +258,14 @@ char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const c
     return n < 0 ? NULL : path;
 }
 
-void fbr_kube_say(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
-                  const char *what, char *out, size_t size)
+void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
+                       const char *what, char *out, size_t size)
 {
     char text[400], *group;
     const char *hint = "";
     bool account = false; /* is missing */
 
-    fbr_http_say(answer, text, sizeof(text));
+    fbr_http_describe(answer, text, sizeof(text));
     group = strstr(text, " in API group"); /* the Role says the rest */
     if (answer->status == 403 && group)
         *group = '\0';

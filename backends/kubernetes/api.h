@@ -62,7 +62,7 @@ bool fbr_kube_is_passing(const struct fbr_kube_api *a, const struct fbr_http_ans
 
 /* A sentence about an answer that is not 2xx, with what mends it where that is known. `what`:
  * "create pods". */
-void fbr_kube_say(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
-                  const char *what, char *out, size_t size);
+void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
+                       const char *what, char *out, size_t size);
 
 #endif

@@ -42,7 +42,7 @@ static void on_answer(void *user, const struct fbr_http_answer *a)
     if (a->status == 0) /* when it comes back, it may refuse for a while what it allows later */
         all->a->away_at = fbr_now_ms();
     all->passing |= fbr_kube_is_passing(all->a, a);
-    snprintf(all->out, all->size, "%s", fbr_http_say(a, text, sizeof(text)));
+    snprintf(all->out, all->size, "%s", fbr_http_describe(a, text, sizeof(text)));
 }
 
 /* Deletes the remaining objects, once. */

@@ -12,7 +12,7 @@
 
 #include "backends/http/json.h"
 #include "backends/kubernetes/kubernetes_priv.h"
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 #include "runtime/base/environ.h"
 
 #define ANSWER_MS 10000
@@ -60,7 +60,7 @@ static int is_allowed(struct fbr_backend *b, const char *group, const char *reso
     return status == 201 || status == 200 ? allowed : -1;
 }
 
-static void check_verbs(struct fbr_backend *b, fbr_backend_say *say, void *user)
+static void check_verbs(struct fbr_backend *b, fbr_backend_report *say, void *user)
 {
     size_t n = sizeof(verbs) / sizeof(verbs[0]), good = 0;
     char what[64], text[256], mend[256];
@@ -95,7 +95,7 @@ static void check_verbs(struct fbr_backend *b, fbr_backend_say *say, void *user)
     }
 }
 
-static void check_server(struct fbr_backend *b, fbr_backend_say *say, void *user)
+static void check_server(struct fbr_backend *b, fbr_backend_report *say, void *user)
 {
     struct fbr_error err = {0, ""};
     struct json_t *version = NULL;
@@ -118,7 +118,7 @@ static void check_server(struct fbr_backend *b, fbr_backend_say *say, void *user
 
 /* Whether the server would take a job's pod, with the image, the template and the account that are
  * set. */
-static void check_pod(struct fbr_backend *b, fbr_backend_say *say, void *user)
+static void check_pod(struct fbr_backend *b, fbr_backend_report *say, void *user)
 {
     static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
     const struct fbr_job job = {.name = "doctor-1",
@@ -204,7 +204,7 @@ unsigned fbr_kube_smallest(const struct json_t *nodes)
     return least;
 }
 
-int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_capacity *room,
                   struct fbr_error *err)
 {
     struct fbr_kube_api *api = NULL;
@@ -227,7 +227,7 @@ int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_room 
 
 /* ---- GPUs of nodes ---- */
 
-static void check_gpus(struct fbr_backend *b, fbr_backend_say *say, void *user)
+static void check_gpus(struct fbr_backend *b, fbr_backend_report *say, void *user)
 {
     const char *resource = b->settings.gpu_resource;
     struct fbr_error err = {0, ""};
@@ -286,12 +286,12 @@ const char *fbr_kube_why_unreachable(const char *address)
     return NULL;
 }
 
-static void check_way_back(struct fbr_backend *b, fbr_backend_say *say, void *user)
+static void check_way_back(struct fbr_backend *b, fbr_backend_report *say, void *user)
 {
     const char *bind = fbr_config_str(b->env.config, "bind"), *why;
     struct fbr_error err = {0, ""};
-    char address[FBR_BIND_MAX] = "", text[400];
-    int rc = bind[0] ? fbr_bind_find(bind, address)
+    char address[FBR_HOST_ADDRESS_MAX] = "", text[400];
+    int rc = bind[0] ? fbr_host_address_find(bind, address)
                      : fbr_kube_ops.address(b, address, sizeof(address), &err);
 
     if (rc < 0) {
@@ -318,7 +318,7 @@ static void check_way_back(struct fbr_backend *b, fbr_backend_say *say, void *us
     say(user, FBR_FINDING_GOOD, "way back", text, "");
 }
 
-void fbr_kube_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
+void fbr_kube_check(struct fbr_backend *b, fbr_backend_report *say, void *user)
 {
     check_server(b, say, user);
     check_verbs(b, say, user);

@@ -216,7 +216,7 @@ static const char *what_mends(int status, const char *text)
 
 /* Takes `object`. */
 static bool would_take(struct fbr_backend *b, const char *kind, const char *what,
-                       struct json_t *object, fbr_backend_say *say, void *user)
+                       struct json_t *object, fbr_backend_report *say, void *user)
 {
     char *body = object ? fbr_json_print(object, NULL) : NULL, text[FBR_ERROR_TEXT];
     struct fbr_error err = {0, "out of memory"};
@@ -239,7 +239,7 @@ static bool would_take(struct fbr_backend *b, const char *kind, const char *what
     return false;
 }
 
-int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_report *say,
                    void *user)
 {
     struct fbr_error err = {0, ""};

@@ -28,7 +28,7 @@
 #include "backends/kubernetes/cleanup.h"
 #include "backends/kubernetes/kubernetes_priv.h"
 #include "backends/kubernetes/yaml.h"
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
 
@@ -127,7 +127,7 @@ static int try_it(struct fbr_backend *b, struct fbr_error *err)
 int fbr_kube_take_config(struct fbr_backend *b, struct fbr_error *err)
 {
     set_user(b->user);
-    fbr_master_self(b->master);
+    fbr_master_id_self(b->master);
     return load_overlay(b, err);
 }
 
@@ -319,17 +319,17 @@ static void kube_release(struct fbr_backend *b, void *handle)
 
     (void)b;
     j->user = NULL;
-    fbr_kube_settle(j);
+    fbr_kube_free_if_done(j);
 }
 
 static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
 {
-    char address[FBR_BIND_MAX] = "";
-    int rc = fbr_bind_toward(b->api->host, LOOK_UP_MS, address, NULL);
+    char address[FBR_HOST_ADDRESS_MAX] = "";
+    int rc = fbr_host_address_toward(b->api->host, LOOK_UP_MS, address, NULL);
 
     /* A server on this very machine (kind, minikube, a tunnel): its pods are behind some bridge. */
     if (rc < 0 || !strncmp(address, "127.", 4) || !strcmp(address, "::1"))
-        rc = fbr_bind_toward(SOMEWHERE, LOOK_UP_MS, address, NULL);
+        rc = fbr_host_address_toward(SOMEWHERE, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         return fbr_fail(err, rc,
                         "cannot tell at which address pods reach this host (%s): set bind to an "

@@ -15,7 +15,7 @@
 #include "backends/kubernetes/pod_state.h"
 #include "backends/kubernetes/pod_watch.h"
 #include "runtime/proc/backend.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 #define FBR_KUBE_KEPT 16 /* pods that have ended, for people who want to look at them */
 
@@ -80,7 +80,7 @@ struct fbr_backend {
     struct fbr_kube_settings settings;
     struct json_t *overlay;
     char *image, *pull_policy, *workdir, *pull_secret; /* of our own pod, or of the settings */
-    char user[FBR_KUBE_NAME], master[FBR_MASTER_MAX];
+    char user[FBR_KUBE_NAME], master[FBR_MASTER_ID_MAX];
     struct json_t *own_pod;       /* its owner entry; NULL: outside */
     struct fbr_kube_watch *watch; /* from the first job on */
     char run[64];
@@ -143,7 +143,7 @@ int fbr_kube_call(struct fbr_kube_job *j, const char *method, char *path, const 
                   void (*done)(void *user, const struct fbr_http_answer *));
 void fbr_kube_answered(struct fbr_kube_job *j);
 /* Frees it when nobody needs it any more. */
-void fbr_kube_settle(struct fbr_kube_job *j);
+void fbr_kube_free_if_done(struct fbr_kube_job *j);
 void fbr_kube_job_free(struct fbr_kube_job *j);
 /* A DELETE's body, for free(). */
 char *fbr_kube_delete_body(int grace_s, const char *uid);
@@ -167,7 +167,7 @@ void fbr_kube_set_settings(struct fbr_backend *b);
 /* dryrun.c */
 int fbr_kube_show(const struct fbr_config *config, const struct fbr_job *job, int json, char **text,
                   struct fbr_error *err);
-int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_report *say,
                    void *user);
 /* A value as YAML, for free(); NULL without memory. */
 char *fbr_kube_show_yaml(const struct json_t *value);
@@ -182,10 +182,10 @@ struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char 
 /* The processors of the smallest node that takes pods; 0: there is none. Pure. */
 unsigned fbr_kube_smallest(const struct json_t *nodes);
 /* Only how large nodes are: their number is not known where a cluster grows on demand. */
-int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_capacity *room,
                   struct fbr_error *err);
 /* Why no pod can call us there, or NULL: nothing speaks against it. Pure. */
 const char *fbr_kube_why_unreachable(const char *address);
-void fbr_kube_check(struct fbr_backend *b, fbr_backend_say *say, void *user);
+void fbr_kube_check(struct fbr_backend *b, fbr_backend_report *say, void *user);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include "backends/http/json.h"
 #include "backends/kubernetes/kubernetes_priv.h"
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 #include "runtime/base/log.h"
 
 #define TICK_MS 1000
@@ -37,7 +37,7 @@ static const struct fbr_kube_state gone = {
 
 /* ---- Words to the runtime ---- */
 
-static void tell(struct fbr_kube_job *j, const struct fbr_job_event *e)
+static void notify(struct fbr_kube_job *j, const struct fbr_job_event *e)
 {
     struct fbr_job_event copy = *e;
 
@@ -52,7 +52,8 @@ void fbr_kube_pending(struct fbr_kube_job *j, const char *text)
         return;
     snprintf(j->text, sizeof(j->text), "%s", text);
     fbr_debug("kubernetes: %s: %s", j->name, j->text);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->text, .placed = j->placed});
+    notify(j,
+           &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->text, .placed = j->placed});
 }
 
 void fbr_kube_job_free(struct fbr_kube_job *j)
@@ -66,7 +67,7 @@ void fbr_kube_job_free(struct fbr_kube_job *j)
     free(j);
 }
 
-void fbr_kube_settle(struct fbr_kube_job *j)
+void fbr_kube_free_if_done(struct fbr_kube_job *j)
 {
     if (!j->user && j->state == ENDED && !j->calls)
         fbr_kube_job_free(j);
@@ -84,7 +85,7 @@ int fbr_kube_call(struct fbr_kube_job *j, const char *method, char *path, const 
 void fbr_kube_answered(struct fbr_kube_job *j)
 {
     j->calls--;
-    fbr_kube_settle(j);
+    fbr_kube_free_if_done(j);
 }
 
 /* ---- Deleting ---- */
@@ -110,7 +111,7 @@ static void on_deleted(void *user, const struct fbr_http_answer *a)
     if (a->status == 404 || a->status == 409) { /* it, or the pod that we knew, is not there */
         fbr_kube_step(j, ON_GONE, &gone);
     } else if (a->status < 200 || a->status >= 300) {
-        fbr_kube_say(j->b->api, a, "its pod cannot be deleted", text, sizeof(text));
+        fbr_kube_describe(j->b->api, a, "its pod cannot be deleted", text, sizeof(text));
         fbr_warn("kubernetes: %s: %s", j->name, text);
     }
     fbr_kube_answered(j);
@@ -174,8 +175,9 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     HASH_DEL(b->all, j);
     fbr_kube_forget_ticket(j);
     j->calls++; /* it lives until the end of this function */
-    tell(j, &(struct fbr_job_event){
-                .type = FBR_JOB_EXITED, .code = code, .text = j->text, .disrupted = j->disruption});
+    notify(j,
+           &(struct fbr_job_event){
+               .type = FBR_JOB_EXITED, .code = code, .text = j->text, .disrupted = j->disruption});
     fbr_kube_answered(j);
 }
 
@@ -233,8 +235,8 @@ static void on_output(void *user, const void *data, size_t len)
     struct fbr_kube_job *j = user;
 
     if (len)
-        tell(j, &(struct fbr_job_event){
-                    .type = FBR_JOB_OUTPUT, .stream = 1, .data = data, .len = len});
+        notify(j, &(struct fbr_job_event){
+                      .type = FBR_JOB_OUTPUT, .stream = 1, .data = data, .len = len});
 }
 
 static void on_output_end(void *user)
@@ -332,14 +334,14 @@ static void end_killed(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 /* ---- States ---- */
 
 /* It cannot start. */
-static void give_up(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+static void abandon(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     fbr_kube_pending(j, s->text);
     set_end(j, FBR_EXIT_UNKNOWN, s->text);
     delete_pod(j, 1);
 }
 
-static void tell_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+static void notify_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     if (s->wait != j->waits) {
         j->waits = s->wait;
@@ -352,11 +354,11 @@ static void tell_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 }
 
 /* The server has its pod: from now on people can look at it by its name. */
-static void tell_started(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+static void notify_started(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     (void)s;
     j->began = fbr_now_ms(); /* it may have waited for its turn: it is not to blame for that */
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
 }
 
 static void delete_asked(struct fbr_kube_job *j, const struct fbr_kube_state *s)
@@ -365,9 +367,9 @@ static void delete_asked(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     delete_pod(j, j->asked == SIGKILL ? 1 : j->grace_s);
 }
 
-static void tell_started_delete(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+static void notify_started_delete(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    tell_started(j, s);
+    notify_started(j, s);
     delete_asked(j, s);
 }
 
@@ -377,14 +379,14 @@ void fbr_kube_created(struct fbr_kube_job *j, const char *uid)
     fbr_kube_step(j, ON_CREATED, NULL);
 }
 
-static void tell_running(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+static void notify_running(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     const char *bind = fbr_config_str(j->b->env.config, "bind"), *address = j->b->address;
-    char text[200], ours[FBR_BIND_MAX];
+    char text[200], ours[FBR_HOST_ADDRESS_MAX];
 
     (void)s;
     j->waits = FBR_KUBE_WAIT_NONE;
-    if (bind[0] && fbr_bind_find(bind, ours) == 0)
+    if (bind[0] && fbr_host_address_find(bind, ours) == 0)
         address = ours;
     /* The sentence for a job that does not join; not longer, since a report has little room. */
     snprintf(text, sizeof(text),
@@ -392,23 +394,23 @@ static void tell_running(struct fbr_kube_job *j, const struct fbr_kube_state *s)
              "kubernetes manifest --master`) or --in-cluster",
              address[0] ? address : "us");
     snprintf(j->text, sizeof(j->text), "%s", text);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
     if (!j->log && may_follow(j->b))
         read_output(j, true, 0);
 }
 
 /* Somebody else ends it. That is told at once: its program may hang up seconds before its pod is
  * seen to be over. */
-static void tell_theirs(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+static void notify_theirs(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     bool first = !j->disruption;
 
     j->disruption = true;
     if (first && s->phase == FBR_KUBE_RUNNING)
-        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                        .text = s->text[0] ? s->text : DELETED_BY_OTHERS,
-                                        .runs = 1,
-                                        .disrupted = 1});
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                          .text = s->text[0] ? s->text : DELETED_BY_OTHERS,
+                                          .runs = 1,
+                                          .disrupted = 1});
 }
 
 void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool deleted)
@@ -518,7 +520,7 @@ static void on_events(void *user, const struct fbr_http_answer *a)
     fbr_kube_answered(j);
 }
 
-static void tell_news(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+static void notify_news(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     if (j->waits == FBR_KUBE_WAIT_NONE)
         fbr_kube_pending(j, s->text);
@@ -655,14 +657,14 @@ void fbr_kube_step(struct fbr_kube_job *j, enum fbr_pod_event event, const struc
         [DO_CREATE_JOB] = fbr_kube_create_job,
         [DO_END_JOB] = fbr_kube_end_job,
         [DO_REFUSE] = refuse,
-        [DO_TELL_STARTED] = tell_started,
-        [DO_TELL_STARTED_DELETE] = tell_started_delete,
+        [DO_TELL_STARTED] = notify_started,
+        [DO_TELL_STARTED_DELETE] = notify_started_delete,
         [DO_DELETE] = delete_asked,
-        [DO_TELL_WAITING] = tell_waiting,
-        [DO_TELL_RUNNING] = tell_running,
-        [DO_TELL_THEIRS] = tell_theirs,
-        [DO_TELL_NEWS] = tell_news,
-        [DO_GIVE_UP] = give_up,
+        [DO_TELL_WAITING] = notify_waiting,
+        [DO_TELL_RUNNING] = notify_running,
+        [DO_TELL_THEIRS] = notify_theirs,
+        [DO_TELL_NEWS] = notify_news,
+        [DO_GIVE_UP] = abandon,
         [DO_CHECK_ABSENT] = check_absent,
         [DO_CHECK_WAITING] = check_waiting,
         [DO_CHECK_SILENCE] = check_silence,

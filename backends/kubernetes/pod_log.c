@@ -166,7 +166,7 @@ static void on_end(void *user, const struct fbr_http_answer *a)
 }
 
 /* The second of a stamp, with its zone: the server knows no parts of a second here. */
-static void say_since(char *out, size_t size, const char *stamp)
+static void format_since(char *out, size_t size, const char *stamp)
 {
     const char *zone = stamp + (strlen(stamp) > 19 ? 19 : strlen(stamp));
 
@@ -182,7 +182,7 @@ static void begin(struct fbr_kube_log *l)
     struct fbr_http_request r = {.method = "GET", .data = on_bytes, .done = on_end, .user = l};
 
     if (fbr_kube_lines_resume(&l->lines))
-        say_since(since, sizeof(since), l->lines.stamp);
+        format_since(since, sizeof(since), l->lines.stamp);
     else if (l->o.tail)
         snprintf(tail, sizeof(tail), "&tailLines=%u", l->o.tail);
     path =

@@ -109,9 +109,9 @@ static void cannot_create(struct fbr_kube_job *j, const struct fbr_http_answer *
     uint64_t ms = quota_ms(a);
     char text[512];
 
-    fbr_kube_say(b->api, a,
-                 b->master_job[0] ? "its Job cannot be created" : "its pod cannot be created", text,
-                 sizeof(text));
+    fbr_kube_describe(b->api, a,
+                      b->master_job[0] ? "its Job cannot be created" : "its pod cannot be created",
+                      text, sizeof(text));
     fbr_kube_step_text(j, ms ? ON_NO_ROOM : ON_REFUSED, text);
     if (ms)
         create_after(b, ms);
@@ -299,8 +299,8 @@ static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_an
     struct fbr_kube_job *j;
     char text[512];
 
-    fbr_kube_say(b->api, a, "its ticket cannot be handed over (create secrets)", text,
-                 sizeof(text));
+    fbr_kube_describe(b->api, a, "its ticket cannot be handed over (create secrets)", text,
+                      sizeof(text));
     while ((j = s->jobs)) {
         DL_DELETE(s->jobs, j);
         j->secret = NULL;

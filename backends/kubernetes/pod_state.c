@@ -23,7 +23,7 @@
 struct reason {
     const char *name;
     enum fbr_kube_wait wait;
-    const char *say; /* in front of the message */
+    const char *describe; /* in front of the message */
 };
 
 /* Reasons of a container that waits. */
@@ -75,7 +75,7 @@ static const struct json_t *condition_of(const struct json_t *pod, const char *t
     return NULL;
 }
 
-static void say(struct fbr_kube_state *s, const char *what, const char *more)
+static void describe(struct fbr_kube_state *s, const char *what, const char *more)
 {
     snprintf(s->text, sizeof(s->text), "%.160s%s%.340s", what, what[0] && more[0] ? ": " : "",
              more);
@@ -103,7 +103,7 @@ static bool disrupted(struct fbr_kube_state *s, const struct json_t *pod)
             return false;
     }
     snprintf(what, sizeof(what), "the cluster ended its pod (%.80s)", reason);
-    say(s, what, message);
+    describe(s, what, message);
     s->disruption = true;
     return true;
 }
@@ -143,7 +143,7 @@ static const char *why_no_start(const char *message)
 }
 
 /* Explains the codes by which a shell, or another program starter, reports a failed start. */
-static void say_shells_code(struct fbr_kube_state *s, const struct json_t *pod)
+static void describe_shells_code(struct fbr_kube_state *s, const struct json_t *pod)
 {
     const struct json_t *own =
         status_of(fbr_json_at(pod, "spec", "containers", NULL), FBR_KUBE_CONTAINER);
@@ -174,14 +174,14 @@ static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
         out_of_memory(s, pod);
     } else if (!strcmp(reason, "StartError") || !strcmp(reason, "ContainerCannotRun")) {
         s->code = strstr(message, "permission denied") ? 126 : 127;
-        say(s, why_no_start(message), message);
+        describe(s, why_no_start(message), message);
     } else if (!strcmp(reason, "ContainerStatusUnknown")) {
         s->code = FBR_EXIT_UNKNOWN;
-        say(s, "its node lost track of it", message);
+        describe(s, "its node lost track of it", message);
     } else if (!strcmp(fbr_json_text(pod, "status", "reason", NULL), "DeadlineExceeded")) {
-        say(s, "its pod ran longer than its activeDeadlineSeconds", "");
+        describe(s, "its pod ran longer than its activeDeadlineSeconds", "");
     } else if (s->code != 0 && !disrupted(s, pod)) {
-        say_shells_code(s, pod);
+        describe_shells_code(s, pod);
     }
 }
 
@@ -221,7 +221,7 @@ static void pod_failed(struct fbr_kube_state *s, const struct json_t *pod)
         s->disruption = true; /* its node had promised too much */
     snprintf(what, sizeof(what), "its pod failed%s%.80s%s", reason[0] ? " (" : "", reason,
              reason[0] ? ")" : "");
-    say(s, what, message);
+    describe(s, what, message);
 }
 
 /* ---- Waiting ---- */
@@ -240,13 +240,13 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
             if (strcmp(reason, waiting[k].name) != 0)
                 continue;
             s->wait = waiting[k].wait;
-            if (waiting[k].say)
+            if (waiting[k].describe)
                 snprintf(what, sizeof(what), "image '%.80s' %s", fbr_json_text(one, "image", NULL),
-                         waiting[k].say);
+                         waiting[k].describe);
             else
                 snprintf(what, sizeof(what), "%.60s", reason);
             login = s->wait == FBR_KUBE_WAIT_PULL && fbr_image_refused(message);
-            say(s, what, message);
+            describe(s, what, message);
             if (login)
                 snprintf(s->text, sizeof(s->text), "%.160s: %.180s" LOGIN, what, message);
             return true;
@@ -256,7 +256,7 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
 }
 
 /* Names the holder of a pod's scheduling gate. */
-static void say_holder(const struct json_t *pod, char *out, size_t size)
+static void describe_holder(const struct json_t *pod, char *out, size_t size)
 {
     static const struct {
         const char *gate, *who;
@@ -292,13 +292,13 @@ static void pending(struct fbr_kube_state *s, const struct json_t *pod)
         bool gated = !strcmp(reason, "SchedulingGated");
 
         s->wait = gated ? FBR_KUBE_WAIT_QUEUE : FBR_KUBE_WAIT_PLACE;
-        say_holder(pod, holder, sizeof(holder));
-        say(s, gated ? holder : "no node takes it", fbr_json_text(scheduled, "message", NULL));
+        describe_holder(pod, holder, sizeof(holder));
+        describe(s, gated ? holder : "no node takes it", fbr_json_text(scheduled, "message", NULL));
     } else if (node[0]) {
-        say(s, "its pod is being set up on node", "");
+        describe(s, "its pod is being set up on node", "");
         snprintf(s->text + strlen(s->text), sizeof(s->text) - strlen(s->text), " %.200s", node);
     } else {
-        say(s, "its pod waits for a node", "");
+        describe(s, "its pod waits for a node", "");
     }
 }
 

@@ -112,7 +112,7 @@ static void trouble(struct fbr_kube_watch *w, const struct fbr_http_answer *a, c
 {
     char text[512];
 
-    fbr_kube_say(w->api, a, what, text, sizeof(text));
+    fbr_kube_describe(w->api, a, what, text, sizeof(text));
     w->ops.trouble(w->user, text);
 }
 

@@ -22,7 +22,7 @@
 
 struct owner {
     struct owner *next, *prev;
-    char id[FBR_KUBE_NAME + 8], run[FBR_KUBE_NAME], master[FBR_MASTER_MAX];
+    char id[FBR_KUBE_NAME + 8], run[FBR_KUBE_NAME], master[FBR_MASTER_ID_MAX];
     int64_t since_ms;
     int alive;
 };
@@ -33,7 +33,7 @@ struct listing {
     struct owner *owners;
 };
 
-static void note_owner(struct listing *l, const struct json_t *pod, const struct fbr_leftover *job)
+static void note_owner(struct listing *l, const struct json_t *pod, const struct fbr_orphan *job)
 {
     const struct json_t *owners = fbr_json_at(pod, "metadata", "ownerReferences", NULL);
     const struct json_t *first = fbr_json_item(owners, 0);
@@ -82,10 +82,10 @@ static const char *fiber_in(const struct json_t *pod, char *out, size_t size)
     return NULL;
 }
 
-static void tell_pod(struct listing *l, const struct json_t *pod)
+static void report_pod(struct listing *l, const struct json_t *pod)
 {
     int64_t since = fbr_json_time(fbr_json_text(pod, "metadata", "creationTimestamp", NULL));
-    struct fbr_leftover job = {
+    struct fbr_orphan job = {
         .run = fbr_json_text(pod, "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL),
         .id = fbr_json_text(pod, "metadata", "name", NULL),
         .name = fbr_json_text(pod, "metadata", "labels", FBR_KUBE_JOB_LABEL, NULL),
@@ -114,12 +114,12 @@ static void on_note(void *user, const struct fbr_kube_anchor *a)
     DL_FOREACH(l->owners, o)
         if (!strcmp(o->id, id))
             return;
-    l->found(l->user, &(struct fbr_leftover){.run = a->run,
-                                             .id = id,
-                                             .name = "",
-                                             .master = a->master,
-                                             .since_ms = a->since_ms,
-                                             .alive = 1});
+    l->found(l->user, &(struct fbr_orphan){.run = a->run,
+                                           .id = id,
+                                           .name = "",
+                                           .master = a->master,
+                                           .since_ms = a->since_ms,
+                                           .alive = 1});
 }
 
 struct removal {
@@ -140,7 +140,7 @@ static void on_other(void *user, const struct fbr_kube_anchor *a)
     struct removal *r = user;
     struct fbr_kube_dead *dead;
 
-    if (fbr_master_state(a->master) != FBR_MASTER_DEAD || !r->body)
+    if (fbr_master_id_state(a->master) != FBR_MASTER_ID_DEAD || !r->body)
         return;
     dead = calloc(1, sizeof(*dead));
     if (!dead)
@@ -170,17 +170,17 @@ void fbr_kube_note_anchor(struct fbr_backend *b, const char *name)
     free(body);
 }
 
-static void tell_owners(struct listing *l)
+static void report_owners(struct listing *l)
 {
     struct owner *o, *next;
 
     DL_FOREACH_SAFE(l->owners, o, next) {
-        const struct fbr_leftover job = {.run = o->run,
-                                         .id = o->id,
-                                         .name = "",
-                                         .master = o->master,
-                                         .since_ms = o->since_ms,
-                                         .alive = o->alive};
+        const struct fbr_orphan job = {.run = o->run,
+                                       .id = o->id,
+                                       .name = "",
+                                       .master = o->master,
+                                       .since_ms = o->since_ms,
+                                       .alive = o->alive};
 
         l->found(l->user, &job);
         free(o);
@@ -216,7 +216,7 @@ int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
 
         rc = list_page(b, more, &page, err);
         for (size_t i = 0; i < fbr_json_count(fbr_json_at(page, "items", NULL)); i++)
-            tell_pod(&l, fbr_json_item(fbr_json_at(page, "items", NULL), i));
+            report_pod(&l, fbr_json_item(fbr_json_at(page, "items", NULL), i));
         escaped = fbr_http_escape(fbr_json_text(page, "metadata", "continue", NULL));
         snprintf(more, sizeof(more), "%s",
                  escaped && strlen(escaped) < sizeof(more) ? escaped : "");
@@ -225,7 +225,7 @@ int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
     } while (rc == 0 && more[0]);
     if (rc == 0)
         fbr_kube_anchor_each(b->api->config.server, b->api->namespace_, on_note, &l);
-    tell_owners(&l);
+    report_owners(&l);
     return rc;
 }
 

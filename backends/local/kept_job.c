@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/auth.h"
+#include "runtime/base/random.h"
 
 struct kept {
     struct fbr_job job;

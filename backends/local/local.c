@@ -5,7 +5,7 @@
  * or not we have heard of them. It is killed by the kernel when its master dies (spawn.c), so
  * nothing is ever left to list or remove.
  *
- * A job that asks for whole processors or GPUs gets some for itself (places.h). One of many that
+ * A job that asks for whole processors or GPUs gets some for itself (cpu_alloc.h). One of many that
  * run the program's own command is a copy of its template, where there is one (copies.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -25,7 +25,7 @@
 #include <utlist.h>
 
 #include "backends/local/kept_job.h"
-#include "backends/local/places.h"
+#include "backends/local/cpu_alloc.h"
 #include "backends/local/copies.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/log.h"
@@ -72,8 +72,8 @@ struct copy {
 struct fbr_backend {
     struct fbr_backend_env env;
     struct local_job *jobs;
-    struct fbr_places *places;   /* opened when the first job asks for one */
-    struct fbr_copies *template; /* opened with the first job that may be a copy */
+    struct fbr_cpu_allocs *places; /* opened when the first job asks for one */
+    struct fbr_copies *template;   /* opened with the first job that may be a copy */
     bool said_image, said_memory;
 };
 
@@ -81,7 +81,7 @@ static void local_pause_output(struct fbr_backend *b, void *handle, int paused);
 static int local_signal(struct fbr_backend *b, void *handle, int sig);
 static void free_copy(struct copy *c);
 
-static void tell(struct local_job *j, const struct fbr_job_event *e)
+static void notify(struct local_job *j, const struct fbr_job_event *e)
 {
     struct fbr_job_event copy = *e;
 
@@ -133,10 +133,10 @@ static void read_rest(struct stream *s)
     for (int i = 0; i < REST_READS && n > 0; i++) {
         n = read(fd, data, FBR_LOOP_SCRATCH);
         if (n > 0)
-            tell(j, &(struct fbr_job_event){.type = FBR_JOB_OUTPUT,
-                                            .stream = stream_number(s),
-                                            .data = data,
-                                            .len = (size_t)n});
+            notify(j, &(struct fbr_job_event){.type = FBR_JOB_OUTPUT,
+                                              .stream = stream_number(s),
+                                              .data = data,
+                                              .len = (size_t)n});
     }
 }
 
@@ -153,13 +153,13 @@ static void finish(void *arg)
     }
     j->told = true;
     DL_DELETE(j->b->jobs, j);
-    fbr_places_leave(j->b->places, j->place);
+    fbr_cpu_allocs_leave(j->b->places, j->place);
     j->place = NULL;
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
-                                    .code = j->code,
-                                    .pid = j->pid,
-                                    .peak = j->peak,
-                                    .text = j->why});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
+                                      .code = j->code,
+                                      .pid = j->pid,
+                                      .peak = j->peak,
+                                      .text = j->why});
 }
 
 static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
@@ -182,7 +182,7 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         e.data = buf->base;
         e.len = (size_t)n;
     }
-    tell(j, &e);
+    notify(j, &e);
     if (n > 0)
         return;
     close_stream(s);
@@ -285,7 +285,7 @@ static void local_close(struct fbr_backend *b)
         j->released = true;
         finish(j);
     }
-    fbr_places_close(b->places);
+    fbr_cpu_allocs_close(b->places);
     free(b);
 }
 
@@ -312,9 +312,9 @@ static int find_place(struct local_job *j, const struct fbr_job *job, struct fbr
 
     if (job->local || (job->cpus < 1 && job->gpus == 0))
         return 0;
-    if ((!b->places && (rc = fbr_places_open(&b->places, err)) < 0) ||
-        (rc = fbr_places_take(b->places, (unsigned)job->cpus, (unsigned)job->gpus, &j->place,
-                              err)) < 0) {
+    if ((!b->places && (rc = fbr_cpu_allocs_open(&b->places, err)) < 0) ||
+        (rc = fbr_cpu_allocs_take(b->places, (unsigned)job->cpus, (unsigned)job->gpus, &j->place,
+                                  err)) < 0) {
         if (job->gpus)
             return rc;
         fbr_info("%s is not bound: %s", job->name, err->text);
@@ -435,7 +435,7 @@ done:
 }
 
 /* Says which requests of a job have no effect here. */
-static void say_what_is_not(struct fbr_backend *b, const struct fbr_job *job)
+static void report_ignored(struct fbr_backend *b, const struct fbr_job *job)
 {
     if (job->image && job->image[0] && !b->said_image) {
         b->said_image = true;
@@ -478,7 +478,7 @@ static void begin(struct local_job *j, const int ours[2])
 
     watch(j, ours[0], ours[1]);
     snprintf(id, sizeof(id), "%d", (int)j->pid);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id, .pid = j->pid});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id, .pid = j->pid});
 }
 
 static int start_now(struct local_job *j, const struct fbr_job *job, int ours[2],
@@ -609,10 +609,10 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
     j->b = b;
     j->user = user;
     j->is_host = job->is_host || (job->local && job->local->terminal);
-    say_what_is_not(b, job);
+    report_ignored(b, job);
     if ((rc = find_place(j, job, err)) < 0 ||
         (!order_copy(j, job) && (rc = start_now(j, job, ours, err)) < 0)) {
-        fbr_places_leave(b->places, j->place);
+        fbr_cpu_allocs_leave(b->places, j->place);
         free(j);
         return rc;
     }

@@ -45,7 +45,7 @@ static void step(struct batch_job *j, enum fbr_batch_event event, const struct f
 
 /* ---- Small things ---- */
 
-static void tell(struct batch_job *j, const struct fbr_job_event *e)
+static void notify(struct batch_job *j, const struct fbr_job_event *e)
 {
     struct fbr_job_event copy = *e;
 
@@ -68,7 +68,7 @@ void fbr_slurm_path(const struct submission *s, unsigned index, const char *kind
     snprintf(path, PATH_MAX, "%.4000s/%u.%u.%s", s->b->dir.path, s->seq, index, kind);
 }
 
-int fbr_slurm_run(struct fbr_slurm_batch *b, struct fbr_words *w, unsigned ms,
+int fbr_slurm_run(struct fbr_slurm_batch *b, struct fbr_args *w, unsigned ms,
                   void (*done)(void *user, const struct fbr_tool_result *r), void *user)
 {
     struct fbr_error err = {0, ""};
@@ -140,10 +140,10 @@ static void finish(struct batch_job *j, const struct fbr_slurm_end *how)
     (void)how;
     j->of->living--;
     remove_files(j);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
-                                    .code = j->end.code,
-                                    .text = j->end.text,
-                                    .disrupted = j->end.disrupted});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
+                                      .code = j->end.code,
+                                      .text = j->end.text,
+                                      .disrupted = j->end.disrupted});
     step(j, ON_TOLD, NULL);
     maybe_free(j);
 }
@@ -155,7 +155,7 @@ static void end(struct batch_job *j, const struct fbr_slurm_end *how)
     j->again = true;
 }
 
-static void give_up(struct batch_job *j, const struct fbr_slurm_end *how)
+static void abandon(struct batch_job *j, const struct fbr_slurm_end *how)
 {
     end(j, how);
     j->end.code = CANNOT_START;
@@ -195,15 +195,15 @@ void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *wh
 
 /* ---- What jobs write ---- */
 
-static void tell_output(struct batch_job *j, int stream, const void *data, size_t len)
+static void notify_output(struct batch_job *j, int stream, const void *data, size_t len)
 {
-    tell(j, &(struct fbr_job_event){
-                .type = FBR_JOB_OUTPUT, .stream = stream, .data = data, .len = len});
+    notify(j, &(struct fbr_job_event){
+                  .type = FBR_JOB_OUTPUT, .stream = stream, .data = data, .len = len});
 }
 
 static void on_stderr(void *user, const void *data, size_t len)
 {
-    tell_output(user, 2, data, len);
+    notify_output(user, 2, data, len);
 }
 
 static void on_reads(void *user, struct fbr_slurm_reads *r)
@@ -221,7 +221,7 @@ static void on_reads(void *user, struct fbr_slurm_reads *r)
         if (r->at[i].len && stream == 2)
             fbr_slurm_lines_add(&j->err, (const char *)r->at[i].data, r->at[i].len);
         else if (r->at[i].len)
-            tell_output(j, 1, r->at[i].data, r->at[i].len);
+            notify_output(j, 1, r->at[i].data, r->at[i].len);
     }
     for (size_t i = 1; i < r->n; i += 2) { /* two files for each job */
         struct batch_job *j = r->at[i].user;
@@ -288,7 +288,7 @@ static void on_cancelled(void *user, const struct fbr_tool_result *r)
     struct fbr_slurm_batch *b = user;
 
     if (--b->cancels == 0)
-        fbr_words_fini(&b->doomed);
+        fbr_args_fini(&b->cancelling);
     if (r->code)
         fbr_info("slurm: scancel ended with code %d: %.200s", r->code, r->err);
 }
@@ -306,13 +306,13 @@ static void on_cancel_time(void *arg)
     struct fbr_slurm_batch *b = arg;
 
     for (enum fbr_batch_way way = CANCEL; way < NO_WAY; way++) {
-        struct fbr_words w = {0};
+        struct fbr_args w = {0};
         struct submission *s;
         size_t options;
         char text[64], id[FBR_SLURM_ID + 16];
 
         snprintf(text, sizeof(text), "scancel %s", ways[way]);
-        if (fbr_words_split(&w, text, NULL) < 0)
+        if (fbr_args_split(&w, text, NULL) < 0)
             return;
         options = w.n;
         DL_FOREACH(b->all, s)
@@ -322,32 +322,33 @@ static void on_cancel_time(void *arg)
                 if (!j || !j->want || fbr_batch_way(j->state, j->want) != way)
                     continue;
                 id_of(j, id);
-                if (fbr_slurm_add(&w, "%s", id) == 0 && fbr_slurm_add(&b->doomed, "%s", id) == 0) {
+                if (fbr_slurm_add(&w, "%s", id) == 0 &&
+                    fbr_slurm_add(&b->cancelling, "%s", id) == 0) {
                     j->asked = j->want;
                     j->want = 0;
                 }
             }
         if (w.n > options && fbr_slurm_run(b, &w, TOOL_MS, on_cancelled, b) == 0)
             b->cancels++;
-        fbr_words_fini(&w);
+        fbr_args_fini(&w);
     }
     look_soon(b);
 }
 
 /* ---- States ---- */
 
-static void tell_started(struct batch_job *j, const struct fbr_slurm_end *how)
+static void notify_started(struct batch_job *j, const struct fbr_slurm_end *how)
 {
     char text[FBR_SLURM_ID + 16];
 
     (void)how;
     id_of(j, text);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = text});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = text});
 }
 
-static void tell_started_cancel(struct batch_job *j, const struct fbr_slurm_end *how)
+static void notify_started_cancel(struct batch_job *j, const struct fbr_slurm_end *how)
 {
-    tell_started(j, how);
+    notify_started(j, how);
     fbr_timer_start(&j->of->b->cancel, 0, 0);
 }
 
@@ -362,15 +363,15 @@ void fbr_slurm_submitted(struct submission *s, const char *id)
     look_soon(s->b);
 }
 
-static void tell_waiting(struct batch_job *j, const struct fbr_slurm_end *how)
+static void notify_waiting(struct batch_job *j, const struct fbr_slurm_end *how)
 {
     if (strcmp(j->pending, how->text) == 0)
         return;
     snprintf(j->pending, sizeof(j->pending), "%s", how->text);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->pending});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->pending});
 }
 
-void fbr_slurm_tell_pending(struct batch_job *j, const char *text)
+void fbr_slurm_notify_pending(struct batch_job *j, const char *text)
 {
     struct fbr_slurm_end why = {0};
 
@@ -465,7 +466,7 @@ static void on_accounts(void *user, const struct fbr_tool_result *r)
 }
 
 /* Ids of submissions that have such jobs, with commas between. */
-static int add_ids(struct fbr_slurm_batch *b, struct fbr_words *w, const char *option,
+static int add_ids(struct fbr_slurm_batch *b, struct fbr_args *w, const char *option,
                    bool (*has)(const struct submission *s))
 {
     struct submission *s;
@@ -482,7 +483,7 @@ static int add_ids(struct fbr_slurm_batch *b, struct fbr_words *w, const char *o
         fbr_put(&ids, s->id, strlen(s->id));
         rc++;
     }
-    if (ids.failed || fbr_words_add(w, (const char *)ids.data, ids.len) < 0)
+    if (ids.failed || fbr_args_add(w, (const char *)ids.data, ids.len) < 0)
         rc = -ENOMEM;
     fbr_buf_fini(&ids);
     return rc;
@@ -503,7 +504,7 @@ static bool has_living(const struct submission *s)
 
 static void count_missing(struct fbr_slurm_batch *b)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     struct submission *s;
     bool any = false;
 
@@ -520,12 +521,12 @@ static void count_missing(struct fbr_slurm_batch *b)
     if (!any || b->accounting)
         return;
     b->accounting = true;
-    if (fbr_words_split(&w, "sacct --noheader --allocations --parsable2 --format=" FBR_SLURM_SACCT,
-                        NULL) < 0 ||
+    if (fbr_args_split(&w, "sacct --noheader --allocations --parsable2 --format=" FBR_SLURM_SACCT,
+                       NULL) < 0 ||
         add_ids(b, &w, "--jobs=", has_forgotten) <= 0 ||
         fbr_slurm_run(b, &w, TOOL_MS, on_accounts, b) < 0)
         on_accounts(b, &(struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = (char[]){""}});
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
 }
 
 static void on_states(void *user, const struct fbr_tool_result *r)
@@ -552,7 +553,7 @@ static void on_states(void *user, const struct fbr_tool_result *r)
         fbr_info("slurm: squeue ended with code %d: %s", r->code, line);
         DL_FOREACH(b->all, s)
             for (unsigned i = 0; s->listed && i < s->n; i++)
-                fbr_slurm_tell_pending(s->jobs[i], text);
+                fbr_slurm_notify_pending(s->jobs[i], text);
     }
     read_output(b);
     b->delay_ms = 2 * b->delay_ms < b->settings->poll_ms ? 2 * b->delay_ms : b->settings->poll_ms;
@@ -563,7 +564,7 @@ static void on_states(void *user, const struct fbr_tool_result *r)
 static void on_tick(void *arg)
 {
     struct fbr_slurm_batch *b = arg;
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     struct submission *s;
 
     if (b->looking) { /* squeue takes its time; what the jobs write does not wait for it */
@@ -571,7 +572,7 @@ static void on_tick(void *arg)
         fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
         return;
     }
-    if (fbr_words_split(&w, ASK FBR_SLURM_SQUEUE, NULL) == 0 &&
+    if (fbr_args_split(&w, ASK FBR_SLURM_SQUEUE, NULL) == 0 &&
         add_ids(b, &w, "--jobs=", has_living) > 0) {
         DL_FOREACH(b->all, s)
             for (unsigned i = 0; i < s->n; i++)
@@ -581,7 +582,7 @@ static void on_tick(void *arg)
         b->looking = fbr_slurm_run(b, &w, LOOK_MS, on_states, b) == 0;
         fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
     }
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
 }
 
 /* ---- The table's actions ---- */
@@ -590,11 +591,11 @@ static void step(struct batch_job *j, enum fbr_batch_event event, const struct f
 {
     static void (*const actions[FBR_BATCH_ACTIONS])(struct batch_job *,
                                                     const struct fbr_slurm_end *) = {
-        [DO_TELL_STARTED] = tell_started,
-        [DO_TELL_STARTED_CANCEL] = tell_started_cancel,
-        [DO_TELL_WAITING] = tell_waiting,
+        [DO_TELL_STARTED] = notify_started,
+        [DO_TELL_STARTED_CANCEL] = notify_started_cancel,
+        [DO_TELL_WAITING] = notify_waiting,
         [DO_CANCEL_SOON] = cancel_soon,
-        [DO_GIVE_UP] = give_up,
+        [DO_GIVE_UP] = abandon,
         [DO_END] = end,
         [DO_REFUSE] = refuse,
         [DO_REFUSE_KILLED] = refuse_killed,
@@ -620,10 +621,10 @@ static void on_dead(void *user, const char *tag)
 static void on_left(void *user, const struct fbr_tool_result *r)
 {
     struct fbr_slurm_batch *b = user;
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     char *rest = NULL;
 
-    if (fbr_words_split(&w, "scancel --quiet", NULL) < 0)
+    if (fbr_args_split(&w, "scancel --quiet", NULL) < 0)
         return;
     for (char *at = strtok_r(r->out, "\n", &rest); r->code == 0 && at;
          at = strtok_r(NULL, "\n", &rest)) {
@@ -638,17 +639,17 @@ static void on_left(void *user, const struct fbr_tool_result *r)
     }
     if (w.n > 2 && fbr_slurm_run(b, &w, TOOL_MS, on_cancelled, b) == 0)
         b->cancels++;
-    fbr_words_fini(&w);
-    fbr_words_fini(&b->dead);
+    fbr_args_fini(&w);
+    fbr_args_fini(&b->dead);
 }
 
 static void cancel_left(struct fbr_slurm_batch *b)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
 
-    if (b->dead.n && fbr_words_split(&w, "squeue --noheader --me --format=\"%F %j\"", NULL) == 0)
+    if (b->dead.n && fbr_args_split(&w, "squeue --noheader --me --format=\"%F %j\"", NULL) == 0)
         fbr_slurm_run(b, &w, TOOL_MS, on_left, b);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
 }
 
 /* ---- What the backend calls ---- */
@@ -687,7 +688,7 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_
         return fbr_fail(err, -ENOMEM, "out of memory");
     b->env = *env;
     b->settings = settings;
-    fbr_master_self(b->master);
+    fbr_master_id_self(b->master);
     rc = find_base(env, base, err);
     if (rc < 0)
         goto fail;
@@ -720,12 +721,12 @@ static void cancel_all(struct fbr_slurm_batch *b)
     for (int named = 0; named < 2; named++) {
         char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
         struct fbr_error err = {0, ""};
-        struct fbr_words w = {0};
+        struct fbr_args w = {0};
         struct submission *s;
         size_t options;
         int32_t code;
 
-        if (!env || fbr_words_split(&w, commands[named], NULL) < 0) {
+        if (!env || fbr_args_split(&w, commands[named], NULL) < 0) {
             free(env);
             return;
         }
@@ -733,11 +734,11 @@ static void cancel_all(struct fbr_slurm_batch *b)
         DL_FOREACH(b->all, s)
             if (s->living && s->stage == (named ? SUBMITTING : SUBMITTED))
                 fbr_slurm_add(&w, named ? "--name=%s" : "%s", named ? s->name : s->id);
-        for (size_t i = 0; !named && i < b->doomed.n; i++)
-            fbr_slurm_add(&w, "%s", b->doomed.at[i]);
+        for (size_t i = 0; !named && i < b->cancelling.n; i++)
+            fbr_slurm_add(&w, "%s", b->cancelling.at[i]);
         if (w.n > options && fbr_tool_wait(&w, env, CLOSE_MS, NULL, NULL, &code, &err) < 0)
             fbr_warn("slurm: jobs may remain: %s", err.text);
-        fbr_words_fini(&w);
+        fbr_args_fini(&w);
         free(env);
         if (named == 0) { /* no sbatch goes on after this */
             fbr_tools_close(b->tools);
@@ -763,8 +764,8 @@ void fbr_slurm_batch_close(struct fbr_slurm_batch *b)
     }
     fbr_timer_fini(&b->tick);
     fbr_timer_fini(&b->cancel);
-    fbr_words_fini(&b->dead);
-    fbr_words_fini(&b->doomed);
+    fbr_args_fini(&b->dead);
+    fbr_args_fini(&b->cancelling);
     fbr_slurm_dir_close(&b->dir);
     free(b);
 }

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 #define PREFIX "slurm-"
 
@@ -45,7 +45,7 @@ static void remove_all(const char *path)
 /* Whether the file belongs to a master that is gone for certain. */
 static bool is_dead(const char *path)
 {
-    char name[PATH_MAX], master[FBR_MASTER_MAX] = "";
+    char name[PATH_MAX], master[FBR_MASTER_ID_MAX] = "";
     struct stat st;
     int fd;
     bool dead;
@@ -55,7 +55,8 @@ static bool is_dead(const char *path)
     if (fd < 0)
         return false;
     dead = fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
-           read(fd, master, sizeof(master) - 1) > 0 && fbr_master_state(master) == FBR_MASTER_DEAD;
+           read(fd, master, sizeof(master) - 1) > 0 &&
+           fbr_master_id_state(master) == FBR_MASTER_ID_DEAD;
     close(fd);
     return dead;
 }
@@ -85,7 +86,7 @@ static void sweep(const char *base, void (*dead)(void *user, const char *tag), v
 int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base,
                        void (*dead)(void *user, const char *tag), void *user, struct fbr_error *err)
 {
-    char name[PATH_MAX], master[FBR_MASTER_MAX];
+    char name[PATH_MAX], master[FBR_MASTER_ID_MAX];
     int rc;
 
     if (strlen(base) > 2048)
@@ -104,7 +105,7 @@ int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base,
     }
     snprintf(d->tag, sizeof(d->tag), "%.6s", d->path + strlen(d->path) - 6);
     snprintf(name, sizeof(name), "%s/master", d->path);
-    fbr_master_self(master);
+    fbr_master_id_self(master);
     rc = fbr_slurm_dir_write(name, master, strlen(master), err);
     if (rc < 0)
         fbr_slurm_dir_close(d);

@@ -2,7 +2,7 @@
  *
  * It is below the configured one and has mode 0700:
  *
- *     slurm-TAG/master            whose it is (runtime/base/master.h)
+ *     slurm-TAG/master            whose it is (runtime/base/master_id.h)
  *     slurm-TAG/SEQ.INDEX.ticket  of element INDEX of submission SEQ; its reader removes it
  *     slurm-TAG/SEQ.INDEX.out .err
  *

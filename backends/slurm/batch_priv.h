@@ -9,7 +9,7 @@
 #include "backends/slurm/batch_fsm.h"
 #include "backends/slurm/slurm_lines.h"
 #include "backends/tool/tool.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 #define FBR_SLURM_MAX_ARRAY 1000 /* as many as Slurm's default takes */
 
@@ -43,7 +43,7 @@ struct submission {
     char id[FBR_SLURM_ID], name[160];
     bool busy, listed; /* sbatch runs; it was in the squeue that runs */
     /* the requests of the jobs; the strings are ours */
-    struct fbr_words argv, env;
+    struct fbr_args argv, env;
     struct fbr_job job;
     char *file, *workdir;
 };
@@ -56,11 +56,11 @@ struct fbr_slurm_batch {
     struct submission *all;
     struct fbr_slurm_reads *reads; /* that run; NULL: none do */
     struct fbr_timer tick, cancel;
-    struct fbr_words doomed; /* ids in the scancels that run, of which there are so many */
+    struct fbr_args cancelling; /* ids in the scancels that run, of which there are so many */
     unsigned cancels;
-    struct fbr_words dead; /* tags of masters that died here */
+    struct fbr_args dead; /* tags of masters that died here */
     uint64_t looked_ms, delay_ms;
-    char master[FBR_MASTER_MAX];
+    char master[FBR_MASTER_ID_MAX];
     unsigned seq;
     bool looking, accounting; /* squeue runs; sacct */
     bool unwanted;            /* some wait for ever, and are to be cancelled */
@@ -70,9 +70,9 @@ struct fbr_slurm_batch {
 void fbr_slurm_path(const struct submission *s, unsigned index, const char *kind,
                     char path[PATH_MAX]);
 /* One of the commands that ask or cancel. */
-int fbr_slurm_run(struct fbr_slurm_batch *b, struct fbr_words *w, unsigned ms,
+int fbr_slurm_run(struct fbr_slurm_batch *b, struct fbr_args *w, unsigned ms,
                   void (*done)(void *user, const struct fbr_tool_result *r), void *user);
-void fbr_slurm_tell_pending(struct batch_job *j, const char *text);
+void fbr_slurm_notify_pending(struct batch_job *j, const char *text);
 /* Slurm has it, under this id. */
 void fbr_slurm_submitted(struct submission *s, const char *id);
 /* None of it can start; it may be gone afterwards. */

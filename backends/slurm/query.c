@@ -23,8 +23,7 @@
 #define PATIENCE_MS 4000
 #define MUNGE "/run/munge/munge.socket.2"
 
-int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
-                  struct fbr_error *err)
+int fbr_slurm_ask(const struct fbr_args *w, unsigned ms, struct fbr_buf *out, struct fbr_error *err)
 {
     static const char *const times[] = {"SLURM_TIME_FORMAT=%s", NULL}; /* since the epoch */
     bool submits = !strcmp(w->at[0], "sbatch");
@@ -51,8 +50,8 @@ int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
 int fbr_slurm_ask_about(const char *command, const char *option, const char *value, unsigned ms,
                         struct fbr_buf *out, struct fbr_error *err)
 {
-    struct fbr_words w = {0};
-    int rc = fbr_words_split(&w, command, err);
+    struct fbr_args w = {0};
+    int rc = fbr_args_split(&w, command, err);
 
     if (rc < 0)
         goto done;
@@ -61,11 +60,11 @@ int fbr_slurm_ask_about(const char *command, const char *option, const char *val
     else
         rc = fbr_slurm_ask(&w, ms, out, err);
 done:
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }
 
-int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_room *room,
+int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_capacity *room,
                        struct fbr_error *err)
 {
     const char *partition = fbr_slurm_partition(s, fbr_getenv("SBATCH_PARTITION"));
@@ -88,7 +87,7 @@ int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_room *room
 
 struct check {
     const struct fbr_slurm_settings *settings;
-    fbr_backend_say *say;
+    fbr_backend_report *say;
     void *user;
 };
 
@@ -341,15 +340,15 @@ static bool check_allocation(const struct check *c)
 static bool check_submission(const struct check *c)
 {
     struct fbr_error err = {0, ""};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     int rc;
 
-    if (fbr_words_split(&w, "sbatch --test-only --nodes=1 --ntasks=1 --wrap=true", &err) < 0 ||
+    if (fbr_args_split(&w, "sbatch --test-only --nodes=1 --ntasks=1 --wrap=true", &err) < 0 ||
         fbr_slurm_add_settings(&w, c->settings) < 0)
         rc = fbr_fail(&err, -ENOMEM, "out of memory");
     else
         rc = fbr_slurm_ask(&w, PATIENCE_MS, NULL, &err);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     if (rc < 0)
         return bad(
             c,
@@ -361,7 +360,7 @@ static bool check_submission(const struct check *c)
     return true;
 }
 
-bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, fbr_backend_say *say,
+bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, fbr_backend_report *say,
                      void *user)
 {
     const struct check c = {s, say, user};

@@ -9,7 +9,7 @@
 /* Runs a command of Slurm: 0 and in `out` (NULL: nowhere) what it printed, with NUL at its end.
  * -ETIMEDOUT: it took longer than `ms`; -EIO: it failed, and the sentence is its own. Any
  * thread. */
-int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
+int fbr_slurm_ask(const struct fbr_args *w, unsigned ms, struct fbr_buf *out,
                   struct fbr_error *err);
 /* The same with the words of `command` and, unless `value` is NULL, one more: `option` and `value`
  * together. */
@@ -17,13 +17,13 @@ int fbr_slurm_ask_about(const char *command, const char *option, const char *val
                         struct fbr_buf *out, struct fbr_error *err);
 
 /* How many nodes take jobs in our partition, and the processors of the smallest. Any thread. */
-int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_room *room,
+int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_capacity *room,
                        struct fbr_error *err);
 
 /* Checks all steps to a job that starts, from the tools to the answer of sbatch. False: something
  * does, and a finding about the backend itself ("") says what, with the line that mends it. Some
  * seconds at most. */
-bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, fbr_backend_say *say,
+bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, fbr_backend_report *say,
                      void *user);
 
 #endif

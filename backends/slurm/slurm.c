@@ -19,7 +19,7 @@
 #include "backends/slurm/slurm_state.h"
 #include "backends/slurm/steps.h"
 #include "backends/tool/tool.h"
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
 
@@ -131,7 +131,7 @@ static void slurm_release(struct fbr_backend *b, void *handle)
 /* ---- What is asked of Slurm, and waited for ---- */
 
 /* In "fiber-RUN-NAME.TAG.N" (batch) or "fiber-RUN-NAME.PID" (a step): the run and the name. */
-static bool cut_name(char *name, bool step, struct fbr_leftover *job)
+static bool cut_name(char *name, bool step, struct fbr_orphan *job)
 {
     char *run = name + strlen("fiber-"), *own;
 
@@ -150,7 +150,7 @@ static bool cut_name(char *name, bool step, struct fbr_leftover *job)
 }
 
 /* "ID|STATE|SINCE|NAME|COMMENT" */
-static bool cut_line(char *line, bool step, struct fbr_leftover *job)
+static bool cut_line(char *line, bool step, struct fbr_orphan *job)
 {
     char *at[5];
     char *master;
@@ -164,10 +164,10 @@ static bool cut_line(char *line, bool step, struct fbr_leftover *job)
             *line++ = '\0';
     }
     master = strstr(at[4], "fiber.master=");
-    *job = (struct fbr_leftover){.id = at[0],
-                                 .master = master ? master + strlen("fiber.master=") : "",
-                                 .since_ms = 1000 * strtoll(at[2], NULL, 10),
-                                 .alive = fbr_slurm_phase(at[1]) != FBR_SLURM_ENDED};
+    *job = (struct fbr_orphan){.id = at[0],
+                               .master = master ? master + strlen("fiber.master=") : "",
+                               .since_ms = 1000 * strtoll(at[2], NULL, 10),
+                               .alive = fbr_slurm_phase(at[1]) != FBR_SLURM_ENDED};
     return cut_name(at[3], step, job);
 }
 
@@ -182,7 +182,7 @@ static int list_those(const char *command, bool steps, fbr_backend_found *found,
     rc = fbr_slurm_ask_about(command, "", NULL, ASK_MS, &out, err);
     for (char *line = rc == 0 ? strtok_r((char *)out.data, "\n", &rest) : NULL; line;
          line = strtok_r(NULL, "\n", &rest)) {
-        struct fbr_leftover job;
+        struct fbr_orphan job;
 
         if (cut_line(line, steps, &job))
             found(user, &job);
@@ -218,8 +218,8 @@ static char *line_of(const char *text, const char *key)
     return at ? strndup(at + strlen(key), strcspn(at + strlen(key), "\n")) : NULL;
 }
 
-static int tell_file(const char *path, int stream, const struct fbr_backend_reader *r, char *why,
-                     size_t size)
+static int forward_file(const char *path, int stream, const struct fbr_backend_reader *r, char *why,
+                        size_t size)
 {
     char data[16384];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -260,8 +260,8 @@ static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
         rc = fbr_fail(err, -ENOTSUP, "Slurm cannot follow a job's files: tail -F %.200s %.200s",
                       out, log);
     } else {
-        tell_file(log, 2, r, why, sizeof(why));
-        tell_file(out, 1, r, why, sizeof(why));
+        forward_file(log, 2, r, why, sizeof(why));
+        forward_file(out, 1, r, why, sizeof(why));
         r->done(r->user, why);
     }
 done:
@@ -300,7 +300,7 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
     const char *nodes = fbr_getenv("SLURM_JOB_NODELIST"),
                *launcher = fbr_getenv("SLURM_LAUNCH_NODE_IPADDR");
     const char *partition = b->settings.partition[0] ? b->settings.partition : NULL;
-    char peer[256] = "", address[FBR_BIND_MAX];
+    char peer[256] = "", address[FBR_HOST_ADDRESS_MAX];
     bool ours = b->steps && nodes;
     struct fbr_buf text;
     int rc;
@@ -311,7 +311,7 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
                             &text, err) < 0 ||
         !find_node((char *)text.data, peer, sizeof(peer)))
         snprintf(peer, sizeof(peer), "%s", launcher && launcher[0] ? launcher : SOMEWHERE);
-    rc = fbr_bind_toward(peer, LOOK_UP_MS, address, NULL);
+    rc = fbr_host_address_toward(peer, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
                  "cannot tell at which address the node %s reaches this host (%s): set bind to an "
@@ -325,10 +325,10 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
 
 /* ---- fiber doctor ---- */
 
-static void slurm_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
+static void slurm_check(struct fbr_backend *b, fbr_backend_report *say, void *user)
 {
     struct fbr_error err = {0, ""};
-    char address[FBR_BIND_MAX];
+    char address[FBR_HOST_ADDRESS_MAX];
 
     if (!fbr_slurm_check(&b->settings, b->steps, say, user))
         return;
@@ -379,7 +379,7 @@ done:
 
 /* ---- Where jobs can go ---- */
 
-static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_capacity *room,
                       struct fbr_error *err)
 {
     struct fbr_slurm_settings settings;

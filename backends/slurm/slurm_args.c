@@ -26,17 +26,17 @@ int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_confi
     s->constraint = fbr_config_str(config, "slurm_constraint");
     s->time = fbr_config_str(config, "slurm_time");
     s->poll_ms = (unsigned)fbr_config_ms(config, "slurm_poll");
-    if (fbr_words_split(&s->options, fbr_config_str(config, "slurm_options"), err) < 0)
+    if (fbr_args_split(&s->options, fbr_config_str(config, "slurm_options"), err) < 0)
         return fbr_wrap(err, "slurm_options");
     return 0;
 }
 
 void fbr_slurm_settings_fini(struct fbr_slurm_settings *s)
 {
-    fbr_words_fini(&s->options);
+    fbr_args_fini(&s->options);
 }
 
-int fbr_slurm_add(struct fbr_words *w, const char *fmt, ...)
+int fbr_slurm_add(struct fbr_args *w, const char *fmt, ...)
 {
     char *text;
     va_list ap;
@@ -47,7 +47,7 @@ int fbr_slurm_add(struct fbr_words *w, const char *fmt, ...)
     va_end(ap);
     if (n < 0)
         return -ENOMEM;
-    rc = fbr_words_add(w, text, (size_t)n);
+    rc = fbr_args_add(w, text, (size_t)n);
     free(text);
     return rc;
 }
@@ -59,7 +59,7 @@ unsigned fbr_slurm_cpus(const struct fbr_job *job)
     return whole + (job->cpus > whole);
 }
 
-int fbr_slurm_add_needs(struct fbr_words *w, const struct fbr_job *job)
+int fbr_slurm_add_needs(struct fbr_args *w, const struct fbr_job *job)
 {
     unsigned long long mib = job->memory ? (job->memory - 1) / MIB + 1 : 0;
 
@@ -70,7 +70,7 @@ int fbr_slurm_add_needs(struct fbr_words *w, const struct fbr_job *job)
     return 0;
 }
 
-int fbr_slurm_add_settings(struct fbr_words *w, const struct fbr_slurm_settings *s)
+int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *s)
 {
     const struct {
         const char *option, *value;
@@ -84,11 +84,11 @@ int fbr_slurm_add_settings(struct fbr_words *w, const struct fbr_slurm_settings 
         if (settings[i].value[0] &&
             fbr_slurm_add(w, "--%s=%s", settings[i].option, settings[i].value) < 0)
             return -ENOMEM;
-    return fbr_words_add_all(w, s->options.at);
+    return fbr_args_add_all(w, s->options.at);
 }
 
 /* The value of option i, written in one word or two; NULL: it is another one. */
-static const char *value_of(const struct fbr_words *w, size_t i, const char *name, char letter)
+static const char *value_of(const struct fbr_args *w, size_t i, const char *name, char letter)
 {
     const char *at = w->at[i], *next = i + 1 < w->n ? w->at[i + 1] : "";
     size_t n = strlen(name);

@@ -4,7 +4,7 @@
 #ifndef FBR_SLURM_WORDS_H
 #define FBR_SLURM_WORDS_H
 
-#include "backends/tool/words.h"
+#include "backends/tool/args.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/buf.h"
 
@@ -14,7 +14,7 @@
 
 struct fbr_slurm_settings {
     const char *partition, *account, *qos, *constraint, *time; /* the configuration's; "" */
-    struct fbr_words options;
+    struct fbr_args options;
     unsigned poll_ms;
 };
 
@@ -23,13 +23,13 @@ int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_confi
 void fbr_slurm_settings_fini(struct fbr_slurm_settings *s);
 
 /* Adds text as one word. */
-int fbr_slurm_add(struct fbr_words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int fbr_slurm_add(struct fbr_args *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Whole processors; 0: it did not say. */
 unsigned fbr_slurm_cpus(const struct fbr_job *job);
 /* Adds --cpus-per-task, --mem, --gres. */
-int fbr_slurm_add_needs(struct fbr_words *w, const struct fbr_job *job);
+int fbr_slurm_add_needs(struct fbr_args *w, const struct fbr_job *job);
 /* Adds --partition and the others, and slurm_options. */
-int fbr_slurm_add_settings(struct fbr_words *w, const struct fbr_slurm_settings *s);
+int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *s);
 /* Where sbatch will look for nodes: names of partitions, "" for the default one. `variable`:
  * SBATCH_PARTITION, or NULL. NULL: on another cluster. */
 const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *variable);

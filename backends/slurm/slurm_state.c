@@ -172,8 +172,8 @@ static void add_limit(uint64_t memory, struct fbr_slurm_end *end)
         snprintf(end->text + n, sizeof(end->text) - n, "; ask for more (memory)");
 }
 
-static void tell_why(const struct fbr_slurm_job *job, const char *why, uint64_t memory,
-                     struct fbr_slurm_end *end)
+static void describe_why(const struct fbr_slurm_job *job, const char *why, uint64_t memory,
+                         struct fbr_slurm_end *end)
 {
     if (job->node[0] && !is(job->node, "None assigned"))
         snprintf(end->text, sizeof(end->text), "(Slurm job %s on %s) %s", job->id, job->node, why);
@@ -211,7 +211,7 @@ void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, uint64_t memory,
     }
     end->text[0] = '\0';
     if (*why)
-        tell_why(job, why, memory, end);
+        describe_why(job, why, memory, end);
 }
 
 /* ---- Why a job waits ---- */
@@ -530,7 +530,7 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
 /* ---- Lists ---- */
 
 struct hosts {
-    struct fbr_words *w;
+    struct fbr_args *w;
     size_t left;
 };
 
@@ -542,7 +542,7 @@ static int add_host(struct hosts *h, const char *name, size_t len)
         h->left = 0;
         return -E2BIG;
     }
-    return fbr_words_add(h->w, name, len);
+    return fbr_args_add(h->w, name, len);
 }
 
 /* "001-016" or "7": its ends and how wide its numbers are; the bytes of it, or 0. */
@@ -594,7 +594,7 @@ static int expand(struct hosts *h, const char *before, const char *text, size_t 
     return 0;
 }
 
-int fbr_slurm_hosts(const char *list, size_t max, struct fbr_words *w)
+int fbr_slurm_hosts(const char *list, size_t max, struct fbr_args *w)
 {
     struct hosts h = {w, max};
     int rc;
@@ -649,7 +649,7 @@ static unsigned count_of(const char *text)
 
 /* As mpirun: the tasks that were asked for on each node, else as many as it has processors for,
  * else one each. */
-static void count_ranks(const struct fbr_slurm_allocation *a, struct fbr_room *room)
+static void count_ranks(const struct fbr_slurm_allocation *a, struct fbr_capacity *room)
 {
     unsigned each = count_of(a->cpus_per_task);
 
@@ -661,13 +661,13 @@ static void count_ranks(const struct fbr_slurm_allocation *a, struct fbr_room *r
     }
 }
 
-int fbr_slurm_room_of(const struct fbr_slurm_allocation *a, struct fbr_room *room)
+int fbr_slurm_room_of(const struct fbr_slurm_allocation *a, struct fbr_capacity *room)
 {
-    struct fbr_words names = {0};
+    struct fbr_args names = {0};
     int rc = a->nodes ? fbr_slurm_hosts(a->nodes, NODES_MAX, &names) : -ENOENT;
 
     if (rc < 0 || !names.n) {
-        fbr_words_fini(&names);
+        fbr_args_fini(&names);
         return rc == -ENOMEM ? rc : 0;
     }
     room->names = names.at;
@@ -694,7 +694,7 @@ bool fbr_slurm_node_is_out(const char *state)
     return len && state[len - 1] == '*';
 }
 
-void fbr_slurm_sizes(char *text, bool chosen, struct fbr_room *room)
+void fbr_slurm_sizes(char *text, bool chosen, struct fbr_capacity *room)
 {
     char *rest = NULL;
 

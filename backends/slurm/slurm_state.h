@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/tool/words.h"
+#include "backends/tool/args.h"
 #include "runtime/proc/backend.h"
 
 #define FBR_SLURM_ID 48
@@ -96,7 +96,7 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
 /* ---- Lists ---- */
 
 /* The names in "n[1-3,7],m01", at most `max` (-E2BIG). -EINVAL: it is not a list. Adds to `w`. */
-int fbr_slurm_hosts(const char *list, size_t max, struct fbr_words *w);
+int fbr_slurm_hosts(const char *list, size_t max, struct fbr_args *w);
 /* The first n of the numbers in "2(x3),1"; what is missing is as the last. */
 void fbr_slurm_counts(const char *text, unsigned *counts, size_t n);
 
@@ -113,10 +113,10 @@ struct fbr_slurm_allocation {
 };
 
 /* -ENOMEM. Nothing is known of an allocation whose nodes cannot be read: 0. */
-int fbr_slurm_room_of(const struct fbr_slurm_allocation *a, struct fbr_room *room);
+int fbr_slurm_room_of(const struct fbr_slurm_allocation *a, struct fbr_capacity *room);
 /* From lines PARTITION|CPUS|NODES|STATE, which are cut up. `chosen`: all are of our partition; else
  * ours is the default one, whose name ends in a star. */
-void fbr_slurm_sizes(char *text, bool chosen, struct fbr_room *room);
+void fbr_slurm_sizes(char *text, bool chosen, struct fbr_capacity *room);
 /* Whether no job starts on such a node. A star: the node does not answer. */
 bool fbr_slurm_node_is_out(const char *state);
 

@@ -31,7 +31,7 @@
 
 #include <utlist.h>
 
-#include "backends/tool/delivery.h"
+#include "backends/tool/ticket_pipe.h"
 #include "backends/slurm/slurm_lines.h"
 #include "backends/tool/tool.h"
 #include "runtime/base/environ.h"
@@ -65,7 +65,7 @@ struct step {
     char name[160];
     struct fbr_slurm_lines err;
     /* the words of its command, which may be used again */
-    struct fbr_words words, env;
+    struct fbr_args words, env;
     struct fbr_buf ticket;
     struct fbr_timer again;
     unsigned tries;
@@ -85,7 +85,7 @@ struct fbr_slurm_steps {
     struct fbr_backend *processes;
     struct fbr_tools *tools;
     const char *job_id;
-    struct fbr_words names;
+    struct fbr_args names;
     struct node *nodes;
     struct step *steps;
     bool asking; /* squeue runs */
@@ -93,7 +93,7 @@ struct fbr_slurm_steps {
 
 /* ---- Events of srun ---- */
 
-static void tell(struct step *j, const struct fbr_job_event *e)
+static void notify(struct step *j, const struct fbr_job_event *e)
 {
     if (j->user)
         j->s->env.event(j->user, e);
@@ -101,8 +101,8 @@ static void tell(struct step *j, const struct fbr_job_event *e)
 
 static void on_bytes(void *user, const void *data, size_t len)
 {
-    tell(user, &(struct fbr_job_event){
-                   .type = FBR_JOB_OUTPUT, .stream = 2, .text = "", .data = data, .len = len});
+    notify(user, &(struct fbr_job_event){
+                     .type = FBR_JOB_OUTPUT, .stream = 2, .text = "", .data = data, .len = len});
 }
 
 static void on_line(void *user, const char *line)
@@ -114,7 +114,7 @@ static void on_line(void *user, const char *line)
     if (j->err.said.waits && !j->waiting) {
         snprintf(text, sizeof(text), "waits for room in allocation %s: %.200s", j->s->job_id,
                  j->err.said.text);
-        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text});
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text});
     }
     j->waiting = j->err.said.waits;
 }
@@ -125,8 +125,8 @@ static void free_step(struct step *j)
         memset(j->ticket.data, 0, j->ticket.len);
     __asm__ volatile("" : : "r"(j->ticket.data) : "memory"); /* or the compiler leaves it out */
     fbr_buf_fini(&j->ticket);
-    fbr_words_fini(&j->words);
-    fbr_words_fini(&j->env);
+    fbr_args_fini(&j->words);
+    fbr_args_fini(&j->env);
     fbr_timer_fini(&j->again);
     free(j);
 }
@@ -140,17 +140,17 @@ static void drop_srun(struct step *j)
 }
 
 /* The step is gone afterwards, if the runtime has released it, or does so when it hears its end. */
-static void tell_end(struct step *j, const struct fbr_slurm_end *end)
+static void notify_end(struct step *j, const struct fbr_slurm_end *end)
 {
     DL_DELETE(j->s->steps, j);
     fbr_timer_stop(&j->again);
     drop_srun(j);
     j->told = true;
     if (j->user)
-        tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
-                                        .code = end->code,
-                                        .text = end->text,
-                                        .disrupted = end->disrupted});
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
+                                          .code = end->code,
+                                          .text = end->text,
+                                          .disrupted = end->disrupted});
     else
         free_step(j);
 }
@@ -183,7 +183,7 @@ static bool try_again(struct step *j)
     fbr_timer_start(&j->again, RETRY_MS << (j->tries < 4 ? j->tries : 4), 0);
     j->tries++;
     snprintf(text, sizeof(text), "srun is tried again: %.250s", line);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text});
     return true;
 }
 
@@ -199,7 +199,7 @@ static void on_exited(struct step *j, const struct fbr_job_event *event)
             j->node->avoid_until = fbr_now_ms() + AVOID_MS;
     }
     if (!try_again(j))
-        tell_end(j, &end);
+        notify_end(j, &end);
 }
 
 static void on_event(void *user, const struct fbr_job_event *event)
@@ -212,13 +212,13 @@ static void on_event(void *user, const struct fbr_job_event *event)
         snprintf(id, sizeof(id), "%.30s%s%.30s", j->s->job_id, j->node ? ":" : "",
                  j->node ? j->node->name : "");
         if (j->tries == 0)
-            tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id});
+            notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id});
     } else if (event->type == FBR_JOB_EXITED) {
         on_exited(j, event);
     } else if (event->type == FBR_JOB_OUTPUT && event->stream == 2 && event->len) {
         fbr_slurm_lines_add(&j->err, event->data, event->len);
     } else if (event->type == FBR_JOB_OUTPUT && event->len) { /* its end comes with the job's */
-        tell(j, event);
+        notify(j, event);
     }
 }
 
@@ -283,8 +283,7 @@ static unsigned share_of_cpus(const struct fbr_slurm_steps *s, const struct fbr_
     return share ? (unsigned)share : 1;
 }
 
-static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
-                     struct fbr_words *w)
+static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job, struct fbr_args *w)
 {
     unsigned asked = fbr_slurm_cpus(job), cpus = asked ? asked : share_of_cpus(s, job);
     unsigned long mib = share_of_memory(s, cpus);
@@ -297,25 +296,25 @@ static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
     return 0;
 }
 
-static int make_words(const struct step *j, const struct fbr_job *job, struct fbr_words *w)
+static int make_words(const struct step *j, const struct fbr_job *job, struct fbr_args *w)
 {
     static const char *const always =
         "srun --mpi=none " /* the second is where the node stands: NODE_WORD */
         "--mpi=none --nodes=1 --ntasks=1 --cpu-bind=none --unbuffered --kill-on-bad-exit=0";
     bool shares = job->cpus > 0 || job->gpus > 0;
 
-    if (fbr_words_split(w, always, NULL) < 0 ||
+    if (fbr_args_split(w, always, NULL) < 0 ||
         fbr_slurm_add(w, "--input=%s", job->ticket ? "0" : "none") < 0 ||
         fbr_slurm_add(w, "--export=ALL%s", job->ticket ? ",FIBER_TICKET=fd:0" : "") < 0 ||
         fbr_slurm_add(w, "--job-name=%s", j->name) < 0 ||
         (shares ? add_share(j->s, job, w) : fbr_slurm_add(w, "--overlap")) < 0 ||
         fbr_slurm_add_needs(w, job) < 0)
         return -ENOMEM;
-    return fbr_words_add_all(w, j->s->settings->options.at);
+    return fbr_args_add_all(w, j->s->settings->options.at);
 }
 
 /* Adds the program that srun starts. */
-static int add_program(const struct fbr_job *job, struct fbr_words *w)
+static int add_program(const struct fbr_job *job, struct fbr_args *w)
 {
     /* srun's --chdir goes elsewhere when it cannot go there */
     if (job->workdir &&
@@ -323,7 +322,7 @@ static int add_program(const struct fbr_job *job, struct fbr_words *w)
         return -ENOMEM;
     if (fbr_slurm_add(w, "%s", job->file) < 0)
         return -ENOMEM;
-    return job->argv && job->argv[0] ? fbr_words_add_all(w, job->argv + 1) : 0;
+    return job->argv && job->argv[0] ? fbr_args_add_all(w, job->argv + 1) : 0;
 }
 
 int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct fbr_job *job,
@@ -331,14 +330,14 @@ int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct
 {
     struct fbr_slurm_steps s = {.settings = settings};
     struct step j = {.s = &s};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     int rc;
 
     snprintf(j.name, sizeof(j.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
     rc = make_words(&j, job, &w) < 0 || add_program(job, &w) < 0 ? -ENOMEM : 0;
-    fbr_words_line(&w, out);
+    fbr_args_line(&w, out);
     fbr_put(out, "\n", 1);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }
 
@@ -359,7 +358,7 @@ static int launch(struct step *j, struct fbr_error *err)
     if (rc < 0)
         return rc;
     if (j->ticket.len) {
-        how.in = fbr_deliver_ticket(s->env.loop, j->ticket.data, j->ticket.len, err);
+        how.in = fbr_ticket_pipe_ticket(s->env.loop, j->ticket.data, j->ticket.len, err);
         if (how.in < 0)
             return how.in;
     }
@@ -389,7 +388,7 @@ static void on_again(void *arg)
     if (launch(j, &err) == 0)
         return;
     snprintf(end.text, sizeof(end.text), "could not be started as a step: %.300s", err.text);
-    tell_end(j, &end);
+    notify_end(j, &end);
 }
 
 /* Copies what is needed to start it more than once. */
@@ -399,7 +398,7 @@ static int prepare(struct step *j, const struct fbr_job *job, struct fbr_error *
     int rc = -ENOMEM;
 
     if (!env || make_words(j, job, &j->words) < 0 || add_program(job, &j->words) < 0 ||
-        fbr_words_add_all(&j->env, env) < 0)
+        fbr_args_add_all(&j->env, env) < 0)
         goto done;
     /* there is an array then */
     if (!j->env.at && fbr_slurm_add(&j->env, "FIBER_SLURM=step") < 0)
@@ -448,25 +447,25 @@ static void on_sent(void *user, const struct fbr_tool_result *r)
         fbr_debug("scancel ended with code %d: %.200s", r->code, r->err);
 }
 
-static int scancel_words(struct fbr_words *w, int sig, const struct fbr_words *ids,
+static int scancel_words(struct fbr_args *w, int sig, const struct fbr_args *ids,
                          struct fbr_error *err)
 {
-    if (fbr_words_split(w, "scancel --quiet", err) < 0 || fbr_slurm_add(w, "--signal=%d", sig) < 0)
+    if (fbr_args_split(w, "scancel --quiet", err) < 0 || fbr_slurm_add(w, "--signal=%d", sig) < 0)
         return -ENOMEM;
-    return fbr_words_add_all(w, ids->at);
+    return fbr_args_add_all(w, ids->at);
 }
 
 /* One scancel for all that get the same signal. */
-static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_words *ids)
+static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_args *ids)
 {
     struct fbr_error err = {0, ""};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
     const struct fbr_tool scancel = {.words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_sent};
 
     if (!env || scancel_words(&w, sig, ids, &err) < 0 || fbr_tool_run(s->tools, &scancel, &err) < 0)
         fbr_warn("slurm: cannot signal %zu steps: %s", ids->n, err.text);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     free(env);
 }
 
@@ -494,7 +493,7 @@ static void signal_known(struct fbr_slurm_steps *s)
     struct step *first, *j;
 
     DL_FOREACH(s->steps, first) {
-        struct fbr_words ids = {0};
+        struct fbr_args ids = {0};
 
         DL_FOREACH(s->steps, j) {
             if (!j->number[0] || j->asked != first->asked || !first->number[0])
@@ -505,7 +504,7 @@ static void signal_known(struct fbr_slurm_steps *s)
         if (first->number[0] && fbr_slurm_add(&ids, "%s", first->number) == 0)
             send_signals(s, first->asked, &ids);
         first->number[0] = '\0';
-        fbr_words_fini(&ids);
+        fbr_args_fini(&ids);
     }
 }
 
@@ -544,7 +543,7 @@ static void on_numbers(void *user, const struct fbr_tool_result *r)
 static void ask_numbers(struct fbr_slurm_steps *s)
 {
     struct fbr_error err = {0, ""};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
     const struct fbr_tool squeue = {
         .words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_numbers, .user = s};
@@ -553,10 +552,10 @@ static void ask_numbers(struct fbr_slurm_steps *s)
     snprintf(text, sizeof(text), "squeue --noheader --steps --format=%%i|%%j --jobs=%.40s",
              s->job_id);
     s->asking =
-        env && fbr_words_split(&w, text, &err) == 0 && fbr_tool_run(s->tools, &squeue, &err) == 0;
+        env && fbr_args_split(&w, text, &err) == 0 && fbr_tool_run(s->tools, &squeue, &err) == 0;
     if (!s->asking)
         on_numbers(s, &(struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = (char[]){""}});
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     free(env);
 }
 
@@ -570,7 +569,7 @@ int fbr_slurm_steps_signal(struct fbr_slurm_steps *s, void *handle, int sig)
         const struct fbr_slurm_end end = {.code = -sig};
 
         if (sig == SIGKILL || sig == SIGTERM || sig == SIGINT)
-            tell_end(j, &end);
+            notify_end(j, &end);
         return 0;
     }
     if (sig == SIGKILL) {
@@ -600,7 +599,7 @@ static int read_allocation(struct fbr_slurm_steps *s, struct fbr_error *err)
                         "or sbatch, or set slurm_mode to batch");
     if (list && fbr_slurm_hosts(list, MAX_NODES, &s->names) < 0) {
         fbr_warn("slurm: cannot read SLURM_JOB_NODELIST '%.100s'; Slurm chooses the nodes", list);
-        fbr_words_fini(&s->names);
+        fbr_args_fini(&s->names);
     }
     if (s->names.n) {
         s->nodes = calloc(s->names.n, sizeof(*s->nodes));
@@ -624,7 +623,7 @@ static void free_steps(struct fbr_slurm_steps *s)
         local->close(s->processes);
     fbr_tools_close(s->tools);
     free(s->nodes);
-    fbr_words_fini(&s->names);
+    fbr_args_fini(&s->names);
     free(s);
 }
 

@@ -27,15 +27,15 @@ static void submit(void *arg);
 void fbr_slurm_submission_free(struct submission *s)
 {
     fbr_timer_fini(&s->timer);
-    fbr_words_fini(&s->argv);
-    fbr_words_fini(&s->env);
+    fbr_args_fini(&s->argv);
+    fbr_args_fini(&s->env);
     free(s->file);
     free(s->workdir);
     free(s->jobs);
     free(s);
 }
 
-static bool same_words(const struct fbr_words *w, char *const *at)
+static bool same_words(const struct fbr_args *w, char *const *at)
 {
     size_t i = 0;
 
@@ -64,7 +64,7 @@ static void try_later(struct submission *s, const char *why)
     s->tries++;
     snprintf(text, sizeof(text), "sbatch is tried again, for Slurm did not take it: %.200s", why);
     for (unsigned i = 0; i < s->n; i++)
-        fbr_slurm_tell_pending(s->jobs[i], text);
+        fbr_slurm_notify_pending(s->jobs[i], text);
     fbr_timer_start(&s->timer, ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS, 0);
 }
 
@@ -92,7 +92,7 @@ struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const str
     s->workdir = job->workdir ? strdup(job->workdir) : NULL;
     s->jobs = calloc(FBR_SLURM_MAX_ARRAY, sizeof(*s->jobs));
     if (!s->file || (job->workdir && !s->workdir) || !s->jobs ||
-        fbr_words_add_all(&s->argv, job->argv) < 0 || fbr_words_add_all(&s->env, job->env) < 0 ||
+        fbr_args_add_all(&s->argv, job->argv) < 0 || fbr_args_add_all(&s->env, job->env) < 0 ||
         fbr_timer_init(&s->timer, b->env.loop, submit, s) < 0) {
         fbr_slurm_submission_free(s);
         return NULL;
@@ -171,14 +171,14 @@ static void on_found(void *user, const struct fbr_tool_result *r)
 static void find_it(void *arg)
 {
     struct submission *s = arg;
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     int rc =
-        fbr_words_split(&w, "squeue --noheader --me --states=all --array --format=\"%F %k\"", NULL);
+        fbr_args_split(&w, "squeue --noheader --me --states=all --array --format=\"%F %k\"", NULL);
 
     s->busy = rc == 0 && fbr_slurm_run(s->b, &w, ASK_MS, on_found, s) == 0;
     if (!s->busy)
         try_later(s, "no answer");
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
 }
 
 static void on_submitted(void *user, const struct fbr_tool_result *r)
@@ -206,7 +206,7 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
                              line[0] ? line : "sbatch printed no id of a job");
 }
 
-static int sbatch_words(const struct submission *s, struct fbr_words *w)
+static int sbatch_words(const struct submission *s, struct fbr_args *w)
 {
     const struct fbr_slurm_batch *b = s->b;
     static const char *const always = "sbatch --parsable --no-requeue --nodes=1 --ntasks=1 "
@@ -214,7 +214,7 @@ static int sbatch_words(const struct submission *s, struct fbr_words *w)
     /* %a is not an index where there is no array. */
     const char *index = s->n > 1 ? "%a" : "0";
 
-    if (fbr_words_split(w, always, NULL) < 0 || fbr_slurm_add(w, "--job-name=%s", s->name) < 0 ||
+    if (fbr_args_split(w, always, NULL) < 0 || fbr_slurm_add(w, "--job-name=%s", s->name) < 0 ||
         fbr_slurm_add(w, "--comment=fiber.job=%s fiber.master=%s", s->name, b->master) < 0 ||
         fbr_slurm_add(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index) < 0 ||
         fbr_slurm_add(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index) < 0 ||
@@ -248,7 +248,7 @@ static void submit(void *arg)
     static char *none[] = {NULL};
     struct submission *s = arg;
     struct fbr_error err = {0, ""};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     char **env, own[PATH_MAX + 32];
     const char *const more[] = {own, NULL};
     struct fbr_buf script;
@@ -277,7 +277,7 @@ static void submit(void *arg)
                                              .user = s},
                           &err);
     s->busy = rc == 0;
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     fbr_buf_fini(&script);
     free(env);
     if (rc < 0)
@@ -297,18 +297,18 @@ int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *
                            .file = (char *)(uintptr_t)job->file,
                            .workdir = (char *)(uintptr_t)job->workdir,
                            .argv = {.at = (char **)(uintptr_t)job->argv}};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     int rc;
 
     s.job.cpus = fbr_slurm_wish(job);
     snprintf(b.dir.path, sizeof(b.dir.path), "%.1000s", dir);
-    fbr_master_self(b.master);
+    fbr_master_id_self(b.master);
     snprintf(s.name, sizeof(s.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
     rc = sbatch_words(&s, &w);
-    fbr_words_line(&w, out);
+    fbr_args_line(&w, out);
     fbr_put(out, " <<'END'\n", 9);
     put_script(&s, out);
     fbr_put(out, "END\n", 4);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }

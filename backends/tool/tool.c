@@ -16,7 +16,7 @@
 
 #include <utlist.h>
 
-#include "backends/tool/delivery.h"
+#include "backends/tool/ticket_pipe.h"
 #include "runtime/base/environ.h"
 #include "runtime/program/spawn.h"
 
@@ -99,7 +99,7 @@ static int launch(struct running *t, const struct fbr_tool *tool, struct fbr_err
     if (rc < 0)
         return rc;
     if (tool->input &&
-        (how.in = fbr_deliver(t->tools->loop, tool->input, tool->input_len, err)) < 0)
+        (how.in = fbr_ticket_pipe_send(t->tools->loop, tool->input, tool->input_len, err)) < 0)
         return how.in;
     rc = local->start(t->tools->processes, &run, t, &t->process, err);
     if (how.in >= 0)
@@ -209,7 +209,7 @@ static void close_end(int *fd)
     *fd = -1;
 }
 
-int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, struct fbr_buf *out,
+int fbr_tool_wait(const struct fbr_args *words, char *const *env, unsigned ms, struct fbr_buf *out,
                   struct fbr_buf *said, int32_t *code, struct fbr_error *err)
 {
     char file[PATH_MAX];

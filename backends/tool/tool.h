@@ -9,7 +9,7 @@
 #ifndef FBR_TOOL_H
 #define FBR_TOOL_H
 
-#include "backends/tool/words.h"
+#include "backends/tool/args.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/buf.h"
 
@@ -22,9 +22,9 @@ struct fbr_tool_result {
 };
 
 struct fbr_tool {
-    const struct fbr_words *words; /* the first is the command, looked for in PATH */
-    char *const *env;              /* NULL: ours */
-    const void *input;             /* of its standard input; NULL: /dev/null */
+    const struct fbr_args *words; /* the first is the command, looked for in PATH */
+    char *const *env;             /* NULL: ours */
+    const void *input;            /* of its standard input; NULL: /dev/null */
     size_t input_len;
     unsigned limit_ms;                                         /* 0: as long as it takes */
     void (*done)(void *user, const struct fbr_tool_result *r); /* loop thread, exactly once */
@@ -41,7 +41,7 @@ int fbr_tool_run(struct fbr_tools *t, const struct fbr_tool *tool, struct fbr_er
 /* Runs a command and waits for its end: 0 and *code as above. Its standard output goes into `out`,
  * and its standard error into `said`, with NUL at their ends (NULL: nowhere). -ETIMEDOUT: it took
  * longer than `ms`, and was killed. */
-int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, struct fbr_buf *out,
+int fbr_tool_wait(const struct fbr_args *words, char *const *env, unsigned ms, struct fbr_buf *out,
                   struct fbr_buf *said, int32_t *code, struct fbr_error *err);
 
 /* The file of a command, looked for in PATH when it is a bare name: a spawn does not look. */

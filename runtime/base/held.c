@@ -26,15 +26,15 @@ static bool fits(struct fbr_held *h, uint64_t bytes)
     return !limit || bytes <= limit;
 }
 
-int fbr_held_take(struct fbr_held *h, uint64_t n)
+int fbr_held_reserve(struct fbr_held *h, uint64_t n)
 {
     if (!h || !n || fits(h, __atomic_add_fetch(&h->bytes, n, __ATOMIC_RELAXED)))
         return 0;
-    fbr_held_give(h, n);
+    fbr_held_release(h, n);
     return -ENOBUFS;
 }
 
-void fbr_held_give(struct fbr_held *h, uint64_t n)
+void fbr_held_release(struct fbr_held *h, uint64_t n)
 {
     if (h && n)
         __atomic_sub_fetch(&h->bytes, n, __ATOMIC_RELAXED);

@@ -29,8 +29,8 @@ struct fbr_held_part {
 /* The bound. 0 where nobody knows one. */
 uint64_t fbr_held_limit(struct fbr_held *h);
 /* Takes n bytes: 0, or -ENOBUFS and nothing is taken. */
-int fbr_held_take(struct fbr_held *h, uint64_t n);
-void fbr_held_give(struct fbr_held *h, uint64_t n);
+int fbr_held_reserve(struct fbr_held *h, uint64_t n);
+void fbr_held_release(struct fbr_held *h, uint64_t n);
 /* Whether n more bytes would be too many. */
 bool fbr_held_full(struct fbr_held *h, uint64_t n);
 /* The place keeps so many bytes now. Never refused: ask before. */

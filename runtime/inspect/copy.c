@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/base/beside.h"
+#include "runtime/base/atomic_file.h"
 
 /* ---- A file that goes ---- */
 
@@ -81,9 +81,9 @@ int fbr_copy_begin(struct fbr_copy_file *f, const char *path, const char *name,
         snprintf(f->path, sizeof(f->path), "%s", path);
     if (stat(f->path, &st) == 0 && !S_ISREG(st.st_mode))
         return fbr_fail(err, -EEXIST, "%.300s is there, and is not a regular file", f->path);
-    f->fd = fbr_beside_nameless(f->path);
+    f->fd = fbr_atomic_nameless(f->path);
     if (f->fd == -EOPNOTSUPP) {
-        f->fd = fbr_beside_file(f->path, f->beside, sizeof(f->beside));
+        f->fd = fbr_atomic_file(f->path, f->beside, sizeof(f->beside));
         f->named = f->fd >= 0;
     }
     return f->fd < 0 ? fail(f, f->fd, err) : 0;
@@ -129,7 +129,7 @@ int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *er
     if (fchmod(f->fd, mode & 0777) < 0)
         return fail(f, -errno, err);
     if (!f->named) { /* a name of its own first: only a rename replaces what is there */
-        rc = fbr_beside_name(f->fd, f->path, f->beside, sizeof(f->beside));
+        rc = fbr_atomic_name(f->fd, f->path, f->beside, sizeof(f->beside));
         if (rc < 0)
             return fail(f, rc, err);
         f->named = true;

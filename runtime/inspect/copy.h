@@ -1,8 +1,8 @@
 /* copy.h - a file in messages (message.h), whole or not at all: both ends of `fiber cp`.
  *
- * A file goes as DATA. It is written beside its place (beside.h), without a name where the file
- * system can, and gets the name when all of it is there: what is cut off leaves nothing, and what
- * was there before stays.
+ * A file goes as DATA. It is written beside its place (atomic_file.h), without a name where the
+ * file system can, and gets the name when all of it is there: what is cut off leaves nothing, and
+ * what was there before stays.
  *
  * Functions with a socket block; they are for threads of their own.
  *
@@ -10,7 +10,7 @@
 #ifndef FBR_COPY_H
 #define FBR_COPY_H
 
-#include "runtime/base/beside.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/inspect/message.h"
 
 /* Opens a regular file to be sent; its permissions in *mode. */
@@ -23,7 +23,7 @@ int fbr_copy_send_file(int sock, int fd, struct fbr_error *err);
 struct fbr_copy_file {
     int fd;
     bool named; /* beside its place: it must be removed */
-    char path[FBR_MSG_PATH + FBR_MSG_NAME], beside[FBR_MSG_PATH + FBR_MSG_NAME + FBR_BESIDE_ROOM];
+    char path[FBR_MSG_PATH + FBR_MSG_NAME], beside[FBR_MSG_PATH + FBR_MSG_NAME + FBR_ATOMIC_ROOM];
 };
 
 /* path may be a directory, "" this one; then the file gets `name` in it. */

@@ -1,7 +1,7 @@
 /* message.h - messages between a caller at a run's door and one of its processes: for `fiber cp`,
  * `stack` and `exec`.
  *
- * The caller asks, the visited process (visitor.h) answers. Each message is u32 length of what
+ * The caller asks, the visited process (exec_server.h) answers. Each message is u32 length of what
  * follows, u8 kind, and
  *
  *     GET     item: path                    READY, then DATA or entries of a directory (tree.h),

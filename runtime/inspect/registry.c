@@ -158,7 +158,7 @@ static bool take(const uint8_t **at, size_t *left, uint8_t kind, struct fbr_cur 
 {
     size_t used;
 
-    if (fbr_control_frame(*at, *left, RECORD, c, &used) != 1 || fbr_get_u8(c) != kind)
+    if (fbr_run_control_frame(*at, *left, RECORD, c, &used) != 1 || fbr_get_u8(c) != kind)
         return false;
     *at += used;
     *left -= used;
@@ -169,7 +169,7 @@ static bool take(const uint8_t **at, size_t *left, uint8_t kind, struct fbr_cur 
 
 static void sweep(const char *root);
 
-int fbr_registry_add(const struct fbr_control_about *about, char dir[FBR_REGISTRY_MAX],
+int fbr_registry_add(const struct fbr_run_control_about *about, char dir[FBR_REGISTRY_MAX],
                      struct fbr_error *err)
 {
     const struct fbr_run_facts none = {.size = about->size};
@@ -187,7 +187,7 @@ int fbr_registry_add(const struct fbr_control_about *about, char dir[FBR_REGISTR
     if (rc < 0)
         return rc;
     fbr_buf_init(&b);
-    fbr_control_put_run(&b, about, &none);
+    fbr_run_control_put_run(&b, about, &none);
     rc = write_file(join(path, dir, "about"), &b);
     fbr_buf_fini(&b);
     if (rc < 0) {
@@ -276,7 +276,7 @@ static void prune(const char *dir, const char *record)
     free_names(names, count);
 }
 
-static void keep_record(const char *root, const struct fbr_control_about *about,
+static void keep_record(const char *root, const struct fbr_run_control_about *about,
                         const struct fbr_run_facts *facts, int code, const char *report)
 {
     char ended[FBR_REGISTRY_MAX], name[64], path[FBR_REGISTRY_MAX];
@@ -292,14 +292,14 @@ static void keep_record(const char *root, const struct fbr_control_about *about,
     snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, UID_CHARS,
              about->uid, hash_name(about->name[0] ? about->name : about->command) & 0xffff);
     fbr_buf_init(&b);
-    fbr_control_put_run(&b, about, &last);
-    fbr_control_put_done(&b, code, report);
+    fbr_run_control_put_run(&b, about, &last);
+    fbr_run_control_put_done(&b, code, report);
     write_file(join(path, ended, name), &b);
     fbr_buf_fini(&b);
     prune(ended, name);
 }
 
-void fbr_registry_end(const char *dir, const struct fbr_control_about *about,
+void fbr_registry_end(const char *dir, const struct fbr_run_control_about *about,
                       const struct fbr_run_facts *facts, int code, const char *report)
 {
     char root[FBR_REGISTRY_MAX];
@@ -314,7 +314,7 @@ void fbr_registry_end(const char *dir, const struct fbr_control_about *about,
     fbr_registry_drop(dir);
 }
 
-static bool read_about(const char *dir, struct fbr_control_about *about,
+static bool read_about(const char *dir, struct fbr_run_control_about *about,
                        struct fbr_run_facts *facts)
 {
     uint8_t data[RECORD];
@@ -324,13 +324,13 @@ static bool read_about(const char *dir, struct fbr_control_about *about,
     size_t left = n > 0 ? (size_t)n : 0;
     struct fbr_cur c;
 
-    return take(&at, &left, FBR_CONTROL_RUN, &c) && fbr_control_get_run(&c, about, facts);
+    return take(&at, &left, FBR_RUN_CONTROL_RUN, &c) && fbr_run_control_get_run(&c, about, facts);
 }
 
 /* Removes a run whose launcher is dead: nothing listens. */
 static void sweep_run(const char *dir)
 {
-    struct fbr_control_about about;
+    struct fbr_run_control_about about;
     struct fbr_run_facts facts;
 
     if (read_about(dir, &about, &facts))
@@ -396,10 +396,10 @@ int fbr_registry_call(const char *uid)
 }
 
 static void visit(const char *dir,
-                  void (*found)(void *user, int fd, const struct fbr_control_about *about),
+                  void (*found)(void *user, int fd, const struct fbr_run_control_about *about),
                   void *user)
 {
-    struct fbr_control_about about;
+    struct fbr_run_control_about about;
     struct fbr_run_facts facts;
     int fd = call(dir);
 
@@ -413,7 +413,7 @@ static void visit(const char *dir,
         close(fd);
 }
 
-int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_control_about *about),
+int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_run_control_about *about),
                       void *user, struct fbr_error *err)
 {
     char root[FBR_REGISTRY_MAX], dir[FBR_REGISTRY_MAX];
@@ -433,7 +433,7 @@ int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_control
     return 0;
 }
 
-int fbr_registry_ended(void (*found)(void *user, const struct fbr_control_about *about,
+int fbr_registry_ended(void (*found)(void *user, const struct fbr_run_control_about *about,
                                      const struct fbr_run_facts *facts, int code,
                                      const char *report),
                        void *user, struct fbr_error *err)
@@ -447,7 +447,7 @@ int fbr_registry_ended(void (*found)(void *user, const struct fbr_control_about 
         return rc;
     count = list_records(join(ended, root, "ended"), &names);
     for (size_t i = 0; i < count; i++) {
-        struct fbr_control_about about;
+        struct fbr_run_control_about about;
         struct fbr_run_facts facts;
         uint8_t data[RECORD];
         const uint8_t *at = data;
@@ -456,9 +456,10 @@ int fbr_registry_ended(void (*found)(void *user, const struct fbr_control_about 
         struct fbr_cur c, d;
         int code;
 
-        if (take(&at, &left, FBR_CONTROL_RUN, &c) && fbr_control_get_run(&c, &about, &facts) &&
-            take(&at, &left, FBR_CONTROL_DONE, &d) &&
-            fbr_control_get_done(&d, &code, report, sizeof(report)))
+        if (take(&at, &left, FBR_RUN_CONTROL_RUN, &c) &&
+            fbr_run_control_get_run(&c, &about, &facts) &&
+            take(&at, &left, FBR_RUN_CONTROL_DONE, &d) &&
+            fbr_run_control_get_done(&d, &code, report, sizeof(report)))
             found(user, &about, &facts, code, report);
     }
     free_names(names, count);

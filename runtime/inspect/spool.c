@@ -33,7 +33,7 @@
 #define PIECES 512
 
 struct fbr_spool {
-    struct fbr_control_about about;
+    struct fbr_run_control_about about;
     char root[PATH_MAX];
     uint64_t keep, total;
     pthread_t thread;
@@ -185,7 +185,7 @@ static void write_pending(struct fbr_spool *s)
 }
 
 /* Under the lock: nothing was added for a while. */
-static void give_back(struct fbr_spool *s)
+static void release_buffers(struct fbr_spool *s)
 {
     fbr_buf_fini(&s->spare);
     if (!s->pending.len)
@@ -211,7 +211,7 @@ static void *spool_main(void *arg)
         if (s->pending.len && !s->error) {
             write_pending(s);
         } else {
-            give_back(s);
+            release_buffers(s);
             pthread_cond_wait(&s->work, &s->lock);
         }
     }
@@ -230,7 +230,7 @@ static void *spool_main(void *arg)
 }
 
 int fbr_spool_open(struct fbr_spool **out, const struct fbr_config *config,
-                   const struct fbr_control_about *about, uint32_t ranks, struct fbr_error *err)
+                   const struct fbr_run_control_about *about, uint32_t ranks, struct fbr_error *err)
 {
     uint64_t keep = fbr_config_size(config, "log_keep");
     uint64_t total = fbr_config_size(config, "log_total");

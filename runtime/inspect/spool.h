@@ -15,7 +15,8 @@ struct fbr_spool;
 
 /* Settings log_dir, log_keep, log_total. *spool is NULL when nothing is to be kept. */
 int fbr_spool_open(struct fbr_spool **spool, const struct fbr_config *config,
-                   const struct fbr_control_about *about, uint32_t ranks, struct fbr_error *err);
+                   const struct fbr_run_control_about *about, uint32_t ranks,
+                   struct fbr_error *err);
 /* One thread. 0, or why nothing more is kept, once. The time is now. NULL is fine. */
 int fbr_spool_add(struct fbr_spool *s, uint32_t job, uint32_t rank, enum fbr_record_kind kind,
                   const void *data, size_t len);

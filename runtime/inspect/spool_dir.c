@@ -90,7 +90,7 @@ static int write_file(const char *dir, const char *name, const struct fbr_buf *b
 }
 
 int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
-                   const struct fbr_control_about *about, const struct fbr_run_facts *facts,
+                   const struct fbr_run_control_about *about, const struct fbr_run_facts *facts,
                    struct fbr_error *err)
 {
     char name[UID_CHARS + 1];
@@ -109,20 +109,20 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
     if (rc < 0)
         return rc;
     fbr_buf_init(&b);
-    fbr_control_put_run(&b, about, facts);
+    fbr_run_control_put_run(&b, about, facts);
     rc = write_file(dir, "about", &b, lock);
     fbr_buf_fini(&b);
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", dir, fbr_strerror(rc)) : 0;
 }
 
-void fbr_spool_note_end(const char *dir, const struct fbr_control_about *about,
+void fbr_spool_note_end(const char *dir, const struct fbr_run_control_about *about,
                         const struct fbr_run_facts *facts, int code, const char *report)
 {
     struct fbr_buf b;
 
     fbr_buf_init(&b);
-    fbr_control_put_run(&b, about, facts);
-    fbr_control_put_done(&b, code, report);
+    fbr_run_control_put_run(&b, about, facts);
+    fbr_run_control_put_done(&b, code, report);
     write_file(dir, "end", &b, NULL);
     fbr_buf_fini(&b);
 }
@@ -149,7 +149,7 @@ static bool take(const uint8_t *data, size_t len, size_t *at, uint8_t kind, stru
 {
     size_t used;
 
-    if (*at > len || fbr_control_frame(data + *at, len - *at, RECORD, c, &used) != 1)
+    if (*at > len || fbr_run_control_frame(data + *at, len - *at, RECORD, c, &used) != 1)
         return false;
     *at += used;
     return fbr_get_u8(c) == kind;
@@ -169,16 +169,16 @@ bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid
     if (!is_run(name) || join(run->dir, root, name) < 0)
         return false;
     n = read_file(run->dir, "about", data, &locked);
-    if (n < 0 || !take(data, (size_t)n, &at, FBR_CONTROL_RUN, &c) ||
-        !fbr_control_get_run(&c, &run->about, &run->facts))
+    if (n < 0 || !take(data, (size_t)n, &at, FBR_RUN_CONTROL_RUN, &c) ||
+        !fbr_run_control_get_run(&c, &run->about, &run->facts))
         return false;
     run->writes = locked;
     n = read_file(run->dir, "end", data, &ignored);
     at = 0;
-    run->ended = n > 0 && take(data, (size_t)n, &at, FBR_CONTROL_RUN, &c) &&
-                 fbr_control_get_run(&c, &run->about, &run->facts) &&
-                 take(data, (size_t)n, &at, FBR_CONTROL_DONE, &c) &&
-                 fbr_control_get_done(&c, &run->code, run->report, sizeof(run->report));
+    run->ended = n > 0 && take(data, (size_t)n, &at, FBR_RUN_CONTROL_RUN, &c) &&
+                 fbr_run_control_get_run(&c, &run->about, &run->facts) &&
+                 take(data, (size_t)n, &at, FBR_RUN_CONTROL_DONE, &c) &&
+                 fbr_run_control_get_done(&c, &run->code, run->report, sizeof(run->report));
     return true;
 }
 

@@ -1,8 +1,8 @@
 /* spool_dir.h - the directories of kept output: one of this user alone, on disk, with one for each
  * run.
  *
- *   LOGS/UID/about         what was known of the run at its start (control_wire.h: a RUN); locked
- *                          while it is written
+ *   LOGS/UID/about         what was known of the run at its start (a RUN of run_control_wire.h);
+ *                          locked while it is written
  *            end           the same at its end, and a DONE
  *            JOB.RANK      records (spool_record.h) of a rank; JOB is 0 for the run's own ranks
  *            JOB.RANK.old  those before
@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "runtime/base/config.h"
-#include "runtime/inspect/control_wire.h"
+#include "runtime/inspect/run_control_wire.h"
 #include "runtime/base/error.h"
 
 #define FBR_SPOOL_RUNS 200 /* of which something is kept */
@@ -31,16 +31,16 @@ int fbr_spool_root(char root[PATH_MAX], const struct fbr_config *config, struct 
 /* Makes LOGS and the directory of a run, and its `about`, which stays locked as long as *lock is
  * open. */
 int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
-                   const struct fbr_control_about *about, const struct fbr_run_facts *facts,
+                   const struct fbr_run_control_about *about, const struct fbr_run_facts *facts,
                    struct fbr_error *err);
 /* Keeps a record that the run has ended so. */
-void fbr_spool_note_end(const char *dir, const struct fbr_control_about *about,
+void fbr_spool_note_end(const char *dir, const struct fbr_run_control_about *about,
                         const struct fbr_run_facts *facts, int code, const char *report);
 
 /* A run whose output is kept. */
 struct fbr_spool_run {
     char dir[PATH_MAX];
-    struct fbr_control_about about;
+    struct fbr_run_control_about about;
     struct fbr_run_facts facts;
     bool writes; /* its launcher lives */
     bool ended;  /* and has said how: */

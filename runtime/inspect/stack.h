@@ -1,7 +1,7 @@
 /* stack.h - the current state of processes: their threads' state, system call and stack, for `fiber
  * stack`.
  *
- * A visitor of a process (visitor.h, message.h: STACK) is told of the processes there: of the
+ * A visitor of a process (exec_server.h, message.h: STACK) is told of the processes there: of the
  * visited one and of all that it has started. Facts come from /proc (stack_proc.c), frames from the
  * program `fiber-stack` (stack_frames.c), which stands beside Fiber's modules: a program of its
  * own, since a process cannot look at itself, and since code that stops threads of others and reads

@@ -40,7 +40,7 @@ struct walk {
 
 /* ---- One thread ---- */
 
-static void let_go(pid_t tid, int status)
+static void detach(pid_t tid, int status)
 {
     int signal = status >> 16 ? 0 : WSTOPSIG(status); /* an event of ours is not a signal */
 
@@ -48,14 +48,14 @@ static void let_go(pid_t tid, int status)
 }
 
 /* Threads that had not stopped in time, and have now. */
-static void let_late_go(void)
+static void detach_late(void)
 {
     int status;
     pid_t tid;
 
     while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
         if (WIFSTOPPED(status))
-            let_go(tid, status);
+            detach(tid, status);
 }
 
 /* Whether a thread waits in the kernel where no signal wakes it. */
@@ -112,7 +112,7 @@ static void walk_thread(Dwfl *dwfl, pid_t tid, struct walk *w, char *why, size_t
 {
     int status = 0, rc;
 
-    let_late_go();
+    detach_late();
     if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
         snprintf(why, size, "%d", errno); /* who started us makes a sentence of it */
         return;
@@ -127,7 +127,7 @@ static void walk_thread(Dwfl *dwfl, pid_t tid, struct walk *w, char *why, size_t
     }
     if (dwfl_getthread_frames(dwfl, tid, on_frame, w) != 0 && !w->n)
         snprintf(why, size, "its stack cannot be walked: %.200s", dwfl_errmsg(-1));
-    let_go(tid, status);
+    detach(tid, status);
 }
 
 /* ---- Names ---- */
@@ -214,7 +214,7 @@ static void look_at(Dwfl *dwfl, struct fbr_stack_process *p)
         closedir(d);
 }
 
-static int say(const struct fbr_buf *b)
+static int print_all(const struct fbr_buf *b)
 {
     size_t at = 0;
 
@@ -243,7 +243,7 @@ int main(int argc, char **argv)
             snprintf(p.why, sizeof(p.why), "its stack cannot be walked: %.200s", dwfl_errmsg(-1));
         fbr_buf_init(&b);
         fbr_stack_put(&b, &p);
-        if (say(&b) < 0)
+        if (print_all(&b) < 0)
             return 1;
         fbr_buf_fini(&b);
         fbr_stack_fini(&p);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "runtime/inspect/stack.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 
 #define ENVIRONMENT (256u << 10) /* of it so much is looked through */
 
@@ -190,11 +190,11 @@ static void look_at_thread(const char *dir, struct fbr_stack_thread *t)
     if (read_stat(dir, &s)) {
         t->state = s.state;
         t->cpu_ms = to_ms(s.ticks);
-        fbr_text_plain(t->name, sizeof(t->name), s.name);
+        fbr_printable_plain(t->name, sizeof(t->name), s.name);
     }
     snprintf(path, sizeof(path), "%.300s/wchan", dir);
     if (slurp(path, text, sizeof(text)) > 0 && strcmp(text, "0") != 0)
-        fbr_text_plain(t->wchan, sizeof(t->wchan), text);
+        fbr_printable_plain(t->wchan, sizeof(t->wchan), text);
     snprintf(path, sizeof(path), "%.300s/syscall", dir);
     if (slurp(path, text, sizeof(text)) > 0)
         fbr_stack_call(text, t->call, sizeof(t->call));
@@ -304,7 +304,7 @@ static void name_program(const char *dir, const struct fbr_stack_stat *s,
         file[n] = '\0';
         name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
     }
-    fbr_text_plain(p->program, sizeof(p->program), name);
+    fbr_printable_plain(p->program, sizeof(p->program), name);
 }
 
 /* rank: of its parent, for what a rank has started and what has no environment to be read. */

@@ -81,7 +81,7 @@ static void explain_all(struct fbr_stack_process *p)
         snprintf(p->why, sizeof(p->why), "it has ended, and its parent has not asked how");
 }
 
-static void tell_all(struct fbr_stack_list *l, const char *why)
+static void notify_all(struct fbr_stack_list *l, const char *why)
 {
     for (size_t i = 0; i < l->count; i++)
         if (l->all[i].state != 'Z')
@@ -155,7 +155,7 @@ static void add_frames(struct fbr_stack_list *l)
     else if (code && rc == 0)
         snprintf(why, sizeof(why), "no stacks: " FBR_STACK_PROGRAM " ended with %s %d",
                  code < 0 ? "signal" : "code", code < 0 ? -code : code);
-    tell_all(l, why); /* until it is told otherwise */
+    notify_all(l, why); /* until it is told otherwise */
     take_out(l, &b);
     fbr_buf_fini(&b);
 }

@@ -40,7 +40,7 @@ bool fbr_tree_stays(const char *target, unsigned depth)
     return true;
 }
 
-void fbr_tree_say_left(char *out, size_t size, unsigned links, unsigned specials)
+void fbr_tree_describe_left(char *out, size_t size, unsigned links, unsigned specials)
 {
     char of_links[80] = "", of_specials[80] = "";
 
@@ -188,7 +188,7 @@ static int send_dir(struct sending *s, int fd, unsigned depth)
             rc = errno ? failed(s, -errno, "a directory") : 0;
             break;
         }
-        if (fbr_tree_is_name(e->d_name) && !fbr_beside_in_use(fd, e->d_name))
+        if (fbr_tree_is_name(e->d_name) && !fbr_atomic_in_use(fd, e->d_name))
             rc = send_one(s, fd, e->d_name, depth);
     }
     closedir(d);
@@ -209,7 +209,7 @@ int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err)
 
 /* ---- One that comes ---- */
 
-static int give_up(struct fbr_tree *t, int rc, const char *what, struct fbr_error *err)
+static int abandon(struct fbr_tree *t, int rc, const char *what, struct fbr_error *err)
 {
     fbr_fail(err, rc, "%.300s%s%.200s: %s", t->path, what[0] ? ": " : "", what, fbr_strerror(rc));
     fbr_tree_drop(t);
@@ -220,7 +220,7 @@ void fbr_tree_drop(struct fbr_tree *t)
 {
     if (t->fd < 0)
         return;
-    fbr_beside_remove(t->beside);
+    fbr_atomic_remove(t->beside);
     close(t->fd);
     t->fd = -1;
 }
@@ -258,8 +258,8 @@ int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struc
             err, -EEXIST,
             "%.300s is there, and a directory replaces nothing: remove it, or name another place",
             t->path);
-    t->fd = fbr_beside_dir(t->path, t->beside, sizeof(t->beside));
-    return t->fd < 0 ? give_up(t, t->fd, "", err) : 0;
+    t->fd = fbr_atomic_dir(t->path, t->beside, sizeof(t->beside));
+    return t->fd < 0 ? abandon(t, t->fd, "", err) : 0;
 }
 
 struct receiving {
@@ -363,7 +363,7 @@ int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
     if (rc >= 0)
         return 0;
     if (!why.code)
-        return give_up(t, rc, e.name, err);
+        return abandon(t, rc, e.name, err);
     fbr_tree_drop(t);
     return fbr_fail(err, rc, "%s", why.text);
 }
@@ -372,7 +372,7 @@ int fbr_tree_commit(struct fbr_tree *t, uint32_t mode, struct fbr_error *err)
 {
     /* over nothing, or an empty one */
     if (fchmod(t->fd, mode & 0777) < 0 || rename(t->beside, t->path) < 0)
-        return give_up(t, -errno, "", err);
+        return abandon(t, -errno, "", err);
     close(t->fd);
     t->fd = -1;
     return 0;

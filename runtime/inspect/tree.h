@@ -9,11 +9,11 @@
  *     UP      this directory has no more; that of the whole: the end
  *
  * Names have no slash and are not "." or "..", so no path of the other end is ever followed here:
- * each directory is one that the receiver has just made, in a new one beside the place (beside.h),
- * which gets its name at the end. Links are made as they are, and never followed; one that leads
- * out of the directory, or might, is left out by the receiver. The sender leaves out entries that
- * are neither file, directory nor link. Permissions are kept (0777), owners and times are not;
- * files with several names become several files.
+ * each directory is one that the receiver has just made, in a new one beside the place
+ * (atomic_file.h), which gets its name at the end. Links are made as they are, and never followed;
+ * one that leads out of the directory, or might, is left out by the receiver. The sender leaves out
+ * entries that are neither file, directory nor link. Permissions are kept (0777), owners and times
+ * are not; files with several names become several files.
  *
  * Functions with a socket block; they are for threads of their own. The rest is pure.
  *
@@ -44,7 +44,7 @@ int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err);
 struct fbr_tree {
     int fd;
     unsigned links; /* left out */
-    char path[FBR_MSG_PATH + FBR_MSG_NAME], beside[FBR_MSG_PATH + FBR_MSG_NAME + FBR_BESIDE_ROOM];
+    char path[FBR_MSG_PATH + FBR_MSG_NAME], beside[FBR_MSG_PATH + FBR_MSG_NAME + FBR_ATOMIC_ROOM];
 };
 
 /* path may be a directory, "" this one; then it becomes `name` in it. -EEXIST: something is there.
@@ -58,6 +58,6 @@ int fbr_tree_commit(struct fbr_tree *t, uint32_t mode, struct fbr_error *err);
 void fbr_tree_drop(struct fbr_tree *t);
 
 /* "left out: ..." for people, or "". */
-void fbr_tree_say_left(char *out, size_t size, unsigned links, unsigned specials);
+void fbr_tree_describe_left(char *out, size_t size, unsigned links, unsigned specials);
 
 #endif

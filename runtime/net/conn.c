@@ -590,7 +590,7 @@ static bool is_deaf(const struct fbr_conn *c, uint64_t now)
     return c->asked_ms && now - c->asked_ms >= silence_ms(c) && fbr_conn_queued(c) == 0;
 }
 
-static void give_up(struct fbr_conn *c, const char *what, uint64_t ms)
+static void abandon(struct fbr_conn *c, const char *what, uint64_t ms)
 {
     char text[96];
 
@@ -613,11 +613,11 @@ static void on_beat(void *arg)
         c->asked_ms = 0;
     }
     if (c->misses && now - c->heard_ms >= silence_ms(c)) {
-        give_up(c, "no heartbeat", now - c->heard_ms);
+        abandon(c, "no heartbeat", now - c->heard_ms);
         return;
     }
     if (c->misses && is_deaf(c, now)) {
-        give_up(c, "no answer to a heartbeat", now - c->asked_ms);
+        abandon(c, "no answer to a heartbeat", now - c->asked_ms);
         return;
     }
     if (now >= c->beat_at + c->beat_ms) {
@@ -707,7 +707,7 @@ int fbr_conn_open(struct fbr_conn **out, struct fbr_loop *loop, int fd,
         return fbr_fail(err, rc, "no control channel: %s", fbr_strerror(rc));
     }
     fbr_conn_opened(c);
-    fbr_conn_adopt(c, ops, user);
+    fbr_conn_attach(c, ops, user);
     *out = c;
     return 0;
 }
@@ -732,7 +732,7 @@ void fbr_conn_came(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
         c->ops->on_frame(c->user, c, type, body);
 }
 
-void fbr_conn_adopt(struct fbr_conn *c, const struct fbr_conn_ops *ops, void *user)
+void fbr_conn_attach(struct fbr_conn *c, const struct fbr_conn_ops *ops, void *user)
 {
     c->ops = ops;
     c->user = user;

@@ -3,15 +3,15 @@
  * Over a unix socket (url "unix:/path", in a directory of mode 0700) a caller is admitted when its
  * user id is ours (SO_PEERCRED) and it knows the secret of the identity that it claims. Over TCP
  * (url "tcp://host:port") the same secret is the pre-shared key of TLS 1.3 (tls.h). Nothing of a
- * caller is parsed before that. Each call is accepted at once. At most FBR_DOOR_HALF_OPEN calls may
- * be unfinished, each for door.join_ms. A silent call costs a descriptor and some hundred bytes.
- * When no place is left, a call that has not proved itself ends at once: the oldest from the host
- * that has most of them. A caller with the right key proves itself by its first bytes, so strangers
- * hardly delay it.
+ * caller is parsed before that. Each call is accepted at once. At most FBR_LISTENER_HALF_OPEN calls
+ * may be unfinished, each for door.join_ms. A silent call costs a descriptor and some hundred
+ * bytes. When no place is left, a call that has not proved itself ends at once: the oldest from the
+ * host that has most of them. A caller with the right key proves itself by its first bytes, so
+ * strangers hardly delay it.
  *
  * A frame is u32 length of body, u8 type, body. Types below FBR_FRAME_USER are conn's own
  * (heartbeats). Frames of several processes may share a connection: each of these processes has a
- * carried connection to us, on top of the shared one (nested.h). All functions are for the loop
+ * carried connection to us, on top of the shared one (subjobs.h). All functions are for the loop
  * thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -22,13 +22,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runtime/base/auth.h"
+#include "runtime/base/random.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
 #include "runtime/base/held.h"
 #include "runtime/net/loop.h"
 
-#define FBR_DOOR_HALF_OPEN 64
+#define FBR_LISTENER_HALF_OPEN 64
 #define FBR_FRAME_MAX (1u << 30)
 #define FBR_FRAME_USER 16
 #define FBR_URL_MAX 112
@@ -57,11 +57,11 @@ struct fbr_conn_ops {
 };
 
 /* The owner's rules for callers. */
-struct fbr_door {
+struct fbr_auth_ops {
     /* Stores the secret of that caller; negative: the caller is unknown. Must not consume the
      * secret. */
     int (*secret)(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
-    /* The caller knew the secret. Sets the conn's ops by fbr_conn_adopt() and keeps the conn; or
+    /* The caller knew the secret. Sets the conn's ops by fbr_conn_attach() and keeps the conn; or
      * returns a negative errno, and the conn is closed. */
     int (*admit)(void *user, const struct fbr_caller *who, struct fbr_conn *conn);
     void *user;
@@ -74,7 +74,7 @@ struct fbr_listener;
 
 /* Listens at "unix:/path" (made 0600) or "tcp://address:port" (0: any port). */
 int fbr_listener_open(struct fbr_listener **l, struct fbr_loop *loop, const char *url,
-                      const struct fbr_door *door, struct fbr_error *err);
+                      const struct fbr_auth_ops *auth, struct fbr_error *err);
 const char *fbr_listener_url(const struct fbr_listener *l); /* with the actual port */
 void fbr_listener_close(struct fbr_listener *l); /* half-open calls are dropped; NULL is fine */
 
@@ -98,7 +98,7 @@ void fbr_conn_came(struct fbr_conn *conn, uint8_t type, struct fbr_cur *body);
 /* Ends a carried conn whose other end has gone, with on_close. Works on any other conn, too. */
 void fbr_conn_lost(struct fbr_conn *conn, int why, const char *text);
 
-void fbr_conn_adopt(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void *user);
+void fbr_conn_attach(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void *user);
 /* After an error the connection breaks off, except for -EMSGSIZE: the frame is too long. on_close
  * comes later, never from within this call, because callers may hold locks and go on to use the
  * conn. */

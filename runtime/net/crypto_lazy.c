@@ -2,7 +2,7 @@
  *
  * Loading libssl and libcrypto costs more than all other libraries of a worker together, and a
  * worker on a unix socket needs neither. So libfiber.so has these functions in place of tls.c
- * and seal.c; each goes on to the one of the same name in the module crypto.so (module.h),
+ * and aead.c; each goes on to the one of the same name in the module crypto.so (module.h),
  * which is made of those files. The static library has them built in.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -13,7 +13,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/program/module.h"
-#include "runtime/net/seal.h"
+#include "runtime/net/aead.h"
 #include "runtime/net/tls.h"
 
 static void *module; /* NULL: the module could not be opened, for the reason in `why` */
@@ -54,10 +54,10 @@ int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user,
     return fn ? fn(out, lookup, user, err) : fbr_fail(err, -ENOENT, "%s", why.text);
 }
 
-int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg alg,
+int fbr_aead_init(struct fbr_aead *s, enum fbr_aead_way way, enum fbr_aead_alg alg,
                   const uint8_t key[FBR_KEY_SIZE], const void *aad, size_t aad_len)
 {
-    MODULE(fbr_seal_init);
+    MODULE(fbr_aead_init);
     memset(s, 0, sizeof(*s));
     return fn ? fn(s, way, alg, key, aad, aad_len) : -ENOENT;
 }
@@ -134,22 +134,22 @@ int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, si
     return fn(t, label, context, context_len, out, outlen);
 }
 
-void fbr_seal_fini(struct fbr_seal *s)
+void fbr_aead_fini(struct fbr_aead *s)
 {
     if (s->ctx) {
-        MODULE(fbr_seal_fini);
+        MODULE(fbr_aead_fini);
         fn(s);
     }
 }
 
-int fbr_seal_encrypt(struct fbr_seal *s, uint64_t *counter, const void *in, size_t len, void *out)
+int fbr_aead_encrypt(struct fbr_aead *s, uint64_t *counter, const void *in, size_t len, void *out)
 {
-    MODULE(fbr_seal_encrypt);
+    MODULE(fbr_aead_encrypt);
     return fn(s, counter, in, len, out);
 }
 
-int fbr_seal_decrypt(struct fbr_seal *s, uint64_t counter, const void *in, size_t len, void *out)
+int fbr_aead_decrypt(struct fbr_aead *s, uint64_t counter, const void *in, size_t len, void *out)
 {
-    MODULE(fbr_seal_decrypt);
+    MODULE(fbr_aead_decrypt);
     return fn(s, counter, in, len, out);
 }

@@ -176,7 +176,7 @@ int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
         fbr_conn_close(c);
         return fbr_fail(err, rc, "cannot call %s: %s", url, fbr_strerror(rc));
     }
-    fbr_conn_adopt(c, ops, user);
+    fbr_conn_attach(c, ops, user);
     *out = c;
     return 0;
 }

@@ -25,7 +25,7 @@ struct fbr_listener {
     uv_poll_t poll; /* of fd: it is ours, as libuv's own streams accept without end */
     int fd;
     struct fbr_loop *loop;
-    struct fbr_door door;
+    struct fbr_auth_ops auth;
     struct fbr_net_place place;
     char url[FBR_URL_MAX];
     struct fbr_conn *half_open; /* authentication not complete; the oldest first */
@@ -74,7 +74,7 @@ static void on_slow(void *arg)
 }
 
 /* Authenticated: hands the conn over. */
-static int let_in(struct fbr_conn *c, const struct fbr_caller *who)
+static int hand_over(struct fbr_conn *c, const struct fbr_caller *who)
 {
     struct fbr_listener *l = c->listener;
     int rc;
@@ -82,7 +82,7 @@ static int let_in(struct fbr_conn *c, const struct fbr_caller *who)
     fbr_timer_stop(&c->timer);
     fbr_listener_forget(c);
     fbr_conn_opened(c);
-    rc = l->door.admit(l->door.user, who, c);
+    rc = l->auth.admit(l->auth.user, who, c);
     /* the caller would take us for dead otherwise */
     if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOSPC)
         fbr_conn_refuse(c, rc);
@@ -122,7 +122,7 @@ int fbr_listener_greet_unix(struct fbr_conn *c)
     who.id = fbr_get_u64(&cur);
     who.epoch = fbr_get_u32(&cur);
     claimed = fbr_get(&cur, FBR_KEY_SIZE);
-    rc = magic == FBR_HELLO_MAGIC ? l->door.secret(l->door.user, &who, secret) : -EPROTO;
+    rc = magic == FBR_HELLO_MAGIC ? l->auth.secret(l->auth.user, &who, secret) : -EPROTO;
     if (rc == 0 && !fbr_same(claimed, secret, FBR_KEY_SIZE))
         rc = -EACCES;
     fbr_wipe(secret, sizeof(secret));
@@ -130,7 +130,7 @@ int fbr_listener_greet_unix(struct fbr_conn *c)
     if (rc < 0)
         return -EACCES;
     fbr_buf_consume(&c->in, FBR_HELLO_SIZE);
-    return let_in(c, &who);
+    return hand_over(c, &who);
 }
 
 int fbr_listener_greet_tls(struct fbr_conn *c)
@@ -138,7 +138,7 @@ int fbr_listener_greet_tls(struct fbr_conn *c)
     struct fbr_caller who;
     int rc = fbr_caller_scan(fbr_tls_identity(c->tls), &who);
 
-    return rc < 0 ? rc : let_in(c, &who);
+    return rc < 0 ? rc : hand_over(c, &who);
 }
 
 static int look_up(void *user, const char *identity, uint8_t psk[FBR_KEY_SIZE])
@@ -148,7 +148,7 @@ static int look_up(void *user, const char *identity, uint8_t psk[FBR_KEY_SIZE])
 
     if (fbr_caller_scan(identity, &who) < 0)
         return -EACCES;
-    return l->door.secret(l->door.user, &who, psk);
+    return l->auth.secret(l->auth.user, &who, psk);
 }
 
 int fbr_listener_open_tls(struct fbr_conn *c)
@@ -216,7 +216,7 @@ static int check_owner(const struct fbr_conn *c, int fd, const struct sockaddr_s
     uid_t uid = 0;
     int rc;
 
-    if (!c->tcp || !c->listener->door.own_user || !fbr_tcp_is_loopback(from))
+    if (!c->tcp || !c->listener->auth.own_user || !fbr_tcp_is_loopback(from))
         return 0;
     rc = fbr_loopback_owner(fd, &uid);
     return rc < 0 ? rc : uid == geteuid() ? 0 : -EPERM;
@@ -231,7 +231,7 @@ static int begin_call(struct fbr_conn *c, int fd, const struct sockaddr_storage 
         return rc;
     }
     if ((rc = c->tcp ? check_owner(c, fd, from) : same_user(c)) < 0 ||
-        (rc = fbr_conn_timer(c, on_slow, c->listener->door.join_ms, 0)) < 0)
+        (rc = fbr_conn_timer(c, on_slow, c->listener->auth.join_ms, 0)) < 0)
         return rc;
     return fbr_conn_start_reading(c);
 }
@@ -246,7 +246,7 @@ static void take_call(struct fbr_listener *l, int fd, const struct sockaddr_stor
         return;
     }
     c->listener = l;
-    c->held = l->door.held;
+    c->held = l->auth.held;
     c->state = CONN_GREETING;
     note_from(c, from);
     DL_APPEND(l->half_open, c);
@@ -266,14 +266,14 @@ static bool accept_one(struct fbr_listener *l)
     socklen_t len = sizeof(from);
     int fd;
 
-    if (l->n_half_open >= FBR_DOOR_HALF_OPEN && !find_victim(l)) {
+    if (l->n_half_open >= FBR_LISTENER_HALF_OPEN && !find_victim(l)) {
         pause_calls(l);
         return false;
     }
     fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         l->warned = false;
-        if (make_room(l, FBR_DOOR_HALF_OPEN))
+        if (make_room(l, FBR_LISTENER_HALF_OPEN))
             take_call(l, fd, &from);
         else
             close(fd);
@@ -376,7 +376,7 @@ static int start_listening(struct fbr_listener *l)
 }
 
 int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const char *url,
-                      const struct fbr_door *door, struct fbr_error *err)
+                      const struct fbr_auth_ops *auth, struct fbr_error *err)
 {
     struct fbr_listener *l = calloc(1, sizeof(*l));
     int rc;
@@ -390,7 +390,7 @@ int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const ch
     }
     l->fd = -1;
     l->loop = loop;
-    l->door = *door;
+    l->auth = *auth;
     snprintf(l->url, sizeof(l->url), "%s", url);
     if ((rc = fbr_timer_init(&l->again, loop, resume, l)) < 0 || (rc = start_listening(l)) < 0) {
         fbr_listener_close(l);

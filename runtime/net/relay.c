@@ -20,7 +20,7 @@
 #include <uthash.h>
 
 #include "runtime/base/log.h"
-#include "runtime/net/strand.h"
+#include "runtime/net/pipe_frames.h"
 
 #define EVENTS 64
 #define READS 4 /* reads of one process before the next one has its turn */
@@ -30,11 +30,11 @@
 struct line {
     uint64_t process;
     int fd; /* -1: it is closed */
-    struct fbr_strand_in in;
-    struct fbr_strand_out out;
-    struct fbr_strand_frame first; /* the rest of the first record */
-    bool greeted, writes;          /* greeted; waits for room to write */
-    bool paused;                   /* not read for now */
+    struct fbr_pipe_frames_in in;
+    struct fbr_pipe_frames_out out;
+    struct fbr_pipe_frames_frame first; /* the rest of the first record */
+    bool greeted, writes;               /* greeted; waits for room to write */
+    bool paused;                        /* not read for now */
     bool over;
     UT_hash_handle hh;
 };
@@ -55,7 +55,7 @@ struct fbr_relay {
     struct line *lines;
     bool stop; /* under the lock */
     /* Running thread. */
-    struct fbr_uplink *up;
+    struct fbr_data_client *up;
     int failed;
     int paused; /* lines */
     bool waits; /* waits for room on the link */
@@ -107,8 +107,8 @@ static void free_line(struct line *l)
 {
     if (l->fd >= 0)
         close(l->fd);
-    fbr_strand_in_fini(&l->in);
-    fbr_strand_out_fini(&l->out);
+    fbr_pipe_frames_in_fini(&l->in);
+    fbr_pipe_frames_out_fini(&l->out);
     free(l);
 }
 
@@ -151,7 +151,7 @@ int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_er
     }
     *l =
         (struct line){.process = process, .fd = pair[0], .writes = true, .in = {.limit = r->limit}};
-    fbr_strand_frame(&l->first, &r->first, 1);
+    fbr_pipe_frames_frame(&l->first, &r->first, 1);
     if (fcntl(l->fd, F_SETFL, O_NONBLOCK) < 0) {
         rc = -errno;
         goto fail;
@@ -203,7 +203,7 @@ static void watch_line(struct fbr_relay *r, struct line *l)
 static void post(struct fbr_relay *r, uint64_t process, const void *record, size_t len)
 {
     const struct iovec iov = {(void *)(uintptr_t)record, len};
-    int rc = fbr_uplink_post_to(r->up, process, &iov, 1);
+    int rc = fbr_data_client_post_to(r->up, process, &iov, 1);
 
     if (rc < 0 && r->failed == 0)
         r->failed = rc;
@@ -222,7 +222,7 @@ static void on_up(void *user, const void *record, size_t len)
 static int read_once(struct fbr_relay *r, struct line *l)
 {
     size_t room;
-    void *to = fbr_strand_room(&l->in, &room);
+    void *to = fbr_pipe_frames_room(&l->in, &room);
     ssize_t n = to ? recv(l->fd, to, room, 0) : -1;
 
     if (!to)
@@ -232,7 +232,7 @@ static int read_once(struct fbr_relay *r, struct line *l)
     if (n == 0)
         return -EPIPE;
     r->taking = l;
-    if (fbr_strand_took(&l->in, (size_t)n, on_up, r) < 0)
+    if (fbr_pipe_frames_took(&l->in, (size_t)n, on_up, r) < 0)
         return -EMSGSIZE;
     return (size_t)n == room;
 }
@@ -265,14 +265,14 @@ static int write_some(struct line *l)
 
         if (n < 0)
             return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-        l->greeted = fbr_strand_sent(&l->first, (size_t)n);
+        l->greeted = fbr_pipe_frames_sent(&l->first, (size_t)n);
     }
-    while ((len = fbr_strand_waiting(&l->out, &bytes)) > 0) {
+    while ((len = fbr_pipe_frames_waiting(&l->out, &bytes)) > 0) {
         ssize_t n = send(l->fd, bytes, len, MSG_NOSIGNAL);
 
         if (n < 0)
             return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-        fbr_strand_drop(&l->out, (size_t)n);
+        fbr_pipe_frames_drop(&l->out, (size_t)n);
     }
     l->writes = false;
     return 0;
@@ -282,7 +282,7 @@ static int write_some(struct line *l)
 static void pass_down(struct fbr_relay *r, uint64_t process, const void *record, size_t len)
 {
     const struct iovec iov = {(void *)(uintptr_t)record, len};
-    struct fbr_strand_frame f;
+    struct fbr_pipe_frames_frame f;
     struct line *l;
 
     pthread_mutex_lock(&r->lock);
@@ -290,12 +290,12 @@ static void pass_down(struct fbr_relay *r, uint64_t process, const void *record,
     pthread_mutex_unlock(&r->lock);
     if (!l)
         return;
-    fbr_strand_frame(&f, &iov, 1);
+    fbr_pipe_frames_frame(&f, &iov, 1);
     if (!l->writes) {
         struct msghdr m = {.msg_iov = f.iov, .msg_iovlen = (size_t)f.n};
         ssize_t n = sendmsg(l->fd, &m, MSG_NOSIGNAL);
 
-        if (n >= 0 && fbr_strand_sent(&f, (size_t)n))
+        if (n >= 0 && fbr_pipe_frames_sent(&f, (size_t)n))
             return;
         /* the process has ended: its socket will say so */
         if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -303,7 +303,7 @@ static void pass_down(struct fbr_relay *r, uint64_t process, const void *record,
         l->writes = true;
         watch_line(r, l);
     }
-    if (fbr_strand_keep(&l->out, &f) == 0)
+    if (fbr_pipe_frames_keep(&l->out, &f) == 0)
         return;
     fbr_warn("relay: out of memory for a batch; its worker is told to go");
     end_line(r, l); /* the line ends with its socket */
@@ -353,7 +353,7 @@ static void on_order(struct fbr_relay *r, struct fbr_cur c)
 static void on_down(void *user, const void *record, size_t len)
 {
     struct fbr_relay *r = user;
-    uint64_t process = fbr_uplink_stream(r->up);
+    uint64_t process = fbr_data_client_stream(r->up);
 
     if (process)
         pass_down(r, process, record, len);
@@ -385,7 +385,7 @@ static void on_line(struct fbr_relay *r, struct line *l, uint32_t events)
         more = read_once(r, l);
         if (more < 0)
             goto over;
-        if (fbr_uplink_crowded(r->up, l->process, CROWDED))
+        if (fbr_data_client_crowded(r->up, l->process, CROWDED))
             pause_line(r, l, true);
         if (l->paused)
             break;
@@ -401,7 +401,7 @@ static void resume(struct fbr_relay *r)
 
     pthread_mutex_lock(&r->lock);
     HASH_ITER(hh, r->lines, l, next)
-        if (l->paused && !fbr_uplink_crowded(r->up, l->process, CROWDED))
+        if (l->paused && !fbr_data_client_crowded(r->up, l->process, CROWDED))
             pause_line(r, l, false);
     pthread_mutex_unlock(&r->lock);
 }
@@ -435,7 +435,7 @@ static bool on_wake(struct fbr_relay *r)
 /* Sends what was posted, together; waits for room if there is none. */
 static int send_up(struct fbr_relay *r)
 {
-    int rc = fbr_uplink_tend(r->up), room = fbr_uplink_room_fd(r->up);
+    int rc = fbr_data_client_flush(r->up), room = fbr_data_client_room_fd(r->up);
 
     if (rc < 0)
         return rc;
@@ -455,7 +455,7 @@ static int turn(struct fbr_relay *r, int beat_ms)
 
     if (n < 0 && errno != EINTR)
         return -errno;
-    if (n == 0 && (fbr_uplink_lost(r->up) || fbr_uplink_beat(r->up, false) < 0))
+    if (n == 0 && (fbr_data_client_lost(r->up) || fbr_data_client_beat(r->up, false) < 0))
         return -EPIPE;
     for (int i = 0; i < n; i++) {
         if (e[i].data.ptr == NULL)
@@ -469,7 +469,7 @@ static int turn(struct fbr_relay *r, int beat_ms)
     if (woken && on_wake(r))
         return 1;
     while (came && rc > 0)
-        rc = fbr_uplink_recv(r->up, on_down, r);
+        rc = fbr_data_client_recv(r->up, on_down, r);
     if (rc < 0 || (rc = r->failed) < 0 || (rc = send_up(r)) < 0)
         return rc;
     if (r->paused)
@@ -477,17 +477,17 @@ static int turn(struct fbr_relay *r, int beat_ms)
     return 0;
 }
 
-int fbr_relay_run(struct fbr_relay *r, struct fbr_uplink *up, int beat_ms)
+int fbr_relay_run(struct fbr_relay *r, struct fbr_data_client *up, int beat_ms)
 {
     int rc;
 
     r->up = up;
-    fbr_uplink_never_wait(up);
-    rc = watch(r, EPOLL_CTL_ADD, fbr_uplink_fd(up), EPOLLIN, up);
+    fbr_data_client_never_wait(up);
+    rc = watch(r, EPOLL_CTL_ADD, fbr_data_client_fd(up), EPOLLIN, up);
     while (rc == 0)
         rc = turn(r, beat_ms);
-    watch(r, EPOLL_CTL_DEL, fbr_uplink_fd(up), 0, NULL);
+    watch(r, EPOLL_CTL_DEL, fbr_data_client_fd(up), 0, NULL);
     if (r->waits)
-        watch(r, EPOLL_CTL_DEL, fbr_uplink_room_fd(up), 0, NULL);
+        watch(r, EPOLL_CTL_DEL, fbr_data_client_room_fd(up), 0, NULL);
     return rc > 0 ? 0 : rc;
 }

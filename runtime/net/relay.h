@@ -1,11 +1,11 @@
 /* relay.h - the data path of processes that share a job: one link for all of them.
  *
  * The job's first process, the host, has the link to the parent. Each process that it starts
- * (nested.h) has a socket to it, one end of a pair that was made for it: nobody can knock, so
- * nobody is to be authenticated. The host passes records on, each as a stream of its link (lane.h),
+ * (subjobs.h) has a socket to it, one end of a pair that was made for it: nobody can knock, so
+ * nobody is to be authenticated. The host passes records on, each as a stream of its link (mux.h),
  * and looks into none:
  *
- *     parent's hub  <== link of the host: streams ==>  relay  <-- strand (strand.h) -->  process
+ *     parent's data server  <== the host's link: streams ==>  relay  <-- pipe_frames.h -->  process
  *
  * Records of the link's own, which belong to no stream, are orders to the relay:
  *
@@ -28,10 +28,10 @@
 #define FBR_RELAY_H
 
 #include "runtime/base/error.h"
-#include "runtime/net/uplink.h"
+#include "runtime/net/data_client.h"
 
 #define FBR_RELAY_FD 4 /* of a process: the descriptor of its end of the pair */
-/* in START of a process, in place of the address of the parent's hub */
+/* in START of a process, in place of the address of the parent's data server */
 #define FBR_URL_OF_HOST "host:"
 
 enum fbr_relay_order { FBR_RELAY_KEEP = 1, FBR_RELAY_GIVE = 2, FBR_RELAY_DROP = 3 };
@@ -49,7 +49,7 @@ void fbr_relay_end(struct fbr_relay *r, uint64_t process);
 /* Passes records on, on the calling thread, until fbr_relay_stop(): 0. Ends with an error when the
  * link is broken, or when it is silent and its connection was lost, which is checked every
  * beat_ms. */
-int fbr_relay_run(struct fbr_relay *r, struct fbr_uplink *up, int beat_ms);
+int fbr_relay_run(struct fbr_relay *r, struct fbr_data_client *up, int beat_ms);
 void fbr_relay_stop(struct fbr_relay *r);  /* any thread */
 void fbr_relay_close(struct fbr_relay *r); /* The relay must not run any more. NULL is fine. */
 

@@ -22,7 +22,7 @@
 #define FBR_SP_HEAD 12                    /* of each message: its length, the request id */
 #define FBR_SP_HEAD_MAX (FBR_SP_HEAD + 1) /* with the byte before them */
 #define FBR_SP_SHORT 64
-/* Room for received bytes, of all readers of one thread: one message of FBR_LANE_MAX fits. */
+/* Room for received bytes, of all readers of one thread: one message of FBR_MUX_MAX fits. */
 #define FBR_SP_SCRATCH (320 * 1024)
 
 extern const uint8_t fbr_sp_req_greeting[FBR_SP_GREETING], fbr_sp_rep_greeting[FBR_SP_GREETING];

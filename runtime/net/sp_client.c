@@ -20,7 +20,7 @@
 
 #define BUFFER_SIZE (1024 * 1024) /* per direction, as far as the kernel allows it */
 #define AGAIN_MS 10               /* until the next try to connect */
-#define LEAD 4 /* of a message in its memory: fbr_lane_open() wants it so aligned */
+#define LEAD 4 /* of a message in its memory: fbr_mux_open() wants it so aligned */
 
 struct fbr_sp_client {
     int fd, room; /* room: an epoll descriptor, which polls readable when fd polls writable */
@@ -34,7 +34,7 @@ struct fbr_sp_client {
     size_t len, have;
 };
 
-static int lose(struct fbr_sp_client *c)
+static int mark_lost(struct fbr_sp_client *c)
 {
     __atomic_store_n(&c->lost, true, __ATOMIC_RELAXED);
     return -EPIPE;
@@ -159,7 +159,7 @@ int fbr_sp_client_send(struct fbr_sp_client *c, const void *msg, size_t len, int
         else if (errno == EAGAIN)
             rc = await_room(c, timeout_ms);
         else if (errno != EINTR)
-            rc = lose(c);
+            rc = mark_lost(c);
     }
     if (rc == 0)
         c->sent = 0;
@@ -174,7 +174,7 @@ static int hush(struct fbr_sp_client *c)
 {
     int silent = eventfd(0, EFD_CLOEXEC);
 
-    lose(c);
+    mark_lost(c);
     if (silent < 0)
         return -EPIPE;
     c->hushed = dup3(silent, c->fd, O_CLOEXEC) >= 0;
@@ -195,7 +195,7 @@ static int fill(struct fbr_sp_client *c, uint8_t *to, size_t whole)
         else if (errno == EAGAIN)
             return 0;
         else if (errno != EINTR)
-            return lose(c); /* the program has closed our descriptor */
+            return mark_lost(c); /* the program has closed our descriptor */
     }
     c->have = 0;
     return 1;

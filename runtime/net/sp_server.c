@@ -25,7 +25,7 @@
 
 #include "runtime/net/conn.h"
 #include "runtime/base/fds.h"
-#include "runtime/net/lane.h"
+#include "runtime/net/mux.h"
 #include "runtime/base/log.h"
 #include "runtime/net/loop.h"
 #include "runtime/net/sock.h"
@@ -47,7 +47,7 @@ struct fbr_sp_conn {
     int fd;                          /* -1: the connection has ended */
     uint64_t since_ms;
     struct in6_addr from;
-    bool proven, heard;
+    bool proven, progressed;
     size_t came; /* bytes since the last whole message, or FBR_SP_PROGRESS */
     uint64_t link;
     struct fbr_sp_in in;
@@ -137,14 +137,14 @@ bool fbr_sp_all_arrived(struct fbr_sp_conn *c)
     return arrived;
 }
 
-bool fbr_sp_heard(struct fbr_sp_conn *c)
+bool fbr_sp_progressed(struct fbr_sp_conn *c)
 {
-    bool heard = c->heard || c->came >= FBR_SP_PROGRESS;
+    bool progressed = c->progressed || c->came >= FBR_SP_PROGRESS;
 
-    if (heard)
+    if (progressed)
         c->came = 0;
-    c->heard = false;
-    return heard;
+    c->progressed = false;
+    return progressed;
 }
 
 void fbr_sp_hang_up(struct fbr_sp_conn *c)
@@ -228,7 +228,7 @@ static int on_message(void *user, void *msg, size_t len)
 
     if (rc < 0)
         return rc;
-    c->heard = true;
+    c->progressed = true;
     c->came = 0;
     return rc;
 }
@@ -348,7 +348,7 @@ static void take_call(struct fbr_sp_server *s, int fd, const struct sockaddr_sto
     c->fd = fd;
     c->since_ms = fbr_now_ms();
     c->in.local = s->local;
-    c->in.most = s->local ? FBR_SOCK_MAX : FBR_LANE_EMPTY;
+    c->in.most = s->local ? FBR_SOCK_MAX : FBR_MUX_EMPTY;
     keep_address(c, from);
     pthread_mutex_init(&c->lock, NULL);
     if (send(fd, fbr_sp_rep_greeting, FBR_SP_GREETING, MSG_NOSIGNAL) != FBR_SP_GREETING ||

@@ -3,7 +3,7 @@
  *
  * nanomsg itself cannot refuse anybody: it allocates as much as a stranger announces, and keeps
  * each connection for ever. Here a connection is unproven until its owner, who looks into its first
- * message, says fbr_sp_prove(). Until then it may send one short message (FBR_LANE_EMPTY) and costs
+ * message, says fbr_sp_prove(). Until then it may send one short message (FBR_MUX_EMPTY) and costs
  * a descriptor and some hundred bytes. There are at most FBR_SP_UNPROVEN of them, each for at most
  * FBR_SP_UNPROVEN_MS; when one more calls, one goes at once: the oldest of those from the address
  * that has most of them, unless its message has come by then. A wrong byte ends a connection.
@@ -70,7 +70,7 @@ bool fbr_sp_all_arrived(struct fbr_sp_conn *conn);
 /* Whether the connection has made progress since the last question: a whole message was taken, or
  * FBR_SP_PROGRESS bytes of an unfinished one have come. Running thread. Fewer bytes are no sign of
  * life: after a length that was damaged on its way they would pass for the rest of that message. */
-bool fbr_sp_heard(struct fbr_sp_conn *conn);
+bool fbr_sp_progressed(struct fbr_sp_conn *conn);
 /* Ends the connection soon; on_end is called as for any other end. */
 void fbr_sp_hang_up(struct fbr_sp_conn *conn);
 

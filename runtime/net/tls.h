@@ -1,7 +1,7 @@
 /* tls.h - one TLS 1.3 connection of the control channel, as a pure engine: bytes in, bytes out, no
  * descriptors.
  *
- * Both ends hold the same external pre-shared key (the ticket of auth.h) and nothing else: no
+ * Both ends hold the same external pre-shared key (the ticket of random.h) and nothing else: no
  * certificates, no session tickets, no early data, no older protocol. One cipher suite,
  * TLS_AES_256_GCM_SHA384, so that there is nothing to negotiate and the key is only ever used with
  * one hash (RFC 8446, section 4.2.11: an external key belongs to one hash; any key length is good
@@ -36,7 +36,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runtime/base/auth.h"
+#include "runtime/base/random.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
 

@@ -140,13 +140,13 @@ static unsigned distance_of(const struct fbr_topology *t, const struct fbr_devic
 
 /* ---- Giving ---- */
 
-struct giving {
+struct assigning {
     const struct fbr_topology *t;
     const struct fbr_gpu_slot *slots;
     unsigned nslots, each, *used; /* used[slot]: by how many */
 };
 
-static void give(struct giving *g, struct fbr_pin *pin, unsigned slot)
+static void assign(struct assigning *g, struct fbr_pin *pin, unsigned slot)
 {
     pin->gpus[pin->ngpus++] = g->slots[slot].gpu;
     g->used[slot]++;
@@ -161,17 +161,17 @@ static bool has(const struct fbr_pin *pin, const struct fbr_gpu_slot *slot)
 }
 
 /* Free GPUs within `reach` of a process, until it has its number. */
-static void give_near(struct giving *g, struct fbr_pin *pin, struct fbr_span span, unsigned reach,
-                      unsigned most)
+static void assign_near(struct assigning *g, struct fbr_pin *pin, struct fbr_span span,
+                        unsigned reach, unsigned most)
 {
     for (unsigned s = 0; s < g->nslots && pin->ngpus < g->each; s++)
         if (g->used[s] < most && !has(pin, &g->slots[s]) &&
             distance_of(g->t, g->slots[s].device, span) <= reach)
-            give(g, pin, s);
+            assign(g, pin, s);
 }
 
 /* Whatever is least used; there are always enough that it does not have. */
-static void give_rest(struct giving *g, struct fbr_pin *pin)
+static void assign_rest(struct assigning *g, struct fbr_pin *pin)
 {
     while (pin->ngpus < g->each) {
         unsigned best = g->nslots;
@@ -179,15 +179,15 @@ static void give_rest(struct giving *g, struct fbr_pin *pin)
         for (unsigned s = 0; s < g->nslots; s++)
             if (!has(pin, &g->slots[s]) && (best == g->nslots || g->used[s] < g->used[best]))
                 best = s;
-        give(g, pin, best);
+        assign(g, pin, best);
     }
 }
 
-static int start_giving(struct giving *g, const struct fbr_topology *t,
-                        const struct fbr_pin_wish *wish, const struct fbr_gpu_slot *slots,
-                        unsigned nslots)
+static int start_assigning(struct assigning *g, const struct fbr_topology *t,
+                           const struct fbr_pin_wish *wish, const struct fbr_gpu_slot *slots,
+                           unsigned nslots)
 {
-    *g = (struct giving){.t = t, .slots = slots, .nslots = nslots, .each = wish->gpus_per_rank};
+    *g = (struct assigning){.t = t, .slots = slots, .nslots = nslots, .each = wish->gpus_per_rank};
     g->used = calloc(nslots + 1, sizeof(*g->used));
     return g->used ? 0 : -ENOMEM;
 }
@@ -204,10 +204,10 @@ int fbr_gpu_assign(const struct fbr_topology *t, const struct fbr_pin_wish *wish
                    struct fbr_pin *pins)
 {
     unsigned most = (wish->count * wish->gpus_per_rank + nslots - 1) / nslots, n = 0, *reach;
-    struct giving g;
+    struct assigning g;
 
     reach = calloc(nslots * (size_t)FBR_NEAR + 1, sizeof(*reach));
-    if (!reach || start_giving(&g, t, wish, slots, nslots)) {
+    if (!reach || start_assigning(&g, t, wish, slots, nslots)) {
         free(reach);
         return -ENOMEM;
     }
@@ -218,9 +218,9 @@ int fbr_gpu_assign(const struct fbr_topology *t, const struct fbr_pin_wish *wish
     qsort(reach, n, sizeof(*reach), by_size);
     for (unsigned r = 0; r < n; r++)
         for (unsigned i = 0; i < wish->count && (!r || reach[r] != reach[r - 1]); i++)
-            give_near(&g, &pins[i], spans[i], reach[r], most);
+            assign_near(&g, &pins[i], spans[i], reach[r], most);
     for (unsigned i = 0; i < wish->count; i++)
-        give_rest(&g, &pins[i]);
+        assign_rest(&g, &pins[i]);
     free(g.used);
     free(reach);
     return 0;
@@ -229,10 +229,10 @@ int fbr_gpu_assign(const struct fbr_topology *t, const struct fbr_pin_wish *wish
 int fbr_gpu_deal(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
                  const struct fbr_gpu_slot *slots, unsigned nslots, struct fbr_pin *pins)
 {
-    struct giving g;
+    struct assigning g;
     struct fbr_span first;
 
-    if (start_giving(&g, t, wish, slots, nslots))
+    if (start_assigning(&g, t, wish, slots, nslots))
         return -ENOMEM;
     for (unsigned i = 0; i < wish->count; i++) {
         unsigned least = 0;
@@ -240,16 +240,16 @@ int fbr_gpu_deal(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
         for (unsigned s = 1; s < nslots; s++)
             if (g.used[s] < g.used[least])
                 least = s;
-        give(&g, &pins[i], least);
+        assign(&g, &pins[i], least);
         /* The others from around the first, as little used as it. */
         if (slots[least].device && slots[least].device->nnear) {
             first = slots[least].device->near[0];
             for (unsigned r = 0; r < slots[least].device->nnear; r++)
-                give_near(&g, &pins[i], first,
-                          slots[least].device->near[r].end - slots[least].device->near[r].first,
-                          g.used[least]);
+                assign_near(&g, &pins[i], first,
+                            slots[least].device->near[r].end - slots[least].device->near[r].first,
+                            g.used[least]);
         }
-        give_rest(&g, &pins[i]);
+        assign_rest(&g, &pins[i]);
     }
     free(g.used);
     return 0;

@@ -677,7 +677,7 @@ static int share_processors(struct plan *p, bool *shared)
     return 0;
 }
 
-static int give_devices(struct plan *p)
+static int assign_devices(struct plan *p)
 {
     if (p->ngpus && p->map != FBR_MAP_GPU &&
         fbr_gpu_assign(p->t, p->wish, p->gpus, p->ngpus, p->spans, p->pins))
@@ -713,7 +713,7 @@ static int make_plan(struct plan *p)
         for (unsigned i = 0; i < p->wish->count; i++)
             p->spans[i] = (struct fbr_span){0, p->t->npus};
     bind(p);
-    rc = give_devices(p);
+    rc = assign_devices(p);
     return rc ? rc : describe_all(p, shared);
 }
 

@@ -8,11 +8,11 @@
 #include <utlist.h>
 
 #include "runtime/base/log.h"
-#include "runtime/proc/nested.h"
+#include "runtime/proc/subjobs.h"
 #include "runtime/net/relay.h"
 #include "runtime/proc/process_priv.h"
 
-int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys)
+int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_aead_alg alg, struct fbr_keys *keys)
 {
     int rc = fbr_conn_export(conn, "fiber data up", link, keys->up);
 
@@ -47,12 +47,12 @@ int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
     return 0;
 }
 
-static void on_dry(void *user)
+static void on_drained(void *user)
 {
     struct fiber_process *p = user;
 
     fbr_process_ref(p);
-    if (fbr_loop_post_own(p->rt->loop, &p->dried) <= 0)
+    if (fbr_loop_post_own(p->rt->loop, &p->drained_post) <= 0)
         fbr_process_unref(p);
 }
 
@@ -60,7 +60,7 @@ static void on_dry(void *user)
 static int add_branch(struct fiber_process *p, struct fbr_error *err)
 {
     int rc = p->host->link ? fbr_link_branch(&p->link, p->host->link, p->id, p->spec.link,
-                                             p->spec.user, on_dry, p)
+                                             p->spec.user, on_drained, p)
                            : fbr_fail(err, -ECHILD, "its host %s has no data link", p->host->name);
 
     fbr_put_str(&p->start, FBR_URL_OF_HOST);
@@ -75,18 +75,18 @@ static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_e
 {
     enum fbr_reach reach = p->reach;
     struct fbr_keys keys;
-    struct fbr_hub *hub;
+    struct fbr_data_server *data_server;
     const char *url;
     int rc;
 
-    if ((rc = fbr_rt_hub(p->rt, reach, &hub, &url, err)) < 0 ||
-        (rc = fbr_link_open(&p->link, hub, p->spec.link, p->spec.user)) < 0)
+    if ((rc = fbr_rt_data_server(p->rt, reach, &data_server, &url, err)) < 0 ||
+        (rc = fbr_link_open(&p->link, data_server, p->spec.link, p->spec.user)) < 0)
         return rc;
-    rc = fbr_rt_keys(conn, fbr_link_id(p->link), fbr_seal_preferred(), &keys);
+    rc = fbr_rt_keys(conn, fbr_link_id(p->link), fbr_aead_preferred(), &keys);
     fbr_put_str(&p->start, url);
     fbr_put_u64(&p->start, fbr_link_id(p->link));
     fbr_put_u8(&p->start, rc == 0 ? (uint8_t)keys.alg : 0);
-    fbr_put_u32(&p->start, fbr_hub_beat_ms(hub));
+    fbr_put_u32(&p->start, fbr_data_server_beat_ms(data_server));
     if (rc == 0)
         rc = fbr_link_seal(p->link, &keys);
     else if (rc == -ENOTSUP && reach == FBR_REACH_HOST)
@@ -109,10 +109,10 @@ int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, stru
 {
     struct fiber_process *p = find(rt, who);
 
-    return p ? fbr_process_let_in(p, conn) : -EACCES;
+    return p ? fbr_process_attach(p, conn) : -EACCES;
 }
 
-int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn)
+int fbr_process_attach(struct fiber_process *p, struct fbr_conn *conn)
 {
     const struct fbr_config *config = p->rt->config;
     struct fbr_error err = {0, ""};
@@ -133,7 +133,7 @@ int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn)
     fbr_buf_fini(&p->start);
     fbr_wipe(p->secret, sizeof(p->secret)); /* a ticket is good for one join */
     p->conn = conn;
-    fbr_conn_adopt(conn, &fbr_job_conn_ops, p);
+    fbr_conn_attach(conn, &fbr_job_conn_ops, p);
     fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(config, "heartbeat"),
                        (unsigned)fbr_config_int(config, "heartbeat_misses"));
     fbr_timer_stop(&p->timer);
@@ -144,7 +144,7 @@ int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn)
     p->joined = true;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->rt->lock);
-    fbr_nested_host_joined(p);
+    fbr_subjobs_host_joined(p);
     if (p->spec.ops && p->spec.ops->on_joined)
         p->spec.ops->on_joined(p->spec.user, p);
     return 0;

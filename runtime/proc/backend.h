@@ -71,7 +71,7 @@ struct fbr_job {
     size_t ticket_len;
     const struct fbr_job_local *local; /* NULL: none of these settings. Only with ticket NULL */
     int relayed;                       /* nonzero: its host passes its data on (relay.h) */
-    /* Local backend, beside a ticket: the job's descriptors 4 and 5 (relay.h, nested.h); 0: none.
+    /* Local backend, beside a ticket: the job's descriptors 4 and 5 (relay.h, subjobs.h); 0: none.
      * They stay the caller's. */
     int link, control;
     uint64_t process, epoch; /* identity of the process, also for deterministic names */
@@ -113,17 +113,17 @@ struct fbr_backend;
 
 /* A job of this user that an engine still has and whose run may be over. Texts are never NULL, ""
  * is unknown. */
-struct fbr_leftover {
+struct fbr_orphan {
     const char *run;  /* uid of its run */
     const char *id;   /* the engine's id, for `remove` */
     const char *name; /* its name in the run: "process-3" */
-    /* the master of the run, as fbr_master_self() named it (runtime/base/master.h) */
+    /* the master of the run, as fbr_master_id_id_self() named it (runtime/base/master_id.h) */
     const char *master;
     int64_t since_ms;  /* creation time in ms since the epoch; 0: unknown */
     int alive;         /* nonzero: the job has not ended */
     const char *fiber; /* of a master: Fiber's command on the master's host; NULL: unknown */
 };
-typedef void fbr_backend_found(void *user, const struct fbr_leftover *job);
+typedef void fbr_backend_found(void *user, const struct fbr_orphan *job);
 
 /* An object that a backend has made for jobs and that no job uses any more: an image. */
 enum fbr_swept_action { FBR_SWEPT_WOULD, FBR_SWEPT_REMOVED, FBR_SWEPT_KEPT, FBR_SWEPT_FAILED };
@@ -138,8 +138,8 @@ typedef void fbr_backend_swept(void *user, const struct fbr_swept *thing);
 /* One finding of `check`: its object, its state in a sentence, and the line that mends it ("" when
  * nothing is to be done). */
 enum fbr_finding { FBR_FINDING_GOOD, FBR_FINDING_BAD, FBR_FINDING_ABSENT };
-typedef void fbr_backend_say(void *user, enum fbr_finding finding, const char *what,
-                             const char *text, const char *mend);
+typedef void fbr_backend_report(void *user, enum fbr_finding finding, const char *what,
+                                const char *text, const char *mend);
 
 /* Reads the output of a job. Both functions are called on the loop thread. */
 struct fbr_backend_reader {
@@ -158,7 +158,7 @@ struct fbr_backend_env {
 };
 
 /* The hosts that jobs can use. Zero is unknown. */
-struct fbr_room {
+struct fbr_capacity {
     unsigned hosts; /* number of hosts */
     unsigned cpus;  /* processors of the smallest host */
     /* Only of an allocation: the names of its hosts (NULL-terminated), how many ranks the user
@@ -236,7 +236,7 @@ struct fbr_backend_housekeeping {
     /* Removes objects that the backend has made for jobs, that no run has used since that time and
      * no job uses now; `dry` only reports them. May take some seconds. NULL: the backend makes no
      * such objects. */
-    int (*sweep)(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
+    int (*sweep)(struct fbr_backend *b, int64_t before_ms, int drained, fbr_backend_swept *swept,
                  void *user, struct fbr_error *err);
     /* Reads the output of a listed job by its `id`; with `follow` also its later output, until it
      * ends. Returns at once; after an error the reader is not called. Close the backend only after
@@ -271,12 +271,12 @@ struct fbr_backend_ops {
     /* Tells the hosts that jobs can use; the backend need not be open. `room` is zero before; the
      * caller frees its lists, also after an error. `sizes`: the caller wants hosts and cpus, too,
      * for which the engine is asked: some seconds at most. NULL: the backend knows nothing. */
-    int (*room)(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+    int (*room)(const struct fbr_backend_env *env, int sizes, struct fbr_capacity *room,
                 struct fbr_error *err);
     /* For `fiber doctor`, with a backend that could be opened: checks versions, permissions, image,
      * the way back, GPUs. A finding about "", the backend itself, is the reason why the backend
      * cannot be used. May take some seconds. NULL: there is nothing to check. */
-    void (*check)(struct fbr_backend *b, fbr_backend_say *say, void *user);
+    void (*check)(struct fbr_backend *b, fbr_backend_report *say, void *user);
     /* Stores the request that start() would make to its engine, as text for people or, with `json`,
      * as one JSON value; for free(). It asks no engine, and holds no secret. -ENOTSUP with `json`:
      * there is text only. NULL: there is nothing to show. */
@@ -285,7 +285,7 @@ struct fbr_backend_ops {
     /* Asks the engine whether it would take that request, and makes nothing: a finding for each
      * object. 0, or -EPERM when one was refused. May take some seconds. NULL: the engine cannot
      * tell. */
-    int (*would)(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+    int (*would)(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_report *say,
                  void *user);
 };
 

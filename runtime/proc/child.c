@@ -20,10 +20,10 @@
 #include "runtime/base/fds.h"
 #include "runtime/proc/fnref.h"
 #include "runtime/base/log.h"
-#include "runtime/proc/nested.h"
+#include "runtime/proc/subjobs.h"
 #include "runtime/net/relay.h"
 #include "runtime/program/spawn.h"
-#include "runtime/proc/visit.h"
+#include "runtime/proc/tunnel.h"
 
 #define RETRY_MS 50
 #define TURNED_AWAY_MAX 8
@@ -69,13 +69,13 @@ struct fbr_child {
     struct early_list orders;
     bool outlives;
     struct fbr_post outliving;
-    struct fbr_visits visits;
+    struct fbr_tunnels tunnels;
     /* From START, read-only after it. */
     int kind;
     struct fbr_fnref ref;
     const void *work;
     size_t work_len;
-    char hub_url[FBR_URL_MAX];
+    char data_server_url[FBR_URL_MAX];
     uint64_t link;
     uint8_t alg;      /* 0: not sealed */
     uint32_t beat_ms; /* how often its server must hear us; 0: never */
@@ -95,7 +95,7 @@ static void fail(struct fbr_child *c, int code, const char *text)
 /* The parent is gone: removes its leftovers and exits, with all processes that we have forked. When
  * the whole run has lost its master, its directory goes too; the kernel may take a moment to
  * release the master's lock. */
-static _Noreturn void lose_parent(struct fbr_child *c, const char *text)
+static _Noreturn void exit_orphaned(struct fbr_child *c, const char *text)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
 
@@ -104,7 +104,7 @@ static _Noreturn void lose_parent(struct fbr_child *c, const char *text)
     if (c->rt->orphaned)
         c->rt->orphaned(c->rt);
     /* also processes that have not joined, which would leave their own children */
-    fbr_nest_kill(c->rt->nest);
+    fbr_subjob_host_kill(c->rt->subjob_host);
     if (getsid(0) == getpid())
         fbr_spawn_sweep(getpid());
     for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
@@ -156,7 +156,7 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     started = c->started;
     pthread_mutex_unlock(&c->lock);
     if (started)
-        lose_parent(c, text);
+        exit_orphaned(c, text);
     if (why == -EPIPE || why == -ECONNRESET) /* turned away: by the crowd of callers, or for good */
         c->turned_away++;
     if (may_retry(c, why) && fbr_now_ms() < c->deadline)
@@ -179,8 +179,9 @@ static void watch_parent(struct fbr_child *c)
         far ? FBR_PARENT_PATIENCE * (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
 }
 
-/* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8
- * algorithm of its seal. The argument moves to the front of our copy, where it is aligned. */
+/* START: u8 kind, [reference of the function], u64 length, argument; then str data server url, u64
+ * link, u8 algorithm of its seal. The argument moves to the front of our copy, where it is aligned.
+ * */
 static int read_start(struct fbr_child *c)
 {
     struct fbr_cur cur = fbr_cur(c->start, c->start_len);
@@ -193,7 +194,7 @@ static int read_start(struct fbr_child *c)
         fbr_fnref_get(&cur, &c->ref);
     c->work_len = fbr_get_u64(&cur);
     work = fbr_get(&cur, c->work_len);
-    fbr_get_str(&cur, c->hub_url, sizeof(c->hub_url));
+    fbr_get_str(&cur, c->data_server_url, sizeof(c->data_server_url));
     c->link = fbr_get_u64(&cur);
     c->alg = fbr_get_u8(&cur);
     c->beat_ms = fbr_get_u32(&cur);
@@ -202,7 +203,7 @@ static int read_start(struct fbr_child *c)
     memmove(c->start, work, c->work_len);
     c->work = c->start;
     /* our children must not inherit it */
-    if (strcmp(c->hub_url, FBR_URL_OF_HOST) == 0)
+    if (strcmp(c->data_server_url, FBR_URL_OF_HOST) == 0)
         fcntl(FBR_RELAY_FD, F_SETFD, FD_CLOEXEC);
     return 0;
 }
@@ -239,7 +240,7 @@ static void keep_early(struct fbr_child *c, struct early_list *l, uint8_t type,
     struct early *e = malloc(sizeof(*e) + len);
 
     if (!e)
-        lose_parent(c, "out of memory");
+        exit_orphaned(c, "out of memory");
     *e = (struct early){.type = type, .len = len};
     memcpy(e->body, body->at, len);
     *l->last = e;
@@ -258,50 +259,50 @@ static struct early *take_early(struct early_list *l)
     return e;
 }
 
-static int send_of_visit(void *user, uint8_t type, const struct fbr_buf *body)
+static int send_of_tunnel(void *user, uint8_t type, const struct fbr_buf *body)
 {
     return fbr_child_send(user, type, body);
 }
 
 /* Serves a caller in a thread, over a pair of sockets. */
-static int let_in(struct fbr_child *c, uint64_t id, struct fbr_error *err)
+static int attach(struct fbr_child *c, uint64_t id, struct fbr_error *err)
 {
     int ends[2], rc = fbr_fds_need(VISIT_FDS, "a visit", err);
 
     if (rc < 0)
         return rc;
-    c->visits.loop = c->rt->loop;
-    c->visits.send = send_of_visit;
-    c->visits.user = c;
+    c->tunnels.loop = c->rt->loop;
+    c->tunnels.send = send_of_tunnel;
+    c->tunnels.user = c;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
         return fbr_fail(err, -errno, "%s", fbr_strerror(-errno));
-    rc = fbr_visits_open(&c->visits, id, ends[0], NULL, err);
+    rc = fbr_tunnels_open(&c->tunnels, id, ends[0], NULL, err);
     if (rc < 0)
         close(ends[0]);
     /* without a thread, the closed end tells the caller */
     else
-        rc = fbr_visitor_start(ends[1], err);
+        rc = fbr_exec_server_start(ends[1], err);
     if (rc < 0)
         close(ends[1]);
     return rc;
 }
 
-static void on_visit(struct fbr_child *c, uint8_t type, struct fbr_cur *body)
+static void on_tunnel(struct fbr_child *c, uint8_t type, struct fbr_cur *body)
 {
     struct fbr_error err = {0, ""};
     struct fbr_cur id = *body;
     struct fbr_buf b;
 
-    if (type != FBR_VISIT_OPEN) {
-        fbr_visits_on_frame(&c->visits, type, body);
+    if (type != FBR_TUNNEL_OPEN) {
+        fbr_tunnels_on_frame(&c->tunnels, type, body);
         return;
     }
-    if (let_in(c, fbr_get_u64(&id), &err) == 0)
+    if (attach(c, fbr_get_u64(&id), &err) == 0)
         return;
     fbr_info("a visitor is not let in: %s", err.text);
     fbr_buf_init(&b);
     fbr_put_u64(&b, fbr_get_u64(body));
-    fbr_child_send(c, FBR_VISIT_END, &b);
+    fbr_child_send(c, FBR_TUNNEL_END, &b);
     fbr_buf_fini(&b);
 }
 
@@ -314,15 +315,15 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         on_start(c, body);
         return;
     }
-    if (fbr_nest_takes(type)) {
+    if (fbr_subjob_host_takes(type)) {
         if (c->outlives)
-            fbr_nest_on_frame(c->rt, type, body);
+            fbr_subjob_host_on_frame(c->rt, type, body);
         else
             keep_early(c, &c->orders, type, body);
         return;
     }
-    if (fbr_visit_takes(type)) {
-        on_visit(c, type, body);
+    if (fbr_tunnel_takes(type)) {
+        on_tunnel(c, type, body);
         return;
     }
     if (c->fn)
@@ -342,7 +343,7 @@ static void on_outliving(void *arg)
     while ((e = take_early(&c->orders))) {
         struct fbr_cur cur = fbr_cur(e->body, e->len);
 
-        fbr_nest_on_frame(c->rt, e->type, &cur);
+        fbr_subjob_host_on_frame(c->rt, e->type, &cur);
         free(e);
     }
 }
@@ -520,7 +521,7 @@ static int get_keys(void *arg)
 
 static size_t longest_record(const struct fbr_child *c)
 {
-    return fbr_config_size(c->rt->config, "max_message") + FBR_LANE_SLACK;
+    return fbr_config_size(c->rt->config, "max_message") + FBR_MUX_SLACK;
 }
 
 int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error *err)
@@ -528,7 +529,7 @@ int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error 
     return fbr_relay_open(r, c->work, c->work_len, longest_record(c), err);
 }
 
-int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_error *err)
+int fbr_child_data_client(struct fbr_child *c, struct fbr_data_client **u, struct fbr_error *err)
 {
     struct fbr_keys keys;
     struct key_call call = {c, &keys};
@@ -537,19 +538,19 @@ int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_erro
 
     if (!c->link)
         return fbr_fail(err, -ENODATA, "the parent has no data link for us");
-    if (strcmp(c->hub_url, FBR_URL_OF_HOST) == 0)
-        return fbr_uplink_open_local(u, FBR_RELAY_FD, limit, err);
+    if (strcmp(c->data_server_url, FBR_URL_OF_HOST) == 0)
+        return fbr_data_client_open_local(u, FBR_RELAY_FD, limit, err);
     if (c->alg)
         rc = fbr_loop_call(c->rt->loop, get_keys, &call);
     if (rc < 0)
         return fbr_fail(err, rc, "data link: no keys: %s", fbr_strerror(rc));
-    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, limit,
-                         fbr_config_ms(c->rt->config, "start_timeout"), err);
+    rc = fbr_data_client_open(u, c->data_server_url, c->link, c->alg ? &keys : NULL, limit,
+                              fbr_config_ms(c->rt->config, "start_timeout"), err);
     fbr_wipe(&keys, sizeof(keys));
     if (rc < 0)
         return rc;
-    fbr_uplink_heartbeat(*u, c->beat_ms, fbr_config_ms(c->rt->config, "heartbeat"),
-                         fbr_config_int(c->rt->config, "heartbeat_misses"));
+    fbr_data_client_heartbeat(*u, c->beat_ms, fbr_config_ms(c->rt->config, "heartbeat"),
+                              fbr_config_int(c->rt->config, "heartbeat_misses"));
     return 0;
 }
 
@@ -559,7 +560,7 @@ struct goodbye {
     const char *why;
 };
 
-static int say_goodbye(void *arg)
+static int send_goodbye(void *arg)
 {
     struct goodbye *g = arg;
     struct fbr_buf b;
@@ -579,7 +580,7 @@ void fbr_child_exit(struct fbr_child *c, int code, const char *why)
     struct goodbye g = {c, code & 255, why};
 
     fflush(NULL);
-    fbr_loop_call(c->rt->loop, say_goodbye, &g);
+    fbr_loop_call(c->rt->loop, send_goodbye, &g);
     exit(code & 255); /* fiber_fini() closes the connection, after what is queued on it */
 }
 
@@ -587,9 +588,9 @@ static int hang_up(void *arg)
 {
     struct fbr_child *c = arg;
 
-    say_goodbye(&(struct goodbye){c, FBR_EXIT_UNKNOWN, ""}); /* the program itself called exit() */
+    send_goodbye(&(struct goodbye){c, FBR_EXIT_UNKNOWN, ""}); /* the program itself called exit() */
     fbr_timer_fini(&c->retry);
-    fbr_visits_close(&c->visits);
+    fbr_tunnels_close(&c->tunnels);
     fbr_conn_close(c->conn);
     c->conn = NULL;
     return 0;

@@ -6,7 +6,7 @@
 
 #include "runtime/proc/context.h"
 #include "runtime/proc/ticket.h"
-#include "runtime/net/uplink.h"
+#include "runtime/net/data_client.h"
 
 struct fbr_child;
 
@@ -29,14 +29,15 @@ void fbr_child_on_frame(struct fbr_child *c,
 /* Sends a frame to the parent, on the control channel. Any thread. */
 int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body);
 /* Opens the data link that the parent has for us. */
-int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_error *err);
+int fbr_child_data_client(struct fbr_child *c, struct fbr_data_client **u, struct fbr_error *err);
 /* Opens a relay for processes that we start. Its first record is our own first record (relay.h).
  * Loop thread. */
 struct fbr_relay;
 int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error *err);
-/* Serves a visitor (visit.h) at this socket, which it takes over on success, on a thread of its
- * own. Any thread. runtime/inspect/visitor.c defines it, as backends define fbr_backend_find(). */
-int fbr_visitor_start(int sock, struct fbr_error *err);
+/* Serves a visitor (tunnel.h) at this socket, which it takes over on success, on a thread of its
+ * own. Any thread. runtime/inspect/exec_server.c defines it, as backends define fbr_backend_find().
+ * */
+int fbr_exec_server_start(int sock, struct fbr_error *err);
 /* Tells the parent code and reason, flushes, and exits the process. */
 void fbr_child_exit(struct fbr_child *c, int code, const char *why) __attribute__((noreturn));
 

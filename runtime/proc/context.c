@@ -12,12 +12,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "runtime/net/bind.h"
+#include "runtime/net/host_address.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/proc/output.h"
-#include "runtime/pin/limits.h"
+#include "runtime/pin/cgroup.h"
 
 #define START_FDS 13 /* directory, two locks, loop */
 
@@ -31,28 +31,29 @@ static _Thread_local int callbacks; /* nested callbacks that run on this thread 
  * a second time; the configured one; the one where the jobs of a backend find us; the one where our
  * parent listens. A child has its parent's configuration, but that address is not the child's when
  * it runs on another host. */
-static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct fbr_error *err)
+static int bind_address(struct fbr_runtime *rt, char out[FBR_HOST_ADDRESS_MAX],
+                        struct fbr_error *err)
 {
     const char *bind = fbr_config_str(rt->config, "bind");
-    char parent[FBR_BIND_MAX];
+    char parent[FBR_HOST_ADDRESS_MAX];
     struct fbr_backend_slot *s;
-    const struct fbr_listener *door = rt->listener[FBR_REACH_TCP];
+    const struct fbr_listener *auth = rt->listener[FBR_REACH_TCP];
     int rc;
 
-    if (door && fbr_bind_host(fbr_listener_url(door), out))
+    if (auth && fbr_host_address_of_url(fbr_listener_url(auth), out))
         return 0;
-    rc = bind[0] ? fbr_bind_find(bind, out) : -ENOENT;
+    rc = bind[0] ? fbr_host_address_find(bind, out) : -ENOENT;
     if (rc == 0)
         return 0;
     if (bind[0] && !rt->child)
         return fbr_fail(err, rc, "bind = %s: this host has no such address or interface", bind);
     for (s = rt->backends; s; s = s->next)
         if (s->ops->reach == FBR_REACH_TCP && s->ops->address)
-            return s->ops->address(s->backend, out, FBR_BIND_MAX, err);
-    if (rt->child && fbr_bind_host(rt->parent_url, parent) &&
-        fbr_bind_toward(parent, 0, out, NULL) == 0)
+            return s->ops->address(s->backend, out, FBR_HOST_ADDRESS_MAX, err);
+    if (rt->child && fbr_host_address_of_url(rt->parent_url, parent) &&
+        fbr_host_address_toward(parent, 0, out, NULL) == 0)
         return 0;
-    snprintf(out, FBR_BIND_MAX, "127.0.0.1");
+    snprintf(out, FBR_HOST_ADDRESS_MAX, "127.0.0.1");
     return 0;
 }
 
@@ -92,7 +93,7 @@ static int find_url(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct fbr_er
 {
     const struct fbr_backend_ops *ops = configured_backend(rt);
     struct fbr_backend_slot *slot;
-    char address[FBR_BIND_MAX];
+    char address[FBR_HOST_ADDRESS_MAX];
     int rc = ops && ops->reach == FBR_REACH_TCP ? fbr_rt_backend(rt, NULL, &slot, err) : 0;
 
     if (rc < 0 || (rc = bind_address(rt, address, err)) < 0)
@@ -116,12 +117,12 @@ static bool only_ours(const struct fbr_runtime *rt)
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
                     struct fbr_error *err)
 {
-    const struct fbr_door door = {rt->above->secret,
-                                  rt->above->admit,
-                                  rt,
-                                  (unsigned)fbr_config_ms(rt->config, "join_timeout"),
-                                  only_ours(rt),
-                                  &rt->held};
+    const struct fbr_auth_ops auth = {rt->above->secret,
+                                      rt->above->admit,
+                                      rt,
+                                      (unsigned)fbr_config_ms(rt->config, "join_timeout"),
+                                      only_ours(rt),
+                                      &rt->held};
     char url[FBR_URL_MAX];
     int rc;
 
@@ -134,23 +135,23 @@ int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_lis
     } else {
         rc = find_url(rt, url, err);
     }
-    if (rc < 0 || (rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &door, err)) < 0)
+    if (rc < 0 || (rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &auth, err)) < 0)
         return rc;
     *l = rt->listener[reach];
     return 0;
 }
 
-static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **hub,
-                    struct fbr_error *err)
+static int open_data_server(struct fbr_runtime *rt, enum fbr_reach reach,
+                            struct fbr_data_server **data_server, struct fbr_error *err)
 {
-    const struct fbr_hub_options o = {
-        .limit = fbr_config_size(rt->config, "max_message") + FBR_LANE_SLACK,
+    const struct fbr_data_server_options o = {
+        .limit = fbr_config_size(rt->config, "max_message") + FBR_MUX_SLACK,
         .beat_ms = (unsigned)fbr_config_ms(rt->config, "heartbeat"),
         .misses = (unsigned)fbr_config_int(rt->config, "heartbeat_misses"),
         .own_user = only_ours(rt),
         .held = &rt->held,
     };
-    char url[FBR_URL_MAX], address[FBR_BIND_MAX];
+    char url[FBR_URL_MAX], address[FBR_HOST_ADDRESS_MAX];
     int rc;
 
     if (reach == FBR_REACH_HOST) {
@@ -160,19 +161,19 @@ static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub
         rc = bind_address(rt, address, err);
         snprintf(url, sizeof(url), strchr(address, ':') ? "tcp://[%s]:0" : "tcp://%s:0", address);
     }
-    return rc < 0 ? rc : fbr_hub_open(hub, url, &o, err);
+    return rc < 0 ? rc : fbr_data_server_open(data_server, url, &o, err);
 }
 
-int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
-               struct fbr_error *err)
+int fbr_rt_data_server(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_data_server **h,
+                       const char **url, struct fbr_error *err)
 {
-    struct fbr_hub *hub = rt->hub[reach];
-    int rc = hub ? 0 : open_hub(rt, reach, &hub, err);
+    struct fbr_data_server *data_server = rt->data_server[reach];
+    int rc = data_server ? 0 : open_data_server(rt, reach, &data_server, err);
 
     pthread_mutex_lock(&rt->lock);
-    rt->hub[reach] = *h = hub;
+    rt->data_server[reach] = *h = data_server;
     pthread_mutex_unlock(&rt->lock);
-    *url = rc < 0 ? "" : fbr_hub_url(hub);
+    *url = rc < 0 ? "" : fbr_data_server_url(data_server);
     return rc;
 }
 
@@ -285,10 +286,10 @@ static int begin_keeping(void *arg)
 static uint64_t half_of_memory(void)
 {
     uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    struct fbr_limits limits;
+    struct fbr_cgroup limits;
     struct rlimit own;
 
-    fbr_limits_read(&limits);
+    fbr_cgroup_read(&limits);
     if (limits.memory && limits.memory < most)
         most = limits.memory;
     if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur < most)
@@ -424,8 +425,9 @@ bool fbr_rt_awaited(struct fbr_runtime *rt)
     bool ours;
 
     pthread_mutex_lock(&rt->lock);
-    ours = rt->started && (callbacks || fbr_loop_here(rt->loop) || fbr_hub_here(rt->hub[0]) ||
-                           fbr_hub_here(rt->hub[1]));
+    ours = rt->started &&
+           (callbacks || fbr_loop_here(rt->loop) || fbr_data_server_here(rt->data_server[0]) ||
+            fbr_data_server_here(rt->data_server[1]));
     pthread_mutex_unlock(&rt->lock);
     return ours;
 }

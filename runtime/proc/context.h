@@ -1,7 +1,8 @@
 /* context.h - the one context of a process that uses Fiber, and how its parts find each other.
  *
  * Order of construction (destruction is the reverse): configuration; loop; run directory; then,
- * when first needed, the listener (control channel), the hub (data channel) and the backends.
+ * when first needed, the listener (control channel), the data server (data channel) and the
+ * backends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RUNTIME_H
@@ -15,7 +16,7 @@
 #include "runtime/proc/at_end.h"
 #include "runtime/proc/backend.h"
 #include "runtime/net/conn.h"
-#include "runtime/net/hub.h"
+#include "runtime/net/data_server.h"
 #include "runtime/proc/pending.h"
 #include "runtime/proc/rundir.h"
 #include "runtime/base/sync.h"
@@ -26,14 +27,14 @@ enum fbr_frame {
     FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
     /* child to parent: bytes for the caller that started the child */
     FBR_FRAME_READY,
-    FBR_FRAME_JOIN, /* child to its host: the child has joined (nested.h) */
+    FBR_FRAME_JOIN, /* child to its host: the child has joined (subjobs.h) */
     /* child to parent: the child has attached to an end of a pipe */
     FBR_FRAME_HOLDS,
-    FBR_FRAME_POOL = 32,   /* pool/pool_wire.h */
-    FBR_FRAME_NEST = 48,   /* nested.h */
-    FBR_FRAME_PEER = 64,   /* share/peer.h */
-    FBR_FRAME_RING = 80,   /* ring/ring_wire.h */
-    FBR_FRAME_VISIT = 112, /* visit.h */
+    FBR_FRAME_POOL = 32,    /* pool/pool_wire.h */
+    FBR_FRAME_SUBJOB = 48,  /* subjobs.h */
+    FBR_FRAME_PEER = 64,    /* share/peer.h */
+    FBR_FRAME_RING = 80,    /* ring/ring_wire.h */
+    FBR_FRAME_TUNNEL = 112, /* tunnel.h */
 };
 
 /* An end of a pipe that a process holds from its start on, as a handle of the process that starts
@@ -47,7 +48,7 @@ struct fbr_hold {
 struct fbr_hold_ops {
     int (*hold)(struct fiber_pipe *end, struct fbr_hold *out); /* 0, or kept */
     /* Called when the process has the end itself, or has ended. Loop thread. */
-    void (*let_go)(struct fbr_hold *hold);
+    void (*release)(struct fbr_hold *hold);
 };
 
 /* Functions of the files above this one, which the context calls. */
@@ -59,13 +60,13 @@ struct fbr_rt_above {
 };
 
 struct fbr_child;
-struct fbr_nest;
+struct fbr_subjob_host;
 struct fbr_relay;
 struct fbr_output;
 struct fiber_process;
 
 struct fbr_runtime {
-    pthread_mutex_t lock; /* guards processes, started to ender, hub, at_end */
+    pthread_mutex_t lock; /* guards processes, started to ender, data server, at_end */
     const struct fbr_rt_above *above;
     struct fbr_config *config;
     struct fbr_loop *loop;
@@ -80,8 +81,8 @@ struct fbr_runtime {
     pthread_t ender; /* the thread that called it */
     pthread_cond_t changed;
     bool ending; /* fiber_fini() has begun: no pool is opened any more; under the pools' lock */
-    struct fbr_listener *listener[2]; /* by enum fbr_reach; loop thread */
-    struct fbr_hub *hub[2];           /* set on the loop thread */
+    struct fbr_listener *listener[2];       /* by enum fbr_reach; loop thread */
+    struct fbr_data_server *data_server[2]; /* set on the loop thread */
     struct fbr_output *output;
     struct fbr_pending_watch pending; /* loop thread */
     struct fbr_backend_slot {
@@ -91,12 +92,12 @@ struct fbr_runtime {
     } * backends;                    /* changed on the loop thread, under lock */
     struct fiber_process *processes; /* under lock */
     uint64_t next_process;
-    uint64_t next_visit;     /* loop thread */
+    uint64_t next_tunnel;    /* loop thread */
     struct fbr_child *child; /* the way to our parent; NULL in a master */
     const char *parent_url;  /* where the parent listens */
-    bool near_master;      /* this process shares a host, and its run directory, with the master */
-    struct fbr_nest *nest; /* jobs that we run for our parent; loop thread */
-    struct fbr_relay *relay; /* their data; opened on the loop thread */
+    bool near_master; /* this process shares a host, and its run directory, with the master */
+    struct fbr_subjob_host *subjob_host; /* jobs that we run for our parent; loop thread */
+    struct fbr_relay *relay;             /* their data; opened on the loop thread */
     /* Set by share/: admits a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
     const struct fbr_hold_ops *holds; /* set by share/ */
@@ -143,8 +144,8 @@ bool fbr_rt_finished(struct fbr_runtime *rt);
  * for. Loop thread. */
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
                     struct fbr_error *err);
-int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
-               struct fbr_error *err);
+int fbr_rt_data_server(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_data_server **h,
+                       const char **url, struct fbr_error *err);
 /* Returns the name of a backend: NULL as configured, "auto" as found. */
 const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name);
 /* Opens a backend by name (NULL: as configured). Loop thread. */
@@ -160,6 +161,6 @@ enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops
 
 /* Derives the keys of a data link from its control connection; both ends do so. -ENOTSUP: the
  * connection needs no keys. */
-int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys);
+int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_aead_alg alg, struct fbr_keys *keys);
 
 #endif

@@ -11,10 +11,10 @@
 #include "runtime/base/log.h"
 #include "runtime/net/relay.h"
 #include "runtime/proc/child.h"
-#include "runtime/proc/nested.h"
+#include "runtime/proc/subjobs.h"
 #include "runtime/proc/output.h"
 #include "runtime/proc/process.h"
-#include "runtime/proc/work.h"
+#include "runtime/proc/entry.h"
 
 #define END_AT_ONCE_MS 1000
 #define END_OF_OTHER_MS 60000 /* only a thread that the end itself waits for can wait so long */
@@ -35,7 +35,7 @@ void fiber_bytes_free(struct fiber_bytes *bytes)
 
 /* ---- What the context calls of the processes above it ---- */
 
-static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
+static int on_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
 {
     struct fbr_runtime *rt = user;
 
@@ -47,7 +47,7 @@ static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[
     return 0;
 }
 
-static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn *conn)
+static int on_admit(void *user, const struct fbr_caller *who, struct fbr_conn *conn)
 {
     struct fbr_runtime *rt = user;
 
@@ -64,7 +64,7 @@ static void on_output_room(void *user)
         rt->output_room(rt);
 }
 
-static const struct fbr_rt_above above = {door_secret, door_admit, fbr_job_event, on_output_room};
+static const struct fbr_rt_above above = {on_secret, on_admit, fbr_job_event, on_output_room};
 
 /* ---- Birth ---- */
 
@@ -134,7 +134,7 @@ int fiber_init(int *argc, char ***argv)
             return fbr_keep_error(&err);
         }
         apply_log_level(rt);
-        rc = fbr_work_run(&err);
+        rc = fbr_entry_run(&err);
         if (rc == 0)
             return 0;
     } else if (rc == 0) {
@@ -218,8 +218,8 @@ static int close_engines(void *arg)
 
     fbr_timer_fini(&rt->keep);
     fbr_pending_end(&rt->pending);
-    fbr_nest_close(rt->nest);
-    rt->nest = NULL;
+    fbr_subjob_host_close(rt->subjob_host);
+    rt->subjob_host = NULL;
     fbr_relay_close(rt->relay);
     rt->relay = NULL;
     while (rt->backends) {
@@ -325,16 +325,16 @@ static void end_parts(struct fbr_runtime *rt)
     } while (more);
 }
 
-static void close_hubs(struct fbr_runtime *rt)
+static void close_data_servers(struct fbr_runtime *rt)
 {
-    struct fbr_hub *hub[2];
+    struct fbr_data_server *data_server[2];
 
     pthread_mutex_lock(&rt->lock);
-    memcpy(hub, rt->hub, sizeof(hub));
-    memset(rt->hub, 0, sizeof(rt->hub));
+    memcpy(data_server, rt->data_server, sizeof(data_server));
+    memset(rt->data_server, 0, sizeof(rt->data_server));
     pthread_mutex_unlock(&rt->lock);
     for (int i = 0; i < 2; i++)
-        fbr_hub_close(hub[i]);
+        fbr_data_server_close(data_server[i]);
 }
 
 void fiber_fini(void)
@@ -359,7 +359,7 @@ void fiber_fini(void)
     fbr_loop_call(rt->loop, close_engines, rt);
     if (rt->output)
         fbr_output_stop(rt->output);
-    close_hubs(rt);
+    close_data_servers(rt);
     fbr_child_close(rt->child);
     fbr_rundir_remove(&rt->dir);
     fbr_loop_stop(rt->loop); /* the loop and the output stay: earlier calls may still use them */

@@ -13,15 +13,15 @@
 
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
-#include "runtime/proc/nested.h"
+#include "runtime/proc/subjobs.h"
 #include "runtime/proc/process_priv.h"
-#include "runtime/base/strings.h"
-#include "runtime/base/text.h"
+#include "runtime/base/jobspec.h"
+#include "runtime/base/printable.h"
 
 /* after a child has closed its connection, the backend should soon report its end */
 #define EXIT_AFTER_CONN_MS 2000
-#define CONN_AFTER_EXIT_MS 200 /* bytes of a dead process may still be on their way */
-#define DRY_AFTER_EXIT_MS 5000 /* its host, which lives, may still have data to pass on */
+#define CONN_AFTER_EXIT_MS 200   /* bytes of a dead process may still be on their way */
+#define DRAIN_AFTER_EXIT_MS 5000 /* its host, which lives, may still have data to pass on */
 #define EXIT_AFTER_KILL_MS 3000
 /* the process has announced its end; a slow engine reports the end and the output later */
 #define EXIT_OF_FAR_MS 30000
@@ -165,11 +165,11 @@ static void end(struct fiber_process *p, const char *why)
     fbr_timer_fini(&p->timer);
     fbr_process_fds_release(p, p->fds);
     p->conn = NULL;
-    fbr_visits_close(&p->visits);
+    fbr_tunnels_close(&p->tunnels);
     if (p->handle)
         p->slot->ops->release(p->slot->backend, p->handle);
     p->handle = NULL;
-    fbr_process_let_go(p, NULL);
+    fbr_process_release_ends(p, NULL);
     for (int i = 0; i < 2; i++)
         if (p->out[i].output)
             fbr_lines_end(&p->out[i]);
@@ -187,7 +187,7 @@ static void end(struct fiber_process *p, const char *why)
     fbr_info("%s", p->report ? p->report : p->name);
     if (p->spec.ops && p->spec.ops->on_end)
         p->spec.ops->on_end(p->spec.user, p);
-    fbr_nested_host_ended(p, p->report ? p->report : p->name);
+    fbr_subjobs_host_ended(p, p->report ? p->report : p->name);
     fbr_conn_close(conn); /* after the conns that it carried */
     fbr_link_close(p->link);
     p->link = NULL;
@@ -250,7 +250,7 @@ static void kill_it(struct fiber_process *p, const char *why)
 
 /* One that has said its code only lingers. Any other may have ended for a reason that its backend,
  * which is slow, will tell. */
-static void give_up(struct fiber_process *p, const char *why)
+static void abandon(struct fiber_process *p, const char *why)
 {
     if (p->leaving) {
         kill_it(p, why);
@@ -292,25 +292,25 @@ static void on_time(void *arg)
 }
 
 /* Whether no more data of the process comes by way of its host. */
-static bool is_dry(const struct fiber_process *p)
+static bool is_drained(const struct fiber_process *p)
 {
-    return !p->link || !p->host || p->dry || p->host->state == P_ENDED;
+    return !p->link || !p->host || p->drained || p->host->state == P_ENDED;
 }
 
-static void dry(struct fiber_process *p, const char *why)
+static void drained(struct fiber_process *p, const char *why)
 {
-    if (is_dry(p))
-        step(p, P_ON_DRY, why);
+    if (is_drained(p))
+        step(p, P_ON_DRAINED, why);
     else
-        set_timer(p, DRY_AFTER_EXIT_MS);
+        set_timer(p, DRAIN_AFTER_EXIT_MS);
 }
 
-void fbr_job_dry(void *process)
+void fbr_job_drained(void *process)
 {
     struct fiber_process *p = process;
 
-    p->dry = true;
-    step(p, P_ON_DRY, "");
+    p->drained = true;
+    step(p, P_ON_DRAINED, "");
     fbr_process_unref(p);
 }
 
@@ -350,13 +350,13 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     if (type == FBR_FRAME_EXIT)
         on_exit_frame(p, body);
     else if (type == FBR_FRAME_HOLDS)
-        fbr_process_let_go(p, body);
-    else if (type == FBR_NEST_EVENT)
-        fbr_nested_on_event(p, body);
-    else if (type == FBR_NEST_CARRIED)
-        fbr_nested_on_carried(p, body);
-    else if (fbr_visit_takes(type))
-        fbr_visits_on_frame(&p->visits, type, body);
+        fbr_process_release_ends(p, body);
+    else if (type == FBR_SUBJOB_EVENT)
+        fbr_subjobs_on_event(p, body);
+    else if (type == FBR_SUBJOB_CARRIED)
+        fbr_subjobs_on_carried(p, body);
+    else if (fbr_tunnel_takes(type))
+        fbr_tunnels_on_frame(&p->tunnels, type, body);
     else if (p->spec.ops && p->spec.ops->on_frame)
         p->spec.ops->on_frame(p->spec.user, p, type, body);
     if (type == FBR_FRAME_READY) {
@@ -373,8 +373,8 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     note_shortage(p);
     note_stall(p, conn);
     p->conn = NULL;
-    fbr_visits_close(&p->visits);
-    fbr_nested_host_lost(p, why, text);
+    fbr_tunnels_close(&p->tunnels);
+    fbr_subjobs_host_lost(p, why, text);
     /* Frozen or cut off: nothing it holds may count any more. */
     snprintf(reason, sizeof(reason), "gave %s (frozen, or cut off); killed", text);
     step(p, why == -ETIMEDOUT ? P_ON_SILENT : P_ON_HUNG_UP, reason);
@@ -497,7 +497,7 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
         }
         if (!p->pending[0])
             p->pending_ms = fbr_now_ms();
-        fbr_text_cut(p->pending, sizeof(p->pending), e->text);
+        fbr_printable_cut(p->pending, sizeof(p->pending), e->text);
         p->placed = e->placed || e->runs;
         if (p->waits_in_line && fbr_process_is_starting(p->state) && e->runs)
             set_timer(p, (uint64_t)p->start_timeout_ms);
@@ -529,8 +529,8 @@ static void step(struct fiber_process *p, enum process_event event, const char *
 {
     static void (*const actions[P_ACTIONS])(struct fiber_process *, const char *) = {
         [P_DO_SIGNAL] = pass_kill,    [P_DO_REFUSE] = refuse,   [P_DO_TOO_LATE] = refuse_late,
-        [P_DO_KILL] = kill_it,        [P_DO_GIVE_UP] = give_up, [P_DO_WAIT_EXIT] = wait_exit,
-        [P_DO_WAIT_CONN] = wait_conn, [P_DO_DRY] = dry,         [P_DO_END] = end,
+        [P_DO_KILL] = kill_it,        [P_DO_GIVE_UP] = abandon, [P_DO_WAIT_EXIT] = wait_exit,
+        [P_DO_WAIT_CONN] = wait_conn, [P_DO_DRY] = drained,     [P_DO_END] = end,
     };
     const struct process_step s = fbr_process_step(p->state, event);
 
@@ -614,7 +614,7 @@ static int find_backend(struct fiber_process *p, struct fbr_error *err)
         return fbr_rt_backend(p->rt, p->backend_name[0] ? p->backend_name : NULL, &p->slot, err);
     if (!p->host->slot)
         return fbr_fail(err, -ECHILD, "its host %s could not be started", p->host->name);
-    p->host->as_host = (struct fbr_backend_slot){.ops = &fbr_backend_nested,
+    p->host->as_host = (struct fbr_backend_slot){.ops = &fbr_backend_subjobs,
                                                  .backend = (struct fbr_backend *)p->host};
     p->slot = &p->host->as_host;
     return 0;

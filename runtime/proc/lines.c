@@ -148,7 +148,7 @@ void fbr_line_add(struct fbr_line_stream *s, struct fbr_screen *screen, const ch
     keep_tail(s, data, len);
     fbr_buf_init(&shown);
     if (screen->terminal) {
-        fbr_text_filter(&s->filter, data, len, &shown);
+        fbr_printable_filter(&s->filter, data, len, &shown);
         at = (const char *)shown.data;
         end = at + shown.len;
         out->failed |= shown.failed;
@@ -206,19 +206,19 @@ void fbr_line_end(struct fbr_line_stream *s, struct fbr_screen *screen, const ch
         fbr_put(out, "\033[0m", 4);
     if (screen->owner == s->who)
         screen->coloured = false;
-    s->filter = (struct fbr_text_filter){0};
+    s->filter = (struct fbr_printable_filter){0};
 }
 
 void fbr_line_report(const struct fbr_line_stream *s, const char *before, const char *after,
                      struct fbr_buf *out)
 {
-    struct fbr_text_filter plain = {.plain = true};
+    struct fbr_printable_filter plain = {.plain = true};
     struct fbr_buf text;
     const char *at, *end;
     int lines = 0;
 
     fbr_buf_init(&text);
-    fbr_text_filter(&plain, s->tail.data, s->tail.len, &text);
+    fbr_printable_filter(&plain, s->tail.data, s->tail.len, &text);
     at = (const char *)text.data;
     end = at + text.len;
     while (end > at && (end[-1] == '\n' || end[-1] == '\r'))

@@ -8,8 +8,8 @@
  *   a tag               in front of each line; on a terminal again behind a return (\r), so that a
  *                       progress bar keeps it; in a pipe or a file, only the part of a line behind
  *                       its last return is passed on
- *   a terminal          gets no control sequences but colours and the erasing of a line (text.h); a
- *                       colour ends with its line
+ *   a terminal          gets no control sequences but colours and the erasing of a line
+ *                       (printable.h); a colour ends with its line
  *   several ranks       into a pipe or a file: a progress bar is passed on when its line has ended
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -20,7 +20,7 @@
 #include <stddef.h>
 
 #include "runtime/base/buf.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 
 #define FBR_LINE_HELD (1u << 20)   /* a longer line is passed on in parts */
 #define FBR_LINES_HELD (64u << 20) /* beyond this sum, unfinished lines are passed on, too */
@@ -43,7 +43,7 @@ struct fbr_line_stream {
     const void *who;     /* the rank of the stream, for the screen's owner */
     struct fbr_buf part; /* a line without its end, not shown yet */
     struct fbr_buf tail;
-    struct fbr_text_filter filter;
+    struct fbr_printable_filter filter;
 };
 
 /* Appends to `out` what the screen gets now: the whole lines, with `tag` in front of each. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 
 #define PATIENCE_MS 2000 /* first silence, and interval of the checks */
 #define SHORT_MS 1000    /* jobs that have waited for less are not named: they may run by now */
@@ -21,7 +21,7 @@ void fbr_pending_add(struct fbr_pending *p, const char *text)
     if (!text)
         return;
     if (!p->pending++)
-        fbr_text_cut(p->text, sizeof(p->text), text);
+        fbr_printable_cut(p->text, sizeof(p->text), text);
     p->same += !fbr_pending_differ(p->text, text);
 }
 
@@ -32,7 +32,7 @@ void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t sin
         p->since = since;
 }
 
-void fbr_pending_say(const struct fbr_pending *p, char *out, size_t size)
+void fbr_pending_format(const struct fbr_pending *p, char *out, size_t size)
 {
     int others = p->pending - p->same;
     char line[sizeof(p->text) + 96];
@@ -46,7 +46,7 @@ void fbr_pending_say(const struct fbr_pending *p, char *out, size_t size)
     else
         snprintf(line, sizeof(line), "%d of %d job%s pending: %s", p->pending, p->jobs,
                  p->jobs == 1 ? "" : "s", p->text);
-    fbr_text_cut(out, size, line);
+    fbr_printable_cut(out, size, line);
 }
 
 bool fbr_pending_differ(const char *a, const char *b)
@@ -70,7 +70,7 @@ static void look(void *arg)
     char text[sizeof(w->last)];
 
     w->collect(w->user, &now);
-    fbr_pending_say(&now, text, sizeof(text));
+    fbr_pending_format(&now, text, sizeof(text));
     if (!text[0]) {
         fbr_timer_stop(&w->timer);
         w->last[0] = '\0';

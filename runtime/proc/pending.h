@@ -23,7 +23,7 @@ void fbr_pending_add(struct fbr_pending *p, const char *text);
 /* Adds a job that has waited since then. Pure. */
 void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t since);
 /* "" when none is pending. Pure. */
-void fbr_pending_say(const struct fbr_pending *p, char *out, size_t size);
+void fbr_pending_format(const struct fbr_pending *p, char *out, size_t size);
 /* Whether two texts differ in more than their numbers. Pure. */
 bool fbr_pending_differ(const char *a, const char *b);
 

@@ -18,7 +18,7 @@
 #include "runtime/proc/fnref.h"
 #include "runtime/base/log.h"
 #include "runtime/proc/process_priv.h"
-#include "runtime/base/strings.h"
+#include "runtime/base/jobspec.h"
 
 enum { START_FN = 1, START_WORK = 2 }; /* child.c reads them */
 
@@ -37,7 +37,7 @@ void fbr_process_fds_release(struct fiber_process *p, int n)
     fbr_fds_release(n);
 }
 
-void fbr_process_let_go(struct fiber_process *p, struct fbr_cur *body)
+void fbr_process_release_ends(struct fiber_process *p, struct fbr_cur *body)
 {
     uint64_t owner = body ? fbr_get_u64(body) : 0, object = body ? fbr_get_u64(body) : 0;
     uint8_t end = body ? fbr_get_u8(body) : 0;
@@ -51,7 +51,7 @@ void fbr_process_let_go(struct fiber_process *p, struct fbr_cur *body)
         if (body && (h->owner != owner || h->object != object || h->end != end))
             p->holds[kept++] = *h;
         else
-            p->rt->holds->let_go(h);
+            p->rt->holds->release(h);
     }
     p->n_holds = kept;
 }
@@ -59,7 +59,7 @@ void fbr_process_let_go(struct fiber_process *p, struct fbr_cur *body)
 static void destroy(struct fiber_process *p)
 {
     fbr_process_fds_release(p, p->fds);
-    fbr_process_let_go(p, NULL);
+    fbr_process_release_ends(p, NULL);
     free(p->holds);
     if (p->sentinel >= 0)
         close(p->sentinel);
@@ -359,7 +359,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     p->spec = *spec;
     p->host = spec->host;
     p->sentinel = -1;
-    p->dried = (struct fbr_post){.fn = fbr_job_dry, .arg = p, .own = true};
+    p->drained_post = (struct fbr_post){.fn = fbr_job_drained, .arg = p, .own = true};
     p->kill = (struct fbr_post){.fn = run_kill, .arg = p, .own = true};
     p->refs = 2; /* one of the handle, one of the job */
     p->handle_open = true;
@@ -558,17 +558,18 @@ static int post_kill(struct fiber_process *p, const char *why)
     return rc < 0 ? rc : 0;
 }
 
-_Static_assert((int)FBR_VISIT_OPEN == (int)FBR_FRAME_VISIT, "its frames begin where others do not");
+_Static_assert((int)FBR_TUNNEL_OPEN == (int)FBR_FRAME_TUNNEL,
+               "its frames begin where others do not");
 
-static int send_of_visit(void *user, uint8_t type, const struct fbr_buf *body)
+static int send_of_tunnel(void *user, uint8_t type, const struct fbr_buf *body)
 {
     struct fiber_process *p = user;
 
     return p->conn ? fbr_conn_send_buf(p->conn, type, body) : -EPIPE;
 }
 
-int fbr_process_visit(struct fiber_process *p, int fd, const struct fbr_buf *first,
-                      struct fbr_error *err)
+int fbr_process_tunnel(struct fiber_process *p, int fd, const struct fbr_buf *first,
+                       struct fbr_error *err)
 {
     struct fbr_buf open;
     uint64_t id;
@@ -576,17 +577,17 @@ int fbr_process_visit(struct fiber_process *p, int fd, const struct fbr_buf *fir
 
     if (!p->conn || !fbr_process_is_joined(state_of(p)))
         return fbr_fail(err, -EAGAIN, "%s has not joined yet, or has ended", p->name);
-    p->visits.loop = p->rt->loop;
-    p->visits.send = send_of_visit;
-    p->visits.user = p;
-    id = ++p->rt->next_visit;
+    p->tunnels.loop = p->rt->loop;
+    p->tunnels.send = send_of_tunnel;
+    p->tunnels.user = p;
+    id = ++p->rt->next_tunnel;
     fbr_buf_init(&open);
     fbr_put_u64(&open, id);
     rc = open.failed ? fbr_fail(err, -ENOMEM, "out of memory")
-                     : fbr_visits_open(&p->visits, id, fd, first, err);
+                     : fbr_tunnels_open(&p->tunnels, id, fd, first, err);
     /* a failure on this channel ends the channel */
     if (rc == 0)
-        send_of_visit(p, FBR_VISIT_OPEN, &open);
+        send_of_tunnel(p, FBR_TUNNEL_OPEN, &open);
     else
         fbr_wrap(err, "%s", p->name);
     fbr_buf_fini(&open);
@@ -603,7 +604,7 @@ int fiber_process_kill(struct fiber_process *p)
     return post_kill(p, "");
 }
 
-int fbr_process_give_up(struct fiber_process *p, const char *why)
+int fbr_process_abandon(struct fiber_process *p, const char *why)
 {
     return post_kill(p, why);
 }
@@ -819,10 +820,10 @@ void fbr_process_kill_all(struct fbr_runtime *rt)
     do {
         pthread_mutex_lock(&rt->lock);
         DL_FOREACH(rt->processes, p)
-            if (p->state != P_ENDED && !p->doomed)
+            if (p->state != P_ENDED && !p->killed_by_end)
                 break;
         if (p) {
-            p->doomed = true;
+            p->killed_by_end = true;
             p->refs++;
         }
         pthread_mutex_unlock(&rt->lock);
@@ -851,8 +852,8 @@ void fbr_process_end_all(struct fbr_runtime *rt)
             if (p->state == P_ENDED)
                 continue;
             alive++;
-            if (!p->doomed && !found) {
-                p->doomed = true;
+            if (!p->killed_by_end && !found) {
+                p->killed_by_end = true;
                 p->refs++;
                 found = p;
             }
@@ -870,7 +871,7 @@ void fbr_process_end_all(struct fbr_runtime *rt)
         }
         pthread_mutex_unlock(&rt->lock);
         if (found) {
-            fbr_process_give_up(found, "");
+            fbr_process_abandon(found, "");
             fbr_process_unref(found);
         }
     }

@@ -39,7 +39,7 @@ struct fbr_process_spec {
     const char *apart; /* its host is no other's with the same text (backend.h). The caller's */
     /* not NULL: this process of ours, an is_host, starts it; the host need not have joined */
     struct fiber_process *host;
-    /* not NULL: the child gets a data link to us (fbr_child_uplink) */
+    /* not NULL: the child gets a data link to us (fbr_child_data_client) */
     const struct fbr_link_ops *link;
 };
 
@@ -69,13 +69,13 @@ bool fbr_process_disrupted(const struct fiber_process *p);
 /* Whether its program is not there, or cannot be executed: the next one would not run either. Loop
  * thread, from on_end on. */
 bool fbr_process_cannot_run(const struct fiber_process *p);
-/* Passes the caller at this socket on to it (visit.h), after `first` (may be NULL), which the
+/* Passes the caller at this socket on to it (tunnel.h), after `first` (may be NULL), which the
  * caller gets before all else; takes the socket over on success. -EAGAIN: it has not joined, or has
  * ended. Loop thread. */
-int fbr_process_visit(struct fiber_process *p, int fd, const struct fbr_buf *first,
-                      struct fbr_error *err);
+int fbr_process_tunnel(struct fiber_process *p, int fd, const struct fbr_buf *first,
+                       struct fbr_error *err);
 /* Kills the process for a reason that its report will give. Any thread. */
-int fbr_process_give_up(struct fiber_process *p, const char *why);
+int fbr_process_abandon(struct fiber_process *p, const char *why);
 /* Returns the command of fiber_program(), which is fixed once something was started; NULL: the
  * executable. Any thread. */
 const char *const *fbr_process_program(void);
@@ -93,7 +93,7 @@ void fbr_job_event(void *process, const struct fbr_job_event *event);
 /* Resumes reading output. Loop thread. */
 void fbr_process_resume_output(struct fbr_runtime *rt);
 
-/* A caller at our listener that has a ticket: as struct fbr_door. */
+/* A caller at our listener that has a ticket: as struct fbr_auth_ops. */
 int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
                        uint8_t secret[FBR_KEY_SIZE]);
 int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);

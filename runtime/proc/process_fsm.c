@@ -48,7 +48,7 @@ static const struct process_step steps[P_STATES][P_EVENTS] = {
     /* Both have: what its host has of it comes first, so that no task is taken for lost that is
      * done. */
     [P_DRYING] = {[P_ON_KILL] = {P_DRYING, P_DO_SIGNAL},
-                  [P_ON_DRY] = {P_ENDED, P_DO_END},
+                  [P_ON_DRAINED] = {P_ENDED, P_DO_END},
                   [P_ON_TIME] = {P_ENDED, P_DO_END},
                   FAILS},
 };

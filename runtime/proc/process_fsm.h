@@ -31,7 +31,7 @@ enum process_event {
     P_ON_HUNG_UP, /* its connection is closed */
     P_ON_SILENT,  /* its connection is cut off, or it is frozen */
     P_ON_EXITED,  /* its backend tells its end */
-    P_ON_DRY,     /* nothing more comes by way of its host */
+    P_ON_DRAINED, /* nothing more comes by way of its host */
     P_ON_TIME,    /* the timer */
     P_ON_FAILED,  /* it could not be started, or nobody watches it any more */
     P_EVENTS

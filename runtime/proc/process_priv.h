@@ -8,7 +8,7 @@
 #include "runtime/proc/process.h"
 #include "runtime/proc/process_fsm.h"
 #include "runtime/proc/ticket.h"
-#include "runtime/proc/visit.h"
+#include "runtime/proc/tunnel.h"
 
 /* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket
  * and the like; then its connections. */
@@ -19,8 +19,8 @@ struct fiber_process {
     struct fbr_runtime *rt;
     /* under rt->lock: the program's handle, the job until it has ended, each post on its way */
     int refs;
-    bool handle_open; /* fact: the program has not closed it */
-    bool doomed;      /* fact: the end of this process has killed it already */
+    bool handle_open;   /* fact: the program has not closed it */
+    bool killed_by_end; /* fact: the end of this process has killed it already */
     /* Needs no memory, as a lost process must be killed in any case. */
     struct fbr_post kill;
 
@@ -53,22 +53,22 @@ struct fiber_process {
     struct fbr_lines out[2];
     struct fiber_process *host;      /* the process in whose job it is nested; referenced */
     struct fbr_backend_slot as_host; /* the "backend" of processes that are nested in its job */
-    struct fbr_nested *nested;
-    struct fbr_visits visits; /* at it, by way of us */
-    bool signalled;           /* fact: it was told to end */
-    bool leaving;             /* fact: it has said with which code it ends */
-    bool dry;        /* fact: nothing more comes by way of its host; maybe before its end */
+    struct fbr_subjobs *nested;
+    struct fbr_tunnels tunnels; /* at it, by way of us */
+    bool signalled;             /* fact: it was told to end */
+    bool leaving;               /* fact: it has said with which code it ends */
+    bool drained;    /* fact: nothing more comes by way of its host; maybe before its end */
     bool presumed;   /* fact: `why` is our guess; what its backend knows of its end is better */
     bool disrupted;  /* fact: its backend took it: eviction, preemption, a lost node */
     bool cannot_run; /* fact: its program is not there, or cannot be executed */
     bool ready;      /* fact: it has all connections that it needs */
     bool paused;     /* wish: we take no output for a while */
-    struct fbr_post dried; /* tells the loop that it is dry */
-    uint64_t stalled_ms;   /* it gave us up while this process was itself stopped for so long */
-    char pending[400];     /* why it does not run yet, in the backend's words */
-    uint64_t pending_ms;   /* fbr_now_ms() when that began */
-    bool placed;           /* fact: what it waits for is not a place to run at */
-    char shortage[160];    /* of our descriptors, when it was seen to fail */
+    struct fbr_post drained_post; /* tells the loop that it is dry */
+    uint64_t stalled_ms; /* it gave us up while this process was itself stopped for so long */
+    char pending[400];   /* why it does not run yet, in the backend's words */
+    uint64_t pending_ms; /* fbr_now_ms() when that began */
+    bool placed;         /* fact: what it waits for is not a place to run at */
+    char shortage[160];  /* of our descriptors, when it was seen to fail */
 
     /* Under rt->lock. */
     enum process_state state; /* the loop thread alone changes it */
@@ -89,14 +89,14 @@ void fbr_job_start(void *process);
 void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why);
 void fbr_job_refuse(struct fiber_process *p, const char *why);
 void fbr_job_signal(struct fiber_process *p, int sig);
-void fbr_job_dry(void *process);
+void fbr_job_drained(void *process);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
 
 /* admit.c: admits the process and sends its START. Negative: the process is told to go. */
-int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn);
+int fbr_process_attach(struct fiber_process *p, struct fbr_conn *conn);
 
 /* Releases the end that the process's frame names; all ends (NULL). Loop thread. */
-void fbr_process_let_go(struct fiber_process *p, struct fbr_cur *body);
+void fbr_process_release_ends(struct fiber_process *p, struct fbr_cur *body);
 
 void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are set aside */
 

@@ -222,7 +222,7 @@ bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o)
     const char *space = memchr(text, ' ', len), *root = space ? space + 1 : NULL;
     size_t master_len = space ? (size_t)(space - text) : 0, root_len = len - master_len - 1;
 
-    if (!master_len || master_len >= FBR_MASTER_MAX || root_len >= FBR_DIR_MAX || !root_len ||
+    if (!master_len || master_len >= FBR_MASTER_ID_MAX || root_len >= FBR_DIR_MAX || !root_len ||
         root[0] != '/' || memchr(text, 0, len))
         return false;
     memset(o, 0, sizeof(*o));
@@ -234,7 +234,7 @@ bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o)
 /* Opens the file that names the owner of these segments: returns its descriptor, or negative. */
 static int open_owner(const char *shm, struct fbr_rundir_owner *o)
 {
-    char path[FBR_DIR_MAX + 308], text[FBR_MASTER_MAX + FBR_DIR_MAX + 2];
+    char path[FBR_DIR_MAX + 308], text[FBR_MASTER_ID_MAX + FBR_DIR_MAX + 2];
     ssize_t n;
     int fd;
 
@@ -266,7 +266,7 @@ static bool is_below(const char *root, const char *base)
 static bool shm_is_dead(const char *shm, const char *base, int *fd)
 {
     struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    char self[FBR_MASTER_MAX];
+    char self[FBR_MASTER_ID_MAX];
     struct fbr_rundir_owner o;
     struct stat st;
 
@@ -276,14 +276,14 @@ static bool shm_is_dead(const char *shm, const char *base, int *fd)
     *fd = open_owner(shm, &o);
     if (*fd < 0)
         return *fd == -ENOENT && !base && is_old(shm, &st);
-    fbr_master_self(self);
+    fbr_master_id_self(self);
     if (strcmp(o.master, self) == 0 || (base && !is_below(o.root, base)))
         return false;
     if (lstat(o.root, &st) == 0 || errno != ENOENT)
         return is_dead(o.root);
     if (strcmp(o.master, "-") == 0)
         return fcntl(*fd, F_OFD_GETLK, &any) == 0 && any.l_type == F_UNLCK;
-    return fbr_master_state(o.master) == FBR_MASTER_DEAD;
+    return fbr_master_id_state(o.master) == FBR_MASTER_ID_DEAD;
 }
 
 /* The same run may use the name again, so the name becomes free at once, under a lock that keeps
@@ -325,23 +325,23 @@ static void sweep_shm(const char *base, bool (*found)(void *user, const char *ro
 }
 
 /* Reads the master's name from the run's lock. */
-static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_MAX])
+static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_ID_MAX])
 {
     char path[FBR_DIR_MAX + 8];
     ssize_t n;
     int fd;
 
     if (d->master)
-        fbr_master_self(out);
+        fbr_master_id_self(out);
     else
-        snprintf(out, FBR_MASTER_MAX, "-");
+        snprintf(out, FBR_MASTER_ID_MAX, "-");
     if (d->master || d->shared)
         return 0;
     snprintf(path, sizeof(path), "%s/lock", d->root);
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return -errno;
-    n = pread(fd, out, FBR_MASTER_MAX - 1, 0);
+    n = pread(fd, out, FBR_MASTER_ID_MAX - 1, 0);
     close(fd);
     out[n > 0 ? n : 0] = '\0';
     return n > 0 ? 0 : -ENOENT;
@@ -353,7 +353,7 @@ static int make_shm(struct fbr_rundir *d)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
     char made[] = SHM "/" PREFIX "0123456789-XXXXXX", path[sizeof(made) + 8];
-    char master[FBR_MASTER_MAX], text[FBR_MASTER_MAX + FBR_DIR_MAX + 2];
+    char master[FBR_MASTER_ID_MAX], text[FBR_MASTER_ID_MAX + FBR_DIR_MAX + 2];
     int rc = master_of(d, master), fd, n;
 
     if (rc < 0)
@@ -501,10 +501,10 @@ static const char *base_dir(const char *base)
 static int take_lock(struct fbr_rundir *d)
 {
     struct flock mine = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 8], self[FBR_MASTER_MAX];
+    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 8], self[FBR_MASTER_ID_MAX];
     size_t len;
 
-    fbr_master_self(self);
+    fbr_master_id_self(self);
     len = strlen(self);
     snprintf(path, sizeof(path), "%s/lock", d->root);
     snprintf(made, sizeof(made), "%s/new", d->root);

@@ -10,9 +10,9 @@
  * and fbr_rundir_keep() refreshes the times of all entries, for cleaners that look at times only.
  *
  * A directory below /dev/shm names its owner in its file `run`: "MASTER ROOT", the master as
- * master.h names it. So it is removed, too, when somebody has removed the other directory by hand:
- * once that master is dead for certain. Where the master is on another host it is called "-", and
- * each process of the run holds a read lock on the file instead.
+ * master_id.h names it. So it is removed, too, when somebody has removed the other directory by
+ * hand: once that master is dead for certain. Where the master is on another host it is called "-",
+ * and each process of the run holds a read lock on the file instead.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RUNDIR_H
@@ -22,7 +22,7 @@
 #include <stddef.h>
 
 #include "runtime/base/error.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 #define FBR_DIR_MAX 72
 
@@ -37,7 +37,7 @@ struct fbr_rundir {
 
 /* The owner of segments, as their file `run` names it. */
 struct fbr_rundir_owner {
-    char master[FBR_MASTER_MAX], root[FBR_DIR_MAX]; /* "-": the master is on another host */
+    char master[FBR_MASTER_ID_MAX], root[FBR_DIR_MAX]; /* "-": the master is on another host */
 };
 /* False: the text is invalid or incomplete. */
 bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o);

@@ -27,7 +27,7 @@ struct fbr_join {
     char run_uid[33];
     char name[FBR_NAME_MAX]; /* the job's */
     char root[FBR_DIR_MAX];  /* the run's directory, when on the same host; else "" */
-    bool by_host;            /* the job joins by way of its host (nested.h), and has no secret */
+    bool by_host;            /* the job joins by way of its host (subjobs.h), and has no secret */
     struct fbr_caller me;
     uint8_t secret[FBR_KEY_SIZE];
 };

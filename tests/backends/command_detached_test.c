@@ -234,16 +234,16 @@ struct job {
 static int do_start(void *arg)
 {
     struct job *j = arg;
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     char line[200];
     int rc;
 
     snprintf(line, sizeof(line), "%s/manager submit %s", m.dir, j->name);
-    rc = fbr_words_split(&w, line, &m.err);
+    rc = fbr_args_split(&w, line, &m.err);
     if (rc == 0)
         rc = fbr_detached_start(m.detached, &w, NULL, j->ticket[0] ? j->ticket : NULL, j->name,
                                 &j->handle, &m.err);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }
 

@@ -33,7 +33,7 @@ static void load(struct fbr_command_settings *s, const char *key, const char *va
 }
 
 /* The words with a blank after each. */
-static void filled(const struct fbr_words *t, char *text, size_t size)
+static void filled(const struct fbr_args *t, char *text, size_t size)
 {
     static const char *const ids[] = {"7", "8", NULL};
     static char *argv[] = {"it's", NULL};
@@ -47,13 +47,13 @@ static void filled(const struct fbr_words *t, char *text, size_t size)
                                .program = "/bin/prog",
                                .argv = argv,
                                .ids = ids};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
 
     text[0] = '\0';
     assert_int_equal(fbr_template_fill(t, &f, &w, NULL), 0);
     for (size_t i = 0; i < w.n; i++)
         snprintf(text + strlen(text), size - strlen(text), "%s ", w.at[i]);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     assert_null(strchr(text, '{'));
 }
 

@@ -13,16 +13,16 @@
 
 #include "backends/command/template.h"
 
-static struct fbr_words split(const char *text)
+static struct fbr_args split(const char *text)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
 
-    assert_int_equal(fbr_words_split(&w, text, NULL), 0);
+    assert_int_equal(fbr_args_split(&w, text, NULL), 0);
     return w;
 }
 
 /* The words with a '|' after each. */
-static void assert_words(const struct fbr_words *w, const char *want)
+static void assert_words(const struct fbr_args *w, const char *want)
 {
     char text[1024] = "";
 
@@ -50,22 +50,22 @@ static void words_are_cut_at_blanks_and_kept_by_quotes(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct fbr_words w = split(cases[i][0]);
+        struct fbr_args w = split(cases[i][0]);
 
         assert_words(&w, cases[i][1]);
-        fbr_words_fini(&w);
+        fbr_args_fini(&w);
     }
 }
 
 static void an_open_quote_is_told(void **state)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     struct fbr_error err = {0, ""};
 
     (void)state;
-    assert_int_equal(fbr_words_split(&w, "ssh 'h1", &err), -EINVAL);
+    assert_int_equal(fbr_args_split(&w, "ssh 'h1", &err), -EINVAL);
     assert_non_null(strstr(err.text, "not closed"));
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
 }
 
 static void placeholders_are_checked(void **state)
@@ -76,30 +76,30 @@ static void placeholders_are_checked(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        struct fbr_words w = split(good[i]);
+        struct fbr_args w = split(good[i]);
 
         assert_int_equal(fbr_template_check(&w, NULL), 0);
-        fbr_words_fini(&w);
+        fbr_args_fini(&w);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        struct fbr_words w = split(bad[i]);
+        struct fbr_args w = split(bad[i]);
         struct fbr_error err = {0, ""};
 
         assert_int_equal(fbr_template_check(&w, &err), -EINVAL);
         assert_non_null(strstr(err.text, w.at[1]));
-        fbr_words_fini(&w);
+        fbr_args_fini(&w);
     }
 }
 
 static void assert_filled(const char *text, const struct fbr_fill *f, const char *want)
 {
-    struct fbr_words t = split(text), out = {0};
+    struct fbr_args t = split(text), out = {0};
 
     assert_int_equal(fbr_template_complete(&t), 0);
     assert_int_equal(fbr_template_fill(&t, f, &out, NULL), 0);
     assert_words(&out, want);
-    fbr_words_fini(&t);
-    fbr_words_fini(&out);
+    fbr_args_fini(&t);
+    fbr_args_fini(&out);
 }
 
 static void templates_are_filled(void **state)

@@ -140,13 +140,13 @@ static int count_bytes(const void *arg, size_t len)
     return n == len ? 0 : 1;
 }
 
-static int tell_name(const void *address, size_t len)
+static int notify_name(const void *address, size_t len)
 {
     (void)len;
     return say(address, fiber_process_self(), strlen(fiber_process_self())) < 0;
 }
 
-static int tell_wait(const void *address, size_t len)
+static int notify_wait(const void *address, size_t len)
 {
     pid_t me = getpid();
 
@@ -275,7 +275,7 @@ static void terminate_and_kill(void **state)
         pid_t pid;
 
         word_open(&told);
-        p = begin_telling(b, tell_wait, &told);
+        p = begin_telling(b, notify_wait, &told);
         word_wait(&told, &pid, sizeof(pid));
         assert_int_equal(i ? fiber_process_kill(p) : fiber_process_terminate(p), 0);
         if (ended(p) != (i ? -SIGKILL : -SIGTERM))
@@ -378,7 +378,7 @@ static void odd_names(void **state)
         for (int twice = 0; twice < 2; twice++) { /* names need not be unique */
             char name[64] = "";
 
-            assert_int_equal(finish(begin(tell_name, &told.address, sizeof(told.address),
+            assert_int_equal(finish(begin(notify_name, &told.address, sizeof(told.address),
                                           OPTIONS(.backend = b->name, .job.name = names[i]))),
                              0);
             word_wait(&told, name, strlen(names[i]));
@@ -404,7 +404,7 @@ static int play_master(const char *name)
 
     word_open(&told);
     for (int i = 0; i < 8; i++)
-        begin_telling(&b, tell_wait, &told);
+        begin_telling(&b, notify_wait, &told);
     for (int i = 0; i < 8; i++) {
         word_wait(&told, &pid, sizeof(pid));
         if (write(STDOUT_FILENO, &pid, sizeof(pid)) != sizeof(pid))
@@ -569,7 +569,7 @@ static void a_job_that_somebody_removes(void **state)
     pid_t pid;
 
     word_open(&told);
-    p = begin_telling(b, tell_wait, &told);
+    p = begin_telling(b, notify_wait, &told);
     word_wait(&told, &pid, sizeof(pid));
     assert_int_equal(bed("vanish", job_of(p)), 0);
     assert_true(ended(p) < 0);
@@ -579,7 +579,7 @@ static void a_job_that_somebody_removes(void **state)
 }
 
 /* It may be gone before it has confirmed. */
-static void tell_job(const struct word *job, int code)
+static void notify_job(const struct word *job, int code)
 {
     int rc = say(&job->address, &code, sizeof(code));
 
@@ -601,14 +601,14 @@ static void away(const struct backend *b, const char *goes, const char *comes, b
         word_wait(&told, &job[i].address, sizeof(job[i].address));
     }
     assert_int_equal(bed(goes, NULL), 0);
-    tell_job(&job[0], codes[0]);
+    notify_job(&job[0], codes[0]);
     p[2] = begin(child_return, &codes[2], sizeof(int),
                  OPTIONS(.backend = b->name, .start_timeout_ms = PATIENCE_MS));
     let_time_pass(2000); /* more than one try of whoever asks the engine */
     assert_int_equal(fiber_process_is_alive(p[1]), 1);
     assert_int_equal(bed(comes, NULL), 0);
     if (all_survive)
-        tell_job(&job[1], codes[1]);
+        notify_job(&job[1], codes[1]);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(fiber_process_join(p[i], PATIENCE_MS), 0);
         if (i != 1 || all_survive)

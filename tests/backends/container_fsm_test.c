@@ -157,7 +157,7 @@ static void act(struct world *w, unsigned action)
 
 static void explore(struct world w);
 
-static void tell(struct world w, enum fbr_container_event e)
+static void notify(struct world w, enum fbr_container_event e)
 {
     const struct fbr_container_step s = fbr_container_step(w.state, e);
 
@@ -173,9 +173,9 @@ static void answer(struct world w)
 
     after.call = FBR_CONTAINER_STATES;
     for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
-        tell(after, fbr_container_answer(w.state, statuses[i]));
+        notify(after, fbr_container_answer(w.state, statuses[i]));
     if (w.call == LOOKING_UP || w.call == KILLED_LOOKING_UP)
-        tell(after, ON_THEIRS);
+        notify(after, ON_THEIRS);
 }
 
 static void decide(struct world w)
@@ -184,23 +184,23 @@ static void decide(struct world w)
 
     if (w.image_waits) {
         after.image_waits = false;
-        tell(after, ON_IMAGE);
-        tell(after, ON_REFUSED);
+        notify(after, ON_IMAGE);
+        notify(after, ON_REFUSED);
     } else if (w.bundle_waits) {
         after.bundle_waits = false;
-        tell(after, ON_BUNDLE);
-        tell(after, ON_REFUSED);
+        notify(after, ON_BUNDLE);
+        notify(after, ON_REFUSED);
     } else if (w.probing) {
         after.probing = false;
-        tell(after, ON_BUNDLED);
+        notify(after, ON_BUNDLED);
         if (w.undone) /* what the image lacks is known then */
             return;
-        tell(after, ON_HAS);
+        notify(after, ON_HAS);
         send(&after);
         explore(after);
     } else if (w.putting) {
         after.putting = false;
-        tell(after, ON_ALL_PUT);
+        notify(after, ON_ALL_PUT);
         if (++after.puts <= 2) {
             send(&after);
             explore(after);
@@ -220,18 +220,18 @@ static void stream(struct world w)
 
     if (w.output == 1) {
         after.output = 2;
-        tell(after, ON_ATTACHED);
+        notify(after, ON_ATTACHED);
     } else if (w.output == 2) {
-        tell(w, ON_OUTPUT);
+        notify(w, ON_OUTPUT);
     }
     if (w.output) {
         after.output = 0;
-        tell(after, ON_DETACHED);
+        notify(after, ON_DETACHED);
     }
     if (w.timer) {
         after = w;
         after.timer = false;
-        tell(after, ON_TIME);
+        notify(after, ON_TIME);
     }
 }
 
@@ -254,14 +254,14 @@ static void explore(struct world w)
         if (w.state == DRAINING || w.state == LOST) /* nothing keeps it from its end */
             assert_true(w.timer);
         for (size_t i = 0; i < sizeof(any_time) / sizeof(any_time[0]); i++)
-            tell(w, any_time[i]);
+            notify(w, any_time[i]);
         stream(w);
     }
     decide(w);
     if (w.call != FBR_CONTAINER_STATES)
         answer(w);
     if (w.state == RUNNING && !w.output)
-        tell(w, ON_RUNS);
+        notify(w, ON_RUNS);
 }
 
 static void each_order_of_events_ends_once_with_one_request_at_a_time(void **state)

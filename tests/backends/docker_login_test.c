@@ -81,7 +81,7 @@ static void an_image_names_its_registry(void **state)
 
 static void a_file_knows_registries_by_host_or_address(void **state)
 {
-    /* u:p, hub:pass, ns:two */
+    /* u:p, data server:pass, ns:two */
     static const char file[] =
         "{\"auths\": {\"https://index.docker.io/v1/\": {\"auth\": \"aHViOnBhc3M=\"},"
         " \"quay.io\": {\"auth\": \"dTpw\"}, \"quay.io/team\": {\"auth\": \"bnM6dHdv\"},"

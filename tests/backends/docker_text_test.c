@@ -378,7 +378,7 @@ static const char *pull_says(struct fbr_docker_pull *p, const char *line)
     assert_non_null(j);
     fbr_docker_pull_add(p, j);
     fbr_json_free(j);
-    fbr_docker_pull_say(p, text, sizeof(text));
+    fbr_docker_pull_format(p, text, sizeof(text));
     return text;
 }
 

@@ -48,7 +48,7 @@ static void test_a_refusal_is_an_answer_at_once(void **state)
     got_ask(&g);
     assert_int_equal(g.status, 404);
     a = (struct fbr_http_answer){.status = 404, .body = g.body, .len = g.len, .why = ""};
-    assert_string_equal(fbr_http_say(&a, say, sizeof(say)), "no <such> thing");
+    assert_string_equal(fbr_http_describe(&a, say, sizeof(say)), "no <such> thing");
     assert_int_equal(http_server_asked(b->server), 1);
 }
 
@@ -450,7 +450,7 @@ static const char *said(int status, const char *body, const char *why, char out[
     const struct fbr_http_answer a = {
         .status = status, .body = body, .len = strlen(body), .why = why};
 
-    return fbr_http_say(&a, out, 64);
+    return fbr_http_describe(&a, out, 64);
 }
 
 static void test_texts(void **state)

@@ -80,7 +80,7 @@ static void on_done(void *user, const struct fbr_http_answer *a)
 
     b->status = a->status;
     snprintf(b->body, sizeof(b->body), "%s", a->body);
-    fbr_kube_say(&b->api, a, "create pods", b->say, sizeof(b->say));
+    fbr_kube_describe(&b->api, a, "create pods", b->say, sizeof(b->say));
     sem_post(&b->done);
 }
 

@@ -121,7 +121,7 @@ static void send(struct world *w)
     w->call = true;
 }
 
-static void tell_started(struct world *w)
+static void notify_started(struct world *w)
 {
     assert_false(w->started);
     w->started = true;
@@ -134,7 +134,7 @@ static void begin_end(struct world *w, bool right)
 }
 
 /* The words about it, which it may be told while it lives only. */
-static void tell_words(struct world *w, unsigned action)
+static void notify_words(struct world *w, unsigned action)
 {
     assert_true(w->started && !w->over);
     w->ran |= action == DO_TELL_RUNNING;
@@ -161,9 +161,9 @@ static void act(struct world *w, unsigned action)
 {
     act_at_start(w, action);
     if (action == DO_TELL_STARTED || action == DO_TELL_STARTED_DELETE)
-        tell_started(w);
+        notify_started(w);
     else if (action >= DO_TELL_WAITING && action <= DO_TELL_NEWS)
-        tell_words(w, action);
+        notify_words(w, action);
     else if (action == DO_GIVE_UP)
         w->given_up = true;
     else if (action == DO_END || action == DO_END_UNSEEN)
@@ -182,7 +182,7 @@ static void act(struct world *w, unsigned action)
 
 static void explore(struct world w);
 
-static void tell(struct world w, enum fbr_pod_event e)
+static void notify(struct world w, enum fbr_pod_event e)
 {
     const struct fbr_pod_step s = fbr_pod_step(w.state, e);
 
@@ -199,17 +199,17 @@ static void answer(struct world w)
 
     w.call = false;
     for (size_t i = 0; i < COUNT(refusals); i++)
-        tell(w, refusals[i]);
+        notify(w, refusals[i]);
     if (w.state == TRYING || w.state == TRYING_KILLED)
-        tell(w, ON_TRIED);
+        notify(w, ON_TRIED);
     else if (w.master)
-        tell(w, ON_JOB);
+        notify(w, ON_JOB);
     if (w.state == CREATING || w.state == CREATING_KILLED) {
-        tell(w, ON_TAKEN);
-        tell(w, ON_CREATED);
+        notify(w, ON_TAKEN);
+        notify(w, ON_CREATED);
     }
     if (has_pod(w.state)) /* the watch was faster */
-        tell(w, ON_CREATED);
+        notify(w, ON_CREATED);
 }
 
 static void move_on(struct world w)
@@ -218,15 +218,15 @@ static void move_on(struct world w)
 
     after.line = w.line == QUEUE ? SECRET : w.line == SECRET ? TURNS : NO_LINE;
     if (w.line == QUEUE)
-        tell(after, ON_BATCH);
+        notify(after, ON_BATCH);
     if (w.line == SECRET)
-        tell(after, ON_SECRET);
+        notify(after, ON_SECRET);
     if (w.line == TURNS)
-        tell(after, w.master ? ON_TURN_MASTER : ON_TURN);
+        notify(after, w.master ? ON_TURN_MASTER : ON_TURN);
     if (w.line == SECRET) {
         after.line = NO_LINE; /* the Secret is refused */
-        tell(after, ON_NO_ROOM);
-        tell(after, ON_REFUSED);
+        notify(after, ON_NO_ROOM);
+        notify(after, ON_REFUSED);
     }
 }
 
@@ -247,16 +247,16 @@ static void explore(struct world w)
         return;
     assert_true(w.line || w.call || w.state == JOB_MADE || has_pod(w.state) || w.drain);
     for (size_t i = 0; i < COUNT(any_time); i++)
-        tell(w, any_time[i]);
+        notify(w, any_time[i]);
     for (size_t i = 0; i < COUNT(watched) && w.started; i++)
-        tell(w, watched[i]);
+        notify(w, watched[i]);
     move_on(w);
     if (w.call && w.state > WAITING)
         answer(w);
     if (w.state >= CREATING && w.state != TRYING && w.state != TRYING_KILLED && !w.started)
-        tell(w, ON_CREATED); /* by the watch */
+        notify(w, ON_CREATED); /* by the watch */
     if (w.drain)
-        tell(w, ON_DRAINED);
+        notify(w, ON_DRAINED);
 }
 
 static void each_order_of_events_ends_once_and_a_killed_pod_is_not_made(void **state)

@@ -561,7 +561,7 @@ static void a_template_that_is_no_pod_is_refused(void **state)
 
 static char told[512];
 
-static void tell(void *user, const void *data, size_t len)
+static void notify(void *user, const void *data, size_t len)
 {
     (void)user;
     snprintf(told + strlen(told), sizeof(told) - strlen(told), "%.*s", (int)len,
@@ -571,7 +571,7 @@ static void tell(void *user, const void *data, size_t len)
 static void add(struct fbr_kube_lines *l, const char *text, size_t piece)
 {
     for (size_t at = 0; at < strlen(text); at += piece)
-        fbr_kube_lines_add(l, text + at, strnlen(text + at, piece), tell, NULL);
+        fbr_kube_lines_add(l, text + at, strnlen(text + at, piece), notify, NULL);
 }
 
 static void stamps_are_taken_off_however_the_bytes_come(void **state)

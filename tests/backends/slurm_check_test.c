@@ -342,7 +342,7 @@ static void a_partition_is_as_large_as_its_nodes_that_take_jobs(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct fbr_room room = {0};
+        struct fbr_capacity room = {0};
         struct fbr_error err = {0, ""};
 
         use("slurm_partition", cases[i].partition);
@@ -355,7 +355,7 @@ static void a_partition_is_as_large_as_its_nodes_that_take_jobs(void **state)
 
 static void what_cannot_be_asked_has_no_size(void **state)
 {
-    struct fbr_room room = {0};
+    struct fbr_capacity room = {0};
     struct fbr_error err = {0, ""};
 
     (void)state;

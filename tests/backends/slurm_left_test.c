@@ -140,7 +140,7 @@ static void hear(const char *fmt, ...)
 
 /* ---- Jobs that are left ---- */
 
-static void on_job(void *user, const struct fbr_leftover *j)
+static void on_job(void *user, const struct fbr_orphan *j)
 {
     (void)user;
     hear("%s run=%s name=%s master=%s since=%lld %s\n", j->id, j->run, j->name, j->master,

@@ -345,7 +345,7 @@ static void lists_of_hosts(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct fbr_words w = {0};
+        struct fbr_args w = {0};
         char text[256] = "";
 
         assert_int_equal(fbr_slurm_hosts(cases[i].list, 100, &w), cases[i].rc);
@@ -353,7 +353,7 @@ static void lists_of_hosts(void **state)
             snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s|", w.at[k]);
         if (cases[i].names)
             assert_string_equal(text, cases[i].names);
-        fbr_words_fini(&w);
+        fbr_args_fini(&w);
     }
 }
 
@@ -379,7 +379,7 @@ static void counts_of_processors(void **state)
 /* "n1=2 n2=2 ranks 4 cpus 2 gpus 1 copies 0" */
 static const char *room_text(struct fbr_slurm_allocation a, char *text, size_t size)
 {
-    struct fbr_room room = {0};
+    struct fbr_capacity room = {0};
     size_t n = 0;
 
     text[0] = '\0';
@@ -443,7 +443,7 @@ static void the_smallest_node_that_takes_jobs_counts(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct fbr_room room = {0};
+        struct fbr_capacity room = {0};
         char text[256];
 
         snprintf(text, sizeof(text), "%s", cases[i].text);
@@ -511,7 +511,7 @@ static void environments_change_no_command(void **state)
 static void needs_are_rounded_up(void **state)
 {
     const struct fbr_job job = {.cpus = 1.5, .gpus = 2, .memory = (1u << 20) + 1};
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
 
     (void)state;
     assert_int_equal(fbr_slurm_add_needs(&w, &job), 0);
@@ -519,7 +519,7 @@ static void needs_are_rounded_up(void **state)
     assert_string_equal(w.at[0], "--cpus-per-task=2");
     assert_string_equal(w.at[1], "--mem=2M");
     assert_string_equal(w.at[2], "--gres=gpu:2");
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
 }
 
 static void the_partition_is_the_one_that_sbatch_takes(void **state)
@@ -544,13 +544,13 @@ static void the_partition_is_the_one_that_sbatch_takes(void **state)
         struct fbr_slurm_settings s = {.partition = cases[i].setting};
         const char *got;
 
-        assert_int_equal(fbr_words_split(&s.options, cases[i].options, NULL), 0);
+        assert_int_equal(fbr_args_split(&s.options, cases[i].options, NULL), 0);
         got = fbr_slurm_partition(&s, cases[i].variable);
         if (cases[i].want)
             assert_string_equal(got, cases[i].want);
         else
             assert_null(got);
-        fbr_words_fini(&s.options);
+        fbr_args_fini(&s.options);
     }
 }
 

@@ -98,17 +98,17 @@ static int tear_down(void **state)
 #define tool_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 /* "sh -c SCRIPT" */
-static void script_words(struct fbr_words *w, const char *script)
+static void script_words(struct fbr_args *w, const char *script)
 {
-    assert_int_equal(fbr_words_add(w, "sh", 2), 0);
-    assert_int_equal(fbr_words_add(w, "-c", 2), 0);
-    assert_int_equal(fbr_words_add(w, script, strlen(script)), 0);
+    assert_int_equal(fbr_args_add(w, "sh", 2), 0);
+    assert_int_equal(fbr_args_add(w, "-c", 2), 0);
+    assert_int_equal(fbr_args_add(w, script, strlen(script)), 0);
 }
 
 /* Starts it: 0, or what refuses it. */
 static int begin_script(const char *script, const struct fbr_tool *how)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     struct fbr_tool tool = *how;
     int rc;
 
@@ -116,7 +116,7 @@ static int begin_script(const char *script, const struct fbr_tool *how)
     tool.words = &w;
     tool.done = on_done;
     rc = fbr_loop_call(t.loop, do_run, &tool);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     return rc;
 }
 
@@ -206,19 +206,19 @@ static void one_that_takes_too_long_is_killed(void **state)
 
 static void what_is_not_there_is_refused(void **state)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     const struct fbr_tool tool = {.words = &w, .done = on_done};
     char path[8];
 
     (void)state;
-    assert_int_equal(fbr_words_add(&w, "fiber-no-such-command", 21), 0);
+    assert_int_equal(fbr_args_add(&w, "fiber-no-such-command", 21), 0);
     assert_int_equal(fbr_loop_call(t.loop, do_run, (void *)&tool), -ENOENT);
     assert_string_equal(t.err.text, "there is no command 'fiber-no-such-command' in PATH");
-    fbr_words_fini(&w);
-    assert_int_equal(fbr_words_add(&w, "/nowhere/command", 16), 0);
+    fbr_args_fini(&w);
+    assert_int_equal(fbr_args_add(&w, "/nowhere/command", 16), 0);
     assert_true(fbr_loop_call(t.loop, do_run, (void *)&tool) < 0);
     assert_non_null(strstr(t.err.text, "/nowhere/command"));
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     assert_int_equal(t.ended, 0);
     assert_true(fbr_tool_find("/bin/sh", path, sizeof(path), &t.err) == 0);
     assert_string_equal(path, "/bin/sh");
@@ -266,7 +266,7 @@ static void a_command_is_waited_for(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct fbr_words w = {0};
+        struct fbr_args w = {0};
         struct fbr_buf out, said;
         int32_t code = -1;
 
@@ -283,7 +283,7 @@ static void a_command_is_waited_for(void **state)
         if (cases[i].out)
             assert_int_equal(fbr_tool_wait(&w, NULL, TEST_LONG_MS, NULL, NULL, &code, NULL), 0);
         assert_int_equal(code, cases[i].code);
-        fbr_words_fini(&w);
+        fbr_args_fini(&w);
         fbr_buf_fini(&out);
         fbr_buf_fini(&said);
     }
@@ -291,7 +291,7 @@ static void a_command_is_waited_for(void **state)
 
 static void nobody_waits_longer_than_said(void **state)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     struct fbr_buf out;
     int32_t code = 0;
 
@@ -302,11 +302,11 @@ static void nobody_waits_longer_than_said(void **state)
     assert_string_equal(t.err.text, "sh did not end within 0.1 s");
     assert_int_equal(code, -SIGKILL);
     assert_string_equal((char *)out.data, "");
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     fbr_buf_fini(&out);
-    assert_int_equal(fbr_words_add(&w, "fiber-no-such-command", 21), 0);
+    assert_int_equal(fbr_args_add(&w, "fiber-no-such-command", 21), 0);
     assert_int_equal(fbr_tool_wait(&w, NULL, 100, NULL, NULL, &code, &t.err), -ENOENT);
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
 }
 
 /* ---- Small things ---- */

@@ -10,13 +10,13 @@
 #include <time.h>
 
 #include "runtime/base/config.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 #include "runtime/inspect/spool_dir.h"
 #include "runtime/proc/rundir.h"
 #include "tests/support/mock.h"
 
-static char ours[FBR_MASTER_MAX], dead[FBR_MASTER_MAX];
-static struct fbr_leftover jobs[4];
+static char ours[FBR_MASTER_ID_MAX], dead[FBR_MASTER_ID_MAX];
+static struct fbr_orphan jobs[4];
 static struct fbr_swept things[4];
 
 /* One job of a run that lives, two of one that is dead, one of another host. */
@@ -30,16 +30,16 @@ static int set_up(void **state)
     };
     const char *const masters[] = {ours, dead, dead, "far:9:0123456789abcdef.1"};
 
-    fbr_master_self(ours);
+    fbr_master_id_self(ours);
     memcpy(dead, ours, sizeof(dead));
     strcpy(strrchr(dead, '.'), ".1");
     for (size_t i = 0; i < COUNT(jobs); i++)
-        jobs[i] = (struct fbr_leftover){.run = about[i][0],
-                                        .id = about[i][1],
-                                        .name = about[i][2],
-                                        .master = masters[i],
-                                        .since_ms = 1234567890000,
-                                        .alive = 1};
+        jobs[i] = (struct fbr_orphan){.run = about[i][0],
+                                      .id = about[i][1],
+                                      .name = about[i][2],
+                                      .master = masters[i],
+                                      .since_ms = 1234567890000,
+                                      .alive = 1};
     mock_engine = (struct mock_engine){.jobs = jobs, .njobs = COUNT(jobs)};
     command_backend = "mock";
     return made_set_up(state);
@@ -169,7 +169,7 @@ static void json_has_the_command_that_removes_it(void **state)
 static void make_things(void)
 {
     things[0] = (struct fbr_swept){"fiber-auto:1", "no run has used it", FBR_SWEPT_REMOVED,
-                                   client_now() - 25 * HOUR_MS, 3 << 20};
+                                   run_client_now() - 25 * HOUR_MS, 3 << 20};
     things[1] = (struct fbr_swept){"fiber-auto:2", "a container has it", FBR_SWEPT_KEPT, 0, -1};
     things[2] = (struct fbr_swept){"fiber-auto:3", "the engine said no", FBR_SWEPT_FAILED, 0, 5};
     things[3] = (struct fbr_swept){"fiber-auto:4", "it is old", FBR_SWEPT_WOULD, 0, 0};
@@ -212,10 +212,10 @@ static void the_age_of_images_is_an_option(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        int64_t from = client_now() - cases[i].age_ms, until;
+        int64_t from = run_client_now() - cases[i].age_ms, until;
 
         command(cases[i].line);
-        until = client_now() - cases[i].age_ms;
+        until = run_client_now() - cases[i].age_ms;
         assert_true(from <= mock_engine.before_ms && mock_engine.before_ms <= until);
     }
     mock_engine.before_ms = -1;

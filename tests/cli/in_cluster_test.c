@@ -20,7 +20,7 @@ static void told(const char *line, char *out, size_t size)
 {
     char text[512], *argv[24], *save = NULL, **words;
     struct fbr_error err = {0, ""};
-    struct run_spec spec;
+    struct run_options spec;
     struct cli_args args;
     int argc = 0;
 
@@ -29,15 +29,15 @@ static void told(const char *line, char *out, size_t size)
          word = strtok_r(NULL, " ", &save))
         argv[argc++] = word;
     assert_int_equal(cli_parse(cli_command_find("run"), argc, argv, &args, &err), 0);
-    assert_int_equal(run_spec_make(&spec, &args, &err), 0);
-    assert_int_equal(run_programs_whole(&spec.programs, &args, &err), 0);
+    assert_int_equal(run_options_make(&spec, &args, &err), 0);
+    assert_int_equal(run_apps_whole(&spec.programs, &args, &err), 0);
     words = in_cluster_words(&spec, &args);
     assert_non_null(words);
     out[0] = '\0';
     for (size_t i = 0; words[i]; i++)
         snprintf(out + strlen(out), size - strlen(out), "%s%s", i ? " " : "", words[i]);
     fbr_list_free(words);
-    run_spec_fini(&spec);
+    run_options_fini(&spec);
     cli_args_fini(&args);
 }
 

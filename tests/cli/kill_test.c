@@ -8,17 +8,17 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 #include "tests/support/mock.h"
 
 static struct made_run run;
-static char ours[FBR_MASTER_MAX], dead[FBR_MASTER_MAX];
+static char ours[FBR_MASTER_ID_MAX], dead[FBR_MASTER_ID_MAX];
 
 static int set_up(void **state)
 {
     made_set_up(state);
     made_run_init(&run, "aa11", "train", HOUR_MS);
-    fbr_master_self(ours);
+    fbr_master_id_self(ours);
     memcpy(dead, ours, sizeof(dead));
     strcpy(strrchr(dead, '.'), ".1");
     return 0;
@@ -155,7 +155,7 @@ static void a_pool_is_scaled_and_a_ring_is_not(void **state)
 
 /* ---- A run that only an engine knows ---- */
 
-static struct fbr_leftover jobs[4];
+static struct fbr_orphan jobs[4];
 
 /* Of a dead run with two jobs and an object that owns them, and of one of another host. */
 static void make_jobs(void)
@@ -168,11 +168,11 @@ static void make_jobs(void)
     };
 
     for (size_t i = 0; i < COUNT(jobs); i++)
-        jobs[i] = (struct fbr_leftover){.run = about[i][0],
-                                        .id = about[i][1],
-                                        .name = about[i][2],
-                                        .master = i < 3 ? dead : "far:9:0123456789abcdef.1",
-                                        .alive = 1};
+        jobs[i] = (struct fbr_orphan){.run = about[i][0],
+                                      .id = about[i][1],
+                                      .name = about[i][2],
+                                      .master = i < 3 ? dead : "far:9:0123456789abcdef.1",
+                                      .alive = 1};
     mock_engine.jobs = jobs;
     mock_engine.njobs = COUNT(jobs);
     command_backend = "mock";
@@ -237,14 +237,14 @@ static void what_an_engine_cannot_do_is_told(void **state)
 
 static void names_of_more_than_eight_jobs_are_cut(void **state)
 {
-    static struct fbr_leftover many[10];
+    static struct fbr_orphan many[10];
     static char names[10][24];
 
     (void)state;
     make_jobs();
     for (int i = 0; i < 10; i++) {
         snprintf(names[i], sizeof(names[i]), "worker-%d", i);
-        many[i] = (struct fbr_leftover){
+        many[i] = (struct fbr_orphan){
             .run = "2222bbbb", .id = names[i], .name = names[i], .master = dead, .alive = 1};
     }
     mock_engine.jobs = many;
@@ -257,7 +257,7 @@ static void names_of_more_than_eight_jobs_are_cut(void **state)
 /* A process that waits, and what the engine has of its run: no door here, but it can be told. */
 static void a_master_that_lives_is_told_itself(void **state)
 {
-    char master[FBR_MASTER_MAX] = "";
+    char master[FBR_MASTER_ID_MAX] = "";
     int ends[2], status;
     const struct said *s;
     pid_t pid;
@@ -269,7 +269,7 @@ static void a_master_that_lives_is_told_itself(void **state)
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGTERM, SIG_DFL);
-        fbr_master_self(master);
+        fbr_master_id_self(master);
         if (write(ends[1], master, sizeof(master)) != (ssize_t)sizeof(master))
             _exit(1);
         for (;;)

@@ -11,7 +11,7 @@
 #include "cli/logs_kept.h"
 #include "fiber.h"
 #include "runtime/base/environ.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 #include "runtime/inspect/spool_record.h"
 #include "tests/support/files.h"
 #include "tests/support/mock.h"
@@ -413,8 +413,8 @@ static void jobs_of_an_engine_are_read_one_after_the_other(void **state)
         {"id-2", 1, "more\n", 1},
         {"id-3", 0, "the log is gone", 0},
     };
-    char dead[FBR_MASTER_MAX];
-    struct fbr_leftover jobs[] = {
+    char dead[FBR_MASTER_ID_MAX];
+    struct fbr_orphan jobs[] = {
         {.run = "2222bbbb", .id = "id-1", .name = "worker-1", .master = dead},
         {.run = "2222bbbb", .id = "id-2", .name = "worker-2", .master = dead},
         {.run = "2222bbbb", .id = "secret", .name = "", .master = dead},
@@ -422,7 +422,7 @@ static void jobs_of_an_engine_are_read_one_after_the_other(void **state)
     };
 
     (void)state;
-    fbr_master_self(dead);
+    fbr_master_id_self(dead);
     strcpy(strrchr(dead, '.'), ".1");
     mock_engine = (struct mock_engine){
         .jobs = jobs, .njobs = COUNT(jobs), .pieces = pieces, .npieces = COUNT(pieces)};

@@ -1,4 +1,4 @@
-/* made_run_util.h - runs that are made up: their doors are real (runtime/inspect/control.h), what is
+/* made_run_util.h - runs that are made up: their doors are real (runtime/inspect/run_control.h), what is
  * behind them is what a test wants to be there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "cli/client.h"
-#include "runtime/inspect/control.h"
+#include "cli/run_client.h"
+#include "runtime/inspect/run_control.h"
 #include "tests/cli/command_util.h"
 #include "tests/support/sync.h"
 
@@ -25,8 +25,8 @@ struct made_line {
 
 struct made_run {
     struct fbr_loop *loop;
-    struct fbr_control *control;
-    struct fbr_control_about about;
+    struct fbr_run_control *control;
+    struct fbr_run_control_about about;
     struct fbr_run_facts facts;
     struct fbr_run_rank ranks[MADE_RANKS];
     int nranks, looks;
@@ -95,7 +95,7 @@ static inline int made_end(void *arg)
 {
     struct made_run *r = arg;
 
-    fbr_control_ended(r->control, r->code, r->report ? r->report : "");
+    fbr_run_control_ended(r->control, r->code, r->report ? r->report : "");
     return 0;
 }
 
@@ -116,37 +116,37 @@ made_follow(void *user, void (*fn)(void *arg, int rank, int stream, const void *
         fbr_loop_post(r->loop, made_end_later, r);
 }
 
-static const struct fbr_control_ops made_ops = {.facts = made_facts,
-                                                .stats = made_stats,
-                                                .look = made_look,
-                                                .follow = made_follow,
-                                                .signal = made_signal,
-                                                .stop = made_stop,
-                                                .scale = made_scale};
-static const struct fbr_control_ops made_fixed = {.facts = made_facts,
-                                                  .stats = made_stats,
-                                                  .look = made_look,
-                                                  .follow = made_follow,
-                                                  .signal = made_signal,
-                                                  .stop = made_stop};
+static const struct fbr_run_control_ops made_ops = {.facts = made_facts,
+                                                    .stats = made_stats,
+                                                    .look = made_look,
+                                                    .follow = made_follow,
+                                                    .signal = made_signal,
+                                                    .stop = made_stop,
+                                                    .scale = made_scale};
+static const struct fbr_run_control_ops made_fixed = {.facts = made_facts,
+                                                      .stats = made_stats,
+                                                      .look = made_look,
+                                                      .follow = made_follow,
+                                                      .signal = made_signal,
+                                                      .stop = made_stop};
 
-static inline int made_open_door(void *arg)
+static inline int made_open_control(void *arg)
 {
     struct made_run *r = arg;
     struct fbr_error err = {0, ""};
-    int rc = fbr_control_open(&r->control, r->loop, r->is_fixed ? &made_fixed : &made_ops, r,
-                              &r->about, &err);
+    int rc = fbr_run_control_open(&r->control, r->loop, r->is_fixed ? &made_fixed : &made_ops, r,
+                                  &r->about, &err);
 
     if (rc < 0)
         print_error("%s\n", err.text);
     return rc;
 }
 
-static inline int made_close_door(void *arg)
+static inline int made_close_control(void *arg)
 {
     struct made_run *r = arg;
 
-    fbr_control_close(r->control);
+    fbr_run_control_close(r->control);
     r->control = NULL;
     return 0;
 }
@@ -156,7 +156,7 @@ static inline int made_close_door(void *arg)
 static inline void made_run_init(struct made_run *r, const char *id, const char *name,
                                  int64_t ago_ms)
 {
-    struct fbr_control_about *a = &r->about;
+    struct fbr_run_control_about *a = &r->about;
 
     memset(r, 0, sizeof(*r));
     memset(a->uid, '0', 32);
@@ -165,7 +165,7 @@ static inline void made_run_init(struct made_run *r, const char *id, const char 
     snprintf(a->command, sizeof(a->command), "./%s --fast", name[0] ? name : "program");
     snprintf(a->backend, sizeof(a->backend), "local");
     a->pid = getpid();
-    a->started_ms = client_now() - ago_ms;
+    a->started_ms = run_client_now() - ago_ms;
     a->size = 2;
     r->facts.size = r->facts.running = 2;
     r->facts.agents = 1;
@@ -196,7 +196,7 @@ static inline void made_run_begin(struct made_run *r)
     struct fbr_error err = {0, ""};
 
     assert_int_equal(fbr_loop_open(&r->loop, &err), 0);
-    assert_int_equal(fbr_loop_call(r->loop, made_open_door, r), 0);
+    assert_int_equal(fbr_loop_call(r->loop, made_open_control, r), 0);
 }
 
 /* Without made_end() before it, the run is over and nothing is known of how. */
@@ -204,7 +204,7 @@ static inline void made_run_close(struct made_run *r)
 {
     if (!r->loop)
         return;
-    fbr_loop_call(r->loop, made_close_door, r);
+    fbr_loop_call(r->loop, made_close_control, r);
     fbr_loop_close(r->loop);
     r->loop = NULL;
 }

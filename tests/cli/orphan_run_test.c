@@ -14,16 +14,16 @@
 #include <cmocka.h>
 
 #include "cli/orphans.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 static struct orphans l;
-static char dead[FBR_MASTER_MAX];
+static char dead[FBR_MASTER_ID_MAX];
 
 static int set_up(void **state)
 {
     (void)state;
     memset(&l, 0, sizeof(l));
-    fbr_master_self(dead);
+    fbr_master_id_self(dead);
     strcpy(strrchr(dead, '.'), ".1");
     return 0;
 }
@@ -39,7 +39,7 @@ static void add(const char *run, const char *id, const char *name, const char *m
 {
     orphans_add(
         &l, "docker",
-        &(struct fbr_leftover){.run = run, .id = id, .name = name, .master = master, .alive = 1});
+        &(struct fbr_orphan){.run = run, .id = id, .name = name, .master = master, .alive = 1});
     assert_false(l.failed);
 }
 
@@ -75,7 +75,7 @@ static void a_run_is_chosen_by_the_beginning_of_its_id(void **state)
 static void a_lost_run_has_the_jobs_of_its_dead_master(void **state)
 {
     const struct orphan *first = NULL;
-    struct client_run lost = {.state = CLIENT_LOST, .about = {.pid = getpid()}};
+    struct run_client lost = {.state = CLIENT_LOST, .about = {.pid = getpid()}};
 
     (void)state;
     strcpy(lost.about.backend, "docker");

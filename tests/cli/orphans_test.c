@@ -12,16 +12,16 @@
 #include <cmocka.h>
 
 #include "cli/orphans.h"
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 
 static struct orphans l;
-static char ours[FBR_MASTER_MAX], dead[FBR_MASTER_MAX];
+static char ours[FBR_MASTER_ID_MAX], dead[FBR_MASTER_ID_MAX];
 
 static int set_up(void **state)
 {
     (void)state;
     memset(&l, 0, sizeof(l));
-    fbr_master_self(ours);
+    fbr_master_id_self(ours);
     memcpy(dead, ours, sizeof(dead));
     strcpy(strrchr(dead, '.'), ".1");
     return 0;
@@ -38,7 +38,7 @@ static void add(const char *backend, const char *run, const char *id, const char
 {
     orphans_add(
         &l, backend,
-        &(struct fbr_leftover){.run = run, .id = id, .name = "job", .master = master, .alive = 1});
+        &(struct fbr_orphan){.run = run, .id = id, .name = "job", .master = master, .alive = 1});
     assert_false(l.failed);
 }
 

@@ -6,7 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 #include "tests/support/mock.h"
 
 static struct made_run runs[3];
@@ -108,7 +108,7 @@ static void what_has_ended_is_shown_when_asked_for(void **state)
     made_run_init(&runs[2], "cc", "third", 25 * HOUR_MS);
     made_run_begin(&runs[0]);
     made_run_begin(&runs[1]);
-    runs[0].facts.ended_ms = client_now() - 26 * HOUR_MS - HOUR_MS / 2;
+    runs[0].facts.ended_ms = run_client_now() - 26 * HOUR_MS - HOUR_MS / 2;
     made_run_end(&runs[0], 3, "rank 1 ended with code 3");
     made_run_lost(&runs[2]);
     s = command("ps");
@@ -165,8 +165,8 @@ static void a_silent_launcher_has_unknown_ranks(void **state)
 
 /* ---- Engines ---- */
 
-static char ours[FBR_MASTER_MAX], dead[FBR_MASTER_MAX];
-static struct fbr_leftover jobs[4];
+static char ours[FBR_MASTER_ID_MAX], dead[FBR_MASTER_ID_MAX];
+static struct fbr_orphan jobs[4];
 
 /* Four jobs of three runs: of one that lives, of one that is dead, and of one of another host. */
 static void make_jobs(void)
@@ -179,16 +179,16 @@ static void make_jobs(void)
     };
     const char *const masters[] = {ours, dead, dead, "far:9:0123456789abcdef.1"};
 
-    fbr_master_self(ours);
+    fbr_master_id_self(ours);
     memcpy(dead, ours, sizeof(dead));
     strcpy(strrchr(dead, '.'), ".1");
     for (size_t i = 0; i < COUNT(jobs); i++)
-        jobs[i] = (struct fbr_leftover){.run = about[i][0],
-                                        .id = about[i][1],
-                                        .name = about[i][2],
-                                        .master = masters[i],
-                                        .since_ms = client_now() - (int64_t)(30 + i) * HOUR_MS,
-                                        .alive = i != 1};
+        jobs[i] = (struct fbr_orphan){.run = about[i][0],
+                                      .id = about[i][1],
+                                      .name = about[i][2],
+                                      .master = masters[i],
+                                      .since_ms = run_client_now() - (int64_t)(30 + i) * HOUR_MS,
+                                      .alive = i != 1};
     mock_engine.jobs = jobs;
     mock_engine.njobs = COUNT(jobs);
     command_backend = "mock";
@@ -251,7 +251,7 @@ static void a_run_is_listed_once(void **state)
 /* The same backend and this host, but another process. */
 static void the_run_of_another_master_is_listed_too(void **state)
 {
-    char master[FBR_MASTER_MAX] = "";
+    char master[FBR_MASTER_ID_MAX] = "";
     int ends[2];
     const struct said *s;
     pid_t pid;
@@ -262,7 +262,7 @@ static void the_run_of_another_master_is_listed_too(void **state)
     pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        fbr_master_self(master);
+        fbr_master_id_self(master);
         if (write(ends[1], master, sizeof(master)) != (ssize_t)sizeof(master))
             _exit(1);
         for (;;)

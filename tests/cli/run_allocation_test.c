@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "cli/run_hosts.h"
-#include "cli/run_spec.h"
+#include "cli/run_options.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -88,7 +88,7 @@ static void what_is_not_understood_is_told_with_its_place(void **state)
 /* ---- What becomes of it ---- */
 
 static struct cli_args args;
-static struct run_spec spec;
+static struct run_options spec;
 static struct fbr_error err;
 
 /* "command 3: h1=2 h2=1; note", or the sentence. */
@@ -104,7 +104,7 @@ static const char *run(const char *line)
         argv[argc++] = w;
     err = (struct fbr_error){0, ""};
     assert_int_equal(cli_parse(cli_command_find("run"), argc, argv, &args, &err), 0);
-    rc = run_spec_make(&spec, &args, &err);
+    rc = run_options_make(&spec, &args, &err);
     if (rc < 0) {
         cli_args_fini(&args);
         return err.text;
@@ -116,7 +116,7 @@ static const char *run(const char *line)
                               spec.ring.slots[i]);
     if (spec.room.note[0])
         snprintf(said + n, sizeof(said) - n, "; %s", spec.room.note);
-    run_spec_fini(&spec);
+    run_options_fini(&spec);
     cli_args_fini(&args);
     return said;
 }

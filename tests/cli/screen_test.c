@@ -111,7 +111,7 @@ static void keys_are_what_terminals_send(void **state)
             fail();
         key = screen_key(TEST_LONG_MS);
         then = screen_key(0);
-        screen_give_back();
+        screen_restore();
         stand_back();
         if (key != cases[i].key || then != CLI_KEY_NONE)
             fail_msg("%s: %d, then %d", cases[i].name, key, then);
@@ -131,7 +131,7 @@ static void keys_that_come_together_are_read_one_by_one(void **state)
         fail();
     for (size_t i = 0; i < COUNT(want); i++)
         got[i] = screen_key(TEST_LONG_MS);
-    screen_give_back();
+    screen_restore();
     stand_back();
     for (size_t i = 0; i < COUNT(want); i++)
         assert_int_equal(got[i], want[i]);
@@ -146,8 +146,8 @@ static void the_terminal_is_given_back_as_it_was(void **state)
     stand_on_terminal();
     screen_take();
     tcgetattr(slave, &raw);
-    screen_give_back();
-    screen_give_back(); /* once is enough */
+    screen_restore();
+    screen_restore(); /* once is enough */
     stand_back();
     assert_int_equal(tcgetattr(slave, &after), 0);
     assert_int_equal(raw.c_lflag & (ICANON | ECHO), 0);

@@ -20,17 +20,17 @@
 #include "ring/plan.h"
 #include "ring/ring_wire.h"
 #include "runtime/net/conn_priv.h"
-#include "runtime/inspect/control_wire.h"
+#include "runtime/inspect/run_control_wire.h"
 #include "runtime/proc/fnref.h"
-#include "runtime/proc/nested.h"
+#include "runtime/proc/subjobs.h"
 #include "runtime/net/sock.h"
 #include "runtime/inspect/stack.h"
 #include "runtime/proc/ticket.h"
 #include "runtime/inspect/exec.h"
 #include "runtime/inspect/tree.h"
-#include "runtime/proc/visit.h"
+#include "runtime/proc/tunnel.h"
 #include "share/channel.h"
-#include "share/keeper.h"
+#include "share/service_process.h"
 #include "share/manager.h"
 #include "share/rpc_wire.h"
 #include "share/store_wire.h"
@@ -98,16 +98,26 @@ static void expect_constants(const struct row *rows, size_t n)
 static void test_frames_have_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
-        {FBR_FRAME_START, "START |"},       {FBR_FRAME_EXIT, "EXIT |"},
-        {FBR_FRAME_READY, "READY |"},       {FBR_POOL_RECALL, "RECALL |"},
-        {FBR_POOL_CANCEL, "CANCEL |"},      {FBR_POOL_STOP, "STOP |"},
-        {FBR_POOL_RETURNED, "RETURNED"},    {FBR_POOL_TAKEN, "TAKEN |"},
-        {FBR_NEST_START, "NEST_START"},     {FBR_NEST_SIGNAL, "NEST_SIGNAL"},
-        {FBR_NEST_PAUSE, "NEST_PAUSE"},     {FBR_NEST_EVENT, "NEST_EVENT"},
-        {FBR_FRAME_PEER, "PEER |"},         {FBR_FRAME_CLOSE, "CLOSE |"},
-        {FBR_CALLER_JOB, "JOB |"},          {FBR_CALLER_PEER, "PEER |"},
-        {FBR_VISIT_OPEN, "VISIT_OPEN"},     {FBR_VISIT_DATA, "VISIT_DATA"},
-        {FBR_VISIT_CREDIT, "VISIT_CREDIT"}, {FBR_VISIT_END, "VISIT_END"},
+        {FBR_FRAME_START, "START |"},
+        {FBR_FRAME_EXIT, "EXIT |"},
+        {FBR_FRAME_READY, "READY |"},
+        {FBR_POOL_RECALL, "RECALL |"},
+        {FBR_POOL_CANCEL, "CANCEL |"},
+        {FBR_POOL_STOP, "STOP |"},
+        {FBR_POOL_RETURNED, "RETURNED"},
+        {FBR_POOL_TAKEN, "TAKEN |"},
+        {FBR_SUBJOB_START, "SUBJOB_START"},
+        {FBR_SUBJOB_SIGNAL, "SUBJOB_SIGNAL"},
+        {FBR_SUBJOB_PAUSE, "SUBJOB_PAUSE"},
+        {FBR_SUBJOB_EVENT, "SUBJOB_EVENT"},
+        {FBR_FRAME_PEER, "PEER |"},
+        {FBR_FRAME_CLOSE, "CLOSE |"},
+        {FBR_CALLER_JOB, "JOB |"},
+        {FBR_CALLER_PEER, "PEER |"},
+        {FBR_TUNNEL_OPEN, "TUNNEL_OPEN"},
+        {FBR_TUNNEL_DATA, "TUNNEL_DATA"},
+        {FBR_TUNNEL_CREDIT, "TUNNEL_CREDIT"},
+        {FBR_TUNNEL_END, "TUNNEL_END"},
     };
 
     (void)state;
@@ -124,7 +134,7 @@ static void test_rings_have_the_numbers_of_the_page(void **state)
         {FBR_RING_JOB, "JOB |"},
         {FBR_RING_SIGNAL, "SIGNAL |"},
         {FBR_RING_ANSWER, "ANSWER |"},
-        {FBR_RING_TELL, "TELL |"},
+        {FBR_RING_NOTIFY, "NOTIFY |"},
         {FBR_RING_STREAM, "STREAM |"},
         {FBR_RING_STDIN, "STDIN |"},
         {FBR_RING_CREDIT, "CREDIT |"},
@@ -199,8 +209,8 @@ static void test_records_have_the_numbers_of_the_page(void **state)
         {FBR_RPC_CALL, "CALL |"},
         {FBR_RPC_CANCEL, "CANCEL: "},
         {FBR_RPC_LEAVE, "LEAVE: "},
-        {FBR_SEAL_AES_256_GCM, "AES"},
-        {FBR_SEAL_CHACHA20_POLY1305, "ChaCha20-Poly1305"},
+        {FBR_AEAD_AES_256_GCM, "AES"},
+        {FBR_AEAD_CHACHA20_POLY1305, "ChaCha20-Poly1305"},
     };
 
     (void)state;
@@ -210,11 +220,11 @@ static void test_records_have_the_numbers_of_the_page(void **state)
 static void test_the_door_of_a_run_has_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
-        {FBR_CONTROL_STATUS, "STATUS |"}, {FBR_CONTROL_FOLLOW, "FOLLOW |"},
-        {FBR_CONTROL_SIGNAL, "SIGNAL |"}, {FBR_CONTROL_STOP, "STOP | as"},
-        {FBR_CONTROL_SCALE, "SCALE |"},   {FBR_CONTROL_VISIT, "VISIT |"},
-        {FBR_CONTROL_RUN, "RUN |"},       {FBR_CONTROL_RANK, "RANK |"},
-        {FBR_CONTROL_LINE, "LINE |"},     {FBR_CONTROL_DONE, "DONE |"},
+        {FBR_RUN_CONTROL_STATUS, "STATUS |"}, {FBR_RUN_CONTROL_FOLLOW, "FOLLOW |"},
+        {FBR_RUN_CONTROL_SIGNAL, "SIGNAL |"}, {FBR_RUN_CONTROL_STOP, "STOP | as"},
+        {FBR_RUN_CONTROL_SCALE, "SCALE |"},   {FBR_RUN_CONTROL_TUNNEL, "TUNNEL |"},
+        {FBR_RUN_CONTROL_RUN, "RUN |"},       {FBR_RUN_CONTROL_RANK, "RANK |"},
+        {FBR_RUN_CONTROL_LINE, "LINE |"},     {FBR_RUN_CONTROL_DONE, "DONE |"},
     };
 
     (void)state;
@@ -260,7 +270,7 @@ static void test_limits_have_the_values_of_the_page(void **state)
     {                            \
         (long long)(name), #name \
     }
-    static const struct row rows[] = {LIMIT(FBR_DOOR_HALF_OPEN),
+    static const struct row rows[] = {LIMIT(FBR_LISTENER_HALF_OPEN),
                                       LIMIT(FBR_FRAME_MAX),
                                       LIMIT(FBR_URL_MAX),
                                       LIMIT(FBR_KEY_SIZE),
@@ -271,29 +281,29 @@ static void test_limits_have_the_values_of_the_page(void **state)
                                       LIMIT(FBR_NAME_MAX),
                                       LIMIT(FBR_DIR_MAX),
                                       LIMIT(FBR_FNREF_ID_MAX),
-                                      LIMIT(FBR_LANE_VERSION),
-                                      LIMIT(FBR_LANE_MAX),
+                                      LIMIT(FBR_MUX_VERSION),
+                                      LIMIT(FBR_MUX_MAX),
                                       LIMIT(FBR_SOCK_MAX),
-                                      LIMIT(FBR_SEAL_TAG),
-                                      LIMIT(FBR_SEAL_WINDOW),
+                                      LIMIT(FBR_AEAD_TAG),
+                                      LIMIT(FBR_AEAD_WINDOW),
                                       LIMIT(FBR_DISPATCH_BATCH_MAX),
                                       LIMIT(FBR_CH_BATCH_MAX),
                                       LIMIT(FBR_STORE_NAME_MAX),
                                       LIMIT(FBR_PLAN_RANKS),
                                       LIMIT(FBR_RING_WINDOW),
                                       LIMIT(FBR_RING_STDIN_WINDOW),
-                                      LIMIT(FBR_VISIT_WINDOW),
-                                      LIMIT(FBR_VISITS_MAX),
+                                      LIMIT(FBR_TUNNEL_WINDOW),
+                                      LIMIT(FBR_TUNNELS_MAX),
                                       LIMIT(FBR_STACK_FRAMES),
                                       LIMIT(FBR_STACK_THREADS),
                                       LIMIT(FBR_MSG_MAX),
                                       LIMIT(FBR_EXEC_WINDOW),
                                       LIMIT(FBR_EXEC_WORDS),
                                       LIMIT(FBR_TREE_DEPTH),
-                                      LIMIT(FBR_CONTROL_VERSION),
-                                      LIMIT(FBR_CONTROL_REQUEST_MAX),
-                                      LIMIT(FBR_CONTROL_ANSWER_MAX),
-                                      LIMIT(FBR_CONTROL_PART)};
+                                      LIMIT(FBR_RUN_CONTROL_VERSION),
+                                      LIMIT(FBR_RUN_CONTROL_REQUEST_MAX),
+                                      LIMIT(FBR_RUN_CONTROL_ANSWER_MAX),
+                                      LIMIT(FBR_RUN_CONTROL_PART)};
 
     (void)state;
     expect_constants(rows, COUNT(rows));

@@ -232,7 +232,7 @@ static int obey(const void *arg, size_t len)
     return strcmp(o->what, "exit") == 0 ? o->n : 0;
 }
 
-static int tell_end(struct fiber_process *p)
+static int notify_end(struct fiber_process *p)
 {
     int code = 0;
 
@@ -275,7 +275,7 @@ static int play_process(char **argv)
     if (o.job.command ? fiber_process_start_work(&p, "", 0, &o) < 0
                       : fiber_process_start(&p, obey, &order, sizeof(order), &o) < 0)
         return fail("start");
-    return tell_end(p);
+    return notify_end(p);
 }
 
 /* ---- Output ---- */
@@ -319,7 +319,7 @@ static int play_output(int n, const char *fifo)
     snprintf(lines.fifo, sizeof(lines.fifo), "%s", fifo ? fifo : "");
     if (fiber_process_start(&p, write_lines, &lines, sizeof(lines), NULL) < 0)
         return fail("start");
-    return tell_end(p);
+    return notify_end(p);
 }
 
 /* ---- Several ---- */

@@ -5,7 +5,7 @@
  * are calls of its program, ticks, ends. Where the program would sleep, the next records come; when
  * there are none, the other side is gone.
  *
- * What carries records (peer.c, remote.c) and what sleeps (context.c) is replaced here, by the
+ * What carries records (object_server.c, object_client.c) and what sleeps (context.c) is replaced here, by the
  * linker. A guest that was stopped hands out nothing before the host has answered it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "runtime/proc/context.h"
-#include "share/guest_priv.h"
+#include "share/client_priv.h"
 
 #define PEERS 4
 
@@ -36,7 +36,7 @@ static struct {
     struct fbr_proxy proxy;
     struct fbr_cur input;
     struct fbr_owner *host;
-    struct fbr_guest *guest;
+    struct fbr_client *client;
     uint64_t peers[PEERS], next_peer;
     int lanes;
     bool gone, holds; /* holds: the object lives */
@@ -68,7 +68,7 @@ static void hear(uint8_t what, const void *bytes, size_t len)
     require(record != NULL);
     if (len)
         memcpy(record, bytes, len);
-    if (f.guest && !f.gone)
+    if (f.client && !f.gone)
         f.proxy.ops->on_record(f.proxy.user, record, len);
     else if (f.host && f.holds)
         f.object.ops->on_record(f.object.user, f.peers[what % PEERS], record, len);
@@ -77,7 +77,7 @@ static void hear(uint8_t what, const void *bytes, size_t len)
 
 static void other_side_is_gone(void)
 {
-    if (f.guest && !f.gone) {
+    if (f.client && !f.gone) {
         f.gone = true;
         f.proxy.ops->on_gone(f.proxy.user);
     }
@@ -113,7 +113,7 @@ static void hear_of_size(void)
     fbr_buf_fini(&b);
 }
 
-/* ---- In place of context.c, peer.c and remote.c ---- */
+/* ---- In place of context.c, object_server.c and object_client.c ---- */
 
 struct fbr_runtime *fbr_rt(void)
 {
@@ -132,7 +132,7 @@ void fbr_cond_init(pthread_cond_t *cond)
 
 int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline)
 {
-    bool opens = !f.guest && !f.host, more = opens || more_input();
+    bool opens = !f.client && !f.host, more = opens || more_input();
 
     (void)cond;
     (void)deadline;
@@ -227,12 +227,12 @@ bool fbr_proxy_later(struct fbr_proxy *p)
     return p == &f.proxy && f.read % 2;
 }
 
-void fbr_proxy_calm(struct fbr_proxy *p)
+void fbr_proxy_delay_ack(struct fbr_proxy *p)
 {
     (void)p;
 }
 
-bool fbr_proxy_owes(struct fbr_proxy *p)
+bool fbr_proxy_ack_due(struct fbr_proxy *p)
 {
     (void)p;
     return false;
@@ -303,42 +303,42 @@ static void host_calls(uint8_t what, int lane, const void *bytes, size_t len)
     }
 }
 
-static void guest_gets(int lane, int timeout_ms)
+static void client_gets(int lane, int timeout_ms)
 {
     struct fiber_bytes out = {NULL, 0};
-    int rc = fbr_guest_get(f.guest, lane, &out, timeout_ms);
+    int rc = fbr_client_get(f.client, lane, &out, timeout_ms);
 
     read_and_free(rc, out.data, out.len);
     if (rc == 0 && f.stopped) /* not before it knows that the message is its own */
-        require(f.guest->lanes[lane].answered > f.probe);
+        require(f.client->lanes[lane].answered > f.probe);
     f.stopped = f.stopped && rc < 0;
 }
 
-static void guest_calls(uint8_t what, int lane, const void *bytes, size_t len)
+static void client_calls(uint8_t what, int lane, const void *bytes, size_t len)
 {
     size_t n;
 
     switch (what / 16 % 6) {
     case 0:
-        fbr_guest_put(f.guest, lane, bytes, len, 0);
+        fbr_client_put(f.client, lane, bytes, len, 0);
         break;
     case 1:
-        guest_gets(lane, what & 8 ? 0 : -1);
+        client_gets(lane, what & 8 ? 0 : -1);
         break;
     case 2:
-        fbr_guest_look(f.guest, lane, 0);
+        fbr_client_look(f.client, lane, 0);
         break;
     case 3:
-        fbr_guest_size(f.guest, lane, &n);
+        fbr_client_size(f.client, lane, &n);
         break;
     case 4:
-        fbr_guest_flush(f.guest, lane, 0);
+        fbr_client_flush(f.client, lane, 0);
         f.proxy.ops->tick(f.proxy.user);
         break;
     default:
-        f.guest->seen_ms = 0; /* as if it had been stopped */
-        f.stopped = !f.guest->pipe;
-        f.probe = f.guest->lanes[0].probe;
+        f.client->seen_ms = 0; /* as if it had been stopped */
+        f.stopped = !f.client->pipe;
+        f.probe = f.client->lanes[0].probe;
     }
 }
 
@@ -360,7 +360,7 @@ static void step(void)
     if (f.host)
         host_calls(what, what / 4 % f.lanes, bytes, len);
     else
-        guest_calls(what, what / 4 % f.lanes, bytes, len);
+        client_calls(what, what / 4 % f.lanes, bytes, len);
 }
 
 static void open_host(bool pipe, bool bounded)
@@ -394,14 +394,14 @@ static void close_host(bool pipe)
     fbr_owner_release(f.host);
 }
 
-static void open_guest(bool pipe, bool bounded)
+static void open_client(bool pipe, bool bounded)
 {
     const struct fbr_address a = {.kind = pipe ? FBR_KIND_PIPE : FBR_KIND_QUEUE,
                                   .flags = bounded ? FBR_CH_BOUNDED : 0,
                                   .owner = 1,
                                   .object = 1};
 
-    require(fbr_guest_open(&f.guest, &a, f.lanes, 0) == 0);
+    require(fbr_client_open(&f.client, &a, f.lanes, 0) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -423,15 +423,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     shape = fbr_get_u8(&f.input);
     f.lanes = shape & 2 ? 2 : 1;
     if (shape & 1)
-        open_guest(shape & 2, (shape & 6) == 4);
+        open_client(shape & 2, (shape & 6) == 4);
     else
         open_host(shape & 2, (shape & 6) == 4);
     while (more_input())
         step();
     if (f.host)
         close_host(shape & 2);
-    if (f.guest)
-        fbr_guest_close(f.guest, 0);
+    if (f.client)
+        fbr_client_close(f.client, 0);
     pthread_cond_destroy(&f.share.idle);
     pthread_mutex_destroy(&f.share.lock);
     return 0;

@@ -5,8 +5,8 @@
 #include "cli/option.c"
 #include "cli/run_env.c"
 #include "cli/run_hosts.c"
-#include "cli/run_programs.c"
-#include "cli/run_spec.c"
+#include "cli/run_apps.c"
+#include "cli/run_options.c"
 
 /* Files are not for a fuzzer to open; env_file_fuzz.c has what is in them. */
 #define env_file_read unused_env_file_read
@@ -34,14 +34,14 @@ int text_file_read(const char *path, char **text, size_t *len, struct fbr_error 
 static const struct cli_command command = {.name = "run",
                                            .operands = "PROGRAM",
                                            .kind = CLI_PROGRAM,
-                                           .options = run_options,
+                                           .options = run_option_table,
                                            .count = RUN_OPTIONS,
                                            .least = 1,
                                            .most = -1,
                                            .stops = true};
 
 /* The programs of a run make its ranks; each has a command. */
-static void check_programs(const struct run_spec *s)
+static void check_programs(const struct run_options *s)
 {
     int ranks = 0;
 
@@ -55,7 +55,7 @@ static void check_programs(const struct run_spec *s)
         abort();
 }
 
-static void check(const struct run_spec *s)
+static void check(const struct run_options *s)
 {
     check_programs(s);
     if (s->size < 1 || s->ring.per_node < 0 || s->ring.nodes < 0 || s->ring.cpus_per_rank < 0 ||
@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = malloc(size + 1), *argv[ARGUMENTS], *at = text;
     struct fbr_error err = {0, ""};
     struct cli_args args;
-    struct run_spec spec;
+    struct run_options spec;
     int argc = 0;
 
     if (!text)
@@ -89,9 +89,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (cli_parse(&command, argc, argv, &args, &err) == 0) {
         bool checked = !args.help && !args.version;
 
-        if (checked && run_spec_make(&spec, &args, &err) == 0) {
+        if (checked && run_options_make(&spec, &args, &err) == 0) {
             check(&spec);
-            run_spec_fini(&spec);
+            run_options_fini(&spec);
         } else if (checked && !err.text[0]) {
             abort();
         }

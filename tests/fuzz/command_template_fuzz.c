@@ -28,10 +28,10 @@ static void try_template(const char *text)
                                .program = "p",
                                .argv = argv,
                                .ids = ids};
-    struct fbr_words t = {0}, out = {0};
+    struct fbr_args t = {0}, out = {0};
     struct fbr_error err = {0, ""};
 
-    if (fbr_words_split(&t, text, &err) < 0 || fbr_template_check(&t, &err) < 0) {
+    if (fbr_args_split(&t, text, &err) < 0 || fbr_template_check(&t, &err) < 0) {
         require(err.text[0]);
     } else {
         require(fbr_template_complete(&t) == 0);
@@ -39,8 +39,8 @@ static void try_template(const char *text)
                 fbr_template_has(&t, "{shell_command}"));
         require(fbr_template_fill(&t, &f, &out, &err) == 0 && out.n >= 1 && !out.at[out.n]);
     }
-    fbr_words_fini(&t);
-    fbr_words_fini(&out);
+    fbr_args_fini(&t);
+    fbr_args_fini(&out);
 }
 
 static void try_hosts(const char *text)

@@ -182,7 +182,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     f.conn = fbr_conn_new(&f.loop, false);
     require(f.conn && uv_pipe_open(&f.conn->h.pipe, fds[0]) == 0);
-    fbr_conn_adopt(f.conn, &ops, &f);
+    fbr_conn_attach(f.conn, &ops, &f);
     fbr_conn_opened(f.conn);
     require(fbr_conn_start_reading(f.conn) == 0);
     hear(fds[1], &c);

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     a.body = text;
     a.len = size;
     for (size_t n = 1; n <= sizeof(say); n += 7)
-        if (strlen(fbr_http_say(&a, say, n)) >= n)
+        if (strlen(fbr_http_describe(&a, say, n)) >= n)
             abort();
     escaped = fbr_http_escape(text);
     if (strlen(escaped) < strlen(text))

@@ -62,7 +62,7 @@ static void run_posted(void)
     nposted = 0;
 }
 
-static int host_tell(void *user, uint32_t agent, const void *data, size_t len)
+static int host_notify(void *user, uint32_t agent, const void *data, size_t len)
 {
     (void)user;
     must(agent < 256 && len > 0 && strchr("QAE", *(const char *)data));
@@ -244,7 +244,7 @@ static void play(struct fbr_bridge *b, uint8_t what, uint8_t number, const uint8
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const uint32_t first[] = {0, 2, 4}, agents[] = {0, 1};
-    static const struct fbr_bridge_host host = {.post = host_post, .tell = host_tell};
+    static const struct fbr_bridge_host host = {.post = host_post, .notify = host_notify};
     const struct fbr_bridge_job job = {
         .nspace = "job", .size = 4, .nodes = 2, .first = first, .agents = agents};
     struct fbr_pmix_job j = {.job = &job};

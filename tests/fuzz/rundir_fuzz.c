@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/master.h"
+#include "runtime/base/master_id.h"
 #include "runtime/proc/rundir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -22,6 +22,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     n = snprintf(again, sizeof(again), "%s %s", o.master, o.root);
     if ((size_t)n != size || memcmp(again, data, size) != 0 || o.root[0] != '/' || !o.master[0])
         abort();
-    fbr_master_state(o.master);
+    fbr_master_id_state(o.master);
     return 0;
 }

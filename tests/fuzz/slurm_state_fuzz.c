@@ -84,21 +84,21 @@ static void try_stderr(const uint8_t *data, size_t size, size_t step)
 
 static void try_lists(const char *text)
 {
-    struct fbr_words w = {0};
+    struct fbr_args w = {0};
     unsigned counts[8];
 
     fbr_slurm_hosts(text, 64, &w);
     require(w.n <= 64);
     for (size_t i = 0; i < w.n; i++)
         require(w.at[i][0] && w.at[i][0] != '-');
-    fbr_words_fini(&w);
+    fbr_args_fini(&w);
     fbr_slurm_counts(text, counts, 8);
 }
 
 static void try_room(char *text)
 {
     const struct fbr_slurm_allocation a = {text, text, text, text, text, text, text};
-    struct fbr_room room = {0};
+    struct fbr_capacity room = {0};
 
     if (fbr_slurm_room_of(&a, &room) < 0)
         return;
@@ -108,7 +108,7 @@ static void try_room(char *text)
     }
     free(room.names);
     free(room.slots);
-    room = (struct fbr_room){0};
+    room = (struct fbr_capacity){0};
     fbr_slurm_sizes(text, text[0] == '+', &room);
     require(!room.hosts == !room.cpus);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "runtime/base/buf.h"
-#include "runtime/net/lane.h"
+#include "runtime/net/mux.h"
 #include "runtime/net/sp.h"
 
 #define LIMIT 100000
@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static _Alignas(16) uint8_t scratch[FBR_SP_SCRATCH];
     struct fbr_cur c = fbr_cur(data, size);
-    struct peer p = {.in = {.most = FBR_LANE_EMPTY}};
+    struct peer p = {.in = {.most = FBR_MUX_EMPTY}};
     int rc = 0, how;
 
     how = fbr_get_u8(&c);
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t len = fbr_get_u16(&c), room;
         void *to = fbr_sp_room(&p.in, scratch, &room);
 
-        if (room == 0 || (p.in.data && p.in.most == FBR_LANE_EMPTY))
+        if (room == 0 || (p.in.data && p.in.most == FBR_MUX_EMPTY))
             abort();
         len = len < fbr_cur_left(&c) ? len : fbr_cur_left(&c);
         len = len < room ? len : room;

@@ -16,7 +16,7 @@
 
 #define expect(link, text, answer)        \
     do {                                  \
-        say(link, text);                  \
+        send_line(link, text);            \
         assert_string_equal(did, answer); \
     } while (0)
 
@@ -70,7 +70,7 @@ static void test_a_barrier_takes_what_is_new_along(void **state)
     struct fbr_buf all = {0}, puts = {0};
 
     (void)state;
-    say(0, "cmd=put kvsname=ring key=a value=1\n");
+    send_line(0, "cmd=put kvsname=ring key=a value=1\n");
     expect(0, "cmd=barrier_in\n", "");
     expect(1, "cmd=barrier_in\n", "fence a 1\n");
     fbr_put_str(&puts, "far");
@@ -81,14 +81,14 @@ static void test_a_barrier_takes_what_is_new_along(void **state)
     fbr_pmi1_fenced(engine, 0, all.data, all.len);
     assert_string_equal(did, "0<cmd=barrier_out rc=0\n1<cmd=barrier_out rc=0\n");
     expect(1, "cmd=get kvsname=ring key=far\n", "1<cmd=get_result rc=0 msg=success value=away\n");
-    say(0, "cmd=barrier_in\n");
+    send_line(0, "cmd=barrier_in\n");
     expect(1, "cmd=barrier_in\n", "fence\n");
     did[0] = 0;
     fbr_pmi1_fenced(engine, 0, "\1\2\3", 3); /* nonsense */
     assert_string_equal(did, "0<cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n"
                              "1<cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n");
     refuse = -ECONNABORTED;
-    say(0, "cmd=barrier_in\n");
+    send_line(0, "cmd=barrier_in\n");
     expect(1, "cmd=barrier_in\n",
            "fence\n0<cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n"
            "1<cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n");
@@ -99,14 +99,14 @@ static void test_a_barrier_takes_what_is_new_along(void **state)
 static void test_alone_no_fence_is_asked_for(void **state)
 {
     (void)state;
-    say(0, "cmd=barrier_in\n");
+    send_line(0, "cmd=barrier_in\n");
     expect(1, "cmd=barrier_in\n", "0<cmd=barrier_out rc=0\n1<cmd=barrier_out rc=0\n");
 }
 
 static void test_no_barrier_ends_once_a_rank_is_lost(void **state)
 {
     (void)state;
-    say(0, "cmd=barrier_in\n");
+    send_line(0, "cmd=barrier_in\n");
     did[0] = 0;
     fbr_pmi1_lost(engine);
     assert_string_equal(did, "0<cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n");
@@ -210,7 +210,7 @@ static void test_limits(void **state)
     memset(line, 'x', sizeof(line));
     line[sizeof(line) - 1] = 0;
     expect(0, line, "0 hung up: a line is too long\n");
-    say(1, "cmd=barrier_in\n");
+    send_line(1, "cmd=barrier_in\n");
     expect(1, "cmd=get_maxes\n", "1 hung up: it asks again before it was answered\n");
 }
 

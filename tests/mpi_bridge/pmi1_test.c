@@ -156,7 +156,7 @@ static void test_sessions_need_no_more(void **state)
 
 /* ---- clients of our own ---- */
 
-static void say(int fd, const char *text)
+static void send_line(int fd, const char *text)
 {
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
@@ -246,17 +246,17 @@ static void test_a_rank_is_taken_once(void **state)
     host_use(h, &fbr_bridge_pmi1);
     id = host_job(h, (uint32_t[HOST_AGENTS]){2});
     one = dial(h, id, 1);
-    say(one, "cmd=initack pmiid=1\n");
+    send_line(one, "cmd=initack pmiid=1\n");
     hear(one, "cmd=initack rc=0\ncmd=set size=2\ncmd=set rank=1\ncmd=set debug=0\n");
     two = dial(h, id, 1);
-    say(two, "cmd=initack pmiid=1\n");
+    send_line(two, "cmd=initack pmiid=1\n");
     assert_int_equal(recv(two, &c, 1, 0), 0);
     close(two);
     two = dial(h, id, 1);
-    say(two, "cmd=init pmi_version=1 pmi_subversion=1\n"); /* without a name */
+    send_line(two, "cmd=init pmi_version=1 pmi_subversion=1\n"); /* without a name */
     assert_int_equal(recv(two, &c, 1, 0), 0);
     close(two);
-    say(one, "cmd=init pmi_version=1 pmi_subversion=1\n");
+    send_line(one, "cmd=init pmi_version=1 pmi_subversion=1\n");
     hear(one, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n");
     assert_int_equal(host_rank(h, id, 1).met, 1);
     assert_int_equal(host_rank(h, id, 0).met, 0);
@@ -272,9 +272,9 @@ static void put_and_enter(struct bridge_host *h, uint32_t id, int fd, uint32_t r
 
     snprintf(line, sizeof(line), "cmd=put kvsname=%s key=k%u value=%s\n",
              host_job_of(h, 0, id)->nspace, rank, value);
-    say(fd, line);
+    send_line(fd, line);
     hear(fd, "cmd=put_result rc=0 msg=success\n");
-    say(fd, "cmd=barrier_in\n");
+    send_line(fd, "cmd=barrier_in\n");
 }
 
 static void read_key(struct bridge_host *h, uint32_t id, int fd, const char *key,
@@ -283,7 +283,7 @@ static void read_key(struct bridge_host *h, uint32_t id, int fd, const char *key
     char line[512];
 
     snprintf(line, sizeof(line), "cmd=get kvsname=%s key=%s\n", host_job_of(h, 0, id)->nspace, key);
-    say(fd, line);
+    send_line(fd, line);
     hear(fd, answer);
 }
 
@@ -312,7 +312,7 @@ static void test_a_barrier_carries_what_is_new(void **state)
     read_key(h, id, fd[2], "PMI_process_mapping",
              "cmd=get_result rc=0 msg=success value=(vector,(0,1,2),(1,1,1))\n");
     for (int i = 0; i < 3; i++)
-        say(fd[i], "cmd=barrier_in\n");
+        send_line(fd[i], "cmd=barrier_in\n");
     for (int i = 0; i < 3; i++)
         hear(fd[i], "cmd=barrier_out rc=0\n");
     host_fences(h, &count, &bytes);
@@ -354,7 +354,8 @@ static void test_a_spawned_job_finds_what_was_left_for_it(void **state)
     host_use(h, &fbr_bridge_pmi1);
     id = host_job(h, (uint32_t[HOST_AGENTS]){1});
     fd = given_fd(h, id, 0);
-    say(fd, "mcmd=spawn\nnprocs=2\nexecname=/bin/sh\ntotspawns=1\nspawnssofar=1\narg1=-c\n"
+    send_line(
+        fd, "mcmd=spawn\nnprocs=2\nexecname=/bin/sh\ntotspawns=1\nspawnssofar=1\narg1=-c\n"
             "arg2=echo \"$PMI_SPAWNED $PMI_SIZE [$FIBER_PMI_PREPUT]\"; printf "
             "'cmd=get_my_kvsname\\n' >&3; "
             "read -r a <&3; "

@@ -20,7 +20,7 @@ static void ask(int link, const char *message)
     char text[32768];
 
     snprintf(text, sizeof(text), "%-6zu%s", strlen(message), message);
-    say(link, text);
+    send_line(link, text);
 }
 
 #define expect(link, message, answer)     \
@@ -37,7 +37,7 @@ static int open_two(void **state)
     int rc = attach_two(state);
 
     for (int i = 0; i < 3; i++)
-        say(i, hello);
+        send_line(i, hello);
     for (int i = 0; i < 2; i++)
         ask(i, "cmd=fullinit;threaded=FALSE;");
     did[0] = 0;
@@ -56,24 +56,24 @@ static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)
     conns[1] = fbr_pmi1_attach(e, &links[1], -1);
     conns[2] = fbr_pmi1_attach(e, &links[2], -1);
     conns[3] = fbr_pmi1_attach(e, &links[3], -1);
-    say(0, hello);
+    send_line(0, hello);
     assert_string_equal(did, "0<cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n");
     expect(0, "cmd=fullinit;pmijobid=1.2;pmirank=0;threaded=FALSE;",
            "0<cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=0;size=2;appnum=0;"
            "spawner-jobid=mother;debugged=FALSE;pmiverbose=FALSE;\nmet 0 PMI 2.0\n");
-    say(1, hello);
+    send_line(1, hello);
     expect(1, "cmd=fullinit;srcid=1;threaded=TRUE;",
            "1<cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=1;"
            "spawner-jobid=mother;debugged=FALSE;pmiverbose=FALSE;\nmet 1 PMI 2.0\n");
-    say(2, hello);
+    send_line(2, hello);
     expect(2, "cmd=fullinit;pmirank=1;", "2 hung up: its rank has another connection already\n");
-    say(3, hello);
+    send_line(3, hello);
     expect(3, "cmd=job-getid;", "3 hung up: it has not said which rank it is\n");
     conns[3] = fbr_pmi1_attach(e, &links[3], 1);
-    say(3, hello);
+    send_line(3, hello);
     expect(3, "cmd=fullinit;pmirank=0;", "3 hung up: it names another rank than its own\n");
     conns[3] = fbr_pmi1_attach(e, &links[3], -1);
-    say(3, hello);
+    send_line(3, hello);
     expect(3, "cmd=fullinit;threaded=FALSE;", "3 hung up: it names a rank that is not here\n");
     fbr_pmi1_close(e);
 }
@@ -185,7 +185,7 @@ static void test_many_fences_at_once(void **state)
     for (const char *at = did; (at = strchr(at, '\n')); at++)
         count++;
     assert_true(count > 1000); /* as many as `did` has room for */
-    say(0, "");
+    send_line(0, "");
     expect(0, "cmd=job-getid;", "0<cmd=job-getid-response;rc=0;jobid=ring;\n");
     free(text);
 }
@@ -275,7 +275,7 @@ static void test_a_ring(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         conns[i] = fbr_pmi1_attach(e, &links[i], i);
-        say(i, hello);
+        send_line(i, hello);
         ask(i, "cmd=fullinit;");
     }
     expect(0, "cmd=ring;ring-count=1;ring-left=zero;ring-right=null;", "");
@@ -356,8 +356,8 @@ static void test_nonsense_is_hung_up_on(void **state)
         char expected[128];
 
         conns[3] = fbr_pmi1_attach(e, &links[3], 0);
-        say(3, hello);
-        say(3, bad[i].text);
+        send_line(3, hello);
+        send_line(3, bad[i].text);
         snprintf(expected, sizeof(expected), "3 hung up: %s\n", bad[i].why);
         assert_string_equal(did, expected);
         fbr_pmi1_close(e);

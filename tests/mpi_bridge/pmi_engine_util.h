@@ -153,7 +153,7 @@ static int close_two(void **state)
     return 0;
 }
 
-static void say(int link, const char *text)
+static void send_line(int link, const char *text)
 {
     did[0] = 0;
     fbr_pmi1_bytes(conns[link], text, strlen(text));

@@ -50,7 +50,7 @@ static double status_mib(const char *name)
 }
 
 /* Loop thread. */
-static int tell(void *arg)
+static int notify(void *arg)
 {
     struct large *l = arg;
     struct fbr_bridge *b = l->host->agents[0].bridges[0];
@@ -71,7 +71,7 @@ static int tell(void *arg)
     return rc;
 }
 
-static struct large *tell_of_large_job(void)
+static struct large *notify_of_large_job(void)
 {
     struct large *l = calloc(1, sizeof(*l));
 
@@ -99,7 +99,7 @@ static struct large *tell_of_large_job(void)
                                      .dir = l->dir,
                                      .master_host = l->hosts[0],
                                      .local = l->local};
-    if (host_call(l->host, tell, l) < 0)
+    if (host_call(l->host, notify, l) < 0)
         fail_msg("%s", l->err.text);
     host_close(l->host);
     return l;
@@ -107,7 +107,7 @@ static struct large *tell_of_large_job(void)
 
 static void test_65536_ranks_take_little_memory(void **state)
 {
-    struct large *l = tell_of_large_job();
+    struct large *l = notify_of_large_job();
     const char *sanitizer = getenv("TEST_SANITIZER_OPTIONS");
 
     (void)state;
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
         return 77;
     }
     if (argc > 1 && strcmp(argv[1], "figures") == 0) {
-        struct large *l = tell_of_large_job();
+        struct large *l = notify_of_large_job();
 
         printf("{\"seconds\": %.4f, \"mib\": %.1f}\n", l->seconds, l->mib);
         free(l);

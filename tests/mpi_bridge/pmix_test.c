@@ -258,13 +258,13 @@ static void test_an_agent_closes_while_ranks_wait(void **state)
 
 /* ---- The programs ---- */
 
-static bool shell(const char *command, bool tell)
+static bool shell(const char *command, bool notify)
 {
     const char *argv[] = {"/bin/sh", "-c", command, NULL};
     struct ran r = run_program(argv, NULL, NULL);
     bool good = r.code == 0;
 
-    if (!good && tell)
+    if (!good && notify)
         print_error("%s\n%s", command, r.err);
     ran_free(&r);
     return good;

@@ -309,15 +309,15 @@ static void test_the_owner_of_a_connection_is_known(void **state)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(in);
-    int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), sv[2];
+    int auth = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), sv[2];
     uid_t uid = 12345;
 
     (void)state;
-    assert_int_equal(bind(door, (struct sockaddr *)&in, sizeof(in)), 0);
-    assert_int_equal(listen(door, 5), 0);
-    assert_int_equal(getsockname(door, (struct sockaddr *)&in, &len), 0);
+    assert_int_equal(bind(auth, (struct sockaddr *)&in, sizeof(in)), 0);
+    assert_int_equal(listen(auth, 5), 0);
+    assert_int_equal(getsockname(auth, (struct sockaddr *)&in, &len), 0);
     for (int v6 = 0; v6 < families(); v6++) {
-        int from = dial(ntohs(in.sin_port), v6), to = accept4(door, NULL, NULL, SOCK_CLOEXEC);
+        int from = dial(ntohs(in.sin_port), v6), to = accept4(auth, NULL, NULL, SOCK_CLOEXEC);
 
         uid = 12345;
         assert_int_equal(fbr_loopback_owner(to, &uid), 0);
@@ -328,7 +328,7 @@ static void test_the_owner_of_a_connection_is_known(void **state)
         assert_int_equal(uid, 12345);
         close(to);
     }
-    close(door);
+    close(auth);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv), 0);
     assert_int_equal(fbr_loopback_owner(sv[0], &uid), -EAFNOSUPPORT);
     close(sv[0]);

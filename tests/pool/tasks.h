@@ -273,7 +273,7 @@ static inline int kill_worker(const void *in, size_t len, struct fiber_reply *re
 }
 
 /* Answers with the worker's process id. */
-static inline int tell_pid(const void *in, size_t len, struct fiber_reply *reply)
+static inline int notify_pid(const void *in, size_t len, struct fiber_reply *reply)
 {
     int64_t pid = getpid();
 

@@ -24,8 +24,7 @@ static void put(struct fbr_buf *b)
     static const uint32_t first[] = {0, 3, 5}, agents[] = {1, 0};
     static const char *const hosts[] = {"n1", "n0"};
     uint32_t restarts[] = {0, 0, 1, 0, 3};
-    struct fbr_program programs[] = {{0, argv_a, env_a, (char *)"/tmp"},
-                                     {4, argv_b, none, (char *)""}};
+    struct fbr_app programs[] = {{0, argv_a, env_a, (char *)"/tmp"}, {4, argv_b, none, (char *)""}};
     struct fbr_ring_job j = {.programs = programs,
                              .nprograms = 2,
                              .has_stdin = true,

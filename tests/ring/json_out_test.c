@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "ring/json_out.h"
-#include "runtime/base/text.h"
+#include "runtime/base/printable.h"
 
 static void string_is(const char *value, const char *json)
 {
@@ -81,19 +81,19 @@ static void shown_text_is_plain_and_fits(void **state)
     char out[12];
 
     (void)state;
-    fbr_text_plain(out, sizeof(out), "short");
+    fbr_printable_plain(out, sizeof(out), "short");
     assert_string_equal(out, "short");
-    fbr_text_plain(out, sizeof(out), "eleven char");
+    fbr_printable_plain(out, sizeof(out), "eleven char");
     assert_string_equal(out, "eleven char");
-    fbr_text_plain(out, sizeof(out), "twelve chars");
+    fbr_printable_plain(out, sizeof(out), "twelve chars");
     assert_string_equal(out, "twelve c...");
-    fbr_text_plain(out, sizeof(out), "\033[2J\xff\n");
+    fbr_printable_plain(out, sizeof(out), "\033[2J\xff\n");
     assert_string_equal(out, "?[2J??");
-    fbr_text_plain(out, sizeof(out), "1234567\xe2\x82\xac\xe2\x82\xac");
+    fbr_printable_plain(out, sizeof(out), "1234567\xe2\x82\xac\xe2\x82\xac");
     assert_string_equal(out, "1234567..."); /* no half character */
     for (size_t size = 0; size <= 4; size++) {
         memset(out, 'x', sizeof(out));
-        fbr_text_plain(out, size, "\xe2\x82\xac\xe2\x82\xac");
+        fbr_printable_plain(out, size, "\xe2\x82\xac\xe2\x82\xac");
         assert_int_equal(out[size], 'x');
         assert_true(size == 0 || memchr(out, '\0', size));
     }

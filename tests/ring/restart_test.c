@@ -58,8 +58,8 @@ static void counts_are_said(void **state)
     char text[80];
 
     (void)state;
-    assert_string_equal(fbr_restart_say(&r, 3, false, text, sizeof(text)), "2 of 3");
-    assert_string_equal(fbr_restart_say(&r, 3, true, text, sizeof(text)),
+    assert_string_equal(fbr_restart_describe(&r, 3, false, text, sizeof(text)), "2 of 3");
+    assert_string_equal(fbr_restart_describe(&r, 3, true, text, sizeof(text)),
                         "5 of 100 for what the cluster does");
 }
 

@@ -86,7 +86,7 @@ static bool has_ranks(const struct world *w)
     return any;
 }
 
-static void tell(struct world *w, enum ring_event e);
+static void notify(struct world *w, enum ring_event e);
 
 static void doom(struct world *w)
 {
@@ -97,18 +97,18 @@ static void doom(struct world *w)
 
 static void look_for_agents(struct world *w)
 {
-    tell(w, count(w, READY) == AGENTS ? R_ON_READY : R_ON_HELLO);
+    notify(w, count(w, READY) == AGENTS ? R_ON_READY : R_ON_HELLO);
 }
 
 /* As fbr_ring_check() does. */
 static void look(struct world *w)
 {
     if (!has_ranks(w))
-        tell(w, R_ON_OVER);
+        notify(w, R_ON_OVER);
     if (!has_ranks(w) && count(w, DOOMED) == 0)
-        tell(w, R_ON_CLEAR);
+        notify(w, R_ON_CLEAR);
     if (count(w, GONE) == AGENTS)
-        tell(w, R_ON_GONE);
+        notify(w, R_ON_GONE);
 }
 
 static void act(struct world *w, enum ring_action action)
@@ -147,7 +147,7 @@ static void act(struct world *w, enum ring_action action)
     }
 }
 
-static void tell(struct world *w, enum ring_event e)
+static void notify(struct world *w, enum ring_event e)
 {
     const struct ring_step s = fbr_ring_step((enum ring_state)w->state, e);
 
@@ -166,12 +166,12 @@ static void go_wrong(struct world w)
 {
     struct world after = w;
 
-    tell(&after, R_ON_FAILED);
+    notify(&after, R_ON_FAILED);
     look(&after);
     explore(after);
     if (w.tries == TRIES)
         return;
-    tell(&w, R_ON_AGAIN);
+    notify(&w, R_ON_AGAIN);
     look(&w);
     explore(w);
 }
@@ -239,7 +239,7 @@ static void explore(struct world w)
     check_world(&w);
     if (w.over)
         return;
-    tell(&after, R_ON_STOP);
+    notify(&after, R_ON_STOP);
     look(&after);
     explore(after);
     for (int i = 0; i < AGENTS; i++)

@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "runtime/proc/process.h"
-#include "runtime/pin/limits.h"
+#include "runtime/pin/cgroup.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"
@@ -119,7 +119,7 @@ static int report_rank(int rank, int size, const void *arg, size_t len)
 
     if ((uintptr_t)arg % 8 || len != sizeof(*o))
         return 9;
-    return gate_tell(o->gate, told, sizeof(told)) < 0;
+    return gate_notify(o->gate, told, sizeof(told)) < 0;
 }
 
 static void test_ranks_run_a_function_with_its_argument(void **state)
@@ -359,13 +359,13 @@ static void test_an_end_without_newline_and_binary_bytes(void **state)
 static void test_ranks_that_share_processors_share_threads_of_openmp(void **state)
 {
     const char *say = "echo ${OMP_NUM_THREADS-unset}";
-    struct fbr_limits limits;
+    struct fbr_cgroup limits;
     unsigned cpus, threads;
     struct ran ran;
 
     (void)state;
-    fbr_limits_read(&limits);
-    cpus = fbr_limits_cpus(&limits);
+    fbr_cgroup_read(&limits);
+    cpus = fbr_cgroup_cpus(&limits);
     unsetenv("OMP_NUM_THREADS");
     for (unsigned agents = 1; agents <= 2; agents++) {
         ran = ring(say, "-n", "2", "-b", "none", "-p", agents == 1 ? "2" : "1", NULL);
@@ -377,7 +377,7 @@ static void test_ranks_that_share_processors_share_threads_of_openmp(void **stat
     assert_string_equal(ran.out, "3\n3\n");
     ran_free(&ran);
     ran = ring(say, "-n", "1", NULL);
-    if (fbr_limits_floats(&limits))
+    if (fbr_cgroup_floats(&limits))
         assert_int_equal(atoi(ran.out), (int)cpus);
     else /* alone on its processors: it counts them itself */
         assert_string_equal(ran.out, "unset\n");

@@ -77,7 +77,7 @@ static void test_they_are_free_when_their_process_is_killed(void **state)
     if (pid == 0) {
         int own = fbr_claim_open(base), rc = fbr_claim_take(own, &a);
 
-        gate_tell(told.path, &rc, sizeof(rc));
+        gate_notify(told.path, &rc, sizeof(rc));
         for (;;)
             pause();
     }

@@ -74,7 +74,7 @@ static int do_carry(void *arg)
         c->ends[id].conn = fbr_conn_carried(c->own.conn, WRAP, id);
         rc = c->ends[id].conn ? 0 : -ENOMEM;
         if (rc == 0)
-            fbr_conn_adopt(c->ends[id].conn, &ops, &c->ends[id]);
+            fbr_conn_attach(c->ends[id].conn, &ops, &c->ends[id]);
     }
     return rc;
 }

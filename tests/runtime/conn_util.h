@@ -35,7 +35,7 @@ struct end {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the ends' counters, admitted */
 static pthread_cond_t changed;
 static struct fbr_loop *loop;
-static void tell(void)
+static void notify(void)
 {
     pthread_cond_broadcast(&changed);
 }
@@ -52,7 +52,7 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     e->frames++;
     e->bytes += len;
     e->last_type = type;
-    tell();
+    notify();
     pthread_mutex_unlock(&lock);
     if (e->echo)
         fbr_conn_send(conn, type, bytes, len);
@@ -67,7 +67,7 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     e->conn = NULL;
     e->closes++;
     e->why = text[0] ? why : 1; /* a reason in words, always */
-    tell();
+    notify();
     pthread_mutex_unlock(&lock);
 }
 
@@ -78,7 +78,7 @@ static void on_pong(void *user, struct fbr_conn *conn)
     (void)conn;
     pthread_mutex_lock(&lock);
     e->pongs++;
-    tell();
+    notify();
     pthread_mutex_unlock(&lock);
 }
 

@@ -66,7 +66,7 @@ static void a_file_goes_there_with_its_permissions(void **state)
     file_make(in_dir("from"), data, LARGE, 0750);
     fd = fbr_copy_open(in_dir("from"), &mode, NULL);
     assert_true(fd >= 0);
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, dir, "to", mode);
     ready();
     assert_int_equal(fbr_copy_send_file(ours, fd, NULL), 0);
@@ -86,7 +86,7 @@ static void a_file_comes_from_there(void **state)
 
     (void)state;
     file_make(in_dir("from"), data, LARGE, 0604);
-    visit();
+    tunnel();
     ask(FBR_MSG_GET, in_dir("from"), "", 0);
     i = ready();
     assert_int_equal(fbr_copy_begin(&f, in_dir("to"), "x", NULL), 0);
@@ -107,7 +107,7 @@ static void an_empty_file_replaces_what_is_there(void **state)
     file_make(in_dir("from"), "", 0, 0600);
     file_make(in_dir("to"), "before", 6, 0644);
     fd = fbr_copy_open(in_dir("from"), &mode, NULL);
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "from", mode);
     ready();
     assert_int_equal(fbr_copy_send_file(ours, fd, NULL), 0);
@@ -131,7 +131,7 @@ static void what_breaks_off_leaves_what_was_there(void **state)
 {
     (void)state;
     file_make(in_dir("to"), "before", 6, 0644);
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
     ready();
     send_head(100, FBR_MSG_DATA);
@@ -145,7 +145,7 @@ static void what_could_not_be_read_leaves_what_was_there(void **state)
 {
     (void)state;
     file_make(in_dir("to"), "before", 6, 0644);
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
     ready();
     assert_int_equal(fbr_msg_send(ours, FBR_MSG_DATA, "some", 4), 0);
@@ -158,7 +158,7 @@ static void what_could_not_be_read_leaves_what_was_there(void **state)
 static void a_piece_that_is_none_is_refused(void **state)
 {
     (void)state;
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
     ready();
     send_head(FBR_MSG_MAX + 2, FBR_MSG_DATA);
@@ -184,7 +184,7 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
     (void)state;
     assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        visit();
+        tunnel();
         ask(cases[i].op, in_dir(cases[i].path), "x", 0600);
         expect_done(cases[i].code, cases[i].part);
         leave();
@@ -195,15 +195,15 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
 static void a_request_that_is_none_is_answered(void **state)
 {
     (void)state;
-    visit();
+    tunnel();
     ask(99, "x", "y", 0);
     expect_done(-EPROTO, "another version");
     leave();
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, dir, "../out", 0600); /* a name that leads out of the directory */
     expect_done(-EPROTO, "not understood");
     leave();
-    visit();
+    tunnel();
     send_head(1u << 31, FBR_MSG_GET);
     expect_done(-EBADMSG, "");
 }
@@ -211,7 +211,7 @@ static void a_request_that_is_none_is_answered(void **state)
 static void a_visitor_that_says_nothing_may_go(void **state)
 {
     (void)state;
-    visit();
+    tunnel();
     leave();
 }
 

@@ -25,7 +25,7 @@ static struct end server; /* of the last one let in */
 static unsigned admitted, join_ms = 5000;
 static struct fbr_held held; /* no bound, unless a test sets one */
 
-static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
+static int control_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
 {
     (void)user;
     if (who->kind != FBR_CALLER_JOB || (who->id != GOOD && who->id != REFUSED))
@@ -34,16 +34,16 @@ static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[
     return 0;
 }
 
-static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn *conn)
+static int control_admit(void *user, const struct fbr_caller *who, struct fbr_conn *conn)
 {
     (void)user;
     if (who->id == REFUSED)
         return -EACCES;
-    fbr_conn_adopt(conn, &ops, &server);
+    fbr_conn_attach(conn, &ops, &server);
     pthread_mutex_lock(&lock);
     server.conn = conn;
     admitted++;
-    tell();
+    notify();
     pthread_mutex_unlock(&lock);
     return 0;
 }
@@ -89,8 +89,8 @@ static void join(struct end *e)
 
 static int do_listen(void *arg)
 {
-    const struct fbr_door door = {door_secret, door_admit, NULL, join_ms, true, &held};
-    int rc = fbr_listener_open(&listener, loop, arg, &door, NULL);
+    const struct fbr_auth_ops auth = {control_secret, control_admit, NULL, join_ms, true, &held};
+    int rc = fbr_listener_open(&listener, loop, arg, &auth, NULL);
 
     if (rc == 0)
         snprintf(url, sizeof(url), "%s", fbr_listener_url(listener));

@@ -44,7 +44,7 @@ static void run(bool input, char *const *argv)
 {
     struct fbr_buf b;
 
-    visit();
+    tunnel();
     fbr_buf_init(&b);
     fbr_exec_put(&b, input, -1, argv);
     assert_false(b.failed);
@@ -275,7 +275,7 @@ static void what_is_no_command_is_refused(void **state)
     struct said s = {.code = 0};
 
     (void)state;
-    visit();
+    tunnel();
     assert_int_equal(fbr_msg_send(ours, FBR_MSG_EXEC, none, sizeof(none)), 0);
     to_the_end(&s);
     assert_int_equal(s.code, -EBADMSG);

@@ -123,7 +123,7 @@ static void tcp_a_flood_of_silent_callers_delays_nobody(void **state)
 static void tcp_tricklers_keep_nobody_out(void **state)
 {
     static const uint8_t hello[] = {0x16, 3, 1, 2, 0, 1, 0, 1};
-    int fds[3 * FBR_DOOR_HALF_OPEN];
+    int fds[3 * FBR_LISTENER_HALF_OPEN];
     struct end client;
 
     (void)state;

@@ -20,7 +20,7 @@ static const char *say(size_t n, const char *const *texts)
 
     for (size_t i = 0; i < n; i++)
         fbr_pending_add(&p, texts[i]);
-    fbr_pending_say(&p, out, sizeof(out));
+    fbr_pending_format(&p, out, sizeof(out));
     return out;
 }
 
@@ -53,7 +53,7 @@ static void long_texts_are_cut(void **state)
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     fbr_pending_add(&p, text);
-    fbr_pending_say(&p, out, sizeof(out));
+    fbr_pending_format(&p, out, sizeof(out));
     assert_int_equal(strlen(out), sizeof(out) - 1);
     assert_string_equal(out + sizeof(out) - 5, " ...");
 }

@@ -280,7 +280,7 @@ static void test_a_frozen_process_is_killed(void **state)
 
 static int play_stopped(const char *gate)
 {
-    struct fiber_process *p = begin_str(child_tell_wait, gate);
+    struct fiber_process *p = begin_str(child_notify_wait, gate);
     char byte;
 
     if (read(0, &byte, 1) != 1) /* stopped and continued meanwhile */
@@ -324,8 +324,8 @@ static void test_a_parent_that_was_stopped_kills_nobody(void **state)
 
 static int start_and_wait(const void *gate, size_t len)
 {
-    begin(child_tell_wait, gate, len, NULL);
-    return child_tell_wait(gate, len);
+    begin(child_notify_wait, gate, len, NULL);
+    return child_notify_wait(gate, len);
 }
 
 /* In a run of several levels the death of one process ends those below it, and the run goes on. */

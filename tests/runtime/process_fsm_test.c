@@ -26,7 +26,7 @@ static void check_takes(enum process_state s, enum process_event e, bool takes)
         assert_int_equal(takes, fbr_process_is_joined(s) || s == P_EXITED);
     if (e == P_ON_EXITED)
         assert_int_equal(takes, s < P_EXITED);
-    if (e == P_ON_DRY)
+    if (e == P_ON_DRAINED)
         assert_int_equal(takes, s == P_DRYING);
     if (e == P_ON_TIME) /* one that has joined has no time */
         assert_int_equal(takes, !fbr_process_is_joined(s) && s != P_ENDED);
@@ -74,7 +74,7 @@ static struct world seen[2000];
 static size_t n_seen;
 
 static void explore(struct world w);
-static void tell(struct world w, enum process_event e);
+static void notify(struct world w, enum process_event e);
 
 /* As kill_it() of job.c does. */
 static void kill_now(struct world *w)
@@ -116,7 +116,7 @@ static void act(struct world *w, unsigned action)
         break;
     case P_DO_DRY:
         assert_true(w->exited && !w->conn);
-        tell(*w, P_ON_DRY);
+        notify(*w, P_ON_DRAINED);
         w->timer = true;
         break;
     case P_DO_END:
@@ -127,7 +127,7 @@ static void act(struct world *w, unsigned action)
     }
 }
 
-static void tell(struct world w, enum process_event e)
+static void notify(struct world w, enum process_event e)
 {
     const struct process_step s = fbr_process_step((enum process_state)w.state, e);
 
@@ -136,29 +136,29 @@ static void tell(struct world w, enum process_event e)
     explore(w);
 }
 
-static void tell_time(struct world w)
+static void notify_time(struct world w)
 {
     w.timer = false;
     w.timed = true;
-    tell(w, P_ON_TIME);
+    notify(w, P_ON_TIME);
 }
 
-static void tell_conn(struct world w)
+static void notify_conn(struct world w)
 {
     struct world after = w;
 
     if (fbr_process_is_starting(w.state)) {
         after.conn = true;
         after.timer = false;
-        tell(after, P_ON_JOINED);
-        tell(w, P_ON_REFUSED);
+        notify(after, P_ON_JOINED);
+        notify(w, P_ON_REFUSED);
     }
     if (w.conn) {
         after = w;
         after.conn = false;
         after.hung = true;
-        tell(after, P_ON_HUNG_UP);
-        tell(after, P_ON_SILENT);
+        notify(after, P_ON_HUNG_UP);
+        notify(after, P_ON_SILENT);
     }
 }
 
@@ -176,18 +176,18 @@ static void explore(struct world w)
         return;
     assert_int_equal(w.conn, fbr_process_is_joined(w.state) || w.state == P_EXITED);
     assert_true(w.timer || fbr_process_is_joined(w.state)); /* nothing waits for ever */
-    tell(w, P_ON_KILL);
-    tell(w, P_ON_DRY);
+    notify(w, P_ON_KILL);
+    notify(w, P_ON_DRAINED);
     after.failed = true;
-    tell(after, P_ON_FAILED);
+    notify(after, P_ON_FAILED);
     if (!w.exited) {
         after = w;
         after.exited = true;
-        tell(after, P_ON_EXITED);
+        notify(after, P_ON_EXITED);
     }
     if (w.timer)
-        tell_time(w);
-    tell_conn(w);
+        notify_time(w);
+    notify_conn(w);
 }
 
 static void each_order_of_events_ends_once_and_leaves_nothing_that_runs(void **state)
@@ -229,7 +229,7 @@ static const struct race races[] = {
      P_DRYING},
     {"an end before it joined",
      P_STARTING,
-     {{P_ON_EXITED, P_DO_DRY}, {P_ON_DRY, P_DO_END}},
+     {{P_ON_EXITED, P_DO_DRY}, {P_ON_DRAINED, P_DO_END}},
      2,
      P_ENDED},
     {"an end before hello: it does not join any more",
@@ -284,15 +284,15 @@ static const struct race races[] = {
      P_DRYING},
     {"what its host has is not dry before its end",
      P_JOINED,
-     {{P_ON_DRY, P_DO_NOTHING},
+     {{P_ON_DRAINED, P_DO_NOTHING},
       {P_ON_HUNG_UP, P_DO_WAIT_EXIT},
-      {P_ON_DRY, P_DO_NOTHING},
+      {P_ON_DRAINED, P_DO_NOTHING},
       {P_ON_EXITED, P_DO_DRY}},
      4,
      P_DRYING},
     {"its host never says that it is dry",
      P_DRYING,
-     {{P_ON_TIME, P_DO_END}, {P_ON_DRY, P_DO_NOTHING}},
+     {{P_ON_TIME, P_DO_END}, {P_ON_DRAINED, P_DO_NOTHING}},
      2,
      P_ENDED},
     {"it ends once",

@@ -59,15 +59,15 @@ static int expect_no_argument(const void *arg, size_t len)
 static int ignore_term(const void *gate, size_t len)
 {
     signal(SIGTERM, SIG_IGN);
-    return child_tell_wait(gate, len);
+    return child_notify_wait(gate, len);
 }
 
-static int tell_and_listen(const void *gates, size_t len)
+static int notify_and_listen(const void *gates, size_t len)
 {
-    const char *tell = gates, *listen = tell + strlen(tell) + 1;
+    const char *notify = gates, *listen = notify + strlen(notify) + 1;
 
     (void)len;
-    return gate_tell(tell, "x", 1) < 0 || gate_listen(listen) < 0 ? 1 : 21;
+    return gate_notify(notify, "x", 1) < 0 || gate_listen(listen) < 0 ? 1 : 21;
 }
 
 static int am_i_called(const void *name, size_t len)
@@ -118,8 +118,8 @@ static int read_stdin(const void *arg, size_t len)
 static int fork_and_wait(const void *gate, size_t len)
 {
     if (fork() == 0)
-        return child_tell_wait(gate, len);
-    return child_tell_wait(gate, len);
+        return child_notify_wait(gate, len);
+    return child_notify_wait(gate, len);
 }
 
 /* ---- Tests ---- */
@@ -197,7 +197,7 @@ static void test_asking_while_it_lives_and_after(void **state)
 
     (void)state;
     gate_open(&told);
-    p = begin_str(child_tell_wait, told.path);
+    p = begin_str(child_notify_wait, told.path);
     assert_int_equal(gate_wait(&told, &pid, sizeof(pid)), 0);
     assert_int_equal(fiber_process_pid(p), pid);
     assert_int_equal(atoi(fiber_process_job(p)), pid);
@@ -308,7 +308,7 @@ static void test_active_children(void **state)
     gate_open(&told);
     assert_int_equal(fiber_active_children(NULL, 0), 0);
     for (int i = 0; i < 3; i++)
-        p[i] = begin_str(child_tell_wait, told.path);
+        p[i] = begin_str(child_notify_wait, told.path);
     finish(begin(child_return, &code, sizeof(code), NULL));
     assert_int_equal(fiber_active_children(found, 8), 3);
     for (int i = 0; i < 3; i++)
@@ -338,10 +338,10 @@ static void test_a_closed_process_goes_on(void **state)
     gate_open(&told);
     gate_open(&listening);
     n = snprintf(gates, sizeof(gates), "%s%c%s", told.path, 0, listening.path);
-    p = begin(tell_and_listen, gates, (size_t)n + 1, NULL);
+    p = begin(notify_and_listen, gates, (size_t)n + 1, NULL);
     fiber_process_close(p);
     assert_int_equal(gate_wait(&told, &byte, 1), 0);
-    p = begin(tell_and_listen, gates, (size_t)n + 1, NULL);
+    p = begin(notify_and_listen, gates, (size_t)n + 1, NULL);
     assert_int_equal(gate_wait(&told, &byte, 1), 0);
     assert_int_equal(write(listening.fd, "xx", 2), 2);
     assert_int_equal(finish(p), 21);

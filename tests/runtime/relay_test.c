@@ -1,6 +1,6 @@
 /* relay_test.c - processes behind a host: what passes through its relay, and when their end is told.
  *
- * The parent (a hub, the host's link, a branch for each process), the host (an uplink, a relay on a
+ * The parent (a data server, the host's link, a branch for each process), the host (an data client, a relay on a
  * thread of its own) and the processes are all in here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -21,8 +21,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/auth.h"
-#include "runtime/net/hub.h"
+#include "runtime/base/random.h"
+#include "runtime/net/data_server.h"
 #include "runtime/net/relay.h"
 #include "runtime/proc/context.h"
 #include "tests/support/sync.h"
@@ -34,7 +34,7 @@
 /* The parent's side under `lock`; the other one is the test's own. */
 static struct process {
     struct fbr_link *branch;
-    struct fbr_uplink *up;
+    struct fbr_data_client *up;
     unsigned came, dry, late; /* records; ends; records after one */
     uint64_t sum;
     unsigned got;
@@ -45,9 +45,9 @@ static struct process {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static char dir[64], url[128];
-static struct fbr_hub *hub;
+static struct fbr_data_server *data_server;
 static struct fbr_link *trunk;
-static struct fbr_uplink *host_up;
+static struct fbr_data_client *host_up;
 static struct fbr_relay *relay;
 static pthread_t runner;
 static int run_code;
@@ -83,7 +83,7 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     (void)why;
 }
 
-static void on_dry(void *user)
+static void on_drained(void *user)
 {
     struct process *p = user;
 
@@ -124,25 +124,28 @@ static void add_process(int i)
     int end;
 
     memset(p, 0, sizeof(*p));
-    assert_int_equal(fbr_link_branch(&p->branch, trunk, (uint64_t)i + 1, &ops, p, on_dry, p), 0);
+    assert_int_equal(fbr_link_branch(&p->branch, trunk, (uint64_t)i + 1, &ops, p, on_drained, p),
+                     0);
     assert_int_equal(fbr_relay_add(relay, (uint64_t)i + 1, &end, &err), 0);
-    assert_int_equal(fbr_uplink_open_local(&p->up, end, LIMIT, &err), 0);
+    assert_int_equal(fbr_data_client_open_local(&p->up, end, LIMIT, &err), 0);
 }
 
 static void open_all(bool sealed)
 {
     struct fbr_error err = {0, ""};
-    struct fbr_keys keys = {{1, 2}, {3, 4}, FBR_SEAL_AES_256_GCM};
+    struct fbr_keys keys = {{1, 2}, {3, 4}, FBR_AEAD_AES_256_GCM};
 
     fbr_cond_init(&changed);
     temp_dir_make(dir);
     snprintf(url, sizeof(url), "ipc://%s/d", dir);
-    assert_int_equal(fbr_hub_open(&hub, url, &(struct fbr_hub_options){.limit = LIMIT}, &err), 0);
-    assert_int_equal(fbr_link_open(&trunk, hub, &ops, NULL), 0);
+    assert_int_equal(fbr_data_server_open(&data_server, url,
+                                          &(struct fbr_data_server_options){.limit = LIMIT}, &err),
+                     0);
+    assert_int_equal(fbr_link_open(&trunk, data_server, &ops, NULL), 0);
     if (sealed)
         assert_int_equal(fbr_link_seal(trunk, &keys), 0);
-    assert_int_equal(fbr_uplink_open(&host_up, url, fbr_link_id(trunk), sealed ? &keys : NULL,
-                                     LIMIT, TEST_LONG_MS, &err),
+    assert_int_equal(fbr_data_client_open(&host_up, url, fbr_link_id(trunk), sealed ? &keys : NULL,
+                                          LIMIT, TEST_LONG_MS, &err),
                      0);
     assert_int_equal(fbr_relay_open(&relay, first, sizeof(first), LIMIT, &err), 0);
     for (int i = 0; i < PROCESSES; i++)
@@ -156,13 +159,13 @@ static void close_all(void)
     pthread_join(runner, NULL);
     assert_int_equal(run_code, 0);
     fbr_relay_close(relay);
-    fbr_uplink_close(host_up);
+    fbr_data_client_close(host_up);
     for (int i = 0; i < PROCESSES; i++) {
-        fbr_uplink_close(processes[i].up);
+        fbr_data_client_close(processes[i].up);
         fbr_link_close(processes[i].branch);
     }
     fbr_link_close(trunk);
-    fbr_hub_close(hub);
+    fbr_data_server_close(data_server);
     temp_dir_remove(dir);
 }
 
@@ -178,16 +181,16 @@ static void send_up(int i, const void *bytes, size_t len)
     const struct iovec iov[2] = {{(void *)(uintptr_t)bytes, len / 2},
                                  {(uint8_t *)(uintptr_t)bytes + len / 2, len - len / 2}};
 
-    assert_int_equal(fbr_uplink_send(processes[i].up, iov, 2, -1), 0);
+    assert_int_equal(fbr_data_client_send(processes[i].up, iov, 2, -1), 0);
 }
 
 static void receive(int i, unsigned n)
 {
     struct process *p = &processes[i];
-    struct pollfd fd = {.fd = fbr_uplink_fd(p->up), .events = POLLIN};
+    struct pollfd fd = {.fd = fbr_data_client_fd(p->up), .events = POLLIN};
 
     while (p->got < n) {
-        int rc = fbr_uplink_recv(p->up, on_down, p);
+        int rc = fbr_data_client_recv(p->up, on_down, p);
 
         assert_true(rc >= 0);
         if (rc == 0 && p->got < n)
@@ -289,7 +292,7 @@ static void test_what_an_ended_process_has_said_comes_before_its_end(void **stat
     for (int i = 0; i < 50; i++)
         send_up(0, bytes, 100 + (size_t)i);
     send_up(0, bytes, LONG);
-    fbr_uplink_close(processes[0].up);
+    fbr_data_client_close(processes[0].up);
     processes[0].up = NULL;
     wait_for(&processes[0].dry, 1);
     assert_int_equal(processes[0].came, 51);
@@ -328,7 +331,7 @@ static void test_an_ended_process_whose_sockets_a_fork_has_is_forgotten(void **s
     }
     fbr_relay_end(relay, 1);
     wait_for(&processes[0].dry, 1);
-    assert_int_equal(write(fbr_uplink_fd(processes[0].up), "x", 1), 1);
+    assert_int_equal(write(fbr_data_client_fd(processes[0].up), "x", 1), 1);
     for (unsigned n = 1; n <= 100; n++) {
         send_up(1, "x", 1);
         wait_for(&processes[1].came, n);
@@ -346,7 +349,7 @@ static void test_a_record_above_the_limit_ends_its_process_alone(void **state)
 
     (void)state;
     open_all(false);
-    assert_int_equal(write(fbr_uplink_fd(processes[0].up), &head, sizeof(head)), sizeof(head));
+    assert_int_equal(write(fbr_data_client_fd(processes[0].up), &head, sizeof(head)), sizeof(head));
     wait_for(&processes[0].dry, 1);
     send_up(1, "x", 1);
     wait_for(&processes[1].came, 1);

@@ -71,7 +71,7 @@ static pid_t start_with(int (*make)(struct fbr_rundir *d), char root[FBR_DIR_MAX
 
         if (make(&d) < 0 || fbr_rundir_shm(&d, NULL) < 0)
             _exit(1);
-        gate_tell(told.path, d.root, sizeof(d.root));
+        gate_notify(told.path, d.root, sizeof(d.root));
         for (;;)
             pause();
     }
@@ -166,7 +166,7 @@ static pid_t start_sharer(const char *run, struct gate *leave, char root[FBR_DIR
             _exit(1);
         if (mkdir(d.shm, 0700) == 0)
             put_file(d.shm, "segment");
-        gate_tell(told.path, d.root, sizeof(d.root));
+        gate_notify(told.path, d.root, sizeof(d.root));
         if (leave)
             gate_wait(leave, &byte, 1);
         fbr_rundir_remove(&d);
@@ -182,7 +182,7 @@ static void leave(struct gate *gate, pid_t pid)
 {
     int status;
 
-    gate_tell(gate->path, "x", 1);
+    gate_notify(gate->path, "x", 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
 }
@@ -272,8 +272,8 @@ static void test_a_process_that_the_master_forked_does_not_keep_it_alive(void **
             _exit(1);
         forked = fork();
         if (forked > 0) {
-            gate_tell(told.path, d.root, sizeof(d.root));
-            gate_tell(told.path, &forked, sizeof(forked));
+            gate_notify(told.path, d.root, sizeof(d.root));
+            gate_notify(told.path, &forked, sizeof(forked));
         }
         for (;;)
             pause();
@@ -540,7 +540,7 @@ static void test_segments_of_a_dead_run_are_swept_without_its_directory(void **s
 }
 
 /* Of a run whose master is elsewhere. */
-static int be_guest(struct fbr_rundir *d)
+static int be_client(struct fbr_rundir *d)
 {
     return fbr_rundir_share(d, "a run of somebody", base, NULL);
 }
@@ -549,11 +549,11 @@ static void test_segments_of_a_run_elsewhere_stay_until_its_last_process_is_dead
 {
     char root[FBR_DIR_MAX], shm[128];
     struct fbr_rundir d;
-    pid_t guests[2];
+    pid_t clients[2];
 
     (void)state;
     for (int i = 0; i < 2; i++)
-        guests[i] = start_with(be_guest, root);
+        clients[i] = start_with(be_client, root);
     shm_name(root, shm);
     put_file(shm, "segment");
     fbr_rundir_remove_tree(root);
@@ -561,7 +561,7 @@ static void test_segments_of_a_run_elsewhere_stay_until_its_last_process_is_dead
         create(&d);
         fbr_rundir_remove(&d);
         assert_int_equal(access(shm, F_OK), 0);
-        kill_master(guests[i]);
+        kill_master(clients[i]);
     }
     create(&d);
     fbr_rundir_remove(&d);

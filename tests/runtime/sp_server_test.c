@@ -23,13 +23,13 @@
 
 #include <cmocka.h>
 
-#include "runtime/net/hub.h"
+#include "runtime/net/data_server.h"
 #include "runtime/proc/context.h"
 #include "runtime/net/sock.h"
 #include "runtime/net/sp.h"
 #include "runtime/net/sp_server.h"
 #include "runtime/net/tcp.h"
-#include "runtime/net/uplink.h"
+#include "runtime/net/data_client.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/sync.h"
 
@@ -39,7 +39,7 @@
 #define SPARE 40  /* descriptors of which a test has few */
 
 static const uint8_t greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
-static struct fbr_hub *hub;
+static struct fbr_data_server *data_server;
 static struct sockaddr_storage at;
 static socklen_t at_len;
 
@@ -60,24 +60,24 @@ static void on_broken(void *user, struct fbr_link *link, int why)
 
 static const struct fbr_link_ops ops = {on_record, on_broken};
 
-static int open_hub_for(bool own_user)
+static int open_data_server_for(bool own_user)
 {
-    const struct fbr_hub_options options = {.limit = LIMIT, .own_user = own_user};
+    const struct fbr_data_server_options options = {.limit = LIMIT, .own_user = own_user};
 
-    assert_int_equal(fbr_hub_open(&hub, "tcp://127.0.0.1:0", &options, NULL), 0);
-    return fbr_tcp_address(fbr_hub_url(hub), &at, &at_len);
+    assert_int_equal(fbr_data_server_open(&data_server, "tcp://127.0.0.1:0", &options, NULL), 0);
+    return fbr_tcp_address(fbr_data_server_url(data_server), &at, &at_len);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    return open_hub_for(false);
+    return open_data_server_for(false);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    fbr_hub_close(hub);
+    fbr_data_server_close(data_server);
     return 0;
 }
 
@@ -108,19 +108,19 @@ static bool is_over(int fd, int ms)
 /* A process joins, and has its word echoed: milliseconds that it took. */
 static uint64_t join(void)
 {
-    struct fbr_keys keys = {{1, 2}, {3, 4}, fbr_seal_preferred()};
+    struct fbr_keys keys = {{1, 2}, {3, 4}, fbr_aead_preferred()};
     uint64_t begin = fbr_now_ms();
     struct fbr_error err = {0, ""};
-    struct fbr_uplink *up;
+    struct fbr_data_client *up;
     struct fbr_link *link;
 
-    assert_int_equal(fbr_link_open(&link, hub, &ops, NULL), 0);
+    assert_int_equal(fbr_link_open(&link, data_server, &ops, NULL), 0);
     assert_int_equal(fbr_link_seal(link, &keys), 0);
-    if (fbr_uplink_open(&up, fbr_hub_url(hub), fbr_link_id(link), &keys, LIMIT, TEST_LONG_MS,
-                        &err) < 0)
+    if (fbr_data_client_open(&up, fbr_data_server_url(data_server), fbr_link_id(link), &keys, LIMIT,
+                             TEST_LONG_MS, &err) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(fbr_uplink_send(up, &(struct iovec){"x", 1}, 1, TEST_LONG_MS), 0);
-    fbr_uplink_close(up);
+    assert_int_equal(fbr_data_client_send(up, &(struct iovec){"x", 1}, 1, TEST_LONG_MS), 0);
+    fbr_data_client_close(up);
     fbr_link_close(link);
     return fbr_now_ms() - begin;
 }
@@ -301,9 +301,9 @@ static void descriptors_are_left_for_others(void **state)
     getrlimit(RLIMIT_NOFILE, &before);
     low = before;
     low.rlim_cur = (rlim_t)had + SPARE;
-    fbr_hub_close(hub);
+    fbr_data_server_close(data_server);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-    open_hub_for(false);
+    open_data_server_for(false);
     crowd = begin_crowd();
     assert_int_equal(waitpid(crowd, &status, WUNTRACED), crowd);
     assert_true(WIFSTOPPED(status));
@@ -334,8 +334,8 @@ static void other_users_are_refused_at_once(void **state)
     (void)state;
     if (geteuid() != 0)
         skip();
-    fbr_hub_close(hub);
-    open_hub_for(true);
+    fbr_data_server_close(data_server);
+    open_data_server_for(true);
     pid = fork();
     if (pid == 0) {
         char bytes[8];

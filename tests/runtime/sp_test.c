@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/net/lane.h"
+#include "runtime/net/mux.h"
 #include "runtime/net/sock.h"
 #include "runtime/net/sp.h"
 
@@ -49,7 +49,7 @@ static int on_message(void *user, void *msg, size_t len)
 static int set_up(void **state)
 {
     (void)state;
-    in = (struct fbr_sp_in){.most = FBR_LANE_EMPTY, .local = local};
+    in = (struct fbr_sp_in){.most = FBR_MUX_EMPTY, .local = local};
     came = 0;
     raise_to = 0;
     return 0;
@@ -86,7 +86,7 @@ static int feed(const void *bytes, size_t len, size_t step)
         at += n;
         len -= n;
         rc = fbr_sp_took(&in, scratch, n, on_message, &in);
-        if (in.most == FBR_LANE_EMPTY)
+        if (in.most == FBR_MUX_EMPTY)
             assert_null(in.data); /* a stranger gets no memory */
     }
     return rc;
@@ -147,7 +147,7 @@ static void put_length(uint8_t to[8], uint64_t n)
 
 static void a_wrong_length_ends_it_at_once(void **state)
 {
-    static const uint64_t bad[] = {0,          3,          4 + FBR_LANE_EMPTY + 1,
+    static const uint64_t bad[] = {0,          3,          4 + FBR_MUX_EMPTY + 1,
                                    512 * 1024, 1u << 30,   UINT32_MAX,
                                    INT64_MAX,  UINT64_MAX, UINT64_MAX - 7};
 

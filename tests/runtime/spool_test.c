@@ -84,9 +84,9 @@ static struct fbr_config *configure(const char *keep)
     return c;
 }
 
-static struct fbr_control_about about_of(const char *uid, const char *name)
+static struct fbr_run_control_about about_of(const char *uid, const char *name)
 {
-    struct fbr_control_about a = {.size = 2, .started_ms = 1000};
+    struct fbr_run_control_about a = {.size = 2, .started_ms = 1000};
 
     snprintf(a.uid, sizeof(a.uid), "%s", uid);
     snprintf(a.name, sizeof(a.name), "%s", name);
@@ -96,7 +96,7 @@ static struct fbr_control_about about_of(const char *uid, const char *name)
 static struct fbr_spool *begin(const char *keep, const char *uid, const char *name)
 {
     struct fbr_config *c = configure(keep);
-    struct fbr_control_about a = about_of(uid, name);
+    struct fbr_run_control_about a = about_of(uid, name);
     struct fbr_spool *s = NULL;
 
     assert_int_equal(fbr_spool_open(&s, c, &a, 2, NULL), 0);

@@ -24,7 +24,7 @@
 #include "runtime/inspect/message.h"
 #include "runtime/program/module.h"
 #include "runtime/inspect/stack.h"
-#include "runtime/inspect/visitor.h"
+#include "runtime/inspect/exec_server.h"
 
 /* ---- Records and texts ---- */
 
@@ -392,7 +392,7 @@ static void what_may_not_be_traced_is_told_why(void **state)
 
 static void *serve(void *arg)
 {
-    fbr_visitor_serve((int)(intptr_t)arg);
+    fbr_exec_server_serve((int)(intptr_t)arg);
     return NULL;
 }
 

@@ -147,7 +147,7 @@ static void a_directory_is_put_as_it_is(void **state)
     assert_string_equal(name, "from");
     assert_int_equal(mode, 0755);
     assert_int_equal(mkdir(in_dir("to"), 0700), 0);
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), name, mode | FBR_MSG_IS_TREE);
     ready();
     assert_int_equal(fbr_tree_send(ours, fd, &left, NULL), 0);
@@ -164,7 +164,7 @@ static void a_directory_is_got_as_it_is(void **state)
 
     (void)state;
     make_sorts("from");
-    visit();
+    tunnel();
     ask(FBR_MSG_GET, in_dir("from"), "", 0);
     i = ready();
     assert_true(i.mode & FBR_MSG_IS_TREE);
@@ -207,7 +207,7 @@ static void what_breaks_off_leaves_nothing(void **state)
 
     (void)state;
     before = dir_count(dir, "");
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
     ready();
     say(FBR_MSG_DIR, "sub", "");
@@ -215,7 +215,7 @@ static void what_breaks_off_leaves_nothing(void **state)
     assert_int_equal(send(ours, piece, sizeof(piece), 0), sizeof(piece));
     leave();
     assert_int_equal(dir_count(dir, ""), before);
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
     ready();
     say(FBR_MSG_DIR, "sub", "");
@@ -239,7 +239,7 @@ static void a_hostile_end_gets_nowhere(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        visit();
+        tunnel();
         ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
         ready();
         say(cases[i].kind, cases[i].name, cases[i].target);
@@ -254,7 +254,7 @@ static void a_hostile_end_gets_nowhere(void **state)
 static void too_deep_is_told_and_leaves_nothing(void **state)
 {
     (void)state;
-    visit();
+    tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
     ready();
     for (int i = 0; i <= FBR_TREE_DEPTH; i++)

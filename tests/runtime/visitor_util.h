@@ -17,18 +17,18 @@
 #include <cmocka.h>
 
 #include "runtime/inspect/message.h"
-#include "runtime/inspect/visitor.h"
+#include "runtime/inspect/exec_server.h"
 
 static pthread_t visitor;
 static int ours = -1;
 
 static void *serve(void *arg)
 {
-    fbr_visitor_serve((int)(intptr_t)arg);
+    fbr_exec_server_serve((int)(intptr_t)arg);
     return NULL;
 }
 
-static void visit(void)
+static void tunnel(void)
 {
     int ends[2];
 

@@ -67,11 +67,11 @@ static inline const struct order *open_order(const void *arg)
     return o;
 }
 
-static inline int tell_pid(const struct order *o)
+static inline int notify_pid(const struct order *o)
 {
     pid_t me = getpid();
 
-    return gate_tell(o->gate, &me, sizeof(me));
+    return gate_notify(o->gate, &me, sizeof(me));
 }
 
 /* Waits until a child has told its pid, kills it and waits for its end. */

@@ -49,7 +49,7 @@ static void ledger_close(void *state)
     struct ledger *l = state;
 
     if (l->gate[0])
-        gate_tell(l->gate, &l->sum, sizeof(l->sum));
+        gate_notify(l->gate, &l->sum, sizeof(l->sum));
     free(l);
 }
 
@@ -80,7 +80,7 @@ static void *call_own_manager(void *arg)
         memcpy(&sum, b.data, sizeof(sum));
     fiber_bytes_free(&b);
     fiber_manager_close(c->m);
-    gate_tell(c->gate, &sum, sizeof(sum));
+    gate_notify(c->gate, &sum, sizeof(sum));
     free(c);
     return NULL;
 }
@@ -118,7 +118,7 @@ static int misbehave(struct ledger *l, const char *method, struct fiber_reply *r
     if (strcmp(method, "exit") == 0)
         _exit(0);
     if (strcmp(method, "hang") == 0)
-        return gate_tell(l->gate, &me, sizeof(me)) < 0 || child_wait(NULL, 0);
+        return gate_notify(l->gate, &me, sizeof(me)) < 0 || child_wait(NULL, 0);
     if (strcmp(method, "fail") == 0)
         return fiber_reply_fail(reply, -ENODATA, "the ledger has %d", l->sum);
     if (strcmp(method, "fail plainly") == 0)
@@ -350,7 +350,7 @@ static void test_a_timeout_leaves_the_call_running(void **state)
     f = begin_call(m, "add", &(int){1}, sizeof(int));
     assert_int_equal(fiber_future_wait(f, 20), -ETIMEDOUT);
     assert_int_equal(fiber_future_get(f, &b, 0), -ETIMEDOUT);
-    assert_int_equal(gate_tell(g.path, "x", 1), 0);
+    assert_int_equal(gate_notify(g.path, "x", 1), 0);
     assert_int_equal(get_int(f), 1001); /* and the late answer went to nobody */
     fiber_manager_close(m);
     gate_close(&g);
@@ -542,7 +542,7 @@ static void test_many_managers_work_at_the_same_time(void **state)
     for (int i = N - 1; i >= 0; i--) { /* all are in their method; each waits for its own gate */
         struct fiber_bytes b;
 
-        assert_int_equal(gate_tell(g[i].path, "x", 1), 0);
+        assert_int_equal(gate_notify(g[i].path, "x", 1), 0);
         assert_int_equal(fiber_future_get(f[i], &b, -1), 0);
         assert_memory_equal(b.data, "heard", 5);
         fiber_bytes_free(&b);

@@ -244,7 +244,7 @@ static int pass_end_on(const void *arg, size_t len)
 {
     struct order o = *(const struct order *)arg;
     struct fiber_pipe *p = connect_end(&o.end);
-    struct fiber_queue *told = connect_queue(&o.report), *tell = connect_queue(&o.other);
+    struct fiber_queue *told = connect_queue(&o.report), *notify = connect_queue(&o.other);
     struct fiber_process *child;
     int rc, code;
 
@@ -254,7 +254,7 @@ static int pass_end_on(const void *arg, size_t len)
     CHECK(fiber_process_start(&child, echo, &o, sizeof(o), NULL) == 0);
     CHECK(get_number(told, LONG_MS, &rc) == 1); /* the child answers already */
     fiber_pipe_close(p);
-    CHECK(put_number(tell, 2) == 0);
+    CHECK(put_number(notify, 2) == 0);
     CHECK(fiber_process_join(child, LONG_MS) == 0 && fiber_process_exitcode(child, &code) == 0 &&
           code == 0);
     return 0;

@@ -283,7 +283,7 @@ static void client_get(struct client *c)
     client_ask(c);
 }
 
-static void client_give_up(struct client *c)
+static void client_abandon(struct client *c)
 {
     if (!c->hungry)
         return;
@@ -504,7 +504,7 @@ static void wild_step(struct client *c)
         }
         break;
     default:
-        client_give_up(c);
+        client_abandon(c);
     }
 }
 

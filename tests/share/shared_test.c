@@ -71,20 +71,20 @@ static int is_filled(struct fiber_shared *s)
 /* ---- What children do ---- */
 
 /* Tells the gate whether it built; its depth is how many generations start one more. */
-static int open_and_tell(const void *arg, size_t len)
+static int open_and_notify(const void *arg, size_t len)
 {
     struct order o = *(const struct order *)arg;
     struct fiber_shared *s;
     char built;
 
     if (o.depth-- > 0)
-        return finish(begin(open_and_tell, &o, len, NULL));
+        return finish(begin(open_and_notify, &o, len, NULL));
     if (fiber_shared_open(&s, o.name, LEN, fill, NULL) < 0) {
         fprintf(stderr, "%s\n", fiber_last_error());
         return 2;
     }
     built = (char)fiber_shared_built(s);
-    if (!is_filled(s) || gate_tell(o.gate, &built, 1) < 0)
+    if (!is_filled(s) || gate_notify(o.gate, &built, 1) < 0)
         return 3;
     fiber_shared_close(s);
     return 0;
@@ -95,7 +95,7 @@ static int build_half_and_wait(void *data, size_t len, void *gate)
     pid_t me = getpid();
 
     memset(data, 0xff, len / 2);
-    gate_tell(gate, &me, sizeof(me));
+    gate_notify(gate, &me, sizeof(me));
     return child_wait(NULL, 0);
 }
 
@@ -164,7 +164,7 @@ static void test_eight_processes_build_it_once(void **state)
     o = order_of("eight", &g);
     for (int i = 0; i < 8; i++) {
         o.depth = i % 3; /* children, their children, and theirs */
-        p[i] = begin(open_and_tell, &o, sizeof(o), NULL);
+        p[i] = begin(open_and_notify, &o, sizeof(o), NULL);
     }
     assert_int_equal(gate_wait(&g, built, sizeof(built)), 0);
     for (int i = 0; i < 8; i++) {
@@ -218,7 +218,7 @@ static void test_when_its_builder_dies_another_builds(void **state)
     assert_int_equal(gate_wait(&g, &pid, sizeof(pid)), 0);
     o = order_of("dying", &told);
     for (int i = 0; i < 3; i++)
-        p[i] = begin(open_and_tell, &o, sizeof(o), NULL);
+        p[i] = begin(open_and_notify, &o, sizeof(o), NULL);
     assert_int_equal(fiber_process_join(p[0], 100),
                      -ETIMEDOUT); /* it waits for the one that builds */
     kill(pid, SIGKILL);

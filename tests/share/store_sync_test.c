@@ -68,11 +68,11 @@ static void test_a_lock_excludes_four_processes(void **state)
     fiber_bytes_free(&b);
 }
 
-static int lock_and_tell(const void *arg, size_t len)
+static int lock_and_notify(const void *arg, size_t len)
 {
     const struct order *o = open_order(arg);
 
-    if (fiber_store_lock(store, "doomed", -1) < 0 || tell_pid(o) < 0)
+    if (fiber_store_lock(store, "doomed", -1) < 0 || notify_pid(o) < 0)
         return 1;
     return child_wait(arg, len);
 }
@@ -86,7 +86,7 @@ static void test_the_lock_of_a_dead_process_is_free_and_the_next_is_told(void **
     (void)state;
     gate_open(&g);
     o = order_with(&g);
-    p = begin(lock_and_tell, &o, sizeof(o), NULL);
+    p = begin(lock_and_notify, &o, sizeof(o), NULL);
     kill_teller(&g, p);
     assert_int_equal(fiber_store_lock(store, "doomed", -1), -EOWNERDEAD);
     assert_int_equal(fiber_store_unlock(store, "doomed"), 0); /* it was held all the same */
@@ -101,7 +101,7 @@ static int lock_then_wait_told(const void *arg, size_t len)
     int rc;
 
     (void)len;
-    if (tell_pid(o) < 0)
+    if (notify_pid(o) < 0)
         return 1;
     rc = fiber_store_lock(store, "queue", -1);
     return rc == -EOWNERDEAD ? 7 : rc == 0 ? 8 : 1;
@@ -172,11 +172,11 @@ static void test_to_close_the_last_handle_lets_go_of_everything(void **state)
     assert_int_equal(finish(begin(lock_and_close, &o, sizeof(o), NULL)), 0);
 }
 
-static int acquire_and_tell(const void *arg, size_t len)
+static int acquire_and_notify(const void *arg, size_t len)
 {
     const struct order *o = open_order(arg);
 
-    if (fiber_store_acquire(store, "sem", 2, -1) < 0 || tell_pid(o) < 0)
+    if (fiber_store_acquire(store, "sem", 2, -1) < 0 || notify_pid(o) < 0)
         return 1;
     return child_wait(arg, len);
 }
@@ -192,7 +192,7 @@ static void test_a_dead_process_gives_its_units_back(void **state)
     gate_open(&g);
     o = order_with(&g);
     for (int i = 0; i < 2; i++)
-        p[i] = begin(acquire_and_tell, &o, sizeof(o), NULL);
+        p[i] = begin(acquire_and_notify, &o, sizeof(o), NULL);
     assert_int_equal(gate_wait(&g, pids, sizeof(pids)), 0);
     assert_int_equal(fiber_store_acquire(store, "sem", 2, 0), -ETIMEDOUT);
     assert_int_equal(fiber_store_release(store, "sem"), -EPERM);
@@ -211,7 +211,7 @@ static int wait_event(const void *arg, size_t len)
     const struct order *o = open_order(arg);
 
     (void)len;
-    return tell_pid(o) < 0 || fiber_store_event_wait(store, "event", -1) < 0;
+    return notify_pid(o) < 0 || fiber_store_event_wait(store, "event", -1) < 0;
 }
 
 static void test_an_event_wakes_all(void **state)
@@ -288,7 +288,7 @@ static int wait_at_barrier(const void *arg, size_t len)
     const struct order *o = open_order(arg);
 
     (void)len;
-    return tell_pid(o) < 0 || fiber_store_barrier(store, "broken", 3, NULL, -1) != -ECONNABORTED;
+    return notify_pid(o) < 0 || fiber_store_barrier(store, "broken", 3, NULL, -1) != -ECONNABORTED;
 }
 
 static void *kill_and_join(void *teller)

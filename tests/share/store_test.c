@@ -326,7 +326,7 @@ static int use_after_close(const void *arg, size_t len)
     struct fiber_bytes b;
 
     (void)len;
-    return tell_pid(o) < 0 || fiber_store_get(store, "never", &b, -1) != -EPIPE;
+    return notify_pid(o) < 0 || fiber_store_get(store, "never", &b, -1) != -EPIPE;
 }
 
 static void test_to_close_it_ends_it_for_all(void **state)
@@ -432,11 +432,11 @@ static void test_a_frozen_store_is_given_up(void **state)
     assert_int_equal(run_role("freeze store", quick_beat), 0);
 }
 
-static int lock_and_tell(const void *arg, size_t len)
+static int lock_and_notify(const void *arg, size_t len)
 {
     const struct order *o = open_order(arg);
 
-    if (fiber_store_lock(store, "cold", -1) < 0 || tell_pid(o) < 0)
+    if (fiber_store_lock(store, "cold", -1) < 0 || notify_pid(o) < 0)
         return 1;
     return child_wait(arg, len);
 }
@@ -453,7 +453,7 @@ static int freeze_a_holder(void)
     if (fiber_store_start(&store, NULL) < 0)
         return 1;
     o = order_with(&g);
-    p = begin(lock_and_tell, &o, sizeof(o), NULL);
+    p = begin(lock_and_notify, &o, sizeof(o), NULL);
     if (gate_wait(&g, &pid, sizeof(pid)) < 0)
         return 2;
     gate_close(&g);

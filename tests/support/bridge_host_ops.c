@@ -189,7 +189,7 @@ struct told {
     struct fbr_buf data;
 };
 
-static void tell_now(void *arg)
+static void notify_now(void *arg)
 {
     struct told *t = arg;
 
@@ -204,7 +204,7 @@ static void tell_now(void *arg)
 }
 
 /* One bridge with messages at a time. */
-static int host_tell(void *user, uint32_t agent, const void *data, size_t len)
+static int host_notify(void *user, uint32_t agent, const void *data, size_t len)
 {
     struct agent *a = user;
     struct told *t = host_make(sizeof(*t));
@@ -213,7 +213,7 @@ static int host_tell(void *user, uint32_t agent, const void *data, size_t len)
     t->from = a;
     t->to = &a->h->agents[agent];
     fbr_put(&t->data, data, len);
-    return fbr_loop_post(a->h->loop, tell_now, t);
+    return fbr_loop_post(a->h->loop, notify_now, t);
 }
 
 /* ---- names ---- */
@@ -429,7 +429,7 @@ void host_ops_fill(struct fbr_bridge_host *host)
 {
     host->post = host_post;
     host->fence = host_fence;
-    host->tell = host_tell;
+    host->notify = host_notify;
     host->publish = host_publish;
     host->lookup = host_lookup;
     host->unpublish = host_unpublish;

@@ -81,11 +81,11 @@ int child_wait(const void *arg, size_t len)
         pause();
 }
 
-int child_tell_wait(const void *gate, size_t len)
+int child_notify_wait(const void *gate, size_t len)
 {
     pid_t me = getpid();
 
-    if (gate_tell(gate, &me, sizeof(me)) < 0)
+    if (gate_notify(gate, &me, sizeof(me)) < 0)
         return 1;
     return child_wait(gate, len);
 }

@@ -27,7 +27,7 @@ int has(const char *text, ...) __attribute__((sentinel));
 /* What children do. */
 int child_return(const void *arg, size_t len); /* returns the int of its argument */
 int child_wait(const void *arg, size_t len);   /* pause() for ever */
-int child_tell_wait(const void *gate,
-                    size_t len); /* tells the gate its pid_t, then waits for ever */
+int child_notify_wait(const void *gate,
+                      size_t len); /* tells the gate its pid_t, then waits for ever */
 
 #endif

@@ -111,7 +111,7 @@ static int host_fence(void *user, const void *key, size_t key_len, const uint32_
     return mini_send(a->fd, &b) ? 0 : -EIO;
 }
 
-static int host_tell(void *user, uint32_t agent, const void *data, size_t len)
+static int host_notify(void *user, uint32_t agent, const void *data, size_t len)
 {
     struct agent *a = user;
     struct fbr_buf b;
@@ -421,7 +421,7 @@ int mini_agent_main(char **argv, const char *module)
                                       .user = &a,
                                       .post = host_post,
                                       .fence = host_fence,
-                                      .tell = host_tell,
+                                      .notify = host_notify,
                                       .publish = host_publish,
                                       .lookup = host_lookup,
                                       .unpublish = host_unpublish,

@@ -156,7 +156,7 @@ static void mock_close(struct fbr_backend *b)
     free(b);
 }
 
-static void tell_exit(struct mock_job *j, int32_t code, const char *text)
+static void notify_exit(struct mock_job *j, int32_t code, const char *text)
 {
     j->ended = true;
     j->b->env.event(j->user,
@@ -171,10 +171,10 @@ static void on_time(void *arg)
     switch (j->fault) {
     case SLOW_START:
         if (fbr_backend_local.start(j->b->local, j->job, j, &j->inner, &err) < 0)
-            tell_exit(j, 125, err.text);
+            notify_exit(j, 125, err.text);
         break;
     case FAILS_LATER:
-        tell_exit(j, 1, "the mock engine failed it, as ordered");
+        notify_exit(j, 1, "the mock engine failed it, as ordered");
         break;
     case DIES_AFTER:
         fbr_backend_local.signal(j->b->local, j->inner, SIGKILL);
@@ -238,7 +238,7 @@ static int mock_signal(struct fbr_backend *b, void *handle, int sig)
     struct mock_job *j = handle;
 
     if (j->fault == LATE_WORD && j->ended) {
-        tell_exit(j, j->code, "had gone beyond its time in the mock engine, as ordered");
+        notify_exit(j, j->code, "had gone beyond its time in the mock engine, as ordered");
         return 0;
     }
     if (j->fault == UNREACHABLE)
@@ -247,7 +247,7 @@ static int mock_signal(struct fbr_backend *b, void *handle, int sig)
         return fbr_backend_local.signal(b->local, j->inner, sig);
     fbr_timer_stop(&j->timer); /* it has not started: now it never will */
     if (!j->ended)
-        tell_exit(j, -sig, "");
+        notify_exit(j, -sig, "");
     return 0;
 }
 

@@ -16,7 +16,7 @@ struct mock_piece {
 };
 
 struct mock_engine {
-    const struct fbr_leftover *jobs;
+    const struct fbr_orphan *jobs;
     size_t njobs;
     const struct fbr_swept *things;
     size_t nthings;

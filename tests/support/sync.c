@@ -49,7 +49,7 @@ void gate_close(struct gate *g)
     unlink(g->path);
 }
 
-int gate_tell(const char *path, const void *data, size_t len)
+int gate_notify(const char *path, const void *data, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC), rc = 0;
 

@@ -20,7 +20,7 @@ void gate_open(struct gate *g);
 void gate_close(struct gate *g);
 /* In another process: tells len bytes (at most PIPE_BUF). Blocks until somebody has the gate
  * open. */
-int gate_tell(const char *path, const void *data, size_t len);
+int gate_notify(const char *path, const void *data, size_t len);
 /* Waits for exactly len bytes, at most TEST_LONG_MS: 0 or -ETIMEDOUT. */
 int gate_wait(struct gate *g, void *data, size_t len);
 /* In another process: waits until one byte comes. */

@@ -38,18 +38,18 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static int tell_and_exit(const void *gate, size_t len)
+static int notify_and_exit(const void *gate, size_t len)
 {
     pid_t me = getpid();
 
     (void)len;
-    if (gate_tell(gate, &me, sizeof(me)) < 0)
+    if (gate_notify(gate, &me, sizeof(me)) < 0)
         return 1;
     _exit(3);
 }
 
 /* Its own child has the connection open as well, and leaves the session, so that nobody kills the two together. */
-static int fork_and_tell(const void *gate, size_t len)
+static int fork_and_notify(const void *gate, size_t len)
 {
     pid_t heir = fork();
 
@@ -57,7 +57,7 @@ static int fork_and_tell(const void *gate, size_t len)
     if (heir == 0) {
         setsid();
         heir = getpid();
-        gate_tell(gate, &heir, sizeof(heir));
+        gate_notify(gate, &heir, sizeof(heir));
     }
     return child_wait(NULL, 0);
 }
@@ -86,7 +86,7 @@ static void expect_soon(const char *what, fiber_process_fn fn, int code, double 
         pid_t pid = 0;
         double took = time_one(fn, code, &told, &pid);
 
-        if (fn == fork_and_tell)
+        if (fn == fork_and_notify)
             kill(pid, SIGKILL);
         best = best < 0 || took < best ? took : best;
     }
@@ -105,26 +105,26 @@ static double promised(void)
 static void test_a_child_that_is_killed(void **state)
 {
     (void)state;
-    expect_soon("killed", child_tell_wait, -SIGKILL, promised());
+    expect_soon("killed", child_notify_wait, -SIGKILL, promised());
 }
 
 static void test_a_child_that_exits(void **state)
 {
     (void)state;
-    expect_soon("exited", tell_and_exit, 3, promised());
+    expect_soon("exited", notify_and_exit, 3, promised());
 }
 
 static void test_a_child_whose_connection_stays_open(void **state)
 {
     (void)state;
-    expect_soon("killed, with its connection open", fork_and_tell, -SIGKILL, GONE_S);
+    expect_soon("killed, with its connection open", fork_and_notify, -SIGKILL, GONE_S);
 }
 
 static int rank(int rank, int size, const void *gate, size_t len)
 {
     (void)rank;
     (void)size;
-    return child_tell_wait(gate, len);
+    return child_notify_wait(gate, len);
 }
 
 /* Tells its pid, and once more when it has heard that a rank has died. */
@@ -135,9 +135,9 @@ static int rank_that_goes_on(int rank, int size, const void *gate, size_t len)
     (void)rank;
     (void)size;
     (void)len;
-    if (gate_tell(gate, &me, sizeof(me)) < 0 || fiber_ring_barrier(-1) != -ECONNABORTED)
+    if (gate_notify(gate, &me, sizeof(me)) < 0 || fiber_ring_barrier(-1) != -ECONNABORTED)
         return 1;
-    return gate_tell(gate, &me, sizeof(me)) < 0;
+    return gate_notify(gate, &me, sizeof(me)) < 0;
 }
 
 /* Seconds from the death of one rank to the end of all and of the ring; with SHRINK until the others know of it. */

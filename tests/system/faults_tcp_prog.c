@@ -75,7 +75,7 @@ struct user {
     bool pipe;
 };
 
-static void tell(const char *path, int rc)
+static void notify(const char *path, int rc)
 {
     char line[256];
     int n = snprintf(line, sizeof(line), "%d %.200s\n", rc, rc < 0 ? fiber_last_error() : "");
@@ -99,7 +99,7 @@ static int use(const void *arg, size_t len)
     for (int i = 0; i < 2 && rc == 0; i++) {
         rc = u->pipe ? fiber_pipe_recv(end, &got, -1) : fiber_queue_get(q, &got, -1);
         fiber_bytes_free(&got);
-        tell(u->fifo, rc);
+        notify(u->fifo, rc);
     }
     return 0;
 }
@@ -107,7 +107,7 @@ static int use(const void *arg, size_t len)
 static int wait_for_ever(const void *arg, size_t len)
 {
     (void)len;
-    tell(arg, 0);
+    notify(arg, 0);
     while (pause() < 0 && errno == EINTR)
         continue;
     return 0;

@@ -20,7 +20,7 @@
 
 /* ---- The program ---- */
 
-static int give_up(const char *at, const char *text)
+static int abandon(const char *at, const char *text)
 {
     printf("%s: %s\n", at, text);
     fflush(stdout);
@@ -39,10 +39,10 @@ static int try_process(void)
     int code = -1, rc;
 
     if (fiber_process_start(&p, child, "hello", 5, NULL) < 0)
-        return give_up("start", fiber_last_error());
-    rc = fiber_process_join(p, TEST_LONG_MS) < 0 ? give_up("join", fiber_last_error()) : 0;
+        return abandon("start", fiber_last_error());
+    rc = fiber_process_join(p, TEST_LONG_MS) < 0 ? abandon("join", fiber_last_error()) : 0;
     if (rc == 0 && (fiber_process_exitcode(p, &code) < 0 || code != 5))
-        rc = give_up("process", fiber_process_report(p));
+        rc = abandon("process", fiber_process_report(p));
     fiber_process_close(p);
     return rc;
 }
@@ -70,15 +70,15 @@ static int use_queue(struct fiber_queue *q)
     int rc = 0, code = -1;
 
     if (fiber_queue_address(q, &a) < 0)
-        return give_up("address", fiber_last_error());
+        return abandon("address", fiber_last_error());
     if (fiber_process_start(&p, put_one, &a, sizeof(a), NULL) < 0)
-        return give_up("start of a sender", fiber_last_error());
+        return abandon("start of a sender", fiber_last_error());
     if (fiber_process_join(p, TEST_LONG_MS) < 0)
-        rc = give_up("join of a sender", fiber_last_error());
+        rc = abandon("join of a sender", fiber_last_error());
     else if (fiber_process_exitcode(p, &code) < 0 || code != 0)
-        rc = give_up("sender", fiber_process_report(p));
+        rc = abandon("sender", fiber_process_report(p));
     if (rc == 0 && fiber_queue_get(q, &out, TEST_LONG_MS) < 0)
-        rc = give_up("get", fiber_last_error());
+        rc = abandon("get", fiber_last_error());
     fiber_bytes_free(&out);
     fiber_process_close(p);
     return rc;
@@ -90,7 +90,7 @@ static int try_queue(void)
     int rc;
 
     if (fiber_queue_open(&q, 0) < 0)
-        return give_up("queue", fiber_last_error());
+        return abandon("queue", fiber_last_error());
     rc = use_queue(q);
     fiber_queue_close(q);
     return rc;
@@ -105,9 +105,9 @@ static int try_pool(int workers_per_job)
     int rc = 0;
 
     if (fiber_pool_open(&pool, &o) < 0)
-        return give_up("pool", fiber_last_error());
+        return abandon("pool", fiber_last_error());
     if (fiber_pool_map(pool, square, in, 8, out, 8, 50, NULL))
-        rc = give_up("map", fiber_last_error());
+        rc = abandon("map", fiber_last_error());
     fiber_pool_close(pool);
     return rc;
 }
@@ -124,7 +124,7 @@ static int try_shared(const char *name, size_t len)
     struct fiber_shared *s;
 
     if (fiber_shared_open(&s, name, len, ones, NULL) < 0)
-        return give_up("shared", fiber_last_error());
+        return abandon("shared", fiber_last_error());
     fiber_shared_close(s);
     return 0;
 }
@@ -154,7 +154,7 @@ static int few_descriptors(int *argc, char ***argv, bool late)
     if (setrlimit(RLIMIT_NOFILE, &r) < 0)
         return 1;
     if (!late && fiber_init(argc, argv) < 0)
-        return give_up("init", fiber_last_error());
+        return abandon("init", fiber_last_error());
     rc = try_all();
     fiber_fini();
     return rc;
@@ -188,7 +188,7 @@ static int poor_disk(int *argc, char ***argv)
     }
     setenv("FIBER_RUN_DIR", dir, 1);
     if (rc || fiber_init(argc, argv) < 0)
-        return give_up("init", fiber_last_error());
+        return abandon("init", fiber_last_error());
     rc = try_all();
     if (rc == 0)
         rc = try_shared("large-table", 1 << 20);
@@ -217,7 +217,7 @@ static int greedy(void)
         size_t len;
 
         fiber_result_get(result, 0, &text, &len);
-        rc = give_up("task", text);
+        rc = abandon("task", text);
     }
     fiber_result_close(result);
     fiber_pool_close(pool);

@@ -74,7 +74,7 @@ static int put_many(const void *arg, size_t len)
         return 1;
     while (i < MESSAGES && (rc = fiber_queue_put(q, bytes, sizeof(bytes), 0)) == 0)
         i++;
-    if (i == MESSAGES || rc != -ETIMEDOUT || gate_tell(o->gate, "f", 1) < 0)
+    if (i == MESSAGES || rc != -ETIMEDOUT || gate_notify(o->gate, "f", 1) < 0)
         return 2; /* it was to be full */
     for (; i < MESSAGES; i++)
         if (fiber_queue_put(q, bytes, sizeof(bytes), -1) < 0)

@@ -39,7 +39,7 @@ static int be_busy(const void *gate, size_t len)
     (void)len;
     if (nice(19) < 0) /* this thread: the others of the family have to start, too */
         return 1;
-    if (gate_tell(gate, &me, sizeof(me)) < 0)
+    if (gate_notify(gate, &me, sizeof(me)) < 0)
         return 1;
     for (volatile uint64_t n = 0;; n++)
         continue;
@@ -49,7 +49,7 @@ static int be_stopped(const void *gate, size_t len)
 {
     pid_t me = getpid();
 
-    if (gate_tell(gate, &me, sizeof(me)) < 0)
+    if (gate_notify(gate, &me, sizeof(me)) < 0)
         return 1;
     raise(SIGSTOP);
     return child_wait(gate, len);
@@ -69,13 +69,13 @@ static int ignore_everything(const void *gate, size_t len)
 static int fork_and_wait(const void *gate, size_t len)
 {
     fork();
-    return child_tell_wait(gate, len);
+    return child_notify_wait(gate, len);
 }
 
 static int be_a_parent(const void *gate, size_t len)
 {
     begin(be_busy, gate, len, NULL);
-    return child_tell_wait(gate, len);
+    return child_notify_wait(gate, len);
 }
 
 static int fill(void *data, size_t len, void *user)
@@ -89,7 +89,8 @@ static int map_segment(const void *gate, size_t len)
 {
     struct fiber_shared *s;
 
-    return fiber_shared_open(&s, "table", 1 << 20, fill, NULL) < 0 ? 1 : child_tell_wait(gate, len);
+    return fiber_shared_open(&s, "table", 1 << 20, fill, NULL) < 0 ? 1
+                                                                   : child_notify_wait(gate, len);
 }
 
 static void start_family(const char *gate)
@@ -118,7 +119,7 @@ static int play_alone(const char *gate)
     int code = 0;
 
     finish(begin(child_return, &code, sizeof(code), NULL)); /* its sockets are there */
-    return child_tell_wait(gate, strlen(gate) + 1);
+    return child_notify_wait(gate, strlen(gate) + 1);
 }
 
 static int play_short(const char *arg)
@@ -134,7 +135,7 @@ static int play_ends(const char *gate)
 {
     char how[16] = "";
 
-    begin_str(child_tell_wait, gate);
+    begin_str(child_notify_wait, gate);
     begin_str(be_a_parent, gate);
     if (read(0, how, sizeof(how) - 1) < 0)
         return 1;
@@ -153,7 +154,7 @@ static int rank(int rank, int size, const void *gate, size_t len)
 {
     (void)rank;
     (void)size;
-    return len ? child_tell_wait(gate, len) : 0;
+    return len ? child_notify_wait(gate, len) : 0;
 }
 
 /* With a gate its rank stays, and without it ends. */

@@ -32,11 +32,11 @@
 
 /* ---- The masters ---- */
 
-static void tell_gate(void)
+static void notify_gate(void)
 {
     char byte = 'x';
 
-    gate_tell(getenv("STALL_GATE"), &byte, 1);
+    gate_notify(getenv("STALL_GATE"), &byte, 1);
 }
 
 static int slow_square(const void *in, size_t len, struct fiber_reply *reply)
@@ -47,7 +47,7 @@ static int slow_square(const void *in, size_t len, struct fiber_reply *reply)
         return -1;
     memcpy(&n, in, sizeof(n));
     if (n == 0)
-        tell_gate();
+        notify_gate();
     let_time_pass(100);
     n *= n;
     return fiber_reply_write(reply, &n, sizeof(n));
@@ -88,7 +88,7 @@ static int rank(int rank, int size, const void *arg, size_t len)
         printf("rank %d again\n", rank);
         return 0;
     }
-    tell_gate();
+    notify_gate();
     return gate_listen(arg) == 0 ? 0 : 9;
 }
 
@@ -119,7 +119,7 @@ static int freeze(const void *arg, size_t len)
 {
     (void)arg;
     (void)len;
-    tell_gate();
+    notify_gate();
     raise(SIGSTOP);
     return 0;
 }

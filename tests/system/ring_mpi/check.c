@@ -366,7 +366,7 @@ static void check_groups(void)
     MPI_Comm_free(&half);
 }
 
-static void tell_port(void)
+static void report_port(void)
 {
     char port[MPI_MAX_PORT_NAME] = "";
 
@@ -472,7 +472,7 @@ static check_fn *plain_check(const char *what)
                 {"window", check_window},
                 {"names", check_names},
                 {"groups", check_groups},
-                {"port", tell_port},
+                {"port", report_port},
                 {"spawned", be_spawned},
                 {"work", work_for_ever}};
 

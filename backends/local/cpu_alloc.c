@@ -1,0 +1,163 @@
+/* cpu_alloc.c - places for local jobs; see cpu_alloc.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/local/cpu_alloc.h"
+#include "runtime/base/log.h"
+#include "runtime/pin/pin.h"
+
+struct fbr_cpu_allocs {
+    const struct fbr_pin_ops *ops;
+    struct fbr_topology *machine;
+    struct fbr_topology_facts facts;
+    const char *visible[FBR_GPU_VENDORS];
+    uint8_t used[FBR_PLACE_CPUS / 8];
+    bool gpu_used[64];
+    bool told; /* that there are more jobs than places */
+};
+
+int fbr_cpu_allocs_open(struct fbr_cpu_allocs **out, struct fbr_error *err)
+{
+    struct fbr_cpu_allocs *p = calloc(1, sizeof(*p));
+    int rc;
+
+    if (!p)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    p->ops = fbr_pin_load(err);
+    rc = p->ops ? p->ops->open(&p->machine, NULL, FBR_TOPOLOGY_DEVICES, err) : -ENOTSUP;
+    if (rc < 0) {
+        free(p);
+        return rc;
+    }
+    p->ops->facts(p->machine, &p->facts);
+    fbr_pin_gpu_outer(fbr_pin_getenv, NULL, p->visible);
+    *out = p;
+    return 0;
+}
+
+void fbr_cpu_allocs_close(struct fbr_cpu_allocs *p)
+{
+    if (!p)
+        return;
+    p->ops->close(p->machine);
+    free(p);
+}
+
+static void free_place(struct fbr_cpu_alloc *place)
+{
+    for (size_t i = 0; place && place->env[i]; i++)
+        free(place->env[i]);
+    free(place);
+}
+
+static void set_env(void *user, const char *name, const char *value)
+{
+    struct fbr_cpu_alloc *place = user;
+    size_t n = 0;
+
+    while (place->env[n])
+        n++;
+    if (n + 1 < sizeof(place->env) / sizeof(place->env[0]) &&
+        asprintf(&place->env[n], "%s=%s", name, value) < 0)
+        place->env[n] = NULL;
+}
+
+static bool is_free(const struct fbr_cpu_allocs *p, const struct fbr_pin *pin, const uint8_t *mask,
+                    int len)
+{
+    for (int i = 0; i < len; i++)
+        if (p->used[i] & mask[i])
+            return false;
+    for (unsigned i = 0; i < pin->ngpus; i++)
+        if (pin->gpus[i].index < 64 && p->gpu_used[pin->gpus[i].index])
+            return false;
+    return true;
+}
+
+/* Fills in a place from a planned one. */
+static struct fbr_cpu_alloc *occupy(struct fbr_cpu_allocs *p, const struct fbr_pin *pin,
+                                    const uint8_t *mask, int len)
+{
+    struct fbr_cpu_alloc *place = calloc(1, sizeof(*place));
+
+    if (!place)
+        return NULL;
+    memcpy(place->cpus, mask, (size_t)len);
+    place->cpus_len = len;
+    if (pin->nodes[0] && fbr_pin_mask(pin->nodes, &place->nodes, sizeof(place->nodes)) < 0)
+        place->nodes = 0;
+    snprintf(place->where, sizeof(place->where), "%s", pin->where);
+    fbr_pin_gpu_env(pin, fbr_pin_getenv, set_env, place);
+    for (int i = 0; i < len; i++)
+        p->used[i] |= mask[i];
+    for (unsigned i = 0; i < pin->ngpus && i < 16; i++) {
+        place->gpus[place->ngpus++] = pin->gpus[i].index;
+        if (pin->gpus[i].index < 64)
+            p->gpu_used[pin->gpus[i].index] = true;
+    }
+    return place;
+}
+
+/* The machine is cut into as many such places as it has; the first that nobody is in is taken. */
+int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
+                        struct fbr_cpu_alloc **out, struct fbr_error *err)
+{
+    struct fbr_pin_wish wish = {.bind = FBR_BIND_CORE,
+                                .cpus_per_rank = cpus ? cpus : 1,
+                                .gpus_per_rank = gpus,
+                                .bind_memory = true};
+    unsigned room = p->facts.hwthreads / wish.cpus_per_rank;
+    struct fbr_pin *pins;
+    uint8_t mask[FBR_PLACE_CPUS / 8];
+    char note[256] = "";
+    int len;
+
+    *out = NULL;
+    if (gpus > p->facts.gpus)
+        return fbr_fail(err, -EINVAL, "asks for %u GPUs, and this machine has %u", gpus,
+                        p->facts.gpus);
+    memcpy(wish.visible, p->visible, sizeof(wish.visible));
+    if (gpus && p->facts.gpus / gpus < room)
+        room = p->facts.gpus / gpus;
+    pins = calloc(room ? room : 1, sizeof(*pins));
+    if (!pins)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    /* Whole cores may be fewer than threads divide into: then there are fewer places. */
+    for (wish.count = room; wish.count > 0; wish.count--)
+        if (p->ops->plan(p->machine, &wish, pins, note, sizeof(note), err) == 0 &&
+            !pins[0].shared && pins[0].cpus[0])
+            break;
+    for (unsigned i = 0; i < wish.count && !*out; i++) {
+        memset(mask, 0, sizeof(mask));
+        len = fbr_pin_mask(pins[i].cpus, mask, sizeof(mask));
+        if (len > 0 && is_free(p, &pins[i], mask, len))
+            *out = occupy(p, &pins[i], mask, len);
+    }
+    free(pins);
+    if (*out)
+        return 0;
+    if (gpus)
+        return fbr_fail(err, -EBUSY, "asks for %u GPUs, and other jobs have the machine's %u", gpus,
+                        p->facts.gpus);
+    if (!p->told)
+        fbr_info("more jobs than processors are left for: some are not bound");
+    p->told = true;
+    return 1;
+}
+
+void fbr_cpu_allocs_leave(struct fbr_cpu_allocs *p, struct fbr_cpu_alloc *place)
+{
+    if (!place)
+        return;
+    for (int i = 0; i < place->cpus_len; i++)
+        p->used[i] &= (uint8_t)~place->cpus[i];
+    for (unsigned i = 0; i < place->ngpus; i++)
+        if (place->gpus[i] < 64)
+            p->gpu_used[place->gpus[i]] = false;
+    free_place(place);
+}

@@ -1,0 +1,99 @@
+/* args.c - the words of a command; see args.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/tool/args.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLANKS " \t\r\n"
+
+int fbr_args_add(struct fbr_args *w, const char *word, size_t len)
+{
+    /* There is room for a power of two, the NULL included. */
+    bool full = !w->at || (w->n & (w->n + 1)) == 0;
+    char **at = full ? realloc(w->at, 2 * (w->n + 1) * sizeof(*at)) : w->at,
+         *copy = malloc(len + 1);
+
+    if (at)
+        w->at = at;
+    if (!at || !copy) {
+        free(copy);
+        return -ENOMEM;
+    }
+    memcpy(copy, word, len);
+    copy[len] = '\0';
+    w->at[w->n++] = copy;
+    w->at[w->n] = NULL;
+    return 0;
+}
+
+int fbr_args_add_all(struct fbr_args *w, char *const *list)
+{
+    for (; list && *list; list++)
+        if (fbr_args_add(w, *list, strlen(*list)) < 0)
+            return -ENOMEM;
+    return 0;
+}
+
+void fbr_args_fini(struct fbr_args *w)
+{
+    for (size_t i = 0; i < w->n; i++)
+        free(w->at[i]);
+    free(w->at);
+    *w = (struct fbr_args){0};
+}
+
+int fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err)
+{
+    char *word = malloc(strlen(text) + 1);
+    int rc = word ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+    const char *at = text;
+
+    while (rc == 0 && *(at += strspn(at, BLANKS))) {
+        char quote = 0;
+        size_t n = 0;
+
+        for (; *at && (quote || !strchr(BLANKS, *at)); at++) {
+            if (*at == quote)
+                quote = 0;
+            else if (!quote && (*at == '\'' || *at == '"'))
+                quote = *at;
+            else if (*at == '\\' && quote != '\'' && at[1])
+                word[n++] = *++at;
+            else
+                word[n++] = *at;
+        }
+        if (quote)
+            rc = fbr_fail(err, -EINVAL, "a quote %c is not closed: %.200s", quote, text);
+        else if (fbr_args_add(w, word, n) < 0)
+            rc = fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    free(word);
+    return rc;
+}
+
+static void put_quoted(struct fbr_buf *b, const char *word)
+{
+    if (*word &&
+        word[strspn(word,
+                    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.,:=+@%-")] ==
+            0) {
+        fbr_put(b, word, strlen(word));
+        return;
+    }
+    fbr_put_u8(b, '\'');
+    for (; *word; word++)
+        fbr_put(b, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+    fbr_put_u8(b, '\'');
+}
+
+void fbr_args_line(const struct fbr_args *w, struct fbr_buf *line)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        if (i)
+            fbr_put_u8(line, ' ');
+        put_quoted(line, w->at[i]);
+    }
+}

@@ -1,0 +1,31 @@
+/* args.h - the words of a command: made of one line of text, and put into one line for a shell;
+ * pure.
+ *
+ * A line is cut at blanks; '...', "..." and a backslash keep blanks together, as in a shell, and
+ * nothing else of a shell is known: there are no variables, no globs, no pipes.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_ARGS_H
+#define FBR_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/base/buf.h"
+#include "runtime/base/error.h"
+
+struct fbr_args {
+    char **at; /* NULL-terminated; NULL when there are none */
+    size_t n;
+};
+
+/* Adds the words of `text`. -EINVAL: a quote is not closed. */
+int fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err);
+int fbr_args_add(struct fbr_args *w, const char *word, size_t len);
+/* Adds each text of a NULL-terminated list, which may be NULL. -ENOMEM. */
+int fbr_args_add_all(struct fbr_args *w, char *const *list);
+/* As one line for a POSIX shell, without its end. */
+void fbr_args_line(const struct fbr_args *w, struct fbr_buf *line);
+void fbr_args_fini(struct fbr_args *w);
+
+#endif

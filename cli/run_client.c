@@ -1,0 +1,531 @@
+/* run_client.c - asks runs what they do; see run_client.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/net/loop.h"
+#include "runtime/inspect/registry.h"
+
+#define ORDER_MS 5000 /* what somebody is told to do is waited for longer than what one asks */
+#define VISIT_S 60
+
+/* ---- One run ---- */
+
+void run_client_free(struct run_client *run)
+{
+    if (run->fd >= 0)
+        close(run->fd);
+    fbr_buf_fini(&run->got);
+    free(run->ranks);
+    free(run->before);
+    free(run->coming);
+    run->fd = -1;
+    run->ranks = run->before = run->coming = NULL;
+}
+
+static int send_request(struct run_client *run, enum fbr_run_control_op op, int rank, int argument)
+{
+    const struct fbr_run_control_request r = {FBR_RUN_CONTROL_VERSION, (uint8_t)op, rank, argument};
+    struct fbr_buf b;
+    ssize_t n;
+
+    /* so many call that it takes no more */
+    if (run->fd < 0)
+        return -ETIMEDOUT;
+    fbr_buf_init(&b);
+    fbr_run_control_put_request(&b, &r);
+    n = b.failed ? -1 : send(run->fd, b.data, b.len, MSG_NOSIGNAL);
+    fbr_buf_fini(&b);
+    run->owed += n > 0;
+    return n > 0 ? 0 : -ECONNRESET;
+}
+
+/* More bytes: 0, -ETIMEDOUT, -ECONNRESET. `until`: fbr_now_ms(); UINT64_MAX: for ever. */
+static int receive(struct run_client *run, uint64_t until)
+{
+    struct pollfd p = {.fd = run->fd, .events = POLLIN};
+    void *room = fbr_buf_reserve(&run->got, 1 << 16);
+    ssize_t n;
+    int rc;
+
+    if (!room)
+        return -ENOMEM;
+    do {
+        uint64_t now = fbr_now_ms();
+
+        rc = poll(&p, 1, until == UINT64_MAX ? -1 : now < until ? (int)(until - now) : 0);
+    } while (rc < 0 && errno == EINTR);
+    if (rc == 0)
+        return -ETIMEDOUT;
+    n = recv(run->fd, room, 1 << 16, 0);
+    if (n <= 0)
+        return -ECONNRESET;
+    fbr_buf_extend(&run->got, (size_t)n);
+    return 0;
+}
+
+/* The next answer, valid until the next call: its kind, or a negative errno. *used is what it takes
+ * of `got`. */
+static int next_answer(struct run_client *run, uint64_t until, struct fbr_cur *c, size_t *used)
+{
+    int rc;
+
+    fbr_buf_consume(&run->got, *used);
+    *used = 0;
+    while ((rc = fbr_run_control_frame(run->got.data, run->got.len, FBR_RUN_CONTROL_ANSWER_MAX, c,
+                                       used)) == 0) {
+        rc = receive(run, until);
+        if (rc < 0)
+            return rc;
+    }
+    return rc < 0 ? rc : fbr_get_u8(c);
+}
+
+static int keep_rank(struct run_client *run, struct fbr_cur *c)
+{
+    struct fbr_run_rank *more;
+
+    if (run->ncoming % 64 == 0) {
+        more = realloc(run->coming, ((size_t)run->ncoming + 64) * sizeof(*more));
+        if (!more)
+            return -ENOMEM;
+        run->coming = more;
+    }
+    if (!fbr_run_control_get_rank(c, &run->coming[run->ncoming]))
+        return -EBADMSG;
+    run->ncoming++;
+    return 0;
+}
+
+/* They have all come. */
+static void take_ranks(struct run_client *run)
+{
+    struct fbr_run_rank *old = run->before;
+
+    run->before = run->ranks;
+    run->nbefore = run->nranks;
+    run->ranks = run->coming;
+    run->nranks = run->ncoming;
+    run->coming = old;
+    run->ncoming = 0;
+    run->ranks_owed = false;
+}
+
+/* A run without a name is called as its program is. */
+static void name_it(struct fbr_run_control_about *about)
+{
+    int len = (int)strcspn(about->command, " "), from = len;
+
+    while (from > 0 && about->command[from - 1] != '/')
+        from--;
+    if (!about->name[0])
+        snprintf(about->name, sizeof(about->name), "%.*s", len - from < 63 ? len - from : 63,
+                 about->command + from);
+}
+
+static int no_answer(const struct run_client *run, int rc, struct fbr_error *err)
+{
+    if (rc == -ETIMEDOUT)
+        return fbr_fail(err, rc,
+                        "run %.16s: its launcher, process %lld, does not answer: it is stopped, or "
+                        "the machine is very busy",
+                        run->about.uid, (long long)run->about.pid);
+    return fbr_fail(err, rc, "run %.16s: %s", run->about.uid,
+                    rc == -ECONNRESET ? "it has ended" : fbr_strerror(rc));
+}
+
+/* Reads answers until nothing is owed: the code of the last DONE, and in err its text. */
+static int read_answers(struct run_client *run, uint64_t until, struct fbr_error *err)
+{
+    char text[1024] = "";
+    struct fbr_cur c;
+    size_t used = 0;
+    int rc = 0, code = 0;
+
+    while (run->owed > 0) {
+        rc = next_answer(run, until, &c, &used);
+        if (rc == FBR_RUN_CONTROL_RUN && fbr_run_control_get_run(&c, &run->about, &run->facts)) {
+            name_it(&run->about);
+        } else if (rc == FBR_RUN_CONTROL_RANK) {
+            rc = keep_rank(run, &c);
+            if (rc < 0)
+                return no_answer(run, rc, err);
+        } else if (rc == FBR_RUN_CONTROL_DONE &&
+                   fbr_run_control_get_done(&c, &code, text, sizeof(text))) {
+            run->owed--;
+        } else {
+            return no_answer(run, rc < 0 ? rc : -EBADMSG, err);
+        }
+    }
+    fbr_buf_consume(&run->got, used);
+    return code < 0 ? fbr_fail(err, code, "run %.16s: %s", run->about.uid, text) : 0;
+}
+
+int run_client_ask(struct run_client *run, enum fbr_run_control_op op, int rank, int argument,
+                   struct fbr_error *err)
+{
+    int rc = send_request(run, op, rank, argument);
+
+    if (rc < 0)
+        return no_answer(run, rc, err);
+    rc = read_answers(run, fbr_now_ms() + ORDER_MS, err);
+    if (rc == -ETIMEDOUT && op != FBR_RUN_CONTROL_TUNNEL) {
+        char text[FBR_ERROR_TEXT];
+
+        snprintf(text, sizeof(text), "%s", err->text);
+        return fbr_fail(err, rc, "%.400s. It has been told, and will do it when it goes on", text);
+    }
+    return rc;
+}
+
+int run_client_tunnel(struct run_client *run, int rank, struct fbr_error *err)
+{
+    const struct timeval patience = {.tv_sec = VISIT_S};
+    int rc = run_client_ask(run, FBR_RUN_CONTROL_TUNNEL, rank, 0, err);
+
+    if (rc < 0)
+        return rc;
+    fcntl(run->fd, F_SETFL, fcntl(run->fd, F_GETFL) & ~O_NONBLOCK);
+    setsockopt(run->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(run->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    return 0;
+}
+
+int run_client_ranks(struct run_client *run, unsigned patience_ms, struct fbr_error *err)
+{
+    int rc;
+
+    if (run->fd < 0)
+        run->fd = fbr_registry_call(run->about.uid);
+    if (run->fd < 0)
+        return no_answer(run, run->fd == -EAGAIN ? -ETIMEDOUT : -ECONNRESET, err);
+    rc = run->ranks_owed ? 0 : send_request(run, FBR_RUN_CONTROL_STATUS, -1, 1);
+    if (rc < 0)
+        return no_answer(run, rc, err);
+    run->ranks_owed = true;
+    rc = read_answers(run, fbr_now_ms() + patience_ms, err);
+    if (rc < 0)
+        return rc;
+    take_ranks(run);
+    return 0;
+}
+
+int run_client_follow(struct run_client *run, int rank,
+                      void (*line)(void *user, int rank, int stream, bool more, const void *data,
+                                   size_t len),
+                      void *user, int *code, struct fbr_error *err)
+{
+    char text[1024];
+    struct fbr_cur c;
+    size_t used = 0, len;
+    const void *data;
+    int rc = send_request(run, FBR_RUN_CONTROL_FOLLOW, rank, 0), who, stream;
+    bool more;
+
+    while (rc >= 0) {
+        rc = next_answer(run, UINT64_MAX, &c, &used);
+        if (rc < 0)
+            break;
+        if (run->owed > 1 && rc > 0) { /* what was asked before, and not answered in time */
+            run->owed -= rc == FBR_RUN_CONTROL_DONE;
+        } else if (rc == FBR_RUN_CONTROL_LINE &&
+                   fbr_run_control_get_line(&c, &who, &stream, &more, &data, &len)) {
+            line(user, who, stream, more, data, len);
+        } else if (rc == FBR_RUN_CONTROL_DONE &&
+                   fbr_run_control_get_done(&c, code, text, sizeof(text))) {
+            run->owed = 0;
+            fbr_buf_consume(&run->got, used);
+            return *code < 0 ? fbr_fail(err, *code, "run %.16s: %s", run->about.uid, text) : 0;
+        } else {
+            rc = -EBADMSG;
+        }
+    }
+    if (rc == -ECONNRESET)
+        return fbr_fail(err, rc, "run %.16s: it has ended, or was killed", run->about.uid);
+    return no_answer(run, rc, err);
+}
+
+/* ---- All runs ---- */
+
+struct listing {
+    struct run_client *runs;
+    size_t count;
+    bool failed;
+};
+
+static struct run_client *add(struct listing *l, const struct fbr_run_control_about *about)
+{
+    struct run_client *more = realloc(l->runs, (l->count + 1) * sizeof(*more)), *run;
+
+    if (!more) {
+        l->failed = true;
+        return NULL;
+    }
+    l->runs = more;
+    run = &l->runs[l->count++];
+    memset(run, 0, sizeof(*run));
+    run->fd = -1;
+    run->about = *about;
+    name_it(&run->about);
+    run->facts.size = about->size;
+    run->facts.started_ms = about->started_ms;
+    fbr_buf_init(&run->got);
+    return run;
+}
+
+static void on_run(void *user, int fd, const struct fbr_run_control_about *about)
+{
+    struct run_client *run = add(user, about);
+
+    if (run) {
+        run->fd = fd;
+        run->state = fd < 0 ? CLIENT_SILENT : CLIENT_RUNNING;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+}
+
+static void on_ended(void *user, const struct fbr_run_control_about *about,
+                     const struct fbr_run_facts *facts, int code, const char *report)
+{
+    struct run_client *run = add(user, about);
+
+    if (!run)
+        return;
+    run->facts = *facts;
+    run->state = code == FBR_REGISTRY_LOST ? CLIENT_LOST : CLIENT_ENDED;
+    run->code = code;
+    snprintf(run->report, sizeof(run->report), "%s", report);
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct run_client *x = a, *y = b;
+
+    return x->about.started_ms < y->about.started_ms ? -1
+                                                     : x->about.started_ms > y->about.started_ms;
+}
+
+/* The run has ended, or has so many callers that it takes no more. */
+static enum run_client_state hung_up(const struct run_client *run)
+{
+    int fd = fbr_registry_call(run->about.uid);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || fd == -EAGAIN ? CLIENT_SILENT : CLIENT_ENDED;
+}
+
+/* All are asked before the first answer is waited for, and all together have the patience of
+ * one. */
+static void ask_all(struct listing *l)
+{
+    uint64_t until = fbr_now_ms() + CLIENT_PATIENCE_MS;
+    struct fbr_error err;
+
+    for (size_t i = 0; i < l->count; i++)
+        if (l->runs[i].fd >= 0 && send_request(&l->runs[i], FBR_RUN_CONTROL_STATUS, -1, 0) < 0)
+            l->runs[i].state = hung_up(&l->runs[i]);
+    for (size_t i = 0; i < l->count; i++)
+        if (l->runs[i].owed > 0 && read_answers(&l->runs[i], until, &err) < 0)
+            l->runs[i].state = err.code == -ECONNRESET ? hung_up(&l->runs[i]) : CLIENT_SILENT;
+}
+
+int run_client_list(struct run_client **runs, size_t *count, bool ended, struct fbr_error *err)
+{
+    struct listing l = {NULL, 0, false};
+    int rc;
+
+    if ((rc = fbr_registry_each(on_run, &l, err)) < 0 ||
+        (ended && (rc = fbr_registry_ended(on_ended, &l, err)) < 0))
+        goto fail;
+    if (l.failed) {
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+        goto fail;
+    }
+    ask_all(&l);
+    if (l.count)
+        qsort(l.runs, l.count, sizeof(*l.runs), by_start);
+    *runs = l.runs;
+    *count = l.count;
+    return 0;
+fail:
+    run_client_list_free(l.runs, l.count);
+    return rc;
+}
+
+void run_client_list_free(struct run_client *runs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        run_client_free(&runs[i]);
+    free(runs);
+}
+
+static bool is_called(const struct run_client *run, const char *typed)
+{
+    return !strcmp(run->about.name, typed) ||
+           (strlen(typed) >= 2 && !strncmp(run->about.uid, typed, strlen(typed)));
+}
+
+/* Moves an entry from the list to the caller. */
+static void take_over(struct run_client *run, struct run_client *listed)
+{
+    *run = *listed;
+    listed->fd = -1;
+    fbr_buf_init(&listed->got);
+    listed->ranks = listed->before = listed->coming = NULL;
+}
+
+int run_client_find(const char *typed, struct run_client *run, struct fbr_error *err)
+{
+    struct run_client *runs, *found = NULL;
+    size_t count, living = 0;
+    int rc = run_client_list(&runs, &count, true, err);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count; i++) { /* the youngest last */
+        bool lives = runs[i].state <= CLIENT_SILENT;
+
+        if (!is_called(&runs[i], typed) || (living && !lives))
+            continue;
+        living += lives;
+        found = &runs[i];
+    }
+    if (!found)
+        rc = fbr_fail(
+            err, -ENOENT,
+            "no run of yours on this host is called %.64s, or has an id that begins so; see `fiber "
+            "ps -a` and, for what only an engine knows, `fiber ps --all-backends`",
+            typed);
+    else if (living > 1)
+        rc = fbr_fail(err, -EEXIST, "%zu runs are called %.64s; name one by its id, see `fiber ps`",
+                      living, typed);
+    else
+        take_over(run, found);
+    run_client_list_free(runs, count);
+    return rc;
+}
+
+int run_client_only(struct run_client *run, struct fbr_error *err)
+{
+    struct run_client *runs;
+    char names[256] = "";
+    size_t count, len = 0;
+    int rc = run_client_list(&runs, &count, false, err);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count && len < sizeof(names); i++)
+        len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.8s %.64s", i ? ", " : "",
+                                runs[i].about.uid, runs[i].about.name);
+    if (count == 0)
+        rc = fbr_fail(err, -ENOENT, "no run of yours goes on here; see `fiber ps -a`");
+    else if (count > 1)
+        rc = fbr_fail(err, -EEXIST, "%zu runs go on: name one by its id or name: %s%s", count,
+                      names, len < sizeof(names) ? "" : "...");
+    else
+        take_over(run, &runs[0]);
+    run_client_list_free(runs, count);
+    return rc;
+}
+
+int run_client_again(const struct run_client *run, struct run_client *again, struct fbr_error *err)
+{
+    int fd = fbr_registry_call(run->about.uid);
+
+    if (fd < 0)
+        return no_answer(run, fd == -EAGAIN ? -ETIMEDOUT : -ECONNRESET, err);
+    memset(again, 0, sizeof(*again));
+    again->about = run->about;
+    again->fd = fd;
+    fbr_buf_init(&again->got);
+    return 0;
+}
+
+/* ---- For listings ---- */
+
+int run_client_size(const struct run_client *run)
+{
+    return run->about.kind == FBR_RUN_POOL && run->state <= CLIENT_SILENT ? run->facts.size
+                                                                          : run->about.size;
+}
+
+int64_t run_client_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void run_client_age(char out[32], int64_t ms)
+{
+    long long s = ms < 0 ? 0 : ms / 1000;
+
+    if (s < 60)
+        snprintf(out, 32, "%llds", s);
+    else if (s < 3600)
+        snprintf(out, 32, "%lldm %llds", s / 60, s % 60);
+    else if (s < 86400)
+        snprintf(out, 32, "%lldh %lldm", s / 3600, s / 60 % 60);
+    else
+        snprintf(out, 32, "%lldd %lldh", s / 86400, s / 3600 % 24);
+}
+
+void run_client_bytes(char out[32], uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double v = (double)bytes;
+    size_t i = 0;
+
+    for (; v >= 1024 && i < sizeof(units) / sizeof(units[0]) - 1; i++)
+        v /= 1024;
+    snprintf(out, 32, i && v < 100 ? "%.1f %s" : "%.0f %s", v, units[i]);
+}
+
+const char *run_client_rank_state(const struct fiber_rank_stats *s, char out[48])
+{
+    if (s->state == 0)
+        return "starting";
+    if (s->state == 1)
+        return "running";
+    if (s->code < 0)
+        snprintf(out, 48, "signal %d", -s->code);
+    else
+        snprintf(out, 48, "exit %d", s->code);
+    return out;
+}
+
+int run_client_rank(const char *text, const struct run_client *run, struct fbr_error *err)
+{
+    char *end;
+    long v = strtol(text, &end, 10);
+
+    if (end == text || *end || v < 0 || v > INT32_MAX)
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is not a rank's number", text);
+    if (run->about.kind == FBR_RUN_POOL) /* the numbers of workers grow */
+        return (int)v;
+    if (run->about.size && v >= run->about.size && v >= run->facts.size)
+        return fbr_fail(err, -EINVAL, "there is no rank %ld: the run has %d, from 0", v,
+                        run->about.size);
+    return (int)v;
+}
+
+int run_client_job(const char *text, const struct run_client *run, struct fbr_error *err)
+{
+    const char *dash = strrchr(text, '-');
+
+    return run_client_rank(run->about.kind == FBR_RUN_POOL && dash ? dash + 1 : text, run, err);
+}

@@ -1,0 +1,39 @@
+/* autoscale.c - how many workers an autoscaled pool is to have, and when to look again.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/autoscale.h"
+
+int fbr_autoscale_target(const struct fbr_autoscale *w, const struct fbr_dispatch *d,
+                         uint64_t now_ns)
+{
+    struct fbr_dispatch_stats s;
+    uint64_t want;
+
+    fbr_dispatch_stats(d, &s);
+    want = s.workers - s.idle + s.waiting;
+    if (w->target < w->max)
+        want += fbr_dispatch_ahead(d, now_ns);
+    if (want > (uint64_t)w->max)
+        want = (uint64_t)w->max;
+    return (int)want > w->target ? (int)want : w->target;
+}
+
+bool fbr_autoscale_spares(const struct fbr_autoscale *w, const struct fbr_dispatch *d,
+                          uint64_t now_ns, uint64_t worker)
+{
+    struct fbr_dispatch_worker info;
+    struct fbr_dispatch_stats s;
+
+    if (w->target <= w->min)
+        return false;
+    fbr_dispatch_stats(d, &s);
+    return s.waiting == 0 && fbr_dispatch_worker_get(d, worker, &info) == 0 && info.batches == 0 &&
+           now_ns - info.idle_since > w->idle_ns;
+}
+
+uint64_t fbr_autoscale_next_ms(const struct fbr_autoscale *w, uint64_t now_ms, uint64_t undone)
+{
+    bool busy = undone || w->target > w->min;
+
+    return w->min < w->max && busy ? now_ms + FBR_AUTOSCALE_TICK_MS : UINT64_MAX;
+}

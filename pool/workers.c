@@ -1,0 +1,550 @@
+/* workers.c - the workers of a pool: how many, and what becomes of each.
+ *
+ *     STARTING  its process was started             -> READY when it says so
+ *     READY     the engine gives it tasks           -> DRAINING when there are too many, or it has
+ *                                                   done its share
+ *     DRAINING  it finishes what it holds           -> STOPPING when the engine says that it holds
+ *                                                   nothing
+ *     STOPPING  it was told to exit
+ *
+ * A worker may end in any state. Nothing but its end removes it from the list.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "pool/autoscale.h"
+#include "pool/pool.h"
+#include "runtime/base/log.h"
+#include "runtime/base/printable.h"
+
+#define BACKOFF_MS 100 /* after a failed start, doubled each time */
+#define BACKOFF_MAX_MS 5000
+#define FAILED_STARTS_MAX \
+    4                    /* in a row, with nobody at work, for start_patience: the pool is broken */
+#define CANNOT_START 125 /* of a process whose job has not come to run it */
+#define CLOSE_KILLED_MS 1000 /* for hosts to kill their workers */
+#define CLOSE_BUSY_MS 200    /* at close, for a task that looks at fiber_reply_cancelled() */
+
+/* ---- Events of a worker's process, on the loop thread ---- */
+
+static void on_ready(struct fbr_pool_worker *w)
+{
+    struct fiber_pool *p = w->pool;
+
+    pthread_mutex_lock(&p->lock);
+    if (w->state != FBR_WORKER_STARTING || p->closing) {
+        /* it goes anyway */
+    } else if (fbr_dispatch_worker_add(p->dispatch, fbr_now_ns(), w, p->tasks_per_child, &w->id) <
+               0) {
+        fbr_process_abandon(w->process, "got no place in the pool: out of memory");
+    } else {
+        w->state = FBR_WORKER_READY;
+        w->was_ready = true;
+        w->ready_ms = fbr_now_ms();
+        if (w->host)
+            w->host->useful = true;
+        p->failed_starts = p->failed_alone = 0;
+        fbr_workers_adjust(p); /* it may be one too many by now */
+        fbr_pool_pump(p);
+    }
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void on_frame(void *user, struct fiber_process *process, uint8_t type, struct fbr_cur *body)
+{
+    struct fbr_pool_worker *w = user;
+
+    (void)process;
+    if (type == FBR_FRAME_READY)
+        on_ready(w);
+    else
+        fbr_pool_on_frame(w, type, body);
+}
+
+static bool on_the_way(const struct fiber_pool *p)
+{
+    const struct fbr_pool_worker *w;
+
+    DL_FOREACH(p->workers, w)
+        if (w->state == FBR_WORKER_STARTING && !(w->host && w->host->ended))
+            return true;
+    return false;
+}
+
+static uint64_t keep_report(struct fiber_pool *p, const char *report)
+{
+    uint64_t id = ++p->next_report;
+    char **slot = &p->reports[id % FBR_DEATH_REPORTS];
+
+    free(*slot);
+    *slot = strdup(report);
+    return id;
+}
+
+/* A shortage (of descriptors, memory, names, hosts) passes; a program that is not there stays away,
+ * and a process that ran and ended itself, as after an initializer that failed, will do so
+ * again. */
+static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
+{
+    int64_t patience = fbr_config_ms(p->rt->config, "start_patience");
+    int code;
+
+    if (process && fbr_process_cannot_run(process))
+        return false;
+    if (process && fiber_process_exitcode(process, &code) == 0 && code > 0 && code != CANNOT_START)
+        return false;
+    return fbr_now_ms() - p->alone_since_ms < (uint64_t)patience;
+}
+
+/* Why the first of a row failed, without the lines that it printed itself: these stand on the
+ * screen already. Later only how many have. */
+static void warn_of_start(const struct fiber_pool *p, const char *report)
+{
+    const char *lines = strstr(report, "; its last lines:");
+
+    if (p->failed_starts == 1)
+        fbr_warn("pool: a worker did not start: %.*s",
+                 (int)(lines ? (size_t)(lines - report) : strlen(report)), report);
+    else if ((p->failed_starts & (p->failed_starts - 1)) == 0) /* the 2nd, 4th, 8th, ... */
+        fbr_warn("pool: %d starts of workers have failed in a row", p->failed_starts);
+}
+
+void fbr_workers_failed_start(struct fiber_pool *p, struct fiber_process *process,
+                              const char *report)
+{
+    uint64_t wait = (uint64_t)BACKOFF_MS << (p->failed_starts < 8 ? p->failed_starts : 8);
+    struct fbr_dispatch_stats s;
+    char last[3001];
+    int most;
+
+    p->failed_starts++;
+    p->not_before_ms = fbr_now_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
+    p->start_at_ms = p->not_before_ms;
+    fbr_dispatch_stats(p->dispatch, &s);
+    warn_of_start(p, report);
+    if (s.workers) {
+        p->failed_alone = 0;
+        return;
+    }
+    if (!p->failed_alone++)
+        p->alone_since_ms = fbr_now_ms();
+    if (p->failed_alone < FAILED_STARTS_MAX || may_pass(p, process))
+        return;
+    /* Others may be on their way, in a large pool many; but not for ever. */
+    most = p->target > 4 * FAILED_STARTS_MAX ? p->target : 4 * FAILED_STARTS_MAX;
+    if (on_the_way(p) && p->failed_alone < most && !(process && fbr_process_cannot_run(process)))
+        return;
+    p->broken = true;
+    fbr_printable_cut(last, sizeof(last), report);
+    snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %s",
+             p->failed_alone, last);
+    fbr_result_end_all(p, -ECHILD, p->why);
+    pthread_cond_broadcast(&p->changed);
+}
+
+void fbr_workers_retry(struct fiber_pool *p)
+{
+    if (!p->broken)
+        return;
+    p->broken = false;
+    p->failed_starts = p->failed_alone = 0;
+    p->not_before_ms = 0;
+    fbr_workers_adjust(p);
+}
+
+static void on_end(void *user, struct fiber_process *process)
+{
+    struct fbr_pool_worker *w = user;
+    struct fiber_pool *p = w->pool;
+    struct fbr_dispatch_failure failure;
+    const char *report = fiber_process_report(process);
+    bool expected;
+
+    pthread_mutex_lock(&p->lock);
+    /* no task of its own is to blame */
+    if ((w->host && w->host->ended) || fbr_process_disrupted(process))
+        w->disrupted = true;
+    expected = w->state == FBR_WORKER_STOPPING || p->closing || w->disrupted;
+    if (w->id && w->state != FBR_WORKER_STOPPING) {
+        if (!expected)
+            p->stats.deaths++;
+        if (fbr_dispatch_worker_dead(p->dispatch, fbr_now_ns(), w->id, keep_report(p, report),
+                                     w->disrupted ? FBR_DISPATCH_DISRUPTION : 0, &failure) > 0)
+            fbr_result_task_failure(p, &failure);
+    }
+    w->state = FBR_WORKER_STOPPING;
+    if (!w->was_ready && !expected)
+        fbr_workers_failed_start(p, process, report);
+    DL_DELETE(p->workers, w);
+    p->n_workers--;
+    if (w->host)
+        fbr_pool_supervisor_put(w->host);
+    if (!p->closing) {
+        if (w->was_ready && !expected)
+            p->stats.restarts += p->n_workers < p->target;
+        fbr_workers_adjust(p);
+    }
+    fbr_pool_pump(p);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+}
+
+static void on_gone(void *user, struct fiber_process *process)
+{
+    struct fbr_pool_worker *w = user;
+    struct fiber_pool *p = w->pool;
+    struct fbr_dispatch_failure failure;
+
+    pthread_mutex_lock(&p->lock);
+    if (w->id && fbr_dispatch_worker_remove(p->dispatch, fbr_now_ns(), w->id, &failure) > 0)
+        fbr_result_task_failure(p, &failure);
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+    fiber_process_close(process);
+    fbr_common_set_fini(&w->commons);
+    free(w);
+    fbr_pool_unref(p);
+}
+
+static void on_output(void *user, struct fiber_process *process, int stream, const void *data,
+                      size_t len)
+{
+    const struct fbr_pool_worker *w = user;
+
+    fbr_pool_control_keep(w->pool, process, stream, data, len);
+}
+
+static const struct fbr_process_ops process_ops = {
+    .on_frame = on_frame, .on_output = on_output, .on_end = on_end, .on_gone = on_gone};
+
+/* ---- How many ---- */
+
+static int start_one(struct fiber_pool *p, char *why, size_t size)
+{
+    struct fbr_pool_worker *w = calloc(1, sizeof(*w));
+    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_worker_main,
+                                    .arg = p->work.data,
+                                    .len = p->work.len,
+                                    .prefix = "worker",
+                                    .options = &p->start,
+                                    .env = p->env,
+                                    .ops = &process_ops,
+                                    .user = w,
+                                    .alike = p->target,
+                                    .link = &fbr_pool_link_ops};
+    static const uint32_t of_host = FBR_WORKER_MAGIC;
+    int rc;
+
+    if (!w) {
+        snprintf(why, size, "out of memory");
+        return -ENOMEM;
+    }
+    w->pool = p;
+    if (p->workers_per_job > 1) {
+        w->host = fbr_pool_supervisor_get(p);
+        spec.host = w->host ? w->host->process : NULL;
+        spec.arg = &of_host;
+        spec.len = sizeof(of_host);
+    }
+    rc = p->workers_per_job > 1 && !w->host ? -ECHILD : fbr_process_start(&w->process, &spec);
+    if (rc < 0) {
+        snprintf(why, size, "%s", fiber_last_error());
+        if (w->host)
+            fbr_pool_supervisor_put(w->host);
+        free(w);
+        return rc;
+    }
+    p->refs++;
+    p->n_workers++;
+    DL_APPEND(p->workers, w);
+    return 0;
+}
+
+static void drain_one(struct fiber_pool *p, struct fbr_pool_worker *w)
+{
+    if (w->state == FBR_WORKER_STARTING) {
+        w->disrupted = true;
+        w->state = FBR_WORKER_STOPPING;
+        fiber_process_kill(w->process);
+        return;
+    }
+    w->state = FBR_WORKER_DRAINING;
+    fbr_dispatch_worker_drain(p->dispatch, w->id);
+}
+
+/* The worker that is missed least: not yet started, else idle, else any. */
+static struct fbr_pool_worker *least_missed(struct fiber_pool *p)
+{
+    struct fbr_pool_worker *w, *idle = NULL, *any = NULL;
+
+    DL_FOREACH(p->workers, w) {
+        struct fbr_dispatch_worker info;
+
+        if (w->state == FBR_WORKER_STARTING)
+            return w;
+        if (w->state != FBR_WORKER_READY)
+            continue;
+        any = w;
+        if (fbr_dispatch_worker_get(p->dispatch, w->id, &info) == 0 && info.batches == 0)
+            idle = w;
+    }
+    return idle ? idle : any;
+}
+
+static int staying(struct fiber_pool *p)
+{
+    struct fbr_pool_worker *w;
+    int n = 0;
+
+    DL_FOREACH(p->workers, w)
+        n += w->state == FBR_WORKER_STARTING || w->state == FBR_WORKER_READY;
+    return n;
+}
+
+static struct fbr_autoscale demand_of(const struct fiber_pool *p)
+{
+    return (struct fbr_autoscale){.min = p->min,
+                                  .max = p->max,
+                                  .target = p->target,
+                                  .idle_ns = (uint64_t)p->idle_ms * 1000000u};
+}
+
+/* Autoscale: as many as the backlog can use, at once; one less for each that idles for long. */
+static void retarget(struct fiber_pool *p)
+{
+    struct fbr_autoscale demand = demand_of(p);
+    struct fbr_pool_worker *w;
+
+    p->target = demand.target = fbr_autoscale_target(&demand, p->dispatch, fbr_now_ns());
+    DL_FOREACH(p->workers, w)
+        if (w->state == FBR_WORKER_READY &&
+            fbr_autoscale_spares(&demand, p->dispatch, fbr_now_ns(), w->id)) {
+            p->target--;
+            drain_one(p, w);
+            return;
+        }
+}
+
+void fbr_workers_adjust(struct fiber_pool *p)
+{
+    char why[sizeof(p->why)];
+    int n;
+
+    p->start_at_ms = UINT64_MAX;
+    if (p->closing || p->broken)
+        return;
+    if (p->min < p->max)
+        retarget(p);
+    n = staying(p);
+    while (n < p->target && fbr_now_ms() >= p->not_before_ms) {
+        if (start_one(p, why, sizeof(why)) < 0) {
+            fbr_workers_failed_start(p, NULL, why);
+            return;
+        }
+        n++;
+    }
+    if (n < p->target)
+        p->start_at_ms = p->not_before_ms;
+    while (n > p->target) {
+        struct fbr_pool_worker *w = least_missed(p);
+
+        if (!w)
+            break;
+        drain_one(p, w);
+        n--;
+    }
+}
+
+/* Tells a worker to go. One that cannot be told is killed: it holds nothing that anybody waits
+ * for. */
+static void dismiss(struct fbr_pool_worker *w)
+{
+    struct fbr_buf none;
+
+    fbr_buf_init(&none);
+    if (fbr_process_send(w->process, FBR_POOL_STOP, &none) < 0) {
+        w->disrupted = true;
+        fiber_process_kill(w->process);
+    }
+}
+
+void fbr_workers_stop(struct fbr_pool_worker *w)
+{
+    struct fiber_pool *p = w->pool;
+    struct fbr_dispatch_failure failure;
+
+    if (fbr_dispatch_worker_remove(p->dispatch, fbr_now_ns(), w->id, &failure) > 0)
+        fbr_result_task_failure(p, &failure);
+    w->id = 0;
+    w->state = FBR_WORKER_STOPPING;
+    dismiss(w);
+    /* its place may be to fill */
+    if (!p->closing)
+        fbr_workers_adjust(p);
+}
+
+/* ---- The timer ---- */
+
+static void on_tick(void *arg)
+{
+    struct fiber_pool *p = arg;
+
+    pthread_mutex_lock(&p->lock);
+    p->timer_at_ms = UINT64_MAX;
+    fbr_result_end_late(p);
+    fbr_workers_adjust(p);
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+}
+
+static void arm(void *arg)
+{
+    struct fiber_pool *p = arg;
+    uint64_t now = fbr_now_ms(), at;
+
+    pthread_mutex_lock(&p->lock);
+    at = p->timer_at_ms;
+    pthread_mutex_unlock(&p->lock);
+    if (p->timer.uv && at != UINT64_MAX)
+        fbr_timer_start(&p->timer, at > now ? at - now : 0, 0);
+    fbr_pool_unref(p);
+}
+
+void fbr_workers_arm(struct fiber_pool *p)
+{
+    uint64_t wake = fbr_dispatch_wake(p->dispatch), at = UINT64_MAX, now = fbr_now_ms(), look;
+    struct fbr_autoscale demand = demand_of(p);
+
+    if (p->closing)
+        return;
+    if (wake != FBR_DISPATCH_NEVER)
+        at = wake / 1000000 + 1;
+    look = fbr_autoscale_next_ms(&demand, now, p->undone);
+    if (look < at)
+        at = look;
+    if (p->start_at_ms < at) /* even if it has come meanwhile */
+        at = p->start_at_ms;
+    if (p->end_by_ms < at)
+        at = p->end_by_ms;
+    if (p->short_of_memory && now + FBR_AUTOSCALE_TICK_MS < at)
+        at = now + FBR_AUTOSCALE_TICK_MS;
+    if (at >= p->timer_at_ms)
+        return;
+    p->timer_at_ms = at;
+    /* it runs on another thread, and takes the lock */
+    if (fbr_loop_post_own(p->rt->loop, &p->armer) > 0)
+        p->refs++;
+}
+
+static int open_timer(void *arg)
+{
+    struct fiber_pool *p = arg;
+    int rc = fbr_timer_init(&p->timer, p->rt->loop, on_tick, p);
+
+    if (rc < 0)
+        return rc;
+    fbr_pool_control_open(p);
+    return 0;
+}
+
+static int close_timer(void *arg)
+{
+    struct fiber_pool *p = arg;
+
+    fbr_pool_control_close(p);
+    fbr_timer_fini(&p->timer);
+    return 0;
+}
+
+int fbr_workers_open(struct fiber_pool *p)
+{
+    int rc = fbr_loop_call(p->rt->loop, open_timer, p);
+
+    if (rc < 0)
+        return rc;
+    p->armer = (struct fbr_post){.fn = arm, .arg = p, .own = true};
+    pthread_mutex_lock(&p->lock);
+    fbr_workers_adjust(p);
+    fbr_workers_arm(p);
+    pthread_mutex_unlock(&p->lock);
+    return 0;
+}
+
+/* ---- The end ---- */
+
+/* Those who hold tasks are killed a little later. */
+static void dismiss_all(struct fiber_pool *p)
+{
+    struct fbr_pool_worker *w;
+
+    DL_FOREACH(p->workers, w) {
+        if (w->state == FBR_WORKER_STARTING)
+            drain_one(p, w);
+        else if (w->state != FBR_WORKER_STOPPING)
+            dismiss(w);
+    }
+}
+
+static void kill_all(struct fiber_pool *p, bool busy_only)
+{
+    struct fbr_pool_worker *w;
+
+    DL_FOREACH(p->workers, w) {
+        struct fbr_dispatch_worker info;
+
+        if (busy_only &&
+            (!w->id || fbr_dispatch_worker_get(p->dispatch, w->id, &info) < 0 || info.batches == 0))
+            continue;
+        w->disrupted = true;
+        fiber_process_kill(w->process);
+    }
+}
+
+/* As long as there are ever fewer. */
+static void wait_dwindle(struct fiber_pool *p, uint64_t ms)
+{
+    uint64_t deadline = fbr_now_ms() + ms;
+    int before = p->n_workers;
+
+    while (p->n_workers && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0) {
+        if (p->n_workers < before)
+            deadline = fbr_now_ms() + ms;
+        before = p->n_workers;
+    }
+}
+
+static void wait_gone(struct fiber_pool *p, uint64_t ms)
+{
+    uint64_t deadline = fbr_now_ms() + ms;
+
+    while (p->n_workers && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0)
+        continue;
+}
+
+void fbr_workers_close(struct fiber_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    dismiss_all(p);
+    wait_dwindle(p, CLOSE_BUSY_MS);
+    kill_all(p, true);
+    wait_gone(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
+    kill_all(p, false);
+    wait_dwindle(p, CLOSE_KILLED_MS);
+    if (p->n_workers)
+        fbr_pool_supervisor_kill_all(p);
+    wait_dwindle(p, (uint64_t)fbr_config_ms(p->rt->config, "linger"));
+    fbr_pool_supervisor_close_all(p);
+    pthread_mutex_unlock(&p->lock);
+    fbr_loop_call(p->rt->loop, close_timer, p);
+    fbr_spool_close(p->kept);
+    p->kept = NULL;
+}

@@ -1,0 +1,451 @@
+/* bridge_requests.c - what agents ask of the launcher for their bridges: fences, names, spawns,
+ * messages to each other, and streams to services.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/ring_priv.h"
+#include "runtime/base/log.h"
+
+#define KEY_MAX (64u << 10)
+
+/* One service of one job. */
+struct ring_service {
+    struct ring_service *next;
+    struct ring_job *job;
+    const struct fbr_service_ops *ops;
+    struct fbr_service *service;
+};
+
+/* A connection of a rank to a service. */
+struct ring_stream {
+    UT_hash_handle hh;
+    struct {
+        uint32_t agent, pad;
+        uint64_t number; /* that the agent gave it */
+    } key;
+    uint64_t conn; /* for the service: agent << 40 | number */
+    struct ring_service *service;
+};
+
+static void set_tick(struct fiber_ring *r);
+
+/* ---- Answers ---- */
+
+static void answer(void *user, uint32_t agent, uint64_t request, int code, const void *data,
+                   size_t len)
+{
+    struct fiber_ring *r = user;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, request);
+    fbr_put_u32(&b, (uint32_t)code);
+    fbr_put(&b, data, len);
+    fbr_ring_answer(&r->agents[agent], FBR_RING_ANSWER, &b);
+    fbr_buf_fini(&b);
+}
+
+static void on_fence(struct ring_agent *a, struct fbr_cur *c)
+{
+    uint64_t request = fbr_get_u64(c);
+    uint32_t parts = fbr_get_u32(c), *agents;
+    size_t key_len, len;
+    const void *key, *data;
+
+    if (parts == 0 || parts > a->ring->nagents)
+        return;
+    agents = calloc(parts, sizeof(*agents));
+    for (uint32_t i = 0; agents && i < parts; i++) {
+        agents[i] = fbr_get_u32(c);
+        c->bad |= agents[i] >= a->ring->nagents || (i > 0 && agents[i] <= agents[i - 1]);
+    }
+    key = fbr_get_bytes(c, &key_len);
+    data = fbr_get_bytes(c, &len);
+    if (!agents)
+        answer(a->ring, a->number, request, -ENOMEM, NULL, 0);
+    else if (fbr_cur_ok(c))
+        fbr_exchange_fence(a->ring->exchange, a->number, request, key, key_len, agents, parts, data,
+                           len);
+    free(agents);
+}
+
+static void on_publish(struct ring_agent *a, struct fbr_cur *c)
+{
+    uint64_t request = fbr_get_u64(c);
+    uint32_t job = fbr_get_u32(c), rank = fbr_get_u32(c);
+    char *key = fbr_get_strdup(c, KEY_MAX);
+    size_t len;
+    const void *value = fbr_get_bytes(c, &len);
+
+    if (fbr_cur_ok(c))
+        fbr_exchange_publish(a->ring->exchange, a->number, request, job, rank, key, value, len);
+    free(key);
+}
+
+static void on_lookup(struct ring_agent *a, struct fbr_cur *c)
+{
+    uint64_t request = fbr_get_u64(c);
+    char *key = fbr_get_strdup(c, KEY_MAX);
+    int wait = (int)fbr_get_u32(c);
+
+    if (fbr_cur_ok(c))
+        fbr_exchange_lookup(a->ring->exchange, a->number, request, key, wait, fbr_now_ms());
+    free(key);
+    set_tick(a->ring);
+}
+
+static void on_unpublish(struct ring_agent *a, struct fbr_cur *c)
+{
+    uint64_t request = fbr_get_u64(c);
+    uint32_t job = fbr_get_u32(c), rank = fbr_get_u32(c);
+    bool all = fbr_get_u8(c);
+    char *key = fbr_get_strdup(c, KEY_MAX);
+
+    if (fbr_cur_ok(c))
+        fbr_exchange_unpublish(a->ring->exchange, a->number, request, job, rank, all ? NULL : key);
+    free(key);
+}
+
+static void on_notify(struct ring_agent *a, struct fbr_cur *c)
+{
+    struct fiber_ring *r = a->ring;
+    struct fbr_buf b;
+    char bridge[32];
+    uint32_t to;
+
+    fbr_get_str(c, bridge, sizeof(bridge));
+    to = fbr_get_u32(c);
+    if (!fbr_cur_ok(c) || to >= r->nagents)
+        return;
+    fbr_buf_init(&b);
+    fbr_put_str(&b, bridge);
+    fbr_put_u32(&b, a->number);
+    fbr_put(&b, c->at, fbr_cur_left(c));
+    fbr_ring_answer(&r->agents[to], FBR_RING_NOTIFY, &b);
+    fbr_buf_fini(&b);
+}
+
+/* ---- Spawn ---- */
+
+static struct fbr_app *get_apps(struct fbr_cur *c, uint32_t *n, uint32_t *size)
+{
+    struct fbr_app *p;
+
+    *n = fbr_get_u32(c);
+    *size = 0;
+    if (*n == 0 || *n > fbr_cur_left(c))
+        c->bad = true;
+    p = fbr_cur_ok(c) ? calloc(*n, sizeof(*p)) : NULL;
+    for (uint32_t i = 0; p && i < *n && fbr_cur_ok(c); i++) {
+        uint32_t count;
+
+        p[i].first = *size;
+        p[i].argv = fbr_get_list(c);
+        p[i].env = fbr_get_list(c);
+        p[i].workdir = fbr_get_strdup(c, FBR_RING_PATH);
+        count = fbr_get_u32(c);
+        c->bad |= count == 0 || count > FBR_PLAN_RANKS || !p[i].argv || !p[i].argv[0];
+        *size += count;
+    }
+    if (p && fbr_cur_ok(c))
+        return p;
+    fbr_apps_free(p, *n);
+    return NULL;
+}
+
+static void on_spawn(struct ring_agent *a, struct fbr_cur *c)
+{
+    struct fiber_ring *r = a->ring;
+    uint64_t request = fbr_get_u64(c);
+    struct ring_job *parent = fbr_ring_job_find(r, fbr_get_u32(c)), *j;
+    uint32_t rank = fbr_get_u32(c), n, size;
+    struct fbr_app *programs = get_apps(c, &n, &size);
+    struct fbr_error err = {0, ""};
+
+    if (!programs || !parent || r->state != R_RUNNING) {
+        fbr_apps_free(programs, n);
+        answer(r, a->number, request, programs ? -ESHUTDOWN : -EINVAL, NULL, 0);
+        return;
+    }
+    if (fbr_ring_job_start(r, size, programs, n, parent, rank, &j, &err) < 0) {
+        fbr_ring_print(r, "rank %u cannot spawn %u ranks: %s", rank, size, err.text);
+        fbr_apps_free(programs, n);
+        answer(r, a->number, request, err.code, NULL, 0);
+        return;
+    }
+    j->spawn = request;
+    j->spawn_agent = a->number;
+}
+
+void fbr_ring_requests_spawned(struct ring_job *j, int code)
+{
+    uint32_t id = j->job.info.id;
+    uint64_t request = j->spawn;
+
+    j->spawn = 0;
+    answer(j->ring, j->spawn_agent, request, code, &id, code ? 0 : sizeof(id));
+}
+
+/* ---- Services ---- */
+
+static struct ring_stream *find_stream(struct fiber_ring *r, uint32_t agent, uint64_t number)
+{
+    struct ring_stream *s, k = {.key = {.agent = agent, .number = number}};
+
+    HASH_FIND(hh, r->streams, &k.key, sizeof(k.key), s);
+    return s;
+}
+
+static uint64_t conn_of(uint32_t agent, uint64_t number)
+{
+    return (uint64_t)agent << 40 | number;
+}
+
+static void to_stream(void *user, uint64_t conn, const void *data, size_t len)
+{
+    struct ring_service *s = user;
+    struct fiber_ring *r = s->job->ring;
+    uint32_t agent = (uint32_t)(conn >> 40);
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, conn & ((1ull << 40) - 1));
+    fbr_put(&b, data, len);
+    fbr_ring_answer(&r->agents[agent], FBR_RING_STREAM, &b);
+    fbr_buf_fini(&b);
+}
+
+static void drop_stream(struct fiber_ring *r, struct ring_stream *s)
+{
+    HASH_DEL(r->streams, s);
+    free(s);
+}
+
+static void hang_up(void *user, uint64_t conn)
+{
+    struct ring_service *s = user;
+    struct fiber_ring *r = s->job->ring;
+    struct ring_stream *stream = find_stream(r, (uint32_t)(conn >> 40), conn & ((1ull << 40) - 1));
+
+    if (!stream)
+        return;
+    to_stream(user, conn, NULL, 0);
+    drop_stream(r, stream);
+}
+
+static struct ring_service *get_service(struct ring_job *j, const char *name)
+{
+    struct fbr_service_host host = {.send = to_stream, .hang_up = hang_up};
+    struct ring_service *s;
+
+    for (s = j->services; s; s = s->next)
+        if (strcmp(s->ops->name, name) == 0)
+            return s;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->job = j;
+    for (int i = 0; fbr_services[i]; i++)
+        if (strcmp(fbr_services[i]->name, name) == 0)
+            s->ops = fbr_services[i];
+    host.user = s;
+    s->service = s->ops ? s->ops->open(&host) : NULL;
+    if (!s->service) {
+        free(s);
+        return NULL;
+    }
+    s->next = j->services;
+    j->services = s;
+    return s;
+}
+
+static struct ring_stream *add_stream(struct fiber_ring *r, uint32_t agent, uint64_t number,
+                                      struct ring_service *service)
+{
+    struct ring_stream *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->key.agent = agent;
+    s->key.number = number;
+    s->conn = conn_of(agent, number);
+    s->service = service;
+    HASH_ADD(hh, r->streams, key, sizeof(s->key), s);
+    if (s->hh.tbl)
+        return s;
+    free(s);
+    return NULL;
+}
+
+static void on_stream_open(struct ring_agent *a, struct fbr_cur *c)
+{
+    struct fiber_ring *r = a->ring;
+    uint64_t number = fbr_get_u64(c);
+    struct ring_job *j = fbr_ring_job_find(r, fbr_get_u32(c));
+    struct ring_stream *s;
+    struct ring_service *service;
+    char name[32];
+
+    fbr_get_str(c, name, sizeof(name));
+    if (!fbr_cur_ok(c) || number >> 40 || find_stream(r, a->number, number))
+        return;
+    service = j && !j->over ? get_service(j, name) : NULL;
+    s = service ? add_stream(r, a->number, number, service) : NULL;
+    if (!s) { /* it has hung up */
+        struct fbr_buf b;
+
+        fbr_buf_init(&b);
+        fbr_put_u64(&b, number);
+        fbr_ring_send(a, FBR_RING_STREAM, &b);
+        fbr_buf_fini(&b);
+        return;
+    }
+    service->ops->opened(service->service, s->conn);
+}
+
+static void on_stream(struct ring_agent *a, struct fbr_cur *c)
+{
+    struct fiber_ring *r = a->ring;
+    struct ring_stream *s = find_stream(r, a->number, fbr_get_u64(c));
+
+    if (!s || !fbr_cur_ok(c))
+        return;
+    if (fbr_cur_left(c)) {
+        s->service->ops->bytes(s->service->service, s->conn, c->at, fbr_cur_left(c));
+    } else {
+        struct ring_service *service = s->service;
+        uint64_t conn = s->conn;
+
+        drop_stream(r, s);
+        service->ops->closed(service->service, conn);
+    }
+}
+
+static void close_services(struct ring_job *j)
+{
+    struct fiber_ring *r = j->ring;
+    struct ring_stream *s, *next;
+
+    HASH_ITER(hh, r->streams, s, next)
+        if (s->service->job == j) {
+            to_stream(s->service, s->conn, NULL, 0);
+            drop_stream(r, s);
+        }
+    while (j->services) {
+        struct ring_service *service = j->services;
+
+        j->services = service->next;
+        service->ops->close(service->service);
+        free(service);
+    }
+}
+
+/* ---- Time ---- */
+
+static void on_tick(void *arg)
+{
+    struct fiber_ring *r = arg;
+
+    fbr_exchange_tick(r->exchange, fbr_now_ms());
+    set_tick(r);
+}
+
+static void set_tick(struct fiber_ring *r)
+{
+    uint64_t next = fbr_exchange_deadline(r->exchange), now = fbr_now_ms();
+
+    if (next == UINT64_MAX)
+        fbr_timer_stop(&r->tick);
+    else
+        fbr_timer_start(&r->tick, next > now ? next - now : 0, 0);
+}
+
+/* ---- Open, frames, ends ---- */
+
+int fbr_ring_requests_open(struct fiber_ring *r)
+{
+    r->exchange = fbr_exchange_open(answer, r, &r->rt->held);
+    return r->exchange ? fbr_timer_init(&r->tick, r->rt->loop, on_tick, r) : -ENOMEM;
+}
+
+void fbr_ring_requests_close(struct fiber_ring *r)
+{
+    struct ring_job *j;
+
+    DL_FOREACH(r->jobs, j)
+        close_services(j);
+    fbr_timer_fini(&r->tick);
+    fbr_exchange_close(r->exchange);
+    r->exchange = NULL;
+}
+
+void fbr_ring_requests_idle(struct ring_agent *a, bool idle)
+{
+    if (a->ring->exchange && a->idle != idle)
+        fbr_exchange_idle(a->ring->exchange, a->number, idle);
+    a->idle = idle;
+}
+
+void fbr_ring_requests_job_end(struct ring_job *j)
+{
+    if (j->ring->exchange)
+        fbr_exchange_job_end(j->ring->exchange, j->job.info.id);
+    close_services(j);
+}
+
+void fbr_ring_requests_agent_gone(struct ring_agent *a)
+{
+    struct fiber_ring *r = a->ring;
+    struct ring_stream *s, *next;
+
+    if (!r->exchange)
+        return;
+    fbr_exchange_agent_gone(r->exchange, a->number);
+    HASH_ITER(hh, r->streams, s, next) {
+        struct ring_service *service = s->service;
+        uint64_t conn = s->conn;
+
+        if (s->key.agent != a->number)
+            continue;
+        drop_stream(r, s);
+        service->ops->closed(service->service, conn);
+    }
+}
+
+bool fbr_ring_requests_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body)
+{
+    if (!a->ring->exchange)
+        return true;
+    switch (type) {
+    case FBR_RING_FENCE:
+        on_fence(a, body);
+        return true;
+    case FBR_RING_PUBLISH:
+        on_publish(a, body);
+        return true;
+    case FBR_RING_LOOKUP:
+        on_lookup(a, body);
+        return true;
+    case FBR_RING_UNPUBLISH:
+        on_unpublish(a, body);
+        return true;
+    case FBR_RING_SPAWN:
+        on_spawn(a, body);
+        return true;
+    case FBR_RING_NOTIFY:
+        on_notify(a, body);
+        return true;
+    case FBR_RING_STREAM_OPEN:
+        on_stream_open(a, body);
+        return true;
+    case FBR_RING_STREAM:
+        on_stream(a, body);
+        return true;
+    default:
+        return false;
+    }
+}

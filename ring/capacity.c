@@ -1,0 +1,223 @@
+/* capacity.c - fills in the settings that a ring's options leave open.
+ *
+ * In an allocation the ranks are placed as mpirun places them: node by node, as many on each as the
+ * user asked the manager for. The options count for more. More ranks than were asked for are spread
+ * in proportion.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ring/capacity.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/job_codec.h"
+#include "ring/plan.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+#include "runtime/proc/process.h"
+
+/* ---- In an allocation ---- */
+
+static unsigned sum(const unsigned *slots, unsigned n)
+{
+    uint64_t all = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        all += slots[i];
+    return all < FBR_PLAN_RANKS ? (unsigned)all : FBR_PLAN_RANKS;
+}
+
+/* How many ranks there are, of n nodes. */
+static unsigned choose_size(const struct fbr_ring_capacity *r, const struct fiber_ring_options *o,
+                            unsigned n)
+{
+    uint64_t each = (uint64_t)o->per_node * n;
+
+    if (o->per_node)
+        return each < FBR_PLAN_RANKS ? (unsigned)each : FBR_PLAN_RANKS;
+    return r->room.ranks && !o->nodes ? r->room.ranks : sum(r->room.slots, n);
+}
+
+static int plan_nodes(struct fbr_plan *p, const struct fbr_ring_capacity *r, uint32_t size,
+                      const struct fiber_ring_options *o, unsigned n, struct fbr_error *err)
+{
+    uint64_t room = (uint64_t)o->per_node * n;
+
+    if (o->per_node && size > room && o->flags & FIBER_RING_OVERSUBSCRIBE)
+        return fbr_plan_make(p, size, 0, n, err);
+    if (o->per_node && size > room)
+        return fbr_fail(err, -EINVAL,
+                        "%u ranks with %d on each node do not fit on the %u node%s of the "
+                        "allocation; leave one of the numbers out, or add --oversubscribe",
+                        size, o->per_node, n, n == 1 ? "" : "s");
+    if (o->per_node)
+        return fbr_plan_make(p, size, (uint32_t)o->per_node, (uint32_t)o->nodes, err);
+    if (o->nodes && size != sum(r->room.slots, n)) /* each of them gets some */
+        return fbr_plan_make(p, size, 0, n, err);
+    return fbr_plan_fill(p, size, r->room.slots, n, err);
+}
+
+static void note_idle(struct fbr_ring_capacity *r, unsigned used)
+{
+    unsigned all = r->room.hosts, idle = all - used;
+
+    if (idle)
+        snprintf(r->note, sizeof(r->note),
+                 "%u of %u nodes of the allocation %s not used: %.120s%s%.120s", idle, all,
+                 idle == 1 ? "is" : "are", r->room.names[used],
+                 idle == 1   ? ""
+                 : idle == 2 ? " and "
+                             : " to ",
+                 idle == 1 ? "" : r->room.names[all - 1]);
+}
+
+/* Does no node have more ranks than were asked for? Then each rank has what was asked for it. */
+static bool as_asked(const struct fbr_ring_capacity *r, const struct fiber_ring_options *o)
+{
+    for (int i = 0; i < o->nodes; i++)
+        if ((unsigned)r->slots[i] > r->room.slots[i])
+            return false;
+    return true;
+}
+
+/* Nodes at the end that get no rank are not used. */
+static int take_plan(struct fbr_ring_capacity *r, struct fbr_plan *p, struct fiber_ring_options *o,
+                     struct fbr_error *err)
+{
+    while (p->nodes > 1 && p->first[p->nodes - 1] == p->size)
+        p->nodes--;
+    r->slots = calloc(p->nodes, sizeof(*r->slots));
+    if (!r->slots)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    for (uint32_t k = 0; k < p->nodes; k++)
+        r->slots[k] = (int)(p->first[k + 1] - p->first[k]);
+    o->slots = r->slots;
+    o->nodes = (int)p->nodes;
+    o->per_node = 0;
+    return 0;
+}
+
+static int use_allocation(struct fbr_ring_capacity *r, int *size, struct fiber_ring_options *o,
+                          struct fbr_error *err)
+{
+    unsigned n = o->nodes ? (unsigned)o->nodes : r->room.hosts;
+    bool chosen = o->nodes;
+    struct fbr_plan p = {0};
+    int rc;
+
+    if (n > r->room.hosts)
+        return fbr_fail(err, -EINVAL, "--nodes %u: the allocation has %u node%s", n, r->room.hosts,
+                        r->room.hosts == 1 ? "" : "s");
+    if (!*size && r->room.copies > 1)
+        return fbr_fail(
+            err, -EINVAL,
+            "this is one of %u tasks that the manager started side by side, and each "
+            "would start all ranks: leave srun (flux run) out, as fiber run takes its place, or "
+            "say -n and --backend local for a run of each task's own",
+            r->room.copies);
+    if (!*size)
+        *size = (int)choose_size(r, o, n);
+    rc = plan_nodes(&p, r, (uint32_t)*size, o, n, err);
+    if (rc < 0)
+        return rc;
+    rc = take_plan(r, &p, o, err);
+    fbr_plan_fini(&p);
+    if (rc < 0)
+        return rc;
+    if (!chosen)
+        note_idle(r, (unsigned)o->nodes);
+    if (!as_asked(r, o))
+        return 0;
+    if (!o->cpus_per_rank && r->room.cpus_per_rank > 1)
+        o->cpus_per_rank = (int)r->room.cpus_per_rank;
+    if (!o->gpus_per_rank)
+        o->gpus_per_rank = (int)r->room.gpus_per_rank;
+    return 0;
+}
+
+/* ---- On a cluster ---- */
+
+static int use_cluster(struct fbr_ring_capacity *r, int size, struct fiber_ring_options *o,
+                       struct fbr_error *err)
+{
+    unsigned each = r->room.cpus / (unsigned)(o->cpus_per_rank ? o->cpus_per_rank : 1), nodes;
+
+    if (r->room.hosts && o->nodes > 1 && (unsigned)o->nodes > r->room.hosts)
+        return fbr_fail(err, -EINVAL, "--nodes %d: only %u node%s can take jobs", o->nodes,
+                        r->room.hosts, r->room.hosts == 1 ? "" : "s");
+    if (o->nodes || o->per_node || !r->room.cpus || size < 2)
+        return 0;
+    each += !each;
+    nodes = ((unsigned)size + each - 1) / each;
+    if (r->room.hosts && nodes > r->room.hosts && o->flags & FIBER_RING_OVERSUBSCRIBE) {
+        each = ((unsigned)size + r->room.hosts - 1) / r->room.hosts;
+    } else if (r->room.hosts && nodes > r->room.hosts) {
+        return fbr_fail(err, -EINVAL,
+                        "%d ranks need %u nodes of %u processors, and only %u can take jobs; add "
+                        "--oversubscribe, or say with --per-node how many go together",
+                        size, nodes, r->room.cpus, r->room.hosts);
+    }
+    if (nodes > 1)
+        o->per_node = (int)each;
+    return 0;
+}
+
+int fbr_ring_capacity_use(struct fbr_ring_capacity *r, int *size, struct fiber_ring_options *o,
+                          struct fbr_error *err)
+{
+    return r->room.names ? use_allocation(r, size, o, err) : use_cluster(r, *size, o, err);
+}
+
+/* ---- Asking ---- */
+
+struct asking {
+    struct fbr_runtime *rt;
+    const struct fbr_backend_ops *ops;
+    struct fbr_capacity *room;
+    int sizes;
+    struct fbr_error err;
+};
+
+static int ask(void *arg)
+{
+    struct asking *a = arg;
+    const struct fbr_backend_env env = {a->rt->loop, a->rt->config, fbr_job_event, fbr_environ()};
+
+    return a->ops->room(&env, a->sizes, a->room, &a->err);
+}
+
+int fbr_ring_capacity_ask(struct fbr_ring_capacity *r, int *size, struct fiber_ring_options *o,
+                          struct fbr_error *err)
+{
+    struct asking a = {.rt = fbr_rt(), .room = &r->room};
+
+    if (!a.rt)
+        return fbr_fail(err, fbr_kept(), "%s", fiber_last_error());
+    a.ops = fbr_backend_find(fbr_rt_backend_name(a.rt, o->backend), NULL);
+    if (!a.ops) /* who starts a job says why */
+        return 0;
+    if (a.ops->one_host && o->nodes > 1)
+        return fbr_fail(err, -EINVAL,
+                        "--nodes %d: all jobs of backend %s are on one host; --per-node makes "
+                        "several of them there",
+                        o->nodes, a.ops->name);
+    if (o->slots || !a.ops->room)
+        return 0;
+    a.sizes = o->nodes > 1 || (*size > 1 && !o->nodes && !o->per_node);
+    fbr_rt_see_environ(a.rt, o->backend);
+    if (fbr_loop_call(a.rt->loop, ask, &a) < 0) {
+        fbr_info("%s: where jobs can go is not known: %s", a.ops->name, a.err.text);
+        return 0;
+    }
+    return fbr_ring_capacity_use(r, size, o, err);
+}
+
+void fbr_ring_capacity_fini(struct fbr_ring_capacity *r)
+{
+    fbr_list_free(r->room.names);
+    free(r->room.slots);
+    free(r->slots);
+    *r = (struct fbr_ring_capacity){0};
+}

@@ -1,0 +1,34 @@
+/* capacity.h - what a ring's options leave open is chosen by what its backend says of its hosts:
+ * nodes, ranks on each, processors and GPUs of each rank.
+ *
+ *     in an allocation     the ranks that the user asked the manager for, on the nodes of the
+ *                          allocation
+ *     on a cluster         --nodes K needs K hosts; ranks without --per-node go where there is a
+ *                          processor for each
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_RING_CAPACITY_H
+#define FBR_RING_CAPACITY_H
+
+#include "fiber.h"
+#include "runtime/proc/backend.h"
+#include "runtime/base/error.h"
+
+struct fbr_ring_capacity {
+    struct fbr_capacity room;
+    int *slots;     /* what options.slots points to; NULL: nothing of ours */
+    char note[400]; /* nodes of the allocation that stay idle: for people; "" */
+};
+
+/* Asks the backend, and fills in what `o` leaves open; `o` points into `r` until
+ * fbr_ring_capacity_fini(). *size 0: nobody has said it; it stays 0 where the backend does not know
+ * either. -EINVAL and a sentence: there are not so many hosts. A backend that cannot be asked is no
+ * error. Any thread but the loop's; may take some seconds. */
+int fbr_ring_capacity_ask(struct fbr_ring_capacity *r, int *size, struct fiber_ring_options *o,
+                          struct fbr_error *err);
+/* The same with r->room as it is. Pure. */
+int fbr_ring_capacity_use(struct fbr_ring_capacity *r, int *size, struct fiber_ring_options *o,
+                          struct fbr_error *err);
+void fbr_ring_capacity_fini(struct fbr_ring_capacity *r);
+
+#endif

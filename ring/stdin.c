@@ -1,0 +1,191 @@
+/* stdin.c - our standard input, for rank 0: read by a thread of its own, because a read of a
+ * terminal or a file may take for ever.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "ring/ring_priv.h"
+
+#define PIECE 65536
+#define FOREGROUND_MS 100 /* how often a terminal that is not ours is looked at */
+
+struct ring_stdin {
+    struct fiber_ring *ring; /* loop thread; NULL once it is closed */
+    struct fbr_loop *loop;
+    pthread_t thread;
+    int stop; /* an eventfd */
+    pthread_mutex_t lock;
+    pthread_cond_t room;
+    uint64_t unread; /* bytes that rank 0 has not taken; under lock, as all below */
+    bool closed;
+    int refs; /* the thread, the ring, and posts on their way */
+};
+
+struct piece {
+    struct ring_stdin *input;
+    size_t len;
+    uint8_t data[];
+};
+
+static void unref(struct ring_stdin *i)
+{
+    bool last;
+
+    pthread_mutex_lock(&i->lock);
+    last = --i->refs == 0;
+    pthread_mutex_unlock(&i->lock);
+    if (!last)
+        return;
+    close(i->stop);
+    pthread_mutex_destroy(&i->lock);
+    pthread_cond_destroy(&i->room);
+    free(i);
+}
+
+/* Loop thread. */
+static void send_piece(void *arg)
+{
+    struct piece *p = arg;
+    struct fiber_ring *r = p->input->ring;
+    struct ring_job *j;
+    struct fbr_buf b = {.data = p->data, .len = p->len};
+
+    if (r && p->len && p->data[p->len - 1] == '\n' && !r->raw && isatty(0))
+        fbr_ring_typed(r);
+    if (r) {
+        DL_FOREACH(r->jobs, j)
+            if (!j->over && j->job.has_stdin)
+                fbr_ring_send(&r->agents[j->job.info.agents[fbr_ring_node_of(j, j->job.reader)]],
+                              FBR_RING_STDIN, &b);
+    }
+    unref(p->input);
+    free(p);
+}
+
+/* A terminal on which others have the foreground is not a place to read from: as SIGTTIN is blocked
+ * here, it is an error. It may be ours again (fg); one that hung is nobody's. */
+static bool in_background(int error)
+{
+    pid_t front = error == EIO ? tcgetpgrp(0) : -1;
+
+    return front >= 0 && front != getpgrp();
+}
+
+/* False: the end. */
+static bool wait_for_foreground(struct ring_stdin *i)
+{
+    struct pollfd p = {.fd = i->stop, .events = POLLIN};
+
+    return poll(&p, 1, FOREGROUND_MS) <= 0;
+}
+
+/* Under no lock; false: the end. */
+static bool wait_for_input(struct ring_stdin *i)
+{
+    struct pollfd p[2] = {{.fd = 0, .events = POLLIN}, {.fd = i->stop, .events = POLLIN}};
+
+    pthread_mutex_lock(&i->lock);
+    while (i->unread >= FBR_RING_STDIN_WINDOW && !i->closed)
+        pthread_cond_wait(&i->room, &i->lock);
+    pthread_mutex_unlock(&i->lock);
+    while (poll(p, 2, -1) < 0 && errno == EINTR)
+        continue;
+    return !p[1].revents;
+}
+
+static void *input_main(void *arg)
+{
+    struct ring_stdin *i = arg;
+    ssize_t n = 1;
+    bool closed;
+
+    pthread_setname_np(pthread_self(), "fbr-input");
+    while (n > 0 && wait_for_input(i)) {
+        struct piece *p = malloc(sizeof(*p) + PIECE);
+
+        if (!p)
+            break;
+        do
+            n = read(0, p->data, PIECE);
+        while (n < 0 && (errno == EINTR || (in_background(errno) && wait_for_foreground(i))));
+        p->input = i;
+        p->len = n > 0 ? (size_t)n : 0; /* an error is the end, too */
+        pthread_mutex_lock(&i->lock);
+        i->unread += p->len;
+        i->refs++;
+        closed = i->closed;
+        pthread_mutex_unlock(&i->lock);
+        if (closed || fbr_loop_post(i->loop, send_piece, p) < 0) {
+            unref(i);
+            free(p);
+            break;
+        }
+    }
+    unref(i);
+    return NULL;
+}
+
+int fbr_ring_stdin_open(struct fiber_ring *r, struct fbr_error *err)
+{
+    struct ring_stdin *i = calloc(1, sizeof(*i));
+    sigset_t all, old;
+    int rc;
+
+    if (!i)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    i->ring = r;
+    i->loop = r->rt->loop;
+    i->refs = 2;
+    i->stop = eventfd(0, EFD_CLOEXEC);
+    pthread_mutex_init(&i->lock, NULL);
+    pthread_cond_init(&i->room, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = i->stop < 0 ? -errno : -pthread_create(&i->thread, NULL, input_main, i);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc < 0) {
+        if (i->stop >= 0)
+            close(i->stop);
+        free(i);
+        return fbr_fail(err, rc, "standard input cannot be read: %s", fbr_strerror(rc));
+    }
+    r->input = i;
+    return 0;
+}
+
+void fbr_ring_stdin_room(struct fiber_ring *r, uint64_t bytes)
+{
+    struct ring_stdin *i = r->input;
+
+    if (!i)
+        return;
+    pthread_mutex_lock(&i->lock);
+    i->unread -= bytes < i->unread ? bytes : i->unread;
+    pthread_cond_signal(&i->room);
+    pthread_mutex_unlock(&i->lock);
+}
+
+/* The thread may be in a read that does not end (a terminal that hung): it is left to itself
+ * then. */
+void fbr_ring_stdin_close(struct ring_stdin *i)
+{
+    uint64_t one = 1;
+
+    if (!i)
+        return;
+    i->ring = NULL;
+    pthread_mutex_lock(&i->lock);
+    i->closed = true;
+    pthread_cond_signal(&i->room);
+    pthread_mutex_unlock(&i->lock);
+    if (write(i->stop, &one, sizeof(one)) < 0)
+        return;
+    pthread_detach(i->thread);
+    unref(i);
+}

@@ -1,0 +1,271 @@
+/* atomic_file.c - temporary files next to their final path.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/atomic_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DAY_S (24 * 3600)
+#define DEPTH 80 /* directories in each other: more than tree.h ever makes */
+#define TRIES 100
+#define BOOT 8 /* digits of the boot id */
+
+/* ---- Removing ---- */
+
+static void remove_at(int at, const char *name, unsigned depth);
+
+/* Closes fd. */
+static void remove_inside(int fd, unsigned depth)
+{
+    DIR *d = fdopendir(fd);
+    struct dirent *e;
+
+    if (!d) {
+        close(fd);
+        return;
+    }
+    while ((e = readdir(d)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && depth < DEPTH)
+            remove_at(fd, e->d_name, depth + 1);
+    closedir(d);
+}
+
+/* Makes a directory writable for us. Works on its descriptor: somebody may put a link in its place
+ * meanwhile. */
+static void open_up(int at, const char *name)
+{
+    int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char self[32];
+
+    if (fd < 0)
+        return;
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    chmod(self, 0700);
+    close(fd);
+}
+
+static void remove_at(int at, const char *name, unsigned depth)
+{
+    struct stat st;
+    int fd;
+
+    if (unlinkat(at, name, 0) == 0 || fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        !S_ISDIR(st.st_mode))
+        return;
+    open_up(at, name);
+    fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        remove_inside(fd, depth);
+    unlinkat(at, name, AT_REMOVEDIR);
+}
+
+void fbr_atomic_remove(const char *name)
+{
+    remove_at(AT_FDCWD, name, 0);
+}
+
+/* ---- Names ---- */
+
+/* Stores the folder that path is in, without a slash at its end, except for "/". */
+static int folder_of(const char *path, char *folder, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    int n;
+
+    if (!slash)
+        n = snprintf(folder, size, ".");
+    else
+        n = snprintf(folder, size, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+/* Stores the boot id; "" where there is none. */
+static void boot_of_ours(char boot[BOOT + 1])
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, boot, BOOT);
+
+    boot[n == BOOT ? BOOT : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+static int name_beside(const char *path, const char *end, char *name, size_t size)
+{
+    char folder[PATH_MAX + NAME_MAX], boot[BOOT + 1];
+    int rc = folder_of(path, folder, sizeof(folder)), n;
+
+    if (rc < 0)
+        return rc;
+    boot_of_ours(boot);
+    n = snprintf(name, size, "%s/" FBR_ATOMIC_PREFIX "%s-%s", folder, boot[0] ? boot : "unknown",
+                 end);
+    return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+/* ---- What others have left behind ---- */
+
+static int lock(int fd, int how)
+{
+    int rc;
+
+    do
+        rc = flock(fd, how);
+    while (rc < 0 && errno == EINTR);
+    return rc < 0 ? -errno : 0;
+}
+
+/* Whether a temporary file may be removed without a lock. */
+static bool is_old(const struct stat *st, const char *name, const char *boot)
+{
+    const char *of = name + sizeof(FBR_ATOMIC_PREFIX) - 1;
+
+    if (boot[0] && !strncmp(of, boot, BOOT) && of[BOOT] == '-')
+        return true;
+    return time(NULL) - st->st_mtime > DAY_S;
+}
+
+/* Removes a temporary file that nobody writes any more: it has no lock, and is still in its place
+ * once we have the lock. */
+static void sweep_one(int at, const char *name, const char *boot)
+{
+    int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat st, now;
+
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+        (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) && is_old(&st, name, boot) &&
+        lock(fd, LOCK_EX | LOCK_NB) == 0 && fstatat(at, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+        st.st_ino == now.st_ino && st.st_dev == now.st_dev)
+        remove_at(at, name, 0);
+    close(fd);
+}
+
+static void sweep(const char *path)
+{
+    char folder[PATH_MAX + NAME_MAX], boot[BOOT + 1];
+    DIR *d = folder_of(path, folder, sizeof(folder)) == 0 ? opendir(folder) : NULL;
+    struct dirent *e;
+
+    boot_of_ours(boot);
+    while (d && (e = readdir(d)))
+        if (!strncmp(e->d_name, FBR_ATOMIC_PREFIX, sizeof(FBR_ATOMIC_PREFIX) - 1))
+            sweep_one(dirfd(d), e->d_name, boot);
+    if (d)
+        closedir(d);
+}
+
+bool fbr_atomic_in_use(int at, const char *name)
+{
+    bool used;
+    int fd;
+
+    if (strncmp(name, FBR_ATOMIC_PREFIX, sizeof(FBR_ATOMIC_PREFIX) - 1) != 0)
+        return false;
+    fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    used = lock(fd, LOCK_SH | LOCK_NB) == -EWOULDBLOCK;
+    close(fd);
+    return used;
+}
+
+/* ---- Making ---- */
+
+/* Locks a new temporary file. False: somebody has removed it between its making and the lock. */
+static bool hold(int fd, const char *name)
+{
+    struct stat now, st;
+
+    if (lock(fd, LOCK_EX | LOCK_NB) == -EWOULDBLOCK)
+        return false;
+    /* On other errors: without locks nobody removes temporary files. */
+    return fstat(fd, &st) == 0 && lstat(name, &now) == 0 && st.st_ino == now.st_ino &&
+           st.st_dev == now.st_dev;
+}
+
+static int make(const char *path, char *name, size_t size, bool dir)
+{
+    int rc, fd;
+
+    sweep(path);
+    for (int i = 0; i < TRIES; i++) {
+        rc = name_beside(path, "XXXXXX", name, size);
+        if (rc < 0)
+            return rc;
+        if (!dir)
+            fd = mkostemp(name, O_CLOEXEC);
+        else if (!mkdtemp(name))
+            return -errno;
+        else
+            fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && hold(fd, name))
+            return fd;
+        rc = fd < 0 ? -errno : -EAGAIN;
+        if (fd >= 0)
+            close(fd);
+        if (rc != -EAGAIN && rc != -ENOENT) {
+            if (dir)
+                rmdir(name);
+            return rc;
+        }
+        /* the folder */
+        if (rc == -ENOENT && !dir)
+            return rc;
+    }
+    return -EBUSY;
+}
+
+int fbr_atomic_dir(const char *path, char *name, size_t size)
+{
+    return make(path, name, size, true);
+}
+
+int fbr_atomic_file(const char *path, char *name, size_t size)
+{
+    return make(path, name, size, false);
+}
+
+int fbr_atomic_nameless(const char *path)
+{
+    char folder[PATH_MAX + NAME_MAX];
+    int rc = folder_of(path, folder, sizeof(folder)), fd;
+
+    if (rc < 0)
+        return rc;
+    sweep(path);
+    fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno == EISDIR || errno == EINVAL ? -EOPNOTSUPP : -errno;
+    lock(fd, LOCK_EX | LOCK_NB);
+    return fd;
+}
+
+int fbr_atomic_name(int fd, const char *path, char *name, size_t size)
+{
+    char self[32], end[32];
+    int rc;
+
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    for (int i = 0; i < TRIES; i++) {
+        snprintf(end, sizeof(end), "%d-%d", (int)getpid(), i);
+        rc = name_beside(path, end, name, size);
+        if (rc < 0 || linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0)
+            return rc;
+        if (errno != EEXIST)
+            break;
+    }
+    return -errno;
+}

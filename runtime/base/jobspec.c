@@ -1,0 +1,82 @@
+/* jobspec.c - copies of jobspecs.
+ *
+ * All strings go into one buffer. The buffer moves while it grows, so pointers are kept as offsets
+ * until then.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/jobspec.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const char *keep_string(struct fbr_buf *b, const char *s)
+{
+    size_t at = b->len;
+
+    if (!s)
+        return NULL;
+    fbr_put(b, s, strlen(s) + 1);
+    return (const char *)(uintptr_t)(at + 1); /* an offset, until the buffer stands still */
+}
+
+static const char *resolve(const struct fbr_buf *b, const char *offset)
+{
+    return offset ? (const char *)b->data + ((uintptr_t)offset - 1) : NULL;
+}
+
+static size_t count(const char *const *list)
+{
+    size_t n = 0;
+
+    while (list && list[n])
+        n++;
+    return n;
+}
+
+/* A NULL-terminated list: its pointers first (offsets until settled), then its strings. */
+static size_t keep_list(struct fbr_buf *b, const char *const *list)
+{
+    size_t n = count(list), at;
+
+    while (b->len % sizeof(char *))
+        fbr_put_u8(b, 0);
+    at = b->len;
+    if (!list || !fbr_buf_extend(b, (n + 1) * sizeof(char *)))
+        return 0;
+    for (size_t i = 0; i <= n; i++) {
+        const char *s = keep_string(b, list[i]);
+
+        if (!b->failed)
+            memcpy(b->data + at + i * sizeof(s), &s, sizeof(s));
+    }
+    return at + 1;
+}
+
+static const char *const *resolve_list(struct fbr_buf *b, size_t at)
+{
+    const char **list;
+
+    if (!at)
+        return NULL;
+    list = (const char **)(void *)(b->data + at - 1);
+    for (size_t i = 0; list[i]; i++)
+        list[i] = resolve(b, list[i]);
+    return list;
+}
+
+int fbr_jobspec_copy(struct fiber_jobspec *to, struct fbr_buf *b, const struct fiber_jobspec *from)
+{
+    const char *name = keep_string(b, from->name), *image = keep_string(b, from->image);
+    const char *workdir = keep_string(b, from->workdir);
+    size_t command = keep_list(b, from->command), env = keep_list(b, from->env);
+
+    if (b->failed)
+        return -ENOMEM;
+    *to = *from;
+    to->name = resolve(b, name);
+    to->image = resolve(b, image);
+    to->workdir = resolve(b, workdir);
+    to->command = resolve_list(b, command);
+    to->env = resolve_list(b, env);
+    return 0;
+}

@@ -1,0 +1,57 @@
+/* spin.h - a short wait without sleep, for events that may come sooner than a thread sleeps and
+ * wakes.
+ *
+ * A thread that stays awake yields its processor after each look: the threads that bring the event
+ * need a processor too, and find this one awake. The thread never looks again without a yield,
+ * because a scheduler may let it spin until its time slice is over while the other threads wait. On
+ * a busy processor a yield lasts a time slice. Then the thread stops yielding for a pause, which
+ * grows each time that a yield is long again.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_SPIN_H
+#define FBR_SPIN_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/clock.h"
+
+#define FBR_SPIN_LONG_NS 300000 /* a yield in which other processes have run */
+#define FBR_SPIN_NOT_NS 2000000 /* length of the first pause; each next one is twice as long, */
+#define FBR_SPIN_DOUBLINGS 7    /* at most so often: 256 ms */
+/* short yields in a row, after which the next pause is half as long */
+#define FBR_SPIN_GOOD 64
+
+/* for any thread; several threads may lose a count to each other, which does no harm */
+struct fbr_spin {
+    uint64_t not_before;
+    uint32_t doublings, good;
+};
+
+/* Yields, at the time `now`. false: the thread should sleep now. */
+static inline bool fbr_spin_yield(struct fbr_spin *a, uint64_t now)
+{
+    uint32_t doublings = __atomic_load_n(&a->doublings, __ATOMIC_RELAXED);
+    uint32_t good = __atomic_load_n(&a->good, __ATOMIC_RELAXED) + 1;
+    uint64_t after;
+
+    if (now < __atomic_load_n(&a->not_before, __ATOMIC_RELAXED))
+        return false;
+    sched_yield();
+    after = fbr_now_ns();
+    if (after - now < FBR_SPIN_LONG_NS) {
+        if (good == FBR_SPIN_GOOD && doublings)
+            __atomic_store_n(&a->doublings, doublings - 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&a->good, good % FBR_SPIN_GOOD, __ATOMIC_RELAXED);
+        return true;
+    }
+    __atomic_store_n(&a->not_before, after + ((uint64_t)FBR_SPIN_NOT_NS << doublings),
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&a->good, 0, __ATOMIC_RELAXED);
+    if (doublings < FBR_SPIN_DOUBLINGS)
+        __atomic_store_n(&a->doublings, doublings + 1, __ATOMIC_RELAXED);
+    return false;
+}
+
+#endif

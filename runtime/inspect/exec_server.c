@@ -1,0 +1,170 @@
+/* exec_server.c - serves a visitor; see exec_server.h.
+ *
+ * On a thread of its own, as disks may be slow and the loop carries the heartbeats. It ends when
+ * the visitor does, for whatever reason; nobody waits for it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/inspect/exec_server.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/inspect/copy.h"
+#include "runtime/inspect/exec.h"
+#include "runtime/base/fds.h"
+#include "runtime/proc/child.h"
+#include "runtime/inspect/stack.h"
+#include "runtime/inspect/tree.h"
+
+static int get_file(int sock, const char *path, struct fbr_error *err)
+{
+    uint32_t mode = 0;
+    int fd = fbr_copy_open(path, &mode, err), rc;
+
+    if (fd < 0)
+        return fd;
+    rc = fbr_msg_send_item(sock, FBR_MSG_READY, mode, "", "");
+    if (rc == 0)
+        rc = fbr_copy_send_file(sock, fd, err);
+    close(fd);
+    return rc;
+}
+
+static int get(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
+               struct fbr_error *err)
+{
+    unsigned specials = 0;
+    char name[FBR_MSG_NAME];
+    uint32_t mode = 0;
+    int fd = fbr_tree_open(r->path, &mode, name, err), rc;
+
+    if (fd < 0)
+        return get_file(sock, r->path, err);
+    rc = fbr_msg_send_item(sock, FBR_MSG_READY, mode | FBR_MSG_IS_TREE, name, "");
+    if (rc == 0)
+        rc = fbr_tree_send(sock, fd, &specials, err);
+    else
+        close(fd);
+    fbr_tree_describe_left(text, FBR_MSG_TEXT, 0, specials);
+    return rc;
+}
+
+static int put_tree(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
+                    struct fbr_error *err)
+{
+    struct fbr_tree t;
+    int rc;
+
+    if ((rc = fbr_fds_need(FBR_TREE_DEPTH, "a directory", err)) < 0 ||
+        (rc = fbr_tree_begin(&t, r->path, r->name, err)) < 0)
+        return rc;
+    rc = fbr_msg_send_item(sock, FBR_MSG_READY, 0, "", "");
+    if (rc < 0) {
+        fbr_tree_drop(&t);
+        return rc;
+    }
+    rc = fbr_tree_recv(&t, sock, err);
+    fbr_tree_describe_left(text, FBR_MSG_TEXT, t.links, 0);
+    return rc < 0 ? rc : fbr_tree_commit(&t, r->mode, err);
+}
+
+static int put(int sock, const struct fbr_msg_item *r, struct fbr_error *err)
+{
+    struct fbr_copy_file f;
+    int rc = fbr_copy_begin(&f, r->path, r->name, err);
+
+    if (rc < 0)
+        return rc;
+    rc = fbr_msg_send_item(sock, FBR_MSG_READY, 0, "", "");
+    if (rc < 0) {
+        fbr_copy_drop(&f);
+        return rc;
+    }
+    rc = fbr_copy_recv_file(&f, sock, err);
+    return rc < 0 ? rc : fbr_copy_commit(&f, r->mode, err);
+}
+
+static int stack(int sock, char text[FBR_MSG_TEXT], struct fbr_error *err)
+{
+    struct fbr_buf b;
+    int rc;
+
+    fbr_buf_init(&b);
+    rc = fbr_stack_serve(&b, err);
+    gethostname(text, FBR_MSG_TEXT / 2);
+    if (rc == 0)
+        rc = fbr_msg_send_data(sock, b.data, b.len);
+    fbr_buf_fini(&b);
+    return rc;
+}
+
+static int exec(int sock, struct fbr_cur *body, struct fbr_error *err)
+{
+    struct fbr_exec_request r;
+    int rc = fbr_exec_get(body, &r);
+
+    if (rc < 0)
+        fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    else
+        rc = fbr_exec_serve(sock, &r, err);
+    fbr_exec_fini(&r);
+    return rc;
+}
+
+static int do_it(int sock, struct fbr_msg *m, char text[FBR_MSG_TEXT], struct fbr_error *err)
+{
+    struct fbr_msg_item i;
+
+    if (m->kind == FBR_MSG_STACK)
+        return stack(sock, text, err);
+    if (m->kind == FBR_MSG_EXEC)
+        return exec(sock, &m->body, err);
+    if ((m->kind != FBR_MSG_GET && m->kind != FBR_MSG_PUT) || !fbr_msg_get_item(&m->body, &i))
+        return fbr_fail(err, -EPROTO,
+                        "that request is not understood here; is it another version of Fiber?");
+    if (m->kind == FBR_MSG_GET)
+        return get(sock, &i, text, err);
+    return i.mode & FBR_MSG_IS_TREE ? put_tree(sock, &i, text, err) : put(sock, &i, err);
+}
+
+void fbr_exec_server_serve(int sock)
+{
+    struct fbr_error err = {0, ""};
+    char text[FBR_MSG_TEXT] = "";
+    struct fbr_msg m = {.kind = 0};
+    int rc = fbr_msg_recv(sock, &m, &err);
+
+    if (rc >= 0)
+        rc = do_it(sock, &m, text, &err);
+    if (rc != -ECONNRESET)
+        fbr_msg_send_done(sock, rc, err.code ? err.text : text);
+    fbr_buf_fini(&m.bytes);
+    close(sock);
+}
+
+static void *run(void *arg)
+{
+    fbr_exec_server_serve((int)(intptr_t)arg);
+    return NULL;
+}
+
+int fbr_exec_server_start(int sock, struct fbr_error *err)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all); /* signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    rc = pthread_create(&thread, &attr, run, (void *)(intptr_t)sock);
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc ? fbr_fail(err, -rc, "cannot start a thread for it: %s", strerror(rc)) : 0;
+}

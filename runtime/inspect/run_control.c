@@ -1,0 +1,475 @@
+/* run_control.c - the door of a run; see run_control.h.
+ *
+ * A caller is a connection with one request at a time. Its bytes are freed with its handle, in the
+ * close callback, so nothing is freed while libuv knows it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/inspect/run_control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/proc/process.h"
+#include "runtime/base/printable.h"
+
+#define CALLERS_MAX 64
+#define QUEUE_MAX (16u << 20) /* bytes that a caller may be behind */
+
+struct caller {
+    uv_pipe_t pipe;
+    struct fbr_run_control *control; /* NULL: closing */
+    struct caller *next;
+    uint8_t got[FBR_RUN_CONTROL_REQUEST_MAX + 4];
+    size_t len;
+    bool follows;
+    int rank;         /* that it follows; -1: all */
+    uint64_t dropped; /* lines, since the last that it got */
+};
+
+struct fbr_run_control {
+    struct fbr_loop *loop;
+    const struct fbr_run_control_ops *ops;
+    void *user;
+    struct fbr_run_control_about about;
+    char dir[FBR_REGISTRY_MAX];
+    int held_fd; /* says to cleaners of temporary directories that dir is in use */
+    struct fbr_timer keep;
+    uv_pipe_t *listener;
+    struct caller *callers;
+    int count;
+    bool open;      /* it was in the registry for others to see */
+    bool following; /* ops->follow() is on */
+    bool ended;
+    int code;
+    char *report;
+};
+
+/* ---- Writing ---- */
+
+struct out {
+    uv_write_t request;
+    struct fbr_buf bytes;
+};
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct out *o = request->data;
+
+    (void)status; /* a caller that is gone shows as the end of its stream */
+    fbr_buf_fini(&o->bytes);
+    free(o);
+}
+
+/* Takes the bytes over. */
+static void caller_send(struct caller *k, struct fbr_buf *bytes)
+{
+    struct out *o = bytes->failed ? NULL : malloc(sizeof(*o));
+    uv_buf_t v;
+
+    if (!o) {
+        fbr_buf_fini(bytes);
+        return;
+    }
+    o->bytes = *bytes;
+    o->request.data = o;
+    v = uv_buf_init((char *)o->bytes.data, (unsigned)o->bytes.len);
+    if (uv_write(&o->request, (uv_stream_t *)&k->pipe, &v, 1, on_written) < 0)
+        on_written(&o->request, 0);
+}
+
+static void caller_done(struct caller *k, int code, const char *text)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_run_control_put_done(&b, code, text);
+    caller_send(k, &b);
+}
+
+/* ---- Following ---- */
+
+static void send_line(struct caller *k, int rank, int stream, const void *data, size_t len)
+{
+    struct fbr_buf b;
+
+    if (uv_stream_get_write_queue_size((uv_stream_t *)&k->pipe) > QUEUE_MAX) {
+        k->dropped++;
+        return;
+    }
+    fbr_buf_init(&b);
+    if (k->dropped) {
+        char text[96];
+        int n = snprintf(text, sizeof(text),
+                         "fiber: %llu lines were not shown: too fast for this reader\n",
+                         (unsigned long long)k->dropped);
+
+        fbr_run_control_put_line(&b, -1, 2, text, (size_t)n);
+        k->dropped = 0;
+    }
+    fbr_run_control_put_line(&b, rank, stream, data, len);
+    caller_send(k, &b);
+}
+
+static void on_line(void *arg, int rank, int stream, const void *data, size_t len)
+{
+    struct fbr_run_control *c = arg;
+
+    for (struct caller *k = c->callers; k; k = k->next)
+        if (k->follows && (k->rank < 0 || k->rank == rank))
+            send_line(k, rank, stream, data, len);
+}
+
+/* Lines are copied for us only while somebody wants them. */
+static void follow_if_wanted(struct fbr_run_control *c)
+{
+    bool wanted = false;
+
+    for (struct caller *k = c->callers; k; k = k->next)
+        wanted = wanted || k->follows;
+    if (wanted == c->following || !c->ops->follow)
+        return;
+    c->following = wanted;
+    c->ops->follow(c->user, wanted ? on_line : NULL, wanted ? c : NULL);
+}
+
+/* ---- Callers ---- */
+
+static void on_caller_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void caller_close(struct caller *k)
+{
+    struct fbr_run_control *c = k->control;
+
+    if (!c)
+        return;
+    for (struct caller **at = &c->callers; *at; at = &(*at)->next)
+        if (*at == k) {
+            *at = k->next;
+            break;
+        }
+    c->count--;
+    k->control = NULL;
+    follow_if_wanted(c);
+    uv_close((uv_handle_t *)&k->pipe, on_caller_closed);
+}
+
+static void answer_status(struct fbr_run_control *c, struct caller *k, bool ranks)
+{
+    struct fbr_run_facts facts;
+    struct fbr_run_rank *stats = NULL;
+    struct fbr_buf b;
+    int n = 0;
+
+    fbr_buf_init(&b);
+    memset(&facts, 0, sizeof(facts));
+    c->ops->facts(c->user, &facts);
+    fbr_run_control_put_run(&b, &c->about, &facts);
+    if (ranks) {
+        int room = facts.size + 16; /* and some that were spawned */
+
+        stats = calloc((size_t)(room > 0 ? room : 1), sizeof(*stats));
+        n = stats ? c->ops->stats(c->user, stats, room) : 0;
+        for (int i = 0; i < n && i < room; i++)
+            fbr_run_control_put_rank(&b, &stats[i]);
+        c->ops->look(c->user);
+    }
+    fbr_run_control_put_done(&b, 0, "");
+    free(stats);
+    caller_send(k, &b);
+}
+
+static void answer_signal(struct fbr_run_control *c, struct caller *k, int rank, int signal)
+{
+    int rc;
+
+    if (signal < 1 || signal >= NSIG) {
+        caller_done(k, -EINVAL, "there is no such signal");
+        return;
+    }
+    rc = c->ops->signal(c->user, rank, signal);
+    caller_done(k, rc, rc == -ESRCH ? "that rank does not run" : rc < 0 ? fbr_strerror(rc) : "");
+}
+
+/* The caller is its process's from here on; our end of it closes. */
+static void pass_on(struct fbr_run_control *c, struct caller *k, int rank)
+{
+    struct fbr_error err = {0, ""};
+    struct fiber_process *p = c->ops->host ? c->ops->host(c->user, rank, &err) : NULL;
+    struct fbr_buf done;
+    uv_os_fd_t fd;
+    int rc = p ? uv_fileno((uv_handle_t *)&k->pipe, &fd) : -ENOTSUP;
+    int own = rc < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    if (own >= 0) {
+        fbr_buf_init(&done);
+        fbr_run_control_put_done(&done, 0, "");
+        rc = fbr_process_tunnel(p, own, &done, &err);
+        fbr_buf_fini(&done);
+        if (rc < 0)
+            close(own);
+    } else if (rc == 0) {
+        rc = fbr_fail(&err, -errno, "%s", fbr_strerror(-errno));
+    }
+    if (rc < 0)
+        caller_done(k, err.code ? err.code : rc,
+                    err.text[0] ? err.text : "its jobs cannot be visited");
+    else
+        caller_close(k);
+}
+
+static void answer(struct caller *k, const struct fbr_run_control_request *r)
+{
+    struct fbr_run_control *c = k->control;
+    int rc;
+
+    if (r->version != FBR_RUN_CONTROL_VERSION) {
+        char text[128];
+
+        snprintf(text, sizeof(text),
+                 "this run was started by another version of Fiber, %s; use its own `fiber`",
+                 fiber_version());
+        caller_done(k, -EPROTO, text);
+        return;
+    }
+    switch (r->op) {
+    case FBR_RUN_CONTROL_STATUS:
+        answer_status(c, k, r->argument != 0);
+        break;
+    case FBR_RUN_CONTROL_FOLLOW:
+        if (!c->ops->follow || c->ended) {
+            caller_done(k, c->ended ? c->code : -ENOTSUP,
+                        c->report  ? c->report
+                        : c->ended ? ""
+                                   : "nothing is kept of what its workers print, which goes to "
+                                     "where it was started; start it with log_keep=16Mi "
+                                     "(FIBER_LOG_KEEP) for `fiber logs`");
+            break;
+        }
+        k->follows = true;
+        k->rank = r->rank;
+        follow_if_wanted(c);
+        break;
+    case FBR_RUN_CONTROL_SIGNAL:
+        answer_signal(c, k, r->rank, r->argument);
+        break;
+    case FBR_RUN_CONTROL_STOP:
+        rc = c->ops->stop(c->user);
+        caller_done(k, rc, rc < 0 ? fbr_strerror(rc) : "");
+        break;
+    case FBR_RUN_CONTROL_SCALE:
+        rc = c->ops->scale ? c->ops->scale(c->user, r->argument) : -ENOTSUP;
+        caller_done(k, rc,
+                    rc == -ENOTSUP ? "the size of a ring is fixed; only pools can be scaled"
+                    : rc < 0       ? fbr_strerror(rc)
+                                   : "");
+        break;
+    case FBR_RUN_CONTROL_TUNNEL:
+        pass_on(c, k, r->rank);
+        break;
+    default:
+        caller_done(k, -ENOSYS, "this run's launcher does not know that request");
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    struct caller *k = handle->data;
+
+    (void)suggested;
+    *buf = uv_buf_init((char *)k->got + k->len, (unsigned)(sizeof(k->got) - k->len));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct caller *k = stream->data;
+    struct fbr_run_control_request r;
+    struct fbr_cur frame;
+    size_t used;
+    int rc;
+
+    (void)buf;
+    if (n < 0) { /* also UV_ENOBUFS: more than a request */
+        caller_close(k);
+        return;
+    }
+    k->len += (size_t)n;
+    while (k->control && (rc = fbr_run_control_frame(k->got, k->len, FBR_RUN_CONTROL_REQUEST_MAX,
+                                                     &frame, &used)) != 0) {
+        if (rc < 0 || !fbr_run_control_get_request(&frame, &r)) {
+            caller_close(k);
+            return;
+        }
+        k->len -= used;
+        memmove(k->got, k->got + used, k->len);
+        answer(k, &r);
+    }
+}
+
+/* The kernel says who it is. root may see everything anyway. */
+static bool is_us(uv_pipe_t *pipe)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    uv_os_fd_t fd;
+
+    return uv_fileno((uv_handle_t *)pipe, &fd) == 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           (who.uid == geteuid() || who.uid == 0);
+}
+
+static void on_caller(uv_stream_t *listener, int status)
+{
+    struct fbr_run_control *c = listener->data;
+    struct caller *k = status < 0 ? NULL : calloc(1, sizeof(*k));
+
+    if (!k)
+        return;
+    if (uv_pipe_init(listener->loop, &k->pipe, 0) < 0) {
+        free(k);
+        return;
+    }
+    k->pipe.data = k;
+    k->control = c;
+    k->next = c->callers;
+    c->callers = k;
+    c->count++;
+    if (uv_accept(listener, (uv_stream_t *)&k->pipe) < 0 || c->count > CALLERS_MAX ||
+        !is_us(&k->pipe) || uv_read_start((uv_stream_t *)&k->pipe, on_alloc, on_read) < 0)
+        caller_close(k);
+}
+
+/* ---- The door ---- */
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+/* Nobody finds the socket before it listens: it gets its name last. */
+static int listen_there(struct fbr_run_control *c, struct fbr_error *err)
+{
+    char made[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX];
+    int rc;
+
+    c->listener = malloc(sizeof(*c->listener));
+    if (!c->listener)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    rc = uv_pipe_init(fbr_loop_uv(c->loop), c->listener, 0);
+    if (rc < 0) {
+        free(c->listener);
+        c->listener = NULL;
+        return fbr_fail(err, rc, "door of the run: %s", fbr_strerror(rc));
+    }
+    c->listener->data = c;
+    snprintf(made, sizeof(made), "%.90s/new", c->dir);
+    snprintf(path, sizeof(path), "%.90s/control", c->dir);
+    if ((rc = uv_pipe_bind(c->listener, made)) < 0 ||
+        (rc = uv_listen((uv_stream_t *)c->listener, 16, on_caller)) < 0 ||
+        (rc = rename(made, path) < 0 ? -errno : 0) < 0)
+        return fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc));
+    return 0;
+}
+
+static void on_keep(void *arg)
+{
+    struct fbr_run_control *c = arg;
+
+    if (c->held_fd < 0)
+        c->held_fd = fbr_rundir_hold(c->dir);
+    fbr_rundir_touch(c->dir);
+}
+
+static int keep_there(struct fbr_run_control *c)
+{
+    int rc = fbr_timer_init(&c->keep, c->loop, on_keep, c);
+
+    if (rc < 0)
+        return rc;
+    fbr_timer_start(&c->keep, FBR_RUNDIR_KEEP_MS, FBR_RUNDIR_KEEP_MS);
+    c->held_fd = fbr_rundir_hold(c->dir);
+    return 0;
+}
+
+int fbr_run_control_open(struct fbr_run_control **out, struct fbr_loop *loop,
+                         const struct fbr_run_control_ops *ops, void *user,
+                         const struct fbr_run_control_about *about, struct fbr_error *err)
+{
+    struct fbr_run_control *c = calloc(1, sizeof(*c));
+    int rc;
+
+    *out = NULL;
+    if (!c)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    c->held_fd = -1;
+    c->loop = loop;
+    c->ops = ops;
+    c->user = user;
+    c->about = *about;
+    fbr_printable_plain(c->about.name, sizeof(c->about.name), about->name); /* others show it */
+    fbr_printable_plain(c->about.command, sizeof(c->about.command), about->command);
+    rc = fbr_registry_add(&c->about, c->dir, err);
+    if (rc < 0) {
+        free(c);
+        return rc;
+    }
+    rc = keep_there(c) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : listen_there(c, err);
+    c->open = rc == 0;
+    if (rc < 0)
+        fbr_run_control_close(c);
+    else
+        *out = c;
+    return rc;
+}
+
+void fbr_run_control_ended(struct fbr_run_control *c, int code, const char *report)
+{
+    if (!c || c->ended)
+        return;
+    c->ended = true;
+    c->code = code;
+    c->report = strdup(report);
+    for (struct caller *k = c->callers; k; k = k->next)
+        if (k->follows) {
+            k->follows = false;
+            caller_done(k, code, report);
+        }
+    follow_if_wanted(c);
+}
+
+/* Bytes that were written to callers are still sent, except a write that libuv could not finish at
+ * once: a reader of an ended run can bear that. */
+void fbr_run_control_close(struct fbr_run_control *c)
+{
+    struct fbr_run_facts facts;
+
+    if (!c)
+        return;
+    while (c->callers)
+        caller_close(c->callers);
+    if (c->listener)
+        uv_close((uv_handle_t *)c->listener, on_listener_closed);
+    fbr_timer_fini(&c->keep);
+    if (c->held_fd >= 0)
+        close(c->held_fd);
+    memset(&facts, 0, sizeof(facts));
+    if (!c->open) {
+        fbr_registry_drop(c->dir);
+    } else if (c->ended) {
+        c->ops->facts(c->user, &facts);
+        fbr_registry_end(c->dir, &c->about, &facts, c->code, c->report ? c->report : "");
+    } else {
+        fbr_registry_end(c->dir, &c->about, &facts, FBR_REGISTRY_LOST,
+                         "it was closed before its end");
+    }
+    free(c->report);
+    free(c);
+}

@@ -1,0 +1,240 @@
+/* run_control_wire.c - requests and answers at the door of a run; see run_control_wire.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/inspect/run_control_wire.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define LONG_TEXT 4096
+
+/* ---- Writing ---- */
+
+static size_t begin(struct fbr_buf *b, uint8_t first)
+{
+    size_t at = b->len;
+
+    fbr_put_u32(b, 0);
+    fbr_put_u8(b, first);
+    return at;
+}
+
+static void end(struct fbr_buf *b, size_t at)
+{
+    if (!b->failed)
+        fbr_set_u32(b, at, (uint32_t)(b->len - at - 4));
+}
+
+static void put_double(struct fbr_buf *b, double v)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &v, sizeof(bits));
+    fbr_put_u64(b, bits);
+}
+
+void fbr_run_control_put_request(struct fbr_buf *b, const struct fbr_run_control_request *r)
+{
+    size_t at = begin(b, r->version);
+
+    fbr_put_u8(b, r->op);
+    fbr_put_u32(b, (uint32_t)r->rank);
+    fbr_put_u32(b, (uint32_t)r->argument);
+    end(b, at);
+}
+
+void fbr_run_control_put_run(struct fbr_buf *b, const struct fbr_run_control_about *about,
+                             const struct fbr_run_facts *facts)
+{
+    size_t at = begin(b, FBR_RUN_CONTROL_RUN);
+    const int numbers[] = {facts->size,    facts->agents, facts->agents_joined,
+                           facts->running, facts->ended,  facts->restarts};
+
+    fbr_put_str(b, about->uid);
+    fbr_put_str(b, about->name);
+    fbr_put_str(b, about->command);
+    fbr_put_str(b, about->backend);
+    fbr_put_str(b, about->output_dir);
+    fbr_put_u64(b, (uint64_t)about->pid);
+    fbr_put_u64(b, (uint64_t)about->started_ms);
+    fbr_put_u32(b, (uint32_t)about->size);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        fbr_put_u32(b, (uint32_t)numbers[i]);
+    fbr_put_str(b, facts->waiting);
+    fbr_put_u8(b, about->kind);
+    fbr_put_str(b, facts->doing);
+    fbr_put_u64(b, (uint64_t)facts->ended_ms);
+    end(b, at);
+}
+
+void fbr_run_control_put_rank(struct fbr_buf *b, const struct fbr_run_rank *r)
+{
+    size_t at = begin(b, FBR_RUN_CONTROL_RANK);
+    const struct fiber_rank_stats *s = &r->stats;
+    const int numbers[] = {s->rank, s->state, s->code, s->restarts};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        fbr_put_u32(b, (uint32_t)numbers[i]);
+    fbr_put_u64(b, (uint64_t)s->pid);
+    fbr_put_str(b, s->host);
+    fbr_put_str(b, s->cpus);
+    fbr_put_str(b, s->how);
+    put_double(b, s->cpu);
+    fbr_put_u64(b, s->memory);
+    fbr_put_u64(b, (uint64_t)r->started_ms);
+    fbr_put_u64(b, r->tasks);
+    put_double(b, r->busy);
+    end(b, at);
+}
+
+void fbr_run_control_put_line(struct fbr_buf *b, int rank, int stream, const void *data, size_t len)
+{
+    const uint8_t *from = data;
+
+    do {
+        size_t part = len < FBR_RUN_CONTROL_PART ? len : FBR_RUN_CONTROL_PART,
+               at = begin(b, FBR_RUN_CONTROL_LINE);
+
+        len -= part;
+        fbr_put_u32(b, (uint32_t)rank);
+        fbr_put_u8(b, (uint8_t)stream);
+        fbr_put_u8(b, len > 0);
+        fbr_put_bytes(b, from, part);
+        end(b, at);
+        from += part;
+    } while (len > 0);
+}
+
+void fbr_run_control_put_done(struct fbr_buf *b, int code, const char *text)
+{
+    size_t at = begin(b, FBR_RUN_CONTROL_DONE), len = strlen(text);
+
+    fbr_put_u32(b, (uint32_t)code);
+    fbr_put_bytes(b, text, len < LONG_TEXT ? len : LONG_TEXT - 1);
+    end(b, at);
+}
+
+/* ---- Reading ---- */
+
+int fbr_run_control_frame(const void *data, size_t len, size_t max, struct fbr_cur *frame,
+                          size_t *used)
+{
+    struct fbr_cur c = fbr_cur(data, len);
+    uint32_t inside;
+
+    if (len < 4)
+        return 0;
+    inside = fbr_get_u32(&c);
+    if (inside > max)
+        return -EMSGSIZE;
+    if (fbr_cur_left(&c) < inside)
+        return 0;
+    *frame = fbr_cur(c.at, inside);
+    *used = 4 + (size_t)inside;
+    return 1;
+}
+
+static int32_t get_i32(struct fbr_cur *c)
+{
+    return (int32_t)fbr_get_u32(c);
+}
+
+bool fbr_run_control_get_request(struct fbr_cur *c, struct fbr_run_control_request *r)
+{
+    r->version = fbr_get_u8(c);
+    r->op = fbr_get_u8(c);
+    r->rank = get_i32(c);
+    r->argument = get_i32(c);
+    return fbr_cur_ok(c);
+}
+
+bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *about,
+                             struct fbr_run_facts *facts)
+{
+    memset(about, 0, sizeof(*about));
+    memset(facts, 0, sizeof(*facts));
+    fbr_get_str(c, about->uid, sizeof(about->uid));
+    fbr_get_str(c, about->name, sizeof(about->name));
+    fbr_get_str(c, about->command, sizeof(about->command));
+    fbr_get_str(c, about->backend, sizeof(about->backend));
+    fbr_get_str(c, about->output_dir, sizeof(about->output_dir));
+    about->pid = (int64_t)fbr_get_u64(c);
+    about->started_ms = (int64_t)fbr_get_u64(c);
+    about->size = get_i32(c);
+    facts->size = get_i32(c);
+    facts->agents = get_i32(c);
+    facts->agents_joined = get_i32(c);
+    facts->running = get_i32(c);
+    facts->ended = get_i32(c);
+    facts->restarts = get_i32(c);
+    fbr_get_str(c, facts->waiting, sizeof(facts->waiting));
+    if (fbr_cur_left(c)) { /* an older one ends here */
+        about->kind = fbr_get_u8(c);
+        fbr_get_str(c, facts->doing, sizeof(facts->doing));
+    }
+    if (fbr_cur_left(c))
+        facts->ended_ms = (int64_t)fbr_get_u64(c);
+    facts->started_ms = about->started_ms;
+    memcpy(facts->uid, about->uid, sizeof(facts->uid));
+    memcpy(facts->backend, about->backend, sizeof(facts->backend));
+    return fbr_cur_ok(c);
+}
+
+static double get_double(struct fbr_cur *c)
+{
+    uint64_t bits = fbr_get_u64(c);
+    double v;
+
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
+bool fbr_run_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r)
+{
+    struct fiber_rank_stats *s = &r->stats;
+
+    memset(r, 0, sizeof(*r));
+    s->rank = get_i32(c);
+    s->state = get_i32(c);
+    s->code = get_i32(c);
+    s->restarts = get_i32(c);
+    s->pid = (int64_t)fbr_get_u64(c);
+    fbr_get_str(c, s->host, sizeof(s->host));
+    fbr_get_str(c, s->cpus, sizeof(s->cpus));
+    fbr_get_str(c, s->how, sizeof(s->how));
+    s->cpu = get_double(c);
+    s->memory = fbr_get_u64(c);
+    if (fbr_cur_left(c)) { /* an older launcher ends here */
+        r->started_ms = (int64_t)fbr_get_u64(c);
+        r->tasks = fbr_get_u64(c);
+        r->busy = get_double(c);
+    }
+    return fbr_cur_ok(c);
+}
+
+bool fbr_run_control_get_line(struct fbr_cur *c, int *rank, int *stream, bool *more,
+                              const void **data, size_t *len)
+{
+    *rank = get_i32(c);
+    *stream = fbr_get_u8(c);
+    *more = fbr_get_u8(c) != 0;
+    *data = fbr_get_bytes(c, len);
+    return fbr_cur_ok(c) && (*stream == 1 || *stream == 2);
+}
+
+bool fbr_run_control_get_done(struct fbr_cur *c, int *code, char *text, size_t size)
+{
+    size_t len = 0;
+    const char *from;
+
+    *code = get_i32(c);
+    from = fbr_get_bytes(c, &len);
+    if (!fbr_cur_ok(c) || !size)
+        return false;
+    if (len >= size)
+        len = size - 1;
+    if (len)
+        memcpy(text, from, len);
+    text[len] = '\0';
+    return true;
+}

@@ -1,0 +1,197 @@
+/* cgroup.c - what the control group and the scheduler allow us; see cgroup.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/pin/cgroup.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CPUS_MAX 4096
+#define NO_LIMIT (1ull << 60) /* version 1 says so with a number about as large */
+
+/* A small file, NUL-terminated. Negative: it cannot be read. */
+static int read_file(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+    if (fd >= 0)
+        close(fd);
+    out[n > 0 ? n : 0] = '\0';
+    return n < 0 ? -1 : 0;
+}
+
+static void take_quota(struct fbr_cgroup *l, double quota, double period)
+{
+    if (quota > 0 && period > 0 && (l->quota == 0 || quota / period < l->quota))
+        l->quota = quota / period;
+}
+
+static void take_memory(struct fbr_cgroup *l, const char *text)
+{
+    unsigned long long bytes = strtoull(text, NULL, 10); /* "max" is none */
+
+    if (bytes > 0 && bytes < NO_LIMIT && (l->memory == 0 || bytes < l->memory))
+        l->memory = bytes;
+}
+
+/* The line "oom_kill N". */
+static bool read_kills(const char *path, uint64_t *out)
+{
+    FILE *f = fopen(path, "re");
+    unsigned long long n = 0;
+    bool found = false;
+    char line[128];
+
+    while (f && !found && fgets(line, sizeof(line), f))
+        found = sscanf(line, "oom_kill %llu", &n) == 1;
+    if (f)
+        fclose(f);
+    if (found)
+        *out = n;
+    return found;
+}
+
+/* Those of the group itself: others may die of what limits us both. */
+static void take_kills(struct fbr_cgroup *l, const char *dir)
+{
+    char path[2 * PATH_MAX + 64];
+
+    snprintf(path, sizeof(path), "%s/memory.events", dir);
+    l->oom_known = read_kills(path, &l->oom_kills);
+    if (l->oom_known)
+        return;
+    snprintf(path, sizeof(path), "%s/memory.oom_control", dir);
+    l->oom_known = read_kills(path, &l->oom_kills);
+}
+
+static void look_in(struct fbr_cgroup *l, const char *dir)
+{
+    char path[2 * PATH_MAX + 64], text[128], period[64];
+    double quota, of;
+
+    snprintf(path, sizeof(path), "%s/cpu.max", dir);
+    if (read_file(path, text, sizeof(text)) == 0 && sscanf(text, "%lf %lf", &quota, &of) == 2)
+        take_quota(l, quota, of);
+    snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", dir);
+    if (read_file(path, text, sizeof(text)) == 0) {
+        snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", dir);
+        if (read_file(path, period, sizeof(period)) == 0)
+            take_quota(l, atof(text), atof(period));
+    }
+    snprintf(path, sizeof(path), "%s/memory.max", dir);
+    if (read_file(path, text, sizeof(text)) == 0)
+        take_memory(l, text);
+    snprintf(path, sizeof(path), "%s/memory.limit_in_bytes", dir);
+    if (read_file(path, text, sizeof(text)) == 0)
+        take_memory(l, text);
+    if (!l->oom_known)
+        take_kills(l, dir);
+}
+
+/* A group and those above it, each of which limits it. In a container the hierarchy may begin with
+ * its own group, while /proc tells the path of outside: then only the top is there. */
+static void look_up(struct fbr_cgroup *l, const char *top, const char *group)
+{
+    char dir[2 * PATH_MAX];
+    char *end;
+
+    snprintf(dir, sizeof(dir), "%s%s", top, group);
+    while (strlen(dir) > strlen(top) && (end = strrchr(dir, '/'))) {
+        look_in(l, dir);
+        *end = '\0';
+    }
+    look_in(l, top);
+}
+
+/* A line of /proc/self/cgroup: "0::/path" of version 2, "4:cpu,cpuacct:/path" of version 1. */
+static void look_at(struct fbr_cgroup *l, const char *root, const char *line, size_t len)
+{
+    const char *controllers = memchr(line, ':', len), *group;
+    char name[64], path[PATH_MAX], top[PATH_MAX];
+
+    group =
+        controllers ? memchr(controllers + 1, ':', len - (size_t)(controllers + 1 - line)) : NULL;
+    if (!group)
+        return;
+    snprintf(path, sizeof(path), "%.*s", (int)(len - (size_t)(group + 1 - line)), group + 1);
+    if (strcmp(path, "/") == 0)
+        path[0] = '\0';
+    snprintf(name, sizeof(name), "%.*s", (int)(group - controllers - 1), controllers + 1);
+    if (name[0] == '\0')
+        snprintf(top, sizeof(top), "%s/sys/fs/cgroup", root);
+    else if (strstr(name, "cpu,") || strcmp(name, "cpu") == 0 || strcmp(name, "cpuacct,cpu") == 0)
+        snprintf(top, sizeof(top), "%s/sys/fs/cgroup/cpu", root);
+    else if (strcmp(name, "memory") == 0)
+        snprintf(top, sizeof(top), "%s/sys/fs/cgroup/memory", root);
+    else
+        return;
+    look_up(l, top, path);
+}
+
+static uint64_t mix(uint64_t h, const void *data, size_t len)
+{
+    const unsigned char *at = data;
+
+    for (size_t i = 0; i < len; i++) /* FNV-1a */
+        h = (h ^ at[i]) * 0x100000001b3u;
+    return h;
+}
+
+static void count_processors(struct fbr_cgroup *l)
+{
+    cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
+    size_t size = CPU_ALLOC_SIZE(CPUS_MAX);
+    int n = 0;
+
+    if (set && sched_getaffinity(0, size, set) == 0) {
+        n = CPU_COUNT_S(size, set);
+        l->machine = mix(l->machine, set, size);
+    }
+    CPU_FREE(set);
+    l->affinity = n > 0 ? (uint32_t)n : 1;
+}
+
+void fbr_cgroup_read_at(struct fbr_cgroup *l, const char *root)
+{
+    char text[4096], path[PATH_MAX];
+    char *rest = NULL;
+
+    memset(l, 0, sizeof(*l));
+    snprintf(path, sizeof(path), "%s/proc/sys/kernel/random/boot_id", root);
+    read_file(path, text, sizeof(text));
+    l->machine = mix(0xcbf29ce484222325u, text, strlen(text));
+    count_processors(l);
+    snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
+    read_file(path, text, sizeof(text));
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        look_at(l, root, line, strlen(line));
+    snprintf(path, sizeof(path), "%s/proc/vmstat", root);
+    if (!l->oom_known)
+        read_kills(path, &l->oom_kills);
+}
+
+void fbr_cgroup_read(struct fbr_cgroup *l)
+{
+    fbr_cgroup_read_at(l, "");
+}
+
+uint32_t fbr_cgroup_cpus(const struct fbr_cgroup *l)
+{
+    uint32_t whole = (uint32_t)l->quota;
+
+    if (l->quota <= 0 || l->quota >= l->affinity)
+        return l->affinity;
+    whole += l->quota > whole + 0.01; /* the rest of one is of use too */
+    return whole ? whole : 1;
+}
+
+bool fbr_cgroup_floats(const struct fbr_cgroup *l)
+{
+    return l->quota > 0 && l->quota < l->affinity;
+}

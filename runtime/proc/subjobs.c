@@ -1,0 +1,245 @@
+/* subjobs.c - the parent's side of nested processes, which a host of ours starts for us.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/proc/subjobs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "runtime/proc/process_priv.h"
+
+struct fbr_subjobs {
+    struct fbr_subjobs *next, *prev; /* links of the host's list */
+    struct fiber_process *host;
+    void *user;
+    uint64_t process;
+    struct fbr_buf order; /* until the host has joined */
+    bool ended;
+};
+
+static struct fiber_process *host_of(struct fbr_backend *b)
+{
+    return (struct fiber_process *)b;
+}
+
+static void put_list(struct fbr_buf *b, char *const *list)
+{
+    uint32_t n = 0;
+
+    while (list && list[n])
+        n++;
+    fbr_put_u32(b, n);
+    for (uint32_t i = 0; i < n; i++)
+        fbr_put_str(b, list[i]);
+}
+
+static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
+                 struct fbr_error *err)
+{
+    struct fiber_process *host = host_of(b);
+    struct fbr_subjobs *n = calloc(1, sizeof(*n));
+
+    if (!n)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    n->host = host;
+    n->user = user;
+    n->process = job->process;
+    fbr_put_u64(&n->order, job->process);
+    fbr_put_u64(&n->order, job->epoch);
+    fbr_put_str(&n->order, job->name);
+    put_list(&n->order, job->own_program ? NULL : job->argv);
+    put_list(&n->order, job->added_env);
+    fbr_put_str(&n->order, job->workdir);
+    fbr_put_u8(&n->order, (uint8_t)job->keep_stdin);
+    fbr_put_bytes(&n->order, job->ticket, job->ticket_len);
+    fbr_put_u8(&n->order, job->relayed != 0);
+    if (n->order.failed || host->state == P_ENDED) {
+        int rc = n->order.failed ? -ENOMEM : -ECHILD;
+
+        fbr_buf_fini(&n->order);
+        free(n);
+        return fbr_fail(err, rc, rc == -ENOMEM ? "out of memory" : "its host %s has ended",
+                        host->name);
+    }
+    DL_APPEND(host->nested, n);
+    *handle = n;
+    if (host->conn)
+        fbr_subjobs_host_joined(host);
+    return 0;
+}
+
+void fbr_subjobs_host_joined(struct fiber_process *host)
+{
+    struct fbr_subjobs *n;
+
+    DL_FOREACH(host->nested, n) {
+        if (!n->order.len)
+            continue;
+        fbr_conn_send_buf(host->conn, FBR_SUBJOB_START, &n->order);
+        fbr_wipe(n->order.data, n->order.len);
+        fbr_buf_fini(&n->order);
+    }
+}
+
+static struct fbr_subjobs *find(struct fiber_process *host, uint64_t process)
+{
+    struct fbr_subjobs *n;
+
+    DL_FOREACH(host->nested, n)
+        if (n->process == process)
+            break;
+    return n;
+}
+
+static void notify(struct fbr_subjobs *n, const struct fbr_job_event *e)
+{
+    if (n->ended)
+        return;
+    n->ended = e->type == FBR_JOB_EXITED;
+    fbr_job_event(n->user, e); /* an EXITED may release n */
+}
+
+void fbr_subjobs_on_event(struct fiber_process *host, struct fbr_cur *body)
+{
+    struct fbr_subjobs *n = find(host, fbr_get_u64(body));
+    struct fbr_job_event e = {.type = fbr_get_u8(body)};
+    char text[256];
+
+    e.stream = fbr_get_u8(body);
+    e.code = (int32_t)fbr_get_u32(body);
+    e.pid = (int64_t)fbr_get_u64(body);
+    fbr_get_str(body, text, sizeof(text));
+    e.text = text;
+    e.data = fbr_get_bytes(body, &e.len);
+    if (fbr_cur_ok(body) && n && e.type <= FBR_JOB_EXITED)
+        notify(n, &e);
+}
+
+/* The first frame of a process: the process has joined. */
+static void attach(struct fiber_process *host, struct fiber_process *p)
+{
+    struct fbr_conn *conn = fbr_conn_carried(host->conn, FBR_SUBJOB_CARRIED, p->id);
+
+    if (!conn)
+        fbr_job_refuse(p, "could not be let in: out of memory");
+    else if (fbr_process_attach(p, conn) < 0)
+        fbr_conn_close(conn);
+}
+
+/* The connection between a process and its host has ended. */
+static void lose(struct fiber_process *p, struct fbr_cur *body)
+{
+    int32_t why = (int32_t)fbr_get_u32(body);
+    char text[FBR_ERROR_TEXT];
+
+    fbr_get_str(body, text, sizeof(text));
+    if (!fbr_cur_ok(body) || why >= 0 || why < -4095)
+        fbr_conn_lost(p->conn, -EPROTO, "its host says nothing that could be read");
+    else
+        fbr_conn_lost(p->conn, why, text);
+}
+
+void fbr_subjobs_on_carried(struct fiber_process *host, struct fbr_cur *body)
+{
+    struct fbr_subjobs *n = find(host, fbr_get_u64(body));
+    uint8_t type = fbr_get_u8(body);
+    struct fiber_process *p = n ? n->user : NULL;
+
+    if (!fbr_cur_ok(body) || !p || !host->conn)
+        return;
+    /* A process that was killed may be gone from its host already. The host has said so on the data
+     * link when nobody listened, and the end of the process would wait for that word. */
+    if (!p->conn && type == FBR_FRAME_JOIN && p->state == P_STARTING)
+        attach(host, p);
+    else if (p->conn && type == 0)
+        lose(p, body);
+    else if (p->conn)
+        fbr_conn_came(p->conn, type, body);
+}
+
+/* The host's connection is gone, and with it all connections that it carried. */
+void fbr_subjobs_host_lost(struct fiber_process *host, int why, const char *text)
+{
+    struct fiber_process *p;
+    struct fbr_subjobs *n;
+
+    do {
+        p = NULL;
+        DL_FOREACH(host->nested, n)
+            if (((struct fiber_process *)n->user)->conn)
+                p = n->user;
+        if (p) /* the call above may have released it */
+            fbr_conn_lost(p->conn, why, text);
+    } while (p);
+}
+
+void fbr_subjobs_host_ended(struct fiber_process *host, const char *report)
+{
+    struct fbr_subjobs *n, *next;
+    char text[256];
+
+    fbr_subjobs_host_lost(host, -EPIPE, "its host has ended");
+    snprintf(text, sizeof(text), "ended with its host: %.200s", report);
+    DL_FOREACH_SAFE(host->nested, n, next)
+        notify(n, &(struct fbr_job_event){
+                      .type = FBR_JOB_EXITED, .code = FBR_EXIT_UNKNOWN, .text = text});
+}
+
+static int order_signal(struct fbr_backend *b, void *handle, int sig)
+{
+    struct fiber_process *host = host_of(b);
+    struct fbr_subjobs *n = handle;
+    struct fbr_buf out;
+
+    if (n->ended)
+        return 0;
+    if (!host->conn) {
+        /* Never started, and now it never will be. Else its host's end is its own end. */
+        if (n->order.len)
+            notify(n, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = -sig, .text = ""});
+        return 0;
+    }
+    fbr_buf_init(&out);
+    fbr_put_u64(&out, n->process);
+    fbr_put_u32(&out, (uint32_t)sig);
+    fbr_conn_send_buf(host->conn, FBR_SUBJOB_SIGNAL, &out);
+    fbr_buf_fini(&out);
+    return 0;
+}
+
+static void pause_output(struct fbr_backend *b, void *handle, int paused)
+{
+    struct fiber_process *host = host_of(b);
+    struct fbr_subjobs *n = handle;
+    struct fbr_buf out;
+
+    if (n->ended || !host->conn)
+        return;
+    fbr_buf_init(&out);
+    fbr_put_u64(&out, n->process);
+    fbr_put_u8(&out, (uint8_t)paused);
+    fbr_conn_send_buf(host->conn, FBR_SUBJOB_PAUSE, &out);
+    fbr_buf_fini(&out);
+}
+
+static void release(struct fbr_backend *b, void *handle)
+{
+    struct fbr_subjobs *n = handle;
+
+    DL_DELETE(host_of(b)->nested, n);
+    fbr_buf_fini(&n->order);
+    free(n);
+}
+
+const struct fbr_backend_ops fbr_backend_subjobs = {
+    .name = "nested",
+    .reach = FBR_REACH_HOST, /* in truth the host's own, see struct fiber_process */
+    .start = start,
+    .signal = order_signal,
+    .pause_output = pause_output,
+    .release = release,
+};

@@ -1,0 +1,223 @@
+/* tunnel.c - passes bytes on between a socket and a control channel; see tunnel.h.
+ *
+ * Both ends of a visit are this code: the launcher's socket leads to the caller at its door, the
+ * process's to a thread.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/proc/tunnel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+struct fbr_tunnel {
+    struct fbr_tunnel *next, *prev;
+    struct fbr_tunnels *all; /* NULL: it is over, and its handle closes */
+    uint64_t id;
+    uv_pipe_t pipe;
+    uint32_t room;   /* bytes that we may send */
+    uint32_t taken;  /* bytes that came and are not written yet */
+    unsigned writes; /* under way */
+    bool reading;
+    bool ending; /* the other end has ended: what it sent is still written */
+};
+
+struct piece {
+    uv_write_t request;
+    struct fbr_tunnel *tunnel;
+    uint32_t owed; /* credit that it is worth */
+    uint8_t data[];
+};
+
+static void send_frame(struct fbr_tunnel *v, uint8_t type, const void *data, size_t len)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, v->id);
+    fbr_put(&b, data, len);
+    v->all->send(v->all->user, type, &b);
+    fbr_buf_fini(&b);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void drop(struct fbr_tunnel *v)
+{
+    struct fbr_tunnels *all = v->all;
+
+    if (!all)
+        return;
+    DL_DELETE(all->list, v);
+    all->count--;
+    v->all = NULL;
+    uv_close((uv_handle_t *)&v->pipe, on_closed);
+}
+
+static void hang_up(struct fbr_tunnel *v)
+{
+    if (v->all && !v->ending)
+        send_frame(v, FBR_TUNNEL_END, NULL, 0);
+    drop(v);
+}
+
+/* ---- From the socket ---- */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    struct fbr_tunnel *v = handle->data;
+    size_t n = v->room < FBR_LOOP_SCRATCH ? v->room : FBR_LOOP_SCRATCH;
+
+    (void)suggested;
+    *buf = uv_buf_init(v->all ? fbr_loop_scratch(v->all->loop) : NULL, (unsigned)n);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct fbr_tunnel *v = stream->data;
+
+    if (n == UV_ENOBUFS || n == 0 || !v->all)
+        return;
+    if (n < 0) {
+        if (!v->ending || v->writes == 0)
+            hang_up(v);
+        return;
+    }
+    send_frame(v, FBR_TUNNEL_DATA, buf->base, (size_t)n);
+    v->room -= (uint32_t)n;
+    if (v->room == 0) {
+        uv_read_stop(stream);
+        v->reading = false;
+    }
+}
+
+static void read_on(struct fbr_tunnel *v)
+{
+    if (!v->reading && v->room && uv_read_start((uv_stream_t *)&v->pipe, on_alloc, on_read) == 0)
+        v->reading = true;
+}
+
+/* ---- To the socket ---- */
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct piece *p = request->data;
+    struct fbr_tunnel *v = p->tunnel;
+    uint32_t owed = p->owed;
+    struct fbr_buf b;
+
+    free(p);
+    v->writes--;
+    if (!v->all)
+        return;
+    v->taken -= owed;
+    /* A socket that takes no more may still have last words; its end is read behind them. */
+    if (v->ending) {
+        if (v->writes == 0)
+            drop(v);
+    } else if (owed && status == 0) {
+        fbr_buf_init(&b);
+        fbr_put_u32(&b, owed);
+        if (!b.failed)
+            send_frame(v, FBR_TUNNEL_CREDIT, b.data, b.len);
+        fbr_buf_fini(&b);
+    }
+}
+
+static int write_out(struct fbr_tunnel *v, const void *data, size_t len, uint32_t owed)
+{
+    struct piece *p = malloc(sizeof(*p) + len);
+    uv_buf_t buf;
+    int rc;
+
+    if (!p)
+        return -ENOMEM;
+    p->tunnel = v;
+    p->owed = owed;
+    p->request.data = p;
+    memcpy(p->data, data, len);
+    buf = uv_buf_init((char *)p->data, (unsigned)len);
+    rc = uv_write(&p->request, (uv_stream_t *)&v->pipe, &buf, 1, on_written);
+    if (rc < 0) {
+        free(p);
+        return rc;
+    }
+    v->writes++;
+    v->taken += owed;
+    return 0;
+}
+
+/* ---- Visits ---- */
+
+int fbr_tunnels_open(struct fbr_tunnels *all, uint64_t id, int fd, const struct fbr_buf *first,
+                     struct fbr_error *err)
+{
+    struct fbr_tunnel *v;
+    int rc;
+
+    if (first && first->failed)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (all->count >= FBR_TUNNELS_MAX)
+        return fbr_fail(err, -EBUSY, "%d others are doing so already", FBR_TUNNELS_MAX);
+    v = calloc(1, sizeof(*v));
+    if (!v || uv_pipe_init(fbr_loop_uv(all->loop), &v->pipe, 0) < 0) {
+        free(v);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    v->pipe.data = v;
+    v->id = id;
+    v->room = FBR_TUNNEL_WINDOW;
+    v->all = all;
+    DL_APPEND(all->list, v);
+    all->count++;
+    rc = uv_pipe_open(&v->pipe, fd);
+    if (rc < 0) {
+        drop(v);
+        return fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    }
+    /* one that has gone shows as the end */
+    if (first)
+        write_out(v, first->data, first->len, 0);
+    read_on(v);
+    return 0;
+}
+
+void fbr_tunnels_on_frame(struct fbr_tunnels *all, uint8_t type, struct fbr_cur *body)
+{
+    uint64_t id = fbr_get_u64(body);
+    struct fbr_tunnel *v;
+    size_t n = fbr_cur_left(body);
+    uint32_t credit;
+
+    DL_FOREACH(all->list, v)
+        if (v->id == id)
+            break;
+    if (!v || !fbr_cur_ok(body) || v->ending)
+        return;
+    if (type == FBR_TUNNEL_DATA) {
+        /* More than the window is not a mistake of ours. */
+        if (n && (v->taken + n > FBR_TUNNEL_WINDOW || write_out(v, body->at, n, (uint32_t)n) < 0))
+            hang_up(v);
+    } else if (type == FBR_TUNNEL_CREDIT) {
+        credit = fbr_get_u32(body);
+        if (!fbr_cur_ok(body) || credit > FBR_TUNNEL_WINDOW - v->room)
+            return;
+        v->room += credit;
+        read_on(v);
+    } else if (type == FBR_TUNNEL_END) {
+        v->ending = true;
+        if (v->writes == 0)
+            drop(v);
+    }
+}
+
+void fbr_tunnels_close(struct fbr_tunnels *all)
+{
+    while (all->list)
+        drop(all->list);
+}

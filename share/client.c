@@ -1,0 +1,566 @@
+/* client.c - a channel as it is used from another process than its own; see channel.h.
+ *
+ * The handles of a process on a channel share one client, because for the host a process is one
+ * peer. A client that goes waits until the host has let go of it: a new one for the same channel
+ * must not be given what was meant for the old. client_put.c puts and client_get.c gets.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "share/client_priv.h"
+
+#define SURE_MS \
+    1000 /* how long a client may look at nothing and be sure that its host has not given it up */
+
+static struct client_key key_of(const struct fbr_address *a)
+{
+    struct client_key key = {.owner = a->owner, .object = a->object};
+
+    memcpy(key.secret, a->key, sizeof(key.secret));
+    return key;
+}
+
+/* ---- Records ---- */
+
+int fbr_client_post(struct client_lane *l, enum fbr_channel_op op, const void *body, size_t len,
+                    bool more)
+{
+    const uint32_t head[2] = {op, l->number};
+    const struct iovec iov[2] = {{(void *)(uintptr_t)head, sizeof(head)},
+                                 {(void *)(uintptr_t)body, len}};
+
+    return fbr_proxy_post(l->client->proxy, iov, len ? 2 : 1, more);
+}
+
+/* A record, behind what else there is to say. */
+int fbr_client_notify(struct client_lane *l, enum fbr_channel_op op, const void *body, size_t len)
+{
+    fbr_client_notify_news(l->client, true);
+    return fbr_client_post(l, op, body, len, false);
+}
+
+static void on_tick(void *user)
+{
+    struct fbr_client *g = user;
+
+    pthread_mutex_lock(&g->lock);
+    g->later = false;
+    fbr_client_notify_news(g, false);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* The answer to one DONE, or to all JOINs so far. */
+static void on_answer(struct client_lane *l, uint32_t op, struct fbr_cur *c)
+{
+    uint64_t call = fbr_get_u64(c);
+    int code = (int32_t)fbr_get_u32(c);
+
+    if (!fbr_cur_ok(c) || code > 0)
+        return;
+    for (struct call_wait *w = l->calls; w; w = w->next) {
+        bool meant = w->call == call || (op == FBR_CH_JOINED && code != -EAGAIN && w->call < call);
+
+        if (w->answer != op || w->done || !meant)
+            continue;
+        w->done = true;
+        w->code = code;
+    }
+    pthread_cond_broadcast(&l->arrived);
+}
+
+static void on_op(struct client_lane *l, uint32_t op, struct fbr_cur *c)
+{
+    switch (op) {
+    case FBR_CH_ACK:
+        fbr_client_on_ack(l, c);
+        break;
+    case FBR_CH_DELIVER:
+    case FBR_CH_AHEAD:
+        l->ahead = op == FBR_CH_AHEAD;
+        fbr_client_on_deliver(l, c);
+        break;
+    case FBR_CH_RECALL:
+        fbr_client_on_recall(l);
+        break;
+    case FBR_CH_EMPTY:
+        fbr_client_on_empty(l, c);
+        break;
+    case FBR_CH_READY:
+        fbr_client_on_ready(l, c);
+        break;
+    case FBR_CH_EOF:
+        l->eof = true;
+        l->told.hungry = 0;
+        pthread_cond_broadcast(&l->arrived);
+        break;
+    case FBR_CH_SIZE_IS:
+        l->size = fbr_get_u64(c);
+        l->have_size = true;
+        pthread_cond_broadcast(&l->arrived);
+        break;
+    case FBR_CH_DONE_IS:
+    case FBR_CH_JOINED:
+        on_answer(l, op, c);
+        break;
+    case FBR_CH_DIRECT_IS:
+        fbr_client_on_direct(l, c);
+        break;
+    case FBR_CH_LEFT:
+        l->left = true;
+        pthread_cond_broadcast(&l->room);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_host_record(void *user, const void *record, size_t len)
+{
+    struct fbr_client *g = user;
+    struct fbr_cur c = fbr_cur(record, len);
+    uint32_t op = fbr_get_u32(&c), lane = fbr_get_u32(&c);
+
+    if (!fbr_cur_ok(&c) || lane >= (uint32_t)g->n_lanes)
+        return;
+    if (op == FBR_CH_DIRECT_END) {
+        if (g->pipe) /* a queue has no stream, nor an other end */
+            fbr_client_return_stream(g);
+        return;
+    }
+    pthread_mutex_lock(&g->lock);
+    fbr_client_note_time(g);
+    on_op(&g->lanes[lane], op, &c);
+    fbr_client_show(&g->lanes[lane]);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Under share's lock: later connections do not join this one. */
+static void unlist(struct fbr_client *g)
+{
+    if (g->listed)
+        HASH_DEL(g->share->clients, g);
+    g->listed = false;
+    pthread_cond_broadcast(&g->share->idle);
+}
+
+static void on_host_gone(void *user)
+{
+    struct fbr_client *g = user;
+
+    pthread_mutex_lock(&g->share->lock);
+    unlist(g);
+    pthread_mutex_unlock(&g->share->lock);
+    pthread_mutex_lock(&g->lock);
+    fbr_client_note_time(g);
+    g->gone = true;
+    if (g->direct)
+        fbr_direct_cut(g->direct);
+    for (int i = 0; i < g->n_lanes; i++) {
+        pthread_cond_broadcast(&g->lanes[i].arrived);
+        pthread_cond_broadcast(&g->lanes[i].room);
+        fbr_client_show(&g->lanes[i]);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- Asking ---- */
+
+static int wait_size(struct client_lane *l, uint64_t deadline)
+{
+    int rc = 0;
+
+    while (rc == 0 && !l->have_size && !l->client->gone)
+        rc = fbr_cond_wait(&l->arrived, &l->client->lock, deadline);
+    return rc == 0 && !l->have_size ? -EPIPE : rc;
+}
+
+static int notify_size(struct client_lane *l)
+{
+    l->have_size = false;
+    return fbr_client_notify(l, FBR_CH_SIZE, NULL, 0);
+}
+
+/* How much is there; and the host has done all that it was told before. Under the lock. */
+static int ask_size(struct client_lane *l)
+{
+    int rc = notify_size(l);
+
+    return rc < 0 ? rc : wait_size(l, UINT64_MAX);
+}
+
+/* Tells the host, and waits until it has done it. Under the lock. */
+static int notify_and_wait(struct client_lane *l, enum fbr_channel_op op)
+{
+    int rc = fbr_client_notify(l, op, NULL, 0);
+
+    return rc < 0 ? rc : ask_size(l);
+}
+
+int fbr_client_size(struct fbr_client *g, int lane, size_t *n)
+{
+    struct client_lane *l = &g->lanes[lane];
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = fbr_client_flush_out(l, false);
+    if (rc == 0)
+        rc = ask_size(l);
+    *n = l->size;
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+/* Waits until the host has shut it: a process that is told of it afterwards finds it so. */
+int fbr_client_shut(struct fbr_client *g, int lane)
+{
+    struct client_lane *l = &g->lanes[lane];
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    if ((rc = fbr_client_flush_lane(l, UINT64_MAX)) < 0 ||
+        (rc = notify_and_wait(l, FBR_CH_SHUT)) < 0)
+        goto done;
+    if (!l->put_code)
+        l->put_code = -EPIPE;
+done:
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+/* Under the lock: tells the host, and waits for its answer. */
+static int call_host(struct client_lane *l, enum fbr_channel_op op, enum fbr_channel_op reply,
+                     bool poll, uint64_t deadline)
+{
+    struct call_wait w = {.next = l->calls, .answer = reply, .call = ++l->last_call}, **at;
+    struct {
+        uint64_t call;
+        uint32_t poll, zero;
+    } body = {w.call, poll, 0};
+    int rc;
+
+    if ((rc = fbr_client_flush_out(l, false)) < 0 ||
+        (rc = fbr_client_notify(l, op, &body, sizeof(body))) < 0)
+        return rc;
+    l->calls = &w;
+    while (rc == 0 && !w.done && !l->client->gone)
+        rc = fbr_cond_wait(&l->arrived, &l->client->lock, deadline);
+    for (at = &l->calls; *at != &w; at = &(*at)->next)
+        ;
+    *at = w.next;
+    if (w.done)
+        return w.code;
+    return rc ? rc : -EPIPE;
+}
+
+int fbr_client_done(struct fbr_client *g, int lane)
+{
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = call_host(&g->lanes[lane], FBR_CH_DONE, FBR_CH_DONE_IS, false, UINT64_MAX);
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms)
+{
+    bool poll = timeout_ms == 0;
+    uint64_t deadline = poll ? UINT64_MAX : fbr_deadline(timeout_ms);
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = call_host(&g->lanes[lane], FBR_CH_JOIN, FBR_CH_JOINED, poll, deadline);
+    pthread_mutex_unlock(&g->lock);
+    return rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
+int fbr_client_deal(struct fbr_client *g, int lane)
+{
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = notify_and_wait(&g->lanes[lane], FBR_CH_DEAL);
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+/* ---- Life ---- */
+
+/* Under the lock: repeats a wait for the host as long as it takes something of what we sent to it.
+ * `until`: when it has taken nothing for too long. */
+static int linger(struct client_lane *l, int (*wait)(struct client_lane *l, uint64_t deadline),
+                  uint64_t *until)
+{
+    const struct fbr_config *config = l->client->share->rt->config;
+    int rc;
+
+    for (;;) {
+        uint64_t acked = l->acked;
+        size_t queued = fbr_proxy_queued(l->client->proxy);
+
+        rc = wait(l, *until);
+        if (rc != -ETIMEDOUT || (l->acked == acked && fbr_proxy_queued(l->client->proxy) >= queued))
+            return rc;
+        *until = fbr_now_ms() + (uint64_t)fbr_config_ms(config, "linger");
+    }
+}
+
+static uint64_t linger_from_now(const struct fbr_client *g)
+{
+    return fbr_now_ms() + (uint64_t)fbr_config_ms(g->share->rt->config, "linger");
+}
+
+/* At the end of the process: what it put arrives, and what it took is not given to another one. */
+static void on_flush(void *user)
+{
+    struct fbr_client *g = user;
+    uint64_t begun = fbr_proxy_exit_by(g->proxy), until = begun;
+
+    pthread_mutex_lock(&g->lock);
+    for (int i = 0; i < g->n_lanes; i++) {
+        struct client_lane *l = &g->lanes[i];
+
+        if (g->pipe) /* that the host has it is enough: nothing of a pipe is lost there */
+            fbr_client_flush_out(l, false);
+        else
+            linger(l, fbr_client_flush_lane, &until);
+        if ((l->taken || l->sent != l->acked) && notify_size(l) == 0)
+            linger(l, wait_size, &until);
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (until != begun)
+        fbr_proxy_exit_goes_on(g->proxy);
+}
+
+static const struct fbr_proxy_ops proxy_ops = {
+    .on_record = on_host_record, .on_gone = on_host_gone, .flush = on_flush, .tick = on_tick};
+
+static void begin_lane(struct fbr_client *g, int number)
+{
+    struct client_lane *l = &g->lanes[number];
+
+    l->client = g;
+    l->number = (uint32_t)number;
+    l->last = &l->first;
+    fbr_client_begin_get(l);
+    fbr_cond_init(&l->arrived);
+    fbr_cond_init(&l->room);
+}
+
+static void free_client(struct fbr_client *g)
+{
+    for (int i = 0; i < g->n_lanes; i++) {
+        struct client_lane *l = &g->lanes[i];
+
+        fbr_client_drop(l, 0);
+        fbr_buf_fini(&l->out);
+        fbr_ready_fini(&l->ready);
+        pthread_cond_destroy(&l->arrived);
+        pthread_cond_destroy(&l->room);
+    }
+    for (struct client_message *m; (m = fbr_client_unspill(g)); free(m))
+        free(m->data);
+    fbr_client_drop_stream(g);
+    pthread_mutex_destroy(&g->lock);
+    fbr_wipe(&g->key, sizeof(g->key));
+    free(g);
+}
+
+static struct fbr_client *new_client(struct fbr_share *s, const struct fbr_address *a, int lanes)
+{
+    struct fbr_client *g = calloc(1, sizeof(*g));
+    uint64_t silence = (uint64_t)fbr_config_ms(s->rt->config, "heartbeat") *
+                       (uint64_t)fbr_config_int(s->rt->config, "heartbeat_misses");
+
+    if (!g)
+        return NULL;
+    g->key = key_of(a);
+    g->share = s;
+    g->users = 1;
+    g->n_lanes = lanes;
+    g->pipe = a->kind == FBR_KIND_PIPE;
+    g->bounded = a->flags & FBR_CH_BOUNDED;
+    if (g->pipe && strncmp(a->url, "unix:", 5) == 0)
+        memcpy(g->beside, a->url + 5, strlen(a->url + 5) + 1);
+    g->longest = fbr_config_size(s->rt->config, "max_message") - FBR_CH_ROOM;
+    g->sure_ms = silence / 4 < SURE_MS ? silence / 4 : SURE_MS;
+    fbr_client_note_time(g);
+    pthread_mutex_init(&g->lock, NULL);
+    for (int i = 0; i < lanes; i++)
+        begin_lane(g, i);
+    return g;
+}
+
+/* The client that this process has on the channel, one user more; or a new one that is to be
+ * connected (*made). */
+static struct fbr_client *find_or_make(struct fbr_share *s, const struct fbr_address *a, int lanes,
+                                       bool *made)
+{
+    struct client_key key = key_of(a);
+    struct fbr_client *g;
+
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        HASH_FIND(hh, s->clients, &key, sizeof(key), g);
+        if (!g || g->state == FBR_CLIENT_OPEN)
+            break;
+        pthread_cond_wait(&s->idle, &s->lock);
+    }
+    *made = !g;
+    if (g) {
+        g->users++;
+    } else if ((g = new_client(s, a, lanes))) {
+        HASH_ADD(hh, s->clients, key, sizeof(g->key), g);
+        g->listed = g->hh.tbl != NULL;
+        if (!g->listed) {
+            free_client(g);
+            g = NULL;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    fbr_wipe(&key, sizeof(key));
+    return g;
+}
+
+static int connect_client(struct fbr_client *g, const struct fbr_address *a)
+{
+    struct fbr_share *s = g->share;
+    int rc = fbr_proxy_open(&g->proxy, a, &proxy_ops, g);
+
+    pthread_mutex_lock(&s->lock);
+    if (rc < 0)
+        unlist(g);
+    else
+        g->state = FBR_CLIENT_OPEN;
+    pthread_cond_broadcast(&s->idle);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int lanes, int lane)
+{
+    struct fbr_share *s = fbr_share();
+    struct client_lane *l;
+    struct fbr_client *g;
+    bool made;
+    int rc = 0;
+
+    if (!s)
+        return fbr_kept();
+    g = find_or_make(s, a, lanes, &made);
+    if (!g)
+        return fbr_keep(-ENOMEM, "channel: out of memory");
+    if (made)
+        rc = connect_client(g, a);
+    if (rc < 0) {
+        free_client(g); /* nobody joined it: it never was open */
+        return rc;
+    }
+    l = &g->lanes[lane];
+    pthread_mutex_lock(&g->lock);
+    while (l->leaving)
+        fbr_cond_wait(&l->room, &g->lock, UINT64_MAX);
+    l->putters++;
+    /* Once the host has heard of it, it sees the end of the process that holds this one. */
+    if (g->pipe)
+        rc = l->putters == 1 ? notify_and_wait(l, FBR_CH_ATTACH) : ask_size(l);
+    pthread_mutex_unlock(&g->lock);
+    if (rc < 0) { /* the end has not moved */
+        fbr_client_close(g, lane);
+        return fbr_keep(rc, "channel: its owner cannot be told: %s", fbr_strerror(rc));
+    }
+    *out = g;
+    return 0;
+}
+
+struct fbr_client *fbr_client_hold(struct fbr_client *g, int lane)
+{
+    pthread_mutex_lock(&g->share->lock);
+    g->users++;
+    pthread_mutex_unlock(&g->share->lock);
+    pthread_mutex_lock(&g->lock);
+    g->lanes[lane].putters++;
+    pthread_mutex_unlock(&g->lock);
+    return g;
+}
+
+static int wait_left(struct client_lane *l, uint64_t deadline)
+{
+    int rc = 0;
+
+    while (rc == 0 && !l->left && !l->client->gone)
+        rc = fbr_cond_wait(&l->room, &l->client->lock, deadline);
+    return rc;
+}
+
+/* Under the lock, which is given up for a moment: what the stream has for us goes back, as others
+ * may have this end, too. */
+static void return_unread(struct fbr_client *g, struct client_lane *l, uint64_t until)
+{
+    int rc = 0;
+
+    while (rc == 0 && g->asked && !g->gone)
+        rc = fbr_cond_wait(&l->room, &g->lock, until);
+    if (!g->direct)
+        return;
+    pthread_mutex_unlock(&g->lock);
+    fbr_client_return_stream(g);
+    pthread_mutex_lock(&g->lock);
+    if (!g->asked)
+        fbr_client_drop_stream(g);
+}
+
+/* Under the lock: the last handle of this end goes, and the host has heard of it, and before of all
+ * that was put, or is not there, or takes nothing. */
+static void leave(struct client_lane *l, struct client_lane *in)
+{
+    struct fbr_client *g = l->client;
+    uint64_t until = linger_from_now(g);
+
+    if (!g->pipe)
+        linger(l, fbr_client_flush_lane, &until);
+    else
+        return_unread(g, l, until);
+    if (!fbr_client_put_fault(l))
+        fbr_client_flush_out(l, false);
+    l->leaving = true;
+    l->left = false;
+    if (!g->gone && fbr_client_notify(l, FBR_CH_LEAVE, NULL, 0) == 0)
+        linger(l, wait_left, &until);
+    fbr_client_begin_get(in); /* should somebody come back */
+    l->leaving = false;
+    pthread_cond_broadcast(&l->room);
+}
+
+void fbr_client_close(struct fbr_client *g, int lane)
+{
+    struct client_lane *l = &g->lanes[lane];
+    struct fbr_share *s = g->share;
+    uint64_t until = linger_from_now(g);
+    bool last;
+
+    pthread_mutex_lock(&g->lock);
+    if (g->pipe && --l->putters == 0)
+        leave(l, &g->lanes[!lane]);
+    else
+        linger(l, fbr_client_flush_lane, &until);
+    pthread_mutex_unlock(&g->lock);
+    pthread_mutex_lock(&s->lock);
+    last = --g->users == 0; /* until here nobody else frees it */
+    if (last)
+        g->state = FBR_CLIENT_CLOSING;
+    pthread_mutex_unlock(&s->lock);
+    if (!last)
+        return;
+    pthread_mutex_lock(&g->lock);
+    if (!g->pipe)
+        leave(l, l);
+    pthread_mutex_unlock(&g->lock);
+    fbr_proxy_close(g->proxy);
+    pthread_mutex_lock(&s->lock);
+    unlist(g);
+    pthread_mutex_unlock(&s->lock);
+    free_client(g);
+}

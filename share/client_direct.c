@@ -1,0 +1,224 @@
+/* client_direct.c - a pipe's end in another process than its owner's: the stream of its own; see
+ * direct.h.
+ *
+ * A client that has used its end a few times listens and asks its host to connect. A host that
+ * agrees sends by the stream from then on; we do so behind a GO. The host does not agree while
+ * there is anything on its way to us, so nothing that comes by the stream overtakes another
+ * message. So the client asks when nothing should be on its way: before it sends the answer to what
+ * it got, or, when it only gets, while it waits.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fds.h"
+#include "share/client_priv.h"
+
+#define FIRST_ASK 8 /* messages, before which a stream is not worth its making */
+#define STEP_MAX 65536
+#define FDS_FREE 128 /* that stay for other things */
+
+void fbr_client_ask_stream(struct client_lane *l)
+{
+    struct fbr_client *g = l->client;
+    int end = !l->number;
+    char path[FBR_DIRECT_PATH];
+    uint8_t token[FBR_DIRECT_TOKEN];
+    struct fbr_error err;
+    struct fbr_buf b;
+
+    if (!g->beside[0] || g->direct || g->no_direct || g->gone || g->used < FIRST_ASK ||
+        g->used < g->next || !g->lanes[end].putters || g->lanes[!end].putters ||
+        fbr_fds_need(FDS_FREE, "a pipe", &err) < 0)
+        return;
+    g->step = g->step ? g->step < STEP_MAX ? 4 * g->step : g->step : FIRST_ASK;
+    g->next = g->used + g->step;
+    if (fbr_direct_listen(&g->direct, g->beside, g->longest, path, token) < 0)
+        return;
+    g->near = end;
+    g->asked = true;
+    fbr_buf_init(&b);
+    fbr_put(&b, token, sizeof(token));
+    fbr_put_str(&b, path);
+    if (b.failed || fbr_client_notify(&g->lanes[end], FBR_CH_DIRECT, b.data, b.len) < 0) {
+        fbr_direct_unref(g->direct);
+        g->direct = NULL;
+        g->asked = false;
+    }
+    if (b.data)
+        fbr_wipe(b.data, b.len);
+    fbr_buf_fini(&b);
+    fbr_wipe(token, sizeof(token));
+}
+
+/* Takes the bytes of the stream in, where they stay. Under rx and the lock. */
+static void spill(struct fbr_client *g)
+{
+    struct client_message **at = &g->spilled, *m;
+    struct fiber_bytes b;
+
+    while (*at)
+        at = &(*at)->next;
+    fbr_direct_shut(g->direct);
+    while (fbr_direct_take(g->direct, &b) == 0) {
+        m = calloc(1, sizeof(*m));
+        if (!m) {
+            free(b.data);
+            continue;
+        }
+        *m = (struct client_message){.data = b.data, .len = b.len};
+        *at = m;
+        at = &m->next;
+    }
+    g->streams_in = false;
+}
+
+struct client_message *fbr_client_unspill(struct fbr_client *g)
+{
+    struct client_message *m = g->spilled;
+
+    if (m)
+        g->spilled = m->next;
+    return m;
+}
+
+void fbr_client_drop_stream(struct fbr_client *g)
+{
+    fbr_direct_unref(g->direct);
+    g->direct = NULL;
+    g->streams_in = g->streams_out = false;
+}
+
+void fbr_client_on_direct(struct client_lane *l, struct fbr_cur *c)
+{
+    uint32_t agreed = fbr_get_u32(c);
+    struct fbr_client *g = l->client;
+    struct fbr_direct *d = g->direct;
+
+    if (!fbr_cur_ok(c) || !g->asked || (int)l->number != g->near)
+        return;
+    g->asked = false;
+    pthread_cond_broadcast(&l->room);
+    if (!agreed) {
+        fbr_client_drop_stream(g);
+        return;
+    }
+    g->streams_in = true;
+    fbr_direct_lock(d, UINT64_MAX); /* which nobody has */
+    if (g->no_direct)
+        spill(g);
+    else
+        g->streams_out = fbr_direct_open(d) == 0;
+    fbr_direct_unlock(d);
+    if (g->streams_out && !fbr_client_put_fault(l))
+        g->streams_out = fbr_client_flush_out(l, false) == 0;
+    if (g->streams_out)
+        g->streams_out = fbr_client_notify(l, FBR_CH_GO, NULL, 0) == 0;
+    pthread_cond_broadcast(&g->lanes[!l->number].arrived);
+}
+
+bool fbr_client_reads_stream(const struct client_lane *l)
+{
+    const struct fbr_client *g = l->client;
+
+    return g->streams_in && (int)l->number != g->near;
+}
+
+bool fbr_client_writes_stream(const struct client_lane *l)
+{
+    const struct fbr_client *g = l->client;
+
+    return g->streams_out && (int)l->number == g->near && !fbr_direct_stopped(g->direct);
+}
+
+/* The stream has ended: the rest comes another way, and ours goes so. */
+static void end_of_stream(struct fbr_client *g, struct fbr_direct *d)
+{
+    if (g->direct != d)
+        return;
+    g->streams_in = false;
+    fbr_direct_stop(d);
+    if (fbr_direct_stopped(d))
+        fbr_client_drop_stream(g);
+}
+
+static bool is_left(struct fbr_client *g, struct fbr_direct *d)
+{
+    bool left;
+
+    pthread_mutex_lock(&g->lock);
+    left = g->leaving || g->direct != d || !g->streams_in;
+    pthread_mutex_unlock(&g->lock);
+    return left;
+}
+
+int fbr_client_get_direct(struct client_lane *l, struct fbr_direct *d, struct fiber_bytes *out,
+                          uint64_t deadline)
+{
+    struct fbr_client *g = l->client;
+    bool late = false;
+    int rc = fbr_direct_lock(d, deadline);
+
+    if (rc < 0)
+        return rc;
+    while ((rc = fbr_direct_take(d, out)) == -EAGAIN && !late && !is_left(g, d)) {
+        fbr_direct_sleep(d, deadline);
+        late = fbr_now_ms() >= deadline;
+    }
+    fbr_direct_unlock(d);
+    if (rc == -EAGAIN)
+        return late ? -ETIMEDOUT : -ESTALE;
+    if (rc != -EPIPE)
+        return rc;
+    pthread_mutex_lock(&g->lock);
+    end_of_stream(g, d);
+    pthread_mutex_unlock(&g->lock);
+    return -ESTALE;
+}
+
+void fbr_client_end_stream(struct fbr_client *g)
+{
+    struct fbr_direct *d = NULL;
+
+    pthread_mutex_lock(&g->lock);
+    if (g->streams_in && !g->leaving) {
+        d = fbr_direct_ref(g->direct);
+        g->leaving = true;
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (!d)
+        return;
+    fbr_direct_wake(d);
+    fbr_direct_lock(d, UINT64_MAX);
+    pthread_mutex_lock(&g->lock);
+    if (g->direct == d && g->streams_in)
+        spill(g);
+    g->leaving = false;
+    for (int i = 0; i < g->n_lanes; i++) {
+        pthread_cond_broadcast(&g->lanes[i].arrived);
+        fbr_client_show(&g->lanes[i]);
+    }
+    pthread_mutex_unlock(&g->lock);
+    fbr_direct_unlock(d);
+    fbr_direct_unref(d);
+}
+
+void fbr_client_return_stream(struct fbr_client *g)
+{
+    struct client_message *m;
+
+    fbr_client_end_stream(g);
+    pthread_mutex_lock(&g->lock);
+    for (; (m = fbr_client_unspill(g)); free(m)) {
+        fbr_client_post(&g->lanes[!g->near], FBR_CH_UNREAD, m->data, m->len, true);
+        free(m->data);
+    }
+    if (g->direct && !g->asked)
+        fbr_direct_stop(g->direct);
+    if (g->direct && !g->asked && fbr_direct_stopped(g->direct))
+        fbr_client_drop_stream(g);
+    fbr_client_show(&g->lanes[!g->near]);
+    fbr_client_post(&g->lanes[g->near], FBR_CH_DIRECT_ENDED, NULL, 0, false);
+    pthread_mutex_unlock(&g->lock);
+}

@@ -1,0 +1,259 @@
+/* client_put.c - putting into a channel of another process; see channel.h.
+ *
+ * A lone message is sent at once. When another one follows quickly the host is asked for an answer,
+ * and what is put until the answer comes is collected and sent together; so a stream is fast, and a
+ * conversation has no answers in it. Unanswered messages are bounded (WINDOW).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "share/client_priv.h"
+
+#define FLUSH_BYTES (64 * 1024)
+#define WINDOW (4u << 20) /* bytes that are not acknowledged */
+#define UNASKED_MAX 16    /* batches in a row for which no answer is asked */
+#define QUICK_NS 20000    /* a put sooner than that after the last one is part of a stream */
+
+static void answer_wait(struct client_lane *l, uint64_t batch, int code)
+{
+    struct put_wait **at = &l->waits, *w;
+
+    while (*at && (*at)->batch != batch)
+        at = &(*at)->next;
+    w = *at;
+    if (!w)
+        return;
+    *at = w->next;
+    w->done = true;
+    w->code = code;
+}
+
+void fbr_client_on_ack(struct client_lane *l, struct fbr_cur *c)
+{
+    uint64_t batch = fbr_get_u64(c);
+    int code = (int32_t)fbr_get_u32(c);
+
+    if (!fbr_cur_ok(c) || batch > l->sent || code > 0)
+        return;
+    if (l->client->bounded) {
+        answer_wait(l, batch, code);
+    } else if (batch > l->acked) {
+        while (l->acked < batch)
+            l->unacked -= l->sizes[++l->acked % FBR_CLIENT_UNDER_WAY];
+        if (code && !l->put_code)
+            l->put_code = code;
+        /* more are likely to follow */
+        if (!l->put_code && l->out_count && l->asked <= l->acked)
+            fbr_client_flush_out(l, true);
+    }
+    pthread_cond_broadcast(&l->room);
+}
+
+/* ---- Sending ---- */
+
+/* Sends what was collected, or the one message (data, len). Under the lock. */
+static int post_puts(struct client_lane *l, uint32_t count, const void *data, size_t len, bool lone,
+                     bool answer)
+{
+    static const uint8_t zeros[8];
+    struct {
+        uint32_t op, lane;
+        uint64_t batch;
+        uint32_t count, flags;
+        uint64_t len;
+    } h = {FBR_CH_PUTS, l->number, l->sent + 1, count, answer ? FBR_CH_ANSWER : 0, len};
+    const struct iovec iov[3] = {{&h, lone ? sizeof(h) : sizeof(h) - 8},
+                                 {(void *)(uintptr_t)data, len},
+                                 {(void *)(uintptr_t)zeros, lone ? (8 - len % 8) % 8 : 0}};
+    int rc;
+
+    fbr_client_notify_news(l->client, true);
+    rc = fbr_proxy_post(l->client->proxy, iov, 3, false);
+    if (rc < 0) {
+        l->put_code = rc;
+        return rc;
+    }
+    l->sent++;
+    l->sizes[l->sent % FBR_CLIENT_UNDER_WAY] = len;
+    l->unacked += len;
+    l->unasked += len;
+    if (answer) {
+        l->asked = l->sent;
+        l->unasked = 0;
+    }
+    return 0;
+}
+
+/* Whether the host is to answer the next batch, which has so many bytes. */
+static bool wants_answer(struct client_lane *l, size_t len)
+{
+    uint64_t now = fbr_now_ns(), before = l->sent_ns;
+
+    l->sent_ns = now;
+    if (l->asked > l->acked) /* an answer is under way */
+        return l->unasked + len > WINDOW / 4 || l->sent - l->asked >= UNASKED_MAX;
+    return now - before < QUICK_NS || l->unasked + len > WINDOW / 4 ||
+           l->sent - l->acked >= UNASKED_MAX;
+}
+
+int fbr_client_flush_out(struct client_lane *l, bool answer)
+{
+    int rc;
+
+    if (!l->out_count)
+        return 0;
+    answer = wants_answer(l, l->out.len) || answer;
+    rc = post_puts(l, l->out_count, l->out.data, l->out.len, false, answer);
+    l->out_count = 0;
+    if (l->out.cap > 4 * FLUSH_BYTES)
+        fbr_buf_fini(&l->out);
+    else
+        fbr_buf_clear(&l->out);
+    return rc;
+}
+
+static int collect(struct client_lane *l, const void *data, size_t len)
+{
+    size_t pad = (8 - len % 8) % 8;
+    uint8_t *at = fbr_buf_reserve(&l->out, 8 + len + pad);
+
+    if (!at) {
+        l->out.failed = false;
+        return -ENOMEM;
+    }
+    fbr_put_u64(&l->out, len);
+    fbr_put(&l->out, data, len);
+    fbr_put(&l->out, "\0\0\0\0\0\0\0", pad);
+    l->out_count++;
+    return 0;
+}
+
+/* Why nothing can be put, or 0. Under the lock. */
+int fbr_client_put_fault(const struct client_lane *l)
+{
+    return l->client->gone ? -EPIPE : l->put_code;
+}
+
+/* Bounded: the put is done when the host has accepted it. Under the lock. */
+static int put_and_wait(struct client_lane *l, const void *data, size_t len, uint64_t deadline)
+{
+    struct fbr_client *g = l->client;
+    struct put_wait w = {.batch = l->sent + 1, .next = l->waits};
+    bool withdrawn = false;
+    int rc;
+
+    if ((rc = fbr_client_put_fault(l)) < 0 || (rc = post_puts(l, 1, data, len, true, true)) < 0)
+        return rc;
+    l->waits = &w;
+    while (!w.done && !g->gone)
+        if (fbr_cond_wait(&l->room, &g->lock, withdrawn ? UINT64_MAX : deadline) == -ETIMEDOUT &&
+            !w.done) {
+            withdrawn = true; /* it answers at once, or is dead */
+            fbr_client_post(l, FBR_CH_CANCEL, &w.batch, sizeof(w.batch), false);
+        }
+    if (!w.done)
+        answer_wait(l, w.batch, -EPIPE);
+    return w.code;
+}
+
+/* Under the lock: all that was put is on its way, and its answer will come. */
+static int push_out(struct client_lane *l)
+{
+    int rc;
+
+    if ((rc = fbr_client_put_fault(l)) < 0 || (rc = fbr_client_flush_out(l, true)) < 0)
+        return rc;
+    return l->asked < l->sent ? post_puts(l, 0, NULL, 0, false, true) : 0;
+}
+
+/* Waits until what is not acknowledged is little enough for one message more. Under the lock. */
+static int wait_room(struct client_lane *l, size_t len, uint64_t deadline)
+{
+    int rc = 0;
+
+    while (rc == 0 && !fbr_client_put_fault(l) && l->unacked &&
+           (l->unacked + l->out.len + len > WINDOW ||
+            l->sent - l->acked >= FBR_CLIENT_UNDER_WAY - 2)) {
+        push_out(l); /* so that an answer comes */
+        rc = fbr_cond_wait(&l->room, &l->client->lock, deadline);
+    }
+    return fbr_client_put_fault(l) ? fbr_client_put_fault(l) : rc;
+}
+
+/* Under the lock. */
+static int put(struct client_lane *l, const void *data, size_t len, uint64_t deadline)
+{
+    size_t most = l->client->longest / 2 < FLUSH_BYTES ? l->client->longest / 2 : FLUSH_BYTES;
+    int rc = wait_room(l, len, deadline);
+
+    if (rc < 0)
+        return rc;
+    if (l->out.len + len > most && (rc = fbr_client_flush_out(l, false)) < 0)
+        return rc;
+    if (len > most)
+        return post_puts(l, 1, data, len, true, wants_answer(l, len));
+    rc = collect(l, data, len);
+    if (rc < 0 || (l->asked > l->acked && l->out_count < FBR_CH_BATCH_MAX))
+        return rc;
+    return fbr_client_flush_out(l, false);
+}
+
+int fbr_client_put(struct fbr_client *g, int lane, const void *data, size_t len, int timeout_ms)
+{
+    struct client_lane *l = &g->lanes[lane];
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = -EAGAIN;
+
+    if (len > g->longest)
+        return -EMSGSIZE;
+    while (rc == -EAGAIN) {
+        struct fbr_direct *d = NULL;
+
+        pthread_mutex_lock(&g->lock);
+        g->used += g->pipe;
+        if (g->pipe && g->unanswered) {
+            g->unanswered = false;
+            g->answers = true;
+            fbr_client_ask_stream(&g->lanes[!lane]);
+        }
+        if (fbr_client_writes_stream(l))
+            d = fbr_direct_ref(g->direct);
+        else
+            rc = g->bounded ? put_and_wait(l, data, len, deadline) : put(l, data, len, deadline);
+        pthread_mutex_unlock(&g->lock);
+        if (!d)
+            break;
+        rc = fbr_direct_send(d, data, len, deadline);
+        fbr_direct_unref(d);
+    }
+    return rc;
+}
+
+int fbr_client_flush_lane(struct client_lane *l, uint64_t deadline)
+{
+    uint64_t upto;
+    int rc = 0;
+
+    if (l->client->bounded)
+        return 0;
+    if (l->out_count || l->sent != l->acked)
+        rc = push_out(l);
+    upto = l->sent;
+    while (rc == 0 && l->acked < upto && !l->client->gone)
+        rc = fbr_cond_wait(&l->room, &l->client->lock, deadline);
+    if (l->acked < upto && l->client->gone)
+        rc = -EPIPE;
+    return l->put_code ? l->put_code : rc;
+}
+
+int fbr_client_flush(struct fbr_client *g, int lane, int timeout_ms)
+{
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = fbr_client_flush_lane(&g->lanes[lane], fbr_deadline(timeout_ms));
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}

@@ -1,0 +1,796 @@
+/* object_client.c - the client's side of shared objects: a connection to each owner, proxies; see
+ * share.h.
+ *
+ * A remote is held by its proxies, by the thread that connects it, and by the thread that tells its
+ * proxies of its death. The last holder destroys it; the remote's own thread, which must be joined,
+ * has the loop thread do that.
+ *
+ * Nothing is ever sent while a lock is held that a callback takes, unless by
+ * fbr_data_client_post(), which does not wait: a thread that waited for a dead owner with the lock
+ * of a client would hold up the one that is to tell of the death.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/base/log.h"
+#include "runtime/net/data_client.h"
+#include "share/share.h"
+#include "share/share_priv.h"
+
+#define CONNECT_MS 30000 /* until both of its connections are there */
+#define LATER_NS 500000
+#define QUEUED_MAX (16u << 20) /* bytes for an owner that does not read; fbr_proxy_send() waits */
+#define BUCKETS 256            /* of objects, whose numbers are given out in a row */
+
+enum remote_state { R_CALLING, R_WELCOME, R_OPEN, R_DEAD };
+
+/* All under share's lock. */
+struct fbr_proxy {
+    struct fbr_proxy *next, *prev; /* in its bucket, while it is not gone */
+    struct fbr_proxy *later_next, *later_prev;
+    struct fbr_object_client *remote;
+    uint64_t object;
+    const struct fbr_proxy_ops *ops;
+    void *user;
+    bool calling;     /* a callback runs, */
+    pthread_t caller; /* here */
+    bool flushing;    /* ops->flush runs */
+    bool flushed;
+    bool closed;    /* within its callback, which frees it */
+    bool gone;      /* on_gone runs, or ran */
+    bool later;     /* in the remote's list */
+    uint64_t round; /* the last record that it was given */
+};
+
+struct fbr_object_client {
+    struct fbr_object_client *next, *prev;
+    struct fbr_share *share;
+    uint64_t owner;
+    char url[FBR_URL_MAX];
+    uint8_t key[FBR_KEY_SIZE];
+    /* Under share's lock. */
+    int refs;
+    bool destroying, cut;
+    bool failing; /* its link is broken: its thread will find it so, and nobody new takes it */
+    enum remote_state state;
+    struct fbr_error err;
+    struct fbr_proxy *buckets[BUCKETS];
+    struct fbr_proxy *later;
+    uint64_t round;
+    bool awake;  /* the thread will look at `later` soon */
+    int waiting; /* for room */
+    /* At the end of the process, its exiting thread's: what was written waits no longer than this,
+     * unless the owner takes something. */
+    uint64_t exit_by_ms;
+    /* Loop thread, while the state is below R_OPEN. */
+    struct fbr_conn *conn;
+    struct fbr_keys keys;
+    char data_server_url[FBR_URL_MAX];
+    uint64_t link;
+    uint8_t alg;
+    uint32_t beat_ms; /* how often the owner wants to hear us; 0: never */
+    /* Set once. */
+    struct fbr_data_client *up;
+    int wake;
+    pthread_t thread;
+    bool has_thread;
+    /* Atomic. */
+    bool stop;
+    bool watching;    /* the thread waits for room */
+    bool hurry, calm; /* the remote's thread */
+};
+
+static void release(struct fbr_object_client *r);
+static void break_off(struct fbr_object_client *r, int why);
+
+static void wake(struct fbr_object_client *r)
+{
+    uint64_t one = 1;
+
+    if (write(r->wake, &one, sizeof(one)) < 0)
+        fbr_debug("remote: wake: %m");
+}
+
+/* ---- Callbacks of proxies. All under share's lock, which is given up during the call ---- */
+
+static void drop_later(struct fbr_proxy *p)
+{
+    if (p->later)
+        DL_DELETE2(p->remote->later, p, later_prev, later_next);
+    p->later = false;
+}
+
+enum event { RECORD, GONE, TICK };
+
+/* Frees a proxy that was closed within it. */
+static void call(struct fbr_proxy *p, enum event event, const void *record, size_t len)
+{
+    struct fbr_object_client *r = p->remote;
+    struct fbr_share *s = r->share;
+
+    p->calling = true;
+    p->caller = pthread_self();
+    if (event == GONE) {
+        p->gone = true;
+        DL_DELETE(r->buckets[p->object % BUCKETS], p);
+        drop_later(p);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (event == RECORD)
+        p->ops->on_record(p->user, record, len);
+    else if (event == GONE)
+        p->ops->on_gone(p->user);
+    else if (p->ops->tick)
+        p->ops->tick(p->user);
+    pthread_mutex_lock(&s->lock);
+    p->calling = false;
+    pthread_cond_broadcast(&s->idle);
+    if (p->closed)
+        free(p);
+}
+
+/* A handle of that object that did not get this record yet. There is more than one only while
+ * handles come and go. */
+static struct fbr_proxy *find_proxy(struct fbr_object_client *r, uint64_t object, uint64_t round)
+{
+    struct fbr_proxy *p;
+
+    DL_FOREACH(r->buckets[object % BUCKETS], p)
+        if (p->object == object && p->round != round)
+            break;
+    return p;
+}
+
+static void on_record(void *user, const void *record, size_t len)
+{
+    struct fbr_object_client *r = user;
+    struct fbr_cur c = fbr_cur(record, len);
+    uint64_t id = fbr_get_u64(&c), round;
+    struct fbr_proxy *p;
+
+    if (!fbr_cur_ok(&c))
+        return;
+    r->calm = false;
+    pthread_mutex_lock(&r->share->lock);
+    round = ++r->round;
+    while ((p = find_proxy(r, id, round))) {
+        p->round = round;
+        call(p, fbr_cur_left(&c) ? RECORD : GONE, c.at, fbr_cur_left(&c));
+    }
+    pthread_mutex_unlock(&r->share->lock);
+    if (!r->calm)
+        r->hurry = true;
+}
+
+static struct fbr_proxy *any_proxy(struct fbr_object_client *r)
+{
+    for (int i = 0; i < BUCKETS; i++)
+        if (r->buckets[i])
+            return r->buckets[i];
+    return NULL;
+}
+
+/* The owner is gone: all proxies are told. */
+static void die(struct fbr_object_client *r)
+{
+    struct fbr_share *s = r->share;
+    struct fbr_proxy *p;
+
+    pthread_mutex_lock(&s->lock);
+    r->state = R_DEAD;
+    pthread_cond_broadcast(&s->idle);
+    if (r->destroying) {
+        pthread_mutex_unlock(&s->lock);
+        return;
+    }
+    r->refs++;
+    while ((p = any_proxy(r))) {
+        if (p->calling) /* the other thread's callback comes first */
+            pthread_cond_wait(&s->idle, &s->lock);
+        else
+            call(p, GONE, NULL, 0);
+    }
+    pthread_mutex_unlock(&s->lock);
+    release(r);
+}
+
+/* ---- The thread that receives ---- */
+
+static void set_awake(struct fbr_object_client *r, bool awake)
+{
+    pthread_mutex_lock(&r->share->lock);
+    r->awake = awake;
+    while (!awake && r->later) {
+        struct fbr_proxy *p = r->later;
+
+        drop_later(p);
+        if (!p->calling) /* else it is told of its end */
+            call(p, TICK, NULL, 0);
+    }
+    pthread_mutex_unlock(&r->share->lock);
+}
+
+/* Sends what is left over, as far as there is room. */
+static int flush_rest(struct fbr_object_client *r)
+{
+    int rc;
+
+    /* A thread that posts from here on wakes us if there is no room. */
+    __atomic_store_n(&r->watching, false, __ATOMIC_SEQ_CST);
+    rc = fbr_data_client_flush(r->up);
+    __atomic_store_n(&r->watching, rc == 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&r->share->lock);
+    if (r->waiting && fbr_data_client_queued(r->up) < QUEUED_MAX)
+        pthread_cond_broadcast(&r->share->idle);
+    pthread_mutex_unlock(&r->share->lock);
+    return rc < 0 ? rc : 0;
+}
+
+/* Takes what has come. The owner is told at once that we have it, unless somebody will tell it
+ * soon. */
+static int take_in(struct fbr_object_client *r)
+{
+    int rc = 0, got;
+
+    set_awake(r, true);
+    do {
+        r->hurry = false;
+        got = fbr_data_client_recv(r->up, on_record, r);
+        if (got > 0 && r->hurry)
+            rc = flush_rest(r);
+    } while (got > 0 && rc == 0);
+    return got < 0 ? got : rc;
+}
+
+/* Handles the next event, or a time in which nothing has come. */
+static int turn(struct fbr_object_client *r, struct pollfd p[3], const struct timespec *idle)
+{
+    static const struct timespec soon = {.tv_nsec = LATER_NS};
+    bool awake = r->awake; /* only this thread sets it */
+    uint64_t count;
+    int n, rc;
+
+    p[2].fd = r->watching ? fbr_data_client_room_fd(r->up) : -1;
+    n = ppoll(p, 3, awake ? &soon : idle, NULL);
+    if (n < 0)
+        return 0;
+    if (n == 0)
+        set_awake(r, false);
+    if (p[1].revents && read(r->wake, &count, sizeof(count)) < 0)
+        fbr_debug("remote: wake: %m");
+    if ((n == 0 || p[1].revents || p[2].revents) && (rc = flush_rest(r)) < 0)
+        return rc;
+    if (n > 0)
+        return p[0].revents ? take_in(r) : 0;
+    if (fbr_data_client_lost(r->up))
+        return -EPIPE;
+    return awake ? 0 : fbr_data_client_beat(r->up, false);
+}
+
+static void *receive(void *arg)
+{
+    struct fbr_object_client *r = arg;
+    const int beat = fbr_data_client_beat_ms(r->up);
+    const struct timespec idle = {.tv_sec = beat / 1000, .tv_nsec = beat % 1000 * 1000000};
+    struct pollfd p[3] = {{.fd = fbr_data_client_fd(r->up), .events = POLLIN},
+                          {.fd = r->wake, .events = POLLIN},
+                          {.events = POLLIN}};
+    int rc = 0;
+
+    pthread_setname_np(pthread_self(), "fbr-remote");
+    while (rc == 0 && !__atomic_load_n(&r->stop, __ATOMIC_SEQ_CST))
+        rc = turn(r, p, &idle);
+    if (rc < 0)
+        break_off(r, rc);
+    return NULL;
+}
+
+/* ---- Connecting ---- */
+
+static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
+{
+    struct fbr_object_client *r = user;
+    int rc = 0;
+
+    if (type != FBR_FRAME_PEER)
+        return;
+    fbr_get_str(body, r->data_server_url, sizeof(r->data_server_url));
+    r->link = fbr_get_u64(body);
+    r->alg = fbr_get_u8(body);
+    r->beat_ms = fbr_get_u32(body);
+    if (r->alg)
+        rc = fbr_rt_keys(conn, r->link, r->alg, &r->keys);
+    pthread_mutex_lock(&r->share->lock);
+    if (r->state != R_CALLING) { /* told twice */
+    } else if (!fbr_cur_ok(body) || rc < 0) {
+        r->state = R_DEAD;
+        fbr_fail(&r->err, -EPROTO, "%s: its welcome cannot be read", r->url);
+    } else {
+        r->state = R_WELCOME;
+    }
+    pthread_cond_broadcast(&r->share->idle);
+    pthread_mutex_unlock(&r->share->lock);
+}
+
+static void on_close(void *user, struct fbr_conn *conn, int why, const char *text)
+{
+    struct fbr_object_client *r = user;
+
+    (void)conn;
+    r->conn = NULL;
+    pthread_mutex_lock(&r->share->lock);
+    if (!r->err.code)
+        fbr_fail(&r->err,
+                 why == -ENOENT || why == -ECONNREFUSED || why == -ECONNRESET ? -EPIPE : why,
+                 "the process that owns the object is gone, or cannot be reached (%s: %s)", r->url,
+                 text);
+    pthread_mutex_unlock(&r->share->lock);
+    die(r);
+}
+
+static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
+
+static int dial(void *arg)
+{
+    struct fbr_object_client *r = arg;
+    struct fbr_runtime *rt = r->share->rt;
+    const struct fbr_caller me = {FBR_CALLER_PEER, rt->self, 0};
+    bool cut;
+    int rc;
+
+    pthread_mutex_lock(&r->share->lock);
+    cut = r->cut; /* who has cut it off does not come again */
+    pthread_mutex_unlock(&r->share->lock);
+    if (cut)
+        return -ESHUTDOWN;
+    rc = fbr_conn_dial(&r->conn, rt->loop, r->url, &me, r->key, &conn_ops, r, &r->err);
+    if (rc < 0)
+        return rc;
+    fbr_conn_heartbeat(r->conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
+                       (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
+    return 0;
+}
+
+static int hang_up(void *arg)
+{
+    struct fbr_object_client *r = arg;
+
+    fbr_conn_close(r->conn);
+    r->conn = NULL;
+    return 0;
+}
+
+static void hang_up_held(void *arg)
+{
+    hang_up(arg);
+    release(arg);
+}
+
+/* The data link broke. The control connection goes with it, so that the owner knows, too. The
+ * remote's thread. */
+static void break_off(struct fbr_object_client *r, int why)
+{
+    bool held;
+
+    fbr_info("the data link to %s broke: %s", r->url, fbr_strerror(why));
+    die(r);
+    pthread_mutex_lock(&r->share->lock);
+    held = !r->destroying;
+    r->refs += held;
+    pthread_mutex_unlock(&r->share->lock);
+    if (held && fbr_loop_post(r->share->rt->loop, hang_up_held, r) < 0)
+        release(r);
+}
+
+static int start_thread(struct fbr_object_client *r)
+{
+    sigset_t all, old;
+    int rc;
+
+    r->wake = eventfd(0, EFD_CLOEXEC);
+    if (r->wake < 0)
+        return -errno;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = -pthread_create(&r->thread, NULL, receive, r);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    r->has_thread = rc == 0;
+    return rc;
+}
+
+static void stop_thread(struct fbr_object_client *r)
+{
+    if (!r->has_thread)
+        return;
+    __atomic_store_n(&r->stop, true, __ATOMIC_SEQ_CST);
+    wake(r);
+    pthread_join(r->thread, NULL);
+    r->has_thread = false;
+}
+
+/* Not on the remote's own thread. Once it was cut off there may be no loop any more. */
+static void destroy(struct fbr_object_client *r)
+{
+    if (!r->cut)
+        fbr_loop_call(r->share->rt->loop, hang_up, r);
+    stop_thread(r);
+    fbr_data_client_close(r->up);
+    if (r->wake >= 0)
+        close(r->wake);
+    fbr_wipe(r->key, sizeof(r->key));
+    fbr_wipe(&r->keys, sizeof(r->keys));
+    free(r);
+}
+
+static void destroy_later(void *arg)
+{
+    destroy(arg);
+}
+
+static void release(struct fbr_object_client *r)
+{
+    struct fbr_share *s = r->share;
+    bool last;
+
+    pthread_mutex_lock(&s->lock);
+    last = --r->refs == 0;
+    if (last) {
+        r->destroying = true;
+        DL_DELETE(s->remotes, r);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!last)
+        return;
+    if (r->has_thread && pthread_equal(r->thread, pthread_self()))
+        fbr_loop_post(s->rt->loop, destroy_later, r); /* when memory is short it stays */
+    else
+        destroy(r);
+}
+
+/* Brings a new remote to life. Nobody else touches it while its state is below R_OPEN. */
+static int bring_up(struct fbr_object_client *r)
+{
+    struct fbr_share *s = r->share;
+    const struct fbr_config *config = s->rt->config;
+    uint64_t deadline = fbr_now_ms() + CONNECT_MS;
+    struct fbr_error err = {0, ""};
+    int rc = fbr_loop_call(s->rt->loop, dial, r), left;
+
+    pthread_mutex_lock(&s->lock);
+    while (rc == 0 && r->state == R_CALLING)
+        rc = fbr_cond_wait(&s->idle, &s->lock, deadline);
+    if (r->state == R_DEAD && rc == 0)
+        rc = r->err.code ? r->err.code : -EPIPE;
+    pthread_mutex_unlock(&s->lock);
+    if (rc < 0)
+        goto done;
+    left = (int)(deadline - fbr_now_ms());
+    rc = fbr_data_client_open(&r->up, r->data_server_url, r->link, r->alg ? &r->keys : NULL,
+                              fbr_config_size(config, "max_message") + FBR_MUX_SLACK,
+                              left > 0 ? left : 0, &err);
+    if (rc < 0)
+        goto done;
+    fbr_data_client_heartbeat(r->up, r->beat_ms, fbr_config_ms(config, "heartbeat"),
+                              fbr_config_int(config, "heartbeat_misses"));
+    fbr_data_client_never_wait(r->up);
+    fbr_data_client_no_streams(r->up);
+    rc = start_thread(r);
+done:
+    pthread_mutex_lock(&s->lock);
+    if (rc < 0 && !r->err.code && err.code)
+        r->err = err;
+    if (rc < 0 && !r->err.code)
+        fbr_fail(&r->err, rc, "cannot reach the owner of the object (%s): %s", r->url,
+                 fbr_strerror(rc));
+    if (rc == 0 && r->state == R_DEAD)
+        rc = -EPIPE;
+    r->state = rc < 0 ? R_DEAD : R_OPEN;
+    pthread_cond_broadcast(&s->idle);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+static struct fbr_object_client *new_remote(struct fbr_share *s, const struct fbr_address *a)
+{
+    struct fbr_object_client *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    r->share = s;
+    r->owner = a->owner;
+    r->wake = -1;
+    r->refs = 1;
+    memcpy(r->url, a->url, sizeof(r->url));
+    memcpy(r->key, a->key, sizeof(r->key));
+    return r;
+}
+
+/* Under share's lock: a connection that this address would open, too. */
+static struct fbr_object_client *find_remote(struct fbr_share *s, const struct fbr_address *a)
+{
+    struct fbr_object_client *r;
+
+    DL_FOREACH(s->remotes, r)
+        if (r->owner == a->owner && r->state != R_DEAD && !r->failing &&
+            memcmp(r->key, a->key, sizeof(r->key)) == 0 && strcmp(r->url, a->url) == 0)
+            break;
+    return r;
+}
+
+static int keep_why(struct fbr_object_client *r, int rc)
+{
+    struct fbr_error err;
+
+    pthread_mutex_lock(&r->share->lock);
+    err = r->err;
+    pthread_mutex_unlock(&r->share->lock);
+    return err.code ? fbr_keep_error(&err)
+                    : fbr_keep(rc, "the process that owns the object is gone");
+}
+
+/* The live connection to that owner, or a new one that others wait for. */
+static int get_remote(struct fbr_share *s, const struct fbr_address *a,
+                      struct fbr_object_client **out)
+{
+    struct fbr_object_client *r;
+    bool mine = false;
+    int rc = 0;
+
+    pthread_mutex_lock(&s->lock);
+    if (s->ended) {
+        pthread_mutex_unlock(&s->lock);
+        return fbr_keep(-ESHUTDOWN, "fiber_fini() was called already");
+    }
+    r = find_remote(s, a);
+    if (r) {
+        r->refs++;
+        while (r->state == R_CALLING || r->state == R_WELCOME)
+            pthread_cond_wait(&s->idle, &s->lock); /* the thread that brings it up has a limit */
+        rc = r->state == R_DEAD ? -EPIPE : 0;
+    } else if ((r = new_remote(s, a))) {
+        mine = true;
+        DL_APPEND(s->remotes, r);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!r)
+        return fbr_keep(-ENOMEM, "share: out of memory");
+    if (mine)
+        rc = bring_up(r);
+    if (rc < 0) {
+        rc = keep_why(r, rc);
+        release(r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+/* ---- Proxies ---- */
+
+int fbr_proxy_open(struct fbr_proxy **out, const struct fbr_address *a,
+                   const struct fbr_proxy_ops *ops, void *user)
+{
+    struct fbr_share *s = fbr_share();
+    struct fbr_proxy *p;
+    struct fbr_object_client *r = NULL;
+    bool dead;
+    int rc;
+
+    if (!s)
+        return fbr_kept();
+    rc = get_remote(s, a, &r);
+    if (rc < 0)
+        return rc;
+    p = calloc(1, sizeof(*p));
+    if (!p) {
+        release(r);
+        return fbr_keep(-ENOMEM, "share: out of memory");
+    }
+    p->remote = r;
+    p->object = a->object;
+    p->ops = ops;
+    p->user = user;
+    pthread_mutex_lock(&s->lock);
+    dead = r->state == R_DEAD; /* it died just now */
+    if (!dead)
+        DL_APPEND(r->buckets[p->object % BUCKETS], p);
+    pthread_mutex_unlock(&s->lock);
+    if (dead) {
+        rc = keep_why(r, -EPIPE);
+        release(r);
+        free(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+/* Share's lock is not held. */
+static bool is_dead(struct fbr_proxy *p)
+{
+    struct fbr_share *s = p->remote->share;
+    bool dead;
+
+    pthread_mutex_lock(&s->lock);
+    dead = p->gone || p->remote->state == R_DEAD;
+    pthread_mutex_unlock(&s->lock);
+    return dead;
+}
+
+int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more)
+{
+    struct iovec all[8] = {{&p->object, sizeof(p->object)}};
+    struct fbr_object_client *r = p->remote;
+    int rc;
+
+    if (n > 7)
+        return -EINVAL;
+    if (is_dead(p))
+        return -EPIPE;
+    memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
+    rc = fbr_data_client_post(r->up, all, n + 1, more);
+    if (rc < 0) {
+        pthread_mutex_lock(&r->share->lock);
+        r->failing = true;
+        pthread_mutex_unlock(&r->share->lock);
+    }
+    /* to send the rest, or to find the link broken */
+    if (rc && !__atomic_load_n(&r->watching, __ATOMIC_SEQ_CST))
+        wake(r);
+    return rc < 0 ? -EPIPE : 0;
+}
+
+int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms)
+{
+    struct fbr_object_client *r = p->remote;
+    struct fbr_share *s = r->share;
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = 0;
+
+    if (!pthread_equal(r->thread, pthread_self()) && fbr_data_client_queued(r->up) >= QUEUED_MAX) {
+        pthread_mutex_lock(&s->lock);
+        r->waiting++;
+        while (rc == 0 && r->state != R_DEAD && !p->gone &&
+               fbr_data_client_queued(r->up) >= QUEUED_MAX)
+            rc = fbr_cond_wait(&s->idle, &s->lock, deadline);
+        r->waiting--;
+        pthread_mutex_unlock(&s->lock);
+    }
+    return rc < 0 ? -EAGAIN : fbr_proxy_post(p, iov, n, false);
+}
+
+bool fbr_proxy_later(struct fbr_proxy *p)
+{
+    struct fbr_object_client *r = p->remote;
+    bool later;
+
+    pthread_mutex_lock(&r->share->lock);
+    later = r->awake && !p->gone;
+    if (later && !p->later) {
+        p->later = true;
+        DL_APPEND2(r->later, p, later_prev, later_next);
+    }
+    pthread_mutex_unlock(&r->share->lock);
+    return later;
+}
+
+void fbr_proxy_delay_ack(struct fbr_proxy *p)
+{
+    p->remote->calm = true;
+}
+
+bool fbr_proxy_ack_due(struct fbr_proxy *p)
+{
+    return fbr_data_client_ack_due(p->remote->up);
+}
+
+bool fbr_proxy_fails(const struct fbr_proxy *p)
+{
+    return p->remote->failing || p->remote->state == R_DEAD;
+}
+
+size_t fbr_proxy_queued(struct fbr_proxy *p)
+{
+    return fbr_data_client_queued(p->remote->up);
+}
+
+uint64_t fbr_proxy_exit_by(struct fbr_proxy *p)
+{
+    return p->remote->exit_by_ms;
+}
+
+void fbr_proxy_exit_goes_on(struct fbr_proxy *p)
+{
+    const struct fbr_runtime *rt = p->remote->share->rt;
+
+    p->remote->exit_by_ms = fbr_now_ms() + (uint64_t)fbr_config_ms(rt->config, "linger");
+}
+
+void fbr_proxy_close(struct fbr_proxy *p)
+{
+    struct fbr_object_client *r;
+    struct fbr_share *s;
+    bool within;
+
+    if (!p)
+        return;
+    r = p->remote;
+    s = r->share;
+    pthread_mutex_lock(&s->lock);
+    within = p->calling && pthread_equal(p->caller, pthread_self());
+    while ((p->calling && !within) || p->flushing)
+        pthread_cond_wait(&s->idle, &s->lock);
+    if (!p->gone)
+        DL_DELETE(r->buckets[p->object % BUCKETS], p);
+    drop_later(p);
+    p->closed = within;
+    pthread_mutex_unlock(&s->lock);
+    if (!within)
+        free(p);
+    release(r);
+}
+
+/* ---- The end of the process ---- */
+
+/* Under share's lock: a proxy of that bucket that may have something to send. */
+static struct fbr_proxy *unflushed(struct fbr_object_client *r, int bucket)
+{
+    struct fbr_proxy *p;
+
+    DL_FOREACH(r->buckets[bucket], p)
+        if (p->ops->flush && !p->flushed)
+            break;
+    return p;
+}
+
+/* Under share's lock. */
+static void flush_all(struct fbr_object_client *r)
+{
+    struct fbr_share *s = r->share;
+    struct fbr_proxy *p;
+
+    r->exit_by_ms = fbr_now_ms() + (uint64_t)fbr_config_ms(s->rt->config, "linger");
+    for (int i = 0; i < BUCKETS; i++)
+        while (r->state == R_OPEN && (p = unflushed(r, i))) {
+            p->flushing = p->flushed = true;
+            pthread_mutex_unlock(&s->lock);
+            p->ops->flush(p->user);
+            pthread_mutex_lock(&s->lock);
+            p->flushing = false;
+            pthread_cond_broadcast(&s->idle);
+        }
+}
+
+/* Cuts open connections off, and frees none; the program may still close its handles. */
+void fbr_object_client_close_all(struct fbr_share *s)
+{
+    struct fbr_object_client *r;
+
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        DL_FOREACH(s->remotes, r)
+            if (!r->cut)
+                break;
+        if (!r)
+            break;
+        r->refs++;
+        flush_all(r);
+        r->cut = true;
+        pthread_mutex_unlock(&s->lock);
+        fbr_loop_call(s->rt->loop, hang_up, r);
+        stop_thread(r);
+        die(r);
+        release(r);
+        pthread_mutex_lock(&s->lock);
+    }
+    s->ended = true;
+    pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,151 @@
+/* cpu_alloc_test.c - local jobs that ask for processors get some for themselves, and leave them to others when they
+ * end.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/pin/pin.h"
+#include "tests/support/children.h"
+
+#define MANY 64
+
+static cpu_set_t all;
+
+/* Binding needs hwloc, which the build may not have. */
+static bool can_bind(void)
+{
+    struct fbr_error err;
+
+    if (fbr_pin_load(&err))
+        return true;
+    print_message("skipped: %s\n", err.text);
+    return false;
+}
+
+static struct fiber_process *begin_bound(struct gate *gate, double cpus)
+{
+    return begin(child_notify_wait, gate->path, strlen(gate->path) + 1,
+                 OPTIONS(.job = {.cpus = cpus}));
+}
+
+/* What the kernel says of the child that has just told its pid. */
+static cpu_set_t mask_of(struct gate *gate)
+{
+    cpu_set_t set;
+    pid_t pid;
+
+    assert_int_equal(gate_wait(gate, &pid, sizeof(pid)), 0);
+    assert_int_equal(sched_getaffinity(pid, sizeof(set), &set), 0);
+    return set;
+}
+
+static void end(struct fiber_process *p)
+{
+    fiber_process_kill(p);
+    assert_int_equal(finish(p), -SIGKILL);
+}
+
+static bool overlap(const cpu_set_t *a, const cpu_set_t *b)
+{
+    cpu_set_t both;
+
+    CPU_AND(&both, a, b);
+    return CPU_COUNT(&both) > 0;
+}
+
+static void test_jobs_that_ask_for_processors_have_them_alone(void **state)
+{
+    struct fiber_process *p[MANY];
+    cpu_set_t mask[MANY];
+    struct gate gate;
+    int n = 0, bound = 0;
+
+    (void)state;
+    if (!can_bind())
+        skip();
+    gate_open(&gate);
+    /* Until one finds all taken, and goes as it likes. */
+    while (n < MANY && bound == n) {
+        p[n] = begin_bound(&gate, 1);
+        mask[n] = mask_of(&gate);
+        if (CPU_EQUAL(&mask[n], &all))
+            break;
+        for (int i = 0; i < n; i++)
+            assert_false(overlap(&mask[i], &mask[n]));
+        bound = ++n;
+    }
+    if (CPU_COUNT(&all) > 1)
+        assert_true(bound > 1);
+    if (n < MANY && bound == n)
+        end(p[n]);
+    /* The place of one that has ended is the next one's. */
+    if (n > 0) {
+        end(p[0]);
+        p[0] = begin_bound(&gate, 1);
+        mask[1] = mask_of(&gate);
+        assert_true(CPU_EQUAL(&mask[0], &mask[1]) || CPU_COUNT(&all) == 1);
+    }
+    for (int i = 0; i < n; i++)
+        end(p[i]);
+    gate_close(&gate);
+}
+
+static void test_who_asks_for_none_or_less_than_one_is_not_bound(void **state)
+{
+    struct fiber_process *p[2];
+    struct gate gate;
+
+    (void)state;
+    gate_open(&gate);
+    for (int i = 0; i < 2; i++) {
+        cpu_set_t mask;
+
+        p[i] = begin_bound(&gate, i * 0.5);
+        mask = mask_of(&gate);
+        assert_true(CPU_EQUAL(&mask, &all));
+    }
+    for (int i = 0; i < 2; i++)
+        end(p[i]);
+    gate_close(&gate);
+}
+
+static void test_more_gpus_than_there_are_is_an_error_that_says_so(void **state)
+{
+    struct fiber_process *p;
+    int code = 0;
+
+    (void)state;
+    if (!can_bind())
+        skip();
+    p = begin(child_return, &code, sizeof(code), OPTIONS(.job = {.gpus = 1000}));
+    assert_int_equal(ended(p), 125);
+    assert_true(has(fiber_process_report(p), "asks for 1000 GPUs", "this machine has", NULL));
+    fiber_process_close(p);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_jobs_that_ask_for_processors_have_them_alone),
+        cmocka_unit_test(test_who_asks_for_none_or_less_than_one_is_not_bound),
+        cmocka_unit_test(test_more_gpus_than_there_are_is_an_error_that_says_so),
+    };
+
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    sched_getaffinity(0, sizeof(all), &all);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

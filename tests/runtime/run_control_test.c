@@ -1,0 +1,771 @@
+/* run_control_test.c - the door of a run: what callers may ask, who may ask, and what is left when it
+ * is gone.
+ *
+ * The run behind the door is made up. Callers are blocking sockets of this thread; the door lives
+ * on the loop's.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/inspect/run_control.h"
+#include "runtime/proc/rundir.h"
+#include "tests/support/sync.h"
+
+#define OTHER_USER 54321u /* nobody's */
+
+static struct {
+    struct fbr_loop *loop;
+    struct fbr_run_control *control;
+    struct fbr_run_control_about about;
+    char root[64];
+    /* loop thread */
+    void (*line)(void *arg, int rank, int stream, const void *data, size_t len);
+    void *line_arg;
+    int signal, signal_rank, stops, looks, workers;
+    bool is_fixed;
+} run;
+
+static void facts(void *user, struct fbr_run_facts *f)
+{
+    (void)user;
+    f->size = 2;
+    f->agents = f->agents_joined = 1;
+    f->running = 2;
+    f->restarts = 7;
+    snprintf(f->waiting, sizeof(f->waiting), "nothing");
+}
+
+static int stats(void *user, struct fbr_run_rank *out, int max)
+{
+    (void)user;
+    for (int i = 0; i < 2 && i < max; i++)
+        out[i] = (struct fbr_run_rank){.stats = {.rank = i,
+                                                 .state = 1,
+                                                 .pid = 100 + i,
+                                                 .host = "here",
+                                                 .cpus = "0",
+                                                 .how = "PMIx",
+                                                 .cpu = 1.5,
+                                                 .memory = 4096},
+                                       .started_ms = 1234567890000,
+                                       .tasks = 9,
+                                       .busy = 0.5};
+    return 2;
+}
+
+static void look(void *user)
+{
+    (void)user;
+    run.looks++;
+}
+
+static void follow(void *user,
+                   void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
+                   void *arg)
+{
+    (void)user;
+    run.line = fn;
+    run.line_arg = arg;
+}
+
+static int send_signal(void *user, int rank, int sig)
+{
+    (void)user;
+    run.signal = sig;
+    run.signal_rank = rank;
+    return rank > 1 ? -ESRCH : 0;
+}
+
+static int stop(void *user)
+{
+    (void)user;
+    run.stops++;
+    return 0;
+}
+
+static int scale(void *user, int workers)
+{
+    (void)user;
+    run.workers = workers;
+    return workers > 9 ? -EINVAL : 0;
+}
+
+static const struct fbr_run_control_ops ops = {.facts = facts,
+                                               .stats = stats,
+                                               .look = look,
+                                               .follow = follow,
+                                               .signal = send_signal,
+                                               .stop = stop,
+                                               .scale = scale};
+static const struct fbr_run_control_ops fixed = {
+    .facts = facts, .stats = stats, .look = look, .signal = send_signal, .stop = stop};
+
+/* ---- On the loop thread ---- */
+
+static int open_control(void *arg)
+{
+    return fbr_run_control_open(&run.control, run.loop, run.is_fixed ? &fixed : &ops, NULL,
+                                &run.about, arg);
+}
+
+static int close_control(void *arg)
+{
+    (void)arg;
+    fbr_run_control_close(run.control);
+    run.control = NULL;
+    return 0;
+}
+
+static int end_run(void *arg)
+{
+    fbr_run_control_ended(run.control, 3, arg);
+    return 0;
+}
+
+struct print {
+    int rank;
+    const char *data;
+    size_t len;
+};
+
+/* Answers whether somebody follows. */
+static int print(void *arg)
+{
+    const struct print *p = arg;
+
+    if (!run.line)
+        return 0;
+    run.line(run.line_arg, p->rank, 1, p->data, p->len);
+    return 1;
+}
+
+/* ---- Callers ---- */
+
+static int found_fd, found_count;
+
+static void keep_fd(void *user, int fd, const struct fbr_run_control_about *about)
+{
+    (void)user;
+    assert_string_equal(about->uid, run.about.uid);
+    assert_string_equal(about->command, "sleep 5");
+    found_fd = fd;
+    found_count++;
+}
+
+static int call(void)
+{
+    struct fbr_error err = {0, ""};
+
+    found_count = 0;
+    assert_int_equal(fbr_registry_each(keep_fd, NULL, &err), 0);
+    assert_int_equal(found_count, 1);
+    assert_int_equal(fcntl(found_fd, F_SETFL, 0), 0); /* it may wait here */
+    return found_fd;
+}
+
+static void ask(int fd, int op, int rank, int argument)
+{
+    const struct fbr_run_control_request r = {FBR_RUN_CONTROL_VERSION, (uint8_t)op, rank, argument};
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_run_control_put_request(&b, &r);
+    assert_int_equal(send(fd, b.data, b.len, 0), b.len);
+    fbr_buf_fini(&b);
+}
+
+static void read_exactly(int fd, void *data, size_t len)
+{
+    assert_int_equal(recv(fd, data, len, MSG_WAITALL), len);
+}
+
+/* The next answer; its bytes live until the next call. Answers its kind, 0 at the end. */
+static int answer(int fd, struct fbr_cur *c)
+{
+    static uint8_t *data;
+    uint32_t len;
+
+    if (recv(fd, &len, 4, MSG_WAITALL) != 4)
+        return 0;
+    free(data);
+    data = malloc(len);
+    assert_non_null(data);
+    read_exactly(fd, data, len);
+    *c = fbr_cur(data, len);
+    return fbr_get_u8(c);
+}
+
+static void done_is(int fd, int code, const char *part)
+{
+    char text[256];
+    struct fbr_cur c;
+    int got;
+
+    assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_DONE);
+    assert_true(fbr_run_control_get_done(&c, &got, text, sizeof(text)));
+    assert_int_equal(got, code);
+    assert_non_null(strstr(text, part));
+}
+
+static void line_is(int fd, int rank, const char *text)
+{
+    struct fbr_cur c;
+    int who, stream;
+    const void *data;
+    size_t len;
+    bool more;
+
+    assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_LINE);
+    assert_true(fbr_run_control_get_line(&c, &who, &stream, &more, &data, &len));
+    assert_int_equal(who, rank);
+    assert_int_equal(stream, 1);
+    assert_false(more);
+    assert_int_equal(len, strlen(text));
+    assert_memory_equal(data, text, len);
+}
+
+/* Waits until the door has somebody who follows, and prints to him. */
+static void print_line(int rank, const char *text)
+{
+    struct print p = {rank, text, strlen(text)};
+
+    for (int i = 0; i < TEST_LONG_MS; i++) {
+        if (fbr_loop_call(run.loop, print, &p) == 1)
+            return;
+        sched_yield();
+    }
+    fail_msg("nobody follows");
+}
+
+/* ---- Tests ---- */
+
+static void a_run_is_listed_with_its_facts_and_ranks(void **state)
+{
+    struct fbr_run_control_about about;
+    struct fbr_run_facts f;
+    struct fbr_run_rank r;
+    struct fbr_cur c;
+    int fd = call();
+
+    (void)state;
+    ask(fd, FBR_RUN_CONTROL_STATUS, -1, 1);
+    assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_RUN);
+    assert_true(fbr_run_control_get_run(&c, &about, &f));
+    assert_string_equal(about.name, "nap");
+    assert_int_equal(about.started_ms, 1234567890123);
+    assert_int_equal(f.restarts, 7);
+    assert_string_equal(f.waiting, "nothing");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_RANK);
+        assert_true(fbr_run_control_get_rank(&c, &r));
+        assert_int_equal(r.stats.rank, i);
+        assert_int_equal(r.stats.pid, 100 + i);
+        assert_true(r.stats.cpu == 1.5);
+        assert_string_equal(r.stats.how, "PMIx");
+        assert_int_equal(r.started_ms, 1234567890000);
+        assert_int_equal(r.tasks, 9);
+        assert_true(r.busy == 0.5);
+    }
+    done_is(fd, 0, "");
+    assert_int_equal(run.looks, 1);
+    ask(fd, FBR_RUN_CONTROL_STATUS, -1, 0);
+    assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_RUN);
+    done_is(fd, 0, "");
+    close(fd);
+}
+
+static void signals_and_stops_reach_the_run(void **state)
+{
+    int fd = call();
+
+    (void)state;
+    ask(fd, FBR_RUN_CONTROL_SIGNAL, 1, SIGUSR1);
+    done_is(fd, 0, "");
+    assert_int_equal(run.signal, SIGUSR1);
+    assert_int_equal(run.signal_rank, 1);
+    ask(fd, FBR_RUN_CONTROL_SIGNAL, 5, SIGUSR1);
+    done_is(fd, -ESRCH, "does not run");
+    ask(fd, FBR_RUN_CONTROL_SIGNAL, -1, 1000);
+    done_is(fd, -EINVAL, "no such signal");
+    ask(fd, FBR_RUN_CONTROL_STOP, -1, 0);
+    done_is(fd, 0, "");
+    assert_int_equal(run.stops, 1);
+    close(fd);
+}
+
+static void a_pool_is_scaled(void **state)
+{
+    int fd = call();
+
+    (void)state;
+    ask(fd, FBR_RUN_CONTROL_SCALE, -1, 7);
+    done_is(fd, 0, "");
+    assert_int_equal(run.workers, 7);
+    ask(fd, FBR_RUN_CONTROL_SCALE, -1, 10);
+    done_is(fd, -EINVAL, "");
+    close(fd);
+}
+
+static void what_a_run_cannot_is_refused_in_words(void **state)
+{
+    int fd = call();
+
+    (void)state;
+    ask(fd, FBR_RUN_CONTROL_SCALE, -1, 7);
+    done_is(fd, -ENOTSUP, "fixed");
+    ask(fd, FBR_RUN_CONTROL_FOLLOW, -1, 0);
+    done_is(fd, -ENOTSUP, "where it was started");
+    ask(fd, FBR_RUN_CONTROL_TUNNEL, -1, 0);
+    done_is(fd, -ENOTSUP, "cannot be visited");
+    ask(fd, 99, -1, 0);
+    done_is(fd, -ENOSYS, "does not know");
+    close(fd);
+}
+
+static void a_record_of_an_older_version_is_read(void **state)
+{
+    struct fbr_run_control_about about = {.uid = "u", .kind = FBR_RUN_POOL};
+    struct fbr_run_facts f = {.waiting = "w", .doing = "3 tasks"};
+    struct fbr_buf b;
+    struct fbr_cur c;
+    size_t used;
+
+    (void)state;
+    fbr_buf_init(&b);
+    fbr_run_control_put_run(&b, &about, &f);
+    assert_int_equal(fbr_run_control_frame(b.data, b.len, FBR_RUN_CONTROL_ANSWER_MAX, &c, &used),
+                     1);
+    fbr_get_u8(&c);
+    assert_true(fbr_run_control_get_run(&c, &about, &f));
+    assert_int_equal(about.kind, FBR_RUN_POOL);
+    assert_string_equal(f.doing, "3 tasks");
+    assert_int_equal(fbr_run_control_frame(b.data, b.len, FBR_RUN_CONTROL_ANSWER_MAX, &c, &used),
+                     1);
+    fbr_get_u8(&c);
+    c.end -= 1 + 4 + strlen("3 tasks") + 8; /* kind, doing, ended_ms */
+    assert_true(fbr_run_control_get_run(&c, &about, &f));
+    assert_int_equal(about.kind, FBR_RUN_RING);
+    assert_string_equal(f.waiting, "w");
+    fbr_buf_fini(&b);
+}
+
+static void followers_get_lines_and_the_end(void **state)
+{
+    int all = call(), one = call();
+    static char report[] = "rank 1 exited with code 3";
+
+    (void)state;
+    ask(one, FBR_RUN_CONTROL_FOLLOW, 1, 0);
+    print_line(1, "first\n");
+    line_is(one, 1, "first\n");
+    ask(all, FBR_RUN_CONTROL_FOLLOW, -1, 0);
+    for (int i = 0;; i++) { /* until both are known to follow */
+        struct timeval soon = {0, 10000};
+        uint32_t len;
+
+        assert_true(i < 3000);
+        print_line(0, "second\n");
+        setsockopt(all, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
+        if (recv(all, &len, 4, MSG_PEEK) == 4)
+            break;
+    }
+    setsockopt(all, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){0, 0}, sizeof(struct timeval));
+    line_is(all, 0, "second\n");
+    fbr_loop_call(run.loop, end_run, report);
+    done_is(one, 3, "rank 1");
+    close(one);
+    assert_null(run.line);                   /* nobody follows any more */
+    ask(all, FBR_RUN_CONTROL_FOLLOW, -1, 0); /* it has ended: answered at once, behind the lines */
+    close(all);
+}
+
+static void a_line_of_two_mebibytes_comes_in_parts(void **state)
+{
+    size_t len = 2 << 20, at = 0, part;
+    char *text = malloc(len);
+    struct print p = {0, text, len};
+    struct fbr_cur c;
+    const void *data;
+    int fd = call(), who, stream;
+    bool more = true;
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < len; i++)
+        text[i] = (char)('a' + i % 26);
+    ask(fd, FBR_RUN_CONTROL_FOLLOW, -1, 0);
+    print_line(0, "begin\n");
+    line_is(fd, 0, "begin\n");
+    assert_int_equal(fbr_loop_call(run.loop, print, &p), 1);
+    while (more) {
+        assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_LINE);
+        assert_true(fbr_run_control_get_line(&c, &who, &stream, &more, &data, &part));
+        assert_true(at + part <= len);
+        assert_memory_equal(data, text + at, part);
+        at += part;
+    }
+    assert_int_equal(at, len);
+    free(text);
+    close(fd);
+}
+
+static void a_slow_reader_loses_lines_and_is_told(void **state)
+{
+    size_t len = 1 << 20;
+    char *text = calloc(1, len);
+    struct print p = {0, text, len};
+    struct fbr_cur c;
+    const void *data = NULL;
+    int fd = call(), who = 0, stream;
+    bool more;
+
+    (void)state;
+    assert_non_null(text);
+    ask(fd, FBR_RUN_CONTROL_FOLLOW, -1, 0);
+    print_line(0, "begin\n");
+    for (int i = 0; i < 64; i++) /* more than it keeps */
+        assert_int_equal(fbr_loop_call(run.loop, print, &p), 1);
+    for (int i = 0; i < 30; i++) /* room again */
+        assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_LINE);
+    while (who >= 0) {
+        assert_int_equal(fbr_loop_call(run.loop, print, &(struct print){0, "x\n", 2}), 1);
+        assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_LINE);
+        assert_true(fbr_run_control_get_line(&c, &who, &stream, &more, &data, &len));
+    }
+    assert_int_equal(stream, 2);
+    assert_non_null(memmem(data, len, "lines were not shown", 20));
+    free(text);
+    close(fd);
+}
+
+static void garbage_is_hung_up_on(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t len;
+    } garbage[] = {{"GET / HTTP/1.0\r\n\r\n", 18},
+                   {"\xff\xff\xff\xff", 4},
+                   {"\x02\x00\x00\x00\x01\x01", 6},
+                   {"\0\0\0\0", 4}};
+    struct fbr_cur c;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
+        int fd = call();
+
+        assert_int_equal(send(fd, garbage[i].bytes, garbage[i].len, 0), garbage[i].len);
+        assert_int_equal(answer(fd, &c), 0);
+        close(fd);
+    }
+}
+
+static void another_version_is_refused_in_words(void **state)
+{
+    const struct fbr_run_control_request r = {99, FBR_RUN_CONTROL_STATUS, -1, 0};
+    struct fbr_buf b;
+    int fd = call();
+
+    (void)state;
+    fbr_buf_init(&b);
+    fbr_run_control_put_request(&b, &r);
+    assert_int_equal(send(fd, b.data, b.len, 0), b.len);
+    fbr_buf_fini(&b);
+    done_is(fd, -EPROTO, "another version");
+    ask(fd, 77, 0, 0);
+    done_is(fd, -ENOSYS, "does not know");
+    close(fd);
+}
+
+static void too_many_callers_are_hung_up_on(void **state)
+{
+    enum { MANY = 80 };
+    int fds[MANY], ends = 0;
+    struct fbr_cur c;
+
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = call();
+        send(fds[i], "\x0a\0\0\0\x01\x01\xff\xff\xff\xff\0\0\0\0", 14, MSG_NOSIGNAL); /* STATUS */
+        if (answer(fds[i], &c) == FBR_RUN_CONTROL_RUN)
+            done_is(fds[i], 0, "");
+        else
+            ends++;
+    }
+    assert_int_equal(ends, MANY - 64);
+    for (int i = 0; i < MANY; i++)
+        close(fds[i]);
+}
+
+/* ---- What is left ---- */
+
+static int ended_code;
+static int64_t ended_ms;
+static char ended_report[64];
+
+static void keep_ended(void *user, const struct fbr_run_control_about *about,
+                       const struct fbr_run_facts *f, int code, const char *report)
+{
+    (void)user;
+    if (strcmp(about->uid, run.about.uid) != 0)
+        return;
+    ended_code = code;
+    ended_ms = f->ended_ms;
+    snprintf(ended_report, sizeof(ended_report), "%s", report);
+    found_count++;
+}
+
+static void count_run(void *user, int fd, const struct fbr_run_control_about *about)
+{
+    (void)about;
+    close(fd);
+    (*(int *)user)++;
+}
+
+static int runs_listed(void)
+{
+    int count = 0;
+
+    assert_int_equal(fbr_registry_each(count_run, &count, NULL), 0);
+    return count;
+}
+
+static void an_ended_run_is_kept_as_a_record(void **state)
+{
+    (void)state;
+    fbr_loop_call(run.loop, end_run, (char[]){"all is well"});
+    fbr_loop_call(run.loop, close_control, NULL);
+    assert_int_equal(runs_listed(), 0);
+    found_count = 0;
+    assert_int_equal(fbr_registry_ended(keep_ended, NULL, NULL), 0);
+    assert_int_equal(found_count, 1);
+    assert_int_equal(ended_code, 3);
+    assert_string_equal(ended_report, "all is well");
+    assert_true(ended_ms > run.about.started_ms);
+}
+
+static void count_named(void *user, const struct fbr_run_control_about *about,
+                        const struct fbr_run_facts *f, int code, const char *report)
+{
+    (void)f;
+    (void)code;
+    (void)report;
+    ((int *)user)[!strcmp(about->name, "suite")]++;
+}
+
+/* A test suite that starts one run after the other does not push out the run that somebody looks for. */
+static void many_runs_of_one_name_leave_the_records_of_others(void **state)
+{
+    struct fbr_run_control_about about = run.about;
+    struct fbr_run_facts f = {0};
+    int count[2] = {0, 0};
+    char dir[FBR_REGISTRY_MAX];
+
+    (void)state;
+    fbr_loop_call(run.loop, end_run, (char[]){""});
+    fbr_loop_call(run.loop, close_control, NULL);
+    snprintf(about.name, sizeof(about.name), "suite");
+    for (int i = 0; i < 60; i++) {
+        about.started_ms++;
+        snprintf(about.uid, sizeof(about.uid), "%032d", i);
+        memmove(about.uid, about.uid + 16, 17); /* the first 16 name it */
+        assert_int_equal(fbr_registry_add(&about, dir, NULL), 0);
+        fbr_registry_end(dir, &about, &f, 0, "");
+    }
+    assert_int_equal(fbr_registry_ended(count_named, count, NULL), 0);
+    assert_true(count[0] >= 1);
+    assert_int_equal(count[1], 50);
+}
+
+/* It has a socket that nobody listens at. */
+static void add_dead(const struct fbr_run_control_about *dead, char dir[FBR_REGISTRY_MAX])
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd;
+
+    assert_int_equal(fbr_registry_add(dead, dir, NULL), 0);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%.90s/control", dir);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    close(fd);
+}
+
+static void a_killed_launchers_run_is_swept(void **state)
+{
+    struct fbr_run_control_about dead = run.about;
+    char dir[FBR_REGISTRY_MAX];
+
+    (void)state;
+    fbr_loop_call(run.loop, close_control, NULL);
+    memset(dead.uid, 'd', 32);
+    add_dead(&dead, dir);
+    memcpy(run.about.uid, dead.uid, sizeof(dead.uid));
+    assert_int_equal(runs_listed(), 0);
+    assert_int_equal(access(dir, F_OK), -1);
+    found_count = 0;
+    ended_code = 0;
+    run.about.started_ms = dead.started_ms;
+    assert_int_equal(fbr_registry_ended(keep_ended, NULL, NULL), 0);
+    assert_int_equal(ended_code, FBR_REGISTRY_LOST);
+}
+
+static void the_next_run_sweeps_it_too(void **state)
+{
+    struct fbr_run_control_about about = run.about;
+    char dead[FBR_REGISTRY_MAX], next[FBR_REGISTRY_MAX];
+
+    (void)state;
+    memset(about.uid, 'd', 32);
+    add_dead(&about, dead);
+    memset(about.uid, 'e', 32);
+    assert_int_equal(fbr_registry_add(&about, next, NULL), 0);
+    assert_int_equal(access(dead, F_OK), -1);
+    assert_int_equal(runs_listed(), 1); /* the one that lives */
+    fbr_registry_drop(next);
+}
+
+/* systemd-tmpfiles leaves alone what is locked so, with all that is below. */
+static void its_directory_is_held_while_it_lives(void **state)
+{
+    char root[FBR_REGISTRY_MAX], dir[FBR_REGISTRY_MAX + 20];
+
+    (void)state;
+    assert_int_equal(fbr_registry_root(root, NULL), 0);
+    snprintf(dir, sizeof(dir), "%s/%.16s", root, run.about.uid);
+    assert_true(fbr_rundir_is_held(dir));
+}
+
+static void a_directory_of_others_is_not_used(void **state)
+{
+    struct fbr_error err = {0, ""};
+    char root[FBR_REGISTRY_MAX];
+
+    (void)state;
+    assert_int_equal(fbr_registry_root(root, &err), 0);
+    assert_int_equal(chmod(root, 0755), 0);
+    assert_int_equal(fbr_registry_root(root, &err), -EPERM);
+    assert_non_null(strstr(err.text, "only you can enter"));
+    assert_int_equal(chmod(root, 0700), 0);
+}
+
+/* In a child that is another user: this one has made its directory before it. */
+static int use_another(const char *taken)
+{
+    char root[FBR_REGISTRY_MAX], again[FBR_REGISTRY_MAX];
+    bool same;
+
+    unsetenv("XDG_RUNTIME_DIR");
+    if (setuid(OTHER_USER) < 0 || fbr_registry_root(root, NULL) < 0 ||
+        fbr_registry_root(again, NULL) < 0)
+        return 1;
+    same = !strcmp(root, again) && strcmp(root, taken) != 0;
+    rmdir(root);
+    return same ? 0 : 2;
+}
+
+static void a_directory_that_another_user_took_is_replaced(void **state)
+{
+    char taken[64];
+    int status;
+    pid_t pid;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    snprintf(taken, sizeof(taken), "/tmp/fiber-%u", OTHER_USER);
+    assert_int_equal(mkdir(taken, 0700), 0);
+    pid = fork();
+    if (pid == 0)
+        _exit(use_another(taken));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(rmdir(taken), 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static int setup_as(bool is_fixed)
+{
+    struct fbr_error err = {0, ""};
+
+    memset(&run, 0, sizeof(run));
+    run.is_fixed = is_fixed;
+    signal(SIGPIPE, SIG_IGN);
+    temp_dir_make(run.root);
+    setenv("XDG_RUNTIME_DIR", run.root, 1);
+    snprintf(run.about.uid, sizeof(run.about.uid), "%s", "0123456789abcdef0123456789abcdef");
+    snprintf(run.about.name, sizeof(run.about.name), "nap");
+    snprintf(run.about.command, sizeof(run.about.command), "sleep 5");
+    run.about.started_ms = 1234567890123;
+    run.about.size = 2;
+    if (fbr_loop_open(&run.loop, &err) < 0 || fbr_loop_call(run.loop, open_control, &err) < 0) {
+        print_error("%s\n", err.text);
+        return -1;
+    }
+    return 0;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return setup_as(false);
+}
+
+static int setup_fixed(void **state)
+{
+    (void)state;
+    return setup_as(true);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fbr_loop_call(run.loop, close_control, NULL);
+    fbr_loop_close(run.loop);
+    temp_dir_remove(run.root);
+    return 0;
+}
+
+#define control_test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        control_test(a_run_is_listed_with_its_facts_and_ranks),
+        control_test(signals_and_stops_reach_the_run),
+        control_test(a_pool_is_scaled),
+        cmocka_unit_test_setup_teardown(what_a_run_cannot_is_refused_in_words, setup_fixed,
+                                        teardown),
+        cmocka_unit_test(a_record_of_an_older_version_is_read),
+        control_test(followers_get_lines_and_the_end),
+        control_test(a_line_of_two_mebibytes_comes_in_parts),
+        control_test(a_slow_reader_loses_lines_and_is_told),
+        control_test(garbage_is_hung_up_on),
+        control_test(another_version_is_refused_in_words),
+        control_test(too_many_callers_are_hung_up_on),
+        control_test(an_ended_run_is_kept_as_a_record),
+        control_test(many_runs_of_one_name_leave_the_records_of_others),
+        control_test(a_killed_launchers_run_is_swept),
+        control_test(the_next_run_sweeps_it_too),
+        control_test(its_directory_is_held_while_it_lives),
+        control_test(a_directory_of_others_is_not_used),
+        control_test(a_directory_that_another_user_took_is_replaced),
+    };
+
+    return cmocka_run_group_tests_name("control", tests, NULL, NULL);
+}
