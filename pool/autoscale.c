@@ -1,4 +1,4 @@
-/* autoscale.c - how many workers an autoscaled pool is to have, and when to look again.
+/* autoscale.c - how many workers an autoscaled pool wants, and when to look again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/autoscale.h"

@@ -1,9 +1,10 @@
-/* autoscale.h - how many workers an autoscaled pool is to have, and when to look again.
+/* autoscale.h - how many workers an autoscaled pool wants, and when to look again.
  *
- * Pure, as the engine that it asks: the time goes in, no clock is read. Growing is not held back:
- * one look at a backlog asks for all the workers that it can use. The pool looks whenever tasks
- * come, and while there are any once in a tick, since what runs may turn out to be longer than
- * expected. Shrinking takes one worker a look, one that held nothing for `idle`.
+ * Pure, like the engine that it asks: the time goes in, no clock is read. Growth is immediate: one
+ * look at a backlog asks for all the workers that the backlog can use. The pool looks whenever
+ * tasks come, and once in a tick while there are any, because running tasks may turn out to be
+ * longer than expected. A look removes at most one worker, which held nothing for longer than
+ * `idle_ns`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_AUTOSCALE_H
@@ -17,17 +18,17 @@
 #define FBR_AUTOSCALE_TICK_MS 100
 
 struct fbr_autoscale {
-    int min, max, target; /* workers; target: how many are wanted by now */
-    uint64_t idle_ns;     /* a worker above min that was idle for longer goes */
+    int min, max, target; /* workers; target: how many are wanted now */
+    uint64_t idle_ns;     /* a worker above min that was idle for longer is drained */
 };
 
-/* The target that the backlog asks for: at most max, and never less than the one before. */
+/* The target for the backlog: at most max, and never less than the target before. */
 int fbr_autoscale_target(const struct fbr_autoscale *w, const struct fbr_dispatch *d,
                          uint64_t now_ns);
-/* Whether this worker, which is ready, is one too many: then the target is one less. */
+/* Whether this ready worker is one too many; then the target is one less. */
 bool fbr_autoscale_spares(const struct fbr_autoscale *w, const struct fbr_dispatch *d,
                           uint64_t now_ns, uint64_t worker);
-/* When to look again, `undone` tasks being in the pool; UINT64_MAX: not before something comes. */
+/* When to look again with `undone` tasks in the pool; UINT64_MAX: not before an event. */
 uint64_t fbr_autoscale_next_ms(const struct fbr_autoscale *w, uint64_t now_ms, uint64_t undone);
 
 #endif

@@ -1,4 +1,4 @@
-/* collect.c - what workers say: results on the data link, returned tasks on the control channel.
+/* collect.c - messages of workers: results on the data link, returned tasks on the control channel.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -7,7 +7,8 @@
 #include "pool/pool.h"
 #include "runtime/base/log.h"
 
-#define QUICK_NS 50000 /* of a task: its result may come sooner than a thread sleeps and wakes */
+/* time of a task whose result may come sooner than a thread sleeps and wakes */
+#define QUICK_NS 50000
 
 static int bucket(uint64_t us)
 {
@@ -16,7 +17,7 @@ static int bucket(uint64_t us)
     return i < FIBER_POOL_BUCKETS ? i : FIBER_POOL_BUCKETS - 1;
 }
 
-/* All that is to come of a batch has come. */
+/* Called when all results of a batch have come. */
 static void account_overhead(struct fbr_pool_worker *w, int slot)
 {
     uint64_t took = fbr_now_ns() - w->sent[slot].at_ns, busy = w->sent[slot].busy_ns;
@@ -24,7 +25,7 @@ static void account_overhead(struct fbr_pool_worker *w, int slot)
     w->pool->stats.overhead_us[bucket(took > busy ? (took - busy) / 1000 : 0)]++;
 }
 
-/* Statistics of a batch, as its results come in. */
+/* Updates the statistics as results of a batch come in. */
 static void account(struct fbr_pool_worker *w, uint64_t batch, uint32_t n, uint64_t busy_ns)
 {
     w->tasks += n;
@@ -40,7 +41,7 @@ static void account(struct fbr_pool_worker *w, uint64_t batch, uint32_t n, uint6
     }
 }
 
-/* Accounts for returned tasks: they do not come from this worker; a batch of which it kept nothing
+/* Accounts for returned tasks, which do not come from this worker. A batch of which it kept nothing
  * has no overhead. */
 static void account_returned(struct fbr_pool_worker *w, uint64_t batch, uint32_t kept)
 {
@@ -101,7 +102,7 @@ static int take_results(struct fbr_pool_worker *w, struct fbr_cur *c)
     return 0;
 }
 
-/* Ends a worker whose message makes no sense: other workers do its tasks, and no task is to blame.
+/* Kills a worker whose message makes no sense: other workers do its tasks, and no task is to blame.
  * Under the pool's lock. */
 static void evict(struct fbr_pool_worker *w, const char *why)
 {
@@ -112,8 +113,8 @@ static void evict(struct fbr_pool_worker *w, const char *why)
     fbr_process_abandon(w->process, why);
 }
 
-/* Lets a worker exit that waits for our word that its results are here: records come in order.
- * Once: each answer costs us a message. */
+/* Lets a worker exit that waits for our notice that its results are here: records come in order.
+ * Only once, because each answer costs us a message. */
 static void release(struct fbr_pool_worker *w)
 {
     struct fbr_buf none;
@@ -165,11 +166,11 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     (void)link;
     pthread_mutex_lock(&w->pool->lock);
     leaves = why == -EPIPE && w->state == FBR_WORKER_STOPPING;
-    /* A link that is lost counts as a death, as lost heartbeats do: a task may be to blame, which
-     * has stopped the process, closed its descriptors or has a result that is too long for us. */
+    /* A lost link counts as a death, as lost heartbeats do: a task may be to blame, because it
+     * stopped the process, closed its descriptors or has a result that is too long for us. */
     w->disrupted |= !lost;
     pthread_mutex_unlock(&w->pool->lock);
-    if (leaves) /* it was told to, and may have something to do before it is gone */
+    if (leaves) /* it was asked to exit, and may still have something to do */
         return;
     fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(w->process),
              fbr_strerror(why));

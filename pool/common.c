@@ -1,11 +1,12 @@
-/* common.c - input that all tasks of a map share: which worker has it, and when it is forgotten.
+/* common.c - input that all tasks of a map share: which worker has it, and when it is dropped.
  *
- * A worker gets it on its data link before the first batch that needs it. Workers of a host get it
- * from their host, which keeps it (runtime/net/relay.h): it travels to a host once. There it may
- * come behind the batch, since records of different streams overtake each other; the worker waits.
+ * A worker gets the common input on its data link before the first batch that needs it. Workers of
+ * a host get it from their host, which keeps it (runtime/net/relay.h), so it is sent to a host
+ * once. Within a host it may come after the batch, because records of different streams overtake
+ * each other; the worker waits for it.
  *
- * Equal bytes are one common input, so repeated maps of one function send nothing again. Those that
- * no map uses any more stay while they are few and small.
+ * Equal bytes are one common input, so repeated maps of one function send nothing again. Unused
+ * common inputs stay while they are few and small.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -17,14 +18,14 @@
 #include "pool/pool.h"
 #include "runtime/net/relay.h"
 
-#define UNUSED_MAX 8                    /* that are kept for a next map, */
-#define UNUSED_BYTES ((size_t)64 << 20) /* of so many bytes together */
+#define UNUSED_MAX 8                    /* unused common inputs that are kept for a next map */
+#define UNUSED_BYTES ((size_t)64 << 20) /* their total bytes, at most */
 
 /* ---- Sets ---- */
 
 static bool has(const struct fbr_common_set *s, uint64_t id)
 {
-    for (uint32_t i = s->n; i > 0; i--) /* the newest is asked for most */
+    for (uint32_t i = s->n; i > 0; i--) /* the newest one is looked up most */
         if (s->ids[i - 1] == id)
             return true;
     return false;
@@ -46,7 +47,7 @@ static int add(struct fbr_common_set *s, uint64_t id)
     return 0;
 }
 
-/* Whether it was in there. */
+/* Removes the id; returns whether it was in the set. */
 static bool take_out(struct fbr_common_set *s, uint64_t id)
 {
     for (uint32_t i = 0; i < s->n; i++) {
@@ -63,9 +64,10 @@ void fbr_common_set_fini(struct fbr_common_set *s)
     free(s->ids);
 }
 
-/* ---- Which there are ---- */
+/* ---- The pool's common inputs ---- */
 
-/* Tells those that have it. One that cannot be told keeps it, which does no harm. */
+/* Drops c and notifies the workers and hosts that have it. One that cannot be notified keeps it,
+ * which does no harm. */
 static void drop(struct fiber_pool *p, struct fbr_common *c)
 {
     const uint64_t forget[2] = {FBR_FORGET, c->id}, order[2] = {FBR_RELAY_DROP, c->id};
@@ -84,7 +86,7 @@ static void drop(struct fiber_pool *p, struct fbr_common *c)
     free(c);
 }
 
-/* Drops unused ones, the least recently used first. */
+/* Drops unused common inputs, the least recently used first. */
 static void trim(struct fiber_pool *p)
 {
     struct fbr_common *c, *next;
@@ -123,7 +125,7 @@ struct fbr_common *fbr_common_get(struct fiber_pool *p, const void *data, size_t
     pthread_mutex_lock(&p->lock);
     c = find(p, data, len);
     if (!c) {
-        pthread_mutex_unlock(&p->lock); /* it may be long */
+        pthread_mutex_unlock(&p->lock); /* the copy may take long */
         fresh = malloc(sizeof(*fresh) + len);
         if (!fresh)
             return NULL;
@@ -159,7 +161,7 @@ void fbr_common_free_all(struct fiber_pool *p)
 
 /* ---- Sending ---- */
 
-/* To the host, if it does not keep it yet, and from there to the worker. */
+/* Sends c to the host, if the host does not keep it yet, and from there to the worker. */
 static int send_by_host(struct fbr_pool_worker *w, const struct fbr_common *c)
 {
     struct fbr_link *link = fbr_process_link(w->host->process);

@@ -1,4 +1,4 @@
-/* dispatch.c - the scheduling engine: its maps and its workers, and what a death does.
+/* dispatch.c - the scheduling engine: its maps and workers, and the effects of a death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -188,7 +188,7 @@ int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks)
     return 0;
 }
 
-/* Parts a batch from its map, which goes; may free it. */
+/* Detaches a batch from its map, which is being closed; may free the batch. */
 static void batch_orphan(struct fbr_dispatch *d, uint64_t now, struct batch *b)
 {
     struct dispatch_worker *w = b->worker;
@@ -273,7 +273,7 @@ int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t inde
 
 /* ---- workers ---- */
 
-/* May a second batch go to this worker, which holds one? */
+/* Whether a second batch may go to this worker, which holds one. */
 static bool takes_second(const struct fbr_dispatch *d, struct dispatch_worker *w)
 {
     const struct batch *b = w->batches;
@@ -305,8 +305,8 @@ static void place_leave(struct fbr_dispatch *d, struct dispatch_worker *w)
     }
 }
 
-/* The last to become idle is the first to be used, so that the others can be seen to be idle; but
- * not a slow one. */
+/* The last worker to become idle is the first to be used, so that the others are seen to be idle;
+ * but not a slow worker. */
 static void place_enter(struct fbr_dispatch *d, struct dispatch_worker *w)
 {
     if (w->place == HALF) {
@@ -420,8 +420,8 @@ static enum fbr_dispatch_why why_fails(const struct fbr_dispatch *d, const struc
     return 0;
 }
 
-/* The worker of this batch died: does its task fail? Only a task that was alone can: those of a
- * shared batch had seen no death and may be run again. */
+/* The worker of this batch died. Returns whether its task fails. Only a task that was alone can
+ * fail: those of a shared batch had seen no death and may run again. */
 static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts,
                        struct fbr_dispatch_failure *failure)
 {

@@ -3,10 +3,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/dispatch_priv.h"
 
-#define VICTIMS 16                 /* recalls by one look at the workers */
-#define LOOK_AGAIN (NS_PER_MS / 2) /* when there was nothing to recall */
-#define ANSWER_TIME NS_PER_MS      /* that recalls may take, before others are asked */
-#define SILENCE 4 /* times its usual one, after which a worker is suspected to hang */
+#define VICTIMS 16                 /* recalls in one look at the workers */
+#define LOOK_AGAIN (NS_PER_MS / 2) /* after a look that found nothing to recall */
+#define ANSWER_TIME NS_PER_MS      /* time that recalls may take before other workers are asked */
+#define SILENCE 4 /* a worker that is silent this many times longer than usual may hang */
 
 /* ---- orders that wait to be pulled ---- */
 
@@ -89,7 +89,7 @@ void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b)
     b->timed_prev = NULL;
 }
 
-/* Fails the task of a batch whose time is over; false: it was done (cancelled) already. */
+/* Fails the task of a batch whose time is over; false: the task was done (cancelled) already. */
 static bool timed_expire(struct fbr_dispatch *d, struct batch *b, struct fbr_dispatch_order *out)
 {
     uint16_t *state = fbr_task_states(b->map, b->first);
@@ -111,7 +111,7 @@ static int timeout_pop(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch
     {
         uint64_t end = timed_end(b);
 
-        /* timeout_at stays: the next call looks for others */
+        /* timeout_at stays: the next call looks for other timeouts */
         if (end <= now && timed_expire(d, b, out))
             return 1;
         if (end > now && end < earliest)
@@ -146,20 +146,21 @@ static void recall_now(struct fbr_dispatch *d, uint64_t now, struct dispatch_wor
     fbr_dispatch_place(d, now, w);
 }
 
-/* How many of its tasks are not known to be started. */
+/* The number of its tasks that are not known to be started. */
 static uint64_t unstarted(const struct dispatch_worker *w, const struct batch *b)
 {
     return b->begun ? 0 : b->kept - b->seen - (b == w->batches);
 }
 
-/* For how long (ns) others would wait for what this worker has not started; 0: not worth a recall.
- * By the usual times it begins the last of it after `work`, of which a part is over. Then it has
- * most likely begun it, and its results are on the way: until they are later than usual, a recall
- * would bring nothing. */
+/* How long (ns) other workers would wait for the tasks that this worker has not started; 0: not
+ * worth a recall. By the usual times it begins the last of them after `work`, of which a part has
+ * passed. After that it has most likely begun the last one, and its results are on the way: until
+ * they are later than usual, a recall would bring nothing. */
 static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
     uint64_t silent = now - w->last_seen, usual = NS_PER_MS, work = 0, ns, late;
-    uint64_t costs = d->config.recall_ns + 2 * d->lag; /* it comes back, and goes to another one */
+    /* the tasks come back, and go to another worker */
+    uint64_t costs = d->config.recall_ns + 2 * d->lag;
     const struct batch *b;
 
     DL_FOREACH2(w->batches, b, worker_next)
@@ -175,7 +176,7 @@ static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct dis
     return work > silent + costs ? work - silent : 0;
 }
 
-/* Tasks that a recall would bring back from it, if it is worth one. */
+/* The number of tasks that a recall would bring back from this worker, if it is worth one. */
 static uint64_t ahead_of(const struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
     uint64_t tasks = 0;
@@ -196,8 +197,8 @@ uint64_t fbr_dispatch_ahead(const struct fbr_dispatch *d, uint64_t now)
     return tasks;
 }
 
-/* A map of higher priority has come: as many workers as it can use get rid of what they would do
- * before it. */
+/* A map of higher priority has come: as many workers as it can use return the tasks that they would
+ * do before it. */
 static void make_way(struct fbr_dispatch *d, uint64_t now)
 {
     const struct map *m = d->nready ? d->ready[0] : NULL;
@@ -221,7 +222,7 @@ struct victim {
     struct dispatch_worker *worker;
 };
 
-/* Inserts into the n best, best first; returns how many they are now. */
+/* Inserts v into the n best, best first; returns how many there are now. */
 static uint32_t victim_add(struct victim *best, uint32_t n, uint32_t max, struct victim v)
 {
     uint32_t i = n < max ? n : max - 1;
@@ -257,7 +258,7 @@ static bool may_recall(const struct fbr_dispatch *d)
     return d->idle && d->loaded && !d->stats.waiting;
 }
 
-/* ---- what the caller sees ---- */
+/* ---- calls of the caller ---- */
 
 int fbr_dispatch_order(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_order *out)
 {

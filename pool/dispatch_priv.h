@@ -1,19 +1,19 @@
-/* dispatch_priv.h - what the files of the scheduling engine share (see dispatch.h for what it
- * does).
+/* dispatch_priv.h - the data structures of the scheduling engine, for its own files (dispatch.h has
+ * what it does).
  *
  *     dispatch.c         the engine, its maps and its workers, deaths
  *     dispatch_task.c    states of tasks, which of a map's tasks come next
- *     dispatch_send.c    who gets how many: fbr_dispatch_next()
+ *     dispatch_send.c    which worker gets how many tasks: fbr_dispatch_next()
  *     dispatch_report.c  results, returns, measured times
  *     dispatch_order.c   recalls, timeouts, cancels: fbr_dispatch_order()
  *
  * tests/support/dispatch_check.c has the invariants.
  *
- * Tasks that came back are not copied anywhere: the batch that they were part of stays, and is
- * listed with its map as a segment, a window of positions in which tasks may wait. A listed window
- * may also cover tasks that do not wait (any more); who takes from it looks at the states. The rule
- * that keeps it right: a waiting task is fresh (at or above the map's cursor), or in the window of
- * a segment of its kind (`again` without deaths, `suspects` with).
+ * Tasks that came back are not copied: the batch that contained them stays, and is listed with its
+ * map as a segment, a window of positions in which tasks may wait. A listed window may also cover
+ * tasks that do not wait (any more), so a reader of the window looks at the states. The rule that
+ * keeps this right: a waiting task is fresh (at or above the map's cursor), or in the window of a
+ * segment of its kind (`again` without deaths, `suspects` with deaths).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DISPATCH_PRIV_H
@@ -24,12 +24,12 @@
 #include "pool/dispatch.h"
 
 #define NS_PER_MS UINT64_C(1000000)
-#define PAGE 1024 /* tasks; no batch reaches over the end of a page */
+#define PAGE 1024 /* tasks; no batch crosses the end of a page */
 #define RATES 4
 
-/* State of a task: what it does, how many deaths it saw, how often it was handed out. */
+/* State of a task: waiting, held or done; how many deaths it saw; how often it was handed out. */
 enum { TASK_WAITING = 0, TASK_HELD = 1, TASK_DONE = 2, TASK_WHAT = 3 };
-#define TASK_DEATH 4u /* one of them */
+#define TASK_DEATH 4u /* one death */
 #define TASK_DEATHS 0xfcu
 #define TASK_DEATHS_MAX 63u
 #define TASK_ATTEMPT 0x100u
@@ -53,14 +53,16 @@ struct page {
     uint16_t states[];
 };
 
-/* Objects by id: the slot in the low bits, above it a count of all that ever were. */
+/* Objects by id: the slot is in the low bits, and above it is the count of all objects that ever
+ * were. */
 struct dispatch_entry {
     uint64_t id;
 };
 #define SLOT_BITS 24
 struct slots {
     struct dispatch_entry **items;
-    uint32_t *free; /* a stack of free slots; room for all, so that freeing one never fails */
+    /* a stack of free slots; it has room for all, so that freeing one never fails */
+    uint32_t *free;
     uint32_t used, cap, nfree;
     uint64_t count;
 };
@@ -73,19 +75,22 @@ struct window {
 
 enum window_kind { AGAIN, SUSPECTS, WINDOWS };
 
-/* Lives while its worker knows it (live, or dead and not removed), or a window of it is listed. */
+/* Lives while its worker knows it (the worker is live, or dead and not removed), or one of its
+ * windows is listed. */
 struct batch {
     uint64_t id, first;
-    struct map *map;                /* NULL: closed */
-    struct dispatch_worker *worker; /* NULL: it is through with it */
-    uint32_t kept,
-        seen;   /* positions: reported are those below `seen`, its worker has those below `kept` */
-    bool alone; /* nothing else may be with its worker */
-    bool recalled; /* and not answered */
-    bool begun;    /* it has answered: all that it holds of it was started */
-    bool listed;   /* in d->orders */
+    struct map *map;                /* NULL: the map is closed */
+    struct dispatch_worker *worker; /* NULL: the worker has finished the batch */
+    /* positions: those below `seen` are reported; the worker keeps those below `kept` */
+    uint32_t kept, seen;
+    bool alone;    /* its worker may hold no other batch */
+    bool recalled; /* a recall was ordered and not answered */
+    /* the worker has answered the recall: it has started all tasks that it holds of the batch */
+    bool begun;
+    bool listed; /* in d->orders */
     enum fbr_dispatch_order_kind order;
-    uint64_t start; /* when it became its worker's first; 0: not yet; for d->timed */
+    /* when it became the first batch of its worker; FBR_DISPATCH_NEVER: not yet; for d->timed */
+    uint64_t start;
     uint32_t nreports;
     uint64_t reports[FBR_DISPATCH_REPORTS];
     struct window windows[WINDOWS];
@@ -121,7 +126,7 @@ struct rate {
     uint64_t map;
     float mean; /* ns of a task; 0: unknown */
     uint32_t samples;
-    uint32_t answered; /* the largest batch that it finished */
+    uint32_t answered; /* tasks of the largest batch that it finished */
 };
 
 enum place { NOWHERE, IDLE, HALF };
@@ -135,11 +140,11 @@ struct dispatch_worker {
     bool loaded; /* in d->loaded */
     bool told;   /* an order DRAINED is in d->drained, or was pulled */
     bool full;   /* counted in d->nfull */
-    bool shy;    /* was asked to return tasks: gets no second batch until it finished one */
+    bool shy;    /* it was asked to return tasks; it gets no second batch until it finished one */
     enum place place;
     uint64_t tasks_left, done, busy_ns, idle_since;
-    uint64_t
-        last_seen; /* when its tasks were last known to go on: results, or the start of a batch */
+    /* when its tasks were last known to make progress: results, or the start of a batch */
+    uint64_t last_seen;
     double slowness;
     struct rate rates[RATES]; /* latest first */
     struct dispatch_worker *place_prev, *place_next;
@@ -154,24 +159,25 @@ struct fbr_dispatch {
     uint64_t batch_count, age;
     struct map **ready; /* heap of the maps with waiting tasks */
     uint32_t nready, ready_cap;
-    struct dispatch_worker *idle, *half; /* by place: who gets the next first batch, second batch */
-    struct dispatch_worker *loaded;      /* with unstarted tasks that may be recalled */
-    struct dispatch_worker *drained;     /* to be told */
-    uint32_t nhalf;                      /* how many are in `half` */
-    uint32_t takers;                     /* workers that are neither dead nor draining */
-    uint32_t nfull;                      /* of them, how many hold two batches */
+    /* by place: the workers that get the next first batch, the next second batch */
+    struct dispatch_worker *idle, *half;
+    struct dispatch_worker *loaded;  /* workers with unstarted tasks that may be recalled */
+    struct dispatch_worker *drained; /* workers for which an order DRAINED waits */
+    uint32_t nhalf;                  /* how many are in `half` */
+    uint32_t takers;                 /* workers that are neither dead nor draining */
+    uint32_t nfull;                  /* how many of these hold two batches */
     struct batch *orders, *timed;
-    uint64_t timeout_at; /* not after the first timeout of `timed` */
-    uint64_t recall_at;  /* do not look for stragglers before */
-    uint64_t lag;        /* ns that results come later than their tasks' times say; a mean */
-    int lowest;          /* priority of a map so far */
-    bool outranked;      /* tasks came that go before some that a worker holds */
+    uint64_t timeout_at; /* at or before the first timeout of `timed` */
+    uint64_t recall_at;  /* do not look for stragglers before this time */
+    uint64_t lag;        /* ns that results come later than the times of their tasks; a mean */
+    int lowest;          /* the lowest priority of a map so far */
+    bool outranked;      /* tasks came that rank before tasks that a worker holds */
 };
 
 /* dispatch.c */
 struct dispatch_worker *fbr_dispatch_worker_find(const struct fbr_dispatch *d, uint64_t id);
 struct batch *fbr_dispatch_batch_find(const struct dispatch_worker *w, uint64_t id);
-/* Puts the worker into the lists where it belongs; after each change of what it holds. */
+/* Puts the worker into the lists to which it belongs. Called after each change of its batches. */
 void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w);
 
 /* dispatch_task.c: maps */
@@ -181,16 +187,17 @@ struct page *fbr_task_page(const struct map *m, uint64_t index);
 uint16_t *fbr_task_states(const struct map *m, uint64_t index);
 /* The same, and makes the page if it was untouched, so that NULL means all done. 0 or -ENOMEM. */
 int fbr_task_touch(struct map *m, uint64_t index, uint16_t **states);
-/* n tasks of the page of `index` are done now; the page goes if these were the last. */
+/* n tasks of the page of `index` are done now; the page is freed if these were its last ones. */
 void fbr_task_retire(struct fbr_dispatch *d, struct map *m, uint64_t index, uint32_t n);
 /* Ends one task, waiting or held, whose state is at *state. */
 void fbr_task_end(struct fbr_dispatch *d, struct map *m, uint64_t index, uint16_t *state);
 void fbr_task_pages_free(struct map *m);
-/* Counts `n` tasks of m (of them `suspects`) as waiting now, or no more (negative); m enters or
- * leaves the heap. */
+/* Counts `n` tasks of m, of which `suspects` are suspects, as waiting now, or as not waiting any
+ * more (negative); m enters or leaves the heap. */
 void fbr_map_wait(struct fbr_dispatch *d, struct map *m, int64_t n, int64_t suspects);
 int fbr_map_reserve(struct fbr_dispatch *d); /* room in the heap for all maps and one more */
-void fbr_map_renew(struct fbr_dispatch *d, struct map *m); /* as if it was added now */
+/* gives m the age of a map that is added now */
+void fbr_map_renew(struct fbr_dispatch *d, struct map *m);
 
 /* dispatch_task.c: batches */
 void fbr_window_unlist(struct batch *b, enum window_kind kind); /* may free b: see fbr_batch_put */
@@ -199,11 +206,11 @@ void fbr_batch_put(struct batch *b);
 /* The batch's worker has finished it (complete, or the worker is removed). May free it. */
 void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b);
 /* The held tasks at positions [at, end) wait again; their worker died (deaths: 1) or not (0).
- * Returns how many. */
+ * Returns how many tasks these are. */
 uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at, uint32_t end,
                            unsigned deaths);
-/* Where the next tasks of m are: the first index, how many there are at most (one page, one
- * segment), and the segment that they come from (NULL: fresh). */
+/* The next tasks of m: the first index, the largest number of them (one page, one segment), and the
+ * segment from which they come (NULL: fresh). */
 struct found {
     uint64_t first;
     uint32_t most;
@@ -211,10 +218,10 @@ struct found {
     struct batch *from;
     enum window_kind kind;
 };
-int fbr_task_find(struct map *m, struct found *f); /* m has waiting tasks. 0 or -ENOMEM */
-/* how many of the n can go into one batch */
+int fbr_task_find(struct map *m, struct found *f); /* m must have waiting tasks. 0 or -ENOMEM */
+/* how many of the n tasks can go into one batch */
 uint32_t fbr_task_run(const struct found *f, uint32_t n);
-/* f->from may be gone then */
+/* may free f->from */
 void fbr_task_hold(struct fbr_dispatch *d, struct map *m, const struct found *f, uint32_t n);
 
 /* dispatch_report.c: times */
@@ -228,7 +235,7 @@ void fbr_order_push(struct fbr_dispatch *d, struct batch *b, enum fbr_dispatch_o
 void fbr_order_drop(struct fbr_dispatch *d, struct batch *b);
 void fbr_timed_start(struct fbr_dispatch *d, uint64_t now, struct batch *b);
 void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b);
-/* NULL: nothing that it has not started */
+/* the batch that the worker can return tasks of; NULL: none */
 struct batch *fbr_order_recallable(const struct dispatch_worker *w);
 
 #endif

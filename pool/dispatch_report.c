@@ -1,5 +1,5 @@
-/* dispatch_report.c - what workers say: results, returned tasks, and the times that follow from
- * them.
+/* dispatch_report.c - messages of workers: results, returned tasks, and the task times that follow
+ * from them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -8,10 +8,10 @@
 #include "pool/dispatch_priv.h"
 
 #define SETTLED \
-    8 /* samples after which a mean is trusted, and the weight of a new one stays at 1/SETTLED */
-#define LONGEST 1e15f /* ns; clamps what is measured, so that sums cannot overflow */
+    8 /* samples after which a mean is trusted; from then on a new sample has weight 1/SETTLED */
+#define LONGEST 1e15f /* ns; limits measured times, so that sums cannot overflow */
 #define SLOWNESS_MAX 64.0
-#define LAG_WEIGHT 16 /* of all that was measured before, less one */
+#define LAG_WEIGHT 16 /* weight of all earlier samples, plus one */
 
 /* ---- times ---- */
 
@@ -38,7 +38,7 @@ struct rate *fbr_rate_touch(struct dispatch_worker *w, uint64_t map)
     return &w->rates[0];
 }
 
-/* A worker's own few samples may have been lucky ones, so until they are enough the slower of both
+/* A worker's own few samples may be lucky, so until there are enough of them the larger of both
  * means counts. */
 uint64_t fbr_rate_estimate(struct dispatch_worker *w, const struct map *m)
 {
@@ -72,8 +72,8 @@ static void learn(struct dispatch_worker *w, struct map *m, uint32_t n, uint64_t
     mean_add(&m->mean, &m->samples, sample);
 }
 
-/* How long what a worker says is on its way, there and back: what it was silent for without being
- * busy. */
+/* Learns how long messages to and from a worker are on their way: the time in which it was silent
+ * without being busy. */
 static void learn_lag(struct fbr_dispatch *d, uint64_t silent, uint64_t busy_ns)
 {
     uint64_t sample = silent > busy_ns ? silent - busy_ns : 0;
@@ -85,7 +85,7 @@ static void learn_lag(struct fbr_dispatch *d, uint64_t silent, uint64_t busy_ns)
 
 /* ---- results ---- */
 
-/* Marks which of the next n results of b are taken; returns how many. */
+/* Marks which of the next n results of b are taken; returns how many are. */
 static uint32_t take_results(struct fbr_dispatch *d, struct batch *b, uint32_t n, bool *take)
 {
     struct map *m = b->map;
@@ -168,7 +168,8 @@ int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
     had = b->kept;
     b->kept = kept;
     b->begun = b->recalled;
-    b->recalled = false; /* says nothing about its task: `heard` stays */
+    /* an answer does not show that the task makes progress, so `last_seen` stays */
+    b->recalled = false;
     if (kept < had)
         d->recall_at = now;
     if (b->map)

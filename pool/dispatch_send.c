@@ -1,4 +1,4 @@
-/* dispatch_send.c - who gets the next tasks, and how many.
+/* dispatch_send.c - which worker gets the next tasks, and how many.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -11,8 +11,9 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Workers that hold nothing come first. A second batch is for tasks that are not long, not for the
- * last ones, and not behind those of a lower priority: somebody may sooner have nothing. */
+/* Workers that hold nothing come first. A second batch is only for tasks that are not long, not for
+ * the last tasks, and not behind tasks of a lower priority: another worker may have nothing
+ * sooner. */
 static struct dispatch_worker *choose_worker(const struct fbr_dispatch *d, const struct map *m)
 {
     if (d->idle)
@@ -24,7 +25,7 @@ static struct dispatch_worker *choose_worker(const struct fbr_dispatch *d, const
     return d->half->batches->map->priority >= m->priority ? d->half : NULL;
 }
 
-/* Tasks that this worker should get by the time they take. */
+/* The number of tasks that this worker should get, by the time that they take. */
 static uint64_t measured_size(const struct fbr_dispatch *d, struct dispatch_worker *w,
                               const struct map *m)
 {
@@ -57,8 +58,8 @@ static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uin
     return i;
 }
 
-/* Whether it gets two tasks at once, in one message: there are two for each that could take as
- * much. */
+/* Whether the worker gets two tasks at once, in one message: there are two for each worker that
+ * could take as many. */
 static bool takes_two(const struct fbr_dispatch *d, struct dispatch_worker *w, const struct map *m)
 {
     uint64_t ns = fbr_rate_estimate(w, m);

@@ -27,7 +27,7 @@ uint16_t *fbr_task_states(const struct map *m, uint64_t index)
     return page && page != &fbr_page_done ? page->states + index % PAGE : NULL;
 }
 
-/* Makes the directory reach to the n-th page from `base` on. */
+/* Extends the directory to the n-th page from `base` on. */
 static int reach(struct map *m, uint64_t n)
 {
     uint64_t cap = m->cap ? m->cap : 1;
@@ -77,7 +77,7 @@ int fbr_task_touch(struct map *m, uint64_t index, uint16_t **states)
     return 0;
 }
 
-/* Drops the finished front of the directory, once that is half of it. */
+/* Drops the finished pages at the front of the directory, once they are half of it. */
 static void trim(struct map *m)
 {
     while (m->leading < m->npages && m->pages[m->leading] == &fbr_page_done)
@@ -209,7 +209,7 @@ void fbr_map_wait(struct fbr_dispatch *d, struct map *m, int64_t n, int64_t susp
 
 /* ---- batches and segments ---- */
 
-/* Lists positions [at, end) of b, in front of the others of its map. */
+/* Lists positions [at, end) of b, before the other batches of its map. */
 static void list_window(struct batch *b, enum window_kind kind, uint32_t at, uint32_t end)
 {
     struct window *window = &b->windows[kind];
@@ -294,7 +294,7 @@ static bool wanted(uint16_t state, enum window_kind kind)
     return task_what(state) == TASK_WAITING && (task_deaths(state) > 0) == (kind == SUSPECTS);
 }
 
-/* True: a task waits in the window, which begins with it now. */
+/* True: a task waits in the window, which begins with that task now. */
 static bool find_in_window(struct map *m, struct batch *b, enum window_kind kind, struct found *f)
 {
     struct window *window = &b->windows[kind];
@@ -337,7 +337,7 @@ static int find_fresh(struct map *m, struct found *f)
         }
         m->cursor = end;
     }
-    return -ENOENT; /* cannot be: every waiting task is somewhere */
+    return -ENOENT; /* not possible: every waiting task is in a window or fresh */
 }
 
 int fbr_task_find(struct map *m, struct found *f)

@@ -1,5 +1,5 @@
-/* imap.c - a function over a lazy source: results one by one, and never more than a window of tasks
- * under way.
+/* imap.c - maps over a lazy source: results one by one, and never more than a window of tasks under
+ * way.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -15,9 +15,9 @@ struct fiber_imap {
     fiber_source_fn source;
     void *user;
     size_t window;
-    bool unordered, ended; /* ended: the source has no more */
+    bool unordered, ended; /* ended: the source has no more inputs */
     int source_error;
-    uint64_t next; /* ordered: the index to hand out */
+    uint64_t next; /* ordered: the next index to hand out */
 };
 
 int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn source, void *user,
@@ -56,7 +56,7 @@ fail:
     return rc;
 }
 
-/* Takes one input from the source, without the lock: 1, 0 at its end, negative. */
+/* Takes one input from the source, without the lock: 1, 0 at its end, or a negative error. */
 static int pull(struct fiber_imap *it, struct fbr_item **out)
 {
     struct fiber_bytes in = {NULL, 0};
@@ -71,7 +71,7 @@ static int pull(struct fiber_imap *it, struct fbr_item **out)
     return *out ? 1 : -ENOMEM;
 }
 
-/* Makes it a task of the map. Under the lock. */
+/* Makes the item a task of the map. Under the lock. */
 static int submit(struct fiber_result *r, struct fbr_item *item)
 {
     struct fiber_pool *p = r->pool;
@@ -90,7 +90,7 @@ static int submit(struct fiber_result *r, struct fbr_item *item)
     return 0;
 }
 
-/* Fills the window. Under the lock, which it gives up while the source runs. */
+/* Fills the window. Under the lock, which is released while the source runs. */
 static void refill(struct fiber_imap *it)
 {
     struct fiber_result *r = it->r;
@@ -117,7 +117,7 @@ static void refill(struct fiber_imap *it)
             it->source_error = rc;
             break;
         }
-        /* the first ones start while the source goes on */
+        /* the first tasks start while the source goes on */
         if (added++ % 64 == 0)
             fbr_pool_pump(p);
     }
@@ -137,7 +137,7 @@ static struct fbr_item *next_ready(struct fiber_imap *it)
     return item && item->slot.done ? item : NULL;
 }
 
-/* The callback, which shows the same bytes, has not returned: the program gets a copy. */
+/* The callback that shows the same bytes has not returned: the program gets a copy. */
 static int copy_for_callback(const struct fbr_item *item, struct fiber_bytes *out)
 {
     if (item->slot.code)
@@ -179,8 +179,8 @@ static int hand_out(struct fiber_imap *it, struct fbr_item *item, size_t *index,
     return rc;
 }
 
-/* Under the lock, when there are no more results: 0 at the end of the source, or why it has not
- * been reached. */
+/* Under the lock, when there are no more results: 0 at the end of the source, or the kept error if
+ * the source was not read to its end. */
 static int end_of(const struct fiber_imap *it)
 {
     const struct fiber_result *r = it->r;
@@ -208,7 +208,7 @@ int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *ou
     for (;;) {
         struct fbr_item *item;
 
-        refill(it); /* its callbacks, if it fails at once, are called at the end */
+        refill(it); /* if tasks fail at once, their callbacks run at the end */
         item = next_ready(it);
         if (item) {
             rc = hand_out(it, item, index, out);

@@ -1,4 +1,4 @@
-/* map.c - giving work to a pool, and reading what came of it.
+/* map.c - submits maps and single tasks to a pool, and reads their results.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "pool/pool.h"
 
 #define WATCH_NS 150000
-#define SHORT 65536 /* bytes, which max_message always allows, and which need no look at it */
+#define SHORT 65536 /* bytes; max_message always allows this many, so no look at it is needed */
 #define LONGEST (UINT32_MAX - 64)
 
 int fbr_pool_check_length(const struct fiber_pool *p, size_t len)
@@ -119,7 +119,7 @@ int fiber_pool_apply(struct fiber_pool *p, fiber_task_fn fn, const void *in, siz
     if (rc < 0)
         goto done;
     rc = fiber_result_get(r, 0, &data, &n);
-    if (rc == 0 && out) { /* the slot's memory becomes the caller's */
+    if (rc == 0 && out) { /* the caller now owns the slot's memory */
         *out = (struct fiber_bytes){r->slots[0].data, n};
         r->slots[0].data = NULL;
     }
@@ -165,14 +165,14 @@ static bool is_done(const struct fiber_result *r, size_t i)
     return r->kind == FBR_RESULT_ARRAY ? r->flags[i] != 0 : r->slots[i].done;
 }
 
-/* All are done, and all callbacks have returned. */
+/* All tasks are done, and all callbacks have returned. */
 static bool is_over(const struct fiber_result *r)
 {
     return !r->map && (!r->callbacks || fbr_pool_in_callback(r->pool));
 }
 
-/* A thread that sleeps is woken late, on an idle processor by tens of microseconds; a quick map may
- * be done before. */
+/* Spins for a while: a thread that sleeps wakes late, on an idle processor by tens of microseconds,
+ * and a quick map may be done before that. */
 static void watch(const struct fiber_result *r)
 {
     uint64_t now = fbr_now_ns(), end = now + WATCH_NS;
@@ -296,7 +296,8 @@ size_t fiber_result_done(struct fiber_result *r)
 {
     size_t n;
 
-    if (fbr_rt_check() < 0) /* as it was at the fork: who holds the lock may not be here */
+    /* the value at the fork: the thread that holds the lock may not exist here */
+    if (fbr_rt_check() < 0)
         return r->done;
     pthread_mutex_lock(&r->pool->lock);
     n = r->done;

@@ -1,4 +1,4 @@
-/* pool.c - pools: opening, size, closing; see pool.h for what the other files do.
+/* pool.c - opens, resizes and closes pools; see pool.h for the other files.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool.h"
@@ -16,7 +16,8 @@
 
 #define BATCH_BYTES (4u << 20)
 
-/* The list of pools. A pool's own lock may be taken under it, and not the other way round. */
+/* Guards the list of pools. A pool's own lock may be taken under this lock, not the other way
+ * round. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void destroy(struct fiber_pool *p)
@@ -144,15 +145,15 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
 
 /* ---- The end ---- */
 
-/* Another thread calls the callbacks, and is to come back. */
+/* Waits until another thread has run the callbacks and returned. */
 static void wait_callbacks(struct fiber_pool *p)
 {
     while ((p->callbacks || p->calling) && !fbr_pool_in_callback(p))
         fbr_cond_wait(&p->changed, &p->lock, UINT64_MAX);
 }
 
-/* Ends the work and the workers. A second caller waits for the first, unless it is a callback that
- * the first waits for. */
+/* Ends the work and the workers. A second caller waits for the first, unless the second caller is a
+ * callback for which the first waits. */
 static void shut(struct fiber_pool *p, int code, const char *why)
 {
     bool first;
@@ -191,13 +192,13 @@ void fiber_pool_close(struct fiber_pool *p)
     fbr_pool_unref(p);
 }
 
-/* The next that is open, with a reference. */
+/* The next open pool, with a reference. */
 static struct fiber_pool *next_open(struct fbr_runtime *rt)
 {
     struct fiber_pool *p;
 
     pthread_mutex_lock(&list_lock);
-    rt->ending = true; /* no more are opened */
+    rt->ending = true; /* no more pools are opened */
     DL_FOREACH(rt->pools, p) {
         bool open;
 
@@ -222,7 +223,7 @@ static void close_pools(struct fbr_runtime *rt)
     }
 }
 
-/* Makes it known, so that the end of the program ends it. */
+/* Lists the pool, so that the end of the program ends it. */
 static int enlist(struct fiber_pool *p, struct fbr_error *err)
 {
     struct fbr_runtime *rt = p->rt;
@@ -258,8 +259,8 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
     p->timer_at_ms = UINT64_MAX;
     p->end_by_ms = UINT64_MAX;
     p->callbacks_last = &p->callbacks;
-    /* Held for microseconds, often by the data server: a thread that spins for it saves two
-     * wake-ups. */
+    /* The lock is held for microseconds, often by the data server: a thread that spins for it saves
+     * two wake-ups. */
     p->lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
     fbr_cond_init(&p->changed);
     fbr_cond_init(&p->taken);

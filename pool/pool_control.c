@@ -1,8 +1,9 @@
 /* pool_control.c - what `fiber ps`, `top`, `kill` and `scale` may ask of a pool
- * (runtime/inspect/run_control.h has how), and what its workers have printed, for `fiber logs`.
+ * (runtime/inspect/run_control.h has how), and the output of its workers, for `fiber logs`.
  *
- * Only pools of a master have a door, and only those that live for a while: many programs open one
- * for a moment, and nobody would find it. Workers take the place that ranks have in a ring.
+ * Only pools of a master have a control socket, and only those that live for a while: many programs
+ * open a pool for a moment, and no user would find it. Workers take the place that ranks have in a
+ * ring.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -20,14 +21,14 @@
 #include "runtime/inspect/run_control.h"
 #include "runtime/base/log.h"
 
-#define WHILE_MS 500 /* until it has a door */
+#define WHILE_MS 500 /* life of a pool until it has a control socket */
 
 struct fbr_pool_control {
     struct fbr_timer timer;
     struct fbr_run_control *control;
     struct fbr_run_control_about about;
     struct fbr_spool *spool;
-    bool keeps; /* it was tried to open the spool */
+    bool keeps; /* an attempt to open the spool was made */
 };
 
 static int64_t wall_ms(void)
@@ -38,7 +39,7 @@ static int64_t wall_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* ---- What is asked ---- */
+/* ---- Requests ---- */
 
 static void control_facts(void *user, struct fbr_run_facts *f)
 {
@@ -71,7 +72,7 @@ static void control_facts(void *user, struct fbr_run_facts *f)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* "worker-7" is 7, which it stays as long as it lives. */
+/* The number of "worker-7" is 7, for as long as the worker lives. */
 static int number_of(struct fiber_process *process)
 {
     const char *name = fiber_process_name(process), *dash = strrchr(name, '-');
@@ -79,8 +80,8 @@ static int number_of(struct fiber_process *process)
     return dash ? atoi(dash + 1) : 0;
 }
 
-/* Until a worker has told its host, its job says where it is. A container's host name is the
- * beginning of its long id. */
+/* Until a worker has reported its host name, the name of its job says where it is. A container's
+ * host name is the beginning of its long id. */
 static void put_host(char *out, size_t size, const struct fbr_pool_worker *w)
 {
     const char *where = w->use.host[0] ? w->use.host : fiber_process_job(w->process);
@@ -119,7 +120,7 @@ static int control_stats(void *user, struct fbr_run_rank *out, int max)
     return n;
 }
 
-/* Tasks and their time come with each batch; the rest is asked for here, and is there at the next
+/* Task counts and times come with each batch. The rest is asked for here, and is known at the next
  * look. */
 static void control_look(void *user)
 {
@@ -135,7 +136,7 @@ static void control_look(void *user)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Workers end by SIGTERM and SIGKILL, and are replaced. -1: all. */
+/* SIGTERM and SIGKILL end workers, which are then replaced. Rank -1: all workers. */
 static int control_signal(void *user, int rank, int sig)
 {
     struct fiber_pool *p = user;
@@ -152,7 +153,7 @@ static int control_signal(void *user, int rank, int sig)
     return rc;
 }
 
-/* The program that has it is what was started, and knows how it ends. */
+/* The pool's program is what the user started, and it knows how to end. */
 static int control_stop(void *user)
 {
     (void)user;
@@ -186,12 +187,12 @@ static struct fiber_process *control_host(void *user, int rank, struct fbr_error
         fbr_fail(err, -ESRCH, "it has no workers now");
     else if (!found)
         fbr_fail(err, -ESRCH, "it has no worker %d now; see `fiber top`", rank);
-    return found; /* it goes on the loop thread, which is ours */
+    return found; /* a worker goes away only on the loop thread, which this is */
 }
 
 /* ---- Opening ---- */
 
-/* The words of our command line, cut. */
+/* The words of our command line, cut to size. */
 static void command_line(char *out, size_t size)
 {
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -210,7 +211,7 @@ static void command_line(char *out, size_t size)
             out[i] = ' ';
 }
 
-/* A pool without a name is called as its program is, as in `fiber ps`. */
+/* Opens the spool. A pool without a name has its program's name, as in `fiber ps`. */
 static void open_spool(struct fiber_pool *p)
 {
     struct fbr_pool_control *d = p->run_control;
@@ -263,7 +264,7 @@ static void open_now(void *arg)
         fbr_info("`fiber ps` will not show this pool: %s", err.text);
 }
 
-/* Random, as a ring's. */
+/* Makes a random id, like a ring's. */
 static int make_uid(char out[33])
 {
     uint64_t bits[2];

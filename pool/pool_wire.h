@@ -1,18 +1,18 @@
-/* pool_wire.h - what a pool and its workers say to each other; docs/wire.md has it byte by byte.
+/* pool_wire.h - the messages between a pool and its workers; docs/wire.md has them byte by byte.
  *
- * On the data link, records whose parts are 8-byte aligned, so that inputs and results are used
- * where they lie:
+ * On the data link there are records whose parts are 8-byte aligned, so that inputs and results are
+ * used in place:
  *
  *     COMMON   u32 5, u32 0, u64 id, bytes: input that the tasks of some batches share
- *     FORGET   u32 6, u32 0, u64 id: no batch with it comes any more
+ *     FORGET   u32 6, u32 0, u64 id: no more batches use this common input
  *     TASKS    u32 1, u32 count, u64 batch, u64 common input (0: none) and reference of the
  *              function (together a string padded to 8); count x (u32 length, u32 0, bytes padded
  *              to 8)
- *     ALONE    u32 3, the rest as TASKS: none will follow before its results, which may answer the
- *              message
+ *     ALONE    u32 3, the rest as TASKS: no batch follows before the results of this one, so the
+ *              results may acknowledge the message
  *     RESULTS  u32 2, u32 count, u64 batch, u32 position of the first, u32 0, u64 busy ns;
  *              count x (i32 code, u32 length, bytes padded to 8: the result, or an error's text)
- *     LAST     u32 4, u32 0: the process exits, and waits until the pool has all that it sent
+ *     LAST     u32 4, u32 0: the process exits, and waits until the pool has all its results
  *
  * On the control channel, FBR_FRAME_POOL + n: RECALL, CANCEL, STOP, TAKEN and LOOK to the worker,
  * RETURNED and USE to the pool.
@@ -35,9 +35,9 @@ enum fbr_pool_record {
 enum fbr_pool_frame {
     FBR_POOL_RECALL = FBR_FRAME_POOL, /* u64 batch */
     FBR_POOL_CANCEL,                  /* u64 batch, u32 position or FBR_DISPATCH_ALL */
-    FBR_POOL_STOP,                    /* finish what you hold, and exit */
+    FBR_POOL_STOP,                    /* finish the tasks that you hold, and exit */
     FBR_POOL_RETURNED,                /* u64 batch, u32 tasks kept */
-    FBR_POOL_TAKEN,                   /* all that came before LAST is taken: exit */
+    FBR_POOL_TAKEN,                   /* all results before LAST are taken: exit */
     FBR_POOL_LOOK,                    /* empty: answer with USE */
     FBR_POOL_USE,                     /* u64 ns of processor time, u64 resident bytes, str host */
 };
@@ -50,14 +50,14 @@ static inline size_t fbr_pad8(size_t n)
     return (8 - n % 8) % 8;
 }
 
-/* The start record of a worker: u32 magic, u8 has an initializer, [its reference], u64 length, its
- * argument. */
+/* The start record of a worker: u32 magic, u8 has an initializer, [reference of the initializer],
+ * u64 length, argument of the initializer. */
 #define FBR_WORKER_MAGIC 0x4b525746u /* "FWRK" */
-/* "FHST": this process only holds workers (supervisor.c); behind it, what they are started with. A
- * worker behind a host is started with the number alone, and gets the same bytes from its host as
- * the first record of its data link. */
+/* "FHST": this process only hosts workers (supervisor.c). After the magic comes the start record of
+ * its workers. A worker of a host starts with the worker magic alone, and gets this same record
+ * from its host as the first record of its data link. */
 #define FBR_HOST_MAGIC 0x54534846u
-#define FBR_HOST_HEAD 4 /* bytes of it */
+#define FBR_HOST_HEAD 4 /* bytes of the magic */
 
 /* The function of a worker's process. */
 int fbr_pool_worker_main(const void *arg, size_t len);

@@ -1,9 +1,10 @@
-/* result.c - maps and their results, as the program sees them; callbacks.
+/* result.c - maps and their results, as the program sees them, and callbacks.
  *
- * A result has a reference of the program's handle, one of the running map, and one of each
+ * A result has one reference for the program's handle, one for the running map, and one for each
  * callback that waits. The map ends when its last task is done, or when it is cancelled; only then
- * may the program's input go away. A call that waits for a result, or closes it, waits for its
- * callbacks too, so that the program may free their data then; except from a callback.
+ * may the program's input go away. A call that waits for a result, or closes it, also waits for its
+ * callbacks, so that the program may free their data then; except when the call comes from a
+ * callback.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 enum { ARRAY_DONE = 1, ARRAY_FAILED = 2 };
 
-/* ---- Birth and death ---- */
+/* ---- Creation and destruction ---- */
 
 struct fbr_item *fbr_item_new(const struct fiber_bytes *in)
 {
@@ -93,8 +94,8 @@ void fbr_result_unref(struct fiber_result *r)
         destroy(r);
 }
 
-/* Writes the facts that all tasks of a batch share: their common input and their function, if the
- * worker does not know it itself. */
+/* Writes the data that all tasks of a batch share: their common input, and their function unless
+ * the worker knows it itself. */
 static int put_ref(struct fiber_result *r, const struct fbr_fnref *fn)
 {
     struct fbr_buf b;
@@ -191,7 +192,8 @@ static void wake_later(struct fiber_result *r)
     r->pool->wakes = r;
 }
 
-/* Under the lock, which it gives up: a thread that woke while we hold it would only run into it. */
+/* Under the lock, which is released meanwhile: a thread that woke while we hold the lock would only
+ * block on it. */
 static void wake_waiters(struct fiber_pool *p)
 {
     struct fiber_result *r;
@@ -253,14 +255,14 @@ static void finish(struct fiber_result *r)
     __atomic_store_n(&r->map, 0, __ATOMIC_RELEASE);
     r->open = false;
     DL_DELETE(p->results, r);
-    r->refs--; /* the handle, or a callback, still has one */
+    r->refs--; /* the handle, or a callback, still has a reference */
     wake_later(r);
     fbr_ready_set(&r->over, !r->callbacks);
     if (!p->undone)
         pthread_cond_broadcast(&p->changed);
 }
 
-/* Room for what comes of its tasks, but those of a stream, which come one by one. */
+/* Makes room for the results of its tasks, except for a stream, whose tasks come one by one. */
 static int make_room(struct fiber_result *r)
 {
     size_t n = r->n ? r->n : 1;
@@ -279,7 +281,7 @@ static int make_room(struct fiber_result *r)
                              : fbr_keep(-ENOMEM, "pool: no memory for %zu callbacks", (size_t)r->n);
 }
 
-/* Under the lock: it is one of the pool's now. */
+/* Under the lock: adds the result to the pool's. */
 static void enlist(struct fiber_result *r)
 {
     struct fiber_pool *p = r->pool;
@@ -292,7 +294,7 @@ static void enlist(struct fiber_result *r)
         p->end_by_ms = r->end_by_ms;
 }
 
-/* Under the lock: the dispatch has its tasks now, and workers get them. */
+/* Under the lock: gives its tasks to the engine, and workers get them. */
 static int submit(struct fiber_result *r, struct fbr_dispatch_map *map)
 {
     struct fiber_pool *p = r->pool;
@@ -372,8 +374,8 @@ void fbr_result_input(const struct fiber_result *r, uint64_t index, const void *
     }
 }
 
-/* The text as it is kept; without memory none is, and its code is known by `flags` and first_code
- * at least. */
+/* Keeps the text of an error and returns the kept text. Without memory no text is kept, but `flags`
+ * and first_code still show the error. */
 static const char *keep_array_error(struct fiber_result *r, uint64_t index, int code,
                                     const char *text, size_t *kept)
 {
@@ -398,7 +400,7 @@ static const char *keep_array_error(struct fiber_result *r, uint64_t index, int 
     return e->text;
 }
 
-/* Whom it is reported to gets `c` filled. */
+/* Stores the result of a task of an array, and fills `c` for its callback. */
 static int deliver_array(struct fiber_result *r, uint64_t index, int code, const void *data,
                          size_t len, struct fbr_callback *c)
 {
@@ -504,7 +506,7 @@ void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, co
 
 void fbr_result_messages_end(struct fiber_result *r)
 {
-    if (r->opts.on_progress) { /* one that waits tells the newest */
+    if (r->opts.on_progress) { /* a waiting call reports the newest state */
         r->progress.progress = true;
         r->progress.index = r->done;
         r->progress.len = r->n;
@@ -675,7 +677,7 @@ int fiber_result_cancel_task(struct fiber_result *r, size_t index)
 
 void fiber_result_close(struct fiber_result *r)
 {
-    if (!r || fiber_result_cancel(r) < 0) /* a fork() child has only a copy of it */
+    if (!r || fiber_result_cancel(r) < 0) /* a fork() child has only a copy of the result */
         return;
     pthread_mutex_lock(&r->pool->lock);
     while (r->callbacks && !fbr_pool_in_callback(r->pool))
@@ -691,7 +693,7 @@ bool fbr_pool_in_callback(const struct fiber_pool *p)
     return p->calling && pthread_equal(p->caller, pthread_self());
 }
 
-/* Under the lock, which it gives up while the program's function runs. */
+/* Under the lock, which is released while the program's function runs. */
 static void call_back(struct fiber_pool *p, struct fbr_callback *c)
 {
     const struct fbr_callback it = *c;
@@ -726,20 +728,20 @@ void fbr_pool_call_back(struct fiber_pool *p)
 
     pthread_mutex_lock(&p->lock);
     wake_waiters(p);
-    if (p->calling) { /* that thread, or the one further up this stack, takes ours as well */
+    if (p->calling) { /* that thread, or a call further up this stack, runs our callbacks as well */
         pthread_mutex_unlock(&p->lock);
         return;
     }
     p->calling = true;
     p->caller = pthread_self();
-    p->refs++; /* the last result may go */
+    p->refs++; /* the last result may be freed */
     while ((c = p->callbacks)) {
         p->callbacks = c->next;
         if (!p->callbacks)
             p->callbacks_last = &p->callbacks;
         call_back(p, c);
     }
-    p->refs--; /* the caller has one too */
+    p->refs--; /* the caller has a reference, too */
     p->calling = false;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);

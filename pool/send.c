@@ -1,4 +1,4 @@
-/* send.c - carries out what the engine decides: batches to workers, recalls, cancels.
+/* send.c - carries out the decisions of the engine: batches to workers, recalls, cancels.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -8,19 +8,19 @@
 #include "pool/pool.h"
 #include "runtime/base/log.h"
 
-#define DIRECT (16 * 1024) /* an input that is longer is sent from where it lies */
-#define AHEAD_NS 500000    /* for the next batch to come, before this one is done */
-#define MAX_DIRECT 300     /* such inputs in one batch, as dispatch.h limits its bytes */
+#define DIRECT (16 * 1024) /* a longer input is sent without a copy */
+#define AHEAD_NS 500000    /* time for the next batch to come before this one is done */
+#define MAX_DIRECT 300     /* such inputs in one batch; dispatch.h limits its bytes */
 
 static const uint8_t zeros[8];
 
-/* A message in the making: pieces of p->message, by offset while it grows, and long inputs in
- * between. */
+/* A message that is being made: pieces of p->message, given by offset while it grows, and long
+ * inputs in between. */
 struct gather {
     struct fbr_buf *b;
     struct iovec iov[2 * MAX_DIRECT + 2];
     int n;
-    size_t from; /* of the piece under way */
+    size_t from; /* offset of the current piece */
 };
 
 static void end_piece(struct gather *g)
@@ -78,8 +78,8 @@ static void note_sent(struct fbr_pool_worker *w, const struct fbr_dispatch_batch
     w->sent[slot].busy_ns = 0;
 }
 
-/* Whether the worker need not say at once that it has the batch: nothing follows until it is done,
- * or its first results say so in time. */
+/* Whether the worker need not report at once that it has the batch: no batch follows until it is
+ * done, or its first results report that in time. */
 static bool is_alone(struct fiber_pool *p, const struct fbr_dispatch_batch *batch)
 {
     uint64_t mean = fbr_dispatch_map_mean(p->dispatch, batch->map), first;
@@ -90,7 +90,7 @@ static bool is_alone(struct fiber_pool *p, const struct fbr_dispatch_batch *batc
         return true;
     if (!mean)
         return false;
-    first = (FBR_REPORT_NS + mean - 1) / mean; /* tasks until then */
+    first = (FBR_REPORT_NS + mean - 1) / mean; /* tasks until the first report */
     return batch->count > first && (batch->count - first) * mean >= AHEAD_NS;
 }
 
@@ -116,8 +116,8 @@ static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *ba
     struct fbr_pool_worker *w = batch->worker_user;
     int rc = send_message(p, w, batch);
 
-    if (rc < 0) { /* it cannot be given work: another one will do */
-        /* on_broken() says whose fault a broken link of its own is */
+    if (rc < 0) { /* the worker cannot get tasks; another worker does them */
+        /* on_broken() decides whose fault a broken link of the worker itself is */
         w->disrupted |= rc != -EPIPE || w->host;
         fbr_process_abandon(w->process, rc == -ENOMEM ? "got no tasks: out of memory"
                                                       : "has a broken data link; killed");

@@ -1,4 +1,4 @@
-/* stats.c - figures of a pool and its workers, and a way to reach one of them.
+/* stats.c - statistics of a pool and its workers, and a way to kill one worker.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* stream.c - tasks that are put one after another, and results that are taken as they come.
  *
- * A stream is a map that grows. Its tasks that are done leave it for the pool's list `done`, from
- * which any thread takes results of all streams in the order in which they arrived. The stream
- * counts those that lie there, and takes them back when it is closed.
+ * A stream is a map that grows. Its finished tasks move to the pool's list `done`, from which any
+ * thread takes results of all streams in the order in which they arrived. The stream counts its
+ * items in that list, and removes them when it is closed.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -77,7 +77,7 @@ static int copy_inputs(struct fiber_result *r, const struct fiber_bytes *in, siz
     return 0;
 }
 
-/* Under the lock: takes the items with an index of `from` and above back. */
+/* Under the lock: takes back the items with an index from `from` up to `end`. */
 static void take_back(struct fiber_result *r, struct fbr_item **list, uint64_t from, uint64_t end)
 {
     for (uint64_t i = from; i < end; i++) {
@@ -89,7 +89,7 @@ static void take_back(struct fiber_result *r, struct fbr_item **list, uint64_t f
     }
 }
 
-/* Under the lock: the items become tasks, all or none, and leave the list. */
+/* Under the lock: the items become tasks and leave the list, all of them or none. */
 static int add_items(struct fiber_result *r, struct fbr_item **list, size_t n)
 {
     struct fbr_item *item, *next;
@@ -112,7 +112,7 @@ static int add_items(struct fiber_result *r, struct fbr_item **list, size_t n)
     return 0;
 }
 
-/* Under the lock: why no task can be added. */
+/* Under the lock: 0, or the kept reason why no task can be added. */
 static int check_open(const struct fiber_result *r)
 {
     const struct fiber_pool *p = r->pool;
@@ -149,7 +149,7 @@ int fiber_stream_put(struct fiber_stream *s, const struct fiber_bytes *in, size_
     fbr_pool_pump(p);
 done:
     pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p); /* it may have failed at once */
+    fbr_pool_call_back(p); /* tasks may have failed at once */
     free_items(list);
     return rc;
 }
@@ -201,7 +201,7 @@ void fiber_stream_close(struct fiber_stream *s)
         return;
     r = s->r;
     free(s);
-    if (fbr_rt_check() < 0) /* a fork() child has only a copy of it */
+    if (fbr_rt_check() < 0) /* a fork() child has only a copy of the stream */
         return;
     pthread_mutex_lock(&r->pool->lock);
     r->dropped = true;
@@ -218,7 +218,8 @@ void fiber_stream_close(struct fiber_stream *s)
     fiber_result_close(r);
 }
 
-/* A thread that sleeps is woken late; results of short tasks may be there before. */
+/* Spins for a while: a thread that sleeps wakes late, and results of short tasks may come before
+ * that. */
 static void watch(struct fiber_pool *p)
 {
     uint64_t now = fbr_now_ns(), end = now + WATCH_NS;

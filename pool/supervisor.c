@@ -1,8 +1,8 @@
 /* supervisor.c - jobs that hold several workers of a pool.
  *
- * The job's first process, the host, starts the workers on the pool's order
- * (runtime/proc/subjobs.h) and passes batches and results on (runtime/net/relay.h). It does nothing
- * else, so that no task can take it along. It is told to go when its last worker has ended.
+ * The job's host process starts the workers on the pool's order (runtime/proc/subjobs.h) and passes
+ * batches and results on (runtime/net/relay.h). It does nothing else, so that no task can kill it.
+ * It is asked to exit when its last worker has ended.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -30,7 +30,7 @@ struct opening {
     struct fbr_error err;
 };
 
-/* The order to start a worker may have come first. */
+/* The order to start a worker may have come first and opened the relay. */
 static int open_relay(void *arg)
 {
     struct opening *o = arg;
@@ -76,7 +76,7 @@ static void on_host_frame(void *user, struct fiber_process *process, uint8_t typ
     pthread_mutex_unlock(&h->pool->lock);
 }
 
-/* The host has ended, and its workers with it, which are not to blame. If none of them was ever
+/* The host has ended, and its workers with it; they are not to blame. If none of them was ever
  * ready, the host is to blame. */
 static void on_end(void *user, struct fiber_process *process)
 {
@@ -93,7 +93,7 @@ static void on_end(void *user, struct fiber_process *process)
     fbr_pool_call_back(p);
 }
 
-/* Under the lock: once it is gone, and nobody points to it. */
+/* Under the lock: frees the host once its process is gone and no worker points to it. */
 static void maybe_free(struct fbr_pool_supervisor *h)
 {
     if (!h->gone || h->workers > 0)
@@ -104,7 +104,7 @@ static void maybe_free(struct fbr_pool_supervisor *h)
     free(h);
 }
 
-/* A worker may end later: one that was about to be started in there finds it gone. */
+/* A worker may end later: a worker that was about to start in this host finds it gone. */
 static void on_gone(void *user, struct fiber_process *process)
 {
     struct fbr_pool_supervisor *h = user;
@@ -149,7 +149,7 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     pthread_mutex_lock(&h->pool->lock);
     leaves = why == -EPIPE && h->leaving;
     pthread_mutex_unlock(&h->pool->lock);
-    if (leaves) /* it was told to */
+    if (leaves) /* it was asked to exit */
         return;
     fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(h->process),
              fbr_strerror(why));
@@ -205,7 +205,7 @@ void fbr_pool_supervisor_put(struct fbr_pool_supervisor *h)
     }
     h->leaving = true;
     fbr_buf_init(&none);
-    /* One that has not joined could not be told. */
+    /* A host that has not joined cannot be asked. */
     if (!h->joined || fbr_process_send(h->process, FBR_POOL_STOP, &none) < 0)
         fiber_process_kill(h->process);
 }
@@ -219,7 +219,7 @@ void fbr_pool_supervisor_kill_all(struct fiber_pool *p)
             fiber_process_kill(h->process);
 }
 
-/* As long as there are ever fewer. */
+/* Waits for as long as the number of hosts decreases. */
 static void wait_hosts(struct fiber_pool *p, uint64_t ms)
 {
     uint64_t deadline = fbr_now_ms() + ms;

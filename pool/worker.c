@@ -1,17 +1,17 @@
-/* worker.c - a pool's worker: takes batches, runs their tasks in the main thread, sends results as
- * they come.
+/* worker.c - a worker of a pool: takes batches, runs their tasks in the main thread, and sends
+ * results as they come.
  *
- * The loop thread takes RECALL, CANCEL and STOP meanwhile. Both meet in struct worker's lock, which
- * guards how far the current batch is: a task that was started is kept, everything behind it may be
- * given back.
+ * Meanwhile the loop thread takes RECALL, CANCEL and STOP. Both threads use the lock of struct
+ * worker, which guards the progress in the current batch: a task that was started is kept, and all
+ * tasks after it may be returned.
  *
- * Results wait for others of their batch, at most FLUSH_MS: the main thread sends them when it
- * finds the time, and a timer on the loop thread when the next task takes long. Both hold out_lock,
- * so that messages leave in order.
+ * Results wait for other results of their batch, at most FLUSH_MS: the main thread sends them
+ * between tasks, and a timer on the loop thread sends them when the next task takes long. Both hold
+ * out_lock, so that messages leave in order.
  *
- * A program that exits, because a task calls exit(), say, sends the results that it has and waits
- * until the pool has taken them: results that are under way when a process ends may be lost, and
- * the pool would have these tasks run again.
+ * A program that exits, for example because a task calls exit(), sends the results that it has and
+ * waits until the pool has taken them: results that are under way when a process ends may be lost,
+ * and the pool would run these tasks again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -37,25 +37,25 @@
 #define REPORT_BYTES (64 * 1024)
 #define FLUSH_MS 2
 #define QUICK_NS \
-    50000 /* a batch, after which the next one may come sooner than we sleep and wake */
+    50000 /* a batch this short: the next batch may come sooner than we sleep and wake */
 #define AWAKE_NS 50000
 #define REMEMBERED 64 /* orders about batches that have not come yet */
 
 struct note {
     uint64_t batch;
-    uint32_t pos; /* FBR_DISPATCH_ALL: give it back; else: skip this one */
+    uint32_t pos; /* FBR_DISPATCH_ALL: return the batch; else: skip this task */
 };
 
 /* Input that all tasks of a map share. */
 struct common {
     struct common *next, *prev;
     uint64_t id;
-    bool forgotten; /* before it came: by way of a host, orders overtake it */
+    bool forgotten; /* FORGET came before the input: by way of a host, orders overtake it */
     size_t len;
     uint64_t data[];
 };
 
-/* A batch whose common input is on its way, or that came behind such a one. */
+/* A batch whose common input is still on its way, or a batch that came after such a one. */
 struct early {
     struct early *next, *prev;
     size_t len;
@@ -63,24 +63,25 @@ struct early {
 };
 
 struct worker {
-    struct fbr_runtime *rt; /* fbr_rt() has none any more once another thread ends the program */
+    /* kept here because fbr_rt() returns NULL once another thread ends the program */
+    struct fbr_runtime *rt;
     struct fbr_child *child;
     struct fbr_data_client *up;
-    fiber_task_fn serve; /* of fiber_serve(); NULL: functions come with the tasks */
+    fiber_task_fn serve; /* for fiber_serve(); NULL: functions come with the tasks */
     int wake, beat_ms;
-    size_t longest; /* answer */
+    size_t longest; /* bytes of an answer, at most */
 
     pthread_mutex_t lock;
-    uint64_t batch;          /* the current, or last, one */
-    uint32_t started, limit; /* of its tasks: begun; to be done */
+    uint64_t batch;          /* the current batch, or the last one */
+    uint32_t started, limit; /* of its tasks: how many were begun; how many may run */
     struct note notes[REMEMBERED];
     int n_notes;
     bool stop, taken;
-    pthread_cond_t answered; /* taken */
+    pthread_cond_t answered; /* signals: taken */
 
-    atomic_bool cancelled;  /* the running task's result is not wanted */
+    atomic_bool cancelled;  /* the result of the running task is not wanted */
     atomic_uint ended;      /* tasks of the current batch that have run, up to `started` */
-    uint64_t overdue_batch; /* of the cancelled task that on_overdue() looks for; loop thread */
+    uint64_t overdue_batch; /* of the cancelled task for which on_overdue() looks; loop thread */
     uint32_t overdue_pos;
 
     /* Main thread. */
@@ -92,27 +93,27 @@ struct worker {
     struct fbr_error fn_error;
     struct fbr_buf answer; /* of the running task */
     uint64_t sent_at;
-    uint64_t awake_until; /* 0: nothing is expected at once */
+    uint64_t awake_until; /* 0: no message is expected at once */
     struct fbr_spin awake;
 
-    pthread_mutex_t out_lock; /* all below; taken after no other */
-    struct fbr_buf out;       /* RESULTS in the making: head, then items */
+    pthread_mutex_t out_lock; /* guards all below; never taken while another lock is held */
+    struct fbr_buf out;       /* the RESULTS message that is being made: head, then items */
     uint64_t out_batch, out_busy;
     uint32_t out_pos, out_count;
-    bool armed;                            /* the timer will look */
+    bool armed;                            /* the timer will fire */
     struct fbr_timer timer, beat, overdue; /* loop thread */
 };
 
 static void send_results(struct worker *w);
 
-/* The one of this process, from READY on until it ends in good order; under no lock: who exits
- * looks at it. */
+/* The worker of this process, from READY until it ends in good order. It is under no lock, because
+ * a thread that exits looks at it. */
 static struct worker *_Atomic serving;
 
-/* The common input of the task that the main thread runs; that thread's own. */
+/* The common input of the task that the main thread runs; only that thread uses it. */
 static const struct common *task_common;
 
-/* Called when the running task is cancelled; set and called under the lock. */
+/* The function for a cancel of the running task; set and called under cancel_lock. */
 static pthread_mutex_t cancel_lock = PTHREAD_MUTEX_INITIALIZER;
 static fiber_cancel_fn cancel_fn;
 static void *cancel_user;
@@ -126,7 +127,7 @@ static void answer_returned(struct worker *w, uint64_t batch, uint32_t kept)
     fbr_buf_init(&b);
     fbr_put_u64(&b, batch);
     fbr_put_u32(&b, kept);
-    /* for want of memory; the pool waits for it, or for our end */
+    /* memory is short; the pool waits for this message, or for our end */
     if (fbr_child_send(w->child, FBR_POOL_RETURNED, &b) < 0)
         _exit(1);
     fbr_buf_fini(&b);
@@ -135,7 +136,7 @@ static void answer_returned(struct worker *w, uint64_t batch, uint32_t kept)
 static void remember(struct worker *w, uint64_t batch, uint32_t pos)
 {
     for (int i = 0; i < w->n_notes && w->n_notes == REMEMBERED; i++)
-        /* A cancelled task may run all the same, one that was given back may not. */
+        /* A cancelled task may run all the same; a returned one may not. */
         if (w->notes[i].pos != FBR_DISPATCH_ALL || i == REMEMBERED - 1)
             memmove(w->notes + i, w->notes + i + 1,
                     sizeof(w->notes[0]) * (size_t)(--w->n_notes - i));
@@ -148,12 +149,12 @@ static void on_recall(struct worker *w, uint64_t batch)
     bool known = true;
 
     pthread_mutex_lock(&w->lock);
-    /* its results so far are sent below: somebody waits for the rest */
+    /* its results so far are sent below, because another worker waits for the rest */
     if (batch == w->batch)
         kept = w->limit = w->started;
     else if (batch > w->batch)
         remember(w, batch, FBR_DISPATCH_ALL);
-    /* done: its results have told */
+    /* the batch is done: its results have answered the recall */
     else
         known = false;
     pthread_mutex_unlock(&w->lock);
@@ -176,8 +177,8 @@ int fiber_task_on_cancel(fiber_cancel_fn fn, void *user)
     return 0;
 }
 
-/* Under the worker's lock, so that the task after it does not begin meanwhile: true when somebody
- * interrupts the task, which has to end then. */
+/* Under the worker's lock, so that the next task does not begin meanwhile. True: the program's
+ * function interrupts the task, which must end then. */
 static bool interrupt(struct worker *w)
 {
     bool told;
@@ -192,7 +193,7 @@ static bool interrupt(struct worker *w)
     return told;
 }
 
-/* A task that was interrupted runs on. */
+/* The grace for an interrupted task is over. If the task still runs, ends this worker. */
 static void on_overdue(void *arg)
 {
     struct worker *w = arg;
@@ -205,7 +206,7 @@ static void on_overdue(void *arg)
     if (!runs)
         return;
     fbr_warn("pool: a cancelled task ran on after it was interrupted; its worker ends");
-    _exit(1); /* the main thread is at the task; results of the others were sent long ago */
+    _exit(1); /* the main thread runs the task; results of the other tasks were sent long ago */
 }
 
 static void on_cancel(struct worker *w, uint64_t batch, uint32_t pos)
@@ -286,7 +287,7 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 
 /* ---- Main thread ---- */
 
-/* Under out_lock: results from position `pos` on come next. */
+/* Under out_lock: begins a message; its results are those from position `pos` on. */
 static void begin_results(struct worker *w, uint64_t batch, uint32_t pos)
 {
     fbr_buf_clear(&w->out);
@@ -297,7 +298,7 @@ static void begin_results(struct worker *w, uint64_t batch, uint32_t pos)
     w->out_busy = 0;
 }
 
-/* Under out_lock: sends what there is, and `more` behind it, which belongs to the last item. */
+/* Under out_lock: sends the message, followed by `more`, which belongs to its last item. */
 static void send_with(struct worker *w, const void *more, size_t len)
 {
     struct iovec iov[2] = {{NULL, 0}, {(void *)(uintptr_t)more, len}};
@@ -313,13 +314,13 @@ static void send_with(struct worker *w, const void *more, size_t len)
     fbr_put_u32(&head, 0);
     fbr_put_u64(&head, w->out_busy);
     if (head.failed || w->out.failed) {
-        atomic_store(&serving, NULL); /* there is nothing whole to send */
+        atomic_store(&serving, NULL); /* no complete message can be sent */
         fbr_child_exit(w->child, 1, "ran out of memory for its results");
     }
     memcpy(w->out.data, head.data, head.len);
     fbr_buf_fini(&head);
     iov[0] = (struct iovec){w->out.data, w->out.len};
-    /* the link broke: the pool knows */
+    /* the link broke, and the pool knows */
     if (fbr_data_client_send(w->up, iov, len ? 2 : 1, -1) < 0)
         _exit(1);
     begin_results(w, w->out_batch, w->out_pos + w->out_count);
@@ -330,7 +331,7 @@ static void send_results(struct worker *w)
     send_with(w, NULL, 0);
 }
 
-/* Whether the pool has said that it took everything; waits for it, for a while. */
+/* Waits for a while. Returns whether the pool has confirmed that it took everything. */
 static bool wait_taken(struct worker *w)
 {
     uint64_t until = fbr_now_ms() + (uint64_t)w->beat_ms;
@@ -344,9 +345,9 @@ static bool wait_taken(struct worker *w)
     return taken;
 }
 
-/* The process exits, on any thread but Fiber's. Waits for the pool's answer, or for the end of the
- * data link; that of the control channel ends the process. A task that runs on meanwhile, where
- * another thread has called exit(), may be done again. */
+/* The process exits, on any thread except Fiber's. Waits for the pool's answer, or for the end of
+ * the data link; the end of the control channel ends the process. If another thread has called
+ * exit(), a task that runs on meanwhile may be done again. */
 static void on_exit_of_process(struct fbr_runtime *rt)
 {
     static const uint32_t last[2] = {FBR_LAST, 0};
@@ -378,7 +379,7 @@ static void on_exit_of_process(struct fbr_runtime *rt)
     }
 }
 
-/* On the loop thread: the main one has been at a task for a while. */
+/* On the loop thread: the main thread has been running a task for a while. */
 static void on_flush(void *arg)
 {
     struct worker *w = arg;
@@ -415,7 +416,7 @@ static void keep_answer(struct worker *w, int code, uint64_t busy, bool last)
     fbr_put_u32(&w->out, (uint32_t)len);
     w->out_count++;
     w->out_busy += busy;
-    if (len >= REPORT_BYTES) { /* from where it lies */
+    if (len >= REPORT_BYTES) { /* sent without a copy */
         fbr_put(&w->answer, zeros, fbr_pad8(len));
         send_with(w, w->answer.data, w->answer.len);
     } else {
@@ -431,7 +432,7 @@ static void keep_answer(struct worker *w, int code, uint64_t busy, bool last)
     pthread_mutex_unlock(&w->out_lock);
     if (arm_now && fbr_loop_post(w->rt->loop, arm, w) < 0) {
         pthread_mutex_lock(&w->out_lock);
-        w->armed = false; /* for want of memory; the next answer tries again */
+        w->armed = false; /* memory is short; the next answer tries again */
         pthread_mutex_unlock(&w->out_lock);
     }
 }
@@ -455,8 +456,8 @@ static int one_task(struct worker *w, const void *in, size_t len, bool skip)
     return code;
 }
 
-/* The next task may begin: false when the rest of the batch was given back. Sets *skip for a
- * cancelled one. */
+/* Begins the next task. False: the rest of the batch was returned. Sets *skip for a cancelled
+ * task. */
 static bool begin_task(struct worker *w, uint32_t pos, bool *skip)
 {
     bool go;
@@ -484,7 +485,7 @@ static void begin_batch(struct worker *w, uint64_t batch, uint32_t count)
     atomic_store(&w->ended, 0);
     w->limit = count;
     for (int i = 0; i < w->n_notes; i++) {
-        /* it was given back before it came */
+        /* it was returned before it came */
         if (w->notes[i].batch == batch && w->notes[i].pos == FBR_DISPATCH_ALL)
             w->limit = 0;
         if (w->notes[i].batch >= batch)
@@ -504,7 +505,8 @@ static struct common *find_common(struct worker *w, uint64_t id)
     return NULL;
 }
 
-/* The function and the common input that a batch names; most batches name the same as the last. */
+/* Looks up the function and the common input that a batch names; most batches name the same as the
+ * last batch. */
 static void look_up(struct worker *w, const void *ref, size_t len)
 {
     struct fbr_cur c = fbr_cur(ref, len);
@@ -593,7 +595,7 @@ __attribute__((noreturn)) static void no_memory(struct worker *w, const char *wh
     fbr_child_exit(w->child, 1, why);
 }
 
-/* Whether the batch can be worked on. */
+/* Whether the common input of the batch is here. */
 static bool has_common(struct worker *w, struct fbr_cur c)
 {
     size_t len;
@@ -602,7 +604,7 @@ static bool has_common(struct worker *w, struct fbr_cur c)
 
     fbr_get(&c, FBR_TASKS_HEAD - 4);
     ref = fbr_get_bytes(&c, &len);
-    /* to be refused */
+    /* a malformed batch is refused later */
     if (!fbr_cur_ok(&c))
         return true;
     c = fbr_cur(ref, len);
@@ -682,7 +684,7 @@ static void on_common(struct worker *w, struct fbr_cur *c)
         drop_common(w, common);
 }
 
-/* No batch with it comes any more; one that waits for it may be there. */
+/* No more batches use this common input, but a batch that waits for it may be here. */
 static void on_forget(struct worker *w, struct fbr_cur *c)
 {
     struct common *common;
@@ -733,7 +735,7 @@ static void on_record(void *user, const void *record, size_t len)
     else
         on_tasks(w, &c);
     now = fbr_now_ns();
-    /* Somebody waits for the answer, and perhaps asks again. */
+    /* The program waits for the answer, and perhaps sends another batch. */
     w->awake_until = kind == FBR_TASKS_ALONE && now - begin < QUICK_NS ? now + AWAKE_NS : 0;
 }
 
@@ -747,7 +749,7 @@ static bool stopped(struct worker *w)
     return stop;
 }
 
-/* Whether something came before it is time to sleep. */
+/* Spins for a message. Returns whether one came before it was time to sleep. */
 static bool stay_awake(struct worker *w, struct pollfd p[2])
 {
     uint64_t now;
@@ -779,7 +781,7 @@ static void serve(struct worker *w)
     }
 }
 
-/* On the loop thread: the main one may be at a task. */
+/* On the loop thread: the main thread may be running a task. */
 static void on_beat(void *arg)
 {
     struct worker *w = arg;
@@ -861,7 +863,7 @@ static void close_worker(struct worker *w)
     pthread_mutex_destroy(&w->lock);
 }
 
-/* Runs the initializer, if there is one: nonzero ends the worker. */
+/* Runs the initializer, if there is one. A nonzero result ends the worker. */
 static int run_init(const void *arg, size_t len, bool functions)
 {
     struct fbr_cur c = fbr_cur(arg, len);
@@ -900,8 +902,8 @@ struct order {
     struct fbr_buf rest;
 };
 
-/* The start record of all workers of our host, behind its own magic; tasks come only after we have
- * said that we are ready. */
+/* The start record for all workers of our host, after the host's magic. Tasks come only after we
+ * have reported READY. */
 static void on_order(void *user, const void *record, size_t len)
 {
     struct order *o = user;
@@ -915,7 +917,8 @@ static void on_order(void *user, const void *record, size_t len)
     o->rc = o->rest.failed ? -ENOMEM : 0;
 }
 
-/* The initializer that our host has for us. It ends before we wait in vain: with it, we do. */
+/* Runs the initializer from our host. If the host ends meanwhile, we end with it and do not wait in
+ * vain. */
 static int run_init_of_host(struct worker *w, bool functions)
 {
     struct pollfd p = {.fd = fbr_data_client_fd(w->up), .events = POLLIN};
@@ -966,7 +969,7 @@ static int work(fiber_task_fn fn, const void *arg, size_t len)
     fbr_rt_at_end(rt, FBR_END_REPORT, on_exit_of_process);
     atomic_store(&serving, &w);
     serve(&w);
-    /* another thread has called exit(), and uses it */
+    /* another thread has called exit(), and uses `w` */
     while (!atomic_exchange(&serving, NULL))
         pause();
     fbr_child_on_frame(w.child, NULL, NULL);

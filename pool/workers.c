@@ -1,13 +1,13 @@
-/* workers.c - the workers of a pool: how many, and what becomes of each.
+/* workers.c - the workers of a pool: how many there are, and the states of each.
  *
- *     STARTING  its process was started             -> READY when it says so
- *     READY     the engine gives it tasks           -> DRAINING when there are too many, or it has
- *                                                   done its share
- *     DRAINING  it finishes what it holds           -> STOPPING when the engine says that it holds
- *                                                   nothing
- *     STOPPING  it was told to exit
+ *     STARTING  its process was started             -> READY when it reports READY, or STOPPING
+ *                                                   (killed) when there are too many
+ *     READY     the engine gives it tasks           -> DRAINING when there are too many
+ *     DRAINING  it finishes what it holds           -> STOPPING when the engine reports DRAINED
+ *     STOPPING  it was asked to exit, or killed
  *
- * A worker may end in any state. Nothing but its end removes it from the list.
+ * A worker that has done its tasks_per_child goes from READY to STOPPING, also by DRAINED. A worker
+ * may end in any state. Only its end removes it from the list.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -25,10 +25,10 @@
 #define BACKOFF_MS 100 /* after a failed start, doubled each time */
 #define BACKOFF_MAX_MS 5000
 #define FAILED_STARTS_MAX \
-    4                    /* in a row, with nobody at work, for start_patience: the pool is broken */
-#define CANNOT_START 125 /* of a process whose job has not come to run it */
-#define CLOSE_KILLED_MS 1000 /* for hosts to kill their workers */
-#define CLOSE_BUSY_MS 200    /* at close, for a task that looks at fiber_reply_cancelled() */
+    4                    /* in a row, with no worker at work, for start_patience: the pool breaks */
+#define CANNOT_START 125 /* exit code of a process whose job did not get as far as running it */
+#define CLOSE_KILLED_MS 1000 /* time for hosts to kill their workers */
+#define CLOSE_BUSY_MS 200    /* time at close for a task that checks fiber_reply_cancelled() */
 
 /* ---- Events of a worker's process, on the loop thread ---- */
 
@@ -38,7 +38,7 @@ static void on_ready(struct fbr_pool_worker *w)
 
     pthread_mutex_lock(&p->lock);
     if (w->state != FBR_WORKER_STARTING || p->closing) {
-        /* it goes anyway */
+        /* it ends anyway */
     } else if (fbr_dispatch_worker_add(p->dispatch, fbr_now_ns(), w, p->tasks_per_child, &w->id) <
                0) {
         fbr_process_abandon(w->process, "got no place in the pool: out of memory");
@@ -87,9 +87,9 @@ static uint64_t keep_report(struct fiber_pool *p, const char *report)
     return id;
 }
 
-/* A shortage (of descriptors, memory, names, hosts) passes; a program that is not there stays away,
- * and a process that ran and ended itself, as after an initializer that failed, will do so
- * again. */
+/* Whether the failure may pass. A shortage (of descriptors, memory, names, hosts) passes. A program
+ * that is not there stays away, and a process that ran and ended itself, as after an initializer
+ * that failed, will do so again. */
 static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
 {
     int64_t patience = fbr_config_ms(p->rt->config, "start_patience");
@@ -102,8 +102,8 @@ static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
     return fbr_now_ms() - p->alone_since_ms < (uint64_t)patience;
 }
 
-/* Why the first of a row failed, without the lines that it printed itself: these stand on the
- * screen already. Later only how many have. */
+/* Prints why the first start of a row failed, without the process's own last lines, which are on
+ * the screen already. Later prints only the number of failures. */
 static void warn_of_start(const struct fiber_pool *p, const char *report)
 {
     const char *lines = strstr(report, "; its last lines:");
@@ -136,7 +136,7 @@ void fbr_workers_failed_start(struct fiber_pool *p, struct fiber_process *proces
         p->alone_since_ms = fbr_now_ms();
     if (p->failed_alone < FAILED_STARTS_MAX || may_pass(p, process))
         return;
-    /* Others may be on their way, in a large pool many; but not for ever. */
+    /* Others may be starting, in a large pool many; but we do not wait for them for ever. */
     most = p->target > 4 * FAILED_STARTS_MAX ? p->target : 4 * FAILED_STARTS_MAX;
     if (on_the_way(p) && p->failed_alone < most && !(process && fbr_process_cannot_run(process)))
         return;
@@ -280,7 +280,7 @@ static void drain_one(struct fiber_pool *p, struct fbr_pool_worker *w)
     fbr_dispatch_worker_drain(p->dispatch, w->id);
 }
 
-/* The worker that is missed least: not yet started, else idle, else any. */
+/* The worker that is needed least: one that has not started, else an idle one, else any. */
 static struct fbr_pool_worker *least_missed(struct fiber_pool *p)
 {
     struct fbr_pool_worker *w, *idle = NULL, *any = NULL;
@@ -317,7 +317,8 @@ static struct fbr_autoscale demand_of(const struct fiber_pool *p)
                                   .idle_ns = (uint64_t)p->idle_ms * 1000000u};
 }
 
-/* Autoscale: as many as the backlog can use, at once; one less for each that idles for long. */
+/* Autoscale: sets the target to as many workers as the backlog can use, at once, or to one less
+ * when a worker is idle for long. */
 static void retarget(struct fiber_pool *p)
 {
     struct fbr_autoscale demand = demand_of(p);
@@ -363,8 +364,8 @@ void fbr_workers_adjust(struct fiber_pool *p)
     }
 }
 
-/* Tells a worker to go. One that cannot be told is killed: it holds nothing that anybody waits
- * for. */
+/* Asks a worker to exit. If the message cannot be sent, the worker is killed: no result of it is
+ * needed. */
 static void dismiss(struct fbr_pool_worker *w)
 {
     struct fbr_buf none;
@@ -386,7 +387,7 @@ void fbr_workers_stop(struct fbr_pool_worker *w)
     w->id = 0;
     w->state = FBR_WORKER_STOPPING;
     dismiss(w);
-    /* its place may be to fill */
+    /* its place may need a new worker */
     if (!p->closing)
         fbr_workers_adjust(p);
 }
@@ -431,7 +432,7 @@ void fbr_workers_arm(struct fiber_pool *p)
     look = fbr_autoscale_next_ms(&demand, now, p->undone);
     if (look < at)
         at = look;
-    if (p->start_at_ms < at) /* even if it has come meanwhile */
+    if (p->start_at_ms < at) /* even if that time has passed */
         at = p->start_at_ms;
     if (p->end_by_ms < at)
         at = p->end_by_ms;
@@ -440,7 +441,7 @@ void fbr_workers_arm(struct fiber_pool *p)
     if (at >= p->timer_at_ms)
         return;
     p->timer_at_ms = at;
-    /* it runs on another thread, and takes the lock */
+    /* `armer` runs on another thread, and takes the lock */
     if (fbr_loop_post_own(p->rt->loop, &p->armer) > 0)
         p->refs++;
 }
@@ -481,7 +482,7 @@ int fbr_workers_open(struct fiber_pool *p)
 
 /* ---- The end ---- */
 
-/* Those who hold tasks are killed a little later. */
+/* Asks all workers to exit. Workers that hold tasks are killed a little later. */
 static void dismiss_all(struct fiber_pool *p)
 {
     struct fbr_pool_worker *w;
@@ -509,7 +510,7 @@ static void kill_all(struct fiber_pool *p, bool busy_only)
     }
 }
 
-/* As long as there are ever fewer. */
+/* Waits for as long as the number of workers decreases. */
 static void wait_dwindle(struct fiber_pool *p, uint64_t ms)
 {
     uint64_t deadline = fbr_now_ms() + ms;

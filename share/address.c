@@ -1,10 +1,10 @@
-/* address.c - addresses of objects, as bytes that travel.
+/* address.c - addresses of objects, as bytes and as text.
  *
  *     u8 version, u8 kind, u8 flags, u64 owner, u64 object, 32 bytes of key, str url;
- *     zeros up to the end
+ *     zeros to the end
  *
  * As text: "fiber:" and these bytes in hexadecimal digits, without the zeros at their end. A text
- * that was cut off ends in the url, which is then malformed.
+ * that was cut off ends within the url, so the url is malformed.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>

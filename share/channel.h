@@ -1,62 +1,67 @@
 /* channel.h - queues of messages between processes, from which queue.c and pipe.c are made.
  *
- * A channel has one or two lanes (a pipe has one each way). It lives in one process, its host
+ * A channel has one or two lanes (a pipe has one each way). It lives in one process, its owner
  * (owner.c), and is used there and from other processes, its clients (client.c), through the same
- * calls. queue_engine.h decides who gets which message. A process has one client for all its
- * handles on a channel.
+ * calls. queue_engine.h decides which process gets which message. A process has one client for all
+ * its handles on a channel.
  *
- * Records, after the object's id; all begin u32 op, u32 lane. Client to host:
+ * Records, after the object's id; all begin u32 op, u32 lane. Client to owner:
  *
  *     PUTS      u64 batch, u32 count, u32 flags, count x (u64 length, bytes, zeros to 8)
  *     CANCEL    u64 batch: withdraw it (of one message)
- *     ASK       u64 taken, u32 hungry, u32 want, u64 probe: where this client stands
+ *     ASK       u64 taken, u32 hungry, u32 want, u64 probe: the state of this client
  *     RETURNED  u64 from: the answer to RECALL
  *     SHUT
- *     LEAVE     lane: of a pipe, the end
- *     ATTACH    likewise
+ *     LEAVE     for a pipe, the lane is the end that the client leaves
+ *     ATTACH    for a pipe, the lane is the end that the client attaches to
  *     SIZE
- *     WATCH     of a lane where it reads: say when there is something, and when not
+ *     WATCH     for a lane that the client reads: report when there is a message, and when not
  *     DONE      u64 call: this client has finished one message
- *     JOIN      u64 call, u32 poll: say when all messages are finished; poll: or at once that not
+ *     JOIN      u64 call, u32 poll: report when all messages are finished; poll: report at once
+ *               whether they are
  *     DEAL      from now on deal the messages in turn
- *     DIRECT    token (32 bytes), str path: of a pipe, listens there for a stream (direct.h)
- *     GO        sends by the stream from now on
- *     UNREAD    bytes: came by the stream, and nobody took it
- *     DIRECT_ENDED  nothing more is unread
+ *     DIRECT    token (32 bytes), str path: for a pipe, the client listens at this path for a
+ *               stream (direct.h)
+ *     GO        the client sends by the stream from now on
+ *     UNREAD    bytes: a message that came by the stream and was not taken
+ *     DIRECT_ENDED  there are no more UNREAD messages
  *
- * Host to client:
+ * Owner to client:
  *
  *     ACK       u64 batch, i32 code, u32 0
  *     DELIVER   u64 seq, bytes
- *     AHEAD     the same; and the next ones need not be asked for, up to `want`
+ *     AHEAD     the same; the client need not ask for the next messages, up to `want`
  *     RECALL
- *     EMPTY     u64 probe: all that there was for you has been delivered, and is yours
+ *     EMPTY     u64 probe: all that there was for this client has been delivered and is its own
  *     EOF
  *     SIZE_IS   u64 messages
  *     LEFT      answers LEAVE
- *     READY     u32 1: a get would not wait; 0: it would. To those that watch, when it changes
+ *     READY     u32 1: a get would not wait; 0: it would. Sent to watching clients on each change
  *     DONE_IS   u64 call, i32 code: answers DONE
  *     JOINED    u64 call, i32 code: answers all JOINs up to that one
- *     DIRECT_IS  u32 1: we have connected, and send by the stream; 0: we have not
- *     DIRECT_END  give back what nobody took of the stream
+ *     DIRECT_IS  u32 1: the owner has connected and sends by the stream; 0: it has not
+ *     DIRECT_END  return the messages of the stream that were not taken
  *
- * An ACK is for all batches up to its own, but in a bounded queue, where each batch is one message
- * that somebody waits for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or
- * something went wrong. A batch of no messages asks where the others are.
+ * An ACK answers all batches up to its own. In a bounded queue it answers only its own batch, which
+ * is one message that a thread waits for. An ACK is sent when the batch was accepted, if
+ * FBR_CH_ANSWER asks for one or something went wrong. A batch of no messages asks for the state of
+ * the batches before it.
  *
- * Ownership of messages. A delivered message is the client's, which may hand it to its program at
- * once and report that later. So the host cannot know what is in the hands of a client that is
- * silent, and gives it to nobody else: it is the client's until it answers a RECALL, leaves, or is
- * gone. But nobody waits for that. A RECALL that was not answered for 5 s is overdue: from then on
- * the others are given what there is, and what the late one has takes no room in a bounded queue.
- * That is little: as much as is ahead of its program, about a millisecond's work.
+ * Ownership of messages. A delivered message belongs to the client, which may hand it to its
+ * program at once and report that later. So the owner cannot know which messages a silent client
+ * has handed out, and gives them to no other process: they belong to the client until it answers a
+ * RECALL, leaves, or is gone. But no other process waits for that. A RECALL that has no answer
+ * after 5 s is overdue: from then on the other processes get the messages that there are, and the
+ * messages of the late client take no room in a bounded queue. The late client has few messages:
+ * only those that are ahead of its program, about a millisecond's work.
  *
- * A client that is gone for the host may live and not know it: it was stopped, say, for longer than
- * the heartbeat allows. Its messages went to others, and must not come out of it as well. So a
- * client in which nobody has looked at the clock for a while (a quarter of the silence after which
- * it would be given up, at most a second) doubts what it holds: it sends a probe, and hands out
- * nothing before EMPTY has answered it. When its connection ends instead, it drops what it holds.
- * Only messages that its program had taken already without the host's knowledge may come twice, as
+ * The owner may take a client for gone while the client lives and does not know it, for example
+ * because the client was stopped for longer than the heartbeat allows. The messages of that client
+ * went to others, and the client must not hand them out as well. So a client whose threads did not
+ * look at the clock for a while (a quarter of the silence after which the owner gives it up, at
+ * most a second) doubts the messages that it holds: it sends a probe, and hands out nothing before
+ * EMPTY has answered the probe. If its connection ends instead, it drops the messages that it
+ * holds. Only messages that its program had taken without the owner's knowledge may come twice, as
  * after a death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -100,44 +105,45 @@ enum fbr_channel_op {
 
 #define FBR_CH_BATCH_MAX 4096 /* messages in one PUTS */
 #define FBR_CH_ANSWER 1       /* flag of PUTS */
-#define FBR_CH_BOUNDED 1      /* flag of an address: a put is done when it was accepted */
-#define FBR_CH_ROOM 128       /* what a message of one record has around it, at most */
+/* flag of an address: a put ends when the owner has accepted the message */
+#define FBR_CH_BOUNDED 1
+#define FBR_CH_ROOM 128 /* bytes that a record has around one message, at most */
 
-/* ---- The host's side ---- */
+/* ---- The owner's side ---- */
 
 struct fbr_owner;
 
 struct fbr_owner_options {
     enum fbr_kind kind;
     int lanes;
-    int handles; /* how many hold it; each releases it once */
+    int handles; /* how many handles hold it; each handle releases it once */
     struct fbr_queue_engine_config config;
 };
 
 int fbr_owner_open(struct fbr_owner **h, const struct fbr_owner_options *o);
-/* The host of an address of this process, held once more; or NULL. */
+/* The channel, if its address is of this process, held once more; or NULL. */
 struct fbr_owner *fbr_owner_local(const struct fbr_address *a);
-/* A host that the caller holds, once more. */
+/* Holds once more a channel that the caller holds. */
 struct fbr_owner *fbr_owner_hold(struct fbr_owner *h);
 void fbr_owner_release(struct fbr_owner *h);
-uint64_t fbr_owner_id(const struct fbr_owner *h); /* of its object */
+uint64_t fbr_owner_id(const struct fbr_owner *h); /* the id of its object */
 int fbr_owner_address(struct fbr_owner *h, uint8_t flags, struct fiber_address *address);
 int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, int timeout_ms);
 int fbr_owner_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms);
 /* As get, but the message stays. */
 int fbr_owner_look(struct fbr_owner *h, int lane, int timeout_ms);
-/* A descriptor that polls readable while a get need not wait; or kept. */
+/* A descriptor that polls readable while a get need not wait; or an error that is kept. */
 int fbr_owner_fd(struct fbr_owner *h, int lane);
 int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n);
 void fbr_owner_shut(struct fbr_owner *h, int lane);
 int fbr_owner_done(struct fbr_owner *h, int lane);
 int fbr_owner_join(struct fbr_owner *h, int lane, int timeout_ms);
 void fbr_owner_deal(struct fbr_owner *h, int lane);
-/* Ends the channel: its users, here and elsewhere, get -EPIPE. */
+/* Ends the channel: its users, in this process and in others, get -EPIPE. */
 void fbr_owner_close(struct fbr_owner *h);
-/* Pipes: an end lives as long as a process holds it, by a handle or by its address. attach: one
- * more handle of this process; leave: one less. An end whose address was given away also waits for
- * the first process that attaches to it. With both ends the channel ends. */
+/* For pipes. An end lives as long as a process holds it, by a handle or by its address. attach: one
+ * more handle of this process; leave: one less. An end whose address was exported also waits for
+ * the first process that attaches to it. When both ends have ended, the channel ends. */
 void fbr_owner_export_end(struct fbr_owner *h, int end);
 void fbr_owner_attach(struct fbr_owner *h, int end);
 void fbr_owner_leave(struct fbr_owner *h, int end);
@@ -146,14 +152,14 @@ void fbr_owner_leave(struct fbr_owner *h, int end);
 
 struct fbr_client;
 
-/* lane: in which this handle puts; of a pipe it is the end. */
+/* `lane` is the lane in which this handle puts; for a pipe it is the end. */
 int fbr_client_open(struct fbr_client **g, const struct fbr_address *a, int lanes, int lane);
-/* One more handle like one that the caller has. */
+/* One more handle, for a caller that has one. */
 struct fbr_client *fbr_client_hold(struct fbr_client *g, int lane);
 int fbr_client_put(struct fbr_client *g, int lane, const void *data, size_t len, int timeout_ms);
 int fbr_client_get(struct fbr_client *g, int lane, struct fiber_bytes *out, int timeout_ms);
 int fbr_client_look(struct fbr_client *g, int lane, int timeout_ms);
-/* As fbr_owner_fd(); it belongs to all handles of this process. */
+/* As fbr_owner_fd(); all handles of this process share the descriptor. */
 int fbr_client_fd(struct fbr_client *g, int lane);
 int fbr_client_flush(struct fbr_client *g, int lane, int timeout_ms);
 int fbr_client_size(struct fbr_client *g, int lane, size_t *n);
@@ -161,6 +167,7 @@ int fbr_client_shut(struct fbr_client *g, int lane);
 int fbr_client_done(struct fbr_client *g, int lane);
 int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms);
 int fbr_client_deal(struct fbr_client *g, int lane);
-void fbr_client_close(struct fbr_client *g, int lane); /* flushes, for at most a second */
+/* Flushes for as long as the owner takes something within the configured `linger`. */
+void fbr_client_close(struct fbr_client *g, int lane);
 
 #endif

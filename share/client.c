@@ -1,8 +1,10 @@
-/* client.c - a channel as it is used from another process than its own; see channel.h.
+/* client.c - a channel that lives in another process: its records, questions to it, and the life of
+ * a client; see channel.h.
  *
- * The handles of a process on a channel share one client, because for the host a process is one
- * peer. A client that goes waits until the host has let go of it: a new one for the same channel
- * must not be given what was meant for the old. client_put.c puts and client_get.c gets.
+ * The handles of a process on a channel share one client, because the owner knows a process as one
+ * peer. A client that closes waits until the owner has answered LEAVE: a new client for the same
+ * channel must not receive messages that were meant for the old one. client_put.c puts and
+ * client_get.c gets.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -12,7 +14,7 @@
 #include "share/client_priv.h"
 
 #define SURE_MS \
-    1000 /* how long a client may look at nothing and be sure that its host has not given it up */
+    1000 /* how long a client may not look at the clock and be sure that its owner keeps it */
 
 static struct client_key key_of(const struct fbr_address *a)
 {
@@ -34,7 +36,7 @@ int fbr_client_post(struct client_lane *l, enum fbr_channel_op op, const void *b
     return fbr_proxy_post(l->client->proxy, iov, len ? 2 : 1, more);
 }
 
-/* A record, behind what else there is to say. */
+/* Sends a record, after the news that the owner does not have yet. */
 int fbr_client_notify(struct client_lane *l, enum fbr_channel_op op, const void *body, size_t len)
 {
     fbr_client_notify_news(l->client, true);
@@ -125,7 +127,7 @@ static void on_host_record(void *user, const void *record, size_t len)
     if (!fbr_cur_ok(&c) || lane >= (uint32_t)g->n_lanes)
         return;
     if (op == FBR_CH_DIRECT_END) {
-        if (g->pipe) /* a queue has no stream, nor an other end */
+        if (g->pipe) /* a queue has no stream and no other end */
             fbr_client_return_stream(g);
         return;
     }
@@ -136,7 +138,7 @@ static void on_host_record(void *user, const void *record, size_t len)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Under share's lock: later connections do not join this one. */
+/* Under share's lock: later handles do not join this client. */
 static void unlist(struct fbr_client *g)
 {
     if (g->listed)
@@ -182,7 +184,8 @@ static int notify_size(struct client_lane *l)
     return fbr_client_notify(l, FBR_CH_SIZE, NULL, 0);
 }
 
-/* How much is there; and the host has done all that it was told before. Under the lock. */
+/* Asks for the number of messages. The answer also shows that the owner has done all that it was
+ * asked to do before. Under the lock. */
 static int ask_size(struct client_lane *l)
 {
     int rc = notify_size(l);
@@ -190,7 +193,7 @@ static int ask_size(struct client_lane *l)
     return rc < 0 ? rc : wait_size(l, UINT64_MAX);
 }
 
-/* Tells the host, and waits until it has done it. Under the lock. */
+/* Sends the record and waits until the owner has acted on it. Under the lock. */
 static int notify_and_wait(struct client_lane *l, enum fbr_channel_op op)
 {
     int rc = fbr_client_notify(l, op, NULL, 0);
@@ -212,7 +215,8 @@ int fbr_client_size(struct fbr_client *g, int lane, size_t *n)
     return rc;
 }
 
-/* Waits until the host has shut it: a process that is told of it afterwards finds it so. */
+/* Waits until the owner has shut the lane, so that a process that learns of it afterwards finds
+ * the lane shut. */
 int fbr_client_shut(struct fbr_client *g, int lane)
 {
     struct client_lane *l = &g->lanes[lane];
@@ -229,7 +233,7 @@ done:
     return rc;
 }
 
-/* Under the lock: tells the host, and waits for its answer. */
+/* Under the lock: sends the record and waits for the owner's answer. */
 static int call_host(struct client_lane *l, enum fbr_channel_op op, enum fbr_channel_op reply,
                      bool poll, uint64_t deadline)
 {
@@ -288,8 +292,8 @@ int fbr_client_deal(struct fbr_client *g, int lane)
 
 /* ---- Life ---- */
 
-/* Under the lock: repeats a wait for the host as long as it takes something of what we sent to it.
- * `until`: when it has taken nothing for too long. */
+/* Under the lock: repeats a wait for as long as the owner takes something that we sent to it.
+ * `until`: the end of the wait if the owner takes nothing. */
 static int linger(struct client_lane *l, int (*wait)(struct client_lane *l, uint64_t deadline),
                   uint64_t *until)
 {
@@ -312,7 +316,8 @@ static uint64_t linger_from_now(const struct fbr_client *g)
     return fbr_now_ms() + (uint64_t)fbr_config_ms(g->share->rt->config, "linger");
 }
 
-/* At the end of the process: what it put arrives, and what it took is not given to another one. */
+/* At the end of the process: the messages that it put arrive, and the messages that it took do not
+ * go to another process. */
 static void on_flush(void *user)
 {
     struct fbr_client *g = user;
@@ -322,7 +327,7 @@ static void on_flush(void *user)
     for (int i = 0; i < g->n_lanes; i++) {
         struct client_lane *l = &g->lanes[i];
 
-        if (g->pipe) /* that the host has it is enough: nothing of a pipe is lost there */
+        if (g->pipe) /* it is enough that the owner has the messages: a pipe loses nothing there */
             fbr_client_flush_out(l, false);
         else
             linger(l, fbr_client_flush_lane, &until);
@@ -393,8 +398,8 @@ static struct fbr_client *new_client(struct fbr_share *s, const struct fbr_addre
     return g;
 }
 
-/* The client that this process has on the channel, one user more; or a new one that is to be
- * connected (*made). */
+/* The client that this process has on the channel, with one user more; or a new client, which the
+ * caller must connect (*made). */
 static struct fbr_client *find_or_make(struct fbr_share *s, const struct fbr_address *a, int lanes,
                                        bool *made)
 {
@@ -455,7 +460,7 @@ int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int la
     if (made)
         rc = connect_client(g, a);
     if (rc < 0) {
-        free_client(g); /* nobody joined it: it never was open */
+        free_client(g); /* no thread joined it, because it never was open */
         return rc;
     }
     l = &g->lanes[lane];
@@ -463,7 +468,7 @@ int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int la
     while (l->leaving)
         fbr_cond_wait(&l->room, &g->lock, UINT64_MAX);
     l->putters++;
-    /* Once the host has heard of it, it sees the end of the process that holds this one. */
+    /* Once the owner has this answer, it notices the end of the process that holds this end. */
     if (g->pipe)
         rc = l->putters == 1 ? notify_and_wait(l, FBR_CH_ATTACH) : ask_size(l);
     pthread_mutex_unlock(&g->lock);
@@ -495,8 +500,8 @@ static int wait_left(struct client_lane *l, uint64_t deadline)
     return rc;
 }
 
-/* Under the lock, which is given up for a moment: what the stream has for us goes back, as others
- * may have this end, too. */
+/* Under the lock, which is released for a moment: messages that the stream has for us go back to
+ * the owner, because other processes may hold this end, too. */
 static void return_unread(struct fbr_client *g, struct client_lane *l, uint64_t until)
 {
     int rc = 0;
@@ -512,8 +517,8 @@ static void return_unread(struct fbr_client *g, struct client_lane *l, uint64_t 
         fbr_client_drop_stream(g);
 }
 
-/* Under the lock: the last handle of this end goes, and the host has heard of it, and before of all
- * that was put, or is not there, or takes nothing. */
+/* Under the lock, for the last handle of this end. Returns when the owner has received all that was
+ * put and then LEAVE, or when it is gone or takes nothing. */
 static void leave(struct client_lane *l, struct client_lane *in)
 {
     struct fbr_client *g = l->client;
@@ -529,7 +534,7 @@ static void leave(struct client_lane *l, struct client_lane *in)
     l->left = false;
     if (!g->gone && fbr_client_notify(l, FBR_CH_LEAVE, NULL, 0) == 0)
         linger(l, wait_left, &until);
-    fbr_client_begin_get(in); /* should somebody come back */
+    fbr_client_begin_get(in); /* in case a new handle opens this end */
     l->leaving = false;
     pthread_cond_broadcast(&l->room);
 }
@@ -548,7 +553,7 @@ void fbr_client_close(struct fbr_client *g, int lane)
         linger(l, fbr_client_flush_lane, &until);
     pthread_mutex_unlock(&g->lock);
     pthread_mutex_lock(&s->lock);
-    last = --g->users == 0; /* until here nobody else frees it */
+    last = --g->users == 0; /* no other thread frees the client before this point */
     if (last)
         g->state = FBR_CLIENT_CLOSING;
     pthread_mutex_unlock(&s->lock);

@@ -1,11 +1,11 @@
-/* client_direct.c - a pipe's end in another process than its owner's: the stream of its own; see
+/* client_direct.c - the end of a pipe in another process than its owner: its own stream; see
  * direct.h.
  *
- * A client that has used its end a few times listens and asks its host to connect. A host that
- * agrees sends by the stream from then on; we do so behind a GO. The host does not agree while
- * there is anything on its way to us, so nothing that comes by the stream overtakes another
- * message. So the client asks when nothing should be on its way: before it sends the answer to what
- * it got, or, when it only gets, while it waits.
+ * A client that has used its end a few times listens and asks its owner to connect. If the owner
+ * agrees, it sends by the stream from then on; the client does so after a GO. The owner does not
+ * agree while a message is on its way to the client, so no message of the stream overtakes another
+ * message. So the client asks at a time when no message should be on its way: before it sends the
+ * answer to the message that it got, or, if it only gets, while it waits.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include "runtime/base/fds.h"
 #include "share/client_priv.h"
 
-#define FIRST_ASK 8 /* messages, before which a stream is not worth its making */
+#define FIRST_ASK 8 /* messages: with fewer, a stream does not pay */
 #define STEP_MAX 65536
-#define FDS_FREE 128 /* that stay for other things */
+#define FDS_FREE 128 /* descriptors that stay free for other uses */
 
 void fbr_client_ask_stream(struct client_lane *l)
 {
@@ -52,7 +52,7 @@ void fbr_client_ask_stream(struct client_lane *l)
     fbr_wipe(token, sizeof(token));
 }
 
-/* Takes the bytes of the stream in, where they stay. Under rx and the lock. */
+/* Moves the messages of the stream to `spilled`. Under rx and the lock. */
 static void spill(struct fbr_client *g)
 {
     struct client_message **at = &g->spilled, *m;
@@ -105,7 +105,7 @@ void fbr_client_on_direct(struct client_lane *l, struct fbr_cur *c)
         return;
     }
     g->streams_in = true;
-    fbr_direct_lock(d, UINT64_MAX); /* which nobody has */
+    fbr_direct_lock(d, UINT64_MAX); /* no other thread holds this lock */
     if (g->no_direct)
         spill(g);
     else
@@ -132,7 +132,7 @@ bool fbr_client_writes_stream(const struct client_lane *l)
     return g->streams_out && (int)l->number == g->near && !fbr_direct_stopped(g->direct);
 }
 
-/* The stream has ended: the rest comes another way, and ours goes so. */
+/* The stream has ended: later messages come another way, and our own go that way too. */
 static void end_of_stream(struct fbr_client *g, struct fbr_direct *d)
 {
     if (g->direct != d)

@@ -1,9 +1,9 @@
-/* client_get.c - getting from a channel of another process; see channel.h.
+/* client_get.c - gets from a channel that lives in another process; see channel.h.
  *
- * Some messages come ahead of their gets, as many as are used up in about a millisecond. The next
- * record to the host, or a tick a little later, tells how many messages the program took and how
- * many of its threads wait: with one consumer and one message at a time a get costs no record of
- * its own.
+ * Some messages come ahead of their gets: as many as the program takes in about a millisecond. The
+ * next record to the owner, or a tick a little later, reports how many messages the program took
+ * and how many of its threads wait. With one consumer and one message at a time, a get needs no
+ * record of its own.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #define WANT_MAX 4096
 #define WANT_BYTES (4u << 20)
-#define FAST_NS 1000000 /* an ask sooner than that after the last one: prefetch more */
+#define FAST_NS 1000000 /* an ask sooner than this after the last one: prefetch more */
 
 static uint64_t coarse_ms(void)
 {
@@ -32,7 +32,7 @@ void fbr_client_note_time(struct fbr_client *g)
     if (now - g->seen_ms > g->sure_ms && !g->pipe)
         for (int i = 0; i < g->n_lanes; i++) {
             g->lanes[i].uncertain = true;
-            g->lanes[i].assure = 0; /* what was sent before may have been answered before */
+            g->lanes[i].assure = 0; /* a probe sent earlier may have been answered earlier */
         }
     g->seen_ms = now;
 }
@@ -49,15 +49,15 @@ void fbr_client_begin_get(struct client_lane *l)
     fbr_client_show(l);
 }
 
-/* ---- What the host should know ---- */
+/* ---- Reports to the owner ---- */
 
-/* Threads that wait and for which nothing is here. */
+/* Threads that wait and have no message here. */
 static uint32_t still_hungry(const struct client_lane *l)
 {
     return l->hungry - l->handed;
 }
 
-/* Says where we are. probe: the host answers when it has given us what it can. */
+/* Reports our state. `probe`: the owner answers it when it has sent us all that it can. */
 static int ask(struct client_lane *l, uint64_t probe, bool more)
 {
     uint64_t now = fbr_now_ns();
@@ -94,7 +94,7 @@ void fbr_client_notify_news(struct fbr_client *g, bool more)
             ask(&g->lanes[i], 0, more);
 }
 
-/* News that may wait for the next record. */
+/* Reports news that may wait for the next record. */
 static void notify_soon(struct client_lane *l)
 {
     struct fbr_client *g = l->client;
@@ -107,7 +107,7 @@ static void notify_soon(struct client_lane *l)
         ask(l, 0, false);
 }
 
-/* ---- Records of the host ---- */
+/* ---- Records of the owner ---- */
 
 /* False: no memory. */
 static bool keep_message(struct client_lane *l, uint64_t seq, const void *bytes, size_t len)
@@ -136,7 +136,8 @@ void fbr_client_on_deliver(struct client_lane *l, struct fbr_cur *c)
 
     if (!fbr_cur_ok(c) || seq != l->last_seq + 1 || l->get_code)
         return;
-    if (!keep_message(l, seq, c->at, len)) { /* what we do not take goes to others when we end */
+    /* messages that we do not take go to others when we end */
+    if (!keep_message(l, seq, c->at, len)) {
         l->get_code = -ENOMEM;
         pthread_cond_broadcast(&l->arrived);
         return;
@@ -147,14 +148,14 @@ void fbr_client_on_deliver(struct client_lane *l, struct fbr_cur *c)
         return;
     if (l->n_in == 1)
         fbr_proxy_delay_ack(l->client->proxy);
-    /* not all who sleep are hungry */
+    /* not all threads that sleep are hungry */
     if (l->uncertain)
         pthread_cond_broadcast(&l->arrived);
     else
         pthread_cond_signal(&l->arrived);
 }
 
-/* Drops what is here but the first n. */
+/* Drops the messages here, except the first n. */
 void fbr_client_drop(struct client_lane *l, size_t n)
 {
     struct client_message **at = &l->first, *m;
@@ -170,8 +171,8 @@ void fbr_client_drop(struct client_lane *l, size_t n)
     l->last = at;
 }
 
-/* Another process waits. Messages here belong to our own waiting threads: they were given to them
- * before, and another process may have got something newer meanwhile. */
+/* Another process waits. Messages here belong to our own waiting threads: the owner gave the
+ * messages to them before, and another process may have got a newer message meanwhile. */
 void fbr_client_on_recall(struct client_lane *l)
 {
     size_t ours = l->hungry - l->looking < l->n_in ? l->hungry - l->looking : l->n_in;
@@ -185,7 +186,7 @@ void fbr_client_on_recall(struct client_lane *l)
     if (l->taken < from - 1)
         l->taken = from - 1;
     l->handed = (uint32_t)ours;
-    fbr_client_drop(l, ours); /* the numbers of the others are not used again */
+    fbr_client_drop(l, ours); /* the numbers of the dropped messages are not used again */
     l->want = 1;
     l->ahead = false;
     fbr_client_post(l, FBR_CH_RETURNED, &from, sizeof(from), true);
@@ -217,7 +218,7 @@ void fbr_client_on_ready(struct client_lane *l, struct fbr_cur *c)
 
 /* ---- The program's side ---- */
 
-/* Why nothing more will come, or 0. */
+/* The error of a get if no more messages will come, or 0. */
 static int get_fault(const struct client_lane *l)
 {
     if (l->get_code)
@@ -232,7 +233,7 @@ void fbr_client_show(struct client_lane *l)
     fbr_ready_set(&l->ready, l->first || spilled || l->there || get_fault(l));
 }
 
-/* Takes a message that is here, and lets the host know in time. Under the lock. */
+/* Takes a message that is here, and reports that to the owner in time. Under the lock. */
 static void take(struct client_lane *l, struct fiber_bytes *out)
 {
     struct client_message *m = l->first;
@@ -251,14 +252,14 @@ static void take(struct client_lane *l, struct fiber_bytes *out)
         l->client->answers = false;
     l->client->unanswered = true;
     if (l->n_in && l->n_in <= l->want / 2 && l->taken - l->told.taken >= (l->want + 1) / 2)
-        ask(l, 0, false); /* it should send more before we run out */
+        ask(l, 0, false); /* the owner should send more before we have none */
     else
         notify_soon(l);
     fbr_client_show(l);
 }
 
-/* Nothing is here, and somebody wants something. A host that gives ahead, and as far as it knows
- * may do so, will do so without being told. */
+/* There is no message here, and a thread wants one. If the owner sends ahead and, as far as it
+ * knows, may send more, it sends the next message without a report. */
 static int notify_hungry(struct client_lane *l, uint64_t probe)
 {
     if (!probe && l->ahead && l->last_seq - l->told.taken < l->told.want &&
@@ -269,8 +270,8 @@ static int notify_hungry(struct client_lane *l, uint64_t probe)
     return ask(l, probe, false);
 }
 
-/* The probe that this thread sends when it asks: `empty` wants to know that there is nothing, a
- * doubt wants an end. */
+/* The probe that this thread sends with its ask; 0: none. `empty`: the caller wants to know whether
+ * the queue is empty. A doubt needs a probe, too. */
 static uint64_t next_probe(struct client_lane *l, bool empty)
 {
     bool assure = l->uncertain && !l->assure;
@@ -291,8 +292,8 @@ static int sleep_until(struct client_lane *l, uint64_t deadline)
     return rc;
 }
 
-/* Messages are here: waits until they are known to be ours, or not here any more. Under the
- * lock. */
+/* There are messages here: waits until they are known to be ours, or are not here any more. Under
+ * the lock. */
 static int resolve_uncertain(struct client_lane *l, uint64_t deadline)
 {
     struct fbr_client *g = l->client;
@@ -315,14 +316,15 @@ static bool has_spilled(const struct client_lane *l)
     return l->client->spilled && (int)l->number != l->client->near;
 }
 
-/* The next message comes by the stream, or came so. Messages that are here were sent after it. */
+/* Whether the next message comes by the stream, or came by it into `spilled`. Messages in the list
+ * here were sent after it. */
 static bool elsewhere(const struct client_lane *l)
 {
     return fbr_client_reads_stream(l) || has_spilled(l);
 }
 
-/* Nothing is here: waits for a message, the end, or the time. -ESTALE: it is elsewhere. Under the
- * lock. */
+/* There is no message here: waits for a message, the end of the queue, or the deadline. -ESTALE:
+ * the message is elsewhere. Under the lock. */
 static int wait_hungry(struct client_lane *l, bool empty, bool looks, uint64_t deadline)
 {
     uint64_t probe = next_probe(l, empty);
@@ -337,7 +339,7 @@ static int wait_hungry(struct client_lane *l, bool empty, bool looks, uint64_t d
     l->hungry--;
     l->looking -= looks;
     if (elsewhere(l)) {
-        ask(l, 0, false); /* no longer hungry: what comes another way may be for others */
+        ask(l, 0, false); /* no longer hungry: a message that comes another way may be for others */
         return -ESTALE;
     }
     if (l->first)
@@ -369,7 +371,7 @@ static int wait_in(struct client_lane *l, int timeout_ms, bool looks)
     return rc;
 }
 
-/* Waits for a message of the host's, and takes it (out NULL: leaves it). Under the lock. */
+/* Waits for a message of the owner, and takes it (`out` NULL: leaves it). Under the lock. */
 static int get_here(struct client_lane *l, struct fiber_bytes *out, int timeout_ms)
 {
     bool spilled = has_spilled(l);
@@ -391,7 +393,7 @@ static int get_here(struct client_lane *l, struct fiber_bytes *out, int timeout_
         take(l, out);
     } else {
         notify_soon(l);
-        pthread_cond_signal(&l->arrived); /* it may have been meant for a thread that gets */
+        pthread_cond_signal(&l->arrived); /* the signal may have been for a thread that gets */
     }
     return 0;
 }
@@ -414,7 +416,7 @@ static int get(struct client_lane *l, struct fiber_bytes *out, int timeout_ms)
 
         pthread_mutex_lock(&g->lock);
         g->used += g->pipe && out;
-        /* not for long */
+        /* a thread leaves the stream for a short time only */
         while (g->leaving)
             pthread_cond_wait(&l->arrived, &g->lock);
         if (fbr_client_reads_stream(l))
@@ -450,7 +452,7 @@ int fbr_client_fd(struct fbr_client *g, int lane)
     l->watching = fd >= 0 && rc == 0;
     fbr_client_show(l);
     pthread_mutex_unlock(&g->lock);
-    if (fd >= 0 && rc < 0 && rc != -EPIPE) /* -EPIPE: it will be told that the host is gone */
+    if (fd >= 0 && rc < 0 && rc != -EPIPE) /* -EPIPE: on_gone will set the descriptor */
         return fbr_keep(rc, "channel: its owner cannot be told: %s", fbr_strerror(rc));
     return fd;
 }

@@ -1,4 +1,5 @@
-/* client_priv.h - what client.c (life), client_put.c and client_get.c share: one lock, two lanes.
+/* client_priv.h - the client of a channel that lives in another process, with its lanes under one
+ * lock: for client.c (life), client_put.c, client_get.c and client_direct.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CLIENT_PRIV_H
@@ -41,42 +42,44 @@ struct call_wait {
 struct client_lane {
     struct fbr_client *client;
     uint32_t number;
-    int putters;        /* handles that put here; for a pipe, that are this end */
-    bool leaving, left; /* the last of them goes; the host has let go of it */
+    int putters;        /* handles that put here; for a pipe, handles on this end */
+    bool leaving, left; /* the last handle closes; the owner has answered LEAVE */
     /* Putting. */
-    struct fbr_buf out; /* messages that are not sent */
+    struct fbr_buf out; /* messages that are not sent yet */
     uint32_t out_count;
-    uint64_t sent, asked, acked; /* batches; the last one that will be answered */
-    size_t unacked;              /* bytes that are not acknowledged */
-    size_t unasked;              /* those of them behind the last answer that was asked for */
+    /* batches: sent; the last one for which an answer was asked; acknowledged */
+    uint64_t sent, asked, acked;
+    size_t unacked; /* bytes that are not acknowledged */
+    /* of these, bytes sent after the last batch for which an answer was asked */
+    size_t unasked;
     size_t sizes[FBR_CLIENT_UNDER_WAY]; /* of batches under way, by number */
     uint64_t sent_ns;
     struct put_wait *waits;
-    int put_code; /* why no more can be put */
+    int put_code; /* the error of further puts, or 0 */
     pthread_cond_t room;
     /* Getting. */
     struct client_message *first, **last;
     size_t n_in;              /* messages that are here */
-    uint64_t last_seq, taken; /* delivered; taken by the program, or handed */
-    uint32_t hungry, looking; /* threads that wait; those of them that will take nothing */
-    /* The first of the messages here: they count as taken, as somebody woke up for them. */
+    uint64_t last_seq, taken; /* last delivered; last that the program took, or that is `handed` */
+    uint32_t hungry, looking; /* threads that wait; of these, threads that will take nothing */
+    /* How many of the first messages here count as taken, because a thread woke up for each. */
     uint32_t handed;
     uint32_t want;
     struct {
         uint64_t taken;
         uint32_t hungry, want;
-    } told; /* what the host knows */
+    } told; /* the state that the owner knows */
     uint64_t asked_ns, mean_len;
-    bool ahead; /* it gives us messages before we say that we are hungry */
+    bool ahead; /* the owner sends messages before we report that we are hungry */
     uint64_t probe, answered;
-    bool uncertain;  /* what is here may have been given to others: see fbr_client_note_time() */
-    uint64_t assure; /* the probe whose answer ends the doubt, once it was sent */
+    bool uncertain;  /* messages here may have been given to others: see fbr_client_note_time() */
+    uint64_t assure; /* the probe whose answer ends the doubt; 0: not sent yet */
     bool eof;
-    int get_code; /* why no more can be had */
+    int get_code; /* the error of further gets, or 0 */
     pthread_cond_t arrived;
     /* Watching. */
     struct fbr_ready ready;
-    bool watching, there; /* the host tells us; it said that there is something */
+    bool watching, there; /* the owner reports READY; its last report was that there is a message */
     /* Asking. */
     struct call_wait *calls;
     uint64_t last_call;
@@ -86,7 +89,8 @@ struct client_lane {
 
 struct client_key {
     uint64_t owner, object;
-    uint8_t secret[FBR_KEY_SIZE]; /* who has a wrong one joins nobody who had the right one */
+    /* a handle with a wrong key does not join the client of a right key */
+    uint8_t secret[FBR_KEY_SIZE];
 };
 
 enum fbr_client_state { FBR_CLIENT_OPENING, FBR_CLIENT_OPEN, FBR_CLIENT_CLOSING };
@@ -94,7 +98,7 @@ enum fbr_client_state { FBR_CLIENT_OPENING, FBR_CLIENT_OPEN, FBR_CLIENT_CLOSING 
 struct fbr_client {
     struct client_key key;
     struct fbr_share *share;
-    enum fbr_client_state state; /* these under share's lock */
+    enum fbr_client_state state; /* state, users, listed, hh: under share's lock */
     int users;
     bool listed;
     UT_hash_handle hh;
@@ -102,74 +106,79 @@ struct fbr_client {
     int n_lanes;
     bool pipe, bounded;
     size_t longest;       /* message */
-    pthread_mutex_t lock; /* the lanes, and: */
+    pthread_mutex_t lock; /* guards the lanes and all below */
     bool gone;
-    bool later;                /* a tick will come */
-    uint64_t seen_ms, sure_ms; /* when somebody last looked; so long nobody may look */
-    /* For a pipe on this host: a stream of its own to the host, client_direct.c. */
-    char beside[FBR_URL_MAX]; /* the path of a socket of the host; "" none */
+    bool later; /* a tick will come */
+    /* when a thread last looked at the clock; for how long none may look without doubt */
+    uint64_t seen_ms, sure_ms;
+    /* For a pipe on this machine: its own stream to the owner, client_direct.c. */
+    char beside[FBR_URL_MAX]; /* path of a socket of the owner; "": none */
     struct fbr_direct *direct;
     int near;   /* our end */
-    bool asked; /* and not answered */
+    bool asked; /* a stream was asked for, and the answer has not come */
     bool streams_in, streams_out;
-    bool leaving;    /* its reader leaves it to fbr_client_end_stream() */
-    bool no_direct;  /* somebody watches */
-    bool unanswered; /* what was got last has had no answer */
-    bool answers;    /* to each message that is got, one is put */
-    uint32_t used, next,
-        step; /* messages; when to ask for a stream again, and how much later then */
-    struct client_message *spilled; /* the rest of a stream, before all that comes another way */
+    bool leaving;    /* its reader must leave the stream to fbr_client_end_stream() */
+    bool no_direct;  /* a watcher exists */
+    bool unanswered; /* no put followed the last get */
+    bool answers;    /* the program puts one message for each message that it gets */
+    /* messages so far; at how many to ask for a stream again; how many more for the time after */
+    uint32_t used, next, step;
+    /* the rest of a stream, read before messages that come another way */
+    struct client_message *spilled;
     struct client_lane lanes[2];
 };
 
-/* All under the client's lock, but for the calls of channel.h. */
+/* All under the client's lock, except the calls of channel.h. */
 
 /* client.c */
 int fbr_client_post(struct client_lane *l, enum fbr_channel_op op, const void *body, size_t len,
                     bool more);
-/* A record, behind what else there is to say. */
+/* Sends a record, after the news that the owner does not have yet. */
 int fbr_client_notify(struct client_lane *l, enum fbr_channel_op op, const void *body, size_t len);
 
 /* client_put.c */
 void fbr_client_on_ack(struct client_lane *l, struct fbr_cur *c);
-/* Why nothing can be put, or 0. */
+/* The error of a put, or 0. */
 int fbr_client_put_fault(const struct client_lane *l);
 int fbr_client_flush_out(struct client_lane *l, bool answer);
 int fbr_client_flush_lane(struct client_lane *l, uint64_t deadline);
 
 /* client_direct.c */
 
-/* Asks for a stream, if that is worth while. This lane brings us messages, and none is here. */
+/* Asks for a stream, if one is worth while. This lane brings us messages, and none is here. */
 void fbr_client_ask_stream(struct client_lane *l);
 void fbr_client_on_direct(struct client_lane *l, struct fbr_cur *c);
-/* Whether this lane is read, or written, by the stream. */
+/* Whether messages of this lane are read from the stream, or written to it. */
 bool fbr_client_reads_stream(const struct client_lane *l);
 bool fbr_client_writes_stream(const struct client_lane *l);
-/* Without the lock. -ESTALE: look again. */
+/* Without the lock. -ESTALE: the message may come another way now, look again. */
 int fbr_client_get_direct(struct client_lane *l, struct fbr_direct *d, struct fiber_bytes *out,
                           uint64_t deadline);
-/* Nothing more comes by the stream: what is in it is in `spilled`. Without the lock. */
+/* Ends reading by the stream and moves the content of the stream to `spilled`. Without the lock. */
 void fbr_client_end_stream(struct fbr_client *g);
-/* The same, and what is in it goes back to the host. */
+/* The same, and sends the content back to the owner. */
 void fbr_client_return_stream(struct fbr_client *g);
-/* The first of `spilled`; NULL: there is none. */
+/* Removes and returns the first message of `spilled`; NULL: there is none. */
 struct client_message *fbr_client_unspill(struct fbr_client *g);
 void fbr_client_drop_stream(struct fbr_client *g);
 
 /* client_get.c */
-void fbr_client_begin_get(struct client_lane *l); /* nothing was delivered yet; also: begin again */
-void fbr_client_drop(struct client_lane *l, size_t n); /* what is here but the first n */
+/* sets the state in which nothing was delivered; also to begin again */
+void fbr_client_begin_get(struct client_lane *l);
+/* drops the messages here, except the first n */
+void fbr_client_drop(struct client_lane *l, size_t n);
 void fbr_client_on_deliver(struct client_lane *l, struct fbr_cur *c);
 void fbr_client_on_recall(struct client_lane *l);
 void fbr_client_on_ready(struct client_lane *l, struct fbr_cur *c);
 /* Shows the current state to watchers. */
 void fbr_client_show(struct client_lane *l);
 void fbr_client_on_empty(struct client_lane *l, struct fbr_cur *c);
-/* Says what was taken and who is hungry, where the host does not know it yet. */
+/* Reports the messages taken and the threads that wait, in lanes where the owner does not know them
+ * yet. */
 void fbr_client_notify_news(struct fbr_client *g, bool more);
-/* By a thread that begins to look at what is here. When nobody did for too long, this process may
- * have been stopped, and the host may have given it up and its messages to others: what is here is
- * in doubt until the host has answered a probe. */
+/* Called by a thread that begins to look at the messages here. If no thread did so for too long,
+ * this process may have been stopped, and the owner may have given it up and given its messages to
+ * others: the messages here are in doubt until the owner has answered a probe. */
 void fbr_client_note_time(struct fbr_client *g);
 
 #endif

@@ -1,8 +1,9 @@
-/* client_put.c - putting into a channel of another process; see channel.h.
+/* client_put.c - puts into a channel that lives in another process; see channel.h.
  *
- * A lone message is sent at once. When another one follows quickly the host is asked for an answer,
- * and what is put until the answer comes is collected and sent together; so a stream is fast, and a
- * conversation has no answers in it. Unanswered messages are bounded (WINDOW).
+ * A lone message is sent at once. When another message follows quickly, the client asks the owner
+ * for an answer, and collects the messages that are put until the answer comes and sends them
+ * together. So a stream of messages is fast, and a conversation has no answers in it. Unanswered
+ * messages are limited to WINDOW bytes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -14,7 +15,7 @@
 #define FLUSH_BYTES (64 * 1024)
 #define WINDOW (4u << 20) /* bytes that are not acknowledged */
 #define UNASKED_MAX 16    /* batches in a row for which no answer is asked */
-#define QUICK_NS 20000    /* a put sooner than that after the last one is part of a stream */
+#define QUICK_NS 20000    /* ns: a put sooner than this after the last put is part of a stream */
 
 static void answer_wait(struct client_lane *l, uint64_t batch, int code)
 {
@@ -44,7 +45,7 @@ void fbr_client_on_ack(struct client_lane *l, struct fbr_cur *c)
             l->unacked -= l->sizes[++l->acked % FBR_CLIENT_UNDER_WAY];
         if (code && !l->put_code)
             l->put_code = code;
-        /* more are likely to follow */
+        /* more messages are likely to follow */
         if (!l->put_code && l->out_count && l->asked <= l->acked)
             fbr_client_flush_out(l, true);
     }
@@ -53,7 +54,7 @@ void fbr_client_on_ack(struct client_lane *l, struct fbr_cur *c)
 
 /* ---- Sending ---- */
 
-/* Sends what was collected, or the one message (data, len). Under the lock. */
+/* Sends the collected messages, or the one message (data, len). Under the lock. */
 static int post_puts(struct client_lane *l, uint32_t count, const void *data, size_t len, bool lone,
                      bool answer)
 {
@@ -86,7 +87,7 @@ static int post_puts(struct client_lane *l, uint32_t count, const void *data, si
     return 0;
 }
 
-/* Whether the host is to answer the next batch, which has so many bytes. */
+/* Whether the owner must answer the next batch, which has `len` bytes. */
 static bool wants_answer(struct client_lane *l, size_t len)
 {
     uint64_t now = fbr_now_ns(), before = l->sent_ns;
@@ -130,13 +131,13 @@ static int collect(struct client_lane *l, const void *data, size_t len)
     return 0;
 }
 
-/* Why nothing can be put, or 0. Under the lock. */
+/* The error of a put, or 0. Under the lock. */
 int fbr_client_put_fault(const struct client_lane *l)
 {
     return l->client->gone ? -EPIPE : l->put_code;
 }
 
-/* Bounded: the put is done when the host has accepted it. Under the lock. */
+/* In a bounded queue the put ends when the owner has accepted the message. Under the lock. */
 static int put_and_wait(struct client_lane *l, const void *data, size_t len, uint64_t deadline)
 {
     struct fbr_client *g = l->client;
@@ -150,7 +151,7 @@ static int put_and_wait(struct client_lane *l, const void *data, size_t len, uin
     while (!w.done && !g->gone)
         if (fbr_cond_wait(&l->room, &g->lock, withdrawn ? UINT64_MAX : deadline) == -ETIMEDOUT &&
             !w.done) {
-            withdrawn = true; /* it answers at once, or is dead */
+            withdrawn = true; /* the owner answers at once, or is dead */
             fbr_client_post(l, FBR_CH_CANCEL, &w.batch, sizeof(w.batch), false);
         }
     if (!w.done)
@@ -158,7 +159,7 @@ static int put_and_wait(struct client_lane *l, const void *data, size_t len, uin
     return w.code;
 }
 
-/* Under the lock: all that was put is on its way, and its answer will come. */
+/* Sends all that was put, and makes sure that an answer to it will come. Under the lock. */
 static int push_out(struct client_lane *l)
 {
     int rc;
@@ -168,7 +169,7 @@ static int push_out(struct client_lane *l)
     return l->asked < l->sent ? post_puts(l, 0, NULL, 0, false, true) : 0;
 }
 
-/* Waits until what is not acknowledged is little enough for one message more. Under the lock. */
+/* Waits until there is room for one message more among the unacknowledged ones. Under the lock. */
 static int wait_room(struct client_lane *l, size_t len, uint64_t deadline)
 {
     int rc = 0;

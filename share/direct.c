@@ -1,4 +1,4 @@
-/* direct.c - streams of pipes; see direct.h.
+/* direct.c - streams of pipes over unix sockets; see direct.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/direct.h"
@@ -22,11 +22,11 @@
 #include "runtime/base/spin.h"
 
 #define HEAD 8
-#define ROOM (64u * 1024)      /* for messages that are read together */
-#define PIECE (32u * 1024)     /* that one call sends */
-#define SOCKET_BYTES (4 << 20) /* asked for; the kernel gives what it allows */
-#define AWAKE_NS 50000         /* before a thread sleeps */
-#define PATIENCE_MS 20         /* with a receiver that takes nothing */
+#define ROOM (64u * 1024)      /* bytes, for messages that are read together */
+#define PIECE (32u * 1024)     /* bytes that one call sends */
+#define SOCKET_BYTES (4 << 20) /* asked for; the kernel may grant less */
+#define AWAKE_NS 50000         /* spin before a thread sleeps */
+#define PATIENCE_MS 20         /* wait for a receiver that takes nothing */
 
 struct fbr_direct {
     int refs; /* atomic */
@@ -38,9 +38,10 @@ struct fbr_direct {
     bool stop, stopped, cut; /* atomic; stopped is set under tx */
     pthread_mutex_t tx;
     pthread_mutex_t rx; /* all below */
-    bool over;          /* all has been read */
+    bool over;          /* everything has been read */
     size_t at, len;     /* in `room` */
-    uint8_t *message;   /* `have` of `whole` bytes of the next one; NULL: its head is not there */
+    /* has `have` of the `whole` bytes of the next message; NULL: its head has not come */
+    uint8_t *message;
     size_t have, whole;
     uint8_t room[ROOM];
 };
@@ -88,7 +89,7 @@ void fbr_direct_unref(struct fbr_direct *d)
         return;
     stop_listening(d);
     if (d->fd >= 0) {
-        shutdown(d->fd, SHUT_RDWR); /* a fork() child may have it, too */
+        shutdown(d->fd, SHUT_RDWR); /* a fork() child may have this socket, too */
         close(d->fd);
     }
     if (d->wake >= 0)
@@ -124,7 +125,7 @@ static void set_size(int fd)
 {
     int size = SOCKET_BYTES;
 
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)); /* as much as there may be */
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)); /* as much as the kernel allows */
 }
 
 int fbr_direct_listen(struct fbr_direct **out, const char *beside, size_t longest,
@@ -186,8 +187,8 @@ fail:
     return rc;
 }
 
-/* The other process has connected and sent the token before it answered. When there is no
- * descriptor now, what it sends waits. Under rx. */
+/* The other process has connected and sent the token before it answered. When there is no free
+ * descriptor now, the data that it sends waits. Under rx. */
 int fbr_direct_open(struct fbr_direct *d)
 {
     uint8_t token[FBR_DIRECT_TOKEN];
@@ -243,7 +244,7 @@ static bool wait_room(struct fbr_direct *d, uint64_t deadline)
     return poll(&p, 1, ms < 0 || ms > PATIENCE_MS ? PATIENCE_MS : ms) > 0;
 }
 
-/* Sends the next piece: the receiver copies it while we copy the one after it. */
+/* Sends the next piece. The receiver copies this piece while we copy the one after it. */
 static ssize_t send_piece(struct fbr_direct *d, struct iovec *iov, size_t count)
 {
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = count};
@@ -257,7 +258,7 @@ static ssize_t send_piece(struct fbr_direct *d, struct iovec *iov, size_t count)
     return n;
 }
 
-/* Under tx. False: not all of it could be sent. */
+/* Under tx. False: not all of the message could be sent. */
 static bool send_all(struct fbr_direct *d, const void *data, size_t len, uint64_t deadline)
 {
     uint64_t head = htole64(len), until = 0;
@@ -298,7 +299,7 @@ static void end_sending(struct fbr_direct *d)
     __atomic_store_n(&d->stopped, true, __ATOMIC_RELEASE);
 }
 
-/* Leaves tx. A thread that sets `stop` while we hold it leaves the end to us. */
+/* Releases tx. A thread that sets `stop` while we hold tx leaves it to us to end sending. */
 static void unlock_tx(struct fbr_direct *d)
 {
     do {
@@ -351,7 +352,8 @@ void fbr_direct_unlock(struct fbr_direct *d)
     pthread_mutex_unlock(&d->rx);
 }
 
-/* Begins the next message if its head is there, with what is there of it. 1: all of it. */
+/* Begins the next message if its head is here, and copies the part of it that is here. 1: the
+ * message is whole. */
 static int parse(struct fbr_direct *d)
 {
     uint64_t whole;
@@ -378,7 +380,7 @@ static int parse(struct fbr_direct *d)
     return d->have == d->whole;
 }
 
-/* Reads what is there: into the message that is under way, as far as that goes. */
+/* Reads the available bytes, first into the current message, as far as they belong to it. */
 static int read_some(struct fbr_direct *d)
 {
     ssize_t n;
@@ -390,7 +392,8 @@ static int read_some(struct fbr_direct *d)
         struct iovec iov[2] = {{d->message + d->have, d->whole - d->have}, {d->room, ROOM}};
         struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
 
-        n = recvmsg(d->fd, &m, MSG_DONTWAIT); /* `room` is empty, or the message would be whole */
+        /* `room` is empty, because the message is not whole */
+        n = recvmsg(d->fd, &m, MSG_DONTWAIT);
         if (n > 0) {
             size_t of_message = (size_t)n < iov[0].iov_len ? (size_t)n : iov[0].iov_len;
 
@@ -426,7 +429,7 @@ int fbr_direct_take(struct fbr_direct *d, struct fiber_bytes *out)
     }
     if (whole == -ENOMEM || rc == -EAGAIN)
         return whole < 0 ? whole : rc;
-    d->over = true; /* a message that is not whole was sent by another way, or its sender is dead */
+    d->over = true; /* a partial message was sent another way, or its sender is dead */
     free(d->message);
     d->message = NULL;
     d->at = d->len = 0;

@@ -1,7 +1,7 @@
-/* item_ring.h - the messages of a queue, or of one of its consumers, in their order: a ring that
- * grows.
+/* item_ring.h - a ring that grows: the messages of a queue, or of one of its consumers, in their
+ * order.
  *
- * For queue_engine.c. The caller makes room before it adds, so that only making room can fail.
+ * For queue_engine.c. The caller reserves room before it adds, so that only a reservation can fail.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_ITEM_RING_H
@@ -18,7 +18,7 @@ struct item {
     void *data;
     size_t len;
     uint64_t order : 63;
-    uint64_t far : 1; /* of another process */
+    uint64_t far : 1; /* the message came from another process */
 };
 
 struct item_ring {
@@ -71,8 +71,7 @@ static inline struct item ring_pop(struct item_ring *r)
     return item;
 }
 
-/* Merges the first n items of `from`, which are sorted, into `into`, which is sorted and has the
- * room. */
+/* Merges the first n items of `from` into `into`. Both are sorted, and `into` has the room. */
 static inline void ring_merge(struct item_ring *into, struct item_ring *from, size_t n)
 {
     size_t to = 0, next = n; /* the gap is [to, next) */

@@ -1,4 +1,5 @@
-/* manager.c - fiber_manager and its futures: what a program calls (manager_serve.c: the rest).
+/* manager.c - fiber_manager and its futures, on the program's side; manager_serve.c has the process
+ * of a manager.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/manager.h"
@@ -122,7 +123,7 @@ void fiber_manager_close(struct fiber_manager *m)
 {
     if (!m || fbr_rpc_usable() < 0)
         return;
-    if (m->service) /* what this process asked for is done first */
+    if (m->service) /* calls of this process are done first */
         fbr_rpc_drain(m->rpc, fbr_service_process_grace(m->service));
     fbr_rpc_close(m->rpc);
     fbr_service_process_end(m->service);
@@ -171,7 +172,8 @@ static int explain(struct fiber_manager *m, int rc, const char *method)
     }
 }
 
-/* Returns the result of an answered or lost call. m may be NULL; *out is set, and may not be. */
+/* Returns the result of an answered or lost call. m may be NULL; *out is always set, and `out` may
+ * not be NULL. */
 static int finish(struct fiber_manager *m, struct fiber_future *f, const char *method,
                   struct fiber_bytes *out)
 {

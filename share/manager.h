@@ -1,9 +1,9 @@
-/* manager.h - what a manager's process is started with, and what its calls look like.
+/* manager.h - the argument with which a manager's process starts, and the bytes of its calls.
  *
  *     argument of the process   u32 magic, u8 functions that follow (1: open, 2: close), reference
- *                               of call, the others in this order, u64 length, argument of open
+ *                               of call, then of open and close, u64 length, argument of open
  *     request                   u32 length of method with its NUL, u32 0, method, zeros to 8, input
- *     answer                    the output; of an error: its text
+ *     answer                    the output; for an error, its text
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_MANAGER_H

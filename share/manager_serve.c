@@ -1,12 +1,13 @@
-/* manager_serve.c - a manager's process: the data server's thread queues calls, the main thread
- * runs them.
+/* manager_serve.c - the process of a manager: the data server's thread queues calls, the main
+ * thread runs them.
  *
- * The queue is bounded by what this process keeps for others (held.h); each calling process waits
- * long before that when too much of it is there (rpc.c). Calls of a process that has gone are run
- * all the same, as those that it made just before.
+ * The queue is limited by the bytes that this process may keep for others (held.h). A calling
+ * process waits long before that limit when too many of its bytes are here (rpc.c). Calls of a
+ * process that is gone run all the same, like calls that it made just before.
  *
- * Answers that a process does not read are kept here. When it leaves UNREAD_MAX bytes of them, its
- * calls are set aside, in their order, until it reads again; those of others go on.
+ * Answers that a process does not read are kept here. When a process leaves UNREAD_MAX bytes of
+ * answers unread, its calls are set aside, in their order, until it reads again; the calls of other
+ * processes go on.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -20,9 +21,10 @@
 #include "share/service_process.h"
 #include "share/manager.h"
 
-#define KEEP_BYTES (1u << 20)  /* of an answer's memory, for the next one */
+#define KEEP_BYTES (1u << 20)  /* bytes of an answer's memory that are kept for the next answer */
 #define UNREAD_MAX (64u << 20) /* bytes of answers on their way to one process */
-#define LOOK_MS 10 /* whether it reads again; less than the time that so many bytes take */
+/* between looks at whether it reads again; less than it takes to send that many bytes */
+#define LOOK_MS 10
 
 struct request {
     struct request *next, *prev;
@@ -48,7 +50,7 @@ struct manager {
     pthread_cond_t changed;
     struct request *requests;
     struct slow *slow;
-    uint64_t look_at; /* at those, next time */
+    uint64_t look_at; /* when to look at those again */
     bool closing;
 };
 
@@ -116,7 +118,7 @@ static bool is_crowded(const struct manager *m, uint64_t peer)
     return peer != FBR_RPC_SELF && fbr_object_queued(m->service.object, peer) > UNREAD_MAX;
 }
 
-/* Under the lock: the calls of those that have read come first again. */
+/* Under the lock: the calls of processes that have read (`all`: of all) come first again. */
 static void take_up(struct manager *m, bool all)
 {
     struct slow *s, *next;
@@ -132,7 +134,8 @@ static void take_up(struct manager *m, bool all)
     }
 }
 
-/* Under the lock: whether a call has to wait for its process to read. */
+/* Under the lock: sets a call aside if it must wait for its process to read. Returns whether it
+ * did. */
 static bool set_aside(struct manager *m, struct request *r)
 {
     struct slow *s;
@@ -197,7 +200,7 @@ static void run(struct manager *m, const struct request *r)
         fbr_buf_fini(&m->out);
 }
 
-/* Nobody elsewhere waits for these: the service is closed. */
+/* No other process waits for these calls: the service is closed. */
 static void refuse_rest(struct manager *m)
 {
     take_up(m, true);
@@ -221,7 +224,7 @@ static void resolve(struct fbr_cur *c, void (**fn)(void))
         fbr_service_process_exit(1, err.text);
 }
 
-/* Makes the state. The argument is copied to where it is aligned. */
+/* Makes the state. The argument is copied to an aligned place. */
 static void open_state(struct manager *m, struct fbr_cur *c)
 {
     size_t len = fbr_get_u64(c);

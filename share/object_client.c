@@ -1,13 +1,13 @@
-/* object_client.c - the client's side of shared objects: a connection to each owner, proxies; see
- * share.h.
+/* object_client.c - the user's side of shared objects: a connection to each owner, and proxies of
+ * its objects; see share.h.
  *
- * A remote is held by its proxies, by the thread that connects it, and by the thread that tells its
- * proxies of its death. The last holder destroys it; the remote's own thread, which must be joined,
- * has the loop thread do that.
+ * A connection (struct fbr_object_client, `remote` in names) is held by its proxies, by the thread
+ * that connects it, and by the thread that notifies its proxies of its death. The last holder
+ * destroys it. The connection's own thread must be joined, so it leaves that to the loop thread.
  *
- * Nothing is ever sent while a lock is held that a callback takes, unless by
- * fbr_data_client_post(), which does not wait: a thread that waited for a dead owner with the lock
- * of a client would hold up the one that is to tell of the death.
+ * No record is sent while a lock is held that a callback takes, except by fbr_data_client_post(),
+ * which does not wait: a thread that waited for a dead owner with the lock of a client would block
+ * the thread that must report the death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -25,10 +25,11 @@
 #include "share/share.h"
 #include "share/share_priv.h"
 
-#define CONNECT_MS 30000 /* until both of its connections are there */
+#define CONNECT_MS 30000 /* limit for the control connection and the data link together */
 #define LATER_NS 500000
-#define QUEUED_MAX (16u << 20) /* bytes for an owner that does not read; fbr_proxy_send() waits */
-#define BUCKETS 256            /* of objects, whose numbers are given out in a row */
+/* bytes queued for an owner that does not read; fbr_proxy_send() waits then */
+#define QUEUED_MAX (16u << 20)
+#define BUCKETS 256 /* hash of objects; their numbers are consecutive */
 
 enum remote_state { R_CALLING, R_WELCOME, R_OPEN, R_DEAD };
 
@@ -40,14 +41,14 @@ struct fbr_proxy {
     uint64_t object;
     const struct fbr_proxy_ops *ops;
     void *user;
-    bool calling;     /* a callback runs, */
-    pthread_t caller; /* here */
+    bool calling;     /* a callback runs */
+    pthread_t caller; /* the thread on which it runs */
     bool flushing;    /* ops->flush runs */
     bool flushed;
-    bool closed;    /* within its callback, which frees it */
+    bool closed;    /* closed within its callback; call() frees it */
     bool gone;      /* on_gone runs, or ran */
-    bool later;     /* in the remote's list */
-    uint64_t round; /* the last record that it was given */
+    bool later;     /* in the connection's list of ticks */
+    uint64_t round; /* the last record that it got */
 };
 
 struct fbr_object_client {
@@ -59,16 +60,17 @@ struct fbr_object_client {
     /* Under share's lock. */
     int refs;
     bool destroying, cut;
-    bool failing; /* its link is broken: its thread will find it so, and nobody new takes it */
+    /* The link is broken: the connection's thread will find that out, and no new proxy takes it. */
+    bool failing;
     enum remote_state state;
     struct fbr_error err;
     struct fbr_proxy *buckets[BUCKETS];
     struct fbr_proxy *later;
     uint64_t round;
     bool awake;  /* the thread will look at `later` soon */
-    int waiting; /* for room */
-    /* At the end of the process, its exiting thread's: what was written waits no longer than this,
-     * unless the owner takes something. */
+    int waiting; /* threads that wait for room */
+    /* For the thread that exits, at the end of the process: data that was written waits no longer
+     * than this, unless the owner takes something. */
     uint64_t exit_by_ms;
     /* Loop thread, while the state is below R_OPEN. */
     struct fbr_conn *conn;
@@ -76,7 +78,7 @@ struct fbr_object_client {
     char data_server_url[FBR_URL_MAX];
     uint64_t link;
     uint8_t alg;
-    uint32_t beat_ms; /* how often the owner wants to hear us; 0: never */
+    uint32_t beat_ms; /* how often the owner wants to hear from us; 0: never */
     /* Set once. */
     struct fbr_data_client *up;
     int wake;
@@ -85,7 +87,7 @@ struct fbr_object_client {
     /* Atomic. */
     bool stop;
     bool watching;    /* the thread waits for room */
-    bool hurry, calm; /* the remote's thread */
+    bool hurry, calm; /* the connection's thread */
 };
 
 static void release(struct fbr_object_client *r);
@@ -99,7 +101,7 @@ static void wake(struct fbr_object_client *r)
         fbr_debug("remote: wake: %m");
 }
 
-/* ---- Callbacks of proxies. All under share's lock, which is given up during the call ---- */
+/* ---- Callbacks of proxies. All under share's lock, which is released during the call ---- */
 
 static void drop_later(struct fbr_proxy *p)
 {
@@ -110,7 +112,7 @@ static void drop_later(struct fbr_proxy *p)
 
 enum event { RECORD, GONE, TICK };
 
-/* Frees a proxy that was closed within it. */
+/* Calls the proxy. Frees a proxy that was closed within the call. */
 static void call(struct fbr_proxy *p, enum event event, const void *record, size_t len)
 {
     struct fbr_object_client *r = p->remote;
@@ -137,7 +139,7 @@ static void call(struct fbr_proxy *p, enum event event, const void *record, size
         free(p);
 }
 
-/* A handle of that object that did not get this record yet. There is more than one only while
+/* A handle on the object that has not got this record yet. There is more than one handle only while
  * handles come and go. */
 static struct fbr_proxy *find_proxy(struct fbr_object_client *r, uint64_t object, uint64_t round)
 {
@@ -178,7 +180,7 @@ static struct fbr_proxy *any_proxy(struct fbr_object_client *r)
     return NULL;
 }
 
-/* The owner is gone: all proxies are told. */
+/* The owner is gone: notifies all proxies. */
 static void die(struct fbr_object_client *r)
 {
     struct fbr_share *s = r->share;
@@ -193,7 +195,7 @@ static void die(struct fbr_object_client *r)
     }
     r->refs++;
     while ((p = any_proxy(r))) {
-        if (p->calling) /* the other thread's callback comes first */
+        if (p->calling) /* the callback on the other thread comes first */
             pthread_cond_wait(&s->idle, &s->lock);
         else
             call(p, GONE, NULL, 0);
@@ -212,13 +214,13 @@ static void set_awake(struct fbr_object_client *r, bool awake)
         struct fbr_proxy *p = r->later;
 
         drop_later(p);
-        if (!p->calling) /* else it is told of its end */
+        if (!p->calling) /* otherwise its end is reported */
             call(p, TICK, NULL, 0);
     }
     pthread_mutex_unlock(&r->share->lock);
 }
 
-/* Sends what is left over, as far as there is room. */
+/* Sends queued data, as far as there is room. */
 static int flush_rest(struct fbr_object_client *r)
 {
     int rc;
@@ -234,8 +236,8 @@ static int flush_rest(struct fbr_object_client *r)
     return rc < 0 ? rc : 0;
 }
 
-/* Takes what has come. The owner is told at once that we have it, unless somebody will tell it
- * soon. */
+/* Takes the records that have come. The owner is notified at once that we have them, unless a
+ * thread will send it a record soon. */
 static int take_in(struct fbr_object_client *r)
 {
     int rc = 0, got;
@@ -250,7 +252,7 @@ static int take_in(struct fbr_object_client *r)
     return got < 0 ? got : rc;
 }
 
-/* Handles the next event, or a time in which nothing has come. */
+/* Handles the next event, or a timeout without one. */
 static int turn(struct fbr_object_client *r, struct pollfd p[3], const struct timespec *idle)
 {
     static const struct timespec soon = {.tv_nsec = LATER_NS};
@@ -309,7 +311,7 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     if (r->alg)
         rc = fbr_rt_keys(conn, r->link, r->alg, &r->keys);
     pthread_mutex_lock(&r->share->lock);
-    if (r->state != R_CALLING) { /* told twice */
+    if (r->state != R_CALLING) { /* the frame came twice */
     } else if (!fbr_cur_ok(body) || rc < 0) {
         r->state = R_DEAD;
         fbr_fail(&r->err, -EPROTO, "%s: its welcome cannot be read", r->url);
@@ -347,7 +349,7 @@ static int dial(void *arg)
     int rc;
 
     pthread_mutex_lock(&r->share->lock);
-    cut = r->cut; /* who has cut it off does not come again */
+    cut = r->cut; /* a connection that was cut off is not made again */
     pthread_mutex_unlock(&r->share->lock);
     if (cut)
         return -ESHUTDOWN;
@@ -374,8 +376,8 @@ static void hang_up_held(void *arg)
     release(arg);
 }
 
-/* The data link broke. The control connection goes with it, so that the owner knows, too. The
- * remote's thread. */
+/* The data link broke. The control connection closes with it, so that the owner knows, too. The
+ * connection's thread. */
 static void break_off(struct fbr_object_client *r, int why)
 {
     bool held;
@@ -416,7 +418,7 @@ static void stop_thread(struct fbr_object_client *r)
     r->has_thread = false;
 }
 
-/* Not on the remote's own thread. Once it was cut off there may be no loop any more. */
+/* Not on the connection's own thread. Once it was cut off there may be no loop any more. */
 static void destroy(struct fbr_object_client *r)
 {
     if (!r->cut)
@@ -450,12 +452,12 @@ static void release(struct fbr_object_client *r)
     if (!last)
         return;
     if (r->has_thread && pthread_equal(r->thread, pthread_self()))
-        fbr_loop_post(s->rt->loop, destroy_later, r); /* when memory is short it stays */
+        fbr_loop_post(s->rt->loop, destroy_later, r); /* when memory is short, it is not freed */
     else
         destroy(r);
 }
 
-/* Brings a new remote to life. Nobody else touches it while its state is below R_OPEN. */
+/* Connects a new connection. No other thread touches it while its state is below R_OPEN. */
 static int bring_up(struct fbr_object_client *r)
 {
     struct fbr_share *s = r->share;
@@ -513,7 +515,7 @@ static struct fbr_object_client *new_remote(struct fbr_share *s, const struct fb
     return r;
 }
 
-/* Under share's lock: a connection that this address would open, too. */
+/* Under share's lock: the existing connection that this address would open. */
 static struct fbr_object_client *find_remote(struct fbr_share *s, const struct fbr_address *a)
 {
     struct fbr_object_client *r;
@@ -536,7 +538,7 @@ static int keep_why(struct fbr_object_client *r, int rc)
                     : fbr_keep(rc, "the process that owns the object is gone");
 }
 
-/* The live connection to that owner, or a new one that others wait for. */
+/* The live connection to that owner, or a new one, for which others wait. */
 static int get_remote(struct fbr_share *s, const struct fbr_address *a,
                       struct fbr_object_client **out)
 {
@@ -553,7 +555,8 @@ static int get_remote(struct fbr_share *s, const struct fbr_address *a,
     if (r) {
         r->refs++;
         while (r->state == R_CALLING || r->state == R_WELCOME)
-            pthread_cond_wait(&s->idle, &s->lock); /* the thread that brings it up has a limit */
+            /* the thread that connects it has a time limit */
+            pthread_cond_wait(&s->idle, &s->lock);
         rc = r->state == R_DEAD ? -EPIPE : 0;
     } else if ((r = new_remote(s, a))) {
         mine = true;
@@ -613,7 +616,7 @@ int fbr_proxy_open(struct fbr_proxy **out, const struct fbr_address *a,
     return 0;
 }
 
-/* Share's lock is not held. */
+/* Without share's lock. */
 static bool is_dead(struct fbr_proxy *p)
 {
     struct fbr_share *s = p->remote->share;
@@ -642,7 +645,7 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
         r->failing = true;
         pthread_mutex_unlock(&r->share->lock);
     }
-    /* to send the rest, or to find the link broken */
+    /* to send the rest, or to find that the link is broken */
     if (rc && !__atomic_load_n(&r->watching, __ATOMIC_SEQ_CST))
         wake(r);
     return rc < 0 ? -EPIPE : 0;
@@ -740,7 +743,7 @@ void fbr_proxy_close(struct fbr_proxy *p)
 
 /* ---- The end of the process ---- */
 
-/* Under share's lock: a proxy of that bucket that may have something to send. */
+/* Under share's lock: a proxy of that bucket that may have data to send. */
 static struct fbr_proxy *unflushed(struct fbr_object_client *r, int bucket)
 {
     struct fbr_proxy *p;
@@ -769,7 +772,7 @@ static void flush_all(struct fbr_object_client *r)
         }
 }
 
-/* Cuts open connections off, and frees none; the program may still close its handles. */
+/* Cuts off all open connections and frees none: the program may still close its handles. */
 void fbr_object_client_close_all(struct fbr_share *s)
 {
     struct fbr_object_client *r;

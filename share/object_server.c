@@ -1,5 +1,5 @@
-/* object_server.c - the owner's side of shared objects: their table, the peers that use them; see
- * share.h.
+/* object_server.c - the owner's side of shared objects: their table, and the peers that use them;
+ * see share.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -23,9 +23,9 @@ struct fbr_object {
     struct fbr_share *share;
     const struct fbr_object_ops *ops;
     void *user;
-    int busy;                 /* callbacks that run, and who looks at it */
-    bool closed;              /* no new ones */
-    void (*done)(void *user); /* retired: told when none runs */
+    int busy;                 /* callbacks that run, and threads that look at the object */
+    bool closed;              /* no new callbacks */
+    void (*done)(void *user); /* for a retired object: called when no callback runs */
     uint64_t due_ms;          /* ops->on_time comes then; 0: never */
     UT_hash_handle hh;
 };
@@ -34,17 +34,17 @@ struct peer {
     uint64_t id;
     struct fbr_share *share;
     struct fbr_conn *conn; /* loop thread */
-    struct fbr_link *link; /* NULL before it is there, and once it goes */
+    struct fbr_link *link; /* NULL before it is open, and once it closes */
     int sending;           /* threads that use the link */
-    bool cut;              /* it has not read what it asked for, and is about to be hung up on */
+    bool cut;              /* it does not read its answers and is about to be disconnected */
     UT_hash_handle hh;
 };
 
-/* ---- Calling objects, none of which may go away meanwhile ---- */
+/* ---- Calls of objects; no object goes away during a call ---- */
 
 static void notify_gone(struct fbr_share *s, uint64_t id, uint64_t to);
 
-/* Nothing runs any more, and nothing will. */
+/* No callback runs, and none will. */
 static void end_retired(struct fbr_object *o)
 {
     struct fbr_share *s = o->share;
@@ -86,7 +86,8 @@ static void release(struct fbr_object *o)
         end_retired(o);
 }
 
-/* Tells one peer, or all (0), that an object does not exist (any more): a record without a body. */
+/* Notifies one peer, or all (0), that an object does not exist (any more), by a record without a
+ * body. */
 static void notify_gone(struct fbr_share *s, uint64_t id, uint64_t to)
 {
     const struct iovec iov = {&id, sizeof(id)};
@@ -120,7 +121,7 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 
 /* ---- Peers come and go, on the loop thread ---- */
 
-/* Grabs the object behind o (NULL: the first). While o is grabbed it stays in the table. */
+/* Grabs the object after o (NULL: the first). While o is grabbed, it stays in the table. */
 static struct fbr_object *grab_next(struct fbr_share *s, struct fbr_object *o)
 {
     pthread_mutex_lock(&s->lock);
@@ -156,7 +157,7 @@ static void remove_peer(struct peer *p)
     HASH_DELETE(hh, s->peers, p);
     link = p->link;
     p->link = NULL;
-    while (p->sending) /* which never waits */
+    while (p->sending) /* a sending thread never waits */
         pthread_cond_wait(&s->idle, &s->lock);
     pthread_mutex_unlock(&s->lock);
     fbr_link_close(link);
@@ -220,8 +221,8 @@ static void on_broken(void *user, struct fbr_link *link, int why)
 
 static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
 
-/* WELCOME: str url of the data channel, u64 link, u8 algorithm of its seal (0: none), u32
- * heartbeat. */
+/* Sends FBR_FRAME_PEER: str url of the data channel, u64 link, u8 algorithm of its AEAD (0: none),
+ * u32 heartbeat. */
 static int welcome(struct peer *p, struct fbr_conn *conn)
 {
     enum fbr_reach reach;
@@ -256,7 +257,7 @@ static int welcome(struct peer *p, struct fbr_conn *conn)
     return rc;
 }
 
-/* Gives the peer its number, and a place in the table. Under share's lock. */
+/* Gives the peer its number and a place in the table. Under share's lock. */
 static int list_peer(struct fbr_share *s, struct peer *p)
 {
     if (s->ended)
@@ -266,8 +267,8 @@ static int list_peer(struct fbr_share *s, struct peer *p)
     return p->hh.tbl ? 0 : -ENOMEM;
 }
 
-/* The peer is in the table, with its number, before it is told where to send: its records may be
- * here at once. */
+/* Admits a peer. It is in the table, with its number, before it learns where to send, because its
+ * records may come at once. */
 static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
 {
     struct fbr_share *s = rt->share;
@@ -300,7 +301,7 @@ static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fb
 
 /* ---- Reminders, on the loop thread: one timer for all objects ---- */
 
-/* Calls those whose time has come; the timer is set again for the next one. */
+/* Calls the objects whose time has come, and sets the timer for the next one. */
 static void on_clock(void *arg)
 {
     struct fbr_share *s = arg;
@@ -308,7 +309,7 @@ static void on_clock(void *arg)
     struct fbr_object *o = grab_next(s, NULL), *after;
 
     pthread_mutex_lock(&s->lock);
-    s->reminding = false; /* a reminder that is wanted from here on is asked for anew */
+    s->reminding = false; /* a reminder that is wanted after this sets it again */
     pthread_mutex_unlock(&s->lock);
     for (; o; o = after) {
         bool due;
@@ -397,7 +398,7 @@ static void close_share(struct fbr_runtime *rt)
 {
     struct fbr_share *s;
 
-    fbr_loop_call(rt->loop, do_nothing, NULL); /* open_share() is over */
+    fbr_loop_call(rt->loop, do_nothing, NULL); /* waits for open_share() to end */
     s = rt->share;
     pthread_mutex_lock(&s->lock);
     while (s->closing)
@@ -423,7 +424,7 @@ static int open_share(void *arg)
         return -ESHUTDOWN;
     }
     s->rt = rt;
-    s->next_peer = 1; /* 0 and 1 are the owner's own (channel.c) */
+    s->next_peer = 1; /* peers begin at 2: 0 and FBR_RPC_SELF are the owner's process */
     pthread_mutex_init(&s->lock, NULL);
     fbr_cond_init(&s->idle);
     rt->admit_peer = admit;
@@ -530,8 +531,8 @@ int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags, struct 
     return rc < 0 ? fbr_keep(rc, "share: the address is too long: %s", call.url) : 0;
 }
 
-/* Whether so much waits for this peer that no more may, with what waits for others. Under share's
- * lock. */
+/* Whether so many bytes wait for this peer, together with those for others, that no more may. Under
+ * share's lock. */
 static bool is_deluged(struct fbr_share *s, struct peer *p)
 {
     uint64_t unread = 0;
@@ -545,7 +546,7 @@ static bool is_deluged(struct fbr_share *s, struct peer *p)
     return fbr_held_full(&s->rt->held, unread);
 }
 
-/* Under share's lock: nothing more is sent to it. */
+/* Under share's lock: disconnects the peer; nothing more is sent to it. */
 static void cut_off(struct peer *p)
 {
     struct hang_up *h = p->cut ? NULL : malloc(sizeof(*h));

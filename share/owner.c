@@ -1,7 +1,8 @@
-/* owner.c - the process in which a channel lives; see channel.h.
+/* owner.c - a channel in the process in which it lives; see channel.h.
  *
- * A host is held by the handles of its own process and, while other processes can reach it, by its
- * object. Its last holder frees it. owner_local.c has what the threads of this process do with it.
+ * The channel (struct fbr_owner) is held by the handles of its own process and, while other
+ * processes can reach it, by its object. Its last holder frees it. owner_local.c has the puts and
+ * gets of threads of this process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -13,11 +14,11 @@
 #include "runtime/base/fds.h"
 #include "share/owner_priv.h"
 
-#define FDS_FREE 128 /* that stay for other things than streams */
+#define FDS_FREE 128 /* descriptors that stay free for other uses than streams */
 
 /* ---- The stream, under the lock ---- */
 
-/* Nobody needs it any more. */
+/* Drops the stream, which is not needed any more. */
 static void drop_direct(struct fbr_owner *h)
 {
     if (h->direct)
@@ -28,7 +29,8 @@ static void drop_direct(struct fbr_owner *h)
     h->returns_by_ms = 0;
 }
 
-/* Ends a recall: messages that this peer has not read are back, or never come back. */
+/* Ends the recall of a stream: the messages that this peer had not read are back, or never come
+ * back. */
 static void end_returns(struct fbr_owner *h, uint64_t peer)
 {
     if (h->kind != FBR_KIND_PIPE || h->direct_peer != peer)
@@ -37,7 +39,7 @@ static void end_returns(struct fbr_owner *h, uint64_t peer)
     pthread_cond_broadcast(&h->lanes[h->near].room);
 }
 
-/* Whether what comes next in this lane comes by the stream, or by the stream first. */
+/* Whether the next message of this lane comes by the stream, or must be looked for there first. */
 bool fbr_owner_by_stream(const struct lane *l)
 {
     const struct fbr_owner *h = l->host;
@@ -61,7 +63,7 @@ static void notify_peer(struct lane *l, uint64_t peer, enum fbr_channel_op op, c
                                  {(void *)(uintptr_t)more, more_len},
                                  {(void *)(uintptr_t)data, len}};
 
-    if (!l->host->closed) /* a peer that has gone is told of by on_peer_gone */
+    if (!l->host->closed) /* on_peer_gone handles peers that are gone */
         fbr_object_send(l->host->object, peer, iov, 3);
 }
 
@@ -94,7 +96,7 @@ static struct parked *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
     return p;
 }
 
-/* Answers the batches of a peer that are complete, in their order. */
+/* Answers the complete batches of a peer, in their order. */
 static void finish_peer(struct lane *l, uint64_t peer)
 {
     struct parked *p, *next;
@@ -135,7 +137,7 @@ static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
         finish_peer(l, peer);
 }
 
-/* Has on_time look after what waits here. */
+/* Arranges a call of on_time, which looks after everything that waits in this lane. */
 void fbr_owner_remind(struct lane *l)
 {
     if (!l->host->closed)
@@ -158,7 +160,7 @@ static void on_recall(void *user, uint64_t peer)
     struct lane *l = user;
     struct recalled *r = calloc(1, sizeof(*r));
 
-    if (r) { /* else it may take as long as it likes */
+    if (r) { /* without memory, the recall never becomes overdue */
         *r = (struct recalled){.peer = peer, .since_ms = fbr_now_ms()};
         DL_APPEND(l->recalled, r);
     }
@@ -176,7 +178,7 @@ static void on_wake_local(void *user, bool all)
     struct lane *l = user;
 
     wake_stream(l);
-    if (all || l->host->direct) /* some of those who wait may wait for the stream */
+    if (all || l->host->direct) /* some threads that wait may wait for the stream */
         pthread_cond_broadcast(&l->arrived);
     else
         pthread_cond_signal(&l->arrived);
@@ -202,10 +204,10 @@ static const struct fbr_queue_engine_ops engine_ops = {.deliver = on_deliver,
 
 /* ---- Records of clients ---- */
 
-/* All messages of a batch are with the engine; `waiting` of them found no room. */
+/* The engine has all messages of the batch; `left` of them found no room. */
 static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
 {
-    bool behind = false; /* answers are for all batches before, too */
+    bool behind = false; /* an answer also answers all batches before it */
     struct parked *p;
 
     if (!batch->left && l->host->kind == FBR_KIND_PIPE)
@@ -238,7 +240,7 @@ static int put_one(struct lane *l, struct parked *batch, uint32_t i, const void 
     return rc < 0 ? rc : 0;
 }
 
-/* Messages of a client, in order. Those that find no room are parked. */
+/* Takes messages of a client, in order. Messages that find no room are parked. */
 static void take_puts(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
     struct parked batch = {.peer = peer, .batch = fbr_get_u64(c)};
@@ -267,7 +269,7 @@ static void take_cancel(struct lane *l, uint64_t peer, uint64_t batch)
 {
     struct parked *p = find_parked(l, peer, batch);
 
-    /* it was accepted, and acknowledged */
+    /* the put was accepted and acknowledged already */
     if (!p || fbr_queue_engine_put_cancel(l->engine, peer, batch * FBR_CH_BATCH_MAX) < 0)
         return;
     ack(l, peer, batch, -ETIMEDOUT);
@@ -283,7 +285,7 @@ static void take_ask(struct lane *l, uint64_t peer, struct fbr_cur *c)
     probe = fbr_get_u64(c);
     if (!fbr_cur_ok(c) || fbr_queue_engine_ask(l->engine, peer, taken, hungry, want) == -EPROTO)
         return;
-    if (probe) /* also when memory is short: somebody waits for this */
+    if (probe) /* also when memory is short: a thread waits for this answer */
         notify_peer(l, peer, FBR_CH_EMPTY, &probe, sizeof(probe), NULL, 0);
 }
 
@@ -331,7 +333,7 @@ static void forget_joiner(struct lane *l, uint64_t peer)
         }
 }
 
-/* After a message was finished, or a consumer is gone. */
+/* Called after a message was finished or a consumer is gone. */
 static void answer_joiners(struct lane *l)
 {
     int rc = fbr_queue_engine_joined(l->engine);
@@ -380,8 +382,8 @@ static void take_join(struct lane *l, uint64_t peer, struct fbr_cur *c)
     answer(l, peer, FBR_CH_JOINED, call, rc);
 }
 
-/* Once nobody has this end any more: what it sent may be read, nothing more is sent to it. An end
- * whose address was given away waits for the first process that attaches to it. */
+/* Ends this end if no process holds it: messages that it sent may still be read, and no more are
+ * sent to it. An end whose address was exported waits for the first process that attaches to it. */
 static void end_unheld(struct fbr_owner *h, uint32_t end)
 {
     struct channel_end *e = &h->ends[end];
@@ -403,8 +405,8 @@ static uint64_t *find_holder(const struct channel_end *e, uint64_t peer)
     return NULL;
 }
 
-/* A process has an end once, however many handles it has and however often it says so. When memory
- * is short, the end may be over before that process has left it. */
+/* A process holds an end once, however many handles it has and however often it attaches. When
+ * memory is short, the end may end before that process has left it. */
 static void add_holder(struct channel_end *e, uint64_t peer)
 {
     uint64_t *peers;
@@ -441,8 +443,8 @@ static void forget_parked(struct lane *l, uint64_t peer)
         }
 }
 
-/* A client does not use this lane any more. Its messages in a pipe stay to be read; what a bounded
- * queue had no room for was not accepted. */
+/* A client no longer uses this lane. Its messages in a pipe stay to be read; messages for which a
+ * bounded queue had no room were not accepted. */
 static void leave_lane(struct lane *l, uint64_t peer)
 {
     if (l->host->kind == FBR_KIND_PIPE)
@@ -460,15 +462,16 @@ static void take_leave(struct lane *l, uint64_t peer)
 
     if (h->kind == FBR_KIND_PIPE)
         fbr_queue_engine_put_admit(l->engine, peer);
-    leave_lane(h->kind == FBR_KIND_PIPE ? &h->lanes[!l->number] : l, peer); /* where it reads */
+    /* the lane that this end reads */
+    leave_lane(h->kind == FBR_KIND_PIPE ? &h->lanes[!l->number] : l, peer);
     if (h->kind == FBR_KIND_PIPE)
         drop_holder(h, l->number, peer);
     end_returns(h, peer);
     notify_peer(l, peer, FBR_CH_LEFT, NULL, 0, NULL, 0);
 }
 
-/* Somebody else has an end as well: what the first one has not read comes back, for those who
- * ask. */
+/* Another process has an end as well: messages that the first process has not read come back, for
+ * the processes that ask. */
 void fbr_owner_second_holder(struct fbr_owner *h)
 {
     if (!h->direct || fbr_direct_stopped(h->direct) || h->returns_by_ms)
@@ -478,7 +481,7 @@ void fbr_owner_second_holder(struct fbr_owner *h)
     notify_peer(&h->lanes[!h->near], h->direct_peer, FBR_CH_DIRECT_END, NULL, 0, NULL, 0);
 }
 
-/* A message that this peer got by the stream and has not read. */
+/* Takes back a message that this peer got by the stream and has not read. */
 static void take_unread(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
     uint64_t call = FBR_QUEUE_OURS | ++l->host->next_call;
@@ -503,7 +506,7 @@ static bool is_idle(const struct lane *l)
     return !s.waiting && !s.assigned && !s.parked && !l->puts;
 }
 
-/* Whether this peer may have a stream to the other end than `end`. */
+/* Whether this peer, which holds `end`, may have a stream to the other end. */
 static bool may_stream(const struct fbr_owner *h, uint32_t end, uint64_t peer)
 {
     const struct channel_end *far = &h->ends[end], *near = &h->ends[!end];
@@ -514,7 +517,7 @@ static bool may_stream(const struct fbr_owner *h, uint32_t end, uint64_t peer)
            !far->ended && is_idle(&h->lanes[!end]) && fbr_fds_need(FDS_FREE, "a pipe", &err) == 0;
 }
 
-/* A peer that has nothing to read and waits listens for us: from now on we send by the stream. */
+/* A peer that waits and has nothing to read listens for us: from now on we send by the stream. */
 static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
     struct fbr_owner *h = l->host;
@@ -537,7 +540,7 @@ static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
     notify_peer(l, peer, FBR_CH_DIRECT_IS, answer, sizeof(answer), NULL, 0);
 }
 
-/* Behind what it has put, it sends by the stream. */
+/* The peer sends by the stream from now on, after the messages that it has put. */
 static void take_go(struct lane *l, uint64_t peer)
 {
     struct fbr_owner *h = l->host;
@@ -577,7 +580,7 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
         take_size(l, peer);
         break;
     case FBR_CH_WATCH:
-        /* memory is short: it had better look */
+        /* memory is short: the peer had better look */
         if (fbr_queue_engine_watch(l->engine, peer) < 0)
             on_ready(l, peer, true);
         break;
@@ -621,8 +624,8 @@ static void retired(void *user)
     fbr_owner_release(user);
 }
 
-/* The content of the stream to this end becomes messages like others: somebody else is to read
- * there, or watches. Any thread, without the lock. */
+/* Turns the content of the stream to this end into messages like others, because another process is
+ * about to read there, or a thread watches. Any thread, without the lock. */
 void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
 {
     struct lane *l = &h->lanes[!end];
@@ -642,7 +645,7 @@ void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
     fbr_direct_lock(d, UINT64_MAX);
     pthread_mutex_lock(&h->lock);
     if (h->direct == d && h->streams) {
-        fbr_direct_shut(d); /* nothing comes behind what we take */
+        fbr_direct_shut(d); /* no message arrives after those that we take */
         while (fbr_direct_take(d, &m) == 0) {
             uint64_t call = FBR_QUEUE_OURS | ++h->next_call;
 
@@ -659,7 +662,8 @@ void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
     fbr_direct_unref(d);
 }
 
-/* Under the lock. True: the caller retires the object once it has left the lock. */
+/* Whether both ends of a pipe have ended. Under the lock. True: the caller retires the object once
+ * it has released the lock. */
 static bool both_ended(struct fbr_owner *h)
 {
     if (h->closed || h->kind != FBR_KIND_PIPE || !h->ends[0].ended || !h->ends[1].ended)
@@ -706,7 +710,7 @@ static void on_peer_gone(void *user, uint64_t peer)
         fbr_object_retire(h->object, retired);
 }
 
-/* Under the lock: nobody waits any more for clients that have not answered a recall. */
+/* Under the lock: from now on no process waits for clients whose recall is overdue. */
 void fbr_owner_drop_recalls(struct lane *l)
 {
     struct recalled *r, *next;
@@ -738,7 +742,7 @@ static void on_time(void *user)
     pthread_mutex_unlock(&h->lock);
 }
 
-/* Under the lock: all waiters look again. */
+/* Under the lock: wakes all waiters, which look again. */
 static void wake_all(struct fbr_owner *h)
 {
     for (int i = 0; i < h->n_lanes; i++) {

@@ -1,8 +1,8 @@
-/* owner_local.c - puts and gets of the process in which a channel lives; see channel.h.
+/* owner_local.c - puts and gets in the process in which a channel lives; see channel.h.
  *
- * Messages of the other end of a pipe may come by its stream (direct.h) and, from others that have
- * that end, by their records: a receiver by the stream looks at both. A process that leaves its
- * stream has sent all that is in it before its next record.
+ * Messages of the other end of a pipe may come by its stream (direct.h) and, from other processes
+ * that hold that end, by their records: a thread that receives by the stream looks at both. Before
+ * its next record, a process that leaves its stream has sent all that is in the stream.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -13,7 +13,8 @@
 
 #include "share/owner_priv.h"
 
-/* Under the lock: waits until a parked put of ours is done; exactly one of done and withdrawn. */
+/* Under the lock: waits until a parked put of this process ends. The put is either done or
+ * withdrawn, never both. */
 static int wait_put(struct lane *l, uint64_t call, uint64_t deadline)
 {
     struct local_put put = {.call = call};
@@ -37,7 +38,8 @@ static int ms_left(int timeout_ms, uint64_t deadline)
     return timeout_ms < 0 ? -1 : now < deadline ? (int)(deadline - now) : 0;
 }
 
-/* Under the lock: what was sent before comes first. */
+/* Under the lock: waits for messages that come back from a peer, because they were sent before the
+ * next one. */
 static int wait_returns(struct lane *l, uint64_t deadline)
 {
     struct fbr_owner *h = l->host;
@@ -47,7 +49,7 @@ static int wait_returns(struct lane *l, uint64_t deadline)
         uint64_t by = h->returns_by_ms < deadline ? h->returns_by_ms : deadline;
 
         rc = fbr_cond_wait(&l->room, &h->lock, by);
-        if (rc < 0 && by < deadline) { /* it is frozen, say */
+        if (rc < 0 && by < deadline) { /* for example, the peer is frozen */
             h->returns_by_ms = 0;
             rc = 0;
         }
@@ -61,7 +63,7 @@ static bool sends_by_stream(const struct fbr_owner *h, int lane)
     return h->direct && lane == h->near && !h->over && !fbr_direct_stopped(h->direct);
 }
 
-/* -EAGAIN: it goes the other way. */
+/* -EAGAIN: the message must go another way, by the engine. */
 static int put_direct(struct fbr_owner *h, int lane, const void *data, size_t len,
                       uint64_t deadline)
 {
@@ -97,7 +99,7 @@ int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, i
     if (len)
         memcpy(copy, data, len);
     pthread_mutex_lock(&h->lock);
-    if (sends_by_stream(h, lane)) { /* since we looked */
+    if (sends_by_stream(h, lane)) { /* the stream began since we looked */
         pthread_mutex_unlock(&h->lock);
         free(copy);
         return fbr_owner_put(h, lane, data, len, ms_left(timeout_ms, deadline));
@@ -112,7 +114,7 @@ int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, i
     return rc;
 }
 
-/* Under the lock; out NULL: only looks. */
+/* Under the lock; `out` NULL: only looks. */
 static int try_get(struct lane *l, struct fiber_bytes *out)
 {
     struct fbr_owner *h = l->host;
@@ -139,7 +141,7 @@ static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
 
         if (over || (rc == -EAGAIN && timeout_ms == 0))
             break;
-        if (rc == -EINPROGRESS) { /* what is on its way back is as good as here */
+        if (rc == -EINPROGRESS) { /* a message on its way back counts as here */
             until = fbr_now_ms() + OVERDUE_MS + 1;
             if (timeout_ms == 0 && last == deadline)
                 last = until;
@@ -160,8 +162,9 @@ static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
     return fbr_owner_by_stream(l) ? -ESTALE : -ETIMEDOUT;
 }
 
-/* The reader of the stream has found nothing in it. Another message may be for us: of another
- * process that has the other end, or of this one, once its stream has ended. Under the lock. */
+/* The reader of the stream has found it empty. The engine may have a message for this reader: from
+ * another process that holds the other end, or from the same peer, once its stream has ended. Under
+ * the lock. */
 static int get_beside(struct lane *l, struct fbr_direct *d, struct fiber_bytes *out)
 {
     struct fbr_owner *h = l->host;
@@ -173,13 +176,13 @@ static int get_beside(struct lane *l, struct fbr_direct *d, struct fiber_bytes *
         return -ESTALE;
     if (fbr_queue_engine_look(l->engine) != 0)
         return -EAGAIN;
-    rc = fbr_direct_take(d, out); /* what was sent before that message */
+    rc = fbr_direct_take(d, out); /* messages that were sent before that one */
     if (rc == -EAGAIN)
         rc = out ? fbr_queue_engine_get(l->engine, &out->data, &out->len) : 0;
     return rc == -EINPROGRESS ? -EAGAIN : rc;
 }
 
-/* By the one who has the stream's lock. */
+/* The caller holds the stream's receive lock. */
 static int get_from(struct lane *l, struct fbr_direct *d, struct fiber_bytes *out,
                     uint64_t deadline)
 {
@@ -205,7 +208,8 @@ static int get_from(struct lane *l, struct fbr_direct *d, struct fiber_bytes *ou
     if (rc != -EPIPE)
         return rc == -EAGAIN ? -ETIMEDOUT : rc == -ESHUTDOWN ? -EPIPE : rc;
     pthread_mutex_lock(&h->lock);
-    if (h->direct == d) { /* it has ended: the rest comes the other way, and ours goes so */
+    /* it has ended: later messages come another way, and our own go that way too */
+    if (h->direct == d) {
         h->streams = false;
         fbr_direct_stop(d);
     }
@@ -224,10 +228,10 @@ static int get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeo
     do {
         d = NULL;
         pthread_mutex_lock(&h->lock);
-        /* the other end is read here, too */
+        /* this process reads the other end, too */
         if (h->direct && lane == h->near)
             fbr_owner_second_holder(h);
-        /* not for long */
+        /* a thread leaves the stream for a short time only */
         while (h->leaving)
             pthread_cond_wait(&l->arrived, &h->lock);
         if (fbr_owner_by_stream(l))
@@ -266,7 +270,7 @@ int fbr_owner_fd(struct fbr_owner *h, int lane)
     pthread_mutex_lock(&h->lock);
     fd = fbr_ready_fd(&l->ready);
     if (fd >= 0) {
-        fbr_queue_engine_watch(l->engine, 0); /* which needs no memory for ourselves */
+        fbr_queue_engine_watch(l->engine, 0); /* this needs no memory for peer 0 */
         if (h->over)
             fbr_ready_set(&l->ready, true);
     }

@@ -1,5 +1,5 @@
-/* owner_priv.h - what owner.c (the channel, and its clients) and owner_local.c (puts and gets of
- * this process) share: one lock.
+/* owner_priv.h - state of a channel in its process, under one lock: for owner.c (the channel and
+ * its clients) and owner_local.c (puts and gets of this process).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_HOST_PRIV_H
@@ -9,12 +9,13 @@
 #include "share/channel.h"
 #include "share/direct.h"
 
-/* A client that does not answer a recall for so long holds up the others no longer. One that is
- * well and answers later, because many want its processor, may bring messages back out of order. */
+/* The others no longer wait for a client that has not answered a recall for this long. If a client
+ * that works answers later, because many processes want its processor, its messages may come back
+ * out of order. */
 #define OVERDUE_MS 5000
 
-/* A batch of a client of which some messages wait for room, or that asks for an answer behind one
- * of those. */
+/* A batch of a client. Some of its messages wait for room, or it asks for an answer and a batch
+ * with waiting messages is before it. */
 struct parked {
     struct parked *next, *prev;
     uint64_t peer, batch;
@@ -23,7 +24,7 @@ struct parked {
     int code;
 };
 
-/* A thread of ours that waits for room. */
+/* A thread of this process that waits for room. */
 struct local_put {
     struct local_put *next, *prev;
     uint64_t call;
@@ -37,7 +38,7 @@ struct recalled {
     uint64_t peer, since_ms;
 };
 
-/* A client that waits until all messages are finished; `call` is its last one. */
+/* A client that waits until all messages are finished; `call` is its newest call. */
 struct joiner {
     struct joiner *next, *prev;
     uint64_t peer, call;
@@ -52,14 +53,14 @@ struct lane {
     struct recalled *recalled;
     struct joiner *joiners;
     pthread_cond_t arrived, room, finished;
-    struct fbr_ready ready; /* of our own gets */
+    struct fbr_ready ready; /* for the gets of this process */
 };
 
 /* An end of a pipe lives until its last holder has gone. */
 struct channel_end {
-    bool exported; /* its address was given away, */
-    bool taken;    /* and somebody has attached to it */
-    bool ended;    /* nobody holds it, and nobody will */
+    bool exported; /* its address was exported */
+    bool taken;    /* a process has attached to it */
+    bool ended;    /* no process holds it, and none will */
     int here;      /* handles of this process */
     uint64_t *peers;
     size_t n_peers;
@@ -70,40 +71,44 @@ struct fbr_owner {
     uint64_t id;
     int refs; /* atomic */
     enum fbr_kind kind;
-    size_t longest;        /* message */
-    struct fbr_held *held; /* what this process keeps for others */
+    size_t longest;        /* bytes of a message, at most */
+    struct fbr_held *held; /* the account of bytes that this process keeps for others */
     int n_lanes;
     pthread_mutex_t lock; /* all below */
     struct lane lanes[2];
     struct channel_end ends[2];
-    /* For a pipe: a stream between `near`, an end that no other process holds, and a process that
-     * alone has the other end. */
+    /* For a pipe: a stream between `near`, an end that no other process holds, and the one process
+     * that holds the other end. */
     struct fbr_direct *direct;
     uint64_t direct_peer;
     int near;
-    bool streams; /* the stream has what the peer sends, behind the next `before` messages */
+    bool streams; /* messages of the peer come by the stream, after the next `before` messages */
     size_t before;
-    uint64_t returns_by_ms; /* until then what the peer has not read comes back; 0: nothing does */
-    bool leaving;           /* its reader must leave it to end_stream_to() */
-    bool no_direct;         /* somebody watches */
+    /* until then messages that the peer has not read come back; 0: none do */
+    uint64_t returns_by_ms;
+    bool leaving;   /* its reader must leave the stream to fbr_owner_end_stream() */
+    bool no_direct; /* a watcher exists */
     uint64_t next_call;
-    bool closed; /* it has no object any more, or soon */
-    bool over;   /* nobody of ours puts or gets any more: closed, or the program ends */
+    bool closed; /* the object is closed, or will be soon */
+    /* no thread of this process puts or gets any more: the channel is closed, or the program
+     * ends */
+    bool over;
 };
 
-/* All under the host's lock, but for the last one. */
+/* All under the channel's lock, except the last one. */
 
-/* Has on_time look after what waits here. */
+/* Arranges a call of on_time, which looks after everything that waits in this lane. */
 void fbr_owner_remind(struct lane *l);
-/* Nobody waits any more for clients that have not answered a recall. */
+/* From now on no process waits for clients whose recall is overdue. */
 void fbr_owner_drop_recalls(struct lane *l);
-/* Whether what comes next in this lane comes by the stream, or by the stream first. */
+/* Whether the next message of this lane comes by the stream, or must be looked for there first. */
 bool fbr_owner_by_stream(const struct lane *l);
-/* Somebody else has an end as well: what the first one has not read comes back, for those who
- * ask. */
+/* Another process has an end as well: messages that the first process has not read come back, for
+ * the processes that ask. */
 void fbr_owner_second_holder(struct fbr_owner *h);
-/* The content of the stream to this end becomes messages like others: somebody else is to read
- * there, or watches (for_ever: it gets no other stream). Without the lock, any thread. */
+/* Turns the content of the stream to this end into messages like others, because another process is
+ * about to read there, or a thread watches (`for_ever`: the end gets no other stream). Without the
+ * lock, any thread. */
 void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever);
 
 #endif

@@ -1,6 +1,6 @@
-/* pipe.c - fiber_pipe: a channel with a lane each way.
+/* pipe.c - fiber_pipe: a channel with one lane each way.
  *
- * Lane 0 carries what end 0 sends, lane 1 what end 1 sends.
+ * Lane 0 carries the messages of end 0, lane 1 those of end 1.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "share/channel.h"
 #include "share/share_priv.h"
 
-#define HELD_BYTES (8u << 20) /* of messages that wait at the other end */
+#define HELD_BYTES (8u << 20) /* bytes of messages that wait at the other end */
 
 /* Flags of a pipe's address. */
 #define END_ONE 2
@@ -95,7 +95,7 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
     return 0;
 }
 
-/* Tells the process that has started us, which may hold the end until we do. */
+/* Notifies the process that started us, which may hold the end until we hold it. */
 static void notify_parent(const struct fiber_pipe *p)
 {
     struct fbr_child *child = fbr_rt()->child;
@@ -107,7 +107,8 @@ static void notify_parent(const struct fiber_pipe *p)
     fbr_put_u64(&b, p->owner);
     fbr_put_u64(&b, p->object);
     fbr_put_u8(&b, (uint8_t)p->end);
-    if (fbr_child_send(child, FBR_FRAME_HOLDS, &b) < 0) /* it holds the end until we have ended */
+    /* the parent holds the end until we have ended */
+    if (fbr_child_send(child, FBR_FRAME_HOLDS, &b) < 0)
         fbr_debug("pipe: the parent cannot be told of an end");
     fbr_buf_fini(&b);
 }
@@ -141,7 +142,8 @@ int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *addr
     return 0;
 }
 
-/* ---- Holds: a process that starts has an end before it has attached to it ---- */
+/* ---- Holds: a parent holds the ends that a child was given until the child has attached to them
+ * ---- */
 
 static int hold(struct fiber_pipe *end, struct fbr_hold *out)
 {
@@ -174,7 +176,7 @@ static void *close_held(void *arg)
     return NULL;
 }
 
-/* On the loop thread, which must not wait for the pipe's owner to hear of it. */
+/* On the loop thread, which must not wait until the pipe's owner has received the LEAVE. */
 static void release(struct fbr_hold *h)
 {
     struct fiber_pipe *p = h->held;
@@ -193,7 +195,7 @@ static void release(struct fbr_hold *h)
     apart = !s->ended;
     s->closing += apart;
     pthread_mutex_unlock(&s->lock);
-    if (!apart) /* the owner is not told any more */
+    if (!apart) /* the owner is not notified any more */
         fiber_pipe_close(p);
     else if (pthread_create(&thread, NULL, close_held, p) == 0)
         pthread_detach(thread);
@@ -244,7 +246,7 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
         return fbr_keep(-EBADF, "pipe: this end only sends");
     rc = p->host ? fbr_owner_look(p->host, !p->end, timeout_ms)
                  : fbr_client_look(p->client, !p->end, timeout_ms);
-    /* the end of file can be read, too */
+    /* the end of file is readable, too */
     if (rc == 0 || rc == -EPIPE)
         return 1;
     return rc == -ETIMEDOUT ? 0 : explain(rc, "poll", timeout_ms);

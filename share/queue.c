@@ -7,8 +7,8 @@
 #include "share/channel.h"
 
 struct fiber_queue {
-    struct fbr_owner *host;    /* in the owner's process */
-    struct fbr_client *client; /* elsewhere */
+    struct fbr_owner *host;    /* in the process that owns the queue */
+    struct fbr_client *client; /* in other processes */
     bool owner;
     bool bounded;
 };
@@ -27,7 +27,7 @@ static int explain(int rc, const char *what)
     return fbr_keep(rc, "queue: %s: %s", what, fbr_strerror(rc));
 }
 
-/* -ETIMEDOUT: `state` says what held for the whole timeout. */
+/* For -ETIMEDOUT, `state` is the condition that held for the whole timeout. */
 static int explain_wait(int rc, const char *what, const char *state, int timeout_ms)
 {
     if (rc != -ETIMEDOUT)

@@ -1,23 +1,23 @@
-/* queue_engine.c - the decisions of queue_engine.h.
+/* queue_engine.c - decides which process gets which message of a queue; see queue_engine.h.
  *
- * Every message has a number, `order`, its place among all that were accepted. `queue` is sorted by
- * it at all times: new messages are the newest, and what comes back from consumers is merged into
- * the front.
+ * Every message has a number, `order`: its place among all accepted messages. `queue` is sorted by
+ * it at all times: new messages are the newest, and messages that come back from consumers are
+ * merged into the front.
  *
  * A consumer is in the `line` while it is hungry for more than it has, and is `ahead` while it has
- * more than it is hungry for (the two exclude each other). While somebody stands in line and
- * somebody else is ahead, those ahead are recalled, and nothing is assigned before they have
- * answered; so whatever is assigned is the oldest message that no program has. A peer with an open
- * recall is assigned nothing either: its answer must tell exactly what it has.
+ * more than it is hungry for (the two exclude each other). While one consumer stands in line and
+ * another is ahead, the consumers ahead are recalled, and nothing is assigned before they have
+ * answered. So an assigned message is always the oldest message that no program has. A peer with an
+ * open recall gets no message either: its answer must report exactly what it has.
  *
- * For the owner's own process messages are not assigned but reserved: `reserved` messages of the
- * queue, no matter which, are for its threads that were woken.
+ * For the owner's own process, messages are not assigned but reserved: `reserved` messages of the
+ * queue, no matter which, are for threads of the owner that were woken.
  *
- * `queue` has room for all that is waiting, dealt, assigned or parked, so that nothing can fail
- * when messages come back.
+ * `queue` has room for all messages that wait, are dealt, assigned or parked, so that no call can
+ * fail when messages come back.
  *
- * While the engine deals, `line` is the turn: each consumer that ever was hungry, the next one
- * first. Nobody is ahead, nothing is recalled, and nothing is reserved.
+ * While the engine deals, `line` is the turn: it has each consumer that ever was hungry, the next
+ * one first. No consumer is ahead, nothing is recalled, and nothing is reserved.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/queue_engine.h"
@@ -32,22 +32,23 @@
 
 #include "share/item_ring.h"
 
-/* Messages in a row that only one consumer read, until it may read ahead. */
+/* A consumer may read ahead once it alone has read this many messages in a row. */
 #define SOLE_STREAK 64
 #define RING_SHRINK 1024
-#define BOOKKEEPING 64 /* bytes that a message needs beside its own, about */
+#define BOOKKEEPING 64 /* bytes that a message needs in addition to its own, about */
 
 struct peer {
     uint64_t id;
-    uint64_t last; /* sequence number of the newest that was assigned; `held` ends with it */
-    struct item_ring held;  /* assigned, not known to be taken */
-    size_t reserved;        /* of peer 0, in place of `held` */
+    uint64_t last;         /* sequence number of the newest assigned message; `held` ends with it */
+    struct item_ring held; /* assigned, not known to be taken */
+    size_t reserved;       /* for peer 0, in place of `held` */
     struct item_ring dealt; /* its share, not yet assigned */
     uint64_t open;          /* messages that it took and has not finished */
     size_t hungry, want;
     bool in_line, is_ahead;
     bool recalled, late;
-    bool watches, told;       /* told: that something is here for it, while the engine deals */
+    /* told: it knows that a message is here for it; used while the engine deals */
+    bool watches, told;
     struct peer *prev, *next; /* in the line, or among those ahead */
     UT_hash_handle hh;
 };
@@ -76,8 +77,8 @@ struct fbr_queue_engine {
     bool shut, done; /* done: shut, and the last message was taken */
     bool deals;
     size_t dealt;        /* messages in all shares */
-    uint64_t unfinished; /* messages that were put and nobody has finished */
-    uint64_t open;       /* of all peers that are known */
+    uint64_t unfinished; /* messages that were put and that no peer has finished */
+    uint64_t open;       /* sum over all known peers */
     struct park *parks;  /* oldest first */
     struct park *park_hash;
     struct peer local;
@@ -85,10 +86,10 @@ struct fbr_queue_engine {
     struct peer *line, *ahead;
     size_t recalls;    /* open and not late */
     size_t late_held;  /* messages of peers that are late */
-    struct peer *sole; /* who read last */
-    size_t streak;     /* how many messages nobody else read since */
+    struct peer *sole; /* the last reader */
+    size_t streak;     /* messages that it alone read since */
     size_t watchers;
-    bool told_ready; /* what they know */
+    bool told_ready; /* the state that the watchers know */
 };
 
 /* ---- messages ---- */
@@ -98,7 +99,7 @@ static size_t total(const struct fbr_queue_engine *e)
     return e->queue.len + e->dealt + e->held;
 }
 
-/* Messages that are nobody's yet. */
+/* Messages that are not reserved for anyone yet. */
 static size_t available(const struct fbr_queue_engine *e)
 {
     return e->queue.len - e->local.reserved;
@@ -118,7 +119,8 @@ static bool has_space(const struct fbr_queue_engine *e)
            (!e->max_bytes || e->bytes < e->max_bytes);
 }
 
-/* The cost of a message of another process; our own messages are the program's to bound. */
+/* The cost of a message of another process. Our program limits our own messages, which cost
+ * nothing. */
 static uint64_t cost_of(bool far, size_t len)
 {
     return far ? len + BOOKKEEPING : 0;
@@ -138,7 +140,7 @@ static void enqueue(struct fbr_queue_engine *e, bool far, void *data, size_t len
     e->unfinished++;
 }
 
-/* After messages left the engine: gives memory back, best effort. */
+/* Called after messages left the engine: releases memory, best effort. */
 static void shrink(struct fbr_queue_engine *e)
 {
     size_t need = total(e) + e->parked;
@@ -165,7 +167,8 @@ static size_t has(const struct peer *p)
     return p->held.len + p->reserved;
 }
 
-/* More than one run only if its owner was given what had come back from another one. */
+/* There is more than one sorted run only if the owner of `from` was given messages that came back
+ * from another consumer. */
 static void merge_back(struct fbr_queue_engine *e, struct item_ring *from)
 {
     while (from->len)
@@ -194,7 +197,7 @@ static void set_ahead(struct fbr_queue_engine *e, struct peer *p, bool ahead)
     p->is_ahead = ahead;
 }
 
-/* The shares that nobody was given yet are dealt anew. */
+/* Puts the shares that are still here back into the queue, to be dealt again. */
 static void undeal(struct fbr_queue_engine *e)
 {
     struct peer *p;
@@ -232,7 +235,7 @@ static void place(struct fbr_queue_engine *e, struct peer *p)
         set_ahead(e, p, true);
 }
 
-/* p reads: does somebody else, too? */
+/* Notes that p reads, and whether another consumer did before. */
 static void note_reader(struct fbr_queue_engine *e, struct peer *p)
 {
     if (e->sole == p)
@@ -257,7 +260,7 @@ static struct peer *reads_ahead(const struct fbr_queue_engine *e)
     return p && fbr_queue_engine_reads_ahead(e, p->id) && has(p) < p->want ? p : NULL;
 }
 
-/* p is given the next message of that ring, where there is room in `held`. */
+/* Sends p the next message of that ring; `held` must have room. */
 static void deliver(struct fbr_queue_engine *e, struct peer *p, struct item_ring *from)
 {
     struct item item = ring_pop(from);
@@ -270,12 +273,12 @@ static void deliver(struct fbr_queue_engine *e, struct peer *p, struct item_ring
 
 static int assign(struct fbr_queue_engine *e, struct peer *p)
 {
-    /* tried again with the next event */
+    /* the next event tries again */
     if (p->id && ring_reserve(&p->held, p->held.len + 1) < 0)
         return -ENOMEM;
     note_reader(e, p);
     e->streak++;
-    set_in_line(e, p, false); /* if it wants more, behind the others */
+    set_in_line(e, p, false); /* if it wants more, it waits behind the others */
     if (!p->id) {
         p->reserved++;
         place(e, p);
@@ -304,7 +307,7 @@ static void recall_ahead(struct fbr_queue_engine *e)
         recall(e, p);
 }
 
-/* To learn what was taken, once there is nothing else to give. */
+/* Recalls to learn which messages were taken, once there is nothing else to send. */
 static void recall_all(struct fbr_queue_engine *e)
 {
     struct peer *p, *tmp;
@@ -366,7 +369,7 @@ static void notify_watchers(struct fbr_queue_engine *e)
     }
 }
 
-/* The next message is for the next one in turn. -ENOMEM: later. */
+/* Deals the next message to the next consumer in turn. -ENOMEM: later. */
 static int deal_one(struct fbr_queue_engine *e)
 {
     struct peer *p = e->line;
@@ -441,7 +444,7 @@ static void forget_park(struct fbr_queue_engine *e, struct park *w)
     free(w);
 }
 
-/* The message goes with it. */
+/* Forgets the put and drops its message. */
 static void drop_park(struct fbr_queue_engine *e, struct park *w)
 {
     fbr_held_release(e->account, cost_of(w->key.peer != 0, w->len));
@@ -449,7 +452,7 @@ static void drop_park(struct fbr_queue_engine *e, struct park *w)
     forget_park(e, w);
 }
 
-/* Lets parked puts in while there is room. */
+/* Accepts parked puts while there is room. */
 static void admit(struct fbr_queue_engine *e)
 {
     while (e->parks && has_space(e)) {
@@ -462,7 +465,8 @@ static void admit(struct fbr_queue_engine *e)
     }
 }
 
-/* After messages left the engine: whether others came in for them. */
+/* Called after messages left the engine. Returns whether parked puts were accepted in their
+ * place. */
 static bool freed(struct fbr_queue_engine *e)
 {
     shrink(e);
@@ -503,7 +507,8 @@ static int park(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *
     return 1;
 }
 
-/* Takes what the message costs from the account. One that is here already is not refused. */
+/* Takes the cost of the message from the account. A message that is here already is never
+ * refused. */
 static int count(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, size_t len)
 {
     struct fbr_held_part none = {0};
@@ -604,7 +609,7 @@ static struct peer *add_peer(struct fbr_queue_engine *e, uint64_t id)
     return p;
 }
 
-/* The program of p has the first n that it held. */
+/* The program of p has taken the first n messages of `held`. */
 static void taken(struct fbr_queue_engine *e, struct peer *p, size_t n)
 {
     e->held -= n;
@@ -620,7 +625,7 @@ static void taken(struct fbr_queue_engine *e, struct peer *p, size_t n)
     }
 }
 
-/* All that p still holds is in the queue again. */
+/* Puts all that p still holds back into the queue. */
 static void put_back(struct fbr_queue_engine *e, struct peer *p)
 {
     e->held -= p->held.len;
@@ -721,7 +726,8 @@ void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer)
     if (!p)
         return;
     recall_ended(e, p);
-    if (e->deals && (p->held.len || p->dealt.len)) /* else the shares of the others are right */
+    /* otherwise the shares of the others are right */
+    if (e->deals && (p->held.len || p->dealt.len))
         undeal(e);
     put_back(e, p);
     set_in_line(e, p, false);
@@ -792,7 +798,7 @@ int fbr_queue_engine_done(struct fbr_queue_engine *e, uint64_t peer)
     if (!e->unfinished)
         return -ERANGE;
     e->unfinished--;
-    if (p && p->open) { /* else it finishes a message that another one took */
+    if (p && p->open) { /* otherwise it finishes a message that another consumer took */
         p->open--;
         e->open--;
     }
@@ -819,7 +825,7 @@ static int may_get_share(struct fbr_queue_engine *e)
     return e->shut && !total(e) ? -EPIPE : -EAGAIN;
 }
 
-/* Whether a thread for which nothing is reserved may have the next message. */
+/* Whether a thread without a reserved message may have the next message. */
 static int may_get(struct fbr_queue_engine *e)
 {
     note_reader(e, &e->local);
@@ -888,7 +894,7 @@ void fbr_queue_engine_unwait(struct fbr_queue_engine *e)
     if (p->reserved > p->hungry)
         p->reserved = p->hungry;
     place(e, p);
-    if (p->reserved || p->dealt.len) /* the thread that was woken may be the one that gives up */
+    if (p->reserved || p->dealt.len) /* the thread that was woken may be the thread that gives up */
         e->ops->wake_local(e->user, false);
     dispatch(e);
 }

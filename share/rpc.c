@@ -1,7 +1,7 @@
-/* rpc.c - the user's side of calls on objects: futures, a connection to each object; see rpc.h.
+/* rpc.c - the user's side of calls on objects: futures, and a connection to each object; see rpc.h.
  *
- * Locks: share's guards the list of connections and their handles, an rpc's its calls. Neither is
- * held while the other is taken, nor while a record is sent.
+ * Locks: share's lock guards the list of connections and their handles; an rpc's lock guards its
+ * calls. Neither lock is held while the other is taken, nor while a record is sent.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/rpc.h"
@@ -19,11 +19,11 @@
 #include "share/rpc_wire.h"
 #include "share/share_priv.h"
 
-#define WINDOW (64u << 20) /* bytes of calls without an answer, of one process at one object */
-#define CALL_BYTES 256     /* what a call counts beyond its bytes */
+#define WINDOW (64u << 20) /* bytes of unanswered calls of one process at one object */
+#define CALL_BYTES 256     /* bytes that a call counts in addition to its own */
 
-/* OPENING: somebody connects. CLOSING: somebody disconnects; a new connection must wait, because an
- * owner's records would not tell the two apart. */
+/* OPENING: a thread connects. CLOSING: a thread disconnects; a new connection must wait, because
+ * the owner's records would not tell the two apart. */
 enum rpc_state { RPC_OPENING, RPC_OPEN, RPC_CLOSING, RPC_DEAD };
 
 struct fbr_rpc {
@@ -32,14 +32,14 @@ struct fbr_rpc {
     uint64_t owner, object;
     int handles;          /* under share's lock */
     enum rpc_state state; /* likewise */
-    atomic_int refs;      /* handles together, and each future */
+    atomic_int refs;      /* one for all handles, and one for each future */
     struct fbr_proxy *proxy;
     struct fbr_rpc_service *here; /* the object lives in this process */
     pthread_mutex_t lock;         /* all below */
     pthread_cond_t room;
-    struct fiber_future *calls; /* without an answer */
+    struct fiber_future *calls; /* unanswered */
     size_t weight;
-    uint64_t ended; /* calls, ever */
+    uint64_t ended; /* calls that have ended, ever */
     bool gone;
 };
 
@@ -50,10 +50,10 @@ struct fiber_future {
     /* Under the rpc's lock. */
     bool done, closed, lost, taken;
     int code;
-    struct fiber_bytes answer; /* with a NUL behind it */
+    struct fiber_bytes answer; /* a NUL follows the bytes */
     pthread_cond_t changed;
     struct fbr_ready ready;    /* done */
-    struct fiber_future *next; /* of those that nobody wants */
+    struct fiber_future *next; /* in a list of futures that nobody wants */
     UT_hash_handle hh;         /* while it is not done */
 };
 
@@ -79,7 +79,8 @@ static void destroy_future(struct fiber_future *f)
 
 /* ---- Answers ---- */
 
-/* Under the lock: the call has ended. True: nobody wants to know; destroy_future() it. */
+/* Under the lock: the call has ended. True: nobody wants the answer; the caller calls
+ * destroy_future(). */
 static bool end_call(struct fiber_future *f, int code, struct fiber_bytes *answer, bool lost)
 {
     struct fbr_rpc *r = f->rpc;
@@ -100,7 +101,7 @@ static bool end_call(struct fiber_future *f, int code, struct fiber_bytes *answe
     return f->closed;
 }
 
-/* True: that was the last one that this process waited for. */
+/* True: this was the last answer for which this process waited. */
 static bool on_answer(struct fbr_rpc *r, uint64_t call, int code, const void *bytes, size_t len)
 {
     struct fiber_bytes copy = {malloc(len + 1), len};
@@ -210,7 +211,7 @@ static struct fbr_rpc *new_rpc(struct fbr_share *s, const struct fbr_address *a)
     return r;
 }
 
-/* Under share's lock: the one that lives or is about to, with a handle more; or a new one, *made.
+/* Under share's lock: the rpc that lives or is about to, with one handle more; or a new one, *made.
  * NULL: no memory. */
 static struct fbr_rpc *find_or_make(struct fbr_share *s, const struct fbr_address *a, bool *made)
 {
@@ -235,7 +236,7 @@ static struct fbr_rpc *find_or_make(struct fbr_share *s, const struct fbr_addres
     return r;
 }
 
-/* Share's lock is not held; nobody else touches it while it is OPENING. */
+/* Without share's lock; no other thread touches the rpc while it is OPENING. */
 static int connect_rpc(struct fbr_rpc *r, const struct fbr_address *a)
 {
     struct fbr_share *s = r->share;
@@ -287,7 +288,7 @@ static void disconnect(struct fbr_rpc *r)
             r->here->ops->on_gone(r->here->user, FBR_RPC_SELF);
         return;
     }
-    do /* as long as the owner reads */
+    do /* for as long as the owner reads */
         queued = fbr_proxy_queued(r->proxy);
     while (fbr_proxy_send(r->proxy, &iov, 1, fbr_config_ms(r->share->rt->config, "linger")) ==
                -EAGAIN &&
@@ -344,7 +345,7 @@ static struct fiber_future *new_future(struct fbr_rpc *r, size_t len)
     return f;
 }
 
-/* Waits for room, and counts the call as without an answer. */
+/* Waits for room, and counts the call as unanswered. */
 static int enter_call(struct fiber_future *f, uint64_t deadline)
 {
     struct fbr_rpc *r = f->rpc;
@@ -396,7 +397,7 @@ static int send_call(struct fiber_future *f, const struct iovec *iov, int n, uin
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
-/* Takes back a future that was not sent; false: it was lost meanwhile, which the future says. */
+/* Withdraws a future that was not sent. False: it was lost meanwhile, which the future reports. */
 static bool take_back(struct fiber_future *f)
 {
     bool done;
@@ -496,7 +497,7 @@ void fbr_future_cancel(struct fiber_future *f)
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
     struct fbr_rpc_service *s = f->rpc->here;
 
-    /* an owner that is gone answers as such */
+    /* if the owner is gone, its calls are answered as lost */
     if (!s)
         fbr_proxy_send(f->rpc->proxy, &iov, 1, -1);
     else if (s->ops->on_cancel)

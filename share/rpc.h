@@ -1,9 +1,9 @@
-/* rpc.h - requests to an object, and its answers: each call is answered once, in any order.
+/* rpc.h - requests to an object and its answers: each call is answered once, in any order.
  *
- *     user's side (rpc.c)        one struct fbr_rpc for all handles that a process has on an
- *                                object; its calls are futures.
- *     owner's side (rpc_service.c)   calls come with the process that they are of, and are answered
- *                                when the owner likes.
+ *     user's side (rpc.c)            one struct fbr_rpc for all handles that a process has on an
+ *                                    object; its calls are futures.
+ *     owner's side (rpc_service.c)   calls come with the number of the calling process; the owner
+ *                                    may answer each at any time.
  *
  * Records, after the object's id:
  *
@@ -12,8 +12,8 @@
  *     to the user    u64 call, i32 code, u32 0, bytes of the answer
  *
  * CANCEL: the user's time is over; the owner may answer now. LEAVE: the process has no handle any
- * more; the owner does as if it were gone. Numbers of calls are never used again within a process.
- * In the process of the object itself nothing is sent: it is the peer FBR_RPC_SELF.
+ * more; the owner acts as if the process were gone. Numbers of calls are never used again within a
+ * process. Within the process of the object nothing is sent: that process is the peer FBR_RPC_SELF.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RPC_H
@@ -21,7 +21,7 @@
 
 #include "share/share.h"
 
-#define FBR_RPC_SELF 1 /* object_server.c counts others from 2 */
+#define FBR_RPC_SELF 1 /* object_server.c numbers other peers from 2 */
 
 /* ---- User's side. Any thread ---- */
 
@@ -29,70 +29,71 @@ struct fbr_rpc;
 
 /* Connects, or joins the connection that this process has. 0, or kept. */
 int fbr_rpc_open(struct fbr_rpc **r, const struct fbr_address *a);
-/* Starts a call; waits, at most until the deadline, while too much of this process waits for
- * answers there. -EPIPE: the object is gone; -EMSGSIZE: above max_message; -ETIMEDOUT; -ENOMEM.
- * Nothing is kept. */
+/* Starts a call. Waits, at most until the deadline, while too many bytes of this process's calls
+ * there have no answer. -EPIPE: the object is gone; -EMSGSIZE: above max_message; -ETIMEDOUT;
+ * -ENOMEM. No error is kept. */
 int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t deadline,
                  struct fiber_future **f);
-/* Waits until no call that this process has made is without its answer: 0, or -ETIMEDOUT when none
- * was answered for so long. */
+/* Waits until every call that this process has made is answered: 0, or -ETIMEDOUT if no call was
+ * answered for patience_ms. */
 int fbr_rpc_drain(struct fbr_rpc *r, int patience_ms);
-/* For the last handle: unanswered calls end as lost. NULL is fine. */
+/* Closes a handle. With the last handle, unanswered calls end as lost. NULL is fine. */
 void fbr_rpc_close(struct fbr_rpc *r);
-/* 0, or a kept -EPERM in a fork() child, where no handle may be used, and none is closed. */
+/* 0, or a kept -EPERM in a fork() child, where no handle may be used or closed. */
 int fbr_rpc_usable(void);
 
-/* 0: answered or lost; -ETIMEDOUT; -EDEADLK: it is this very thread that should answer. Nothing is
- * kept. */
+/* 0: answered or lost; -ETIMEDOUT; -EDEADLK: the calling thread is the one that must answer. No
+ * error is kept. */
 int fbr_future_wait(struct fiber_future *f, uint64_t deadline);
-/* A descriptor that polls readable once a wait would not wait; or kept. */
+/* A descriptor that polls readable once a wait would not wait; or an error that is kept. */
 int fbr_future_fd(struct fiber_future *f);
-/* Asks the owner to answer now. Wait for what it says. */
+/* Asks the owner to answer now. Then wait for the answer. */
 void fbr_future_cancel(struct fiber_future *f);
-/* Returns the code of a future that was waited for; *lost: the object was gone before it answered
+/* Returns the code of a future that was waited for. *lost: the object was gone before it answered
  * (code -EPIPE). */
 int fbr_future_code(struct fiber_future *f, bool *lost);
-/* Takes the answer's bytes from a future that was waited for; the caller owns them then; -ENODATA
+/* Takes the answer's bytes from a future that was waited for; the caller owns them then. -ENODATA
  * the second time. */
 int fbr_future_take(struct fiber_future *f, struct fiber_bytes *out);
-/* Returns the bytes of a future that was waited for as text, in place. */
+/* Returns the bytes of a future that was waited for, as text, in place. */
 const char *fbr_future_text(struct fiber_future *f);
-/* A call that is not answered goes on; its answer is dropped. NULL is fine. */
+/* Closes a future. A call without an answer goes on; its answer is dropped. NULL is fine. */
 void fbr_future_close(struct fiber_future *f);
 
 /* ---- Owner's side ---- */
 
 struct fbr_rpc_service_ops {
-    /* Bytes are valid during the call, and 8-byte aligned. The data server's thread, or, for
-     * FBR_RPC_SELF, the caller's. */
+    /* Bytes are valid during the call and 8-byte aligned. The data server's thread, or, for
+     * FBR_RPC_SELF, the caller's thread. */
     void (*on_call)(void *user, uint64_t peer, uint64_t call, const void *bytes, size_t len);
     void (*on_cancel)(void *user, uint64_t peer, uint64_t call); /* may be NULL */
-    /* That process uses the object no more; also called for those that never did. Data server's or
-     * loop thread. May be NULL. */
+    /* The process does not use the object any more. Also called for processes that never did. Data
+     * server's or loop thread. May be NULL. */
     void (*on_gone)(void *user, uint64_t peer);
 };
 
-/* Lives as long as its process: threads of ours that hold a handle may still look at it. */
+/* Lives as long as its process, because threads of this process that hold a handle may still look
+ * at it. */
 struct fbr_rpc_service {
     struct fbr_object *object;
     uint64_t id; /* the object's */
     const struct fbr_rpc_service_ops *ops;
     void *user;
-    size_t limit;     /* of an answer */
-    pthread_t server; /* the one thread that answers, if has_server: it may not wait for itself */
+    size_t limit;     /* bytes of an answer, at most */
+    pthread_t server; /* the one thread that answers, if has_server; it may not wait for itself */
     bool has_server;
 };
 
-/* Set ops, user and the server before. 0, or kept. */
+/* Set ops, user and server before the call. 0, or kept. */
 int fbr_service_open(struct fbr_rpc_service *s);
-/* Any thread; never waits. An answer that is too long becomes -EMSGSIZE. A peer that has gone is
- * passed over. */
+/* Any thread; never waits. An answer that is too long becomes -EMSGSIZE. An answer to a peer that
+ * is gone is dropped. */
 void fbr_service_answer(struct fbr_rpc_service *s, uint64_t peer, uint64_t call, int code,
                         const void *bytes, size_t len);
-/* No callback comes from another process any more; users are told that the object is gone. */
+/* No more callbacks come from other processes; users are notified that the object is gone. */
 void fbr_service_close(struct fbr_rpc_service *s);
 
-/* The service of an address of this process, or NULL. */
+/* The service, if the address is of this process, or NULL. */
 struct fbr_rpc_service *fbr_service_here(const struct fbr_address *a);
 /* rpc.c: hands an answer to the callers in this process. */
 void fbr_rpc_answer_here(uint64_t object, uint64_t call, int code, const void *bytes, size_t len);

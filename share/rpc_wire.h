@@ -1,4 +1,4 @@
-/* rpc_wire.h - the heads of rpc.h's records, for rpc.c and rpc_service.c.
+/* rpc_wire.h - the heads of records of calls and answers, for rpc.c and rpc_service.c; see rpc.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RPC_WIRE_H

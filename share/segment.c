@@ -1,14 +1,14 @@
-/* segment.c - fiber_shared: memory that the processes of a run on one host share, read-only or
+/* segment.c - fiber_shared: memory that the processes of a run on one machine share, read-only or
  * writable.
  *
  * A segment is a file in the run's directory below /dev/shm, which ends with the run (rundir.h):
  *
- *     s.NAME   the segment, complete; it appears there by rename and never changes
- *     b.NAME   in the making
- *     l.NAME   the lock of its builder; the kernel frees it when that process dies, and the
- *              next one starts over
- *     w.NAME   a writable segment; it appears there by link(2), zeroed, so that one process made it
- *     n.*      one of those in the making
+ *     s.NAME   the complete segment; it appears by rename and never changes
+ *     b.NAME   a segment that is being built
+ *     l.NAME   the lock of its builder; the kernel releases the lock when that process dies, and
+ *              the next builder starts over
+ *     w.NAME   a writable segment; it appears by link(2), zeroed, so that only one process makes it
+ *     n.*      a writable segment that is being made
  *
  * All of its memory is allocated before it is filled, so that a full /dev/shm is an error here and
  * not a SIGBUS later.
@@ -35,8 +35,8 @@ struct fiber_shared {
     bool built, writable;
 };
 
-/* The segments that this thread is building, the innermost first: to wait for one of them would be
- * for ever. */
+/* The segments that this thread is building, the innermost first: a wait for one of them would
+ * never end. */
 struct building {
     const char *name;
     struct building *outer;
@@ -57,7 +57,7 @@ static void path_of(char path[SHARED_PATH_MAX], const char *dir, char kind, cons
     snprintf(path, SHARED_PATH_MAX, "%s/%c.%s", dir, kind, name);
 }
 
-/* Maps a file that has s->len bytes. */
+/* Maps a file of s->len bytes. */
 static int map_fd(struct fiber_shared *s, const char *name, int fd)
 {
     int prot = s->writable ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -68,8 +68,8 @@ static int map_fd(struct fiber_shared *s, const char *name, int fd)
                                  : 0;
 }
 
-/* Maps the segment that is there; s->len is its length, or 0 for any. -ENOENT, which is not kept:
- * there is none. */
+/* Maps the existing segment; s->len is its length, or 0 for any. -ENOENT, which is not kept: there
+ * is none. */
 static int map_finished(struct fiber_shared *s, const char *dir, const char *name)
 {
     char path[SHARED_PATH_MAX];
@@ -95,7 +95,8 @@ static int map_finished(struct fiber_shared *s, const char *dir, const char *nam
     return rc;
 }
 
-/* Gives a new file len zeroed bytes, with all of their memory; else closes and removes it. */
+/* Gives a new file `len` zeroed bytes, with all of their memory. On failure closes and removes the
+ * file. */
 static int fill_file(int fd, const char *path, const char *name, size_t len)
 {
     int rc;
@@ -127,7 +128,7 @@ static int run_builder(struct fiber_shared *s, const char *name, fiber_shared_fn
                               name, rc);
 }
 
-/* Under the segment's lock: makes it, and leaves it mapped. */
+/* Under the segment's lock: makes the segment and leaves it mapped. */
 static int make_segment(struct fiber_shared *s, const char *dir, const char *name,
                         fiber_shared_fn build, void *user)
 {
@@ -136,7 +137,7 @@ static int make_segment(struct fiber_shared *s, const char *dir, const char *nam
 
     path_of(path, dir, 'b', name);
     path_of(final, dir, 's', name);
-    unlink(path); /* of a builder that died */
+    unlink(path); /* left by a builder that died */
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     fd = fill_file(fd, path, name, s->len);
     if (fd < 0)
@@ -165,8 +166,8 @@ fail_file:
     return rc;
 }
 
-/* Waits for the lock, then maps what another one built meanwhile, or builds. build NULL: -ENOENT,
- * not kept. */
+/* Waits for the lock, then maps the segment that another process built meanwhile, or builds it.
+ * `build` NULL: -ENOENT, not kept. */
 static int build_or_wait(struct fiber_shared *s, const char *dir, const char *name,
                          fiber_shared_fn build, void *user)
 {
@@ -195,7 +196,7 @@ static int build_or_wait(struct fiber_shared *s, const char *dir, const char *na
     return rc;
 }
 
-/* Makes a writable one and maps it. -EEXIST, which is not kept: another process was faster. */
+/* Makes a writable segment and maps it. -EEXIST, which is not kept: another process was faster. */
 static int make_writable(struct fiber_shared *s, const char *dir, const char *name)
 {
     char path[SHARED_PATH_MAX], final[SHARED_PATH_MAX];
@@ -222,7 +223,7 @@ done:
     return rc;
 }
 
-/* Another process may make it, or delete it, at any time. */
+/* Another process may make or delete the segment at any time. */
 static int map_or_make(struct fiber_shared *s, const char *dir, const char *name, unsigned flags)
 {
     int rc;

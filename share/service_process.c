@@ -1,4 +1,4 @@
-/* service_process.c - processes that keep a service for others; see service_process.h.
+/* service_process.c - processes that run a service for others; see service_process.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/service_process.h"
@@ -15,7 +15,7 @@ struct fbr_service_process {
     struct fbr_runtime *rt;
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
-    int refs; /* the program's handle; the process until it is gone */
+    int refs; /* one for the program's handle, one for the process until it is gone */
     bool ready, ended;
     struct fiber_address address;
 };
@@ -130,7 +130,7 @@ int fbr_service_process_start(struct fbr_service_process **out, fiber_process_fn
     return 0;
 }
 
-/* Waits until the process has ended. After fiber_fini() nobody would say so. */
+/* Waits until the process has ended. After fiber_fini() no thread would report the end. */
 static bool wait_end(struct fbr_service_process *k, uint64_t ms)
 {
     uint64_t deadline = fbr_now_ms() + ms;
@@ -145,8 +145,8 @@ static bool wait_end(struct fbr_service_process *k, uint64_t ms)
     return ended;
 }
 
-/* A connection may end long before the backend reports the end of its process, so the backend is
- * asked; a process that hangs up and lives is killed first. */
+/* A connection may end long before the backend reports the end of its process, so we ask the
+ * backend. A process that hangs up and lives is killed first. */
 const char *fbr_service_process_report(struct fbr_service_process *k)
 {
     uint64_t linger = (uint64_t)fbr_config_ms(k->rt->config, "linger");
@@ -208,7 +208,7 @@ int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind,
     rc = fbr_object_address(s->object, kind, 0, &address);
     if (rc < 0)
         return rc;
-    c = malloc(sizeof(*c)); /* the child's for the rest of its life */
+    c = malloc(sizeof(*c)); /* the child keeps it for the rest of its life */
     if (!c)
         return fbr_keep(-ENOMEM, "out of memory");
     *c = (struct closing){on_close, user};

@@ -1,4 +1,4 @@
-/* service_process.h - a process that keeps one service (rpc.h) for others: its start, address and
+/* service_process.h - a process that runs one service (rpc.h) for others: its start, address and
  * end.
  *
  *     parent                                           child
@@ -16,20 +16,22 @@
 
 struct fbr_service_process;
 
-/* Returns once the child has announced its address, or with why it did not. 0, or kept. */
+/* Returns once the child has announced its address, or with the reason why it did not. 0, or
+ * kept. */
 int fbr_service_process_start(struct fbr_service_process **k, fiber_process_fn fn, const void *arg,
                               size_t len, const char *prefix,
                               const struct fiber_process_options *options,
                               struct fiber_address *address);
-/* How it ended, when it has, or does within a moment; else "". Valid until
+/* How the process ended, if it has ended or ends within a moment; else "". Valid until
  * fbr_service_process_end(). */
 const char *fbr_service_process_report(struct fbr_service_process *k);
 int fbr_service_process_grace(struct fbr_service_process *k); /* milliseconds, as configured */
-/* Asks it to end, kills it after the configured grace, and waits for it. NULL is fine. */
+/* Asks the process to end, kills it after the configured grace, and waits for its end. NULL is
+ * fine. */
 void fbr_service_process_end(struct fbr_service_process *k);
 
-/* In the child: tells the parent the address; on_close runs on the loop thread, maybe at once. 0,
- * or kept. */
+/* In the child: sends the address to the parent. on_close runs on the loop thread, maybe at once.
+ * 0, or kept. */
 int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind,
                                  void (*on_close)(void *user), void *user);
 /* Ends the child; does not return. */

@@ -1,17 +1,18 @@
-/* share.h - objects that live in one process and are used from others: how both sides meet.
+/* share.h - objects that live in one process and are used from others: addresses, and the interface
+ * of both sides.
  *
- *     owner's side (object_server.c)   an object has an id in its process. Peers, the processes
- *                                      that use objects here, come in by the control channel with
- *                                      the key of an address, and get a data link each.
+ *     owner's side (object_server.c)   an object has an id in its process. Peers are the processes
+ *                                      that use objects here. A peer connects to the control
+ *                                      channel with the key of an address and gets a data link.
  *     user's side (object_client.c)    one connection to each owner, shared by all handles on
  *                                      objects there.
  *
- * A record on such a link is u64 object id, then bytes that only the kind of the object
- * understands. When a process goes, every object that it used (or every handle on objects of its)
- * is told, once.
+ * A record on a data link is u64 object id, then bytes that only the kind of the object
+ * understands. When a process ends, every object that the process used is notified once, and so is
+ * every handle on an object of that process.
  *
- * Threads: see each callback. Locks are taken in this order: an object's own, then share's, then
- * the link's.
+ * Threads: see each callback. Lock order: the object's own lock, then share's lock, then the link's
+ * lock.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SHARE_H
@@ -41,50 +42,51 @@ struct fbr_address {
 };
 
 int fbr_address_put(const struct fbr_address *a, struct fiber_address *out);
-/* -EINVAL with a kept sentence: not an address, or one of another kind. */
+/* -EINVAL, kept: the bytes are not an address, or the address is of another kind. */
 int fbr_address_get(struct fbr_address *a, const struct fiber_address *in, enum fbr_kind kind);
 
 /* ---- Owner's side (object_server.c) ---- */
 
 struct fbr_object_ops {
-    /* A record of a peer, valid during the call. Data server's thread. */
+    /* A record of a peer; it is valid during the call. Data server's thread. */
     void (*on_record)(void *user, uint64_t peer, const void *record, size_t len);
-    /* That process is gone; also called for peers that never used the object. Loop thread. */
+    /* The process is gone. Also called for peers that never used the object. Loop thread. */
     void (*on_gone)(void *user, uint64_t peer);
-    /* The time that fbr_object_remind() set is over. NULL if it is never set. Loop thread. */
+    /* The time set by fbr_object_remind() is over. NULL if that time is never set. Loop thread. */
     void (*on_time)(void *user);
-    /* fiber_fini() was called, and no peer is left: nobody may wait for one. NULL: nobody does. The
-     * ending thread. */
+    /* fiber_fini() was called and no peer is left, so no thread may wait for one. NULL if no thread
+     * ever waits. The ending thread. */
     void (*on_end)(void *user);
 };
 
 struct fbr_object;
 
-/* Opens share for this process when it is the first; rt comes from fbr_rt(). 0, or kept. */
+/* Opens share for this process if this is its first object. 0, or kept. */
 int fbr_object_open(struct fbr_object **o, const struct fbr_object_ops *ops, void *user);
 uint64_t fbr_object_id(const struct fbr_object *o);
 int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags,
                        struct fiber_address *address);
-/* The same by its id. */
+/* The same, for an object given by its id. */
 int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags,
                      struct fiber_address *address);
-/* Sends a record to a peer; any thread. -EPIPE: it is gone. Never waits: what the peer does not
- * read yet is queued. */
+/* Sends a record to a peer; any thread. -EPIPE: the peer is gone. Never waits: a record that the
+ * peer has not read yet is queued. */
 int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov, int n);
-/* Bytes on their way to that peer, of all objects. */
+/* Bytes that are queued for the peer, from all objects. */
 size_t fbr_object_queued(struct fbr_object *o, uint64_t peer);
-/* Has ops->on_time called once, in about a second from the first call since the last time. When
- * memory is short it does not come. Any thread. */
+/* Arranges one call of ops->on_time, about a second after the first request since the last such
+ * call. When memory is short, the call does not come. Any thread. */
 void fbr_object_remind(struct fbr_object *o);
-/* No callback runs or comes after it. Users of the object are told that it is gone. Not from a
- * callback. NULL is fine. */
+/* Closes the object: no callback runs or starts after this call. Users of the object are notified
+ * that it is gone. Not from a callback. NULL is fine. */
 void fbr_object_close(struct fbr_object *o);
-/* The same from anywhere, also from a callback: `done` is called once no callback runs, by this
- * call or by the one that ends last. */
+/* The same, but may also be called from a callback. Once no callback runs, this call or the
+ * callback that ends last calls `done`. */
 void fbr_object_retire(struct fbr_object *o, void (*done)(void *user));
 
-/* An object of this process by an address of it, when it lives here: its user; NULL otherwise.
- * `hold` (may be NULL) is called for it while it cannot go, and may not lock anything. */
+/* If the address is of an object that lives in this process, returns the `user` of the object; else
+ * NULL. `hold` (may be NULL) is called with `user` while the object cannot go away, and may not
+ * take a lock. */
 void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops);
 void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,
                       void (*hold)(void *user));
@@ -92,50 +94,53 @@ void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *
 /* ---- User's side (object_client.c) ---- */
 
 struct fbr_proxy_ops {
-    /* A record of the object, valid during the call. The remote's thread. */
+    /* A record of the object; it is valid during the call. The connection's thread. */
     void (*on_record)(void *user, const void *record, size_t len);
-    /* The object or its process is gone; once, the last call. The remote's or the loop thread. */
+    /* The object or its process is gone. Called once, as the last call. The connection's thread or
+     * the loop thread. */
     void (*on_gone)(void *user);
-    /* The process ends: what it wrote may be sent now, until fbr_proxy_exit_by(). May be NULL. Its
-     * exiting thread. */
+    /* The process ends: data that it wrote may be sent now, until fbr_proxy_exit_by(). May be NULL.
+     * The thread that exits. */
     void (*flush)(void *user);
-    /* The time of fbr_proxy_later() has come. May be NULL. The remote's thread. */
+    /* The time of fbr_proxy_later() has come. May be NULL. The connection's thread. */
     void (*tick)(void *user);
 };
 
 struct fbr_proxy;
 
-/* Connects (waits, at most 30 s) to the process of the address, or joins the connection that there
- * is. 0, or kept. */
+/* Connects to the process of the address (waits at most 30 s), or joins the connection that exists.
+ * 0, or kept. */
 int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a,
                    const struct fbr_proxy_ops *ops, void *user);
-/* Sends a record to the object; any thread. Waits while too much is queued for an owner that does
- * not read, at most timeout_ms: -EAGAIN, and the record was not sent; never on the remote's own
- * thread. -EPIPE: gone. */
+/* Sends a record to the object; any thread. Waits at most timeout_ms while too much is queued for
+ * an owner that does not read; never waits on the connection's own thread. -EAGAIN: the time is
+ * over and the record was not sent. -EPIPE: the object is gone. */
 int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms);
-/* The same without ever waiting; the caller bounds what it sends. `more`: another record follows at
+/* The same, but never waits; the caller limits how much it sends. `more`: another record follows at
  * once. */
 int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more);
-/* The user has something to say that can wait for the next thing to say: ops->tick comes within
- * about 0.5 ms. False: it does not, say it now. (Just after something came the remote's thread will
- * be awake; it is not woken for this.) */
+/* The user has a record that can wait for the next one. True: ops->tick is called within about 0.5
+ * ms. False: no tick comes, send the record now. (Just after a record has arrived, the connection's
+ * thread is awake soon; this call does not wake the thread.) */
 bool fbr_proxy_later(struct fbr_proxy *p);
-/* From on_record: this record wakes somebody who will soon send something to this owner, or wait
- * for it; and nothing else is expected. The owner may be told a little later, along with that, that
- * it can send its next message. */
+/* From on_record: this record wakes a thread that will soon send a record to the owner, or wait for
+ * it, and no other record is expected. The notice to the owner that it can send its next message
+ * may then go a little later, together with that record. */
 void fbr_proxy_delay_ack(struct fbr_proxy *p);
-/* The owner waits to be told so: what is sent now, even if it could wait, is not wasted. */
+/* The owner waits for the notice that it can send. A record that is sent now is not wasted, even if
+ * the record could wait. */
 bool fbr_proxy_ack_due(struct fbr_proxy *p);
-/* Whether its connection is broken, or about to be found so: a new proxy gets another one. Under
- * share's lock. */
+/* Whether the proxy's connection is broken, or about to be found broken; a new proxy gets another
+ * connection. Under share's lock. */
 bool fbr_proxy_fails(const struct fbr_proxy *p);
-/* Bytes that the owner has not read, of all its objects. */
+/* Bytes, for all objects of the owner, that the owner has not read. */
 size_t fbr_proxy_queued(struct fbr_proxy *p);
-/* For ops->flush: when it gives up, one time for all that goes to this owner; later, when the
- * owner has taken something. */
+/* For ops->flush: the time at which to give up, which is one time for all records to this owner.
+ * fbr_proxy_exit_goes_on() moves the time when the owner has taken something. */
 uint64_t fbr_proxy_exit_by(struct fbr_proxy *p);
 void fbr_proxy_exit_goes_on(struct fbr_proxy *p);
-/* No callback runs or comes after it, unless called from one. NULL is fine. */
+/* Closes the proxy: no callback runs or starts after this call, unless it is called from a
+ * callback. NULL is fine. */
 void fbr_proxy_close(struct fbr_proxy *p);
 
 #endif

@@ -1,4 +1,5 @@
-/* share_priv.h - what object_server.c, object_client.c, client.c and rpc.c keep for a process.
+/* share_priv.h - the state of shared objects in a process: for object_server.c, object_client.c,
+ * client.c and rpc.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SHARE_PRIV_H
@@ -15,25 +16,27 @@ struct peer;
 struct fbr_share {
     struct fbr_runtime *rt;
     pthread_mutex_t lock; /* all below */
-    pthread_cond_t idle;  /* a callback returned; a remote changed */
+    pthread_cond_t idle;  /* signals: a callback returned, or a connection changed */
     struct fbr_object *objects;
     uint64_t next_object;
-    bool reminding;         /* the clock is set, or will be */
-    struct fbr_timer clock; /* of reminders; the loop thread's */
+    bool reminding;         /* the clock runs, or will soon */
+    struct fbr_timer clock; /* for reminders; loop thread */
     struct peer *peers;
     uint64_t next_peer;
     struct fbr_object_client *remotes;
     struct fbr_client *clients;
     struct fbr_rpc *rpcs;
-    uint64_t next_call; /* of an rpc */
-    int closing;        /* threads that close what a process has held; see pipe.c */
-    /* fiber_fini() was here: nobody comes in or goes out any more, and the loop may be gone. */
+    uint64_t next_call; /* number of the last call of an rpc */
+    /* threads that close pipe ends which this process held for a child; see pipe.c */
+    int closing;
+    /* fiber_fini() was called: no peer connects, no connection is made, and the loop may be
+     * gone. */
     bool ended;
 };
 
 extern const struct fbr_hold_ops fbr_pipe_holds; /* pipe.c */
 
-/* The process's, opened when first asked for; NULL: kept. */
+/* The share of this process; the first call opens it. NULL: the error is kept. */
 struct fbr_share *fbr_share(void);
 void fbr_object_client_close_all(struct fbr_share *s);
 

@@ -1,4 +1,5 @@
-/* store.c - fiber_store: what a program calls, as requests to who keeps the store (store_serve.c).
+/* store.c - fiber_store on the program's side: each call is a request to the process of the store
+ * (store_serve.c).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/store.h"
@@ -89,7 +90,7 @@ void fiber_store_close(struct fiber_store *s)
     free(s);
 }
 
-/* ---- Asking ---- */
+/* ---- Requests ---- */
 
 static const char *sentence(int code)
 {
@@ -125,8 +126,8 @@ static int explain(struct fiber_store *s, int code, bool lost, const char *what,
                     *report ? ": " : "", report);
 }
 
-/* Sends the request and waits for its one answer. When the time is over the store is asked to
- * answer at once: it may have served the request already, and then we have what we asked for. */
+/* Sends the request and waits for its one answer. When the time is over, asks the store to answer
+ * at once: it may have served the request already, and then the caller gets what it asked for. */
 static int exchange(struct fiber_store *s, const struct fbr_store_ask *ask, int timeout_ms,
                     struct fiber_bytes *out, bool *lost)
 {
@@ -157,7 +158,7 @@ static int exchange(struct fiber_store *s, const struct fbr_store_ask *ask, int 
     return rc;
 }
 
-/* *out, which may be NULL, is set in any case. */
+/* `out` may be NULL; otherwise *out is always set. */
 static int request(struct fiber_store *s, const char *what, struct fbr_store_ask ask,
                    int timeout_ms, struct fiber_bytes *out)
 {
@@ -178,7 +179,7 @@ static int request(struct fiber_store *s, const char *what, struct fbr_store_ask
     return rc == 0 ? 0 : explain(s, rc, lost, what, ask.name);
 }
 
-/* One whose answer is bytes for the caller, or nothing. */
+/* A request whose answer is bytes for the caller, or nothing. */
 static int ask_bytes(struct fiber_store *s, const char *what, struct fbr_store_ask ask,
                      int timeout_ms, struct fiber_bytes *out)
 {
@@ -189,7 +190,7 @@ static int ask_bytes(struct fiber_store *s, const char *what, struct fbr_store_a
     return rc;
 }
 
-/* One whose answer is a number. */
+/* A request whose answer is a number. */
 static int ask_number(struct fiber_store *s, const char *what, struct fbr_store_ask ask,
                       int timeout_ms, uint64_t *number)
 {
@@ -342,7 +343,7 @@ int fiber_store_length(struct fiber_store *s, const char *list, size_t *length)
 
 /* ---- Locks, semaphores, events, barriers ---- */
 
-/* Describes the holder of a lock to those that wait for the lock. */
+/* Describes this process, as the holder of a lock, to processes that wait for the lock. */
 static void describe_self(char *who, size_t size)
 {
     char host[48] = "";

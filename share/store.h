@@ -1,4 +1,4 @@
-/* store.h - what the process of a store runs.
+/* store.h - the main function of the process of a store.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_STORE_H

@@ -1,8 +1,8 @@
-/* store_engine.c - carries out the requests of store_engine.h.
+/* store_engine.c - carries out the requests of a shared store; see store_engine.h.
  *
- * A thing that is in its initial state is freed at the end of each event (fbr_thing_tidy), so that
- * state and memory cannot differ. Memory for a grant to a waiter is allocated before it waits: only
- * a request itself can fail for want of memory, never an unlock, a cancel or a death.
+ * A thing that is in its initial state is freed at the end of each event (fbr_thing_tidy), so state
+ * and memory cannot differ. Memory for a grant to a waiter is allocated before it waits: only a
+ * request itself can fail for lack of memory, never an unlock, a cancel or a death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/store_engine.h"
@@ -53,7 +53,7 @@ static int answer_blob(struct fbr_store_engine *e, const struct request *r,
     return answer(e, r->peer, r->call, 0, blob->data, blob->len);
 }
 
-/* Answers with what stands in the scratch buffer. */
+/* Answers with the content of the scratch buffer. */
 static int answer_scratch(struct fbr_store_engine *e, const struct request *r, int code)
 {
     struct fbr_buf *b = &e->scratch;
@@ -68,7 +68,7 @@ static int answer_scratch(struct fbr_store_engine *e, const struct request *r, i
     return ANSWERED;
 }
 
-/* Lets the request wait at its thing; ANSWERED or the reason why it cannot. */
+/* Lets the request wait at its thing. Returns ANSWERED, or the reason why it cannot wait. */
 static int wait_for(struct fbr_store_engine *e, const struct request *r,
                     struct fbr_store_hold *hold)
 {
@@ -77,7 +77,7 @@ static int wait_for(struct fbr_store_engine *e, const struct request *r,
     return code < 0 ? code : ANSWERED;
 }
 
-/* Answers a waiter, which is no more then. */
+/* Answers a waiter and drops it. */
 static void end_wait(struct fbr_store_engine *e, struct fbr_waiter *w, int code, const void *bytes,
                      size_t len)
 {
@@ -146,7 +146,8 @@ static int swap_value(struct fbr_store_engine *e, struct request *r)
     return r->thing ? set_value(e, r) : code;
 }
 
-/* Whatever has the name, but for locks, semaphores and barriers, which go by themselves. */
+/* Deletes everything with the name, except locks, semaphores and barriers, which end by
+ * themselves. */
 static int delete_name(struct fbr_store_engine *e, struct request *r)
 {
     static const enum fbr_thing_kind kinds[] = {VALUE, COUNTER, LIST, EVENT};
@@ -277,7 +278,7 @@ static int list_length(struct fbr_store_engine *e, struct request *r)
 
 /* ---- locks and semaphores ---- */
 
-/* Gives a free lock to p; what p is to be told. */
+/* Gives a free lock to p. Returns the code of p's answer. */
 static int hold_lock(struct fbr_thing *t, struct fbr_holder *p)
 {
     int code = t->lock.owner_died ? -EOWNERDEAD : 0;
@@ -341,7 +342,7 @@ static void hold_unit(struct fbr_store_hold *h)
     h->key.thing->semaphore.free--;
 }
 
-/* Gives n units of h back, to those who wait first. */
+/* Releases n units of h; they go to the peers that wait first. */
 static void free_units(struct fbr_store_engine *e, struct fbr_store_hold *h, uint64_t n)
 {
     struct fbr_thing *t = h->key.thing;
@@ -451,7 +452,7 @@ enum make { NEVER, TO_WAIT, ALWAYS };
 
 struct op {
     enum fbr_thing_kind kind;
-    enum make make; /* the thing, if there is none of that name */
+    enum make make; /* whether to make the thing, if none has that name */
     /* The code to answer, or ANSWERED. */
     int (*run)(struct fbr_store_engine *e, struct request *r);
 };
@@ -522,7 +523,7 @@ void fbr_store_cancel(struct fbr_store_engine *e, uint64_t peer, uint64_t call)
     fbr_thing_tidy(&e->all, t);
 }
 
-/* In this order: nothing that p frees may go to p. */
+/* The order matters: nothing that p releases may go to p. */
 void fbr_store_peer_gone(struct fbr_store_engine *e, uint64_t peer)
 {
     struct fbr_holder *p = fbr_holder_find(&e->all, peer);

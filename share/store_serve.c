@@ -1,4 +1,4 @@
-/* store_serve.c - the process that keeps a store: all requests go straight into the engine.
+/* store_serve.c - the process of a store: all requests go straight into the engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/service_process.h"

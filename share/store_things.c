@@ -1,4 +1,4 @@
-/* store_things.c - the tables of store_things.h.
+/* store_things.c - the tables of a store's things, peers, waiters and holders; see store_things.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/store_things.h"

@@ -1,8 +1,7 @@
-/* store_things.h - what a store consists of: named things, peers, what waits for what and who holds
- * what.
+/* store_things.h - the contents of a store: named things, peers, waiters and holders.
  *
- * For store_engine.c only, which decides when a thing changes; this keeps the tables and counts the
- * memory.
+ * For store_engine.c only. It decides when a thing changes; this file keeps the tables and counts
+ * the memory.
  *
  * Everything that has a name is a `struct fbr_thing`; each kind has a table of its own. A request
  * that must wait is a `struct fbr_waiter`, in the list of the thing that it waits for (oldest
@@ -31,7 +30,7 @@ struct fbr_blob {
 struct fbr_holder {
     uint64_t id;
     char who[96]; /* its name for messages, or "" */
-    bool gone;    /* being forgotten: is not answered any more */
+    bool gone;    /* being forgotten: no more answers go to it */
     struct fbr_waiter *waiters;
     struct fbr_thing *locks;
     struct fbr_store_hold *holds;
@@ -46,8 +45,8 @@ struct fbr_thing_list {
 
 struct fbr_thing_lock {
     struct fbr_holder *holder;
-    bool owner_died;               /* and nobody was told yet */
-    struct fbr_thing *prev, *next; /* among the holder's */
+    bool owner_died;               /* the next holder has not got -EOWNERDEAD yet */
+    struct fbr_thing *prev, *next; /* in the list of the holder */
 };
 
 struct fbr_thing {
@@ -83,8 +82,8 @@ struct fbr_waiter {
     enum fbr_store_op op;
     struct fbr_thing *thing;
     struct fbr_holder *peer;
-    struct fbr_store_hold *hold;    /* of ACQUIRE */
-    struct fbr_waiter *prev, *next; /* at the thing */
+    struct fbr_store_hold *hold;    /* for ACQUIRE */
+    struct fbr_waiter *prev, *next; /* in the list of the thing */
     struct fbr_waiter *peer_prev, *peer_next;
     UT_hash_handle hh;
 };
@@ -94,11 +93,11 @@ struct fbr_hold_key {
     struct fbr_thing *thing;
 };
 
-/* A peer at a semaphore. It stays as long as either number is not 0. */
+/* A peer at a semaphore. It stays while one of the two numbers is not 0. */
 struct fbr_store_hold {
     struct fbr_hold_key key;
     uint64_t units, waiting;
-    struct fbr_store_hold *prev, *next; /* among the peer's */
+    struct fbr_store_hold *prev, *next; /* in the list of the peer */
     UT_hash_handle hh;
 };
 
@@ -110,10 +109,11 @@ struct fbr_things {
     struct fbr_store_hold *holds;
 };
 
-/* Drops everything; nobody is told. */
+/* Drops everything; no request is answered. */
 void fbr_things_fini(struct fbr_things *s);
 
-/* Zeroed memory that counts, or NULL and the reason, -ENOSPC or -ENOMEM, in *code. */
+/* Zeroed memory that counts against memory_max, or NULL and the reason, -ENOSPC or -ENOMEM, in
+ * *code. */
 void *fbr_things_alloc(struct fbr_things *s, size_t size, int *code);
 void fbr_things_free(struct fbr_things *s, void *p, size_t size);
 
@@ -123,13 +123,13 @@ void fbr_blob_drop(struct fbr_things *s, struct fbr_blob *blob);
 
 struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind,
                                  const struct fbr_store_ask *ask);
-/* A new one of the name that `ask` has, in its initial state; NULL and the reason. */
+/* A new thing with the name of `ask`, in its initial state; NULL and the reason. */
 struct fbr_thing *fbr_thing_make(struct fbr_things *s, enum fbr_thing_kind kind,
                                  const struct fbr_store_ask *ask, int *code);
-/* Puts a value, counter, list or event into its initial state, but for those who wait for it.
- * False: it was in that state. */
+/* Puts a value, counter, list or event into its initial state; its waiters stay. False: it was in
+ * that state. */
 bool fbr_thing_reset(struct fbr_things *s, struct fbr_thing *t);
-/* Frees the thing if it is in its initial state and nobody waits for it. NULL is fine. */
+/* Frees the thing if it is in its initial state and no request waits for it. NULL is fine. */
 void fbr_thing_tidy(struct fbr_things *s, struct fbr_thing *t);
 
 struct fbr_holder *fbr_holder_find(struct fbr_things *s, uint64_t id);
@@ -139,7 +139,7 @@ struct fbr_holder *fbr_holder_need(struct fbr_things *s, uint64_t id, int *code)
 void fbr_holder_drop(struct fbr_things *s, struct fbr_holder *p);
 
 struct fbr_waiter *fbr_waiter_find(struct fbr_things *s, uint64_t peer, uint64_t call);
-/* The last of those who wait for t. `hold`: of ACQUIRE, else NULL. 0 or the reason. */
+/* Adds the last waiter of t. `hold`: for ACQUIRE, else NULL. 0 or the reason. */
 int fbr_waiter_add(struct fbr_things *s, struct fbr_thing *t, uint64_t peer, uint64_t call,
                    enum fbr_store_op op, struct fbr_store_hold *hold);
 void fbr_waiter_drop(struct fbr_things *s, struct fbr_waiter *w);

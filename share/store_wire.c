@@ -1,4 +1,4 @@
-/* store_wire.c - the bytes of store_wire.h.
+/* store_wire.c - writes and reads requests to a shared store; see store_wire.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/store_wire.h"

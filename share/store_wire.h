@@ -1,9 +1,9 @@
-/* store_wire.h - what is asked of the shared store, as bytes, and what it answers.
+/* store_wire.h - the bytes of requests to a shared store and of its answers.
  *
  * A request is: u8 op, name (u32 length, bytes), then the op's arguments in the order of the table
  * (w: u8 wait, n: u64 number, v: u32 length and bytes of the value, x: u8 0, or 1 and the expected
- * value as u32 length and bytes). All little endian. The value of LOCK is what its caller is
- * called, for the messages of others. An answer is a code and bytes:
+ * value as u32 length and bytes). All little endian. The value of LOCK is the caller's name for the
+ * messages of other processes. An answer is a code and bytes:
  *
  *     op           arguments  code                                          bytes
  *     SET          v          0                                             -
@@ -11,7 +11,7 @@
  *     SWAP         x v        0; -ESTALE                                    -; u8 1 and the value,
  *                                                                           or u8 0: it is absent
  *     DELETE       -          0; -ENOENT (nothing has the name)             -
- *     KEYS         -          0                                             what begins with name,
+ *     KEYS         -          0                                             names with this prefix,
  *                                                                           each with its NUL
  *     ADD          n delta    0; -ERANGE                                    u64: the new value
  *     PUSH         v          0                                             -
@@ -29,8 +29,8 @@
  *     BARRIER      n w        0; -ETIMEDOUT, -ECONNABORTED, -EINVAL (n)     u32: the index
  *
  * Every op may also be answered -ENOMEM, -ENOSPC (the store's limit) and -EBADMSG. wait 0: answer
- * at once; 1: the answer may come late, and the client withdraws the request when its time is over
- * (fbr_store_cancel()).
+ * at once. wait 1: the answer may come late, and the client withdraws the request when its time is
+ * over (fbr_store_cancel()).
  *
  * Pure functions; any thread.
  *
@@ -68,8 +68,8 @@ enum fbr_store_op {
     FBR_STORE_OPS, /* one more than the last */
 };
 
-/* A request; what its op does not carry is ignored when written and zero when read. Pointers that
- * were read point into the message. */
+/* A request. Fields that its op does not carry are ignored when written and zero when read.
+ * Pointers that were read point into the message. */
 struct fbr_store_ask {
     enum fbr_store_op op;
     const char *name; /* not terminated when read */
@@ -85,8 +85,8 @@ struct fbr_store_ask {
 /* A short form for clients: {op, name, strlen(name)}; a NULL name is "". */
 struct fbr_store_ask fbr_store_ask(enum fbr_store_op op, const char *name);
 
-/* Appends the request. 0; -EINVAL: a name that is too long or has a NUL byte, a value over 4 GiB -
- * 1; -ENOMEM. `b` is as before after an error, but for `failed`. */
+/* Appends the request. 0; -EINVAL: a name that is too long or has a NUL byte, or a value over 4 GiB
+ * - 1; -ENOMEM. After an error `b` is as before, except for `failed`. */
 int fbr_store_ask_put(struct fbr_buf *b, const struct fbr_store_ask *ask);
 /* Reads a request that must fill the rest of `c`. 0 or -EBADMSG. */
 int fbr_store_ask_get(struct fbr_cur *c, struct fbr_store_ask *ask);

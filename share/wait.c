@@ -1,4 +1,4 @@
-/* wait.c - fiber_wait_any: one poll(2) over the descriptors of several things.
+/* wait.c - fiber_wait_any: one poll(2) over the descriptors of several objects.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #define NOTHING INT_MIN /* no errno */
 
-/* The descriptor of what the entry names, NOTHING, or a kept error. */
+/* The descriptor of the object that the entry names, NOTHING, or a kept error. */
 static int fd_of(const struct fiber_wait *w)
 {
     int named = !!w->process + !!w->ring + !!w->queue + !!w->pipe + !!w->result + !!w->future;
@@ -39,13 +39,14 @@ static int fill(const struct fiber_wait *things, int n, struct pollfd *fds)
 
         if (fd < 0 && fd != NOTHING)
             return fd;
-        fds[i] = (struct pollfd){.fd = fd, .events = POLLIN}; /* poll passes over negative ones */
+        /* poll ignores negative descriptors */
+        fds[i] = (struct pollfd){.fd = fd, .events = POLLIN};
         named += fd >= 0;
     }
     return named ? 0 : fbr_keep(-EINVAL, "fiber_wait_any: there is nothing to wait for");
 }
 
-/* How many are ready, 0 when the time is over, or a negative errno. */
+/* The number of ready descriptors, 0 when the time is over, or a negative errno. */
 static int poll_until(struct pollfd *fds, int n, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms), now;
