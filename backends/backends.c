@@ -1,7 +1,7 @@
 /* backends.c - the registry of backends: one line for each.
  *
- * Those that bring libraries with them stand here with their facts only (NAME/NAME_table.c); their
- * code is in the module "cluster", which is loaded when one of them is asked for.
+ * Backends that need third-party libraries have only their facts here (NAME/NAME_table.c). Their
+ * code is in the module "cluster", which is loaded when one of these backends is asked for.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -11,8 +11,8 @@
 #include "runtime/program/module.h"
 #include "runtime/proc/backend.h"
 
-/* Besides "local", which is always the first. Users see them, and their settings, in this order;
- * `backend = auto` asks them in it whether we are inside one. */
+/* All backends but "local", which is always the first. Users see the backends and their settings in
+ * this order; `backend = auto` asks each backend in this order whether we run inside it. */
 #define BACKENDS(X) \
     X(docker)       \
     X(kubernetes)   \
@@ -26,8 +26,8 @@
 DECLARE(local)
 BACKENDS(DECLARE)
 
-/* Tests add theirs (tests/support/mock.c), and its word; elsewhere its address is NULL, as the end
- * of the list is. */
+/* Tests add the mock backend (tests/support/mock.c) and its name. In other programs the address of
+ * fbr_backend_mock is NULL, which ends the list. */
 #define TESTS_MAY __attribute__((weak, visibility("hidden")))
 extern const struct fbr_backend_ops fbr_backend_mock TESTS_MAY;
 

@@ -1,4 +1,4 @@
-/* cluster.c - the table of the module "cluster"; see cluster.h.
+/* cluster.c - the table of the module "cluster", which holds the backends that need libraries.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/cluster.h"

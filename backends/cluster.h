@@ -1,5 +1,7 @@
-/* cluster.h - the module of what speaks with the APIs of cluster managers, and so needs libcurl,
- * jansson, libyaml and libarchive: fbr_module("cluster") answers this table.
+/* cluster.h - the module "cluster": the code that speaks with the APIs of cluster managers and
+ * therefore needs libcurl, jansson, libyaml and libarchive.
+ *
+ * fbr_module("cluster") returns this table.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CLUSTER_H
@@ -9,7 +11,7 @@
 #include "runtime/proc/backend.h"
 
 struct fbr_cluster {
-    const struct fbr_backend_ops *const *backends; /* NULL at its end */
+    const struct fbr_backend_ops *const *backends; /* NULL-terminated */
     const struct fbr_image_ops *image;
     /* bundle.h */
     int (*bundle_into)(const char *program, const char *dir, bool cluster, struct fbr_error *err);

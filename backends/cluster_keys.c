@@ -1,7 +1,7 @@
 /* cluster_keys.c - the settings of backends as the module "cluster" sees them: none.
  *
- * The module reads configurations that the library made, and each of these brings its keys along.
- * The registry, which has the keys, stays out of the module.
+ * The module reads configurations that the library made, and each of these carries its keys. The
+ * registry, which has the keys, stays out of the module.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/config.h"

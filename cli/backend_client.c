@@ -1,4 +1,4 @@
-/* backend_client.c - asks a backend something; see backend_client.h.
+/* backend_client.c - opens a backend for a command, and runs its operations.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/backend_client.h"
@@ -264,7 +264,7 @@ static bool is_set(const char *variable)
     return value && *value;
 }
 
-/* "~" at its beginning is the home. */
+/* "~" at the beginning means the home directory. */
 static bool is_there(const char *path)
 {
     const char *home = getenv("HOME");

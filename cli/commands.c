@@ -30,7 +30,7 @@ static const char *next_command(void *user)
     return cli_commands[*at] ? cli_commands[(*at)++]->name : NULL;
 }
 
-/* Names of other tools for the same command: Docker, Kubernetes, Ray, Slurm. */
+/* Names that other tools use for the same command: Docker, Kubernetes, Ray, Slurm. */
 static const char *const others[][2] = {
     {"cancel", "kill"},  {"delete", "kill"}, {"launch", "run"},  {"list", "ps"},
     {"ls", "ps"},        {"rm", "kill"},     {"start", "run"},   {"status", "ps"},

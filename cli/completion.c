@@ -1,4 +1,4 @@
-/* completion.c - `fiber completion`: scripts for bash, zsh and fish, written out of the tables of
+/* completion.c - `fiber completion`: scripts for bash, zsh and fish, generated from the tables of
  * options.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -11,14 +11,14 @@ static bool is_offered(const struct cli_option *o)
     return !o->hidden && o->type != CLI_REFUSED && o->type != CLI_NOTHING;
 }
 
-/* --dry-run[=server] */
+/* True for --dry-run[=server] and the like. */
 static bool may_have_word(const struct cli_option *o)
 {
     return o->words && !o->argument;
 }
 
-/* Text between single quotes of a shell; the characters in `marks` get a backslash for what reads
- * it next. */
+/* Prints text between single quotes of a shell; the characters in `marks` get a backslash for the
+ * next reader. */
 static void quote(const char *text, const char *marks)
 {
     for (; *text; text++) {
@@ -165,7 +165,8 @@ static void write_bash(void)
 static void zsh_option(const struct cli_option *o)
 {
     const char *repeat = o->type == CLI_LIST || o->type == CLI_PAIR ? "*" : "";
-    /* "=": the value may be the next word, or behind an equals sign; "=-": only there */
+    /* "=": the value may be the next word, or follow an equals sign; "=-": only follow an equals
+     * sign */
     const char *value = may_have_word(o) ? "=-" : o->argument && o->type != CLI_PAIR ? "=" : "";
 
     if (o->letter && !*repeat)
@@ -280,7 +281,7 @@ static void fish_option(const struct cli_command *c, const struct cli_option *o)
     puts("'");
 }
 
-/* Prints the operands behind the options, where they are not files. */
+/* Prints the operands after the options, if they are not files. */
 static void fish_operands(const struct cli_command *c)
 {
     switch (c->kind) {

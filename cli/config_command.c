@@ -1,5 +1,4 @@
-/* config_command.c - `fiber config`: every setting, its value, and where it came from; and sets
- * one.
+/* config_command.c - `fiber config`: shows every setting, its value and its source; and sets one.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -43,7 +42,7 @@ static int show_json(const struct fbr_config *c, const char *key)
     return cli_print_json(stdout, &j);
 }
 
-/* Wide enough for the longest key. */
+/* Returns the width of the longest key. */
 static int key_width(const struct fbr_config_key *keys, size_t n)
 {
     size_t width = 0;
@@ -103,7 +102,7 @@ static int print_names(void)
     return 0;
 }
 
-/* Warns where a stronger source than the file still wins. */
+/* Sets one key, and warns if a source that is stronger than the file overrides it. */
 static int set(const char *key, const char *value)
 {
     struct fbr_error err = {0, ""};

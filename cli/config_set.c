@@ -1,4 +1,4 @@
-/* config_set.c - see config_set.h.
+/* config_set.c - writes one setting into the user's file.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/config_set.h"
@@ -19,8 +19,7 @@
 
 /* ---- The text ---- */
 
-/* How many blanks a line begins with; fewer than n, so that there is a character behind them, if
- * one is none. */
+/* Counts the blanks at the beginning of a line of n bytes, at most n - 1. */
 static size_t skip_blanks(const char *line, size_t n)
 {
     size_t i = 0;
@@ -83,8 +82,8 @@ char *config_set_text(const char *text, size_t len, const char *key, const char 
 
 /* ---- The file ---- */
 
-/* A value that the file would not give back as it is: one with a line break or a comment in it, or
- * blanks at its ends. */
+/* Refuses a value that would change when the file is read: a value with a line break or a comment
+ * in it, or with blanks at its ends. */
 static int check(const char *key, const char *value, const char *text, struct fbr_error *err)
 {
     struct fbr_config *given = fbr_config_new(), *back = fbr_config_new();
@@ -104,7 +103,7 @@ static int check(const char *key, const char *value, const char *text, struct fb
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
 }
 
-/* The folders above it. */
+/* Makes the folders above the file. */
 static int make_folders(const char *path, struct fbr_error *err)
 {
     char folder[PATH_MAX];
@@ -119,7 +118,7 @@ static int make_folders(const char *path, struct fbr_error *err)
     return 0;
 }
 
-/* Writes the file `name` and puts it in the place of `path`, whose mode it takes. */
+/* Writes the file `name` and renames it to `path`; it gets the mode of `path`. */
 static int fill(int fd, const char *name, const char *path, const char *text)
 {
     size_t len = strlen(text);

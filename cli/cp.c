@@ -1,7 +1,8 @@
-/* cp.c - `fiber cp`: a file or a directory to a job of a run, or from it, by way of its launcher.
+/* cp.c - `fiber cp`: copies a file or a directory to or from a job of a run, through the run's
+ * launcher.
  *
- * The same on every backend: what carries the bytes is the connection that each job has to its
- * launcher (runtime/inspect/message.h, runtime/proc/tunnel.h), not its engine.
+ * It works in the same way on every backend: the bytes go through the connection between each job
+ * and its launcher (runtime/inspect/message.h, runtime/proc/tunnel.h), not through the engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -58,7 +59,7 @@ struct cp {
     bool put;
 };
 
-/* Asks for it; what the other end answers is *i. */
+/* Sends a request; *i becomes the answer of the other end. */
 static int ask(struct cp *c, enum fbr_msg_kind kind, uint32_t mode, const char *name,
                struct fbr_msg_item *i, struct fbr_error *err)
 {
@@ -70,7 +71,7 @@ static int ask(struct cp *c, enum fbr_msg_kind kind, uint32_t mode, const char *
     return rc < 0 || fbr_msg_get_item(&c->m.body, i) ? rc : fbr_msg_malformed(err);
 }
 
-/* The last answer, and in text what the other end has left out. */
+/* Reads the last answer; `text` becomes the list of the files that the other end has left out. */
 static int done(struct cp *c, char text[FBR_MSG_TEXT], struct fbr_error *err)
 {
     int rc = fbr_msg_expect(c->run.fd, &c->m, FBR_MSG_DONE, err), code;
@@ -78,8 +79,8 @@ static int done(struct cp *c, char text[FBR_MSG_TEXT], struct fbr_error *err)
     return rc < 0 || fbr_msg_get_done(&c->m.body, &code, text) ? rc : fbr_msg_malformed(err);
 }
 
-/* All was sent (rc 0), or it broke off: when it could not be read here, the other end is told; else
- * that one says why it hung up (a full disk, say). */
+/* All was sent (rc 0), or the transfer broke off. If a file could not be read here, the other end
+ * is notified; else the other end reports why it hung up (for instance, a full disk). */
 static int put_done(struct cp *c, int rc, const struct fbr_error *why, char text[FBR_MSG_TEXT],
                     struct fbr_error *err)
 {
@@ -110,7 +111,7 @@ static int put_it(struct cp *c, struct fbr_error *err)
     return rc;
 }
 
-/* Reports the files that the other end has left out, and those that we have. */
+/* Reports the files that the other end and this end have left out. */
 static void print_left(const char *text, unsigned links, unsigned specials)
 {
     char plain[FBR_MSG_TEXT], left[200];
@@ -199,7 +200,7 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* With the run that was found. */
+/* Copies, after the run was found. */
 static int copy_there(struct cp *c, struct fbr_error *err)
 {
     int job = -1, rc;
@@ -251,7 +252,7 @@ static int run_cp(const struct cli_args *args)
 
 static const struct cli_option options[] = {
     {"recursive", 'r', CLI_NOTHING, .also = "R",
-     .hidden = true}, /* a directory is copied so anyway */
+     .hidden = true}, /* directories are always copied with their contents */
 };
 
 const struct cli_command cli_cp = {

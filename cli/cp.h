@@ -1,4 +1,4 @@
-/* cp.h - what `fiber cp` is told; for its test.
+/* cp.h - the operands of `fiber cp`; for its test.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_CP_H
@@ -7,11 +7,11 @@
 #include <stdbool.h>
 
 struct cp_place {
-    char run[64], job[64]; /* job "" when none is named */
-    const char *path;      /* within what was typed */
+    char run[64], job[64]; /* job is "" if none was given */
+    const char *path;      /* points into the operand */
 };
 
-/* Takes "RUN/JOB:PATH" or "RUN:PATH" apart; false: that is a file of this host. */
+/* Splits "RUN/JOB:PATH" or "RUN:PATH"; false: `typed` is a file of this host. */
 bool cp_place(const char *typed, struct cp_place *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* doctor.c - `fiber doctor`: what works here, what does not, and the line that mends it.
+/* doctor.c - `fiber doctor`: reports what works here and what does not, with the remedy.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/doctor.h"
@@ -32,7 +32,7 @@ struct doctor {
 static const char *const states[] = {
     [DOCTOR_GOOD] = "ok", [DOCTOR_ABSENT] = "absent", [DOCTOR_BAD] = "bad"};
 
-/* The text may have lines of its own: a manifest's, for instance. */
+/* Prints the remedy, which may have several lines (a manifest, for instance). */
 static void print_mend(const char *mend)
 {
     const char *arrow = "->";
@@ -74,7 +74,7 @@ void doctor_report(struct doctor *d, const char *name, enum doctor_state state, 
     fflush(stdout);
 }
 
-/* ---- Other programs are asked, and not waited for long ---- */
+/* ---- Other programs, run with a time limit ---- */
 
 int doctor_which(const char *name, char *path, size_t size)
 {

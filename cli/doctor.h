@@ -1,4 +1,4 @@
-/* doctor.h - what `fiber doctor` found, and the checks that find it.
+/* doctor.h - the report of `fiber doctor`, and its checks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_DOCTOR_H
@@ -8,28 +8,30 @@
 
 enum doctor_state {
     DOCTOR_GOOD,
-    DOCTOR_ABSENT, /* not here, and not needed by everybody */
+    DOCTOR_ABSENT, /* not available here, and not needed by every user */
     DOCTOR_BAD,    /* something will not work, or slowly */
 };
 
-struct doctor; /* collects */
+struct doctor; /* collects the report */
 
-/* One line of the report. `mend`, the line that mends it, may be "". */
+/* Adds one line to the report. `mend`, the remedy, may be "". */
 void doctor_report(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 void doctor_place(struct doctor *d); /* configuration and run directory */
 void doctor_machine(struct doctor *d);
 void doctor_bootstraps(struct doctor *d);
-/* only: that one, which is needed then; NULL: all. Ten seconds at most for each. */
+/* only: the only backend to check, which counts as needed; NULL: all. Ten seconds at most for
+ * each. */
 void doctor_backends(struct doctor *d, const char *only);
 
-/* The first line that a program prints, at most five seconds; NULL-terminated argv, searched in
- * PATH. 0, or -ENOENT when there is none, -ETIMEDOUT, -EIO when it fails. */
+/* Runs a program for at most five seconds and copies the first line of its output; argv is
+ * NULL-terminated and searched in PATH. 0; -ENOENT: there is no such program; -ETIMEDOUT; -EIO: it
+ * failed. */
 int doctor_ask(const char *const *argv, char *line, size_t size);
-/* All that it prints, or as much as fits. */
+/* The same with all its output, or as much as fits. */
 int doctor_ask_all(const char *const *argv, char *text, size_t size);
-/* Where a program of that name is in PATH; -ENOENT. */
+/* Finds a program of that name in PATH; -ENOENT. */
 int doctor_which(const char *name, char *path, size_t size);
 
 #endif

@@ -1,8 +1,8 @@
-/* doctor_backends.c - what `fiber doctor` looks at of the backends: each is opened as a run would
+/* doctor_backends.c - the checks of the backends for `fiber doctor`: each is opened as a run would
  * open it.
  *
- * That happens in a process of its own, which sends what it finds through a pipe: an engine that
- * hangs, or a library that crashes, is a line of the report like others.
+ * The check runs in a process of its own, which sends its findings through a pipe. So an engine
+ * that hangs, or a library that crashes, becomes a line of the report like any other.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -24,14 +24,14 @@
 
 #define PATIENCE_MS 10000
 
-/* Less than PIPE_BUF bytes, so that one comes whole or not at all. */
+/* Smaller than PIPE_BUF, so that a finding arrives whole or not at all. */
 struct finding {
     enum fbr_finding state;
     char what[48]; /* "": the backend itself */
     char text[FBR_ERROR_TEXT], mend[320];
 };
 
-/* ---- In the process that looks ---- */
+/* ---- In the process that checks ---- */
 
 static void send_finding(int fd, enum fbr_finding state, const char *what, const char *text,
                          const char *mend)
@@ -49,7 +49,7 @@ static void send_finding(int fd, enum fbr_finding state, const char *what, const
 
 struct looker {
     int fd;
-    bool told; /* of the backend itself */
+    bool told; /* the backend itself was reported */
 };
 
 static void on_finding(void *user, enum fbr_finding state, const char *what, const char *text,
@@ -61,7 +61,7 @@ static void on_finding(void *user, enum fbr_finding state, const char *what, con
     send_finding(l->fd, state, what, text, mend);
 }
 
-/* Where its jobs call back, as the runtime decides it. */
+/* Finds the address that the backend's jobs connect to, as the runtime does. */
 static int way_back(struct cli_backend *b, char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err)
 {
     const char *bind = fbr_config_str(b->config, "bind");
@@ -98,7 +98,7 @@ static void look(const struct fbr_backend_ops *p, int fd)
         return;
     }
     cli_backend_check(&b, on_finding, &l);
-    if (l.told) { /* it cannot be used: who asks for an address waits long */
+    if (l.told) { /* the backend is unusable, and a query for the address would take long */
         cli_backend_close(&b);
         return;
     }
@@ -113,7 +113,7 @@ static void look(const struct fbr_backend_ops *p, int fd)
     cli_backend_close(&b);
 }
 
-/* ---- In ours ---- */
+/* ---- In our process ---- */
 
 static int fork_looker(const struct fbr_backend_ops *p, pid_t *pid)
 {
@@ -156,13 +156,14 @@ static void show(struct doctor *d, const struct fbr_backend_ops *p, bool needed,
         snprintf(name, sizeof(name), "backend %s", p->name);
     if (!f->what[0] && needed && state == DOCTOR_ABSENT)
         state = DOCTOR_BAD;
-    if (!needed && state == DOCTOR_BAD) /* the tools are installed, and nobody uses it */
+    /* the tools are installed, but the backend may be unused here */
+    if (!needed && state == DOCTOR_BAD)
         state = cli_backend_is_configured(p->name) ? DOCTOR_BAD : DOCTOR_ABSENT;
     doctor_report(d, name, state, f->mend, "%s", f->text);
 }
 
-/* The findings of one backend. Those about the backend itself are printed first, although they are
- * known last. */
+/* The findings of one backend. Findings about the backend itself are printed first, although they
+ * arrive last. */
 struct report {
     struct doctor *d;
     const struct fbr_backend_ops *p;
@@ -196,7 +197,7 @@ static void report_finding(struct report *r, const struct finding *f)
         show_held(r);
 }
 
-/* Tells what comes, until the other end closes: 0 or -ETIMEDOUT. */
+/* Reports each finding, until the other end closes the pipe: 0, or -ETIMEDOUT. */
 static int receive(struct report *r, int fd)
 {
     uint64_t until = fbr_now_ms() + PATIENCE_MS;
@@ -249,7 +250,7 @@ static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed
         return;
     }
     rc = receive(&r, fd);
-    if (kill(-pid, SIGKILL) < 0) /* with its tools; it may not have come to make its group */
+    if (kill(-pid, SIGKILL) < 0) /* with its tools; its process group may not exist yet */
         kill(pid, SIGKILL);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;

@@ -1,4 +1,5 @@
-/* doctor_checks.c - what `fiber doctor` looks at on this machine: itself, and the bootstraps.
+/* doctor_checks.c - the checks of this machine for `fiber doctor`: Fiber itself, and the
+ * bootstraps.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -40,7 +41,7 @@ static void check_configuration(struct doctor *d)
     fbr_config_free(c);
 }
 
-/* Whether the path is of a user whose services systemd ends with the last session. */
+/* Whether the path belongs to a user whose services systemd ends with the last session. */
 static bool goes_at_logout(const char *path)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -52,14 +53,14 @@ static bool goes_at_logout(const char *path)
     return access(linger, F_OK) < 0;
 }
 
-/* The one that a run would make now, below run_dir. */
+/* Checks the directory that a run would make now, below run_dir. */
 static void check_run_dir(struct doctor *d)
 {
     struct fbr_error err = {0, ""};
     struct fbr_rundir dir;
     struct fbr_config *c;
 
-    /* told already */
+    /* already reported */
     if (fbr_config_load_again(&c, NULL) < 0)
         return;
     if (fbr_rundir_create(&dir, fbr_config_str(c, "run_dir"), &err) < 0) {
@@ -89,7 +90,7 @@ static void check_registry(struct doctor *d)
         doctor_report(d, "list of runs", DOCTOR_GOOD, "", "%s", root);
 }
 
-/* As ranks and workers are started. */
+/* Starts a process in the same way as ranks and workers. */
 static void check_starting(struct doctor *d)
 {
     char *argv[] = {"true", NULL};
@@ -199,7 +200,7 @@ static void check_network(struct doctor *d, const struct fbr_probe *p)
         doctor_report(d, "fabric", DOCTOR_ABSENT, "", "none: Open MPI is told to use pml ob1");
 }
 
-/* "0x10de\n" as a number; -1. */
+/* Reads "0x10de\n" as a number; -1: failed. */
 static long read_hex(const char *device, const char *file)
 {
     char path[PATH_MAX], text[32];
@@ -232,8 +233,8 @@ static void check_vendor(struct doctor *d, const struct vendor *v)
     while (dir && (e = readdir(dir))) {
         long class = e->d_name[0] == '.' ? -1 : read_hex(e->d_name, "class") >> 8;
 
-        /* 0x302: a GPU without a screen; 0x300: with one, which at Intel is the one of the
-         * processor; 0x1200: AMD's */
+        /* 0x302: a GPU without a display; 0x300: with a display (Intel's is a part of the
+         * processor); 0x1200: AMD's */
         if (read_hex(e->d_name, "vendor") != v->id ||
             (class != 0x302 && class != 0x300 && class != 0x1200))
             continue;
@@ -338,7 +339,7 @@ static void check_mpich(struct doctor *d)
     }
 }
 
-/* Without importing them, which would take seconds. */
+/* Finds the modules without importing them, which would take seconds. */
 static void check_python(struct doctor *d)
 {
     static const char *const modules[][2] = {

@@ -1,4 +1,5 @@
-/* exec_command.c - `fiber exec`: a command beside a process of a run, by way of its launcher.
+/* exec_command.c - `fiber exec`: runs a command next to a process of a run, through the run's
+ * launcher.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -13,15 +14,15 @@
 #include "runtime/base/printable.h"
 #include "runtime/inspect/exec.h"
 
-#define FAILED 125 /* of ours: commands have the others */
+#define FAILED 125 /* our own failures; other codes are the command's */
 
 enum { EXEC_INPUT, EXEC_OPTIONS };
 
 struct exec {
     struct run_client run;
     struct fbr_msg m;
-    bool input;  /* ours goes there, and has not ended */
-    size_t room; /* bytes that may be sent */
+    bool input;  /* our input is sent, and has not ended */
+    size_t room; /* bytes that we may send */
     int code;
 };
 
@@ -49,10 +50,10 @@ static int start(struct exec *e, int rank, char *const *argv, struct fbr_error *
     fbr_buf_fini(&b);
     return rc == -EMSGSIZE ? fbr_fail(err, rc, "the command has more than %u bytes", FBR_MSG_MAX)
            : rc == -ENOMEM ? fbr_fail(err, rc, "out of memory")
-                           : 0; /* the answer says why it is gone */
+                           : 0; /* the answer has the reason */
 }
 
-/* Takes one message: 1; 0 and e->code: the command has ended. */
+/* Handles one message: 1; 0: the command has ended, with e->code. */
 static int take(struct exec *e, struct fbr_error *err)
 {
     char text[FBR_MSG_TEXT], plain[FBR_MSG_TEXT];
@@ -75,8 +76,8 @@ static int take(struct exec *e, struct fbr_error *err)
     return 0;
 }
 
-/* Sends more of our standard input, or its end. When the other end is gone, its last words are
- * still to be read. */
+/* Sends more of our standard input, or its end. If the other end is gone, its last messages must
+ * still be read. */
 static void give(struct exec *e)
 {
     uint8_t data[FBR_EXEC_WINDOW];
@@ -92,7 +93,7 @@ static void give(struct exec *e)
 
 static int talk(struct exec *e, struct fbr_error *err)
 {
-    int rc = take(e, err); /* within a minute it has begun */
+    int rc = take(e, err); /* the command begins within a minute */
 
     while (rc > 0) {
         struct pollfd p[2] = {{.fd = e->run.fd, .events = POLLIN},

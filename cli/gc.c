@@ -1,7 +1,7 @@
-/* gc.c - `fiber gc`: removes what dead runs left behind, here and on the engines.
+/* gc.c - `fiber gc`: removes what dead runs have left, here and on the engines.
  *
- * Runs end their own jobs, and jobs end when their master is gone: what is found here was left when
- * both ways were cut, by a power failure, say, or an engine that was stopped.
+ * Runs end their own jobs, and jobs end when their master is gone. Jobs are left only if both ways
+ * were cut, for instance by a power failure, or by an engine that was stopped.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <limits.h>
@@ -20,10 +20,10 @@ enum { GC_BACKEND, GC_ALL, GC_IMAGES, GC_DRY_RUN, GC_JSON, GC_OPTIONS };
 #define DAY_MS (24 * 3600 * 1000LL)
 
 struct gc {
-    const char *only, *run; /* backend, beginning of a run's uid; NULL: all */
-    const char *sweeping;   /* the backend that is at it */
+    const char *only, *run; /* a backend; the beginning of a run's uid; NULL: all */
+    const char *sweeping;   /* the backend that is being cleaned */
     bool all, dry, is_json;
-    int64_t images_ms; /* those that no run has used for so long go */
+    int64_t images_ms; /* images that no run has used for this long are removed */
     struct fbr_json json;
     unsigned removed, kept, failed;
 };
@@ -33,7 +33,7 @@ static bool is_asked_for(const struct gc *g, const struct orphan *j)
     return !g->run || !strncmp(j->run, g->run, strlen(g->run));
 }
 
-/* Whether a job of that verdict must go. */
+/* Whether a job with this verdict is removed. */
 static bool is_to_go(const struct gc *g, const struct orphan *j)
 {
     return j->verdict == ORPHAN_DEAD || (j->verdict == ORPHAN_UNKNOWN && g->all);
@@ -159,7 +159,7 @@ static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct orphans
     }
 }
 
-/* ---- What was made for jobs ---- */
+/* ---- Objects that were made for jobs ---- */
 
 static void on_swept(void *user, const struct fbr_swept *e)
 {

@@ -1,4 +1,4 @@
-/* help.c - `fiber help`: pages for a terminal and for man(1), written out of the tables of options.
+/* help.c - `fiber help`: pages for a terminal and for man(1), generated from the tables of options.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
@@ -34,8 +34,8 @@ int cli_width(int fd)
 
 /* ---- For a terminal ---- */
 
-/* Words of text up to `end`, from column `at` on, broken at the width; later lines begin at
- * `indent`. */
+/* Prints the words of text up to `end`, starting in column `at`, wrapped at the width; later lines
+ * begin at `indent`. */
 static void fill(FILE *out, const char *text, const char *end, int at, int indent, int width)
 {
     bool first = true;
@@ -59,7 +59,7 @@ static void fill(FILE *out, const char *text, const char *end, int at, int inden
     fputc('\n', out);
 }
 
-/* The next paragraph: where it ends, and in *next where another begins. */
+/* Returns the end of the paragraph at `text`; *next becomes the beginning of the next paragraph. */
 static const char *paragraph(const char *text, const char **next)
 {
     const char *end = strstr(text, "\n\n");
@@ -83,7 +83,7 @@ static void paragraphs(FILE *out, const char *text, int width)
     }
 }
 
-/* Lines "left\tright", in two columns. */
+/* Prints lines "left\tright" in two columns. */
 static void columns(FILE *out, const char *text, int column, int width)
 {
     while (text && *text) {
@@ -104,7 +104,7 @@ static void columns(FILE *out, const char *text, int column, int width)
     }
 }
 
-/* " (one, two)" */
+/* Appends " (one, two)". */
 static void put_words(char *out, size_t size, const char *words)
 {
     size_t at = (size_t)snprintf(out, size, " (");
@@ -288,8 +288,8 @@ static void man_option(FILE *out, const struct cli_option *o)
     }
 }
 
-/* Returns other tools' spellings of an option: their names, and their meaning here. NULL: there are
- * none. */
+/* Finds other tools' spellings of an option: returns their meaning here, with their names in
+ * `names`. NULL: there are none. */
 static const char *others_meaning(const struct cli_option *o, char *names, char *text, size_t size)
 {
     if (o->hidden || (is_shown(o) && !o->also))
@@ -328,8 +328,8 @@ static void put_others(FILE *out, const struct cli_command *c, int width)
     }
 }
 
-/* Spellings of mpirun and others, and what is refused: the command's own help has no room for
- * them. */
+/* Prints the spellings of mpirun and other launchers, and the refused options: the command's own
+ * help has no room for them. */
 static void man_others(FILE *out, const struct cli_command *c)
 {
     char names[1024], text[1024];
@@ -439,7 +439,7 @@ static void put_man(FILE *out, const struct cli_command *c)
 
 enum { HELP_MAN, HELP_OPTIONS };
 
-/* A launcher whose options are understood. */
+/* Whether Fiber understands the options of this launcher. */
 static bool is_launcher(const char *name)
 {
     static const char *const names[] = {"mpirun",  "mpiexec", "mpiexec.hydra", "orterun",

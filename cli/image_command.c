@@ -1,8 +1,7 @@
 /* image_command.c - `fiber image`: container images of programs, without a registry and without a
  * Dockerfile.
  *
- * backends/image/image.h, in the module "cluster", decides the contents of an image, and how it is
- * written.
+ * backends/image/image.h, in the module "cluster", decides the contents and the format of an image.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -43,18 +42,18 @@ enum {
     IMAGE_OPTIONS
 };
 
-/* The request, and its result. */
+/* The request and its result. */
 struct made {
     const struct cli_args *args;
     const struct fbr_image_ops *ops;
     struct fbr_image *image;
     const char *name;     /* with its tag */
-    char where[PATH_MAX]; /* a file, or the engine for people */
+    char where[PATH_MAX]; /* a file, or the name of the engine for messages */
     uint64_t began;
-    bool given_away; /* standard output is the image's */
+    bool given_away; /* standard output receives the image */
 };
 
-/* ---- What goes in ---- */
+/* ---- Contents ---- */
 
 struct contents {
     struct fbr_args files, data;
@@ -92,7 +91,7 @@ static int add_values(struct fbr_args *w, const struct cli_value *v, struct fbr_
     return 0;
 }
 
-/* Adds the files that an interpreter needs besides its libraries, and a script of it. */
+/* Adds a script, and the files that its interpreter needs besides its libraries. */
 static int add_library(struct contents *c, const char *program, bool named, struct fbr_error *err)
 {
     const char *command[] = {program, NULL};
@@ -108,7 +107,7 @@ static int add_library(struct contents *c, const char *program, bool named, stru
     return rc == -ENOTSUP && named ? 0 : rc;
 }
 
-/* A name without a slash is looked for in PATH, as a shell would. */
+/* Adds a program; a name without a slash is searched in PATH, as a shell does. */
 static int add_program(struct contents *c, const char *program, const struct cli_args *args,
                        struct fbr_error *err)
 {
@@ -126,7 +125,7 @@ static int add_program(struct contents *c, const char *program, const struct cli
     return rc < 0 || args->values[IMAGE_NO_PLUGINS].number ? rc : add_library(c, path, named, err);
 }
 
-/* The programs, what else was named, and this command, which is the agent of rings in
+/* Adds the programs, the other named files, and this command, which is the agent of rings in
  * containers. */
 static int collect(struct contents *c, const struct cli_args *args, struct fbr_error *err)
 {
@@ -148,7 +147,7 @@ static int collect(struct contents *c, const struct cli_args *args, struct fbr_e
     return add(&c->files, self, err);
 }
 
-/* "K" alone takes what it is here, as of `fiber run -x`. */
+/* "K" alone takes its value from our environment, as `fiber run -x` does. */
 static int collect_env(struct fbr_args *env, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *given = &args->values[IMAGE_ENV];
@@ -197,7 +196,7 @@ done:
     return rc;
 }
 
-/* ---- What is said ---- */
+/* ---- Output ---- */
 
 static void put_notes(struct fbr_json *j, const struct made *m)
 {
@@ -254,7 +253,7 @@ static int print_json(const struct made *m, bool dry)
     return cli_print_json(out, &j) ? COULD_NOT : 0;
 }
 
-/* For people; names come from file systems. */
+/* Prints the result for users; names come from file systems, so they are filtered. */
 static int print(const struct made *m)
 {
     FILE *out = m->given_away ? stderr : stdout;
@@ -297,8 +296,8 @@ static int print_files(const struct made *m)
 
 /* ---- build and export ---- */
 
-/* Opens a file that has no name yet, so that nothing stays when we are stopped; on file systems
- * that know no such files it has one, in `fresh`. */
+/* Opens a file that has no name yet, so that no file remains if we are stopped. On a file system
+ * without such files, the file gets the name `fresh`. */
 static int open_fresh(const char *path, char fresh[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -315,7 +314,7 @@ static int open_fresh(const char *path, char fresh[PATH_MAX])
     return fd;
 }
 
-/* Renames the file: readers see the whole image, or the old one. */
+/* Renames the file into place: readers see the whole new image, or the old one. */
 static int put_in_place(int fd, const char *fresh, const char *path)
 {
     char self[64];
@@ -360,7 +359,7 @@ static int export_image(struct made *m, struct fbr_error *err)
     if (strcmp(path, "-") != 0 && (stat(path, &st) < 0 || S_ISREG(st.st_mode)))
         return export_file(m, path, err);
     snprintf(m->where, sizeof(m->where), "%s", strcmp(path, "-") ? path : "standard output");
-    if (strcmp(path, "-") != 0) { /* a pipe, a device */
+    if (strcmp(path, "-") != 0) { /* an existing pipe or device */
         int fd = open(path, O_WRONLY | O_CLOEXEC), rc;
 
         if (fd < 0)
@@ -406,7 +405,8 @@ static int make(struct made *m, bool into_engine, struct fbr_error *err)
     return dry ? print_files(m) : print(m);
 }
 
-/* This program and what it needs, moved together (bundle.h): what pods of other images run. */
+/* Writes this program and all files that it needs into a folder (bundle.h): pods with other images
+ * run it from there. */
 static int unpack(const struct cli_args *args)
 {
     struct fbr_error err = {0, ""};

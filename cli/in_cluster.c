@@ -1,8 +1,9 @@
-/* in_cluster.c - starts a master as a job of the kubernetes backend; see in_cluster.h.
+/* in_cluster.c - starts a master as a job of the kubernetes backend.
  *
- * To the backend it is a job like others, but for its account (backends/kubernetes/pod_master.c),
- * so what is seen of pods, read of their output and said of their failures is the same. Our
- * configuration goes along as variables; files do not, so the program is the image's.
+ * To the backend the master is a job like others, except for its account
+ * (backends/kubernetes/pod_master.c). So its pod, its output and its failures are handled in the
+ * same way. Our configuration is passed on as variables; files are not, so the program must be in
+ * the image.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/in_cluster.h"
@@ -24,21 +25,21 @@
 #include "runtime/base/random.h"
 
 #define COULD_NOT_START 125
-#define PATIENCE_MS 2000 /* that long it may wait before we say so */
+#define PATIENCE_MS 2000 /* time without a report while the master waits */
 
 struct master {
     struct cli_backend b;
     struct cli_job job;
     pthread_mutex_t lock;
-    int event; /* something below has changed */
+    int event; /* eventfd: a field below has changed */
     bool quiet;
-    /* under the lock */
-    bool ended, broken; /* broken: nobody reads our output any more */
+    /* protected by the lock */
+    bool ended, broken; /* broken: our output has no reader any more */
     int32_t code;
     char waiting[512], why[512], pod[256];
 };
 
-/* ---- What it is told ---- */
+/* ---- The master's command line ---- */
 
 struct words {
     char **at;
@@ -46,7 +47,7 @@ struct words {
     bool failed;
 };
 
-/* Takes `word`. */
+/* Takes ownership of `word`. */
 static void add(struct words *w, char *word)
 {
     char **more = word ? realloc(w->at, (w->count + 2) * sizeof(*more)) : NULL;
@@ -78,7 +79,7 @@ static char **take(struct words *w)
     return NULL;
 }
 
-/* Where it runs, and variables, which are told otherwise. */
+/* Options about where the master runs, and variables, which are passed in another way. */
 static bool stays_here(size_t option)
 {
     static const size_t list[] = {RUN_IN_CLUSTER,       RUN_BACKEND, RUN_NAMESPACE, RUN_ENV,
@@ -121,7 +122,8 @@ char **in_cluster_words(const struct run_options *spec, const struct cli_args *a
     return take(&w);
 }
 
-/* Settings that mean something in the cluster; the backend adds those that it knows better. */
+/* Whether a setting has a meaning in the cluster; the backend adds the settings that it knows
+ * better. */
 static bool goes_along(const char *key)
 {
     static const char *const not [] = {"backend",
@@ -155,23 +157,23 @@ static char **environment(const struct fbr_config *c, char *const *given, size_t
     for (size_t i = 0; i < n; i++)
         if (goes_along(keys[i].name) && strcmp(fbr_config_origin(c, keys[i].name), "default") != 0)
             addf(&w, "%s=%s", keys[i].env, fbr_config_str(c, keys[i].name));
-    if (!w.at && !w.failed) /* none is a list too */
+    if (!w.at && !w.failed) /* an empty list is valid */
         w.at = calloc(1, sizeof(*w.at));
     return take(&w);
 }
 
-/* ---- What comes of it, on the loop's thread ---- */
+/* ---- Events, on the loop's thread ---- */
 
 static void poke(struct master *m)
 {
     uint64_t one = 1;
 
-    /* it is readable already */
+    /* the eventfd is already readable */
     if (write(m->event, &one, sizeof(one)) < 0)
         return;
 }
 
-/* Slow readers slow it down, as a pipe would. */
+/* Slow readers slow the output down, as a pipe would. */
 static bool print(const char *data, size_t len)
 {
     while (len) {
@@ -208,7 +210,7 @@ static void on_event(void *user, const struct fbr_job_event *e)
         poke(m);
 }
 
-/* ---- Here ---- */
+/* ---- In our process ---- */
 
 const char *in_cluster_backend(const char *named)
 {
@@ -232,8 +234,8 @@ static sigset_t block_signals(void)
     return set;
 }
 
-/* The first asks it to end, the second kills its pod, the third ends us, and what we own goes with
- * us. */
+/* The first signal asks the master to end, the second kills its pod, the third ends us, and with us
+ * all objects that we own. */
 static void stop(struct master *m, int sig, unsigned times)
 {
     if (times > 2)
@@ -261,7 +263,7 @@ static struct look look(struct master *m)
     return l;
 }
 
-/* Until it has ended; answers the signal that stopped it, or 0. */
+/* Waits until the master has ended. Returns the signal that stopped it, or 0. */
 static int wait_for(struct master *m, int signals)
 {
     struct pollfd p[2] = {{.fd = m->event, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
@@ -299,7 +301,7 @@ static int wait_for(struct master *m, int signals)
     return by;
 }
 
-/* Says what people forget, when there is a sign of it. */
+/* Reports common mistakes, if there is a sign of them. */
 static void report_missing(const struct fbr_job *job, int32_t code, const struct fbr_config *config)
 {
     const char *image = job->image ? job->image : fbr_config_str(config, "image");
@@ -356,14 +358,14 @@ static int new_uid(char out[33], struct fbr_error *err)
     return 0;
 }
 
-/* `job` lacks what is the same for all. */
+/* Runs the master; `job` lacks the members that are the same for all masters. */
 static int run_master(struct fbr_job *job, const struct cli_args *args, char *const *env,
                       size_t nenv, bool quiet)
 {
     struct master m = {.lock = PTHREAD_MUTEX_INITIALIZER,
                        .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                        .quiet = quiet};
-    sigset_t set = block_signals(); /* before there are threads */
+    sigset_t set = block_signals(); /* before any thread exists */
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), code = COULD_NOT_START;
     struct fbr_error err = {0, ""};
     char run[33], **added = NULL;
@@ -389,7 +391,7 @@ static int run_master(struct fbr_job *job, const struct cli_args *args, char *co
     return code;
 }
 
-/* ---- Both ways to it ---- */
+/* ---- Both entry points ---- */
 
 int in_cluster_run(const struct run_options *spec, const struct cli_args *args)
 {
@@ -410,7 +412,7 @@ int in_cluster_run(const struct run_options *spec, const struct cli_args *args)
     return code;
 }
 
-/* ---- What it would be ---- */
+/* ---- Dry run ---- */
 
 struct draft {
     struct fbr_job job;

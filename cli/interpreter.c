@@ -1,5 +1,4 @@
-/* interpreter.c - asks interpreters for their library, and lists a script's folder; see
- * interpreter.h.
+/* interpreter.c - asks interpreters for their library, and lists a script's folder.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/interpreter.h"
@@ -17,17 +16,17 @@
 #include "cli/doctor.h"
 
 #define ANSWER_MAX (1 << 20)
-#define LINE_MAX_LEN 256 /* of a script's first line, as the kernel has it */
+#define LINE_MAX_LEN 256 /* of a script's first line; the kernel's limit */
 #define WORDS 16
 
 struct language {
-    const char *name; /* how the names of its programs begin */
-    /* Options that end the options: code in the next word, a module; that have a value, there or in
-     * the next word; whose value is in the same word; that change what the interpreter would
-     * answer. */
+    const char *name; /* the beginning of the names of its programs */
+    /* Options of the interpreter. code, module: end the options, with code or a module in the next
+     * word; value: have a value, in the same or the next word; attached: have their value in the
+     * same word; kept: change the interpreter's answer. */
     const char *code, *module, *value, *attached, *kept;
-    const char *ask; /* the option for code */
-    /* Prints its own path, and what is to go along, one a line. */
+    const char *ask; /* the option that takes code */
+    /* Prints its own path, and the paths to add, one in a line. */
     const char *question;
 };
 
@@ -59,7 +58,7 @@ static const struct language languages[] = {
      .ask = "-e",
      .question = "print map { \"$_\\n\" } $^X, grep { m{^/} && -d } @INC"},
 };
-/* Others whose library nobody here knows how to find. */
+/* Interpreters whose library cannot be found here. */
 static const char *const strangers[] = {"ruby", "node",    "java",  "julia",
                                         "php",  "Rscript", "tclsh", NULL};
 
@@ -73,7 +72,7 @@ static const char *base_of(const char *path)
 }
 
 /* Whether the file has that name, with or without a version: "python3.13t", "julia-1.9",
- * "python3-dbg"; "node_bench" is a program of somebody's own. */
+ * "python3-dbg". "node_bench" is a user's own program. */
 static bool is_named(const char *path, const char *name)
 {
     const char *at = base_of(path);
@@ -85,11 +84,11 @@ static bool is_named(const char *path, const char *name)
     if (at[0] && !isdigit((unsigned char)at[0]))
         return false;
     at += strspn(at, "0123456789.");
-    at += strspn(at, "dmtu"); /* how Python was built */
+    at += strspn(at, "dmtu"); /* flags of Python's build */
     return at[0] == '\0' || at[0] == '-';
 }
 
-/* By its name, or that of what it leads to: "python3.11". */
+/* Finds the language by the name of the program, or of the target of a link: "python3.11". */
 static const struct language *language_of(const char *path)
 {
     char *real = realpath(path, NULL);
@@ -113,8 +112,8 @@ static bool is_stranger(const char *path)
     return yes;
 }
 
-/* The words of "#!/usr/bin/env -S python3 -u", without env and what is for it; they point into
- * line. How many. */
+/* Reads the words of "#!/usr/bin/env -S python3 -u", without env and env's own options; the words
+ * point into line. Returns their number. */
 static int first_line(const char *path, char line[LINE_MAX_LEN], const char *words[WORDS])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), n = 0;
@@ -140,7 +139,7 @@ static int first_line(const char *path, char line[LINE_MAX_LEN], const char *wor
     return n;
 }
 
-/* ---- How it is called ---- */
+/* ---- The command line ---- */
 
 struct call {
     const struct language *language;
@@ -148,11 +147,11 @@ struct call {
     const char *script; /* NULL: code, a module, or standard input */
     bool module;
     char kept[WORDS];           /* "-IE"; "-": none */
-    const char *folders[WORDS]; /* values of -I, in Perl */
+    const char *folders[WORDS]; /* values of Perl's -I */
     int nfolders;
 };
 
-/* One word of options; how many words it takes, 0: there are no others. */
+/* Parses one word of options. Returns how many words it takes; 0: the options have ended. */
 static int parse_word(struct call *c, const char *word, const char *next)
 {
     const struct language *l = c->language;
@@ -185,7 +184,7 @@ static void parse(struct call *c, const char *const *words)
     while (words[i] && words[i][0] == '-' && words[i][1]) {
         bool lonely = strcmp(words[i], "--") == 0;
 
-        if (words[i][1] == '-') { /* Python's only one with a value is in two words */
+        if (words[i][1] == '-') { /* Python's only long option with a value takes two words */
             i += words[i + 1] && strcmp(words[i], "--check-hash-based-pycs") == 0 ? 2 : 1;
             if (lonely)
                 break;
@@ -210,7 +209,7 @@ static bool put_line(struct fbr_buf *b, const char *path)
     return !b->failed;
 }
 
-/* Whether a folder is one that no script imports: histories, other environments. */
+/* Whether a folder has no modules that scripts import: histories, other environments. */
 static bool is_skipped(const FTSENT *e)
 {
     static const char *const names[] = {".git", ".hg", ".svn", "__pycache__", "node_modules", NULL};
@@ -223,14 +222,14 @@ static bool is_skipped(const FTSENT *e)
     return e->fts_level > 0 && access(mark, F_OK) == 0;
 }
 
-/* A link counts as a file if its target is one; a link to a directory does not. */
+/* A link to a file counts as a file; a link to a directory does not. */
 static bool is_file(const FTSENT *e, struct stat *st)
 {
     return (e->fts_info == FTS_F || e->fts_info == FTS_SL) && stat(e->fts_path, st) == 0 &&
            S_ISREG(st->st_mode) && access(e->fts_path, R_OK) == 0;
 }
 
-/* Appends the folder's files as lines; -E2BIG without a sentence. */
+/* Appends the folder's files as lines; -E2BIG without a message. */
 static int put_folder(struct fbr_buf *b, char *folder)
 {
     char *roots[] = {folder, NULL};
@@ -259,7 +258,7 @@ static int put_folder(struct fbr_buf *b, char *folder)
     return rc;
 }
 
-/* Programs of PATH lie among others that have nothing to do with them. */
+/* A program of PATH lies next to programs that have nothing to do with it. */
 static bool is_in_path(const char *folder)
 {
     const char *path = getenv("PATH");
@@ -292,7 +291,7 @@ static char *from(const char *workdir, const char *path)
     return real;
 }
 
-/* As it was named, which may be a link. */
+/* Adds the path as it was given, which may be a link. */
 static bool put_named(struct fbr_buf *b, const char *workdir, const char *path)
 {
     if (path[0] != '/' && workdir) {
@@ -302,7 +301,8 @@ static bool put_named(struct fbr_buf *b, const char *workdir, const char *path)
     return put_line(b, path);
 }
 
-/* The script, if that is what `path` names, which is cut to its folder; and the modules there. */
+/* Adds the script, if `path` names one, and the modules in its folder; cuts `path` to that
+ * folder. */
 static int put_modules(const struct interpreter_wish *w, const struct call *c, struct fbr_buf *b,
                        char *path)
 {
@@ -319,7 +319,7 @@ static int put_modules(const struct interpreter_wish *w, const struct call *c, s
     return c->script && is_in_path(path) ? 0 : put_folder(b, path);
 }
 
-/* The folder that a script's modules are in, or of `-m`; also a folder that is run, which has
+/* Adds the folder of a script's modules, or of `-m`; also a folder that is run, which has
  * __main__.py. */
 static int put_script(const struct interpreter_wish *w, const struct call *c, struct fbr_buf *b,
                       struct fbr_error *err)
@@ -327,7 +327,7 @@ static int put_script(const struct interpreter_wish *w, const struct call *c, st
     char *folder = from(w->workdir, c->script ? c->script : ".");
     int rc;
 
-    if (!folder) /* the interpreter says what is wrong, in there */
+    if (!folder) /* the interpreter reports the error in the container */
         return 0;
     rc = put_modules(w, c, b, folder);
     if (rc == -E2BIG && w->named)
@@ -345,7 +345,7 @@ static int put_script(const struct interpreter_wish *w, const struct call *c, st
     return rc;
 }
 
-/* ---- Asking ---- */
+/* ---- Asking the interpreter ---- */
 
 static int cannot_ask(const struct call *c, const char *why, struct fbr_error *err)
 {
@@ -375,7 +375,7 @@ static int put_library(const struct call *c, struct interpreter_files *files, st
         return cannot_ask(c, why, err);
     }
     for (char *line = strtok_r(answer, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        /* of its start-up files */
+        /* output of its start-up files */
         if (line[0] != '/')
             continue;
         if (!files->self[0])

@@ -1,8 +1,8 @@
-/* interpreter.h - interpreters whose own library is a tree of files: what of it goes into an image.
+/* interpreter.h - the files that an image needs for interpreters whose library is a tree of files.
  *
- * Python and Perl are asked where their library is: only they know what a version manager, a
- * virtual environment or a distribution has made of it. The folder of a script goes along, as its
- * modules lie there.
+ * Python and Perl are asked where their library is: only they know how a version manager, a virtual
+ * environment or a distribution has arranged it. The folder of a script is added too, because the
+ * script's modules lie there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_INTERPRETER_H
@@ -14,24 +14,27 @@
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
 
-/* A script's folder is not taken when it is larger than this. */
+/* A script's folder is not added if it is larger than this. */
 #define INTERPRETER_FOLDER_MIB 64
 #define INTERPRETER_FOLDER_FILES 5000
 
 struct interpreter_wish {
-    const char *program;        /* its path here: an interpreter, or a script that begins with #! */
-    const char *const *command; /* that runs it; NULL-terminated */
-    const char *workdir;        /* where it starts; NULL: here */
-    bool named; /* files for the image were named, so a folder that is too large is left out */
+    /* path on this host: an interpreter, or a script that begins with #! */
+    const char *program;
+    const char *const *command; /* the command that runs it; NULL-terminated */
+    const char *workdir;        /* where it starts; NULL: the working directory */
+    /* the user has named files for the image, so a folder that is too large is left out */
+    bool named;
 };
 
 struct interpreter_files {
-    char self[PATH_MAX];  /* the interpreter, as it calls itself */
-    struct fbr_buf lines; /* paths of the other files and directories, each with a '\n' behind it */
+    char self[PATH_MAX]; /* the interpreter's own path */
+    /* paths of the other files and directories, each with a '\n' after it */
+    struct fbr_buf lines;
 };
 
-/* 1: `files` has what goes along; 0: it is no such interpreter; -ENOTSUP, -E2BIG and others with a
- * sentence. `lines` is the caller's, from fbr_buf_init() to fbr_buf_fini(). */
+/* 1: `files` has the files to add; 0: not such an interpreter; -ENOTSUP, -E2BIG and others with a
+ * message. The caller owns `lines`, from fbr_buf_init() to fbr_buf_fini(). */
 int interpreter_find(const struct interpreter_wish *w, struct interpreter_files *files,
                      struct fbr_error *err);
 

@@ -14,7 +14,7 @@
 enum {
     KILL_SIGNAL,
     KILL_BACKEND,
-    KILL_KILL, /* from here on: as in `kill -9` */
+    KILL_KILL, /* from here on: the options of `kill -9` and the like */
     KILL_TERM,
     KILL_INT,
     KILL_USR1,
@@ -22,7 +22,7 @@ enum {
     KILL_OPTIONS
 };
 
-/* "USR1", "SIGUSR1" or "10"; -EINVAL. */
+/* Parses "USR1", "SIGUSR1" or "10"; -EINVAL. */
 static int signal_named(const char *text)
 {
     char *end;
@@ -40,10 +40,10 @@ static int signal_named(const char *text)
     return -EINVAL;
 }
 
-/* ---- A run that only engines know ---- */
+/* ---- A run that only the engines know ---- */
 
-/* The jobs of that name, NULL: all. How many are gone, or a sentence about the first that is
- * not. */
+/* Removes the jobs of that name; NULL: all. Returns how many are gone, or an error with the first
+ * job that is not. */
 static int remove_jobs(struct orphan_run *e, const char *name, struct fbr_error *err)
 {
     int removed = 0, failed = 0;
@@ -79,7 +79,7 @@ static int kill_on_engines(struct orphan_run *e, const char *name, const char *s
                         e->uid, master[0] ? master : "which is unknown");
     if (orphan_run_wanted(e, name, err) < 0)
         return err->code;
-    if (first->verdict == ORPHAN_LIVES && !name) { /* it has no door, or not here */
+    if (first->verdict == ORPHAN_LIVES && !name) { /* it has no control socket here */
         if (kill((pid_t)orphan_pid(first), SIGTERM) == 0)
             return 0;
         return fbr_fail(err, -errno, "run %.12s: its master, process %ld: %s", e->uid,
@@ -99,7 +99,7 @@ static int kill_on_engines(struct orphan_run *e, const char *name, const char *s
 
 /* ---- A run of this host ---- */
 
-/* By --signal, or as kill(1) has it. NULL: none is. */
+/* Returns the signal, given by --signal or as in kill(1). NULL: none. */
 static const char *wanted_signal(const struct cli_args *args)
 {
     for (int i = KILL_KILL; i < KILL_OPTIONS; i++)
@@ -138,7 +138,7 @@ static int run_kill(const struct cli_args *args)
         rc = run_client_ask(&run, FBR_RUN_CONTROL_STOP, -1, 0, &err);
     else
         rc = run_client_ask(&run, FBR_RUN_CONTROL_SIGNAL, rank, sig, &err);
-    /* it has ended, before it could say so */
+    /* it ended before it could answer */
     if (rc == -ECONNRESET && !name && rank < 0)
         rc = 0;
     if (rc == -ESRCH && rank >= 0 && run.state < CLIENT_ENDED)

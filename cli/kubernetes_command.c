@@ -1,8 +1,8 @@
 /* kubernetes_command.c - `fiber kubernetes manifest`: the objects that a namespace needs for Fiber,
  * as YAML for kubectl; and `fiber kubernetes run`: a program that is a master, in a pod.
  *
- * The Role has what the backend uses and nothing else (backends/kubernetes/cluster_check.c has the
- * same list); workers have an account of their own that may nothing, and no token of it.
+ * The Role has only the rights that the backend uses (backends/kubernetes/cluster_check.c has the
+ * same list). Workers have an account of their own without any rights, and no token for it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
@@ -35,7 +35,7 @@ static void put_char(unsigned char c)
         putchar(c);
 }
 
-/* A JSON string is one of YAML too. */
+/* A JSON string is a YAML string too. */
 static void put_string(const char *text)
 {
     putchar('"');
@@ -44,7 +44,7 @@ static void put_string(const char *text)
     putchar('"');
 }
 
-/* Kubernetes replaces $(NAME), and $$ by $. */
+/* Escapes '$', because Kubernetes replaces $(NAME), and $$ by $. */
 static void put_word(const char *text)
 {
     putchar('"');
@@ -74,7 +74,7 @@ static void put_accounts(const char *name, const char *namespace)
 }
 
 static const struct {
-    const char *group, *resource, *verbs, *about; /* verbs as JSON; about: "", or a remark */
+    const char *group, *resource, *verbs, *about; /* verbs: JSON; about: a remark, or "" */
 } rules[] = {
     {"", "pods", "\"create\", \"get\", \"list\", \"watch\", \"delete\"", ""},
     {"", "pods/log", "\"get\"", ""},
@@ -173,7 +173,8 @@ static void put_network(const char *name, const char *namespace, const char *mas
     puts("    - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]");
 }
 
-/* The user of its processes, as that of the jobs that it starts; < 0: the image says it. */
+/* Prints the user of the master's processes, which is also the user of its jobs; < 0: the image's
+ * user. */
 static void put_user(long long user)
 {
     if (user >= 0)
@@ -225,7 +226,7 @@ static void put_job(const char *name, const char *namespace, const char *image, 
            "[ALL]}}\n");
 }
 
-/* Texts that stand in YAML without quotes must be names of Kubernetes' own. */
+/* Whether a text is a Kubernetes name, which may stand in YAML without quotes. */
 static bool is_name(const char *text, size_t max)
 {
     size_t n = strlen(text);
@@ -241,7 +242,7 @@ static bool is_address(const char *text)
     return inet_pton(strchr(text, ':') ? AF_INET6 : AF_INET, text, &address) == 1;
 }
 
-/* kubernetes_user, as it is configured here. */
+/* Reads kubernetes_user from our configuration. */
 static int find_user(long long *user)
 {
     struct fbr_config *c = NULL;

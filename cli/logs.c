@@ -1,5 +1,6 @@
-/* logs.c - `fiber logs`: what is kept of a run's output (logs_kept.c); where nothing is, what it
- * prints from now on, or its files; of one that only engines know, what its jobs have written.
+/* logs.c - `fiber logs`: shows a run's kept output (logs_kept.c). If none is kept, it shows the
+ * lines that the run prints from now on, or its files. For a run that only engines know, it shows
+ * the output of the run's jobs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -28,7 +29,7 @@ enum {
 
 struct printer {
     bool tag;
-    bool failed; /* our own output is gone */
+    bool failed; /* our own output is closed */
     bool within; /* the last part did not end its line */
 };
 
@@ -43,7 +44,7 @@ static void on_line(void *user, int rank, int stream, bool more, const void *dat
     if (!more && (!len || ((const char *)data)[len - 1] != '\n'))
         fputc('\n', out);
     p->within = more;
-    /* the reader has gone */
+    /* our reader has gone */
     if (fflush(out) != 0)
         _exit(1);
 }
@@ -64,7 +65,7 @@ static int follow(struct run_client *run, int rank, const struct cli_args *args)
     return 0;
 }
 
-/* The file to standard output. 0, or -errno. */
+/* Copies the file to standard output. 0, or -errno. */
 static int copy_file(const char *path)
 {
     char data[65536];
@@ -81,7 +82,7 @@ static int copy_file(const char *path)
     return rc;
 }
 
-/* From the files of --output: those of one rank, or where they are. */
+/* Shows the files of --output: the file of one rank, or the directory's name. */
 static int show_files(const struct run_client *run, int rank)
 {
     static const char *const ends[] = {"out", "err"};
@@ -89,7 +90,7 @@ static int show_files(const struct run_client *run, int rank)
     bool any = false;
     struct stat st;
 
-    if (strchr(run->about.output_dir, '%')) /* hosts are in its names, perhaps */
+    if (strchr(run->about.output_dir, '%')) /* the names may contain hosts */
         return printf("%s\n", run->about.output_dir) < 0;
     if (rank < 0) {
         printf("%s\n", run->about.output_dir);
@@ -103,21 +104,22 @@ static int show_files(const struct run_client *run, int rank)
     return any ? 0 : cli_failed(1, "%s/%d.out: %m", run->about.output_dir, rank);
 }
 
-/* ---- A run that only engines know ---- */
+/* ---- A run that only the engines know ---- */
 
-#define LINE_MAX_KEPT 65536 /* of a line whose end has not come; then it is shown in parts */
+/* longest line without its end; a longer line is shown in parts */
+#define LINE_MAX_KEPT 65536
 
 struct reading;
 
-/* One job. On its backend's thread, but for what the lock is for. */
+/* One job. Used on its backend's thread, except for the members that the lock protects. */
 struct job_reader {
     struct reading *all;
     const struct orphan *job;
-    struct fbr_buf line[2]; /* of each stream: what has no end yet */
+    struct fbr_buf line[2]; /* of each stream: the line without its end */
 };
 
 struct reading {
-    pthread_mutex_t lock; /* the terminal, and all below */
+    pthread_mutex_t lock; /* protects the terminal, and all members below */
     pthread_cond_t changed;
     struct job_reader *jobs;
     int left, failed;
@@ -133,7 +135,7 @@ static void show(struct job_reader *r, int stream, const void *data, size_t len)
     fwrite(data, 1, len, out);
 }
 
-/* Whole lines, as several jobs may write at once. */
+/* Prints whole lines, because several jobs may write at once. */
 static void on_job_piece(void *user, int stream, const void *data, size_t len)
 {
     struct job_reader *r = user;
@@ -149,7 +151,7 @@ static void on_job_piece(void *user, int stream, const void *data, size_t len)
         show(r, stream, line->data, n);
         fbr_buf_consume(line, n);
     }
-    /* the reader has gone */
+    /* our reader has gone */
     if (fflush(stdout) != 0 || fflush(stderr) != 0)
         _exit(1);
     pthread_mutex_unlock(&r->all->lock);
@@ -177,7 +179,8 @@ static void on_job_end(void *user, const char *why)
     pthread_mutex_unlock(&r->all->lock);
 }
 
-/* Without following one after the other, so that each stands by itself. */
+/* Reads one job. Without --follow the jobs are read one after the other, so that their output is
+ * not mixed. */
 static void read_job(struct reading *all, struct job_reader *r, struct cli_backend *b, bool follow)
 {
     const struct fbr_backend_reader reader = {on_job_piece, on_job_end, r};
@@ -227,9 +230,9 @@ static int show_orphan_run(struct orphan_run *e, const char *name, const struct 
     return all.failed ? 1 : 0;
 }
 
-/* ---- What is asked for ---- */
+/* ---- The request ---- */
 
-/* "RUN/3" is RUN and rank 3. */
+/* Splits "RUN/3" into RUN and rank 3. */
 static int split_name(const char *typed, char *name, size_t size, const char **rank)
 {
     const char *slash = strrchr(typed, '/');
@@ -258,8 +261,8 @@ static int get_wish(struct logs_wish *w, const struct cli_args *args, struct fbr
                                          : 0;
 }
 
-/* Whether something is kept of the run that is called so: then *kept and *run, which has no
- * connection if the registry does not know it: any more, or as a pool that was over at once. */
+/* Whether output is kept of the run of that name. If so, sets *kept and *run. *run has no
+ * connection if the registry no longer knows the run, or never did (a pool that ended at once). */
 static bool find_kept(const char *name, const char *root, struct run_client *run,
                       struct fbr_spool_run *kept)
 {
@@ -301,7 +304,7 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
     return code;
 }
 
-/* One of which nothing is kept: the lines from now on, or its files. */
+/* Shows a run without kept output: its lines from now on, or its files. */
 static int show_run(struct run_client *run, const char *typed_rank, const struct cli_args *args)
 {
     struct fbr_error err = {0, ""};

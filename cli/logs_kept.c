@@ -1,8 +1,8 @@
-/* logs_kept.c - shows what is kept of a run's output; see logs_kept.h.
+/* logs_kept.c - shows the kept output of a run.
  *
  * Each rank has two files (runtime/inspect/spool.c): the older is read first, then the newer, and
  * while we read, the newer may become the older. Pieces of all ranks are taken in the order of
- * their times and put together to lines, which the filters then see.
+ * their times and joined to lines, to which the filters then apply.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/logs_kept.h"
@@ -25,7 +25,7 @@
 #include "runtime/inspect/spool_record.h"
 #include "runtime/base/printable.h"
 
-#define LOOK_MS 500 /* how often a run is looked at that writes nothing */
+#define LOOK_MS 500 /* between two looks at a run that writes nothing */
 #define PIECE 65536
 
 /* ---- Lines ---- */
@@ -35,7 +35,7 @@ struct line {
     uint64_t time_us; /* of its first byte */
 };
 
-/* Lines that were chosen and wait, because only the last are wanted. */
+/* Selected lines that are held back, because only the last ones are wanted. */
 struct shown {
     int stream;
     struct fbr_buf text;
@@ -46,12 +46,12 @@ struct reader;
 struct source {
     struct reader *all;
     uint32_t job, rank;
-    int fd; /* of the file that is read; -1: none yet */
+    int fd; /* of the file that is being read; -1: none yet */
     ino_t inode;
     struct fbr_buf got;
     size_t at;
     bool have;
-    struct fbr_record head; /* the next one */
+    struct fbr_record head; /* the next record */
     struct line lines[2];
 };
 
@@ -62,7 +62,7 @@ struct reader {
     size_t count;
     regex_t grep;
     bool tags, raw, terminal[3];
-    struct shown *last; /* [wish->tail], a ring */
+    struct shown *last; /* [wish->tail], a ring buffer */
     uint64_t nlast;
 };
 
@@ -70,7 +70,7 @@ static void put_line(int stream, const struct fbr_buf *text)
 {
     FILE *out = stream == 2 ? stderr : stdout;
 
-    /* in their order where both are one terminal */
+    /* keeps the order if both streams are one terminal */
     if (stream == 2)
         fflush(stdout);
     fwrite(text->data, 1, text->len, out);
@@ -124,7 +124,7 @@ static bool is_wanted(const struct reader *r, uint64_t time_us, const char *at, 
     return !r->wish->grep || regexec(&r->grep, at, 1, &m, REG_STARTEND) == 0;
 }
 
-/* One line; it has no newline when its rank has written none. */
+/* Shows one line; it has no newline if its rank has written none. */
 static void show(struct source *s, int stream, uint64_t time_us, const void *data, size_t len)
 {
     struct reader *r = s->all;
@@ -216,7 +216,7 @@ static bool open_file(struct source *s, const char *end)
     return true;
 }
 
-/* The file that we are at the end of is not the one that is written. */
+/* Whether the file whose end we have reached is no longer the one that is written. */
 static bool is_over(const struct source *s)
 {
     char path[PATH_MAX + 40];
@@ -226,7 +226,7 @@ static bool is_over(const struct source *s)
     return stat(path, &st) == 0 && st.st_ino != s->inode;
 }
 
-/* More bytes of it; false: there are none now. */
+/* Reads more bytes; false: there are none now. */
 static bool read_more(struct source *s)
 {
     bool over = false;
@@ -243,7 +243,7 @@ static bool read_more(struct source *s)
             s->got.len += (size_t)n;
             return true;
         }
-        if (over) { /* what came between the two reads is here, too */
+        if (over) { /* includes the bytes that were written between the two reads */
             fbr_buf_clear(&s->got);
             over = false;
             if (!open_file(s, ""))
@@ -256,7 +256,7 @@ static bool read_more(struct source *s)
     }
 }
 
-/* Drops the rest of a file that is broken. False: there is no newer one. */
+/* Drops the rest of a damaged file. False: there is no newer file. */
 static bool pass_over(struct source *s)
 {
     fbr_buf_clear(&s->got);
@@ -370,12 +370,12 @@ static void show_last(struct reader *r)
 
 static void flush(void)
 {
-    /* the reader has gone */
+    /* our reader has gone */
     if (fflush(stdout) != 0 || fflush(stderr) != 0)
         _exit(1);
 }
 
-/* Until its launcher has closed the spool. */
+/* Follows the run until its launcher has closed the spool. */
 static void follow(struct reader *r, const char *root)
 {
     int notes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -440,7 +440,7 @@ int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wis
             !r.terminal[1];
     if (w->tail > 0)
         r.last = calloc((size_t)w->tail, sizeof(*r.last));
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* one for each rank */
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* one descriptor for each rank */
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
@@ -459,7 +459,7 @@ int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wis
     return 0;
 }
 
-/* ---- When ---- */
+/* ---- Times ---- */
 
 int logs_since(const char *text, int64_t now_us, int64_t *us, struct fbr_error *err)
 {
@@ -494,7 +494,7 @@ int logs_since(const char *text, int64_t now_us, int64_t *us, struct fbr_error *
             continue;
         month = t.tm_mon;
         *us = (int64_t)mktime(&t) * 1000000;
-        if (t.tm_mon == month) /* else there is no such day: 2026-02-30 */
+        if (t.tm_mon == month) /* otherwise there is no such day: 2026-02-30 */
             return 0;
     }
     return fbr_fail(err, -EINVAL,

@@ -1,5 +1,5 @@
-/* logs_kept.h - what is kept of a run's output (runtime/inspect/spool_dir.h), read and shown: for
- * `fiber logs`.
+/* logs_kept.h - reads and shows the kept output of a run (runtime/inspect/spool_dir.h), for `fiber
+ * logs`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_LOGS_KEPT_H
@@ -15,10 +15,10 @@ struct logs_wish {
     const char *grep; /* an extended regular expression; NULL: none */
 };
 
-/* The exit code. */
+/* Returns the exit code. */
 int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wish *wish);
-/* "10m", "2h" (before now), "14:30", "14:30:05" (today), "2026-11-23", "2026-11-23T14:30":
- * microseconds since the epoch. -EINVAL and a sentence. */
+/* Parses "10m", "2h" (before now), "14:30", "14:30:05" (today), "2026-11-23", "2026-11-23T14:30" to
+ * microseconds since the epoch. -EINVAL and a message. */
 int logs_since(const char *text, int64_t now_us, int64_t *us, struct fbr_error *err);
 
 #endif

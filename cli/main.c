@@ -1,10 +1,10 @@
 /* main.c - the `fiber` command: finds the subcommand, parses its options, runs it.
  *
- * The agents of a ring are this very program, so fiber_init() comes first: in an agent it does not
+ * The agents of a ring are this program too, so fiber_init() comes first: in an agent it does not
  * return.
  *
- * Exit codes: 2 for usage and for a configuration that is wrong; what else there is stands in each
- * subcommand's table.
+ * Exit codes: 2 for wrong usage and for an invalid configuration; each subcommand's table has the
+ * others.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
@@ -17,7 +17,8 @@
 #include "fiber.h"
 #include "runtime/base/log.h"
 
-/* `fiber -np 2 ./train`: more follows, of which the command line of another launcher is made. */
+/* Reports an unknown command. If more words follow, as in `fiber -np 2 ./train`, it may be the
+ * command line of another launcher. */
 static int unknown_command(const char *typed, const char *next)
 {
     const char *near = cli_command_nearest(typed);
@@ -70,7 +71,7 @@ static int run_command(const struct cli_command *c, int argc, char **argv, int i
         code = c->run(&args);
     }
     cli_args_fini(&args);
-    /* ferror(): a part was flushed before, which failed */
+    /* ferror(): an earlier flush has failed */
     if (fflush(stdout) != 0 && code == 0)
         code = cli_failed(1, "standard output: %m");
     else if (ferror(stdout) && code == 0)
@@ -78,8 +79,9 @@ static int run_command(const struct cli_command *c, int argc, char **argv, int i
     return code;
 }
 
-/* If standard descriptors are closed, the first sockets would become them, and get words for
- * people. Output to a closed standard output is lost, which must show: writing there fails. */
+/* If stdio is closed, the first sockets would become descriptors 0 to 2 and receive messages for
+ * the user. Writing to a closed standard output must fail, so that the loss of output is
+ * noticed. */
 static void open_standard(void)
 {
     bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
@@ -105,8 +107,10 @@ int main(int argc, char **argv)
 
     open_standard();
     fbr_log_name(NULL);
-    signal(SIGXFSZ, SIG_IGN); /* ulimit -f: a write that fails is an error like others */
-    signal(SIGCHLD, SIG_DFL); /* ignored, as it may be inherited, it hides how children end */
+    /* ulimit -f: a write beyond the limit becomes an ordinary error */
+    signal(SIGXFSZ, SIG_IGN);
+    /* if it is inherited as ignored, the exit status of children is lost */
+    signal(SIGCHLD, SIG_DFL);
     init = fiber_init(&argc, &argv);
     if (argc < 2) {
         cli_help_short(stderr, cli_width(STDERR_FILENO));

@@ -1,4 +1,4 @@
-/* option.c - parses arguments by a table; see option.h.
+/* option.c - parses arguments by a subcommand's table of options.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/option.h"
@@ -16,7 +16,7 @@
 
 /* ---- Words ---- */
 
-/* Two neighbours changed places, which counts as one mistake: rnu for run. */
+/* Two neighbours are swapped, which counts as one mistake: rnu for run. */
 static bool is_swapped(const char *a, const char *b, size_t n)
 {
     size_t i = 0;
@@ -37,7 +37,7 @@ const char *cli_nearest(const char *typed, const char *(*next)(void *user), void
 
         if (len == n && is_swapped(typed, word, n))
             d = 1;
-        /* A beginning of the word is near too: --time for --timeout. */
+        /* A prefix of the word is near too: --time for --timeout. */
         if (d >= best && len >= 3 && n > len && !strncmp(typed, word, len))
             d = best - 1;
         if (d < best) {
@@ -48,7 +48,7 @@ const char *cli_nearest(const char *typed, const char *(*next)(void *user), void
     return found;
 }
 
-/* Index of the word in a list, behind `from`; -1: it is not there. */
+/* Returns the index of the word in a list, after `from`; -1: it is not in the list. */
 static int word_index(const char *words, const char *word, int from)
 {
     size_t len = strlen(word);
@@ -106,7 +106,7 @@ int cli_bad_word(const char *said, const char *text, size_t len, const char *wor
 
 /* ---- Options by name ---- */
 
-/* `name` stands behind one dash or two. */
+/* Whether `name`, which stands after one dash or two, is a spelling of the option. */
 static bool is_called(const struct cli_option *o, const char *name, size_t len, bool one)
 {
     const char *also = o->also;
@@ -125,7 +125,7 @@ static bool is_called(const struct cli_option *o, const char *name, size_t len, 
     return false;
 }
 
-/* Spellings with one dash only come first. */
+/* Finds an option; spellings with only one dash come first. */
 static const struct cli_option *find_long(const struct cli_command *c, const char *name, size_t len,
                                           bool one)
 {
@@ -196,7 +196,7 @@ static int take_number(const struct cli_option *o, const char *said, const char 
         text = seconds;
     } else if (o->type == CLI_SIZE && strlen(text) > 2 && strlen(text) < 30 &&
                isalpha((unsigned char)text[strlen(text) - 2]) &&
-               text[strlen(text) - 1] == 'B') { /* 8GiB */
+               text[strlen(text) - 1] == 'B') { /* accepts 8GiB */
         snprintf(seconds, sizeof(seconds), "%.*s", (int)strlen(text) - 1, text);
         text = seconds;
     }
@@ -229,7 +229,7 @@ static int take_int(const struct cli_option *o, const char *said, const char *te
     return rc;
 }
 
-/* --dry-run=server: `number` stays the count. */
+/* Parses --dry-run=server: `number` stays the count. */
 static int take_flag_word(const struct cli_option *o, const char *said, const char *text,
                           struct cli_value *v, struct fbr_error *err)
 {
@@ -273,7 +273,7 @@ static int take(const struct cli_option *o, const char *said, const char *text, 
     }
 }
 
-/* Takes the value behind the '=' of a flag. */
+/* Parses the value after the '=' of a flag. */
 static int take_flag_value(const struct cli_option *o, const char *said, const char *text,
                            struct cli_value *v, struct fbr_error *err)
 {
@@ -295,12 +295,12 @@ struct reader {
     struct cli_args *args;
     int argc;
     char **argv;
-    int at; /* of the next */
+    int at; /* index of the next argument */
     struct fbr_error *err;
 };
 
-/* The option `o`, written as `said`; `glued` is what stood behind '=' or its letter, NULL for
- * nothing. */
+/* Reads the option `o`, written as `said`; `glued` is the text after '=' or the letter, NULL for
+ * none. */
 static int read_option(struct reader *r, const struct cli_option *o, const char *said,
                        const char *glued)
 {
@@ -332,7 +332,7 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
     return 0;
 }
 
-/* Answers 1 when help was asked for. */
+/* Returns 1 if help was requested. */
 static int read_long(struct reader *r, const char *arg)
 {
     const char *name = arg + strspn(arg, "-");
@@ -355,7 +355,7 @@ static int read_long(struct reader *r, const char *arg)
     return unknown_option(r->command, arg, len + (size_t)(name - arg), r->err);
 }
 
-/* -n 4, -n4, -qv, and mpirun's -np 4 and -bind-to core. */
+/* Reads -n 4, -n4, -qv, and mpirun's -np 4 and -bind-to core. */
 static int read_short(struct reader *r, const char *arg)
 {
     size_t len = strcspn(arg + 1, "=");
@@ -453,7 +453,7 @@ void cli_args_fini(struct cli_args *args)
     args->operands = NULL;
 }
 
-/* A bare number of seconds is one for the configuration too. */
+/* A bare number means seconds in the configuration too. */
 int cli_args_settings(const struct cli_args *args,
                       int (*set)(void *user, const char *key, const char *value,
                                  struct fbr_error *err),
@@ -493,7 +493,8 @@ int cli_usage(const struct cli_command *command, const struct fbr_error *err)
     return 2;
 }
 
-/* Much of it came over a wire, or is the name of a file: nothing of it may steer a terminal. */
+/* The text may come from the network, or be the name of a file: it must not control the
+ * terminal. */
 int cli_failed(int code, const char *fmt, ...)
 {
     struct fbr_printable_filter filter = {.plain = true};

@@ -1,4 +1,4 @@
-/* orphans.c - jobs, and runs, that only engines know; see orphans.h.
+/* orphans.c - finds jobs and runs that only the engines know.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/orphans.h"
@@ -13,7 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/master_id.h"
 
-/* ---- Asking ---- */
+/* ---- Queries ---- */
 
 const char *orphans_backend(const char *only, size_t at)
 {
@@ -75,7 +75,7 @@ void orphans_free(struct orphans *l)
     memset(l, 0, sizeof(*l));
 }
 
-/* ---- Judging ---- */
+/* ---- Verdicts ---- */
 
 static void judge(struct orphan *j)
 {
@@ -113,7 +113,7 @@ size_t orphans_same_run(const struct orphans *l, size_t first)
     return n;
 }
 
-/* One that lives speaks for all of its run. */
+/* A living job shows that its whole run lives. */
 static void share_life(struct orphan *jobs, size_t count)
 {
     const struct orphan *lives = NULL;
@@ -170,7 +170,7 @@ int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, cons
     return 0;
 }
 
-/* ---- For people ---- */
+/* ---- For users ---- */
 
 void orphan_command(const struct orphan *j, char *out, size_t size)
 {
@@ -209,7 +209,7 @@ bool orphan_run_is_id(const char *typed)
     return n >= 2 && n <= 32 && !typed[n];
 }
 
-/* A run of the registry has another id than its jobs' label: its master is what both have. */
+/* A run of the registry has another id than the label of its jobs; both have the same master. */
 static bool is_its_job(const struct orphan *j, const struct run_client *lost)
 {
     return j->verdict == ORPHAN_DEAD && lost->about.pid == orphan_pid(j) &&
@@ -237,7 +237,7 @@ int orphan_run_choose(const struct orphans *l, const char *typed, const struct r
     return (int)found;
 }
 
-/* 1: that engine has jobs of it, which are added; 0: none. */
+/* 1: the engine has jobs of the run, which are added; 0: none. */
 static int ask_one(struct orphan_run *e, const char *name, const char *typed,
                    const struct run_client *lost, const char *only, struct fbr_error *err)
 {
@@ -263,7 +263,8 @@ static int ask_one(struct orphan_run *e, const char *name, const char *typed,
     return 1;
 }
 
-/* 0: nobody has it. One that cannot be asked may have it, which is told when no other has. */
+/* 0: no engine has the run. An engine that cannot be queried may have it, which is reported if no
+ * other engine has it. */
 static int ask_all(struct orphan_run *e, const char *typed, const struct run_client *lost,
                    const char *only, struct fbr_error *err)
 {
@@ -319,10 +320,10 @@ int orphan_run_find(const char *typed, const char *only, struct run_client *run,
     return rc < 0 ? rc : -ENOENT;
 }
 
-/* ---- What only its master can be asked ---- */
+/* ---- Runs that only their master can answer for ---- */
 
-/* Returns the job that a run's master is in, or NULL. If the run is a launcher's, that is its only
- * job; else the master's name begins with that of its host, as far as there is room. */
+/* Returns the job in which a run's master runs, or NULL. If the run is a launcher's, that is its
+ * only job; else the master's name begins with the name of its host, cut to the available size. */
 static const struct orphan *master_job(const struct engine_jobs *at)
 {
     const char *host = at->jobs->master;
@@ -389,7 +390,7 @@ void orphan_run_free(struct orphan_run *e)
     e->count = 0;
 }
 
-/* Objects that own pods are listed with them, without a name. */
+/* Objects that own pods are listed with the pods, without a name. */
 bool orphan_run_wants(const struct orphan *job, const char *name)
 {
     return job->name[0] && (!name || !strcmp(job->name, name) || !strcmp(job->id, name));

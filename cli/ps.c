@@ -1,8 +1,8 @@
-/* ps.c - `fiber ps`: the runs of this user on this host, and, when asked for, those that engines
- * have jobs of.
+/* ps.c - `fiber ps`: the runs of this user on this host and, if requested, the runs whose jobs the
+ * engines have.
  *
- * The first are found in the registry, and tell about themselves; of the others only their jobs'
- * labels are known.
+ * The former are found in the registry, and report their own state; of the latter only the labels
+ * of their jobs are known.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
@@ -67,8 +67,8 @@ static void put_json(struct fbr_json *j, const struct run_client *run)
     fbr_json_end_object(j);
 }
 
-/* A row of the table. `ended` NULL: a listing of what goes on has no such column. A terminal gets
- * what fits it. */
+/* A row of the table. `ended` NULL: a list of running runs has no such column. On a terminal rows
+ * are cut to its width. */
 struct row {
     const char *uid, *name, *backend, *state, *ranks, *restarts, *time, *ended, *command;
 };
@@ -90,7 +90,7 @@ static void print_row(const struct row *r)
     puts(line);
 }
 
-/* How long it has run, or ran; and when it ended. */
+/* Writes how long the run has lasted, and when it ended. */
 static void put_times(const struct run_client *run, char took[32], char ended[40])
 {
     int64_t now = run_client_now(), end = run->facts.ended_ms;
@@ -124,7 +124,7 @@ static void print_run(const struct run_client *run, bool all)
                             run->about.command});
 }
 
-/* ---- Runs that engines know ---- */
+/* ---- Runs that the engines know ---- */
 
 /* Jobs of one run. */
 struct group {
@@ -200,7 +200,7 @@ struct ps {
     struct fbr_json json;
 };
 
-/* A run of the registry stands there already. */
+/* Whether the job's run is already listed from the registry. */
 static bool is_listed(const struct ps *p, const struct orphan *job)
 {
     for (size_t i = 0; i < p->count && job->verdict == ORPHAN_LIVES; i++)
@@ -240,7 +240,7 @@ static bool has_list(const char *backend)
 {
     const struct fbr_backend_ops *ops = fbr_backend_find(backend, NULL);
 
-    return !ops || ops->housekeeping; /* what is not there is told when it is asked */
+    return !ops || ops->housekeeping; /* a missing backend is reported when it is queried */
 }
 
 static int show_engines(struct ps *p)
@@ -275,7 +275,7 @@ static int show_rows(struct ps *p)
     for (size_t i = 0; i < p->count; i++)
         if (!p->only || !strcmp(p->only, p->runs[i].about.backend))
             print_run(&p->runs[i], p->all);
-    fflush(stdout); /* an engine may take its time */
+    fflush(stdout); /* an engine may take long to answer */
     return show_engines(p);
 }
 

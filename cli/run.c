@@ -1,7 +1,6 @@
 /* run.c - `fiber run`: a ring of any program.
  *
- * Nothing is written to standard output but what the ranks write, or the plan that --dry-run asks
- * for.
+ * Only the output of the ranks, or the plan of --dry-run, is written to standard output.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -28,12 +27,12 @@
 #include "runtime/proc/context.h"
 
 #define COULD_NOT_START 125
-/* As backends/command/templates/ssh.ini has it. */
+/* The same as in backends/command/templates/ssh.ini. */
 #define SSH                                                                   \
     "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 " \
     "-o ServerAliveCountMax=3 {host}"
 
-/* Before the start, for people: on standard error. */
+/* Shows the plan on standard error, before the start. */
 static int show_map(const struct run_options *s)
 {
     char *text = fbr_ring_plan_text(s->size, &s->ring, s->names, 1);
@@ -79,7 +78,7 @@ static int run_ring(const struct run_options *s, const struct cli_args *args)
         code = COULD_NOT_START;
     if (args->values[RUN_JSON].number)
         show_end(ring, code, (double)(fbr_now_ms() - began) / 1000);
-    else if (quiet && !sig && code == COULD_NOT_START) /* no rank has said why */
+    else if (quiet && !sig && code == COULD_NOT_START) /* no rank has reported the reason */
         cli_failed(code, "%.*s", (int)strcspn(fiber_ring_report(ring), "\n"),
                    fiber_ring_report(ring));
     fiber_ring_close(ring);
@@ -90,8 +89,8 @@ static int run_ring(const struct run_options *s, const struct cli_args *args)
     return code;
 }
 
-/* Makes the directory of --output; ours is the absolute name, so that `fiber logs` finds it from
- * anywhere. Those of a pattern are made when its files are. */
+/* Makes the directory of --output, and sets its absolute name, so that `fiber logs` finds it from
+ * any directory. The directories of a pattern are made with their files. */
 static int make_output(struct run_options *s, char path[PATH_MAX])
 {
     const char *dir = s->ring.output_dir;
@@ -121,8 +120,8 @@ static int make_output(struct run_options *s, char path[PATH_MAX])
     return 0;
 }
 
-/* The other launcher that a command begins with, "mpirun" or "torch.distributed.run"; NULL:
- * none. */
+/* Returns the name of the other launcher with which a command begins, "mpirun" or
+ * "torch.distributed.run"; NULL: none. */
 static const char *launcher_of(const char *const *command)
 {
     static const char *const names[] = {"mpirun",  "mpiexec",    "mpiexec.hydra",
@@ -140,7 +139,7 @@ static const char *launcher_of(const char *const *command)
     return NULL;
 }
 
-/* Allowed, as somebody may want just that. */
+/* Such a command is allowed, because a user may intend it. */
 static void warn_of_launcher(const struct run_options *s)
 {
     for (int i = 0; i < fbr_ring_apps_count(&s->ring); i++) {
@@ -162,7 +161,7 @@ static int set(const char *key, const char *value, struct fbr_error *err)
     return rc < 0 ? fbr_fail(err, rc, "%s", fiber_last_error()) : 0;
 }
 
-/* The settings of the hosts that were named; who has told how a job is started keeps that. */
+/* Applies the settings for the named hosts; a start command that the user has set stays. */
 static int set_hosts(const struct run_options *s, struct fbr_error *err)
 {
     const struct fbr_config *config = fbr_rt()->config;
@@ -190,8 +189,8 @@ static int set_hosts(const struct run_options *s, struct fbr_error *err)
     return rc;
 }
 
-/* Jobs of a foreign image start in its working directory, so what is named from here is named
- * whole. */
+/* Jobs with a foreign image start in the image's working directory, so relative names of programs
+ * are made absolute. */
 static int name_programs(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
 {
     const struct fbr_backend_about *about =
@@ -203,7 +202,7 @@ static int name_programs(struct run_options *s, const struct cli_args *args, str
     return run_apps_whole(&s->programs, args, err);
 }
 
-/* With what the backend, which is known now, says. */
+/* Completes the options with facts of the backend, which is known now. */
 static int complete(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
 {
     int rc;

@@ -1,4 +1,4 @@
-/* run_apps.c - several programs in one `fiber run`; see run_apps.h.
+/* run_apps.c - parses several programs in one `fiber run`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_apps.h"
@@ -15,14 +15,14 @@
 #define OWN "for a ':' of the program's own: sh -c 'PROGRAM ...'"
 
 struct run_program {
-    struct cli_args args; /* of those behind a ':' */
+    struct cli_args args; /* for a program after a ':' */
     struct run_env env;
-    char **command; /* NULL-terminated; the strings are not ours */
-    int at;         /* where its name is among the operands of all */
+    char **command; /* NULL-terminated; the strings are not owned */
+    int at;         /* index of its name among the operands of all programs */
 };
 
-/* Where the program at `from` ends: at a ':' before an option or at the end, for programs may take
- * a ':', too. */
+/* Returns where the program at `from` ends: at a ':' before an option, or at the end; a program's
+ * own arguments may contain a ':' too. */
 static int end_of(const struct cli_args *args, int from)
 {
     int i = from;
@@ -49,7 +49,7 @@ static bool is_of_a_program(size_t option)
            run_option_table[option].type == CLI_NOTHING;
 }
 
-/* Those behind a ':'. */
+/* Checks the options of a program after a ':'. */
 static int check_options(const struct cli_args *args, struct fbr_error *err)
 {
     for (size_t i = 0; i < RUN_OPTIONS; i++)
@@ -57,13 +57,14 @@ static int check_options(const struct cli_args *args, struct fbr_error *err)
             return fbr_fail(err, -EINVAL,
                             "--%s is for all of the run: it stands before the first program",
                             run_option_table[i].name);
-    if (args->help || args->version) /* nothing else was checked, there may be no operands */
+    /* nothing else was checked, so there may be no operands */
+    if (args->help || args->version)
         return fbr_fail(err, -EINVAL, "--%s stands before the first program",
                         args->help ? "help" : "version");
     return args->operands[0][0] ? 0 : fbr_fail(err, -EINVAL, "the program's name is empty");
 }
 
-/* Ours are told to a master in the cluster by a Secret, one value for each name. */
+/* A master in the cluster gets the variables by a Secret, one value for each name. */
 static int take_env(struct run_program *part, const struct cli_args *all, struct fbr_error *err)
 {
     int rc = run_env_take(&part->env, &part->args, err);
@@ -77,7 +78,7 @@ static int take_env(struct run_program *part, const struct cli_args *all, struct
     return 0;
 }
 
-/* The words from..to: the first program, or what stands behind a ':'. */
+/* Parses the words from..to: the first program, or a program after a ':'. */
 static int take_program(struct run_apps *p, const struct cli_args *all, int from, int to,
                         struct fbr_error *err)
 {
@@ -155,7 +156,7 @@ char *run_program_whole(const char *name)
         access(name, X_OK) < 0)
         return NULL;
     folder = strndup(name, (size_t)(slash - name));
-    real = folder ? realpath(folder, NULL) : NULL; /* the file may stay a link */
+    real = folder ? realpath(folder, NULL) : NULL; /* the file itself may stay a link */
     if (real && asprintf(&whole, "%s%s", strcmp(real, "/") ? real : "", slash) < 0)
         whole = NULL;
     free(real);

@@ -1,8 +1,8 @@
-/* run_apps.h - several programs in one `fiber run`, as mpirun and mpiexec write them:
- * `fiber run -n 1 A : -n 3 -x VAR=VALUE B`.
+/* run_apps.h - several programs in one `fiber run`, in the syntax of mpirun and mpiexec: `fiber run
+ * -n 1 A : -n 3 -x VAR=VALUE B`.
  *
- * The words behind a ':' are a program with options of its own: -n, --workdir and variables. All
- * others are the run's, and stand before the first program.
+ * The words after a ':' are a program with options of its own: -n, --workdir and variables. All
+ * other options apply to the run, and stand before the first program.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_RUN_PROGRAMS_H
@@ -16,24 +16,24 @@ struct run_program;
 struct run_apps {
     struct fiber_ring_program *list; /* NULL and 0: the operands are one program */
     int count;
-    struct run_program *parts; /* what the list points to */
-    char **whole;              /* programs by absolute path; NULL: as they were written */
+    struct run_program *parts; /* the data to which the list points */
+    char **whole;              /* programs by absolute path; NULL: as written */
     int nwhole;
 };
 
-/* From the operands and options of `fiber run`; -EINVAL and a sentence. Points into args. Free with
- * run_apps_fini(), after a failure, too. */
+/* Parses the operands and options of `fiber run`; -EINVAL and a message. Points into args. Free
+ * with run_apps_fini(), also after a failure. */
 int run_apps_take(struct run_apps *p, const struct cli_args *args, struct fbr_error *err);
 void run_apps_fini(struct run_apps *p);
-/* All of them. */
+/* Returns the ranks of all programs. */
 int run_apps_ranks(const struct run_apps *p);
 
-/* For jobs that do not start in this folder: names each program that is an executable file here,
- * and that no --workdir goes with, by its absolute path; also among the operands, which it owns
- * from then on. */
+/* For jobs that do not start in this folder: replaces the name of each program that is an
+ * executable file here, and has no --workdir, by its absolute path; also in the operands. *p owns
+ * the new names. */
 int run_apps_whole(struct run_apps *p, const struct cli_args *args, struct fbr_error *err);
-/* The absolute path of "./train", for free(). NULL: `name` is looked for in PATH, is absolute
- * already, or is not an executable file here. */
+/* Returns the absolute path of "./train", for free(). NULL: `name` is searched in PATH, is already
+ * absolute, or is not an executable file here. */
 char *run_program_whole(const char *name);
 
 #endif

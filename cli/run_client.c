@@ -1,4 +1,4 @@
-/* run_client.c - asks runs what they do; see run_client.h.
+/* run_client.c - queries runs over their control sockets.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_client.h"
@@ -17,7 +17,7 @@
 #include "runtime/net/loop.h"
 #include "runtime/inspect/registry.h"
 
-#define ORDER_MS 5000 /* what somebody is told to do is waited for longer than what one asks */
+#define ORDER_MS 5000 /* a command may take longer than a query */
 #define VISIT_S 60
 
 /* ---- One run ---- */
@@ -40,7 +40,7 @@ static int send_request(struct run_client *run, enum fbr_run_control_op op, int 
     struct fbr_buf b;
     ssize_t n;
 
-    /* so many call that it takes no more */
+    /* it has too many connections to accept another */
     if (run->fd < 0)
         return -ETIMEDOUT;
     fbr_buf_init(&b);
@@ -51,7 +51,7 @@ static int send_request(struct run_client *run, enum fbr_run_control_op op, int 
     return n > 0 ? 0 : -ECONNRESET;
 }
 
-/* More bytes: 0, -ETIMEDOUT, -ECONNRESET. `until`: fbr_now_ms(); UINT64_MAX: for ever. */
+/* Receives more bytes: 0, -ETIMEDOUT, -ECONNRESET. `until`: fbr_now_ms(); UINT64_MAX: for ever. */
 static int receive(struct run_client *run, uint64_t until)
 {
     struct pollfd p = {.fd = run->fd, .events = POLLIN};
@@ -75,8 +75,8 @@ static int receive(struct run_client *run, uint64_t until)
     return 0;
 }
 
-/* The next answer, valid until the next call: its kind, or a negative errno. *used is what it takes
- * of `got`. */
+/* Returns the kind of the next answer, valid until the next call, or a negative errno. *used
+ * becomes the number of its bytes in `got`. */
 static int next_answer(struct run_client *run, uint64_t until, struct fbr_cur *c, size_t *used)
 {
     int rc;
@@ -108,7 +108,7 @@ static int keep_rank(struct run_client *run, struct fbr_cur *c)
     return 0;
 }
 
-/* They have all come. */
+/* The answer is complete: its ranks replace the old ones. */
 static void take_ranks(struct run_client *run)
 {
     struct fbr_run_rank *old = run->before;
@@ -122,7 +122,7 @@ static void take_ranks(struct run_client *run)
     run->ranks_owed = false;
 }
 
-/* A run without a name is called as its program is. */
+/* Names a run without a name after its program. */
 static void name_it(struct fbr_run_control_about *about)
 {
     int len = (int)strcspn(about->command, " "), from = len;
@@ -145,7 +145,8 @@ static int no_answer(const struct run_client *run, int rc, struct fbr_error *err
                     rc == -ECONNRESET ? "it has ended" : fbr_strerror(rc));
 }
 
-/* Reads answers until nothing is owed: the code of the last DONE, and in err its text. */
+/* Reads answers until no request is open: returns the code of the last DONE, with its text in
+ * err. */
 static int read_answers(struct run_client *run, uint64_t until, struct fbr_error *err)
 {
     char text[1024] = "";
@@ -237,7 +238,7 @@ int run_client_follow(struct run_client *run, int rank,
         rc = next_answer(run, UINT64_MAX, &c, &used);
         if (rc < 0)
             break;
-        if (run->owed > 1 && rc > 0) { /* what was asked before, and not answered in time */
+        if (run->owed > 1 && rc > 0) { /* an earlier request, not answered in time */
             run->owed -= rc == FBR_RUN_CONTROL_DONE;
         } else if (rc == FBR_RUN_CONTROL_LINE &&
                    fbr_run_control_get_line(&c, &who, &stream, &more, &data, &len)) {
@@ -317,7 +318,7 @@ static int by_start(const void *a, const void *b)
                                                      : x->about.started_ms > y->about.started_ms;
 }
 
-/* The run has ended, or has so many callers that it takes no more. */
+/* The run has ended, or has too many connections to accept another. */
 static enum run_client_state hung_up(const struct run_client *run)
 {
     int fd = fbr_registry_call(run->about.uid);
@@ -327,8 +328,8 @@ static enum run_client_state hung_up(const struct run_client *run)
     return fd >= 0 || fd == -EAGAIN ? CLIENT_SILENT : CLIENT_ENDED;
 }
 
-/* All are asked before the first answer is waited for, and all together have the patience of
- * one. */
+/* Sends the requests to all runs before it waits for the first answer; the time limit of one answer
+ * applies to all together. */
 static void ask_all(struct listing *l)
 {
     uint64_t until = fbr_now_ms() + CLIENT_PATIENCE_MS;

@@ -1,4 +1,4 @@
-/* run_env.c - the variables that `fiber run` gives to ranks; see run_env.h.
+/* run_env.c - the variables that `fiber run` gives to ranks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_env.h"
@@ -11,7 +11,7 @@
 #include "cli/run_table.h"
 #include "mpi_bridge/host_env.h"
 
-/* The last of a name wins. */
+/* Adds a variable; the last one of a name wins. */
 static int env_add(struct run_env *e, char *pair, struct fbr_error *err)
 {
     size_t name = pair ? strcspn(pair, "=") + 1 : 0;
@@ -46,7 +46,7 @@ static int take_variable(struct run_env *e, const char *text, struct fbr_error *
     size_t len = strcspn(text, "=");
     const char *value = text[len] ? text + len + 1 : getenv(text);
 
-    if (!strcmp(text, "ALL") && !value) /* srun --export=ALL */
+    if (!strcmp(text, "ALL") && !value) /* srun's --export=ALL */
         return 0;
     if (len == 0 || memchr(text, ',', len))
         return fbr_fail(err, -EINVAL,
@@ -84,7 +84,7 @@ struct file_variables {
     struct fbr_error *err;
 };
 
-/* A variable that is not here is left out, as docker does. */
+/* A variable that is not set here is left out, as docker does. */
 static int take_file_variable(void *user, const char *name, const char *value)
 {
     struct file_variables *f = user;

@@ -7,11 +7,12 @@
 #include "cli/option.h"
 
 struct run_env {
-    char **list; /* NAME=VALUE, NULL-terminated; NULL: none. Owned, as its strings */
+    char **list; /* NAME=VALUE, NULL-terminated; NULL: none. Owned, with its strings */
     size_t count;
 };
 
-/* Adds what the options of `fiber run` say; the last of a name wins. -EINVAL and a sentence. */
+/* Adds the variables of the options of `fiber run`; the last one of a name wins. -EINVAL and a
+ * message. */
 int run_env_take(struct run_env *e, const struct cli_args *args, struct fbr_error *err);
 void run_env_fini(struct run_env *e);
 

@@ -1,7 +1,7 @@
-/* run_hosts.c - the hosts of `fiber run`; see run_hosts.h.
+/* run_hosts.c - the hosts of `fiber run`.
  *
- * A host's name becomes a word of ssh's command line, so it has letters of names only, and never
- * begins like an option.
+ * A host's name becomes a word of ssh's command line. So it may have only the characters of host
+ * names, and must not begin like an option.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_hosts.h"
@@ -63,7 +63,7 @@ static struct run_host *find(const struct run_hosts *h, const char *name, size_t
     return NULL;
 }
 
-/* A host that is new, or named again. NULL with an error. */
+/* Returns a new host, or one that is named again. NULL with an error. */
 static struct run_host *take_name(struct run_hosts *h, const char *where, const char *name,
                                   size_t len, struct fbr_error *err)
 {
@@ -77,7 +77,7 @@ static struct run_host *take_name(struct run_hosts *h, const char *where, const 
         return NULL;
     }
     more = h->at;
-    if ((h->n & (h->n - 1)) == 0) /* it has room for a power of two */
+    if ((h->n & (h->n - 1)) == 0) /* the capacity is a power of two */
         more = realloc(h->at, (h->n ? 2 * h->n : 1) * sizeof(*more));
     if (more)
         h->at = more;
@@ -91,7 +91,7 @@ static struct run_host *take_name(struct run_hosts *h, const char *where, const 
     return &h->at[h->n++];
 }
 
-/* NAME or NAME:SLOTS; answers also whether it says slots. */
+/* Parses NAME or NAME:SLOTS; *slots is 0 if there are no slots. */
 static struct run_host *take_host(struct run_hosts *h, const char *where, const char *word,
                                   size_t len, unsigned *slots, struct fbr_error *err)
 {
@@ -141,7 +141,7 @@ int run_hosts_list(struct run_hosts *h, const char *text, struct fbr_error *err)
 
 /* ---- Lines of a file ---- */
 
-/* "slots=4" and "slots = 4"; answers where it ends. */
+/* Parses "slots=4" and "slots = 4"; returns its end. */
 static const char *take_key(const char *where, const char *at, unsigned *slots, unsigned *most,
                             struct fbr_error *err)
 {
@@ -163,7 +163,7 @@ static const char *take_key(const char *where, const char *at, unsigned *slots, 
     value += *value == '=' ? 1 + strspn(value + 1, BLANKS) : 0;
     if (isdigit((unsigned char)*value))
         n = strtoul(value, &end, 10);
-    if (n < 1 || n > SLOTS_MAX || !strchr(BLANKS, *end)) { /* its NUL, too */
+    if (n < 1 || n > SLOTS_MAX || !strchr(BLANKS, *end)) { /* also matches the NUL */
         fbr_fail(err, -EINVAL, "%s: %.*s=%.*s: a number from 1 to %d stands here", where, (int)len,
                  at, (int)strcspn(value, BLANKS) < 32 ? (int)strcspn(value, BLANKS) : 32, value,
                  SLOTS_MAX);
@@ -250,7 +250,7 @@ int run_hosts_choose(struct run_hosts *h, const struct run_hosts *only, struct f
         if (h->at[i].most && chosen->slots > h->at[i].most)
             return fbr_fail(err, -EINVAL, "-H %.64s:%lld is more than its max_slots=%lld",
                             h->at[i].name, (long long)chosen->slots, (long long)h->at[i].most);
-        host = h->at[i]; /* those that are not chosen go to the end */
+        host = h->at[i]; /* hosts that are not chosen move to the end */
         h->at[i] = h->at[kept];
         if (chosen->slots) {
             host.slots = chosen->slots;
@@ -274,7 +274,8 @@ static bool is_here(const char *name, const char *self)
 
     if (!strcasecmp(name, "localhost") || !strcmp(name, "::1") || !strcasecmp(name, self))
         return true;
-    if (len && !strncasecmp(name, self, len) && self[len] == '.') /* without its domain */
+    /* the name without its domain */
+    if (len && !strncasecmp(name, self, len) && self[len] == '.')
         return true;
     if (inet_pton(AF_INET, name, bytes) == 1)
         return bytes[0] == 127 || fbr_host_address_find(name, mine) == 0;
@@ -320,7 +321,7 @@ int64_t run_hosts_most(const struct run_hosts *h)
     return all;
 }
 
-/* A file that says nothing of slots. */
+/* Whether no line has slots. */
 static bool is_silent(const struct run_hosts *h)
 {
     for (size_t i = 0; i < h->n; i++)
@@ -385,7 +386,7 @@ static int give(struct run_hosts *h, const struct run_hosts_wish *wish, int size
     for (size_t i = 0; i < h->n; i++) {
         int64_t slots = wish->per_node ? wish->per_node : slots_of(&h->at[i]);
 
-        if (silent) /* an even split, the first ones having one more */
+        if (silent) /* an even split; the first hosts get one more */
             slots = size / (int)h->n + ((int)i < size % (int)h->n);
         h->ranks[i] = slots < left ? (int)slots : left;
         left -= h->ranks[i];
@@ -430,7 +431,7 @@ int run_hosts_fit(struct run_hosts *h, const struct run_hosts_wish *wish, struct
     return (int)size;
 }
 
-/* ---- All of them ---- */
+/* ---- All hosts ---- */
 
 char *run_hosts_setting(const struct run_hosts *h)
 {
@@ -481,14 +482,14 @@ static const struct {
 
 /* ---- Texts ---- */
 
-/* The next word; its length, 0: there is none. */
+/* Finds the next word; returns its length, 0: there is none. */
 static size_t next_field(const char **at)
 {
     *at += strspn(*at, SPACES);
     return strcspn(*at, SPACES);
 }
 
-/* A word that is a number; 0: it is none. */
+/* Reads a word that is a number; 0: it is not a number. */
 static unsigned long next_number(const char **at)
 {
     size_t n = next_field(at), i = 0;
@@ -500,7 +501,7 @@ static unsigned long next_number(const char **at)
     return i == n ? value : 0;
 }
 
-/* HOST RANKS */
+/* Parses HOST RANKS. */
 static int take_pair(struct run_hosts *h, const char *where, const char **at, struct fbr_error *err)
 {
     size_t n = next_field(at);
@@ -510,7 +511,7 @@ static int take_pair(struct run_hosts *h, const char *where, const char **at, st
     return n ? add_named(h, where, name, n, next_number(at), err) : 0;
 }
 
-/* NODES CORES HOSTLIST: the first nodes have one more when it is not an even split. */
+/* Parses NODES CORES HOSTLIST: if the split is not even, the first nodes have one more. */
 static int take_group(struct run_hosts *h, const char *where, const char *at, struct fbr_error *err)
 {
     unsigned long nodes = next_number(&at), cores = next_number(&at);
@@ -571,9 +572,9 @@ int run_allocation_parse(struct run_hosts *h, enum run_manager kind, const char 
     return rc == 0 && !h->n ? fbr_fail(err, -EINVAL, "%.200s: there is no host in it", origin) : rc;
 }
 
-/* ---- Where they are ---- */
+/* ---- Finding the allocation ---- */
 
-/* Reads the hosts of a Flux allocation; none when Flux cannot be asked. */
+/* Reads the hosts of a Flux allocation; none if Flux does not answer. */
 static int ask_flux(struct run_hosts *h, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};
@@ -630,7 +631,8 @@ int run_allocation_find(struct run_allocation *a, struct fbr_error *err)
 
     *a = (struct run_allocation){.start = NULL};
     while (kind < RUN_MANAGERS &&
-           (!(value = getenv(managers[kind].variable)) || !value[0])) /* the first that is set */
+           /* stops at the first variable that is set */
+           (!(value = getenv(managers[kind].variable)) || !value[0]))
         kind++;
     if (kind == RUN_MANAGERS)
         return 0;

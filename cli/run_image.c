@@ -1,9 +1,9 @@
-/* run_image.c - what of a command goes into an image that is made for it; see run_image.h.
+/* run_image.c - the files of a command for an image that is made for it.
  *
- * The image has the files at the paths where they are here (backends/image/closure.h), so the same
- * command means the same there. Scripts take their interpreters along, and all programs their
- * libraries. The files of an interpreter's own library are thousands, so they go into a file in
- * memory, which image_add names.
+ * In the image the files have the same paths as here (backends/image/closure.h), so the same
+ * command works there. Scripts add their interpreters, and all programs add their libraries. An
+ * interpreter's own library has thousands of files; their paths are written to a file in memory,
+ * which image_add names.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_image.h"
@@ -32,7 +32,7 @@ static const char *base_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* By the beginning of its name: "python3.11". */
+/* Compares the beginning of the program's name: "python3.11". */
 static bool is_one_of(const char *path, const char *const *names)
 {
     for (; *names; names++)
@@ -59,7 +59,7 @@ static bool is_script(const char *path)
     return yes;
 }
 
-/* As a process that starts in workdir means it. */
+/* Makes a path absolute, as a process that starts in workdir resolves it. */
 static bool from(const char *workdir, const char *path, char out[PATH_MAX])
 {
     char here[PATH_MAX] = "";
@@ -76,7 +76,7 @@ static bool from(const char *workdir, const char *path, char out[PATH_MAX])
     return is_file(out);
 }
 
-/* The script of `bash -e x.sh`. */
+/* Finds the script of `bash -e x.sh`. */
 static bool find_script(const char *const *command, const char *workdir, char out[PATH_MAX])
 {
     static const char *const shells[] = {"sh", "bash", "dash", "ksh", "zsh", "mksh", "ash", NULL};
@@ -101,7 +101,7 @@ void run_image_files_fini(struct run_image_files *f)
     fbr_buf_fini(&f->lines);
 }
 
-/* The words of image_add have blanks between them, and "\\ " for those in them. */
+/* Adds a word to image_add, where blanks separate the words, and "\\ " is a blank in a word. */
 static int add(struct run_image_files *f, const char *path, struct fbr_error *err)
 {
     if (f->words.len)
@@ -114,7 +114,7 @@ static int add(struct run_image_files *f, const char *path, struct fbr_error *er
     return f->words.failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
-/* Its name has no place: it was looked for in PATH, here, or where the ranks are to start. */
+/* Reports a program that was not found: in PATH, here, or where the ranks start. */
 static int no_program(const char *name, const char *workdir, struct fbr_error *err)
 {
     if (workdir && strchr(name, '/') && name[0] != '/')
@@ -148,7 +148,8 @@ int run_image_add(struct run_image_files *f, const char *const *command, const c
     found = rc > 0;
     if (rc < 0 || (found && (rc = add(f, files.self, err)) < 0))
         return rc;
-    /* A version manager's python3 leads to the real one, and works where that manager is. */
+    /* A version manager's python3 is a script that runs the real one, and works only where that
+     * manager is installed. */
     if (found && !strchr(command[0], '/') && is_script(program))
         return 0;
     rc = add(f, program, err);
@@ -163,11 +164,11 @@ static int add_program(struct run_image_files *f, const struct fiber_ring_progra
 {
     int rc = run_image_add(f, p->command, p->workdir ? p->workdir : workdir, had, err);
 
-    /* Somebody has thought of it, or the image that we run in may be taken. */
+    /* The user has named files, or the image in which we run may be used. */
     return rc == -ENOTSUP && (had || access("/.dockerenv", F_OK) == 0) ? 0 : rc;
 }
 
-/* A file in memory, which `path` names for as long as we live. */
+/* Makes a file in memory, which `path` names as long as this process lives. */
 static int keep_lines(const struct fbr_buf *lines, char *path, size_t size)
 {
     int fd = memfd_create("fiber-image", MFD_CLOEXEC);
@@ -194,7 +195,7 @@ static bool makes_image(const struct fbr_config *c, const struct run_image_wish 
     return about && about->makes_images && !w->ring->job.image && !*fbr_config_str(c, "image");
 }
 
-/* Adds what was found to image_add. */
+/* Adds the found files to image_add. */
 static int set_words(const struct fbr_config *c, struct run_image_files *f, struct fbr_error *err)
 {
     const char *had = fbr_config_str(c, "image_add");

@@ -1,4 +1,4 @@
-/* run_options.c - the options of `fiber run`, and what they mean to a ring; see run_options.h.
+/* run_options.c - the options of `fiber run`, and their meaning for a ring.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_options.h"
@@ -243,7 +243,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
 
 /* ---- Placement ---- */
 
-/* As others call them; NULL when it is one of ours, or unknown: the plan knows. */
+/* Translates other launchers' words; NULL if the word is one of ours, or unknown: the plan checks
+ * those. */
 static const char *our_word(const char *word, size_t len)
 {
     static const char *const words[][2] = {
@@ -309,7 +310,7 @@ static int take_count(const char *text, size_t len, const char *what, int *out,
     return 0;
 }
 
-/* ":PE=2:OVERSUBSCRIBE" */
+/* Parses ":PE=2:OVERSUBSCRIBE". */
 static int take_modifiers(struct run_options *s, const char *at, struct fbr_error *err)
 {
     int rc = 0;
@@ -367,14 +368,14 @@ static int take_map(struct run_options *s, const char *text, struct fbr_error *e
 
 /* ---- All of it ---- */
 
-/* Open MPI 5 takes other words behind --output, where a directory stands here. */
+/* Open MPI 5 accepts other words after --output, where Fiber expects a directory. */
 static int check_output(const char *dir, struct fbr_error *err)
 {
     static const char *const words[] = {"tag", "timestamp", "xml", "merge", "rank"};
 
     for (size_t i = 0; dir && i < sizeof(words) / sizeof(words[0]); i++)
         if (!strncasecmp(dir, words[i], strlen(words[i])) &&
-            strchr(",:", dir[strlen(words[i])])) /* its NUL, too */
+            strchr(",:", dir[strlen(words[i])])) /* also matches the NUL */
             return fbr_fail(err, -EINVAL,
                             "--output: a directory stands here; for %s use --tag or --timestamp, "
                             "for a directory that is called so ./%.64s",
@@ -382,7 +383,7 @@ static int check_output(const char *dir, struct fbr_error *err)
     return 0;
 }
 
-/* The number of ranks, where it is said; else 0. */
+/* Returns the requested number of ranks, or 0. */
 static int asked_size(const struct run_options *s, const struct cli_args *args)
 {
     const struct cli_value *n = &args->values[RUN_N];
@@ -414,7 +415,7 @@ static int take_size(struct run_options *s, const struct cli_args *args, struct 
     return 0;
 }
 
-/* The hosts of files; of these, `only` has those that -H names. */
+/* Reads the hosts of hostfiles; `only` gets the hosts of -H, which select among them. */
 static int read_names(struct run_options *s, const struct cli_args *args, struct run_hosts *only,
                       struct fbr_error *err)
 {
@@ -430,7 +431,7 @@ static int read_names(struct run_options *s, const struct cli_args *args, struct
     return only->n ? run_hosts_choose(&s->hosts, only, err) : 0;
 }
 
-/* -H and --hostfile: which hosts there are. */
+/* Reads -H and --hostfile. */
 static int take_names(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
 {
     struct run_hosts only = {0};
@@ -440,7 +441,7 @@ static int take_names(struct run_options *s, const struct cli_args *args, struct
     return rc;
 }
 
-/* Other hosts are reached by the backend `command`, this one by `local`. */
+/* The backend `command` reaches other hosts, `local` this one. */
 static int check_backend(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
 {
     const char *asked = args->values[RUN_BACKEND].text;
@@ -460,7 +461,7 @@ static int check_backend(struct run_options *s, const struct cli_args *args, str
     return 0;
 }
 
-/* Nobody has said where jobs go. A rank of ours has its place already. */
+/* Whether the user has not chosen where jobs run. A rank of a ring has its place already. */
 static bool may_be_allocated(const struct cli_args *args)
 {
     const char *asked = args->values[RUN_BACKEND].text;
@@ -472,8 +473,7 @@ static bool may_be_allocated(const struct cli_args *args)
                     !strcmp(fbr_rt_backend_name(rt, NULL), FBR_BACKEND_LOCAL)));
 }
 
-/* All of them are this host: no ssh is needed, and of what is said of slots only max_slots is a
- * limit. */
+/* All hosts are this host: no ssh is needed, and of the slots only max_slots is a limit. */
 static int take_local(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
 {
     int64_t slots = run_hosts_slots(&s->hosts), most = run_hosts_most(&s->hosts);
@@ -491,7 +491,7 @@ static int take_local(struct run_options *s, const struct cli_args *args, struct
     return 0;
 }
 
-/* The hosts of an allocation are the ring's nodes. */
+/* The hosts of an allocation become the ring's nodes. */
 static int take_allocation(struct run_options *s, const struct cli_args *args,
                            struct fbr_error *err)
 {
@@ -553,7 +553,7 @@ static int take_programs(struct run_options *s, const struct cli_args *args, str
     o->nprograms = s->programs.count;
     if (o->nprograms == 0)
         o->job.command = (const char *const *)args->operands;
-    /* --workdir is the first program's, as in mpirun */
+    /* --workdir applies to the first program, as in mpirun */
     else
         o->job.workdir = NULL;
     if (!args->operands[0][0])
@@ -579,7 +579,7 @@ static void take_pty(struct run_options *s, const struct cli_value *v)
     s->ring.pty_rank = s->pty_named ? (int)v->number : 0;
 }
 
-/* ---- Options that mpirun, srun and torchrun have, in their own words and units ---- */
+/* ---- Options of mpirun, srun and torchrun, in their own words and units ---- */
 
 static unsigned count_gpus(void)
 {
@@ -603,7 +603,8 @@ static unsigned count_cpus(void)
     return fbr_cgroup_cpus(&limits);
 }
 
-/* Ranks on each host: a number, or torchrun's auto, cpu, gpu, which are counted here. -EINVAL. */
+/* Parses the ranks on each host: a number, or torchrun's auto, cpu, gpu, which are counted here.
+ * -EINVAL. */
 static int foreign_per_node(const struct cli_value *v, int *per_node, struct fbr_error *err)
 {
     unsigned gpus;
@@ -621,8 +622,8 @@ static int foreign_per_node(const struct cli_value *v, int *per_node, struct fbr
     return 0;
 }
 
-/* sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes,
- * days-hours:minutes:seconds. -1: none of these. */
+/* Parses a time of sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours,
+ * days-hours:minutes, days-hours:minutes:seconds. -1: none of these. */
 static int64_t srun_seconds(const char *text)
 {
     static const int64_t of_days[] = {3600, 60, 1}, of_two[] = {60, 1};
@@ -686,7 +687,7 @@ static int check_stdin(const char *text, struct fbr_error *err)
                     text);
 }
 
-/* Takes the other options of theirs that were given. -EINVAL and a sentence. */
+/* Applies the other foreign options that were given. -EINVAL and a message. */
 static int foreign_take(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *v = args->values;
@@ -726,7 +727,8 @@ int run_options_make(struct run_options *s, const struct cli_args *args, struct 
     o->max_restarts = (int)v[RUN_MAX_RESTARTS].number;
     o->timeout_ms = (int)v[RUN_TIMEOUT].number;
     o->output_dir = v[RUN_OUTPUT].text;
-    if (v[RUN_MAX_RESTARTS].text && !o->max_restarts) { /* none; to the ring 0 is "as by default" */
+    /* no restarts; for the ring 0 means the default */
+    if (v[RUN_MAX_RESTARTS].text && !o->max_restarts) {
         if (o->on_failure == FIBER_RING_RESTART)
             o->on_failure = FIBER_RING_ABORT;
         else if (o->on_failure == FIBER_RING_REPLACE)

@@ -1,9 +1,9 @@
-/* run_plan.c - shows a run that is not started; see run_plan.h.
+/* run_plan.c - shows a run without starting it.
  *
- * The plan is the ring's own. Behind it stands the request that a backend would send to its engine
- * for one of the ring's agents, made as the start makes it, of the same job: the others differ in
- * their names, and in their index in the ring. A ticket there is none. If the master runs in the
- * cluster, its Job and its rights follow.
+ * The plan is the ring's own. After it stands the request that a backend would send to its engine
+ * for one of the ring's agents, made from the same job as in a start. The other agents differ only
+ * in their names, and in their index in the ring. The request has no ticket. If the master runs in
+ * the cluster, its Job and its rights follow.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_plan.h"
@@ -27,13 +27,13 @@ struct plan {
     struct fbr_job job; /* of one agent */
     uint32_t agents;
     bool json, server;
-    bool inside;                   /* the master is to be there, too */
-    const struct run_options *run; /* then: what it runs */
+    bool inside;                   /* the master runs in the cluster, too */
+    const struct run_options *run; /* then: the run that it executes */
     char *master;                  /* then: its Job */
     struct fbr_json *findings;
 };
 
-/* The agent's job, as ring/launch.c starts it. */
+/* Makes the agent's job, as ring/launch.c starts it. */
 static int make_job(struct plan *p, const struct run_options *s, struct fbr_error *err)
 {
     static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
@@ -114,7 +114,7 @@ static void put_rights(void (*put)(const char *name, const char *namespace))
     put(fbr_config_str(c, "kubernetes_master_account"), space[0] ? space : NULL);
 }
 
-/* The master's Job, and what it and its ring need. */
+/* Prints the master's Job, and the objects that the master and its ring need. */
 static void show_master(const struct plan *p)
 {
     printf("\n# the master\n---\n%s\n# what it needs there: fiber kubernetes manifest\n",
@@ -137,7 +137,7 @@ static int show_text(struct plan *p, const char *plan, const char *manifest)
     return p->server ? ask_server(p) : 0;
 }
 
-/* The plan is one JSON object: its last brace makes room. */
+/* The plan is one JSON object: further members are inserted before its last brace. */
 static int show_json(struct plan *p, const char *plan, const char *manifest)
 {
     struct fbr_json findings;
@@ -167,7 +167,7 @@ static int show_json(struct plan *p, const char *plan, const char *manifest)
     return code;
 }
 
-/* Turns a plain text into a value of JSON. */
+/* Turns plain text into a JSON value. */
 static int make_string(char **text, struct fbr_error *err)
 {
     struct fbr_json j;
@@ -193,7 +193,7 @@ static int show_job(struct plan *p, const struct fbr_config *config, char **mani
     return rc < 0 ? rc : make_string(manifest, err);
 }
 
-/* Makes the engine's part of the plan: NULL and 0 where there is none to be shown. */
+/* Makes the engine's part of the plan: NULL and 0 if there is none to show. */
 static int make_manifest(struct plan *p, const struct run_options *s,
                          const struct fbr_config *config, char **manifest, struct fbr_error *err)
 {
@@ -204,7 +204,7 @@ static int make_manifest(struct plan *p, const struct run_options *s,
     return p->inside ? in_cluster_show(s, p->args, config, p->json, &p->master, err) : 0;
 }
 
-/* A backend that has nothing to show need not be loaded, with the libraries that it brings. */
+/* A backend without a dry run need not be loaded, nor its libraries. */
 static int find_backend(struct plan *p, const char *name, struct fbr_error *err)
 {
     const struct fbr_backend_about *about = fbr_backend_about(name);

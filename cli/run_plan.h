@@ -1,5 +1,5 @@
-/* run_plan.h - `fiber run --dry-run`: what would be started, and with =server whether the cluster
- * would take it.
+/* run_plan.h - `fiber run --dry-run`: shows what would be started, and with =server whether the
+ * cluster would accept it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_RUN_PLAN_H
@@ -7,7 +7,7 @@
 
 #include "cli/run_options.h"
 
-/* Prints it; answers the exit code. */
+/* Prints the plan; returns the exit code. */
 int run_plan_show(const struct run_options *spec, const struct cli_args *args);
 
 #endif

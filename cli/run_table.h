@@ -1,5 +1,4 @@
-/* run_table.h - the options of `fiber run`, by index; run_options.c has their table and their
- * meaning.
+/* run_table.h - the options of `fiber run`, by index; run_options.c has their table.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_RUN_TABLE_H

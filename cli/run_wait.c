@@ -1,7 +1,7 @@
-/* run_wait.c - see run_wait.h.
+/* run_wait.c - waits for a ring, and handles signals meanwhile.
  *
- * The signals are blocked in every thread and read from a descriptor, so what they do is ordinary
- * code.
+ * The signals are blocked in every thread and read from a descriptor, so their handlers are
+ * ordinary code.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_wait.h"
@@ -20,11 +20,11 @@
 #include "runtime/net/loop.h"
 #include "runtime/proc/context.h"
 
-#define LOOK_MS 500      /* how often we look whether something is waited for */
-#define PATIENCE_MS 2000 /* that long nothing is said */
-#define CHANGED_MS 5000  /* then it is said again if something has changed */
-#define AGAIN_MS 30000   /* and if nothing has */
-#define TWICE_MS 200     /* timeout(1) signals us, then our group: the two are one */
+#define LOOK_MS 500      /* between two checks whether the ring waits */
+#define PATIENCE_MS 2000 /* a wait is not reported before this time */
+#define CHANGED_MS 5000  /* time to the next report, if the reason has changed */
+#define AGAIN_MS 30000   /* time to the next report, if it has not */
+#define TWICE_MS 200     /* timeout(1) signals us, then our group: both count as one */
 
 struct wait {
     struct fiber_ring *ring;
@@ -32,12 +32,12 @@ struct wait {
     int stopped_by; /* the signal */
     uint64_t stopped_at;
     bool killed;
-    char waiting[480];    /* what it waits for */
-    char shown[480];      /* what of that was said last */
-    uint64_t since, said; /* fbr_now_ms(); said 0: not yet */
+    char waiting[480];    /* the reason of the wait */
+    char shown[480];      /* the reason that was reported last */
+    uint64_t since, said; /* fbr_now_ms(); said 0: not reported yet */
 };
 
-/* nohup and the shell's & have set some to be ignored, and that must stay. */
+/* nohup and the shell's & ignore some signals, which must stay ignored. */
 sigset_t run_wait_unignored(const int *list, size_t n)
 {
     sigset_t set;
@@ -66,13 +66,13 @@ void run_wait_prepare(void)
     sigset_t set = our_signals();
 
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    rt = fbr_rt(); /* only now are there threads */
-    /* we say what is waited for */
+    rt = fbr_rt(); /* threads exist only from here on */
+    /* run_wait() reports the waits itself */
     if (rt)
         rt->pending.quiet = true;
 }
 
-/* A third one ends us at once: the kernel then ends the ranks of this host. */
+/* A third signal ends us at once: the kernel then ends the ranks of this host. */
 static void stop_or_kill(struct wait *w, int sig)
 {
     sigset_t set;
@@ -94,7 +94,7 @@ static void stop_or_kill(struct wait *w, int sig)
     fbr_log_status_end();
     w->stopped_by = sig;
     fiber_ring_stop(w->ring);
-    w->stopped_at = fbr_now_ms(); /* what came while we were at it belongs to the first */
+    w->stopped_at = fbr_now_ms(); /* signals that came meanwhile belong to the first one */
     if (!w->quiet && isatty(STDERR_FILENO))
         fprintf(stderr, "fiber: stopping; once more to kill\n");
 }
@@ -123,8 +123,8 @@ static void on_signal(struct wait *w, int sig)
     }
 }
 
-/* On a terminal in one line, which is always the newest; else in a line for each change, now and
- * then. */
+/* Reports a wait: on a terminal in one line, which is replaced; else in a new line for each change,
+ * at intervals. */
 static void look(struct wait *w)
 {
     struct fbr_run_facts f;
@@ -133,7 +133,7 @@ static void look(struct wait *w)
 
     memset(&f, 0, sizeof(f));
     fbr_ring_facts(w->ring, &f);
-    /* The same wait for another reason goes on: its patience is over already. */
+    /* A wait whose reason changes goes on: its first delay is already over. */
     if (!f.waiting[0] != !w->waiting[0])
         w->since = now;
     if (!f.waiting[0] || !w->waiting[0])

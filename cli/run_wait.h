@@ -1,4 +1,4 @@
-/* run_wait.h - waits for a ring in the terminal's way: signals, and words about what takes long.
+/* run_wait.h - waits for a ring in the foreground: handles signals, and reports long waits.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_RUN_WAIT_H
@@ -13,13 +13,13 @@
 /* Returns those of the n signals that are not ignored. */
 sigset_t run_wait_unignored(const int *list, size_t n);
 
-/* Before the first thread is started: from now on the signals wait for run_wait(). */
+/* Call before the first thread starts: from then on the signals stay pending for run_wait(). */
 void run_wait_prepare(void);
-/* Waits until the ring has ended. SIGINT, SIGTERM and SIGHUP: once it is stopped gracefully, twice
- * its ranks are killed; SIGUSR1 and SIGUSR2 go to every rank; SIGTSTP stops them and then us,
- * SIGCONT lets them go on. Answers 0, or the signal that stopped it. */
+/* Waits until the ring has ended. SIGINT, SIGTERM and SIGHUP: the first stops the ring gracefully,
+ * the second kills its ranks. SIGUSR1 and SIGUSR2 go to every rank. SIGTSTP stops the ranks and
+ * then us, SIGCONT continues them. Returns 0, or the signal that stopped the ring. */
 int run_wait(struct fiber_ring *ring, bool quiet);
-/* Dies of that signal, as our parent would expect it; after everything is closed. */
+/* Ends this process by that signal, as its parent expects; call after everything is closed. */
 void run_wait_die(int sig);
 
 #endif

@@ -1,4 +1,4 @@
-/* scale.c - `fiber scale`: more or fewer workers for a pool that runs.
+/* scale.c - `fiber scale`: changes the number of workers of a running pool.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* screen.c - see screen.h.
+/* screen.c - terminal modes, keys, and JSON lines.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/screen.h"
@@ -16,11 +16,11 @@
 
 #include "cli/option.h"
 
-static struct termios cooked;              /* what it was */
-static volatile sig_atomic_t is_raw;       /* it is not that now */
+static struct termios cooked;              /* the mode to restore */
+static volatile sig_atomic_t is_raw;       /* the mode is changed now */
 static volatile sig_atomic_t asked_to_end; /* the signal */
 
-/* Async-signal-safe: also called by handlers. */
+/* Async-signal-safe: signal handlers call it too. */
 static void restore(void)
 {
     static const char leave[] = "\033[?25h\033[?1049l";
@@ -57,14 +57,15 @@ static void on_end(int sig)
 static void on_stop(int sig)
 {
     restore();
-    raise(SIGSTOP); /* the parent's shell wants its terminal back; we go on behind this line */
+    /* the parent's shell takes its terminal back; we continue after this line */
+    raise(SIGSTOP);
     go_raw();
     (void)sig;
 }
 
 static void on_resize(int sig)
 {
-    (void)sig; /* ends the poll: the next drawing asks for the size */
+    (void)sig; /* the signal ends poll(): the next drawing reads the size */
 }
 
 static void on_crash(int sig)
@@ -90,8 +91,8 @@ void screen_take(void)
 
         memset(&a, 0, sizeof(a));
         a.sa_handler = list[i].fn;
-        /* A picture that is being written goes on, unless this is the end: who reads it may have
-         * stopped reading. */
+        /* A write that is interrupted continues, unless the signal ends the command: the reader may
+         * have stopped reading. */
         a.sa_flags = list[i].fn == on_stop || list[i].fn == on_resize ? SA_RESTART : 0;
         sigaction(list[i].sig, &a, NULL);
     }
@@ -131,7 +132,7 @@ void screen_size(int *width, int *height)
 /* ---- Keys ---- */
 
 static const struct {
-    const char *bytes; /* behind ESC; terminals send [ or, in application mode, O */
+    const char *bytes; /* after ESC; terminals send [ or, in application mode, O */
     enum cli_key key;
 } sequences[] = {
     {"[A", CLI_KEY_UP},   {"[B", CLI_KEY_DOWN},     {"OA", CLI_KEY_UP},
@@ -140,7 +141,7 @@ static const struct {
     {"OF", CLI_KEY_END},  {"[1~", CLI_KEY_HOME},    {"[4~", CLI_KEY_END},
 };
 
-/* A key that is more than a character is ESC and some bytes, which come together. */
+/* A special key is ESC and some bytes, which arrive together. */
 static int key_of(const char *bytes, size_t n)
 {
     if (bytes[0] != 27)

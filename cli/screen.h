@@ -1,7 +1,7 @@
-/* screen.h - the terminal as a screen to draw on and keys to read, put back however the command
+/* screen.h - the terminal as a screen to draw on and keys to read, restored however the command
  * ends; JSON as a line.
  *
- * One screen at a time in a process: its state is what signal handlers need.
+ * One screen at a time in a process, because signal handlers need its state.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_SCREEN_H
@@ -19,29 +19,29 @@ enum cli_key {
     CLI_KEY_PAGE_DOWN,
     CLI_KEY_HOME,
     CLI_KEY_END,
-    CLI_KEY_OTHER, /* one that nobody asked for; every other value is a character */
+    CLI_KEY_OTHER, /* an unknown key; every other value is a character */
 };
 
-/* Takes the alternate screen and unbuffered keys. The signals that end the command, or stop it,
- * give the terminal back first. */
+/* Switches to the alternate screen and unbuffered keys. Signals that end or stop the command
+ * restore the terminal first. */
 void screen_take(void);
-/* Gives it back; at exit it comes by itself. */
+/* Restores the terminal; also runs at exit. */
 void screen_restore(void);
-/* A signal that asks the command to end has come. */
+/* Whether a signal has asked the command to end. */
 bool screen_asked_to_end(void);
-/* Such a signal may have cut a picture short: the rest of it belongs nowhere. */
+/* Drops the rest of a picture that such a signal may have cut short. */
 void screen_drop_picture(void);
-/* The next key, waited for at most so long: enum cli_key or a character. */
+/* Returns the next key, after at most timeout_ms: enum cli_key or a character. */
 int screen_key(int timeout_ms);
 void screen_size(int *width, int *height);
 
 /* ---- Output ---- */
 
-/* There is a terminal, and TERM does not say that it is dumb: it knows escape sequences. */
+/* Whether fd is a terminal that knows escape sequences: TERM does not name a dumb one. */
 bool cli_is_screen(int fd);
 
-/* The finished text as one line; j is freed. 0, or 1 after it was said on standard error that there
- * is not a memory for it. */
+/* Prints the finished text as one line; frees j. 0; or 1, after a message on standard error, if
+ * there was no memory for it. */
 int cli_print_json(FILE *out, struct fbr_json *j);
 
 #endif

@@ -1,9 +1,9 @@
-/* stack_command.c - `fiber stack`: where the ranks of a ring or the workers of a pool are.
+/* stack_command.c - `fiber stack`: shows the stacks of a ring's ranks or a pool's workers.
  *
- * Each job is visited once, by way of the launcher (runtime/proc/tunnel.h,
- * runtime/inspect/stack.h), several hosts at a time. Which ranks a job has shows when it answers;
- * so of the ranks of one host the next is asked for when the last answer has come, if it was not
- * among it.
+ * Each job is queried once, through a tunnel of the launcher (runtime/proc/tunnel.h,
+ * runtime/inspect/stack.h), several hosts at a time. Only the answer shows which ranks a job has.
+ * So the next rank of a host is queried after the last answer has come, if that answer did not
+ * contain it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "runtime/inspect/stack.h"
 
 #define VISITORS 8
-#define LISTED 32 /* processes, before only stacks are shown */
+#define LISTED 32 /* most processes in the list; beyond that only stacks are shown */
 
 enum { STACK_LIST, STACK_JSON, STACK_OPTIONS };
 
@@ -34,11 +34,11 @@ struct seen {
 
 enum ask_state { ASK_WAITS, ASK_BUSY, ASK_DONE, ASK_FAILED };
 
-/* A rank or a worker that is to be seen. */
+/* A rank or a worker to query. */
 struct ask {
     int who;
     enum ask_state state;
-    const char *host; /* as the launcher knows it; "" of a worker */
+    const char *host; /* as the launcher knows it; "" for a worker */
     char why[FBR_ERROR_TEXT];
 };
 
@@ -46,7 +46,7 @@ struct stack {
     struct run_client run;
     int one; /* -1: all */
     bool list;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     struct ask *asks;
     size_t nasks;
@@ -60,7 +60,7 @@ static const char *word(const struct stack *s)
     return s->run.about.kind == FBR_RUN_POOL ? "worker" : "rank";
 }
 
-/* ---- One visit ---- */
+/* ---- One query ---- */
 
 static int keep(struct stack *s, const struct ask *a, const char *host,
                 const struct fbr_stack_process *p)
@@ -83,7 +83,7 @@ static int keep(struct stack *s, const struct ask *a, const char *host,
     return 0;
 }
 
-/* Takes the answer of one job. In a ring's agent only descendants of the agent are ranks. */
+/* Handles the answer of one job. In a ring's agent only descendants of the agent are ranks. */
 static int take(struct stack *s, const struct ask *a, const char *host, const struct fbr_buf *b)
 {
     struct fbr_cur c = fbr_cur(b->data, b->len);
@@ -104,7 +104,7 @@ static int take(struct stack *s, const struct ask *a, const char *host, const st
     return rc;
 }
 
-/* All records, and the host's name. */
+/* Reads all records, and the host's name. */
 static int talk(int fd, struct fbr_msg *m, char host[FBR_MSG_TEXT], struct fbr_buf *data,
                 struct fbr_error *err)
 {
@@ -121,7 +121,7 @@ static int talk(int fd, struct fbr_msg *m, char host[FBR_MSG_TEXT], struct fbr_b
     return rc < 0 ? rc : fbr_msg_malformed(err);
 }
 
-/* The lock is not held. */
+/* Call without the lock. */
 static int fetch(const struct stack *s, int who, char host[FBR_MSG_TEXT], struct fbr_buf *data,
                  struct fbr_error *err)
 {
@@ -158,7 +158,7 @@ static void visit(struct stack *s, struct ask *a)
     fbr_buf_fini(&data);
 }
 
-/* ---- All visits ---- */
+/* ---- All queries ---- */
 
 static bool is_busy(const struct stack *s, const char *host)
 {
@@ -168,8 +168,8 @@ static bool is_busy(const struct stack *s, const char *host)
     return false;
 }
 
-/* The lock is held, and given up while nothing can be begun. NULL: all is done, or in good
- * hands. */
+/* Call with the lock, which is released while no query can begin. Returns NULL when every query is
+ * done or under way. */
 static struct ask *next_ask(struct stack *s)
 {
     for (;;) {
@@ -212,12 +212,12 @@ static void visit_all(struct stack *s)
     while (n < VISITORS && (size_t)n + 1 < s->nasks &&
            pthread_create(&threads[n], NULL, visit_some, s) == 0)
         n++;
-    visit_some(s); /* us, too */
+    visit_some(s); /* this thread works too */
     while (n)
         pthread_join(threads[--n], NULL);
 }
 
-/* ---- For people ---- */
+/* ---- For users ---- */
 
 static int by_who(const void *a, const void *b)
 {
@@ -394,7 +394,8 @@ static int put_all(const struct stack *s, const struct stack_fold *f)
 
 /* ---- The command ---- */
 
-/* Ranks of the same reason are told together: an agent that is gone takes all of its own along. */
+/* Ranks with the same reason are reported together: an agent that is gone takes all its ranks with
+ * it. */
 static int print_missing(struct stack *s)
 {
     int *who = calloc(s->nasks ? s->nasks : 1, sizeof(*who)), code = 0;
@@ -448,7 +449,7 @@ static int by_number(const void *a, const void *b)
     return x->who < y->who ? -1 : x->who > y->who;
 }
 
-/* Those that run: what has ended is nowhere. */
+/* Only running ranks: an ended one has no stack. */
 static int find_ranks(struct stack *s, const char *typed, struct fbr_error *err)
 {
     int rc = run_client_ranks(&s->run, CLIENT_PATIENCE_MS, err);

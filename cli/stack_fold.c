@@ -1,4 +1,4 @@
-/* stack_fold.c - folds stacks; see stack_fold.h.
+/* stack_fold.c - groups equal stacks of many ranks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/stack_fold.h"
@@ -9,7 +9,7 @@
 
 #include <utlist.h>
 
-/* ---- Sameness ---- */
+/* ---- Comparing ---- */
 
 static uint64_t add_text(uint64_t hash, const char *text)
 {
@@ -150,7 +150,7 @@ void stack_ranges(char *out, size_t size, const int *who, size_t n)
         wrote = k - i == 1 ? snprintf(part, sizeof(part), "%s%d", i ? "," : "", who[i])
                            : snprintf(part, sizeof(part), "%s%d%c%d", i ? "," : "", who[i],
                                       k - i == 2 ? ',' : '-', who[k - 1]);
-        if (len + (size_t)wrote + (k < n ? 3 : 0) >= size) { /* "..." has room at any time */
+        if (len + (size_t)wrote + (k < n ? 3 : 0) >= size) { /* leaves room for "..." */
             snprintf(out + len, size - len, "...");
             return;
         }

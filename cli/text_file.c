@@ -1,4 +1,4 @@
-/* text_file.c - small files that people write; see text_file.h.
+/* text_file.c - reads small files that users write.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/text_file.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* At most TEXT_FILE_MAX + 1 bytes; how many they are, or a negative errno. */
+/* Reads at most TEXT_FILE_MAX + 1 bytes; returns their number, or a negative errno. */
 static ssize_t read_file(const char *path, char *bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -58,7 +58,8 @@ int text_file_lines(const char *origin, const char *text, size_t len, text_file_
         if (memchr(text, '\0', n))
             return fbr_fail(err, -EINVAL, "%s: the line is not text", where);
         n -= n && text[n - 1] == '\r';
-        line = malloc(n + 1); /* strndup() of GCC 11's AddressSanitizer reads one byte too many */
+        /* strndup() of GCC 11's AddressSanitizer reads one byte too many */
+        line = malloc(n + 1);
         if (!line)
             return fbr_fail(err, -ENOMEM, "out of memory");
         memcpy(line, text, n);

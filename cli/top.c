@@ -1,4 +1,4 @@
-/* top.c - `fiber top`: the ranks of a run, or the workers of a pool, again and again.
+/* top.c - `fiber top`: shows the ranks of a run, or the workers of a pool, at intervals.
  *
  * On a terminal it draws on the alternate screen; elsewhere it prints a table each time.
  *
@@ -17,8 +17,8 @@
 enum { TOP_INTERVAL, TOP_COUNT, TOP_SORT, TOP_JSON, TOP_OPTIONS };
 
 #define FIRST_MS 100
-#define KEYS_MS 100     /* so soon keys and ^C are heard */
-#define COUNTED_MS 5000 /* with --count: a look waits so long */
+#define KEYS_MS 100     /* longest delay before a key or ^C has an effect */
+#define COUNTED_MS 5000 /* with --count: time limit of a query */
 #define TITLE_LINES 3
 
 enum order { BY_RANK, BY_CPU, BY_MEMORY, BY_HOST };
@@ -26,34 +26,36 @@ enum order { BY_RANK, BY_CPU, BY_MEMORY, BY_HOST };
 static const char order_words[] = "rank cpu memory host"; /* in the order of enum order */
 static const char *const order_names[] = {"number", "time", "memory", "host"};
 
-/* A rank's figures at the last look. */
+/* A rank's figures at the last update. */
 struct seen {
     bool known;
     double cpu, busy;
     uint64_t tasks;
 };
 
-/* When figures were taken that are shown, and those before them (0: there were none):
- * run_client_now(). */
+/* The times at which the figures that are shown, and those before them, were taken (0: none
+ * before): run_client_now(). */
 struct moments {
     int64_t at, before;
 };
 
 struct view {
     struct run_client run;
-    struct seen *seen; /* by rank: at the last look */
+    struct seen *seen; /* by rank: at the last update */
     int nseen;
-    /* Tasks come with each answer; processor time and memory were taken when the last answer was
-     * asked for. */
+    /* tasks: taken with each answer; use: processor time and memory, taken when the last answer was
+     * requested */
     struct moments tasks, use;
     int64_t asked;
-    uint64_t sent;   /* fbr_now_ms(): when the look that has no answer yet was asked for */
-    bool unanswered; /* the last look got none */
+    uint64_t sent;   /* fbr_now_ms(): when the unanswered request was sent */
+    bool unanswered; /* the last request got no answer */
     bool screen;     /* a terminal to draw on */
     bool json;
     enum order order;
-    int width, height, first; /* first: row that is shown at the top */
-    int line; /* drawn next; the last one of the screen stays empty: behind it, it scrolls */
+    int width, height, first; /* first: the row at the top */
+    /* the next line to draw; the last line of the screen stays empty, because output after it
+     * scrolls */
+    int line;
     int hosts, boots; /* widths of columns */
 };
 
@@ -64,7 +66,7 @@ static bool is_pool(const struct view *v)
     return v->run.about.kind == FBR_RUN_POOL;
 }
 
-/* For so many seconds its launcher has said nothing; 0: it answers. */
+/* Returns for how many seconds the launcher has not answered; 0: it answers. */
 static int silent_s(const struct view *v)
 {
     uint64_t ms = fbr_now_ms() - v->sent;
@@ -72,14 +74,14 @@ static int silent_s(const struct view *v)
     return !v->unanswered || ms < CLIENT_PATIENCE_MS ? 0 : (int)(ms / 1000);
 }
 
-/* Returns the last look at a rank; NULL: there is nothing to compare with. */
+/* Returns the last figures of a rank; NULL: nothing to compare with. */
 static const struct seen *seen_of(const struct view *v, const struct fiber_rank_stats *s)
 {
     return s->rank >= 0 && s->rank < v->nseen && v->seen[s->rank].known ? &v->seen[s->rank] : NULL;
 }
 
-/* Percent of the time since the last look, or since its start when this is the first one; negative:
- * unknown. */
+/* Returns the percentage of the time since the last update, or since the start at the first one;
+ * negative: unknown. */
 static double share(const struct view *v, const struct fbr_run_rank *r, const struct moments *m,
                     double now, const double *last)
 {
@@ -106,8 +108,8 @@ static double busy_share(const struct view *v, const struct fbr_run_rank *r)
     return share(v, r, &v->tasks, r->busy, seen ? &seen->busy : NULL);
 }
 
-/* Tasks in a second, of all workers, since the last look, or since the pool's start; negative:
- * unknown. */
+/* Returns the tasks per second of all workers since the last update, or since the pool's start;
+ * negative: unknown. */
 static double task_rate(const struct view *v)
 {
     int64_t from = v->tasks.before ? v->tasks.before : v->run.about.started_ms;
@@ -124,7 +126,7 @@ static double task_rate(const struct view *v)
     return (double)n * 1000 / (double)(v->tasks.at - from);
 }
 
-/* The figures of the answer before this one. */
+/* Keeps the figures of the answer before this one. */
 static void remember(struct view *v)
 {
     for (int i = 0; i < v->run.nbefore; i++) {
@@ -154,7 +156,7 @@ static int down(double a, double b)
     return (a < b) - (a > b);
 }
 
-/* The largest first; ranks that are alike by their number. qsort_r's context is the view. */
+/* The largest first; equal ranks by their number. qsort_r's context is the view. */
 static int compare(const void *a, const void *b, void *view)
 {
     const struct fbr_run_rank *x = a, *y = b;
@@ -204,7 +206,7 @@ static void put_percent(char out[16], double share)
     snprintf(out, 16, share < 0 ? "-" : "%.0f", share);
 }
 
-/* Each table's columns: what every row has, then what is different for ranks and workers. */
+/* Prints the table's columns: first those of every row, then those of ranks or of workers. */
 static void put_head(struct view *v)
 {
     char line[512];
@@ -299,7 +301,8 @@ static void put_foot(struct view *v, int rows)
 static void draw_text(struct view *v)
 {
     const struct run_client *r = &v->run;
-    /* For ranks: the lines that are not title or empty, and when they are too few, not the foot. */
+    /* For ranks: all lines except the title and the empty line, and the foot if the rows do not
+     * fit. */
     int rows = v->screen ? v->height - TITLE_LINES - 1 : r->nranks;
     bool foot = v->screen && r->nranks > rows;
 
@@ -393,7 +396,7 @@ static void draw(struct view *v)
 
 /* ---- The subcommand ---- */
 
-/* False: it is not a key of ours. */
+/* False: the key has no meaning. */
 static bool obey(struct view *v, int key)
 {
     int page = v->height - TITLE_LINES - 2;
@@ -440,7 +443,7 @@ static bool obey(struct view *v, int key)
     }
 }
 
-/* Until the next look; keys scroll and sort meanwhile. True: a key said that it is enough. */
+/* Waits for the next update; keys scroll and sort meanwhile. True: a key has asked to end. */
 static bool rest(struct view *v, int ms)
 {
     uint64_t until = fbr_now_ms() + (uint64_t)ms, now;
@@ -462,7 +465,7 @@ static bool rest(struct view *v, int ms)
     return false;
 }
 
-/* 1: new figures; 0: none yet; negative: it has ended. */
+/* 1: new figures; 0: none yet; negative: the run has ended. */
 static int look(struct view *v, unsigned patience_ms, struct fbr_error *err)
 {
     int rc;
@@ -487,8 +490,8 @@ static int watch(struct view *v, int interval, int64_t times, struct fbr_error *
     int64_t drawn = 0;
     int rc;
 
-    /* The figures that are asked for here come with the first look that is shown, which then has
-     * those since the start. */
+    /* The next answer brings the figures that are requested here, so the first update that is shown
+     * counts from the start of the run. */
     rc = look(v, patience_ms, err);
     if (rc < 0 || rest(v, FIRST_MS))
         return rc < 0 ? rc : 0;
@@ -500,7 +503,7 @@ static int watch(struct view *v, int interval, int64_t times, struct fbr_error *
         if (rc < 0)
             return rc;
         fresh = rc > 0;
-        if (!fresh && !times && !silent_s(v)) { /* it takes a moment */
+        if (!fresh && !times && !silent_s(v)) { /* the answer takes a moment */
             if (rest(v, KEYS_MS))
                 break;
             continue;
@@ -537,7 +540,7 @@ static int run_top(const struct cli_args *args)
     screen_restore();
     run_client_free(&v.run);
     free(v.seen);
-    if (rc == -ECONNRESET) { /* what one watches may end */
+    if (rc == -ECONNRESET) { /* the end of the run is not an error */
         fprintf(stderr, "fiber: run %.16s has ended\n", v.run.about.uid);
         return 0;
     }

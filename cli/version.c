@@ -1,4 +1,4 @@
-/* version.c - `fiber version`: what this build is, and what of it can be used here.
+/* version.c - `fiber version`: shows this build, and which of its parts can be used here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* calls.c - each call of fiber.h that the other examples do not make, in a few lines that its man
- * page quotes.
+/* calls.c - the calls of fiber.h that the other examples do not make; the man pages quote these
+ * lines.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <err.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "fiber.h"
 
-static void must(int rc) /* ends this process with a sentence when a call failed */
+static void must(int rc) /* on failure: prints why, and ends this process */
 {
     if (rc < 0)
         errx(1, "%s", fiber_last_error());
@@ -46,7 +46,7 @@ static void processes(void)
 
     if (fiber_process_is_alive(sleeper))
         must(fiber_process_terminate(sleeper));
-    poll(&ended, 1, -1); /* beside other descriptors of an event loop */
+    poll(&ended, 1, -1); /* with the other descriptors of an event loop */
 
     must(fiber_process_exitcode(sleeper, &code));
     if (code == -SIGTERM && strstr(fiber_process_report(sleeper), "Terminated"))
@@ -55,7 +55,8 @@ static void processes(void)
     fiber_process_close(sleeper);
 }
 
-/* This program once more, as a worker of its own: main() calls it when fiber_init() returns 1. */
+/* This program again, as a worker program: main() calls this function when fiber_init() returns
+ * 1. */
 static int square(const void *in, size_t len, struct fiber_reply *reply)
 {
     int x = *(const int *)in, y = x * x;
@@ -111,8 +112,8 @@ static void queue_and_pipe(void)
     must(fiber_queue_flush(queue, -1)); /* the owner has it now */
     must(fiber_queue_size(queue, &waiting));
 
-    must(fiber_queue_deal(queue)); /* in turn, to as many as will come */
-    must(fiber_queue_shut(queue)); /* nothing more comes */
+    must(fiber_queue_deal(queue)); /* in turn, to all receivers */
+    must(fiber_queue_shut(queue)); /* no more puts */
     while (fiber_queue_get(queue, &message, -1) == 0) {
         fiber_bytes_free(&message);
         must(fiber_queue_done(queue)); /* after the work on it */
@@ -242,7 +243,7 @@ static void synchronize(struct fiber_store *store)
     must(fiber_store_event_wait(store, "go", -1));
     must(fiber_store_event_clear(store, "go"));
 
-    must(fiber_store_barrier(store, "step", 1, NULL, -1)); /* 1: this process alone */
+    must(fiber_store_barrier(store, "step", 1, NULL, -1)); /* one party: this process */
 }
 
 /* ---- Host-shared memory ---- */
@@ -271,7 +272,7 @@ static void writable_memory(void)
     must(fiber_shared_open_writable(&counter, "counter", sizeof(*value), FIBER_SHARED_CREATE));
     value = fiber_shared_memory(counter); /* zeroed when it was made */
     atomic_fetch_add(value, 1);
-    must(fiber_shared_delete("counter")); /* processes that have it open keep it */
+    must(fiber_shared_delete("counter")); /* processes that have the segment open keep it */
     fiber_shared_close(counter);
 }
 
@@ -303,7 +304,7 @@ static void whichever_comes_first(struct fiber_pool *pool)
 
 static int square_slowly(const void *in, size_t len, struct fiber_reply *reply)
 {
-    /* nobody wants the result */
+    /* the result is not wanted */
     for (int i = 0; i < 1000; i++)
         if (fiber_reply_cancelled(reply))
             return -ECANCELED;
@@ -382,7 +383,7 @@ static void lazy_source(struct fiber_pool *pool)
     printf("the squares of 1 to 3 add up to %d\n", sum);
 }
 
-/* Scales by what all tasks share; an odd number is an error that the caller can take apart. */
+/* Multiplies a number by the common input; an odd number is an error with bytes for the caller. */
 static int scale(const void *in, size_t len, struct fiber_reply *reply)
 {
     const int *factor = fiber_task_common(NULL, NULL);
@@ -407,12 +408,12 @@ static void tasks_as_they_come(struct fiber_pool *pool)
 
     must(fiber_pool_wait_workers(pool, 1, -1));
     must(fiber_stream_open(&numbers, pool, scale, &opts, NULL));
-    for (int x = 1; x <= 4; x++) /* each may depend on what has come back */
+    for (int x = 1; x <= 4; x++) /* each may depend on earlier results */
         must(fiber_stream_put(numbers, &(struct fiber_bytes){&x, sizeof(x)}, 1, &index));
     fiber_stream_cancel(numbers, index); /* -EALREADY if it is done */
     ready.fd = fiber_pool_take_fd(pool);
     for (int taken = 0; taken < 4; taken += n) {
-        poll(&ready, 1, -1); /* with other descriptors, in a program that has a loop */
+        poll(&ready, 1, -1); /* with the other descriptors of an event loop */
         must(n = fiber_pool_take(pool, done, 2, -1));
         for (int i = 0; i < n; i++) {
             errors += done[i].code != 0;
@@ -450,7 +451,7 @@ static void rings(void)
         printf("both ranks ended well\n");
 
     must(fiber_ring_start(&ring, 2, wait_in_rank, NULL, 0, &quiet));
-    fiber_ring_signal(ring, SIGURG); /* to each rank that lives */
+    fiber_ring_signal(ring, SIGURG); /* to each live rank */
     must(fiber_ring_stop(ring));
     must(fiber_ring_wait(ring, -1));
     must(fiber_ring_exitcode(ring, &code));
@@ -464,7 +465,7 @@ int main(int argc, char **argv)
     char beat[16];
     struct fiber_store *store;
     struct fiber_pool *pool;
-    const char *const again[] = {"/proc/self/exe", NULL}; /* an interpreter and a script, say */
+    const char *const again[] = {"/proc/self/exe", NULL}; /* for example an interpreter and a script */
     const char *const copied[] = {"/proc/self/exe", "--template", NULL};
     int rc;
 

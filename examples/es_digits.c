@@ -1,19 +1,19 @@
-/* es_digits.c - evolution strategies train a network on handwritten digits, on a pool that grows
+/* es_digits.c - evolution strategies train a network on handwritten digits, in a pool that grows
  * and loses a worker.
  *
  * A template for an evolution strategy of your own: put your network or simulator into
  * measure_fitness(), your data into load_digits(), and keep the rest. The method is that of
  * Salimans et al. (2017, arXiv 1703.03864): a generation tries theta + sigma e and theta - sigma e
- * for random directions e, and moves theta along the directions, each weighted by the ranks of what
- * its two tries were worth. Data that travels, and how often:
- *  - the noise, out of which the directions are cut, and the images: never. The first process of a
- *    host builds them in memory that the others map;
- *  - theta and the minibatch, 10 KB: once per generation and worker, out of a store;
- *  - a task: where its directions begin in the noise, 36 bytes; its result: the fitness of its
+ * for random directions e, and moves theta along the directions. The weight of a direction is the
+ * difference of the fitness ranks of its two tries. Data that travels, and how often:
+ *  - the noise, of which the directions are parts, and the images: never. The first process of a
+ *    host builds them in memory that the other processes map;
+ *  - theta and the minibatch, 10 KB: once per generation and worker, from a store;
+ *  - a task: the offsets of its directions in the noise, 36 bytes; its result: the fitness of its
  *    tries, 64 bytes.
- * A seed gives the same training whatever the number of workers and whichever of them die: results
- * are taken by their index. A ledger counts the deliveries of each task; the program fails when one
- * was lost or delivered twice.
+ * The same seed gives the same training for any number of workers and any deaths, because results
+ * are taken by their index. A ledger counts the deliveries of each task; the program fails if a
+ * result was lost or delivered twice.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -37,16 +37,16 @@
 #define HIDDEN 32
 #define DIGITS 10
 #define LAYER_2 \
-    (PIXELS * HIDDEN + HIDDEN) /* where it begins in theta; biases stand behind weights */
+    (PIXELS * HIDDEN + HIDDEN) /* its offset in theta; biases follow weights */
 #define PARAMS (LAYER_2 + HIDDEN * DIGITS + DIGITS)
 #define MAX_IMAGES 4096
 #define NOISE (4u << 20) /* floats in the table, 16 MiB */
 
 #define TASKS 32  /* in a generation */
-#define TRIES 16  /* in a task, which make some milliseconds */
-#define BATCH 512 /* images that a try is measured on */
+#define TRIES 16  /* in a task, for a few milliseconds of work */
+#define BATCH 512 /* images that measure a try */
 #define SIGMA 0.1f
-#define RATE 0.08f /* of Adam at the start; it falls to zero */
+#define RATE 0.08f /* learning rate of Adam at the start; it falls to zero */
 #define DECAY 0.02f
 
 struct digits { /* training images from the front, held-out images from the back */
@@ -55,7 +55,7 @@ struct digits { /* training images from the front, held-out images from the back
     unsigned char label[MAX_IMAGES];
 };
 
-struct generation { /* what all its tasks share */
+struct generation { /* the data that all its tasks share */
     uint32_t number;
     uint16_t batch[BATCH]; /* training images */
     float theta[PARAMS];
@@ -63,12 +63,12 @@ struct generation { /* what all its tasks share */
 
 struct task {
     uint32_t generation;
-    uint32_t offset[TRIES / 2]; /* of each direction in the noise */
+    uint32_t offset[TRIES / 2]; /* offset of each direction in the noise */
 };
 
-/* For this process, master or worker: a task function has no argument of its own. */
+/* State of this process, master or worker, because a task function has no argument for it. */
 static struct {
-    struct setup { /* what a worker is told when it starts */
+    struct setup { /* argument of a worker's initializer */
         uint64_t seed;
         struct fiber_address store;
         char data[PATH_MAX];
@@ -97,7 +97,7 @@ static int build_noise(void *data, size_t len, void *user)
 
     (void)user;
     for (size_t i = 0; i < len / sizeof(float);
-         i++) { /* near enough to normal: the sum of four uniform deviates */
+         i++) { /* approximately normal: the sum of four uniform deviates */
         uint64_t bits = draw(&state);
 
         for (int part = 0; part < 64; part += 16)
@@ -164,7 +164,7 @@ static void add_layer(const float *restrict weight, const float *in, int n_in, f
 {
     memcpy(out, weight + n_in * n_out, (size_t)n_out * sizeof(float)); /* the biases */
     for (int i = 0; i < n_in; i++) {
-        /* half of the pixels */
+        /* skips black pixels, about half of them */
         if (in[i] == 0)
             continue;
         for (int o = 0; o < n_out; o++)
@@ -172,14 +172,15 @@ static void add_layer(const float *restrict weight, const float *in, int n_in, f
     }
 }
 
-/* Log-likelihood of an image's digit; *right is counted up when the network would have said it. */
+/* Returns the log-likelihood of an image's digit; increments *right if the network recognizes
+ * it. */
 static float classify(const float *theta, int image, int *right)
 {
     float hidden[HIDDEN], out[DIGITS], sum = 0;
     int best = 0, label = here.digits->label[image];
 
     add_layer(theta, here.digits->pixel[image], PIXELS, hidden, HIDDEN);
-    for (int h = 0; h < HIDDEN; h++) { /* tanh by a rational, which compilers make vectors of */
+    for (int h = 0; h < HIDDEN; h++) { /* tanh as a rational function, which compilers vectorize */
         float x = hidden[h] > 3 ? 3 : hidden[h] < -3 ? -3 : hidden[h];
 
         hidden[h] = x * (27 + x * x) / (27 + 9 * x * x);
@@ -217,7 +218,7 @@ static int run_task(const void *in, size_t len, struct fiber_reply *reply)
 {
     const struct task *task = in;
     const struct generation *g = here.fetched.data;
-    float fitness[TRIES]; /* along a direction and against it, by turns */
+    float fitness[TRIES]; /* along a direction and against it, alternating */
     int right = 0, rc = 0;
 
     (void)len;
@@ -227,7 +228,7 @@ static int run_task(const void *in, size_t len, struct fiber_reply *reply)
         g = here.fetched.data;
     }
     if (rc || g->number !=
-                  task->generation) /* another number: this is a late copy of a task that is done */
+                  task->generation) /* another number: a late copy of a task that is done */
         return fiber_reply_fail(reply, -ESTALE, "cannot fetch the generation: %s",
                                 fiber_last_error());
     for (int i = 0; i < TRIES; i++)
@@ -240,7 +241,7 @@ static int run_task(const void *in, size_t len, struct fiber_reply *reply)
 
 struct run {
     long workers, grow, generations, seed;
-    int quiet, quick, live, colour, killed; /* live: with a status line */
+    int quiet, quick, live, colour, killed; /* live: show a status line */
     struct fiber_pool *pool;
     struct fiber_pool_stats stats;
     struct generation now;
@@ -248,12 +249,12 @@ struct run {
     uint64_t random;
     struct task task[TASKS];
     float fitness[TASKS][TRIES];
-    unsigned char *ledger; /* how often each task of each generation was delivered */
+    unsigned char *ledger; /* number of deliveries of each task of each generation */
     float batch_accuracy, held_out;
-    double speed; /* tasks a second, lately */
+    double speed; /* tasks per second, recently */
 };
 
-/* Draws a minibatch and the directions, and publishes what the tasks share. */
+/* Draws a minibatch and the directions, and publishes the data that the tasks share. */
 static int prepare_generation(struct run *run, long step)
 {
     run->now.number = (uint32_t)step;
@@ -267,7 +268,7 @@ static int prepare_generation(struct run *run, long step)
     return fiber_store_set(here.store, "generation", &run->now, sizeof(run->now));
 }
 
-/* From -0.5 for the worst of a generation's tries to 0.5 for the best. */
+/* Ranks the tries of a generation, from -0.5 for the worst to 0.5 for the best. */
 static float rank_fitness(const struct run *run, float fitness)
 {
     int below = 0;
@@ -277,8 +278,8 @@ static float rank_fitness(const struct run *run, float fitness)
     return (float)below / (TASKS * TRIES - 1) - 0.5f;
 }
 
-/* One step of Adam (Kingma, Ba 2014, arXiv 1412.6980) along the gradient, as the tries estimate
- * it. */
+/* Does one step of Adam (Kingma, Ba 2014, arXiv 1412.6980) along the gradient that the tries
+ * estimate. */
 static void climb(struct run *run, long step)
 {
     float gradient[PARAMS] = {0}, rate = RATE * (1 - (float)step / (float)run->generations);
@@ -329,7 +330,7 @@ static void show_generation(struct run *run, long step)
     if (run->quiet || (!run->live && step % 10 && step != run->generations))
         return;
     measure_accuracy(run);
-    if (run->live) /* over the last one; a narrow terminal cuts it off */
+    if (run->live) /* replaces the last line; a narrow terminal cuts it off */
         printf("\r\033[?7l[%-16.*s] ", (int)(16 * step / run->generations), "################");
     printf(
         "generation %3ld/%ld  batch %5.1f %%  held out %s%5.1f %%%s  %3.0f tasks/s  %d workers%s",
@@ -344,7 +345,7 @@ static void note_delivery(void *user, size_t index, int code, const void *data, 
     ((unsigned char *)user)[index] += code == 0;
 }
 
-/* In the middle of a generation, a worker that has work, wherever it runs. */
+/* Kills, in the middle of a generation, a worker that has work, on any host. */
 static void kill_worker(struct run *run, struct fiber_result *result)
 {
     struct fiber_worker_stats worker[64];
@@ -439,7 +440,7 @@ static int open_run(struct run *run)
     return rc;
 }
 
-/* Once the pool is closed no delivery can come any more. Answers the exit code. */
+/* Checks the ledger: once the pool is closed, no delivery can come. Returns the exit code. */
 static int end_run(struct run *run, double wall)
 {
     long tasks = run->generations * TASKS, lost = 0, twice = 0;
@@ -473,7 +474,7 @@ static const char help[] =
     "  --quick      30 generations; less than 85 % is a failure\n"
     "  --quiet      only the summary\n";
 
-/* 0, or the exit code. */
+/* Returns 0, or the exit code. */
 static int parse_options(struct run *run, int argc, char **argv)
 {
     static const struct option options[] = {

@@ -1,4 +1,4 @@
-/* hello_pool.c - a function over an array, on worker processes.
+/* hello_pool.c - runs a function over an array, in worker processes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include "fiber.h"
 
-static void must(int rc) /* ends this process with a sentence when a call failed */
+static void must(int rc) /* on failure: prints why, and ends this process */
 {
     if (rc < 0)
         errx(1, "%s", fiber_last_error());

@@ -1,18 +1,18 @@
-/* mixed.c - a ring of MPI ranks trains, while an elastic pool of simulators draws for it what it
- * finds hard.
+/* mixed.c - a ring of MPI ranks trains, while an elastic pool of simulators draws images that are
+ * hard for the ring.
  *
- * The ring is mpi/sgd_ring.c, an ordinary MPI program. The pool's tasks draw training images anew,
- * as other hands might have written them: each twice, of which the one stays that the ring's
- * network finds harder. Data that travels:
+ * The ring is mpi/sgd_ring.c, an ordinary MPI program. The pool's tasks redraw training images as
+ * other people might have written them. A task draws each image twice, and keeps the drawing that
+ * is harder for the ring's network. Data that travels:
  *  - the network, 0.8 MB: from the ring's checkpoint into a store, after each epoch; each worker
- *    fetches it there once;
- *  - a task: a number; its result: a sheet of 200 images, 157 KB, which goes into the folder that
- *    the ring looks into;
+ *    fetches it from there once;
+ *  - a task: a number; its result: a sheet of 200 images, 157 KB, which goes into a folder that the
+ *    ring reads;
  *  - between the ranks: gradients, by MPI_Allreduce. Neither the pool nor this program sees them.
- * Neither side waits for the other: the ring takes what there is, the pool is some sheets ahead and
- * no more. On the way this program kills a worker and a rank: the worker's tasks go to others, the
- * ring goes on from its checkpoint. A ledger counts the deliveries of each task. docs/mixing.md
- * says why it is done like this, and what it gains.
+ * Neither side waits for the other: the ring takes the sheets that exist, and the pool is only a
+ * limited number of sheets ahead. During the run this program kills a worker and a rank: the
+ * worker's tasks go to others, and the ring continues from its checkpoint. A ledger counts the
+ * deliveries of each task. docs/mixing.md explains this design and what it gains.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <getopt.h>
@@ -32,7 +32,7 @@
 #ifndef EXAMPLE_DATA
 #define EXAMPLE_DATA "examples/data"
 #endif
-#define AHEAD 40 /* sheets that the ring has not taken yet, made or in the making: two epochs */
+#define AHEAD 40 /* sheets, made or under way, that the ring has not taken: two epochs */
 #define SLOTS 64 /* tasks under way, at most */
 #define MAX_TASKS 65536
 #define MAX_RANKS 128
@@ -44,9 +44,9 @@ struct task {
         epoch;
 };
 
-/* For this process, master or worker: a task function has no argument of its own. */
+/* State of this process, master or worker, because a task function has no argument for it. */
 static struct {
-    struct setup { /* what a worker is told when it starts */
+    struct setup { /* argument of a worker's initializer */
         uint64_t seed;
         struct fiber_address store;
         char data[PATH_MAX];
@@ -114,7 +114,7 @@ static int draw_sheet(const void *in, size_t len, struct fiber_reply *reply)
     for (int i = 0; i < SHEET; i++) {
         uint64_t number = (uint64_t)task->number * SHEET + (uint64_t)i,
                  seed = here.setup.seed + number * 2;
-        /* each in its turn */
+        /* all images in turn, in a scattered order */
         const struct image *image = &here.mnist->train[number * 1009 % TRAIN];
 
         redraw(image, &sheet->image[i], draw(&seed));
@@ -131,23 +131,23 @@ struct mixed {
     int ranks, min, max, epochs, seed;
     int quick, no_kill, alone, live, colour;
     const char *backend;
-    char program[PATH_MAX], folder[PATH_MAX], data[PATH_MAX]; /* the ring's; of both; images */
+    char program[PATH_MAX], folder[PATH_MAX], data[PATH_MAX]; /* the ring's program; the shared folder; the images */
     struct fiber_pool *pool;
     struct fiber_ring *ring;
     struct fiber_pool_stats stats;
-    int most, fewest; /* workers, since the first had joined */
+    int most, fewest; /* numbers of workers since the first one joined */
     struct slot {
         struct fiber_result *result;
         uint32_t task;
     } slot[SLOTS];
-    uint32_t tasks, sheets;   /* given to the pool; written for the ring */
-    unsigned char *ledger;    /* how often each task was delivered */
+    uint32_t tasks, sheets;   /* submitted to the pool; written for the ring */
+    unsigned char *ledger;    /* number of deliveries of each task */
     int epoch, taken, begins; /* of the ring: epochs done, sheets taken, starts */
-    double begun, killed_at;  /* killed_at: a rank, until the ring is back */
-    long log_at;              /* bytes of the log that were read */
+    double begun, killed_at;  /* killed_at: when a rank was killed, until the ring is back */
+    long log_at;              /* number of bytes read from the log */
     struct fiber_rank_stats rank[MAX_RANKS];
     int worker_killed, rank_killed;
-    char status[256]; /* what the status line says; "": there is none */
+    char status[256]; /* the status line; "": none */
 };
 
 static volatile sig_atomic_t stopped;
@@ -212,7 +212,7 @@ static void show_status(struct mixed *m)
     int done = m->epochs ? 20 * m->epoch / m->epochs : 0, n;
     char line[sizeof(m->status)];
 
-    if (!m->live || m->killed_at > 0) /* while the ring starts again, the library speaks */
+    if (!m->live || m->killed_at > 0) /* while the ring starts again, the library prints */
         return;
     n = snprintf(line, sizeof(line), "[%-20.*s] ring: %d ranks", done, "####################",
                  m->ranks);
@@ -229,7 +229,7 @@ static void show_status(struct mixed *m)
 
 /* ---- The pool's side ---- */
 
-/* Counts it in the ledger, and wakes the master up. An internal thread. */
+/* Counts a delivery in the ledger, and wakes the master. Runs on an internal thread. */
 static void note_delivery(void *user, size_t index, int code, const void *data, size_t len)
 {
     unsigned char *deliveries = user;
@@ -237,13 +237,13 @@ static void note_delivery(void *user, size_t index, int code, const void *data, 
 
     (void)index, (void)data, (void)len;
     *deliveries += code == 0;
-    /* it is readable all the same */
+    /* on failure the eventfd is readable already */
     if (write(here.wake, &one, sizeof(one)) < 0)
         return;
 }
 
-/* Under another name first: the ring takes whole sheets. Its number is that of its arrival, so that
- * none is waited for. */
+/* Writes a sheet under a temporary name and renames it, so that the ring takes only whole sheets.
+ * Sheets are numbered in the order of their arrival, so that the ring waits for none. */
 static int write_sheet(struct mixed *m, const void *data, size_t len)
 {
     char path[PATH_MAX + 32];
@@ -283,7 +283,7 @@ static int collect_sheets(struct mixed *m)
     return rc;
 }
 
-/* Some sheets ahead of the ring and no more: a pool without tasks shrinks. */
+/* Submits tasks until the pool is AHEAD sheets ahead of the ring; a pool without tasks shrinks. */
 static int give_tasks(struct mixed *m)
 {
     struct fiber_map_options opts = {.size = sizeof(struct fiber_map_options)};
@@ -312,7 +312,7 @@ static int give_tasks(struct mixed *m)
     return rc;
 }
 
-/* A worker that has work, wherever it runs. */
+/* Kills a worker that has work, on any host. */
 static void kill_worker(struct mixed *m)
 {
     struct fiber_worker_stats worker[64];
@@ -340,7 +340,7 @@ static int read_checkpoint(struct mixed *m, struct checkpoint *c)
     return ok ? 0 : -ENODATA;
 }
 
-/* Publishes the network that the ring has learned so far, for the pool to judge by. */
+/* Publishes the ring's present network, by which the pool rates its drawings. */
 static int publish_network(struct mixed *m)
 {
     struct checkpoint *c = malloc(sizeof(*c));
@@ -360,7 +360,7 @@ static int publish_network(struct mixed *m)
     return rc;
 }
 
-/* The last one, wherever it runs. */
+/* Kills the last rank, on any host. */
 static void kill_rank(struct mixed *m)
 {
     struct fiber_rank_stats *rank = &m->rank[m->ranks - 1];
@@ -407,7 +407,8 @@ static int on_epoch(struct mixed *m, const char *line)
     return rc;
 }
 
-/* Reads the log on, line by line; one that is not whole yet is left for the next time. */
+/* Continues to read the log, line by line; a line that is not complete yet is left for the next
+ * call. */
 static int read_log(struct mixed *m)
 {
     FILE *file = fopen(path_in(m, "log"), "r");
@@ -537,7 +538,7 @@ static void remove_folder(struct mixed *m)
     rmdir(m->folder);
 }
 
-/* Held-out accuracy in percent, measured here and not by the ring. */
+/* Returns the held-out accuracy in percent, measured here and not by the ring. */
 static float measure(struct mixed *m)
 {
     struct checkpoint *c = malloc(sizeof(*c));
@@ -564,7 +565,7 @@ static void print_bindings(const struct mixed *m)
                sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-/* Answers the exit code: 0 only if all that was promised holds. */
+/* Returns the exit code: 0 only if the run did all that it must. */
 static int end_run(struct mixed *m)
 {
     float bar = m->quick ? 90 : 92, right = measure(m);
@@ -576,7 +577,7 @@ static int end_run(struct mixed *m)
         fiber_pool_drain(m->pool, 30000);
         collect_sheets(m);
         fiber_pool_stats(m->pool, &m->stats);
-        fiber_pool_close(m->pool); /* no delivery can come any more */
+        fiber_pool_close(m->pool); /* no delivery can come after this */
     }
     for (uint32_t i = 0; i < m->tasks; i++) {
         lost += m->ledger[i] == 0;
@@ -653,7 +654,7 @@ static int parse_workers(struct mixed *m, const char *text)
     return 2;
 }
 
-/* 0, or the exit code. */
+/* Returns 0, or the exit code. */
 static int parse_options(struct mixed *m, int argc, char **argv)
 {
     static const struct option options[] = {

@@ -14,7 +14,7 @@ static struct fiber_process *start(fiber_process_fn fn, const void *arg, size_t 
     return p;
 }
 
-static int finish(struct fiber_process *p) /* waits for it; answers its exit code */
+static int finish(struct fiber_process *p) /* waits for the process; returns its exit code */
 {
     int code;
 

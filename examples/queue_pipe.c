@@ -1,4 +1,4 @@
-/* queue_pipe.c - two processes read numbers from a pipe each and put their squares into one queue.
+/* queue_pipe.c - two processes each read numbers from a pipe and put the squares into one queue.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <err.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@ struct places {
     struct fiber_address pipe, queue; /* plain bytes, which may travel anywhere */
 };
 
-static void must(int rc) /* ends this process with a sentence when a call failed */
+static void must(int rc) /* on failure: prints why, and ends this process */
 {
     if (rc < 0)
         errx(1, "%s", fiber_last_error());
@@ -27,7 +27,7 @@ static int square_numbers(const void *arg, size_t len)
     for (; fiber_pipe_recv(pipe, &in, -1) == 0;
          fiber_bytes_free(&in)) /* until the other end is closed */
         must(fiber_queue_put(queue, &(int){*(int *)in.data * *(int *)in.data}, sizeof(int), -1));
-    fiber_queue_close(queue); /* once all has arrived */
+    fiber_queue_close(queue); /* waits until everything has arrived */
     return 0;
 }
 

@@ -1,7 +1,7 @@
-/* ring_run.c - pi by four ranks that run a C function, without MPI.
+/* ring_run.c - computes pi in four ranks that run a C function, without MPI.
  *
- * Rank 0 says how many steps there are (broadcast), each rank adds up its own, and all get the sum
- * (allreduce).
+ * Rank 0 sends the number of steps (broadcast), each rank adds up its part, and all ranks get the
+ * sum (allreduce).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include "fiber.h"
 
-#define WAIT_MS 60000 /* for the others, at most */
+#define WAIT_MS 60000 /* longest wait for the other ranks */
 
 static int failed(const char *what)
 {

@@ -15,25 +15,25 @@
  * by default).
  *
  * Conventions, for every call unless it says otherwise:
- *  - returns 0, or a negative errno; then fiber_last_error() answers a sentence for people, which
- *    belongs to the call of this thread that failed last. A call that fails never returns a
- *    positive code: where a function of the program (task, method, builder) returns one, its caller
- *    gets -EIO, and the text has the number;
- *  - a structure of options begins with its own size; every other member may be 0, which is its
+ *  - it returns 0, or a negative errno; then fiber_last_error() returns a sentence for people,
+ *    about the call of this thread that failed last. A call that fails never returns a positive
+ *    code: if a function of the program (task, method, builder) returns one, its caller gets -EIO,
+ *    and the text has the number;
+ *  - a structure of options begins with its own size; every other member may be 0, which means its
  *    default: `struct fiber_map_options o = {.size = sizeof(o)};`
- *  - a timeout is in milliseconds, -1 waits for ever, 0 polls; -ETIMEDOUT when it is over. A call
- *    that waits returns with an error when the peer that it waits for is gone; it never waits for
- *    the dead;
- *  - may be called from any thread, except from a callback that says what it may call;
- *  - sizes are in bytes; inputs are copied before the call returns unless it says that they must
- *    stay valid;
- *  - memory that a call hands over in a `struct fiber_bytes` is the caller's: fiber_bytes_free()
- *    it;
+ *  - a timeout is in milliseconds; -1 waits for ever, 0 polls. When the timeout is over, the call
+ *    returns -ETIMEDOUT. A call that waits for a peer returns an error when the peer is gone; it
+ *    never waits for a dead peer;
+ *  - it may be called from any thread, but in a callback only if the callback's comment allows it;
+ *  - sizes are in bytes; the call copies its inputs before it returns, unless its comment says that
+ *    they must stay valid;
+ *  - memory that a call hands over in a `struct fiber_bytes` belongs to the caller, who frees it
+ *    with fiber_bytes_free();
  *  - after fork() without exec the child may not use Fiber: every call that acts or waits fails
- *    there with -EPERM, and one that returns nothing does nothing. Only these still answer, from
- *    memory, what was true at the fork: fiber_process_name(), _self(), _is_child() and _work(),
- *    fiber_result_count() and _done(), fiber_shared_data(), _memory(), _len() and _built(); and
- *    reports and names of jobs are "". Calls on what belongs to a thread or to the caller go on to
+ *    there with -EPERM, and a call that returns nothing does nothing. Only these calls still
+ *    answer, from memory, what was true at the fork: fiber_process_name(), _self(), _is_child() and
+ *    _work(), fiber_result_count() and _done(), fiber_shared_data(), _memory(), _len() and
+ *    _built(); reports and names of jobs are "". Calls on data of the thread or of the caller still
  *    work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close(),
  *    _task_common(), fiber_address_format() and _parse(), and the calls on a fiber_reply.
  *
@@ -62,66 +62,68 @@ extern "C" {
 
 /* ---- The library ----------------------------------------------------------------------------- */
 
-/* Joins this process to Fiber. Make it the first call of main(), before threads are started and
+/* Joins this process to Fiber. Make this the first call of main(), before threads are started and
  * before argc and argv are used; both may be NULL. In a process that a parent started to run a
- * function, it runs that function and exits. It reads the configuration: an unknown key or a wrong
- * value is an error that names its file and line. A second call does nothing. Returns 0 in a
- * master, and 1 in a worker program of its own (fiber_serve(), fiber_process_work()). */
+ * function, the call runs that function and exits. It reads the configuration: an unknown key or a
+ * wrong value is an error that names the file and the line. A second call does nothing. Returns 0
+ * in a master, and 1 in a worker program (fiber_serve(), fiber_process_work()). */
 FIBER_API int fiber_init(int *argc, char ***argv);
 
 /* Ends everything that this process started: kills its processes, waits for them, and removes its
  * sockets and segments. Tasks of open pools fail with -ESHUTDOWN, calls that wait for them return,
- * and no callback comes after that; calls that wait at a queue or a pipe fail with -EPIPE. exit()
- * calls it. Handles that are still open may only be closed afterwards. When several threads call it
- * at once, all return when the work is done. In a callback it does not wait: it kills the
- * processes, and the program must end then. */
+ * and no callback runs after that; calls that wait at a queue or a pipe fail with -EPIPE. exit()
+ * calls this function. Afterwards, handles that are still open may only be closed. If several
+ * threads make this call at once, all return when the work is done. In a callback the call does not
+ * wait: it kills the processes, and the program must then end. */
 FIBER_API void fiber_fini(void);
 
-/* Sets a value of the configuration, e.g. ("backend", "local") or ("heartbeat", "500ms"). It wins
- * over the environment and files. Any thread may call it at any time; the value counts for what
- * begins after the call: processes, connections and waits that have begun keep the old one, and
- * `run_dir` and `bind` keep the one that they were opened with. -EINVAL: the key is unknown or the
- * value is wrong. */
+/* Sets a value of the configuration, e.g. ("backend", "local") or ("heartbeat", "500ms"). The value
+ * takes precedence over the environment and files. Any thread may call at any time. The value
+ * applies to what begins after the call: processes, connections and waits that have begun keep the
+ * old value, and `run_dir` and `bind` keep the value with which they were opened. -EINVAL: the key
+ * is unknown or the value is wrong. */
 FIBER_API int fiber_config_set(const char *key, const char *value);
 
 /* Sets the command that starts this program again in a job: a NULL-terminated argv, which is
  * copied. The default is the executable of the program; a program that runs in an interpreter needs
  * the interpreter and the script. Processes, pools, managers, stores, agents of rings and the ranks
- * of a ring's function use this command where no job.command is given. The program may call this
- * function before fiber_init(). The started command calls it there, too: the processes that a child
- * starts need a command as well. The command must load the same builds of this library and of the
- * code whose functions it is sent, and call fiber_init(). -EINVAL: argv is NULL or empty. -EBUSY:
- * something was started already. */
+ * of a ring's function use this command if no job.command is given. The program may call this
+ * function before fiber_init(). The started command must call it, too, because the processes that a
+ * child starts need a command as well. The command must load the same builds of this library and of
+ * the code whose functions it receives, and call fiber_init(). -EINVAL: argv is NULL or empty.
+ * -EBUSY: a process was started already. */
 FIBER_API int fiber_program(const char *const *argv);
 
 /* Sets the command of a template: a NULL-terminated argv, which is copied; NULL: none, the default.
- * It is for programs that take long to load, as interpreters do. From the fourth process in a row
- * that would run the command of fiber_program() on this host, such processes are copies of one that
- * runs this command: it loads what they need, calls fiber_template_serve() in place of
- * fiber_init(), and ends with the run. A copy has its own pid, environment, folder and output, and
- * shares with the others only what the template had loaded. A template that ends, hangs or does not
- * fit any more (the environment, limits or identity of this process have changed since) costs
- * nothing but time: processes are then started by the command of fiber_program(). The setting
- * `template` turns it off. Any thread, also later. -EINVAL: argv is empty. */
+ * A template is for programs that take long to load, such as interpreters. From the fourth process
+ * in a row that would run the command of fiber_program() on this host, such processes are copies of
+ * the template, a process that runs this command. The template loads what the processes need, calls
+ * fiber_template_serve() in place of fiber_init(), and ends with the run. A copy has its own pid,
+ * environment, folder and output, and shares with the other copies only what the template had
+ * loaded. A template that ends, hangs or no longer fits (the environment, limits or identity of
+ * this process have changed) costs only time: processes are then started by the command of
+ * fiber_program(). The setting `template` turns templates off. Any thread may call at any time.
+ * -EINVAL: argv is empty. */
 FIBER_API int fiber_template(const char *const *argv);
 
-/* Makes copies of this process, which was started by the command of fiber_template(), as its parent
- * orders them. Returns 0 in each copy, which then calls fiber_init(), and is the only thread there;
- * in the template itself it does not return, but ends the process when the parent has ended.
- * Functions of pthread_atfork() are not called. -ENOTSUP: this process is not a template, or the
- * system cannot copy it. -EBUSY: it has other threads. */
+/* Makes copies of this process, which was started by the command of fiber_template(), when its
+ * parent orders them. Returns 0 in each copy, which then calls fiber_init(); the calling thread
+ * is the only thread of the copy. In the template itself the call does not return, but ends the
+ * process when the parent has ended. Functions of pthread_atfork() are not called. -ENOTSUP:
+ * this process is not a template, or the system cannot copy it. -EBUSY: this process has other
+ * threads. */
 FIBER_API int fiber_template_serve(void);
 
 /* Stores the value of a setting in `value`, as text that fiber_config_set() takes. -EINVAL: the key
  * is unknown. -ERANGE: size is too small. */
 FIBER_API int fiber_config_get(const char *key, char *value, size_t size);
 
-/* Says in a sentence why the call of this thread that failed last has failed. Returns a text that
- * stays valid until the next call of this thread that fails; never NULL. */
+/* Explains in a sentence why the last call of this thread that failed has failed. Returns a text
+ * that stays valid until the next call of this thread that fails; never NULL. */
 FIBER_API const char *fiber_last_error(void);
-/* Names an error code: "No such file or directory" for -ENOENT. Returns a static text. */
+/* Describes an error code: "No such file or directory" for -ENOENT. Returns a static text. */
 FIBER_API const char *fiber_strerror(int code);
-/* Names the version of the library. Returns a static text, such as "0.1.0". */
+/* Gets the version of the library. Returns a static text, such as "0.1.0". */
 FIBER_API const char *fiber_version(void);
 
 struct fiber_bytes {
@@ -129,7 +131,7 @@ struct fiber_bytes {
     size_t len;
 };
 
-/* Frees the data and sets it to NULL. NULL is fine. */
+/* Frees bytes->data and sets it to NULL. NULL is fine. */
 FIBER_API void fiber_bytes_free(struct fiber_bytes *bytes);
 
 /* ---- Processes ------------------------------------------------------------------------------- */
@@ -143,16 +145,17 @@ typedef int (*fiber_process_fn)(const void *arg, size_t len);
 /* Requests of a job to its backend. Zero means the backend's default. */
 struct fiber_jobspec {
     const char *name;  /* shown in listings and logs; default process-N */
-    const char *image; /* container image; default the parent's own. Local jobs have none */
+    const char *image; /* container image; default: the parent's own. Local jobs have none */
     double cpus; /* processors, e.g. 0.5 or 8. Local jobs are bound to whole ones of their own */
     int gpus;    /* local jobs see the nearest free ones, by CUDA_VISIBLE_DEVICES and its like */
     uint64_t memory; /* bytes; local jobs are not held to it */
-    /* NULL-terminated argv of another program that links libfiber, which is looked for in the PATH
-     * that the job has when it has no slash; default: this one */
+    /* NULL-terminated argv of another program that links libfiber; a name without a slash is
+     * searched in the PATH of the job; default: this program */
     const char *const *command;
-    /* NULL-terminated NAME=VALUE, added to the child's environment: the parent's own, as it is when
-     * the process is started, or the pool is opened that starts it. No place for secrets: with the
-     * backend "command" it is part of a command line, which all users of both hosts can see */
+    /* NULL-terminated NAME=VALUE, added to the child's environment. That is a copy of the parent's
+     * environment, made when the process is started, or when its pool is opened. Do not pass
+     * secrets here: with the backend "command" the variables are part of a command line, which all
+     * users of both hosts can see */
     const char *const *env;
     const char *workdir; /* default: the parent's */
 };
@@ -161,86 +164,89 @@ struct fiber_process_options {
     size_t size; /* sizeof(struct fiber_process_options) */
     struct fiber_jobspec job;
     const char *backend; /* NULL: as configured */
-    /* Until the child has joined. 0: as configured (start_timeout), not counting the time in which
-     * the backend has no place for it: that is waited for, and said */
+    /* The time until the child has joined. 0: as configured (start_timeout). The time in which the
+     * backend has no place for the child does not count; a message reports that wait */
     int start_timeout_ms;
     int keep_stdin; /* nonzero: the child inherits standard input; else it reads end of file */
-    /* Ends of pipes whose addresses are in the argument, npipes of them. The process holds each one
-     * from its start on, until it has connected to it and closed it, or has ended. So an end is
-     * over when a process dies before it gets there, and not before it has come. Read only during
-     * the call */
+    /* Ends of pipes whose addresses are in the argument, npipes of them. The process holds each end
+     * from its start until it has connected to the end and closed it, or has ended. So the end
+     * stays open until the process has connected to it, and closes if the process dies before. Read
+     * only during the call */
     struct fiber_pipe *const *pipes;
     size_t npipes;
 };
 
-/* Starts fn(arg) in a new job and returns at once. fn must be a function of this program or of a
- * library that the program has loaded. The start goes on in the background: a start that fails
- * shows as a process that has ended, and the report of the process gives the reason, with the last
- * lines of the job. opts may be NULL. *p belongs to the caller until fiber_process_close(). */
+/* Starts fn(arg) in a new job and returns at once. `fn` must be a function of this program or of a
+ * library that the program has loaded. The start continues in the background: a process whose start
+ * fails has ended, and its report gives the reason, with the last lines of the job. `opts` may be
+ * NULL. *p belongs to the caller until fiber_process_close(). */
 FIBER_API int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const void *arg,
                                   size_t len, const struct fiber_process_options *opts);
 
-/* Starts another program as a job and hands it bytes, which it gets by fiber_process_work().
- * Otherwise as fiber_process_start(); job.command names the program. */
+/* Starts another program as a job and sends bytes to it; the program gets them by
+ * fiber_process_work(). job.command names the program. Everything else is as for
+ * fiber_process_start(). */
 FIBER_API int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len,
                                        const struct fiber_process_options *opts);
 
-/* Waits until the process has ended and its output has been written here, unless nobody reads that
- * output for a second. A timeout of 0 does not wait for the output. -ETIMEDOUT: the process has not
- * ended. */
+/* Waits until the process has ended and its output has been written here; it stops waiting for the
+ * output if no process reads it for a second. With a timeout of 0 the call does not wait for the
+ * output. -ETIMEDOUT: the process has not ended. */
 FIBER_API int fiber_process_join(struct fiber_process *p, int timeout_ms);
-/* Waits until the process has joined, so that it runs and its pid is known. -ETIMEDOUT: it has not.
- * -ECHILD: it ended before it joined, or could not be started. */
+/* Waits until the process has joined, so that it runs and its pid is known. -ETIMEDOUT: the process
+ * has not joined. -ECHILD: the process ended before it joined, or could not be started. */
 FIBER_API int fiber_process_wait_joined(struct fiber_process *p, int timeout_ms);
-/* Asks the process to end: SIGTERM, or the backend's counterpart. A process that has ended is left
- * alone. */
+/* Asks the process to end: SIGTERM, or the backend's counterpart. The call does nothing if the
+ * process has ended. */
 FIBER_API int fiber_process_terminate(struct fiber_process *p);
-/* Kills the process: SIGKILL, or the backend's counterpart. A process that has ended is left
- * alone. */
+/* Kills the process: SIGKILL, or the backend's counterpart. The call does nothing if the process
+ * has ended. */
 FIBER_API int fiber_process_kill(struct fiber_process *p);
-/* Tells whether the process has not ended yet. Returns 1 or 0. */
+/* Checks whether the process still lives. Returns 1 until the process has ended, then 0. */
 FIBER_API int fiber_process_is_alive(struct fiber_process *p);
 /* Stores in *code the exit code, or -N when signal N ended the process (as multiprocessing does). A
- * process that could not be started has the code 125. -EAGAIN: it has not ended. -ENODATA: it has
- * ended, and nobody knows how, because its host was lost. */
+ * process that could not be started has the code 125. -EAGAIN: the process has not ended. -ENODATA:
+ * the process has ended, but its code is unknown, because its host was lost. */
 FIBER_API int fiber_process_exitcode(struct fiber_process *p, int *code);
-/* Tells the process id on the host of the process. Returns 0 until the process has joined. */
+/* Gets the process id, as it is on the host of the process. Returns 0 until the process has
+ * joined. */
 FIBER_API int64_t fiber_process_pid(struct fiber_process *p);
-/* Tells the name of the process. Returns a text that is valid until fiber_process_close(). */
+/* Gets the name of the process. Returns a text that is valid until fiber_process_close(). */
 FIBER_API const char *fiber_process_name(struct fiber_process *p);
-/* Tells the backend's name for the job of the process. Returns a text that is valid until
- * fiber_process_close(); "" until it is known. */
+/* Gets the backend's name for the job of the process. Returns a text that is valid until
+ * fiber_process_close(); "" until the name is known. */
 FIBER_API const char *fiber_process_job(struct fiber_process *p);
-/* Says how the process ended, in a sentence with its last lines: "process-3 (pid 4711) was killed
- * by signal 9 (Killed)". Returns a text that is valid until fiber_process_close(); "" while the
- * process lives. */
+/* Describes how the process ended, in a sentence with its last lines: "process-3 (pid 4711) was
+ * killed by signal 9 (Killed)". Returns a text that is valid until fiber_process_close(); "" while
+ * the process lives. */
 FIBER_API const char *fiber_process_report(struct fiber_process *p);
-/* Gives a descriptor that polls readable once the process has ended. It belongs to Fiber: do not
- * read or close it. Returns the descriptor. */
+/* Gets a descriptor that polls readable once the process has ended. The descriptor belongs to
+ * Fiber: do not read or close it. Returns the descriptor. */
 FIBER_API int fiber_process_sentinel(struct fiber_process *p);
-/* Frees the handle. A process that still lives goes on, and ends with its parent. NULL is fine. */
+/* Frees the handle. A process that still lives continues, and ends with its parent. NULL is
+ * fine. */
 FIBER_API void fiber_process_close(struct fiber_process *p);
 
-/* Lists the children of this process that live: processes that the program started, not a pool's
- * workers. Up to max handles are stored in `out`, which may be NULL; handles that the program
- * closed are counted and not listed. Returns how many there are. */
+/* Lists the live children of this process: processes that the program started, not the workers of
+ * pools. Up to max handles are stored in `out`, which may be NULL; children whose handles the
+ * program has closed are counted but not listed. Returns the number of live children. */
 FIBER_API int fiber_active_children(struct fiber_process **out, int max);
 
-/* Tells the name of the calling process. Returns "main" in a master. */
+/* Gets the name of the calling process. Returns the name; "main" in a master. */
 FIBER_API const char *fiber_process_self(void);
-/* Tells whether another process of the run started the calling one. Returns 1 or 0. */
+/* Checks whether another process of the run started the calling process. Returns 1 or 0. */
 FIBER_API int fiber_process_is_child(void);
-/* Gives the bytes of fiber_process_start_work() to a worker program, after its fiber_init()
- * returned 1. They stay valid as long as the process lives. -ENODATA: the process was not started
- * with bytes. */
+/* Gets, in a worker program whose fiber_init() returned 1, the bytes of
+ * fiber_process_start_work(). They stay valid as long as the process lives. -ENODATA: the
+ * process was not started with bytes. */
 FIBER_API int fiber_process_work(const void **work, size_t *len);
 
 /* ---- Addresses ------------------------------------------------------------------------------- */
 
 /* The address of a queue, a pipe's end, a manager or a store: plain bytes that travel inside
  * arguments and messages. Any process of the run may open the object by its address. An address is
- * a capability and carries a key: treat it as a secret. It is good as long as the process that owns
- * the object lives. */
+ * a capability and contains a key: treat it as a secret. An address is valid as long as the process
+ * that owns the object lives. */
 struct fiber_address {
     unsigned char bytes[192];
 };
@@ -248,223 +254,231 @@ struct fiber_address {
 #define FIBER_ADDRESS_TEXT 400 /* bytes that are enough for any address as text */
 
 /* Writes an address as text without spaces, for files, environments and command lines;
- * FIBER_ADDRESS_TEXT bytes are enough for any. The text is as secret as the address: best is a file
- * of mode 0600 or a pipe. Every child inherits the environment, processes of this user can read it,
- * and everybody on the host can read an argv. -ERANGE: size is too small. -EINVAL: the bytes are no
- * address. */
+ * FIBER_ADDRESS_TEXT bytes are enough for any address. The text is as secret as the address: pass
+ * it in a file of mode 0600 or a pipe if you can. Every child inherits the environment, processes
+ * of this user can read it, and everybody on the host can read an argv. -ERANGE: size is too small.
+ * -EINVAL: the bytes are not an address. */
 FIBER_API int fiber_address_format(const struct fiber_address *address, char *text, size_t size);
-/* Reads an address from its text; white space behind it is passed over. Whether the object still
- * lives shows when it is connected to. -EINVAL: it is not an address, or not all of one. */
+/* Reads an address from its text; white space after it is ignored. The call does not check whether
+ * the object still exists; connecting to the object does. -EINVAL: the text is not an address, or
+ * not all of one. */
 FIBER_API int fiber_address_parse(struct fiber_address *address, const char *text);
 
 /* ---- Queue ----------------------------------------------------------------------------------- */
 
-/* A queue of messages of any size, with many senders and receivers on any host. First in, first out
- * for each sender. The queue lives in the process that opened it (its owner): when the owner is
- * gone, the others get -EPIPE. A message that was handed to a receiver which died before taking it
- * goes to another receiver. */
+/* A queue of messages of any size, with many senders and receivers on any host. Messages of one
+ * sender keep their order. The queue lives in the process that opened it (its owner): when the
+ * owner is gone, other processes get -EPIPE. If a receiver dies before it takes a message that was
+ * sent to it, the message goes to another receiver. */
 struct fiber_queue;
 
-/* Makes a queue that this process owns. max_messages bounds the messages that wait in it; 0: no
- * bound but hold_max of the configuration, for what other processes put. */
+/* Makes a queue that this process owns. `max_messages` bounds the number of messages that wait in
+ * it. With 0 the only bound is hold_max of the configuration, for messages that other processes
+ * put. */
 FIBER_API int fiber_queue_open(struct fiber_queue **q, size_t max_messages);
-/* Stores the address of the queue, by which other processes connect. */
+/* Stores the address of the queue, with which other processes connect. */
 FIBER_API int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address);
-/* Opens the queue that lives at this address. -EPIPE: its owner is gone, or has closed it. */
+/* Opens the queue at this address. -EPIPE: its owner is gone, or has closed it. */
 FIBER_API int fiber_queue_connect(struct fiber_queue **q, const struct fiber_address *address);
 /* Puts a message at the end of the queue. A message that the owner has taken is lost when the owner
  * dies. -ETIMEDOUT: the queue is full. -EPIPE: the owner is gone, or the queue was shut. -EMSGSIZE:
- * the message is longer than max_message of the configuration. -ENOBUFS: the owner keeps as much
- * for other processes as hold_max of its configuration says; a message that was put before and not
- * yet acknowledged may be lost with it. */
+ * the message is longer than max_message of the configuration. -ENOBUFS: the memory that the owner
+ * keeps for other processes has reached hold_max of its configuration; messages that were put
+ * before and are not yet acknowledged may be lost, too. */
 FIBER_API int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int timeout_ms);
-/* Takes the next message; *out belongs to the caller. -ETIMEDOUT: the queue is empty. -EPIPE: it
- * was shut and is drained, or the owner is gone. */
+/* Takes the next message; *out belongs to the caller. -ETIMEDOUT: the queue is empty. -EPIPE: the
+ * queue was shut and is drained, or the owner is gone. */
 FIBER_API int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_ms);
-/* Gives a descriptor to wait for messages with; see fiber_wait_any(). Returns the descriptor. */
+/* Gets a descriptor to wait for messages; see fiber_wait_any(). Returns the descriptor. */
 FIBER_API int fiber_queue_fd(struct fiber_queue *q);
-/* Waits until everything that this process put has reached the owner. -ETIMEDOUT: it has not.
+/* Waits until everything that this process put has reached the owner. -ETIMEDOUT: some has not.
  * -EPIPE: the owner is gone. */
 FIBER_API int fiber_queue_flush(struct fiber_queue *q, int timeout_ms);
-/* Stores how many messages wait in the queue. The number may change at any time. -EPIPE: the owner
- * is gone. */
+/* Stores the number of messages that wait in the queue. The number may change at any time. -EPIPE:
+ * the owner is gone. */
 FIBER_API int fiber_queue_size(struct fiber_queue *q, size_t *messages);
-/* Ends all puts, by any process. Gets go on until the queue is drained, and fail with -EPIPE
- * then. */
+/* Ends all puts, by any process. Gets continue until the queue is drained, and then fail with
+ * -EPIPE. */
 FIBER_API int fiber_queue_shut(struct fiber_queue *q);
-/* Says that one message of the queue is finished; any process may say it, once for each message
- * that it took. Returns when the owner has counted it. -ERANGE: every message that was put is
- * finished already. -EPIPE: the owner is gone. */
+/* Marks one message of the queue as finished. Any process may make this call, once for each message
+ * that it took. The call waits until the owner has counted it. -ERANGE: every message that was put
+ * is finished already. -EPIPE: the owner is gone. */
 FIBER_API int fiber_queue_done(struct fiber_queue *q);
-/* Waits until as many messages are finished as were put, which the owner counts. A receiver that
- * dies before it takes a message leaves it to another one. -ETIMEDOUT: some are unfinished.
- * -EOWNERDEAD: some are unfinished, and the processes that took them have ended; once somebody has
- * called fiber_queue_done() for them, the call returns 0 again. -EPIPE: the owner is gone. */
+/* Waits until as many messages are finished as were put; the owner counts them. If a receiver dies
+ * before it takes a message, another receiver gets the message. -ETIMEDOUT: some messages are
+ * unfinished. -EOWNERDEAD: some messages are unfinished, and the processes that took them have
+ * ended; once a process has called fiber_queue_done() for them, the call returns 0 again. -EPIPE:
+ * the owner is gone. */
 FIBER_API int fiber_queue_join(struct fiber_queue *q, int timeout_ms);
-/* Shares the messages equally: from now on they go to the receivers in turn, and not to the first
- * one that is free. A process is a receiver from its first fiber_queue_get() on. When a receiver
- * ends, its share goes to the others. Any process may make this call, which holds for all
- * receivers. -EPIPE: the owner is gone. */
+/* Shares the messages equally: from now on they go to the receivers in turn, not to the first
+ * receiver that is free. A process is a receiver from its first fiber_queue_get() on. When a
+ * receiver ends, its share goes to the others. Any process may make this call, and it applies to
+ * all receivers. -EPIPE: the owner is gone. */
 FIBER_API int fiber_queue_deal(struct fiber_queue *q);
-/* Frees the handle; in the owner the queue ends. It flushes first, for as long as the owner
- * takes messages; while the owner takes none, it waits for `linger` of the configuration. NULL
- * is fine. */
+/* Frees the handle; in the owner the queue ends. The call flushes first: it waits as long as the
+ * owner takes messages, and for `linger` of the configuration while the owner takes none. NULL is
+ * fine. */
 FIBER_API void fiber_queue_close(struct fiber_queue *q);
 
 /* ---- Pipe ------------------------------------------------------------------------------------ */
 
-/* A connection between two ends, messages of any size. Other processes connect to either end by its
- * address. An end may have several holders: every process with an open handle of it, the one that
- * opened the pipe included. When its last holder has closed it or died, the other end reads what
- * was sent before, then gets -EPIPE. So a process that gave an end away closes its own handle.
- * Where several processes receive from one end, each message goes to one of those that ask. The
- * pipe lives in the process that opened it. */
+/* A connection between two ends, with messages of any size. Other processes connect to either end
+ * by its address. An end may have several holders: every process with an open handle of it,
+ * including the process that opened the pipe. When the last holder of an end has closed it or died,
+ * the other end reads what was sent before, then gets -EPIPE. So a process that gave an end away
+ * closes its own handle. If several processes receive from one end, each message goes to one that
+ * waits for a message. The pipe lives in the process that opened it. */
 struct fiber_pipe;
 
 #define FIBER_PIPE_ONEWAY 1 /* ends[0] receives, ends[1] sends */
 
-/* Makes a pipe, both ends of which are in this process: ends[0] and ends[1]. flags: 0, or
+/* Makes a pipe with both ends in this process: ends[0] and ends[1]. `flags`: 0, or
  * FIBER_PIPE_ONEWAY. */
 FIBER_API int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags);
-/* Stores the address of this end, by which other processes connect to it. Once it was asked for,
- * the end waits for the first of them, also when this process has closed its handle. */
+/* Stores the address of this end, with which other processes connect to it. After this call the end
+ * stays open until a first process has connected, even if this process closes its handle. */
 FIBER_API int fiber_pipe_address(struct fiber_pipe *end, struct fiber_address *address);
-/* Connects to the end of a pipe that has this address. From then on this process is one of its
- * holders. -EPIPE: the pipe is gone. */
+/* Connects to the end of a pipe that has this address. From then on this process is a holder of the
+ * end. -EPIPE: the pipe is gone. */
 FIBER_API int fiber_pipe_connect(struct fiber_pipe **end, const struct fiber_address *address);
-/* Sends a message to the other end. It waits while more than about 8 MiB wait there. -ETIMEDOUT:
- * they still do. -EPIPE: the other end is gone. -EBADF: this is a receiving end. */
+/* Sends a message to the other end. The call waits while more than about 8 MiB wait there.
+ * -ETIMEDOUT: there is still no room. -EPIPE: the other end is gone. -EBADF: this is a receiving
+ * end. */
 FIBER_API int fiber_pipe_send(struct fiber_pipe *end, const void *data, size_t len, int timeout_ms);
-/* Receives the next message; *out belongs to the caller. -ETIMEDOUT: none has come. -EPIPE: the
- * other end is gone, and all that it sent has been received. -EBADF: this is a sending end. */
+/* Receives the next message; *out belongs to the caller. -ETIMEDOUT: no message has come. -EPIPE:
+ * the other end is gone, and all that it sent has been received. -EBADF: this is a sending end. */
 FIBER_API int fiber_pipe_recv(struct fiber_pipe *end, struct fiber_bytes *out, int timeout_ms);
-/* Waits until there is a message, or the end of file. Returns 1 when fiber_pipe_recv() would not
- * wait, and 0 when nothing came within the timeout. */
+/* Waits until there is a message, or the other end is gone. Returns 1 if fiber_pipe_recv() would
+ * not wait, and 0 if nothing came within the timeout. */
 FIBER_API int fiber_pipe_poll(struct fiber_pipe *end, int timeout_ms);
-/* Gives a descriptor to wait for messages with; see fiber_wait_any(). Returns the descriptor.
+/* Gets a descriptor to wait for messages; see fiber_wait_any(). Returns the descriptor.
  * -EBADF: this is a sending end. */
 FIBER_API int fiber_pipe_fd(struct fiber_pipe *end);
-/* Frees the handle. With its last handle, a process stops to hold the end. NULL is fine. */
+/* Frees the handle. A process that closes its last handle no longer holds the end. NULL is fine. */
 FIBER_API void fiber_pipe_close(struct fiber_pipe *end);
 
 /* ---- Manager --------------------------------------------------------------------------------- */
 
-/* A process that owns a state and runs methods on it, one at a time, for callers in any process of
- * the run. */
+/* A process that owns a state and runs methods on the state, one at a time, for callers in any
+ * process of the run. */
 struct fiber_manager;
 struct fiber_reply;
 struct fiber_future;
 
 /* Appends bytes to the answer of a manager's method or a pool's task. -ENOMEM: memory is short. */
 FIBER_API int fiber_reply_write(struct fiber_reply *reply, const void *data, size_t len);
-/* Appends len bytes to the answer, for the caller to fill. The first ones of an answer are 8-byte
- * aligned. Returns where they are, until the next call with this reply; NULL when memory is
- * short. */
+/* Appends len bytes to the answer, for the caller to fill. The first bytes of an answer are 8-byte
+ * aligned. Returns a pointer to the bytes, valid until the next call with this reply; NULL if
+ * memory is short. */
 FIBER_API void *fiber_reply_alloc(struct fiber_reply *reply, size_t len);
 /* Makes the answer an error with a text: `return fiber_reply_fail(reply, -EINVAL, "no row %d",
- * i);`. The caller gets a positive code as -EIO, with the number behind the text. Returns code, and
- * -EIO for 0. */
+ * i);`. The caller gets a positive code as -EIO, with the number after the text. Returns code, or
+ * -EIO if code is 0. */
 FIBER_API int fiber_reply_fail(struct fiber_reply *reply, int code, const char *fmt, ...)
     FIBER_PRINTF(3, 4);
 /* Makes the answer an error, as fiber_reply_fail() does, with bytes that the caller understands in
- * place of a text. Calls that give an error's text show them up to their first NUL. Returns code,
- * and -EIO for 0. */
+ * place of a text. Calls that return the text of an error return these bytes up to the first NUL.
+ * Returns code, or -EIO if code is 0. */
 FIBER_API int fiber_reply_fail_bytes(struct fiber_reply *reply, int code, const void *data,
                                      size_t len);
-/* Tells a task of a pool whether its result is still wanted, so that a long task may end early.
- * Returns 1 once it is not, else 0. */
+/* Checks, in a task of a pool, whether its result is no longer wanted, so that a long task can end
+ * early. Returns 1 once the result is not wanted, else 0. */
 FIBER_API int fiber_reply_cancelled(struct fiber_reply *reply);
 
 struct fiber_class {
     size_t size; /* sizeof(struct fiber_class) */
-    /* Makes the state from the bytes of fiber_manager_start(); nonzero: the manager does not start.
-     * May be NULL. */
+    /* Makes the state from the bytes of fiber_manager_start(). If it returns nonzero, the manager
+     * does not start. May be NULL. */
     int (*open)(void **state, const void *arg, size_t len);
-    /* One method; nonzero is an error for its caller (with fiber_reply_fail's text, if any): a
-     * negative code as it is, a positive one as -EIO with the number in the text. */
+    /* Runs one method. Nonzero is an error for the method's caller (with the text of
+     * fiber_reply_fail(), if any): a negative code unchanged, a positive code as -EIO with the
+     * number in the text. */
     int (*call)(void *state, const char *method, const void *in, size_t len,
                 struct fiber_reply *reply);
     void (*close)(void *state); /* when the manager is closed in good order; may be NULL */
 };
 
-/* Starts the process of a manager and waits until it serves. opts may be NULL. -ECHILD: it does not
- * serve; fiber_last_error() says why. */
+/* Starts the process of a manager and waits until the manager serves. `opts` may be NULL. -ECHILD:
+ * the manager does not serve; fiber_last_error() says why. */
 FIBER_API int fiber_manager_start(struct fiber_manager **m, const struct fiber_class *cls,
                                   const void *arg, size_t len,
                                   const struct fiber_process_options *opts);
-/* Stores the address of the manager, by which other processes connect. */
+/* Stores the address of the manager, with which other processes connect. */
 FIBER_API int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address);
-/* Opens the manager that lives at this address. -EPIPE: it is gone. */
+/* Opens the manager at this address. -EPIPE: the manager is gone. */
 FIBER_API int fiber_manager_connect(struct fiber_manager **m, const struct fiber_address *address);
-/* Runs a method and waits for its answer; `out` may be NULL. An error of the method is its code
- * (-EIO for a positive one), with its text in fiber_last_error(). -ETIMEDOUT: there is no answer
- * yet; the call goes on, and its answer is dropped. -EPIPE: the manager is gone. -EDEADLK: a method
- * called its own manager; another thread of that process may. */
+/* Runs a method and waits for its answer; `out` may be NULL. If the method fails, the call returns
+ * its code (-EIO for a positive one), with its text in fiber_last_error(). -ETIMEDOUT: there is no
+ * answer yet; the method still runs, and its answer is dropped. -EPIPE: the manager is gone.
+ * -EDEADLK: a method called its own manager; another thread of that process may call it. */
 FIBER_API int fiber_manager_call(struct fiber_manager *m, const char *method, const void *in,
                                  size_t len, struct fiber_bytes *out, int timeout_ms);
-/* Runs a method without waiting for its answer. Futures may be waited for in any order. While 64
- * MiB of calls of this process have no answer, it waits for one. -EPIPE: the manager is gone. */
+/* Runs a method without waiting for its answer. The program may wait for futures in any order.
+ * While 64 MiB of calls of this process have no answer, the call waits for one. -EPIPE: the manager
+ * is gone. */
 FIBER_API int fiber_manager_call_async(struct fiber_manager *m, const char *method, const void *in,
                                        size_t len, struct fiber_future **future);
-/* Waits until the call is done, with an answer or an error. -ETIMEDOUT: it is not. */
+/* Waits until the call is done, with an answer or an error. -ETIMEDOUT: the call is not done. */
 FIBER_API int fiber_future_wait(struct fiber_future *f, int timeout_ms);
-/* Waits for the answer and hands it over once; *out belongs to the caller. An error is that of the
- * call, as from fiber_manager_call(). -ETIMEDOUT: there is none yet. -ENODATA: the answer was
+/* Waits for the answer and hands it over once; *out belongs to the caller. Errors of the call are
+ * returned as by fiber_manager_call(). -ETIMEDOUT: there is no answer yet. -ENODATA: the answer was
  * handed over before. */
 FIBER_API int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeout_ms);
-/* Gives a descriptor to wait for the answer with; see fiber_wait_any(). Returns the descriptor. */
+/* Gets a descriptor to wait for the answer; see fiber_wait_any(). Returns the descriptor. */
 FIBER_API int fiber_future_fd(struct fiber_future *f);
-/* Frees the future. A call without an answer goes on, unless this process ends. NULL is fine. */
+/* Frees the future. A call without an answer continues, unless this process ends. NULL is fine. */
 FIBER_API void fiber_future_close(struct fiber_future *f);
-/* Frees the handle. In the process that started the manager, it waits for the answers to its own
- * calls, ends the manager (a method that takes longer than `grace` of the configuration is killed)
- * and waits for its end. With the last handle of another process, that process's calls without an
+/* Frees the handle. The process that started the manager waits for the answers to its own calls,
+ * ends the manager (and kills it if a method takes longer than `grace` of the configuration), and
+ * waits for the manager's end. When another process closes its last handle, its calls without an
  * answer fail with -EPIPE. NULL is fine. */
 FIBER_API void fiber_manager_close(struct fiber_manager *m);
 
 /* ---- Store ----------------------------------------------------------------------------------- */
 
-/* Shared state for the processes of a run, in a process of its own: dictionary, lists, counters,
+/* Shared state for the processes of a run, in a process of its own: a dictionary, lists, counters,
  * and locks, events, barriers and semaphores across hosts. Names are strings up to 255 bytes; each
- * kind has its own names. Each call is one step: others see it whole or not at all. -EPIPE: the
- * store is gone. */
+ * kind has its own names. Each call is atomic: other processes see all of it or nothing. -EPIPE:
+ * the store is gone. */
 struct fiber_store;
 
-/* Starts the process of a store and waits until it serves. opts may be NULL. -ECHILD: it does not
- * serve; fiber_last_error() says why. */
+/* Starts the process of a store and waits until the store serves. `opts` may be NULL. -ECHILD: the
+ * store does not serve; fiber_last_error() says why. */
 FIBER_API int fiber_store_start(struct fiber_store **s, const struct fiber_process_options *opts);
-/* Stores the address of the store, by which other processes connect. */
+/* Stores the address of the store, with which other processes connect. */
 FIBER_API int fiber_store_address(struct fiber_store *s, struct fiber_address *address);
-/* Opens the store that lives at this address. -EPIPE: it is gone. */
+/* Opens the store at this address. -EPIPE: the store is gone. */
 FIBER_API int fiber_store_connect(struct fiber_store **s, const struct fiber_address *address);
-/* Frees the handle. In the process that started the store, the store ends. With the last handle
- * of another process, that process gives up all that it holds there, as if it had died. NULL is
+/* Frees the handle. In the process that started the store, the store ends. When another process
+ * closes its last handle, it loses all that it holds in the store, as if it had died. NULL is
  * fine. */
 FIBER_API void fiber_store_close(struct fiber_store *s);
 
-/* Sets the value of a key of the dictionary. -ENOSPC: the store holds as much as hold_max of the
- * configuration says, as for all that makes it hold more. */
+/* Sets the value of a key of the dictionary. -ENOSPC: the store has reached hold_max of the
+ * configuration; every call that adds to the store may fail with this code. */
 FIBER_API int fiber_store_set(struct fiber_store *s, const char *key, const void *value,
                               size_t len);
-/* Gets the value of a key; *value belongs to the caller. It waits until the key is set: a timeout
- * of 0 looks once. -ENOENT: there is no such key within the timeout. */
+/* Gets the value of a key; *value belongs to the caller. The call waits until the key is set; with
+ * a timeout of 0 it looks once. -ENOENT: the key was not set within the timeout. */
 FIBER_API int fiber_store_get(struct fiber_store *s, const char *key, struct fiber_bytes *value,
                               int timeout_ms);
-/* Sets a key only if it has the value `expect`, or, with NULL, only if it is absent. -ESTALE: it
- * has another value, which is in *found (empty when the key is absent); found may be NULL. */
+/* Sets a key only if it has the value `expect`, or, if `expect` is NULL, only if it is absent.
+ * -ESTALE: the key has another value, which is in *found (empty if the key is absent); found may be
+ * NULL. */
 FIBER_API int fiber_store_swap(struct fiber_store *s, const char *key, const void *expect,
                                size_t expect_len, const void *value, size_t len,
                                struct fiber_bytes *found);
 /* Deletes everything of this name at once: the key of the dictionary, the list, the counter and the
- * event. Calls that wait for one of them go on waiting. Locks, semaphores and barriers are left
- * alone: they take no memory once nobody holds them or waits for them. -ENOENT: there is none; an
- * empty list, a counter at 0 and an event that is not set count as none, and take no memory. */
+ * event. Calls that wait for one of them go on waiting. Locks, semaphores and barriers are not
+ * deleted: they take no memory once no process holds them or waits for them. -ENOENT: there is
+ * nothing of this name; an empty list, a counter at 0 and an event that is not set count as
+ * nothing, and take no memory. */
 FIBER_API int fiber_store_delete(struct fiber_store *s, const char *name);
 /* Lists the keys that begin with prefix (NULL: all), sorted, each followed by a NUL byte; *keys
  * belongs to the caller. */
 FIBER_API int fiber_store_keys(struct fiber_store *s, const char *prefix, struct fiber_bytes *keys);
-/* Adds to a counter; an absent one is 0. Its new value is in *value, which may be NULL. -ERANGE: it
- * would overflow, and is unchanged. */
+/* Adds to a counter; an absent counter is 0. Its new value is in *value, which may be NULL.
+ * -ERANGE: the counter would overflow; it is unchanged. */
 FIBER_API int fiber_store_add(struct fiber_store *s, const char *counter, int64_t delta,
                               int64_t *value);
 
@@ -475,85 +489,89 @@ FIBER_API int fiber_store_push(struct fiber_store *s, const char *list, const vo
  * empty. */
 FIBER_API int fiber_store_pop(struct fiber_store *s, const char *list, struct fiber_bytes *value,
                               int timeout_ms);
-/* Gets the value at index i of a list, and leaves it there; *value belongs to the caller. -ENOENT:
- * the list is not that long. */
+/* Gets the value at index i of a list without taking it; *value belongs to the caller. -ENOENT: the
+ * list is not that long. */
 FIBER_API int fiber_store_at(struct fiber_store *s, const char *list, size_t i,
                              struct fiber_bytes *value);
-/* Stores how many values a list has. */
+/* Stores the number of values in a list. */
 FIBER_API int fiber_store_length(struct fiber_store *s, const char *list, size_t *length);
 
-/* Takes a lock for this process: its other threads wait, too, and any of them may unlock it.
- * -ETIMEDOUT: it is not held; fiber_last_error() says who holds it. -EOWNERDEAD: it is held now,
- * but its last holder died with it, so what it guards may be half changed; this is said once. */
+/* Takes a lock for this process: other threads of the process wait for the lock, too, and any of
+ * them may unlock it. -ETIMEDOUT: the lock was not taken; fiber_last_error() names the holder.
+ * -EOWNERDEAD: the lock was taken, but its last holder died with it, so what it guards may be half
+ * changed; only the first call after the death returns this. */
 FIBER_API int fiber_store_lock(struct fiber_store *s, const char *name, int timeout_ms);
-/* Gives a lock back. -EPERM: this process does not hold it. */
+/* Releases a lock. -EPERM: this process does not hold it. */
 FIBER_API int fiber_store_unlock(struct fiber_store *s, const char *name);
-/* Takes a unit of a semaphore. `initial` (at least 1) is the number of its units when nobody holds
- * or waits for one. A process that dies gives its units back. -ETIMEDOUT: no unit was free.
+/* Takes a unit of a semaphore. `initial` (at least 1) is the number of units while no process holds
+ * or waits for one. When a process dies, its units are released. -ETIMEDOUT: no unit was free.
  * -EINVAL: initial is less than 1. */
 FIBER_API int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t initial,
                                   int timeout_ms);
-/* Gives a unit of a semaphore back. -EPERM: this process holds none. */
+/* Releases a unit of a semaphore. -EPERM: this process holds none. */
 FIBER_API int fiber_store_release(struct fiber_store *s, const char *semaphore);
 /* Sets an event: calls that wait for it return. */
 FIBER_API int fiber_store_event_set(struct fiber_store *s, const char *event);
 /* Clears an event: calls that wait for it wait until it is set again. */
 FIBER_API int fiber_store_event_clear(struct fiber_store *s, const char *event);
-/* Waits until an event is set. -ETIMEDOUT: it is not. */
+/* Waits until an event is set. -ETIMEDOUT: the event is not set. */
 FIBER_API int fiber_store_event_wait(struct fiber_store *s, const char *event, int timeout_ms);
 /* Waits until `parties` callers wait at the barrier. *index (may be NULL) is parties - 1 for the
- * first of them and 0 for the last. -ECONNABORTED: a caller died or timed out, which breaks the
- * barrier for all that wait; it is whole again at once. -ETIMEDOUT: this call timed out. -EINVAL:
- * another caller named another number of parties. */
+ * first caller and 0 for the last. -ECONNABORTED: a caller died or timed out, which breaks the
+ * barrier for all callers that wait; the barrier can be used again at once. -ETIMEDOUT: this call
+ * timed out. -EINVAL: another caller named another number of parties. */
 FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int parties, int *index,
                                   int timeout_ms);
 
 /* ---- Host-shared memory ---------------------------------------------------------------------- */
 
 /* A named segment of memory that all processes of this run on one host share. The segments end with
- * the run. Processes share a host when they share a /dev/shm. On docker and kubernetes each job is
- * a container with a /dev/shm of its own, so there only the processes of one job share; several
- * workers share where workers_per_job puts them into one job. */
+ * the run. Two processes are on one host if they share a /dev/shm. On docker and kubernetes each
+ * job is a container with its own /dev/shm, so only the processes of one job share segments there;
+ * workers_per_job puts several workers into one job. */
 struct fiber_shared;
 
-/* Fills `data` (len zeroed bytes). Nonzero: there is no segment, and fiber_shared_open() returns
- * the code (-EIO for a positive one); the next that asks builds. May open other segments, not its
- * own (-EDEADLK). */
+/* Fills `data` (len zeroed bytes). Nonzero: no segment is made, and fiber_shared_open() returns the
+ * code (-EIO for a positive one); the next process that opens the segment builds it. May open other
+ * segments, but not the one that it builds (-EDEADLK). */
 typedef int (*fiber_shared_fn)(void *data, size_t len, void *user);
 
-/* Opens a read-only segment, such as a noise table or a data set: the first process that asks
+/* Opens a read-only segment, such as a noise table or a data set: the first process that opens it
  * builds it, the others map it. A name has 1 to 200 of the characters a-z A-Z 0-9 - _ and the
- * period. The call waits while another process builds, and builds itself when that one dies. With
- * build NULL it opens only what is there, or is being built; with len 0, a segment of any length.
- * -EEXIST: the segment has another length. -ENOENT: there is none. -ENOSPC: the host has no room
- * for it in /dev/shm. */
+ * period. The call waits while another process builds, and builds the segment itself if that
+ * process dies. If build is NULL, the call opens only a segment that exists or is being built; if
+ * len is 0, a segment of any length. -EEXIST: the segment has another length. -ENOENT: there is no
+ * such segment. -ENOSPC: the host has no room for it in /dev/shm. */
 FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_t len,
                                 fiber_shared_fn build, void *user);
 
 #define FIBER_SHARED_CREATE 1u    /* make it when there is none, zeroed */
 #define FIBER_SHARED_EXCLUSIVE 2u /* make it, and fail with -EEXIST when there is one */
 
-/* Opens a writable segment: each process sees what the others write, as threads see each other's
- * memory. Nothing is locked: use C11 atomics, a process-shared and robust pthread mutex in the
- * segment, or fiber_store_lock(). Written bytes stay when the writer dies or closes the segment,
- * also when they are half of something. The segment ends with the run, or once it was deleted and
- * no process has it open. Writable segments have names of their own. flags: 0 opens an existing
- * segment, of that length or, with len 0, of any; FIBER_SHARED_CREATE and FIBER_SHARED_EXCLUSIVE
- * make one. -ENOENT: there is none. -EEXIST: it has another length, or it is there and
- * FIBER_SHARED_EXCLUSIVE was given. -ENOSPC: the host has no room for it in /dev/shm. */
+/* Opens a writable segment: each process sees what the others write, as threads of one process do.
+ * Nothing is locked: use C11 atomics, a process-shared and robust pthread mutex in the segment, or
+ * fiber_store_lock(). Written bytes stay when the writer dies or closes the segment, even if the
+ * writer was not finished. The segment ends with the run, or once it was deleted and no process has
+ * it open. The names of writable segments are separate from those of read-only segments. `flags`: 0
+ * opens an existing segment of that length, or of any length if len is 0; FIBER_SHARED_CREATE and
+ * FIBER_SHARED_EXCLUSIVE make a segment. -ENOENT: there is no such segment. -EEXIST: the segment
+ * has another length, or it exists and FIBER_SHARED_EXCLUSIVE was given. -ENOSPC: the host has no
+ * room for it in /dev/shm. */
 FIBER_API int fiber_shared_open_writable(struct fiber_shared **s, const char *name, size_t len,
                                          unsigned flags);
 /* Deletes the segments of this name, read-only and writable. Processes that have one open keep it;
- * the next open call finds none, or makes another one. -ENOENT: there is none. */
+ * the next call that opens this name finds no segment, or makes a new one. -ENOENT: there is no
+ * segment of this name. */
 FIBER_API int fiber_shared_delete(const char *name);
-/* Gives the memory of a segment. Returns its address, page-aligned, until fiber_shared_close(). */
+/* Gets the memory of a segment. Returns its address, page-aligned, valid until
+ * fiber_shared_close(). */
 FIBER_API const void *fiber_shared_data(struct fiber_shared *s);
-/* Gives the memory of a writable segment. Returns its address, page-aligned, until
+/* Gets the memory of a writable segment. Returns its address, page-aligned, valid until
  * fiber_shared_close(); NULL for a read-only segment. */
 FIBER_API void *fiber_shared_memory(struct fiber_shared *s);
-/* Tells the length of the segment. Returns bytes. */
+/* Gets the length of the segment. Returns bytes. */
 FIBER_API size_t fiber_shared_len(struct fiber_shared *s);
-/* Tells whether this handle's open call built or made the segment. Returns 1 or 0. */
+/* Checks whether the call that opened this handle built or made the segment. Returns 1 or 0. */
 FIBER_API int fiber_shared_built(struct fiber_shared *s);
 /* Unmaps the segment, which stays for the other processes of the run. NULL is fine. */
 FIBER_API void fiber_shared_close(struct fiber_shared *s);
@@ -561,15 +579,16 @@ FIBER_API void fiber_shared_close(struct fiber_shared *s);
 /* ---- Pool ------------------------------------------------------------------------------------ */
 
 /* An elastic set of worker processes that share one task list. Every task is executed at least
- * once, also when workers die, and its result is delivered exactly once. With retries =
+ * once, even if workers die, and its result is delivered exactly once. With retries =
  * FIBER_RETRIES_NONE a task is executed at most once. */
 struct fiber_pool;
 struct fiber_result;
 struct fiber_imap;
 
-/* One task: its input (8-byte aligned, valid during the call); writes its result into reply.
- * Nonzero is a user error: it is delivered as that task's result, never retried; a negative code as
- * it is, a positive one as -EIO with the number in the text. Runs in the worker's main thread. */
+/* Runs one task: reads its input (8-byte aligned, valid during the call) and writes its result into
+ * reply. Nonzero is a user error: it is delivered as the result of that task, and never retried. A
+ * negative code is delivered unchanged, a positive code as -EIO with the number in the text. Runs
+ * in the worker's main thread. */
 typedef int (*fiber_task_fn)(const void *in, size_t len, struct fiber_reply *reply);
 
 /* Runs once in each worker before its first task; nonzero ends the worker. */
@@ -585,9 +604,9 @@ struct fiber_pool_options {
     int min, max; /* workers; min == max: fixed; both 0: one per processor that we may use */
     struct fiber_jobspec job; /* of each job */
     const char *backend;      /* NULL: as configured */
-    /* Worker processes in one job; 0 or 1: one. With more, one process of the job passes tasks and
-     * results on for all of them: the more workers, the more that saves. A job that is lost takes
-     * all its workers along. */
+    /* Worker processes in one job; 0 or 1: one. If there are more, one process of the job forwards
+     * tasks and results for all of them, which saves connections and messages. When a job is lost,
+     * all its workers are lost. */
     int workers_per_job;
     fiber_pool_init_fn init; /* may be NULL */
     const void *init_arg;
@@ -597,28 +616,29 @@ struct fiber_pool_options {
     int idle_ms; /* autoscale: a worker above min that was idle for so long is stopped; 0: 2000 */
 };
 
-/* Opens a pool: starts min workers in the background, and at most max as the backlog asks for them.
- * Tasks may be given at once. opts may be NULL. */
+/* Opens a pool: starts min workers in the background, and more, up to max, when the backlog needs
+ * them. The pool accepts tasks at once. `opts` may be NULL. */
 FIBER_API int fiber_pool_open(struct fiber_pool **pool, const struct fiber_pool_options *opts);
 /* Sets the number of workers, which is fixed from then on. Missing workers are started at once;
- * surplus workers finish their tasks first. */
+ * surplus workers finish their tasks before they end. */
 FIBER_API int fiber_pool_resize(struct fiber_pool *pool, int workers);
-/* Lets the pool choose how many workers it has, from min to max, by its backlog. */
+/* Lets the pool choose its number of workers, from min to max, by its backlog. */
 FIBER_API int fiber_pool_autoscale(struct fiber_pool *pool, int min, int max);
-/* Waits until all tasks that were given are done. -ETIMEDOUT: they are not. */
+/* Waits until all tasks of the pool are done. -ETIMEDOUT: some tasks are not done. */
 FIBER_API int fiber_pool_drain(struct fiber_pool *pool, int timeout_ms);
-/* Waits until that many workers have joined; their initializers have run then. -ETIMEDOUT: fewer
- * have. -ECHILD: workers cannot be started; fiber_last_error() says why. -ESHUTDOWN: the pool was
+/* Waits until that many workers have joined and run their initializers. -ETIMEDOUT: fewer have.
+ * -ECHILD: workers cannot be started; fiber_last_error() says why. -ESHUTDOWN: the pool was
  * closed. */
 FIBER_API int fiber_pool_wait_workers(struct fiber_pool *pool, int workers, int timeout_ms);
 /* Ends the workers. Tasks that are not done fail with -ECANCELED. Results stay readable until they
  * are closed. NULL is fine. */
 FIBER_API void fiber_pool_close(struct fiber_pool *pool);
 
-/* Called on an internal thread, or within a call of the program's that ends tasks (cancel, close);
- * one call at a time for a pool: be short; may submit, cancel and close results, may not wait. All
- * have returned when fiber_result_wait() or fiber_result_close() has, so that `user` may go away
- * then. `code` 0: data is the result (valid during the call); negative: error text in `data`. */
+/* Called on an internal thread, or within a call of the program that ends tasks (cancel, close),
+ * one call at a time for each pool. It must be short, may submit, cancel and close results, and may
+ * not wait. When fiber_result_wait() or fiber_result_close() returns, all callbacks have returned,
+ * so `user` may be freed then. `code` 0: data is the result (valid during the call); negative:
+ * `data` is the text of the error. */
 typedef void (*fiber_task_done_fn)(void *user, size_t index, int code, const void *data,
                                    size_t len);
 typedef void (*fiber_progress_fn)(void *user, size_t done, size_t total);
@@ -626,51 +646,52 @@ typedef void (*fiber_progress_fn)(void *user, size_t done, size_t total);
 struct fiber_map_options {
     size_t size;  /* sizeof(struct fiber_map_options) */
     int priority; /* higher first */
-    /* How often a task is started again after its worker died, or FIBER_RETRIES_*; 0: as
-     * configured. A task that was running at three deaths is not tried again, however many retries
-     * are left. */
+    /* The number of times that a task is started again after its worker died, or FIBER_RETRIES_*;
+     * 0: as configured. A task that was running when three workers died is not started again,
+     * however many retries are left. */
     int retries;
     /* per task, from its start in the worker: -ETIMEDOUT, the worker is replaced; 0: none */
     int timeout_ms;
     /* for all tasks together, from the call on, whether they have started or not: tasks that are
-     * not done then are cancelled and fail with -ETIMEDOUT; 0: none */
+     * not done in this time are cancelled and fail with -ETIMEDOUT; 0: none */
     int map_timeout_ms;
     size_t chunk;               /* a hint for tasks per message; 0: measured */
     fiber_task_done_fn on_done; /* for each task, result or error; may be NULL */
     /* after messages of results, with the newest figures; may be NULL */
     fiber_progress_fn on_progress;
     void *user;
-    /* Input that all tasks of the map share, such as the parameters of a model; NULL: none. It is
-     * copied, and sent once to each worker, or once to each host with workers_per_job, before its
-     * first task of the map. Maps of one function with equal bytes share it. The pool measures task
-     * times by function and common input. */
+    /* Input that all tasks of the map share, such as the parameters of a model; NULL: none. The
+     * pool copies the input, and sends it once to each worker (with workers_per_job once to each
+     * host) before the worker's first task of the map. Maps of one function with equal bytes share
+     * the input. The pool measures task times separately for each function and common input. */
     const void *common;
     size_t common_len;
 };
 
-/* Gives a task the common input of its map. The input lies at the same place for all tasks of the
- * map; *id is a number that this process never uses for another input. For the thread that runs the
- * task. Returns where the input is; NULL: the map has none. */
+/* Gets, in a task, the common input of its map. The address of the input is the same for all tasks
+ * of the map; *id is a number that this process never uses for another input. Only the thread that
+ * runs the task may call. Returns the address of the input; NULL if the map has none. */
 FIBER_API const void *fiber_task_common(size_t *len, uint64_t *id);
 
-/* Interrupts the task that the main thread of a worker runs. It is called on an internal thread,
- * which it must not hold up; the task may have ended meanwhile. */
+/* Interrupts the task that the main thread of a worker runs. It is called on an internal thread and
+ * must not block; the task may have ended meanwhile. */
 typedef void (*fiber_cancel_fn)(void *user);
-/* For a worker whose tasks can be interrupted: has fn called each time when the task that runs is
- * cancelled. A task that has not ended within `grace` afterwards ends its worker; another worker
- * takes its place. NULL, the default: nothing interrupts a task, which may ask
- * fiber_reply_cancelled(). For the whole process, any thread. 0; -EPERM in a fork() child. */
+/* Sets the function that interrupts a task of this worker: fn is called each time the running task
+ * is cancelled. If the task has not ended within `grace` after that, its worker is ended and
+ * replaced by another one. NULL, the default: nothing interrupts a task, but the task may check
+ * fiber_reply_cancelled(). The setting applies to the whole process; any thread may call. Returns
+ * 0; -EPERM in a fork() child. */
 FIBER_API int fiber_task_on_cancel(fiber_cancel_fn fn, void *user);
 
 /* Runs fn over an array and waits: n inputs of in_size bytes each give n outputs of out_size bytes
- * each, in the same order. The other tasks are done when one of them fails; a result of another
- * size is the error -EMSGSIZE of its task. The error of a task is its negative code, with its text
- * in fiber_last_error(); of several, the first in the order of the inputs. */
+ * each, in the same order. If a task fails, the other tasks are still done. A task whose result has
+ * another size fails with -EMSGSIZE. If tasks failed, the call returns the negative code of the
+ * first of them, in the order of the inputs, with its text in fiber_last_error(). */
 FIBER_API int fiber_pool_map(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                              size_t in_size, void *out, size_t out_size, size_t n,
                              const struct fiber_map_options *opts);
-/* Begins fiber_pool_map() and returns. `in` and `out` must stay valid until the result is done or
- * closed. */
+/* Begins fiber_pool_map() and returns at once. `in` and `out` must stay valid until the result is
+ * done or closed. */
 FIBER_API int fiber_pool_map_array(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                                    size_t in_size, void *out, size_t out_size, size_t n,
                                    const struct fiber_map_options *opts,
@@ -681,120 +702,122 @@ FIBER_API int fiber_pool_map_async(struct fiber_pool *pool, fiber_task_fn fn,
                                    const struct fiber_bytes *in, size_t n,
                                    const struct fiber_map_options *opts,
                                    struct fiber_result **result);
-/* Runs one task and waits; `out` may be NULL and belongs to the caller. A user error is its code
- * (-EIO for a positive one), with its text in fiber_last_error(). */
+/* Runs one task and waits; `out` may be NULL and belongs to the caller. If the task fails, the call
+ * returns its code (-EIO for a positive one), with its text in fiber_last_error(). */
 FIBER_API int fiber_pool_apply(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                                size_t len, struct fiber_bytes *out);
-/* Begins one task and returns. `in` is copied. */
+/* Begins one task and returns at once. `in` is copied. */
 FIBER_API int fiber_pool_apply_async(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                                      size_t len, const struct fiber_map_options *opts,
                                      struct fiber_result **result);
 
 /* Waits until every task is done. -ETIMEDOUT: some are not. */
 FIBER_API int fiber_result_wait(struct fiber_result *r, int timeout_ms);
-/* Waits until one task is done. -ETIMEDOUT: it is not. -ENOENT: there is no task of that index. */
+/* Waits until one task is done. -ETIMEDOUT: the task is not done. -ENOENT: there is no task with
+ * that index. */
 FIBER_API int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms);
-/* Gives a descriptor to wait for the end of all tasks with; see fiber_wait_any(). Returns the
+/* Gets a descriptor to wait for the end of all tasks; see fiber_wait_any(). Returns the
  * descriptor. */
 FIBER_API int fiber_result_fd(struct fiber_result *r);
-/* Gives the result of a task that is done: its bytes in place, valid until the result is closed;
- * for maps over arrays, in `out`. An error of the task is its negative code, with its text in *data
- * and in fiber_last_error(). -EAGAIN: the task is not done. */
+/* Gets the result of a task that is done, without copying: *data stays valid until the result is
+ * closed; for maps over arrays it points into `out`. If the task failed, the call returns its
+ * negative code, with its text in *data and in fiber_last_error(). -EAGAIN: the task is not
+ * done. */
 FIBER_API int fiber_result_get(struct fiber_result *r, size_t index, const void **data,
                                size_t *len);
-/* Tells how many tasks there are. Returns the number. */
+/* Counts the tasks of a result. Returns the number. */
 FIBER_API size_t fiber_result_count(struct fiber_result *r);
-/* Tells how many tasks are done, with a result or an error. Returns the number. */
+/* Counts the tasks that are done, with a result or an error. Returns the number. */
 FIBER_API size_t fiber_result_done(struct fiber_result *r);
-/* Finds the first error, in the order of the tasks; *index (may be NULL) is its task. Returns the
- * negative code of that task; 0: there is none. */
+/* Finds the first error, in the order of the tasks; *index (may be NULL) is the index of the task.
+ * Returns the negative code of that task; 0 if there is no error. */
 FIBER_API int fiber_result_error(struct fiber_result *r, size_t *index);
-/* Cancels the tasks that are not done: they fail with -ECANCELED. A task that runs is told by
+/* Cancels the tasks that are not done: they fail with -ECANCELED. A running task is notified by
  * fiber_reply_cancelled(), and its result is dropped. */
 FIBER_API int fiber_result_cancel(struct fiber_result *r);
-/* Cancels one task, as fiber_result_cancel() does all. -ENOENT: there is no task of that index. */
+/* Cancels one task, as fiber_result_cancel() cancels all. -ENOENT: there is no task with that
+ * index. */
 FIBER_API int fiber_result_cancel_task(struct fiber_result *r, size_t index);
 /* Frees the handle, and cancels the tasks that are not done. NULL is fine. */
 FIBER_API void fiber_result_close(struct fiber_result *r);
 
 #define FIBER_IMAP_UNORDERED 1
 
-/* The next input: 1 and its bytes in *in (copied before the next call), 0 at the end, negative: an
- * error that ends the iteration, as an input that is too long does. Called from fiber_imap_next()
- * in its caller's thread. */
+/* Gets the next input. Returns 1 with the bytes in *in (copied before the next call), 0 at the end,
+ * or a negative code: an error that ends the iteration, as an input that is too long does. Called
+ * from fiber_imap_next(), on the thread of its caller. */
 typedef int (*fiber_source_fn)(void *user, struct fiber_bytes *in);
 
-/* Begins fn over a lazy source. At most `window` tasks are taken from it and not yet handed out; 0:
- * four for each worker. flags: 0, results come in the order of the source; FIBER_IMAP_UNORDERED, as
- * they are done. */
+/* Begins fn over a lazy source. At most `window` inputs are taken from the source whose results are
+ * not yet handed out; 0: four for each worker. `flags`: 0, results come in the order of the source;
+ * FIBER_IMAP_UNORDERED, in the order in which they are done. */
 FIBER_API int fiber_pool_imap(struct fiber_pool *pool, fiber_task_fn fn, fiber_source_fn source,
                               void *user, size_t window, unsigned flags,
                               const struct fiber_map_options *opts, struct fiber_imap **it);
 /* Waits for the next result; *out belongs to the caller, and *index (may be NULL) is its place in
- * the source. An error of a task is its code, with its text in fiber_last_error(), and the next
- * call goes on with the task behind it. Returns 1 with a result, 0 at the end. -ETIMEDOUT: there is
- * none yet. */
+ * the source. If the task failed, the call returns its code, with its text in fiber_last_error(),
+ * and the next call continues with the next task. Returns 1 with a result, 0 at the end.
+ * -ETIMEDOUT: there is no result yet. */
 FIBER_API int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *out,
                               int timeout_ms);
 /* Frees the iteration, and cancels its tasks that are not done. NULL is fine. */
 FIBER_API void fiber_imap_close(struct fiber_imap *it);
 
 /* A list of tasks of one function that grows while it runs. Tasks that are put while the workers
- * are busy travel together. Results of all streams of a pool come through fiber_pool_take(). */
+ * are busy travel together. fiber_pool_take() takes the results of all streams of a pool. */
 struct fiber_stream;
 
-/* Opens a stream. fiber_pool_take() hands `user` out with each of its results. opts may be NULL;
- * on_done and on_progress must be. -ESHUTDOWN: the pool was closed. */
+/* Opens a stream. `user` comes with each result that fiber_pool_take() returns. `opts` may be NULL;
+ * its on_done and on_progress must be NULL. -ESHUTDOWN: the pool was closed. */
 FIBER_API int fiber_stream_open(struct fiber_stream **stream, struct fiber_pool *pool,
                                 fiber_task_fn fn, const struct fiber_map_options *opts, void *user);
 /* Adds n tasks, all or none, and returns without waiting. Their inputs are copied. *first (may be
- * NULL) is the index of the first one; the others follow it. -ESHUTDOWN: the pool was closed.
- * -ECHILD: its workers could not be started, and all tasks of the stream have failed; another
- * stream tries again. */
+ * NULL) is the index of the first task; the others follow it. -ESHUTDOWN: the pool was closed.
+ * -ECHILD: the workers could not be started, and all tasks of the stream have failed; a new stream
+ * tries again. */
 FIBER_API int fiber_stream_put(struct fiber_stream *stream, const struct fiber_bytes *in, size_t n,
                                uint64_t *first);
-/* Cancels one task: its result is -ECANCELED. -EALREADY: it is done. -ENOENT: there is no task of
- * that index. */
+/* Cancels one task: its result is -ECANCELED. -EALREADY: the task is done. -ENOENT: there is no
+ * task with that index. */
 FIBER_API int fiber_stream_cancel(struct fiber_stream *stream, uint64_t index);
-/* Frees the handle, and cancels the tasks that are not done. Results that were not taken are freed;
- * none is taken any more. NULL is fine. */
+/* Frees the handle, and cancels the tasks that are not done. Results that were not taken are freed,
+ * and cannot be taken any more. NULL is fine. */
 FIBER_API void fiber_stream_close(struct fiber_stream *stream);
 
 /* A result of a stream. */
 struct fiber_done {
-    void *user;     /* as given to fiber_stream_open() */
-    uint64_t index; /* of the task */
-    int code;       /* 0: bytes are the result; negative: those of the error, a text as a rule */
+    void *user;               /* as given to fiber_stream_open() */
+    uint64_t index;           /* of the task */
+    int code;                 /* 0: bytes are the result; negative: of the error, usually a text */
     struct fiber_bytes bytes; /* the caller's */
 };
 
-/* Takes up to max results of the pool's streams, in the order in which they arrived. Each is taken
- * once; any thread may call, also after fiber_pool_close() while a stream of the pool is open.
- * Returns how many. -ETIMEDOUT: there are none. -ESHUTDOWN: there are none, and the pool was
- * closed. */
+/* Takes up to max results of the pool's streams, in the order in which they arrived. Each result is
+ * taken once. Any thread may call, even after fiber_pool_close() while a stream of the pool is
+ * open. Returns the number of results. -ETIMEDOUT: there are no results. -ESHUTDOWN: there are no
+ * results, and the pool was closed. */
 FIBER_API int fiber_pool_take(struct fiber_pool *pool, struct fiber_done *out, int max,
                               int timeout_ms);
-/* Gives a descriptor to wait for results of streams with; see fiber_wait_any(). It polls readable,
- * too, once the pool was closed. Returns the descriptor. */
+/* Gets a descriptor to wait for results of streams; see fiber_wait_any(). The descriptor also polls
+ * readable once the pool was closed. Returns the descriptor. */
 FIBER_API int fiber_pool_take_fd(struct fiber_pool *pool);
 
 #define FIBER_POOL_BUCKETS 32
 
 struct fiber_pool_stats {
     size_t size;                      /* sizeof(struct fiber_pool_stats), set by the caller */
-    int workers, starting, busy;      /* joined; not yet joined; of the joined: with tasks */
-    int target;                       /* how many are wanted */
+    int workers, starting, busy;      /* joined; not yet joined; joined and with tasks */
+    int target;                       /* the wanted number of workers */
     uint64_t submitted, done, failed; /* tasks; failed counts user errors too */
-    uint64_t waiting, running;        /* tasks now: not handed out; handed out */
-    uint64_t requeued, dropped;       /* after deaths; late or repeated results that were dropped */
+    uint64_t waiting, running;        /* tasks now: not sent; sent to workers */
+    uint64_t requeued, dropped;       /* tasks, after deaths; late or repeated results */
     uint64_t deaths, restarts;        /* workers that died; workers started in their place */
     uint64_t messages;                /* batches sent */
     /* Histograms: bucket i counts values of [2^i, 2^(i+1)) microseconds; the first bucket also
      * counts smaller values. */
     uint64_t task_us[FIBER_POOL_BUCKETS]; /* time in the task function, as the mean of its batch */
-    uint64_t overhead_us
-        /* per batch: from sending it to its last result, less the task time */
-        [FIBER_POOL_BUCKETS];
+    /* for each batch: from sending it to its last result, minus the task time */
+    uint64_t overhead_us[FIBER_POOL_BUCKETS];
 };
 
 struct fiber_worker_stats {
@@ -806,49 +829,51 @@ struct fiber_worker_stats {
     int state;      /* 0 starting, 1 idle, 2 busy, 3 draining */
 };
 
-/* Fills in the pool's figures. stats->size must be set. */
+/* Gets the figures of the pool. `stats->size` must be set. */
 FIBER_API int fiber_pool_stats(struct fiber_pool *pool, struct fiber_pool_stats *stats);
-/* Fills in up to max entries, one for each worker. Returns how many workers there are. */
+/* Gets the figures of up to max workers, one entry each. Returns the number of workers. */
 FIBER_API int fiber_pool_worker_stats(struct fiber_pool *pool, struct fiber_worker_stats *out,
                                       int max);
 
-/* Kills the worker of that name (struct fiber_worker_stats), wherever it runs. Its tasks go to
- * others, as after any death, and another worker takes its place. -ESRCH: there is none of that
- * name now. */
+/* Kills the worker with that name (struct fiber_worker_stats), on any host. Its tasks go to others,
+ * as after any death, and another worker takes its place. -ESRCH: there is no worker with that name
+ * now. */
 FIBER_API int fiber_pool_worker_kill(struct fiber_pool *pool, const char *name);
 
-/* Serves tasks with fn, in a worker program of its own (fiber_pool_options.serve) whose
- * fiber_init() returned 1, until the pool ends. */
+/* Serves tasks with fn until the pool ends, in a worker program (fiber_pool_options.serve) whose
+ * fiber_init() returned 1. */
 FIBER_API int fiber_serve(fiber_task_fn fn);
 
 /* ---- Ring ------------------------------------------------------------------------------------ */
 
 /* A ring of `size` ranks that run the same program as equals. The ranks are placed on the hosts of
- * a backend and pinned, and they get the variables by which MPI, torch.distributed and others find
- * each other, with no mpirun, ssh or sshd. Each rank is an ordinary process with FIBER_RANK and
+ * a backend and pinned. They get the variables with which MPI, torch.distributed and others find
+ * each other, without mpirun, ssh or sshd. Each rank is an ordinary process with FIBER_RANK and
  * FIBER_SIZE (and the variables of the bootstraps) in its environment. */
 struct fiber_ring;
 
-/* The function of one rank; returns its exit code, 0 to 255. Runs in a process of its own, in
- * fiber_init(). */
+/* The function of one rank. Returns the exit code of the rank, 0 to 255. Runs in a process of its
+ * own, in fiber_init(). */
 typedef int (*fiber_rank_fn)(int rank, int size, const void *arg, size_t len);
 
-/* The consequence of a failed rank for the others. */
+/* The consequence of a failed rank for the other ranks. */
 enum fiber_ring_policy {
-    FIBER_RING_ABORT = 0, /* they are told, given `grace`, and killed */
-    /* the same, then all start anew; progress is the program's own checkpoint */
+    FIBER_RING_ABORT = 0, /* they get SIGTERM and, after `grace`, SIGKILL */
+    /* the same, then all start again; the program keeps its own checkpoints */
     FIBER_RING_RESTART = 1,
-    FIBER_RING_SHRINK = 2,  /* they are told (MPI with fault tolerance sees it) and go on */
-    FIBER_RING_REPLACE = 3, /* the same, and a new rank is started in its place, with its number */
+    FIBER_RING_SHRINK = 2, /* they are notified (MPI with fault tolerance sees it) and go on */
+    /* the same, and a new rank with the number of the failed rank is started */
+    FIBER_RING_REPLACE = 3,
 };
 
 #define FIBER_RING_TAG 1u       /* "[rank] " in front of each line */
 #define FIBER_RING_TIMESTAMP 2u /* the time of day in front of each line */
-/* where each rank was bound, read back from the kernel, on standard error */
+/* report on standard error where each rank was bound, as read back from the kernel */
 #define FIBER_RING_REPORT 4u
-#define FIBER_RING_STDIN 8u  /* rank 0 reads our standard input; else all read end of file */
+/* rank 0 reads our standard input; else every rank reads end of file */
+#define FIBER_RING_STDIN 8u
 #define FIBER_RING_QUIET 16u /* no summary of a failure on standard error */
-/* rank pty_rank has a pseudo-terminal, connected to our standard input and output: for debuggers
+/* rank pty_rank has a pseudo-terminal, connected to our standard input and output, for debuggers
  * and shells */
 #define FIBER_RING_PTY 64u
 #define FIBER_RING_OVERSUBSCRIBE 32u /* more ranks than processors without a warning */
@@ -866,66 +891,66 @@ struct fiber_ring_options {
     /* of each agent: image, memory...; command, env and workdir are the ranks' */
     struct fiber_jobspec job;
     const char *backend; /* NULL: as configured */
-    /* Ranks under one agent. 0: as the allocation around us says (Slurm); else as many as the
-     * smallest host has processors, which the engine tells (slurm, kubernetes); else all */
+    /* Ranks under one agent. 0: as in the allocation of this process (Slurm); else as many as the
+     * smallest host has processors, if the backend knows that (slurm, kubernetes); else all */
     int per_node;
-    /* Agents. On a cluster each agent has a host of its own; -EINVAL when there are not so many
-     * hosts. 0: as many as the ranks need */
+    /* Agents. On a cluster each agent has a host of its own; -EINVAL if there are fewer hosts. 0:
+     * as many as the ranks need */
     int nodes;
-    /* [nodes] how many ranks there may be on each, which are filled in this order; nodes that no
-     * rank is left for are not used. Hosts that the backend `command` was told of are the nodes in
-     * their order then. NULL: per_node says it */
+    /* [nodes] the largest number of ranks on each node. The nodes are filled in this order, and a
+     * node without ranks is not used. With the backend `command`, its hosts are the nodes, in their
+     * order. NULL: per_node decides */
     const int *slots;
     enum fiber_ring_policy on_failure;
     /* of the ring, or of each rank with REPLACE; 0: 3. Losses that the cluster causes (eviction,
-     * preemption, a lost node) count apart, to 100 */
+     * preemption, a lost node) are counted separately, up to 100 */
     int max_restarts;
     int timeout_ms;                   /* for the whole run; 0: none */
-    int grace_ms;                     /* between telling and killing; 0: as configured (grace) */
+    int grace_ms;                     /* from SIGTERM to SIGKILL; 0: as configured (grace) */
     const char *bind_to;              /* core hwthread l3 numa package none; NULL: chosen */
     const char *map_by;               /* compact spread core l3 numa package gpu; NULL: compact */
-    int cpus_per_rank, gpus_per_rank; /* 0: what the allocation says, else chosen, and none */
+    int cpus_per_rank, gpus_per_rank; /* 0: as in the allocation; else chosen, and none */
     unsigned flags;                   /* FIBER_RING_* */
-    const char
-        /* NULL; or a directory: each rank's output also goes to DIR/<first 8 digits of the run's
-         * id>/RANK.out and RANK.err there, and DIR/latest is a link to it; or, with a %, the name
-         * of a file for each rank: %t and %r are the rank, %h its host, %j the run, %% a percent
-         * sign */
-        *output_dir;
-    /* Several programs in one ring, in the order of their ranks (MPI_APPNUM, FIBER_APPNUM
-     * without MPI, is the index, and FIBER_APP_SIZES, as in "1,8", has the ranks of each): the
-     * ring's size is the sum of their counts, and job.command is NULL. NULL: one program */
+    /* NULL; or a directory: each rank's output also goes to RANK.out and RANK.err in DIR/<first 8
+     * digits of the run's id>, and DIR/latest is a link to that directory; or, with a %, the name
+     * of a file for each rank: %t and %r are the rank, %h its host, %j the run, %% a percent
+     * sign */
+    const char *output_dir;
+    /* Several programs in one ring, in the order of their ranks; NULL: one program. MPI_APPNUM
+     * (FIBER_APPNUM without MPI) is the index of a rank's program, and FIBER_APP_SIZES, as in
+     * "1,8", has the number of ranks of each program. The ring's size is the sum of their counts,
+     * and job.command is NULL */
     const struct fiber_ring_program *programs;
     int nprograms; /* 0: one */
     int pty_rank;  /* of FIBER_RING_PTY */
 };
 
-/* Starts `size` ranks of fn(arg), or, with fn NULL, of opts->job.command or opts->programs, and
- * returns; the start goes on in the background. The output of the ranks appears on our standard
- * output and error in whole lines. opts may be NULL when fn is not. */
+/* Starts `size` ranks of fn(arg) or, if fn is NULL, of opts->job.command or opts->programs. The
+ * call returns at once; the start continues in the background. The output of the ranks appears on
+ * our standard output and error in whole lines. `opts` may be NULL if fn is not. */
 FIBER_API int fiber_ring_start(struct fiber_ring **ring, int size, fiber_rank_fn fn,
                                const void *arg, size_t len, const struct fiber_ring_options *opts);
-/* Waits until the ring has ended. -ETIMEDOUT: it has not. */
+/* Waits until the ring has ended. -ETIMEDOUT: the ring has not ended. */
 FIBER_API int fiber_ring_wait(struct fiber_ring *ring, int timeout_ms);
-/* Stores in *code 0 when every rank ended well, else the exit code of the rank that failed first:
- * 128 + N when signal N ended it, 125 when it could not be started, 124 when timeout_ms was over.
- * -EAGAIN: the ring has not ended. */
+/* Stores in *code 0 if every rank ended well, else the exit code of the rank that failed first: 128
+ * + N if signal N ended it, 125 if it could not be started; 124 if timeout_ms was over. -EAGAIN:
+ * the ring has not ended. */
 FIBER_API int fiber_ring_exitcode(struct fiber_ring *ring, int *code);
-/* Says what failed first, where, why, and what to try, in several lines for people. Returns a text
- * that is valid until fiber_ring_close(); "" when all went well. */
+/* Describes what failed first, where, why, and what to try, in several lines for people. Returns a
+ * text that is valid until fiber_ring_close(); "" if all went well. */
 FIBER_API const char *fiber_ring_report(struct fiber_ring *ring);
-/* Gives a descriptor that polls readable once the ring has ended. It belongs to Fiber: do not read
- * or close it. Returns the descriptor. */
+/* Gets a descriptor that polls readable once the ring has ended. The descriptor belongs to Fiber:
+ * do not read or close it. Returns the descriptor. */
 FIBER_API int fiber_ring_sentinel(struct fiber_ring *ring);
-/* Sends a signal to every rank that lives. */
+/* Sends a signal to every live rank. */
 FIBER_API int fiber_ring_signal(struct fiber_ring *ring, int signal);
-/* Sends a signal to one rank, wherever it runs. -ESRCH: there is none of that number, or the ring
+/* Sends a signal to one rank, on any host. -ESRCH: there is no rank with that number, or the ring
  * has ended. */
 FIBER_API int fiber_ring_signal_rank(struct fiber_ring *ring, int rank, int signal);
-/* Ends the ring as a failure would: the ranks get SIGTERM, have the grace to end, and are killed
- * then. */
+/* Ends the ring as a failure does: the ranks get SIGTERM and, if they have not ended after the
+ * grace, SIGKILL. */
 FIBER_API int fiber_ring_stop(struct fiber_ring *ring);
-/* Frees the handle, and kills the ranks that run. NULL is fine. */
+/* Frees the handle, and kills the running ranks. NULL is fine. */
 FIBER_API void fiber_ring_close(struct fiber_ring *ring);
 /* Starts a ring, waits for its end and closes it. Returns the exit code of the ring, or a negative
  * errno when it could not be started. */
@@ -933,26 +958,26 @@ FIBER_API int fiber_ring_run(int size, fiber_rank_fn fn, const void *arg, size_t
                              const struct fiber_ring_options *opts);
 
 /* Collectives, for ranks that run a function of fiber_ring_start() and have no MPI. Every rank
- * calls the same collectives in the same order, with the same numbers. They go through the
- * launcher, so they are for occasional values, not for gradients: in 64 ranks a collective takes
- * about as long as 64 messages. A rank runs one at a time: its other threads wait. When one fails,
- * no later one succeeds before the ring starts again (FIBER_RING_RESTART); with SHRINK and REPLACE
- * no collective works after a death.
+ * calls the same collectives in the same order, with the same sizes. Collectives go through the
+ * launcher, so use them for occasional values, not for gradients: with 64 ranks a collective takes
+ * about as long as 64 messages. A rank runs one collective at a time; its other threads wait. After
+ * a collective has failed, none succeeds before the ring starts again (FIBER_RING_RESTART); with
+ * SHRINK and REPLACE no collective works after a death.
  *
- * -ETIMEDOUT: not all ranks came; -ECONNABORTED: another rank has ended, or gave up; -EINVAL: the
- * ranks do not call the same; -EMSGSIZE: above max_message; -EPIPE: the launcher is gone; -EPERM:
- * this process is no such rank. */
+ * -ETIMEDOUT: not all ranks have called; -ECONNABORTED: another rank has ended, or timed out;
+ * -EINVAL: the ranks do not make the same call; -EMSGSIZE: the data is longer than max_message;
+ * -EPIPE: the launcher is gone; -EPERM: this process is not a rank that runs a function. */
 enum fiber_ring_type { FIBER_RING_INT64 = 1, FIBER_RING_DOUBLE = 2 };
 enum fiber_ring_op { FIBER_RING_SUM = 1, FIBER_RING_MIN = 2, FIBER_RING_MAX = 3 };
 
 /* Waits, in a rank, until every rank is in this call. -ETIMEDOUT: some are not. */
 FIBER_API int fiber_ring_barrier(int timeout_ms);
-/* Copies, in every rank, the len bytes of rank `root` over those of the others. -ETIMEDOUT: some
- * ranks have not called it. */
+/* Copies len bytes from rank `root` to `data` of every other rank. -ETIMEDOUT: some ranks have not
+ * made this call. */
 FIBER_API int fiber_ring_broadcast(void *data, size_t len, int root, int timeout_ms);
-/* Makes data[i], in every rank, the sum, the minimum or the maximum of all ranks' data[i], for n
- * elements of 8 bytes. A sum is built in the order of the ranks, so it is the same each time; sums
- * of int64_t wrap around. -ETIMEDOUT: some ranks have not called it. */
+/* Sets data[i], in every rank, to the sum, the minimum or the maximum of data[i] of all ranks, for
+ * n elements of 8 bytes. A sum is built in the order of the ranks, so it is the same each time;
+ * sums of int64_t wrap around. -ETIMEDOUT: some ranks have not made this call. */
 FIBER_API int fiber_ring_allreduce(void *data, size_t n, enum fiber_ring_type type,
                                    enum fiber_ring_op op, int timeout_ms);
 
@@ -969,37 +994,38 @@ struct fiber_rank_stats {
     uint64_t memory; /* resident bytes, at the last look */
 };
 
-/* Fills in up to max entries, one for each rank. Returns how many ranks there are. */
+/* Gets the figures of up to max ranks, one entry each. Returns the number of ranks. */
 FIBER_API int fiber_ring_stats(struct fiber_ring *ring, struct fiber_rank_stats *out, int max);
 
 /* ---- Waiting for several things -------------------------------------------------------------- */
 
-/* Something to wait for: one of the handles is set. When none is, the entry is passed over. */
+/* Something to wait for: one of the handles is set. An entry without a handle is ignored. */
 struct fiber_wait {
-    struct fiber_process *process; /* it has ended */
-    struct fiber_ring *ring;       /* likewise */
-    struct fiber_queue *queue;     /* there is a message, or no more will come */
-    struct fiber_pipe *pipe;       /* likewise; an end that receives */
-    struct fiber_result *result;   /* every task is done, and its callbacks have returned */
-    struct fiber_future *future;   /* it is answered, or its manager is gone */
+    struct fiber_process *process; /* the process has ended */
+    struct fiber_ring *ring;       /* the ring has ended */
+    struct fiber_queue *queue;     /* there is a message, or none will come any more */
+    struct fiber_pipe *pipe;       /* the same, for an end that receives */
+    struct fiber_result *result;   /* all tasks are done, and the callbacks have returned */
+    struct fiber_future *future;   /* there is an answer, or the manager is gone */
     int ready;                     /* set by the call: 1 or 0 */
 };
 
-/* Waits until at least one of n things is ready. Any thread may call, and several may wait for the
- * same thing. Returns how many are ready. -ETIMEDOUT: none is.
+/* Waits until at least one of n things is ready. Any thread may call, and several threads may wait
+ * for the same thing. Returns the number of ready things. -ETIMEDOUT: none is ready.
  *
- * A program with a loop of its own (poll, epoll, libuv) asks for the descriptors instead:
+ * A program with its own loop (poll, epoll, libuv) gets descriptors instead, from
  * fiber_process_sentinel(), fiber_ring_sentinel(), fiber_queue_fd(), fiber_pipe_fd(),
- * fiber_result_fd() and fiber_future_fd(), or a negative errno. Such a descriptor
- *  - polls readable (POLLIN, EPOLLIN, UV_READABLE) while the get, recv or wait need not wait, which
- *    is also so when it would return an error such as -EPIPE;
- *  - is Fiber's: do not read, write or close it; it is the same until the handle is closed, and
- *    before that it has to leave the loop;
- *  - may be readable although there is nothing: another thread or process was faster. So call with
- *    a timeout of 0, and go on waiting at -ETIMEDOUT. All that watch a queue wake up for a message,
- *    and one of them gets it;
- *  - is made on the first request: without a request it costs nothing. A consumer that
- *    watches a queue makes the others fetch each message when they need it, not ahead. */
+ * fiber_result_fd(), fiber_future_fd() and fiber_pool_take_fd(), each of which returns a negative
+ * errno on failure. Such a descriptor
+ *  - polls readable (POLLIN, EPOLLIN, UV_READABLE) while the call to get, receive or wait would not
+ *    wait, even if that call would return an error such as -EPIPE;
+ *  - belongs to Fiber: do not read, write or close it. It stays the same until the handle is
+ *    closed; remove it from the loop before that;
+ *  - may be readable although there is nothing, because another thread or process was faster. So
+ *    call with a timeout of 0, and wait again on -ETIMEDOUT. All processes that watch a queue wake
+ *    up for a message, and one of them gets it;
+ *  - is made on the first request; without a request it costs nothing. While a consumer watches a
+ *    queue, the other consumers fetch each message when they need it, not ahead. */
 FIBER_API int fiber_wait_any(struct fiber_wait *things, int n, int timeout_ms);
 
 #ifdef __cplusplus

@@ -1,22 +1,22 @@
-/* bridge.h - the contract of a bridge: one bootstrap protocol (PMIx, PMI-1, ...) that ranks speak,
- * served by their node's agent.
+/* bridge.h - the contract of a bridge: one bootstrap protocol (PMIx, PMI-1, ...) that ranks speak
+ * and that their node's agent serves.
  *
- * An agent opens every bridge, once. Each *job* (an MPI_COMM_WORLD: the ranks that `fiber run`
- * starts, a restart of them, the ranks that MPI_Comm_spawn adds) is told to every bridge of every
- * agent, also to agents that have no rank of it. For each local rank the bridges add variables to
- * one environment, so that the user need not say what the program is linked with.
+ * An agent opens every bridge, once. Every bridge of every agent gets each *job* (an
+ * MPI_COMM_WORLD: the ranks that `fiber run` starts, a restart of them, the ranks that
+ * MPI_Comm_spawn adds), even if the agent has no rank of it. For each local rank the bridges add
+ * variables to one environment, so the user need not say what the program is linked with.
  *
- * Bridges of several agents agree through their host, which is the agent: it sends to the launcher,
- * and the launcher answers. A bridge never opens a connection to another host.
+ * Bridges of several agents exchange data through their host, which is the agent: it sends to the
+ * launcher, and the launcher answers. A bridge never opens a connection to another host.
  *
  * Contract:
- *  - every function here, of both tables, is called on the loop thread; a bridge whose library has
- *    threads of its own posts to the loop (host->post, which any thread may call);
- *  - none of them waits for another process. open() and job() may take the time that a library
- *    needs on this host;
- *  - a request that returned 0 is answered exactly once, by its done function, never before the
- *    request returns; one that failed is not answered;
- *  - after close() nothing is called any more; requests that were not answered are dropped.
+ * - every function here, of both tables, is called on the loop thread. A bridge whose library has
+ *   threads of its own posts to the loop (host->post, which any thread may call);
+ * - no function waits for another process. open() and job() may take the time that a library needs
+ *   on this host;
+ * - a request that returned 0 is answered exactly once, by its done function, never before the
+ *   request returns; a request that failed is not answered;
+ * - after close() nothing is called any more; requests without an answer are dropped.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_BRIDGE_H
@@ -32,33 +32,33 @@
 #include "runtime/base/error.h"
 #include "runtime/net/loop.h"
 
-/* One local rank, as it will be started. */
+/* A local rank, as it will be started. */
 struct fbr_bridge_rank {
     uint32_t rank;
-    const char *cpus; /* where it is bound, as a list: "0-3,8"; "" when it is not */
-    unsigned gpus;    /* that it was given: it sees no others, and they have the numbers from 0 */
+    const char *cpus; /* processors that it is bound to, as in "0-3,8"; "": not bound */
+    unsigned gpus;    /* GPUs that it was given: it sees no others, and their numbers start at 0 */
     uint32_t app;     /* which of the programs that were spawned together it runs (MPI_APPNUM) */
 };
 
 /* A job. Ranks are numbered by node: node k of the job has the ranks first[k] .. first[k + 1] - 1.
  * The strings and arrays live until job_end(). */
 struct fbr_bridge_job {
-    uint32_t id;              /* within the ring, from 0; never used again */
-    const char *run;          /* the ring's name: random, the same after a restart */
-    const char *nspace;       /* its name in PMIx and elsewhere: long, random, never used again */
-    uint32_t size;            /* ranks */
-    uint32_t nodes;           /* that have ranks of it */
+    uint32_t id;        /* number within the ring, from 0; never used again */
+    const char *run;    /* random name of the ring; the same after a restart */
+    const char *nspace; /* name of the job in PMIx and elsewhere: long, random, never used again */
+    uint32_t size;      /* ranks */
+    uint32_t nodes;     /* nodes that have ranks of it */
     const uint32_t *first;    /* [nodes + 1] */
-    const char *const *hosts; /* [nodes]: a name for each; distinct for distinct agents */
-    const uint32_t *agents;   /* [nodes]: which agent serves the node */
-    int node;                 /* ours within the job, -1 when we have no rank of it */
+    const char *const *hosts; /* [nodes]: names of the nodes; distinct for distinct agents */
+    const uint32_t *agents;   /* [nodes]: the agent that serves each node */
+    int node;                 /* our node within the job; -1: we have no rank of it */
     /* a directory of mode 0700 on this host for its files; removed after job_end() */
     const char *dir;
     uint32_t epoch; /* 0, or the number of the restart */
     uint32_t max_restarts;
     bool spawned; /* by rank parent_rank of job parent */
     uint32_t parent, parent_rank;
-    const char *master_host; /* where rank 0 is reached by the others: a name or an address */
+    const char *master_host;             /* name or address at which the other ranks reach rank 0 */
     const struct fbr_bridge_rank *local; /* [first[node + 1] - first[node]], by rank */
 };
 
@@ -66,7 +66,7 @@ struct fbr_bridge_job {
 struct fbr_bridge_app {
     const char *const *argv; /* NULL-terminated */
     const char *const *env;  /* NULL-terminated NAME=VALUE to add; may be NULL */
-    const char *workdir;     /* NULL: as the job's */
+    const char *workdir;     /* NULL: the same as the job's */
     uint32_t count;
 };
 struct fbr_bridge_spawn {
@@ -82,58 +82,62 @@ typedef void fbr_bridge_done(void *arg, int code, const void *data, size_t len);
 struct fbr_bridge_host {
     struct fbr_loop *loop;
     uint32_t agent;       /* our number, from 0 */
-    uint32_t ranks;       /* of the ring's first job, on all agents; 0: not known yet */
-    const char *hostname; /* of this agent, as in fbr_bridge_job.hosts */
-    const char *dir;  /* of mode 0700, for sockets and files of the bridge; removed after close() */
+    uint32_t ranks;       /* ranks of the ring's first job, on all agents; 0: not known yet */
+    const char *hostname; /* host name of this agent; fbr_bridge_job.hosts may add a suffix */
+    /* directory of mode 0700 for sockets and files of the bridge; removed after close() */
+    const char *dir;
     bool shared_host; /* other agents of this ring run on the same machine */
-    uid_t uid;        /* that the ranks will have */
+    uid_t uid;        /* of the ranks */
     gid_t gid;
-    const char *topology; /* file with hwloc's XML of this machine, "" when there is none */
+    const char *topology; /* file with hwloc's XML of this machine; "": none */
     void *user;
 
     /* Any thread: runs fn(arg) on the loop thread. */
     int (*post)(void *user, void (*fn)(void *arg), void *arg);
 
-    /* Waits until all of `agents` (`parts` of them, in rising order, each once, and we among them)
-     * have called it with these bytes as key, then answers each with the data of all, one after the
-     * other in their order: for each u32 agent, u32 length, bytes. The n-th call of an agent with a
-     * key belongs to the n-th call of the others with it. An agent that is gone, or whose ranks
-     * have all died, is not waited for. */
+    /* Waits until all of `agents` have called fence() with these bytes as key. `agents` has
+     * `parts` numbers, in rising order, each once, ours among them. Then answers each agent with
+     * the data of all, in the order of `agents`: for each u32 agent, u32 length, bytes. The n-th
+     * call of an agent with a key belongs to the n-th call of the others with that key. An agent
+     * that is gone, or whose ranks have all died, is not waited for. */
     int (*fence)(void *user, const void *key, size_t key_len, const uint32_t *agents,
                  uint32_t parts, const void *data, size_t len, fbr_bridge_done *done, void *arg);
-    /* To the same bridge of that agent (ours too): its message() gets the bytes. Lost when the
-     * agent is. */
+    /* Sends bytes to the same bridge of that agent (ours too), whose message() gets them. They
+     * are lost if the agent is lost. */
     int (*notify)(void *user, uint32_t agent, const void *data, size_t len);
 
-    /* Names that any rank of the ring may look up, until they are taken back or their job ends. */
+    /* Publishes a name that any rank of the ring may look up, until it is unpublished or its job
+     * ends. The answer may be -EEXIST. */
     int (*publish)(void *user, uint32_t job, uint32_t rank, const char *key, const void *value,
-                   size_t len, fbr_bridge_done *done, void *arg); /* -EEXIST */
-    /* The value, after u32 job, u32 rank of who published it. wait_ms: 0 looks once (-ENOENT), -1
-     * waits for ever. */
+                   size_t len, fbr_bridge_done *done, void *arg);
+    /* Looks up a name. The answer is u32 job and u32 rank of the publisher, then the value.
+     * wait_ms: 0 looks once (-ENOENT), -1 waits for ever. */
     int (*lookup)(void *user, const char *key, int wait_ms, fbr_bridge_done *done, void *arg);
-    int (*unpublish)(void *user, uint32_t job, uint32_t rank,
-                     const char *key, /* NULL: all of that rank */
+    /* Takes back a name; key NULL: all names of that rank. */
+    int (*unpublish)(void *user, uint32_t job, uint32_t rank, const char *key,
                      fbr_bridge_done *done, void *arg);
 
-    /* Starts a new job; the answer is its id as a u32, once every agent knows it and its ranks run.
-     * job() has been called for it by then. */
+    /* Starts a new job. The answer is its id as a u32, when every agent knows the job and its
+     * ranks run. job() has been called for it by then. */
     int (*spawn)(void *user, const struct fbr_bridge_spawn *spawn, fbr_bridge_done *done,
                  void *arg);
 
-    /* A connection of a local rank to a service of the launcher (service.h), e.g. "tcpstore": bytes
-     * that come from it go to on_data; len 0: it has hung up, the stream is gone. */
+    /* Opens a connection of a local rank to a service of the launcher (service.h), e.g.
+     * "tcpstore". Bytes of the service go to on_data; len 0: the service has hung up, and the
+     * stream is gone. */
     int (*stream_open)(void *user, uint32_t job, const char *service,
                        void (*on_data)(void *arg, const void *data, size_t len), void *arg,
                        uint64_t *stream);
     int (*stream_send)(void *user, uint64_t stream, const void *data, size_t len);
-    void (*stream_close)(void *user, uint64_t stream); /* on_data is not called after it */
+    void (*stream_close)(void *user, uint64_t stream); /* on_data is not called after this */
 
-    /* An event of a local rank. */
-    /* it found its server: "PMIx 4.1" */
+    /* Events of a local rank. */
+    /* it has met its server: "PMIx 4.1" */
     void (*met)(void *user, uint32_t job, uint32_t rank, const char *how);
-    void (*left)(void *user, uint32_t job, uint32_t rank); /* it said goodbye (MPI_Finalize) */
+    /* it has left its server (MPI_Finalize) */
+    void (*left)(void *user, uint32_t job, uint32_t rank);
     void (*abort)(void *user, uint32_t job, uint32_t rank, int code, const char *text);
-    /* Text that it asked to be printed; stream 1 or 2. */
+    /* Prints text for the rank; stream 1 or 2. */
     void (*print)(void *user, uint32_t job, uint32_t rank, int stream, const char *text,
                   size_t len);
 };
@@ -144,37 +148,37 @@ struct fbr_bridge_ops {
     const char *name;
     int (*open)(struct fbr_bridge **b, const struct fbr_bridge_host *host, struct fbr_error *err);
     int (*job)(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err);
-    /* Just before a local rank is started: adds its variables, and may set *fd, which the rank gets
-     * as descriptor FBR_BRIDGE_FD; the host closes it after the start. At most one bridge sets
-     * it. */
+    /* Called just before a local rank is started. Adds its variables, and may set *fd, which the
+     * rank gets as descriptor FBR_BRIDGE_FD; the host closes it after the start. At most one
+     * bridge sets it. */
     int (*rank)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                 struct fbr_env *env, int *fd, struct fbr_error *err);
-    /* A local rank has ended: exit code or -signal. May be NULL, as all below. */
+    /* A local rank has ended: exit code or -signal. May be NULL, as all below except close(). */
     void (*ended)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code);
-    /* A rank, here or elsewhere, has died, and its job goes on without it: survivors are to be
-     * told. */
+    /* A rank, here or elsewhere, has died, and its job goes on without it: notifies the
+     * survivors. */
     void (*lost)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code);
     void (*message)(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *data);
     /* no rank of it lives, here or elsewhere */
     void (*job_end)(struct fbr_bridge *b, const struct fbr_bridge_job *job);
     void (*close)(struct fbr_bridge *b);
 
-    /* For the launcher, which opens no bridge: what follows for a rank that has met this one. Each
-     * may be NULL. */
-    const char *met_as;       /* how the text that met() gets begins */
-    const char *no_rejoin;    /* why no new process can take such a rank's place; NULL: one can */
-    const char *abort_said;   /* when it has printed this and aborts, */
-    const char *abort_advice; /* this is what to do */
+    /* For the launcher, which opens no bridge: how to treat a rank that has met this bridge.
+     * Each may be NULL. */
+    const char *met_as;    /* the text that met() gets begins with this */
+    const char *no_rejoin; /* why no new process can take the place of such a rank; NULL: one can */
+    const char *abort_said;   /* if a rank has printed this and aborts, ... */
+    const char *abort_advice; /* ... this is the advice to the user */
 };
 
 #define FBR_BRIDGE_FD 3
 
-/* The registry: NULL at its end (mpi_bridge/bridges.c). A bridge of a library that may be missing
- * is left out when it is, and *why (for -v and `fiber doctor`) says so. */
+/* The registry (mpi_bridge/bridges.c), with NULL at its end. If the library of a bridge is
+ * missing, the registry has no such bridge, and fbr_bridge_missing() returns the reason (for -v
+ * and `fiber doctor`). */
 const struct fbr_bridge_ops *const *fbr_bridges(void);
 const char *fbr_bridge_missing(const char *name);
-/* The built-in bridge whose met() gives such a text, or NULL: none of them, or none that says more
- * of it. Loads no module. */
+/* Returns the built-in bridge whose met() reports such a text, or NULL. Loads no module. */
 const struct fbr_bridge_ops *fbr_bridge_met(const char *how);
 
 #endif

@@ -1,8 +1,8 @@
-/* bridges.c - the registries: which bridges an agent opens, and which services the launcher has for
- * them.
+/* bridges.c - the registries: the bridges that an agent opens, and the services that the launcher
+ * has for them.
  *
- * The bridge of PMIx is a module, because of libpmix; without that library the others serve their
- * programs as well.
+ * The bridge of PMIx is a module, because it needs libpmix. Without that library the other bridges
+ * still serve their programs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
@@ -29,7 +29,7 @@ const struct fbr_service_ops *const fbr_services[] = {
 static struct {
     pthread_once_t once;
     const struct fbr_bridge_ops *all[LINKED + 2]; /* and PMIx, and NULL */
-    char pmix_missing[FBR_ERROR_TEXT];            /* why */
+    char pmix_missing[FBR_ERROR_TEXT];            /* why the PMIx bridge is missing */
 } registry = {.once = PTHREAD_ONCE_INIT};
 
 static void load(void)

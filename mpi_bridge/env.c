@@ -1,7 +1,7 @@
-/* env.c - an environment in the making; see env.h.
+/* env.c - builds an environment.
  *
- * Names are searched one by one: an environment has a hundred of them, and it is made once for each
- * rank.
+ * Names are searched one by one: an environment has a hundred of them, and it is built once for
+ * each rank.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/env.h"
@@ -24,7 +24,7 @@ void fbr_env_fini(struct fbr_env *e)
     fbr_env_init(e);
 }
 
-/* Where the name of len bytes stands, or count. */
+/* Returns the index of the name of len bytes, or count. */
 static size_t find(const struct fbr_env *e, const char *name, size_t len)
 {
     size_t i = 0;
@@ -34,7 +34,7 @@ static size_t find(const struct fbr_env *e, const char *name, size_t len)
     return i;
 }
 
-/* Takes the pair, also when it fails. len: of its name. */
+/* Takes over the pair, even on failure. len: of its name. */
 static void take(struct fbr_env *e, char *pair, size_t len)
 {
     size_t i;
@@ -68,7 +68,7 @@ void fbr_env_put(struct fbr_env *e, const char *pair)
 {
     const char *eq = strchr(pair, '=');
 
-    if (eq && eq != pair) /* what execve lets through but nobody can look up is left behind */
+    if (eq && eq != pair) /* drops strings that execve lets through but no program can look up */
         take(e, strdup(pair), (size_t)(eq - pair));
 }
 

@@ -1,4 +1,4 @@
-/* env.h - an environment in the making: NAME=VALUE strings, each name once, the last value wins.
+/* env.h - builds an environment: NAME=VALUE strings, each name once, the last value wins.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_ENV_H
@@ -8,18 +8,18 @@
 #include <stddef.h>
 
 struct fbr_env {
-    char **list; /* NULL-terminated once anything is in it; owned */
+    char **list; /* NULL-terminated once it has an entry; owned */
     size_t count, cap;
-    bool failed; /* memory was short: check once, at the end */
+    bool failed; /* out of memory: check once, at the end */
 };
 
 void fbr_env_init(struct fbr_env *e);
 void fbr_env_fini(struct fbr_env *e);
-/* All of `environ`-like list, then what is set is on top of it. */
+/* Adds all strings of a list like `environ`. Values that are set later replace them. */
 void fbr_env_copy(struct fbr_env *e, char *const *list);
 void fbr_env_set(struct fbr_env *e, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same unless the name is there already, be it empty: what the user has said wins. */
+/* The same unless the name is there already, even with an empty value: the user's value wins. */
 void fbr_env_default(struct fbr_env *e, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void fbr_env_put(struct fbr_env *e, const char *pair); /* "NAME=VALUE" */

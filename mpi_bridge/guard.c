@@ -1,8 +1,8 @@
-/* guard.c - the thread that serves a guarded port; see guard.h.
+/* guard.c - the thread that serves a guarded port.
  *
- * A pair is a caller and, once its first message is whole, our connection to the library. Each
- * direction has one buffer: while it holds something, nothing is read for it, so a side that does
- * not read holds up its own pair and nothing else.
+ * A pair is a caller and, once the caller's first message is whole, our connection to the library.
+ * Each direction has one buffer. While the buffer holds bytes, nothing more is read into it: so a
+ * side that does not read holds up only its own pair.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/guard.h"
@@ -26,8 +26,8 @@
 
 #define BLOCK 65536
 #define BACKLOG 4096
-#define AT_ONCE 64    /* callers are accepted before pairs have their turn */
-#define CONNECT_MS 10 /* until the library is tried again, whose queue was full */
+#define AT_ONCE 64    /* callers to accept before the pairs have their turn */
+#define CONNECT_MS 10 /* ms until the next try to connect to the library, whose queue was full */
 
 struct flow {
     size_t at, len;
@@ -35,9 +35,9 @@ struct flow {
 };
 
 struct pair {
-    int fds[2];           /* the caller, the library; the latter -1 while nothing is whole */
-    bool whole;           /* the first message */
-    struct flow *flow[2]; /* from fds[i] to the other one */
+    int fds[2];           /* the caller, the library; the latter is -1 until a message is whole */
+    bool whole;           /* the first message is whole */
+    struct flow *flow[2]; /* bytes from fds[i] to the other side */
 };
 
 struct fbr_guard {
@@ -47,7 +47,7 @@ struct fbr_guard {
     struct sockaddr_un inner;
     uint64_t refused; /* atomic */
     pthread_t thread;
-    struct pair **pairs; /* the thread's, as all below */
+    struct pair **pairs; /* used by the thread only, as all below */
     struct pollfd *polls;
     size_t n, cap;
 };
@@ -84,7 +84,7 @@ static bool make_room(struct fbr_guard *g)
     return true;
 }
 
-/* Takes the descriptor. */
+/* Takes over the descriptor. */
 static void add_pair(struct fbr_guard *g, int fd)
 {
     struct pair *p = make_room(g) ? calloc(1, sizeof(*p)) : NULL;
@@ -124,7 +124,7 @@ static void take_calls(struct fbr_guard *g)
     }
 }
 
-/* 0, or -EAGAIN: the library has not taken earlier ones yet. */
+/* Returns 0, or -EAGAIN: the library has not accepted earlier connections yet. */
 static int call_library(struct fbr_guard *g, struct pair *p)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
@@ -141,7 +141,7 @@ static int call_library(struct fbr_guard *g, struct pair *p)
 
 /* ---- Bytes ---- */
 
-/* Whether side i is read now. */
+/* True if side i is read now. */
 static bool has_room(const struct pair *p, int i)
 {
     return p->fds[i] >= 0 && (p->flow[i]->len == 0 || !p->whole);
@@ -161,7 +161,7 @@ static bool fill(const struct fbr_guard *g, struct pair *p, int i)
     return n > 0;
 }
 
-/* To the other side. False: it has hung up. */
+/* Sends to the other side. False: that side has hung up. */
 static bool drain(struct pair *p, int i)
 {
     struct flow *f = p->flow[i];
@@ -174,7 +174,7 @@ static bool drain(struct pair *p, int i)
     return true;
 }
 
-/* One turn of a pair whose descriptors had these events. False: it is over. */
+/* Serves a pair whose descriptors had these events. False: the pair is over. */
 static bool serve_pair(struct fbr_guard *g, struct pair *p, const struct pollfd *polls)
 {
     for (int i = 0; i < 2; i++) {
@@ -202,7 +202,7 @@ static void want(struct pollfd *poll, const struct pair *p, int i)
         poll->events |= POLLIN;
     if (p->flow[!i]->len && p->fds[1] >= 0)
         poll->events |= POLLOUT;
-    if (!poll->events) /* also nothing of its end; the other side decides */
+    if (!poll->events) /* nor look for its end; the other side decides */
         poll->fd = -1;
 }
 
@@ -243,7 +243,7 @@ static void *guard_main(void *arg)
 
 /* ---- Life ---- */
 
-/* A unix socket under the library's descriptor, the port under one of ours. */
+/* Puts a unix socket under the library's descriptor, and the port under one of ours. */
 static int swap_sockets(struct fbr_guard *g, int listener)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;

@@ -1,13 +1,13 @@
-/* horovod.c - the bridge of Horovod with its Gloo controller: what horovodrun gives its workers.
+/* horovod.c - the bridge of Horovod with its Gloo controller: sets what horovodrun gives its
+ * workers.
  *
- * HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT lead to a port on the loopback of each agent, which
- * carries the bytes to the service "rendezvous". A cross rank counts the nodes that have a rank
- * with this local rank, as Horovod does: with nodes of different sizes it is not the number of the
- * node.
+ * HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT name a port on the loopback of each agent, which carries
+ * the bytes to the service "rendezvous". A cross rank counts the nodes that have a rank with this
+ * local rank, as in Horovod: with nodes of different sizes it is not the number of the node.
  *
  * The names are those of horovod/common/gloo/gloo_context.cc and horovod/runner/gloo_run.py.
- * HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are left to the user when set: a program of Horovod
- * over MPI is served by the other bridges.
+ * HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS stay if the user has set them: the other bridges
+ * serve a program that runs Horovod over MPI.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/bridge.h"

@@ -1,7 +1,7 @@
-/* host_env.c - the variables that MPI libraries and their like do well with; see host_env.h.
+/* host_env.c - variables that MPI and similar libraries need to work well.
  *
- * The effect of those of Open MPI 4.1 and gloo was measured; those of Open MPI 5, UCX and NCCL are
- * set as their manuals have them.
+ * The effect of the variables of Open MPI 4.1 and gloo was measured. Those of Open MPI 5, UCX and
+ * NCCL are set as in their manuals.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/host_env.h"
@@ -14,8 +14,9 @@
 
 /* ---- A host ---- */
 
-/* While it waits for the others, a rank of Open MPI sleeps 100 us at a time, and those that wait
- * take the processors from those that they wait for: the more, the more of them there are. */
+/* While it waits for the others, a rank of Open MPI sleeps 100 us at a time. Ranks that wait
+ * take the processors from the ranks that they wait for; the more ranks wait, the more they
+ * take. */
 unsigned long fbr_host_env_slack(uint32_t ranks, uint32_t cpus)
 {
     const unsigned long least = 500000, most = 2000000, each = 125000; /* ns */
@@ -26,7 +27,7 @@ unsigned long fbr_host_env_slack(uint32_t ranks, uint32_t cpus)
     return wanted < least ? least : wanted > most ? most : wanted;
 }
 
-/* Where the variables go, and who is told. */
+/* The environment that gets the variables, and the function that gets the sentences. */
 struct cure {
     struct fbr_env *env;
     void (*say)(void *user, const char *text);
@@ -52,14 +53,15 @@ static void cure(const struct cure *c, const char *why, const char *name, const 
         c->say(c->user, text);
 }
 
-/* Without a fabric Open MPI's search for one costs 200 ms a job, and ob1 is what it ends with. */
+/* Without a fabric Open MPI's search for one costs 200 ms for each job, and ends with ob1. */
 static void cure_transport(const struct fbr_probe *p, const struct fbr_host_use *use,
                            const struct cure *c)
 {
     if (!p->fabric)
         cure(c, p->no_fabric[0] ? p->no_fabric : "no fabric", "OMPI_MCA_pml", "ob1");
-    /* Open MPI 4.1's windows fail there with osc/rdma ("invalid window"), which in version 5 may be
-     * all that there is: so it comes last, as far as osc/monitoring does not choose it. */
+    /* Over TCP the windows of Open MPI 4.1 fail with osc/rdma ("invalid window"). In version 5
+     * osc/rdma may be the only component, so it comes last and is not excluded. osc/monitoring
+     * is: it would choose osc/rdma. */
     if (!p->fabric && use->nodes > 1) {
         cure(c, "TCP between hosts", "OMPI_MCA_osc", "^monitoring");
         cure(c, "TCP between hosts", "OMPI_MCA_osc_rdma_priority", "0");
@@ -94,14 +96,14 @@ static void cure_memory(const struct fbr_probe *p, const struct fbr_host_use *us
     cure(c, why, "NCCL_SHM_DISABLE", "1");
 }
 
-/* MPI libraries bring hwloc along, and it opens all of its plugins before it asks for one: OpenCL,
- * X, an XML library and what they need take a fifth of MPI_Init with few ranks. It reads and writes
- * its XML without that library as well, and where there is no GPU the others have nothing to find.
+/* MPI libraries bring hwloc along, and hwloc opens all of its plugins before it asks for one:
+ * OpenCL, X, an XML library and their dependencies take a fifth of MPI_Init with few ranks. hwloc
+ * reads and writes its XML without that library as well, and without a GPU the others find nothing.
  *
- * Then it reads the configuration of each PCI device, to know which processors are near to it: in a
- * virtual machine each word of that goes to the hypervisor, 8 ms for six devices. Without a GPU and
- * a fabric nobody asks. And it runs on each processor in turn, to ask it for the caches that the
- * kernel has told of already. */
+ * Then hwloc reads the configuration of each PCI device, to know which processors are near it.
+ * In a virtual machine each word of this goes to the hypervisor: 8 ms for six devices. Without a
+ * GPU and a fabric no program asks for it. hwloc also runs on each processor in turn, to ask it
+ * for the caches that the kernel has reported already. */
 static void cure_hwloc(const struct fbr_probe *p, const struct cure *c)
 {
     static const char gpus[] = "hwloc_cuda.so,hwloc_gl.so,hwloc_levelzero.so,hwloc_nvml.so,"
@@ -119,9 +121,9 @@ static void cure_hwloc(const struct fbr_probe *p, const struct cure *c)
              "HWLOC_COMPONENTS", "%s%s%s", pci, *pci && *x86 ? "," : "", x86);
 }
 
-/* On one host gloo needs no more than the loopback, and whatever the host's name resolves to does
- * not matter. Between hosts all must use the interface that we know to work, not the first in a
- * list. With a fabric UCX knows better. */
+/* On one host gloo needs only the loopback, and it does not matter what the host's name resolves
+ * to. Between hosts all ranks must use the interface that we know to work, not the first in a
+ * list. With a fabric UCX makes the better choice. */
 static void cure_interfaces(const struct fbr_probe *p, const struct fbr_host_use *use,
                             const struct cure *c)
 {
@@ -135,10 +137,10 @@ static void cure_interfaces(const struct fbr_probe *p, const struct fbr_host_use
         return;
     }
     snprintf(why, sizeof(why), "reached by %s", p->address);
-    /* Most builds of Open MPI know IPv4 only, and complain of an interface without it. */
+    /* Most builds of Open MPI know IPv4 only, and complain about an interface without it. */
     if (!strchr(p->address, ':'))
         cure(c, why, "OMPI_MCA_btl_tcp_if_include", "%s", p->interface);
-    if (!p->fabric) /* also on one host: looking at each of many takes a tenth of MPI_Init */
+    if (!p->fabric) /* also on one host: to look at each of many takes a tenth of MPI_Init */
         cure(c, why, "UCX_NET_DEVICES", "%s", p->interface);
     if (use->nodes <= 1)
         return;
@@ -163,11 +165,11 @@ void fbr_host_env(const struct fbr_probe *p, const struct fbr_host_use *use, str
 
 /* ---- A rank ---- */
 
-/* Files that ranks share: nothing of a killed run may stay in /dev/shm itself. Agents may share a
- * host. */
+/* Names folders for files that ranks share: nothing of a killed run may stay in /dev/shm itself.
+ * Agents may share a host. */
 static void name_shared_files(struct fbr_env *e, const char *shm)
 {
-    /* mmap is Open MPI's default; its other choices try a name in /dev/shm, which may stay
+    /* mmap is Open MPI's default. The other choices try a name in /dev/shm, which may stay
      * there. */
     fbr_env_default(e, "OMPI_MCA_shmem", "mmap");
     if (!shm)
@@ -176,15 +178,15 @@ static void name_shared_files(struct fbr_env *e, const char *shm)
     fbr_env_default(e, "OMPI_MCA_btl_sm_backing_directory", "%s", shm);
     fbr_env_default(e, "OMPI_MCA_osc_rdma_backing_directory", "%s", shm);
     fbr_env_default(e, "OMPI_MCA_osc_sm_backing_directory", "%s", shm);
-    fbr_env_default(e, "UCX_POSIX_DIR", "%s", shm); /* it unlinks them, but not when it is killed */
+    fbr_env_default(e, "UCX_POSIX_DIR", "%s", shm); /* UCX unlinks them, but not if it is killed */
 }
 
 void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, struct fbr_env *e)
 {
     if (use->nodes > 1 && p->interface[0])
         fbr_env_default(e, "HOROVOD_GLOO_IFACE", "%s", p->interface);
-    /* Where the kernel's routes cannot be read, as in many containers, Open MPI's other choice
-     * reaches nobody. */
+    /* If the kernel's routes cannot be read, as in many containers, Open MPI's other choice
+     * reaches no host. */
     fbr_env_default(e, "OMPI_MCA_reachable", "weighted");
     name_shared_files(e, use->shm);
     if (use->shares_cpus)

@@ -1,8 +1,8 @@
-/* loopback.c - see loopback.h.
+/* loopback.c - connections of local ranks to their agent.
  *
- * A write is tried at once; what the socket does not take is copied and left to libuv. That a link
- * is gone is told from a later turn of the loop, by an async handle, so that no call of the owner's
- * ends in one back.
+ * A write is tried at once; the bytes that the socket does not take are copied and left to libuv.
+ * The end of a link is reported from a later turn of the loop, by an async handle, so that no call
+ * of the owner leads to a call back.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/loopback.h"
@@ -31,10 +31,10 @@ struct fbr_lo_link {
         uv_pipe_t pipe;
     } uv;
     struct fbr_loop *loop;
-    const struct fbr_lo_link_ops *ops; /* NULL: not started, told that it is gone, or closed */
+    const struct fbr_lo_link_ops *ops; /* NULL: not started, gone() was called, or closed */
     void *user;
-    uv_async_t later; /* tells gone() outside of the owner's calls */
-    int handles;      /* that are not closed yet */
+    uv_async_t later; /* calls gone() outside of the owner's calls */
+    int handles;      /* handles that are not closed yet */
     bool finishing, failed;
 };
 
@@ -144,7 +144,7 @@ void fbr_lo_link_read(struct fbr_lo_link *link)
     if (uv_fileno(&link->uv.handle, &fd) < 0)
         return;
     while (n > 0 && link->ops && !link->failed && !link->finishing) {
-        n = read(fd, data, FBR_LOOP_SCRATCH); /* libuv sees the end, or an error, again */
+        n = read(fd, data, FBR_LOOP_SCRATCH); /* libuv sees an end or an error again */
         if (n > 0)
             link->ops->bytes(link->user, data, (size_t)n);
     }
@@ -156,7 +156,7 @@ static void on_written(uv_write_t *req, int status)
     struct fbr_lo_link *link = w->link;
 
     free(w);
-    if (status == UV_ECANCELED) /* it is being closed */
+    if (status == UV_ECANCELED) /* the link is being closed */
         return;
     if (status < 0 || (link->finishing && !uv_stream_get_write_queue_size(&link->uv.stream)))
         fail(link);
@@ -225,13 +225,14 @@ struct fbr_lo_listener {
     struct fbr_loop *loop;
     uid_t uid;
     uint16_t port;
-    uint64_t said_ms; /* when a refusal was last told; `unsaid` came after it */
+    uint64_t said_ms; /* when a refusal was last reported; `unsaid` came after it */
     unsigned unsaid;
     void (*on_link)(void *user, struct fbr_lo_link *link);
     void *user;
 };
 
-/* One line a second at most: anybody on the host can be refused thousands of times a second. */
+/* Reports at most one line a second: any user of the host can be refused thousands of times a
+ * second. */
 static void report_refused(struct fbr_lo_listener *l, uid_t uid)
 {
     uint64_t now = fbr_now_ms();

@@ -1,17 +1,17 @@
 /* plain.c - the bridge of programs that need no server, only variables.
  *
- *   FIBER_*               who the rank is, for programs that are written for Fiber and for scripts
- *   OMPI_COMM_WORLD_*     what mpirun sets; many scripts and libraries read them to find the rank
- *   JAX_*                 jax.distributed.initialize() reads the address, programs the rest, to
- *                         hand it over. JAX would find all of it by itself with
- *                         OMPI_MCA_orte_hnp_uri, but then Open MPI 4.1 looks for an ompi-server
- *                         when a spawned rank meets its parents, and MPI_Comm_spawn fails: that is
- *                         left to the user (docs/frameworks.md). Process 0 listens at the
- *                         coordinator's address itself; no one can ask it for a free port before it
+ * FIBER_*               which rank this is, for programs that are written for Fiber and for scripts
+ * OMPI_COMM_WORLD_*     what mpirun sets; many scripts and libraries find the rank by them JAX_*
+ * jax.distributed.initialize() reads the address; a program reads the rest
+ *                         and passes it on. JAX would find all of it by itself with
+ *                         OMPI_MCA_orte_hnp_uri. But then Open MPI 4.1 looks for an ompi-server
+ *                         when a spawned rank meets its parents, and MPI_Comm_spawn fails, so this
+ *                         is left to the user (docs/frameworks.md). Process 0 listens at the
+ *                         coordinator's address itself. No one can ask it for a free port before it
  *                         runs, so the port is made from the job's name, in the range that JAX uses
  *                         for Open MPI's jobs
  *
- * What the user has set of JAX_* wins; the others say what is and replace those of an outer
+ * JAX_* variables that the user has set stay. The others are facts, and replace those of an outer
  * launcher.
  *
  * SPDX-License-Identifier: Apache-2.0 */

@@ -1,13 +1,14 @@
 /* pmi1.c - the bridge of PMI-1 and PMI-2: for MPICH, its descendants, and users of Slurm's libpmi2.
  *
- * A rank gets a connected socket as descriptor 3 and PMI_FD=3. A program that MPI is not the first
- * to run in (a wrapper that closes descriptors, a container in the rank's place) can ask for
- * PMI_PORT instead, with FIBER_PMI=port in its environment: an address on the loopback, and PMI_ID
- * to say who it is. Not both: MPICH takes PMI_FD when it is there, so the port would only be one
- * more thing to reach. The protocols themselves are pmi1_engine.c and pmi2_engine.c.
+ * A rank gets a connected socket as descriptor 3, and PMI_FD=3. If another program runs before the
+ * MPI program (a wrapper that closes descriptors, a container in the rank's place), the user can
+ * ask for PMI_PORT instead, with FIBER_PMI=port in the rank's environment: an address on the
+ * loopback, and PMI_ID to name the rank. A rank does not get both: MPICH takes PMI_FD if it is
+ * there, so the port would only be one more thing to reach. pmi1_engine.c and pmi2_engine.c have
+ * the protocols.
  *
- * Barriers go through host->fence with the key "pmi1:<nspace>". The initial store of a spawned job
- * travels in the environment of its ranks, as FIBER_PMI_PREPUT, and is taken out before they start.
+ * Barriers use host->fence with the key "pmi1:<nspace>". The initial store of a spawned job travels
+ * in the environment of its ranks, as FIBER_PMI_PREPUT, which is removed before the ranks start.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -39,13 +40,13 @@ struct client {
 struct job {
     struct fbr_bridge *bridge;
     const struct fbr_bridge_job *job;
-    struct fbr_pmi1 *engine;          /* NULL: no rank of it is here */
-    struct fbr_lo_listener *listener; /* opened when a rank asks for it */
+    struct fbr_pmi1 *engine;          /* NULL: the job has no rank here */
+    struct fbr_lo_listener *listener; /* NULL until a rank asks for it */
     struct client *clients;
     struct job *prev, *next;
 };
 
-/* A request to the host. */
+/* A request to the host that is not answered yet. */
 struct ask {
     struct fbr_bridge *bridge;
     uint32_t job, rank;
@@ -94,7 +95,7 @@ static void on_gone(void *user)
 
 static const struct fbr_lo_link_ops link_ops = {on_bytes, on_gone};
 
-/* Takes the link. */
+/* Takes over the link. */
 static int client_add(struct job *j, struct fbr_lo_link *link, int64_t rank)
 {
     struct client *c = calloc(1, sizeof(*c));
@@ -118,7 +119,7 @@ static void on_accepted(void *user, struct fbr_lo_link *link)
     client_add(user, link, -1);
 }
 
-/* ---- what the engine says ---- */
+/* ---- calls of the engine ---- */
 
 static void engine_send(void *user, void *link, const void *data, size_t len)
 {
@@ -162,7 +163,7 @@ static void engine_abort(void *user, uint32_t rank, int code, const char *text)
     host->abort(host->user, j->job->id, rank, code, text);
 }
 
-/* ---- what is asked of the host ---- */
+/* ---- requests to the host ---- */
 
 static struct ask *ask_new(struct job *j, uint32_t rank)
 {
@@ -181,7 +182,7 @@ static void ask_free(struct ask *a)
     free(a);
 }
 
-/* Keeps `rc`, and forgets the question that was refused. */
+/* Returns `rc`; frees the request if the host refused it. */
 static int asked(struct ask *a, int rc)
 {
     if (rc < 0)
@@ -259,7 +260,7 @@ static void on_found(void *arg, int code, const void *data, size_t len)
         fbr_pmi1_answer(j->engine, rank, code, port);
 }
 
-/* Names of PMI-1 are apart from those of other bridges. */
+/* Keeps names of PMI-1 apart from those of other bridges. */
 static void name_key(char key[FBR_PMI1_VALUE_MAX + 8], const char *name)
 {
     snprintf(key, FBR_PMI1_VALUE_MAX + 8, "pmi1:%s", name);
@@ -305,7 +306,7 @@ static int engine_unpublish(void *user, uint32_t rank, const char *name)
     return asked(a, host->unpublish(host->user, j->job->id, rank, key, on_done, a));
 }
 
-/* The new job is known by now. */
+/* The bridge knows the new job by now. */
 static void on_spawned(void *arg, int code, const void *data, size_t len)
 {
     struct ask *a = arg;
@@ -463,7 +464,7 @@ static int pass_port(struct job *j, uint32_t rank, struct fbr_env *env, struct f
 static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                      struct fbr_env *env, int *fd, struct fbr_error *err)
 {
-    /* Those of an outer launcher would lead this rank to its server. */
+    /* Variables of an outer launcher would lead this rank to its server. */
     static const char *const foreign[] = {"PMI_FD",      "PMI_PORT",      "PMI_ID",
                                           "PMI_RANK",    "PMI_SIZE",      "PMI_JOBID",
                                           "PMI_SPAWNED", "PMI2_SUN_PATH", "PMI2_CONNECT_TO_SERVER"};
@@ -491,14 +492,14 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
     return 0;
 }
 
-/* Messages that the rank sent before its end come first. */
+/* Reads the messages that the rank sent before its end. */
 static void pmi1_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                        int code)
 {
     struct job *j = job_find(b, job->id);
     struct client *c, *next;
 
-    (void)rank; /* whose the connections are only the engine knows */
+    (void)rank; /* only the engine knows which connections are the rank's */
     (void)code;
     if (j)
         DL_FOREACH_SAFE(j->clients, c, next)
@@ -506,7 +507,7 @@ static void pmi1_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
                 fbr_lo_link_read(c->link);
 }
 
-/* PMI knows of no smaller job: who waits for all is told that they will not come. */
+/* PMI cannot shrink a job: ranks that wait for all get an error. */
 static void pmi1_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                       int code)
 {

@@ -1,4 +1,4 @@
-/* pmi1_engine.c - see pmi1_engine.h.
+/* pmi1_engine.c - a server of PMI-1 and PMI-2: the common part, and PMI-1.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/pmi1_engine.h"
@@ -14,7 +14,7 @@
 #include "mpi_bridge/pmi1_priv.h"
 
 #define REPLY_MAX 2048
-#define ENTRY_COST 128 /* of an entry besides its text, roughly */
+#define ENTRY_COST 128 /* bytes of an entry without its text, roughly */
 
 /* ---- the store ---- */
 
@@ -76,7 +76,7 @@ int fbr_pmi1_set(struct fbr_pmi1 *e, const char *key, const char *value)
     return fbr_pmi1_table_set(e, &e->store, key, value);
 }
 
-/* Keys and values are words of what ASCII can print; a value may have blanks in it. */
+/* True if s is made of printable ASCII characters; `blanks`: it may have blanks, or be empty. */
 static bool is_text(const char *s, size_t max, bool blanks)
 {
     size_t n = 0;
@@ -157,8 +157,8 @@ __attribute__((format(printf, 2, 3))) static void reply(struct fbr_pmi1_conn *c,
         c->e->ops->send(c->e->user, c->link, text, (size_t)n);
 }
 
-/* A rank that is gone while it waits in a barrier stays counted: that barrier can not end, the job
- * ends instead. */
+/* A rank that is gone while it waits in a barrier stays counted: the barrier cannot end, and the
+ * job ends instead. */
 static void forget(struct fbr_pmi1_conn *c)
 {
     struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
@@ -220,8 +220,8 @@ bool fbr_pmi1_speak_for(struct fbr_pmi1_conn *c)
 
 /* ---- the words of a line ---- */
 
-/* Finds where the value of that key begins; NULL when it is not there. All text behind "value="
- * belongs to the value. */
+/* Finds where the value of the key begins; NULL if the key is not there. All text after "value="
+ * belongs to that value. */
 static char *word_at(char *line, const char *key)
 {
     size_t len = strlen(key);
@@ -237,7 +237,7 @@ static char *word_at(char *line, const char *key)
     return NULL;
 }
 
-/* The value of that key, at most size - 1 bytes; false when it is missing or longer. */
+/* Stores the value of the key, at most size - 1 bytes. False: it is missing or longer. */
 static bool word(char *line, const char *key, char *out, size_t size)
 {
     const char *at = word_at(line, key);
@@ -264,7 +264,7 @@ static long number(char *line, const char *key, long otherwise)
 
 /* ---- requests ---- */
 
-/* A client of PMI-2 says "fullinit" next, and so who it is. */
+/* A client of PMI-2 sends "fullinit" next, which names its rank. */
 static void on_init(struct fbr_pmi1_conn *c, char *line)
 {
     long version = number(line, "pmi_version", 0);
@@ -367,13 +367,13 @@ static void on_get(struct fbr_pmi1_conn *c, char *line)
         return;
     }
     found = word(line, "key", key, sizeof(key)) ? fbr_pmi1_find(c->e->store, key) : NULL;
-    if (found && is_text(found, FBR_PMI1_VALUE_MAX, true)) /* PMI-2 may have put anything */
+    if (found && is_text(found, FBR_PMI1_VALUE_MAX, true)) /* PMI-2 may have put any text */
         reply(c, "cmd=get_result rc=0 msg=success value=%s\n", found);
     else
         reply(c, "cmd=get_result rc=-1 msg=no_such_key value=unknown\n");
 }
 
-/* Not one within the other: what is asked now may end the next barrier. */
+/* Not recursive: a request that is read here may end the next barrier. */
 void fbr_pmi1_resume(struct fbr_pmi1 *e)
 {
     struct fbr_pmi1_conn *c, *next;
@@ -445,7 +445,7 @@ static void on_finalize(struct fbr_pmi1_conn *c, char *line)
     slot->left = true;
 }
 
-/* Newer MPICHs let their message go on over many lines. */
+/* In newer MPICHs the message goes on over many lines. */
 static void on_abort(struct fbr_pmi1_conn *c, char *line)
 {
     const char *text = word_at(line, "error_msg");
@@ -457,7 +457,7 @@ static void on_abort(struct fbr_pmi1_conn *c, char *line)
                      text ? text : "");
 }
 
-/* MPICH looks at info, newer ones at rc. */
+/* MPICH reads info, newer MPICHs read rc. */
 static void reply_published(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code,
                             const char *port)
 {
@@ -511,7 +511,7 @@ static void on_unpublish(struct fbr_pmi1_conn *c, char *line)
     on_published(c, line, FBR_PMI1_UNPUBLISH);
 }
 
-/* Tells a client what came of what it waited for. */
+/* Answers the request for which a client has waited. */
 static void done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text)
 {
     if (c->version == 2)
@@ -542,7 +542,7 @@ void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *te
     fbr_pmi1_resume(e);
 }
 
-/* A spawn is many lines, and one that starts several programs comes as several. */
+/* A spawn has many lines. A spawn of several programs comes as several requests. */
 static void spawn_line(struct fbr_pmi1_conn *c, char *line)
 {
     struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
@@ -648,7 +648,7 @@ static void on_line(struct fbr_pmi1_conn *c, char *line)
         fbr_pmi1_hang_up(c, "out of memory");
 }
 
-/* The next line of what has come: 1 when there was one, 0: more has to come. */
+/* Reads the next line. Returns 1; 0: more bytes have to come, or it has hung up. */
 static int read_line(struct fbr_pmi1_conn *c)
 {
     size_t left = c->in.len - c->at, len;

@@ -1,8 +1,8 @@
-/* pmi1_priv.h - within the PMI server: the state that PMI-1 (pmi1_engine.c) and PMI-2
- * (pmi2_engine.c) share.
+/* pmi1_priv.h - the state of the PMI server that PMI-1 (pmi1_engine.c) and PMI-2 (pmi2_engine.c)
+ * share.
  *
- * A connection speaks PMI-1 until its first request asks for version 2. The ranks of one job have
- * one key space and one barrier whichever they speak.
+ * A connection speaks PMI-1 until its first request asks for version 2. The ranks of a job have one
+ * key space and one barrier, whichever version they speak.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PMI1_PRIV_H
@@ -15,7 +15,7 @@
 #include "mpi_bridge/pmi1_spawn.h"
 #include "runtime/base/buf.h"
 
-#define FBR_PMI2_KEY_MAX 65 /* with their NUL: what PMI-2 allows, one more than PMI-1 each */
+#define FBR_PMI2_KEY_MAX 65 /* with their NUL, as PMI-2 allows: one more than PMI-1 each */
 #define FBR_PMI2_VALUE_MAX 1025
 
 struct fbr_pmi1_entry {
@@ -32,32 +32,32 @@ enum fbr_pmi1_wait {
     FBR_PMI1_LOOKUP,
     FBR_PMI1_UNPUBLISH,
     FBR_PMI1_SPAWN,
-    FBR_PMI1_NODE_ATTR, /* of PMI-2: a neighbour has to put it */
-    FBR_PMI1_RING       /* of PMI-2: a barrier that tells what the neighbours gave */
+    FBR_PMI1_NODE_ATTR, /* PMI-2: a neighbour has to put the attribute */
+    FBR_PMI1_RING       /* PMI-2: a barrier whose answer has the texts of the neighbours */
 };
 
 struct fbr_pmi1_slot {
-    struct fbr_pmi1_conn *conn; /* that speaks for the rank */
-    bool taken;                 /* has ever been: it can not be taken again */
+    struct fbr_pmi1_conn *conn; /* the connection that speaks for the rank */
+    bool taken;                 /* a connection has spoken for it: no other can */
     enum fbr_pmi1_wait wait;
     bool left;
     uint32_t app; /* which of the programs that were spawned together it runs */
-    char *attr;   /* that NODE_ATTR waits for */
+    char *attr;   /* the attribute that NODE_ATTR waits for */
 };
 
 struct fbr_pmi1_conn {
     struct fbr_pmi1 *e;
     void *link;
     int64_t rank;   /* -1: not known yet */
-    bool speaks;    /* for its rank, slot->conn is this one */
-    bool dead;      /* hung up within a call; freed at the end of it */
-    bool aborted;   /* what else it says is not heard */
-    bool reading;   /* within fbr_pmi1_bytes or what comes after an answer */
+    bool speaks;    /* for its rank: slot->conn is this connection */
+    bool dead;      /* hung up within a call; freed at the end of that call */
+    bool aborted;   /* its further requests are ignored */
+    bool reading;   /* within fbr_pmi1_bytes() */
     int version;    /* of PMI: 1, or 2 after the first request */
-    char thrid[32]; /* of PMI-2's request that is being answered, "" without */
+    char thrid[32]; /* thrid of the PMI-2 request that is being answered; "": none */
     struct fbr_buf in;
-    size_t at;                    /* what of it has been read, within fbr_pmi1_bytes */
-    struct fbr_pmi1_spawn *spawn; /* being read */
+    size_t at;                    /* bytes of `in` that have been read, within fbr_pmi1_bytes() */
+    struct fbr_pmi1_spawn *spawn; /* the spawn that is being read */
     struct fbr_pmi1_conn *prev, *next;
 };
 
@@ -67,9 +67,9 @@ struct fbr_pmi1 {
     struct fbr_pmi1_config config;
     char nspace[FBR_PMI1_NAME_MAX], parent[FBR_PMI1_NAME_MAX];
     struct fbr_pmi1_entry *store;
-    struct fbr_pmi1_entry *attrs; /* of the node, PMI-2 */
-    size_t store_size;            /* of both */
-    struct fbr_buf puts;          /* since the last barrier: key, value, ... */
+    struct fbr_pmi1_entry *attrs; /* attributes of the node, PMI-2 */
+    size_t store_size;            /* of both tables */
+    struct fbr_buf puts;          /* puts since the last barrier: key, value, ... */
     uint32_t in_barrier;
     bool broken; /* a rank of the job has died: no barrier can end */
     bool resuming, resume_again;
@@ -78,29 +78,29 @@ struct fbr_pmi1 {
 };
 
 struct fbr_pmi1_slot *fbr_pmi1_slot(struct fbr_pmi1 *e, int64_t rank);
-/* The first connection that speaks for a rank is the rank; hangs up on others. */
+/* The first connection that speaks for a rank is the rank. Hangs up on others and returns false. */
 bool fbr_pmi1_speak_for(struct fbr_pmi1_conn *c);
 void fbr_pmi1_hang_up(struct fbr_pmi1_conn *c, const char *why);
 
-/* NULL: there is none. */
+/* NULL: the key is not there. */
 const char *fbr_pmi1_find(struct fbr_pmi1_entry *table, const char *key);
 int fbr_pmi1_table_set(struct fbr_pmi1 *e, struct fbr_pmi1_entry **table, const char *key,
                        const char *value);
-/* Into the store, and to the other agents with the next barrier. */
+/* Puts a pair into the store, and into the next fence for the other agents. */
 int fbr_pmi1_put(struct fbr_pmi1 *e, const char *key, const char *value);
-/* The rank waits for all: `wait` says how it is told. */
+/* The rank waits for all ranks; `wait` chooses the answer that it gets. */
 void fbr_pmi1_enter(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait wait);
 
-/* Some ranks do not wait any more: reads what their clients of PMI-2, which may have threads, have
- * asked meanwhile. */
+/* Some ranks do not wait any more: reads the requests that their PMI-2 clients, which may have
+ * threads, have sent meanwhile. */
 void fbr_pmi1_resume(struct fbr_pmi1 *e);
 
-/* ---- of PMI-2 ---- */
+/* ---- PMI-2 ---- */
 
-/* Serves the next message, if all of it has come and the rank does not wait: 1, else 0. Hangs up on
- * nonsense. */
+/* Serves the next message and returns 1, if the message is whole and the rank does not wait;
+ * else returns 0. Hangs up on malformed messages. */
 int fbr_pmi2_read(struct fbr_pmi1_conn *c);
-/* Answers what the connection has waited for; `text` is a port, or a job's name. */
+/* Answers the request for which the connection has waited; `text` is a port, or a job's name. */
 void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text);
 
 #endif

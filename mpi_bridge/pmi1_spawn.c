@@ -1,7 +1,7 @@
-/* pmi1_spawn.c - reads and writes the spawn requests of PMI-1.
+/* pmi1_spawn.c - reads the spawn requests of PMI-1.
  *
- * The info key "wdir" means something here; the others (host, path, ...) are for launchers that
- * place by name.
+ * Only the info key "wdir" has an effect. The others (host, path, ...) are for launchers that place
+ * by name.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/pmi1_spawn.h"
@@ -27,12 +27,12 @@ struct app {
 struct fbr_pmi1_spawn {
     struct app apps[APPS_MAX];
     struct fbr_bridge_app views[APPS_MAX];
-    size_t napps; /* begun */
-    bool between; /* an app is complete, the next must begin */
+    size_t napps; /* programs that have begun */
+    bool between; /* a program is complete, the next must begin */
     long total, so_far;
     size_t bytes;
     struct fbr_buf preput;
-    char key[FBR_PMI1_KEY_MAX]; /* of the preput pair that is being read */
+    char key[FBR_PMI1_KEY_MAX]; /* key of the preput pair that is being read */
 };
 
 struct fbr_pmi1_spawn *fbr_pmi1_spawn_new(void)
@@ -70,7 +70,7 @@ static long to_number(const char *text)
     return errno || end == text || *end ? -1 : n;
 }
 
-/* Sets argv[at], which is the next one or the first. */
+/* Sets argv[at]; `at` is a set index, or the next one. */
 static int set_arg(struct app *app, size_t at, const char *text)
 {
     char *copy;
@@ -171,7 +171,7 @@ static int set_field(struct fbr_pmi1_spawn *s, struct app *app, const char *key,
     }
     if (!strncmp(key, "info_val_", 9))
         return set_workdir(app, value);
-    /* argcnt, preput_num, info_num: the lines themselves say it; what is unknown is passed over */
+    /* argcnt, preput_num and info_num repeat what the lines show; unknown keys are ignored */
     return 0;
 }
 

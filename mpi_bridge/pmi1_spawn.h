@@ -1,10 +1,10 @@
-/* pmi1_spawn.h - the many-line request of PMI-1 that starts processes, read line by line. Pure.
+/* pmi1_spawn.h - reads the many-line request of PMI-1 that starts processes, line by line. Pure.
  *
  *     mcmd=spawn  nprocs=2  execname=./child  totspawns=1  spawnssofar=1  argcnt=1  arg1=x
  *     preput_num=1  preput_key_0=k  preput_val_0=v  info_num=1  info_key_0=wdir
  *     info_val_0=/tmp  endcmd
  *
- * each on a line; a spawn of several programs repeats it, with spawnssofar counting up to
+ * each on its own line. A spawn of several programs repeats this, with spawnssofar counting up to
  * totspawns.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -13,16 +13,17 @@
 
 #include "mpi_bridge/bridge.h"
 
-/* With their NUL, as get_maxes tells them. */
+/* With their NUL, as get_maxes reports them. */
 #define FBR_PMI1_KEY_MAX 64
 #define FBR_PMI1_VALUE_MAX 1024
-#define FBR_PMI1_SPAWN_MAX 1048576 /* all lines of one spawn */
+#define FBR_PMI1_SPAWN_MAX 1048576 /* bytes of all lines of a spawn */
 
 struct fbr_pmi1_spawn;
 
 struct fbr_pmi1_spawn *fbr_pmi1_spawn_new(void); /* after "mcmd=spawn"; NULL without memory */
 void fbr_pmi1_spawn_free(struct fbr_pmi1_spawn *s);
-/* The next line. 1: it is complete; 0: go on; -EPROTO, -E2BIG, -ENOMEM. */
+/* Takes the next line. Returns 1: the request is complete; 0: more lines follow; or -EPROTO,
+ * -E2BIG, -ENOMEM. */
 int fbr_pmi1_spawn_line(struct fbr_pmi1_spawn *s, const char *line);
 
 const struct fbr_bridge_app *fbr_pmi1_spawn_apps(const struct fbr_pmi1_spawn *s);

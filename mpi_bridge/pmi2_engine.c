@@ -1,16 +1,16 @@
-/* pmi2_engine.c - PMI-2, the other language of the PMI server: see pmi1_engine.h.
+/* pmi2_engine.c - PMI-2, the second protocol of the PMI server.
  *
- * After "cmd=init pmi_version=2" a client sends messages: their length in six characters of decimal
+ * After "cmd=init pmi_version=2" a client sends messages: the length in six characters, decimal
  * digits and blanks, then "cmd=NAME;key=value;...", where a ';' in a value is written twice. The
- * answer of NAME is NAME-response, with rc=0, or rc and errmsg. The header of Slurm's libpmi2
+ * answer to NAME is NAME-response, with rc=0, or rc and errmsg. The header of Slurm's libpmi2
  * (slurm/pmi2.h) and MPICH's src/pmi define the meaning.
  *
- * A client with threads marks a request by thrid and may send another one before it was answered:
- * those wait here, in their order.
+ * A client with threads marks a request by thrid, and may send another one before it has the
+ * answer. Such requests wait here, in their order.
  *
- * Besides the commands of MPICH there is Slurm's "ring": each rank gives a text to either side and
- * gets what its neighbours gave. Here it is a barrier with two puts, under keys that no client can
- * put.
+ * In addition to the commands of MPICH there is Slurm's "ring": each rank gives a text to either
+ * side and gets the texts of its neighbours. Here it is a barrier with two puts, under keys that no
+ * client can put.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
@@ -25,21 +25,20 @@
 #include "mpi_bridge/pmi1_priv.h"
 
 #define LENGTH_DIGITS 6
-#define WAITING_MAX (4u << 20) /* what a client may send while it waits for an answer */
+#define WAITING_MAX (4u << 20) /* bytes that a client may send while it waits for an answer */
 #define ERR_OTHER 14           /* PMI2_ERR_OTHER */
 #define ERR_KEY 4              /* PMI2_ERR_INVALID_KEY */
 #define ERR_VALUE 6            /* PMI2_ERR_INVALID_VAL */
 
 /* ---- messages ---- */
 
-/* The contents of a message: `n` times a key and its value, each with its NUL, one after the
- * other. */
+/* The contents of a message: `n` keys, each followed by its value. Each text ends with its NUL. */
 struct message {
     const char *pairs;
     size_t n;
 };
 
-/* Unpacks in place: no pair grows. -EPROTO. */
+/* Unpacks in place: no pair grows. Returns 0 or -EPROTO. */
 static int unpack(struct message *m, char *text, size_t len)
 {
     size_t to = 0;
@@ -66,7 +65,7 @@ static int unpack(struct message *m, char *text, size_t len)
     return in_key && m->n && !text[to - 1] ? 0 : -EPROTO;
 }
 
-/* The pair after that one. */
+/* Returns the pair after this one. */
 static const char *next_pair(const char *pair)
 {
     pair += strlen(pair) + 1;
@@ -116,7 +115,7 @@ static void put_pair(struct fbr_buf *b, const char *key, const char *value)
     fbr_put(b, ";", 1);
 }
 
-/* Begins the answer to that command; say_end sends it. */
+/* Begins the answer to that command; reply_end() sends it. */
 static void reply_begin(struct fbr_buf *b, struct fbr_pmi1_conn *c, const char *cmd, int rc,
                         const char *why)
 {
@@ -167,7 +166,7 @@ static void reply_value(struct fbr_pmi1_conn *c, const char *cmd, const char *va
     reply_end(&b, c);
 }
 
-/* Writes the key of a rank's text for its neighbours; the tab keeps the key apart from those of
+/* Writes the key of a rank's text for its neighbours. The tab keeps it apart from keys of
  * clients. */
 static void ring_key(char key[FBR_PMI2_KEY_MAX], uint32_t rank, const char *side)
 {
@@ -181,7 +180,7 @@ static void reply_ring(struct fbr_pmi1_conn *c, int code)
     const char *left, *right;
     struct fbr_buf b;
 
-    ring_key(key, (rank + size - 1) % size, "right"); /* what our left neighbour has on its right */
+    ring_key(key, (rank + size - 1) % size, "right"); /* the right text of our left neighbour */
     left = fbr_pmi1_find(c->e->store, key);
     ring_key(key, (rank + 1) % size, "left");
     right = fbr_pmi1_find(c->e->store, key);
@@ -204,7 +203,7 @@ static void reply_found(struct fbr_pmi1_conn *c, const char *port)
     reply_begin(&b, c, "name-lookup", 0, NULL);
     put_pair(&b, "found", "TRUE");
     put_pair(&b, "value", port);
-    put_pair(&b, "port", port); /* some look here */
+    put_pair(&b, "port", port); /* some clients look here */
     reply_end(&b, c);
 }
 
@@ -305,12 +304,11 @@ static void on_finalize(struct fbr_pmi1_conn *c, const struct message *m)
     leave(c);
 }
 
-/* Handles an abort, which has no answer. A rank that says that it ends itself only has said
- * goodbye. */
+/* Handles an abort, which has no answer. A rank that ends only itself leaves its server. */
 static void on_abort(struct fbr_pmi1_conn *c, const struct message *m)
 {
     const char *world = get(m, "isworld");
-    const char *text = get(m, "msg") ? get(m, "msg") : get(m, "message"); /* MPICH's word */
+    const char *text = get(m, "msg") ? get(m, "msg") : get(m, "message"); /* MPICH's key */
 
     if (world && !is_true(world))
         leave(c);
@@ -329,7 +327,7 @@ static void on_job_id(struct fbr_pmi1_conn *c, const struct message *m)
     reply_end(&b, c);
 }
 
-/* MPI does not use it: jobs meet by a port that one of them publishes. */
+/* MPI does not use this command: jobs meet by a port that one of them publishes. */
 static void on_job_connect(struct fbr_pmi1_conn *c, const struct message *m)
 {
     reply(c, get(m, "cmd"), ERR_OTHER,
@@ -346,7 +344,7 @@ static bool is_key(const char *key)
     return len > 0 && len < FBR_PMI2_KEY_MAX;
 }
 
-/* 0, or what is wrong with the key and the value has been said. */
+/* Checks the key and the value. Returns 0, or an error after it has sent the answer. */
 static int check_pair(struct fbr_pmi1_conn *c, const char *cmd, const char *key, const char *value)
 {
     if (is_key(key) && value && strlen(value) < FBR_PMI2_VALUE_MAX)
@@ -420,7 +418,8 @@ static void on_job_attr(struct fbr_pmi1_conn *c, const struct message *m)
     } else if (key && !strcmp(key, "physTopologyLevels")) {
         value = c->e->config.alone ? NULL : "complete,complete";
     } else if (is_key(key)) {
-        value = fbr_pmi1_find(c->e->store, key); /* PMI_process_mapping; what a parent has left */
+        /* PMI_process_mapping, and what the parent job has put */
+        value = fbr_pmi1_find(c->e->store, key);
     }
     reply_value(c, "info-getjobattr", value && *value ? value : NULL);
 }
@@ -470,7 +469,7 @@ static void on_get_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
     slot->wait = FBR_PMI1_NODE_ATTR;
 }
 
-/* Names and ports travel in words of PMI-1, too. */
+/* Names and ports are words, as PMI-1 sends them. */
 static bool is_word(const char *text)
 {
     size_t len = text ? strlen(text) : 0;
@@ -505,7 +504,7 @@ static void on_name(struct fbr_pmi1_conn *c, const struct message *m)
 
 /* ---- spawn ---- */
 
-/* Tells the reader of PMI-1's spawn one line. */
+/* Feeds one line to the reader of PMI-1's spawn. */
 __attribute__((format(printf, 2, 3))) static int feed(struct fbr_pmi1_spawn *s, const char *fmt,
                                                       ...)
 {
@@ -523,7 +522,7 @@ __attribute__((format(printf, 2, 3))) static int feed(struct fbr_pmi1_spawn *s, 
     return rc;
 }
 
-/* The pairs of one program, "subcmd" first. Where the next one begins, and the pairs left. */
+/* Feeds the pairs of one program, "subcmd" first. *pair and *left move to the next program. */
 static int feed_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *left)
 {
     int rc = feed(s, "execname=%s", value_of(*pair));
@@ -539,7 +538,8 @@ static int feed_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *lef
         if (!strcmp(key, "maxprocs"))
             rc = feed(s, "nprocs=%s", value_of(key));
         else if (!strncmp(key, "argv", 4) && (n = to_number(key + 4, -1)) >= 0 && n < 1000000)
-            rc = feed(s, "arg%ld=%s", n + 1, value_of(key)); /* there 0 is the program */
+            /* in PMI-1 argument 0 is the program */
+            rc = feed(s, "arg%ld=%s", n + 1, value_of(key));
         else if (!strncmp(key, "infokey", 7) && key[7] != 'c')
             rc = feed(s, "info_key_%.16s=%s", key + 7, value_of(key));
         else if (!strncmp(key, "infoval", 7))
@@ -560,7 +560,7 @@ static int feed_preput(struct fbr_pmi1_spawn *s, const char *pair)
                                         : feed(s, "preput_val_%.16s=%s", pair + 5, value_of(pair));
 }
 
-/* -EPROTO, -E2BIG, -ENOMEM. */
+/* Returns 0, or -EPROTO, -E2BIG, -ENOMEM. */
 static int feed_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
 {
     long programs = to_number(get(m, "ncmds"), 0);
@@ -577,7 +577,7 @@ static int feed_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
             (rc = feed(s, "totspawns=%ld", programs)) < 0 ||
             (rc = feed(s, "spawnssofar=%ld", so_far)) < 0 || (rc = feed(s, "endcmd")) < 0)
             return rc;
-        if (rc == 1) /* as many as were announced */
+        if (rc == 1) /* as many programs as announced */
             return left == 0 ? 0 : -EPROTO;
     }
     return -EPROTO;
@@ -647,7 +647,7 @@ static void run_request(struct fbr_pmi1_conn *c, const struct message *m)
     reply(c, cmd, ERR_OTHER, "unknown command");
 }
 
-/* The length that a message begins with, or -1. */
+/* Returns the length at the start of a message, or -1. */
 static long length_of(const char *text)
 {
     char digits[LENGTH_DIGITS + 1];

@@ -1,15 +1,15 @@
-/* pmix.c - the PMIx bridge: Open MPI 4.1, Open MPI 5 and all else that speaks PMIx.
+/* pmix.c - the PMIx bridge: Open MPI 4.1, Open MPI 5 and everything else that speaks PMIx.
  *
- * libpmix is the server; this makes it one, tells it of jobs and ranks, and carries what it asks to
- * the other agents. It is linked with this module, which is loaded when the first ring starts
- * (runtime/program/module.h), so that programs without MPI never need it.
+ * libpmix is the server. This file starts it, registers jobs and ranks with it, and passes its
+ * requests to the other agents. libpmix is linked with this module, which is loaded when an agent
+ * opens its bridges (runtime/program/module.h), so programs without MPI never need it.
  *
- * Output of libpmix goes into the file pmix.log in the bridge's folder: a rank that dies is no news
- * to us, and a terminal is the ranks'.
+ * Error output of libpmix goes into the file pmix.log in the bridge's folder: the agent learns of a
+ * rank's death by itself, and the terminal is for the ranks' output.
  *
- * Open MPI 4.1 asks its environment, not the library, whether it was started by somebody, and
- * silently becomes a singleton if it thinks not. JSM_JSRUN_PORT, of whatever value, says "by IBM's
- * jsrun", which makes it use PMIx and leave the binding alone. Open MPI 5 needs nothing.
+ * Open MPI 4.1 asks its environment, not the library, whether a launcher started it, and silently
+ * becomes a singleton if it finds none. JSM_JSRUN_PORT, with any value, stands for IBM's jsrun:
+ * then Open MPI uses PMIx and leaves the binding alone. Open MPI 5 needs no such variable.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -28,8 +28,8 @@
 #define SMALL_JOB 128 /* ranks */
 #define GDS "PMIX_MCA_gds"
 
-/* libpmix 4.2, that of a server and that of a rank, reads through a null pointer where neither HOME
- * nor the list of users says where home is. */
+/* libpmix 4.2, in a server and in a rank, reads through a null pointer if neither HOME nor the
+ * list of users has the home directory. */
 #define NO_HOME "/"
 
 static bool is_unknown_user(void)
@@ -63,11 +63,11 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
 {
     struct fbr_setting settings[] = {
         {.name = "PMIX_OUTPUT_STDERR_FD"},
-        /* hwloc's look at the machine is two thirds of the time that this takes; from a file it
-         * needs no plugins */
+        /* hwloc's look at the machine takes two thirds of the time of this start; with a file
+         * hwloc needs no plugins */
         {.name = "PMIX_MCA_pmix_hwloc_topo_file"},
         {.name = "HWLOC_PLUGINS_PATH"},
-        /* an agent may itself be a rank of somebody's */
+        /* the agent may itself be a rank of another launcher */
         {.name = "PMIX_NAMESPACE"},
         {.name = "PMIX_RANK"},
         {.name = "PMIX_SECURITY_MODE"},
@@ -75,8 +75,8 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
         {.name = "PMIX_GDS_MODULE"},
         {.name = "PMIX_LAUNCHER_RNDZ_URI"},
         {.name = "PMIX_KEEPALIVE_PIPE"},
-        /* ranks of small jobs would not look into the shared memory, and making and removing its
-         * files takes longer than all else here */
+        /* ranks of small jobs do not read the shared memory, and to make and remove its files
+         * takes longer than everything else here */
         {.name = GDS, .value = "hash"},
     };
     struct fbr_setting home = {.name = "HOME", .value = NO_HOME};
@@ -188,7 +188,7 @@ static void bridge_close(struct fbr_bridge *b)
     if (!b)
         return;
     fbr_pmix_queue_shut(b->queue);
-    if (b->torn) /* nor does it end then; the process is about to */
+    if (b->torn) /* libpmix may not end then; the process is about to */
         return;
     PMIx_server_finalize();
     bridge_free(b);
@@ -236,8 +236,8 @@ static bool is_torn(const struct fbr_pmix_job *j)
     return false;
 }
 
-/* After a rank that was killed in MPI_Finalize, libpmix 4.2.2 waits for ever for a lock of its own,
- * here or at its end (2 of 360 times). libpmix keeps its state of such a job. */
+/* After a rank was killed in MPI_Finalize, libpmix 4.2.2 may wait for ever for a lock of its
+ * own, here or at its end (2 of 360 times). So libpmix keeps its state of such a job. */
 static void bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job)
 {
     struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);
@@ -257,7 +257,7 @@ static void bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *jo
 
 /* ---- Ranks ---- */
 
-/* Variables of an outer PMIx server would lead the rank there. */
+/* Removes variables of an outer PMIx server, which would lead the rank there. */
 static void forget_outer(struct fbr_env *env)
 {
     static const char *const prefixes[] = {"PMIX_SERVER_URI", "PMIX_DSTORE_",
@@ -279,8 +279,8 @@ static void forget_outer(struct fbr_env *env)
     }
 }
 
-/* A rank is started anew in its old place. libpmix waits for one rank less since it died: it is
- * told the number again. */
+/* Prepares a rank that starts again in its old place. Since its death libpmix expects one rank
+ * less, so the number is registered again. */
 static int start_again(struct fbr_bridge *b, struct fbr_pmix_job *j, struct fbr_pmix_rank *rank,
                        const pmix_proc_t *who, struct fbr_error *err)
 {
@@ -331,14 +331,14 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     fbr_env_set(env, "JSM_JSRUN_PORT", "0");
     if (is_unknown_user())
         fbr_env_default(env, "HOME", NO_HOME);
-    /* A small job's data is soonest with a rank as messages, and libpmix 4.2's shared memory loses
-     * keys that are put one after the other. With a large job messages would take minutes and
-     * gigabytes: it keeps shared memory, unless a ring that began small spawned it. */
+    /* With a small job, messages bring the data to a rank soonest, and the shared memory of
+     * libpmix 4.2 loses keys that are put one after the other. With a large job messages would
+     * take minutes and gigabytes: it keeps shared memory, unless a ring that began small spawned
+     * it. */
     if (job->size <= SMALL_JOB)
         fbr_env_set(env, "PMIX_GDS_MODULE", "hash");
-    if (b->host
-            /* the files that Open MPI's ranks share would have the same names in /dev/shm */
-            ->shared_host) {
+    /* Otherwise ranks of Open MPI would share file names in /dev/shm with those of other agents. */
+    if (b->host->shared_host) {
         fbr_env_default(env, "OMPI_MCA_btl_vader_backing_directory", "%s", job->dir);
         fbr_env_default(env, "OMPI_MCA_btl_sm_backing_directory", "%s", job->dir);
     }
@@ -353,7 +353,7 @@ static void bridge_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job,
     struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);
     struct fbr_pmix_rank *local = j ? fbr_pmix_local(j, rank) : NULL;
 
-    fbr_pmix_queue_drain(b->queue); /* what it did before comes before */
+    fbr_pmix_queue_drain(b->queue); /* requests that the rank sent before its end come first */
     if (!local)
         return;
     local->state = FBR_PMIX_ENDED;

@@ -1,12 +1,12 @@
 /* pmix_bridge.h - the state and functions that the files of the PMIx bridge share.
  *
- * Two threads meet here. libpmix calls us on its progress thread: there (pmix_upcall.c) a request
- * is built from copies and goes into a queue. All else, and everything that a request does, runs on
+ * Two threads meet here. libpmix calls us on its progress thread. There (pmix_upcall.c) a request
+ * is built from copies and goes into a queue. Everything else, the work of a request too, runs on
  * the loop thread. Data that libpmix owns and keeps until it has its answer (arrays of infos,
- * queries, applications) is read there in place.
+ * queries, applications) is read in place on the loop thread.
  *
- * A request is answered exactly once; close() answers those that are left. One that waits for its
- * host stays in the list of the bridge until the host has answered, even when libpmix has had its
+ * A request is answered exactly once; close() answers those that are left. A request that waits for
+ * its host stays in the bridge's list until the host has answered, even if libpmix has had its
  * answer before.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -21,19 +21,19 @@
 
 #include "mpi_bridge/bridge.h"
 
-/* PMIx 4.0 is the first whose functions we call; 5 and 6 have the same. */
+/* PMIx 4.0 is the first version with the functions that we call; 5 and 6 have the same. */
 #define FBR_PMIX_OLDEST 4
 
 enum fbr_pmix_state { FBR_PMIX_NEW, FBR_PMIX_STARTED, FBR_PMIX_MET, FBR_PMIX_LEFT, FBR_PMIX_ENDED };
 
 struct fbr_pmix_rank {
     enum fbr_pmix_state state;
-    int code;        /* when it has ended */
-    char missed[64]; /* the name that it has looked for last, and that was not there */
+    int code;        /* exit code, if it has ended */
+    char missed[64]; /* the last name that it looked up and that was not there */
 };
 
-/* pmix_port.c: the sockets of this process that listen for TCP connections, as they are before
- * libpmix's server is there; and guards those that it has added. */
+/* pmix_port.c: the sockets of this process that listen for TCP connections before libpmix's
+ * server starts, and guards for the sockets that the server adds. */
 #define FBR_PMIX_PORTS 64
 struct fbr_pmix_ports {
     int fds[FBR_PMIX_PORTS], n;
@@ -46,7 +46,7 @@ void fbr_pmix_ports_release(struct fbr_bridge *b);
 struct fbr_pmix_job {
     const struct fbr_bridge_job *job;
     struct fbr_pmix_rank *local; /* [number of local ranks] */
-    char version[32];            /* of PMIx in its ranks, once it is known */
+    char version[32];            /* PMIx version of its ranks, when it is known */
     struct fbr_pmix_job *prev, *next;
 };
 
@@ -59,10 +59,10 @@ struct fbr_bridge {
     struct fbr_pmix_request *pending; /* started and not freed */
     uint32_t last_id, groups;
     pmix_nspace_t nspace; /* our own name as a server */
-    int output;           /* the file that libpmix complains into */
+    int output;           /* the file for error output of libpmix */
     struct fbr_guard *guards[FBR_PMIX_GUARDS];
     int n_guards;
-    bool torn; /* a rank ended without taking its leave: see bridge_job_end() */
+    bool torn; /* a rank ended with a code other than 0: see bridge_job_end() */
     char version[32];
 };
 
@@ -82,33 +82,33 @@ union fbr_pmix_call {
     pmix_lookup_cbfunc_t lookup;
     pmix_spawn_cbfunc_t spawn;
     pmix_info_cbfunc_t info;
-} __attribute__((transparent_union)); /* a function takes any of them as its argument */
+} __attribute__((transparent_union)); /* a function takes any member as its argument */
 
-struct fbr_pmix_found { /* what one key of a lookup led to */
+struct fbr_pmix_found { /* the result for one key of a lookup */
     struct fbr_pmix_request *request;
     bool there;
-    bool early; /* a port of a job that we have not heard of: looked for without waiting, first */
-    struct fbr_buf data; /* u32 job, u32 rank, then what was published */
+    bool early;          /* a port of a job that we do not know: looked up without waiting, first */
+    struct fbr_buf data; /* u32 job, u32 rank, then the published bytes */
 };
 
 struct fbr_pmix_request {
     struct fbr_pmix_request *next_queued;
     struct fbr_pmix_request *prev, *next; /* in fbr_bridge.pending */
     struct fbr_bridge *bridge;
-    void (*start)(struct fbr_pmix_request *r); /* loop thread; it answers, then or later */
+    void (*start)(struct fbr_pmix_request *r); /* loop thread; answers, then or later */
 
     enum fbr_pmix_answer answer;
     union fbr_pmix_call call;
     void *call_data;
     bool answered;
-    unsigned open; /* calls of the host that are not answered */
+    unsigned open; /* calls of the host without an answer */
 
     pmix_proc_t who;
     pmix_proc_t *procs; /* owned */
     size_t nprocs;
     char *data; /* owned: the blob of a fence, a text */
     size_t len;
-    /* libpmix's, until it has its answer; infos, queries and apps likewise */
+    /* owned by libpmix, valid until it has its answer; infos, queries and apps likewise */
     const pmix_info_t *info;
     size_t ninfo;
     pmix_query_t *queries;
@@ -120,44 +120,44 @@ struct fbr_pmix_request {
     char **keys; /* owned */
     struct fbr_pmix_found *found;
     size_t nkeys, wanted, nfound;
-    int wait_ms; /* of a lookup */
+    int wait_ms; /* for a lookup */
 };
 
 /* ---- pmix_request.c ---- */
 struct fbr_pmix_queue *fbr_pmix_queue_open(struct fbr_bridge *b);
 /* Loop thread: starts what is queued. */
 void fbr_pmix_queue_drain(struct fbr_pmix_queue *q);
-/* Nothing comes in any more; what was queued and what is pending is answered with an error. */
+/* Takes no more requests. Answers the queued and the pending ones with an error. */
 void fbr_pmix_queue_shut(struct fbr_pmix_queue *q);
-/* After libpmix has ended. */
+/* Called after libpmix has ended. */
 void fbr_pmix_queue_close(struct fbr_pmix_queue *q);
 
-/* Any thread: NULL without memory or when the bridge closes. */
+/* Any thread. Returns NULL without memory. */
 struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_request *r),
                                               const pmix_proc_t *who);
-/* Any thread. Ownership goes, also when it fails; then nothing will be answered. */
+/* Any thread. Takes over r, even on failure; then r is not answered. */
 pmix_status_t fbr_pmix_request_post(struct fbr_pmix_request *r);
-/* Loop thread: it is one of the bridge's own, and will come back through the queue
- * (fbr_pmix_request_back, any thread) to be started. */
+/* Loop thread. Adds r to the bridge's list. fbr_pmix_request_back() (any thread) puts it into
+ * the queue once more, to be started again. */
 void fbr_pmix_request_attach(struct fbr_bridge *b, struct fbr_pmix_request *r);
 void fbr_pmix_request_back(struct fbr_pmix_request *r);
 
-/* Loop thread: answer, each at most once. All free the request unless its host still has to
+/* Loop thread. Each answers a request, at most once, and frees it unless its host still has to
  * answer. */
-/* with nothing but a status, 0 too */
+/* answers with a status only, 0 too */
 void fbr_pmix_fail(struct fbr_pmix_request *r, pmix_status_t status);
-void fbr_pmix_reply_modex(struct fbr_pmix_request *r, char *data, size_t len); /* takes data */
-/* a PMIx info list; takes it */
+void fbr_pmix_reply_modex(struct fbr_pmix_request *r, char *data, size_t len); /* takes over data */
+/* `list`: a PMIx info list, which it takes over */
 void fbr_pmix_reply_info(struct fbr_pmix_request *r, pmix_status_t status, void *list);
 void fbr_pmix_reply_spawn(struct fbr_pmix_request *r, const char *nspace);
-/* One of its calls of the host was answered. True: it lives, and may be answered. False: it was
- * answered before, and may be gone. */
+/* The host has answered one call of r. True: r lives, and may be answered. False: r was answered
+ * before, and may be gone. */
 bool fbr_pmix_request_answered(struct fbr_pmix_request *r);
 
-pmix_status_t fbr_pmix_status(int code); /* of a negative errno */
+pmix_status_t fbr_pmix_status(int code); /* of 0 or a negative errno */
 struct fbr_pmix_job *fbr_pmix_job_named(struct fbr_bridge *b, const char *nspace);
 struct fbr_pmix_job *fbr_pmix_job_numbered(struct fbr_bridge *b, uint32_t id);
-/* The state of a rank that is ours, or NULL. */
+/* The state of a local rank, or NULL. */
 struct fbr_pmix_rank *fbr_pmix_local(struct fbr_pmix_job *j, uint32_t rank);
 
 /* ---- pmix_upcall.c ---- */
@@ -168,12 +168,12 @@ int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job,
                       struct fbr_error *err);
 int fbr_pmix_register_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                            struct fbr_error *err);
-/* The version of PMIx that its ranks have, when one of them has connected; "" before. */
+/* The PMIx version of the job's ranks, after one of them has connected; "" before. */
 const char *fbr_pmix_version(struct fbr_pmix_job *j);
-/* Which node of the job has the rank. */
+/* The node of the job that has the rank. */
 uint32_t fbr_pmix_node_of(const struct fbr_bridge_job *job, uint32_t rank);
 
-/* ---- pmix_fence.c: what agents do together ---- */
+/* ---- pmix_fence.c: collectives and messages of agents ---- */
 enum {
     FBR_PMIX_FENCE = 'F',
     FBR_PMIX_CONNECT = 'C',
@@ -187,13 +187,14 @@ void fbr_pmix_start_notify(struct fbr_pmix_request *r);
 void fbr_pmix_message(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *data);
 void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code);
 void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job);
-extern const char fbr_pmix_relayed[]; /* the key of an info: this event came from another agent */
+extern const char fbr_pmix_relayed[]; /* the key of an info: the event came from another agent */
 
 /* ---- pmix_names.c ---- */
 void fbr_pmix_start_publish(struct fbr_pmix_request *r);
 void fbr_pmix_start_lookup(struct fbr_pmix_request *r);
 void fbr_pmix_start_unpublish(struct fbr_pmix_request *r);
-/* A rank aborts: if it looked in vain for a name before, tells it where names are seen. */
+/* A rank aborts. If the last name that it looked up was not there, prints where names are
+ * visible. */
 void fbr_pmix_report_missed(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank);
 
 /* ---- pmix_control.c ---- */

@@ -1,4 +1,4 @@
-/* pmix_control.c - what ranks ask of their runtime: start more, tell me, print this, end it.
+/* pmix_control.c - requests of ranks to their runtime: spawn, query, log, job control.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 /* ---- Spawn ---- */
 
-/* The arrays of one application; the strings are libpmix's, but for the variables. */
+/* The arrays of one application. The variables are owned; the other strings are libpmix's. */
 struct app {
     const char **argv;
     char **env;
@@ -173,7 +173,8 @@ static pmix_proc_state_t proc_state(const struct fbr_pmix_rank *rank)
                              : PMIX_PROC_STATE_TERMINATED;
 }
 
-/* The ranks first .. last of a job; what we do not know of those elsewhere says "undefined". */
+/* Adds the ranks first .. last - 1 of a job. The state of ranks on other agents is "undefined":
+ * we do not know it. */
 static pmix_status_t add_table(struct fbr_pmix_job *j, const char *key, uint32_t first,
                                uint32_t last, void *list)
 {
@@ -241,8 +242,8 @@ static pmix_status_t answer_key(struct fbr_bridge *b, struct fbr_pmix_job *j, co
     return PMIX_ERR_NOT_SUPPORTED;
 }
 
-/* The job that a query is about. libpmix 4 asks in its own name, so a query has to say (as PMIx
- * wants it to), but when there is one job only. */
+/* Finds the job of a query. libpmix 4 asks in its own name, so a query has to name the job, as
+ * PMIx requires, unless there is only one job. */
 static struct fbr_pmix_job *query_job(struct fbr_pmix_request *r, const pmix_query_t *q)
 {
     struct fbr_pmix_job *jobs = r->bridge->jobs;
@@ -307,7 +308,7 @@ void fbr_pmix_start_log(struct fbr_pmix_request *r)
         if (j)
             b->host->print(b->host->user, j->job->id, r->who.rank, stream, info->value.data.string,
                            strlen(info->value.data.string));
-        else /* libpmix itself, about something here */
+        else /* from libpmix itself, about this process */
             dprintf(b->output, "%s\n", info->value.data.string);
     }
     fbr_pmix_fail(r, rc);
@@ -315,7 +316,7 @@ void fbr_pmix_start_log(struct fbr_pmix_request *r)
 
 /* ---- Job control ---- */
 
-/* To end a job is an abort of it; the asker's own is the only one that it may end. */
+/* Ends a job as an abort does. A rank may end only its own job. */
 void fbr_pmix_start_control(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;

@@ -1,10 +1,11 @@
-/* pmix_fence.c - what agents do together: fences, connects, groups, direct modex, events.
+/* pmix_fence.c - collectives and messages of agents: fences, connects, groups, direct modex,
+ * events.
  *
- * A collective goes to the launcher as one fence of the host. Its key is what it is and who takes
- * part; how many agents that are follows from the jobs, which every agent knows. libpmix asks for
- * none in which all ranks are its own.
+ * A collective goes to the launcher as one fence of the host. Its key has its kind and the ranks
+ * that take part. The agents that take part follow from the jobs, which every agent knows. libpmix
+ * sends no request for a collective in which all ranks are local.
  *
- * Direct modex: the agent of the reader tells the agent of the rank (message 'Q'), whose libpmix
+ * Direct modex: the agent of the reader asks the agent of the rank (message 'Q'), whose libpmix
  * answers as soon as the rank has committed its data (message 'A').
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -72,8 +73,8 @@ static int agents_add_proc(struct agents *agents, struct fbr_bridge *b, const pm
     return 0;
 }
 
-/* The agents that have ranks among procs, in rising order, to be freed; -ENOENT: one is of no job
- * that we know. */
+/* Makes the list of agents that have ranks among procs, in rising order; the caller frees it.
+ * -ENOENT: one of procs is of no job that we know. */
 static int find_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n, uint32_t **list,
                       uint32_t *parts)
 {
@@ -98,7 +99,7 @@ done:
     return rc;
 }
 
-/* The endpoint data that a group's ranks share. */
+/* The endpoint data that the ranks of a group share. */
 static const pmix_byte_object_t *group_blob(const struct fbr_pmix_request *r)
 {
     for (size_t i = 0; i < r->ninfo; i++) {
@@ -117,7 +118,7 @@ static bool wants_number(const struct fbr_pmix_request *r)
     return false;
 }
 
-/* All have come; `all` are their contributions one after the other. Takes all. */
+/* All agents have come. `all` has their contributions, one after the other. Takes over `all`. */
 static void finish(struct fbr_pmix_request *r, uint64_t number, char *all, size_t len)
 {
     pmix_byte_object_t blob = {.bytes = all, .size = len};
@@ -164,7 +165,7 @@ static void fence_done(void *arg, int code, const void *data, size_t len)
         fbr_get_u32(&all);
         bytes = fbr_get_bytes(&all, &n);
         part = fbr_cur(bytes, n);
-        /* the first agent's counts */
+        /* the number of the first agent is used */
         if (number == 0)
             number = fbr_get_u64(&part);
         else
@@ -197,7 +198,7 @@ static void put_part(struct fbr_bridge *b, struct fbr_pmix_request *r, struct fb
 
 static void put_key(struct fbr_pmix_request *r, struct fbr_buf *key)
 {
-    /* all agents say it in the same words */
+    /* all agents must make the same key */
     qsort(r->procs, r->nprocs, sizeof(*r->procs), compare_procs);
     fbr_put_u8(key, (uint8_t)r->code);
     for (size_t i = 0; i < r->nkeys; i++)
@@ -208,9 +209,9 @@ static void put_key(struct fbr_pmix_request *r, struct fbr_buf *key)
     }
 }
 
-/* Versions 4 and 5 of PMIx do not understand each other about groups. A server of 5.0.7 that is
- * told who is in one makes it, but its thread never comes back from that; told nothing, its clients
- * fail. False: and somebody has been told. */
+/* PMIx 4 and PMIx 5 do not work together for groups. If a server of 5.0.7 gets the members of a
+ * group, it makes the group, but its thread never returns from that. If it gets no members, its
+ * clients fail. Returns false after it has printed why. */
 static bool groups_work(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;
@@ -289,7 +290,7 @@ void fbr_pmix_start_dmodex(struct fbr_pmix_request *r)
         return;
     }
     agent = j->job->agents[fbr_pmix_node_of(j->job, r->who.rank)];
-    if (agent == b->host->agent) { /* libpmix would have it */
+    if (agent == b->host->agent) { /* libpmix would have answered by itself */
         fbr_pmix_fail(r, PMIX_ERR_NOT_FOUND);
         return;
     }
@@ -305,7 +306,7 @@ void fbr_pmix_start_dmodex(struct fbr_pmix_request *r)
     fbr_buf_fini(&ask);
 }
 
-/* Back on the loop with what dmodex_ready() was given. */
+/* Back on the loop with the data that dmodex_ready() got. */
 static void start_answer(struct fbr_pmix_request *r)
 {
     const struct fbr_bridge_host *host = r->bridge->host;
@@ -322,7 +323,7 @@ static void start_answer(struct fbr_pmix_request *r)
     fbr_pmix_fail(r, PMIX_SUCCESS);
 }
 
-/* libpmix's thread. The request is in the list of the bridge, but nobody looks at it before it is
+/* libpmix's thread. The request is in the bridge's list, but no thread looks at it before it is
  * in the queue. */
 static void dmodex_ready(pmix_status_t status, char *data, size_t len, void *arg)
 {
@@ -403,7 +404,7 @@ static void event_notified(pmix_status_t status, void *arg)
     free(e);
 }
 
-/* Tells our ranks. Takes info. */
+/* Notifies our ranks. Takes over info. */
 static void notify_ranks(pmix_status_t code, const pmix_proc_t *source, pmix_data_range_t range,
                          pmix_info_t *info, size_t ninfo)
 {
@@ -429,7 +430,7 @@ void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint3
     PMIX_LOAD_PROCID(&dead, job->nspace, rank);
     DL_FOREACH_SAFE(b->pending, r, next) {
         if (r->start == fbr_pmix_start_dmodex && PMIX_CHECK_PROCID(&r->who, &dead))
-            fbr_pmix_fail(r, PMIX_ERR_NOT_FOUND); /* it will not commit its data any more */
+            fbr_pmix_fail(r, PMIX_ERR_NOT_FOUND); /* the rank will not commit its data any more */
     }
     PMIX_INFO_CREATE(info, 1);
     if (!info)
@@ -438,8 +439,8 @@ void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint3
     notify_ranks(PMIX_ERR_PROC_ABORTED, &dead, PMIX_RANGE_LOCAL, info, 1);
 }
 
-/* Before libpmix forgets the job: it frees what it keeps for a direct modex then, answered or
- * not. */
+/* Called before libpmix drops the job: libpmix then frees what it keeps for a direct modex,
+ * answered or not. */
 void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job)
 {
     struct fbr_pmix_request *r, *next;
@@ -454,7 +455,7 @@ void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job)
     }
 }
 
-/* An event that a rank here raised, for all whom it concerns. */
+/* Sends an event that a local rank raised to all agents that it concerns. */
 void fbr_pmix_start_notify(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;
@@ -470,7 +471,7 @@ void fbr_pmix_start_notify(struct fbr_pmix_request *r)
     fbr_put_u32(&event, r->who.rank);
     fbr_put_u32(&event, (uint32_t)r->count);
     fbr_put(&event, r->data, r->len);
-    agents_add(&told, b->host->agent); /* who has told its own already */
+    agents_add(&told, b->host->agent); /* which has notified its own ranks already */
     DL_FOREACH(b->jobs, j) {
         bool concerned =
             r->id != PMIX_RANGE_NAMESPACE || strcmp(j->job->nspace, r->who.nspace) == 0;

@@ -1,8 +1,8 @@
-/* pmix_job.c - what libpmix is told of a job, before its ranks start.
+/* pmix_job.c - registers a job with libpmix before its ranks start.
  *
- * Two maps say which node has which ranks; libpmix derives the rest from them, for its ranks and
- * for the others. Only the ranks of this agent are described one by one. (All of 65,536 ranks one
- * by one would take a gigabyte.)
+ * Two maps have the nodes and the ranks of each node. libpmix derives the rest from them, for its
+ * own ranks and for the others. Only the ranks of this agent are described one by one. (To describe
+ * 65,536 ranks one by one would take a gigabyte.)
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -44,7 +44,7 @@ static void put_number(struct fbr_buf *b, uint32_t v)
     put_text(b, text);
 }
 
-/* "host,host,...", in PMIx's notation. */
+/* Adds "host,host,...", in PMIx's notation. */
 static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
 {
     struct fbr_buf names;
@@ -67,7 +67,7 @@ static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
     return rc;
 }
 
-/* "0,1;2,3;...", in PMIx's notation. */
+/* Adds "0,1;2,3;...", in PMIx's notation. */
 static pmix_status_t add_ranks(const struct fbr_bridge_job *job, void *list)
 {
     struct fbr_buf ranks;
@@ -96,8 +96,8 @@ static pmix_status_t add_ranks(const struct fbr_bridge_job *job, void *list)
 
 /* ---- Ranks ---- */
 
-/* Where it is bound, and which caches and nodes that means. Ranks that are not bound say
- * nothing. */
+/* Adds the processors of a rank, and the caches and NUMA nodes that follow. A rank that is not
+ * bound has neither. */
 static void add_binding(const char *cpus, void *list)
 {
     pmix_cpuset_t set = {0};
@@ -115,7 +115,7 @@ static void add_binding(const char *cpus, void *list)
     free(text);
 }
 
-/* libpmix wants LOCAL_RANK and NODE_RANK of each rank that is described at all. */
+/* libpmix needs LOCAL_RANK and NODE_RANK of each rank that is described. */
 static pmix_status_t add_rank(const struct fbr_bridge_job *job, uint16_t local, void *list)
 {
     const struct fbr_bridge_rank *rank = &job->local[local];

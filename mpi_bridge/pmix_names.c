@@ -1,15 +1,15 @@
 /* pmix_names.c - PMIx_Publish, PMIx_Lookup and PMIx_Unpublish over the launcher's table of names.
  *
- * A name's value there is u8 how long it lasts, then the value as PMIx packs it. The launcher drops
- * what a job published when the job ends; "until first read" is done here: who reads it takes it
- * back, and answers its rank after that, so that the name is free when the rank goes on
- * (MPI_Comm_accept uses a name again and again). Ranges are not told apart: every rank of the ring
- * sees every name.
+ * The value of a name in the table is u8 persistence, then the value as PMIx packs it. When a job
+ * ends, the launcher drops what the job published. "Until first read" is done here: the agent of
+ * the reader takes the name back and answers its rank after that, so that the name is free when the
+ * rank goes on (MPI_Comm_accept uses a name again and again). Ranges are ignored: every rank of the
+ * ring sees every name.
  *
- * Names of other runs are not seen, and MPI_Comm_connect to a port of theirs would wait for ever.
- * Open MPI looks for "JOB.RANK:NUMBER:accept" then, and JOB is a number that it makes of the job's
- * name; so one that is of none of our jobs is told at once. Not before the launcher was asked: when
- * it has answered we know every job that there was.
+ * Names of other runs are not visible, and MPI_Comm_connect to a port of another run would wait for
+ * ever. Open MPI then looks up "JOB.RANK:NUMBER:accept", where JOB is a number that it makes of the
+ * job's name. If JOB is none of our jobs, the rank gets an error at once, but only after the
+ * launcher has answered: then we know every job that was there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 
-/* Attributes that steer the call, and are not names. */
+/* True for attributes that steer the call and are not names. */
 static bool is_option(const pmix_info_t *info)
 {
     return strncmp(info->key, "pmix.", 5) == 0;
@@ -29,14 +29,14 @@ static bool is_option(const pmix_info_t *info)
 
 /* ---- Publish, unpublish ---- */
 
-/* Takes a hold on r for the time of a loop that calls the host, so that a failure inside does not
- * free it. */
+/* Counts one more open call of r during a loop that calls the host, so that a failure inside the
+ * loop does not free r. */
 static void begin(struct fbr_pmix_request *r)
 {
     r->open++;
 }
 
-/* Answers when nothing is open any more. r->code: the first error. */
+/* Answers if no call is open any more. r->code: the first error. */
 static void step_done(struct fbr_pmix_request *r)
 {
     if (fbr_pmix_request_answered(r) && r->open == 0)
@@ -49,7 +49,7 @@ static void note(struct fbr_pmix_request *r, int code)
         r->code = fbr_pmix_status(code);
 }
 
-/* A call of the host, which r->open has counted, was made. */
+/* Notes the result of a call of the host that r->open has counted. */
 static void called(struct fbr_pmix_request *r, int rc)
 {
     if (rc < 0)
@@ -131,7 +131,7 @@ void fbr_pmix_start_unpublish(struct fbr_pmix_request *r)
     step_done(r);
 }
 
-/* ---- Ports and names of nobody ---- */
+/* ---- Ports and names that no rank has ---- */
 
 #define ONE_RUN                                                                                  \
     "Names and ports of other runs are not seen here: start both programs in one run (a script " \
@@ -143,7 +143,7 @@ static void report(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank, 
     b->host->print(b->host->user, j->job->id, rank, 2, text, strlen(text));
 }
 
-/* Bob Jenkins' one-at-a-time hash, which Open MPI makes numbers of names with. */
+/* Bob Jenkins' one-at-a-time hash, with which Open MPI makes numbers of names. */
 static uint32_t hash_of(const char *name)
 {
     uint32_t h = 0;
@@ -158,9 +158,9 @@ static uint32_t hash_of(const char *name)
     return h + (h << 15);
 }
 
-/* Whether a key is one that Open MPI looks up in MPI_Comm_connect and MPI_Comm_accept, of a job
- * that we do not know. Before version 5 its number of a job was the hash without one bit; now it is
- * both halves, folded. */
+/* True if Open MPI looks up this key in MPI_Comm_connect or MPI_Comm_accept, and its job is none
+ * that we know. Before version 5 Open MPI's number of a job was the hash without one bit; now it
+ * is the two halves, folded. */
 static bool is_port_of_nobody(struct fbr_bridge *b, const char *key)
 {
     const char *end = strrchr(key, ':');
@@ -191,7 +191,7 @@ static void report_port(struct fbr_pmix_request *r, const char *key)
         report(r->bridge, j, r->who.rank, text);
 }
 
-/* The name that the rank has just looked for in vain; NULL: it was there. */
+/* Keeps the name that the rank has just looked up in vain; NULL: the name was there. */
 static void note_missed(struct fbr_pmix_request *r, const char *key)
 {
     struct fbr_pmix_job *j = fbr_pmix_job_named(r->bridge, r->who.nspace);
@@ -238,7 +238,7 @@ static bool unpack(struct fbr_bridge *b, struct fbr_pmix_found *f, const char *k
     return true;
 }
 
-/* All that we wait for are there, or will not be. */
+/* All names that we wait for are there, or will not come. */
 static void finish_lookup(struct fbr_pmix_request *r)
 {
     pmix_pdata_t *list = NULL;
@@ -294,7 +294,7 @@ static void looked_up(void *arg, int code, const void *data, size_t len)
         f->early = false;
         if (is_port_of_nobody(r->bridge, key))
             report_port(r, key);
-        /* its job has begun meanwhile */
+        /* the job of the name has begun meanwhile */
         else if (host->lookup(host->user, key, r->wait_ms, looked_up, f) == 0)
             return;
     }

@@ -1,9 +1,9 @@
-/* pmix_port.c - no other user of this host reaches libpmix's server: its ports are guarded.
+/* pmix_port.c - keeps other users of this host away from the ports of libpmix's server.
  *
- * libpmix listens on a port of 127.0.0.1, which any user can call, and reads the first words of a
- * new connection in the one thread that serves all ranks. guard.h keeps strangers from it. A port
- * that cannot be guarded gives each caller a short time. Nor is one of PMIx 5 and later, whose
- * event loop would go on watching the socket that it had at first.
+ * libpmix listens on a port of 127.0.0.1, which any user can call, and reads the first bytes of a
+ * new connection in the one thread that serves all ranks. guard.h keeps strangers away. A port that
+ * cannot be guarded gives each caller a short time. A port of PMIx 5 and later cannot be guarded:
+ * its event loop would go on watching the socket that it had at first.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -20,8 +20,8 @@
 #include "runtime/base/log.h"
 
 #define FIRST_WITH_EVENTS 5
-#define SILENT_S 60    /* then the kernel hands it over all the same */
-#define READ_US 20000L /* for the rest of what a rank sends in one piece */
+#define SILENT_S 60    /* then the kernel passes the connection on anyway */
+#define READ_US 20000L /* time for the rest of what a rank sends in one piece */
 
 static bool listens(int fd)
 {
@@ -58,8 +58,9 @@ static bool has(const struct fbr_pmix_ports *p, int fd)
     return false;
 }
 
-/* Without a guard: the kernel keeps a connection to itself until there is something to read, which
- * costs a rank nothing, since it speaks at once; and a read that does not get all ends soon. */
+/* Used without a guard. The kernel keeps a connection until there is something to read, which
+ * costs a rank nothing, because a rank sends at once. A read that does not get everything ends
+ * soon. */
 static void set_patience(int fd)
 {
     struct timeval t = {.tv_usec = READ_US}; /* connections inherit it from their listener */
@@ -70,7 +71,7 @@ static void set_patience(int fd)
 }
 
 /* The head of a message, pmix_ptl_hdr_t, has been the same since PMIx 2: i32 index, u32 tag, and
- * how many bytes follow. All of it in the order of the machine. */
+ * the number of bytes that follow, all in the byte order of the machine. */
 static bool is_whole(const uint8_t *bytes, size_t len)
 {
     struct {

@@ -1,11 +1,11 @@
 /* pmix_request.c - requests of libpmix: their way from its thread to the loop, and their answers.
  *
  * The queue is the only thing that both threads touch. The first request in an empty queue posts
- * one drain to the loop, which takes all that come until it has run. A drain that was posted may
+ * one drain to the loop, which takes all requests that come until it has run. A posted drain may
  * run after close(): it holds the queue, not the bridge.
  *
- * libpmix is one per process and gives its upcalls no argument, so the queue that they go to is the
- * one global here.
+ * There is one libpmix in a process, and its upcalls have no argument, so the queue for the upcalls
+ * is the one global here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -21,10 +21,11 @@ struct fbr_pmix_queue {
     pthread_mutex_t lock;
     struct fbr_pmix_request *first, **last;
     bool posted, shut;
-    int refs; /* the bridge, and the drain that was posted */
+    int refs; /* the bridge, and the posted drain */
 };
 
-static struct fbr_pmix_queue *queue; /* set before libpmix has a thread, reset after it has none */
+/* set before libpmix has a thread, reset after that thread has ended */
+static struct fbr_pmix_queue *queue;
 
 static void unref(struct fbr_pmix_queue *q)
 {
@@ -85,7 +86,7 @@ static void request_free(struct fbr_pmix_request *r)
     free(r);
 }
 
-/* With the queue's lock; true: who calls has to post a drain. */
+/* Called with the queue's lock. True: the caller has to post a drain. */
 static bool enqueue(struct fbr_pmix_queue *q, struct fbr_pmix_request *r)
 {
     bool first = !q->posted;
@@ -111,7 +112,7 @@ static void drain(void *arg)
     unref(q);
 }
 
-/* False: the bridge closes, and r is the caller's. */
+/* False: the bridge closes, and r belongs to the caller. */
 static bool put(struct fbr_pmix_request *r)
 {
     struct fbr_pmix_queue *q = queue;
@@ -125,7 +126,7 @@ static bool put(struct fbr_pmix_request *r)
         post = enqueue(q, r);
     }
     pthread_mutex_unlock(&q->lock);
-    /* the loop ends: close() answers what is in the queue */
+    /* the loop ends: close() answers the requests in the queue */
     if (post && host->post(host->user, drain, q) < 0)
         unref(q);
     return !shut;
@@ -143,7 +144,7 @@ pmix_status_t fbr_pmix_request_post(struct fbr_pmix_request *r)
 
 void fbr_pmix_request_back(struct fbr_pmix_request *r)
 {
-    put(r); /* or it stays with the bridge, which frees it */
+    put(r); /* if it fails, r stays with the bridge, which frees it */
 }
 
 static struct fbr_pmix_request *dequeue(struct fbr_pmix_queue *q)
@@ -163,7 +164,7 @@ static struct fbr_pmix_request *dequeue(struct fbr_pmix_queue *q)
 
 void fbr_pmix_request_attach(struct fbr_bridge *b, struct fbr_pmix_request *r)
 {
-    if (r->bridge) /* it comes back, with what it waited for */
+    if (r->bridge) /* r comes back with the data that it waited for */
         return;
     r->bridge = b;
     DL_APPEND(b->pending, r);
@@ -174,7 +175,7 @@ void fbr_pmix_queue_drain(struct fbr_pmix_queue *q)
     struct fbr_pmix_request *r;
 
     pthread_mutex_lock(&q->lock);
-    q->refs++; /* what a request does may close the bridge */
+    q->refs++; /* a request may close the bridge */
     pthread_mutex_unlock(&q->lock);
     while ((r = dequeue(q))) {
         fbr_pmix_request_attach(q->bridge, r);
@@ -193,7 +194,7 @@ void fbr_pmix_queue_shut(struct fbr_pmix_queue *q)
     while ((r = dequeue(q)))
         fbr_pmix_request_attach(q->bridge, r);
     DL_FOREACH_SAFE(q->bridge->pending, r, next) {
-        r->open++; /* it stays: libpmix may still call for it until it has ended */
+        r->open++; /* keeps r: libpmix may call for it until libpmix has ended */
         fbr_pmix_fail(r, PMIX_ERR_UNREACH);
     }
 }
@@ -324,7 +325,7 @@ pmix_status_t fbr_pmix_status(int code)
     }
 }
 
-/* ---- Who is who ---- */
+/* ---- Jobs and ranks ---- */
 
 struct fbr_pmix_job *fbr_pmix_job_named(struct fbr_bridge *b, const char *nspace)
 {

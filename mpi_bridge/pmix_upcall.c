@@ -12,7 +12,7 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 
-/* NULL without memory, which the functions below take as well. */
+/* NULL without memory; the functions below accept NULL. */
 static struct fbr_pmix_request *request(void (*start)(struct fbr_pmix_request *r),
                                         const pmix_proc_t *who, enum fbr_pmix_answer answer,
                                         union fbr_pmix_call call, void *call_data)
@@ -36,7 +36,7 @@ static pmix_status_t post_with(struct fbr_pmix_request *r, const pmix_info_t inf
     return fbr_pmix_request_post(r);
 }
 
-/* NULL without memory; then r is gone. */
+/* Returns NULL without memory; r is freed then. */
 static struct fbr_pmix_request *keep_procs(struct fbr_pmix_request *r, const pmix_proc_t *procs,
                                            size_t n)
 {
@@ -52,7 +52,7 @@ static struct fbr_pmix_request *keep_procs(struct fbr_pmix_request *r, const pmi
     return r;
 }
 
-/* ---- Coming and going ---- */
+/* ---- Connect and finalize ---- */
 
 static void start_met(struct fbr_pmix_request *r)
 {
@@ -127,7 +127,7 @@ static pmix_status_t aborted(const pmix_proc_t *proc, void *object, int status, 
     struct fbr_pmix_request *r = request(start_abort, proc, FBR_PMIX_OP, call, call_data);
 
     (void)object;
-    (void)procs; /* who aborts some of a job leaves nothing to go on with: all of it ends */
+    (void)procs; /* an abort of some ranks ends the whole job: the rest could not go on */
     (void)nprocs;
     if (!r)
         return PMIX_ERR_NOMEM;
@@ -136,7 +136,7 @@ static pmix_status_t aborted(const pmix_proc_t *proc, void *object, int status, 
     return fbr_pmix_request_post(r);
 }
 
-/* ---- Together ---- */
+/* ---- Collectives ---- */
 
 static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[],
                             size_t ninfo, char *data, size_t len, pmix_modex_cbfunc_t call,
@@ -151,7 +151,7 @@ static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix
     r = keep_procs(r, procs, nprocs);
     if (r) {
         r->code = FBR_PMIX_FENCE;
-        r->data = data; /* libpmix lets go of it */
+        r->data = data; /* libpmix releases it */
         r->len = len;
         rc = fbr_pmix_request_post(r);
     } else {
@@ -231,7 +231,7 @@ static pmix_status_t publish(const pmix_proc_t *proc, const pmix_info_t info[], 
                      ninfo);
 }
 
-/* NULL without memory; then r is gone. */
+/* Returns NULL without memory; r is freed then. */
 static struct fbr_pmix_request *keep_keys(struct fbr_pmix_request *r, char **keys)
 {
     size_t n = 0;
@@ -275,7 +275,7 @@ static pmix_status_t unpublish(const pmix_proc_t *proc, char **keys, const pmix_
     return fbr_pmix_request_post(keep_keys(r, keys));
 }
 
-/* ---- Processes and news of them ---- */
+/* ---- Processes and events ---- */
 
 static pmix_status_t spawn(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo,
                            const pmix_app_t apps[], size_t napps, pmix_spawn_cbfunc_t call,
@@ -314,8 +314,7 @@ static pmix_status_t deregister_events(pmix_status_t *codes, size_t ncodes, pmix
     return PMIX_OPERATION_SUCCEEDED;
 }
 
-/* libpmix 4 frees what an answer would need when we say that it comes later: so all of it is taken
- * along here. */
+/* If we answer later, libpmix 4 frees what that answer needs. So we copy all of it here. */
 static pmix_status_t notify(pmix_status_t code, const pmix_proc_t *source, pmix_data_range_t range,
                             pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t call,
                             void *call_data)
@@ -341,13 +340,13 @@ static pmix_status_t notify(pmix_status_t code, const pmix_proc_t *source, pmix_
     r->code = code;
     r->id = range;
     r->count = rc == PMIX_SUCCESS ? ninfo : 0;
-    r->data = packed.base_ptr; /* as malloc() gave it to libpmix */
+    r->data = packed.base_ptr; /* malloc() gave it to libpmix */
     r->len = rc == PMIX_SUCCESS ? packed.bytes_used : 0;
     rc = fbr_pmix_request_post(r);
     return rc == PMIX_SUCCESS ? PMIX_OPERATION_SUCCEEDED : rc;
 }
 
-/* ---- Questions and orders ---- */
+/* ---- Queries and control ---- */
 
 static pmix_status_t query(pmix_proc_t *proc, pmix_query_t *queries, size_t nqueries,
                            pmix_info_cbfunc_t call, void *call_data)

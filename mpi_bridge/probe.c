@@ -1,5 +1,4 @@
-/* probe.c - looks at this host; see probe.h. A test can move the roots below ("/sys", "/dev",
- * "/proc").
+/* probe.c - probes this host. A test can move the roots below ("/sys", "/dev", "/proc").
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/probe.h"
@@ -23,7 +22,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* The first line of a small file, without its newline; false when it cannot be read. */
+/* Reads the first line of a small file, without its newline. False: it cannot be read. */
 static bool read_line(const char *path, char *line, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -40,7 +39,7 @@ static bool read_line(const char *path, char *line, size_t size)
 
 /* ---- Memory ---- */
 
-/* Whether we have CAP_SYS_PTRACE: root of a container need not. */
+/* True if we have CAP_SYS_PTRACE: root in a container may lack it. */
 static bool may_trace(const char *proc)
 {
     char path[FBR_PROBE_PATH], line[256];
@@ -56,9 +55,9 @@ static bool may_trace(const char *proc)
     return effective >> CAP_SYS_PTRACE & 1;
 }
 
-/* Reading our own memory shows whether the system call is there and let through. Yama's level 1 is
- * no obstacle, since MPI libraries allow it for themselves; 2 wants a capability, and 3 forbids it
- * to all. */
+/* A read of our own memory shows whether the system call exists and is allowed. Yama's level 1
+ * is no obstacle, because MPI libraries allow the access themselves; level 2 needs a capability,
+ * and level 3 forbids it to all. */
 static void probe_cma(struct fbr_probe *p, const char *proc)
 {
     char path[FBR_PROBE_PATH], line[16];
@@ -114,7 +113,7 @@ static bool has_entry(const char *dir, const char *prefix)
     return found;
 }
 
-/* Any port of the device is ACTIVE: "4: ACTIVE". */
+/* True if any port of the device is ACTIVE: "4: ACTIVE". */
 static bool port_is_up(const char *device)
 {
     char path[FBR_PROBE_PATH], line[32];
@@ -135,7 +134,7 @@ static bool port_is_up(const char *device)
     return up;
 }
 
-/* InfiniBand, RoCE, EFA and Omni-Path all show as devices of the class "infiniband". */
+/* InfiniBand, RoCE, EFA and Omni-Path all appear as devices of the class "infiniband". */
 static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots, bool omnipath)
 {
     char path[FBR_PROBE_PATH], nodes[FBR_PROBE_PATH];
@@ -171,7 +170,7 @@ static bool begins(const char *name, const char *prefix)
 
 static bool is_gpu(const char *name)
 {
-    /* NVIDIA, AMD, all with a driver of the kernel's, Windows' own, ARM's, accelerators, FPGAs */
+    /* NVIDIA, AMD, all with a kernel driver, Windows' own, ARM's, accelerators, FPGAs */
     static const char *const devices[] = {"nvidia", "kfd",   "dri",    "dxg",
                                           "mali",   "accel", "xclmgmt"};
     size_t i = 0;
@@ -181,7 +180,7 @@ static bool is_gpu(const char *name)
     return i < sizeof(devices) / sizeof(*devices);
 }
 
-/* /dev is long on most hosts, and every agent looks: once, for all that it tells. */
+/* /dev is long on most hosts and every agent reads it, so one pass finds everything. */
 static void probe_devices(struct fbr_probe *p, const struct fbr_probe_roots *roots)
 {
     bool omnipath = false, slingshot = false;
@@ -215,7 +214,7 @@ static void probe_processors(struct fbr_probe *p, const struct fbr_probe_roots *
 
 /* ---- Interfaces ---- */
 
-/* The interface of the default route with the lowest metric; "" when there is none. */
+/* Finds the interface of the default route with the lowest metric; "": none. */
 static void default_route(const char *proc, char name[IF_NAMESIZE])
 {
     char path[FBR_PROBE_PATH], line[256];
@@ -254,7 +253,7 @@ static bool address_text(const struct sockaddr *a, char text[INET6_ADDRSTRLEN])
     return false;
 }
 
-/* Bridges of container engines have the same address on every host, so nobody is reached by
+/* Bridges of container engines have the same address on every host, so no host is reached by
  * them. */
 static bool is_bridge(const char *name, const char *sys)
 {
@@ -264,7 +263,7 @@ static bool is_bridge(const char *name, const char *sys)
     return access(path, F_OK) == 0;
 }
 
-/* How much an interface has for it: 0 not at all. */
+/* Rates an interface; 0: it cannot be used. */
 static int merit(const struct ifaddrs *i, const char *wanted, const char *sys)
 {
     const unsigned needed = IFF_UP | IFF_RUNNING;
@@ -300,7 +299,7 @@ static void probe_interfaces(struct fbr_probe *p, const struct fbr_probe_roots *
     freeifaddrs(all);
 }
 
-/* A connected datagram socket has the address that its route begins with. */
+/* Stores our address on the route to `peer`: a connected datagram socket has it. */
 static int local_address(const char *peer, char text[INET6_ADDRSTRLEN])
 {
     union {

@@ -1,10 +1,10 @@
-/* probe.h - what this host has for MPI and its like: copies between processes, shared memory,
- * interfaces, a fabric.
+/* probe.h - what this host has for MPI and similar libraries: copies between processes, shared
+ * memory, interfaces, a fabric.
  *
- * An agent looks once, before its ranks start; host_env.h makes variables of these facts. `fiber
+ * An agent probes once, before its ranks start. host_env.h makes variables of these facts; `fiber
  * doctor` prints them.
  *
- * Looking takes about a millisecond, starts no process and leaves nothing behind. Any thread.
+ * A probe takes about a millisecond, starts no process and leaves nothing behind. Any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PROBE_H
@@ -18,42 +18,43 @@
 
 struct fbr_probe {
     bool cma;        /* a rank may read the memory of another (process_vm_readv) */
-    bool xpmem;      /* or map it */
-    char no_cma[96]; /* why not */
+    bool xpmem;      /* a rank may map the memory of another */
+    char no_cma[96]; /* why cma is false */
 
     bool shm;          /* /dev/shm is there and can be written */
-    uint64_t shm_size; /* bytes; of the file system */
+    uint64_t shm_size; /* bytes of the file system */
     uint64_t shm_free;
 
     bool loopback; /* lo is up */
-    /* The interface and the address that other hosts reach us by: the one of the default route,
-     * else the first that is up. "" when there is only lo. fbr_probe_toward() says it better. */
+    /* The interface and the address by which other hosts reach us: those of the default route,
+     * else of the first interface that is up. "": there is only lo. fbr_probe_toward() knows
+     * better. */
     char interface[IF_NAMESIZE];
     char address[INET6_ADDRSTRLEN];
 
-    bool
-        /* a port of InfiniBand, RoCE, EFA, Omni-Path or Slingshot is up, and we may use it */
-        fabric;
-    char fabric_name[32]; /* "mlx5_0"; without a fabric what was found but cannot be used, or "" */
-    char no_fabric[96];   /* why not, when something was found */
+    /* a port of InfiniBand, RoCE, EFA, Omni-Path or Slingshot is up, and we may use it */
+    bool fabric;
+    /* "mlx5_0"; without a fabric, a device that was found but cannot be used, or "" */
+    char fabric_name[32];
+    char no_fabric[96]; /* why that device cannot be used */
 
-    bool gpu;    /* there is a device of a GPU, of whatever make, whether we may use it or not */
-    bool caches; /* the kernel tells which processors share a cache */
+    bool gpu;    /* there is a GPU device, of any make, usable or not */
+    bool caches; /* the kernel reports which processors share a cache */
 
     uid_t uid;
 };
 
 void fbr_probe_run(struct fbr_probe *p);
 
-/* The interface and the address by which this host reaches `peer`, an IPv4 or IPv6 address: sends
- * nothing. -ENETUNREACH and the like, and what was known stays. */
+/* Stores the interface and the address by which this host reaches `peer`, an IPv4 or IPv6
+ * address. Sends nothing. On failure (-ENETUNREACH and others) the old values stay. */
 int fbr_probe_toward(struct fbr_probe *p, const char *peer);
 
-/* Tries to bring lo up, as somebody must who has a network namespace of his own: 0 or a negative
- * errno (-EPERM). */
+/* Tries to bring lo up: in a new network namespace it is down. Returns 0 or a negative errno
+ * (-EPERM). */
 int fbr_probe_raise_loopback(void);
 
-/* Returns the bytes of /dev/shm that Open MPI needs for so many ranks; measured: 64 MiB hold 32
+/* Returns the bytes of /dev/shm that Open MPI needs for so many ranks. Measured: 64 MiB hold 32
  * ranks and an alltoall. */
 uint64_t fbr_probe_shm_need(unsigned ranks);
 

@@ -1,4 +1,4 @@
-/* probe_priv.h - looking at a host whose files are somewhere else: for tests of the probes.
+/* probe_priv.h - probes a host whose files are in other directories, for tests.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PROBE_PRIV_H

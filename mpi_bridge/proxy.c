@@ -1,4 +1,4 @@
-/* proxy.c - see proxy.h.
+/* proxy.c - carries connections of local ranks to a service of the launcher.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/proxy.h"
@@ -15,9 +15,8 @@ struct client {
     struct fbr_lo_proxy *proxy;
     struct fbr_lo_link *link;
     uint64_t stream;
-    bool
-        /* by the service: the stream is gone, what is queued for the rank is still written */
-        hung_up;
+    /* the service has hung up: there is no stream, and queued bytes are still written */
+    bool hung_up;
     struct client *prev, *next;
 };
 

@@ -1,7 +1,7 @@
-/* proxy.h - carries connections of local ranks to a service of the launcher: what the bridges of
- * torch and Horovod share.
+/* proxy.h - carries connections of local ranks to a service of the launcher: the common part of the
+ * bridges of torch and Horovod.
  *
- * One proxy is one port on the loopback, for one job and one service. Loop thread only.
+ * A proxy is one port on the loopback, for one job and one service. Loop thread only.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PROXY_H
@@ -13,7 +13,7 @@ struct fbr_lo_proxy;
 
 uint16_t fbr_lo_proxy_port(const struct fbr_lo_proxy *p);
 
-/* A job of such a bridge on this agent, with the proxy that is opened for its first rank. */
+/* A job of such a bridge on this agent. Its proxy is opened for its first rank. */
 struct fbr_lo_proxy_job {
     const struct fbr_bridge_job *job;
     struct fbr_lo_proxy *proxy; /* NULL before the first rank */
@@ -32,7 +32,7 @@ int fbr_lo_proxy_bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *j
                             struct fbr_error *err);
 void fbr_lo_proxy_bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job);
 void fbr_lo_proxy_bridge_close(struct fbr_bridge *b);
-/* The job's proxy, opened now when it is not yet. */
+/* Stores the job's proxy in *p, and opens it if it is not open yet. */
 int fbr_lo_proxy_of(struct fbr_bridge *b, const struct fbr_bridge_job *job, const char *service,
                     struct fbr_lo_proxy **p, struct fbr_error *err);
 

@@ -1,8 +1,8 @@
-/* rendezvous.c - see rendezvous.h.
+/* rendezvous.c - the key-value server over HTTP at which Horovod's ranks meet.
  *
  * The parser is strict on purpose: a request line is "METHOD SP /path SP HTTP/1.x", a header line
- * "Name: value", lines end in CR LF or LF, and there is no third thing. (Debian's libhttp-parser is
- * not maintained any more, its successor not packaged.)
+ * is "Name: value", lines end in CR LF or LF, and nothing else is accepted. (Debian's
+ * libhttp-parser is not maintained any more, and its successor is not packaged.)
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/rendezvous.h"
@@ -26,14 +26,14 @@ struct entry {
     char *data;
     size_t len;
     bool meets;    /* the key is the number of a rank */
-    bool finished; /* its rank has said DELETE */
+    bool finished; /* its rank has sent DELETE */
     char key[];
 };
 
 struct scope {
     UT_hash_handle hh;
     struct entry *entries;
-    size_t meeting; /* entries of ranks that have not said DELETE */
+    size_t meeting; /* entries of ranks that have not sent DELETE */
     char name[];
 };
 
@@ -58,7 +58,7 @@ struct request {
     size_t head, body; /* bytes */
     bool has_body;     /* a length was given */
     bool last;         /* hang up after the answer */
-    int wrong;         /* status to refuse it with, 0: none */
+    int wrong;         /* status of the refusal; 0: none */
 };
 
 /* ---- the store ---- */
@@ -118,7 +118,7 @@ static struct scope *scope_find_or_add(struct fbr_service *s, const char *name)
     return scope;
 }
 
-/* An empty entry at the key. */
+/* Adds an empty entry with this key. */
 static struct entry *entry_add(struct fbr_service *s, struct scope *scope, const char *key)
 {
     size_t len = strlen(key);
@@ -138,7 +138,7 @@ static struct entry *entry_add(struct fbr_service *s, struct scope *scope, const
     return e;
 }
 
-/* 200, or 507 when it is too much. */
+/* Returns 200, or 507 if it is too much. */
 static int put(struct fbr_service *s, const struct request *r, const void *body)
 {
     struct scope *scope;
@@ -231,7 +231,7 @@ static void answer(struct fbr_service *s, uint64_t conn, int status, const void 
         s->host.send(s->host.user, conn, body, len);
 }
 
-/* The length of the head with its empty line, 0 when that has not come. */
+/* Returns the length of the head with its empty line; 0: the empty line has not come. */
 static size_t head_length(const char *data, size_t len)
 {
     const char *at = data, *end = data + len, *newline;
@@ -314,13 +314,13 @@ static int parse_header(char *line, struct request *r)
     return 0;
 }
 
-/* Cuts the head, which ends in an empty line, into its parts. The first wrong thing ends it. */
+/* Cuts the head, which ends in an empty line, into its parts. Stops at the first error. */
 static struct request parse_head(char *head, size_t len)
 {
     struct request r = {.head = len};
     char *line = head, *newline;
 
-    if (strlen(head) != len) { /* the caller put a NUL behind */
+    if (strlen(head) != len) { /* the caller put a NUL at its end */
         r.wrong = 400;
         return r;
     }
@@ -358,7 +358,7 @@ static void run(struct fbr_service *s, uint64_t conn, const struct request *r, c
     }
 }
 
-/* Runs the next request: 1, more bytes are needed: 0, hang up: -1. */
+/* Runs the next request. Returns 1; 0: more bytes are needed; -1: hang up. */
 static int run_one(struct fbr_service *s, struct conn *c)
 {
     size_t head = head_length((char *)c->in.data, c->in.len);

@@ -1,10 +1,10 @@
-/* service.h - what a service is: a small server that the launcher has for all ranks of a job, e.g.
- * torch's TCPStore.
+/* service.h - the contract of a service: a small server that the launcher has for all ranks of a
+ * job, e.g. torch's TCPStore.
  *
  * A service never listens. A rank connects to its agent on the loopback; the agent's bridge carries
- * the bytes over the authenticated control channel (bridge.h, stream_open). So no port of it can be
- * reached from another host, and it outlives every rank. An engine is pure: connections and bytes
- * in, bytes out; it knows no time.
+ * the bytes over the authenticated control channel (bridge.h, stream_open). So no other host can
+ * reach a service, and a service outlives every rank. A service is pure: connections and bytes in,
+ * bytes out; it has no clock.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SERVICE_H

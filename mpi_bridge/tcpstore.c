@@ -1,7 +1,7 @@
-/* tcpstore.c - see tcpstore.h.
+/* tcpstore.c - the service that answers the clients of torch.distributed.TCPStore.
  *
- * A request is first measured, by the shape of its arguments, and run when all of it is there; so
- * nothing is half done and the code that runs it need not look at lengths again.
+ * A request is first measured, by the shape of its arguments, and runs only when all of it is
+ * there. So nothing is half done, and the code that runs a request need not check lengths again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/tcpstore.h"
@@ -40,12 +40,13 @@ enum request {
     REQUESTS
 };
 
-/* The byte of each request in the first dialect; in the second it is the enum's. */
+/* The request for each byte of the first dialect. In the second dialect the byte is the enum's
+ * value. */
 static const uint8_t first_dialect[] = {SET,       COMPARE_SET, GET,        ADD,        CHECK,
                                         WAIT,      GETNUMKEYS,  WATCH_KEY,  DELETE_KEY, APPEND,
                                         MULTI_GET, MULTI_SET,   CANCEL_WAIT};
 
-/* Arguments: k a key, v a value, 4 and 8 numbers of so many bytes, K a list of keys, P a list of
+/* Arguments: k a key, v a value, 4 and 8 numbers of 4 and 8 bytes, K a list of keys, P a list of
  * keys with values. */
 static const char *const shapes[REQUESTS] = {
     [VALIDATE] = "4",   [SET] = "kv",     [COMPARE_SET] = "kvv", [GET] = "k",
@@ -58,9 +59,10 @@ static const char *const shapes[REQUESTS] = {
 enum { READY = 0, NOT_READY = 1 };
 enum { KEY_UPDATED, KEY_CREATED, KEY_DELETED, KEY_CALLBACK_REGISTERED };
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
-/* Gives the key that value, which it takes, wakes and tells. */
+/* Sets the value of the key, and takes it over. Wakes connections that wait, and notifies those
+ * that watch. */
 static void set_value(struct fbr_service *s, struct fbr_tcp_entry *e, struct fbr_tcp_value *v)
 {
     struct fbr_tcp_value *old = e->value;
@@ -99,8 +101,8 @@ static bool on_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur
     return set(s, key, get_text(args));
 }
 
-/* Without a key the expected value comes back, as in torch, unless it is empty: then the key is
- * made. */
+/* If the key is not there: an empty expected value sets the key; otherwise the answer is the
+ * expected value, as in torch. */
 static bool on_compare_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_text key = get_text(args), expected = get_text(args), desired = get_text(args);
@@ -129,7 +131,7 @@ static bool on_get(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur
     return true;
 }
 
-/* The number that a value is, as text; false when it is none. */
+/* Reads the value as a number in text. False: it is none. */
 static bool value_number(const struct fbr_tcp_value *v, int64_t *n)
 {
     char text[24], *end;
@@ -143,7 +145,7 @@ static bool value_number(const struct fbr_tcp_value *v, int64_t *n)
     return !errno && !*end && end != text;
 }
 
-/* Adds to the number at the key, from 0; wakes unless `quiet`. */
+/* Adds to the number at the key, from 0. Wakes connections that wait, unless `quiet`. */
 static bool add(struct fbr_service *s, struct fbr_tcp_text key, int64_t by, int64_t *sum,
                 bool quiet)
 {
@@ -387,7 +389,7 @@ static bool on_list_keys(struct fbr_service *s, struct fbr_tcp_conn *c, struct f
     return true;
 }
 
-/* The key counts who has come; the last one lets all go. */
+/* The key counts the ranks that have come; the last one releases all. */
 static bool on_barrier(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_text key = get_text(args);
@@ -418,7 +420,7 @@ static bool on_watch(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_c
     return true;
 }
 
-/* Each answers whether the connection may live on. */
+/* A handler returns false if the connection must be closed. */
 static bool (*const handlers[REQUESTS])(struct fbr_service *s, struct fbr_tcp_conn *c,
                                         struct fbr_cur *args) = {
     [VALIDATE] = on_validate,
@@ -447,7 +449,7 @@ static bool (*const handlers[REQUESTS])(struct fbr_service *s, struct fbr_tcp_co
 
 enum measured { WHOLE, NOT_YET, MALFORMED };
 
-/* Passes over a text, or over a number of 4 or 8 bytes. */
+/* Skips a text, or a number of 4 or 8 bytes. */
 static enum measured skip(struct fbr_cur *c, char shape)
 {
     uint64_t len = shape == '4' ? 4 : 8;
@@ -467,7 +469,7 @@ static enum measured skip(struct fbr_cur *c, char shape)
     return WHOLE;
 }
 
-/* Whether all arguments of that shape are there; the cursor is behind them then. */
+/* Checks whether all arguments of that shape are there; then moves the cursor to their end. */
 static enum measured measure(const char *shape, struct fbr_cur *c)
 {
     enum measured m = WHOLE;
@@ -493,7 +495,7 @@ static enum measured measure(const char *shape, struct fbr_cur *c)
     return m;
 }
 
-/* Tells the dialect by the first bytes; false when it takes more of them to tell. */
+/* Finds the dialect by the first bytes. False: more bytes are needed. */
 static bool detect_dialect(struct fbr_tcp_conn *c)
 {
     struct fbr_cur at = fbr_cur(c->in.data, c->in.len);
@@ -534,8 +536,8 @@ static void run_requests(struct fbr_service *s, struct fbr_tcp_conn *c)
         at = next;
     }
     fbr_buf_consume(&c->in, (size_t)(at.at - c->in.data));
-    if (c->in.len >
-        FBR_TCPSTORE_MEMORY_MAX - s->memory) /* what has come of a request counts as well */
+    /* The bytes of a request that is not complete count as well. */
+    if (c->in.len > FBR_TCPSTORE_MEMORY_MAX - s->memory)
         c->bad = true;
     if (!c->in.len && c->in.cap > (1u << 20)) {
         fbr_buf_fini(&c->in);
@@ -590,7 +592,7 @@ static struct fbr_tcp_conn *conn_find(struct fbr_service *s, uint64_t id)
     return c;
 }
 
-/* Those that an answer could not be made for; this one, and watchers. */
+/* Hangs up on connections that could not be answered: the current one, and watchers. */
 static void hang_up_on_bad(struct fbr_service *s)
 {
     struct fbr_tcp_conn *c, *next;

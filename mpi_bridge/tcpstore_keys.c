@@ -1,4 +1,4 @@
-/* tcpstore_keys.c - see tcpstore_keys.h.
+/* tcpstore_keys.c - the keys of the service "tcpstore", and the connections that wait for them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/tcpstore_priv.h"
@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRY_COST 256 /* of a key, or of a value, besides its bytes, roughly */
+#define ENTRY_COST 256 /* bytes of a key or a value without its text, roughly */
 #define WAIT_COST 64
 
 /* ---- memory ---- */
 
-/* Whether that much more may be kept. */
+/* Adds to the memory in use, and returns true, unless that is too much. */
 bool fbr_tcp_charge(struct fbr_service *s, uint64_t bytes)
 {
     if (bytes > FBR_TCPSTORE_MEMORY_MAX - s->memory)
@@ -74,7 +74,7 @@ struct fbr_tcp_entry *fbr_tcp_find_or_add(struct fbr_service *s, struct fbr_tcp_
     return e;
 }
 
-/* Forgets a key that nothing holds any more. */
+/* Removes a key that has nothing any more. */
 void fbr_tcp_drop_if_empty(struct fbr_service *s, struct fbr_tcp_entry *e)
 {
     if (e->value || e->queue || e->waits || e->watches)
@@ -113,7 +113,8 @@ void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_tcp_conn *c)
         c->bad = s->bad = true;
     else if (s->out.len)
         s->host.send(s->host.user, c->id, s->out.data, s->out.len);
-    if (s->out.failed || s->out.cap > (1u << 20)) { /* a rare large answer does not stay */
+    /* a rare large answer does not keep its memory */
+    if (s->out.failed || s->out.cap > (1u << 20)) {
         fbr_buf_fini(&s->out);
         fbr_buf_init(&s->out);
     }
@@ -170,7 +171,7 @@ void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_tcp_conn *c)
     }
 }
 
-/* The key has come: for all who wait, or for the first of them. */
+/* The key has come: wakes all connections that wait for it, or the first of them. */
 void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all)
 {
     while (e->waits) {
@@ -185,7 +186,7 @@ void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all)
     }
 }
 
-/* Tells those who watch the key; old and now may be NULL. */
+/* Notifies the connections that watch the key; old and now may be NULL. */
 void fbr_tcp_notify_watchers(struct fbr_service *s, struct fbr_tcp_entry *e, uint8_t what,
                              const struct fbr_tcp_value *old, const struct fbr_tcp_value *now)
 {

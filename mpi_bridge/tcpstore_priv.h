@@ -1,5 +1,5 @@
-/* tcpstore_priv.h - inside the service "tcpstore": its keys with their values, queues, and who
- * waits for them.
+/* tcpstore_priv.h - the keys of the service "tcpstore" with their values, queues, and the
+ * connections that wait for them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_TCPSTORE_PRIV_H
@@ -37,11 +37,11 @@ struct fbr_tcp_conn;
 struct fbr_tcp_wait {
     struct fbr_tcp_conn *conn;
     struct fbr_tcp_entry *entry;
-    struct fbr_tcp_wait *prev, *next;           /* of the entry */
-    struct fbr_tcp_wait *conn_prev, *conn_next; /* of the connection */
+    struct fbr_tcp_wait *prev, *next;           /* list of the entry */
+    struct fbr_tcp_wait *conn_prev, *conn_next; /* list of the connection */
 };
 
-/* A key: it has a value, or a queue, or somebody who waits for it. */
+/* A key: it has a value, a queue, or a connection that waits for it or watches it. */
 struct fbr_tcp_entry {
     UT_hash_handle hh;
     struct fbr_tcp_value *value; /* NULL: not set */
@@ -58,49 +58,49 @@ struct fbr_tcp_conn {
     UT_hash_handle hh;
     uint64_t id;
     enum fbr_tcp_dialect dialect;
-    bool bad; /* to be hung up on */
+    bool bad; /* the service hangs up on it */
     struct fbr_buf in;
     struct fbr_tcp_wait *waits, *watches;
-    size_t awaited; /* keys that have not come since WAIT */
+    size_t awaited; /* keys of WAIT that have not come yet */
 };
 
 struct fbr_service {
     struct fbr_service_host host;
     struct fbr_tcp_entry *entries;
     struct fbr_tcp_conn *conns;
-    int64_t keys; /* that have a value */
+    int64_t keys; /* keys that have a value */
     uint64_t memory;
-    bool bad; /* a connection is */
+    bool bad; /* a connection is bad */
     struct fbr_buf out;
 };
 
-/* Counts that many bytes as kept, unless they are too many. */
+/* Adds to the memory in use, and returns true, unless that is too much. */
 bool fbr_tcp_charge(struct fbr_service *s, uint64_t bytes);
-/* NULL: without memory, or it is too much. */
+/* NULL: without memory, or the value is too much. */
 struct fbr_tcp_value *fbr_tcp_value_new(struct fbr_service *s, const void *data, size_t len);
 void fbr_tcp_value_free(struct fbr_service *s, struct fbr_tcp_value *v);
 
 struct fbr_tcp_entry *fbr_tcp_find(struct fbr_service *s, struct fbr_tcp_text key);
 struct fbr_tcp_entry *fbr_tcp_find_or_add(struct fbr_service *s, struct fbr_tcp_text key);
-/* Forgets a key that nothing holds any more. */
+/* Removes a key that has nothing any more. */
 void fbr_tcp_drop_if_empty(struct fbr_service *s, struct fbr_tcp_entry *e);
 
-/* Answers: a number, or what was put into s->out before. */
+/* Send an answer: a number, or the bytes that were put into s->out before. */
 void fbr_tcp_reply_u8(struct fbr_service *s, struct fbr_tcp_conn *c, uint8_t v);
 void fbr_tcp_reply_i64(struct fbr_service *s, struct fbr_tcp_conn *c, int64_t v);
 void fbr_tcp_out_text(struct fbr_service *s, const void *data, size_t len);
-/* NULL: an empty one */
+/* NULL: an empty value */
 void fbr_tcp_out_value(struct fbr_service *s, const struct fbr_tcp_value *v);
 void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_tcp_conn *c);
 
-/* c waits for e, or watches it. */
+/* Makes c wait for e, or watch e. */
 bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_tcp_entry *e,
                       bool watch);
 void fbr_tcp_wait_free(struct fbr_service *s, struct fbr_tcp_wait *w, bool watch);
 void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_tcp_conn *c);
-/* The key has come: for all who wait, or for the first of them. */
+/* The key has come: wakes all connections that wait for it, or the first of them. */
 void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all);
-/* Tells those who watch the key; old and now may be NULL. */
+/* Notifies the connections that watch the key; old and now may be NULL. */
 void fbr_tcp_notify_watchers(struct fbr_service *s, struct fbr_tcp_entry *e, uint8_t what,
                              const struct fbr_tcp_value *old, const struct fbr_tcp_value *now);
 

@@ -1,11 +1,11 @@
-/* torch.c - the bridge of torch.distributed: what torchrun gives its workers, with the store at the
- * launcher.
+/* torch.c - the bridge of torch.distributed: sets what torchrun gives its workers, with the store
+ * in the launcher.
  *
- * MASTER_ADDR and MASTER_PORT lead to a port on the loopback of each agent, which carries the bytes
- * to the service "tcpstore"; TORCHELASTIC_USE_AGENT_STORE tells rank 0 not to serve the store
- * itself. So env:// works unmodified, the store outlives every rank, and no rank's port must be
- * free or reachable from elsewhere. torch prefixes the keys of a restart with
- * TORCHELASTIC_RESTART_COUNT; here a restart has a store of its own as well.
+ * MASTER_ADDR and MASTER_PORT name a port on the loopback of each agent, which carries the bytes to
+ * the service "tcpstore". With TORCHELASTIC_USE_AGENT_STORE rank 0 does not serve the store itself.
+ * So env:// works unmodified, the store outlives every rank, and no port of a rank has to be free
+ * or reachable from elsewhere. torch prefixes the keys of a restart with
+ * TORCHELASTIC_RESTART_COUNT; here a restart also has a store of its own.
  *
  * The names are those of torch/distributed/elastic/agent/server/local_elastic_agent.py and
  * launcher/run.py.
@@ -30,8 +30,8 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "MASTER_PORT", "%u", fbr_lo_proxy_port(proxy));
     fbr_env_set(env, "RANK", "%u", rank);
     fbr_env_set(env, "WORLD_SIZE", "%u", job->size);
-    /* Programs say torch.cuda.set_device(LOCAL_RANK). A rank with GPUs of its own sees no others:
-     * its first one is number 0 (torchrun --virtual-local-rank says the same). */
+    /* Programs call torch.cuda.set_device(LOCAL_RANK). A rank with GPUs of its own sees no
+     * others, and its first GPU is number 0 (torchrun --virtual-local-rank does the same). */
     fbr_env_set(env, "LOCAL_RANK", "%u", job->local[local].gpus ? 0 : local);
     fbr_env_set(env, "LOCAL_WORLD_SIZE", "%u", local_size);
     fbr_env_set(env, "GROUP_RANK", "%u", node);
@@ -43,7 +43,7 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "TORCHELASTIC_MAX_RESTARTS", "%u", job->max_restarts);
     fbr_env_set(env, "TORCHELASTIC_RUN_ID", "%s", job->run);
     fbr_env_set(env, "TORCHELASTIC_USE_AGENT_STORE", "True");
-    /* torch before 2.2 knew it without TORCH_; later ones warn of that name. */
+    /* torch before 2.2 reads this name without TORCH_; later versions warn of that name. */
     fbr_env_default(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     return 0;
 }

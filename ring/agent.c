@@ -1,5 +1,5 @@
-/* agent.c - the agent of a node: it joins, says what it has, and carries out the launcher's orders;
- * see agent_priv.h.
+/* agent.c - the agent of a node: it joins, reports what it has, and carries out the launcher's
+ * orders. agent_priv.h has the design.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/agent.h"
@@ -21,12 +21,13 @@
 #include "runtime/base/log.h"
 #include "runtime/net/host_address.h"
 
-/* Descriptors of the agent for a rank: output, errors, pidfd, and its connections by PMI, PMIx and
- * to a store. libpmix does not say that it cannot take one, and the rank waits. */
+/* Descriptors that the agent needs for a rank: output, errors, pidfd, and connections by PMI, by
+ * PMIx and to a store. If libpmix cannot accept a connection it reports no error, and the rank
+ * waits. */
 #define RANK_FDS 6
-#define JOB_FDS 8 /* listeners, and what is open for a moment */
+#define JOB_FDS 8 /* listeners, and descriptors that are open for a moment */
 
-#define USUAL_SLACK 50000 /* ns; the kernel's: nobody has chosen another */
+#define USUAL_SLACK 50000 /* ns; the kernel's default: no one has chosen another value */
 
 /* ---- Small things ---- */
 
@@ -128,7 +129,7 @@ static void on_cure(void *user, const char *text)
         fbr_agent_note(a, "%s", text);
 }
 
-/* Finds the settings that the libraries of its ranks need on this host. */
+/* Finds the settings that the libraries of the job's ranks need on this host. */
 static void find_cures(struct agent_job *j)
 {
     struct agent *a = j->agent;
@@ -152,7 +153,7 @@ static void find_cures(struct agent_job *j)
     }
 }
 
-/* Sets up this agent's part of a job: local ranks, a directory, places. */
+/* Sets up this agent's part of a job: local ranks, a directory, processors. */
 static int set_up_job(struct agent_job *j, struct fbr_error *err)
 {
     struct fbr_bridge_job *i = &j->job.info;
@@ -306,8 +307,8 @@ static void on_notify(struct agent *a, struct fbr_cur *body)
 
 /* ---- The end ---- */
 
-/* Removes the run's folder in /dev/shm: the last agent removes segments that it may have made after
- * another agent removed the run's directory. */
+/* Removes the agent's folders, and the run's folder in /dev/shm if it is empty and the run is over:
+ * the last agent may have made it after another agent removed the run's directory. */
 static void remove_dirs(struct agent *a)
 {
     if (a->dir[0])
@@ -348,7 +349,7 @@ static void shut_down(struct agent *a)
     pthread_mutex_unlock(&a->lock);
 }
 
-/* The launcher is gone: nothing that we started may outlive it, nor what it forked. */
+/* The launcher is gone: no rank may outlive it, nor any process that a rank forked. */
 static void on_orphaned(struct fbr_runtime *rt)
 {
     struct agent *a = rt->agent;
@@ -461,8 +462,8 @@ static int open_bridges(struct agent *a, struct fbr_error *err)
     return 0;
 }
 
-/* The launcher reaches all hosts of the ring by one network: our interface to it is the one for the
- * ranks. */
+/* The launcher reaches all hosts of the ring by one network, so the ranks use our interface to
+ * that network. */
 static void look_toward_launcher(struct agent *a)
 {
     char host[FBR_HOST_ADDRESS_MAX];
@@ -483,7 +484,7 @@ static int open_parts(struct agent *a, struct fbr_error *err)
     rc = a->local ? a->local->open(&a->backend, &env, err) : err->code;
     if (rc < 0)
         return rc;
-    if (fbr_agent_open_machine(a, err) < 0) /* who asks for a binding is told */
+    if (fbr_agent_open_machine(a, err) < 0) /* reported later, if a binding is asked for */
         fbr_debug("%s", err->text);
     return open_bridges(a, err);
 }

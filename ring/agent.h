@@ -16,12 +16,12 @@ struct fbr_agent_order {
     uint32_t number;
     struct fbr_pin_wish wish; /* count is not used */
     bool verbose;
-    bool report;        /* where ranks are bound, read back */
-    bool oversubscribe; /* more ranks than processors is meant */
+    bool report;        /* report where ranks are bound, as read back from the kernel */
+    bool oversubscribe; /* the user wants more ranks than processors */
     bool shared_host;   /* other agents of the ring are on this host */
     bool alone;         /* there are no other agents */
     bool image;         /* it runs in a container of an image */
-    uint32_t ranks;     /* of the ring's first job, on all agents */
+    uint32_t ranks;     /* ranks of the ring's first job, on all agents */
 };
 
 void fbr_agent_order_put(const struct fbr_agent_order *o, struct fbr_buf *b);

@@ -1,5 +1,5 @@
-/* agent_host.c - what an agent does for its bridges: requests to the launcher and their answers;
- * see bridge.h.
+/* agent_host.c - the calls that an agent offers its bridges: requests to the launcher and their
+ * answers. bridge.h is the contract.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -19,7 +19,7 @@ static int host_post(void *user, void (*fn)(void *), void *arg)
     return fbr_loop_post(agent_of(user)->rt->loop, fn, arg);
 }
 
-/* A new request: its number is the first thing in `b`, which has failed if there is no memory. */
+/* Begins a request: puts its number first into `b`. Without memory `b` has failed. */
 static struct agent *begin(void *user, struct fbr_buf *b, fbr_bridge_done *done, void *arg)
 {
     struct agent *a = agent_of(user);
@@ -42,7 +42,7 @@ static struct agent *begin(void *user, struct fbr_buf *b, fbr_bridge_done *done,
     return a;
 }
 
-/* Sends a message if it is whole. */
+/* Sends a message, unless memory for it was short. */
 static int send_whole(struct agent *a, uint8_t type, struct fbr_buf *b)
 {
     if (b->failed) {
@@ -53,7 +53,7 @@ static int send_whole(struct agent *a, uint8_t type, struct fbr_buf *b)
     return 0;
 }
 
-/* Sends the request, or takes it back. */
+/* Sends the request, or drops it if that fails. */
 static int finish(struct agent *a, uint8_t type, struct fbr_buf *b)
 {
     struct agent_request *r;
@@ -131,9 +131,9 @@ static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *k
     return finish(a, FBR_RING_UNPUBLISH, &b);
 }
 
-/* Writes the environment of a spawned job, without the variables that the parent job got from its
- * agent. Each agent gives its own ranks the right ones: ranks of two agents that share a host would
- * otherwise write into the same files. */
+/* Writes the environment of a spawned job, without the variables that the parent job got from
+ * its agent. Each agent gives its own ranks the right variables. Otherwise ranks of two agents
+ * that share a host would write into the same files. */
 static void put_env(struct fbr_buf *b, const struct agent_job *parent, const char *const *env)
 {
     size_t count = parent ? parent->given.count : 0, n = 0;
@@ -270,7 +270,7 @@ void fbr_agent_on_stream(struct agent *a, struct fbr_cur *body)
     free(s);
 }
 
-/* ---- What ranks did ---- */
+/* ---- Events of ranks ---- */
 
 static struct agent_rank *rank_of(struct agent *a, uint32_t job, uint32_t rank)
 {

@@ -1,10 +1,10 @@
-/* agent_look.c - finds ranks that run an MPI program and have not met its server.
+/* agent_look.c - finds ranks that run an MPI program and have not met a server.
  *
  * A program that is linked with MPI is known by its file. A wrapper (sh, env, python) is not: it
- * executes, starts or loads MPI later. So ranks that have not met a server are looked at, often
- * while they are young, for short programs end soon, and less and less later. A look compares the
- * files that a rank and its descendants run with what the last look saw; the libraries that they
- * have loaded are read only each time that their age has doubled.
+ * executes, starts or loads MPI later. So the agent looks at ranks that have not met a server:
+ * often while they are young, because short programs end soon, and less often later. A look
+ * compares the files that a rank and its descendants execute with the files of the last look. It
+ * reads their loaded libraries only each time that their age has doubled.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -14,13 +14,13 @@
 #include "ring/agent_priv.h"
 #include "runtime/program/elf.h"
 
-#define FIRST_MS 5       /* between the first looks; MPICH's shortest program takes 20 */
-#define PART_OF_AGE 16   /* later they are this part of the ranks' age apart */
-#define LAST_MS 60000    /* but never further */
-#define PART_OF_TIME 50  /* of our time, at most, is spent on looking */
+#define FIRST_MS 5       /* ms between the first looks; the shortest program of MPICH takes 20 ms */
+#define PART_OF_AGE 16   /* later looks are this part of the ranks' age apart */
+#define LAST_MS 60000    /* but at most this far apart */
+#define PART_OF_TIME 50  /* looking takes at most this part of our time */
 #define LIBRARIES_MS 100 /* the age at which loaded libraries are read first */
-#define PATIENCE_MS 5000 /* from MPI being seen to the word that it has not met its server */
-#define FAMILY 32        /* processes of a rank that are looked at */
+#define PATIENCE_MS 5000 /* from seeing MPI to reporting that the rank has not met a server */
+#define FAMILY 32        /* processes of a rank to look at, at most */
 
 struct loaded {
     bool mpi, torch;
@@ -45,7 +45,7 @@ static struct loaded read_libraries(pid_t pid)
     return is;
 }
 
-/* Whether its file needs MPI. Most ranks run the same one, which is read once. */
+/* True if the file of the process needs MPI. Most ranks run the same file, which is read once. */
 static bool runs_mpi(struct agent_job *j, pid_t pid)
 {
     struct stat st;
@@ -101,8 +101,8 @@ static void look_at(struct agent_rank *r, bool libraries, uint64_t now)
     r->mpi_since = is.torch ? 0 : now;
 }
 
-/* Tells that a rank has not met its server. The rank may be young and slow, so this is a warning
- * and no failure. Said for one rank. */
+/* Reports that a rank has not met a server. The rank may just be slow, so this is a warning and
+ * no failure. Sent for one rank of a job only. */
 static void notify_missed(struct agent_rank *r)
 {
     struct fbr_buf b;
@@ -112,8 +112,8 @@ static void notify_missed(struct agent_rank *r)
     fbr_agent_send(r->job->agent, FBR_RING_MISSED, &b);
 }
 
-/* Looks at all of them; the time at which the next look is due at the latest, 0: no rank needs
- * one. */
+/* Looks at all ranks of the job. Returns the time at which the next look is due at the latest;
+ * 0: no rank needs one. */
 static uint64_t look_at_all(struct agent_job *j, uint64_t now)
 {
     bool libraries = now - j->look_began >= j->libraries_ms;
@@ -169,7 +169,8 @@ void fbr_agent_look(struct agent_job *j)
     fbr_timer_start(&j->look, FIRST_MS, 0);
 }
 
-/* Ranks of an MPI program are inside MPI_Init until all ranks of their job are. */
+/* Reports the first rank that has met its server and has MPI loaded: it is inside MPI_Init until
+ * all ranks of its job are. */
 void fbr_agent_on_waits(struct agent *a, struct fbr_cur *body)
 {
     struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));

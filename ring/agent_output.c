@@ -1,5 +1,5 @@
-/* agent_output.c - what the ranks of an agent print goes to the launcher, within a window; and
- * which unfinished lines of theirs are to be shown.
+/* agent_output.c - sends the output of an agent's ranks to the launcher, within a window, and
+ * decides which unfinished lines are shown.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/agent_priv.h"
@@ -36,9 +36,9 @@ static uint32_t show_ms(const struct agent_rank *r, int stream)
     return r->rank == j->reader && j->has_stdin && j->reader_ms < ms ? j->reader_ms : ms;
 }
 
-/* How long the unfinished line at the end of these bytes waits for its rest; -1: as long as it
- * takes. A multiple of STDIO_BLOCK is a full buffer of the C library, which ends anywhere: its
- * program meant nothing by it. */
+/* How long the unfinished line at the end of these bytes waits for its rest, in ms; -1: without
+ * limit. A length that is a multiple of STDIO_BLOCK is a full buffer of the C library, which may
+ * end anywhere: the program did not choose that end. */
 static int64_t patience(const struct agent_rank *r, const struct fbr_job_event *e)
 {
     if (e->len == 0 || ((const char *)e->data)[e->len - 1] == '\n' || e->len % STDIO_BLOCK == 0)
@@ -46,7 +46,7 @@ static int64_t patience(const struct agent_rank *r, const struct fbr_job_event *
     return show_ms(r, e->stream);
 }
 
-/* Whether one more look is needed. A line whose rest we do not read for now is not unfinished. */
+/* Returns true if one more look is needed. A line does not age while we do not read from ranks. */
 static bool show_pieces(struct agent_job *j, uint64_t now)
 {
     bool more = false;

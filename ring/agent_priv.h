@@ -1,9 +1,10 @@
-/* agent_priv.h - what the files of an agent share: agent.c (frames, jobs), agent_rank.c (ranks),
- * agent_look.c (which of them run MPI alone), agent_output.c (what they print), agent_pty.c (a
- * terminal for one of them), agent_stdin.c (its input), agent_host.c (what it does for bridges).
+/* agent_priv.h - declarations that the files of an agent share: agent.c (frames, jobs),
+ * agent_rank.c (ranks), agent_look.c (finds ranks that run MPI alone), agent_output.c (output of
+ * ranks), agent_pty.c (pseudo-terminal of a rank), agent_stdin.c (input of a rank), agent_host.c
+ * (services for bridges).
  *
- * An agent is one job of a backend; it starts, pins, watches and ends the ranks of its node. All of
- * it runs on the loop thread; its main thread only waits for the end.
+ * An agent is one job of a backend. It starts, binds, watches and ends the ranks of its node. It
+ * runs on the loop thread; the main thread only waits for the end.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_AGENT_PRIV_H
@@ -33,20 +34,20 @@ struct agent_job;
 struct agent_rank {
     struct agent_job *job;
     uint32_t rank;
-    void *handle; /* of the local backend; NULL: not running */
+    void *handle; /* job of the local backend; NULL: not running */
     pid_t pid;
-    uint32_t restarts; /* how often it was started again, here or by an agent before us */
-    unsigned threads;  /* of OpenMP that it should have; 0: it finds out itself */
+    uint32_t restarts; /* restarts, by this agent or by an agent before it */
+    unsigned threads;  /* OpenMP threads to set; 0: not set */
     bool met, left, paused;
-    bool mpi;                /* it, or a descendant of it, has been seen with an MPI library */
-    uint64_t mpi_since;      /* fbr_now_ms(); 0: perhaps it came along with torch */
-    struct agent_feed *feed; /* its standard input, while it reads one */
+    bool mpi;                /* it or a descendant was seen with an MPI library */
+    uint64_t mpi_since;      /* when, as fbr_now_ms(); 0: torch may have loaded the library */
+    struct agent_feed *feed; /* its standard input; NULL: it reads none */
     int pty;                 /* our end of its pseudo-terminal; 0: it has none */
-    uint64_t piece_ms[2]; /* of each stream: when an unfinished line came, fbr_now_ms(); 0: none */
-    char file[256];       /* program */
+    uint64_t piece_ms[2];    /* when an unfinished line came, by stream, as fbr_now_ms(); 0: none */
+    char file[256];          /* path of its program */
 };
 
-/* A file that a rank or a descendant of it runs. */
+/* A file that a rank or a descendant of the rank executes. */
 struct agent_seen {
     dev_t device;
     ino_t inode;
@@ -62,16 +63,16 @@ struct agent_job {
     struct fbr_pin *pins;     /* [nlocal]; NULL: nothing is bound */
     char dir[256];
     struct fbr_bridge_rank *local;
-    struct fbr_timer look;             /* for MPI in ranks that have not met their server */
-    uint64_t look_began, libraries_ms; /* the age at which libraries are read next */
+    struct fbr_timer look;             /* looks for MPI in ranks that have not met a server */
+    uint64_t look_began, libraries_ms; /* start of looking; age at which libraries are read next */
     struct agent_seen seen[8];
     size_t oldest_seen;
-    bool told_missed;     /* of a rank that runs alone */
-    bool ending;          /* the launcher waits for it no more */
+    bool told_missed;     /* a rank that runs alone was reported */
+    bool ending;          /* the launcher has sent JOB_END */
     bool served;          /* a rank has used a service of the launcher */
-    struct fbr_env cures; /* what the probes found to be set */
-    struct fbr_env given; /* settings of MPI that its ranks got here, not from the user */
-    unsigned long slack;  /* of its ranks' timers, in nanoseconds; 0: as ours */
+    struct fbr_env cures; /* settings that the probes found necessary */
+    struct fbr_env given; /* MPI settings that its ranks got here, not from the user */
+    unsigned long slack;  /* timer slack of its ranks, in ns; 0: the same as ours */
 };
 
 /* A request of a bridge that the launcher has not answered. */
@@ -101,12 +102,12 @@ struct agent {
     struct fbr_runtime *rt;
     struct fbr_agent_order order;
     char hostname[256], address[64], dir[128], shm[128], topology[160];
-    uint32_t cpus; /* that its ranks can keep busy */
+    uint32_t cpus; /* processors that its ranks can keep busy */
     struct fbr_cgroup limits;
     struct fbr_probe probe;
     const struct fbr_pin_ops *pin;
     struct fbr_topology *machine;
-    int claims; /* of the processors that its ranks are bound to (claim.h); negative: none yet */
+    int claims; /* descriptor of the claims on processors (claim.h); negative: not open */
     const struct fbr_backend_ops *local;
     struct fbr_backend *backend;
     struct agent_bridge bridges[AGENT_BRIDGES];
@@ -115,39 +116,43 @@ struct agent {
     struct agent_request *requests;
     struct agent_stream *streams;
     uint64_t next_id;
-    uint64_t oom_kills; /* that were seen */
+    uint64_t oom_kills; /* out-of-memory kills of the cgroup, as last read */
     uint64_t unwritten; /* bytes of output that the launcher has not written */
     bool full;
-    struct fbr_timer show; /* runs while there is an unfinished line: `showing` */
+    struct fbr_timer show; /* runs while `showing`: there is an unfinished line */
     bool showing;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool ended; /* under lock */
+    bool ended; /* under `lock` */
 };
 
-/* To the launcher. */
-void fbr_agent_about(struct fbr_buf *body, uint32_t job, uint32_t rank);  /* begins it: of a rank */
-void fbr_agent_send(struct agent *a, uint8_t type, struct fbr_buf *body); /* and empties it */
+/* Frames to the launcher. */
+/* begins a frame about a rank */
+void fbr_agent_about(struct fbr_buf *body, uint32_t job, uint32_t rank);
+/* sends `body` and frees it */
+void fbr_agent_send(struct agent *a, uint8_t type, struct fbr_buf *body);
 void fbr_agent_note(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The rank of the job cannot be started; FBR_RING_ALL: none can. */
+/* Reports that the rank cannot be started; FBR_RING_ALL: no rank can. */
 void fbr_agent_failed(struct agent *a, uint32_t job, uint32_t rank, const char *why);
 struct agent_job *fbr_agent_job_find(struct agent *a, uint32_t id);
 
 /* agent_rank.c */
 void fbr_agent_on_event(void *rank, const struct fbr_job_event *event);
 int fbr_agent_open_machine(struct agent *a, struct fbr_error *err);
-int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err); /* where its ranks go */
-void fbr_agent_job_unclaim(struct agent *a); /* a job has gone from the list */
+/* chooses processors for its ranks */
+int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err);
+void fbr_agent_job_unclaim(struct agent *a); /* after a job has left the list */
 int fbr_agent_rank_start(struct agent_rank *r);
-struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank); /* NULL: not ours */
+/* NULL: not on this agent */
+struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank);
 void fbr_agent_rank_signal(struct agent_rank *r, int sig);
-/* Frees it, once none of its ranks runs. */
+/* Frees the job if none of its ranks runs. */
 void fbr_agent_job_ended(struct agent_job *j);
 void fbr_agent_send_use(struct agent *a);
 uint64_t fbr_agent_oom_kills(void);
 
 /* agent_look.c */
-void fbr_agent_look(struct agent_job *j); /* for MPI in ranks that meet no server: from now on */
+void fbr_agent_look(struct agent_job *j); /* starts looking for MPI in ranks without a server */
 void fbr_agent_on_waits(struct agent *a, struct fbr_cur *body);
 
 /* agent_output.c */
@@ -155,13 +160,13 @@ void fbr_agent_send_output(struct agent_rank *r, const struct fbr_job_event *e);
 void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
 
 /* agent_stdin.c */
-/* *theirs: to be closed; -1: none */
+/* *theirs: the rank's end, which the caller closes; -1: none. */
 int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *err);
 void fbr_agent_stdin_close(struct agent_rank *r);
 void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len);
 
 /* agent_pty.c */
-/* *theirs: to be closed */
+/* *theirs: the rank's end, which the caller closes. */
 int fbr_agent_pty_open(struct agent_rank *r, int *theirs, struct fbr_error *err);
 void fbr_agent_pty_close(struct agent_rank *r);
 void fbr_agent_on_resize(struct agent *a, struct fbr_cur *body);

@@ -1,5 +1,6 @@
-/* agent_pty.c - the pseudo-terminal of a rank: its own end is the rank's standard streams and
- * controls its session, ours is read by the local backend and written by agent_stdin.c.
+/* agent_pty.c - the pseudo-terminal of a rank. Its own end is the rank's standard streams and the
+ * controlling terminal of the rank's session. The local backend reads our end; agent_stdin.c writes
+ * it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -56,7 +57,7 @@ void fbr_agent_on_resize(struct agent *a, struct fbr_cur *body)
         return;
     j->job.rows = rows;
     j->job.columns = columns;
-    /* the kernel tells the rank: SIGWINCH */
+    /* the kernel sends SIGWINCH to the rank */
     if (r->pty)
         set_size(r->pty, &j->job);
 }

@@ -1,8 +1,7 @@
-/* agent_rank.c - the ranks of an agent: where they go, what they are given, what they print, how
- * they end.
+/* agent_rank.c - the ranks of an agent: their processors, their environment, their start and end.
  *
- * A rank is a job of the local backend, run on this side of the wire: it leads its own process
- * group, is killed with us, and its end is an event of its pidfd.
+ * A rank is a job of the local backend, started by the agent: it leads its own process group, it is
+ * killed with the agent, and its end is an event of its pidfd.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -31,14 +30,14 @@ extern char **environ;
 
 /* ---- Where ranks go ---- */
 
-/* The machine as hwloc sees it: for places, and as a file for PMIx, which would look for itself at
- * ten times the cost. */
+/* Opens the machine as hwloc sees it, for places. Also writes it to a file for PMIx, whose own
+ * look would cost ten times as much. */
 int fbr_agent_open_machine(struct agent *a, struct fbr_error *err)
 {
     const struct fbr_pin_wish *wish = &a->order.wish;
     unsigned flags = wish->gpus_per_rank || wish->map == FBR_MAP_GPU ? FBR_TOPOLOGY_DEVICES : 0;
-    /* Opening hwloc's plugins costs twice what the look at the processors does, and they find
-     * devices. */
+    /* hwloc's plugins find devices only, and opening them costs twice what the look at the
+     * processors does. */
     struct fbr_setting no_plugins = {.name = "HWLOC_PLUGINS_PATH", .value = "/dev/null"};
     char *xml;
     FILE *f;
@@ -79,9 +78,9 @@ static int check_machine(struct agent *a, struct fbr_error *err)
     return 0;
 }
 
-/* Ranks of other agents may be on the same processors: all are placed together, by each agent in
- * the same way, and each takes its own. Where that cannot be (each sees GPUs of its own, or there
- * are more ranks than places) it places its own alone. */
+/* Ranks of other agents may use the same processors. So each agent places all of these ranks in
+ * the same way and takes the places of its own. If that is not possible (each agent sees its own
+ * GPUs, or there are more ranks than places), the agent places its own ranks alone. */
 static int plan_places(struct agent_job *j, const struct fbr_topology *machine,
                        struct fbr_pin_wish *wish, char *note, size_t size, struct fbr_error *err)
 {
@@ -109,7 +108,8 @@ static int plan_places(struct agent_job *j, const struct fbr_topology *machine,
     return 0;
 }
 
-/* The processors of its ranks, of which each is bound; false: they are fewer than ranks want. */
+/* Adds the processors of the job's ranks to the set. False: a rank is not bound, or shares its
+ * processors. */
 static bool add_cpus(const struct agent_job *j, struct fbr_cpuset *set)
 {
     for (uint32_t i = 0; j->pins && i < j->nlocal; i++)
@@ -118,8 +118,8 @@ static bool add_cpus(const struct agent_job *j, struct fbr_cpuset *set)
     return j->pins;
 }
 
-/* Places its ranks where no other run of this user is bound. `note` as of the plan. -EBUSY: there
- * is not so much left. */
+/* Places the job's ranks on processors to which no other run of this user is bound. `note`: as
+ * of the plan. -EBUSY: too few processors are left. */
 static int plan_apart(struct agent_job *j, struct fbr_pin_wish *wish, char *note, size_t size)
 {
     struct agent *a = j->agent;
@@ -128,14 +128,14 @@ static int plan_apart(struct agent_job *j, struct fbr_pin_wish *wish, char *note
     struct fbr_cpuset others, ours;
     int rc = -EBUSY;
 
-    for (int i = 0; i < CLAIM_TRIES && rc == -EBUSY; i++) { /* others may be faster */
+    for (int i = 0; i < CLAIM_TRIES && rc == -EBUSY; i++) { /* another run may claim them first */
         rest = a->machine;
         fbr_claim_others(a->claims, &others);
         if (fbr_cpuset_count(&others)) {
             if (!fbr_cpuset_rest(&others, list, sizeof(list)))
                 return -EBUSY;
             snprintf(source, sizeof(source), "only:%s:xml:%s", list, a->topology);
-            /* there is nothing left */
+            /* no processor is left */
             if (a->pin->open(&rest, source, 0, NULL) < 0)
                 return -EBUSY;
         }
@@ -150,7 +150,7 @@ static int plan_apart(struct agent_job *j, struct fbr_pin_wish *wish, char *note
     return rc;
 }
 
-/* Where runs of the user claim processors, or negative. */
+/* Opens the file in which runs of the user claim processors. Returns a descriptor, or negative. */
 static int open_claims(void)
 {
     char root[FBR_REGISTRY_MAX];
@@ -159,8 +159,8 @@ static int open_claims(void)
     return rc < 0 ? rc : fbr_claim_open(root);
 }
 
-/* Ranks that share their GPUs' neighbourhood, or the machine with other agents of their own run,
- * go where they would go alone. */
+/* True if the ranks may move away from other runs. Ranks with GPUs may not, because they stay
+ * near their GPUs; nor may ranks that share the machine with other agents of their run. */
 static bool may_move(const struct agent_job *j, const struct fbr_pin_wish *wish)
 {
     struct agent *a = j->agent;
@@ -172,7 +172,8 @@ static bool may_move(const struct agent_job *j, const struct fbr_pin_wish *wish)
            fbr_ring_job_sharing(&j->job, j->job.info.node, &before) == j->nlocal;
 }
 
-/* The end of a job, whose ranks the next one's may have joined already. */
+/* Called at the end of a job. Drops all claims of the agent and claims again for the jobs that
+ * are left: their ranks may use the same processors as the ranks of the ended job. */
 void fbr_agent_job_unclaim(struct agent *a)
 {
     const struct agent_job *j;
@@ -188,7 +189,8 @@ void fbr_agent_job_unclaim(struct agent *a)
     }
 }
 
-/* With other runs of this user in mind. */
+/* Places the ranks, away from other runs of this user if possible. `chosen`: the user asked for
+ * a binding. */
 static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool chosen, char *note,
                         size_t size, struct fbr_error *err)
 {
@@ -218,14 +220,14 @@ static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool cho
                  "ranks are not bound: other runs of yours are bound to %u of the %u processors "
                  "here",
                  fbr_cpuset_count(&others), a->limits.affinity);
-    else /* those of our own run on this machine are among the others */
+    else /* other agents of our own run on this machine count as others */
         snprintf(note, size,
                  "ranks are not bound: another run of yours is bound to processors that they "
                  "would get");
     return 0;
 }
 
-/* Nobody has asked for a binding: is there a reason to leave it? */
+/* The user did not ask for a binding. True if there is a reason not to bind. */
 static bool better_free(struct agent_job *j)
 {
     struct agent *a = j->agent;
@@ -284,8 +286,9 @@ static bool is_set(struct agent_rank *r, const char *name)
     return getenv(name) != NULL;
 }
 
-/* OpenMP, and what counts its threads as OpenMP does, starts one on each processor that a rank may
- * run on: right for a rank with processors of its own, too many for ranks that share theirs. */
+/* OpenMP, and libraries that count threads as OpenMP does, start a thread on each processor that
+ * a rank may run on. This is right for a rank with processors of its own, and too many for ranks
+ * that share theirs. */
 static void count_threads(struct agent_job *j)
 {
     struct agent *a = j->agent;
@@ -293,7 +296,7 @@ static void count_threads(struct agent_job *j)
     unsigned wanted = a->order.wish.cpus_per_rank, share = 0;
     const struct agent_job *other;
 
-    DL_FOREACH(a->jobs, other) /* the ranks that spawned these are still there */
+    DL_FOREACH(a->jobs, other) /* the ranks that spawned these still live */
         sharing += j->job.info.spawned && other != j ? other->nlocal : 0;
     if (sharing > 1 || fbr_cgroup_floats(&a->limits))
         share = a->cpus > sharing ? a->cpus / sharing : 1;
@@ -319,7 +322,7 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
     return 0;
 }
 
-/* ---- What they are given ---- */
+/* ---- Program and environment ---- */
 
 static bool in_container(void)
 {
@@ -327,7 +330,8 @@ static bool in_container(void)
            getenv("KUBERNETES_SERVICE_HOST");
 }
 
-/* The user may have meant a file of the folder that the ranks start in. */
+/* Explains a program that is not in PATH: the user may have meant a file of the folder that the
+ * ranks start in. */
 static int no_program(const char *name, const char *workdir, bool image, struct fbr_error *err)
 {
     size_t len = strlen(name);
@@ -359,8 +363,8 @@ static int no_program(const char *name, const char *workdir, bool image, struct 
                     name);
 }
 
-/* A file that is named by its path and is not there: a container has another working directory and
- * other files than those that the user sees. */
+/* Explains a path that does not exist: a container has another working directory and other files
+ * than those that the user sees. */
 static int no_file(const char *name, const char *workdir, struct fbr_error *err)
 {
     char here[PATH_MAX] = "";
@@ -388,7 +392,7 @@ static bool is_there(const char *name, const char *workdir)
     return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* As execvp() looks for it, in the rank's own PATH; without a name, our own file. */
+/* Finds the program as execvp() does, in the rank's own PATH. `name` NULL: our own file. */
 static int find_program(struct agent_rank *r, const char *name, const char *workdir,
                         const struct fbr_env *env, struct fbr_error *err)
 {
@@ -462,7 +466,8 @@ static int write_work(struct agent_job *j, const char *path, struct fbr_error *e
     return 0;
 }
 
-/* Open MPI hands them on to what a rank spawns, wherever that starts: see host_spawn(). */
+/* Notes variables that Open MPI passes on to ranks that a rank spawns, on whatever host they
+ * start: see put_env() in agent_host.c. */
 static void note_inherited(struct agent_rank *r, const struct fbr_env *e)
 {
     for (size_t i = 0; i < e->count; i++) {
@@ -475,7 +480,7 @@ static void note_inherited(struct agent_rank *r, const struct fbr_env *e)
     }
 }
 
-/* Which program it runs, and how many ranks each has, as in "1,8". */
+/* Sets which program the rank runs, and how many ranks each program has, as in "1,8". */
 static void put_apps(struct agent_rank *r, struct fbr_env *e)
 {
     const struct fbr_ring_job *j = &r->job->job;
@@ -497,8 +502,8 @@ static void put_apps(struct agent_rank *r, struct fbr_env *e)
     fbr_buf_fini(&b);
 }
 
-/* Adds the variables that follow from its host and its place there: those of libraries, and its
- * GPUs. */
+/* Adds the variables that follow from the rank's host and its place there: for libraries, and
+ * for its GPUs. */
 static void put_host(struct agent_rank *r, struct fbr_env *e)
 {
     const struct agent_job *j = r->job;
@@ -655,7 +660,7 @@ struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank)
 
 /* ---- Events ---- */
 
-/* How often the kernel has killed for want of memory; 0 where it does not say. */
+/* How many times the kernel has killed for want of memory; 0 if the kernel does not report it. */
 uint64_t fbr_agent_oom_kills(void)
 {
     struct fbr_cgroup l;
@@ -664,7 +669,7 @@ uint64_t fbr_agent_oom_kills(void)
     return l.oom_kills;
 }
 
-/* Adds the kernel's facts about the death that the exit code does not tell. */
+/* Adds facts of the kernel about the death that the exit code does not show. */
 static void explain(struct agent *a, const struct fbr_job_event *e, char *text, size_t size)
 {
     struct fbr_cgroup l = {.oom_kills = a->oom_kills};
@@ -697,13 +702,13 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
     a->local->release(a->backend, r->handle);
     r->handle = NULL;
     fbr_agent_stdin_close(r);
-    for (int i = 0; i < a->nbridges;
-         i++) /* may tell yet that it has met its server, or has left it */
+    /* A bridge may still report that the rank has met its server, or has left it. */
+    for (int i = 0; i < a->nbridges; i++)
         if (a->bridges[i].ops->ended)
             a->bridges[i].ops->ended(a->bridges[i].bridge, &j->job.info, r->rank, code);
     flags = (r->met ? FBR_RANK_MET : 0) | (r->left ? FBR_RANK_LEFT : 0);
-    /* Some builds of torch bring an MPI library along: who has met at torch's or Horovod's server
-     * is not to be blamed for what only a library of his needs. */
+    /* Some builds of torch load an MPI library. If a rank of the job has used a service (of
+     * torch or Horovod), a loaded library alone does not mean that the program uses MPI. */
     if (!r->met && code == 0 && ((r->mpi && !j->served) || fbr_elf_needs_mpi(r->file)))
         flags |= FBR_RANK_MPI;
     fbr_agent_about(&b, j->job.info.id, r->rank);
@@ -742,12 +747,12 @@ void fbr_agent_rank_signal(struct agent_rank *r, int sig)
         return;
     if (sig == SIGKILL)
         a->local->signal(a->backend, r->handle, sig);
-    /* it leads its own group: what it forked hears of it, as at a terminal */
+    /* a rank leads its own group: its children get the signal too, as at a terminal */
     else
         kill(-r->pid, sig);
 }
 
-/* ---- What they use ---- */
+/* ---- Processor time and memory ---- */
 
 void fbr_agent_send_use(struct agent *a)
 {

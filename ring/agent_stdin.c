@@ -1,5 +1,5 @@
-/* agent_stdin.c - what the launcher reads goes to one rank: written by libuv, so that a rank that
- * does not read holds up nothing but its own input.
+/* agent_stdin.c - passes the launcher's standard input to one rank. libuv writes it, so a rank that
+ * does not read holds up only its own input.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -10,18 +10,18 @@
 
 #include "ring/agent_priv.h"
 
-#define END_OF_FILE "\004" /* as typed: Ctrl-D */
+#define END_OF_FILE "\004" /* Ctrl-D */
 #define END_AGAIN_MS 500
 
-/* Our end of the pipe. Freed once it is closed. */
+/* Our end of the pipe. Freed after it is closed. */
 struct agent_feed {
     uv_pipe_t pipe;
     struct fbr_loop *loop;
-    struct agent_rank *rank; /* NULL: it has ended */
+    struct agent_rank *rank; /* NULL: the rank has ended */
     unsigned writing;
     bool last; /* end of file has come: close when all is written */
-    /* On a terminal the end is typed, again and again: a program that changes the terminal's mode
-     * at its start loses what was typed before. */
+    /* On a terminal the end of file is typed, and repeated: a program that changes the
+     * terminal's mode at its start loses what was typed before. */
     struct fbr_timer typing;
 };
 
@@ -114,7 +114,7 @@ static void on_written(uv_write_t *req, int status)
     struct agent_feed *f = w->feed;
 
     f->writing--;
-    if (f->rank) /* else the agent may be gone */
+    if (f->rank) /* without a rank, the agent may be gone too */
         send_credit(f->rank->job->agent, w->len);
     free(w);
     if (status < 0 || (f->last && f->writing == 0))
@@ -181,7 +181,7 @@ void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len)
 {
     struct agent_feed *f = find_feed(a);
 
-    /* nobody reads it any more */
+    /* no rank reads it any more */
     if (!f)
         send_credit(a, len);
     else if (len == 0)

@@ -1,4 +1,4 @@
-/* apps.c - what the ranks of a ring run; see apps.h.
+/* apps.c - the programs of a ring: checked, copied, and made ready for agents.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/apps.h"
@@ -89,7 +89,7 @@ static size_t length(const char *const *list)
     return n;
 }
 
-/* The last one of a name counts. */
+/* Joins lists of NAME=VALUE strings. If a name comes twice, the last string counts. */
 static char **join(const char *const *lists[], size_t n)
 {
     size_t all = 0, k = 0;

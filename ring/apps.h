@@ -1,4 +1,4 @@
-/* apps.h - what the ranks of a ring run: one program, or several with ranks of their own.
+/* apps.h - the programs that the ranks of a ring run: one, or several with ranks of their own.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RING_APPS_H
@@ -8,20 +8,21 @@
 #include "ring/job_codec.h"
 #include "runtime/base/error.h"
 
-/* How many there are: 1 when the options name none but job.command, or a function. */
+/* The number of programs: 1 if the options have only job.command or a function. */
 int fbr_ring_apps_count(const struct fiber_ring_options *o);
-/* The i-th of them in a ring of that size. */
+/* Program i of a ring of `size` ranks. */
 struct fiber_ring_program fbr_ring_app(const struct fiber_ring_options *o, int size, int i);
-/* Whether they make `size` ranks: -EINVAL and a sentence. */
+/* Checks that the programs make `size` ranks. Returns 0, or -EINVAL and a sentence. */
 int fbr_ring_apps_check(const struct fiber_ring_options *o, int size, struct fbr_error *err);
-/* A deep copy of the options' programs; -ENOMEM. */
+/* Makes a deep copy of the options' programs. Returns 0 or -ENOMEM. */
 int fbr_ring_apps_copy(struct fiber_ring_program **out, const struct fiber_ring_options *o);
 void fbr_ring_apps_free(struct fiber_ring_program *programs, int n);
-/* As they travel: each with the NAME=VALUE of `before`, the job's and its own, and `after`; both
- * end with NULL. NULL without memory; free with fbr_apps_free(). */
+/* Makes the programs that are sent to agents. Each gets the NAME=VALUE strings of `before`, of
+ * the job, its own, and those of `after`; `before` and `after` end with NULL. Returns NULL
+ * without memory; free with fbr_apps_free(). */
 struct fbr_app *fbr_ring_apps_make(const struct fiber_ring_options *o, int size,
                                    const char *const *before, const char *const *after);
-/* For people: "a x : b", cut to size. */
+/* Writes the programs for people, as in "a x : b", cut to size. */
 void fbr_ring_apps_name(const struct fiber_ring_options *o, char *out, size_t size);
 
 #endif

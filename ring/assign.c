@@ -1,4 +1,4 @@
-/* assign.c - which agents serve a job, and what their hosts are called; see ring_priv.h.
+/* assign.c - chooses the agents that serve a job, and names their hosts.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -24,7 +24,7 @@ static bool is_host(const struct fiber_ring *r, const struct fbr_bridge_job *i, 
     return k < i->nodes;
 }
 
-/* Hosts of the job: their names, made distinct where agents share one. */
+/* Makes the host names of the job, distinct if agents share a host, and the address of rank 0. */
 static int name_hosts(struct fiber_ring *r, struct fbr_bridge_job *i)
 {
     char **hosts = calloc((size_t)i->nodes + 1, sizeof(*hosts)), text[300];
@@ -53,7 +53,7 @@ static int name_hosts(struct fiber_ring *r, struct fbr_bridge_job *i)
     return i->master_host ? 0 : -ENOMEM;
 }
 
-/* Which of its nodes are on one machine: their ranks are placed on its processors together. */
+/* Finds the nodes that are on one machine: their ranks are placed on its processors together. */
 static int find_machines(struct fiber_ring *r, struct fbr_ring_job *j)
 {
     const struct fbr_bridge_job *i = &j->info;
@@ -93,7 +93,7 @@ int fbr_ring_plan(struct fbr_plan *p, int size, const struct fiber_ring_options 
     return 0;
 }
 
-/* Over the agents that live. */
+/* Spreads the ranks over the agents that live. */
 static int spread(const struct fiber_ring *r, struct fbr_plan *p, uint32_t size, bool spawned,
                   const uint32_t *slots, uint32_t living, struct fbr_error *err)
 {
@@ -105,7 +105,6 @@ static int spread(const struct fiber_ring *r, struct fbr_plan *p, uint32_t size,
                          living < size ? living : size, err);
 }
 
-/* Which agents serve it, and how many ranks each. */
 int fbr_ring_assign(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err)
 {
     struct fbr_bridge_job *i = &j->job.info;

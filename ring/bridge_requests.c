@@ -1,5 +1,5 @@
-/* bridge_requests.c - what agents ask of the launcher for their bridges: fences, names, spawns,
- * messages to each other, and streams to services.
+/* bridge_requests.c - requests that agents send to the launcher for their bridges: fences, names,
+ * spawns, messages to each other, and streams to services.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #define KEY_MAX (64u << 10)
 
-/* One service of one job. */
+/* A service of a job. */
 struct ring_service {
     struct ring_service *next;
     struct ring_job *job;
@@ -25,7 +25,7 @@ struct ring_stream {
     UT_hash_handle hh;
     struct {
         uint32_t agent, pad;
-        uint64_t number; /* that the agent gave it */
+        uint64_t number; /* the agent's number for it */
     } key;
     uint64_t conn; /* for the service: agent << 40 | number */
     struct ring_service *service;
@@ -295,7 +295,7 @@ static void on_stream_open(struct ring_agent *a, struct fbr_cur *c)
         return;
     service = j && !j->over ? get_service(j, name) : NULL;
     s = service ? add_stream(r, a->number, number, service) : NULL;
-    if (!s) { /* it has hung up */
+    if (!s) { /* no stream: reports a hang-up */
         struct fbr_buf b;
 
         fbr_buf_init(&b);

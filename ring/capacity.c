@@ -1,8 +1,8 @@
 /* capacity.c - fills in the settings that a ring's options leave open.
  *
  * In an allocation the ranks are placed as mpirun places them: node by node, as many on each as the
- * user asked the manager for. The options count for more. More ranks than were asked for are spread
- * in proportion.
+ * user asked the manager for. The options take precedence. If there are more ranks than the user
+ * asked for, they are spread in proportion.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/capacity.h"
@@ -29,7 +29,7 @@ static unsigned sum(const unsigned *slots, unsigned n)
     return all < FBR_PLAN_RANKS ? (unsigned)all : FBR_PLAN_RANKS;
 }
 
-/* How many ranks there are, of n nodes. */
+/* The number of ranks on n nodes. */
 static unsigned choose_size(const struct fbr_ring_capacity *r, const struct fiber_ring_options *o,
                             unsigned n)
 {
@@ -54,7 +54,7 @@ static int plan_nodes(struct fbr_plan *p, const struct fbr_ring_capacity *r, uin
                         size, o->per_node, n, n == 1 ? "" : "s");
     if (o->per_node)
         return fbr_plan_make(p, size, (uint32_t)o->per_node, (uint32_t)o->nodes, err);
-    if (o->nodes && size != sum(r->room.slots, n)) /* each of them gets some */
+    if (o->nodes && size != sum(r->room.slots, n)) /* each node gets some */
         return fbr_plan_make(p, size, 0, n, err);
     return fbr_plan_fill(p, size, r->room.slots, n, err);
 }
@@ -73,7 +73,8 @@ static void note_idle(struct fbr_ring_capacity *r, unsigned used)
                  idle == 1 ? "" : r->room.names[all - 1]);
 }
 
-/* Does no node have more ranks than were asked for? Then each rank has what was asked for it. */
+/* True if no node has more ranks than the user asked for: then each rank has the processors and
+ * GPUs that were asked for it. */
 static bool as_asked(const struct fbr_ring_capacity *r, const struct fiber_ring_options *o)
 {
     for (int i = 0; i < o->nodes; i++)
@@ -196,7 +197,7 @@ int fbr_ring_capacity_ask(struct fbr_ring_capacity *r, int *size, struct fiber_r
     if (!a.rt)
         return fbr_fail(err, fbr_kept(), "%s", fiber_last_error());
     a.ops = fbr_backend_find(fbr_rt_backend_name(a.rt, o->backend), NULL);
-    if (!a.ops) /* who starts a job says why */
+    if (!a.ops) /* the start of a job reports why */
         return 0;
     if (a.ops->one_host && o->nodes > 1)
         return fbr_fail(err, -EINVAL,

@@ -1,7 +1,8 @@
-/* collective.c - collectives in the launcher: gathers what the ranks bring, and answers all at
- * once.
+/* collective.c - collectives in the launcher: gathers the contributions of the ranks, and answers
+ * all ranks together.
  *
- * Sums are made in the order of the ranks, so that the same numbers have the same sum in each run.
+ * Numbers are added in the order of the ranks, so that the same numbers have the same sum in each
+ * run.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/collective.h"
@@ -27,9 +28,9 @@ struct fbr_collective {
     uint32_t size;
     pthread_mutex_t lock; /* all below */
     uint32_t epoch, there;
-    uint64_t number; /* of the collective that is under way */
+    uint64_t number; /* of the current collective */
     struct part *parts;
-    int code; /* not 0: broken, and why */
+    int code; /* not 0: the group is broken, and `why` says why */
     char why[160];
 };
 
@@ -79,7 +80,7 @@ static void reduce_double(double *sum, const double *more, size_t n, uint32_t ho
     }
 }
 
-/* Into the first rank's. */
+/* Reduces all parts into the part of rank 0. */
 static void reduce(struct fbr_collective *c)
 {
     const struct fbr_collective_ask *ask = &c->parts[0].ask;
@@ -145,7 +146,7 @@ static void complete(struct fbr_collective *c)
     forget(c);
 }
 
-/* Ranks of an older epoch are dead, or will be. */
+/* Ranks of an older epoch have ended, or will end. */
 static void begin_epoch(struct fbr_collective *c, uint32_t epoch)
 {
     forget(c);
@@ -155,7 +156,7 @@ static void begin_epoch(struct fbr_collective *c, uint32_t epoch)
     c->why[0] = '\0';
 }
 
-/* ---- What ranks say ---- */
+/* ---- Calls of ranks ---- */
 
 static bool is_valid(const struct fbr_collective *c, const struct fbr_collective_ask *a, size_t len)
 {
@@ -181,7 +182,7 @@ static const struct fbr_collective_ask *first_of(const struct fbr_collective *c)
     return NULL;
 }
 
-/* Keeps what the rank brings. */
+/* Keeps the contribution of the rank. */
 static int enter(struct fbr_collective *c, struct part *p, const void *data, size_t len)
 {
     struct part *mine = &c->parts[p->ask.rank];
@@ -230,7 +231,7 @@ static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes,
         begin_epoch(c, p.ask.epoch);
     if (p.ask.epoch == c->epoch && !c->code)
         take(c, &p, cur.at, fbr_cur_left(&cur));
-    if (c->code && !p.here) /* it broke now or before, and has no part that was told */
+    if (c->code && !p.here) /* broken now or before; this call is not answered yet */
         fbr_service_answer(&c->service, peer, call, c->code, c->why, strlen(c->why));
     else if (p.ask.epoch < c->epoch)
         fbr_service_answer(&c->service, peer, call, -ESTALE, "the ring has started again", 26);

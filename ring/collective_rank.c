@@ -1,4 +1,4 @@
-/* collective_rank.c - collectives as a rank calls them; see collective.h.
+/* collective_rank.c - collectives as a rank calls them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -8,18 +8,18 @@
 #include "ring/collective.h"
 #include "share/rpc.h"
 
-#define HEAD 40 /* bytes of a request in front of its data */
+#define HEAD 40 /* bytes of a request before its data */
 
 struct fbr_rank_group {
     uint32_t rank, size, epoch;
     struct fiber_address address;
     pthread_mutex_t lock; /* one collective at a time; all below */
-    struct fbr_rpc *rpc;  /* since the first one */
+    struct fbr_rpc *rpc;  /* NULL until the first collective */
     uint64_t number;
 };
 
-/* The rank of this process, if it is one: set once, before its function runs, and there for the
- * rest of its life. */
+/* The rank that this process is; NULL: it is none. Set once, before the rank's function runs,
+ * and never freed. */
 static struct fbr_rank_group *ours;
 
 int fbr_collective_join(uint32_t rank, uint32_t size, uint32_t epoch,
@@ -62,7 +62,8 @@ static int connect_group(struct fbr_rank_group *g)
     return rc;
 }
 
-/* Sends the request and waits for its answer. Its bytes, if there are any, become the data. */
+/* Sends the request and waits for its answer. The bytes of the answer, if there are any, replace
+ * the data. */
 static int exchange(struct fbr_rank_group *g, const char *what, const struct iovec *iov, int n,
                     const struct iovec *into, uint64_t deadline)
 {

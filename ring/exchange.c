@@ -1,8 +1,8 @@
-/* exchange.c - fences and names; see exchange.h.
+/* exchange.c - fences and published names of agents.
  *
- * Fences with one key form rounds without being numbered: each agent's calls wait in a queue of
- * their own, and a round is complete when all that take part have something in theirs, or no rank
- * any more. An agent that is two fences ahead of another is not a problem.
+ * Fences with the same key form rounds, without numbers: the calls of each agent wait in its own
+ * queue. A round is complete when every agent that takes part has a call in its queue, or has no
+ * rank any more. An agent may be two fences ahead of another.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/exchange.h"
@@ -167,7 +167,7 @@ static int by_agent(struct member *a, struct member *b)
     return a->agent < b->agent ? -1 : a->agent > b->agent;
 }
 
-/* Takes the first call of each member and answers it with all of them. */
+/* Takes the first call of each member and answers it with the data of all. */
 static void complete(struct fbr_exchange *x, struct fence *f)
 {
     struct member *m, *next;
@@ -202,7 +202,7 @@ static bool is_idle(const struct fbr_exchange *x, uint32_t agent)
     return i;
 }
 
-/* Nobody is missing who may come yet. */
+/* True if every agent of the fence has called, or is idle. */
 static bool is_complete(const struct fbr_exchange *x, const struct fence *f)
 {
     struct member *m;

@@ -1,15 +1,15 @@
-/* failure.c - what a failure means to the others, and how it is told.
+/* failure.c - what a failure means for the other ranks, and how it is reported.
  *
- * The first cause wins: what ranks do once they were told to end is no news.
+ * The first cause counts. Failures of ranks that were told to end are not reported.
  *
- *     ABORT     told (SIGTERM), after grace killed
- *     RESTART   the same, then all again, up to max_restarts
- *     SHRINK    survivors are told by their bridge, and go on; the ring fails when none is left
- *     REPLACE   the same, and the rank starts anew, up to max_restarts each; as ABORT if PMI has
- *               admitted the rank, because PMI admits no rank twice. The others do not miss a rank
- *               that had not come as far, and are told nothing
+ *     ABORT     all ranks get SIGTERM, and SIGKILL after the grace period
+ *     RESTART   the same, then all ranks start again, up to max_restarts times
+ *     SHRINK    bridges notify the survivors, which go on; the ring fails if none is left
+ *     REPLACE   as SHRINK, and the rank starts again, up to max_restarts times each. As ABORT if
+ *               the bridge that the rank has met admits no rank twice (PMI). The others are not
+ *               notified of a rank that had not met a server: they do not miss it
  *
- * Losses that the cluster causes count apart (restart.h).
+ * Losses that the cluster causes are counted separately (restart.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -91,7 +91,7 @@ void fbr_ring_end_ranks(struct fiber_ring *r)
 {
     fbr_ring_gang_end(r);
     fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGTERM);
-    fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGCONT); /* a stopped one would not hear it */
+    fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGCONT); /* a stopped rank would not act on SIGTERM */
     if (r->grace_ms == 0)
         fbr_ring_kill(r);
     else
@@ -141,7 +141,7 @@ static const char *host_of(const struct ring_job *j, uint32_t rank)
     return j->job.info.hosts[fbr_ring_node_of(j, rank)];
 }
 
-/* Names a rank; in a ring of several programs also its program. */
+/* Names a rank, and also its program if the job has several. */
 void fbr_ring_name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
 {
     const char *program = j->job.nprograms > 1 ? fbr_ring_job_program(&j->job, rank)->argv[0] : "";
@@ -176,7 +176,7 @@ static const char *explain_code(const struct ring_job *j, uint32_t rank, int cod
     return "127 is what a shell says when it does not find a program.";
 }
 
-/* How it ended, decoded, and what to try. */
+/* Describes how the rank ended, and what the user can try. */
 static void decode(const struct ring_job *j, uint32_t rank, int code, const char *kernel,
                    char *text, size_t size, const char **hint)
 {
@@ -254,7 +254,7 @@ static void notify_lost(struct ring_job *j, uint32_t rank, int code)
     fbr_buf_fini(&b);
 }
 
-/* The cluster is taking its node's job away. */
+/* True if the cluster is taking away the job of the rank's node. */
 static bool is_taken(const struct ring_job *j, uint32_t rank)
 {
     const struct ring_agent *a = &j->ring->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]];
@@ -262,7 +262,8 @@ static bool is_taken(const struct ring_job *j, uint32_t rank)
     return a->process && fbr_process_disrupted(a->process);
 }
 
-/* The others wait for it in its place, which a new process could not take: why not, or NULL. */
+/* The others may wait for this rank in its place, and a new process may be unable to take that
+ * place. Returns why it is unable, or NULL. */
 static const char *no_rejoin(const struct ring_job *j, uint32_t rank)
 {
     const struct ring_rank *k = &j->ranks[rank];
@@ -271,7 +272,8 @@ static const char *no_rejoin(const struct ring_job *j, uint32_t rank)
     return bridge ? bridge->no_rejoin : NULL;
 }
 
-/* Open MPI's server would take it back; the MPI_Init of the others is over. Said once. */
+/* Open MPI's server admits the new process, but the MPI_Init of the others is over. Printed
+ * once. */
 static void warn_of_init(struct ring_job *j, uint32_t rank)
 {
     struct fiber_ring *r = j->ring;
@@ -284,7 +286,7 @@ static void warn_of_init(struct ring_job *j, uint32_t rank)
            "nobody in later. --on-failure restart starts all ranks again");
 }
 
-/* Until it says STARTED, or FAILED. */
+/* The rank is starting until its agent sends STARTED or FAILED. */
 static void expect(struct ring_job *j, uint32_t rank)
 {
     struct ring_rank *k = &j->ranks[rank];
@@ -298,7 +300,7 @@ static void expect(struct ring_job *j, uint32_t rank)
     fbr_rank_output_again(j, rank, fbr_ring_job_restarts(&j->job, rank));
 }
 
-/* Goes on without it; true: it is started anew. */
+/* Goes on without the rank. Returns true if the rank is started again. */
 static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
 {
     struct fiber_ring *r = j->ring;
@@ -335,7 +337,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     return true;
 }
 
-/* Whether all ranks may start again; if not, the report says how often they did. */
+/* Decides whether all ranks start again. If not, adds to the report how often they did. */
 static enum ring_event plan_restart(struct fiber_ring *r, const char *text, bool taken)
 {
     struct ring_failure *f = &r->failure;
@@ -370,7 +372,7 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
     if (r->state != R_RUNNING)
         return;
     decode(j, rank, code, kernel, text, sizeof(text), &hint);
-    alone = code == 0 && !(j->ranks[rank].flags & FBR_RANK_MET); /* and would be again */
+    alone = code == 0 && !(j->ranks[rank].flags & FBR_RANK_MET); /* it would run alone again */
     if (r->options.on_failure == FIBER_RING_REPLACE && no_rejoin(j, rank)) {
         hint = code ? no_rejoin(j, rank) : hint;
     } else if (r->options.on_failure >= FIBER_RING_SHRINK && !alone) {
@@ -398,7 +400,7 @@ void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank)
         who);
 }
 
-/* MPI's own text has said why, unless it is empty: then it is "N/A" in Open MPI. */
+/* MPI's own text has the reason, unless it is empty ("N/A" in Open MPI). */
 void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const char *text)
 {
     const struct ring_rank *k = &j->ranks[rank];
@@ -414,8 +416,8 @@ void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const ch
                   silent ? "" : text);
 }
 
-/* Calls fn for each rank that the agent had, until one of these says so: its job and number, or
- * NULL. */
+/* Calls fn for each rank that the agent had, until fn returns true. Returns the job of that rank
+ * and stores its number in *rank; NULL if fn never did. */
 static struct ring_job *find_rank(struct ring_agent *a,
                                   bool (*fn)(struct ring_job *j, uint32_t rank), uint32_t *rank)
 {
@@ -468,7 +470,8 @@ static bool ended_well(struct ring_job *j, uint32_t rank)
 
 static bool expect_again(struct ring_job *j, uint32_t rank)
 {
-    fbr_ring_job_restarted(&j->job, rank); /* the new agent is told; without memory, not so */
+    /* counted for the new agent; not counted without memory */
+    fbr_ring_job_restarted(&j->job, rank);
     expect(j, rank);
     return false;
 }
@@ -485,7 +488,8 @@ static bool count_taken(struct ring_job *j, uint32_t rank)
     return false;
 }
 
-/* A new agent, which starts the ranks of the old one anew; not when some of these were done. */
+/* Starts a new agent, which starts the ranks of the old one again; not if one of these ranks had
+ * ended well. */
 static bool replace_agent(struct ring_agent *a, const char *text, bool taken)
 {
     struct fiber_ring *r = a->ring;
@@ -520,7 +524,8 @@ static bool ask_again(struct ring_agent *a, const char *text)
     return true;
 }
 
-/* "agent-1 could not be started by the Docker engine: ...": its number tells a user nothing. */
+/* Replaces the agent's number in "agent-1 could not be started by the Docker engine: ...", which
+ * tells a user nothing. */
 static void format_not_started(char *text, size_t size, const char *report)
 {
     const char *blank = strchr(report, ' ');
@@ -565,7 +570,8 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
 
 /* ---- The report ---- */
 
-/* `kept`: to be read later, and not where the last lines may stand right above. */
+/* `kept`: the report is read later, so it has the last lines even if they are the last text on
+ * the screen now. */
 static char *make_report(struct fiber_ring *r, bool kept)
 {
     const struct ring_failure *f = &r->failure;

@@ -1,6 +1,6 @@
-/* files.c - what ranks print, in files of the user's: DIR/<run>/RANK.out and RANK.err with a link
- * DIR/latest, or files by a pattern; with a mark where a rank was started again, and with times
- * where these were asked for.
+/* files.c - output of ranks in files of the user: DIR/<run>/RANK.out and RANK.err with a link
+ * DIR/latest, or files named by a pattern. A mark shows where a rank was started again. Lines have
+ * the time if the options ask for it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "ring/ring_priv.h"
 #include "runtime/proc/rundir.h"
 
-#define UID_SHOWN 8 /* of a run's uid, as `fiber ps` has it */
+#define UID_SHOWN 8 /* characters of a run's uid, as in `fiber ps` */
 
 /* ---- Names ---- */
 
@@ -43,7 +43,7 @@ static int check_pattern(const struct fiber_ring *r, const char *pattern, struct
                             pattern, r->size);
 }
 
-/* The last run is found without its name. It is no failure when it is not. */
+/* Lets the user find the last run without its name. A failure is ignored. */
 static void link_latest(const char *dir, const char *run)
 {
     char link[PATH_MAX], fresh[PATH_MAX + 16];
@@ -87,7 +87,7 @@ static void put_rank(const struct ring_job *j, uint32_t rank, char *out, size_t 
         snprintf(out, size, "%u", rank);
 }
 
-/* -ENAMETOOLONG. */
+/* Expands the pattern for a rank. Returns 0 or -ENAMETOOLONG. */
 static int expand(const struct ring_job *j, uint32_t rank, char *out, size_t size)
 {
     const char *at = j->ring->options.output_dir;
@@ -124,7 +124,7 @@ static int name_file(const struct ring_job *j, uint32_t rank, int stream, char *
 
 /* ---- Files ---- */
 
-/* Makes the folders above the file where they are missing. */
+/* Opens the file, and makes the folders above it if they are missing. */
 static int open_below(const char *path, int flags)
 {
     int fd = open(path, flags, 0666), rc;
@@ -138,9 +138,9 @@ static int open_below(const char *path, int flags)
     return fd < 0 ? -errno : fd;
 }
 
-/* A link in its place is not followed: others may write in that directory. The user's umask decides
- * who may read the file. Only the first file of a pattern's name begins empty: both streams go
- * there, and so do restarts. */
+/* Does not follow a link at the path, because others may be able to write in that directory. The
+ * user's umask decides who may read the file. With a pattern, both streams and restarts go to
+ * one file, so only the first open truncates it. */
 static int open_file(struct ring_job *j, uint32_t rank, int stream)
 {
     struct fiber_ring *r = j->ring;

@@ -1,4 +1,5 @@
-/* function.c - rings whose ranks run a function of the program: how it travels, and what runs it.
+/* function.c - rings whose ranks run a function of the program: how the function travels, and the
+ * main function of such a rank.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include "runtime/base/log.h"
 #include "runtime/proc/entry.h"
 
-/* The argument of rank_main: address of the group, [reference of the user's function], bytes. */
+/* The argument has: address of the group, [reference of the user's function], bytes. */
 static int rank_main(const void *arg, size_t len)
 {
     struct fbr_cur c = fbr_cur(arg, len);
@@ -28,7 +29,7 @@ static int rank_main(const void *arg, size_t len)
 
     fbr_fnref_get(&c, &ref);
     n = fbr_cur_left(&c);
-    copy = malloc(n + 1); /* where it is aligned */
+    copy = malloc(n + 1); /* for the alignment */
     if (!rank || !size || !epoch || !fbr_cur_ok(&c) || !copy ||
         fbr_fnref_resolve(&ref, &fn, &err) < 0) {
         free(copy);
@@ -58,8 +59,8 @@ static int open_backend(void *arg)
     return fbr_rt_backend(r->rt, r->options.backend, &slot, &err) < 0 ? fbr_keep_error(&err) : 0;
 }
 
-/* Where the ranks find each other. Its address depends on the backend: which hosts must reach
- * us. */
+/* Opens the service for collectives. Its address depends on the backend: on the hosts that must
+ * reach us. */
 static int open_group(struct fiber_ring *r, struct fiber_address *address, struct fbr_error *err)
 {
     int rc = fbr_loop_call(r->rt->loop, open_backend, r);

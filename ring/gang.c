@@ -1,11 +1,11 @@
-/* gang.c - all or none: a ring that has some of its places, and cannot have the others, gives back
- * what it has.
+/* gang.c - all or none: a ring that has some of its places, and cannot get the others, releases
+ * those that it has.
  *
- * Two rings may each hold half of a cluster and wait for the other half, for ever. So nodes that
- * have joined wait for those that have no place yet for `gang_timeout` and no longer. Other waits
- * have other limits: the backend gives up a node that has its place and waits for its image, and
- * start_timeout one that runs and has not joined. A ring without any place keeps nobody from
- * anything, so it may wait.
+ * Two rings may each hold half of a cluster and wait for the other half for ever. So nodes that
+ * have joined wait at most `gang_timeout` for nodes that have no place yet. Other waits have other
+ * limits: the backend gives up a node that has its place and waits for its image; start_timeout
+ * limits the wait for a node that runs and has not joined. A ring without any place blocks no other
+ * ring, so it may wait.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
@@ -37,7 +37,7 @@ static void on_time(void *arg)
             fbr_pending_add(&waiting, fbr_process_pending(a->process));
     }
     for (size_t n = strlen(waiting.text); n > 0 && waiting.text[n - 1] == '.'; n--)
-        waiting.text[n - 1] = '\0'; /* the sentence ends behind it */
+        waiting.text[n - 1] = '\0'; /* the report adds the full stop */
     if (ready && pending)
         fbr_ring_fail(r, NULL, 0, 125,
                       "Ask for less (-n, --nodes, --mem, --gpus-per-rank), let a queue or a gang "

@@ -1,4 +1,4 @@
-/* job_codec.c - the description of a job, written and read; see job_codec.h.
+/* job_codec.c - writes and reads the description of a job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/job_codec.h"
@@ -177,7 +177,7 @@ static void get_programs(struct fbr_ring_job *j, struct fbr_cur *c)
     }
 }
 
-/* In rising order, each once. */
+/* The ranks come in rising order, each once. */
 static void get_restarts(struct fbr_ring_job *j, struct fbr_cur *c)
 {
     uint32_t n = fbr_get_u32(c), next = 0;

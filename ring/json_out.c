@@ -1,4 +1,4 @@
-/* json_out.c - see json_out.h.
+/* json_out.c - writes JSON: commas, escapes and nothing else.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/json_out.h"
@@ -123,7 +123,7 @@ void fbr_json_int(struct fbr_json *j, const char *key, int64_t value)
     put(j, text);
 }
 
-/* A locale may write the point otherwise. */
+/* A locale may print a comma in place of the point. */
 void fbr_json_double(struct fbr_json *j, const char *key, double value)
 {
     char text[64], *point;

@@ -1,8 +1,8 @@
 /* json_out.h - writes JSON: commas, escapes and nothing else.
  *
- * A string of any bytes becomes valid JSON that is safe to show: what is not a well-formed UTF-8
- * becomes U+FFFD, control characters become escapes. Numbers that JSON does not have (infinities,
- * NaN) become null.
+ * A string of any bytes becomes valid JSON that is safe to show: bytes that are not well-formed
+ * UTF-8 become U+FFFD, control characters become escapes. Numbers that JSON does not have
+ * (infinities, NaN) become null.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_JSON_OUT_H
@@ -14,16 +14,16 @@
 #include "runtime/base/buf.h"
 
 struct fbr_json {
-    struct fbr_buf text; /* `failed`: memory was short */
-    bool comma;          /* something stands before, on this level */
+    struct fbr_buf text; /* `failed`: out of memory */
+    bool comma;          /* the next value on this level needs a comma */
 };
 
 void fbr_json_init(struct fbr_json *j);
 void fbr_json_fini(struct fbr_json *j);
-/* The text with a NUL behind it, which the caller frees; NULL without memory. Ends j. */
+/* Returns the text, NUL-terminated, which the caller frees; NULL without memory. Ends j. */
 char *fbr_json_take(struct fbr_json *j);
 
-/* In an object each value has a key, in an array none: key NULL. */
+/* In an object each value has a key. In an array the key is NULL. */
 void fbr_json_object(struct fbr_json *j, const char *key);
 void fbr_json_array(struct fbr_json *j, const char *key);
 void fbr_json_end_object(struct fbr_json *j);

@@ -1,4 +1,4 @@
-/* launch.c - the launcher's side of agents and jobs: start, news of them, end.
+/* launch.c - agents and jobs in the launcher: their start, their frames, their end.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -16,12 +16,12 @@
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
 
-/* Output that an agent may send before it is told that some was written: it stops reading its ranks
- * behind FBR_RING_WINDOW, and has read a block of each by then. */
+/* Bytes of output that an agent may send without new credit. The agent stops reading from its
+ * ranks after FBR_RING_WINDOW bytes, and may have read one block of each rank by then. */
 #define UNPAID_MAX (4ull * FBR_RING_WINDOW)
 #define UNPAID_RANK (4ull * FBR_LOOP_SCRATCH)
 
-/* ---- To the agents ---- */
+/* ---- Frames to agents ---- */
 
 void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *body)
 {
@@ -35,7 +35,7 @@ void fbr_ring_answer(struct ring_agent *a, uint8_t type, const struct fbr_buf *b
 {
     int rc = a->process ? fbr_process_answer(a->process, type, body) : -EPIPE;
 
-    if (rc < 0 && rc != -EPIPE && rc != -ENOBUFS) /* which ends it, with its reason */
+    if (rc < 0 && rc != -EPIPE && rc != -ENOBUFS) /* -ENOBUFS ends the agent, with a reason */
         fbr_log_error("agent-%u: frame %u: %s", a->number, type, fbr_strerror(rc));
 }
 
@@ -79,7 +79,8 @@ void fbr_ring_free_job(struct ring_job *j)
     free(j);
 }
 
-/* A name that nobody can guess: it is all that a PMIx server asks of a caller on the loopback. */
+/* Makes a name that cannot be guessed: the name is the only secret that a PMIx server asks of a
+ * caller on the loopback. */
 static char *new_nspace(void)
 {
     uint8_t bytes[16];
@@ -96,7 +97,7 @@ static char *new_nspace(void)
     return name;
 }
 
-/* One that has not said hello yet gets it then. */
+/* An agent that has not said hello yet gets the job when it does. */
 static void send_job(struct fiber_ring *r, const struct ring_job *j)
 {
     struct fbr_buf b;
@@ -166,7 +167,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *prog
     return 0;
 }
 
-/* Whether env sets the variable of a pair. */
+/* True if env sets the variable of `pair`. */
 static bool is_set(const char *const *env, const char *pair)
 {
     size_t len = strcspn(pair, "=") + 1;
@@ -176,7 +177,7 @@ static bool is_set(const char *const *env, const char *pair)
     return *env != NULL;
 }
 
-/* The ring's own programs, with what the failure before has to tell. */
+/* The ring's own programs. Their environment has the last failure before a restart. */
 static struct fbr_app *own_programs(struct fiber_ring *r)
 {
     bool survive = r->options.on_failure >= FIBER_RING_SHRINK;
@@ -218,7 +219,7 @@ static void start_first_job(struct fiber_ring *r)
         fbr_ring_print(r, "%s", err.text);
 }
 
-/* ---- News ---- */
+/* ---- Events ---- */
 
 static void end_job(struct fiber_ring *r, struct ring_job *j)
 {
@@ -275,7 +276,7 @@ static void finish(struct fiber_ring *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Some agents, or all, may be ready. */
+/* Steps the ring by whether all agents are ready, or only some. */
 static void wait_for_agents(struct fiber_ring *r)
 {
     uint32_t i = 0;
@@ -294,7 +295,7 @@ static void try_again(struct fiber_ring *r)
         if (r->agents[i].state == AGENT_GONE && fbr_ring_start_agent(&r->agents[i]) < 0)
             fbr_ring_fail(r, NULL, 0, 125, "", "%s", fiber_last_error());
     wait_for_agents(r);
-    fbr_ring_check(r); /* if it has failed: no rank is left to do so */
+    fbr_ring_check(r); /* if the try has failed: no rank is left whose end would check it */
 }
 
 void fbr_ring_on(struct fiber_ring *r, enum ring_event event)
@@ -357,7 +358,7 @@ static struct ring_rank *get_rank(struct fiber_ring *r, struct fbr_cur *body, st
     return j && fbr_cur_ok(body) && *rank < j->job.info.size ? &j->ranks[*rank] : NULL;
 }
 
-/* To an agent that was started in place of a lost one. */
+/* Sends the jobs to an agent that was started in place of a lost one. */
 static void send_jobs(struct ring_agent *a)
 {
     struct fiber_ring *r = a->ring;
@@ -391,8 +392,8 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     wait_for_agents(r);
 }
 
-/* Whether its end is a failure. One whose spawn may still fail is judged when that is known: a
- * spawn that fails is its caller's business. */
+/* Decides whether the end of a rank is a failure. While the spawn of the rank may still fail,
+ * the decision waits: a failed spawn is for its caller to handle. */
 static void judge(struct ring_job *j, uint32_t rank, const char *text)
 {
     struct ring_rank *k = &j->ranks[rank];
@@ -472,7 +473,7 @@ static void rank_ended(struct ring_job *j, uint32_t rank, int code)
     fbr_rank_output_end(j, rank);
 }
 
-/* MPI_Comm_spawn's caller is told, and decides. */
+/* The caller of MPI_Comm_spawn gets the error, and decides. */
 static void refuse_spawn(struct ring_job *j, int code)
 {
     j->refused = true;
@@ -505,8 +506,8 @@ static void on_failed(struct ring_agent *a, struct fbr_cur *body)
         fbr_ring_check(r);
         return;
     }
-    for (uint32_t i = 0; j && i < j->job.info.nodes;
-         i++) /* no rank of that agent will come after it */
+    /* The agent starts no rank after the one that failed. */
+    for (uint32_t i = 0; j && i < j->job.info.nodes; i++)
         for (uint32_t m = j->job.info.first[i];
              j->job.info.agents[i] == a->number && m < j->job.info.first[i + 1]; m++)
             if (j->ranks[m].state == RANK_STARTING && (!k || m >= n))
@@ -541,11 +542,11 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     met = k->flags & FBR_RANK_MET;
     fbr_debug("rank %u has ended: code %d", n, code);
     rank_ended(j, n, code);
-    if (code != 0 && met) /* the others are told that it is lost: nobody waits for it now */
+    if (code != 0 && met) /* the others are notified of the loss, and do not wait for it */
         look_for_idle(a);
     judge(j, n, text);
     fbr_ring_missing_ended(j, n);
-    if (code != 0 && !met) /* nor later, unless it is started anew */
+    if (code != 0 && !met) /* they do not wait for it later either, unless it is started again */
         look_for_idle(a);
     fbr_ring_check(r);
 }
@@ -598,7 +599,7 @@ static void on_met(struct fiber_ring *r, struct fbr_cur *body)
     fbr_ring_missing_met(j);
 }
 
-/* An agent tells of a rank: that it has not met its server, or that it waits in MPI_Init. */
+/* An agent reports that a rank has not met its server, or that it waits in MPI_Init. */
 static void on_word(struct fiber_ring *r, struct fbr_cur *body,
                     void (*fn)(struct ring_job *j, uint32_t rank))
 {
@@ -708,7 +709,7 @@ static void on_end(void *user, struct fiber_process *p)
                 if (j->spawn)
                     refuse_spawn(j, -ECONNABORTED);
             }
-        /* as on_exited() */
+        /* as in on_exited() */
         if (met)
             fbr_ring_requests_idle(a, true);
         fbr_ring_agent_lost(a, report, fbr_process_disrupted(p));
@@ -760,7 +761,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
     spec.apart = r->options.nodes > 1 && !r->ranks ? r->uid : NULL;
     if (!(r->options.flags & FIBER_RING_OVERSUBSCRIBE))
         spec.width = (int)ranks * (r->options.cpus_per_rank ? r->options.cpus_per_rank : 1);
-    /* Where GPUs are given to jobs, those of all its ranks. */
+    /* If jobs are given GPUs, the agent gets those of all its ranks. */
     if (options.job.gpus == 0 && is_elsewhere(r))
         options.job.gpus = (int)(r->wish.gpus_per_rank * ranks);
     options.job.name = NULL;
@@ -785,7 +786,8 @@ static void on_limit(void *arg)
 {
     struct fiber_ring *r = arg;
 
-    if (r->state == R_RESTARTING) { /* there is no time for the try that makes its failure good */
+    /* no time is left for another try, and the failure before it is forgiven */
+    if (r->state == R_RESTARTING) {
         r->failure.code = 0;
         fbr_ring_on(r, R_ON_STOP);
     }
@@ -819,6 +821,6 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
         fbr_info("what ranks print is not kept for `fiber logs`: %s", spool.text);
     if (r->options.timeout_ms > 0)
         fbr_timer_start(&r->limit, (uint64_t)r->options.timeout_ms, 0);
-    return fbr_loop_post(r->rt->loop, fbr_ring_control_open,
-                         r); /* once the agents are on their way */
+    /* Opens the control socket when the agents are on their way. */
+    return fbr_loop_post(r->rt->loop, fbr_ring_control_open, r);
 }

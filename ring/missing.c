@@ -1,9 +1,9 @@
-/* missing.c - ranks that never called MPI_Init, and ranks that wait for them in it.
+/* missing.c - ranks that never called MPI_Init, and ranks that wait for them in MPI_Init.
  *
  * All ranks of a job are one MPI_COMM_WORLD, and MPI_Init returns when all have called it. A rank
- * that has ended well without it may be right, where no rank uses MPI. So once there is such a rank
- * and another one has met its server, their agents are asked, a few seconds later, whether a rank
- * waits in MPI_Init: then it would wait for ever, and the ring fails.
+ * may end with code 0 and without MPI_Init if no rank uses MPI. So if there is such a rank and
+ * another rank has met its server, the launcher asks the agents, a few seconds later, whether a
+ * rank waits in MPI_Init. That rank would wait for ever, so the ring fails.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/ring_priv.h"

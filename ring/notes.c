@@ -1,6 +1,6 @@
-/* notes.c - what agents find on their hosts, for people: each remark once, for all hosts together.
+/* notes.c - remarks of agents about their hosts, printed once for all hosts together.
  *
- * Agents find the same at about the same time. So a remark waits until all of them have made it, or
+ * Agents find the same at about the same time. So a remark waits until all hosts have made it, or
  * for a moment.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -12,11 +12,11 @@
 
 #define MOMENT_MS 300
 
-/* A remark; of those that were heard "host: remark", and "host" for each host. */
+/* A remark. In the table `heard`: "host: remark", and "host" for each host. */
 struct ring_note {
     UT_hash_handle hh;
-    uint32_t hosts;  /* that made it and were not told of yet */
-    char first[256]; /* of these */
+    uint32_t hosts;  /* hosts that made it and were not printed yet */
+    char first[256]; /* the first of these hosts */
     char text[];
 };
 

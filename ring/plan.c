@@ -1,4 +1,4 @@
-/* plan.c - which ranks run on which node; see plan.h.
+/* plan.c - which ranks run on which node.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/plan.h"

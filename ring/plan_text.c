@@ -1,5 +1,5 @@
-/* plan_text.c - what a ring would start and where, for `fiber run --dry-run` and `--display-map`;
- * nothing is started.
+/* plan_text.c - describes what a ring would start and where, for `fiber run --dry-run` and
+ * `--display-map`. Starts nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -18,24 +18,24 @@
 #include "runtime/pin/pin.h"
 #include "runtime/proc/context.h"
 
-/* The agents of one machine place their ranks together (agent_rank.c). If there are more
- * ranks, only the first agent's are shown: they share processors anyway. */
+/* The agents of one machine place their ranks together (agent_rank.c). If there are more ranks
+ * than this, only those of the first agent are shown: they share processors anyway. */
 #define TOGETHER_MAX 4096
 
 struct picture {
     const struct fiber_ring_options *options;
     struct fbr_plan plan;
-    /* of the first ranks, when their node is this machine; NULL: not bound, or not known */
+    /* places of the first ranks, if their node is this machine; NULL: not bound, or not known */
     struct fbr_pin *pins;
-    uint32_t placed; /* how many these are */
+    uint32_t placed; /* number of pins */
     const struct fbr_pin_ops *ops;
     struct fbr_topology *machine;
     char note[256];
     char backend[32];
 };
 
-/* Nobody has asked for a binding, and none of the processors is ours for long: see better_free() of
- * agent_rank.c. */
+/* True if the user did not ask for a binding and no processor is ours for long: see
+ * better_free() in agent_rank.c. */
 static bool floats(struct picture *p, const struct fbr_pin_wish *wish)
 {
     struct fbr_topology_facts facts;
@@ -125,7 +125,7 @@ static void put_command(struct fbr_buf *b, const struct fiber_ring_program *prog
     put(b, "\n");
 }
 
-/* One is named in the first line, of several each has one. */
+/* A single program is on the first line. If there are several, each has its own line. */
 static void put_programs(struct fbr_buf *b, const struct picture *p)
 {
     const struct fiber_ring_options *o = p->options;
@@ -206,7 +206,7 @@ static void put_json_command(struct fbr_json *j, const struct fiber_ring_program
     fbr_json_end_array(j);
 }
 
-/* The command; of several programs a list, each with its count. */
+/* Writes the command. For several programs writes a list, each with its count. */
 static void put_json_programs(struct fbr_json *j, int size, const struct fiber_ring_options *o)
 {
     struct fiber_ring_program program = fbr_ring_app(o, size, 0);

@@ -1,8 +1,10 @@
-/* rank_output.c - what ranks print: whole lines, and unfinished ones that nothing follows, tagged
- * if asked, on our own streams and in files; and what we say ourselves.
+/* rank_output.c - writes the output of ranks to our own streams and to files: whole lines, and
+ * unfinished lines that nothing follows, with tags if the options ask for them. Also prints the
+ * launcher's own messages.
  *
  * Nothing is lost and nothing piles up: an agent may have FBR_RING_WINDOW bytes on the way that
- * were not taken here, and when our own reader is slow, taking stops (fbr_ring_capacity goes on).
+ * were not taken here. When our own reader is slow the launcher takes no more; fbr_ring_capacity()
+ * goes on.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -20,10 +22,10 @@
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
 
-#define SHOW_MS 100         /* after which an unfinished line is shown on a terminal */
-#define SHOW_SHARED_MS 1000 /* the same, in a pipe or a file of several ranks */
+#define SHOW_MS 100         /* ms after which an unfinished line is shown on a terminal */
+#define SHOW_SHARED_MS 1000 /* the same, in a pipe or a file that several ranks share */
 
-/* The time, where it was asked for. */
+/* Writes the time if the options ask for it. */
 static int make_time(const struct fiber_ring *r, char *tag, size_t size)
 {
     struct timeval now;
@@ -57,8 +59,8 @@ static struct fbr_screen *screen_of(const struct fiber_ring *r, int stream)
     return fbr_output_screen(r->rt->output, stream);
 }
 
-/* Where ranks share a pipe or a file, a line is whole even if its rank has to wait for a processor
- * in the midst of it. On a terminal a question appears at once. */
+/* If ranks share a pipe or a file, a line stays whole even if its rank has to wait for a
+ * processor in the middle of it. On a terminal a question appears soon. */
 void fbr_rank_output_job(struct ring_job *j)
 {
     const struct fiber_ring *r = j->ring;
@@ -118,8 +120,8 @@ static void put_out(struct ring_job *j, uint32_t rank, int stream)
         return;
     if (fbr_output_add(r->rt->output, stream, b->data, b->len))
         r->output_full = true;
-    if (stream == 1 &&
-        fbr_output_error(r->rt->output, 1) == EPIPE) /* as SIGPIPE does to who prints alone */
+    /* A program that prints by itself would get SIGPIPE here. */
+    if (stream == 1 && fbr_output_error(r->rt->output, 1) == EPIPE)
         fbr_ring_fail(r, NULL, 0, 128 + SIGPIPE, "",
                       "nobody reads standard output any more; the ranks were ended");
     if (r->follow)
@@ -129,7 +131,7 @@ static void put_out(struct ring_job *j, uint32_t rank, int stream)
         fbr_buf_fini(b);
 }
 
-/* For `fiber logs`. */
+/* Keeps output for `fiber logs`. */
 static void keep(struct ring_job *j, uint32_t rank, enum fbr_record_kind kind, const void *data,
                  size_t len)
 {
@@ -176,7 +178,7 @@ void fbr_rank_output_print(struct ring_job *j, uint32_t rank, int stream, const 
         r->output_full = true;
     if (len)
         keep(j, rank, stream == 1 ? FBR_RECORD_OUT : FBR_RECORD_ERR, data, len);
-    if (j->job.pty && rank == j->job.reader) { /* it has the terminal for itself */
+    if (j->job.pty && rank == j->job.reader) { /* the rank has the terminal for itself */
         fbr_line_raw(s, screen_of(r, stream), data, len);
         fbr_put(&r->block, data, len);
         put_out(j, rank, stream);
@@ -202,7 +204,7 @@ void fbr_rank_output_end(struct ring_job *j, uint32_t rank)
     }
 }
 
-/* Credit for what was taken, unless our own reader is behind. */
+/* Sends credit for the output that was taken. Called if our own reader is not behind. */
 void fbr_ring_capacity(struct fiber_ring *r)
 {
     r->output_full = false;
@@ -220,7 +222,7 @@ void fbr_ring_capacity(struct fiber_ring *r)
     }
 }
 
-/* "fiber: text", in one piece, on standard error. */
+/* Prints "fiber: text", in one piece, on standard error. */
 void fbr_ring_print(struct fiber_ring *r, const char *fmt, ...)
 {
     char text[2048];
@@ -235,7 +237,7 @@ void fbr_ring_print(struct fiber_ring *r, const char *fmt, ...)
     n = (int)strlen(text);
     for (int i = 0; i < n; i++)
         if ((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t')
-            text[i] = ' '; /* hostile text cannot steer a terminal */
+            text[i] = ' '; /* control characters must not reach a terminal */
     if (r->raw)
         text[n++] = '\r';
     text[n++] = '\n';

@@ -1,4 +1,4 @@
-/* restart.c - how often something may be started again; see restart.h.
+/* restart.c - counts how often something was started again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/restart.h"

@@ -1,4 +1,4 @@
-/* ring.c - rings as programs see them: the calls of fiber.h, and the options.
+/* ring.c - rings as programs see them: the calls of fiber.h, and their options.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/ring.h"
@@ -21,7 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/jobspec.h"
 
-#define TOLD_MS 2000 /* for agents to be told that we stop */
+#define TOLD_MS 2000 /* ms to notify the agents that we stop */
 
 /* ---- Options ---- */
 
@@ -60,7 +60,7 @@ int fbr_ring_wish(struct fbr_pin_wish *w, const struct fiber_ring_options *o, st
     return 0;
 }
 
-/* How many agents: by the nodes asked for, else by the ranks of each; one when neither is said. */
+/* Counts the agents: by the nodes asked for, else by the ranks on each; one if neither is given. */
 static int count_agents(struct fiber_ring *r, const struct fiber_ring_options *o,
                         struct fbr_error *err)
 {
@@ -87,7 +87,7 @@ static int copy_strings(struct fiber_ring *r, const struct fiber_ring_options *o
 
     own->backend = o->backend ? strdup(o->backend) : NULL;
     own->output_dir = o->output_dir ? strdup(o->output_dir) : NULL;
-    own->bind_to = own->map_by = NULL; /* they are in the wish */
+    own->bind_to = own->map_by = NULL; /* they are in `wish` */
     own->slots = NULL;                 /* they are in `ranks` */
     if ((o->backend && !own->backend) || (o->output_dir && !own->output_dir))
         return -ENOMEM;
@@ -115,7 +115,7 @@ static int make_uid(struct fiber_ring *r, struct fbr_error *err)
     return 0;
 }
 
-/* With options in which nothing is open. */
+/* Sets up the ring. The options leave nothing open. */
 static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *arg,
                         size_t len, const struct fiber_ring_options *o, struct fbr_error *err)
 {
@@ -196,7 +196,7 @@ static void destroy(struct fiber_ring *r)
     free(r);
 }
 
-/* Loop thread: when our own reader has caught up. */
+/* Loop thread. Our own reader has caught up. */
 static void on_room(struct fbr_runtime *rt)
 {
     struct fiber_ring *r;
@@ -225,7 +225,7 @@ static int begin(void *arg)
     return fbr_ring_begin(r, c->err);
 }
 
-/* Ends it on the loop thread, without news for anybody. */
+/* Frees what the ring has on the loop thread. Notifies no one. */
 static int tear_down(void *arg)
 {
     struct fiber_ring *r = arg;
@@ -261,8 +261,8 @@ static int kill_it(void *arg)
     return 0;
 }
 
-/* Checks that the options name a function or programs; nothing of options of another size is
- * read. */
+/* Checks that there is a function, a command or programs. Reads nothing of options of another
+ * size. */
 static int check_program(fiber_rank_fn fn, const struct fiber_ring_options *o)
 {
     bool programs, any;
@@ -328,10 +328,11 @@ static void check_output(struct fiber_ring *r)
 {
     int out = fbr_output_error(r->rt->output, 1), file = fbr_output_error(r->rt->output, 0);
     char *report = NULL;
-    bool full, lost; /* full: standard output */
+    bool full, lost; /* full: standard output failed */
 
     pthread_mutex_lock(&r->lock);
-    file = r->file_error ? r->file_error : file; /* it has ended: nobody writes it any more */
+    /* the ring has ended, so file_error does not change */
+    file = r->file_error ? r->file_error : file;
     full = out && out != EPIPE && (out != EBADF || !r->options.output_dir);
     lost = full || (file && r->options.output_dir);
     if (lost && r->code == 0) {
@@ -369,7 +370,7 @@ int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
     pthread_mutex_unlock(&r->lock);
     if (rc < 0)
         return fbr_keep(rc, "the ring still runs after %d ms", timeout_ms);
-    if (r->rt->output) { /* else no agent was ever asked for */
+    if (r->rt->output) { /* else no agent was ever started */
         fbr_output_drain(r->rt->output);
         fbr_spool_drain(r->spool);
         check_output(r);
@@ -409,7 +410,7 @@ int fiber_ring_sentinel(struct fiber_ring *r)
     return rc < 0 ? rc : r->sentinel;
 }
 
-/* The loop did not take it. */
+/* Keeps the error of a call that the loop did not take. */
 static int refused(int rc, const char *what)
 {
     return fbr_keep(rc, "the ring cannot %s: %s", what,
@@ -500,7 +501,7 @@ struct next_call {
     struct fiber_ring *r;
 };
 
-/* A thread that closes the ring now waits for us, behind its tear_down(). */
+/* A thread that closes the ring now waits for us, after its tear_down(). */
 static int kill_next(void *arg)
 {
     struct next_call *c = arg;
@@ -512,7 +513,8 @@ static int kill_next(void *arg)
     return kill_it(c->r);
 }
 
-/* At the end of the process: what is open ends; the handles may still be closed. */
+/* Called at the end of the process. Ends all rings that are open; their handles may still be
+ * closed. */
 void fbr_ring_end_all(struct fbr_runtime *rt)
 {
     struct next_call c = {.rt = rt};
@@ -595,7 +597,7 @@ int fiber_ring_stats(struct fiber_ring *r, struct fiber_rank_stats *out, int max
     return rc < 0 ? refused(rc, "be asked") : rc;
 }
 
-/* Agents that have not joined, and why if their backend says so. */
+/* Describes the agents that have not joined, with the reasons of their backend if it has any. */
 static void format_waiting(const struct fiber_ring *r, struct fbr_run_facts *f)
 {
     struct fbr_pending jobs = {0};
@@ -651,7 +653,7 @@ void fbr_ring_facts(struct fiber_ring *r, struct fbr_run_facts *facts)
 struct suspend_call {
     struct fiber_ring *r;
     bool suspend, told;
-    size_t left; /* to leave, of all agents */
+    size_t left; /* bytes that are still queued for all agents */
 };
 
 static int call_suspend(void *arg)

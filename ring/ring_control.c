@@ -1,5 +1,5 @@
-/* ring_control.c - what `fiber ps`, `logs`, `kill` and `top` may ask of a ring; run_control.h has
- * how.
+/* ring_control.c - answers the requests of `fiber ps`, `logs`, `kill` and `top` to a ring;
+ * run_control.h has the calls.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -49,7 +49,7 @@ static int control_stop(void *user)
     return 0;
 }
 
-/* A rank's agent is where it is; it has the same files. */
+/* Returns the agent of the rank: it is on the same host and has the same files. */
 static struct fiber_process *control_host(void *user, int rank, struct fbr_error *err)
 {
     struct fiber_ring *r = user;

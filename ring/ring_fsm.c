@@ -13,8 +13,9 @@ static const struct ring_step steps[R_STATES][R_EVENTS] = {
                    MAY_FAIL},
     [R_RUNNING] = {[R_ON_OVER] = {R_ENDING, R_DO_END_AGENTS}, MAY_FAIL},
 
-    /* The first cause has been told: a failure after it is no news. An agent that was killed may
-     * outlive all ranks, and in the next try its end would be a failure: R_ON_OVER is too early. */
+    /* The first cause is recorded, so a later failure is ignored. An agent that was killed may
+     * outlive all ranks, and in the next try its end would be a failure. So R_ON_OVER is too
+     * early. */
     [R_RESTARTING] =
         {[R_ON_CLEAR] = {R_WAITING, R_DO_TRY_AGAIN}, [R_ON_STOP] = {R_STOPPING, R_DO_WAIT}},
     [R_STOPPING] = {[R_ON_OVER] = {R_ENDING, R_DO_END_AGENTS}},

@@ -1,7 +1,7 @@
 /* ring_fsm.h - the life of a ring as a table of states and events: pure.
  *
- * launch.c and failure.c tell it what became of agents and ranks, and launch.c does the action that
- * it answers with. An event that a state has no row for says nothing there.
+ * launch.c and failure.c report what happened to agents and ranks as events. launch.c does the
+ * action that the table answers with. A state ignores an event for which it has no row.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RING_FSM_H
@@ -9,25 +9,25 @@
 
 #include <stdbool.h>
 
-/* In the order in which a life goes; only another try goes back. */
+/* In the order of a life. Only another try goes back. */
 enum ring_state {
     R_WAITING, /* for the agents */
     R_RUNNING,
-    R_RESTARTING, /* ranks were told to end, or killed; another try follows */
+    R_RESTARTING, /* ranks were sent SIGTERM or killed; another try follows */
     R_STOPPING,   /* the same; the end follows */
-    R_ENDING,     /* agents were told to end */
+    R_ENDING,     /* agents were sent END */
     R_ENDED,
     R_STATES
 };
 
 enum ring_event {
-    R_ON_HELLO,  /* of an agent; others are waited for */
+    R_ON_HELLO,  /* an agent has said hello; others have not */
     R_ON_READY,  /* every agent has said hello */
     R_ON_FAILED, /* a failure that ends the ring */
     R_ON_AGAIN,  /* a failure after which all ranks start again */
     R_ON_STOP,   /* fiber_ring_stop() */
     R_ON_OVER,   /* no rank of any job is left */
-    R_ON_CLEAR,  /* the same, and no agent that we have killed */
+    R_ON_CLEAR,  /* the same, and no killed agent is left */
     R_ON_GONE,   /* no agent is left */
     R_EVENTS
 };
@@ -35,7 +35,7 @@ enum ring_event {
 enum ring_action {
     R_DO_NOTHING, /* no row: the state stays */
     R_DO_WAIT,
-    R_DO_WAIT_GANG, /* for the other agents, as long as gang_timeout says */
+    R_DO_WAIT_GANG, /* for the other agents, at most gang_timeout */
     R_DO_START,     /* the first job */
     R_DO_END_RANKS,
     R_DO_TRY_AGAIN, /* starts the agents that are gone */
@@ -50,7 +50,7 @@ struct ring_step {
 
 struct ring_step fbr_ring_step(enum ring_state state, enum ring_event event);
 
-/* Does the event say anything in this state? */
+/* True if the state has a row for the event. */
 bool fbr_ring_takes(enum ring_state state, enum ring_event event);
 
 #endif

@@ -1,4 +1,4 @@
-/* stdin.c - our standard input, for rank 0: read by a thread of its own, because a read of a
+/* stdin.c - our standard input, for one rank. A thread of its own reads it, because a read of a
  * terminal or a file may take for ever.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -13,7 +13,7 @@
 #include "ring/ring_priv.h"
 
 #define PIECE 65536
-#define FOREGROUND_MS 100 /* how often a terminal that is not ours is looked at */
+#define FOREGROUND_MS 100 /* ms between looks at a terminal that is not ours */
 
 struct ring_stdin {
     struct fiber_ring *ring; /* loop thread; NULL once it is closed */
@@ -22,7 +22,7 @@ struct ring_stdin {
     int stop; /* an eventfd */
     pthread_mutex_t lock;
     pthread_cond_t room;
-    uint64_t unread; /* bytes that rank 0 has not taken; under lock, as all below */
+    uint64_t unread; /* bytes that the rank has not taken; under `lock`, as all below */
     bool closed;
     int refs; /* the thread, the ring, and posts on their way */
 };
@@ -68,8 +68,9 @@ static void send_piece(void *arg)
     free(p);
 }
 
-/* A terminal on which others have the foreground is not a place to read from: as SIGTTIN is blocked
- * here, it is an error. It may be ours again (fg); one that hung is nobody's. */
+/* True if another process group has the foreground of our terminal. SIGTTIN is blocked here, so
+ * a read fails with EIO then. The terminal may be ours again later (fg). A terminal that hung up
+ * has no foreground group. */
 static bool in_background(int error)
 {
     pid_t front = error == EIO ? tcgetpgrp(0) : -1;
@@ -77,7 +78,7 @@ static bool in_background(int error)
     return front >= 0 && front != getpgrp();
 }
 
-/* False: the end. */
+/* False: stop reading. */
 static bool wait_for_foreground(struct ring_stdin *i)
 {
     struct pollfd p = {.fd = i->stop, .events = POLLIN};
@@ -85,7 +86,7 @@ static bool wait_for_foreground(struct ring_stdin *i)
     return poll(&p, 1, FOREGROUND_MS) <= 0;
 }
 
-/* Under no lock; false: the end. */
+/* Called without the lock. False: stop reading. */
 static bool wait_for_input(struct ring_stdin *i)
 {
     struct pollfd p[2] = {{.fd = 0, .events = POLLIN}, {.fd = i->stop, .events = POLLIN}};
@@ -115,7 +116,7 @@ static void *input_main(void *arg)
             n = read(0, p->data, PIECE);
         while (n < 0 && (errno == EINTR || (in_background(errno) && wait_for_foreground(i))));
         p->input = i;
-        p->len = n > 0 ? (size_t)n : 0; /* an error is the end, too */
+        p->len = n > 0 ? (size_t)n : 0; /* an error counts as the end of input */
         pthread_mutex_lock(&i->lock);
         i->unread += p->len;
         i->refs++;
@@ -171,8 +172,8 @@ void fbr_ring_stdin_room(struct fiber_ring *r, uint64_t bytes)
     pthread_mutex_unlock(&i->lock);
 }
 
-/* The thread may be in a read that does not end (a terminal that hung): it is left to itself
- * then. */
+/* The thread may be in a read that does not return (on a terminal that hung up), so it is
+ * detached and not joined. */
 void fbr_ring_stdin_close(struct ring_stdin *i)
 {
     uint64_t one = 1;

@@ -1,9 +1,9 @@
-/* terminal.c - our terminal while one rank has a pseudo-terminal: what is typed goes there byte by
- * byte, also Ctrl-C, and its size is ours.
+/* terminal.c - our terminal while one rank has a pseudo-terminal: each typed byte goes to the rank,
+ * Ctrl-C too, and the pseudo-terminal has the size of ours.
  *
- * It is raw from the rank's start to its end only, so that everything else can be stopped as
- * always. A child of ours waits for our end meanwhile: when we are killed it gives the terminal its
- * mode back, and nobody else could. Loop thread.
+ * Our terminal is raw only from the rank's start to its end, so that everything else can be stopped
+ * as always. Meanwhile a child of ours waits for our end: if we are killed, only the child can
+ * restore the terminal's mode. Loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
@@ -18,7 +18,8 @@
 #include "ring/ring_priv.h"
 #include "runtime/base/environ.h"
 
-/* Stores the size of the first descriptor that is a terminal; else the size of old terminals. */
+/* Stores the size of the first descriptor that is a terminal; without one, 24 rows of 80
+ * columns. */
 static void get_size(uint16_t *rows, uint16_t *columns)
 {
     struct winsize w = {0};
@@ -43,8 +44,8 @@ void fbr_ring_terminal_job(struct ring_job *j)
     snprintf(j->job.term, sizeof(j->job.term), "%s", term ? term : "");
 }
 
-/* In the child of a process with threads: system calls only. Its own process group outlives a kill
- * of ours; SIGTTOU would stop it there. */
+/* Runs in the child of a process with threads: system calls only. The child has its own process
+ * group, so it outlives a kill of our group. It blocks all signals: SIGTTOU would stop it there. */
 static void guard_main(int launcher, const struct termios *cooked)
 {
     sigset_t all;
@@ -62,7 +63,7 @@ static void guard_main(int launcher, const struct termios *cooked)
     _exit(0);
 }
 
-/* Without one, for want of memory say, the run goes on. */
+/* Starts the child. The run goes on without a child, for example for want of memory. */
 static void guard_start(struct fiber_ring *r)
 {
     int ends[2];
@@ -100,7 +101,7 @@ void fbr_ring_terminal_set_raw(struct fiber_ring *r)
 {
     struct termios raw;
 
-    /* In the background it is somebody else's. */
+    /* In the background the terminal belongs to another process group. */
     if (r->raw || !isatty(0) || tcgetpgrp(0) != getpgrp() || tcgetattr(0, &r->cooked) < 0)
         return;
     raw = r->cooked;

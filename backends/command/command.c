@@ -1,15 +1,15 @@
-/* command.c - the backend of every manager that has a command which starts a job.
+/* command.c - the backend for every manager that has a command which starts a job.
  *
- * The command, `ssh h2 ...` or `srun -n1 ...`, is the job: its end is the job's end, its output the
- * job's, and it gets the signals. So a job is one of the local backend's whose program is the
- * command; what is added here is its words, the host that it is for, and the ticket, which goes
- * through its standard input and so is seen in no list of processes.
+ * The command, `ssh h2 ...` or `srun -n1 ...`, is the job: the command's end is the job's end, its
+ * output is the job's output, and it receives the signals. So a job is a job of the local backend
+ * whose program is the command. This file adds the command's words, the choice of the host, and the
+ * ticket, which goes through standard input and so appears in no list of processes.
  *
  * With kind = detached the command only submits the job: detached.c.
  *
- * A start is in flight until the command has read the ticket: ssh does when it has logged in. There
- * are `starts` of them at once; further jobs are held, with copies of what they need. Jobs without
- * a ticket are not counted.
+ * A start is in flight until the command has read the ticket; ssh reads the ticket when it has
+ * logged in. At most `starts` starts are in flight at once; further jobs are held, with copies of
+ * the data that they need. Jobs without a ticket are not counted.
  *
  * When the command is killed, the job on the other host notices that its connection to us has
  * ended, and ends too.
@@ -39,10 +39,10 @@
 
 #define LOOK_UP_MS 1000
 #define ASK_MS 10000
-#define LOOK_MS 10 /* between two looks at what starts */
+#define LOOK_MS 10 /* between two checks of the starts in flight */
 #define CANNOT_START 125
-#define NOT_FOUND 127         /* of env, and of shells */
-#define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
+#define NOT_FOUND 127         /* the exit code of env, and of shells */
+#define SOMEWHERE "192.0.2.1" /* in no network that exists: its route is the default route */
 
 extern const struct fbr_backend_ops fbr_backend_local;
 static const struct fbr_backend_ops *const local = &fbr_backend_local;
@@ -61,18 +61,19 @@ struct command_job {
     struct command_job *next, *prev;
     struct fbr_backend *b;
     void *user;
-    void *process; /* the local backend's handle, or that of detached.c */
+    void *process; /* the handle of the local backend, or of detached.c */
     struct fbr_host *host;
-    struct held *held; /* NULL: it was started */
-    int reads;         /* where it reads its ticket, while its start is in flight; else -1 */
-    int ends;          /* the signal that ended it while it was held */
+    struct held *held; /* NULL: the job was started */
+    /* descriptor from which the job reads its ticket while its start is in flight; else -1 */
+    int reads;
+    int ends; /* the signal that ended the job while it was held */
     bool told, released;
 };
 
 struct fbr_backend {
     struct fbr_backend_env env;
     struct fbr_command_settings settings;
-    struct fbr_backend *processes; /* the local backend's */
+    struct fbr_backend *processes; /* the instance of the local backend */
     struct fbr_detached *detached; /* NULL: the command is the job */
     struct command_job *jobs;
     struct fbr_timer look;
@@ -128,8 +129,7 @@ static void maybe_free(struct command_job *j)
     free(j);
 }
 
-/* The process that was started is the command; which process the job is, the job will tell
- * itself. */
+/* The process that was started is the command. The job itself reports which process it is. */
 static void on_started(struct command_job *j, struct fbr_job_event *e)
 {
     char id[320];
@@ -168,7 +168,7 @@ static void on_exited(struct command_job *j, struct fbr_job_event *e)
     } else if (!s->detached && s->signals && e->code > s->signals && e->code <= s->signals + 64) {
         e->code = -(e->code - s->signals);
     }
-    notify(j, e); /* who may release it */
+    notify(j, e); /* the callback may release the job */
     j->told = true;
     maybe_free(j);
 }
@@ -299,7 +299,7 @@ static bool is_full(const struct fbr_backend *b)
     return b->settings.starts && b->in_flight >= b->settings.starts;
 }
 
-/* The next one that is held and can be started, or need not be any more. */
+/* Returns the next held job that can start, or that was ended; NULL: none. */
 static struct command_job *next_held(struct fbr_backend *b)
 {
     struct command_job *j;
@@ -348,7 +348,7 @@ static int launch_or_hold(struct fbr_backend *b, const struct fbr_job *job, stru
     return rc;
 }
 
-/* A file that only we, here and on the hosts, can read. */
+/* Writes the ticket to a file that only this user, here and on the hosts, can read. */
 static int write_ticket(const struct fbr_backend *b, const struct fbr_job *job, char path[PATH_MAX],
                         struct fbr_error *err)
 {
@@ -385,8 +385,8 @@ static int submit(struct fbr_backend *b, const struct fbr_job *job, struct comma
     return rc;
 }
 
-/* A numbered job keeps its host, also when it is started again. There are never more jobs that are
- * to be apart than there are hosts. */
+/* A numbered job keeps its host, also when it is started again. There are never more jobs with
+ * `apart` than there are hosts. */
 static struct fbr_host *pick_host(struct fbr_hosts *h, const struct fbr_job *job)
 {
     bool own = (job->numbered || job->apart) && job->index > 0 && h->n;
@@ -460,7 +460,7 @@ static void command_close(struct fbr_backend *b)
     struct command_job *j, *next;
 
     DL_FOREACH_SAFE(b->jobs, j, next) {
-        j->released = true; /* the end of its process, which comes now, frees it */
+        j->released = true; /* frees the job when local->close() reports its end */
         if (!b->detached && j->process)
             local->release(b->processes, j->process);
         j->process = NULL;
@@ -468,7 +468,7 @@ static void command_close(struct fbr_backend *b)
     fbr_detached_close(b->detached);
     if (b->processes)
         local->close(b->processes);
-    DL_FOREACH_SAFE(b->jobs, j, next) { /* of these it says nothing any more */
+    DL_FOREACH_SAFE(b->jobs, j, next) { /* jobs whose end local->close() did not report */
         landed(j);
         free_held(j);
         free(j);
@@ -482,7 +482,7 @@ static int command_signal(struct fbr_backend *b, void *handle, int sig)
 {
     struct command_job *j = handle;
 
-    /* told at the next look */
+    /* the next check (on_look()) reports the end */
     if (j->held)
         j->ends = sig;
     if (j->told || j->held)
@@ -518,7 +518,8 @@ static const char *address_of(const struct fbr_host *host)
     return at ? at + 1 : host->name;
 }
 
-/* The loopback leads to no other host, so where this one is among them another one is asked for. */
+/* Finds our address on the way to the hosts. The loopback address reaches no other host; so if one
+ * of the listed hosts is this machine, the next one is looked up. */
 static int command_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
 {
     const struct fbr_hosts *h = &b->settings.hosts;
@@ -574,7 +575,7 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
     if (rc < 0)
         goto done;
     fbr_args_line(&w, &line);
-    fbr_put(&line, "\n", 2); /* and its NUL */
+    fbr_put(&line, "\n", 2); /* with the terminating NUL */
     if (line.failed) {
         fbr_buf_fini(&line);
         rc = fbr_fail(err, -ENOMEM, "out of memory");
@@ -589,7 +590,7 @@ done:
 
 /* ---- Jobs of dead masters ---- */
 
-/* Runs a template and waits: 0 and what it printed, with NUL at its end. */
+/* Runs a template and waits. Returns 0 and the command's output, NUL-terminated, in *out. */
 static int ask(struct fbr_backend *b, const struct fbr_args *template, const char *key,
                const char *id, struct fbr_buf *out, struct fbr_error *err)
 {

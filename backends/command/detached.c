@@ -1,15 +1,15 @@
-/* detached.c - jobs of managers whose start command prints an id and leaves; see detached.h.
+/* detached.c - jobs of managers whose start command prints an id and exits.
  *
- *     HELD        `starts` others are STARTING; it has copies of what it needs
+ *     HELD        `starts` other jobs are STARTING; this job has copies of the data that it needs
  *     STARTING    the start command runs; its output has the id
- *     LIVING      one status command for all of them, each poll_ms, while there are any
- *     ENDING      the manager said that it has ended; the logs command runs, if there is one, and
- *                 tells its output
- *     ENDED       told
+ *     LIVING      one status command for all such jobs, each poll_ms
+ *     ENDING      the manager reported the end; the logs command runs, if there is one, and its
+ *                 output is reported
+ *     ENDED       the end was reported
  *
- * Commands are run by tool.c, so nothing here blocks. A status command that fails says nothing
- * about any job; one that succeeds, and leaves a job out three times, says that nobody knows about
- * it any more.
+ * tool.c runs the commands, so nothing here blocks. A status command that fails gives no
+ * information about any job. Three successful status commands that leave a job out mean that the
+ * manager no longer knows the job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/command/detached.h"
@@ -42,9 +42,9 @@ struct detached_job {
     void *user;
     enum detached_stage stage;
     char id[MAX_ID], ticket[PATH_MAX];
-    struct fbr_args words, env; /* while it is HELD */
+    struct fbr_args words, env; /* only in the state HELD */
     bool has_env, released;
-    int cancel; /* the signal that it was sent before it had an id */
+    int cancel; /* the signal that arrived before the job had an id */
     int missing;
     int32_t code;
     char why[256];
@@ -57,7 +57,7 @@ struct fbr_detached {
     struct detached_job *jobs;
     struct fbr_timer tick;
     regex_t id;
-    unsigned starting; /* start commands that run */
+    unsigned starting; /* number of start commands that run */
     bool looking;      /* a status command runs */
 };
 
@@ -150,7 +150,7 @@ static void cancel(struct detached_job *j)
     run_template(j->d, &j->d->settings->cancel, ids, on_cancelled, NULL);
 }
 
-/* The group of the pattern in what the start command said. */
+/* Matches the pattern against the output of the start command; `id` becomes its group. */
 static bool find_id(struct fbr_detached *d, const char *text, char id[MAX_ID])
 {
     regmatch_t m[2];
@@ -204,14 +204,14 @@ static bool is_full(const struct fbr_detached *d)
     return d->settings->starts && d->starting >= d->settings->starts;
 }
 
-/* Copies the environment of a job whose words are copied already. */
+/* Copies the environment of a job whose words are already copied. */
 static int hold(struct detached_job *j, char *const *env, struct fbr_error *err)
 {
     j->has_env = env;
     return fbr_args_add_all(&j->env, env) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
-/* The next one that can be started, or need not be any more. */
+/* Returns the next held job that can start, or that was signalled; NULL: none. */
 static struct detached_job *next_held(struct fbr_detached *d)
 {
     struct detached_job *j;
@@ -242,7 +242,7 @@ static void start_held(struct fbr_detached *d)
 
 /* ---- States ---- */
 
-/* ID WORD [CODE] [TEXT] */
+/* Reads one line of the status command: ID WORD [CODE] [TEXT] */
 static void on_line(struct fbr_detached *d, char *line)
 {
     char *rest = NULL, *id = strtok_r(line, " \t|", &rest), *word = strtok_r(NULL, " \t|", &rest);
@@ -306,7 +306,7 @@ static void on_tick(void *arg)
     const char **ids;
     size_t n = 0;
 
-    start_held(d); /* or ends those that were signalled */
+    start_held(d); /* starts held jobs, or ends those that were signalled */
     DL_FOREACH(d->jobs, j)
         n += j->stage == LIVING;
     if (d->looking || n == 0)
@@ -361,7 +361,7 @@ fail:
     return rc;
 }
 
-/* At the end there is no loop to run commands on; their end is waited for here. */
+/* At close no loop is left to run commands on, so this function waits for their end. */
 static void cancel_all(struct fbr_detached *d)
 {
     uint64_t until = fbr_now_ms() + CLOSE_MS, now;
@@ -449,6 +449,7 @@ void fbr_detached_release(struct fbr_detached *d, void *handle)
 
     (void)d;
     j->released = true;
-    if (j->stage == ENDED) /* else within its last event, or before it: notify_end() frees it */
+    /* otherwise notify_end() frees it, later or after its event callback */
+    if (j->stage == ENDED)
         free(j);
 }

@@ -1,4 +1,4 @@
-/* settings.c - the files of the command backend; see settings.h.
+/* settings.c - reads the files of the command backend.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/command/settings.h"
@@ -14,7 +14,8 @@
 #define MAX_HOSTS_FILE (1u << 20)
 #define UNSAID (~0u)
 #define STARTS 64
-#define SSH_STARTS 10 /* sshd refuses more who are logging in (MaxStartups 10:30:100) */
+/* sshd refuses more connections that are logging in (MaxStartups 10:30:100) */
+#define SSH_STARTS 10
 
 /* ---- Keys of the file ---- */
 
@@ -29,7 +30,8 @@ static int take_code(int *out, const char *value, const char *where, struct fbr_
     return 0;
 }
 
-/* A line of a file is short: a template that is given again goes on. */
+/* Adds the words to the template: a line of a file is short, so a key that is given again continues
+ * its template. */
 static int take_template(struct fbr_args *t, const char *value, const char *where,
                          struct fbr_error *err)
 {
@@ -82,7 +84,7 @@ static int take_starts(unsigned *out, const char *value, const char *where, stru
 
 static const char *const state_names[] = {"pending", "running", "done", "failed", "killed", "lost"};
 
-/* done = COMPLETED CD: so many words for one state. */
+/* Reads a line such as "done = COMPLETED CD": words for one state. */
 static int take_states(struct fbr_command_settings *s, int state, const char *value,
                        const char *where, struct fbr_error *err)
 {
@@ -196,7 +198,7 @@ static int load_hosts(struct fbr_command_settings *s, const struct fbr_config *c
 {
     const char *hosts = fbr_config_str(config, "command_hosts");
 
-    if (hosts[0]) /* they replace those of the file */
+    if (hosts[0]) /* they replace the hosts of the file */
         fbr_hosts_fini(&s->hosts);
     if (hosts[0] &&
         (hosts[0] == '/' || strncmp(hosts, "./", 2) == 0 || strncmp(hosts, "../", 3) == 0))
@@ -206,7 +208,7 @@ static int load_hosts(struct fbr_command_settings *s, const struct fbr_config *c
 
 /* ---- All of it ---- */
 
-/* Is everything there that is needed? */
+/* Checks that every required key is set. */
 static int check(struct fbr_command_settings *s, struct fbr_error *err)
 {
     if (s->start.n == 0)
@@ -270,7 +272,8 @@ int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_c
     slash = strrchr(s->start.at[0], '/');
     base = slash ? slash + 1 : s->start.at[0];
     if (s->unknown < 0 && strcmp(base, "ssh") == 0)
-        s->unknown = 255; /* its own failures, and jobs that a signal ended */
+        /* ssh exits with 255 when ssh itself fails, and when a signal ended the job */
+        s->unknown = 255;
     if (s->starts == UNSAID)
         s->starts = strcmp(base, "ssh") == 0 ? SSH_STARTS : STARTS;
     return 0;

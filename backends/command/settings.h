@@ -1,8 +1,8 @@
-/* settings.h - what the command backend was told: its templates, its hosts, what codes and states
- * mean.
+/* settings.h - the configuration of the command backend: its templates, its hosts, the meanings of
+ * exit codes and states.
  *
- * They stand in the file that command_file names, or there is only command_start.
- * backends/command/templates/ has files for several managers, with a word on each key.
+ * The settings stand in the file that command_file names; with command_start alone there is no
+ * file. backends/command/templates/ has files for several managers and explains each key.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_COMMAND_SETTINGS_H
@@ -23,25 +23,28 @@ struct fbr_state_word {
 struct fbr_command_settings {
     char origin[256]; /* for messages */
     struct fbr_args start,
-        list; /* list: prints a line with the id and label of each job; may be missing */
+        /* list: prints a line with the id and label of each job; may be missing */
+        list;
     struct fbr_hosts hosts;
-    char *program;   /* of ours, on the hosts; NULL: the same as here */
-    int unknown;     /* exit code of the command that says nothing about the job's; -1: none */
-    unsigned starts; /* commands at once that have not read their ticket yet; 0: any number */
-    int signals;     /* exit codes above it are signals; 0: none are */
+    char *program; /* path of our program on the hosts; NULL: the same as here */
+    /* exit code of the command that means "unknown how the job ended"; -1: none */
+    int unknown;
+    /* most commands at once that have not read their ticket yet; 0: any number */
+    unsigned starts;
+    int signals; /* exit codes above this one are signals; 0: no code is a signal */
 
-    /* kind = detached: start only prints an id */
+    /* kind = detached: the start command only prints an id */
     bool detached;
     struct fbr_args status, cancel, logs;
     char *id; /* pattern: an extended regular expression with one group; NULL: the last word */
-    char *ticket_dir; /* which the hosts share */
-    unsigned poll_ms; /* between two looks at the states */
+    char *ticket_dir; /* a directory that the hosts share */
+    unsigned poll_ms; /* between two status commands */
     struct fbr_state_word *states;
 };
 
 int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_config *config,
                               struct fbr_error *err);
-/* The state that this word stands for; -ENOENT. */
+/* Returns the state that this word stands for, or -ENOENT. */
 int fbr_command_state(const struct fbr_command_settings *s, const char *word);
 void fbr_command_settings_fini(struct fbr_command_settings *s);
 

@@ -1,4 +1,4 @@
-/* template.c - commands with placeholders, and lists of hosts; see template.h.
+/* template.c - commands with placeholders, and lists of hosts.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/command/template.h"
@@ -35,7 +35,7 @@ static const char *const places[PLACES] = {"{host}",    "{name}",          "{run
                                            "{workdir}", "{program}",       "{label}", "{argv}",
                                            "{command}", "{shell_command}", "{ids}"};
 
-/* The placeholder that begins here, or PLACES. */
+/* Returns the placeholder that begins here, or PLACES. */
 static enum placeholder place_at(const char *text)
 {
     size_t i = 0;
@@ -105,7 +105,8 @@ int fbr_template_complete(struct fbr_args *t)
     return fbr_args_add(t, places[p], strlen(places[p]));
 }
 
-/* NAME=VALUE, else env would take it for an option or the program. */
+/* True for NAME=VALUE. Without this check env would take the text for an option or for the
+ * program. */
 static bool is_setting(const char *text)
 {
     return (isalpha((unsigned char)*text) || *text == '_') && strchr(text, '=') &&
@@ -217,7 +218,7 @@ void fbr_label(char out[FBR_LABEL_MAX], const char *run, const char *master, con
     out[n] = '\0';
 }
 
-/* Behind the next colon, which ends what was before. */
+/* Ends the text at the next colon and returns the text after it. */
 static char *next_part(char *at)
 {
     char *colon = at ? strchr(at, ':') : NULL;
@@ -257,7 +258,7 @@ static int bad_host(const char *origin, int line, const char *word, size_t len,
                     origin, line, (int)(len < 100 ? len : 100), word);
 }
 
-/* 0 when it is not a number of slots. */
+/* Returns 0 if the text is not a number of slots. */
 static unsigned read_slots(const char *text, size_t len)
 {
     unsigned long n = 0;

@@ -1,16 +1,16 @@
-/* template.h - the words of a command with placeholders, and the hosts that it is for; pure.
+/* template.h - the words of a command with placeholders, and the hosts for the command; pure.
  *
- * A template is written as one line, which is cut into words (backends/tool/args.h). In its words
- * stand
+ * A template is written as one line, which is cut into words (backends/tool/args.h). Its words may
+ * contain
  *
  *     {host} {name} {run} {id} {workdir} {program}    text, anywhere in a word
- *     {label}            the same: fiber:RUN:MASTER:NAME, by which a list of jobs says whose they
- *                        are
+ *     {label}            text too: fiber:RUN:MASTER:NAME, which in a list of jobs names the run and
+ *                        the master of a job
  *     {argv}             a word of its own: the program's arguments, one word each
  *     {command}          a word of its own: env -C WORKDIR FIBER_TICKET=... NAME=VALUE... PROGRAM
  *                        ARGUMENT...
- *     {shell_command}    the same as one word, quoted for a POSIX shell, for what joins its words
- *                        as ssh does
+ *     {shell_command}    the same as one word, quoted for a POSIX shell, for commands that join
+ *                        their words, as ssh does
  *     {ids}              a word of its own: all ids; or, within a word, the ids with commas between
  *                        them
  *     {{                 a brace
@@ -28,28 +28,31 @@
 struct fbr_fill {
     const char *host, *name, *run, *id, *workdir;
     const char *label;
-    const char *ticket;     /* what FIBER_TICKET says; NULL: it gets none */
-    char *const *env;       /* added; may be NULL */
-    const char *program;    /* NULL: there is none to start */
-    char *const *argv;      /* its arguments, without its name; may be NULL */
+    const char *ticket;     /* value of FIBER_TICKET; NULL: the job gets no ticket */
+    char *const *env;       /* variables to add; may be NULL */
+    const char *program;    /* NULL: there is no program to start */
+    char *const *argv;      /* arguments without argv[0]; may be NULL */
     const char *const *ids; /* NULL-terminated; may be NULL */
 };
 
-/* Knows all placeholders? -EINVAL with the word and what there is. */
+/* Checks that all placeholders are known. Else -EINVAL, with the word and the known
+ * placeholders. */
 int fbr_template_check(const struct fbr_args *t, struct fbr_error *err);
-/* Has one of these, "{host}"? */
+/* Whether the template has this placeholder, for instance "{host}". */
 bool fbr_template_has(const struct fbr_args *t, const char *placeholder);
-/* A command that names neither program nor command gets {command} as its last words; ssh and rsh
- * {shell_command}. */
+/* Completes a command that names neither program nor command: {command} becomes its last words; for
+ * ssh and rsh {shell_command}. */
 int fbr_template_complete(struct fbr_args *t);
 int fbr_template_fill(const struct fbr_args *t, const struct fbr_fill *f, struct fbr_args *out,
                       struct fbr_error *err);
 
 #define FBR_LABEL_MAX 256
 
-/* A job's label; what is not a letter of a name becomes '_'. */
+/* Makes a job's label; each character of `name` that is not a letter, a digit or one of "._-"
+ * becomes '_'. */
 void fbr_label(char out[FBR_LABEL_MAX], const char *run, const char *master, const char *name);
-/* The parts of a line "ID ... LABEL", which is cut up. False: there is no label in it. */
+/* The parts of a line "ID ... LABEL". fbr_label_line() cuts the line up; false: the line has no
+ * label. */
 struct fbr_labelled {
     const char *id, *run, *master, *name;
 };
@@ -65,16 +68,16 @@ struct fbr_hosts {
     size_t n, next;
 };
 
-/* Cuts up NAME, NAME:SLOTS, [ADDRESS] or [ADDRESS]:SLOTS; slots 0: they are not said. -EINVAL: it
- * is none of these, or looks like an option. */
+/* Cuts up NAME, NAME:SLOTS, [ADDRESS] or [ADDRESS]:SLOTS; *slots is 0 if the word has none.
+ * -EINVAL: the word is none of these, or looks like an option. */
 int fbr_host_split(const char *word, size_t len, const char **name, size_t *n, unsigned *slots);
-/* Adds hosts: separated by blanks, commas or lines, each NAME, NAME:SLOTS, [ADDRESS] or
- * [ADDRESS]:SLOTS; "slots=N" after a name means the same; # begins a comment. -EINVAL with
- * `origin`:LINE. */
+/* Adds hosts, separated by blanks, commas or newlines. Each is NAME, NAME:SLOTS, [ADDRESS] or
+ * [ADDRESS]:SLOTS; "slots=N" after a name means the same as :SLOTS; # begins a comment. -EINVAL,
+ * with `origin`:LINE. */
 int fbr_hosts_parse(struct fbr_hosts *h, const char *origin, const char *text,
                     struct fbr_error *err);
-/* The next in turn that has a free slot; the next in turn when none has. NULL: there are no
- * hosts. */
+/* Returns the next host in turn that has a free slot; if none has one, the next host in turn. NULL:
+ * there are no hosts. */
 struct fbr_host *fbr_hosts_pick(struct fbr_hosts *h);
 void fbr_hosts_fini(struct fbr_hosts *h);
 

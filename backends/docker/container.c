@@ -1,11 +1,13 @@
-/* container.c - the life of one container; see docker_priv.h.
+/* container.c - the life of one container.
  *
- * A container that the engine does not have any more is waited for: the event that tells how it
- * ended may be on its way still. Output that breaks off while the container runs (the engine was
- * restarted) is asked for again from the engine's log, less what was told before.
+ * When the engine no longer has a container, the backend waits a moment: the event that reports how
+ * the container ended may still be on its way. If the output breaks off while the container runs
+ * (the engine was restarted), the backend reads it again from the engine's log and skips the bytes
+ * that it has already reported.
  *
- * Started work comes before waiting work: the first containers run while others are not even made,
- * and few are made and not started at a time, which nobody removes if we are killed then.
+ * Started work goes before waiting work: the first containers run while others are not even
+ * created. So at any time few containers are created and not started; nothing removes those if we
+ * are killed then.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -21,9 +23,9 @@
 #include "runtime/base/log.h"
 
 #define CANNOT_START 125
-#define DRAIN_MS 1000 /* without a word, after the end */
-#define LOOK_MS 1000  /* after its output has ended, and nothing more */
-#define AT_ONCE 16    /* as many requests as backends/http/http.c sends */
+#define DRAIN_MS 1000 /* after the end: time without further output */
+#define LOOK_MS 1000  /* after the end of its output, when nothing else arrives */
+#define AT_ONCE 16    /* as many requests as backends/http/http.c sends at once */
 
 static void step(struct fbr_docker_job *j, enum fbr_container_event event, const char *why);
 
@@ -143,7 +145,7 @@ static void fail(struct fbr_docker_job *j, const char *why)
     finish(j, CANNOT_START, text);
 }
 
-/* The container is somebody else's, and stays. */
+/* The container belongs to something else, and stays. */
 static void fail_taken(struct fbr_docker_job *j, const char *why)
 {
     finish(j, CANNOT_START, why);
@@ -160,9 +162,9 @@ static void fail_killed(struct fbr_docker_job *j, const char *why)
 
 /* ---- The end ---- */
 
-/* Finds the error of process 1 about the program: "[FATAL tini (7)] exec ./x failed: No such file
- * or directory"; Podman's says "ERROR (catatonit:6): failed to exec pid1: No such file or
- * directory". */
+/* Finds the error of process 1 about the program. tini prints "[FATAL tini (7)] exec ./x failed: No
+ * such file or directory"; Podman's catatonit prints "ERROR (catatonit:6): failed to exec pid1: No
+ * such file or directory". */
 static void explain_exec(const struct fbr_docker_job *j, char *out, size_t size)
 {
     const char *at = NULL;
@@ -214,7 +216,7 @@ static void drain_more(struct fbr_docker_job *j, const char *why)
 
 static void drain(struct fbr_docker_job *j, const char *why)
 {
-    /* what is left is little */
+    /* little output is left */
     if (j->output && j->paused)
         fbr_http_pause(j->output, false);
     if (j->output || j->state == LOST)
@@ -227,7 +229,8 @@ void fbr_docker_job_died(struct fbr_docker_job *j, int32_t code)
 {
     if (fbr_container_step(j->state, ON_DIED).action == DO_NOTHING)
         return;
-    if (code == -SIGKILL || code == -SIGTERM) /* as an engine ends them */
+    /* the signals with which an engine ends containers */
+    if (code == -SIGKILL || code == -SIGTERM)
         j->unseen |= j->b->away;
     else
         j->unseen = false;
@@ -300,8 +303,8 @@ static void on_output(void *user, const void *data, size_t len)
     }
 }
 
-/* The output's end means the container's end, which is reported next; unless the connection
- * broke. */
+/* The end of the output means the end of the container, which is reported next, unless the
+ * connection broke. */
 static void on_output_end(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_docker_job *j = user;
@@ -316,7 +319,7 @@ void fbr_docker_job_runs(struct fbr_docker_job *j)
     step(j, ON_RUNS, "");
 }
 
-/* The engine says that it runs. Its log has all that it has written. */
+/* The engine lists the container as running. The engine's log has all its output. */
 static void read_log(struct fbr_docker_job *j, const char *why)
 {
     (void)why;
@@ -346,7 +349,7 @@ static void send_signal(struct fbr_docker_job *j, int sig)
                                               .done = on_kill_sent});
 }
 
-/* Kept until it runs; nothing replaces SIGKILL. */
+/* The signal is kept until the container runs; no other signal replaces SIGKILL. */
 void fbr_docker_job_signal(struct fbr_docker_job *j, int sig)
 {
     if (j->state >= RUNNING || j->sig != SIGKILL)
@@ -357,7 +360,8 @@ void fbr_docker_job_signal(struct fbr_docker_job *j, int sig)
 static void pass_signal(struct fbr_docker_job *j, const char *why)
 {
     (void)why;
-    if (j->sig == SIGKILL && j->b->away) /* has it hung up? It may have ended with the engine */
+    /* the container may have ended with the engine, and the runtime waits */
+    if (j->sig == SIGKILL && j->b->away)
         notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
                                           .text = "ended while the engine was away",
                                           .runs = 1,
@@ -382,7 +386,7 @@ static void run_drain(struct fbr_docker_job *j, const char *why)
     drain(j, why);
 }
 
-/* One request at a time is on its way. */
+/* Receives the answer; a job has one request in flight at a time. */
 static void on_answer(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_docker_job *j = user;
@@ -403,11 +407,11 @@ static void on_answer(void *user, const struct fbr_http_answer *a)
     step(j, event, fbr_http_describe(a, say, sizeof(say)));
 }
 
-/* Asks the engine; `format` has the container's id or name in the place of %s. */
+/* Sends a request to the engine; `format` has %s in the place of the container's id or name. */
 static void ask(struct fbr_docker_job *j, const char *format, const char *text,
                 struct fbr_http_request r)
 {
-    r.urgent = j->state != CREATING && j->state != RECREATING; /* what is begun comes first */
+    r.urgent = j->state != CREATING && j->state != RECREATING; /* started work goes first */
     r.patience_ms = FBR_DOCKER_PATIENCE_MS;
     r.done = r.done ? r.done : on_answer;
     r.user = j;
@@ -428,7 +432,8 @@ static void on_attached(void *user)
     step(user, ON_ATTACHED, "");
 }
 
-/* Our program, when the image lacks it; then the ticket. */
+/* Puts the next archive into the container: first our program, if the image lacks it, then the
+ * ticket. */
 static void put_next(struct fbr_docker_job *j, const char *why)
 {
     struct fbr_http_request r = {.method = "PUT", .type = "application/x-tar"};
@@ -489,7 +494,7 @@ static void make_bundle(struct fbr_docker_job *j, const char *why)
     fbr_docker_bundle_want(j->b->bundle, on_bundle, j);
 }
 
-/* Removes a container that was made with a command that its image lacks. */
+/* Removes a container that was created with a command that the image lacks. */
 static void undo(struct fbr_docker_job *j, const char *why)
 {
     (void)why;
@@ -516,7 +521,7 @@ static void probe(struct fbr_docker_job *j, const char *why)
 
 /* ---- Creating ---- */
 
-/* There is one of that name: ours, whose answer was lost, or somebody else's. */
+/* A container of this name exists: it is ours, and the answer was lost, or it is not ours. */
 static void on_looked_up(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_docker_job *j = user;
@@ -560,8 +565,8 @@ static void pull(struct fbr_docker_job *j, const char *why)
     fbr_docker_images_pull(j->b->images, j->image, on_image, j);
 }
 
-/* More than the engine is asked for at a time? Then those at the end wait for us, and the time that
- * they have to join in does not begin yet. */
+/* Whether more jobs start than the engine gets requests at a time. If so, those at the end wait in
+ * our line, and the time that they have to join has not begun yet. */
 static bool has_line(const struct fbr_backend *b)
 {
     const struct fbr_docker_job *j;

@@ -1,8 +1,8 @@
-/* container_bundle.c - images that lack our program get it put into each container, with all that
- * it needs; see bundle.h and docker_priv.h.
+/* container_bundle.c - puts our program, with all files that it needs, into containers whose image
+ * lacks it.
  *
- * Whether an image has the program is asked of its first container, once. The bundle is made once,
- * by a thread, in a memory file; each container is filled from it.
+ * The first container of an image is asked once whether the image has the program. A thread makes
+ * the bundle once, in a memory file; each container is filled from that file.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -37,7 +37,7 @@ struct fbr_docker_bundle {
     struct waiting *waiting;
     uv_work_t work;
     struct fbr_error err;
-    int fd; /* the memory file, once it is whole */
+    int fd; /* the memory file, when it is complete */
     bool at_work, whole, closed;
 };
 
@@ -121,7 +121,7 @@ static void make(uv_work_t *work)
         fbr_bundle_write("/proc/self/exe", d->fd, &d->err);
 }
 
-/* Each reader has a position of its own. */
+/* Opens the file anew for each reader, so that each has its own position. */
 static void hand_out(struct fbr_docker_bundle *d, struct waiting *w)
 {
     char path[40];
@@ -148,7 +148,7 @@ static void on_made(uv_work_t *work, int status)
     d->waiting = NULL;
     LL_FOREACH_SAFE(all, w, next)
         hand_out(d, w);
-    if (!d->whole && d->fd >= 0) { /* the next one tries again */
+    if (!d->whole && d->fd >= 0) { /* the next request tries again */
         close(d->fd);
         d->fd = -1;
     }

@@ -6,8 +6,10 @@
 #include <stddef.h>
 
 #define REFUSED [ON_REFUSED] = {ENDED, DO_FAIL}
-#define DETACHED [ON_DETACHED] = {ENDED, DO_FAIL}     /* before it was attached */
-#define KILL_ENDS [ON_KILL] = {ENDED, DO_FAIL_KILLED} /* nobody answers, so nobody is waited for */
+/* the output ended before it was attached */
+#define DETACHED [ON_DETACHED] = {ENDED, DO_FAIL}
+/* no answer is expected, so nothing is waited for */
+#define KILL_ENDS [ON_KILL] = {ENDED, DO_FAIL_KILLED}
 #define KILL_WAITS [ON_KILL] = {KILLED, DO_WAIT}
 #define ENDS_KILLED           \
     {                         \
@@ -51,7 +53,7 @@ static const struct fbr_container_step steps[FBR_CONTAINER_STATES][FBR_CONTAINER
                   KILL_WAITS},
     [FILLED] = {[ON_ATTACHED] = {STARTING, DO_START}, DETACHED, KILL_WAITS},
 
-    /* An answer is waited for: until then nobody knows what there is to be removed. */
+    /* The answer is waited for: only the answer shows what must be removed. */
     [KILLED_CREATING] = {[ON_CREATED] = ENDS_KILLED,
                          [ON_NO_IMAGE] = ENDS_KILLED,
                          [ON_REFUSED] = ENDS_KILLED,
@@ -106,16 +108,21 @@ static const struct answer {
     enum fbr_container_state state;
     int status;
     enum fbr_container_event event;
-} answers
-    [] =
-        {
-            {CREATING, 201, ON_CREATED},  {CREATING, 409, ON_TAKEN},
-            {CREATING, 404, ON_NO_IMAGE}, {LOOKING_UP, 200, ON_OURS},
-            {PROBING, 200, ON_HAS},       {PROBING, 404, ON_LACKS},
-            {UNDOING, 204, ON_UNDONE},    {UNDOING, 404, ON_UNDONE},
-            {FILLING, 200, ON_PUT},       {STARTING, 204, ON_STARTED},
-            {STARTING, 304, ON_STARTED}, /* an earlier start, whose answer was lost, did it */
-            {STARTING, 404, ON_VANISHED}, {STARTING, 409, ON_VANISHED}, /* it is being removed */
+} answers[] = {
+    {CREATING, 201, ON_CREATED},
+    {CREATING, 409, ON_TAKEN},
+    {CREATING, 404, ON_NO_IMAGE},
+    {LOOKING_UP, 200, ON_OURS},
+    {PROBING, 200, ON_HAS},
+    {PROBING, 404, ON_LACKS},
+    {UNDOING, 204, ON_UNDONE},
+    {UNDOING, 404, ON_UNDONE},
+    {FILLING, 200, ON_PUT},
+    {STARTING, 204, ON_STARTED},
+    /* an earlier start, whose answer was lost, started it */
+    {STARTING, 304, ON_STARTED},
+    {STARTING, 404, ON_VANISHED},
+    {STARTING, 409, ON_VANISHED}, /* it is being removed */
 };
 
 /* The state that the request was sent in. */

@@ -1,4 +1,4 @@
-/* container_image.c - images of containers; see container_image.h.
+/* container_image.c - finds, makes and pulls the images of containers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/docker/container_image.h"
@@ -26,7 +26,7 @@
 
 struct waiter {
     struct waiter *next, *prev;
-    fbr_docker_on_image *on; /* NULL: forgotten while it was told */
+    fbr_docker_on_image *on; /* NULL: forgotten during the notification */
     void *user;
     bool busy;
 };
@@ -41,13 +41,13 @@ struct fetch {
     struct fbr_json_lines lines;
     char failed[400];
     struct fbr_docker_pull progress;
-    uint64_t told_ms; /* progress, last */
-    uv_work_t work;   /* that makes it */
-    pthread_t looks;  /* for our login, and then posts this */
+    uint64_t told_ms; /* last report of progress */
+    uv_work_t work;   /* makes the image */
+    pthread_t looks;  /* this thread looks for our login, and then posts `looked` */
     struct fbr_post looked;
     int fd;          /* the archive */
     char *header;    /* the login, until it is sent */
-    char login[400]; /* where it is from, or was looked for */
+    char login[400]; /* where the login comes from, or which places were searched */
     struct fbr_error err;
     bool making, at_work;
 };
@@ -57,12 +57,13 @@ struct fbr_docker_images {
     const struct fbr_config *config;
     struct fbr_loop *loop;
     struct json_t *overlay;
-    struct fetch *fetches, *notifying; /* under way; just being told to those who wait */
-    struct fbr_image *image;           /* our own */
-    char own[128];                     /* its name; "" until it is asked for */
-    bool there;                        /* the engine has it */
-    atomic_bool stop;                  /* a thread that waits for others is to end */
-    bool closed;                       /* but a thread still works on an image */
+    /* notifying: the fetch whose waiters are being notified */
+    struct fetch *fetches, *notifying;
+    struct fbr_image *image; /* the image that is made of our program */
+    char own[128];           /* the name of that image; "" until it is needed */
+    bool there;              /* the engine has that image */
+    atomic_bool stop;        /* the thread that waits for helpers must end */
+    bool closed;             /* closed while a thread still works on an image */
 };
 
 /* ---- Waiting for an image ---- */
@@ -104,7 +105,7 @@ static struct fetch *wait_for(struct fbr_docker_images *m, const char *image,
     return f;
 }
 
-/* Tells all waiting starts. A callback may make others forget the fetch. */
+/* Notifies all waiting starts. A callback may make other waiters forget the fetch. */
 static void notify_all(struct fetch *f, const char *text)
 {
     struct waiter *w = f->waiters, *told;
@@ -123,7 +124,7 @@ static void notify_all(struct fetch *f, const char *text)
     }
 }
 
-/* That it waits: what is slow may say nothing for a while. */
+/* Reports to the newest waiter that it waits: a slow pull may report nothing for a while. */
 static void notify_newest(struct fetch *f)
 {
     struct waiter *w = f->waiters->prev;
@@ -191,7 +192,7 @@ void fbr_docker_images_forget(struct fbr_docker_images *m, const void *user)
 
 /* ---- Pulling ---- */
 
-/* A line of progress, or {"error":"..."} */
+/* Reads a line of progress, or {"error":"..."}. */
 static void on_line(void *user, const struct json_t *j)
 {
     struct fetch *f = user;
@@ -203,7 +204,7 @@ static void on_line(void *user, const struct json_t *j)
     if (error[0] || f->making)
         return;
     fbr_docker_pull_add(&f->progress, j);
-    /* thousands of them come */
+    /* thousands of lines arrive */
     if (fbr_now_ms() - f->told_ms < PROGRESS_MS)
         return;
     f->told_ms = fbr_now_ms();
@@ -221,11 +222,12 @@ static void on_progress(void *user, const void *data, size_t len)
 
 static void on_marked(void *user, const struct fbr_http_answer *a)
 {
-    (void)user; /* without the mark `fiber gc` keeps it for longer */
+    (void)user; /* without the mark, `fiber gc` keeps the image for longer */
     (void)a;
 }
 
-/* Gives it the name that it has, so that the engine notes when it was used last (image_sweep.c). */
+/* Tags the image with the name that it already has, so that the engine records the time of its last
+ * use (image_sweep.c). */
 static void mark_used(struct fbr_docker_images *m)
 {
     const char *tag = strchr(m->own, ':');
@@ -292,8 +294,8 @@ static void pull(struct fetch *f)
         wipe_login(f);
 }
 
-/* A helper may take half a minute, and libuv has four threads, which files and names of hosts need,
- * too: so this is one of its own. */
+/* A thread of its own: a helper may take half a minute, and the four threads of libuv also serve
+ * files and look-ups of host names. */
 static void *look_for_login(void *arg)
 {
     struct fetch *f = arg;
@@ -352,7 +354,7 @@ void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_
     bool first;
     struct fetch *f;
 
-    if (strcmp(image, m->own) == 0) { /* somebody has removed it from the engine */
+    if (strcmp(image, m->own) == 0) { /* another user removed it from the engine */
         m->there = false;
         fbr_docker_images_want(m, image, on, user);
         return;
@@ -366,7 +368,7 @@ void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_
 
 /* ---- Making our own ---- */
 
-/* A file without a name. It may be large, and /tmp is memory on many hosts. */
+/* Opens a file without a name. It may be large, and /tmp is memory on many hosts. */
 static int temporary(struct fbr_error *err)
 {
     const char *const folders[] = {fbr_getenv("TMPDIR"), "/var/tmp", "/tmp"};
@@ -378,7 +380,7 @@ static int temporary(struct fbr_error *err)
     return fd < 0 ? fbr_fail(err, -errno, "no temporary file: %s", fbr_strerror(errno)) : fd;
 }
 
-/* On a thread of libuv's pool. */
+/* Makes the image; runs on a thread of libuv's pool. */
 static void make(uv_work_t *work)
 {
     struct fetch *f = work->data;
@@ -542,7 +544,8 @@ int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_eng
     return 0;
 }
 
-/* With a thread at work the rest waits for it: it comes back here. */
+/* If a thread is at work, it calls this function again when it is done, and the rest happens
+ * then. */
 void fbr_docker_images_close(struct fbr_docker_images *m)
 {
     struct fetch *f, *next;

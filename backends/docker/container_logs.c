@@ -1,5 +1,5 @@
-/* container_logs.c - what a container of another run has written, from the engine's log; for `fiber
- * logs`.
+/* container_logs.c - the output of a container of another run, read from the engine's log; for
+ * `fiber logs`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -11,7 +11,7 @@
 struct reading {
     struct fbr_backend_reader to;
     struct fbr_docker_frames frames;
-    bool begun, framed; /* a container with a terminal has no frames */
+    bool begun, framed; /* output of a container with a terminal has no frames */
     bool broken;
 };
 
@@ -26,7 +26,7 @@ static void on_bytes(void *user, const void *data, size_t len)
 {
     struct reading *r = user;
 
-    if (!r->begun && len) { /* a frame begins with the number of its stream, a text does not */
+    if (!r->begun && len) { /* a frame begins with the number of its stream; text does not */
         r->begun = true;
         r->framed = *(const unsigned char *)data <= 2;
     }

@@ -1,9 +1,10 @@
-/* docker.c - the backend of the Docker engine (and of what speaks its API, as Podman does): a job
- * is a container.
+/* docker.c - the backend of the Docker engine (and of engines with the same API, such as Podman): a
+ * job is a container.
  *
- * Names are made from the run and the job, so a request whose answer was lost is repeated: the
- * second time the engine says that there is one already, which is ours. While the engine is away
- * nothing is dead; when it is back, the list of containers of this run tells what became of them.
+ * The name of a container is made from the run and the job. So a request whose answer was lost can
+ * be repeated: the second time the engine answers that a container of this name exists, and that
+ * container is ours. While the engine is away no job counts as dead; when it is back, the list of
+ * this run's containers shows the state of each.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -22,9 +23,9 @@
 #include "runtime/base/log.h"
 
 #define CLOSE_MS 20000
-#define MAKING_MS 3000 /* for what the engine is just making, at the end */
+#define MAKING_MS 3000 /* at close, for containers that the engine is creating */
 #define AGAIN_US 30000
-#define REMOVED_MS 5000 /* for what the engine is just removing, at the end */
+#define REMOVED_MS 5000 /* at close, for containers that the engine is removing */
 #define ANSWER_MS 2000
 
 static void on_again(void *arg)
@@ -47,8 +48,9 @@ static char *groups(void)
     return words;
 }
 
-/* Images that are made of a program name no user. Root is who it is; and for an engine without
- * root, root in there is the caller out here, and every other number is somebody else. */
+/* Finds the user for images that are made of a program, which name no user. Root stays root. With a
+ * rootless engine, root in the container is the caller on the host, and every other number is
+ * another user. */
 static void find_caller(struct fbr_backend *b)
 {
     struct json_t *info;
@@ -60,7 +62,7 @@ static void find_caller(struct fbr_backend *b)
     if (!info)
         return;
     rootless = fbr_docker_has_option(info, "rootless") ||
-               fbr_json_bool(info, "Rootless", NULL); /* Podman's word for it */
+               fbr_json_bool(info, "Rootless", NULL); /* Podman's field */
     fbr_json_free(info);
     if (rootless)
         return;
@@ -79,7 +81,8 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
 
     if (!b)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    fbr_log_level((enum fbr_log_level)fbr_config_int(env->config, "log_level")); /* the module's */
+    /* of the module's own copy */
+    fbr_log_level((enum fbr_log_level)fbr_config_int(env->config, "log_level"));
     fbr_environ_use(env->environ);
     b->env = *env;
     if ((rc = fbr_docker_engine_open(&b->engine, env->loop, env->config, err)) < 0 ||
@@ -91,7 +94,8 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
         goto fail;
     }
     fbr_master_id_self(b->master);
-    snprintf(b->since, sizeof(b->since), "1"); /* all that the engine remembers of our run */
+    /* all events of our run that the engine remembers */
+    snprintf(b->since, sizeof(b->since), "1");
     snprintf(b->network, sizeof(b->network), "%.250s",
              network[0] ? network : b->engine.own_network);
     b->tty = fbr_json_bool(fbr_docker_images_overlay(b->images), "Tty", NULL);
@@ -217,7 +221,7 @@ static void docker_release(struct fbr_backend *b, void *handle)
 
 struct last {
     struct fbr_http_request r;
-    bool gone, maybe; /* maybe: it is just being made */
+    bool gone, maybe; /* maybe: the engine may be creating it */
 };
 
 static void on_last(void *user, const struct fbr_http_answer *a)
@@ -230,7 +234,7 @@ static void on_last(void *user, const struct fbr_http_answer *a)
 static void add_last(struct fbr_backend *b, struct last *l, const char *name, bool maybe)
 {
     l->maybe = maybe;
-    l->gone = true; /* until it is asked for */
+    l->gone = true; /* until a request exists */
     l->r = (struct fbr_http_request){.method = "DELETE", .done = on_last, .user = l};
     l->r.path = fbr_docker_path(b, "/containers/%s?force=1&v=1", name);
     if (l->r.path)
@@ -258,9 +262,9 @@ static void remove_last(struct fbr_backend *b, struct last *l, size_t n)
     free(r);
 }
 
-/* All at once, those that are just being made too; by name, which we know of each. The engine
- * finishes a container that it is just making, although nobody waits for it any more, so the
- * removal is repeated until the container is there. */
+/* Removes all containers at once, also those that the engine is creating; by name, which is known
+ * for each. The engine finishes a container that it is creating although no client waits for the
+ * answer any more, so the removal is repeated until the container exists. */
 static void remove_all(struct fbr_backend *b)
 {
     struct fbr_docker_removal *d;
@@ -293,8 +297,8 @@ static void on_left(void *user, const struct fbr_http_answer *a)
     fbr_json_free(list);
 }
 
-/* The engine removes what has ended by itself, in its own time; who removes their network next is
- * told that it is in use until then. */
+/* Waits until the engine has removed the ended containers, which it does in its own time. Until
+ * then the removal of their network fails, because the network is in use. */
 static void wait_removed(struct fbr_backend *b)
 {
     struct fbr_http_request r = {.method = "GET", .done = on_left};
@@ -395,7 +399,8 @@ static int docker_remove(struct fbr_backend *b, const char *id, struct fbr_error
         return fbr_fail(err, -ENOMEM, "out of memory");
     fbr_http_now(b->engine.http, &r, 1, CLOSE_MS);
     free(path);
-    return done.status == 204 || done.status == 404 || done.status == 409 /* it is going */
+    /* 409: its removal is in progress */
+    return done.status == 204 || done.status == 404 || done.status == 409
                ? 0
                : fbr_fail(err, -EIO, "%.12s: %s", id, done.why);
 }

@@ -1,5 +1,6 @@
-/* docker_priv.h - what docker.c (the backend), container.c (one container) and events.c (events)
- * share.
+/* docker_priv.h - the state of the Docker backend and of its containers.
+ *
+ * docker.c (the backend), container.c (one container) and events.c (events) share it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DOCKER_PRIV_H
@@ -14,35 +15,38 @@
 #include "runtime/proc/backend.h"
 #include "runtime/base/master_id.h"
 
-#define FBR_DOCKER_PATIENCE_MS 120000 /* of requests, while the engine is away */
+#define FBR_DOCKER_PATIENCE_MS 120000 /* for requests, while the engine is away */
 
 struct fbr_docker_job {
     struct fbr_docker_job *next, *prev;
     struct fbr_backend *b;
-    void *user;                     /* NULL: released, the runtime wants to hear no more */
-    enum fbr_container_state state; /* container.c alone changes it */
+    void *user;                     /* NULL: released, the runtime takes no further events */
+    enum fbr_container_state state; /* only container.c changes it */
     char name[FBR_DOCKER_NAME_MAX], id[72], image[256];
     char *body;
-    char *bundled_body;    /* for an image that lacks our program; NULL: it is not ours */
-    int bundle;            /* the archive with it, while it is sent; -1 */
-    struct fbr_buf ticket; /* the archive with it */
+    /* for an image that lacks our program; NULL: the job runs another program */
+    char *bundled_body;
+    int bundle;            /* the archive with our program, while it is sent; -1: none */
+    struct fbr_buf ticket; /* the archive with the ticket */
     struct fbr_http_call *call, *output;
     struct fbr_docker_frames frames;
-    uint64_t got[2], skip[2]; /* bytes of each stream: told; of a repetition, told before */
-    struct fbr_timer timer;   /* for what has not come yet: the rest of the output, news */
-    uint64_t memory;          /* its limit, for the sentence */
+    /* bytes of each stream: reported so far; still to skip of a repeated output */
+    uint64_t got[2], skip[2];
+    struct fbr_timer timer; /* for the rest of the output, or for news */
+    uint64_t memory;        /* its limit, for messages */
     int32_t code;
-    int sig;          /* the runtime asked for last */
-    unsigned archive; /* that is put in next: our program, the ticket */
-    char first[200];  /* of what it wrote to standard error */
-    bool bundled;     /* fact: made to run the program of the archive */
-    bool oom;         /* fact: the engine said that memory ran out */
-    bool unseen; /* fact: it ended while the engine was away: with it, or of itself, nobody knows */
-    bool asked;  /* fact: it ran when the list was asked for, and the list has not had it yet */
+    int sig;          /* the last signal from the runtime */
+    unsigned archive; /* number of the next archive: our program, the ticket */
+    char first[200];  /* the beginning of its standard error */
+    bool bundled;     /* fact: created to run the program of the archive */
+    bool oom;         /* fact: the engine reported that memory ran out */
+    bool unseen;      /* fact: it ended while the engine was away; the reason is unknown */
+    /* fact: it ran when the list was requested, and the list has not shown it yet */
+    bool asked;
     bool paused; /* wish: the runtime takes no output */
 };
 
-/* A container that never ran and has to go. */
+/* A container that never ran and must be removed. */
 struct fbr_docker_removal {
     struct fbr_docker_removal *next, *prev;
     struct fbr_backend *b;
@@ -55,22 +59,23 @@ struct fbr_backend {
     struct fbr_docker_wishes wishes;
     struct fbr_docker_images *images;
     struct fbr_docker_bundle *bundle;
-    char program[PATH_MAX]; /* our own */
+    char program[PATH_MAX]; /* path of our own program */
     struct fbr_json_lines lines;
     struct fbr_docker_job *jobs;
     struct fbr_docker_removal *removals;
     struct fbr_http_call *events, *looking;
     struct fbr_timer again;
     char run[40], since[40], network[256], master[FBR_MASTER_ID_MAX];
-    /* we, as uid:gid, in images that are made of our program; "": who the image says */
+    /* our uid:gid, for images that are made of our program; "": the user of the image */
     char caller[32];
-    char *groups;      /* ours, as words; NULL */
-    unsigned failures; /* of the stream of events, in a row */
-    bool away;         /* it has ended, and no list has told since what is left */
-    bool tty;          /* the overlay says that output has no frames */
+    char *groups;      /* our supplementary groups, separated by blanks; NULL: none */
+    unsigned failures; /* consecutive failures of the stream of events */
+    /* the stream has ended, and no list has shown since then which containers are left */
+    bool away;
+    bool tty; /* the overlay sets a terminal, so output has no frames */
 };
 
-/* "/v1.41" and the rest, for free(); NULL without memory. */
+/* Returns "/v1.41" followed by the rest of the path, for free(); NULL without memory. */
 char *fbr_docker_path(const struct fbr_backend *b, const char *format, const char *text);
 struct fbr_http_call *fbr_docker_send(struct fbr_backend *b, const char *format, const char *text,
                                       struct fbr_http_request r);
@@ -89,23 +94,23 @@ int fbr_docker_sweep_images(struct fbr_backend *b, int64_t before_ms, int dry,
 
 int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_loop *loop,
                            struct fbr_error *err);
-void fbr_docker_bundle_close(struct fbr_docker_bundle *d); /* NULL is fine */
-/* Whether an image lacks our program: 1, 0, or -1: nobody has looked yet. */
+void fbr_docker_bundle_close(struct fbr_docker_bundle *d); /* NULL is allowed */
+/* Whether an image lacks our program: 1, 0, or -1: not checked yet. */
 int fbr_docker_bundle_lacks(const struct fbr_docker_bundle *d, const char *image);
 void fbr_docker_bundle_learn(struct fbr_docker_bundle *d, const char *image, bool lacks);
-/* Tells a descriptor of the archive, the caller's to close, or -1 and why. */
+/* Passes `done` a descriptor of the archive, which `done` must close, or -1 and the reason. */
 void fbr_docker_bundle_want(struct fbr_docker_bundle *d,
                             void (*done)(void *user, int fd, const char *why), void *user);
 void fbr_docker_bundle_forget(struct fbr_docker_bundle *d, const void *user);
 
 /* Watches the events of our run, from its beginning. */
 void fbr_docker_watch(struct fbr_backend *b);
-/* Removes what runs whose master is dead have left, if it does not run. */
+/* Removes the containers of runs whose master is dead, except those that run. */
 void fbr_docker_sweep(struct fbr_backend *b);
 /* Reads the output of a container, as backend.h says. */
 int fbr_docker_logs(struct fbr_backend *b, const char *id, int follow,
                     const struct fbr_backend_reader *reader, struct fbr_error *err);
-/* Asks for the list of our containers: what is missing is gone. */
+/* Requests the list of our containers: a container that is missing from it is gone. */
 void fbr_docker_look(struct fbr_backend *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* docker_table.c - what is known of the backend docker before the module with its code is loaded.
+/* docker_table.c - the facts about the backend docker that are known before its module is loaded.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* engine.c - finds the Docker engine; see engine.h.
+/* engine.c - finds the Docker engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/docker/engine.h"
@@ -23,12 +23,12 @@
 struct asked {
     const struct fbr_docker_engine *e;
     int status;
-    bool keys; /* TLS, and its files, are why there is no answer */
+    bool keys; /* TLS, or one of its files, is the reason why no answer came */
     struct json_t *json;
     char why[900];
 };
 
-/* Which of the files it is, as far as the two ends say it. */
+/* Names the file that is wrong, as far as the two ends report it. */
 static const char *file_that_is_wrong(const struct asked *q, const struct fbr_http_answer *a,
                                       const char *why)
 {
@@ -138,7 +138,7 @@ static int check_socket(const char *path, struct fbr_error *err)
                     path, fbr_strerror(errno));
 }
 
-/* ca.pem, cert.pem and key.pem, as the docker command has them. */
+/* Reads ca.pem, cert.pem and key.pem, the files of the docker command. */
 static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, char *pem[3],
                     struct fbr_error *err)
 {
@@ -161,7 +161,8 @@ static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, cha
     return 0;
 }
 
-/* A forwarded port is one, too: then its bridge is none of ours, as behind a forwarded socket. */
+/* A forwarded port also counts as this machine; then the engine's bridge is not one of ours, as
+ * behind a forwarded socket. */
 static bool is_this_machine(const char *host)
 {
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 ||
@@ -172,7 +173,8 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
                        char url[300], char *pem[3], struct fbr_error *err)
 {
     const char *verify = fbr_getenv("DOCKER_TLS_VERIFY");
-    const char *end = address[0] == '[' ? strchr(address, ']') : NULL; /* of IPv6 */
+    /* of an IPv6 address */
+    const char *end = address[0] == '[' ? strchr(address, ']') : NULL;
     bool tls = verify && verify[0];
     int rc = tls ? load_tls(e, o, pem, err) : 0;
 
@@ -184,7 +186,8 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
         snprintf(e->host, sizeof(e->host), "%.*s", (int)strcspn(address, ":/"), address);
     snprintf(url, 300, "%s://%.250s", tls ? "https" : "http", address);
     o->url = url;
-    if (is_this_machine(e->host)) /* its containers reach us as those of a socket do */
+    /* its containers reach us as the containers of a local socket do */
+    if (is_this_machine(e->host))
         e->host[0] = '\0';
     else if (!tls)
         fbr_warn("%s: without TLS: everyone who can reach it, or who listens, is root there; set "
@@ -242,7 +245,7 @@ static void find_own(struct fbr_docker_engine *e)
         snprintf(path, sizeof(path), "/containers/%s/json", e->own);
         j = fbr_docker_engine_get(e, path, NULL, NULL);
     }
-    /* of another engine, or of none */
+    /* we run in a container of another engine, or in none */
     if (!j)
         e->own[0] = '\0';
     snprintf(e->own_image, sizeof(e->own_image), "%.120s", fbr_json_text(j, "Image", NULL));
@@ -268,8 +271,8 @@ static int ask_version(struct fbr_docker_engine *e, struct fbr_error *err)
 int fbr_docker_engine_open(struct fbr_docker_engine *e, struct fbr_loop *loop,
                            const struct fbr_config *config, struct fbr_error *err)
 {
-    /* The engine answers 500 to a request that it cannot do, and cannot do a minute later
-     * either. */
+    /* The engine answers 500 to a request that it cannot do, and a minute later it still cannot do
+     * it. */
     struct fbr_http_options o = {.http1 = true, .final_500 = true};
     char url[300];
     char *pem[3] = {NULL, NULL, NULL};
@@ -319,7 +322,7 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
         rc = fbr_host_address_find(gateway, address);
     if (rc < 0 && interface[0])
         rc = fbr_host_address_find(interface, address);
-    if (rc < 0 && gateway[0]) /* the engine lives in a machine of its own */
+    if (rc < 0 && gateway[0]) /* the engine runs in another machine */
         rc = fbr_host_address_toward(gateway, 0, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
@@ -331,7 +334,7 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
     return rc;
 }
 
-/* We are in a container ourselves, of the same network or of several. */
+/* Finds our address when we run in a container ourselves, in the same network or in several. */
 static int address_in_container(struct fbr_docker_engine *e, const char *network, char *out,
                                 size_t size, struct fbr_error *err)
 {

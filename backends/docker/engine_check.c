@@ -1,4 +1,4 @@
-/* engine_check.c - what `fiber doctor` wants to know of a Docker engine; see engine_check.h.
+/* engine_check.c - the checks of a Docker engine for `fiber doctor`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/docker/engine_check.h"
@@ -185,7 +185,7 @@ static void check_network(struct fbr_docker_engine *e, const struct fbr_config *
     if (!network[0])
         network = e->own_network[0] ? e->own_network : "bridge";
     if (strcmp(network, "host") == 0 || strcmp(network, "none") == 0 || e->own_address[0])
-        return; /* docker_address() says all there is to say */
+        return; /* docker_address() reports the error */
     name = fbr_http_escape(network);
     snprintf(path, sizeof(path), "/networks/%.500s", name ? name : "");
     free(name);

@@ -1,4 +1,4 @@
-/* engine_check.h - what `fiber doctor` wants to know of a Docker engine.
+/* engine_check.h - the checks of a Docker engine for `fiber doctor`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DOCKER_CHECK_H
@@ -8,14 +8,14 @@
 #include "backends/docker/container_image.h"
 #include "runtime/proc/backend.h"
 
-/* Asks and tells; blocks for some seconds. It makes, pulls and starts nothing. */
+/* Asks the engine and reports; blocks for some seconds. Creates, pulls and starts nothing. */
 void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *images,
                       const struct fbr_config *config, fbr_backend_report *say, void *user);
 
-/* Whether the answer of GET /info has that word among its options of security. */
+/* Whether the answer of GET /info lists that security option. */
 bool fbr_docker_has_option(const struct json_t *info, const char *option);
 
-/* The part that only reads what GET /info answered; `gpus`: this machine has some. Pure. */
+/* The part that only reads the answer of GET /info; `gpus`: this machine has GPUs. Pure. */
 void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *machine,
                            fbr_backend_report *say, void *user);
 

@@ -1,4 +1,4 @@
-/* engine_text.c - texts of the Docker engine; see engine_text.h.
+/* engine_text.c - builds and parses the data that the Docker engine takes and sends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/docker/engine_text.h"
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define OLDEST 40              /* 1.40: device requests */
-#define NEWEST 44              /* what is asked for where both are spoken */
-#define TAR_OWNER_MAX 02000000 /* what fits into a header */
+#define NEWEST 44              /* used when both sides speak it */
+#define TAR_OWNER_MAX 02000000 /* the largest number that fits into a tar header */
 
 /* ---- Creating ---- */
 
@@ -29,7 +29,7 @@ void fbr_docker_name(const struct fbr_job *job, char out[FBR_DOCKER_NAME_MAX])
             *at = '_';
 }
 
-/* Words as a JSON array; NULL without memory. */
+/* Returns the words as a JSON array; NULL without memory. */
 static struct json_t *word_list(const char *words, const char *between)
 {
     struct json_t *list = fbr_json_pack("[]");
@@ -66,10 +66,11 @@ static struct json_t *environment(const struct fbr_job *job)
     return list;
 }
 
-/* The label fiber.master names us, so that another one can tell whether we are gone. */
+/* The label fiber.master names our process, so that another process can find out whether we are
+ * gone. */
 static struct json_t *labels(const struct fbr_job *job, const struct fbr_docker_wishes *w)
 {
-    char uid[16]; /* values of labels are texts */
+    char uid[16]; /* values of labels are strings */
     struct json_t *l;
 
     snprintf(uid, sizeof(uid), "%d", (int)geteuid());
@@ -87,7 +88,7 @@ static void put_limits(struct json_t **h, const struct fbr_job *job,
         fbr_json_put(h, "PidsLimit", fbr_json_pack("I", (long long)w->pids));
     if (job->cpus > 0)
         fbr_json_put(h, "NanoCpus", fbr_json_pack("I", (long long)(job->cpus * 1e9)));
-    if (job->memory) { /* without MemorySwap it may swap as much again */
+    if (job->memory) { /* without MemorySwap the container may swap as much again */
         fbr_json_put(h, "Memory", fbr_json_pack("I", (long long)job->memory));
         fbr_json_put(h, "MemorySwap", fbr_json_pack("I", (long long)job->memory));
     }
@@ -98,7 +99,8 @@ static void put_limits(struct json_t **h, const struct fbr_job *job,
 
 static struct json_t *host_config(const struct fbr_job *job, const struct fbr_docker_wishes *w)
 {
-    /* tini is process 1: it passes signals on, which process 1 would not get, and reaps. */
+    /* tini is process 1: it passes signals on, which the program would not receive as process 1,
+     * and reaps zombies. */
     struct json_t *h = fbr_json_pack("{s:b, s:b, s:[s], s:[s]}", "AutoRemove", 1, "Init", 1,
                                      "CapDrop", "ALL", "SecurityOpt", "no-new-privileges");
 
@@ -156,7 +158,7 @@ bool fbr_docker_owner(const char *user, bool made, struct fbr_tar_owner *out)
     char *end;
 
     memset(out, 0, sizeof(*out));
-    /* by us, without a user: root */
+    /* an image of ours without a user: root */
     if (!user[0])
         return made;
     if (strspn(user, "0123456789:") != strlen(user) || user[0] == ':')
@@ -166,7 +168,7 @@ bool fbr_docker_owner(const char *user, bool made, struct fbr_tar_owner *out)
     return out->uid < TAR_OWNER_MAX && out->gid < TAR_OWNER_MAX;
 }
 
-/* The user can read it, and remove it when it was read. */
+/* The owner can read the ticket, and remove it after reading. */
 void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_tar_owner *owner,
                        struct fbr_buf *out)
 {
@@ -238,7 +240,7 @@ void fbr_docker_pull_add(struct fbr_docker_pull *p, const struct json_t *line)
     struct fbr_docker_layer *l;
 
     snprintf(p->status, sizeof(p->status), "%s", status);
-    l = strncmp(status, "Pulling from ", 13) == 0 ? NULL /* its id is the tag */
+    l = strncmp(status, "Pulling from ", 13) == 0 ? NULL /* the id of this line is the tag */
                                                   : layer_of(p, fbr_json_text(line, "id", NULL));
     if (!l)
         return;
@@ -314,9 +316,9 @@ int fbr_docker_version(const char *min, const char *max, char out[16], struct fb
     return 0;
 }
 
-/* In a container the engine has mounted these files, from a folder with its id in the name. A line
- * of mountinfo has the path on the host's file system as its fourth word, the place here as its
- * fifth. */
+/* The engine mounts these files into a container, from a folder whose name has the container's id.
+ * The fourth word of a line of mountinfo is the path on the host's file system; the fifth is the
+ * mount point here. */
 static bool id_of_line(const char *line, char out[65])
 {
     static const char *const places[] = {"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"};

@@ -1,5 +1,5 @@
-/* events.c - what becomes of our containers: one stream of events, and a list when it broke; see
- * docker_priv.h.
+/* events.c - follows our containers: one stream of events, and a list of containers after the
+ * stream broke.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "backends/docker/docker_priv.h"
 #include "runtime/base/log.h"
 
-#define AGAIN_MS 100 /* before the events are asked for again; then twice as long each time */
+#define AGAIN_MS 100 /* before the events are requested again; doubles each time */
 #define AGAIN_MAX_MS 3000
 
 static struct fbr_docker_job *find_job(struct fbr_backend *b, const char *id, const char *name)
@@ -28,7 +28,7 @@ static struct fbr_docker_job *find_job(struct fbr_backend *b, const char *id, co
 
 /* ---- Events ---- */
 
-/* Docker and Podman name it each in their way. */
+/* Docker and Podman use different names for the exit code. */
 static int32_t exit_code(const struct json_t *e)
 {
     const char *code = fbr_json_text(e, "Actor", "Attributes", "exitCode", NULL);
@@ -67,7 +67,7 @@ static void on_events(void *user, const void *data, size_t len)
     fbr_json_lines(&b->lines, data, len, on_event, b);
 }
 
-/* The first time nothing has happened yet; later something may have. */
+/* The first time, no event can have been missed; later, events may have been. */
 static void on_events_opened(void *user)
 {
     struct fbr_backend *b = user;
@@ -117,7 +117,7 @@ void fbr_docker_watch(struct fbr_backend *b)
 
 /* ---- The list ---- */
 
-/* "Exited (137) 3 seconds ago" */
+/* Reads one container of the list; its status is such as "Exited (137) 3 seconds ago". */
 static void on_listed(struct fbr_backend *b, const struct json_t *c)
 {
     const char *state = fbr_json_text(c, "State", NULL), *status = fbr_json_text(c, "Status", NULL);
@@ -134,7 +134,7 @@ static void on_listed(struct fbr_backend *b, const struct json_t *c)
         fbr_docker_job_died(j, fbr_docker_code(code));
 }
 
-/* Those that were running when it was asked for, and are not in it, are gone. */
+/* A container that was running when the list was requested, and is not in the list, is gone. */
 static void on_list(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_backend *b = user;
@@ -144,7 +144,7 @@ static void on_list(void *user, const struct fbr_http_answer *a)
     b->looking = NULL;
     for (size_t i = 0; i < fbr_json_count(list); i++)
         on_listed(b, fbr_json_item(list, i));
-    /* ends later, so the list stays as it is */
+    /* removes no job now, so the list of jobs stays as it is */
     if (fbr_json_is_array(list))
         DL_FOREACH(b->jobs, j)
             if (j->asked)
@@ -165,7 +165,8 @@ static void on_swept(void *user, const struct fbr_http_answer *a)
               a->status == 204 ? "done" : fbr_http_describe(a, say, sizeof(say)));
 }
 
-/* A master that was killed while containers were made leaves those that were not started yet. */
+/* Removes the containers of dead masters. A master that was killed while it created containers
+ * leaves those that were not started yet. */
 static void on_leftovers(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_backend *b = user;

@@ -1,7 +1,7 @@
-/* image_load.c - puts an image straight into the Docker engine; see image_load.h.
+/* image_load.c - loads an image straight into the Docker engine.
  *
- * A thread writes the archive into a pipe, and the engine's API reads it from there, so nothing
- * lies on a disk in between. When the engine goes away the pipe is closed, and the thread ends.
+ * A thread writes the archive into a pipe, and the request to the engine's API reads it from the
+ * pipe, so no copy lies on a disk. If the engine goes away the pipe is closed, and the thread ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/docker/image_load.h"
@@ -21,10 +21,10 @@
 struct load {
     struct fbr_image *image;
     const char *name;
-    int in; /* where the archive goes, closed behind it */
+    int in; /* where the archive is written; closed at its end */
     struct fbr_error wrote;
     int rc;
-    /* what the engine said */
+    /* the engine's answer */
     int status;
     struct fbr_json_lines lines;
     char why[400];
@@ -75,7 +75,7 @@ static int send_archive(struct load *l, struct fbr_docker_engine *e, struct fbr_
     snprintf(path, sizeof(path), "/v%s/images/load?quiet=1", e->api);
     if (pipe2(ends, O_CLOEXEC) < 0)
         return fbr_fail(err, -errno, "no pipe for the image: %m");
-    fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE); /* only faster */
+    fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE); /* only for speed; may fail */
     l->in = ends[1];
     r.body_fd = ends[0];
     rc = pthread_create(&writer, NULL, write_archive, l);
@@ -88,7 +88,8 @@ static int send_archive(struct load *l, struct fbr_docker_engine *e, struct fbr_
     close(ends[0]);
     pthread_join(writer, NULL);
     fbr_buf_fini(&l->lines.line);
-    if (l->rc < 0 && l->rc != -EPIPE) /* what the engine says then is that it was cut off */
+    /* -EPIPE: the engine ended the request, and its answer has the reason */
+    if (l->rc < 0 && l->rc != -EPIPE)
         return fbr_fail(err, l->rc, "%s", l->wrote.text);
     if (l->status != 200 || l->why[0])
         return fbr_fail(err, l->status ? -EPROTO : -ECONNRESET, "%s did not take the image: %.400s",

@@ -1,4 +1,4 @@
-/* image_load.h - an image, put straight into the Docker engine.
+/* image_load.h - loads an image straight into the Docker engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_IMAGE_LOAD_H
@@ -6,8 +6,8 @@
 
 #include "backends/image/image.h"
 
-/* Writes it straight into the Docker engine that the configuration names; waits until the engine
- * has it. `engine` becomes where that is, for people. */
+/* Loads the image into the Docker engine that the configuration names, and waits until the engine
+ * has it. `engine` becomes the name of that engine, for messages. */
 int fbr_image_load(struct fbr_image *i, const char *name, const struct fbr_config *config,
                    char engine[FBR_IMAGE_ENGINE_MAX], struct fbr_error *err);
 

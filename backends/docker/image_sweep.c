@@ -1,10 +1,11 @@
-/* image_sweep.c - removes the images that were made of programs (fiber-auto:ID, container_image.h)
- * and are not used any more, for `fiber gc`.
+/* image_sweep.c - removes images that were made of programs (fiber-auto:ID) and are no longer used,
+ * for `fiber gc`.
  *
- * A run that uses one gives it its name again, and the engine notes when: the time that an image
- * says it was made at is the same for the same files. One that never was given it so is, now. One
- * that a container of anybody has, also an ended one, stays; the engine itself refuses that, too. A
- * run that goes on and has no container just now makes its image again when it needs it.
+ * A run that uses such an image tags it with its name again, and the engine records the time of the
+ * tag; the creation time in an image does not help, because it is the same for the same files. An
+ * image without a time of its last tag is tagged now. An image stays if any container uses it, also
+ * an ended one; the engine itself refuses to remove it then. A run that goes on without a container
+ * makes its image again when it needs it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -40,7 +41,7 @@ static void on_deleted(void *user, const struct fbr_http_answer *a)
     fbr_http_describe(a, d->why, sizeof(d->why));
 }
 
-/* Only its name: the engine keeps the layers for as long as another name has them. */
+/* Removes only the name: the engine keeps the layers as long as another name has them. */
 static int delete_image(struct fbr_backend *b, const char *tag, char *why, size_t size)
 {
     struct deleted d = {0, ""};
@@ -76,7 +77,7 @@ static void on_named(void *user, const struct fbr_http_answer *a)
     (void)user;
 }
 
-/* As a run does that uses it: its age is counted from now on. */
+/* Tags the image as a run does that uses it: its age counts from now on. */
 static void name_again(struct fbr_backend *b, const char *tag)
 {
     char rest[320], *path;
@@ -91,7 +92,7 @@ static void name_again(struct fbr_backend *b, const char *tag)
     free(path);
 }
 
-/* When it was used last; 0: the engine does not say. */
+/* Returns the time of its last use in ms; 0: the engine does not report one. */
 static int64_t since(struct fbr_backend *b, const char *tag)
 {
     struct fbr_error err;
@@ -104,7 +105,7 @@ static int64_t since(struct fbr_backend *b, const char *tag)
     image = fbr_docker_engine_get(&b->engine, path, NULL, &err);
     s = image ? fbr_json_time(fbr_json_text(image, "Metadata", "LastTagTime", NULL)) : 0;
     fbr_json_free(image);
-    return s > 0 ? s * 1000 : 0; /* never: in the year 1 */
+    return s > 0 ? s * 1000 : 0; /* an image that was never tagged has a time in the year 1 */
 }
 
 static void look_at(struct sweep *s, const struct json_t *image, const char *tag)
@@ -127,7 +128,7 @@ static void look_at(struct sweep *s, const struct json_t *image, const char *tag
         e.why = "no container has it";
     } else {
         rc = delete_image(s->b, tag, why, sizeof(why));
-        /* somebody has begun to use it meanwhile */
+        /* a container has begun to use it meanwhile */
         if (rc == -EBUSY)
             return;
         e.action = rc < 0 ? FBR_SWEPT_FAILED : FBR_SWEPT_REMOVED;

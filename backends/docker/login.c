@@ -1,4 +1,4 @@
-/* login.c - logins of registries: what files and helpers say of them; see login.h.
+/* login.c - finds the login of a registry in configuration files and in the output of helpers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/docker/login.h"
@@ -30,8 +30,8 @@ void fbr_docker_login_fini(struct fbr_docker_login *l)
 
 /* ---- Registries ---- */
 
-/* The part before the first slash is a host when it can be nothing else; "library/app" is of
- * Docker's own. */
+/* The part before the first slash is a host if it can be nothing else; "library/app" is an image of
+ * Docker Hub. */
 void fbr_docker_registry(const char *image, char out[FBR_DOCKER_REGISTRY_MAX])
 {
     size_t n = strcspn(image, "/");
@@ -54,7 +54,8 @@ static bool is(const char *host, size_t n, const char *name)
     return strlen(name) == n && strncmp(host, name, n) == 0;
 }
 
-/* How much of "registry/path/of/image" a key of `auths` names; 0: another. */
+/* Returns how many bytes of "registry/path/of/image" match a key of `auths`; 0: the key is for
+ * another image. */
 static size_t match(const char *key, const char *registry, const char *path)
 {
     const char *scheme = strstr(key, "://"), *host = scheme ? scheme + 3 : key;
@@ -65,7 +66,7 @@ static size_t match(const char *key, const char *registry, const char *path)
     if (n == 0 || (!hub && !is(host, n, registry)))
         return 0;
     if (scheme || more <= 1 || strcmp(host + n, "/v1/") == 0)
-        return n; /* a URL, or the host alone */
+        return n; /* the key is a URL, or only a host */
     more--;
     if (strncmp(path, host + n + 1, more) != 0 || !strchr("/:@", path[more]))
         return 0;
@@ -97,7 +98,7 @@ static bool copy(char **out, const char *text)
     return *out || !text[0];
 }
 
-/* base64 of user:password; zeros behind it do not count. */
+/* Decodes base64 of user:password; zero bytes at the end are ignored. */
 static int split(struct fbr_docker_login *l, const char *auth, struct fbr_error *err)
 {
     size_t len;
@@ -132,7 +133,7 @@ static int take(struct fbr_docker_login *l, const struct json_t *entry, struct f
     return l->token || l->user ? 1 : 0;
 }
 
-/* The program that knows the registry, or "". */
+/* Returns the helper for the registry, or "". */
 static const char *helper_of(const struct json_t *file, const char *registry)
 {
     const char *name = fbr_json_text(file, "credHelpers", registry, NULL);
@@ -179,7 +180,8 @@ int fbr_docker_login_parse(struct fbr_docker_login *l, const char *text, size_t 
 
     memset(l, 0, sizeof(*l));
     if (!user[0] || !secret[0]) {
-        rc = fbr_fail(err, -EBADMSG, "what it printed has no Username and Secret"); /* not what */
+        /* the message must not contain the output */
+        rc = fbr_fail(err, -EBADMSG, "what it printed has no Username and Secret");
     } else {
         if (strcmp(user, "<token>") == 0)
             ok = copy(&l->token, secret);
@@ -213,7 +215,7 @@ char *fbr_docker_login_header(const struct fbr_docker_login *l, const char *regi
     }
     text = j ? fbr_json_print(j, &len) : NULL;
     code = text ? fbr_base64_encode(text, len) : NULL;
-    for (char *at = code; at && *at; at++) /* its alphabet for URLs */
+    for (char *at = code; at && *at; at++) /* base64url, the variant for URLs */
         *at = *at == '+' ? '-' : *at == '/' ? '_' : *at;
     if (code && asprintf(&line, "%s%s", name, code) < 0)
         line = NULL;

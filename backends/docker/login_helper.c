@@ -1,8 +1,8 @@
-/* login_helper.c - looks for the login of a registry in this user's files, and asks helpers; see
- * login.h.
+/* login_helper.c - looks for the login of a registry in this user's files, and runs credential
+ * helpers.
  *
- * A helper is given the registry on its standard input and answers on its standard output, so
- * nothing secret is ever in an argument or a variable.
+ * A helper reads the registry from its standard input and prints the login on its standard output,
+ * so no argument or variable ever has a secret.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -27,7 +27,7 @@
 
 /* ---- A helper ---- */
 
-/* A file in memory with the question. */
+/* Returns a file in memory with the question. */
 static int question(const char *text)
 {
     int fd = memfd_create("fiber-registry", MFD_CLOEXEC);
@@ -40,7 +40,7 @@ static int question(const char *text)
     return fd;
 }
 
-/* Its output, with a NUL behind, and its exit code. */
+/* Runs a helper: *out becomes its output, NUL-terminated, *code its exit code. */
 static int run(const char *command, const char *key, const atomic_bool *stop, struct fbr_buf *out,
                int *code, struct fbr_error *err)
 {
@@ -68,7 +68,7 @@ static int run(const char *command, const char *key, const atomic_bool *stop, st
     return rc == 0 && out->failed ? fbr_fail(err, -ENOMEM, "out of memory") : rc;
 }
 
-/* 1: it knows the registry; 0: it does not; negative and a sentence. */
+/* 1: the helper has a login for the registry; 0: it has none; negative, and a message. */
 static int ask(struct fbr_docker_login *l, const char *registry, const atomic_bool *stop,
                struct fbr_error *err)
 {
@@ -90,7 +90,7 @@ static int ask(struct fbr_docker_login *l, const char *registry, const atomic_bo
     } else if (!strcasestr(said, "not found")) {
         size_t n = strcspn(said, "\r\n");
 
-        if (strchr(said, '{')) /* a login, may be: nobody is to see it */
+        if (strchr(said, '{')) /* the output may be a login, which must not be shown */
             n = 0;
         rc = fbr_fail(err, -EACCES, "it failed with code %d%s%.*s", code, n ? ": " : "",
                       (int)(n < 100 ? n : 100), said);
@@ -106,7 +106,8 @@ done:
 
 /* ---- Files ---- */
 
-/* Opens a file, and nothing that we might wait for; its descriptor, or -errno. */
+/* Opens a file that is regular, because other kinds might block. Returns its descriptor, or
+ * -errno. */
 static int open_file(const char *path, struct fbr_error *err)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -150,8 +151,8 @@ static bool in_folder(char path[PATH_MAX], const char *variable, const char *res
     return folder && folder[0];
 }
 
-/* The i-th place where a login may be; false: there are no more. `path` is "" when it is not for
- * us. */
+/* Finds the i-th file that may have a login; false: there are no more. `path` is "" if the place
+ * does not exist for this user. */
 static bool place(int i, char path[PATH_MAX])
 {
     bool is = false;
@@ -191,7 +192,7 @@ static void add(char *told, size_t size, const char *fmt, ...)
     va_end(ap);
 }
 
-/* 1 when this file, or the helper that it names, knows the registry. */
+/* 1 if this file, or the helper that it names, has a login for the registry. */
 static int look_in(const char *path, const char *image, const char *registry,
                    const atomic_bool *stop, struct fbr_docker_login *l, char *told, size_t size)
 {

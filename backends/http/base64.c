@@ -1,4 +1,4 @@
-/* base64.c - bytes as text; see base64.h.
+/* base64.c - decodes and encodes base64.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/http/base64.h"

@@ -1,4 +1,4 @@
-/* base64.h - bytes as text (RFC 4648, the standard alphabet with its padding).
+/* base64.h - base64 (RFC 4648, the standard alphabet with padding).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_BASE64_H
@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-/* Blanks are passed over. Fresh memory with a NUL behind it; NULL: no base64, or no memory. */
+/* Decodes; blanks are ignored. Returns fresh memory with a NUL after the data; NULL: not base64, or
+ * no memory. */
 char *fbr_base64_decode(const char *text, size_t *len);
 char *fbr_base64_encode(const void *data, size_t len);
 

@@ -1,8 +1,9 @@
-/* http.c - requests by libcurl on the loop; see http.h.
+/* http.c - HTTP requests by libcurl on the loop.
  *
- * libcurl tells which sockets it waits for and when it wants to be called; the loop tells it what
- * came (its "multi socket" interface). Nothing of it may be called from within its own callbacks,
- * so what a `data` callback sends, cancels or unpauses is done when libcurl has returned: reap().
+ * libcurl reports which sockets it waits for and when it must be called; the loop reports socket
+ * events to libcurl (its "multi socket" interface). libcurl must not be called from its own
+ * callbacks. So a request that a `data` callback sends, cancels or unpauses is handled after
+ * libcurl has returned: reap().
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -18,10 +19,10 @@
 #include "backends/http/http_priv.h"
 
 #define PARALLEL 16
-#define PAUSE_MS 100 /* before the first repetition; then twice as long each time */
+#define PAUSE_MS 100 /* before the first repetition; doubles each time */
 #define PAUSE_MAX_MS 5000
 
-/* One that libcurl waits for. */
+/* A socket that libcurl waits for. */
 struct sock {
     uv_poll_t poll;
     struct fbr_http *h;
@@ -44,8 +45,8 @@ static bool worth_repeating(const struct fbr_http_call *c, const struct fbr_http
     return a->status == 500 && !c->h->final_500;
 }
 
-/* Somewhere between half of the time and all of it, so that many clients do not come back at
- * once. */
+/* Between half of the time and all of it, at random, so that many clients do not return at the same
+ * moment. Retry-After is added. */
 static uint64_t pause_of(const struct fbr_http_call *c)
 {
     uint64_t ms = (uint64_t)PAUSE_MS << (c->attempts < 7 ? c->attempts - 1 : 6);
@@ -78,7 +79,7 @@ static void set_later(struct fbr_http *h)
     DL_FOREACH(h->calls, c) {
         uint64_t left = UINT64_MAX;
 
-        /* was asked for meanwhile */
+        /* fbr_http_pause() or fbr_http_cancel() was called meanwhile */
         if (c->state == FBR_HTTP_ENDED || c->resume)
             left = 0;
         else if (c->state == FBR_HTTP_WAITING && c->not_before)
@@ -97,10 +98,10 @@ static void end(struct fbr_http_call *c, const struct fbr_http_answer *a)
         h->running--;
     c->state = FBR_HTTP_ENDED;
     DL_DELETE(h->calls, c);
-    h->inside++; /* what it sends now is looked at below */
+    h->inside++; /* requests that `done` sends now are handled below */
     c->done(c->user, a);
     h->inside--;
-    fbr_http_detach(c, h->multi); /* until now its texts were the answer's */
+    fbr_http_detach(c, h->multi); /* the texts of *a were valid until here */
     fbr_http_free(c);
 }
 
@@ -117,7 +118,7 @@ static void on_done(struct fbr_http_call *c, CURLcode code)
     if (c->repeats)
         c->repeats(c->user, &a);
     c->not_before = fbr_now_ms() + pause_of(c);
-    /* once more at the very end */
+    /* one last attempt at the very end */
     if (c->not_before > c->until)
         c->not_before = c->until;
     c->state = FBR_HTTP_WAITING;
@@ -125,7 +126,7 @@ static void on_done(struct fbr_http_call *c, CURLcode code)
     h->running--;
 }
 
-/* True: not all of it was looked at. */
+/* Starts waiting requests. True: the list may have changed, and the rest was not checked. */
 static bool start_next(struct fbr_http *h)
 {
     static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
@@ -135,12 +136,12 @@ static bool start_next(struct fbr_http *h)
     DL_FOREACH_SAFE(h->calls, c, next) {
         if (c->state != FBR_HTTP_WAITING || c->not_before > now)
             continue;
-        c->not_before = 0; /* from now on it waits for its turn alone */
+        c->not_before = 0; /* from now on it waits only for its turn */
         if (!c->data && h->running >= h->parallel)
             continue;
         if (fbr_http_begin(c, h->multi) < 0) {
             end(c, &none);
-            return true; /* the list may be another one now */
+            return true; /* end() may have changed the list */
         }
         if (!c->data)
             h->running++;
@@ -148,7 +149,7 @@ static bool start_next(struct fbr_http *h)
     return false;
 }
 
-/* Reports finished requests, frees cancelled ones, sends waiting ones. */
+/* Reports finished requests, frees cancelled requests, sends waiting requests. */
 static void reap(struct fbr_http *h)
 {
     struct fbr_http_call *c, *next;
@@ -299,16 +300,16 @@ void fbr_http_pause(struct fbr_http_call *call, bool paused)
 {
     if (call->paused == paused)
         return;
-    call->paused = paused; /* on_bytes() looks at it, now or when it has begun */
+    call->paused = paused; /* on_bytes() checks `paused`, now or when the stream has begun */
     call->resume = !paused && call->state == FBR_HTTP_RUNNING;
-    if (call->resume) /* later: libcurl hands out at once what it has */
+    if (call->resume) /* later, because libcurl passes on buffered data at once */
         fbr_timer_start(&call->h->later, 0, 0);
 }
 
 /* ---- The client ---- */
 
-/* A program that leaves Fiber to exit() closes backends in a handler; OpenSSL's own cleanup at exit
- * would run before it. */
+/* A program that leaves Fiber's cleanup to exit() closes backends in an exit handler; OpenSSL's own
+ * cleanup at exit would run before that handler. */
 static void init_once(void)
 {
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
@@ -323,8 +324,8 @@ static char *copy(const char *text, bool *failed)
     return c;
 }
 
-/* Under another name than the address has: the URL gets the name, and libcurl is told where that
- * is. */
+/* For a name of the server that differs from the address: the URL gets the name, and libcurl is
+ * given the address to connect to. */
 static int rename_server(struct fbr_http *h, const char *url)
 {
     const char *host = strstr(url, "://"), *end, *bracket, *port;

@@ -1,13 +1,14 @@
-/* http.h - requests to an engine's API, on the loop: many at once, none of them blocks.
+/* http.h - HTTP requests to an engine's API, on the loop: many at once, none of them blocks.
  *
- * One client is one server, reached over TCP with TLS or a unix socket. A request is answered
- * exactly once, by `done`, unless it is cancelled. Requests wait in line when more than `parallel`
- * are under way; streams (watches, logs) do not count. Safe requests are repeated here when the
- * server is away, busy or broken (no connection, 429, 500, 502, 503, 504), with growing random
- * pauses or as Retry-After says, until `patience_ms` is over.
+ * A client is for one server, which it reaches over TCP, with or without TLS, or over a unix
+ * socket. `done` answers a request exactly once, unless the request is cancelled. If more than
+ * `parallel` requests are under way, further requests wait in line; streams (watches, logs) do not
+ * count. If the server is away, busy or broken (no connection, 429, 500, 502, 503, 504), the client
+ * repeats the request until `patience_ms` is over. Between attempts it waits a growing random time,
+ * plus the time of Retry-After. Streams and requests with body_fd are not repeated.
  *
- * libcurl is known to http.c and http_attempt.c alone. All on the loop thread; `done` and `data`
- * may send and cancel requests, but not close the client.
+ * Only http.c and http_attempt.c use libcurl. All functions run on the loop thread, except where
+ * noted; `done` and `data` may send and cancel requests, but must not close the client.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_HTTP_H
@@ -23,96 +24,100 @@
 struct fbr_http;
 struct fbr_http_call;
 
-/* Texts are copied. NULL or 0: none, or the default. */
+/* Texts are copied. NULL or 0: not set, or the default. */
 struct fbr_http_options {
     const char *url;    /* "https://host:6443/prefix", "http://localhost" */
-    const char *socket; /* path of a unix socket that the host of `url` is reached by */
-    const char *proxy; /* "http://...", "socks5://..."; NULL: none, whatever the environment says */
+    const char *socket; /* path of a unix socket to use instead of the host of `url` */
+    /* "http://...", "socks5://..."; NULL: no proxy, whatever the environment says */
+    const char *proxy;
     /* PEM text in memory, not files. */
-    const char *ca;         /* who may have signed the server's certificate; NULL: the system's */
-    const char *cert, *key; /* ours */
+    const char *ca;         /* accepted CAs of the server's certificate; NULL: the system's CAs */
+    const char *cert, *key; /* the client's certificate */
     /* for SNI and the check of the certificate, instead of the host of `url` */
     const char *server_name;
-    bool insecure; /* the certificate is not checked; only when a person asked for it */
+    bool insecure; /* the certificate is not checked; only on a user's explicit request */
     const char *user, *password; /* basic authentication */
-    /* Called before each attempt: the bearer token, or NULL. Its text is used before the call
-     * returns to the loop. */
+    /* Called before each attempt: returns the bearer token, or NULL. The text is used before
+     * control returns to the loop. */
     const char *(*token)(void *user);
     void *token_user;
-    unsigned parallel; /* requests at once; 16 */
+    unsigned parallel; /* most requests at once; 0: 16 */
     bool http1;        /* no HTTP/2: each request has a connection of its own */
-    bool final_500;    /* 500 is the server's last word, and not repeated */
-    const char *name;  /* for sentences: "the Docker engine at unix:///run/docker.sock" */
+    bool final_500;    /* 500 is a final answer, and not repeated */
+    const char *name;  /* for messages: "the Docker engine at unix:///run/docker.sock" */
 };
 
-/* Whether TLS is why there was no answer: we do not trust their certificate; they have ended the
- * connection when they had ours, as one does that does not trust it; they speak no TLS. */
+/* Whether TLS is the reason why no answer came. THEIRS: we do not trust the server's certificate.
+ * OURS: the server ended the connection after it received our certificate, as a server does that
+ * does not trust it. NO_TLS: the server speaks no TLS. */
 enum fbr_http_tls { FBR_HTTP_NO_MATTER, FBR_HTTP_THEIRS, FBR_HTTP_OURS, FBR_HTTP_NO_TLS };
 
 struct fbr_http_answer {
-    int status; /* 0: no answer came; `why` says why */
+    int status; /* 0: no answer came; `why` has the reason */
     enum fbr_http_tls tls;
     const char *body; /* NUL-terminated, never NULL. "" for a stream */
     size_t len;
-    const char *why; /* a sentence about a transport failure; "" otherwise */
+    const char *why; /* describes a transport failure; "" otherwise */
 };
 
 struct fbr_http_request {
     const char *method; /* "GET" */
     const char *path;   /* with its query, escaped (fbr_http_escape()) */
     const char *type;   /* of the body; NULL: application/json */
-    const char *header; /* one more, "Name: value", which may be secret; NULL: none */
+    const char *header; /* one more header, "Name: value", which may be secret; NULL: none */
     const void *body;   /* copied */
     size_t len;
-    /* > 0: the body is this file's, from its position; it stays the caller's and open until `done`.
-     * Not repeated */
+    /* > 0: the body is read from this file, from its position. The caller owns the file and keeps
+     * it open until `done`. Not repeated. */
     int body_fd;
-    /* of one attempt, from its start on the wire; 0: 60 s, for a stream none */
+    /* for one attempt, from its start on the wire; 0: 60 s, no limit for a stream */
     uint64_t timeout_ms;
-    uint64_t patience_ms; /* repeats until then; 0: one attempt */
-    bool urgent;          /* before those that wait in line */
-    /* With it the request is a stream: bytes of an answer with status 2xx as they come. Another
-     * status is collected and told by `done` as usual. A stream is not repeated. */
+    uint64_t patience_ms; /* repeated until then; 0: one attempt */
+    bool urgent;          /* sent before other requests that wait in line */
+    /* If set, the request is a stream: receives the bytes of an answer with status 2xx as they
+     * arrive. An answer with another status is collected and passed to `done` as usual. A stream is
+     * not repeated. */
     void (*data)(void *user, const void *data, size_t len);
-    void (*opened)(void *user); /* of a stream: the server has said 2xx; may be NULL */
-    /* The request is repeated after this answer; may be NULL. Must not send or cancel requests. */
+    void (*opened)(void *user); /* for a stream: the status is 2xx; may be NULL */
+    /* Called before the request is repeated after this answer; may be NULL. Must not send or cancel
+     * requests. */
     void (*repeats)(void *user, const struct fbr_http_answer *answer);
     void (*done)(void *user, const struct fbr_http_answer *answer);
     void *user;
 };
 
 struct fbr_http_stats {
-    uint64_t requests; /* attempts that were sent */
+    uint64_t requests; /* attempts sent */
     uint64_t repeats;
     uint64_t sent, received; /* bytes of bodies and headers */
 };
 
 int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr_http_options *o,
                   struct fbr_error *err);
-/* Nothing is called after it. */
+/* No callback runs after it. */
 void fbr_http_close(struct fbr_http *h);
 
-/* NULL and a sentence without memory. The call is gone when `done` is called. */
+/* Returns NULL, and a message, without memory. The call is invalid once `done` is called. */
 struct fbr_http_call *fbr_http_send(struct fbr_http *h, const struct fbr_http_request *r,
                                     struct fbr_error *err);
 void fbr_http_cancel(struct fbr_http_call *call);
-/* The server may have it: an attempt has begun. */
+/* Whether an attempt has begun, so that the server may have the request. */
 bool fbr_http_sent(const struct fbr_http_call *call);
-/* Stops or goes on reading a stream, also before it has begun. */
+/* Stops or resumes the reading of a stream, also before the stream has begun. */
 void fbr_http_pause(struct fbr_http_call *call, bool paused);
 
-/* Sends n requests now, `parallel` at once, and blocks until they are answered or ms are over;
- * `done` is called within. For the beginning and the end of a backend only; any thread. */
+/* Sends n requests, `parallel` at once, and blocks until all are answered or `ms` are over; calls
+ * `done` before it returns. Only for the opening and closing of a backend; any thread. */
 void fbr_http_now(struct fbr_http *h, const struct fbr_http_request *r, size_t n, uint64_t ms);
 
 void fbr_http_stats(const struct fbr_http *h, struct fbr_http_stats *out);
 
-/* Percent-encodes what is not unreserved (RFC 3986), for a segment of a path or a value of a query.
- * For free(); NULL without memory. */
+/* Percent-encodes all characters that are not unreserved (RFC 3986), for a segment of a path or a
+ * value of a query. For free(); NULL without memory. */
 char *fbr_http_escape(const char *text);
 
-/* A sentence about an answer that is not 2xx: the message of the body ("message", as Docker and
- * Kubernetes answer), or the status, or why none came. */
+/* Describes an answer that is not 2xx: the field "message" of the body (Docker and Kubernetes set
+ * it), or the status, or the reason why no answer came. */
 const char *fbr_http_describe(const struct fbr_http_answer *a, char *out, size_t size);
 
 #endif

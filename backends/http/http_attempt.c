@@ -1,5 +1,5 @@
-/* http_attempt.c - one attempt of a request by libcurl, and requests that are answered now; see
- * http.h.
+/* http_attempt.c - one attempt of a request by libcurl, and requests whose caller waits for the
+ * answer.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -16,7 +16,7 @@
 #define TIMEOUT_MS 60000
 #define CONNECT_MS 10000
 #define MAX_ANSWER (64u << 20)
-#define DEAD_MS 30000 /* sent bytes that nobody acknowledges */
+#define DEAD_MS 30000 /* limit for sent bytes without acknowledgement */
 
 struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_request *r)
 {
@@ -73,8 +73,8 @@ static size_t on_bytes(char *data, size_t one, size_t n, void *user)
     return c->answer.failed ? CURL_WRITEFUNC_ERROR : n;
 }
 
-/* The empty line after the last of them: libcurl takes what ends before it for whole, too. Trailers
- * come here later. */
+/* Notes the empty line after the last header, because libcurl also takes an answer for complete
+ * that ends before it. Trailers arrive here later. */
 static size_t on_header(char *data, size_t one, size_t n, void *user)
 {
     struct fbr_http_call *c = user;
@@ -82,7 +82,8 @@ static size_t on_header(char *data, size_t one, size_t n, void *user)
     long status = 0;
 
     (void)one;
-    if (last || (n > 5 && memcmp(data, "HTTP/", 5) == 0)) /* 100 Continue has another behind it */
+    /* 100 Continue is followed by the headers of the answer */
+    if (last || (n > 5 && memcmp(data, "HTTP/", 5) == 0))
         c->headed = last;
     if (!c->opened || !last || c->state == FBR_HTTP_ENDED)
         return n;
@@ -100,7 +101,7 @@ static size_t on_body_wanted(char *data, size_t one, size_t n, void *user)
     return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
 }
 
-/* A connection that was kept turned out to be closed: libcurl begins again on another one. */
+/* For a kept connection that turned out to be closed: libcurl starts again on another one. */
 static int on_rewind(void *user, curl_off_t offset, int origin)
 {
     const struct fbr_http_call *c = user;
@@ -110,14 +111,15 @@ static int on_rewind(void *user, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
-/* A server that is gone must not look like one that has nothing to say. */
+/* Sets a limit, so that a dead server does not look like an idle one. */
 static int on_socket_made(void *user, curl_socket_t fd, curlsocktype purpose)
 {
     unsigned dead = DEAD_MS;
 
     (void)user;
     if (purpose == CURLSOCKTYPE_IPCXN)
-        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead, sizeof(dead)); /* not of a unix one */
+        /* fails on a unix socket */
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead, sizeof(dead));
     return CURL_SOCKOPT_OK;
 }
 
@@ -184,7 +186,7 @@ static int add_token(struct fbr_http_call *c, const char *token)
     return rc;
 }
 
-/* The token may be another one each time. It is in the headers only, which libcurl tells nobody. */
+/* The token may differ each time. It is only in the headers, which libcurl does not log. */
 static int set_headers(struct fbr_http_call *c)
 {
     const struct fbr_http *h = c->h;
@@ -298,8 +300,8 @@ void fbr_http_free(struct fbr_http_call *c)
     free(c);
 }
 
-/* With TLS 1.3 the server looks at our certificate when we believe that all is well: its alert is
- * an error of reading, and may be lost when the connection ends at once. */
+/* With TLS 1.3 the server checks our certificate when the handshake already looks complete to us:
+ * its alert is a read error, and may be lost if the connection ends at once. */
 static enum fbr_http_tls tls_of(CURL *easy, CURLcode code, const char *why)
 {
     curl_off_t shaken = 0;

@@ -1,4 +1,5 @@
-/* http_priv.h - what http.c (the line, the loop) and http_attempt.c (one attempt) share.
+/* http_priv.h - the state of the HTTP client, which http.c (the line, the loop) and http_attempt.c
+ * (one attempt) share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_HTTP_PRIV_H
@@ -9,9 +10,9 @@
 #include "backends/http/http.h"
 #include "runtime/base/buf.h"
 
-/*     WAITING    for its turn, or for the end of a pause before it is repeated
+/*     WAITING    for its turn, or for the end of a pause before a repetition
  *     RUNNING    libcurl has it
- *     ENDED      answered or cancelled; freed when libcurl has let it go */
+ *     ENDED      answered or cancelled; freed when libcurl has released it */
 enum fbr_http_state { FBR_HTTP_WAITING, FBR_HTTP_RUNNING, FBR_HTTP_ENDED };
 
 struct fbr_http_call {
@@ -25,7 +26,7 @@ struct fbr_http_call {
     void *body;
     size_t len;
     int body_fd;
-    int64_t body_at;                        /* where it begins */
+    int64_t body_at;                        /* position in body_fd at which the body begins */
     uint64_t timeout_ms, until, not_before; /* clock of fbr_now_ms() */
     unsigned attempts;
     void (*data)(void *user, const void *data, size_t len);
@@ -36,19 +37,20 @@ struct fbr_http_call {
     struct fbr_buf answer;
     char why[CURL_ERROR_SIZE];
     bool paused, resume, too_long;
-    bool headed; /* all headers of this attempt's answer have come */
+    bool headed; /* all headers of this attempt's answer have arrived */
 };
 
 struct fbr_http {
     struct fbr_loop *loop;
     CURLM *multi;
-    struct fbr_timer timer, later; /* libcurl's; ours: repetitions, and what a callback asked for */
+    /* timer: libcurl's; later: ours, for repetitions and the requests of callbacks */
+    struct fbr_timer timer, later;
     struct fbr_http_call *calls;
     unsigned parallel, running; /* streams not counted */
-    int inside;                 /* of libcurl */
+    int inside;                 /* depth of calls inside libcurl */
     char *url, *socket, *proxy, *ca, *cert, *key, *server_name, *user, *password, *name;
     char connect_to[512];
-    struct curl_slist connect_to_list; /* of that one, while requests run */
+    struct curl_slist connect_to_list; /* for connect_to, while requests run */
     bool insecure, http1, final_500;
     const char *(*token)(void *user);
     void *token_user;
@@ -57,10 +59,11 @@ struct fbr_http {
 
 struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_request *r);
 void fbr_http_free(struct fbr_http_call *c);
-/* Gives it to `multi`. Negative: libcurl has no memory for it. */
+/* Adds the call to `multi`. Negative: libcurl has no memory for it. */
 int fbr_http_begin(struct fbr_http_call *c, CURLM *multi);
 void fbr_http_detach(struct fbr_http_call *c, CURLM *multi);
-/* Takes the result of an attempt that libcurl has ended with `code`; the texts are the call's. */
+/* Fills *a with the result of an attempt that libcurl has ended with `code`; the call owns the
+ * texts. */
 void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_answer *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* http_text.c - texts of requests and answers; see http.h.
+/* http_text.c - escapes texts for requests, and describes answers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 #include "backends/http/http.h"
 
-/* The character that a backslash at *at begins; *at is left on its last one. */
+/* Returns the character of the backslash sequence at *at; leaves *at on the last character of the
+ * sequence. */
 static char unescape(const char **at)
 {
     char digits[5] = "";
@@ -25,7 +26,7 @@ static char unescape(const char **at)
     return c >= ' ' && c < 127 ? (char)c : '?';
 }
 
-/* The value of "message" in an object, without the help of a parser: answers of proxies are
+/* Finds the value of "message" in an object without a parser, because the answer of a proxy may be
  * anything. */
 const char *fbr_http_describe(const struct fbr_http_answer *a, char *out, size_t size)
 {

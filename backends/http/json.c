@@ -1,4 +1,4 @@
-/* json.c - JSON by jansson; see json.h.
+/* json.c - reads and makes JSON, by jansson.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/http/json.h"
@@ -132,7 +132,7 @@ int fbr_json_append(struct json_t *array, struct json_t *value)
     return json_array_append_new(array, value) < 0 ? -ENOMEM : 0;
 }
 
-/* Ends the making of *j when a step has failed. */
+/* If a step has failed, frees *j and sets it to NULL. */
 static void keep_or_free(struct json_t **j, int rc)
 {
     if (rc < 0) {

@@ -1,4 +1,5 @@
-/* bundle.c - a program and its libraries, moved together; see bundle.h.
+/* bundle.c - writes a program and its libraries into one folder or archive, from which they run in
+ * any image.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/image/bundle.h"
@@ -25,9 +26,9 @@ const char *const fbr_bundle_command[] = {FBR_BUNDLE_DIR "/ld.so",
                                           FBR_BUNDLE_PROGRAM,
                                           NULL};
 
-/* Where it goes: an archive, or a folder. */
+/* The destination: an archive, or a folder. */
 struct sink {
-    int fd; /* the archive; -1 */
+    int fd; /* the archive; -1: none */
     const char *dir;
 };
 
@@ -82,7 +83,8 @@ static int copy(int to, int from, off_t size, const char *path, struct fbr_error
     return 0;
 }
 
-/* "DIR/lib/x" for ".fiber/lib/x"; what lies beside .fiber is not for a folder. */
+/* Makes "DIR/lib/x" from ".fiber/lib/x"; false for an entry outside .fiber, which a folder does not
+ * get. */
 static bool place(const struct sink *s, const char *name, char *out, size_t size)
 {
     size_t n = strlen(&FBR_BUNDLE_DIR[1]);
@@ -169,7 +171,7 @@ static bool is_library(const char *path)
     return strstr(name, ".so") && !strstr(path, "/pmix/") && !strstr(path, "/openmpi/");
 }
 
-/* Where a file of the closure goes; false: it is left out. */
+/* Finds the place of a file of the closure; false: the file is left out. */
 static bool move(const char *path, const char *program, const char *interp, char *to, size_t size)
 {
     const char *name = strrchr(path, '/') + 1;
@@ -190,7 +192,7 @@ static bool move(const char *path, const char *program, const char *interp, char
 static int put_all(struct fbr_closure *c, const char *program, const char *interp,
                    const struct sink *s, struct fbr_error *err)
 {
-    /* The last one is where sockets are made, and not every image has it. */
+    /* Sockets are made in /tmp, which not every image has. */
     static const char *const dirs[] = {FBR_BUNDLE_DIR "/", FBR_BUNDLE_DIR "/lib/",
                                        FBR_BUNDLE_DIR "/bin/", FBR_BUNDLE_DIR "/fiber/", "/tmp/"};
     static const char zeros[2 * FBR_TAR_BLOCK];
@@ -207,7 +209,8 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
 
         if (f->kind == FBR_FILE_DIRECTORY || !move(f->path, program, interp, to, sizeof(to)))
             continue;
-        target = strrchr(target, '/') ? strrchr(target, '/') + 1 : target; /* all are beside it */
+        /* all links point into their own folder */
+        target = strrchr(target, '/') ? strrchr(target, '/') + 1 : target;
         if (f->kind == FBR_FILE_REGULAR)
             rc = put_file(s, to, f->path, err);
         else if (strcmp(strrchr(f->path, '/') + 1, target) != 0)

@@ -1,9 +1,9 @@
-/* closure.c - the set of files that programs need: paths, directories and what a system has
- * besides; see closure.h.
+/* closure.c - the set of files that programs need: paths, directories, and the other files of a
+ * system.
  *
- * Every path is walked part by part. The directories and links that it leads over become entries of
- * their own, under their names without links, so the image can be unpacked anywhere and no entry is
- * ever written through a link.
+ * Every path is walked part by part. The directories and links on the way become entries of their
+ * own, under their names without links. So the image can be unpacked anywhere, and no entry is ever
+ * written through a link.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/image/closure.h"
@@ -22,8 +22,8 @@
 #include "backends/image/closure_priv.h"
 #include "runtime/program/spawn.h"
 
-#define LINKS 40 /* on the way of one path, as the kernel has it */
-#define DEPTH 64 /* of folders in a directory that is added */
+#define LINKS 40 /* on the way of one path; the kernel's limit */
+#define DEPTH 64 /* nesting of folders in a directory that is added */
 #define NOTES 32
 #define SCRIPTS 5
 #define SERVICES "passwd: files\ngroup: files\nhosts: files dns\n"
@@ -48,7 +48,7 @@ struct closure_entry *closure_find(struct fbr_closure *c, const char *path)
     return e;
 }
 
-/* Copies; -ENOMEM. A file that is there already stays. */
+/* Adds a copy of the file; -ENOMEM. An existing entry stays. */
 static int put(struct fbr_closure *c, const struct fbr_file *file)
 {
     struct closure_entry *e = closure_find(c, file->path);
@@ -186,7 +186,7 @@ struct walk {
     int links;
 };
 
-/* The link `path` is on the way: what it says comes first now. */
+/* Follows the link `path`: its target is walked next, before the rest. */
 static int follow(struct fbr_closure *c, struct walk *w, const char *path, const char *behind)
 {
     const struct closure_entry *known = closure_find(c, path);
@@ -229,7 +229,7 @@ static int look(struct fbr_closure *c, const char *path, struct stat *st)
     return lstat(path, st) < 0 ? -errno : 0;
 }
 
-/* One part of the path: `name` of `len` bytes; `behind` is what follows it. */
+/* Walks one part of the path: `name` of `len` bytes; `behind` is the text after it. */
 static int walk_part(struct fbr_closure *c, struct walk *w, const char *name, size_t len,
                      const char *behind)
 {
@@ -259,7 +259,7 @@ static int walk_part(struct fbr_closure *c, struct walk *w, const char *name, si
     if (rc < 0)
         return rc;
     if (S_ISLNK(at->st.st_mode)) {
-        at->st.st_mode = S_IFDIR; /* where it lies */
+        at->st.st_mode = S_IFDIR; /* the type of the folder that has the link */
         rc = follow(c, w, next, behind);
         return rc < 0 ? rc : 1;
     }
@@ -269,7 +269,8 @@ static int walk_part(struct fbr_closure *c, struct walk *w, const char *name, si
     return rc;
 }
 
-/* Takes the directories and links on the way. A negative errno without a sentence. */
+/* Walks a path, and adds the directories and links on the way. Returns a negative errno without a
+ * message. */
 static int walk_to(struct fbr_closure *c, const char *path, struct closure_at *at)
 {
     struct walk w = {.at = at};
@@ -306,7 +307,7 @@ static bool is_kernels(const char *path)
     return is_under(path, "/proc") || is_under(path, "/sys") || is_under(path, "/dev");
 }
 
-/* Takes a file that walk_to() came to. */
+/* Adds a file at which walk_to() arrived. */
 static int take_file(struct fbr_closure *c, const struct closure_at *at, struct fbr_error *err)
 {
     struct fbr_file file = {.path = at->path, .kind = FBR_FILE_REGULAR};
@@ -336,7 +337,8 @@ int closure_take_path(struct fbr_closure *c, const char *path, struct closure_at
 
 /* ---- Directories ---- */
 
-/* A file of a directory may have libraries if it can be run, or is called like one. */
+/* Adds a file of a directory. It may need libraries if it is executable, or has the name of a
+ * library. */
 static int take_found(struct fbr_closure *c, const char *path, const struct closure_at *at,
                       struct fbr_error *err)
 {
@@ -357,7 +359,7 @@ static int take_member(struct fbr_closure *c, const char *path, int depth, struc
     struct stat st;
     int rc = 0;
 
-    /* gone meanwhile */
+    /* removed meanwhile */
     if (lstat(path, &st) < 0)
         return 0;
     if (S_ISDIR(st.st_mode))
@@ -368,7 +370,7 @@ static int take_member(struct fbr_closure *c, const char *path, int depth, struc
     at = malloc(sizeof(*at));
     if (!at)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    /* A link to a file takes the file, one to a directory the empty directory, a broken one
+    /* A link to a file adds the file, a link to a directory adds the empty directory, a broken link
      * stays. */
     if (walk_to(c, path, at) == 0 && S_ISREG(at->st.st_mode) && !is_kernels(at->path))
         rc = take_found(c, path, at, err);
@@ -376,7 +378,7 @@ static int take_member(struct fbr_closure *c, const char *path, int depth, struc
     return rc;
 }
 
-/* `path` has no links. */
+/* Adds a directory with its contents; `path` has no links. */
 static int take_tree(struct fbr_closure *c, const char *path, int depth, struct fbr_error *err)
 {
     char *member = NULL;
@@ -423,7 +425,7 @@ int closure_take_plugin(struct fbr_closure *c, const char *path, struct fbr_erro
 
 static int add_named(struct fbr_closure *c, const char *path, int scripts, struct fbr_error *err);
 
-/* "NAME" in PATH, as env(1) would find it. */
+/* Finds the program NAME in PATH, as env(1) does. */
 static int add_by_name(struct fbr_closure *c, const char *name, const char *script, int scripts,
                        struct fbr_error *err)
 {
@@ -438,7 +440,8 @@ static int add_by_name(struct fbr_closure *c, const char *name, const char *scri
     return add_named(c, path, scripts, err);
 }
 
-/* "#!/usr/bin/env -S python3 -u": both programs. 0 too when it is not a script. */
+/* For "#!/usr/bin/env -S python3 -u" both programs are added. Returns 0 also if the file is not a
+ * script. */
 static int add_interpreter(struct fbr_closure *c, const char *path, int scripts,
                            struct fbr_error *err)
 {
@@ -459,13 +462,14 @@ static int add_interpreter(struct fbr_closure *c, const char *path, int scripts,
         return fbr_wrap(err, "%.256s is a script for %.128s", path, word);
     base = strrchr(word, '/') + 1;
     while (!strcmp(base, "env") && (word = strtok_r(NULL, " \t\r", &at)))
-        if (word[0] != '-' && !strchr(word, '=')) /* its options, and variables that it sets */
+        /* skips env's options and the variables that it sets */
+        if (word[0] != '-' && !strchr(word, '='))
             return word[0] == '/' ? add_named(c, word, scripts, err)
                                   : add_by_name(c, word, path, scripts, err);
     return 0;
 }
 
-/* scripts: how many may still be interpreters of each other; the kernel has a limit too. */
+/* scripts: how many more scripts may be interpreters of each other; the kernel has a limit too. */
 static int add_named(struct fbr_closure *c, const char *path, int scripts, struct fbr_error *err)
 {
     struct closure_at at;
@@ -489,12 +493,12 @@ static int add_named(struct fbr_closure *c, const char *path, int scripts, struc
     return scripts ? add_interpreter(c, at.path, scripts - 1, err) : 0;
 }
 
-/* For free(); NULL and a sentence in *err. */
+/* Makes an absolute path, for free(); NULL, and a message in *err. */
 static char *absolute(const char *path, struct fbr_error *err)
 {
     char here[PATH_MAX], *whole = NULL;
 
-    if (is_under(path, "/proc")) /* /proc/self/exe: the file, not the way to it */
+    if (is_under(path, "/proc")) /* /proc/self/exe: the file itself, not the link */
         whole = realpath(path, NULL);
     else if (path[0] != '/' && !getcwd(here, sizeof(here)))
         fbr_fail(err, -errno, "%.512s: where are we? %m", path);
@@ -542,7 +546,8 @@ int fbr_closure_add_directory(struct fbr_closure *c, const char *path, unsigned 
         if (!*name)
             break;
         snprintf(part, sizeof(part), "%s/%.*s", above, (int)strcspn(name, "/"), name);
-        if (walk_to(c, part, &at) == 0) /* as it is here: usr-merged, say */
+        /* a link on this machine (usr-merged, for instance) counts */
+        if (walk_to(c, part, &at) == 0)
             snprintf(part, sizeof(part), "%s", at.path);
         if (strlen(part) >= sizeof(above))
             return fbr_fail(err, -ENAMETOOLONG, "%.512s: the path is too long", path);
@@ -565,7 +570,7 @@ static int put_text(struct fbr_closure *c, const char *path, const char *text)
     return put(c, &file);
 }
 
-/* Open MPI, Python and others want to know who they are. */
+/* Open MPI, Python and other programs look up their own user. */
 static int put_users(struct fbr_closure *c)
 {
     char buffer[4096], users[8192], groups[8192];
@@ -607,11 +612,11 @@ int fbr_closure_add_system(struct fbr_closure *c, struct fbr_error *err)
     struct closure_at at;
     int rc = 0;
 
-    /* where one is not here, it is not needed */
+    /* a name that does not exist here is not needed */
     for (size_t i = 0; i < sizeof(merged) / sizeof(merged[0]); i++)
         walk_to(c, merged[i], &at);
     for (size_t i = 0; i < sizeof(made) / sizeof(made[0]) && rc == 0; i++) {
-        /* The file's content is for the user that runs it. */
+        /* The user in the container may be another one, and must be able to read the file. */
         unsigned mode = made[i].mode | (closure_find(c, made[i].path) ? 0055 : 0);
 
         rc = put_directory(c, made[i].path, mode);

@@ -1,12 +1,13 @@
-/* closure_elf.c - the libraries of a program, found as ld.so(8) finds them; see closure.h.
+/* closure_elf.c - the libraries of a program, found as ld.so(8) finds them.
  *
- * A scope is what one process would load: the program, then breadth first what it and its libraries
- * ask for, each name once. A plugin is a scope of its own; what the process that will load it has
- * loaded already, is not known, so a name that some other program here has brought along is good
- * for it.
+ * A scope is the set of objects that one process would load: the program, then, breadth first, the
+ * libraries that the program and its libraries need, each name once. A plugin has a scope of its
+ * own. It is not known which libraries the process that loads the plugin has already loaded. So a
+ * name counts as found for a plugin if any other program of the closure has brought it.
  *
- * ld.so.cache is a list of what is in the directories of ld.so.conf and in the system's, so these
- * are looked at instead. A library that only the cache leads to takes the cache into the image.
+ * ld.so.cache lists the contents of the directories of ld.so.conf and of the system, so these
+ * directories are searched instead. If only the cache leads to a library, the image gets the cache
+ * too.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -22,7 +23,7 @@
 #include "backends/image/closure_priv.h"
 #include "runtime/program/elf.h"
 
-#define INCLUDES 8 /* of ld.so.conf in each other */
+#define INCLUDES 8 /* nesting of includes in ld.so.conf */
 #define CONF_MAX 65536
 
 #if defined(__x86_64__)
@@ -54,7 +55,7 @@ bool fbr_ld_conf_next(const char **text, const char *end, struct fbr_ld_conf *ou
         if (*p == '\n') {
             out->inside = out->include = false;
             p++;
-        } else if (strchr(" \t\r\f\v:,", *p)) { /* a NUL too */
+        } else if (strchr(" \t\r\f\v:,", *p)) { /* also matches a NUL */
             p++;
         } else if (*p == '#') {
             while (p < end && *p != '\n')
@@ -68,7 +69,7 @@ bool fbr_ld_conf_next(const char **text, const char *end, struct fbr_ld_conf *ou
             out->inside = true;
             if (first && is_word(out, "include")) {
                 out->include = true;
-            } else if (first && is_word(out, "hwcap")) { /* of old, and without meaning */
+            } else if (first && is_word(out, "hwcap")) { /* obsolete, ignored */
                 while (p < end && *p != '\n')
                     p++;
             } else {
@@ -99,7 +100,7 @@ static int dirs_add(struct fbr_closure *c, const char *dir, size_t len)
 
 static int read_conf(struct fbr_closure *c, const char *path, int depth);
 
-/* `pattern` is taken from the folder of the file `from`. */
+/* A relative `pattern` starts in the folder of the file `from`. */
 static int include_conf(struct fbr_closure *c, const char *from, const struct fbr_ld_conf *w,
                         int depth)
 {
@@ -121,7 +122,7 @@ static int include_conf(struct fbr_closure *c, const char *from, const struct fb
     return rc;
 }
 
-/* A file that cannot be read counts as absent, as for ldconfig. */
+/* A file that cannot be read counts as missing, as with ldconfig. */
 static int read_conf(struct fbr_closure *c, const char *path, int depth)
 {
     struct fbr_ld_conf w = {0};
@@ -189,24 +190,27 @@ void closure_dirs_free(struct fbr_closure *c)
 struct object {
     struct object *next;
     const struct object *loader;
-    char *path, *origin; /* as ld.so knows it; the folder that $ORIGIN is */
-    char *name, *real;   /* what others call it; its path without links */
+    /* path: as ld.so knows it; origin: the folder for $ORIGIN */
+    char *path, *origin;
+    /* name: the name by which others load it; real: its path without links */
+    char *name, *real;
     char *rpath, *runpath;
     bool program;
-    bool rpaths;  /* it or a loader of it has a DT_RPATH that counts */
-    bool skipped; /* what it needs is there already */
+    bool rpaths;  /* it, or one of its loaders, has a DT_RPATH that counts */
+    bool skipped; /* its libraries are already in the closure */
 };
 
 struct scope {
     struct fbr_closure *c;
     struct object *objects;
-    char **names; /* that are loaded */
+    char **names; /* names that are loaded */
     size_t nnames;
     uint16_t machine;
     bool strict;
 };
 
-/* "$ORIGIN" or "${ORIGIN}" at the beginning: how long it is, 0 when it is not there. */
+/* Returns the length of "$NAME" or "${NAME}" at the beginning; 0: the text does not begin with
+ * it. */
 static size_t token(const char *at, size_t left, const char *name)
 {
     size_t n = strlen(name);
@@ -218,8 +222,8 @@ static size_t token(const char *at, size_t left, const char *name)
     return 0;
 }
 
-/* One directory of a search path, with what stands for $ORIGIN, $LIB and $PLATFORM. False when it
- * is too long. */
+/* Expands $ORIGIN, $LIB and $PLATFORM in one directory of a search path. False if the result is too
+ * long. */
 static bool expand(const char *dir, size_t len, const char *origin, char out[PATH_MAX])
 {
     const char *platform = (const char *)(uintptr_t)getauxval(AT_PLATFORM);
@@ -253,7 +257,7 @@ static bool expand(const char *dir, size_t len, const char *origin, char out[PAT
     return true;
 }
 
-/* Whether ld.so would take this file; then e is open. */
+/* Whether ld.so would load this file; if so, e is open. */
 static bool fits(const struct scope *s, const char *path, struct fbr_elf *e)
 {
     if (fbr_elf_open(e, path) < 0)
@@ -272,8 +276,8 @@ static bool in_directory(const struct scope *s, const char *dir, const char *nam
     return n > 0 && n < PATH_MAX && fits(s, out, e);
 }
 
-/* Directories that are not absolute are meant from where the program is started: that is not
- * known. */
+/* Searches a search path. A directory that is not absolute depends on where the program is started,
+ * which is not known; it is skipped. */
 static bool in_path(const struct scope *s, const char *path, const char *origin, const char *name,
                     char out[PATH_MAX], struct fbr_elf *e)
 {
@@ -298,7 +302,7 @@ static bool has_directory(const char *path, const char *dir, size_t len)
     return false;
 }
 
-/* The container's environment is to lead there. False without memory. */
+/* Adds the directory to the container's library path. False without memory. */
 static bool note_directory(struct fbr_closure *c, const char *path)
 {
     size_t len = (size_t)(strrchr(path, '/') - path);
@@ -314,7 +318,8 @@ static bool note_directory(struct fbr_closure *c, const char *path)
     return true;
 }
 
-/* A library that this process has found, by an environment or a call that is not known any more. */
+/* Finds a library among those that this process has loaded, by an environment or a call that is no
+ * longer known. */
 static bool in_mapped(const struct scope *s, const char *name, char out[PATH_MAX],
                       struct fbr_elf *e)
 {
@@ -360,7 +365,7 @@ static bool is_loaded(const struct scope *s, const char *name)
     return false;
 }
 
-/* In this scope, and in the closure. */
+/* Marks a name as loaded, in this scope and in the closure. */
 static int loaded(struct scope *s, const char *name)
 {
     char **names = realloc(s->names, (s->nnames + 1) * sizeof(*names));
@@ -436,8 +441,8 @@ static struct object *object_new(const struct fbr_elf *e, const char *path, cons
     return NULL;
 }
 
-/* Puts it at the end of what is loaded. `path` is what $ORIGIN comes from, `real` is the path
- * without links. */
+/* Appends an object to the loaded objects. `path` gives $ORIGIN, `real` is the path without
+ * links. */
 static int load(struct scope *s, const struct object *loader, const struct fbr_elf *e,
                 const char *path, const char *real, struct fbr_error *err)
 {
@@ -496,7 +501,7 @@ static int missing(const struct scope *s, const struct object *o, const char *na
                     o == s->objects ? "" : o->path, places);
 }
 
-/* Everything that o asks for. */
+/* Loads all libraries that o needs. */
 static int load_needed(struct scope *s, const struct object *o, struct fbr_error *err)
 {
     char path[PATH_MAX];
@@ -555,7 +560,7 @@ int closure_libraries(struct fbr_closure *c, const char *path, const struct clos
     if (read_dirs(c) < 0)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     else if ((rc = load_interpreter(&s, &e, path, err)) == 0)
-        /* of a program, $ORIGIN is where it really is */
+        /* for a program, $ORIGIN is the folder of its real path */
         rc = load(&s, NULL, &e, e.interp ? at->path : path, at->path, err);
     fbr_elf_close(&e);
     for (const struct object *o = s.objects; o && rc == 0; o = o->next)

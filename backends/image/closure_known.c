@@ -1,11 +1,11 @@
-/* closure_known.c - what programs and libraries load without asking for it by name; see closure.h.
+/* closure_known.c - files that programs and libraries load although no file names them.
  *
- * Fiber's modules are looked for where runtime/program/module.c looks for them, under the same
- * rules about whose they may be: in the image they belong to root, and would be trusted. A program
- * that has Fiber linked in is known by a text of module.c.
+ * Fiber's modules are searched where runtime/program/module.c searches them, under the same rules
+ * about their owner: in the image they belong to root, and would be trusted. A program that has
+ * Fiber linked in is recognised by a text of module.c.
  *
- * The plugins of other libraries stand in one table, as patterns from the folder of the library
- * itself. All of them may be absent.
+ * One table has the plugins of other libraries, as patterns that start in the folder of the library
+ * itself. Each of them may be missing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -25,18 +25,18 @@
 static const struct {
     const char *library, *pattern;
 } plugins[] = {
-    {"libc.so.", "libgcc_s.so.1"},     /* threads that are cancelled, and traces */
+    {"libc.so.", "libgcc_s.so.1"},     /* for the cancellation of threads, and for backtraces */
     {"libc.so.", "libnss_files.so.2"}, /* glibc before 2.34 */
     {"libc.so.", "libnss_dns.so.2"},
     {"libmpi.so.", "openmpi/mca_*"},
-    {"libmpi.so.", "openmpi/lib/openmpi*"}, /* as Debian has it */
+    {"libmpi.so.", "openmpi/lib/openmpi*"}, /* the path in Debian */
     {"libmpi.so.", "../share/openmpi"},
     {"libmpi.so.", "../../share/openmpi"},
     {"libmpi.so.", "../etc/openmpi*"},
     {"libmpi.so.", "/etc/openmpi"},
     {"libpmix.so.", "pmix/*mca_*"},
     {"libpmix.so.", "../share/pmix"},
-    {"libpmix.so.", "pmix2/lib/pmix"}, /* as Debian has it */
+    {"libpmix.so.", "pmix2/lib/pmix"}, /* the path in Debian */
     {"libpmix.so.", "pmix2/share/pmix"},
     {"libprrte.so.", "prte/*mca_*"},
     {"libucs.so.", "ucx/*.so*"},
@@ -45,7 +45,8 @@ static const struct {
     {"libibverbs.so.", "libibverbs/*.so*"},
     {"libibverbs.so.", "/etc/libibverbs.d"},
     {"libhwloc.so.",
-     "hwloc/hwloc_pci.so"}, /* which GPU is near; the others bring X11 and XML along */
+     /* finds the GPU that is near; the other plugins need X11 and XML */
+     "hwloc/hwloc_pci.so"},
 };
 
 static int take_plugins(struct fbr_closure *c, const char *name, const char *real,
@@ -76,8 +77,8 @@ static int take_plugins(struct fbr_closure *c, const char *name, const char *rea
 /* ---- Fiber's modules ---- */
 
 struct folder {
-    uid_t owner; /* of the program or library that loads them */
-    bool open;   /* everybody can write that */
+    uid_t owner; /* owner of the program or library that loads the modules */
+    bool open;   /* all users can write to that program or library */
 };
 
 static bool trusted(const struct folder *f, const struct stat *st)
@@ -87,7 +88,7 @@ static bool trusted(const struct folder *f, const struct stat *st)
     return f->open || !(st->st_mode & S_IWOTH);
 }
 
-/* 1 when the modules are in that folder, and taken now. */
+/* 1: the modules are in that folder, and were added. */
 static int take_modules(struct fbr_closure *c, const struct folder *f, const char *folder,
                         struct fbr_error *err)
 {
@@ -110,12 +111,13 @@ static int take_modules(struct fbr_closure *c, const struct folder *f, const cha
     return rc < 0 ? rc : taken;
 }
 
-/* 1 when they are found, and taken now. */
+/* 1: the modules were found, and were added. */
 static int find_modules(struct fbr_closure *c, const char *real, struct fbr_error *err)
 {
     static const char installed[] = FBR_MODULE_DIR;
     char self[PATH_MAX], folder[PATH_MAX + sizeof(installed) + 16];
-    const char *lib = NULL; /* "/lib/x86_64-linux-gnu/fiber", as it lies under a prefix */
+    /* "/lib/x86_64-linux-gnu/fiber": the modules' folder under a prefix */
+    const char *lib = NULL;
     struct folder f = {0};
     struct stat st;
     char *slash;
@@ -143,7 +145,7 @@ static int find_modules(struct fbr_closure *c, const char *real, struct fbr_erro
     return 0;
 }
 
-/* Whether it has Fiber linked in. */
+/* Whether the file has Fiber linked in. */
 static bool holds_fiber(const char *real)
 {
     struct fbr_elf e;

@@ -1,4 +1,4 @@
-/* closure_priv.h - what the files of closure.h share.
+/* closure_priv.h - the data of a closure, which the files closure*.c share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CLOSURE_PRIV_H
@@ -7,19 +7,20 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl == NULL */
 #include <uthash.h>
 
 #include "backends/image/closure.h"
 
 struct closure_entry {
     struct fbr_file file;
-    bool scanned; /* what its libraries need is there, as found without a DT_RPATH */
-    bool known;   /* what is loaded by it is there too */
+    bool scanned; /* the libraries that it needs are entries, found without a DT_RPATH */
+    bool known;   /* the files that it loads by itself are entries too */
     UT_hash_handle hh;
 };
 
-struct closure_name { /* of a library that is there */
+/* The name of a library that is in the closure. */
+struct closure_name {
     char *name;
     UT_hash_handle hh;
 };
@@ -28,41 +29,40 @@ struct fbr_closure {
     struct fbr_closure_options o;
     struct closure_entry *entries;
     struct closure_name *names;
-    const struct fbr_file **sorted; /* NULL: not made yet */
+    const struct fbr_file **sorted; /* NULL: not sorted yet */
     char **notes;
     size_t nnotes;
     uint64_t bytes;
-    char **dirs; /* of ld.so.conf, then the system's */
+    char **dirs; /* the directories of ld.so.conf, then the system's */
     size_t ndirs;
     bool dirs_read;
     char *mapped_path; /* fbr_closure_mapped_path() */
-    bool needs_cache;  /* a library was found where only ld.so.cache leads to */
+    bool needs_cache;  /* only ld.so.cache leads to one of the libraries */
 };
 
-/* Where a path leads to. */
+/* The end of a path. */
 struct closure_at {
     char path[PATH_MAX]; /* without links */
-    struct stat st;      /* of a directory that was there already only the type */
+    struct stat st;      /* for a known directory only the type is set */
 };
 
 struct closure_entry *closure_find(struct fbr_closure *c, const char *path);
-/* Takes the file, with the directories and links on the way; its absence is an error. */
+/* Adds the file, with the directories and links on the way; a missing file is an error. */
 int closure_take_path(struct fbr_closure *c, const char *path, struct closure_at *at,
                       struct fbr_error *err);
-/* A file or directory that is not asked for by name: what cannot be found for it is noted at
- * most. */
+/* Adds a file or directory that no file names; a missing file or library is at most noted. */
 int closure_take_plugin(struct fbr_closure *c, const char *path, struct fbr_error *err);
 void closure_note(struct fbr_closure *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* closure_elf.c. Takes the libraries of a program or library. -ENOEXEC when it is none, without a
- * sentence. strict: a missing library is an error, not a note. */
+/* closure_elf.c. Adds the libraries of a program or library. -ENOEXEC, without a message, if the
+ * file is neither. strict: a missing library is an error, not a note. */
 int closure_libraries(struct fbr_closure *c, const char *path, const struct closure_at *at,
                       bool strict, struct fbr_error *err);
 void closure_dirs_free(struct fbr_closure *c);
 
-/* closure_known.c. Takes the files that the library (or program) of that name at that path without
- * links loads by itself. */
+/* closure_known.c. Adds the files that a library or program loads by itself; `real` is its path
+ * without links. */
 int closure_known(struct fbr_closure *c, const char *name, const char *real, bool program,
                   struct fbr_error *err);
 

@@ -1,11 +1,11 @@
-/* image.c - writes the archive of an image; see image.h.
+/* image.c - writes the archive of an image.
  *
- * One archive in another: the layer is a tar of its own, and its size and digest stand before its
- * bytes in the outer one. So it is made twice from the same files, first into the digest, then into
- * the archive.
+ * The archive contains another archive: the layer is a tar file, whose size and digest stand before
+ * its bytes in the outer archive. So the layer is made twice from the same files, first for the
+ * digest, then for the archive.
  *
- * Times are 0, but for Python's sources: what Python compiled from them (.pyc) is good only for a
- * source of the same time and size.
+ * Times are 0, except for Python's sources: a compiled file (.pyc) is valid only for a source of
+ * the same time and size.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -30,7 +30,7 @@
 
 /* ---- Digests ---- */
 
-/* OpenSSL does not clean up after itself at exit(): our own end comes later. */
+/* OpenSSL must not clean up at exit(): Fiber's own exit handler runs later. */
 static EVP_MD_CTX *digest_new(void)
 {
     EVP_MD_CTX *md;
@@ -70,14 +70,14 @@ int image_digest(const void *data, size_t len, char out[IMAGE_DIGEST], struct fb
     return rc;
 }
 
-/* ---- Where bytes go ---- */
+/* ---- Destinations of bytes ---- */
 
 struct sink {
     EVP_MD_CTX *md;        /* a digest, */
     struct archive *outer; /* an entry of another archive, */
     int fd;                /* or a descriptor */
     uint64_t bytes;
-    uint64_t most; /* of outer: how many there may be */
+    uint64_t most; /* for `outer`: the most bytes */
     int failed;    /* negative errno */
 };
 
@@ -124,8 +124,8 @@ static la_ssize_t on_bytes(struct archive *a, void *user, const void *data, size
     return (la_ssize_t)len;
 }
 
-/* NULL without memory. Free with archive_write_free(). raw: names are bytes, whatever the locale;
- * that costs each entry a header of its own. */
+/* NULL without memory. Free with archive_write_free(). raw: names are bytes in any locale; each
+ * entry then has an extra header. */
 static struct archive *tar_new(struct sink *s, bool raw)
 {
     struct archive *a = archive_write_new();
@@ -151,7 +151,8 @@ static int tar_failed(struct archive *a, const struct sink *s, const char *what,
                     s->failed ? fbr_strerror(s->failed) : archive_error_string(a));
 }
 
-/* After a failure nothing more is written, nor is the end that libarchive would write. */
+/* Frees the archive. After a failure nothing more is written, not even the end mark of
+ * libarchive. */
 static void tar_free(struct archive *a, struct sink *s, int rc)
 {
     if (rc < 0 && !s->failed)
@@ -337,7 +338,7 @@ static int put_document(struct archive *a, const struct sink *s, const char *nam
     return archive_write_data(a, text, len) == (la_ssize_t)len ? 0 : tar_failed(a, s, name, err);
 }
 
-/* The blob of that digest; text NULL: the layer. */
+/* Writes the blob with that digest; text NULL: the layer. */
 static int put_blob(struct fbr_image *i, struct archive *a, const struct sink *s,
                     const char *digest, const char *text, uint64_t len, struct fbr_error *err)
 {
@@ -350,7 +351,8 @@ static int put_blob(struct fbr_image *i, struct archive *a, const struct sink *s
         return put_document(a, s, name, text, len, err);
     if ((rc = put_header(a, s, name, AE_IFREG, len, err)) < 0 ||
         (rc = put_layer(i, &layer, err)) < 0)
-        return s->failed ? tar_failed(a, s, "the image", err) : rc; /* the failed sink is why */
+        /* the failed sink is the reason */
+        return s->failed ? tar_failed(a, s, "the image", err) : rc;
     return layer.bytes == len ? 0 : changed("one of its files", err);
 }
 
@@ -380,7 +382,7 @@ done:
     return rc;
 }
 
-/* SIGPIPE is held back while we write, and one that came from it is taken away. */
+/* SIGPIPE is blocked while we write, and a SIGPIPE that our write caused is removed. */
 static int put_quietly(struct fbr_image *i, const struct parts *p, struct sink *s,
                        struct fbr_error *err)
 {

@@ -1,15 +1,15 @@
 /* image.h - container images without a registry, a Dockerfile or an engine: an archive of one layer
- * with the files that programs need (closure.h), at the paths where they lie here.
+ * with the files that programs need (closure.h), at their paths on this machine.
  *
  * The archive is an OCI image layout (image-spec 1.0) with the manifest.json of `docker save` in
- * it, so `docker load`, `podman load` and `ctr images import` take it. The same files give the same
- * bytes: entries are sorted, times and owners are 0.
+ * it, so `docker load`, `podman load` and `ctr images import` accept it. The same files give the
+ * same bytes: entries are sorted, times and owners are 0.
  *
- * The layer is never held: the files are read twice, once for its digest and once for the archive.
- * A file that changes in between is an error.
+ * The layer is never held in memory: the files are read twice, once for its digest and once for the
+ * archive. A file that changes in between is an error.
  *
- * Any thread, but one image belongs to one thread at a time; all of it reads files, so not the
- * loop's. This is a part of the module "cluster": others reach it by struct fbr_image_ops
+ * Any thread but the loop thread, because the functions read files; one thread at a time per image.
+ * The code is a part of the module "cluster"; code outside it uses struct fbr_image_ops
  * (cluster.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -28,59 +28,61 @@
 
 struct fbr_image;
 
-/* Lists end in NULL, and may be NULL. Texts are copied. */
+/* Lists are NULL-terminated, and may be NULL. Texts are copied. */
 struct fbr_image_spec {
-    const char *const *files; /* and directories; the first program is what runs by default */
-    const char *const *more; /* data: no interpreter comes along, what is missing is not an error */
+    const char *const *files; /* files and directories; the first program runs by default */
+    /* data: their libraries are not required, a missing file is not an error */
+    const char *const *more;
     const char *const *mapped;      /* libraries of this process (closure.h) */
-    const char *const *directories; /* that are made, everybody may write them */
-    const char *const *env;         /* "K=V"; LD_LIBRARY_PATH counts for the libraries too */
+    const char *const *directories; /* directories to make, which all users may write */
+    /* "K=V"; LD_LIBRARY_PATH also counts for the search of libraries */
+    const char *const *env;
     const char *const *entrypoint;
     const char *workdir;
     bool no_plugins, no_modules, cluster; /* struct fbr_closure_options */
 };
 
 struct fbr_image_facts {
-    /* of the plan: paths, sizes and times of the files, and what was said about them */
+    /* of the plan: made from the paths, sizes and times of the files, and from the options */
     const char *id;
     size_t files;       /* entries of the layer */
     uint64_t bytes;     /* of the files */
-    uint64_t archive;   /* bytes that were written, after fbr_image_write() */
+    uint64_t archive;   /* bytes written, after fbr_image_write() */
     const char *digest; /* "sha256:...", the image's id for an engine, after fbr_image_write() */
 };
 
-/* Finds the files; milliseconds for a program. -ENOENT and others with a sentence. */
+/* Finds the files; takes milliseconds for a program. -ENOENT and other errors, with a message. */
 int fbr_image_open(struct fbr_image **out, const struct fbr_image_spec *spec,
                    struct fbr_error *err);
-void fbr_image_close(struct fbr_image *i); /* NULL is fine */
+void fbr_image_close(struct fbr_image *i); /* NULL is allowed */
 
-/* The image of this program: it, the libraries that it has loaded, the words of the key image_add,
- * and the folder that we are in. A word "@FILE" stands for the lines of that file, each the path of
- * data; "\\ " is a blank in a word. */
+/* Opens the image of this program: the program, the libraries that it has loaded, the files of the
+ * key image_add, and the working directory. A word "@FILE" stands for the lines of that file, each
+ * the path of data; "\\ " is a blank in a word. */
 int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
                        struct fbr_error *err);
-/* LD_LIBRARY_PATH of this process with absolute directories, for free(); NULL: it is not set. */
+/* Returns LD_LIBRARY_PATH of this process with absolute directories, for free(); NULL: not set. */
 char *fbr_image_library_path(void);
-/* Libraries that this process has loaded, a list to be freed with fbr_image_list_free(); NULL:
- * none. */
+/* Returns the libraries that this process has loaded, for fbr_image_list_free(); NULL: none. */
 char **fbr_image_mapped(void);
 void fbr_image_list_free(char **list);
 
 void fbr_image_facts(const struct fbr_image *i, struct fbr_image_facts *out);
 const struct fbr_file *const *fbr_image_files(struct fbr_image *i, size_t *count);
-const char *fbr_image_note(const struct fbr_image *i, size_t at); /* NULL behind the last */
+/* NULL after the last note */
+const char *fbr_image_note(const struct fbr_image *i, size_t at);
 
-/* Writes the archive to fd, from its position on; a pipe is as good as a file. -EINVAL for a name
- * that is none, -EPIPE when who reads it has gone (no SIGPIPE), -ESTALE when a file was changed
- * meanwhile. */
+/* Writes the archive to fd, from its position on; fd may be a pipe. -EINVAL: not a valid name;
+ * -EPIPE: the reader has gone (no SIGPIPE); -ESTALE: a file was changed meanwhile. */
 int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_error *err);
 
-/* "train" -> "train:latest" and "docker.io/library/train:latest", as engines and Kubernetes call
- * it. -EINVAL and a sentence. Pure. */
+/* Makes "train:latest" and "docker.io/library/train:latest" from "train", the names that engines
+ * and Kubernetes use. -EINVAL and a message. Pure. */
 int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
                    char whole[FBR_IMAGE_NAME_MAX], struct fbr_error *err);
 
-/* The registry's answer to a pull, as an engine tells it, means that we may not. Pure. */
+/* Whether the registry's answer to a pull, as the engine reports it, means that access is denied.
+ * Pure. */
 bool fbr_image_refused(const char *text);
 
 /* For callers that have loaded the module. */

@@ -1,9 +1,9 @@
-/* image_own.c - the image of this program, which nobody has named files for; see image.h.
+/* image_own.c - the image of this program, for which the user has named no files.
  *
- * The libraries are where the loader has found them here, so its LD_LIBRARY_PATH holds in the image
- * too. Those that the process has loaded count where the search finds nothing: they were loaded by
- * another environment, or by hand. Fiber's modules come with Fiber (closure_known.c), and are no
- * reason to take what only a master needs.
+ * The loader found the libraries by this process's LD_LIBRARY_PATH, so the image has the same
+ * LD_LIBRARY_PATH. The libraries that the process has loaded are used where the search finds
+ * nothing: they were loaded through another environment, or by hand. Fiber's modules are added with
+ * Fiber (closure_known.c); a loaded module is no reason to add files that only a master needs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -22,7 +22,8 @@ void fbr_image_list_free(char **list)
     image_list_free(list);
 }
 
-/* Relative directories are meant from here; an empty word means here, too. */
+/* A relative directory starts at the working directory, and an empty word means the working
+ * directory. */
 char *fbr_image_library_path(void)
 {
     const char *path = fbr_getenv("LD_LIBRARY_PATH");
@@ -70,7 +71,7 @@ char **fbr_image_mapped(void)
     return list;
 }
 
-/* The lines of a file. */
+/* Adds the lines of a file. */
 static int add_lines(char ***list, const char *path, struct fbr_error *err)
 {
     FILE *f = fopen(path, "re");
@@ -95,7 +96,7 @@ struct lists {
     char **files, **more, **env, **mapped;
 };
 
-/* Cuts the next word off the text; "\\ " is a blank of a word. NULL at the end. */
+/* Cuts the next word off the text; "\\ " is a blank in a word. NULL at the end. */
 static char *next_word(char **text)
 {
     char *at = *text + strspn(*text, " "), *word = at, *to = at;
@@ -137,7 +138,7 @@ static int add_variable(char ***list, const char *name, const char *value)
     return rc;
 }
 
-/* Adds the variables by which interpreters find their modules, as the loader's path is added. */
+/* Adds the variables by which interpreters find their modules, and the loader's path. */
 static int add_env(struct lists *l)
 {
     static const char *const names[] = {"PYTHONPATH", "PERL5LIB"};

@@ -1,9 +1,9 @@
-/* image_plan.c - what an image will have: its files, its environment, and an id that tells two
- * plans apart.
+/* image_plan.c - the plan of an image: its files, its environment, and an id that distinguishes two
+ * plans.
  *
- * The id is made of the paths, sizes and times of the files, not of their bytes, so it costs what
- * finding them costs. It names images that are made without being asked for: one that an engine has
- * already need not be made again.
+ * The id is made from the paths, sizes and times of the files, not from their bytes, so it is as
+ * cheap as finding the files. It names the images that are made automatically: an image that an
+ * engine already has need not be made again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "backends/image/image_priv.h"
 #include "runtime/base/buf.h"
 
-#define ID_FORMAT 1 /* goes up when the same plan makes another image */
+#define ID_FORMAT 1 /* increased when the same plan makes another image */
 #define LIBRARY_PATH "LD_LIBRARY_PATH"
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -64,7 +64,7 @@ static const char *variable(const char *const *env, const char *name)
 
 /* ---- What runs ---- */
 
-/* "/here/train" of "./train": as it was named, links kept. */
+/* Makes "/here/train" from "./train": the given name, with its links. */
 static char *absolute(const char *path)
 {
     char here[PATH_MAX], *whole = NULL;
@@ -87,7 +87,7 @@ static bool is_program(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);
 }
 
-/* Whether `dir` of `len` bytes is in a search path. */
+/* Whether `dir`, of `len` bytes, is in a search path. */
 static bool has_directory(const char *path, const char *dir, size_t len)
 {
     for (const char *at = path; *at; at += strcspn(at, ":"), at += *at == ':')
@@ -96,7 +96,7 @@ static bool has_directory(const char *path, const char *dir, size_t len)
     return false;
 }
 
-/* The first program is what runs when nothing is asked for; PATH gets the folders of all. */
+/* The first program runs by default; PATH gets the folders of all programs. */
 static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_buf *b)
 {
     bool entry = spec->entrypoint && spec->entrypoint[0];
@@ -113,7 +113,7 @@ static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, 
             if (!i->cmd && !entry)
                 rc = image_list_add(&i->cmd, file);
             fbr_put_u8(b, '\0');
-            b->len -= !b->failed; /* ends the text, for has_directory() */
+            b->len -= !b->failed; /* terminates the text for has_directory() */
             if (!b->failed && len && !memchr(file, ':', len) &&
                 !has_directory((const char *)b->data + strlen("PATH="), file, len) &&
                 !has_directory(DEFAULT_PATH, file, len)) {
@@ -127,7 +127,7 @@ static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, 
     return b->failed ? -ENOMEM : rc;
 }
 
-/* The caller's, and the directories of libraries that only this process knows how to find. */
+/* Sets the caller's variables, and the directories of libraries that only this process can find. */
 static int set_env(struct fbr_image *i, const struct fbr_image_spec *spec)
 {
     const char *given = variable(spec->env, LIBRARY_PATH), *found;

@@ -1,4 +1,4 @@
-/* image_priv.h - what the files of image.h share.
+/* image_priv.h - the data of an image, which the files image*.c share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_IMAGE_PRIV_H
@@ -10,14 +10,14 @@
 
 struct fbr_image {
     struct fbr_closure *closure;
-    char **env, **entrypoint, **cmd; /* end in NULL */
+    char **env, **entrypoint, **cmd; /* NULL-terminated */
     char *workdir;
     char id[FBR_IMAGE_ID + 1];
-    char digest[IMAGE_DIGEST]; /* of the configuration, "" before it is written */
+    char digest[IMAGE_DIGEST]; /* of the configuration; "" before it is written */
     uint64_t archive;
 };
 
-/* Documents of the archive, for free(). NULL and a sentence. */
+/* Make the documents of the archive, for free(). NULL and a message. */
 char *image_config(const struct fbr_image *i, const char *layer, size_t *len,
                    struct fbr_error *err);
 char *image_manifest(const char *config, size_t config_len, const char *layer, uint64_t layer_len,
@@ -28,7 +28,7 @@ char *image_index(const char *manifest, size_t manifest_len, const char *whole, 
 char *image_docker(const char *config, const char *layer, const char *tagged, size_t *len,
                    struct fbr_error *err);
 
-/* Lists of texts that end in NULL; NULL is an empty one. -ENOMEM. */
+/* NULL-terminated lists of texts; NULL is the empty list. -ENOMEM. */
 int image_list_add(char ***list, const char *text);
 void image_list_free(char **list);
 

@@ -1,7 +1,8 @@
-/* image_text.c - the names of images, and the documents that describe one.
+/* image_text.c - the names of images, and the documents that describe an image.
  *
- * A name is `[host[:port]/]part[/part...][:tag]` as the distribution project's reference grammar
- * has it. The documents are those of the OCI image-spec 1.0 and manifest.json of `docker save`.
+ * A name is `[host[:port]/]part[/part...][:tag]`, as the reference grammar of the distribution
+ * project defines it. The documents are those of the OCI image-spec 1.0, and manifest.json of
+ * `docker save`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -22,7 +23,7 @@
 
 /* ---- Names ---- */
 
-/* Words of lower-case letters and digits, between which stands '.', '_', "__" or any number of
+/* Checks for words of lower-case letters and digits, separated by '.', '_', "__" or any number of
  * '-'. */
 static bool is_part(const char *text, size_t len)
 {
@@ -42,7 +43,7 @@ static bool is_part(const char *text, size_t len)
     }
 }
 
-/* Letters, digits and '-' between them, in parts with a dot between them. */
+/* Checks for parts, separated by dots, of letters and digits with '-' only between them. */
 static bool is_domain(const char *text, size_t len)
 {
     for (size_t i = 0; i <= len; i++) {
@@ -57,7 +58,7 @@ static bool is_domain(const char *text, size_t len)
     return true;
 }
 
-/* A registry: has a dot or a port, or is localhost. */
+/* Checks for a registry: the name has a dot or a port, or is localhost. */
 static bool is_host(const char *text, size_t len)
 {
     const char *colon = memchr(text, ':', len);
@@ -134,7 +135,7 @@ bool fbr_image_refused(const char *text)
 
 /* ---- Documents ---- */
 
-/* NULL is an empty list. */
+/* Makes a JSON array; NULL makes the empty array. */
 static struct json_t *list(char *const *texts)
 {
     struct json_t *a = fbr_json_pack("[]"), *text;
@@ -159,7 +160,7 @@ static char *print(struct json_t *j, size_t *len, struct fbr_error *err)
     return text;
 }
 
-/* As Go calls it, and so do all registries. */
+/* Returns Go's name of the architecture, which registries use. */
 static const char *architecture(const struct utsname *u)
 {
     static const char *const names[][2] = {

@@ -1,4 +1,4 @@
-/* tar.c - entries of a tar archive; see tar.h.
+/* tar.c - writes the headers of tar entries.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/image/tar.h"
@@ -20,7 +20,7 @@ void fbr_tar_head(struct fbr_buf *out, const char *name, const char *link, char 
     snprintf(h + 116, 8, "%07o", owner ? owner->gid : 0);
     snprintf(h + 124, 12, "%011zo", size);
     snprintf(h + 136, 12, "%011o", 0);
-    memset(h + 148, ' ', 8); /* as it counts itself */
+    memset(h + 148, ' ', 8); /* the checksum is computed with blanks in its place */
     h[156] = type;
     memcpy(h + 257, "ustar\00000", 8);
     for (size_t i = 0; i < FBR_TAR_BLOCK; i++)

@@ -1,4 +1,4 @@
-/* tar.h - entries of an archive in the format that POSIX calls ustar; pure.
+/* tar.h - entries of an archive in POSIX ustar format; pure.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_TAR_H
@@ -8,7 +8,7 @@
 
 #include "runtime/base/buf.h"
 
-/* Entries and their bytes are padded with zeros to it; two blocks of zeros end the archive. */
+/* Headers and contents are padded with zeros to this size; two blocks of zeros end the archive. */
 #define FBR_TAR_BLOCK 512
 
 struct fbr_tar_owner {
@@ -16,7 +16,7 @@ struct fbr_tar_owner {
 };
 
 /* Adds the header of an entry: type '0' is a file, '2' a link, '5' a directory. owner NULL: root.
- * out->failed when a name is too long for it. */
+ * Sets out->failed if a name is too long. */
 void fbr_tar_head(struct fbr_buf *out, const char *name, const char *link, char type, unsigned mode,
                   const struct fbr_tar_owner *owner, size_t size);
 

@@ -1,6 +1,6 @@
-/* anchor.c - notes of the first Secrets of runs; see anchor.h.
+/* anchor.c - notes on this host of the first Secrets of runs.
  *
- * A directory that belongs to somebody else, or that somebody else may write, is not used.
+ * A directory that belongs to another user, or that another user may write to, is not used.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/anchor.h"
@@ -31,8 +31,8 @@ static int make_dir(const char *path)
     return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
 }
 
-/* The registry's directory (runtime/inspect/registry.h), and ours below it: a descriptor or
- * -errno. */
+/* Opens the registry's directory (runtime/inspect/registry.h) and our directory in it: a
+ * descriptor, or -errno. */
 static int open_dir(bool make)
 {
     const char *xdg = fbr_getenv("XDG_RUNTIME_DIR");
@@ -93,7 +93,7 @@ void fbr_kube_anchor_forget(const char *name)
     close(dir);
 }
 
-/* One line of it, of at most size - 1 bytes: what comes behind it, or NULL. */
+/* Copies one line of at most size - 1 bytes. Returns the text after it, or NULL. */
 static const char *take_line(const char *text, char *out, size_t size)
 {
     const char *end = text ? strchr(text, '\n') : NULL;

@@ -1,4 +1,4 @@
-/* api.c - requests to an API server; see api.h.
+/* api.c - requests to a Kubernetes API server.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/api.h"
@@ -15,11 +15,11 @@
 #include "backends/http/json.h"
 #include "runtime/base/log.h"
 
-#define TRIES 3 /* of what is asked at once, at the beginning and the end */
+#define TRIES 3 /* of requests that wait for their answer, at open and close */
 #define TRY_MS 150
 #define PARALLEL 32
 #define ATTEMPT_MS 30000
-#define AGAIN_MS 1000 /* for new credentials, or for a server that has just been started */
+#define AGAIN_MS 1000 /* for new credentials, or for a server that has just started */
 #define STARTING_TIMES 15
 
 /* ---- One request ---- */
@@ -31,9 +31,9 @@ struct fbr_kube_request {
     char *path, *body;
     uint64_t patience_ms;
     struct fbr_timer again;
-    bool repeated;     /* with new credentials */
-    unsigned starting; /* times that a server that had just come back refused it */
-    uint64_t repeats;  /* of all requests, when it was sent */
+    bool repeated;     /* after new credentials */
+    unsigned starting; /* times that a server that had just come back refused the request */
+    uint64_t repeats;  /* repetitions of all requests, when this one was sent */
     void (*done)(void *user, const struct fbr_http_answer *);
     void *user;
 };
@@ -81,7 +81,8 @@ static bool is_refused(const struct fbr_http_answer *answer)
     return answer->status == 401 || (answer->status == 403 && strstr(answer->body, " cannot "));
 }
 
-/* An API server that has just been started refuses for some seconds what it will allow. */
+/* An API server that has just started refuses for some seconds requests that it will allow
+ * later. */
 static bool is_starting(struct fbr_kube_request *r, const struct fbr_http_answer *answer)
 {
     return is_refused(answer) && r->starting < STARTING_TIMES &&
@@ -169,7 +170,7 @@ int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const 
     return 0;
 }
 
-/* ---- One that is waited for ---- */
+/* ---- A request whose caller waits ---- */
 
 struct asked {
     int status;
@@ -190,7 +191,7 @@ static void on_asked(void *user, const struct fbr_http_answer *answer)
         fbr_kube_describe(got->a, answer, got->what, got->say, sizeof(got->say));
 }
 
-/* Whether another try may be answered better. */
+/* Whether another try may get a better answer. */
 static bool is_passing(const struct asked *got)
 {
     return got->status == 0 || got->status == 429 || got->status >= 500 ||
@@ -232,7 +233,7 @@ int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const c
     return got.status;
 }
 
-/* ---- Words ---- */
+/* ---- Texts ---- */
 
 char *fbr_kube_path(const struct fbr_kube_api *a, const char *fmt, ...)
 {
@@ -263,10 +264,11 @@ void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answe
 {
     char text[400], *group;
     const char *hint = "";
-    bool account = false; /* is missing */
+    bool account = false; /* the service account is missing */
 
     fbr_http_describe(answer, text, sizeof(text));
-    group = strstr(text, " in API group"); /* the Role says the rest */
+    /* the text without it; the Role gives the API group */
+    group = strstr(text, " in API group");
     if (answer->status == 403 && group)
         *group = '\0';
     if (answer->status == 401)

@@ -19,49 +19,52 @@ struct fbr_kube_api {
     struct fbr_loop *loop;
     struct fbr_kube_config config;
     struct fbr_kube_creds *creds;
-    struct fbr_http *calls;            /* short ones, over few connections */
+    struct fbr_http *calls;            /* short requests, over few connections */
     struct fbr_http *streams;          /* watches and logs: each has a connection of its own */
-    struct fbr_kube_request *requests; /* that are not answered */
-    uint64_t away_at; /* when a stream broke, or a last request, by fbr_now_ms(); 0: none has */
-    bool no_logs;     /* that we may not read them was told */
-    bool had_logs;    /* so it may */
+    struct fbr_kube_request *requests; /* requests without an answer */
+    /* when a stream broke or a request got no answer, by fbr_now_ms(); 0: never */
+    uint64_t away_at;
+    bool no_logs;  /* the missing permission to read logs was reported */
+    bool had_logs; /* a log was read, so the permission exists */
     char *namespace_;
-    char host[256];    /* of the server, without port and brackets */
-    char refused[400]; /* in what words it put a request off last; "": it has taken one since */
+    char host[256]; /* of the server, without port and brackets */
+    /* why the server last put a request off; "": it has accepted one since then */
+    char refused[400];
 };
 
-/* From `config` and the environment. */
+/* Opens the API by `config` and the environment. */
 int fbr_kube_api_open(struct fbr_kube_api **out, struct fbr_loop *loop,
                       const struct fbr_config *config, struct fbr_error *err);
 void fbr_kube_api_close(struct fbr_kube_api *a);
 
 /* Returns "/api/v1/namespaces/NAMESPACE/" and the rest, for free(). The parts must need no
- * escape. */
+ * escaping. */
 char *fbr_kube_path(const struct fbr_kube_api *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* "/apis/batch/v1/namespaces/NAMESPACE/jobs" and the rest. */
+/* Returns "/apis/batch/v1/namespaces/NAMESPACE/jobs" and the rest. */
 char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const char *name);
 
-/* One request, from now on: repeated for `patience_ms`, and once with new credentials after a 401.
- * The body, NUL- terminated or NULL, is copied; `done` is called once, unless the API is closed
- * before. Takes `path`. -ENOMEM. */
+/* Sends one request: repeated for `patience_ms`, and once with new credentials after a 401. The
+ * body, NUL-terminated or NULL, is copied; `done` is called once, unless the API is closed before.
+ * Takes ownership of `path`. -ENOMEM. */
 int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const char *body,
                   uint64_t patience_ms, void (*done)(void *user, const struct fbr_http_answer *),
                   void *user);
 
-/* One request that is waited for. Returns the status, or 0 when none came in time; *answer is JSON
- * for fbr_json_free(), or NULL. A status that is not 2xx is told in err. Takes `path`. */
+/* Sends one request and waits for the answer. Returns the status, or 0 if no answer came in time;
+ * *answer is JSON for fbr_json_free(), or NULL. A status that is not 2xx sets err. Takes ownership
+ * of `path`. */
 int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,
                  uint64_t ms, struct json_t **answer, struct fbr_error *err);
 
-/* An API server that has just been started refuses for some seconds what it will allow. */
+/* An API server that has just started refuses for some seconds requests that it will allow
+ * later. */
 #define FBR_KUBE_STARTING_MS 30000
 bool fbr_kube_just_started(const struct fbr_kube_api *a);
-/* Whether another try, a second later, may be answered better. */
+/* Whether another try, a second later, may get a better answer. */
 bool fbr_kube_is_passing(const struct fbr_kube_api *a, const struct fbr_http_answer *answer);
 
-/* A sentence about an answer that is not 2xx, with what mends it where that is known. `what`:
- * "create pods". */
+/* Describes an answer that is not 2xx, with a remedy where one is known. `what`: "create pods". */
 void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
                        const char *what, char *out, size_t size);
 

@@ -1,4 +1,4 @@
-/* cleanup.c - what is removed at the end of a program; see cleanup.h.
+/* cleanup.c - removes a run's objects from the cluster when the program ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/cleanup.h"
@@ -12,13 +12,14 @@
 
 #define CLOSE_MS 10000
 #define AGAIN_MS 1000
-/* For the first answers; then twice as long each time, for who is only slow. */
+/* For the first answers; doubles each time, for a server that is only slow. */
 #define FIRST_MS 2000
 
 struct removal {
     struct fbr_kube_api *a;
-    size_t left;           /* of what was sent last */
-    bool refused, passing; /* for our credentials; another try may be answered better */
+    size_t left; /* requests of the last round without an answer */
+    /* refused: for our credentials; passing: another try may get a better answer */
+    bool refused, passing;
     char *out;
     size_t size;
 };
@@ -39,7 +40,8 @@ static void on_answer(void *user, const struct fbr_http_answer *a)
         return;
     all->left++;
     all->refused |= a->status == 401;
-    if (a->status == 0) /* when it comes back, it may refuse for a while what it allows later */
+    /* a server that comes back may refuse for a while requests that it allows later */
+    if (a->status == 0)
         all->a->away_at = fbr_now_ms();
     all->passing |= fbr_kube_is_passing(all->a, a);
     snprintf(all->out, all->size, "%s", fbr_http_describe(a, text, sizeof(text)));

@@ -1,4 +1,4 @@
-/* cleanup.h - what is removed at the end of a program, while it waits.
+/* cleanup.h - removes a run's objects from the cluster, while the program waits for its end.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_LAST_H
@@ -9,13 +9,13 @@
 struct fbr_kube_last {
     char *path;       /* of the object */
     const char *body; /* DeleteOptions */
-    bool gone;        /* set: it is removed, or was not there */
+    bool gone;        /* set: the object is removed, or did not exist */
 };
 
-/* Sends all DELETEs at once; those that are not answered well, or not in time, go once more a
- * second later for up to 10 s, as long as another answer may be better; 30 s with a server that was
- * away just before; 10 s more when credentials must be renewed. Answers how many objects may be
- * left, and why in out ("" when none is). */
+/* Sends all DELETEs at once. Those with a bad answer, or with none in time, are sent again a second
+ * later: for up to 10 s, as long as another answer may be better; 30 s with a server that was away
+ * just before; 10 s more when credentials must be renewed. Returns how many objects may be left,
+ * and the reason in out ("" if none is left). */
 size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, size_t n, char *out,
                             size_t size);
 

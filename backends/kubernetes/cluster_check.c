@@ -1,7 +1,8 @@
-/* cluster_check.c - what `fiber doctor` finds out about a cluster: whether each verb that is needed
- * is allowed, by asking the server for a review of our own access; whether it would take a pod, by
- * a dry run; what GPUs its nodes have; and whether the address that jobs are to call can be one
- * that a pod reaches.
+/* cluster_check.c - the checks of a cluster for `fiber doctor`.
+ *
+ * Whether each needed verb is allowed (the server reviews our own access); whether the server would
+ * accept a pod (a dry run); which GPUs the nodes have; and whether a pod can reach the address that
+ * jobs connect to.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
@@ -17,12 +18,12 @@
 
 #define ANSWER_MS 10000
 #define ROOM_MS 4000
-#define NODES "500" /* of which GPUs are counted */
+#define NODES "500" /* most nodes whose GPUs are counted */
 
 static const struct {
     const char *resource, *sub, *verb, *what;
     bool needed;
-    const char *group; /* NULL: the core's */
+    const char *group; /* NULL: the core group */
 } verbs[] = {
     {"pods", "", "create", "starting jobs", true, NULL},
     {"pods", "", "get", "seeing what a lost answer was", true, NULL},
@@ -37,7 +38,7 @@ static const struct {
     {"jobs", "", "delete", "ending masters in the cluster", false, "batch"},
 };
 
-/* 1: allowed, 0: not, negative: unknown. */
+/* 1: allowed, 0: not allowed, negative: unknown. */
 static int is_allowed(struct fbr_backend *b, const char *group, const char *resource,
                       const char *sub, const char *verb, struct fbr_error *err)
 {
@@ -116,8 +117,8 @@ static void check_server(struct fbr_backend *b, fbr_backend_report *say, void *u
 
 /* ---- A pod ---- */
 
-/* Whether the server would take a job's pod, with the image, the template and the account that are
- * set. */
+/* Checks whether the server would accept a job's pod, with the image, the template and the account
+ * of the settings. */
 static void check_pod(struct fbr_backend *b, fbr_backend_report *say, void *user)
 {
     static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
@@ -168,7 +169,7 @@ struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char 
 
 /* ---- The size of nodes ---- */
 
-/* "2", or "1930m": whole processors. */
+/* Reads "2", or "1930m": returns whole processors. */
 static unsigned processors(const char *text)
 {
     char *end;
@@ -178,7 +179,7 @@ static unsigned processors(const char *text)
     return n < 1u << 20 ? (unsigned)n : 1u << 20;
 }
 
-/* Pods without tolerations find no place on it. */
+/* Whether pods without tolerations cannot run on the node. */
 static bool is_closed(const struct json_t *node)
 {
     const struct json_t *taints = fbr_json_at(node, "spec", "taints", NULL);

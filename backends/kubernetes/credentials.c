@@ -1,4 +1,4 @@
-/* credentials.c - tokens and exec plugins; see credentials.h.
+/* credentials.c - tokens, and programs that print credentials (exec plugins).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/credentials.h"
@@ -34,16 +34,16 @@
 struct fbr_kube_creds {
     struct fbr_kube_config *config;
     char *token;      /* from a file or a program */
-    uint64_t read_at; /* the file; clock of fbr_now_ms() */
+    uint64_t read_at; /* when the file was read; clock of fbr_now_ms() */
     int64_t expires;
     uint64_t ran_at;
-    bool running; /* the thread */
+    bool running; /* the thread runs */
     pthread_t thread;
-    /* Between the two threads. */
+    /* Shared by the two threads. */
     pthread_mutex_t lock;
     bool ready;
     struct fbr_kube_credential fresh;
-    atomic_bool stop; /* nobody waits for the plugin any more */
+    atomic_bool stop; /* nothing waits for the plugin any more */
 };
 
 static void forget(char **text)
@@ -97,7 +97,7 @@ int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, s
 
 /* ---- Running a plugin ---- */
 
-/* Writes the facts about us for the program: KUBERNETES_EXEC_INFO. */
+/* Writes the facts about the cluster for the program: KUBERNETES_EXEC_INFO. */
 static char *exec_info(const struct fbr_kube_config *c)
 {
     struct json_t *cluster = fbr_json_pack("{s:s}", "server", c->server);
@@ -180,7 +180,7 @@ static int run_plugin(struct fbr_kube_creds *c, const char *path, struct fbr_buf
     return rc;
 }
 
-/* Runs it and waits for it. Any thread, one at a time. */
+/* Runs the program and waits for its end. Any thread, one at a time. */
 static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct fbr_error *err)
 {
     const struct fbr_kube_exec *x = &c->config->exec;
@@ -218,7 +218,7 @@ static void *run_again(void *arg)
     return NULL;
 }
 
-/* Takes the result of the thread, once it has ended. */
+/* Takes the result of the thread, if it has ended. */
 static void take_fresh(struct fbr_kube_creds *c)
 {
     bool ready;

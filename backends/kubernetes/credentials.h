@@ -1,9 +1,9 @@
-/* credentials.h - who we are to an API server, over time: tokens that change, and programs that
- * give credentials.
+/* credentials.h - our credentials for an API server, over time: tokens that change, and programs
+ * that print credentials.
  *
- * A token file is read again each minute. A program (an exec plugin) is run when the backend is
- * opened, which waits for it, and then, on a thread of its own, a minute before what it gave
- * expires and when the server refuses it.
+ * A token file is read again each minute. A program (an exec plugin) runs when the backend is
+ * opened, which waits for its end. Later it runs on a thread of its own: a minute before its
+ * credentials expire, and when the server refuses them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_CREDS_H
@@ -18,20 +18,20 @@
 
 struct fbr_kube_creds;
 
-/* `config` gets the client certificate that a program gives, and must outlive it. */
+/* `config` receives the client certificate of a program, and must outlive *out. */
 int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_kube_config *config,
                         struct fbr_error *err);
-/* Waits for a program that runs, some seconds at most. */
+/* Waits for a running program, some seconds at most. */
 void fbr_kube_creds_close(struct fbr_kube_creds *c);
-/* The bearer token, or NULL; for struct fbr_http_options. */
+/* Returns the bearer token, or NULL; for struct fbr_http_options. */
 const char *fbr_kube_creds_token(void *creds);
-/* The server has refused us: gets new ones, if that is possible. True: a repetition in a moment is
- * worth it. */
+/* Call when the server has refused our credentials: gets new ones, if possible. True: a repetition
+ * in a moment is worthwhile. */
 bool fbr_kube_creds_refused(struct fbr_kube_creds *c);
-/* The same, and waits for them. */
+/* The same, and waits for the new credentials. */
 bool fbr_kube_creds_renew(struct fbr_kube_creds *c, uint64_t ms);
 
-/* ---- Of which that is made ---- */
+/* ---- Parts ---- */
 
 struct fbr_kube_credential {
     char *token, *cert, *key; /* NULL: none */

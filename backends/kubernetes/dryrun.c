@@ -1,9 +1,9 @@
-/* dryrun.c - what a job would be in the cluster, for people who want to see it first: its manifest,
- * and whether the server would take it (`fiber run --dry-run`, `--dry-run=server`, `fiber doctor`).
+/* dryrun.c - shows a job's objects before a start: its manifest, and whether the server would
+ * accept it (`fiber run --dry-run`, `--dry-run=server`, `fiber doctor`).
  *
- * The objects are those of a start, but for the ticket, which is a secret and belongs to a join
- * that will not be: the Secret is shown and tried without it. The server is asked with dryRun=All,
- * so admission, quota, Pod Security and the Role have their say, and nothing is made.
+ * The objects are those of a start, without the ticket: a ticket is a secret, and it belongs to a
+ * join that does not happen. So the Secret is shown and tried without it. The server is asked with
+ * dryRun=All, so admission, quota, Pod Security and the Role are checked, and nothing is created.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -27,7 +27,7 @@ struct shown_page {
     size_t len;
     FILE *out;
     int indent;
-    bool in_item; /* the next key stands behind a dash */
+    bool in_item; /* the next key stands after a dash */
 };
 
 static void put_value(struct shown_page *p, const struct json_t *value);
@@ -36,7 +36,7 @@ static void put_scalar(struct shown_page *p, const struct json_t *value)
 {
     char *text = fbr_json_print(value, NULL);
 
-    fprintf(p->out, " %s\n", text ? text : "null"); /* JSON is YAML, too */
+    fprintf(p->out, " %s\n", text ? text : "null"); /* JSON is valid YAML */
     free(text);
 }
 
@@ -94,7 +94,7 @@ static void put_list(struct shown_page *p, const struct json_t *list)
             putc(' ', p->out);
             p->in_item = true;
             fbr_json_each(one, put_member, p);
-        } else { /* a list in a list, if a template has one, as JSON */
+        } else { /* a list in a list, if a template has one, is printed as JSON */
             put_scalar(p, one);
         }
         p->indent -= 2;
@@ -184,7 +184,8 @@ int fbr_kube_show(const struct fbr_config *config, const struct fbr_job *job, in
         goto done;
     fbr_kube_set_settings(&b);
     if (!b.settings.image[0] && host && host[0])
-        b.settings.image = "that-of-this-pod"; /* only the server knows it */
+        /* only the server knows the image of this pod */
+        b.settings.image = "that-of-this-pod";
     pod = make_pod(&b, job, err);
     if (!pod) {
         rc = -EINVAL;
@@ -209,12 +210,12 @@ static const char *what_mends(int status, const char *text)
     if (status == 403 && strstr(text, "quota"))
         return "ask for less (--mem, --cpus-per-rank, -n), or kubectl describe quota";
     if (strstr(text, "`fiber kubernetes manifest"))
-        return ""; /* it is in the sentence */
+        return ""; /* the message already has the remedy */
     return "correct what it names; image, kubernetes_service_account, kubernetes_user and "
            "kubernetes_pod_template are what a pod is made of (fiber config show)";
 }
 
-/* Takes `object`. */
+/* Asks the server with a dry run. Takes ownership of `object`. */
 static bool would_take(struct fbr_backend *b, const char *kind, const char *what,
                        struct json_t *object, fbr_backend_report *say, void *user)
 {

@@ -1,4 +1,4 @@
-/* kubeconfig.c - kubeconfig files and service accounts; see kubeconfig.h.
+/* kubeconfig.c - reads kubeconfig files and service accounts.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/kubeconfig.h"
@@ -54,9 +54,9 @@ void fbr_kube_config_fini(struct fbr_kube_config *c)
     memset(c, 0, sizeof(*c));
 }
 
-/* ---- Files into one ---- */
+/* ---- Merging files ---- */
 
-/* A path in a file is relative to the file's folder. */
+/* Makes a path absolute; a path in a file is relative to the file's folder. */
 static int make_absolute(struct json_t *in, const char *key, const char *folder, bool command)
 {
     const char *path = fbr_json_text(in, key, NULL);
@@ -69,7 +69,7 @@ static int make_absolute(struct json_t *in, const char *key, const char *folder,
     return fbr_json_set(in, key, fbr_json_string(full));
 }
 
-/* Adds an item under its name, unless an earlier file has one of that name. */
+/* Adds an item under its name, unless an earlier file has an item of that name. */
 static int add_item(struct json_t *into, const struct json_t *item, const char *what,
                     const char *folder)
 {
@@ -123,7 +123,7 @@ int fbr_kube_config_add(struct json_t *all, const struct json_t *file, const cha
     return 0;
 }
 
-/* ---- A context out of them ---- */
+/* ---- Reading a context ---- */
 
 static char *text_of(const struct json_t *in, const char *key)
 {
@@ -132,7 +132,7 @@ static char *text_of(const struct json_t *in, const char *key)
     return text[0] ? strdup(text) : NULL;
 }
 
-/* PEM text that stands in base64 under key-data, or in a file under key. */
+/* Takes PEM text, which stands in base64 under key-data, or in a file under key. */
 static int take_pem(char **out, const struct json_t *in, const char *key, struct fbr_error *err)
 {
     char with_data[64];

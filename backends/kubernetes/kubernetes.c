@@ -1,18 +1,18 @@
 /* kubernetes.c - the backend of Kubernetes: a job is a pod, which runs once.
  *
- *     kube_config, kube_creds, kube_yaml   where the API server is, and who we are to it
- *     kube_api                             requests
- *     kube_pod, kube_master, kube_overlay  the objects that are sent
- *     kube_state                           the objects that come back
- *     kube_watch, kube_log                 streams
- *     kube_start, kube_flow                the life of a job
- *     kube_left, kube_check, kube_show     for `fiber gc`, `fiber doctor` and `fiber run --dry-run`
- *     kube_last                            what is removed when the program ends
- *     kube_anchor                          notes on this host, by which gc finds what has no pod
+ *     kubeconfig, credentials, yaml     finds the API server, and our credentials for it
+ *     api                               requests
+ *     pod, pod_master, pod_patch        the objects that are sent
+ *     pod_state                         the objects that come back
+ *     pod_watch, pod_log                streams
+ *     pod_start, pod_life, pod_fsm      the life of a job
+ *     pods_left, cluster_check, dryrun  for `fiber gc`, `fiber doctor` and `fiber run --dry-run`
+ *     cleanup                           removes the run's objects when the program ends
+ *     anchor                            notes on this host, by which gc finds Secrets without pods
  *
- * A pod costs three requests: it is created, its output is read, and it is deleted. All pods are
- * seen by one watch. Nothing but pods and Secrets is made, and a Job for a master that is to run in
- * the cluster; no Secret is ever read.
+ * A pod costs three requests: it is created, its output is read, and it is deleted. One watch shows
+ * all pods. Only pods and Secrets are created, and a Job for a master that runs in the cluster; no
+ * Secret is ever read.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -34,7 +34,7 @@
 
 #define FIRST_MS 10000 /* for the first answer of the server */
 #define LOOK_UP_MS 1000
-#define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
+#define SOMEWHERE "192.0.2.1" /* in no network that exists: its route is the default route */
 
 /* ---- Opening ---- */
 
@@ -76,7 +76,7 @@ static const struct json_t *main_container(const struct json_t *pod)
     return fbr_json_item(all, 0);
 }
 
-/* Takes the settings that our pods inherit from the pod that we are in. */
+/* Takes the settings that our pods inherit from the pod in which we run. */
 static void take_own_pod(struct fbr_backend *b, const struct json_t *pod)
 {
     const struct json_t *c = main_container(pod);
@@ -111,7 +111,7 @@ static void look_at_own_pod(struct fbr_backend *b)
     fbr_json_free(pod);
 }
 
-/* Whether the server is there and lets us in, before the first job waits for it. */
+/* Checks that the server answers and accepts our credentials, before the first job waits for it. */
 static int try_it(struct fbr_backend *b, struct fbr_error *err)
 {
     char *path = fbr_kube_path(b->api, "pods?limit=1&labelSelector=" FBR_KUBE_RUN_LABEL "%%3Dnone");
@@ -188,7 +188,8 @@ static int kube_open(struct fbr_backend **out, const struct fbr_backend_env *env
     if (!b)
         return fbr_fail(err, -ENOMEM, "out of memory");
     b->env = *env;
-    fbr_log_level(fbr_config_int(env->config, "log_level")); /* a module has a level of its own */
+    /* a module has a log level of its own */
+    fbr_log_level(fbr_config_int(env->config, "log_level"));
     fbr_environ_use(env->environ);
     if ((rc = fbr_kube_take_config(b, err)) < 0 ||
         (rc = fbr_kube_api_open(&b->api, env->loop, env->config, err)) < 0 ||
@@ -221,8 +222,8 @@ static void add_last(struct fbr_kube_last *list, size_t *n, char *path, const ch
         list[(*n)++] = (struct fbr_kube_last){.path = path, .body = body};
 }
 
-/* Ends the pods that may run, and the anchor or the Job, with which all the rest goes. Answers how
- * many objects these are. */
+/* Lists the pods that may run, and the anchor or the Job, which owns all the rest. Returns the
+ * number of these objects. */
 static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list, const char *body,
                        const char *whole)
 {
@@ -231,14 +232,15 @@ static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list, const 
 
     if (b->anchor_name[0])
         add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->anchor_name), whole);
-    else if (b->anchoring && b->secrets) /* its answer has not come; it may be there */
+    else if (b->anchoring && b->secrets) /* its answer has not come, so it may exist */
         add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->secrets->name), whole);
     if (b->master_job[0])
         add_last(list, &n, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
     HASH_ITER(hh, b->all, j, next)
         if (fbr_pod_may_exist(j->state))
             add_last(list, &n, fbr_kube_path(b->api, "pods/%s", j->name), body);
-    for (size_t i = 0; i < FBR_KUBE_KEPT; i++) /* the cluster would come to it, too */
+    /* the cluster would also remove these, later */
+    for (size_t i = 0; i < FBR_KUBE_KEPT; i++)
         if (b->kept[i][0])
             add_last(list, &n, fbr_kube_path(b->api, "pods/%s", b->kept[i]), whole);
     return n;
@@ -293,7 +295,7 @@ static int kube_signal(struct fbr_backend *b, void *handle, int sig)
     (void)b;
     if (!fbr_pod_takes(j->state, ON_KILL))
         return 0;
-    /* the cluster has no way for others */
+    /* the cluster cannot send other signals */
     if (sig != SIGKILL && sig != SIGTERM && sig != SIGINT)
         return -ENOTSUP;
     if (j->asked == sig || j->asked == SIGKILL)
@@ -327,7 +329,7 @@ static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fb
     char address[FBR_HOST_ADDRESS_MAX] = "";
     int rc = fbr_host_address_toward(b->api->host, LOOK_UP_MS, address, NULL);
 
-    /* A server on this very machine (kind, minikube, a tunnel): its pods are behind some bridge. */
+    /* The server runs on this machine (kind, minikube, a tunnel): its pods are behind a bridge. */
     if (rc < 0 || !strncmp(address, "127.", 4) || !strcmp(address, "::1"))
         rc = fbr_host_address_toward(SOMEWHERE, LOOK_UP_MS, address, NULL);
     if (rc < 0)

@@ -1,4 +1,4 @@
-/* kubernetes_table.c - what is known of the backend kubernetes before the module with its code is
+/* kubernetes_table.c - the facts about the backend kubernetes that are known before its module is
  * loaded.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -60,7 +60,7 @@ static const struct fbr_backend_advice advice = {
            "              verbs: [\"list\"]",
 };
 
-/* A pod that may ask the API server. */
+/* Whether we run in a pod that may use the API server. */
 static int here(void)
 {
     const char *host = fbr_getenv("KUBERNETES_SERVICE_HOST");

@@ -1,12 +1,12 @@
-/* pod.c - pods and Secrets as JSON; see pod.h.
+/* pod.c - makes pods and Secrets as JSON.
  *
- * Kubernetes replaces $(NAME) in commands and values, and $$ by $: so each '$' of ours is doubled.
+ * Kubernetes replaces $(NAME) in commands and values, and $$ by $, so each '$' of ours is doubled.
  *
- * A container's own root may keep its power over its files, but nothing else: all capabilities are
- * dropped, and no program in it can win any. With a user id (kubernetes_user) the pod passes the
- * Pod Security level "restricted", without one "baseline". The processes of a pod share one process
- * space, so that none of them is process 1, which would not die of a signal that it has no handler
- * for.
+ * The root user of a container keeps its power over files, but nothing else: all capabilities are
+ * dropped, and no program in the container can gain any. With a user id (kubernetes_user) the pod
+ * passes the Pod Security level "restricted", without one "baseline". The processes of a pod share
+ * one process space, so that none of them is process 1, which would not die of a signal for which
+ * it has no handler.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/pod.h"
@@ -36,7 +36,7 @@ void fbr_kube_pod_name(char out[FBR_KUBE_NAME], const struct fbr_job *job)
 
     snprintf(number, sizeof(number), "-%llu", (unsigned long long)job->process);
     ends = strlen(number);
-    /* it has its number in its name */
+    /* the name already ends in the number */
     if (len > ends && !strcmp(job->name + len - ends, number))
         len -= ends;
     snprintf(tail, sizeof(tail), "%s", number);
@@ -68,7 +68,7 @@ void fbr_kube_label(char out[FBR_KUBE_NAME], const char *text)
     out[n] = '\0';
 }
 
-/* ---- Words ---- */
+/* ---- Texts ---- */
 
 struct json_t *fbr_kube_words(const char *text)
 {
@@ -147,7 +147,7 @@ static struct json_t *resources(const struct fbr_job *job, const struct fbr_kube
     return both;
 }
 
-/* Finds the program to run, or a sentence why none can. */
+/* Finds the program to run, or sets a message why there is none. */
 static int find_program(const struct fbr_job *job, const struct fbr_kube_settings *s,
                         char path[PATH_MAX], struct fbr_error *err)
 {
@@ -163,13 +163,13 @@ static int find_program(const struct fbr_job *job, const struct fbr_kube_setting
     return 0;
 }
 
-/* Whether the program is put into the pod before it starts. */
+/* Whether the program is put into the pod before the pod's container starts. */
 static bool is_given(const struct fbr_job *job, const struct fbr_kube_settings *s)
 {
     return job->own_program && s->agent_image[0];
 }
 
-/* The securityContext of its spec. */
+/* Makes the securityContext of the pod's spec. */
 static struct json_t *pod_security(const struct fbr_kube_settings *s)
 {
     if (s->run_as < 0)
@@ -219,7 +219,7 @@ static struct json_t *make_container(const struct fbr_job *job, const struct fbr
 
 #define GIVEN "fiber-agent"
 
-/* A container before the first writes it into a volume that both see. */
+/* An init container writes the program into a volume that both containers share. */
 static int give(struct json_t *pod, struct json_t *container, const struct fbr_job *job,
                 const struct fbr_kube_settings *s, struct fbr_error *err)
 {
@@ -267,7 +267,7 @@ static struct json_t *labels_of(const struct fbr_job *job, const char *user)
     return labels;
 }
 
-/* A member that is an object, which a template may lack; NULL without memory. */
+/* Returns a member that is an object, and adds it if a template lacks it; NULL without memory. */
 static struct json_t *object_in(struct json_t *object, const char *key)
 {
     if (!fbr_json_at(object, key, NULL) && fbr_json_set(object, key, fbr_json_pack("{}")) < 0)
@@ -275,7 +275,8 @@ static struct json_t *object_in(struct json_t *object, const char *key)
     return fbr_json_at(object, key, NULL);
 }
 
-/* On no host with another one of the same label, whatever else a template asks for. */
+/* Keeps the pod off hosts that have another pod of the same label, whatever else a template
+ * requests. */
 static int keep_apart(struct json_t *pod, const char *apart)
 {
     struct json_t *spec = fbr_json_at(pod, "spec", NULL);
@@ -290,7 +291,7 @@ static int keep_apart(struct json_t *pod, const char *apart)
                                          FBR_KUBE_APART_LABEL, apart));
 }
 
-/* Sets the parts that a template may not change: the identity of the pod, and that it runs once. */
+/* Sets the parts that a template may not change: the pod's identity, and that the pod runs once. */
 static int set_identity(struct json_t *pod, const struct fbr_job *job,
                         const struct fbr_kube_settings *s)
 {
@@ -340,7 +341,7 @@ static int make_master(struct json_t *pod, const struct fbr_job *job,
                                         job->own_program ? program : s->program, s, err);
 }
 
-/* Adds the rest of its spec, and what the person's template says. */
+/* Adds the rest of the spec, and the user's template. */
 static int fill(struct json_t *pod, struct json_t *container, const struct fbr_job *job,
                 const struct fbr_kube_settings *s, struct fbr_error *err)
 {
@@ -392,7 +393,7 @@ int fbr_kube_append(struct json_t *object, const char *list, struct json_t *item
     return fbr_json_append(fbr_json_at(object, list, NULL), item);
 }
 
-/* Whether its process can read what only root and the pod's group can. */
+/* Whether the container's process can read a file that only root and the pod's group can read. */
 static bool reads_as_root(const struct json_t *pod, const struct json_t *container)
 {
     int64_t user = fbr_json_int(pod, -1, "spec", "securityContext", "runAsUser", NULL);
@@ -414,9 +415,9 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
         return -ENOMEM;
     if (!secret)
         return 0;
-    /* Only the pod's own user reads the file. If the image names that user, nobody knows it here,
-     * and the file is root's: then every user may read it, in a volume that this container alone
-     * has. */
+    /* Only the pod's own user can read the file. If the image sets that user, the user is unknown
+     * here, and the file belongs to root: then every user may read it, in a volume that only this
+     * container has. */
     rc = fbr_kube_append(fbr_json_at(pod, "spec", NULL), "volumes",
                          fbr_json_pack("{s:s, s:{s:s, s:[{s:s, s:s, s:i}]}}", "name",
                                        "fiber-ticket", "secret", "secretName", secret, "items",

@@ -75,7 +75,7 @@ static const struct fbr_pod_step steps[FBR_POD_STATES][FBR_POD_EVENTS] = {
                  [ON_OVER] = {ENDING, DO_END},
                  [ON_GONE] = {ENDING, DO_END_UNSEEN},
                  [ON_TICK] = {RUNNING, DO_CHECK_SILENCE}},
-    /* The reason stays the one that it was given up for. */
+    /* Keeps the reason for which the pod was given up. */
     [GIVEN_UP] = {[ON_KILL] = {GIVEN_UP, DO_DELETE},
                   [ON_OVER] = {ENDING, DO_END_GIVEN_UP},
                   [ON_GONE] = {ENDING, DO_END_GIVEN_UP},

@@ -1,9 +1,9 @@
-/* pod_life.c - the life of a pod to its end: the watch's events, its output, and how long it may
- * wait.
+/* pod_life.c - the life of a pod to its end: the watch's events, its output, and the limits of its
+ * waits.
  *
- * Only the server ends a job: its pod has ended, or is no longer there. A pod that this backend
- * gives up (an image that cannot be had) is deleted, and its end comes as any other, with the
- * reason for the deletion.
+ * Only the server ends a job: the job's pod has ended, or no longer exists. A pod that this backend
+ * gives up (for instance, its image cannot be pulled) is deleted; its end is then handled as any
+ * other, with the reason for the deletion.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -18,13 +18,13 @@
 #include "runtime/base/log.h"
 
 #define TICK_MS 1000
-#define DRAIN_MS 3000   /* for the rest of its output */
-#define BROKEN_MS 20000 /* when it broke off: the server may not yet be what it was */
+#define DRAIN_MS 3000   /* for the rest of the output */
+#define BROKEN_MS 20000 /* if the output broke off: the server may still be recovering */
 #define TAIL_LINES 100
 #define CONFIG_MS 30000
-#define LOOK_AFTER_MS 10000 /* then what its events say is asked for */
+#define LOOK_AFTER_MS 10000 /* after this time its events are requested */
 #define LOOK_AGAIN_MS 30000
-#define LOOKS 4 /* in one tick */
+#define LOOKS 4 /* most requests for events in one tick */
 #define AWAY_MS 5000
 #define LOG_AGAIN_MS 5000
 #define ASK_AFTER_MS 15000
@@ -35,7 +35,7 @@
 static const struct fbr_kube_state gone = {
     .phase = FBR_KUBE_ENDED, .code = FBR_EXIT_UNKNOWN, .gone = true};
 
-/* ---- Words to the runtime ---- */
+/* ---- Events for the runtime ---- */
 
 static void notify(struct fbr_kube_job *j, const struct fbr_job_event *e)
 {
@@ -108,7 +108,8 @@ static void on_deleted(void *user, const struct fbr_http_answer *a)
     struct fbr_kube_job *j = user;
     char text[512];
 
-    if (a->status == 404 || a->status == 409) { /* it, or the pod that we knew, is not there */
+    /* it, or the pod with the known uid, does not exist */
+    if (a->status == 404 || a->status == 409) {
         fbr_kube_step(j, ON_GONE, &gone);
     } else if (a->status < 200 || a->status >= 300) {
         fbr_kube_describe(j->b->api, a, "its pod cannot be deleted", text, sizeof(text));
@@ -145,7 +146,7 @@ void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name)
     free(body);
 }
 
-/* The last few pods stay until the run ends, for people who want to look at them. */
+/* Keeps the last few pods until the run ends, so that users can look at them. */
 static void keep(struct fbr_kube_job *j)
 {
     struct fbr_backend *b = j->b;
@@ -164,7 +165,7 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     int32_t code = j->code;
 
     (void)s;
-    /* the cluster says please first */
+    /* the cluster sends SIGTERM before SIGKILL */
     if (j->asked == SIGKILL && (code == -SIGTERM || code == FBR_EXIT_UNKNOWN))
         code = -SIGKILL;
     fbr_timer_fini(&j->drain);
@@ -174,7 +175,7 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     j->follows = false;
     HASH_DEL(b->all, j);
     fbr_kube_forget_ticket(j);
-    j->calls++; /* it lives until the end of this function */
+    j->calls++; /* keeps the job until the end of this function */
     notify(j,
            &(struct fbr_job_event){
                .type = FBR_JOB_EXITED, .code = code, .text = j->text, .disrupted = j->disruption});
@@ -202,7 +203,8 @@ static void on_drained(void *arg)
 {
     struct fbr_kube_job *j = arg;
 
-    if (j->log && j->reading == READS && j->paused) /* a slow reader of ours, not the server's */
+    /* the runtime pauses the output; the server is not slow */
+    if (j->log && j->reading == READS && j->paused)
         fbr_timer_start(&j->drain, DRAIN_MS, 0);
     else
         fbr_kube_step(j, ON_DRAINED, NULL);
@@ -245,7 +247,7 @@ static void on_output_end(void *user)
 
     j->reading = READ;
     j->log_over_at = fbr_now_ms();
-    fbr_kube_step(j, ON_LOG_END, NULL); /* ends nothing here, where its log is in use */
+    fbr_kube_step(j, ON_LOG_END, NULL); /* ends nothing here, because its log is in use */
 }
 
 static void read_output(struct fbr_kube_job *j, bool follow, unsigned tail)
@@ -270,25 +272,26 @@ static bool may_follow(const struct fbr_backend *b)
     return b->follows < (unsigned)fbr_config_int(b->env.config, "kubernetes_follow_logs");
 }
 
-/* Reads the output that was written and not read yet. */
+/* Reads the output that was written and not yet read. */
 static void read_rest(struct fbr_kube_job *j, int32_t code)
 {
     if (!j->log && may_follow(j->b))
         read_output(j, false, 0);
     else if (!j->log && code != 0)
         read_output(j, false, TAIL_LINES);
-    /* The log may have broken off while the server was away, and not have been asked for again. */
+    /* The log may have broken off while the server was away, and not have been requested again. */
     else if (j->log && j->reading == READ && !fbr_kube_log_is_whole(j->log) &&
              fbr_kube_log_resume(j->log))
         j->reading = READS;
 }
 
-/* The pod has ended; its remaining output comes first. */
+/* The pod has ended; the rest of its output is read first. */
 static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     if (!s->gone && !s->deleting) {
         if (s->others)
-            fbr_kube_sweep(j->b, "pods", j->name); /* other containers of it would run on */
+            /* the pod's other containers would run on */
+            fbr_kube_sweep(j->b, "pods", j->name);
         else
             keep(j);
     }
@@ -301,7 +304,7 @@ static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
         fbr_kube_step(j, ON_DRAINED, NULL);
 }
 
-/* `others`: somebody else has ended it. */
+/* `others`: neither its program nor we ended it. */
 static void end_with(struct fbr_kube_job *j, const struct fbr_kube_state *s, int32_t code,
                      const char *text, bool others)
 {
@@ -333,7 +336,7 @@ static void end_killed(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 
 /* ---- States ---- */
 
-/* It cannot start. */
+/* Deletes a pod that cannot start. */
 static void abandon(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     fbr_kube_pending(j, s->text);
@@ -353,11 +356,12 @@ static void notify_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *
         fbr_kube_step(j, ON_NEVER, s);
 }
 
-/* The server has its pod: from now on people can look at it by its name. */
+/* The server has the pod: from now on users can look at it by its name. */
 static void notify_started(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     (void)s;
-    j->began = fbr_now_ms(); /* it may have waited for its turn: it is not to blame for that */
+    /* restarts the clock, because the job may have waited for its turn */
+    j->began = fbr_now_ms();
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
 }
 
@@ -388,7 +392,7 @@ static void notify_running(struct fbr_kube_job *j, const struct fbr_kube_state *
     j->waits = FBR_KUBE_WAIT_NONE;
     if (bind[0] && fbr_host_address_find(bind, ours) == 0)
         address = ours;
-    /* The sentence for a job that does not join; not longer, since a report has little room. */
+    /* The message for a job that does not join. Keep it short: a report has little room. */
     snprintf(text, sizeof(text),
              "its pod runs and calls %.45s: if it cannot, set bind, a NetworkPolicy (`fiber "
              "kubernetes manifest --master`) or --in-cluster",
@@ -399,8 +403,8 @@ static void notify_running(struct fbr_kube_job *j, const struct fbr_kube_state *
         read_output(j, true, 0);
 }
 
-/* Somebody else ends it. That is told at once: its program may hang up seconds before its pod is
- * seen to be over. */
+/* Another client ends the pod. This is reported at once: the program may hang up seconds before the
+ * pod is seen to be over. */
 static void notify_theirs(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     bool first = !j->disruption;
@@ -434,14 +438,14 @@ void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool dele
 
 /* ---- The watch ---- */
 
-/* The pod of a master's Job gets its name from the cluster; from now on that is the job's. */
+/* The cluster names the pod of a master's Job; from now on that name is the job's name. */
 static struct fbr_kube_job *rename_master(struct fbr_backend *b, const struct json_t *pod,
                                           const char *name)
 {
     const char *of = fbr_json_text(pod, "metadata", "labels", "batch.kubernetes.io/job-name", NULL);
     struct fbr_kube_job *j;
 
-    if (!of[0]) /* before 1.27 */
+    if (!of[0]) /* Kubernetes before 1.27 */
         of = fbr_json_text(pod, "metadata", "labels", "job-name", NULL);
     HASH_FIND_STR(b->all, of, j);
     if (!j || !j->is_master || !fbr_pod_takes(j->state, ON_CREATED) ||
@@ -466,7 +470,7 @@ static void on_pod(void *user, const struct json_t *pod, bool deleted)
         j = rename_master(b, pod, name);
     if (!j)
         return;
-    if (fbr_pod_takes(j->state, ON_CREATED)) /* before its answer */
+    if (fbr_pod_takes(j->state, ON_CREATED)) /* the watch was faster than the answer */
         fbr_kube_created(j, uid);
     if (!strcmp(j->uid, uid))
         fbr_kube_update(j, pod, deleted);
@@ -573,15 +577,15 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
     fbr_kube_answered(j);
 }
 
-/* The pod's log has ended, or the pod was told to end, and nothing more was heard of it: checks
- * whether the watch has gone deaf, or the node's agent was started again. */
+/* For a pod whose log has ended, or whose end was requested, without news since then: checks
+ * whether the watch no longer delivers events, or the node's agent was restarted. */
 static void check_silence(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     uint64_t now = fbr_now_ms();
 
     (void)s;
     if (j->log && j->reading == READ && fbr_kube_log_is_refused(j->log) && !j->log_ends)
-        j->reading = READ_LOST; /* it never gave anything, so its end says nothing */
+        j->reading = READ_LOST; /* the log never gave output, so its end has no meaning */
     if (j->log && j->reading == READ &&
         now >= j->log_over_at + ((uint64_t)LOG_AGAIN_MS << (j->log_ends < 5 ? j->log_ends : 5))) {
         j->log_ends++;
@@ -596,7 +600,7 @@ static void check_silence(struct fbr_kube_job *j, const struct fbr_kube_state *s
         fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, on_asked) == 0;
 }
 
-/* The pod is not there yet: a quota has no room, or the server has not answered. */
+/* For a pod that does not exist yet: a quota has no room, or the server has not answered. */
 static void check_absent(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     struct fbr_backend *b = j->b;
@@ -628,7 +632,8 @@ void fbr_kube_on_tick(void *backend)
     struct fbr_kube_job *j, *next;
 
     b->looks = 0;
-    fbr_kube_creds_token(b->api->creds); /* a new one in time, also while nothing is asked */
+    /* renews the token in time, also while no request is sent */
+    fbr_kube_creds_token(b->api->creds);
     HASH_ITER(hh, b->all, j, next)
         fbr_kube_step(j, ON_TICK, NULL);
     if (!b->all)

@@ -1,4 +1,4 @@
-/* pod_log.c - logs of containers; see pod_log.h.
+/* pod_log.c - reads logs of containers from the API server.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/pod_log.h"
@@ -12,7 +12,7 @@
 #include "runtime/base/log.h"
 
 #define AGAIN_MS 1000
-#define TRIES 5 /* in a row without a byte */
+#define TRIES 5 /* consecutive tries without a byte */
 
 /* ---- Lines ---- */
 
@@ -24,13 +24,13 @@ static bool is_stamp(const char *s)
     return true;
 }
 
-/* A stamp is complete: is its line one that was told before the break? */
+/* A stamp is complete: checks whether its line was already passed on before the break. */
 static void begin_line(struct fbr_kube_lines *l)
 {
     int order;
 
     l->head[l->head_len] = '\0';
-    if (!is_stamp(l->head)) { /* the node's agent says why it has nothing */
+    if (!is_stamp(l->head)) { /* the line is an error message of the node's agent */
         l->in_text = l->dropping = l->foreign = true;
         return;
     }
@@ -52,7 +52,7 @@ static void begin_line(struct fbr_kube_lines *l)
     memcpy(l->stamp, l->head, sizeof(l->stamp));
 }
 
-/* A piece of a line, or the whole. */
+/* Passes on a line, or a piece of it. */
 static void take_text(struct fbr_kube_lines *l, const char *at, size_t n,
                       void (*out)(void *user, const void *data, size_t len), void *user)
 {
@@ -86,7 +86,7 @@ void fbr_kube_lines_add(struct fbr_kube_lines *l, const void *data, size_t len,
         } else if (*at == ' ') {
             begin_line(l);
             at++;
-        } else if (l->head_len == FBR_KUBE_STAMP - 1) { /* too long for one */
+        } else if (l->head_len == FBR_KUBE_STAMP - 1) { /* too long for a stamp */
             begin_line(l);
         } else if (*at == '\n') {
             l->head_len = 0;
@@ -140,9 +140,9 @@ static void on_bytes(void *user, const void *data, size_t len)
 static void on_end(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_log *l = user;
-    /* A server that has just been started refuses for some seconds what it later allows again. A
-     * node's agent that cannot read a log, because its runtime is slow to answer, says so in the
-     * log. */
+    /* A server that has just started refuses for some seconds requests that it later allows again.
+     * If a node's agent cannot read a log, because its container runtime is slow, the agent writes
+     * so into the log. */
     bool away = a->status == 0 || (a->status == 200 && l->lines.foreign) || a->status == 429 ||
                 a->status >= 500 || a->status == 401 || (a->status == 403 && l->api->had_logs);
 
@@ -151,7 +151,7 @@ static void on_end(void *user, const struct fbr_http_answer *a)
     if (a->status == 401)
         fbr_kube_creds_refused(l->api->creds);
     if (a->status == 400 || away) {
-        if (++l->tries < TRIES) { /* 400: not started yet */
+        if (++l->tries < TRIES) { /* 400: the container has not started yet */
             fbr_timer_start(&l->again, AGAIN_MS, 0);
             return;
         }
@@ -165,7 +165,7 @@ static void on_end(void *user, const struct fbr_http_answer *a)
     l->o.done(l->o.user);
 }
 
-/* The second of a stamp, with its zone: the server knows no parts of a second here. */
+/* Writes the second of a stamp, with its zone: this parameter has no fractions of a second. */
 static void format_since(char *out, size_t size, const char *stamp)
 {
     const char *zone = stamp + (strlen(stamp) > 19 ? 19 : strlen(stamp));

@@ -1,11 +1,11 @@
-/* pod_master.c - a pod whose job is a master itself: `fiber run --in-cluster` and `fiber kubernetes
+/* pod_master.c - a pod whose job is itself a master: `fiber run --in-cluster` and `fiber kubernetes
  * run`.
  *
- * The pod belongs to a Job, so that the cluster removes it an hour after its end, also when nobody
- * waits for it any more. Otherwise it is like the pod of any job, except for what `fiber kubernetes
- * manifest` gives a master: an account with a token, the label by which the NetworkPolicy knows it,
- * and its own name, so that it finds its pod and owns what it makes. Our configuration holds there
- * too.
+ * The pod belongs to a Job, so that the cluster removes it an hour after its end, also if no client
+ * waits for it any more. The pod also has the items that `fiber kubernetes manifest` gives a
+ * master: an account with a token, the label by which the NetworkPolicy selects it, and its own
+ * name, so that the master finds its pod and owns the objects that it makes. It inherits our
+ * configuration. In all else it is like the pod of any job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -16,11 +16,11 @@
 #include "backends/http/json.h"
 #include "backends/kubernetes/pod.h"
 
-#define MASTER_GRACE_S 10         /* more than its jobs have */
-#define TEMPLATE_MAX (240u << 10) /* all annotations together: 256 KiB */
+#define MASTER_GRACE_S 10         /* added to the grace of its jobs */
+#define TEMPLATE_MAX (240u << 10) /* the limit for all annotations together is 256 KiB */
 #define ANNOTATION "fiber.io/template"
 #define FILE_NAME "template.json"
-#define STAYS_S 3600 /* when it has ended, for people who want to look at it */
+#define STAYS_S 3600 /* after its end, so that users can look at it */
 
 int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s)
 {
@@ -29,14 +29,14 @@ int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s)
 
 static int add_variable(struct json_t *list, const char *name, const char *value)
 {
-    for (size_t i = 0; i < fbr_json_count(list); i++) /* somebody has thought of it */
+    for (size_t i = 0; i < fbr_json_count(list); i++) /* the template already sets it */
         if (!strcmp(fbr_json_text(fbr_json_item(list, i), "name", NULL), name))
             return 0;
     return fbr_json_append(
         list, fbr_json_pack("{s:s, s:o}", "name", name, "value", fbr_kube_words(value)));
 }
 
-/* Workers' account as in the manifest: the master's name with "-worker". */
+/* Adds the workers' account, named as in the manifest: the master's account with "-worker". */
 static int add_account(struct json_t *list, const struct fbr_kube_settings *s)
 {
     char worker[300];
@@ -46,7 +46,8 @@ static int add_account(struct json_t *list, const struct fbr_kube_settings *s)
                         s->account[0] ? s->account : worker);
 }
 
-/* The file is here, so its text goes there: an annotation of its pod, which it sees as a file. */
+/* The template file exists only here, so its text becomes an annotation of the pod, which the pod
+ * sees as a file. */
 static int add_template(struct json_t *pod, struct json_t *container, const struct json_t *overlay,
                         struct fbr_error *err)
 {

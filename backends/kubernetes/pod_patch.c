@@ -1,8 +1,8 @@
-/* pod_patch.c - a person's template put over a pod; see pod.h.
+/* pod_patch.c - merges a user's template into a pod.
  *
- * As kubectl patches: lists whose items have a name are merged by it, so that a template can add a
- * volume or change one variable. An item without a name in the list of containers means the job's
- * own.
+ * It works as kubectl patches: lists whose items have names are merged by name, so a template can
+ * add a volume or change one variable. An item without a name in the list of containers means the
+ * job's own container.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #define MAX_DEPTH 64
 
-/* The member that tells items of a list apart; NULL: the list is taken as a whole. */
+/* Returns the member that identifies the items of a list; NULL: the list is replaced as a whole. */
 static const char *key_of(const char *list)
 {
     static const char *const keys[][2] = {

@@ -1,13 +1,13 @@
-/* pod_start.c - from a job to its pod: tickets in batches, pods at a rate.
+/* pod_start.c - from a job to its pod: tickets in batches, pods at a limited rate.
  *
- * Jobs that are started within BATCH_MS share one Secret, of which each pod sees its own key only.
- * The first Secret of a run is its anchor: it owns the other Secrets and all pods, and is owned by
- * our own pod, if we are in one. So whatever ends the anchor ends all that the run has in the
- * cluster. A master that is started in the cluster has a Job of its own instead, and what it starts
- * belongs to its pod.
+ * Jobs that are started within BATCH_MS share one Secret; each pod sees only its own key. The first
+ * Secret of a run is its anchor: it owns the other Secrets and all pods, and our own pod owns the
+ * anchor, if we run in one. So the end of the anchor ends all objects of the run in the cluster. A
+ * master that is started in the cluster has a Job of its own instead, and its pod owns the objects
+ * that it makes.
  *
- * A request may have been done although no answer came. So names are fixed beforehand: a name that
- * is taken, by a pod with our label, is that pod.
+ * A request may have taken effect although no answer came. So names are fixed beforehand: if a name
+ * is taken by a pod with our label, that pod is ours.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 #define BATCH_MS 10
 #define BATCH_JOBS 500
-#define BATCH_BYTES (600u << 10) /* before base64; a Secret has 1 MiB at most */
+#define BATCH_BYTES (600u << 10) /* before base64; the limit of a Secret is 1 MiB */
 #define PATIENCE_MS 600000
 #define QUOTA_MS 5000
 #define CONFLICT_MS 500
@@ -41,7 +41,7 @@ void fbr_kube_forget_ticket(struct fbr_kube_job *j)
 
 /* ---- Pods ---- */
 
-/* So many may be created now. */
+/* Adds credit for the pods that may be created now. */
 static void refill(struct fbr_backend *b)
 {
     double rate = fbr_config_int(b->env.config, "kubernetes_rate");
@@ -75,9 +75,9 @@ static void take_pod(struct fbr_kube_job *j, const struct json_t *pod)
     fbr_kube_update(j, pod, false);
 }
 
-/* After how long there may be room in the namespace's quota; 0: that is not why it was refused. A
- * quota that is new has not been counted yet, and of many that come at once some are told that
- * another was faster. */
+/* Returns after how many ms the namespace's quota may have room; 0: the quota was not the reason. A
+ * new quota has not been counted yet, and of many concurrent requests some fail because another was
+ * faster. */
 static uint64_t quota_ms(const struct fbr_http_answer *a)
 {
     if (a->status == 409 && strstr(a->body, "on resourcequotas"))
@@ -96,7 +96,8 @@ static void wait_for_room(struct fbr_kube_job *j, const char *text)
     fbr_kube_pending(j, text);
 }
 
-/* The runtime, which hears that, may ask for its end: it is in its line before. */
+/* The job is in the line before the runtime is notified, because the runtime may request its end
+ * then. */
 void fbr_kube_wait_turn(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     DL_APPEND(j->b->waiting, j);
@@ -117,7 +118,7 @@ static void cannot_create(struct fbr_kube_job *j, const struct fbr_http_answer *
         create_after(b, ms);
 }
 
-/* A pod of that name was there. */
+/* Handles a pod that already has the job's name. */
 static void on_found(void *user, const struct fbr_http_answer *a)
 {
     struct json_t *pod = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
@@ -187,7 +188,8 @@ void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     fbr_kube_finish_soon(j, "");
 }
 
-/* The Job's pod comes by the watch. A name that is taken is ours: nobody else knows the run's. */
+/* The watch will show the Job's pod. If the name is taken, the Job is ours: only this run knows its
+ * names. */
 static void on_job(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_job *j = user;
@@ -200,8 +202,8 @@ static void on_job(void *user, const struct fbr_http_answer *a)
     fbr_kube_answered(j);
 }
 
-/* The server would take its pod: a Job whose pod is refused would wait for ever, and not say
- * why. */
+/* The server would accept the pod. Without this check, a Job whose pod is refused would wait for
+ * ever without a reason. */
 static void on_tried(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_job *j = user;
@@ -226,7 +228,7 @@ void fbr_kube_create_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 
 /* ---- Pods, again ---- */
 
-/* Finishes the pod's text with facts that were unknown before. */
+/* Completes the pod's text with facts that were unknown before. */
 static int finish_pod(struct fbr_kube_job *j)
 {
     int rc;
@@ -332,10 +334,10 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
 
     if (s->anchor)
         b->anchoring = false;
-    /* The anchor's uid was in the answer that did not come. */
+    /* The anchor's uid was in the lost answer. */
     if (s->anchor && a->status == 409 && !quota_ms(a)) {
         fbr_debug("kubernetes: the anchor's answer was lost; making another");
-        fbr_kube_sweep(b, "secrets", s->name); /* nothing else would end it */
+        fbr_kube_sweep(b, "secrets", s->name); /* nothing else would remove it */
         fbr_kube_anchor_forget(s->name);
         send_batch(b, s);
         return;
@@ -360,7 +362,7 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
         fbr_kube_on_batch(b);
 }
 
-/* Puts jobs of the line into it. */
+/* Adds the tickets of jobs in the line to the Secret. */
 static int fill(struct fbr_kube_secret *s, struct json_t *secret)
 {
     struct fbr_backend *b = s->b;
@@ -383,7 +385,7 @@ static int fill(struct fbr_kube_secret *s, struct json_t *secret)
     return rc;
 }
 
-/* `again`: the batch whose first name was taken. */
+/* Sends a batch; `again`: a batch whose first name was taken. */
 static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again)
 {
     static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
@@ -392,7 +394,7 @@ static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again)
     char *body = NULL;
     int rc = -ENOMEM;
 
-    if (!s) /* the next batch takes them along */
+    if (!s) /* the next batch takes the jobs along */
         return;
     if (!again) {
         s->b = b;
@@ -425,14 +427,15 @@ void fbr_kube_on_batch(void *backend)
         const struct fbr_kube_job *first = b->queue;
 
         send_batch(b, NULL);
-        if (b->queue == first) { /* memory lacks for a Secret: the loop has other work, too */
+        /* no memory for a Secret: lets the loop do other work first */
+        if (b->queue == first) {
             fbr_timer_start(&b->batch, BATCH_MS, 0);
             return;
         }
     }
 }
 
-/* ---- Killed, or too late, before its pod was sent ---- */
+/* ---- Killed, or timed out, before its pod was sent ---- */
 
 void fbr_kube_leave_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
@@ -508,7 +511,7 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
     HASH_ADD_STR(b->all, name, j);
     *handle = j;
     fbr_kube_start_tick(b);
-    if (j->is_master) { /* it has no ticket, and its Job is all that is left of it */
+    if (j->is_master) { /* it has no ticket, and only its Job remains after its end */
         j->state = WAITING;
         DL_APPEND(b->waiting, j);
         create_after(b, 0);

@@ -1,8 +1,7 @@
-/* pod_state.c - the states of a pod; see pod_state.h.
+/* pod_state.c - the states of a pod.
  *
- * A container that has ended decides, then one that runs; only when there is neither the pod's
- * phase and conditions count. Words of Kubernetes that nobody here knows are shown as they are, and
- * never end a job.
+ * A container that has ended decides, then a container that runs; only without either do the pod's
+ * phase and conditions count. Unknown words of Kubernetes are shown unchanged, and never end a job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/pod_state.h"
@@ -18,15 +17,15 @@
 #define LOGIN                                                                                     \
     " (pods may need a login: kubectl create secret docker-registry NAME, and imagePullSecrets: " \
     "[{name: NAME}] in the spec of kubernetes_pod_template)"
-#define MAX_SIGNAL 31 /* a shell's way to tell a signal: 128 + N */
+#define MAX_SIGNAL 31 /* a shell reports signal N as 128 + N */
 
 struct reason {
     const char *name;
     enum fbr_kube_wait wait;
-    const char *describe; /* in front of the message */
+    const char *describe; /* stands before the message */
 };
 
-/* Reasons of a container that waits. */
+/* Reasons of a waiting container. */
 static const struct reason waiting[] = {
     {"ErrImagePull", FBR_KUBE_WAIT_PULL, "cannot be pulled"},
     {"ImagePullBackOff", FBR_KUBE_WAIT_PULL, "cannot be pulled"},
@@ -45,7 +44,7 @@ static const struct reason waiting[] = {
     {"CrashLoopBackOff", FBR_KUBE_WAIT_CONFIG, NULL},
 };
 
-/* Reasons of a pod that the cluster ended, in status.reason. */
+/* Reasons in status.reason of a pod that the cluster ended. */
 static const char *const disruptions[] = {
     "Evicted",  "Preempting", "Preempted",    "NodeLost",        "NodeShutdown",
     "Shutdown", "Terminated", "NodeAffinity", "NodeUnreachable",
@@ -130,7 +129,7 @@ static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
              limit);
 }
 
-/* Explains the container runtime's words. */
+/* Explains the message of the container runtime. */
 static const char *why_no_start(const char *message)
 {
     if (strstr(message, "permission denied"))
@@ -185,7 +184,7 @@ static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
     }
 }
 
-/* An init container that failed has kept ours from running. */
+/* Checks for a failed init container, which has kept ours from running. */
 static bool init_failed(struct fbr_kube_state *s, const struct json_t *pod)
 {
     const struct json_t *all = fbr_json_at(pod, "status", "initContainerStatuses", NULL);
@@ -206,7 +205,7 @@ static bool init_failed(struct fbr_kube_state *s, const struct json_t *pod)
     return false;
 }
 
-/* The pod is over, and nothing is known of our container. */
+/* Describes a pod that is over, with nothing known about our container. */
 static void pod_failed(struct fbr_kube_state *s, const struct json_t *pod)
 {
     const char *reason = fbr_json_text(pod, "status", "reason", NULL);
@@ -218,7 +217,7 @@ static void pod_failed(struct fbr_kube_state *s, const struct json_t *pod)
     if (disrupted(s, pod) || init_failed(s, pod))
         return;
     if (!strncmp(reason, "OutOf", 5) || !strcmp(reason, "UnexpectedAdmissionError"))
-        s->disruption = true; /* its node had promised too much */
+        s->disruption = true; /* the node had promised more than it has */
     snprintf(what, sizeof(what), "its pod failed%s%.80s%s", reason[0] ? " (" : "", reason,
              reason[0] ? ")" : "");
     describe(s, what, message);
@@ -226,7 +225,7 @@ static void pod_failed(struct fbr_kube_state *s, const struct json_t *pod)
 
 /* ---- Waiting ---- */
 
-/* Finds, in one list of containers, the first that cannot go on. */
+/* Finds the first container in a list that cannot go on. */
 static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
 {
     for (size_t i = 0; i < fbr_json_count(all); i++) {
@@ -255,7 +254,7 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
     return false;
 }
 
-/* Names the holder of a pod's scheduling gate. */
+/* Names the controller that holds a pod by a scheduling gate. */
 static void describe_holder(const struct json_t *pod, char *out, size_t size)
 {
     static const struct {
@@ -356,7 +355,7 @@ void fbr_kube_newest_event(const struct json_t *list, char *text, unsigned size)
         if (!when[0])
             when = fbr_json_text(one, "eventTime", NULL);
         if (!strcmp(fbr_json_text(one, "reason", NULL), "MissingClusterDNS"))
-            continue; /* of each pod of such a cluster */
+            continue; /* every pod of such a cluster has this event */
         if (!strcmp(fbr_json_text(one, "type", NULL), "Warning") && strcmp(when, last) >= 0) {
             newest = one;
             last = when;

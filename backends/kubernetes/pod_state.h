@@ -1,8 +1,8 @@
-/* pod_state.h - what a pod's object says, in the words of a backend: pure.
+/* pod_state.h - reads the state of a job from its pod's object: pure.
  *
- * The job is one container of the pod, FBR_KUBE_CONTAINER; others, which a template may add, do not
- * count. A pod may be over without ever having been seen running, and may wait for ever without a
- * status that says so: the table of reasons is in pod_state.c.
+ * The job is one container of the pod, FBR_KUBE_CONTAINER; other containers, which a template may
+ * add, do not count. A pod may be over without ever having been seen running, and may wait for ever
+ * without a status that shows it: pod_state.c has the table of reasons.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_STATE_H
@@ -21,26 +21,27 @@ enum fbr_kube_phase {
     FBR_KUBE_ENDED,
 };
 
-/* Why it waits: how long that may go on is the backend's to decide. */
+/* Why the pod waits. The backend decides how long it may wait. */
 enum fbr_kube_wait {
     FBR_KUBE_WAIT_NONE,
     FBR_KUBE_WAIT_PLACE,  /* the scheduler finds no node */
     FBR_KUBE_WAIT_QUEUE,  /* gated: a queue has not admitted it yet */
-    FBR_KUBE_WAIT_PULL,   /* its image cannot be had, and is tried again */
-    FBR_KUBE_WAIT_CONFIG, /* its containers cannot be made; might heal */
-    FBR_KUBE_WAIT_NEVER,  /* will not heal */
+    FBR_KUBE_WAIT_PULL,   /* its image cannot be pulled, and is tried again */
+    FBR_KUBE_WAIT_CONFIG, /* its containers cannot be created; may recover */
+    FBR_KUBE_WAIT_NEVER,  /* will not recover */
 };
 
 struct fbr_kube_state {
     enum fbr_kube_phase phase;
     enum fbr_kube_wait wait;
-    int32_t code;    /* of ENDED, as in struct fbr_job_event */
-    bool disruption; /* ended by the cluster, not by its program */
-    bool deleting;   /* somebody has deleted it */
+    int32_t code;    /* for ENDED, as in struct fbr_job_event */
+    bool disruption; /* the cluster ended it, not its program */
+    bool deleting;   /* a client has deleted it */
     bool others;     /* other containers of it still run */
-    bool gone;       /* its object is there no more: the watch tells, not the object */
-    bool placed;     /* it has its node */
-    /* PENDING: why; ENDED: the reason, or ""; RUNNING: why the cluster is about to end it, or "" */
+    bool gone;       /* its object no longer exists; set by the watch */
+    bool placed;     /* it has a node */
+    /* PENDING: the reason; ENDED: the reason, or ""; RUNNING: why the cluster will end it soon, or
+     * "" */
     char text[512];
 };
 

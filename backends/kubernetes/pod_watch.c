@@ -1,11 +1,11 @@
 /* pod_watch.c - one list and one watch of pods.
  *
  *     LISTING    GET, in pages                          -> WATCHING, or RESTING when it fails
- *     WATCHING   GET with watch=1 from the list's end   -> itself when the server ends it or is
- *                                                       silent, LISTING when it says 410 or ends
- *                                                       three in a row at once, RESTING when it
- *                                                       is away
- *     RESTING    a growing random pause                 -> what it was before
+ *     WATCHING   GET with watch=1 from the list's end   -> WATCHING when the server ends it or is
+ *                                                       silent, LISTING after a 410 or after three
+ *                                                       immediate ends in a row, RESTING when the
+ *                                                       server is away
+ *     RESTING    a growing random pause                 -> the state before the pause
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/pod_watch.h"
@@ -25,8 +25,8 @@
 #define PATIENCE_MS 60000
 #define MIN_S 240
 #define MAX_S 300
-#define LATE_MS 30000   /* that the server may take longer than it was asked to */
-#define SILENT_MS 90000 /* a server that lives sends a bookmark each minute */
+#define LATE_MS 30000   /* most ms that the server may exceed the requested duration */
+#define SILENT_MS 90000 /* a live server sends a bookmark each minute */
 #define AT_ONCE_MS 1000
 #define AT_ONCE_TIMES 3
 #define REST_MS 250
@@ -39,8 +39,8 @@ struct fbr_kube_watch {
     struct fbr_kube_watch_ops ops;
     void *user;
     char version[64], next[1024]; /* resourceVersion; `continue` of a list in pages */
-    bool list;                    /* what comes next is a list */
-    bool expired;                 /* the stream said 410 */
+    bool list;                    /* the next request is a list */
+    bool expired;                 /* the stream reported 410 */
     struct fbr_http_call *stream;
     struct fbr_buf line;
     uint64_t began;
@@ -59,7 +59,7 @@ static unsigned random_below(unsigned n)
     return r % n;
 }
 
-/* The pause is over; or a watch has been silent for too long. */
+/* The pause is over, or a watch has been silent for too long. */
 static void on_rested(void *arg)
 {
     struct fbr_kube_watch *w = arg;
@@ -127,7 +127,7 @@ static void on_page(void *user, const struct fbr_http_answer *a)
         go_on(w);
         return;
     }
-    w->next[0] = '\0'; /* a list that broke off, or got too old, begins again */
+    w->next[0] = '\0'; /* a list that broke off, or expired, begins again */
     if (a->status != 410)
         trouble(w, a, "list pods");
     rest(w);
@@ -174,7 +174,7 @@ static void on_bytes(void *user, const void *data, size_t len)
     fbr_timer_start(&w->rest, SILENT_MS, 0);
     while ((newline = memchr(at, '\n', (size_t)(end - at)))) {
         fbr_put(&w->line, at, (size_t)(newline - at));
-        /* what it said is lost: list */
+        /* the event is lost: list again */
         if (w->line.failed || w->line.len > MAX_EVENT)
             w->expired = true;
         else if (w->line.len)
@@ -216,7 +216,7 @@ static void on_stream_end(void *user, const struct fbr_http_answer *a)
         go_on(w);
         return;
     }
-    if (a->status != 200 && w->rests >= 3) /* once is nothing */
+    if (a->status != 200 && w->rests >= 3) /* a single failure is not reported */
         trouble(w, a, "watch pods");
     rest(w);
 }

@@ -1,8 +1,8 @@
 /* pod_watch.h - all pods of a run, seen by one list and one watch.
  *
- * A watch that ends goes on where it was; when the server no longer knows that moment (410, as a
- * status or in the stream), the pods are listed again. While the server is away nothing is said:
- * what has not been seen has not happened.
+ * A watch that ends continues where it was. If the server no longer knows that version (410, as a
+ * status or in the stream), the pods are listed again. While the server is away nothing is
+ * reported.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_WATCH_H
@@ -16,16 +16,16 @@
 struct fbr_kube_watch;
 
 struct fbr_kube_watch_ops {
-    /* A pod as it is now; `deleted`: as it was when it went. */
+    /* The current state of a pod; `deleted`: its state when it was deleted. */
     void (*pod)(void *user, const struct json_t *pod, bool deleted);
-    /* A list has begun: what is there now and is not told until listed() is gone. */
+    /* A list has begun: a known pod that pod() does not report before listed() is gone. */
     void (*listing)(void *user);
     void (*listed)(void *user);
-    /* The watch cannot go on, e.g. for want of a permission; it is tried again. */
+    /* The watch cannot go on, for instance because a permission is missing; it is tried again. */
     void (*trouble)(void *user, const char *text);
 };
 
-/* `selector` is escaped already. Begins at once. */
+/* `selector` is already escaped. Begins at once. */
 int fbr_kube_watch_open(struct fbr_kube_watch **out, struct fbr_kube_api *api, const char *selector,
                         const struct fbr_kube_watch_ops *ops, void *user, struct fbr_error *err);
 void fbr_kube_watch_close(struct fbr_kube_watch *w);

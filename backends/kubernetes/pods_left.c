@@ -1,10 +1,10 @@
-/* pods_left.c - pods and Secrets that runs of this user have in the namespace, also of those whose
- * master is dead.
+/* pods_left.c - pods and Secrets that runs of this user have in the namespace, also those of dead
+ * masters.
  *
- * Secrets cannot be listed with the permissions that we ask for. Each run's first owns all its
- * pods, so it is told as "secret/NAME" beside them, and may go when they may; of one that has no
- * pods there is a note on the master's host (anchor.h). So is the Job of a master that was started
- * in the cluster.
+ * Secrets cannot be listed with the permissions that Fiber asks for. A run's first Secret owns all
+ * pods of the run, so it is reported as "secret/NAME" next to them, and may be removed when they
+ * may be. For a first Secret without pods there is a note on the master's host (anchor.h). The Job
+ * of a master that was started in the cluster is reported in the same way.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -62,8 +62,7 @@ static void note_owner(struct listing *l, const struct json_t *pod, const struct
     o->since_ms = job->since_ms < o->since_ms ? job->since_ms : o->since_ms;
 }
 
-/* How Fiber's command is called in a master's pod: it was put there, or is a program of the
- * image. */
+/* Returns Fiber's command in a master's pod: it was put there, or is a program of the image. */
 static const char *fiber_in(const struct json_t *pod, char *out, size_t size)
 {
     const struct json_t *c = fbr_kube_own_container(pod), *env = fbr_json_at(c, "env", NULL);
@@ -101,9 +100,9 @@ static void report_pod(struct listing *l, const struct json_t *pod)
     note_owner(l, pod, &job);
 }
 
-/* ---- Those without a pod ---- */
+/* ---- Secrets without a pod ---- */
 
-/* Reports an anchor that has no pods; its pods have reported the others. */
+/* Reports an anchor without pods; the other anchors were reported with their pods. */
 static void on_note(void *user, const struct fbr_kube_anchor *a)
 {
     struct listing *l = user;
@@ -253,7 +252,7 @@ int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err
     return fbr_wrap(err, "delete %.64s", id);
 }
 
-/* ---- What they wrote ---- */
+/* ---- Output ---- */
 
 struct reading {
     struct fbr_backend_reader to;
@@ -264,7 +263,7 @@ static void on_log(void *user, const void *data, size_t len)
 {
     struct reading *r = user;
 
-    r->to.out(r->to.user, 1, data, len); /* the server does not tell streams apart */
+    r->to.out(r->to.user, 1, data, len); /* the server does not separate the streams */
 }
 
 static void on_log_end(void *user)

@@ -1,4 +1,4 @@
-/* yaml.c - YAML to JSON values; see yaml.h.
+/* yaml.c - converts YAML to JSON values.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/yaml.h"
@@ -17,7 +17,7 @@
 
 #define MAX_FILE (8u << 20)
 #define MAX_DEPTH 64
-#define MAX_NODES 200000 /* aliases counted each time */
+#define MAX_NODES 200000 /* each use of an alias counts */
 
 struct reader {
     yaml_document_t doc;
@@ -42,7 +42,7 @@ static bool is_one_of(const char *s, const char *const *words)
     return false;
 }
 
-/* Decimal, 0x, 0o, and 0 in front for octal. */
+/* Reads a decimal, 0x or 0o number, or an octal number that begins with 0. */
 static bool whole_number(const char *s, long long *out)
 {
     const char *digits = s + (*s == '-' || *s == '+');
@@ -135,7 +135,7 @@ static int set_member(struct reader *r, struct json_t *object, const yaml_node_p
     value = value_of(r, p->value, depth + 1);
     if (!value)
         return -EINVAL;
-    if (!strcmp(key, "<<")) { /* what is there already is not replaced */
+    if (!strcmp(key, "<<")) { /* existing members are not replaced */
         struct json_t *both = fbr_json_pack("{}");
         bool merged = both && fbr_json_merge(both, value) == 0 &&
                       fbr_json_merge(both, object) == 0 && fbr_json_merge(object, both) == 0;

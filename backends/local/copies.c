@@ -1,4 +1,5 @@
-/* copies.c - our side of a template: starts it, orders copies, does without it; see copies.h.
+/* copies.c - the side of the backend: starts a template, orders copies from it, and starts jobs
+ * without it when it fails.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/local/copies.h"
@@ -21,11 +22,12 @@
 #include "runtime/base/log.h"
 #include "runtime/program/spawn.h"
 
-#define FROM 4          /* alike jobs, in a row or at once; fewer are not worth it */
-#define LOAD_MS 10000   /* for it to load what it loads */
+/* number of similar jobs, in a row or at once, from which a template is worthwhile */
+#define FROM 4
+#define LOAD_MS 10000   /* for the template to load its modules */
 #define COPY_MS 3000    /* for a copy */
-#define KILL_MS 3000    /* for killed ones to end, one may hang in the kernel */
-#define FAILURES 3      /* in a row: this program has none */
+#define KILL_MS 3000    /* for killed processes to end; one may hang in the kernel */
+#define FAILURES 3      /* failures in a row after which this program gets no template */
 #define STATUS_MAX 8192 /* of /proc/thread-self/status */
 #define ENV_PREFIX "FIBER_"
 
@@ -34,16 +36,17 @@ enum state { ABSENT, LOADING, IDLE, ASKED };
 struct fbr_copies {
     struct fbr_loop *loop;
     enum state state;
-    struct fbr_buf like;   /* what the last jobs inherit */
-    unsigned alike;        /* how many in a row */
+    /* what the last jobs inherit, in the form of put_status() and others */
+    struct fbr_buf like;
+    unsigned alike;        /* how many such jobs in a row */
     struct fbr_buf serves; /* what the template has inherited */
     const char *const *argv;
     unsigned failures;
     pid_t pid;
     int pidfd, fd, gate;
-    uv_poll_t *watch; /* of fd; freed when it is closed */
+    uv_poll_t *watch; /* of fd; freed when closed */
     struct fbr_timer timer;
-    struct fbr_copies_order *orders; /* ASKED: the first is under way */
+    struct fbr_copies_order *orders; /* ASKED: the first one is under way */
 };
 
 static void next(struct fbr_copies *t);
@@ -55,7 +58,7 @@ static bool travels(const char *variable)
     return strncmp(variable, ENV_PREFIX, sizeof(ENV_PREFIX) - 1) == 0;
 }
 
-/* The lines that say what a child gets: identity, rights, processors, nodes. */
+/* Adds the lines with the properties that a child inherits: identity, rights, processors, nodes. */
 static void put_status(struct fbr_buf *b)
 {
     static const char *const inherited[] = {
@@ -109,7 +112,7 @@ static void on_watch_closed(uv_handle_t *handle)
     free(handle);
 }
 
-/* Takes the ends of a killed group, for as long as a loop thread may stand still. */
+/* Reaps the processes of a killed group; blocks at most as long as a loop thread may. */
 static void reap_group(pid_t group)
 {
     uint64_t until = fbr_now_ms() + KILL_MS;
@@ -120,7 +123,7 @@ static void reap_group(pid_t group)
             poll(NULL, 0, 1);
 }
 
-/* Copies that did not get their GO are in its group, and end with it. */
+/* Copies that did not get their GO are in the template's group, and end with it. */
 static void end_template(struct fbr_copies *t)
 {
     if (t->state == ABSENT)
@@ -133,7 +136,8 @@ static void end_template(struct fbr_copies *t)
     if (t->gate >= 0)
         close(t->gate);
     t->gate = -1;
-    if (fbr_spawn_signal(t->pid, t->pidfd, SIGKILL) == 0) { /* else the program has waited for it */
+    /* else the program itself has waited for it */
+    if (fbr_spawn_signal(t->pid, t->pidfd, SIGKILL) == 0) {
         kill(-t->pid, SIGKILL);
         reap_group(t->pid);
     }
@@ -148,7 +152,7 @@ static void deliver(struct fbr_copies *t, pid_t pid, int pidfd)
     o->done(o, pid, pidfd);
 }
 
-/* All that wait are started otherwise. */
+/* All waiting jobs are started in the other way. */
 static void fail(struct fbr_copies *t, const char *why)
 {
     struct fbr_copies_order *late = t->orders, *o, *more;
@@ -171,7 +175,7 @@ static void on_time(void *arg)
 
 /* ---- A copy ---- */
 
-/* Its number, and its pidfd; 0: there is none. */
+/* Returns the copy's pid, and its pidfd; 0: there is no copy. */
 static pid_t read_copy(struct fbr_copies *t, int *pidfd)
 {
     char control[CMSG_SPACE(sizeof(int))] = {0};
@@ -208,7 +212,8 @@ static void take_copy(struct fbr_copies *t)
     t->gate = -1;
     t->failures = 0;
     fbr_timer_stop(&t->timer);
-    setpgid(pid, pid); /* before it runs, so that a signal to its group finds it from now on */
+    /* before it runs, so that from now on a signal to its group reaches it */
+    setpgid(pid, pid);
     deliver(t, pid, pidfd);
     send(gate, &go, 1, MSG_NOSIGNAL);
     close(gate);
@@ -261,7 +266,7 @@ static int send_order(struct fbr_copies *t, const struct fbr_copies_order *o, in
     return n > 0 ? 0 : -EIO;
 }
 
-/* Asks for the copy that is next. */
+/* Orders the next copy. */
 static void next(struct fbr_copies *t)
 {
     int gates[2];
@@ -304,7 +309,7 @@ static int spawn(struct fbr_copies *t, char *const *env, int fd)
     return rc;
 }
 
-/* The environment of a template: what travels is for each copy. */
+/* Makes the environment of a template, without the variables that each copy gets itself. */
 static char **env_of_template(char *const *env)
 {
     size_t n = 0, k = 0;
@@ -394,7 +399,7 @@ bool fbr_copies_takes(struct fbr_copies *t, const struct fbr_job *job)
         return false;
     if (t->state != ABSENT && same(&t->like, &t->serves))
         return true;
-    if (t->orders) /* of those that it still fits */
+    if (t->orders) /* orders that the template still fits */
         return false;
     end_template(t);
     return start_template(t, job) == 0;

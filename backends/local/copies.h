@@ -1,23 +1,24 @@
-/* copies.h - a template: a process of this host that has loaded the program, and that jobs are
- * copies of.
+/* copies.h - a template: a process of this host that has loaded the program, and from which jobs
+ * are copied.
  *
- * An interpreter takes longer to start than to copy. From the fourth alike job on, the local
- * backend starts the command of fiber_template() once, which calls fiber_template_serve(), and asks
- * it for copies. A copy is a child of ours like any other (CLONE_PARENT), and a template that is
- * killed or frozen takes nothing with it: jobs that wait for a copy are then started as the first
- * three were.
+ * An interpreter takes longer to start than to copy. From the fourth similar job on, the local
+ * backend starts the command of fiber_template() once, which calls fiber_template_serve(), and
+ * orders copies from it. A copy is a child of ours like any other (CLONE_PARENT). A template that
+ * is killed or frozen harms no job: jobs that wait for a copy are then started in the same way as
+ * the first three.
  *
- * We talk by a socket of packets, one order at a time:
+ * The backend and the template exchange packets on a socket, one order at a time:
  *
- *     template -> us   HELLO: it has loaded all
- *     us -> template   the variables FIBER_* of the copy, and descriptors: its standard output and
- *                      error, its ticket, its folder, its gate
- *     template -> us   i32 pid, and a pidfd
- *     us -> the copy   by the gate: GO. The end of the gate instead: it is not wanted, and ends
+ *     template -> backend   HELLO: it has loaded everything
+ *     backend -> template   the variables FIBER_* of the copy, and descriptors: its standard output
+ *                           and error, its ticket, its working directory, its gate
+ *     template -> backend   i32 pid, and a pidfd
+ *     backend -> the copy   by the gate: GO. If the gate is closed instead, the copy is not needed,
+ *                           and ends
  *
- * Everything else of a copy is the template's, so a template serves only while this process is in
- * all that a job inherits just as it was when the template began: environment, limits, identity,
- * processors. One that does not fit any more is replaced after three jobs.
+ * A copy inherits everything else from the template. So a template is used only while this process
+ * equals the template in all that a job inherits: environment, limits, identity, processors. A
+ * template that no longer fits is replaced after three jobs.
  *
  * Loop thread.
  *
@@ -31,7 +32,7 @@
 #include "runtime/net/loop.h"
 #include "runtime/proc/backend.h"
 
-/* The descriptor of a template that leads to us. */
+/* The template's descriptor of the socket. */
 #define FBR_COPIES_FD 3
 #define FBR_COPIES_HELLO 'H'
 #define FBR_COPIES_GO 'G'
@@ -45,26 +46,29 @@ enum {
     FBR_COPIES_FDS
 };
 
-/* A job that waits for its copy; a part of what it is about. The descriptors stay its owner's. */
+/* A job that waits for its copy; the first member of the caller's struct. The caller owns the
+ * descriptors. */
 struct fbr_copies_order {
     struct fbr_copies_order *next, *prev;
     char *const *env;
-    /* It is its turn: fills in these descriptors. Negative: it cannot, and is started otherwise. */
+    /* Its turn has come: fills in these descriptors. Negative: it cannot, and is started in the
+     * other way. */
     int (*turn)(struct fbr_copies_order *o);
     int out, err, ticket;
-    int folder; /* where it works */
-    /* The copy is there, and goes on once this returns: pid, and a pidfd that is the callee's. pid
-     * 0: there is none, start it otherwise. */
+    int folder; /* its working directory */
+    /* The copy exists, and runs on when this callback returns: its pid, and a pidfd that the
+     * callback owns. pid 0: there is no copy; start the job in the other way. */
     void (*done)(struct fbr_copies_order *o, pid_t pid, int pidfd);
 };
 
 struct fbr_copies;
 
 int fbr_copies_open(struct fbr_copies **t, struct fbr_loop *loop, struct fbr_error *err);
-/* Whether the job is to be a copy. To be asked once for each job that could be one: it counts. */
+/* Whether the job becomes a copy. Call exactly once for each job that could be a copy, because the
+ * function counts. */
 bool fbr_copies_takes(struct fbr_copies *t, const struct fbr_job *job);
 void fbr_copies_order(struct fbr_copies *t, struct fbr_copies_order *o);
-/* Ends the template. Orders that still wait are forgotten. */
+/* Ends the template. Waiting orders are dropped. */
 void fbr_copies_close(struct fbr_copies *t);
 
 #endif

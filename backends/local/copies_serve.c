@@ -1,10 +1,10 @@
-/* copies_serve.c - the side of a template: makes copies of itself on order; see copies.h.
+/* copies_serve.c - the side of a template: makes copies of itself on order.
  *
  * A copy is made by the system call, because the C library's fork() cannot make it a child of our
- * parent (CLONE_PARENT). So what fork() does in the child is done here: the C library keeps the
- * number of the main thread at the place that the kernel clears at its end, and a list of robust
- * mutexes is registered anew. There are no other threads, whose locks a copy would find taken; one
- * that has some is refused.
+ * parent (CLONE_PARENT). So the child's part of fork() is done here: the C library keeps the number
+ * of the main thread at the address that the kernel clears when the thread ends, and the list of
+ * robust mutexes is registered anew. There are no other threads whose locks a copy would find
+ * taken; a template that has other threads is refused.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -28,9 +28,9 @@
 
 extern char **environ;
 
-/* State of the C library that a copy has to take over. */
+/* State of the C library that a copy must take over. */
 struct self {
-    int *tid; /* where it keeps our number */
+    int *tid; /* where the C library keeps our thread number */
     void *robust;
     size_t robust_len;
     pid_t parent;
@@ -80,7 +80,7 @@ static void take_over(const struct self *s)
     syscall(SYS_set_robust_list, s->robust, s->robust_len);
 }
 
-/* As runtime/program/spawn.c has it for others. */
+/* Waits for GO, as runtime/program/spawn.c does for other children. */
 static void pass_gate(const struct self *s, int gate)
 {
     char go = 0;
@@ -97,7 +97,7 @@ static void pass_gate(const struct self *s, int gate)
     prctl(PR_SET_PTRACER, (unsigned long)s->parent, 0, 0, 0);
 }
 
-/* The ticket takes the place of the socket. */
+/* Puts the descriptors in place; the ticket replaces the socket. */
 static int place_fds(const struct order *o)
 {
     int rc = fchdir(o->fds[FBR_COPIES_FOLDER]);
@@ -138,7 +138,8 @@ static int become(const struct self *s, const struct order *o)
 
 /* ---- The template ---- */
 
-/* Returns 0, or does not return: our parent is gone, or talks of what we do not know. */
+/* Receives an order. Returns 0, or does not return: our parent is gone, or the order is
+ * malformed. */
 static void receive(struct order *o)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(o->fds))];

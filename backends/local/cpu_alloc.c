@@ -1,4 +1,4 @@
-/* cpu_alloc.c - places for local jobs; see cpu_alloc.h.
+/* cpu_alloc.c - assigns processors and GPUs of this machine to local jobs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -18,7 +18,7 @@ struct fbr_cpu_allocs {
     const char *visible[FBR_GPU_VENDORS];
     uint8_t used[FBR_PLACE_CPUS / 8];
     bool gpu_used[64];
-    bool told; /* that there are more jobs than places */
+    bool told; /* reported that there are more jobs than places */
 };
 
 int fbr_cpu_allocs_open(struct fbr_cpu_allocs **out, struct fbr_error *err)
@@ -79,7 +79,7 @@ static bool is_free(const struct fbr_cpu_allocs *p, const struct fbr_pin *pin, c
     return true;
 }
 
-/* Fills in a place from a planned one. */
+/* Makes a place from a planned one. */
 static struct fbr_cpu_alloc *occupy(struct fbr_cpu_allocs *p, const struct fbr_pin *pin,
                                     const uint8_t *mask, int len)
 {
@@ -103,7 +103,7 @@ static struct fbr_cpu_alloc *occupy(struct fbr_cpu_allocs *p, const struct fbr_p
     return place;
 }
 
-/* The machine is cut into as many such places as it has; the first that nobody is in is taken. */
+/* Divides the machine into as many such places as fit, and takes the first free one. */
 int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
                         struct fbr_cpu_alloc **out, struct fbr_error *err)
 {
@@ -127,7 +127,7 @@ int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
     pins = calloc(room ? room : 1, sizeof(*pins));
     if (!pins)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    /* Whole cores may be fewer than threads divide into: then there are fewer places. */
+    /* Threads may not divide evenly into whole cores: then there are fewer places. */
     for (wish.count = room; wish.count > 0; wish.count--)
         if (p->ops->plan(p->machine, &wish, pins, note, sizeof(note), err) == 0 &&
             !pins[0].shared && pins[0].cpus[0])

@@ -1,4 +1,4 @@
-/* kept_job.c - a copy of a job; see kept_job.h. It lies in one piece of memory.
+/* kept_job.c - a copy of a job, in one piece of memory.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/local/kept_job.h"
@@ -11,7 +11,7 @@
 struct kept {
     struct fbr_job job;
     size_t size;
-    char *at;      /* where the next string goes */
+    char *at;      /* where the next string is stored */
     char *lists[]; /* argv, then env, each with its NULL */
 };
 

@@ -1,12 +1,12 @@
 /* local.c - the backend of this machine: a job is a child process, watched by its pidfd.
  *
- * Each job leads a process group of its own: what it forks ends with it. One that starts others,
- * which have groups of their own, leads a session: so what those forked ends with it, too, whether
- * or not we have heard of them. It is killed by the kernel when its master dies (spawn.c), so
- * nothing is ever left to list or remove.
+ * Each job leads a process group of its own, so its forked children end with it. A job that starts
+ * other jobs, which have groups of their own, leads a session: so the children of those jobs end
+ * with it too, whether or not the backend knows them. The kernel kills a job when its master dies
+ * (spawn.c), so no job is ever left to list or remove.
  *
- * A job that asks for whole processors or GPUs gets some for itself (cpu_alloc.h). One of many that
- * run the program's own command is a copy of its template, where there is one (copies.h).
+ * A job that requests whole processors or GPUs gets some for itself (cpu_alloc.h). If many jobs run
+ * the program's own command, they are copies of its template, where there is one (copies.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -33,9 +33,9 @@
 #include "runtime/program/spawn.h"
 
 #define DRAIN_MS 200   /* a grandchild may hold the pipes open */
-#define CLOSE_MS 10000 /* for killed ones to end, one may hang in the kernel */
+#define CLOSE_MS 10000 /* for killed jobs to end; one may hang in the kernel */
 #define CANNOT_START 125
-#define REST_READS 32 /* a pipe holds 1 MiB at most */
+#define REST_READS 32 /* a pipe holds at most 1 MiB */
 
 struct local_job {
     struct local_job *next, *prev;
@@ -54,9 +54,10 @@ struct local_job {
     bool dead, told, released, paused, is_host;
     int32_t code;
     uint64_t peak;
-    int handles;       /* libuv's, not yet closed */
-    char why[256];     /* it could not be started, as a copy or otherwise */
-    struct copy *copy; /* it waits to be a copy of the template, and has no pid yet */
+    int handles;   /* handles of libuv that are not closed yet */
+    char why[256]; /* why the job could not be started, as a copy or otherwise */
+    /* the job waits to become a copy of the template, and has no pid yet */
+    struct copy *copy;
 };
 
 /* State of a job until it is a copy of the template. */
@@ -64,15 +65,15 @@ struct copy {
     struct fbr_copies_order order;
     struct local_job *job;
     struct fbr_job *kept;
-    int signal;             /* it is to get as soon as it runs */
-    int ours[2], theirs[2]; /* of its pipes, once it is its turn */
+    int signal;             /* to send as soon as it runs */
+    int ours[2], theirs[2]; /* ends of its pipes, when its turn has come */
     int ticket, folder;
 };
 
 struct fbr_backend {
     struct fbr_backend_env env;
     struct local_job *jobs;
-    struct fbr_cpu_allocs *places; /* opened when the first job asks for one */
+    struct fbr_cpu_allocs *places; /* opened when the first job requests a place */
     struct fbr_copies *template;   /* opened with the first job that may be a copy */
     bool said_image, said_memory;
 };
@@ -190,7 +191,7 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         finish(j);
 }
 
-/* Once it has ended, while its number is still taken by the zombie. */
+/* Call after its end, while the zombie still holds its pid. */
 static void kill_left(const struct local_job *j)
 {
     kill(-j->pid, SIGKILL);
@@ -218,7 +219,7 @@ static void on_dead(uv_poll_t *watch, int status, int events)
     close(j->pidfd);
     j->pidfd = -1;
     uv_close((uv_handle_t *)watch, on_closed);
-    /* a slow reader of its output does not hold up the news; what is left is little */
+    /* a slow reader of the output does not delay the report of the end; little output is left */
     local_pause_output(j->b, j, 0);
     if ((!j->out[0].open && !j->out[1].open) ||
         fbr_timer_init(&j->drain, j->b->env.loop, finish, j) < 0)
@@ -239,8 +240,8 @@ static int local_open(struct fbr_backend **out, const struct fbr_backend_env *en
     return 0;
 }
 
-/* With its group, which it may have left; unless the program has waited for it: then its number may
- * be somebody else's. */
+/* Kills the job and its group, which the job may have left. If the program has waited for the job,
+ * nothing is killed: its pid may belong to another process. */
 static int kill_now(const struct local_job *j)
 {
     int rc = fbr_spawn_signal(j->pid, j->pidfd, SIGKILL);
@@ -304,7 +305,7 @@ static int ticket_fd(const struct fbr_job *job, struct fbr_error *err)
     return fd;
 }
 
-/* Without processors or GPUs of its own where it asks for none, or where nothing can be bound. */
+/* Finds a place for the job. The job gets none if it requests none, or if nothing can be bound. */
 static int find_place(struct local_job *j, const struct fbr_job *job, struct fbr_error *err)
 {
     struct fbr_backend *b = j->b;
@@ -322,7 +323,7 @@ static int find_place(struct local_job *j, const struct fbr_job *job, struct fbr
     return 0;
 }
 
-/* Whether one of the variables that show it its GPUs has this one's name. */
+/* Whether the place sets this variable for its GPUs. */
 static bool replaced(const struct fbr_cpu_alloc *place, const char *variable)
 {
     size_t n = strcspn(variable, "=") + 1;
@@ -376,8 +377,8 @@ static void watch(struct local_job *j, int out, int err)
     uv_poll_start(&j->watch, UV_READABLE, on_dead);
 }
 
-/* As a shell would find it, in the PATH that it is to have: ours is the program's, whose threads
- * may change it now. */
+/* Finds the program as a shell would, in the PATH of the job's environment: our own PATH belongs to
+ * the program, whose threads may change it now. */
 static int find_program(const char *name, char *const *env, char *path, size_t size,
                         struct fbr_error *err)
 {
@@ -391,7 +392,7 @@ static int find_program(const char *name, char *const *env, char *path, size_t s
         return rc;
     return rc < 0 && !strchr(name, '/')
                ? fbr_fail(err, rc, "cannot start %s: there is no such program in PATH", name)
-               : 0; /* else exec says what is wrong */
+               : 0; /* otherwise exec reports the error */
 }
 
 static int launch(struct local_job *j, const struct fbr_job *job, const int out[2],
@@ -434,7 +435,7 @@ done:
     return rc;
 }
 
-/* Says which requests of a job have no effect here. */
+/* Reports requests of a job that have no effect here. */
 static void report_ignored(struct fbr_backend *b, const struct fbr_job *job)
 {
     if (job->image && job->image[0] && !b->said_image) {
@@ -471,7 +472,7 @@ static void close_ends(int ends[2])
     }
 }
 
-/* It runs. */
+/* The job runs. */
 static void begin(struct local_job *j, const int ours[2])
 {
     char id[24];
@@ -531,7 +532,7 @@ static int on_turn(struct fbr_copies_order *o)
     return 0;
 }
 
-/* It runs as a copy, or is started as others are. */
+/* The job runs as a copy, or is started in the other way. */
 static void on_copy(struct fbr_copies_order *o, pid_t pid, int pidfd)
 {
     struct copy *c = (struct copy *)(void *)o;
@@ -561,14 +562,14 @@ static void on_copy(struct fbr_copies_order *o, pid_t pid, int pidfd)
     free_copy(c);
 }
 
-/* It gets nothing but its ticket, and its output is read by us. */
+/* Whether the job gets only its ticket, and this backend reads its output. */
 static bool may_be_copied(const struct local_job *j, const struct fbr_job *job)
 {
     return job->template && job->ticket && !job->local && !job->link && !job->control &&
            !job->keep_stdin && !j->is_host && !j->place;
 }
 
-/* Whether the template makes it. */
+/* Whether the template makes the job. */
 static bool order_copy(struct local_job *j, const struct fbr_job *job)
 {
     struct fbr_backend *b = j->b;

@@ -1,17 +1,17 @@
-/* batch.c - jobs of their own, by sbatch; see batch.h.
+/* batch.c - jobs of their own, by sbatch.
  *
- * A submission is what one sbatch starts: a job, or an array of jobs that differ in nothing but
- * their tickets.
+ * One sbatch starts a submission: a job, or an array of jobs that differ only in their tickets.
  *
- *     COLLECTING  its timer runs; jobs that want the same join it
- *     SUBMITTING  sbatch runs. Slurm did not answer: it waits, and tries again. The answer was
- *                 lost: our comment is looked for in what Slurm has, or there would be two
- *     SUBMITTED   it has an id, and one squeue for all submissions tells the states, each poll;
- *                 sooner when something was asked of Slurm, and later when Slurm is slow
+ *     COLLECTING  its timer runs; jobs with the same needs join it
+ *     SUBMITTING  sbatch runs. If Slurm did not answer, the submission waits and tries again. If
+ *                 the answer was lost, Slurm's jobs are searched for our comment; otherwise there
+ *                 would be two submissions
+ *     SUBMITTED   it has an id. One squeue for all submissions reports the states, each poll;
+ *                 sooner after a request to Slurm, and later when Slurm is slow
  *
- * A job is told to have ended when Slurm says so. One that several lists do not have is looked
- * for in the accounting, and is then told to have ended without anybody knowing how. A list that
- * fails says nothing about any job.
+ * A job's end is reported when Slurm reports it. A job that is missing in several lists is looked
+ * up in the accounting; its end is then reported as unknown. A list that fails gives no information
+ * about any job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -29,13 +29,13 @@
 #include "runtime/base/log.h"
 
 #define SOON_MS 100
-#define CANCEL_MS 10 /* in which others may be cancelled too */
-#define SLOW 10      /* a look that took t is followed by the next after 10 t */
+#define CANCEL_MS 10 /* in which other jobs may join the cancellation */
+#define SLOW 10      /* after a query that took t, the next one follows after 10 t */
 #define SLOW_MAX_MS 30000
 #define TOOL_MS 60000
 #define LOOK_MS 20000
 #define CLOSE_MS 5000
-#define FORGOTTEN 3 /* lists without it */
+#define FORGOTTEN 3 /* lists without the job */
 #define FORGOTTEN_MS 10000
 #define CANNOT_START 125
 #define ASK "squeue --noheader --array --states=all --Format="
@@ -86,7 +86,7 @@ int fbr_slurm_run(struct fbr_slurm_batch *b, struct fbr_args *w, unsigned ms,
     return rc;
 }
 
-/* The next look at the states after `ms`, or sooner when one is due sooner. */
+/* Schedules the next query of the states after `ms`, or earlier if one is due earlier. */
 static void look_in(struct fbr_slurm_batch *b, uint64_t ms)
 {
     b->delay_ms = ms;
@@ -134,7 +134,7 @@ static void remove_files(const struct batch_job *j)
 
 /* ---- The end of a job ---- */
 
-/* Told when all that it wrote has been read. */
+/* Reports the end, when all output has been read. */
 static void finish(struct batch_job *j, const struct fbr_slurm_end *how)
 {
     (void)how;
@@ -182,7 +182,7 @@ void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *wh
     struct fbr_slurm_end end = {.code = CANNOT_START};
 
     snprintf(end.text, sizeof(end.text), "%s%.300s", what, why);
-    s->busy = true; /* or the last of them would free it */
+    s->busy = true; /* keeps the last job from freeing it */
     for (unsigned i = 0; i < s->n; i++)
         if (s->jobs[i])
             step(s->jobs[i], ON_REFUSED, &end);
@@ -193,7 +193,7 @@ void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *wh
     fbr_slurm_submission_free(s);
 }
 
-/* ---- What jobs write ---- */
+/* ---- Output of jobs ---- */
 
 static void notify_output(struct batch_job *j, int stream, const void *data, size_t len)
 {
@@ -380,7 +380,7 @@ void fbr_slurm_notify_pending(struct batch_job *j, const char *text)
         step(j, ON_WAITS, &why);
 }
 
-/* The job with this id, "12" or "12_3". */
+/* Finds the job with this id, "12" or "12_3". */
 static struct batch_job *find_job(struct fbr_slurm_batch *b, const char *id)
 {
     size_t n = strcspn(id, "_");
@@ -419,7 +419,7 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
     }
 }
 
-/* How many lines were about jobs. */
+/* Returns how many lines were about jobs. */
 static size_t read_lines(struct fbr_slurm_batch *b, char *text,
                          bool (*parse)(char *line, struct fbr_slurm_job *job))
 {
@@ -465,7 +465,7 @@ static void on_accounts(void *user, const struct fbr_tool_result *r)
     read_output(b);
 }
 
-/* Ids of submissions that have such jobs, with commas between. */
+/* Adds the ids of submissions that have such jobs, separated by commas. */
 static int add_ids(struct fbr_slurm_batch *b, struct fbr_args *w, const char *option,
                    bool (*has)(const struct submission *s))
 {
@@ -538,10 +538,10 @@ static void on_states(void *user, const struct fbr_tool_result *r)
 
     b->looking = false;
     fbr_slurm_refusal(r->err, line, sizeof(line));
-    if (r->code == 0 || strstr(line, "Invalid job id")) { /* it has none of them */
+    if (r->code == 0 || strstr(line, "Invalid job id")) { /* Slurm has none of them */
         bool blank = r->out[0] == '\0';
 
-        /* else it is not a list at all */
+        /* otherwise the output is not a list */
         if (read_lines(b, r->out, fbr_slurm_squeue_line) || blank)
             count_missing(b);
         if (b->unwanted)
@@ -567,7 +567,7 @@ static void on_tick(void *arg)
     struct fbr_args w = {0};
     struct submission *s;
 
-    if (b->looking) { /* squeue takes its time; what the jobs write does not wait for it */
+    if (b->looking) { /* squeue may take long; the output of jobs does not wait for it */
         read_output(b);
         fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
         return;
@@ -608,7 +608,7 @@ static void step(struct batch_job *j, enum fbr_batch_event event, const struct f
         actions[s.action](j, how);
 }
 
-/* ---- What others left behind ---- */
+/* ---- Jobs of dead masters ---- */
 
 static void on_dead(void *user, const char *tag)
 {
@@ -617,7 +617,7 @@ static void on_dead(void *user, const char *tag)
     fbr_slurm_add(&b->dead, ".%s.", tag);
 }
 
-/* Lines "ID NAME" of all our user's jobs. */
+/* Reads lines "ID NAME" of all jobs of this user. */
 static void on_left(void *user, const struct fbr_tool_result *r)
 {
     struct fbr_slurm_batch *b = user;
@@ -692,7 +692,7 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_
     rc = find_base(env, base, err);
     if (rc < 0)
         goto fail;
-    if (strpbrk(base, "%\\")) { /* in the name of an output file they mean something */
+    if (strpbrk(base, "%\\")) { /* these have a meaning in the name of an output file */
         rc = fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", base);
         goto fail;
     }
@@ -712,8 +712,8 @@ fail:
     return rc;
 }
 
-/* Cancels all jobs and waits, as there is no loop any more. A job that is just being submitted has
- * no id, but a name. */
+/* Cancels all jobs and waits, because there is no loop any more. A job whose submission runs has no
+ * id, but a name. */
 static void cancel_all(struct fbr_slurm_batch *b)
 {
     static const char *const commands[] = {"scancel --quiet", "scancel --quiet --me"};
@@ -740,7 +740,7 @@ static void cancel_all(struct fbr_slurm_batch *b)
             fbr_warn("slurm: jobs may remain: %s", err.text);
         fbr_args_fini(&w);
         free(env);
-        if (named == 0) { /* no sbatch goes on after this */
+        if (named == 0) { /* no sbatch runs after this */
             fbr_tools_close(b->tools);
             b->tools = NULL;
         }
@@ -794,7 +794,7 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked
     rc = job->ticket ? fbr_slurm_dir_write(path, job->ticket, job->ticket_len, err) : 0;
     if (rc < 0) {
         free(j);
-        return rc; /* a submission without jobs frees itself when its time comes */
+        return rc; /* a submission without jobs frees itself when its timer fires */
     }
     j->user = user;
     j->of = s;
@@ -832,7 +832,7 @@ void fbr_slurm_batch_release(struct fbr_slurm_batch *b, void *handle)
 {
     struct batch_job *j = handle;
 
-    /* given up; nobody will hear of its end */
+    /* given up; its end is not reported */
     if (j->state != TOLD)
         fbr_slurm_batch_signal(b, j, SIGKILL);
     j->user = NULL;

@@ -1,8 +1,8 @@
 /* batch.h - jobs of their own, by sbatch: for callers outside of an allocation.
  *
- * Jobs that start at about the same time, and want the same, are one array, submitted once. Their
- * states come from one squeue for all of them, each poll; their output is followed in the files
- * that Slurm writes.
+ * Jobs that start at about the same time, with the same needs, become one array, submitted once.
+ * One squeue for all jobs reports their states, each poll; their output is read from the files that
+ * Slurm writes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SLURM_BATCH_H
@@ -12,13 +12,13 @@
 
 struct fbr_slurm_batch;
 
-/* `settings` are the caller's, and outlive it. Loop thread, all of it. */
+/* The caller owns `settings`, which must outlive *b. All functions: loop thread. */
 int fbr_slurm_batch_open(struct fbr_slurm_batch **b, const struct fbr_backend_env *env,
                          const struct fbr_slurm_settings *settings, struct fbr_error *err);
-/* Cancels what lives, and waits for scancel, some seconds at most. NULL is fine. */
+/* Cancels the living jobs, and waits for scancel, some seconds at most. NULL is allowed. */
 void fbr_slurm_batch_close(struct fbr_slurm_batch *b);
-/* Returns the command that would submit the job: sbatch, and the script that it reads. `dir` is
- * where the script is kept. */
+/* Writes the command that would submit the job: sbatch, and the script that it reads. `dir` is the
+ * folder of the script. */
 int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *dir,
                          const struct fbr_job *job, struct fbr_buf *out);
 int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *job, void *user,

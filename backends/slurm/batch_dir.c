@@ -1,4 +1,4 @@
-/* batch_dir.c - the folder of batch jobs, which the nodes share; see batch_dir.h.
+/* batch_dir.c - the folder of batch jobs, which the nodes share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/batch_dir.h"
@@ -20,7 +20,7 @@
 
 /* ---- Making and sweeping ---- */
 
-/* With the folders in it, of jobs that started jobs. */
+/* Removes a folder with its subfolders, which belong to jobs that started jobs. */
 static void remove_all(const char *path)
 {
     DIR *dir = opendir(path);
@@ -42,7 +42,7 @@ static void remove_all(const char *path)
         fbr_info("slurm: %s stays: %s", path, fbr_strerror(errno));
 }
 
-/* Whether the file belongs to a master that is gone for certain. */
+/* Whether the file belongs to a master that is certainly gone. */
 static bool is_dead(const char *path)
 {
     char name[PATH_MAX], master[FBR_MASTER_ID_MAX] = "";
@@ -129,7 +129,7 @@ int fbr_slurm_dir_write(const char *path, const void *data, size_t len, struct f
         return fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
     n = write(fd, data, len);
     rc = n < 0 ? -errno : n != (ssize_t)len ? -ENOSPC : 0;
-    /* a far file system says it now */
+    /* a remote file system reports errors here */
     if (close(fd) < 0 && rc == 0)
         rc = -errno;
     if (rc < 0)
@@ -154,7 +154,8 @@ struct fbr_slurm_reads *fbr_slurm_reads_new(size_t n)
     return r;
 }
 
-/* Opened anew each time: that is when a network file system looks whether a file has grown. */
+/* Opens the file anew each time: only then does a network file system check whether the file has
+ * grown. */
 static void read_one(struct fbr_slurm_read *r)
 {
     int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -176,7 +177,7 @@ static void *read_all(void *arg)
 
     for (size_t i = 0; i < r->n; i++)
         read_one(&r->at[i]);
-    fbr_loop_post_own(r->loop, &r->post); /* held, so it takes it */
+    fbr_loop_post_own(r->loop, &r->post); /* the post keeps the record until it has run */
     return NULL;
 }
 
@@ -201,6 +202,6 @@ void fbr_slurm_reads_start(struct fbr_slurm_reads *r, struct fbr_loop *loop)
     r->post = (struct fbr_post){.fn = on_read, .arg = r, .own = true};
     fbr_loop_hold(loop);
     r->running = pthread_create(&r->thread, NULL, read_all, r) == 0;
-    if (!r->running) /* nothing is read this time */
+    if (!r->running) /* no thread started: nothing is read this time */
         fbr_loop_post_own(loop, &r->post);
 }

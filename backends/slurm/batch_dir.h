@@ -1,13 +1,14 @@
-/* batch_dir.h - the folder of batch jobs, which the nodes share: tickets, and what jobs write.
+/* batch_dir.h - the folder of batch jobs, which the nodes share: tickets, and the jobs' output.
  *
- * It is below the configured one and has mode 0700:
+ * It is in the configured folder and has mode 0700:
  *
- *     slurm-TAG/master            whose it is (runtime/base/master_id.h)
+ *     slurm-TAG/master            its owner (runtime/base/master_id.h)
  *     slurm-TAG/SEQ.INDEX.ticket  of element INDEX of submission SEQ; its reader removes it
  *     slurm-TAG/SEQ.INDEX.out .err
  *
- * A job that starts jobs has its folder in that of who started it, and it ends with that. Folders
- * whose master died without removing them are swept by the next one that can tell.
+ * A job that starts jobs has its folder in the folder of the job that started it, and both end
+ * together. Folders whose master died without removing them are removed by the next master that can
+ * detect it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SLURM_DIR_H
@@ -26,24 +27,24 @@
 
 struct fbr_slurm_dir {
     char path[PATH_MAX - 64];
-    char tag[FBR_SLURM_TAG]; /* of our own; also in what we submit */
+    char tag[FBR_SLURM_TAG]; /* of this master; also in the names of its submissions */
 };
 
-/* `base` is made when it is not there. Calls dead(user, tag) for each folder that it swept. */
+/* Makes `base` if it does not exist. Calls dead(user, tag) for each folder that it removed. */
 int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base,
                        void (*dead)(void *user, const char *tag), void *user,
                        struct fbr_error *err);
-/* Removes it with all that is in it. Zeroed ones are fine. */
+/* Removes the folder with its contents. A zeroed struct is allowed. */
 void fbr_slurm_dir_close(struct fbr_slurm_dir *d);
-/* Writes a file that only we can read, 0600. */
+/* Writes a file that only this user can read, 0600. */
 int fbr_slurm_dir_write(const char *path, const void *data, size_t len, struct fbr_error *err);
 
-/* ---- Reading what jobs write, on another thread: the folder may be far away ---- */
+/* ---- Reads the output of jobs on another thread: the folder may be remote ---- */
 
 struct fbr_slurm_read {
     char path[PATH_MAX];
     uint64_t offset;
-    uint8_t *data; /* what was read there; more may be behind it when len is FBR_SLURM_READ */
+    uint8_t *data; /* bytes that were read; if len is FBR_SLURM_READ, more may follow */
     size_t len;
     void *user;
     int stream;
@@ -57,13 +58,14 @@ struct fbr_slurm_reads {
     struct fbr_loop *loop;
     struct fbr_slurm_read *at;
     size_t n;
-    void (*done)(void *user, struct fbr_slurm_reads *r); /* NULL: nobody wants to know any more */
+    /* NULL: the result is not needed any more */
+    void (*done)(void *user, struct fbr_slurm_reads *r);
     void *user;
 };
 
-/* For n files; the caller fills in at[]. NULL without memory. */
+/* Makes a record for n files; the caller fills in at[]. NULL without memory. */
 struct fbr_slurm_reads *fbr_slurm_reads_new(size_t n);
-/* Reads, calls done(), frees it. Loop thread. */
+/* Reads the files, calls done(), frees the record. Loop thread. */
 void fbr_slurm_reads_start(struct fbr_slurm_reads *r, struct fbr_loop *loop);
 
 #endif

@@ -1,4 +1,4 @@
-/* batch_fsm.c - the life of one job of sbatch's as a table of states and events.
+/* batch_fsm.c - the life of one job of sbatch as a table of states and events.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/batch_fsm.h"
@@ -12,7 +12,7 @@ static const struct fbr_batch_step steps[FBR_BATCH_STATES][FBR_BATCH_EVENTS] = {
              [ON_REFUSED] = {TELLING, DO_REFUSE},
              [ON_WAITS] = {NEW, DO_TELL_WAITING},
              [ON_KILL] = {NEW_KILLED, DO_WAIT}},
-    /* sbatch may have made it: only Slurm's answer ends it. */
+    /* sbatch may have made the job: only Slurm's answer ends it. */
     [NEW_KILLED] = {[ON_SUBMITTED] = {PENDING_KILLED, DO_TELL_STARTED_CANCEL},
                     [ON_REFUSED] = {TELLING, DO_REFUSE_KILLED},
                     [ON_WAITS] = {NEW_KILLED, DO_TELL_WAITING},
@@ -27,7 +27,7 @@ static const struct fbr_batch_step steps[FBR_BATCH_STATES][FBR_BATCH_EVENTS] = {
                         [ON_RUNS] = {RUNNING_KILLED, DO_WAIT},
                         [ON_KILL] = {PENDING_KILLED, DO_CANCEL_SOON},
                         HAS_ENDED},
-    [RUNNING] = {[ON_NEVER] = {UNWANTED, DO_GIVE_UP}, /* it was put back, and is held */
+    [RUNNING] = {[ON_NEVER] = {UNWANTED, DO_GIVE_UP}, /* it was requeued, and is held */
                  [ON_KILL] = {RUNNING_KILLED, DO_CANCEL_SOON},
                  HAS_ENDED},
     [RUNNING_KILLED] = {[ON_KILL] = {RUNNING_KILLED, DO_CANCEL_SOON}, HAS_ENDED},

@@ -1,8 +1,8 @@
-/* query.c - asks Slurm and waits for the answer; what `fiber doctor` asks it; see query.h.
+/* query.c - queries Slurm and waits for the answer; the checks of `fiber doctor`.
  *
- * A tool of Slurm that gets no answer tries again for a minute or more, and says why only then. So
- * the doctor asks first whether the controller is there, and does not wait long; when it is not,
- * munge is the first suspect.
+ * A command of Slurm that gets no answer tries again for a minute or more, and reports the reason
+ * only then. So the doctor first checks whether the controller answers, and does not wait long; if
+ * the controller does not answer, munge is checked first.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/query.h"
@@ -111,7 +111,7 @@ static int ask_line(const char *command, struct fbr_buf *out, struct fbr_error *
     return fbr_slurm_ask_about(command, "", NULL, PATIENCE_MS, out, err);
 }
 
-/* The first line. */
+/* Keeps only the first line. */
 static void cut(struct fbr_buf *b)
 {
     if (b->data)
@@ -132,7 +132,8 @@ static bool check_tools(const struct check *c)
     bool good = true;
 
     fbr_buf_init(&out);
-    if (conf() && access(conf(), R_OK) < 0) /* of which the tools say nothing for a minute */
+    /* the commands report nothing about a missing file for a minute */
+    if (conf() && access(conf(), R_OK) < 0)
         good = bad(c, "export SLURM_CONF=FILE, the slurm.conf of the cluster", "SLURM_CONF=%s: %s",
                    conf(), fbr_strerror(errno));
     else if (ask_line("sinfo --version", &out, &err) < 0)
@@ -145,8 +146,8 @@ static bool check_tools(const struct check *c)
     return good;
 }
 
-/* Where munge listens: the last word of slurm.conf, or as it is installed. False: Slurm does not
- * use it. */
+/* Finds munge's socket: the last value in slurm.conf, or the installed path. False: Slurm does not
+ * use munge. */
 static bool munge_socket(char *path, size_t size)
 {
     FILE *f = fopen(conf() ? conf() : "/etc/slurm/slurm.conf", "re");
@@ -167,13 +168,13 @@ static bool munge_socket(char *path, size_t size)
     return used;
 }
 
-/* 0, or why munge cannot be called. */
+/* Returns 0, or the error of a connection to munge. */
 static int call_munge(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
 
-    /* nothing is known */
+    /* unknown: not an error */
     if (fd < 0 || strlen(path) >= sizeof(a.sun_path))
         rc = 0;
     else {
@@ -197,7 +198,7 @@ static bool check_controller(const struct check *c)
     fbr_buf_init(&out);
     rc = ask_line("scontrol ping", &out, &err);
     said = out.data ? (const char *)out.data : "";
-    if (rc < 0 && !strstr(said, " is UP")) { /* one of several is enough */
+    if (rc < 0 && !strstr(said, " is UP")) { /* one controller of several is enough */
         if (munge_socket(path, sizeof(path)))
             munge = call_munge(path);
         cut(&out);
@@ -233,7 +234,7 @@ static bool cut_fields(char *line, char *field[N_FIELDS])
     return true;
 }
 
-/* One group of nodes. True: jobs can start there. */
+/* Checks one group of nodes. True: jobs can start there. */
 static bool check_group(const struct check *c, char *field[N_FIELDS], char *why, char *mend,
                         size_t size)
 {
@@ -273,7 +274,7 @@ static int ask_nodes(const struct check *c, const char *nodes, struct fbr_buf *o
                                PATIENCE_MS, out, err);
 }
 
-/* `nodes`: those of our allocation; NULL: we have none. */
+/* `nodes`: the nodes of our allocation; NULL: we have none. */
 static bool check_nodes(const struct check *c, const char *nodes)
 {
     bool chosen = nodes || c->settings->partition[0], any = false, good = false;
@@ -336,7 +337,7 @@ static bool check_allocation(const struct check *c)
     return good;
 }
 
-/* Asks sbatch whether it would take a job of ours. */
+/* Asks sbatch whether it would accept a job of ours. */
 static bool check_submission(const struct check *c)
 {
     struct fbr_error err = {0, ""};

@@ -1,10 +1,10 @@
-/* slurm.c - the backend of Slurm (20.11 or newer), by its commands.
+/* slurm.c - the backend of Slurm (20.11 or newer), which uses Slurm's commands.
  *
- * Inside an allocation a job is a step of it, by srun (steps.c); elsewhere a job of its
- * own, by sbatch (batch.c). Jobs that sbatch started have an allocation that is for them
- * alone, so what they start is queued again.
+ * Inside an allocation a job is a step of it, by srun (steps.c); elsewhere it is a job of its own,
+ * by sbatch (batch.c). A job that sbatch started has an allocation for itself alone, so the jobs
+ * that it starts are queued again.
  *
- * Both name what they make fiber-RUN-NAME..., which is how the leftovers of dead runs are found.
+ * Both kinds have names fiber-RUN-NAME..., by which the jobs of dead runs are found.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -25,17 +25,17 @@
 
 #define ASK_MS 10000
 #define LOOK_UP_MS 1000
-#define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
+#define SOMEWHERE "192.0.2.1" /* in no network that exists: its route is the default route */
 
 struct fbr_backend {
     struct fbr_backend_env env;
     struct fbr_slurm_settings settings;
-    struct fbr_slurm_steps *steps; /* one of the two */
+    struct fbr_slurm_steps *steps; /* either `steps` or `batch` is set */
     struct fbr_slurm_batch *batch;
     bool said_image;
 };
 
-/* As in the configuration's "auto step batch". */
+/* The values are those of the configuration's "auto step batch". */
 static bool want_steps(const struct fbr_config *config)
 {
     const char *mode = fbr_config_str(config, "slurm_mode"), *id = fbr_getenv("SLURM_JOB_ID"),
@@ -128,9 +128,9 @@ static void slurm_release(struct fbr_backend *b, void *handle)
         fbr_slurm_batch_release(b->batch, handle);
 }
 
-/* ---- What is asked of Slurm, and waited for ---- */
+/* ---- Queries of Slurm that are waited for ---- */
 
-/* In "fiber-RUN-NAME.TAG.N" (batch) or "fiber-RUN-NAME.PID" (a step): the run and the name. */
+/* Finds the run and the name in "fiber-RUN-NAME.TAG.N" (batch) or "fiber-RUN-NAME.PID" (a step). */
 static bool cut_name(char *name, bool step, struct fbr_orphan *job)
 {
     char *run = name + strlen("fiber-"), *own;
@@ -210,7 +210,8 @@ static int slurm_remove(struct fbr_backend *b, const char *id, struct fbr_error 
     return fbr_slurm_ask_about("scancel --quiet", "", id, ASK_MS, NULL, err);
 }
 
-/* The value of the line "   StdOut=/path", for free(); NULL: there is none, or no memory. */
+/* Returns the value of the line "   StdOut=/path", for free(); NULL: there is none, or no
+ * memory. */
 static char *line_of(const char *text, const char *key)
 {
     const char *at = strstr(text, key);
@@ -234,7 +235,7 @@ static int forward_file(const char *path, int stream, const struct fbr_backend_r
     return n < 0 ? -EIO : 0;
 }
 
-/* For a job of sbatch: reads the files that Slurm says it writes. */
+/* For a job of sbatch: reads the files to which Slurm writes its output. */
 static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
                       const struct fbr_backend_reader *r, struct fbr_error *err)
 {
@@ -271,7 +272,8 @@ done:
     return rc;
 }
 
-/* The address of a node in lines "NAME|ADDRESS", of another than ours when there is one. */
+/* Finds the address of a node in lines "NAME|ADDRESS"; of another node than ours, if there is
+ * one. */
 static bool find_node(char *text, char *peer, size_t size)
 {
     const char *node = fbr_getenv("SLURMD_NODENAME");
@@ -377,7 +379,7 @@ done:
     return rc;
 }
 
-/* ---- Where jobs can go ---- */
+/* ---- The room for jobs ---- */
 
 static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_capacity *room,
                       struct fbr_error *err)
@@ -393,7 +395,7 @@ static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_c
             .ntasks = fbr_getenv("SLURM_NTASKS"),
             .cpus_per_task = fbr_getenv("SLURM_CPUS_PER_TASK"),
             .gpus_per_task = fbr_getenv("SLURM_GPUS_PER_TASK"),
-            /* With --pty the first task has the terminal, and is the only one that goes on. */
+            /* With --pty only the first task has the terminal and goes on. */
             .copies = fbr_getenv("SLURM_PTY_PORT") ? NULL : fbr_getenv("SLURM_STEP_NUM_TASKS")};
 
         rc = fbr_slurm_room_of(&a, room);
@@ -440,7 +442,7 @@ static const struct fbr_backend_advice advice = {
     .bad = "put sbatch, srun and sinfo into PATH; correct the slurm_ settings: fiber config show",
 };
 
-/* An allocation. */
+/* Whether we run in an allocation. */
 static int here(void)
 {
     const char *job = fbr_getenv("SLURM_JOB_ID");

@@ -1,9 +1,9 @@
-/* slurm_args.c - what Slurm is asked for, as words; see slurm_args.h.
+/* slurm_args.c - the options, scripts and environments of Slurm's commands.
  *
- * The environment counts for as much as the arguments: what stands in it changes what each of
- * Slurm's commands does. So srun gets the allocation's variables, but none that another srun, or
- * salloc, left as options; sbatch gets none of the allocation that we may be in, but what the
- * user has set as SBATCH_*; and what asks for states gets no filters.
+ * The environment matters as much as the arguments, because its variables change the effect of each
+ * command. So srun gets the allocation's variables, but not the options that another srun, or
+ * salloc, left there. sbatch gets no variable of the allocation in which we may run, but keeps the
+ * user's SBATCH_*. The commands that query states get no filters.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/slurm_args.h"
@@ -87,7 +87,7 @@ int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *
     return fbr_args_add_all(w, s->options.at);
 }
 
-/* The value of option i, written in one word or two; NULL: it is another one. */
+/* Returns the value of option i, written in one word or two; NULL: it is another option. */
 static const char *value_of(const struct fbr_args *w, size_t i, const char *name, char letter)
 {
     const char *at = w->at[i], *next = i + 1 < w->n ? w->at[i + 1] : "";
@@ -106,7 +106,7 @@ const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *
 {
     const char *found = s->partition[0] ? s->partition : variable ? variable : "", *value;
 
-    for (size_t i = 0; i < s->options.n; i++) { /* the last one wins */
+    for (size_t i = 0; i < s->options.n; i++) { /* the last one counts */
         value = value_of(&s->options, i, "partition", 'p');
         found = value ? value : found;
         if (value_of(&s->options, i, "clusters", 'M') || value_of(&s->options, i, "cluster", 'M'))
@@ -132,7 +132,7 @@ static void put(struct fbr_buf *b, const char *text)
     fbr_put(b, text, strlen(text));
 }
 
-/* For a POSIX shell. */
+/* Quotes a word for a POSIX shell. */
 static void put_quoted(struct fbr_buf *b, const char *word)
 {
     fbr_put_u8(b, '\'');
@@ -155,7 +155,8 @@ void fbr_slurm_script(struct fbr_buf *b, const char *program, char *const *argv,
         put_quoted(b, ticket);
         put(b, "${SLURM_ARRAY_TASK_ID:-0}.ticket\nexport FIBER_TICKET\n");
     }
-    if (strchr(program, '/')) { /* what the shell says of it is not clear, and says no host */
+    /* the shell's own message is unclear, and does not name the host */
+    if (strchr(program, '/')) {
         put(b, "test -e ");
         put_quoted(b, program);
         put(b, " || { echo \"$(hostname): no such file: \"");
@@ -193,14 +194,14 @@ static const char *const of_srun[] = {
     "SLURM_CORE_SPEC=",     "SLURM_IMMEDIATE=",    "SLURM_SLURMD_DEBUG=",
     "SLURM_TASK_EPILOG=",   "SLURM_TASK_PROLOG=",  "SLURM_PROLOG=",
     "SLURM_EPILOG=",        "FIBER_TICKET=",       NULL};
-/* Variables of an allocation, which the new job is not in; and those that would make sbatch another
- * command. */
+/* Variables of an allocation, in which the new job is not; and variables that would make sbatch
+ * another command. */
 static const char *const of_sbatch[] = {"SLURM_",      "SLURMD_",           "SBATCH_WAIT=",
                                         "SBATCH_WRAP", "SBATCH_ARRAY_INX=", "SBATCH_TEST_ONLY=",
                                         "SRUN_",       "FIBER_TICKET=",     NULL};
 static const char *const of_tools[] = {"SQUEUE_", "SCANCEL_",           "SACCT_",
                                        "SINFO_",  "SLURM_TIME_FORMAT=", NULL};
-/* Where Slurm is found. */
+/* Variables by which the commands find Slurm. */
 static const char *const always[] = {"SLURM_CONF", "SLURM_JWT=", "SLURM_CLUSTERS=", NULL};
 
 static bool begins(const char *text, const char *const *with)

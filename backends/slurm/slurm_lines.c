@@ -1,5 +1,4 @@
-/* slurm_lines.c - takes the lines that Slurm wrote out of a job's standard error; see
- * slurm_lines.h.
+/* slurm_lines.c - separates Slurm's own lines from a job's standard error.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/slurm_lines.h"
@@ -12,7 +11,7 @@ static void pass(struct fbr_slurm_lines *l, const char *data, size_t len)
         l->bytes(l->user, data, len);
 }
 
-/* A line that began as Slurm's do; the last one may have no end. */
+/* Handles a line that began like a line of Slurm; the last line may have no newline. */
 static void on_line(struct fbr_slurm_lines *l, bool newline)
 {
     l->line[l->len] = '\0';
@@ -27,7 +26,8 @@ static void on_line(struct fbr_slurm_lines *l, bool newline)
     l->len = 0;
 }
 
-/* To the end of this line, and of those after it that cannot be Slurm's; how many bytes. */
+/* Passes on bytes up to the end of this line, and of further lines that cannot be Slurm's; returns
+ * their number. */
 static size_t others(struct fbr_slurm_lines *l, const char *data, size_t len)
 {
     size_t at = 0;

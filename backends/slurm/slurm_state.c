@@ -1,4 +1,4 @@
-/* slurm_state.c - what Slurm's commands say, as states and sentences; see slurm_state.h.
+/* slurm_state.c - converts the output of Slurm's commands to states and messages.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/slurm_state.h"
@@ -13,14 +13,15 @@
 #include "runtime/proc/backend.h"
 
 #define CANNOT_START 125
-#define OUT_OF_MEMORY 125 /* where a status has its signal */
-#define LAUNCH_FAILED 53  /* the same: its output could not be opened, among others */
-#define SHELL_SIGNALS 128 /* srun ends with this and the signal */
+#define OUT_OF_MEMORY 125 /* the signal in a status */
+/* the signal in a status; for instance, its output could not be opened */
+#define LAUNCH_FAILED 53
+#define SHELL_SIGNALS 128 /* srun exits with this number plus the signal */
 #define MAX_DIGITS 18     /* of a number in a list */
 
 /* ---- Words of a line ---- */
 
-/* The next field of a line with `|` between, or NULL. */
+/* Returns the next field of a line that is separated by `|`, or NULL. */
 static char *field(char **line)
 {
     char *at = *line, *end = at ? strchr(at, '|') : NULL;
@@ -36,7 +37,7 @@ static void keep(char *out, size_t size, const char *text)
     snprintf(out, size, "%s", text ? text : "");
 }
 
-/* "12", "12_3", "12+1" (a part of a heterogeneous job). */
+/* Accepts "12", "12_3", "12+1" (a part of a heterogeneous job). */
 static bool is_id(const char *text)
 {
     size_t n = strlen(text);
@@ -62,7 +63,7 @@ bool fbr_slurm_squeue_line(char *line, struct fbr_slurm_job *job)
     return true;
 }
 
-/* "CODE:SIGNAL" */
+/* Parses "CODE:SIGNAL". */
 static uint32_t status_of(const char *text)
 {
     char *end;
@@ -102,7 +103,7 @@ bool fbr_slurm_id(const char *text, char id[FBR_SLURM_ID])
 static const struct state {
     const char *name;
     enum fbr_slurm_phase phase;
-    const char *text; /* of its end */
+    const char *text; /* how the job ended */
 } states[] = {
     {"PENDING", FBR_SLURM_WAITS, ""},
     {"CONFIGURING", FBR_SLURM_WAITS, ""},
@@ -160,7 +161,7 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* Adds the limit, or the advice to ask for more. */
+/* Adds the limit, or the advice to request more. */
 static void add_limit(uint64_t memory, struct fbr_slurm_end *end)
 {
     size_t n = strlen(end->text);
@@ -193,7 +194,7 @@ void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, uint64_t memory,
     end->code = code_of(job->status);
     end->disrupted = lost || is(job->state, "PREEMPTED") || is(job->state, "BOOT_FAIL");
     if (lost) {
-        end->code = FBR_EXIT_UNKNOWN; /* 143:0 or 0:15 or 0:0, which mean nothing */
+        end->code = FBR_EXIT_UNKNOWN; /* 143:0, 0:15 and 0:0 have no meaning here */
     } else if (is(job->state, "BOOT_FAIL") || is(job->state, "LAUNCH_FAILED") ||
                is(job->state, "RECONFIG_FAIL")) {
         end->code = CANNOT_START;
@@ -207,7 +208,7 @@ void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, uint64_t memory,
     } else if (is(job->state, "OUT_OF_MEMORY")) {
         end->code = -SIGKILL;
     } else if (*why && end->code == 0 && !is(job->state, "COMPLETED")) {
-        end->code = -SIGTERM; /* it was ended, whatever the status says */
+        end->code = -SIGTERM; /* it was ended, whatever the status is */
     }
     end->text[0] = '\0';
     if (*why)
@@ -218,7 +219,7 @@ void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, uint64_t memory,
 
 static const struct reason {
     const char *name;
-    bool ever; /* nothing that happens by itself ends it */
+    bool ever; /* it does not end by itself */
     const char *text;
 } reasons[] = {
     {"None", false, "Slurm has not looked at it yet"},
@@ -264,7 +265,7 @@ bool fbr_slurm_waits(const struct fbr_slurm_job *job, char *text, size_t size)
         return reasons[i].ever;
     }
     snprintf(text, size, "Slurm job %s: %s", job->id, word[0] ? word : job->state);
-    return strstr(word, "PerJob") != NULL; /* limits, as QOSMaxCpuPerJobLimit */
+    return strstr(word, "PerJob") != NULL; /* limits such as QOSMaxCpuPerJobLimit */
 }
 
 /* ---- What failed ---- */
@@ -288,8 +289,7 @@ static const struct {
     {"Slurm backup controller", FBR_SLURM_LATER},
 };
 
-/* Explains the messages of Slurm's commands on a host that knows no cluster, in words that say what
- * to do. */
+/* Explains the messages of Slurm's commands on a host that knows no cluster, with the remedy. */
 static void explain_none(const char *text, char *line, size_t size)
 {
     static const char *const none[] = {"Could not establish a configuration source",
@@ -308,7 +308,7 @@ enum fbr_slurm_refusal fbr_slurm_refusal(const char *text, char *line, size_t si
     const char *at = "", *next = text;
     bool error = false;
 
-    while (*next) { /* the last line that says error, or else the last one that says something */
+    while (*next) { /* the last line with an error, or else the last line that is not empty */
         size_t n = strcspn(next, "\n");
         const char *word = strstr(next, "rror:");
         bool has = word && word < next + n;
@@ -364,7 +364,7 @@ static const struct {
     {"Bad system call", SIGSYS},
 };
 
-/* After "task 0: ": how it ended. */
+/* Parses the text after "task 0: ": how the task ended. */
 static bool task_ended(struct fbr_slurm_step *s, const char *how)
 {
     if (strncmp(how, "Exited with exit code ", 22) == 0) {
@@ -389,7 +389,7 @@ static bool task_ended(struct fbr_slurm_step *s, const char *how)
     return false;
 }
 
-/* "*** STEP 1.0 ON n1 CANCELLED AT 2026-11-21T16:11:35 DUE TO TIME LIMIT ***" */
+/* Parses "*** STEP 1.0 ON n1 CANCELLED AT 2026-11-21T16:11:35 DUE TO TIME LIMIT ***". */
 static bool cancelled(struct fbr_slurm_step *s, const char *text)
 {
     const char *due = strstr(text, " DUE TO ");
@@ -457,7 +457,7 @@ static bool info_line(struct fbr_slurm_step *s, const char *text)
     return strstr(text, " queued and waiting for resources") != NULL;
 }
 
-/* "slurmstepd: error: ..." or "slurmstepd-n1: error: ..." */
+/* Parses "slurmstepd: error: ..." or "slurmstepd-n1: error: ...". */
 static bool daemon_line(struct fbr_slurm_step *s, const char *text)
 {
     if (strncmp(text, "error: Detected ", 16) == 0 && strstr(text, "oom")) {
@@ -481,7 +481,8 @@ bool fbr_slurm_srun_line(struct fbr_slurm_step *s, const char *line)
         ours = info_line(s, text);
     else
         ours = strncmp(line, "slurmstepd", 10) == 0 && daemon_line(s, text);
-    if (ours && (strstr(line, "rror: ") || !s->refused)) /* advice that follows says less */
+    /* advice that follows an error is less useful */
+    if (ours && (strstr(line, "rror: ") || !s->refused))
         snprintf(s->text, sizeof(s->text), "%.200s", line);
     return ours;
 }
@@ -504,7 +505,7 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
     end->code = step_code(s, code);
     end->text[0] = '\0';
     end->disrupted = s->lost || strstr(s->why, "PREEMPT") || strstr(s->why, "NODE FAIL");
-    if (s->lost) { /* srun itself ends with 0 then */
+    if (s->lost) { /* srun itself exits with 0 then */
         end->code = FBR_EXIT_UNKNOWN;
         snprintf(end->text, sizeof(end->text), "lost its node (%.200s)", s->text);
     } else if (s->oom && end->code != 0) {
@@ -516,7 +517,7 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
         end->code = end->code ? end->code : -SIGKILL;
         snprintf(end->text, sizeof(end->text), "was ended by Slurm: %s", s->why);
     } else if (asked) {
-        if (!task && code != 0) /* before its task was there */
+        if (!task && code != 0) /* before its task existed */
             end->code = -asked;
     } else if (s->cancelled && end->code < 0) {
         snprintf(end->text, sizeof(end->text),
@@ -545,7 +546,7 @@ static int add_host(struct hosts *h, const char *name, size_t len)
     return fbr_args_add(h->w, name, len);
 }
 
-/* "001-016" or "7": its ends and how wide its numbers are; the bytes of it, or 0. */
+/* Parses "001-016" or "7": its ends, and the width of its numbers. Returns its bytes, or 0. */
 static size_t range(const char *text, unsigned long *from, unsigned long *to, int *width)
 {
     size_t n = strspn(text, "0123456789"), m = 0;
@@ -561,7 +562,7 @@ static size_t range(const char *text, unsigned long *from, unsigned long *to, in
     return m == 0 || m > MAX_DIGITS || *to < *from ? 0 : n + 1 + m;
 }
 
-/* Adds all names of text[0..len), which has `before` in front of it already. */
+/* Adds all names of text[0..len), with `before` in front. */
 static int expand(struct hosts *h, const char *before, const char *text, size_t len)
 {
     const char *open = memchr(text, '[', len);
@@ -634,11 +635,11 @@ void fbr_slurm_counts(const char *text, unsigned *counts, size_t n)
         counts[i] = (unsigned)(value ? value < 1u << 20 ? value : 1u << 20 : 1);
 }
 
-/* ---- Where jobs can go ---- */
+/* ---- The room for jobs ---- */
 
 #define NODES_MAX 65536
 
-/* A number, or one behind the name of a kind: "2", "a100:2". 0: it is none. */
+/* Parses a number, also after the name of a type: "2", "a100:2". 0: not a number. */
 static unsigned count_of(const char *text)
 {
     const char *colon = text ? strrchr(text, ':') : NULL;
@@ -647,8 +648,8 @@ static unsigned count_of(const char *text)
     return n < 1u << 20 ? (unsigned)n : 0;
 }
 
-/* As mpirun: the tasks that were asked for on each node, else as many as it has processors for,
- * else one each. */
+/* Counts the ranks as mpirun does: the requested tasks of each node, else as many as its processors
+ * allow, else one for each node. */
 static void count_ranks(const struct fbr_slurm_allocation *a, struct fbr_capacity *room)
 {
     unsigned each = count_of(a->cpus_per_task);

@@ -1,20 +1,20 @@
-/* steps.c - jobs as steps of the allocation that we are in; see steps.h.
+/* steps.c - jobs as steps of the allocation in which we run.
  *
  * srun is the job: a process of the local backend, whose end is the job's end, whose output is the
- * job's, and through whose standard input the ticket goes. srun's own messages stand among the
- * lines of standard error; those are taken out, and decide what the end means, because srun's code
- * alone does not: it is 1 for a step that was never made, and 0 for one whose node was lost.
+ * job's output, and whose standard input gets the ticket. srun's own messages stand among the lines
+ * of standard error. They are removed, and decide what the end means. srun's exit code alone is not
+ * enough: it is 1 for a step that was never made, and 0 for a step whose node was lost.
  *
- * Steps overlap, as an agent or a worker needs all that the allocation has on its node, and we
- * choose the node, the one with the fewest for its processors. A job that asks for processors or
- * GPUs gets them for itself, where Slurm finds them.
+ * Steps overlap, because an agent or a worker needs all that the allocation has on its node. We
+ * choose the node: the one with the fewest steps for its processors. A job that requests processors
+ * or GPUs gets them for itself, where Slurm finds them.
  *
- * srun ends its step by SIGKILL when it gets SIGTERM. So other signals go by scancel, which
- * wants the step's number: one squeue tells the numbers of all that wait for one.
+ * When srun gets SIGTERM, it ends its step by SIGKILL. So other signals are sent by scancel, which
+ * needs the step's number: one squeue finds the numbers of all steps that wait for one.
  *
- * A step's life needs no table: srun runs (`process`), or its next try is waited for, or its end
- * was told (`told`). The end of srun, a signal and the release are all that happens, and each leads
- * one way in each of the three.
+ * A step's life needs no table of states: srun runs (`process`), or the step waits for its next
+ * try, or its end was reported (`told`). The only events are the end of srun, a signal and the
+ * release, and each has one effect in each of the three.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/steps.h"
@@ -40,11 +40,11 @@
 #define MAX_NODES 65536
 #define TOOL_MS 20000
 #define CLOSE_MS 4000
-#define NODE_WORD 1 /* of srun's: where the node stands */
+#define NODE_WORD 1 /* the word of srun's command that has the node */
 #define RETRY_MS 1000
-#define MAX_TRIES 3 /* with nodes that do not answer */
+#define MAX_TRIES 3 /* if nodes do not answer */
 #define CANNOT_START 125
-#define AVOID_MS 60000 /* a node that failed */
+#define AVOID_MS 60000 /* how long a failed node is avoided */
 
 extern const struct fbr_backend_ops fbr_backend_local;
 static const struct fbr_backend_ops *const local = &fbr_backend_local;
@@ -58,25 +58,26 @@ struct node {
 struct step {
     struct step *next, *prev;
     struct fbr_slurm_steps *s;
-    void *user;    /* NULL: released, the runtime wants to hear no more */
-    void *process; /* srun; NULL: it is tried again soon, or the end was told */
+    void *user;    /* NULL: released, the runtime takes no further events */
+    void *process; /* srun; NULL: it is tried again soon, or the end was reported */
     pid_t srun;
     struct node *node; /* NULL: Slurm chooses */
     char name[160];
     struct fbr_slurm_lines err;
-    /* the words of its command, which may be used again */
+    /* the command and its environment, which may be used again */
     struct fbr_args words, env;
     struct fbr_buf ticket;
     struct fbr_timer again;
     unsigned tries;
-    bool anywhere;                  /* Slurm chooses the node */
-    int index;                      /* 1 + the number of its node in the allocation; 0: any */
-    uint64_t memory;                /* that it asks for; 0: none */
-    bool waiting;                   /* fact: srun's last line said so */
-    bool told;                      /* state: its end */
-    int asked;                      /* signal that we sent */
-    int want;                       /* signal to send when its number is known */
-    char number[FBR_SLURM_ID + 16]; /* known, and the signal not sent; "" */
+    bool anywhere;   /* Slurm chooses the node */
+    int index;       /* 1 + the number of its node in the allocation; 0: any node */
+    uint64_t memory; /* the requested memory; 0: none */
+    bool waiting;    /* fact: srun's last line was that the step waits */
+    bool told;       /* state: its end was reported */
+    int asked;       /* the signal that we sent */
+    int want;        /* signal to send when the step's number is known */
+    /* the number, if it is known and the signal is not sent yet; "" */
+    char number[FBR_SLURM_ID + 16];
 };
 
 struct fbr_slurm_steps {
@@ -123,7 +124,8 @@ static void free_step(struct step *j)
 {
     if (j->ticket.data)
         memset(j->ticket.data, 0, j->ticket.len);
-    __asm__ volatile("" : : "r"(j->ticket.data) : "memory"); /* or the compiler leaves it out */
+    /* keeps the compiler from removing the wipe */
+    __asm__ volatile("" : : "r"(j->ticket.data) : "memory");
     fbr_buf_fini(&j->ticket);
     fbr_args_fini(&j->words);
     fbr_args_fini(&j->env);
@@ -139,7 +141,8 @@ static void drop_srun(struct step *j)
     j->srun = 0;
 }
 
-/* The step is gone afterwards, if the runtime has released it, or does so when it hears its end. */
+/* Reports the end. The step is freed afterwards if the runtime has released it, or releases it in
+ * its event callback. */
 static void notify_end(struct step *j, const struct fbr_slurm_end *end)
 {
     DL_DELETE(j->s->steps, j);
@@ -155,9 +158,9 @@ static void notify_end(struct step *j, const struct fbr_slurm_end *end)
         free_step(j);
 }
 
-/* Is it the node, or the moment, rather than what was asked for? A node that is down has no
- * "configuration". After its own restart, Slurm has no memory for anybody until its nodes have
- * told it what they have. */
+/* Whether the node, or the moment, and not the request is the reason of the failure. A node that is
+ * down has no "configuration". After its own restart, Slurm has no memory for any job until its
+ * nodes have reported theirs. */
 static bool may_be_made_elsewhere(const struct step *j)
 {
     const struct fbr_slurm_step *said = &j->err.said;
@@ -168,8 +171,8 @@ static bool may_be_made_elsewhere(const struct step *j)
             (!j->memory && strstr(said->text, "Memory required by task is not available")));
 }
 
-/* The step was not made, and may be the next time: Slurm did not answer, or a node that it takes
- * for good does not. */
+/* The step was not made, and may be made the next time: Slurm did not answer, or a node that Slurm
+ * takes for good does not answer. */
 static bool try_again(struct step *j)
 {
     const struct fbr_slurm_step *said = &j->err.said;
@@ -217,15 +220,16 @@ static void on_event(void *user, const struct fbr_job_event *event)
         on_exited(j, event);
     } else if (event->type == FBR_JOB_OUTPUT && event->stream == 2 && event->len) {
         fbr_slurm_lines_add(&j->err, event->data, event->len);
-    } else if (event->type == FBR_JOB_OUTPUT && event->len) { /* its end comes with the job's */
+    } else if (event->type == FBR_JOB_OUTPUT && event->len) {
+        /* len 0, the end of the output, is not passed on: it comes with the job's end */
         notify(j, event);
     }
 }
 
 /* ---- Starting ---- */
 
-/* Is it a better place than the other one? One that works, then an empty one (agents of a ring
- * want a node each), then the one with the fewest steps for its processors. */
+/* Whether a node is better than another: first a node that works, then an empty node (each agent of
+ * a ring needs a node of its own), then the node with the fewest steps for its processors. */
 static bool is_better(const struct node *n, const struct node *other, uint64_t now)
 {
     bool avoid = n->avoid_until > now, avoid_other = other->avoid_until > now;
@@ -237,7 +241,7 @@ static bool is_better(const struct node *n, const struct node *other, uint64_t n
     return (uint64_t)(n->used + 1) * other->cpus < (uint64_t)(other->used + 1) * n->cpus;
 }
 
-/* An agent of a ring has its own, as long as that works. */
+/* An agent of a ring has a node of its own, as long as that node works. */
 static struct node *pick(struct fbr_slurm_steps *s, int index)
 {
     struct node *best = NULL;
@@ -253,8 +257,8 @@ static struct node *pick(struct fbr_slurm_steps *s, int index)
     return best;
 }
 
-/* Returns the memory share of a step that has its own processors, where Slurm counts memory. 0:
- * Slurm does not say. */
+/* Returns the memory share of a step that has its own processors, if Slurm counts memory. 0:
+ * unknown. */
 static unsigned long share_of_memory(const struct fbr_slurm_steps *s, unsigned cpus)
 {
     const char *text = fbr_getenv("SLURM_MEM_PER_NODE");
@@ -266,8 +270,8 @@ static unsigned long share_of_memory(const struct fbr_slurm_steps *s, unsigned c
     return cpus >= of ? mib : mib * cpus / of;
 }
 
-/* The processors of one that did not ask for any. An agent of a ring has those of its node, by its
- * share of the GPUs there: others may want the rest. */
+/* Returns the processors of a job that requested none. An agent of a ring gets those of its node in
+ * proportion to its GPUs there, because other agents may need the rest. */
 static unsigned share_of_cpus(const struct fbr_slurm_steps *s, const struct fbr_job *job)
 {
     const char *on_node = fbr_getenv("SLURM_GPUS_ON_NODE");
@@ -299,7 +303,7 @@ static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
 static int make_words(const struct step *j, const struct fbr_job *job, struct fbr_args *w)
 {
     static const char *const always =
-        "srun --mpi=none " /* the second is where the node stands: NODE_WORD */
+        "srun --mpi=none " /* the second word has the node: NODE_WORD */
         "--mpi=none --nodes=1 --ntasks=1 --cpu-bind=none --unbuffered --kill-on-bad-exit=0";
     bool shares = job->cpus > 0 || job->gpus > 0;
 
@@ -316,7 +320,7 @@ static int make_words(const struct step *j, const struct fbr_job *job, struct fb
 /* Adds the program that srun starts. */
 static int add_program(const struct fbr_job *job, struct fbr_args *w)
 {
-    /* srun's --chdir goes elsewhere when it cannot go there */
+    /* srun's --chdir uses another folder if it cannot enter this one */
     if (job->workdir &&
         (fbr_slurm_add(w, "env") < 0 || fbr_slurm_add(w, "--chdir=%s", job->workdir) < 0))
         return -ENOMEM;
@@ -341,7 +345,7 @@ int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct
     return rc;
 }
 
-/* Node and all; may be done again. */
+/* Chooses the node and starts srun; may be called again. */
 static int launch(struct step *j, struct fbr_error *err)
 {
     struct fbr_slurm_steps *s = j->s;
@@ -391,7 +395,7 @@ static void on_again(void *arg)
     notify_end(j, &end);
 }
 
-/* Copies what is needed to start it more than once. */
+/* Copies the data that are needed to start the step more than once. */
 static int prepare(struct step *j, const struct fbr_job *job, struct fbr_error *err)
 {
     char **env = fbr_slurm_env(job->env, FBR_SLURM_FOR_SRUN, NULL);
@@ -400,7 +404,7 @@ static int prepare(struct step *j, const struct fbr_job *job, struct fbr_error *
     if (!env || make_words(j, job, &j->words) < 0 || add_program(job, &j->words) < 0 ||
         fbr_args_add_all(&j->env, env) < 0)
         goto done;
-    /* there is an array then */
+    /* this makes sure that the array exists */
     if (!j->env.at && fbr_slurm_add(&j->env, "FIBER_SLURM=step") < 0)
         goto done;
     if (job->ticket)
@@ -443,7 +447,7 @@ int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, 
 static void on_sent(void *user, const struct fbr_tool_result *r)
 {
     (void)user;
-    if (r->code) /* it also complains about steps that it has signalled */
+    if (r->code) /* scancel also complains about steps that it has signalled */
         fbr_debug("scancel ended with code %d: %.200s", r->code, r->err);
 }
 
@@ -455,7 +459,7 @@ static int scancel_words(struct fbr_args *w, int sig, const struct fbr_args *ids
     return fbr_args_add_all(w, ids->at);
 }
 
-/* One scancel for all that get the same signal. */
+/* One scancel for all steps that get the same signal. */
 static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_args *ids)
 {
     struct fbr_error err = {0, ""};
@@ -469,7 +473,7 @@ static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_ar
     free(env);
 }
 
-/* Ends the step whatever it does, as srun can without knowing its number. */
+/* Ends the step in any case, because srun can do so without the step's number. */
 static void kill_step(struct step *j)
 {
     if (!j->process)
@@ -487,7 +491,7 @@ static struct step *find(struct fbr_slurm_steps *s, const char *name)
     return NULL;
 }
 
-/* Signals those whose numbers are known, the same signal at once. */
+/* Signals the steps whose numbers are known; those with the same signal at once. */
 static void signal_known(struct fbr_slurm_steps *s)
 {
     struct step *first, *j;
@@ -508,7 +512,7 @@ static void signal_known(struct fbr_slurm_steps *s)
     }
 }
 
-/* Lines "ID|NAME". */
+/* Reads lines "ID|NAME". */
 static void on_numbers(void *user, const struct fbr_tool_result *r)
 {
     struct fbr_slurm_steps *s = user;
@@ -531,7 +535,7 @@ static void on_numbers(void *user, const struct fbr_tool_result *r)
         j->want = 0;
     }
     signal_known(s);
-    DL_FOREACH(s->steps, j) { /* no step yet, or Slurm does not say */
+    DL_FOREACH(s->steps, j) { /* there is no step yet, or Slurm does not list it */
         if (j->want == SIGTERM || j->want == SIGINT || j->want == SIGHUP) {
             j->asked = j->want;
             kill_step(j);
@@ -680,7 +684,7 @@ void fbr_slurm_steps_close(struct fbr_slurm_steps *s)
     }
     local->close(s->processes);
     s->processes = NULL;
-    DL_FOREACH_SAFE(s->steps, j, next) /* of these it says nothing any more */
+    DL_FOREACH_SAFE(s->steps, j, next) /* steps whose end was not reported */
         free_step(j);
     free_steps(s);
 }
@@ -698,7 +702,7 @@ void fbr_slurm_steps_release(struct fbr_slurm_steps *s, void *handle)
     struct step *j = handle;
 
     j->user = NULL;
-    if (j->process) { /* given up: srun has had its time */
+    if (j->process) { /* given up: srun had enough time */
         local->signal(s->processes, j->process, SIGKILL);
         return;
     }

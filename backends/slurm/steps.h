@@ -1,4 +1,4 @@
-/* steps.h - jobs as steps of the allocation that we are in, one srun for each.
+/* steps.h - jobs as steps of the allocation in which we run, one srun for each.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SLURM_STEPS_H
@@ -8,12 +8,12 @@
 
 struct fbr_slurm_steps;
 
-/* `settings` are the caller's, and outlive it. Loop thread, all of it. */
+/* The caller owns `settings`, which must outlive *s. All functions: loop thread. */
 int fbr_slurm_steps_open(struct fbr_slurm_steps **s, const struct fbr_backend_env *env,
                          const struct fbr_slurm_settings *settings, struct fbr_error *err);
-/* Ends all steps, and waits for it, some seconds at most. NULL is fine. */
+/* Ends all steps, and waits for their end, some seconds at most. NULL is allowed. */
 void fbr_slurm_steps_close(struct fbr_slurm_steps *s);
-/* Returns the command that would start the job, in an allocation whose nodes are not known yet. */
+/* Writes the command that would start the job in an allocation whose nodes are not known yet. */
 int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct fbr_job *job,
                          struct fbr_buf *out);
 int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, void *user,

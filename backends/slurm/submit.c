@@ -1,8 +1,8 @@
 /* submit.c - submissions: the jobs that one sbatch starts; batch.c has their states.
  *
- * The jobs get their orders by the script, which is sbatch's standard input and holds no secret,
- * and by the environment, which sbatch takes along. So nothing of the job stands in anybody's
- * arguments.
+ * The jobs get their program and arguments by the script, which is sbatch's standard input and has
+ * no secret in it, and their variables by the environment, which sbatch passes on. So no list of
+ * processes shows a part of the job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -55,7 +55,7 @@ bool fbr_slurm_submission_takes(const struct submission *s, const struct fbr_job
            same_words(&s->argv, job->argv) && same_words(&s->env, job->env);
 }
 
-/* Slurm did not answer, or its answer did not come. */
+/* Slurm did not answer, or its answer was lost. */
 static void try_later(struct submission *s, const char *why)
 {
     uint64_t ms = RETRY_MS << (s->tries < 4 ? s->tries : 4);
@@ -102,7 +102,7 @@ struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const str
     return s;
 }
 
-/* An array that is longer than Slurm takes: its second half becomes another one. */
+/* Splits an array that is longer than Slurm accepts: its second half becomes another submission. */
 static int split(struct submission *s)
 {
     unsigned half = s->n / 2;
@@ -136,12 +136,12 @@ static int split(struct submission *s)
     }
     t->n = s->n - half;
     s->n = half;
-    t->stage = SUBMITTING; /* nobody joins it */
+    t->stage = SUBMITTING; /* no further job joins it */
     fbr_timer_start(&s->timer, 0, 0);
     return 0;
 }
 
-/* Lines "ID COMMENT", of which one may be ours. */
+/* Reads lines "ID COMMENT", of which one may be ours. */
 static void on_found(void *user, const struct fbr_tool_result *r)
 {
     struct submission *s = user;
@@ -167,7 +167,7 @@ static void on_found(void *user, const struct fbr_tool_result *r)
     submit(s);
 }
 
-/* Has Slurm taken it, when its answer was lost? */
+/* Checks whether Slurm has accepted the submission, after the answer was lost. */
 static void find_it(void *arg)
 {
     struct submission *s = arg;
@@ -211,7 +211,7 @@ static int sbatch_words(const struct submission *s, struct fbr_args *w)
     const struct fbr_slurm_batch *b = s->b;
     static const char *const always = "sbatch --parsable --no-requeue --nodes=1 --ntasks=1 "
                                       "--export=ALL --mail-type=NONE --input=/dev/null";
-    /* %a is not an index where there is no array. */
+    /* %a is an index only in an array. */
     const char *index = s->n > 1 ? "%a" : "0";
 
     if (fbr_args_split(w, always, NULL) < 0 || fbr_slurm_add(w, "--job-name=%s", s->name) < 0 ||
@@ -220,7 +220,7 @@ static int sbatch_words(const struct submission *s, struct fbr_args *w)
         fbr_slurm_add(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index) < 0 ||
         (s->n > 1 && fbr_slurm_add(w, "--array=0-%u", s->n - 1) < 0) ||
         fbr_slurm_add_needs(w, &s->job) < 0 ||
-        /* Slurm has no other way to keep jobs apart: each has a node of its own. */
+        /* Slurm has no other way to keep jobs apart: each gets a node of its own. */
         (s->job.apart && fbr_slurm_add(w, "--exclusive") < 0))
         return -ENOMEM;
     return fbr_slurm_add_settings(w, b->settings);
@@ -234,7 +234,7 @@ static void put_script(const struct submission *s, struct fbr_buf *b)
     fbr_slurm_script(b, s->file, s->argv.at, s->workdir, s->job.ticket ? ticket : NULL);
 }
 
-/* All that were to be started have been killed before. */
+/* Whether all jobs of the submission have been killed before it was sent. */
 static bool nobody_left(const struct submission *s)
 {
     for (unsigned i = 0; i < s->n; i++)

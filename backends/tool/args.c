@@ -1,4 +1,4 @@
-/* args.c - the words of a command; see args.h.
+/* args.c - splits a line into the words of a command, and joins them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/tool/args.h"
@@ -11,7 +11,7 @@
 
 int fbr_args_add(struct fbr_args *w, const char *word, size_t len)
 {
-    /* There is room for a power of two, the NULL included. */
+    /* The capacity is a power of two, including the NULL. */
     bool full = !w->at || (w->n & (w->n + 1)) == 0;
     char **at = full ? realloc(w->at, 2 * (w->n + 1) * sizeof(*at)) : w->at,
          *copy = malloc(len + 1);

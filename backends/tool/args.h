@@ -1,8 +1,8 @@
-/* args.h - the words of a command: made of one line of text, and put into one line for a shell;
- * pure.
+/* args.h - the words of a command: splits a line of text into words, and joins words into a line
+ * for a shell; pure.
  *
- * A line is cut at blanks; '...', "..." and a backslash keep blanks together, as in a shell, and
- * nothing else of a shell is known: there are no variables, no globs, no pipes.
+ * A line is cut at blanks; '...', "..." and a backslash keep blanks together, as in a shell.
+ * Nothing else of a shell is supported: no variables, no globs, no pipes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_ARGS_H
@@ -15,7 +15,7 @@
 #include "runtime/base/error.h"
 
 struct fbr_args {
-    char **at; /* NULL-terminated; NULL when there are none */
+    char **at; /* NULL-terminated; NULL if there are no words */
     size_t n;
 };
 
@@ -24,7 +24,7 @@ int fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err);
 int fbr_args_add(struct fbr_args *w, const char *word, size_t len);
 /* Adds each text of a NULL-terminated list, which may be NULL. -ENOMEM. */
 int fbr_args_add_all(struct fbr_args *w, char *const *list);
-/* As one line for a POSIX shell, without its end. */
+/* Joins the words into one line for a POSIX shell, without a newline. */
 void fbr_args_line(const struct fbr_args *w, struct fbr_buf *line);
 void fbr_args_fini(struct fbr_args *w);
 

@@ -1,4 +1,4 @@
-/* ticket_pipe.c - bytes for one reader, by a pipe; see ticket_pipe.h.
+/* ticket_pipe.c - delivers a ticket to one reader through a pipe.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/tool/ticket_pipe.h"
@@ -36,11 +36,11 @@ static void on_written(uv_write_t *write, int status)
 {
     struct delivery *d = write->data;
 
-    (void)status; /* a command that does not read it, does not join */
+    (void)status; /* a command that does not read the ticket does not join */
     uv_close((uv_handle_t *)&d->pipe, on_closed);
 }
 
-/* Takes the bytes of `b`. */
+/* Takes ownership of the bytes of `b`. */
 static int deliver(struct fbr_loop *loop, struct fbr_buf *b, struct fbr_error *err)
 {
     struct delivery *d = calloc(1, sizeof(*d));
@@ -58,7 +58,7 @@ static int deliver(struct fbr_loop *loop, struct fbr_buf *b, struct fbr_error *e
     uv_pipe_init(fbr_loop_uv(loop), &d->pipe, 0);
     d->pipe.data = d;
     d->write.data = d;
-    uv_pipe_open(&d->pipe, ends[1]); /* sets it not to block */
+    uv_pipe_open(&d->pipe, ends[1]); /* makes the descriptor non-blocking */
     out = uv_buf_init((char *)d->bytes.data, (unsigned)d->bytes.len);
     if (uv_write(&d->write, (uv_stream_t *)&d->pipe, &out, 1, on_written) < 0)
         uv_close((uv_handle_t *)&d->pipe, on_closed);

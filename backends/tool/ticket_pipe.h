@@ -1,5 +1,5 @@
-/* ticket_pipe.h - bytes for one reader, by a pipe: how a ticket gets into a command's standard
- * input, seen by nobody.
+/* ticket_pipe.h - delivers bytes to one reader through a pipe: the hidden way of a ticket into a
+ * command's standard input.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_TICKET_PIPE_H
@@ -10,12 +10,13 @@
 #include "runtime/base/error.h"
 #include "runtime/net/loop.h"
 
-/* A descriptor from which the bytes can be read, then the end; or a negative errno. The caller
- * closes it. The copy that is kept until then is wiped, and goes when all is written or nobody
- * can read it any more. Loop thread. */
+/* Returns a descriptor from which the bytes, and then the end, can be read; or a negative errno.
+ * The caller closes the descriptor. The internal copy is wiped and freed when all is written, or
+ * when no reader is left. Loop thread. */
 int fbr_ticket_pipe_send(struct fbr_loop *loop, const void *data, size_t len,
                          struct fbr_error *err);
-/* The same with the length before it (u32), as a ticket stands in standard input (ticket.h). */
+/* The same with the length (u32) before the bytes, which is the format of a ticket in standard
+ * input (ticket.h). */
 int fbr_ticket_pipe_ticket(struct fbr_loop *loop, const void *ticket, size_t len,
                            struct fbr_error *err);
 

@@ -1,4 +1,4 @@
-/* tool.c - runs the commands of a manager and collects what they say; see tool.h.
+/* tool.c - runs the commands of a manager and collects their output.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/tool/tool.h"
@@ -166,7 +166,7 @@ void fbr_tools_close(struct fbr_tools *t)
 
 /* ---- Without a loop ---- */
 
-/* Reads the available bytes; true: these were the last. */
+/* Reads the available bytes; true: the end was reached. */
 static bool read_some(int fd, struct fbr_buf *b)
 {
     char data[4096];
@@ -177,7 +177,7 @@ static bool read_some(int fd, struct fbr_buf *b)
     return n <= 0;
 }
 
-/* Reads until the end of the output and of the command: the first of fds is that. */
+/* Reads until the end of the output and of the command, which is fds[0]. */
 static int collect(struct pollfd fds[3], unsigned ms, struct fbr_buf *const to[2])
 {
     uint64_t until = fbr_now_ms() + ms;
@@ -195,7 +195,8 @@ static int collect(struct pollfd fds[3], unsigned ms, struct fbr_buf *const to[2
         for (int i = 1; i < 3; i++)
             if (fds[i].revents && read_some(fds[i].fd, to[i - 1]))
                 fds[i].fd = -1;
-        /* Ended, and nothing more to read: what it left behind may hold the pipes open. */
+        /* The command has ended, and no more output is available: its children may hold the pipes
+         * open. */
         if (fds[0].revents && !fds[1].revents && !fds[2].revents)
             break;
     }
@@ -268,7 +269,7 @@ int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *e
 
     if (rc == -ENAMETOOLONG)
         return rc;
-    /* exec says what is wrong with a path */
+    /* for a path, exec reports the error */
     if (rc < 0 && !strchr(name, '/'))
         return fbr_fail(err, -ENOENT, "there is no command '%s' in PATH", name);
     return 0;

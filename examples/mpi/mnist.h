@@ -1,8 +1,8 @@
-/* mnist.h - what the programs of the mixed example share: the images, the network, and a simulator
- * of handwriting.
+/* mnist.h - the common parts of the mixed example's programs: the images, the network, and a
+ * simulator of handwriting.
  *
- * The network is 784 - 256 relu - 10 softmax. The simulator draws a training image anew, as another
- * hand might have written it: turned, scaled, slanted and moved a little, and bent by a smooth
+ * The network is 784 - 256 relu - 10 softmax. The simulator redraws a training image as another
+ * person might have written it: turned, scaled, slanted and moved a little, and bent by a smooth
  * random field (P. Simard, D. Steinkraus, J. Platt: Best practices for convolutional neural
  * networks applied to visual document analysis, ICDAR 2003). The same seed draws the same image on
  * every host.
@@ -34,7 +34,7 @@ struct mnist {
     struct image train[TRAIN], test[TEST];
 };
 
-/* Floats only, so that it can be summed up as an array of PARAMS. */
+/* Only floats, so that a sum can treat the model as an array of PARAMS floats. */
 struct model {
     float w1[PIXELS][HIDDEN], b1[HIDDEN], w2[HIDDEN][DIGITS], b2[DIGITS];
 };
@@ -49,7 +49,7 @@ struct sheet {
 /* The ring's state, which it saves after each epoch. */
 struct checkpoint {
     char magic[8];           /* CHECKPOINT_MAGIC */
-    uint32_t epochs, sheets; /* that are done; that were taken from the feed, about */
+    uint32_t epochs, sheets; /* epochs done; sheets taken from the feed, about */
     struct model model, momentum;
 };
 #define CHECKPOINT_MAGIC "sgdring1"
@@ -85,7 +85,8 @@ static inline int mnist_parse(const char *line, struct image *image)
     return 0;
 }
 
-/* Lines of 784 grey values and a digit, plain or gzip. -EBADMSG: it is something else. */
+/* Reads lines of 784 grey values and a digit, plain or gzip. -EBADMSG: the file has another
+ * content. */
 static inline int mnist_load(struct mnist *m, const char *path)
 {
     int seen[DIGITS] = {0}, train = 0, test = 0, rc = 0;
@@ -110,7 +111,7 @@ static inline int mnist_load(struct mnist *m, const char *path)
 
 /* ---- The network ---- */
 
-/* Fills in the hidden layer and the likelihood of each digit; the digit that it would say. */
+/* Computes the hidden layer and the likelihood of each digit. Returns the most likely digit. */
 static inline int model_run(const struct model *m, const struct image *image,
                             float *restrict hidden, float *restrict out)
 {
@@ -121,7 +122,7 @@ static inline int model_run(const struct model *m, const struct image *image,
     for (int i = 0; i < PIXELS; i++) {
         float x = (float)image->pixel[i] / 255;
 
-        /* four fifths of the pixels */
+        /* skips black pixels, about four fifths of them */
         if (x == 0)
             continue;
         for (int h = 0; h < HIDDEN; h++)
@@ -143,7 +144,7 @@ static inline int model_run(const struct model *m, const struct image *image,
     return best;
 }
 
-/* How many of the images it says right. */
+/* Returns how many of the images the network recognizes. */
 static inline int model_count(const struct model *m, const struct image *images, int n)
 {
     float hidden[HIDDEN], out[DIGITS];
@@ -156,7 +157,8 @@ static inline int model_count(const struct model *m, const struct image *images,
 
 /* ---- The simulator ---- */
 
-/* A smooth field of about `strength` pixels: noise, averaged five times by rows and columns. */
+/* Makes a smooth field of about `strength` pixels: noise, averaged five times by rows and
+ * columns. */
 static inline void draw_field(float field[SIDE][SIDE], float strength, uint64_t *random)
 {
     float line[SIDE], scale = 0;
@@ -203,7 +205,7 @@ static inline void redraw(const struct image *in, struct image *out, uint64_t se
     draw_field(dy, 1.2f, &random);
     out->label = in->label;
     for (int y = 0; y < SIDE; y++)
-        for (int x = 0; x < SIDE; x++) { /* where this pixel was on the old sheet */
+        for (int x = 0; x < SIDE; x++) { /* the position of this pixel in the original */
             float u = ((float)x - mid) * wide, v = ((float)y - mid) * high, fx, fy;
             float sx = cs * u - sn * v + slant * v + mid + left + dx[y][x];
             float sy = sn * u + cs * v + mid + up + dy[y][x];

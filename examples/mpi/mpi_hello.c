@@ -1,4 +1,4 @@
-/* mpi_hello.c - each rank says who it is, and all agree on a sum: `fiber run -n 4 mpi_hello`.
+/* mpi_hello.c - each rank prints its number and the sum of all ranks: `fiber run -n 4 mpi_hello`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <mpi.h>

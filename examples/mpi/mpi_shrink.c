@@ -1,10 +1,10 @@
-/* mpi_shrink.c - a ring that loses a rank and goes on: `fiber run -n 4 --on-failure shrink
+/* mpi_shrink.c - a ring that loses a rank and continues: `fiber run -n 4 --on-failure shrink
  * mpi_shrink`.
  *
- * Rank 1 kills itself. The others learn of it from the call that they are in, agree on who is left
- * (MPIX_Comm_shrink), and add up again. That is User Level Failure Mitigation, which Open MPI has
- * from 5.0 on: mpirun's name for it is --with-ft ulfm; without mpirun OMPI_MCA_mpi_ft_enable=1 asks
- * for it. Where the MPI has none, the program says so.
+ * Rank 1 kills itself. The other ranks learn this from an error of their current call, agree on the
+ * remaining ranks (MPIX_Comm_shrink), and add up again. This is User Level Failure Mitigation,
+ * which Open MPI has from 5.0 on. mpirun turns it on with --with-ft ulfm; without mpirun
+ * OMPI_MCA_mpi_ft_enable=1 does. If the MPI does not have it, the program prints a message.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <mpi.h>
@@ -17,15 +17,15 @@
 
 #ifdef OMPI_HAVE_MPI_EXT_FTMPI
 
-/* The sum of the ranks of `comm`; when somebody is gone, of those that are left, in a smaller
- * one. */
+/* Returns the sum of the ranks of `comm`. If a rank is gone, makes *comm the smaller communicator
+ * of the remaining ranks, and returns their sum. */
 static int add_up(MPI_Comm *comm, int rank)
 {
     MPI_Comm rest;
     int sum = 0;
 
     while (MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, *comm) != MPI_SUCCESS) {
-        MPIX_Comm_revoke(*comm); /* a rank that waits in another call learns of it, too */
+        MPIX_Comm_revoke(*comm); /* a rank that waits in another call learns of the death, too */
         MPIX_Comm_shrink(*comm, &rest);
         *comm = rest;
         MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);

@@ -1,8 +1,8 @@
 /* mpi_spawn.c - a ring that grows: MPI_Comm_spawn starts more ranks of the same program, and both
  * become one world.
  *
- * `fiber run -n 2 mpi_spawn`: the first two ranks spawn two more. Under Fiber the new ones are
- * started, pinned and watched like the first.
+ * `fiber run -n 2 mpi_spawn`: the first two ranks spawn two more. Fiber starts, pins and watches
+ * the new ranks like the first ones.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <mpi.h>

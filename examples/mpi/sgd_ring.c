@@ -1,8 +1,8 @@
-/* sgd_ring.c - data-parallel SGD on MNIST: each rank has a part of each batch, MPI_Allreduce sums
- * the gradients.
+/* sgd_ring.c - data-parallel SGD on MNIST: each rank has a part of each batch, and MPI_Allreduce
+ * sums the gradients.
  *
- * An ordinary MPI program: it knows nothing of Fiber, and runs the same under mpirun, srun or
- * `fiber run`. Files are rank 0's alone, so that only its host needs them:
+ * This is an ordinary MPI program: it does not use Fiber, and runs in the same way under mpirun,
+ * srun or `fiber run`. Only rank 0 uses files, so only its host needs them:
  *
  *     data        read once; the training images are scattered anew, in another order, for each
  *                 epoch
@@ -26,8 +26,8 @@
 #ifndef EXAMPLE_DATA
 #define EXAMPLE_DATA "examples/data"
 #endif
-#define BATCH 128  /* images of a step, all ranks together */
-#define RATE 0.05f /* at the start; it falls to zero along a cosine */
+#define BATCH 128  /* images in a step, for all ranks together */
+#define RATE 0.05f /* learning rate at the start; it falls to zero along a cosine */
 #define MOMENTUM 0.9f
 #define DECAY 1e-4f
 #define REPLAY 100 /* sheets */
@@ -37,16 +37,17 @@ struct run {
     int epochs, seed, redraw;
     char data[PATH_MAX], checkpoint[PATH_MAX], feed[PATH_MAX], log[PATH_MAX];
     FILE *out;                   /* of rank 0 */
-    struct mnist *mnist;         /* training images: rank 0's alone */
+    struct mnist *mnist;         /* training images, only in rank 0 */
     struct sheet *replay;        /* rank 0: sheet i at i % REPLAY */
-    int first, next;             /* sheets: the oldest that is still there, the next to come */
-    struct image *epoch, *share; /* rank 0: of all; this rank's part of them */
+    int first, next;             /* sheets: the oldest in the folder, the next to come */
+    struct image *epoch, *share; /* all images, in rank 0; this rank's part of them */
     int share_n;
     struct checkpoint *now;
     struct model *gradient;
 };
 
-/* The whole program ends: a rank alone cannot. The exit code tells the launcher. */
+/* Ends all ranks, because one rank cannot end alone. The exit code tells the launcher that the
+ * program failed. */
 static void fail(const char *what, const char *path, const char *why)
 {
     fprintf(stderr, "sgd_ring: %s %s: %s.\n", what, path, why);
@@ -75,7 +76,7 @@ static void load_data(struct run *run)
                             : strerror(-rc));
 }
 
-/* Writes a file of another name first: readers of `path` see the old one or the new one. */
+/* Writes a temporary file and renames it, so that readers see the old checkpoint or the new one. */
 static void save_checkpoint(struct run *run)
 {
     char path[PATH_MAX + 8];
@@ -129,7 +130,7 @@ static int read_sheet(const struct run *run, int number, struct sheet *sheet)
     return 1;
 }
 
-/* Takes what is new: how many. */
+/* Takes the new sheets. Returns how many are new. */
 static int take_sheets(struct run *run)
 {
     int had = (int)run->now->sheets;
@@ -137,10 +138,10 @@ static int take_sheets(struct run *run)
     while (run->feed[0] && read_sheet(run, run->next, &run->replay[run->next % REPLAY]))
         run->next++;
     run->now->sheets = (uint32_t)run->next;
-    return run->next > had ? run->next - had : 0; /* a start from the checkpoint reads some again */
+    return run->next > had ? run->next - had : 0; /* a restart reads some sheets again */
 }
 
-/* Removes what a start from the checkpoint would not look for. */
+/* Removes the sheets that a restart from the checkpoint does not need. */
 static void drop_sheets(struct run *run)
 {
     char path[PATH_MAX + 32];
@@ -151,8 +152,8 @@ static void drop_sheets(struct run *run)
     }
 }
 
-/* The images of an epoch: sheets, the newest first, then those of the data set; in any order. How
- * many are drawn. */
+/* Collects the images of an epoch, in random order: those of sheets, the newest first, then those
+ * of the data set. Returns how many come from sheets. */
 static int mix_epoch(struct run *run, uint64_t random)
 {
     int oldest = run->next > REPLAY ? run->next - REPLAY : 0, n = 0, drawn;
@@ -187,7 +188,7 @@ static void init_model(struct run *run)
         m->w2[i / DIGITS][i % DIGITS] = draw_between(&random, -mid, mid);
 }
 
-/* Adds an image's gradient of the cross entropy; its loss. */
+/* Adds an image's gradient of the cross entropy. Returns the loss of the image. */
 static float add_gradient(const struct model *m, struct model *g, const struct image *image)
 {
     float hidden[HIDDEN], out[DIGITS], back[HIDDEN], loss;
@@ -218,7 +219,7 @@ static float add_gradient(const struct model *m, struct model *g, const struct i
     return loss;
 }
 
-/* All ranks move by the same sum, and so keep the same network. */
+/* All ranks apply the same sum, so they keep the same network. */
 static float train_batch(struct run *run, const struct image *images, int n, float rate)
 {
     float *restrict w = (float *)&run->now->model, *restrict v = (float *)&run->now->momentum;
@@ -324,7 +325,8 @@ static const char help[] =
     "  --redraw           each rank draws its images anew for each epoch, by itself\n"
     "  --log FILE         the lines of the epochs go to its end, not to standard output\n";
 
-/* Every rank reads them alike; rank 0 speaks. 0, or the exit code plus 1. */
+/* Reads the options: the same in every rank, but only rank 0 prints. Returns 0, or the exit code
+ * plus 1. */
 static int parse_options(struct run *run, int argc, char **argv)
 {
     static const struct option options[] = {

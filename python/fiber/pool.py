@@ -91,7 +91,7 @@ def _exception(error):
 # ---- Results ----
 
 
-class AsyncResult(_core._fiber.Result):
+class ApplyResult(_core._fiber.Result):
     """The result of a call that runs; it can be awaited."""
 
     __class_getitem__ = classmethod(types.GenericAlias)
@@ -194,11 +194,10 @@ class AsyncResult(_core._fiber.Result):
         await done.wait()
 
 
-class ApplyResult(AsyncResult):
-    """The result of apply_async()."""
+AsyncResult = ApplyResult  # two names of one class, as in multiprocessing
 
 
-class MapResult(AsyncResult):
+class MapResult(ApplyResult):
     """The result of map_async() and starmap_async()."""
 
 
@@ -248,7 +247,7 @@ class Feed:
                 return
 
 
-class IMapIterator(AsyncResult):
+class IMapIterator(ApplyResult):
     """The results of imap(), in order; it can be awaited, for all that come, and be iterated over by `async for`."""
 
     ordered = True
@@ -587,7 +586,7 @@ class Pool(metaclass=abc.ABCMeta):
     @staticmethod
     def _sizes(processes, least, most):
         if processes is None and most is None and least is None:
-            processes = len(os.sched_getaffinity(0))
+            processes = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
         if processes is not None and processes < 1:
             raise ValueError("Number of processes must be at least 1")
         most = most if most is not None else processes if processes is not None else least

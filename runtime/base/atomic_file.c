@@ -1,4 +1,4 @@
-/* atomic_file.c - temporary files next to their final path.
+/* atomic_file.c - temporary files next to their final path, renamed into place when complete.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/atomic_file.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define DAY_S (24 * 3600)
-#define DEPTH 80 /* directories in each other: more than tree.h ever makes */
+#define DEPTH 80 /* depth of nested directories: more than tree.h ever makes */
 #define TRIES 100
 #define BOOT 8 /* digits of the boot id */
 
@@ -25,7 +25,7 @@
 
 static void remove_at(int at, const char *name, unsigned depth);
 
-/* Closes fd. */
+/* Removes the contents of a directory. Closes fd. */
 static void remove_inside(int fd, unsigned depth)
 {
     DIR *d = fdopendir(fd);
@@ -41,8 +41,8 @@ static void remove_inside(int fd, unsigned depth)
     closedir(d);
 }
 
-/* Makes a directory writable for us. Works on its descriptor: somebody may put a link in its place
- * meanwhile. */
+/* Makes a directory writable for us. Works on its descriptor, because another process may put a
+ * link in its place meanwhile. */
 static void open_up(int at, const char *name)
 {
     int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -77,7 +77,7 @@ void fbr_atomic_remove(const char *name)
 
 /* ---- Names ---- */
 
-/* Stores the folder that path is in, without a slash at its end, except for "/". */
+/* Stores the folder of path, without a slash at its end, except for "/". */
 static int folder_of(const char *path, char *folder, size_t size)
 {
     const char *slash = strrchr(path, '/');
@@ -90,7 +90,7 @@ static int folder_of(const char *path, char *folder, size_t size)
     return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-/* Stores the boot id; "" where there is none. */
+/* Stores the boot id, or "" if it cannot be read. */
 static void boot_of_ours(char boot[BOOT + 1])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -114,7 +114,7 @@ static int name_beside(const char *path, const char *end, char *name, size_t siz
     return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-/* ---- What others have left behind ---- */
+/* ---- Files that other processes left behind ---- */
 
 static int lock(int fd, int how)
 {
@@ -126,7 +126,7 @@ static int lock(int fd, int how)
     return rc < 0 ? -errno : 0;
 }
 
-/* Whether a temporary file may be removed without a lock. */
+/* Whether a temporary file may be removed if it has no lock. */
 static bool is_old(const struct stat *st, const char *name, const char *boot)
 {
     const char *of = name + sizeof(FBR_ATOMIC_PREFIX) - 1;
@@ -136,7 +136,7 @@ static bool is_old(const struct stat *st, const char *name, const char *boot)
     return time(NULL) - st->st_mtime > DAY_S;
 }
 
-/* Removes a temporary file that nobody writes any more: it has no lock, and is still in its place
+/* Removes a temporary file that no process writes: the file has no lock, and is still in its place
  * once we have the lock. */
 static void sweep_one(int at, const char *name, const char *boot)
 {
@@ -184,14 +184,14 @@ bool fbr_atomic_in_use(int at, const char *name)
 
 /* ---- Making ---- */
 
-/* Locks a new temporary file. False: somebody has removed it between its making and the lock. */
+/* Locks a new temporary file. False: another process removed the file before the lock. */
 static bool hold(int fd, const char *name)
 {
     struct stat now, st;
 
     if (lock(fd, LOCK_EX | LOCK_NB) == -EWOULDBLOCK)
         return false;
-    /* On other errors: without locks nobody removes temporary files. */
+    /* Other errors mean that there are no locks; then no process removes temporary files. */
     return fstat(fd, &st) == 0 && lstat(name, &now) == 0 && st.st_ino == now.st_ino &&
            st.st_dev == now.st_dev;
 }
@@ -221,7 +221,7 @@ static int make(const char *path, char *name, size_t size, bool dir)
                 rmdir(name);
             return rc;
         }
-        /* the folder */
+        /* The folder does not exist. */
         if (rc == -ENOENT && !dir)
             return rc;
     }

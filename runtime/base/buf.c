@@ -1,4 +1,5 @@
-/* buf.c - the growing buffer and the bounds-checked cursor of buf.h.
+/* buf.c - a growing buffer that messages are written into, and a bounds-checked cursor that reads
+ * them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/buf.h"

@@ -1,9 +1,10 @@
-/* buf.h - bytes: a growing buffer that messages are written into, and the one bounds-checked cursor
- * that they are read through.
+/* buf.h - a growing buffer that messages are written into, and the one bounds-checked cursor that
+ * reads them.
  *
- * Everything on a wire is little endian. A buffer that could not grow remembers it: check `failed`
- * once, at the end, instead of after each put. A cursor that was asked for more than is left turns
- * bad, answers zeros from then on and never copies; check `fbr_cur_ok` before the values are used.
+ * Everything on a wire is little endian. A buffer remembers that an allocation failed: check
+ * `failed` once, at the end, instead of after each put. A cursor turns bad when a read asks for
+ * more bytes than are left. A bad cursor returns zeros and never copies; check `fbr_cur_ok` before
+ * you use the values.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_BUF_H
@@ -26,10 +27,10 @@ void fbr_buf_init(struct fbr_buf *b);
 void fbr_buf_fini(struct fbr_buf *b);
 void fbr_buf_clear(struct fbr_buf *b); /* empty, memory kept */
 
-/* Makes room for n more bytes; returns where they go (length unchanged), or sets `failed` and
- * returns NULL. */
+/* Makes room for n more bytes. Returns where they go (the length stays the same), or sets `failed`
+ * and returns NULL. */
 void *fbr_buf_reserve(struct fbr_buf *b, size_t n);
-/* Adds n bytes with undefined contents; returns where they are, or sets `failed` and returns
+/* Adds n bytes with undefined contents. Returns where they are, or sets `failed` and returns
  * NULL. */
 void *fbr_buf_extend(struct fbr_buf *b, size_t n);
 /* Drops the first n bytes. */
@@ -43,7 +44,7 @@ void fbr_put_u64(struct fbr_buf *b, uint64_t v);
 /* u32 length, then the bytes. A NULL string is written as "". */
 void fbr_put_bytes(struct fbr_buf *b, const void *data, size_t len);
 void fbr_put_str(struct fbr_buf *b, const char *s);
-/* Overwrites a u32 that was put at `at`. */
+/* Overwrites the u32 at offset `at`. */
 void fbr_set_u32(struct fbr_buf *b, size_t at, uint32_t v);
 
 struct fbr_cur {
@@ -56,14 +57,15 @@ uint8_t fbr_get_u8(struct fbr_cur *c);
 uint16_t fbr_get_u16(struct fbr_cur *c);
 uint32_t fbr_get_u32(struct fbr_cur *c);
 uint64_t fbr_get_u64(struct fbr_cur *c);
-/* Returns the next len bytes, in place (valid as long as the message); NULL: the cursor is bad. */
+/* Returns the next len bytes, in place: they are valid as long as the message. NULL: the cursor is
+ * bad. */
 const void *fbr_get(struct fbr_cur *c, size_t len);
 /* Reads a u32 length, then bytes, in place. */
 const void *fbr_get_bytes(struct fbr_cur *c, size_t *len);
-/* Reads a u32 length, then a string without NUL bytes that is shorter than `size`; copies it with
- * its NUL into `out`. */
+/* Reads a u32 length, then a string without NUL bytes, and copies the string with its NUL into
+ * `out`. The cursor turns bad if the string does not fit into `size` bytes. */
 void fbr_get_str(struct fbr_cur *c, char *out, size_t size);
-/* Reads a string of at most `max` bytes into fresh memory, which the caller frees; NULL: the cursor
+/* Reads a string of at most `max` bytes into new memory, which the caller frees. NULL: the cursor
  * is bad. */
 char *fbr_get_strdup(struct fbr_cur *c, size_t max);
 static inline size_t fbr_cur_left(const struct fbr_cur *c)

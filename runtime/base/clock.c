@@ -1,4 +1,4 @@
-/* clock.c - the time by the monotonic clock. Modules have a copy of their own.
+/* clock.c - the monotonic clock. Each loaded module has its own copy of this code.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/clock.h"

@@ -1,4 +1,4 @@
-/* clock.h - the time by the monotonic clock, which is the same in all processes of a host.
+/* clock.h - the monotonic clock, which is the same in all processes of a host.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CLOCK_H

@@ -1,17 +1,18 @@
-/* config.c - typed configuration: the table of keys and the places that values come from; see
- * config.h.
+/* config.c - typed configuration: the table of keys, and the sources of their values.
  *
- * Sources are read from the weakest to the strongest, and each overwrites what came before; so
- * there is one way in, fbr_config_set, which checks, and no merging.
+ * Sources are read from the weakest to the strongest, and each overwrites the values of those
+ * before. So all values enter through one function that checks them (entry_put), and nothing is
+ * merged.
  *
- * A value is never changed once it can be seen: a new one takes its place, and the old one stays
- * until the configuration is freed, so that a string which somebody has asked for stays as it is.
- * One that comes back is used again, so a program that goes to and fro between two does not grow.
+ * A value does not change once a reader can see it. A new value takes its place, and the old one
+ * stays until the configuration is freed, so that a string stays as it was when a caller read it. A
+ * value that is set again is reused, so a program that alternates between two values does not use
+ * more memory.
  *
- * inih (https://github.com/benhoyt/inih) splits the lines. It is given them by a reader of our own
- * instead of a file, because its handler is not told the line number (INI_HANDLER_LINENO is off in
- * distributions), and because its fixed line buffer (INI_MAX_LINE, 200) would cut a long line in
- * two and take the rest for a line.
+ * inih (https://github.com/benhoyt/inih) splits the lines. It gets them from our own reader instead
+ * of a file, for two reasons: its handler does not get the line number (INI_HANDLER_LINENO is off
+ * in distributions), and its fixed line buffer (INI_MAX_LINE, 200) would split a long line and read
+ * the rest as a line of its own.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/config.h"
@@ -92,7 +93,7 @@ static const struct fbr_config_key own_keys[] = {
      "what comes in parts, answers that are not read; more is refused. 0: half of what it may use"},
 };
 
-/* All keys: our own, then those of the backends in the order of the registry. */
+/* All keys: Fiber's own, then those of the backends in the order of the registry. */
 static struct fbr_config_key all_keys[MAX_KEYS];
 static size_t all_count;
 
@@ -117,8 +118,8 @@ static void collect_keys(void)
         add_keys(keys, n);
 }
 
-/* FIBER_* variables that are not configuration: they go from a parent to its child, and from a ring
- * to its ranks. */
+/* FIBER_* variables that are not configuration: a parent passes them to its child, and a ring to
+ * its ranks. */
 static const char *const internal_variables[] = {
     "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK",
     "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE", "FIBER_NODES",
@@ -133,11 +134,11 @@ struct entry {
 };
 
 struct fbr_config {
-    /* The keys of the library that made this configuration: a module has none of the backends'
-     * keys. */
+    /* The keys of the library that made this configuration; a module has no keys of backends. */
     const struct fbr_config_key *keys;
     size_t count;
-    bool again;           /* this process has read its configuration before, and was warned then */
+    /* this process has loaded its configuration before, and printed the warnings then */
+    bool again;
     pthread_mutex_t lock; /* guards setters and newest */
     struct entry *newest[MAX_KEYS];
     struct entry *_Atomic entries[MAX_KEYS]; /* the current values */
@@ -145,7 +146,8 @@ struct fbr_config {
 
 /* ---- values ---- */
 
-/* The known key (or variable) that is nearest to what was typed, or NULL if none is near. */
+/* Returns the known key (or variable) that is nearest to what the user typed, or NULL if none is
+ * near. */
 static const char *key_suggest(const struct fbr_config *c, const char *typed, bool env)
 {
     size_t len = strlen(typed), best = (len < 9 ? 2 : len / 4) + 1;
@@ -196,7 +198,7 @@ static struct entry *entry_new(const char *value, const char *origin, int64_t nu
     return NULL;
 }
 
-/* Levels may have the names that Python's logging and Fiber 0.2 give them. */
+/* Accepts the level names of Python's logging and of Fiber 0.2. */
 static const char *level_word(const char *value)
 {
     static const char *const same[][2] = {
@@ -305,7 +307,7 @@ struct source {
     int rc;
 };
 
-/* Stands in for fgets() in inih: reads the next line without leading blanks. An invalid line ends
+/* Replaces fgets() in inih: reads the next line without its leading blanks. An invalid line ends
  * the text with an error. */
 static char *source_line(char *out, int size, void *stream)
 {
@@ -353,15 +355,14 @@ static int source_read(struct source *s, const void *text, size_t len)
     first = ini_parse_stream(source_line, s, source_pair, s);
     if (first < 0)
         return fbr_fail(s->err, -ENOMEM, "%s: out of memory", s->name);
-    if (first > 0 &&
-        (!s->rc || first < s->line)) /* a line that inih could not split comes before ours */
+    if (first > 0 && (!s->rc || first < s->line)) /* a line that inih could not split comes first */
         return fbr_fail(s->err, -EINVAL, "%s:%d: neither \"key = value\" nor \"[section]\"",
                         s->name, first);
     return s->rc;
 }
 
-/* Keys of Fiber 0.2, whose files go on being read. The Python package reads those that mean
- * something there by itself; the others mean nothing, and their lines are warned of. */
+/* Keys of Fiber 0.2, whose files are still read. The Python package itself reads those that are
+ * marked `python`; the others have no effect, and their lines cause a warning. */
 static const struct {
     const char *key;
     bool python;
@@ -421,7 +422,7 @@ static const char *file_refuse(int fd, bool trusted)
     return st.st_mode & S_IWOTH ? "everyone may write it" : NULL;
 }
 
-/* Reads up to size bytes; the count or a negative errno. */
+/* Reads up to size bytes. Returns the count or a negative errno. */
 static ssize_t file_slurp(int fd, char *out, size_t size)
 {
     size_t len = 0;
@@ -537,7 +538,7 @@ static int variable_take(struct fbr_config *c, const char *name, const char *val
     if (k)
         return *value ? entry_set(c, k, value, name, err) : 0;
     near = key_suggest(c, name, true);
-    if (!near) { /* another program's variable with the same prefix */
+    if (!near) { /* a variable of another program with the same prefix */
         fbr_info("the environment has a variable %.64s, which is none of Fiber's settings", name);
         return 0;
     }

@@ -12,7 +12,7 @@
 
 #define MAX_WORD 64 /* longest word that is compared for a suggestion */
 
-/* Units by growing scale, so that the last one that divides a number is its largest. */
+/* Units in order of growing scale, so that the last one that divides a number is the largest. */
 struct unit {
     const char *name;
     int64_t scale;
@@ -25,7 +25,7 @@ static const struct unit sizes[] = {
     {NULL, 0},
 };
 
-/* A decimal number with a unit, as a whole number of the smallest unit. */
+/* Parses a decimal number with a unit. Stores a whole number of the smallest unit. */
 static int scaled_parse(const char *s, const struct unit *unit, int64_t *out)
 {
     int64_t whole = 0, fraction = 0, one = 1;
@@ -110,7 +110,7 @@ static int text_parse(const struct fbr_config_key *k, const char *text, int64_t 
     return -EINVAL;
 }
 
-/* Formats a bound as a person would write it: in the largest unit that divides it. */
+/* Formats a bound in the largest unit that divides it. */
 static void bound_format(const struct fbr_config_key *k, int64_t v, char out[32])
 {
     static const struct unit plain[] = {{"", 1}, {NULL, 0}};
@@ -161,7 +161,7 @@ int fbr_value_parse(const struct fbr_config_key *k, const char *text, int64_t *o
     return rc ? text_refuse(k, text, rc, origin, err) : 0;
 }
 
-/* Levenshtein's distance, with one row of the matrix. */
+/* The Levenshtein distance, with one row of the matrix. */
 size_t fbr_word_distance(const char *a, size_t alen, const char *b, size_t blen)
 {
     size_t row[MAX_WORD + 1];

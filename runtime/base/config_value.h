@@ -1,5 +1,4 @@
-/* config_value.h - a setting and its type, and how its values are written; config.h has the
- * settings of a process.
+/* config_value.h - a setting, its type, and the text form of its values.
  *
  * Pure; any thread.
  *
@@ -25,19 +24,19 @@ struct fbr_config_key {
     const char *name, *env;
     enum fbr_config_type type;
     const char *fallback; /* the default, as it would be written in a file */
-    int64_t min, max;     /* of the value (ms, bytes); of the length for a string */
-    const char *words;    /* what an enum may be, separated by single spaces */
+    int64_t min, max;     /* bounds of the value (ms, bytes), or of the length of a string */
+    const char *words;    /* the words of an enum, separated by single spaces */
     const char *help;     /* one line */
 };
 
-/* The number that stands for `text` as a value of k: bool 0 or 1, int, ms, bytes, index of the
- * enum's word, length of a string. -EINVAL with a sentence that begins with `origin` if it has the
- * wrong type or is out of bounds. */
+/* Stores the number that `text` stands for as a value of k: bool 0 or 1, int, ms, bytes, the index
+ * of an enum's word, the length of a string. -EINVAL, with a sentence that begins with `origin`:
+ * the value has the wrong type or is out of bounds. */
 int fbr_value_parse(const struct fbr_config_key *k, const char *text, int64_t *out,
                     const char *origin, struct fbr_error *err);
 
-/* How many characters are to be inserted, removed or replaced to make a of b, whatever their case;
- * SIZE_MAX for words of more than 64 characters. */
+/* Returns how many characters must be inserted, removed or replaced to turn a into b; letter case
+ * does not count. SIZE_MAX: a word has more than 64 characters. */
 size_t fbr_word_distance(const char *a, size_t alen, const char *b, size_t blen);
 
 #endif

@@ -12,7 +12,7 @@
 extern char **environ;
 
 struct copy {
-    struct copy *before; /* kept: a thread may still use its strings */
+    struct copy *before; /* never freed: a thread may still use its strings */
     char *list[];
 };
 
@@ -29,7 +29,7 @@ static bool is_same(char *const *a, char *const *b)
     return !a[i] && !b[i];
 }
 
-/* The strings lie behind the list. */
+/* Copies a list into one block: the pointers, then the strings. */
 static struct copy *copy_of(char *const *list)
 {
     size_t n = 0, bytes = 0;

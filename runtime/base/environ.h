@@ -1,9 +1,9 @@
-/* environ.h - the environment of this process: a copy that our threads read, and variables set for
- * a moment.
+/* environ.h - copies of this process's environment that our threads read, and variables that are
+ * set for a moment.
  *
- * A program may change its environment whenever it likes, as long as none of its threads reads it
- * meanwhile; the program does not know our threads. So our threads read a copy, which is made where
- * the program calls us: by fiber_init(), and when a process is started on a backend that is not
+ * A program may change its environment at any time, as long as none of its threads reads it
+ * meanwhile; the program does not know our threads. So our threads read a copy. The copy is made in
+ * a thread of the program: in fiber_init(), and when a process is started on a backend that is not
  * open yet.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -12,21 +12,22 @@
 
 #include <stddef.h>
 
-/* Makes a new copy. Call it in the program's thread, which reads its environment by it. A copy
- * stays for ever, because a thread may use its strings; a copy that would be the same as the last
- * is not made. When memory is short, the last copy stays. */
+/* Makes a new copy. Call it in a thread of the program, because it reads the real environment. A
+ * copy is never freed, because a thread may use its strings. If nothing has changed, the last copy
+ * is used again. If memory is short, the last copy stays. */
 void fbr_environ_keep(void);
-/* Uses the copy of another library: a module (module.h) has this code twice, and takes the main
- * library's copy. NULL: none. */
+/* Uses the copy of another library. A module (module.h) has its own instance of this code, and
+ * takes the main library's copy. NULL: no copy. */
 void fbr_environ_use(char **list);
-/* The copy, or the environment itself before there is one; NULL-terminated, never NULL. Any
- * thread. */
+/* Returns the copy, or the environment itself if there is no copy yet. The list is NULL-terminated,
+ * never NULL. Any thread. */
 char **fbr_environ(void);
-/* Returns a variable of that copy; NULL: unset. The string stays for ever. Any thread. */
+/* Returns a variable of that list. NULL: the variable is not set. A string of a copy stays valid
+ * for ever. Any thread. */
 const char *fbr_getenv(const char *name);
 
-/* Sets a variable for a library that reads the environment while it starts. Only for agents: in a
- * user's program another thread may read the environment meanwhile. */
+/* A variable that is set for a library that reads the environment while it starts. Only for agents:
+ * in a user's program another thread may read the environment meanwhile. */
 struct fbr_setting {
     const char *name;
     char value[512]; /* "": unset */

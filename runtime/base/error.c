@@ -1,4 +1,4 @@
-/* error.c - errors with a sentence; see error.h.
+/* error.c - errors that consist of a negative errno and a sentence.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/error.h"
@@ -9,7 +9,8 @@
 
 #include "fiber.h"
 
-static _Thread_local struct fbr_error last; /* the answer of fiber_last_error() in this thread */
+/* the text that fiber_last_error() returns in this thread */
+static _Thread_local struct fbr_error last;
 
 int fbr_vfail(struct fbr_error *err, int code, const char *fmt, va_list ap)
 {

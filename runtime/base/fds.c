@@ -1,4 +1,4 @@
-/* fds.c - counts free descriptors and sets some aside.
+/* fds.c - counts free file descriptors and reserves some.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/fds.h"
@@ -43,7 +43,7 @@ static int limit(void)
     return (int)r.rlim_cur;
 }
 
-/* Counts the free numbers below the limit, up to `want`. Looks at the high ones first: mostly all
+/* Counts the free numbers below the limit, up to `want`. Starts with the high numbers: usually all
  * of them are free, and one call is enough. */
 static int count_free(int want)
 {
@@ -57,7 +57,7 @@ static int count_free(int want)
             n = want - found;
         for (int i = 0; i < n; i++)
             p[i] = (struct pollfd){.fd = top - 1 - i};
-        /* short of memory; then other calls fail first */
+        /* out of memory: other calls will fail first */
         if (poll(p, (nfds_t)n, 0) < 0)
             return want;
         for (int i = 0; i < n; i++)

@@ -1,9 +1,9 @@
-/* fds.h - descriptors: raises their limit, and checks that enough of them are free.
+/* fds.h - file descriptors: raises their limit, and checks that enough of them are free.
  *
- * libuv and nanomsg abort the process in some places when they get no descriptor, and a refused
- * descriptor in the middle of a join looks like a broken connection. So callers ask before they
- * open descriptors, and each start of a process sets aside those that it will need here later. The
- * program itself may open descriptors meanwhile; hence the headroom.
+ * libuv and nanomsg abort the process in some places when they get no descriptor, and a failed open
+ * in the middle of a join looks like a broken connection. So callers check before they open
+ * descriptors, and each start of a process reserves the descriptors that it will need later in this
+ * process. The program itself may open descriptors meanwhile, so some must stay free.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_FDS_H
@@ -13,19 +13,21 @@
 
 #include "runtime/base/error.h"
 
-/* Raises the soft limit of this process to the hard one: many children are many descriptors. */
+/* Raises the soft limit of this process to the hard limit, because each child needs several
+ * descriptors. */
 void fbr_fds_raise(void);
-/* Our soft limit before fbr_fds_raise(). Programs that we start get it back: some pass descriptors
- * to select(). 0: not raised. */
+/* Returns the soft limit before fbr_fds_raise(). Programs that we start get this limit, because
+ * some of them pass descriptors to select(). 0: the limit was not raised. */
 unsigned long fbr_fds_before(void);
 
-/* Checks that `now` descriptors are free, and `later` more, which it sets aside until they are
- * released. -EMFILE and a sentence: there are too few. Any thread. */
+/* Checks that `now` descriptors are free, and `later` more, and reserves the `later` ones until
+ * fbr_fds_release(). -EMFILE and a sentence: too few are free. Any thread. */
 int fbr_fds_take(int now, int later, const char *what, struct fbr_error *err);
 void fbr_fds_release(int later);
-/* Checks, and sets none aside. */
+/* Checks only, and reserves none. */
 int fbr_fds_need(int now, const char *what, struct fbr_error *err);
-/* Whether so few are free that the lack may explain a failure. Fills in a sentence about it. */
+/* Whether so few descriptors are free that this may explain a failure. If so, fills in a sentence
+ * about it. */
 bool fbr_fds_short(char *text, unsigned size);
 
 #endif

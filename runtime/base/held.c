@@ -1,11 +1,11 @@
-/* held.c - the account of the memory that is kept for others; see held.h.
+/* held.c - the account of the memory that a process keeps for other processes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/held.h"
 
 #include <errno.h>
 
-#define ALWAYS (16u << 20) /* below this the kernel need not be asked what there is */
+#define ALWAYS (16u << 20) /* below this many bytes, find() is not called */
 
 uint64_t fbr_held_limit(struct fbr_held *h)
 {

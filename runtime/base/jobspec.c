@@ -1,7 +1,7 @@
-/* jobspec.c - copies of jobspecs.
+/* jobspec.c - deep copies of jobspecs.
  *
- * All strings go into one buffer. The buffer moves while it grows, so pointers are kept as offsets
- * until then.
+ * All strings go into one buffer. The buffer moves while it grows, so pointers are stored as
+ * offsets until it is complete.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/jobspec.h"
@@ -16,7 +16,7 @@ static const char *keep_string(struct fbr_buf *b, const char *s)
     if (!s)
         return NULL;
     fbr_put(b, s, strlen(s) + 1);
-    return (const char *)(uintptr_t)(at + 1); /* an offset, until the buffer stands still */
+    return (const char *)(uintptr_t)(at + 1); /* an offset plus 1, until the buffer is complete */
 }
 
 static const char *resolve(const struct fbr_buf *b, const char *offset)
@@ -33,7 +33,8 @@ static size_t count(const char *const *list)
     return n;
 }
 
-/* A NULL-terminated list: its pointers first (offsets until settled), then its strings. */
+/* Copies a NULL-terminated list: first its pointers (as offsets), then its strings. Returns its
+ * offset plus 1; 0: no list. */
 static size_t keep_list(struct fbr_buf *b, const char *const *list)
 {
     size_t n = count(list), at;

@@ -1,4 +1,4 @@
-/* jobspec.h - a jobspec of the caller's, copied whole.
+/* jobspec.h - deep copies of a caller's jobspec.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_STRINGS_H
@@ -7,7 +7,8 @@
 #include "fiber.h"
 #include "runtime/base/buf.h"
 
-/* Copies what `from` points to into `keep` (empty before), which then owns it. -ENOMEM. */
+/* Copies `from`, with all that it points to, into `to`. `keep` (empty before) owns the copied
+ * strings. -ENOMEM. */
 int fbr_jobspec_copy(struct fiber_jobspec *to, struct fbr_buf *keep,
                      const struct fiber_jobspec *from);
 

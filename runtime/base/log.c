@@ -1,8 +1,8 @@
-/* log.c - levelled lines on stderr.
+/* log.c - log lines with levels on stderr.
  *
- * There is no lock and no buffer that outlives a call, so a line can be written at any time, also
- * between fork and exec. The level, the name and the presence of a status line belong to the
- * process, like stderr itself: they are the only mutable variables here.
+ * There is no lock, and no buffer outlives a call, so a line can be written at any time, also
+ * between fork and exec. The level, the name and the flag of the status line belong to the process,
+ * like stderr itself: they are the only mutable variables here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/log.h"
@@ -66,7 +66,7 @@ static void neutralise(char *s)
             *s = ' ';
 }
 
-/* Writes the line once; bytes that a full or broken stderr does not take are lost. */
+/* Writes the line once. Bytes that a full or broken stderr does not take are lost. */
 static void write_line(const char *line, size_t len)
 {
     ssize_t n;
@@ -76,7 +76,7 @@ static void write_line(const char *line, size_t len)
     while (n < 0 && errno == EINTR);
 }
 
-/* "fiber[4711]: warn: " */
+/* Formats the beginning of each line: "fiber[4711]: warn: ". */
 static size_t make_head(enum fbr_log_level level, char *head, size_t size)
 {
     const char *name = atomic_load_explicit(&log_name, memory_order_acquire);
@@ -89,7 +89,7 @@ static size_t make_head(enum fbr_log_level level, char *head, size_t size)
     return (size_t)n;
 }
 
-/* Appends the next line of a text, with its head; cut where there is no room. */
+/* Appends the next line of a text, with its head. Cuts the line where there is no room. */
 static size_t put_line(char *line, size_t at, const char *head, size_t head_len, const char *text,
                        size_t len)
 {
@@ -118,7 +118,7 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
     const char *next = text;
     va_list ap;
 
-    errno = saved; /* for %m */
+    errno = saved; /* for "%m" in the text */
     va_start(ap, fmt);
     if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
         text[0] = '\0';
@@ -137,7 +137,8 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
     errno = saved;
 }
 
-/* Leaves the last column free: some terminals keep its character when the line is erased. */
+/* Leaves the last column free: some terminals keep the character in that column when the line is
+ * erased. */
 bool fbr_log_status(const char *text)
 {
     const char *kind = fbr_getenv("TERM");

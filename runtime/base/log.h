@@ -2,13 +2,14 @@
  * `fiber`. Each line of a longer text has that prefix.
  *
  * A line is one write(2) of at most FBR_LOG_LINE bytes, so lines of threads and processes that
- * share a pipe do not mix; a longer one ends in "...". Control characters become spaces: hostile
- * text cannot steer a terminal or fake a line. The level is coloured if stderr is a terminal and
- * NO_COLOR is unset or empty (https://no-color.org). errno is preserved, and "%m" may be used.
+ * share a pipe do not mix. A longer line is cut and ends in "...". Control characters become
+ * spaces, so hostile text cannot control a terminal or forge a line. The level is coloured if
+ * stderr is a terminal and NO_COLOR is unset or empty (https://no-color.org). errno is preserved,
+ * and "%m" may be used.
  *
  * The macros evaluate their arguments only if the level is on; the check is one relaxed atomic
- * read. Never log keys or tickets. Any thread may call everything here, a fork child too; not for
- * signal handlers.
+ * read. Never log keys or tickets. Any thread may call these functions, and so may a child between
+ * fork and exec; a signal handler may not.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_LOG_H
@@ -21,12 +22,12 @@
 
 enum fbr_log_level { FBR_LOG_ERROR, FBR_LOG_WARN, FBR_LOG_INFO, FBR_LOG_DEBUG, FBR_LOG_TRACE };
 
-/* Lines up to this level are written. FBR_LOG_WARN until it is set. */
+/* Sets the level up to which lines are written. It starts as FBR_LOG_WARN. */
 void fbr_log_level(enum fbr_log_level level);
-/* The level of that name ("error", "warn", ...), or -EINVAL. */
+/* Returns the level with that name ("error", "warn", ...), or -EINVAL. */
 int fbr_log_level_named(const char *name);
-/* Sets the name in front of [PID], instead of "fiber"; NULL: lines are "fiber: text". The string is
- * kept, not copied, and must live for ever. */
+/* Sets the name in front of [PID], instead of "fiber". NULL: lines begin with "fiber: ", without
+ * level and PID. The string is not copied, so it must stay valid for ever. */
 void fbr_log_name(const char *name);
 
 #define fbr_log(level, ...)                      \
@@ -49,10 +50,11 @@ static inline bool fbr_log_on(enum fbr_log_level level)
 void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Writes a status line on the terminal, in place of the last one, cut at the right edge. "" erases
- * it. False: stderr is not a terminal with us in the foreground, and nothing is written. */
+/* Writes a status line on the terminal in place of the last one, cut at the right edge. "" erases
+ * the status line. False: stderr is no terminal that has us in the foreground, and nothing is
+ * written. */
 bool fbr_log_status(const char *text);
-/* Erases the status line, for a caller that is about to write to a terminal by itself. */
+/* Erases the status line. Call it before you write to a terminal in another way. */
 void fbr_log_status_end(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* master_id.c - names of masters.
+/* master_id.c - names of masters, which show whether a job's master is gone.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/master_id.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define HOST_CHARS 24
-#define START_FIELD 22 /* of /proc/PID/stat, from 1; proc(5) */
+#define START_FIELD 22 /* field of /proc/PID/stat, counted from 1; proc(5) */
 
 static bool read_text(const char *path, char *out, size_t size)
 {
@@ -34,7 +34,7 @@ static void mix(uint64_t *mark, const char *text)
     *mark = (*mark ^ '\n') * 1099511628211u;
 }
 
-/* Returns the mark of this host, boot and process namespace; 0: unknown. */
+/* Returns the mark of this host, boot and PID namespace. 0: unknown. */
 static uint64_t mark_of_here(const char *host)
 {
     uint64_t mark = 14695981039346656037u;
@@ -50,7 +50,8 @@ static uint64_t mark_of_here(const char *host)
     return mark;
 }
 
-/* Returns when that process began, in ticks since the boot; 0: there is none, or it is a zombie. */
+/* Returns the start time of that process, in ticks since the boot. 0: there is no such process, or
+ * it is a zombie. */
 static uint64_t start_of(long pid)
 {
     char path[40], stat[1024], *at;
@@ -58,7 +59,7 @@ static uint64_t start_of(long pid)
     snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
     if (!read_text(path, stat, sizeof(stat)))
         return 0;
-    at = strrchr(stat, ')'); /* a program's name may be anything */
+    at = strrchr(stat, ')'); /* the name before ')' may contain any character */
     if (!at || strlen(at) < 3 || strchr("ZX", at[2]))
         return 0;
     for (int field = 2; field < START_FIELD && at; field++)
@@ -100,7 +101,7 @@ enum fbr_master_id_state fbr_master_id_state(const char *name)
     pid = strtol(pid_at + 1, NULL, 10);
     mark = strtoull(mark_at + 1, NULL, 16);
     start = strtoull(start_at + 1, NULL, 16);
-    /* if /proc is hidden from us, no process can be seen */
+    /* If /proc hides even this process, it shows nothing about others. */
     if (pid <= 0 || !mark || !start || mark != mark_of_here(host) || !start_of(getpid()))
         return FBR_MASTER_ID_UNKNOWN;
     return start_of(pid) == start ? FBR_MASTER_ID_ALIVE : FBR_MASTER_ID_DEAD;

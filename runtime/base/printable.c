@@ -1,4 +1,4 @@
-/* printable.c - makes text of others fit to be shown.
+/* printable.c - makes text from other programs safe to print.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/printable.h"
@@ -39,7 +39,7 @@ size_t fbr_printable_char(const unsigned char *s)
 void fbr_printable_plain(char *out, size_t size, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
-    size_t at = 0, safe = 0; /* safe: the last place where "..." would fit */
+    size_t at = 0, safe = 0; /* safe: the last offset at which "..." fits */
 
     while (*s) {
         size_t n = fbr_printable_char(s), take = n ? n : 1;
@@ -72,13 +72,13 @@ void fbr_printable_cut(char *out, size_t size, const char *text)
         return;
     n = size - 5;
     for (size_t i = n; i > n / 2; i--)
-        if (text[i] == ' ') { /* not inside a word, unless the word is too long */
+        if (text[i] == ' ') { /* cut between words, unless the word is too long */
             n = i;
             break;
         }
     while (n > 0 && strchr(" ,;:", text[n - 1]))
         n--;
-    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) /* nor inside a character */
+    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) /* do not cut inside a character */
         n--;
     memcpy(out + n, " ...", 5); /* the text before this was copied above */
 }
@@ -93,7 +93,7 @@ void fbr_printable_end(char *text, size_t size)
         memcpy(text + n, ".", 2);
 }
 
-/* ---- On its way to a terminal ---- */
+/* ---- The filter for terminals ---- */
 
 enum {
     F_TEXT,
@@ -101,7 +101,7 @@ enum {
     F_ESCAPE,   /* ESC */
     F_BETWEEN,  /* ESC and intermediate bytes */
     F_SEQUENCE, /* ESC [ */
-    F_STRING,   /* ESC ] and its like: until BEL or ESC \ */
+    F_STRING,   /* ESC ] and similar: until BEL or ESC \ */
     F_STRING_ESCAPE,
 };
 
@@ -146,7 +146,8 @@ static int filter_sequence(struct fbr_printable_filter *f, uint8_t c, struct fbr
     return F_TEXT;
 }
 
-/* A control character inside a sequence ends the sequence, and counts as itself. */
+/* Whether c ends the current sequence: a control character does, and the filter then handles it as
+ * text. */
 static bool interrupts(const struct fbr_printable_filter *f, uint8_t c)
 {
     if (f->state == F_STRING || f->state == F_STRING_ESCAPE)

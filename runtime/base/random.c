@@ -1,4 +1,4 @@
-/* random.c - random bytes, wiping and comparing of secrets.
+/* random.c - random bytes, and functions that compare and wipe secrets.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/random.h"

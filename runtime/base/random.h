@@ -1,7 +1,7 @@
-/* random.h - random bytes, and secrets that are compared and wiped.
+/* random.h - random bytes, and functions that compare and wipe secrets.
  *
- * None needs OpenSSL (1.4 ms or more, once per process), so a process on a unix socket starts
- * without that cost. All functions may be called from any thread at any time.
+ * No function needs OpenSSL, which takes 1.4 ms or more to load, once per process. So a process on
+ * a unix socket starts without that cost. Any thread may call these functions at any time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_AUTH_H
@@ -13,14 +13,16 @@
 
 #define FBR_KEY_SIZE 32 /* secrets of tickets, pre-shared keys and data-frame keys */
 
-/* Fills out with n bytes from the kernel's generator; waits until the generator was seeded. 0 or a
+/* Fills out with n bytes from the kernel's generator. Waits until the generator is seeded. 0 or a
  * negative errno; do not use the bytes after an error. */
 int fbr_random(void *out, size_t n) __attribute__((warn_unused_result));
 
-/* Overwrites a secret in a way that the compiler keeps. p may be NULL when n is 0. */
+/* Overwrites a secret with zeros; the compiler cannot optimise this away. p may be NULL if n is
+ * 0. */
 void fbr_wipe(void *p, size_t n);
 
-/* Whether two secrets of n bytes are equal, in a time that does not depend on their contents. */
+/* Whether two secrets of n bytes are equal. The time that it takes does not depend on their
+ * contents. */
 bool fbr_same(const void *a, const void *b, size_t n);
 
 #endif

@@ -29,7 +29,7 @@ void fbr_ready_set(struct fbr_ready *r, bool holds)
         return;
     r->raised = holds;
     if ((holds ? eventfd_write(r->fd, value) : eventfd_read(r->fd, &value)) < 0)
-        fbr_debug("a descriptor to wait with: %m"); /* the program has read or closed it */
+        fbr_debug("a descriptor to wait with: %m"); /* the program read or closed it */
 }
 
 void fbr_ready_fini(struct fbr_ready *r)

@@ -1,4 +1,4 @@
-/* reply.c - the answers of tasks and methods.
+/* reply.c - the answers of tasks and methods, written directly into the messages that carry them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/reply.h"

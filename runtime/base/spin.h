@@ -1,11 +1,11 @@
 /* spin.h - a short wait without sleep, for events that may come sooner than a thread sleeps and
  * wakes.
  *
- * A thread that stays awake yields its processor after each look: the threads that bring the event
- * need a processor too, and find this one awake. The thread never looks again without a yield,
- * because a scheduler may let it spin until its time slice is over while the other threads wait. On
- * a busy processor a yield lasts a time slice. Then the thread stops yielding for a pause, which
- * grows each time that a yield is long again.
+ * A thread that spins yields its processor after each check, because the threads that bring the
+ * event need a processor too. The thread never checks twice without a yield, because a scheduler
+ * may let it spin until the end of its time slice while the other threads wait. On a busy processor
+ * a yield lasts a time slice. Then the thread does not spin for a pause, which becomes longer each
+ * time that a yield is long again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SPIN_H
@@ -17,19 +17,19 @@
 
 #include "runtime/base/clock.h"
 
-#define FBR_SPIN_LONG_NS 300000 /* a yield in which other processes have run */
-#define FBR_SPIN_NOT_NS 2000000 /* length of the first pause; each next one is twice as long, */
-#define FBR_SPIN_DOUBLINGS 7    /* at most so often: 256 ms */
-/* short yields in a row, after which the next pause is half as long */
+#define FBR_SPIN_LONG_NS 300000 /* a yield of this length means that other processes ran */
+#define FBR_SPIN_NOT_NS 2000000 /* length of the first pause; each later pause is twice as long, */
+#define FBR_SPIN_DOUBLINGS 7    /* at most this many times: 256 ms */
+/* after this many short yields in a row, the next pause is half as long */
 #define FBR_SPIN_GOOD 64
 
-/* for any thread; several threads may lose a count to each other, which does no harm */
+/* Any thread; concurrent threads may lose a count, which does no harm. */
 struct fbr_spin {
     uint64_t not_before;
     uint32_t doublings, good;
 };
 
-/* Yields, at the time `now`. false: the thread should sleep now. */
+/* Yields, if no pause is on at the time `now`. False: the thread must sleep now. */
 static inline bool fbr_spin_yield(struct fbr_spin *a, uint64_t now)
 {
     uint32_t doublings = __atomic_load_n(&a->doublings, __ATOMIC_RELAXED);

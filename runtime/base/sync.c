@@ -1,4 +1,5 @@
-/* sync.c - conditions that are waited for by the monotonic clock. Modules have a copy of their own.
+/* sync.c - condition variables with deadlines by the monotonic clock. Each loaded module has its
+ * own copy of this code.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/sync.h"

@@ -1,4 +1,4 @@
-/* sync.h - conditions that are waited for by the monotonic clock.
+/* sync.h - condition variables with deadlines by the monotonic clock.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SYNC_H
@@ -9,12 +9,14 @@
 
 #include "runtime/base/clock.h"
 
-/* Returns the milliseconds until `deadline` (of fbr_now_ms); for a timeout of -1 always -1. */
+/* Returns the deadline on the clock of fbr_now_ms(), in ms. UINT64_MAX, which is never, for a
+ * negative timeout. */
 static inline uint64_t fbr_deadline(int timeout_ms)
 {
     return timeout_ms < 0 ? UINT64_MAX : fbr_now_ms() + (uint64_t)timeout_ms;
 }
-/* Waits on a condition with CLOCK_MONOTONIC until the deadline: 0 or -ETIMEDOUT. */
+/* Waits until the condition is signalled or the deadline has passed: 0 or -ETIMEDOUT.
+ * fbr_cond_init() made `cond`. */
 int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline);
 void fbr_cond_init(pthread_cond_t *cond);
 

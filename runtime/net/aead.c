@@ -1,9 +1,9 @@
-/* aead.c - seals data frames by OpenSSL's AEAD ciphers.
+/* aead.c - encrypts data frames with OpenSSL's AEAD ciphers.
  *
  * The cipher context keeps the expanded key; a frame only sets its nonce. The replay window is a
- * ring of 64-bit words addressed by the counter itself, so that moving it shifts nothing (the
- * method of RFC 6479, section 2). The ring has one word more than the window needs, so clearing a
- * whole word is safe when the newest counter enters that word.
+ * ring of 64-bit words indexed by the counter itself, so that no bits shift when the window moves
+ * (the method of RFC 6479, section 2). The ring has one word more than the window needs, so a whole
+ * word can be cleared when the newest counter enters it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/aead.h"
@@ -19,7 +19,7 @@
 
 #define NONCE_SIZE 12
 #define WORDS (FBR_AEAD_WINDOW / 64 + 1)
-#define MAX_SEALED ((uint64_t)1 << 50) /* bytes, every frame counted as 64 at least */
+#define MAX_SEALED ((uint64_t)1 << 50) /* bytes; every frame counts as at least 64 */
 #define MAX_FORGED ((uint64_t)1 << 36) /* frames */
 
 int fbr_aead_init(struct fbr_aead *s, enum fbr_aead_way way, enum fbr_aead_alg alg,
@@ -32,7 +32,8 @@ int fbr_aead_init(struct fbr_aead *s, enum fbr_aead_way way, enum fbr_aead_alg a
     if ((alg != FBR_AEAD_AES_256_GCM && alg != FBR_AEAD_CHACHA20_POLY1305) ||
         aad_len > FBR_AEAD_AAD_MAX)
         return -EINVAL;
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL); /* our own end comes after exit()'s */
+    /* Fiber's own cleanup runs after the exit handlers */
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     ERR_clear_error();
     cipher = EVP_CIPHER_fetch(
         NULL, alg == FBR_AEAD_AES_256_GCM ? "AES-256-GCM" : "ChaCha20-Poly1305", NULL);
@@ -63,7 +64,7 @@ void fbr_aead_fini(struct fbr_aead *s)
     fbr_wipe(s, sizeof(*s));
 }
 
-/* Sets the frame's nonce and runs the additional data and the text through the cipher. */
+/* Sets the frame's nonce, and passes the additional data and the text through the cipher. */
 static bool run(struct fbr_aead *s, uint64_t counter, const void *in, size_t len, void *out)
 {
     uint8_t nonce[NONCE_SIZE] = {0};
@@ -90,7 +91,7 @@ int fbr_aead_encrypt(struct fbr_aead *s, uint64_t *counter, const void *in, size
     if (s->spent >= MAX_SEALED)
         return -EKEYEXPIRED;
     s->spent += len < 64 ? 64 : len;
-    *counter = ++s->counter; /* never used again, whatever happens below */
+    *counter = ++s->counter; /* not used again, even if the code below fails */
     if (run(s, *counter, in, len, out) && EVP_CipherFinal_ex(s->ctx, tag, &n) == 1 &&
         EVP_CIPHER_CTX_ctrl(s->ctx, EVP_CTRL_AEAD_GET_TAG, FBR_AEAD_TAG, tag) == 1)
         return 0;
@@ -98,7 +99,7 @@ int fbr_aead_encrypt(struct fbr_aead *s, uint64_t *counter, const void *in, size
     return -EIO;
 }
 
-/* Whether a frame with this counter may still come. */
+/* Whether a frame with this counter is not too old and has not been accepted. */
 static bool is_new(const struct fbr_aead *s, uint64_t counter)
 {
     if (counter > s->counter)

@@ -1,22 +1,21 @@
-/* aead.h - encryption and authentication of data frames, one object per direction of a link.
+/* aead.h - AEAD encryption of data frames, with one object per direction of a link.
  *
- * A sealed frame is its plaintext's length plus FBR_AEAD_TAG bytes, under a key that serves this
- * one direction (from fbr_tls_export, with the direction in its label). The nonce is 4 zero bytes
- * and a 64-bit big-endian counter that the sender chooses, 1, 2, 3, and so on; the frame's header
- * carries it. The additional data (job, peers) is bound in but not sent. Both ends must have been
- * told the same algorithm, e.g. the receiver's fbr_aead_preferred() in the authenticated greeting.
+ * An encrypted frame is FBR_AEAD_TAG bytes longer than its plaintext. Its key serves only this
+ * direction (from fbr_tls_export, with the direction in the label). The nonce is 4 zero bytes and a
+ * 64-bit big-endian counter. The sender counts 1, 2, 3, and so on; the frame's header carries the
+ * counter. The additional data (job, peers) is authenticated but not sent. Both ends must use the
+ * same algorithm, for example the receiver's fbr_aead_preferred() from the authenticated greeting.
  *
- * Frames may arrive out of order and be lost, but none is accepted twice: the receiver remembers
- * the last FBR_AEAD_WINDOW counters and refuses what is older. Only an authentic frame moves that
- * window.
+ * Frames may arrive out of order or be lost, but none is accepted twice: the receiver remembers the
+ * last FBR_AEAD_WINDOW counters and refuses older ones. Only an authentic frame moves that window.
  *
- * A key is used up long before its security bounds are touched (RFC 8446, section 5.5, and RFC
- * 9001, section 6.6): after 2^50 bytes sealed or 2^36 forgeries, calls answer -EKEYEXPIRED and the
- * link must be set up anew.
+ * A key expires long before its security bounds are reached (RFC 8446, section 5.5, and RFC 9001,
+ * section 6.6): after 2^50 bytes encrypted or 2^36 forgeries, calls return -EKEYEXPIRED and the
+ * link needs new keys.
  *
  * Threads: one object belongs to one thread at a time; different objects may be used in parallel. A
- * forked child must not seal with its parent's object: both would use the same counters, which
- * gives the key away. The first object of a process initialises OpenSSL.
+ * forked child must not encrypt with its parent's object: both would use the same counters, which
+ * breaks the encryption. The first object of a process initialises OpenSSL.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_AEAD_H
@@ -27,9 +26,10 @@
 
 #include "runtime/base/random.h"
 
-#define FBR_AEAD_TAG 16        /* bytes that a frame grows by */
-#define FBR_AEAD_AAD_MAX 256   /* bytes of additional data */
-#define FBR_AEAD_WINDOW 1984   /* the newest counter and the 1,983 below it are told apart */
+#define FBR_AEAD_TAG 16      /* bytes that encryption adds to a frame */
+#define FBR_AEAD_AAD_MAX 256 /* bytes of additional data */
+/* counters that the receiver remembers: the newest and the 1,983 below it */
+#define FBR_AEAD_WINDOW 1984
 #define FBR_AEAD_MAX (1 << 30) /* bytes of plaintext in one frame */
 
 /* The numbers travel in greetings: never renumber. */
@@ -41,35 +41,37 @@ struct evp_cipher_ctx_st;
 struct fbr_aead { /* all members are private */
     struct evp_cipher_ctx_st *ctx;
     enum fbr_aead_way way;
-    uint64_t counter; /* of the last frame that was sealed, or the highest that was opened */
-    uint64_t spent;   /* bytes sealed, or forgeries refused */
-    uint64_t seen[FBR_AEAD_WINDOW / 64 + 1]; /* ring of bits, by counter */
+    /* counter of the last encrypted frame, or the highest of the decrypted frames */
+    uint64_t counter;
+    uint64_t spent;                          /* bytes encrypted, or forgeries refused */
+    uint64_t seen[FBR_AEAD_WINDOW / 64 + 1]; /* ring of bits, indexed by counter */
     size_t aad_len;
     uint8_t aad[FBR_AEAD_AAD_MAX];
 };
 
-/* AES-256-GCM where the processor has instructions for it, else ChaCha20-Poly1305. Costs
- * nothing. */
+/* Returns AES-256-GCM if the processor has instructions for it, else ChaCha20-Poly1305. Takes no
+ * time. */
 enum fbr_aead_alg fbr_aead_preferred(void);
 
-/* 0, -EINVAL for an unknown algorithm or too much additional data, -ENOTSUP when OpenSSL lacks the
- * algorithm, or -ENOMEM; after an error s needs no fini. Key and aad are copied. */
+/* Returns 0, -EINVAL for an unknown algorithm or too much additional data, -ENOTSUP if OpenSSL
+ * lacks the algorithm, or -ENOMEM. After an error s needs no fini. Copies key and aad. */
 int fbr_aead_init(struct fbr_aead *s, enum fbr_aead_way way, enum fbr_aead_alg alg,
                   const uint8_t key[FBR_KEY_SIZE], const void *aad, size_t aad_len)
     __attribute__((warn_unused_result));
-/* Wipes the key; accepts an object of zeros and one that was ended before. */
+/* Wipes the key. Accepts an object of zeros, and one that was finished before. */
 void fbr_aead_fini(struct fbr_aead *s);
 
-/* Seals len bytes into out, which takes len + FBR_AEAD_TAG; out may be in itself, but not overlap
- * it otherwise. Sets *counter. 0, -EMSGSIZE, -EKEYEXPIRED, -EINVAL on a receiver, or -EIO (out is
- * then not to be used). */
+/* Encrypts len bytes into out, which must have room for len + FBR_AEAD_TAG bytes. out may equal in,
+ * but must not overlap it otherwise. Sets *counter. Returns 0, -EMSGSIZE, -EKEYEXPIRED, -EINVAL on
+ * a receiver, or -EIO (then do not use out). */
 int fbr_aead_encrypt(struct fbr_aead *s, uint64_t *counter, const void *in, size_t len, void *out)
     __attribute__((warn_unused_result));
 
-/* Opens a frame of len bytes, tag included, into out, which takes len - FBR_AEAD_TAG; out may be in
- * itself. 0, or -EBADMSG for a frame that is forged, damaged, too short, from before the window or
- * was here already; -EMSGSIZE, -EKEYEXPIRED, -EINVAL on a sender. When a frame does not
- * authenticate, what would have been its plaintext is zeros (so in place, the frame is gone). */
+/* Decrypts a frame of len bytes, with its tag, into out, which must have room for len -
+ * FBR_AEAD_TAG bytes. out may equal in. Returns 0, or -EBADMSG for a frame that is forged, damaged,
+ * too short, older than the window, or a repetition; -EMSGSIZE, -EKEYEXPIRED, -EINVAL on a sender.
+ * If a frame does not authenticate, out is filled with zeros (so if out equals in, the frame is
+ * gone). */
 int fbr_aead_decrypt(struct fbr_aead *s, uint64_t counter, const void *in, size_t len, void *out)
     __attribute__((warn_unused_result));
 

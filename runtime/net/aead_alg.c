@@ -1,7 +1,7 @@
-/* aead_alg.c - tells which of the two algorithms of aead.h is fast here.
+/* aead_alg.c - decides which of two AEAD algorithms is fast on this processor.
  *
- * Each child is asked, also a child on a unix socket, which seals nothing; so this file is no part
- * of the module that loads OpenSSL (crypto_lazy.c).
+ * Every child calls this, even a child on a unix socket, which encrypts nothing. So this file is
+ * not part of the module that loads OpenSSL (crypto_lazy.c).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/aead.h"

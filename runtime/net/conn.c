@@ -1,13 +1,13 @@
 /* conn.c - framed streams over unix sockets and TLS.
  *
- * A conn is in one of these states; each step is made in one place:
+ * A conn is in one of these states; the code makes each transition in one place:
  *
  *     CALLING  we dial                          -> OPEN on connect (unix), GREETING (tcp)
  *     GREETING authentication is not complete   -> OPEN
  *     OPEN     frames flow                      -> GONE
  *     GONE     uv_close was called; freed by its callback, or when its look-up ends
  *
- * A carried conn is OPEN from the first, and has no handle.
+ * A carried conn is OPEN from the start, and has no handle.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/conn.h"
@@ -32,13 +32,15 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 #define FRAME_HEAD 5
 #define CLOSE_MS 1000
 #define CLOSE_LOOKS 3
-/* how long the kernel tries to deliver bytes that the peer does not acknowledge */
+/* How long the kernel tries to deliver bytes that the peer does not acknowledge. */
 #define PATIENCE_MIN_MS 5000
 #define PATIENCE_FIRST_MS 30000 /* before there are heartbeats */
-#define PONGS_MAX (256u << 10) /* bytes that wait: a peer that does not read gets no more answers */
-#define KEPT_FREE FBR_LOOP_SCRATCH /* bytes of a frame that are not whole and not counted */
-#define UNREAD_FREE (1u << 20)     /* answers that may wait for a peer in any case */
-#define IDLE_BYTES 4096 /* a peer that sends more at once may have its answers to pings behind it */
+/* queued bytes, above which a peer that does not read gets no more pongs */
+#define PONGS_MAX (256u << 10)
+#define KEPT_FREE FBR_LOOP_SCRATCH /* bytes of an incomplete frame that are not counted */
+#define UNREAD_FREE (1u << 20)     /* bytes of answers that may wait for a peer in any case */
+/* a peer that sends more at once may still have its pongs queued behind these bytes */
+#define IDLE_BYTES 4096
 #ifndef TCP_RTO_MAX_MS
 #define TCP_RTO_MAX_MS 44 /* Linux 6.15; older headers do not have it */
 #endif
@@ -48,8 +50,8 @@ struct write_req {
     uint8_t data[];
 };
 
-/* Unlike fbr_now_ms(), this clock goes on while the machine sleeps: sleep counts as time in which
- * this process was stopped. */
+/* Unlike fbr_now_ms(), this clock runs while the machine sleeps: sleep counts as time in which this
+ * process was stopped. */
 static uint64_t awake_ms(void)
 {
     struct timespec t;
@@ -86,7 +88,7 @@ static void free_conn(struct fbr_conn *c)
     free(c);
 }
 
-/* A look-up cannot be cancelled: if one runs, its end frees the conn. */
+/* A look-up cannot be cancelled. If one runs, the conn is freed when the look-up ends. */
 static void on_closed(uv_handle_t *handle)
 {
     struct fbr_conn *c = handle->data;
@@ -141,8 +143,8 @@ static void on_written(uv_write_t *uv, int status)
         fbr_conn_lost(c, status, "the connection broke");
 }
 
-/* Ends the connection because something that was to be sent is lost, and nothing may follow it. The
- * reading side finds the end later: callers that send do not expect on_close now. */
+/* Breaks the connection because bytes to send are lost, and nothing may follow them. The reading
+ * side notices the end later, because callers that send do not expect on_close now. */
 static int break_off(struct fbr_conn *c, int why)
 {
     int fd;
@@ -154,7 +156,7 @@ static int break_off(struct fbr_conn *c, int why)
     return why;
 }
 
-/* Hands bytes to the kernel, or keeps a copy of the rest. */
+/* Passes bytes to the kernel, and queues a copy of those that it does not take. */
 static int write_raw(struct fbr_conn *c, const void *data, size_t len)
 {
     struct write_req *w;
@@ -233,7 +235,7 @@ int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len
     fbr_put(&out, body, len);
     if (out.failed) {
         rc = -ENOMEM;
-    } else if (c->state != CONN_OPEN) { /* before the greeting is over: kept, in order */
+    } else if (c->state != CONN_OPEN) { /* kept in order until authentication is complete */
         fbr_put(&c->early, out.data, out.len);
         rc = c->early.failed ? -ENOMEM : 0;
     } else {
@@ -248,7 +250,7 @@ int fbr_conn_send_buf(struct fbr_conn *c, uint8_t type, const struct fbr_buf *bo
     return body->failed ? break_off(c, -ENOMEM) : fbr_conn_send(c, type, body->data, body->len);
 }
 
-/* Whether answers that wait for this peer leave no room for more. */
+/* Whether the answers that wait for this peer leave no room for more. */
 static bool is_deluged(struct fbr_conn *c, size_t len)
 {
     size_t queued = fbr_conn_queued(c);
@@ -290,7 +292,7 @@ void fbr_conn_opened(struct fbr_conn *c)
     fbr_buf_fini(&c->early);
 }
 
-/* Tells an authenticated caller why it cannot be served; then closes. */
+/* Notifies an authenticated caller why it is not admitted. The listener then closes the conn. */
 void fbr_conn_refuse(struct fbr_conn *c, int why)
 {
     struct fbr_buf b;
@@ -312,15 +314,16 @@ static void on_refused(struct fbr_conn *c, struct fbr_cur *body)
     fbr_conn_lost(c, why, text);
 }
 
-/* The silence after which the peer is given up. */
+/* Returns the silence after which the peer counts as lost; 0: never. */
 static uint64_t silence_ms(const struct fbr_conn *c)
 {
     return (uint64_t)c->misses * c->beat_ms;
 }
 
 /* Sets how long the kernel tries to deliver bytes to the peer: at least as long as the heartbeats
- * wait. The kernel retries at least once per heartbeat, so that a peer whose machine was stopped
- * hears us soon after. A peer that announced that it is stopped may take no bytes for ever. */
+ * wait. The kernel retries about once per heartbeat, so that a peer whose machine was stopped hears
+ * us soon afterwards. A peer that announced that it will be stopped may leave bytes unacknowledged
+ * for ever. */
 static void set_patience(struct fbr_conn *c)
 {
     uint64_t least = c->beat_ms ? PATIENCE_MIN_MS : PATIENCE_FIRST_MS;
@@ -372,7 +375,7 @@ static void on_own_frame(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
         c->ops->on_pong(c->user, c);
 }
 
-/* Counts the kept part of a frame that is not whole, within the bound for all peers. */
+/* Counts the kept bytes of an incomplete frame, within the limit for all peers. */
 static int count_kept(struct fbr_conn *c)
 {
     uint64_t kept = c->in.len > KEPT_FREE ? c->in.len : 0;
@@ -427,7 +430,7 @@ static int take_plain(struct fbr_conn *c, const void *data, size_t len)
 
 static int take_cipher(struct fbr_conn *c, const void *data, size_t len, struct fbr_error *err)
 {
-    int rc = c->tls ? 0 : fbr_listener_open_tls(c); /* not for silent callers */
+    int rc = c->tls ? 0 : fbr_listener_open_tls(c); /* silent callers get no TLS object */
 
     if (rc < 0)
         return fbr_fail(err, rc, "no TLS: %s", fbr_strerror(rc));
@@ -456,7 +459,7 @@ static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
     *buf = uv_buf_init(fbr_loop_scratch(c->loop), FBR_LOOP_SCRATCH);
 }
 
-/* Takes n bytes that have come, or an error. */
+/* Handles n bytes that arrived, or an error. */
 static void take(struct fbr_conn *c, const void *data, ssize_t n)
 {
     struct fbr_error err = {0, ""};
@@ -515,8 +518,8 @@ int fbr_conn_start_reading(struct fbr_conn *c)
 
 /* ---- Heartbeats, end ---- */
 
-/* While closing: waits as long as the peer takes something. One look is not enough: on a busy host
- * this process may not have sent anything since the last look. */
+/* While closing: waits as long as the peer takes bytes. One check is not enough: on a busy host
+ * this process may not have sent anything since the last check. */
 static void linger(struct fbr_conn *c)
 {
     size_t left = fbr_conn_queued(c);
@@ -529,9 +532,9 @@ static void linger(struct fbr_conn *c)
     c->left_over = left;
 }
 
-/* Notes how long this process was stopped: as long as the timer is late. Bytes that came meanwhile
- * are not read yet. The peer gets as much time again to be heard, because its machine may have
- * slept with ours, or its kernel retries ever more seldom. */
+/* Records how long this process was stopped: the time by which the timer is late. Bytes that
+ * arrived meanwhile are not read yet. The peer gets the same time in addition, because its machine
+ * may have slept with ours, or because its kernel retries at growing intervals. */
 static void note_stall(struct fbr_conn *c, uint64_t now)
 {
     uint64_t late = now > c->due_ms ? now - c->due_ms : 0;
@@ -572,8 +575,8 @@ static void ping(struct fbr_conn *c, uint64_t now)
     fbr_buf_fini(&b);
 }
 
-/* Sets the timer for the next ping, or for the time at which the peer has been silent for too
- * long. */
+/* Sets the timer for the next ping, or for the time at which the silence of the peer reaches the
+ * limit. */
 static void set_beat(struct fbr_conn *c, uint64_t now)
 {
     uint64_t limit = c->heard_ms + silence_ms(c);
@@ -584,7 +587,7 @@ static void set_beat(struct fbr_conn *c, uint64_t now)
     fbr_timer_start(&c->timer, c->due_ms > now ? c->due_ms - now : 0, 0);
 }
 
-/* Whether the peer sends but does not hear us: only the way to it is cut. */
+/* Whether the peer sends but does not hear us: only the path from us to the peer is cut. */
 static bool is_deaf(const struct fbr_conn *c, uint64_t now)
 {
     return c->asked_ms && now - c->asked_ms >= silence_ms(c) && fbr_conn_queued(c) == 0;

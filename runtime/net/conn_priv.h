@@ -12,7 +12,7 @@
 enum conn_state { CONN_CALLING, CONN_GREETING, CONN_OPEN, CONN_GONE };
 
 /* First bytes of a caller on a unix socket: magic, kind, id, epoch, secret. Their size is fixed.
- * They are compared, and nothing more is parsed before the secret was right. */
+ * They are only compared; nothing else is parsed until the secret has proved right. */
 #define FBR_HELLO_SIZE (4 + 1 + 8 + 4 + FBR_KEY_SIZE)
 #define FBR_HELLO_MAGIC 0x31524246u /* "FBR1" */
 
@@ -24,38 +24,40 @@ struct fbr_conn {
         uv_tcp_t tcp;
     } h;
     struct fbr_loop *loop;
-    /* carries this conn, which then has no socket of its own; NULL: nothing does */
+    /* the conn that carries this one, which then has no socket itself; NULL: this conn has a
+     * socket */
     struct fbr_conn *by;
-    uint64_t id; /* its number on the carrier */
+    uint64_t id; /* the id of this conn on the carrier */
     uint8_t wrap;
     enum conn_state state;
     bool tcp, connected, closing, closed, looking_up, lingers;
     bool silent; /* the peer has announced that it will be stopped */
     struct fbr_tls *tls;
-    struct fbr_buf in;            /* plain bytes not yet taken */
-    struct fbr_held *held;        /* of the door by which it came in; NULL: nothing is counted */
-    struct fbr_held_part kept;    /* of `in` */
+    struct fbr_buf in; /* plain bytes not yet taken */
+    /* account of the listener that accepted the conn; NULL: nothing is counted */
+    struct fbr_held *held;
+    struct fbr_held_part kept;    /* the counted part of `in` */
     struct fbr_held_part waiting; /* answers that the peer has not read */
-    const char *fault;            /* why we broke it off; NULL: we did not */
+    const char *fault;            /* why we broke the connection; NULL: we did not */
     struct fbr_buf early;         /* frames sent before the greeting was over */
     const struct fbr_conn_ops *ops;
     void *user;
     struct fbr_timer timer; /* half-open limit, then heartbeat, then the close limit */
     unsigned beat_ms, misses;
     uint64_t rtt_ns;
-    /* when the peer was heard, when the last ping left, when the timer is due */
+    /* times in ms: the last bytes from the peer, the last ping, the next expiry of the timer */
     uint64_t heard_ms, beat_at, due_ms;
-    /* time of the first ping that is not answered, or 0; later if the peer sends much */
+    /* time of the first unanswered ping, or 0; moved later while the peer sends much */
     uint64_t asked_ms;
     uint64_t stall_ms, stalled_at; /* this process was stopped for stall_ms, until stalled_at */
     size_t left_over;              /* when closing: bytes that were still queued */
-    unsigned stuck;                /* looks in a row that found as many bytes queued */
+    unsigned stuck;                /* checks in a row that found no fewer bytes queued */
     uv_shutdown_t shut;
     uv_connect_t dial;
     uv_getaddrinfo_t look_up;
     uint8_t hello[FBR_HELLO_SIZE]; /* first bytes of a caller */
-    struct fbr_listener *listener; /* while half-open on the called side */
-    uint8_t from[16];              /* the address of the host that calls */
+    struct fbr_listener *listener; /* set while the conn is half-open on the accepting side */
+    uint8_t from[16];              /* the address of the calling host */
     struct fbr_conn *next, *prev;  /* in the listener's list of half-open calls */
 };
 
@@ -66,26 +68,27 @@ int fbr_conn_flush_tls(struct fbr_conn *c);
 void fbr_conn_opened(struct fbr_conn *c);
 void fbr_conn_looked_up(struct fbr_conn *c);
 int fbr_conn_start_reading(struct fbr_conn *c);
-/* Reads a half-open conn at once; the conn may be gone afterwards. false: nothing has come. */
+/* Reads from a half-open conn at once; afterwards the conn may be gone. False: nothing has
+ * arrived. */
 bool fbr_conn_read_now(struct fbr_conn *c);
 int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms,
                    uint64_t repeat_ms);
 
-/* Looks at c->in; opens the conn when the caller is admitted. */
+/* These open the conn if its first bytes authenticate the caller and the caller is admitted. */
 int fbr_listener_greet_unix(struct fbr_conn *c);
 int fbr_listener_greet_tls(struct fbr_conn *c);
-/* starts TLS once a half-open caller has sent something */
+/* Starts TLS when a half-open caller has sent something. */
 int fbr_listener_open_tls(struct fbr_conn *c);
-void fbr_listener_forget(struct fbr_conn *c); /* the conn is no longer half-open */
+void fbr_listener_forget(struct fbr_conn *c); /* marks the conn as no longer half-open */
 
-/* "join.7.0": the name of a caller in TLS. */
+/* The name of a caller in TLS is "KIND.ID.EPOCH", in decimal. */
 #define FBR_IDENTITY_MAX 64
 int fbr_caller_scan(const char *identity, struct fbr_caller *who);
 
 /* The parts of a url. */
 struct fbr_net_place {
     bool tcp;
-    char path[FBR_URL_MAX - 16]; /* or host */
+    char path[FBR_URL_MAX - 16]; /* or the host */
     char port[8];
 };
 int fbr_place_scan(const char *url, struct fbr_net_place *place);

@@ -1,9 +1,9 @@
-/* crypto_lazy.c - the shared library's way to OpenSSL: a module that is opened when first needed.
+/* crypto_lazy.c - opens OpenSSL for the shared library on first use, as a module.
  *
- * Loading libssl and libcrypto costs more than all other libraries of a worker together, and a
- * worker on a unix socket needs neither. So libfiber.so has these functions in place of tls.c
- * and aead.c; each goes on to the one of the same name in the module crypto.so (module.h),
- * which is made of those files. The static library has them built in.
+ * Loading libssl and libcrypto takes longer than loading all other libraries of a worker together,
+ * and a worker on a unix socket needs neither. So libfiber.so has these functions instead of tls.c
+ * and aead.c; each calls the function of the same name in the module crypto.so (module.h), which is
+ * built from those files. The static library has tls.c and aead.c built in.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 #include "runtime/net/aead.h"
 #include "runtime/net/tls.h"
 
-static void *module; /* NULL: the module could not be opened, for the reason in `why` */
+static void *module; /* NULL: the module could not be opened; `why` has the reason */
 static struct fbr_error why;
 
 static void open_module(void)
@@ -34,7 +34,7 @@ static void *find(const char *name)
     return module ? dlsym(module, name) : NULL;
 }
 
-/* A function of the module, looked up once; harmless if two threads do it. */
+/* Looks up a function of the module once; harmless if two threads do it. */
 #define MODULE(name)                      \
     static __typeof__(name) *volatile fn; \
     if (!fn)                              \
@@ -62,8 +62,8 @@ int fbr_aead_init(struct fbr_aead *s, enum fbr_aead_way way, enum fbr_aead_alg a
     return fn ? fn(s, way, alg, key, aad, aad_len) : -ENOENT;
 }
 
-/* Callers pass the functions below only objects that the functions above have made, or zeros. Each
- * connection ends with such a call; for zeros the module is not opened. */
+/* Callers pass to the functions below only objects that the functions above have made, or zeros.
+ * Every connection ends with such a call; for zeros the module is not opened. */
 
 void fbr_tls_free(struct fbr_tls *t)
 {

@@ -1,4 +1,4 @@
-/* data_client.c - the calling side of a data link.
+/* data_client.c - the client of a data link.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/data_client.h"
@@ -16,30 +16,31 @@
 #include "runtime/net/pipe_frames.h"
 
 #define ANSWER_MS \
-    250 /* until the next call when the first message is not answered; twice as long each time */
+    250 /* time until we call again if the first message is not answered; doubles each time */
 #define ANSWER_MAX_MS 8000
-#define PATIENCE 4 /* times the server's patience: the server may have been stopped for a while */
+/* times the patience of the heartbeats: the server may have been stopped for a while */
+#define PATIENCE 4
 
 struct fbr_data_client {
     struct fbr_sock *sock;
     struct fbr_pipe_frames_in frames; /* receiving thread only */
-    /* socket to our host (relay.h); -1: there is a sock, and all members below are in use */
+    /* Socket to our job's host process (relay.h). -1: `sock` and all members below are in use. */
     int fd;
-    pthread_mutex_t lock; /* guards all but the receiving side */
+    pthread_mutex_t lock; /* guards everything except the receiving side */
     struct fbr_mux_out out;
-    void *unsent; /* a numbered message for which there was no room, */
+    void *unsent; /* a numbered message that had no room, */
     size_t unsent_len;
-    uint32_t held; /* messages down that we hold */
+    uint32_t held; /* number of messages down that we hold */
     bool broken, never_wait;
-    bool beats, said; /* something was sent since the last beat of the busy */
+    bool beats, said; /* `said`: something was sent since the last busy beat */
     int beat_ms;
-    bool owes;            /* the server does not know yet that we hold the last message */
+    bool owes;            /* the last message is not acknowledged yet */
     struct fbr_mux_in in; /* receiving thread only */
     struct fbr_spare spare;
 };
 
-/* Sends everything in the lane, and a message without records if there is nothing. A message that
- * cannot leave is the first one next time. Under the lock. */
+/* Sends all queued records, or a message without records if there are none. A message that cannot
+ * leave is the first one next time. Under the lock. */
 static int send_out(struct fbr_data_client *u, int timeout_ms)
 {
     int rc;
@@ -72,7 +73,7 @@ static int push(struct fbr_data_client *u, int timeout_ms)
     return rc;
 }
 
-/* Opens another connection and sends the first message again, with the same number. */
+/* Opens a new connection, on which the first message is sent again with the same number. */
 static int begin_again(struct fbr_data_client *u, const char *url, struct fbr_error *err)
 {
     fbr_sock_close(u->sock);
@@ -84,8 +85,8 @@ static int begin_again(struct fbr_data_client *u, const char *url, struct fbr_er
     return fbr_sock_connect(&u->sock, url, 0, err);
 }
 
-/* Sends the first message. A TCP server answers. Under a crowd of callers it hangs up on a caller
- * whose first message is late, and nanomsg does not always notice, so we call again after a
+/* Sends the first message. A TCP server answers it. When many clients call, the server may hang up
+ * on one whose first message is late, and nanomsg does not always notice, so we call again after a
  * while. */
 static int greet(struct fbr_data_client *u, const char *url, int timeout_ms, struct fbr_error *err)
 {
@@ -143,7 +144,7 @@ fail:
     return rc;
 }
 
-/* ---- To our host ---- */
+/* ---- Links through the job's host process ---- */
 
 int fbr_data_client_open_local(struct fbr_data_client **out, int fd, size_t limit,
                                struct fbr_error *err)
@@ -198,10 +199,10 @@ static int recv_local(struct fbr_data_client *u, fbr_record_fn fn, void *user)
     if (n == 0)
         return -EPIPE;
     rc = fbr_pipe_frames_took(&u->frames, (size_t)n, fn, user);
-    return rc < 0 ? rc : (size_t)n == room; /* fewer bytes: there was no more */
+    return rc < 0 ? rc : (size_t)n == room; /* fewer bytes: the socket is empty now */
 }
 
-/* ---- Both ---- */
+/* ---- All links ---- */
 
 void fbr_data_client_close(struct fbr_data_client *u)
 {
@@ -311,7 +312,7 @@ int fbr_data_client_beat(struct fbr_data_client *u, bool busy)
     bool said;
     int rc = 0;
 
-    /* the thread that holds the lock is sending */
+    /* The lock is held: its holder is sending. */
     if (!u->beats || (busy && pthread_mutex_trylock(&u->lock) != 0))
         return 0;
     if (!busy)
@@ -352,7 +353,7 @@ int fbr_data_client_post(struct fbr_data_client *u, const struct iovec *iov, int
 
     pthread_mutex_lock(&u->lock);
     rc = u->broken ? -EPIPE : fbr_mux_add(&u->out, iov, n);
-    /* a record is missing */
+    /* The record is missing. */
     if (rc < 0)
         u->broken = true;
     else if (!more)

@@ -1,4 +1,4 @@
-/* data_server.c - the serving side of the data channel.
+/* data_server.c - the server of the data channel.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/data_server.h"
@@ -18,39 +18,41 @@
 #include "runtime/base/log.h"
 #include "runtime/net/sp_server.h"
 
-#define TICKS 2 /* in a heartbeat */
+#define TICKS 2 /* ticks per heartbeat */
 #define DUE_MAX 256
 
 struct fbr_link {
-    uint64_t id; /* of a branch: the number of its stream */
-    struct fbr_link *trunk,
-        *branches; /* under the data server's lock; a branch's trunk stays as it is */
-    /* one of its own, one for each branch. Under the data server's lock */
+    uint64_t id; /* for a branch: the number of its stream */
+    /* Under the data server's lock; the trunk of a branch does not change. */
+    struct fbr_link *trunk, *branches;
+    /* One reference of the link itself and one per branch. Under the data server's lock. */
     int refs;
-    void (*on_drained)(void *user); /* of a branch */
+    void (*on_drained)(void *user); /* for a branch */
     void *dry_user;
     struct fbr_data_server *data_server;
     const struct fbr_link_ops *ops;
     void *user;
-    pthread_mutex_t lock; /* guards all members down to `failed` */
+    pthread_mutex_t lock; /* guards the members from here to `failed` */
     struct fbr_mux_out out;
-    /* the connection that proved the link; NULL: none yet, or it has ended */
+    /* The authenticated connection of the link; NULL: there is none yet, or it has ended. */
     struct fbr_sp_conn *conn;
     uint32_t sent, acked;       /* messages down; equal: the peer holds all of them */
     uint32_t sent_at, heard_at; /* ticks of the data server */
     bool met, broken;
-    bool answers;         /* the last message down was an answer without records, */
-    unsigned asked;       /* and so many beats have come since */
-    bool fresh;           /* our first message was an answer without records to the peer's first */
-    int failed;           /* why push() could not send */
+    bool answers;   /* the last message down was an answer without records, */
+    unsigned asked; /* and this many beats have arrived since */
+    /* our first message was an answer without records to the peer's first */
+    bool fresh;
+    int failed;           /* negative errno: why push() could not send */
     struct fbr_mux_in in; /* data server thread only */
-    uint64_t streams; /* the highest stream of its branches, ever. Under the data server's lock */
-    bool pruned; /* branches were closed since its last message. Under the data server's lock */
-    bool busy, closed; /* in a callback; no more callbacks. Under the data server's lock */
-    bool
-        /* Closed within its own callback: the data server's thread frees it. Under the data
-         * server's lock. */
-        orphan;
+    uint64_t streams;     /* highest stream of all branches so far. Under the data server's lock */
+    /* Branches were closed since the trunk's last message. Under the data server's lock. */
+    bool pruned;
+    /* Busy: in a callback. Closed: no more callbacks. Under the data server's lock. */
+    bool busy, closed;
+    /* Closed within its own callback: the data server's thread frees it. Under the data server's
+     * lock. */
+    bool orphan;
     UT_hash_handle hh;
 };
 
@@ -62,7 +64,7 @@ struct fbr_data_server {
     uint32_t ticks;    /* atomic: counts only time in which this process ran */
     uint32_t patience; /* ticks */
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the table, and busy and closed of its links */
+    pthread_mutex_t lock; /* guards the table, and `busy` and `closed` of the links */
     pthread_cond_t idle;
     struct fbr_link *links;
     struct fbr_spare spare; /* data server thread only */
@@ -73,7 +75,7 @@ static uint32_t ticks_of(const struct fbr_data_server *h)
     return __atomic_load_n(&h->ticks, __ATOMIC_RELAXED);
 }
 
-/* Sends the next message, an empty one if there is none. Under the link's lock. */
+/* Sends the next message, or an empty one if there are no records. Under the link's lock. */
 static int send_next(struct fbr_link *l)
 {
     void *msg;
@@ -93,7 +95,7 @@ static int send_next(struct fbr_link *l)
     return rc;
 }
 
-/* Sends the next message if there is one and the peer is ready for it. */
+/* Sends the next message if there is one and the peer is ready for it. Under the link's lock. */
 static int push(struct fbr_link *l)
 {
     if (!l->conn || l->broken || l->sent != l->acked || fbr_mux_empty(&l->out))
@@ -106,8 +108,9 @@ struct arrival {
     struct fbr_sp_conn *conn;
 };
 
-/* Takes the link's first message, which proves its connection. The message comes again on another
- * connection when the peer has not heard our answer; the peer has sent nothing else by then. */
+/* Handles the link's first message, which proves its connection. If the peer has not received our
+ * answer, it sends the message again on another connection; until then the peer has sent nothing
+ * else. */
 static void meet(struct fbr_link *l, const struct arrival *a)
 {
     l->met = true;
@@ -118,20 +121,21 @@ static void meet(struct fbr_link *l, const struct arrival *a)
     l->sent = l->acked = l->out.seq = 0;
     l->fresh = !l->data_server->local && fbr_mux_empty(&l->out);
     fbr_sp_prove(a->conn, l->id);
-    /* the answer */
+    /* Answer the first message. */
     if (l->fresh)
         send_next(l);
 }
 
-/* Whether the peer may call again. */
+/* Whether the peer may connect again and repeat its first message. */
 static bool is_fresh(const struct fbr_link *l)
 {
     return l->fresh && l->sent == 1 && l->acked == 0 && l->in.seq == 1;
 }
 
-/* Whether a peer that waits should have got by now what was sent. A peer waits when it sends empty
- * messages. An answer has a heartbeat less: the peer had heard nothing for that long when it asked.
- * A peer that was stopped meanwhile reads the answer late, but has not asked as often. */
+/* Whether the last message to a waiting peer should have arrived by now. A peer that waits sends
+ * empty messages. An answer has one heartbeat less: when the peer sent its beat, it had heard
+ * nothing for that long already. A peer that was stopped meanwhile reads the answer late, but has
+ * sent fewer beats. */
 static bool is_overdue(const struct fbr_link *l)
 {
     const struct fbr_data_server *h = l->data_server;
@@ -142,8 +146,8 @@ static bool is_overdue(const struct fbr_link *l)
            fbr_sp_all_arrived(l->conn);
 }
 
-/* Takes a beat, which a peer sends when it has nothing else to send. The data server answers it
- * where nothing else went to the peer for a while; the peer's next beat tells whether the peer
+/* Handles a beat, which a peer sends when it has nothing else to send. The data server answers the
+ * beat if nothing else went to the peer for a while; the peer's next beat shows whether the peer
  * holds the answer. */
 static void on_beat(struct fbr_link *l)
 {
@@ -159,7 +163,7 @@ static void on_beat(struct fbr_link *l)
         l->failed = -ETIMEDOUT;
 }
 
-/* A message is authentic, and is the next one. */
+/* Called when a message is authentic, and is the next one. */
 static void on_ack(void *user, uint32_t ack, bool records)
 {
     struct arrival *a = user;
@@ -180,7 +184,7 @@ static void on_ack(void *user, uint32_t ack, bool records)
 
 static void unref(struct fbr_link *l);
 
-/* Ends the calls into a link, and wakes a thread that waits for their end. Takes and leaves the
+/* Ends the calls into a link, and wakes a thread that waits for this in fbr_link_close(). Takes the
  * data server's lock. */
 static void end_call(struct fbr_data_server *h, struct fbr_link *l)
 {
@@ -195,8 +199,8 @@ static void end_call(struct fbr_data_server *h, struct fbr_link *l)
         unref(l);
 }
 
-/* Hands a record of a stream to its branch, if the branch is still there. An empty record is from
- * the host: nothing more comes. */
+/* Passes a record of a stream to its branch, if the branch still exists. An empty record is from
+ * the job's host process: no more records come. */
 static void deliver_to_branch(struct fbr_link *trunk, const void *record, size_t len)
 {
     struct fbr_data_server *h = trunk->data_server;
@@ -284,7 +288,7 @@ static void free_link(struct fbr_link *l)
     free(l);
 }
 
-/* Must not be called under the data server's lock. */
+/* Call this without the data server's lock. */
 static void unref(struct fbr_link *l)
 {
     struct fbr_link *trunk = l->trunk;
@@ -300,7 +304,7 @@ static void unref(struct fbr_link *l)
         unref(trunk);
 }
 
-/* Finds the link of that number and marks it busy until end_call(). */
+/* Finds the link with that id and marks it busy until end_call(). */
 static struct fbr_link *grab(struct fbr_data_server *h, uint64_t id)
 {
     bool pruned = false;
@@ -320,9 +324,9 @@ static struct fbr_link *grab(struct fbr_data_server *h, uint64_t id)
     return l;
 }
 
-/* Whether this connection may be the link's: over TCP an unsealed message proves nothing, and each
- * link has one connection. A second connection of a peer means that the peer has lost the first
- * one, unless only the first message came on the second. */
+/* Checks whether this connection may belong to the link: over TCP an unencrypted message proves
+ * nothing, and each link has one connection. A second connection of a peer means that the peer has
+ * lost the first one, unless only the first message arrived on the second. */
 static int check_conn(struct fbr_link *l, const struct fbr_sp_conn *conn)
 {
     bool other;
@@ -336,8 +340,9 @@ static int check_conn(struct fbr_link *l, const struct fbr_sp_conn *conn)
     return other ? -EPIPE : 0;
 }
 
-/* Negative: take nothing more from that connection. Bytes that are not authentic may come from
- * anybody who can reach the port, so they break nothing but their connection. */
+/* Opens and handles a message. Negative: the caller must take nothing more from that connection.
+ * Anybody who can reach the port can send bytes that are not authentic, so these break nothing but
+ * their connection. */
 static int open_message(struct arrival *a, void *msg, size_t len)
 {
     struct fbr_link *l = a->link;
@@ -380,8 +385,8 @@ static int on_message(void *user, struct fbr_sp_conn *conn, void *msg, size_t le
     return take_message(user, &(struct arrival){.conn = conn}, msg, len);
 }
 
-/* A peer that closes may be about to announce its end on the control channel, or to call again: it
- * has until the second tick. */
+/* Handles the end of a connection. A peer that closes may be about to announce its end on the
+ * control channel, or to connect again: it has until the second tick. */
 static void on_end(void *user, struct fbr_sp_conn *conn, int why)
 {
     struct fbr_data_server *h = user;
@@ -406,7 +411,7 @@ static void on_end(void *user, struct fbr_sp_conn *conn, int why)
     end_call(h, l);
 }
 
-/* The reason why a link must break, or 0. Under the data server's lock. */
+/* Returns the reason why a link must break, or 0. Under the data server's lock. */
 static int look_at(struct fbr_link *l, uint32_t now)
 {
     int rc = 0;
@@ -478,7 +483,7 @@ static int start_listening(struct fbr_data_server *h, const char *url, struct fb
         return rc;
     snprintf(h->url, sizeof(h->url), "%s", fbr_sp_server_url(h->sp));
     if (o->beat_ms && o->misses && !h->local) {
-        /* Bytes that came are seen at the next tick, so the patience is one tick shorter. */
+        /* Arrived bytes are noticed at the next tick, so the patience is one tick shorter. */
         h->patience = o->misses > 1 ? TICKS * o->misses - 1 : TICKS + 1;
         fbr_sp_server_patience(h->sp, (uint64_t)o->beat_ms * o->misses, o->beat_ms / TICKS);
     }
@@ -689,7 +694,7 @@ void fbr_link_close(struct fbr_link *l)
     h = l->data_server;
     if (!l->trunk) {
         pthread_mutex_lock(&l->lock);
-        l->broken = true; /* for branches that outlive it */
+        l->broken = true; /* for branches that exist longer than the trunk */
         if (l->conn)
             fbr_sp_hang_up(l->conn);
         l->conn = NULL;

@@ -1,4 +1,4 @@
-/* dial.c - the calling side of a control connection; also reads and writes callers and urls.
+/* dial.c - the calling side of control connections; also reads and writes caller names and urls.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -56,7 +56,7 @@ int fbr_place_scan(const char *url, struct fbr_net_place *p)
     return 0;
 }
 
-/* The connection is there: sends the first bytes. */
+/* Sends the first bytes on a new connection. */
 static int greet(struct fbr_conn *c)
 {
     int rc = fbr_conn_start_reading(c);
@@ -88,7 +88,7 @@ static void on_connect(uv_connect_t *req, int status)
         fbr_conn_lost(c, rc, fbr_strerror(rc));
 }
 
-/* Prefers version 4: a listener of ours has one address, of version 4 where there is a choice. */
+/* Prefers IPv4: a listener of ours has one address, which is IPv4 where there is a choice. */
 static const struct sockaddr *pick(const struct addrinfo *found)
 {
     for (const struct addrinfo *a = found; a; a = a->ai_next)

@@ -1,6 +1,6 @@
-/* host_address.c - finds the address of this host that other hosts can call.
+/* host_address.c - finds the address at which other hosts can reach this host.
  *
- * The kernel tells its route when a datagram socket connects, which sends nothing.
+ * The kernel reports the route when a datagram socket connects, which sends nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/host_address.h"
@@ -19,7 +19,7 @@
 
 #include "runtime/base/sync.h"
 
-#define SOME_PORT 9 /* discard; nothing is sent to it */
+#define SOME_PORT 9 /* the discard port; nothing is sent to it */
 
 static bool to_text(const struct sockaddr *a, char out[FBR_HOST_ADDRESS_MAX])
 {
@@ -58,8 +58,8 @@ int fbr_host_address_find(const char *bind, char out[FBR_HOST_ADDRESS_MAX])
     return best ? 0 : -EADDRNOTAVAIL;
 }
 
-/* The route to an address of ours starts from that address; the route to the loopback starts on the
- * loopback. */
+/* Whether the peer is this host: the route to an address of ours starts from that address, and the
+ * route to the loopback starts on the loopback. */
 static bool is_here(const struct sockaddr *peer, const char *mine)
 {
     char text[FBR_HOST_ADDRESS_MAX];
@@ -87,8 +87,8 @@ static int ask_route(const struct sockaddr *peer, socklen_t len, char out[FBR_HO
     return rc;
 }
 
-/* A look-up may take as long as the resolver likes, so it has a thread. The thread and its caller
- * share this struct; the last user frees it. */
+/* A look-up may take as long as the resolver likes, so it runs in its own thread. The thread and
+ * its caller share this struct; the last user frees it. */
 struct look_up {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -127,7 +127,7 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* Prefers an address of version 4 that has a route, as the control channel does. */
+/* Prefers an IPv4 address that has a route, as the control channel does. */
 static int ask_routes(const struct addrinfo *found, char out[FBR_HOST_ADDRESS_MAX], bool *here)
 {
     int rc = -ENETUNREACH;

@@ -1,4 +1,4 @@
-/* listener.c - the accepting side of a control connection: admits callers.
+/* listener.c - the accepting side of control connections: authenticates callers and admits them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -18,22 +18,22 @@
 #include "runtime/net/tcp.h"
 
 #define BACKLOG 4096
-#define AT_ONCE 64 /* calls are accepted before others on the loop have their turn */
+#define AT_ONCE 64 /* calls accepted in a row before other handles of the loop have their turn */
 #define AGAIN_MS 50
 
 struct fbr_listener {
-    uv_poll_t poll; /* of fd: it is ours, as libuv's own streams accept without end */
+    uv_poll_t poll; /* polls fd: we accept ourselves, because libuv's streams accept without end */
     int fd;
     struct fbr_loop *loop;
     struct fbr_auth_ops auth;
     struct fbr_net_place place;
     char url[FBR_URL_MAX];
-    struct fbr_conn *half_open; /* authentication not complete; the oldest first */
+    struct fbr_conn *half_open; /* calls that are not yet authenticated, the oldest first */
     int n_half_open;
     struct fbr_timer again;
-    bool bound;  /* the path is ours to remove */
-    bool paused; /* short of descriptors, of memory, or of places for half-open calls */
-    bool warned; /* of the first two shortages; until a call is accepted */
+    bool bound;  /* we remove the path */
+    bool paused; /* short of descriptors, memory, or places for half-open calls */
+    bool warned; /* warned of the first two shortages; reset when a call is accepted */
 };
 
 static void on_call(uv_poll_t *poll, int status, int events);
@@ -73,7 +73,7 @@ static void on_slow(void *arg)
     fbr_conn_lost(arg, -ETIMEDOUT, "did not say who it is in time");
 }
 
-/* Authenticated: hands the conn over. */
+/* The caller is authenticated: passes the conn to the owner of the listener. */
 static int hand_over(struct fbr_conn *c, const struct fbr_caller *who)
 {
     struct fbr_listener *l = c->listener;
@@ -83,7 +83,7 @@ static int hand_over(struct fbr_conn *c, const struct fbr_caller *who)
     fbr_listener_forget(c);
     fbr_conn_opened(c);
     rc = l->auth.admit(l->auth.user, who, c);
-    /* the caller would take us for dead otherwise */
+    /* Without this frame the caller would think that this process is dead. */
     if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOSPC)
         fbr_conn_refuse(c, rc);
     if (rc < 0)
@@ -163,7 +163,7 @@ static bool same_host(const struct fbr_conn *a, const struct fbr_conn *b)
     return memcmp(a->from, b->from, sizeof(a->from)) == 0;
 }
 
-/* Finds the call that must make room: the oldest from the host that holds most places. NULL: each
+/* Finds the call that must make room: the oldest from the host that holds most places. NULL: every
  * caller has proved that it knows its key. */
 static struct fbr_conn *find_victim(const struct fbr_listener *l)
 {
@@ -185,8 +185,9 @@ static struct fbr_conn *find_victim(const struct fbr_listener *l)
     return found;
 }
 
-/* Whether a place is free, or was made free. A caller may have sent bytes since its last read, so
- * those count first: callers that do not know their key cannot drive out one that does. */
+/* Whether a place is free, or was made free. First reads the bytes that a victim has sent since its
+ * last read, because they may prove its key: callers that do not know their key cannot drive out
+ * one that does. */
 static bool make_room(struct fbr_listener *l, int places)
 {
     while (l->n_half_open >= places) {
@@ -200,7 +201,7 @@ static bool make_room(struct fbr_listener *l, int places)
     return true;
 }
 
-/* Notes the calling host, as far as hosts can be told apart. */
+/* Records the address of the calling host; all callers on a unix socket count as one host. */
 static void note_from(struct fbr_conn *c, const struct sockaddr_storage *a)
 {
     if (a->ss_family == AF_INET)
@@ -209,8 +210,8 @@ static void note_from(struct fbr_conn *c, const struct sockaddr_storage *a)
         memcpy(c->from, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof(struct in6_addr));
 }
 
-/* Checks the user of a caller on a loopback port, which anybody on this host can call. The user of
- * a closed caller is unknown, so the caller is refused. */
+/* Checks the user of a caller on a loopback port, which any user of this host can call. If the
+ * caller has already closed, its user is unknown, and the call is refused. */
 static int check_owner(const struct fbr_conn *c, int fd, const struct sockaddr_storage *from)
 {
     uid_t uid = 0;
@@ -254,7 +255,7 @@ static void take_call(struct fbr_listener *l, int fd, const struct sockaddr_stor
     rc = begin_call(c, fd, from);
     if (rc < 0)
         fbr_conn_lost(c, rc, "accept");
-    /* a caller that has waited in the queue has sent its first bytes already */
+    /* A caller that waited in the queue has probably sent its first bytes already. */
     else
         fbr_conn_read_now(c);
 }
@@ -281,7 +282,7 @@ static bool accept_one(struct fbr_listener *l)
     }
     if (errno == EAGAIN)
         return false;
-    /* that caller is gone */
+    /* the caller is gone */
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
         return true;
     if (l->n_half_open && make_room(l, l->n_half_open))
@@ -356,7 +357,7 @@ static int bind_unix(struct fbr_listener *l)
     rc = bind_to(l, (struct sockaddr *)&a, sizeof(a));
     if (rc < 0)
         return rc;
-    /* its directory is 0700 already; a umask would be the whole process's */
+    /* The directory has mode 0700 already; a umask would affect the whole process. */
     return chmod(l->place.path, 0600) < 0 ? -errno : 0;
 }
 

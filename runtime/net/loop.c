@@ -16,13 +16,13 @@ struct fbr_loop {
     pthread_t thread;
     pthread_mutex_t lock;
     struct fbr_post *first, **last; /* under lock */
-    /* under lock: the loop takes no more posts, as nobody holds it */
+    /* Under lock: the loop accepts no more posts, because nothing holds it. */
     bool closing;
     void *scratch;
     struct fbr_post stop;
-    int held; /* loop thread only, as stopping */
+    int held; /* loop thread only, like `stopping` */
     bool stopping;
-    bool gone; /* atomic: its thread ends, and another one may get the same name */
+    bool gone; /* atomic: the thread is ending, and its pthread_t may be reused */
 };
 
 static void run_posts(struct fbr_loop *l)
@@ -85,9 +85,9 @@ static int thread_start(struct fbr_loop *l)
     return rc;
 }
 
-/* Opens /dev/null as descriptors 0 to 2 where they are closed. libuv aborts when it closes one of
- * the first three, and the program's output would go into any socket that got such a number. Child
- * processes do not inherit these. */
+/* Opens /dev/null as each of descriptors 0 to 2 that is closed. libuv aborts when it closes one of
+ * these descriptors, and the program's output would go into a socket that got such a number. Child
+ * processes do not inherit these descriptors. */
 static void take_first_three(void)
 {
     int fd;
@@ -141,7 +141,7 @@ static void stop(void *arg)
     struct fbr_loop *l = arg;
 
     l->stopping = true;
-    if (l->held) /* the holder may have to post before it releases the loop */
+    if (l->held) /* a holder may need to post before it releases the loop */
         return;
     pthread_mutex_lock(&l->lock);
     l->closing = true;
@@ -233,7 +233,7 @@ int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *p)
     return enqueue(l, p);
 }
 
-/* Needs no memory, because objects are closed by such calls. */
+/* A call that needs no allocation, because objects are closed by such calls. */
 struct call {
     struct fbr_post post;
     int (*fn)(void *arg);
@@ -301,7 +301,7 @@ void fbr_timer_start(struct fbr_timer *t, uint64_t after_ms, uint64_t repeat_ms)
 {
     if (!t->uv)
         return;
-    uv_update_time(t->uv->loop); /* the loop's clock stands still while a callback runs */
+    uv_update_time(t->uv->loop); /* the loop's clock does not advance while a callback runs */
     uv_timer_start(t->uv, on_timer, after_ms, repeat_ms);
 }
 

@@ -1,9 +1,9 @@
-/* loop.h - the event loop of a process, on its own thread: control connections, timers, child
- * exits.
+/* loop.h - the event loop of a process, in its own thread: control connections, timers, exits of
+ * children.
  *
- * Other threads only post to it. Callbacks on the loop must not block, because it carries the
- * heartbeats. The loop thread spawns child processes, because the kernel ties "die with the parent"
- * to the spawning thread, and the loop thread lives as long as the process.
+ * Other threads only post to the loop. Callbacks on the loop must not block, because the loop sends
+ * the heartbeats. The loop thread starts child processes, because the kernel ties "die with the
+ * parent" to the starting thread, and the loop thread lives as long as the process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_LOOP_H
@@ -20,43 +20,46 @@
 struct fbr_loop;
 
 int fbr_loop_open(struct fbr_loop **l, struct fbr_error *err);
-/* Runs what was posted before, then stops; handles must be closed by then. Not from the loop
+/* Runs the posts so far, then stops the loop; handles must be closed by then. Not from the loop
  * thread. */
 void fbr_loop_close(struct fbr_loop *l);
-/* Stops as fbr_loop_close() does, but later posts are still allowed: they get -ESHUTDOWN. The loop
- * is never freed. */
+/* Stops as fbr_loop_close() does, but later posts are still allowed: they return -ESHUTDOWN. The
+ * loop is never freed. */
 void fbr_loop_stop(struct fbr_loop *l);
 
-/* Loop thread: fbr_loop_close() waits until all holders have released the loop. Until then it takes
- * posts. */
+/* Loop thread: fbr_loop_close() waits until all holders have released the loop. Until then the loop
+ * accepts posts. */
 void fbr_loop_hold(struct fbr_loop *l);
 void fbr_loop_release(struct fbr_loop *l);
 
 uv_loop_t *fbr_loop_uv(struct fbr_loop *l);
-/* 64 KiB for one read at a time, on the loop thread; valid until the next read. */
+/* A buffer of 64 KiB for one read at a time, on the loop thread; its contents are valid until the
+ * next read. */
 #define FBR_LOOP_SCRATCH 65536
 void *fbr_loop_scratch(struct fbr_loop *l);
 bool fbr_loop_here(const struct fbr_loop *l); /* whether this is the loop thread */
 
-/* Any thread: runs fn(arg) on the loop thread, in the order of posting. -ENOMEM, -ESHUTDOWN: it
- * will not run. */
+/* Any thread: runs fn(arg) on the loop thread, in the order of posting. After -ENOMEM or
+ * -ESHUTDOWN, fn will not run. */
 int fbr_loop_post(struct fbr_loop *l, void (*fn)(void *arg), void *arg);
-/* A post that needs no memory: embed it in its object and set fn, arg and own. 1: it is queued; 0:
- * it was queued already. */
+/* A post that needs no memory: embed it in its object and set fn, arg and own. fbr_loop_post_own()
+ * returns 1: it is queued now; 0: it was queued already. */
 struct fbr_post {
     struct fbr_post *next;
     void (*fn)(void *arg);
     void *arg;
-    bool own, queued; /* not ours to free; under the loop's lock: not yet run */
+    /* own: the loop does not free it; queued: it has not run yet (under the loop's lock) */
+    bool own, queued;
 };
 int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *post);
-/* Runs fn(arg) on the loop thread, waits, and returns its answer; runs it at once when called on
- * the loop thread. */
+/* Runs fn(arg) on the loop thread, waits, and returns its result. On the loop thread itself, runs
+ * fn at once. */
 int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *arg), void *arg);
 
-/* A timer that frees itself safely: embed it, stop it or fini it on the loop thread. */
+/* A timer whose handle the loop frees safely: embed it, and stop or finish it on the loop
+ * thread. */
 struct fbr_timer {
-    uv_timer_t *uv; /* owned by the loop until its close callback */
+    uv_timer_t *uv; /* owned by the loop until the close callback */
     void (*fn)(void *arg);
     void *arg;
 };

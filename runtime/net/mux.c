@@ -1,4 +1,4 @@
-/* mux.c - packs, seals and opens data messages.
+/* mux.c - packs records into data messages, encrypts them, and opens them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/mux.h"
@@ -19,16 +19,17 @@
 #define PIECE_HEAD 8
 #define SMALL (64 * 1024)
 #define SPARE_MAX (8u << 20)
-#define MORE 1u         /* not the record's last piece */
-#define CONT 2u         /* not its first */
-#define STREAM 4u       /* the number of its stream follows */
-#define PARTS_MAX 65536 /* long records under way at once, where no stream is ever closed */
+#define MORE 1u   /* not the last piece of the record */
+#define CONT 2u   /* not the first piece of the record */
+#define STREAM 4u /* the number of its stream follows */
+/* maximum of incomplete long records, for links that never close a stream */
+#define PARTS_MAX 65536
 
 _Static_assert(HEAD + COUNTER + INNER + FBR_AEAD_TAG == FBR_MUX_EMPTY, "an empty message");
 
 struct fbr_piece {
     struct fbr_piece *next;
-    void *msg; /* of fbr_sock_alloc, with room for the head and the tag */
+    void *msg; /* from fbr_sock_alloc, with room for the head and the tag */
     size_t len;
 };
 
@@ -119,7 +120,7 @@ static int append(struct fbr_mux_out *l, struct fbr_mux_queue *q, void *msg, siz
     return 0;
 }
 
-/* Packs what waits in `small` into a message. */
+/* Packs the records in `small` into a message. */
 static int pack_small(struct fbr_mux_out *l, struct fbr_mux_queue *q)
 {
     size_t len, n = q->small.len;
@@ -133,7 +134,7 @@ static int pack_small(struct fbr_mux_out *l, struct fbr_mux_queue *q)
         return -ENOMEM;
     memcpy(msg + head_size(l->sealed), q->small.data, n);
     rc = append(l, q, msg, len);
-    if (rc < 0) /* the records wait in the lane */
+    if (rc < 0) /* the records stay in `small` */
         return rc;
     fbr_buf_clear(&q->small);
     q->queued -= n;
@@ -188,7 +189,7 @@ static int add_small(struct fbr_mux_out *l, struct fbr_mux_queue *q, uint64_t st
 
 struct long_piece {
     uint64_t stream;
-    size_t n, total; /* of the part, of the record */
+    size_t n, total; /* bytes of the piece, of the record */
     uint32_t flags;
 };
 
@@ -232,7 +233,7 @@ static int add_long(struct fbr_mux_out *l, struct fbr_mux_queue *q, uint64_t str
     return rc;
 }
 
-/* The queue of a stream while a long record of it is under way; NULL: it has none. */
+/* Returns the queue of a stream that has an incomplete long record. NULL: the stream has none. */
 static struct fbr_mux_queue *own_queue(const struct fbr_mux_out *l, uint64_t stream)
 {
     struct fbr_mux_queue *q = l->queues.next;
@@ -271,7 +272,7 @@ int fbr_mux_add_to(struct fbr_mux_out *l, uint64_t stream, const struct iovec *i
         q = stream && total > SMALL ? new_queue(l, stream) : &l->queues;
     if (!q)
         return -ENOMEM;
-    /* After -ENOMEM in the middle of a long record the peer finds the link broken. */
+    /* After -ENOMEM in the middle of a long record, the peer will find the link broken. */
     if (total > SMALL)
         return add_long(l, q, stream, &src, total);
     if (q->small.len + total > FBR_MUX_MAX - 64 && (rc = pack_small(l, q)) < 0)
@@ -296,9 +297,9 @@ static bool queue_empty(const struct fbr_mux_queue *q)
     return !q->first && !q->small.len;
 }
 
-/* Chooses the queue that sends next. Small records of all streams together have each second turn,
- * so that they wait for one piece of a long record and not for all of it. The other queues go
- * round. NULL: there is nothing to send. */
+/* Chooses the queue that sends next. The small records of all streams have every second turn, so
+ * that they wait for one piece of a long record and not for the whole. The other queues take turns.
+ * NULL: there is nothing to send. */
 static struct fbr_mux_queue *next_queue(struct fbr_mux_out *l)
 {
     struct fbr_mux_queue *q = l->queues.next;
@@ -316,7 +317,7 @@ static void end_turn(struct fbr_mux_out *l, struct fbr_mux_queue *q)
 
     if (q == &l->queues || (!q->next && !queue_empty(q)))
         return;
-    l->queues.next = q->next; /* it was the first */
+    l->queues.next = q->next; /* q is the first of the streams' queues */
     if (queue_empty(q)) {
         fbr_buf_fini(&q->small);
         free(q);
@@ -484,7 +485,8 @@ static int new_part(struct fbr_mux_in *l, uint64_t whole)
     return 0;
 }
 
-/* Reads the length in the first piece of a long record. */
+/* Reads the length in the first piece of a long record, and makes room for the record if it is
+ * wanted. */
 static int begin_long(struct fbr_mux_in *l, struct fbr_cur *c, bool wanted)
 {
     uint64_t whole = fbr_get_u64(c);
@@ -502,7 +504,7 @@ static int begin_long(struct fbr_mux_in *l, struct fbr_cur *c, bool wanted)
     return new_part(l, whole);
 }
 
-/* Ends a long record that was handed out. */
+/* Frees a long record that was passed on, or keeps its memory for the next one. */
 static void end_long(struct fbr_mux_in *l, struct fbr_mux_part *p)
 {
     if (l->spare && p->cap <= SPARE_MAX && p->cap > l->spare->cap) {

@@ -1,4 +1,4 @@
-/* pipe_frames.c - records over a stream of bytes.
+/* pipe_frames.c - frames records on a byte stream.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/pipe_frames.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define HEAD 8
-#define ROOM (16 * 1024)    /* room to read when no long record is under way */
+#define ROOM (16 * 1024)    /* room to read while no long record is incomplete */
 #define KEPT (1024 * 1024u) /* a longer buffer is freed when it is empty */
 
 static const uint8_t zeros[8];
@@ -55,7 +55,7 @@ int fbr_pipe_frames_keep(struct fbr_pipe_frames_out *out, const struct fbr_pipe_
 {
     size_t before;
 
-    /* else the buffer grows for ever where something always waits */
+    /* Without this, the buffer would grow for ever if some bytes always wait. */
     if (out->at > out->bytes.len / 2) {
         out->bytes.len -= out->at;
         memmove(out->bytes.data, out->bytes.data + out->at, out->bytes.len);
@@ -98,7 +98,7 @@ void fbr_pipe_frames_out_fini(struct fbr_pipe_frames_out *out)
 
 /* ---- Receiving ---- */
 
-/* The length of the record that begins at `at`; false: its head is not there. */
+/* Reads the length of the record that begins at `at`. False: its head is incomplete. */
 static bool peek(const struct fbr_pipe_frames_in *in, uint64_t *len)
 {
     if (in->len - in->at < HEAD)

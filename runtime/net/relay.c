@@ -1,7 +1,8 @@
-/* relay.c - passes records between the processes of a job and its one link.
+/* relay.c - passes records between the processes of a job and their one data link.
  *
- * The loop thread adds lines and marks them when their process has ended; the running thread has
- * all else, and alone removes lines. The lock guards the table and the `over` of its lines.
+ * The loop thread adds lines, and marks a line when its process has ended. The running thread does
+ * everything else, and only it removes lines. The lock guards the table and the `over` of its
+ * lines.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/relay.h"
@@ -23,8 +24,8 @@
 #include "runtime/net/pipe_frames.h"
 
 #define EVENTS 64
-#define READS 4 /* reads of one process before the next one has its turn */
-/* bytes of short records that wait for the parent: no process is read then */
+#define READS 4 /* reads from one process before the next one has its turn */
+/* Bytes of short records that wait for the parent, above which the relay reads from no process. */
 #define CROWDED (512 * 1024)
 
 struct line {
@@ -32,8 +33,8 @@ struct line {
     int fd; /* -1: it is closed */
     struct fbr_pipe_frames_in in;
     struct fbr_pipe_frames_out out;
-    struct fbr_pipe_frames_frame first; /* the rest of the first record */
-    bool greeted, writes;               /* greeted; waits for room to write */
+    struct fbr_pipe_frames_frame first; /* the unsent rest of the first record */
+    bool greeted, writes;               /* the first record is sent; waits for room to write */
     bool paused;                        /* not read for now */
     bool over;
     UT_hash_handle hh;
@@ -57,8 +58,8 @@ struct fbr_relay {
     /* Running thread. */
     struct fbr_data_client *up;
     int failed;
-    int paused; /* lines */
-    bool waits; /* waits for room on the link */
+    int paused; /* number of paused lines */
+    bool waits; /* waits for room on the data link */
     struct line *taking;
     struct kept *kept; /* by id */
 };
@@ -209,7 +210,7 @@ static void post(struct fbr_relay *r, uint64_t process, const void *record, size
         r->failed = rc;
 }
 
-/* An empty record from a process says nothing: it is dropped. */
+/* Posts a record from a process. An empty record from a process means nothing, and is dropped. */
 static void on_up(void *user, const void *record, size_t len)
 {
     struct fbr_relay *r = user;
@@ -218,7 +219,7 @@ static void on_up(void *user, const void *record, size_t len)
         post(r, r->taking->process, record, len);
 }
 
-/* Reads from a process: 0 nothing more now, 1 there may be more, negative: the line is over. */
+/* Reads from a process. 0: nothing more for now. 1: there may be more. Negative: end the line. */
 static int read_once(struct fbr_relay *r, struct line *l)
 {
     size_t room;
@@ -237,7 +238,7 @@ static int read_once(struct fbr_relay *r, struct line *l)
     return (size_t)n == room;
 }
 
-/* Ends a line: passes on everything that the process has sent, then an empty record. */
+/* Ends a line: passes on all records that the process has sent, then an empty record. */
 static void end_line(struct fbr_relay *r, struct line *l)
 {
     while (read_once(r, l) > 0)
@@ -253,7 +254,7 @@ static void end_line(struct fbr_relay *r, struct line *l)
     free_line(l);
 }
 
-/* Writes as much as there is room for. Negative: the process does not listen any more. */
+/* Writes as much as there is room for. Negative: the process does not read any more. */
 static int write_some(struct line *l)
 {
     const void *bytes;
@@ -278,7 +279,7 @@ static int write_some(struct line *l)
     return 0;
 }
 
-/* Passes a record down to a process of this job, which may have ended. */
+/* Passes a record down to a process of this job. The process may have ended. */
 static void pass_down(struct fbr_relay *r, uint64_t process, const void *record, size_t len)
 {
     const struct iovec iov = {(void *)(uintptr_t)record, len};
@@ -297,7 +298,7 @@ static void pass_down(struct fbr_relay *r, uint64_t process, const void *record,
 
         if (n >= 0 && fbr_pipe_frames_sent(&f, (size_t)n))
             return;
-        /* the process has ended: its socket will say so */
+        /* The process has ended: the next event of its socket ends the line. */
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return;
         l->writes = true;
@@ -306,7 +307,7 @@ static void pass_down(struct fbr_relay *r, uint64_t process, const void *record,
     if (fbr_pipe_frames_keep(&l->out, &f) == 0)
         return;
     fbr_warn("relay: out of memory for a batch; its worker is told to go");
-    end_line(r, l); /* the line ends with its socket */
+    end_line(r, l); /* the process sees the end of its socket */
 }
 
 static void keep(struct fbr_relay *r, uint64_t id, struct fbr_cur *c)
@@ -328,7 +329,7 @@ static void keep(struct fbr_relay *r, uint64_t id, struct fbr_cur *c)
     r->failed = -ENOMEM;
 }
 
-/* Obeys an order of the parent. */
+/* Executes an order of the parent. */
 static void on_order(struct fbr_relay *r, struct fbr_cur c)
 {
     uint32_t order = fbr_get_u32(&c);
@@ -361,7 +362,7 @@ static void on_down(void *user, const void *record, size_t len)
         on_order(r, fbr_cur(record, len));
 }
 
-/* Stops reading a process, or starts again when the parent has taken its records. */
+/* Stops reading from a process, or starts again. */
 static void pause_line(struct fbr_relay *r, struct line *l, bool pause)
 {
     if (l->paused == pause)
@@ -406,7 +407,7 @@ static void resume(struct fbr_relay *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Handles what the loop thread has noted. True: stop. */
+/* Handles the requests of the loop thread. True: stop. */
 static bool on_wake(struct fbr_relay *r)
 {
     struct line *l, *next, *found;
@@ -432,7 +433,7 @@ static bool on_wake(struct fbr_relay *r)
     return stop;
 }
 
-/* Sends what was posted, together; waits for room if there is none. */
+/* Sends all posted records together. If there is no room, watches for room. */
 static int send_up(struct fbr_relay *r)
 {
     int rc = fbr_data_client_flush(r->up), room = fbr_data_client_room_fd(r->up);
@@ -446,7 +447,7 @@ static int send_up(struct fbr_relay *r)
     return rc < 0 ? rc : 0;
 }
 
-/* Handles all events that are there. 1: stop. */
+/* Waits for events and handles them. 1: stop. */
 static int turn(struct fbr_relay *r, int beat_ms)
 {
     struct epoll_event e[EVENTS];
@@ -465,7 +466,7 @@ static int turn(struct fbr_relay *r, int beat_ms)
         else if (e[i].data.ptr != &r->waits)
             on_line(r, e[i].data.ptr, e[i].events);
     }
-    /* last, because these may remove lines that an event has named */
+    /* After the events, because these calls may remove lines that an event names. */
     if (woken && on_wake(r))
         return 1;
     while (came && rc > 0)

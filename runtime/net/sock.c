@@ -1,4 +1,4 @@
-/* sock.c - raw nanomsg sockets.
+/* sock.c - client sockets of the data channel: raw nanomsg sockets, and unix sockets of our own.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/sock.h"
@@ -23,19 +23,20 @@
 #define URL_MAX 128
 
 struct fbr_sock {
-    struct fbr_sp_client *local; /* a unix socket; NULL: it is one of nanomsg, with all below */
+    /* a unix socket; NULL: a nanomsg socket, which uses all members below */
+    struct fbr_sp_client *local;
     int s, in_fd, out_fd;
     bool begun;        /* the first message was sent, */
-    uint64_t attempts; /* number of connections that had broken then */
+    uint64_t attempts; /* number of broken connections at that time */
     char url[URL_MAX];
 };
 
-#define THE_REQUEST 0x80000001u /* the id of each message; its top bit ends the stack of ids */
+#define THE_REQUEST 0x80000001u /* the id of every message; its top bit ends the stack of ids */
 #define CONTROL_SIZE (NN_CMSG_SPACE(sizeof(size_t) + sizeof(uint32_t)))
 #define SOCKET_FDS 12             /* with those of its thread */
 #define BUFFER_SIZE (1024 * 1024) /* per direction; nanomsg's own default is 128 KiB */
-#define LOOK_MS 200               /* between two looks whether a connection was lost */
-#define AGAIN_MS 10               /* until a failed call is made again, */
+#define LOOK_MS 200               /* time between two checks for a lost connection */
+#define AGAIN_MS 10               /* time until the next try after a failed connect, */
 #define AGAIN_MAX_MS 160          /* twice as long after each failure, up to this */
 
 /* An SP header travels as ancillary data: a size_t with its length, then its bytes
@@ -65,7 +66,8 @@ static int get_fd(int s, int option, int *fd)
     return nn_getsockopt(s, NN_SOL_SOCKET, option, fd, &len) < 0 ? -errno : 0;
 }
 
-/* Sets the limit on all our connections to the same server: that does no harm. */
+/* Sets the limit on fd if it is a connection to this server. Other connections of ours to the same
+ * server get it too, which does no harm. */
 static void be_patient(int fd, const char *server, uint64_t ms)
 {
     struct sockaddr_storage a = {0};
@@ -80,7 +82,7 @@ static void be_patient(int fd, const char *server, uint64_t ms)
         fbr_tcp_patience(fd, ms);
 }
 
-/* nanomsg's descriptors are all looked at: the library does not tell them. */
+/* Tries all descriptors of the process, because nanomsg does not report its own. */
 void fbr_sock_patience(const struct fbr_sock *s, uint64_t ms)
 {
     DIR *all = strncmp(s->url, "tcp://", 6) == 0 ? opendir("/proc/self/fd") : NULL;
@@ -105,12 +107,12 @@ static int open_nanomsg(struct fbr_sock *s, const char *url)
         (rc = get_fd(s->s, NN_RCVFD, &s->in_fd)) < 0 ||
         (rc = get_fd(s->s, NN_SNDFD, &s->out_fd)) < 0)
         return rc;
-    /* an address of IPv6 */
+    /* An IPv6 address. */
     if (strchr(url, '[') && (rc = set_int(s->s, NN_IPV4ONLY, 0)) < 0)
         return rc;
     set_int(s->s, NN_RECONNECT_IVL, AGAIN_MS);
     set_int(s->s, NN_RECONNECT_IVL_MAX, AGAIN_MAX_MS);
-    /* off by default; without it, small messages would wait for acknowledgements */
+    /* Off by default. Without it, small messages would wait for acknowledgements. */
     nn_setsockopt(s->s, NN_TCP, NN_TCP_NODELAY, &on, sizeof(on));
     return nn_connect(s->s, url) < 0 ? -errno : 0;
 }
@@ -123,7 +125,7 @@ int fbr_sock_connect(struct fbr_sock **out, const char *url, int timeout_ms, str
     if (!s)
         return fbr_fail(err, -ENOMEM, "data channel: out of memory");
     s->s = -1;
-    rc = fbr_fds_need(SOCKET_FDS, "data channel", err); /* else nanomsg would abort */
+    rc = fbr_fds_need(SOCKET_FDS, "data channel", err); /* otherwise nanomsg would abort */
     if (rc < 0) {
         free(s);
         return rc;
@@ -171,7 +173,7 @@ static int try_send(struct fbr_sock *s, const struct nn_msghdr *h)
 {
     int n;
 
-    /* a connection that breaks after this look cannot have a successor before the next look */
+    /* A connection that breaks after this check has no successor before the next check. */
     if (!s->begun)
         s->attempts = broken_connections(s);
     n = nn_sendmsg(s->s, h, NN_DONTWAIT);
@@ -179,7 +181,7 @@ static int try_send(struct fbr_sock *s, const struct nn_msghdr *h)
     return n;
 }
 
-/* Waits until there may be room, in short steps, as nanomsg does not tell when the
+/* Waits until there may be room, in short steps, because nanomsg does not report that the
  * connection is lost. */
 static int await_room(const struct fbr_sock *s, int *timeout_ms)
 {

@@ -1,4 +1,4 @@
-/* sp.c - the framing of nanomsg's messages.
+/* sp.c - nanomsg's message framing over TCP and unix sockets.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/sp.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK 1 /* of a message over a unix socket */
+#define MARK 1 /* first byte of a message over a unix socket */
 #define LENGTH 8
 #define REQUEST_ID 4
 #define THE_REQUEST 0x80000001u /* the one request id of our clients, with its top bit set */
@@ -16,13 +16,14 @@
 const uint8_t fbr_sp_rep_greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x31, 0, 0};
 const uint8_t fbr_sp_req_greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
 
-/* Bytes before the length of a message. */
+/* Returns the number of bytes before the length of a message. */
 static size_t mark_of(const struct fbr_sp_in *in)
 {
     return in->local ? 1 : 0;
 }
 
-/* A message begins so far behind a multiple of 8 that its length lies at one. */
+/* Returns how far behind a multiple of 8 a message begins, so that its length field is aligned to
+ * 8. */
 static size_t lead_of(const struct fbr_sp_in *in)
 {
     return in->local ? 7 : 0;
@@ -51,7 +52,7 @@ static int greet(struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t *wh
     return in->greeted;
 }
 
-/* Reads the length of the message that begins here. 1: all of it is there. */
+/* Reads the length of the message that begins here. 1: the message is complete. */
 static int measure(const struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t *whole)
 {
     size_t mark = mark_of(in);
@@ -76,7 +77,7 @@ static int measure(const struct fbr_sp_in *in, const uint8_t *at, size_t len, si
     return len >= *whole;
 }
 
-/* Keeps the beginning of a message that is not whole. */
+/* Keeps the beginning of an incomplete message. */
 static int keep(struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t whole)
 {
     in->have = len;
@@ -99,7 +100,7 @@ static int hand_out(const struct fbr_sp_in *in, uint8_t *at, size_t whole, fbr_s
     return fn(user, at + head, whole - head);
 }
 
-/* Takes the next bytes of the long message. */
+/* Handles the next bytes of a long message. */
 static int took_long(struct fbr_sp_in *in, size_t bytes, fbr_sp_fn fn, void *user)
 {
     uint8_t *data = in->data, *at = data + lead_of(in);
@@ -117,7 +118,7 @@ static int took_long(struct fbr_sp_in *in, size_t bytes, fbr_sp_fn fn, void *use
     return rc < 0 ? rc : 0;
 }
 
-/* Moves a message back to where it is aligned, if messages of odd lengths were before it. */
+/* Moves a message back to an aligned address, if the messages before it had odd lengths. */
 static uint8_t *align(const uint8_t *begin, uint8_t *at, size_t whole)
 {
     size_t odd = (size_t)(at - begin) % 8;

@@ -1,4 +1,4 @@
-/* sp_client.c - the calling side of a unix socket of the data channel.
+/* sp_client.c - the client side of a unix socket of the data channel.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/sp_client.h"
@@ -19,18 +19,19 @@
 #include "runtime/base/clock.h"
 
 #define BUFFER_SIZE (1024 * 1024) /* per direction, as far as the kernel allows it */
-#define AGAIN_MS 10               /* until the next try to connect */
-#define LEAD 4 /* of a message in its memory: fbr_mux_open() wants it so aligned */
+#define AGAIN_MS 10               /* time until the next try to connect */
+/* bytes before a message in its memory, for the alignment that fbr_mux_open() needs */
+#define LEAD 4
 
 struct fbr_sp_client {
     int fd, room; /* room: an epoll descriptor, which polls readable when fd polls writable */
     bool lost;    /* atomic */
-    size_t sent;  /* of the message under way, with its head */
-    size_t most;  /* longest message that is taken */
-    /* Receiving thread: a head, or the bytes of a message. */
-    bool hushed; /* the server hung up, and fd is no socket any more */
+    size_t sent;  /* bytes sent of the current message, with its head */
+    size_t most;  /* longest message accepted */
+    /* Receiving thread only: a head, or the bytes of a message. */
+    bool hushed; /* the server hung up, and fd is not the socket any more */
     uint8_t head[FBR_SP_HEAD_MAX];
-    uint8_t *data; /* LEAD bytes, then the message; NULL: its head is not whole */
+    uint8_t *data; /* LEAD bytes, then the message; NULL: its head is incomplete */
     size_t len, have;
 };
 
@@ -42,7 +43,7 @@ static int mark_lost(struct fbr_sp_client *c)
 
 /* ---- Connecting ---- */
 
-/* Connects and greets, and waits for the server's greeting. */
+/* Connects, sends our greeting, and waits for the server's greeting. */
 static int connect_to(struct fbr_sp_client *c, const struct sockaddr_un *a, uint64_t left_ms)
 {
     const struct timeval left = {(time_t)(left_ms / 1000), (suseconds_t)(left_ms % 1000 * 1000)};
@@ -83,7 +84,7 @@ static int connect_within(struct fbr_sp_client *c, const char *path, int timeout
         return -ENAMETOOLONG;
     strcpy(a.sun_path, path);
     while (may_retry(rc) && now < deadline) {
-        if (c->fd >= 0) { /* it is not the first try */
+        if (c->fd >= 0) { /* not the first try */
             close(c->fd);
             c->fd = -1;
             poll(NULL, 0, AGAIN_MS);
@@ -168,8 +169,8 @@ int fbr_sp_client_send(struct fbr_sp_client *c, const void *msg, size_t len, int
 
 /* ---- Receiving ---- */
 
-/* The server hung up. Nothing is readable under the same number any more: the owner hears of the
- * end on the control channel first, and finds it by fbr_sp_client_lost() later. */
+/* The server hung up. Replaces fd with a descriptor that never polls readable: the owner learns of
+ * the end first on the control channel, and later from fbr_sp_client_lost(). */
 static int hush(struct fbr_sp_client *c)
 {
     int silent = eventfd(0, EFD_CLOEXEC);
@@ -182,7 +183,7 @@ static int hush(struct fbr_sp_client *c)
     return c->hushed ? 0 : -EPIPE;
 }
 
-/* Receives up to the end of what is under way. 1: all of it is there. */
+/* Receives until the current head or message is complete. 1: it is complete. */
 static int fill(struct fbr_sp_client *c, uint8_t *to, size_t whole)
 {
     while (c->have < whole) {
@@ -195,7 +196,7 @@ static int fill(struct fbr_sp_client *c, uint8_t *to, size_t whole)
         else if (errno == EAGAIN)
             return 0;
         else if (errno != EINTR)
-            return mark_lost(c); /* the program has closed our descriptor */
+            return mark_lost(c); /* the program closed our descriptor */
     }
     c->have = 0;
     return 1;
@@ -236,7 +237,7 @@ int fbr_sp_client_recv(struct fbr_sp_client *c, fbr_sp_fn fn, void *user)
 
 bool fbr_sp_client_lost(const struct fbr_sp_client *c)
 {
-    struct pollfd p = {.fd = c->fd}; /* its end is told without being asked for */
+    struct pollfd p = {.fd = c->fd}; /* poll() reports the end even with no events requested */
 
     return __atomic_load_n(&c->lost, __ATOMIC_RELAXED) || poll(&p, 1, 0) == 1;
 }

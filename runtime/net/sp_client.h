@@ -1,10 +1,10 @@
-/* sp_client.h - the calling side of a unix socket of the data channel: one connection to one
- * server, by which we speak as a raw REQ socket of nanomsg does (sp.h).
+/* sp_client.h - the client side of a unix socket of the data channel: one connection to one server.
  *
- * nanomsg has a thread for its sockets, which wakes for each message and then wakes the thread that
- * waits for the message. Here the waiting thread receives.
+ * It speaks the protocol of a raw REQ socket of nanomsg (sp.h). nanomsg has a thread for its
+ * sockets, which wakes for each message and then wakes the thread that waits for the message. Here
+ * the waiting thread itself receives.
  *
- * Threads: one thread sends at a time, and one receives.
+ * Threads: at most one thread at a time sends, and at most one receives.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SP_CLIENT_H
@@ -17,21 +17,22 @@
 
 struct fbr_sp_client;
 
-/* Connects to the socket at this path. `most`: longest message that is taken. -EAGAIN: no server
- * was there, or greeted us, for timeout_ms; -EPROTO: the server makes no sense. */
+/* Connects to the socket at this path. `most`: longest message accepted. -EAGAIN: for timeout_ms
+ * there was no server, or no greeting from it. -EPROTO: the server does not speak our protocol. */
 int fbr_sp_client_open(struct fbr_sp_client **c, const char *path, size_t most, int timeout_ms);
 void fbr_sp_client_close(struct fbr_sp_client *c); /* NULL is fine */
 
-/* Sends a message of so many bytes. Waits at most timeout_ms for room (-1: as long as it takes).
- * -EAGAIN: there was none; the next call must be for the same message, a part of which may have
- * left. -EPIPE: the connection is lost. */
+/* Sends a message of len bytes. Waits at most timeout_ms for room (-1: without limit). -EAGAIN:
+ * there was no room; the next call must be for the same message, a part of which may have left.
+ * -EPIPE: the connection is lost. */
 int fbr_sp_client_send(struct fbr_sp_client *c, const void *msg, size_t len, int timeout_ms);
-/* Takes one message if there is one: 1; 0: there is none; -EPROTO or -EMSGSIZE: the server makes no
- * sense; -ENOMEM; or the error of fn. When the server has hung up it is 0, too, and nothing polls
- * readable any more: ask fbr_sp_client_lost() now and then. */
+/* Takes one message if there is one. 1: fn has handled it. 0: there is none. -EPROTO or -EMSGSIZE:
+ * the server does not speak our protocol. -ENOMEM; or the error of fn. If the server has hung up,
+ * the result is also 0, and the descriptor does not poll readable any more, so check
+ * fbr_sp_client_lost() from time to time. */
 int fbr_sp_client_recv(struct fbr_sp_client *c, fbr_sp_fn fn, void *user);
 bool fbr_sp_client_lost(const struct fbr_sp_client *c); /* any thread */
-/* Polls readable when there may be a message. */
+/* Returns a descriptor that polls readable when there may be a message. */
 int fbr_sp_client_fd(const struct fbr_sp_client *c);
 int fbr_sp_client_room_fd(const struct fbr_sp_client *c); /* polls readable when there is room */
 

@@ -1,8 +1,8 @@
-/* sp_server.c - the socket that serves the data channel.
+/* sp_server.c - the server socket of the data channel.
  *
- * The running thread has the connections. Only their output is shared: it is under the connection's
- * lock. A connection that ends while events are handled stays in a list until they are done, as one
- * of them may name it.
+ * The running thread owns the connections. Only their output is shared, under the lock of each
+ * connection. A connection that ends while events are handled stays in a list until all are
+ * handled, because a later event may name it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/sp_server.h"
@@ -34,16 +34,16 @@
 
 #define BACKLOG 4096
 #define EVENTS 64
-#define CALLS 16       /* calls that are accepted before other connections have their turn */
+#define CALLS 16       /* calls accepted in a row before other connections have their turn */
 #define OWN_FDS 3      /* listening, epoll, eventfd */
-#define UNPROVEN_MIN 8 /* places that remain also where descriptors are short */
-#define SHORT_MS 100   /* until the next try, when there is no descriptor for a caller */
-/* of a unix socket, per direction, as far as the kernel allows it */
+#define UNPROVEN_MIN 8 /* places that remain even if descriptors are short */
+#define SHORT_MS 100   /* time until the next accept, after one without a free descriptor */
+/* For a unix socket, per direction, as far as the kernel allows it. */
 #define BUFFER_SIZE (1024 * 1024)
 
 struct fbr_sp_conn {
     struct fbr_sp_server *server;
-    struct fbr_sp_conn *prev, *next; /* of its list: unproven, proven or dead */
+    struct fbr_sp_conn *prev, *next; /* in its list: unproven, proven or dead */
     int fd;                          /* -1: the connection has ended */
     uint64_t since_ms;
     struct in6_addr from;
@@ -51,8 +51,8 @@ struct fbr_sp_conn {
     size_t came; /* bytes since the last whole message, or FBR_SP_PROGRESS */
     uint64_t link;
     struct fbr_sp_in in;
-    pthread_mutex_t lock; /* msg, len, sent */
-    void *msg;            /* a message that is not all sent; NULL: nothing waits */
+    pthread_mutex_t lock; /* guards msg, len and sent */
+    void *msg;            /* a message that is not completely sent; NULL: nothing waits */
     size_t len, sent;     /* `sent` includes the head */
 };
 
@@ -64,7 +64,7 @@ struct fbr_sp_server {
     int listening, ep, wake;
     char url[FBR_URL_MAX];
     unsigned tick_ms;
-    uint64_t silent_ms, tick_at, deaf_until; /* deaf_until 0: accepts callers */
+    uint64_t silent_ms, tick_at, deaf_until; /* deaf_until 0: callers are accepted */
     struct fbr_sp_conn *unproven, *proven, *dead;
     int n_unproven, unproven_max, reserved;
     uint8_t *scratch;
@@ -79,8 +79,8 @@ static int watch(struct fbr_sp_server *s, int op, int fd, uint32_t events, void 
 
 /* ---- Sending: any thread ---- */
 
-/* Under the connection's lock. True: all is sent, or nothing more can be; the reading side finds
- * out. */
+/* Sends what the kernel takes, under the connection's lock. True: all is sent, or nothing more can
+ * be sent; the reading side notices the error. */
 static bool send_some(struct fbr_sp_conn *c)
 {
     uint8_t head[FBR_SP_HEAD_MAX];
@@ -185,7 +185,7 @@ static void end(struct fbr_sp_conn *c, int why)
         s->ops->on_end(s->user, c, why);
         DL_DELETE(s->proven, c);
     } else {
-        /* The kernel keeps none of its bytes, either. */
+        /* The kernel must not keep its bytes, either. */
         setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
         fbr_debug("data channel: a caller did not prove who it is: %s", fbr_strerror(why));
         DL_DELETE(s->unproven, c);
@@ -291,7 +291,7 @@ static void make_room(struct fbr_sp_server *s)
 
     if (!c)
         return;
-    receive(c); /* the message that proves it may have come and not been read yet */
+    receive(c); /* the message that proves it may have arrived and not been read yet */
     if (c->fd >= 0 && !c->proven)
         end(c, -EBUSY);
 }
@@ -360,7 +360,8 @@ static void take_call(struct fbr_sp_server *s, int fd, const struct sockaddr_sto
     s->n_unproven++;
 }
 
-/* No descriptor is left: a stranger has to go; if there is none, callers wait in the kernel. */
+/* No descriptor is left: ends an unproven connection. If there is none, callers wait in the
+ * kernel's queue. */
 static void on_shortage(struct fbr_sp_server *s)
 {
     if (s->unproven && !s->local) {
@@ -402,7 +403,7 @@ static void look_at_clock(struct fbr_sp_server *s)
         watch(s, EPOLL_CTL_MOD, s->listening, EPOLLIN, s);
     }
     if (s->tick_ms && now >= s->tick_at) {
-        /* one tick, however late: this process may have been stopped */
+        /* one tick only, even if it is very late: this process may have been stopped */
         s->tick_at = now + s->tick_ms;
         s->ops->on_tick(s->user);
     }
@@ -413,7 +414,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Milliseconds until the next event; -1: for ever. */
+/* Returns the milliseconds until the next event. -1: no limit. */
 static int next_look(const struct fbr_sp_server *s)
 {
     uint64_t now = fbr_now_ms(), at = s->tick_ms ? s->tick_at : UINT64_MAX;
@@ -462,7 +463,7 @@ void fbr_sp_server_stop(struct fbr_sp_server *s)
 
 /* ---- The server ---- */
 
-/* The path of "ipc:///path"; NULL: of another url. */
+/* Returns the path of "ipc:///path". NULL: another kind of url. */
 static const char *path_of(const char *url)
 {
     return strncmp(url, "ipc://", 6) == 0 ? url + 6 : NULL;
@@ -506,7 +507,7 @@ static int start_listening(struct fbr_sp_server *s, const char *url)
     return watch(s, EPOLL_CTL_ADD, s->listening, EPOLLIN, s);
 }
 
-/* Sets descriptors aside for strangers, a quarter of the free ones at most, so that strangers take
+/* Reserves descriptors for strangers, at most a quarter of the free ones, so that strangers take
  * none from the processes that are being started. */
 static void reserve(struct fbr_sp_server *s)
 {

@@ -1,4 +1,4 @@
-/* tcp.c - addresses, patience and peer users of TCP sockets.
+/* tcp.c - TCP sockets: addresses, limits for unreachable peers, and users of peers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/tcp.h"
@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PATIENCE_MIN_MS 2000 /* acknowledgements may be late by a tenth of it */
+#define PATIENCE_MIN_MS 2000 /* acknowledgements may be late by a tenth of this */
 #define PATIENCE_MAX_MS (24u * 3600 * 1000)
-#define PROBES 5 /* of an idle connection, before it is given up */
+#define PROBES 5 /* probes of an idle connection before it ends */
 
 static struct sockaddr_in *v4(const struct sockaddr_storage *a)
 {
@@ -77,8 +77,8 @@ bool fbr_tcp_is_loopback(const struct sockaddr_storage *a)
     return a->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(a)->sin6_addr);
 }
 
-/* TCP_USER_TIMEOUT ends a connection with bytes under way, and one whose keepalive probes are not
- * answered; the number of probes counts only without it. */
+/* TCP_USER_TIMEOUT ends a connection that has unacknowledged bytes, and one whose keepalive probes
+ * get no answer. The number of probes matters only without it. */
 void fbr_tcp_patience(int fd, uint64_t ms)
 {
     int on = 1, timeout, every;
@@ -95,10 +95,10 @@ void fbr_tcp_patience(int fd, uint64_t ms)
 
 /* ---- The user at the other end ---- */
 
-/* One end of a connection, as the kernel lists it. */
+/* One end of a connection, in the form that the kernel uses. */
 struct end {
     sa_family_t family;
-    in_port_t port; /* as in the packet */
+    in_port_t port; /* in network byte order */
     uint32_t words[4];
 };
 
@@ -116,8 +116,8 @@ static struct end end_of(const struct sockaddr_storage *a)
     return e;
 }
 
-/* A closed socket has no inode any more, and in TIME_WAIT no user either: the kernel then names
- * user 0, whatever the user was. */
+/* A closed socket has no inode any more, and in TIME_WAIT it has no user either: the kernel then
+ * reports user 0, regardless of the real user. */
 static int owner_is(uid_t *uid, uid_t found, unsigned long inode)
 {
     if (!inode)
@@ -126,9 +126,9 @@ static int owner_is(uid_t *uid, uid_t found, unsigned long inode)
     return 0;
 }
 
-/* Asks the kernel for the socket from `from` to `to`: one look-up, whatever the number of
- * connections. A client that took an IPv6 socket, as torch does, is found by its IPv4 address
- * too. */
+/* Asks the kernel for the socket from `from` to `to`: one look-up, regardless of the number of
+ * connections. A client that uses an IPv6 socket, as torch does, is also found by its IPv4
+ * address. */
 static int ask_diag(const struct end *from, const struct end *to, uid_t *uid)
 {
     struct {
@@ -162,7 +162,7 @@ static int ask_diag(const struct end *from, const struct end *to, uid_t *uid)
         close(fd);
         return rc;
     }
-    got = recv(fd, &a, sizeof(a), MSG_DONTWAIT); /* the answer is there when send() returns */
+    got = recv(fd, &a, sizeof(a), MSG_DONTWAIT); /* the answer has arrived when send() returns */
     if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)) &&
         a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY)
         rc = owner_is(uid, found->idiag_uid, found->idiag_inode);
@@ -170,8 +170,7 @@ static int ask_diag(const struct end *from, const struct end *to, uid_t *uid)
     return rc;
 }
 
-/* An address as the kernel prints it in /proc/net/tcp and tcp6: its 32 bit words in hex, then the
- * port. */
+/* Formats an address as in /proc/net/tcp and tcp6: its 32 bit words in hex, then the port. */
 static void print_end(char out[48], const struct end *e, bool six)
 {
     const uint32_t *w = e->words;
@@ -183,7 +182,7 @@ static void print_end(char out[48], const struct end *e, bool six)
                  ntohs(e->port));
 }
 
-/* Finds the owner where there is no netlink: reads the list of all connections. */
+/* Finds the owner without netlink: reads the list of all connections. */
 static int ask_proc(const char *path, bool six, const struct end *from, const struct end *to,
                     uid_t *uid)
 {

@@ -1,5 +1,5 @@
-/* tcp.h - TCP sockets: addresses in URLs, how long an unreachable peer is waited for, and which
- * user is at the other end of a connection within this host.
+/* tcp.h - TCP sockets: addresses in URLs, limits for unreachable peers, and the user at the other
+ * end of a local connection.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_TCP_H
@@ -17,13 +17,13 @@ void fbr_tcp_url(const struct sockaddr_storage *address, char *url, size_t size)
 bool fbr_tcp_is_loopback(const struct sockaddr_storage *address);
 
 /* Sets how long the other end of a connection, idle or not, may answer nothing before the kernel
- * ends the connection; at least two seconds. While the connection is idle, its probes keep the
- * state of firewalls on the way. */
+ * ends the connection; at least two seconds. On an idle connection, the kernel's probes keep the
+ * state of firewalls on the path. */
 void fbr_tcp_patience(int fd, uint64_t ms);
 
-/* Finds in the kernel's own list which user owns the other end of fd, a TCP connection within this
- * host. -ENOENT: not found. -ENOTCONN: the other end is closed already, and its user is unknown: do
- * not read what it sent. */
+/* Finds in the kernel's list which user owns the other end of fd, a TCP connection within this
+ * host. -ENOENT: not found. -ENOTCONN: the other end is closed already, and its user is unknown, so
+ * do not read its bytes. */
 int fbr_loopback_owner(int fd, uid_t *uid);
 
 #endif

@@ -1,13 +1,13 @@
-/* tls.c - TLS 1.3 with an external pre-shared key over memory buffers, by OpenSSL; see tls.h.
+/* tls.c - TLS 1.3 with an external pre-shared key over memory buffers, with OpenSSL.
  *
- * All connections share one SSL_CTX, which is built once and is read-only from then on: building
- * one costs a millisecond, a connection 30 us. It carries no certificate, so a server can only ever
- * answer through the key, and a client would have to verify a certificate (against no root at all)
- * to accept anything else; after the handshake both sides check once more that the key was used.
- * OpenSSL leaves psk_ke off unless it is asked for.
+ * All connections share one SSL_CTX, which is built once and is then read-only: building it takes a
+ * millisecond, a connection 30 us. It has no certificate, so a server can only answer with the key,
+ * and a client would have to verify a certificate (without any root) to accept anything else. After
+ * the handshake both sides check again that the key was used. OpenSSL does not use psk_ke unless
+ * asked.
  *
- * The lookup of an identity that is unknown answers a random key: the handshake then fails exactly
- * where and as it does for a wrong key, before any public-key work.
+ * The lookup of an unknown identity returns a random key: the handshake then fails at the same
+ * point and in the same way as with a wrong key, before any public-key work.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/tls.h"
@@ -22,10 +22,10 @@
 #include <openssl/ssl.h>
 
 #define FEED_SLICE \
-    1024 /* a handshake takes what follows it in the same bytes along by at most this much */
+    1024 /* bytes fed at a time: at most so many behind the handshake count as a part of it */
 #define READ_CHUNK (16 * 1024)
 #define KEPT_MAX (64 * 1024) /* bytes of memory that an idle connection may keep */
-#define MAX_LOOKUPS 2        /* a second ClientHello, after a HelloRetryRequest, asks again */
+#define MAX_LOOKUPS 2        /* a second ClientHello, after a HelloRetryRequest, looks up again */
 
 static const unsigned char suite[2] = {0x13, 0x02}; /* TLS_AES_256_GCM_SHA384 */
 
@@ -34,15 +34,15 @@ struct fbr_tls {
     BIO *in, *out; /* ciphertext from and to the peer; owned by ssl */
     fbr_tls_lookup_fn *lookup;
     void *user;
-    size_t handshake_bytes; /* fed before the peer was authenticated */
+    size_t handshake_bytes; /* bytes fed before the peer was authenticated */
     int lookups, lookup_rc;
-    int failed; /* the error that ended it */
+    int failed; /* negative errno that ended the connection */
     bool server, ready, closed;
     char identity[FBR_TLS_IDENTITY_MAX + 1];
-    uint8_t psk[FBR_KEY_SIZE]; /* the client's, until ready */
+    uint8_t psk[FBR_KEY_SIZE]; /* the client's key, until ready */
 };
 
-static SSL_CTX *shared_ctx; /* NULL until it was built; under the lock */
+static SSL_CTX *shared_ctx; /* NULL until it is built; under the lock */
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool identity_ok(const unsigned char *id, size_t len)
@@ -73,7 +73,7 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t 
 {
     struct fbr_tls *t = SSL_get_app_data(ssl);
 
-    (void)md; /* there is one suite, hence one hash */
+    (void)md; /* there is one suite, so one hash */
     *session = psk_session(ssl, t->psk);
     *id = (const unsigned char *)t->identity;
     *id_len = strlen(t->identity);
@@ -105,13 +105,14 @@ static SSL_CTX *ctx_new(void)
 {
     SSL_CTX *ctx;
 
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL); /* our own end comes after exit()'s */
+    /* Fiber's own cleanup runs after the exit handlers */
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     ctx = SSL_CTX_new(TLS_method());
     if (!ctx)
         return NULL;
     SSL_CTX_clear_options(ctx, SSL_OP_ENABLE_MIDDLEBOX_COMPAT | SSL_OP_ALLOW_NO_DHE_KEX);
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS); /* thousands of connections are idle */
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS); /* thousands of connections may be idle */
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_NONE, NULL);
     SSL_CTX_set_quiet_shutdown(ctx, 0);
@@ -127,7 +128,7 @@ static SSL_CTX *ctx_new(void)
     return NULL;
 }
 
-/* Empties this thread's queue of errors. Returns whether memory was among them. */
+/* Empties this thread's error queue of OpenSSL. Returns whether an error was a lack of memory. */
 static bool drain_errors(void)
 {
     bool memory = false;
@@ -157,19 +158,18 @@ static SSL_CTX *ctx_get(struct fbr_error *err)
     return NULL;
 }
 
-/* Whether a handshake failed over an identity, rather than over the protocol. */
+/* Whether a handshake failed because of an identity or key, and not because of the protocol. */
 static bool is_refusal(const struct fbr_tls *t, unsigned long code)
 {
     int reason = ERR_GET_REASON(code);
 
-    if (t->ready ||
-        ERR_GET_LIB(code) != ERR_LIB_SSL) /* other libraries number their reasons anew */
+    /* The numbers of reasons are different in each library. */
+    if (t->ready || ERR_GET_LIB(code) != ERR_LIB_SSL)
         return false;
     if (t->server)
         return reason == SSL_R_BINDER_DOES_NOT_VERIFY;
-    switch (reason -
-            /* alerts that a server sends to a client whose key it does not take */
-            SSL_AD_REASON_OFFSET) {
+    /* These are alerts that a server sends to a client whose key it does not accept. */
+    switch (reason - SSL_AD_REASON_OFFSET) {
     case SSL_AD_HANDSHAKE_FAILURE:
     case SSL_AD_ILLEGAL_PARAMETER:
     case SSL_AD_ACCESS_DENIED:
@@ -258,7 +258,7 @@ static int tls_new(struct fbr_tls **out, bool server, struct fbr_error *err)
     if (server) {
         SSL_set_accept_state(t->ssl);
     } else {
-        /* there is no root: a certificate is never good enough */
+        /* There is no root, so no certificate is ever accepted. */
         SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL);
         SSL_set_connect_state(t->ssl);
     }
@@ -327,7 +327,7 @@ int fbr_tls_step(struct fbr_tls *t, struct fbr_error *err)
     return 0;
 }
 
-/* Hands n bytes to OpenSSL's reader. A memory BIO takes all or nothing. */
+/* Passes n bytes to OpenSSL's reader. A memory BIO takes all or nothing. */
 static int take(struct fbr_tls *t, const uint8_t *at, size_t n, struct fbr_error *err)
 {
     size_t done;
@@ -389,7 +389,7 @@ int fbr_tls_read(struct fbr_tls *t, struct fbr_buf *plain, struct fbr_error *err
     for (;;) {
         void *at = fbr_buf_reserve(plain, READ_CHUNK);
 
-        if (!at) /* not final: what was not read is still there */
+        if (!at) /* not final: the unread bytes are still there */
             return fbr_fail(err, -ENOMEM, "tls: out of memory while reading");
         ERR_clear_error();
         rc = SSL_read_ex(t->ssl, at, READ_CHUNK, &n);
@@ -434,7 +434,7 @@ void fbr_tls_close(struct fbr_tls *t)
         ERR_clear_error();
 }
 
-/* Replaces a buffer that a long message has made large. */
+/* Replaces a buffer that a long message has enlarged. */
 static void renew_out(struct fbr_tls *t)
 {
     BIO *fresh = BIO_new(BIO_s_mem());
@@ -454,8 +454,8 @@ int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher)
 
     if (!at)
         return -ENOMEM;
-    if (!len ||
-        !BIO_read_ex(t->out, at, len, &done)) /* BIO_reset() would wipe all that was ever written */
+    /* Not BIO_reset(), which would wipe all bytes ever written. */
+    if (!len || !BIO_read_ex(t->out, at, len, &done))
         return 0;
     cipher->len += done;
     if (len > KEPT_MAX)

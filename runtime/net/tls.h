@@ -1,29 +1,29 @@
 /* tls.h - one TLS 1.3 connection of the control channel, as a pure engine: bytes in, bytes out, no
  * descriptors.
  *
- * Both ends hold the same external pre-shared key (the ticket of random.h) and nothing else: no
- * certificates, no session tickets, no early data, no older protocol. One cipher suite,
- * TLS_AES_256_GCM_SHA384, so that there is nothing to negotiate and the key is only ever used with
- * one hash (RFC 8446, section 4.2.11: an external key belongs to one hash; any key length is good
- * for it). The key exchange is always X25519 under the key (psk_dhe_ke), so a ticket that leaks
- * later opens no recorded connection.
+ * Both ends hold the same external pre-shared key (the secret of a ticket) and nothing else: no
+ * certificates, no session tickets, no early data, no older protocol. There is one cipher suite,
+ * TLS_AES_256_GCM_SHA384, so nothing is negotiated and the key is used with only one hash (RFC
+ * 8446, section 4.2.11: an external key belongs to one hash, and may have any length). The key
+ * exchange always includes X25519 (psk_dhe_ke), so a ticket that leaks later does not reveal a
+ * recorded connection.
  *
- * The loop around it, the same on both sides:
+ * The loop around the engine is the same on both sides:
  *
  *     rc = fbr_tls_step()       the client's first message; nothing to do yet on a server
- *     fbr_tls_pending()         ciphertext to send: after every other call, and also after one that
- *                               failed, because the alert that tells the peer why is in there
- *     rc = fbr_tls_feed(bytes)  what the peer sent, which also takes the handshake on
+ *     fbr_tls_pending()         ciphertext to send: after every other call, also after one that
+ *                               failed, because the ciphertext has the alert for the peer
+ *     rc = fbr_tls_feed(bytes)  takes the bytes of the peer, and continues the handshake
  *     if fbr_tls_ready():       the peer has proved that it holds the key
  *         fbr_tls_read(), fbr_tls_write()
  *
- * An error is final: close the connection. Every later call answers the same code. Before the
- * handshake is complete a peer is given FBR_TLS_HANDSHAKE_MAX bytes in all, which bounds what it
- * can make us hold; a server's caller bounds the time. After it, ciphertext is held until
- * fbr_tls_read takes it, so read after each feed.
+ * An error is final: close the connection. Every later call returns the same code. Before the
+ * handshake is complete, a peer may send at most FBR_TLS_HANDSHAKE_MAX bytes, which limits the
+ * memory that it can make us use; the caller on a server limits the time. After the handshake,
+ * ciphertext is kept until fbr_tls_read takes it, so read after each feed.
  *
- * An unknown identity and a wrong key look the same from outside (RFC 8446, appendix E.6); the
- * server's error text tells them apart.
+ * An unknown identity and a wrong key look the same from outside (RFC 8446, appendix E.6); only the
+ * server's error text distinguishes them.
  *
  * Threads: one object belongs to one thread at a time; different objects may be used in parallel.
  * The first object of a process initialises OpenSSL.
@@ -40,35 +40,36 @@
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
 
-#define FBR_TLS_IDENTITY_MAX 127 /* bytes in an identity, without the NUL */
+#define FBR_TLS_IDENTITY_MAX 127 /* bytes of an identity, without the NUL */
 #define FBR_TLS_HANDSHAKE_MAX \
     (16 * 1024) /* bytes that a peer may send before it is authenticated */
 
 struct fbr_tls;
 
-/* Finds the key of a peer that calls itself `identity` (printable ASCII without spaces, at most
- * FBR_TLS_IDENTITY_MAX bytes, and so far nothing but a claim) and writes it to psk. Returns 0, or a
+/* Finds the key of the peer that claims to be `identity` (printable ASCII without spaces, at most
+ * FBR_TLS_IDENTITY_MAX bytes; not yet authenticated) and writes the key to psk. Returns 0, or a
  * negative errno to refuse the peer. Called within fbr_tls_step or fbr_tls_feed, at most twice per
- * connection; the last answer counts. It must not consume the ticket: only fbr_tls_ready says that
- * the peer holds it. */
+ * connection; the last result counts. The function must not consume the ticket: only fbr_tls_ready
+ * shows that the peer holds it. */
 typedef int fbr_tls_lookup_fn(void *user, const char *identity, uint8_t psk[FBR_KEY_SIZE]);
 
-/* Both store a connection in *out and return 0, or return a negative errno and leave *out alone.
- * fbr_tls_free() frees the connection. The key is copied, and the copy wiped once it is no longer
- * needed. -EINVAL: the identity is not as above. */
+/* Both store a connection in *out and return 0, or return a negative errno and do not change *out.
+ * fbr_tls_free() frees the connection. The key is copied, and the copy is wiped when it is no
+ * longer needed. -EINVAL: the identity does not follow the rules above. */
 int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk[FBR_KEY_SIZE],
                    struct fbr_error *err) __attribute__((warn_unused_result));
 int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user,
                    struct fbr_error *err) __attribute__((warn_unused_result));
 void fbr_tls_free(struct fbr_tls *t); /* accepts NULL */
 
-/* Takes the handshake on as far as what was fed allows. 0 (ready or not), -EACCES when the keys or
- * identities do not agree (on a client: the peer refused us, or could not prove that it has our
- * key), -EPROTO for anything that is not the protocol above, -ENOMEM (or -EPROTO, where OpenSSL
- * does not say that it was memory). */
+/* Continues the handshake as far as the bytes so far allow. Returns 0 (ready or not); -EACCES if
+ * the keys or identities do not match (on a client: the peer refused us, or could not prove that it
+ * has our key); -EPROTO for anything else that does not follow the protocol above; -ENOMEM (or
+ * -EPROTO, if OpenSSL does not report that it was out of memory). */
 int fbr_tls_step(struct fbr_tls *t, struct fbr_error *err) __attribute__((warn_unused_result));
 
-/* Takes all len bytes of ciphertext that came from the peer, and steps. Errors as fbr_tls_step. */
+/* Takes all len bytes of ciphertext that arrived from the peer, and steps. Errors as for
+ * fbr_tls_step. */
 int fbr_tls_feed(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_error *err)
     __attribute__((warn_unused_result));
 
@@ -76,36 +77,35 @@ int fbr_tls_feed(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_er
  * later error. */
 bool fbr_tls_ready(const struct fbr_tls *t);
 
-/* On a server: the peer's first message shows that it holds the key; it may still be a copy of an
- * earlier connection's. */
+/* On a server: whether the peer's first message shows that it holds the key. The message may still
+ * be a copy from an earlier connection. */
 bool fbr_tls_proven(const struct fbr_tls *t);
 
-/* Returns the authenticated peer's identity on a server (our own on a client); NULL before
+/* Returns the authenticated identity of the peer on a server (our own on a client); NULL before
  * fbr_tls_ready(). The text lives as long as t. */
 const char *fbr_tls_identity(const struct fbr_tls *t);
 
-/* Appends to plain what the peer sent and can be read now, perhaps nothing. 0; -EPIPE once
- * everything was read and the peer has closed; -EAGAIN before fbr_tls_ready; -EPROTO for a forged
- * or damaged record; -ENOMEM. Bytes that were appended before an error are
- * authentic. */
+/* Appends to plain all bytes from the peer that can be read now, perhaps none. Returns 0; -EPIPE
+ * when everything was read and the peer has closed; -EAGAIN before fbr_tls_ready; -EPROTO for a
+ * forged or damaged record; -ENOMEM. Bytes that were appended before an error are authentic. */
 int fbr_tls_read(struct fbr_tls *t, struct fbr_buf *plain, struct fbr_error *err)
     __attribute__((warn_unused_result));
 
-/* Encrypts all len bytes into what fbr_tls_pending answers. -EAGAIN before fbr_tls_ready, -EPIPE
- * after fbr_tls_close, -EPROTO, -ENOMEM. */
+/* Encrypts all len bytes; fbr_tls_pending returns the ciphertext. -EAGAIN before fbr_tls_ready,
+ * -EPIPE after fbr_tls_close, -EPROTO, -ENOMEM. */
 int fbr_tls_write(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_error *err)
     __attribute__((warn_unused_result));
 
-/* Says to the peer that nothing more will come; reading goes on. Without effect before
+/* Notifies the peer that no more bytes will come; reading continues. Has no effect before
  * fbr_tls_ready. */
 void fbr_tls_close(struct fbr_tls *t);
 
-/* Moves the ciphertext that is to be sent to the end of cipher. 0 or -ENOMEM (cipher is as
- * before). */
+/* Moves the ciphertext that must be sent to the end of cipher. Returns 0 or -ENOMEM (cipher is
+ * unchanged). */
 int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher) __attribute__((warn_unused_result));
 
-/* outlen bytes that both ends, and nobody else, derive from this connection (RFC 8446, section
- * 7.5): the same label and context give the same bytes. 0, -EAGAIN before fbr_tls_ready, or
+/* Derives outlen bytes from this connection that only its two ends know (RFC 8446, section 7.5):
+ * the same label and context give the same bytes. Returns 0, -EAGAIN before fbr_tls_ready, or
  * -EPROTO; out is zeros after an error. */
 int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len,
                    void *out, size_t outlen) __attribute__((warn_unused_result));

@@ -1,4 +1,4 @@
-/* cgroup.c - what the control group and the scheduler allow us; see cgroup.h.
+/* cgroup.c - reads the limits of this process from its control group and the scheduler.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/pin/cgroup.h"
@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #define CPUS_MAX 4096
-#define NO_LIMIT (1ull << 60) /* version 1 says so with a number about as large */
+#define NO_LIMIT (1ull << 60) /* version 1 reports "no limit" as a number about this large */
 
-/* A small file, NUL-terminated. Negative: it cannot be read. */
+/* Reads a small file, NUL-terminated. Negative: the file cannot be read. */
 static int read_file(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -34,13 +34,13 @@ static void take_quota(struct fbr_cgroup *l, double quota, double period)
 
 static void take_memory(struct fbr_cgroup *l, const char *text)
 {
-    unsigned long long bytes = strtoull(text, NULL, 10); /* "max" is none */
+    unsigned long long bytes = strtoull(text, NULL, 10); /* "max" gives 0: no limit */
 
     if (bytes > 0 && bytes < NO_LIMIT && (l->memory == 0 || bytes < l->memory))
         l->memory = bytes;
 }
 
-/* The line "oom_kill N". */
+/* Reads the line "oom_kill N". */
 static bool read_kills(const char *path, uint64_t *out)
 {
     FILE *f = fopen(path, "re");
@@ -57,7 +57,8 @@ static bool read_kills(const char *path, uint64_t *out)
     return found;
 }
 
-/* Those of the group itself: others may die of what limits us both. */
+/* Takes the count of the group itself: a limit of a parent group may kill processes of other
+ * groups. */
 static void take_kills(struct fbr_cgroup *l, const char *dir)
 {
     char path[2 * PATH_MAX + 64];
@@ -94,8 +95,9 @@ static void look_in(struct fbr_cgroup *l, const char *dir)
         take_kills(l, dir);
 }
 
-/* A group and those above it, each of which limits it. In a container the hierarchy may begin with
- * its own group, while /proc tells the path of outside: then only the top is there. */
+/* Reads the limits of a group and of those above it, which all apply. In a container the hierarchy
+ * may begin with the container's own group, while /proc reports the path outside: then only the top
+ * exists. */
 static void look_up(struct fbr_cgroup *l, const char *top, const char *group)
 {
     char dir[2 * PATH_MAX];
@@ -109,7 +111,8 @@ static void look_up(struct fbr_cgroup *l, const char *top, const char *group)
     look_in(l, top);
 }
 
-/* A line of /proc/self/cgroup: "0::/path" of version 2, "4:cpu,cpuacct:/path" of version 1. */
+/* Handles a line of /proc/self/cgroup: "0::/path" in version 2, "4:cpu,cpuacct:/path" in version
+ * 1. */
 static void look_at(struct fbr_cgroup *l, const char *root, const char *line, size_t len)
 {
     const char *controllers = memchr(line, ':', len), *group;
@@ -187,7 +190,7 @@ uint32_t fbr_cgroup_cpus(const struct fbr_cgroup *l)
 
     if (l->quota <= 0 || l->quota >= l->affinity)
         return l->affinity;
-    whole += l->quota > whole + 0.01; /* the rest of one is of use too */
+    whole += l->quota > whole + 0.01; /* a part of a processor is useful too */
     return whole ? whole : 1;
 }
 

@@ -1,4 +1,4 @@
-/* claim.c - processors that runs of this user are bound to, as locks on bytes of a file.
+/* claim.c - claims processors for runs of this user, with locks on the bytes of a file.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/pin/claim.h"
@@ -93,8 +93,7 @@ int fbr_claim_take(int fd, const struct fbr_cpuset *set)
 {
     struct fbr_cpuset others;
 
-    /* Locks that we hold already stay locked: a look first makes it rare that part has to be
-     * undone. */
+    /* Check before locking, so that a partial claim must rarely be undone. */
     fbr_claim_others(fd, &others);
     for (unsigned i = 0; i < sizeof(set->bits); i++)
         if (set->bits[i] & others.bits[i])
@@ -120,7 +119,7 @@ void fbr_claim_others(int fd, struct fbr_cpuset *set)
     struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
     memset(set, 0, sizeof(*set));
-    /* as it mostly is */
+    /* The usual case: no other run has a claim. */
     if (fcntl(fd, F_OFD_GETLK, &any) < 0 || any.l_type == F_UNLCK)
         return;
     for (unsigned cpu = 0; cpu < FBR_CLAIM_CPUS; cpu++) {

@@ -1,4 +1,4 @@
-/* cpulist.c - the kernel's lists of processors and NUMA nodes.
+/* cpulist.c - reads and writes the kernel's lists of processors and NUMA nodes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/pin/cpulist.h"

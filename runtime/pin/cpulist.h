@@ -1,4 +1,5 @@
-/* cpulist.h - the kernel's lists of processors and NUMA nodes, "0-3,8,10-12": reading and writing.
+/* cpulist.h - reads and writes the kernel's lists of processors and NUMA nodes, such as
+ * "0-3,8,10-12".
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CPULIST_H
@@ -7,23 +8,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define FBR_CPU_MAX (1u << 20) /* numbers are below this */
+#define FBR_CPU_MAX (1u << 20) /* all numbers are below this */
 
-/* The next range of *at, which moves behind it: 1, 0 at the end, -EINVAL for what is not a list. An
- * empty string is an empty list. Ranges may come in any order and overlap. */
+/* Reads the next range of *at, and moves *at behind it. Returns 1, 0 at the end, or -EINVAL if the
+ * text is not a list. An empty string is an empty list. Ranges may come in any order and may
+ * overlap. */
 int fbr_cpulist_next(const char **at, unsigned *first, unsigned *last);
 
-/* Numbers from low to high (to first..last) into a list; start with {.out = , .size = }. */
+/* Writes a list of numbers. Add the ranges from low to high. Start with {.out = , .size = }. */
 struct fbr_cpulist {
     char *out;
     size_t size, len;
-    bool open;            /* a range was begun and is not written */
-    unsigned first, last; /* it */
-    bool full;            /* it did not fit: `out` ends before */
+    bool open;            /* a range was begun and is not yet written */
+    unsigned first, last; /* the begun range */
+    bool full;            /* the list did not fit: `out` has only its beginning */
 };
 
 void fbr_cpulist_add(struct fbr_cpulist *l, unsigned first, unsigned last);
-/* Writes what is left. 0, or -E2BIG. */
+/* Writes the last range. Returns 0, or -E2BIG. */
 int fbr_cpulist_end(struct fbr_cpulist *l);
 
 #endif

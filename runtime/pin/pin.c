@@ -1,4 +1,5 @@
-/* pin.c - pinning without hwloc: names, masks, what the kernel says, the variables that show GPUs.
+/* pin.c - the parts of pinning that need no hwloc: names, masks, reports of the kernel, variables
+ * for GPUs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/pin/pin.h"
@@ -31,7 +32,7 @@ struct name {
     int value;
 };
 
-/* The first name of a value is the one that is shown; those after the empty one are taken and not
+/* The first name of a value is shown to users; the names after the empty one are accepted and not
  * shown. */
 static const struct name binds[] = {{"default", FBR_BIND_DEFAULT},
                                     {"none", FBR_BIND_NONE},
@@ -85,7 +86,7 @@ int fbr_pin_map_named(const char *name, struct fbr_error *err)
 
 /* ---- Masks ---- */
 
-/* The kernel takes arrays of long; on little endian machines (buf.h) that is the order of bytes. */
+/* The kernel takes arrays of long. On little endian machines (buf.h) their bytes are in order. */
 int fbr_pin_mask(const char *list, void *mask, size_t size)
 {
     unsigned char *bytes = mask;
@@ -122,7 +123,7 @@ unsigned fbr_pin_threads(const struct fbr_pin *pins, unsigned count, unsigned at
     return cpus > sharers ? cpus / sharers : 1;
 }
 
-/* ---- What the kernel says ---- */
+/* ---- Reports of the kernel ---- */
 
 /* Grows the mask until it is as long as the kernel's. */
 static int read_affinity(int pid, char *out, size_t size)
@@ -147,8 +148,8 @@ static int read_affinity(int pid, char *out, size_t size)
     }
 }
 
-/* The beginning of a file of /proc: those that are used here have what is wanted in their first
- * page or so. */
+/* Reads the beginning of a file of /proc. The files that are read here have the wanted text in
+ * their first page or so. */
 static size_t read_proc(int pid, const char *name, char *out, size_t size)
 {
     char path[64];
@@ -182,7 +183,8 @@ static bool is_gpu_list(const char *pair)
     return false;
 }
 
-/* As it was started: what a driver goes by. The kernel itself knows nothing of it. */
+/* Reads the variables with which the process was started, because drivers follow them. The kernel
+ * itself does not know them. */
 static void read_gpus(int pid, char *out, size_t size)
 {
     char path[64], *pair = NULL;
@@ -221,8 +223,8 @@ int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
         at += strlen("\nMems_allowed_list:");
         copy_word(seen->mems, sizeof(seen->mems), at + strspn(at, " \t"));
     }
-    /* "55d0c8a00000 bind:0 file=/usr/bin/cat mapped=2": a mapping without a policy of its own shows
-     * the process's. */
+    /* "55d0c8a00000 bind:0 file=/usr/bin/cat mapped=2": a mapping without a policy itself shows the
+     * policy of the process. */
     if (read_proc(pid, "numa_maps", text, 512) && (at = strchr(text, ' ')))
         copy_word(seen->policy, sizeof(seen->policy), at + 1);
     read_gpus(pid, seen->gpus, sizeof(seen->gpus));
@@ -237,8 +239,8 @@ const char *fbr_pin_getenv(void *user, const char *name)
     return fbr_getenv(name);
 }
 
-/* The variable that lists a vendor's visible devices. ROCm has two, one over the other: the inner
- * one, when it is set. */
+/* Returns the variable that lists the visible devices of a vendor. ROCm has two, and one selects
+ * within the other: this returns the inner one, if it is set. */
 static const char *variable(enum fbr_gpu_vendor vendor, fbr_pin_getenv_fn *outer, void *user)
 {
     static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
@@ -255,7 +257,7 @@ void fbr_pin_gpu_outer(fbr_pin_getenv_fn *outer, void *user, const char *visible
         visible[v] = outer(user, variable((enum fbr_gpu_vendor)v, outer, user));
 }
 
-/* Entry `index` of a list, without the blanks around it. */
+/* Appends entry `index` of a list, without the blanks around it. */
 static void put_entry(char *out, size_t size, const char *list, unsigned index)
 {
     size_t len = strlen(out);
@@ -290,12 +292,12 @@ void fbr_pin_gpu_env(const struct fbr_pin *pin, fbr_pin_getenv_fn *outer,
             snprintf(value + len, sizeof(value) - len, "%s%u", len ? "," : "", pin->gpus[i].index);
     }
     set(user, name, value);
-    /* its numbers mean what they meant */
+    /* The numbers in the list keep their meaning. */
     if (list)
         return;
     if (vendor == FBR_GPU_NVIDIA)
         set(user, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-    if (vendor == FBR_GPU_INTEL) { /* else each tile of a card has a number */
+    if (vendor == FBR_GPU_INTEL) { /* otherwise each tile of a card has a number */
         set(user, "ZE_ENABLE_PCI_ID_DEVICE_ORDER", "1");
         set(user, "ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE");
     }

@@ -1,13 +1,13 @@
-/* pin.h - where the processes of a host go: processors, memory and GPUs for each, planned over a
- * topology.
+/* pin.h - places the processes of a host: plans processors, memory and GPUs for each of them.
  *
- * The plan is pure: the same topology and the same wishes give the same places, on any machine, so
- * it is tested on recorded ones. hwloc is known to topology.c alone. Both are in a module that is
- * loaded when first needed (module.h), because loading hwloc costs more than a worker's whole
- * start: everybody else calls through fbr_pin_load().
+ * The plan is pure: the same topology and the same wishes give the same places on any machine, so
+ * tests use recorded topologies. Only topology.c knows hwloc. Both are in a module that is loaded
+ * on first use (module.h), because loading hwloc takes longer than the whole start of a worker. All
+ * other code calls through fbr_pin_load().
  *
- * A topology holds only what this process may use: its affinity, its cgroup's cpuset, what a
- * resource manager left. A "processor" is what the kernel counts as one: a hardware thread.
+ * A topology holds only what this process may use: its affinity, the cpuset of its cgroup, the
+ * processors that a resource manager left to it. A "processor" is what the kernel counts as one: a
+ * hardware thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PIN_H
@@ -20,15 +20,17 @@
 #include "runtime/base/error.h"
 
 #define FBR_PIN_LIST \
-    2048 /* of "0-3,8,10-12" lists, with the NUL: some 450 processors that are no neighbours */
-#define FBR_PIN_GPUS 16 /* for one process */
+    2048 /* size of a list such as "0-3,8,10-12", with its NUL: about 450 separate processors */
+#define FBR_PIN_GPUS 16 /* maximum for one process */
 
-/* --bind-to. core and hwthread: a process has its own, as many as cpus_per_rank asks for. l3, numa
- * and package: all of those in which its own would be, together with the others there; where the
- * machine shows none, the next larger. */
+/* The values of --bind-to. core and hwthread: a process has its own processors, as many as
+ * cpus_per_rank asks for. l3, numa and package: a process has all processors of the objects that
+ * its own processors would be in, together with the other processes there. If the machine shows no
+ * such object, the next larger one is used. */
 enum fbr_pin_bind {
-    /* core; hwthread when there are more ranks than cores; numa for ranks with GPUs when
-     * cpus_per_rank is 0, as what feeds a GPU has threads; none when oversubscribed. */
+    /* core; but hwthread if there are more ranks than cores; numa for ranks with GPUs if
+     * cpus_per_rank is 0, because a process that feeds a GPU has threads; none if
+     * oversubscribed. */
     FBR_BIND_DEFAULT,
     FBR_BIND_NONE,
     FBR_BIND_HWTHREAD,
@@ -38,17 +40,18 @@ enum fbr_pin_bind {
     FBR_BIND_PACKAGE,
 };
 
-/* --map-by. Strong cores are taken before weak ones on machines that have both; the processors of
- * one process are in one L3, NUMA node or package, if there is room for all that way. */
+/* The values of --map-by. On machines with strong and weak cores the strong ones are taken first.
+ * The processors of one process are in one L3, NUMA node or package, if all processes have room
+ * that way. */
 enum fbr_pin_map {
-    FBR_MAP_DEFAULT, /* gpu when GPUs are asked for, else compact */
+    FBR_MAP_DEFAULT, /* gpu if ranks get GPUs, else compact */
     FBR_MAP_COMPACT, /* fill from the first core on */
     FBR_MAP_SPREAD,  /* as far apart as possible */
-    FBR_MAP_CORE,    /* round robin over these */
+    FBR_MAP_CORE,    /* this and the next three: round robin over these */
     FBR_MAP_L3,
     FBR_MAP_NUMA,
     FBR_MAP_PACKAGE,
-    FBR_MAP_GPU, /* by the GPU that a process gets, in the order of the GPUs: its neighbours */
+    FBR_MAP_GPU, /* near the GPU that a process gets, in the order of the GPUs */
 };
 
 enum fbr_gpu_vendor { FBR_GPU_NVIDIA, FBR_GPU_AMD, FBR_GPU_INTEL };
@@ -59,112 +62,115 @@ struct fbr_pin_wish {
     enum fbr_pin_map map;
     unsigned count;         /* processes on this host */
     unsigned cpus_per_rank; /* processors; 0: one core */
-    unsigned gpus_per_rank; /* 0: none is chosen, and no variable is set */
-    bool bind_memory; /* to the NUMA nodes of its processors; not for a process that is not bound */
-    /* By vendor: the list of visible devices that we were given ourselves (fbr_pin_gpu_outer),
-     * NULL: none. */
+    unsigned gpus_per_rank; /* 0: no GPU is chosen, and no variable is set */
+    /* Bind memory to the NUMA nodes of the processors. Has no effect on a process that is not
+     * bound. */
+    bool bind_memory;
+    /* By vendor: the list of visible devices that this process itself was given
+     * (fbr_pin_gpu_outer). NULL: none. */
     const char *visible[FBR_GPU_VENDORS];
 };
 
 struct fbr_pin_gpu {
     enum fbr_gpu_vendor vendor;
-    /* In its vendor's order by PCI bus id, as CUDA_DEVICE_ORDER=PCI_BUS_ID counts, of those that
-     * may be used; where wish->visible has a list, the position in it. */
+    /* Position among the vendor's usable GPUs in the order of PCI bus ids, as with
+     * CUDA_DEVICE_ORDER=PCI_BUS_ID; or, if wish->visible has a list, the position in that list. */
     unsigned index;
-    char bus_id[20]; /* "0000:3b:00.0"; "" when a list names what no bus id is known for (MIG) */
+    char bus_id[20]; /* "0000:3b:00.0"; "" if it is unknown for the entry of a list (MIG) */
 };
 
-/* One process's place. */
+/* The place of one process. */
 struct fbr_pin {
-    char cpus[FBR_PIN_LIST]; /* "" when it is not bound */
-    char nodes[256];         /* NUMA nodes that its memory is bound to, "" when it is not */
-    bool shared; /* there are fewer processors than ranks want: it should yield while it waits */
+    char cpus[FBR_PIN_LIST]; /* "" if the process is not bound */
+    char nodes[256];         /* NUMA nodes that its memory is bound to; "": not bound */
+    /* Ranks want more processors than there are, so this process should yield while it waits. */
+    bool shared;
     unsigned ngpus;
     struct fbr_pin_gpu gpus[FBR_PIN_GPUS];
-    char nic
-        /* the fabric device nearest to its first GPU ("mlx5_0"), else to its processors; "" */
-        [32];
+    /* The fabric device nearest to its first GPU ("mlx5_0"), else to its processors; "": none. */
+    char nic[32];
     char where[96]; /* for people: "package 0, NUMA 0, cores 0-3" */
 };
 
 struct fbr_topology;
 
 struct fbr_topology_facts {
-    unsigned packages, numa_nodes, l3s, cores,
-        hwthreads;       /* that may be used; 0: the machine shows none of these */
+    /* Objects with usable processors; 0: the machine shows none of these. */
+    unsigned packages, numa_nodes, l3s, cores, hwthreads;
     unsigned gpus, nics; /* 0 without FBR_TOPOLOGY_DEVICES */
-    bool this_machine;   /* binding to it means something */
+    bool this_machine;   /* the topology is that of this machine, so processes can be bound to it */
     bool restricted;     /* the machine has more than we may use */
-    char model[64];      /* of the processor, "" if unknown */
+    char model[64];      /* model of the processor, "" if unknown */
 };
 
-/* Look for GPUs and NICs too, which takes several times as long; needed for gpus_per_rank,
+/* Look for GPUs and NICs too, which takes several times as long. Needed for gpus_per_rank,
  * FBR_MAP_GPU and `nic`. */
 #define FBR_TOPOLOGY_DEVICES 1u
 
 struct fbr_pin_ops {
-    /* source: NULL this machine; "xml:PATH"; "synthetic:pack:2 core:4 pu:2"; either of these with
-     * "only:0-3,8:" before it, as if that were all that we may use. Any thread; a topology is not
-     * changed after that. */
+    /* Opens a topology. source: NULL for this machine; "xml:PATH"; "synthetic:pack:2 core:4 pu:2";
+     * or "only:0-3,8:" in front of one of these (or of nothing, for this machine), as if we could
+     * use only those processors. Any thread; the topology does not change afterwards. */
     int (*open)(struct fbr_topology **t, const char *source, unsigned flags, struct fbr_error *err);
     void (*close)(struct fbr_topology *t); /* NULL is fine */
     void (*facts)(const struct fbr_topology *t, struct fbr_topology_facts *facts);
-    /* Places for wish->count processes in pins[]. `note` (size bytes) gets a sentence when more
-     * processes than processors were asked for ("8 ranks share 2 processors: they are not bound"),
-     * or a wish could not be met wholly; else "". -EINVAL: it cannot be met at all, pins[] is not
-     * to be used. */
+    /* Plans places for wish->count processes in pins[]. Stores a sentence in `note` (size bytes) if
+     * more processes than processors were asked for ("8 ranks share 2 processors: they are not
+     * bound"), or if a wish could be met only in part; else "". -EINVAL: the wish cannot be met,
+     * and pins[] must not be used. */
     int (*plan)(const struct fbr_topology *t, const struct fbr_pin_wish *wish, struct fbr_pin *pins,
                 char *note, size_t size, struct fbr_error *err);
-    /* The machine with the processes in it, as text of several lines; the caller frees.
+    /* Draws the machine with the processes on it, as text of several lines, which the caller frees.
      * `label(user, i)` names process i. NULL: out of memory. */
     char *(*draw)(const struct fbr_topology *t, const struct fbr_pin *pins, unsigned count,
                   void (*label)(void *user, unsigned i, char *out, size_t size), void *user);
-    /* The whole as hwloc XML, for PMIx servers and for tests; the caller frees with free().
-     * Forbidden objects are in it and marked so. NULL: out of memory. */
+    /* Returns the whole topology as hwloc XML, for PMIx servers and for tests; the caller frees it
+     * with free(). It includes forbidden objects, marked as such. NULL: out of memory. */
     char *(*xml)(const struct fbr_topology *t);
 };
 
-/* The table, or NULL and why (no hwloc on this machine): then nothing can be bound, and that must
- * be said. */
+/* Returns the table, or NULL and an error (no hwloc on this machine). Then nothing can be bound,
+ * and the caller must report that. */
 const struct fbr_pin_ops *fbr_pin_load(struct fbr_error *err);
 
-/* Names on the command line to wishes; negative: -EINVAL with the names that there are.
- * "socket" is taken for package and "slot" for compact, as mpirun's users write. */
+/* Turn names on the command line into wishes. Negative: -EINVAL, with the list of valid names.
+ * "socket" means package and "slot" means compact, as in mpirun. */
 int fbr_pin_bind_named(const char *name, struct fbr_error *err);
 int fbr_pin_map_named(const char *name, struct fbr_error *err);
 
-/* "0-3,8" to the bit mask that sched_setaffinity() takes: bytes written (a multiple of 8), or
- * -EINVAL for what is not a list or an empty one, -E2BIG. */
+/* Turns "0-3,8" into the bit mask for sched_setaffinity(). Returns the number of bytes written (a
+ * multiple of 8), -EINVAL if the text is not a list or the list is empty, or -E2BIG. */
 int fbr_pin_mask(const char *list, void *mask, size_t size);
 
-/* How many threads process `at` of `count` should have so that nobody's processors are asked for
- * twice: as many as its processors, divided among all that were given the same ones. 0 when they
- * are its own alone, or when it is not bound: then nothing need be said, or the caller knows. */
+/* Returns how many threads process `at` of `count` should have so that no processor is used twice:
+ * the number of its processors, divided by the number of processes that have the same ones. 0: no
+ * other process has the same processors, or the process is not bound; then no limit applies. */
 unsigned fbr_pin_threads(const struct fbr_pin *pins, unsigned count, unsigned at);
 
-/* The kernel's account of a process. A text is "" where the kernel does not tell. */
+/* The facts that the kernel reports of a process. A text is "" if the kernel does not report it. */
 struct fbr_pin_seen {
-    char cpus[FBR_PIN_LIST]; /* its affinity */
+    char cpus[FBR_PIN_LIST]; /* its affinity mask */
     char mems[256];          /* NUMA nodes that it may use at all */
-    char policy[64];         /* of its memory: "default", "bind:0" */
+    char policy[64];         /* memory policy: "default", "bind:0" */
     char gpus[256];          /* the devices that it was shown: "CUDA_VISIBLE_DEVICES=0,1" */
 };
-/* pid 0: this thread. -ESRCH when there is no such process. */
+/* Reads the above. pid 0: this thread. -ESRCH: there is no such process. */
 int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err);
 
-/* A look-up in an environment: fbr_pin_getenv(NULL, name), or another one. NULL if unset. */
+/* Looks up a variable in an environment, as fbr_pin_getenv(NULL, name) does in ours. NULL:
+ * unset. */
 typedef const char *fbr_pin_getenv_fn(void *user, const char *name);
 const char *fbr_pin_getenv(void *user, const char *name);
 
-/* Lists of visible devices in an environment, as a resource manager, a user or MIG gives, for
- * fbr_pin_wish. */
+/* Stores the lists of visible devices in an environment, which a resource manager, a user or MIG
+ * sets, for fbr_pin_wish. */
 void fbr_pin_gpu_outer(fbr_pin_getenv_fn *outer, void *user, const char *visible[FBR_GPU_VENDORS]);
 
-/* The variables that show a process its GPUs and no others (CUDA_VISIBLE_DEVICES,
- * ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK, with what makes their numbers mean the order of PCI bus
- * ids): calls set() for each; never for a process that has no GPU chosen. A list in the environment
- * `outer` - the one that the plan was made with - is indexed, not replaced: the process gets the
- * entries of its own, as they stand there. */
+/* Calls set() for each variable that shows a process its GPUs and no others: CUDA_VISIBLE_DEVICES,
+ * ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK, and the variables that make their numbers follow the
+ * order of PCI bus ids. Does nothing for a process without GPUs. If the environment `outer` (the
+ * one that the plan was made with) has a list, that list is indexed and not replaced: the process
+ * gets its own entries of the list, as written there. */
 void fbr_pin_gpu_env(const struct fbr_pin *pin, fbr_pin_getenv_fn *outer,
                      void (*set)(void *user, const char *name, const char *value), void *user);
 

@@ -1,4 +1,4 @@
-/* pin_draw.c - the machine with the processes in it, as text.
+/* pin_draw.c - draws the machine with the processes on it, as text.
  *
  *     2 packages, 2 NUMA nodes, 16 cores, 32 hardware threads, 1 GPU
  *     package 0
@@ -6,8 +6,8 @@
  *         [0: rank 0] [1: rank 1] [2-7: free]
  *         GPU 0 0000:17:00.0: rank 0
  *
- * A cell is a run of cores that the same processes have. Where the threads of a core have different
- * ones, each has a cell, "3.1" being the second of core 3.
+ * A cell is a run of cores that the same processes have. If the threads of a core have different
+ * processes, each thread has a cell; "3.1" is the second thread of core 3.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "runtime/pin/topology.h"
 
 #define COLUMNS 96
-#define NAMED 4 /* processes in a cell that are named when there are more */
+#define NAMED 4 /* largest number of processes that a cell names all */
 
 struct drawing {
     const struct fbr_topology *t;
@@ -27,7 +27,8 @@ struct drawing {
     unsigned count;
     void (*label)(void *user, unsigned i, char *out, size_t size);
     void *user;
-    uint64_t *bits; /* who is where: `words` for each position, a bit for each process */
+    /* which processes are where: `words` for each position, a bit for each process */
+    uint64_t *bits;
     size_t words;
     struct fbr_buf out;
     size_t column;
@@ -52,7 +53,7 @@ __attribute__((format(printf, 2, 3))) static void putf(struct drawing *d, const 
     put(d, text);
 }
 
-/* ---- Who is where ---- */
+/* ---- Which processes are where ---- */
 
 static uint64_t *at_position(const struct drawing *d, unsigned at)
 {
@@ -64,7 +65,8 @@ static bool same(const struct drawing *d, unsigned a, unsigned b)
     return !memcmp(at_position(d, a), at_position(d, b), d->words * sizeof(uint64_t));
 }
 
-/* Positions of the kernel's numbers; npus where there is none. */
+/* Sets the bits of all processes. position[]: the position of each processor number of the kernel;
+ * npus: there is none. */
 static bool place_processes(struct drawing *d)
 {
     unsigned max = 0, *position, first, last;
@@ -87,7 +89,7 @@ static bool place_processes(struct drawing *d)
     return true;
 }
 
-/* Names of the processes of a set: all, or the first few and how many more. */
+/* Writes the names of the processes of a set: all of them, or the first few and how many more. */
 static void name_processes(const struct drawing *d, const uint64_t *set, const char *none,
                            char *out, size_t size)
 {
@@ -133,7 +135,8 @@ static bool one_owner(const struct drawing *d, struct fbr_span core, unsigned li
     return true;
 }
 
-/* The numbers of cores are in order, but those of a restricted machine have gaps. */
+/* Draws the cells of a span. The numbers of cores are in order, but on a restricted machine they
+ * have gaps. */
 static void put_cells(struct drawing *d, struct fbr_span span, const char *indent)
 {
     const struct fbr_topology *t = d->t;
@@ -170,8 +173,8 @@ static bool inside(struct fbr_span in, struct fbr_span of)
     return of.first <= in.first && in.end <= of.end;
 }
 
-/* Whether a device is drawn in this place: the smallest of NUMA nodes, packages and the machine
- * that it is in. */
+/* Whether a device is drawn in this place: in the smallest of the NUMA nodes, packages and the
+ * machine that contains it. */
 static bool belongs(const struct drawing *d, const struct fbr_device *dev, enum fbr_level level,
                     struct fbr_span span)
 {
@@ -193,7 +196,7 @@ static void put_users(struct drawing *d, const char *indent, const char *what, u
     memset(set, 0, d->words * sizeof(*set));
 }
 
-/* `set` is empty, and is so again after. */
+/* Draws the devices of a place. `set` must be empty, and is empty again afterwards. */
 static void put_devices(struct drawing *d, enum fbr_level level, struct fbr_span span,
                         const char *indent, uint64_t *set)
 {
@@ -246,8 +249,8 @@ static void put_head(struct drawing *d)
     put(d, f->restricted ? " that this process may use; the machine has more\n" : "\n");
 }
 
-/* Part by part of that level, and each of these by the next smaller, where there are several that
- * have all cores; else in one. */
+/* Draws a span part by part, if it has several parts of that level that cover all its processors,
+ * and each part by the next smaller level. Otherwise draws it as a whole. */
 static void put_parts(struct drawing *d, enum fbr_level level, struct fbr_span span,
                       const char *indent)
 {
@@ -323,7 +326,7 @@ static void put_machine(struct drawing *d, uint64_t *set)
     for (unsigned i = 0; i < t->nplaces[FBR_LEVEL_NUMA]; i++) {
         package = fbr_topology_place(t, FBR_LEVEL_PACKAGE, numas[i].span.first);
         if (package >= 0 && !inside(numas[i].span, t->places[FBR_LEVEL_PACKAGE][package].span))
-            package = -1; /* one node of several packages */
+            package = -1; /* one NUMA node with several packages */
         if (package >= 0 && package != last)
             putf(d, "package %u\n", t->places[FBR_LEVEL_PACKAGE][package].number);
         put_numa(d, &numas[i], package >= 0 ? "  " : "", set);
@@ -334,8 +337,8 @@ static void put_machine(struct drawing *d, uint64_t *set)
                         set);
         last = package;
     }
-    put_devices(d, FBR_LEVEL_MACHINE, (struct fbr_span){0, t->npus}, "",
-                set); /* the kernel knew no place of these */
+    /* Devices without a known place. */
+    put_devices(d, FBR_LEVEL_MACHINE, (struct fbr_span){0, t->npus}, "", set);
     for (unsigned i = 0; i < d->count; i++)
         if (!d->pins[i].cpus[0]) {
             set[i / 64] |= UINT64_C(1) << i % 64;

@@ -1,9 +1,9 @@
-/* pin_gpu.c - gives GPUs to processes, and finds the nearest NIC.
+/* pin_gpu.c - assigns GPUs to processes, and finds the nearest NIC.
  *
- * Distances in a tree are nested: of two devices, the nearer to a process is the one with which it
- * shares the smaller part of the machine. So GPUs are given away from the smallest parts up: a
- * process that finds a free GPU in its own part takes it, and only a process without one looks in
- * the next larger part. No other way has more processes with a near GPU.
+ * Distances in a tree are nested: of two devices, the nearer to a process is the one with which the
+ * process shares the smaller part of the machine. So GPUs are assigned from the smallest parts up:
+ * a process takes a free GPU in its own part, and only a process without one looks in the next
+ * larger part. No other order gives a near GPU to more processes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -13,16 +13,17 @@
 
 #include "runtime/pin/topology.h"
 
-/* ---- Which GPUs there are to give ---- */
+/* ---- GPUs that processes may get ---- */
 
-/* One entry of a list of visible devices. False: readers of the list stop here. */
+/* Reads one entry of a list of visible devices. False: the list ends before this entry, as it does
+ * for its other readers. */
 static bool read_entry(const struct fbr_topology *t, enum fbr_gpu_vendor vendor, const char *entry,
                        const struct fbr_device **device)
 {
     const char *id = !strncmp(entry, "MIG-GPU-", 8) ? entry + 4 : entry;
     char *end;
     unsigned long index;
-    bool known = false; /* that there are any of this vendor: hwloc may have no PCI plugin */
+    bool known = false; /* GPUs of this vendor are known; hwloc may have no PCI plugin */
 
     *device = NULL;
     if (entry[0] >= '0' && entry[0] <= '9') {
@@ -42,8 +43,8 @@ static bool read_entry(const struct fbr_topology *t, enum fbr_gpu_vendor vendor,
         size_t n = strcspn(id, "/");
         const struct fbr_device *d = &t->gpus[i];
 
-        if (d->gpu.vendor == vendor && n > 4 &&
-            !strncmp(d->name, id, n)) /* beginnings of ids will do */
+        /* The beginning of an id is enough. */
+        if (d->gpu.vendor == vendor && n > 4 && !strncmp(d->name, id, n))
             *device = d;
     }
     return true;
@@ -86,8 +87,8 @@ static unsigned read_vendor(const struct fbr_topology *t, const struct fbr_pin_w
     return n;
 }
 
-/* Programs are written for one vendor's: the one that there are most of, the first of them when
- * equal. */
+/* A program uses the GPUs of one vendor: this chooses the vendor with most GPUs, or the first one
+ * if several have equally many. */
 int fbr_gpu_slots(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
                   struct fbr_gpu_slot **out, unsigned *count)
 {
@@ -96,7 +97,8 @@ int fbr_gpu_slots(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
 
     *out = NULL;
     *count = 0;
-    for (int v = 0; v < FBR_GPU_VENDORS; v++) /* an entry has two characters */
+    /* an entry has at least two characters, with its comma */
+    for (int v = 0; v < FBR_GPU_VENDORS; v++)
         if (wish->visible[v] && strlen(wish->visible[v]) / 2 + 1 > max)
             max = (unsigned)strlen(wish->visible[v]) / 2 + 1;
     for (int v = 0; v < FBR_GPU_VENDORS; v++) {
@@ -128,7 +130,8 @@ const struct fbr_device *fbr_gpu_device(const struct fbr_topology *t, const stru
 
 /* ---- Distances ---- */
 
-/* How far: processors in the smallest part of the machine that has both; small is near. */
+/* Returns the distance: the number of processors in the smallest part of the machine that contains
+ * both. Small is near. */
 static unsigned distance_of(const struct fbr_topology *t, const struct fbr_device *d,
                             struct fbr_span span)
 {
@@ -138,12 +141,12 @@ static unsigned distance_of(const struct fbr_topology *t, const struct fbr_devic
     return t->npus;
 }
 
-/* ---- Giving ---- */
+/* ---- Assigning ---- */
 
 struct assigning {
     const struct fbr_topology *t;
     const struct fbr_gpu_slot *slots;
-    unsigned nslots, each, *used; /* used[slot]: by how many */
+    unsigned nslots, each, *used; /* used[slot]: how many processes have it */
 };
 
 static void assign(struct assigning *g, struct fbr_pin *pin, unsigned slot)
@@ -160,7 +163,7 @@ static bool has(const struct fbr_pin *pin, const struct fbr_gpu_slot *slot)
     return false;
 }
 
-/* Free GPUs within `reach` of a process, until it has its number. */
+/* Assigns free GPUs within `reach` of a process until it has its number. */
 static void assign_near(struct assigning *g, struct fbr_pin *pin, struct fbr_span span,
                         unsigned reach, unsigned most)
 {
@@ -170,7 +173,7 @@ static void assign_near(struct assigning *g, struct fbr_pin *pin, struct fbr_spa
             assign(g, pin, s);
 }
 
-/* Whatever is least used; there are always enough that it does not have. */
+/* Assigns the least used GPUs; there are always enough that the process does not have yet. */
 static void assign_rest(struct assigning *g, struct fbr_pin *pin)
 {
     while (pin->ngpus < g->each) {
@@ -241,7 +244,7 @@ int fbr_gpu_deal(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
             if (g.used[s] < g.used[least])
                 least = s;
         assign(&g, &pins[i], least);
-        /* The others from around the first, as little used as it. */
+        /* Take the other GPUs from around the first one, if they are used no more than it. */
         if (slots[least].device && slots[least].device->nnear) {
             first = slots[least].device->near[0];
             for (unsigned r = 0; r < slots[least].device->nnear; r++)
@@ -257,8 +260,9 @@ int fbr_gpu_deal(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
 
 /* ---- NICs ---- */
 
-/* How near a NIC is to a GPU, small is near: by bridges that both are below, then by the part of
- * the machine, then by the number of the bus, for devices are numbered as they are plugged. */
+/* The distance of a NIC from a GPU; small is near. Compares the bridges above both, then the part
+ * of the machine that contains both, then the bus numbers, because devices are numbered in the
+ * order of their slots. */
 struct nearness {
     unsigned bridges, distance, bus;
 };
@@ -288,7 +292,7 @@ static int compare(struct nearness a, struct nearness b)
     return a.bus < b.bus ? -1 : a.bus > b.bus;
 }
 
-/* Without a GPU, processes share the NICs that are equally near in turn. */
+/* Without a GPU, processes take turns on the NICs that are equally near. */
 static const struct fbr_device *near_processors(const struct fbr_topology *t, struct fbr_span span,
                                                 unsigned turn)
 {

@@ -1,8 +1,8 @@
 /* pin_plan.c - plans a place for each process, from a topology and wishes.
  *
- * First the machine is cut into slots, each wide enough for one process, on the smallest scale on
- * which there are enough: within a core, an L3, a NUMA node, a package, and if need be across all
- * borders. Then the map deals the slots out, and the binding widens each to what was asked for. A
+ * First the machine is cut into slots, each wide enough for one process. The scale is the smallest
+ * that has enough slots: within a core, an L3, a NUMA node, a package, or, if necessary, across all
+ * borders. Then the map deals the slots out, and the binding widens each slot to the wished size. A
  * slot is a span of neighbouring processors.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -17,7 +17,7 @@
 struct slot {
     struct fbr_span span;
     unsigned kind;
-    unsigned key[2]; /* to sort by */
+    unsigned key[2]; /* sort keys */
 };
 
 struct plan {
@@ -27,15 +27,15 @@ struct plan {
     struct fbr_error *err;
     char *note;
     size_t note_size;
-    enum fbr_pin_bind bind; /* never the default */
+    enum fbr_pin_bind bind; /* not FBR_BIND_DEFAULT */
     enum fbr_pin_map map;
-    enum fbr_level unit; /* what slots are made of: cores or processors */
-    /* those that the machine shows, from small to large, cores first */
+    enum fbr_level unit; /* unit of slots: cores or processors */
+    /* The levels that the machine shows, from small to large, cores first. */
     enum fbr_level sizes[FBR_LEVELS];
     unsigned nsizes;
     struct slot *slots;
     unsigned nslots;
-    struct fbr_span *spans; /* of each process: its slot, then what it is bound to */
+    struct fbr_span *spans; /* for each process: its slot, later the span that it is bound to */
     struct fbr_gpu_slot *gpus;
     unsigned ngpus;
 };
@@ -63,8 +63,8 @@ __attribute__((format(printf, 2, 3))) static void note(struct plan *p, const cha
 
 /* ---- Slots ---- */
 
-/* Cuts a span into slots; `cross`: a slot may have processors of several kinds. Returns how many;
- * slots may be NULL. */
+/* Cuts a span into slots. `cross`: a slot may have processors of several kinds. Returns the number
+ * of slots; `slots` may be NULL. */
 static unsigned cut(const struct plan *p, struct fbr_span within, bool cross, struct slot *slots)
 {
     const struct fbr_topology *t = p->t;
@@ -100,8 +100,8 @@ static unsigned cut_level(const struct plan *p, enum fbr_level level, bool cross
     return n;
 }
 
-/* A NUMA node may be a part of an L3 or have several packages in it: what there is less of is
- * larger. */
+/* Orders the levels. A NUMA node may be a part of an L3, or may contain several packages: a level
+ * with fewer objects is larger. */
 static void order_levels(struct plan *p)
 {
     const unsigned *n = p->t->nplaces;
@@ -118,8 +118,8 @@ static void order_levels(struct plan *p)
     }
 }
 
-/* Where a level is in p->sizes, or, where the machine shows none of it, the next larger: of an L3
- * what is above the cores, of a package all. */
+/* Returns the index of a level in p->sizes. If the machine does not show the level, returns the
+ * next larger one: for an L3 the one above the cores, for a package the largest. */
 static unsigned size_of(const struct plan *p, enum fbr_level level)
 {
     for (unsigned at = 0; at < p->nsizes; at++)
@@ -128,7 +128,8 @@ static unsigned size_of(const struct plan *p, enum fbr_level level)
     return level == FBR_LEVEL_L3 ? 1 : p->nsizes - 1;
 }
 
-/* The scale: the smallest with enough slots, else the one with most. */
+/* Cuts the machine into slots on the smallest scale that has enough slots, or else on the scale
+ * that has most. */
 static int make_slots(struct plan *p)
 {
     enum fbr_level best = FBR_LEVEL_MACHINE;
@@ -160,7 +161,8 @@ static const char *s_if(unsigned n)
     return n == 1 ? "" : "s";
 }
 
-/* Which binding, of what units. Sets `shared` when there is not one slot for each. */
+/* Chooses the binding and the unit of slots. Sets `shared` if there are fewer slots than
+ * processes. */
 static int choose_units(struct plan *p, bool *shared)
 {
     const struct fbr_pin_wish *w = p->wish;
@@ -168,7 +170,8 @@ static int choose_units(struct plan *p, bool *shared)
     int rc;
 
     p->bind = w->bind;
-    if (w->bind == FBR_BIND_DEFAULT) /* what feeds a GPU has threads, and nobody said how many */
+    /* a process that feeds a GPU has threads, and the wish does not say how many */
+    if (w->bind == FBR_BIND_DEFAULT)
         p->bind = w->gpus_per_rank && !w->cpus_per_rank ? FBR_BIND_NUMA : FBR_BIND_CORE;
     p->unit = by_core ? FBR_LEVEL_CORE : FBR_LEVEL_PU;
     rc = make_slots(p);
@@ -202,7 +205,8 @@ static void sort(struct plan *p)
     qsort(p->slots, p->nslots, sizeof(*p->slots), by_key);
 }
 
-/* Strong ones first, and the weak ones not at all when there are enough without. */
+/* Sorts slots with strong cores first, and drops those with weak cores if there are enough without
+ * them. */
 static void prefer_strong(struct plan *p)
 {
     unsigned n = 0;
@@ -226,8 +230,8 @@ static unsigned place_of(const struct fbr_topology *t, enum fbr_level level, con
     return at < 0 ? t->nplaces[level] : (unsigned)at;
 }
 
-/* The first slot of each place, then the second of each, and so on. Slots come in the order that is
- * wished in a place. */
+/* Orders the slots: the first slot of each place, then the second of each, and so on. Within a
+ * place the slots keep their order. */
 static int round_robin(struct plan *p, enum fbr_level level)
 {
     unsigned *given = calloc(p->t->nplaces[level] + 1, sizeof(*given));
@@ -252,8 +256,8 @@ static int by_position(const void *a, const void *b)
     return x->span.first < y->span.first ? -1 : x->span.first > y->span.first;
 }
 
-/* How many of `count` each of n places gets that has room for some: one to each in turn; or to
- * every so many-th, when there are more places. */
+/* Computes how many of `count` each of n places gets, if it has room: one each in turn. If more
+ * places than `count` have room, evenly spaced places get one each. */
 static void share_out(const unsigned *room, unsigned n, unsigned count, unsigned *share)
 {
     unsigned places = 0, seen = 0, given = 0;
@@ -276,9 +280,9 @@ static void share_out(const unsigned *room, unsigned n, unsigned count, unsigned
             }
 }
 
-/* Takes `count` of n slots that lie in order, as far apart as they can be, into `out`: an equal
- * share from each place of a size, in turn, and in these from each of the next smaller. `sizes` is
- * how many sizes are left. */
+/* Takes `count` of n slots, which are in order of position, as far apart as possible, into `out`.
+ * The places of a size get equal shares, in turn, and so do the next smaller places within each of
+ * them. `sizes` is the number of sizes that are left. */
 static int spread(const struct plan *p, unsigned sizes, const struct slot *in, unsigned n,
                   unsigned count, struct slot *out)
 {
@@ -309,7 +313,7 @@ static int spread(const struct plan *p, unsigned sizes, const struct slot *in, u
         if (share[b])
             rc = spread(p, sizes - 1, in + at, has, share[b], parts + put);
         at += has;
-        room[b] = put; /* from now on: where its part begins */
+        room[b] = put; /* from now on: where the part of this place begins */
         put += share[b];
     }
     for (unsigned turn = 0; !rc && taken < count; turn++)
@@ -339,7 +343,8 @@ static int map_spread(struct plan *p)
     return 0;
 }
 
-/* The least used slot in there, of those that `most` do not have yet; p->nslots: none. */
+/* Returns the least used slot within `around`, of those that fewer than `most` processes have.
+ * p->nslots: none. */
 static unsigned free_slot(const struct plan *p, struct fbr_span around, unsigned most,
                           const unsigned *used)
 {
@@ -352,9 +357,9 @@ static unsigned free_slot(const struct plan *p, struct fbr_span around, unsigned
     return best;
 }
 
-/* Slots around the GPU of each process; from the smallest surroundings up, as GPUs are given
- * (pin_gpu.c). A process whose GPU has no known place waits for the last step, in which every slot
- * is near. */
+/* Finds a slot around the GPU of each process, from the smallest surroundings up, as GPUs are
+ * assigned (pin_gpu.c). A process whose GPU has no known place waits for the last step, in which
+ * every slot is near. */
 static int map_gpu(struct plan *p)
 {
     const struct fbr_pin_wish *w = p->wish;
@@ -383,7 +388,7 @@ static int map_gpu(struct plan *p)
     return rc ? out_of_memory(p) : 0;
 }
 
-/* Gives p->spans[] their slots. */
+/* Sets p->spans[] to the slots of the processes. */
 static int map(struct plan *p)
 {
     static const enum fbr_level levels[] = {
@@ -413,7 +418,7 @@ static int map(struct plan *p)
                  p->map == FBR_MAP_L3 ? "L3" : "package");
         rc = round_robin(p, level);
         break;
-    default: /* compact: as they lie */
+    default: /* compact: in order */
         break;
     }
     for (unsigned i = 0; !rc && i < p->wish->count; i++)
@@ -423,7 +428,8 @@ static int map(struct plan *p)
 
 /* ---- Bindings ---- */
 
-/* To the whole of what it is in; a processor may be in no L3 where others are. */
+/* Widens a span to the whole objects of that level that it is in. A processor may be in no L3
+ * although others are. */
 static struct fbr_span widen(const struct plan *p, struct fbr_span s, enum fbr_level level)
 {
     for (unsigned at = size_of(p, level); at < p->nsizes; at++) {
@@ -456,10 +462,10 @@ static void bind(struct plan *p)
         p->spans[i] = widen(p, p->spans[i], level);
 }
 
-/* ---- What is said of a place ---- */
+/* ---- Description of a place ---- */
 
-/* Numbers of positions `span` into a list, in their own order: they need not be that of the
- * positions. `bits` has room for all of them and is left empty. */
+/* Writes the processor numbers of a span as a list, in the order of the numbers, which may differ
+ * from the order of positions. `bits` has room for all numbers and is left empty. */
 static int write_cpus(const struct fbr_topology *t, struct fbr_span span, uint64_t *bits, char *out,
                       size_t size)
 {
@@ -480,13 +486,14 @@ static int write_cpus(const struct fbr_topology *t, struct fbr_span span, uint64
     return fbr_cpulist_end(&list);
 }
 
-/* NUMA nodes are in the order of positions; their numbers need not be. */
+/* Writes the NUMA nodes of a span as a list. The nodes are in the order of positions; their numbers
+ * need not be. */
 static int write_nodes(const struct fbr_topology *t, struct fbr_span span, char *out, size_t size)
 {
     struct fbr_cpulist list = {.out = out, .size = size};
     unsigned from = 0;
 
-    for (;;) { /* the lowest number that is not yet in it */
+    for (;;) { /* finds the lowest number that is not yet in the list */
         unsigned best = ~0u;
 
         for (unsigned i = 0; i < t->nmemories; i++) {
@@ -503,7 +510,7 @@ static int write_nodes(const struct fbr_topology *t, struct fbr_span span, char 
     }
 }
 
-/* "NUMA 0" or "NUMA 0-3" of the places that a span is in; nothing when there are none. */
+/* Writes "NUMA 0" or "NUMA 0-3" for the places that a span is in, or nothing if there are none. */
 static size_t describe(const struct fbr_topology *t, enum fbr_level level, struct fbr_span span,
                        const char *one, const char *several, char *out, size_t size)
 {
@@ -551,7 +558,7 @@ static void write_where(const struct plan *p, struct fbr_span span, char *out, s
     }
 }
 
-/* Processes that share a place have the same words; they are often neighbours. */
+/* Fills in the texts of all processes. */
 static int describe_all(struct plan *p, bool shared)
 {
     unsigned max = 0;
@@ -630,7 +637,8 @@ static int check(struct plan *p)
     return 0;
 }
 
-/* Most ranks that one slot gets, and whether they want more processors than it has. */
+/* Returns the largest number of ranks on one slot. *more: they want more processors than the slot
+ * has. */
 static unsigned crowd(const struct plan *p, unsigned need, bool *more)
 {
     unsigned most = (p->wish->count + p->nslots - 1) / p->nslots;
@@ -701,15 +709,15 @@ static int make_plan(struct plan *p)
         return rc;
     if (shared && (rc = share_processors(p, &shared)))
         return rc;
-    if (!p->nslots) { /* not bound, and wider than the machine */
+    if (!p->nslots) { /* not bound, and the wish is wider than the machine */
         p->nslots = 1;
         p->slots[0].span = (struct fbr_span){0, p->t->npus};
     }
     rc = map(p);
     if (rc)
         return rc;
-    if (p->bind == FBR_BIND_NONE &&
-        p->map != FBR_MAP_GPU) /* where the kernel likes: all devices are as near */
+    /* The kernel chooses the processors, so all devices are equally near. */
+    if (p->bind == FBR_BIND_NONE && p->map != FBR_MAP_GPU)
         for (unsigned i = 0; i < p->wish->count; i++)
             p->spans[i] = (struct fbr_span){0, p->t->npus};
     bind(p);

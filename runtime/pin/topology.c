@@ -1,11 +1,12 @@
-/* topology.c - hwloc's tree into the rows and spans that the planner works on (topology.h).
+/* topology.c - turns hwloc's tree into the rows and spans that the planner uses.
  *
- * hwloc is asked for everything, forbidden processors too, and told afterwards what is allowed: so
- * a device keeps its place when the cores beside it are not ours, and readers of the XML see the
- * allowed processors.
+ * hwloc loads everything, also forbidden processors, and learns afterwards which are allowed. So a
+ * device keeps its place if the cores next to it are not ours, and readers of the XML see which
+ * processors are allowed.
  *
  * Three components of hwloc are left out: "gl" and "opencl" connect to X displays and load drivers,
- * "x86" moves this thread over all processors; none knows what Linux and PCI do not say.
+ * and "x86" moves this thread over all processors. None of them finds anything that Linux and PCI
+ * do not report.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/pin/topology.h"
@@ -28,7 +29,7 @@ static unsigned count_of(hwloc_topology_t h, hwloc_obj_type_t type)
 
 /* ---- Loading ---- */
 
-/* "only:LIST:SOURCE" into `only` and SOURCE. */
+/* Splits "only:LIST:SOURCE" into `only` and SOURCE. */
 static int take_only(const char **source, hwloc_bitmap_t *only, struct fbr_error *err)
 {
     char list[FBR_PIN_LIST];
@@ -104,8 +105,8 @@ static int load(hwloc_topology_t *h, const char *source, bool devices, struct fb
     return rc;
 }
 
-/* The affinity of this process into `set`. Kernels want a mask as long as theirs: it grows until it
- * is. */
+/* Stores the affinity of this process in `set`. The kernel wants a mask as long as its own, so the
+ * mask grows until it is. */
 static int affinity(hwloc_bitmap_t set)
 {
     size_t cpus = 1024, size;
@@ -127,7 +128,7 @@ static int affinity(hwloc_bitmap_t set)
     }
 }
 
-/* Restricts the topology to the allowed processors, and tells hwloc the same. */
+/* Restricts the topology to the allowed processors, and reports them to hwloc. */
 static int restrict_to(struct fbr_topology *t, hwloc_topology_t h, hwloc_const_bitmap_t only,
                        struct fbr_error *err)
 {
@@ -165,8 +166,8 @@ struct rows {
     unsigned *before;
 };
 
-/* Processors below an object are neighbours in hwloc's logical order. A NUMA node hangs beside the
- * object that it is of. */
+/* Returns the span of an object: the processors below it are neighbours in hwloc's logical order. A
+ * NUMA node is attached to the object that it belongs to. */
 static struct fbr_span span_of(const struct rows *r, hwloc_obj_t obj)
 {
     struct fbr_span span = {0, 0};
@@ -214,7 +215,8 @@ static void add_place(struct fbr_topology *t, enum fbr_level level, struct fbr_s
         t->places[level][t->nplaces[level]++] = (struct fbr_place){.span = span, .number = number};
 }
 
-/* A machine may name no cores at all: then each processor is one. */
+/* Reads the objects of one level. A machine may report no cores at all: then each processor counts
+ * as one. */
 static int read_level(struct fbr_topology *t, const struct rows *r, enum fbr_level level,
                       hwloc_obj_type_t type)
 {
@@ -233,9 +235,9 @@ static int read_level(struct fbr_topology *t, const struct rows *r, enum fbr_lev
     return 0;
 }
 
-/* NUMA nodes are children of the object whose processors they serve, beside the tree. One that has
- * all processors of another and more (memory behind CXL, say) is nobody's nearest; a GPU's own
- * memory is not a home for a process. */
+/* Whether a NUMA node can be the home of a process. NUMA nodes are attached to the object whose
+ * processors they serve. A node that has all processors of another node and more (such as memory
+ * behind CXL) is nearest to no process, and the memory of a GPU is no home. */
 static bool is_home(const struct rows *r, hwloc_obj_t node)
 {
     for (unsigned i = 0; i < count_of(r->h, HWLOC_OBJ_NUMANODE); i++) {
@@ -325,7 +327,7 @@ static void find_surroundings(const struct rows *r, hwloc_obj_t pci, struct fbr_
         if (span.first == span.end || (d->nnear && d->near[d->nnear - 1].first == span.first &&
                                        d->near[d->nnear - 1].end == span.end))
             continue;
-        if (d->nnear == FBR_NEAR) /* the widest is the whole machine, always */
+        if (d->nnear == FBR_NEAR) /* the widest is always the whole machine */
             d->nnear--;
         d->near[d->nnear++] = span;
     }
@@ -375,7 +377,7 @@ static void add_gpu(struct fbr_topology *t, const struct rows *r, hwloc_obj_t pc
         t->ngpus++;
 }
 
-/* A port that is down is no way out; a device that says nothing of its ports is taken. */
+/* Adds a NIC, unless its port is down. A device that reports nothing about its ports is added. */
 static void add_nic(struct fbr_topology *t, const struct rows *r, hwloc_obj_t os)
 {
     struct fbr_device *d = &t->nics[t->nnics];
@@ -417,7 +419,7 @@ static int read_devices(struct fbr_topology *t, const struct rows *r)
     return 0;
 }
 
-/* ---- Facts about the machine -------------------------------------------------------------- */
+/* ---- Facts about the machine ---- */
 
 static void read_facts(struct fbr_topology *t, hwloc_topology_t h)
 {
@@ -448,7 +450,7 @@ int fbr_topology_open(struct fbr_topology **out, const char *source, bool device
     if (!t)
         return fbr_fail(err, -ENOMEM, "out of memory");
     rc = take_only(&source, &only, err);
-    /* "only:0-3:" is this machine */
+    /* "only:0-3:" without a source means this machine */
     if (!rc && source && !*source)
         source = NULL;
     if (!rc)

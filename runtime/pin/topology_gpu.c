@@ -1,8 +1,8 @@
-/* topology_gpu.c - what is a GPU to compute on, and which of this machine's may be used.
+/* topology_gpu.c - decides what is a GPU for computation, and which GPUs of this machine may be
+ * used.
  *
- * In a container, under a resource manager or without a driver there are GPUs on the PCI bus that
- * no program here can open; CUDA and ROCm count without them, so they must not be counted here
- * either.
+ * In a container, under a resource manager or without a driver, the PCI bus shows GPUs that no
+ * program here can open. CUDA and ROCm do not count them, so they must not be counted here either.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
@@ -34,7 +34,7 @@ bool fbr_gpu_vendor(unsigned pci_class, unsigned pci_vendor, enum fbr_gpu_vendor
     }
 }
 
-/* "Device Minor: \t 3", "GPU UUID: \t GPU-..." */
+/* Reads lines such as "Device Minor: \t 3" and "GPU UUID: \t GPU-...". */
 static bool nvidia(const char *root, const struct fbr_pin_gpu *gpu, char *uuid, size_t size)
 {
     char path[PATH_MAX], line[256], *value;

@@ -1,7 +1,8 @@
-/* child.c - the side of a job: joins its parent, runs what it is told, ends with it; see child.h.
+/* child.c - a process that another one started: joins its parent, runs the function that it gets,
+ * and ends with its parent.
  *
- * A child lives no longer than its parent: when the control connection ends, it removes what a
- * killed parent left behind and exits. On one host the kernel sees to it as well (die_with_parent).
+ * When the control connection ends, a child removes what a killed parent left behind, and exits. On
+ * the parent's host, the kernel also kills a child whose parent dies (die_with_parent).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/child.h"
@@ -53,7 +54,7 @@ struct fbr_child {
     uint64_t deadline;
     unsigned turned_away; /* loop thread */
     bool said_goodbye;
-    /* the process that started us on this host, and whose death ends us; 0: none */
+    /* the process that started us on this host, whose death ends us; 0: none */
     pid_t watcher;
     struct fbr_error failure; /* under lock, as all below */
     pthread_mutex_t lock;
@@ -65,7 +66,7 @@ struct fbr_child {
     void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
     void *user;
     struct early_list early; /* frames that came before there was a handler */
-    /* orders to start others, held until we can outlive the parent to end them */
+    /* orders about subjobs, kept until we would outlive the parent and could end the subjobs */
     struct early_list orders;
     bool outlives;
     struct fbr_post outliving;
@@ -77,8 +78,8 @@ struct fbr_child {
     size_t work_len;
     char data_server_url[FBR_URL_MAX];
     uint64_t link;
-    uint8_t alg;      /* 0: not sealed */
-    uint32_t beat_ms; /* how often its server must hear us; 0: never */
+    uint8_t alg;      /* 0: not encrypted */
+    uint32_t beat_ms; /* the data server must hear us at this interval; 0: never */
 };
 
 static void dial(void *arg);
@@ -92,9 +93,9 @@ static void fail(struct fbr_child *c, int code, const char *text)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The parent is gone: removes its leftovers and exits, with all processes that we have forked. When
- * the whole run has lost its master, its directory goes too; the kernel may take a moment to
- * release the master's lock. */
+/* The parent is gone: kills all processes that we have forked, removes the parent's leftovers, and
+ * exits. If the master of the run is dead, the run's directory goes, too; the kernel may take a
+ * moment to release the master's lock. */
 static _Noreturn void exit_orphaned(struct fbr_child *c, const char *text)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
@@ -103,14 +104,14 @@ static _Noreturn void exit_orphaned(struct fbr_child *c, const char *text)
             text);
     if (c->rt->orphaned)
         c->rt->orphaned(c->rt);
-    /* also processes that have not joined, which would leave their own children */
+    /* also those that have not joined: they would leave their own children behind */
     fbr_subjob_host_kill(c->rt->subjob_host);
     if (getsid(0) == getpid())
         fbr_spawn_sweep(getpid());
     for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
         if (access(c->join.root, F_OK) < 0 || nanosleep(&nap, NULL) < 0)
             break;
-    /* of this host */
+    /* the run's directory on this host, which is not the master's */
     if (!c->join.root[0])
         fbr_rundir_remove(&c->rt->dir);
     if (getpgrp() == getpid())
@@ -118,9 +119,10 @@ static _Noreturn void exit_orphaned(struct fbr_child *c, const char *text)
     _exit(PARENT_LOST);
 }
 
-/* The kernel kills a child on this host when its parent dies (spawn.c). From now on the end of the
- * connection tells us instead, and leaves time to clean up; the signal only wakes us if we were
- * stopped. This setting belongs to the calling thread, the main thread. */
+/* Replaces the signal that we get when our parent dies; false: that signal was not `instead`. The
+ * kernel kills a child on this host when its parent dies (spawn.c). After the join, the end of the
+ * connection reports the parent's death instead, and leaves time to clean up; the signal then only
+ * wakes us if we were stopped. This setting belongs to the calling thread, the main thread. */
 static bool die_with_parent(int instead, int sig)
 {
     int now = 0;
@@ -157,7 +159,8 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     pthread_mutex_unlock(&c->lock);
     if (started)
         exit_orphaned(c, text);
-    if (why == -EPIPE || why == -ECONNRESET) /* turned away: by the crowd of callers, or for good */
+    /* turned away: the parent has too many callers, or does not admit us */
+    if (why == -EPIPE || why == -ECONNRESET)
         c->turned_away++;
     if (may_retry(c, why) && fbr_now_ms() < c->deadline)
         fbr_timer_start(&c->retry, RETRY_MS * (1 + c->turned_away), 0);
@@ -165,10 +168,10 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
         fail(c, why, text);
 }
 
-/* Begins when we have joined; until then the limit is that of the start. A parent on this host, or
- * our host, may be stopped by a debugger and is not dead: its end shows as the end of the
- * connection. A parent on another host may be stopped for a while, too, so we wait longer for it
- * than it waits for us. */
+/* Call it after the join; until then start_timeout is the limit. A parent on this host, or our host
+ * process, may be stopped by a debugger without being dead: only the end of the connection means
+ * its death. A parent on another host may be stopped for a while, too, so we wait longer for the
+ * parent than it waits for us. */
 static void watch_parent(struct fbr_child *c)
 {
     const struct fbr_config *config = c->rt->config;
@@ -179,9 +182,9 @@ static void watch_parent(struct fbr_child *c)
         far ? FBR_PARENT_PATIENCE * (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
 }
 
-/* START: u8 kind, [reference of the function], u64 length, argument; then str data server url, u64
- * link, u8 algorithm of its seal. The argument moves to the front of our copy, where it is aligned.
- * */
+/* START: u8 kind, [reference of the function], u64 length, argument; then, of the data link, str
+ * url of the data server, u64 link, u8 AEAD algorithm, u32 heartbeat in ms. The argument moves to
+ * the front of our copy, where it is aligned. */
 static int read_start(struct fbr_child *c)
 {
     struct fbr_cur cur = fbr_cur(c->start, c->start_len);
@@ -202,7 +205,7 @@ static int read_start(struct fbr_child *c)
         return -EPROTO;
     memmove(c->start, work, c->work_len);
     c->work = c->start;
-    /* our children must not inherit it */
+    /* our children must not inherit this descriptor */
     if (strcmp(c->data_server_url, FBR_URL_OF_HOST) == 0)
         fcntl(FBR_RELAY_FD, F_SETFD, FD_CLOEXEC);
     return 0;
@@ -264,7 +267,7 @@ static int send_of_tunnel(void *user, uint8_t type, const struct fbr_buf *body)
     return fbr_child_send(user, type, body);
 }
 
-/* Serves a caller in a thread, over a pair of sockets. */
+/* Serves an exec client in a thread, over a pair of sockets. */
 static int attach(struct fbr_child *c, uint64_t id, struct fbr_error *err)
 {
     int ends[2], rc = fbr_fds_need(VISIT_FDS, "a visit", err);
@@ -279,7 +282,7 @@ static int attach(struct fbr_child *c, uint64_t id, struct fbr_error *err)
     rc = fbr_tunnels_open(&c->tunnels, id, ends[0], NULL, err);
     if (rc < 0)
         close(ends[0]);
-    /* without a thread, the closed end tells the caller */
+    /* if no thread starts, the end that we close reports that to the client */
     else
         rc = fbr_exec_server_start(ends[1], err);
     if (rc < 0)
@@ -332,7 +335,7 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         keep_early(c, &c->early, type, body);
 }
 
-/* We start others only now: if the parent died earlier, the kernel would kill us, and the children
+/* We start subjobs only now: if the parent died earlier, the kernel would kill us, and the children
  * of our children would stay. */
 static void on_outliving(void *arg)
 {
@@ -350,12 +353,12 @@ static void on_outliving(void *arg)
 
 static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
 
-/* Our host has made a connection for us; this is our end of it. */
+/* Our host process has made a connection for us; this descriptor is our end. */
 static void join_by_host(struct fbr_child *c)
 {
     struct fbr_error err = {0, ""};
 
-    fcntl(FBR_CONTROL_FD, F_SETFD, FD_CLOEXEC); /* our children must not inherit it */
+    fcntl(FBR_CONTROL_FD, F_SETFD, FD_CLOEXEC); /* our children must not inherit this descriptor */
     if (fbr_conn_open(&c->conn, c->rt->loop, FBR_CONTROL_FD, &conn_ops, c, &err) < 0)
         fail(c, err.code, err.text);
     else
@@ -581,7 +584,7 @@ void fbr_child_exit(struct fbr_child *c, int code, const char *why)
 
     fflush(NULL);
     fbr_loop_call(c->rt->loop, send_goodbye, &g);
-    exit(code & 255); /* fiber_fini() closes the connection, after what is queued on it */
+    exit(code & 255); /* fiber_fini() sends what is queued on the connection, and closes it */
 }
 
 static int hang_up(void *arg)
@@ -600,7 +603,8 @@ void fbr_child_close(struct fbr_child *c)
 {
     if (!c)
         return;
-    /* Nothing watches the connection any more; a thread other than the main thread may end us. */
+    /* Nothing watches the connection any more, so the parent's death must kill us again. A thread
+     * that is not the main thread, too, may end us; it sets the signal for itself. */
     if (c->watcher && gettid() != getpid())
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     else
@@ -608,8 +612,8 @@ void fbr_child_close(struct fbr_child *c)
     fbr_loop_call(c->rt->loop, hang_up, c);
 }
 
-/* The program's own exit handlers come next, and may hang. If our host is dead already, its death
- * signal came while it meant nothing, and no other process would kill us. */
+/* The program's own exit handlers run next, and may hang. If our parent is dead already, its death
+ * sent only SIGCONT, and no other process would kill us. */
 void fbr_child_closed(const struct fbr_child *c)
 {
     if (c && c->watcher && getppid() != c->watcher)

@@ -1,5 +1,6 @@
-/* job.c - the life and death of a process's job, on the loop thread; process_fsm.h has the table
- * of its states.
+/* job.c - starts, watches and ends the job of a process, on the loop thread.
+ *
+ * process_fsm.h has the table of its states.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -21,13 +22,15 @@
 /* after a child has closed its connection, the backend should soon report its end */
 #define EXIT_AFTER_CONN_MS 2000
 #define CONN_AFTER_EXIT_MS 200   /* bytes of a dead process may still be on their way */
-#define DRAIN_AFTER_EXIT_MS 5000 /* its host, which lives, may still have data to pass on */
+/* its host process, still alive, may have data to pass on */
+#define DRAIN_AFTER_EXIT_MS 5000
 #define EXIT_AFTER_KILL_MS 3000
 /* the process has announced its end; a slow engine reports the end and the output later */
 #define EXIT_OF_FAR_MS 30000
 #define CANNOT_START 125
-#define NOT_EXECUTABLE 126 /* of a program, as shells have it, */
-#define NOT_FOUND 127      /* and so do engines */
+/* exit codes of shells, and of engines */
+#define NOT_EXECUTABLE 126
+#define NOT_FOUND 127
 
 extern char **environ;
 
@@ -35,7 +38,7 @@ static void step(struct fiber_process *p, enum process_event event, const char *
 
 static void set_timer(struct fiber_process *p, uint64_t ms)
 {
-    fbr_timer_start(&p->timer, ms, 0); /* the timer is there from the start */
+    fbr_timer_start(&p->timer, ms, 0); /* start() has initialised the timer */
 }
 
 static void set_state(struct fiber_process *p, enum process_state state)
@@ -68,8 +71,8 @@ static uint64_t parent_patience_ms(const struct fiber_process *p)
 }
 
 /* Notes that this process was stopped. A child on another host gives us up when we are stopped for
- * long: neither the child nor its task has failed. We notice a stop a little later than it began.
- * Call it while the conn is there. */
+ * long; neither the child nor its task has failed then. We notice a stop a little later than it
+ * began. Call it while the connection exists. */
 static void note_stall(struct fiber_process *p, struct fbr_conn *conn)
 {
     uint64_t stall = p->reach == FBR_REACH_TCP && !p->leaving ? fbr_conn_stall_ms(conn) : 0;
@@ -98,7 +101,7 @@ static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
 }
 
 /* Appends " (pid 4711)", or the engine's name for the job: " (docker job 4e4a2eaafa1a)", " (pid 12
- * in slurm job 7_0)". Docker's ids are cut short, as people write them. */
+ * in slurm job 7_0)". Docker's ids are cut to 12 characters, as Docker prints them. */
 static void put_place(struct fbr_buf *b, const struct fiber_process *p)
 {
     const struct fiber_process *job = p;
@@ -178,7 +181,7 @@ static void end(struct fiber_process *p, const char *why)
         p->code = p->told_code;
     p->report = make_report(p);
     p->state = P_ENDED; /* not before: a caller that sees it reads the code and the report */
-    if (write(p->sentinel, &one, sizeof(one)) < 0) /* before any call tells of the end */
+    if (write(p->sentinel, &one, sizeof(one)) < 0) /* before any call reports the end */
         fbr_debug("%s: sentinel: %m", p->name);
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&rt->lock);
@@ -188,7 +191,7 @@ static void end(struct fiber_process *p, const char *why)
     if (p->spec.ops && p->spec.ops->on_end)
         p->spec.ops->on_end(p->spec.user, p);
     fbr_subjobs_host_ended(p, p->report ? p->report : p->name);
-    fbr_conn_close(conn); /* after the conns that it carried */
+    fbr_conn_close(conn); /* after the connections that it carried */
     fbr_link_close(p->link);
     p->link = NULL;
     if (p->spec.ops && p->spec.ops->on_gone)
@@ -196,7 +199,7 @@ static void end(struct fiber_process *p, const char *why)
     fbr_process_unref(p);
 }
 
-/* Ends a process that never started. */
+/* Ends a process that could not be started, or that nothing watches any more. */
 void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why)
 {
     pthread_mutex_lock(&p->rt->lock);
@@ -248,8 +251,8 @@ static void kill_it(struct fiber_process *p, const char *why)
     fbr_process_unref(p);
 }
 
-/* One that has said its code only lingers. Any other may have ended for a reason that its backend,
- * which is slow, will tell. */
+/* A process that has sent its EXIT frame only lingers. Any other may have ended for a reason that
+ * its backend, which is slow, reports later. */
 static void abandon(struct fiber_process *p, const char *why)
 {
     if (p->leaving) {
@@ -291,7 +294,7 @@ static void on_time(void *arg)
     step(arg, P_ON_TIME, "");
 }
 
-/* Whether no more data of the process comes by way of its host. */
+/* Whether the host process has passed on all data of the process. */
 static bool is_drained(const struct fiber_process *p)
 {
     return !p->link || !p->host || p->drained || p->host->state == P_ENDED;
@@ -375,12 +378,12 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     p->conn = NULL;
     fbr_tunnels_close(&p->tunnels);
     fbr_subjobs_host_lost(p, why, text);
-    /* Frozen or cut off: nothing it holds may count any more. */
+    /* On a timeout, the process is frozen or cut off: nothing that it holds may count any more. */
     snprintf(reason, sizeof(reason), "gave %s (frozen, or cut off); killed", text);
     step(p, why == -ETIMEDOUT ? P_ON_SILENT : P_ON_HUNG_UP, reason);
 }
 
-/* Its program may have something to do at exit. */
+/* The program may have something to do at its exit. */
 static void wait_exit(struct fiber_process *p, const char *why)
 {
     uint64_t grace = p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0;
@@ -534,7 +537,7 @@ static void step(struct fiber_process *p, enum process_event event, const char *
     };
     const struct process_step s = fbr_process_step(p->state, event);
 
-    if (s.next != P_ENDED) /* end() says so itself */
+    if (s.next != P_ENDED) /* end() sets that state itself */
         set_state(p, s.next);
     if (actions[s.action])
         actions[s.action](p, why);
@@ -558,7 +561,7 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
     if ((p->host ? p->host : p)->slot->ops->reach == FBR_REACH_HOST)
         snprintf(j.root, sizeof(j.root), "%s", rt->dir.root);
     j.by_host = p->host != NULL;
-    if (!j.by_host) /* else nothing fetches it */
+    if (!j.by_host) /* otherwise nothing asks for the secret */
         memcpy(j.secret, p->secret, sizeof(j.secret));
     fbr_join_put(&j, rt->config, ticket);
     fbr_wipe(&j, sizeof(j));
@@ -689,7 +692,7 @@ void fbr_job_start(void *arg)
 
     if (start(p, &err) == 0)
         return;
-    if (p->slot && p->slot->ops->reach == FBR_REACH_HOST) /* it was to run here */
+    if (p->slot && p->slot->ops->reach == FBR_REACH_HOST) /* it should have run on this host */
         p->cannot_run = err.code == -ENOENT || err.code == -EACCES || err.code == -ENOEXEC;
     snprintf(why, sizeof(why), "could not be started: %.480s", err.text);
     fbr_job_fail(p, CANNOT_START, why);

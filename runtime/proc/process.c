@@ -1,4 +1,4 @@
-/* process.c - handles of job-backed processes: what programs call; job.c has their life and death.
+/* process.c - handles of job-backed processes: the functions that programs call.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -93,7 +93,7 @@ static void run_kill(void *process);
 
 /* ---- The program ---- */
 
-/* Set before anything is started. */
+/* Set before any process is started. */
 static const char **program;
 
 static const char **copy_argv(const char *const *argv)
@@ -152,7 +152,7 @@ const char *const *fbr_process_program(void)
     return program;
 }
 
-/* Each that there was: a job that is being started may have it. */
+/* All templates so far. None is freed, because a job that is being started may use it. */
 struct template
 {
     struct template *before;
@@ -243,7 +243,7 @@ static bool name_is_good(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
 }
 
-/* Copies the environment in the caller's thread, which may change it as soon as its call has
+/* Copies the environment in the caller's thread: the program may change it as soon as the call has
  * returned. */
 static int keep_env(struct fiber_process *p, const struct fbr_process_spec *spec,
                     const struct fiber_jobspec *job)
@@ -361,7 +361,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     p->sentinel = -1;
     p->drained_post = (struct fbr_post){.fn = fbr_job_drained, .arg = p, .own = true};
     p->kill = (struct fbr_post){.fn = run_kill, .arg = p, .own = true};
-    p->refs = 2; /* one of the handle, one of the job */
+    p->refs = 2; /* one for the handle, one for the job */
     p->handle_open = true;
     p->code = p->told_code = FBR_EXIT_UNKNOWN;
     fbr_cond_init(&p->changed);
@@ -374,7 +374,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
         return rc;
     }
     pthread_mutex_lock(&rt->lock);
-    if (rt->finished) { /* since the first check */
+    if (rt->finished) { /* fiber_fini() was called after the first check */
         rc = fbr_fail(err, -ESHUTDOWN, "%s: fiber_fini() was called", p->name);
     } else {
         DL_APPEND(rt->processes, p);
@@ -585,7 +585,7 @@ int fbr_process_tunnel(struct fiber_process *p, int fd, const struct fbr_buf *fi
     fbr_put_u64(&open, id);
     rc = open.failed ? fbr_fail(err, -ENOMEM, "out of memory")
                      : fbr_tunnels_open(&p->tunnels, id, fd, first, err);
-    /* a failure on this channel ends the channel */
+    /* a send that fails also ends the channel */
     if (rc == 0)
         send_of_tunnel(p, FBR_TUNNEL_OPEN, &open);
     else
@@ -834,8 +834,8 @@ void fbr_process_kill_all(struct fbr_runtime *rt)
     } while (p);
 }
 
-/* Kills all processes and waits for their end, as long as their number falls: at the end of this
- * process. */
+/* Kills all processes at the end of this one, and waits for their end as long as their number
+ * falls. */
 void fbr_process_end_all(struct fbr_runtime *rt)
 {
     uint64_t linger = (uint64_t)fbr_config_ms(rt->config, "linger");
@@ -861,7 +861,7 @@ void fbr_process_end_all(struct fbr_runtime *rt)
         if (alive < before)
             deadline = fbr_now_ms() + linger;
         before = alive;
-        if (alive && !found) { /* all are told to end: wait for one of them */
+        if (alive && !found) { /* all were killed: wait for one of them */
             DL_FOREACH(rt->processes, p)
                 if (p->state != P_ENDED)
                     break;

@@ -1,4 +1,4 @@
-/* process.h - job-backed processes, for the other parts of Fiber.
+/* process.h - job-backed processes, as the other parts of Fiber start and watch them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PROCESS_H
@@ -10,52 +10,56 @@
 struct fbr_process_ops {
     void (*on_joined)(void *user, struct fiber_process *p);
     void (*on_frame)(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body);
-    /* It has printed this, which is shown, too; stream 1 or 2. */
+    /* The process has printed this, which is shown, too; stream 1 or 2. */
     void (*on_output)(void *user, struct fiber_process *p, int stream, const void *data,
                       size_t len);
     /* The process has ended, or could not start. fiber_process_exitcode and _report have the
      * details. After this call nobody may send on its data link. */
     void (*on_end)(void *user, struct fiber_process *p);
-    /* The last callback: the data link is closed, nothing more comes from the process. */
+    /* The last callback: the data link is closed, and nothing more comes from the process. */
     void (*on_gone)(void *user, struct fiber_process *p);
 };
 
 struct fbr_process_spec {
-    fiber_process_fn fn; /* NULL: `arg` is work for a program of its own */
+    fiber_process_fn fn; /* NULL: `arg` is work for the program that job.command names */
     const void *arg;
     size_t len;
     const char *prefix; /* prefix of default names: "worker" gives worker-7 */
     const struct fiber_process_options *options;
-    /* the whole environment; NULL: ours as it is now, and the options' additions */
+    /* the whole environment; NULL: our current one, with the options' additions */
     const char *const *env;
     const struct fbr_process_ops *ops;
     void *user;
-    int width; /* processes that it will start in its job; 0: unknown */
-    int alike; /* processes like it that start together; 0: unknown */
-    /* it starts others in its job: processes that name it as their host, or programs of its own */
+    int width; /* number of processes that it will start in its job; 0: unknown */
+    int alike; /* number of similar processes that start together; 0: unknown */
+    /* it starts others in its job: subjobs, which name it as their host, or programs of its own */
     bool is_host;
-    int index;         /* 1 + the index of its node in its ring; 0: of no ring */
-    bool numbered;     /* where the backend has a list of hosts, it runs on the host of its index */
-    const char *apart; /* its host is no other's with the same text (backend.h). The caller's */
-    /* not NULL: this process of ours, an is_host, starts it; the host need not have joined */
+    int index;         /* 1 + the index of its node in its ring; 0: not in a ring */
+    bool numbered;     /* if the backend has a list of hosts, it runs on the host of its index */
+    /* processes with the same text run on distinct hosts (backend.h). The string stays the caller's
+     * */
+    const char *apart;
+    /* not NULL: the process is a subjob of this process of ours, an is_host that need not have
+     * joined */
     struct fiber_process *host;
     /* not NULL: the child gets a data link to us (fbr_child_data_client) */
     const struct fbr_link_ops *link;
 };
 
 int fbr_process_start(struct fiber_process **p, const struct fbr_process_spec *spec);
-/* As fiber_active_children(), with those of pools, rings, managers and stores. */
+/* As fiber_active_children(), and also counts the processes of pools, rings, managers and
+ * stores. */
 int fbr_process_active(struct fiber_process **out, int max);
 /* Sends a frame to the child, on the control channel. Any thread; frames of one thread keep their
  * order. */
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
-/* The same, of something that it has asked for: see fbr_conn_answer(). Loop thread. */
+/* The same, for a frame that answers a request of the child: see fbr_conn_answer(). Loop thread. */
 int fbr_process_answer(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
-/* This process says nothing from now on (it will be stopped), or goes on: see fbr_conn_silent.
- * Answers how many bytes are still to leave. Loop thread. */
+/* Notes that this process sends nothing from now on, because it will be stopped, or that it goes
+ * on: see fbr_conn_silent(). Returns the number of bytes that are still queued. Loop thread. */
 size_t fbr_process_silent(struct fiber_process *p, bool silent);
 size_t fbr_process_queued(const struct fiber_process *p);
-/* NULL before on_joined; the process's, closed with it */
+/* Returns the data link of the process, which closes with it; NULL before on_joined. */
 struct fbr_link *fbr_process_link(struct fiber_process *p);
 /* Returns why the job does not run yet, in its backend's words; NULL: the job runs, or the reason
  * is unknown. Loop thread. */
@@ -66,34 +70,35 @@ double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbe
 /* Whether the backend took the process from us (evicted, preempted, node lost). Loop thread, from
  * on_end on. */
 bool fbr_process_disrupted(const struct fiber_process *p);
-/* Whether its program is not there, or cannot be executed: the next one would not run either. Loop
- * thread, from on_end on. */
+/* Whether its program is missing or cannot be executed, so that another process would not run
+ * either. Loop thread, from on_end on. */
 bool fbr_process_cannot_run(const struct fiber_process *p);
-/* Passes the caller at this socket on to it (tunnel.h), after `first` (may be NULL), which the
- * caller gets before all else; takes the socket over on success. -EAGAIN: it has not joined, or has
- * ended. Loop thread. */
+/* Opens a tunnel (tunnel.h) from the client at this socket to the process; takes the socket over on
+ * success. The client gets `first` (may be NULL) before all else. -EAGAIN: the process has not
+ * joined, or has ended. Loop thread. */
 int fbr_process_tunnel(struct fiber_process *p, int fd, const struct fbr_buf *first,
                        struct fbr_error *err);
 /* Kills the process for a reason that its report will give. Any thread. */
 int fbr_process_abandon(struct fiber_process *p, const char *why);
-/* Returns the command of fiber_program(), which is fixed once something was started; NULL: the
+/* Returns the command of fiber_program(), which is fixed once a process was started; NULL: the
  * executable. Any thread. */
 const char *const *fbr_process_program(void);
-/* The command of fiber_template(); NULL: there is none. It stays valid. Any thread. */
+/* Returns the command of fiber_template(), which stays valid; NULL: there is none. Any thread. */
 const char *const *fbr_process_template(void);
-/* An environment with these NAME=VALUE instead or in addition; the list is the caller's to free,
- * not its strings. NULL: out of memory. */
+/* Returns the environment `ours`, with each NAME=VALUE of `more` replaced or added. The caller
+ * frees the list, but not its strings. NULL: out of memory. */
 char **fbr_env_with(char *const *ours, const char *const *more);
-/* Copies these and the current environment; `strings` has the strings. Call it in the program's
- * thread, for processes that start later on the loop thread: the program may change its environment
- * meanwhile. */
+/* Copies the current environment with the additions of `more`; `strings` holds the strings. Call it
+ * in the program's thread, for processes that start later on the loop thread: the program may
+ * change its environment meanwhile. */
 int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *const *more);
 /* Takes the events of backends, with a process as the job's user (backend.h). Loop thread. */
 void fbr_job_event(void *process, const struct fbr_job_event *event);
-/* Resumes reading output. Loop thread. */
+/* Resumes reading the output of processes. Loop thread. */
 void fbr_process_resume_output(struct fbr_runtime *rt);
 
-/* A caller at our listener that has a ticket: as struct fbr_auth_ops. */
+/* For struct fbr_auth_ops: the secret and the admission of a caller at our listener that has a
+ * ticket. */
 int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
                        uint8_t secret[FBR_KEY_SIZE]);
 int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);

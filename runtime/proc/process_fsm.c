@@ -12,7 +12,8 @@ static const struct process_step steps[P_STATES][P_EVENTS] = {
                     [P_ON_EXITED] = {P_DRYING, P_DO_DRY},
                     [P_ON_TIME] = {P_KILLED, P_DO_TOO_LATE},
                     FAILS},
-    /* The signal may be on its way to a cluster: it may join before. */
+    /* The signal may still be on its way to a cluster, so the process may join before it
+     * arrives. */
     [P_STARTING_KILLED] = {[P_ON_JOINED] = {P_JOINED_KILLED, P_DO_WAIT},
                            [P_ON_REFUSED] = {P_KILLED, P_DO_REFUSE},
                            [P_ON_KILL] = {P_STARTING_KILLED, P_DO_SIGNAL},
@@ -30,7 +31,7 @@ static const struct process_step steps[P_STATES][P_EVENTS] = {
                          [P_ON_EXITED] = {P_EXITED, P_DO_WAIT_CONN},
                          FAILS},
 
-    /* One witness has spoken. */
+    /* One source has reported the end. */
     [P_HUNG_UP] = {[P_ON_KILL] = {P_KILLED, P_DO_SIGNAL},
                    [P_ON_EXITED] = {P_DRYING, P_DO_DRY},
                    [P_ON_TIME] = {P_KILLED, P_DO_GIVE_UP},
@@ -45,8 +46,8 @@ static const struct process_step steps[P_STATES][P_EVENTS] = {
                   [P_ON_TIME] = {P_ENDED, P_DO_END},
                   FAILS},
 
-    /* Both have: what its host has of it comes first, so that no task is taken for lost that is
-     * done. */
+    /* Both sources have reported the end. The data that the host process still has comes first, so
+     * that a task that is done does not count as lost. */
     [P_DRYING] = {[P_ON_KILL] = {P_DRYING, P_DO_SIGNAL},
                   [P_ON_DRAINED] = {P_ENDED, P_DO_END},
                   [P_ON_TIME] = {P_ENDED, P_DO_END},

@@ -1,8 +1,9 @@
 /* process_fsm.h - the life of a process as a table of states and events: pure.
  *
- * Two witnesses tell of it, its control connection and its backend. Its end needs both, or one and
- * a time in which the other should have spoken. job.c tells what they say, and does the action that
- * the table answers with. An event that a state has no row for says nothing there.
+ * Two sources report the end of a process: its control connection and its backend. The process has
+ * ended when both have reported that, or when one has and the other has not within a time limit.
+ * job.c turns the reports into events, and performs the action that the table returns. An event
+ * without a row in a state has no effect there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PROCESS_FSM_H
@@ -10,16 +11,17 @@
 
 #include <stdbool.h>
 
-/* _KILLED: it was sent SIGKILL before either witness spoke. */
+/* _KILLED: SIGKILL was sent before either source reported the end. */
 enum process_state {
     P_STARTING,
     P_STARTING_KILLED,
     P_JOINED, /* it has its connection */
     P_JOINED_KILLED,
-    P_HUNG_UP, /* its connection is closed; its backend says that it runs */
-    P_KILLED,  /* the same, or it never had one; its backend has a time to tell its end */
-    P_EXITED,  /* its backend has told its end; its last bytes may be on their way */
-    P_DRYING,  /* both have spoken; its host still passes on what it sent */
+    P_HUNG_UP, /* its connection is closed; its backend has not reported its end */
+    /* it was killed and has no connection; its backend must report its end within a time limit */
+    P_KILLED,
+    P_EXITED,  /* its backend has reported its end; its last bytes may be on their way */
+    P_DRYING,  /* both have reported its end; its host process still passes on its data */
     P_ENDED,
     P_STATES
 };
@@ -30,24 +32,25 @@ enum process_event {
     P_ON_KILL,    /* SIGKILL, by us or by the program */
     P_ON_HUNG_UP, /* its connection is closed */
     P_ON_SILENT,  /* its connection is cut off, or it is frozen */
-    P_ON_EXITED,  /* its backend tells its end */
-    P_ON_DRAINED, /* nothing more comes by way of its host */
-    P_ON_TIME,    /* the timer */
-    P_ON_FAILED,  /* it could not be started, or nobody watches it any more */
+    P_ON_EXITED,  /* its backend reports its end */
+    P_ON_DRAINED, /* its host process has passed on all its data */
+    P_ON_TIME,    /* the timer has expired */
+    P_ON_FAILED,  /* it could not be started, or nothing watches it any more */
     P_EVENTS
 };
 
 enum process_action {
     P_DO_NOTHING, /* no row: the state stays */
     P_DO_WAIT,
-    P_DO_SIGNAL,    /* passes on the SIGKILL */
-    P_DO_REFUSE,    /* kills it, and says why it could not start */
+    P_DO_SIGNAL,    /* passes SIGKILL to the backend */
+    P_DO_REFUSE,    /* kills it, with the reason why it could not start */
     P_DO_TOO_LATE,  /* the same: it did not join in time */
-    P_DO_KILL,      /* kills it, and says why */
-    P_DO_GIVE_UP,   /* the same, as its backend has not spoken */
-    P_DO_WAIT_EXIT, /* its backend should tell its end now */
-    P_DO_WAIT_CONN, /* its connection should end now */
-    P_DO_DRY,       /* P_ON_DRY at once, if there is nothing to wait for */
+    P_DO_KILL,      /* kills it, with the reason */
+    P_DO_GIVE_UP,   /* kills it, because its backend does not report its end */
+    P_DO_WAIT_EXIT, /* sets the timer: its backend should report its end now */
+    P_DO_WAIT_CONN, /* sets the timer: its connection should end now */
+    /* raises P_ON_DRAINED at once if no data is on its way, else sets the timer */
+    P_DO_DRY,
     P_DO_END,
     P_ACTIONS
 };
@@ -58,14 +61,14 @@ struct process_step {
 
 struct process_step fbr_process_step(enum process_state state, enum process_event event);
 
-/* Does the event say anything in this state? */
+/* Whether the event has a row in this state. */
 bool fbr_process_takes(enum process_state state, enum process_event event);
 
-/* It has neither joined nor ended. */
+/* Whether it has not joined, and is still expected to. */
 bool fbr_process_is_starting(enum process_state state);
-/* It can be talked to. */
+/* Whether it has joined and can get frames. */
 bool fbr_process_is_joined(enum process_state state);
-/* SIGKILL was sent to it before its backend spoke. */
+/* Whether SIGKILL was sent to it before its backend reported its end. */
 bool fbr_process_is_killed(enum process_state state);
 
 #endif

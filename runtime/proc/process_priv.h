@@ -1,4 +1,4 @@
-/* process_priv.h - what process.c (handles), job.c (life and death) and admit.c share.
+/* process_priv.h - the struct of a job-backed process, and the functions that its files share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PROCESS_PRIV_H
@@ -10,8 +10,8 @@
 #include "runtime/proc/ticket.h"
 #include "runtime/proc/tunnel.h"
 
-/* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket
- * and the like; then its connections. */
+/* Descriptors that a process costs us: pipes and a pidfd; while it starts, also the other ends, its
+ * ticket and the like; later, its connections. */
 enum { FDS_OF_JOB = 3, FDS_FOR_START = 10, FDS_OF_CONN = 1, FDS_OF_LINK = 1 };
 
 struct fiber_process {
@@ -21,54 +21,60 @@ struct fiber_process {
     int refs;
     bool handle_open;   /* fact: the program has not closed it */
     bool killed_by_end; /* fact: the end of this process has killed it already */
-    /* Needs no memory, as a lost process must be killed in any case. */
+    /* Posts a kill without allocating memory: a lost process must be killed in any case. */
     struct fbr_post kill;
 
     uint64_t id;
     uint32_t epoch;
     char name[FBR_NAME_MAX];
     struct fbr_process_spec
-        spec; /* only ops, user, link, is_host, prefix are used after the start */
+        /* after the start, only ops, user, link, is_host and prefix are used */
+        spec;
     uint8_t secret[FBR_KEY_SIZE];
     struct fbr_buf start;     /* the START frame, until it is sent */
     struct fiber_jobspec job; /* owned copies, until started */
     struct fbr_buf strings;   /* strings of `job` */
     const char *const *env;   /* the whole environment, copied at the call */
     struct fbr_buf env_strings;
-    struct fbr_hold *holds; /* the loop thread's after the post */
+    struct fbr_hold *holds; /* the loop thread's, once the start is posted */
     size_t n_holds;
     int start_timeout_ms, keep_stdin, width, alike;
-    bool by_program;    /* fact: it runs the command of fiber_program(), or ours */
-    bool waits_in_line; /* wish: its clock stands while the engine has no place for it */
-    int fds; /* set aside for it here (fds.h); the loop thread's once it is posted there */
+    bool by_program;    /* fact: it runs the command of fiber_program(), or our executable */
+    /* wish: start_timeout does not count while the engine has no place for it */
+    bool waits_in_line;
+    /* number of descriptors reserved for it (fds.h); the loop thread's, once the start is posted */
+    int fds;
     char backend_name[32];
 
     /* Loop thread. */
     struct fbr_backend_slot *slot;
-    enum fbr_reach reach; /* the way on which it reaches us, from its start on */
+    enum fbr_reach reach; /* how it reaches us; set when it starts */
     void *handle;
     struct fbr_conn *conn;
     struct fbr_link *link;
     struct fbr_timer timer;
     struct fbr_lines out[2];
-    struct fiber_process *host;      /* the process in whose job it is nested; referenced */
-    struct fbr_backend_slot as_host; /* the "backend" of processes that are nested in its job */
+    struct fiber_process *host;      /* its host process, if it is a subjob; referenced */
+    struct fbr_backend_slot as_host; /* the backend of its subjobs */
     struct fbr_subjobs *nested;
-    struct fbr_tunnels tunnels; /* at it, by way of us */
-    bool signalled;             /* fact: it was told to end */
-    bool leaving;               /* fact: it has said with which code it ends */
-    bool drained;    /* fact: nothing more comes by way of its host; maybe before its end */
-    bool presumed;   /* fact: `why` is our guess; what its backend knows of its end is better */
-    bool disrupted;  /* fact: its backend took it: eviction, preemption, a lost node */
-    bool cannot_run; /* fact: its program is not there, or cannot be executed */
+    struct fbr_tunnels tunnels; /* tunnels to it */
+    bool signalled;             /* fact: SIGTERM or SIGKILL was sent to it */
+    bool leaving;               /* fact: it has sent its EXIT frame */
+    /* fact: its host process has passed on all its data; may be set before its end */
+    bool drained;
+    /* fact: `why` is our guess, which a reason from its backend replaces */
+    bool presumed;
+    bool disrupted;  /* fact: its backend took it from us: eviction, preemption, a lost node */
+    bool cannot_run; /* fact: its program is missing, or cannot be executed */
     bool ready;      /* fact: it has all connections that it needs */
-    bool paused;     /* wish: we take no output for a while */
-    struct fbr_post drained_post; /* tells the loop that it is dry */
-    uint64_t stalled_ms; /* it gave us up while this process was itself stopped for so long */
+    bool paused;     /* wish: its output is not read for a while */
+    struct fbr_post drained_post; /* calls fbr_job_drained() on the loop thread */
+    /* time for which this process was stopped, before the child gave it up */
+    uint64_t stalled_ms;
     char pending[400];   /* why it does not run yet, in the backend's words */
     uint64_t pending_ms; /* fbr_now_ms() when that began */
-    bool placed;         /* fact: what it waits for is not a place to run at */
-    char shortage[160];  /* of our descriptors, when it was seen to fail */
+    bool placed;         /* fact: it has a place to run at, and waits for something else */
+    char shortage[160];  /* our lack of descriptors, noted when it failed */
 
     /* Under rt->lock. */
     enum process_state state; /* the loop thread alone changes it */
@@ -76,7 +82,7 @@ struct fiber_process {
     pthread_cond_t changed;
     int sentinel;
     int32_t code;      /* exit code, -signal, FBR_EXIT_UNKNOWN */
-    int32_t told_code; /* the code in its own EXIT frame */
+    int32_t told_code; /* the code of its EXIT frame, or 125 if we refused it */
     char job_id[80];
     int64_t pid;
     char why[512]; /* a reason that explains more than the code */
@@ -92,13 +98,14 @@ void fbr_job_signal(struct fiber_process *p, int sig);
 void fbr_job_drained(void *process);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
 
-/* admit.c: admits the process and sends its START. Negative: the process is told to go. */
+/* admit.c: admits the process and sends its START. Negative: the process was refused. */
 int fbr_process_attach(struct fiber_process *p, struct fbr_conn *conn);
 
-/* Releases the end that the process's frame names; all ends (NULL). Loop thread. */
+/* Releases the end of a pipe that the process's HOLDS frame names; all ends if body is NULL. Loop
+ * thread. */
 void fbr_process_release_ends(struct fiber_process *p, struct fbr_cur *body);
 
-void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are set aside */
+void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are reserved */
 
 void fbr_process_ref(struct fiber_process *p);
 void fbr_process_unref(struct fiber_process *p);

@@ -707,3 +707,15 @@ def test_executor():
         assert list(e.map(add, range(10), range(10), timeout=LONG)) == [2 * x for x in range(10)]
     with pytest.raises(RuntimeError, match="after shutdown"):
         e.submit(square, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "process_cpu_count"), reason="it came with CPython 3.13")
+def test_a_pool_has_as_many_workers_as_the_interpreter_was_told(program):
+    ran = program("""
+        import fiber as mp
+
+        if __name__ == "__main__":
+            with mp.Pool() as pool:
+                print(pool._processes)
+        """, env={"PYTHON_CPU_COUNT": "1"})
+    assert (ran.code, ran.out) == (0, "1\n"), ran

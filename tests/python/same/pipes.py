@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import os
+import select
 
 import multiprocessing as mp
 
@@ -58,3 +59,22 @@ if __name__ == "__main__":
     with receiver:
         pass
     print(receiver.closed, os.getpid() == mp.current_process().pid)
+
+    for duplex in (True, False):
+        receiver, sender = mp.Pipe(duplex)
+        poll = select.poll()
+        poll.register(receiver.fileno(), select.POLLIN)
+
+        def look(wait):
+            print([event & select.POLLIN for _, event in poll.poll(wait)], receiver.poll())
+
+        look(10)
+        sender.send(1)
+        sender.send_bytes(b"x" * 50000)
+        for call in (receiver.recv, receiver.recv_bytes):
+            look(5000)
+            print(len(str(call())))
+        look(10)
+        sender.close()
+        look(5000)
+        raises(receiver.recv)

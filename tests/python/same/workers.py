@@ -55,3 +55,4 @@ if __name__ == "__main__":
     with pools.ThreadPool(2) as threads:
         show("threads", (threads, isinstance(threads, pools.Pool), isinstance(pool, pools.Pool)))
     print(issubclass(pools.ThreadPool, pools.Pool), isinstance(3, pools.Pool))
+    print(pools.AsyncResult is pools.ApplyResult, issubclass(pools.MapResult, pools.ApplyResult), pools.AsyncResult.__name__)
