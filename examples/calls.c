@@ -465,7 +465,8 @@ int main(int argc, char **argv)
     char beat[16];
     struct fiber_store *store;
     struct fiber_pool *pool;
-    const char *const again[] = {"/proc/self/exe", NULL}; /* for example an interpreter and a script */
+    /* for example an interpreter and a script */
+    const char *const again[] = {"/proc/self/exe", NULL};
     const char *const copied[] = {"/proc/self/exe", "--template", NULL};
     int rc;
 

@@ -131,7 +131,8 @@ struct mixed {
     int ranks, min, max, epochs, seed;
     int quick, no_kill, alone, live, colour;
     const char *backend;
-    char program[PATH_MAX], folder[PATH_MAX], data[PATH_MAX]; /* the ring's program; the shared folder; the images */
+    /* the ring's program; the shared folder; the images */
+    char program[PATH_MAX], folder[PATH_MAX], data[PATH_MAX];
     struct fiber_pool *pool;
     struct fiber_ring *ring;
     struct fiber_pool_stats stats;

@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "tests/runtime/door_util.h"
+#include "tests/support/sanitized.h"
 
 static void silent_callers_keep_nobody_out(void **state)
 {
@@ -115,7 +116,8 @@ static void tcp_a_flood_of_silent_callers_delays_nobody(void **state)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     for (int i = 0; i < 10; i++)
         late += took[i] >= JOIN_MS;
-    assert_in_range(late, 0, 5); /* others want the processors; a listener that waits has 10 */
+    /* others want the processors, the more so under a sanitizer; a listener that waits has 10 */
+    assert_in_range(late, 0, SANITIZED ? 9 : 5);
     close(ready[0]);
 }
 
