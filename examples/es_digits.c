@@ -36,8 +36,7 @@
 #define PIXELS 64
 #define HIDDEN 32
 #define DIGITS 10
-#define LAYER_2 \
-    (PIXELS * HIDDEN + HIDDEN) /* its offset in theta; biases follow weights */
+#define LAYER_2 (PIXELS * HIDDEN + HIDDEN) /* its offset in theta; biases follow weights */
 #define PARAMS (LAYER_2 + HIDDEN * DIGITS + DIGITS)
 #define MAX_IMAGES 4096
 #define NOISE (4u << 20) /* floats in the table, 16 MiB */
@@ -227,8 +226,8 @@ static int run_task(const void *in, size_t len, struct fiber_reply *reply)
         rc = fiber_store_get(here.store, "generation", &here.fetched, 0);
         g = here.fetched.data;
     }
-    if (rc || g->number !=
-                  task->generation) /* another number: a late copy of a task that is done */
+    if (rc ||
+        g->number != task->generation) /* another number: a late copy of a task that is done */
         return fiber_reply_fail(reply, -ESTALE, "cannot fetch the generation: %s",
                                 fiber_last_error());
     for (int i = 0; i < TRIES; i++)

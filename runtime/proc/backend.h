@@ -53,7 +53,7 @@ struct fbr_job {
     const char *image;   /* NULL: the parent's own */
     const char *file;    /* program */
     char *const *argv;
-    char *const *env;       /* the whole environment, without FIBER_TICKET */
+    char *const *env; /* the whole environment, without FIBER_TICKET */
     /* the entries of env that the parent does not have, or has with other values; may be NULL */
     char *const *added_env;
     /* The command of the program's template (fiber_template), if the job runs the program itself;
@@ -64,7 +64,7 @@ struct fbr_job {
     /* nonzero: it starts subjobs; the local backend kills the rest of its session when it has ended
      * */
     int is_host;
-    int is_master;   /* nonzero: the job itself starts jobs with this backend; no ticket */
+    int is_master;       /* nonzero: the job itself starts jobs with this backend; no ticket */
     const char *workdir; /* NULL: the parent's */
     double cpus;
     int gpus;

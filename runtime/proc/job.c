@@ -21,7 +21,7 @@
 
 /* after a child has closed its connection, the backend should soon report its end */
 #define EXIT_AFTER_CONN_MS 2000
-#define CONN_AFTER_EXIT_MS 200   /* bytes of a dead process may still be on their way */
+#define CONN_AFTER_EXIT_MS 200 /* bytes of a dead process may still be on their way */
 /* its host process, still alive, may have data to pass on */
 #define DRAIN_AFTER_EXIT_MS 5000
 #define EXIT_AFTER_KILL_MS 3000

@@ -34,8 +34,8 @@ struct fbr_process_spec {
     int alike; /* number of similar processes that start together; 0: unknown */
     /* it starts others in its job: subjobs, which name it as their host, or programs of its own */
     bool is_host;
-    int index;         /* 1 + the index of its node in its ring; 0: not in a ring */
-    bool numbered;     /* if the backend has a list of hosts, it runs on the host of its index */
+    int index;     /* 1 + the index of its node in its ring; 0: not in a ring */
+    bool numbered; /* if the backend has a list of hosts, it runs on the host of its index */
     /* processes with the same text run on distinct hosts (backend.h). The string stays the caller's
      * */
     const char *apart;

@@ -20,8 +20,8 @@ enum process_state {
     P_HUNG_UP, /* its connection is closed; its backend has not reported its end */
     /* it was killed and has no connection; its backend must report its end within a time limit */
     P_KILLED,
-    P_EXITED,  /* its backend has reported its end; its last bytes may be on their way */
-    P_DRYING,  /* both have reported its end; its host process still passes on its data */
+    P_EXITED, /* its backend has reported its end; its last bytes may be on their way */
+    P_DRYING, /* both have reported its end; its host process still passes on its data */
     P_ENDED,
     P_STATES
 };

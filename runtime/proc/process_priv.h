@@ -39,7 +39,7 @@ struct fiber_process {
     struct fbr_hold *holds; /* the loop thread's, once the start is posted */
     size_t n_holds;
     int start_timeout_ms, keep_stdin, width, alike;
-    bool by_program;    /* fact: it runs the command of fiber_program(), or our executable */
+    bool by_program; /* fact: it runs the command of fiber_program(), or our executable */
     /* wish: start_timeout does not count while the engine has no place for it */
     bool waits_in_line;
     /* number of descriptors reserved for it (fds.h); the loop thread's, once the start is posted */
