@@ -225,7 +225,9 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                             "`fiber logs -f RUN` and `fiber kill RUN` find it"},
     [RUN_INTERFACE] = {"iface", 0, CLI_REFUSED, "X", .help = "use FIBER_BIND=X fiber run ..."},
     [RUN_MODULE] = {"m", 0, CLI_REFUSED, "MODULE", .also = "module",
-                    .help = "use the program: fiber run ... python3 -m MODULE"},
+                    .help =
+                        "for torchrun's module use the program: fiber run ... python3 -m MODULE; "
+                        "for srun's distribution use --map-by node (cyclic) or slot (block)"},
     [RUN_SLURM] = {"partition", 0, CLI_REFUSED, "X",
                    .also = "p account A qos exclusive reservation",
                    .help = "use the settings slurm_partition, slurm_account, slurm_qos and "

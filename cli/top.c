@@ -290,11 +290,10 @@ static void put_foot(struct view *v, int rows)
     int last = v->first + rows < v->run.nranks ? v->first + rows : v->run.nranks;
     char line[512];
 
-    snprintf(
-        line, sizeof(line),
-        "%d to %d of %d by %s; arrows and pages scroll; c %s, m memory, h host, r %s sort; q quits",
-        v->first + 1, last, v->run.nranks, order_names[v->order], is_pool(v) ? "busy" : "cpu",
-        is_pool(v) ? "worker" : "rank");
+    snprintf(line, sizeof(line),
+             "%d to %d of %d by %s; q quits; arrows scroll; sort: c %s, m memory, h host, r %s",
+             v->first + 1, last, v->run.nranks, order_names[v->order], is_pool(v) ? "busy" : "cpu",
+             is_pool(v) ? "worker" : "rank");
     put_line(v, line);
 }
 
@@ -396,6 +395,14 @@ static void draw(struct view *v)
 
 /* ---- The subcommand ---- */
 
+/* Sorts the table anew and shows its beginning. */
+static bool sort_by(struct view *v, enum order order)
+{
+    v->order = order;
+    v->first = 0;
+    return true;
+}
+
 /* False: the key has no meaning. */
 static bool obey(struct view *v, int key)
 {
@@ -425,19 +432,15 @@ static bool obey(struct view *v, int key)
         return true;
     case 'c':
     case 'b':
-        v->order = BY_CPU;
-        return true;
+        return sort_by(v, BY_CPU);
     case 'm':
-        v->order = BY_MEMORY;
-        return true;
+        return sort_by(v, BY_MEMORY);
     case 'h':
-        v->order = BY_HOST;
-        return true;
+        return sort_by(v, BY_HOST);
     case 'r':
     case 'n':
     case 'w':
-        v->order = BY_RANK;
-        return true;
+        return sort_by(v, BY_RANK);
     default:
         return false;
     }

@@ -220,7 +220,7 @@ class Manual:
         return cut[0].lower() + cut[1:]
 
     def return_value(self, item):
-        if item.prototype().startswith("void "):
+        if re.match(r"void [^*]", item.prototype()):
             return []
         if item.prototype().startswith("int ") or item.prototype().startswith("int64_t "):
             usual = ["A negative errno on failure, and", "\\fBfiber_last_error\\fR(3) says why."]

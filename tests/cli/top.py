@@ -30,7 +30,7 @@ def all_ranks_on_any_size():
         top.resize(rows, 50)
         here = min(12, rows - 4) if rows >= 16 else rows - 5
         top.shows("^run ", "RANK STATE", *[f"^ +{rank} running" for rank in range(here)],
-                  *([] if here == 12 or rows < 5 else [f"^1 to {here} of 12 by number; arrows"]))
+                  *([] if here == 12 or rows < 5 else [f"^1 to {here} of 12 by number; q"]))
         assert max(map(len, top.lines)) <= 50 and top.scrolled == 0, "\n".join(top.lines)
     os.write(top.master, b"q")
     top.ends(0)
@@ -38,7 +38,7 @@ def all_ranks_on_any_size():
 
 def scrolls_and_sorts():
     top = watch(9, 100)  # four ranks
-    top.shows("RANK STATE", "^ +0 running", "^ +3 running", "^1 to 4 of 12 by number; arrows and pages scroll")
+    top.shows("RANK STATE", "^ +0 running", "^ +3 running", "^1 to 4 of 12 by number; q quits; arrows scroll")
     for keys, first in ((b"\x1b[B", 1), (b"\x1b[6~", 5), (b"\x1b[F", 8), (b"\x1b[A", 7), (b"\x1b[5~", 3), (b"\x1b[H", 0)):
         os.write(top.master, keys)
         top.shows(f"^ +{first} running", f"^ +{first + 3} running", f"^{first + 1} to {first + 4} of 12 by")

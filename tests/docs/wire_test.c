@@ -217,11 +217,11 @@ static void test_records_have_the_numbers_of_the_page(void **state)
     expect_numbers(rows, COUNT(rows));
 }
 
-static void test_the_door_of_a_run_has_the_numbers_of_the_page(void **state)
+static void test_run_control_has_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
         {FBR_RUN_CONTROL_STATUS, "STATUS |"}, {FBR_RUN_CONTROL_FOLLOW, "FOLLOW |"},
-        {FBR_RUN_CONTROL_SIGNAL, "SIGNAL |"}, {FBR_RUN_CONTROL_STOP, "STOP | as"},
+        {FBR_RUN_CONTROL_SIGNAL, "SIGNAL |"}, {FBR_RUN_CONTROL_STOP, "STOP | ends"},
         {FBR_RUN_CONTROL_SCALE, "SCALE |"},   {FBR_RUN_CONTROL_TUNNEL, "TUNNEL |"},
         {FBR_RUN_CONTROL_RUN, "RUN |"},       {FBR_RUN_CONTROL_RANK, "RANK |"},
         {FBR_RUN_CONTROL_LINE, "LINE |"},     {FBR_RUN_CONTROL_DONE, "DONE |"},
@@ -233,7 +233,7 @@ static void test_the_door_of_a_run_has_the_numbers_of_the_page(void **state)
     assert_int_equal(FBR_RUN_POOL, 1);
 }
 
-static void test_messages_of_a_visit_have_the_numbers_of_the_page(void **state)
+static void test_messages_of_a_tunnel_have_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
         {FBR_MSG_GET, "GET |"},     {FBR_MSG_PUT, "PUT |"},     {FBR_MSG_STACK, "STACK |"},
@@ -330,8 +330,8 @@ int main(void)
         cmocka_unit_test(test_frames_have_the_numbers_of_the_page),
         cmocka_unit_test(test_rings_have_the_numbers_of_the_page),
         cmocka_unit_test(test_records_have_the_numbers_of_the_page),
-        cmocka_unit_test(test_the_door_of_a_run_has_the_numbers_of_the_page),
-        cmocka_unit_test(test_messages_of_a_visit_have_the_numbers_of_the_page),
+        cmocka_unit_test(test_run_control_has_the_numbers_of_the_page),
+        cmocka_unit_test(test_messages_of_a_tunnel_have_the_numbers_of_the_page),
         cmocka_unit_test(test_requests_of_a_store_have_the_numbers_of_the_page),
         cmocka_unit_test(test_limits_have_the_values_of_the_page),
         cmocka_unit_test(test_magic_numbers_are_those_of_the_page),
