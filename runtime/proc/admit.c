@@ -1,4 +1,4 @@
-/* admit.c - admits callers of a process: children that join, and peers with an address of ours.
+/* admit.c - admits the children of a process when they join.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -56,7 +56,7 @@ static void on_drained(void *user)
         fbr_process_unref(p);
 }
 
-/* Opens the data path of a process by way of its host, on the host's link. */
+/* Opens the data path of a subjob, on the link of its host process. */
 static int add_branch(struct fiber_process *p, struct fbr_error *err)
 {
     int rc = p->host->link ? fbr_link_branch(&p->link, p->host->link, p->id, p->spec.link,
@@ -70,7 +70,7 @@ static int add_branch(struct fiber_process *p, struct fbr_error *err)
     return rc;
 }
 
-/* Adds url, id, seal and heartbeat of the child's data link to its START. */
+/* Opens the child's data link, and adds its url, id, AEAD algorithm and heartbeat to START. */
 static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_error *err)
 {
     enum fbr_reach reach = p->reach;

@@ -1,10 +1,10 @@
 /* at_end.h - the ordered list of functions that the end of a process calls, one for each stage.
  *
- * The runtime knows no pool, ring or object: a part that has something to end registers a function
- * at the stage where it ends. fiber_fini() calls them in the order of the stages, once, before it
- * ends processes and closes the context. A stage that has begun takes no more functions, so that
- * nothing is opened that nobody would close; a later stage still does, as a pool that ends may use
- * a queue for the first time.
+ * The runtime does not know pools, rings and objects: a part that has something to end registers a
+ * function at the stage where it ends. fiber_fini() calls the functions in the order of the stages,
+ * once, before it ends processes and closes the context. A stage that has begun takes no more
+ * functions, because it would not call them. Later stages still do: a pool that ends may use a
+ * queue for the first time.
  *
  * The caller serialises all calls except those of the functions themselves (context.c: rt->lock).
  *
@@ -33,7 +33,8 @@ struct fbr_at_end {
 
 /* Registers a function, in place of the stage's former one. -ESHUTDOWN: the stage has begun. */
 int fbr_at_end_set(struct fbr_at_end *e, enum fbr_end_stage stage, fbr_end_fn *fn);
-/* Begins the next stage: 1 and its function (NULL: it has none), or 0 after the last one. */
+/* Begins the next stage. Returns 1 and its function (NULL: it has none), or 0 after the last
+ * stage. */
 int fbr_at_end_next(struct fbr_at_end *e, fbr_end_fn **fn);
 
 #endif

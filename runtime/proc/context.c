@@ -27,10 +27,10 @@ static _Thread_local int callbacks; /* nested callbacks that run on this thread 
 
 /* ---- Parts that open when first needed ---- */
 
-/* Finds the address to listen at: the one where we listen already, because an engine may not answer
- * a second time; the configured one; the one where the jobs of a backend find us; the one where our
- * parent listens. A child has its parent's configuration, but that address is not the child's when
- * it runs on another host. */
+/* Finds the address to listen at, the first of these: the one where we listen already, because an
+ * engine may not answer a second time; the configured one; the one that the jobs of a backend can
+ * reach; the one from which we reach our parent; 127.0.0.1. A child has its parent's configuration,
+ * whose address does not exist in a child on another host. */
 static int bind_address(struct fbr_runtime *rt, char out[FBR_HOST_ADDRESS_MAX],
                         struct fbr_error *err)
 {
@@ -57,7 +57,8 @@ static int bind_address(struct fbr_runtime *rt, char out[FBR_HOST_ADDRESS_MAX],
     return 0;
 }
 
-/* Finds the manager from the surroundings of this process. A child has its parent's answer. */
+/* Finds the backend that fits the surroundings of this process. In a child it is the local
+ * backend. */
 static const char *automatic(const struct fbr_runtime *rt)
 {
     for (size_t i = 0; fbr_backends[i] && !rt->child; i++) {
@@ -77,7 +78,8 @@ const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name)
         return name;
     name = fbr_config_str(rt->config, "backend");
     about = fbr_backend_about(name);
-    /* In a container there is no engine to ask: its processes start in the same container. */
+    /* A job that runs in a container cannot ask the engine: its processes start in the same
+     * container. */
     if (rt->child && about && about->contained)
         return FBR_BACKEND_LOCAL;
     return strcmp(name, "auto") == 0 ? automatic(rt) : name;
@@ -88,7 +90,8 @@ static const struct fbr_backend_ops *configured_backend(const struct fbr_runtime
     return fbr_backend_find(fbr_rt_backend_name(rt, NULL), NULL);
 }
 
-/* The backend knows the address; an object may have to publish its own before a job was started. */
+/* Opens the backend first, which knows the address: an object may have to publish its address
+ * before any job was started. */
 static int find_url(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct fbr_error *err)
 {
     const struct fbr_backend_ops *ops = configured_backend(rt);
@@ -249,8 +252,8 @@ void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name)
 
 /* ---- Start ---- */
 
-/* Messages of some 100 KiB come and go all the time. By default glibc gives their memory back to
- * the kernel each time, and faults it in again: that halves the rate of large tasks
+/* Messages of some 100 KiB come and go all the time. By default glibc returns their memory to the
+ * kernel each time, and faults it in again: that halves the rate of large tasks
  * (docs/performance.md). Settings of the user stay. */
 static void tune_malloc(void)
 {
@@ -281,8 +284,8 @@ static int begin_keeping(void *arg)
     return 0;
 }
 
-/* The bound of what is kept for others, where the configuration says none: half of the memory of
- * the machine, of our control group or of this process, whichever is least. */
+/* The limit of what this process keeps for others, if the configuration sets none: half of the
+ * memory of the machine, of our control group or of this process, whichever is least. */
 static uint64_t half_of_memory(void)
 {
     uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -304,7 +307,7 @@ int fbr_rt_start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
 
     if (rt->started)
         return 0;
-    /* a peer that closes is an error of the call, not the end of the process */
+    /* a write to a peer that has closed is an error of the call, and does not end the process */
     signal(SIGPIPE, SIG_IGN);
     fbr_fds_raise();
     tune_malloc();

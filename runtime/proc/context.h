@@ -27,18 +27,18 @@ enum fbr_frame {
     FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
     /* child to parent: bytes for the caller that started the child */
     FBR_FRAME_READY,
-    FBR_FRAME_JOIN, /* child to its host: the child has joined (subjobs.h) */
+    FBR_FRAME_JOIN, /* child to its host process: the child has joined (subjobs.h) */
     /* child to parent: the child has attached to an end of a pipe */
     FBR_FRAME_HOLDS,
     FBR_FRAME_POOL = 32,    /* pool/pool_wire.h */
     FBR_FRAME_SUBJOB = 48,  /* subjobs.h */
-    FBR_FRAME_PEER = 64,    /* share/peer.h */
+    FBR_FRAME_PEER = 64,    /* share/object_server.c */
     FBR_FRAME_RING = 80,    /* ring/ring_wire.h */
     FBR_FRAME_TUNNEL = 112, /* tunnel.h */
 };
 
-/* An end of a pipe that a process holds from its start on, as a handle of the process that starts
- * it. */
+/* An end of a pipe that a process holds from its start on; the process that starts it has a handle
+ * of that end. */
 struct fbr_hold {
     struct fiber_pipe *held;
     uint64_t owner, object; /* as in the address of the end */
@@ -46,12 +46,12 @@ struct fbr_hold {
 };
 
 struct fbr_hold_ops {
-    int (*hold)(struct fiber_pipe *end, struct fbr_hold *out); /* 0, or kept */
+    int (*hold)(struct fiber_pipe *end, struct fbr_hold *out); /* 0, or an error that is kept */
     /* Called when the process has the end itself, or has ended. Loop thread. */
     void (*release)(struct fbr_hold *hold);
 };
 
-/* Functions of the files above this one, which the context calls. */
+/* Functions of the layers above, which the context calls. */
 struct fbr_rt_above {
     int (*secret)(void *rt, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
     int (*admit)(void *rt, const struct fbr_caller *who, struct fbr_conn *conn);
@@ -73,14 +73,14 @@ struct fbr_runtime {
     struct fbr_rundir dir;
     struct fbr_timer keep;          /* loop thread */
     struct fbr_held held;           /* what this process keeps for others */
-    char run_uid[33];               /* of the whole run: the master's, in hex */
-    uint8_t peer_key[FBR_KEY_SIZE]; /* in the addresses of what lives here */
-    uint64_t self;                  /* random: tells processes of a run apart */
+    char run_uid[33];               /* uid of the whole run, in hex; the master makes it */
+    uint8_t peer_key[FBR_KEY_SIZE]; /* part of the addresses of objects that live here */
+    uint64_t self;                  /* random; distinguishes the processes of a run */
     bool started, finished;
     bool ends, over; /* fiber_fini() was called; it is about to return */
     pthread_t ender; /* the thread that called it */
     pthread_cond_t changed;
-    bool ending; /* fiber_fini() has begun: no pool is opened any more; under the pools' lock */
+    bool ending; /* fiber_fini() has begun: no pool opens any more; under the pools' lock */
     struct fbr_listener *listener[2];       /* by enum fbr_reach; loop thread */
     struct fbr_data_server *data_server[2]; /* set on the loop thread */
     struct fbr_output *output;
@@ -93,22 +93,22 @@ struct fbr_runtime {
     struct fiber_process *processes; /* under lock */
     uint64_t next_process;
     uint64_t next_tunnel;    /* loop thread */
-    struct fbr_child *child; /* the way to our parent; NULL in a master */
+    struct fbr_child *child; /* our connection to our parent; NULL in a master */
     const char *parent_url;  /* where the parent listens */
-    bool near_master; /* this process shares a host, and its run directory, with the master */
-    struct fbr_subjob_host *subjob_host; /* jobs that we run for our parent; loop thread */
-    struct fbr_relay *relay;             /* their data; opened on the loop thread */
+    bool near_master; /* this process is on the master's host, and uses its run directory */
+    struct fbr_subjob_host *subjob_host; /* subjobs that we run for our parent; loop thread */
+    struct fbr_relay *relay;             /* relays the data of subjobs; opened on the loop thread */
     /* Set by share/: admits a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
     const struct fbr_hold_ops *holds; /* set by share/ */
     struct fbr_at_end at_end;         /* by fbr_rt_at_end(); under lock */
-    struct fiber_pool *pools;         /* that are open; under their own lock (pool.c) */
+    struct fiber_pool *pools;         /* open pools; under their own lock (pool.c) */
     struct fiber_ring *rings;         /* open rings; under the lock */
     /* Set by ring/: the output's queue has room again. Loop thread. */
     void (*output_room)(struct fbr_runtime *rt);
     /* Set by ring/: our parent is gone, and this process is about to end. Loop thread. */
     void (*orphaned)(struct fbr_runtime *rt);
-    void *agent; /* ring/'s */
+    void *agent; /* owned by ring/ */
     void *share;
 };
 
@@ -122,37 +122,39 @@ int fbr_rt_check(void);
 /* Registers a function that fiber_fini() calls at this stage; a later call replaces it. -ESHUTDOWN:
  * the stage has begun, or is over. Any thread. */
 int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn);
-/* The context without starting it, or NULL. */
+/* Returns the context if it is started, else NULL. Does not start it. */
 struct fbr_runtime *fbr_rt_peek(void);
 
-/* For init.c: sets the context; answers it, whatever its state is, or NULL; and starts its loop and
- * directory, under rt->lock. `root`: of the run, in a child. */
+/* For init.c. fbr_rt_set() sets the context. fbr_rt_any() returns it in any state, or NULL.
+ * fbr_rt_start() starts its loop and directory, under rt->lock; `root` is the run's directory in a
+ * child, else NULL. */
 int fbr_rt_set(struct fbr_runtime *rt);
 struct fbr_runtime *fbr_rt_any(void);
 int fbr_rt_start(struct fbr_runtime *rt, const char *root, struct fbr_error *err);
 /* Whether other threads may wait for the calling thread. */
 bool fbr_rt_awaited(struct fbr_runtime *rt);
 
-/* Marks a call of the program's function that fiber_fini() waits for: on this thread fiber_fini()
- * does not wait meanwhile. */
+/* Marks the beginning and the end of a callback of the program for which fiber_fini() waits. A
+ * fiber_fini() that this thread calls in between does not wait. */
 void fbr_rt_callback(bool begins);
 
-/* Whether fiber_fini() has begun: nothing new is started. */
+/* Whether fiber_fini() has begun, so that nothing new may start. */
 bool fbr_rt_finished(struct fbr_runtime *rt);
 
-/* Returns the url for processes of this reach and our data channel; opens both when first asked
- * for. Loop thread. */
+/* Store the listener, and the data server with its url, for processes of this reach. The first call
+ * opens them. Loop thread. */
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
                     struct fbr_error *err);
 int fbr_rt_data_server(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_data_server **h,
                        const char **url, struct fbr_error *err);
-/* Returns the name of a backend: NULL as configured, "auto" as found. */
+/* Returns the name of a backend. NULL stands for the configured one, "auto" for the one that is
+ * found. */
 const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name);
 /* Opens a backend by name (NULL: as configured). Loop thread. */
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot,
                    struct fbr_error *err);
 /* Call it in the program's thread before a start by a backend (NULL: as configured): a backend that
- * is not open yet finds the environment as it is now (environ.h). */
+ * is not open yet then gets the environment of this moment (environ.h). */
 void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name);
 /* Returns the reach of our objects' addresses, which may travel to any of our jobs. Loop thread. */
 enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt);

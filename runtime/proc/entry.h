@@ -16,8 +16,8 @@
 
 int fbr_entry_put(struct fbr_buf *b, fiber_process_fn fn, const void *arg, size_t len,
                   struct fbr_error *err);
-/* Runs what the environment names and exits with its code; returns 0 when it names nothing, else
- * the error. */
+/* Runs the function that the environment names, and exits with its code. Returns 0 if the
+ * environment names none, else the error. */
 int fbr_entry_run(struct fbr_error *err);
 
 #endif

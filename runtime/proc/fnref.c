@@ -1,4 +1,4 @@
-/* fnref.c - function pointer <-> (build-id, offset), by dl_iterate_phdr(3); see fnref.h.
+/* fnref.c - translates a function pointer to (build-id, offset) and back, by dl_iterate_phdr(3).
  *
  * Errors are written after the walk, not during it: the loader's lock is held while a callback
  * runs.
@@ -40,7 +40,7 @@ static bool text_contains(const struct dl_phdr_info *info, uint64_t offset)
     return false;
 }
 
-/* A field of a note and the padding behind it, which the last field of a segment may lack. */
+/* Reads a field of a note and the padding after it, which the last field of a segment may lack. */
 static const uint8_t *note_field(struct fbr_cur *c, const uint8_t *start, size_t len, size_t align)
 {
     const uint8_t *field = fbr_get(c, len);

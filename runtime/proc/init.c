@@ -33,7 +33,7 @@ void fiber_bytes_free(struct fiber_bytes *bytes)
     bytes->len = 0;
 }
 
-/* ---- What the context calls of the processes above it ---- */
+/* ---- Functions for the context ---- */
 
 static int on_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
 {
@@ -66,7 +66,7 @@ static void on_output_room(void *user)
 
 static const struct fbr_rt_above above = {on_secret, on_admit, fbr_job_event, on_output_room};
 
-/* ---- Birth ---- */
+/* ---- The start ---- */
 
 static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
 {
@@ -116,7 +116,7 @@ int fiber_init(int *argc, char ***argv)
     struct fbr_runtime *rt = fbr_rt_any();
     int rc;
 
-    (void)argc; /* for options of Fiber's own in future */
+    (void)argc; /* for future options of Fiber */
     (void)argv;
     if (rt)
         return fbr_rt_check() < 0 ? -EPERM : rt->child != NULL;
@@ -210,7 +210,7 @@ int fiber_process_work(const void **work, size_t *len)
     return 0;
 }
 
-/* ---- Death ---- */
+/* ---- The end ---- */
 
 static int close_engines(void *arg)
 {
@@ -238,8 +238,8 @@ static int close_engines(void *arg)
     return 0;
 }
 
-/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so our
- * processes are only killed, and the end of this process does the rest. */
+/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so it
+ * only kills our processes, and the end of this process does the rest. */
 struct at_once {
     struct fbr_runtime *rt;
     pthread_mutex_t lock;
@@ -261,7 +261,7 @@ static void kill_at_once(void *arg)
 
 static void end_at_once(struct fbr_runtime *rt)
 {
-    /* the loop may run it late */
+    /* static, because the loop may use it after this call has returned */
     static struct at_once a = {.lock = PTHREAD_MUTEX_INITIALIZER};
     uint64_t deadline = fbr_now_ms() + END_AT_ONCE_MS;
     int rc = 0;
@@ -270,7 +270,7 @@ static void end_at_once(struct fbr_runtime *rt)
     fbr_cond_init(&a.changed);
     if (fbr_loop_here(rt->loop))
         kill_at_once(&a);
-    /* the loop may wait for us, but not for long */
+    /* the loop may be waiting for us, so we wait for it only for a while */
     else
         rc = fbr_loop_post(rt->loop, kill_at_once, &a);
     pthread_mutex_lock(&a.lock);

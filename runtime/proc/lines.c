@@ -28,7 +28,7 @@ void fbr_screen_break(struct fbr_screen *screen, struct fbr_buf *out)
     screen->coloured = screen->returned = false;
 }
 
-/* One line, or a piece of one, on a terminal: without its newline. */
+/* Puts one line, or a part of one, on a terminal, without its newline. */
 static void put_moving(struct fbr_screen *screen, const char *tag, size_t tag_len, const char *at,
                        const char *end, struct fbr_buf *out)
 {

@@ -1,14 +1,14 @@
 /* lines.h - puts the output of jobs and ranks together on one screen; pure.
  *
- * Output appears in whole lines, and unfinished lines where there is a reason to show them. A
- * screen is the target of the bytes: a terminal, a pipe, a file. The screen knows whose unfinished
- * line stands on it: the next line of another rank begins on a fresh line. Bytes are not changed
- * otherwise, except as the caller asks or as a terminal needs:
+ * A screen is the target of the bytes: a terminal, a pipe or a file. Output appears there in whole
+ * lines; an unfinished line appears only if there is a reason to show it. The screen knows whose
+ * unfinished line is on it, so that the next line of another rank begins on a fresh line.
+ * Otherwise, bytes change only as the caller asks or as a terminal needs:
  *
- *   a tag               in front of each line; on a terminal again behind a return (\r), so that a
- *                       progress bar keeps it; in a pipe or a file, only the part of a line behind
+ *   a tag               in front of each line; on a terminal again after a return (\r), so that a
+ *                       progress bar keeps it; in a pipe or a file, only the part of a line after
  *                       its last return is passed on
- *   a terminal          gets no control sequences but colours and the erasing of a line
+ *   a terminal          gets no control sequences except colours and the erasing of a line
  *                       (printable.h); a colour ends with its line
  *   several ranks       into a pipe or a file: a progress bar is passed on when its line has ended
  *
@@ -24,7 +24,7 @@
 
 #define FBR_LINE_HELD (1u << 20)   /* a longer line is passed on in parts */
 #define FBR_LINES_HELD (64u << 20) /* beyond this sum, unfinished lines are passed on, too */
-#define FBR_LINE_TAIL 2048         /* of the end of each stream, kept for reports */
+#define FBR_LINE_TAIL 2048         /* bytes of the end of each stream, kept for reports */
 #define FBR_LINE_REPORT 10         /* lines of the tail that a report shows */
 
 struct fbr_screen {
@@ -46,20 +46,22 @@ struct fbr_line_stream {
     struct fbr_printable_filter filter;
 };
 
-/* Appends to `out` what the screen gets now: the whole lines, with `tag` in front of each. */
+/* Appends to `out` the bytes that the screen gets now: the whole lines, with `tag` in front of
+ * each. */
 void fbr_line_add(struct fbr_line_stream *s, struct fbr_screen *screen, const char *tag,
                   const void *data, size_t len, struct fbr_buf *out);
-/* Nothing follows for now: shows the unfinished line, too, unless the screen needs whole lines. */
+/* Shows the unfinished line, too, because nothing follows for now; not if the screen needs whole
+ * lines. */
 void fbr_line_show(struct fbr_line_stream *s, struct fbr_screen *screen, const char *tag,
                    struct fbr_buf *out);
-/* Nothing follows any more: shows the unfinished line, and adds no newline. */
+/* Shows the unfinished line at the end of the stream, without a newline. */
 void fbr_line_end(struct fbr_line_stream *s, struct fbr_screen *screen, const char *tag,
                   struct fbr_buf *out);
-/* Notes bytes that somebody else shows unchanged: they count as the last bytes on the screen, and
+/* Notes bytes that another part shows unchanged: they count as the last bytes on the screen, and
  * for reports. */
 void fbr_line_raw(struct fbr_line_stream *s, struct fbr_screen *screen, const void *data,
                   size_t len);
-/* Somebody else writes to the screen now: ends its unfinished line. */
+/* Ends the unfinished line on the screen, because another part writes there now. */
 void fbr_screen_break(struct fbr_screen *screen, struct fbr_buf *out);
 /* Appends the last lines of the stream for a report, each between `before` and `after`: the part
  * behind the line's last return, without control characters. */

@@ -18,7 +18,8 @@
 
 #define FULL (4u << 20)
 #define CLOSE_MS 1000
-#define WRITE_MAX (64u << 10) /* at a time: tells a slow reader from a stopped one */
+/* bytes of one write(), so that a slow reader differs from a stopped one */
+#define WRITE_MAX (64u << 10)
 
 struct chunk {
     struct chunk *next;
@@ -43,7 +44,8 @@ struct fbr_output {
     struct fbr_post roomy;
     uint64_t written, seen;                      /* `written` is atomic */
     struct fbr_screen screens[2], *screen_of[2]; /* loop thread */
-    int errors[3]; /* atomic: the first of standard output, standard error; [0]: of files */
+    /* atomic: the first errno of standard output [1], standard error [2] and other files [0] */
+    int errors[3];
 };
 
 static void write_chunk(struct fbr_output *o, const struct chunk *c)
@@ -66,7 +68,7 @@ static void write_chunk(struct fbr_output *o, const struct chunk *c)
         } else if (n < 0 && errno != EINTR) {
             int none = 0;
 
-            /* The reader has closed, or a disk is full; fbr_output_error() tells. */
+            /* The reader has closed, or a disk is full; fbr_output_error() reports it. */
             __atomic_compare_exchange_n(&o->errors[c->fd <= 2 ? c->fd : 0], &none, errno, false,
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED);
             return;
@@ -149,7 +151,7 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
     return 0;
 }
 
-/* Under the lock: waits until as many chunks are written, at most CLOSE_MS. */
+/* Call it under the lock. Waits until that many chunks are written, at most CLOSE_MS. */
 static bool wait_done(struct fbr_output *o, uint64_t chunks)
 {
     uint64_t deadline = fbr_deadline(CLOSE_MS);
@@ -162,7 +164,7 @@ static bool wait_done(struct fbr_output *o, uint64_t chunks)
     return o->done >= chunks;
 }
 
-/* Whether something was written since the last such question. */
+/* Whether something was written since the last call. */
 static bool moves(struct fbr_output *o)
 {
     uint64_t now = __atomic_load_n(&o->written, __ATOMIC_RELAXED), before = o->seen;
@@ -182,7 +184,7 @@ bool fbr_output_stop(struct fbr_output *o)
         stuck = !wait_done(o, o->added);
     while (stuck && moves(o));
     pthread_mutex_unlock(&o->lock);
-    /* A reader that does not read must not hold our exit; the thread ends with the process. */
+    /* A reader that does not read must not delay our exit; the thread ends with the process. */
     if (stuck)
         pthread_detach(o->thread);
     else

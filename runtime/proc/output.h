@@ -15,28 +15,28 @@
 
 struct fbr_output;
 
-/* on_room: called on the loop thread when the queue has emptied after fbr_lines_add() said that it
- * was full. */
+/* on_room is called on the loop thread when the queue has room again, after fbr_lines_add() said
+ * that it was full. */
 int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user),
                     void *user);
-/* Writes what is queued, unless nobody reads it for a second. It may be asked and waited for still,
- * and is never freed. False: its thread is stuck in write(). */
+/* Writes the queue, unless its reader takes nothing for a second. Later calls may still ask about
+ * the output and wait for it, so it is never freed. False: the thread is stuck in write(). */
 bool fbr_output_stop(struct fbr_output *o);
 
-/* Queues whole lines for descriptor fd, which may be a file of the caller's. Loop thread; true: the
- * queue is full. */
+/* Queues whole lines for descriptor fd, which may be a file of the caller's. True: the queue is
+ * full. Loop thread. */
 bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len);
-/* Closes a file of the caller's once all its lines are written. False: no memory, the file is still
- * the caller's. Loop thread. */
+/* Closes a file of the caller's when all its lines are written. False: out of memory, and the file
+ * is still the caller's. Loop thread. */
 bool fbr_output_finish(struct fbr_output *o, int fd);
-/* Waits until the queue has been written, unless nobody reads it for a second. Not on the loop
+/* Waits until the queue is written, unless its reader takes nothing for a second. Not on the loop
  * thread. */
 void fbr_output_drain(struct fbr_output *o);
-/* Returns the errno by which output for fd 1 or 2, or, with fd 0, for any other was lost; 0: none
- * was. Any thread. */
+/* Returns the first errno by which output was lost: for fd 1 or 2, or with fd 0 for any other file.
+ * 0: no output was lost. Any thread. */
 int fbr_output_error(const struct fbr_output *o, int fd);
 
-/* Returns the screen of descriptor 1 or 2; one screen for both where they are one file. Loop
+/* Returns the screen of descriptor 1 or 2. If both are one file, they have one screen. Loop
  * thread. */
 struct fbr_screen *fbr_output_screen(struct fbr_output *o, int fd);
 
@@ -52,7 +52,7 @@ void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const cha
 void fbr_lines_fini(struct fbr_lines *l);
 /* Takes bytes of the job; true: the queue is full, stop reading until on_room. */
 bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len);
-/* The stream is over: an unfinished line gets its newline. */
+/* Ends the stream: an unfinished line gets its newline. */
 void fbr_lines_end(struct fbr_lines *l);
 
 #endif

@@ -10,10 +10,10 @@
 #include "runtime/base/log.h"
 #include "runtime/base/printable.h"
 
-#define PATIENCE_MS 2000 /* first silence, and interval of the checks */
-#define SHORT_MS 1000    /* jobs that have waited for less are not named: they may run by now */
-#define CHANGED_MS 5000  /* until the next report if something has changed */
-#define AGAIN_MS 30000   /* and if nothing has changed */
+#define PATIENCE_MS 2000 /* delay of the first check, and interval of the checks */
+#define SHORT_MS 1000    /* a shorter wait is not reported: the jobs may run by now */
+#define CHANGED_MS 5000  /* time until the next report if something has changed */
+#define AGAIN_MS 30000   /* time until the next report if nothing has changed */
 
 void fbr_pending_add(struct fbr_pending *p, const char *text)
 {

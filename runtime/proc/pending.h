@@ -10,25 +10,26 @@
 
 #include "runtime/net/loop.h"
 
-/* Begins as zeros. */
+/* Zeroed at first. */
 struct fbr_pending {
-    int jobs, pending, same; /* same: pending jobs that wait for the same as the first */
+    /* same: pending jobs with the reason of the first one */
+    int jobs, pending, same;
     /* fbr_now_ms() when the longest wait began; 0: unknown */
     uint64_t since;
     char text[400];
 };
 
-/* text: why the job does not run yet, in its backend's words; NULL: the job runs. Pure. */
+/* Adds a job. text: why it does not run yet, in its backend's words; NULL: it runs. Pure. */
 void fbr_pending_add(struct fbr_pending *p, const char *text);
-/* Adds a job that has waited since then. Pure. */
+/* Adds a job that has waited since `since` (fbr_now_ms()). Pure. */
 void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t since);
-/* "" when none is pending. Pure. */
+/* Stores the line, or "" if no job is pending. Pure. */
 void fbr_pending_format(const struct fbr_pending *p, char *out, size_t size);
 /* Whether two texts differ in more than their numbers. Pure. */
 bool fbr_pending_differ(const char *a, const char *b);
 
-/* Tells people what jobs of this process wait for, once the wait has lasted: as warnings, which the
- * log shows by default. */
+/* Reports what jobs of this process wait for, if they wait for long: as warnings, which the log
+ * shows by default. */
 struct fbr_pending_watch {
     struct fbr_timer timer;
     void (*collect)(void *user, struct fbr_pending *out);
@@ -38,7 +39,7 @@ struct fbr_pending_watch {
     char last[480];
 };
 
-/* A job has begun to wait; `collect` adds all jobs. Loop thread, as the next. */
+/* Call it when a job begins to wait; `collect` adds all jobs. Loop thread, as fbr_pending_end(). */
 void fbr_pending_begin(struct fbr_pending_watch *w, struct fbr_loop *loop,
                        void (*collect)(void *user, struct fbr_pending *out), void *user);
 void fbr_pending_end(struct fbr_pending_watch *w);

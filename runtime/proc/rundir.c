@@ -30,7 +30,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     (void)st;
     (void)type;
     (void)ftw;
-    remove(path); /* somebody else may be removing it too */
+    remove(path); /* another process may remove it at the same time */
     return 0;
 }
 
@@ -102,7 +102,8 @@ void fbr_rundir_wreck(const char *root)
     fbr_rundir_remove_tree(root);
 }
 
-/* PREFIX, a process id, '-' and six characters of mkdtemp: nothing else is ours to remove. */
+/* Whether the name is PREFIX, a process id, '-' and six characters of mkdtemp(): nothing else is
+ * ours to remove. */
 static bool is_ours(const char *name)
 {
     size_t digits;
@@ -114,7 +115,7 @@ static bool is_ours(const char *name)
     return digits > 0 && name[digits] == '-' && strlen(name + digits + 1) == 6;
 }
 
-/* Whether the process number in its name is free now. */
+/* Whether no process has the id in the directory's name now. */
 static bool is_nobodys(const char *dir)
 {
     long pid = strtol(strrchr(dir, '/') + 1 + strlen(PREFIX), NULL, 10);
@@ -122,10 +123,11 @@ static bool is_nobodys(const char *dir)
     return pid > 0 && (pid > INT_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH));
 }
 
-/* Whether the directory's master is dead. A master holds a lock as long as it lives: a POSIX lock,
- * which forked processes do not share and a look does not take. A directory without a lock is just
+/* Whether the directory's master is dead. A living master holds a POSIX lock, which forked
+ * processes do not share and this check does not take. A directory without a lock file is just
  * being made, unless it is old, or was `made` before this check: then another process is removing
- * it. But it may have lost its lock to a cleaner while the run lives. */
+ * it. A cleaner, too, may have removed the lock file while the run lives: the run still holds the
+ * directory (fbr_rundir_hold). */
 static bool is_without_master(const char *dir, bool made)
 {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -151,8 +153,8 @@ static bool is_dead(const char *dir)
     return is_without_master(dir, false);
 }
 
-/* Takes the lock of a directory that nobody holds, so that nobody can enter it. False: a process
- * lives, or was faster. *fd: -1 where there is no lock to hold. */
+/* Takes the lock of a directory that no process holds, so that no process can enter it. False: a
+ * process of the run lives, or another process was faster. *fd is -1 if there is no lock file. */
 static bool seize(const char *root, int *fd)
 {
     struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -174,8 +176,8 @@ static bool seize(const char *root, int *fd)
     return false;
 }
 
-/* Removes a directory whose name may be used again meanwhile: renames it first. The caller alone
- * holds its lock. */
+/* Renames a directory, because its name may be used again meanwhile, and then removes it. The
+ * caller alone holds its lock. */
 static void clear_away(const char *root)
 {
     char gone[FBR_DIR_MAX], shm[FBR_DIR_MAX], shm_gone[FBR_DIR_MAX];
@@ -190,12 +192,13 @@ static void clear_away(const char *root)
     shm_of(root, shm);
     shm_of(gone, shm_gone);
     rename(shm, shm_gone); /* first: once the name is free, another process may make these again */
-    rename(root, gone);    /* over the empty one */
+    rename(root, gone);    /* replaces the empty one */
     fbr_rundir_wreck(gone);
 }
 
-/* Several processes may do so at once: nobody uses a dead master's name again. A process that makes
- * its own directory in there meanwhile keeps that directory, without a lock. */
+/* Several processes may call this at once, because no process uses a dead master's name again. A
+ * process that makes its own directory below `root` meanwhile keeps that directory, without a
+ * lock. */
 bool fbr_rundir_wreck_dead(const char *root)
 {
     if (!root[0] || !is_without_master(root, true))
@@ -261,8 +264,8 @@ static bool is_below(const char *root, const char *base)
     return strncmp(root, base, n) == 0 && root[n] == '/' && !strchr(root + n + 1, '/');
 }
 
-/* Whether the run of these segments is dead for certain, and had its directory in `base` (NULL:
- * anywhere). *fd: their file, where there is one. */
+/* Whether the run of these segments is certainly dead, and had its directory in `base` (NULL:
+ * anywhere). *fd: their file `run`, or negative. */
 static bool shm_is_dead(const char *shm, const char *base, int *fd)
 {
     struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -286,8 +289,8 @@ static bool shm_is_dead(const char *shm, const char *base, int *fd)
     return fbr_master_id_state(o.master) == FBR_MASTER_ID_DEAD;
 }
 
-/* The same run may use the name again, so the name becomes free at once, under a lock that keeps
- * processes of the run away until then. */
+/* Removes segments. The same run may use the name again, so a rename frees the name at once, under
+ * a lock that keeps processes of the run away until then. */
 static void clear_away_shm(const char *shm, int fd)
 {
     struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -324,7 +327,8 @@ static void sweep_shm(const char *base, bool (*found)(void *user, const char *ro
         closedir(d);
 }
 
-/* Reads the master's name from the run's lock. */
+/* Stores the master's name: our own, "-" for a master on another host, else the one in the run's
+ * lock file. */
 static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_ID_MAX])
 {
     char path[FBR_DIR_MAX + 8];
@@ -347,8 +351,8 @@ static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_ID_MAX])
     return n > 0 ? 0 : -ENOENT;
 }
 
-/* Makes the directory of segments, locked where necessary, with its text; renames it to its final
- * name last. */
+/* Makes the directory of segments with its file `run`, which is locked if the run is shared;
+ * renames the directory to its final name last. */
 static int make_shm(struct fbr_rundir *d)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
@@ -380,8 +384,8 @@ static int make_shm(struct fbr_rundir *d)
     return 0;
 }
 
-/* For a run whose master is elsewhere: holds the lock of its segments. -EAGAIN: they are just being
- * removed, or made. */
+/* For a run whose master is on another host: holds the lock of its segments. -EAGAIN: the segments
+ * are just being made or removed. */
 static int hold_shm(struct fbr_rundir *d)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
@@ -443,7 +447,7 @@ void fbr_rundir_shm_leave(const struct fbr_rundir *d)
     DIR *dir;
     int n = 0;
 
-    /* it ends with that directory */
+    /* the segments are removed together with that directory */
     if (access(d->root, F_OK) == 0)
         return;
     dir = opendir(d->shm);
@@ -570,8 +574,8 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
     return 0;
 }
 
-/* Holds the lock together with the other processes of the run: 0; -EAGAIN: it is just being
- * removed, or made. */
+/* Holds the lock together with the other processes of the run. -EAGAIN: the directory is just being
+ * made or removed. */
 static int share_lock(struct fbr_rundir *d)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
@@ -596,7 +600,7 @@ static int share_lock(struct fbr_rundir *d)
         rc = -errno;
     }
     unlink(made);
-    if (rc == -EEXIST) { /* there is a lock, which others hold */
+    if (rc == -EEXIST) { /* there is a lock file, which others have locked */
         d->lock_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         rc = d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &ours) < 0 ? -EAGAIN : 0;
     }
@@ -622,7 +626,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     d->lock_fd = d->shm_fd = d->held_fd = -1;
     d->shared = true;
     base = base_dir(base);
-    /* reports what is wrong with base */
+    /* fbr_rundir_create() reports what is wrong with base */
     if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
         return fbr_rundir_create(d, base, err);
     sweep(base);
@@ -668,7 +672,7 @@ int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
     return 0;
 }
 
-/* Whether the lock that we hold is the one that others look at. */
+/* Whether the lock file that we hold is the one that other processes check. */
 static bool has_lock(const struct fbr_rundir *d)
 {
     char path[FBR_DIR_MAX + 8];
@@ -685,7 +689,7 @@ void fbr_rundir_keep(struct fbr_rundir *d)
 
     if (!d->root[0] || !(d->master || d->shared) || access(d->root, F_OK) < 0)
         return;
-    /* a cleaner held it then */
+    /* a cleaner held the directory at the last attempt */
     if (d->held_fd < 0)
         d->held_fd = fbr_rundir_hold(d->root);
     if (!has_lock(d)) {

@@ -1,18 +1,19 @@
 /* rundir.h - the directories of a run on one host: sockets in a 0700 directory, segments in
  * another.
  *
- * The master makes them; its children put their own sockets below. They end with the master: the
- * master removes them, or, when it was killed, its children do as they end. The next run of the
- * same user removes the rest, which it knows by a lock that nobody holds any more.
+ * The master makes both; its children put their own sockets below. The master removes both when it
+ * ends; if it was killed, its children remove them as they end. The next run of the same user
+ * removes directories that are left over, whose lock no process holds any more.
  *
- * Programs that clean temporary directories by age must leave them alone, however long the run
- * lasts: its processes hold a shared BSD lock on the directory, at which systemd-tmpfiles stops,
- * and fbr_rundir_keep() refreshes the times of all entries, for cleaners that look at times only.
+ * Programs that clean temporary directories by age must not remove them, however long the run
+ * lasts. The run's processes hold a shared BSD lock on the directory, which systemd-tmpfiles
+ * respects, and fbr_rundir_keep() refreshes the times of all entries, for cleaners that check only
+ * times.
  *
- * A directory below /dev/shm names its owner in its file `run`: "MASTER ROOT", the master as
- * master_id.h names it. So it is removed, too, when somebody has removed the other directory by
- * hand: once that master is dead for certain. Where the master is on another host it is called "-",
- * and each process of the run holds a read lock on the file instead.
+ * A directory below /dev/shm names its owner in its file `run`: "MASTER ROOT", where MASTER is a
+ * name as in master_id.h. So a later run can remove the directory even if somebody has removed ROOT
+ * by hand, once that master is certainly dead. If the master is on another host, MASTER is "-", and
+ * each process of the run holds a read lock on the file instead.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RUNDIR_H
@@ -42,11 +43,11 @@ struct fbr_rundir_owner {
 /* False: the text is invalid or incomplete. */
 bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o);
 
-/* Makes a run's directory in `base` ($XDG_RUNTIME_DIR or /tmp when empty), after it has removed
- * those of dead runs. */
+/* Removes the directories of dead runs, then makes a run's directory in `base` ($XDG_RUNTIME_DIR or
+ * /tmp when empty). */
 int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *err);
-/* A child's own directory below its master's, on the same host; falls back to a new run directory
- * elsewhere. */
+/* Joins the directory of a run whose master is on the same host; makes a new run directory if that
+ * is not there. */
 int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base,
                     struct fbr_error *err);
 /* Makes or joins the run's directory on a host without its master: the first process makes it, the
@@ -57,8 +58,8 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
 int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err);
 /* Makes the directory of segments, or checks that an existing one is ours alone. Any thread. */
 int fbr_rundir_shm(struct fbr_rundir *d, struct fbr_error *err);
-/* Removes an empty directory of segments when the run is over: the directory may have been made too
- * late. */
+/* Removes an empty directory of segments when the run is over: the directory may have been made
+ * after the run's directory was removed. */
 void fbr_rundir_shm_leave(const struct fbr_rundir *d);
 /* Protects the directories from cleaners by age: refreshes the times of all entries, and makes a
  * lost lock again. Call it now and then, one thread at a time. */
@@ -70,17 +71,17 @@ bool fbr_rundir_is_held(const char *dir);
 /* Refreshes the times of all entries. */
 void fbr_rundir_touch(const char *dir);
 #define FBR_RUNDIR_KEEP_MS \
-    3600000 /* interval of fbr_rundir_keep(): the shortest age that cleaners are given is hours */
+    3600000 /* interval of fbr_rundir_keep(): cleaners are given ages of hours at least */
 /* Makes the parent directories of a path. */
 int fbr_rundir_parents(const char *path, unsigned mode);
-/* Removes our own directory; in the master all of the run's. */
+/* Removes our own directory; in a master all directories of the run. */
 void fbr_rundir_remove(struct fbr_rundir *d);
 /* Removes a directory of ours with all its contents; an entry that cannot be removed stays. */
 void fbr_rundir_remove_tree(const char *path);
 /* Removes the whole run's directories. */
 void fbr_rundir_wreck(const char *root);
-/* Removes them if their master is dead; true: they are gone. For the directory of a master that is
- * named in it, not for a shared one. */
+/* Removes the run's directories if their master is dead; true: they are gone. For a directory whose
+ * lock file names its master, not for a shared one. */
 bool fbr_rundir_wreck_dead(const char *root);
 /* Calls found() for each directory in `base` that a dead run left, and for its segments, and
  * removes them unless found() answers false. found NULL: removes them, and segments of dead runs

@@ -1,5 +1,5 @@
-/* subjob_host.c - the host's side of nested processes: starts and watches them on its parent's
- * order.
+/* subjob_host.c - the host process's side of subjobs: starts and watches them on its parent's
+ * orders.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -28,7 +28,7 @@ struct job {
     void *handle; /* NULL: the process does not run */
     /* connection to it; may end before the process does, or after it. NULL: ended */
     struct fbr_conn *conn;
-    bool joined; /* then the parent closes it, if nothing else does */
+    bool joined; /* if set, the parent closes the connection, unless it ends by itself */
 };
 
 struct fbr_subjob_host {
@@ -76,14 +76,15 @@ static void on_event(void *user, const struct fbr_job_event *e)
         fbr_relay_end(n->rt->relay, j->process);
     n->ops->release(n->backend, j->handle);
     j->handle = NULL;
-    if (!j->joined) { /* processes that it has started may still have the other end */
+    /* its own children may still hold the other end, so that it would never end */
+    if (!j->joined) {
         fbr_conn_close(j->conn);
         j->conn = NULL;
     }
     maybe_free(j);
 }
 
-/* ---- Its frames ---- */
+/* ---- Frames of a subjob ---- */
 
 static void carry(struct job *j, uint8_t type, const void *body, size_t len)
 {

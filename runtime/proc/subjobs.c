@@ -1,4 +1,4 @@
-/* subjobs.c - the parent's side of nested processes, which a host of ours starts for us.
+/* subjobs.c - the parent's side of subjobs: processes that a host process starts for it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/subjobs.h"
@@ -119,7 +119,7 @@ void fbr_subjobs_on_event(struct fiber_process *host, struct fbr_cur *body)
         notify(n, &e);
 }
 
-/* The first frame of a process: the process has joined. */
+/* Called for the first frame of a process, which has joined now. */
 static void attach(struct fiber_process *host, struct fiber_process *p)
 {
     struct fbr_conn *conn = fbr_conn_carried(host->conn, FBR_SUBJOB_CARRIED, p->id);
@@ -151,8 +151,9 @@ void fbr_subjobs_on_carried(struct fiber_process *host, struct fbr_cur *body)
 
     if (!fbr_cur_ok(body) || !p || !host->conn)
         return;
-    /* A process that was killed may be gone from its host already. The host has said so on the data
-     * link when nobody listened, and the end of the process would wait for that word. */
+    /* A process that was killed does not join any more: it may be gone from its host already. The
+     * host process has then reported that on the data link, where nothing listened yet, and the end
+     * of the process would wait for that report. */
     if (!p->conn && type == FBR_FRAME_JOIN && p->state == P_STARTING)
         attach(host, p);
     else if (p->conn && type == 0)
@@ -172,7 +173,8 @@ void fbr_subjobs_host_lost(struct fiber_process *host, int why, const char *text
         DL_FOREACH(host->nested, n)
             if (((struct fiber_process *)n->user)->conn)
                 p = n->user;
-        if (p) /* the call above may have released it */
+        /* reads the list again for each: this call may release its entry */
+        if (p)
             fbr_conn_lost(p->conn, why, text);
     } while (p);
 }
@@ -198,7 +200,8 @@ static int order_signal(struct fbr_backend *b, void *handle, int sig)
     if (n->ended)
         return 0;
     if (!host->conn) {
-        /* Never started, and now it never will be. Else its host's end is its own end. */
+        /* If the order was not sent, the process was never started, and never will be. Otherwise it
+         * ends when its host process ends. */
         if (n->order.len)
             notify(n, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = -sig, .text = ""});
         return 0;
@@ -237,7 +240,7 @@ static void release(struct fbr_backend *b, void *handle)
 
 const struct fbr_backend_ops fbr_backend_subjobs = {
     .name = "nested",
-    .reach = FBR_REACH_HOST, /* in truth the host's own, see struct fiber_process */
+    .reach = FBR_REACH_HOST, /* in fact that of the host process: struct fiber_process */
     .start = start,
     .signal = order_signal,
     .pause_output = pause_output,

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #define MAGIC 0x4b544246u /* "FBTK" */
-#define STREAM_MS 60000   /* between two pieces of a ticket that comes over a network */
+/* longest wait for the next bytes of a ticket that comes over a network */
+#define STREAM_MS 60000
 
 void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, struct fbr_buf *b)
 {
@@ -61,7 +62,8 @@ int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *dat
     return rc;
 }
 
-/* Reads exactly so many bytes of a stream, which may be slow, but not for ever. */
+/* Reads exactly `len` bytes of a stream, which may be slow: waits at most STREAM_MS for each
+ * piece. */
 static int read_stream(int fd, uint8_t *data, size_t len)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
@@ -83,7 +85,7 @@ static int read_stream(int fd, uint8_t *data, size_t len)
     return 0;
 }
 
-/* Reads a length, and as many bytes. */
+/* Reads a length, then that many bytes. */
 static int read_counted(int fd, uint8_t *data, size_t *len)
 {
     uint8_t head[4];
@@ -98,8 +100,8 @@ static int read_counted(int fd, uint8_t *data, size_t *len)
     return *len > FBR_TICKET_MAX ? -EBADMSG : read_stream(fd, data, *len);
 }
 
-/* Reads the ticket from standard input, and puts /dev/null in its place: later bytes are not for
- * us, and the end of that stream does not mean the parent's end. */
+/* Reads the ticket from standard input, and replaces standard input by /dev/null: later bytes are
+ * not for us, and the end of that stream does not mean the parent's end. */
 static int read_stdin(uint8_t *data, size_t *len)
 {
     int rc = read_counted(0, data, len);
@@ -112,7 +114,7 @@ static int read_stdin(uint8_t *data, size_t *len)
     return rc;
 }
 
-/* Reads the file's bytes; empties the file, and removes it when it has a name. */
+/* Reads the ticket; empties its file, and removes the file if it has a name. */
 static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
 {
     const char *path = strncmp(where, "file:", 5) == 0 ? where + 5 : NULL;
@@ -134,7 +136,7 @@ static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
         *len += (size_t)n;
     if (n < 0)
         n = -errno;
-    /* a read-only mount: its engine removes it */
+    /* on a read-only mount this fails: the engine removes the file */
     if (ftruncate(fd, 0) < 0 && path)
         n = n < 0 ? n : 0;
     if (path)

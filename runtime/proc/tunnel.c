@@ -1,7 +1,7 @@
-/* tunnel.c - passes bytes on between a socket and a control channel; see tunnel.h.
+/* tunnel.c - passes bytes between a socket and a control channel.
  *
- * Both ends of a visit are this code: the launcher's socket leads to the caller at its door, the
- * process's to a thread.
+ * Both ends of a tunnel run this code: the launcher's socket leads to the client of its control
+ * socket, the target process's socket to a thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/tunnel.h"
@@ -14,20 +14,20 @@
 
 struct fbr_tunnel {
     struct fbr_tunnel *next, *prev;
-    struct fbr_tunnels *all; /* NULL: it is over, and its handle closes */
+    struct fbr_tunnels *all; /* NULL: the tunnel has ended, and its handle is closing */
     uint64_t id;
     uv_pipe_t pipe;
     uint32_t room;   /* bytes that we may send */
-    uint32_t taken;  /* bytes that came and are not written yet */
-    unsigned writes; /* under way */
+    uint32_t taken;  /* bytes received and not yet written */
+    unsigned writes; /* writes under way */
     bool reading;
-    bool ending; /* the other end has ended: what it sent is still written */
+    bool ending; /* the other end has ended; its last bytes are still being written */
 };
 
 struct piece {
     uv_write_t request;
     struct fbr_tunnel *tunnel;
-    uint32_t owed; /* credit that it is worth */
+    uint32_t owed; /* credit that the other end gets for it */
     uint8_t data[];
 };
 
@@ -116,7 +116,7 @@ static void on_written(uv_write_t *request, int status)
     if (!v->all)
         return;
     v->taken -= owed;
-    /* A socket that takes no more may still have last words; its end is read behind them. */
+    /* A socket that takes no more bytes may still have some to read; its end is read after them. */
     if (v->ending) {
         if (v->writes == 0)
             drop(v);
@@ -152,7 +152,7 @@ static int write_out(struct fbr_tunnel *v, const void *data, size_t len, uint32_
     return 0;
 }
 
-/* ---- Visits ---- */
+/* ---- Tunnels ---- */
 
 int fbr_tunnels_open(struct fbr_tunnels *all, uint64_t id, int fd, const struct fbr_buf *first,
                      struct fbr_error *err)
@@ -180,7 +180,7 @@ int fbr_tunnels_open(struct fbr_tunnels *all, uint64_t id, int fd, const struct 
         drop(v);
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
     }
-    /* one that has gone shows as the end */
+    /* if the client is gone, the read reports its end */
     if (first)
         write_out(v, first->data, first->len, 0);
     read_on(v);
@@ -200,7 +200,7 @@ void fbr_tunnels_on_frame(struct fbr_tunnels *all, uint8_t type, struct fbr_cur 
     if (!v || !fbr_cur_ok(body) || v->ending)
         return;
     if (type == FBR_TUNNEL_DATA) {
-        /* More than the window is not a mistake of ours. */
+        /* An end that sends more than the window breaks the protocol. */
         if (n && (v->taken + n > FBR_TUNNEL_WINDOW || write_out(v, body->at, n, (uint32_t)n) < 0))
             hang_up(v);
     } else if (type == FBR_TUNNEL_CREDIT) {

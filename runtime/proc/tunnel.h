@@ -1,18 +1,19 @@
-/* tunnel.h - bytes between the door of a run (run_control.h) and one of its processes, for `fiber
- * cp`, `stack` and `exec`.
+/* tunnel.h - passes bytes between the control socket of a run (run_control.h) and one of its
+ * processes, for `fiber cp`, `stack` and `exec`.
  *
- * A launcher passes a caller at its door on to a process: from then on the caller's connection is
- * a stream of bytes to a thread there (exec_server.h), and the launcher understands none of it. In
- * between the bytes are frames of the control channel, which carries the heartbeats, too; so each
- * end may send only what it was given credit for, and nobody holds more than that.
+ * A launcher passes a client of its control socket on to a target process. From then on the
+ * client's connection is a stream of bytes to a thread of the target process (exec_server.h), and
+ * the launcher does not interpret the bytes. Between launcher and target process the bytes travel
+ * in frames of the control channel, which also carries the heartbeats. So each end sends only as
+ * many bytes as it has credit for, and neither end holds more than that.
  *
  *     TUNNEL_OPEN    u64 tunnel              to the process
  *     TUNNEL_DATA    u64 tunnel, bytes       both ways; at most FBR_TUNNEL_WINDOW of them without
- *                                          credit
- *     TUNNEL_CREDIT  u64 tunnel, u32 bytes   so many have been taken
+ *                                            credit
+ *     TUNNEL_CREDIT  u64 tunnel, u32 bytes   so many bytes have been written to the socket
  *     TUNNEL_END     u64 tunnel              nothing more comes; the other end ends, too
  *
- * All on the loop thread.
+ * All functions: loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_TUNNEL_H
@@ -25,7 +26,7 @@
 #include "runtime/net/loop.h"
 
 #define FBR_TUNNEL_WINDOW (1u << 18)
-#define FBR_TUNNELS_MAX 16 /* at one process at a time */
+#define FBR_TUNNELS_MAX 16 /* to one process at a time */
 
 enum fbr_tunnel_frame {
     FBR_TUNNEL_OPEN = 112, /* context.h: FBR_FRAME_TUNNEL */
@@ -36,7 +37,8 @@ enum fbr_tunnel_frame {
 
 struct fbr_tunnel;
 
-/* Those of one control channel. Zeroed, then set, before the first. */
+/* The tunnels of one control channel. Zero it, then set loop, send and user, before the first
+ * tunnel. */
 struct fbr_tunnels {
     struct fbr_tunnel *list;
     unsigned count;
@@ -50,15 +52,15 @@ static inline bool fbr_tunnel_takes(uint8_t type)
     return type >= FBR_TUNNEL_OPEN && type <= FBR_TUNNEL_END;
 }
 
-/* Passes bytes on between this socket, which it takes over on success, and the tunnel of that
- * number at the other end; `first` (may be NULL) is written to the socket before all. -EBUSY: there
- * are too many. */
+/* Passes bytes between this socket and the tunnel `id` at the other end; takes the socket over on
+ * success. Writes `first` (may be NULL) to the socket before all else. -EBUSY: there are too many
+ * tunnels. */
 int fbr_tunnels_open(struct fbr_tunnels *v, uint64_t id, int fd, const struct fbr_buf *first,
                      struct fbr_error *err);
-/* DATA, CREDIT or END from the other end; what is not understood, or of no tunnel, is passed
- * over. */
+/* Handles DATA, CREDIT or END from the other end; ignores a frame that is malformed, or of no
+ * tunnel. */
 void fbr_tunnels_on_frame(struct fbr_tunnels *v, uint8_t type, struct fbr_cur *body);
-/* The control channel is gone, or is about to go. */
+/* Closes all tunnels. Call it when the control channel is closed, or is about to be closed. */
 void fbr_tunnels_close(struct fbr_tunnels *v);
 
 #endif

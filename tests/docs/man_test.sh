@@ -20,7 +20,7 @@ check_function() { # check_function <name>: its page names it and its call, and 
     local page=man3/$1.3 section
     [ -f "$page" ] && sed -n 4p "$page" | grep -q "^$1 .- ." && grep -q "^\\\\fB.*\b$1(" "$page" || return 1
     for section in DESCRIPTION EXAMPLE; do grep -q "^\.SH $section$" "$page" || return 1; done
-    grep -q "^\\\\fBvoid [^*].*\b$1(" "$page" || grep -q '^\.SH RETURN VALUE$' "$page"
+    grep -q "^\\\\fBvoid [^*]*\b$1(" "$page" || grep -q '^\.SH RETURN VALUE$' "$page"
 }
 
 functions=$(tr '\n' ' ' <"$header" | grep -oE 'FIBER_API [^;(]*\bfiber_[a-z0-9_]+\(' | grep -oE 'fiber_\w+' | sort -u)
