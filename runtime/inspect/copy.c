@@ -1,4 +1,4 @@
-/* copy.c - a file in messages; see copy.h.
+/* copy.c - sends and receives a file in messages.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/copy.h"
@@ -13,11 +13,11 @@
 
 #include "runtime/base/atomic_file.h"
 
-/* ---- A file that goes ---- */
+/* ---- Sending ---- */
 
 int fbr_copy_open(const char *path, uint32_t *mode, struct fbr_error *err)
 {
-    /* Not to wait for the other end of a FIFO. */
+    /* O_NONBLOCK: open() must not wait for the other end of a FIFO. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = fd < 0 ? -errno : 0;
     struct stat st;
 
@@ -55,7 +55,7 @@ int fbr_copy_send_file(int sock, int fd, struct fbr_error *err)
     return rc;
 }
 
-/* ---- A file that comes ---- */
+/* ---- Receiving ---- */
 
 static int fail(struct fbr_copy_file *f, int rc, struct fbr_error *err)
 {
@@ -128,7 +128,7 @@ int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *er
 
     if (fchmod(f->fd, mode & 0777) < 0)
         return fail(f, -errno, err);
-    if (!f->named) { /* a name of its own first: only a rename replaces what is there */
+    if (!f->named) { /* a temporary name first: only a rename replaces an existing file */
         rc = fbr_atomic_name(f->fd, f->path, f->beside, sizeof(f->beside));
         if (rc < 0)
             return fail(f, rc, err);
@@ -137,7 +137,7 @@ int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *er
     if (rename(f->beside, f->path) < 0)
         return fail(f, -errno, err);
     f->named = false;
-    rc = close(f->fd) < 0 ? -errno : 0; /* where a quota or a server speaks last */
+    rc = close(f->fd) < 0 ? -errno : 0; /* a quota or a file server may report an error only here */
     f->fd = -1;
     return rc < 0 ? fbr_fail(err, rc, "%.300s: %s", f->path, fbr_strerror(rc)) : 0;
 }

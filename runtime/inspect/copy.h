@@ -1,8 +1,9 @@
-/* copy.h - a file in messages (message.h), whole or not at all: both ends of `fiber cp`.
+/* copy.h - sends and receives a file in messages (message.h), whole or not at all: both ends of
+ * `fiber cp`.
  *
- * A file goes as DATA. It is written beside its place (atomic_file.h), without a name where the
- * file system can, and gets the name when all of it is there: what is cut off leaves nothing, and
- * what was there before stays.
+ * A file travels as DATA. The receiver writes a temporary file next to the final path
+ * (atomic_file.h), without a name if the file system can do that, and gives it the final name when
+ * it is complete. A transfer that is cut off leaves no file, and an existing file stays as it was.
  *
  * Functions with a socket block; they are for threads of their own.
  *
@@ -13,26 +14,27 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/inspect/message.h"
 
-/* Opens a regular file to be sent; its permissions in *mode. */
+/* Opens a regular file for sending, and stores its permissions in *mode. */
 int fbr_copy_open(const char *path, uint32_t *mode, struct fbr_error *err);
-/* Sends it to its end. -EIO and a sentence: it could not be read, which the other end is to be
- * told; other errors: as fbr_msg_send(). */
+/* Sends the file to its end. -EIO and a sentence: the file could not be read, and the caller
+ * reports that to the other end. Other errors: as fbr_msg_send(). */
 int fbr_copy_send_file(int sock, int fd, struct fbr_error *err);
 
-/* A file that comes. */
+/* A file that is being received. */
 struct fbr_copy_file {
     int fd;
-    bool named; /* beside its place: it must be removed */
+    bool named; /* it has a temporary name, and must be removed */
     char path[FBR_MSG_PATH + FBR_MSG_NAME], beside[FBR_MSG_PATH + FBR_MSG_NAME + FBR_ATOMIC_ROOM];
 };
 
-/* path may be a directory, "" this one; then the file gets `name` in it. */
+/* Begins to receive a file. If path is a directory ("" is the current one), the file becomes `name`
+ * in it. */
 int fbr_copy_begin(struct fbr_copy_file *f, const char *path, const char *name,
                    struct fbr_error *err);
-/* Takes DATA until the whole is there; errors of ours and those of fbr_msg_recv(), after which
- * nothing of it is left. */
+/* Receives DATA until the file is complete. Errors: its own, and those of fbr_msg_recv(); then
+ * nothing of the file is left. */
 int fbr_copy_recv_file(struct fbr_copy_file *f, int sock, struct fbr_error *err);
-/* Gives it its name and permissions; also ends it. */
+/* Gives the file its name and permissions, and closes it. */
 int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *err);
 void fbr_copy_drop(struct fbr_copy_file *f);
 

@@ -1,9 +1,9 @@
-/* exec.c - a command that runs beside a process of a run; see exec.h.
+/* exec.c - runs a command next to a process of a run.
  *
- * One thread and one poll(): the caller, the command's three streams and its end. Output is sent
- * by a call that blocks, so a caller that does not read holds up the command, and nothing else.
- * Standard input waits in `pending` while the command does not read; the caller sends no
- * more than fits, so that its going away is always seen.
+ * One thread polls the client's socket, the command's three streams and its pidfd. Output is sent
+ * by a call that blocks, so a client that does not read delays its command, and nothing else.
+ * Standard input waits in `pending` while the command does not read it. The client sends no more
+ * than fits there, so the thread always reads the socket, and notices when the client hangs up.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/exec.h"
@@ -24,7 +24,7 @@
 #include "runtime/inspect/stack.h"
 
 #define FDS 12
-#define LEFT_MAX (1u << 20) /* that is read after its end: what pipes hold */
+#define LEFT_MAX (1u << 20) /* bytes that are read after the command's end: as many as pipes hold */
 
 /* ---- The request ---- */
 
@@ -70,7 +70,7 @@ void fbr_exec_fini(struct fbr_exec_request *r)
     r->argv = NULL;
 }
 
-/* ---- Its start ---- */
+/* ---- The start ---- */
 
 struct exec {
     int sock;
@@ -82,7 +82,8 @@ struct exec {
     uint8_t *data; /* FBR_MSG_MAX */
 };
 
-/* The pid of a rank that a process of ours is or has started; -1: ours. 0: it does not run here. */
+/* Returns the pid of a rank, which is one of our descendants; for rank -1, our own pid. 0: the rank
+ * does not run here. */
 static uint32_t pid_of(int32_t rank)
 {
     struct fbr_stack_list l;
@@ -99,7 +100,8 @@ static uint32_t pid_of(int32_t rank)
     return pid;
 }
 
-/* FIBER_RANK is of a ring around us: by it, what a rank has started is known (stack.h). */
+/* Whether a variable is for this process alone. FIBER_RANK, which we may have from a ring around
+ * us, would make the command a part of that rank (stack.h). */
 static bool is_ours_alone(const char *setting)
 {
     static const char *const names[] = {
@@ -111,7 +113,8 @@ static bool is_ours_alone(const char *setting)
     return false;
 }
 
-/* Ours, and `pid` ("FIBER_PID=..."); "": none. NULL: no memory. */
+/* Returns our environment with `pid` ("FIBER_PID=...") added, unless it is "". NULL: out of
+ * memory. */
 static char **environment(char *pid)
 {
     char **ours = fbr_environ(), **env;
@@ -135,7 +138,7 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* A pipe, our end of which does not block. `fds`: the child's; ours is *end. */
+/* Makes a pipe: *theirs is the child's end, *end is ours, which does not block. */
 static int open_pipe(int *theirs, int *end, bool we_write)
 {
     int ends[2];
@@ -193,7 +196,8 @@ static int send_taken(const struct exec *e, size_t n)
     return n ? fbr_msg_send(e->sock, FBR_MSG_TAKEN, bytes, sizeof(bytes)) : 0;
 }
 
-/* As much of its input as it takes now; all of it, when it takes no more. */
+/* Writes as much of the pending input as the command takes now. Drops all of it if the command
+ * takes no more. */
 static int feed(struct exec *e)
 {
     ssize_t n = e->in < 0 ? -1 : write(e->in, e->pending.data, e->pending.len);
@@ -207,7 +211,7 @@ static int feed(struct exec *e)
     return send_taken(e, taken);
 }
 
-/* More input, its end, or the end of the caller. */
+/* Receives more input, the end of the input, or the end of the client. */
 static int take(struct exec *e, struct fbr_error *err)
 {
     int rc = fbr_msg_expect(e->sock, &e->m, FBR_MSG_DATA, err);
@@ -224,7 +228,7 @@ static int take(struct exec *e, struct fbr_error *err)
     return e->pending.len || e->input_ends ? feed(e) : 0;
 }
 
-/* Sends some of its output: 1; 0: there is none now; -errno: the caller is gone. */
+/* Sends some output of the command. 1: sent; 0: there is none now; -errno: the client is gone. */
 static int pass(struct exec *e, int *fd, enum fbr_msg_kind kind)
 {
     ssize_t n = *fd < 0 ? 0 : read(*fd, e->data, FBR_MSG_MAX);
@@ -269,7 +273,8 @@ static int drain(struct exec *e, int *fd, enum fbr_msg_kind kind)
     return rc < 0 ? rc : 0;
 }
 
-/* The caller is gone. Nobody has waited for the command, so its number is still its group's. */
+/* Ends the command, because the client is gone. The command has not been waited for, so its pid is
+ * still the id of its process group. */
 static void end_it(struct exec *e)
 {
     struct pollfd p = {.fd = e->pidfd, .events = POLLIN};

@@ -1,7 +1,8 @@
-/* exec_server.c - serves a visitor; see exec_server.h.
+/* exec_server.c - serves an exec client of a process.
  *
- * On a thread of its own, as disks may be slow and the loop carries the heartbeats. It ends when
- * the visitor does, for whatever reason; nobody waits for it.
+ * Each client has a thread of its own, because disks may be slow and the loop carries the
+ * heartbeats. The thread ends when the request is done or the client hangs up; no other thread
+ * waits for it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/exec_server.h"
@@ -159,7 +160,7 @@ int fbr_exec_server_start(int sock, struct fbr_error *err)
     sigset_t all, before;
     int rc;
 
-    sigfillset(&all); /* signals are the program's */
+    sigfillset(&all); /* signals go to the program's threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

@@ -1,4 +1,4 @@
-/* message.c - messages between a caller at a run's door and one of its processes; see message.h.
+/* message.c - messages between a client of a run's control socket and one of its processes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/message.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* ---- Inside ---- */
+/* ---- Contents ---- */
 
 bool fbr_msg_get_item(struct fbr_cur *c, struct fbr_msg_item *i)
 {
@@ -137,7 +137,8 @@ static int recv_one(int sock, struct fbr_msg *m)
         return -EBADMSG;
     m->kind = head[4];
     fbr_buf_clear(&m->bytes);
-    room = fbr_buf_extend(&m->bytes, len); /* one more than it is: never of no bytes */
+    /* one byte more than the body, so that it is never zero bytes */
+    room = fbr_buf_extend(&m->bytes, len);
     if (!room)
         return -ENOMEM;
     rc = recv_all(sock, room, len - 1);

@@ -1,4 +1,4 @@
-/* registry.c - the directories of this user's runs; see registry.h.
+/* registry.c - the directories of this user's runs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/registry.h"
@@ -18,18 +18,19 @@
 #include "runtime/base/environ.h"
 #include "runtime/proc/rundir.h"
 
-/* Records of ended runs: so many of each name, so that a test suite does not push out the run that
- * somebody looks for; and of all. */
+/* Records of ended runs to keep: of each name, so that a test suite does not displace the run that
+ * a user looks for; and in all. */
 #define KEEP 50
 #define KEEP_ALL 1000
-#define NAME_CHARS 4 /* of a hash of its name, at the end of a record's */
+#define NAME_CHARS 4 /* of the hash of a run's name, at the end of the name of its record */
 #define YOUNG_S 60   /* a directory without a socket is just being made, unless it is old */
-#define RECORD 16384 /* longest file that is read */
+#define RECORD 16384 /* size of the longest file that is read */
 #define UID_CHARS 16
 
 /* ---- Directories ---- */
 
-/* Ours alone, and no link: nobody else can have put anything into it. */
+/* Checks that a directory is ours alone and no link, so that no other user can have put anything
+ * into it. */
 static int check_dir(const char *path, struct fbr_error *err)
 {
     struct stat st;
@@ -51,7 +52,7 @@ static int make_dir(const char *path, struct fbr_error *err)
     return check_dir(path, err);
 }
 
-/* The first by name of this user's directories /tmp/fiber-uUID-*. */
+/* Finds the first by name of this user's directories /tmp/fiber-uUID-*. */
 static bool find_substitute(char root[FBR_REGISTRY_MAX])
 {
     char prefix[32], path[FBR_REGISTRY_MAX];
@@ -74,8 +75,8 @@ static bool find_substitute(char root[FBR_REGISTRY_MAX])
     return found;
 }
 
-/* Another user has made /tmp/fiber-UID. Processes that make substitutes at the same time all use
- * the first one. */
+/* Finds or makes a substitute, because another user has made /tmp/fiber-UID. Processes that make
+ * substitutes at the same time all use the first one. */
 static int use_substitute(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
 {
     char made[48];
@@ -104,7 +105,7 @@ int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
     return rc < 0 ? use_substitute(root, err) : 0;
 }
 
-/* "DIR/NAME", which always fits: both are short. */
+/* Stores "DIR/NAME", which always fits, because both are short. */
 static const char *join(char out[FBR_REGISTRY_MAX], const char *dir, const char *name)
 {
     snprintf(out, FBR_REGISTRY_MAX, "%.*s/%.*s", FBR_REGISTRY_MAX - 40, dir, 38, name);
@@ -153,7 +154,7 @@ static ssize_t read_file(const char *path, void *out, size_t size)
     return n;
 }
 
-/* The next frame if it is of that kind. */
+/* Reads the next frame; false: it is not of that kind. */
 static bool take(const uint8_t **at, size_t *left, uint8_t kind, struct fbr_cur *c)
 {
     size_t used;
@@ -202,7 +203,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The names of records, oldest first. */
+/* Lists the names of records, oldest first. */
 static size_t list_records(const char *dir, char ***names)
 {
     DIR *d = opendir(dir);
@@ -256,7 +257,7 @@ static const char *name_part(const char *record)
     return len > NAME_CHARS ? record + len - NAME_CHARS : record;
 }
 
-/* After `record` was added. */
+/* Removes old records after `record` was added. */
 static void prune(const char *dir, const char *record)
 {
     char path[FBR_REGISTRY_MAX], **names;
@@ -287,7 +288,7 @@ static void keep_record(const char *root, const struct fbr_run_control_about *ab
     if (make_dir(join(ended, root, "ended"), NULL) < 0)
         return;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (code != FBR_REGISTRY_LOST) /* nobody knows when that one ended */
+    if (code != FBR_REGISTRY_LOST) /* the time of its end is unknown */
         last.ended_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, UID_CHARS,
              about->uid, hash_name(about->name[0] ? about->name : about->command) & 0xffff);
@@ -327,7 +328,7 @@ static bool read_about(const char *dir, struct fbr_run_control_about *about,
     return take(&at, &left, FBR_RUN_CONTROL_RUN, &c) && fbr_run_control_get_run(&c, about, facts);
 }
 
-/* Removes a run whose launcher is dead: nothing listens. */
+/* Removes a run whose launcher is dead, so that nothing listens at its socket. */
 static void sweep_run(const char *dir)
 {
     struct fbr_run_control_about about;
@@ -339,8 +340,8 @@ static void sweep_run(const char *dir)
         fbr_registry_drop(dir);
 }
 
-/* A connected socket, or -errno; -ECONNREFUSED: the run is dead; -EAGAIN: it lives, and has more
- * callers waiting than it takes: it is stopped, say. */
+/* Returns a connected socket, or -errno. -ECONNREFUSED: the run is dead; -EAGAIN: it lives, but too
+ * many callers wait, because it is stopped, for instance. */
 static int call(const char *dir)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -362,7 +363,7 @@ static int call(const char *dir)
     return rc;
 }
 
-/* Nobody but the dead is called: a run that lives holds its directory. */
+/* Removes dead runs. A living run holds its directory, so it is not called. */
 static void sweep(const char *root)
 {
     DIR *d = opendir(root);

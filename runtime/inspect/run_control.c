@@ -1,7 +1,7 @@
-/* run_control.c - the door of a run; see run_control.h.
+/* run_control.c - the control socket of a run.
  *
  * A caller is a connection with one request at a time. Its bytes are freed with its handle, in the
- * close callback, so nothing is freed while libuv knows it.
+ * close callback, so libuv never uses freed memory.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/run_control.h"
@@ -19,7 +19,7 @@
 #include "runtime/base/printable.h"
 
 #define CALLERS_MAX 64
-#define QUEUE_MAX (16u << 20) /* bytes that a caller may be behind */
+#define QUEUE_MAX (16u << 20) /* bytes that may wait for a caller */
 
 struct caller {
     uv_pipe_t pipe;
@@ -28,8 +28,8 @@ struct caller {
     uint8_t got[FBR_RUN_CONTROL_REQUEST_MAX + 4];
     size_t len;
     bool follows;
-    int rank;         /* that it follows; -1: all */
-    uint64_t dropped; /* lines, since the last that it got */
+    int rank;         /* rank that it follows; -1: all */
+    uint64_t dropped; /* lines that it missed since the last one that it got */
 };
 
 struct fbr_run_control {
@@ -38,12 +38,12 @@ struct fbr_run_control {
     void *user;
     struct fbr_run_control_about about;
     char dir[FBR_REGISTRY_MAX];
-    int held_fd; /* says to cleaners of temporary directories that dir is in use */
+    int held_fd; /* marks dir as in use, for cleaners of temporary directories */
     struct fbr_timer keep;
     uv_pipe_t *listener;
     struct caller *callers;
     int count;
-    bool open;      /* it was in the registry for others to see */
+    bool open;      /* the run was in the registry, visible to others */
     bool following; /* ops->follow() is on */
     bool ended;
     int code;
@@ -61,12 +61,12 @@ static void on_written(uv_write_t *request, int status)
 {
     struct out *o = request->data;
 
-    (void)status; /* a caller that is gone shows as the end of its stream */
+    (void)status; /* if the caller is gone, the read reports the end of its stream */
     fbr_buf_fini(&o->bytes);
     free(o);
 }
 
-/* Takes the bytes over. */
+/* Takes over the bytes. */
 static void caller_send(struct caller *k, struct fbr_buf *bytes)
 {
     struct out *o = bytes->failed ? NULL : malloc(sizeof(*o));
@@ -125,7 +125,7 @@ static void on_line(void *arg, int rank, int stream, const void *data, size_t le
             send_line(k, rank, stream, data, len);
 }
 
-/* Lines are copied for us only while somebody wants them. */
+/* Has lines copied to us only while a caller follows. */
 static void follow_if_wanted(struct fbr_run_control *c)
 {
     bool wanted = false;
@@ -174,7 +174,7 @@ static void answer_status(struct fbr_run_control *c, struct caller *k, bool rank
     c->ops->facts(c->user, &facts);
     fbr_run_control_put_run(&b, &c->about, &facts);
     if (ranks) {
-        int room = facts.size + 16; /* and some that were spawned */
+        int room = facts.size + 16; /* room for some spawned ranks, too */
 
         stats = calloc((size_t)(room > 0 ? room : 1), sizeof(*stats));
         n = stats ? c->ops->stats(c->user, stats, room) : 0;
@@ -199,7 +199,8 @@ static void answer_signal(struct fbr_run_control *c, struct caller *k, int rank,
     caller_done(k, rc, rc == -ESRCH ? "that rank does not run" : rc < 0 ? fbr_strerror(rc) : "");
 }
 
-/* The caller is its process's from here on; our end of it closes. */
+/* Opens a tunnel from the caller to the process of that rank, and closes our handle of the
+ * connection. */
 static void pass_on(struct fbr_run_control *c, struct caller *k, int rank)
 {
     struct fbr_error err = {0, ""};
@@ -297,7 +298,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     int rc;
 
     (void)buf;
-    if (n < 0) { /* also UV_ENOBUFS: more than a request */
+    if (n < 0) { /* also UV_ENOBUFS: it is longer than a request */
         caller_close(k);
         return;
     }
@@ -314,7 +315,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     }
 }
 
-/* The kernel says who it is. root may see everything anyway. */
+/* Whether the kernel reports the caller as this user, or as root, who may see everything anyway. */
 static bool is_us(uv_pipe_t *pipe)
 {
     struct ucred who;
@@ -347,14 +348,14 @@ static void on_caller(uv_stream_t *listener, int status)
         caller_close(k);
 }
 
-/* ---- The door ---- */
+/* ---- The socket ---- */
 
 static void on_listener_closed(uv_handle_t *handle)
 {
     free(handle);
 }
 
-/* Nobody finds the socket before it listens: it gets its name last. */
+/* Names the socket last, so that no caller finds it before it listens. */
 static int listen_there(struct fbr_run_control *c, struct fbr_error *err)
 {
     char made[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX];
@@ -414,7 +415,8 @@ int fbr_run_control_open(struct fbr_run_control **out, struct fbr_loop *loop,
     c->ops = ops;
     c->user = user;
     c->about = *about;
-    fbr_printable_plain(c->about.name, sizeof(c->about.name), about->name); /* others show it */
+    /* other programs show it */
+    fbr_printable_plain(c->about.name, sizeof(c->about.name), about->name);
     fbr_printable_plain(c->about.command, sizeof(c->about.command), about->command);
     rc = fbr_registry_add(&c->about, c->dir, err);
     if (rc < 0) {
@@ -446,7 +448,7 @@ void fbr_run_control_ended(struct fbr_run_control *c, int code, const char *repo
 }
 
 /* Bytes that were written to callers are still sent, except a write that libuv could not finish at
- * once: a reader of an ended run can bear that. */
+ * once: the reader of an ended run may miss the rest. */
 void fbr_run_control_close(struct fbr_run_control *c)
 {
     struct fbr_run_facts facts;

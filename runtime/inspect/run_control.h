@@ -1,11 +1,12 @@
-/* run_control.h - the door of a run, a ring or a pool, in its launcher, for `fiber ps`, `logs`,
- * `kill`, `top` and `scale`.
+/* run_control.h - the control socket of a run, a ring or a pool, in its launcher, for `fiber ps`,
+ * `logs`, `kill`, `top` and `scale`.
  *
- * A unix socket in a directory that only this user can enter (registry.h); a caller that the kernel
- * says is somebody else (SO_PEERCRED) is hung up on. Requests and answers: run_control_wire.h. A
- * caller that reads too slowly loses lines, and is told how many; it holds up nothing.
+ * It is a unix socket in a directory that only this user can enter (registry.h). A caller that is
+ * another user, as the kernel reports (SO_PEERCRED), is disconnected; root is not. Requests and
+ * answers: run_control_wire.h. A caller that reads too slowly loses lines, and learns how many; it
+ * delays nothing.
  *
- * Everything here runs on the loop thread, also what it calls.
+ * All functions run on the loop thread, and so do the functions that they call.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RUN_CONTROL_H
@@ -16,35 +17,36 @@
 #include "runtime/base/error.h"
 #include "runtime/net/loop.h"
 
-/* The run's side: calls that the socket makes on it. */
+/* Functions of the run, which the control socket calls. */
 struct fbr_run_control_ops {
     void (*facts)(void *user, struct fbr_run_facts *facts);
     /* As fiber_ring_stats(); `out` is zeroed. */
     int (*stats)(void *user, struct fbr_run_rank *out, int max);
     void (*look)(void *user); /* as fbr_ring_look() */
-    /* As fbr_ring_follow(), for all ranks: the door chooses. fn NULL: no more. NULL: it cannot be
-     * followed. */
+    /* As fbr_ring_follow(), for all ranks; the control socket selects those that a caller follows.
+     * fn NULL: stop. NULL: the run cannot be followed. */
     void (*follow)(void *user,
                    void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
                    void *arg);
     int (*signal)(void *user, int rank, int signal); /* rank -1: all */
     int (*stop)(void *user);                         /* as fiber_ring_stop() */
-    int (*scale)(void *user, int workers);           /* NULL: its size is fixed */
-    /* Which process a visitor of that rank or worker is for (-1: of any, when one will do); NULL
-     * and a sentence. */
+    int (*scale)(void *user, int workers);           /* NULL: the size of the run is fixed */
+    /* Returns the process that serves clients of that rank or worker (-1: any that can), or NULL
+     * and a sentence. NULL: no process of the run can. */
     struct fiber_process *(*host)(void *user, int rank, struct fbr_error *err);
 };
 
 struct fbr_run_control;
 
-/* Puts the run into the registry and listens. about->uid names it. Runs go on without a door when
- * this fails (a full disk, say): a warning is enough. */
+/* Adds the run to the registry by the name about->uid, and listens. If that fails (a full disk, for
+ * instance), the run goes on without a control socket: a warning is enough. */
 int fbr_run_control_open(struct fbr_run_control **c, struct fbr_loop *loop,
                          const struct fbr_run_control_ops *ops, void *user,
                          const struct fbr_run_control_about *about, struct fbr_error *err);
-/* The run has ended with this exit code and report (may be ""): those who follow are told. */
+/* Reports the end of the run, with its exit code and report (may be ""), to the callers that
+ * follow. */
 void fbr_run_control_ended(struct fbr_run_control *c, int code, const char *report);
-/* Takes the run out of the registry; it is listed as ended. NULL is fine. */
+/* Removes the run from the registry, which then lists it as ended. NULL is fine. */
 void fbr_run_control_close(struct fbr_run_control *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* run_control_wire.c - requests and answers at the door of a run; see run_control_wire.h.
+/* run_control_wire.c - requests and answers at the control socket of a run, as bytes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/run_control_wire.h"
@@ -168,7 +168,7 @@ bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *ab
     facts->ended = get_i32(c);
     facts->restarts = get_i32(c);
     fbr_get_str(c, facts->waiting, sizeof(facts->waiting));
-    if (fbr_cur_left(c)) { /* an older one ends here */
+    if (fbr_cur_left(c)) { /* the answer of an older launcher ends here */
         about->kind = fbr_get_u8(c);
         fbr_get_str(c, facts->doing, sizeof(facts->doing));
     }
@@ -204,7 +204,7 @@ bool fbr_run_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r)
     fbr_get_str(c, s->how, sizeof(s->how));
     s->cpu = get_double(c);
     s->memory = fbr_get_u64(c);
-    if (fbr_cur_left(c)) { /* an older launcher ends here */
+    if (fbr_cur_left(c)) { /* the answer of an older launcher ends here */
         r->started_ms = (int64_t)fbr_get_u64(c);
         r->tasks = fbr_get_u64(c);
         r->busy = get_double(c);

@@ -1,13 +1,14 @@
-/* run_control_wire.h - requests and answers at the socket of a run (run_control.h), as bytes.
+/* run_control_wire.h - requests and answers at the control socket of a run (run_control.h), as
+ * bytes.
  *
- * Frames: u32 length of what follows, then
+ * Frames: u32 length of the rest, then
  *
  *   request   u8 FBR_RUN_CONTROL_VERSION, u8 op, i32 rank, i32 argument
  *   answer    u8 kind, its fields
  *
- * One request at a time; each is answered by any number of answers and one DONE. Both ends belong
- * to one user but may be of two builds: another version is refused in words, and a field that is
- * added goes to the end of its answer.
+ * A connection has one request at a time; any number of answers and one DONE follow it. Both ends
+ * belong to one user, but may be of two builds: a request of another version gets a DONE with a
+ * sentence, and a new field goes to the end of its answer.
  *
  * Pure; any thread.
  *
@@ -22,20 +23,20 @@
 #include "runtime/base/buf.h"
 
 #define FBR_RUN_CONTROL_VERSION 1
-#define FBR_RUN_CONTROL_REQUEST_MAX 64        /* a longer frame is none of ours */
+#define FBR_RUN_CONTROL_REQUEST_MAX 64        /* a longer frame is malformed */
 #define FBR_RUN_CONTROL_ANSWER_MAX (1u << 20) /* longer lines come in parts */
 #define FBR_RUN_CONTROL_PART (1u << 19)
 
 enum fbr_run_control_op {
-    /* argument 1: RUN and each RANK, and new figures are asked for; 0: RUN */
+    /* argument 1: a RUN and each RANK, and the ranks are asked for new figures; 0: a RUN */
     FBR_RUN_CONTROL_STATUS = 1,
-    /* rank or -1: a LINE for each line from now on, DONE at the end of the run */
+    /* rank or -1: a LINE for each line from now on, a DONE at the end of the run */
     FBR_RUN_CONTROL_FOLLOW,
     FBR_RUN_CONTROL_SIGNAL, /* rank or -1; argument: the signal */
-    FBR_RUN_CONTROL_STOP,   /* as a failure would */
-    FBR_RUN_CONTROL_SCALE,  /* argument: how many workers are wanted */
-    /* rank or -1; after a DONE of 0 all bytes are its process's: tunnel.h. 6 was the same with
-     * other messages */
+    FBR_RUN_CONTROL_STOP,   /* ends the run as a failure does */
+    FBR_RUN_CONTROL_SCALE,  /* argument: number of workers */
+    /* rank or -1; after a DONE of 0 the connection leads to the target process (tunnel.h). 6 was
+     * the same with other messages */
     FBR_RUN_CONTROL_TUNNEL = 7,
 };
 
@@ -44,17 +45,18 @@ struct fbr_run_facts {
     char uid[33]; /* of the run */
     char backend[32];
     int size, agents, agents_joined, running, ended, restarts;
-    char waiting[480];  /* what it waits for, when something is not there yet; "" */
+    char waiting[480];  /* the reason why a part of it does not run yet, or "" */
     int64_t started_ms; /* since the epoch */
-    char doing[96];     /* a pool: its tasks, for people; "" */
-    int64_t ended_ms;   /* of a record of a run that has ended: since the epoch; 0: unknown */
+    char doing[96];     /* of a pool: its tasks, for people; or "" */
+    /* in the record of an ended run: its end, since the epoch; 0: unknown */
+    int64_t ended_ms;
 };
 
 /* A rank of a ring, or a worker of a pool. */
 struct fbr_run_rank {
     struct fiber_rank_stats stats;
-    int64_t started_ms; /* since the epoch; 0: unknown, the run's start is the best guess */
-    uint64_t tasks;     /* of a worker: that it has done */
+    int64_t started_ms; /* since the epoch; 0: unknown: the best guess is the run's start */
+    uint64_t tasks;     /* of a worker: number of tasks that it has done */
     double busy;        /* of a worker: seconds that it spent in tasks */
 };
 
@@ -85,27 +87,27 @@ struct fbr_run_control_about {
     uint8_t kind; /* enum fbr_run_kind */
 };
 
-/* A whole frame, appended. */
+/* Append one whole frame. */
 void fbr_run_control_put_request(struct fbr_buf *b, const struct fbr_run_control_request *r);
 void fbr_run_control_put_run(struct fbr_buf *b, const struct fbr_run_control_about *about,
                              const struct fbr_run_facts *facts);
 void fbr_run_control_put_rank(struct fbr_buf *b, const struct fbr_run_rank *r);
-/* in parts */
+/* Appends as many frames as the line needs. */
 void fbr_run_control_put_line(struct fbr_buf *b, int rank, int stream, const void *data,
                               size_t len);
 void fbr_run_control_put_done(struct fbr_buf *b, int code, const char *text);
 
-/* Takes the next frame from the front of what has come: 1 and its inside in *frame (valid until the
- * bytes are consumed), *used bytes; 0: not all there yet; -EMSGSIZE: longer than max. */
+/* Reads the first frame of the received bytes. 1: *frame is its content, valid until the bytes are
+ * consumed, and *used its size; 0: it is incomplete; -EMSGSIZE: it is longer than max. */
 int fbr_run_control_frame(const void *data, size_t len, size_t max, struct fbr_cur *frame,
                           size_t *used);
 
-/* The inside of a frame; for answers behind the kind. False: not well formed. */
+/* Read the content of a frame; of an answer, the part after the kind. False: malformed. */
 bool fbr_run_control_get_request(struct fbr_cur *c, struct fbr_run_control_request *r);
 bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *about,
                              struct fbr_run_facts *facts);
 bool fbr_run_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r);
-/* more: this line goes on in the next LINE of its rank and stream. */
+/* more: the line goes on in the next LINE of its rank and stream. */
 bool fbr_run_control_get_line(struct fbr_cur *c, int *rank, int *stream, bool *more,
                               const void **data, size_t *len);
 bool fbr_run_control_get_done(struct fbr_cur *c, int *code, char *text, size_t size);

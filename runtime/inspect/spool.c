@@ -1,10 +1,10 @@
-/* spool.c - the thread that keeps what ranks print; see spool.h.
+/* spool.c - a thread that writes the output of ranks to files.
  *
- * Records of all ranks are collected in one buffer; the thread swaps it for an empty one when it
- * has written that. Both keep their memory while there is work, so that the two are all that a
- * flood costs. Each rank has two files: the newer is written until it has half of what may be kept,
- * and then takes the place of the older. Files are open only while they are written: a run may have
- * more ranks than a process may have descriptors.
+ * One buffer collects the records of all ranks. The thread swaps it for an empty buffer, and writes
+ * it. Both buffers keep their memory while there is work, so a flood of output costs no more than
+ * the two. Each rank has two files. The newer one grows to half of the bytes that may be kept, and
+ * then takes the place of the older one. Files are open only while they are written, because a run
+ * may have more ranks than a process may have descriptors.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/spool.h"
@@ -25,11 +25,11 @@
 #include "runtime/proc/context.h"
 
 #define PENDING_MAX (8u << 20) /* bytes of each of the two buffers */
-#define REST_MS 20             /* between two writes, so that many pieces make one, */
-#define REST_MAX (1u << 20)    /* unless there are as many bytes */
+#define REST_MS 20             /* pause between two writes, so that many pieces make one write */
+#define REST_MAX (1u << 20)    /* a buffer of this size ends the pause */
 #define CLOSE_MS 1000
-#define KEEP_MIN 65536     /* of a rank, however many there are */
-#define COUNTED (1u << 20) /* a run that has written so much looks at the sum of all */
+#define KEEP_MIN 65536     /* bytes kept of each rank, however many ranks there are */
+#define COUNTED (1u << 20) /* a run that has written this many bytes checks the sum of all runs */
 #define PIECES 512
 
 struct fbr_spool {
@@ -93,7 +93,7 @@ static int write_pieces(int fd, const uint8_t *data, const struct piece *p, size
     return writev(fd, v, k) == (ssize_t)sum ? 0 : errno ? -errno : -ENOSPC;
 }
 
-/* Appends pieces of one rank to its file, of which half of what is kept fits in. */
+/* Appends pieces of one rank to its file, which holds at most half of what may be kept. */
 static int write_rank(struct fbr_spool *s, const uint8_t *data, const struct piece *p, size_t n)
 {
     char path[PATH_MAX + 32], old[PATH_MAX + 40];
@@ -105,14 +105,14 @@ static int write_rank(struct fbr_spool *s, const uint8_t *data, const struct pie
     for (size_t i = 0; i < n; i++)
         sum += p[i].len;
     for (; n > 1 && sum > s->keep / 2; n--, p++) {
-        sum -= p->len; /* it would be the first to go */
+        sum -= p->len; /* the oldest piece is the first to be dropped */
         skipped = true;
     }
     snprintf(path, sizeof(path), "%s/%u.%u", s->dir, p->job, p->rank);
     snprintf(old, sizeof(old), "%s.old", path);
     if (stat(path, &st) == 0 && (uint64_t)st.st_size + sum > s->keep / 2)
         rename(path, old);
-    if (skipped) /* what is kept has no gap */
+    if (skipped) /* the kept output must have no gap */
         unlink(old);
     fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -269,7 +269,7 @@ fail:
     return rc;
 }
 
-/* ---- What it is given ---- */
+/* ---- Adding ---- */
 
 static uint64_t now_us(void)
 {
@@ -321,7 +321,8 @@ int fbr_spool_add(struct fbr_spool *s, uint32_t job, uint32_t rank, enum fbr_rec
     }
     pthread_mutex_unlock(&s->lock);
     s->told = error != 0;
-    /* Where there is no place for it nothing is wrong; `fiber logs` says so. */
+    /* Any other error means that there is no place for the output, which is no failure; `fiber
+     * logs` reports it. */
     return error == -ENOSPC || error == -EDQUOT || error == -EIO ? error : 0;
 }
 
@@ -368,7 +369,7 @@ void fbr_spool_close(struct fbr_spool *s)
     if (!s)
         return;
     fbr_spool_end(s, &none, 1, "");
-    if (!fbr_spool_drain(s)) { /* a disk that hangs does not hold up our exit */
+    if (!fbr_spool_drain(s)) { /* a disk that hangs must not delay our exit */
         pthread_detach(s->thread);
         return;
     }

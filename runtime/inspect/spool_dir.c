@@ -1,4 +1,4 @@
-/* spool_dir.c - the directories of kept output; see spool_dir.h.
+/* spool_dir.c - the directories of kept output.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/spool_dir.h"
@@ -17,7 +17,7 @@
 #include "runtime/base/environ.h"
 #include "runtime/proc/rundir.h"
 
-#define RECORD 16384 /* longest about or end */
+#define RECORD 16384 /* size of the longest file `about` or `end` */
 #define UID_CHARS 16
 
 /* ---- Names ---- */
@@ -53,8 +53,8 @@ int fbr_spool_root(char root[PATH_MAX], const struct fbr_config *config, struct 
 
 /* ---- Making ---- */
 
-/* Ours alone, and no link: nobody else reads what ranks have printed, or chooses what we write
- * to. */
+/* Makes a directory that is ours alone and no link, so that no other user reads what ranks have
+ * printed, or chooses what we write to. */
 static int make_own(const char *dir, struct fbr_error *err)
 {
     struct stat st;
@@ -129,7 +129,7 @@ void fbr_spool_note_end(const char *dir, const struct fbr_run_control_about *abo
 
 /* ---- Looking ---- */
 
-/* *locked: somebody else has it locked. */
+/* *locked: another process holds the lock of the file. */
 static ssize_t read_file(const char *dir, const char *name, uint8_t data[RECORD], bool *locked)
 {
     char path[PATH_MAX];
@@ -144,7 +144,7 @@ static ssize_t read_file(const char *dir, const char *name, uint8_t data[RECORD]
     return n;
 }
 
-/* The frame at *at if it is of that kind. */
+/* Reads the frame at *at; false: it is not of that kind. */
 static bool take(const uint8_t *data, size_t len, size_t *at, uint8_t kind, struct fbr_cur *c)
 {
     size_t used;
@@ -209,7 +209,7 @@ int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *type
 
 struct kept {
     char name[UID_CHARS + 1];
-    time_t last; /* something was written */
+    time_t last; /* last change of the directory */
     uint64_t bytes;
 };
 
@@ -220,7 +220,7 @@ static int by_age(const void *a, const void *b)
     return x->last < y->last ? -1 : x->last > y->last;
 }
 
-/* Calls fn for each file of it; the bytes of all. */
+/* Calls fn (may be NULL) for each file of a directory; returns the bytes of all files. */
 static uint64_t each_file(const char *dir, void (*fn)(const char *path))
 {
     DIR *d = opendir(dir);
@@ -247,7 +247,8 @@ static void remove_file(const char *path)
     unlink(path);
 }
 
-/* One that is written now stays, and so does one that is only being made. */
+/* Removes a run, if `wanted` agrees. False: the run is still being written, or is just being
+ * made. */
 static bool remove_run(const char *root, const struct kept *k,
                        bool (*wanted)(void *user, const char *dir), void *user)
 {

@@ -1,4 +1,4 @@
-/* spool_record.c - the bytes of a record of a run's spool; see spool_record.h.
+/* spool_record.c - the bytes of a record of kept output.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/spool_record.h"

@@ -1,6 +1,6 @@
-/* stack.c - records of processes and their stacks; see stack.h.
+/* stack.c - records of processes and their stacks.
  *
- * Lists double at powers of two, so their capacity needs no field.
+ * A list doubles its memory when its length is a power of two, so its capacity needs no field.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/stack.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for one more of what is a list of n; zeroed. */
+/* Returns a new, zeroed element of a list of n elements; NULL: out of memory. */
 static void *grow(void **list, uint32_t n, size_t size)
 {
     void *more = *list;

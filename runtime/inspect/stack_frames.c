@@ -1,14 +1,14 @@
 /* stack_frames.c - the program fiber-stack: walks the stacks of the processes that its arguments
- * name; see stack.h.
+ * name.
  *
- * Records go to standard output, one for each process. One thread at a time is stopped: it is
- * seized, interrupted, and let go when the addresses of its frames are known; names are looked up
- * afterwards. A thread that gets a signal in between is let go with it; one that was stopped before
- * stays stopped. One that does not stop (the kernel holds it) is left, and let go if it does while
- * others are looked at. The kernel undoes all of it should we end at any point, which an alarm
- * makes sure of.
+ * It writes one record for each process to standard output. It stops one thread at a time: seizes
+ * it, interrupts it, and detaches when it has the addresses of its frames. It looks up the names
+ * afterwards. A thread that gets a signal meanwhile gets that signal at the detach; a thread that
+ * was stopped before stays stopped. A thread that does not stop, because the kernel holds it, is
+ * left out; if it stops while others are walked, it is detached then. An alarm ends this program in
+ * any case, and the kernel detaches all threads whenever the program ends.
  *
- * Nothing is fetched from elsewhere (debuginfod): only what is on this host is looked at.
+ * It reads only files of this host, and fetches nothing from elsewhere (debuginfod).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
@@ -27,13 +27,13 @@
 
 #include "runtime/inspect/stack.h"
 
-#define STOP_MS 300      /* until a thread has stopped that may wait for a device for ever */
-#define STOP_MAX_MS 5000 /* and one that needs no more than a processor */
-#define LIMIT_S 45       /* until this program ends */
+#define STOP_MS 300      /* longest wait for a thread that waits for a device, maybe for ever */
+#define STOP_MAX_MS 5000 /* longest wait for a thread that needs no more than a processor */
+#define LIMIT_S 45       /* seconds until this program ends */
 
 struct walk {
     uint64_t pc[FBR_STACK_FRAMES];
-    bool exact[FBR_STACK_FRAMES]; /* pc is what runs, not what is returned to */
+    bool exact[FBR_STACK_FRAMES]; /* pc is the instruction that runs, not a return address */
     uint32_t n;
     bool cut;
 };
@@ -42,12 +42,12 @@ struct walk {
 
 static void detach(pid_t tid, int status)
 {
-    int signal = status >> 16 ? 0 : WSTOPSIG(status); /* an event of ours is not a signal */
+    int signal = status >> 16 ? 0 : WSTOPSIG(status); /* an event of ptrace is not a signal */
 
     ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)signal);
 }
 
-/* Threads that had not stopped in time, and have now. */
+/* Detaches threads that have stopped too late. */
 static void detach_late(void)
 {
     int status;
@@ -70,11 +70,11 @@ static bool waits_for_device(pid_t tid)
         text[0] = '\0';
     if (fd >= 0)
         close(fd);
-    behind = strrchr(text, ')'); /* of its name */
+    behind = strrchr(text, ')'); /* the end of the thread's name */
     return !behind || !strncmp(behind, ") D", 3);
 }
 
-/* Waits for it to stop: 0 and how; -ETIMEDOUT, -ESRCH. */
+/* Waits for the thread to stop. Returns 0 and stores how it stopped; -ETIMEDOUT, -ESRCH. */
 static int wait_stopped(pid_t tid, int *status)
 {
     for (int ms = 0; ms < STOP_MAX_MS; ms++) {
@@ -114,7 +114,7 @@ static void walk_thread(Dwfl *dwfl, pid_t tid, struct walk *w, char *why, size_t
 
     detach_late();
     if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
-        snprintf(why, size, "%d", errno); /* who started us makes a sentence of it */
+        snprintf(why, size, "%d", errno); /* stack_serve.c makes a sentence of it */
         return;
     }
     ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);

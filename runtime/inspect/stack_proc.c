@@ -1,6 +1,6 @@
-/* stack_proc.c - reads the kernel's facts about processes, without touching them; see stack.h.
+/* stack_proc.c - reads the kernel's facts about processes, without touching them.
  *
- * Processes come and go while they are looked at: one that is gone is left out.
+ * Processes may end meanwhile: a process that is gone is left out.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
@@ -17,7 +17,7 @@
 #include "runtime/inspect/stack.h"
 #include "runtime/base/printable.h"
 
-#define ENVIRONMENT (256u << 10) /* of it so much is looked through */
+#define ENVIRONMENT (256u << 10) /* bytes of it that are searched */
 
 /* ---- Texts ---- */
 
@@ -47,7 +47,7 @@ bool fbr_stack_stat(const char *text, struct fbr_stack_stat *s)
         SYS_##name, #name \
     }
 
-/* Those in which programs wait or spend their time; others are told by their number. */
+/* The calls in which programs wait or spend their time; others appear as a number. */
 static const struct {
     long number;
     const char *name;
@@ -102,7 +102,7 @@ static const struct {
     CALL(execve),
     CALL(clone),
     CALL(io_uring_enter),
-#ifdef SYS_poll /* what newer machines do not have */
+#ifdef SYS_poll /* newer architectures do not have these */
     CALL(poll),
     CALL(select),
     CALL(epoll_wait),
@@ -119,7 +119,7 @@ void fbr_stack_call(const char *text, char *out, size_t size)
     long number = strtol(text, &end, 10);
 
     snprintf(out, size, "%s", "");
-    if (end == text || number < 0) /* "running", or outside of any */
+    if (end == text || number < 0) /* "running", or not in a call */
         return;
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
         if (calls[i].number == number) {
@@ -131,7 +131,7 @@ void fbr_stack_call(const char *text, char *out, size_t size)
 
 /* ---- Files ---- */
 
-/* Reads a small file and puts a NUL behind; returns its length, or -1. */
+/* Reads a small file and adds a NUL; returns its length, or -1. */
 static ssize_t slurp(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -259,7 +259,7 @@ struct table {
     size_t count;
 };
 
-/* All processes there are. */
+/* Reads the stat files of all processes. */
 static int read_table(const char *proc, struct table *t, struct fbr_error *err)
 {
     DIR *d = opendir(proc);
@@ -290,7 +290,8 @@ static int read_table(const char *proc, struct table *t, struct fbr_error *err)
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", proc, fbr_strerror(rc)) : 0;
 }
 
-/* The file's name: what a thread is called may be chosen, and is "exe" for what we start again. */
+/* Stores the name of the executable file. The name of a thread may be set to anything, and is "exe"
+ * in a process that we start by /proc/self/exe. */
 static void name_program(const char *dir, const struct fbr_stack_stat *s,
                          struct fbr_stack_process *p)
 {
@@ -307,7 +308,8 @@ static void name_program(const char *dir, const struct fbr_stack_stat *s,
     fbr_printable_plain(p->program, sizeof(p->program), name);
 }
 
-/* rank: of its parent, for what a rank has started and what has no environment to be read. */
+/* Adds a process to the list. `rank` is its parent's: the descendants of a rank belong to that
+ * rank, even if their environment cannot be read. */
 static int take(const char *proc, const struct fbr_stack_stat *s, int32_t rank,
                 struct fbr_stack_list *l)
 {
@@ -323,7 +325,8 @@ static int take(const char *proc, const struct fbr_stack_stat *s, int32_t rank,
     p->state = s->state;
     p->cpu_ms = to_ms(s->ticks);
     name_program(dir, s, p);
-    p->rank = p->visited ? -1 : rank >= 0 ? rank : rank_of(dir); /* ours may be of a ring around */
+    /* our own rank may be that of a ring around us */
+    p->rank = p->visited ? -1 : rank >= 0 ? rank : rank_of(dir);
     look_at_threads(dir, p);
     return 0;
 }

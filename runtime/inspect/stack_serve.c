@@ -1,9 +1,8 @@
-/* stack_serve.c - tells a visitor where this process and those that it has started are; see
- * stack.h.
+/* stack_serve.c - reports the stacks of this process and its descendants to an exec client.
  *
- * Facts first, by reading; then fiber-stack, which has a few seconds. When it cannot be had, or is
- * not allowed to look, the facts are told, and why that was all. It is killed by the kernel when
- * this thread ends.
+ * It first reads the facts, then runs fiber-stack with a time limit. If fiber-stack is missing, or
+ * may not trace the processes, the report has only the facts and the reason. The kernel kills
+ * fiber-stack when this thread ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -19,7 +18,7 @@
 #include "runtime/program/subprocess.h"
 #include "runtime/inspect/stack.h"
 
-#define LIMIT_MS 40000 /* less than the asker waits for a byte */
+#define LIMIT_MS 40000 /* less than the time that the client waits for a byte */
 #define TELLS_MAX FBR_STACK_MAX
 
 /* ---- Why there are no frames ---- */
@@ -41,7 +40,7 @@ static bool is_refusal(const char *why)
     return strtol(why, NULL, 10) == EPERM || strtol(why, NULL, 10) == EACCES;
 }
 
-/* A number that fiber-stack told, as a sentence. */
+/* Replaces an errno that fiber-stack has reported by a sentence. */
 static void explain(char *why, size_t size)
 {
     char *end;
@@ -70,7 +69,7 @@ static void explain(char *why, size_t size)
 static void explain_all(struct fbr_stack_process *p)
 {
     if (p->nthreads && !p->why[0] && p->threads[0].why[0] >= '0' && p->threads[0].why[0] <= '9')
-        snprintf(p->why, sizeof(p->why), "%s", p->threads[0].why); /* once for all of them */
+        snprintf(p->why, sizeof(p->why), "%s", p->threads[0].why); /* one reason for all of them */
     explain(p->why, sizeof(p->why));
     for (uint32_t i = 0; i < p->nthreads; i++) {
         if (p->why[0])
@@ -90,7 +89,7 @@ static void notify_all(struct fbr_stack_list *l, const char *why)
 
 /* ---- fiber-stack ---- */
 
-/* Its records are in *b, also of a part of the threads. */
+/* Runs fiber-stack. *b gets its records, also if it did not get through all threads. */
 static int run(const struct fbr_stack_list *l, struct fbr_buf *b, int *code, struct fbr_error *err)
 {
     char path[PATH_MAX], *numbers = calloc(l->count, 12);
@@ -155,14 +154,14 @@ static void add_frames(struct fbr_stack_list *l)
     else if (code && rc == 0)
         snprintf(why, sizeof(why), "no stacks: " FBR_STACK_PROGRAM " ended with %s %d",
                  code < 0 ? "signal" : "code", code < 0 ? -code : code);
-    notify_all(l, why); /* until it is told otherwise */
+    notify_all(l, why); /* stays where fiber-stack has written no record */
     take_out(l, &b);
     fbr_buf_fini(&b);
 }
 
 /* ---- Serving ---- */
 
-/* This thread is here for the visitor only. */
+/* Removes this thread, which only serves the client. */
 static void forget_us(struct fbr_stack_process *p)
 {
     for (uint32_t i = 1; i < p->nthreads; i++)
@@ -173,9 +172,9 @@ static void forget_us(struct fbr_stack_process *p)
 }
 
 /* Whether fiber-stack may not trace this process. A process that Fiber has started, and each of its
- * descendants, lets its parent trace it (spawn.c). A process that others started (a container's
- * first process) has not allowed that yet, and nobody can ask whether it has; so the setting is
- * changed only where it was of no use. */
+ * descendants, lets its parent trace it (spawn.c). A process that another program has started, such
+ * as a container's first process, has not allowed that yet, and the kernel has no call that reads
+ * the setting. So the setting is changed only after a refusal. */
 static bool may_not_see(const struct fbr_stack_process *us)
 {
     return is_refusal(us->why) || (us->nthreads && is_refusal(us->threads[0].why));

@@ -1,4 +1,4 @@
-/* tree.c - a directory in messages; see tree.h.
+/* tree.c - sends and receives a directory in messages.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/tree.h"
@@ -54,7 +54,7 @@ void fbr_tree_describe_left(char *out, size_t size, unsigned links, unsigned spe
              links && specials ? ", " : "", of_specials);
 }
 
-/* ---- One that goes ---- */
+/* ---- Sending ---- */
 
 int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], struct fbr_error *err)
 {
@@ -118,7 +118,7 @@ static int send_open(struct sending *s, int fd, const char *name)
     return rc < 0 ? rc : fbr_copy_send_file(s->sock, fd, s->err);
 }
 
-/* Sends a file by its descriptor: the name may mean another file between two looks. */
+/* Opens a file once and sends it by its descriptor: its name may mean another file later. */
 static int send_file(struct sending *s, int at, const char *name)
 {
     int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), rc;
@@ -158,7 +158,7 @@ static int send_one(struct sending *s, int at, const char *name, unsigned depth)
     struct stat st;
 
     if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 /* it went meanwhile */ : failed(s, -errno, name);
+        return errno == ENOENT ? 0 /* it was removed meanwhile */ : failed(s, -errno, name);
     if (S_ISDIR(st.st_mode))
         return send_below(s, at, name, depth + 1);
     if (S_ISLNK(st.st_mode))
@@ -203,11 +203,11 @@ int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err)
 
     *left = 0;
     rc = send_dir(&s, fd, 0);
-    /* without a sentence it is the other end */
+    /* an error without a sentence is that of the other end */
     return why.code ? fbr_fail(err, -EIO, "%s", why.text) : rc;
 }
 
-/* ---- One that comes ---- */
+/* ---- Receiving ---- */
 
 static int abandon(struct fbr_tree *t, int rc, const char *what, struct fbr_error *err)
 {
@@ -251,7 +251,7 @@ int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struc
         snprintf(t->path, sizeof(t->path), "%s/%s", path, fbr_tree_is_name(name) ? name : "files");
     else
         snprintf(t->path, sizeof(t->path), "%s", path);
-    for (n = strlen(t->path); n > 1 && t->path[n - 1] == '/'; n--) /* a directory may be typed so */
+    for (n = strlen(t->path); n > 1 && t->path[n - 1] == '/'; n--) /* users type a directory so */
         t->path[n - 1] = '\0';
     if (lstat(t->path, &st) == 0 && !(S_ISDIR(st.st_mode) && is_empty(t->path)))
         return fbr_fail(
@@ -265,7 +265,8 @@ int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struc
 struct receiving {
     struct fbr_tree *t;
     int sock;
-    int dirs[FBR_TREE_DEPTH + 1]; /* the whole, and those in it down to where we are */
+    /* the top directory, and those below it down to the current one */
+    int dirs[FBR_TREE_DEPTH + 1];
     uint32_t modes[FBR_TREE_DEPTH + 1];
     unsigned depth;
 };
@@ -322,7 +323,8 @@ static int take_link(struct receiving *r, const struct fbr_msg_item *e)
     return symlinkat(e->path, r->dirs[r->depth], e->name) < 0 ? -errno : 0;
 }
 
-/* 1: that was the end. Without a sentence it is an error of ours, with that entry. */
+/* Handles one entry. 1: it was the last one. An error without a sentence is an error of ours, with
+ * that entry. */
 static int take_one(struct receiving *r, uint8_t kind, const struct fbr_msg_item *e,
                     struct fbr_error *err)
 {
@@ -370,7 +372,7 @@ int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
 
 int fbr_tree_commit(struct fbr_tree *t, uint32_t mode, struct fbr_error *err)
 {
-    /* over nothing, or an empty one */
+    /* the rename replaces nothing, or an empty directory */
     if (fchmod(t->fd, mode & 0777) < 0 || rename(t->beside, t->path) < 0)
         return abandon(t, -errno, "", err);
     close(t->fd);

@@ -1,4 +1,4 @@
-/* usage.c - reads /proc/PID/stat; see usage.h.
+/* usage.c - reads /proc/PID/stat.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/usage.h"

@@ -1,4 +1,6 @@
-/* usage.h - what a process uses, as the kernel counts it. Pure but for /proc; any thread.
+/* usage.h - the processor time and memory of a process, as the kernel counts them.
+ *
+ * Reads only /proc. Any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_USAGE_H

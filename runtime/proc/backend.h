@@ -29,7 +29,6 @@
 #define FBR_EXIT_UNKNOWN INT32_MIN
 
 /* The backend that each build has: processes of this host. The host process of a job starts its
- *
  * subjobs with it. */
 #define FBR_BACKEND_LOCAL "local"
 
@@ -61,8 +60,7 @@ struct fbr_job {
     const char *const *template;
     int alike;       /* number of similar jobs that start together; 0: unknown */
     int own_program; /* nonzero: file and argv are those of the parent's own program */
-    /* nonzero: it starts subjobs; the local backend kills the rest of its session when it has ended
-     * */
+    /* nonzero: it starts subjobs; the local backend kills the rest of its session after its end */
     int is_host;
     int is_master;       /* nonzero: the job itself starts jobs with this backend; no ticket */
     const char *workdir; /* NULL: the parent's */
@@ -110,7 +108,7 @@ struct fbr_job_event {
     const void *data;
     size_t len;
     uint64_t peak; /* highest resident bytes, 0 if unknown */
-    /* PENDING: the job runs now; text explains why it may never join */
+    /* PENDING: the job runs now; text is the reason if it does not join */
     int runs;
     /* PENDING: the job has its place, but an image or a volume is still on its way */
     int placed;

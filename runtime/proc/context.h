@@ -95,7 +95,7 @@ struct fbr_runtime {
     uint64_t next_tunnel;    /* loop thread */
     struct fbr_child *child; /* our connection to our parent; NULL in a master */
     const char *parent_url;  /* where the parent listens */
-    bool near_master; /* this process is on the master's host, and uses its run directory */
+    bool near_master;        /* this process is on the master's host, and uses its run directory */
     struct fbr_subjob_host *subjob_host; /* subjobs that we run for our parent; loop thread */
     struct fbr_relay *relay;             /* relays the data of subjobs; opened on the loop thread */
     /* Set by share/: admits a process that has an address of ours. Loop thread. */
@@ -127,7 +127,7 @@ struct fbr_runtime *fbr_rt_peek(void);
 
 /* For init.c. fbr_rt_set() sets the context. fbr_rt_any() returns it in any state, or NULL.
  * fbr_rt_start() starts its loop and directory, under rt->lock; `root` is the run's directory in a
- * child, else NULL. */
+ * child ("": the master is on another host), else NULL. */
 int fbr_rt_set(struct fbr_runtime *rt);
 struct fbr_runtime *fbr_rt_any(void);
 int fbr_rt_start(struct fbr_runtime *rt, const char *root, struct fbr_error *err);

@@ -49,7 +49,7 @@ static void put_moving(struct fbr_screen *screen, const char *tag, size_t tag_le
     }
 }
 
-/* Returns the part of a whole line behind its last return; a return directly before the newline
+/* Returns the part of a whole line after its last return. A return directly before the newline
  * belongs to that part. */
 static const char *behind_return(const char *at, const char *end)
 {

@@ -64,7 +64,7 @@ void fbr_line_raw(struct fbr_line_stream *s, struct fbr_screen *screen, const vo
 /* Ends the unfinished line on the screen, because another part writes there now. */
 void fbr_screen_break(struct fbr_screen *screen, struct fbr_buf *out);
 /* Appends the last lines of the stream for a report, each between `before` and `after`: the part
- * behind the line's last return, without control characters. */
+ * after the line's last return, without control characters. */
 void fbr_line_report(const struct fbr_line_stream *s, const char *before, const char *after,
                      struct fbr_buf *out);
 void fbr_line_fini(struct fbr_line_stream *s, struct fbr_screen *screen);

@@ -15,8 +15,8 @@
 
 struct fbr_output;
 
-/* on_room is called on the loop thread when the queue has room again, after fbr_lines_add() said
- * that it was full. */
+/* on_room is called on the loop thread when the queue has room again, after fbr_lines_add() has
+ * returned true. */
 int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user),
                     void *user);
 /* Writes the queue, unless its reader takes nothing for a second. Later calls may still ask about

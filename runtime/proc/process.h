@@ -14,7 +14,7 @@ struct fbr_process_ops {
     void (*on_output)(void *user, struct fiber_process *p, int stream, const void *data,
                       size_t len);
     /* The process has ended, or could not start. fiber_process_exitcode and _report have the
-     * details. After this call nobody may send on its data link. */
+     * details. After this call no part of Fiber may send on its data link. */
     void (*on_end)(void *user, struct fiber_process *p);
     /* The last callback: the data link is closed, and nothing more comes from the process. */
     void (*on_gone)(void *user, struct fiber_process *p);
@@ -36,8 +36,7 @@ struct fbr_process_spec {
     bool is_host;
     int index;     /* 1 + the index of its node in its ring; 0: not in a ring */
     bool numbered; /* if the backend has a list of hosts, it runs on the host of its index */
-    /* processes with the same text run on distinct hosts (backend.h). The string stays the caller's
-     * */
+    /* processes with the same text run on distinct hosts (backend.h). The caller owns the string */
     const char *apart;
     /* not NULL: the process is a subjob of this process of ours, an is_host that need not have
      * joined */

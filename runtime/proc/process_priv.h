@@ -27,9 +27,8 @@ struct fiber_process {
     uint64_t id;
     uint32_t epoch;
     char name[FBR_NAME_MAX];
-    struct fbr_process_spec
-        /* after the start, only ops, user, link, is_host and prefix are used */
-        spec;
+    /* after the start, only ops, user, link, is_host and prefix are used */
+    struct fbr_process_spec spec;
     uint8_t secret[FBR_KEY_SIZE];
     struct fbr_buf start;     /* the START frame, until it is sent */
     struct fiber_jobspec job; /* owned copies, until started */

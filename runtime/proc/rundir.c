@@ -501,7 +501,8 @@ static const char *base_dir(const char *base)
     return "/tmp";
 }
 
-/* Takes the lock before the file gets its name, so that nobody finds the file without a lock. */
+/* Takes the lock before the file gets its name, so that no process finds the file without a
+ * lock. */
 static int take_lock(struct fbr_rundir *d)
 {
     struct flock mine = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

@@ -151,9 +151,9 @@ void fbr_subjobs_on_carried(struct fiber_process *host, struct fbr_cur *body)
 
     if (!fbr_cur_ok(body) || !p || !host->conn)
         return;
-    /* A process that was killed does not join any more: it may be gone from its host already. The
-     * host process has then reported that on the data link, where nothing listened yet, and the end
-     * of the process would wait for that report. */
+    /* A process that was killed does not join any more, because its host process may have reported
+     * its end already. That report came on the data link, where nothing listened yet, so the end of
+     * the process would wait for it. */
     if (!p->conn && type == FBR_FRAME_JOIN && p->state == P_STARTING)
         attach(host, p);
     else if (p->conn && type == 0)

@@ -13,7 +13,7 @@
 
 #define TEXT_MAX 65536 /* a search path may name many directories */
 
-/* Copies a record out of the file; false when it is not wholly inside. */
+/* Copies a record out of the file; false if the record is not wholly inside the file. */
 static bool take(const struct fbr_elf *e, uint64_t at, void *out, size_t size)
 {
     if (at > e->len || size > e->len - at)
@@ -22,7 +22,7 @@ static bool take(const struct fbr_elf *e, uint64_t at, void *out, size_t size)
     return true;
 }
 
-/* The string there; NULL when it does not end inside. */
+/* Returns the string at this offset; NULL if it does not end inside the file. */
 static const char *text_at(const struct fbr_elf *e, uint64_t at)
 {
     size_t most;
@@ -38,7 +38,8 @@ static bool segment(const struct fbr_elf *e, const Elf64_Ehdr *h, unsigned k, El
     return k < h->e_phnum && take(e, h->e_phoff + k * sizeof(*p), p, sizeof(*p));
 }
 
-/* Where an address is in the file, by the program headers. */
+/* Returns the file offset of an address, by the program headers; UINT64_MAX: it is not in the
+ * file. */
 static uint64_t file_offset(const struct fbr_elf *e, const Elf64_Ehdr *h, uint64_t address)
 {
     Elf64_Phdr p;
@@ -49,7 +50,7 @@ static uint64_t file_offset(const struct fbr_elf *e, const Elf64_Ehdr *h, uint64
     return UINT64_MAX;
 }
 
-/* The next record of the dynamic table; false behind the last. */
+/* Reads the next record of the dynamic table; false after the last one. */
 static bool next_dynamic(const struct fbr_elf *e, uint64_t *at, Elf64_Dyn *d)
 {
     if (*at >= e->count || !take(e, e->dynamic + *at * sizeof(*d), d, sizeof(*d)) ||

@@ -1,9 +1,9 @@
-/* module.c - finds and loads the parts of Fiber that are loaded when first needed; see module.h.
+/* module.c - finds and loads the parts of Fiber that are loaded when first needed.
  *
- * The folder of a program, or one or two above it, may be anybody's (/tmp), so a module is taken
- * only from a folder and a file that belong to us, to root or to the owner of the program that we
- * are in, and that not everybody can write - unless everybody can write the program too, as on file
- * systems that have no modes.
+ * All users may be able to write the folder of a program, or one or two above it (/tmp). So a
+ * module is loaded only if the folder and the file belong to us, to root or to the owner of our
+ * program, and if not every user can write them. The last rule does not hold if every user can
+ * write the program, too, as on file systems that have no modes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/program/module.h"
@@ -27,8 +27,8 @@
 #endif
 #define MODULES 16
 
-/* Written once each, under the lock. Handles are never closed: a module may have left threads and
- * destructors. */
+/* Each entry is written once, under the lock. Handles are never closed: a module may have left
+ * threads and destructors. */
 static struct {
     pthread_mutex_t lock;
     struct loaded {
@@ -43,7 +43,7 @@ static struct {
 struct search {
     const char *name;
     uid_t owner; /* of the program or library that this code is in */
-    bool open;   /* everybody can write that */
+    bool open;   /* every user can write that program or library */
     bool stale;  /* a module of another build was found */
     void *handle;
     char *program; /* NULL: the search is for a module; else the program's path goes here */
@@ -58,7 +58,7 @@ static bool trusted(const struct search *s, const struct stat *st)
     return s->open || !(st->st_mode & S_IWOTH);
 }
 
-/* Whether a module is of our build; else nothing of it may be called. */
+/* Whether a module is of our build; no function of another build may be called. */
 static bool of_our_build(struct search *s, const char *path)
 {
     const char *stamp = dlsym(s->handle, "fbr_module_stamp");
@@ -75,7 +75,7 @@ static bool of_our_build(struct search *s, const char *path)
     return false;
 }
 
-/* True when that ends the search. */
+/* Tries one folder. True: the search is over. */
 static bool try_folder(struct search *s, const char *folder)
 {
     char path[PATH_MAX];
@@ -130,7 +130,8 @@ static void search(struct search *s)
 {
     static const char installed[] = FBR_MODULE_DIR;
     char self[PATH_MAX], folder[PATH_MAX + sizeof(installed) + 16];
-    const char *lib = NULL; /* "/lib/x86_64-linux-gnu/fiber", as it lies under a prefix */
+    /* the installed folder without its prefix: "/lib/x86_64-linux-gnu/fiber" */
+    const char *lib = NULL;
     struct stat st;
     char *slash;
 

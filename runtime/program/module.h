@@ -1,12 +1,12 @@
-/* module.h - parts of Fiber that are loaded when first needed, because of the libraries that they
- * bring.
+/* module.h - parts of Fiber that are loaded when first needed, because they need further libraries.
  *
  * A module is a shared object NAME.so with one exported table, `const struct ... fbr_module_NAME`.
- * The search begins beside the program or library that this code is in (fiber/NAME.so, and one or
- * two folders up, as in a build tree and as bin/ stands to lib/), and goes on where Fiber was
- * installed. A module that another user could have put there is passed over. So is a module of
- * another build, whose structs may differ: the string `fbr_module_stamp` of each module names its
- * build (stamp.c), and must equal ours. Programs of Fiber's own lie in the same folders.
+ * The search begins next to the program or library that this code is in: fiber/NAME.so in the same
+ * folder, and in one or two folders up, as in a build tree and from bin/ to lib/. It ends in the
+ * folder where Fiber was installed. The search skips a module that another user could have put
+ * there, and a module of another build, whose structs may differ: the string `fbr_module_stamp` of
+ * each module names its build (stamp.c), and must equal ours. Fiber's own programs are in the same
+ * folders.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_MODULE_H
@@ -16,14 +16,14 @@
 
 #include "runtime/base/error.h"
 
-/* Returns the table of that module, loaded at most once, never unloaded; NULL and a sentence on
- * failure. Any thread. */
+/* Returns the table of a module, which is loaded at most once and never unloaded, or NULL and a
+ * sentence. Any thread. */
 const void *fbr_module(const char *name, struct fbr_error *err);
 
 /* Returns a handle for dlsym() of a module that has functions in place of a table. */
 void *fbr_module_open(const char *name, struct fbr_error *err);
 
-/* Stores the path of a program of Fiber's own, as path[size]. Any thread. */
+/* Stores the path of one of Fiber's own programs in path[size]. Any thread. */
 int fbr_module_program(const char *name, char *path, size_t size, struct fbr_error *err);
 
 #endif

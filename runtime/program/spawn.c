@@ -42,7 +42,7 @@
 
 #define STACK (64 * 1024)
 
-/* Descriptors that reserve low numbers for the children's. */
+/* Descriptors that reserve low numbers for the child's descriptors. */
 static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER; /* one spawn at a time */
 static int slots[FBR_SPAWN_FDS];
@@ -66,7 +66,8 @@ static void look_around(void)
         slots[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
-/* Opens the slots again: a program that closes unknown descriptors may have closed them. */
+/* Copies the child's descriptors into the slots. Slots are opened again if the program has closed
+ * them, as some programs close unknown descriptors. */
 static int fill_slots(const struct fbr_spawn *s)
 {
     for (int i = 0; i < s->nfds; i++) {
@@ -99,7 +100,7 @@ struct launch {
     const struct fbr_spawn *s;
     pid_t parent;
     struct rlimit descriptors; /* as they were before we raised ours; rlim_cur 0: not raised */
-    volatile int code;         /* the failed call of the child, and its errno */
+    volatile int code;         /* errno of the child's failed call, whose name is in step */
     const char *volatile step;
 };
 
@@ -125,7 +126,7 @@ struct entry {
 };
 
 /* Closes descriptors without close_range(): those that the program has opened for all its children.
- * valgrind's own, which are visible, cannot be closed. */
+ * valgrind's own descriptors are visible here, but cannot be closed. */
 IN_CHILD static void close_from(int first)
 {
     _Alignas(struct entry) char some[2048];
@@ -200,8 +201,8 @@ IN_CHILD static int child_main(void *arg)
         syscall(SYS_setsid);
     else
         syscall(SYS_setpgid, 0, 0);
-    /* Yama lets only ancestors trace a process. This also allows the programs that its parent
-     * starts for that (stack.h). */
+    /* Yama lets only ancestors trace a process. This call also allows the other children of our
+     * parent, which it starts for that purpose (stack.h). */
     syscall(SYS_prctl, PR_SET_PTRACER, (unsigned long)l->parent, 0, 0, 0);
     rc = place_fds(s);
     if (rc < 0)
@@ -229,8 +230,8 @@ IN_CHILD static int child_main(void *arg)
  * for a second copy of us. */
 int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
 
-/* Runs child_main; returns the pid, or a negative errno. No handler of ours may run in the child,
- * on our memory. */
+/* Runs child_main; returns the pid, or a negative errno. Blocks all signals meanwhile, because none
+ * of our handlers may run in the child, on our memory. */
 static pid_t run_child(struct launch *l, int *pidfd)
 {
     uint8_t *stack =
@@ -345,8 +346,8 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     return code == -ENOENT ? " (it is there; the interpreter that it names is not)" : "";
 }
 
-/* Names the program. For the kernel /proc/self/exe is valgrind, whose readlink() answers with the
- * program that it runs. */
+/* Replaces /proc/self/exe under valgrind. The kernel takes it for valgrind's program, but
+ * valgrind's readlink() returns the program that valgrind runs. */
 static void name_program(struct fbr_spawn *s, char *path, size_t size)
 {
     ssize_t n = under_valgrind() && !strcmp(s->file, "/proc/self/exe")
@@ -400,8 +401,8 @@ int fbr_spawn(const struct fbr_spawn *wanted, pid_t *pid_out, int *pidfd_out, st
 
 /* ---- Leftover processes ---- */
 
-/* Kills the processes of a session. The kernel gives a free number again only after all others, so
- * the number still means the same process. */
+/* Kills the processes of a session. The kernel reuses a free process id only after all others, so
+ * an id still means the same process. */
 static bool sweep_once(int dir, pid_t session)
 {
     _Alignas(struct entry) char some[4096];
@@ -421,9 +422,8 @@ static bool sweep_once(int dir, pid_t session)
     return found;
 }
 
-/* A killed process forks no more. A child that it forked meanwhile has a higher number, and is
- * found later, unless numbers have just wrapped around: so there are two passes. No memory is
- * needed. */
+/* A killed process forks no more. A child that it forked meanwhile has a higher id, and is found
+ * later, unless ids have just wrapped around: so there are two passes. No memory is needed. */
 void fbr_spawn_sweep(pid_t leader)
 {
     int dir = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -21,7 +21,7 @@ struct fbr_spawn {
     char *const *env;    /* NULL-terminated, the whole environment */
     const char *workdir; /* NULL: ours */
     int fds
-        /* the child's descriptor i is our fds[i]; -1: /dev/null. It gets no others */
+        /* the child's descriptor i is our fds[i]; -1: /dev/null. The child gets no others */
         [FBR_SPAWN_FDS];
     int nfds;         /* at least 3 */
     const void *cpus; /* mask of processors to bind the child to (fbr_pin_mask); NULL: ours */
@@ -39,24 +39,24 @@ struct fbr_spawn {
  * error here, with the reason. */
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_error *err);
 
-/* Signals a process that nobody has waited for: 0, or -ESRCH: somebody has. */
+/* Signals a process that has not been waited for. Returns 0; -ESRCH: it has been. */
 int fbr_spawn_signal(pid_t pid, int pidfd, int sig);
-/* Waits for the end of the process; `use` may be NULL. -ECHILD: the program itself has waited for
- * it. */
+/* Waits for the end of the process; `use` may be NULL. -ECHILD: another part of the program has
+ * waited for the process. */
 int fbr_spawn_wait(pid_t pid, int pidfd, siginfo_t *how, struct rusage *use);
 
-/* Kills the rest of the session of a process that has ended: all descendants, in whatever group;
- * not those that have taken a session of their own. Nobody may have waited for the leader yet, so
- * that its number means nothing else; or the leader is the caller, which goes on. One thread at a
+/* Kills the rest of the session of a process that has ended: all descendants, in any process group,
+ * except those with a session of their own. The leader must not have been waited for yet, so that
+ * its id means no other process; or the leader is the caller, which stays alive. One thread at a
  * time. */
 void fbr_spawn_sweep(pid_t leader);
 
-/* Finds the program `name`: the name itself when it has a slash, else the first regular file in
- * PATH that we may run; relative folders of PATH do not count. -ENOENT: there is none, and *err is
- * as it was, because the caller knows the purpose. -ENAMETOOLONG and a sentence: the path does not
+/* Finds the program `name`: the name itself if it has a slash, else the first regular file in PATH
+ * that we may run; relative folders of PATH do not count. -ENOENT: there is none; *err does not
+ * change, because the caller knows the purpose. -ENAMETOOLONG and a sentence: the path does not
  * fit. Any thread. */
 int fbr_spawn_find(const char *name, char *path, size_t size, struct fbr_error *err);
-/* Finds it in another PATH; NULL: none is set. */
+/* The same, with another PATH; NULL: no PATH is set. */
 int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size,
                       struct fbr_error *err);
 

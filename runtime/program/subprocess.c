@@ -1,4 +1,4 @@
-/* subprocess.c - runs a program to its end and collects its output; see subprocess.h.
+/* subprocess.c - runs a program to its end and collects its output.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/program/subprocess.h"
@@ -15,9 +15,9 @@
 #include "runtime/program/spawn.h"
 
 #define PIECE 65536
-#define LOOK_MS 50 /* between two looks at `stop` */
+#define LOOK_MS 50 /* interval of the checks of `stop` */
 
-/* Until it has closed its output, and has ended. */
+/* Collects output until the program has closed it and has ended. */
 static int collect(const struct fbr_subprocess *p, int fd, int pidfd, struct fbr_buf *out)
 {
     uint64_t until = fbr_now_ms() + p->limit_ms, now;

@@ -1,8 +1,8 @@
 /* subprocess.h - runs a program to its end and collects its output.
  *
  * For programs that answer a question: helpers of registries, plugins of Kubernetes, fiber-stack,
- * the programs that `fiber doctor` asks. Each call blocks, so it is for threads that may wait,
- * never for the loop's.
+ * the programs that `fiber doctor` asks. Each call blocks, so only a thread that may wait may call
+ * it, never the loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SUBPROCESS_H
@@ -19,15 +19,16 @@ struct fbr_subprocess {
     char *const *argv;
     char *const *env;        /* NULL: fbr_environ() */
     int in, errors;          /* its standard input and error; -1: /dev/null */
-    unsigned limit_ms;       /* until it has ended */
+    unsigned limit_ms;       /* time limit of the whole run */
     size_t max;              /* bytes of output */
     const atomic_bool *stop; /* true: give up; NULL: never */
 };
 
-/* 0: it has ended; its exit code, or minus the signal that killed it, is in *code, and its output
- * behind what `out` had. -ETIMEDOUT, -ECANCELED (stop), -EFBIG, -ENOMEM: it was killed with its
- * process group, and `out` has what had come; no sentence. Other errors of fbr_spawn(), with one:
- * it was not started. If the program itself has waited for it, *code is 0. */
+/* Returns 0 when the program has ended: *code is its exit code, or minus the signal that killed it,
+ * and its output is appended to `out`. -ETIMEDOUT, -ECANCELED (stop), -EFBIG, -ENOMEM: the program
+ * was killed with its process group, `out` has the output so far, and *err has no sentence. Other
+ * errors, with a sentence: the program was not started. If another part of this process has waited
+ * for the program, *code is 0. */
 int fbr_subprocess_run(const struct fbr_subprocess *p, struct fbr_buf *out, int *code,
                        struct fbr_error *err);
 
