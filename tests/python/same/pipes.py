@@ -66,7 +66,7 @@ if __name__ == "__main__":
         poll.register(receiver.fileno(), select.POLLIN)
 
         def look(wait):
-            print([event & select.POLLIN for _, event in poll.poll(wait)], receiver.poll())
+            print(len(poll.poll(wait)), receiver.poll())  # an end is POLLIN or POLLHUP
 
         look(10)
         sender.send(1)
