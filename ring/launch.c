@@ -255,6 +255,7 @@ static void finish(struct fiber_ring *r)
     fbr_timer_fini(&r->limit);
     fbr_timer_fini(&r->gang);
     fbr_ring_missing_fini(r);
+    fbr_ring_traceback_fini(r);
     fbr_ring_notes_flush(r);
     fbr_timer_fini(&r->moment);
     fbr_ring_requests_close(r);
@@ -574,8 +575,10 @@ static void on_output(struct ring_agent *a, struct fbr_cur *body)
     unsigned kind = fbr_get_u8(body), stream = kind & ~(unsigned)FBR_RING_SHOW;
     size_t len = fbr_cur_left(body);
 
-    if (fbr_cur_ok(body) && k && (stream == 1 || stream == 2))
+    if (fbr_cur_ok(body) && k && (stream == 1 || stream == 2)) {
         fbr_rank_output_print(j, n, (int)stream, body->at, len, kind & FBR_RING_SHOW);
+        fbr_ring_traceback_output(j, n, (int)stream, body->at, len);
+    }
     a->credit += len;
     if (a->credit > UNPAID_MAX + (uint64_t)r->size * UNPAID_RANK && a->process) {
         fbr_process_abandon(a->process, "it sends more output than it has credit for");
@@ -811,7 +814,8 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
     if ((rc = fbr_ring_requests_open(r)) < 0 ||
         (rc = fbr_timer_init(&r->grace, r->rt->loop, on_grace, r)) < 0 ||
         (rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r)) < 0 ||
-        (rc = fbr_ring_gang_init(r)) < 0 || (rc = fbr_ring_missing_init(r)) < 0)
+        (rc = fbr_ring_gang_init(r)) < 0 || (rc = fbr_ring_missing_init(r)) < 0 ||
+        (rc = fbr_ring_traceback_init(r)) < 0)
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
     for (uint32_t i = 0; i < r->nagents; i++)
         if ((rc = fbr_ring_start_agent(&r->agents[i])) < 0)

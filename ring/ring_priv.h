@@ -7,6 +7,7 @@
  *     gang.c             all places or none
  *     failure.c          signals; the meaning and the report of a failure
  *     missing.c          ranks that others wait for in MPI_Init
+ *     traceback.c        ranks that wait in MPI after an exception of Python
  *     notes.c            remarks of agents about their hosts
  *     bridge_requests.c  requests of bridges: fences, names, spawns, streams
  *     rank_output.c      output of ranks on our streams
@@ -104,6 +105,14 @@ struct ring_agent {
     uint64_t credit; /* bytes of output taken and not yet reported by CREDIT */
 };
 
+/* The last traceback that a rank of an MPI job printed. */
+struct ring_traceback {
+    struct ring_job *job;
+    const struct ring_rank *rank;
+    struct fbr_timer silence; /* runs from the last output after the traceback */
+    bool hinted;
+};
+
 /* The first failure. */
 struct ring_failure {
     int code; /* the ring's exit code; 0: there was none */
@@ -147,6 +156,7 @@ struct fiber_ring {
     uint64_t next_stream;
     struct fbr_timer grace, limit, tick, gang, ask, moment;
     struct ring_failure failure;
+    struct ring_traceback traceback;
     bool listed;         /* in rt->rings */
     uint32_t lost_ranks; /* ranks that the ring has lost and goes on without */
     bool warned;         /* the warning about MPI_Init in a replaced rank was printed */
@@ -247,6 +257,12 @@ void fbr_ring_missing_fini(struct fiber_ring *r);
 void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank);
 void fbr_ring_missing_met(struct ring_job *j);
 void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank); /* the rank waits in MPI_Init */
+
+/* traceback.c */
+int fbr_ring_traceback_init(struct fiber_ring *r);
+void fbr_ring_traceback_fini(struct fiber_ring *r);
+void fbr_ring_traceback_output(struct ring_job *j, uint32_t rank, int stream, const void *data,
+                               size_t len);
 
 /* notes.c */
 void fbr_ring_note(struct ring_agent *a, const char *text);

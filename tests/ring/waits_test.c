@@ -1,5 +1,6 @@
-/* waits_test.c - a ring that waits: for the places of its other nodes (gang.c), and in MPI_Init for
- * ranks that never call it (missing.c). No process runs.
+/* waits_test.c - a ring that waits: for the places of its other nodes (gang.c), in MPI_Init for
+ * ranks that never call it (missing.c), and in MPI after an exception of Python (traceback.c). No
+ * process runs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
@@ -38,10 +39,14 @@ static int run_check(void *arg)
     struct world *w = arg;
     struct fiber_ring *r = &w->ring;
 
-    int line = fbr_ring_gang_init(r) < 0 || fbr_ring_missing_init(r) < 0 ? __LINE__ : w->check(w);
+    int line =
+        fbr_ring_gang_init(r) < 0 || fbr_ring_missing_init(r) < 0 || fbr_ring_traceback_init(r) < 0
+            ? __LINE__
+            : w->check(w);
 
     fbr_timer_fini(&r->gang);
     fbr_ring_missing_fini(r);
+    fbr_ring_traceback_fini(r);
     fbr_timer_fini(&r->grace);
     return line;
 }
@@ -233,6 +238,39 @@ static void a_rank_that_waits_for_one_that_ended_fails_the_ring(void **state)
     with_ring("1h", check_rank_that_waits);
 }
 
+/* ---- Tracebacks ---- */
+
+static bool hint_waits_after(struct world *w, int stream, const char *text)
+{
+    fbr_timer_stop(&w->ring.traceback.silence);
+    fbr_ring_traceback_output(&w->job, 1, stream, text, strlen(text));
+    return fbr_timer_runs(&w->ring.traceback.silence);
+}
+
+static int check_tracebacks(struct world *w)
+{
+    static const char header[] = "step 3\nTraceback (most recent call last):\n";
+
+    CHECK(!hint_waits_after(w, 2, header)); /* no rank uses MPI */
+    w->job.met = true;
+    CHECK(!hint_waits_after(w, 2, "loss 0.5\n"));
+    CHECK(!hint_waits_after(w, 1, header)); /* an exception goes to standard error */
+    CHECK(hint_waits_after(w, 2, header));
+    CHECK(w->ring.traceback.rank == &w->ranks[1]);
+    w->job.job.info.size = 1; /* one rank waits for nobody */
+    CHECK(!hint_waits_after(w, 2, header));
+    w->job.job.info.size = RANKS;
+    w->ring.traceback.hinted = true;
+    CHECK(!hint_waits_after(w, 2, header));
+    return 0;
+}
+
+static void a_traceback_of_an_mpi_rank_starts_the_wait_for_the_hint(void **state)
+{
+    (void)state;
+    with_ring("1h", check_tracebacks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +281,7 @@ int main(void)
         cmocka_unit_test(where_no_rank_uses_mpi_nobody_is_asked),
         cmocka_unit_test(agents_are_asked_whichever_comes_first),
         cmocka_unit_test(a_rank_that_waits_for_one_that_ended_fails_the_ring),
+        cmocka_unit_test(a_traceback_of_an_mpi_rank_starts_the_wait_for_the_hint),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-# ring_python_test.sh - mpi4py in a ring, as it is: collectives, and mpi4py.futures on ranks that are there and on ranks
-# that it spawns. torch, Horovod and JAX have tests of their own: ring_torch, ring_horovod, ring_jax.
+# ring_python_test.sh - mpi4py in a ring, as it is: collectives, mpi4py.futures on ranks that are there and on ranks that
+# it spawns, an exception in one rank. torch, Horovod and JAX have tests of their own: ring_torch, ring_horovod, ring_jax.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC1091,SC2154
@@ -61,4 +61,27 @@ test_futures_spawn_workers() {
     done
 }
 
-run_tests test_mpi4py_reduces test_futures_use_the_ranks_that_are_there test_futures_spawn_workers
+cat >"$work/raise.py" <<'END'
+from mpi4py import MPI
+
+if MPI.COMM_WORLD.rank == 1:
+    raise RuntimeError("rank 1 goes no further")
+MPI.COMM_WORLD.Barrier()
+END
+
+hint_is_printed() {
+    grep -q 'rank 1 .* printed a traceback, .* Use .python3 -m mpi4py PROGRAM' "$work/err"
+}
+
+test_an_exception_gets_a_hint_or_ends_the_run() {
+    local python=${pythons[0]}
+    start --oversubscribe -n 2 "$python" "$work/raise.py"
+    wait_for "$patience" hint_is_printed || fail 'no hint about the exception is printed' || return
+    kill -TERM "$launcher"
+    ends 143 || return
+    fiber_run 1 --oversubscribe -n 2 "$python" -m mpi4py "$work/raise.py" || return
+    says 'rank 1 goes no further'
+}
+
+run_tests test_mpi4py_reduces test_futures_use_the_ranks_that_are_there test_futures_spawn_workers \
+    test_an_exception_gets_a_hint_or_ends_the_run
