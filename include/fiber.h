@@ -684,9 +684,11 @@ typedef void (*fiber_cancel_fn)(void *user);
 FIBER_API int fiber_task_on_cancel(fiber_cancel_fn fn, void *user);
 
 /* Runs fn over an array and waits: n inputs of in_size bytes each give n outputs of out_size bytes
- * each, in the same order. If a task fails, the other tasks are still done. A task whose result has
- * another size fails with -EMSGSIZE. If tasks failed, the call returns the negative code of the
- * first of them, in the order of the inputs, with its text in fiber_last_error(). */
+ * each, in the same order. If a task fails, the other tasks are still done. If tasks failed, the
+ * call returns the negative code of the first of them, in the order of the inputs, with its text in
+ * fiber_last_error(). -EMSGSIZE: a task's result has another size. -EOWNERDEAD: a task's worker
+ * died, and the task is not tried again. -ETIMEDOUT: a task, or the map, took longer than `opts`
+ * allows. -ECHILD: workers cannot be started. -ESHUTDOWN: the pool was closed. */
 FIBER_API int fiber_pool_map(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                              size_t in_size, void *out, size_t out_size, size_t n,
                              const struct fiber_map_options *opts);

@@ -585,7 +585,7 @@ static void on_output(struct ring_agent *a, struct fbr_cur *body)
         return;
     }
     if (!r->output_full)
-        fbr_ring_capacity(r);
+        fbr_ring_send_credit(r);
 }
 
 static void on_met(struct fiber_ring *r, struct fbr_cur *body)

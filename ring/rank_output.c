@@ -3,8 +3,8 @@
  * launcher's own messages.
  *
  * Nothing is lost and nothing piles up: an agent may have FBR_RING_WINDOW bytes on the way that
- * were not taken here. When our own reader is slow the launcher takes no more; fbr_ring_capacity()
- * goes on.
+ * were not taken here. When our own reader is slow the launcher takes no more, until
+ * fbr_ring_send_credit().
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -205,7 +205,7 @@ void fbr_rank_output_end(struct ring_job *j, uint32_t rank)
 }
 
 /* Sends credit for the output that was taken. Called if our own reader is not behind. */
-void fbr_ring_capacity(struct fiber_ring *r)
+void fbr_ring_send_credit(struct fiber_ring *r)
 {
     r->output_full = false;
     for (uint32_t i = 0; i < r->nagents; i++) {

@@ -202,7 +202,7 @@ static void on_room(struct fbr_runtime *rt)
     struct fiber_ring *r;
 
     DL_FOREACH(rt->rings, r)
-        fbr_ring_capacity(r);
+        fbr_ring_send_credit(r);
 }
 
 struct begin_call {

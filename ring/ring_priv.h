@@ -300,7 +300,7 @@ bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank, int stream);
 void fbr_ring_typed(struct fiber_ring *r);
 void fbr_ring_print(struct fiber_ring *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-void fbr_ring_capacity(struct fiber_ring *r);
+void fbr_ring_send_credit(struct fiber_ring *r);
 
 /* files.c */
 int fbr_ring_files_open(struct fiber_ring *r, struct fbr_error *err);
