@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/cli/command_util.h"
 
-#include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -52,15 +52,21 @@ static int tear_down(void **state)
 
 #define screen_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
-/* What has been written to the terminal so far. */
+/* What has been written to the terminal so far. A terminal passes bytes on some time after write(),
+ * so this reads up to a mark of its own. */
 static const char *written(void)
 {
     static char text[512];
-    ssize_t n;
+    size_t len = 0;
 
-    assert_int_equal(fcntl(master, F_SETFL, O_NONBLOCK), 0);
-    n = read(master, text, sizeof(text) - 1);
-    text[n > 0 ? n : 0] = '\0';
+    assert_int_equal(write(slave, "$", 1), 1);
+    do {
+        assert_true(len < sizeof(text));
+        assert_int_equal(poll(&(struct pollfd){.fd = master, .events = POLLIN}, 1, TEST_LONG_MS),
+                         1);
+        assert_int_equal(read(master, text + len, 1), 1);
+    } while (text[len++] != '$');
+    text[len - 1] = '\0';
     return text;
 }
 

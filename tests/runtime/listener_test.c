@@ -42,8 +42,9 @@ static void silent_callers_keep_nobody_out(void **state)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define JOIN_MS 10000 /* the flood and its victim are both slow */
 #else
-#define JOIN_MS 1000 /* the promise */
+#define JOIN_MS 1000 /* the promise, on a machine that has a processor for it */
 #endif
+#define JOIN_BUSY_MS 4000 /* callers that wait for the silent ones need 5 s and more */
 #define FLOOD 4000
 
 /* Always FLOOD silent calls, or as many as this process may have. Tells `ready` when all are made. */
@@ -91,10 +92,21 @@ static uint64_t time_to_join(struct end *client)
     return fbr_now_ms() - since;
 }
 
+/* How long a join may take: on a busy machine it also waits for processors. */
+static uint64_t join_limit(void)
+{
+    double load = 0;
+
+    return getloadavg(&load, 1) == 1 && load > 2 * (double)sysconf(_SC_NPROCESSORS_ONLN) &&
+                   JOIN_MS < JOIN_BUSY_MS
+               ? JOIN_BUSY_MS
+               : JOIN_MS;
+}
+
 static void tcp_a_flood_of_silent_callers_delays_nobody(void **state)
 {
     struct end client;
-    uint64_t took[10];
+    uint64_t took[10], limit;
     int late = 0;
     int ready[2];
     char byte;
@@ -113,8 +125,9 @@ static void tcp_a_flood_of_silent_callers_delays_nobody(void **state)
     }
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
+    limit = join_limit();
     for (int i = 0; i < 10; i++)
-        late += took[i] >= JOIN_MS;
+        late += took[i] >= limit;
     assert_in_range(late, 0, 9); /* others want the processors; a listener that waits has 10 */
     close(ready[0]);
 }
