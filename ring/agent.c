@@ -36,7 +36,7 @@ void fbr_agent_send(struct agent *a, uint8_t type, struct fbr_buf *body)
     int rc = fbr_child_send(a->rt->child, type, body);
 
     if (rc < 0)
-        fbr_debug("frame %u for the launcher: %s", type, fbr_strerror(rc));
+        fbr_debug("cannot send frame %u to the launcher: %s", type, fbr_strerror(rc));
     fbr_buf_fini(body);
 }
 
@@ -147,7 +147,7 @@ static void find_cures(struct agent_job *j)
         char text[96];
 
         snprintf(text, sizeof(text),
-                 "more ranks than processors: their timers may be %g ms late (timer slack)",
+                 "more ranks than processors: timers of the ranks may be %g ms late (timer slack)",
                  (double)j->slack / 1e6);
         on_cure(a, text);
     }
@@ -210,10 +210,11 @@ static void on_job(struct agent *a, struct fbr_cur *body)
     int rc = j ? fbr_ring_job_get(&j->job, body) : -ENOMEM;
 
     if (rc < 0) {
-        fbr_log_error("a job that cannot be read: %s", fbr_strerror(rc));
+        fbr_log_error("cannot read a job of the launcher: %s", fbr_strerror(rc));
         free(j);
         fbr_agent_failed(a, FBR_RING_ALL, FBR_RING_ALL,
-                         "the launcher's order cannot be read; is it another version?");
+                         "cannot read the launcher's order; use the same version of Fiber on all "
+                         "hosts");
         return;
     }
     j->agent = a;

@@ -32,7 +32,7 @@ int fbr_agent_pty_open(struct agent_rank *r, int *theirs, struct fbr_error *err)
         rc = -errno;
         if (ours >= 0)
             close(ours);
-        return fbr_fail(err, rc, "no pseudo-terminal for it: %s (is /dev/pts there?)",
+        return fbr_fail(err, rc, "cannot open a pseudo-terminal: %s (is /dev/pts mounted?)",
                         fbr_strerror(rc));
     }
     set_size(ours, &r->job->job);

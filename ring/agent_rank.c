@@ -74,7 +74,7 @@ static int check_machine(struct agent *a, struct fbr_error *err)
     a->pin->facts(a->machine, &facts);
     if (!facts.this_machine)
         return fbr_fail(err, -ENOTSUP,
-                        "HWLOC_XMLFILE or HWLOC_SYNTHETIC shows another machine than this one");
+                        "HWLOC_XMLFILE or HWLOC_SYNTHETIC describes another machine, not this one");
     return 0;
 }
 
@@ -208,8 +208,8 @@ static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool cho
     fbr_cpuset_allowed(&others);
     if (chosen) {
         snprintf(note, size,
-                 "other runs of yours are bound to %u of the processors here; these "
-                 "ranks may share some with them",
+                 "your other runs are bound to %u of the processors here; these ranks may share "
+                 "some with them",
                  fbr_cpuset_count(&others));
         return 0;
     }
@@ -217,13 +217,12 @@ static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool cho
     j->pins = NULL;
     if (moves)
         snprintf(note, size,
-                 "ranks are not bound: other runs of yours are bound to %u of the %u processors "
-                 "here",
+                 "ranks are not bound: your other runs are bound to %u of the %u processors here",
                  fbr_cpuset_count(&others), a->limits.affinity);
     else /* other agents of our own run on this machine count as others */
         snprintf(note, size,
-                 "ranks are not bound: another run of yours is bound to processors that they "
-                 "would get");
+                 "ranks are not bound: another run of yours is bound to the processors that they "
+                 "need");
     return 0;
 }
 
@@ -237,14 +236,16 @@ static bool better_free(struct agent_job *j)
         return true;
     if (all > a->cpus && !a->order.oversubscribe)
         fbr_agent_note(
-            a, "%u ranks share %u processor%s; they are not bound, and yield when they wait", all,
-            a->cpus, a->cpus == 1 ? "" : "s");
+            a,
+            "%u ranks share %u processor%s; they are not bound, and yield the processor when they "
+            "wait",
+            all, a->cpus, a->cpus == 1 ? "" : "s");
     if (all > a->cpus)
         return true;
     if (fbr_cgroup_floats(&a->limits))
         fbr_agent_note(a,
-                       "ranks are not bound: they have the time of %g of %u processors, now "
-                       "these, now those (a limit of the container; --bind-to core binds)",
+                       "ranks are not bound: a limit of the container allows the time of %g of %u "
+                       "processors, and does not fix which (use --bind-to core to bind)",
                        a->limits.quota, a->limits.affinity);
     return fbr_cgroup_floats(&a->limits);
 }
@@ -340,27 +341,27 @@ static int no_program(const char *name, const char *workdir, bool image, struct 
 
     if (strchr(name, ' '))
         return fbr_fail(err, -ENOENT,
-                        "there is no program '%s' in PATH: quotes make one word of it; leave them "
-                        "out, or have a shell read it: sh -c '...'",
+                        "there is no program '%s' in PATH: the quotes make it one word; remove "
+                        "them, or use a shell: sh -c '...'",
                         name);
     if (strchr(name, '='))
         return fbr_fail(err, -ENOENT,
-                        "there is no program '%s' in PATH; a variable for the ranks is given by "
-                        "-x %s, before the program",
+                        "there is no program '%s' in PATH; to set a variable for the ranks, use -x "
+                        "%s before the program",
                         name, name);
     snprintf(path, sizeof(path), "%s%s%s", workdir, workdir[0] ? "/" : "", name);
     if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return fbr_fail(err, -ENOENT,
-                        "there is no program '%s' in PATH, nor in the folder it starts in%s", name,
-                        image ? "; a container has what is in its image (--image)" : "");
+                        "there is no program '%s' in PATH or in the working directory%s", name,
+                        image ? "; a container has only the files of its image (--image)" : "");
     if (len > 3 && !strcmp(name + len - 3, ".py"))
         return fbr_fail(err, -ENOENT,
-                        "there is no program '%s' in PATH; the Python script of this folder is run "
-                        "by python3 %s",
+                        "there is no program '%s' in PATH; to run the Python script in this "
+                        "folder, use python3 %s",
                         name, name);
     return fbr_fail(err, -ENOENT,
-                    "there is no program '%s' in PATH; for the file of this folder say ./%s", name,
-                    name);
+                    "there is no program '%s' in PATH; to run the file in this folder, use ./%s",
+                    name, name);
 }
 
 /* Explains a path that does not exist: a container has another working directory and other files
@@ -371,14 +372,14 @@ static int no_file(const char *name, const char *workdir, struct fbr_error *err)
 
     if (name[0] == '/')
         return fbr_fail(err, -ENOENT, "cannot start %s: there is no such file%s", name,
-                        in_container() ? " in the image; --workdir DIR starts ./NAME of its "
-                                         "directory DIR"
+                        in_container() ? " in the image; use --workdir DIR to start ./NAME from "
+                                         "its directory DIR"
                                        : "");
     if (workdir[0] != '/' && !getcwd(here, sizeof(here)))
         here[0] = '\0';
     return fbr_fail(err, -ENOENT,
-                    "cannot start %s: there is no such file in the working directory %s%s%s; "
-                    "--workdir DIR starts it in another one",
+                    "cannot start %s: there is no such file in the working directory %s%s%s; use "
+                    "--workdir DIR to start in another one",
                     name, here, here[0] && workdir[0] ? "/" : "", workdir);
 }
 
@@ -591,7 +592,7 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     if (pin && pin->nodes[0])
         rc = fbr_pin_mask(pin->nodes, &local.nodes, sizeof(local.nodes));
     if (masked < 0 || rc < 0)
-        return fbr_fail(err, masked < 0 ? masked : rc, "its place %s is not a list of processors",
+        return fbr_fail(err, masked < 0 ? masked : rc, "its binding %s is not a list of processors",
                         pin->cpus);
     if ((rc = fbr_agent_stdin_open(r, &local.in, err)) < 0 ||
         (rc = find_program(r, argv == self ? NULL : argv[0], p->workdir, env, err)) < 0)
@@ -682,11 +683,10 @@ static void explain(struct agent *a, const struct fbr_job_event *e, char *text, 
         return;
     a->oom_kills = l.oom_kills;
     if (l.memory)
-        snprintf(text, size,
-                 "out of memory: it had %.0f MiB at most, and the limit here is %.0f MiB", peak,
-                 (double)l.memory / (1u << 20));
+        snprintf(text, size, "out of memory: it used up to %.0f MiB, and the limit is %.0f MiB",
+                 peak, (double)l.memory / (1u << 20));
     else
-        snprintf(text, size, "the kernel was out of memory; it had %.0f MiB at most", peak);
+        snprintf(text, size, "the host was out of memory; it used up to %.0f MiB", peak);
 }
 
 static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)

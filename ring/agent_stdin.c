@@ -100,12 +100,13 @@ int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *er
             return rc;
         fds[1] = fcntl(r->pty, F_DUPFD_CLOEXEC, 0);
     } else if (pipe2(fds, O_CLOEXEC) < 0) {
-        return fbr_fail(err, -errno, "no pipe for its input: %s", fbr_strerror(errno));
+        return fbr_fail(err, -errno, "cannot create a pipe for its standard input: %s",
+                        fbr_strerror(errno));
     } else {
         *theirs = fds[0];
     }
     rc = open_feed(r, fds[1]);
-    return rc < 0 ? fbr_fail(err, rc, "no memory for its input") : 0;
+    return rc < 0 ? fbr_fail(err, rc, "out of memory for its standard input") : 0;
 }
 
 static void on_written(uv_write_t *req, int status)

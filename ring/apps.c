@@ -26,8 +26,8 @@ int fbr_ring_apps_check(const struct fiber_ring_options *o, int size, struct fbr
 
     if (o->nprograms < 0 || (o->nprograms && !o->programs) || (o->nprograms && o->job.command))
         return fbr_fail(err, -EINVAL,
-                        "ring options: nprograms counts what is in programs; job.command is for "
-                        "one program, without them");
+                        "ring options: nprograms must be the length of programs, and job.command "
+                        "must be NULL with programs");
     for (int i = 0; i < o->nprograms; i++) {
         const struct fiber_ring_program *p = &o->programs[i];
 
@@ -39,8 +39,8 @@ int fbr_ring_apps_check(const struct fiber_ring_options *o, int size, struct fbr
     }
     return o->nprograms && ranks != size
                ? fbr_fail(err, -EINVAL,
-                          "ring options: the counts of the programs make %lld ranks, the ring is "
-                          "to have %d",
+                          "ring options: the counts of the programs add up to %lld ranks, but the "
+                          "ring has %d",
                           ranks, size)
                : 0;
 }

@@ -77,14 +77,15 @@ int fbr_ring_plan(struct fbr_plan *p, int size, const struct fiber_ring_options 
     if (!o->slots)
         return fbr_plan_make(p, (uint32_t)size, (uint32_t)o->per_node, n, err);
     if (!n || o->per_node)
-        return fbr_fail(err, -EINVAL, "ring options: slots need nodes, and no per_node");
+        return fbr_fail(err, -EINVAL,
+                        "ring options: slots need nodes, and cannot be combined with per_node");
     for (uint32_t k = 0; k < n; k++) {
         if (o->slots[k] < 1)
             return fbr_fail(err, -EINVAL, "ring options: node %u has %d slots", k, o->slots[k]);
         all += (uint32_t)o->slots[k];
     }
     if (all < (uint64_t)size)
-        return fbr_fail(err, -EINVAL, "ring options: %d ranks are more than all slots", size);
+        return fbr_fail(err, -EINVAL, "ring options: %d ranks do not fit into all slots", size);
     rc = fbr_plan_fill(p, (uint32_t)size, (const uint32_t *)o->slots, n, err);
     if (rc < 0)
         return rc;
@@ -124,7 +125,7 @@ int fbr_ring_assign(struct fiber_ring *r, struct ring_job *j, bool spawned, stru
             slots[living++] = r->ranks ? r->ranks[k] : r->agents[k].cpus;
         }
     rc = living ? spread(r, &plan, i->size, spawned, slots, living, err)
-                : fbr_fail(err, -ECHILD, "no agent is left to start ranks on");
+                : fbr_fail(err, -ECHILD, "no agent is left that can start ranks");
     free(slots);
     if (rc < 0)
         return rc;

@@ -50,7 +50,7 @@ static int plan_nodes(struct fbr_plan *p, const struct fbr_ring_capacity *r, uin
     if (o->per_node && size > room)
         return fbr_fail(err, -EINVAL,
                         "%u ranks with %d on each node do not fit on the %u node%s of the "
-                        "allocation; leave one of the numbers out, or add --oversubscribe",
+                        "allocation; omit one of the numbers, or add --oversubscribe",
                         size, o->per_node, n, n == 1 ? "" : "s");
     if (o->per_node)
         return fbr_plan_make(p, size, (uint32_t)o->per_node, (uint32_t)o->nodes, err);
@@ -114,9 +114,9 @@ static int use_allocation(struct fbr_ring_capacity *r, int *size, struct fiber_r
     if (!*size && r->room.copies > 1)
         return fbr_fail(
             err, -EINVAL,
-            "this is one of %u tasks that the manager started side by side, and each "
-            "would start all ranks: leave srun (flux run) out, as fiber run takes its place, or "
-            "say -n and --backend local for a run of each task's own",
+            "this is one of %u tasks that the resource manager started, and each would start all "
+            "ranks: omit srun (flux run), which fiber run replaces, or use -n and --backend local "
+            "for a separate run in each task",
             r->room.copies);
     if (!*size)
         *size = (int)choose_size(r, o, n);
@@ -156,9 +156,9 @@ static int use_cluster(struct fbr_ring_capacity *r, int size, struct fiber_ring_
         each = ((unsigned)size + r->room.hosts - 1) / r->room.hosts;
     } else if (r->room.hosts && nodes > r->room.hosts) {
         return fbr_fail(err, -EINVAL,
-                        "%d ranks need %u nodes of %u processors, and only %u can take jobs; add "
-                        "--oversubscribe, or say with --per-node how many go together",
-                        size, nodes, r->room.cpus, r->room.hosts);
+                        "%d ranks need %u nodes of %u processor%s, and only %u can take jobs; add "
+                        "--oversubscribe, or set the ranks of each node with --per-node",
+                        size, nodes, r->room.cpus, r->room.cpus == 1 ? "" : "s", r->room.hosts);
     }
     if (nodes > 1)
         o->per_node = (int)each;
@@ -201,15 +201,15 @@ int fbr_ring_capacity_ask(struct fbr_ring_capacity *r, int *size, struct fiber_r
         return 0;
     if (a.ops->one_host && o->nodes > 1)
         return fbr_fail(err, -EINVAL,
-                        "--nodes %d: all jobs of backend %s are on one host; --per-node makes "
-                        "several of them there",
+                        "--nodes %d: all jobs of backend %s run on one host; use --per-node to "
+                        "start several jobs there",
                         o->nodes, a.ops->name);
     if (o->slots || !a.ops->room)
         return 0;
     a.sizes = o->nodes > 1 || (*size > 1 && !o->nodes && !o->per_node);
     fbr_rt_see_environ(a.rt, o->backend);
     if (fbr_loop_call(a.rt->loop, ask, &a) < 0) {
-        fbr_info("%s: where jobs can go is not known: %s", a.ops->name, a.err.text);
+        fbr_info("%s: cannot find out where jobs can run: %s", a.ops->name, a.err.text);
         return 0;
     }
     return fbr_ring_capacity_use(r, size, o, err);

@@ -210,7 +210,7 @@ static void take(struct fbr_collective *c, struct part *p, const void *data, siz
              first ? names[first->op] : "something else",
              first ? (unsigned long long)first->len : 0);
     else if (enter(c, p, data, len) < 0)
-        fail(c, -ENOMEM, "the launcher is out of memory for the data of rank %u", ask->rank);
+        fail(c, -ENOMEM, "the launcher has no memory for the data of rank %u", ask->rank);
     else if (c->there == c->size)
         complete(c);
 }
@@ -249,7 +249,7 @@ static void on_cancel(void *user, uint64_t peer, uint64_t call)
         if (!p->here || p->peer != peer || p->call != call)
             continue;
         answer(c, p, -ETIMEDOUT, NULL, 0);
-        fail(c, -ECONNABORTED, "rank %u did not wait any longer", i);
+        fail(c, -ECONNABORTED, "rank %u stopped waiting: its timeout expired", i);
         break;
     }
     pthread_mutex_unlock(&c->lock);

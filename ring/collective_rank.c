@@ -44,7 +44,7 @@ static int explain(int rc, const char *what, bool lost, const char *text)
         return fbr_keep(-EPIPE, "%s: the launcher is gone", what);
     return fbr_keep(rc, "%s: %s", what,
                     text && text[0]    ? text
-                    : rc == -ETIMEDOUT ? "not all ranks came within the timeout"
+                    : rc == -ETIMEDOUT ? "not all ranks made the call within the timeout"
                                        : fbr_strerror(rc));
 }
 
@@ -106,7 +106,8 @@ static int collect(const char *what, struct fbr_collective_ask ask, void *data, 
                         "fiber_ring_start()",
                         what);
     if (ask.root >= g->size || (!data && ask.len))
-        return fbr_keep(-EINVAL, "%s: there is no rank %u, or there are no data", what, ask.root);
+        return fbr_keep(-EINVAL, "%s: there is no rank %u, or the data pointer is NULL", what,
+                        ask.root);
     if (g->size == 1)
         return 0;
     ask.rank = g->rank;
@@ -148,6 +149,7 @@ int fiber_ring_allreduce(void *data, size_t n, enum fiber_ring_type type, enum f
 
     if ((type != FIBER_RING_INT64 && type != FIBER_RING_DOUBLE) || op < FIBER_RING_SUM ||
         op > FIBER_RING_MAX || n > SIZE_MAX / 8)
-        return fbr_keep(-EINVAL, "fiber_ring_allreduce: no such type, operation, or number");
+        return fbr_keep(-EINVAL, "fiber_ring_allreduce: invalid type, operation, or number of "
+                                 "elements");
     return collect("fiber_ring_allreduce", ask, data, true, timeout_ms);
 }

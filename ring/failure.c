@@ -166,14 +166,13 @@ static const char *explain_code(const struct ring_job *j, uint32_t rank, int cod
     const struct fbr_backend_about *about = fbr_backend_about(fbr_ring_backend(j->ring));
 
     if (has_said(&j->ranks[rank], "error while loading shared libraries:"))
-        return "The loader looks for libraries in LD_LIBRARY_PATH, too: -x LD_LIBRARY_PATH=DIR "
-               "gives "
-               "it to the ranks. In a container DIR is one of the image.";
+        return "Use -x LD_LIBRARY_PATH=DIR to tell the loader where the library is. In a container "
+               "DIR is a directory of the image.";
     if (code != 127)
         return "";
     if (about && about->missing)
         return about->missing;
-    return "127 is what a shell says when it does not find a program.";
+    return "A shell exits with code 127 when it does not find a program.";
 }
 
 /* Describes how the rank ended, and what the user can try. */
@@ -187,28 +186,23 @@ static void decode(const struct ring_job *j, uint32_t rank, int code, const char
     *hint = "";
     if (code == 0 && (k->flags & FBR_RANK_MET)) {
         snprintf(text, size,
-                 "%s ended with code 0 without MPI_Finalize, and the others may wait for it", who);
-        *hint = "Every rank has to call MPI_Finalize before it ends; one that gives up calls "
-                "MPI_Abort.";
+                 "%s ended with code 0 without MPI_Finalize, and other ranks may wait for it", who);
+        *hint = "Call MPI_Finalize in every rank before it ends, or MPI_Abort if it gives up.";
     } else if (code == 0) {
         snprintf(text, size,
-                 "%s is linked with an MPI library and ended without having met the server that "
-                 "Fiber has "
-                 "for it: it ran "
-                 "alone, as a world of its own",
+                 "%s is linked with an MPI library, but ended without a connection to Fiber's "
+                 "server for MPI: it ran alone, as an MPI_COMM_WORLD of one rank",
                  who);
-        *hint = "Check `fiber doctor`: which MPI the program was linked with, and whether Fiber's "
-                "bridge for "
-                "it is "
-                "there. If it is not meant to call MPI_Init, link it without MPI.";
+        *hint = "Use `fiber doctor` to see whether Fiber supports the MPI that the program is "
+                "linked with. If the program does not need MPI_Init, link it without MPI.";
     } else if (code < 0) {
         snprintf(text, size, "%s was killed by signal %d (%s)%s%s", who, -code, strsignal(-code),
                  kernel[0] ? ": " : "", kernel);
         if (code == -SIGKILL && kernel[0])
-            *hint = "Give it more memory (--mem), or have fewer ranks on a host (--per-node).";
+            *hint = "Give it more memory (--mem), or start fewer ranks on a host (--per-node).";
         else if (code == -SIGKILL)
-            *hint = "If nobody killed it, the kernel may have, for want of memory: see dmesg, and "
-                    "try --mem.";
+            *hint = "If nobody killed it, the kernel may have run out of memory and killed it: see "
+                    "dmesg, and try --mem.";
         else if (code == -SIGSEGV || code == -SIGBUS)
             *hint =
                 code == -SIGBUS ? "SIGBUS often means that /dev/shm is full: `df /dev/shm`." : "";
@@ -282,8 +276,8 @@ static void warn_of_init(struct ring_job *j, uint32_t rank)
         return;
     r->warned = true;
     fbr_ring_print(
-        r, "if it calls MPI_Init it waits for ever, unless all others call it, too: MPI lets "
-           "nobody in later. --on-failure restart starts all ranks again");
+        r, "if it calls MPI_Init it waits forever, unless all others call it, too: MPI admits no "
+           "rank later. Use --on-failure restart to start all ranks again");
 }
 
 /* The rank is starting until its agent sends STARTED or FAILED. */
@@ -320,7 +314,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
             fbr_ring_print(r, "%s; the others go on (%u of %u)", text, count_running(r),
                            j->job.info.size);
         else if (any_ended_well(r))
-            fbr_ring_print(r, "%s; the others had ended well before", text);
+            fbr_ring_print(r, "%s; the others had already ended with code 0", text);
         return false;
     }
     fbr_ring_print(r, "%s; it is replaced (%s)", text,
@@ -394,9 +388,9 @@ void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank)
     fbr_ring_name_rank(j, rank, who, sizeof(who));
     fbr_ring_print(
         j->ring,
-        "%s loaded an MPI library some seconds ago and has not met the server that Fiber "
-        "has for it; unless it is still to call MPI_Init, it runs alone, as a world of its "
-        "own: see `fiber doctor`",
+        "%s loaded an MPI library some seconds ago, but has no connection to Fiber's server for "
+        "MPI; if it has called MPI_Init already, it runs alone, as an MPI_COMM_WORLD of one rank: "
+        "see `fiber doctor`",
         who);
 }
 
@@ -519,7 +513,7 @@ static bool ask_again(struct ring_agent *a, const char *text)
     if (r->state != R_WAITING || !may || !fbr_restart_again(&a->again, max, true) ||
         fbr_ring_start_agent(a) < 0)
         return false;
-    fbr_ring_print(r, "%s; it is asked for again (%s)", text,
+    fbr_ring_print(r, "%s; another agent is requested (%s)", text,
                    fbr_restart_describe(&a->again, max, true, count, sizeof(count)));
     return true;
 }

@@ -32,15 +32,15 @@ static int check_pattern(const struct fiber_ring *r, const char *pattern, struct
         if (!at[1] || !strchr("trhj%", at[1]))
             return fbr_fail(
                 err, -EINVAL,
-                "output: %%%.1s means nothing in a pattern; %%t or %%r is the rank, %%h "
-                "its host, %%j the run, %%%% a percent sign",
+                "output: %%%.1s is not known in a pattern; use %%t or %%r for the rank, %%h for "
+                "its host, %%j for the run, %%%% for a percent sign",
                 at + 1);
         ranks |= at[1] == 't' || at[1] == 'r';
     }
     return ranks ? 0
                  : fbr_fail(err, -EINVAL,
-                            "output: %s names one file for %u ranks; %%t stands for the rank",
-                            pattern, r->size);
+                            "output: %s names one file for %u ranks; use %%t for the rank", pattern,
+                            r->size);
 }
 
 /* Lets the user find the last run without its name. A failure is ignored. */

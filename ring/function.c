@@ -33,7 +33,7 @@ static int rank_main(const void *arg, size_t len)
     if (!rank || !size || !epoch || !fbr_cur_ok(&c) || !copy ||
         fbr_fnref_resolve(&ref, &fn, &err) < 0) {
         free(copy);
-        fbr_log_error("rank: %s", err.text[0] ? err.text : "its work cannot be read");
+        fbr_log_error("rank: %s", err.text[0] ? err.text : "cannot read its function and argument");
         return 125;
     }
     memcpy(copy, c.at, n);
@@ -78,7 +78,7 @@ int fbr_ring_make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, 
     int rc = fbr_fnref_make(&ref, (void (*)(void))fn, err);
 
     if (rc < 0)
-        return fbr_wrap(err, "the function of a ring cannot travel");
+        return fbr_wrap(err, "cannot send the function of the ring to other processes");
     rc = open_group(r, &group, err);
     if (rc < 0)
         return rc;

@@ -40,15 +40,15 @@ static void on_time(void *arg)
         waiting.text[n - 1] = '\0'; /* the report adds the full stop */
     if (ready && pending)
         fbr_ring_fail(r, NULL, 0, 125,
-                      "Ask for less (-n, --nodes, --mem, --gpus-per-rank), let a queue or a gang "
-                      "scheduler place all at once, or set gang_timeout (0: for ever).",
+                      "Request less (-n, --nodes, --mem, --gpus-per-rank), use a queue or a gang "
+                      "scheduler that places all at once, or set gang_timeout (0: no limit).",
                       "%u of the ring's %u nodes have joined, and %u got no place within %g s "
-                      "(gang_timeout), so all are given back: %s",
+                      "(gang_timeout), so all are released: %s",
                       ready, r->nagents, pending,
                       (double)fbr_config_ms(r->rt->config, "gang_timeout") / 1e3, waiting.text);
     else if (ready) {
-        fbr_info("ring: gang_timeout is over, and all nodes have their places; those that are not "
-                 "ready are waited for");
+        fbr_info("ring: gang_timeout has expired, and all nodes have their places; waiting for "
+                 "those that are not ready");
         start(r);
     }
 }

@@ -28,7 +28,7 @@ void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *bod
     int rc = a->process ? fbr_process_send(a->process, type, body) : -EPIPE;
 
     if (rc < 0 && rc != -EPIPE)
-        fbr_log_error("agent-%u: frame %u: %s", a->number, type, fbr_strerror(rc));
+        fbr_log_error("agent-%u: cannot send frame %u: %s", a->number, type, fbr_strerror(rc));
 }
 
 void fbr_ring_answer(struct ring_agent *a, uint8_t type, const struct fbr_buf *body)
@@ -36,7 +36,7 @@ void fbr_ring_answer(struct ring_agent *a, uint8_t type, const struct fbr_buf *b
     int rc = a->process ? fbr_process_answer(a->process, type, body) : -EPIPE;
 
     if (rc < 0 && rc != -EPIPE && rc != -ENOBUFS) /* -ENOBUFS ends the agent, with a reason */
-        fbr_log_error("agent-%u: frame %u: %s", a->number, type, fbr_strerror(rc));
+        fbr_log_error("agent-%u: cannot send frame %u: %s", a->number, type, fbr_strerror(rc));
 }
 
 void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf *body)
@@ -272,7 +272,7 @@ static void finish(struct fiber_ring *r)
     r->code = r->failure.code;
     r->ended = true;
     if (write(r->sentinel, &one, sizeof(one)) < 0)
-        fbr_debug("ring: sentinel: %m");
+        fbr_debug("ring: cannot signal the sentinel: %m");
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
 }
@@ -581,7 +581,7 @@ static void on_output(struct ring_agent *a, struct fbr_cur *body)
     }
     a->credit += len;
     if (a->credit > UNPAID_MAX + (uint64_t)r->size * UNPAID_RANK && a->process) {
-        fbr_process_abandon(a->process, "it sends more output than it has credit for");
+        fbr_process_abandon(a->process, "it sent more output than flow control allows");
         return;
     }
     if (!r->output_full)
@@ -822,7 +822,7 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
             return fbr_fail(err, rc, "%s", fiber_last_error());
     fbr_ring_about(r, &about);
     if (fbr_spool_open(&r->spool, r->rt->config, &about, r->size, &spool) < 0)
-        fbr_info("what ranks print is not kept for `fiber logs`: %s", spool.text);
+        fbr_info("the output of ranks is not kept for `fiber logs`: %s", spool.text);
     if (r->options.timeout_ms > 0)
         fbr_timer_start(&r->limit, (uint64_t)r->options.timeout_ms, 0);
     /* Opens the control socket when the agents are on their way. */

@@ -73,8 +73,8 @@ void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank)
         return;
     fbr_ring_name_rank(j, missing, who, sizeof(who));
     fbr_ring_fail(j->ring, j, missing, 1,
-                  "All ranks of a run are one MPI_COMM_WORLD: each calls MPI_Init, or none does. A "
-                  "program without MPI gets a run of its own.",
-                  "%s ended with code 0 without MPI_Init, and rank %u waits for it there for ever",
+                  "All ranks of a run are one MPI_COMM_WORLD: call MPI_Init in each rank or in "
+                  "none. Start a program without MPI as a run of its own.",
+                  "%s ended with code 0 without MPI_Init, and rank %u waits for it there forever",
                   who, rank);
 }

@@ -67,7 +67,7 @@ int fbr_plan_fill(struct fbr_plan *p, uint32_t size, const uint32_t *slots, uint
     for (uint32_t k = 0; k < nodes; k++)
         all += slots[k];
     if (all == 0 || nodes == 0)
-        return fbr_fail(err, -EINVAL, "there is no processor to place %u ranks on", size);
+        return fbr_fail(err, -EINVAL, "there is no processor for %u ranks", size);
     rc = set_up(p, size, nodes, err);
     if (rc < 0)
         return rc;

@@ -47,8 +47,8 @@ static bool floats(struct picture *p, const struct fbr_pin_wish *wish)
         !facts.this_machine || !fbr_cgroup_floats(&limits))
         return false;
     snprintf(p->note, sizeof(p->note),
-             "ranks are not bound: they have the time of %g of %u processors (a limit of the "
-             "container; --bind-to core binds)",
+             "ranks are not bound: a limit of the container allows the time of %g of %u processors "
+             "(use --bind-to core to bind)",
              limits.quota, limits.affinity);
     return true;
 }
@@ -62,7 +62,7 @@ static int place(struct picture *p, struct fbr_error *err)
         return rc;
     if (strcmp(p->backend, FBR_BACKEND_LOCAL) != 0) {
         snprintf(p->note, sizeof(p->note),
-                 "each agent binds its ranks on its own host, which is not known yet");
+                 "each agent binds its ranks on its own host, which is unknown until it starts");
         return 0;
     }
     p->ops = fbr_pin_load(err);

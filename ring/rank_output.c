@@ -123,7 +123,7 @@ static void put_out(struct ring_job *j, uint32_t rank, int stream)
     /* A program that prints by itself would get SIGPIPE here. */
     if (stream == 1 && fbr_output_error(r->rt->output, 1) == EPIPE)
         fbr_ring_fail(r, NULL, 0, 128 + SIGPIPE, "",
-                      "nobody reads standard output any more; the ranks were ended");
+                      "the reader of standard output is gone; the ranks are stopped");
     if (r->follow)
         r->follow(r->follow_user, (int)rank, stream, b->data, b->len);
     fbr_buf_clear(b);
@@ -141,7 +141,7 @@ static void keep(struct ring_job *j, uint32_t rank, enum fbr_record_kind kind, c
 
     if (rc < 0)
         fbr_ring_print(
-            r, "`fiber logs` will not show all of this run: what ranks print cannot be kept: %s",
+            r, "`fiber logs` will not show all of this run: cannot keep the output of ranks: %s",
             fbr_strerror(rc));
 }
 

@@ -29,7 +29,7 @@ const char *fbr_restart_describe(const struct fbr_restarts *r, uint32_t max, boo
                                  size_t size)
 {
     snprintf(out, size, "%u of %u%s", taken ? r->taken : r->failed, bound(max, taken),
-             taken ? " for what the cluster does" : "");
+             taken ? " after disruptions by the cluster" : "");
     return out;
 }
 
@@ -50,13 +50,13 @@ const char *fbr_restart_spent(const struct fbr_restarts *r, bool taken, char *ou
     out[0] = '\0';
     if (taken && r->taken)
         snprintf(out, size,
-                 "It was started again %s for what the cluster did, and no more than that: "
-                 "something takes it away whenever it runs.",
+                 "It was started again %s after disruptions by the cluster, which is the limit: "
+                 "something stops it whenever it runs.",
                  by_cluster);
     else if (!taken && r->taken && r->failed)
         snprintf(out, size,
-                 "It was started again %s, as often as --max-restarts allows; %s more for what the "
-                 "cluster did, which does not count.",
+                 "It was started again %s, as often as --max-restarts allows, and %s after "
+                 "disruptions by the cluster, which do not count.",
                  failed, by_cluster);
     else if (!taken && r->failed)
         snprintf(out, size, "It was started again %s, as often as --max-restarts allows.", failed);

@@ -22,7 +22,8 @@ struct fbr_restarts {
 /* Returns true if one more restart is allowed, and counts it. */
 bool fbr_restart_again(struct fbr_restarts *r, uint32_t max, bool taken);
 uint32_t fbr_restart_count(const struct fbr_restarts *r);
-/* Describes the restart that was just counted: "2 of 3", "2 of 100 for what the cluster does". */
+/* Describes the restart that was just counted: "2 of 3", "2 of 100 after disruptions by the
+ * cluster". */
 const char *fbr_restart_describe(const struct fbr_restarts *r, uint32_t max, bool taken, char *out,
                                  size_t size);
 /* Writes a sentence that says why there is no further restart; "" if there was none before. */

@@ -35,7 +35,7 @@ static int check_numbers(int size, const struct fiber_ring_options *o, struct fb
     if (o->on_failure < FIBER_RING_ABORT || o->on_failure > FIBER_RING_REPLACE)
         return fbr_fail(
             err, -EINVAL,
-            "ring options: on_failure %d is none of FIBER_RING_ABORT to FIBER_RING_REPLACE",
+            "ring options: on_failure is %d; use one of FIBER_RING_ABORT to FIBER_RING_REPLACE",
             (int)o->on_failure);
     if ((o->flags & FIBER_RING_PTY) && (o->pty_rank < 0 || o->pty_rank >= size))
         return fbr_fail(err, -EINVAL, "ring options: there is no rank %d for a pseudo-terminal",
@@ -109,7 +109,8 @@ static int make_uid(struct fiber_ring *r, struct fbr_error *err)
     uint8_t bytes[16];
 
     if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return fbr_fail(err, -EIO, "cannot draw a name for the ring: there are no random numbers");
+        return fbr_fail(err, -EIO,
+                        "cannot create an id for the ring: the kernel gives no random numbers");
     for (size_t i = 0; i < sizeof(bytes); i++)
         snprintf(r->uid + 2 * i, 3, "%02x", bytes[i]);
     return 0;
@@ -147,7 +148,7 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
     for (uint32_t i = 0; i < r->nagents; i++)
         r->agents[i] = (struct ring_agent){.ring = r, .number = i};
     r->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return r->sentinel < 0 ? fbr_fail(err, -errno, "cannot make the sentinel's descriptor: %s",
+    return r->sentinel < 0 ? fbr_fail(err, -errno, "cannot create the sentinel's descriptor: %s",
                                       fbr_strerror(errno))
                            : 0;
 }
@@ -273,8 +274,8 @@ static int check_program(fiber_rank_fn fn, const struct fiber_ring_options *o)
     programs = o && o->nprograms != 0;
     any = fn || programs || (o && o->job.command && o->job.command[0]);
     if (!any || (fn && programs))
-        return fbr_keep(-EINVAL, "fiber_ring_start: needs one of a function, job.command and "
-                                 "programs");
+        return fbr_keep(-EINVAL, "fiber_ring_start: set a function, job.command or programs, but "
+                                 "not both a function and programs");
     return 0;
 }
 
@@ -287,8 +288,8 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
     int rc;
 
     if (!out || (!arg && len))
-        return fbr_keep(-EINVAL, "fiber_ring_start: needs a place for the handle, and an argument "
-                                 "where it has a length");
+        return fbr_keep(-EINVAL, "fiber_ring_start: needs a pointer for the handle, and an "
+                                 "argument if its length is not 0");
     rc = check_program(fn, opts);
     if (rc < 0)
         return rc;
@@ -310,7 +311,7 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
     rc = fbr_loop_call(r->rt->loop, begin, &c);
     if (rc < 0 && !c.begun) {
         destroy(r);
-        return fbr_keep(rc, "ring: the program ends: fiber_fini() or exit() was called");
+        return fbr_keep(rc, "ring: the program is ending: fiber_fini() or exit() was called");
     }
     if (rc < 0) { /* some agents may run */
         fbr_loop_call(r->rt->loop, kill_it, r);
@@ -337,7 +338,7 @@ static void check_output(struct fiber_ring *r)
     lost = full || (file && r->options.output_dir);
     if (lost && r->code == 0) {
         r->code = 1;
-        if (asprintf(&report, "some of what the ranks printed is lost: %s: %s.\n",
+        if (asprintf(&report, "some output of the ranks is lost: %s: %s.\n",
                      full ? "standard output" : r->options.output_dir,
                      fbr_strerror(full ? out : file)) < 0)
             report = NULL;
@@ -361,7 +362,7 @@ int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
     if (rc < 0)
         return rc;
     if (fbr_loop_here(r->rt->loop))
-        return fbr_keep(-EDEADLK, "fiber_ring_wait: not from a callback");
+        return fbr_keep(-EDEADLK, "fiber_ring_wait: cannot be called from a callback");
     pthread_mutex_lock(&r->lock);
     while (!r->ended && rc == 0)
         rc = fbr_cond_wait(&r->changed, &r->lock, deadline);
@@ -437,7 +438,7 @@ static int send_signal(struct fiber_ring *r, int rank, int sig)
     if (rc < 0)
         return rc;
     if (sig < 1 || sig > 64)
-        return fbr_keep(-EINVAL, "the ring cannot be sent signal %d: there is none", sig);
+        return fbr_keep(-EINVAL, "cannot send signal %d to the ring: there is no such signal", sig);
     rc = fbr_loop_call(r->rt->loop, call_signal, &c);
     return rc < 0 ? refused(rc, "be sent a signal") : 0;
 }
@@ -594,7 +595,7 @@ int fiber_ring_stats(struct fiber_ring *r, struct fiber_rank_stats *out, int max
     if (rc < 0)
         return rc;
     rc = fbr_loop_call(r->rt->loop, call_stats, &c);
-    return rc < 0 ? refused(rc, "be asked") : rc;
+    return rc < 0 ? refused(rc, "be queried") : rc;
 }
 
 /* Describes the agents that have not joined, with the reasons of their backend if it has any. */
@@ -607,8 +608,8 @@ static void format_waiting(const struct fiber_ring *r, struct fbr_run_facts *f)
             fbr_pending_add(&jobs, fbr_process_pending(r->agents[i].process));
     fbr_pending_format(&jobs, f->waiting, sizeof(f->waiting));
     if (!f->waiting[0])
-        snprintf(f->waiting, sizeof(f->waiting), "%d of %d agents have joined", f->agents_joined,
-                 f->agents);
+        snprintf(f->waiting, sizeof(f->waiting), "%d of %d agent%s joined", f->agents_joined,
+                 f->agents, f->agents == 1 ? " has" : "s have");
 }
 
 struct facts_call {
@@ -639,7 +640,8 @@ static int call_facts(void *arg)
     if (r->state == R_WAITING)
         format_waiting(r, f);
     else if (r->state == R_RESTARTING || r->state == R_STOPPING)
-        snprintf(f->waiting, sizeof(f->waiting), "%d ranks have not ended yet", f->running);
+        snprintf(f->waiting, sizeof(f->waiting), "%d rank%s not ended yet", f->running,
+                 f->running == 1 ? " has" : "s have");
     return 0;
 }
 

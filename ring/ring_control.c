@@ -62,7 +62,7 @@ static struct fiber_process *control_host(void *user, int rank, struct fbr_error
     if (rank < 0)
         rank = 0;
     if (!last || (uint32_t)rank >= last->job.info.size) {
-        fbr_fail(err, -ESRCH, last ? "there is no rank %d" : "rank %d has no place yet", rank);
+        fbr_fail(err, -ESRCH, last ? "there is no rank %d" : "rank %d has no node yet", rank);
         return NULL;
     }
     node = fbr_ring_node_of(last, (uint32_t)rank);

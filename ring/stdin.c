@@ -154,7 +154,7 @@ int fbr_ring_stdin_open(struct fiber_ring *r, struct fbr_error *err)
         if (i->stop >= 0)
             close(i->stop);
         free(i);
-        return fbr_fail(err, rc, "standard input cannot be read: %s", fbr_strerror(rc));
+        return fbr_fail(err, rc, "cannot read standard input: %s", fbr_strerror(rc));
     }
     r->input = i;
     return 0;

@@ -38,10 +38,10 @@ fi
     grep -q 'its last lines' both && { echo "repeated:"; cat both; bad=1; }
     check 3 'err\|fiber: rank 0 \(pid [0-9]+ on [^|]*\) exited with code 3\.\|fiber: its last lines:\|fiber:     out\|' \
         run -n 1 sh -c 'echo out; echo err >&2; exit 3'
-    check 127 'sh: [^|]*not found\|fiber: [^|]*code 127\.\|fiber: 127 is what a shell says [^|]*\|' run -n 1 sh -c nosuch
+    check 127 'sh: [^|]*not found\|fiber: [^|]*code 127\.\|fiber: A shell exits with code 127 [^|]*\|' run -n 1 sh -c nosuch
     check 127 'x: error while loading shared libraries: [^|]*\|fiber: [^|]*\|fiber: [^|]* -x LD_LIBRARY_PATH=DIR [^|]*\|' \
         run -n 1 sh -c 'echo "x: error while loading shared libraries: libx.so: gone" >&2; exit 127'
-    check 125 "fiber: [^|]* in PATH, nor in the folder it starts in\\.\\|" run -n 1 nosuchprog
+    check 125 "fiber: [^|]* in PATH or in the working directory\\.\\|" run -n 1 nosuchprog
     check 125 'fiber: [^|]* its working directory /nonexist: No such file or directory\.\|' run --workdir /nonexist -n 1 true
     check 2 'fiber: there is no option --bogus\|Try `fiber help run`\.\|' run --bogus true
     check 0 '(fiber: [^|]*\|)*fiber: rank 0 on [^|]* has started: pid [0-9]+\|(fiber: [^|]*\|)*' run -vv -n 1 true

@@ -17,8 +17,8 @@
     check 3 '' '' run -n 2 sh -c '[ $FIBER_RANK = 0 ] || exit 3'
     check 137 '' '' run -n 1 sh -c 'kill -KILL $$'
     check 124 '' '' run --timeout 100ms tail -f /dev/null
-    check 125 '' 'no such file in the working directory /.*; --workdir DIR' run -n 1 ./no-such-program
-    check 125 '' 'no such file in the working directory /; --workdir DIR' run -n 1 --workdir / ./no-such-program
+    check 125 '' 'no such file in the working directory /.*; use --workdir DIR' run -n 1 ./no-such-program
+    check 125 '' 'no such file in the working directory /; use --workdir DIR' run -n 1 --workdir / ./no-such-program
     check 125 '' 'cannot start /no/such/program: there is no such file' run -n 1 /no/such/program
     export FIBER_RUN_DIR=/nowhere
     check 125 '' 'cannot make a run directory in /nowhere: .*set run_dir' run -n 1 true
@@ -37,13 +37,13 @@
     check 125 '' 'put python3 before it' run -n 1 ./odd.py
     chmod -x odd.py
     check 125 '' 'put python3 before it' run -n 1 ./odd.py
-    check 125 '' 'is run by python3 odd.py' run -n 1 odd.py
-    check 125 '' 'say ./odd' run -n 1 odd
-    check 125 '' 'say ./odd' run --workdir "$work" -n 1 odd
-    check 125 '' 'in PATH, nor in the folder' run --workdir / -n 1 odd
-    check 125 '' 'quotes make one word of it' run -n 1 'echo a; echo b'
+    check 125 '' 'use python3 odd.py' run -n 1 odd.py
+    check 125 '' 'use ./odd' run -n 1 odd
+    check 125 '' 'use ./odd' run --workdir "$work" -n 1 odd
+    check 125 '' 'in PATH or in the working directory' run --workdir / -n 1 odd
+    check 125 '' 'the quotes make it one word' run -n 1 'echo a; echo b'
     check 125 '' 'quotes make one word of it' run -n 1 './odd -v'
-    check 125 '' 'is given by -x A=1, before the program' run -n 1 A=1 ./odd
+    check 125 '' 'use -x A=1 before the program' run -n 1 A=1 ./odd
     check 125 '' 'it is a directory' run -n 1 /
     check 125 '' '--output: odd is not a directory' run -n 1 --output odd true
     check 0 'hi ' '^' run -q -n 1 --output deep/er/logs echo hi
@@ -58,7 +58,7 @@ if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; 
     check 0 '.*backend kubernetes, 2 agents .*kind: "Pod" .*image: "x:1" .*' '^' run --dry-run -b kubernetes --image x:1 -n 2 -N 1 ./x
     check 0 '\{.*"manifest":\{.*\} ' '^' run --dry-run --json -b kubernetes --image x:1 -n 2 ./x
     check 125 '.*' 'which image' run --dry-run -b kubernetes -n 2 ./x
-    check 2 '' '--nodes 2: all jobs of backend docker are on one host' run -b docker --nodes 2 -n 2 ./x
+    check 2 '' '--nodes 2: all jobs of backend docker run on one host' run -b docker --nodes 2 -n 2 ./x
     printf '#!/bin/sh\n' >here
     chmod +x here
     check 0 "2 ranks of $work/here .*" '^' run --dry-run -b kubernetes --image x:1 -n 2 ./here
@@ -200,10 +200,10 @@ if [ "$(nproc)" -ge 2 ]; then
         cat bound.1 bound.2
         bad=1
     fi
-    check 0 '' 'not bound: other runs of yours are bound to [0-9]+ of the' run -n "$(($(nproc) - 1))" true
+    check 0 '' 'not bound: your other runs are bound to [0-9]+ of the' run -n "$(($(nproc) - 1))" true
     # so do two agents of one run on this host, which place their ranks together
     n=$(($(nproc) > 2 ? $(nproc) - 1 : 2))
-    check 0 '' 'not bound: another run of yours is bound to processors' run -n "$n" -N "$(((n + 1) / 2))" true
+    check 0 '' 'not bound: another run of yours is bound to the processors' run -n "$n" -N "$(((n + 1) / 2))" true
     echo >&7
     echo >&7
     wait

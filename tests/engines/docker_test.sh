@@ -69,7 +69,7 @@ gives 0 "$fiber" run --image bare:1 -n 2 -N 1 /bin/sh -c 'echo "rank $FIBER_RANK
 says '^rank 0 of 2$'
 says '^rank 1 of 2$'
 gives 137 "$fiber" run --image bare:1 --mem 64Mi -n 1 /bin/sh -c 'x=x; while :; do x=$x$x; done'
-oom='was killed by signal 9 \(Killed\): out of memory: it had [0-9]+ MiB at most, and the limit here is 64 MiB'
+oom='was killed by signal 9 \(Killed\): out of memory: it used up to [0-9]+ MiB, and the limit is 64 MiB'
 says "^fiber: (rank 0 .*$oom|.*was killed for want of memory: its container's limit is 64 MiB)" # the kernel chooses whom
 ok "an image without our program, and a rank's limit of memory"
 

@@ -108,7 +108,7 @@ evicted_ring() {
     for time in 1 2; do
         wait_for "its pod should run" one_stays
         evict "$(staying)"
-        more 1 "($time of 100 for what the cluster does)"
+        more 1 "($time of 100 after disruptions by the cluster)"
         more 1 'of 1 on'
     done
     wait_for "its pod should run" one_stays

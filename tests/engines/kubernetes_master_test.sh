@@ -35,9 +35,9 @@ done
 gives 0 "$fiber" kubernetes run -q -- ./fiber version
 says '^fiber '
 gives 125 "$fiber" run -b kubernetes -n 2 ./no-such-program
-says 'there is no such file in the working directory /; --workdir DIR'
+says 'there is no such file in the working directory /; use --workdir DIR'
 gives 125 "$fiber" run -b kubernetes --workdir /tmp -n 2 ./fiber
-says 'there is no such file in the working directory /tmp; --workdir DIR'
+says 'there is no such file in the working directory /tmp; use --workdir DIR'
 cd - >/dev/null
 ok "a program of this folder"
 # A template that is longer than a setting may be: it goes along as a file.

@@ -183,7 +183,7 @@ spec:
     command: [/bin/sh, -c, 'case \$NAME in *-agent-2) read -r x </gate/open;; esac']
 END
 FIBER_KUBERNETES_POD_TEMPLATE=$work/template FIBER_GANG_TIMEOUT=5s FIBER_LOG_LEVEL=info \
-    begins 1 'gang_timeout is over, and all nodes have their places' "$fiber" run -n 2 -N 1 "$prog" rank
+    begins 1 'gang_timeout has expired, and all nodes have their places' "$fiber" run -n 2 -N 1 "$prog" rank
 ! grep -q 'of 2 on' "$work/out" || failed "no rank should have begun"
 timeout 300 sh -c 'echo >"$0"' "$work/gate/open" || failed "nobody waits at the gate"
 more 2 'of 2 on'

@@ -212,7 +212,7 @@ kill -TERM "$launcher"
 ends
 nothing_left
 FIBER_GANG_TIMEOUT=2s gives 125 "$fiber" run -n 4 -N 1 "$prog" rank
-says 'of the ring.s 4 nodes have joined, and [123] got no place within 2 s \(gang_timeout\), so all are given back'
+says 'of the ring.s 4 nodes have joined, and [123] got no place within 2 s \(gang_timeout\), so all are released'
 nothing_left
 FIBER_KUBERNETES_PENDING_TIMEOUT=5s gives 125 "$fiber" run -n 4 -N 1 "$prog" rank
 unset FIBER_KUBERNETES_POD_TEMPLATE

@@ -108,7 +108,7 @@ static void test_wrong_options_say_what_is_wrong(void **state)
     assert_int_equal(
         fiber_ring_start(&r, 3, NULL, NULL, 0, RING(.programs = &program, .nprograms = 1)),
         -EINVAL);
-    assert_non_null(strstr(fiber_last_error(), "make 2 ranks"));
+    assert_non_null(strstr(fiber_last_error(), "add up to 2 ranks"));
     assert_int_equal(
         fiber_ring_start(&r, 2, do_nothing, NULL, 0, RING(.programs = &program, .nprograms = 1)),
         -EINVAL);

@@ -60,7 +60,7 @@ static void counts_are_said(void **state)
     (void)state;
     assert_string_equal(fbr_restart_describe(&r, 3, false, text, sizeof(text)), "2 of 3");
     assert_string_equal(fbr_restart_describe(&r, 3, true, text, sizeof(text)),
-                        "5 of 100 for what the cluster does");
+                        "5 of 100 after disruptions by the cluster");
 }
 
 static void the_end_of_restarts_is_said(void **state)
@@ -74,10 +74,10 @@ static void the_end_of_restarts_is_said(void **state)
     assert_string_equal(fbr_restart_spent(&failed, false, text, sizeof(text)),
                         "It was started again once, as often as --max-restarts allows.");
     assert_string_equal(fbr_restart_spent(&both, false, text, sizeof(text)),
-                        "It was started again 3 times, as often as --max-restarts allows; 2 times "
-                        "more for what the cluster did, which does not count.");
+                        "It was started again 3 times, as often as --max-restarts allows, and 2 "
+                        "times after disruptions by the cluster, which do not count.");
     assert_non_null(strstr(fbr_restart_spent(&taken, true, text, sizeof(text)),
-                           "started again 100 times for what the cluster did, and no more"));
+                           "started again 100 times after disruptions by the cluster"));
 }
 
 int main(void)

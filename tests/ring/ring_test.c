@@ -542,10 +542,10 @@ static void test_what_the_cluster_takes_away_counts_apart(void **state)
     unsetenv("FIBER_MOCK");
     assert_int_equal(ran.code, 8);
     assert_int_equal(count(ran.err, "starting all ranks again"), 4);
-    assert_true(has(ran.err, "again (1 of 100 for what the cluster does)",
-                    "again (3 of 100 for what the cluster does)", "again (1 of 1)",
-                    "It was started again once, as often as --max-restarts allows; 3 times more "
-                    "for what the cluster did",
+    assert_true(has(ran.err, "again (1 of 100 after disruptions by the cluster)",
+                    "again (3 of 100 after disruptions by the cluster)", "again (1 of 1)",
+                    "It was started again once, as often as --max-restarts allows, and 3 "
+                    "times after disruptions by the cluster",
                     NULL));
     ran_free(&ran);
 }
@@ -566,7 +566,7 @@ static void test_half_a_ring_gives_its_places_back(void **state)
     assert_int_equal(ran.code, 125);
     assert_int_equal(count(ran.out, "ran"), 0);
     assert_true(has(ran.err, "1 of the ring's 2 nodes have joined, and 1 got no place within 0.2 s",
-                    "all are given back: ", NULL));
+                    "all are released: ", NULL));
     ran_free(&ran);
 }
 

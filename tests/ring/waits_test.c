@@ -227,7 +227,7 @@ static int check_rank_that_waits(struct world *w)
     fbr_ring_missing_waits(&w->job, 0);
     CHECK(r->failure.code == 1);
     CHECK(strcmp(r->failure.text, "rank 2 (pid 0 on here) ended with code 0 without MPI_Init, and "
-                                  "rank 0 waits for it there for ever") == 0);
+                                  "rank 0 waits for it there forever") == 0);
     CHECK(r->state == R_STOPPING);
     return 0;
 }

@@ -97,7 +97,7 @@ test_reader_that_goes_away_ends_the_run() {
     set -o pipefail
     [ "$codes" = '141 0' ] || fail "exit codes $codes" || return
     [ "$(wc -l <"$work/out")" = 3 ] || fail 'not three lines' || return
-    says 'nobody reads standard output any more' || return
+    says 'the reader of standard output is gone' || return
     leaves_nothing
 }
 
@@ -114,7 +114,7 @@ test_lost_file_fails_the_run() {
     mkdir -p "$work/taken/0.out"
     timeout "$patience" "$fiber" run -n 2 -o "$work/taken/%t.out" echo hello >"$work/out" 2>"$work/err" </dev/null || code=$?
     [ "$code" = 1 ] || fail "exit code $code though a file is lost" || return
-    says "some of what the ranks printed is lost: $work/taken/%t.out: Is a directory" || return
+    says "some output of the ranks is lost: $work/taken/%t.out: Is a directory" || return
     [ "$(cat "$work/taken/1.out")" = hello ] || fail 'the other file is not whole' || return
     leaves_nothing
 }

@@ -213,7 +213,7 @@ test_who_runs_alone_fails_the_run_and_is_told_why() {
         return 0
     fi
     fiber_run 1 -n 2 "$work/check.openmpi" window || return
-    says 'is linked with an MPI library and ended without having met the server' || return
+    says 'is linked with an MPI library, but ended without a connection to' || return
     says 'fiber doctor'
 }
 
@@ -222,10 +222,10 @@ alone=(env -u PMI_FD -u PMI_RANK -u PMI_SIZE) # so that MPICH does not find its 
 test_who_runs_alone_behind_a_wrapper_fails_the_run() {
     [[ ${compilers[*]} == *mpich* ]] || return 0
     fiber_run 1 -n 2 "${alone[@]}" "$work/check.mpich" window || return
-    says 'ended without having met the server' || return
+    says 'ended without a connection to Fiber' || return
     # shellcheck disable=SC2016
     fiber_run 1 -n 2 "${alone[@]}" sh -c 'sh -c "$0 window; true"; true' "$work/check.mpich" || return
-    says 'ended without having met the server'
+    says 'ended without a connection to Fiber'
 }
 
 test_who_runs_alone_for_long_is_told_of_before_the_end() {
