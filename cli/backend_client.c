@@ -206,7 +206,7 @@ int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,
     struct asking a = {.b = b, .id = id, .reader = reader, .follow = follow, .err = err};
 
     return h && h->logs ? fbr_loop_call(b->loop, do_logs, &a)
-                        : fbr_fail(err, -ENOTSUP, "backend %s keeps nothing of what jobs write",
+                        : fbr_fail(err, -ENOTSUP, "backend %s does not keep the output of jobs",
                                    b->ops->name);
 }
 

@@ -115,8 +115,8 @@ static int set(const char *key, const char *value)
     if (fbr_config_load_again(&c, &err) < 0)
         return cli_failed(2, "%s", err.text);
     if (strcmp(fbr_config_str(c, key), value) != 0)
-        fprintf(stderr, "fiber: here it is %s all the same, from %s\n", fbr_config_str(c, key),
-                fbr_config_origin(c, key));
+        fprintf(stderr, "fiber: the value here is still %s, from %s, which overrides the file\n",
+                fbr_config_str(c, key), fbr_config_origin(c, key));
     fbr_config_free(c);
     return 0;
 }
@@ -136,10 +136,10 @@ static int run_config(const struct cli_args *args)
     if (!sets && strcmp(verb, "show") != 0)
         fbr_fail(&err, -EINVAL, "\"%.64s\" is none of: show, set", verb);
     else if (args->noperands != 3 && sets)
-        fbr_fail(&err, -EINVAL, "set: write a KEY and a VALUE");
+        fbr_fail(&err, -EINVAL, "set needs a KEY and a VALUE");
     else if (args->noperands > 2 && !sets)
         fbr_fail(&err, -EINVAL,
-                 "show: write one KEY at most; `fiber config set KEY VALUE` sets one");
+                 "show takes at most one KEY; to set it, use `fiber config set KEY VALUE`");
     if (err.code)
         return cli_usage(args->command, &err);
     while (key && (name = next_key(&w)) && strcmp(name, key) != 0)
@@ -164,13 +164,14 @@ const struct cli_command cli_config = {
     .name = "config",
     .operands = "[show [KEY] | set KEY VALUE]",
     .kind = CLI_KEY,
-    .about = "Shows every setting, its value and where it came from, or sets one",
-    .text = "fiber.conf(5) tells what each is for. A setting comes from the first of: an option, "
-            "the environment (FIBER_KEY), ./.fiberconfig, ~/.config/fiber/fiber.conf, "
-            "/etc/fiber/fiber.conf, the default. set writes into ~/.config/fiber/fiber.conf; "
-            "without its line there a setting has its default again.",
-    .examples = "fiber config\tall\nfiber config show grace\tone, with what it is for\n"
-                "fiber config set heartbeat 2s\tfor all programs of yours on this host",
+    .about = "Shows every setting with its value and origin, or sets one",
+    .text = "fiber.conf(5) describes each setting. Its value comes from the first of these that "
+            "has one: an option, the environment (FIBER_KEY), ./.fiberconfig, "
+            "~/.config/fiber/fiber.conf, /etc/fiber/fiber.conf, the default. set writes a line "
+            "into ~/.config/fiber/fiber.conf; remove that line to go back to the default.",
+    .examples = "fiber config\tall\n"
+                "fiber config show grace\tone, with its description\n"
+                "fiber config set heartbeat 2s\tfor all your programs on this host",
     .exit = "0\tshown, or set\n2\tthe configuration is wrong, or there is no such key",
     .options = options,
     .count = CONFIG_OPTIONS,

@@ -95,8 +95,8 @@ static int check(const char *key, const char *value, const char *text, struct fb
           strcmp(fbr_config_str(back, key), value) != 0)))
         rc = fbr_fail(
             err, -EINVAL,
-            "%s: a file cannot hold a value with a line break, with \" ;\", or with blanks "
-            "at its ends: set it in the environment",
+            "%s: a file cannot hold a value with a line break, with \" ;\", or with blanks at its "
+            "ends: set it in the environment instead",
             key);
     fbr_config_free(given);
     fbr_config_free(back);
@@ -152,8 +152,7 @@ int config_set(const char *key, const char *value, char *path, size_t size, stru
     int rc = fbr_config_user_file(path, size);
 
     if (rc < 0)
-        return fbr_fail(err, rc,
-                        "settings cannot be kept: neither HOME nor XDG_CONFIG_HOME is set");
+        return fbr_fail(err, rc, "cannot write settings: neither HOME nor XDG_CONFIG_HOME is set");
     if (access(path, F_OK) == 0 && (rc = text_file_read(path, &old, &len, err)) < 0)
         return rc;
     text = config_set_text(old, len, key, value);

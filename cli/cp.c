@@ -238,9 +238,9 @@ static int run_cp(const struct cli_args *args)
     c.put = cp_place(args->operands[1], &to);
     if (from_there == c.put) {
         fbr_fail(&err, -EINVAL,
-                 from_there ? "one of SRC and DST is a file of this host; a file of this "
-                              "host with a colon in its name is written ./NAME"
-                            : "one of SRC and DST is RUN:PATH or RUN/JOB:PATH");
+                 from_there ? "one of SRC and DST must be a file of this host; if its name has a "
+                              "colon, use ./NAME"
+                            : "one of SRC and DST must be RUN:PATH or RUN/JOB:PATH");
         return cli_usage(args->command, &err);
     }
     if (c.put) {
@@ -262,21 +262,19 @@ const struct cli_command cli_cp = {
     .about = "Copies a file or a directory to a job of a run, or from it",
     .text =
         "One of SRC and DST is a file or a directory of this host, the other RUN/JOB:PATH. RUN is "
-        "as in ps; JOB "
-        "is the number of a rank or a worker, as top shows it, and may be left out: rank 0, or the "
-        "worker of a pool that has one. A PATH that does not begin with / begins in the job's "
-        "working directory. DST may be a directory.\n\n"
-        "The file goes by way of the run's launcher, so it works on every backend, and only "
-        "while the run goes on. It comes whole or not at all, with its permissions; what "
-        "stood there before is replaced when all of it has come.\n\n"
-        "A directory comes with all that is in it, whole or not at all, too, but it replaces "
-        "nothing: only an empty one may be there. Permissions are kept; owners and times are not. "
-        "Symbolic links are copied as links, and none is followed; one that leads out of the "
-        "directory "
-        "is left out, as are devices, sockets and FIFOs, and you are told. While a directory comes "
-        "it is called .fiber-cp-BOOT-XXXXXX; who is killed then leaves it behind, and what comes "
-        "next into that folder removes it.",
-    .examples = "fiber cp train.cfg train/3:/tmp/\tto where rank 3 is\n"
+        "as in ps; JOB is the number of a rank or a worker, as top shows it; without it, rank 0 or "
+        "the only worker of a pool is used. A PATH that does not begin with / is relative to the "
+        "job's working directory. DST may be a directory.\n\n"
+        "The file goes through the run's launcher, so this works on every backend, but only while "
+        "the run goes on. The file is copied with its permissions, completely or not at all; it "
+        "replaces an existing file when it is complete.\n\n"
+        "A directory is copied with its contents, completely or not at all, but it replaces "
+        "nothing: DST may only be an empty directory. Permissions are kept; owners and times are "
+        "not. Symbolic links are copied as links, and none is followed; links that lead out of the "
+        "directory, devices, sockets and FIFOs are skipped with a message. An incomplete directory "
+        "is called .fiber-cp-BOOT-XXXXXX; if the copy is killed, the next copy into the same "
+        "folder removes it.",
+    .examples = "fiber cp train.cfg train/3:/tmp/\tto the host or container of rank 3\n"
                 "fiber cp train:out/loss.csv .\tfrom rank 0, or the only worker\n"
                 "fiber cp 3fa9/7:core.123 .\tfrom worker 7 of a pool\n"
                 "fiber cp train/0:checkpoints .\ta directory",

@@ -138,24 +138,25 @@ static int run_doctor(const struct cli_args *args)
 
 static const struct cli_option options[DOCTOR_OPTIONS] = {
     [DOCTOR_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
-                        .help = "only what this backend needs; it is bad when it is absent"},
+                        .help = "checks only what this backend needs, and reports as bad what is "
+                                "absent"},
     [DOCTOR_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
 };
 
 const struct cli_command cli_doctor = {
     .name = "doctor",
     .operands = "",
-    .about = "Checks what works here, and tells the line that mends what does not",
+    .about = "Checks what works here, and how to repair what does not",
     .text =
-        "absent is what is not here and not everybody needs; bad is what will not work, or slowly. "
-        "It looks only, and changes nothing.\n\n"
-        "A backend is opened as a run opens it: where it is, who we are there, what we may do, "
+        "absent means that something optional is missing; bad means that something does not work, "
+        "or works slowly. doctor changes nothing.\n\n"
+        "A backend is opened as a run opens it: where it is, who you are there, what you may do, "
         "whether it has the image and GPUs, and at which address its jobs reach this host. Each "
-        "has ten seconds.",
+        "backend may take ten seconds.",
     .examples = "fiber doctor\teverything\n"
-                "fiber doctor --backend docker\twhether containers can be started, and why not\n"
+                "fiber doctor --backend docker\twhether containers can start, and if not, why\n"
                 "fiber doctor --json\tfor programs",
-    .exit = "0\tnothing is bad\n1\tsomething is",
+    .exit = "0\tnothing is bad\n1\tsomething is bad",
     .options = options,
     .count = DOCTOR_OPTIONS,
     .run = run_doctor,

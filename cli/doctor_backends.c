@@ -76,9 +76,9 @@ static int way_back(struct cli_backend *b, char out[FBR_HOST_ADDRESS_MAX], struc
 
 static void look(const struct fbr_backend_ops *p, int fd)
 {
-    static const char module[] = "install all of Fiber (cmake --install): its modules stand in "
-                                 "PREFIX/lib/fiber, and are built where libcurl, jansson, libyaml "
-                                 "and libarchive are";
+    static const char module[] = "install all of Fiber (cmake --install): its modules belong in "
+                                 "PREFIX/lib/fiber; to build them, install libcurl, jansson, "
+                                 "libyaml and libarchive";
     const struct fbr_backend_advice *advice = p->about->advice;
     struct fbr_error err = {0, ""};
     struct looker l = {fd, false};
@@ -109,7 +109,7 @@ static void look(const struct fbr_backend_ops *p, int fd)
         send_finding(fd, FBR_FINDING_GOOD, "", text, "");
     else
         send_finding(fd, FBR_FINDING_BAD, "", err.text,
-                     "export FIBER_BIND=ADDRESS, one of this host that jobs can reach");
+                     "export FIBER_BIND=ADDRESS, an address of this host that jobs can reach");
     cli_backend_close(&b);
 }
 
@@ -246,7 +246,7 @@ static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed
     }
     fd = fork_looker(p, &pid);
     if (fd < 0) {
-        report_broken(&r, "cannot look: %s", fbr_strerror(fd));
+        report_broken(&r, "cannot check: %s", fbr_strerror(fd));
         return;
     }
     rc = receive(&r, fd);

@@ -70,7 +70,7 @@ static void check_run_dir(struct doctor *d)
         doctor_report(d, "run directory", DOCTOR_GOOD, "", "%.*s%s",
                       (int)(strrchr(dir.root, '/') - dir.root), dir.root,
                       goes_at_logout(dir.root)
-                          ? "; systemd removes it when you log out, for runs that go on: "
+                          ? "; systemd removes it when you log out; to keep runs alive, use "
                             "loginctl enable-linger"
                           : "");
         fbr_rundir_remove(&dir);
@@ -126,16 +126,17 @@ static void check_processors(struct doctor *d)
 
     pin = fbr_pin_load(&err);
     if (!pin || pin->open(&t, NULL, FBR_TOPOLOGY_DEVICES, &err) < 0) {
-        doctor_report(d, "processors", DOCTOR_GOOD, "", "%d that may be used", count);
+        doctor_report(d, "processors", DOCTOR_GOOD, "", "%d usable", count);
         doctor_report(
             d, "binding", DOCTOR_BAD,
-            "apt install libhwloc15, or build Fiber with libhwloc-dev; else --bind-to none", "%s",
-            err.text);
+            "apt install libhwloc15, or build Fiber with libhwloc-dev; otherwise use --bind-to "
+            "none",
+            "%s", err.text);
         return;
     }
     pin->facts(t, &f);
     pin->close(t);
-    doctor_report(d, "processors", DOCTOR_GOOD, "", "%d that may be used%s%s%s", count,
+    doctor_report(d, "processors", DOCTOR_GOOD, "", "%d usable%s%s%s", count,
                   f.restricted ? ", of more" : "", f.model[0] ? ": " : "", f.model);
     doctor_report(d, "binding", DOCTOR_GOOD, "",
                   "hwloc: %u package%s, %u NUMA node%s, %u L3, %u core%s, %u GPU%s", f.packages,
@@ -184,7 +185,7 @@ static void check_network(struct doctor *d, const struct fbr_probe *p)
         doctor_report(d, "loopback", DOCTOR_GOOD, "", "up");
     else
         doctor_report(d, "loopback", DOCTOR_BAD, "ip link set lo up",
-                      "lo is down: Open MPI would hang");
+                      "lo is down: Open MPI hangs without it");
     if (p->interface[0])
         doctor_report(d, "network", DOCTOR_GOOD, "", "%s, %s", p->interface, p->address);
     else
@@ -197,7 +198,7 @@ static void check_network(struct doctor *d, const struct fbr_probe *p)
             "give the container /dev/infiniband and ulimit -l unlimited, or bring the port up",
             "%s", p->no_fabric);
     else
-        doctor_report(d, "fabric", DOCTOR_ABSENT, "", "none: Open MPI is told to use pml ob1");
+        doctor_report(d, "fabric", DOCTOR_ABSENT, "", "none: Fiber makes Open MPI use pml ob1");
 }
 
 /* Reads "0x10de\n" as a number; -1: failed. */
@@ -309,12 +310,12 @@ static void check_open_mpi(struct doctor *d)
                       "apt install libpmix2, or build Fiber with libpmix-dev", "%s", missing);
     else
         doctor_report(d, "PMIx server", DOCTOR_GOOD, "",
-                      "libpmix is there: Open MPI 4 and 5 can be booted");
+                      "libpmix is installed: Open MPI 4 and 5 can start");
     if (rc == 0 && strstr(line, "Open MPI"))
         doctor_report(d, "Open MPI", DOCTOR_GOOD, "", "%s", line);
     else if (rc == -ETIMEDOUT)
         doctor_report(d, "Open MPI", DOCTOR_BAD,
-                      "run `ompi_info --version` and see what it waits for",
+                      "run `ompi_info --version` to see what it waits for",
                       "ompi_info does not answer within 5 s");
     else
         doctor_report(d, "Open MPI", DOCTOR_ABSENT, "apt install openmpi-bin libopenmpi-dev",

@@ -62,7 +62,7 @@ static int take(struct exec *e, struct fbr_error *err)
 
     if (rc == FBR_MSG_DATA || rc == FBR_MSG_ERRORS) {
         rc = write_all(rc == FBR_MSG_DATA ? STDOUT_FILENO : STDERR_FILENO, e->m.body.at, n);
-        return rc < 0 ? fbr_fail(err, rc, "its output: %s", fbr_strerror(rc)) : 1;
+        return rc < 0 ? fbr_fail(err, rc, "cannot write its output: %s", fbr_strerror(rc)) : 1;
     }
     if (rc == FBR_MSG_TAKEN)
         e->room += fbr_get_u32(&e->m.body);
@@ -115,8 +115,7 @@ static int exec_there(struct exec *e, const char *job, char *const *argv, struct
     int rank = -1, rc;
 
     if (e->run.state >= CLIENT_ENDED)
-        return fbr_fail(err, -ESRCH, "run %.16s has ended: none of its jobs is left",
-                        e->run.about.uid);
+        return fbr_fail(err, -ESRCH, "run %.16s has ended, so it has no jobs", e->run.about.uid);
     if (job[0] && (rank = run_client_job(job, &e->run, err)) < 0)
         return rank;
     if ((rc = run_client_tunnel(&e->run, rank, err)) < 0 ||
@@ -136,7 +135,7 @@ static int run_exec(const struct cli_args *args)
     if (!strcmp(argv[0], "--"))
         argv++;
     if (!argv[0]) {
-        fbr_fail(&err, -EINVAL, "which command?");
+        fbr_fail(&err, -EINVAL, "the command is missing: fiber exec RUN[/RANK] -- COMMAND");
         return cli_usage(args->command, &err);
     }
     name = strndup(typed, slash ? (size_t)(slash - typed) : strlen(typed));
@@ -154,7 +153,8 @@ static int run_exec(const struct cli_args *args)
 static const struct cli_option options[EXEC_OPTIONS] = {
     [EXEC_INPUT] = {"stdin", 'i', CLI_FLAG, .also = "interactive",
                     .help =
-                        "the command reads the standard input of this one; else it reads nothing"},
+                        "the command reads the standard input of fiber exec; otherwise its input "
+                        "is empty"},
 };
 
 const struct cli_command cli_exec = {
@@ -163,24 +163,23 @@ const struct cli_command cli_exec = {
     .kind = CLI_RUN,
     .about = "Runs a command where a rank or a worker of a run is",
     .text =
-        "RUN is as in ps, RANK the number of a rank or a worker, as top shows it; it may be left "
-        "out: rank 0, or the worker of a pool that has one. The command is started by the job "
-        "that the rank or the worker is in: on its host, in its container, in the job's working "
-        "directory and with the job's environment. FIBER_PID is the number of the rank's or the "
-        "worker's process there. The command must be there, too: an image that Fiber makes has "
-        "the program and its libraries only.\n\n"
-        "What the command prints comes here, its standard output and its errors apart, and its "
-        "exit code is this one's. It has no terminal. It goes by way of the run's launcher, so it "
-        "works on every backend, and only while the run goes on. When this command is ended "
-        "(Ctrl-C), so is that one, by SIGTERM and 2 seconds later by SIGKILL; it ends with its "
-        "job, too.",
-    .examples = "fiber exec train/3 -- nvidia-smi\twhere rank 3 is\n"
+        "RUN is as in ps, RANK the number of a rank or a worker, as top shows it; without it, rank "
+        "0 or the only worker of a pool is used. The job of the rank or the worker starts the "
+        "command: on its host, in its container, in the job's working directory and with the job's "
+        "environment. FIBER_PID is the process id of the rank or the worker there. The command "
+        "must exist there: an image that Fiber makes has only the program and its libraries.\n\n"
+        "The standard output and standard error of the command are printed here, and its exit code "
+        "is the exit code of fiber exec. It has no terminal. All data go through the run's "
+        "launcher, so this works on every backend, but only while the run goes on. If fiber exec "
+        "is stopped (Ctrl-C), the command gets SIGTERM, and SIGKILL 2 seconds later; it also ends "
+        "with its job.",
+    .examples = "fiber exec train/3 -- nvidia-smi\ton the host of rank 3\n"
                 "fiber exec train/3 -- sh -c 'py-spy dump -p $FIBER_PID'\tof that rank\n"
                 "fiber exec -i train -- tar xf - <data.tar\twith input",
-    .exit = "CODE\tof the command; 128 and the signal that killed it\n"
-            "125\tthe run could not be asked, or went away\n"
+    .exit = "CODE\tof the command; 128 + N when signal N ended it\n"
+            "125\tthe run did not answer, or ended\n"
             "126\tthe command cannot be started\n"
-            "127\tthe command is not there",
+            "127\tthe command does not exist",
     .options = options,
     .count = EXEC_OPTIONS,
     .least = 2,

@@ -89,7 +89,7 @@ static bool on_directory(void *user, const char *root)
 {
     struct gc *g = user;
 
-    report(g, g->dry ? "would remove" : "removed", "directory", root, "its run is over");
+    report(g, g->dry ? "would remove" : "removed", "directory", root, "its run has ended");
     g->removed++;
     return !g->dry;
 }
@@ -99,7 +99,7 @@ static bool on_logs(void *user, const char *dir)
     struct gc *g = user;
 
     report(g, g->dry ? "would remove" : "removed", "logs", dir,
-           "more is not kept than log_total, 200 runs and 14 days");
+           "more than the limit of log_total, 200 runs or 14 days");
     g->removed++;
     return !g->dry;
 }
@@ -145,7 +145,7 @@ static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct orphans
         unknown += l->jobs[i].verdict == ORPHAN_UNKNOWN && is_asked_for(g, &l->jobs[i]);
     if (unknown && g->all && !g->dry)
         fprintf(stderr,
-                "fiber: %s: --all removes %u job%s, too, whose run cannot be judged from here\n",
+                "fiber: %s: --all also removes %u job%s of runs whose state is unknown here\n",
                 b->ops->name, unknown, unknown == 1 ? "" : "s");
     for (size_t i = 0; i < l->count; i++) {
         if (!is_asked_for(g, &l->jobs[i]))
@@ -237,43 +237,45 @@ static int run_gc(const struct cli_args *args)
     if (g.is_json && cli_print_json(stdout, &g.json))
         code = 1;
     else if (!g.is_json && !g.removed && !g.kept && !g.failed && !code)
-        puts("nothing is left behind");
+        puts("nothing to remove");
     fbr_json_fini(&g.json);
     return g.failed ? 1 : code;
 }
 
 static const struct cli_option options[GC_OPTIONS] = {
     [GC_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
-                    .help = "only what is left there; an error when it cannot be asked"},
+                    .help = "only this backend; an error if it does not answer"},
     [GC_ALL] = {"all", 'a', CLI_FLAG,
-                .help = "also jobs of runs that cannot be judged from here. A run of yours that "
-                        "goes on elsewhere loses its jobs"},
+                .help = "also jobs of runs whose state is unknown here. Your runs that still go on "
+                        "elsewhere lose their jobs"},
     [GC_IMAGES] = {"images", 0, CLI_MS, "AGE", .max = 3650 * DAY_MS,
-                   .help = "for how long no run may have used an image of ours, such as 12h or 0; "
-                           "default 168h, a week"},
-    [GC_DRY_RUN] = {"dry-run", 'n', CLI_FLAG, .help = "only says what would be removed"},
+                   .help = "removes images of Fiber that no run has used for this time, such as "
+                           "12h or 0; default 168h, a week"},
+    [GC_DRY_RUN] = {"dry-run", 'n', CLI_FLAG, .help = "only prints what would be removed"},
     [GC_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
 };
 
 const struct cli_command cli_gc = {
     .name = "gc",
     .operands = "[RUN]",
-    .about = "Removes what dead runs left behind, on this host and on the engines",
+    .about = "Removes what dead runs left on this host and on the engines",
     .text =
-        "Runs clean up behind themselves, and jobs end when their master is gone. What even so "
-        "stays behind, after a power failure, say, is found here: directories of this host, "
-        "and your jobs on every engine that is configured.\n\n"
-        "A job is removed when its run is over for certain: its master was a process of this "
-        "host that is not there any more. One whose master is elsewhere is kept and shown, "
-        "with the command that removes it. RUN, the beginning of a run's id, leaves all others "
-        "as they are.\n\n"
-        "On Docker the images that Fiber made of programs (fiber-auto:ID) go, too, when no "
-        "container has them, running or ended, and no run has used them for as long as --images "
-        "says; they are made again when they are needed. Images of other names are never touched.",
-    .examples = "fiber gc --dry-run\twhat is there\n"
-                "fiber gc\tremove what is dead\n"
-                "fiber gc --all 3fa9\tremove that run's jobs, which nobody here can judge",
-    .exit = "0\tdone\n1\tsomething could not be asked or removed\n2\tthe options are wrong",
+        "Runs clean up after themselves, and jobs end when their master is gone. This command "
+        "removes what remains nevertheless, for example after a power failure: directories on this "
+        "host, and your jobs on every configured engine.\n\n"
+        "A job is removed when its run has certainly ended: its master was a process of this host "
+        "that no longer exists. A job whose master is elsewhere is kept and shown, with the "
+        "command that removes it. With RUN, the beginning of a run's id, only that run is cleaned "
+        "up.\n\n"
+        "On Docker the images that Fiber made of programs (fiber-auto:ID) are removed, too, if no "
+        "container, running or ended, uses them and no run has used them for the time of --images; "
+        "they are made again when needed. Images with other names are never removed.",
+    .examples = "fiber gc --dry-run\tshow what would be removed\n"
+                "fiber gc\tremove what dead runs left\n"
+                "fiber gc --all 3fa9\tremove that run's jobs, even if its state is unknown",
+    .exit = "0\tdone\n"
+            "1\tan engine did not answer, or something could not be removed\n"
+            "2\tthe options are wrong",
     .options = options,
     .count = GC_OPTIONS,
     .most = 1,

@@ -307,14 +307,14 @@ static const char *others_meaning(const struct cli_option *o, char *names, char 
     return text;
 }
 
-static const char about_others[] = "As mpirun, mpiexec, srun and torchrun have them; one dash or "
-                                   "two.";
+static const char about_others[] = "Options as in mpirun, mpiexec, srun and torchrun; with one "
+                                   "dash or two.";
 
 static void put_others(FILE *out, const struct cli_command *c, int width)
 {
     char names[1024], text[1024];
 
-    fprintf(out, "Spellings of other launchers that fiber %s understands.\n%s\n\n", c->name,
+    fprintf(out, "Options of other launchers that fiber %s understands.\n%s\n\n", c->name,
             about_others);
     for (size_t i = 0; i < c->count; i++) {
         const char *meaning = others_meaning(&c->options[i], names, text, sizeof(text));
@@ -464,7 +464,7 @@ static int run_help(const struct cli_args *args)
         const char *near = cli_command_nearest(name);
 
         return cli_failed(2, "there is no subcommand %s; %s%s%s", name,
-                          near ? "did you mean " : "`fiber help`", near ? near : " names all",
+                          near ? "did you mean " : "`fiber help`", near ? near : " lists all",
                           near ? "?" : "");
     }
     if (args->values[HELP_MAN].text)
@@ -484,7 +484,7 @@ const struct cli_command cli_help = {
     .name = "help",
     .operands = "[SUBCOMMAND]",
     .kind = CLI_COMMAND,
-    .about = "Tells what there is and how it is used",
+    .about = "Shows the subcommands, or the options of one",
     .options = options,
     .count = HELP_OPTIONS,
     .most = 1,

@@ -142,7 +142,7 @@ static int collect(struct contents *c, const struct cli_args *args, struct fbr_e
     if (args->values[IMAGE_BARE].number)
         return 0;
     if (n < 0)
-        return fbr_fail(err, -errno, "cannot tell where the command fiber is: %m");
+        return fbr_fail(err, -errno, "cannot find the command fiber: %m");
     self[n] = '\0';
     return add(&c->files, self, err);
 }
@@ -371,7 +371,7 @@ static int export_image(struct made *m, struct fbr_error *err)
     m->given_away = true;
     if (isatty(STDOUT_FILENO))
         return fbr_fail(err, -EINVAL,
-                        "an image is not printed on a terminal: write -o FILE, or pipe it: fiber "
+                        "an image cannot be printed on a terminal: use -o FILE, or a pipe: fiber "
                         "image export ... -o - | docker load");
     return m->ops->write(m->image, m->args->operands[1], STDOUT_FILENO, err);
 }
@@ -413,7 +413,7 @@ static int unpack(const struct cli_args *args)
     const struct fbr_cluster *cluster = fbr_module("cluster", &err);
 
     if (args->noperands != 2) {
-        fbr_fail(&err, -EINVAL, "unpack wants a folder, and nothing more");
+        fbr_fail(&err, -EINVAL, "unpack needs a folder, and nothing else");
         return cli_usage(args->command, &err);
     }
     if (!cluster || cluster->bundle_into("/proc/self/exe", args->operands[1],
@@ -434,11 +434,10 @@ static int check(const struct cli_args *args, bool *into_engine, struct fbr_erro
                         args->command->operands);
     if (*into_engine && args->values[IMAGE_OUTPUT].text)
         return fbr_fail(err, -EINVAL,
-                        "--output is for fiber image export; build puts it into the "
-                        "engine");
+                        "--output is for fiber image export; build puts the image into the engine");
     if (!*into_engine && !args->values[IMAGE_OUTPUT].text && !args->values[IMAGE_DRY_RUN].number)
         return fbr_fail(err, -EINVAL,
-                        "no output is named: write -o FILE, or -o - for standard output");
+                        "the output is missing: use -o FILE, or -o - for standard output");
     return 0;
 }
 
@@ -470,30 +469,30 @@ static const struct cli_option options[IMAGE_OPTIONS] = {
     [IMAGE_OUTPUT] = {"output", 'o', CLI_TEXT, "FILE",
                       .help = "export: the file to write, - for standard output"},
     [IMAGE_ADD] = {"add", 'a', CLI_LIST, "PATH",
-                   .help = "also this file or directory, at the same path; may be repeated"},
+                   .help = "adds this file or directory, at the same path; may be repeated"},
     [IMAGE_ENV] = {"env", 'e', CLI_LIST, "K[=V]", .also = "x",
-                   .help = "sets a variable in containers, to what it is here without =V; may be "
+                   .help = "sets a variable in containers; without =V, to its value here; may be "
                            "repeated"},
     [IMAGE_WORKDIR] = {"workdir", 'w', CLI_TEXT, "DIR", .also = "wd wdir",
-                       .help = "the working directory in containers; made when it is not there"},
+                       .help = "the working directory in containers; created if it does not exist"},
     [IMAGE_ENTRYPOINT] = {"entrypoint", 0, CLI_LIST, "WORD",
-                          .help = "what containers run, a word at a time, instead of the first "
-                                  "program"},
+                          .help = "one word of the command that containers run instead of the "
+                                  "first program; may be repeated"},
     [IMAGE_HOST] = {"host", 'H', CLI_TEXT, "URL",
                     .help = "build: the engine; the default is docker_host, DOCKER_HOST, or the "
                             "usual socket"},
     [IMAGE_BARE] = {"bare", 0, CLI_FLAG,
-                    .help = "without the command fiber, which rings need in containers; twice: "
-                            "without Fiber's modules too"},
+                    .help = "omits the command fiber, which rings need in containers; twice: omits "
+                            "Fiber's modules, too"},
     [IMAGE_NO_PLUGINS] = {"no-plugins", 0, CLI_FLAG,
-                          .help = "without what is loaded by itself: plugins of Open MPI, PMIx, "
-                                  "UCX, libfabric; the library of Python and Perl"},
+                          .help = "omits what programs load at run time: plugins of Open MPI, "
+                                  "PMIx, UCX, libfabric; the library of Python and Perl"},
     [IMAGE_CLUSTER] = {"cluster", 0, CLI_FLAG,
-                       .help = "with what a master needs to speak to engines and clusters from "
-                               "inside"},
+                       .help = "adds what a master in a container needs to use engines and "
+                               "clusters"},
     [IMAGE_DRY_RUN] = {"dry-run", 'n', CLI_FLAG, .help = "lists the files only"},
-    [IMAGE_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "says nothing when all is well"},
-    [IMAGE_JSON] = {"json", 0, CLI_FLAG, .help = "says what was made as a JSON object"},
+    [IMAGE_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "prints nothing on success"},
+    [IMAGE_JSON] = {"json", 0, CLI_FLAG, .help = "prints the result as a JSON object"},
     [IMAGE_MPI] = {"mpi", 0, CLI_NOTHING, .hidden = true,
                    .help = "plugins of an MPI come with its library"},
 };
@@ -507,19 +506,18 @@ const struct cli_command cli_image = {
         "build puts it into the Docker engine, export writes it to a file that `docker load`, "
         "`podman load` and `ctr images import` read. unpack writes the command fiber and what it "
         "needs into a folder; it is for kubernetes_agent_image.\n\n"
-        "In the image are the programs, the libraries that they need, the plugins that those load, "
-        "and the command fiber, each at the path where it is here; also /etc/passwd, /etc/group "
-        "and "
-        "empty /tmp, /dev, /proc and /sys. Python and Perl, and scripts of them, bring their "
-        "library, the packages that they find, and the folder of the script. There is no shell, "
-        "and nothing of what a program opens by itself: data is named with --add. Everybody may "
-        "read what is in an image. The same files give the same image.",
+        "The image has the programs, the libraries that they need, the plugins that those load, "
+        "and the command fiber, each at the same path as here; also /etc/passwd, /etc/group and "
+        "empty /tmp, /dev, /proc and /sys. For Python and Perl, and scripts of them, it also has "
+        "their library, the packages that they find, and the folder of the script. It has no "
+        "shell, and no files that a program opens itself: add data with --add. Everybody may read "
+        "what is in an image. The same files give the same image.",
     .examples = "fiber image build train:1 ./train\tan image of it in the engine\n"
                 "fiber image build py:1 ./train.py\tPython, its packages, and this folder\n"
                 "fiber image export train:1 ./train -o train.tar\ta file for another machine\n"
                 "fiber image export train:1 ./train -o - | docker load\tthe same, without a file\n"
                 "fiber image export train:1 ./train -n\tshow what would be in it",
-    .exit = "0\tit was made\n1\tit could not be made\n2\tthe options are wrong",
+    .exit = "0\tthe image was made\n1\tthe image could not be made\n2\tthe options are wrong",
     .options = options,
     .count = IMAGE_OPTIONS,
     .least = 2,

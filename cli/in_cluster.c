@@ -242,7 +242,7 @@ static void stop(struct master *m, int sig, unsigned times)
         run_wait_die(sig);
     cli_backend_signal(&m->b, &m->job, times > 1 ? SIGKILL : SIGTERM);
     if (!m->quiet && isatty(STDERR_FILENO) && times == 1)
-        fprintf(stderr, "fiber: stopping; once more to kill\n");
+        fprintf(stderr, "fiber: stopping; press Ctrl-C again to kill\n");
 }
 
 struct look {
@@ -309,13 +309,13 @@ static void report_missing(const struct fbr_job *job, int32_t code, const struct
 
     if (absent && job->own_program)
         cli_failed(0,
-                   "the image %s must have the command fiber, at the path that it has here or that "
-                   "kubernetes_program names; else set kubernetes_agent_image",
+                   "the image %s must have the command fiber, at the same path as here or at that "
+                   "of kubernetes_program; otherwise set kubernetes_agent_image",
                    image);
     else if (absent || (job->own_program && code == COULD_NOT_START))
         cli_failed(0,
-                   "programs and files are those of the image %s, none is copied from here; the "
-                   "account %s and its Role come from `fiber kubernetes manifest`",
+                   "programs and files come from the image %s, none is copied from here; `fiber "
+                   "kubernetes manifest` makes the account %s and its Role",
                    image, fbr_config_str(config, "kubernetes_master_account"));
 }
 
@@ -352,7 +352,7 @@ static int new_uid(char out[33], struct fbr_error *err)
     unsigned char uid[16];
 
     if (fbr_random(uid, sizeof(uid)) < 0)
-        return fbr_fail(err, -EIO, "no random numbers: %m");
+        return fbr_fail(err, -EIO, "cannot get random numbers: %m");
     for (size_t i = 0; i < sizeof(uid); i++)
         snprintf(out + 2 * i, 3, "%02x", uid[i]);
     return 0;
@@ -374,7 +374,7 @@ static int run_master(struct fbr_job *job, const struct cli_args *args, char *co
     job->run_uid = run;
     job->is_master = 1;
     if (m.event < 0 || signals < 0) {
-        cli_failed(0, "no descriptors: %m");
+        cli_failed(0, "cannot open descriptors: %m");
     } else if (new_uid(run, &err) < 0 ||
                cli_backend_open_with(&m.b, in_cluster_backend(NULL), args, &err) < 0) {
         cli_failed(0, "%s", err.text);
@@ -486,8 +486,8 @@ int in_cluster_master(const struct cli_args *args, const struct cli_value *env, 
         else if (getenv(name))
             addf(&w, "%s=%s", name, getenv(name));
         else
-            code = cli_failed(2, "-x %s: there is no such variable here; write -x %s=VALUE", name,
-                              name);
+            code = cli_failed(2, "%s %s: there is no such variable here; use %s %s=VALUE",
+                              env->said[i], name, env->said[i], name);
     }
     if (w.failed)
         code = cli_failed(COULD_NOT_START, "out of memory");

@@ -334,8 +334,8 @@ static int put_script(const struct interpreter_wish *w, const struct call *c, st
         rc = 0;
     else if (rc == -E2BIG)
         fbr_fail(err, rc,
-                 "the folder %.512s is too large for an image that is made unasked (%d MiB, %d "
-                 "files): put %s into a folder of its own, or name what it needs of this one: "
+                 "the folder %.512s is too large for an automatic image (limits: %d MiB, %d "
+                 "files): put %s into a folder of its own, or name the files that it needs: "
                  "FIBER_IMAGE_ADD='FILE DIR' (fiber image: -a FILE -a DIR)",
                  folder, INTERPRETER_FOLDER_MIB, INTERPRETER_FOLDER_FILES,
                  c->script ? base_of(c->script) : "the module");
@@ -350,8 +350,8 @@ static int put_script(const struct interpreter_wish *w, const struct call *c, st
 static int cannot_ask(const struct call *c, const char *why, struct fbr_error *err)
 {
     return fbr_fail(err, -ENOTSUP,
-                    "no image can be made of %.256s, which %s; make one that has its library, "
-                    "fiber image build NAME %.256s -a DIR..., and name it: --image NAME",
+                    "cannot make an image of %.256s, which %s; make an image with its library: "
+                    "fiber image build NAME %.256s -a DIR..., and use it: --image NAME",
                     c->self, why, c->self);
 }
 
@@ -370,7 +370,7 @@ static int put_library(const struct call *c, struct interpreter_files *files, st
     }
     rc = doctor_ask_all(argv, answer, ANSWER_MAX);
     if (rc < 0) {
-        snprintf(why, sizeof(why), "does not say where its library is (%s)", fbr_strerror(rc));
+        snprintf(why, sizeof(why), "does not report where its library is (%s)", fbr_strerror(rc));
         free(answer);
         return cannot_ask(c, why, err);
     }
@@ -384,7 +384,7 @@ static int put_library(const struct call *c, struct interpreter_files *files, st
             rc = fbr_fail(err, -ENOMEM, "out of memory");
     }
     free(answer);
-    return rc < 0 ? rc : files->self[0] ? 0 : cannot_ask(c, "does not say where it is", err);
+    return rc < 0 ? rc : files->self[0] ? 0 : cannot_ask(c, "does not report its own path", err);
 }
 
 static bool put_resolved(struct fbr_buf *b, const char *workdir, const char *path)
@@ -413,7 +413,7 @@ int interpreter_find(const struct interpreter_wish *w, struct interpreter_files 
     if (!c.language && is_stranger(w->program))
         c.self = w->program;
     if (!c.language)
-        return is_stranger(c.self) ? cannot_ask(&c, "has a library of files", err) : 0;
+        return is_stranger(c.self) ? cannot_ask(&c, "needs the files of its library", err) : 0;
     if (n > 0) {
         parse(&c, words);
     } else {

@@ -74,8 +74,9 @@ static int kill_on_engines(struct orphan_run *e, const char *name, const char *s
     orphan_master(first, master);
     if (sig)
         return fbr_fail(err, -ENOTSUP,
-                        "run %.12s: only its master, %s, could pass a signal on, and it is not "
-                        "there to be asked; without --signal its jobs are removed",
+                        "run %.12s: only its master, %s, can forward a signal, and the master "
+                        "cannot be reached from here; use fiber kill without --signal to remove "
+                        "its jobs",
                         e->uid, master[0] ? master : "which is unknown");
     if (orphan_run_wanted(e, name, err) < 0)
         return err->code;
@@ -92,7 +93,7 @@ static int kill_on_engines(struct orphan_run *e, const char *name, const char *s
     if (first->verdict != ORPHAN_DEAD)
         fprintf(stderr, "; its master, %s, %s, and may start others: end it there",
                 master[0] ? master : "which is unknown",
-                first->verdict == ORPHAN_LIVES ? "goes on" : "is not on this host");
+                first->verdict == ORPHAN_LIVES ? "still runs" : "is not on this host");
     fputc('\n', stderr);
     return 0;
 }
@@ -150,9 +151,9 @@ static int run_kill(const struct cli_args *args)
 
 static const struct cli_option options[KILL_OPTIONS] = {
     [KILL_SIGNAL] = {"signal", 's', CLI_TEXT, "S",
-                     .help = "sends this signal, such as USR1 or KILL, and nothing more"},
+                     .help = "only sends this signal, such as USR1 or KILL"},
     [KILL_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
-                      .help = "only a run there; of the engines only this one is asked"},
+                      .help = "only a run of this backend; no other engine is queried"},
     [KILL_KILL] = {"KILL", 0, CLI_FLAG, .also = "9 SIGKILL", .hidden = true},
     [KILL_TERM] = {"TERM", 0, CLI_FLAG, .also = "15 SIGTERM", .hidden = true},
     [KILL_INT] = {"INT", 0, CLI_FLAG, .also = "2 SIGINT", .hidden = true},
@@ -165,18 +166,15 @@ const struct cli_command cli_kill = {
     .operands = "RUN [RANK|JOB]",
     .kind = CLI_RUN_SIGNAL,
     .about = "Ends a run, or sends its ranks a signal",
-    .text = "Without --signal and RANK the run is stopped as Ctrl-C would: its ranks are told "
-            "(SIGTERM), "
-            "given their grace, "
-            "and killed. With RANK alone that rank gets SIGTERM, and what follows is what "
-            "--on-failure of "
-            "the run says.\n\n"
-            "Of a pool the program that has it gets SIGTERM; RANK is the number of a worker, which "
-            "is killed and replaced.\n\n"
-            "A run that is not of this host, or whose launcher is dead, is looked for on the "
-            "engines that are configured, by its id: its jobs are removed, or the one of that "
-            "name. A master on another host may start others.",
-    .examples = "fiber kill train\tstop the run of that name\n"
+    .text = "Without --signal and RANK the run is stopped as by Ctrl-C: its ranks get SIGTERM, and "
+            "SIGKILL after the grace period (the setting grace). With RANK alone that rank gets "
+            "SIGTERM, and --on-failure of the run decides what follows.\n\n"
+            "For a pool, the program that opened it gets SIGTERM; RANK is the number of a worker, "
+            "which is killed and replaced.\n\n"
+            "If a run is not of this host, or its launcher is dead, the configured engines are "
+            "searched for its id: its jobs are removed, or only the job with that name. A master "
+            "on another host may start new ones.",
+    .examples = "fiber kill train\tstop the run with that name\n"
                 "fiber kill 3fa9 --signal KILL\tkill its ranks at once\n"
                 "fiber kill train 3 -s USR1\ta signal to rank 3\n"
                 "fiber kill -b docker 3fa9 worker-2\tone job of a run that only the engine knows",

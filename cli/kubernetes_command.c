@@ -68,7 +68,7 @@ static void put_accounts(const char *name, const char *namespace)
 {
     puts("# Masters: run as this account.");
     put_head("v1", "ServiceAccount", name, "", namespace);
-    puts("# Workers: may nothing, and have no token. kubernetes_service_account names it.");
+    puts("# Workers: have no permissions and no token. kubernetes_service_account names it.");
     put_head("v1", "ServiceAccount", name, "-worker", namespace);
     puts("automountServiceAccountToken: false");
 }
@@ -152,7 +152,7 @@ static void put_network(const char *name, const char *namespace, const char *mas
 {
     puts("# Jobs reach their masters, each other and name servers, and nothing else; only masters "
          "and\n"
-         "# each other reach them. It counts where the cluster's network plugin knows policies.");
+         "# jobs reach them. This needs a network plugin that enforces policies.");
     put_head("networking.k8s.io/v1", "NetworkPolicy", name, "-worker", namespace);
     printf("spec:\n"
            "  podSelector:\n"
@@ -185,7 +185,7 @@ static void put_user(long long user)
 static void put_job(const char *name, const char *namespace, const char *image, long long user,
                     char **command)
 {
-    puts("# A master in the cluster. `kubectl logs -f job/NAME-master` shows what it says.");
+    puts("# A master in the cluster. `kubectl logs -f job/NAME-master` shows its output.");
     put_head("batch/v1", "Job", name, "-master", namespace);
     printf("spec:\n"
            "  backoffLimit: 0\n"
@@ -270,7 +270,7 @@ static int manifest(const struct cli_args *args)
         return cli_failed(2, "'%s' is not a name: use small letters, digits and '-'",
                           is_name(name, 50) ? namespace : name);
     if (master && !is_address(master))
-        return cli_failed(2, "--master %s: that is not an address", master);
+        return cli_failed(2, "--master: \"%s\" is not an address", master);
     if (command[0] && !v[KUBERNETES_IMAGE].text)
         return cli_failed(2, "--image is needed for the Job that runs %s", command[0]);
     printf("# For one namespace%s%s: fiber kubernetes manifest | kubectl apply -f -\n",
@@ -290,28 +290,30 @@ static int run_kubernetes(const struct cli_args *args)
     if (!strcmp(args->operands[0], "manifest"))
         return manifest(args);
     if (strcmp(args->operands[0], "run") != 0)
-        return cli_failed(2, "fiber kubernetes %s: there are `manifest` and `run`",
+        return cli_failed(2, "fiber kubernetes %s: unknown; use `manifest` or `run`",
                           args->operands[0]);
     if (!args->operands[1])
-        return cli_failed(2, "fiber kubernetes run: which program? -- PROGRAM [ARGUMENT...]");
+        return cli_failed(2, "the program is missing: fiber kubernetes run [OPTION...] -- PROGRAM "
+                             "[ARGUMENT...]");
     return in_cluster_master(args, &v[KUBERNETES_ENV], v[KUBERNETES_QUIET].number > 0);
 }
 
 static const struct cli_option options[KUBERNETES_OPTIONS] = {
     [KUBERNETES_NAMESPACE] = {"namespace", 'N', CLI_TEXT, "NAMESPACE",
                               .config = "kubernetes_namespace",
-                              .help = "of all objects; without it kubectl decides"},
-    [KUBERNETES_NAME] = {"name", 0, CLI_TEXT, "NAME", .help = "of the objects; fiber if not given"},
+                              .help = "namespace of all objects; without it kubectl decides"},
+    [KUBERNETES_NAME] = {"name", 0, CLI_TEXT, "NAME",
+                         .help = "name of the objects; default: fiber"},
     [KUBERNETES_IMAGE] = {"image", 'i', CLI_TEXT, "IMAGE", .config = "image",
-                          .help = "that has PROGRAM"},
+                          .help = "image that has PROGRAM"},
     [KUBERNETES_MASTER] = {"master", 0, CLI_TEXT, "ADDRESS",
-                           .help = "address of a master outside the cluster, which jobs may call"},
-    [KUBERNETES_NO_NETWORK] = {"no-network-policy", 0, CLI_FLAG,
-                               .help = "without the NetworkPolicy"},
+                           .help = "address of a master outside the cluster that jobs may connect "
+                                   "to"},
+    [KUBERNETES_NO_NETWORK] = {"no-network-policy", 0, CLI_FLAG, .help = "omits the NetworkPolicy"},
     [KUBERNETES_ENV] = {"env", 'x', CLI_LIST, "VAR[=VALUE]",
                         .help = "run: a variable for PROGRAM, with its value here if none is "
                                 "given; may be repeated"},
-    [KUBERNETES_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "run: no word but PROGRAM's"},
+    [KUBERNETES_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "run: prints only PROGRAM's output"},
 };
 
 const struct cli_command cli_kubernetes = {
@@ -321,12 +323,13 @@ const struct cli_command cli_kubernetes = {
     .about = "Prints what a namespace of Kubernetes needs, or runs a master there",
     .text =
         "manifest prints YAML for kubectl: service accounts of masters and of jobs, a Role with "
-        "the least that a master needs and its RoleBinding, a NetworkPolicy for jobs, and with "
-        "a PROGRAM a Job that runs it as a master in the cluster.\n\n"
-        "It asks no cluster, and changes nothing.\n\n"
+        "the fewest permissions that a master needs and its RoleBinding, a NetworkPolicy for jobs, "
+        "and with a PROGRAM a Job that runs it as a master in the cluster.\n\n"
+        "It contacts no cluster, and changes nothing.\n\n"
         "run starts a PROGRAM of the image that is a master, one that opens pools or processes of "
-        "Fiber, in a pod with the manifest's account. Its output comes here, Ctrl-C ends it, and "
-        "its exit code is ours. For a ring there is `fiber run --in-cluster`.",
+        "Fiber, in a pod with the manifest's account. Its output is printed here, Ctrl-C ends it, "
+        "and its exit code is the exit code of fiber. For a ring there is `fiber run "
+        "--in-cluster`.",
     .examples =
         "fiber kubernetes manifest -N team | kubectl apply -f -\tprepare the namespace team\n"
         "fiber kubernetes manifest -N team -i reg/x:1 -- ./train | kubectl apply -f -\t"
@@ -335,7 +338,7 @@ const struct cli_command cli_kubernetes = {
     .exit = "0\tprinted, or PROGRAM ended well\n"
             "1-255\tof PROGRAM; 128 + N when signal N ended it\n"
             "2\tthe options or the configuration are wrong\n"
-            "125\tit could not be started, or nobody knows how it ended",
+            "125\tit could not be started, or its exit code is unknown",
     .options = options,
     .count = KUBERNETES_OPTIONS,
     .least = 1,

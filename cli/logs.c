@@ -320,11 +320,12 @@ static int show_run(struct run_client *run, const char *typed_rank, const struct
     else
         code = cli_failed(
             1,
-            "run %.16s has ended, and what it printed is not kept: the last 200 runs "
-            "of 14 days are, as far as log_keep and log_total let them%s%s%s",
+            "run %.16s has ended, and its output is not kept: only the last 200 runs of 14 days "
+            "are kept, within the limits log_keep and log_total%s%s%s",
             run->about.uid,
-            run->about.kind == FBR_RUN_POOL ? "" : "; fiber run --output DIR keeps it for good",
-            run->report[0] ? ". It ended so:\n" : "", run->report);
+            run->about.kind == FBR_RUN_POOL ? ""
+                                            : "; use fiber run --output DIR to keep it permanently",
+            run->report[0] ? ". Its report:\n" : "", run->report);
     run_client_free(run);
     return code;
 }
@@ -341,7 +342,7 @@ static int run_logs(const struct cli_args *args)
     int code;
 
     if (split_name(args->operands[0], name, sizeof(name), &rank) < 0)
-        return cli_failed(1, "no run has a name as long as that");
+        return cli_failed(1, "there is no run with such a long name");
     if (args->noperands > 1)
         rank = args->operands[1];
     if (get_wish(&wish, args, &err) < 0)
@@ -360,44 +361,44 @@ static int run_logs(const struct cli_args *args)
 }
 
 static const struct cli_option options[LOGS_OPTIONS] = {
-    [LOGS_FOLLOW] = {"follow", 'f', CLI_FLAG, .help = "from the beginning on, until the run ends"},
+    [LOGS_FOLLOW] = {"follow", 'f', CLI_FLAG, .help = "continues until the run ends"},
     [LOGS_TAIL] = {"tail", 'n', CLI_INT, "N",
-                   .help = "only the last N lines; with -f also what follows"},
+                   .help = "only the last N lines, and with -f all later ones"},
     [LOGS_SINCE] = {"since", 0, CLI_TEXT, "TIME",
-                    .help = "only what was printed since then: 10m, 2h, 14:30, 2026-11-23T14:30"},
+                    .help = "only lines printed since then: 10m, 2h, 14:30, 2026-11-23T14:30"},
     [LOGS_GREP] = {"grep", 'g', CLI_TEXT, "RE",
                    .help = "only lines that match the extended regular expression"},
     [LOGS_TIMESTAMP] = {"timestamp", 't', CLI_FLAG, .help = "puts the time in front of each line",
                         .also = "timestamps"},
     [LOGS_TAG] = {"tag", 'l', CLI_FLAG,
-                  .help = "puts the rank, or the job's name, in front of each line; with several "
-                          "ranks it is there anyway"},
+                  .help = "puts the rank, or the job's name, in front of each line; the default "
+                          "with several ranks"},
     [LOGS_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
-                      .help = "only a run there; of the engines only this one is asked"},
+                      .help = "only a run of this backend; no other engine is queried"},
 };
 
 const struct cli_command cli_logs = {
     .name = "logs",
     .operands = "RUN[/RANK] [RANK|JOB]",
     .kind = CLI_RUN,
-    .about = "Shows what the ranks of a run, or the workers of a pool, have printed",
+    .about = "Shows the output of the ranks of a run, or of the workers of a pool",
     .text =
-        "Shows all that is kept, in the order of time, and returns; with --follow it goes on "
-        "until the run ends. A rank's last 16 MiB are kept (the setting log_keep) in "
-        "~/.local/state/fiber/logs (log_dir), also when the run has ended: for 14 days, of the "
-        "last 200 runs, and of all together at most 1 GiB (log_total). The output of a "
-        "single rank goes into a file or a pipe byte for byte; of a progress bar among lines "
-        "only the last state is shown. RANK of a pool is a worker, numbered as in `fiber top`.\n\n"
-        "Where nothing is kept (log_keep=0), lines of a run that goes on are shown from now on, "
-        "and of one that was started with --output the files of RANK, or, without RANK, the "
-        "directory that they are in.\n\n"
-        "A run that is not of this host, or whose launcher is dead, is looked for on the "
-        "engines that are configured, by its id; what its jobs have written is shown, or that "
-        "of the job of that name, and with --follow what they will write.",
-    .examples = "fiber logs train\twhat all ranks have printed\n"
+        "Shows all the kept output, in the order of time, and returns; with --follow it continues "
+        "until the run ends. The last 16 MiB of each rank are kept (the setting log_keep) in "
+        "~/.local/state/fiber/logs (log_dir), also after the run has ended: for 14 days, for the "
+        "last 200 runs, and at most 1 GiB in total (log_total). The output of a single rank is "
+        "written into a file or a pipe byte for byte; otherwise only the last state of a progress "
+        "bar is shown. RANK of a pool is a worker, numbered as in `fiber top`.\n\n"
+        "If nothing is kept (log_keep=0), logs shows the lines that a run prints from now on; for "
+        "a run with --output it shows the files of RANK, or, without RANK, their directory.\n\n"
+        "If a run is not of this host, or its launcher is dead, the configured engines are "
+        "searched for its id; logs shows the output of its jobs, or of the job with that name, and "
+        "with --follow their later output.",
+    .examples = "fiber logs train\tthe output of all ranks\n"
                 "fiber logs train/3\trank 3\n"
-                "fiber logs -f train --tail 20\tthe last lines, and what follows\n"
-                "fiber logs train --since 10m --grep loss -t\tlines with loss of ten minutes\n"
+                "fiber logs -f train --tail 20\tthe last lines, and all later ones\n"
+                "fiber logs train --since 10m --grep loss -t\tlines of the last ten minutes that "
+                "have loss\n"
                 "fiber logs -b docker 3fa9 worker-2\tone job of a run that only the engine knows",
     .options = options,
     .count = LOGS_OPTIONS,

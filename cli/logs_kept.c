@@ -498,6 +498,6 @@ int logs_since(const char *text, int64_t now_us, int64_t *us, struct fbr_error *
             return 0;
     }
     return fbr_fail(err, -EINVAL,
-                    "--since %s: write how long ago (10m, 2h) or a time (14:30, 2026-11-23T14:30)",
+                    "--since %s: use a duration (10m, 2h) or a time (14:30, 2026-11-23T14:30)",
                     text);
 }

@@ -25,7 +25,7 @@ static int unknown_command(const char *typed, const char *next)
 
     if (typed[0] == '-' && next)
         return cli_failed(2,
-                          "there is no option %s before the subcommand; to start a program: "
+                          "there is no option %s before the subcommand; to start a program, use "
                           "fiber run %s %s ...",
                           typed, typed, next);
     if (typed[0] == '-')
@@ -33,7 +33,7 @@ static int unknown_command(const char *typed, const char *next)
     if (near)
         return cli_failed(2, "there is no subcommand %s; did you mean `fiber %s`?", typed, near);
     if (!access(typed, X_OK))
-        return cli_failed(2, "there is no subcommand %s; to start that program: fiber run %s",
+        return cli_failed(2, "there is no subcommand %s; to start that program, use fiber run %s",
                           typed, typed);
     return cli_failed(2, "there is no subcommand %s; try `fiber help`", typed);
 }
@@ -73,9 +73,9 @@ static int run_command(const struct cli_command *c, int argc, char **argv, int i
     cli_args_fini(&args);
     /* ferror(): an earlier flush has failed */
     if (fflush(stdout) != 0 && code == 0)
-        code = cli_failed(1, "standard output: %m");
+        code = cli_failed(1, "cannot write standard output: %m");
     else if (ferror(stdout) && code == 0)
-        code = cli_failed(1, "standard output cannot be written");
+        code = cli_failed(1, "cannot write standard output");
     return code;
 }
 

@@ -242,14 +242,21 @@ static int take_flag_word(const struct cli_option *o, const char *said, const ch
     return 0;
 }
 
-static int list_add(struct cli_value *v, const char *text, struct fbr_error *err)
+static int list_add(struct cli_value *v, const char *said, const char *text, struct fbr_error *err)
 {
     const char **list = realloc(v->list, (v->count + 1) * sizeof(*list));
+    char **options = realloc(v->said, (v->count + 1) * sizeof(*options)), *option = strdup(said);
 
-    if (!list)
+    if (list)
+        v->list = list;
+    if (options)
+        v->said = options;
+    if (!list || !options || !option) {
+        free(option);
         return fbr_fail(err, -ENOMEM, "out of memory");
-    v->list = list;
-    v->list[v->count++] = text;
+    }
+    v->list[v->count] = text;
+    v->said[v->count++] = option;
     return 0;
 }
 
@@ -267,7 +274,7 @@ static int take(const struct cli_option *o, const char *said, const char *text, 
         return take_word(o, said, text, v, err);
     case CLI_LIST:
     case CLI_PAIR:
-        return list_add(v, text, err);
+        return list_add(v, said, text, err);
     default:
         return 0;
     }
@@ -282,7 +289,7 @@ static int take_flag_value(const struct cli_option *o, const char *said, const c
     if (o->words)
         return take_flag_word(o, said, text, v, err);
     if (!o->max)
-        return fbr_fail(err, -EINVAL, "%s takes no value, but was given \"%.64s\"", said, text);
+        return fbr_fail(err, -EINVAL, "%s takes no value, but has \"%.64s\"", said, text);
     number.type = CLI_INT;
     v->text = text;
     return take_number(&number, said, text, v, err);
@@ -445,8 +452,12 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, struct c
 
 void cli_args_fini(struct cli_args *args)
 {
-    for (size_t i = 0; args->values && i < args->command->count; i++)
+    for (size_t i = 0; args->values && i < args->command->count; i++) {
+        for (size_t k = 0; k < args->values[i].count; k++)
+            free(args->values[i].said[k]);
+        free(args->values[i].said);
         free(args->values[i].list);
+    }
     free(args->values);
     free(args->operands);
     args->values = NULL;

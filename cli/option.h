@@ -67,6 +67,7 @@ struct cli_value {
          * index, hidden words last */
         number;
     const char **list; /* of CLI_LIST and CLI_PAIR */
+    char **said;       /* for each word of list: its option as it was typed, "-x" or "--export" */
     size_t count;
 };
 

@@ -90,7 +90,7 @@ static void judge(struct orphan *j)
         break;
     default:
         j->verdict = ORPHAN_UNKNOWN;
-        j->why = j->master[0] ? "its master is not on this host" : "its master is not known";
+        j->why = j->master[0] ? "its master is not on this host" : "its master is unknown";
     }
 }
 
@@ -166,7 +166,7 @@ int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, cons
         return 1;
     if (only || (rc != -ENOTSUP && cli_backend_is_configured(name)))
         return fbr_wrap(err, "backend %s", name);
-    fbr_info("backend %s is not asked: %s", name, err->text);
+    fbr_info("cannot query backend %s: %s", name, err->text);
     return 0;
 }
 
@@ -228,8 +228,8 @@ int orphan_run_choose(const struct orphans *l, const char *typed, const struct r
             continue;
         if (found)
             return fbr_fail(err, -EEXIST,
-                            "several runs have an id that begins with %.40s: %.12s and %.12s; "
-                            "give more of it, see `fiber ps --all-backends`",
+                            "several runs have an id that begins with %.40s: %.12s and %.12s; use "
+                            "a longer id, see `fiber ps --all-backends`",
                             typed ? typed : lost->about.uid, (*first)->run, l->jobs[i].run);
         *first = &l->jobs[i];
         found = n;
@@ -250,7 +250,7 @@ static int ask_one(struct orphan_run *e, const char *name, const char *typed,
     if (n > 0 && e->count && strcmp(e->uid, at->jobs->run) != 0)
         n = fbr_fail(err, -EEXIST,
                      "several runs have an id that begins with %.40s: %.12s on %s and %.12s on %s; "
-                     "give more of it, or --backend",
+                     "use a longer id, or --backend",
                      typed ? typed : "", e->uid, e->at[0].backend.ops->name, at->jobs->run, name);
     if (n <= 0) {
         orphans_free(&at->all);
@@ -353,19 +353,19 @@ int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
         about->in_master(at->backend.config, job->id, job->fiber ? job->fiber : self, exec,
                          sizeof(exec));
         return fbr_fail(err, -EHOSTUNREACH,
-                        "run %.12s: only its master can be asked for that, which is a %s. What "
-                        "runs there: %s ps; then, with the id or name of that: %s %s",
+                        "run %.12s: only its master, a %s, can do that. To list the runs there: %s "
+                        "ps; then, with the id or name of one: %s %s",
                         run, about->job, exec, exec, verb);
     }
     if (at->jobs->verdict == ORPHAN_DEAD)
         return fbr_fail(err, -ESRCH,
-                        "run %.12s: only its master could be asked for that, and it is gone; "
-                        "`fiber gc` removes what it left",
+                        "run %.12s: only its master can do that, and the master is gone; use "
+                        "`fiber gc` to remove what it left",
                         run);
     return fbr_fail(err, -EHOSTUNREACH,
-                    "run %.12s: only its master can be asked for that, which is not on this host "
-                    "(%s): `fiber ps` and `fiber %s` there",
-                    run, master[0] ? master : "nobody knows where", verb);
+                    "run %.12s: only its master can do that, and the master is not on this host "
+                    "(%s): use `fiber ps` and `fiber %s` there",
+                    run, master[0] ? master : "its host is unknown", verb);
 }
 
 int orphan_run_here(const char *typed, const char *verb, struct run_client *run,

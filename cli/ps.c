@@ -150,7 +150,7 @@ static void make_group(struct group *g, const struct orphan *jobs, size_t count)
     }
     snprintf(g->about, sizeof(g->about), "%d job%s; master %s%s", g->total,
              g->total == 1 ? "" : "s", master[0] ? master : "unknown",
-             g->verdict == ORPHAN_DEAD ? " is gone: fiber gc removes them" : "");
+             g->verdict == ORPHAN_DEAD ? " is gone: use fiber gc to remove them" : "");
 }
 
 static const char *group_state(const struct group *g)
@@ -300,12 +300,12 @@ static int run_ps(const struct cli_args *args)
 }
 
 static const struct cli_option options[PS_OPTIONS] = {
-    [PS_ALL] = {"all", 'a', CLI_FLAG, .help = "also the last runs that have ended"},
+    [PS_ALL] = {"all", 'a', CLI_FLAG, .help = "also lists the last runs that have ended"},
     [PS_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
-                    .help = "only runs there, also those that only its engine knows: runs whose "
-                            "master is elsewhere or gone"},
+                    .help = "only runs of this backend, also those that only its engine knows: "
+                            "runs whose master is elsewhere or gone"},
     [PS_BACKENDS] = {"all-backends", 'A', CLI_FLAG,
-                     .help = "also asks every engine that is configured, which takes time"},
+                     .help = "also queries every configured engine, which takes time"},
     [PS_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
     [PS_NAMES] = {"names", 0, CLI_FLAG, .help = "for completion", .hidden = true},
 };
@@ -313,18 +313,17 @@ static const struct cli_option options[PS_OPTIONS] = {
 const struct cli_command cli_ps = {
     .name = "ps",
     .operands = "",
-    .about = "Lists your runs on this host, and those that engines know",
+    .about = "Lists your runs on this host, and those on engines",
     .text =
-        "RANKS is how many run, of how many there are; of a pool, workers. TIME is how long the "
-        "run has gone on, or took. A run is named by "
-        "its id, the beginning of it, or its name in logs, kill, top and scale. No answer: its "
-        "launcher lives, and said nothing for two seconds; it is stopped, or the machine is very "
-        "busy.\n\n"
-        "Of a run that only an engine knows its jobs are counted: lost is one whose master is "
-        "gone, elsewhere one whose master is not on this host.",
-    .examples = "fiber ps\twhat runs\n"
-                "fiber ps -a\talso what has ended: how, when, and how long it took\n"
-                "fiber ps -b docker\twhat the Docker engine runs, also what was left\n"
+        "RANKS is the number of running ranks, and of all ranks; for a pool, of workers. TIME is "
+        "how long the run has taken so far, or took. In logs, kill, top and scale a run is named "
+        "by its id, the beginning of its id, or its name. No answer: the launcher lives, but has "
+        "not answered for two seconds; it is stopped, or the machine is very busy.\n\n"
+        "For a run that only an engine knows, the number of its jobs is shown: lost means that its "
+        "master is gone, elsewhere that its master is not on this host.",
+    .examples = "fiber ps\tthe runs that go on\n"
+                "fiber ps -a\talso ended runs: how, when, and how long they took\n"
+                "fiber ps -b docker\truns on the Docker engine, also lost ones\n"
                 "fiber ps --json\tfor programs",
     .options = options,
     .count = PS_OPTIONS,

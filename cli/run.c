@@ -149,7 +149,7 @@ static void warn_of_launcher(const struct run_options *s)
         if (name && p.count > 1)
             cli_failed(0,
                        "%s is a launcher itself, and each of the %d ranks starts a run of its own: "
-                       "leave %s out, fiber run -n %d PROGRAM takes its place",
+                       "omit %s, and use fiber run -n %d PROGRAM instead",
                        name, p.count, name, p.count);
     }
 }
@@ -182,8 +182,8 @@ static int set_hosts(const struct run_options *s, struct fbr_error *err)
         return rc;
     if (!fbr_template_has(&settings.start, "{host}"))
         rc = fbr_fail(err, -EINVAL,
-                      "%s: the command that starts jobs has no {host}, and -H or --hostfile names "
-                      "some: put it in, or leave them out",
+                      "%s: the command that starts jobs has no {host}, which -H and --hostfile "
+                      "need: add {host}, or omit these options",
                       settings.origin);
     fbr_command_settings_fini(&settings);
     return rc;
@@ -244,8 +244,8 @@ static int run_run(const struct cli_args *args)
         code = run_plan_show(&spec, args);
     else if (args->values[RUN_IN_CLUSTER].number && args->values[RUN_PTY].text)
         code =
-            cli_failed(2, "--pty: a master in the cluster has no terminal; leave out --in-cluster, "
-                          "the ranks may still be pods (-b kubernetes)");
+            cli_failed(2, "--pty: a master in the cluster has no terminal; omit --in-cluster, and "
+                          "use -b kubernetes to run the ranks in pods");
     else if (args->values[RUN_IN_CLUSTER].number)
         code = in_cluster_run(&spec, args);
     else if (args->values[RUN_MAP].number && show_map(&spec) < 0)
@@ -264,37 +264,32 @@ const struct cli_command cli_run = {
     .name = "run",
     .operands = "PROGRAM [ARGUMENT...] [: -n N PROGRAM...]...",
     .kind = CLI_PROGRAM,
-    .about = "Starts a ring: ranks of a program, as it is, on MPI, torch, Horovod or nothing",
+    .about = "Starts a ring: ranks of an unmodified program, with MPI, torch, Horovod or none",
     .text =
-        "Each rank is an ordinary process. It finds what Open MPI, MPICH, torch.distributed and "
-        "Horovod "
-        "look for, all "
-        "at once, so nothing need be said about what the program was built with; mpirun, ssh and "
-        "torchrun are not "
-        "needed. FIBER_RANK and FIBER_SIZE tell it who it is.\n\n"
-        "Several programs make one ring when they stand behind one another, as in mpirun: behind a "
-        "':' stands -n, then --workdir or variables for that program alone, and the program. "
-        "Variables before the first program are for all, --workdir is the first's. FIBER_APPNUM "
-        "tells a rank which of them it runs, from 0, and FIBER_APP_SIZES how many ranks each has, "
-        "as in 1,8.\n\n"
+        "Each rank is an ordinary process. Fiber sets what Open MPI, MPICH, torch.distributed and "
+        "Horovod need, all at once, so no option selects one; mpirun, ssh and torchrun are not "
+        "needed. FIBER_RANK is the rank's number, FIBER_SIZE the number of ranks.\n\n"
+        "Several programs make one ring if they are separated by ':', as in mpirun: after a ':' "
+        "come -n, then --workdir or variables for that program alone, and the program. Variables "
+        "before the first program are for all programs, --workdir there is for the first one only. "
+        "FIBER_APPNUM is the number of a rank's program, from 0, and FIBER_APP_SIZES has the "
+        "number of ranks of each, as in 1,8.\n\n"
         "Lines of ranks are never mixed. An unfinished line (a prompt, a progress bar) is shown "
-        "when nothing has followed it for 100 ms, or 1 s where several ranks write to a pipe or a "
-        "file; at once for a single rank, and for the one that reads the terminal. The next line "
-        "of "
-        "another rank then begins on a fresh one. A terminal gets no control sequences of ranks "
-        "but colours; pipes and files get each byte.\n\n"
-        "Ctrl-C asks the ranks to end, a second one kills them. The options of mpirun, srun and "
-        "torchrun that people use mean the same here: `fiber help mpirun`.\n\n"
-        "With --backend docker no image is needed: when none is named, and we are in none, one is "
-        "made of the program, its libraries and interpreter, and the script that a shell is to "
-        "read. Python and Perl bring their library, the packages that they find (of a virtual "
-        "environment, too) and the folder of the script. image_add (FIBER_IMAGE_ADD=\"/bin/sleep "
-        "/data\") "
-        "names the other files that the program calls or reads, and docker_mounts shows it "
-        "folders of this host; see fiber-image(1).",
+        "when nothing has followed it for 100 ms, or 1 s if several ranks write to a pipe or a "
+        "file; at once for a single rank, and for the rank that reads the terminal. The next line "
+        "of another rank then begins on a new line. On a terminal the control sequences of ranks "
+        "are removed, except colours; pipes and files get each byte.\n\n"
+        "Ctrl-C asks the ranks to end, a second Ctrl-C kills them. The common options of mpirun, "
+        "srun and torchrun mean the same here: `fiber help mpirun`.\n\n"
+        "--backend docker needs no image: if none is named, and fiber itself does not run in a "
+        "container, Fiber makes an image of the program, its libraries and interpreter, and the "
+        "script that a shell reads. For Python and Perl it also has their library, the packages "
+        "that they find (of a virtual environment, too) and the folder of the script. image_add "
+        "(FIBER_IMAGE_ADD=\"/bin/sleep /data\") names other files that the program calls or reads, "
+        "and docker_mounts makes folders of this host visible in it; see fiber-image(1).",
     .examples =
         "fiber run -n 4 ./train\tfour ranks on this machine\n"
-        "fiber run ./train\tin an allocation of Slurm, PBS, LSF, SGE or Flux: all that it is for\n"
+        "fiber run ./train\tin an allocation of Slurm, PBS, LSF, SGE or Flux: all its ranks\n"
         "fiber run -H h1:8,h2:8 ./train\t16 ranks on two hosts that ssh reaches\n"
         "fiber run -n 8 --gpus-per-rank 1 python3 train.py\teach with the GPU nearest to it\n"
         "fiber run -n 1 ./learner : -n 8 ./actor\ttwo programs in one MPI_COMM_WORLD\n"
@@ -308,7 +303,7 @@ const struct cli_command cli_run = {
     .exit = "0\tevery rank ended well\n"
             "1-255\tof the first rank that failed; 128 + N when signal N ended it\n"
             "2\tthe options or the configuration are wrong\n"
-            "124\t--timeout was over\n"
+            "124\tthe time limit (--timeout) was over\n"
             "125\tit could not be started",
     .options = run_option_table,
     .count = RUN_OPTIONS,

@@ -12,7 +12,7 @@
 
 #include "cli/run_table.h"
 
-#define OWN "for a ':' of the program's own: sh -c 'PROGRAM ...'"
+#define OWN "to give the program a ':' argument, use sh -c 'PROGRAM ...'"
 
 struct run_program {
     struct cli_args args; /* for a program after a ':' */
@@ -55,11 +55,11 @@ static int check_options(const struct cli_args *args, struct fbr_error *err)
     for (size_t i = 0; i < RUN_OPTIONS; i++)
         if (args->values[i].text && !is_of_a_program(i))
             return fbr_fail(err, -EINVAL,
-                            "--%s is for all of the run: it stands before the first program",
+                            "--%s is for the whole run: put it before the first program",
                             run_option_table[i].name);
     /* nothing else was checked, so there may be no operands */
     if (args->help || args->version)
-        return fbr_fail(err, -EINVAL, "--%s stands before the first program",
+        return fbr_fail(err, -EINVAL, "put --%s before the first program",
                         args->help ? "help" : "version");
     return args->operands[0][0] ? 0 : fbr_fail(err, -EINVAL, "the program's name is empty");
 }
@@ -73,8 +73,8 @@ static int take_env(struct run_program *part, const struct cli_args *all, struct
         return rc;
     if (part->env.count && all->values[RUN_IN_CLUSTER].number)
         return fbr_fail(err, -EINVAL,
-                        "with --in-cluster variables are for all programs: write them before the "
-                        "first");
+                        "with --in-cluster variables are for all programs: put them before the "
+                        "first program");
     return 0;
 }
 
@@ -92,19 +92,19 @@ static int take_program(struct run_apps *p, const struct cli_args *all, int from
         if ((rc = cli_parse(all->command, words, all->operands + from, &part->args, err)) < 0 ||
             (rc = check_options(args, err)) < 0) {
             why = *err;
-            return fbr_fail(err, rc, "behind ':': %.800s; " OWN, why.text);
+            return fbr_fail(err, rc, "after ':': %.800s; " OWN, why.text);
         }
         rc = take_env(part, all, err);
         if (rc < 0)
-            return fbr_wrap(err, "behind ':'");
+            return fbr_wrap(err, "after ':'");
         words = args->noperands;
     }
     if (words == 0)
         return fbr_fail(err, -EINVAL, "the program before ':' is missing");
     if (!args->values[RUN_N].text)
         return fbr_fail(err, -EINVAL,
-                        "how many ranks of %.64s? Of several programs each has its -n: "
-                        "fiber run -n 1 A : -n 3 B (" OWN ")",
+                        "the number of ranks of %.64s is missing: with several programs each needs "
+                        "its own -n: fiber run -n 1 A : -n 3 B (" OWN ")",
                         args->operands[0]);
     part->command = calloc((size_t)words + 1, sizeof(*part->command));
     if (!part->command)

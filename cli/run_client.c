@@ -185,7 +185,10 @@ int run_client_ask(struct run_client *run, enum fbr_run_control_op op, int rank,
         char text[FBR_ERROR_TEXT];
 
         snprintf(text, sizeof(text), "%s", err->text);
-        return fbr_fail(err, rc, "%.400s. It has been told, and will do it when it goes on", text);
+        return fbr_fail(err, rc,
+                        "%.400s. The request was sent, and takes effect when the launcher "
+                        "continues",
+                        text);
     }
     return rc;
 }
@@ -407,12 +410,13 @@ int run_client_find(const char *typed, struct run_client *run, struct fbr_error 
     if (!found)
         rc = fbr_fail(
             err, -ENOENT,
-            "no run of yours on this host is called %.64s, or has an id that begins so; see `fiber "
-            "ps -a` and, for what only an engine knows, `fiber ps --all-backends`",
+            "no run of yours on this host has the name %.64s, or an id that begins with it; see "
+            "`fiber ps -a` and, for runs that only an engine knows, `fiber ps --all-backends`",
             typed);
     else if (living > 1)
-        rc = fbr_fail(err, -EEXIST, "%zu runs are called %.64s; name one by its id, see `fiber ps`",
-                      living, typed);
+        rc = fbr_fail(err, -EEXIST,
+                      "%zu runs have the name %.64s; use the id of one, see `fiber ps`", living,
+                      typed);
     else
         take_over(run, found);
     run_client_list_free(runs, count);
@@ -434,8 +438,8 @@ int run_client_only(struct run_client *run, struct fbr_error *err)
     if (count == 0)
         rc = fbr_fail(err, -ENOENT, "no run of yours goes on here; see `fiber ps -a`");
     else if (count > 1)
-        rc = fbr_fail(err, -EEXIST, "%zu runs go on: name one by its id or name: %s%s", count,
-                      names, len < sizeof(names) ? "" : "...");
+        rc = fbr_fail(err, -EEXIST, "%zu runs go on: use the id or name of one: %s%s", count, names,
+                      len < sizeof(names) ? "" : "...");
     else
         take_over(run, &runs[0]);
     run_client_list_free(runs, count);

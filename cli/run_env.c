@@ -41,28 +41,30 @@ static char *pair_of(const char *prefix, const char *name, size_t len, const cha
     return asprintf(&pair, "%s%.*s=%s", prefix, (int)len, name, value) < 0 ? NULL : pair;
 }
 
-static int take_variable(struct run_env *e, const char *text, struct fbr_error *err)
+static int take_variable(struct run_env *e, const char *option, const char *text,
+                         struct fbr_error *err)
 {
     size_t len = strcspn(text, "=");
     const char *value = text[len] ? text + len + 1 : getenv(text);
 
     if (!strcmp(text, "ALL") && !value) /* srun's --export=ALL */
         return 0;
-    if (len == 0 || memchr(text, ',', len))
-        return fbr_fail(err, -EINVAL,
-                        len ? "-x: \"%.64s\" is not a name; write -x for each variable"
-                            : "-x: \"%.64s\" has no name; write VAR or VAR=VALUE",
+    if (len == 0)
+        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" has no name; use VAR or VAR=VALUE", option,
                         text);
+    if (memchr(text, ',', len))
+        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is not a name; use %s once for each variable",
+                        option, text, option);
     if (!value)
-        return fbr_fail(
-            err, -EINVAL,
-            "-x %.64s: there is no such variable here; write -x %.64s=VALUE, or --genv %.64s VALUE",
-            text, text, text);
+        return fbr_fail(err, -EINVAL,
+                        "%s %.64s: there is no such variable here; use %s %.64s=VALUE, or --genv "
+                        "%.64s VALUE",
+                        option, text, option, text, text);
     return env_add(e, pair_of("", text, len, value), err);
 }
 
-static int take_pairs(struct run_env *e, const struct cli_value *v, const char *option,
-                      const char *prefix, struct fbr_error *err)
+static int take_pairs(struct run_env *e, const struct cli_value *v, const char *prefix,
+                      struct fbr_error *err)
 {
     int rc;
 
@@ -70,7 +72,7 @@ static int take_pairs(struct run_env *e, const struct cli_value *v, const char *
         const char *name = v->list[i];
 
         if (!name[0] || strchr(name, '='))
-            return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is not a name; write %s%.64s", option,
+            return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is not a name; use %s%.64s", v->said[i],
                             name, prefix[0] ? "--mca KEY VALUE, not " : "-x ", name);
         rc = env_add(e, pair_of(prefix, name, strlen(name), v->list[i + 1]), err);
         if (rc < 0)
@@ -104,10 +106,10 @@ int run_env_take(struct run_env *e, const struct cli_args *args, struct fbr_erro
         if (env_file_read(files->list[i], take_file_variable, &f, err) < 0)
             return fbr_wrap(err, "--env-file");
     for (size_t i = 0; i < x->count; i++)
-        if ((rc = take_variable(e, x->list[i], err)) < 0)
+        if ((rc = take_variable(e, x->said[i], x->list[i], err)) < 0)
             return rc;
-    rc = take_pairs(e, &args->values[RUN_MCA], "--mca", FBR_MCA_PREFIX, err);
-    return rc < 0 ? rc : take_pairs(e, &args->values[RUN_GENV], "--genv", "", err);
+    rc = take_pairs(e, &args->values[RUN_MCA], FBR_MCA_PREFIX, err);
+    return rc < 0 ? rc : take_pairs(e, &args->values[RUN_GENV], "", err);
 }
 
 void run_env_fini(struct run_env *e)

@@ -46,11 +46,11 @@ static int bad_host(const char *where, const char *word, size_t len, struct fbr_
     const char *hint = "";
 
     if (memchr(word, '/', len))
-        hint = "; a file with hosts is --hostfile FILE";
+        hint = "; for a file with hosts, use --hostfile FILE";
     else if (len && word[0] != '[' && memchr(word, '[', len))
-        hint = "; write n[1-3] as n1,n2,n3";
+        hint = "; instead of n[1-3], use n1,n2,n3";
     return fbr_fail(err, -EINVAL,
-                    "%s: \"%.*s\" is not a host: write NAME, NAME:RANKS or [ADDRESS]:RANKS, with 1 "
+                    "%s: \"%.*s\" is not a host: use NAME, NAME:RANKS or [ADDRESS]:RANKS, with 1 "
                     "rank or more%s",
                     where, (int)(len < 64 ? len : 64), word, hint);
 }
@@ -111,8 +111,8 @@ static int add_named(struct run_hosts *h, const char *where, const char *name, s
     struct run_host *host;
 
     if (!is_name(name, len) || slots < 1 || slots > SLOTS_MAX)
-        return fbr_fail(err, -EINVAL, "%s: \"%.*s\" is not a host with 1 to %d ranks behind it",
-                        where, (int)(len < 64 ? len : 64), name, SLOTS_MAX);
+        return fbr_fail(err, -EINVAL, "%s: \"%.*s\" is not a host with 1 to %d ranks", where,
+                        (int)(len < 64 ? len : 64), name, SLOTS_MAX);
     host = take_name(h, where, name, len, err);
     if (!host)
         return err->code;
@@ -136,7 +136,7 @@ int run_hosts_list(struct run_hosts *h, const char *text, struct fbr_error *err)
         }
         text += len + (text[len] != '\0');
     }
-    return h->n ? 0 : fbr_fail(err, -EINVAL, "-H: there is no host in it");
+    return h->n ? 0 : fbr_fail(err, -EINVAL, "-H: the list has no host");
 }
 
 /* ---- Lines of a file ---- */
@@ -155,8 +155,7 @@ static const char *take_key(const char *where, const char *at, unsigned *slots, 
     while (k < 9 && (strlen(keys[k]) != len || strncasecmp(keys[k], at, len) != 0))
         k++;
     if (k == 9) {
-        fbr_fail(err, -EINVAL,
-                 "%s: \"%.*s\" is not understood behind a host; there are slots=N and max_slots=N",
+        fbr_fail(err, -EINVAL, "%s: \"%.*s\" is not known after a host; use slots=N or max_slots=N",
                  where, (int)(len < 64 ? len : 64), at);
         return NULL;
     }
@@ -164,7 +163,7 @@ static const char *take_key(const char *where, const char *at, unsigned *slots, 
     if (isdigit((unsigned char)*value))
         n = strtoul(value, &end, 10);
     if (n < 1 || n > SLOTS_MAX || !strchr(BLANKS, *end)) { /* also matches the NUL */
-        fbr_fail(err, -EINVAL, "%s: %.*s=%.*s: a number from 1 to %d stands here", where, (int)len,
+        fbr_fail(err, -EINVAL, "%s: %.*s=%.*s: a number from 1 to %d was expected", where, (int)len,
                  at, (int)strcspn(value, BLANKS) < 32 ? (int)strcspn(value, BLANKS) : 32, value,
                  SLOTS_MAX);
         return NULL;
@@ -214,7 +213,7 @@ int run_hosts_parse(struct run_hosts *h, const char *origin, const char *text, s
         return rc;
     return h->n ? 0
                 : fbr_fail(err, -EINVAL,
-                           "%.200s: there is no host in it; write a line HOST slots=N for each",
+                           "%.200s: the file has no host; write a line HOST slots=N for each",
                            origin);
 }
 
@@ -239,8 +238,8 @@ int run_hosts_choose(struct run_hosts *h, const struct run_hosts *only, struct f
     for (size_t i = 0; i < only->n; i++)
         if (!find(h, only->at[i].name, strlen(only->at[i].name)))
             return fbr_fail(err, -EINVAL,
-                            "-H: %.64s is not in the hostfile; of both, the hosts are those of -H "
-                            "with the slots of the file",
+                            "-H: %.64s is not in the hostfile; with both options, -H selects hosts "
+                            "of the file",
                             only->at[i].name);
     for (size_t i = 0; i < h->n; i++) {
         const struct run_host *chosen = find(only, h->at[i].name, strlen(h->at[i].name));
@@ -340,7 +339,7 @@ static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wi
         for (size_t i = 0; i < h->n; i++)
             open += wish->per_node || !h->at[i].most || h->ranks[i] < h->at[i].most;
         if (!open)
-            return fbr_fail(err, -EINVAL, "%d ranks are more than all max_slots of the %zu hosts",
+            return fbr_fail(err, -EINVAL, "%d ranks are more than the max_slots of all %zu hosts",
                             wish->size, h->n);
         share = left / open ? left / open : 1;
         for (size_t i = 0; i < h->n && left > 0; i++) {
@@ -364,15 +363,15 @@ static int too_many(const struct run_hosts *h, const struct run_hosts_wish *wish
 
     if (wish->per_node)
         return fbr_fail(err, -EINVAL,
-                        "%d ranks do not fit on %zu host%s with %d each; leave one of the numbers "
-                        "out, or add --oversubscribe",
+                        "%d ranks do not fit on %zu host%s with %d each; omit one of the numbers, "
+                        "or add --oversubscribe",
                         wish->size, h->n, h->n == 1 ? "" : "s", wish->per_node);
     snprintf(example, sizeof(example), "%s%.64s%s%zu", h->of_file ? "slots=" : "-H ",
              h->of_file ? "" : h->at[0].name, h->of_file ? "" : ":",
              ((size_t)wish->size + h->n - 1) / h->n);
     return fbr_fail(err, -EINVAL,
                     "%d ranks are more than the %lld slot%s of %zu host%s: add --oversubscribe, or "
-                    "say how many each may have, as by %s",
+                    "set the slots of each host, such as %s",
                     wish->size, (long long)slots, slots == 1 ? "" : "s", h->n, h->n == 1 ? "" : "s",
                     example);
 }
@@ -569,7 +568,7 @@ int run_allocation_parse(struct run_hosts *h, enum run_manager kind, const char 
         rc = take_words(h, kind, where, line, err);
     }
     free(copy);
-    return rc == 0 && !h->n ? fbr_fail(err, -EINVAL, "%.200s: there is no host in it", origin) : rc;
+    return rc == 0 && !h->n ? fbr_fail(err, -EINVAL, "%.200s: the list has no host", origin) : rc;
 }
 
 /* ---- Finding the allocation ---- */
@@ -592,7 +591,7 @@ static int ask_flux(struct run_hosts *h, struct fbr_error *err)
     if (rc < 0)
         goto done;
     if (fbr_tool_wait(&w, environ, ASK_MS, &out, &said, &code, &why) < 0 || code)
-        fbr_warn("FLUX_URI is set, and flux resource list tells no hosts: %.200s",
+        fbr_warn("FLUX_URI is set, but flux resource list shows no hosts: %.200s",
                  why.text[0] ? why.text : (const char *)said.data);
     else
         rc = run_allocation_parse(h, RUN_FLUX, "flux resource list", (const char *)out.data,
@@ -618,7 +617,7 @@ static int read_hosts(struct run_hosts *h, enum run_manager kind, const char *va
         return run_allocation_parse(h, kind, name, value, strlen(value), err);
     if ((rc = text_file_read(value, &text, &len, err)) < 0 ||
         (rc = run_allocation_parse(h, kind, value, text, len, err)) < 0)
-        fbr_wrap(err, "%s (-H HOST, or unset %s, does without it)", name, name);
+        fbr_wrap(err, "%s (use -H HOST, or unset %s, to start without it)", name, name);
     free(text);
     return rc;
 }

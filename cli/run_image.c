@@ -120,12 +120,12 @@ static int no_program(const char *name, const char *workdir, struct fbr_error *e
     if (workdir && strchr(name, '/') && name[0] != '/')
         return fbr_fail(
             err, -ENOENT,
-            "there is no program %.512s in %.512s (--workdir) to make an image of; give "
-            "its whole path, or name an image that has it by --image",
+            "cannot make an image: there is no program %.512s in %.512s (--workdir); use its full "
+            "path, or --image for an image that has it",
             name, workdir);
     return fbr_fail(err, -ENOENT,
-                    "there is no program %.512s here to make an image of; --image names one that "
-                    "has it",
+                    "cannot make an image: there is no program %.512s here; use --image for an "
+                    "image that has it",
                     name);
 }
 
@@ -203,7 +203,7 @@ static int set_words(const struct fbr_config *c, struct run_image_files *f, stru
     int rc = f->lines.len ? keep_lines(&f->lines, lines, sizeof(lines)) : 0;
 
     if (rc < 0)
-        return fbr_fail(err, rc, "no file in memory: %s", fbr_strerror(rc));
+        return fbr_fail(err, rc, "cannot open a file in memory: %s", fbr_strerror(rc));
     if (asprintf(&all, "%s %.*s %s", had, (int)f->words.len,
                  f->words.len ? (const char *)f->words.data : "", lines) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");

@@ -21,86 +21,84 @@
 const struct cli_option run_option_table[RUN_OPTIONS] = {
     [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = RUN_RANKS_MAX,
                .also = "n ranks ntasks nproc",
-               .help = "how many ranks; default: those that the allocation is for (Slurm, PBS, "
-                       "LSF, SGE, Flux), else --nodes times --per-node, each of which is 1 where "
-                       "it is not given"},
+               .help = "number of ranks; default: that of the allocation (Slurm, PBS, LSF, SGE, "
+                       "Flux), else --nodes times --per-node, each of which is 1 if it is not "
+                       "given"},
     [RUN_PER_NODE] =
         {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16, .words = "auto cpu gpu",
          .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
-         .help = "ranks under one job on one host; default: what an allocation says, else as many "
-                 "as a host has processors for (slurm, kubernetes), or all (local, docker)"},
+         .help = "ranks of one job on one host; default: that of the allocation, else as many as a "
+                 "host has processors for (slurm, kubernetes), or all (local, docker)"},
     [RUN_NODES] = {"nodes", 0, CLI_INT, "K", .min = 1, .max = 1 << 16, .also = "nnodes",
                    .hint = "the size of a ring is fixed; --on-failure restart starts all ranks "
                            "again, with as many, when one is lost",
                    .help =
-                       "jobs, each on a host of its own (with local all here); default: as many as "
-                       "the ranks need"},
+                       "number of jobs, each on a host of its own (with local all here); default: "
+                       "as many as the ranks need"},
     [RUN_HOSTS] = {"host", 'H', CLI_LIST, "HOST[:M],...", .also = "hosts nodelist w",
-                   .help = "runs on these, by ssh: up to M ranks on each, or 1, host by host; "
-                           "without -n as many as that is. fiber and the program are there at the "
-                           "same paths. For this host alone no ssh is needed"},
+                   .help = "runs on these hosts, by ssh: up to M ranks on each, or 1, host by "
+                           "host; without -n as many as fit. fiber and the program need the same "
+                           "paths there. This host alone needs no ssh"},
     [RUN_HOSTFILE] = {"hostfile", 0, CLI_LIST, "FILE",
                       .also = "machinefile f machine default-hostfile",
-                      .help = "the same from a file: a line HOST slots=M or HOST:M each, # before "
-                              "a comment; where no line says how many, ranks are spread evenly. "
-                              "With -H: only those hosts of it"},
+                      .help = "the same from a file: lines HOST slots=M or HOST:M, # before a "
+                              "comment; if no line has a number, ranks are spread evenly. With -H: "
+                              "only those hosts of the file"},
     [RUN_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_words, .config = "backend",
                      .help = "what starts jobs"},
     [RUN_IMAGE] = {"image", 0, CLI_TEXT, "IMAGE",
                    .help =
-                       "container image; default: the one that this runs in, else, with docker, "
-                       "one that is made of the program and its libraries"},
+                       "container image; default: the one that fiber runs in, else, with docker, a "
+                       "new one with the program and its libraries"},
     [RUN_IN_CLUSTER] =
         {"in-cluster", 0, CLI_FLAG,
-         .help = "the master runs in a pod of Kubernetes too, for where pods cannot reach us: its "
-                 "output comes here, and Ctrl-C ends it. Program and files are those of the image"},
+         .help = "runs the master in a pod of Kubernetes, too, if pods cannot reach this host: its "
+                 "output is printed here, and Ctrl-C ends it. Program and files come from the "
+                 "image"},
     [RUN_BIND_TO] =
         {"bind-to", 0, CLI_TEXT, "X", .words = "core hwthread l3 numa package none",
          .also = "cpu-bind",
          .help =
-             "what each rank is bound to; default: core, or none with more ranks than processors"},
+             "what to bind each rank to; default: core, or none with more ranks than processors"},
     [RUN_MAP_BY] = {"map-by", 0, CLI_TEXT, "X", .words = "compact spread core l3 numa package gpu",
-                    .help = "how ranks go to the processors of a host, default compact; slot, "
-                            "socket, ppr:M:node and "
-                            ":PE=C are understood as in mpirun"},
+                    .help = "order of ranks on the processors of a host, default compact; slot, "
+                            "socket, ppr:M:node and :PE=C mean the same as in mpirun"},
     [RUN_CPUS] = {"cpus-per-rank", 0, CLI_INT, "C", .min = 1, .max = 4096,
                   .also = "cpus-per-proc cpus-per-task", .help = "processors for each rank"},
-    [RUN_GPUS] =
-        {"gpus-per-rank", 0, CLI_INT, "G", .min = 0, .max = 16,
-         .also = "gpus-per-proc gpus-per-task",
-         .help =
-             "the nearest GPUs by PCI locality; sets CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or "
-             "ZE_AFFINITY_MASK"},
+    [RUN_GPUS] = {"gpus-per-rank", 0, CLI_INT, "G", .min = 0, .max = 16,
+                  .also = "gpus-per-proc gpus-per-task",
+                  .help = "number of GPUs for each rank, the nearest by PCI locality; sets "
+                          "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"},
     [RUN_MEM] = {"mem", 0, CLI_SIZE, "SIZE", .also = "memory",
                  .help = "memory of each job, such as 12Gi"},
     [RUN_ENV] =
         {"env", 'x', CLI_LIST, "VAR[=VALUE]", .also = "x export",
-         .help = "a variable for the ranks, with its value here if none is given; may be repeated"},
+         .help = "a variable for the ranks; without =VALUE, with its value here; may be repeated"},
     [RUN_ENV_FILE] = {"env-file", 0, CLI_LIST, "FILE", .also = "envfile",
-                      .help =
-                          "variables for the ranks, a line NAME=VALUE each, # before a comment; "
-                          "--env wins. May be repeated"},
+                      .help = "a file of variables for the ranks: lines NAME=VALUE, # before a "
+                              "comment; --env overrides it. May be repeated"},
     [RUN_WORKDIR] = {"workdir", 0, CLI_DIR, "DIR", .also = "wdir wd chdir D",
-                     .help = "where the ranks start; default: here"},
+                     .help = "working directory of the ranks; default: the current directory"},
     [RUN_NAME] = {"name", 0, CLI_TEXT, "NAME", .also = "job-name J",
-                  .help = "shown by fiber ps; default: the program's"},
+                  .help = "name of the run for fiber ps; default: the program's name"},
     [RUN_NAMESPACE] = {"namespace", 0, CLI_TEXT, "S", .config = "kubernetes_namespace",
-                       .help = "of Kubernetes, where the pods are; default: the context's"},
+                       .help = "namespace of Kubernetes for the pods; default: that of the "
+                               "context"},
     [RUN_ON_FAILURE] =
         {"on-failure", 0, CLI_WORD, "WHAT", .words = "abort restart shrink replace",
          .help =
-             "what a failed rank means to the others: they are ended, all start again, they go on "
-             "without it, or it is started anew, which an MPI program has to be made for"},
+             "if a rank fails: end the others, start all again, go on without it, or start a new "
+             "process in its place, which an MPI program must support"},
     [RUN_MAX_RESTARTS] =
         {"max-restarts", 0, CLI_INT, "K", .min = 0, .max = 1000000, .also = "max_restarts",
          .help =
-             "how often at most; default 3. 0 turns restart into abort, and replace into shrink. "
-             "Without --on-failure it means restart. What the cluster takes away (evicted, "
-             "preempted, a lost node) counts apart: 100 times"},
+             "limit of restarts; default 3. 0 turns restart into abort, and replace into shrink. "
+             "Without --on-failure it means restart. Disruptions by the cluster (evicted, "
+             "preempted, a lost node) count separately, up to 100"},
     [RUN_TIMEOUT] = {"timeout", 0, CLI_MS, "T",
-                     .help = "ends the run after this time, such as 90s or 2h: code 124"},
+                     .help = "ends the run after this time, such as 90s or 2h, with exit code 124"},
     [RUN_GRACE] = {"grace", 0, CLI_MS, "T", .config = "grace",
-                   .help = "time between telling ranks to end and killing them"},
+                   .help = "time between asking ranks to end (SIGTERM) and killing them"},
     [RUN_TAG] = {"tag", 'l', CLI_FLAG, .also = "tag-output prepend-rank label",
                  .help = "puts the rank in front of each line"},
     [RUN_TIMESTAMP] = {"timestamp", 0, CLI_FLAG, .also = "timestamp-output",
@@ -108,37 +106,38 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     [RUN_OUTPUT] =
         {"output", 'o', CLI_DIR, "DIR|PATTERN",
          .also = "output-filename output-dir log-dir log_dir outfile-pattern",
-         .help = "also writes what each rank prints to DIR/<run>/RANK.out and RANK.err, to which "
-                 "DIR/latest leads; or to the files of a pattern: %t or %r is the rank, %h "
-                 "its host, %j the run"},
+         .help = "also writes the output of each rank to DIR/<run>/RANK.out and RANK.err, with "
+                 "DIR/latest as a link to DIR/<run>; or to the files of a pattern: %t or %r is the "
+                 "rank, %h its host, %j the run"},
     [RUN_STDIN] = {"stdin", 0, CLI_TEXT, "R", .words = "0 none", .also = "i input",
                    .help = "which rank reads standard input"},
     [RUN_PTY] = {"pty", 0, CLI_FLAG, .max = RUN_RANKS_MAX,
-                 .help = "a terminal for the only rank, or for the one of that number: for gdb, "
-                         "python -i, a shell. Ctrl-C is the rank's"},
+                 .help = "a terminal for the only rank, or for rank N: for gdb, python -i, a "
+                         "shell. Ctrl-C goes to the rank"},
     [RUN_REPORT] = {"report-bindings", 0, CLI_FLAG, .also = "print-rank-map",
-                    .help = "shows where each rank was bound, as the kernel says"},
+                    .help = "shows where each rank was bound, as reported by the kernel"},
     [RUN_MAP] = {"display-map", 0, CLI_FLAG,
                  .also = "display-allocation display-topo display-devel-map display-diffable-map",
-                 .help = "shows the machine with the ranks in it before the start"},
+                 .help = "shows a map of the machine with the ranks before the start"},
     [RUN_DRY_RUN] =
         {"dry-run", 0, CLI_FLAG, .words = "server", .hidden_words = "client",
          .also = "do-not-launch",
-         .help = "shows what would be started where, with kubernetes the pod's manifest, with "
-                 "slurm and command what would be typed, and starts nothing; =server also asks the "
-                 "cluster whether it would take it"},
+         .help = "shows what would start where, with kubernetes the pod's manifest, with slurm and "
+                 "command the command line, and starts nothing; =server also asks the cluster "
+                 "whether it would accept the pod"},
     [RUN_JSON] = {"json", 0, CLI_FLAG,
                   .help =
-                      "with --dry-run: the plan as JSON; else how it ended, as one line of JSON "
-                      "on standard error"},
+                      "with --dry-run: the plan as JSON; else the result, as one line of JSON on "
+                      "standard error"},
     [RUN_OVERSUBSCRIBE] = {"oversubscribe", 0, CLI_FLAG, .also = "O overcommit",
-                           .help = "no warning about more ranks than processors"},
+                           .help = "allows more ranks than processors without a warning"},
     [RUN_VERBOSE] =
         {"verbose", 'v', CLI_FLAG,
-         .help = "says what is done and which variables are set; twice: what each rank does, too"},
+         .help = "prints what fiber does and which variables it sets; twice: also what each rank "
+                 "does"},
     [RUN_QUIET] = {"quiet", 'q', CLI_FLAG,
-                   .help = "no summary of a failure, no word of what is waited for; a program "
-                           "that cannot be started is told all the same"},
+                   .help = "prints no summary of a failure and no waiting messages, but still an "
+                           "error if a program cannot start"},
     [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca omca",
                  .help = "a parameter of Open MPI: sets " FBR_MCA_PREFIX "KEY"},
     [RUN_GENV] = {"genv", 0, CLI_PAIR, "VAR VALUE", .also = "-env",
@@ -151,7 +150,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                          "report-state-on-timeout report-child-jobs-separately do-not-resolve "
                          "print-all-exitcodes pmi-port enable-x disable-x unbuffered u run_path "
                          "run-path novm use-regexp",
-                     .help = "it makes no difference here"},
+                     .help = "accepted, but has no effect"},
     [RUN_NOTHING_ARGUMENT] =
         {"mpi", 0, CLI_NOTHING, "X",
          .also = "rdzv-backend rdzv_backend rdzv-id rdzv_id rdzv-conf rdzv_conf role "
@@ -159,17 +158,16 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                  "local-addr local_addr personality launcher launcher-exec "
                  "launch-agent prefix rmk topolib demux usize order-nodes "
                  "localhost nameserver stream-buffering",
-         .help = "every bootstrap is served at once"},
+         .help = "all bootstraps are always available"},
     [RUN_RANK_BY] =
         {"rank-by", 0, CLI_REFUSED, "X",
          .help = "ranks are numbered host by host. To spread them over a host use --map-by"},
     [RUN_CPU_LIST] = {"cpu-list", 0, CLI_REFUSED, "LIST", .also = "cpu-set slot-list rankfile rf",
-                      .help = "processors are chosen by --bind-to, --map-by and --cpus-per-rank. "
-                              "To use only some of this "
-                              "machine: taskset -c LIST fiber run ..."},
+                      .help = "use --bind-to, --map-by and --cpus-per-rank. To use only some "
+                              "processors of this machine: taskset -c LIST fiber run ..."},
     [RUN_KILL] = {"kill-on-bad-exit", 0, CLI_NOTHING, .words = "0 1", .also = "K",
-                  .help = "ranks are ended when one fails; for the others to go on: --on-failure "
-                          "shrink"},
+                  .help = "ranks are ended when one fails; use --on-failure shrink to let the "
+                          "others go on"},
     [RUN_HWTHREADS] = {"use-hwthread-cpus", 0, CLI_FLAG, .foreign = true,
                        .help = "--bind-to hwthread, unless another one is given"},
     [RUN_STANDALONE] =
@@ -177,49 +175,48 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
          .help = "one `fiber run` starts the ranks of all hosts: use --nodes and --per-node"},
     [RUN_RENDEZVOUS] = {"master-addr", 0, CLI_REFUSED, "A",
                         .also = "master_addr master-port master_port rdzv-endpoint rdzv_endpoint",
-                        .help = "ranks find each other without it: leave it out"},
+                        .help = "ranks find each other without it: omit it"},
     [RUN_PROCESSORS] = {"c", 0, CLI_REFUSED, "N",
                         .help = "use -n for ranks, as -c of mpirun; --cpus-per-rank for "
                                 "processors, as -c of srun"},
     [RUN_ONE_A_NODE] = {"pernode", 0, CLI_REFUSED, .help = "use --per-node 1, with --nodes"},
     [RUN_BY_NODE] = {"bynode", 0, CLI_REFUSED, .also = "nolocal distribution",
-                     .help = "ranks fill one host after the other. For fewer on each: --per-node"},
+                     .help = "ranks fill one host after the other. For fewer on each, use "
+                             "--per-node"},
     [RUN_BY_PACKAGE] = {"bind-to-socket", 0, CLI_REFUSED, .also = "npersocket ppr membind bysocket",
-                        .help = "use --bind-to package or numa, whose memory comes along, --map-by "
+                        .help = "use --bind-to package or numa, which also binds memory, --map-by "
                                 "package, or --map-by ppr:M:node"},
     [RUN_PROGRAMS] = {"app", 0, CLI_REFUSED, "FILE", .also = "configfile multi-prog",
-                      .help =
-                          "several programs stand behind one another: fiber run -n 1 A : -n 3 B"},
+                      .help = "separate several programs by ':': fiber run -n 1 A : -n 3 B"},
     [RUN_MCA_FILE] = {"tune", 0, CLI_REFUSED, "FILE", .also = "am",
                       .help = "use --mca KEY VALUE for each parameter in it"},
     [RUN_MCA_OTHER] = {"pmixmca", 0, CLI_REFUSED, "KEY VALUE", .also = "gpmixca prtemca",
-                       .help = "it is for mpirun itself, which is not here: leave it out"},
+                       .help = "it is for mpirun itself, which Fiber does not use: omit it"},
     [RUN_NAMES] = {"genvlist", 0, CLI_REFUSED, "A,B", .also = "envlist",
                    .help = "use -x for each: -x A -x B"},
     [RUN_NO_NAMES] = {"genvnone", 0, CLI_REFUSED, .also = "envnone",
                       .help =
-                          "ranks of this host get all of the environment: env -i fiber run ..."},
+                          "ranks of this host get the whole environment; to start with an empty "
+                          "one: env -i fiber run ..."},
     [RUN_STAGING] = {"preload-binary", 0, CLI_REFUSED,
                      .also = "s preload-files path "
                              "set-cwd-to-session-dir",
                      .help = "put it into a folder that the hosts share, or into the image"},
     [RUN_DISPLAY] = {"display", 0, CLI_REFUSED, "X",
-                     .help =
-                         "use --display-map for the plan, --report-bindings for what became of it"},
+                     .help = "use --display-map for the plan, --report-bindings for the result"},
     [RUN_STREAMS] =
         {"tee", 0, CLI_REFUSED, "X",
          .also = "redirects r e error errfile-pattern prepend-pattern merge-stderr-to-stdout "
                  "xml xterm",
-         .help = "use --output DIR for files, --tag and --timestamp for what stands "
-                 "before a line, 2>&1 for one stream"},
+         .help = "use --output DIR for files, --tag and --timestamp to label lines, 2>&1 for one "
+                 "stream"},
     [RUN_SURVIVORS] = {"disable-auto-cleanup", 0, CLI_REFUSED,
                        .also = "with-ft enable-recovery continuous",
-                       .help =
-                           "use --on-failure shrink, with which the others go on without a rank "
-                           "that failed, or replace"},
+                       .help = "use --on-failure shrink, so that the others go on without a failed "
+                               "rank, or replace"},
     [RUN_DEBUGGER] = {"debug", 0, CLI_REFUSED, .also = "tv debugger d debug-daemons",
-                      .help = "use `fiber stack RUN` to see where ranks are, and gdb -p with the "
-                              "number of the process that `fiber top` shows"},
+                      .help = "use `fiber stack RUN` to see what ranks are doing, or gdb -p with "
+                              "the process id that `fiber top` shows"},
     [RUN_DETACH] = {"detach", 0, CLI_REFUSED, .also = "background",
                     .help = "use nohup fiber run ... &, which outlives the terminal; `fiber ps`, "
                             "`fiber logs -f RUN` and `fiber kill RUN` find it"},
@@ -233,9 +230,9 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                    .help = "use the settings slurm_partition, slurm_account, slurm_qos and "
                            "slurm_options: FIBER_SLURM_PARTITION=X fiber run ..."},
     [RUN_TIME] = {"time", 't', CLI_TEXT, "T", .foreign = true, .also = "t",
-                  .help = "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes["
-                          ":seconds]], as in srun: --timeout for the run; FIBER_SLURM_TIME limits "
-                          "its jobs"},
+                  .help = "minutes, minutes:seconds, hours:minutes:seconds, "
+                          "days-hours[:minutes[:seconds]], as in srun: sets --timeout of the run; "
+                          "FIBER_SLURM_TIME limits its jobs"},
     [RUN_PID] = {"report-pid", 0, CLI_REFUSED, "X", .also = "report-uri",
                  .help = "the process is `fiber run` itself: $! in the shell, and `fiber ps` shows "
                          "it"},
@@ -293,8 +290,8 @@ static int take_bind(struct run_options *s, const char *text, struct fbr_error *
     if (!strncasecmp(text + len, ":overload", 9))
         s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
     else if (text[len] && strcasecmp(text + len, ":if-supported") != 0)
-        return fbr_fail(err, -EINVAL, "--bind-to: \"%.64s\" is not understood behind %.*s",
-                        text + len, (int)len, text);
+        return fbr_fail(err, -EINVAL, "--bind-to: \"%.64s\" is not known after %.*s", text + len,
+                        (int)len, text);
     s->ring.bind_to = word;
     return 0;
 }
@@ -326,10 +323,9 @@ static int take_modifiers(struct run_options *s, const char *at, struct fbr_erro
             s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
         else if (!(len == 15 && !strncasecmp(at, "nooversubscribe", len)) &&
                  !(len == 4 && !strncasecmp(at, "span", len)))
-            rc = fbr_fail(
-                err, -EINVAL,
-                "--map-by: \":%.*s\" is not understood; there are :PE=N and :OVERSUBSCRIBE",
-                (int)(len < 40 ? len : 40), at);
+            rc = fbr_fail(err, -EINVAL,
+                          "--map-by: \":%.*s\" is not known; use :PE=N or :OVERSUBSCRIBE",
+                          (int)(len < 40 ? len : 40), at);
         at += len;
     }
     return rc;
@@ -352,8 +348,8 @@ static int take_map(struct run_options *s, const char *text, struct fbr_error *e
         if (strncasecmp(what, ":node", 5) != 0)
             return fbr_fail(
                 err, -EINVAL,
-                "--map-by %s: only ppr:M:node is understood; to spread ranks over a host use "
-                "--map-by numa or package",
+                "--map-by %s: only ppr:M:node is known; to spread ranks over a host use --map-by "
+                "numa or package",
                 text);
         return take_modifiers(s, what + 5, err);
     }
@@ -362,8 +358,8 @@ static int take_map(struct run_options *s, const char *text, struct fbr_error *e
         return cli_bad_word("--map-by", text, len, MAP_WORDS, err);
     if (len == 4 && !strncasecmp(text, "node", 4))
         snprintf(s->note, sizeof(s->note),
-                 "--map-by node: ranks are numbered host by host here, and filled up; taken as "
-                 "--map-by compact");
+                 "--map-by node: Fiber fills one host after the other, so this means --map-by "
+                 "compact");
     s->ring.map_by = word;
     return take_modifiers(s, text + len, err);
 }
@@ -379,8 +375,8 @@ static int check_output(const char *dir, struct fbr_error *err)
         if (!strncasecmp(dir, words[i], strlen(words[i])) &&
             strchr(",:", dir[strlen(words[i])])) /* also matches the NUL */
             return fbr_fail(err, -EINVAL,
-                            "--output: a directory stands here; for %s use --tag or --timestamp, "
-                            "for a directory that is called so ./%.64s",
+                            "--output: a directory was expected; for %s use --tag or --timestamp, "
+                            "for a directory of that name ./%.64s",
                             dir, dir);
     return 0;
 }
@@ -410,7 +406,8 @@ static int take_size(struct run_options *s, const struct cli_args *args, struct 
                         s->ring.nodes, s->ring.per_node, RUN_RANKS_MAX);
     if (most > 0 && s->size > most)
         return fbr_fail(err, -EINVAL,
-                        "%d ranks do not fit on %d nodes with %d each; leave one of the three out",
+                        "%d ranks do not fit on %d nodes with %d each; omit one of the three "
+                        "options",
                         s->size, s->ring.nodes, s->ring.per_node);
     if (s->ring.nodes > s->size)
         return fbr_fail(err, -EINVAL, "%d nodes are more than %d ranks", s->ring.nodes, s->size);
@@ -452,13 +449,13 @@ static int check_backend(struct run_options *s, const struct cli_args *args, str
 
     if (args->values[RUN_IN_CLUSTER].number)
         return fbr_fail(err, -EINVAL,
-                        "-H and --hostfile name hosts for ssh, and --in-cluster runs in pods: "
-                        "leave one of them out");
+                        "-H and --hostfile name hosts for ssh, and --in-cluster runs in pods: omit "
+                        "one of them");
     s->ring.backend = here && !command ? FBR_BACKEND_LOCAL : RUN_HOSTS_BACKEND;
     if (asked && !command && strcmp(asked, "auto") != 0 && strcmp(asked, s->ring.backend) != 0)
         return fbr_fail(err, -EINVAL,
                         "-H and --hostfile name hosts for ssh (--backend command), and not for "
-                        "--backend %s: leave one of them out%s",
+                        "--backend %s: omit one of them%s",
                         asked, about && about->hosts ? about->hosts : "");
     return 0;
 }
@@ -619,7 +616,7 @@ static int foreign_per_node(const struct cli_value *v, int *per_node, struct fbr
     }
     gpus = strcmp(v->text, "cpu") != 0 ? count_gpus() : 0;
     if (!strcmp(v->text, "gpu") && gpus == 0)
-        return fbr_fail(err, -EINVAL, "--per-node gpu: there is no GPU here; write their number");
+        return fbr_fail(err, -EINVAL, "--per-node gpu: there is no GPU here; use a number");
     *per_node = (int)(gpus ? gpus : count_cpus());
     return 0;
 }
@@ -674,7 +671,7 @@ static int take_time(struct run_options *s, const struct cli_args *args, struct 
     if (args->values[RUN_TIMEOUT].text)
         return 0;
     s->ring.timeout_ms = (int)seconds * 1000;
-    snprintf(s->note, sizeof(s->note), "--time %.32s is taken as srun's: --timeout %llds", text,
+    snprintf(s->note, sizeof(s->note), "--time %.32s is read as in srun: --timeout %llds", text,
              (long long)seconds);
     return 0;
 }
@@ -684,8 +681,8 @@ static int check_stdin(const char *text, struct fbr_error *err)
     if (!text || !strcmp(text, "0") || !strcmp(text, "none"))
         return 0;
     return fbr_fail(err, -EINVAL,
-                    "--stdin %.64s: rank 0 reads standard input, or none does; to give others a "
-                    "file: sh -c 'exec PROGRAM <FILE'",
+                    "--stdin %.64s: only rank 0 can read standard input; to give other ranks a "
+                    "file, use sh -c 'exec PROGRAM <FILE'",
                     text);
 }
 
@@ -699,8 +696,8 @@ static int foreign_take(struct run_options *s, const struct cli_args *args, stru
         return rc;
     if (v[RUN_KILL].text && !strcmp(v[RUN_KILL].text, "0"))
         return fbr_fail(err, -EINVAL,
-                        "--kill-on-bad-exit=0: for the others to go on when a rank fails use "
-                        "--on-failure shrink");
+                        "--kill-on-bad-exit=0: use --on-failure shrink to let the others go on "
+                        "when a rank fails");
     if (v[RUN_HWTHREADS].text && !s->ring.bind_to)
         s->ring.bind_to = "hwthread";
     return 0;
@@ -762,11 +759,13 @@ static int check_pty(const struct run_options *s, struct fbr_error *err)
         return 0;
     if (!s->pty_named && s->size > 1)
         return fbr_fail(err, -EINVAL,
-                        "--pty: one of %d ranks has the terminal; name it by --pty=RANK", s->size);
+                        "--pty: only one of the %d ranks can have the terminal; choose it with "
+                        "--pty=RANK",
+                        s->size);
     return s->ring.pty_rank < s->size
                ? 0
-               : fbr_fail(err, -EINVAL, "--pty=%d: there are %d ranks, from 0", s->ring.pty_rank,
-                          s->size);
+               : fbr_fail(err, -EINVAL, "--pty=%d: there is no such rank; the %d ranks start at 0",
+                          s->ring.pty_rank, s->size);
 }
 
 int run_options_resolve(struct run_options *s, struct fbr_error *err)

@@ -117,7 +117,7 @@ static void put_rights(void (*put)(const char *name, const char *namespace))
 /* Prints the master's Job, and the objects that the master and its ring need. */
 static void show_master(const struct plan *p)
 {
-    printf("\n# the master\n---\n%s\n# what it needs there: fiber kubernetes manifest\n",
+    printf("\n# the master\n---\n%s\n# to create what it needs: fiber kubernetes manifest\n",
            p->master);
     put_rights(kubernetes_put_rights);
 }
@@ -216,8 +216,8 @@ static int find_backend(struct plan *p, const char *name, struct fbr_error *err)
         return -ENOENT;
     return p->server && !p->ops->would
                ? fbr_fail(err, -EINVAL,
-                          "--dry-run=server asks the API server of Kubernetes, and the backend "
-                          "here is %s: leave =server out, or add --backend kubernetes",
+                          "--dry-run=server needs the API server of Kubernetes, but the backend is "
+                          "%s: omit =server, or add --backend kubernetes",
                           name)
                : 0;
 }

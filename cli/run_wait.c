@@ -96,7 +96,7 @@ static void stop_or_kill(struct wait *w, int sig)
     fiber_ring_stop(w->ring);
     w->stopped_at = fbr_now_ms(); /* signals that came meanwhile belong to the first one */
     if (!w->quiet && isatty(STDERR_FILENO))
-        fprintf(stderr, "fiber: stopping; once more to kill\n");
+        fprintf(stderr, "fiber: stopping; press Ctrl-C again to kill\n");
 }
 
 static void on_signal(struct wait *w, int sig)

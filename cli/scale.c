@@ -42,10 +42,10 @@ const struct cli_command cli_scale = {
     .name = "scale",
     .operands = "RUN WORKERS",
     .kind = CLI_RUN,
-    .about = "Gives a pool that runs more workers, or fewer",
-    .text = "New workers are started as the pool's others were. Fewer: those that are missed least "
-            "go, each after the tasks that it has. A pool that scales by itself has this many from "
-            "then on. A ring has a fixed size.",
+    .about = "Gives a running pool more workers, or fewer",
+    .text = "New workers start in the same way as the others. If the pool has too many workers, "
+            "the least busy ones end, each after its current tasks. A pool that scales "
+            "automatically keeps this number from then on. A ring has a fixed size.",
     .examples = "fiber ps\tthe id of the pool\nfiber scale 3fa9 16\t16 workers",
     .least = 2,
     .most = 2,

@@ -150,7 +150,7 @@ static void visit(struct stack *s, struct ask *a)
     rc = fetch(s, a->who, host, &data, &err);
     pthread_mutex_lock(&s->lock);
     if (rc >= 0 && (rc = take(s, a, host, &data)) < 0)
-        fbr_fail(&err, rc, "its answer makes no sense: %s", fbr_strerror(rc));
+        fbr_fail(&err, rc, "its answer is invalid: %s", fbr_strerror(rc));
     a->state = rc < 0 ? ASK_FAILED : ASK_DONE;
     fbr_printable_plain(a->why, sizeof(a->why), err.text);
     pthread_cond_broadcast(&s->changed);
@@ -438,7 +438,7 @@ static int show(struct stack *s, bool json)
     stack_fold_fini(&f);
     missing = print_missing(s);
     if (!code && !missing && !s->nseen)
-        code = cli_failed(1, "run %.16s: no %s of it runs now", s->run.about.uid, word(s));
+        code = cli_failed(1, "run %.16s has no running %s", s->run.about.uid, word(s));
     return code ? code : missing;
 }
 
@@ -473,7 +473,7 @@ static int find_ranks(struct stack *s, const char *typed, struct fbr_error *err)
     if (s->nasks)
         qsort(s->asks, s->nasks, sizeof(*s->asks), by_number);
     if (s->one >= 0 && !s->nasks)
-        return fbr_fail(err, -ESRCH, "%s %d does not run now; see `fiber top`", word(s), s->one);
+        return fbr_fail(err, -ESRCH, "%s %d is not running; see `fiber top`", word(s), s->one);
     return 0;
 }
 
@@ -492,7 +492,7 @@ static int run_stack(const struct cli_args *args)
     if (code < 0)
         return cli_failed(1, "%s", err.text);
     if (s.run.state >= CLIENT_ENDED)
-        code = cli_failed(1, "run %.16s has ended: none of its jobs is left", s.run.about.uid);
+        code = cli_failed(1, "run %.16s has ended, so it has no jobs", s.run.about.uid);
     else if (find_ranks(&s, slash ? slash + 1 : "", &err) < 0)
         code = cli_failed(1, "%s", err.text);
     else {
@@ -509,7 +509,7 @@ static int run_stack(const struct cli_args *args)
 
 static const struct cli_option options[STACK_OPTIONS] = {
     [STACK_LIST] = {"list", 'l', CLI_FLAG,
-                    .help = "each process, also when there are more than 32"},
+                    .help = "lists each process, even if there are more than 32"},
     [STACK_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON object: groups, and all processes"},
 };
 
@@ -517,24 +517,18 @@ const struct cli_command cli_stack = {
     .name = "stack",
     .operands = "RUN[/RANK]",
     .kind = CLI_RUN,
-    .about = "Shows where the ranks of a run are: the stack of each of their threads",
+    .about = "Shows what the ranks of a run are doing: the stack of each of their threads",
     .text =
         "RUN is as in ps, RANK the number of a rank or a worker, as top shows it. Each process of "
-        "a "
-        "rank is listed with its state (R runs, S sleeps, D waits in the kernel, T is stopped, Z "
-        "has "
-        "ended), what it waits for in the kernel, its system call and its processor time. Then "
-        "come "
-        "the stacks, innermost call first. Those that are alike are shown once, with their ranks, "
-        "so "
-        "that the one rank which is elsewhere stands out.\n\n"
-        "It works on every backend and needs no debugger: the question goes by way of the run's "
-        "launcher, and each job looks at its own processes. A thread is stopped only while its "
-        "stack "
-        "is walked, which takes a few milliseconds, and goes on whatever happens. Where the "
-        "kernel "
-        "does not allow it, or libdw is missing there, the rest is shown, and why.",
-    .examples = "fiber stack train\twhere everybody is\n"
+        "a rank is listed with its state (R runs, S sleeps, D waits in the kernel, T is stopped, Z "
+        "has ended), what it waits for in the kernel, its system call and its processor time. The "
+        "stacks follow, innermost call first. Equal stacks are shown once, with their ranks, so "
+        "that a rank with another stack is easy to see.\n\n"
+        "It works on every backend and needs no debugger: the request goes through the run's "
+        "launcher, and each job examines its own processes. A thread is stopped only while its "
+        "stack is read, for a few milliseconds, and always continues. If the kernel forbids this, "
+        "or libdw is missing there, the other data are shown, with the reason.",
+    .examples = "fiber stack train\tall ranks\n"
                 "fiber stack train/3\tonly rank 3\n"
                 "fiber stack 3fa9 --json\tfor programs",
     .options = options,

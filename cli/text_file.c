@@ -91,9 +91,8 @@ static int give_pair(void *user, const char *where, char *line, struct fbr_error
     if (equals)
         *equals = '\0';
     if (!*line || strpbrk(line, " \t"))
-        return fbr_fail(err, -EINVAL,
-                        "%s: \"%.64s\" is not the name of a variable; write NAME=VALUE", where,
-                        line);
+        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is not the name of a variable; use NAME=VALUE",
+                        where, line);
     return v->pair(v->user, line, equals ? equals + 1 : NULL);
 }
 

@@ -247,8 +247,8 @@ static void format_doing(const struct view *v, char *line, size_t size)
 
     if (silent_s(v))
         snprintf(line, size,
-                 "silent for %d s: its launcher, process %lld, is stopped, or the machine is very "
-                 "busy",
+                 "no answer for %d s: its launcher, process %lld, is stopped, or the machine is "
+                 "very busy",
                  silent_s(v), (long long)v->run.about.pid);
     else if (f->waiting[0])
         snprintf(line, size, "waiting: %s", f->waiting);
@@ -261,12 +261,13 @@ static void format_doing(const struct view *v, char *line, size_t size)
 static void put_title(struct view *v)
 {
     const struct run_client *r = &v->run;
+    int size = run_client_size(r);
     char line[512], age[32];
 
     run_client_age(age, run_client_now() - r->about.started_ms);
-    snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s run  %d restart%s  %s",
+    snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s%s  %d restart%s  %s",
              is_pool(v) ? "pool" : "run", r->about.uid, r->about.name, r->about.backend,
-             r->facts.running, run_client_size(r), is_pool(v) ? "workers" : "ranks",
+             r->facts.running, size, is_pool(v) ? "worker" : "rank", size == 1 ? " runs" : "s run",
              r->facts.restarts, r->facts.restarts == 1 ? "" : "s", age);
     put_line(v, line);
     format_doing(v, line, sizeof(line));
@@ -552,14 +553,13 @@ static int run_top(const struct cli_args *args)
 
 static const struct cli_option options[TOP_OPTIONS] = {
     [TOP_INTERVAL] = {"interval", 'd', CLI_MS, "T", .min = 100, .max = 3600000, .also = "delay",
-                      .help = "time between two looks; default 1s"},
+                      .help = "time between two updates; default 1s"},
     [TOP_COUNT] = {"count", 'c', CLI_INT, "N", .min = 1, .max = 1 << 30,
-                   .help = "prints so many tables and ends"},
+                   .help = "prints N tables and ends"},
     [TOP_SORT] =
         {"sort", 's', CLI_WORD, "KEY", .words = order_words,
-         .help =
-             "what comes first: the lowest rank (default), the most processor time (of a pool: the "
-             "busiest), the most memory, or hosts by name"},
+         .help = "shows first: the lowest rank (default), the most processor time (for a pool: the "
+                 "busiest), the most memory, or hosts by name"},
     [TOP_JSON] = {"json", 0, CLI_FLAG, .help = "one JSON object a line"},
 };
 
@@ -568,20 +568,16 @@ const struct cli_command cli_top = {
     .operands = "[RUN]",
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run use, live",
-    .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met. For "
-            "a pool: how busy each "
-            "worker is, what it uses, the tasks that it has done, and how many tasks a second the "
-            "pool does. The "
-            "first table has averages since the start, the others those since the last table. "
-            "Without RUN it "
-            "shows the run that goes on, if there is only one.\n\n"
+    .text = "Shows the processor time, memory and restarts of each rank, and the bootstrap that it "
+            "used. For a pool: how busy each worker is, what it uses, the number of its finished "
+            "tasks, and the tasks per second of the pool. The first table has averages since the "
+            "start, later tables have averages since the last table. Without RUN it shows the run "
+            "that goes on, if there is only one.\n\n"
             "The arrow keys, Page Up, Page Down, Home and End scroll. c sorts by processor time (a "
-            "pool: by how busy), m "
-            "by memory, h by host, r by rank. q quits.\n\n"
-            "While a launcher does not answer (it is stopped, say, or the machine is very busy) "
-            "the last figures "
-            "stay, and the second line tells for how long. With --count a look waits ten seconds "
-            "for its answer.",
+            "pool: by how busy), m by memory, h by host, r by rank. q quits.\n\n"
+            "While a launcher does not answer (it is stopped, for example, or the machine is very "
+            "busy) the last figures stay, and the second line shows for how long. With --count an "
+            "update waits up to five seconds for an answer.",
     .examples = "fiber top\tlive, the only run there is\nfiber top train --sort memory\tthe "
                 "largest ranks first\n"
                 "fiber top train -c 1 --json\tonce, for programs",

@@ -60,7 +60,7 @@ cc -o pool -I"$tree/include" "$tree/examples/hello_pool.c" -L"$build" -lfiber \
 expect '^10 squared is 100$' env FIBER_BACKEND=cabin ./pool
 expect '^10 squared is 100$' env CABIN_JOB=1 ./pool
 expect 'there is no cabin_dir' env CABIN_JOB=1 FIBER_CABIN_DIR="$work/none" ./pool
-expect '^nothing is left behind$' fiber gc -b cabin
+expect '^nothing to remove$' fiber gc -b cabin
 
 # --- what its jobs leave behind
 touch cabin/0123abcd.process-7
@@ -68,5 +68,5 @@ expect '^0123abcd +- +cabin ' fiber ps -b cabin
 expect 'kept +cabin job process-7 of run 0123abcd' fiber gc
 expect 'or rm cabin/0123abcd.process-7' fiber gc
 expect 'removed +cabin job process-7' fiber gc --all 0123abcd
-expect '^nothing is left behind$' fiber gc -b cabin
+expect '^nothing to remove$' fiber gc -b cabin
 exit $bad

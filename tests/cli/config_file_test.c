@@ -135,7 +135,7 @@ static void where_no_file_can_be_it_is_told(void **state)
     unsetenv("XDG_CONFIG_HOME");
     unsetenv("HOME");
     refuses("config set grace 2s", 2,
-            "settings cannot be kept: neither HOME nor XDG_CONFIG_HOME is set");
+            "cannot write settings: neither HOME nor XDG_CONFIG_HOME is set");
 }
 
 static void what_wins_over_the_file_is_told(void **state)
@@ -146,7 +146,8 @@ static void what_wins_over_the_file_is_told(void **state)
     setenv("FIBER_GRACE", "3s", 1);
     s = command("config set grace 4s");
     assert_int_equal(s->code, 0);
-    assert_string_equal(s->err, "fiber: here it is 3s all the same, from FIBER_GRACE\n");
+    assert_string_equal(s->err, "fiber: the value here is still 3s, from FIBER_GRACE, which "
+                                "overrides the file\n");
     setenv("FIBER_GRACE", "4s", 1);
     assert_string_equal(command("config set grace 4s")->err, "");
     unsetenv("FIBER_GRACE");
@@ -197,10 +198,10 @@ static void mistakes_are_answered_with_the_right_words(void **state)
         const char *line, *part;
     } cases[] = {
         {"config get grace", "\"get\" is none of: show, set"},
-        {"config set grace", "set: write a KEY and a VALUE"},
-        {"config set", "set: write a KEY and a VALUE"},
+        {"config set grace", "set needs a KEY and a VALUE"},
+        {"config set", "set needs a KEY and a VALUE"},
         {"config show grace 2s",
-         "show: write one KEY at most; `fiber config set KEY VALUE` sets one"},
+         "show takes at most one KEY; to set it, use `fiber config set KEY VALUE`"},
         {"config show grase", "there is no setting grase; did you mean grace?"},
         {"config set grase 2s", "there is no setting grase; did you mean grace?"},
         {"config show qqqqqqqqqqqq", "there is no setting qqqqqqqqqqqq\n"},

@@ -31,7 +31,7 @@ fiber config set docker_mounts '/data:/data:ro /scratch:/scratch' >out
 [ "$(stat -c %a "$file")" = 600 ] || complain "mode: $(stat -c %a "$file")"
 
 FIBER_HEARTBEAT=3s fiber config set heartbeat 4s >out 2>err
-grep -q 'here it is 3s all the same, from FIBER_HEARTBEAT' err || complain "what wins: $(cat err)"
+grep -q 'the value here is still 3s, from FIBER_HEARTBEAT' err || complain "what wins: $(cat err)"
 
 cp "$file" before
 refuses 'heartbeat' set heartbeat soon

@@ -35,9 +35,9 @@ expect 1 '^fiber: there: /dev/null is there, and is not a regular file' 'a devic
 expect 1 '^fiber: none: No such file' 'what is not here' fiber cp none demo:
 expect 1 '^fiber: there is no rank 2: the run has 2' 'no such rank' fiber cp large demo/2:
 expect 1 'is not a rank' 'no rank at all' fiber cp large demo/x:
-expect 1 'no run of yours on this host is called other' 'no such run' fiber cp large other:
-expect 2 'one of SRC and DST is RUN:PATH' 'two files here' fiber cp large empty
-expect 2 'one of SRC and DST is a file of this host' 'two files there' fiber cp demo:large demo:x
+expect 1 'no run of yours on this host has the name other' 'no such run' fiber cp large other:
+expect 2 'one of SRC and DST must be RUN:PATH' 'two files here' fiber cp large empty
+expect 2 'one of SRC and DST must be a file of this host' 'two files there' fiber cp demo:large demo:x
 [ "$(find there back -type f | sort | tr '\n' ' ')" = "back/large there/copied there/large " ] ||
     { echo "left: $(find there back)"; bad=1; }
 

@@ -98,19 +98,19 @@ fi
 if command -v perl >/dev/null; then
     expect 0 '^of perl 3$' 'Perl' fiber run --backend docker -n 1 perl -MList::Util=sum -e 'print "of perl ", sum(1, 2), "\n"'
 fi
-expect 125 'no program nowhere here to make an image of' 'no program' fiber run --backend docker nowhere
+expect 125 'there is no program nowhere here' 'no program' fiber run --backend docker nowhere
 expect 125 'image no/such:1 is not there' 'no image' fiber run --backend docker --image no/such:1 /bin/true
 
 # gc: images that were made of programs, when nothing has them and they are old enough; never those of other names
 made=$(autos)
 [ -n "$made" ] || { echo "no image was made"; bad=1; }
-expect 0 '^nothing is left behind' 'gc of young images' fiber gc --backend docker
+expect 0 '^nothing to remove' 'gc of young images' fiber gc --backend docker
 expect 0 '^would remove docker image fiber-auto:[^ ]*: no container has it \([0-9].*, unused for [0-9]+s\)' 'gc of images, dry' \
     fiber gc --backend docker --images 0 --dry-run
 [ "$(autos)" = "$made" ] || { echo "an image is gone after --dry-run"; bad=1; }
 used=${made%%$'\n'*}
 "$bed" api POST '/containers/create?name=fiber-test-user' -d "{\"Image\":\"$used\",\"Entrypoint\":[\"/x\"]}" >/dev/null
-expect 0 '^removed +docker image|^nothing is left behind' 'gc of images' fiber gc --backend docker --images 0
+expect 0 '^removed +docker image|^nothing to remove' 'gc of images' fiber gc --backend docker --images 0
 lacks "$used" 'gc of an image that a container has'
 [ "$(autos)" = "$used" ] || { echo "there are: $(autos); $used is used"; bad=1; }
 "$bed" api DELETE /containers/fiber-test-user >/dev/null
@@ -167,7 +167,7 @@ leave fiber-test-a aaaaaaaa0000000000000000000000aa "$gone"
 leave fiber-test-b bbbbbbbb0000000000000000000000bb "$living"
 leave fiber-test-c cccccccc0000000000000000000000cc 'elsewhere:1:0123456789abcdef.1'
 expect 0 '^[0-9a-f]{8} +living +docker +running +1/1 ' 'ps' fiber ps --backend docker
-expect 0 '^aaaaaaaa +- +docker +lost +1/1 .*gone: fiber gc' 'ps of a lost run' fiber ps --backend docker
+expect 0 '^aaaaaaaa +- +docker +lost +1/1 .*gone: use fiber gc' 'ps of a lost run' fiber ps --backend docker
 expect 0 '^cccccccc +- +docker +elsewhere +1/1 ' 'ps of another host' fiber ps --all-backends
 expect 0 '^RUN ' 'ps asks no engine by itself' fiber ps
 lacks '^(aaaaaaaa|cccccccc)' 'ps asks an engine'
@@ -177,7 +177,7 @@ expect 0 '^removed +docker job fiber-test-a of run aaaaaaaa' 'gc' fiber gc
 expect 0 '^kept +docker job fiber-test-c .*not on this host .elsewhere:1' 'gc keeps' fiber gc
 lacks 'fiber-test-[ab]' 'gc of what is gone, or lives'
 expect 0 '-> fiber gc --all cccccccc, or docker rm -f [0-9a-f]{12}' 'gc tells the command' fiber gc
-expect 0 '^nothing is left behind' 'gc of another run' fiber gc --all dddd
+expect 0 '^nothing to remove' 'gc of another run' fiber gc --all dddd
 expect 0 '^removed +docker job fiber-test-c' 'gc --all' fiber gc --all --backend docker cccc
 "$bed" api GET /containers/fiber-test-b/json >/dev/null || { echo "a job of a living master was removed"; bad=1; }
 kill -KILL $pid
@@ -207,8 +207,8 @@ expect 0 '^cried$' 'logs of one job' fiber logs dddd fiber-test-d
 expect 0 '^last$' 'logs -f ends with the job' fiber logs -f --backend docker ffffffff
 expect 1 'has no job nobody; it has fiber-test-[de], fiber-test-[de]$' 'logs of no job' fiber logs dddd nobody
 expect 1 'several runs have an id that begins with ff' 'two runs' fiber logs fff
-expect 1 'no run of yours on this host is called abcdef' 'no such run' fiber logs abcdef
-expect 1 'only its master, .* could pass a signal on' 'a signal' fiber kill -s USR1 dddddddd
+expect 1 'no run of yours on this host has the name abcdef' 'no such run' fiber logs abcdef
+expect 1 'only its master, .* can forward a signal' 'a signal' fiber kill -s USR1 dddddddd
 expect 1 'has no job nobody' 'kill of no job' fiber kill dddddddd nobody
 "$bed" freeze
 expect 1 'backend docker: .*no answer' 'an engine that hangs' fiber kill --backend docker dddddddd
@@ -216,7 +216,7 @@ expect 1 'backend docker: .*no answer' 'an engine that hangs' fiber kill --backe
 expect 0 'run dddddddd0000: 1 job removed$' 'kill of one job' fiber kill dddddddd fiber-test-e
 expect 1 'has no job fiber-test-e; it has fiber-test-d$' 'kill of one that is gone' fiber kill dddddddd fiber-test-e
 expect 0 'run dddddddd0000: 1 job removed$' 'kill of a lost run' fiber kill dddddddd
-expect 1 'no run of yours on this host is called dddddddd' 'kill of what is gone' fiber kill dddddddd
+expect 1 'no run of yours on this host has the name dddddddd' 'kill of what is gone' fiber kill dddddddd
 expect 0 '1 job removed; its master, elsewhere:1, is not on this host, and may start others' 'kill from afar' \
     fiber kill --backend docker fffffffe
 expect 0 'run ffffffff0000: 1 job removed' 'kill of what has ended' fiber kill ffffffff

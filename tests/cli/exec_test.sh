@@ -21,8 +21,8 @@ expect 127 '^fiber: there: no-such: there is no such program$' 'what is not ther
 expect 126 '^fiber: there: cannot start /etc/passwd: exec: Permission denied' 'no program' fiber exec demo -- /etc/passwd
 expect 125 '^fiber: there is no rank 2: the run has 2' 'no such rank' fiber exec demo/2 -- true
 expect 125 'is not a rank' 'no rank at all' fiber exec demo/x -- true
-expect 125 'no run of yours on this host is called other' 'no such run' fiber exec other -- true
-expect 2 'which command' 'no command' fiber exec demo --
+expect 125 'no run of yours on this host has the name other' 'no such run' fiber exec other -- true
+expect 2 'the command is missing' 'no command' fiber exec demo --
 expect 125 'the command has more than 65536 bytes' 'a long command' fiber exec demo -- true "$(head -c 70000 /dev/zero | tr '\0' x)"
 fiber exec demo -- sh -c 'echo out; echo error >&2' >out 2>error
 [ "$(cat out error)" = $'out\nerror' ] || { echo "streams are mixed: $(cat out)"; bad=1; }
@@ -55,7 +55,7 @@ if [ "$got" != 125 ] || ! grep -q 'has ended meanwhile' said; then
     echo "the job ended: code $got: $(cat said)"
     bad=1
 fi
-expect 125 'has ended: none of its jobs is left' 'a run that has ended' fiber exec demo -- true
+expect 125 'has ended, so it has no jobs' 'a run that has ended' fiber exec demo -- true
 
 # --- a pool
 "$program" "$work/gate" 9<&- &

@@ -9,14 +9,14 @@
 check 0 'two ' '^$' run -n 1 -env FRUIT two printenv FRUIT
 check 0 'two ' '^$' run -n 1 -env FRUIT=two printenv FRUIT
 check 0 'two ' '^$' run -n 1 --env FRUIT=two printenv FRUIT
-check 2 '' 'write -x FRUIT=two' run -n 1 -genv FRUIT=two x printenv FRUIT
+check 2 '' 'use -x FRUIT=two' run -n 1 -genv FRUIT=two x printenv FRUIT
 
 # mpirun
 check 2 '' 'use --on-failure shrink' run --enable-recovery true
 check 2 '' 'fiber ps' run --report-pid - true
-check 2 '' 'leave it out' run --gpmixca a b true
-check 2 '' 'rank 0 reads standard input' run --stdin all true
-check 2 '' 'rank 0 reads standard input' run --stdin 1 true
+check 2 '' 'omit it' run --gpmixca a b true
+check 2 '' 'only rank 0 can read standard input' run --stdin all true
+check 2 '' 'only rank 0 can read standard input' run --stdin 1 true
 check 0 '' '^$' run --stdin none -n 1 cat
 HWLOC_SYNTHETIC='pack:1 core:2 pu:2' check 0 '.* core 0, thread 0, cpus 0 .*' '^' run --dry-run --use-hwthread-cpus -n 1 true
 check 0 'fiber [0-9.]+ ' '^$' run --version
@@ -27,7 +27,7 @@ check 0 'a ' '^$' run --kill-on-bad-exit -n 1 echo a
 check 0 'a ' '^$' run --kill-on-bad-exit=1 -n 1 echo a
 check 0 'a ' '^$' run -K1 -n 1 echo a
 check 2 '' 'use --on-failure shrink' run -K0 -n 1 echo a
-check 0 'a ' '--time 10 is taken as srun.s: --timeout 600s' run -t 10 -n 1 echo a
+check 0 'a ' '--time 10 is read as in srun: --timeout 600s' run -t 10 -n 1 echo a
 check 0 'a ' '--timeout 93784s' run -t 1-02:03:04 -n 1 echo a
 check 0 'a ' '--timeout 3723s' run --time=1:02:03 -n 1 echo a
 check 124 '' 'the time limit of 1 s is over' run -t 0:01 -n 1 tail -f /dev/null
@@ -51,5 +51,5 @@ check 0 '(0/1,2 |1/1,2 ){3}' '^' run -q -n 1 sh -c 'echo $FIBER_APPNUM/$FIBER_AP
 for name in mpirun mpiexec srun torchrun; do
     check 0 '.* kill-on-bad-exit K .*' '^$' help "$name"
 done
-check 2 '' 'there is no subcommand frobnicate; .fiber help. names all' help frobnicate
+check 2 '' 'there is no subcommand frobnicate; .fiber help. lists all' help frobnicate
 exit $bad

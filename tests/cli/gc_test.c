@@ -90,15 +90,15 @@ static void all_takes_those_that_cannot_be_judged(void **state)
 
     (void)state;
     assert_string_equal(mock_engine.removed, "id-2 id-3 id-4");
-    assert_string_equal(s->err, "fiber: mock: --all removes 1 job, too, whose run cannot be judged "
-                                "from here\n");
+    assert_string_equal(s->err, "fiber: mock: --all also removes 1 job of runs whose state is "
+                                "unknown here\n");
     jobs[0].master = "";
     mock_engine.removed[0] = '\0';
     s = command("gc -a -b local");
     assert_string_equal(mock_engine.removed, "id-1 id-2 id-3 id-4");
-    assert_string_equal(s->err, "fiber: mock: --all removes 2 jobs, too, whose run cannot be "
-                                "judged from here\n");
-    says(s->out, "removed      mock job agent-1 of run 1111aaaa: its master is not known\n");
+    assert_string_equal(s->err, "fiber: mock: --all also removes 2 jobs of runs whose state is "
+                                "unknown here\n");
+    says(s->out, "removed      mock job agent-1 of run 1111aaaa: its master is unknown\n");
     mock_engine.removed[0] = '\0';
     s = command("gc -a -n -b local"); /* nothing is removed: no warning */
     assert_string_equal(s->err, "");
@@ -113,8 +113,8 @@ static void a_named_run_is_the_only_one(void **state)
         {"gc -b local 2222", "id-2 id-3", "removed      mock job worker-1 of run 2222bbbb"},
         {"gc -b local 3333", "", "kept         mock job worker-1 of run 3333cccc"},
         {"gc -a -b local 3333cccc", "id-4", "removed      mock job worker-1 of run 3333cccc"},
-        {"gc -a -b local 1111", "", "nothing is left behind\n"},
-        {"gc -b local 4", "", "nothing is left behind\n"},
+        {"gc -a -b local 1111", "", "nothing to remove\n"},
+        {"gc -b local 4", "", "nothing to remove\n"},
     };
 
     (void)state;
@@ -291,7 +291,7 @@ static void output_of_long_ago_goes(void **state)
     fbr_config_free(c);
     make_logs(root, "aa", FBR_SPOOL_DAYS + 1, old);
     make_logs(root, "bb", FBR_SPOOL_DAYS - 1, young);
-    snprintf(line, sizeof(line), "logs %s: more is not kept than log_total, 200 runs and 14 days\n",
+    snprintf(line, sizeof(line), "logs %s: more than the limit of log_total, 200 runs or 14 days\n",
              old);
     says(command("gc -b local -n")->out, line);
     assert_int_equal(access(old, F_OK), 0);

@@ -161,7 +161,7 @@ static void a_manual_page_has_signs_of_roff_escaped(void **state)
     says(s->out, "\\fB\\-f\\fR, \\fB\\-\\-follow\\fR\n");
     says(s->out, "\\fB\\-n\\fR, \\fB\\-\\-tail\\fR \\fIN\\fR\n");
     says(s->out, "\\(ti/.local/state/fiber/logs");
-    says(s->out, "A rank\\(aqs last 16 MiB");
+    says(s->out, "The last 16 MiB of each rank");
     says(s->out, ".SH EXAMPLES\n.TP\n.B fiber logs train\n");
     assert_null(strchr(strchr(s->out, '\n'), '`'));       /* but in the remark at its beginning */
     assert_null(strstr(s->out, ".BR fiber\\-logs (1),")); /* it does not name itself */
@@ -179,7 +179,7 @@ static void other_spellings_stand_in_the_manual(void **state)
     says(s->out, "the same as \\-\\-np\n");
     s = command("help mpirun");
     assert_int_equal(s->code, 0);
-    says(s->out, "Spellings of other launchers that fiber run understands.\n");
+    says(s->out, "Options of other launchers that fiber run understands.\n");
     says(s->out, "      the same as --np\n");
 }
 
@@ -188,7 +188,7 @@ static void an_unknown_page_is_refused_with_a_guess(void **state)
     (void)state;
     refuses("help rnu", 2, "there is no subcommand rnu; did you mean run?");
     refuses("help stop", 2, "there is no subcommand stop; did you mean kill?");
-    refuses("help frobnicate", 2, "there is no subcommand frobnicate; `fiber help` names all");
+    refuses("help frobnicate", 2, "there is no subcommand frobnicate; `fiber help` lists all");
 }
 
 int main(void)

@@ -84,7 +84,7 @@ check 2 '' 'is none of: build export' make x ls
 check 2 '' 'an argument is missing' build
 check 2 '' 'the program is missing' export x -o x.tar
 check 2 '' '"X" is not a name for an image' export X ls -o x.tar
-check 2 '' 'no output is named' export x ls
+check 2 '' 'the output is missing' export x ls
 check 2 '' '--output is for fiber image export' build x ls -o x.tar
 check 1 '' 'there is no program no-such-program in PATH' export x no-such-program -o x.tar
 check 1 '' 'no-such-program: No such file' export x ./no-such-program -o x.tar

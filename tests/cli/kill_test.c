@@ -117,7 +117,7 @@ static void one_that_has_ended_is_not_told_again(void **state)
     made_run_end(&run, 0, "");
     refuses("kill train", 1, "run aa11000000000000 has ended already");
     refuses("kill train -9", 1, "run aa11000000000000 has ended already");
-    says(command("kill other")->err, "no run of yours on this host is called other");
+    says(command("kill other")->err, "no run of yours on this host has the name other");
     assert_int_equal(command("kill other")->code, 1);
     says(command("kill -b docker train")->err,
          "run aa11000000000000 is not of backend docker, but of local");
@@ -215,8 +215,8 @@ static void what_an_engine_cannot_do_is_told(void **state)
     make_jobs();
     snprintf(
         sentence, sizeof(sentence),
-        "run 2222bbbb: only its master, %.*s:%d, could pass a signal on, and it is not there to "
-        "be asked; without --signal its jobs are removed",
+        "run 2222bbbb: only its master, %.*s:%d, can forward a signal, and the master cannot be "
+        "reached from here; use fiber kill without --signal to remove its jobs",
         (int)strcspn(dead, ":"), dead, getpid());
     refuses("kill -b local 2222 -s USR1", 1, sentence);
     refuses("kill -b local 2222 worker-3", 1,
@@ -229,7 +229,7 @@ static void what_an_engine_cannot_do_is_told(void **state)
     jobs[0].run = "2222bbbc";
     refuses(
         "kill -b local 2222", 1,
-        "several runs have an id that begins with 2222: 2222bbbb and 2222bbbc; give more of it, "
+        "several runs have an id that begins with 2222: 2222bbbb and 2222bbbc; use a longer id, "
         "see `fiber ps --all-backends`");
     mock_engine.silent = 1;
     refuses("kill -b local 2222", 1, "backend mock: the mock engine does not answer, as ordered");
@@ -297,7 +297,7 @@ static void others_are_sent_to_the_master(void **state)
     (void)state;
     make_jobs();
     for (size_t i = 0; i < COUNT(lines); i++) /* no engine is configured */
-        says(command(lines[i])->err, "no run of yours on this host is called 2222");
+        says(command(lines[i])->err, "no run of yours on this host has the name 2222");
 }
 
 int main(void)

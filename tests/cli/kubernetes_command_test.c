@@ -30,16 +30,17 @@ static void texts_that_are_no_names_stand_in_no_manifest(void **state)
          "a23456789012345678901234567890123456789012345678901",
          "'a23456789012345678901234567890123456789012345678901' is not a name: use small letters, "
          "digits and '-'"},
-        {"kubernetes manifest --master host", "--master host: that is not an address"},
-        {"kubernetes manifest --master 10.0.0.1/8", "--master 10.0.0.1/8: that is not an address"},
-        {"kubernetes manifest --master face", "--master face: that is not an address"},
-        {"kubernetes manifest --master 10.0.0", "--master 10.0.0: that is not an address"},
-        {"kubernetes manifest --master 10.0.0.256", "--master 10.0.0.256: that is not an address"},
-        {"kubernetes manifest --master=", "--master : that is not an address"},
-        {"kubernetes manifest --master :::", "--master :::: that is not an address"},
+        {"kubernetes manifest --master host", "--master: \"host\" is not an address"},
+        {"kubernetes manifest --master 10.0.0.1/8", "--master: \"10.0.0.1/8\" is not an address"},
+        {"kubernetes manifest --master face", "--master: \"face\" is not an address"},
+        {"kubernetes manifest --master 10.0.0", "--master: \"10.0.0\" is not an address"},
+        {"kubernetes manifest --master 10.0.0.256", "--master: \"10.0.0.256\" is not an address"},
+        {"kubernetes manifest --master=", "--master: \"\" is not an address"},
+        {"kubernetes manifest --master :::", "--master: \":::\" is not an address"},
         {"kubernetes manifest -- ./train", "--image is needed for the Job that runs ./train"},
-        {"kubernetes apply", "fiber kubernetes apply: there are `manifest` and `run`"},
-        {"kubernetes run", "fiber kubernetes run: which program? -- PROGRAM [ARGUMENT...]"},
+        {"kubernetes apply", "fiber kubernetes apply: unknown; use `manifest` or `run`"},
+        {"kubernetes run", "the program is missing: fiber kubernetes run [OPTION...] -- PROGRAM "
+                           "[ARGUMENT...]"},
     };
 
     (void)state;

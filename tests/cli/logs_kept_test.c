@@ -239,16 +239,16 @@ static void wishes_that_cannot_be_are_refused(void **state)
     assert_int_equal(command("logs train -g (")->code, 2);
     says(command("logs train -g (")->err, "fiber: --grep (: ");
     refuses("logs train --since yesterday", 2,
-            "--since yesterday: write how long ago (10m, 2h) or a time (14:30, 2026-11-23T14:30)");
+            "--since yesterday: use a duration (10m, 2h) or a time (14:30, 2026-11-23T14:30)");
     refuses("logs train x", 1, "\"x\" is not a rank's number");
     refuses("logs train/2", 1, "there is no rank 2: the run has 2, from 0");
     assert_int_equal(command("logs train -n -1")->code, 2);
-    says(command("logs other")->err, "no run of yours on this host is called other");
+    says(command("logs other")->err, "no run of yours on this host has the name other");
     says(command("logs "
                  "0123456789012345678901234567890123456789012345678901234567890123456789"
                  "0123456789012345678901234567890123456789012345678901234567890123456789")
              ->err,
-         "no run has a name as long as that");
+         "there is no run with such a long name");
 }
 
 static void a_rank_that_printed_nothing_is_told(void **state)
@@ -353,16 +353,17 @@ static void a_run_that_has_ended_without_output_tells_how(void **state)
     begin_other(0);
     made_run_end(&run, 1, "rank 0 ended with code 1");
     refuses("logs other", 1,
-            "run bb22000000000000 has ended, and what it printed is not kept: the last 200 runs of "
-            "14 days are, as far as log_keep and log_total let them; fiber run --output DIR keeps "
-            "it for good. It ended so:\nrank 0 ended with code 1");
+            "run bb22000000000000 has ended, and its output is not kept: only the last 200 runs of "
+            "14 days are kept, within the limits log_keep and log_total; use fiber run --output "
+            "DIR to keep it permanently. Its report:\n"
+            "rank 0 ended with code 1");
     made_run_init(&run, "cc33", "pool", HOUR_MS);
     made_run_pool(&run);
     made_run_begin(&run);
     made_run_end(&run, 0, "");
     refuses("logs pool", 1,
-            "run cc33000000000000 has ended, and what it printed is not kept: the last 200 runs of "
-            "14 days are, as far as log_keep and log_total let them");
+            "run cc33000000000000 has ended, and its output is not kept: only the last 200 runs of "
+            "14 days are kept, within the limits log_keep and log_total");
 }
 
 static void the_files_of_output_are_shown(void **state)

@@ -78,7 +78,7 @@ fiber logs long/0 --grep last -t | grep -qE '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{
 fiber logs long 7 2>err && complain 'logs of rank 7'
 grep -q 'there is no rank 7' err || complain "rank 7: $(cat err)"
 fiber logs long --since bla 2>err && complain '--since bla'
-grep -q 'write how long ago' err || complain "--since bla: $(cat err)"
+grep -q 'use a duration' err || complain "--since bla: $(cat err)"
 fiber logs long --grep '(' 2>err && complain '--grep ('
 
 # The registry may forget it; what was kept is found even so.

@@ -162,6 +162,8 @@ static void lists_and_pairs_are_kept_in_order(void **state)
     assert_int_equal(args.values[A_LIST].count, 3);
     assert_string_equal(args.values[A_LIST].list[0], "A=1");
     assert_string_equal(args.values[A_LIST].list[2], "C");
+    assert_string_equal(args.values[A_LIST].said[1], "--env");
+    assert_string_equal(args.values[A_LIST].said[2], "-x");
     assert_int_equal(args.values[A_PAIR].count, 4);
     assert_string_equal(args.values[A_PAIR].list[1], "ob1");
     assert_string_equal(args.values[A_PAIR].list[2], "btl");
@@ -235,7 +237,7 @@ static void a_flag_may_have_a_word_behind_it(void **state)
     refused(&stops, "--dry-run=serve p",
             "--dry-run: \"serve\" is none of: server; did you mean server?");
     refused(&stops, "--dry-run= p", "--dry-run: \"\" is none of: server");
-    refused(&stops, "--tag=x p", "--tag takes no value, but was given \"x\"");
+    refused(&stops, "--tag=x p", "--tag takes no value, but has \"x\"");
 }
 
 static void help_ends_the_checks(void **state)
@@ -265,7 +267,7 @@ static void mistakes_are_told_with_what_to_try(void **state)
             "--on-failure: \"restrat\" is none of: abort restart shrink; did you mean restart?");
     refused(&stops, "--on-failure explode p",
             "--on-failure: \"explode\" is none of: abort restart shrink");
-    refused(&stops, "--tag=1 p", "--tag takes no value, but was given \"1\"");
+    refused(&stops, "--tag=1 p", "--tag takes no value, but has \"1\"");
     refused(&stops, "-n", "-n needs a value");
     refused(&stops, "--mca pml", "--mca needs two values");
     refused(&stops, "-lq p", "there is no option -q (in -lq)");

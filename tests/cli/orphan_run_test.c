@@ -143,8 +143,8 @@ static void the_master_of_another_host_is_asked_there(void **state)
     assert_non_null(strstr(elsewhere("aaaa"), pod));
     assert_non_null(strstr(elsewhere("bbbb"), pod));
     assert_non_null(strstr(elsewhere("bbbb"), " top"));
-    assert_non_null(strstr(elsewhere("cccc"), "not on this host (there:9): `fiber ps`"));
-    assert_non_null(strstr(elsewhere("dddd"), "it is gone; `fiber gc`"));
+    assert_non_null(strstr(elsewhere("cccc"), "not on this host (there:9): use `fiber ps`"));
+    assert_non_null(strstr(elsewhere("dddd"), "the master is gone; use `fiber gc`"));
     for (size_t i = 0; i < l.count; i++) /* where masters are in no pods */
         l.jobs[i].backend = "docker";
     assert_non_null(strstr(elsewhere("bbbb"), "not on this host"));

@@ -207,7 +207,7 @@ static void runs_that_only_an_engine_knows_are_rows_too(void **state)
     snprintf(
         row, sizeof(row),
         "2222bbbb  -                mock       lost            1/2        -     1d 8h  2 jobs; "
-        "master %.30s:%d is gone: fiber gc removes them\n",
+        "master %.30s:%d is gone: use fiber gc to remove them\n",
         host, getpid());
     says(s->out, row);
     says(s->out, "3333cccc  -                mock       elsewhere       1/1        -     1d 9h  "

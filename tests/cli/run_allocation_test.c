@@ -65,18 +65,18 @@ static void what_is_not_understood_is_told_with_its_place(void **state)
         enum run_manager kind;
         const char *text, *want;
     } cases[] = {
-        {RUN_PBS, "", "it: there is no host in it"},
+        {RUN_PBS, "", "it: the file has no host"},
         {RUN_PBS, "h1\n-x\n", "it:2: \"-x\" is not a host"},
         {RUN_LSF, "h1 4 h2", "it:1: \"h2\" is not a host with 1 to"},
         {RUN_LSF, "h1 four", "it:1: \"h1\" is not a host with"},
         {RUN_LSF, "-oProxyCommand=x 4", "it:1: \"-oProxyCommand=x\" is not a host"},
         {RUN_SGE, "h1 4 q r\nh2 0 q r\n", "it:2: \"h2\" is not a host with"},
-        {RUN_SGE, "\n\n", "there is no host in it"},
+        {RUN_SGE, "\n\n", "has no host"},
         {RUN_SGE, "h1 99999999999999999999 q r\n", "is not a host with"},
         {RUN_FLUX, "3 9 f[1-2]\n", "it:1: the line is not NODES CORES HOSTLIST"},
         {RUN_FLUX, "2 1 f[1-2]\n", "it:1: the line is not NODES"},
         {RUN_FLUX, "1 1 $(x)\n", "is not a host with"},
-        {RUN_FLUX, "0 0\n", "there is no host in it"},
+        {RUN_FLUX, "0 0\n", "has no host"},
     };
 
     (void)state;
@@ -145,7 +145,7 @@ static void a_run_in_an_allocation_has_its_hosts_and_ranks(void **state)
     unsetenv("FIBER_RANK");
     unsetenv("LSB_MCPU_HOSTS");
     setenv("PBS_NODEFILE", "/nowhere/nodes", 1);
-    assert_non_null(strstr(run("p"), "PBS_NODEFILE (-H HOST, or unset PBS_NODEFILE"));
+    assert_non_null(strstr(run("p"), "PBS_NODEFILE (use -H HOST, or unset PBS_NODEFILE"));
     assert_non_null(strstr(run("p"), "/nowhere/nodes"));
     unsetenv("PBS_NODEFILE");
 }

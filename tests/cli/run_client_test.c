@@ -189,10 +189,10 @@ static void a_run_is_found_by_name_or_by_the_beginning_of_its_id(void **state)
     assert_string_equal(found("aa22"), runs[1].about.uid);
     assert_string_equal(found(runs[1].about.uid), runs[1].about.uid);
     assert_string_equal(found("program"), runs[1].about.uid); /* as its program is called */
-    says(found("a"), "no run of yours on this host is called a, or has an id that begins so");
-    says(found("tra"), "no run of yours on this host is called tra");
+    says(found("a"), "no run of yours on this host has the name a, or an id that begins with it");
+    says(found("tra"), "no run of yours on this host has the name tra");
     says(found(""), "`fiber ps -a`");
-    assert_string_equal(found("aa"), "2 runs are called aa; name one by its id, see `fiber ps`");
+    assert_string_equal(found("aa"), "2 runs have the name aa; use the id of one, see `fiber ps`");
     assert_int_equal(err.code, -EEXIST);
 }
 
@@ -205,7 +205,7 @@ static void one_that_runs_is_before_one_that_has_ended(void **state)
     made_run_begin(&runs[0]);
     made_run_begin(&runs[1]);
     made_run_begin(&runs[2]);
-    says(found("train"), "3 runs are called train");
+    says(found("train"), "3 runs have the name train");
     made_run_end(&runs[0], 0, "");
     made_run_end(&runs[2], 1, "");
     assert_string_equal(found("train"), runs[1].about.uid);
@@ -232,7 +232,7 @@ static void without_a_name_there_must_be_just_one(void **state)
         run_client_free(&run);
     }
     assert_int_equal(run_client_only(&run, &err), -EEXIST);
-    assert_string_equal(err.text, "3 runs go on: name one by its id or name: aaaa1111 train, "
+    assert_string_equal(err.text, "3 runs go on: use the id or name of one: aaaa1111 train, "
                                   "bbbb2222 train, cccc3333 train");
 }
 

@@ -111,9 +111,9 @@ static void what_is_wrong_is_named(void **state)
     static const struct {
         const char *text, *said;
     } lists[] = {
-        {"", "no host in it"},
-        {",,", "no host in it"},
-        {"-oProxyCommand=x", "\"-oProxyCommand=x\" is not a host: write NAME, NAME:RANKS"},
+        {"", "has no host"},
+        {",,", "has no host"},
+        {"-oProxyCommand=x", "\"-oProxyCommand=x\" is not a host: use NAME, NAME:RANKS"},
         {"a,-b:2", "\"-b:2\" is not a host"},
         {"a:0", "with 1 rank or more"},
         {"a:x", "\"a:x\" is not a host"},
@@ -128,14 +128,14 @@ static void what_is_wrong_is_named(void **state)
         {"[::1]x", "is not a host"},
         {"[]", "is not a host"},
         {"./hosts", "--hostfile FILE"},
-        {"n[1-3]", "write n[1-3] as n1,n2,n3"},
+        {"n[1-3]", "instead of n[1-3], use n1,n2,n3"},
     };
     static const struct {
         const char *text, *said;
     } files[] = {
-        {"", "file: there is no host in it"},
-        {"# nothing\n\n", "file: there is no host in it"},
-        {"a\nb c\n", "file:2: \"c\" is not understood behind a host; there are slots=N"},
+        {"", "file: the file has no host"},
+        {"# nothing\n\n", "file: the file has no host"},
+        {"a\nb c\n", "file:2: \"c\" is not known after a host; use slots=N"},
         {"a\n\nb slots=0\n", "file:3: slots=0: a number from 1 to"},
         {"a slots=", "file:1: slots=: a number"},
         {"a slots", "file:1: slots=: a number"},
@@ -147,7 +147,7 @@ static void what_is_wrong_is_named(void **state)
         {"a:0", "file:1: \"a:0\" is not a host"},
         {"a slots=1\n-b slots=1", "file:2: \"-b\" is not a host"},
         {"a,b", "file:1: \"a,b\" is not a host"},
-        {"a user=b", "\"user\" is not understood"},
+        {"a user=b", "\"user\" is not known"},
     };
 
     (void)state;
@@ -177,7 +177,7 @@ static void ranks_fill_slots(void **state)
     assert_non_null(strstr(FIT(.size = 7), "7 ranks are more than the 6 slots of 3 hosts"));
     assert_non_null(strstr(err.text, "slots=3"));
     list("a:2,b");
-    assert_non_null(strstr(FIT(.size = 7), "as by -H a:4"));
+    assert_non_null(strstr(FIT(.size = 7), "such as -H a:4"));
     list("a");
     assert_non_null(strstr(FIT(.size = 7), "the 1 slot of 1 host:"));
     list("a,b");
@@ -198,7 +198,8 @@ static void more_than_the_slots_are_spread(void **state)
     parse("a slots=1 max_slots=2\nb slots=1 max_slots=3\n");
     assert_string_equal(FIT(.size = 5, .oversubscribe = true), "a=2 b=3");
     parse("a slots=1 max_slots=2\nb slots=1 max_slots=3\n");
-    assert_non_null(strstr(FIT(.size = 6, .oversubscribe = true), "more than all max_slots"));
+    assert_non_null(strstr(FIT(.size = 6, .oversubscribe = true), "more than the max_slots of "
+                                                                  "all"));
     list("a,b");
     assert_string_equal(FIT(.size = 1 << 20, .oversubscribe = true), "a=524288 b=524288");
 }

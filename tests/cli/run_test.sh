@@ -73,15 +73,15 @@ check 125 '.*' 'no command that starts a job' run --dry-run -b command -n 2 ./x
 check 0 '.*one of 1 job sbatch .* --mem=1024M .*FIBER_TICKET=file:.*' '^' run --dry-run -b slurm -n 2 --mem 1Gi ./x
 check 0 '\{.*,"manifest":"sbatch .*"\} ' '^' run --dry-run --json -b slurm -n 2 ./x
 SLURM_JOB_ID=1 check 0 '.*one of 1 job srun .* --export=ALL,FIBER_TICKET=fd:0 .*' '^' run --dry-run -b slurm -n 2 ./x
-check 2 '' 'asks the API server of Kubernetes, and the backend here is local' run --dry-run=server -b local -n 2 ./x
+check 2 '' 'needs the API server of Kubernetes, but the backend is local' run --dry-run=server -b local -n 2 ./x
 check 2 '' 'did you mean server' run --dry-run=serve -n 2 ./x
 check 2 '' 'the program is missing' run -n 2
 printf '#!/bin/sh\n' >mpirun
 chmod +x mpirun
-check 0 '' 'is a launcher itself, and each of the 2 ranks starts a run of its own: leave mpirun out' run -n 2 ./mpirun -np 2 x
+check 0 '' 'is a launcher itself, and each of the 2 ranks starts a run of its own: omit mpirun' run -n 2 ./mpirun -np 2 x
 check 0 '' '^' run -q -n 2 ./mpirun -np 2 x
 check 0 '' '^' run -n 1 ./mpirun -np 2 x
-check 0 '.*' 'leave torch.distributed.run out' run --dry-run -n 2 python3 -m torch.distributed.run x.py
+check 0 '.*' 'omit torch.distributed.run' run --dry-run -n 2 python3 -m torch.distributed.run x.py
 check 2 '' 'did you mean --timeout' run --timout 3 true
 check 2 '' 'did you mean core' run --bind-to cor true
 check 0 'hi hi hi ' '^' run -H localhost:3 -q echo hi
@@ -109,8 +109,8 @@ FIBER_COMMAND_FILE=/nowhere check 2 '' '/nowhere' run -H h1 x
 ) || bad=1
 check 2 '' '3 ranks are more than the 2 slots of 2 hosts: add --oversubscribe' run -H a,b -n 3 x
 check 2 '' '"-oProxyCommand=x" is not a host' run --hosts -oProxyCommand=x x
-check 2 '' 'a file with hosts is --hostfile' run --nodelist ./hosts x
-check 2 '' 'not for --backend kubernetes: leave one' run -H a -b kubernetes x
+check 2 '' 'for a file with hosts, use --hostfile' run --nodelist ./hosts x
+check 2 '' 'not for --backend kubernetes: omit one' run -H a -b kubernetes x
 check 2 '' 'hostfile: none: No such file' run --hostfile none x
 check 2 '' 'hostfile: a.env:2: "A=x" is not a host' run -machinefile a.env x
 printf 'h1 slots=0\n' >hosts
@@ -124,7 +124,7 @@ check 2 '' 'bad.env:2: "export B" is not the name of a variable' run --env-file 
 check 2 '' 'did you mean .fiber run' rnu
 check 2 '' 'did you mean .fiber kill' stop
 check 2 '' 'did you mean .fiber ps' status
-check 2 '' 'to start a program: fiber run -np 2 ' -np 2 ./x
+check 2 '' 'to start a program, use fiber run -np 2 ' -np 2 ./x
 check 2 '' 'there is no option --colour; try' --colour
 printf '#!/bin/sh\n' >x
 chmod +x x
@@ -140,7 +140,7 @@ begins=$(grep -o '^KEY *' table) # the second column of all lines begins where i
 check 0 'fiber [0-9.]+ .*' '^' version
 check 0 '\{"version":.*\} ' '^' version --json
 check 0 '\[\] ' '^' ps --json
-check 1 '' 'no run of yours on this host is called x1' kill x1
+check 1 '' 'no run of yours on this host has the name x1' kill x1
 check 1 '' 'no run of yours' kill -9 x1
 check 1 '' 'no run of yours' kill -TERM x1 3
 check 1 '' 'no run of yours' cp -r out x1:/tmp
@@ -148,7 +148,7 @@ check 1 '' 'no run of yours' logs x1
 check 1 '' 'no run of yours' top x1
 for command in "ps" "ps --json" "config show" "version" "doctor --backend local"; do
     # shellcheck disable=SC2086
-    if fiber $command >/dev/full 2>err || ! grep -q '^fiber: standard output' err; then
+    if fiber $command >/dev/full 2>err || ! grep -q '^fiber: cannot write standard output' err; then
         echo "fiber $command to a full disk: code 0, or it said: $(cat err)"
         bad=1
     fi
@@ -158,16 +158,16 @@ PATH=$TEST_BINARY_DIR/tests/mock:$PATH FIBER_MOCK=slow_start=6000 check 0 'x x '
     run --backend mock --nodes 2 -n 2 echo x
 
 # without a network or an engine, an image cannot be got; that what is not here cannot be in one is seen before
-check 125 '' 'no program ./nowhere here to make an image of' run --backend docker ./nowhere
-check 125 '' 'no program ./nowhere in /nonexist .--workdir. to make an image of' run --backend docker --workdir /nonexist ./nowhere
+check 125 '' 'there is no program ./nowhere here' run --backend docker ./nowhere
+check 125 '' 'there is no program ./nowhere in /nonexist .--workdir.' run --backend docker --workdir /nonexist ./nowhere
 
-check 0 'nothing is left behind ' '^' gc --backend local
+check 0 'nothing to remove ' '^' gc --backend local
 check 0 '\[\] ' '^' gc --backend local --json
 mkdir -m 700 "$work/run/fiber-7-abcdef"
 : >"$work/run/fiber-7-abcdef/lock"
-check 0 'would remove directory .*/fiber-7-abcdef: its run is over ' '^' gc -b local --dry-run
+check 0 'would remove directory .*/fiber-7-abcdef: its run has ended ' '^' gc -b local --dry-run
 [ -d "$work/run/fiber-7-abcdef" ] || { echo "gc --dry-run removes"; bad=1; }
-check 0 'removed +directory .*/fiber-7-abcdef: its run is over ' '^' gc -b local
+check 0 'removed +directory .*/fiber-7-abcdef: its run has ended ' '^' gc -b local
 [ ! -e "$work/run/fiber-7-abcdef" ] || { echo "gc does not remove"; bad=1; }
 export DOCKER_HOST=unix:///nowhere
 check 1 '' 'backend docker: .*no Docker engine at /nowhere' gc --backend docker
@@ -176,7 +176,7 @@ unset DOCKER_HOST
 
 # nothing that is quoted steers a terminal
 check 2 '' 'there is no subcommand ' $'\033]0;pwned\007x'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
+check 2 '' 'after .:.: put --version before the first program' run -n 2 true : -V
 ! grep -q $'\033' err || { echo "an escape sequence is shown:"; cat -v err; bad=1; }
 
 # no file may be written: told, not killed

@@ -84,9 +84,9 @@ kill -STOP "$pid"
 until grep -q ' T ' "/proc/$pid/stat"; do :; done
 fiber ps | grep -qE '^[0-9a-f]{8} +demo +local +no answer +\?/2 ' || complain "ps, stopped: $(fiber ps)"
 fiber top demo -c 1 >said || complain "top, stopped: exit code $?"
-grep -qE "^silent for [0-9]+ s: its launcher, process $pid, is stopped" said || complain "top, stopped: $(cat said)"
+grep -qE "^no answer for [0-9]+ s: its launcher, process $pid, is stopped" said || complain "top, stopped: $(cat said)"
 ! fiber kill demo --signal USR1 2>said || complain "kill, stopped: exit code 0"
-grep -q "process $pid, does not answer: .* will do it when it goes on" said || complain "kill, stopped: $(cat said)"
+grep -q "process $pid, does not answer: .* takes effect when the launcher continues" said || complain "kill, stopped: $(cat said)"
 callers=()
 for _ in {1..24}; do
     fiber ps >>listed &

@@ -111,12 +111,12 @@ expect 0 '^rank 1: main thread of ' 'and again' fiber stack stuck
 
 expect 1 '^fiber: there is no rank 7: the run has 4' 'no such rank' fiber stack stuck/7
 expect 1 'is not a rank' 'no rank at all' fiber stack stuck/x
-expect 1 'no run of yours on this host is called other' 'no such run' fiber stack other
-expect 1 'is called o{64},' 'a name that is too long for a run' fiber stack "$(printf 'o%.0s' {1..70})"
+expect 1 'no run of yours on this host has the name other' 'no such run' fiber stack other
+expect 1 'has the name o{64},' 'a name that is too long for a run' fiber stack "$(printf 'o%.0s' {1..70})"
 echo more >&9 # a byte for each; the result is as if nobody had looked
 wait $pid || { echo "the ring ended with $?: $(cat err)"; bad=1; }
 [ "$(cat out)" = 'sum 6' ] || { echo "not the sum: $(cat out)"; bad=1; }
-expect 1 'has ended: none of its jobs is left' 'of a run that has ended' fiber stack stuck
+expect 1 'has ended, so it has no jobs' 'of a run that has ended' fiber stack stuck
 exec 9<&-
 
 # a pool: both workers, and one of them
@@ -132,7 +132,7 @@ grep -qE '^workers? [0-9,]+: main threads? of pool_prog' said || { echo "no work
 worker=$(awk 'NR == 2 {print $1}' said)
 expect 0 "^worker $worker: main thread of pool_prog" 'a worker' fiber stack "pool_prog/$worker"
 expect 0 '"syscall": ?"' 'for programs' fiber stack "pool_prog/worker-$worker" --json
-expect 1 '^fiber: worker 77 does not run now|there is no' 'no such worker' fiber stack pool_prog/77
+expect 1 '^fiber: worker 77 is not running|there is no' 'no such worker' fiber stack pool_prog/77
 echo >&9
 wait $pid || { echo "the pool ended with $?: $(cat err)"; bad=1; }
 exec 9<&-

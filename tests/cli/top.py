@@ -81,7 +81,7 @@ def goes_on_while_the_launcher_is_silent(run):
         each.shows("12 of 12 ranks run")
     run.send_signal(signal.SIGSTOP)
     for each in (top, other):
-        each.shows(f"^silent for [0-9]+ s: its launcher, process {run.pid},", *[f"^ +{rank} running" for rank in range(12)])
+        each.shows(f"^no answer for [0-9]+ s: its launcher, process {run.pid},", *[f"^ +{rank} running" for rank in range(12)])
     os.write(other.master, b"\x03")  # ^C
     other.ends(0)
     run.send_signal(signal.SIGCONT)

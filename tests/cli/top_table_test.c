@@ -166,7 +166,7 @@ static void without_a_name_it_is_the_only_run(void **state)
     made_run_init(&runs[1], "bb", "other", HOUR_MS);
     made_run_begin(&runs[1]);
     refuses("top -c 1", 1,
-            "2 runs go on: name one by its id or name: aa000000 train, bb000000 other");
+            "2 runs go on: use the id or name of one: aa000000 train, bb000000 other");
     says(command("top other -c 1")->out, "run bb000000  other ");
 }
 

@@ -38,12 +38,11 @@ static void words_that_name_nothing_are_refused(void **state)
     static const struct {
         const char *line, *sentence;
     } cases[] = {
-        {"cp a b", "one of SRC and DST is RUN:PATH or RUN/JOB:PATH"},
+        {"cp a b", "one of SRC and DST must be RUN:PATH or RUN/JOB:PATH"},
         {"cp train:a other:b",
-         "one of SRC and DST is a file of this host; a file of this host with "
-         "a colon in its name is written ./NAME"},
-        {"cp ./train:a b", "one of SRC and DST is RUN:PATH or RUN/JOB:PATH"},
-        {"exec train --", "which command?"},
+         "one of SRC and DST must be a file of this host; if its name has a colon, use ./NAME"},
+        {"cp ./train:a b", "one of SRC and DST must be RUN:PATH or RUN/JOB:PATH"},
+        {"exec train --", "the command is missing: fiber exec RUN[/RANK] -- COMMAND"},
     };
 
     (void)state;
@@ -71,8 +70,8 @@ static void a_run_that_is_not_there_is_told(void **state)
         assert_int_equal(s->code, cases[i].code);
         assert_string_equal(s->out, "");
         says(s->err,
-             "fiber: no run of yours on this host is called other, or has an id that begins "
-             "so; see `fiber ps -a`");
+             "fiber: no run of yours on this host has the name other, or an id that begins with "
+             "it; see `fiber ps -a`");
     }
 }
 
@@ -81,12 +80,12 @@ static void of_a_run_that_has_ended_nothing_is_left(void **state)
     (void)state;
     made_run_begin(&run);
     made_run_end(&run, 0, "");
-    refuses("exec train true", 125, "run aa00000000000000 has ended: none of its jobs is left");
+    refuses("exec train true", 125, "run aa00000000000000 has ended, so it has no jobs");
     refuses("cp train:a b", 1,
             "run aa00000000000000 has ended: its jobs, and their files, are gone");
     refuses("cp /dev/null train:a", 1,
             "run aa00000000000000 has ended: its jobs, and their files, are gone");
-    refuses("stack train", 1, "run aa00000000000000 has ended: none of its jobs is left");
+    refuses("stack train", 1, "run aa00000000000000 has ended, so it has no jobs");
 }
 
 static void a_rank_that_it_does_not_have_is_told(void **state)
@@ -122,7 +121,7 @@ static void stacks_that_cannot_be_seen_are_told_once(void **state)
     made_run_begin(&run);
     refuses("stack train", 1, "ranks 0-2,4: run aa00000000000000: its jobs cannot be visited");
     refuses("stack train/4", 1, "rank 4: run aa00000000000000: its jobs cannot be visited");
-    refuses("stack train/3", 1, "rank 3 does not run now; see `fiber top`");
+    refuses("stack train/3", 1, "rank 3 is not running; see `fiber top`");
     s = command("stack train --json");
     assert_int_equal(s->code, 1);
     assert_string_equal(s->out, "{\"run\":\"aa000000000000000000000000000000\",\"name\":\"train\","
@@ -136,14 +135,14 @@ static void a_run_of_which_nothing_runs_is_told(void **state)
     run.ranks[0].stats.state = 0;
     run.ranks[1].stats.state = 2;
     made_run_begin(&run);
-    refuses("stack train", 1, "run aa00000000000000: no rank of it runs now");
+    refuses("stack train", 1, "run aa00000000000000 has no running rank");
     made_run_close(&run);
     made_run_init(&run, "bb", "pool", HOUR_MS);
     made_run_pool(&run);
     run.nranks = 0;
     made_run_begin(&run);
-    refuses("stack pool", 1, "run bb00000000000000: no worker of it runs now");
-    refuses("stack pool/worker-3", 1, "worker 3 does not run now; see `fiber top`");
+    refuses("stack pool", 1, "run bb00000000000000 has no running worker");
+    refuses("stack pool/worker-3", 1, "worker 3 is not running; see `fiber top`");
 }
 
 static void workers_are_called_workers(void **state)

@@ -72,15 +72,15 @@ until [[ $(cat "$work"/queue/job-*/label 2>/dev/null | wc -l) == 2 ]]; do
     kill -0 $master || failed "the pool has ended"
 done
 says 0 ' command +(running|starting|waiting) ' "$fiber" ps --backend command
-says 0 '^nothing is left behind$' "$fiber" gc --backend command
+says 0 '^nothing to remove$' "$fiber" gc --backend command
 kill -KILL $master
 wait $master || :
-says 0 ' command +lost +2/2 .*2 jobs; master .* is gone: fiber gc removes them' "$fiber" ps --backend command
+says 0 ' command +lost +2/2 .*2 jobs; master .* is gone: use fiber gc to remove them' "$fiber" ps --backend command
 run=$(awk '/ lost / {print $1}' "$work/out")
 says 1 'cannot follow' "$fiber" logs -f --backend command "$run"
 says 0 '^would remove command job .* of run .*: its master is gone' "$fiber" gc --backend command --dry-run
 says 0 '^removed +command job .* of run .*: its master is gone' "$fiber" gc # all engines that are configured
-says 0 '^nothing is left behind$' "$fiber" gc --backend command
+says 0 '^nothing to remove$' "$fiber" gc --backend command
 [[ -z $(QUEUE=$work/queue "$TEST_SOURCE_DIR/tests/beds/queue" list) ]] || failed "jobs are left"
 rm -f "$work"/tickets/* # theirs: they were never read
 echo "ok: what a killed master leaves is listed and removed"

@@ -110,10 +110,10 @@ for run in "$uid" "$outer"; do
     for verb in top scale stack; do
         [[ $verb != scale ]] && more=() || more=(3)
         gives 1 "$fiber" $verb "$run" "${more[@]}"
-        says "only its master can be asked .* kubectl exec -n $space $pod -- $fiber ps; .* kubectl exec -n $space $pod -- $fiber $verb$"
+        says "only its master, .*, can do that.* kubectl exec -n $space $pod -- $fiber ps; .* kubectl exec -n $space $pod -- $fiber $verb$"
     done
     gives 1 "$fiber" cp "$run:/etc/hosts" "$work/hosts"
-    says "only its master can be asked .* kubectl exec -n $space $pod -- $fiber ps; .* $fiber cp$"
+    says "only its master, .*, can do that.* kubectl exec -n $space $pod -- $fiber ps; .* $fiber cp$"
 done
 gives 0 "$bed" kubectl -n $space exec "$pod" -- "$fiber" ps
 says '^[0-9a-f]{8} +inner +kubernetes +running +2/2 '
@@ -156,7 +156,7 @@ for pod in left-a left-d; do
 done
 in_space wait pod/left-b pod/left-c --for=jsonpath='{.status.phase}'=Running --timeout=300s >/dev/null || failed "they should run"
 gives 0 "$fiber" ps --backend kubernetes
-says '^aaaaaaaa +- +kubernetes +lost +1/2 .*gone: fiber gc'
+says '^aaaaaaaa +- +kubernetes +lost +1/2 .*gone: use fiber gc'
 says '^cccccccc +- +kubernetes +elsewhere +0/1 '
 gives 0 "$fiber" logs --tag aaaaaaaa left-a
 [[ $(sort "$work/out") == "$(printf '[left-a] %s\n' open said)" ]] || failed "what it wrote"
@@ -165,13 +165,13 @@ says '^last$'
 gives 1 "$fiber" logs aaaaaaaa nobody
 says 'has no job nobody; it has left-a, left-b$'
 gives 1 "$fiber" kill -s USR1 aaaaaaaa
-says 'only its master, .* could pass a signal on'
+says 'only its master, .* can forward a signal'
 gives 1 "$fiber" top aaaaaaaa
-says 'only its master could be asked for that, and it is gone; .fiber gc. removes'
+says 'only its master can do that, and the master is gone; use .fiber gc. to remove'
 gives 1 "$fiber" cp aaaaaaaa:/x .
 says 'and it is gone'
 gives 1 "$fiber" scale cccccccc 3
-says 'which is not on this host .elsewhere:1.: .fiber ps. and .fiber scale. there'
+says 'is not on this host .elsewhere:1.: use .fiber ps. and .fiber scale. there'
 gives 0 "$fiber" kill aaaaaaaa left-a
 says '1 job removed$'
 gives 0 "$fiber" gc --backend kubernetes --dry-run

@@ -74,9 +74,9 @@ gives 127 "$fiber" run --in-cluster --image fiber-none:1 -n 2 "$prog" rank
 says 'the image fiber-none:1 must have the command fiber'
 gives 125 "$fiber" run --in-cluster -n 2 /no/such/program
 says 'cannot start /no/such/program'
-says 'programs and files are those of the image fiber-system:1'
+says 'programs and files come from the image fiber-system:1'
 gives 127 "$fiber" kubernetes run -- /no/such/program
-says 'programs and files are those of the image fiber-system:1'
+says 'programs and files come from the image fiber-system:1'
 gives 2 "$fiber" run --in-cluster -b docker -n 2 "$prog" rank
 says 'in-cluster is for --backend kubernetes, not docker'
 nothing_left

@@ -122,7 +122,7 @@ gives 0 "$fiber" gc --backend kubernetes
 says "^removed +kubernetes job $left of run"
 [[ ! $(secrets) ]] || failed "gc should remove it"
 gives 0 "$fiber" gc --backend kubernetes
-says '^nothing is left behind'
+says '^nothing to remove'
 ok "gc removes the Secret of a master that died before its first pod"
 orphan
 in_space delete quota few >/dev/null
