@@ -247,6 +247,19 @@ static int split_name(const char *typed, char *name, size_t size, const char **r
                : -EINVAL;
 }
 
+/* Stores the uid of the run to show if none is named. */
+static int name_last(char *name, size_t size, struct fbr_error *err)
+{
+    struct run_client run;
+    int rc = run_client_last(&run, err);
+
+    if (rc < 0)
+        return rc;
+    snprintf(name, size, "%s", run.about.uid);
+    run_client_free(&run);
+    return 0;
+}
+
 static int get_wish(struct logs_wish *w, const struct cli_args *args, struct fbr_error *err)
 {
     *w = (struct logs_wish){.rank = -1,
@@ -341,7 +354,9 @@ static int run_logs(const struct cli_args *args)
     char root[PATH_MAX], name[128];
     int code;
 
-    if (split_name(args->operands[0], name, sizeof(name), &rank) < 0)
+    if (!args->noperands && name_last(name, sizeof(name), &err) < 0)
+        return cli_failed(1, "%s", err.text);
+    if (args->noperands && split_name(args->operands[0], name, sizeof(name), &rank) < 0)
         return cli_failed(1, "there is no run with such a long name");
     if (args->noperands > 1)
         rank = args->operands[1];
@@ -379,7 +394,7 @@ static const struct cli_option options[LOGS_OPTIONS] = {
 
 const struct cli_command cli_logs = {
     .name = "logs",
-    .operands = "RUN[/RANK] [RANK|JOB]",
+    .operands = "[RUN[/RANK] [RANK|JOB]]",
     .kind = CLI_RUN,
     .about = "Shows the output of the ranks of a run, or of the workers of a pool",
     .text =
@@ -388,7 +403,9 @@ const struct cli_command cli_logs = {
         "~/.local/state/fiber/logs (log_dir), also after the run has ended: for 14 days, for the "
         "last 200 runs, and at most 1 GiB in total (log_total). The output of a single rank is "
         "written into a file or a pipe byte for byte; otherwise only the last state of a progress "
-        "bar is shown. RANK of a pool is a worker, numbered as in `fiber top`.\n\n"
+        "bar is shown. RANK of a pool is a worker, numbered as in `fiber top`. Without RUN it "
+        "shows the run that goes on, if there is only one; if none goes on, the run that ended "
+        "last.\n\n"
         "If nothing is kept (log_keep=0), logs shows the lines that a run prints from now on; for "
         "a run with --output it shows the files of RANK, or, without RANK, their directory.\n\n"
         "If a run is not of this host, or its launcher is dead, the configured engines are "
@@ -396,13 +413,13 @@ const struct cli_command cli_logs = {
         "with --follow their later output.",
     .examples = "fiber logs train\tthe output of all ranks\n"
                 "fiber logs train/3\trank 3\n"
+                "fiber logs -f\tthe only run that goes on, or the last one\n"
                 "fiber logs -f train --tail 20\tthe last lines, and all later ones\n"
                 "fiber logs train --since 10m --grep loss -t\tlines of the last ten minutes that "
                 "have loss\n"
                 "fiber logs -b docker 3fa9 worker-2\tone job of a run that only the engine knows",
     .options = options,
     .count = LOGS_OPTIONS,
-    .least = 1,
     .most = 2,
     .run = run_logs,
 };

@@ -446,6 +446,35 @@ int run_client_only(struct run_client *run, struct fbr_error *err)
     return rc;
 }
 
+/* The end of a run whose launcher was killed is unknown, but later than its start. */
+static int64_t end_of(const struct run_client *run)
+{
+    return run->facts.ended_ms ? run->facts.ended_ms : run->about.started_ms;
+}
+
+int run_client_last(struct run_client *run, struct fbr_error *err)
+{
+    struct run_client *runs, *last = NULL;
+    size_t count;
+    int rc = run_client_only(run, err);
+
+    if (rc != -ENOENT)
+        return rc;
+    *err = (struct fbr_error){0, ""};
+    rc = run_client_list(&runs, &count, true, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count; i++)
+        last = !last || end_of(&runs[i]) >= end_of(last) ? &runs[i] : last;
+    if (last)
+        take_over(run, last);
+    else
+        rc = fbr_fail(err, -ENOENT,
+                      "there is no run of yours on this host; see `fiber ps --all-backends`");
+    run_client_list_free(runs, count);
+    return rc;
+}
+
 int run_client_again(const struct run_client *run, struct run_client *again, struct fbr_error *err)
 {
     int fd = fbr_registry_call(run->about.uid);

@@ -52,6 +52,7 @@ until_logs 20% long/1
 is 'first 0|20%|' 'rank 0 so far' fiber logs --tail 9 long/0
 [ "$(cat err)" = 'bad 0' ] || complain "rank 0, standard error: $(cat err)"
 is '[0] first 0|[1] first 1|' 'two ranks' bash -c 'fiber logs long --grep first | sort'
+is 'first 0|20%|' 'without a name, the only run' bash -c 'fiber logs --grep "" | sed -n "s/^\[0\] //p"'
 fiber logs -f long >followed 2>&1 &
 follower=$!
 echo go >&8
@@ -69,6 +70,7 @@ for line in '[0] first 0' '[1] first 1' '[0] last 0' '[1] last 1' '[1] 20%'; do
 done
 grep -q 'has ended with code 3' followed || complain "logs -f: $(cat followed)"
 is '[0] last 0|[1] last 1|' 'the last lines' bash -c 'fiber logs long --tail 2 | sort'
+is '[0] last 0|[1] last 1|' 'without a name, the run that ended last' bash -c 'fiber logs --tail 2 | sort'
 is 'last 1|' 'of a rank' fiber logs long 1 --tail 1
 is '' 'none' fiber logs long --tail 0
 is 'last 0|' 'by its words' fiber logs long/0 --grep '^l[a]st'

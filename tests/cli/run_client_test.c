@@ -236,6 +236,39 @@ static void without_a_name_there_must_be_just_one(void **state)
                                   "bbbb2222 train, cccc3333 train");
 }
 
+static const char *last_run(void)
+{
+    static char uid[sizeof(runs[0].about.uid)];
+    struct run_client run;
+
+    err = (struct fbr_error){0, ""};
+    if (run_client_last(&run, &err) < 0)
+        return err.text;
+    assert_int_equal(err.code, 0);
+    snprintf(uid, sizeof(uid), "%s", run.about.uid);
+    run_client_free(&run);
+    return uid;
+}
+
+static void the_last_run_is_the_running_one_or_the_one_that_ended_last(void **state)
+{
+    static const char *const ids[] = {"aaaa1111", "bbbb2222", "cccc3333"};
+
+    (void)state;
+    assert_string_equal(last_run(),
+                        "there is no run of yours on this host; see `fiber ps --all-backends`");
+    for (size_t i = 0; i < COUNT(runs); i++) {
+        made_run_init(&runs[i], ids[i], "train", (int64_t)(9 - i) * HOUR_MS);
+        made_run_begin(&runs[i]);
+    }
+    says(last_run(), "3 runs go on: use the id or name of one: aaaa1111 train, ");
+    made_run_end(&runs[2], 0, "");
+    made_run_end(&runs[0], 0, "");
+    assert_string_equal(last_run(), runs[1].about.uid);
+    made_run_end(&runs[1], 0, "");
+    assert_string_equal(last_run(), runs[1].about.uid);
+}
+
 /* ---- Asking ---- */
 
 /* The first of the made runs, called. */
@@ -462,6 +495,7 @@ int main(void)
         runs_test(a_run_is_found_by_name_or_by_the_beginning_of_its_id),
         runs_test(one_that_runs_is_before_one_that_has_ended),
         runs_test(without_a_name_there_must_be_just_one),
+        runs_test(the_last_run_is_the_running_one_or_the_one_that_ended_last),
         runs_test(ranks_are_asked_for_again_and_again),
         runs_test(orders_reach_the_run_and_refusals_come_back),
         runs_test(one_more_connection_is_independent),
