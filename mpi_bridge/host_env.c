@@ -112,7 +112,7 @@ static void cure_hwloc(const struct fbr_probe *p, const struct cure *c)
     const char *pci = near ? "" : "-pci,-linux:pci", *x86 = p->caches ? "-x86" : "";
 
     if (p->gpu)
-        cure(c, "hwloc has its own", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so");
+        cure(c, "hwloc reads XML itself", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so");
     else
         cure(c, "no GPU", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so,%s%s", gpus,
              near ? "" : ",hwloc_pci.so");

@@ -243,7 +243,7 @@ static void report_refused(struct fbr_lo_listener *l, uid_t uid)
         return;
     }
     if (l->unsaid)
-        snprintf(more, sizeof(more), " (%u more before it)", l->unsaid);
+        snprintf(more, sizeof(more), " (%u earlier refusals not shown)", l->unsaid);
     fbr_warn("refused a connection to 127.0.0.1:%u from user %u: only user %u may use it%s",
              l->port, (unsigned)uid, (unsigned)l->uid, more);
     l->said_ms = now;
@@ -257,7 +257,7 @@ static int check_owner(struct fbr_lo_listener *l, const struct fbr_lo_link *link
     int rc;
 
     if ((rc = uv_fileno(&link->uv.handle, &fd)) < 0 || (rc = fbr_loopback_owner(fd, &uid)) < 0) {
-        fbr_debug("refused a connection to 127.0.0.1:%u: its owner could not be told: %s", l->port,
+        fbr_debug("refused a connection to 127.0.0.1:%u: cannot find its owner: %s", l->port,
                   fbr_strerror(rc));
     } else if (uid != l->uid && uid != geteuid()) {
         rc = -EPERM;
@@ -303,7 +303,7 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, ui
     rc = uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
     if (rc < 0) {
         free(l);
-        return fbr_fail(err, rc, "no socket: %s", fbr_strerror(rc));
+        return fbr_fail(err, rc, "cannot open a socket: %s", fbr_strerror(rc));
     }
     l->tcp.data = l;
     if ((rc = uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0)) < 0 ||

@@ -88,7 +88,7 @@ static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     (void)b;
     (void)fd;
     if (job->node < 0 || rank < job->first[node] || rank >= job->first[node + 1])
-        return fbr_fail(err, -EINVAL, "rank %u is not one of this node", rank);
+        return fbr_fail(err, -EINVAL, "rank %u does not belong to this node", rank);
     first = job->first[node];
     local_size = job->first[node + 1] - first;
     fbr_env_set(env, "FIBER_RANK", "%u", rank);

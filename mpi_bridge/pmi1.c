@@ -134,7 +134,7 @@ static void engine_hang_up(void *user, void *link, const char *why)
     struct job *j = user;
     struct client *c = link;
 
-    fbr_warn("PMI-1: hung up on a process of job %.16s...: %s", j->job->nspace, why);
+    fbr_warn("PMI-1: closed the connection of a process of job %.16s...: %s", j->job->nspace, why);
     c->conn = NULL;
     fbr_lo_link_finish(c->link);
 }
@@ -476,14 +476,13 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
         return fbr_fail(err, -ENOENT, "PMI-1: no such job");
     if (preput && fbr_pmi1_preput(j->engine, preput) < 0)
         return fbr_fail(err, -EINVAL,
-                        "PMI-1: what the parent job has left for this one cannot be read");
+                        "PMI-1: cannot read the data that the parent job stored for this one");
     fbr_env_unset(env, PREPUT);
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
         fbr_env_unset(env, foreign[i]);
     if (how && strcmp(how, "port") != 0 && strcmp(how, "fd") != 0)
         return fbr_fail(err, -EINVAL,
-                        "FIBER_PMI is \"%.32s\"; it can be \"fd\" (as without it) or \"port\"",
-                        how);
+                        "FIBER_PMI is \"%.32s\"; use \"fd\" (the default) or \"port\"", how);
     rc = how && *how == 'p' ? pass_port(j, rank, env, err) : pass_fd(j, rank, env, fd, err);
     if (rc < 0)
         return rc;
@@ -553,10 +552,10 @@ const struct fbr_bridge_ops fbr_bridge_pmi1 = {
     .close = pmi1_close,
     .met_as = "PMI ",
     .no_rejoin =
-        "PMI (MPICH) lets no new process take the place of one that it knew, so this run can not "
-        "replace it. Try --on-failure restart, which starts all ranks again.",
+        "PMI (MPICH) admits no new process in place of a known one, so this run cannot replace the "
+        "rank. Use --on-failure restart to start all ranks again.",
     .abort_said = "Error in spawn call",
     .abort_advice =
-        "MPICH that is built on UCX, as Debian's is, cannot spawn: use Open MPI, or MPICH on OFI "
-        "(ch4:ofi).",
+        "MPICH built with UCX, such as Debian's, cannot spawn: use Open MPI, or MPICH built with "
+        "OFI (ch4:ofi).",
 };

@@ -208,7 +208,7 @@ bool fbr_pmi1_speak_for(struct fbr_pmi1_conn *c)
     struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
 
     if (!slot || slot->taken) {
-        fbr_pmi1_hang_up(c, !slot ? "it names a rank that is not here"
+        fbr_pmi1_hang_up(c, !slot ? "it names a rank that is not on this node"
                                   : "its rank has another connection already");
         return false;
     }
@@ -609,11 +609,11 @@ static void run_request(struct fbr_pmi1_conn *c, char *line)
     }
     if (!c->speaks && strcmp(cmd, "initack") != 0 &&
         (c->rank >= 0 ? !fbr_pmi1_speak_for(c) : true)) {
-        fbr_pmi1_hang_up(c, "it has not said which rank it is");
+        fbr_pmi1_hang_up(c, "it has not sent its rank");
         return;
     }
     if (c->speaks && fbr_pmi1_slot(c->e, c->rank)->wait != FBR_PMI1_NOTHING) {
-        fbr_pmi1_hang_up(c, "it asks again before it was answered");
+        fbr_pmi1_hang_up(c, "it sent a request before the last one was answered");
         return;
     }
     for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
@@ -636,11 +636,11 @@ static void on_line(struct fbr_pmi1_conn *c, char *line)
         return;
     }
     if (!c->speaks && (c->rank < 0 || !fbr_pmi1_speak_for(c))) {
-        fbr_pmi1_hang_up(c, "it has not said which rank it is");
+        fbr_pmi1_hang_up(c, "it has not sent its rank");
         return;
     }
     if (fbr_pmi1_slot(c->e, c->rank)->wait != FBR_PMI1_NOTHING) {
-        fbr_pmi1_hang_up(c, "it asks again before it was answered");
+        fbr_pmi1_hang_up(c, "it sent a request before the last one was answered");
         return;
     }
     c->spawn = fbr_pmi1_spawn_new();

@@ -219,7 +219,7 @@ static void reply_spawned(struct fbr_pmi1_conn *c, const char *name)
 
 void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text)
 {
-    const char *failed = code == -EEXIST   ? "it is published already"
+    const char *failed = code == -EEXIST   ? "the name is already published"
                          : code == -ENOENT ? "no such name"
                                            : "it failed";
     int rc = code < 0 ? ERR_OTHER : 0;
@@ -331,7 +331,7 @@ static void on_job_id(struct fbr_pmi1_conn *c, const struct message *m)
 static void on_job_connect(struct fbr_pmi1_conn *c, const struct message *m)
 {
     reply(c, get(m, "cmd"), ERR_OTHER,
-          "jobs are not connected by PMI here: publish a port, and look it up");
+          "PMI cannot connect jobs here: publish a port, and look it up");
 }
 
 static bool is_key(const char *key)
@@ -352,7 +352,7 @@ static int check_pair(struct fbr_pmi1_conn *c, const char *cmd, const char *key,
     if (is_key(key))
         reply(c, cmd, ERR_VALUE, "the value is missing or too long");
     else
-        reply(c, cmd, ERR_KEY, "the key is missing, too long, or has control characters in it");
+        reply(c, cmd, ERR_KEY, "the key is missing, too long, or contains control characters");
     return -EINVAL;
 }
 
@@ -361,8 +361,7 @@ static void on_put(struct fbr_pmi1_conn *c, const struct message *m)
     const char *key = get(m, "key"), *value = get(m, "value");
 
     if (check_pair(c, "kvs-put", key, value) == 0)
-        reply(c, "kvs-put", fbr_pmi1_put(c->e, key, value) < 0 ? ERR_OTHER : 0,
-              "there is no memory for it");
+        reply(c, "kvs-put", fbr_pmi1_put(c->e, key, value) < 0 ? ERR_OTHER : 0, "out of memory");
 }
 
 static void on_get(struct fbr_pmi1_conn *c, const struct message *m)
@@ -370,7 +369,7 @@ static void on_get(struct fbr_pmi1_conn *c, const struct message *m)
     const char *job = get(m, "jobid"), *key = get(m, "key");
 
     if (job && *job && strcmp(job, c->e->nspace) != 0)
-        reply(c, "kvs-get", ERR_OTHER, "that is not the name of its own job, see job-getid");
+        reply(c, "kvs-get", ERR_OTHER, "this is not the name of its own job, see job-getid");
     else
         reply_value(c, "kvs-get", is_key(key) ? fbr_pmi1_find(c->e->store, key) : NULL);
 }
@@ -396,7 +395,7 @@ static void on_ring(struct fbr_pmi1_conn *c, const struct message *m)
         }
         ring_key(key, (uint32_t)c->rank, sides[i]);
         if (fbr_pmi1_put(c->e, key, value) < 0) {
-            reply(c, "ring", ERR_OTHER, "there is no memory for it");
+            reply(c, "ring", ERR_OTHER, "out of memory");
             return;
         }
     }
@@ -432,7 +431,7 @@ static void on_put_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
     if (check_pair(c, "info-putnodeattr", key, value) < 0)
         return;
     if (fbr_pmi1_table_set(e, &e->attrs, key, value) < 0) {
-        reply(c, "info-putnodeattr", ERR_OTHER, "there is no memory for it");
+        reply(c, "info-putnodeattr", ERR_OTHER, "out of memory");
         return;
     }
     reply(c, "info-putnodeattr", 0, NULL);
@@ -461,7 +460,7 @@ static void on_get_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
     }
     copy = strdup(key);
     if (!copy) {
-        reply(c, "info-getnodeattr", ERR_OTHER, "there is no memory for it");
+        reply(c, "info-getnodeattr", ERR_OTHER, "out of memory");
         return;
     }
     free(slot->attr);
@@ -491,7 +490,7 @@ static void on_name(struct fbr_pmi1_conn *c, const struct message *m)
     int rc;
 
     if (!is_word(name) || (what == FBR_PMI1_PUBLISH && !is_word(port))) {
-        reply(c, cmd, ERR_VALUE, "the name or the port is missing, too long, or has blanks in it");
+        reply(c, cmd, ERR_VALUE, "the name or the port is missing, too long, or contains blanks");
         return;
     }
     fbr_pmi1_slot(c->e, rank)->wait = what;
@@ -590,7 +589,7 @@ static void on_spawn(struct fbr_pmi1_conn *c, const struct message *m)
 
     if (rc < 0) {
         reply(c, "spawn", ERR_OTHER,
-              rc == -ENOMEM ? "there is no memory for it" : "it is malformed or too long");
+              rc == -ENOMEM ? "out of memory" : "it is malformed or too long");
     } else {
         fbr_pmi1_slot(c->e, c->rank)->wait = FBR_PMI1_SPAWN;
         rc = c->e->ops->spawn(c->e->user, (uint32_t)c->rank, fbr_pmi1_spawn_apps(s),
@@ -635,7 +634,7 @@ static void run_request(struct fbr_pmi1_conn *c, const struct message *m)
         return;
     }
     if (!c->speaks && strcmp(cmd, "fullinit") != 0) {
-        fbr_pmi1_hang_up(c, "it has not said which rank it is");
+        fbr_pmi1_hang_up(c, "it has not sent its rank");
         return;
     }
     snprintf(c->thrid, sizeof(c->thrid), "%s", thrid ? thrid : "");
@@ -672,7 +671,7 @@ int fbr_pmi2_read(struct fbr_pmi1_conn *c)
 
     if (c->speaks && fbr_pmi1_slot(c->e, c->rank)->wait != FBR_PMI1_NOTHING) {
         if (left > WAITING_MAX)
-            fbr_pmi1_hang_up(c, "it asks for more and more before it was answered");
+            fbr_pmi1_hang_up(c, "it sent too many requests before one was answered");
         return 0;
     }
     if (left < LENGTH_DIGITS)
@@ -693,7 +692,7 @@ int fbr_pmi2_read(struct fbr_pmi1_conn *c)
     }
     memcpy(copy, text + LENGTH_DIGITS, (size_t)len);
     if (unpack(&m, copy, (size_t)len) < 0)
-        fbr_pmi1_hang_up(c, "a message is not made of \"key=value;\"");
+        fbr_pmi1_hang_up(c, "a message does not consist of \"key=value;\"");
     else
         run_request(c, &m);
     free(copy);

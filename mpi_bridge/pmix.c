@@ -109,7 +109,7 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
     fbr_settings_undo(settings, count);
     PMIX_DATA_ARRAY_DESTRUCT(&infos);
     if (rc != PMIX_SUCCESS)
-        return fbr_fail(err, -EIO, "PMIx %s does not start as a server: %s (see %s/pmix.log)",
+        return fbr_fail(err, -EIO, "PMIx %s cannot start as a server: %s (see %s/pmix.log)",
                         b->version, PMIx_Error_string(rc), b->host->dir);
     return 0;
 }
@@ -124,8 +124,7 @@ static int check_version(struct fbr_bridge *b, struct fbr_error *err)
     snprintf(b->version, sizeof(b->version), "%.*s",
              number ? (int)strspn(number, "0123456789.") : 0, number ? number : "");
     if (strtol(b->version, NULL, 10) < FBR_PMIX_OLDEST)
-        return fbr_fail(err, -ENOSYS,
-                        "PMIx %s is too old: this needs libpmix of version %d or later", text,
+        return fbr_fail(err, -ENOSYS, "PMIx %s is too old: Fiber needs libpmix %d or later", text,
                         FBR_PMIX_OLDEST);
     return 0;
 }
@@ -154,7 +153,7 @@ static int bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *ho
     int rc;
 
     if (!b)
-        return fbr_fail(err, -ENOMEM, "PMIx: no memory");
+        return fbr_fail(err, -ENOMEM, "PMIx: out of memory");
     b->host = host;
     b->output = -1;
     rc = check_version(b, err);
@@ -170,7 +169,7 @@ static int bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *ho
     b->queue = fbr_pmix_queue_open(b);
     if (!b->queue) {
         rc = fbr_fail(err, -EBUSY,
-                      "PMIx: this process has a server already, and libpmix allows only one");
+                      "PMIx: this process already has a server, and libpmix allows only one");
         goto fail;
     }
     rc = start_server(b, err);
@@ -204,7 +203,7 @@ static int bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, st
 
     if (!j || !(j->local = calloc(local + 1, sizeof(*j->local)))) {
         free(j);
-        return fbr_fail(err, -ENOMEM, "PMIx: no memory");
+        return fbr_fail(err, -ENOMEM, "PMIx: out of memory");
     }
     j->job = job;
     if (strlen(job->nspace) > PMIX_MAX_NSLEN) {
@@ -311,7 +310,7 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
 
     (void)fd;
     if (!local)
-        return fbr_fail(err, -EINVAL, "PMIx: rank %u is not of this agent", rank);
+        return fbr_fail(err, -EINVAL, "PMIx: rank %u does not belong to this agent", rank);
     PMIX_LOAD_PROCID(&who, job->nspace, rank);
     if (local->state != FBR_PMIX_NEW) {
         code = start_again(b, j, local, &who, err);
@@ -320,7 +319,7 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     }
     rc = PMIx_server_setup_fork(&who, &added);
     if (rc != PMIX_SUCCESS)
-        return fbr_fail(err, -EIO, "PMIx has no environment for rank %u: %s", rank,
+        return fbr_fail(err, -EIO, "PMIx cannot set up the environment of rank %u: %s", rank,
                         PMIx_Error_string(rc));
     forget_outer(env);
     for (char **pair = added; pair && *pair; pair++) {

@@ -340,5 +340,5 @@ void fbr_pmix_start_control(struct fbr_pmix_request *r)
     fbr_pmix_fail(r, rc);
     if (rc == PMIX_SUCCESS && end)
         b->host->abort(b->host->user, j->job->id, rank, 1,
-                       "it asked that its job be ended (PMIx_Job_control)");
+                       "it requested the end of its job (PMIx_Job_control)");
 }

@@ -222,12 +222,12 @@ static bool groups_work(struct fbr_pmix_request *r)
     if (strtol(b->version, NULL, 10) >= 5)
         snprintf(text, sizeof(text),
                  "MPI sessions do not work with the PMIx of this agent (%s): call MPI_Init "
-                 "instead, or take MPICH\n",
+                 "instead, or use MPICH\n",
                  b->version);
     else if (theirs[0] && strtol(theirs, NULL, 10) >= 5)
         snprintf(text, sizeof(text),
-                 "MPI sessions need PMIx 4 in the program (%s) as in its agent (%s): call "
-                 "MPI_Init instead, or take MPICH\n",
+                 "MPI sessions need PMIx 4 in both the program (%s) and its agent (%s): call "
+                 "MPI_Init instead, or use MPICH\n",
                  theirs, b->version);
     else
         return true;

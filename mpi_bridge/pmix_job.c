@@ -181,7 +181,7 @@ int fbr_pmix_register_rank(struct fbr_bridge *b, const struct fbr_bridge_job *jo
     PMIX_LOAD_PROCID(&who, job->nspace, rank);
     rc = PMIx_server_register_client(&who, b->host->uid, b->host->gid, NULL, NULL, NULL);
     if (rc != PMIX_SUCCESS && rc != PMIX_OPERATION_SUCCEEDED)
-        return fbr_fail(err, -EIO, "PMIx does not take rank %u: %s", rank, PMIx_Error_string(rc));
+        return fbr_fail(err, -EIO, "PMIx refuses rank %u: %s", rank, PMIx_Error_string(rc));
     return 0;
 }
 
@@ -204,8 +204,8 @@ int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job, st
         rc = PMIx_server_register_nspace(job->nspace, (int)local, all.array, all.size, NULL, NULL);
     PMIX_DATA_ARRAY_DESTRUCT(&all);
     if (rc != PMIX_SUCCESS && rc != PMIX_OPERATION_SUCCEEDED)
-        return fbr_fail(err, -EIO, "PMIx does not take a job of %u ranks on %u nodes: %s",
-                        job->size, job->nodes, PMIx_Error_string(rc));
+        return fbr_fail(err, -EIO, "PMIx refuses a job of %u ranks on %u nodes: %s", job->size,
+                        job->nodes, PMIx_Error_string(rc));
     return 0;
 }
 

@@ -133,10 +133,9 @@ void fbr_pmix_start_unpublish(struct fbr_pmix_request *r)
 
 /* ---- Ports and names that no rank has ---- */
 
-#define ONE_RUN                                                                                  \
-    "Names and ports of other runs are not seen here: start both programs in one run (a script " \
-    "that "                                                                                      \
-    "looks at FIBER_RANK), or one from the other (MPI_Comm_spawn)"
+#define ONE_RUN                                                                              \
+    "Names and ports of other runs are not visible here: start both programs in one run (a " \
+    "script that can select one by FIBER_RANK), or start one from the other (MPI_Comm_spawn)"
 
 static void report(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank, const char *text)
 {

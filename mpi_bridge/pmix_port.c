@@ -104,7 +104,7 @@ void fbr_pmix_ports_guard(struct fbr_bridge *b, const struct fbr_pmix_ports *bef
             b->guards[b->n_guards++] = g;
             continue;
         }
-        fbr_debug("a port of PMIx has no guard: %s", err.text);
+        fbr_debug("cannot protect a port of PMIx: %s", err.text);
         set_patience(now.fds[i]);
     }
 }

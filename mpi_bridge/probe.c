@@ -72,7 +72,7 @@ static void probe_cma(struct fbr_probe *p, const char *proc)
         snprintf(p->no_cma, sizeof(p->no_cma), "process_vm_readv: %s", strerror(errno));
     else if (yama > 2 || (yama == 2 && !may_trace(proc)))
         snprintf(p->no_cma, sizeof(p->no_cma), "kernel.yama.ptrace_scope is %d%s", yama,
-                 yama == 2 ? ", and we lack SYS_PTRACE" : "");
+                 yama == 2 ? ", and SYS_PTRACE is missing" : "");
     else
         p->cma = true;
 }
@@ -155,7 +155,7 @@ static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots
             snprintf(p->no_fabric, sizeof(p->no_fabric), "no port of %s is active", p->fabric_name);
         else if (!usable)
             snprintf(p->no_fabric, sizeof(p->no_fabric),
-                     "%s is there, but not /dev/infiniband/uverbs*", p->fabric_name);
+                     "%s exists, but /dev/infiniband/uverbs* does not", p->fabric_name);
         else
             p->fabric = true;
     }

@@ -76,7 +76,7 @@ static void on_link(void *user, struct fbr_lo_link *link)
     if (c)
         rc = p->host->stream_open(p->host->user, p->job, p->service, on_data, c, &c->stream);
     if (rc < 0) {
-        fbr_warn("%s: a connection of a rank could not be carried to the launcher: %s", p->service,
+        fbr_warn("%s: cannot forward a connection of a rank to the launcher: %s", p->service,
                  fbr_strerror(rc));
         free(c);
         fbr_lo_link_close(link);

@@ -130,9 +130,9 @@ static void test_a_connection_without_a_rank_says_who_it_is(void **state)
     expect(2, "cmd=initack pmiid=5\n",
            "2 hung up: its rank has another connection already\n"); /* not even then */
     conns[2] = fbr_pmi1_attach(engine, &links[2], -1);
-    expect(2, "cmd=initack pmiid=3\n", "2 hung up: it names a rank that is not here\n");
+    expect(2, "cmd=initack pmiid=3\n", "2 hung up: it names a rank that is not on this node\n");
     conns[2] = fbr_pmi1_attach(engine, &links[2], -1);
-    expect(2, "cmd=get_maxes\n", "2 hung up: it has not said which rank it is\n");
+    expect(2, "cmd=get_maxes\n", "2 hung up: it has not sent its rank\n");
 }
 
 static void test_names(void **state)
@@ -211,7 +211,7 @@ static void test_limits(void **state)
     line[sizeof(line) - 1] = 0;
     expect(0, line, "0 hung up: a line is too long\n");
     send_line(1, "cmd=barrier_in\n");
-    expect(1, "cmd=get_maxes\n", "1 hung up: it asks again before it was answered\n");
+    expect(1, "cmd=get_maxes\n", "1 hung up: it sent a request before the last one was answered\n");
 }
 
 static void test_nodes_of_one_size_are_one_block(void **state)

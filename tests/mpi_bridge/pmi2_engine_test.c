@@ -68,13 +68,15 @@ static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)
     send_line(2, hello);
     expect(2, "cmd=fullinit;pmirank=1;", "2 hung up: its rank has another connection already\n");
     send_line(3, hello);
-    expect(3, "cmd=job-getid;", "3 hung up: it has not said which rank it is\n");
+    expect(3, "cmd=job-getid;", "3 hung up: it has not sent its rank\n");
     conns[3] = fbr_pmi1_attach(e, &links[3], 1);
     send_line(3, hello);
     expect(3, "cmd=fullinit;pmirank=0;", "3 hung up: it names another rank than its own\n");
     conns[3] = fbr_pmi1_attach(e, &links[3], -1);
     send_line(3, hello);
-    expect(3, "cmd=fullinit;threaded=FALSE;", "3 hung up: it names a rank that is not here\n");
+    expect(3, "cmd=fullinit;threaded=FALSE;",
+           "3 hung up: it names a rank that is not on this "
+           "node\n");
     fbr_pmi1_close(e);
 }
 
@@ -99,11 +101,11 @@ static void test_keys_and_values(void **state)
            "1<cmd=kvs-get-response;rc=0;found=TRUE;value=;;x;;=y\n;\n");
     expect(0, "cmd=kvs-get;jobid=ring;key=none;", "0<cmd=kvs-get-response;rc=0;found=FALSE;\n");
     expect(0, "cmd=kvs-get;jobid=other;key=a b;",
-           "0<cmd=kvs-get-response;rc=14;errmsg=that is not the name of its own job, see "
+           "0<cmd=kvs-get-response;rc=14;errmsg=this is not the name of its own job, see "
            "job-getid;\n");
     expect(0, "cmd=kvs-put;value=x;",
-           "0<cmd=kvs-put-response;rc=4;errmsg=the key is missing, too long, or has control "
-           "characters in it;\n");
+           "0<cmd=kvs-put-response;rc=4;errmsg=the key is missing, too long, or contains control "
+           "characters;\n");
     expect(0, "cmd=kvs-put;key=k;",
            "0<cmd=kvs-put-response;rc=6;errmsg=the value is missing or too long;\n");
     expect(0, "cmd=kvs-put;thrid=0x12;key=k;value=v;", "0<cmd=kvs-put-response;thrid=0x12;rc=0;\n");
@@ -200,7 +202,7 @@ static void test_a_client_that_asks_for_ever_without_being_answered(void **state
     did[0] = 0;
     for (int i = 0; i < 100 && !did[0]; i++)
         fbr_pmi1_bytes(conns[0], more, sizeof(more));
-    assert_string_equal(did, "0 hung up: it asks for more and more before it was answered\n");
+    assert_string_equal(did, "0 hung up: it sent too many requests before one was answered\n");
 }
 
 static void test_attributes_of_the_job(void **state)
@@ -261,10 +263,10 @@ static void test_names(void **state)
            "unpublish 4 s\n0<cmd=name-unpublish-response;rc=14;errmsg=it failed;\n");
     expect(0, "cmd=name-publish;name=s;",
            "0<cmd=name-publish-response;rc=6;errmsg=the name or the port is missing, too long, or "
-           "has blanks in it;\n");
+           "contains blanks;\n");
     expect(0, "cmd=job-connect;jobid=x;",
-           "0<cmd=job-connect-response;rc=14;errmsg=jobs are not connected by PMI here: publish a "
-           "port, and look it up;\n");
+           "0<cmd=job-connect-response;rc=14;errmsg=PMI cannot connect jobs here: publish a port, "
+           "and look it up;\n");
 }
 
 static void test_a_ring(void **state)
@@ -343,8 +345,8 @@ static void test_nonsense_is_hung_up_on(void **state)
         {"     0", "a message does not begin with its length"},
         {"    -1", "a message does not begin with its length"},
         {"1 4   cmd=job-getid;", "a message does not begin with its length"},
-        {"13    cmd=job-getid", "a message is not made of \"key=value;\""},
-        {"4     cmd;", "a message is not made of \"key=value;\""},
+        {"13    cmd=job-getid", "a message does not consist of \"key=value;\""},
+        {"4     cmd;", "a message does not consist of \"key=value;\""},
         {"4     a=b;", "a message has no command"},
         {"5     cmd=;", "a message has no command"},
     };

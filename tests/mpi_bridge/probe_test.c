@@ -143,7 +143,7 @@ static void yama_forbids_copies(void **state)
     put(*state, "proc/sys/kernel/yama/ptrace_scope", "2\n");
     look(&p, *state);
     assert_false(p.cma);
-    assert_string_equal(p.no_cma, "kernel.yama.ptrace_scope is 2, and we lack SYS_PTRACE");
+    assert_string_equal(p.no_cma, "kernel.yama.ptrace_scope is 2, and SYS_PTRACE is missing");
     put(*state, "proc/self/status",
         "Name:\tfiber\nCapEff:\t00000000a80425fb\nCapBnd:\t00000000a80c25fb\n");
     look(&p, *state);

@@ -89,7 +89,7 @@ test_a_session_makes_a_communicator_or_says_why_not() {
         for where in 4 2; do
             if [ "$mpi" = openmpi ]; then # PMIx 4 and 5 do not understand each other about groups
                 foreign_run 3 "$mpi" session -n 4 --per-node "$where" || return
-                says 'MPI sessions need PMIx 4 in the program' || return
+                says 'MPI sessions need PMIx 4 in both the program' || return
             else
                 foreign_run 0 "$mpi" session -n 4 --per-node "$where" || return
                 [ "$(grep -c '^mpi://WORLD: 4 of 4' "$work/out")" = 4 ] || fail 'not all are in it' || return

@@ -107,7 +107,7 @@ test_a_rank_that_pmi_knew_is_not_replaced() {
         for how in kill orphan; do
             [ "$how $where" != "orphan --oversubscribe" ] || continue # the only agent: nobody could go on
             fiber_run 137 --oversubscribe "$where" -n 2 --on-failure replace "$work/check.mpich" "$how" || return
-            says 'PMI (MPICH) lets no new process take the place' || return
+            says 'PMI (MPICH) admits no new process in place' || return
         done
     done
 }
