@@ -69,8 +69,8 @@ def run(work):
     from ._core import versions
     parent, kind, payload = work.split(b"\n", 2)
     if parent.decode() != versions():
-        sys.stderr.write("fiber: this process has Python and fiber %s, its parent %s: they must be the same "
-                         "(FIBER_PYTHON names the interpreter of jobs)\n" % (versions(), parent.decode()))
+        sys.stderr.write("fiber: this process has Python and fiber %s, its parent has %s: they must be the same "
+                         "(set FIBER_PYTHON to the interpreter for jobs)\n" % (versions(), parent.decode()))
         return 1
     module, function = KINDS[kind.decode()]
     __import__(module)

@@ -11,4 +11,4 @@ def main():
     try:
         os.execv(program, ["fiber", *sys.argv[1:]])
     except FileNotFoundError:
-        sys.exit("fiber: %s is not there: wheels have it; a build folder has the command as cli/fiber" % program)
+        sys.exit("fiber: %s does not exist: install fiber from a wheel, or use cli/fiber of a build folder" % program)

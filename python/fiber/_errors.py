@@ -9,7 +9,7 @@ __all__ = ["RingError", "WorkerLost"]
 
 # How backends say that a program is not there: on Docker, Kubernetes, and as a process.
 NOT_THERE = ("cannot run in its image", "is not in the image", ": exec: ")
-ADVICE = ("\n    FIBER_PYTHON names the interpreter of jobs, where it has another path than here; python3 -m fiber.image build "
+ADVICE = ("\n    If the interpreter has another path in jobs, set FIBER_PYTHON; python3 -m fiber.image build "
           "NAME PROG.py makes an image of this program")
 
 

@@ -56,8 +56,8 @@ class _Workers:
         raise ValueError(NO_DESCRIPTORS)
 
 
-NO_DESCRIPTORS = ("a file descriptor cannot travel to a job: what multiprocessing's own Value, Array, Pipe and others are "
-                  "made of; use those of fiber")
+NO_DESCRIPTORS = ("cannot send a file descriptor to a job: multiprocessing's own Value, Array, Pipe and others are "
+                  "made of descriptors; use those of fiber")
 
 
 def dumps_for_workers(obj):

@@ -63,7 +63,7 @@ class Config(SimpleNamespace):
         if conf_file is not None:
             for key, value in _read(conf_file).items():
                 if key not in LIBRARY and key not in FRONT:
-                    raise ValueError("there is no setting %r, which %s names" % (key, conf_file))
+                    raise ValueError("there is no setting %r (in %s)" % (key, conf_file))
                 setattr(self, key, _value_of(value))
 
     @classmethod

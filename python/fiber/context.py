@@ -128,7 +128,7 @@ class FiberContext(BaseContext):
         """Returns a context: "spawn" and "fiber" are names of this one."""
         if method is None or method in METHODS:
             return self
-        raise ValueError("cannot find context for %r: jobs are started by 'spawn'" % method)
+        raise ValueError("cannot find context for %r: use 'spawn', which starts jobs" % method)
 
     def get_start_method(self, allow_none=False):
         """Returns "spawn": children are new interpreters."""

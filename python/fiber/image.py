@@ -42,8 +42,9 @@ def tree(folder):
                 size += os.path.getsize(path)
         if size > MOST_BYTES or len(found) > MOST_FILES:
             raise ValueError(
-                "%s has more than %d MiB or %d files, too much to put it into an image unasked: start the program in a "
-                "folder of its own, or name what it needs in image_add (FIBER_IMAGE_ADD=\"prog.py data\")"
+                "%s has more than %d MiB or %d files, which is too large for an automatic image: start the program "
+                "in a folder of its own, or name the files that it needs in image_add "
+                "(FIBER_IMAGE_ADD=\"prog.py data\")"
                 % (folder, MOST_BYTES >> 20, MOST_FILES))
     return found
 
@@ -117,7 +118,7 @@ def main(argv):
         return 2
     command = _program()
     if command is None:
-        print("fiber.image: there is no command fiber on the path", file=sys.stderr)
+        print("fiber.image: there is no command fiber in PATH", file=sys.stderr)
         return 125
     verb, name, script, *options = argv
     if not os.path.isfile(script):

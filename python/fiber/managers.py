@@ -345,7 +345,7 @@ class BaseManager(mpm.BaseManager):
 def _first_message(reader, process):
     """Returns what a child says first. EOFError: it ended before."""
     if reader not in wait([reader, process.sentinel]):
-        raise EOFError("the process of the manager ended before it had started: %s" % process.exitcode)
+        raise EOFError("the process of the manager ended before it was ready, with exit code %s" % process.exitcode)
     return reader.recv()
 
 

@@ -592,7 +592,7 @@ class Pool(metaclass=abc.ABCMeta):
         most = most if most is not None else processes if processes is not None else least
         least = least if least is not None else processes if processes is not None and processes <= most else most
         if not 0 <= least <= most or most < 1:
-            raise ValueError("a pool of %r to %r workers makes no sense" % (least, most))
+            raise ValueError("a pool of %r to %r workers is invalid" % (least, most))
         return least, most
 
     def _open(self, initializer, initargs, maxtasksperchild, workers_per_job, idle, job):

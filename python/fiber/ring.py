@@ -60,7 +60,7 @@ def broadcast(data, root=0, timeout=None):
     core, is_root = _core.start(), int(os.environ.get("FIBER_RANK", -1)) == root
     view = None if data is None else _bytes_of(data)
     if is_root and view is None:
-        raise TypeError("the root of a broadcast has bytes to give")
+        raise TypeError("the root of a broadcast needs data to send")
     length = array("q", [view.nbytes if is_root else 0])
     core.ring_broadcast(length, root, timeout)
     if view is None or is_root and view.readonly:
@@ -81,7 +81,7 @@ def allreduce(data, op="sum", timeout=None):
     ranks, and sums of integers wrap around at 64 bits. The ranks wait for each other, at most `timeout` seconds.
     """
     if op not in OPERATIONS:
-        raise ValueError("op is one of %s, not %r" % (", ".join(OPERATIONS), op))
+        raise ValueError("op must be one of %s, not %r" % (", ".join(OPERATIONS), op))
     if isinstance(data, (list, tuple)):
         return _reduce(_array_of(data), op, timeout).tolist()
     if isinstance(data, Real):
@@ -103,7 +103,7 @@ def _reduce(data, op, timeout):
     view = memoryview(data)
     kind = view.format.lstrip("@=<")
     if view.itemsize != 8 or kind not in ("q", "l", "d"):
-        raise TypeError("allreduce() has 8-byte integers and floats, not elements of format %r" % view.format)
+        raise TypeError("allreduce() needs 8-byte integers or floats, not elements of format %r" % view.format)
     if view.readonly:
         raise TypeError("allreduce() changes its array, and this one is read-only")
     _core.start().ring_allreduce(_bytes_of(data), DOUBLE if kind == "d" else INT64, OPERATIONS[op], timeout)
@@ -236,7 +236,7 @@ class Ring:
 
     def _check_rank(self):
         if self._rank is None:
-            raise ValueError("only ranks meet in a barrier, a broadcast or an allreduce")
+            raise ValueError("only a rank can call barrier(), broadcast() or allreduce()")
 
     def _started(self):
         if self._handle is None:
@@ -253,7 +253,7 @@ class Ring:
 
     def duplicate_for_child(self, fd):
         """Refuses descriptors, which multiprocessing's reducers would send to a child of the same host."""
-        raise ValueError("a file descriptor cannot travel to a job; send what it is made from")
+        raise ValueError("cannot send a file descriptor to a job; send the data to open it again")
 
     def _run_rank(self):
         self._rank, self._size = int(os.environ["FIBER_RANK"]), int(os.environ["FIBER_SIZE"])
@@ -273,7 +273,7 @@ def _translate(options):
     flags = sum(bit for name, bit in FLAGS.items() if options.pop(name, False))
     policy = options.pop("on_failure", "abort")
     if policy not in POLICIES:
-        raise ValueError("on_failure is one of %s, not %r" % (", ".join(POLICIES), policy))
+        raise ValueError("on_failure must be one of %s, not %r" % (", ".join(POLICIES), policy))
     for name in ("timeout", "grace"):
         seconds = options.pop(name, None)
         if seconds is not None:

@@ -50,7 +50,7 @@ def _open_segment(name, size):
     try:
         segment.memory = memoryview(_core.start().Shared(name, size))
     except FileNotFoundError:
-        raise OSError("a Value or an Array is memory of one host, and this process runs on another one than its maker; "
+        raise OSError("a Value or an Array is memory of one host, and this process runs on another host; "
                       "use Manager().Value or Manager().Array") from None
     return segment
 

@@ -43,7 +43,7 @@ static int objects_init(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTuple(args, "|z#:Objects", &address, &len))
         return -1;
     if (o->handle) {
-        PyErr_SetString(PyExc_RuntimeError, "the store is open");
+        PyErr_SetString(PyExc_RuntimeError, "the store is already open");
         return -1;
     }
     return open_store(o, address, (size_t)len);

@@ -258,7 +258,7 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
                           &f.block, &shift, &limit))
         return NULL;
     if (!fpy_is_result(owner) || f.next < 0 || f.stop > PyList_Size(f.list) || f.block < 0) {
-        PyErr_SetString(PyExc_ValueError, "a feed needs a Result, and a part of its list");
+        PyErr_SetString(PyExc_ValueError, "feed() needs a Result, and a range within its list");
         return NULL;
     }
     f.owner = (struct fpy_result *)owner;
@@ -331,7 +331,7 @@ static PyObject *object_of(struct stream *s, const struct entry *e, const struct
     uint64_t ns;
 
     if (b->len < sizeof(ns)) {
-        PyErr_SetString(PyExc_RuntimeError, "a result makes no sense");
+        PyErr_SetString(PyExc_RuntimeError, "a result is invalid");
         return NULL;
     }
     memcpy(&ns, b->data, sizeof(ns));
@@ -474,7 +474,7 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
         return NULL;
     }
     if (p->taking) {
-        PyErr_SetString(PyExc_RuntimeError, "another thread takes results");
+        PyErr_SetString(PyExc_RuntimeError, "another thread is taking results");
         return NULL;
     }
     r = result == Py_None ? NULL : (struct fpy_result *)result;
@@ -555,7 +555,7 @@ static int pool_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &o.backend, &o.job.workdir))
         return -1;
     if (p->handle) {
-        PyErr_SetString(PyExc_RuntimeError, "the pool is open");
+        PyErr_SetString(PyExc_RuntimeError, "the pool is already open");
         return -1;
     }
     p->finished = PyList_New(0);

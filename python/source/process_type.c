@@ -71,7 +71,7 @@ static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &o.backend, &o.job.workdir, &PyList_Type, &pipes))
         return -1;
     if (p->handle) {
-        PyErr_SetString(PyExc_RuntimeError, "the process was started already");
+        PyErr_SetString(PyExc_RuntimeError, "the process has already started");
         return -1;
     }
     n = take_ends(pipes, &ends);

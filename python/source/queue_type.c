@@ -26,7 +26,7 @@ static int connect_or_open(struct queue *q, const void *address, size_t len, siz
     int rc;
 
     if (address && len != sizeof(a.bytes)) {
-        PyErr_SetString(PyExc_ValueError, "this is not the address of a queue");
+        PyErr_SetString(PyExc_ValueError, "this is not an address of a queue");
         return -1;
     }
     if (address)

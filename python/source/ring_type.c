@@ -47,7 +47,7 @@ static int ring_init(PyObject *self, PyObject *args, PyObject *kwargs)
             &o.bind_to, &o.map_by, &o.cpus_per_rank, &o.gpus_per_rank, &o.flags, &o.output_dir))
         return -1;
     if (r->handle) {
-        PyErr_SetString(PyExc_RuntimeError, "the ring was started already");
+        PyErr_SetString(PyExc_RuntimeError, "the ring has already started");
         return -1;
     }
     o.job.memory = memory;

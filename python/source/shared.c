@@ -53,7 +53,8 @@ static int shared_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &b.fn, &writable))
         return -1;
     if (s->handle || len < 0) {
-        PyErr_SetString(PyExc_ValueError, len < 0 ? "a length is not negative" : "it is open");
+        PyErr_SetString(PyExc_ValueError,
+                        len < 0 ? "the length cannot be negative" : "the memory is already open");
         return -1;
     }
     if (b.fn == Py_None)
@@ -209,7 +210,7 @@ static int lock_init(PyObject *self, PyObject *args, PyObject *kwargs)
     if (l->memory.len < (Py_ssize_t)sizeof(*l->held) ||
         (uintptr_t)l->memory.buf % _Alignof(struct held_lock)) {
         PyBuffer_Release(&l->memory);
-        PyErr_SetString(PyExc_ValueError, "the memory has no room for a lock");
+        PyErr_SetString(PyExc_ValueError, "the memory is too small for a lock");
         return -1;
     }
     l->held = l->memory.buf;

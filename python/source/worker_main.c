@@ -125,7 +125,7 @@ static int load_function(struct function *f, uint64_t id, const void *data, size
     PyObject *callable;
 
     if (!data || len < sizeof(f->kind)) {
-        PyErr_SetString(PyExc_RuntimeError, "a task came without its function");
+        PyErr_SetString(PyExc_RuntimeError, "a task arrived without its function");
         return -1;
     }
     callable = fpy_loads((const char *)data + sizeof(f->kind), len - sizeof(f->kind));
@@ -220,7 +220,7 @@ static PyObject *call(uint64_t kind, PyObject *callable, PyObject *argument)
     case FPY_BLOCK_STAR:
         return call_block(callable, argument, kind == FPY_BLOCK_STAR);
     default:
-        PyErr_SetString(PyExc_RuntimeError, "a task of an unknown kind came");
+        PyErr_SetString(PyExc_RuntimeError, "a task of an unknown kind arrived");
         return NULL;
     }
 }
@@ -321,8 +321,8 @@ int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply)
         if (rc == -1) {
             PyErr_Print();
             rc = fiber_reply_fail(reply, -EIO,
-                                  "the task's exception could not be told; see the "
-                                  "standard error of its worker");
+                                  "cannot send the task's exception; see the standard error of its "
+                                  "worker");
         }
     }
     Py_XDECREF(result);
