@@ -185,7 +185,7 @@ static void check_network(struct doctor *d, const struct fbr_probe *p)
         doctor_report(d, "loopback", DOCTOR_GOOD, "", "up");
     else
         doctor_report(d, "loopback", DOCTOR_BAD, "ip link set lo up",
-                      "lo is down: Open MPI hangs without it");
+                      "lo is down: Open MPI needs it");
     if (p->interface[0])
         doctor_report(d, "network", DOCTOR_GOOD, "", "%s, %s", p->interface, p->address);
     else

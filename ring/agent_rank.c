@@ -244,7 +244,7 @@ static bool better_free(struct agent_job *j)
         return true;
     if (fbr_cgroup_floats(&a->limits))
         fbr_agent_note(a,
-                       "ranks are not bound: a limit of the container allows the time of %g of %u "
+                       "ranks are not bound: the cgroup limit allows the time of %g of %u "
                        "processors, and does not fix which (use --bind-to core to bind)",
                        a->limits.quota, a->limits.affinity);
     return fbr_cgroup_floats(&a->limits);

@@ -203,12 +203,14 @@ static void take(struct fbr_collective *c, struct part *p, const void *data, siz
     static const char *const names[] = {"?", "a barrier", "a broadcast", "an allreduce"};
     const struct fbr_collective_ask *first = first_of(c), *ask = &p->ask;
 
-    if (c->parts[ask->rank].here || ask->number != c->number || (first && !agree(first, ask)))
+    if (first && !agree(first, ask))
         fail(c, -EINVAL,
              "the ranks do not agree: rank %u calls %s of %llu bytes, and rank %u %s of %llu",
-             ask->rank, names[ask->op], (unsigned long long)ask->len, first ? first->rank : 0,
-             first ? names[first->op] : "something else",
-             first ? (unsigned long long)first->len : 0);
+             ask->rank, names[ask->op], (unsigned long long)ask->len, first->rank, names[first->op],
+             (unsigned long long)first->len);
+    else if (c->parts[ask->rank].here || ask->number != c->number)
+        fail(c, -EINVAL, "the ranks do not agree: rank %u calls %s out of order", ask->rank,
+             names[ask->op]);
     else if (enter(c, p, data, len) < 0)
         fail(c, -ENOMEM, "the launcher has no memory for the data of rank %u", ask->rank);
     else if (c->there == c->size)

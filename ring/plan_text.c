@@ -47,7 +47,7 @@ static bool floats(struct picture *p, const struct fbr_pin_wish *wish)
         !facts.this_machine || !fbr_cgroup_floats(&limits))
         return false;
     snprintf(p->note, sizeof(p->note),
-             "ranks are not bound: a limit of the container allows the time of %g of %u processors "
+             "ranks are not bound: the cgroup limit allows the time of %g of %u processors "
              "(use --bind-to core to bind)",
              limits.quota, limits.affinity);
     return true;
@@ -125,6 +125,14 @@ static void put_command(struct fbr_buf *b, const struct fiber_ring_program *prog
     put(b, "\n");
 }
 
+static void put_ranks(struct fbr_buf *b, int first, int last)
+{
+    if (first == last)
+        put(b, "rank %d", first);
+    else
+        put(b, "ranks %d to %d", first, last);
+}
+
 /* A single program is on the first line. If there are several, each has its own line. */
 static void put_programs(struct fbr_buf *b, const struct picture *p)
 {
@@ -137,8 +145,10 @@ static void put_programs(struct fbr_buf *b, const struct picture *p)
     for (int i = 0; i < n; i++) {
         struct fiber_ring_program program = fbr_ring_app(o, size, i);
 
-        if (n > 1)
-            put(b, "ranks %d to %d: ", first, first + program.count - 1);
+        if (n > 1) {
+            put_ranks(b, first, first + program.count - 1);
+            put(b, ": ");
+        }
         put_command(b, &program);
         first += program.count;
     }
@@ -165,8 +175,9 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, const cha
     put_programs(&b, &p);
     put(&b, "backend %s, %u agent%s\n", p.backend, p.plan.nodes, p.plan.nodes == 1 ? "" : "s");
     for (uint32_t k = 0; k < p.plan.nodes; k++) {
-        put(&b, "node %u%s%s: ranks %u to %u\n", k, hosts ? ", " : "", hosts ? hosts[k] : "",
-            p.plan.first[k], p.plan.first[k + 1] - 1);
+        put(&b, "node %u%s%s: ", k, hosts ? ", " : "", hosts ? hosts[k] : "");
+        put_ranks(&b, (int)p.plan.first[k], (int)p.plan.first[k + 1] - 1);
+        put(&b, "\n");
         for (uint32_t i = p.plan.first[k]; i < p.placed && i < p.plan.first[k + 1]; i++)
             put(&b, "  rank %u: %s%s%s\n", i, p.pins[i].where[0] ? p.pins[i].where : "not bound",
                 p.pins[i].cpus[0] ? ", cpus " : "", p.pins[i].cpus);

@@ -62,7 +62,7 @@ if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; 
     printf '#!/bin/sh\n' >here
     chmod +x here
     check 0 "2 ranks of $work/here .*" '^' run --dry-run -b kubernetes --image x:1 -n 2 ./here
-    FIBER_BACKEND=kubernetes check 0 ".* 0 to 0: $work/here .* 1 to 2: $work/here .*" '^' run --dry-run --image x:1 -n 1 ./here : -n 2 ./here
+    FIBER_BACKEND=kubernetes check 0 ".* rank 0: $work/here ranks 1 to 2: $work/here .*" '^' run --dry-run --image x:1 -n 1 ./here : -n 2 ./here
     check 0 '2 ranks of ./here .*' '^' run --dry-run -b kubernetes --image x:1 --workdir /app -n 2 ./here
     check 0 "2 ranks of $work/here .*- \"$work/here\" .*" '^' run --dry-run --in-cluster --image x:1 -n 2 ./here
     check 0 ".*command: \[\"$work/here\", \"./here\"\].*" '^' kubernetes manifest -i x:1 -- ./here ./here
@@ -90,8 +90,8 @@ check 125 '' '^fiber: an agent could not be started: (the host|cannot tell)' run
 check 2 '' 'nohup fiber run ... &, which outlives the terminal' run --detach -n 1 true
 check 0 'hi hi ' '^' run -q -f <(echo localhost slots=2) -n 2 echo hi
 printf '# ours\nh1 slots=2\n\nh2:1 # slow\nh3\n' >hosts
-check 0 '.*backend command, 2 agents node 0, h1: ranks 0 to 1 node 1, h2: ranks 2 to 2 .*' '^' run --dry-run --hostfile hosts -n 3 x
-check 0 '.*node 0, h2: ranks 0 to 0 node 1, h3: ranks 1 to 1 .*' '^' run --dry-run --hostfile hosts --host h3,h2 x
+check 0 '.*backend command, 2 agents node 0, h1: ranks 0 to 1 node 1, h2: rank 2 .*' '^' run --dry-run --hostfile hosts -n 3 x
+check 0 '.*node 0, h2: rank 0 node 1, h3: rank 1 .*' '^' run --dry-run --hostfile hosts --host h3,h2 x
 check 0 '.*"node":0,"host":"h2","ranks":\[\{"rank":0,.*' '^' run --dry-run --json -H h2 x
 check 0 '.*"node":0,"host":null,.*' '^' run --dry-run --json -n 1 x
 FIBER_BACKEND=docker SLURM_JOB_ID=1 SLURM_JOB_NODELIST=n check 0 '.*backend command, 1 agent .*' '^' run --dry-run -H h1 x
@@ -117,7 +117,7 @@ printf 'h1 slots=0\n' >hosts
 check 2 '' 'hosts:1: slots=0: a number from 1' run --hostfile hosts x
 for ((i = 0; i < 3000; i++)); do echo "node-$i.example.org"; done >hosts # more than one line of a configuration
 check 2 '' '' run --hostfile hosts --nodes 3001 x
-check 0 '.*3000 agents.*node 2999, node-2999.example.org: ranks 2999 to 2999.*' '^' run --dry-run --hostfile hosts x
+check 0 '.*3000 agents.*node 2999, node-2999.example.org: rank 2999.*' '^' run --dry-run --hostfile hosts x
 check 2 '' 'env-file: none.env: ' run --env-file none.env true
 printf 'A=1\nexport B=2\n' >bad.env
 check 2 '' 'bad.env:2: "export B" is not the name of a variable' run --env-file bad.env true
