@@ -121,14 +121,15 @@ static void release(struct fbr_pool_worker *w)
 
     if (w->release) {
         pthread_mutex_lock(&w->pool->lock);
-        evict(w, "said more than once that it exits; killed");
+        evict(w, "reported more than once that it exits; killed");
         pthread_mutex_unlock(&w->pool->lock);
         return;
     }
     w->release = true;
     fbr_buf_init(&none);
     if (fbr_process_send(w->process, FBR_POOL_TAKEN, &none) < 0)
-        fbr_process_abandon(w->process, "exited, and could not be told that its results are taken");
+        fbr_process_abandon(w->process,
+                            "exited, and could not be notified that its results were taken");
 }
 
 static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
@@ -146,7 +147,7 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
         return;
     pthread_mutex_lock(&p->lock);
     if (take_results(w, &c) < 0)
-        evict(w, "sent results that make no sense; killed");
+        evict(w, "sent invalid results; killed");
     fbr_pool_pump(p);
     pthread_mutex_unlock(&p->lock);
     fbr_pool_call_back(p);
@@ -154,8 +155,9 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 
 const char *fbr_pool_why_broken(int why)
 {
-    return why == -ENOBUFS ? "sent a result for which this process has no room (hold_max); killed"
-                           : "had its data link broken; killed";
+    return why == -ENOBUFS
+               ? "sent a result, but this process holds as much as hold_max allows; killed"
+               : "lost its data link; killed";
 }
 
 static void on_broken(void *user, struct fbr_link *link, int why)

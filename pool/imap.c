@@ -30,7 +30,7 @@ int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn sour
     if (!p || !source || !out || flags > FIBER_IMAP_UNORDERED)
         return fbr_keep(
             -EINVAL,
-            "pool: imap needs a pool, a source, known flags, and a place for the iterator");
+            "pool: imap needs a pool, a source, valid flags, and a pointer for the iterator");
     if (fbr_rt_check() < 0)
         return -EPERM;
     it = calloc(1, sizeof(*it));
@@ -145,7 +145,7 @@ static int copy_for_callback(const struct fbr_item *item, struct fiber_bytes *ou
     *out = (struct fiber_bytes){malloc(item->slot.len + 1), item->slot.len};
     if (!out->data) {
         out->len = 0;
-        return fbr_keep(-ENOMEM, "pool: no memory for a result of %u bytes; ask again",
+        return fbr_keep(-ENOMEM, "pool: out of memory for a result of %u bytes; call again",
                         item->slot.len);
     }
     memcpy(out->data, item->slot.data, item->slot.len + 1);

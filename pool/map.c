@@ -27,7 +27,7 @@ int fbr_pool_check_inputs(const struct fiber_pool *p, const struct fiber_bytes *
         if (fbr_pool_check_length(p, in[i].len) < 0)
             return -EMSGSIZE;
         if (!in[i].data && in[i].len)
-            return fbr_keep(-EINVAL, "pool: input %zu has a length without data", i);
+            return fbr_keep(-EINVAL, "pool: input %zu has a length, but its data is NULL", i);
     }
     return 0;
 }
@@ -41,7 +41,8 @@ int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in,
 
     if (!p || !result || (n && ((!in && in_size) || (!out && out_size))))
         return fbr_keep(
-            -EINVAL, "pool: a map needs a pool, arrays for its sizes, and a place for the result");
+            -EINVAL,
+            "pool: a map needs a pool, arrays for its sizes, and a pointer for the result");
     if (fbr_pool_check_length(p, in_size) < 0)
         return -EMSGSIZE;
     rc = fbr_result_new(p, fn, opts, &r);
@@ -93,7 +94,8 @@ int fiber_pool_map_async(struct fiber_pool *p, fiber_task_fn fn, const struct fi
     int rc;
 
     if (!p || !result || (!in && n))
-        return fbr_keep(-EINVAL, "pool: a map needs a pool, an array, and a place for the result");
+        return fbr_keep(-EINVAL,
+                        "pool: a map needs a pool, an array, and a pointer for the result");
     if ((rc = fbr_pool_check_inputs(p, in, n)) < 0 || (rc = fbr_result_new(p, fn, opts, &r)) < 0 ||
         (rc = begin_bytes(r, in, n)) < 0)
         return rc;
@@ -136,13 +138,13 @@ int fiber_pool_apply_async(struct fiber_pool *p, fiber_task_fn fn, const void *i
     int rc;
 
     if (!p || !result || (!in && len))
-        return fbr_keep(
-            -EINVAL, "pool: a task needs a pool, bytes for its length, and a place for the result");
+        return fbr_keep(-EINVAL, "pool: a task needs a pool, data if its length is above 0, and a "
+                                 "pointer for the result");
     if (fbr_pool_check_length(p, len) < 0)
         return -EMSGSIZE;
     own = malloc(len ? len : 1);
     if (!own)
-        return fbr_keep(-ENOMEM, "pool: no memory for %zu bytes", len);
+        return fbr_keep(-ENOMEM, "pool: out of memory for %zu bytes", len);
     if (len)
         memcpy(own, in, len);
     rc = fbr_result_new(p, fn, opts, &r);
@@ -202,8 +204,8 @@ int fiber_result_wait(struct fiber_result *r, int timeout_ms)
         rc = 0;
     r->waiting--;
     if (rc < 0)
-        fbr_keep(rc, "%zu of %zu tasks are done after %d ms", (size_t)r->done, (size_t)r->n,
-                 timeout_ms);
+        fbr_keep(rc, "%zu of %zu task%s done after %d ms", (size_t)r->done, (size_t)r->n,
+                 r->n == 1 ? "" : "s", timeout_ms);
     pthread_mutex_unlock(&p->lock);
     return rc;
 }
@@ -317,7 +319,7 @@ int fiber_result_error(struct fiber_result *r, size_t *index)
         *index = r->first_error;
     pthread_mutex_unlock(&r->pool->lock);
     if (code)
-        fbr_keep(code, "task %llu failed; fiber_result_get() has its text",
+        fbr_keep(code, "task %llu failed; fiber_result_get() returns its message",
                  (unsigned long long)r->first_error);
     return code;
 }

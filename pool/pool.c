@@ -70,7 +70,7 @@ static int put_work(struct fiber_pool *p, const struct fiber_pool_options *o, st
     if (o->init) {
         rc = fbr_fnref_make(&ref, (void (*)(void))o->init, err);
         if (rc < 0)
-            return fbr_wrap(err, "the pool's initializer cannot travel");
+            return fbr_wrap(err, "the pool's initializer cannot be sent to workers");
         fbr_fnref_put(&p->work, &ref);
     }
     fbr_put_u64(&p->work, o->init_len);
@@ -90,13 +90,14 @@ static int check_options(const struct fiber_pool_options *o, struct fbr_error *e
                         "pool options: size is %zu, not sizeof(struct fiber_pool_options)",
                         o->size);
     if (o->min < 0 || o->max < 0 || (o->max && o->min > o->max))
-        return fbr_fail(err, -EINVAL, "pool options: min %d and max %d workers make no sense",
+        return fbr_fail(err, -EINVAL,
+                        "pool options: min %d and max %d workers are invalid; use 0 <= min <= max",
                         o->min, o->max);
     if (o->serve && !o->job.command)
         return fbr_fail(err, -EINVAL,
                         "pool options: serve needs the program's argv in job.command");
     if (!o->init_arg && o->init_len)
-        return fbr_fail(err, -EINVAL, "pool options: init_len without init_arg");
+        return fbr_fail(err, -EINVAL, "pool options: init_len is above 0, but init_arg is NULL");
     if (o->backend && strcmp(o->backend, "auto") != 0 && !fbr_backend_find(o->backend, err))
         return -ENOENT;
     if (o->workers_per_job < 0)
@@ -281,7 +282,10 @@ fail:
 int fiber_pool_autoscale(struct fiber_pool *p, int min, int max)
 {
     if (min < 0 || max < 1 || min > max)
-        return fbr_keep(-EINVAL, "pool: min %d and max %d workers make no sense", min, max);
+        return fbr_keep(
+            -EINVAL,
+            "pool: min %d and max %d workers are invalid; use 0 <= min <= max, and max above 0",
+            min, max);
     if (fbr_rt_check() < 0)
         return -EPERM;
     pthread_mutex_lock(&p->lock);
@@ -353,7 +357,8 @@ int fiber_pool_wait_workers(struct fiber_pool *p, int workers, int timeout_ms)
     else if (p->broken)
         rc = fbr_keep(-ECHILD, "%s", p->why);
     else
-        rc = fbr_keep(rc, "%d of %d workers have joined after %d ms", n, workers, timeout_ms);
+        rc = fbr_keep(rc, "%d of %d worker%s joined within %d ms", n, workers,
+                      workers == 1 ? "" : "s", timeout_ms);
     pthread_mutex_unlock(&p->lock);
     fbr_pool_unref(p);
     return rc;

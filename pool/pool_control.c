@@ -62,8 +62,8 @@ static void control_facts(void *user, struct fbr_run_facts *f)
     f->agents_joined = f->running;
     f->size = p->target;
     f->restarts = (int)p->stats.restarts;
-    snprintf(f->doing, sizeof(f->doing), "%llu tasks run, %llu wait, %llu are done",
-             (unsigned long long)s.held, (unsigned long long)s.waiting,
+    snprintf(f->doing, sizeof(f->doing), "%llu task%s running, %llu waiting, %llu done",
+             (unsigned long long)s.held, s.held == 1 ? "" : "s", (unsigned long long)s.waiting,
              (unsigned long long)(p->stats.done + p->stats.failed));
     if (p->broken)
         snprintf(f->waiting, sizeof(f->waiting), "%.190s", p->why);
@@ -226,7 +226,7 @@ static void open_spool(struct fiber_pool *p)
         snprintf(about->name, sizeof(about->name), "%s", program_invocation_short_name);
     if (fbr_spool_open(&d->spool, p->rt->config, about, about->size > 0 ? (uint32_t)about->size : 1,
                        &err) < 0)
-        fbr_info("what workers print is not kept for `fiber logs`: %s", err.text);
+        fbr_info("the output of workers is not kept for `fiber logs`: %s", err.text);
 }
 
 void fbr_pool_control_keep(struct fiber_pool *p, struct fiber_process *process, int stream,
@@ -240,8 +240,8 @@ void fbr_pool_control_keep(struct fiber_pool *p, struct fiber_process *process, 
     rc = fbr_spool_add(p->run_control->spool, 0, (uint32_t)number_of(process),
                        stream == 2 ? FBR_RECORD_ERR : FBR_RECORD_OUT, data, len);
     if (rc < 0)
-        fbr_warn("`fiber logs` will not show all of this pool: what workers print cannot be kept: "
-                 "%s",
+        fbr_warn("`fiber logs` will not show all output of this pool: the output of workers cannot "
+                 "be kept: %s",
                  fbr_strerror(rc));
 }
 

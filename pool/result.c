@@ -129,10 +129,11 @@ static int check_options(const struct fiber_pool *p, fiber_task_fn fn,
         return fbr_keep(-EINVAL, "map options: size is %zu, not sizeof(struct fiber_map_options)",
                         o->size);
     if (o->timeout_ms < 0 || o->map_timeout_ms < 0 || o->retries < FIBER_RETRIES_NONE)
-        return fbr_keep(-EINVAL, "map options: a timeout below 0, or retries below "
-                                 "FIBER_RETRIES_NONE, make no sense");
+        return fbr_keep(
+            -EINVAL,
+            "map options: a timeout must be 0 or more, and retries FIBER_RETRIES_NONE or more");
     if (!o->common && o->common_len)
-        return fbr_keep(-EINVAL, "map options: common_len without common");
+        return fbr_keep(-EINVAL, "map options: common_len is above 0, but common is NULL");
     return fbr_pool_check_length(p, o->common_len);
 }
 
@@ -275,10 +276,12 @@ static int make_room(struct fiber_result *r)
     else
         r->slots = calloc(n, sizeof(*r->slots));
     if (!r->flags && !r->slots)
-        return fbr_keep(-ENOMEM, "pool: no memory for %zu tasks", (size_t)r->n);
+        return fbr_keep(-ENOMEM, "pool: out of memory for %zu task%s", (size_t)r->n,
+                        r->n == 1 ? "" : "s");
     r->each = calls ? calloc(n, sizeof(*r->each)) : NULL;
     return r->each || !calls ? 0
-                             : fbr_keep(-ENOMEM, "pool: no memory for %zu callbacks", (size_t)r->n);
+                             : fbr_keep(-ENOMEM, "pool: out of memory for %zu callback%s",
+                                        (size_t)r->n, r->n == 1 ? "" : "s");
 }
 
 /* Under the lock: adds the result to the pool's. */
@@ -408,8 +411,8 @@ static int deliver_array(struct fiber_result *r, uint64_t index, int code, const
     char text[96];
 
     if (code == 0 && len != r->out_size) {
-        snprintf(text, sizeof(text), "the result has %zu bytes, not the %zu of the array", len,
-                 r->out_size);
+        snprintf(text, sizeof(text), "the result has %zu bytes, but an item of the array has %zu",
+                 len, r->out_size);
         code = -EMSGSIZE;
         data = text;
         len = strlen(text);
@@ -549,11 +552,11 @@ void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_fai
     if (f->why == FBR_DISPATCH_BLAMED)
         fbr_result_failed(
             f->map_user, f->index, -EOWNERDEAD,
-            "task %llu was running when %u workers died, so it is not tried again:\n%s",
-            (unsigned long long)f->index, f->deaths, reports);
+            "task %llu was running when %u worker%s died, so it is not tried again:\n%s",
+            (unsigned long long)f->index, f->deaths, f->deaths == 1 ? "" : "s", reports);
     else
         fbr_result_failed(f->map_user, f->index, -EOWNERDEAD,
-                          "task %llu was lost with its worker, and may not be tried again:\n%s",
+                          "task %llu was lost with its worker, and must not be tried again:\n%s",
                           (unsigned long long)f->index, reports);
 }
 
@@ -611,15 +614,16 @@ void fbr_result_end_late(struct fiber_pool *p)
 {
     uint64_t now = fbr_now_ms(), next = UINT64_MAX;
     struct fiber_result *r, *after;
-    char why[96];
+    char why[128];
 
     if (now < p->end_by_ms)
         return;
     DL_FOREACH_SAFE(p->results, r, after) {
         if (r->end_by_ms <= now) {
             snprintf(why, sizeof(why),
-                     "%llu of %llu tasks were done when the map's %d ms were over",
-                     (unsigned long long)r->done, (unsigned long long)r->n, r->opts.map_timeout_ms);
+                     "%llu of %llu task%s done when the map's timeout of %d ms expired",
+                     (unsigned long long)r->done, (unsigned long long)r->n, r->n == 1 ? "" : "s",
+                     r->opts.map_timeout_ms);
             end_map(r, -ETIMEDOUT, why);
         } else if (r->end_by_ms < next) {
             next = r->end_by_ms;

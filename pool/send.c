@@ -152,7 +152,7 @@ static void on_timeout(struct fiber_pool *p, const struct fbr_dispatch_order *o)
                           (unsigned long long)o->index, r->opts.timeout_ms,
                           fiber_process_name(w->process));
     w->disrupted = true;
-    fbr_process_abandon(w->process, "was killed for a task that ran over its time");
+    fbr_process_abandon(w->process, "was killed because a task ran longer than its timeout");
 }
 
 static void carry_out(struct fiber_pool *p, const struct fbr_dispatch_order *o)

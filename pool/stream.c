@@ -27,9 +27,10 @@ int fiber_stream_open(struct fiber_stream **out, struct fiber_pool *p, fiber_tas
     int rc;
 
     if (!p || !out)
-        return fbr_keep(-EINVAL, "pool: a stream needs a pool and a place for its handle");
+        return fbr_keep(-EINVAL, "pool: a stream needs a pool and a pointer for the handle");
     if (opts && opts->size == sizeof(*opts) && (opts->on_done || opts->on_progress))
-        return fbr_keep(-EINVAL, "pool: results of a stream are taken; it calls no function");
+        return fbr_keep(-EINVAL,
+                        "pool: a stream calls no functions; leave on_done and on_progress NULL");
     s = calloc(1, sizeof(*s));
     if (!s)
         return fbr_keep(-ENOMEM, "pool: out of memory");
@@ -69,7 +70,7 @@ static int copy_inputs(struct fiber_result *r, const struct fiber_bytes *in, siz
 
         if (!item) {
             free_items(*list);
-            return fbr_keep(-ENOMEM, "pool: no memory for %zu inputs", n);
+            return fbr_keep(-ENOMEM, "pool: out of memory for %zu input%s", n, n == 1 ? "" : "s");
         }
         item->r = r;
         DL_APPEND(*list, item);
@@ -107,7 +108,7 @@ static int add_items(struct fiber_result *r, struct fbr_item **list, size_t n)
     }
     if (*list || fbr_dispatch_map_grow(r->pool->dispatch, r->map, n) < 0) {
         take_back(r, list, r->n, index);
-        return fbr_keep(-ENOMEM, "pool: no memory for %zu tasks", n);
+        return fbr_keep(-ENOMEM, "pool: out of memory for %zu task%s", n, n == 1 ? "" : "s");
     }
     return 0;
 }
@@ -258,7 +259,7 @@ int fiber_pool_take(struct fiber_pool *p, struct fiber_done *out, int max, int t
     if (rc < 0)
         return rc;
     if (!out || max < 1)
-        return fbr_keep(-EINVAL, "pool: a place for at least one result is needed");
+        return fbr_keep(-EINVAL, "pool: fiber_pool_take() needs an array for at least one result");
     if (timeout_ms != 0)
         watch(p);
     pthread_mutex_lock(&p->lock);

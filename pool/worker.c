@@ -205,7 +205,7 @@ static void on_overdue(void *arg)
     pthread_mutex_unlock(&w->lock);
     if (!runs)
         return;
-    fbr_warn("pool: a cancelled task ran on after it was interrupted; its worker ends");
+    fbr_warn("pool: a cancelled task did not stop when it was interrupted; its worker exits");
     _exit(1); /* the main thread runs the task; results of the other tasks were sent long ago */
 }
 
@@ -825,7 +825,7 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
 
     memset(w, 0, sizeof(*w));
     if (!rt || !rt->child)
-        return fbr_keep(-EPERM, "this process is not a pool's worker");
+        return fbr_keep(-EPERM, "this process is not a pool worker");
     w->rt = rt;
     w->child = rt->child;
     w->serve = fn;
@@ -881,7 +881,7 @@ static int run_init(const void *arg, size_t len, bool functions)
     init_len = fbr_get_u64(&c);
     init_arg = fbr_get(&c, init_len);
     if (!fbr_cur_ok(&c) || magic != FBR_WORKER_MAGIC)
-        return fbr_keep(-EBADMSG, "this process was not started to be a pool's worker");
+        return fbr_keep(-EBADMSG, "this process was not started as a pool worker");
     if (!has_init || !functions)
         return 0;
     rc = fbr_fnref_resolve(&ref, &fn, &err);
@@ -931,7 +931,7 @@ static int run_init_of_host(struct worker *w, bool functions)
             poll(&p, 1, -1);
     }
     rc = rc < 0 ? rc : o.rc;
-    rc = rc < 0 ? fbr_keep(rc, "its host did not say what to run: %s", fbr_strerror(rc))
+    rc = rc < 0 ? fbr_keep(rc, "its host sent no valid start record: %s", fbr_strerror(rc))
                 : run_init(o.rest.data, o.rest.len, functions);
     fbr_buf_fini(&o.rest);
     return rc;

@@ -41,7 +41,7 @@ static void on_ready(struct fbr_pool_worker *w)
         /* it ends anyway */
     } else if (fbr_dispatch_worker_add(p->dispatch, fbr_now_ns(), w, p->tasks_per_child, &w->id) <
                0) {
-        fbr_process_abandon(w->process, "got no place in the pool: out of memory");
+        fbr_process_abandon(w->process, "could not be added to the pool: out of memory");
     } else {
         w->state = FBR_WORKER_READY;
         w->was_ready = true;
@@ -112,7 +112,7 @@ static void warn_of_start(const struct fiber_pool *p, const char *report)
         fbr_warn("pool: a worker did not start: %.*s",
                  (int)(lines ? (size_t)(lines - report) : strlen(report)), report);
     else if ((p->failed_starts & (p->failed_starts - 1)) == 0) /* the 2nd, 4th, 8th, ... */
-        fbr_warn("pool: %d starts of workers have failed in a row", p->failed_starts);
+        fbr_warn("pool: %d workers in a row did not start", p->failed_starts);
 }
 
 void fbr_workers_failed_start(struct fiber_pool *p, struct fiber_process *process,

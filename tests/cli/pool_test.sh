@@ -40,7 +40,7 @@ ended() { # ended <code> <what>
 }
 
 start
-until_ps '"kind":"pool","size":2,.*"running":2,.*"doing":"1 tasks run, 0 wait, 0 are done"' --json
+until_ps '"kind":"pool","size":2,.*"running":2,.*"doing":"1 task running, 0 waiting, 0 done"' --json
 fiber top "$id" -c 1 >said
 grep -qE '^pool [0-9a-f]{8} .* 2 of 2 workers run' said || complain "top: $(cat said)"
 grep -qE '^ +[0-9]+ running +[0-9]+ +[0-9]+ +[0-9.]+ [KM]iB ' said || complain "top: $(cat said)"
@@ -95,7 +95,7 @@ share=$(grep -oE '"busy_percent":[0-9]+' said | cut -d: -f2 | sort -n | tail -1)
 [ "${share:-9999}" -lt 1000 ] || complain "busy for $share %: $(cat said)"
 grep -qE '"tasks_per_s":[0-9]*[1-9]' said || complain "no tasks in a second: $(cat said)"
 fiber top "$id" -c 2 >said
-grep -qE ' are done, [0-9.]+ a second$' said || complain "top: no tasks in a second: $(cat said)"
+grep -qE ' done, [0-9.]+ a second$' said || complain "top: no tasks in a second: $(cat said)"
 fiber kill "$id"
 ended 143 "fiber kill"
 

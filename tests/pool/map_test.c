@@ -300,7 +300,7 @@ static void test_a_result_of_the_wrong_size_is_that_tasks_error(void **state)
 
     (void)state;
     assert_int_equal(fiber_pool_map(pool, square, in, 8, out, 4, 3, NULL), -EMSGSIZE);
-    assert_contains(fiber_last_error(), "8 bytes, not the 4");
+    assert_contains(fiber_last_error(), "8 bytes, but an item of the array has 4");
     fiber_pool_close(pool);
 }
 

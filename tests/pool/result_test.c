@@ -412,7 +412,8 @@ static void test_a_map_over_its_time_is_cancelled(void **state)
     for (int i = 0; i < 20; i++)
         in[i] = i < 16 ? 2 * i : 2 * i + 1; /* the last four hang */
     assert_int_equal(fiber_pool_map(pool, hang_odd, in, 8, out, 8, 20, &o), -ETIMEDOUT);
-    assert_contains(fiber_last_error(), "of 20 tasks were done when the map's 500 ms were over");
+    assert_contains(fiber_last_error(),
+                    "of 20 tasks done when the map's timeout of 500 ms expired");
     for (int i = 0; i < 20; i++)
         assert_true(codes[i] == -ETIMEDOUT || (i < 16 && codes[i] == 0));
     open_gate(); /* the workers go on */
@@ -442,7 +443,7 @@ static void test_the_time_of_a_map_runs_while_no_worker_does(void **state)
     assert_ok(fiber_pool_open(&pool, &po));
     assert_ok(fiber_pool_apply_async(pool, square, &in, 8, &o, &r));
     assert_ok(fiber_result_wait(r, WAIT_MS));
-    assert_int_equal(error_of(r, 0, "0 of 1 tasks were done"), -ETIMEDOUT);
+    assert_int_equal(error_of(r, 0, "0 of 1 task done"), -ETIMEDOUT);
     fiber_result_close(r);
     fiber_pool_close(pool);
 }

@@ -325,7 +325,7 @@ static void test_pools(void **state)
     FAILS(fiber_process_work(&data, &len), -ENODATA, "fiber_process_work");
     assert_int_equal(fiber_pool_apply_async(pool, sleep_for_ever, in, 4, NULL, &r), 0);
     FAILS(fiber_pool_drain(pool, 10), -ETIMEDOUT, "after 10 ms");
-    FAILS(fiber_result_wait(r, 10), -ETIMEDOUT, "0 of 1 tasks");
+    FAILS(fiber_result_wait(r, 10), -ETIMEDOUT, "0 of 1 task done");
     FAILS(fiber_result_wait_task(r, 0, 10), -ETIMEDOUT, "task 0");
     FAILS(fiber_result_wait_task(r, 9, 10), -ENOENT, "task 9");
     FAILS(fiber_result_get(r, 0, &data, &len), -EAGAIN, "task 0 is not done");
