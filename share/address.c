@@ -92,7 +92,7 @@ int fiber_address_format(const struct fiber_address *address, char *text, size_t
     while (!address->bytes[n - 1])
         n--;
     if (size < at + 2 * n + 1)
-        return fbr_keep(-ERANGE, "this address needs %zu bytes as text, and there are %zu",
+        return fbr_keep(-ERANGE, "this address needs %zu bytes as text, but size is %zu",
                         at + 2 * n + 1, size);
     memcpy(text, PREFIX, at);
     for (size_t i = 0; i < n; i++) {
@@ -127,5 +127,6 @@ int fiber_address_parse(struct fiber_address *address, const char *text)
     if (good)
         *address = a;
     fbr_wipe(&a, sizeof(a));
-    return good ? 0 : fbr_keep(-EINVAL, "this text is not an address of Fiber, or not all of one");
+    return good ? 0
+                : fbr_keep(-EINVAL, "this text is not an address of Fiber, or it is incomplete");
 }

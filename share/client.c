@@ -474,7 +474,7 @@ int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int la
     pthread_mutex_unlock(&g->lock);
     if (rc < 0) { /* the end has not moved */
         fbr_client_close(g, lane);
-        return fbr_keep(rc, "channel: its owner cannot be told: %s", fbr_strerror(rc));
+        return fbr_keep(rc, "channel: its owner cannot be notified: %s", fbr_strerror(rc));
     }
     *out = g;
     return 0;

@@ -453,7 +453,7 @@ int fbr_client_fd(struct fbr_client *g, int lane)
     fbr_client_show(l);
     pthread_mutex_unlock(&g->lock);
     if (fd >= 0 && rc < 0 && rc != -EPIPE) /* -EPIPE: on_gone will set the descriptor */
-        return fbr_keep(rc, "channel: its owner cannot be told: %s", fbr_strerror(rc));
+        return fbr_keep(rc, "channel: its owner cannot be notified: %s", fbr_strerror(rc));
     return fd;
 }
 

@@ -49,7 +49,7 @@ static int put_function(struct fbr_buf *b, void (*fn)(void), const char *what)
     if (!fn)
         return 0;
     if (fbr_fnref_make(&ref, fn, &err) < 0) {
-        fbr_wrap(&err, "manager: its function %s cannot travel", what);
+        fbr_wrap(&err, "manager: its function %s cannot be sent", what);
         return fbr_keep_error(&err);
     }
     fbr_fnref_put(b, &ref);
@@ -81,10 +81,9 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
     int rc;
 
     if (!out || !cls || cls->size != sizeof(*cls) || !cls->call || (!arg && len))
-        return fbr_keep(
-            -EINVAL,
-            "fiber_manager_start: needs a place for the handle, a class with its size and a call "
-            "function, and bytes for its length");
+        return fbr_keep(-EINVAL,
+                        "fiber_manager_start: needs a pointer for the handle, a class with its "
+                        "size and a call function, and an argument if len is above 0");
     if (!fbr_rt())
         return fbr_kept();
     fbr_buf_init(&b);
@@ -115,7 +114,7 @@ int fiber_manager_connect(struct fiber_manager **out, const struct fiber_address
 {
     if (!out || !address)
         return fbr_keep(-EINVAL,
-                        "fiber_manager_connect: needs a place for the handle, and an address");
+                        "fiber_manager_connect: needs a pointer for the handle, and an address");
     return open_manager(out, address, NULL);
 }
 
@@ -150,7 +149,8 @@ static int start_call(struct fiber_manager *m, const char *method, const void *i
 static int check_call(const char *method, const void *in, size_t len)
 {
     if (!method || (!in && len))
-        return fbr_keep(-EINVAL, "manager: a call needs a method, and bytes for its length");
+        return fbr_keep(-EINVAL,
+                        "manager: a call needs a method, and an argument if len is above 0");
     return fbr_rpc_usable();
 }
 
@@ -222,7 +222,7 @@ int fiber_manager_call_async(struct fiber_manager *m, const char *method, const 
     if (rc < 0)
         return rc;
     if (!future)
-        return fbr_keep(-EINVAL, "fiber_manager_call_async: needs a place for the future");
+        return fbr_keep(-EINVAL, "fiber_manager_call_async: needs a pointer for the future");
     rc = start_call(m, method, in, len, UINT64_MAX, future);
     return rc < 0 ? explain(m, rc, method) : 0;
 }

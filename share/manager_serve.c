@@ -75,13 +75,13 @@ static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes,
 
     if (fbr_held_reserve(m->held, sizeof(*r) + len) < 0) {
         refuse(m, peer, call, -ENOBUFS,
-               "the manager keeps as many calls as it may (hold_max); it is too slow for them");
+               "the manager holds as many calls as hold_max allows; it answers too slowly");
         return;
     }
     r = malloc(sizeof(*r) + len);
     if (!r) {
         fbr_held_release(m->held, sizeof(*r) + len);
-        refuse(m, peer, call, -ENOMEM, "the manager has no memory for this call");
+        refuse(m, peer, call, -ENOMEM, "the manager is out of memory for this call");
         return;
     }
     *r = (struct request){.peer = peer, .call = call, .len = len};
@@ -234,7 +234,7 @@ static void open_state(struct manager *m, struct fbr_cur *c)
     int rc;
 
     if (!fbr_cur_ok(c))
-        fbr_service_process_exit(1, "this process was not started to be a manager");
+        fbr_service_process_exit(1, "this process was not started as a manager");
     if (!m->cls.open)
         return;
     copy = malloc(len + 1);
@@ -257,7 +257,7 @@ static void read_class(struct manager *m, const void *arg, size_t len)
     unsigned functions = fbr_get_u8(&c);
 
     if (magic != FBR_MANAGER_MAGIC)
-        fbr_service_process_exit(1, "this process was not started to be a manager");
+        fbr_service_process_exit(1, "this process was not started as a manager");
     resolve(&c, (void (**)(void)) & m->cls.call);
     if (functions & FBR_MANAGER_OPEN)
         resolve(&c, (void (**)(void)) & m->cls.open);

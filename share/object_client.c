@@ -314,7 +314,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     if (r->state != R_CALLING) { /* the frame came twice */
     } else if (!fbr_cur_ok(body) || rc < 0) {
         r->state = R_DEAD;
-        fbr_fail(&r->err, -EPROTO, "%s: its welcome cannot be read", r->url);
+        fbr_fail(&r->err, -EPROTO,
+                 "the answer of %s cannot be read; is it another version of Fiber?", r->url);
     } else {
         r->state = R_WELCOME;
     }

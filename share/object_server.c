@@ -554,8 +554,8 @@ static void cut_off(struct peer *p)
     p->cut = true;
     if (!h)
         return;
-    fbr_warn("a process that uses objects here was cut off: it does not read its answers, and as "
-             "many wait as hold_max allows");
+    fbr_warn("a process that uses objects here was disconnected: it does not read its answers, and "
+             "as many wait as hold_max allows");
     *h = (struct hang_up){p->share, p->id};
     if (fbr_loop_post(p->share->rt->loop, hang_up, h) < 0)
         free(h);

@@ -30,7 +30,8 @@ static int explain(int rc, const char *what, int timeout_ms)
 {
     if (rc == -ETIMEDOUT)
         return fbr_keep(rc, "pipe: %s: %s within %d ms", what,
-                        *what == 's' ? "full, and the other end reads nothing" : "nothing came",
+                        *what == 's' ? "the pipe is full, and the other end read nothing"
+                                     : "nothing arrived",
                         timeout_ms);
     if (rc == -EPIPE)
         return fbr_keep(rc, "pipe: %s: the other end is gone", what);
@@ -60,7 +61,7 @@ int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
     int rc;
 
     if (!ends || flags > FIBER_PIPE_ONEWAY)
-        return fbr_keep(-EINVAL, "pipe: needs a place for two ends, and known flags");
+        return fbr_keep(-EINVAL, "pipe: needs an array for two ends, and valid flags");
     ends[0] = new_end(0, flags);
     ends[1] = ends[0] ? new_end(1, flags) : NULL;
     rc = ends[1] ? fbr_owner_open(&h, &o) : fbr_kept();
@@ -86,8 +87,8 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
     if (fbr_rt_check() < 0)
         return -EPERM;
     if (!p->host)
-        return fbr_keep(-EPERM, "pipe: only the process that opened it gives out addresses; pass "
-                                "on the one that you were given");
+        return fbr_keep(-EPERM, "pipe: only the process that opened it can make addresses; pass on "
+                                "the one that you received");
     rc = fbr_owner_address(p->host, flags, address);
     if (rc < 0)
         return rc;
@@ -109,7 +110,7 @@ static void notify_parent(const struct fiber_pipe *p)
     fbr_put_u8(&b, (uint8_t)p->end);
     /* the parent holds the end until we have ended */
     if (fbr_child_send(child, FBR_FRAME_HOLDS, &b) < 0)
-        fbr_debug("pipe: the parent cannot be told of an end");
+        fbr_debug("pipe: the parent cannot be notified of an end");
     fbr_buf_fini(&b);
 }
 
@@ -216,7 +217,7 @@ int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int time
     if (!p->sends)
         return fbr_keep(-EBADF, "pipe: this end only receives");
     if (!data && len)
-        return fbr_keep(-EINVAL, "pipe: a length without data");
+        return fbr_keep(-EINVAL, "pipe: the length is above 0, but data is NULL");
     rc = p->host ? fbr_owner_put(p->host, p->end, data, len, timeout_ms)
                  : fbr_client_put(p->client, p->end, data, len, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "send", timeout_ms);

@@ -21,8 +21,8 @@ static int explain(int rc, const char *what)
         return fbr_keep(rc, "queue: %s: the queue was shut, or its owner is gone", what);
     if (rc == -ENOBUFS)
         return fbr_keep(rc,
-                        "queue: %s: its owner keeps as much for others as it may; bound the queue, "
-                        "or set hold_max higher there",
+                        "queue: %s: its owner holds as much for others as hold_max allows; bound "
+                        "the queue, or set hold_max higher there",
                         what);
     return fbr_keep(rc, "queue: %s: %s", what, fbr_strerror(rc));
 }
@@ -72,8 +72,7 @@ int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address)
         return -EPERM;
     if (!q->host)
         return fbr_keep(
-            -EPERM,
-            "queue: only the owner gives out its address; pass on the one that you were given");
+            -EPERM, "queue: only its owner can make addresses; pass on the one that you received");
     return fbr_owner_address(q->host, q->bounded ? FBR_CH_BOUNDED : 0, address);
 }
 
@@ -108,7 +107,7 @@ int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int tim
     if (fbr_rt_check() < 0)
         return -EPERM;
     if (!data && len)
-        return fbr_keep(-EINVAL, "queue: a length without data");
+        return fbr_keep(-EINVAL, "queue: the length is above 0, but data is NULL");
     rc = q->host ? fbr_owner_put(q->host, 0, data, len, timeout_ms)
                  : fbr_client_put(q->client, 0, data, len, timeout_ms);
     return explain_wait(rc, "put", q->bounded ? "full" : "its owner has taken nothing", timeout_ms);
@@ -165,10 +164,10 @@ static int explain_finished(int rc, const char *what, int timeout_ms)
     if (rc == -ERANGE)
         return fbr_keep(rc, "queue: %s: every message that was put is finished already", what);
     if (rc == -EOWNERDEAD)
-        return fbr_keep(rc,
-                        "queue: %s: processes that took messages ended before they said that "
-                        "they had finished them",
-                        what);
+        return fbr_keep(
+            rc,
+            "queue: %s: processes that took messages ended before they reported them as finished",
+            what);
     if (rc == -EPIPE)
         return fbr_keep(rc, "queue: %s: the owner of the queue is gone, or has closed it", what);
     return explain_wait(rc, what, "messages were unfinished", timeout_ms);

@@ -85,7 +85,7 @@ static int map_finished(struct fiber_shared *s, const char *dir, const char *nam
     if (fstat(fd, &st) < 0) {
         rc = fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     } else if (s->len && (uint64_t)st.st_size != s->len) {
-        rc = fbr_keep(-EEXIST, "shared memory '%s' exists with %llu bytes; %zu were asked for",
+        rc = fbr_keep(-EEXIST, "shared memory '%s' exists with %llu bytes; %zu were requested",
                       name, (unsigned long long)st.st_size, s->len);
     } else {
         s->len = (size_t)st.st_size;
@@ -176,7 +176,7 @@ static int build_or_wait(struct fiber_shared *s, const char *dir, const char *na
 
     for (struct building *b = building; b; b = b->outer)
         if (strcmp(b->name, name) == 0)
-            return fbr_keep(-EDEADLK, "shared memory '%s': its own builder asks for it", name);
+            return fbr_keep(-EDEADLK, "shared memory '%s': its own builder opens it", name);
     path_of(path, dir, 'l', name);
     fd = open(path, O_RDWR | (build ? O_CREAT : 0) | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == ENOENT && !build)
@@ -299,8 +299,8 @@ int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len,
     int rc;
 
     if (!out || (build && !len) || len > PTRDIFF_MAX)
-        return fbr_keep(-EINVAL, "fiber_shared_open: needs a place for the handle, and for a "
-                                 "builder a length above 0");
+        return fbr_keep(-EINVAL, "fiber_shared_open: needs a pointer for the handle, and a length "
+                                 "above 0 if there is a builder");
     *out = NULL;
     s = new_shared(name, len, &dir);
     if (!s)
@@ -318,8 +318,8 @@ int fiber_shared_open_writable(struct fiber_shared **out, const char *name, size
     const char *dir;
 
     if (!out || (flags && !len) || len > PTRDIFF_MAX || flags > FIBER_SHARED_EXCLUSIVE)
-        return fbr_keep(-EINVAL, "fiber_shared_open_writable: needs a place for the handle, known "
-                                 "flags, and a length above 0 to make it");
+        return fbr_keep(-EINVAL, "fiber_shared_open_writable: needs a pointer for the handle, "
+                                 "valid flags, and a length above 0 to create the memory");
     *out = NULL;
     s = new_shared(name, len, &dir);
     if (!s)

@@ -204,7 +204,7 @@ int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind,
     int rc;
 
     if (!rt || !rt->child)
-        return fbr_keep(-EPERM, "this process was not started by another one");
+        return fbr_keep(-EPERM, "this process was not started by a Fiber process");
     rc = fbr_object_address(s->object, kind, 0, &address);
     if (rc < 0)
         return rc;
@@ -220,7 +220,7 @@ int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind,
         fbr_wipe(b.data, b.len);
     fbr_buf_fini(&b);
     fbr_wipe(&address, sizeof(address));
-    return rc < 0 ? fbr_keep(rc, "cannot tell the parent: %s", fbr_strerror(rc)) : 0;
+    return rc < 0 ? fbr_keep(rc, "cannot notify the parent: %s", fbr_strerror(rc)) : 0;
 }
 
 void fbr_service_process_exit(int code, const char *why)

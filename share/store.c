@@ -51,7 +51,7 @@ int fiber_store_start(struct fiber_store **out, const struct fiber_process_optio
     int rc;
 
     if (!out)
-        return fbr_keep(-EINVAL, "fiber_store_start: needs a place for the handle");
+        return fbr_keep(-EINVAL, "fiber_store_start: needs a pointer for the handle");
     rc = fbr_service_process_start(&service, fbr_store_main, NULL, 0, "store", opts, &address);
     if (rc < 0)
         return rc;
@@ -76,7 +76,7 @@ int fiber_store_connect(struct fiber_store **out, const struct fiber_address *ad
 {
     if (!out || !address)
         return fbr_keep(-EINVAL,
-                        "fiber_store_connect: needs a place for the handle, and an address");
+                        "fiber_store_connect: needs a pointer for the handle, and an address");
     return open_store(out, address, NULL);
 }
 
@@ -96,21 +96,22 @@ static const char *sentence(int code)
 {
     switch (code) {
     case -ETIMEDOUT:
-        return "nothing within the timeout";
+        return "the timeout expired";
     case -EPIPE:
         return "the store is gone";
     case -ENOENT:
-        return "there is none";
+        return "it does not exist";
     case -ESTALE:
         return "it has another value";
     case -EOWNERDEAD:
-        return "it is held now, and its last holder died with it";
+        return "this process holds it now; its last holder died while it held it";
     case -EPERM:
         return "this process does not hold it";
     case -ECONNABORTED:
-        return "another one at the barrier died or gave up";
+        return "another process at the barrier died or gave up";
     case -ENOSPC:
-        return "the store holds as much as it may; delete something, or set hold_max higher";
+        return "the store holds as much as hold_max allows; delete something, or set hold_max "
+               "higher";
     case -ERANGE:
         return "the counter would overflow";
     default:
@@ -203,7 +204,7 @@ static int ask_number(struct fiber_store *s, const char *what, struct fbr_store_
     c = fbr_cur(bytes.data, bytes.len);
     *number = ask.op == FBR_STORE_BARRIER ? fbr_get_u32(&c) : fbr_get_u64(&c);
     if (!fbr_cur_ok(&c))
-        rc = fbr_keep(-EBADMSG, "store: %s: its answer cannot be read", what);
+        rc = fbr_keep(-EBADMSG, "store: %s: the answer of the store cannot be read", what);
 done:
     fiber_bytes_free(&bytes);
     return rc;
@@ -213,7 +214,8 @@ done:
 
 static int no_bytes(const char *what)
 {
-    return fbr_keep(-EINVAL, "store: %s: a length without data, or no place for an answer", what);
+    return fbr_keep(-EINVAL,
+                    "store: %s: a length above 0 needs data, and an answer needs a pointer", what);
 }
 
 int fiber_store_set(struct fiber_store *s, const char *key, const void *value, size_t len)
@@ -381,7 +383,8 @@ int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t in
     struct fbr_store_ask ask = fbr_store_ask(FBR_STORE_ACQUIRE, semaphore);
 
     if (initial < 1)
-        return fbr_keep(-EINVAL, "store: acquire '%s': a semaphore begins with 1 or more, not %lld",
+        return fbr_keep(-EINVAL,
+                        "store: acquire '%s': a semaphore starts at 1 or more, not at %lld",
                         semaphore, (long long)initial);
     ask.number = initial;
     return ask_bytes(s, "acquire", ask, timeout_ms, NULL);

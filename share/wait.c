@@ -16,7 +16,7 @@ static int fd_of(const struct fiber_wait *w)
     int named = !!w->process + !!w->ring + !!w->queue + !!w->pipe + !!w->result + !!w->future;
 
     if (named > 1)
-        return fbr_keep(-EINVAL, "fiber_wait_any: an entry names more than one thing");
+        return fbr_keep(-EINVAL, "fiber_wait_any: an entry names more than one object");
     if (w->process)
         return fiber_process_sentinel(w->process);
     if (w->ring)

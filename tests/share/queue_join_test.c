@@ -116,7 +116,7 @@ static void test_join_tells_of_a_receiver_that_died_before_done(void **state)
     assert_int_equal(get_number(q, LONG_MS, &rc), 2); /* nobody had taken it */
     must(fiber_queue_done(q));
     assert_int_equal(fiber_queue_join(q, LONG_MS), -EOWNERDEAD);
-    assert_non_null(strstr(fiber_last_error(), "ended before they said"));
+    assert_non_null(strstr(fiber_last_error(), "ended before they reported"));
     must(fiber_queue_done(q));
     must(fiber_queue_done(q));
     must(fiber_queue_join(q, 0));
