@@ -72,7 +72,7 @@ static int take(struct exec *e, struct fbr_error *err)
         return fbr_msg_malformed(err);
     fbr_printable_plain(plain, sizeof(plain), text);
     if (plain[0])
-        cli_failed(0, "there: %s", plain);
+        cli_failed(0, "in the job: %s", plain);
     return 0;
 }
 

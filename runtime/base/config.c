@@ -48,49 +48,51 @@ static const struct fbr_config_key own_keys[] = {
     {"heartbeat", "FIBER_HEARTBEAT", FBR_CONFIG_MS, "5s", 50, FBR_HOUR_MS, NULL,
      "time between two heartbeats of a process"},
     {"heartbeat_misses", "FIBER_HEARTBEAT_MISSES", FBR_CONFIG_INT, "3", 1, 1000, NULL,
-     "missing heartbeats after which a process is taken for lost"},
+     "missing heartbeats after which a process counts as lost"},
     {"start_timeout", "FIBER_START_TIMEOUT", FBR_CONFIG_MS, "60s", 100, 7 * 24 * FBR_HOUR_MS, NULL,
-     "time until a job has joined, from when its backend has a place for it"},
+     "time for a job to join, counted from when its backend has a place for it"},
     {"start_patience", "FIBER_START_PATIENCE", FBR_CONFIG_MS, "30s", 0, 7 * 24 * FBR_HOUR_MS, NULL,
-     "how long a pool that has no worker tries to start some, four times at least, before its maps "
+     "how long a pool without workers tries to start some, at least four times, before its maps "
      "fail; the next map tries again"},
     {"gang_timeout", "FIBER_GANG_TIMEOUT", FBR_CONFIG_MS, "15m", 0, 7 * 24 * FBR_HOUR_MS, NULL,
-     "how long the nodes of a ring that have joined wait for those that have no place yet; then "
-     "all of them are given back. 0: for ever"},
+     "how long the joined nodes of a ring wait for nodes that have no place yet; then all of them "
+     "are released. 0: for ever"},
     {"join_timeout", "FIBER_JOIN_TIMEOUT", FBR_CONFIG_MS, "5s", 100, FBR_HOUR_MS, NULL,
-     "time that a new connection has to prove who it is"},
+     "time for a new connection to authenticate"},
     {"grace", "FIBER_GRACE", FBR_CONFIG_MS, "5s", 0, FBR_HOUR_MS, NULL,
      "time between asking a process to end and killing it"},
     {"linger", "FIBER_LINGER", FBR_CONFIG_MS, "5s", 100, FBR_HOUR_MS, NULL,
-     "time without progress after which what ends waits no longer: for a queue's host to take what "
-     "was put, for killed processes to be gone"},
+     "time without progress after which an end no longer waits for a queue's owner to take "
+     "messages, or for killed processes to be gone"},
     {"retries", "FIBER_RETRIES", FBR_CONFIG_INT, "2", -1, 1000000, NULL,
      "how often a task is started again after its worker died; -1: as often as it takes"},
     {"tag_output", "FIBER_TAG_OUTPUT", FBR_CONFIG_BOOL, "false", 0, 0, NULL,
      "put the name of the process in front of each line that it writes"},
     {"run_dir", "FIBER_RUN_DIR", FBR_CONFIG_STR, "/tmp", 1, FBR_CONFIG_TEXT_MAX, NULL,
-     "where sockets are made; default $XDG_RUNTIME_DIR if that can be written, else /tmp"},
+     "folder for sockets; default: $XDG_RUNTIME_DIR if it is writable, else /tmp"},
     {"log_dir", "FIBER_LOG_DIR", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
-     "where what ranks print is kept for `fiber logs`; empty: $XDG_STATE_HOME/fiber/logs, else "
-     "~/.local/state/fiber/logs"},
+     "folder for the output of ranks that `fiber logs` shows; empty: $XDG_STATE_HOME/fiber/logs, "
+     "else ~/.local/state/fiber/logs"},
     {"log_keep", "FIBER_LOG_KEEP", FBR_CONFIG_SIZE, "16Mi", 0, 1024 * FBR_GIB, NULL,
-     "how much of that for each rank: its last bytes; 0: nothing is kept"},
+     "how much output of each rank is kept: its last bytes; 0: nothing"},
     {"log_total", "FIBER_LOG_TOTAL", FBR_CONFIG_SIZE, "1Gi", FBR_MIB, 1024 * 1024 * FBR_GIB, NULL,
-     "how much of that for all runs; the oldest go first, and each after 14 days or 200 runs"},
+     "how much output of all runs is kept; the oldest is removed first, and any after 14 days or "
+     "200 runs"},
     {"bind", "FIBER_BIND", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
      "address or interface that jobs dial; empty: the one that the backend needs"},
     {"image", "FIBER_IMAGE", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
-     "image of jobs that name none; empty: the one that we run in, else one made of this program"},
+     "image of jobs that set none; empty: the image that this process runs in, else one made from "
+     "this program"},
     {"image_add", "FIBER_IMAGE_ADD", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
-     "programs and folders that go into an image made of this program, besides it"},
+     "more programs and folders for an image made from this program"},
     {"template", "FIBER_TEMPLATE", FBR_CONFIG_BOOL, "true", 0, 0, NULL,
-     "on this host, start a program that has a template (Python) by copies of it: pools of four "
-     "workers and more, and processes from the fourth on"},
+     "on this host, start copies of a program's template (Python): in pools of four workers or "
+     "more, and for processes from the fourth on"},
     {"max_message", "FIBER_MAX_MESSAGE", FBR_CONFIG_SIZE, "4Gi", 64 * FBR_KIB, 1024 * FBR_GIB, NULL,
      "largest message that a peer may announce"},
     {"hold_max", "FIBER_HOLD_MAX", FBR_CONFIG_SIZE, "0", 0, 1024 * 1024 * FBR_GIB, NULL,
-     "how much memory a process keeps for others: messages of queues, values of stores, calls, "
-     "what comes in parts, answers that are not read; more is refused. 0: half of what it may use"},
+     "how much memory a process holds for others: messages of queues, values of stores, calls, "
+     "incomplete messages, unread answers; more is refused. 0: half of the memory that it may use"},
 };
 
 /* All keys: Fiber's own, then those of the backends in the order of the registry. */
@@ -379,7 +381,7 @@ static bool pass_over(const struct fbr_config *c, const char *key, const char *w
         if (strcmp(former_keys[i].key, key))
             continue;
         if (!former_keys[i].python && !c->again)
-            fbr_warn("%s: %s is a setting of Fiber 0.2 that means nothing now", where, key);
+            fbr_warn("%s: %s is a setting of Fiber 0.2 that has no effect now", where, key);
         return true;
     }
     return false;
@@ -539,7 +541,7 @@ static int variable_take(struct fbr_config *c, const char *name, const char *val
         return *value ? entry_set(c, k, value, name, err) : 0;
     near = key_suggest(c, name, true);
     if (!near) { /* a variable of another program with the same prefix */
-        fbr_info("the environment has a variable %.64s, which is none of Fiber's settings", name);
+        fbr_info("the environment has a variable %.64s, which is not a setting of Fiber", name);
         return 0;
     }
     return fbr_fail(err, -EINVAL, "the environment has an unknown variable %.64s%s%s%s", name,

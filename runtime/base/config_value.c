@@ -137,7 +137,7 @@ static int text_refuse(const struct fbr_config_key *k, const char *text, int rc,
     char min[32], max[32];
 
     if (k->type == FBR_CONFIG_ENUM)
-        return fbr_fail(err, -EINVAL, "%s: %s is \"%.64s\", but may be only one of: %s", origin,
+        return fbr_fail(err, -EINVAL, "%s: %s is \"%.64s\", but must be one of: %s", origin,
                         k->name, text, k->words);
     if (rc == -EINVAL)
         return fbr_fail(err, -EINVAL, "%s: %s is \"%.64s\", which is not %s", origin, k->name, text,

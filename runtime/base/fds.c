@@ -81,11 +81,10 @@ int fbr_fds_take(int now, int later, const char *what, struct fbr_error *err)
     if (found >= need)
         return 0;
     return fbr_fail(err, -EMFILE,
-                    "%s: needs %d file descriptors, but of the %d that this process may have %d "
-                    "are free%s; close some, "
-                    "or raise the limit (ulimit -n)",
-                    what, now + later, limit(), found > others ? found - others : 0,
-                    others ? " and not set aside for what is being started" : "");
+                    "%s: needs %d file descriptors, but only %d of the %d of this process are "
+                    "free%s; close some, or raise the limit (ulimit -n)",
+                    what, now + later, found > others ? found - others : 0, limit(),
+                    others ? " and not reserved for starting processes" : "");
 }
 
 void fbr_fds_release(int later)

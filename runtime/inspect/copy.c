@@ -76,11 +76,11 @@ int fbr_copy_begin(struct fbr_copy_file *f, const char *path, const char *name,
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         snprintf(f->path, sizeof(f->path), "%s/%s", path, name);
     else if (path[strlen(path) - 1] == '/')
-        return fbr_fail(err, -ENOENT, "%.300s: there is no such directory", path);
+        return fbr_fail(err, -ENOENT, "%.300s: no such directory", path);
     else
         snprintf(f->path, sizeof(f->path), "%s", path);
     if (stat(f->path, &st) == 0 && !S_ISREG(st.st_mode))
-        return fbr_fail(err, -EEXIST, "%.300s is there, and is not a regular file", f->path);
+        return fbr_fail(err, -EEXIST, "%.300s exists, and is not a regular file", f->path);
     f->fd = fbr_atomic_nameless(f->path);
     if (f->fd == -EOPNOTSUPP) {
         f->fd = fbr_atomic_file(f->path, f->beside, sizeof(f->beside));

@@ -163,7 +163,7 @@ static int start(struct exec *e, const struct fbr_exec_request *r, struct fbr_er
     if (strchr(r->argv[0], '/'))
         s.file = r->argv[0];
     else if ((rc = fbr_spawn_find(r->argv[0], path, sizeof(path), err)) == -ENOENT)
-        fbr_fail(err, rc, "%.300s: there is no such program", r->argv[0]);
+        fbr_fail(err, rc, "%.300s: no such program", r->argv[0]);
     if (rc < 0)
         return rc;
     if (pid)
@@ -300,7 +300,7 @@ static int run(struct exec *e, struct fbr_error *err)
     if (waited < 0)
         return fbr_fail(
             err, waited,
-            "the command has ended, and its code is lost: the job's program has taken it");
+            "the command ended, but its exit code is unknown: the job's program has collected it");
     return how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status;
 }
 

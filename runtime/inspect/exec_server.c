@@ -167,5 +167,5 @@ int fbr_exec_server_start(int sock, struct fbr_error *err)
     rc = pthread_create(&thread, &attr, run, (void *)(intptr_t)sock);
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc ? fbr_fail(err, -rc, "cannot start a thread for it: %s", strerror(rc)) : 0;
+    return rc ? fbr_fail(err, -rc, "cannot start a thread for the request: %s", strerror(rc)) : 0;
 }

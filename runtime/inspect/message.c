@@ -149,7 +149,7 @@ static int recv_one(int sock, struct fbr_msg *m)
 int fbr_msg_malformed(struct fbr_error *err)
 {
     return fbr_fail(err, -EBADMSG,
-                    "the other end does not make sense; is it another version of Fiber?");
+                    "the other end sent an invalid message; is it another version of Fiber?");
 }
 
 int fbr_msg_recv(int sock, struct fbr_msg *m, struct fbr_error *err)
@@ -162,16 +162,16 @@ int fbr_msg_recv(int sock, struct fbr_msg *m, struct fbr_error *err)
         return fbr_msg_malformed(err);
     if (rc < 0)
         return fbr_fail(err, rc, "%s",
-                        rc == -EAGAIN ? "nothing has come from there for a minute; is its job, or "
-                                        "the agent of its ranks, stopped?"
-                        : rc == -ECONNRESET ? "the job, or its launcher, has ended meanwhile"
+                        rc == -EAGAIN ? "the other end has sent nothing for a minute; is its job, "
+                                        "or the agent of its ranks, stopped?"
+                        : rc == -ECONNRESET ? "the job or its launcher has ended"
                                             : fbr_strerror(rc));
     c = m->body;
     if (m->kind != FBR_MSG_DONE)
         return m->kind;
     if (!fbr_msg_get_done(&c, &code, text))
         return fbr_msg_malformed(err);
-    return code < 0 ? fbr_fail(err, code, "there: %s", text) : m->kind;
+    return code < 0 ? fbr_fail(err, code, "in the job: %s", text) : m->kind;
 }
 
 int fbr_msg_expect(int sock, struct fbr_msg *m, enum fbr_msg_kind kind, struct fbr_error *err)

@@ -105,9 +105,9 @@ static void send_line(struct caller *k, int rank, int stream, const void *data, 
     fbr_buf_init(&b);
     if (k->dropped) {
         char text[96];
-        int n = snprintf(text, sizeof(text),
-                         "fiber: %llu lines were not shown: too fast for this reader\n",
-                         (unsigned long long)k->dropped);
+        int n =
+            snprintf(text, sizeof(text), "fiber: %llu line%s not shown: this reader is too slow\n",
+                     (unsigned long long)k->dropped, k->dropped == 1 ? "" : "s");
 
         fbr_run_control_put_line(&b, -1, 2, text, (size_t)n);
         k->dropped = 0;
@@ -196,7 +196,7 @@ static void answer_signal(struct fbr_run_control *c, struct caller *k, int rank,
         return;
     }
     rc = c->ops->signal(c->user, rank, signal);
-    caller_done(k, rc, rc == -ESRCH ? "that rank does not run" : rc < 0 ? fbr_strerror(rc) : "");
+    caller_done(k, rc, rc == -ESRCH ? "the rank is not running" : rc < 0 ? fbr_strerror(rc) : "");
 }
 
 /* Opens a tunnel from the caller to the process of that rank, and closes our handle of the
@@ -222,7 +222,7 @@ static void pass_on(struct fbr_run_control *c, struct caller *k, int rank)
     }
     if (rc < 0)
         caller_done(k, err.code ? err.code : rc,
-                    err.text[0] ? err.text : "its jobs cannot be visited");
+                    err.text[0] ? err.text : "its jobs accept no commands");
     else
         caller_close(k);
 }
@@ -247,12 +247,13 @@ static void answer(struct caller *k, const struct fbr_run_control_request *r)
         break;
     case FBR_RUN_CONTROL_FOLLOW:
         if (!c->ops->follow || c->ended) {
-            caller_done(k, c->ended ? c->code : -ENOTSUP,
-                        c->report  ? c->report
-                        : c->ended ? ""
-                                   : "nothing is kept of what its workers print, which goes to "
-                                     "where it was started; start it with log_keep=16Mi "
-                                     "(FIBER_LOG_KEEP) for `fiber logs`");
+            caller_done(
+                k, c->ended ? c->code : -ENOTSUP,
+                c->report ? c->report
+                : c->ended
+                    ? ""
+                    : "the output of its workers is not kept, and goes to where it was started; "
+                      "for `fiber logs`, start it with log_keep=16Mi (FIBER_LOG_KEEP)");
             break;
         }
         k->follows = true;
@@ -368,7 +369,7 @@ static int listen_there(struct fbr_run_control *c, struct fbr_error *err)
     if (rc < 0) {
         free(c->listener);
         c->listener = NULL;
-        return fbr_fail(err, rc, "door of the run: %s", fbr_strerror(rc));
+        return fbr_fail(err, rc, "control socket of the run: %s", fbr_strerror(rc));
     }
     c->listener->data = c;
     snprintf(made, sizeof(made), "%.90s/new", c->dir);

@@ -202,7 +202,7 @@ static void *spool_main(void *arg)
     pthread_setname_np(pthread_self(), "fbr-spool");
     rc = fbr_spool_make(s->dir, &s->lock_fd, s->root, &s->about, &none, &err);
     if (rc < 0)
-        fbr_info("what ranks print is not kept for `fiber logs`: %s", err.text);
+        fbr_info("the output of ranks is not kept for `fiber logs`: %s", err.text);
     else
         fbr_spool_prune(s->root, 0, NULL, NULL);
     pthread_mutex_lock(&s->lock);

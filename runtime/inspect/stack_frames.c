@@ -121,12 +121,13 @@ static void walk_thread(Dwfl *dwfl, pid_t tid, struct walk *w, char *why, size_t
     rc = wait_stopped(tid, &status);
     if (rc < 0) {
         snprintf(why, size, "%s",
-                 rc == -ESRCH ? "it ended meanwhile"
-                              : "it does not stop: the kernel holds it, in a file system, say");
+                 rc == -ESRCH
+                     ? "it has ended"
+                     : "it does not stop: it waits in the kernel, for example in a file system");
         return;
     }
     if (dwfl_getthread_frames(dwfl, tid, on_frame, w) != 0 && !w->n)
-        snprintf(why, size, "its stack cannot be walked: %.200s", dwfl_errmsg(-1));
+        snprintf(why, size, "its stack cannot be read: %.200s", dwfl_errmsg(-1));
     detach(tid, status);
 }
 
@@ -205,7 +206,7 @@ static void look_at(Dwfl *dwfl, struct fbr_stack_process *p)
         dwfl_report_end(dwfl, NULL, NULL) != 0)
         snprintf(p->why, sizeof(p->why), "%d", d ? EPERM : ESRCH);
     else if (dwfl_linux_proc_attach(dwfl, (pid_t)p->pid, true) != 0)
-        snprintf(p->why, sizeof(p->why), "its stack cannot be walked: %.200s", dwfl_errmsg(-1));
+        snprintf(p->why, sizeof(p->why), "its stack cannot be read: %.200s", dwfl_errmsg(-1));
     else
         while ((e = readdir(d)))
             if (isdigit((unsigned char)e->d_name[0]))
@@ -240,7 +241,7 @@ int main(int argc, char **argv)
         if (dwfl)
             look_at(dwfl, &p);
         else
-            snprintf(p.why, sizeof(p.why), "its stack cannot be walked: %.200s", dwfl_errmsg(-1));
+            snprintf(p.why, sizeof(p.why), "its stack cannot be read: %.200s", dwfl_errmsg(-1));
         fbr_buf_init(&b);
         fbr_stack_put(&b, &p);
         if (print_all(&b) < 0)

@@ -51,19 +51,19 @@ static void explain(char *why, size_t size)
         return;
     scope = yama_scope();
     if (code == ESRCH)
-        snprintf(why, size, "it ended meanwhile");
+        snprintf(why, size, "it has ended");
     else if (code != EPERM && code != EACCES)
         snprintf(why, size, "%s", strerror((int)code));
     else if (scope)
+        snprintf(why, size,
+                 "the kernel lets nobody trace it: kernel.yama.ptrace_scope is %d on its host; set "
+                 "it to 0 or 1",
+                 scope);
+    else
         snprintf(
             why, size,
-            "the kernel lets nobody trace it: kernel.yama.ptrace_scope is %d there; 0 or 1 lets us",
-            scope);
-    else
-        snprintf(why, size,
-                 "it may not be traced: it is another user's, is not dumpable, is traced already, "
-                 "or its "
-                 "container forbids ptrace (--cap-add SYS_PTRACE, or the seccomp profile)");
+            "it may not be traced: it belongs to another user, is not dumpable, is traced already, "
+            "or its container forbids ptrace (--cap-add SYS_PTRACE, or the seccomp profile)");
 }
 
 static void explain_all(struct fbr_stack_process *p)
@@ -77,7 +77,7 @@ static void explain_all(struct fbr_stack_process *p)
         explain(p->threads[i].why, sizeof(p->threads[i].why));
     }
     if (p->state == 'Z')
-        snprintf(p->why, sizeof(p->why), "it has ended, and its parent has not asked how");
+        snprintf(p->why, sizeof(p->why), "it has ended, and its parent has not waited for it");
 }
 
 static void notify_all(struct fbr_stack_list *l, const char *why)
@@ -135,22 +135,21 @@ static void take_out(struct fbr_stack_list *l, const struct fbr_buf *b)
 static void add_frames(struct fbr_stack_list *l)
 {
     struct fbr_error err = {0, ""};
-    char why[400] = "no stacks: it was not looked at in time";
+    char why[400] = "no stacks: the time was too short";
     struct fbr_buf b;
     int code = 0, rc;
 
     fbr_buf_init(&b);
     rc = run(l, &b, &code, &err);
     if (err.code)
-        snprintf(why, sizeof(why), "no stacks: %s there: %.250s",
+        snprintf(why, sizeof(why), "no stacks: %s on its host: %.250s",
                  err.code == -ENOENT
                      ? "Fiber was built without libdw (Debian: libdw-dev), or " FBR_STACK_PROGRAM
-                       " was left behind"
+                       " was not installed"
                      : "cannot start " FBR_STACK_PROGRAM,
                  err.text);
     else if (code == 127)
-        snprintf(why, sizeof(why),
-                 "no stacks: libdw.so.1 is missing where it runs (Debian: libdw1)");
+        snprintf(why, sizeof(why), "no stacks: libdw.so.1 is missing on its host (Debian: libdw1)");
     else if (code && rc == 0)
         snprintf(why, sizeof(why), "no stacks: " FBR_STACK_PROGRAM " ended with %s %d",
                  code < 0 ? "signal" : "code", code < 0 ? -code : code);

@@ -256,7 +256,7 @@ int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struc
     if (lstat(t->path, &st) == 0 && !(S_ISDIR(st.st_mode) && is_empty(t->path)))
         return fbr_fail(
             err, -EEXIST,
-            "%.300s is there, and a directory replaces nothing: remove it, or name another place",
+            "%.300s exists, and a directory does not replace it; remove it, or use another path",
             t->path);
     t->fd = fbr_atomic_dir(t->path, t->beside, sizeof(t->beside));
     return t->fd < 0 ? abandon(t, t->fd, "", err) : 0;

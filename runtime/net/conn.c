@@ -271,8 +271,7 @@ int fbr_conn_answer(struct fbr_conn *c, uint8_t type, const struct fbr_buf *body
         return -EPIPE;
     if (body->failed || !is_deluged(by, body->len))
         return fbr_conn_send_buf(c, type, body);
-    by->fault = "it does not read, and as much waits for it as this process keeps for others "
-                "(hold_max)";
+    by->fault = "it does not read, and as much waits for it as hold_max allows";
     return break_off(by, -ENOBUFS);
 }
 
@@ -381,7 +380,7 @@ static int count_kept(struct fbr_conn *c)
     uint64_t kept = c->in.len > KEPT_FREE ? c->in.len : 0;
 
     if (kept > c->kept.bytes && fbr_held_full(c->held, kept - c->kept.bytes)) {
-        c->fault = "a long frame, and this process keeps as much for others as it may (hold_max)";
+        c->fault = "a long frame, and this process holds as much for others as hold_max allows";
         return -ENOBUFS;
     }
     fbr_held_set(c->held, &c->kept, kept);
@@ -441,7 +440,7 @@ static int take_cipher(struct fbr_conn *c, const void *data, size_t len, struct 
     if (c->state == CONN_GREETING && fbr_tls_ready(c->tls)) {
         rc = c->listener ? fbr_listener_greet_tls(c) : (fbr_conn_opened(c), 0);
         if (rc < 0)
-            return fbr_fail(err, rc, "not let in");
+            return fbr_fail(err, rc, "not admitted");
     }
     if (c->state != CONN_OPEN)
         return 0;
@@ -471,7 +470,7 @@ static void take(struct fbr_conn *c, const void *data, ssize_t n)
                       : n == UV_EOF ? -EPIPE
                                     : (int)n,
                       c->fault      ? c->fault
-                      : n == UV_EOF ? "the peer closed"
+                      : n == UV_EOF ? "the peer closed the connection"
                                     : fbr_strerror((int)n));
         return;
     }
@@ -707,7 +706,7 @@ int fbr_conn_open(struct fbr_conn **out, struct fbr_loop *loop, int fd,
         rc = fbr_conn_start_reading(c);
     if (rc < 0) {
         fbr_conn_close(c);
-        return fbr_fail(err, rc, "no control channel: %s", fbr_strerror(rc));
+        return fbr_fail(err, rc, "cannot open a control channel: %s", fbr_strerror(rc));
     }
     fbr_conn_opened(c);
     fbr_conn_attach(c, ops, user);

@@ -131,7 +131,7 @@ int fbr_data_client_open(struct fbr_data_client **out, const char *url, uint64_t
     u->in.streams = UINT64_MAX;
     rc = greet(u, url, timeout_ms, err);
     if (rc == -EAGAIN)
-        rc = fbr_fail(err, -ETIMEDOUT, "data link: nobody answers at %s for %.1f s", url,
+        rc = fbr_fail(err, -ETIMEDOUT, "data link: no answer from %s for %.1f s", url,
                       timeout_ms / 1e3);
     else if (rc < 0 && u->sock)
         fbr_fail(err, rc, "data link: cannot reach %s: %s", url, fbr_strerror(rc));

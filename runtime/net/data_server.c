@@ -469,7 +469,7 @@ static void *data_server_main(void *arg)
 {
     struct fbr_data_server *h = arg;
 
-    pthread_setname_np(pthread_self(), "fbr-hub");
+    pthread_setname_np(pthread_self(), "fbr-data");
     fbr_sp_server_run(h->sp);
     return NULL;
 }

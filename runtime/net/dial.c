@@ -161,10 +161,10 @@ int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
     int rc = fbr_place_scan(url, &place);
 
     if (rc < 0)
-        return fbr_fail(err, rc, "not an address to call: '%s'", url);
+        return fbr_fail(err, rc, "not an address to connect to: '%s'", url);
     c = fbr_conn_new(loop, place.tcp);
     if (!c)
-        return fbr_fail(err, -ENOMEM, "call: out of memory");
+        return fbr_fail(err, -ENOMEM, "connect: out of memory");
     c->dial.data = c;
     if (place.tcp) {
         rc = call_tcp(c, &place, me, secret, err);
@@ -174,7 +174,7 @@ int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
     }
     if (rc < 0) {
         fbr_conn_close(c);
-        return fbr_fail(err, rc, "cannot call %s: %s", url, fbr_strerror(rc));
+        return fbr_fail(err, rc, "cannot connect to %s: %s", url, fbr_strerror(rc));
     }
     fbr_conn_attach(c, ops, user);
     *out = c;

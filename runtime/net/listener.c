@@ -70,7 +70,7 @@ void fbr_listener_forget(struct fbr_conn *c)
 
 static void on_slow(void *arg)
 {
-    fbr_conn_lost(arg, -ETIMEDOUT, "did not say who it is in time");
+    fbr_conn_lost(arg, -ETIMEDOUT, "did not authenticate in time");
 }
 
 /* The caller is authenticated: passes the conn to the owner of the listener. */
@@ -87,7 +87,7 @@ static int hand_over(struct fbr_conn *c, const struct fbr_caller *who)
     if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOSPC)
         fbr_conn_refuse(c, rc);
     if (rc < 0)
-        fbr_info("door %s: caller %u.%llu turned away: %s", l->url, who->kind,
+        fbr_info("listener %s: caller %u.%llu refused: %s", l->url, who->kind,
                  (unsigned long long)who->id, fbr_strerror(rc));
     return rc;
 }
@@ -196,7 +196,7 @@ static bool make_room(struct fbr_listener *l, int places)
         if (!c)
             return false;
         if (!fbr_conn_read_now(c))
-            fbr_conn_lost(c, -EBUSY, "others call, and it says nothing");
+            fbr_conn_lost(c, -EBUSY, "it sends nothing while others wait to connect");
     }
     return true;
 }
@@ -288,7 +288,7 @@ static bool accept_one(struct fbr_listener *l)
     if (l->n_half_open && make_room(l, l->n_half_open))
         return true;
     if (!l->warned)
-        fbr_warn("door %s: callers have to wait: %s", l->url, fbr_strerror(-errno));
+        fbr_warn("listener %s: callers must wait: %s", l->url, fbr_strerror(-errno));
     l->warned = true;
     pause_calls(l);
     return false;
@@ -387,7 +387,7 @@ int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const ch
     rc = fbr_place_scan(url, &l->place);
     if (rc < 0) {
         free(l);
-        return fbr_fail(err, rc, "not an address to listen at: '%s'", url);
+        return fbr_fail(err, rc, "not an address to listen on: '%s'", url);
     }
     l->fd = -1;
     l->loop = loop;
@@ -395,7 +395,7 @@ int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const ch
     snprintf(l->url, sizeof(l->url), "%s", url);
     if ((rc = fbr_timer_init(&l->again, loop, resume, l)) < 0 || (rc = start_listening(l)) < 0) {
         fbr_listener_close(l);
-        return fbr_fail(err, rc, "cannot listen at %s: %s", url, fbr_strerror(rc));
+        return fbr_fail(err, rc, "cannot listen on %s: %s", url, fbr_strerror(rc));
     }
     *out = l;
     return 0;

@@ -523,10 +523,11 @@ static int long_piece(struct fbr_mux_in *l, const void *bytes, size_t len, bool 
     if (!p)
         return refuse(l, -EPROTO, "a piece continues no record");
     if (len > p->whole - p->have || (!more && len < p->whole - p->have))
-        return refuse(l, -EPROTO, "the pieces of a record are not as long as it");
+        return refuse(l, -EPROTO, "the pieces of a record do not add up to its length");
     if (fbr_held_reserve(l->held, len) < 0)
-        return refuse(l, -ENOBUFS,
-                      "a long record, and as much is kept for others as hold_max says");
+        return refuse(
+            l, -ENOBUFS,
+            "a long record, and this process holds as much for others as hold_max allows");
     memcpy(p->data + p->have, bytes, len);
     p->have += len;
     if (more)
@@ -545,7 +546,7 @@ static int one_piece(struct fbr_mux_in *l, struct fbr_cur *c, fbr_record_fn on_r
     int rc;
 
     if (flags > (MORE | CONT | STREAM))
-        return refuse(l, -EPROTO, "a record has flags that there are not");
+        return refuse(l, -EPROTO, "a record has unknown flags");
     l->stream = flags & STREAM ? fbr_get_u64(c) : 0;
     if (place && l->stream > l->streams)
         return refuse(l, -EPROTO, "a long record is of a stream that was never opened");

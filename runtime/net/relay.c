@@ -98,7 +98,7 @@ int fbr_relay_open(struct fbr_relay **out, const void *first, size_t len, size_t
         rc = watch(r, EPOLL_CTL_ADD, r->wake, EPOLLIN, NULL);
     if (rc < 0) {
         fbr_relay_close(r);
-        return fbr_fail(err, rc, "there is no data path for its processes: %s", fbr_strerror(rc));
+        return fbr_fail(err, rc, "cannot open a data path for its processes: %s", fbr_strerror(rc));
     }
     *out = r;
     return 0;
@@ -170,7 +170,7 @@ int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_er
 fail:
     free_line(l);
     close(pair[1]);
-    return fbr_fail(err, rc, "no data path for it: %s", fbr_strerror(rc));
+    return fbr_fail(err, rc, "cannot open a data path for it: %s", fbr_strerror(rc));
 }
 
 void fbr_relay_end(struct fbr_relay *r, uint64_t process)
@@ -306,7 +306,7 @@ static void pass_down(struct fbr_relay *r, uint64_t process, const void *record,
     }
     if (fbr_pipe_frames_keep(&l->out, &f) == 0)
         return;
-    fbr_warn("relay: out of memory for a batch; its worker is told to go");
+    fbr_warn("relay: out of memory for a message to a process; its connection is closed");
     end_line(r, l); /* the process sees the end of its socket */
 }
 

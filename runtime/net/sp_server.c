@@ -187,7 +187,7 @@ static void end(struct fbr_sp_conn *c, int why)
     } else {
         /* The kernel must not keep its bytes, either. */
         setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-        fbr_debug("data channel: a caller did not prove who it is: %s", fbr_strerror(why));
+        fbr_debug("data channel: a caller did not authenticate: %s", fbr_strerror(why));
         DL_DELETE(s->unproven, c);
         s->n_unproven--;
     }

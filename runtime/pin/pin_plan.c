@@ -414,7 +414,7 @@ static int map(struct plan *p)
     case FBR_MAP_PACKAGE:
         level = p->sizes[size_of(p, levels[p->map])];
         if (level != levels[p->map])
-            note(p, "the machine shows no %s: mapped by the next larger",
+            note(p, "the machine shows no %s: mapped by the next larger level",
                  p->map == FBR_MAP_L3 ? "L3" : "package");
         rc = round_robin(p, level);
         break;
@@ -456,7 +456,7 @@ static void bind(struct plan *p)
         return;
     level = p->sizes[size_of(p, levels[p->bind])];
     if (level != levels[p->bind])
-        note(p, "the machine shows no %s: bound to the next larger",
+        note(p, "the machine shows no %s: bound to the next larger level",
              p->bind == FBR_BIND_L3 ? "L3" : "package");
     for (unsigned i = 0; i < p->wish->count; i++)
         p->spans[i] = widen(p, p->spans[i], level);
@@ -589,7 +589,7 @@ static int describe_all(struct plan *p, bool shared)
                      "something smaller",
                      i, FBR_PIN_LIST);
         if (p->wish->bind_memory && !pin->nodes[0] && !rc && !strstr(p->note, "memory"))
-            note(p, "memory near some ranks may not be used by us: it is not bound");
+            note(p, "this process may not use the memory near some ranks, so it is not bound");
         write_where(p, span, pin->where, sizeof(pin->where));
     }
     free(bits);
@@ -604,7 +604,7 @@ static int check(struct plan *p)
     int rc;
 
     if (!w->count)
-        return fbr_fail(p->err, -EINVAL, "a plan for no ranks");
+        return fbr_fail(p->err, -EINVAL, "a plan needs at least one rank");
     if (w->gpus_per_rank > FBR_PIN_GPUS)
         return fbr_fail(p->err, -EINVAL, "a rank can have %d GPUs at most, not %u", FBR_PIN_GPUS,
                         w->gpus_per_rank);
@@ -613,7 +613,7 @@ static int check(struct plan *p)
         p->map = w->gpus_per_rank ? FBR_MAP_GPU : FBR_MAP_COMPACT;
     if (p->map == FBR_MAP_GPU && !w->gpus_per_rank)
         return fbr_fail(p->err, -EINVAL,
-                        "ranks cannot be mapped by GPU when they get none; add --gpus-per-rank 1");
+                        "ranks without GPUs cannot be mapped by GPU; add --gpus-per-rank 1");
     if (!w->gpus_per_rank)
         return 0;
     if (!p->t->devices)
@@ -625,9 +625,8 @@ static int check(struct plan *p)
     if (p->ngpus < w->gpus_per_rank)
         return fbr_fail(
             p->err, -EINVAL,
-            "every rank is to have %u GPU%s, but %u %s found on this host that may be used here; "
-            "ask for "
-            "fewer (--gpus-per-rank), or look at nvidia-smi, rocm-smi, CUDA_VISIBLE_DEVICES and "
+            "every rank needs %u GPU%s, but %u %s found on this host that this process may use; "
+            "use fewer (--gpus-per-rank), or check nvidia-smi, rocm-smi, CUDA_VISIBLE_DEVICES and "
             "ROCR_VISIBLE_DEVICES%s",
             w->gpus_per_rank, s_if(w->gpus_per_rank), p->ngpus, p->ngpus == 1 ? "was" : "were",
             !p->t->ngpus && p->t->facts.this_machine ? " (hwloc needs its PCI plugin to find GPUs)"
@@ -661,8 +660,8 @@ static int share_processors(struct plan *p, bool *shared)
         p->bind = FBR_BIND_NONE;
     if (!p->nslots && p->bind != FBR_BIND_NONE)
         return fbr_fail(p->err, -EINVAL,
-                        "a rank cannot be bound to %u processors: %u %s here that may be used",
-                        need, p->t->npus, p->t->npus == 1 ? "is" : "are");
+                        "a rank cannot be bound to %u processors: this process may use only %u",
+                        need, p->t->npus);
     if (p->bind != FBR_BIND_NONE) {
         most = crowd(p, need, &more);
         snprintf(then, sizeof(then), "up to %u are on the same %s", most,

@@ -41,9 +41,10 @@ static int take_only(const char **source, hwloc_bitmap_t *only, struct fbr_error
         return 0;
     end = strchr(*source + 5, ':');
     if (!end || (size_t)(end - *source - 5) >= sizeof(list))
-        return fbr_fail(err, -EINVAL,
-                        "topology \"%.100s\": it is only:LIST:SOURCE, as in only:0-3:xml:FILE",
-                        *source);
+        return fbr_fail(
+            err, -EINVAL,
+            "topology \"%.100s\" is invalid; use only:LIST:SOURCE, as in only:0-3:xml:FILE",
+            *source);
     snprintf(list, sizeof(list), "%.*s", (int)(end - *source - 5), *source + 5);
     *only = hwloc_bitmap_alloc();
     if (!*only)
@@ -51,8 +52,9 @@ static int take_only(const char **source, hwloc_bitmap_t *only, struct fbr_error
     while ((rc = fbr_cpulist_next(&at, &first, &last)) > 0)
         hwloc_bitmap_set_range(*only, first, (int)last);
     if (rc)
-        return fbr_fail(
-            err, rc, "topology: \"%.100s\" is not a list of processors; it looks like 0-3,8", list);
+        return fbr_fail(err, rc,
+                        "topology: \"%.100s\" is not a list of processors; use a list like 0-3,8",
+                        list);
     *source = end + 1;
     return 0;
 }
@@ -71,13 +73,13 @@ static int set_source(hwloc_topology_t h, const char *source, struct fbr_error *
         if (hwloc_topology_set_synthetic(h, source + 10))
             return fbr_fail(
                 err, -EINVAL,
-                "\"%.200s\" is not a synthetic topology; it looks like pack:2 core:4 pu:2",
+                "\"%.200s\" is not a synthetic topology; use one like pack:2 core:4 pu:2",
                 source + 10);
         return 0;
     }
-    return fbr_fail(
-        err, -EINVAL,
-        "\"%.200s\" is not a source of topologies: those are xml:FILE and synthetic:TEXT", source);
+    return fbr_fail(err, -EINVAL,
+                    "\"%.200s\" is not a source of topologies; use xml:FILE or synthetic:TEXT",
+                    source);
 }
 
 static int load(hwloc_topology_t *h, const char *source, bool devices, struct fbr_error *err)
@@ -150,7 +152,7 @@ static int restrict_to(struct fbr_topology *t, hwloc_topology_t h, hwloc_const_b
             rc = fbr_fail(err, -EINVAL,
                           "none of the processors of the topology may be used by this process");
         else if (hwloc_topology_allow(h, set, NULL, HWLOC_ALLOW_FLAG_CUSTOM))
-            rc = fbr_fail(err, -errno, "hwloc does not take the processors that may be used: %s",
+            rc = fbr_fail(err, -errno, "hwloc does not accept the processors that may be used: %s",
                           fbr_strerror(errno));
     }
     hwloc_bitmap_free(set);

@@ -99,7 +99,7 @@ static int refuse(struct fiber_process *p, int rc, const struct fbr_error *err)
 {
     char why[256];
 
-    snprintf(why, sizeof(why), "could not be let in: %.200s",
+    snprintf(why, sizeof(why), "could not be admitted: %.200s",
              err->code ? err->text : fbr_strerror(rc));
     fbr_job_refuse(p, why);
     return rc;

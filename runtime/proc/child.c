@@ -231,7 +231,7 @@ static void on_start(struct fbr_child *c, struct fbr_cur *body)
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     if (rc < 0)
-        fail(c, rc, "the parent's order cannot be read; is it another version of Fiber?");
+        fail(c, rc, "the parent's start record cannot be read; is it another version of Fiber?");
     else
         watch_parent(c);
 }
@@ -270,7 +270,7 @@ static int send_of_tunnel(void *user, uint8_t type, const struct fbr_buf *body)
 /* Serves an exec client in a thread, over a pair of sockets. */
 static int attach(struct fbr_child *c, uint64_t id, struct fbr_error *err)
 {
-    int ends[2], rc = fbr_fds_need(VISIT_FDS, "a visit", err);
+    int ends[2], rc = fbr_fds_need(VISIT_FDS, "a client of `fiber exec`", err);
 
     if (rc < 0)
         return rc;
@@ -302,7 +302,7 @@ static void on_tunnel(struct fbr_child *c, uint8_t type, struct fbr_cur *body)
     }
     if (attach(c, fbr_get_u64(&id), &err) == 0)
         return;
-    fbr_info("a visitor is not let in: %s", err.text);
+    fbr_info("a client of `fiber exec` is refused: %s", err.text);
     fbr_buf_init(&b);
     fbr_put_u64(&b, fbr_get_u64(body));
     fbr_child_send(c, FBR_TUNNEL_END, &b);
@@ -418,7 +418,7 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
         *err = c->failure;
         rc = c->failure.code;
     } else if (rc < 0) {
-        fbr_fail(err, rc, "%s: the parent did not say what to run", c->join.url);
+        fbr_fail(err, rc, "%s: the parent sent no start record in time", c->join.url);
     }
     pthread_mutex_unlock(&c->lock);
     if (rc < 0)
@@ -540,7 +540,7 @@ int fbr_child_data_client(struct fbr_child *c, struct fbr_data_client **u, struc
     int rc = 0;
 
     if (!c->link)
-        return fbr_fail(err, -ENODATA, "the parent has no data link for us");
+        return fbr_fail(err, -ENODATA, "the parent offers no data link");
     if (strcmp(c->data_server_url, FBR_URL_OF_HOST) == 0)
         return fbr_data_client_open_local(u, FBR_RELAY_FD, limit, err);
     if (c->alg)

@@ -37,9 +37,9 @@ static int read_file(const char *path, struct fbr_buf *b, struct fbr_error *err)
                         fbr_strerror(errno));
     if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 077)) {
         close(fd);
-        return fbr_fail(err, -EACCES,
-                        FBR_ENTRY_ENV "=%s: must be a file of ours that nobody else can touch",
-                        path);
+        return fbr_fail(
+            err, -EACCES,
+            FBR_ENTRY_ENV "=%s: must be a file of this user that no other user can access", path);
     }
     while (n > 0 && (at = fbr_buf_reserve(b, 65536))) {
         n = read(fd, at, 65536);

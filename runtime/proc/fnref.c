@@ -151,7 +151,7 @@ int fbr_fnref_make(struct fbr_fnref *ref, void (*fn)(void), struct fbr_error *er
                         "%p is not a function of the program or of a library (a nested function?)",
                         (void *)s.addr);
     if (module_is_system(&s.hit))
-        return fbr_fail(err, -EPERM, "the function is in %s: wrap it in one of your own",
+        return fbr_fail(err, -EPERM, "the function is in %s; wrap it in a function of your own",
                         module_name(&s.hit));
     if (!s.hit.id_len || s.hit.id_len > FBR_FNREF_ID_MAX)
         return fbr_fail(err, -ENOEXEC, "%s has %s build-id: link it with -Wl,--build-id",

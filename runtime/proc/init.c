@@ -81,7 +81,7 @@ static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
     if ((rc = fbr_random(uid, sizeof(uid))) < 0 ||
         (rc = fbr_random(&rt->self, sizeof(rt->self))) < 0) {
         free(rt);
-        return fbr_fail(err, rc, "no random bytes: %s", fbr_strerror(rc));
+        return fbr_fail(err, rc, "cannot get random bytes: %s", fbr_strerror(rc));
     }
     for (size_t i = 0; i < sizeof(uid); i++)
         snprintf(rt->run_uid + 2 * i, 3, "%02x", uid[i]);
@@ -203,8 +203,8 @@ int fiber_process_is_child(void)
 int fiber_process_work(const void **work, size_t *len)
 {
     if (!the_child())
-        return fbr_keep(-ENODATA,
-                        "fiber_process_work: this process was not started by another one");
+        return fbr_keep(
+            -ENODATA, "fiber_process_work: this process was not started by another Fiber process");
     if (fbr_child_work(the_child(), work, len) < 0)
         return fbr_keep(-ENODATA, "fiber_process_work: this process runs a function");
     return 0;

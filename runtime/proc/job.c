@@ -92,7 +92,7 @@ static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
     if (p->why[0])
         snprintf(text, sizeof(text), "%s", p->why);
     else if (p->code == FBR_EXIT_UNKNOWN)
-        snprintf(text, sizeof(text), "ended, and nobody knows how");
+        snprintf(text, sizeof(text), "ended, and its exit code is unknown");
     else if (p->code < 0)
         snprintf(text, sizeof(text), "was killed by signal %d (%s)", -p->code, strsignal(-p->code));
     else
@@ -124,8 +124,8 @@ static void put_stall(struct fbr_buf *b, const struct fiber_process *p)
 {
     char text[160];
     int n = snprintf(text, sizeof(text),
-                     "; its parent was itself stopped for %.1f s, and a process that is reached by "
-                     "TCP ends when it has not heard of its parent for %.1f s",
+                     "; its parent was itself stopped for %.1f s, and a process that is reached "
+                     "over TCP ends when it has not heard from its parent for %.1f s",
                      (double)p->stalled_ms / 1e3, (double)parent_patience_ms(p) / 1e3);
 
     fbr_put(b, text, (size_t)n);
@@ -262,7 +262,7 @@ static void abandon(struct fiber_process *p, const char *why)
     pthread_mutex_lock(&p->rt->lock);
     p->presumed = !p->why[0];
     pthread_mutex_unlock(&p->rt->lock);
-    kill_it(p, "hung up, and its backend says that it runs; killed");
+    kill_it(p, "closed its connection, but its backend reports that it runs; killed");
 }
 
 static void refuse(struct fiber_process *p, const char *why)
@@ -379,7 +379,7 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     fbr_tunnels_close(&p->tunnels);
     fbr_subjobs_host_lost(p, why, text);
     /* On a timeout, the process is frozen or cut off: nothing that it holds may count any more. */
-    snprintf(reason, sizeof(reason), "gave %s (frozen, or cut off); killed", text);
+    snprintf(reason, sizeof(reason), "sent %s (frozen, or cut off); killed", text);
     step(p, why == -ETIMEDOUT ? P_ON_SILENT : P_ON_HUNG_UP, reason);
 }
 
@@ -430,7 +430,7 @@ static void explain_early_exit(struct fiber_process *p, int32_t code)
     char why[256];
 
     if (code == FBR_EXIT_UNKNOWN)
-        snprintf(why, sizeof(why), "ended before it joined, and nobody knows how");
+        snprintf(why, sizeof(why), "ended before it joined, and its exit code is unknown");
     else if (code < 0)
         snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -code,
                  strsignal(-code));
@@ -567,7 +567,8 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
     fbr_wipe(&j, sizeof(j));
     if (ticket->len > FBR_TICKET_MAX)
         return fbr_fail(err, -E2BIG,
-                        "its ticket has %zu bytes, %d at most: settings (command_hosts?) are long",
+                        "its ticket has %zu bytes, but may have at most %d; shorten the settings "
+                        "(command_hosts?)",
                         ticket->len, FBR_TICKET_MAX);
     return ticket->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }

@@ -221,7 +221,7 @@ static int put_start(struct fiber_process *p, const struct fbr_process_spec *spe
     if (spec->fn) {
         rc = fbr_fnref_make(&ref, (void (*)(void))spec->fn, err);
         if (rc < 0)
-            return fbr_wrap(err, "%s: its function cannot travel", p->name);
+            return fbr_wrap(err, "%s: its function cannot be sent", p->name);
         fbr_fnref_put(&p->start, &ref);
     }
     fbr_put_u64(&p->start, spec->len);
@@ -276,7 +276,9 @@ static int hold_pipes(struct fiber_process *p, const struct fiber_process_option
                       struct fbr_error *err)
 {
     if (o->npipes && (!o->pipes || !p->rt->holds))
-        return fbr_fail(err, -EINVAL, "%s: options.pipes has no ends of pipes", p->name);
+        return fbr_fail(err, -EINVAL,
+                        "%s: options.npipes is above 0, but options.pipes has no pipe ends",
+                        p->name);
     p->holds = o->npipes ? calloc(o->npipes, sizeof(*p->holds)) : NULL;
     if (o->npipes && !p->holds)
         return fbr_fail(err, -ENOMEM, "%s: out of memory", p->name);
@@ -413,8 +415,8 @@ int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const voi
     struct fbr_process_spec spec = {.fn = fn, .arg = arg, .len = len, .options = opts};
 
     if (!p || !fn || (!arg && len))
-        return fbr_keep(-EINVAL, "fiber_process_start: needs a place for the handle, a function, "
-                                 "and bytes for its length");
+        return fbr_keep(-EINVAL, "fiber_process_start: needs a pointer for the handle, a function, "
+                                 "and an argument if len is above 0");
     return fbr_process_start(p, &spec);
 }
 
@@ -426,7 +428,7 @@ int fiber_process_start_work(struct fiber_process **p, const void *work, size_t 
     if (!p || (!work && len) || !opts || !opts->job.command)
         return fbr_keep(
             -EINVAL,
-            "fiber_process_start_work: needs a place for the handle, the work, and job.command");
+            "fiber_process_start_work: needs a pointer for the handle, the work, and job.command");
     return fbr_process_start(p, &spec);
 }
 
@@ -448,14 +450,14 @@ static int join(struct fiber_process *p, int timeout_ms)
     int rc = 0;
 
     if (fbr_loop_here(p->rt->loop))
-        return fbr_keep(-EDEADLK, "fiber_process_join: not from a callback");
+        return fbr_keep(-EDEADLK, "fiber_process_join: cannot be called in a callback");
     pthread_mutex_lock(&p->rt->lock);
     while (p->state != P_ENDED && rc == 0)
         rc = fbr_cond_wait(&p->changed, &p->rt->lock, deadline);
     if (p->state == P_ENDED)
         rc = 0;
     pthread_mutex_unlock(&p->rt->lock);
-    return rc < 0 ? fbr_keep(rc, "%s still lives after %d ms", p->name, timeout_ms) : 0;
+    return rc < 0 ? fbr_keep(rc, "%s still runs after %d ms", p->name, timeout_ms) : 0;
 }
 
 int fiber_process_join(struct fiber_process *p, int timeout_ms)
@@ -481,7 +483,7 @@ int fiber_process_wait_joined(struct fiber_process *p, int timeout_ms)
     if (rc < 0)
         return rc;
     if (fbr_loop_here(p->rt->loop))
-        return fbr_keep(-EDEADLK, "fiber_process_wait_joined: not from a callback");
+        return fbr_keep(-EDEADLK, "fiber_process_wait_joined: cannot be called in a callback");
     pthread_mutex_lock(&p->rt->lock);
     while (!p->joined && p->state != P_ENDED && rc == 0)
         rc = fbr_cond_wait(&p->changed, &p->rt->lock, deadline);
@@ -629,7 +631,7 @@ int fiber_process_exitcode(struct fiber_process *p, int *code)
     c = p->code;
     pthread_mutex_unlock(&p->rt->lock);
     if (c == FBR_EXIT_UNKNOWN)
-        return fbr_keep(-ENODATA, "%s ended, and nobody knows how", p->name);
+        return fbr_keep(-ENODATA, "%s ended, and its exit code is unknown", p->name);
     *code = c;
     return 0;
 }

@@ -436,7 +436,7 @@ int fbr_rundir_shm(struct fbr_rundir *d, struct fbr_error *err)
     if (rc == -EPERM)
         return fbr_fail(err, rc, "%s is not a directory that only this user may enter", d->shm);
     if (rc == -ENOENT && access(d->root, F_OK) < 0)
-        return fbr_fail(err, rc, "the run's directory %s was removed by somebody", d->root);
+        return fbr_fail(err, rc, "the run's directory %s was removed", d->root);
     return rc < 0 ? fbr_fail(err, rc, "cannot make %s: %s", d->shm, fbr_strerror(rc)) : 0;
 }
 

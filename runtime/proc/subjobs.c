@@ -125,7 +125,7 @@ static void attach(struct fiber_process *host, struct fiber_process *p)
     struct fbr_conn *conn = fbr_conn_carried(host->conn, FBR_SUBJOB_CARRIED, p->id);
 
     if (!conn)
-        fbr_job_refuse(p, "could not be let in: out of memory");
+        fbr_job_refuse(p, "could not be admitted: out of memory");
     else if (fbr_process_attach(p, conn) < 0)
         fbr_conn_close(conn);
 }
@@ -138,7 +138,7 @@ static void lose(struct fiber_process *p, struct fbr_cur *body)
 
     fbr_get_str(body, text, sizeof(text));
     if (!fbr_cur_ok(body) || why >= 0 || why < -4095)
-        fbr_conn_lost(p->conn, -EPROTO, "its host says nothing that could be read");
+        fbr_conn_lost(p->conn, -EPROTO, "its host sent an invalid message");
     else
         fbr_conn_lost(p->conn, why, text);
 }

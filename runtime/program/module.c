@@ -84,7 +84,7 @@ static bool try_folder(struct search *s, const char *folder)
 
     if ((size_t)n >= sizeof(path) || (s->program && (size_t)n >= s->size)) {
         if (!s->why[0])
-            snprintf(s->why, sizeof(s->why), "the path of %s is too long: it is in %.60s... below",
+            snprintf(s->why, sizeof(s->why), "the path of %s is too long: its folder is %.60s...",
                      s->name, folder);
         return false;
     }
@@ -93,7 +93,7 @@ static bool try_folder(struct search *s, const char *folder)
     if (!trusted(s, &dir) || !trusted(s, &file)) {
         if (!s->why[0])
             snprintf(s->why, sizeof(s->why),
-                     "%.300s is not used: it belongs to somebody else, or everybody can write it",
+                     "%.300s is not used: it belongs to another user, or everyone can write to it",
                      path);
         return false;
     }
@@ -170,20 +170,19 @@ static void *open_locked(const char *name, struct fbr_error *err)
         if (!strcmp(modules.loaded[i].name, name))
             return modules.loaded[i].handle;
     if (modules.count == MODULES) {
-        fbr_fail(err, -ENFILE,
-                 "cannot load Fiber's module %s: %d are loaded, which is all there can be", name,
-                 MODULES);
+        fbr_fail(err, -ENFILE, "cannot load Fiber's module %s: %d are loaded, which is the limit",
+                 name, MODULES);
         return NULL;
     }
     search(&s);
     if (!s.handle) {
         fbr_fail(err, s.stale ? -ESTALE : -ENOENT, "cannot load Fiber's module %s: %s%s", name,
                  s.why[0] ? s.why
-                          : "there is no such file beside this program, nor in " FBR_MODULE_DIR,
+                          : "there is no such file next to this program, nor in " FBR_MODULE_DIR,
                  s.stale                   ? ""
                  : strcmp(name, "cluster") ? "; is the installation complete?"
-                                           : "; is the installation complete? An image has it by "
-                                             "`fiber image export ... --cluster`");
+                                           : "; is the installation complete? Use `fiber image "
+                                             "export ... --cluster` to make an image that has it");
         return NULL;
     }
     snprintf(modules.loaded[modules.count].name, sizeof(modules.loaded[0].name), "%s", name);
@@ -214,7 +213,7 @@ int fbr_module_program(const char *name, char *path, size_t size, struct fbr_err
     if (path[0])
         return 0;
     return fbr_fail(err, -ENOENT, "%s",
-                    s.why[0] ? s.why : "it is not beside this program, nor in " FBR_MODULE_DIR);
+                    s.why[0] ? s.why : "it is neither next to this program nor in " FBR_MODULE_DIR);
 }
 
 const void *fbr_module(const char *name, struct fbr_error *err)

@@ -334,16 +334,17 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     if (code == -ENOEXEC && python)
         return " (a Python script: put python3 before it)";
     if (code == -ENOEXEC)
-        return " (no program of this machine, and no script that begins with #!)";
+        return " (it is neither a program for this machine nor a script that begins with #!)";
     n = snprintf(path, sizeof(path), "%s%s%s", s->file[0] != '/' && s->workdir ? s->workdir : "",
                  s->file[0] != '/' && s->workdir ? "/" : "", s->file);
     if (n >= (int)sizeof(path) || stat(path, &st) < 0)
-        return strchr(s->file, ' ') ? " (quotes make one word of it: leave them out)" : "";
+        return strchr(s->file, ' ') ? " (the quotes make it one word; leave them out)" : "";
     if (S_ISDIR(st.st_mode))
         return " (it is a directory)";
     if (code == -EACCES && !(st.st_mode & 0111))
-        return python ? " (a Python script: put python3 before it)" : " (chmod +x lets it run)";
-    return code == -ENOENT ? " (it is there; the interpreter that it names is not)" : "";
+        return python ? " (a Python script: put python3 before it)"
+                      : " (use chmod +x to make it executable)";
+    return code == -ENOENT ? " (it exists, but the interpreter that it names does not)" : "";
 }
 
 /* Replaces /proc/self/exe under valgrind. The kernel takes it for valgrind's program, but
@@ -429,7 +430,7 @@ void fbr_spawn_sweep(pid_t leader)
     int dir = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (dir < 0)
-        fbr_warn("what process %d has left cannot be ended: /proc: %s", (int)leader,
+        fbr_warn("cannot end the processes that process %d left: /proc: %s", (int)leader,
                  fbr_strerror(-errno));
     else if (sweep_once(dir, leader))
         sweep_once(dir, leader);
@@ -450,8 +451,8 @@ static int too_long(const char *name, char *path, size_t size, struct fbr_error 
 {
     path[0] = '\0';
     return fbr_fail(err, -ENAMETOOLONG,
-                    "the path of the program %.64s%s is longer than %zu characters; a link to it "
-                    "may have a shorter one",
+                    "the path of the program %.64s%s is longer than %zu characters; use a link "
+                    "with a shorter path",
                     name, strlen(name) > 64 ? "..." : "", size - 1);
 }
 

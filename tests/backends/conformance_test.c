@@ -727,7 +727,7 @@ static void an_end_that_the_engine_knows_nothing_about(void **state)
     p = start_with_fault(*state, give_signal, "FIBER_MOCK=exit_unknown", 0);
     assert_int_equal(fiber_process_join(p, TEST_LONG_MS), 0);
     assert_int_equal(fiber_process_exitcode(p, &code), -ENODATA);
-    assert_true(has(fiber_process_report(p), "nobody knows how", NULL));
+    assert_true(has(fiber_process_report(p), "exit code is unknown", NULL));
     fiber_process_close(p);
 }
 

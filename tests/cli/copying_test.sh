@@ -30,8 +30,8 @@ expect 0 '' 'from rank 0' fiber cp demo/0:large back
 same large back/large
 expect 0 '' 'by its whole path' fiber cp "demo:$work/there/large" ./a:b
 same large a:b
-expect 1 '^fiber: there: none: No such file' 'what is not there' fiber cp demo:none back
-expect 1 '^fiber: there: /dev/null is there, and is not a regular file' 'a device' fiber cp large demo:/dev/null
+expect 1 '^fiber: in the job: none: No such file' 'what is not there' fiber cp demo:none back
+expect 1 '^fiber: in the job: /dev/null exists, and is not a regular file' 'a device' fiber cp large demo:/dev/null
 expect 1 '^fiber: none: No such file' 'what is not here' fiber cp none demo:
 expect 1 '^fiber: there is no rank 2: the run has 2' 'no such rank' fiber cp large demo/2:
 expect 1 'is not a rank' 'no rank at all' fiber cp large demo/x:
@@ -63,10 +63,10 @@ expect 0 '' 'one from rank 0' fiber cp demo/0:tree/ back
 like back/tree
 expect 0 'left out' 'under another name' fiber cp tree/sub/.. demo:other/
 like there/other
-expect 1 '^fiber: there: ./tree is there, and a directory replaces nothing' 'over another' fiber cp tree demo:
-expect 1 '^fiber: back/tree is there' 'over another here' fiber cp demo:tree back
-expect 1 '^fiber: there: large is there' 'over a file' fiber cp tree demo:large
-expect 1 '^fiber: there: none/x: No such file' 'to where nothing is' fiber cp tree demo:none/x
+expect 1 '^fiber: in the job: ./tree exists, and a directory does not replace it' 'over another' fiber cp tree demo:
+expect 1 '^fiber: back/tree exists' 'over another here' fiber cp demo:tree back
+expect 1 '^fiber: in the job: large exists' 'over a file' fiber cp tree demo:large
+expect 1 '^fiber: in the job: none/x: No such file' 'to where nothing is' fiber cp tree demo:none/x
 expect 0 '' 'into itself' fiber cp demo:tree there/tree/sub
 [ "$(ls -A there/tree/sub/tree/sub)" = "$(ls -A tree/sub)" ] || { echo "into itself: $(ls -AR there/tree)"; bad=1; }
 

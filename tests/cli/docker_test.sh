@@ -142,7 +142,7 @@ if ! fiber cp large living:/there 2>said || ! fiber cp living/0:/there back 2>>s
     echo "cp: $(cat said)"
     bad=1
 fi
-expect 1 '^fiber: there: /none/x: No such file' 'cp to where nothing is' fiber cp large living:/none/x
+expect 1 '^fiber: in the job: /none/x: No such file' 'cp to where nothing is' fiber cp large living:/none/x
 mkdir -p tree/sub
 cp large tree/sub/
 ln -s sub tree/link
@@ -156,7 +156,7 @@ fi
     expect 3 '^container$' 'exec' fiber exec living -- sh -c '[ -e /there ] && [ ! -e /bin/id ] && echo container; exit 3'
     expect 0 '^tail' 'exec beside the rank' fiber exec living/0 -- sh -c 'exec tail -c +1 "/proc/$FIBER_PID/cmdline"'
 }
-expect 127 '^fiber: there: id: there is no such program' 'exec of what the image lacks' fiber exec living -- id
+expect 127 '^fiber: in the job: id: no such program' 'exec of what the image lacks' fiber exec living -- id
 # stack, of what is in the container
 if [ -x "$TEST_BINARY_DIR/fiber/fiber-stack" ]; then
     expect 0 '^rank 0: main thread of tail' 'stack' fiber stack living

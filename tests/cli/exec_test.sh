@@ -17,8 +17,8 @@ expect 7 '^one$' 'its code' fiber exec demo/0 sh -c 'echo one; exit 7'
 expect 137 '' 'a signal' fiber exec demo -- sh -c 'kill -9 $$'
 # shellcheck disable=SC2016 # the shell there
 expect 0 '^tail -f /dev/null' 'the rank that it is beside' fiber exec demo/1 -- sh -c 'tr "\0" " " </proc/$FIBER_PID/cmdline'
-expect 127 '^fiber: there: no-such: there is no such program$' 'what is not there' fiber exec demo -- no-such
-expect 126 '^fiber: there: cannot start /etc/passwd: exec: Permission denied' 'no program' fiber exec demo -- /etc/passwd
+expect 127 '^fiber: in the job: no-such: no such program$' 'what is not there' fiber exec demo -- no-such
+expect 126 '^fiber: in the job: cannot start /etc/passwd: exec: Permission denied' 'no program' fiber exec demo -- /etc/passwd
 expect 125 '^fiber: there is no rank 2: the run has 2' 'no such rank' fiber exec demo/2 -- true
 expect 125 'is not a rank' 'no rank at all' fiber exec demo/x -- true
 expect 125 'no run of yours on this host has the name other' 'no such run' fiber exec other -- true
@@ -51,7 +51,7 @@ wait $pid 2>/dev/null || true
 gone "$theirs" 'a command whose job has ended'
 got=0
 wait $ours || got=$?
-if [ "$got" != 125 ] || ! grep -q 'has ended meanwhile' said; then
+if [ "$got" != 125 ] || ! grep -q 'has ended' said; then
     echo "the job ended: code $got: $(cat said)"
     bad=1
 fi

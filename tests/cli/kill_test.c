@@ -98,7 +98,7 @@ static void what_a_run_refuses_is_told(void **state)
     refuses("kill train 1", 1, "rank 1 does not run: `fiber top aa1100000000` shows those that do");
     refuses("kill train 1 -s KILL", 1,
             "rank 1 does not run: `fiber top aa1100000000` shows those that do");
-    refuses("kill train -s KILL", 1, "run aa11000000000000: that rank does not run");
+    refuses("kill train -s KILL", 1, "run aa11000000000000: the rank is not running");
     refuses("kill train 2", 1, "there is no rank 2: the run has 2, from 0");
     refuses("kill train x", 1, "\"x\" is not a rank's number");
     made_run_close(&run);

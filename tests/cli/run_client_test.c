@@ -324,7 +324,7 @@ static void orders_reach_the_run_and_refusals_come_back(void **state)
     assert_int_equal(run_client_ask(&run, (enum fbr_run_control_op)99, 1, 0, &err), -ENOSYS);
     says(err.text, "this run's launcher does not know that request");
     assert_int_equal(run_client_tunnel(&run, 1, &err), -ENOTSUP);
-    says(err.text, "its jobs cannot be visited");
+    says(err.text, "its jobs accept no commands");
     run_client_free(&run);
 }
 

@@ -27,12 +27,12 @@
     check 125 '' 'cannot make a run directory in /nowhere: ' run --json -H localhost -n 1 true
     unset FIBER_RUN_DIR
     printf '#!/no/such/shell\n' >odd
-    check 125 '' 'chmod \+x lets it run' run -n 1 ./odd
+    check 125 '' 'use chmod \+x to make it executable' run -n 1 ./odd
     chmod +x odd
-    check 125 '' 'it is there; the interpreter that it names is not' run -n 1 ./odd
-    check 125 '' 'the interpreter that it names is not' run --workdir / -n 1 "$work/odd"
+    check 125 '' 'it exists, but the interpreter that it names does not' run -n 1 ./odd
+    check 125 '' 'the interpreter that it names does not' run --workdir / -n 1 "$work/odd"
     printf 'echo hi\n' >odd
-    check 125 '' 'no script that begins with #!' run -n 1 ./odd
+    check 125 '' 'nor a script that begins with #!' run -n 1 ./odd
     cp odd odd.py
     check 125 '' 'put python3 before it' run -n 1 ./odd.py
     chmod -x odd.py
@@ -42,7 +42,7 @@
     check 125 '' 'use ./odd' run --workdir "$work" -n 1 odd
     check 125 '' 'in PATH or in the working directory' run --workdir / -n 1 odd
     check 125 '' 'the quotes make it one word' run -n 1 'echo a; echo b'
-    check 125 '' 'quotes make one word of it' run -n 1 './odd -v'
+    check 125 '' 'the quotes make it one word' run -n 1 './odd -v'
     check 125 '' 'use -x A=1 before the program' run -n 1 A=1 ./odd
     check 125 '' 'it is a directory' run -n 1 /
     check 125 '' '--output: odd is not a directory' run -n 1 --output odd true

@@ -104,10 +104,10 @@ static void jobs_that_cannot_be_visited_are_told(void **state)
 {
     (void)state;
     made_run_begin(&run);
-    refuses("exec train true", 125, "run aa00000000000000: its jobs cannot be visited");
-    refuses("exec train/1 -- true", 125, "run aa00000000000000: its jobs cannot be visited");
-    refuses("cp train:a b", 1, "run aa00000000000000: its jobs cannot be visited");
-    refuses("cp /dev/null train/1:b", 1, "run aa00000000000000: its jobs cannot be visited");
+    refuses("exec train true", 125, "run aa00000000000000: its jobs accept no commands");
+    refuses("exec train/1 -- true", 125, "run aa00000000000000: its jobs accept no commands");
+    refuses("cp train:a b", 1, "run aa00000000000000: its jobs accept no commands");
+    refuses("cp /dev/null train/1:b", 1, "run aa00000000000000: its jobs accept no commands");
 }
 
 /* Ranks of the same reason are told together. */
@@ -119,8 +119,8 @@ static void stacks_that_cannot_be_seen_are_told_once(void **state)
     run.facts.size = run.about.size = run.nranks = 5;
     run.ranks[3].stats.state = 2; /* one that has ended is not asked for */
     made_run_begin(&run);
-    refuses("stack train", 1, "ranks 0-2,4: run aa00000000000000: its jobs cannot be visited");
-    refuses("stack train/4", 1, "rank 4: run aa00000000000000: its jobs cannot be visited");
+    refuses("stack train", 1, "ranks 0-2,4: run aa00000000000000: its jobs accept no commands");
+    refuses("stack train/4", 1, "rank 4: run aa00000000000000: its jobs accept no commands");
     refuses("stack train/3", 1, "rank 3 is not running; see `fiber top`");
     s = command("stack train --json");
     assert_int_equal(s->code, 1);
@@ -150,9 +150,9 @@ static void workers_are_called_workers(void **state)
     (void)state;
     made_run_pool(&run);
     made_run_begin(&run);
-    refuses("stack train", 1, "workers 0,1: run aa00000000000000: its jobs cannot be visited");
+    refuses("stack train", 1, "workers 0,1: run aa00000000000000: its jobs accept no commands");
     refuses("stack train/worker-1", 1,
-            "worker 1: run aa00000000000000: its jobs cannot be visited");
+            "worker 1: run aa00000000000000: its jobs accept no commands");
 }
 
 int main(void)

@@ -162,7 +162,7 @@ static void a_piece_that_is_none_is_refused(void **state)
     ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
     ready();
     send_head(FBR_MSG_MAX + 2, FBR_MSG_DATA);
-    expect_done(-EBADMSG, "does not make sense");
+    expect_done(-EBADMSG, "sent an invalid message");
     leave();
     assert_int_equal(dir_count(dir, ""), 0);
 }

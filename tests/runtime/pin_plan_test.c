@@ -203,7 +203,7 @@ static void more_processors_than_there_are(void **state)
         place("no-gpu-1x1x2", WISH(.count = 1, .cpus_per_rank = 3, .bind = FBR_BIND_CORE)),
         -EINVAL);
     assert_string_equal(error.text,
-                        "a rank cannot be bound to 3 processors: 2 are here that may be used");
+                        "a rank cannot be bound to 3 processors: this process may use only 2");
     assert_int_equal(place("no-gpu-1x1x2", WISH(.count = 0)), -EINVAL);
 }
 
@@ -468,9 +468,9 @@ static void too_few_gpus_are_shared_and_none_is_an_error(void **state)
             for (unsigned h = 0; h < g; h++)
                 assert_int_not_equal(pins[i].gpus[g].index, pins[i].gpus[h].index);
     assert_int_equal(place("no-gpu-1x1x2", WISH(.count = 1, .gpus_per_rank = 1)), -EINVAL);
-    assert_non_null(strstr(error.text, "every rank is to have 1 GPU, but 0 were found"));
+    assert_non_null(strstr(error.text, "every rank needs 1 GPU, but 0 were found"));
     assert_int_equal(place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = 5)), -EINVAL);
-    assert_non_null(strstr(error.text, "every rank is to have 5 GPUs, but 4 were found"));
+    assert_non_null(strstr(error.text, "every rank needs 5 GPUs, but 4 were found"));
     assert_int_equal(
         place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = FBR_PIN_GPUS + 1)), -EINVAL);
     assert_int_equal(place("nvidia-2x2x8-4gpu", WISH(.count = 1, .map = FBR_MAP_GPU)), -EINVAL);

@@ -301,7 +301,7 @@ static void signals_and_stops_reach_the_run(void **state)
     assert_int_equal(run.signal, SIGUSR1);
     assert_int_equal(run.signal_rank, 1);
     ask(fd, FBR_RUN_CONTROL_SIGNAL, 5, SIGUSR1);
-    done_is(fd, -ESRCH, "does not run");
+    done_is(fd, -ESRCH, "not running");
     ask(fd, FBR_RUN_CONTROL_SIGNAL, -1, 1000);
     done_is(fd, -EINVAL, "no such signal");
     ask(fd, FBR_RUN_CONTROL_STOP, -1, 0);
@@ -333,7 +333,7 @@ static void what_a_run_cannot_is_refused_in_words(void **state)
     ask(fd, FBR_RUN_CONTROL_FOLLOW, -1, 0);
     done_is(fd, -ENOTSUP, "where it was started");
     ask(fd, FBR_RUN_CONTROL_TUNNEL, -1, 0);
-    done_is(fd, -ENOTSUP, "cannot be visited");
+    done_is(fd, -ENOTSUP, "accept no commands");
     ask(fd, 99, -1, 0);
     done_is(fd, -ENOSYS, "does not know");
     close(fd);
@@ -450,7 +450,7 @@ static void a_slow_reader_loses_lines_and_is_told(void **state)
         assert_true(fbr_run_control_get_line(&c, &who, &stream, &more, &data, &len));
     }
     assert_int_equal(stream, 2);
-    assert_non_null(memmem(data, len, "lines were not shown", 20));
+    assert_non_null(memmem(data, len, "not shown: this reader", 22));
     free(text);
     close(fd);
 }
