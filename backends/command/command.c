@@ -159,11 +159,11 @@ static void on_exited(struct command_job *j, struct fbr_job_event *e)
         e->text = text;
         e->code = FBR_EXIT_UNKNOWN;
     } else if (!s->detached && e->code == NOT_FOUND && !e->text[0]) {
-        snprintf(text, sizeof(text),
-                 "exited with code 127; if it never began, this program, or a library that it "
-                 "needs, is not %s%.200s at the path that it has here (command_program names "
-                 "another)",
-                 j->host ? "on " : "there", host_of(j));
+        snprintf(
+            text, sizeof(text),
+            "exited with code 127; if it did not start, this program, or a library that it needs, "
+            "is not %s%.200s at the path that it has here (command_program sets another)",
+            j->host ? "on " : "there", host_of(j));
         e->text = text;
     } else if (!s->detached && s->signals && e->code > s->signals && e->code <= s->signals + 64) {
         e->code = -(e->code - s->signals);
@@ -540,11 +540,10 @@ static int command_address(struct fbr_backend *b, char *out, size_t size, struct
                         "which it reaches this host",
                         peer, peer);
     if (rc < 0)
-        return fbr_fail(
-            err, rc,
-            "cannot tell at which address %s reaches this host (%s): set bind to an address or an "
-            "interface",
-            h->n ? peer : "another host", fbr_strerror(rc));
+        return fbr_fail(err, rc,
+                        "cannot find the address at which %s reaches this host (%s): set bind to "
+                        "an address or an interface",
+                        h->n ? peer : "another host", fbr_strerror(rc));
     snprintf(out, size, "%s", address);
     return 0;
 }
@@ -603,7 +602,7 @@ static int ask(struct fbr_backend *b, const struct fbr_args *template, const cha
     int rc;
 
     if (template->n == 0)
-        return fbr_fail(err, -ENOTSUP, "%s has no line %s = ..., the command for that",
+        return fbr_fail(err, -ENOTSUP, "%s has no line %s = ...; add the command for it",
                         b->settings.origin, key);
     fbr_buf_init(&said);
     if ((rc = fbr_template_fill(template, &f, &w, err)) < 0 ||
@@ -653,7 +652,8 @@ static int command_logs(struct fbr_backend *b, const char *id, int follow,
     int rc;
 
     if (follow)
-        return fbr_fail(err, -ENOTSUP, "templates tell what a job wrote, and cannot follow it");
+        return fbr_fail(err, -ENOTSUP,
+                        "the command for logs prints what a job wrote, and cannot follow it");
     fbr_buf_init(&out);
     rc = ask(b, &b->settings.logs, "logs", id, &out, err);
     if (rc == 0) {
@@ -698,7 +698,7 @@ static const struct fbr_backend_sign signs[] = {
 
 static const struct fbr_backend_advice advice = {
     .absent = "set command_start, e.g. \"ssh {host}\", or command_file",
-    .bad = "correct command_file or command_start; fiber config show tells where they are set",
+    .bad = "correct command_file or command_start; fiber config show prints where they are set",
 };
 
 static const struct fbr_backend_about about = {

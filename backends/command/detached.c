@@ -259,9 +259,9 @@ static void on_line(struct fbr_detached *d, char *line)
             continue;
         j->missing = 0;
         if (state < 0)
-            fbr_debug(
-                "command backend: job %s has the state '%s', of which no key says what it means",
-                id, word ? word : "");
+            fbr_debug("command backend: job %s has the unknown state '%s'; add it to a key, such "
+                      "as running",
+                      id, word ? word : "");
         else if (state == JOB_PENDING)
             notify(j,
                    &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text[0] ? text : word});
@@ -296,7 +296,7 @@ static void on_status(void *user, const struct fbr_tool_result *r)
             on_line(d, at);
     DL_FOREACH_SAFE(d->jobs, j, next)
         if (j->missing >= FORGOTTEN)
-            job_ended(j, FBR_EXIT_UNKNOWN, "the manager does not know it any more");
+            job_ended(j, FBR_EXIT_UNKNOWN, "the manager no longer knows it");
 }
 
 static void on_tick(void *arg)

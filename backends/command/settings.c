@@ -52,7 +52,7 @@ static int take_kind(struct fbr_command_settings *s, const char *value, const ch
 {
     s->detached = strcmp(value, "detached") == 0;
     if (!s->detached && strcmp(value, "attached") != 0)
-        return fbr_fail(err, -EINVAL, "%s: kind is attached or detached, not '%.64s'", where,
+        return fbr_fail(err, -EINVAL, "%s: kind must be attached or detached, not '%.64s'", where,
                         value);
     return 0;
 }
@@ -140,12 +140,11 @@ static int on_detached_pair(struct fbr_command_settings *s, const char *key, con
     for (int i = 0; i < (int)(sizeof(state_names) / sizeof(state_names[0])); i++)
         if (strcmp(key, state_names[i]) == 0)
             return take_states(s, i, value, where, err);
-    return fbr_fail(
-        err, -EINVAL,
-        "%s: unknown key '%.64s'; there are kind, start, starts, hosts, unknown, signals, "
-        "list, status, cancel, logs, id, "
-        "ticket_dir, poll_ms, pending, running, done, failed, killed, lost",
-        where, key);
+    return fbr_fail(err, -EINVAL,
+                    "%s: unknown key '%.64s'; the keys are kind, start, starts, hosts, unknown, "
+                    "signals, list, status, cancel, logs, id, ticket_dir, poll_ms, pending, "
+                    "running, done, failed, killed, lost",
+                    where, key);
 }
 
 static int on_pair(void *user, const char *key, const char *value, const char *where,

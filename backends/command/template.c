@@ -66,7 +66,7 @@ int fbr_template_check(const struct fbr_args *t, struct fbr_error *err)
             if (p == PLACES)
                 return fbr_fail(
                     err, -EINVAL,
-                    "unknown placeholder in '%.100s'; there are {host} {name} {run} {id} {workdir} "
+                    "unknown placeholder in '%.100s'; use {host} {name} {run} {id} {workdir} "
                     "{program} {label} {argv} {command} {shell_command} {ids}, and {{ is a brace",
                     t->at[i]);
             if (whole_word_only(p) && strcmp(t->at[i], places[p]) != 0)

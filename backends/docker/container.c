@@ -181,14 +181,14 @@ static void explain_exec(const struct fbr_docker_job *j, char *out, size_t size)
 
 static void explain(const struct fbr_docker_job *j, char *out, size_t size)
 {
-    char limit[80] = "the host has none left";
+    char limit[80] = "the host has no memory left";
 
     out[0] = '\0';
     if (j->memory)
         snprintf(limit, sizeof(limit), "its container's limit is %.0f MiB (memory sets it)",
                  (double)j->memory / (1 << 20));
     if (j->oom && j->code != 0)
-        snprintf(out, size, "was killed for want of memory: %s", limit);
+        snprintf(out, size, "was killed because memory ran out: %s", limit);
     else if (j->code == 126 || j->code == 127 || j->code == 1)
         explain_exec(j, out, size);
 }
@@ -296,8 +296,7 @@ static void on_output(void *user, const void *data, size_t len)
     if (j->b->tty) {
         on_piece(j, 1, data, len);
     } else if (!fbr_docker_frames(&j->frames, data, len, on_piece, j) && j->output) {
-        fbr_warn("docker: %s: its output is not framed as the engine frames it, and is not shown",
-                 j->name);
+        fbr_warn("docker: %s: its output is not in the engine's format, and is not shown", j->name);
         fbr_http_cancel(j->output);
         j->output = NULL;
     }
@@ -363,7 +362,7 @@ static void pass_signal(struct fbr_docker_job *j, const char *why)
     /* the container may have ended with the engine, and the runtime waits */
     if (j->sig == SIGKILL && j->b->away)
         notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                          .text = "ended while the engine was away",
+                                          .text = "ended while the engine was unreachable",
                                           .runs = 1,
                                           .disrupted = 1});
     send_signal(j, j->sig);
@@ -482,8 +481,8 @@ static void on_bundle(void *user, int fd, const char *why)
 
     if (fd < 0)
         snprintf(text, sizeof(text),
-                 "the image %.200s has not our program, and it cannot be put in: %.300s", j->image,
-                 why);
+                 "the image %.200s does not have this program, and it cannot be copied in: %.300s",
+                 j->image, why);
     j->bundle = fd;
     step(j, fd < 0 ? ON_REFUSED : ON_BUNDLE, text);
 }
@@ -584,7 +583,7 @@ static void create(struct fbr_docker_job *j, const char *why)
     (void)why;
     if (has_line(j->b))
         notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                          .text = "the engine starts others before it",
+                                          .text = "the engine starts other containers first",
                                           .placed = 1});
     j->bundled = j->bundled_body && fbr_docker_bundle_lacks(j->b->bundle, j->image) == 1;
     if (j->bundled)

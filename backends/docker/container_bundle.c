@@ -116,7 +116,7 @@ static void make(uv_work_t *work)
 
     d->fd = memfd_create("fiber-bundle", MFD_CLOEXEC);
     if (d->fd < 0)
-        fbr_fail(&d->err, -errno, "no memory file: %s", fbr_strerror(errno));
+        fbr_fail(&d->err, -errno, "cannot make a file in memory: %s", fbr_strerror(errno));
     else
         fbr_bundle_write("/proc/self/exe", d->fd, &d->err);
 }

@@ -130,7 +130,7 @@ static void notify_newest(struct fetch *f)
     struct waiter *w = f->waiters->prev;
     char text[300];
 
-    snprintf(text, sizeof(text), "image %.200s is not there, and is pulled", f->image);
+    snprintf(text, sizeof(text), "image %.200s is not on the engine, and is pulled", f->image);
     w->busy = true;
     w->on(w->user, text, false, false);
     w->busy = false;
@@ -256,7 +256,7 @@ static void on_fetched(void *user, const struct fbr_http_answer *a)
         fbr_http_describe(a, say, sizeof(say));
     refused = !f->making && !good && fbr_image_refused(why);
     snprintf(text, sizeof(text), "image %.200s %s: %.*s%s%s", f->image,
-             f->making ? "could not be loaded" : "is not there, and cannot be pulled",
+             f->making ? "could not be loaded" : "is not on the engine, and cannot be pulled",
              refused ? 150 : 400, why, refused ? " - " : "", refused ? f->login : "");
     notify_end(f, good ? "" : text, good);
 }
@@ -333,7 +333,7 @@ static void begin_login(struct fetch *f)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc == 0)
         return;
-    snprintf(f->login, sizeof(f->login), "no login was looked for: no thread: %s",
+    snprintf(f->login, sizeof(f->login), "cannot start a thread to look for a login: %s",
              fbr_strerror(rc));
     f->at_work = false;
     fbr_loop_release(f->m->loop);
@@ -377,7 +377,8 @@ static int temporary(struct fbr_error *err)
     for (size_t i = 0; fd < 0 && i < sizeof(folders) / sizeof(folders[0]); i++)
         if (folders[i] && folders[i][0])
             fd = open(folders[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    return fd < 0 ? fbr_fail(err, -errno, "no temporary file: %s", fbr_strerror(errno)) : fd;
+    return fd < 0 ? fbr_fail(err, -errno, "cannot make a temporary file: %s", fbr_strerror(errno))
+                  : fd;
 }
 
 /* Makes the image; runs on a thread of libuv's pool. */
@@ -467,8 +468,9 @@ static int name_own(struct fbr_docker_images *m, struct fbr_error *err)
     int rc = fbr_image_open_own(&m->image, m->config, err);
 
     if (rc < 0)
-        return fbr_wrap(err, "no image is named (key image, FIBER_IMAGE), and one of this program "
-                             "cannot be made");
+        return fbr_wrap(
+            err,
+            "no image is set (key image, FIBER_IMAGE), and none can be made from this program");
     fbr_image_facts(m->image, &facts);
     snprintf(m->own, sizeof(m->own), "fiber-auto:%.64s", facts.id);
     return 0;

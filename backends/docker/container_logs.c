@@ -44,7 +44,7 @@ static void on_end(void *user, const struct fbr_http_answer *a)
     if (a->status != 200)
         fbr_http_describe(a, say, sizeof(say));
     else if (r->broken)
-        snprintf(say, sizeof(say), "what the engine sent is not in frames");
+        snprintf(say, sizeof(say), "the engine sent a log in an unknown format");
     else
         snprintf(say, sizeof(say), "%.290s", a->why);
     r->to.done(r->to.user, say);

@@ -131,7 +131,8 @@ static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct f
     int rc;
 
     if (n < 0)
-        return fbr_fail(err, -errno, "cannot tell what program this is: %s", fbr_strerror(errno));
+        return fbr_fail(err, -errno, "cannot find the path of this program: %s",
+                        fbr_strerror(errno));
     if (n > 0)
         program[n] = '\0';
     if (!fbr_docker_is_text(job, err))

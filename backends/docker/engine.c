@@ -35,12 +35,12 @@ static const char *file_that_is_wrong(const struct asked *q, const struct fbr_ht
     if (a->tls == FBR_HTTP_THEIRS)
         return "its certificate is for another name, or is not signed by ca.pem";
     if (a->tls == FBR_HTTP_OURS)
-        return "it ends the connection when it has seen cert.pem: its CA has not signed that";
+        return "it closes the connection when it sees cert.pem: its CA has not signed cert.pem";
     if (a->tls == FBR_HTTP_NO_TLS)
-        return "it speaks no TLS at that port: unset DOCKER_TLS_VERIFY, or name the other port "
+        return "it does not use TLS on that port: unset DOCKER_TLS_VERIFY, or use the other port "
                "(usually 2376)";
     if (!q->e->certs[0] && a->status == 400 && strstr(why, "HTTPS server"))
-        return "it speaks TLS at that port, and DOCKER_TLS_VERIFY is not set";
+        return "it uses TLS on that port, but DOCKER_TLS_VERIFY is not set";
     return NULL;
 }
 
@@ -134,7 +134,7 @@ static int check_socket(const char *path, struct fbr_error *err)
                         "you may not use %s: ask to be added to its group (usually docker)", path);
     return fbr_fail(err, -errno,
                     "there is no Docker engine at %s (%s): start it, or set docker_host or "
-                    "DOCKER_HOST to where it is",
+                    "DOCKER_HOST to its address",
                     path, fbr_strerror(errno));
 }
 
@@ -190,8 +190,8 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
     if (is_this_machine(e->host))
         e->host[0] = '\0';
     else if (!tls)
-        fbr_warn("%s: without TLS: everyone who can reach it, or who listens, is root there; set "
-                 "DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH",
+        fbr_warn("%s is used without TLS: everyone who can reach it, or can read the traffic, is "
+                 "root there; set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH",
                  e->name);
     return 0;
 }
@@ -217,7 +217,7 @@ static int find(struct fbr_docker_engine *e, const struct fbr_config *config,
     if (strncmp(host, "tcp://", 6) == 0)
         return connect_tcp(e, host + 6, o, url, pem, err);
     return fbr_fail(err, -EINVAL,
-                    "docker_host %.200s: unix:///path and tcp://host:port are understood; for "
+                    "docker_host %.200s is invalid: use unix:///path or tcp://host:port; for "
                     "ssh:// forward the socket (ssh -L /tmp/docker.sock:/var/run/docker.sock HOST)",
                     host);
 }
@@ -326,8 +326,8 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
         rc = fbr_host_address_toward(gateway, 0, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
-                 "cannot tell at which address containers of the network %s reach this host: set "
-                 "bind to an address or an interface",
+                 "cannot find the address at which containers of the network %s reach this host: "
+                 "set bind to an address or an interface",
                  network);
     snprintf(out, size, "%s", address);
     fbr_json_free(j);
@@ -351,11 +351,10 @@ static int address_in_container(struct fbr_docker_engine *e, const char *network
     fbr_json_free(j);
     if (out[0])
         return 0;
-    return fbr_fail(
-        err, -ENETUNREACH,
-        "the container that we are in is in the network %s and not in %s, so containers "
-        "there cannot reach us: docker network connect %s %.12s",
-        e->own_network, network, network, e->own);
+    return fbr_fail(err, -ENETUNREACH,
+                    "the container of this process is in the network %s and not in %s, so "
+                    "containers there cannot reach it: use docker network connect %s %.12s",
+                    e->own_network, network, network, e->own);
 }
 
 int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, char *out,
@@ -365,8 +364,9 @@ int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, 
     int rc;
 
     if (strcmp(network, "none") == 0)
-        return fbr_fail(err, -ENETUNREACH,
-                        "docker_network = none: containers without a network cannot reach us");
+        return fbr_fail(
+            err, -ENETUNREACH,
+            "docker_network = none: containers without a network cannot reach this process");
     if (strcmp(network, "host") == 0 && !e->host[0]) {
         snprintf(out, size, "%s", e->own_address[0] ? e->own_address : "127.0.0.1");
         return 0;
@@ -377,7 +377,7 @@ int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, 
         return network_address(e, network[0] ? network : "bridge", out, size, err);
     rc = fbr_host_address_toward(e->host, LOOK_UP_MS, address, NULL);
     if (rc < 0)
-        return fbr_fail(err, rc, "cannot tell at which address %s reaches this host: set bind",
+        return fbr_fail(err, rc, "cannot find the address at which %s reaches this host: set bind",
                         e->host);
     snprintf(out, size, "%s", address);
     return 0;

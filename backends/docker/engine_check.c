@@ -118,7 +118,7 @@ static void check_kind(const struct json_t *info, const char *machine, const str
                system[0] ? system : "unknown system",
                fbr_docker_has_option(info, "rootless") ? "; rootless" : "",
                fbr_docker_has_option(info, "userns")
-                   ? "; users are mapped, mounts belong to others there"
+                   ? "; users are mapped, so mounts belong to other users there"
                    : "");
 }
 
@@ -161,13 +161,13 @@ static void check_image(struct fbr_docker_engine *e, struct fbr_docker_images *i
     }
     snprintf(mend, sizeof(mend), "docker pull %.250s", image);
     if (!named[0] && !e->own_image[0])
-        report(t, FBR_FINDING_GOOD, "image", "", "none is named: one is made of each program");
+        report(t, FBR_FINDING_GOOD, "image", "", "none is set: one is made from each program");
     else if (is_on_engine(e, image, &status))
         report(t, FBR_FINDING_GOOD, "image", "", "%s is there%s", image,
-               named[0] ? "" : ", the one that we run in");
+               named[0] ? "" : ", the image that this process runs in");
     else if (status == 404)
         report(t, FBR_FINDING_ABSENT, "image", mend,
-               "%s is not on the engine: it is pulled when it is needed first", image);
+               "%s is not on the engine: it is pulled when it is first needed", image);
     else
         report(t, FBR_FINDING_BAD, "image", mend, "%s: the engine answers %d", image, status);
 }

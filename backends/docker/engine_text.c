@@ -309,9 +309,8 @@ int fbr_docker_version(const char *min, const char *max, char out[16], struct fb
     if (use < OLDEST || use > high)
         return fbr_fail(
             err, -EPROTONOSUPPORT,
-            "its API is '%.10s' to '%.10s', and we speak 1.%d and later: a newer engine "
-            "is needed",
-            min, max, OLDEST);
+            "its API is '%.10s' to '%.10s', but Fiber needs 1.%d or later: use a newer engine", min,
+            max, OLDEST);
     snprintf(out, 16, "1.%d", use);
     return 0;
 }
@@ -354,14 +353,14 @@ bool fbr_docker_is_text(const struct fbr_job *job, struct fbr_error *err)
     for (size_t i = 0; job->argv && job->argv[i]; i++)
         if (!fbr_json_utf8(job->argv[i])) {
             fbr_fail(err, -EILSEQ,
-                     "argument %zu of %.60s is not UTF-8, and the engine takes no other", i,
+                     "argument %zu of %.60s is not UTF-8, and the engine accepts only UTF-8", i,
                      job->name);
             return false;
         }
     for (size_t i = 0; job->added_env && job->added_env[i]; i++)
         if (!fbr_json_utf8(job->added_env[i])) {
             fbr_fail(err, -EILSEQ,
-                     "variable %.*s of %.60s is not UTF-8, and the engine takes no other",
+                     "variable %.*s of %.60s is not UTF-8, and the engine accepts only UTF-8",
                      (int)strcspn(job->added_env[i], "="), job->added_env[i], job->name);
             return false;
         }

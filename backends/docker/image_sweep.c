@@ -121,18 +121,18 @@ static void look_at(struct sweep *s, const struct json_t *image, const char *tag
         return;
     if (!e.since_ms) {
         e.action = FBR_SWEPT_KEPT;
-        e.why = "the engine does not say when it was used last: that is counted from now on";
+        e.why = "the engine does not report when it was last used: its age is counted from now on";
         if (!s->dry)
             name_again(s->b, tag);
     } else if (s->dry) {
-        e.why = "no container has it";
+        e.why = "no container uses it";
     } else {
         rc = delete_image(s->b, tag, why, sizeof(why));
         /* a container has begun to use it meanwhile */
         if (rc == -EBUSY)
             return;
         e.action = rc < 0 ? FBR_SWEPT_FAILED : FBR_SWEPT_REMOVED;
-        e.why = rc < 0 ? why : "no container has it";
+        e.why = rc < 0 ? why : "no container uses it";
     }
     s->swept(s->user, &e);
 }

@@ -478,7 +478,8 @@ static int add_named(struct fbr_closure *c, const char *path, int scripts, struc
     if (rc < 0)
         return fbr_fail(err, rc, "%.512s: %s", path, fbr_strerror(rc));
     if (S_ISDIR(at.st.st_mode) && (!at.path[0] || is_kernels(at.path)))
-        return fbr_fail(err, -EINVAL, "%.512s cannot be in an image: name what is needed of it",
+        return fbr_fail(err, -EINVAL,
+                        "%.512s cannot be in an image: name the files in it that are needed",
                         at.path[0] ? at.path : "/");
     if (S_ISDIR(at.st.st_mode) && scripts < SCRIPTS)
         return fbr_fail(err, -EISDIR, "%.512s is a directory, not a program", path);
@@ -501,7 +502,7 @@ static char *absolute(const char *path, struct fbr_error *err)
     if (is_under(path, "/proc")) /* /proc/self/exe: the file itself, not the link */
         whole = realpath(path, NULL);
     else if (path[0] != '/' && !getcwd(here, sizeof(here)))
-        fbr_fail(err, -errno, "%.512s: where are we? %m", path);
+        fbr_fail(err, -errno, "%.512s: cannot find the current directory: %m", path);
     else if (asprintf(&whole, "%s%s%s", path[0] == '/' ? "" : here, path[0] == '/' ? "" : "/",
                       path) < 0)
         whole = NULL;

@@ -490,7 +490,7 @@ static int missing(const struct scope *s, const struct object *o, const char *na
     if (elsewhere && !s->strict)
         return 0;
     if (!s->strict) {
-        closure_note(s->c, "%s needs the library %s, which is not here", o->path, name);
+        closure_note(s->c, "%s needs the library %s, which is not on this host", o->path, name);
         return 0;
     }
     put_places(s, o, places, sizeof(places));

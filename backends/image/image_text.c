@@ -93,9 +93,7 @@ int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
     if (strchr(name, '@'))
         return fbr_fail(
             err, -EINVAL,
-            "\"%.128s\" is not a name for an image: it has a digest, which only the image "
-            "itself decides",
-            name);
+            "\"%.128s\" is not a name for an image: it has a digest, which cannot be chosen", name);
     for (const char *p = part, *end; p <= name + len; p = end + 1) {
         end = memchr(p, '/', (size_t)(name + len - p));
         end = end ? end : name + len;
@@ -107,8 +105,8 @@ int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
     }
     if (colon && !is_tag(colon + 1))
         return fbr_fail(err, -EINVAL,
-                        "\"%.128s\" is not a name for an image: behind the colon stand at most %d "
-                        "letters, digits and . _ -",
+                        "\"%.128s\" is not a name for an image: use at most %d letters, digits and "
+                        ". _ - after the colon",
                         name, TAG_MOST);
     snprintf(tagged, FBR_IMAGE_NAME_MAX, "%s%s", name, colon ? "" : ":latest");
     snprintf(whole, FBR_IMAGE_NAME_MAX, "%s%s", before, tagged);

@@ -272,7 +272,7 @@ void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answe
     if (answer->status == 403 && group)
         *group = '\0';
     if (answer->status == 401)
-        hint = "; the token or certificate is wrong or too old (`kubectl auth whoami` tells)";
+        hint = "; the token or certificate is wrong or too old (check with `kubectl auth whoami`)";
     else if (answer->status == 403 && strstr(text, "PodSecurity"))
         hint = strstr(text, "runAsNonRoot") ? "; kubernetes_user sets a user id" : "";
     else if (answer->status == 403 && strstr(text, "error looking up service account"))

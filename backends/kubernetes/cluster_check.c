@@ -26,14 +26,14 @@ static const struct {
     const char *group; /* NULL: the core group */
 } verbs[] = {
     {"pods", "", "create", "starting jobs", true, NULL},
-    {"pods", "", "get", "seeing what a lost answer was", true, NULL},
-    {"pods", "", "list", "seeing what becomes of jobs", true, NULL},
-    {"pods", "", "watch", "seeing what becomes of jobs", true, NULL},
+    {"pods", "", "get", "finding out what a lost answer was", true, NULL},
+    {"pods", "", "list", "following the state of jobs", true, NULL},
+    {"pods", "", "watch", "following the state of jobs", true, NULL},
     {"pods", "", "delete", "ending jobs", true, NULL},
-    {"pods", "log", "get", "showing what jobs write", false, NULL},
-    {"secrets", "", "create", "handing over tickets", true, NULL},
+    {"pods", "log", "get", "showing the output of jobs", false, NULL},
+    {"secrets", "", "create", "passing tickets to jobs", true, NULL},
     {"secrets", "", "delete", "removing tickets", true, NULL},
-    {"events", "", "list", "saying why a pod does not start", false, NULL},
+    {"events", "", "list", "explaining why a pod does not start", false, NULL},
     {"jobs", "", "create", "starting masters in the cluster", false, "batch"},
     {"jobs", "", "delete", "ending masters in the cluster", false, "batch"},
 };
@@ -112,7 +112,7 @@ static void check_server(struct fbr_backend *b, fbr_backend_report *say, void *u
     if (b->api->config.insecure)
         say(user, FBR_FINDING_BAD, "certificate",
             "is not checked: every host on the way can read and change everything",
-            "take insecure-skip-tls-verify out of the kubeconfig, put certificate-authority in");
+            "in the kubeconfig, replace insecure-skip-tls-verify with certificate-authority");
 }
 
 /* ---- A pod ---- */
@@ -131,7 +131,7 @@ static void check_pod(struct fbr_backend *b, fbr_backend_report *say, void *user
                                 .process = 1};
 
     if (!b->settings.image[0]) {
-        say(user, FBR_FINDING_BAD, "image", "none is set: jobs that name none cannot be started",
+        say(user, FBR_FINDING_BAD, "image", "none is set: jobs that set none cannot be started",
             "fiber image build, push it where nodes can pull it, and set FIBER_IMAGE");
         return;
     }
@@ -241,8 +241,8 @@ static void check_gpus(struct fbr_backend *b, fbr_backend_report *say, void *use
 
     if (!nodes) {
         snprintf(text, sizeof(text), "not known: %.380s",
-                 status == 403 ? "we may not list the nodes, and need not; a pod that asks for "
-                                 "some (--gpus-per-rank) tells whether there are any"
+                 status == 403 ? "this user may not list the nodes, which is not needed; a pod "
+                                 "that asks for some (--gpus-per-rank) shows whether there are any"
                                : err.text);
         say(user, FBR_FINDING_ABSENT, "GPUs", text, "");
         return;
@@ -259,8 +259,8 @@ static void check_gpus(struct fbr_backend *b, fbr_backend_report *say, void *use
         snprintf(text + strlen(text), sizeof(text) - strlen(text), ", of the first " NODES);
     say(user, g.gpus ? FBR_FINDING_GOOD : FBR_FINDING_ABSENT, "GPUs", text,
         g.gpus ? ""
-               : "the vendor's device plugin announces them; kubernetes_gpu_resource names what it "
-                 "calls them");
+               : "install the vendor's device plugin, and set kubernetes_gpu_resource to the name "
+                 "that it uses");
 }
 
 /* ---- The way back ---- */
@@ -299,7 +299,7 @@ static void check_way_back(struct fbr_backend *b, fbr_backend_report *say, void 
         snprintf(text, sizeof(text), "bind = %.64s: this host has no such address or interface",
                  bind);
         say(user, FBR_FINDING_BAD, "way back", bind[0] ? text : err.text,
-            "set bind to an address of ours that pods reach");
+            "set bind to an address of this host that pods reach");
         return;
     }
     why = fbr_kube_why_unreachable(address);
@@ -313,8 +313,8 @@ static void check_way_back(struct fbr_backend *b, fbr_backend_report *say, void 
     snprintf(text, sizeof(text),
              b->api->config.in_cluster
                  ? "jobs call %.64s, this pod%.0s"
-                 : "jobs call %.64s; whether pods reach it is seen when one runs. Where the "
-                   "cluster enforces NetworkPolicy: fiber kubernetes manifest --master %.64s",
+                 : "jobs call %.64s; only a running pod shows whether pods reach it. If the "
+                   "cluster enforces NetworkPolicy, use fiber kubernetes manifest --master %.64s",
              address, address);
     say(user, FBR_FINDING_GOOD, "way back", text, "");
 }

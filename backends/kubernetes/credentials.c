@@ -173,7 +173,7 @@ static int run_plugin(struct fbr_kube_creds *c, const char *path, struct fbr_buf
         fbr_fail(err, rc, "%s%s",
                  why.code ? "" : "it gave no answer: ", why.code ? why.text : fbr_strerror(rc));
     else if (code != 0)
-        rc = fbr_fail(err, -EACCES, "it failed with code %d (its words are above)",
+        rc = fbr_fail(err, -EACCES, "it failed with code %d (its message is above)",
                       code < 0 ? 128 : code);
     free(env);
     free(info);
@@ -235,7 +235,7 @@ static void take_fresh(struct fbr_kube_creds *c)
         c->token = c->fresh.token;
         c->fresh.token = NULL;
     } else if (c->fresh.cert && strcmp(c->fresh.cert, c->config->cert ? c->config->cert : "")) {
-        fbr_warn("kubernetes: exec plugin %s gave another client certificate, which counts from "
+        fbr_warn("kubernetes: exec plugin %s gave another client certificate, which is used from "
                  "the next run on",
                  c->config->exec.command);
     }

@@ -150,8 +150,7 @@ static struct json_t *make_pod(struct fbr_backend *b, const struct fbr_job *job,
     rc = fbr_kube_pod_bind(pod, job->is_master ? NULL : SECRET_NAME, name, NULL);
     if (rc < 0) {
         fbr_fail(err, rc,
-                 rc == -EINVAL ? "kubernetes_pod_template took its container away"
-                               : "out of memory");
+                 rc == -EINVAL ? "kubernetes_pod_template removed its container" : "out of memory");
         fbr_json_free(pod);
         return NULL;
     }
@@ -211,8 +210,8 @@ static const char *what_mends(int status, const char *text)
         return "ask for less (--mem, --cpus-per-rank, -n), or kubectl describe quota";
     if (strstr(text, "`fiber kubernetes manifest"))
         return ""; /* the message already has the remedy */
-    return "correct what it names; image, kubernetes_service_account, kubernetes_user and "
-           "kubernetes_pod_template are what a pod is made of (fiber config show)";
+    return "correct the setting that it names; image, kubernetes_service_account, kubernetes_user "
+           "and kubernetes_pod_template define a pod (fiber config show)";
 }
 
 /* Asks the server with a dry run. Takes ownership of `object`. */
@@ -230,7 +229,7 @@ static bool would_take(struct fbr_backend *b, const char *kind, const char *what
                               ANSWER_MS, NULL, &err);
     free(body);
     if (status >= 200 && status < 300) {
-        snprintf(text, sizeof(text), "the server would take it, in namespace %s",
+        snprintf(text, sizeof(text), "the server would accept it, in namespace %s",
                  b->api->namespace_);
         say(user, FBR_FINDING_GOOD, what, text, "");
         return true;

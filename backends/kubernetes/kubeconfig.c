@@ -253,8 +253,7 @@ static int take_context(struct fbr_kube_config *c, const struct json_t *all, con
 
     if (!context)
         return fbr_fail(err, -EINVAL,
-                        "there is no such context; `kubectl config get-contexts` "
-                        "shows which there are");
+                        "there is no such context; use `kubectl config get-contexts` to list them");
     if (!fbr_json_at(all, "clusters", cluster, NULL))
         return fbr_fail(err, -EINVAL, "its cluster '%.100s' is in no file", cluster);
     if (user[0] && !fbr_json_at(all, "users", user, NULL))
@@ -309,7 +308,7 @@ int fbr_kube_config_pod(struct fbr_kube_config *c, const char *host, const char 
     if (!c->server || !c->ca || !c->namespace_ || !c->token_file) {
         fbr_kube_config_fini(c);
         return fbr_fail(err, -ENOENT,
-                        "this pod has no service account (%s): set serviceAccountName, and not "
+                        "this pod has no service account (%s): set serviceAccountName, and remove "
                         "automountServiceAccountToken: false",
                         folder);
     }
@@ -410,8 +409,8 @@ int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct 
                  "read and change everything, keys of jobs too",
                  c->context, c->server);
     else if (fbr_kube_config_is_plain(c))
-        fbr_warn("context %s: %s is not https: hosts between here and there can read the "
-                 "credentials, and read and change everything else",
+        fbr_warn("context %s: %s is not https: hosts on the way can read the credentials, and read "
+                 "and change everything else",
                  c->context, c->server);
     return 0;
 }

@@ -334,8 +334,8 @@ static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fb
         rc = fbr_host_address_toward(SOMEWHERE, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         return fbr_fail(err, rc,
-                        "cannot tell at which address pods reach this host (%s): set bind to an "
-                        "address or an interface",
+                        "cannot find the address at which pods reach this host (%s): set bind to "
+                        "an address or an interface",
                         fbr_strerror(rc));
     snprintf(out, size, "%s", address);
     snprintf(b->address, sizeof(b->address), "%s", address);

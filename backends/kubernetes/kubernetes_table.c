@@ -25,8 +25,8 @@ static const struct fbr_config_key keys[] = {
      "backend kubernetes: image with the command fiber, for pods of images that lack it"},
     {"kubernetes_pull_policy", "FIBER_KUBERNETES_PULL_POLICY", FBR_CONFIG_ENUM, "auto", 0, 0,
      "auto Always IfNotPresent Never",
-     "backend kubernetes: when nodes pull the image; auto: as "
-     "our own pod, or as the cluster does"},
+     "backend kubernetes: when nodes pull the image; auto: as this process's own pod, or as the "
+     "cluster does"},
     {"kubernetes_service_account", "FIBER_KUBERNETES_SERVICE_ACCOUNT", FBR_CONFIG_STR, "", 0, 253,
      NULL, "backend kubernetes: service account of the pods, which get no token of it"},
     {"kubernetes_master_account", "FIBER_KUBERNETES_MASTER_ACCOUNT", FBR_CONFIG_STR, "fiber", 1,
@@ -34,12 +34,14 @@ static const struct fbr_config_key keys[] = {
     {"kubernetes_user", "FIBER_KUBERNETES_USER", FBR_CONFIG_INT, "-1", -1, INT32_MAX, NULL,
      "backend kubernetes: user id that pods run as; -1: as the image says"},
     {"kubernetes_gpu_resource", "FIBER_KUBERNETES_GPU_RESOURCE", FBR_CONFIG_STR, "nvidia.com/gpu",
-     1, 253, NULL, "backend kubernetes: what a GPU is called"},
+     1, 253, NULL, "backend kubernetes: the resource name of a GPU"},
     {"kubernetes_follow_logs", "FIBER_KUBERNETES_FOLLOW_LOGS", FBR_CONFIG_INT, "64", 0, 100000,
-     NULL, "backend kubernetes: pods whose output is shown as it comes; of others, when they fail"},
+     NULL,
+     "backend kubernetes: number of pods whose output is shown as it comes; that of others is "
+     "shown when they fail"},
     {"kubernetes_pull_timeout", "FIBER_KUBERNETES_PULL_TIMEOUT", FBR_CONFIG_MS, "120s", 1000,
      24 * FBR_HOUR_MS, NULL,
-     "backend kubernetes: how long an image that cannot be pulled is waited for"},
+     "backend kubernetes: how long to wait for an image that cannot be pulled"},
     {"kubernetes_pending_timeout", "FIBER_KUBERNETES_PENDING_TIMEOUT", FBR_CONFIG_MS, "0s", 0,
      7 * 24 * FBR_HOUR_MS, NULL, "backend kubernetes: how long a pod may wait to run; 0: for ever"},
     {"kubernetes_rate", "FIBER_KUBERNETES_RATE", FBR_CONFIG_INT, "50", 1, 100000, NULL,

@@ -158,7 +158,8 @@ static int find_program(const struct fbr_job *job, const struct fbr_kube_setting
         return 0;
     n = readlink("/proc/self/exe", path, PATH_MAX - 1);
     if (n < 0)
-        return fbr_fail(err, -errno, "cannot tell what program this is: %s", fbr_strerror(errno));
+        return fbr_fail(err, -errno, "cannot find the path of this program: %s",
+                        fbr_strerror(errno));
     path[n] = '\0';
     return 0;
 }
@@ -191,7 +192,8 @@ static struct json_t *make_container(const struct fbr_job *job, const struct fbr
     if (find_program(job, s, path, err) < 0)
         return NULL;
     if (job->keep_stdin) {
-        fbr_fail(err, -ENOTSUP, "a pod cannot read our standard input (keep_stdin)");
+        fbr_fail(err, -ENOTSUP,
+                 "a pod cannot read the standard input of this process (keep_stdin)");
         return NULL;
     }
     c = fbr_json_pack("{s:s, s:s, s:o, s:[{s:s, s:s}], s:s}", "name", FBR_KUBE_CONTAINER, "image",
@@ -374,10 +376,9 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
     if ((rc = fill(pod, container, job, s, err)) < 0 || (rc = set_identity(pod, job, s)) < 0)
         fbr_fail(err, rc, "out of memory");
     else if (!fbr_json_text(fbr_kube_own_container(pod), "image", NULL)[0])
-        fbr_fail(
-            err, -EINVAL,
-            "which image? Set the job's image, FIBER_IMAGE or `image` in the configuration: it "
-            "has this program (`fiber image build` makes one)");
+        fbr_fail(err, -EINVAL,
+                 "no image is set: set the job's image, FIBER_IMAGE or `image` in the "
+                 "configuration to one that has this program (`fiber image build` makes one)");
     else if (!job->is_master || make_master(pod, job, s, err) == 0)
         return pod;
     fbr_json_free(pod);

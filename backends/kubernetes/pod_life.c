@@ -133,7 +133,8 @@ static void on_swept(void *user, const struct fbr_http_answer *a)
 {
     (void)user;
     if (a->status >= 300 && a->status != 404)
-        fbr_debug("kubernetes: what is not needed any more stays: HTTP status %d", a->status);
+        fbr_debug("kubernetes: an object that is no longer needed remains: HTTP status %d",
+                  a->status);
 }
 
 void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name)
@@ -321,7 +322,7 @@ static void end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 
 static void end_unseen(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    end_with(j, s, s->code, "its pod was deleted, and nobody saw how it ended", true);
+    end_with(j, s, s->code, "its pod was deleted, and its exit code is unknown", true);
 }
 
 static void end_asked(struct fbr_kube_job *j, const struct fbr_kube_state *s)
@@ -394,8 +395,8 @@ static void notify_running(struct fbr_kube_job *j, const struct fbr_kube_state *
         address = ours;
     /* The message for a job that does not join. Keep it short: a report has little room. */
     snprintf(text, sizeof(text),
-             "its pod runs and calls %.45s: if it cannot, set bind, a NetworkPolicy (`fiber "
-             "kubernetes manifest --master`) or --in-cluster",
+             "its pod runs and calls %.45s: if it cannot reach that, set bind, a NetworkPolicy "
+             "(`fiber kubernetes manifest --master`) or --in-cluster",
              address[0] ? address : "us");
     snprintf(j->text, sizeof(j->text), "%s", text);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
@@ -504,7 +505,8 @@ static void on_trouble(void *user, const char *text)
     if (b->troubled && now < b->troubled + 60000)
         return;
     b->troubled = now;
-    fbr_warn("kubernetes: %s; jobs go on, and their states are read again when it is over", text);
+    fbr_warn("kubernetes: %s; jobs go on, and their states are read again when the server answers",
+             text);
 }
 
 const struct fbr_kube_watch_ops fbr_kube_watch_ops = {
@@ -618,7 +620,7 @@ static void check_absent(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     } else if (now > j->began + AWAY_MS && (job_made || why[0] || !j->text[0])) {
         snprintf(text, sizeof(text),
                  job_made ? "its Job has no pod yet (%.100s)"
-                          : "the API server %.100s has not taken it yet",
+                          : "the API server %.100s has not accepted it yet",
                  job_made ? b->master_job : b->api->config.server);
         if (!job_made && why[0])
             snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.380s", why);

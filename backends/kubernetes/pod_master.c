@@ -56,10 +56,10 @@ static int add_template(struct json_t *pod, struct json_t *container, const stru
     int rc = 0;
 
     if (len > TEMPLATE_MAX)
-        rc =
-            fbr_fail(err, -E2BIG,
-                     "kubernetes_pod_template has %zu bytes; only %u reach a master in the cluster",
-                     len, TEMPLATE_MAX);
+        rc = fbr_fail(err, -E2BIG,
+                      "kubernetes_pod_template has %zu bytes; at most %u can be sent to a master "
+                      "in the cluster",
+                      len, TEMPLATE_MAX);
     else if (!text ||
              fbr_json_set(fbr_json_at(pod, "metadata", "annotations", NULL), ANNOTATION,
                           fbr_json_string(text)) < 0 ||

@@ -142,7 +142,7 @@ int fbr_kube_overlay_check(const struct json_t *over, struct fbr_error *err)
     if (bad)
         return fbr_fail(err, -EINVAL,
                         "a pod has no '%.64s'; known are apiVersion, kind, metadata and spec "
-                        "(containers, volumes, nodeSelector... stand in spec)",
+                        "(containers, volumes, nodeSelector... belong in spec)",
                         bad);
     for (size_t i = 0; i < 2; i++) {
         const struct json_t *part = fbr_json_at(over, objects[i], NULL);

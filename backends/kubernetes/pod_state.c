@@ -30,9 +30,9 @@ static const struct reason waiting[] = {
     {"ErrImagePull", FBR_KUBE_WAIT_PULL, "cannot be pulled"},
     {"ImagePullBackOff", FBR_KUBE_WAIT_PULL, "cannot be pulled"},
     {"RegistryUnavailable", FBR_KUBE_WAIT_PULL, "cannot be pulled: its registry does not answer"},
-    {"SignatureValidationFailed", FBR_KUBE_WAIT_PULL, "is not signed as the node demands"},
+    {"SignatureValidationFailed", FBR_KUBE_WAIT_PULL, "is not signed as the node requires"},
     {"ImageInspectError", FBR_KUBE_WAIT_CONFIG, "cannot be read on the node"},
-    {"InvalidImageName", FBR_KUBE_WAIT_NEVER, "has a name that is none"},
+    {"InvalidImageName", FBR_KUBE_WAIT_NEVER, "has an invalid name"},
     {"ErrImageNeverPull", FBR_KUBE_WAIT_NEVER,
      "is not on the node, and must not be pulled (imagePullPolicy: Never)"},
     {"CreateContainerConfigError", FBR_KUBE_WAIT_CONFIG, NULL},
@@ -123,9 +123,9 @@ static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
     s->code = -SIGKILL;
     snprintf(s->text, sizeof(s->text),
              limit[0] ? "used more memory than its limit of %.40s, and was killed (OOMKilled); the "
-                        "cluster does not tell its peak"
+                        "cluster does not report its peak"
                       : "was killed because its node ran out of memory%.0s (OOMKilled); ask for "
-                        "memory to be put where there is enough",
+                        "memory to run on a node that has enough",
              limit);
 }
 

@@ -65,7 +65,8 @@ static void on_rested(void *arg)
     struct fbr_kube_watch *w = arg;
 
     if (w->stream) {
-        fbr_debug("kubernetes: the watch has been silent for %d s; another one", SILENT_MS / 1000);
+        fbr_debug("kubernetes: the watch has been silent for %d s; starting another one",
+                  SILENT_MS / 1000);
         fbr_http_cancel(w->stream);
         w->stream = NULL;
         fbr_buf_clear(&w->line);

@@ -165,7 +165,7 @@ void fbr_kube_note_anchor(struct fbr_backend *b, const char *name)
     snprintf(a.master, sizeof(a.master), "%s", b->master);
     fbr_kube_anchor_each(a.server, a.space, on_other, &r);
     if (fbr_kube_anchor_note(&a) < 0)
-        fbr_debug("kubernetes: no note of %s: `fiber gc` finds it by its pods only", name);
+        fbr_debug("kubernetes: cannot record %s: `fiber gc` finds it only by its pods", name);
     free(body);
 }
 
@@ -287,7 +287,7 @@ int fbr_kube_logs(struct fbr_backend *b, const char *id, int follow,
     int rc;
 
     if (strchr(id, '/'))
-        return fbr_fail(err, -EINVAL, "%.64s is not a pod, and writes nothing", id);
+        return fbr_fail(err, -EINVAL, "%.64s is not a pod, and has no output", id);
     r = calloc(1, sizeof(*r));
     if (!r)
         return fbr_fail(err, -ENOMEM, "out of memory");

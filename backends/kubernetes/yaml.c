@@ -95,7 +95,7 @@ static struct json_t *scalar(struct reader *r, const yaml_node_t *n)
     struct json_t *j;
 
     if (strlen(s) != n->data.scalar.length)
-        return refuse(r, n, "a text has a NUL byte");
+        return refuse(r, n, "a string has a NUL byte");
     if (n->data.scalar.style != YAML_PLAIN_SCALAR_STYLE ||
         (n->tag && !strcmp((const char *)n->tag, "tag:yaml.org,2002:binary")))
         j = fbr_json_string(s);
@@ -128,7 +128,7 @@ static int set_member(struct reader *r, struct json_t *object, const yaml_node_p
 
     if (!k || k->type != YAML_SCALAR_NODE ||
         strlen((const char *)k->data.scalar.value) != k->data.scalar.length) {
-        refuse(r, k, "a key is not a text");
+        refuse(r, k, "a key is not a string");
         return -EINVAL;
     }
     key = (const char *)k->data.scalar.value;
@@ -168,7 +168,7 @@ static struct json_t *value_of(struct reader *r, int index, int depth)
     const yaml_node_t *n = yaml_document_get_node(&r->doc, index);
 
     if (!n || depth > MAX_DEPTH || ++r->nodes > MAX_NODES)
-        return refuse(r, n, "it is nested too deeply, or its aliases make too much of it");
+        return refuse(r, n, "it is nested too deeply, or its aliases expand to too much");
     if (n->type == YAML_SEQUENCE_NODE)
         return sequence(r, n, depth);
     return n->type == YAML_MAPPING_NODE ? mapping(r, n, depth) : scalar(r, n);
@@ -213,7 +213,7 @@ struct json_t *fbr_kube_yaml(const char *text, size_t len, const char *name, str
         j = fbr_json_pack("{}");
     else if ((j = value_of(&r, 1, 0)) && has_more(&p)) {
         fbr_json_free(j);
-        j = refuse(&r, NULL, "only one document may be in it, and it must be YAML to its end");
+        j = refuse(&r, NULL, "it must hold exactly one YAML document");
     }
     yaml_document_delete(&r.doc);
     yaml_parser_delete(&p);

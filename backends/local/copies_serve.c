@@ -67,7 +67,8 @@ static int look_at_ourselves(struct self *s)
         return fbr_keep(-EBUSY, "fiber_template_serve: a template may have one thread only");
     if (prctl(PR_GET_TID_ADDRESS, &s->tid, 0, 0, 0) < 0 || !s->tid || *s->tid != gettid() ||
         syscall(SYS_get_robust_list, 0, &s->robust, &s->robust_len) < 0)
-        return fbr_keep(-ENOTSUP, "fiber_template_serve: this system does not let us copy");
+        return fbr_keep(-ENOTSUP,
+                        "fiber_template_serve: this system does not support copies of a process");
     return 0;
 }
 

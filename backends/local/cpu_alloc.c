@@ -119,8 +119,8 @@ int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
 
     *out = NULL;
     if (gpus > p->facts.gpus)
-        return fbr_fail(err, -EINVAL, "asks for %u GPUs, and this machine has %u", gpus,
-                        p->facts.gpus);
+        return fbr_fail(err, -EINVAL, "asks for %u GPU%s, but this machine has %u", gpus,
+                        gpus == 1 ? "" : "s", p->facts.gpus);
     memcpy(wish.visible, p->visible, sizeof(wish.visible));
     if (gpus && p->facts.gpus / gpus < room)
         room = p->facts.gpus / gpus;
@@ -142,10 +142,10 @@ int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
     if (*out)
         return 0;
     if (gpus)
-        return fbr_fail(err, -EBUSY, "asks for %u GPUs, and other jobs have the machine's %u", gpus,
-                        p->facts.gpus);
+        return fbr_fail(err, -EBUSY, "asks for %u GPU%s, but other jobs use all %u of this machine",
+                        gpus, gpus == 1 ? "" : "s", p->facts.gpus);
     if (!p->told)
-        fbr_info("more jobs than processors are left for: some are not bound");
+        fbr_info("there are more jobs than free processors: some are not bound");
     p->told = true;
     return 1;
 }

@@ -173,7 +173,8 @@ static void refuse(struct batch_job *j, const struct fbr_slurm_end *how)
 static void refuse_killed(struct batch_job *j, const struct fbr_slurm_end *how)
 {
     (void)how;
-    j->end = (struct fbr_slurm_end){.code = -j->want, .text = "was ended before Slurm had it"};
+    j->end = (struct fbr_slurm_end){.code = -j->want,
+                                    .text = "was ended before it was submitted to Slurm"};
     finish(j, NULL);
 }
 
@@ -414,7 +415,7 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
     case FBR_SLURM_LEAVES:
         break;
     case FBR_SLURM_ODD:
-        fbr_debug("slurm: job %s has the state %s, which we do not know", said->id, said->state);
+        fbr_debug("slurm: job %s has the state %s, which is unknown", said->id, said->state);
         break;
     }
 }
@@ -451,7 +452,7 @@ static bool forgotten(const struct batch_job *j)
 static void on_accounts(void *user, const struct fbr_tool_result *r)
 {
     struct fbr_slurm_end end = {.code = FBR_EXIT_UNKNOWN,
-                                .text = "Slurm does not know it any more, nor how it ended"};
+                                .text = "Slurm no longer knows it, and its exit code is unknown"};
     struct fbr_slurm_batch *b = user;
     struct submission *s;
 
@@ -548,7 +549,7 @@ static void on_states(void *user, const struct fbr_tool_result *r)
             on_cancel_time(b);
         b->unwanted = false;
     } else {
-        snprintf(text, sizeof(text), "Slurm does not tell the states: %.200s",
+        snprintf(text, sizeof(text), "Slurm does not report the states: %.200s",
                  r->code == -SIGKILL ? "squeue gave no answer in time" : line);
         fbr_info("slurm: squeue ended with code %d: %s", r->code, line);
         DL_FOREACH(b->all, s)
@@ -669,10 +670,10 @@ static int find_base(const struct fbr_backend_env *env, char base[PATH_MAX], str
         return 0;
     }
     if (dir[0])
-        return fbr_fail(err, -EINVAL, "slurm_dir must be a whole path, not '%.200s'", dir);
+        return fbr_fail(err, -EINVAL, "slurm_dir must be an absolute path, not '%.200s'", dir);
     if (!home || home[0] != '/')
         return fbr_fail(err, -EINVAL,
-                        "there is no HOME: set slurm_dir to a folder that the nodes share");
+                        "HOME is not set: set slurm_dir to a folder that the nodes share");
     snprintf(base, PATH_MAX, "%.2000s/.fiber", home);
     return 0;
 }

@@ -39,7 +39,7 @@ static void remove_all(const char *path)
     if (dir)
         closedir(dir);
     if (rmdir(path) < 0 && errno != ENOENT)
-        fbr_info("slurm: %s stays: %s", path, fbr_strerror(errno));
+        fbr_info("slurm: cannot remove %s: %s", path, fbr_strerror(errno));
 }
 
 /* Whether the file belongs to a master that is certainly gone. */

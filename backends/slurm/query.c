@@ -295,7 +295,7 @@ static bool check_nodes(const struct check *c, const char *nodes)
     if (rc < 0)
         bad(c, "sinfo", "%s", err.text);
     else if (!any && c->settings->partition[0])
-        bad(c, "set slurm_partition to one that there is: sinfo shows them",
+        bad(c, "set slurm_partition to one that exists: sinfo shows them",
             "there is no partition %s, or it has no nodes", c->settings->partition);
     else if (!any)
         bad(c, "set slurm_partition to one of those that sinfo shows",
@@ -323,7 +323,7 @@ static bool check_allocation(const struct check *c)
     cut(&out);
     good = rc == 0 && !strncmp((char *)out.data, "RUNNING", 7);
     if (!good) {
-        bad(c, "salloc another one; or unset SLURM_JOB_ID, and jobs are queued by sbatch",
+        bad(c, "use salloc to get another one, or unset SLURM_JOB_ID to queue jobs with sbatch",
             "allocation %.40s is over: %.200s", id ? id : "?",
             rc < 0        ? err.text
             : out.data[0] ? (char *)out.data
@@ -355,9 +355,9 @@ static bool check_submission(const struct check *c)
             c,
             "correct slurm_partition, slurm_account, slurm_qos, slurm_constraint, slurm_time "
             "or slurm_options; fiber config show tells where they are set",
-            "Slurm would not take a job of ours: %s", err.text);
+            "Slurm would refuse a job: %s", err.text);
     c->say(c->user, FBR_FINDING_GOOD, "slurm jobs",
-           "no allocation: jobs are queued, by sbatch, which would take them", "");
+           "no allocation: jobs are queued with sbatch, which would accept them", "");
     return true;
 }
 

@@ -247,8 +247,7 @@ static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
     if (id[0] < '0' || id[0] > '9')
         return fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
     if (strchr(id, '.'))
-        return fbr_fail(err, -ENOTSUP, "%.60s is a step: what it writes goes to its master alone",
-                        id);
+        return fbr_fail(err, -ENOTSUP, "%.60s is a step: its output goes only to its master", id);
     fbr_buf_init(&text);
     rc = fbr_slurm_ask_about("scontrol show job", "", id, ASK_MS, &text, err);
     if (rc < 0)
@@ -256,9 +255,9 @@ static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
     out = line_of((char *)text.data, " StdOut=");
     log = line_of((char *)text.data, " StdErr=");
     if (!out || !log) {
-        rc = fbr_fail(err, -ENODATA, "Slurm does not say where job %.60s writes to", id);
+        rc = fbr_fail(err, -ENODATA, "Slurm does not report where job %.60s writes to", id);
     } else if (follow) {
-        rc = fbr_fail(err, -ENOTSUP, "Slurm cannot follow a job's files: tail -F %.200s %.200s",
+        rc = fbr_fail(err, -ENOTSUP, "Slurm cannot follow a job's files: use tail -F %.200s %.200s",
                       out, log);
     } else {
         forward_file(log, 2, r, why, sizeof(why));
@@ -316,8 +315,8 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
     rc = fbr_host_address_toward(peer, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
-                 "cannot tell at which address the node %s reaches this host (%s): set bind to an "
-                 "address or an interface",
+                 "cannot find the address at which the node %s reaches this host (%s): set bind to "
+                 "an address or an interface",
                  peer, rc == -ENOENT ? "its name is not known here" : fbr_strerror(rc));
     else
         snprintf(out, size, "%s", address);
@@ -337,7 +336,7 @@ static void slurm_check(struct fbr_backend *b, fbr_backend_report *say, void *us
     if (slurm_address(b, address, sizeof(address), &err) == 0)
         say(user, FBR_FINDING_GOOD, "way back", address, "");
     else
-        say(user, FBR_FINDING_BAD, "way back", err.text, "set bind to an address of ours");
+        say(user, FBR_FINDING_BAD, "way back", err.text, "set bind to an address of this host");
 }
 
 /* ---- fiber run --dry-run ---- */
@@ -413,7 +412,8 @@ static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_c
 
 static const struct fbr_config_key keys[] = {
     {"slurm_mode", "FIBER_SLURM_MODE", FBR_CONFIG_ENUM, "auto", 0, 0, "auto step batch",
-     "step: jobs are steps of our allocation (srun); batch: jobs of their own (sbatch)"},
+     "step: jobs are steps of the current allocation (srun); batch: they are jobs of their own "
+     "(sbatch)"},
     {"slurm_partition", "FIBER_SLURM_PARTITION", FBR_CONFIG_STR, "", 0, 256, NULL,
      "partition of batch jobs; empty: Slurm's default"},
     {"slurm_account", "FIBER_SLURM_ACCOUNT", FBR_CONFIG_STR, "", 0, 256, NULL,
@@ -429,7 +429,7 @@ static const struct fbr_config_key keys[] = {
     {"slurm_dir", "FIBER_SLURM_DIR", FBR_CONFIG_STR, "", 0, 2048, NULL,
      "folder that the nodes share, for tickets and output of batch jobs; empty: ~/.fiber"},
     {"slurm_poll", "FIBER_SLURM_POLL", FBR_CONFIG_MS, "1s", 50, FBR_HOUR_MS, NULL,
-     "time between two looks at the states of batch jobs, one squeue for all of them"},
+     "time between two queries of the states of batch jobs, one squeue for all of them"},
 };
 
 static const struct fbr_backend_sign signs[] = {

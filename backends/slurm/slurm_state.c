@@ -227,7 +227,7 @@ static const struct reason {
     {"Resources", false, "waits for free nodes"},
     {"Dependency", false, "waits for another job"},
     {"BeginTime", false, "waits for its begin time"},
-    {"JobArrayTaskLimit", false, "as many of its array run as may"},
+    {"JobArrayTaskLimit", false, "as many jobs of its array run as its limit allows"},
     {"Licenses", false, "waits for a licence"},
     {"Cleaning", false, "is being requeued"},
     {"Prolog", false, "its node runs the prolog"},
@@ -249,7 +249,7 @@ static const struct reason {
     {"InvalidAccount", true, "there is no such account (slurm_account)"},
     {"InvalidQOS", true, "there is no such QOS (slurm_qos)"},
     {"ReservationDeleted", true, "its reservation is gone"},
-    {"DependencyNeverSatisfied", true, "what it waits for will never be"},
+    {"DependencyNeverSatisfied", true, "what it waits for can never happen"},
     {"JobLaunchFailure", true, "it could not be launched"},
 };
 
@@ -299,7 +299,7 @@ static void explain_none(const char *text, char *line, size_t size)
         if (strstr(text, none[i]))
             snprintf(line, size,
                      "no cluster is known here (%.60s): run this where squeue works, set "
-                     "SLURM_CONF to the cluster's slurm.conf, or take another backend",
+                     "SLURM_CONF to the cluster's slurm.conf, or use another backend",
                      none[i]);
 }
 

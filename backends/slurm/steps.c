@@ -599,8 +599,8 @@ static int read_allocation(struct fbr_slurm_steps *s, struct fbr_error *err)
     s->job_id = fbr_getenv("SLURM_JOB_ID");
     if (!s->job_id || !s->job_id[0])
         return fbr_fail(err, -EINVAL,
-                        "there is no allocation here (SLURM_JOB_ID is not set): start it by salloc "
-                        "or sbatch, or set slurm_mode to batch");
+                        "there is no allocation (SLURM_JOB_ID is not set): start this program with "
+                        "salloc or sbatch, or set slurm_mode to batch");
     if (list && fbr_slurm_hosts(list, MAX_NODES, &s->names) < 0) {
         fbr_warn("slurm: cannot read SLURM_JOB_NODELIST '%.100s'; Slurm chooses the nodes", list);
         fbr_args_fini(&s->names);

@@ -62,7 +62,8 @@ static void try_later(struct submission *s, const char *why)
     char text[FBR_SLURM_TEXT];
 
     s->tries++;
-    snprintf(text, sizeof(text), "sbatch is tried again, for Slurm did not take it: %.200s", why);
+    snprintf(text, sizeof(text), "sbatch is tried again, because Slurm did not accept it: %.200s",
+             why);
     for (unsigned i = 0; i < s->n; i++)
         fbr_slurm_notify_pending(s->jobs[i], text);
     fbr_timer_start(&s->timer, ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS, 0);
@@ -202,8 +203,8 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
     if (refusal == FBR_SLURM_LATER || refusal == FBR_SLURM_UNSURE)
         try_later(s, line);
     else
-        fbr_slurm_refuse_all(s, "could not be submitted to Slurm: ",
-                             line[0] ? line : "sbatch printed no id of a job");
+        fbr_slurm_refuse_all(
+            s, "could not be submitted to Slurm: ", line[0] ? line : "sbatch printed no job id");
 }
 
 static int sbatch_words(const struct submission *s, struct fbr_args *w)

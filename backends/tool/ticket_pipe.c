@@ -52,7 +52,7 @@ static int deliver(struct fbr_loop *loop, struct fbr_buf *b, struct fbr_error *e
 
         wipe(b);
         free(d);
-        return fbr_fail(err, rc, "no pipe for its input: %s", fbr_strerror(rc));
+        return fbr_fail(err, rc, "cannot make a pipe for its input: %s", fbr_strerror(rc));
     }
     d->bytes = *b;
     uv_pipe_init(fbr_loop_uv(loop), &d->pipe, 0);

@@ -280,7 +280,8 @@ int fbr_tool_own_program(char *path, size_t size, const char *mend, struct fbr_e
     ssize_t n = readlink("/proc/self/exe", path, size - 1);
 
     if (n < 0)
-        return fbr_fail(err, -errno, "cannot tell what program this is: %s", fbr_strerror(errno));
+        return fbr_fail(err, -errno, "cannot find the path of this program: %s",
+                        fbr_strerror(errno));
     path[n] = '\0';
     if (access(path, F_OK) < 0)
         return fbr_fail(err, -ENOENT,

@@ -237,7 +237,7 @@ static void test_data_brings_no_interpreter_and_may_be_missing(void **state)
     assert_int_equal(fbr_closure_add_data(c, in_root("/lib/nowhere"), NULL), 0);
     found(c, "/lib/cgi.py");
     found(c, "/lib/x.so");
-    assert_holds(fbr_closure_note(c, 0), "libnowhere.so, which is not here");
+    assert_holds(fbr_closure_note(c, 0), "libnowhere.so, which is not on this host");
     fbr_closure_free(c);
 }
 

@@ -365,7 +365,7 @@ static void only_a_status_that_succeeds_can_forget_a_job(void **state)
     assert_false(has_heard("exited"));
     put("states", "");
     assert_int_equal(unlink(path_in(m.dir, "bad")), 0);
-    hears("the manager does not know it any more; ");
+    hears("the manager no longer knows it; ");
     release(&a);
 }
 

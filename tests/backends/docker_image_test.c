@@ -63,7 +63,7 @@ static void on_image(void *user, const char *text, bool done, bool good)
     if (!done)
         return;
     t.good += good;
-    if (!strstr(text, "is not there, and cannot be pulled"))
+    if (!strstr(text, "is not on the engine, and cannot be pulled"))
         fprintf(stderr, "%s\n", text);
     else
         sem_post(&t.done);

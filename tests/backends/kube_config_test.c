@@ -94,8 +94,8 @@ static void yaml_that_is_wrong_is_told_with_its_line(void **state)
 {
     static const char *const cases[][2] = {
         {"a: 1\nb: [\n", "t:"},
-        {"a: 1\n---\nb: 2\n", "only one document"},
-        {"? [x]\n: 1\n", "t:1: a key is not a text"},
+        {"a: 1\n---\nb: 2\n", "exactly one YAML document"},
+        {"? [x]\n: 1\n", "t:1: a key is not a string"},
         {"a: &a [*a]\n", "nested too deeply"},
     };
 

@@ -177,7 +177,7 @@ static void a_new_token_that_is_refused_too_is_told(void **state)
     assert_int_equal(b.status, 401);
     assert_int_equal(b.asked, 2);
     assert_string_equal(b.say, "create pods: Unauthorized; the token or certificate is wrong or "
-                               "too old (`kubectl auth whoami` tells)");
+                               "too old (check with `kubectl auth whoami`)");
 }
 
 static void what_is_busy_or_breaks_off_is_asked_again(void **state)

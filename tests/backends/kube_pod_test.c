@@ -322,7 +322,7 @@ static void a_pod_without_an_image_is_refused(void **state)
     (void)state;
     s.image = "";
     assert_null(fbr_kube_pod(&job, &s, &err));
-    assert_non_null(strstr(err.text, "which image?"));
+    assert_non_null(strstr(err.text, "no image is set"));
     s.overlay = over;
     pod = fbr_kube_pod(&job, &s, &err);
     assert_non_null(pod);

@@ -92,7 +92,7 @@ static void a_pod_without_an_image_is_not_shown(void **state)
     job.image = NULL;
     assert_int_equal(fbr_config_load(&config, NULL), 0);
     assert_true(fbr_kube_show(config, &job, 0, &text, &err) < 0);
-    assert_non_null(strstr(err.text, "which image?"));
+    assert_non_null(strstr(err.text, "no image is set"));
     assert_null(text);
     fbr_config_free(config);
 }
@@ -175,8 +175,8 @@ static void a_server_that_would_take_it_says_so_of_each_object(void **state)
     (void)state;
     ask(&b);
     assert_int_equal(b.rc, 0);
-    assert_string_equal(b.told, "+pod: the server would take it, in namespace n\n"
-                                "+Secret: the server would take it, in namespace n\n");
+    assert_string_equal(b.told, "+pod: the server would accept it, in namespace n\n"
+                                "+Secret: the server would accept it, in namespace n\n");
 }
 
 static void a_refusal_is_told_with_its_fields(void **state)

@@ -154,7 +154,7 @@ static void where_jobs_would_start_all_is_good(void **state)
         "good slurm commands: slurm 22.05.8\n"
         "good slurm controller: Slurmctld(primary) at head is UP\n"
         "good slurm nodes: 3 nodes of batch, idle, 4 cpus, 7000 MB, (null)\n"
-        "good slurm jobs: no allocation: jobs are queued, by sbatch, which would take them\n");
+        "good slurm jobs: no allocation: jobs are queued with sbatch, which would accept them\n");
     assert_non_null(strstr(told(), "sbatch --test-only --nodes=1 --ntasks=1 --wrap=true\n"));
 }
 
@@ -283,7 +283,7 @@ static void nodes_that_take_no_jobs_are_told(void **state)
     put("sinfo", "");
     finds(false,
           "bad : there is no partition nowhere, or it has no nodes -> set slurm_partition to "
-          "one that there is: sinfo shows them\n");
+          "one that exists: sinfo shows them\n");
     put("sinfo.bad", "slurm_load_partitions: error: it is late\n");
     finds(false, "bad : sinfo ended with code 1: slurm_load_partitions: error: it is late -> "
                  "sinfo\n");
@@ -295,9 +295,10 @@ static void an_allocation_that_is_over_is_told(void **state)
         const char *out, *bad, *want;
     } cases[] = {
         {"COMPLETING, for another 0:00\n", NULL,
-         "bad : allocation 17 is over: COMPLETING, for another 0:00 -> salloc another one; or "
+         "bad : allocation 17 is over: COMPLETING, for another 0:00 -> use salloc to get another "
+         "one, or "
          "unset "
-         "SLURM_JOB_ID, and jobs are queued by sbatch\n"},
+         "SLURM_JOB_ID to queue jobs with sbatch\n"},
         {"", NULL, "bad : allocation 17 is over: Slurm does not know it -> "},
         {"", "slurm_load_jobs error: Invalid job id specified\n",
          "bad : allocation 17 is over: squeue ended with code 1: slurm_load_jobs error: Invalid "
@@ -320,7 +321,7 @@ static void a_job_that_sbatch_refuses_is_told(void **state)
     (void)state;
     put("sbatch.bad",
         "sbatch: hint\nallocation failure: error: Invalid qos specification\nTry it\n");
-    finds(false, "bad : Slurm would not take a job of ours: sbatch ended with code 1: allocation "
+    finds(false, "bad : Slurm would refuse a job: sbatch ended with code 1: allocation "
                  "failure: error: Invalid qos specification -> correct slurm_partition, ");
 }
 

@@ -276,7 +276,7 @@ static void output_is_in_the_files_that_slurm_names(void **state)
     snprintf(want, sizeof(want), "2:bad\ndone: %s/out: No such file or directory", bed.dir);
     assert_string_equal(bed.heard, want);
     assert_int_equal(logs("17", 1), -ENOTSUP);
-    snprintf(want, sizeof(want), "Slurm cannot follow a job's files: tail -F %s/out %s/err",
+    snprintf(want, sizeof(want), "Slurm cannot follow a job's files: use tail -F %s/out %s/err",
              bed.dir, bed.dir);
     assert_string_equal(bed.err.text, want);
     assert_string_equal(bed.heard, ""); /* after an error the reader is not called */
@@ -287,9 +287,9 @@ static void output_that_nobody_knows_of_is_told(void **state)
     (void)state;
     put("scontrol", "JobId=17 JobName=fiber-ab\n   StdOut=/x\n");
     assert_int_equal(logs("17", 0), -ENODATA);
-    assert_string_equal(bed.err.text, "Slurm does not say where job 17 writes to");
+    assert_string_equal(bed.err.text, "Slurm does not report where job 17 writes to");
     assert_int_equal(logs("17.2", 0), -ENOTSUP);
-    assert_string_equal(bed.err.text, "17.2 is a step: what it writes goes to its master alone");
+    assert_string_equal(bed.err.text, "17.2 is a step: its output goes only to its master");
     assert_int_equal(logs("name", 0), -EINVAL);
     put("scontrol.bad", "slurm_load_jobs error: Invalid job id specified\n");
     assert_int_equal(logs("17", 0), -EIO);

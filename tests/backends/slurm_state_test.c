@@ -189,7 +189,7 @@ static void refusals_are_for_good_or_for_now(void **state)
          "sbatch: fatal: Could not establish a configuration source\n",
          FBR_SLURM_NEVER,
          "no cluster is known here (Could not establish a configuration source): run this where "
-         "squeue works, set SLURM_CONF to the cluster's slurm.conf, or take another backend"},
+         "squeue works, set SLURM_CONF to the cluster's slurm.conf, or use another backend"},
         {"", FBR_SLURM_NEVER, ""},
         {"one\ntwo\n\n", FBR_SLURM_NEVER, "two"},
     };

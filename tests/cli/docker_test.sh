@@ -105,7 +105,7 @@ expect 125 'image no/such:1 is not there' 'no image' fiber run --backend docker 
 made=$(autos)
 [ -n "$made" ] || { echo "no image was made"; bad=1; }
 expect 0 '^nothing to remove' 'gc of young images' fiber gc --backend docker
-expect 0 '^would remove docker image fiber-auto:[^ ]*: no container has it \([0-9].*, unused for [0-9]+s\)' 'gc of images, dry' \
+expect 0 '^would remove docker image fiber-auto:[^ ]*: no container uses it \([0-9].*, unused for [0-9]+s\)' 'gc of images, dry' \
     fiber gc --backend docker --images 0 --dry-run
 [ "$(autos)" = "$made" ] || { echo "an image is gone after --dry-run"; bad=1; }
 used=${made%%$'\n'*}

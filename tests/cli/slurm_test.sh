@@ -50,8 +50,8 @@ expect 0 '^ok +slurm nodes +3 nodes of bed, ' 'doctor' fiber doctor --backend sl
 expect 0 '^ok +slurm jobs +allocation [0-9]+ on n1: ' 'doctor in an allocation' \
     salloc --quiet --nodelist=n1 fiber doctor --backend slurm
 stuck 'there is no partition nowhere' 'set slurm_partition' 'another partition' FIBER_SLURM_PARTITION=nowhere
-stuck 'Slurm would not take a job of ours: .*configuration' 'correct slurm_' 'too many GPUs' FIBER_SLURM_OPTIONS=--gres=gpu:99
-stuck 'allocation 999999 is over' 'salloc another' 'an allocation that is over' SLURM_JOB_ID=999999 SLURM_JOB_NODELIST=n1
+stuck 'Slurm would refuse a job: .*configuration' 'correct slurm_' 'too many GPUs' FIBER_SLURM_OPTIONS=--gres=gpu:99
+stuck 'allocation 999999 is over' 'use salloc to get another' 'an allocation that is over' SLURM_JOB_ID=999999 SLURM_JOB_NODELIST=n1
 stuck 'SLURM_CONF=/nowhere' 'export SLURM_CONF=' 'no slurm.conf' SLURM_CONF=/nowhere
 sed "s|^AuthInfo=.*|AuthInfo=socket=$sockets/none|" "$SLURM_CONF" >slurm.conf
 cp "${SLURM_CONF%/*}"/{gres,cgroup}.conf .

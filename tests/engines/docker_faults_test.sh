@@ -62,7 +62,7 @@ a_minute_away() {
 a_slow_pull() {
     echo '{"rules": [{"path": "/images/create", "action": "stall"}]}' >"$work/rules"
     FIBER_START_TIMEOUT=30s begins 'waiting for 3' "$prog" process -i slow:1 exit 0
-    grep -qE 'waiting for 3[0-9] s: 1 of 1 job pending: image slow:1 is not there, and is pulled' "$work/out" ||
+    grep -qE 'waiting for 3[0-9] s: 1 of 1 job pending: image slow:1 is not on the engine, and is pulled' "$work/out" ||
         failed "it should say that it is pulled"
     kill "$launcher"
     ends
@@ -155,8 +155,8 @@ refuses "the name is in use, and then it is not" "{$create, \"action\": \"status
 refuses "start answers 500" "{$begin, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
 refuses "the ticket answers 404" "{$ticket, \"action\": \"status\", \"status\": 404}" "${cannot}a fault that was ordered"
 refuses "the output answers 500" "{$output, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
-refuses "a pull answers 500" "{$pull, \"action\": \"status\", \"status\": 500}" "${cannot}image slow:1 is not there, and cannot be pulled: " -i slow:1
-refuses "a pull is closed" "{$pull, \"action\": \"close\"}" "${cannot}image slow:1 is not there, and cannot be pulled: " -i slow:1
+refuses "a pull answers 500" "{$pull, \"action\": \"status\", \"status\": 500}" "${cannot}image slow:1 is not on the engine, and cannot be pulled: " -i slow:1
+refuses "a pull is closed" "{$pull, \"action\": \"close\"}" "${cannot}image slow:1 is not on the engine, and cannot be pulled: " -i slow:1
 refuses "the version answers 500" "{$version, \"action\": \"status\", \"status\": 500}" 'the Docker engine at .*: a fault that was ordered'
 refuses "the version is garbage" "{$version, \"action\": \"garbage\"}" 'the Docker engine at .*JSON'
 refuses "the version is cut short" "{$version, \"action\": \"truncate\", \"bytes\": 10}" 'the Docker engine at .*sock: '

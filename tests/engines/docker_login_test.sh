@@ -88,13 +88,13 @@ pulls() {  # TITLE
 
 runs
 [[ $code == 125 ]] || failed "exit code $code, not 125"
-says "image $image is not there, and cannot be pulled: .*no login for $host in $DOCKER_CONFIG/config.json, .*auth.json; try .docker login $host"
+says "image $image is not on the engine, and cannot be pulled: .*no login for $host in $DOCKER_CONFIG/config.json, .*auth.json; try .docker login $host"
 ok "without a login: where one was looked for"
 
 echo "{\"auths\": {\"$host\": {\"auth\": \"$(printf 'reader:wrong-1' | base64)\"}}}" >"$DOCKER_CONFIG/config.json"
 runs
 [[ $code == 125 ]] || failed "exit code $code, not 125"
-says "image $image is not there, and cannot be pulled: .*the login for $host in $DOCKER_CONFIG/config.json was sent"
+says "image $image is not on the engine, and cannot be pulled: .*the login for $host in $DOCKER_CONFIG/config.json was sent"
 ok "with a wrong one: which it was"
 
 echo "{\"auths\": {\"$host\": {\"auth\": \"$auth\"}}}" >"$DOCKER_CONFIG/config.json"
@@ -122,7 +122,7 @@ exec {lines}< <(code=0; timeout 300 "$fiber" run --image "$image" -n 1 /bin/sh -
 : >"$work/out"
 while IFS= read -r -t 300 line <&"$lines"; do
     echo "$line" >>"$work/out"
-    [[ $line != *"waiting for "*": 1 of 1 job pending: image $image is not there, and is pulled"* ]] || kill -CONT "$registry"
+    [[ $line != *"waiting for "*": 1 of 1 job pending: image $image is not on the engine, and is pulled"* ]] || kill -CONT "$registry"
     [[ $line != "code "* ]] || break
 done
 kill -CONT "$registry"

@@ -80,7 +80,7 @@ refused() { # TEXT: the doctor says it, and the line that mends it is about cert
 }
 DOCKER_CERT_PATH=$work/other_ca refused "not signed by ca\.pem \(in $work/other_ca\)"
 DOCKER_HOST=tcp://localhost:$port refused "for another name"
-DOCKER_CERT_PATH=$work/other_cert refused "when it has seen cert\.pem: .* \(in $work/other_cert\)"
+DOCKER_CERT_PATH=$work/other_cert refused "when it sees cert\.pem: .* \(in $work/other_cert\)"
 DOCKER_CERT_PATH=$work/empty refused "cannot read $work/empty/ca\.pem"
-DOCKER_HOST=tcp://127.0.0.1:$plain refused "no TLS at that port"
+DOCKER_HOST=tcp://127.0.0.1:$plain refused "not use TLS on that port"
 ok "a certificate that is wrong"

@@ -31,13 +31,13 @@ says '^code 0: '
 ok "exit codes, signals, names"
 
 does 300 "$prog" process -m 64 eat 200
-says '^code -9: .*want of memory.* limit is 64 MiB'
+says '^code -9: .*memory ran out.* limit is 64 MiB'
 ok "a limit of memory is told"
 does 300 "$prog" process -c 1000 hello
 says '^code 125: .*CPUs'
 ok "too many processors are told"
 does 300 "$prog" process -i no-such-image:1 hello
-says '^code 125: .*no-such-image:1 is not there, and cannot be pulled'
+says '^code 125: .*no-such-image:1 is not on the engine, and cannot be pulled'
 ok "an image that is not there is told"
 does 300 "$prog" process program /no/such/program
 says 'code 125: .*cannot run in its image: exec /no/such/program failed'
@@ -70,7 +70,7 @@ says '^rank 0 of 2$'
 says '^rank 1 of 2$'
 gives 137 "$fiber" run --image bare:1 --mem 64Mi -n 1 /bin/sh -c 'x=x; while :; do x=$x$x; done'
 oom='was killed by signal 9 \(Killed\): out of memory: it used up to [0-9]+ MiB, and the limit is 64 MiB'
-says "^fiber: (rank 0 .*$oom|.*was killed for want of memory: its container's limit is 64 MiB)" # the kernel chooses whom
+says "^fiber: (rank 0 .*$oom|.*was killed because memory ran out: its container's limit is 64 MiB)" # the kernel chooses whom
 ok "an image without our program, and a rank's limit of memory"
 
 FIBER_IMAGE_ADD='' gives 0 "$fiber" run -N 1 -n 1 printf 'one %s\n' program : -n 1 echo another

@@ -39,12 +39,12 @@ without() {
 }
 for verb in create get watch delete; do without 1 bad $verb pods "kubernetes $verb pods +not allowed in namespace $space"; done
 without 1 bad list pods 'backend kubernetes .*cannot list resource "pods"'
-without 0 absent get pods/log 'kubernetes get pods/log +not allowed .*needed for showing what jobs write'
+without 0 absent get pods/log 'kubernetes get pods/log +not allowed .*needed for showing the output of jobs'
 for verb in create delete; do
     without 1 bad $verb secrets "kubernetes $verb secrets +not allowed"
     without 0 absent $verb jobs "kubernetes $verb jobs +not allowed .*needed for .* masters in the cluster"
 done
-without 0 absent list events 'kubernetes list events +not allowed .*needed for saying why a pod does not start'
+without 0 absent list events 'kubernetes list events +not allowed .*needed for explaining why a pod does not start'
 manifest $space | "$bed" kubectl apply -f - >/dev/null
 wait_for "its Role should hold" may_begin
 ok "doctor names each verb that is missing, and the line that mends it"

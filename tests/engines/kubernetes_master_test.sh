@@ -67,7 +67,7 @@ gives 125 "$fiber" run --in-cluster -n 2 "$prog" rank
 says 'its Job cannot be created: .*cannot create resource "jobs"; .fiber kubernetes manifest. prints the Role'
 manifest $space | "$bed" kubectl apply -f - >/dev/null
 gives 125 env FIBER_IMAGE= "$fiber" run --in-cluster -n 2 "$prog" rank
-says 'which image\?'
+says 'no image is set'
 gives 125 "$fiber" run --in-cluster --image no-such-image:1 -n 2 "$prog" rank
 says "image 'no-such-image:1' is not on the node"
 gives 127 "$fiber" run --in-cluster --image fiber-none:1 -n 2 "$prog" rank

@@ -95,7 +95,7 @@ webhooks:
 END
 wait_for "the webhook should be called" tried 'failed calling webhook'
 begins 1 'failed calling webhook' "$fiber" run -n 2 -N 1 "$prog" rank
-says 'pending: the API server .* has not taken it yet: .*failed calling webhook'
+says 'pending: the API server .* has not accepted it yet: .*failed calling webhook'
 refuse_no_more
 more 2 'of 2 on'
 kill -TERM "$launcher"
@@ -195,7 +195,7 @@ ok "gang_timeout does not count what is set up on its node"
 # --- what would be made of a master in the cluster
 gives 0 "$fiber" run --in-cluster --dry-run=server -n 4 -N 2 "$prog" rank
 for kind in '"Pod"' '"Job"' ServiceAccount Role RoleBinding; do says "^kind: $kind$"; done
-[[ $(grep -c '^# pod: the server would take it' "$work/out") == 2 ]] || failed "it should take the master's pod, too"
+[[ $(grep -c '^# pod: the server would accept it' "$work/out") == 2 ]] || failed "it should take the master's pod, too"
 FIBER_KUBERNETES_MASTER_ACCOUNT=nobody gives 125 "$fiber" run --in-cluster --dry-run=server -n 4 -N 2 "$prog" rank
 says 'pod: refused by the server: .*serviceaccount "nobody" not found'
 gives 0 "$fiber" run --in-cluster --dry-run --json -n 4 -N 2 "$prog" rank

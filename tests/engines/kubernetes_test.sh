@@ -36,7 +36,7 @@ does 300 "$prog" process -i no-such-image:1 hello
 says "^code 125: .*image 'no-such-image:1' is not on the node"
 ok "an image that is not there is told"
 does 300 "$prog" process -i 'No image' hello
-says '^code 125: .*has a name that is none'
+says '^code 125: .*has an invalid name'
 ok "an image that cannot be is told"
 does 300 "$prog" process program /no/such/program
 says 'code 125: .*cannot be started: .*no such file'
@@ -239,8 +239,8 @@ ok "nodes are distinct, and as large as they are"
 # --- the cluster is asked before anything is started
 gives 0 "$fiber" run --dry-run=server -n 4 -N 2 "$prog" rank
 says '^kind: "Pod"'
-says '^# pod: the server would take it'
-says '^# Secret: the server would take it'
+says '^# pod: the server would accept it'
+says '^# Secret: the server would accept it'
 FIBER_KUBERNETES_SERVICE_ACCOUNT=nobody gives 125 "$fiber" run --dry-run=server -n 4 -N 2 "$prog" rank
 says 'pod: refused by the server: .*serviceaccount "nobody" not found'
 nothing_left
