@@ -99,7 +99,7 @@ if command -v perl >/dev/null; then
     expect 0 '^of perl 3$' 'Perl' fiber run --backend docker -n 1 perl -MList::Util=sum -e 'print "of perl ", sum(1, 2), "\n"'
 fi
 expect 125 'there is no program nowhere here' 'no program' fiber run --backend docker nowhere
-expect 125 'image no/such:1 is not there' 'no image' fiber run --backend docker --image no/such:1 /bin/true
+expect 125 'image no/such:1 is not on the engine' 'no image' fiber run --backend docker --image no/such:1 /bin/true
 
 # gc: images that were made of programs, when nothing has them and they are old enough; never those of other names
 made=$(autos)
