@@ -173,9 +173,9 @@ test_pseudo_terminal() {
     local code=0
     timeout "$patience" python3 "$here/ring_pty.py" "$fiber" >"$work/out" 2>"$work/err" || fail 'see above' || return
     fiber_run 2 -n 2 --pty sh || return
-    says 'name it by --pty=RANK' || return
+    says 'choose it with --pty=RANK' || return
     fiber_run 2 -n 2 --pty=2 sh || return
-    says 'there are 2 ranks, from 0' || return
+    says 'there is no such rank; the 2 ranks start at 0' || return
     timeout "$patience" "$fiber" run -n 2 --pty=1 sh -c 'echo "$FIBER_RANK: $(tty)"; cat' <<<typed >"$work/out" 2>"$work/err" || code=$?
     [ "$code" = 0 ] || fail "rank 1: exit code $code" || return
     says '0: not a tty' && says '1: /dev/pts/' && says 'typed' || return
