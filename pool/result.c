@@ -556,7 +556,7 @@ void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_fai
             (unsigned long long)f->index, f->deaths, f->deaths == 1 ? "" : "s", reports);
     else
         fbr_result_failed(f->map_user, f->index, -EOWNERDEAD,
-                          "task %llu was lost with its worker, and must not be tried again:\n%s",
+                          "task %llu was lost with its worker, and has no retries left:\n%s",
                           (unsigned long long)f->index, reports);
 }
 
