@@ -11,7 +11,7 @@
 #include "backends/docker/container_image.h"
 #include "backends/docker/container_fsm.h"
 #include "backends/docker/engine.h"
-#include "backends/docker/engine_text.h"
+#include "backends/docker/engine_codec.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/master_id.h"
 

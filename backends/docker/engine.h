@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "backends/docker/engine_text.h"
+#include "backends/docker/engine_codec.h"
 #include "backends/http/http.h"
 #include "runtime/net/host_address.h"
 

@@ -6,7 +6,7 @@
  *     pod_state                         the objects that come back
  *     pod_watch, pod_log                streams
  *     pod_start, pod_life, pod_fsm      the life of a job
- *     pods_left, cluster_check, dryrun  for `fiber gc`, `fiber doctor` and `fiber run --dry-run`
+ *     pod_gc, cluster_check, dryrun     for `fiber gc`, `fiber doctor` and `fiber run --dry-run`
  *     cleanup                           removes the run's objects when the program ends
  *     anchor                            notes on this host, by which gc finds Secrets without pods
  *

@@ -153,7 +153,7 @@ void fbr_kube_job_free(struct fbr_kube_job *j);
 char *fbr_kube_delete_body(int grace_s, const char *uid);
 extern const struct fbr_kube_watch_ops fbr_kube_watch_ops;
 
-/* pods_left.c: objects that runs have left. */
+/* pod_gc.c: objects that runs have left. */
 int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
                   struct fbr_error *err);
 int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err);

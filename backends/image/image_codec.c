@@ -1,4 +1,4 @@
-/* image_text.c - the names of images, and the documents that describe an image.
+/* image_codec.c - the names of images, and the documents that describe an image.
  *
  * A name is `[host[:port]/]part[/part...][:tag]`, as the reference grammar of the distribution
  * project defines it. The documents are those of the OCI image-spec 1.0, and manifest.json of

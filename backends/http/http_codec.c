@@ -1,4 +1,4 @@
-/* http_text.c - escapes texts for requests, and describes answers.
+/* http_codec.c - escapes texts for requests, and describes answers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* docker_text_test.c - texts of the Docker engine: names, bodies, tickets, frames, lines, versions.
+/* engine_codec_test.c - texts of the Docker engine: names, bodies, tickets, frames, lines, versions.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "backends/docker/engine_text.h"
+#include "backends/docker/engine_codec.h"
 
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 

@@ -1,7 +1,7 @@
-/* engine_text.c - builds and parses the data that the Docker engine takes and sends.
+/* engine_codec.c - builds and parses the data that the Docker engine takes and sends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "backends/docker/engine_text.h"
+#include "backends/docker/engine_codec.h"
 
 #include "backends/image/bundle.h"
 

@@ -1,4 +1,4 @@
-/* pods_left.c - pods and Secrets that runs of this user have in the namespace, also those of dead
+/* pod_gc.c - pods and Secrets that runs of this user have in the namespace, also those of dead
  * masters.
  *
  * Secrets cannot be listed with the permissions that Fiber asks for. A run's first Secret owns all

@@ -1,4 +1,4 @@
-/* docker_text_fuzz.c - what a Docker engine may send: frames, lines, versions; and where we are, and names of images.
+/* engine_codec_fuzz.c - what a Docker engine may send: frames, lines, versions; and where we are, and names of images.
  *
  * The first byte says how many bytes come at a time.
  *
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/docker/engine_text.h"
+#include "backends/docker/engine_codec.h"
 
 static void on_piece(void *user, int stream, const void *data, size_t len)
 {

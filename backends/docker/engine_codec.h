@@ -1,11 +1,11 @@
-/* engine_text.h - the data that the Docker engine takes and sends: bodies, frames of output,
+/* engine_codec.h - the data that the Docker engine takes and sends: bodies, frames of output,
  * events; pure.
  *
  * Source of the format: the Engine API, version 1.41 (docs.docker.com/engine/api).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DOCKER_TEXT_H
-#define FBR_DOCKER_TEXT_H
+#ifndef FBR_DOCKER_ENGINE_CODEC_H
+#define FBR_DOCKER_ENGINE_CODEC_H
 
 #include <stdbool.h>
 #include <stdint.h>

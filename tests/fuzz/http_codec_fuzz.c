@@ -1,4 +1,4 @@
-/* http_text_fuzz.c - sentences about any answers, and escapes of any texts.
+/* http_codec_fuzz.c - sentences about any answers, and escapes of any texts.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
