@@ -89,7 +89,7 @@ begins 4 "$prog" ring 4 2 "$prog" wait
 "$bed" cut h2
 ends
 # Either end may be the first to notice, and ssh itself too.
-grep -qE 'the agent on h2 is gone.*(gave no (answer to a )?heartbeat|ended with code 255)' "$work/out" || failed "it does not say that h2 was cut off"
+grep -qE 'the agent on h2 is gone.*(sent no (answer to a )?heartbeat|ended with code 255)' "$work/out" || failed "it does not say that h2 was cut off"
 "$bed" empty h2 || failed "ranks on the host that was cut off live"
 "$bed" heal
 echo "ok: a host is cut off"
