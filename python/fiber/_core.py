@@ -85,6 +85,7 @@ def _note_fork():
 def _end_with_interpreter():
     """After multiprocessing's own handler has joined the children and ended the daemons, whatever is open ends."""
     from multiprocessing import util
+    util.Finalize(None, _fiber.leave, exitpriority=-50)  # before managers end, and with them what threads wait for
     util.Finalize(None, _fiber.fini, exitpriority=-200)
 
 

@@ -130,6 +130,7 @@ class ApplyResult(_core._fiber.Result):
         if not self.ready() and not self._pool._run(self.ready, self, timeout):
             raise TimeoutError
         if self._error is not None:
+            _core._fiber.stay()
             raise self._raised()
         return self._value
 
@@ -299,6 +300,7 @@ class IMapIterator(ApplyResult):
             raise StopIteration
         _, count, error, value = block
         if error is not None:
+            _core._fiber.stay()
             raise _exception(error)
         if not count:
             return value

@@ -7,7 +7,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
+
+static atomic_bool leaving;
+static pthread_t leaver; /* before `leaving` is set */
 
 static const struct {
     int code;
@@ -63,8 +70,27 @@ static PyObject *sentence(void)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
+void fpy_leave(void)
+{
+    if (atomic_load(&leaving))
+        return;
+    leaver = pthread_self();
+    atomic_store(&leaving, true);
+}
+
+void fpy_stay(void)
+{
+    if (!atomic_load(&leaving) || pthread_equal(leaver, pthread_self()))
+        return;
+    Py_BEGIN_ALLOW_THREADS;
+    for (;;)
+        pause();
+    Py_END_ALLOW_THREADS;
+}
+
 PyObject *fpy_raise(int rc)
 {
+    fpy_stay();
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
         if (classes[i].code == rc)
             return raise_class(classes[i].where, rc, sentence());
@@ -73,6 +99,7 @@ PyObject *fpy_raise(int rc)
 
 PyObject *fpy_raise_eof(int rc)
 {
+    fpy_stay();
     return rc == -EPIPE ? raise_class("builtins.EOFError", rc, sentence()) : fpy_raise(rc);
 }
 

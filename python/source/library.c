@@ -115,9 +115,26 @@ static PyObject *library_fini(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
+    fpy_leave();
     Py_BEGIN_ALLOW_THREADS;
     fiber_fini();
     Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *library_leave(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    fpy_leave();
+    Py_RETURN_NONE;
+}
+
+static PyObject *library_stay(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    fpy_stay();
     Py_RETURN_NONE;
 }
 
@@ -191,6 +208,10 @@ static PyMethodDef functions[] = {
      "does "
      "not return."},
     {"fini", library_fini, METH_NOARGS, "fini()\n--\n\nEnds everything that this process started."},
+    {"leave", library_leave, METH_NOARGS,
+     "leave()\n--\n\nThe interpreter ends: stay() keeps all threads but this one."},
+    {"stay", library_stay, METH_NOARGS,
+     "stay()\n--\n\nKeeps a daemon thread for ever that would raise while the interpreter ends."},
     {"config_set", library_config_set, METH_VARARGS,
      "config_set(key, value)\n--\n\nSets a value of the configuration."},
     {"config_get", library_config_get, METH_O,

@@ -108,6 +108,7 @@ static PyObject *raise_for(struct pipe *p, int rc, PyObject *(*raise)(int rc))
 {
     if (rc == FPY_RAISED)
         return NULL;
+    fpy_stay();
     if (rc == -EBADF && is_closed(p)) {
         PyErr_SetString(PyExc_OSError, "handle is closed");
         return NULL;

@@ -142,6 +142,35 @@ def test_the_end_of_a_thread_that_waits(program):
     assert (ran.code, ran.out, ran.err) == (0, "end\n", ""), ran
 
 
+@pytest.mark.parametrize("made, waits", [
+    ("mp.Queue()", "it.get()"), ("mp.SimpleQueue()", "it.get()"), ("mp.Pipe()", "it[0].recv()"),
+    ("mp.Event()", "it.wait()"), ("mp.Barrier(2)", "it.wait()"), ("mp.JoinableQueue()", "(it.put(1), it.join())"),
+    ("mp.Pool(2)", "it.map(pause, range(4))"), ("mp.Pool(2)", "list(it.imap(pause, range(4)))"),
+])
+def test_a_daemon_thread_waits_until_the_end_without_a_word(program, made, waits):
+    """As in multiprocessing. A traceback that it printed while the interpreter ends could abort the process."""
+    ran = program("""
+        import fiber as mp
+        import signal
+        import threading
+
+        def pause(_):
+            signal.pause()
+
+        def wait(it, begun):
+            begun.set()
+            %s
+
+        if __name__ == "__main__":
+            it, begun = %s, threading.Event()
+            threading.Thread(target=wait, args=(it, begun), daemon=True).start()
+            begun.wait()
+            begun.clear()
+            begun.wait(0.2)  # it has begun to wait, most times
+    """ % (waits, made))
+    assert (ran.code, ran.out, ran.err) == (0, "", ""), ran
+
+
 def test_fork_is_refused_with_a_sentence(program):
     ran = program("""
         import fiber as mp
