@@ -18,8 +18,10 @@ cp "$source/tests/backends/new_backend.c" "$tree/backends/cabin/cabin.c"
 sed -i 's/^#define BACKENDS(X) .*/&\n    X(cabin) \\/' "$tree/backends/backends.c"
 echo "# Cabin" >"$tree/docs/cabin.md"
 
+# Without optimization, and with names that are the same in each run, so that ccache has most of it the next time.
+export CCACHE_BASEDIR=$work CCACHE_NOHASHDIR=1
 if ! {
-    cmake -S "$tree" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DFIBER_WERROR=ON &&
+    cmake -S "$tree" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DFIBER_WERROR=ON &&
         cmake --build "$build" --target fiber_cli fiber
 } >"$work/log" 2>&1; then
     tail -30 "$work/log"
