@@ -169,7 +169,7 @@ says 'only its master, .* can forward a signal'
 gives 1 "$fiber" top aaaaaaaa
 says 'only its master can do that, and the master is gone; use .fiber gc. to remove'
 gives 1 "$fiber" cp aaaaaaaa:/x .
-says 'and it is gone'
+says 'and the master is gone'
 gives 1 "$fiber" scale cccccccc 3
 says 'is not on this host .elsewhere:1.: use .fiber ps. and .fiber scale. there'
 gives 0 "$fiber" kill aaaaaaaa left-a
