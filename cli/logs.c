@@ -247,7 +247,7 @@ static int split_name(const char *typed, char *name, size_t size, const char **r
                : -EINVAL;
 }
 
-/* Stores the uid of the run to show if none is named. */
+/* Chooses the run to show if none is named, and says which one it is. Stores its uid. */
 static int name_last(char *name, size_t size, struct fbr_error *err)
 {
     struct run_client run;
@@ -256,6 +256,7 @@ static int name_last(char *name, size_t size, struct fbr_error *err)
     if (rc < 0)
         return rc;
     snprintf(name, size, "%s", run.about.uid);
+    fprintf(stderr, "fiber: logs of run %.8s, %s\n", run.about.uid, run.about.name);
     run_client_free(&run);
     return 0;
 }
