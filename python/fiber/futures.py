@@ -5,9 +5,20 @@ SPDX-License-Identifier: Apache-2.0
 import concurrent.futures
 import threading
 
+from . import _core
 from .pool import Pool
 
 __all__ = ["Executor"]
+
+
+class _Future(concurrent.futures.Future):
+
+    def result(self, timeout=None):
+        try:
+            return super().result(timeout)
+        except BaseException:
+            _core._fiber.stay()
+            raise
 
 
 class Executor(concurrent.futures.Executor):
@@ -25,7 +36,7 @@ class Executor(concurrent.futures.Executor):
         with self._lock:
             if self._shut:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            future = concurrent.futures.Future()
+            future = _Future()
             self._pending.add(future)
         future.add_done_callback(self._forget)
 

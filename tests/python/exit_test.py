@@ -146,6 +146,7 @@ def test_the_end_of_a_thread_that_waits(program):
     ("mp.Queue()", "it.get()"), ("mp.SimpleQueue()", "it.get()"), ("mp.Pipe()", "it[0].recv()"),
     ("mp.Event()", "it.wait()"), ("mp.Barrier(2)", "it.wait()"), ("mp.JoinableQueue()", "(it.put(1), it.join())"),
     ("mp.Pool(2)", "it.map(pause, range(4))"), ("mp.Pool(2)", "list(it.imap(pause, range(4)))"),
+    ("Executor(2)", "it.submit(pause, 0).result()"),
 ])
 def test_a_daemon_thread_waits_until_the_end_without_a_word(program, made, waits):
     """As in multiprocessing. A traceback that it printed while the interpreter ends could abort the process."""
@@ -153,6 +154,7 @@ def test_a_daemon_thread_waits_until_the_end_without_a_word(program, made, waits
         import fiber as mp
         import signal
         import threading
+        from fiber.futures import Executor
 
         def pause(_):
             signal.pause()
