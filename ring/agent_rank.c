@@ -686,7 +686,7 @@ static void explain(struct agent *a, const struct fbr_job_event *e, char *text, 
         snprintf(text, size, "out of memory: it used up to %.0f MiB, and the limit is %.0f MiB",
                  peak, (double)l.memory / (1u << 20));
     else
-        snprintf(text, size, "the host was out of memory; it used up to %.0f MiB", peak);
+        snprintf(text, size, "the host was out of memory; the rank used up to %.0f MiB", peak);
 }
 
 static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)

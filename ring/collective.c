@@ -212,7 +212,7 @@ static void take(struct fbr_collective *c, struct part *p, const void *data, siz
         fail(c, -EINVAL, "the ranks do not agree: rank %u calls %s out of order", ask->rank,
              names[ask->op]);
     else if (enter(c, p, data, len) < 0)
-        fail(c, -ENOMEM, "the launcher has no memory for the data of rank %u", ask->rank);
+        fail(c, -ENOMEM, "the launcher is out of memory for the data of rank %u", ask->rank);
     else if (c->there == c->size)
         complete(c);
 }
