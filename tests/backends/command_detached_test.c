@@ -32,7 +32,7 @@
 
 /* submit NAME: waits for a line of the FIFO `gate` if there is one, then says what `said` has.
  * status: says what `states` has; where there is a `flip`, every other time nothing. A file `bad` has
- * what both fail with. */
+ * what both fail with: a status fails that finds it before or after it has read `states`. */
 static const char manager[] =
     "#!/bin/sh\n"
     "cd \"$(dirname \"$0\")\" || exit 9\n"
@@ -43,7 +43,8 @@ static const char manager[] =
     "    [ ! -f bad ] || { cat bad >&2; exit 3; }\n"
     "    if [ -f said ]; then cat said; else echo \"Submitted job $2\"; fi ;;\n"
     "status) [ ! -f flip ] || if [ -f odd ]; then rm odd; else : >odd; exit 0; fi\n"
-    "    cat states; [ ! -f bad ] || { cat bad >&2; exit 1; } ;;\n"
+    "    away=; [ ! -f bad ] || away=1; cat states; [ ! -f bad ] || away=1\n"
+    "    [ -z \"$away\" ] || { cat bad >&2; exit 1; } ;;\n"
     "logs) echo \"output of $2\" ;;\n"
     "esac\n";
 
