@@ -22,7 +22,8 @@ LONG = 60
 
 
 def square(x, wait=0.0):
-    time.sleep(wait)
+    if wait:
+        time.sleep(wait)
     return x * x
 
 
@@ -227,6 +228,16 @@ def test_map(pool, n, chunksize):
 def test_a_long_map_in_blocks(pool):
     assert pool.map(square, range(200000)) == [x * x for x in range(200000)]
     assert pool.map_async(square, range(200000)).get(LONG) == [x * x for x in range(200000)]
+
+
+def test_a_map_goes_on_whose_tasks_end_while_another_thread_feeds(pool):
+    assert pool.map(square, range(1000)) == [x * x for x in range(1000)]  # how long a task takes is known
+    with pool._feeding:
+        result = pool.map_async(square, range(200000))
+        while pool._core.tasks:
+            result.wait(0.01)
+        assert not result.ready()
+    assert result.get(LONG) == [x * x for x in range(200000)]
 
 
 def test_tasks_of_different_lengths(pool):
