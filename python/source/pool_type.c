@@ -19,12 +19,13 @@
 #define PUT_MAX 64          /* tasks in one call of the library, */
 #define PUT_BYTES (1 << 20) /* or so many bytes: the first ones start while others are pickled */
 #define AGAIN_MAX 100
+#define LOOK_S 0.1 /* how often a thread that takes looks at what others have done */
 
 struct pool {
     PyObject_HEAD struct fiber_pool *handle;
     uint64_t tasks; /* that are not taken */
     uint64_t bytes; /* of their inputs */
-    char attend;    /* take() returns after each message */
+    char attend;    /* take() returns after each message, and each LOOK_S */
     char taking, closed;
     PyObject *finished; /* hooked results that are done, for the next take() to hand out */
     struct fiber_done done[TAKE_MAX];
@@ -482,10 +483,12 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
     if (PyList_Size(p->finished) || (r && r->done))
         out = hand_out(p, calls);
     while (!out && !PyErr_Occurred()) {
-        double left = timeout < 0 ? -1 : timeout - (double)(now_ms() - begin) / 1000;
+        double left = timeout < 0 ? LOOK_S : timeout - (double)(now_ms() - begin) / 1000;
+        int all = timeout >= 0 && left <= LOOK_S;
 
-        n = take_some(p, timeout >= 0 && left < 0 ? 0 : left);
-        out = taken(p, r, n, calls);
+        n = take_some(p, !all ? LOOK_S : left < 0 ? 0 : left);
+        if (all || n != -ETIMEDOUT || !r || r->done || p->attend)
+            out = taken(p, r, n, calls);
     }
     p->taking = 0;
     return out;
@@ -837,7 +840,7 @@ static PyMethodDef pool_methods[] = {
      "are, "
      "which are appended to the deque `calls`, or the timeout is over.\nNone as the result: "
      "returns "
-     "after each message, and so it does while `attend` is set."},
+     "after each message and each 0.1 s, and so it does while `attend` is set."},
     {"pull", pool_pull, METH_VARARGS | METH_STATIC,
      "pull(iterator, n)\n--\n\nTakes up to n elements. Returns (list, exception or None, whether "
      "that was all)."},
@@ -857,7 +860,8 @@ static PyMethodDef pool_methods[] = {
 static PyGetSetDef pool_fields[] = {
     {"tasks", get_tasks, NULL, "Tasks whose results are not taken.", NULL},
     {"bytes", get_bytes, NULL, "Bytes of their inputs.", NULL},
-    {"attend", get_attend, set_attend, "Whether take() returns after each message.", NULL},
+    {"attend", get_attend, set_attend, "Whether take() returns after each message and each 0.1 s.",
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -325,6 +325,20 @@ def test_next_with_a_timeout(pool, tmp_path):
         next(it)
 
 
+@pytest.mark.parametrize("name", ["imap", "imap_unordered"])
+def test_imap_ends_with_its_source_beside_a_long_task(name):
+    def source():
+        yield 1
+        yield 2
+        while pool._core.tasks > 1:  # until the caller has both results, and waits for more
+            time.sleep(0.1)
+
+    with mp.Pool(2) as pool:
+        hold = pool.apply_async(time.sleep, (LONG,))
+        assert sorted(getattr(pool, name)(square, source())) == [1, 4]
+        assert not hold.ready()
+
+
 def test_imap_goes_on_behind_an_error(pool):
     it, seen = pool.imap(refuse_seven, range(10)), []
     while True:
