@@ -382,8 +382,11 @@ static int on_epoch(struct mixed *m, const char *line)
     int epoch, rc = 0;
 
     if (sscanf(line, "resumed after epoch %d", &epoch) == 1) {
-        say(m, "the ring is back, %.1f s later: it goes on after epoch %d",
-            read_clock() - m->killed_at, epoch);
+        if (m->killed_at > 0)
+            say(m, "the ring is back, %.1f s later: it goes on after epoch %d",
+                read_clock() - m->killed_at, epoch);
+        else /* another fault made it start again */
+            say(m, "the ring is back: it goes on after epoch %d", epoch);
         m->killed_at = 0;
         m->begins++;
     }
