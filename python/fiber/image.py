@@ -11,6 +11,7 @@ Options are those of `fiber image`.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import importlib.util
 import os
 import shutil
 import sys
@@ -56,10 +57,11 @@ def _script_folder():
 
 
 def _library():
-    """Returns what is in the standard library, without its tests."""
+    """Returns what is in the standard library, without its tests, and the bytecode of its modules."""
     folders = sorted({os.path.realpath(sysconfig.get_paths()[key]) for key in ("stdlib", "platstdlib")})
-    return folders, [os.path.join(folder, name) for folder in folders for name in sorted(os.listdir(folder))
-                     if name not in LEFT and not name.startswith("config-")]
+    found = [os.path.join(folder, name) for folder in folders for name in sorted(os.listdir(folder))
+             if name not in LEFT and not name.startswith("config-")]
+    return folders, found + [importlib.util.cache_from_source(path) for path in found if path.endswith(".py")]
 
 
 def program_files(named=False):

@@ -38,6 +38,7 @@ def test_docker_gets_the_interpreter_the_library_and_the_folder(tmp_path, settin
     (count, first), paths = run(tmp_path, settings, **env)
     assert count == "1" and first == sys.executable
     assert os.path.realpath(os.__file__) in map(os.path.realpath, paths)
+    assert subprocess.__cached__ in paths or not os.path.exists(subprocess.__cached__)
     assert str(tmp_path / "program.py") in paths and str(tmp_path / "other.py") in paths
     assert not [path for path in paths if os.path.basename(path) in ("test", "idlelib")]
 
