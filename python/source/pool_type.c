@@ -458,6 +458,18 @@ static PyObject *taken(struct pool *p, const struct fpy_result *r, int n, PyObje
     return p->attend || !r ? hand_out(p, calls) : NULL;
 }
 
+/* As taken(), after LOOK_S at most. left: seconds; negative: no limit. */
+static PyObject *take_slice(struct pool *p, const struct fpy_result *r, double left,
+                            PyObject *calls)
+{
+    int all = left >= 0 && left <= LOOK_S;
+    int n = take_some(p, all ? left : LOOK_S);
+
+    if (n == -ETIMEDOUT && !all && r && !r->done && !p->attend)
+        return NULL;
+    return taken(p, r, n, calls);
+}
+
 static PyObject *pool_take(PyObject *self, PyObject *args)
 {
     struct pool *p = (struct pool *)self;
@@ -465,7 +477,6 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
     PyObject *result, *seconds, *calls, *out = NULL;
     double timeout;
     uint64_t begin = now_ms();
-    int n = 0;
 
     if (!PyArg_ParseTuple(args, "OOO:take", &result, &seconds, &calls) ||
         !fpy_timeout(seconds, &timeout))
@@ -483,12 +494,9 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
     if (PyList_Size(p->finished) || (r && r->done))
         out = hand_out(p, calls);
     while (!out && !PyErr_Occurred()) {
-        double left = timeout < 0 ? LOOK_S : timeout - (double)(now_ms() - begin) / 1000;
-        int all = timeout >= 0 && left <= LOOK_S;
+        double left = timeout - (double)(now_ms() - begin) / 1000;
 
-        n = take_some(p, !all ? LOOK_S : left < 0 ? 0 : left);
-        if (all || n != -ETIMEDOUT || !r || r->done || p->attend)
-            out = taken(p, r, n, calls);
+        out = take_slice(p, r, timeout < 0 ? -1 : left > 0 ? left : 0, calls);
     }
     p->taking = 0;
     return out;
