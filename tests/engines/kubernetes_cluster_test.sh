@@ -9,7 +9,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016,SC2030,SC2031
-away_s=${KUBERNETES_AWAY_S:-60} # that long the API server is away
+away_s=${KUBERNETES_AWAY_S:-300} # for so many seconds the API server is away: promise R9
 clean() {
     "$bed" start 2>/dev/null || :
     "$bed" start kubelet 2>/dev/null || :
@@ -306,7 +306,7 @@ lost_node() {
     ok "a lost node"
 }
 
-# --- no API server for a minute, while a map, a ring, and a ring that adds up by MPI are at work; map and MPI come to their
+# --- no API server for five minutes, while a map, a ring, and a ring that adds up by MPI are at work; map and MPI come to their
 # ends meanwhile, which are seen afterwards
 no_server() {
     local steps last rank in
