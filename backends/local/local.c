@@ -207,6 +207,10 @@ static void on_dead(uv_poll_t *watch, int status, int events)
 
     (void)status;
     (void)events;
+    /* Seen on Linux 6.18 with many threads: the descriptor can be read a moment before the process
+     * can be waited for. It stays readable, so this is called again. */
+    if (waitid(P_PID, (id_t)j->pid, &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid == 0)
+        return;
     kill_left(j);
     /* the program itself waited for it */
     if (fbr_spawn_wait(j->pid, j->pidfd, &info, &use) < 0)
@@ -276,10 +280,12 @@ static void local_close(struct fbr_backend *b)
             free_copy(j->copy);
             j->copy = NULL;
         } else if (!j->dead) {
-            if (!ends_until(j, until))
+            bool ends = ends_until(j, until);
+
+            if (!ends)
                 fbr_warn("process %d does not end, although it was killed", (int)j->pid);
             kill_left(j);
-            waitpid(j->pid, NULL, WNOHANG);
+            waitpid(j->pid, NULL, ends ? 0 : WNOHANG);
             uv_close((uv_handle_t *)&j->watch, on_closed);
             close(j->pidfd);
         }

@@ -440,7 +440,8 @@ static inline int cool_down(void **state)
 {
     double until = now_s() + WAIT_MS / 1e3;
     char command[64];
-    int after;
+    int after, status = 0;
+    pid_t left;
 
     (void)state;
     while ((after = open_descriptors()) > descriptors_before && now_s() < until)
@@ -451,9 +452,10 @@ static inline int cool_down(void **state)
         _exit(system(command) ? 2 : 1);
     }
     fiber_fini();
-    if (waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD)
+    left = waitpid(-1, &status, WNOHANG);
+    if (left == -1 && errno == ECHILD)
         return 0;
-    fprintf(stderr, "a child is left\n");
+    fprintf(stderr, "a child is left: pid %d (0: it runs), status %#x\n", (int)left, status);
     _exit(1);
 }
 
