@@ -306,8 +306,8 @@ lost_node() {
     ok "a lost node"
 }
 
-# --- no API server for five minutes, while a map, a ring, and a ring that adds up by MPI are at work; map and MPI come to their
-# ends meanwhile, which are seen afterwards
+# --- no API server for five minutes, while a map, a ring, and a ring that adds up by MPI are at work; map and MPI come to
+# their ends meanwhile, which are seen afterwards
 no_server() {
     local steps last rank in
     maps
