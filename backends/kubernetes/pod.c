@@ -120,9 +120,9 @@ static struct json_t *environment(char *const *env, bool ticket)
 
 /* ---- The container ---- */
 
-static struct json_t *resources(const struct fbr_job *job, const struct fbr_kube_settings *s)
+static struct json_t *wanted_by(const struct fbr_job *job, const struct fbr_kube_settings *s)
 {
-    struct json_t *wanted = fbr_json_pack("{}"), *both;
+    struct json_t *wanted = fbr_json_pack("{}");
     char text[32];
 
     if (job->cpus > 0) {
@@ -142,8 +142,16 @@ static struct json_t *resources(const struct fbr_job *job, const struct fbr_kube
         snprintf(text, sizeof(text), "%d", job->gpus);
         fbr_json_put(&wanted, s->gpu_resource, fbr_json_string(text));
     }
-    both = fbr_json_pack("{s:O, s:O}", "requests", wanted, "limits", wanted);
-    fbr_json_free(wanted);
+    return wanted;
+}
+
+/* Each of the two has an object of its own: a template may change one of them. */
+static struct json_t *resources(const struct fbr_job *job, const struct fbr_kube_settings *s)
+{
+    struct json_t *both = fbr_json_pack("{}");
+
+    fbr_json_put(&both, "requests", wanted_by(job, s));
+    fbr_json_put(&both, "limits", wanted_by(job, s));
     return both;
 }
 

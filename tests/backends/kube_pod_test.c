@@ -491,7 +491,7 @@ static void a_template_is_merged_by_names(void **state)
                                "  containers:\n"
                                "  - volumeMounts: [{name: data, mountPath: /data}]\n"
                                "    env: [{name: A, value: over}, {name: B, value: new}]\n"
-                               "    resources: {limits: {memory: 1Gi}}\n"
+                               "    resources: {requests: {cpu: 500m}, limits: {memory: 1Gi}}\n"
                                "  - {name: side, image: s}\n");
     char *env[] = {"A=b", "C=d", NULL};
     struct fbr_job job = job_named("w", 1);
@@ -526,6 +526,8 @@ static void a_template_is_merged_by_names(void **state)
                         "over");
     assert_string_equal(fbr_json_text(c, "resources", "limits", "cpu", NULL), "1000m");
     assert_string_equal(fbr_json_text(c, "resources", "limits", "memory", NULL), "1Gi");
+    assert_string_equal(fbr_json_text(c, "resources", "requests", "cpu", NULL), "500m");
+    assert_null(fbr_json_at(c, "resources", "requests", "memory", NULL));
     fbr_json_free(pod);
     fbr_json_free(over);
 }
