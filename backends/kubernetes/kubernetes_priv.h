@@ -59,6 +59,7 @@ struct fbr_kube_job {
     unsigned log_ends;
     uint64_t log_over_at;
     struct fbr_timer drain;
+    unsigned silent; /* looks without output since its pod has ended */
 };
 
 /* One batch of tickets. */

@@ -18,8 +18,9 @@
 #include "runtime/base/log.h"
 
 #define TICK_MS 1000
-#define DRAIN_MS 3000   /* for the rest of the output */
+#define DRAIN_MS 3000   /* without output, after a pod's end: the rest of it has come */
 #define BROKEN_MS 20000 /* if the output broke off: the server may still be recovering */
+#define DRAIN_LOOKS 10  /* in that time; what comes while a callback runs counts once */
 #define TAIL_LINES 100
 #define CONFIG_MS 30000
 #define LOOK_AFTER_MS 10000 /* after this time its events are requested */
@@ -200,13 +201,19 @@ static void refuse(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     finish(j, s);
 }
 
+static uint64_t look_ms(const struct fbr_kube_job *j)
+{
+    return (fbr_kube_log_is_whole(j->log) ? DRAIN_MS : BROKEN_MS) / DRAIN_LOOKS;
+}
+
 static void on_drained(void *arg)
 {
     struct fbr_kube_job *j = arg;
 
-    /* the runtime pauses the output; the server is not slow */
-    if (j->log && j->reading == READS && j->paused)
-        fbr_timer_start(&j->drain, DRAIN_MS, 0);
+    if (j->paused) /* the runtime pauses the output; the server is not slow */
+        j->silent = 0;
+    if (j->log && j->reading == READS && ++j->silent < DRAIN_LOOKS)
+        fbr_timer_start(&j->drain, look_ms(j), 0);
     else
         fbr_kube_step(j, ON_DRAINED, NULL);
 }
@@ -237,6 +244,7 @@ static void on_output(void *user, const void *data, size_t len)
 {
     struct fbr_kube_job *j = user;
 
+    j->silent = 0;
     if (len)
         notify(j, &(struct fbr_job_event){
                       .type = FBR_JOB_OUTPUT, .stream = 1, .data = data, .len = len});
@@ -300,7 +308,7 @@ static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     if (!s->gone)
         read_rest(j, s->code);
     if (j->log && j->reading == READS)
-        drain(j, fbr_kube_log_is_whole(j->log) ? DRAIN_MS : BROKEN_MS);
+        drain(j, look_ms(j));
     else
         fbr_kube_step(j, ON_DRAINED, NULL);
 }

@@ -1,0 +1,306 @@
+/* kube_end_test.c - jobs that end in an API server of the test: their output comes whole, however late.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "backends/kubernetes/kubernetes_priv.h"
+#include "tests/support/files.h"
+#include "tests/support/http_server.h"
+#include "tests/support/sync.h"
+
+#define RUN "0123456789abcdef0123456789abcdef"
+#define LONG_S 60
+#define LATE_LINES \
+    5 /* of a log that comes a second apart: longer than a silent one is waited for */
+
+static char base[] = "/tmp/fiber-kube-end-XXXXXX";
+
+/* What the server has, and what has happened. */
+struct bench {
+    struct http_server *server;
+    struct fbr_loop *loop;
+    struct fbr_config *config;
+    struct fbr_backend *backend;
+    struct fbr_error err;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int pods;  /* that were made; their names follow */
+    int ended; /* pods that the watch has shown to have ended */
+    char pod[8][FBR_KUBE_NAME];
+    int secrets; /* that were made */
+    int removed; /* Secrets that were removed */
+    char secret[128];
+    bool late; /* logs come late */
+    char out[256];
+    int over; /* jobs whose end was told */
+    void *handle;
+};
+
+static void change(struct bench *b, int *what)
+{
+    pthread_mutex_lock(&b->lock);
+    ++*what;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* Waits until `what` is `n`; returns whether it is. */
+static bool comes_to(struct bench *b, const int *what, int n)
+{
+    struct timespec until;
+    bool is;
+    int rc = 0;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LONG_S;
+    pthread_mutex_lock(&b->lock);
+    while (*what < n && rc == 0)
+        rc = pthread_cond_timedwait(&b->changed, &b->lock, &until);
+    is = *what == n;
+    pthread_mutex_unlock(&b->lock);
+    return is;
+}
+
+/* ---- The server ---- */
+
+static void name_in(const char *body, size_t size, char *out)
+{
+    const char *at = strstr(body, "\"name\":\"fiber-");
+
+    snprintf(out, size, "%.*s", at ? (int)strcspn(at + 8, "\"") : 0, at ? at + 8 : "");
+}
+
+static bool make(struct bench *b, struct http_peer *p, const struct http_asked *q)
+{
+    bool is_pod = strstr(q->path, "/pods") != NULL;
+    char name[FBR_KUBE_NAME], text[512];
+
+    name_in(q->body, sizeof(name), name);
+    snprintf(text, sizeof(text),
+             "{\"metadata\":{\"name\":\"%s\",\"uid\":\"u\",\"resourceVersion\":\"2\",\"labels\":{"
+             "\"fiber.io/run\":\"" RUN "\"}}}",
+             name);
+    if (!http_say(p, 201, "", text))
+        return false;
+    if (is_pod)
+        memcpy(b->pod[b->pods], name, sizeof(name));
+    change(b, is_pod ? &b->pods : &b->secrets);
+    return true;
+}
+
+static bool write_part(struct http_peer *p, const char *text)
+{
+    char head[32];
+
+    snprintf(head, sizeof(head), "%zx\r\n", strlen(text));
+    return http_write(p, head, strlen(head)) && http_write(p, text, strlen(text)) &&
+           http_write(p, "\r\n", 2);
+}
+
+static void begin_parts(struct http_peer *p)
+{
+    static const char head[] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+    http_write(p, head, sizeof(head) - 1);
+}
+
+/* Each pod runs, and has ended with code 0. */
+static bool watch(struct bench *b, struct http_peer *p)
+{
+    static const char *const states[] = {
+        "\"Running\",\"containerStatuses\":[{\"name\":\"fiber\",\"state\":{\"running\":{}}}]",
+        "\"Succeeded\",\"containerStatuses\":[{\"name\":\"fiber\",\"state\":{"
+        "\"terminated\":{\"exitCode\":0}}}]"};
+    char text[1024];
+
+    begin_parts(p);
+    for (int pod = 0; comes_to(b, &b->pods, pod + 1);
+         pod++) { /* each is made after the end of the last */
+        for (size_t i = 0; i < 2; i++) {
+            snprintf(text, sizeof(text),
+                     "{\"type\":\"MODIFIED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":"
+                     "\"%s\",\"uid\":\"u\","
+                     "\"resourceVersion\":\"3\",\"labels\":{\"fiber.io/run\":\"" RUN
+                     "\"}},\"status\":{\"phase\":%s}}}\n",
+                     b->pod[pod], states[i]);
+            if (!write_part(p, text))
+                return false;
+        }
+        change(b, &b->ended);
+    }
+    return false;
+}
+
+static bool show_log(struct bench *b, struct http_peer *p)
+{
+    char line[64];
+
+    begin_parts(p);
+    for (int i = 1; b->late && i <= LATE_LINES; i++) {
+        let_time_pass(1000);
+        snprintf(line, sizeof(line), "2026-01-02T03:04:0%d.000000000Z line %d\n", i, i);
+        if (!write_part(p, line))
+            return false;
+    }
+    http_write(p, "0\r\n\r\n", 5);
+    return false;
+}
+
+static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
+{
+    struct bench *b = user;
+
+    if (!strcmp(q->method, "POST"))
+        return make(b, p, q);
+    if (!strcmp(q->method, "DELETE")) {
+        if (strstr(q->path, "/secrets/")) {
+            snprintf(b->secret, sizeof(b->secret), "%s", strstr(q->path, "/secrets/") + 9);
+            change(b, &b->removed);
+        }
+        return http_say(p, 200, "", "{}");
+    }
+    if (strstr(q->path, "/log"))
+        return show_log(b, p);
+    if (strstr(q->path, "watch="))
+        return watch(b, p);
+    return http_say(p, 200, "", "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}");
+}
+
+/* ---- The backend ---- */
+
+static void on_event(void *user, const struct fbr_job_event *e)
+{
+    struct bench *b = user;
+
+    if (e->type == FBR_JOB_OUTPUT)
+        strncat(b->out, e->data, e->len);
+    else if (e->type == FBR_JOB_EXITED)
+        change(b, &b->over);
+}
+
+static int open_backend(void *arg)
+{
+    struct bench *b = arg;
+    const struct fbr_backend_env env = {.loop = b->loop, .config = b->config, .event = on_event};
+
+    return fbr_kube_ops.open(&b->backend, &env, &b->err);
+}
+
+static int start(void *arg)
+{
+    struct bench *b = arg;
+    const struct fbr_job job = {.name = "worker",
+                                .run_uid = RUN,
+                                .image = "reg/x:1",
+                                .file = "/bin/prog",
+                                .ticket = "secret",
+                                .ticket_len = 6,
+                                .process = (uint64_t)b->over};
+
+    return fbr_kube_ops.start(b->backend, &job, b, &b->handle, &b->err);
+}
+
+static int release(void *arg)
+{
+    struct bench *b = arg;
+
+    fbr_kube_ops.release(b->backend, b->handle);
+    return 0;
+}
+
+static int close_backend(void *arg)
+{
+    struct bench *b = arg;
+
+    fbr_kube_ops.close(b->backend);
+    return 0;
+}
+
+/* Runs one job to its end. */
+static void run_job(struct bench *b)
+{
+    int before = b->over;
+
+    if (fbr_loop_call(b->loop, start, b) < 0)
+        fail_msg("%s", b->err.text);
+    assert_true(comes_to(b, &b->over, before + 1));
+    assert_int_equal(fbr_loop_call(b->loop, release, b), 0);
+}
+
+static int set_up(void **state)
+{
+    static struct bench b = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                             .changed = PTHREAD_COND_INITIALIZER};
+    char text[512], path[128];
+
+    *state = &b;
+    if (!mkdtemp(base))
+        return -1;
+    b.server = http_server_open(NULL, false, answer, &b);
+    snprintf(path, sizeof(path), "%s/config", base);
+    snprintf(text, sizeof(text),
+             "{\"current-context\": \"c\", \"contexts\": [{\"name\": \"c\", \"context\": "
+             "{\"cluster\": \"k\"}}], \"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
+             "\"http://127.0.0.1:%d\"}}]}",
+             http_server_port(b.server));
+    file_make(path, text, strlen(text), 0600);
+    setenv("KUBECONFIG", path, 1);
+    setenv("XDG_RUNTIME_DIR", base, 1); /* notes of Secrets lie there */
+    assert_int_equal(fbr_config_load(&b.config, NULL), 0);
+    assert_int_equal(fbr_loop_open(&b.loop, NULL), 0);
+    if (fbr_loop_call(b.loop, open_backend, &b) < 0)
+        fail_msg("%s", b.err.text);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+
+    fbr_loop_call(b->loop, close_backend, b);
+    fbr_loop_close(b->loop);
+    fbr_config_free(b->config);
+    b->pods = 100; /* no pod has that number: the watch ends */
+    change(b, &b->pods);
+    http_server_close(b->server);
+    unlink(path_in(base, "config"));
+    rmdir(path_in(base, "fiber/kubernetes"));
+    rmdir(path_in(base, "fiber"));
+    return rmdir(base);
+}
+
+/* The server shows the end of the pod at once, and its output second by second. */
+static void output_that_comes_late_is_not_cut(void **state)
+{
+    struct bench *b = *state;
+    char line[32];
+
+    b->late = true;
+    b->out[0] = '\0';
+    run_job(b);
+    for (int i = 1; i <= LATE_LINES; i++) {
+        snprintf(line, sizeof(line), "line %d\n", i);
+        if (!strstr(b->out, line))
+            fail_msg("line %d is missing in \"%s\"", i, b->out);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(output_that_comes_late_is_not_cut),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
