@@ -68,6 +68,8 @@ struct fbr_kube_secret {
     struct fbr_backend *b;
     char name[FBR_KUBE_NAME];
     struct fbr_kube_job *jobs; /* while the Secret is on its way */
+    unsigned users;            /* jobs that have not ended and have it as their `secret` */
+    bool made;                 /* it exists */
     bool anchor;
 };
 
@@ -113,6 +115,8 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
 void fbr_kube_on_batch(void *backend);
 void fbr_kube_on_create(void *backend);
 void fbr_kube_forget_ticket(struct fbr_kube_job *j);
+/* The job needs its Secret no longer: removes the Secret if no other job does. */
+void fbr_kube_leave_ticket(struct fbr_kube_job *j);
 
 /* Actions of the table. */
 void fbr_kube_leave_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s);

@@ -177,6 +177,7 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     j->follows = false;
     HASH_DEL(b->all, j);
     fbr_kube_forget_ticket(j);
+    fbr_kube_leave_ticket(j);
     j->calls++; /* keeps the job until the end of this function */
     notify(j,
            &(struct fbr_job_event){

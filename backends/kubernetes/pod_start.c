@@ -288,6 +288,26 @@ static void free_secret(struct fbr_kube_secret *s)
     free(s);
 }
 
+/* Secrets count in the namespace's quota, so none stays for a job that has ended. */
+static void sweep_unused(struct fbr_kube_secret *s)
+{
+    if (s->users || !s->made || s->anchor)
+        return;
+    fbr_kube_sweep(s->b, "secrets", s->name);
+    free_secret(s);
+}
+
+void fbr_kube_leave_ticket(struct fbr_kube_job *j)
+{
+    struct fbr_kube_secret *s = j->secret;
+
+    if (!s)
+        return;
+    j->secret = NULL;
+    s->users--;
+    sweep_unused(s);
+}
+
 void fbr_kube_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     DL_APPEND(j->b->queue, j);
@@ -305,7 +325,7 @@ static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_an
                       sizeof(text));
     while ((j = s->jobs)) {
         DL_DELETE(s->jobs, j);
-        j->secret = NULL;
+        fbr_kube_leave_ticket(j);
         fbr_kube_step_text(j, ms ? ON_NO_ROOM : ON_REFUSED, text);
     }
     if (ms && b->queue)
@@ -353,9 +373,11 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
             fbr_kube_step(j, ON_SECRET, NULL);
             fbr_kube_forget_ticket(j);
             if (!j->ticket_len)
-                j->secret = NULL;
+                fbr_kube_leave_ticket(j);
             DL_APPEND(b->waiting, j);
         }
+        s->made = true;
+        sweep_unused(s);
         create_more(b);
     }
     if (b->queue && !fbr_timer_runs(&b->batch))
@@ -376,6 +398,7 @@ static int fill(struct fbr_kube_secret *s, struct json_t *secret)
         DL_APPEND(s->jobs, j);
         fbr_kube_step(j, ON_BATCH, NULL);
         j->secret = s;
+        s->users++;
         n++;
         bytes += j->ticket_len;
     }
@@ -446,6 +469,7 @@ void fbr_kube_leave_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s
 void fbr_kube_leave_secret(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     DL_DELETE(j->secret->jobs, j);
+    fbr_kube_leave_ticket(j);
     fbr_kube_finish_soon(j, s->text);
 }
 

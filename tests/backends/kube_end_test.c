@@ -1,4 +1,5 @@
-/* kube_end_test.c - jobs that end in an API server of the test: their output comes whole, however late.
+/* kube_end_test.c - jobs that end in an API server of the test: their output comes whole, however late, and their
+ * Secrets go with them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
@@ -280,6 +281,21 @@ static int tear_down(void **state)
     return rmdir(base);
 }
 
+/* A quota of Secrets would be full one day, although no job runs. The first Secret owns all other objects. */
+static void a_secret_goes_with_its_last_job(void **state)
+{
+    struct bench *b = *state;
+
+    run_job(b);
+    assert_int_equal(b->removed, 0);
+    for (int i = 1; i < 4; i++) {
+        run_job(b);
+        assert_true(comes_to(b, &b->removed, i));
+        assert_int_equal(b->secrets, i + 1);
+        assert_non_null(strstr(b->secret, (char[]){'-', 't', (char)('0' + i), '\0'}));
+    }
+}
+
 /* The server shows the end of the pod at once, and its output second by second. */
 static void output_that_comes_late_is_not_cut(void **state)
 {
@@ -299,6 +315,7 @@ static void output_that_comes_late_is_not_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_secret_goes_with_its_last_job),
         cmocka_unit_test(output_that_comes_late_is_not_cut),
     };
 
