@@ -57,6 +57,10 @@ static void send_again(void *arg)
     struct fbr_kube_request *r = arg;
 
     fbr_timer_stop(&r->again);
+    if (fbr_kube_creds_are_awaited(r->a->creds)) {
+        fbr_timer_start(&r->again, AGAIN_MS, 0);
+        return;
+    }
     if (send_request(r) == 0)
         return;
     r->done(r->user, &none);

@@ -296,13 +296,19 @@ bool fbr_kube_creds_refused(struct fbr_kube_creds *c)
     return c->config->exec.command || c->config->token_file;
 }
 
+bool fbr_kube_creds_are_awaited(struct fbr_kube_creds *c)
+{
+    take_fresh(c);
+    return c->running;
+}
+
 bool fbr_kube_creds_renew(struct fbr_kube_creds *c, uint64_t ms)
 {
     uint64_t end = fbr_now_ms() + ms;
 
     if (!fbr_kube_creds_refused(c))
         return false;
-    for (take_fresh(c); c->running && fbr_now_ms() < end; take_fresh(c))
+    while (fbr_kube_creds_are_awaited(c) && fbr_now_ms() < end)
         poll(NULL, 0, LOOK_MS);
     return true;
 }

@@ -28,7 +28,9 @@ const char *fbr_kube_creds_token(void *creds);
 /* Call when the server has refused our credentials: gets new ones, if possible. True: a repetition
  * in a moment is worthwhile. */
 bool fbr_kube_creds_refused(struct fbr_kube_creds *c);
-/* The same, and waits for the new credentials. */
+/* Whether new credentials are on their way: a repetition is worthwhile only after that. */
+bool fbr_kube_creds_are_awaited(struct fbr_kube_creds *c);
+/* Does as fbr_kube_creds_refused(), and waits for the new credentials. */
 bool fbr_kube_creds_renew(struct fbr_kube_creds *c, uint64_t ms);
 
 /* ---- Parts ---- */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "backends/kubernetes/cleanup.h"
 #include "runtime/net/loop.h"
 #include "tests/support/http_server.h"
+#include "tests/support/sync.h"
 
 #define STATUS(code, message) \
     "{\"kind\":\"Status\",\"status\":\"Failure\",\"message\":\"" message "\",\"code\":" #code "}"
@@ -25,6 +27,9 @@
 /* What is answered, in this order; the last again and again. With status 0 the text is sent as it is, and the
  * connection is reset; with NO_ANSWER nothing is sent. */
 #define NO_ANSWER (-1)
+
+#define EXEC_VERSION "client.authentication.k8s.io/v1"
+#define BETWEEN_PLUGINS_MS 5100 /* a plugin runs no sooner again */
 
 struct step {
     int status;
@@ -39,6 +44,8 @@ struct bench {
     struct fbr_loop *loop;
     struct fbr_kube_api api;
     char url[64], file[64], last[256]; /* last: the token that came */
+    const char *plugin; /* the program that prints tokens; NULL: they are in the file */
+    char *argv[2];
     sem_t done;
     int status, asked;
     char body[512], say[512];
@@ -61,6 +68,8 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
     const struct step *s = &b->steps[(size_t)q->number < b->n ? (size_t)q->number - 1 : b->n - 1];
 
     snprintf(b->last, sizeof(b->last), "%s", q->authorization);
+    if (b->plugin && q->number == 1)
+        let_time_pass(BETWEEN_PLUGINS_MS);
     if (s->token)
         write_token(b, s->token);
     if (s->status == NO_ANSWER) {
@@ -101,7 +110,15 @@ static int open_and_send(void *arg)
 
     b->api.loop = b->loop;
     b->api.config.server = b->url;
-    b->api.config.token_file = b->file;
+    if (b->plugin) {
+        b->argv[0] = b->file;
+        b->api.config.exec = (struct fbr_kube_exec){.command = b->file,
+                                                    .argv = b->argv,
+                                                    .env = b->argv + 1,
+                                                    .version = (char *)EXEC_VERSION};
+    } else {
+        b->api.config.token_file = b->file;
+    }
     b->api.namespace_ = "n";
     if (fbr_kube_creds_open(&b->api.creds, &b->api.config, NULL) < 0)
         return -1;
@@ -133,7 +150,8 @@ static void play(struct bench *b, const struct step *steps, size_t n)
     fd = mkstemp(b->file);
     assert_true(fd >= 0);
     close(fd);
-    write_token(b, "first\n");
+    write_token(b, b->plugin ? b->plugin : "first\n");
+    assert_int_equal(chmod(b->file, 0700), 0);
     assert_int_equal(sem_init(&b->done, 0, 0), 0);
     b->server = http_server_open(NULL, false, answer, b);
     assert_non_null(b->server);
@@ -178,6 +196,26 @@ static void a_new_token_that_is_refused_too_is_told(void **state)
     assert_int_equal(b.asked, 2);
     assert_string_equal(b.say, "create pods: Unauthorized; the token or certificate is wrong or "
                                "too old (check with `kubectl auth whoami`)");
+}
+
+/* The second run takes longer than the pause before a repetition. */
+static void a_slow_plugin_is_waited_for(void **state)
+{
+    static const struct step steps[] = {{401, NULL, STATUS(401, "Unauthorized"), NULL},
+                                        {201, NULL, "made", NULL}};
+    struct bench b = {.plugin =
+                          "#!/bin/sh\n"
+                          "token=first\n"
+                          "[ ! -e \"$0.ran\" ] || { sleep 3; token=second; rm \"$0.ran\"; }\n"
+                          "[ $token = second ] || : >\"$0.ran\"\n"
+                          "echo '{\"apiVersion\":\"" EXEC_VERSION
+                          "\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"'$token'\"}}'\n"};
+
+    (void)state;
+    PLAY(&b, steps);
+    assert_int_equal(b.status, 201);
+    assert_string_equal(b.last, "Bearer second");
+    assert_int_equal(b.asked, 2);
 }
 
 static void what_is_busy_or_breaks_off_is_asked_again(void **state)
@@ -287,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_that_is_refused_is_read_again),
         cmocka_unit_test(a_new_token_that_is_refused_too_is_told),
+        cmocka_unit_test(a_slow_plugin_is_waited_for),
         cmocka_unit_test(what_is_busy_or_breaks_off_is_asked_again),
         cmocka_unit_test(a_refusal_is_told_with_its_causes_and_what_mends_it),
         cmocka_unit_test(what_is_removed_at_the_end_is_asked_for_until_it_is_gone),
