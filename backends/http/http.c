@@ -347,7 +347,7 @@ static int rename_server(struct fbr_http *h, const char *url)
 
 static void free_client(struct fbr_http *h)
 {
-    char **texts[] = {&h->url, &h->socket,      &h->proxy, &h->ca,       &h->cert,
+    char **texts[] = {&h->url, &h->socket,      &h->proxy, &h->no_proxy, &h->ca,  &h->cert,
                       &h->key, &h->server_name, &h->user,  &h->password, &h->name};
 
     if (h->key)
@@ -382,6 +382,7 @@ int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr
     h->url = copy(o->url, &failed);
     h->socket = copy(o->socket, &failed);
     h->proxy = copy(o->proxy, &failed);
+    h->no_proxy = copy(o->no_proxy, &failed);
     h->ca = copy(o->ca, &failed);
     h->cert = copy(o->cert, &failed);
     h->key = copy(o->key, &failed);

@@ -28,8 +28,10 @@ struct fbr_http_call;
 struct fbr_http_options {
     const char *url;    /* "https://host:6443/prefix", "http://localhost" */
     const char *socket; /* path of a unix socket to use instead of the host of `url` */
-    /* "http://...", "socks5://..."; NULL: no proxy, whatever the environment says */
+    /* "http://...", "socks5://..." (the proxy resolves the names); NULL: no proxy, whatever the
+     * environment says */
     const char *proxy;
+    const char *no_proxy; /* hosts that are reached without it, as in $NO_PROXY */
     /* PEM text in memory, not files. */
     const char *ca;         /* accepted CAs of the server's certificate; NULL: the system's CAs */
     const char *cert, *key; /* the client's certificate */

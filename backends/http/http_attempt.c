@@ -131,6 +131,18 @@ static void set_blob(CURL *easy, CURLoption option, const char *text)
         curl_easy_setopt(easy, option, &blob);
 }
 
+/* To libcurl, "socks5://" means that we resolve the names. A server behind the proxy often has a
+ * name that is known there alone. */
+static void set_proxy(const struct fbr_http *h, CURL *easy)
+{
+    curl_easy_setopt(easy, CURLOPT_PROXY, h->proxy ? h->proxy : "");
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, h->no_proxy ? h->no_proxy : "");
+    if (h->proxy && !strncmp(h->proxy, "socks5://", 9)) {
+        curl_easy_setopt(easy, CURLOPT_PROXY, h->proxy + 9);
+        curl_easy_setopt(easy, CURLOPT_PROXYTYPE, (long)CURLPROXY_SOCKS5_HOSTNAME);
+    }
+}
+
 static void set_server(const struct fbr_http *h, CURL *easy)
 {
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -140,7 +152,7 @@ static void set_server(const struct fbr_http *h, CURL *easy)
                      h->http1 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS);
     curl_easy_setopt(easy, CURLOPT_PIPEWAIT, h->http1 ? 0L : 1L);
     curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, h->socket);
-    curl_easy_setopt(easy, CURLOPT_PROXY, h->proxy ? h->proxy : "");
+    set_proxy(h, easy);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 15L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 5L);

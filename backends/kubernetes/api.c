@@ -312,7 +312,8 @@ static int open_clients(struct fbr_kube_api *a, struct fbr_error *err)
 {
     const struct fbr_kube_config *c = &a->config;
     struct fbr_http_options o = {.url = c->server,
-                                 .proxy = c->proxy,
+                                 .proxy = c->proxy ? c->proxy : c->env_proxy,
+                                 .no_proxy = c->no_proxy,
                                  .ca = c->ca,
                                  .cert = c->cert,
                                  .key = c->key,

@@ -36,6 +36,8 @@ void fbr_kube_config_fini(struct fbr_kube_config *c)
 {
     free(c->server);
     free(c->proxy);
+    free(c->env_proxy);
+    free(c->no_proxy);
     free(c->server_name);
     free(c->ca);
     free(c->cert);
@@ -374,16 +376,44 @@ static int load_files(struct fbr_kube_config *c, const char *context, int *found
     return rc;
 }
 
+/* The server is a `kubectl proxy`, or a tunnel to one. */
+static bool is_here(const struct fbr_kube_config *c)
+{
+    static const char *const here[] = {"localhost", "127.", "[::1]"};
+    const char *host = strstr(c->server, "://") + 3;
+
+    for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
+        if (!strncmp(host, here[i], strlen(here[i])))
+            return true;
+    return false;
+}
+
 bool fbr_kube_config_is_plain(const struct fbr_kube_config *c)
 {
-    static const char *const here[] = {"localhost", "127.", "[::1]"}; /* a `kubectl proxy` */
+    return !strncmp(c->server, "http://", 7) && !is_here(c);
+}
 
-    if (strncmp(c->server, "http://", 7) != 0)
-        return false;
-    for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
-        if (!strncmp(c->server + 7, here[i], strlen(here[i])))
-            return false;
-    return true;
+/* Returns the value of a variable whose name is in small or in capital letters; NULL: not set. */
+static const char *either(const char *small, const char *capital)
+{
+    const char *value = fbr_getenv(small);
+
+    return value && value[0] ? value : fbr_getenv(capital);
+}
+
+/* Takes the proxy of the environment, as kubectl does. */
+static int take_env_proxy(struct fbr_kube_config *c, struct fbr_error *err)
+{
+    bool tls = !strncmp(c->server, "https://", 8);
+    const char *proxy =
+                   tls ? either("https_proxy", "HTTPS_PROXY") : either("http_proxy", "HTTP_PROXY"),
+               *no_proxy = either("no_proxy", "NO_PROXY");
+
+    if (c->proxy || is_here(c) || !proxy || !proxy[0])
+        return 0;
+    c->env_proxy = strdup(proxy);
+    c->no_proxy = strdup(no_proxy ? no_proxy : "");
+    return c->env_proxy && c->no_proxy ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
 int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct fbr_error *err)
@@ -404,6 +434,10 @@ int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct 
             "no cluster is known here: there is no kubeconfig ($KUBECONFIG, "
             "~/.kube/config), and this is not a pod; set KUBECONFIG to the file that your "
             "cluster's owner gave you");
+    if ((rc = take_env_proxy(c, err)) < 0) {
+        fbr_kube_config_fini(c);
+        return rc;
+    }
     if (c->insecure)
         fbr_warn("context %s: insecure-skip-tls-verify is set: every host on the way to %s can "
                  "read and change everything, keys of jobs too",

@@ -33,6 +33,8 @@ struct fbr_kube_exec {
 struct fbr_kube_config {
     char *server; /* https://host:port/prefix */
     char *proxy, *server_name;
+    /* the environment's; NULL: none, or there is a `proxy`, or the server is on this host */
+    char *env_proxy, *no_proxy;
     char *ca; /* PEM text */
     bool insecure;
     char *cert, *key; /* PEM text */

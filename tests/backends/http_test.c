@@ -1,7 +1,10 @@
 /* http_test.c - requests on the loop: answers, repetitions, requests that are answered now, TLS, sentences.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -443,6 +447,86 @@ static void test_a_client_shows_its_certificate(void **state)
     fbr_buf_fini(&g.stream);
 }
 
+/* ---- Proxies ---- */
+
+#define BEHIND "api.fiber.invalid" /* no resolver knows it */
+
+static bool say_path(struct http_peer *p, const struct http_asked *q, void *user)
+{
+    (void)user;
+    return http_say(p, 200, "", q->path);
+}
+
+static void ask_by(struct bench *b, struct got *g, const char *url, const char *proxy,
+                   const char *no_proxy)
+{
+    b->o.url = url;
+    b->o.socket = NULL;
+    b->o.proxy = proxy;
+    b->o.no_proxy = no_proxy;
+    bench_reopen(b);
+    got_init(g, b, "GET", "/x");
+    got_ask(g);
+}
+
+static void test_a_proxy_is_used_but_for_its_exceptions(void **state)
+{
+    struct http_server *proxy = http_server_open(NULL, false, say_path, NULL);
+    struct got g;
+    char url[64];
+
+    snprintf(url, sizeof(url), "http://127.0.0.1:%d", http_server_port(proxy));
+    ask_by(*state, &g, "http://" BEHIND, url, "a.b,127.0.0.0/8");
+    assert_int_equal(g.status, 200);
+    assert_string_equal(g.body, "http://" BEHIND "/x");
+    ask_by(*state, &g, "http://127.0.0.1:1", url, "a.b,127.0.0.0/8");
+    assert_int_equal(g.status, 0);
+    assert_int_equal(http_server_asked(proxy), 1);
+    http_server_close(proxy);
+}
+
+/* A SOCKS 5 proxy (RFC 1928) for one connection: keeps what it is asked for, and refuses. */
+struct socks {
+    int fd;
+    unsigned char asked[64];
+};
+
+static void *serve_socks(void *arg)
+{
+    struct socks *s = arg;
+    int fd = accept(s->fd, NULL, NULL);
+    unsigned char hello[16];
+
+    if (recv(fd, hello, sizeof(hello), 0) > 0 && send(fd, "\5\0", 2, MSG_NOSIGNAL) == 2 &&
+        recv(fd, s->asked, sizeof(s->asked) - 1, 0) > 0)
+        send(fd, "\5\2\0\1\0\0\0\0\0\0", 10, MSG_NOSIGNAL);
+    close(fd);
+    return NULL;
+}
+
+static void test_a_socks_proxy_resolves_the_name(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct socks s = {.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    socklen_t len = sizeof(at);
+    struct got g;
+    pthread_t thread;
+    char url[64];
+
+    assert_int_equal(bind(s.fd, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(listen(s.fd, 1), 0);
+    assert_int_equal(getsockname(s.fd, (struct sockaddr *)&at, &len), 0);
+    snprintf(url, sizeof(url), "socks5://127.0.0.1:%d", ntohs(at.sin_port));
+    assert_int_equal(pthread_create(&thread, NULL, serve_socks, &s), 0);
+    ask_by(*state, &g, "http://" BEHIND, url, NULL);
+    shutdown(s.fd, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(s.fd);
+    assert_int_equal(g.status, 0);
+    assert_int_equal(s.asked[3], 3); /* a name */
+    assert_string_equal((char *)s.asked + 5, BEHIND);
+}
+
 /* ---- Texts ---- */
 
 static const char *said(int status, const char *body, const char *why, char out[64])
@@ -497,6 +581,8 @@ int main(void)
         PLAIN(test_now_ends_with_its_time),
         TLS(test_a_certificate_is_checked),
         TLS(test_a_client_shows_its_certificate),
+        PLAIN(test_a_proxy_is_used_but_for_its_exceptions),
+        PLAIN(test_a_socks_proxy_resolves_the_name),
         cmocka_unit_test(test_texts),
     };
 

@@ -141,6 +141,7 @@ static void yaml_that_blows_up_is_refused(void **state)
     "clusters:\n"                                                                                 \
     "- {name: c1, cluster: {server: 'https://other'}}\n"                                          \
     "- {name: c2, cluster: {server: 'https://[fd00::1]:6443', insecure-skip-tls-verify: true}}\n" \
+    "- {name: c3, cluster: {server: 'https://localhost:1'}}\n"                                    \
     "users:\n"                                                                                    \
     "- {name: u2, user: {client-certificate-data: Q0VSVA==, client-key-data: S0VZ}}\n"            \
     "- {name: u3, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin,"  \
@@ -155,6 +156,7 @@ static void yaml_that_blows_up_is_refused(void **state)
     "- {name: five, context: {cluster: c2, user: u5}}\n"                                          \
     "- {name: six, context: {cluster: c2, user: u6}}\n"                                           \
     "- {name: seven, context: {cluster: none, user: u6}}\n"                                       \
+    "- {name: here, context: {cluster: c3, user: u2}}\n"                                          \
     "- {name: eight, context: {cluster: c2, user: nobody}}\n"
 
 static void use_both(void)
@@ -188,6 +190,35 @@ static void files_are_merged_and_the_first_counts(void **state)
     assert_string_equal(c.token_file, path);
     assert_false(c.in_cluster);
     fbr_kube_config_fini(&c);
+}
+
+static void the_proxy_of_the_environment_is_taken_as_kubectl_takes_it(void **state)
+{
+    static const struct {
+        const char *context, *variable, *is;
+    } cases[] = {
+        {"one", "HTTPS_PROXY", NULL}, /* it has a proxy-url */
+        {"two", "HTTPS_PROXY", "http://e:2"}, {"two", "https_proxy", "http://e:2"},
+        {"two", "HTTP_PROXY", NULL},          {"here", "HTTPS_PROXY", NULL},
+    };
+    struct fbr_kube_config c;
+
+    (void)state;
+    use_both();
+    assert_int_equal(setenv("NO_PROXY", "n", 1), 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(setenv(cases[i].variable, "http://e:2", 1), 0);
+        assert_int_equal(fbr_kube_config_load(&c, cases[i].context, NULL), 0);
+        if (cases[i].is) {
+            assert_string_equal(c.env_proxy, cases[i].is);
+            assert_string_equal(c.no_proxy, "n");
+        } else {
+            assert_null(c.env_proxy);
+        }
+        unsetenv(cases[i].variable);
+        fbr_kube_config_fini(&c);
+    }
+    unsetenv("NO_PROXY");
 }
 
 static void a_context_can_be_chosen(void **state)
@@ -434,6 +465,7 @@ int main(void)
         cmocka_unit_test(yaml_that_is_wrong_is_told_with_its_line),
         cmocka_unit_test(yaml_that_blows_up_is_refused),
         TEST(files_are_merged_and_the_first_counts),
+        TEST(the_proxy_of_the_environment_is_taken_as_kubectl_takes_it),
         TEST(a_context_can_be_chosen),
         TEST(http_to_another_host_is_plain),
         TEST(what_cannot_be_used_is_told),
