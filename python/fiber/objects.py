@@ -22,12 +22,13 @@ from . import _core, _pickling
 __all__ = ["Ref", "put"]
 
 KEPT = 64  # objects of others that a process keeps, the last used ones
+KEPT_BYTES = 64 << 20  # of their pickles: beyond it, each new object drops those whose owners have dropped them
 
 _lock = _thread.RLock()
 _numbers = itertools.count(1)
 _own = None  # our store
 _stores = {}  # address -> store
-_kept = {}  # (address, key) -> object, the last used one at the end
+_kept = {}  # (address, key) -> object and the size of its pickle, the last used one at the end
 
 
 class Ref:
@@ -35,8 +36,8 @@ class Ref:
 
     __class_getitem__ = classmethod(type(list[int]))
 
-    def __init__(self, address, key, owner=None):
-        self._address, self._key, self._owner = address, key, owner
+    def __init__(self, address, key, size, owner=None):
+        self._address, self._key, self._size, self._owner = address, key, size, owner
 
     def get(self):
         """Returns this process's copy of the object: the same one each time. OSError: the reference that put() has
@@ -44,15 +45,18 @@ class Ref:
         name = self._address, self._key
         with _lock:
             if name in _kept:
-                value = _kept[name] = _kept.pop(name)
-                return value
-            value = _kept[name] = _store(self._address).get(self._key)
+                _kept[name] = _kept.pop(name)
+                return _kept[name][0]
+            if sum(size for _, size in _kept.values()) + self._size > KEPT_BYTES:
+                _drop_dead()
+            value = _store(self._address).get(self._key)
+            _kept[name] = value, self._size
             while len(_kept) > KEPT:
                 del _kept[next(iter(_kept))]
             return value
 
     def __reduce__(self):
-        return Ref, (self._address, self._key)
+        return Ref, (self._address, self._key, self._size)
 
     def __repr__(self):
         return "<fiber.Ref %s>" % self._key
@@ -73,6 +77,21 @@ def _store(address):
     return store
 
 
+def _drop_dead():
+    """Drops objects whose owners have dropped them, or are gone."""
+    alive = {address: _keys(address) for address in {address for address, _ in _kept}}
+    for address, key in list(_kept):
+        if key not in alive[address]:
+            del _kept[address, key]
+
+
+def _keys(address):
+    try:
+        return _store(address).keys()
+    except OSError:
+        return set()
+
+
 def put(obj):
     """Keeps a copy of an object for other processes, each of which gets it once, and returns a reference to it.
 
@@ -86,4 +105,4 @@ def put(obj):
             _stores[_own.address()] = _own
         key = "object-%d" % next(_numbers)
         _own.set(key, data)
-        return Ref(_own.address(), key, os.getpid())
+        return Ref(_own.address(), key, len(data), os.getpid())

@@ -109,6 +109,31 @@ static PyObject *objects_get(PyObject *self, PyObject *args)
     return object;
 }
 
+static PyObject *objects_keys(PyObject *self, PyObject *none)
+{
+    struct objects *o = (struct objects *)self;
+    struct fiber_bytes keys;
+    PyObject *set;
+    int rc;
+
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_store_keys(o->handle, NULL, &keys);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        return fpy_raise(rc);
+    set = PySet_New(NULL);
+    for (size_t at = 0; set && at < keys.len; at += strlen((char *)keys.data + at) + 1) {
+        PyObject *key = PyUnicode_FromString((char *)keys.data + at);
+
+        if (!key || PySet_Add(set, key) < 0)
+            Py_CLEAR(set);
+        Py_XDECREF(key);
+    }
+    fiber_bytes_free(&keys);
+    return set;
+}
+
 static PyObject *objects_delete(PyObject *self, PyObject *args)
 {
     struct objects *o = (struct objects *)self;
@@ -130,6 +155,7 @@ static PyMethodDef methods[] = {
      "address()\n--\n\nThe address by which other processes of the run connect."},
     {"set", objects_set, METH_VARARGS, "set(key, pickle)\n--\n\nKeeps a pickled object."},
     {"get", objects_get, METH_VARARGS, "get(key)\n--\n\nReturns a copy of the object."},
+    {"keys", objects_keys, METH_NOARGS, "keys()\n--\n\nReturns the set of all keys."},
     {"delete", objects_delete, METH_VARARGS, "delete(key)\n--\n\nDrops the object."},
     {NULL, NULL, 0, NULL},
 };

@@ -5,10 +5,12 @@ SPDX-License-Identifier: Apache-2.0
 import gc
 import os
 import pickle
+import weakref
 
 import pytest
 
 import fiber as mp
+from fiber import objects
 
 
 class Heavy:
@@ -51,6 +53,33 @@ def test_many_objects_and_long_ones():
     with mp.Pool(2) as pool:
         assert pool.map(get, refs) == [[i] * 10 for i in range(100)]
         assert pool.apply(len, (pool.apply(get, (long,)),)) == 5 << 20
+
+
+def count_kept(ref):
+    ref.get()
+    return len(objects._kept)
+
+
+def test_objects_that_are_gone_are_not_kept():
+    with mp.Pool(1) as pool:
+        kept = []
+        for _ in range(20):
+            ref = mp.put(bytes(10 << 20))
+            kept.append(pool.apply(count_kept, (ref,)))
+    assert max(kept) <= 7, kept
+
+
+def test_objects_that_live_are_kept_however_long_they_are():
+    refs = [mp.put((Heavy(i), bytes(10 << 20))) for i in range(10)]
+    with mp.Pool(1) as pool:
+        for _ in range(2):
+            loads = [pool.apply(look_long, (ref,)) for ref in refs]
+    assert loads == [10] * 10
+
+
+def look_long(ref):
+    ref.get()
+    return Heavy.loads
 
 
 def test_an_object_goes_with_its_reference():
