@@ -2,7 +2,7 @@
  * main thread with the GIL given up.
  *
  * A function is unpickled once, when its first task comes, and kept by the number of the common
- * input that it came in.
+ * input that it came in. The last ones are kept.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "worker_main.h"
@@ -17,11 +17,13 @@
 
 #include "pickle.h"
 
-#define FUNCTIONS 16 /* that are kept */
+#define FUNCTIONS 16                       /* that are kept */
+#define FUNCTIONS_BYTES ((size_t)64 << 20) /* of their pickles, but one is always kept */
 
 struct function {
     uint64_t id; /* of its common input; 0: none */
     uint64_t kind;
+    size_t len; /* of its pickle */
     PyObject *callable;
 };
 
@@ -134,8 +136,26 @@ static int load_function(struct function *f, uint64_t id, const void *data, size
     Py_XDECREF(f->callable);
     f->callable = callable;
     f->id = id;
+    f->len = len;
     memcpy(&f->kind, data, sizeof(f->kind));
     return 0;
+}
+
+/* A function may carry much data, such as the weights of a model, and another one comes with each
+ * step of a training. */
+static void drop_old_functions(void)
+{
+    size_t bytes = functions[newest].len;
+
+    for (unsigned i = 1; i < FUNCTIONS; i++) {
+        struct function *f = &functions[(newest + i) % FUNCTIONS];
+
+        bytes += f->len;
+        if (bytes <= FUNCTIONS_BYTES)
+            continue;
+        f->id = f->len = 0;
+        Py_CLEAR(f->callable);
+    }
 }
 
 /* The function of the task's map; its callable is borrowed. */
@@ -153,7 +173,10 @@ static const struct function *find_function(void)
             return f;
     }
     newest = (newest + FUNCTIONS - 1) % FUNCTIONS;
-    return load_function(&functions[newest], id, data, len) < 0 ? NULL : &functions[newest];
+    if (load_function(&functions[newest], id, data, len) < 0)
+        return NULL;
+    drop_old_functions();
+    return &functions[newest];
 }
 
 static PyObject *call_star(PyObject *callable, PyObject *sequence)

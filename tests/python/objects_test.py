@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import functools
 import gc
 import os
 import pickle
@@ -80,6 +81,36 @@ def test_objects_that_live_are_kept_however_long_they_are():
 def look_long(ref):
     ref.get()
     return Heavy.loads
+
+
+class Weights:
+    """Is long, and known where it lives."""
+
+    living = weakref.WeakSet()
+
+    def __init__(self):
+        self.data = bytes(20 << 20)
+        self.living.add(self)
+
+    def __reduce__(self):
+        return load_weights, (self.data,)
+
+
+def load_weights(data):
+    weights = Weights.__new__(Weights)
+    weights.data = data
+    Weights.living.add(weights)
+    return weights
+
+
+def count_weights(weights, x):
+    return len(Weights.living)
+
+
+def test_functions_with_much_data_are_not_kept():
+    with mp.Pool(1) as pool:
+        living = [pool.map(functools.partial(count_weights, Weights()), [0])[0] for _ in range(8)]
+    assert max(living) <= 4, living
 
 
 def test_an_object_goes_with_its_reference():
