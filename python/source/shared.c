@@ -225,7 +225,8 @@ static void lock_dealloc(PyObject *self)
     struct host_lock *l = (struct host_lock *)self;
     PyTypeObject *type = Py_TYPE(self);
 
-    if (l->held)
+    /* The C library has a list of the locks that a thread holds, so their memory must stay. */
+    if (l->held && !(l->held->times && l->held->pid == l->pid))
         PyBuffer_Release(&l->memory);
     PyObject_Free(self);
     Py_DECREF(type);

@@ -143,6 +143,18 @@ def test_what_is_dropped_is_gone():
     assert len(segments()) < before
 
 
+def drop_held():
+    value, other = mp.Value("i"), mp.Value("i")
+    value.get_lock().acquire()
+    del value
+    with other.get_lock():
+        pass
+
+
+def test_a_value_may_be_dropped_while_its_lock_is_held(start):
+    assert well(start(drop_held))
+
+
 # ---- shared_memory ----
 
 
