@@ -64,6 +64,23 @@ def _library():
     return folders, found + [importlib.util.cache_from_source(path) for path in found if path.endswith(".py")]
 
 
+def _editable():
+    """Returns the files of packages that `pip install -e` has left where they are, outside of sys.path.
+
+    The finder that setuptools installs for them has a MAPPING of names to places.
+    """
+    found = []
+    for finder in sys.meta_path:
+        module = sys.modules.get(getattr(finder, "__module__", None))
+        for name in getattr(module, "MAPPING", ()):
+            spec = importlib.util.find_spec(name)
+            for folder in spec and spec.submodule_search_locations or ():
+                found += tree(folder)
+            if spec and not spec.submodule_search_locations:
+                found.append(spec.origin)
+    return found
+
+
 def program_files(named=False):
     """Returns the paths that an image of this program needs beside the interpreter itself.
 
@@ -76,6 +93,7 @@ def program_files(named=False):
         real = os.path.realpath(folder)
         if real not in library and real != (script and os.path.realpath(script)):
             found.append(folder)
+    found += _editable()
     if script and not named and os.path.realpath(script) not in map(os.path.realpath, found):
         found += tree(script)
     return [path for path in found if os.path.exists(path) and "\n" not in path]

@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import importlib
 import os
 import subprocess
 import sys
@@ -41,6 +42,40 @@ def test_docker_gets_the_interpreter_the_library_and_the_folder(tmp_path, settin
     assert subprocess.__cached__ in paths or not os.path.exists(subprocess.__cached__)
     assert str(tmp_path / "program.py") in paths and str(tmp_path / "other.py") in paths
     assert not [path for path in paths if os.path.basename(path) in ("test", "idlelib")]
+
+
+FINDER = """
+import importlib.util, os, sys
+
+MAPPING = {"fiber_test_package": %r, "fiber_test_module": %r, "fiber_test_missing": "/nonexistent"}
+
+
+class Finder:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        place = MAPPING.get(name, "")
+        if os.path.isdir(place):
+            return importlib.util.spec_from_file_location(name, place + "/__init__.py")
+        return importlib.util.spec_from_file_location(name, place + ".py") if os.path.exists(place + ".py") else None
+
+
+sys.meta_path.append(Finder)
+"""
+
+
+def test_editable_packages_go_along(tmp_path, monkeypatch):
+    """As setuptools installs them: a finder in the site's folder knows where they are."""
+    project, site = tmp_path / "project", tmp_path / "site"
+    (project / "package").mkdir(parents=True)
+    files = [project / "package" / "__init__.py", project / "package" / "data.txt", project / "module.py"]
+    for path in files:
+        path.write_text("")
+    site.mkdir()
+    (site / "fiber_test_finder.py").write_text(FINDER % (str(project / "package"), str(project / "module")))
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    importlib.import_module("fiber_test_finder")
+    assert {str(path) for path in files} <= set(image.program_files(named=True))
 
 
 def test_files_that_the_user_names_replace_the_folder(tmp_path):
