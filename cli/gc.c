@@ -4,7 +4,9 @@
  * were cut, for instance by a power failure, or by an engine that was stopped.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,12 +207,58 @@ static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
     return rc;
 }
 
+/* Looks for the run that the user means on one engine. -EEXIST: it is not clear which. An engine
+ * that does not answer says so when it is cleaned. */
+static int look_for_run(const struct gc *g, const char *name, char uid[40], struct fbr_error *err)
+{
+    const struct orphan *first;
+    struct cli_backend b;
+    struct orphans l;
+    int n;
+
+    if (orphans_ask(&l, &b, name, g->only, NULL) <= 0)
+        return 0;
+    n = orphan_run_choose(&l, g->run, NULL, &first, err);
+    if (n > 0 && uid[0] && strcmp(uid, first->run) != 0)
+        n = fbr_fail(err, -EEXIST,
+                     "several runs have an id that begins with %.40s: %.12s and %.12s on %s; use a "
+                     "longer id, or --backend",
+                     g->run, uid, first->run, name);
+    if (n > 0)
+        snprintf(uid, 40, "%.39s", first->run);
+    orphans_free(&l);
+    cli_backend_close(&b);
+    return n < 0 ? n : 0;
+}
+
+/* Only one run may be meant: jobs that are removed by mistake do not come back. */
+static int check_run(const struct gc *g, struct fbr_error *err)
+{
+    char uid[40] = "";
+    const char *name;
+    int rc = 0;
+
+    if (!g->run)
+        return 0;
+    if (!orphan_run_is_id(g->run))
+        return fbr_fail(err, -EINVAL,
+                        "'%.40s' is not the beginning of a run's id: it takes 2 to 32 hexadecimal "
+                        "digits, see `fiber ps --all-backends`",
+                        g->run);
+    for (size_t i = 0; rc == 0 && (name = orphans_backend(g->only, i)); i++)
+        if (strcmp(name, FBR_BACKEND_LOCAL) != 0)
+            rc = look_for_run(g, name, uid, err);
+    return rc;
+}
+
 static int sweep_all(struct gc *g)
 {
     struct fbr_error err = {0, ""};
     const char *name;
     int code = 0;
 
+    if (check_run(g, &err) < 0)
+        return cli_failed(2, "%s", err.text);
     if (!g->run && (!g->only || !strcmp(g->only, FBR_BACKEND_LOCAL)) && sweep_host(g, &err) < 0)
         code = cli_failed(1, "%s", err.text);
     for (size_t i = 0; (name = orphans_backend(g->only, i)); i++)
@@ -275,7 +323,7 @@ const struct cli_command cli_gc = {
                 "fiber gc --all 3fa9\tremove that run's jobs, even if its state is unknown",
     .exit = "0\tdone\n"
             "1\tan engine did not answer, or something could not be removed\n"
-            "2\tthe options are wrong",
+            "2\tthe options are wrong, or RUN is not clear",
     .options = options,
     .count = GC_OPTIONS,
     .most = 1,

@@ -114,7 +114,7 @@ static void a_named_run_is_the_only_one(void **state)
         {"gc -b local 3333", "", "kept         mock job worker-1 of run 3333cccc"},
         {"gc -a -b local 3333cccc", "id-4", "removed      mock job worker-1 of run 3333cccc"},
         {"gc -a -b local 1111", "", "nothing to remove\n"},
-        {"gc -b local 4", "", "nothing to remove\n"},
+        {"gc -b local 44", "", "nothing to remove\n"},
     };
 
     (void)state;
@@ -125,6 +125,27 @@ static void a_named_run_is_the_only_one(void **state)
         assert_string_equal(mock_engine.removed, cases[i].removed);
         says(s->out, cases[i].out);
         mock_engine.removed[0] = '\0';
+    }
+}
+
+static void a_run_that_is_not_clear_loses_nothing(void **state)
+{
+    static const struct {
+        const char *line, *says;
+    } cases[] = {
+        {"gc -a -b local 2", "'2' is not the beginning of a run's id"},
+        {"gc -a -b local worker", "'worker' is not the beginning of a run's id"},
+        {"gc -a -b local 22", "several runs have an id that begins with 22: 2222bbbb and 22cc"},
+    };
+
+    (void)state;
+    jobs[3].run = "22cc";
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct said *s = command(cases[i].line);
+
+        assert_int_equal(s->code, 2);
+        says(s->err, cases[i].says);
+        assert_string_equal(mock_engine.removed, "");
     }
 }
 
@@ -317,6 +338,7 @@ int main(void)
         gc_test(a_dry_run_removes_nothing),
         gc_test(all_takes_those_that_cannot_be_judged),
         gc_test(a_named_run_is_the_only_one),
+        gc_test(a_run_that_is_not_clear_loses_nothing),
         gc_test(what_cannot_be_removed_is_told_and_the_rest_goes),
         gc_test(an_engine_that_does_not_answer_is_an_error),
         gc_test(json_has_the_command_that_removes_it),
