@@ -486,8 +486,8 @@ static int write_cpus(const struct fbr_topology *t, struct fbr_span span, uint64
     return fbr_cpulist_end(&list);
 }
 
-/* Writes the NUMA nodes of a span as a list. The nodes are in the order of positions; their numbers
- * need not be. */
+/* Writes the NUMA nodes of a span that have memory as a list; the kernel takes no list of nodes
+ * that have none. The nodes are in the order of positions; their numbers need not be. */
 static int write_nodes(const struct fbr_topology *t, struct fbr_span span, char *out, size_t size)
 {
     struct fbr_cpulist list = {.out = out, .size = size};
@@ -499,7 +499,7 @@ static int write_nodes(const struct fbr_topology *t, struct fbr_span span, char 
         for (unsigned i = 0; i < t->nmemories; i++) {
             const struct fbr_memory *m = &t->memories[i];
 
-            if (m->allowed && m->span.first < span.end && span.first < m->span.end &&
+            if (m->allowed && m->bytes && m->span.first < span.end && span.first < m->span.end &&
                 m->os >= from && m->os < best)
                 best = m->os;
         }

@@ -179,10 +179,10 @@ IN_CHILD static int bind_child(const struct fbr_spawn *s)
 {
     if (s->cpus && syscall(SYS_sched_setaffinity, 0, s->cpus_len, s->cpus) < 0)
         return -errno;
-    /* Containers mostly forbid this call (seccomp). Memory then comes from the processors' own node
-     * as long as the node has some. */
+    /* Containers mostly forbid this call (seccomp), and nodes may have lost their memory (EINVAL).
+     * Memory then comes from the processors' own node as long as the node has some. */
     if (s->nodes && syscall(SYS_set_mempolicy, POLICY_BIND, &s->nodes, 64 + 1) < 0 &&
-        errno != EPERM && errno != ENOSYS)
+        errno != EPERM && errno != ENOSYS && errno != EINVAL)
         return -errno;
     return 0;
 }

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "runtime/pin/pin.h"
+#include "runtime/pin/topology.h"
 
 #define MOST 512
 #define WISH(...) (&(struct fbr_pin_wish){__VA_ARGS__})
@@ -224,6 +225,22 @@ static void memory_is_bound_to_the_nodes_of_the_processors(void **state)
     assert_string_equal(pins[0].nodes, "");
     expect("nvidia-2x2x8-4gpu", WISH(.count = 1, .bind = FBR_BIND_PACKAGE), "0-15");
     assert_string_equal(pins[0].nodes, "");
+}
+
+/* As on machines whose memory is in some of their packages' sockets only. */
+static void memory_is_not_bound_to_nodes_without_memory(void **state)
+{
+    struct fbr_topology *t = open_recorded("nvidia-2x2x8-4gpu");
+
+    (void)state;
+    t->memories[1].bytes = 0;
+    assert_int_equal(ops->plan(t, WISH(.count = 2, .map = FBR_MAP_NUMA, .bind_memory = true), pins,
+                               note, sizeof(note), &error),
+                     0);
+    assert_string_equal(pins[0].nodes, "0");
+    assert_string_equal(pins[1].cpus, "8");
+    assert_string_equal(pins[1].nodes, "");
+    ops->close(t);
 }
 
 static void numbers_of_processors_are_the_kernels(void **state)
@@ -718,6 +735,7 @@ int main(void)
         cmocka_unit_test(several_processors_are_whole_cores_in_one_place),
         cmocka_unit_test(more_processors_than_there_are),
         cmocka_unit_test(memory_is_bound_to_the_nodes_of_the_processors),
+        cmocka_unit_test(memory_is_not_bound_to_nodes_without_memory),
         cmocka_unit_test(numbers_of_processors_are_the_kernels),
         cmocka_unit_test(each_map_deals_in_its_own_order),
         cmocka_unit_test(spread_is_as_far_apart_as_possible),
