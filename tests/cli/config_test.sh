@@ -30,6 +30,12 @@ fiber config set docker_mounts '/data:/data:ro /scratch:/scratch' >out
 [ "$(cat "$file")" = $'heartbeat = 2s\ndocker_mounts = /data:/data:ro /scratch:/scratch' ] || complain "file: $(cat "$file")"
 [ "$(stat -c %a "$file")" = 600 ] || complain "mode: $(stat -c %a "$file")"
 
+fiber config set log_level warning >out 2>&1 || complain "another way to write a value: $(cat out)"
+mv "$file" elsewhere && ln -s "$PWD/elsewhere" "$file"
+fiber config set log_level info >out
+{ [ -L "$file" ] && grep -qx 'log_level = info' elsewhere; } || complain 'a link is replaced, and not what it leads to'
+mv elsewhere "$file"
+
 FIBER_HEARTBEAT=3s fiber config set heartbeat 4s >out 2>err
 grep -q 'the value here is still 3s, from FIBER_HEARTBEAT' err || complain "what wins: $(cat err)"
 
