@@ -279,6 +279,18 @@ static int show_rows(struct ps *p)
     return show_engines(p);
 }
 
+/* Prints the words that name a run, for shells, which put them on the command line as they are and
+ * may expand them: a name with other characters is left out. */
+static void print_names(const struct run_client *run)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    const char *name = run->about.name;
+
+    printf("%.8s\n", run->about.uid);
+    if (name[0] && !name[strspn(name, plain)])
+        puts(name);
+}
+
 static int run_ps(const struct cli_args *args)
 {
     struct ps p = {.only = args->values[PS_BACKEND].text,
@@ -292,7 +304,7 @@ static int run_ps(const struct cli_args *args)
         return cli_failed(1, "%s", err.text);
     if (args->values[PS_NAMES].number)
         for (size_t i = 0; i < p.count; i++)
-            printf("%.8s\n%s\n", p.runs[i].about.uid, p.runs[i].about.name);
+            print_names(&p.runs[i]);
     else
         code = p.is_json ? show_json(&p) : show_rows(&p);
     run_client_list_free(p.runs, p.count);

@@ -148,6 +148,10 @@ static void json_has_what_programs_ask_for(void **state)
              getpid(), (long long)runs[0].about.started_ms);
     assert_string_equal(command("ps --json")->out, want);
     assert_string_equal(command("ps --names")->out, "aa000000\ntrain\n");
+    made_run_init(&runs[1], "bb", "x$(touch y)", HOUR_MS);
+    made_run_begin(&runs[1]);
+    says(command("ps --names")->out, "bb000000\n");
+    assert_null(strstr(command("ps --names")->out, "touch")); /* shells expand what is offered */
 }
 
 static void a_silent_launcher_has_unknown_ranks(void **state)
