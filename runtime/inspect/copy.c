@@ -122,11 +122,19 @@ int fbr_copy_recv_file(struct fbr_copy_file *f, int sock, struct fbr_error *err)
     return rc;
 }
 
+/* A quota or a file server may report that the file is not whole only when it is closed. */
+static int close_copy(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    return copy < 0 || close(copy) < 0 ? -1 : 0;
+}
+
 int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *err)
 {
     int rc;
 
-    if (fchmod(f->fd, mode & 0777) < 0)
+    if (fchmod(f->fd, mode & 0777) < 0 || close_copy(f->fd) < 0)
         return fail(f, -errno, err);
     if (!f->named) { /* a temporary name first: only a rename replaces an existing file */
         rc = fbr_atomic_name(f->fd, f->path, f->beside, sizeof(f->beside));
@@ -137,9 +145,9 @@ int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *er
     if (rename(f->beside, f->path) < 0)
         return fail(f, -errno, err);
     f->named = false;
-    rc = close(f->fd) < 0 ? -errno : 0; /* a quota or a file server may report an error only here */
+    close(f->fd);
     f->fd = -1;
-    return rc < 0 ? fbr_fail(err, rc, "%.300s: %s", f->path, fbr_strerror(rc)) : 0;
+    return 0;
 }
 
 void fbr_copy_drop(struct fbr_copy_file *f)
