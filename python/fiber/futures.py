@@ -47,7 +47,11 @@ class Executor(concurrent.futures.Executor):
         def succeed(value):
             if future.set_running_or_notify_cancel():
                 future.set_result(value)
-        self._pool.apply_async(fn, args, kwargs, succeed, fail)
+        try:
+            self._pool.apply_async(fn, args, kwargs, succeed, fail)
+        except BaseException:
+            self._forget(future)
+            raise
         return future
 
     def _forget(self, future):

@@ -581,7 +581,8 @@ class Pool(metaclass=abc.ABCMeta):
         self._needs = set()  # results that the thread serves
         self._calls = collections.deque()
         self._thread = None
-        self._asked = self._ended = False  # a task was given; the workers were ended
+        self._asked = False  # a task was given
+        self._ending = threading.Lock()  # taken for ever by the one that ends the workers
         self._known = {}  # name of a worker -> its process
         self._open(initializer, initargs, maxtasksperchild, workers_per_job, idle, job)
 
@@ -670,9 +671,17 @@ class Pool(metaclass=abc.ABCMeta):
         """Begins func(*args, **kwds) and returns an AsyncResult. The callbacks run on a thread of the pool."""
         self._check_running()
         result = ApplyResult(self, VALUE, 1)
-        if callback or error_callback:
+        try:
             result._call_back(callback, error_callback)
-        return self._apply(result, func, args, kwds)
+            return self._apply(result, func, args, kwds)
+        except BaseException:
+            self._disown(result)
+            raise
+
+    def _disown(self, result):
+        """A call that raises returns no result: join() does not wait for it."""
+        self._needs.discard(result)
+        self._wake()
 
     def _apply(self, result, func, args, kwds):
         known, stream = self._last
@@ -724,10 +733,14 @@ class Pool(metaclass=abc.ABCMeta):
     def _map(self, func, iterable, chunksize, star, callback, error_callback):
         items = self._items(iterable, chunksize, False)
         result = self._map_result(items)
-        if items:
-            result._call_back(callback, error_callback)
-        self._begin_map(result, func, items, chunksize, star, False)
-        return result
+        try:
+            if items:
+                result._call_back(callback, error_callback)
+            self._begin_map(result, func, items, chunksize, star, False)
+            return result
+        except BaseException:
+            self._disown(result)
+            raise
 
     def _items(self, iterable, chunksize, waits):
         self._check_running()
@@ -984,14 +997,13 @@ class Pool(metaclass=abc.ABCMeta):
     def terminate(self):
         """Ends the workers at once. Calls that are not done raise ProcessError."""
         self._state = TERMINATE
-        if not self._ended:
-            self._end()
+        self._end()
 
     def join(self):
         """Waits until all tasks are done and the workers have ended. close() or terminate() comes first."""
         if self._state == RUN:
             raise ValueError("Pool is still running")
-        if self._state == CLOSE and not self._ended:
+        if self._state == CLOSE and not self._ending.locked():
             self._drain()
             self._end()
         if self._thread is not threading.current_thread():
@@ -1009,8 +1021,9 @@ class Pool(metaclass=abc.ABCMeta):
         self._run(lambda: not self._core.tasks and not self._feeds and not self._needs and not self._calls, None, None)
 
     def _end(self):
-        """Ends the workers, and what is not done with them."""
-        self._ended = True
+        """Ends the workers, and what is not done with them; once, whichever threads and signal handlers ask for it."""
+        if not self._ending.acquire(blocking=False):
+            return
         gone = _mp_context.ProcessError("the pool was terminated")
         self._core.close()
         with self._feeding:

@@ -137,6 +137,93 @@ def test_control_c_ends_a_call(tmp_path, call):
     assert child.returncode == 0
 
 
+def in_time(function):
+    """Calls it in a thread of its own, and returns what it returned or raised."""
+    ends = []
+
+    def call():
+        try:
+            ends.append(function())
+        except BaseException as exc:
+            ends.append(exc)
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(LONG)
+    assert not thread.is_alive()
+    return ends[0]
+
+
+def test_join_returns_when_another_thread_terminates_the_pool():
+    def terminate():
+        while not pool._taken:  # join() waits for results
+            time.sleep(0.01)
+        pool.terminate()
+
+    pool = mp.Pool(2)
+    result = pool.map_async(time.sleep, [600] * 4, 1)
+    pool.close()
+    threading.Thread(target=terminate).start()
+    assert in_time(pool.join) is None
+    with pytest.raises(mp.ProcessError):
+        result.get(LONG)
+
+
+def is_closed(pool):
+    try:
+        return not pool.stats()
+    except ValueError:
+        return True
+
+
+class Pickled:
+    """Calls a function when it is pickled."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __reduce__(self):
+        self.function()
+        return int, (1,)
+
+
+@pytest.mark.parametrize("put", [lambda p, x: p.apply_async(abs, (x,), callback=print),
+                                 lambda p, x: p.map_async(abs, [x], callback=print)])
+def test_join_returns_where_a_call_was_put_while_the_pool_was_terminated(put):
+    def wait():
+        begun.set()
+        assert go.wait(LONG)
+
+    pool, begun, go = mp.Pool(2), threading.Event(), threading.Event()
+    thread = threading.Thread(target=in_time, args=(lambda: put(pool, Pickled(wait)),))
+    thread.start()
+    assert begun.wait(LONG)
+    closer = threading.Thread(target=pool.terminate)
+    closer.start()
+    while not is_closed(pool):
+        time.sleep(0.01)
+    go.set()
+    closer.join(LONG)
+    thread.join(LONG)
+    assert in_time(pool.join) is None
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("put", [lambda p: p.apply_async(abs, (Pickled(interrupt),), callback=print),
+                                 lambda p: p.map_async(abs, [Pickled(interrupt)], callback=print)])
+@pytest.mark.parametrize("warm", [False, True])
+def test_join_returns_where_a_call_was_interrupted(put, warm):
+    pool = mp.Pool(1)
+    if warm:
+        pool.apply(abs, (1,))
+    with pytest.raises(KeyboardInterrupt):
+        put(pool)
+    pool.close()
+    assert in_time(pool.join) is None
+
+
 INTERRUPTED = """
     import signal
 
