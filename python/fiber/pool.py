@@ -575,7 +575,7 @@ class Pool(metaclass=abc.ABCMeta):
         self._taking = threading.RLock()  # of the thread that takes results
         self._taken = False  # a thread has it
         self._feeding = threading.RLock()
-        self._cond = threading.Condition(threading.Lock())
+        self._cond = threading.Condition(threading.RLock())  # a signal handler may end the pool while it is held
         self._sleepers = 0  # threads that wait at _cond for what a take may bring
         self._feeds = []
         self._needs = set()  # results that the thread serves
@@ -1031,7 +1031,8 @@ class Pool(metaclass=abc.ABCMeta):
             for feed in feeds:
                 self._needs.discard(feed)
                 getattr(feed, "result", feed)._fail(gone)
-        self._run(lambda: not self._core.tasks, None, None)
+        if not self._taking._is_owned():  # else we are in a signal handler: the call that it interrupts takes the rest
+            self._run(lambda: not self._core.tasks, None, None)
         self._streams.clear()
         self._last = None, None
         self._wake()

@@ -137,6 +137,41 @@ def test_control_c_ends_a_call(tmp_path, call):
     assert child.returncode == 0
 
 
+@pytest.mark.parametrize("call", ["p.map(wait, [60] * 4, 1)", "for x in p.imap(wait, [60] * 4): pass",
+                                  "for x in p.imap(wait, (60 for _ in range(4))): pass", "p.apply(wait, (60,))",
+                                  "p.apply_async(wait, (60,)); p.close(); p.join()",
+                                  "p.apply_async(wait, (60,), callback=print).wait()"])
+@pytest.mark.parametrize("leave", ["sys.exit(3)", "pass"])
+def test_a_signal_handler_terminates_the_pool(program, call, leave):
+    ran = program(script("""
+    import signal
+
+    def terminate(*args):
+        p.terminate()
+        print("terminated")
+        %s
+
+    def send():
+        while not p._taken:  # the call waits for results
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if __name__ == "__main__":
+        p = mp.Pool(2)
+        signal.signal(signal.SIGTERM, terminate)
+        threading.Thread(target=send).start()
+        try:
+            %s
+        except mp.ProcessError:
+            print("ended")
+        p.join()
+        sys.exit(4)
+    """ % (leave, call)))
+    ends = leave == "pass" and "join" not in call and "wait()" not in call
+    assert ran.code == (4 if leave == "pass" else 3), ran
+    assert ran.out == "terminated\n" + "ended\n" * ends, ran
+
+
 def in_time(function):
     """Calls it in a thread of its own, and returns what it returned or raised."""
     ends = []
