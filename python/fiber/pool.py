@@ -415,6 +415,7 @@ class IMapIterator(ApplyResult):
         return not self._unbound and (self._left > WINDOW or self._waiting() >= WAITING)
 
     def _finish(self):
+        self._pool._sources.discard(self)
         if self._pulled:
             return
         self._pulled = True
@@ -432,6 +433,7 @@ class IMapIterator(ApplyResult):
     # An iterable that may block has a thread.
 
     def _start_thread(self):
+        self._pool._sources.add(self)
         self._thread = threading.Thread(target=self._run_source, name="fiber-imap", daemon=True)
         self._thread.start()
 
@@ -450,6 +452,7 @@ class IMapIterator(ApplyResult):
                         pool._cond.wait(LOOK_S)
         finally:
             self._thread = None
+            pool._sources.discard(self)
             pool._wake()
 
     def __await__(self):
@@ -578,6 +581,7 @@ class Pool(metaclass=abc.ABCMeta):
         self._cond = threading.Condition(threading.RLock())  # a signal handler may end the pool while it is held
         self._sleepers = 0  # threads that wait at _cond for what a take may bring
         self._feeds = []
+        self._sources = set()  # lazy maps whose thread takes elements, and has not taken all
         self._needs = set()  # results that the thread serves
         self._calls = collections.deque()
         self._thread = None
@@ -681,6 +685,7 @@ class Pool(metaclass=abc.ABCMeta):
     def _disown(self, result):
         """A call that raises returns no result: join() does not wait for it."""
         self._needs.discard(result)
+        self._sources.discard(result)
         self._wake()
 
     def _apply(self, result, func, args, kwds):
@@ -784,8 +789,12 @@ class Pool(metaclass=abc.ABCMeta):
                 self._feed(result, True)
             else:
                 result._start_thread()
-        self._put(func, ONE if chunksize == 1 else BLOCK, begin, result)
-        return result
+        try:
+            self._put(func, ONE if chunksize == 1 else BLOCK, begin, result)
+            return result
+        except BaseException:
+            self._disown(result)
+            raise
 
     def _put(self, func, kind, begin, result):
         """Finds the stream of a function and begins. A function that cannot be pickled is the result's error."""
@@ -1016,9 +1025,9 @@ class Pool(metaclass=abc.ABCMeta):
                 self._core.wait_workers(self._least, None)
             except (_mp_context.ProcessError, OSError):
                 return
-        for feed in self._feeds[:]:
+        for feed in (*self._feeds, *self._sources):
             feed._unbound = True
-        self._run(lambda: not self._core.tasks and not self._feeds and not self._needs and not self._calls, None, None)
+        self._run(lambda: not (self._core.tasks or self._feeds or self._sources or self._needs or self._calls), None, None)
 
     def _end(self):
         """Ends the workers, and what is not done with them; once, whichever threads and signal handlers ask for it."""
@@ -1028,7 +1037,7 @@ class Pool(metaclass=abc.ABCMeta):
         self._core.close()
         with self._feeding:
             feeds, self._feeds = self._feeds, []
-            for feed in feeds:
+            for feed in (*feeds, *self._sources):
                 self._needs.discard(feed)
                 getattr(feed, "result", feed)._fail(gone)
         if not self._taking._is_owned():  # else we are in a signal handler: the call that it interrupts takes the rest

@@ -431,6 +431,38 @@ def test_an_iterable_is_consumed_from_the_call_on_and_may_block(pool):
     assert it.next(LONG) == 4
 
 
+def test_join_waits_for_a_source_with_a_thread(monkeypatch):
+    def begins_late():
+        while pool._state == "RUN":
+            time.sleep(0.01)
+        for i in range(3):
+            time.sleep(0.2)  # without the wait the workers are gone by then
+            yield i
+
+    monkeypatch.setattr("fiber.pool.WAITING", 1000)
+    for n, source in (3, begins_late()), (5000, range(5000)):  # more than may be put, or wait for their caller
+        pool = mp.Pool(2)
+        it = pool.imap(square, map(int, source))
+        pool.close()
+        pool.join()
+        assert list(it) == [x * x for x in range(n)]
+
+
+def test_a_lazy_map_ends_with_the_pool_where_its_source_blocks():
+    def source():
+        yield 1
+        assert go.wait(LONG)
+
+    go, pool = threading.Event(), mp.Pool(1)
+    it = pool.imap(square, source())
+    assert it.next(LONG) == 1
+    pool.terminate()
+    with pytest.raises(mp.ProcessError):
+        it.next(LONG)
+    go.set()
+    pool.join()
+
+
 def test_results_that_are_the_next_inputs(pool):
     got = []
 
