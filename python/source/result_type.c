@@ -32,14 +32,33 @@ static int result_init(PyObject *self, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
-static void result_dealloc(PyObject *self)
+/* The exception that get() raises has a traceback, whose frames have the result. */
+static int result_traverse(PyObject *self, visitproc visit, void *arg)
 {
     struct fpy_result *r = (struct fpy_result *)self;
+
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(r->value);
+    Py_VISIT(r->error);
+    return 0;
+}
+
+static int result_clear(PyObject *self)
+{
+    struct fpy_result *r = (struct fpy_result *)self;
+
+    Py_CLEAR(r->value);
+    Py_CLEAR(r->error);
+    return 0;
+}
+
+static void result_dealloc(PyObject *self)
+{
     PyTypeObject *type = Py_TYPE(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
-    Py_XDECREF(r->value);
-    Py_XDECREF(r->error);
+    PyObject_GC_UnTrack(self);
+    result_clear(self);
     release(self);
     Py_DECREF(type);
 }
@@ -193,6 +212,8 @@ static PyMethodDef methods[] = {
 static PyType_Slot slots[] = {
     {Py_tp_init, (void *)result_init},
     {Py_tp_dealloc, (void *)result_dealloc},
+    {Py_tp_traverse, (void *)result_traverse},
+    {Py_tp_clear, (void *)result_clear},
     {Py_tp_methods, methods},
     {Py_tp_getset, fields},
     {Py_tp_doc, "Result(kind, left, value=None)\n--\n\nWhere results of tasks go."},
@@ -202,7 +223,7 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {
     .name = "fiber._fiber.Result",
     .basicsize = sizeof(struct fpy_result),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = slots,
 };
 

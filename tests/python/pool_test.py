@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import asyncio
 import functools
+import gc
 import multiprocessing
 import os
 import pickle
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 
 import pytest
 
@@ -178,6 +180,28 @@ def test_an_exception_is_raised_with_the_traceback_of_the_worker(pool):
     text = str(caught.value.__cause__)
     assert "in refuse_seven" in text and text.startswith('\n"""\nTraceback') and text.endswith('\n"""')
     assert not r.successful()
+
+
+class Held:
+    """What a frame holds that waits for a result."""
+
+
+@pytest.mark.parametrize("call", [lambda p: p.apply(refuse_seven, (7,)), lambda p: p.map(refuse_seven, [7]),
+                                  lambda p: p.apply_async(refuse_seven, (7,)).get(LONG),
+                                  lambda p: p.starmap_async(refuse_seven, [(7,)], callback=print).get(LONG)])
+def test_a_call_that_has_failed_keeps_nothing(pool, call):
+    def fail():
+        held = Held()
+        with pytest.raises(ValueError):
+            call(pool)
+        return weakref.ref(held)
+
+    ref = fail()
+    end = time.monotonic() + LONG
+    while ref() and time.monotonic() < end:  # the thread of the pool may have the last result yet
+        gc.collect()
+        time.sleep(0.01)
+    assert ref() is None
 
 
 def test_exits_and_interrupts_of_tasks_do_not_end_the_caller(pool):
