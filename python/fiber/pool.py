@@ -38,7 +38,8 @@ VALUE, LIST, ARRIVE = range(3)  # kinds of results, as in pool.h
 
 BLOCK_NS = 1000000  # of work in a block, where nobody says how many elements
 AHEAD = 8  # blocks for each worker that are put and not done
-UNDER_WAY = 64 << 20  # bytes of inputs
+UNDER_WAY = 64 << 20  # bytes of inputs,
+AT_LEAST = 2  # and so many tasks for each worker, however large they are: all work, beside any other call
 WINDOW = 2048  # tasks of an imap() that are put and not done
 WAITING = 1 << 16  # its results that nobody has asked for
 PULL = 256  # elements that are taken from an iterable at once
@@ -234,9 +235,11 @@ class Feed:
         self.result._fail(_mp_context.ProcessError(INTERRUPTED))
 
     def put(self, stop, block):
-        self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, UNDER_WAY)
-        if self.next < stop and self.pool._core.bytes < UNDER_WAY:  # an element was refused: hear why, at once
-            self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, UNDER_WAY)
+        for _ in range(2):
+            self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, *self.pool._bounds())
+            if self.next == stop or self.pool._has_enough(self.stream):
+                return
+            # An element was refused: hear why, at once.
 
     def put_measured(self):
         workers = self.pool._size
@@ -369,7 +372,7 @@ class IMapIterator(ApplyResult):
 
     def _feed_to(self, stop):
         self._rest_at = self._stream.feed(self, self._rest, self._rest_at, stop, self._chunk if self._chunk > 1 else 0,
-                                          self._put, UNDER_WAY)
+                                          self._put, *self._pool._bounds())
 
     def _put_block_by_block(self):
         """Some element cannot be pickled, which is the error of its block alone."""
@@ -393,7 +396,7 @@ class IMapIterator(ApplyResult):
         try:
             try:
                 self._feed_to(len(self._rest))
-                refused = self._rest_at < len(self._rest) and self._pool._core.bytes < UNDER_WAY
+                refused = self._rest_at < len(self._rest) and not self._pool._has_enough(self._stream)
             except Exception:
                 refused = True
             if refused:
@@ -410,7 +413,7 @@ class IMapIterator(ApplyResult):
         return True
 
     def _is_full(self):
-        if self._pool._core.bytes >= UNDER_WAY:
+        if self._pool._has_enough(self._stream):
             return True
         return not self._unbound and (self._left > WINDOW or self._waiting() >= WAITING)
 
@@ -845,6 +848,14 @@ class Pool(metaclass=abc.ABCMeta):
             self._core.attend = True
         if not waits:
             self._need(feed)
+
+    def _bounds(self):
+        """How much a feed may put: see Stream.feed()."""
+        return UNDER_WAY, AT_LEAST * self._size
+
+    def _has_enough(self, stream):
+        """Tells whether no more of this stream is put at the moment."""
+        return self._core.bytes >= UNDER_WAY and stream.tasks >= AT_LEAST * self._size
 
     def _pump(self):
         """Puts more elements of maps, unless another thread does."""

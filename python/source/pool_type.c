@@ -250,13 +250,13 @@ static int feed_some(struct stream *s, struct feed *f)
 static PyObject *stream_feed(PyObject *self, PyObject *args)
 {
     struct stream *s = (struct stream *)self;
-    unsigned long long limit, shift;
+    unsigned long long limit, least, shift;
     struct feed f = {.next = 0};
     Py_ssize_t begin;
     PyObject *owner;
 
-    if (!PyArg_ParseTuple(args, "OO!nnnKK:feed", &owner, &PyList_Type, &f.list, &f.next, &f.stop,
-                          &f.block, &shift, &limit))
+    if (!PyArg_ParseTuple(args, "OO!nnnKKK:feed", &owner, &PyList_Type, &f.list, &f.next, &f.stop,
+                          &f.block, &shift, &limit, &least))
         return NULL;
     if (!fpy_is_result(owner) || f.next < 0 || f.stop > PyList_Size(f.list) || f.block < 0) {
         PyErr_SetString(PyExc_ValueError, "feed() needs a Result, and a range within its list");
@@ -267,7 +267,7 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     if (check_stream(s) < 0)
         return NULL;
     begin = f.next;
-    while (f.next < f.stop && s->pool->bytes < limit) {
+    while (f.next < f.stop && (s->pool->bytes < limit || s->tasks < least)) {
         if (feed_some(s, &f) == 0)
             continue;
         if (f.next == begin || !PyErr_ExceptionMatches(PyExc_Exception))
@@ -894,9 +894,9 @@ static PyType_Spec pool_spec = {
 static PyMethodDef stream_methods[] = {
     {"put", stream_put, METH_VARARGS, "put(result, argument)\n--\n\nPuts a task for this result."},
     {"feed", stream_feed, METH_VARARGS,
-     "feed(result, list, next, stop, block, shift, limit)\n--\n\nPuts elements of a list as "
-     "tasks, in blocks (0: each alone), while the pool has fewer\nthan `limit` bytes under way. "
-     "Returns the position that comes next."},
+     "feed(result, list, next, stop, block, shift, limit, least)\n--\n\nPuts elements of a list as "
+     "tasks, in blocks (0: each alone), while the pool has fewer\nthan `limit` bytes under way, or "
+     "the stream fewer than `least` tasks. Returns the position that comes next."},
     {"cancel", stream_cancel, METH_O,
      "cancel(result)\n--\n\nCancels the tasks of this result that are not done."},
     {NULL, NULL, 0, NULL},

@@ -317,6 +317,37 @@ def test_more_input_than_may_be_under_way(pool, monkeypatch):
     assert list(pool.imap(len, [block] * 30)) == [300000] * 30
 
 
+def wait_for_others(folder, n, _):
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    while len(os.listdir(folder)) < n:
+        time.sleep(0.005)
+    return n
+
+
+@pytest.mark.parametrize("how", ["map_async, 1", "map_async", "imap", "imap of a generator"])
+def test_all_workers_work_however_large_the_inputs_are(tmp_path, monkeypatch, how):
+    monkeypatch.setattr("fiber.pool.UNDER_WAY", 1 << 20)
+    inputs = [bytes(2 << 20)] * 3
+    with mp.Pool(3) as pool:
+        pool.wait_until_workers_up()
+        f = functools.partial(wait_for_others, str(tmp_path), 3)
+        if how.startswith("map"):
+            assert pool.map_async(f, inputs, 1 if "1" in how else None).get(LONG) == [3] * 3
+        else:
+            assert pool.imap(f, (x for x in inputs) if "gen" in how else inputs).next(LONG) == 3
+
+
+def test_a_large_input_of_one_call_does_not_hold_up_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("fiber.pool.UNDER_WAY", 1 << 20)
+    with mp.Pool(2) as pool:
+        hold = pool.apply_async(wait_for_others, (str(tmp_path), LONG, bytes(2 << 20)))
+        assert pool.map_async(square, range(500)).get(LONG) == [x * x for x in range(500)]
+        for source in range(5), (x for x in range(5)):
+            it = pool.imap(square, source)
+            assert [it.next(LONG) for _ in range(5)] == [x * x for x in range(5)]
+        assert not hold.ready()
+
+
 # ---- Lazy maps ----
 
 
