@@ -761,6 +761,8 @@ class Pool(metaclass=abc.ABCMeta):
 
     def _begin_map(self, result, func, items, chunksize, star, waits):
         if items:
+            if chunksize is None and self._options["timeout_ms"]:  # which is that of an element, and not of a block
+                chunksize = 1
             block = BLOCK_STAR if star else BLOCK
             how = block if chunksize != 1 else STAR if star else ONE
             self._put(func, how, lambda stream: self._feed(Feed(self, stream, result, items, chunksize), waits), result)

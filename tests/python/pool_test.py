@@ -254,6 +254,15 @@ def test_a_long_map_in_blocks(pool):
     assert pool.map_async(square, range(200000)).get(LONG) == [x * x for x in range(200000)]
 
 
+def test_the_timeout_of_a_pool_is_that_of_each_element():
+    with mp.Pool(2, timeout=LONG) as pool:
+        assert pool.map(square, range(500)) == [x * x for x in range(500)]
+        assert pool.starmap(add, [(x, 1) for x in range(500)]) == [x + 1 for x in range(500)]
+        assert pool.progress()[1] == 1000  # tasks, each with a time of its own
+        assert pool.map(square, range(500), 100) == [x * x for x in range(500)]
+        assert pool.progress()[1] == 1005
+
+
 def test_a_map_goes_on_whose_tasks_end_while_another_thread_feeds(pool):
     assert pool.map(square, range(1000)) == [x * x for x in range(1000)]  # how long a task takes is known
     with pool._feeding:
