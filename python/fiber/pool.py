@@ -13,6 +13,7 @@ import abc
 import collections
 import errno
 import itertools
+import operator
 import os
 import signal
 import sys
@@ -268,6 +269,7 @@ class IMapIterator(ApplyResult):
         self._early = {}  # place -> block
         self._batch = []  # blocks in reverse; unordered
         self._one = threading.Lock()  # of those that ask
+        self._look = None  # future of the thread that looks for those that await
         self._unbound = False  # no window any more
         self._thread = None
 
@@ -467,26 +469,31 @@ class IMapIterator(ApplyResult):
 
     async def __anext__(self):
         import asyncio
-        try:
-            return await asyncio.get_running_loop().run_in_executor(None, self._next_or_end)
-        except EndOfMap:
-            raise StopAsyncIteration from None
+        loop = asyncio.get_running_loop()
+        while True:  # a thread looks and takes nothing: a caller that is cancelled loses no result
+            look = self._look
+            if look is None or look.done() or look.get_loop() is not loop:
+                look = self._look = loop.run_in_executor(None, self._wait_for_next)
+            await asyncio.shield(look)
+            with TryLock(self._one) as taken:
+                if taken and self._is_there():  # else another caller has taken it
+                    try:
+                        return self._next(None)
+                    except StopIteration:
+                        raise StopAsyncIteration from None
 
-    def _next_or_end(self):
-        try:
-            return self.next()
-        except StopIteration:
-            raise EndOfMap from None
+    def _wait_for_next(self):
+        with self._one:
+            self._pool._run(self._is_there, None, None)
+
+    def _is_there(self):
+        return operator.length_hint(self._out or ()) or self._arrived()
 
 
 class IMapUnorderedIterator(IMapIterator):
     """The results of imap_unordered(), as they come."""
 
     ordered = False
-
-
-class EndOfMap(Exception):
-    """StopIteration cannot leave a future."""
 
 
 # ---- Pool ----

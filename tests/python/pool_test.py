@@ -619,6 +619,40 @@ def test_await(pool):
     asyncio.run(asyncio.wait_for(main(), LONG))
 
 
+@pytest.mark.parametrize("chunksize", [1, 3])
+@pytest.mark.parametrize("name", ["imap", "imap_unordered"])
+def test_a_cancelled_caller_loses_no_result(pool, tmp_path, name, chunksize):
+    paths = [str(tmp_path / str(i)) for i in range(7)]
+
+    async def main():
+        it, got = getattr(pool, name)(wait_for_file, paths, chunksize), []
+        for path in paths:
+            caller = asyncio.ensure_future(anext(it))
+            while not caller.done() and not it._one.locked():  # until it waits, or has one
+                await asyncio.sleep(0.005)
+            caller.cancel()
+            got += [x for x in await asyncio.gather(caller, return_exceptions=True) if isinstance(x, str)]
+            open(path, "w").close()
+        got += await asyncio.gather(*(anext(it) for _ in range(min(3, 7 - len(got)))))
+        got += [next(it)] if len(got) < 7 else []
+        return got + [x async for x in it]
+    assert sorted(asyncio.run(asyncio.wait_for(main(), LONG))) == paths
+
+
+def test_a_lazy_map_is_awaited_in_one_loop_after_the_other(pool, tmp_path):
+    async def give_up():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(it), 0.05)
+        open(path, "w").close()
+
+    async def go_on():
+        return [x async for x in it]
+    path = str(tmp_path / "1")
+    it = pool.imap(wait_for_file, [path])
+    asyncio.run(give_up())
+    assert asyncio.run(asyncio.wait_for(go_on(), LONG)) == [path]
+
+
 # ---- Workers ----
 
 
