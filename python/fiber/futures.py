@@ -1,14 +1,24 @@
 """futures.py - an executor of concurrent.futures over a Pool.
 
+The workers have few calls ahead, which count as running; the others wait here, where they can be cancelled. The thread of
+the pool alone hands them out, so an interrupt of a caller loses none.
+
 SPDX-License-Identifier: Apache-2.0
 """
+import collections
 import concurrent.futures
+import functools
+import itertools
 import threading
+import time
 
 from . import _core
 from .pool import Pool
 
 __all__ = ["Executor"]
+
+SOON_S = 0.02  # calls that end so soon after they were handed out
+AHEAD = 64  # let each worker have more of them ahead, up to this many
 
 
 class _Future(concurrent.futures.Future):
@@ -29,57 +39,79 @@ class Executor(concurrent.futures.Executor):
             raise ValueError("max_workers must be greater than 0")
         self._pool = Pool(max_workers, initializer, initargs, **options)
         self._lock = threading.Lock()
-        self._pending = set()
+        self._waiting = collections.deque()  # calls that are not handed out
+        self._running = 0  # calls that are
+        self._most = self._pool._size + 1  # of them
         self._shut = False
 
     def submit(self, fn, /, *args, **kwargs):
+        future = _Future()
         with self._lock:
             if self._shut:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            future = _Future()
-            self._pending.add(future)
-        future.add_done_callback(self._forget)
-
-        def fail(exc):
-            if future.set_running_or_notify_cancel():
-                future.set_exception(exc)
-
-        def succeed(value):
-            if future.set_running_or_notify_cancel():
-                future.set_result(value)
-        try:
-            self._pool.apply_async(fn, args, kwargs, succeed, fail)
-        except BaseException:
-            self._forget(future)
-            raise
+            self._waiting.append((future, fn, args, kwargs))
+        if self._running < self._most:
+            self._pool._finish([self])
         return future
 
-    def _forget(self, future):
-        with self._lock:
-            self._pending.discard(future)
+    def _call(self):
+        """On the thread of the pool: hands out calls."""
+        while self._waiting and self._running < self._most:
+            future, *call = self._waiting[0]
+            if future.set_running_or_notify_cancel():
+                self._begin(future, *call)
+            self._waiting.popleft()  # now: shutdown() closes the pool when none is left
+
+    def _begin(self, future, fn, args, kwargs):
+        begun = time.monotonic()
+
+        def succeed(value):
+            self._end(begun)
+            future.set_result(value)
+
+        def fail(exc):
+            self._end(begun)
+            future.set_exception(exc)
+        self._running += 1
+        try:
+            self._pool.apply_async(fn, args, kwargs, succeed, fail)
+        except Exception as exc:  # the pool was terminated
+            self._running -= 1
+            future.set_exception(exc)
+
+    def _end(self, begun):
+        size = self._pool._size
+        self._most = min(2 * self._most, AHEAD * size) if time.monotonic() - begun < SOON_S else size + 1
+        self._running -= 1
+        self._call()
 
     def map(self, fn, *iterables, timeout=None, chunksize=1):
         """Returns an iterator over fn(*elements); chunksize elements are one task."""
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
-        result = self._pool.starmap_async(fn, zip(*iterables), chunksize)
-        import time
-        end = None if timeout is None else time.monotonic() + timeout
-
-        def values():
-            left = None if end is None else max(0, end - time.monotonic())
-            yield from result.get(left)
-        return values()
+        if chunksize == 1:
+            return super().map(fn, *iterables, timeout=timeout)
+        elements = zip(*iterables)
+        chunks = iter(lambda: list(itertools.islice(elements, chunksize)), [])
+        return itertools.chain.from_iterable(super().map(functools.partial(_call_each, fn), chunks, timeout=timeout))
 
     def shutdown(self, wait=True, *, cancel_futures=False):
         with self._lock:
             self._shut = True
-            pending = list(self._pending)
         if cancel_futures:
-            for future in pending:
+            for future, *_ in list(self._waiting):
                 future.cancel()
-        self._pool.close()
+        self._pool._finish([self])
         if wait:
-            self._pool.join()
+            self._join()
         else:
-            threading.Thread(target=self._pool.join, name="fiber-shutdown", daemon=False).start()
+            threading.Thread(target=self._join, name="fiber-shutdown", daemon=False).start()
+
+    def _join(self):
+        self._pool._run(lambda: not self._waiting, None, None)
+        self._pool.close()
+        self._pool.join()
+
+
+def _call_each(fn, chunk):
+    return [fn(*arguments) for arguments in chunk]

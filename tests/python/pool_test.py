@@ -862,6 +862,68 @@ def test_executor():
         assert list(e.map(add, range(10), range(10), timeout=LONG)) == [2 * x for x in range(10)]
     with pytest.raises(RuntimeError, match="after shutdown"):
         e.submit(square, 1)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        e.map(square, [1])
+
+
+def test_calls_of_an_executor_that_are_cancelled_do_not_run(tmp_path):
+    from fiber.futures import Executor
+    go, paths = str(tmp_path / "go"), [str(tmp_path / str(i)) for i in range(20)]
+    with Executor(1) as e:
+        first, futures = e.submit(wait_for_file, go), [e.submit(touch_unless_third, path) for path in paths]
+        try:
+            end = time.monotonic() + LONG
+            while not first.running() and time.monotonic() < end:
+                time.sleep(0.005)
+            assert first.running() and not first.cancel()
+            assert futures[10].cancel() and futures[11].cancel()
+            e.shutdown(wait=False, cancel_futures=True)
+            assert sum(f.cancelled() for f in futures) >= 19  # one is handed out ahead
+        finally:
+            open(go, "w").close()
+        assert first.result(LONG) == go
+    assert all(f.done() for f in futures)
+    assert [os.path.exists(path) for path in paths] == [not f.cancelled() for f in futures]
+
+
+def test_map_of_an_executor_gives_results_as_they_come(tmp_path):
+    from fiber.futures import Executor
+    first, second = str(tmp_path / "1"), str(tmp_path / "2")
+    with Executor(1) as e:
+        try:
+            with pytest.raises(TimeoutError):  # of the language, as in concurrent.futures
+                next(e.map(wait_for_file, [first], timeout=0.05))
+            results = e.map(wait_for_file, [first, second], timeout=LONG)
+            open(first, "w").close()
+            assert next(results) == first
+        finally:
+            open(first, "w").close()
+            open(second, "w").close()
+        assert list(results) == [second]
+        results = e.map(refuse_seven, [5, 6, 7, 8])
+        assert [next(results), next(results)] == [5, 6]
+        with pytest.raises(ValueError, match="seven"):
+            next(results)
+        for chunksize in 1, 3, 100:
+            assert list(e.map(add, range(10), range(11), chunksize=chunksize)) == [2 * x for x in range(10)]
+
+
+def test_many_short_calls_of_an_executor_from_several_threads():
+    from fiber.futures import Executor
+    with Executor(2) as e:
+        def use():
+            futures = [e.submit(square, i) for i in range(500)]
+            sums.append(sum(f.result(LONG) for f in futures))
+        sums, threads = [], [threading.Thread(target=use) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LONG)
+        assert sums == [sum(i * i for i in range(500))] * 4
+        with pytest.raises(TypeError):
+            e.submit(square, threading.Lock()).result(LONG)
+        late = [e.submit(square, i, 0.01) for i in range(20)]
+    assert [f.result(0) for f in late] == [i * i for i in range(20)]  # shutdown() has waited for all
 
 
 @pytest.mark.skipif(not hasattr(os, "process_cpu_count"), reason="it came with CPython 3.13")
