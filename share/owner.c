@@ -656,7 +656,8 @@ void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
         h->streams = false;
     }
     h->leaving = false;
-    pthread_cond_broadcast(&l->arrived);
+    for (int i = 0; i < h->n_lanes; i++) /* the readers of both ends wait for this */
+        pthread_cond_broadcast(&h->lanes[i].arrived);
     pthread_mutex_unlock(&h->lock);
     fbr_direct_unlock(d);
     fbr_direct_unref(d);

@@ -355,6 +355,105 @@ static void test_a_descriptor_in_the_middle_of_a_conversation(void **state)
     join(p);
 }
 
+/* ---- Both ends in use here, and one leaves its stream ---- */
+
+#define PIPES 20
+
+struct pipes_order {
+    struct fiber_address ends[PIPES], go;
+};
+
+struct both_ends {
+    struct fiber_pipe *ends[2];
+    pthread_barrier_t begin;
+    int polled;
+};
+
+/* Talks on one pipe after the other, and sends one number more when it may go on. */
+static int talk_on_each(const void *arg, size_t len)
+{
+    const struct pipes_order *o = arg;
+    struct fiber_queue *go = connect_queue(&o->go);
+    int rc;
+
+    (void)len;
+    for (uint64_t i = 0; i < PIPES; i++) {
+        struct fiber_pipe *p = connect_end(&o->ends[i]);
+
+        for (uint64_t n = 0; n < ROUNDS; n++)
+            CHECK(recv_number(p, &rc) == n && send_number(p, n) == 0);
+        CHECK(get_number(go, LONG_MS, &rc) == i);
+        CHECK(send_number(p, ROUNDS) == 0);
+        fiber_pipe_close(p);
+    }
+    return 0;
+}
+
+static void *recv_last(void *arg)
+{
+    struct both_ends *b = arg;
+    int rc;
+
+    pthread_barrier_wait(&b->begin);
+    return (void *)(uintptr_t)(recv_number(b->ends[0], &rc) == ROUNDS);
+}
+
+static void *poll_once(void *arg)
+{
+    struct both_ends *b = arg;
+
+    pthread_barrier_wait(&b->begin);
+    b->polled = fiber_pipe_poll(b->ends[1], 0);
+    return NULL;
+}
+
+/* In each round the poll may meet the short time in which the other end leaves the stream. */
+static void run_poll_beside(struct both_ends *b, struct fiber_queue *go, uint64_t round)
+{
+    pthread_t reader, poller;
+    struct timespec late;
+    void *well;
+
+    talk_rounds(b->ends[0], ROUNDS);
+    assert_int_equal(pthread_barrier_init(&b->begin, NULL, 3), 0);
+    assert_int_equal(pthread_create(&reader, NULL, recv_last, b), 0);
+    assert_int_equal(pthread_create(&poller, NULL, poll_once, b), 0);
+    pthread_barrier_wait(&b->begin);
+    assert_true(fiber_pipe_fd(b->ends[0]) >= 0);
+    clock_gettime(CLOCK_REALTIME, &late);
+    late.tv_sec += 60;
+    if (pthread_timedjoin_np(poller, NULL, &late) != 0)
+        fail_msg("a poll with timeout 0 does not return, in round %d", (int)round);
+    assert_int_equal(b->polled, 0);
+    must(put_number(go, round));
+    assert_int_equal(pthread_join(reader, &well), 0);
+    assert_non_null(well);
+    pthread_barrier_destroy(&b->begin);
+}
+
+static void test_a_poll_returns_while_the_other_end_leaves_its_stream(void **state)
+{
+    static struct both_ends pipes[PIPES]; /* a thread that hangs keeps using them */
+    static struct pipes_order o;
+    struct fiber_queue *go = open_queue(0, &o.go);
+    struct fiber_process *p;
+
+    (void)state;
+    for (int i = 0; i < PIPES; i++) {
+        open_pipe(pipes[i].ends, 0);
+        o.ends[i] = address_of(pipes[i].ends[1]);
+    }
+    p = start(talk_on_each, &o, sizeof(o));
+    for (int i = 0; i < PIPES; i++)
+        run_poll_beside(&pipes[i], go, (uint64_t)i);
+    join(p);
+    for (int i = 0; i < PIPES; i++) {
+        fiber_pipe_close(pipes[i].ends[0]);
+        fiber_pipe_close(pipes[i].ends[1]);
+    }
+    fiber_queue_close(go);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +465,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_owner_gives_its_end_away_with_what_has_come),
         cmocka_unit_test(test_what_one_holder_has_not_read_is_for_the_next),
         cmocka_unit_test(test_a_descriptor_in_the_middle_of_a_conversation),
+        cmocka_unit_test(test_a_poll_returns_while_the_other_end_leaves_its_stream),
     };
 
     if (fiber_init(&argc, &argv) < 0) {
