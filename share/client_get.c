@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "share/client_priv.h"
 
@@ -17,18 +16,18 @@
 #define WANT_BYTES (4u << 20)
 #define FAST_NS 1000000 /* an ask sooner than this after the last one: prefetch more */
 
-static uint64_t coarse_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
+/* Reads only the coarse clock, which is cheap, until that shows a new tick. The kernel ticks while
+ * it stops the processes of a machine that is about to sleep. */
 void fbr_client_note_time(struct fbr_client *g)
 {
-    uint64_t now = coarse_ms();
+    struct timespec tick;
+    uint64_t now;
 
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
+    if (tick.tv_nsec == g->tick.tv_nsec && tick.tv_sec == g->tick.tv_sec)
+        return;
+    g->tick = tick;
+    now = fbr_boot_ms();
     if (now - g->seen_ms > g->sure_ms && !g->pipe)
         for (int i = 0; i < g->n_lanes; i++) {
             g->lanes[i].uncertain = true;

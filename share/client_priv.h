@@ -5,6 +5,8 @@
 #ifndef FBR_CLIENT_PRIV_H
 #define FBR_CLIENT_PRIV_H
 
+#include <time.h>
+
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
@@ -109,8 +111,10 @@ struct fbr_client {
     pthread_mutex_t lock; /* guards the lanes and all below */
     bool gone;
     bool later; /* a tick will come */
-    /* when a thread last looked at the clock; for how long none may look without doubt */
+    /* when a thread last looked at the clock, by fbr_boot_ms(); for how long none may look without
+     * doubt */
     uint64_t seen_ms, sure_ms;
+    struct timespec tick; /* of the coarse clock, at that time */
     /* For a pipe on this machine: its own stream to the owner, client_direct.c. */
     char beside[FBR_URL_MAX]; /* path of a socket of the owner; "": none */
     struct fbr_direct *direct;

@@ -1,4 +1,4 @@
-/* clock.c - the monotonic clock. Each loaded module has its own copy of this code.
+/* clock.c - the monotonic clocks. Each loaded module has its own copy of this code.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/clock.h"
@@ -16,4 +16,12 @@ uint64_t fbr_now_ns(void)
 uint64_t fbr_now_ms(void)
 {
     return fbr_now_ns() / 1000000u;
+}
+
+uint64_t fbr_boot_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }

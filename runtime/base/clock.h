@@ -1,4 +1,4 @@
-/* clock.h - the monotonic clock, which is the same in all processes of a host.
+/* clock.h - the monotonic clocks, which are the same in all processes of a host.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CLOCK_H
@@ -9,5 +9,8 @@
 /* CLOCK_MONOTONIC, in nanoseconds and in milliseconds. Any thread. */
 uint64_t fbr_now_ns(void);
 uint64_t fbr_now_ms(void);
+/* CLOCK_BOOTTIME, in milliseconds. Unlike the others, this clock runs while the machine sleeps:
+ * sleep counts as time in which this process was stopped. Any thread. */
+uint64_t fbr_boot_ms(void);
 
 #endif

@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/net/conn_priv.h"
@@ -49,16 +48,6 @@ struct write_req {
     uv_write_t uv;
     uint8_t data[];
 };
-
-/* Unlike fbr_now_ms(), this clock runs while the machine sleeps: sleep counts as time in which this
- * process was stopped. */
-static uint64_t awake_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp)
 {
@@ -285,7 +274,7 @@ size_t fbr_conn_queued(const struct fbr_conn *c)
 void fbr_conn_opened(struct fbr_conn *c)
 {
     c->state = CONN_OPEN;
-    c->heard_ms = awake_ms();
+    c->heard_ms = fbr_boot_ms();
     if (c->early.failed || (c->early.len && fbr_conn_write(c, c->early.data, c->early.len) < 0))
         break_off(c, -ENOMEM);
     fbr_buf_fini(&c->early);
@@ -474,7 +463,7 @@ static void take(struct fbr_conn *c, const void *data, ssize_t n)
                                     : fbr_strerror((int)n));
         return;
     }
-    c->heard_ms = awake_ms();
+    c->heard_ms = fbr_boot_ms();
     if (c->asked_ms && n >= IDLE_BYTES)
         c->asked_ms = c->heard_ms;
     rc = c->tcp ? take_cipher(c, data, (size_t)n, &err) : take_plain(c, data, (size_t)n);
@@ -552,7 +541,7 @@ static void note_stall(struct fbr_conn *c, uint64_t now)
 
 uint64_t fbr_conn_stall_ms(struct fbr_conn *c)
 {
-    uint64_t now = awake_ms();
+    uint64_t now = fbr_boot_ms();
 
     if (c->by)
         return fbr_conn_stall_ms(c->by);
@@ -603,7 +592,7 @@ static void abandon(struct fbr_conn *c, const char *what, uint64_t ms)
 static void on_beat(void *arg)
 {
     struct fbr_conn *c = arg;
-    uint64_t now = awake_ms();
+    uint64_t now = fbr_boot_ms();
 
     if (c->closing) {
         linger(c);
@@ -645,7 +634,7 @@ void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misse
         return;
     c->beat_ms = interval_ms;
     c->misses = misses;
-    c->heard_ms = c->beat_at = awake_ms();
+    c->heard_ms = c->beat_at = fbr_boot_ms();
     c->asked_ms = 0;
     if (c->connected)
         set_patience(c);

@@ -337,6 +337,7 @@ static void client_calls(uint8_t what, int lane, const void *bytes, size_t len)
         break;
     default:
         f.client->seen_ms = 0; /* as if it had been stopped */
+        f.client->tick = (struct timespec){.tv_sec = 0};
         f.stopped = !f.client->pipe;
         f.probe = f.client->lanes[0].probe;
     }

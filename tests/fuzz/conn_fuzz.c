@@ -89,6 +89,11 @@ uint64_t fbr_now_ms(void)
     return 1;
 }
 
+uint64_t fbr_boot_ms(void)
+{
+    return 1;
+}
+
 void fbr_listener_forget(struct fbr_conn *c)
 {
     (void)c;

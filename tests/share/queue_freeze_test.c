@@ -6,6 +6,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <signal.h>
+#include <sys/syscall.h>
 
 #include "queue_util.h"
 #include "tests/support/sync.h"
@@ -210,7 +211,39 @@ static int own_and_get(const void *arg, size_t len)
     return 0;
 }
 
-/* Takes some, has the owner know, stops, and tries to go on. */
+/* When this machine fell asleep, by CLOCK_MONOTONIC in ns. Until this is 0 again, that clock goes at a
+ * hundredth of its speed. */
+static atomic_ullong asleep_at;
+
+static unsigned long long ns_of(const struct timespec *t)
+{
+    return (unsigned long long)t->tv_sec * 1000000000 + (unsigned long long)t->tv_nsec;
+}
+
+/* Replaces the function of libc in this program. */
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    unsigned long long asleep = atomic_load(&asleep_at);
+    int rc = (int)syscall(SYS_clock_gettime, clock, t);
+
+    if (asleep && (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE)) {
+        unsigned long long now = ns_of(t);
+
+        now = now > asleep ? asleep + (now - asleep) / 100 : now;
+        *t = (struct timespec){(time_t)(now / 1000000000), (long)(now % 1000000000)};
+    }
+    return rc;
+}
+
+static void fall_asleep(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    atomic_store(&asleep_at, ns_of(&t));
+}
+
+/* Takes some, has the owner know, stops (o->id: its machine sleeps, too), and tries to go on. */
 static int stop_and_get(const void *arg, size_t len)
 {
     const struct order *o = arg;
@@ -224,13 +257,16 @@ static int stop_and_get(const void *arg, size_t len)
     for (uint64_t i = 0; i < TAKEN; i++)
         CHECK(get_number(q, LONG_MS, &rc) == i);
     CHECK(fiber_queue_size(q, &n) == 0);
+    if (o->id)
+        fall_asleep();
     raise(SIGSTOP);
     CHECK(get_number(q, LONG_MS, &rc) == UINT64_MAX && rc == -EPIPE);
+    atomic_store(&asleep_at, 0);
     CHECK(get_number(q, 0, &rc) == UINT64_MAX && rc == -EPIPE);
     return 0;
 }
 
-static void test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out(void **state)
+static void run_given_up(bool asleep)
 {
     struct fiber_queue *report = plain_queue(0), *words;
     struct order o = order_for(NULL, report);
@@ -238,7 +274,7 @@ static void test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out(voi
     struct fiber_bytes b;
     siginfo_t info;
 
-    (void)state;
+    o.id = asleep;
     must(fiber_queue_get(report, &b, LONG_MS));
     assert_int_equal(b.len, 2 * sizeof(o.queue));
     memcpy(&o.queue, b.data, sizeof(o.queue));
@@ -256,6 +292,18 @@ static void test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out(voi
     join(owner);
     fiber_queue_close(words);
     fiber_queue_close(report);
+}
+
+static void test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out(void **state)
+{
+    (void)state;
+    run_given_up(false);
+}
+
+static void test_a_receiver_that_was_given_up_while_its_machine_slept_finds_out(void **state)
+{
+    (void)state;
+    run_given_up(true);
 }
 
 /* ---- An owner that is stopped ---- */
@@ -349,6 +397,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_frozen_receiver_does_not_fill_a_bounded_queue),
         cmocka_unit_test(test_a_message_for_a_receiver_that_freezes_in_get_waits_for_it_alone),
         cmocka_unit_test(test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out),
+        cmocka_unit_test(test_a_receiver_that_was_given_up_while_its_machine_slept_finds_out),
         cmocka_unit_test(test_what_was_put_before_the_end_waits_for_a_stopped_owner),
     };
 
