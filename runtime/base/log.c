@@ -1,13 +1,14 @@
 /* log.c - log lines with levels on stderr.
  *
  * There is no lock, and no buffer outlives a call, so a line can be written at any time, also
- * between fork and exec. The level, the name and the flag of the status line belong to the process,
- * like stderr itself: they are the only mutable variables here.
+ * between fork and exec. The level, the name, the flag of the status line and the count of lost
+ * lines belong to the process, like stderr itself: they are the only mutable variables here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +16,15 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/environ.h"
+
+#define PATIENCE_MS 1000
 
 atomic_int fbr_log_threshold = FBR_LOG_WARN;
 static const char *_Atomic log_name = "fiber";
 static atomic_bool status_stands;
+static atomic_uint lost_lines; /* since stderr last took one */
 
 static const struct {
     const char *name, *colour;
@@ -66,6 +71,20 @@ static void neutralise(char *s)
             *s = ' ';
 }
 
+/* Whether stderr takes a line now, or within the time. A pipe that nobody reads and a stopped
+ * terminal do not: the loop thread must not wait for them in write(2). */
+static bool stderr_takes(unsigned wait_ms)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    uint64_t now = fbr_now_ms(), end = now + wait_ms;
+    int n;
+
+    while ((n = poll(&p, 1, (int)(end - now))) < 0 && errno == EINTR)
+        if ((now = fbr_now_ms()) > end)
+            now = end;
+    return n != 0; /* after another error the write shows what is wrong */
+}
+
 /* Writes the line once. Bytes that a full or broken stderr does not take are lost. */
 static void write_line(const char *line, size_t len)
 {
@@ -110,11 +129,21 @@ static size_t put_line(char *line, size_t at, const char *head, size_t head_len,
     return at;
 }
 
+/* Begins a line with the news that lines before it were lost. */
+static size_t put_lost(char *line, const char *head, size_t head_len, unsigned lost)
+{
+    char text[96];
+    int len = snprintf(text, sizeof(text), "lines lost here because stderr took none: %u", lost);
+
+    return put_line(line, 0, head, head_len, text, (size_t)len);
+}
+
 void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
 {
     char head[128], text[FBR_LOG_LINE], line[FBR_LOG_LINE + 1];
     int saved = errno;
     size_t head_len = make_head(level, head, sizeof(head)), len, at = 0;
+    unsigned lost = atomic_load(&lost_lines);
     const char *next = text;
     va_list ap;
 
@@ -126,14 +155,21 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
     len = strlen(text);
     while (len && text[len - 1] == '\n')
         text[--len] = '\0';
+    if (lost)
+        at = put_lost(line, head, head_len, lost);
     do {
         size_t n = strcspn(next, "\n");
 
         at = put_line(line, at, head, head_len, next, n);
         next += n;
     } while (*next++);
-    fbr_log_status_end();
-    write_line(line, at);
+    if (stderr_takes(lost ? 0 : PATIENCE_MS)) {
+        atomic_compare_exchange_strong(&lost_lines, &lost, 0);
+        fbr_log_status_end();
+        write_line(line, at);
+    } else {
+        atomic_fetch_add(&lost_lines, 1);
+    }
     errno = saved;
 }
 
@@ -159,6 +195,8 @@ bool fbr_log_status(const char *text)
     neutralise(line + 1);
     len = strlen(line);
     memcpy(line + len, "\033[K", 4);
+    if (!stderr_takes(0))
+        return true;
     atomic_store(&status_stands, true);
     write_line(line, len + 3);
     return true;
@@ -166,6 +204,6 @@ bool fbr_log_status(const char *text)
 
 void fbr_log_status_end(void)
 {
-    if (atomic_exchange(&status_stands, false))
+    if (atomic_exchange(&status_stands, false) && stderr_takes(0))
         write_line("\r\033[K", 4);
 }

@@ -7,6 +7,10 @@
  * stderr is a terminal and NO_COLOR is unset or empty (https://no-color.org). errno is preserved,
  * and "%m" may be used.
  *
+ * If stderr takes no line for a second (nobody reads the pipe, or Ctrl-S has stopped the terminal),
+ * the line is lost, and so are the next ones, without a wait, until stderr takes lines again. The
+ * next line then begins with their number.
+ *
  * The macros evaluate their arguments only if the level is on; the check is one relaxed atomic
  * read. Never log keys or tickets. Any thread may call these functions, and so may a child between
  * fork and exec; a signal handler may not.

@@ -18,16 +18,17 @@
 
 #include "runtime/base/log.h"
 
-/* While a test logs, stderr is one end of a datagram socket: each read gives what one write(2)
+/* While a test logs, stderr is one end of a socket that keeps boundaries: each read gives what one write(2)
  * wrote. */
 static int saved_stderr, reader;
 
 static int capture_begin(void **state)
 {
-    int ends[2];
+    int ends[2], room = 212992;
 
     (void)state;
-    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, ends))
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) ||
+        setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)))
         return -1;
     saved_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
     dup2(ends[1], STDERR_FILENO);
@@ -174,7 +175,7 @@ static void empty_text_is_a_line(void **state)
 }
 
 #define THREADS 4
-#define LINES 200
+#define LINES 25 /* all of them have room in the socket: no line is lost if the reader is late */
 
 static void *write_lines(void *arg)
 {
@@ -250,6 +251,60 @@ static void only_a_terminal_gets_colour_unless_no_color_is_set(void **state)
     unsetenv("NO_COLOR");
 }
 
+/* Makes a full pipe of stderr, and returns the end to read. */
+static int fill_stderr(void)
+{
+    static const char junk[4096];
+    int ends[2];
+
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(ends[1], junk, sizeof(junk)) > 0)
+        ;
+    assert_int_equal(fcntl(ends[1], F_SETFL, 0), 0);
+    assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    return ends[0];
+}
+
+static void *write_three(void *arg)
+{
+    for (int i = 0; i < 3; i++)
+        fbr_warn("%d", i);
+    return arg;
+}
+
+static void a_full_stderr_costs_lines_but_no_thread_waits_in_it(void **state)
+{
+    char got[8192] = "", want[256];
+    int pid = (int)getpid(), end = fill_stderr();
+    struct timespec late;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, write_three, NULL), 0);
+    clock_gettime(CLOCK_REALTIME, &late);
+    late.tv_sec += 60;
+    if (pthread_timedjoin_np(thread, NULL, &late) != 0) {
+        dup2(saved_stderr, STDERR_FILENO); /* cmocka writes there, too */
+        fail_msg("a thread waits in write(2)");
+    }
+    while (read(end, got, sizeof(got)) > 0)
+        ;
+    fbr_warn("now");
+    fbr_warn("later");
+    snprintf(want, sizeof(want),
+             "fiber[%d]: warn: lines lost here because stderr took none: 3\n"
+             "fiber[%d]: warn: now\n"
+             "fiber[%d]: warn: later\n",
+             pid, pid, pid);
+    memset(got, 0, sizeof(got));
+    assert_true(read(end, got, sizeof(got) - 1) > 0);
+    assert_string_equal(got, want);
+    close(end);
+}
+
 #define log_test(f) cmocka_unit_test_setup_teardown(f, capture_begin, capture_end)
 
 int main(void)
@@ -265,6 +320,7 @@ int main(void)
         log_test(a_long_line_is_cut_and_marked),
         log_test(empty_text_is_a_line),
         log_test(lines_of_threads_do_not_mix),
+        log_test(a_full_stderr_costs_lines_but_no_thread_waits_in_it),
         log_test(only_a_terminal_gets_colour_unless_no_color_is_set),
     };
 
