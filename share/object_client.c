@@ -341,6 +341,18 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
 
 static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
 
+/* The owner is often the master, which a debugger may stop: on its host its children wait for it,
+ * as they do as its children. If another owner there is stopped, its parent kills it, and the end
+ * of the connection is the news. */
+static void watch_owner(struct fbr_object_client *r)
+{
+    const struct fbr_config *config = r->share->rt->config;
+    bool far = strncmp(r->url, "unix:", 5) != 0;
+
+    fbr_conn_heartbeat(r->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+                       far ? (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
+}
+
 static int dial(void *arg)
 {
     struct fbr_object_client *r = arg;
@@ -357,8 +369,7 @@ static int dial(void *arg)
     rc = fbr_conn_dial(&r->conn, rt->loop, r->url, &me, r->key, &conn_ops, r, &r->err);
     if (rc < 0)
         return rc;
-    fbr_conn_heartbeat(r->conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
-                       (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
+    watch_owner(r);
     return 0;
 }
 

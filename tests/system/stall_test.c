@@ -1,6 +1,6 @@
 /* stall_test.c - masters that are stopped (SIGSTOP, as a laptop or a virtual machine may be) while their children are
  * reached by TCP: a short stall loses nothing; after a long one the reports say that it was the master who stood still.
- * And a child that is frozen is given up after 15 s.
+ * And a child that is frozen is given up after 15 s. Children on the same host wait for as long as it takes.
  *
  * The masters are this program in another role. All of them are stopped together, so that the test takes as long as
  * one of them.
@@ -139,12 +139,50 @@ static int play_frozen(const char *arg)
     return 0;
 }
 
+static int get_seven(const void *arg, size_t len)
+{
+    struct fiber_bytes b = {0};
+    struct fiber_queue *q;
+    int rc;
+
+    (void)len;
+    if (fiber_queue_connect(&q, arg) < 0)
+        return 1;
+    notify_gate();
+    rc = fiber_queue_get(q, &b, -1);
+    if (rc < 0)
+        fprintf(stderr, "%s\n", fiber_last_error());
+    else
+        rc = b.len == 1 && *(char *)b.data == '7' ? 0 : 2;
+    fiber_bytes_free(&b);
+    fiber_queue_close(q);
+    return rc;
+}
+
+/* Puts once it goes on; a child waits for that in a get. */
+static int play_queue(const char *gate)
+{
+    struct fiber_address a;
+    struct fiber_process *p;
+    struct fiber_queue *q;
+
+    if (fiber_queue_open(&q, 0) < 0 || fiber_queue_address(q, &a) < 0)
+        return 1;
+    p = begin(get_seven, &a, sizeof(a), NULL);
+    if (gate_listen(gate) < 0 || fiber_queue_put(q, "7", 1, -1) < 0)
+        return 2;
+    printf("get %d\n", finish(p));
+    fiber_queue_close(q);
+    return 0;
+}
+
 /* ---- The test ---- */
 
 struct master {
     const char *role;
     int stall_ms; /* 0: it is not stopped, and has the settings that everybody has */
     int tells;    /* bytes that say that its children work */
+    bool near;    /* they are not reached by TCP */
     const char *says[4];
     struct gate works, go_on;
     pid_t pid;
@@ -154,7 +192,7 @@ struct master {
 static void start_master(struct master *m)
 {
     char gate[128];
-    const char *const env[] = {gate, "FIBER_TRANSPORT=tcp",
+    const char *const env[] = {gate, m->near ? "FIBER_TRANSPORT=auto" : "FIBER_TRANSPORT=tcp",
                                m->stall_ms ? "FIBER_HEARTBEAT=700ms" : NULL, NULL};
     char bytes[4];
 
@@ -212,6 +250,7 @@ static void test_masters_that_were_stopped(void **state)
          .stall_ms = LONG,
          .tells = 2,
          .says = {"rank 0 again", "rank 1 again", "ring 0"}},
+        {.role = "queue", .stall_ms = LONG, .tells = 1, .near = true, .says = {"get 0"}},
     };
     int stopped_for = 0, status;
 
@@ -244,6 +283,8 @@ static int play(const char *role, const char *arg)
         return play_pool(arg);
     if (strcmp(role, "frozen") == 0)
         return play_frozen(arg);
+    if (strcmp(role, "queue") == 0)
+        return play_queue(arg);
     return strcmp(role, "ring") == 0 ? play_ring(arg) : play_restart(arg);
 }
 
