@@ -5,8 +5,8 @@
  *
  *     s.NAME   the complete segment; it appears by rename and never changes
  *     b.NAME   a segment that is being built
- *     l.NAME   the lock of its builder; the kernel releases the lock when that process dies, and
- *              the next builder starts over
+ *     l.NAME   the lock of its builder, which removes the file when it is done, well or not; the
+ *              kernel releases the lock when that process dies, and the next builder starts over
  *     w.NAME   a writable segment; it appears by link(2), zeroed, so that only one process makes it
  *     n.*      a writable segment that is being made
  *
@@ -166,6 +166,30 @@ fail_file:
     return rc;
 }
 
+/* Opens a builder's lock and waits for it: a descriptor, or a negative errno. */
+static int lock_builder(const char *path, bool create)
+{
+    struct stat st = {.st_nlink = 0};
+    int fd, rc;
+
+    for (;;) {
+        fd = open(path, O_RDWR | (create ? O_CREAT : 0) | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0)
+            return -errno;
+        do
+            rc = flock(fd, LOCK_EX) < 0 ? -errno : 0;
+        while (rc == -EINTR);
+        if (rc == 0 && fstat(fd, &st) < 0)
+            rc = -errno;
+        if (rc == 0 && st.st_nlink)
+            return fd;
+        close(fd);
+        if (rc < 0)
+            return rc;
+        /* the process that had the lock has removed the file: another file is the lock now */
+    }
+}
+
 /* Waits for the lock, then maps the segment that another process built meanwhile, or builds it.
  * `build` NULL: -ENOENT, not kept. */
 static int build_or_wait(struct fiber_shared *s, const char *dir, const char *name,
@@ -178,20 +202,15 @@ static int build_or_wait(struct fiber_shared *s, const char *dir, const char *na
         if (strcmp(b->name, name) == 0)
             return fbr_keep(-EDEADLK, "shared memory '%s': its own builder opens it", name);
     path_of(path, dir, 'l', name);
-    fd = open(path, O_RDWR | (build ? O_CREAT : 0) | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 && errno == ENOENT && !build)
-        return -ENOENT;
+    fd = lock_builder(path, build != NULL);
+    if (fd < 0 && (fd != -ENOENT || build))
+        return fbr_keep(fd, "shared memory: %s: %s", path, fbr_strerror(fd));
+    rc = map_finished(s, dir, name);
     if (fd < 0)
-        return fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
-    do
-        rc = flock(fd, LOCK_EX) < 0 ? -errno : 0;
-    while (rc == -EINTR);
-    if (rc < 0)
-        fbr_keep(rc, "shared memory: %s: %s", path, fbr_strerror(rc));
-    else
-        rc = map_finished(s, dir, name);
+        return rc;
     if (rc == -ENOENT && build)
         rc = make_segment(s, dir, name, build, user);
+    unlink(path); /* while it is locked */
     close(fd);
     return rc;
 }

@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <glob.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -275,6 +276,37 @@ static void test_a_builder_that_fails_leaves_nothing(void **state)
     fiber_shared_close(s);
 }
 
+/* How many files the directory of this run's segments has. */
+static size_t count_files(void)
+{
+    char pattern[64];
+    glob_t found;
+    size_t n;
+
+    snprintf(pattern, sizeof(pattern), "/dev/shm/fiber-%d-*/*.*", (int)getpid());
+    n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    globfree(&found);
+    return n;
+}
+
+static void test_a_name_leaves_no_file(void **state)
+{
+    struct fiber_shared *s;
+    size_t before;
+    int count = 0;
+
+    (void)state;
+    assert_int_equal(fiber_shared_open(&s, "first", LEN, fill, NULL), 0);
+    fiber_shared_close(s);
+    before = count_files();
+    assert_int_equal(fiber_shared_open(&s, "short", LEN, fill, NULL), 0);
+    fiber_shared_close(s);
+    assert_int_equal(count_files(), before + 1);
+    assert_int_equal(fiber_shared_delete("short"), 0);
+    assert_int_equal(fiber_shared_open(&s, "short", LEN, count_and_fail, &count), -EILSEQ);
+    assert_int_equal(count_files(), before);
+}
+
 static int ask_again(void *data, size_t len, void *user)
 {
     struct fiber_shared *s, *inner;
@@ -476,6 +508,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_it_cannot_be_written),
         cmocka_unit_test(test_another_length_is_an_error),
         cmocka_unit_test(test_a_builder_that_fails_leaves_nothing),
+        cmocka_unit_test(test_a_name_leaves_no_file),
         cmocka_unit_test(test_a_builder_may_ask_for_others_but_not_for_its_own),
         cmocka_unit_test(test_names_and_lengths_are_checked),
         cmocka_unit_test(test_what_is_there_is_opened_without_a_builder),
