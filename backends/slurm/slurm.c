@@ -25,6 +25,7 @@
 
 #define ASK_MS 10000
 #define LOOK_UP_MS 1000
+#define RUN_DIGITS 32         /* in the uid of a run */
 #define SOMEWHERE "192.0.2.1" /* in no network that exists: its route is the default route */
 
 struct fbr_backend {
@@ -130,15 +131,17 @@ static void slurm_release(struct fbr_backend *b, void *handle)
 
 /* ---- Queries of Slurm that are waited for ---- */
 
-/* Finds the run and the name in "fiber-RUN-NAME.TAG.N" (batch) or "fiber-RUN-NAME.PID" (a step). */
+/* Finds the run and the name in "fiber-RUN-NAME.TAG.N" (batch) or "fiber-RUN-NAME.PID" (a step).
+ * RUN is the whole uid of a run; a user's own job may be "fiber-optics-sim". */
 static bool cut_name(char *name, bool step, struct fbr_orphan *job)
 {
-    char *run = name + strlen("fiber-"), *own;
+    char *run, *own;
 
     if (strncmp(name, "fiber-", 6) != 0)
         return false;
-    own = strchr(run, '-');
-    if (!own)
+    run = name + strlen("fiber-");
+    own = run + strspn(run, "0123456789abcdef");
+    if (own - run != RUN_DIGITS || *own != '-')
         return false;
     *own++ = '\0';
     for (int dots = step ? 1 : 2; dots > 0; dots--)
@@ -149,7 +152,7 @@ static bool cut_name(char *name, bool step, struct fbr_orphan *job)
     return true;
 }
 
-/* "ID|STATE|SINCE|NAME|COMMENT" */
+/* Cuts "ID|STATE|SINCE|NAME|COMMENT". Each batch job of ours has a comment; a step has none. */
 static bool cut_line(char *line, bool step, struct fbr_orphan *job)
 {
     char *at[5];
@@ -163,6 +166,8 @@ static bool cut_line(char *line, bool step, struct fbr_orphan *job)
         if (i < 4)
             *line++ = '\0';
     }
+    if (!step && !strstr(at[4], "fiber.job="))
+        return false;
     master = strstr(at[4], "fiber.master=");
     *job = (struct fbr_orphan){.id = at[0],
                                .master = master ? master + strlen("fiber.master=") : "",

@@ -25,6 +25,7 @@
 #include "tests/support/sync.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define RUN "0123456789abcdef0123456789abcdef"
 
 static const char tool[] =
     "#!/bin/sh\n"
@@ -164,17 +165,24 @@ static void jobs_are_told_by_what_their_names_say(void **state)
     static const struct {
         const char *squeue, *steps, *want;
     } cases[] = {
-        {"17_3|RUNNING|1700000000|fiber-ab12-worker-1.x9.4|fiber.master=here:7:boot.1\n", "",
-         "17_3 run=ab12 name=worker-1 master=here:7:boot.1 since=1700000000000 alive\n"},
-        {"18|PENDING|N/A|fiber-ab12-a.b.c.x9.4|\n", "",
-         "18 run=ab12 name=a.b.c master= since=0 alive\n"},
-        {"19|COMPLETED|1|fiber-ab-w.1.2|fiber.master=m\n20|NODE_FAIL|1|fiber-ab-w.1.3|\n", "",
-         "19 run=ab name=w master=m since=1000 ended\n20 run=ab name=w master= since=1000 ended\n"},
-        {"21|RUNNING|1|other-job|\n22|RUNNING|1|fiber-|\n23|RUNNING|1|fiber-ab|\n", "", ""},
+        {"17_3|RUNNING|1700000000|fiber-" RUN
+         "-worker-1.x9.4|fiber.job=j fiber.master=here:7:boot.1\n",
+         "", "17_3 run=" RUN " name=worker-1 master=here:7:boot.1 since=1700000000000 alive\n"},
+        {"18|PENDING|N/A|fiber-" RUN "-a.b.c.x9.4|fiber.job=j\n", "",
+         "18 run=" RUN " name=a.b.c master= since=0 alive\n"},
+        {"19|COMPLETED|1|fiber-" RUN "-w.1.2|fiber.job=j fiber.master=m\n"
+         "20|NODE_FAIL|1|fiber-" RUN "-w.1.3|fiber.job=j\n",
+         "",
+         "19 run=" RUN " name=w master=m since=1000 ended\n"
+         "20 run=" RUN " name=w master= since=1000 ended\n"},
+        {"21|RUNNING|1|other-job|fiber.job=j\n22|RUNNING|1|fiber-|fiber.job=j\n"
+         "23|RUNNING|1|fiber-" RUN "|fiber.job=j\n",
+         "", ""},
         {"24|RUNNING\n\n|\ngarbage\n", "", ""},
-        {"", "17.2|RUNNING|5|fiber-ab12-worker-1.4711|\n17.batch|RUNNING|5|batch|\n",
-         "17.2 run=ab12 name=worker-1 master= since=5000 alive\n"},
-        {"25|RUNNING|1|fiber-ab-plain|\n", "", "25 run=ab name=plain master= since=1000 alive\n"},
+        {"", "17.2|RUNNING|5|fiber-" RUN "-worker-1.4711|\n17.batch|RUNNING|5|batch|\n",
+         "17.2 run=" RUN " name=worker-1 master= since=5000 alive\n"},
+        {"25|RUNNING|1|fiber-" RUN "-plain|fiber.job=j\n", "",
+         "25 run=" RUN " name=plain master= since=1000 alive\n"},
     };
 
     (void)state;
@@ -187,10 +195,43 @@ static void jobs_are_told_by_what_their_names_say(void **state)
     assert_non_null(strstr(told(), "squeue --noheader --me --format="));
 }
 
+/* The names are like ours, but no run of Fiber has such a uid, or the comment of its jobs. */
+static void jobs_of_the_user_are_not_ours(void **state)
+{
+    static const char *const jobs[] = {
+        "815|RUNNING|1|fiber-optics-sim|(null)\n",
+        "815|RUNNING|1|fiber-optics-sim|fiber.job=j\n",
+        "815|RUNNING|1|fiber-cafe-sim|fiber.job=j\n",
+        "815|RUNNING|1|fiber-" RUN "0-sim|fiber.job=j\n",
+        "815|RUNNING|1|fiber-" RUN "-sim|(null)\n",
+        "815|RUNNING|1|fiber-" RUN "-sim|fibre for the optics\n",
+        "815|RUNNING|1|fiber-" RUN "-sim|\n",
+    };
+    static const char *const steps[] = {
+        "815.0|RUNNING|1|fiber-optics-sim|\n",
+        "815.0|RUNNING|1|fiber-cafe-sim.4711|\n",
+        "815.0|RUNNING|1|fiber-" RUN "0-sim.4711|\n",
+    };
+
+    (void)state;
+    put("steps", "");
+    for (size_t i = 0; i < COUNT(jobs); i++) {
+        put("squeue", jobs[i]);
+        assert_int_equal(list(), 0);
+        assert_string_equal(bed.heard, "");
+    }
+    put("squeue", "");
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        put("steps", steps[i]);
+        assert_int_equal(list(), 0);
+        assert_string_equal(bed.heard, "");
+    }
+}
+
 static void a_queue_that_does_not_answer_is_told(void **state)
 {
     (void)state;
-    put("squeue", "17|RUNNING|1|fiber-ab-w.1.2|\n");
+    put("squeue", "17|RUNNING|1|fiber-" RUN "-w.1.2|fiber.job=j\n");
     put("squeue.bad", "slurm_load_jobs error: Unable to contact slurm controller\n");
     assert_int_equal(list(), -EIO);
     assert_string_equal(bed.heard, ""); /* a part of a list is none */
@@ -329,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         left_test(jobs_are_told_by_what_their_names_say),
+        left_test(jobs_of_the_user_are_not_ours),
         left_test(a_queue_that_does_not_answer_is_told),
         left_test(a_job_is_removed_by_its_number),
         left_test(output_is_in_the_files_that_slurm_names),
