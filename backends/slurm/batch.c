@@ -25,6 +25,7 @@
 #include <utlist.h>
 
 #include "backends/slurm/batch_priv.h"
+#include "backends/slurm/query.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
 
@@ -38,6 +39,7 @@
 #define FORGOTTEN 3 /* lists without the job */
 #define FORGOTTEN_MS 10000
 #define CANNOT_START 125
+#define LEFT "squeue --noheader --me --format=\"%F %j\"" /* lines "ID NAME" of all jobs */
 #define ASK "squeue --noheader --array --states=all --Format="
 
 static void read_output(struct fbr_slurm_batch *b);
@@ -618,7 +620,7 @@ static void on_dead(void *user, const char *tag)
     fbr_slurm_add(&b->dead, ".%s.", tag);
 }
 
-/* Reads lines "ID NAME" of all jobs of this user. */
+/* Reads what LEFT prints. */
 static void on_left(void *user, const struct fbr_tool_result *r)
 {
     struct fbr_slurm_batch *b = user;
@@ -648,7 +650,7 @@ static void cancel_left(struct fbr_slurm_batch *b)
 {
     struct fbr_args w = {0};
 
-    if (b->dead.n && fbr_args_split(&w, "squeue --noheader --me --format=\"%F %j\"", NULL) == 0)
+    if (b->dead.n && fbr_args_split(&w, LEFT, NULL) == 0)
         fbr_slurm_run(b, &w, TOOL_MS, on_left, b);
     fbr_args_fini(&w);
 }
@@ -713,39 +715,78 @@ fail:
     return rc;
 }
 
-/* Cancels all jobs and waits, because there is no loop any more. A job whose submission runs has no
- * id, but a name. */
-static void cancel_all(struct fbr_slurm_batch *b)
+/* Runs scancel with the ids after the `options` first words, if there are any. */
+static void cancel_now(const struct fbr_args *w, size_t options)
 {
-    static const char *const commands[] = {"scancel --quiet", "scancel --quiet --me"};
+    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
+    struct fbr_error err = {0, ""};
+    int32_t code;
 
-    for (int named = 0; named < 2; named++) {
-        char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
-        struct fbr_error err = {0, ""};
-        struct fbr_args w = {0};
-        struct submission *s;
-        size_t options;
-        int32_t code;
+    if (env && w->n > options && fbr_tool_wait(w, env, CLOSE_MS, NULL, NULL, &code, &err) < 0)
+        fbr_warn("slurm: jobs may remain: %s", err.text);
+    free(env);
+}
 
-        if (!env || fbr_args_split(&w, commands[named], NULL) < 0) {
-            free(env);
-            return;
-        }
-        options = w.n;
-        DL_FOREACH(b->all, s)
-            if (s->living && s->stage == (named ? SUBMITTING : SUBMITTED))
-                fbr_slurm_add(&w, named ? "--name=%s" : "%s", named ? s->name : s->id);
-        for (size_t i = 0; !named && i < b->cancelling.n; i++)
-            fbr_slurm_add(&w, "%s", b->cancelling.at[i]);
-        if (w.n > options && fbr_tool_wait(&w, env, CLOSE_MS, NULL, NULL, &code, &err) < 0)
-            fbr_warn("slurm: jobs may remain: %s", err.text);
-        fbr_args_fini(&w);
-        free(env);
-        if (named == 0) { /* no sbatch runs after this */
-            fbr_tools_close(b->tools);
-            b->tools = NULL;
-        }
+static void cancel_submitted(struct fbr_slurm_batch *b)
+{
+    struct fbr_args w = {0};
+    struct submission *s;
+    size_t options;
+
+    if (fbr_args_split(&w, "scancel --quiet", NULL) < 0)
+        return;
+    options = w.n;
+    DL_FOREACH(b->all, s)
+        if (s->living && s->stage == SUBMITTED)
+            fbr_slurm_add(&w, "%s", s->id);
+    for (size_t i = 0; i < b->cancelling.n; i++)
+        fbr_slurm_add(&w, "%s", b->cancelling.at[i]);
+    cancel_now(&w, options);
+    fbr_args_fini(&w);
+}
+
+static bool has_submitting(const struct fbr_slurm_batch *b, const char *name)
+{
+    const struct submission *s;
+
+    DL_FOREACH(b->all, s)
+        if (s->living && s->stage == SUBMITTING && (!name || strcmp(s->name, name) == 0))
+            return true;
+    return false;
+}
+
+/* A submission that sbatch has begun has no id here, but Slurm may have a job with its name. scancel
+ * takes one name, so squeue finds the ids of all. */
+static void cancel_submitting(struct fbr_slurm_batch *b)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_args w = {0};
+    struct fbr_buf lines;
+    char *rest = NULL;
+    size_t options;
+
+    if (!has_submitting(b, NULL))
+        return;
+    fbr_buf_init(&lines);
+    if (fbr_slurm_ask_about(LEFT, "", NULL, CLOSE_MS, &lines, &err) < 0 ||
+        fbr_args_split(&w, "scancel --quiet", &err) < 0) {
+        fbr_warn("slurm: jobs may remain: %s", err.text);
+        goto done;
     }
+    options = w.n;
+    for (char *at = strtok_r((char *)lines.data, "\n", &rest); at;
+         at = strtok_r(NULL, "\n", &rest)) {
+        char *name = strchr(at, ' ');
+
+        if (!name || !has_submitting(b, name + 1))
+            continue;
+        *name = '\0';
+        fbr_slurm_add(&w, "%s", at);
+    }
+    cancel_now(&w, options);
+done:
+    fbr_buf_fini(&lines);
+    fbr_args_fini(&w);
 }
 
 void fbr_slurm_batch_close(struct fbr_slurm_batch *b)
@@ -754,8 +795,10 @@ void fbr_slurm_batch_close(struct fbr_slurm_batch *b)
 
     if (!b)
         return;
-    cancel_all(b);
-    fbr_tools_close(b->tools);
+    /* these commands are waited for, because there is no loop any more */
+    cancel_submitted(b);
+    fbr_tools_close(b->tools); /* no sbatch runs after this */
+    cancel_submitting(b);
     if (b->reads)
         b->reads->done = NULL;
     DL_FOREACH_SAFE(b->all, s, next) {

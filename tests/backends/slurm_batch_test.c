@@ -1,0 +1,228 @@
+/* slurm_batch_test.c - jobs of sbatch, with commands of ours in the place of Slurm's: what they print
+ * is what a site's may print.
+ *
+ * The commands share a queue, the file "queue" with lines "ID NAME COMMENT". sbatch adds a job to it
+ * and answers as the test's file "answer" says; the id is $id.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/environ.h"
+#include "runtime/base/sync.h"
+#include "runtime/net/loop.h"
+#include "runtime/proc/backend.h"
+#include "tests/support/files.h"
+#include "tests/support/sync.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define JOBS 3
+
+static const char sbatch[] =
+    "#!/bin/sh\n"
+    "for word; do\n"
+    "    case $word in --job-name=*) name=${word#*=} ;; --comment=*) comment=${word#*=} ;; esac\n"
+    "done\n"
+    "id=$$\n"
+    "echo \"$id $name $comment\" >>\"$BED/queue\"\n"
+    ". \"$BED/answer\"\n";
+
+static const char squeue[] = "#!/bin/sh\n"
+                             "while read -r id name comment; do\n"
+                             "    case \"$*\" in\n"
+                             "    *--Format=*) echo \"$id|RUNNING|0|n1|None|$comment\" ;;\n"
+                             "    *%k*) echo \"$id $comment \" ;;\n"
+                             "    *) echo \"$id $name\" ;;\n"
+                             "    esac\n"
+                             "done <\"$BED/queue\"\n";
+
+/* As Slurm's: with several options --name the last one counts. */
+static const char scancel[] =
+    "#!/bin/sh\n"
+    "ids=' ' named=\n"
+    "for word; do\n"
+    "    case $word in --name=*) named=${word#*=} ;; -*) ;; *) ids=\"$ids$word \" ;; esac\n"
+    "done\n"
+    "while read -r id name comment; do\n"
+    "    case $ids in *\" $id \"*) continue ;; esac\n"
+    "    [ \"$name\" = \"$named\" ] || echo \"$id $name $comment\"\n"
+    "done <\"$BED/queue\" >\"$BED/rest\"\n"
+    "mv \"$BED/rest\" \"$BED/queue\"\n";
+
+struct job {
+    void *handle;
+    bool started, ended;
+    int32_t code;
+    char text[400]; /* of the last event */
+};
+
+static struct {
+    char dir[64], path[4096];
+    struct fbr_loop *loop;
+    struct fbr_config *config;
+    const struct fbr_backend_ops *ops;
+    struct fbr_backend *backend; /* NULL: closed */
+    struct fbr_backend_env env;
+    struct fbr_error err;
+    struct job jobs[JOBS];
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+} bed;
+
+static void put(const char *name, const char *text)
+{
+    file_make(path_in(bed.dir, name), text, strlen(text), 0700);
+}
+
+static void on_event(void *user, const struct fbr_job_event *e)
+{
+    struct job *j = user;
+
+    pthread_mutex_lock(&bed.lock);
+    snprintf(j->text, sizeof(j->text), "%s", e->text ? e->text : "");
+    j->started |= e->type == FBR_JOB_STARTED;
+    if (e->type == FBR_JOB_EXITED) {
+        j->ended = true;
+        j->code = e->code;
+    }
+    pthread_cond_broadcast(&bed.changed);
+    pthread_mutex_unlock(&bed.lock);
+}
+
+/* ---- On the loop thread ---- */
+
+static int do_open(void *arg)
+{
+    (void)arg;
+    return bed.ops->open(&bed.backend, &bed.env, &bed.err);
+}
+
+/* Jobs with other arguments do not share a submission. */
+static int do_start(void *arg)
+{
+    struct job *j = arg;
+    char number[16], *argv[] = {(char *)"sleep", number, NULL};
+    const struct fbr_job job = {.name = "job",
+                                .run_uid = "0123456789abcdef0123456789abcdef",
+                                .file = "/bin/sleep",
+                                .argv = argv,
+                                .env = fbr_environ()};
+
+    snprintf(number, sizeof(number), "%d", 1000 + (int)(j - bed.jobs));
+    return bed.ops->start(bed.backend, &job, j, &j->handle, &bed.err);
+}
+
+static int do_close(void *arg)
+{
+    (void)arg;
+    if (bed.backend)
+        bed.ops->close(bed.backend);
+    bed.backend = NULL;
+    return 0;
+}
+
+/* ---- The program's thread ---- */
+
+static int set_up(void **state)
+{
+    static const char *const variables[] = {"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "FIBER_SLURM",
+                                            "SLURM_CLUSTERS", "SBATCH_CLUSTERS"};
+    char path[200];
+
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    temp_dir_make(bed.dir);
+    folders_make(path_in(bed.dir, "bin/x"));
+    folders_make(path_in(bed.dir, "jobs/x"));
+    put("bin/sbatch", sbatch);
+    put("bin/squeue", squeue);
+    put("bin/scancel", scancel);
+    put("queue", "");
+    snprintf(bed.path, sizeof(bed.path), "%s", getenv("PATH"));
+    snprintf(path, sizeof(path), "%s/bin:/usr/bin:/bin", bed.dir);
+    setenv("PATH", path, 1);
+    setenv("BED", bed.dir, 1);
+    for (size_t i = 0; i < COUNT(variables); i++)
+        unsetenv(variables[i]);
+    pthread_mutex_init(&bed.lock, NULL);
+    fbr_cond_init(&bed.changed);
+    bed.config = fbr_config_new();
+    bed.ops = fbr_backend_find("slurm", &bed.err);
+    assert_non_null(bed.ops);
+    assert_int_equal(
+        fbr_config_set(bed.config, "slurm_dir", path_in(bed.dir, "jobs"), "test", &bed.err), 0);
+    assert_int_equal(fbr_config_set(bed.config, "slurm_poll", "50ms", "test", &bed.err), 0);
+    assert_int_equal(fbr_loop_open(&bed.loop, &bed.err), 0);
+    bed.env = (struct fbr_backend_env){bed.loop, bed.config, on_event, NULL};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fbr_loop_call(bed.loop, do_close, NULL);
+    fbr_loop_close(bed.loop);
+    fbr_config_free(bed.config);
+    pthread_cond_destroy(&bed.changed);
+    pthread_mutex_destroy(&bed.lock);
+    setenv("PATH", bed.path, 1);
+    temp_dir_remove(bed.dir);
+    return 0;
+}
+
+#define batch_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static void start(int jobs)
+{
+    assert_int_equal(fbr_loop_call(bed.loop, do_open, NULL), 0);
+    for (int i = 0; i < jobs; i++)
+        assert_int_equal(fbr_loop_call(bed.loop, do_start, &bed.jobs[i]), 0);
+}
+
+static void the_queue_is_empty(void)
+{
+    struct stat st;
+
+    assert_int_equal(stat(path_in(bed.dir, "queue"), &st), 0);
+    assert_int_equal(st.st_size, 0);
+}
+
+/* ---- The end ---- */
+
+static void the_end_cancels_every_submission_without_an_answer(void **state)
+{
+    struct gate queued;
+    char bytes[JOBS];
+
+    (void)state;
+    gate_open(&queued);
+    setenv("QUEUED", queued.path, 1);
+    assert_int_equal(mkfifo(path_in(bed.dir, "never"), 0600), 0);
+    put("answer", "printf x >\"$QUEUED\"\nread -r answer <\"$BED/never\"\n");
+    start(JOBS);
+    assert_int_equal(gate_wait(&queued, bytes, JOBS), 0);
+    fbr_loop_call(bed.loop, do_close, NULL);
+    the_queue_is_empty();
+    gate_close(&queued);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        batch_test(the_end_cancels_every_submission_without_an_answer),
+    };
+
+    return cmocka_run_group_tests_name("slurm_batch", tests, NULL, NULL);
+}
