@@ -41,8 +41,9 @@ struct submission {
     struct batch_job **jobs; /* by index; NULL: reported and released */
     struct fbr_timer timer;
     char id[FBR_SLURM_ID], name[160];
-    /* busy: sbatch runs; listed: it was in the squeue that runs */
-    bool busy, listed;
+    /* busy: sbatch runs; listed: it was in the squeue that runs; accepted: sbatch succeeded, but
+     * printed no id */
+    bool busy, listed, accepted;
     /* the needs of the jobs; the submission owns the strings */
     struct fbr_args argv, env;
     struct fbr_job job;

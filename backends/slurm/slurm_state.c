@@ -88,14 +88,26 @@ bool fbr_slurm_sacct_line(char *line, struct fbr_slurm_job *job)
     return true;
 }
 
+/* Returns how many digits the id in the line has; 0: the line is not "12" or "12;cluster". */
+static size_t id_digits(const char *line, size_t len)
+{
+    size_t n = strspn(line, "0123456789");
+    bool whole = n == len || (line[n] == ';' && strcspn(line + n, " \t\n") == len - n);
+
+    return whole && n < FBR_SLURM_ID ? n : 0;
+}
+
 bool fbr_slurm_id(const char *text, char id[FBR_SLURM_ID])
 {
-    size_t n = strspn(text, "0123456789");
+    id[0] = '\0';
+    while (*text) {
+        size_t len = strcspn(text, "\n"), n = id_digits(text, len);
 
-    if (n == 0 || n >= FBR_SLURM_ID || !strchr(";\n", text[n]))
-        return false;
-    snprintf(id, FBR_SLURM_ID, "%.*s", (int)n, text);
-    return true;
+        if (n > 0)
+            snprintf(id, FBR_SLURM_ID, "%.*s", (int)n, text);
+        text += len + (text[len] == '\n');
+    }
+    return id[0] != '\0';
 }
 
 /* ---- States ---- */

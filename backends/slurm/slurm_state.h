@@ -51,7 +51,8 @@ struct fbr_slurm_end {
 /* Parse one line of squeue or sacct, and cut it up. False: not such a line. */
 bool fbr_slurm_squeue_line(char *line, struct fbr_slurm_job *job);
 bool fbr_slurm_sacct_line(char *line, struct fbr_slurm_job *job);
-/* Finds the id in the output of `sbatch --parsable`: "12" or "12;cluster". */
+/* Finds the id in the output of `sbatch --parsable`: the last line that is "12" or "12;cluster". A
+ * site's sbatch may print other lines before it. */
 bool fbr_slurm_id(const char *text, char id[FBR_SLURM_ID]);
 
 enum fbr_slurm_phase fbr_slurm_phase(const char *state);

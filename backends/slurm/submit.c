@@ -21,6 +21,8 @@
 #define RETRY_MAX_MS 15000
 #define ASK_MS 60000
 #define SBATCH_MS 120000
+#define REFUSED "could not be submitted to Slurm: "
+#define NO_ID "sbatch printed no job id"
 
 static void submit(void *arg);
 
@@ -165,10 +167,13 @@ static void on_found(void *user, const struct fbr_tool_result *r)
             return;
         }
     }
-    submit(s);
+    if (s->accepted) /* a further sbatch would print no id either, and queue one more job */
+        fbr_slurm_refuse_all(s, REFUSED, NO_ID);
+    else
+        submit(s);
 }
 
-/* Checks whether Slurm has accepted the submission, after the answer was lost. */
+/* Checks whether Slurm has accepted the submission, after the answer was lost or had no id. */
 static void find_it(void *arg)
 {
     struct submission *s = arg;
@@ -193,6 +198,13 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
         fbr_slurm_submitted(s, id);
         return;
     }
+    if (r->code == 0) {
+        fbr_info("slurm: " NO_ID ": %.200s", r->out);
+        s->accepted = true;
+        s->timer.fn = find_it;
+        find_it(s);
+        return;
+    }
     refusal = fbr_slurm_refusal(r->err, line, sizeof(line));
     if (r->code < 0) /* it took too long */
         refusal = FBR_SLURM_UNSURE;
@@ -203,8 +215,7 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
     if (refusal == FBR_SLURM_LATER || refusal == FBR_SLURM_UNSURE)
         try_later(s, line);
     else
-        fbr_slurm_refuse_all(
-            s, "could not be submitted to Slurm: ", line[0] ? line : "sbatch printed no job id");
+        fbr_slurm_refuse_all(s, REFUSED, line[0] ? line : NO_ID);
 }
 
 static int sbatch_words(const struct submission *s, struct fbr_args *w)
@@ -282,7 +293,7 @@ static void submit(void *arg)
     fbr_buf_fini(&script);
     free(env);
     if (rc < 0)
-        fbr_slurm_refuse_all(s, "could not be submitted to Slurm: ", err.text);
+        fbr_slurm_refuse_all(s, REFUSED, err.text);
 }
 
 /* ---- For fiber run --dry-run ---- */

@@ -65,7 +65,7 @@ struct job {
     void *handle;
     bool started, ended;
     int32_t code;
-    char text[400]; /* of the last event */
+    char id[40], text[400]; /* text: of the last event */
 };
 
 static struct {
@@ -92,7 +92,10 @@ static void on_event(void *user, const struct fbr_job_event *e)
 
     pthread_mutex_lock(&bed.lock);
     snprintf(j->text, sizeof(j->text), "%s", e->text ? e->text : "");
-    j->started |= e->type == FBR_JOB_STARTED;
+    if (e->type == FBR_JOB_STARTED) {
+        j->started = true;
+        snprintf(j->id, sizeof(j->id), "%.39s", e->text);
+    }
     if (e->type == FBR_JOB_EXITED) {
         j->ended = true;
         j->code = e->code;
@@ -199,6 +202,69 @@ static void the_queue_is_empty(void)
     assert_int_equal(st.st_size, 0);
 }
 
+static void wait_for(const bool *fact)
+{
+    uint64_t deadline = fbr_deadline(TEST_LONG_MS);
+    int rc = 0;
+
+    pthread_mutex_lock(&bed.lock);
+    while (!*fact && rc == 0)
+        rc = fbr_cond_wait(&bed.changed, &bed.lock, deadline);
+    pthread_mutex_unlock(&bed.lock);
+    assert_int_equal(rc, 0);
+}
+
+/* The first job has started, with the id that it has in the queue. */
+static void the_job_in_the_queue_has_started(void)
+{
+    char id[40] = "";
+    FILE *f;
+
+    wait_for(&bed.jobs[0].started);
+    f = fopen(path_in(bed.dir, "queue"), "re");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%39s", id), 1);
+    fclose(f);
+    assert_string_equal(bed.jobs[0].id, id);
+}
+
+/* ---- What sbatch prints ---- */
+
+static void an_id_after_a_banner_is_that_of_the_job(void **state)
+{
+    (void)state;
+    put("answer", "echo 'Welcome to the cluster'\necho 'Verifying the project... OK'\necho $id\n");
+    start(1);
+    the_job_in_the_queue_has_started();
+    assert_false(bed.jobs[0].ended);
+    fbr_loop_call(bed.loop, do_close, NULL);
+    the_queue_is_empty();
+}
+
+static void a_job_without_an_id_is_found_by_its_comment(void **state)
+{
+    (void)state;
+    put("answer", "echo \"Submitted batch job $id\"\n");
+    start(1);
+    the_job_in_the_queue_has_started();
+    assert_false(bed.jobs[0].ended);
+    fbr_loop_call(bed.loop, do_close, NULL);
+    the_queue_is_empty();
+}
+
+static void a_job_that_is_not_found_is_not_submitted_again(void **state)
+{
+    (void)state;
+    put("calls", "");
+    put("answer", ": >\"$BED/queue\"\necho x >>\"$BED/calls\"\n");
+    start(1);
+    wait_for(&bed.jobs[0].ended);
+    assert_int_equal(bed.jobs[0].code, 125);
+    assert_string_equal(bed.jobs[0].text,
+                        "could not be submitted to Slurm: sbatch printed no job id");
+    file_expect(path_in(bed.dir, "calls"), "x\n", 2, 0700);
+}
+
 /* ---- The end ---- */
 
 static void the_end_cancels_every_submission_without_an_answer(void **state)
@@ -221,6 +287,9 @@ static void the_end_cancels_every_submission_without_an_answer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        batch_test(an_id_after_a_banner_is_that_of_the_job),
+        batch_test(a_job_without_an_id_is_found_by_its_comment),
+        batch_test(a_job_that_is_not_found_is_not_submitted_again),
         batch_test(the_end_cancels_every_submission_without_an_answer),
     };
 

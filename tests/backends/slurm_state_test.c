@@ -163,6 +163,27 @@ static void ids_are_digits(void **state)
     assert_false(fbr_slurm_id("Submitted batch job 12\n", id));
     assert_false(fbr_slurm_id("", id));
     assert_false(fbr_slurm_id("12 13\n", id));
+    assert_false(fbr_slurm_id("12;far away\n12 ;far\n;far\n", id));
+    assert_false(fbr_slurm_id("123456789012345678901234567890123456789012345678\n", id));
+}
+
+static void an_id_is_found_among_what_a_site_says(void **state)
+{
+    static const struct {
+        const char *text, *id;
+    } cases[] = {
+        {"Welcome to the cluster\n--> Verifying valid submit host...OK\n4711\n", "4711"},
+        {"2026\nprojects: 3\n4711;far\n", "4711"},
+        {"\n\n4711", "4711"},
+        {"4711\nYour project has 12 hours left\n\n", "4711"},
+    };
+    char id[FBR_SLURM_ID];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_true(fbr_slurm_id(cases[i].text, id));
+        assert_string_equal(id, cases[i].id);
+    }
 }
 
 static void refusals_are_for_good_or_for_now(void **state)
@@ -563,6 +584,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_is_no_end),
         cmocka_unit_test(reasons_say_whether_it_will_ever_start),
         cmocka_unit_test(ids_are_digits),
+        cmocka_unit_test(an_id_is_found_among_what_a_site_says),
         cmocka_unit_test(refusals_are_for_good_or_for_now),
         cmocka_unit_test(ends_of_srun_are_codes_and_sentences),
         cmocka_unit_test(lines_of_the_job_pass_whole_or_in_parts),
