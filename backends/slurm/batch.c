@@ -507,6 +507,7 @@ static bool has_living(const struct submission *s)
 
 static void count_missing(struct fbr_slurm_batch *b)
 {
+    const char *cluster = fbr_getenv("SLURM_CLUSTERS"); /* sacct alone does not read it */
     struct fbr_args w = {0};
     struct submission *s;
     bool any = false;
@@ -526,6 +527,7 @@ static void count_missing(struct fbr_slurm_batch *b)
     b->accounting = true;
     if (fbr_args_split(&w, "sacct --noheader --allocations --parsable2 --format=" FBR_SLURM_SACCT,
                        NULL) < 0 ||
+        (cluster && cluster[0] && fbr_slurm_add(&w, "--clusters=%s", cluster) < 0) ||
         add_ids(b, &w, "--jobs=", has_forgotten) <= 0 ||
         fbr_slurm_run(b, &w, TOOL_MS, on_accounts, b) < 0)
         on_accounts(b, &(struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = (char[]){""}});
@@ -542,10 +544,11 @@ static void on_states(void *user, const struct fbr_tool_result *r)
     b->looking = false;
     fbr_slurm_refusal(r->err, line, sizeof(line));
     if (r->code == 0 || strstr(line, "Invalid job id")) { /* Slurm has none of them */
-        bool blank = r->out[0] == '\0';
+        char *list = fbr_slurm_list(r->out);
+        bool blank = list[0] == '\0';
 
         /* otherwise the output is not a list */
-        if (read_lines(b, r->out, fbr_slurm_squeue_line) || blank)
+        if (read_lines(b, list, fbr_slurm_squeue_line) || blank)
             count_missing(b);
         if (b->unwanted)
             on_cancel_time(b);

@@ -71,8 +71,6 @@ int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_capacity *
     struct fbr_buf out;
     int rc;
 
-    if (!partition)
-        return fbr_fail(err, -ENOTSUP, "slurm_options name another cluster");
     fbr_buf_init(&out);
     rc = fbr_slurm_ask_about("sinfo --noheader --exact --format=%P|%c|%D|%T",
                              "--partition=", partition[0] ? partition : NULL, PATIENCE_MS, &out,
@@ -112,10 +110,16 @@ static int ask_line(const char *command, struct fbr_buf *out, struct fbr_error *
 }
 
 /* Keeps only the first line. */
+static const char *first_line(char *text)
+{
+    text[strcspn(text, "\n")] = '\0';
+    return text;
+}
+
 static void cut(struct fbr_buf *b)
 {
     if (b->data)
-        b->data[strcspn((char *)b->data, "\n")] = '\0';
+        first_line((char *)b->data);
 }
 
 static const char *conf(void)
@@ -314,23 +318,24 @@ static bool check_allocation(const struct check *c)
     struct fbr_error err = {0, ""};
     struct fbr_buf out;
     char text[320];
+    const char *said;
     bool good;
     int rc;
 
     fbr_buf_init(&out);
     rc = fbr_slurm_ask_about("squeue --noheader \"--format=%T, for another %L\"",
                              "--jobs=", id ? id : "", PATIENCE_MS, &out, &err);
-    cut(&out);
-    good = rc == 0 && !strncmp((char *)out.data, "RUNNING", 7);
+    said = rc == 0 ? first_line(fbr_slurm_list((char *)out.data)) : "";
+    good = !strncmp(said, "RUNNING", 7);
     if (!good) {
         bad(c, "use salloc to get another one, or unset SLURM_JOB_ID to queue jobs with sbatch",
             "allocation %.40s is over: %.200s", id ? id : "?",
-            rc < 0        ? err.text
-            : out.data[0] ? (char *)out.data
-                          : "Slurm does not know it");
+            rc < 0    ? err.text
+            : said[0] ? said
+                      : "Slurm does not know it");
     } else {
         snprintf(text, sizeof(text), "allocation %.40s on %.160s: jobs are steps, by srun; %.60s",
-                 id, nodes ? nodes : "?", (char *)out.data);
+                 id, nodes ? nodes : "?", said);
         c->say(c->user, FBR_FINDING_GOOD, "slurm jobs", text, "");
     }
     fbr_buf_fini(&out);

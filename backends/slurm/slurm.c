@@ -47,6 +47,29 @@ static bool want_steps(const struct fbr_config *config)
     return id && id[0] && !(own && strncmp(own, FBR_SLURM_OWN, strlen(FBR_SLURM_OWN)) == 0);
 }
 
+/* All commands must be about the one cluster that has our jobs: elsewhere their ids are those of
+ * other jobs. */
+static int check_clusters(struct fbr_error *err)
+{
+    const char *all = fbr_getenv("SLURM_CLUSTERS"), *own = fbr_getenv("SBATCH_CLUSTERS");
+
+    all = all ? all : "";
+    if (own && own[0] && strcmp(own, all) != 0)
+        return fbr_fail(err, -EINVAL, "only sbatch reads SBATCH_CLUSTERS (%.60s): %s", own,
+                        FBR_SLURM_CLUSTERS);
+    if (strchr(all, ',') || strcmp(all, "all") == 0)
+        return fbr_fail(err, -EINVAL, "SLURM_CLUSTERS must name one cluster, not '%.60s'", all);
+    return 0;
+}
+
+static int load_settings(struct fbr_slurm_settings *s, const struct fbr_config *config,
+                         struct fbr_error *err)
+{
+    int rc = fbr_slurm_settings_load(s, config, err);
+
+    return rc < 0 || want_steps(config) ? rc : check_clusters(err);
+}
+
 static void slurm_close(struct fbr_backend *b)
 {
     fbr_slurm_steps_close(b->steps);
@@ -66,7 +89,7 @@ static int slurm_open(struct fbr_backend **out, const struct fbr_backend_env *en
     if (!b)
         return fbr_fail(err, -ENOMEM, "out of memory");
     b->env = *env;
-    rc = fbr_slurm_settings_load(&b->settings, env->config, err);
+    rc = load_settings(&b->settings, env->config, err);
     if (rc < 0)
         goto fail;
     if (fbr_tool_find(steps ? "srun" : "sbatch", file, sizeof(file), err) < 0) {
@@ -359,7 +382,7 @@ static int slurm_show(const struct fbr_config *config, const struct fbr_job *job
     if (json)
         return -ENOTSUP;
     fbr_buf_init(&b);
-    rc = fbr_slurm_settings_load(&settings, config, err);
+    rc = load_settings(&settings, config, err);
     if (rc < 0)
         goto done;
     if (job->own_program) {
@@ -407,7 +430,7 @@ static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_c
     }
     if (!sizes)
         return 0;
-    rc = fbr_slurm_settings_load(&settings, env->config, err);
+    rc = load_settings(&settings, env->config, err);
     rc = rc < 0 ? rc : fbr_slurm_ask_room(&settings, room, err);
     fbr_slurm_settings_fini(&settings);
     return rc;
@@ -430,7 +453,8 @@ static const struct fbr_config_key keys[] = {
     {"slurm_time", "FIBER_SLURM_TIME", FBR_CONFIG_STR, "", 0, 64, NULL,
      "time limit of batch jobs as sbatch takes it, e.g. 1:30:00; empty: the partition's"},
     {"slurm_options", "FIBER_SLURM_OPTIONS", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
-     "more options of sbatch or srun, e.g. \"--reservation=x --exclude=n7\""},
+     "more options of sbatch or srun, e.g. \"--reservation=x --exclude=n7\"; another cluster is "
+     "named by SLURM_CLUSTERS instead"},
     {"slurm_dir", "FIBER_SLURM_DIR", FBR_CONFIG_STR, "", 0, 2048, NULL,
      "folder that the nodes share, for tickets and output of batch jobs; empty: ~/.fiber"},
     {"slurm_poll", "FIBER_SLURM_POLL", FBR_CONFIG_MS, "1s", 50, FBR_HOUR_MS, NULL,

@@ -16,6 +16,32 @@
 
 #define MIB ((uint64_t)1 << 20)
 
+/* Returns the value of option i, written in one word or two; NULL: it is another option. */
+static const char *value_of(const struct fbr_args *w, size_t i, const char *name, char letter)
+{
+    const char *at = w->at[i], *next = i + 1 < w->n ? w->at[i + 1] : "";
+    size_t n = strlen(name);
+
+    if (at[0] != '-')
+        return NULL;
+    if (at[1] == letter)
+        return at[2] ? at + 2 : next;
+    if (strncmp(at, "--", 2) != 0 || strncmp(at + 2, name, n) != 0)
+        return NULL;
+    return at[2 + n] == '=' ? at + 3 + n : at[2 + n] ? NULL : next;
+}
+
+/* Only sbatch would get the option: squeue and scancel would look on this host's own cluster. */
+static int refuse_clusters(const struct fbr_args *options, struct fbr_error *err)
+{
+    for (size_t i = 0; i < options->n; i++)
+        if (value_of(options, i, "clusters", 'M') || value_of(options, i, "cluster", 'M'))
+            return fbr_fail(err, -EINVAL,
+                            "slurm_options must not name a cluster (%.60s): " FBR_SLURM_CLUSTERS,
+                            options->at[i]);
+    return 0;
+}
+
 int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_config *config,
                             struct fbr_error *err)
 {
@@ -28,7 +54,7 @@ int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_confi
     s->poll_ms = (unsigned)fbr_config_ms(config, "slurm_poll");
     if (fbr_args_split(&s->options, fbr_config_str(config, "slurm_options"), err) < 0)
         return fbr_wrap(err, "slurm_options");
-    return 0;
+    return refuse_clusters(&s->options, err);
 }
 
 void fbr_slurm_settings_fini(struct fbr_slurm_settings *s)
@@ -87,21 +113,6 @@ int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *
     return fbr_args_add_all(w, s->options.at);
 }
 
-/* Returns the value of option i, written in one word or two; NULL: it is another option. */
-static const char *value_of(const struct fbr_args *w, size_t i, const char *name, char letter)
-{
-    const char *at = w->at[i], *next = i + 1 < w->n ? w->at[i + 1] : "";
-    size_t n = strlen(name);
-
-    if (at[0] != '-')
-        return NULL;
-    if (at[1] == letter)
-        return at[2] ? at + 2 : next;
-    if (strncmp(at, "--", 2) != 0 || strncmp(at + 2, name, n) != 0)
-        return NULL;
-    return at[2 + n] == '=' ? at + 3 + n : at[2 + n] ? NULL : next;
-}
-
 const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *variable)
 {
     const char *found = s->partition[0] ? s->partition : variable ? variable : "", *value;
@@ -109,8 +120,6 @@ const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *
     for (size_t i = 0; i < s->options.n; i++) { /* the last one counts */
         value = value_of(&s->options, i, "partition", 'p');
         found = value ? value : found;
-        if (value_of(&s->options, i, "clusters", 'M') || value_of(&s->options, i, "cluster", 'M'))
-            return NULL;
     }
     return found;
 }

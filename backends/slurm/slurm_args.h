@@ -12,6 +12,9 @@
  * an allocation of its own, which has no room for further jobs. */
 #define FBR_SLURM_OWN "own:"
 
+/* The remedy, where something names a cluster for sbatch alone. */
+#define FBR_SLURM_CLUSTERS "set SLURM_CLUSTERS instead, for all of Slurm's commands"
+
 struct fbr_slurm_settings {
     /* from the configuration; "": not set */
     const char *partition, *account, *qos, *constraint, *time;
@@ -19,6 +22,7 @@ struct fbr_slurm_settings {
     unsigned poll_ms;
 };
 
+/* -EINVAL: slurm_options is not a list of words, or names a cluster. */
 int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_config *config,
                             struct fbr_error *err);
 void fbr_slurm_settings_fini(struct fbr_slurm_settings *s);
@@ -32,7 +36,7 @@ int fbr_slurm_add_needs(struct fbr_args *w, const struct fbr_job *job);
 /* Adds --partition and the others, and slurm_options. */
 int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *s);
 /* Returns the partitions in which sbatch will look for nodes: their names, or "" for the default
- * one. `variable`: SBATCH_PARTITION, or NULL. NULL: on another cluster. */
+ * one. `variable`: SBATCH_PARTITION, or NULL. */
 const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *variable);
 /* Keeps the characters that every part of Slurm accepts; others become '_'. */
 void fbr_slurm_name(const char *name, char *out, size_t size);

@@ -63,6 +63,14 @@ bool fbr_slurm_squeue_line(char *line, struct fbr_slurm_job *job)
     return true;
 }
 
+char *fbr_slurm_list(char *text)
+{
+    if (strncmp(text, "CLUSTER: ", 9) != 0)
+        return text;
+    text += strcspn(text, "\n");
+    return text + (*text == '\n');
+}
+
 /* Parses "CODE:SIGNAL". */
 static uint32_t status_of(const char *text)
 {

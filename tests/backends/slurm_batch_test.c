@@ -1,8 +1,9 @@
 /* slurm_batch_test.c - jobs of sbatch, with commands of ours in the place of Slurm's: what they print
  * is what a site's may print.
  *
- * The commands share a queue, the file "queue" with lines "ID NAME COMMENT". sbatch adds a job to it
- * and answers as the test's file "answer" says; the id is $id.
+ * The commands share the queue of a cluster, a file with lines "ID NAME COMMENT": "queue", or with
+ * SLURM_CLUSTERS=far "queuefar". sbatch adds a job to it, and answers as the test's file "answer"
+ * says; the id is $id, the queue $queue.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -35,18 +36,22 @@ static const char sbatch[] =
     "for word; do\n"
     "    case $word in --job-name=*) name=${word#*=} ;; --comment=*) comment=${word#*=} ;; esac\n"
     "done\n"
-    "id=$$\n"
-    "echo \"$id $name $comment\" >>\"$BED/queue\"\n"
+    "id=$$ queue=$BED/queue$SLURM_CLUSTERS\n"
+    "echo \"$id $name $comment\" >>\"$queue\"\n"
     ". \"$BED/answer\"\n";
 
 static const char squeue[] = "#!/bin/sh\n"
+                             "queue=$BED/queue$SLURM_CLUSTERS\n"
+                             "[ -z \"$SLURM_CLUSTERS\" ] || echo \"CLUSTER: $SLURM_CLUSTERS\"\n"
+                             "case $* in *--jobs=*) [ -s \"$queue\" ] || { echo 'error: Invalid "
+                             "job id' >&2; exit 1; } ;; esac\n"
                              "while read -r id name comment; do\n"
                              "    case \"$*\" in\n"
                              "    *--Format=*) echo \"$id|RUNNING|0|n1|None|$comment\" ;;\n"
                              "    *%k*) echo \"$id $comment \" ;;\n"
                              "    *) echo \"$id $name\" ;;\n"
                              "    esac\n"
-                             "done <\"$BED/queue\"\n";
+                             "done <\"$queue\"\n";
 
 /* As Slurm's: with several options --name the last one counts. */
 static const char scancel[] =
@@ -58,8 +63,16 @@ static const char scancel[] =
     "while read -r id name comment; do\n"
     "    case $ids in *\" $id \"*) continue ;; esac\n"
     "    [ \"$name\" = \"$named\" ] || echo \"$id $name $comment\"\n"
-    "done <\"$BED/queue\" >\"$BED/rest\"\n"
-    "mv \"$BED/rest\" \"$BED/queue\"\n";
+    "done <\"$BED/queue$SLURM_CLUSTERS\" >\"$BED/rest\"\n"
+    "mv \"$BED/rest\" \"$BED/queue$SLURM_CLUSTERS\"\n";
+
+/* As Slurm's, it does not read SLURM_CLUSTERS. Jobs of the cluster "far" ended with 7. */
+static const char sacct[] =
+    "#!/bin/sh\n"
+    "case \"$*\" in *--clusters=far*) code=7 ;; *) code=1 ;; esac\n"
+    "for word; do\n"
+    "    case $word in --jobs=*) echo \"${word#*=}|FAILED|$code:0|n1\" ;; esac\n"
+    "done\n";
 
 struct job {
     void *handle;
@@ -152,7 +165,9 @@ static int set_up(void **state)
     put("bin/sbatch", sbatch);
     put("bin/squeue", squeue);
     put("bin/scancel", scancel);
+    put("bin/sacct", sacct);
     put("queue", "");
+    put("queuefar", "");
     snprintf(bed.path, sizeof(bed.path), "%s", getenv("PATH"));
     snprintf(path, sizeof(path), "%s/bin:/usr/bin:/bin", bed.dir);
     setenv("PATH", path, 1);
@@ -194,11 +209,11 @@ static void start(int jobs)
         assert_int_equal(fbr_loop_call(bed.loop, do_start, &bed.jobs[i]), 0);
 }
 
-static void the_queue_is_empty(void)
+static void is_empty(const char *queue)
 {
     struct stat st;
 
-    assert_int_equal(stat(path_in(bed.dir, "queue"), &st), 0);
+    assert_int_equal(stat(path_in(bed.dir, queue), &st), 0);
     assert_int_equal(st.st_size, 0);
 }
 
@@ -215,13 +230,13 @@ static void wait_for(const bool *fact)
 }
 
 /* The first job has started, with the id that it has in the queue. */
-static void the_job_in_the_queue_has_started(void)
+static void the_job_has_started(const char *queue)
 {
     char id[40] = "";
     FILE *f;
 
     wait_for(&bed.jobs[0].started);
-    f = fopen(path_in(bed.dir, "queue"), "re");
+    f = fopen(path_in(bed.dir, queue), "re");
     assert_non_null(f);
     assert_int_equal(fscanf(f, "%39s", id), 1);
     fclose(f);
@@ -235,10 +250,10 @@ static void an_id_after_a_banner_is_that_of_the_job(void **state)
     (void)state;
     put("answer", "echo 'Welcome to the cluster'\necho 'Verifying the project... OK'\necho $id\n");
     start(1);
-    the_job_in_the_queue_has_started();
+    the_job_has_started("queue");
     assert_false(bed.jobs[0].ended);
     fbr_loop_call(bed.loop, do_close, NULL);
-    the_queue_is_empty();
+    is_empty("queue");
 }
 
 static void a_job_without_an_id_is_found_by_its_comment(void **state)
@@ -246,17 +261,17 @@ static void a_job_without_an_id_is_found_by_its_comment(void **state)
     (void)state;
     put("answer", "echo \"Submitted batch job $id\"\n");
     start(1);
-    the_job_in_the_queue_has_started();
+    the_job_has_started("queue");
     assert_false(bed.jobs[0].ended);
     fbr_loop_call(bed.loop, do_close, NULL);
-    the_queue_is_empty();
+    is_empty("queue");
 }
 
 static void a_job_that_is_not_found_is_not_submitted_again(void **state)
 {
     (void)state;
     put("calls", "");
-    put("answer", ": >\"$BED/queue\"\necho x >>\"$BED/calls\"\n");
+    put("answer", ": >\"$queue\"\necho x >>\"$BED/calls\"\n");
     start(1);
     wait_for(&bed.jobs[0].ended);
     assert_int_equal(bed.jobs[0].code, 125);
@@ -280,8 +295,70 @@ static void the_end_cancels_every_submission_without_an_answer(void **state)
     start(JOBS);
     assert_int_equal(gate_wait(&queued, bytes, JOBS), 0);
     fbr_loop_call(bed.loop, do_close, NULL);
-    the_queue_is_empty();
+    is_empty("queue");
     gate_close(&queued);
+}
+
+/* ---- Other clusters ---- */
+
+static void the_open_fails(const char *why)
+{
+    assert_int_equal(fbr_loop_call(bed.loop, do_open, NULL), -EINVAL);
+    assert_string_equal(bed.err.text, why);
+}
+
+static void a_cluster_for_sbatch_alone_is_refused(void **state)
+{
+    static const char *const options[] = {"-M far",         "-Mfar",         "--clusters far",
+                                          "--clusters=far", "--cluster=far", "--exclude=n7 -M far"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(options); i++) {
+        assert_int_equal(fbr_config_set(bed.config, "slurm_options", options[i], "test", &bed.err),
+                         0);
+        assert_int_equal(fbr_loop_call(bed.loop, do_open, NULL), -EINVAL);
+        assert_non_null(strstr(bed.err.text, "slurm_options must not name a cluster ("));
+        assert_non_null(strstr(bed.err.text, "): set SLURM_CLUSTERS instead"));
+    }
+    assert_int_equal(fbr_config_set(bed.config, "slurm_options", "", "test", &bed.err), 0);
+    setenv("SBATCH_CLUSTERS", "far", 1);
+    the_open_fails(
+        "only sbatch reads SBATCH_CLUSTERS (far): set SLURM_CLUSTERS instead, for all of "
+        "Slurm's commands");
+    setenv("SLURM_CLUSTERS", "near", 1);
+    the_open_fails(
+        "only sbatch reads SBATCH_CLUSTERS (far): set SLURM_CLUSTERS instead, for all of "
+        "Slurm's commands");
+    unsetenv("SBATCH_CLUSTERS");
+    setenv("SLURM_CLUSTERS", "near,far", 1);
+    the_open_fails("SLURM_CLUSTERS must name one cluster, not 'near,far'");
+    setenv("SLURM_CLUSTERS", "all", 1);
+    the_open_fails("SLURM_CLUSTERS must name one cluster, not 'all'");
+    setenv("SLURM_CLUSTERS", "far", 1);
+    setenv("SBATCH_CLUSTERS", "far", 1);
+    start(0);
+}
+
+static void a_job_of_another_cluster_is_cancelled_there(void **state)
+{
+    (void)state;
+    setenv("SLURM_CLUSTERS", "far", 1);
+    put("answer", "echo \"$id;far\"\n");
+    start(1);
+    the_job_has_started("queuefar");
+    fbr_loop_call(bed.loop, do_close, NULL);
+    is_empty("queuefar");
+    is_empty("queue");
+}
+
+static void the_end_of_a_job_of_another_cluster_is_looked_up_there(void **state)
+{
+    (void)state;
+    setenv("SLURM_CLUSTERS", "far", 1);
+    put("answer", ": >\"$queue\"\necho \"$id;far\"\n");
+    start(1);
+    wait_for(&bed.jobs[0].ended);
+    assert_int_equal(bed.jobs[0].code, 7);
 }
 
 int main(void)
@@ -291,6 +368,9 @@ int main(void)
         batch_test(a_job_without_an_id_is_found_by_its_comment),
         batch_test(a_job_that_is_not_found_is_not_submitted_again),
         batch_test(the_end_cancels_every_submission_without_an_answer),
+        batch_test(a_cluster_for_sbatch_alone_is_refused),
+        batch_test(a_job_of_another_cluster_is_cancelled_there),
+        batch_test(the_end_of_a_job_of_another_cluster_is_looked_up_there),
     };
 
     return cmocka_run_group_tests_name("slurm_batch", tests, NULL, NULL);

@@ -166,6 +166,8 @@ static void in_an_allocation_jobs_are_steps(void **state)
     put("squeue", "RUNNING, for another 59:30\n");
     finds(true, "good slurm jobs: allocation 17 on n[1-3]: jobs are steps, by srun; RUNNING, for "
                 "another 59:30\n");
+    put("squeue", "CLUSTER: far\nRUNNING, for another 59:30\n"); /* SLURM_CLUSTERS is set */
+    finds(true, "jobs are steps, by srun; RUNNING, for another 59:30\n");
     assert_non_null(strstr(told(), "--jobs=17\n"));
     assert_non_null(strstr(told(), "--nodes=n[1-3]\n"));
     assert_null(strstr(told(), "sbatch"));
@@ -300,6 +302,7 @@ static void an_allocation_that_is_over_is_told(void **state)
          "unset "
          "SLURM_JOB_ID to queue jobs with sbatch\n"},
         {"", NULL, "bad : allocation 17 is over: Slurm does not know it -> "},
+        {"CLUSTER: far\n", NULL, "bad : allocation 17 is over: Slurm does not know it -> "},
         {"", "slurm_load_jobs error: Invalid job id specified\n",
          "bad : allocation 17 is over: squeue ended with code 1: slurm_load_jobs error: Invalid "
          "job "
@@ -363,9 +366,6 @@ static void what_cannot_be_asked_has_no_size(void **state)
     put("sizes.bad", "sinfo: error: it is late\n");
     assert_int_equal(fbr_slurm_ask_room(&bed.settings, &room, &err), -EIO);
     assert_string_equal(err.text, "sinfo ended with code 1: sinfo: error: it is late");
-    use("slurm_options", "--clusters=far");
-    assert_int_equal(fbr_slurm_ask_room(&bed.settings, &room, &err), -ENOTSUP);
-    assert_string_equal(err.text, "slurm_options name another cluster");
     assert_int_equal(room.hosts, 0);
 }
 
