@@ -601,6 +601,8 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     local.cpus = masked ? mask : NULL;
     local.cpus_len = (size_t)masked;
     rc = a->local->start(a->backend, &job, r, &r->handle, err);
+    if (rc == 0 && a->full) /* later pauses are for ranks that run by then */
+        a->local->pause_output(a->backend, r->handle, true);
 done:
     if (local.in >= 0)
         close(local.in);

@@ -781,6 +781,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
     if (rc < 0)
         return rc;
     a->state = AGENT_STARTING;
+    a->credit = 0; /* the agent before it sent that output */
     r->living++;
     return 0;
 }

@@ -14,7 +14,7 @@ peak_mib() { # peak_mib <pid>: resident, at most
 pipe_is_full() { # pipe_is_full <pid>...: all of them wait in a write
     local pid
     for pid; do
-        [[ $(cat "/proc/$pid/wchan") == *pipe_write* ]] || return 1
+        [[ $(cat "/proc/$pid/wchan" 2>/dev/null) == *pipe_write* ]] || return 1
     done
 }
 
@@ -46,6 +46,59 @@ test_slow_reader_holds_up_the_ranks() { # 4 x 40 MB, of which nobody reads at fi
     wait "$launcher" || code=$?
     [ "$code" = 0 ] || fail "exit code $code" || return
     [ "$bytes" = 1600000 ] || fail "$bytes whole lines, not 1600000" || return
+    leaves_nothing
+}
+
+# Ranks that start while nobody reads wait as well; what the ranks before them, or an agent before theirs, had sent is not
+# held against them. Each rank writes its pid to a file before it prints.
+stuck_or_over() { # stuck_or_over <file>
+    [ -s "$1" ] && pipe_is_full "$(cat "$1")" || gone "$launcher"
+}
+
+test_slow_reader_holds_up_ranks_that_start_again() {
+    local code=0 lines
+    mkfifo "$work/slow_again"
+    rm -f "$work"/printing.*
+    "$fiber" run --oversubscribe -n 2 -x "DIR=$work" --on-failure restart bash -c '
+        if [ "$FIBER_RANK" = 0 ]; then
+            echo $$ >"$DIR/printing.new.$FIBER_EPOCH"; mv "$DIR/printing.new.$FIBER_EPOCH" "$DIR/printing.$FIBER_EPOCH"
+            [ "$FIBER_EPOCH" = 0 ] && exec yes "$(printf %99s first)"
+            exec python3 -c "import os; [os.write(1, (b\"%98s\n\" % b\"again\") * 640) for i in range(1000)]"
+        fi
+        [ "$FIBER_EPOCH" = 0 ] || exit 0
+        exec 7<> <(:); while [ ! -e "$DIR/go" ]; do read -rt 0.05 -u 7; done; exit 3' \
+        >"$work/slow_again" 2>"$work/err" </dev/null &
+    launcher=$!
+    exec 8<"$work/slow_again"
+    wait_for "$patience" stuck_or_over "$work/printing.0" || fail 'the first ranks do not wait' || return
+    : >"$work/go"
+    wait_for "$patience" stuck_or_over "$work/printing.1" || fail 'the ranks do not wait when they start again' || return
+    lines=$(grep -ac '^ *again$' <&8)
+    exec 8<&-
+    wait "$launcher" || code=$?
+    [ "$code" = 0 ] || fail "exit code $code" || return
+    [ "$lines" = 640000 ] || fail "$lines whole lines, not 640000" || return
+    leaves_nothing
+}
+
+test_slow_reader_outlives_agents() { # five of them, each of which has sent all that it may
+    local code=0 i
+    mkfifo "$work/slow_agents"
+    rm -f "$work"/printing.*
+    "$fiber" run -n 1 -x "DIR=$work" --on-failure restart --max-restarts 5 bash -c '
+        [ "$FIBER_EPOCH" = 5 ] && exec echo last
+        echo $$ >"$DIR/printing.new.$FIBER_EPOCH"; mv "$DIR/printing.new.$FIBER_EPOCH" "$DIR/printing.$FIBER_EPOCH"
+        exec yes "$(printf %99s first)"' >"$work/slow_agents" 2>"$work/err" </dev/null &
+    launcher=$!
+    exec 8<"$work/slow_agents"
+    for i in 0 1 2 3 4; do
+        wait_for "$patience" stuck_or_over "$work/printing.$i" || fail "rank 0 does not wait in epoch $i" || return
+        kill -KILL $(agents) || fail "there is no agent in epoch $i" || return
+    done
+    [ "$(grep -ac '^last$' <&8)" = 1 ] || fail 'the last try did not print' || return
+    exec 8<&-
+    wait "$launcher" || code=$?
+    [ "$code" = 0 ] || fail "exit code $code" || return
     leaves_nothing
 }
 
@@ -236,7 +289,8 @@ test_lines_without_an_end_take_no_memory() {
     leaves_nothing
 }
 
-run_tests test_slow_reader_holds_up_the_ranks test_slow_rank_holds_up_the_input \
+run_tests test_slow_reader_holds_up_the_ranks test_slow_reader_holds_up_ranks_that_start_again \
+    test_slow_reader_outlives_agents test_slow_rank_holds_up_the_input \
     test_rank_that_ends_before_its_input_does_no_harm test_closed_descriptors test_reader_that_goes_away_ends_the_run \
     test_full_disk_fails_the_run test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
     test_unfinished_lines_on_a_terminal test_pseudo_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
