@@ -428,6 +428,7 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     k->state = RANK_RUNNING;
     if (j->job.pty && n == j->job.reader)
         fbr_ring_terminal_set_raw(r);
+    fbr_ring_stdin_started(j, n);
     fbr_debug("rank %u on %s has started: pid %lld", n, j->job.info.hosts[fbr_ring_node_of(j, n)],
               (long long)k->pid);
     snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
@@ -469,6 +470,7 @@ static void rank_ended(struct ring_job *j, uint32_t rank, int code)
     j->ended++;
     if (j->job.pty && rank == j->job.reader)
         fbr_ring_terminal_restore(j->ring);
+    fbr_ring_stdin_rank_ended(j, rank);
     if (j->ring->collect && !j->job.info.spawned)
         fbr_collective_ended(j->ring->collect, j->job.info.epoch, rank);
     fbr_rank_output_end(j, rank);

@@ -320,6 +320,10 @@ void fbr_ring_terminal_restore(struct fiber_ring *r); /* restores its mode; at a
 /* stdin.c */
 int fbr_ring_stdin_open(struct fiber_ring *r, struct fbr_error *err);
 void fbr_ring_stdin_room(struct fiber_ring *r, uint64_t bytes);
+/* The rank runs: if it reads input that has ended before, it is told of the end, too. */
+void fbr_ring_stdin_started(struct ring_job *j, uint32_t rank);
+/* If the rank is the reader, nobody will take the input that was sent to it. */
+void fbr_ring_stdin_rank_ended(struct ring_job *j, uint32_t rank);
 void fbr_ring_stdin_close(struct ring_stdin *i); /* NULL is fine */
 
 #endif

@@ -17,6 +17,7 @@
 
 struct ring_stdin {
     struct fiber_ring *ring; /* loop thread; NULL once it is closed */
+    bool ended;              /* loop thread: the end of input was read */
     struct fbr_loop *loop;
     pthread_t thread;
     int stop; /* an eventfd */
@@ -48,24 +49,61 @@ static void unref(struct ring_stdin *i)
     free(i);
 }
 
-/* Loop thread. */
+static bool is_reader(const struct ring_job *j, uint32_t rank)
+{
+    return j->job.has_stdin && rank == j->job.reader;
+}
+
+static struct ring_agent *agent_of(const struct ring_job *j)
+{
+    return &j->ring->agents[j->job.info.agents[fbr_ring_node_of(j, j->job.reader)]];
+}
+
+/* Returns the job whose reader lives or is about to; NULL: there is none, for example between two
+ * tries. */
+static struct ring_job *find_job(struct fiber_ring *r)
+{
+    struct ring_job *j;
+
+    DL_FOREACH(r->jobs, j)
+        if (!j->over && j->job.has_stdin && j->ranks[j->job.reader].state != RANK_ENDED &&
+            agent_of(j)->process)
+            break;
+    return j;
+}
+
+/* Loop thread. Input without a reader is lost. */
 static void send_piece(void *arg)
 {
     struct piece *p = arg;
     struct fiber_ring *r = p->input->ring;
-    struct ring_job *j;
+    struct ring_job *j = r ? find_job(r) : NULL;
     struct fbr_buf b = {.data = p->data, .len = p->len};
 
     if (r && p->len && p->data[p->len - 1] == '\n' && !r->raw && isatty(0))
         fbr_ring_typed(r);
-    if (r) {
-        DL_FOREACH(r->jobs, j)
-            if (!j->over && j->job.has_stdin)
-                fbr_ring_send(&r->agents[j->job.info.agents[fbr_ring_node_of(j, j->job.reader)]],
-                              FBR_RING_STDIN, &b);
-    }
+    if (p->len == 0)
+        p->input->ended = true;
+    if (j && (p->len || j->ranks[j->job.reader].state == RANK_RUNNING))
+        fbr_ring_send(agent_of(j), FBR_RING_STDIN, &b);
+    else if (r && !j)
+        fbr_ring_stdin_room(r, p->len);
     unref(p->input);
     free(p);
+}
+
+void fbr_ring_stdin_started(struct ring_job *j, uint32_t rank)
+{
+    const struct fbr_buf none = {0};
+
+    if (is_reader(j, rank) && j->ring->input && j->ring->input->ended)
+        fbr_ring_send(agent_of(j), FBR_RING_STDIN, &none);
+}
+
+void fbr_ring_stdin_rank_ended(struct ring_job *j, uint32_t rank)
+{
+    if (is_reader(j, rank))
+        fbr_ring_stdin_room(j->ring, UINT64_MAX);
 }
 
 /* True if another process group has the foreground of our terminal. SIGTTIN is blocked here, so

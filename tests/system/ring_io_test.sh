@@ -93,7 +93,7 @@ test_slow_reader_outlives_agents() { # five of them, each of which has sent all 
     exec 8<"$work/slow_agents"
     for i in 0 1 2 3 4; do
         wait_for "$patience" stuck_or_over "$work/printing.$i" || fail "rank 0 does not wait in epoch $i" || return
-        kill -KILL $(agents) || fail "there is no agent in epoch $i" || return
+        kill -KILL "$(agents)" || fail "there is no agent in epoch $i" || return
     done
     [ "$(grep -ac '^last$' <&8)" = 1 ] || fail 'the last try did not print' || return
     exec 8<&-
@@ -128,6 +128,48 @@ test_rank_that_ends_before_its_input_does_no_harm() {
     [ "$code" = 0 ] || fail "exit code $code" || return
     says y || return
     leaves_nothing
+}
+
+test_input_that_has_ended_ends_for_the_next_try() {
+    fiber_run 0 -n 1 --on-failure restart sh -c 'cat; [ "$FIBER_EPOCH" = 0 ] && exit 3; echo "read to the end"' || return
+    says 'read to the end'
+}
+
+stays_full() { # stays_full <pid>
+    local _
+    for _ in {1..25}; do
+        pipe_is_full "$1" || return
+        tick
+    done
+}
+
+# Input that waits for a rank is lost with the rank or with its agent, but the next try gets what comes later.
+input_after_a_loss() { # input_after_a_loss rank|agent
+    local feeder
+    rm -f "$work/feed" "$work/waiting"
+    mkfifo "$work/feed"
+    "$fiber" run -n 1 -x "DIR=$work" --on-failure restart bash -c '
+        [ "$FIBER_EPOCH" = 1 ] && { head -c 3000000 | wc -c; exit 0; }
+        echo $$ >"$DIR/waiting.new"; mv "$DIR/waiting.new" "$DIR/waiting"
+        exec tail -f /dev/null' <"$work/feed" >"$work/out" 2>"$work/err" &
+    launcher=$!
+    yes >"$work/feed" 2>/dev/null &
+    feeder=$!
+    wait_for "$patience" test -s "$work/waiting" || fail 'no rank runs' || return
+    wait_for "$patience" stays_full "$feeder" || fail "$1: the input does not wait" || return
+    if [ "$1" = agent ]; then
+        kill -KILL "$(agents)"
+    else
+        kill -KILL "$(cat "$work/waiting")"
+    fi
+    ends 0 || return
+    wait "$feeder" || :
+    says 3000000 || return
+    leaves_nothing
+}
+
+test_input_goes_on_after_a_restart() {
+    input_after_a_loss rank && input_after_a_loss agent
 }
 
 test_closed_descriptors() {
@@ -291,7 +333,8 @@ test_lines_without_an_end_take_no_memory() {
 
 run_tests test_slow_reader_holds_up_the_ranks test_slow_reader_holds_up_ranks_that_start_again \
     test_slow_reader_outlives_agents test_slow_rank_holds_up_the_input \
-    test_rank_that_ends_before_its_input_does_no_harm test_closed_descriptors test_reader_that_goes_away_ends_the_run \
+    test_rank_that_ends_before_its_input_does_no_harm test_input_that_has_ended_ends_for_the_next_try \
+    test_input_goes_on_after_a_restart test_closed_descriptors test_reader_that_goes_away_ends_the_run \
     test_full_disk_fails_the_run test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
     test_unfinished_lines_on_a_terminal test_pseudo_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
     test_bar_is_one_line_of_a_file_and_of_a_report test_lines_without_an_end_take_no_memory \
