@@ -7,6 +7,7 @@
 #include "cli/run_wait.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +26,8 @@
 #define CHANGED_MS 5000  /* time to the next report, if the reason has changed */
 #define AGAIN_MS 30000   /* time to the next report, if it has not */
 #define TWICE_MS 200     /* timeout(1) signals us, then our group: both count as one */
+#define WRITE_MS 100     /* between two looks at signals while output is written */
+#define IDLE_MS 1000     /* a reader that takes nothing for so long does not delay a stop */
 
 struct wait {
     struct fiber_ring *ring;
@@ -99,6 +102,11 @@ static void stop_or_kill(struct wait *w, int sig)
         fprintf(stderr, "fiber: stopping; press Ctrl-C again to kill\n");
 }
 
+static bool is_stop(int sig)
+{
+    return sig == SIGINT || sig == SIGTERM || sig == SIGHUP;
+}
+
 static void on_signal(struct wait *w, int sig)
 {
     switch (sig) {
@@ -153,6 +161,59 @@ static void look(struct wait *w)
     fprintf(stderr, "%s\n", line);
 }
 
+/* The reader may have our standard error, too: then our own messages do not wait for it either. */
+static void give_up_output(struct wait *w)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    int null;
+
+    fbr_ring_give_up_output(w->ring, w->stopped_by);
+    if (poll(&p, 1, 0) > 0 && (p.revents & POLLOUT)) {
+        if (!w->quiet)
+            fprintf(stderr,
+                    "fiber: some output of the ranks is lost: its reader did not take it\n");
+        return;
+    }
+    null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (null >= 0) {
+        dup2(null, STDERR_FILENO);
+        close(null);
+    }
+}
+
+/* Takes the signals that have come. Returns true if one of them ends the wait for the reader. */
+static bool read_stop(struct wait *w, int fd)
+{
+    struct signalfd_siginfo s;
+    bool stop = false;
+
+    while (read(fd, &s, sizeof(s)) == (ssize_t)sizeof(s)) {
+        if (!is_stop((int)s.ssi_signo))
+            on_signal(w, (int)s.ssi_signo);
+        else if (!w->stopped_by || fbr_now_ms() - w->stopped_at >= TWICE_MS) {
+            w->stopped_by = w->stopped_by ? w->stopped_by : (int)s.ssi_signo;
+            stop = true;
+        }
+    }
+    return stop;
+}
+
+/* The ring has ended. Waits for the reader of its output, who may look at it page by page. */
+static void write_output(struct wait *w, int fd)
+{
+    uint64_t moved_at = fbr_now_ms();
+    bool moved;
+
+    while (!fbr_ring_wait_output(w->ring, WRITE_MS, &moved)) {
+        if (moved)
+            moved_at = fbr_now_ms();
+        if (read_stop(w, fd) || (w->stopped_by && fbr_now_ms() - moved_at >= IDLE_MS)) {
+            give_up_output(w);
+            return;
+        }
+    }
+}
+
 int run_wait(struct fiber_ring *ring, bool quiet)
 {
     struct wait w = {.ring = ring, .quiet = quiet, .since = fbr_now_ms()};
@@ -160,8 +221,9 @@ int run_wait(struct fiber_ring *ring, bool quiet)
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     struct pollfd p[2] = {{.fd = fiber_ring_sentinel(ring), .events = POLLIN},
                           {.fd = fd, .events = POLLIN}};
+    int code;
 
-    while (fiber_ring_wait(ring, 0) == -ETIMEDOUT) {
+    while (fiber_ring_exitcode(ring, &code) == -EAGAIN) {
         struct signalfd_siginfo s;
 
         if (poll(p, 2, LOOK_MS) < 0 && errno != EINTR)
@@ -170,8 +232,9 @@ int run_wait(struct fiber_ring *ring, bool quiet)
             on_signal(&w, (int)s.ssi_signo);
         look(&w);
     }
-    fiber_ring_wait(ring, -1);
     fbr_log_status_end();
+    write_output(&w, fd);
+    fiber_ring_wait(ring, -1);
     if (fd >= 0)
         close(fd);
     return w.stopped_by;

@@ -324,6 +324,25 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
     return 0;
 }
 
+bool fbr_ring_wait_output(struct fiber_ring *r, int ms, bool *moved)
+{
+    *moved = false;
+    return !r->rt->output || fbr_output_wait(r->rt->output, ms, moved);
+}
+
+void fbr_ring_give_up_output(struct fiber_ring *r, int sig)
+{
+    if (r->rt->output)
+        fbr_output_give_up(r->rt->output);
+    pthread_mutex_lock(&r->lock);
+    if (r->code == 0) {
+        r->code = 128 + sig;
+        free(r->report);
+        r->report = strdup("some output of the ranks is lost: its reader did not take it\n");
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
 /* Fails a run that has lost output: the output of ranks is part of the result. */
 static void check_output(struct fiber_ring *r)
 {

@@ -4,6 +4,8 @@
 #ifndef FBR_RING_H
 #define FBR_RING_H
 
+#include <stdbool.h>
+
 #include "fiber.h"
 #include "runtime/inspect/run_control_wire.h"
 #include "runtime/base/error.h"
@@ -35,6 +37,13 @@ void fbr_ring_look(struct fiber_ring *ring);
  * takes the silence for the launcher's death. Returns when all agents have been notified, or
  * after 2 s. */
 void fbr_ring_suspend(struct fiber_ring *ring, bool suspend);
+/* Waits until the output of a ring that has ended is written, at most `ms`, however slow its reader
+ * is: fiber_ring_wait() gives up a reader that takes nothing for a second. *moved: something was
+ * written since the last call. */
+bool fbr_ring_wait_output(struct fiber_ring *ring, int ms, bool *moved);
+/* Gives up the output that is not written, because a signal asked us to end: the ring fails, unless
+ * it has failed before, and later calls do not wait for the output. */
+void fbr_ring_give_up_output(struct fiber_ring *ring, int sig);
 /* Gives the new size of our terminal to a rank's pseudo-terminal. */
 void fbr_ring_resize(struct fiber_ring *ring);
 /* From now on also passes the output of all ranks that is shown to fn, on the loop thread, until

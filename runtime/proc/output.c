@@ -39,7 +39,7 @@ struct fbr_output {
     struct chunk *first, **last; /* under lock, as all below */
     size_t queued;
     uint64_t added, done; /* chunks */
-    bool full, stop;
+    bool full, stop, given_up;
     int waiting;
     struct fbr_post roomy;
     uint64_t written, seen;                      /* `written` is atomic */
@@ -151,13 +151,13 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
     return 0;
 }
 
-/* Call it under the lock. Waits until that many chunks are written, at most CLOSE_MS. */
-static bool wait_done(struct fbr_output *o, uint64_t chunks)
+/* Call it under the lock. Waits until that many chunks are written, at most `ms`. */
+static bool wait_done(struct fbr_output *o, uint64_t chunks, int ms)
 {
-    uint64_t deadline = fbr_deadline(CLOSE_MS);
+    uint64_t deadline = fbr_deadline(ms);
 
     o->waiting++;
-    while (o->done < chunks)
+    while (o->done < chunks && !o->given_up)
         if (fbr_cond_wait(&o->changed, &o->lock, deadline) < 0)
             break;
     o->waiting--;
@@ -173,6 +173,18 @@ static bool moves(struct fbr_output *o)
     return now != before;
 }
 
+/* Call it under the lock. Waits until that many chunks are written, unless nothing is written for
+ * CLOSE_MS. */
+static bool wait_while_it_moves(struct fbr_output *o, uint64_t chunks)
+{
+    bool stuck;
+
+    do
+        stuck = !wait_done(o, chunks, CLOSE_MS);
+    while (stuck && !o->given_up && moves(o));
+    return !stuck;
+}
+
 bool fbr_output_stop(struct fbr_output *o)
 {
     bool stuck;
@@ -180,9 +192,7 @@ bool fbr_output_stop(struct fbr_output *o)
     pthread_mutex_lock(&o->lock);
     o->stop = true;
     pthread_cond_signal(&o->work);
-    do
-        stuck = !wait_done(o, o->added);
-    while (stuck && moves(o));
+    stuck = !wait_while_it_moves(o, o->added);
     pthread_mutex_unlock(&o->lock);
     /* A reader that does not read must not delay our exit; the thread ends with the process. */
     if (stuck)
@@ -233,14 +243,27 @@ bool fbr_output_finish(struct fbr_output *o, int fd)
 
 void fbr_output_drain(struct fbr_output *o)
 {
-    uint64_t chunks;
-    bool stuck;
+    pthread_mutex_lock(&o->lock);
+    wait_while_it_moves(o, o->added);
+    pthread_mutex_unlock(&o->lock);
+}
+
+bool fbr_output_wait(struct fbr_output *o, int ms, bool *moved)
+{
+    bool done;
 
     pthread_mutex_lock(&o->lock);
-    chunks = o->added;
-    do
-        stuck = !wait_done(o, chunks);
-    while (stuck && moves(o));
+    done = wait_done(o, o->added, ms);
+    *moved = moves(o);
+    pthread_mutex_unlock(&o->lock);
+    return done;
+}
+
+void fbr_output_give_up(struct fbr_output *o)
+{
+    pthread_mutex_lock(&o->lock);
+    o->given_up = true;
+    pthread_cond_broadcast(&o->changed);
     pthread_mutex_unlock(&o->lock);
 }
 

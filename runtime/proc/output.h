@@ -32,6 +32,11 @@ bool fbr_output_finish(struct fbr_output *o, int fd);
 /* Waits until the queue is written, unless its reader takes nothing for a second. Not on the loop
  * thread. */
 void fbr_output_drain(struct fbr_output *o);
+/* Waits until the queue is written, at most `ms`. *moved: something was written since the last
+ * wait. Not on the loop thread. */
+bool fbr_output_wait(struct fbr_output *o, int ms, bool *moved);
+/* From now on nobody waits for the queue: what is left of it may be lost. */
+void fbr_output_give_up(struct fbr_output *o);
 /* Returns the first errno by which output was lost: for fd 1 or 2, or with fd 0 for any other file.
  * 0: no output was lost. Any thread. */
 int fbr_output_error(const struct fbr_output *o, int fd);

@@ -196,6 +196,45 @@ test_reader_that_goes_away_ends_the_run() {
     leaves_nothing
 }
 
+# When the ranks have ended, 675 kB wait for a reader, as a pager is.
+start_for_a_pager() { # start_for_a_pager [<file of its standard error>]
+    rm -f "$work/pages" "$work"/wrote.*
+    : >"$work/out"
+    mkfifo "$work/pages"
+    exec 8<>"$work/pages"
+    setsid env --default-signal "$fiber" run --oversubscribe -n 4 -x "DIR=$work" sh -c 'seq 1 30000; : >"$DIR/wrote.$FIBER_RANK"' \
+        >"$work/pages" 2>"${1:-$work/err}" </dev/null 8<&- &
+    launcher=$!
+    is_over() { [ -e "$work/wrote.0" ] && [ -e "$work/wrote.1" ] && [ -e "$work/wrote.2" ] && [ -e "$work/wrote.3" ] && [ -z "$(agents)" ]; }
+    wait_for "$patience" is_over || fail 'the ranks do not end'
+}
+
+test_reader_that_takes_its_time_gets_all() {
+    local code=0 lines
+    start_for_a_pager || return
+    ! wait_for 8 gone "$launcher" || fail 'it did not wait for its reader' || return
+    exec 7<"$work/pages" 8<&-
+    lines=$(wc -l <&7)
+    exec 7<&-
+    wait "$launcher" || code=$?
+    [ "$code" = 0 ] || fail "exit code $code" || return
+    [ "$lines" = 120000 ] || fail "$lines lines, not 120000" || return
+    leaves_nothing
+}
+
+test_signal_ends_the_wait_for_the_reader() {
+    local lost='some output of the ranks is lost: its reader did not take it'
+    start_for_a_pager || return
+    kill -TERM "$launcher"
+    ends 143 || return
+    says "$lost" || return
+    start_for_a_pager "$work/pages" || return
+    kill -INT "$launcher"
+    ends 130 || return
+    exec 8<&-
+    leaves_nothing
+}
+
 test_full_disk_fails_the_run() {
     local code=0
     timeout "$patience" "$fiber" run -n 2 echo hello >/dev/full 2>"$work/err" </dev/null || code=$?
@@ -335,7 +374,8 @@ run_tests test_slow_reader_holds_up_the_ranks test_slow_reader_holds_up_ranks_th
     test_slow_reader_outlives_agents test_slow_rank_holds_up_the_input \
     test_rank_that_ends_before_its_input_does_no_harm test_input_that_has_ended_ends_for_the_next_try \
     test_input_goes_on_after_a_restart test_closed_descriptors test_reader_that_goes_away_ends_the_run \
-    test_full_disk_fails_the_run test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
+    test_reader_that_takes_its_time_gets_all test_signal_ends_the_wait_for_the_reader test_full_disk_fails_the_run \
+    test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
     test_unfinished_lines_on_a_terminal test_pseudo_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
     test_bar_is_one_line_of_a_file_and_of_a_report test_lines_without_an_end_take_no_memory \
     test_terminal_is_read_in_the_foreground test_lines_of_32_ranks_are_whole
