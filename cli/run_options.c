@@ -309,12 +309,12 @@ static int take_count(const char *text, size_t len, const char *what, int *out,
     return 0;
 }
 
-/* Parses ":PE=2:OVERSUBSCRIBE". */
+/* Parses ":PE=2:OVERSUBSCRIBE", or ":PE=2,OVERSUBSCRIBE" as Open MPI 4 writes it. */
 static int take_modifiers(struct run_options *s, const char *at, struct fbr_error *err)
 {
     int rc = 0;
 
-    while (*at == ':' && rc == 0) {
+    while (*at && rc == 0) {
         size_t len = strcspn(++at, ":,");
 
         if (!strncasecmp(at, "pe=", 3))
@@ -324,8 +324,8 @@ static int take_modifiers(struct run_options *s, const char *at, struct fbr_erro
         else if (!(len == 15 && !strncasecmp(at, "nooversubscribe", len)) &&
                  !(len == 4 && !strncasecmp(at, "span", len)))
             rc = fbr_fail(err, -EINVAL,
-                          "--map-by: \":%.*s\" is not known; use :PE=N or :OVERSUBSCRIBE",
-                          (int)(len < 40 ? len : 40), at);
+                          "--map-by: \"%.*s\" is not known; use :PE=N or :OVERSUBSCRIBE",
+                          (int)(len < 40 ? len + 1 : 41), at - 1);
         at += len;
     }
     return rc;
@@ -345,7 +345,7 @@ static int take_map(struct run_options *s, const char *text, struct fbr_error *e
         rc = take_count(count, (size_t)(what - count), "ranks", &s->ring.per_node, err);
         if (rc < 0)
             return rc;
-        if (strncasecmp(what, ":node", 5) != 0)
+        if (strncasecmp(what, ":node", 5) != 0 || (what[5] && what[5] != ':'))
             return fbr_fail(
                 err, -EINVAL,
                 "--map-by %s: only ppr:M:node is known; to spread ranks over a host use --map-by "
