@@ -309,10 +309,13 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     if (!again || (j->ranks[rank].flags & FBR_RANK_MET))
         notify_lost(j, rank, code);
     if (!again) {
+        uint32_t living = j->job.info.size - j->ended;
+
         r->lost_ranks++;
-        if (count_running(r) > 0)
-            fbr_ring_print(r, "%s; the others go on (%u of %u)", text, count_running(r),
-                           j->job.info.size);
+        if (living > 0)
+            fbr_ring_print(r, "%s; the others go on (%u of %u)", text, living, j->job.info.size);
+        else if (count_running(r) > 0)
+            fbr_ring_print(r, "%s; ranks of other jobs go on", text);
         else if (any_ended_well(r))
             fbr_ring_print(r, "%s; the others had already ended with code 0", text);
         return false;

@@ -445,18 +445,32 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     fbr_ring_check(r);
 }
 
-/* An agent is idle when no rank of it lives or is about to. */
+/* Others may wait for a rank that ended in this way: it has failed, or it never left its server. */
+static bool is_loss(int code, uint8_t flags)
+{
+    return code != 0 || (flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET;
+}
+
+/* An agent is idle when no rank of it lives or is about to, and one of them was lost; not if others
+ * wait in MPI_Init for a rank that ended well (missing.c). */
 static void look_for_idle(struct ring_agent *a)
 {
     struct ring_job *j;
+    bool lost = false;
 
     DL_FOREACH(a->ring->jobs, j)
-        for (uint32_t k = 0; k < j->job.info.nodes; k++)
+        for (uint32_t k = 0; k < j->job.info.nodes && !j->over; k++)
             for (uint32_t m = j->job.info.first[k];
-                 j->job.info.agents[k] == a->number && m < j->job.info.first[k + 1]; m++)
-                if (j->ranks[m].state != RANK_ENDED)
+                 j->job.info.agents[k] == a->number && m < j->job.info.first[k + 1]; m++) {
+                bool loss = is_loss(j->ranks[m].code, j->ranks[m].flags);
+
+                if (j->ranks[m].state != RANK_ENDED ||
+                    (!loss && !(j->ranks[m].flags & FBR_RANK_MET)))
                     return;
-    fbr_ring_requests_idle(a, true);
+                lost |= loss;
+            }
+    if (lost)
+        fbr_ring_requests_idle(a, true);
 }
 
 static void rank_ended(struct ring_job *j, uint32_t rank, int code)
@@ -533,7 +547,7 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     int code = (int)fbr_get_u32(body);
     struct ring_agent *a;
     char text[256];
-    bool met;
+    bool notified;
 
     if (!k)
         return;
@@ -542,14 +556,15 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     if (!fbr_cur_ok(body))
         return;
     a = &r->agents[j->job.info.agents[fbr_ring_node_of(j, n)]];
-    met = k->flags & FBR_RANK_MET;
+    notified = (k->flags & FBR_RANK_MET) && is_loss(code, k->flags);
     fbr_debug("rank %u has ended: code %d", n, code);
     rank_ended(j, n, code);
-    if (code != 0 && met) /* the others are notified of the loss, and do not wait for it */
+    if (notified) /* the others are notified of the loss, and do not wait for it */
         look_for_idle(a);
     judge(j, n, text);
     fbr_ring_missing_ended(j, n);
-    if (code != 0 && !met) /* they do not wait for it later either, unless it is started again */
+    /* they do not wait later either for a rank that was lost before, unless it is started again */
+    if (!notified)
         look_for_idle(a);
     fbr_ring_check(r);
 }

@@ -175,6 +175,30 @@ test_a_rank_that_leaves_without_finalize_fails_the_run() {
     done
 }
 
+test_survivors_do_not_wait_for_a_rank_that_left_without_finalize() { # where the MPI tells them of a loss
+    local where
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    for where in 2 1; do
+        fiber_run 0 --oversubscribe -n 2 --per-node "$where" --on-failure shrink "$work/check.openmpi" desert || return
+        says 'ended with code 0 without MPI_Finalize' || return
+        says 'the others go on (1 of 2)' || return
+        says 'rank 0 has finalized' || return
+    done
+}
+
+test_survivors_do_not_wait_for_it_after_spawned_ranks_have_ended() { # which lived on its agent when it left
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    mkfifo "$work/stay"
+    start --oversubscribe -n 2 --per-node 1 --on-failure shrink -x "STAY=$work/stay" "$work/check.openmpi" desert
+    is_lost() { grep -q 'the others go on' "$work/err" || gone "$launcher"; }
+    wait_for "$patience" is_lost || fail 'no rank is lost' || return
+    exec 8<>"$work/stay"
+    ends 0 || return
+    exec 8<&-
+    says 'rank 0 has finalized' || return
+    leaves_nothing
+}
+
 test_a_crash_fails_the_run() {
     for mpi in "${compilers[@]}"; do
         fiber_run 139 -n 2 "$work/check.$mpi" segv || return
@@ -255,6 +279,8 @@ run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agr
     test_a_port_or_name_of_another_run_is_refused_at_once test_a_rank_that_pmi_knew_is_not_replaced \
     test_a_rank_that_dies_before_mpi_init_is_replaced test_who_is_replaced_is_waited_for \
     test_the_code_of_an_abort_is_the_runs test_a_rank_that_leaves_without_finalize_fails_the_run \
+    test_survivors_do_not_wait_for_a_rank_that_left_without_finalize \
+    test_survivors_do_not_wait_for_it_after_spawned_ranks_have_ended \
     test_a_crash_fails_the_run test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
     test_who_runs_alone_fails_the_run_and_is_told_why \
     test_who_runs_alone_behind_a_wrapper_fails_the_run test_who_runs_alone_for_long_is_told_of_before_the_end \

@@ -102,6 +102,24 @@ test_who_waits_for_a_rank_that_is_lost_is_told() { # over one agent and two
     done
 }
 
+test_only_ranks_of_its_job_go_on_without_a_lost_one() {
+    rm -f "$work/go"
+    start -n 2 --oversubscribe --on-failure shrink bash -c '. "$SPAWN_LIB"
+        wait="exec 7<> <(:); until [ -e \$RING_TEST_MARK/go ]; do read -rt 0.1 -u 7 || :; done"
+        [ "$PMI_RANK" = 1 ] || spawn "2 bash $wait"
+        barrier
+        [ "$PMI_RANK" = 0 ] || exit 5
+        eval "$wait"
+        finalize'
+    is_lost() { grep -q 'exited with code 5' "$work/err" || gone "$launcher"; }
+    wait_for "$patience" is_lost || fail 'no rank is lost' || return
+    touch "$work/go"
+    ends 0 || return
+    says '; the others go on (1 of 2)' || return
+    leaves_nothing
+}
+
 run_tests test_spawned_ranks_run_and_are_waited_for test_what_cannot_be_started_is_told_to_who_asked_for_it \
     test_a_storm_of_spawns test_an_abort_while_others_spawn_ends_the_run test_spawned_ranks_that_die_end_the_run \
-    test_who_waits_for_a_rank_that_is_lost_is_told
+    test_who_waits_for_a_rank_that_is_lost_is_told \
+    test_only_ranks_of_its_job_go_on_without_a_lost_one

@@ -5,10 +5,12 @@
  *     check spawn [COMMAND...] | spawned                                  COMMAND... starts this program
  *     check regrow [COMMAND...]                                           the same after a death (ULFM)
  *     check programs | program NUMBER                                     two, spawned together
+ *     check desert                                                        all but the last rank, which leaves at once
  *     check among NUMBER                                                  that program of a ring of two
  *     check abort CODE | leave | segv | kill | orphan | work | abroad PORT   do not
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdint.h>
@@ -304,6 +306,8 @@ static void be_spawned(void)
     check_ring(1 << 20);
     check_moves(1 << 16);
     sum_of_all(parent, 1);
+    if (getenv("STAY")) /* until somebody opens this FIFO to write */
+        close(open(getenv("STAY"), O_RDONLY));
 }
 
 /* One rank of the first, three of the second: each is told which one it runs. */
@@ -461,6 +465,21 @@ static void end_badly(const char *how, const char *code)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* The last rank leaves without a word. The others do not wait for it in MPI_Finalize, not even if ranks that were spawned
+ * stay longer. */
+static int check_desert(int argc, char **command)
+{
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (getenv("STAY"))
+        spawn(argc, command, 2, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == size - 1)
+        _exit(0);
+    MPI_Finalize();
+    printf("rank %d has finalized\n", rank);
+    return 0;
+}
+
 typedef void check_fn(void);
 
 static check_fn *plain_check(const char *what)
@@ -499,6 +518,8 @@ int main(int argc, char **argv)
         check_spawn(more, command);
     else if (strcmp(what, "regrow") == 0)
         return check_regrow(more, command);
+    else if (strcmp(what, "desert") == 0)
+        return check_desert(more, command);
     else if (strcmp(what, "programs") == 0)
         check_programs(argv[0]);
     else if (strcmp(what, "program") == 0)
