@@ -562,10 +562,10 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     if (notified) /* the others are notified of the loss, and do not wait for it */
         look_for_idle(a);
     judge(j, n, text);
-    fbr_ring_missing_ended(j, n);
     /* they do not wait later either for a rank that was lost before, unless it is started again */
     if (!notified)
         look_for_idle(a);
+    fbr_ring_missing_ended(j, n);
     fbr_ring_check(r);
 }
 
@@ -616,7 +616,7 @@ static void on_met(struct fiber_ring *r, struct fbr_cur *body)
     k->flags |= FBR_RANK_MET;
     fbr_get_str(body, k->how, sizeof(k->how));
     fbr_debug("rank %u has met its server: %s", n, k->how);
-    fbr_ring_missing_met(j);
+    fbr_ring_missing_met(j, n);
 }
 
 /* An agent reports that a rank has not met its server, or that it waits in MPI_Init. */

@@ -1,11 +1,14 @@
 /* missing.c - ranks that never called MPI_Init, and ranks that wait for them in MPI_Init.
  *
  * All ranks of a job are one MPI_COMM_WORLD, and MPI_Init returns when all have called it. A rank
- * may end with code 0 and without MPI_Init if no rank uses MPI. So if there is such a rank and
- * another rank has met its server, the launcher asks the agents, a few seconds later, whether a
- * rank waits in MPI_Init. That rank would wait for ever, so the ring fails.
+ * may end with code 0 and without MPI_Init if no rank uses MPI. A rank that fails before MPI_Init
+ * may be lost to a ring that goes on without it. So if there is such a rank and another rank has
+ * met its server, the launcher asks the agents, a few seconds later, whether a rank waits in
+ * MPI_Init. That rank would wait for ever, so the ring fails.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "ring/ring_priv.h"
 
 #define PATIENCE_MS 5000
@@ -45,36 +48,63 @@ void fbr_ring_missing_fini(struct fiber_ring *r)
     fbr_timer_fini(&r->ask);
 }
 
-void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank)
+/* True if MPI_Init of the others cannot return without this rank. It can if the rank's agent is
+ * idle. A failed rank counts only where the ring goes on. */
+static bool is_missing(const struct ring_job *j, uint32_t rank)
 {
     const struct ring_rank *k = &j->ranks[rank];
+    const struct ring_agent *a = &j->ring->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]];
 
-    if (k->code != 0 || (k->flags & (FBR_RANK_MET | FBR_RANK_MPI)) || j->missing)
+    return !j->refused && k->state == RANK_ENDED && !k->came &&
+           !(k->flags & (FBR_RANK_MET | FBR_RANK_MPI)) && !a->idle &&
+           (k->code == 0 || j->ring->options.on_failure >= FIBER_RING_SHRINK);
+}
+
+void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank)
+{
+    if (!is_missing(j, rank) || (j->missing && is_missing(j, j->missing - 1)))
         return;
     j->missing = rank + 1;
     if (j->met)
         ask(j->ring);
 }
 
-void fbr_ring_missing_met(struct ring_job *j)
+void fbr_ring_missing_met(struct ring_job *j, uint32_t rank)
 {
+    j->ranks[rank].came = true;
     j->met = true;
     if (j->missing)
         ask(j->ring);
+}
+
+static void format_end(int code, char *out, size_t size)
+{
+    if (code < 0)
+        snprintf(out, size, "was killed by signal %d", -code);
+    else
+        snprintf(out, size, "%s with code %d", code ? "exited" : "ended", code);
 }
 
 void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank)
 {
     const struct ring_rank *k = &j->ranks[rank];
     uint32_t missing = j->missing - 1;
-    char who[300];
+    char who[300], how[64];
+    int code;
 
-    if (!j->missing || k->state != RANK_RUNNING || !(k->flags & FBR_RANK_MET))
+    if (!j->missing || !is_missing(j, missing) || k->state != RANK_RUNNING ||
+        !(k->flags & FBR_RANK_MET))
         return;
     fbr_ring_name_rank(j, missing, who, sizeof(who));
-    fbr_ring_fail(j->ring, j, missing, 1,
-                  "All ranks of a run are one MPI_COMM_WORLD: call MPI_Init in each rank or in "
-                  "none. Start a program without MPI as a run of its own.",
-                  "%s ended with code 0 without MPI_Init, and rank %u waits for it there forever",
-                  who, rank);
+    code = j->ranks[missing].code;
+    format_end(code, how, sizeof(how));
+    fbr_ring_fail(j->ring, j, missing,
+                  code < 0   ? 128 - code
+                  : code > 0 ? code
+                             : 1,
+                  code ? "MPI_Init cannot go on without a rank that was lost before. Use "
+                         "--on-failure restart to start all ranks again."
+                       : "All ranks of a run are one MPI_COMM_WORLD: call MPI_Init in each rank or "
+                         "in none. Start a program without MPI as a run of its own.",
+                  "%s %s without MPI_Init, and rank %u waits for it there forever", who, how, rank);
 }

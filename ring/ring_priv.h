@@ -57,6 +57,7 @@ struct ring_rank {
     enum rank_state state;
     uint8_t flags; /* FBR_RANK_* */
     bool failed;   /* its end or its abort counts as a failure */
+    bool came;     /* it, or a process in its place before it, has met its server */
     bool unjudged; /* it ended before the launcher answered its job's spawn */
     struct fbr_restarts again;
     int code;
@@ -82,7 +83,7 @@ struct ring_job {
     struct fbr_ring_job job;
     struct ring_rank *ranks; /* [size] */
     uint32_t started, ended;
-    uint32_t missing; /* 1 + the first rank that ended with code 0 and without MPI_Init; 0: none */
+    uint32_t missing; /* 1 + the first rank that ended and without which MPI_Init waits; 0: none */
     bool told_missed; /* the launcher has warned of a rank that runs alone */
     bool met;         /* one of its ranks has met its server */
     bool over;        /* all its ranks have ended, and JOB_END was sent */
@@ -255,7 +256,7 @@ void fbr_ring_print_report(struct fiber_ring *r, const char *report);
 int fbr_ring_missing_init(struct fiber_ring *r);
 void fbr_ring_missing_fini(struct fiber_ring *r);
 void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank);
-void fbr_ring_missing_met(struct ring_job *j);
+void fbr_ring_missing_met(struct ring_job *j, uint32_t rank);
 void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank); /* the rank waits in MPI_Init */
 
 /* traceback.c */

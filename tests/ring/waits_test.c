@@ -147,7 +147,7 @@ static void end_rank(struct world *w, uint32_t rank, int code, uint8_t flags)
 static int check_ends_that_say_nothing(struct world *w)
 {
     w->ring.state = R_RUNNING;
-    fbr_ring_missing_met(&w->job);
+    fbr_ring_missing_met(&w->job, 0);
     end_rank(w, 0, 0, FBR_RANK_MET); /* it has called MPI_Init */
     end_rank(w, 1, 3, 0);            /* a failure, which is told as one */
     end_rank(w, 2, -9, 0);
@@ -181,7 +181,7 @@ static void where_no_rank_uses_mpi_nobody_is_asked(void **state)
 static int check_met_first(struct world *w)
 {
     w->ring.state = R_RUNNING;
-    fbr_ring_missing_met(&w->job);
+    fbr_ring_missing_met(&w->job, 0);
     end_rank(w, 1, 0, 0);
     CHECK(fbr_timer_runs(&w->ring.ask));
     return 0;
@@ -191,7 +191,7 @@ static int check_met_later(struct world *w)
 {
     w->ring.state = R_RUNNING;
     end_rank(w, 1, 0, 0);
-    fbr_ring_missing_met(&w->job);
+    fbr_ring_missing_met(&w->job, 0);
     CHECK(fbr_timer_runs(&w->ring.ask));
     return 0;
 }
@@ -200,7 +200,7 @@ static int check_ring_that_ends(struct world *w)
 {
     w->ring.state = R_STOPPING;
     end_rank(w, 1, 0, 0);
-    fbr_ring_missing_met(&w->job);
+    fbr_ring_missing_met(&w->job, 0);
     CHECK(!fbr_timer_runs(&w->ring.ask));
     return 0;
 }
@@ -236,6 +236,56 @@ static void a_rank_that_waits_for_one_that_ended_fails_the_ring(void **state)
 {
     (void)state;
     with_ring("1h", check_rank_that_waits);
+}
+
+static int check_lost_rank(struct world *w)
+{
+    struct fiber_ring *r = &w->ring;
+
+    r->state = R_RUNNING;
+    r->options.on_failure = FIBER_RING_SHRINK;
+    w->ranks[0] = (struct ring_rank){.state = RANK_RUNNING, .flags = FBR_RANK_MET};
+    fbr_ring_missing_met(&w->job, 0);
+    end_rank(w, 1, 3, FBR_RANK_MET); /* the others are told of its loss */
+    CHECK(w->job.missing == 0);
+    end_rank(w, 2, -9, 0);
+    CHECK(w->job.missing == 3);
+    CHECK(fbr_timer_runs(&r->ask));
+    w->agents[0].idle = true; /* nobody waits for the agent, so not for the rank either */
+    fbr_ring_missing_waits(&w->job, 0);
+    CHECK(r->failure.code == 0);
+    w->agents[0].idle = false;
+    w->ranks[2].state = RANK_STARTING; /* it is replaced */
+    fbr_ring_missing_waits(&w->job, 0);
+    CHECK(r->failure.code == 0);
+    w->ranks[2].state = RANK_ENDED;
+    fbr_ring_missing_waits(&w->job, 0);
+    CHECK(r->failure.code == 137);
+    CHECK(strcmp(r->failure.text, "rank 2 (pid 0 on here) was killed by signal 9 without MPI_Init, "
+                                  "and rank 0 waits for it there forever") == 0);
+    return 0;
+}
+
+static int check_replaced_rank(struct world *w)
+{
+    w->ring.state = R_RUNNING;
+    w->ring.options.on_failure = FIBER_RING_REPLACE;
+    fbr_ring_missing_met(&w->job,
+                         1); /* the process before it: MPI_Init of the others has returned */
+    w->ranks[1].state = RANK_ENDED;
+    w->ranks[1].code = 3;
+    fbr_ring_missing_ended(&w->job, 1);
+    CHECK(w->job.missing == 0);
+    end_rank(w, 2, 3, 0);
+    CHECK(w->job.missing == 3);
+    return 0;
+}
+
+static void a_rank_that_a_ring_goes_on_without_is_missed_if_it_never_came(void **state)
+{
+    (void)state;
+    with_ring("1h", check_lost_rank);
+    with_ring("1h", check_replaced_rank);
 }
 
 /* ---- Tracebacks ---- */
@@ -281,6 +331,7 @@ int main(void)
         cmocka_unit_test(where_no_rank_uses_mpi_nobody_is_asked),
         cmocka_unit_test(agents_are_asked_whichever_comes_first),
         cmocka_unit_test(a_rank_that_waits_for_one_that_ended_fails_the_ring),
+        cmocka_unit_test(a_rank_that_a_ring_goes_on_without_is_missed_if_it_never_came),
         cmocka_unit_test(a_traceback_of_an_mpi_rank_starts_the_wait_for_the_hint),
     };
 
