@@ -758,8 +758,8 @@ static bool has_submitting(const struct fbr_slurm_batch *b, const char *name)
     return false;
 }
 
-/* A submission that sbatch has begun has no id here, but Slurm may have a job with its name. scancel
- * takes one name, so squeue finds the ids of all. */
+/* A submission that sbatch has begun has no id here, but Slurm may have a job with its name.
+ * scancel takes one name, so squeue finds the ids of all. */
 static void cancel_submitting(struct fbr_slurm_batch *b)
 {
     struct fbr_error err = {0, ""};

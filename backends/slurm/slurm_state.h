@@ -48,8 +48,8 @@ struct fbr_slurm_end {
 #define FBR_SLURM_SQUEUE "JobArrayID:|,State:|,exit_code:|,NodeList:|,Reason:|,Comment:"
 #define FBR_SLURM_SACCT "JobID,State,ExitCode,NodeList"
 
-/* Returns the list without the line "CLUSTER: NAME", which squeue prints before it if SLURM_CLUSTERS
- * is set. */
+/* Returns the list without the line "CLUSTER: NAME", which squeue prints before it if
+ * SLURM_CLUSTERS is set. */
 char *fbr_slurm_list(char *text);
 /* Parse one line of squeue or sacct, and cut it up. False: not such a line. */
 bool fbr_slurm_squeue_line(char *line, struct fbr_slurm_job *job);

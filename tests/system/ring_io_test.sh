@@ -52,7 +52,10 @@ test_slow_reader_holds_up_the_ranks() { # 4 x 40 MB, of which nobody reads at fi
 # Ranks that start while nobody reads wait as well; what the ranks before them, or an agent before theirs, had sent is not
 # held against them. Each rank writes its pid to a file before it prints.
 stuck_or_over() { # stuck_or_over <file>
-    [ -s "$1" ] && pipe_is_full "$(cat "$1")" || gone "$launcher"
+    if [ -s "$1" ] && pipe_is_full "$(cat "$1")"; then
+        return 0
+    fi
+    gone "$launcher"
 }
 
 test_slow_reader_holds_up_ranks_that_start_again() {

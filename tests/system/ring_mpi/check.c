@@ -465,8 +465,8 @@ static void end_badly(const char *how, const char *code)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The last rank leaves without a word. The others do not wait for it in MPI_Finalize, not even if ranks that were spawned
- * stay longer. */
+/* The last rank leaves without a word. The others do not wait for it in MPI_Finalize, not even if ranks that were
+ * spawned stay longer. */
 static int check_desert(int argc, char **command)
 {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
