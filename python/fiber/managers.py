@@ -30,7 +30,8 @@ from multiprocessing.managers import (  # noqa: F401
     ListProxy, MakeProxyType, Namespace, NamespaceProxy, PoolProxy, RemoteError, Token, Value, ValueProxy)
 from multiprocessing.process import current_process
 
-from .connection import Address, Client, Listener, Pipe
+from . import _pickling
+from .connection import Address, Client, Connection, Listener, Pipe
 
 __all__ = ["AsyncManager", "BaseManager", "BaseProxy", "Handle", "Manager", "SharedMemoryManager", "SyncManager",
            "Token"]
@@ -483,6 +484,7 @@ class _Calls:
     """The calls on one connection that were not answered yet, in their order."""
 
     MANY = 32
+    LOOK_S = 0.01  # how often a call that waits for room looks for answers
 
     def __init__(self, conn):
         self._conn = conn
@@ -495,9 +497,19 @@ class _Calls:
             self._receive_one(0)
         handle = Handle(proxy, self)
         with self._lock:
-            self._conn.send(request)
+            self._send(request)
             self._handles.append(handle)
         return handle
+
+    def _send(self, request):
+        """With the lock. While there is no room, the server may wait until we have received its answers."""
+        if not isinstance(self._conn, Connection):
+            self._conn.send(request)
+            return
+        data = _pickling.dumps(request)
+        while not self._conn._handle.try_send(data, self.LOOK_S):
+            while self._handles and self._receive(0):
+                pass
 
     def receive_until(self, is_done, timeout):
         """Receives answers, for all handles of the connection."""
@@ -511,19 +523,21 @@ class _Calls:
         if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
             return False
         try:
-            if is_done() or not self._handles:
-                return False
+            return not is_done() and bool(self._handles) and self._receive(timeout)
+        finally:
+            self._lock.release()
+
+    def _receive(self, timeout):
+        """With the lock: receives an answer, or the end of all. False: none has come."""
+        try:
             if timeout is not None and not self._conn.poll(timeout):
                 return False
             self._handles[0]._message = self._conn.recv()
             self._handles.popleft()
-            return True
         except (EOFError, OSError) as error:
             while self._handles:
                 self._handles.popleft()._error = error
-            return True
-        finally:
-            self._lock.release()
+        return True
 
 
 class AsyncProxy(BaseProxy):

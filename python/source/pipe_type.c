@@ -138,6 +138,30 @@ static PyObject *pipe_send(PyObject *self, PyObject *data)
     return result;
 }
 
+static PyObject *pipe_try_send(PyObject *self, PyObject *args)
+{
+    struct call c = {.pipe = (struct pipe *)self, .handle = begin(self)};
+    PyObject *timeout, *result = NULL;
+    Py_buffer buffer;
+    double seconds;
+    int rc;
+
+    if (!c.handle)
+        return NULL;
+    if (PyArg_ParseTuple(args, "y*O:try_send", &buffer, &timeout)) {
+        c.data = buffer.buf;
+        c.len = (size_t)buffer.len;
+        rc = fpy_timeout(timeout, &seconds) ? fpy_wait(run_send, &c, seconds) : FPY_RAISED;
+        if (rc == 0 || rc == -ETIMEDOUT)
+            result = PyBool_FromLong(rc == 0);
+        else
+            raise_for(c.pipe, rc, raise_broken_pipe);
+        PyBuffer_Release(&buffer);
+    }
+    end(self);
+    return result;
+}
+
 static PyObject *message_of(PyObject *self, struct fiber_bytes bytes)
 {
     PyObject *module = PyType_GetModule(Py_TYPE(self));
@@ -352,6 +376,8 @@ static PyMethodDef methods[] = {
     {"pair", pipe_pair, METH_O | METH_CLASS,
      "pair(oneway)\n--\n\nOpens a pipe and returns its two ends."},
     {"send", pipe_send, METH_O, "send(data)\n--\n\nSends a message."},
+    {"try_send", pipe_try_send, METH_VARARGS,
+     "try_send(data, timeout)\n--\n\nSends a message, and tells whether there was room in time."},
     {"recv", pipe_recv, METH_NOARGS,
      "recv()\n--\n\nReceives a message: bytes, or a Message when it is long."},
     {"poll", pipe_poll, METH_O,

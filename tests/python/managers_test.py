@@ -482,6 +482,28 @@ def test_many_calls_with_large_answers(envs):
     assert all(len(h.get(LONG)) == 1 << 20 for h in handles)
 
 
+def test_many_calls_with_large_arguments_and_large_answers(program):
+    ran = program("""
+        import fiber
+
+        class Echo:
+            def echo(self, data):
+                return data
+
+        class Echoes(fiber.AsyncManager):
+            pass
+
+        Echoes.register("Echo", Echo)
+
+        if __name__ == "__main__":
+            with Echoes() as m:
+                echo = m.Echo()
+                handles = [echo.echo(bytes(4 << 20)) for _ in range(20)]
+                print(all(len(h.get()) == 4 << 20 for h in handles))
+    """)
+    assert (ran.code, ran.out) == (0, "True\n"), ran
+
+
 def use_env(env, sink):
     sink.put(env.step(1).get())
 
