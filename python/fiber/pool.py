@@ -836,13 +836,16 @@ class Pool(metaclass=abc.ABCMeta):
             if len(streams) > STREAMS:
                 self._drop_streams()
         elif len(streams) > 1:
-            streams.move_to_end(key)
+            try:
+                streams.move_to_end(key)
+            except KeyError:  # another thread has dropped it; it goes on all the same
+                pass
         return stream
 
     def _drop_streams(self):
         for key, stream in list(self._streams.items())[:-STREAMS]:
             if not stream.tasks:
-                del self._streams[key]
+                self._streams.pop(key, None)  # another thread may drop it too
                 if self._last[1] is stream:
                     self._last = None, None
 

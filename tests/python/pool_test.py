@@ -4,6 +4,7 @@ documentation of multiprocessing.pool.
 SPDX-License-Identifier: Apache-2.0
 """
 import asyncio
+import collections
 import functools
 import gc
 import multiprocessing
@@ -136,7 +137,6 @@ def take_all(*args, **kwargs):
 
 
 def test_arguments_may_be_any_iterable_and_any_mapping(pool):
-    import collections
     assert pool.apply(add, [1, 2], collections.ChainMap({"c": 3})) == 6
     assert pool.apply(take_all, range(3)) == ((0, 1, 2), {}) and pool.apply(take_all, "ab") == (("a", "b"), {})
     for args, kwargs in ((3, {}), (None, {}), ((), 3), ((), None)):
@@ -316,6 +316,30 @@ def test_many_functions(pool):
         assert pool.apply(functools.partial(add, n), (1,)) == n + 1
     results = [pool.apply_async(functools.partial(add, n), (1,)) for n in range(40)]
     assert [r.get(LONG) for r in results] == [n + 1 for n in range(40)]
+
+
+class DroppedWhenFound(collections.OrderedDict):
+    """Streams of which another thread drops each one when it is found."""
+
+    def get(self, key):
+        return self.pop(key, None)
+
+
+class DroppedWhenMany(collections.OrderedDict):
+    """Streams that another thread drops when they are too many."""
+
+    def items(self):
+        items = list(super().items())
+        self.clear()
+        return items
+
+
+@pytest.mark.parametrize("kind", [DroppedWhenFound, DroppedWhenMany])
+def test_another_thread_drops_streams(monkeypatch, kind):
+    with mp.Pool(1) as pool:
+        monkeypatch.setattr(pool, "_streams", kind())
+        for n in (*range(5), 0, 1, *range(40)):
+            assert pool.apply(functools.partial(add, n), (1,)) == n + 1
 
 
 def test_more_input_than_may_be_under_way(pool, monkeypatch):
