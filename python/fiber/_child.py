@@ -135,11 +135,22 @@ def import_main_by_path(path):
         return
     main = type(sys)("__mp_main__")
     main.__file__ = path
-    with open(path, "rb") as f:
-        code = compile(f.read(), path, "exec")
+    code = code_of(path)
     sys.modules["__mp_main__"] = main
     exec(code, main.__dict__)
     sys.modules["__main__"] = main
+
+
+def code_of(path):
+    """The code of a program, which is its text, or compiled as `python -m compileall` does."""
+    with open(path, "rb") as f:
+        data = f.read()
+    if data[2:4] == b"\r\n":  # so end the numbers of all versions; the import takes time
+        from importlib.util import MAGIC_NUMBER
+        if data[:4] == MAGIC_NUMBER:
+            import marshal
+            return marshal.loads(data[16:])
+    return compile(data, path, "exec")
 
 
 def loads(data):

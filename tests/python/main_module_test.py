@@ -2,6 +2,8 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import py_compile
+
 import pytest
 
 
@@ -16,6 +18,27 @@ def test_a_program_without_a_guard_starts_no_children_of_children(program):
     """)
     assert ran.code == 1 and "__name__ == '__main__'" in ran.err, ran
     assert 1 < ran.out.count("imported") <= 8 and "[2, 3]" not in ran.out, ran
+
+
+def test_a_program_that_is_compiled(program, python, tmp_path):
+    text = """
+        import fiber as mp
+
+        def f(x):
+            return x + 1
+
+        if __name__ == "__main__":
+            with mp.Pool(2) as pool:
+                print(pool.map(f, [1, 2]), flush=True)
+            p = mp.Process(target=print, args=(f(2),))
+            p.start()
+            p.join()
+    """
+    assert program(text).out == "[2, 3]\n3\n"
+    py_compile.compile(tmp_path / "prog.py", tmp_path / "compiled.pyc")
+    (tmp_path / "prog.py").unlink()
+    ran = python("compiled.pyc")
+    assert (ran.code, ran.out) == (0, "[2, 3]\n3\n"), ran
 
 
 def test_a_program_on_standard_input(python):
