@@ -1038,8 +1038,12 @@ class Pool(metaclass=abc.ABCMeta):
         if self._state == CLOSE and not self._ending.locked():
             self._drain()
             self._end()
-        if self._thread is not threading.current_thread():
+        if self._thread is not threading.current_thread() and not self._is_in_handler():
             self._run(lambda: not self._needs and not self._calls, None, None)
+
+    def _is_in_handler(self):
+        """Tells whether we are in a signal handler, and the call that it has interrupted is to take the results."""
+        return self._taking._is_owned()
 
     def _drain(self):
         """Waits until all is done. Initializers run also in a pool that never got a task."""
@@ -1063,7 +1067,7 @@ class Pool(metaclass=abc.ABCMeta):
             for feed in (*feeds, *self._sources):
                 self._needs.discard(feed)
                 getattr(feed, "result", feed)._fail(gone)
-        if not self._taking._is_owned():  # else we are in a signal handler: the call that it interrupts takes the rest
+        if not self._is_in_handler():
             self._run(lambda: not self._core.tasks, None, None)
         self._streams.clear()
         self._last = None, None

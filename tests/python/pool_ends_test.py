@@ -148,6 +148,7 @@ def test_a_signal_handler_terminates_the_pool(program, call, leave):
 
     def terminate(*args):
         p.terminate()
+        p.join()
         print("terminated")
         %s
 
