@@ -183,7 +183,8 @@ static int wait_room(struct client_lane *l, size_t len, uint64_t deadline)
     return fbr_client_put_fault(l) ? fbr_client_put_fault(l) : rc;
 }
 
-/* Under the lock. */
+/* Under the lock. -EAGAIN: the stream began while we waited, and the message must go that way: the
+ * owner reads the stream before it takes a record that was sent after the GO. */
 static int put(struct client_lane *l, const void *data, size_t len, uint64_t deadline)
 {
     size_t most = l->client->longest / 2 < FLUSH_BYTES ? l->client->longest / 2 : FLUSH_BYTES;
@@ -191,6 +192,8 @@ static int put(struct client_lane *l, const void *data, size_t len, uint64_t dea
 
     if (rc < 0)
         return rc;
+    if (fbr_client_writes_stream(l))
+        return -EAGAIN;
     if (l->out.len + len > most && (rc = fbr_client_flush_out(l, false)) < 0)
         return rc;
     if (len > most)
@@ -225,7 +228,7 @@ int fbr_client_put(struct fbr_client *g, int lane, const void *data, size_t len,
             rc = g->bounded ? put_and_wait(l, data, len, deadline) : put(l, data, len, deadline);
         pthread_mutex_unlock(&g->lock);
         if (!d)
-            break;
+            continue;
         rc = fbr_direct_send(d, data, len, deadline);
         fbr_direct_unref(d);
     }

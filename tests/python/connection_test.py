@@ -398,6 +398,37 @@ def test_a_listener_accepts_callers():
         Client(listener.address)
 
 
+def answer_with_order(address):
+    """Answers some messages of each caller, and tells it in which order those behind them have come."""
+    with Listener() as listener:
+        address.send(listener.address)
+        while (conn := listener.accept()).recv():
+            for _ in range(conn.recv()):
+                conn.send(conn.recv())
+            conn.send([conn.recv()[0] for _ in range(4)])
+
+
+def test_long_messages_keep_their_order_behind_a_conversation():
+    reader, writer = mp.Pipe(duplex=False)
+    p = mp.Process(target=answer_with_order, args=(writer,), daemon=True)
+    p.start()
+    address = reader.recv()
+    for exchanges in 5 * [*range(6)]:
+        with Client(address) as conn:
+            conn.send(True)
+            conn.send(exchanges)
+            for i in range(exchanges):
+                conn.send(i)
+                assert conn.recv() == i
+            for i in range(4):
+                conn.send((i, bytes(4 * MIB)))
+            assert conn.recv() == [0, 1, 2, 3], exchanges
+    with Client(address) as conn:
+        conn.send(False)
+    p.join(LONG)
+    assert p.exitcode == 0
+
+
 def test_a_listener_refuses_a_wrong_key():
     def serve():
         with pytest.raises(mp.AuthenticationError):
