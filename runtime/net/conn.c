@@ -33,7 +33,7 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 #define CLOSE_LOOKS 3
 /* How long the kernel tries to deliver bytes that the peer does not acknowledge. */
 #define PATIENCE_MIN_MS 5000
-#define PATIENCE_FIRST_MS 30000 /* before there are heartbeats */
+#define PATIENCE_FIRST_MS 30000 /* while the silence of the peer has no limit */
 /* queued bytes, above which a peer that does not read gets no more pongs */
 #define PONGS_MAX (256u << 10)
 #define KEPT_FREE FBR_LOOP_SCRATCH /* bytes of an incomplete frame that are not counted */
@@ -314,7 +314,7 @@ static uint64_t silence_ms(const struct fbr_conn *c)
  * for ever. */
 static void set_patience(struct fbr_conn *c)
 {
-    uint64_t least = c->beat_ms ? PATIENCE_MIN_MS : PATIENCE_FIRST_MS;
+    uint64_t least = c->misses ? PATIENCE_MIN_MS : PATIENCE_FIRST_MS;
     uint64_t ms = silence_ms(c) > least ? silence_ms(c) : least;
     unsigned timeout = c->silent ? 0 : ms < INT_MAX ? (unsigned)ms : INT_MAX;
     unsigned again = c->beat_ms < 1000 ? 1000 : c->beat_ms > 120000 ? 120000 : c->beat_ms;
@@ -551,6 +551,11 @@ uint64_t fbr_conn_stall_ms(struct fbr_conn *c)
     return c->stall_ms && now - c->stalled_at < silence_ms(c) ? c->stall_ms : 0;
 }
 
+uint64_t fbr_conn_silence_ms(const struct fbr_conn *c)
+{
+    return fbr_boot_ms() - c->heard_ms;
+}
+
 static void ping(struct fbr_conn *c, uint64_t now)
 {
     struct fbr_buf b;
@@ -603,6 +608,8 @@ static void on_beat(void *arg)
         c->heard_ms = now;
         c->asked_ms = 0;
     }
+    if (c->asked_ms && fbr_conn_queued(c)) /* the ping may be behind a long frame */
+        c->asked_ms = now;
     if (c->misses && now - c->heard_ms >= silence_ms(c)) {
         abandon(c, "no heartbeat", now - c->heard_ms);
         return;

@@ -118,6 +118,8 @@ void fbr_conn_heartbeat(struct fbr_conn *conn, unsigned interval_ms, unsigned mi
 /* A child on another host waits for its parent this many times as long as its parent waits for the
  * child, so a master that was stopped for a while does not lose its children. */
 #define FBR_PARENT_PATIENCE 4
+/* Returns how long nothing has come from the peer of a conn that has heartbeats. */
+uint64_t fbr_conn_silence_ms(const struct fbr_conn *conn);
 /* Returns how long this process itself was stopped, if the stop ended less than `misses` intervals
  * ago and lasted at least as long; else 0. */
 uint64_t fbr_conn_stall_ms(struct fbr_conn *conn);

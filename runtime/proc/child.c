@@ -168,10 +168,16 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
         fail(c, why, text);
 }
 
-/* Call it after the join; until then start_timeout is the limit. A parent on this host, or our host
- * process, may be stopped by a debugger without being dead: only the end of the connection means
- * its death. A parent on another host may be stopped for a while, too, so we wait longer for the
- * parent than it waits for us. */
+/* Until the join, start_timeout is the limit for the parent's silence. Our heartbeats begin at
+ * once: a long START takes its time, and the parent must hear us meanwhile. */
+static void send_beats(struct fbr_child *c)
+{
+    fbr_conn_heartbeat(c->conn, (unsigned)fbr_config_ms(c->rt->config, "heartbeat"), 0);
+}
+
+/* Call it after the join. A parent on this host, or our host process, may be stopped by a debugger
+ * without being dead: only the end of the connection means its death. A parent on another host may
+ * be stopped for a while, too, so we wait longer for the parent than it waits for us. */
 static void watch_parent(struct fbr_child *c)
 {
     const struct fbr_config *config = c->rt->config;
@@ -361,8 +367,8 @@ static void join_by_host(struct fbr_child *c)
     fcntl(FBR_CONTROL_FD, F_SETFD, FD_CLOEXEC); /* our children must not inherit this descriptor */
     if (fbr_conn_open(&c->conn, c->rt->loop, FBR_CONTROL_FD, &conn_ops, c, &err) < 0)
         fail(c, err.code, err.text);
-    else
-        fbr_conn_send(c->conn, FBR_FRAME_JOIN, NULL, 0);
+    else if (fbr_conn_send(c->conn, FBR_FRAME_JOIN, NULL, 0) == 0)
+        send_beats(c);
 }
 
 static void dial(void *arg)
@@ -379,6 +385,7 @@ static void dial(void *arg)
         fail(c, err.code, err.text);
         return;
     }
+    send_beats(c);
 }
 
 static int begin(void *arg)
@@ -390,6 +397,35 @@ static int begin(void *arg)
         return rc;
     dial(c);
     return 0;
+}
+
+/* While START comes, the deadline moves: start_timeout counts from the last bytes of the parent. */
+static int put_off_deadline(void *arg)
+{
+    struct fbr_child *c = arg;
+    uint64_t limit = (uint64_t)fbr_config_ms(c->rt->config, "start_timeout");
+    uint64_t silence = c->conn ? fbr_conn_silence_ms(c->conn) : limit;
+
+    if (silence >= limit)
+        return -ETIMEDOUT;
+    c->deadline = fbr_now_ms() + limit - silence;
+    return 0;
+}
+
+/* Waits for START. Under the lock. */
+static int wait_start(struct fbr_child *c)
+{
+    int rc = 0;
+
+    while (rc == 0 && !c->started && !c->failed) {
+        rc = fbr_cond_wait(&c->changed, &c->lock, c->deadline);
+        if (rc == 0)
+            continue;
+        pthread_mutex_unlock(&c->lock);
+        rc = fbr_loop_call(c->rt->loop, put_off_deadline, c);
+        pthread_mutex_lock(&c->lock);
+    }
+    return c->started ? 0 : rc;
 }
 
 int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err)
@@ -412,8 +448,8 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
     rt->near_master = c->join.root[0];
     rc = fbr_loop_call(rt->loop, begin, c);
     pthread_mutex_lock(&c->lock);
-    while (rc == 0 && !c->started && !c->failed)
-        rc = fbr_cond_wait(&c->changed, &c->lock, c->deadline);
+    if (rc == 0)
+        rc = wait_start(c);
     if (c->failed) {
         *err = c->failure;
         rc = c->failure.code;
