@@ -99,20 +99,21 @@ static void fail(struct fbr_child *c, int code, const char *text)
 static _Noreturn void exit_orphaned(struct fbr_child *c, const char *text)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
+    const char *root = c->join.root;
 
-    fbr_log(c->join.root[0] ? FBR_LOG_INFO : FBR_LOG_WARN, "%s: lost the parent (%s)", c->join.name,
-            text);
+    fbr_log(root[0] ? FBR_LOG_INFO : FBR_LOG_WARN, "%s: lost the parent (%s)", c->join.name, text);
     if (c->rt->orphaned)
         c->rt->orphaned(c->rt);
     /* also those that have not joined: they would leave their own children behind */
     fbr_subjob_host_kill(c->rt->subjob_host);
     if (getsid(0) == getpid())
         fbr_spawn_sweep(getpid());
-    for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
-        if (access(c->join.root, F_OK) < 0 || nanosleep(&nap, NULL) < 0)
+    for (int i = 0; i < 20 && root[0] && !fbr_rundir_wreck_dead(root, c->rt->dir.joined_shared);
+         i++)
+        if (access(root, F_OK) < 0 || nanosleep(&nap, NULL) < 0)
             break;
     /* the run's directory on this host, which is not the master's */
-    if (!c->join.root[0])
+    if (!root[0])
         fbr_rundir_remove(&c->rt->dir);
     if (getpgrp() == getpid())
         kill(0, SIGKILL);

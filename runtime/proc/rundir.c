@@ -196,17 +196,6 @@ static void clear_away(const char *root)
     fbr_rundir_wreck(gone);
 }
 
-/* Several processes may call this at once, because no process uses a dead master's name again. A
- * process that makes its own directory below `root` meanwhile keeps that directory, without a
- * lock. */
-bool fbr_rundir_wreck_dead(const char *root)
-{
-    if (!root[0] || !is_without_master(root, true))
-        return false;
-    fbr_rundir_wreck(root);
-    return access(root, F_OK) < 0;
-}
-
 static void clear_away_dead(const char *root)
 {
     int fd;
@@ -216,6 +205,20 @@ static void clear_away_dead(const char *root)
     clear_away(root);
     if (fd >= 0)
         close(fd);
+}
+
+/* Several processes may call this at once: no process uses a dead master's name again, and the name
+ * of a shared directory only under its lock. A process that makes its own directory below `root`
+ * meanwhile keeps that directory, without a lock. */
+bool fbr_rundir_wreck_dead(const char *root, bool shared)
+{
+    if (!root[0] || (!shared && !is_without_master(root, true)))
+        return false;
+    if (shared)
+        clear_away_dead(root);
+    else
+        fbr_rundir_wreck(root);
+    return access(root, F_OK) < 0;
 }
 
 /* ---- Segments ---- */
@@ -563,6 +566,7 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
 
 int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, struct fbr_error *err)
 {
+    char path[FBR_DIR_MAX + 8];
     struct stat st;
 
     if (!root[0] || strlen(root) >= FBR_DIR_MAX || lstat(root, &st) < 0 || st.st_uid != geteuid() ||
@@ -572,6 +576,8 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
     d->lock_fd = d->shm_fd = d->held_fd = -1;
     snprintf(d->root, sizeof(d->root), "%s", root);
     shm_of(root, d->shm);
+    snprintf(path, sizeof(path), "%s/lock", root);
+    d->joined_shared = lstat(path, &st) == 0 && st.st_size == 0; /* it names no master */
     return 0;
 }
 

@@ -34,6 +34,7 @@ struct fbr_rundir {
     char shm[FBR_DIR_MAX]; /* segments of the run; fbr_rundir_shm() makes it */
     int lock_fd, shm_fd, held_fd;
     bool master, shared;
+    bool joined_shared; /* joined, and processes of a run elsewhere share it */
 };
 
 /* The owner of segments, as their file `run` names it. */
@@ -80,9 +81,9 @@ void fbr_rundir_remove(struct fbr_rundir *d);
 void fbr_rundir_remove_tree(const char *path);
 /* Removes the whole run's directories. */
 void fbr_rundir_wreck(const char *root);
-/* Removes the run's directories if their master is dead; true: they are gone. For a directory whose
- * lock file names its master, not for a shared one. */
-bool fbr_rundir_wreck_dead(const char *root);
+/* Removes the run's directories if their master is dead; true: they are gone. `shared`: if no
+ * process holds their lock; another process may make them again at any time. */
+bool fbr_rundir_wreck_dead(const char *root, bool shared);
 /* Calls found() for each directory in `base` that a dead run left, and for its segments, and
  * removes them unless found() answers false. found NULL: removes them, and segments of dead runs
  * anywhere. */

@@ -235,6 +235,45 @@ static void test_processes_come_and_go_all_the_time(void **state)
     assert_int_equal(dir_count(base, ""), 0);
 }
 
+/* A child of a process that shares a directory, after the death of that process. */
+static pid_t start_orphan(const char *root)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        for (int i = 0; i < 20000; i++)
+            fbr_rundir_wreck_dead(root, true);
+        _exit(0);
+    }
+    return pid;
+}
+
+static void test_orphans_do_not_take_a_shared_one_from_those_who_come(void **state)
+{
+    char root[FBR_DIR_MAX];
+    struct fbr_rundir d;
+    struct gate gate;
+    pid_t pids[72];
+    int status;
+
+    (void)state;
+    gate_open(&gate);
+    pids[0] = start_sharer("run", &gate, root);
+    assert_int_equal(fbr_rundir_join(&d, root, base, NULL), 0);
+    assert_true(d.joined_shared);
+    for (int i = 1; i < 8; i++)
+        pids[i] = start_orphan(root);
+    leave(&gate, pids[0]);
+    for (int i = 8; i < 72; i++)
+        pids[i] = start_sharer("run", NULL, NULL);
+    for (int i = 1; i < 72; i++) {
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(dir_count(base, ""), 0);
+    gate_close(&gate);
+}
+
 static void test_the_next_run_sweeps_what_a_dead_one_left(void **state)
 {
     char root[FBR_DIR_MAX], shm[128];
@@ -245,7 +284,7 @@ static void test_the_next_run_sweeps_what_a_dead_one_left(void **state)
     shm_name(root, shm);
     create(&d);
     assert_int_equal(access(root, F_OK), 0); /* it lives */
-    assert_false(fbr_rundir_wreck_dead(root));
+    assert_false(fbr_rundir_wreck_dead(root, false));
     fbr_rundir_remove(&d);
     kill_master(pid);
     assert_int_equal(access(shm, F_OK), 0);
@@ -280,9 +319,9 @@ static void test_a_process_that_the_master_forked_does_not_keep_it_alive(void **
     }
     assert_int_equal(gate_wait(&told, root, sizeof(root)), 0);
     assert_int_equal(gate_wait(&told, &forked, sizeof(forked)), 0);
-    assert_false(fbr_rundir_wreck_dead(root));
+    assert_false(fbr_rundir_wreck_dead(root, false));
     kill_master(pid);
-    assert_true(fbr_rundir_wreck_dead(root));
+    assert_true(fbr_rundir_wreck_dead(root, false));
     assert_int_equal(access(root, F_OK), -1);
     kill(forked, SIGKILL);
     gate_close(&told);
@@ -299,7 +338,7 @@ static void test_what_is_made_while_others_remove_a_dead_run_goes_too(void **sta
     snprintf(lock, sizeof(lock), "%s/lock", root);
     assert_int_equal(unlink(lock), 0); /* by another child, which comes no further */
     assert_int_equal(fbr_rundir_own(&child, NULL), 0);
-    assert_true(fbr_rundir_wreck_dead(root));
+    assert_true(fbr_rundir_wreck_dead(root, false));
     assert_int_equal(access(root, F_OK), -1);
 }
 
@@ -694,6 +733,7 @@ int main(void)
         TEST(test_without_its_masters_directory_a_child_makes_its_own),
         TEST(test_processes_of_a_run_elsewhere_share_one_and_the_last_removes_it),
         TEST(test_processes_come_and_go_all_the_time),
+        TEST(test_orphans_do_not_take_a_shared_one_from_those_who_come),
         TEST(test_the_next_run_sweeps_what_a_dead_one_left),
         TEST(test_a_process_that_the_master_forked_does_not_keep_it_alive),
         TEST(test_what_is_made_while_others_remove_a_dead_run_goes_too),
