@@ -3,7 +3,7 @@
  * When the engine no longer has a container, the backend waits a moment: the event that reports how
  * the container ended may still be on its way. If the output breaks off while the container runs
  * (the engine was restarted), the backend reads it again from the engine's log and skips the bytes
- * that it has already reported.
+ * that it has already reported, unless the engine has shortened the log meanwhile.
  *
  * Started work goes before waiting work: the first containers run while others are not even
  * created. So at any time few containers are created and not started; nothing removes those if we
@@ -167,12 +167,12 @@ static void fail_killed(struct fbr_docker_job *j, const char *why)
  * such file or directory". */
 static void explain_exec(const struct fbr_docker_job *j, char *out, size_t size)
 {
-    const char *at = NULL;
+    const char *said = j->first[1], *at = NULL;
 
-    if (strncmp(j->first, "[FATAL tini (", 13) == 0)
-        at = strchr(j->first, ']');
-    else if (strncmp(j->first, "ERROR (catatonit:", 17) == 0)
-        at = strstr(j->first, "):");
+    if (strncmp(said, "[FATAL tini (", 13) == 0)
+        at = strchr(said, ']');
+    else if (strncmp(said, "ERROR (catatonit:", 17) == 0)
+        at = strstr(said, "):");
     if (at)
         at += *at == ']' ? 1 : 2;
     if (at)
@@ -266,24 +266,49 @@ static void look_soon(struct fbr_docker_job *j, const char *why)
 
 /* ---- Output ---- */
 
+/* Whether these bytes of the engine's log are those that the stream had at this place. Only the
+ * beginning of a stream is kept: an engine that shortens a log removes its beginning. */
+static bool is_repeated(const struct fbr_docker_job *j, int stream, const char *data, size_t len)
+{
+    const char *first = j->first[stream - 1];
+    uint64_t at = j->got[stream - 1] - j->skip[stream - 1];
+    size_t kept = at < FBR_DOCKER_FIRST - 1 ? FBR_DOCKER_FIRST - 1 - (size_t)at : 0;
+
+    return !kept || memcmp(first + at, data, len < kept ? len : kept) == 0;
+}
+
+/* Returns how many of these bytes were reported before the output broke off. */
+static size_t known_bytes(struct fbr_docker_job *j, int stream, const char *data, size_t len)
+{
+    uint64_t *skip = &j->skip[stream - 1];
+    size_t known = *skip < len ? (size_t)*skip : len;
+
+    if (known && !is_repeated(j, stream, data, known)) {
+        fbr_warn("docker: %s: the engine no longer has the beginning of its log: output may be "
+                 "missing here, and what the log has is shown again",
+                 j->name);
+        *skip = known = 0;
+    }
+    *skip -= known;
+    return known;
+}
+
 static void on_piece(void *user, int stream, const void *data, size_t len)
 {
     struct fbr_docker_job *j = user;
-    uint64_t *skip = &j->skip[stream - 1];
-    const char *at = data;
-    size_t known = *skip < len ? (size_t)*skip : len;
+    uint64_t *got = &j->got[stream - 1];
+    size_t known = known_bytes(j, stream, data, len);
+    const char *at = (const char *)data + known;
 
-    *skip -= known;
-    at += known;
     len -= known;
     if (len == 0 || j->state >= ENDED)
         return;
-    if (stream == 2 && j->got[1] < sizeof(j->first) - 1) {
-        size_t room = sizeof(j->first) - 1 - (size_t)j->got[1];
+    if (*got < FBR_DOCKER_FIRST - 1) {
+        size_t room = FBR_DOCKER_FIRST - 1 - (size_t)*got;
 
-        memcpy(j->first + j->got[1], at, len < room ? len : room);
+        memcpy(j->first[stream - 1] + *got, at, len < room ? len : room);
     }
-    j->got[stream - 1] += len;
+    *got += len;
     notify(j, &(struct fbr_job_event){
                   .type = FBR_JOB_OUTPUT, .stream = stream, .data = at, .len = len});
 }

@@ -17,6 +17,8 @@
 
 #define FBR_DOCKER_PATIENCE_MS 120000 /* for requests, while the engine is away */
 
+#define FBR_DOCKER_FIRST 200 /* the bytes of each stream that are kept, and a NUL */
+
 struct fbr_docker_job {
     struct fbr_docker_job *next, *prev;
     struct fbr_backend *b;
@@ -35,12 +37,12 @@ struct fbr_docker_job {
     struct fbr_timer timer; /* for the rest of the output, or for news */
     uint64_t memory;        /* its limit, for messages */
     int32_t code;
-    int sig;          /* the last signal from the runtime */
-    unsigned archive; /* number of the next archive: our program, the ticket */
-    char first[200];  /* the beginning of its standard error */
-    bool bundled;     /* fact: created to run the program of the archive */
-    bool oom;         /* fact: the engine reported that memory ran out */
-    bool unseen;      /* fact: it ended while the engine was away; the reason is unknown */
+    int sig;                         /* the last signal from the runtime */
+    unsigned archive;                /* number of the next archive: our program, the ticket */
+    char first[2][FBR_DOCKER_FIRST]; /* the beginning of each stream, NUL-terminated */
+    bool bundled;                    /* fact: created to run the program of the archive */
+    bool oom;                        /* fact: the engine reported that memory ran out */
+    bool unseen; /* fact: it ended while the engine was away; the reason is unknown */
     /* fact: it ran when the list was requested, and the list has not shown it yet */
     bool asked;
     bool paused; /* wish: the runtime takes no output */

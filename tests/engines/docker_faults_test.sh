@@ -29,13 +29,17 @@ beside() {
 }
 # begins TEXT COMMAND...: starts it, and waits until it says that; its output is on $out, its pid in $launcher
 begins() {
-    local line='' text=$1
+    local text=$1
     shift
     exec {out}< <(echo "$BASHPID" && exec "$@" 2>&1)
     read -r launcher <&"$out"
     : >"$work/out"
-    until [[ $line == *$text* ]]; do
-        IFS= read -r -t 300 line <&"$out" || failed "it should say '$text'"
+    more "$text"
+}
+more() { # TEXT: waits until it says that
+    local line=''
+    until [[ $line == *$1* ]]; do
+        IFS= read -r -t 300 line <&"$out" || failed "it should say '$1'"
         echo "$line" >>"$work/out"
     done
 }
@@ -77,7 +81,38 @@ a_create_without_answer() {
     (($(faults_met) == 1)) || failed "never met"
     echo "ok: create is never answered"
 }
-for what in a_minute_away a_slow_pull a_create_without_answer; do beside "$what"; done
+
+# The output breaks off, and the engine keeps only the last lines of the log. What comes later is shown, nevertheless.
+a_log_without_its_beginning() {
+    local log='"LogConfig": {"Type": "json-file", "Config": {"max-size": "20k", "max-file": "1"}}'
+    echo "{\"HostConfig\": {$log}}" >"$work/template"
+    mkdir "$work/shared"
+    mkfifo "$work/shared/fifo"
+    cat >"$work/shared/lines" <<END
+#!/bin/sh
+i=100
+while [ \$i -lt 400 ]; do
+    echo "line \$i ..................................................................................."
+    i=\$((i + 1))
+done
+read -r word <$work/shared/fifo
+echo "the last line"
+END
+    chmod +x "$work/shared/lines"
+    export FIBER_IMAGE_ADD=/bin/sh FIBER_DOCKER_TEMPLATE=$work/template FIBER_DOCKER_MOUNTS=$work/shared:$work/shared
+    FIBER_START_TIMEOUT=300s begins 'line 399 ' "$prog" process program "$work/shared/lines"
+    kill -KILL "$proxy"
+    rm "$work/sock"
+    begin_proxy --listen "$work/sock" --unix "$socket"
+    more 'no longer has the beginning of its log'
+    echo go | timeout 300 tee "$work/shared/fifo" >/dev/null || failed "the container does not read"
+    ends
+    for line in 'line 100 \.*' 'line 399 \.*' 'the last line'; do
+        grep -qx "$line" "$work/out" || failed "it should say '$line'"
+    done
+    echo "ok: a log without its beginning"
+}
+for what in a_minute_away a_slow_pull a_create_without_answer a_log_without_its_beginning; do beside "$what"; done
 
 # --- faults one after the other
 begin_proxy --listen "$work/sock" --unix "$socket"
