@@ -167,6 +167,7 @@ struct fbr_bridge_ops {
      * Each may be NULL. */
     const char *met_as;    /* the text that met() gets begins with this */
     const char *no_rejoin; /* why no new process can take the place of such a rank; NULL: one can */
+    bool spawns_any;       /* a spawn returns before the spawned ranks have called MPI_Init */
     const char *abort_said;   /* if a rank has printed this and aborts, ... */
     const char *abort_advice; /* ... this is the advice to the user */
 };

@@ -554,6 +554,7 @@ const struct fbr_bridge_ops fbr_bridge_pmi1 = {
     .no_rejoin =
         "PMI (MPICH) admits no new process in place of a known one, so this run cannot replace the "
         "rank. Use --on-failure restart to start all ranks again.",
+    .spawns_any = true,
     .abort_said = "Error in spawn call",
     .abort_advice =
         "MPICH built with UCX, such as Debian's, cannot spawn: use Open MPI, or MPICH built with "

@@ -4,7 +4,8 @@
  * may end with code 0 and without MPI_Init if no rank uses MPI. A rank that fails before MPI_Init
  * may be lost to a ring that goes on without it. So if there is such a rank and another rank has
  * met its server, the launcher asks the agents, a few seconds later, whether a rank waits in
- * MPI_Init. That rank would wait for ever, so the ring fails.
+ * MPI_Init. That rank would wait for ever, so the ring fails. In the same way a rank waits in
+ * MPI_Comm_spawn for the ranks that were spawned.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -29,7 +30,7 @@ static void on_ask(void *arg)
         return;
     fbr_buf_init(&b);
     DL_FOREACH(r->jobs, j) {
-        if (!j->missing || j->over)
+        if ((!j->missing && !j->lonely) || j->over)
             continue;
         fbr_buf_clear(&b);
         fbr_put_u32(&b, j->job.info.id);
@@ -60,13 +61,31 @@ static bool is_missing(const struct ring_job *j, uint32_t rank)
            (k->code == 0 || j->ring->options.on_failure >= FIBER_RING_SHRINK);
 }
 
+static bool waits_for_any(const struct ring_job *j)
+{
+    return j->missing && is_missing(j, j->missing - 1);
+}
+
+/* A rank of the job, which was spawned, is missing, and none has met a server yet. */
+static void note_lonely(struct ring_job *j)
+{
+    struct ring_job *parent = fbr_ring_job_find(j->ring, j->job.info.parent);
+
+    if (!parent || (parent->lonely && !parent->lonely->met))
+        return;
+    parent->lonely = j;
+    ask(j->ring);
+}
+
 void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank)
 {
-    if (!is_missing(j, rank) || (j->missing && is_missing(j, j->missing - 1)))
+    if (!is_missing(j, rank) || waits_for_any(j))
         return;
     j->missing = rank + 1;
     if (j->met)
         ask(j->ring);
+    else if (j->job.info.spawned)
+        note_lonely(j);
 }
 
 void fbr_ring_missing_met(struct ring_job *j, uint32_t rank)
@@ -85,26 +104,47 @@ static void format_end(int code, char *out, size_t size)
         snprintf(out, size, "%s with code %d", code ? "exited" : "ended", code);
 }
 
+/* A rank that is missing fails the ring: `waits` waits for it in `where`. */
+static void fail(struct ring_job *j, uint32_t waits, const char *where, const char *hint)
+{
+    uint32_t missing = j->missing - 1;
+    int code = j->ranks[missing].code;
+    char who[300], how[64];
+
+    fbr_ring_name_rank(j, missing, who, sizeof(who));
+    format_end(code, how, sizeof(how));
+    fbr_ring_fail(j->ring, j, missing,
+                  code < 0 ? 128 - code
+                  : code   ? code
+                           : 1,
+                  hint, "%s %s without MPI_Init, and rank %u waits for it %s forever", who, how,
+                  waits, where);
+}
+
+/* True if the rank's job waits for one that it has spawned. */
+static bool waits_for_spawned(const struct ring_job *j, const struct ring_rank *k)
+{
+    const struct fbr_bridge_ops *bridge = fbr_bridge_met(k->how);
+    const struct ring_job *child = j->lonely;
+
+    return child && !child->met && waits_for_any(child) && !(bridge && bridge->spawns_any) &&
+           j->ranks[child->job.info.parent_rank].state == RANK_RUNNING;
+}
+
 void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank)
 {
     const struct ring_rank *k = &j->ranks[rank];
-    uint32_t missing = j->missing - 1;
-    char who[300], how[64];
-    int code;
 
-    if (!j->missing || !is_missing(j, missing) || k->state != RANK_RUNNING ||
-        !(k->flags & FBR_RANK_MET))
+    if (k->state != RANK_RUNNING || !(k->flags & FBR_RANK_MET))
         return;
-    fbr_ring_name_rank(j, missing, who, sizeof(who));
-    code = j->ranks[missing].code;
-    format_end(code, how, sizeof(how));
-    fbr_ring_fail(j->ring, j, missing,
-                  code < 0   ? 128 - code
-                  : code > 0 ? code
-                             : 1,
-                  code ? "MPI_Init cannot go on without a rank that was lost before. Use "
-                         "--on-failure restart to start all ranks again."
-                       : "All ranks of a run are one MPI_COMM_WORLD: call MPI_Init in each rank or "
-                         "in none. Start a program without MPI as a run of its own.",
-                  "%s %s without MPI_Init, and rank %u waits for it there forever", who, how, rank);
+    if (waits_for_any(j))
+        fail(j, rank, "there",
+             j->ranks[j->missing - 1].code
+                 ? "MPI_Init cannot go on without a rank that was lost before. Use --on-failure "
+                   "restart to start all ranks again."
+                 : "All ranks of a run are one MPI_COMM_WORLD: call MPI_Init in each rank or in "
+                   "none. Start a program without MPI as a run of its own.");
+    else if (waits_for_spawned(j, k))
+        fail(j->lonely, j->lonely->job.info.parent_rank, "in MPI_Comm_spawn",
+             "MPI_Comm_spawn returns when all ranks that it starts have called MPI_Init.");
 }

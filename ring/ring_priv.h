@@ -91,6 +91,7 @@ struct ring_job {
     bool refused;     /* its spawn failed and the caller knows: ends of its ranks are not judged */
     uint32_t spawn_agent;
     struct ring_service *services;
+    struct ring_job *lonely; /* it spawned this job, of which no rank has come (missing.c) */
 };
 
 struct ring_agent {

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -288,6 +289,42 @@ static void a_rank_that_a_ring_goes_on_without_is_missed_if_it_never_came(void *
     with_ring("1h", check_replaced_rank);
 }
 
+static int check_spawned_job(struct world *w)
+{
+    struct fiber_ring *r = &w->ring;
+    struct ring_rank child_rank = {.state = RANK_ENDED};
+    struct ring_job child = w->job;
+
+    r->state = R_RUNNING;
+    w->ranks[0] = w->ranks[1] = (struct ring_rank){.state = RANK_RUNNING, .flags = FBR_RANK_MET};
+    child.ranks = &child_rank;
+    child.job.info.id = 1;
+    child.job.info.size = 1;
+    child.job.info.spawned = true;
+    child.job.info.parent_rank = 1;
+    fbr_ring_missing_ended(&child, 0);
+    CHECK(fbr_timer_runs(&r->ask));
+    snprintf(w->ranks[0].how, sizeof(w->ranks[0].how), "PMI 1.1"); /* where spawns return */
+    fbr_ring_missing_waits(&w->job, 0);
+    CHECK(r->failure.code == 0);
+    w->ranks[0].how[0] = '\0';
+    child.met = true; /* another rank of it has called MPI_Init */
+    fbr_ring_missing_waits(&w->job, 0);
+    CHECK(r->failure.code == 0);
+    child.met = false;
+    fbr_ring_missing_waits(&w->job, 0);
+    CHECK(strcmp(r->failure.text,
+                 "rank 0 of spawned job 1 (pid 0 on here) ended with code 0 without MPI_Init, and "
+                 "rank 1 waits for it in MPI_Comm_spawn forever") == 0);
+    return 0;
+}
+
+static void a_spawned_job_that_never_came_fails_the_ring(void **state)
+{
+    (void)state;
+    with_ring("1h", check_spawned_job);
+}
+
 /* ---- Tracebacks ---- */
 
 static bool hint_waits_after(struct world *w, int stream, const char *text)
@@ -332,6 +369,7 @@ int main(void)
         cmocka_unit_test(agents_are_asked_whichever_comes_first),
         cmocka_unit_test(a_rank_that_waits_for_one_that_ended_fails_the_ring),
         cmocka_unit_test(a_rank_that_a_ring_goes_on_without_is_missed_if_it_never_came),
+        cmocka_unit_test(a_spawned_job_that_never_came_fails_the_ring),
         cmocka_unit_test(a_traceback_of_an_mpi_rank_starts_the_wait_for_the_hint),
     };
 

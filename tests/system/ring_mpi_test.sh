@@ -282,6 +282,15 @@ test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there() { # MPICH giv
     says 'waits for it there forever'
 }
 
+test_a_spawned_program_without_mpi_is_not_waited_for() {
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    for where in 2 1; do
+        fiber_run 1 --oversubscribe -n 2 --per-node "$where" "$work/check.openmpi" spawn true || return
+        says 'of spawned job 1 (' || return
+        says 'ended with code 0 without MPI_Init, and rank 0 waits for it in MPI_Comm_spawn forever' || return
+    done
+}
+
 run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agree \
     test_collectives_agree_over_two_agents test_windows_work test_names_are_found_until_they_are_taken_back \
     test_spawned_ranks_merge test_programs_spawned_together_are_told_apart test_groups_of_a_run_meet_at_a_port \
@@ -293,4 +302,5 @@ run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agr
     test_a_crash_fails_the_run test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
     test_who_runs_alone_fails_the_run_and_is_told_why \
     test_who_runs_alone_behind_a_wrapper_fails_the_run test_who_runs_alone_for_long_is_told_of_before_the_end \
-    test_a_rank_without_mpi_is_not_waited_for_in_mpi_init test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there
+    test_a_rank_without_mpi_is_not_waited_for_in_mpi_init test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there \
+    test_a_spawned_program_without_mpi_is_not_waited_for
