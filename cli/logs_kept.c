@@ -1,8 +1,8 @@
 /* logs_kept.c - shows the kept output of a run.
  *
  * Each rank has two files (runtime/inspect/spool.c): the older is read first, then the newer, and
- * while we read, the newer may become the older. Pieces of all ranks are taken in the order of
- * their times and joined to lines, to which the filters then apply.
+ * while we read, the newer may become the older, several times. Pieces of all ranks are taken in
+ * the order of their times and joined to lines, to which the filters then apply.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/logs_kept.h"
@@ -27,6 +27,7 @@
 
 #define LOOK_MS 500 /* between two looks at a run that writes nothing */
 #define PIECE 65536
+#define TICK_US 10000 /* times of files are exact to this */
 
 /* ---- Lines ---- */
 
@@ -62,6 +63,7 @@ struct reader {
     size_t count;
     regex_t grep;
     bool tags, raw, terminal[3];
+    bool failed;        /* a file could not be opened */
     struct shown *last; /* [wish->tail], a ring buffer */
     uint64_t nlast;
 };
@@ -196,23 +198,75 @@ static void path_of(const struct source *s, const char *end, char path[PATH_MAX 
     snprintf(path, PATH_MAX + 40, "%s/%u.%u%s", s->all->run->dir, s->job, s->rank, end);
 }
 
-static bool open_file(struct source *s, const char *end)
+/* Opens a file of the rank. Returns a negative errno if that fails; tells the first failure other
+ * than a missing file. */
+static int open_file(struct source *s, const char *end, struct stat *st)
 {
     char path[PATH_MAX + 40];
-    struct stat st;
-    int fd;
+    int fd, rc;
 
     path_of(s, end, path);
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        if (fd >= 0)
-            close(fd);
-        return false;
+    if (fd >= 0 && fstat(fd, st) == 0)
+        return fd;
+    rc = -errno;
+    if (fd >= 0)
+        close(fd);
+    if (rc != -ENOENT && !s->all->failed) {
+        s->all->failed = true;
+        cli_failed(1, "%s: %s", path, fbr_strerror(rc));
     }
-    if (s->fd >= 0)
+    return rc;
+}
+
+static int64_t us_of(struct timespec t)
+{
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* Whether files came and went between ours and this older one. The next file takes the place of
+ * ours, so both change at the same time. */
+static bool is_overtaken(const struct source *s, const struct stat *older)
+{
+    struct stat ours;
+
+    return fstat(s->fd, &ours) == 0 && us_of(older->st_ctim) > us_of(ours.st_ctim) + TICK_US;
+}
+
+static void tell_lost(struct source *s)
+{
+    for (int k = 1; k <= 2; k++)
+        end_line(s, k);
+    fflush(stdout);
+    fprintf(stderr,
+            "fiber: lines of %s %u are missing here: newer lines took their place before they were "
+            "shown (see log_keep)\n",
+            s->all->run->about.kind == FBR_RUN_POOL ? "worker" : "rank", s->rank);
+}
+
+/* Opens the older file, unless it has just been read, else the newer. It opens the newer one first:
+ * if that becomes the older meanwhile, the second open() finds it. False: there is no such file, or
+ * it cannot be opened. */
+static bool next_file(struct source *s)
+{
+    struct stat newer, older;
+    int fd = open_file(s, "", &newer), old = open_file(s, ".old", &older);
+    bool was_read = old >= 0 && older.st_ino == s->inode;
+    int next = old == -ENOENT || was_read ? fd : old;
+
+    if (fd >= 0 && fd != next)
+        close(fd);
+    if (old >= 0 && old != next)
+        close(old);
+    if (next < 0)
+        return false;
+    if (s->fd >= 0) {
+        if (!was_read && (next == fd || is_overtaken(s, &older)))
+            tell_lost(s);
         close(s->fd);
-    s->fd = fd;
-    s->inode = st.st_ino;
+    }
+    s->fd = next;
+    s->inode = next == old ? older.st_ino : newer.st_ino;
     return true;
 }
 
@@ -231,7 +285,7 @@ static bool read_more(struct source *s)
 {
     bool over = false;
 
-    if (s->fd < 0 && !open_file(s, ".old") && !open_file(s, ""))
+    if (s->fd < 0 && !next_file(s))
         return false;
     fbr_buf_consume(&s->got, s->at);
     s->at = 0;
@@ -246,7 +300,7 @@ static bool read_more(struct source *s)
         if (over) { /* includes the bytes that were written between the two reads */
             fbr_buf_clear(&s->got);
             over = false;
-            if (!open_file(s, ""))
+            if (!next_file(s))
                 return false;
         } else if (is_over(s)) {
             over = true;
@@ -261,7 +315,7 @@ static bool pass_over(struct source *s)
 {
     fbr_buf_clear(&s->got);
     s->at = 0;
-    return is_over(s) && open_file(s, "");
+    return is_over(s) && next_file(s);
 }
 
 static void next_record(struct source *s)
@@ -456,7 +510,7 @@ int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wis
     if (w->follow)
         follow(&r, root);
     close_all(&r);
-    return 0;
+    return r.failed ? 1 : 0;
 }
 
 /* ---- Times ---- */

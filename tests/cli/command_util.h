@@ -87,29 +87,35 @@ static inline void put_backend(const struct cli_command *c, struct cli_args *arg
             args->values[i].text = command_backend;
 }
 
-/* "ps --json": its exit code and what it prints. */
-static inline const struct said *command(const char *line)
+/* Runs "ps --json", and returns its exit code. */
+static inline int command_code(const char *line)
 {
-    static struct said s;
     char text[1024], *words[WORDS_MAX];
-    int n = words_of(line, text, sizeof(text), words);
+    int n = words_of(line, text, sizeof(text), words), code;
     struct fbr_error err = {0, ""};
     const struct cli_command *c;
     struct cli_args args;
-    struct caught caught;
 
     assert_true(n > 0);
     c = cli_command_find(words[0]);
     assert_non_null(c);
+    if (cli_parse(c, n - 1, words + 1, &args, &err) < 0)
+        return cli_usage(c, &err);
+    put_backend(c, &args);
+    code = c->run(&args);
+    cli_args_fini(&args);
+    return code;
+}
+
+/* "ps --json": its exit code and what it prints. */
+static inline const struct said *command(const char *line)
+{
+    static struct said s;
+    struct caught caught;
+
     memset(&s, 0, sizeof(s));
     catch_begin(&caught);
-    if (cli_parse(c, n - 1, words + 1, &args, &err) < 0) {
-        s.code = cli_usage(c, &err);
-    } else {
-        put_backend(c, &args);
-        s.code = c->run(&args);
-        cli_args_fini(&args);
-    }
+    s.code = command_code(line);
     catch_end(&caught, &s);
     return &s;
 }

@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include "cli/logs_kept.h"
@@ -297,6 +299,113 @@ static void a_broken_older_file_does_not_hide_the_newer(void **state)
     shows("logs train/0", "two\n", "");
 }
 
+/* ---- A reader that is slower than the run ---- */
+
+#define MUCH 300000 /* bytes; a pipe holds fewer */
+#define LATE_US 50000
+
+/* What happens while the command waits for its reader. */
+struct pause {
+    int fd; /* the reader's end of the command's standard output */
+    bool overtakes;
+    bool failed;
+    struct fbr_buf got;
+};
+
+static int64_t changed_us(const char *name)
+{
+    struct stat st;
+
+    if (stat(path_in(dir, name), &st) < 0)
+        return -1;
+    return (int64_t)st.st_ctim.tv_sec * 1000000 + st.st_ctim.tv_nsec / 1000;
+}
+
+/* The newer file of rank 0 becomes its older one. */
+static bool rotate(const char *text)
+{
+    char newer[PATH_MAX + 8], older[PATH_MAX + 8];
+
+    snprintf(newer, sizeof(newer), "%s/0.0", dir);
+    snprintf(older, sizeof(older), "%s/0.0.old", dir);
+    if (rename(newer, older) < 0)
+        return false;
+    KEEP({.ms = 3, .text = text});
+    return true;
+}
+
+static void *pause_main(void *arg)
+{
+    struct pause *p = arg;
+    struct pollfd in = {.fd = p->fd, .events = POLLIN};
+    char data[4096];
+    int64_t began;
+    ssize_t n;
+
+    /* Now the command shows the older file, and cannot go on. */
+    p->failed = poll(&in, 1, TEST_LONG_MS) != 1 || !rotate("last\n");
+    began = changed_us("0.0.old");
+    while (p->overtakes && !p->failed && changed_us("0.0.old") < began + LATE_US)
+        p->failed = !rotate("last\n");
+    while ((n = read(p->fd, data, sizeof(data))) > 0)
+        fbr_put(&p->got, data, (size_t)n);
+    return NULL;
+}
+
+/* `fiber logs train/0`, whose reader pauses; what it shows after the first MUCH bytes. */
+static const char *shown_after_pause(struct pause *p, struct said *said)
+{
+    static char text[MUCH + 1];
+    struct caught caught;
+    pthread_t thread;
+    int ends[2];
+
+    memset(text, 'x', MUCH - 1);
+    text[MUCH - 1] = '\n';
+    KEEP_OLD({.ms = 1, .text = text});
+    KEEP({.ms = 2, .text = "second\n"});
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    p->fd = ends[0];
+    assert_int_equal(pthread_create(&thread, NULL, pause_main, p), 0);
+    catch_begin(&caught);
+    dup2(ends[1], 1);
+    close(ends[1]);
+    said->code = command_code("logs train/0");
+    catch_end(&caught, said);
+    pthread_join(thread, NULL);
+    close(ends[0]);
+    fbr_put_u8(&p->got, 0);
+    assert_false(p->failed);
+    assert_true(p->got.len > MUCH);
+    assert_memory_equal(p->got.data, text, MUCH);
+    return (const char *)p->got.data + MUCH;
+}
+
+static void a_slow_reader_sees_the_file_that_became_the_older(void **state)
+{
+    static struct said said;
+    struct pause p = {.overtakes = false};
+
+    (void)state;
+    assert_string_equal(shown_after_pause(&p, &said), "second\nlast\n");
+    assert_string_equal(said.err, "");
+    assert_int_equal(said.code, 0);
+    fbr_buf_fini(&p.got);
+}
+
+static void lines_that_a_slow_reader_misses_are_told(void **state)
+{
+    static struct said said;
+    struct pause p = {.overtakes = true};
+
+    (void)state;
+    assert_string_equal(shown_after_pause(&p, &said), "last\nlast\n");
+    assert_string_equal(said.err, "fiber: lines of rank 0 are missing here: newer lines took their "
+                                  "place before they were shown (see log_keep)\n");
+    assert_int_equal(said.code, 0);
+    fbr_buf_fini(&p.got);
+}
+
 /* ---- Following ---- */
 
 static void what_is_followed_ends_with_the_run(void **state)
@@ -456,6 +565,8 @@ int main(void)
         logs_test(a_record_that_is_not_whole_is_the_end),
         logs_test(garbage_hides_its_file_alone),
         logs_test(a_broken_older_file_does_not_hide_the_newer),
+        logs_test(a_slow_reader_sees_the_file_that_became_the_older),
+        logs_test(lines_that_a_slow_reader_misses_are_told),
         logs_test(what_is_followed_ends_with_the_run),
         logs_test(lines_of_a_run_come_from_its_launcher),
         logs_test(a_run_that_has_ended_without_output_tells_how),

@@ -101,6 +101,15 @@ fiber run -n 1 --name again --on-failure restart --max-restarts 1 sh -c 'echo tr
 is 'try|--- restart 1, HH:MM:SS ---|try|' 'a restart' \
     bash -c 'fiber logs again --tail 9 | sed "s/[0-9][0-9]:[0-9][0-9]:[0-9][0-9]/HH:MM:SS/"'
 
+# More ranks than descriptors.
+fiber run -n 1 --name many echo said >out
+home=$(grep -lr --include=about many state/fiber/logs)
+for rank in {1..99}; do cp "${home%/about}/0.0" "${home%/about}/0.$rank"; done
+code=0
+(ulimit -n 40; fiber logs many) >out 2>err || code=$?
+[ "$code" = 1 ] || complain "more ranks than descriptors: exit code $code"
+grep -q '^fiber: .*: too many open files' err || complain "more ranks than descriptors: $(cat err)"
+
 FIBER_LOG_KEEP=0 fiber run -n 1 --name none echo nothing >out
 fiber logs none 2>err && complain 'what is not kept is shown'
 grep -q 'is not kept' err || complain "nothing kept: $(cat err)"
