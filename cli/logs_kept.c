@@ -62,7 +62,8 @@ struct reader {
     struct source **sources;
     size_t count;
     regex_t grep;
-    bool tags, raw, terminal[3];
+    bool tags, terminal[3];
+    bool raw;           /* what is no terminal gets the bytes as they are */
     bool failed;        /* a file could not be opened */
     struct shown *last; /* [wish->tail], a ring buffer */
     uint64_t nlast;
@@ -126,7 +127,8 @@ static bool is_wanted(const struct reader *r, uint64_t time_us, const char *at, 
     return !r->wish->grep || regexec(&r->grep, at, 1, &m, REG_STARTEND) == 0;
 }
 
-/* Shows one line; it has no newline if its rank has written none. */
+/* Shows one line. Ends it if it has no newline: the rank has written none, or the line is so long
+ * that it is shown in parts. */
 static void show(struct source *s, int stream, uint64_t time_us, const void *data, size_t len)
 {
     struct reader *r = s->all;
@@ -142,6 +144,8 @@ static void show(struct source *s, int stream, uint64_t time_us, const void *dat
         fbr_printable_filter(&filter, at, len, &b);
     else
         fbr_put(&b, at, len);
+    if (!len || at[len - 1] != '\n')
+        fbr_put_u8(&b, '\n');
     if (r->last && !b.failed) {
         struct shown *place = &r->last[r->nlast++ % (uint64_t)r->wish->tail];
 
@@ -168,7 +172,7 @@ static void add_piece(struct source *s, const struct fbr_record *rec)
     struct line *l = &s->lines[stream - 1];
     const char *at = rec->data, *end = at + rec->len;
 
-    if (s->all->raw) {
+    if (s->all->raw && !s->all->terminal[stream]) {
         fwrite(rec->data, 1, rec->kind == FBR_RECORD_MARK ? 0 : rec->len,
                stream == 2 ? stderr : stdout);
         return;
@@ -189,6 +193,8 @@ static void add_piece(struct source *s, const struct fbr_record *rec)
         }
         at = stop;
     }
+    if (rec->kind == FBR_RECORD_MARK)
+        end_line(s, stream);
 }
 
 /* ---- Files ---- */
@@ -490,8 +496,7 @@ int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wis
     }
     for (int i = 1; i <= 2; i++)
         r.terminal[i] = isatty(i);
-    r.raw = w->rank >= 0 && !w->tag && !w->timestamp && !w->grep && w->tail < 0 && !w->since_us &&
-            !r.terminal[1];
+    r.raw = w->rank >= 0 && !w->tag && !w->timestamp && !w->grep && w->tail < 0 && !w->since_us;
     if (w->tail > 0)
         r.last = calloc((size_t)w->tail, sizeof(*r.last));
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* one descriptor for each rank */

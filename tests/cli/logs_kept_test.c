@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <pty.h>
 #include <sys/stat.h>
 
 #include "cli/logs_kept.h"
@@ -158,10 +159,15 @@ static void pieces_become_lines(void **state)
          "[0] one\n[0] two\n[0] \n[0] four\n"},
         {"a line without an end",
          {{.ms = 1, .text = "one\n"}, {.ms = 2, .text = "two"}},
-         "[0] one\n[0] two"},
+         "[0] one\n[0] two\n"},
         {"a mark stands on a line of its own",
          {{.ms = 1, .text = "one\n"}, {.ms = 2, .kind = FBR_RECORD_MARK, .text = "-- lost --\n"}},
          "[0] one\n[0] -- lost --\n"},
+        {"a mark without an end",
+         {{.ms = 1, .text = "one"},
+          {.ms = 2, .kind = FBR_RECORD_MARK, .text = "-- lost --"},
+          {.ms = 3, .text = "two\n"}},
+         "[0] one\n[0] -- lost --\n[0] two\n"},
         {"the last state of a progress bar",
          {{.ms = 1, .text = "\r10%\r20%"},
           {.ms = 2, .text = "\r30%\n"},
@@ -187,6 +193,69 @@ static void pieces_become_lines(void **state)
             fail_msg("%s: %s", cases[i].name, s->out);
         assert_int_equal(unlink(path), 0);
     }
+}
+
+static void each_line_is_ended(void **state)
+{
+    (void)state;
+    KEEP({.rank = 0, .ms = 1, .text = "abc0"}, {.rank = 1, .ms = 2, .text = "abc1"});
+    shows("logs train", "[0] abc0\n[1] abc1\n", "");
+    shows("logs train -n 1", "[1] abc1\n", "");
+    shows("logs train/0", "abc0", ""); /* byte for byte */
+}
+
+/* A rank that prints a long line must not hold all of it in our memory. */
+static void parts_of_a_long_line_are_lines(void **state)
+{
+    static char text[FBR_RECORD_MAX + 1], want[FBR_RECORD_MAX + 64], got[FBR_RECORD_MAX + 64];
+    struct caught caught;
+    static struct said said;
+    ssize_t n;
+
+    (void)state;
+    memset(text, 'a', FBR_RECORD_MAX);
+    KEEP({.ms = 1, .text = text}, {.ms = 2, .text = "b"}, {.ms = 3, .text = "c\n"});
+    catch_begin(&caught);
+    said.code = command_code("logs -l train");
+    fflush(stdout);
+    n = pread(1, got, sizeof(got) - 1, 0);
+    catch_end(&caught, &said);
+    assert_int_equal(said.code, 0);
+    assert_true(n > 0);
+    snprintf(want, sizeof(want), "[0] %sb\n[0] c\n", text);
+    assert_string_equal(got, want);
+}
+
+/* Standard error is a terminal here, and standard output is a file. */
+static void a_terminal_gets_no_escape_sequences(void **state)
+{
+    int master, slave;
+    static struct said said;
+    struct caught caught;
+    char got[256] = "";
+    size_t len = 0;
+
+    (void)state;
+    KEEP({.ms = 1, .text = "\x1b[1mout\n"},
+         {.ms = 2, .kind = FBR_RECORD_ERR, .text = "\x1b[2Jbad\n"});
+    assert_int_equal(openpty(&master, &slave, NULL, NULL, NULL), 0);
+    catch_begin(&caught);
+    dup2(slave, 2);
+    said.code = command_code("logs train/0");
+    catch_end(&caught, &said);
+    while (!strchr(got, '\n')) {
+        struct pollfd p = {.fd = master, .events = POLLIN};
+        ssize_t n = poll(&p, 1, TEST_LONG_MS) == 1 ? read(master, got + len, 255 - len) : 0;
+
+        assert_true(n > 0);
+        len += (size_t)n;
+    }
+    close(slave);
+    close(master);
+    assert_int_equal(said.code, 0);
+    assert_string_equal(said.out, "\x1b[1mout\n");
+    says(got, "bad");
+    assert_null(strchr(got, '\x1b'));
 }
 
 static void a_time_stands_in_front_when_asked_for(void **state)
@@ -412,8 +481,9 @@ static void what_is_followed_ends_with_the_run(void **state)
 {
     (void)state;
     KEEP({.rank = 0, .ms = 1, .text = "one\n"}, {.rank = 1, .ms = 2, .text = "no end"});
-    shows("logs -f train", "[0] one\n[1] no end", "");
-    shows("logs -f -n 1 train", "[0] one\n[1] no end", ""); /* a line that goes on may become it */
+    shows("logs -f train", "[0] one\n[1] no end\n", "");
+    shows("logs -f -n 1 train", "[0] one\n[1] no end\n",
+          ""); /* a line that goes on may become it */
     fbr_spool_note_end(dir, &run.about, &run.facts, 3, "rank 1 failed");
     shows("logs -f train/0", "one\n", "fiber: run aa11000000000000 has ended with code 3\n");
     fbr_spool_note_end(dir, &run.about, &run.facts, 0, "");
@@ -558,6 +628,9 @@ int main(void)
         logs_test(the_older_file_is_read_before_the_newer),
         logs_test(errors_go_to_standard_error),
         logs_test(pieces_become_lines),
+        logs_test(each_line_is_ended),
+        logs_test(parts_of_a_long_line_are_lines),
+        logs_test(a_terminal_gets_no_escape_sequences),
         logs_test(a_time_stands_in_front_when_asked_for),
         logs_test(only_the_lines_that_are_wanted_are_shown),
         logs_test(wishes_that_cannot_be_are_refused),
