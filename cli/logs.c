@@ -104,6 +104,19 @@ static int show_files(const struct run_client *run, int rank)
     return any ? 0 : cli_failed(1, "%s/%d.out: %m", run->about.output_dir, rank);
 }
 
+/* Whether lines are chosen or marked as only kept output can be. */
+static bool wants_kept(const struct cli_args *args)
+{
+    return args->values[LOGS_TAIL].text || args->values[LOGS_SINCE].text ||
+           args->values[LOGS_GREP].text || args->values[LOGS_TIMESTAMP].number > 0;
+}
+
+static int refuse_unkept(void)
+{
+    return cli_failed(2, "--tail, --since, --grep and --timestamp apply to kept output only; see "
+                         "`fiber logs --help`");
+}
+
 /* ---- A run that only the engines know ---- */
 
 /* longest line without its end; a longer line is shown in parts */
@@ -208,6 +221,8 @@ static int show_orphan_run(struct orphan_run *e, const char *name, const struct 
 
     if (wanted < 0)
         return cli_failed(1, "%s", err.text);
+    if (wants_kept(args))
+        return refuse_unkept();
     all.jobs = calloc((size_t)wanted, sizeof(*all.jobs));
     if (!all.jobs)
         return cli_failed(1, "out of memory");
@@ -322,14 +337,16 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
 static int show_run(struct run_client *run, const char *typed_rank, const struct cli_args *args)
 {
     struct fbr_error err = {0, ""};
-    bool lives = run->state <= CLIENT_SILENT;
+    bool lives = run->state <= CLIENT_SILENT, has_files = run->about.output_dir[0] != '\0';
     int rank = typed_rank ? run_client_job(typed_rank, run, &err) : -1, code;
 
     if (err.code)
         code = cli_failed(1, "%s", err.text);
-    else if (lives && (args->values[LOGS_FOLLOW].number || !run->about.output_dir[0]))
+    else if (wants_kept(args) && (lives || has_files))
+        code = refuse_unkept();
+    else if (lives && (args->values[LOGS_FOLLOW].number || !has_files))
         code = follow(run, rank, args);
-    else if (run->about.output_dir[0])
+    else if (has_files)
         code = show_files(run, rank);
     else
         code = cli_failed(
@@ -408,7 +425,8 @@ const struct cli_command cli_logs = {
         "shows the run that goes on, if there is only one; if none goes on, the run that ended "
         "last.\n\n"
         "If nothing is kept (log_keep=0), logs shows the lines that a run prints from now on; for "
-        "a run with --output it shows the files of RANK, or, without RANK, their directory.\n\n"
+        "a run with --output it shows the files of RANK, or, without RANK, their directory. "
+        "--tail, --since, --grep and --timestamp apply to kept output only.\n\n"
         "If a run is not of this host, or its launcher is dead, the configured engines are "
         "searched for its id; logs shows the output of its jobs, or of the job with that name, and "
         "with --follow their later output.",

@@ -64,6 +64,7 @@ struct reader {
     regex_t grep;
     bool tags, terminal[3];
     bool raw;           /* what is no terminal gets the bytes as they are */
+    bool drops;         /* lines, instead of showing them */
     bool failed;        /* a file could not be opened */
     struct shown *last; /* [wish->tail], a ring buffer */
     uint64_t nlast;
@@ -136,7 +137,7 @@ static void show(struct source *s, int stream, uint64_t time_us, const void *dat
     struct fbr_printable_filter filter = {.plain = false};
     struct fbr_buf b;
 
-    if (!is_wanted(r, time_us, at, len))
+    if (r->drops || !is_wanted(r, time_us, at, len))
         return;
     fbr_buf_init(&b);
     put_head(r, s, time_us, &b);
@@ -503,10 +504,11 @@ int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wis
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    if (w->tail != 0)
-        read_all(&r);
+    r.drops = w->tail == 0;
+    read_all(&r);
     if (!w->follow)
         end_lines(&r);
+    r.drops = false;
     if (!w->follow && w->tail != 0 && w->rank >= 0 && !r.count)
         fprintf(stderr, "fiber: %s %d of run %.16s has printed nothing\n",
                 run->about.kind == FBR_RUN_POOL ? "worker" : "rank", w->rank, run->about.uid);

@@ -434,6 +434,7 @@ static const char *shown_after_pause(struct pause *p, struct said *said)
     KEEP_OLD({.ms = 1, .text = text});
     KEEP({.ms = 2, .text = "second\n"});
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 65536) > 0);
     p->fd = ends[0];
     assert_int_equal(pthread_create(&thread, NULL, pause_main, p), 0);
     catch_begin(&caught);
@@ -482,8 +483,9 @@ static void what_is_followed_ends_with_the_run(void **state)
     (void)state;
     KEEP({.rank = 0, .ms = 1, .text = "one\n"}, {.rank = 1, .ms = 2, .text = "no end"});
     shows("logs -f train", "[0] one\n[1] no end\n", "");
-    shows("logs -f -n 1 train", "[0] one\n[1] no end\n",
-          ""); /* a line that goes on may become it */
+    /* a line that goes on may become the last one */
+    shows("logs -f -n 1 train", "[0] one\n[1] no end\n", "");
+    shows("logs -f -n 0 train", "[1] no end\n", "");
     fbr_spool_note_end(dir, &run.about, &run.facts, 3, "rank 1 failed");
     shows("logs -f train/0", "one\n", "fiber: run aa11000000000000 has ended with code 3\n");
     fbr_spool_note_end(dir, &run.about, &run.facts, 0, "");
@@ -491,6 +493,9 @@ static void what_is_followed_ends_with_the_run(void **state)
 }
 
 /* ---- Nothing is kept ---- */
+
+#define UNKEPT \
+    "--tail, --since, --grep and --timestamp apply to kept output only; see `fiber logs --help`"
 
 static const struct made_line lines[] = {{0, 1, "one\n"}, {1, 2, "bad\n"}, {1, 1, "end"}};
 
@@ -524,6 +529,23 @@ static void lines_of_a_run_come_from_its_launcher(void **state)
         shows(cases[i].line, cases[i].out, cases[i].err);
         made_run_close(&run);
     }
+}
+
+/* What would be ignored otherwise. */
+static void lines_that_are_not_kept_cannot_be_chosen(void **state)
+{
+    static const char *const wishes[] = {"-n 1", "--since 1h", "--grep one", "-t"};
+    char line[64];
+
+    (void)state;
+    begin_other(0);
+    for (size_t i = 0; i < COUNT(wishes); i++) {
+        snprintf(line, sizeof(line), "logs -f other %s", wishes[i]);
+        refuses(line, 2, UNKEPT);
+    }
+    made_run_end(&run, 1, "rank 0 ended with code 1");
+    assert_int_equal(command("logs other -n 1")->code, 1);
+    says(command("logs other -n 1")->err, "has ended, and its output is not kept");
 }
 
 static void a_run_that_has_ended_without_output_tells_how(void **state)
@@ -560,6 +582,7 @@ static void the_files_of_output_are_shown(void **state)
     snprintf(text, sizeof(text), "%s\n", run.about.output_dir);
     shows("logs other", text, "");
     shows("logs other/0", "one\nbad\n", "");
+    refuses("logs other/0 -n 1", 2, UNKEPT);
     snprintf(text, sizeof(text), "%s/1.out: No such file or directory", run.about.output_dir);
     refuses("logs other/1", 1, text);
 }
@@ -614,6 +637,7 @@ static void jobs_of_an_engine_are_read_one_after_the_other(void **state)
     shows("logs -b local -f 2222 worker-2", "two\nmore\n", "");
     refuses("logs -b local 2222 worker-3", 1,
             "run 2222bbbb has no job worker-3; it has worker-1, worker-2");
+    refuses("logs -b local 2222 -g one", 2, UNKEPT);
     refuses("logs -b local 3333", 1, "mock job worker-3: the log is gone");
     mock_engine.stuck = "id-2";
     assert_int_equal(command("logs -b local 2222")->code, 1);
@@ -642,6 +666,7 @@ int main(void)
         logs_test(lines_that_a_slow_reader_misses_are_told),
         logs_test(what_is_followed_ends_with_the_run),
         logs_test(lines_of_a_run_come_from_its_launcher),
+        logs_test(lines_that_are_not_kept_cannot_be_chosen),
         logs_test(a_run_that_has_ended_without_output_tells_how),
         logs_test(the_files_of_output_are_shown),
         logs_test(a_pattern_of_directories_is_only_named),
