@@ -262,13 +262,25 @@ static int split_name(const char *typed, char *name, size_t size, const char **r
                : -EINVAL;
 }
 
-/* Chooses the run to show if none is named, and says which one it is. Stores its uid. */
+static bool find_root(char root[PATH_MAX])
+{
+    struct fbr_error err = {0, ""};
+
+    return fbr_rt() && fbr_spool_root(root, fbr_rt()->config, &err) == 0;
+}
+
+/* Chooses the run to show if none is named, and says which one it is. Stores its uid. Kept output
+ * outlives the registry, which goes when the user logs out. */
 static int name_last(char *name, size_t size, struct fbr_error *err)
 {
+    struct fbr_spool_run kept;
     struct run_client run;
+    char root[PATH_MAX];
     int rc = run_client_last(&run, err);
 
-    if (rc < 0)
+    if (rc == -ENOENT && find_root(root) && fbr_spool_find(&kept, root, NULL) == 0)
+        run = (struct run_client){.about = kept.about, .fd = -1};
+    else if (rc < 0)
         return rc;
     snprintf(name, size, "%s", run.about.uid);
     fprintf(stderr, "fiber: logs of run %.8s, %s\n", run.about.uid, run.about.name);
@@ -380,8 +392,7 @@ static int run_logs(const struct cli_args *args)
         rank = args->operands[1];
     if (get_wish(&wish, args, &err) < 0)
         return cli_failed(2, "%s", err.text);
-    if (!backend && fbr_rt() && fbr_spool_root(root, fbr_rt()->config, &err) == 0 &&
-        find_kept(name, root, &run, &kept))
+    if (!backend && find_root(root) && find_kept(name, root, &run, &kept))
         return show_kept(&run, &kept, root, rank, &wish);
     code = orphan_run_find(name, backend, &run, &e, &err);
     if (code < 0)

@@ -122,18 +122,6 @@ static void take_ranks(struct run_client *run)
     run->ranks_owed = false;
 }
 
-/* Names a run without a name after its program. */
-static void name_it(struct fbr_run_control_about *about)
-{
-    int len = (int)strcspn(about->command, " "), from = len;
-
-    while (from > 0 && about->command[from - 1] != '/')
-        from--;
-    if (!about->name[0])
-        snprintf(about->name, sizeof(about->name), "%.*s", len - from < 63 ? len - from : 63,
-                 about->command + from);
-}
-
 static int no_answer(const struct run_client *run, int rc, struct fbr_error *err)
 {
     if (rc == -ETIMEDOUT)
@@ -157,7 +145,7 @@ static int read_answers(struct run_client *run, uint64_t until, struct fbr_error
     while (run->owed > 0) {
         rc = next_answer(run, until, &c, &used);
         if (rc == FBR_RUN_CONTROL_RUN && fbr_run_control_get_run(&c, &run->about, &run->facts)) {
-            name_it(&run->about);
+            fbr_run_control_name(&run->about);
         } else if (rc == FBR_RUN_CONTROL_RANK) {
             rc = keep_rank(run, &c);
             if (rc < 0)
@@ -281,7 +269,7 @@ static struct run_client *add(struct listing *l, const struct fbr_run_control_ab
     memset(run, 0, sizeof(*run));
     run->fd = -1;
     run->about = *about;
-    name_it(&run->about);
+    fbr_run_control_name(&run->about);
     run->facts.size = about->size;
     run->facts.started_ms = about->started_ms;
     fbr_buf_init(&run->got);

@@ -4,6 +4,7 @@
 #include "runtime/inspect/run_control_wire.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define LONG_TEXT 4096
@@ -41,6 +42,17 @@ void fbr_run_control_put_request(struct fbr_buf *b, const struct fbr_run_control
     fbr_put_u32(b, (uint32_t)r->rank);
     fbr_put_u32(b, (uint32_t)r->argument);
     end(b, at);
+}
+
+void fbr_run_control_name(struct fbr_run_control_about *about)
+{
+    int len = (int)strcspn(about->command, " "), from = len;
+
+    while (from > 0 && about->command[from - 1] != '/')
+        from--;
+    if (!about->name[0])
+        snprintf(about->name, sizeof(about->name), "%.*s", len - from < 63 ? len - from : 63,
+                 about->command + from);
 }
 
 void fbr_run_control_put_run(struct fbr_buf *b, const struct fbr_run_control_about *about,

@@ -179,7 +179,14 @@ bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid
                  fbr_run_control_get_run(&c, &run->about, &run->facts) &&
                  take(data, (size_t)n, &at, FBR_RUN_CONTROL_DONE, &c) &&
                  fbr_run_control_get_done(&c, &run->code, run->report, sizeof(run->report));
+    fbr_run_control_name(&run->about);
     return true;
+}
+
+static bool is_called(const struct fbr_spool_run *run, const char *typed)
+{
+    return !strcmp(run->about.name, typed) ||
+           (strlen(typed) >= 2 && !strncmp(run->about.uid, typed, strlen(typed)));
 }
 
 int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed)
@@ -190,10 +197,8 @@ int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *type
     struct dirent *e;
 
     while (d && one && (e = readdir(d))) {
-        bool by_uid = strlen(typed) >= 2 && !strncmp(e->d_name, typed, strlen(typed));
-
         if (!is_run(e->d_name) || !fbr_spool_look(one, root, e->d_name) ||
-            (!by_uid && strcmp(one->about.name, typed) != 0) ||
+            (typed && !is_called(one, typed)) ||
             (found && one->about.started_ms < run->about.started_ms))
             continue;
         *run = *one;

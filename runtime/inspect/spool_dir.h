@@ -48,9 +48,11 @@ struct fbr_spool_run {
     char report[1024];
 };
 
-/* Reads the current state of a run's kept output. False: nothing is kept. */
+/* Reads the current state of a run's kept output. A run without a name gets its program's. False:
+ * nothing is kept. */
 bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid);
-/* Finds the youngest run with that name, or with a uid that begins so. -ENOENT: there is none. */
+/* Finds the youngest run with that name, or with a uid that begins so; NULL: the youngest of all.
+ * -ENOENT: there is none. */
 int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed);
 
 /* Removes the oldest runs that have ended until there are at most FBR_SPOOL_RUNS, none is older

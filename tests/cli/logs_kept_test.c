@@ -331,6 +331,38 @@ static void a_rank_that_printed_nothing_is_told(void **state)
     shows("logs train", "one\n", ""); /* one rank alone has no tag */
 }
 
+/* ---- The registry has gone, as when its user has logged out ---- */
+
+static void make_kept(const char *id, const char *name, int64_t ago_ms)
+{
+    struct fbr_error err = {0, ""};
+
+    made_run_init(&run, id, name, ago_ms);
+    assert_int_equal(fbr_spool_make(dir, &lock, root, &run.about, &run.facts, &err), 0);
+    close(lock);
+    lock = -1;
+}
+
+static void a_kept_run_has_its_programs_name(void **state)
+{
+    (void)state;
+    make_kept("ee55", "", HOUR_MS / 2);
+    KEEP({.ms = 1, .text = "one\n"});
+    shows("logs program", "one\n", "");
+    shows("logs program/0", "one\n", "");
+    fbr_spool_note_end(dir, &run.about, &run.facts, 0, "");
+    shows("logs program", "one\n", "");
+}
+
+static void the_youngest_kept_run_is_the_last(void **state)
+{
+    (void)state;
+    make_kept("ee55", "young", HOUR_MS / 2);
+    KEEP({.ms = 1, .text = "one\n"});
+    make_kept("0055", "old", HOUR_MS * 2);
+    shows("logs", "one\n", "fiber: logs of run ee550000, young\n");
+}
+
 /* ---- What is broken ---- */
 
 static void a_record_that_is_not_whole_is_the_end(void **state)
@@ -659,6 +691,8 @@ int main(void)
         logs_test(only_the_lines_that_are_wanted_are_shown),
         logs_test(wishes_that_cannot_be_are_refused),
         logs_test(a_rank_that_printed_nothing_is_told),
+        logs_test(a_kept_run_has_its_programs_name),
+        logs_test(the_youngest_kept_run_is_the_last),
         logs_test(a_record_that_is_not_whole_is_the_end),
         logs_test(garbage_hides_its_file_alone),
         logs_test(a_broken_older_file_does_not_hide_the_newer),

@@ -86,6 +86,15 @@ fiber logs long --grep '(' 2>err && complain '--grep ('
 # The registry may forget it; what was kept is found even so.
 rm -rf run/fiber
 is 'last 0|' 'without the registry' fiber logs long/0 --grep '^last'
+cat >prog <<'END'
+#!/bin/sh
+echo unnamed
+END
+chmod 755 prog
+fiber run -n 1 -- ./prog >out
+rm -rf run/fiber
+is 'unnamed|' 'by its program, without the registry' fiber logs prog
+is 'unnamed|' 'without a name and the registry' fiber logs
 
 # One rank byte for byte, also when its pieces are large.
 head -c 3000000 /dev/urandom >bytes
