@@ -45,7 +45,8 @@ WINDOW = 2048  # tasks of an imap() that are put and not done
 WAITING = 1 << 16  # its results that nobody has asked for
 PULL = 256  # elements that are taken from an iterable at once
 RETRIES_NONE = -2  # FIBER_RETRIES_NONE of fiber.h, where 0 means as configured
-STREAMS = 8  # unused ones that are kept, for their next call
+STREAMS = 8  # unused ones that are kept, for their next call,
+STREAM_BYTES = 64 << 20  # and the bytes of their functions, which may carry much data
 LOOK_S = 0.1  # how often a thread looks that waits for what another one does
 INTERRUPTED = "the call was interrupted"
 LINGER_S = 1.0  # how long the thread of a pool stays when it has nothing to do
@@ -833,8 +834,7 @@ class Pool(metaclass=abc.ABCMeta):
         stream = streams.get(key)
         if stream is None:
             stream = streams[key] = self._core.stream(key, by_value, **self._options)
-            if len(streams) > STREAMS:
-                self._drop_streams()
+            self._drop_streams()
         elif len(streams) > 1:
             try:
                 streams.move_to_end(key)
@@ -843,8 +843,14 @@ class Pool(metaclass=abc.ABCMeta):
         return stream
 
     def _drop_streams(self):
-        for key, stream in list(self._streams.items())[:-STREAMS]:
+        """Drops the oldest streams that are too many or too large, but not the newest one."""
+        streams = list(self._streams.items())
+        n, size = len(streams), sum(len(key) for key, _ in streams)
+        for key, stream in streams[:-1]:
+            if n <= STREAMS and size <= STREAM_BYTES:
+                return
             if not stream.tasks:
+                n, size = n - 1, size - len(key)
                 self._streams.pop(key, None)  # another thread may drop it too
                 if self._last[1] is stream:
                     self._last = None, None
