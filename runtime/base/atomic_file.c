@@ -136,18 +136,36 @@ static bool is_old(const struct stat *st, const char *name, const char *boot)
     return time(NULL) - st->st_mtime > DAY_S;
 }
 
+#define OLD_FLAGS (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+
+/* Locks an old file. NFS locks only a file that is open for writing. Others are not opened so: the
+ * owner of a file could not execute it meanwhile. */
+static int lock_old(int *fd, int at, const char *name, struct stat *st)
+{
+    int rc = lock(*fd, LOCK_EX | LOCK_NB), again;
+
+    if (rc != -EBADF || !S_ISREG(st->st_mode))
+        return rc;
+    again = openat(at, name, O_RDWR | OLD_FLAGS);
+    if (again < 0)
+        return -errno;
+    close(*fd);
+    *fd = again;
+    return fstat(again, st) < 0 ? -errno : lock(again, LOCK_EX | LOCK_NB);
+}
+
 /* Removes a temporary file that no process writes: the file has no lock, and is still in its place
  * once we have the lock. */
 static void sweep_one(int at, const char *name, const char *boot)
 {
-    int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    int fd = openat(at, name, O_RDONLY | OLD_FLAGS);
     struct stat st, now;
 
     if (fd < 0)
         return;
     if (fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
         (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) && is_old(&st, name, boot) &&
-        lock(fd, LOCK_EX | LOCK_NB) == 0 && fstatat(at, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+        lock_old(&fd, at, name, &st) == 0 && fstatat(at, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
         st.st_ino == now.st_ino && st.st_dev == now.st_dev)
         remove_at(at, name, 0);
     close(fd);
@@ -174,7 +192,7 @@ bool fbr_atomic_in_use(int at, const char *name)
 
     if (strncmp(name, FBR_ATOMIC_PREFIX, sizeof(FBR_ATOMIC_PREFIX) - 1) != 0)
         return false;
-    fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    fd = openat(at, name, O_RDONLY | OLD_FLAGS);
     if (fd < 0)
         return false;
     used = lock(fd, LOCK_SH | LOCK_NB) == -EWOULDBLOCK;

@@ -263,8 +263,10 @@ static bool remove_run(const char *root, const struct kept *k,
 
     if (join(dir, root, k->name) < 0 || join(path, dir, "about") < 0)
         return false;
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    mine = fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) == 0 : time(NULL) - k->last > 60;
+    /* NFS locks only a file that is open for writing */
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    mine =
+        fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) == 0 : errno == ENOENT && time(NULL) - k->last > 60;
     if (mine && (!wanted || wanted(user, dir))) {
         each_file(dir, remove_file);
         rmdir(dir);

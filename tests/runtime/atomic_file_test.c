@@ -25,6 +25,7 @@
 #include "runtime/inspect/copy.h"
 #include "runtime/inspect/tree.h"
 #include "tests/support/files.h"
+#include "tests/support/nfs_locks.h"
 #include "tests/support/sync.h"
 
 #define OTHER_BOOT FBR_ATOMIC_PREFIX "zzzzzzzz-abcdef"
@@ -46,6 +47,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
+    like_nfs = false;
     temp_dir_remove(dir);
     return 0;
 }
@@ -147,6 +149,18 @@ static void what_a_killed_one_left_behind_goes_with_the_next(void **state)
     }
 }
 
+static void files_that_were_left_behind_go_on_nfs(void **state)
+{
+    (void)state;
+    like_nfs = true;
+    make_in_another(false);
+    begin_file();
+    assert_int_equal(unfinished(), 1); /* it lives */
+    kill_it();
+    begin_file();
+    assert_int_equal(unfinished(), 0);
+}
+
 /* Of another host, say, whose locks we need not see. */
 static void what_another_boot_left_behind_goes_after_a_day(void **state)
 {
@@ -223,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_a_killed_one_left_behind_goes_with_the_next, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(files_that_were_left_behind_go_on_nfs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_another_boot_left_behind_goes_after_a_day, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(only_files_and_directories_of_that_name_go, set_up,

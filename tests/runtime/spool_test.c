@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "runtime/inspect/spool.h"
+#include "tests/support/nfs_locks.h"
 #include "tests/support/sanitized.h"
 
 static char root[64];
@@ -35,6 +36,7 @@ static int tear_down(void **state)
     char command[128];
 
     (void)state;
+    like_nfs = false;
     snprintf(command, sizeof(command), "rm -rf '%s'", root);
     return system(command);
 }
@@ -309,6 +311,34 @@ static void test_old_runs_go_and_living_ones_stay(void **state)
     assert_false(fbr_spool_look(&run, root, UID_B));
 }
 
+static void test_old_runs_go_on_nfs(void **state)
+{
+    like_nfs = true;
+    test_old_runs_go_and_living_ones_stay(state);
+}
+
+/* Then nobody knows whether the run lives. */
+static void test_a_run_whose_facts_cannot_be_opened_stays(void **state)
+{
+    struct fbr_spool *s = begin("1Mi", UID_A, "old");
+    char path[128];
+    struct stat st;
+
+    (void)state;
+    end(s, 0);
+    snprintf(path, sizeof(path), "%s/%.16s/about", root, UID_A);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("elsewhere", path), 0);
+    age(UID_A, 15 * 24 * 3600);
+    fbr_spool_prune(root, 0, NULL, NULL);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_int_equal(unlink(path), 0);
+    age(UID_A, 15 * 24 * 3600);
+    fbr_spool_prune(root, 0, NULL, NULL);
+    snprintf(path, sizeof(path), "%s/%.16s", root, UID_A);
+    assert_int_equal(lstat(path, &st), -1);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -321,6 +351,8 @@ int main(void)
         T(test_a_directory_of_others_is_not_used),
         T(test_a_full_disk_is_told_once),
         T(test_old_runs_go_and_living_ones_stay),
+        T(test_old_runs_go_on_nfs),
+        T(test_a_run_whose_facts_cannot_be_opened_stays),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
