@@ -397,20 +397,29 @@ void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank)
         who);
 }
 
-/* MPI's own text has the reason, unless it is empty ("N/A" in Open MPI). */
-void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const char *text)
+/* MPI's own text has the reason, unless it is empty ("N/A" in Open MPI). An abort concerns all
+ * ranks: no ring goes on without the rank, but all may start again. */
+void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const char *why)
 {
+    struct fiber_ring *r = j->ring;
     const struct ring_rank *k = &j->ranks[rank];
     const struct fbr_bridge_ops *bridge = fbr_bridge_met(k->how);
     bool known = bridge && bridge->abort_said && has_said(k, bridge->abort_said);
-    bool silent = !text[0] || !strcmp(text, "N/A");
-    char who[300];
+    bool silent = !why[0] || !strcmp(why, "N/A");
+    const char *hint = known ? bridge->abort_advice : "";
+    char who[300], text[1024];
 
     j->ranks[rank].failed = true;
     fbr_ring_name_rank(j, rank, who, sizeof(who));
-    fbr_ring_fail(j->ring, j, rank, code & 255 ? code & 255 : 1, known ? bridge->abort_advice : "",
-                  "%s called abort with code %d%s%s", who, code, silent ? "" : ": ",
-                  silent ? "" : text);
+    snprintf(text, sizeof(text), "%s called abort with code %d%s%s", who, code, silent ? "" : ": ",
+             silent ? "" : why);
+    code = code & 255 ? code & 255 : 1;
+    if (r->state != R_RUNNING) {
+        fbr_ring_fail(r, j, rank, code, hint, "%s", text);
+        return;
+    }
+    record(r, j, rank, code, hint, text);
+    fbr_ring_on(r, plan_restart(r, text, false));
 }
 
 /* Calls fn for each rank that the agent had, until fn returns true. Returns the job of that rank

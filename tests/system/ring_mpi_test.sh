@@ -167,6 +167,16 @@ test_the_code_of_an_abort_is_the_runs() {
     done
 }
 
+test_an_abort_is_a_failure_after_which_all_start_again() {
+    # shellcheck disable=SC2016
+    local aborts_once='[ "$FIBER_EPOCH" != 0 ] || exec "$0" abort 42; exec "$0" collectives'
+    for mpi in "${compilers[@]}"; do
+        fiber_run 0 -n 2 --on-failure restart sh -c "$aborts_once" "$work/check.$mpi" || return
+        says 'called abort with code 42; starting all ranks again' || return
+        fiber_run 42 -n 2 --on-failure restart --max-restarts 1 "$work/check.$mpi" abort 42 || return
+    done
+}
+
 test_a_rank_that_leaves_without_finalize_fails_the_run() {
     for mpi in "${compilers[@]}"; do
         fiber_run 1 -n 2 "$work/check.$mpi" leave || return
@@ -296,7 +306,8 @@ run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agr
     test_spawned_ranks_merge test_programs_spawned_together_are_told_apart test_groups_of_a_run_meet_at_a_port \
     test_a_port_or_name_of_another_run_is_refused_at_once test_a_rank_that_pmi_knew_is_not_replaced \
     test_a_rank_that_dies_before_mpi_init_is_replaced test_who_is_replaced_is_waited_for \
-    test_the_code_of_an_abort_is_the_runs test_a_rank_that_leaves_without_finalize_fails_the_run \
+    test_the_code_of_an_abort_is_the_runs test_an_abort_is_a_failure_after_which_all_start_again \
+    test_a_rank_that_leaves_without_finalize_fails_the_run \
     test_survivors_do_not_wait_for_a_rank_that_left_without_finalize \
     test_survivors_do_not_wait_for_it_after_spawned_ranks_have_ended \
     test_a_crash_fails_the_run test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
