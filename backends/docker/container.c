@@ -484,6 +484,7 @@ static void fill(struct fbr_docker_job *j, const char *why)
 {
     j->output = fbr_docker_send(j->b, "/containers/%s/attach?stream=1&stdout=1&stderr=1", j->id,
                                 (struct fbr_http_request){.method = "POST",
+                                                          .patience_ms = FBR_DOCKER_PATIENCE_MS,
                                                           .data = on_output,
                                                           .opened = on_attached,
                                                           .done = on_output_end,

@@ -37,7 +37,8 @@ static bool worth_repeating(const struct fbr_http_call *c, const struct fbr_http
 {
     static const int busy[] = {0, 429, 502, 503, 504};
 
-    if (c->data || c->body_fd > 0 || c->too_long || fbr_now_ms() >= c->until)
+    if ((c->data && c->headed && !a->status) || c->body_fd > 0 || c->too_long ||
+        fbr_now_ms() >= c->until)
         return false;
     for (size_t i = 0; i < sizeof(busy) / sizeof(busy[0]); i++)
         if (a->status == busy[i])
@@ -123,7 +124,8 @@ static void on_done(struct fbr_http_call *c, CURLcode code)
         c->not_before = c->until;
     c->state = FBR_HTTP_WAITING;
     fbr_http_detach(c, h->multi);
-    h->running--;
+    if (!c->data)
+        h->running--;
 }
 
 /* Starts waiting requests. True: the list may have changed, and the rest was not checked. */

@@ -78,7 +78,7 @@ struct fbr_http_request {
     bool urgent;          /* sent before other requests that wait in line */
     /* If set, the request is a stream: receives the bytes of an answer with status 2xx as they
      * arrive. An answer with another status is collected and passed to `done` as usual. A stream is
-     * not repeated. */
+     * not repeated after it has begun. */
     void (*data)(void *user, const void *data, size_t len);
     void (*opened)(void *user); /* for a stream: the status is 2xx; may be NULL */
     /* Called before the request is repeated after this answer; may be NULL. Must not send or cancel

@@ -47,6 +47,36 @@ static void test_a_stream_that_is_refused_has_an_answer(void **state)
     assert_non_null(strstr(g.body, "message"));
 }
 
+static void test_a_stream_is_repeated_until_it_begins(void **state)
+{
+    static const char *const broken[] = {"", "HTTP/1.1 200 OK\r\nConte",
+                                         "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"};
+    struct bench *b = *state;
+    struct got g;
+
+    for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++) {
+        b->stage.raw = broken[i];
+        b->stage.fails = http_server_asked(b->server) + 2;
+        got_stream(&g, b, "/breaks");
+        g.r.patience_ms = 60000;
+        got_ask(&g);
+        assert_int_equal(g.status, 200);
+        assert_int_equal(g.opened, 1);
+        assert_int_equal(g.stream.len, 7);
+        assert_int_equal(http_server_asked(b->server), b->stage.fails + 1);
+        fbr_buf_fini(&g.stream);
+    }
+    b->stage.raw = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome";
+    b->stage.fails = http_server_asked(b->server) + 2;
+    got_stream(&g, b, "/breaks");
+    g.r.patience_ms = 60000;
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    assert_int_equal(g.opened, 1);
+    assert_int_equal(http_server_asked(b->server), b->stage.fails - 1);
+    fbr_buf_fini(&g.stream);
+}
+
 static void test_a_paused_stream_waits(void **state)
 {
     struct bench *b = *state;
@@ -184,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         PLAIN(test_a_stream_comes_as_it_is_sent),
         PLAIN(test_a_stream_that_is_refused_has_an_answer),
+        PLAIN(test_a_stream_is_repeated_until_it_begins),
         PLAIN(test_a_paused_stream_waits),
         PLAIN(test_a_stream_can_begin_paused),
         PLAIN(test_the_data_of_a_stream_may_cancel_it_and_send),
