@@ -59,9 +59,10 @@ static void put_word(const char *text)
 static void put_head(const char *version, const char *kind, const char *name, const char *suffix,
                      const char *namespace)
 {
-    printf("---\napiVersion: %s\nkind: %s\nmetadata:\n  name: %s%s\n", version, kind, name, suffix);
+    printf("---\napiVersion: %s\nkind: %s\nmetadata:\n  name: \"%s%s\"\n", version, kind, name,
+           suffix);
     if (namespace)
-        printf("  namespace: %s\n", namespace);
+        printf("  namespace: \"%s\"\n", namespace);
 }
 
 static void put_accounts(const char *name, const char *namespace)
@@ -92,12 +93,13 @@ static void put_role(const char *name, const char *namespace)
         printf("  - apiGroups: [\"%s\"]\n    resources: [\"%s\"]\n    verbs: [%s]%s\n",
                rules[i].group, rules[i].resource, rules[i].verbs, rules[i].about);
     put_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
-    printf("roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %s}\n"
+    printf("roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: \"%s\"}\n"
            "subjects:\n"
-           "  - {kind: ServiceAccount, name: %s%s%s}\n"
+           "  - {kind: ServiceAccount, name: \"%s\"%s%s%s}\n"
            "  # A person or a group that starts masters outside the cluster:\n"
            "  # - {kind: User, apiGroup: rbac.authorization.k8s.io, name: jane}\n",
-           name, name, namespace ? ", namespace: " : "", namespace ? namespace : "");
+           name, name, namespace ? ", namespace: \"" : "", namespace ? namespace : "",
+           namespace ? "\"" : "");
 }
 
 void kubernetes_put_rights(const char *name, const char *namespace)
@@ -194,7 +196,7 @@ static void put_job(const char *name, const char *namespace, const char *image, 
            "    metadata:\n"
            "      labels: {fiber.io/role: master}\n"
            "    spec:\n"
-           "      serviceAccountName: %s\n"
+           "      serviceAccountName: \"%s\"\n"
            "      restartPolicy: Never\n"
            "      shareProcessNamespace: true\n"
            "      securityContext: {seccompProfile: {type: RuntimeDefault}",
@@ -216,7 +218,7 @@ static void put_job(const char *name, const char *namespace, const char *image, 
     printf("]\n"
            "          env:\n"
            "            - {name: FIBER_BACKEND, value: kubernetes}\n"
-           "            - {name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: %s-worker}\n",
+           "            - {name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: \"%s-worker\"}\n",
            name);
     if (user >= 0)
         printf("            - {name: FIBER_KUBERNETES_USER, value: \"%lld\"}\n", user);
@@ -226,7 +228,7 @@ static void put_job(const char *name, const char *namespace, const char *image, 
            "[ALL]}}\n");
 }
 
-/* Whether a text is a Kubernetes name, which may stand in YAML without quotes. */
+/* Whether a text is a Kubernetes name, which needs no escapes in YAML. */
 static bool is_name(const char *text, size_t max)
 {
     size_t n = strlen(text);

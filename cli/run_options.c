@@ -287,7 +287,7 @@ static int take_bind(struct run_options *s, const char *text, struct fbr_error *
 
     if (!word || !is_among(word, BIND_WORDS))
         return cli_bad_word("--bind-to", text, len, BIND_WORDS, err);
-    if (!strncasecmp(text + len, ":overload", 9))
+    if (!strcasecmp(text + len, ":overload-allowed") || !strcasecmp(text + len, ":overload"))
         s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
     else if (text[len] && strcasecmp(text + len, ":if-supported") != 0)
         return fbr_fail(err, -EINVAL, "--bind-to: \"%.64s\" is not known after %.*s", text + len,

@@ -87,9 +87,9 @@ static void a_namespace_gets_accounts_rights_and_a_policy(void **state)
     assert_int_equal(count_of(s->out, "kind: ServiceAccount\n"), 2);
     assert_int_equal(count_of(s->out, "  namespace: "), 0); /* kubectl decides */
     says(s->out, "# For one namespace: fiber kubernetes manifest | kubectl apply -f -\n");
-    says(s->out, "metadata:\n  name: fiber-worker\nautomountServiceAccountToken: false\n");
-    says(s->out, "kind: RoleBinding\nmetadata:\n  name: fiber\n");
-    says(s->out, "kind: NetworkPolicy\nmetadata:\n  name: fiber-worker\n");
+    says(s->out, "metadata:\n  name: \"fiber-worker\"\nautomountServiceAccountToken: false\n");
+    says(s->out, "kind: RoleBinding\nmetadata:\n  name: \"fiber\"\n");
+    says(s->out, "kind: NetworkPolicy\nmetadata:\n  name: \"fiber-worker\"\n");
     says(s->out,
          "    resources: [\"secrets\"]\n    verbs: [\"create\", \"delete\"] # never read\n");
     assert_null(strstr(s->out, "kind: Job"));
@@ -102,11 +102,11 @@ static void every_object_is_in_the_namespace(void **state)
 
     (void)state;
     says(s->out, "# For one namespace, team: ");
-    assert_int_equal(count_of(s->out, "  namespace: team\n"), 5);
-    assert_int_equal(count_of(s->out, "  name: ours\n"), 3);
-    assert_int_equal(count_of(s->out, "  name: ours-worker\n"), 2);
-    says(s->out, "  - {kind: ServiceAccount, name: ours, namespace: team}\n");
-    says(s->out, "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: ours}\n");
+    assert_int_equal(count_of(s->out, "  namespace: \"team\"\n"), 5);
+    assert_int_equal(count_of(s->out, "  name: \"ours\"\n"), 3);
+    assert_int_equal(count_of(s->out, "  name: \"ours-worker\"\n"), 2);
+    says(s->out, "  - {kind: ServiceAccount, name: \"ours\", namespace: \"team\"}\n");
+    says(s->out, "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: \"ours\"}\n");
 }
 
 static void jobs_may_call_a_master_outside(void **state)
@@ -134,12 +134,12 @@ static void a_program_becomes_a_job(void **state)
     (void)state;
     s = command("kubernetes manifest -N team -i reg/x:1 -- ./train --rate $(RATE) \"q\" a\\b $$");
     assert_int_equal(s->code, 0);
-    says(s->out, "kind: Job\nmetadata:\n  name: fiber-master\n  namespace: team\n");
+    says(s->out, "kind: Job\nmetadata:\n  name: \"fiber-master\"\n  namespace: \"team\"\n");
     says(s->out, "          image: \"reg/x:1\"\n"
                  "          command: [\"./train\", \"--rate\", \"$$(RATE)\", \"\\\"q\\\"\", "
                  "\"a\\\\b\", \"$$$$\"]\n");
-    says(s->out, "      serviceAccountName: fiber\n");
-    says(s->out, "{name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: fiber-worker}");
+    says(s->out, "      serviceAccountName: \"fiber\"\n");
+    says(s->out, "{name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: \"fiber-worker\"}");
     assert_null(strstr(s->out, "runAsUser"));
 }
 

@@ -64,6 +64,7 @@ static void placement_is_understood_as_mpirun_writes_it(void **state)
         {"-n 2 --map-by :OVERSUBSCRIBE p", NULL, NULL, 0, 0},
         {"-n 2 --map-by :PE=2 p", NULL, NULL, 2, 0},
         {"-n 2 --bind-to none --map-by scatter p", "none", "spread", 0, 0},
+        {"-n 2 --bind-to core:overload p", "core", NULL, 0, 0},
         {"-n 2 --bind-to hwthread:overload-allowed p", "hwthread", NULL, 0, 0},
     };
 
@@ -328,6 +329,7 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"--map-by ppr:x:node p", "\"x\" is not a number of ranks"},
         {"--map-by slot:PE=0 p", "\"0\" is not a number of processors"},
         {"--map-by slot:NOLOCAL p", "\":NOLOCAL\" is not known"},
+        {"--bind-to core:overload-garbage p", "\":overload-garbage\" is not known after core"},
         {"--map-by slot:PE=1,garbage p", "\",garbage\" is not known"},
         {"--map-by slot:PE=1, p", "\",\" is not known"},
         {"--map-by ppr:2:nodefoo p", "ppr:2:nodefoo: only ppr:M:node is known"},
