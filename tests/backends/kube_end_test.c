@@ -16,8 +16,8 @@
 #include <cmocka.h>
 
 #include "backends/kubernetes/kubernetes_priv.h"
-#include "tests/support/files.h"
 #include "tests/support/http_server.h"
+#include "tests/support/kube_folder.h"
 #include "tests/support/sync.h"
 
 #define RUN "0123456789abcdef0123456789abcdef"
@@ -243,21 +243,12 @@ static int set_up(void **state)
 {
     static struct bench b = {.lock = PTHREAD_MUTEX_INITIALIZER,
                              .changed = PTHREAD_COND_INITIALIZER};
-    char text[512], path[128];
 
     *state = &b;
     if (!mkdtemp(base))
         return -1;
     b.server = http_server_open(NULL, false, answer, &b);
-    snprintf(path, sizeof(path), "%s/config", base);
-    snprintf(text, sizeof(text),
-             "{\"current-context\": \"c\", \"contexts\": [{\"name\": \"c\", \"context\": "
-             "{\"cluster\": \"k\"}}], \"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
-             "\"http://127.0.0.1:%d\"}}]}",
-             http_server_port(b.server));
-    file_make(path, text, strlen(text), 0600);
-    setenv("KUBECONFIG", path, 1);
-    setenv("XDG_RUNTIME_DIR", base, 1); /* notes of Secrets lie there */
+    kube_folder_make(base, http_server_port(b.server));
     assert_int_equal(fbr_config_load(&b.config, NULL), 0);
     assert_int_equal(fbr_loop_open(&b.loop, NULL), 0);
     if (fbr_loop_call(b.loop, open_backend, &b) < 0)
@@ -275,10 +266,7 @@ static int tear_down(void **state)
     b->pods = 100; /* no pod has that number: the watch ends */
     change(b, &b->pods);
     http_server_close(b->server);
-    unlink(path_in(base, "config"));
-    rmdir(path_in(base, "fiber/kubernetes"));
-    rmdir(path_in(base, "fiber"));
-    return rmdir(base);
+    return kube_folder_remove(base);
 }
 
 /* A quota of Secrets would be full one day, although no job runs. The first Secret owns all other objects. */

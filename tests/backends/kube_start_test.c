@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,8 +16,8 @@
 #include <jansson.h>
 
 #include "backends/kubernetes/kubernetes_priv.h"
-#include "tests/support/files.h"
 #include "tests/support/http_server.h"
+#include "tests/support/kube_folder.h"
 
 #define RUN "0123456789abcdef0123456789abcdef"
 #define JOBS_MAX 200
@@ -147,21 +146,12 @@ static int close_backend(void *arg)
 static int set_up(void **state)
 {
     static struct bench b;
-    char text[512], path[128];
 
     *state = &b;
     if (!mkdtemp(base) || sem_init(&b.ended, 0, 0) < 0)
         return -1;
     b.server = http_server_open(NULL, false, answer, &b);
-    snprintf(path, sizeof(path), "%s/config", base);
-    snprintf(text, sizeof(text),
-             "{\"current-context\": \"c\", \"contexts\": [{\"name\": \"c\", \"context\": "
-             "{\"cluster\": \"k\"}}], \"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
-             "\"http://127.0.0.1:%d\"}}]}",
-             http_server_port(b.server));
-    file_make(path, text, strlen(text), 0600);
-    setenv("KUBECONFIG", path, 1);
-    setenv("XDG_RUNTIME_DIR", base, 1); /* notes of Secrets lie there */
+    kube_folder_make(base, http_server_port(b.server));
     json_set_alloc_funcs(json_take, free);
     assert_int_equal(fbr_config_load(&b.config, NULL), 0);
     assert_int_equal(fbr_loop_open(&b.loop, NULL), 0);
@@ -179,10 +169,7 @@ static int tear_down(void **state)
     fbr_config_free(b->config);
     http_server_close(b->server);
     sem_destroy(&b->ended);
-    unlink(path_in(base, "config"));
-    rmdir(path_in(base, "fiber/kubernetes"));
-    rmdir(path_in(base, "fiber"));
-    return rmdir(base);
+    return kube_folder_remove(base);
 }
 
 /* All that were started. */
