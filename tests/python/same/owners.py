@@ -47,7 +47,8 @@ if __name__ == "__main__":
         taken, end = mp.Event(), mp.Event()
         p = mp.Process(target=take, args=(thing, taken, end))
         p.start()
-        print(p.name, re.sub("parent=[0-9]+", "parent=OURS", repr(p)).replace("pid=%d " % p.pid, "pid=ITS "))
+        its = "pid=%d " % p.pid  # before repr(), which waits a second for it
+        print(p.name, re.sub("parent=[0-9]+", "parent=OURS", repr(p)).replace(its, "pid=ITS "))
         taken.wait()
         show("a process has it", thing)
         end.set()
