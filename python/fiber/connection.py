@@ -124,7 +124,9 @@ def _connect(address, readable, writable):
 #
 # A listener has the pipes of its connections, so that what a caller has sent is there when the caller has ended before
 # accept(), and a listener that ends ends all calls. Callers take the address of a pipe from a queue, and put it into
-# another one when they have connected.
+# another one when they have connected. Before they connect, the listener knows that they have it: otherwise, when a caller
+# is killed, the queue would give the address of its pipe to the next caller, too. A caller that ends meanwhile leaves a
+# pipe by which nobody calls; so each caller first asks for one more, by an empty message.
 
 SPARE = 8  # pipes that wait for callers; as many calls need not wait for accept()
 
@@ -176,10 +178,11 @@ class Listener:
         if self._calls is None:
             raise OSError("listener is closed")
         try:
-            connection = self._ends.pop(self._calls.get(None))
+            while not (end := self._calls.get(None)):
+                self._offer()
         except EOFError:
             raise OSError("listener is closed") from None
-        self._offer()
+        connection = self._ends.pop(end)
         if self._authkey is not None:
             try:
                 deliver_challenge(connection, self._authkey)
@@ -236,13 +239,11 @@ def _call(address):
     queue, half = _core.start().Queue, len(address) // 2
     try:
         calls, spare = queue(address=bytes(address[:half])), queue(address=bytes(address[half:]))
-        while True:
-            end = spare.get(None)
-            try:
-                connection = _connect(end, True, True)
-            except BrokenPipeError:  # of a caller that died
-                continue
-            calls.put(end, None)
-            return connection
+        calls.put(b"", None)
+        end = spare.get(None)
+        spare.size()  # the owner answers when it knows that the end is taken
+        connection = _connect(end, True, True)
+        calls.put(end, None)
+        return connection
     except (BrokenPipeError, EOFError) as e:
         raise ConnectionRefusedError(errno.ECONNREFUSED, str(e)) from None

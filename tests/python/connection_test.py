@@ -398,6 +398,33 @@ def test_a_listener_accepts_callers():
         Client(listener.address)
 
 
+def die_in_a_call(address, connects):
+    real = mp.connection._connect
+
+    def die(*end):
+        held = real(*end) if connects else None
+        os.kill(os.getpid(), signal.SIGKILL)
+        return held
+    mp.connection._connect = die
+    Client(address)
+
+
+@pytest.mark.parametrize("connects", [False, True], ids=["before it connects", "when it has connected"])
+def test_a_caller_that_is_killed_takes_no_pipe_from_others(connects):
+    with Listener() as listener:
+        for i in range(1, mp.connection.SPARE + 4):
+            killed = start(die_in_a_call, listener.address, connects)
+            killed.join()
+            assert killed.exitcode == -signal.SIGKILL
+            if i % 2:
+                continue
+            caller = start(call, listener.address, None, i)
+            with listener.accept() as conn:
+                assert conn.recv() == i
+                conn.send(-i)
+            finish(caller)
+
+
 def answer_with_order(address):
     """Answers some messages of each caller, and tells it in which order those behind them have come."""
     with Listener() as listener:
