@@ -591,10 +591,14 @@ static void test_a_manager_that_dies_in_a_call(void **state)
 {
     struct fiber_manager *m = start(NULL);
     struct fiber_future *f[3];
+    struct gate g;
 
     (void)state;
-    for (int i = 0; i < 3; i++)
-        f[i] = begin_call(m, i == 1 ? "crash" : "add", &(int){1}, sizeof(int));
+    gate_open(&g);
+    f[0] = begin_call(m, "listen", g.path, sizeof(g.path)); /* until all calls are under way */
+    f[1] = begin_call(m, "crash", NULL, 0);
+    f[2] = begin_call(m, "add", &(int){1}, sizeof(int));
+    assert_int_equal(gate_notify(g.path, "x", 1), 0);
     assert_int_equal(fiber_manager_call(m, "sum", NULL, 0, NULL, -1), -EPIPE);
     assert_true(has(fiber_last_error(), "sum", "manager", "killed by signal 9", NULL));
     for (int i = 1; i < 3; i++) {
@@ -605,6 +609,7 @@ static void test_a_manager_that_dies_in_a_call(void **state)
         fiber_future_close(f[i]);
     assert_int_equal(fiber_manager_call(m, "sum", NULL, 0, NULL, -1), -EPIPE);
     fiber_manager_close(m);
+    gate_close(&g);
 }
 
 static void test_a_manager_that_exits_in_a_call(void **state)
