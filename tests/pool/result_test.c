@@ -240,7 +240,7 @@ static void test_an_interrupted_task_that_runs_on_ends_its_worker(void **state)
     int64_t n = 3;
 
     (void)state;
-    assert_ok(fiber_config_set("grace", "300ms"));
+    assert_ok(fiber_config_set("grace", "2s")); /* in which the worker has to interrupt the task */
     pool = open_pool(1);
     cancel_interruptible(pool, false);
     assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
