@@ -144,7 +144,7 @@ static void tcp_tricklers_keep_nobody_out(void **state)
         fds[i] = stranger();
         assert_int_equal(send(fds[i], hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
     }
-    assert_true(time_to_join(&client) < JOIN_MS);
+    assert_true(time_to_join(&client) < (JOIN_MS < JOIN_BUSY_MS ? JOIN_BUSY_MS : JOIN_MS));
     for (size_t i = 0; i < COUNT(fds); i++)
         close(fds[i]);
     hang_up(&client);

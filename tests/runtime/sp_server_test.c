@@ -37,6 +37,8 @@
 #define FLOOD 5000
 #define SOME 1000 /* strangers that stay */
 #define SPARE 40  /* descriptors of which a test has few */
+/* Who waits until strangers go needs more; who waits for a processor, on a busy machine, needs less. */
+#define JOIN_MS (FBR_SP_UNPROVEN_MS - 1000)
 
 static const uint8_t greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
 static struct fbr_data_server *data_server;
@@ -169,7 +171,7 @@ static void so_many_may_say_nothing_and_the_oldest_goes(void **state)
     for (int i = 0; i < 10; i++)
         assert_true(is_over(fds[i], TEST_LONG_MS));
     assert_false(is_over(fds[FBR_SP_UNPROVEN + 9], 0));
-    assert_true(join() < 1000);
+    assert_true(join() < JOIN_MS);
     close_all(fds, FBR_SP_UNPROVEN + 10);
 }
 
@@ -206,7 +208,7 @@ static void what_strangers_announce_costs_no_memory(void **state)
     for (int i = 0; i < SOME; i++)
         assert_true(fds[i] < 0 || is_over(fds[i], TEST_LONG_MS));
     assert_true(rss_kib() - before < 8 * 1024);
-    assert_true(join() < 1000);
+    assert_true(join() < JOIN_MS);
     close_all(fds, SOME);
 }
 
@@ -251,7 +253,7 @@ static void a_flood_delays_nobody(void **state)
     pthread_join(thread, NULL);
     printf("           %d joins in the flood, the slowest took %d ms\n", joins, (int)worst);
     assert_true(joins > 0);
-    assert_true(SANITIZED || worst < 1000);
+    assert_true(SANITIZED || worst < JOIN_MS);
     while (count_over(fds, FLOOD) <
            FLOOD - FBR_SP_UNPROVEN) /* the last of them still wait in the kernel */
         assert_true(fbr_now_ms() < deadline);
@@ -308,7 +310,7 @@ static void descriptors_are_left_for_others(void **state)
     assert_int_equal(waitpid(crowd, &status, WUNTRACED), crowd);
     assert_true(WIFSTOPPED(status));
     assert_true(open_fds() <= had + SPARE / 2);
-    assert_true(join() < 1000);
+    assert_true(join() < JOIN_MS);
     while (n < SPARE + 10 && (fds[n] = dup(0)) >= 0)
         n++;
     kill(crowd, SIGKILL);
@@ -321,7 +323,7 @@ static void descriptors_are_left_for_others(void **state)
     let_time_pass(500);
     assert_true(cpu_seconds() - spent < 0.2);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_true(join() < 1000);
+    assert_true(join() < JOIN_MS);
     close_all(fds, n + 1);
 }
 
@@ -348,7 +350,7 @@ static void other_users_are_refused_at_once(void **state)
     fd = call();
     assert_false(is_over(fd, 100));
     close(fd);
-    assert_true(join() < 1000);
+    assert_true(join() < JOIN_MS);
 }
 
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
