@@ -28,7 +28,7 @@
 #include "runtime/proc/rundir.h"
 #include "tests/support/sync.h"
 
-#define OTHER_USER 54321u /* nobody's */
+#define OTHER_USER 20000u /* and those behind it: nobody's */
 
 static struct {
     struct fbr_loop *loop;
@@ -665,14 +665,13 @@ static void a_directory_of_others_is_not_used(void **state)
 }
 
 /* In a child that is another user: this one has made its directory before it. */
-static int use_another(const char *taken)
+static int use_another(unsigned user, const char *taken)
 {
     char root[FBR_REGISTRY_MAX], again[FBR_REGISTRY_MAX];
     bool same;
 
     unsetenv("XDG_RUNTIME_DIR");
-    if (setuid(OTHER_USER) < 0 || fbr_registry_root(root, NULL) < 0 ||
-        fbr_registry_root(again, NULL) < 0)
+    if (setuid(user) < 0 || fbr_registry_root(root, NULL) < 0 || fbr_registry_root(again, NULL) < 0)
         return 1;
     same = !strcmp(root, again) && strcmp(root, taken) != 0;
     rmdir(root);
@@ -681,6 +680,7 @@ static int use_another(const char *taken)
 
 static void a_directory_that_another_user_took_is_replaced(void **state)
 {
+    unsigned user = OTHER_USER + (unsigned)getpid() % 40000; /* this test may run more than once */
     char taken[64];
     int status;
     pid_t pid;
@@ -688,11 +688,12 @@ static void a_directory_that_another_user_took_is_replaced(void **state)
     (void)state;
     if (geteuid() != 0)
         skip();
-    snprintf(taken, sizeof(taken), "/tmp/fiber-%u", OTHER_USER);
+    snprintf(taken, sizeof(taken), "/tmp/fiber-%u", user);
+    rmdir(taken); /* of a test that was killed */
     assert_int_equal(mkdir(taken, 0700), 0);
     pid = fork();
     if (pid == 0)
-        _exit(use_another(taken));
+        _exit(use_another(user, taken));
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(rmdir(taken), 0);
     assert_true(WIFEXITED(status));
