@@ -33,10 +33,14 @@ static int64_t now_ms(void)
 void gate_open(struct gate *g)
 {
     static int count;
+    int rc;
 
-    snprintf(g->path, sizeof(g->path), "/tmp/fbrtest-gate-%d-%d", (int)getpid(),
-             __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED));
-    if (mkfifo(g->path, 0600) < 0)
+    do { /* one who had our pid may have been killed, and have left his */
+        snprintf(g->path, sizeof(g->path), "/tmp/fbrtest-gate-%d-%d", (int)getpid(),
+                 __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED));
+        rc = mkfifo(g->path, 0600);
+    } while (rc < 0 && errno == EEXIST);
+    if (rc < 0)
         die(g->path);
     g->fd = open(g->path, O_RDWR | O_NONBLOCK | O_CLOEXEC); /* for writing too: it never ends */
     if (g->fd < 0)
