@@ -336,7 +336,8 @@ static void unix_silence_is_noticed_in_time(void **state)
     unsigned took = UINT_MAX;
 
     (void)state;
-    for (int i = 0; i < 5 && took > SLOW_BEAT_MS * 7 / 2; i++) { /* others may want the processor */
+    /* Others may want the processor, so one of several times counts. */
+    for (int i = 0; i < 20 && took > SLOW_BEAT_MS * 7 / 2; i++) {
         memset(&server, 0, sizeof(server));
         took = silence_until_given_up();
         assert_true(took >= 3 * SLOW_BEAT_MS);
