@@ -7,7 +7,7 @@ set -euo pipefail
 source=${TEST_SOURCE_DIR:?}
 git -C "$source" rev-parse --git-dir >"/dev/null" 2>&1 || exit 77
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 tree=$work/tree build=$work/build
 mkdir "$tree" "$work/cabin" "$work/run"
 git -C "$source" ls-files -z | (cd "$source" && xargs -0 tar -cf - --ignore-failed-read) | tar -xf - -C "$tree"

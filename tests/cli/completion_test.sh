@@ -5,7 +5,7 @@ set -euo pipefail
 
 PATH=${TEST_BINARY_DIR:?}/cli:$PATH
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 export XDG_RUNTIME_DIR=$work
 bad=0
 

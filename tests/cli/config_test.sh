@@ -5,7 +5,7 @@ set -euo pipefail
 
 PATH=${TEST_BINARY_DIR:?}/cli:$PATH
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 cd "$work"
 export XDG_CONFIG_HOME=$work/config
 file=$work/config/fiber/fiber.conf

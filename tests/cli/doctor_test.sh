@@ -5,7 +5,7 @@ set -euo pipefail
 
 fiber=${TEST_BINARY_DIR:?}/cli/fiber
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 mkdir -m 700 "$work/run"
 mkdir "$work/bin"
 export XDG_RUNTIME_DIR=$work/run

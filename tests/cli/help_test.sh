@@ -8,7 +8,7 @@ set -euo pipefail
 fiber=${TEST_BINARY_DIR:?}/cli/fiber
 expected=${TEST_SOURCE_DIR:?}/tests/cli/expected
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 unset COLUMNS
 bad=0
 

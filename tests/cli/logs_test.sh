@@ -8,7 +8,7 @@ set -euo pipefail
 
 PATH=${TEST_BINARY_DIR:?}/cli:$PATH
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 mkdir -m 700 "$work/run"
 export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state GATE=$work/gate GO=$work/go END=$work/end
 mkfifo "$GATE" "$GO" "$END"
@@ -49,6 +49,7 @@ hear up
 hear up
 until_logs 20% long/0
 until_logs 20% long/1
+until_logs 'bad 0' long/0
 is 'first 0|20%|' 'rank 0 so far' fiber logs --tail 9 long/0
 [ "$(cat err)" = 'bad 0' ] || complain "rank 0, standard error: $(cat err)"
 is '[0] first 0|[1] first 1|' 'two ranks' bash -c 'fiber logs long --grep first | sort'

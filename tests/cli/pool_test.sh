@@ -6,7 +6,7 @@ set -euo pipefail
 program=${TEST_BINARY_DIR:?}/tests/cli/pool_prog
 PATH=$TEST_BINARY_DIR/cli:$PATH
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 mkdir -m 700 "$work/run"
 export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state FIBER_BACKEND=local
 cd "$work"

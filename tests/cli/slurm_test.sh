@@ -13,7 +13,7 @@ eval "$("$bed" env)"
 # Where the jobs may write, too.
 work=$(mktemp -d "$FIBER_SLURM_DIR/cli-XXXXXX")
 sockets=$(mktemp -d) # their names must be short
-trap 'heal; rm -rf "$work" "$sockets"' EXIT
+trap 'heal; rm -rf "$work" "$sockets" || :' EXIT
 heal() {
     "$bed" thaw
     scontrol update PartitionName=bed State=UP

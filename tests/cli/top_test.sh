@@ -10,5 +10,5 @@ fi
 PATH=${TEST_BINARY_DIR:?}/cli:$PATH
 XDG_RUNTIME_DIR=$(mktemp -d)
 export XDG_RUNTIME_DIR
-trap 'rm -rf "$XDG_RUNTIME_DIR"' EXIT
+trap 'rm -rf "$XDG_RUNTIME_DIR" || :' EXIT
 python3 -B "${TEST_SOURCE_DIR:?}/tests/cli/top.py"

@@ -7,7 +7,7 @@ set -euo pipefail
 prog=${TEST_BINARY_DIR:?}/tests/engines/docker_prog
 [[ -x $prog ]] || { echo "$prog is not built"; exit 77; }
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 mkdir "$work/run"
 export FIBER_BACKEND=command FIBER_BIND=lo FIBER_RUN_DIR=$work/run FIBER_COMMAND_HOSTS=h1 FIBER_GRACE=500ms FIBER_START_TIMEOUT=300s
 

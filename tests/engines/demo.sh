@@ -12,7 +12,7 @@ done
 if [[ $engine == kubernetes ]]; then "$bed" try; else "$bed" try 3; fi
 eval "$("$bed" env)"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 
 failed() {
     echo "FAILED: $1"

@@ -17,7 +17,7 @@ unshare --mount true || { echo "skipped: no name spaces for mounts"; exit 77; }
 work=$(mktemp -d)
 chmod 755 "$work"
 podman='' who=''
-trap 'end; forget; rm -rf "$work"' EXIT
+trap 'end; forget; rm -rf "$work" || :' EXIT
 cat >"$work/containers.conf" <<END
 [engine]
 runtime = "runc"

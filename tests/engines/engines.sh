@@ -14,7 +14,7 @@ fiber=$TEST_BINARY_DIR/cli/fiber
 eval "$("$bed" env)"
 work=$(mktemp -d)
 launcher= # what `begins` has started, until `ends`
-trap '[[ ! $launcher ]] || kill "$launcher" || :; clean; rm -rf "$work"' EXIT
+trap '[[ ! $launcher ]] || kill "$launcher" || :; clean; rm -rf "$work" || :' EXIT
 
 failed() {
     echo "FAILED: $1"

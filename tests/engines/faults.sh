@@ -19,7 +19,7 @@ on() {
 }
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 bad=0
 
 # begin_proxy OPTION...
@@ -27,7 +27,7 @@ begin_proxy() {
     echo '{}' >"$work/rules"
     exec 3< <(echo "$BASHPID"; exec python3 -B "$beds/faults/proxy.py" --rules "$work/rules" --counts "$work/counts" "$@" 2>&1)
     read -r proxy <&3
-    trap 'kill "$proxy" 2>/dev/null || :; cat <&3 >/dev/null; rm -rf "$work"' EXIT # when it has written its last counts
+    trap 'kill "$proxy" 2>/dev/null || :; cat <&3 >/dev/null; rm -rf "$work" || :' EXIT # when it has written its last counts
     read -r line <&3
     [[ $line == ready ]] || { echo "FAILED: the proxy does not begin: $line"; exit 1; }
 }

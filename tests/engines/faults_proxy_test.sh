@@ -14,7 +14,7 @@ eval "$("$bed" env)"
 exec 3< <(echo $BASHPID; exec python3 -B "$beds/faults/proxy.py" --listen "$work/sock" --unix "${DOCKER_HOST#unix://}" \
     --rules "$work/rules" --counts "$work/counts" 2>&1)
 read -r proxy <&3
-trap 'kill "$proxy" 2>/dev/null || :; cat <&3 >/dev/null; "$bed" vanish faults &>/dev/null || :; rm -rf "$work"' EXIT
+trap 'kill "$proxy" 2>/dev/null || :; cat <&3 >/dev/null; "$bed" vanish faults &>/dev/null || :; rm -rf "$work" || :' EXIT
 echo '{}' >"$work/rules"
 read -r line <&3
 [[ $line == ready ]] || { echo "FAILED: it does not begin: $line"; exit 1; }

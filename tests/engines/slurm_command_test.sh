@@ -13,7 +13,7 @@ fiber=$TEST_BINARY_DIR/cli/fiber
 eval "$("$bed" env)"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 mkdir "$work/shared" "$work/run" "$work/here" "$work/bin"
 export FIBER_RUN_DIR=$work/run FIBER_GRACE=500ms FIBER_SLURM_DIR=$work/shared FIBER_START_TIMEOUT=300s
 templates=$TEST_SOURCE_DIR/backends/command/templates

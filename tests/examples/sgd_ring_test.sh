@@ -14,7 +14,7 @@ for needed in "$fiber" "$program" "$mixed"; do
 done
 work=$(mktemp -d)
 pid=
-trap '[ -z "$pid" ] || kill -9 $pid 2>/dev/null || :; rm -rf "$work"' EXIT
+trap '[ -z "$pid" ] || kill -9 $pid 2>/dev/null || :; rm -rf "$work" || :' EXIT
 
 fail() { # fail <what>
     echo "FAILED: $1" >&2

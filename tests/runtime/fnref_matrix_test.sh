@@ -11,7 +11,7 @@
 set -u
 root=$(cd "${1:-$(dirname "$0")/../..}" && pwd) || exit 2
 work=$(mktemp -d "${TMPDIR:-/tmp}/fnref.XXXXXX") || exit 2
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 trap 'exit 130' INT TERM
 
 here=$root/tests/runtime/fnref_matrix.c

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0
 unset FIBER_TRANSPORT FIBER_BACKEND
 work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 failed=0
 
 loaded_by() { # loaded_by <library>: how many processes

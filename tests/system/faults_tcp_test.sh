@@ -32,14 +32,14 @@ fi
 ip link set lo up
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 export TMPDIR=$work FIBER_RUN_DIR=$work FIBER_TRANSPORT=tcp FIBER_BACKEND=local
 export FIBER_HEARTBEAT=500ms FIBER_HEARTBEAT_MISSES=3 FIBER_LINGER=1s FIBER_GRACE=1s FIBER_LOG_LEVEL=error
 
 mkfifo "$work/orders" "$work/answers"
 exec 3<>"$work/orders" 4<>"$work/answers"
 python3 -B "$proxy" <&3 >&4 3>&- 4>&- &
-trap 'kill %1; rm -rf "$work"' EXIT
+trap 'kill %1; rm -rf "$work" || :' EXIT
 read -rt 60 line <&4 || line=nothing
 [[ $line == ready ]] || { echo "FAILED: the proxy does not begin: $line"; exit 1; }
 "$program" "$kind" "$@"

@@ -8,7 +8,7 @@ set -euo pipefail
 
 tools=(cmake ninja clang-format llvm-symbolizer g++ readelf pmccabe shellcheck python3 ps ip iptables git groff mandoc)
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+trap 'rm -rf "$scratch" || :' EXIT
 bin=$scratch/bin
 mkdir "$bin"
 for tool in bash dirname paste; do ln -s "$(type -P $tool)" "$bin/"; done

@@ -10,7 +10,7 @@ if grep -qE 'lib(asan|tsan|ubsan)' <<<"$(ldd "$bin/libfiber.so")"; then
     exit 77
 fi
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 export XDG_RUNTIME_DIR=$work
 cd "$work"
 bad=0
