@@ -230,8 +230,8 @@ def test_a_signal_interrupts_a_get():
 
     before = signal.signal(signal.SIGALRM, tell)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(Told):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
             q.get()
     finally:
         signal.signal(signal.SIGALRM, before)

@@ -279,8 +279,8 @@ def test_a_signal_interrupts_a_wait():
 
     before = signal.signal(signal.SIGALRM, tell)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(Told):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
             event.wait()
     finally:
         signal.signal(signal.SIGALRM, before)
