@@ -89,14 +89,17 @@ def test_lines_come_while_a_child_runs(tmp_path):
 def test_ctrl_c_ends_a_join(tmp_path):
     (tmp_path / "prog.py").write_text("""if 1:
         import fiber as mp, signal
-        def main():
+        def main(gate):
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            gate.recv()
             print("begun")
             signal.pause()
         if __name__ == "__main__":
-            p = mp.Process(target=main, daemon=True)
+            gate, its = mp.Pipe()
+            p = mp.Process(target=main, args=(its,), daemon=True)
             p.start()
             try:
+                gate.send("it may come")
                 p.join()
             except KeyboardInterrupt:
                 print("interrupted", p.is_alive())
