@@ -277,8 +277,9 @@ INTERRUPTED = """
     def runs_on(x):
         while True:
             try:
-                tell("begun") if x is not None else None
-                x = None
+                if x is not None:
+                    x = None  # at first: the interrupt may come in what follows
+                    tell("begun")
                 time.sleep(600)
             except KeyboardInterrupt:
                 pass
