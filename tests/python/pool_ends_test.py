@@ -332,17 +332,30 @@ def test_control_c_ends_the_tasks_of_a_call(program, call, said, per_job):
 def test_control_c_leaves_calls_alone_that_have_a_result(program):
     ran = program(script("""
     import signal
+    import traceback
+
+    def wait_for_go(x):
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        return x
+
+    def interrupt():
+        main = threading.main_thread().ident
+        while "get" not in [f.name for f in traceback.extract_stack(sys._current_frames()[main])]:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
 
     if __name__ == "__main__":
         p = mp.Pool(1)
-        r = p.map_async(wait, [0.5, 0.5])
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        r = p.map_async(wait_for_go, [1, 2])
+        threading.Thread(target=interrupt).start()
         try:
             r.get()
         except KeyboardInterrupt:
+            open("go", "w").close()
             print(r.get())
     """))
-    assert ran.code == 0 and ran.out == "[0.5, 0.5]\n", ran
+    assert ran.code == 0 and ran.out == "[1, 2]\n", ran
 
 
 def test_a_program_is_a_script_a_module_and_a_command_line(program, python, tmp_path):
