@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 SOURCE = os.environ["TEST_SOURCE_DIR"]
-LONG = 500
+LONG = 1500
 
 PROGRAM = """
 import fiber as mp
