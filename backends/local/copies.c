@@ -166,6 +166,13 @@ static void fail(struct fbr_copies *t, const char *why)
         o->done(o, 0, -1);
 }
 
+static void on_time(void *arg)
+{
+    struct fbr_copies *t = arg;
+
+    fail(t, t->state == LOADING ? "takes too long to load" : "does not answer");
+}
+
 /* ---- A copy ---- */
 
 /* Returns the copy's pid, and its pidfd; 0: there is no copy. */
@@ -230,18 +237,6 @@ static void on_readable(uv_poll_t *watch, int status, int events)
     } else {
         fail(t, t->state == LOADING ? "cannot be loaded" : "has ended");
     }
-}
-
-/* If this program did not run for a while, the answer is there, and was not yet read. */
-static void on_time(void *arg)
-{
-    struct fbr_copies *t = arg;
-    struct pollfd answer = {.fd = t->fd, .events = POLLIN};
-
-    if (poll(&answer, 1, 0) > 0)
-        on_readable(t->watch, 0, UV_READABLE);
-    else
-        fail(t, t->state == LOADING ? "takes too long to load" : "does not answer");
 }
 
 static int send_order(struct fbr_copies *t, const struct fbr_copies_order *o, int gate)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define LATE_MS 10 /* a timer that is so late lets the loop read first */
+
 struct fbr_loop {
     uv_loop_t uv;
     uv_async_t wake;
@@ -278,10 +280,18 @@ int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *), void *arg)
     return rc;
 }
 
+/* libuv runs all timers that are due before it looks at descriptors. */
 static void on_timer(uv_timer_t *uv)
 {
+    uint64_t repeat_ms = uv_timer_get_repeat(uv), now = uv_now(uv->loop);
     struct fbr_timer *t = uv->data;
 
+    if (now >= t->late) {
+        t->late = UINT64_MAX;
+        uv_timer_start(uv, on_timer, 1, repeat_ms);
+        return;
+    }
+    t->late = now + repeat_ms + LATE_MS;
     t->fn(t->arg);
 }
 
@@ -302,6 +312,7 @@ void fbr_timer_start(struct fbr_timer *t, uint64_t after_ms, uint64_t repeat_ms)
     if (!t->uv)
         return;
     uv_update_time(t->uv->loop); /* the loop's clock does not advance while a callback runs */
+    t->late = uv_now(t->uv->loop) + after_ms + LATE_MS;
     uv_timer_start(t->uv, on_timer, after_ms, repeat_ms);
 }
 

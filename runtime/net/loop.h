@@ -56,12 +56,14 @@ int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *post);
  * fn at once. */
 int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *arg), void *arg);
 
-/* A timer whose handle the loop frees safely: embed it, and stop or finish it on the loop
- * thread. */
+/* A timer whose handle the loop frees safely: embed it, and stop or finish it on the loop thread.
+ * When the process did not run for a while, the loop first reads what has come meanwhile: often it
+ * is what the timer is there for, and stops the timer. */
 struct fbr_timer {
     uv_timer_t *uv; /* owned by the loop until the close callback */
     void (*fn)(void *arg);
     void *arg;
+    uint64_t late; /* on the loop's clock: from then on it is late; UINT64_MAX: the loop has read */
 };
 
 int fbr_timer_init(struct fbr_timer *t, struct fbr_loop *l, void (*fn)(void *arg), void *arg);

@@ -179,6 +179,65 @@ static void test_a_timer_rings_in_time_until_it_is_ended(void **state)
     assert_int_equal(fbr_loop_open(&loop, NULL), 0);
 }
 
+struct answer {
+    struct fbr_timer timer;
+    uv_poll_t poll;
+    int pipe[2], came, missed;
+};
+
+static void miss(void *arg)
+{
+    ((struct answer *)arg)->missed++;
+}
+
+static void take_answer(uv_poll_t *poll, int status, int events)
+{
+    struct answer *a = poll->data;
+
+    (void)status;
+    (void)events;
+    a->came++;
+    fbr_timer_fini(&a->timer);
+    uv_close((uv_handle_t *)poll, NULL);
+}
+
+/* The answer comes while the loop does not run, and so the time for it is over when it runs again. */
+static int wait_and_stand_still(void *arg)
+{
+    struct answer *a = arg;
+    int rc = fbr_timer_init(&a->timer, loop, miss, a);
+
+    uv_poll_init(fbr_loop_uv(loop), &a->poll, a->pipe[0]);
+    a->poll.data = a;
+    uv_poll_start(&a->poll, UV_READABLE, take_answer);
+    fbr_timer_start(&a->timer, 20, 0);
+    rc |= write(a->pipe[1], "x", 1) != 1;
+    for (uint64_t until = fbr_now_ms() + 100; fbr_now_ms() < until;)
+        ;
+    return rc;
+}
+
+static int has_come(void *arg)
+{
+    return ((struct answer *)arg)->came;
+}
+
+static void test_what_has_come_is_read_before_a_late_timer_rings(void **state)
+{
+    struct answer a = {0};
+
+    (void)state;
+    assert_int_equal(pipe(a.pipe), 0);
+    assert_int_equal(fbr_loop_call(loop, wait_and_stand_still, &a), 0);
+    while (!fbr_loop_call(loop, has_come, &a))
+        ;
+    fbr_loop_close(loop); /* nothing of the answer is used any more */
+    assert_int_equal(fbr_loop_open(&loop, NULL), 0);
+    assert_int_equal(a.missed, 0);
+    close(a.pipe[0]);
+    close(a.pipe[1]);
+}
+
 static int stop_twice(void *arg)
 {
     struct alarm *a = arg;
@@ -343,6 +402,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_calls_bring_back_the_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_timer_rings_in_time_until_it_is_ended, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_what_has_come_is_read_before_a_late_timer_rings,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_an_ended_timer_does_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_close_waits_for_those_who_hold_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_who_holds_it_may_post_until_it_lets_go, set_up,
