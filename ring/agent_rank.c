@@ -606,6 +606,8 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
 done:
     if (local.in >= 0)
         close(local.in);
+    if (rc < 0)
+        fbr_agent_stdin_close(r);
     return rc;
 }
 

@@ -19,7 +19,8 @@
     check 124 '' '' run --timeout 100ms tail -f /dev/null
     check 125 '' 'no such file in the working directory /.*; use --workdir DIR' run -n 1 ./no-such-program
     check 125 '' 'no such file in the working directory /; use --workdir DIR' run -n 1 --workdir / ./no-such-program
-    check 125 '' 'cannot start /no/such/program: there is no such file' run -n 1 /no/such/program
+    # the agent ends by itself: it would be killed after the grace
+    check 125 '' 'cannot start /no/such/program: there is no such file' run --grace 300s -n 1 /no/such/program
     export FIBER_RUN_DIR=/nowhere
     check 125 '' 'cannot make a run directory in /nowhere: .*set run_dir' run -n 1 true
     check 125 '' 'cannot make a run directory in /nowhere: ' run --dry-run -n 1 true
