@@ -27,8 +27,8 @@
 #define PENDING_MAX (8u << 20) /* bytes of each of the two buffers */
 #define REST_MS 20             /* pause between two writes, so that many pieces make one write */
 #define REST_MAX (1u << 20)    /* a buffer of this size ends the pause */
-#define CLOSE_MS 1000
-#define KEEP_MIN 65536     /* bytes kept of each rank, however many ranks there are */
+#define CLOSE_MS 3000          /* a journal may hold up all writes for a second or two */
+#define KEEP_MIN 65536         /* bytes kept of each rank, however many ranks there are */
 #define COUNTED (1u << 20) /* a run that has written this many bytes checks the sum of all runs */
 #define PIECES 512
 
@@ -51,6 +51,7 @@ struct fbr_spool {
     struct fbr_buf spare;   /* empty; its memory is used again */
     int error;
     bool stop, ended;
+    bool left; /* nobody waits: the thread frees it */
     uint64_t moves;
     struct fbr_run_facts facts; /* at the end */
     int code;
@@ -192,11 +193,22 @@ static void release_buffers(struct fbr_spool *s)
         fbr_buf_fini(&s->pending);
 }
 
+static void spool_free(struct fbr_spool *s)
+{
+    fbr_buf_fini(&s->pending);
+    fbr_buf_fini(&s->spare);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->done);
+    free(s);
+}
+
 static void *spool_main(void *arg)
 {
     struct fbr_spool *s = arg;
     const struct fbr_run_facts none = {.size = s->about.size};
     struct fbr_error err = {0, ""};
+    bool left;
     int rc;
 
     pthread_setname_np(pthread_self(), "fbr-spool");
@@ -224,8 +236,11 @@ static void *spool_main(void *arg)
     }
     pthread_mutex_lock(&s->lock);
     s->ended = true;
+    left = s->left;
     pthread_cond_broadcast(&s->done);
     pthread_mutex_unlock(&s->lock);
+    if (left)
+        spool_free(s);
     return NULL;
 }
 
@@ -362,6 +377,19 @@ bool fbr_spool_drain(struct fbr_spool *s)
     return ended;
 }
 
+/* Leaves the spool to its thread, unless that has ended. */
+static bool leave(struct fbr_spool *s)
+{
+    bool left;
+
+    pthread_mutex_lock(&s->lock);
+    left = s->left = !s->ended;
+    if (left)
+        pthread_detach(s->thread);
+    pthread_mutex_unlock(&s->lock);
+    return left;
+}
+
 void fbr_spool_close(struct fbr_spool *s)
 {
     const struct fbr_run_facts none = {.size = 0};
@@ -369,15 +397,8 @@ void fbr_spool_close(struct fbr_spool *s)
     if (!s)
         return;
     fbr_spool_end(s, &none, 1, "");
-    if (!fbr_spool_drain(s)) { /* a disk that hangs must not delay our exit */
-        pthread_detach(s->thread);
+    if (!fbr_spool_drain(s) && leave(s)) /* a disk that hangs must not delay our exit */
         return;
-    }
     pthread_join(s->thread, NULL);
-    fbr_buf_fini(&s->pending);
-    fbr_buf_fini(&s->spare);
-    pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->work);
-    pthread_cond_destroy(&s->done);
-    free(s);
+    spool_free(s);
 }

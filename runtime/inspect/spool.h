@@ -25,9 +25,9 @@ int fbr_spool_add(struct fbr_spool *s, uint32_t job, uint32_t rank, enum fbr_rec
 /* Notes the end of the run: nothing is added any more. Returns at once. */
 void fbr_spool_end(struct fbr_spool *s, const struct fbr_run_facts *facts, int code,
                    const char *report);
-/* Waits until everything is written. False: nothing was written for a second. */
+/* Waits until everything is written. False: nothing was written for three seconds. */
 bool fbr_spool_drain(struct fbr_spool *s);
-/* The same, and frees the spool, unless its thread hangs. */
+/* The same, and frees the spool. A thread that hangs in a write frees it later. */
 void fbr_spool_close(struct fbr_spool *s);
 
 #endif
