@@ -9,16 +9,36 @@ import collections
 import concurrent.futures
 import functools
 import itertools
+import os
 import threading
 import time
+import weakref
 
 from . import _core
 from .pool import Pool
+from .process import parent_process
 
 __all__ = ["Executor"]
 
 SOON_S = 0.02  # calls that end so soon after they were handed out
 AHEAD = 64  # let each worker have more of them ahead, up to this many
+
+_open = weakref.WeakSet()  # the executors that were not shut down
+os.register_at_fork(after_in_child=_open.clear)
+
+
+def _shut_down_all():
+    """Before a program ends, the calls that were submitted run, as those of concurrent.futures do.
+
+    A child ends its pools before its threads: what waits there is dropped. A child that leaves a ProcessPoolExecutor open
+    never ends.
+    """
+    if parent_process() is None:
+        for executor in list(_open):
+            executor.shutdown()
+
+
+threading._register_atexit(_shut_down_all)
 
 
 class _Future(concurrent.futures.Future):
@@ -43,6 +63,7 @@ class Executor(concurrent.futures.Executor):
         self._running = 0  # calls that are
         self._most = self._pool._size + 1  # of them
         self._shut = False
+        _open.add(self)
 
     def submit(self, fn, /, *args, **kwargs):
         future = _Future()
@@ -98,6 +119,7 @@ class Executor(concurrent.futures.Executor):
     def shutdown(self, wait=True, *, cancel_futures=False):
         with self._lock:
             self._shut = True
+        _open.discard(self)
         if cancel_futures:
             for future, *_ in list(self._waiting):
                 future.cancel()

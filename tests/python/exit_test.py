@@ -149,7 +149,6 @@ def test_the_end_of_a_thread_that_waits(program):
     ("mp.Queue()", "it.get()"), ("mp.SimpleQueue()", "it.get()"), ("mp.Pipe()", "it[0].recv()"),
     ("mp.Event()", "it.wait()"), ("mp.Barrier(2)", "it.wait()"), ("mp.JoinableQueue()", "(it.put(1), it.join())"),
     ("mp.Pool(2)", "it.map(pause, range(4))"), ("mp.Pool(2)", "list(it.imap(pause, range(4)))"),
-    ("Executor(2)", "it.submit(pause, 0).result()"),
 ])
 def test_a_daemon_thread_waits_until_the_end_without_a_word(program, made, waits):
     """As in multiprocessing. A traceback that it printed while the interpreter ends could abort the process."""
@@ -157,7 +156,6 @@ def test_a_daemon_thread_waits_until_the_end_without_a_word(program, made, waits
         import fiber as mp
         import signal
         import threading
-        from fiber.futures import Executor
 
         def pause(_):
             signal.pause()
@@ -174,6 +172,46 @@ def test_a_daemon_thread_waits_until_the_end_without_a_word(program, made, waits
             begun.wait(0.2)  # it has begun to wait, most times
     """ % (waits, made))
     assert (ran.code, ran.out, ran.err) == (0, "", ""), ran
+
+
+@pytest.mark.parametrize("last", ["", "raise SystemExit(3)", "e.shutdown(wait=False)", "del e",
+                                  "os.fork() and os.wait()"])
+def test_submitted_calls_run_before_the_end(program, tmp_path, last):
+    ran = program("""
+        import os
+        from fiber.futures import Executor
+
+        def note(i):
+            open("had.%%d" %% i, "x").close()
+
+        if __name__ == "__main__":
+            e = Executor(2)
+            for i in range(200):
+                e.submit(note, i)
+            %s
+    """ % last, flags=("-W", "ignore"))
+    assert (ran.code, ran.out, ran.err) == (3 if "3" in last else 0, "", ""), ran
+    assert len(list(tmp_path.glob("had.*"))) == 200
+
+
+def test_a_child_that_leaves_an_executor_open_ends_at_once(program):
+    ran = program("""
+        import fiber as mp
+        import time
+        from fiber.futures import Executor
+
+        def main():
+            e = Executor(1)
+            for i in range(200):
+                e.submit(time.sleep, 600)
+
+        if __name__ == "__main__":
+            p = mp.Process(target=main)
+            p.start()
+            p.join()
+            print(p.exitcode)
+    """, flags=("-W", "ignore"))
+    assert (ran.code, ran.out, ran.err) == (0, "0\n", ""), ran
 
 
 def test_fork_is_refused_with_a_sentence(program):
