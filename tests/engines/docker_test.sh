@@ -122,7 +122,7 @@ done
 ok "1 MiB of each stream"
 
 # --- a pool whose workers die
-begins 1 begun "$prog" pool 4 400 20 "$enough" 2
+FIBER_HEARTBEAT=200s begins 1 begun "$prog" pool 4 400 20 "$enough" 2
 shows_containers() {
     local run
     run=$("$fiber" ps --json | grep -oE "\"uid\":\"[0-9a-f]+\",[^}]*\"pid\":$launcher," | grep -oE '[0-9a-f]{32}' | head -1)
@@ -141,7 +141,7 @@ nothing_left
 ok "a pool survives a container that is killed and one that vanishes"
 
 # --- several workers in each container, one of which is killed
-begins 1 begun "$prog" jobs 2 3 300 "$enough"
+FIBER_HEARTBEAT=200s begins 1 begun "$prog" jobs 2 3 300 "$enough"
 (($("$bed" jobs | wc -l) == 2)) || failed "six workers should be in two containers"
 touch "$enough"
 ends
@@ -152,7 +152,7 @@ nothing_left
 ok "a pool of two containers with three workers each"
 
 # --- an engine that dies, or hangs, and comes back
-begins 1 begun "$prog" pool 2 400 20 "$enough"
+FIBER_HEARTBEAT=200s begins 1 begun "$prog" pool 2 400 20 "$enough"
 "$bed" stop
 "$bed" start
 touch "$enough"
@@ -170,7 +170,7 @@ ends
 says '^code -(15|9): '
 nothing_left
 ok "a process is watched again when the engine is back"
-begins 1 begun "$prog" pool 2 200 20 "$enough"
+FIBER_HEARTBEAT=200s begins 1 begun "$prog" pool 2 200 20 "$enough"
 "$bed" freeze
 read -rt 5 <> <(:) || :
 touch "$enough"

@@ -85,7 +85,7 @@ ok "1 MiB of each stream, although the API server dies"
 
 # --- a pool whose workers die
 enough=$work/enough
-begins 1 begun "$prog" pool 4 400 20 "$enough"
+FIBER_HEARTBEAT=200s begins 1 begun "$prog" pool 4 400 20 "$enough"
 jobs=$("$bed" jobs)
 in_space delete pod --wait=false "$(sed -n 1p <<<"$jobs")" >/dev/null
 "$bed" vanish "$(sed -n 2p <<<"$jobs")"
@@ -98,7 +98,7 @@ ok "a pool survives a pod that is deleted and one that vanishes"
 
 # --- several workers in each pod, one of which is killed
 rm "$enough"
-begins 1 begun "$prog" jobs 2 3 300 "$enough"
+FIBER_HEARTBEAT=200s begins 1 begun "$prog" jobs 2 3 300 "$enough"
 (($("$bed" jobs | wc -l) == 2)) || failed "six workers should be in two pods"
 touch "$enough"
 ends
@@ -109,7 +109,7 @@ ok "a pool of two pods with three workers each"
 
 # --- an API server that dies, or hangs, and comes back
 rm "$enough"
-begins 1 begun "$prog" pool 2 400 20 "$enough"
+FIBER_HEARTBEAT=200s begins 1 begun "$prog" pool 2 400 20 "$enough"
 "$bed" stop
 "$bed" start
 touch "$enough"
@@ -127,7 +127,7 @@ says '^code -15: '
 nothing_left
 ok "a process is watched again when the API server is back"
 rm "$enough"
-begins 1 begun "$prog" pool 2 200 20 "$enough"
+FIBER_HEARTBEAT=200s begins 1 begun "$prog" pool 2 200 20 "$enough"
 "$bed" freeze
 read -rt 5 <> <(:) || :
 touch "$enough"
