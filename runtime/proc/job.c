@@ -27,6 +27,8 @@
 #define EXIT_AFTER_KILL_MS 3000
 /* the process has announced its end; a slow engine reports the end and the output later */
 #define EXIT_OF_FAR_MS 30000
+/* the process has ended without a word; only its engine knows how, and a busy one says it late */
+#define REASON_OF_FAR_MS 13000
 #define CANNOT_START 125
 /* exit codes of shells, and of engines */
 #define NOT_EXECUTABLE 126
@@ -241,13 +243,22 @@ static bool is_far(const struct fiber_process *p)
     return p->slot->ops->reach == FBR_REACH_TCP;
 }
 
+/* How long a killed process may take to end. Pools and rings act on an end, whatever its reason:
+ * they do not wait for it. */
+static uint64_t kill_ms(const struct fiber_process *p)
+{
+    if (is_far(p) && p->leaving)
+        return EXIT_OF_FAR_MS;
+    return is_far(p) && p->presumed && !p->spec.ops ? REASON_OF_FAR_MS : EXIT_AFTER_KILL_MS;
+}
+
 static void kill_it(struct fiber_process *p, const char *why)
 {
     fbr_process_ref(p); /* a backend may report the end within this call */
     set_why(p, why);
     fbr_job_signal(p, SIGKILL);
     if (p->state == P_KILLED)
-        set_timer(p, p->leaving && is_far(p) ? EXIT_OF_FAR_MS : EXIT_AFTER_KILL_MS);
+        set_timer(p, kill_ms(p));
     fbr_process_unref(p);
 }
 

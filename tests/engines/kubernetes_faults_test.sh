@@ -43,6 +43,7 @@ under "the secret's answer is lost" "{$secret, \"times\": 1, \"action\": \"lost\
 under "the list is refused" "{$list, \"times\": 1, \"action\": \"status\", \"status\": 500}" "exit codes"
 under "the list is cut short" "{$list, \"times\": 1, \"action\": \"truncate\", \"bytes\": 40}" "exit codes"
 under "the watch is refused" "{$watch, \"times\": 2, \"action\": \"status\", \"status\": 429}" "exit codes"
+under "the watch is late" "{$watch, \"times\": 1, \"action\": \"delay\", \"ms\": 12000}" "death by its own signal"
 under "the watch is not allowed" "{$watch, \"times\": 2, \"action\": \"status\", \"status\": 401}" "death by its own signal"
 under "the watch is reset" "{$watch, \"times\": 3, \"action\": \"reset\", \"bytes\": 3000}" "death by its own signal"
 under "the watch is closed" "{$watch, \"times\": 2, \"action\": \"close\"}" "death by its own signal"
