@@ -123,6 +123,12 @@ static bool is_nobodys(const char *dir)
     return pid > 0 && (pid > INT_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH));
 }
 
+/* Whether a dead process left a directory without a lock file: it is not just being made. */
+static bool is_left(const char *dir, const struct stat *st)
+{
+    return !fbr_rundir_is_held(dir) && time(NULL) - st->st_mtime > OLD_S && is_nobodys(dir);
+}
+
 /* Whether the directory's master is dead. A living master holds a POSIX lock, which forked
  * processes do not share and this check does not take. A directory without a lock file is just
  * being made, unless it is old, or was `made` before this check: then another process is removing
@@ -141,8 +147,7 @@ static bool is_without_master(const char *dir, bool made)
     snprintf(path, sizeof(path), "%s/lock", dir);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return errno == ENOENT && !fbr_rundir_is_held(dir) &&
-               (made || (time(NULL) - st.st_mtime > OLD_S && is_nobodys(dir)));
+        return errno == ENOENT && (made ? !fbr_rundir_is_held(dir) : is_left(dir, &st));
     dead = fcntl(fd, F_GETLK, &held) == 0 && held.l_type == F_UNLCK;
     close(fd);
     return dead;
@@ -166,8 +171,8 @@ static bool seize(const char *root, int *fd)
         return false;
     snprintf(path, sizeof(path), "%s/lock", root);
     *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (*fd < 0)
-        return errno == ENOENT;
+    if (*fd < 0) /* it may have been removed and be just being made again since is_dead() */
+        return errno == ENOENT && lstat(root, &there) == 0 && is_left(root, &there);
     if (fcntl(*fd, F_SETLK, &alone) == 0 && fstat(*fd, &held) == 0 && lstat(path, &there) == 0 &&
         held.st_ino == there.st_ino)
         return true;
