@@ -144,6 +144,7 @@ struct fiber_pool {
     bool short_of_memory; /* tasks wait only because memory is short; the timer tries again */
     /* Workers. */
     int failed_starts;       /* failures in a row; pauses grow with this number */
+    int unstarted;           /* failures in a row, also across maps that failed: for messages */
     int failed_alone;        /* failures in a row, with no worker at work since the first of them */
     uint64_t alone_since_ms; /* time of the first of them */
     uint64_t not_before_ms;  /* no start before this time: backing off */

@@ -48,7 +48,7 @@ static void on_ready(struct fbr_pool_worker *w)
         w->ready_ms = fbr_now_ms();
         if (w->host)
             w->host->useful = true;
-        p->failed_starts = p->failed_alone = 0;
+        p->failed_starts = p->failed_alone = p->unstarted = 0;
         fbr_workers_adjust(p); /* it may be one too many by now */
         fbr_pool_pump(p);
     }
@@ -107,12 +107,13 @@ static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
 static void warn_of_start(const struct fiber_pool *p, const char *report)
 {
     const char *lines = strstr(report, "; its last lines:");
+    int n = p->unstarted;
 
-    if (p->failed_starts == 1)
+    if (n == 1)
         fbr_warn("pool: a worker did not start: %.*s",
                  (int)(lines ? (size_t)(lines - report) : strlen(report)), report);
-    else if ((p->failed_starts & (p->failed_starts - 1)) == 0) /* the 2nd, 4th, 8th, ... */
-        fbr_warn("pool: %d workers in a row did not start", p->failed_starts);
+    else if ((n & (n - 1)) == 0) /* the 2nd, 4th, 8th, ... */
+        fbr_warn("pool: %d workers in a row did not start", n);
 }
 
 void fbr_workers_failed_start(struct fiber_pool *p, struct fiber_process *process,
@@ -124,6 +125,7 @@ void fbr_workers_failed_start(struct fiber_pool *p, struct fiber_process *proces
     int most;
 
     p->failed_starts++;
+    p->unstarted++;
     p->not_before_ms = fbr_now_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
     p->start_at_ms = p->not_before_ms;
     fbr_dispatch_stats(p->dispatch, &s);
