@@ -213,7 +213,7 @@ class Feed:
         self.block = chunksize
         self.next, self.end = 0, len(items)
 
-    def more(self):
+    def more(self, first=False):
         """Puts some, and tells whether all are put."""
         try:
             if self.block is not None:
@@ -223,6 +223,8 @@ class Feed:
             elif self.next == 0 or not self.stream.tasks:  # or those that were to be measured were lost
                 self.put(min(self.end, self.next + self.pool._size), 1)
         except BaseException as exc:
+            if first and isinstance(exc, _mp_context.ProcessError):
+                raise  # another stream tries again
             self.result._fail(exc)
             if not isinstance(exc, Exception):
                 raise
@@ -346,12 +348,12 @@ class IMapIterator(ApplyResult):
     def _feedable(self):
         return not self._pulled and not self._thread and self._left <= WINDOW // 2
 
-    def more(self):
+    def more(self, first=False):
         """Puts some elements, and tells whether all are put. (A feed of the pool.)"""
         while not self._pulled and (self._unbound or self._left <= WINDOW and self._waiting() < WAITING):
             if self._rest_at == len(self._rest) and not self._pull():
                 return True
-            if not self._put_some():
+            if not self._put_some(first):
                 return True
             if self._rest_at < len(self._rest):
                 return False  # enough bytes are under way
@@ -395,7 +397,7 @@ class IMapIterator(ApplyResult):
             if self._rest_at < stop:  # enough bytes are under way
                 return
 
-    def _put_some(self):
+    def _put_some(self, first=False):
         try:
             try:
                 self._feed_to(len(self._rest))
@@ -405,6 +407,10 @@ class IMapIterator(ApplyResult):
             if refused:
                 self._put_block_by_block()
         except Exception as exc:
+            if isinstance(exc, _mp_context.ProcessError):
+                self._pool._forget(self._stream)
+                if first and not self._put:
+                    raise  # another stream tries again
             self._source_error = self._source_error or exc
             self._finish()
             return False
@@ -817,7 +823,7 @@ class Pool(metaclass=abc.ABCMeta):
             try:
                 begin(stream)
             except _mp_context.ProcessError:  # the workers could not be started; another stream tries again
-                self._streams.clear()
+                self._forget(stream)
                 self._last = None, None
                 stream = self._stream(func, kind)
                 begin(stream)
@@ -842,6 +848,12 @@ class Pool(metaclass=abc.ABCMeta):
                 pass
         return stream
 
+    def _forget(self, stream):
+        """A stream that has failed fails each call: the next one gets another."""
+        for key, other in list(self._streams.items()):
+            if other is stream:
+                self._streams.pop(key, None)
+
     def _drop_streams(self):
         """Drops the oldest streams that are too many or too large, but not the newest one."""
         streams = list(self._streams.items())
@@ -860,7 +872,7 @@ class Pool(metaclass=abc.ABCMeta):
     def _feed(self, feed, waits):
         """Puts the first elements of a map. `waits`: the caller does not go away, and puts the rest."""
         with self._feeding:
-            if feed.more():
+            if feed.more(True):
                 return
             self._feeds.append(feed)
             self._core.attend = True

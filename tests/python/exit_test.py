@@ -294,6 +294,28 @@ def test_a_pool_without_an_interpreter_says_so_soon(program):
     assert "/nowhere/python3" in ran.out and "set FIBER_PYTHON" in ran.out, ran
 
 
+@pytest.mark.parametrize("call", ["pool.map(abs, [1])", "list(pool.imap(abs, [1]))", "[pool.apply(abs, (1,))]",
+                                  "list(pool.imap_unordered(abs, (i for i in [1])))"])
+def test_a_pool_whose_workers_did_not_start_tries_again(program, tmp_path, call):
+    ran = program("""
+        import fiber as mp
+        import os
+        import sys
+        if __name__ == "__main__":
+            with mp.Pool(1) as pool:
+                for i in range(5):
+                    if i == 4:
+                        os.symlink(sys.executable, os.environ["FIBER_PYTHON"])
+                    try:
+                        print(%s)
+                    except mp.ProcessError as error:
+                        print(str(error)[:1])
+    """ % call, env={"FIBER_PYTHON": str(tmp_path / "late_python")})
+    assert (ran.code, ran.out) == (0, "4\n4\n4\n4\n[1]\n"), ran
+    assert ran.err.count("a worker did not start: ") == 1, ran
+    assert "8 workers in a row did not start" in ran.err, ran
+
+
 def test_a_virtual_environment(tmp_path):
     import venv
     folder = tmp_path / "venv"
