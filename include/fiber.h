@@ -206,7 +206,8 @@ FIBER_API int fiber_process_kill(struct fiber_process *p);
 FIBER_API int fiber_process_is_alive(struct fiber_process *p);
 /* Stores in *code the exit code, or -N when signal N ended the process (as multiprocessing does). A
  * process that could not be started has the code 125. -EAGAIN: the process has not ended. -ENODATA:
- * the process has ended, but its code is unknown, because its host was lost. */
+ * the process has ended, but its code is unknown: its host was lost, or its engine did not report
+ * its end within 15 s after its connection had closed. */
 FIBER_API int fiber_process_exitcode(struct fiber_process *p, int *code);
 /* Gets the process id, as it is on the host of the process. Returns 0 until the process has
  * joined. */

@@ -243,8 +243,8 @@ static bool is_far(const struct fiber_process *p)
     return p->slot->ops->reach == FBR_REACH_TCP;
 }
 
-/* How long a killed process may take to end. Pools and rings act on an end, whatever its reason:
- * they do not wait for it. */
+/* How long a killed process may take to end. Pools, rings and managers act on an end, whatever its
+ * reason: they do not wait for it. */
 static uint64_t kill_ms(const struct fiber_process *p)
 {
     if (is_far(p) && p->leaving)
