@@ -224,7 +224,7 @@ static int take_int(const struct cli_option *o, const char *said, const char *te
     if (o->words && isalpha((unsigned char)text[0]))
         return take_word(o, said, text, v, err);
     rc = take_number(o, said, text, v, err);
-    if (rc < 0 && o->hint && text[strspn(text, "0123456789")])
+    if (rc < 0 && o->hint && text[strspn(text, "0123456789")] == ':')
         fbr_fail(err, rc, "%s: \"%.64s\" is not a whole number: %s", said, text, o->hint);
     return rc;
 }

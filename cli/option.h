@@ -53,7 +53,7 @@ struct cli_option {
     const char *config;
     const char *also; /* other spellings, separated by spaces */
     int64_t min, max; /* for CLI_INT; both 0: any number that is not negative */
-    /* for CLI_INT: added to the message about a value that is not a number; may be NULL */
+    /* for CLI_INT: added to the message about a range, "MIN:MAX", as torchrun has it; or NULL */
     const char *hint;
     bool hidden; /* not in help, man page and completion */
     /* for users of other launchers: shown only among the spellings of others */
