@@ -29,7 +29,6 @@
 #define KILL_MS 3000    /* for killed processes to end; one may hang in the kernel */
 #define FAILURES 3      /* failures in a row after which this program gets no template */
 #define STATUS_MAX 8192 /* of /proc/thread-self/status */
-#define ENV_PREFIX "FIBER_"
 
 enum state { ABSENT, LOADING, IDLE, ASKED };
 
@@ -53,9 +52,11 @@ static void next(struct fbr_copies *t);
 
 /* ---- What a job inherits ---- */
 
+/* Variables that each copy gets itself: ours, and pytest's, which changes with each test. */
 static bool travels(const char *variable)
 {
-    return strncmp(variable, ENV_PREFIX, sizeof(ENV_PREFIX) - 1) == 0;
+    return strncmp(variable, "FIBER_", 6) == 0 ||
+           strncmp(variable, "PYTEST_CURRENT_TEST=", 20) == 0;
 }
 
 /* Adds the lines with the properties that a child inherits: identity, rights, processors, nodes. */

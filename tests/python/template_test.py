@@ -170,6 +170,24 @@ def test_copies_from_the_fourth_process_on(program):
     assert (ran.code, ran.out, ran.err) == (0, "0 5\n", ""), ran
 
 
+def test_the_name_of_the_current_test_of_pytest_may_change(program):
+    ran = program(COPIES + """
+    def tell_name(queue):
+        queue.put((is_copy(), os.environ["PYTEST_CURRENT_TEST"]))
+
+    if __name__ == "__main__":
+        queue = mp.SimpleQueue()
+        for i in range(6):
+            os.environ["PYTEST_CURRENT_TEST"] = "test_%d (call)" % i
+            p = mp.Process(target=tell_name, args=(queue,))
+            p.start()
+            print(*queue.get())
+            p.join()
+    """)
+    wanted = ["%s test_%d (call)\n" % (i >= 3, i) for i in range(6)]
+    assert (ran.code, ran.out, ran.err) == (0, "".join(wanted), ""), ran
+
+
 def test_pools_of_four_are_copies_from_the_first_worker_on(program):
     ran = program(COPIES + """
     def begin(queue):
