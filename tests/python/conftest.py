@@ -13,7 +13,12 @@ import textwrap
 
 import pytest
 
+import fiber
+
 LONG = 120  # seconds; what takes longer hangs
+
+
+fiber.set_forkserver_preload(["pytest"])  # each test file imports it, and so does each process that a test starts
 
 
 class Ran:
