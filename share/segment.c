@@ -16,12 +16,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/proc/context.h"
@@ -95,6 +97,34 @@ static int map_finished(struct fiber_shared *s, const char *dir, const char *nam
     return rc;
 }
 
+/* Allocates the memory of a file; returns an errno. Signals are blocked meanwhile, except those
+ * that people send to end a program. On many kernels a signal makes the call start again from
+ * nothing, so the timer of a profiler would keep a long call from ever ending. SIGXFSZ, which comes
+ * for a file above RLIMIT_FSIZE and would end the program, is removed. */
+static int allocate(int fd, size_t len)
+{
+    static const int sent[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    const struct timespec now = {0, 0};
+    sigset_t most, old, pending, size_limit;
+    int rc;
+
+    sigfillset(&most);
+    for (size_t i = 0; i < sizeof(sent) / sizeof(sent[0]); i++)
+        sigdelset(&most, sent[i]);
+    sigemptyset(&size_limit);
+    sigaddset(&size_limit, SIGXFSZ);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &most, &old);
+    do
+        rc = posix_fallocate(fd, 0, (off_t)len);
+    while (rc == EINTR);
+    if (rc == EFBIG && !sigismember(&pending, SIGXFSZ))
+        while (sigtimedwait(&size_limit, NULL, &now) < 0 && errno == EINTR)
+            continue;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}
+
 /* Gives a new file `len` zeroed bytes, with all of their memory. On failure closes and removes the
  * file. */
 static int fill_file(int fd, const char *path, const char *name, size_t len)
@@ -103,14 +133,12 @@ static int fill_file(int fd, const char *path, const char *name, size_t len)
 
     if (fd < 0)
         return fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
-    do
-        rc = posix_fallocate(fd, 0, (off_t)len);
-    while (rc == EINTR);
+    rc = allocate(fd, len);
     if (rc > 0) {
         close(fd);
         unlink(path);
-        return fbr_keep(-rc, "shared memory '%s': no room for %zu bytes in %s: %s", name, len, path,
-                        fbr_strerror(rc));
+        return fbr_keep(-rc, "shared memory '%s': no room for %zu bytes in %s: %s%s", name, len,
+                        path, fbr_strerror(rc), rc == EFBIG ? " (the limit is ulimit -f)" : "");
     }
     return fd;
 }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -475,6 +476,28 @@ static void test_no_room_is_an_error(void **state)
     fiber_shared_close(s);
 }
 
+/* Without care SIGXFSZ would end the program. */
+static void test_the_limit_of_files_is_an_error_and_no_signal(void **state)
+{
+    struct fiber_shared *s;
+    struct rlimit before, low;
+    sigset_t pending;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    low = before;
+    low.rlim_cur = LEN - 1;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    assert_int_equal(fiber_shared_open_writable(&s, "limited", LEN, FIBER_SHARED_CREATE), -EFBIG);
+    assert_true(has(fiber_last_error(), "limited", "no room", "ulimit -f", NULL));
+    assert_int_equal(fiber_shared_open(&s, "limited", LEN, fill, NULL), -EFBIG);
+    assert_int_equal(sigpending(&pending), 0);
+    assert_false(sigismember(&pending, SIGXFSZ));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(fiber_shared_open(&s, "limited", LEN, fill, NULL), 0);
+    fiber_shared_close(s);
+}
+
 static int open_and_leave(void)
 {
     static struct fiber_shared *s; /* open to the end */
@@ -515,6 +538,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_others_write_is_seen_also_when_they_die),
         cmocka_unit_test(test_writable_segments_are_made_found_and_deleted),
         cmocka_unit_test(test_no_room_is_an_error),
+        cmocka_unit_test(test_the_limit_of_files_is_an_error_and_no_signal),
         cmocka_unit_test(test_it_is_gone_with_the_run),
     };
 
