@@ -102,6 +102,8 @@ static int check_options(const struct fiber_pool_options *o, struct fbr_error *e
         return -ENOENT;
     if (o->workers_per_job < 0)
         return fbr_fail(err, -EINVAL, "pool options: workers_per_job cannot be negative");
+    if (o->job.command && !o->job.command[0])
+        return fbr_fail(err, -EINVAL, "pool options: job.command is empty");
     return 0;
 }
 

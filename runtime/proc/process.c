@@ -292,14 +292,8 @@ static int hold_pipes(struct fiber_process *p, const struct fiber_process_option
     return 0;
 }
 
-static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
-                  struct fbr_error *err)
+static int check_options(const struct fiber_process_options *o, struct fbr_error *err)
 {
-    static const struct fiber_process_options none = {.size = sizeof(none)};
-    const struct fiber_process_options *o = spec->options ? spec->options : &none;
-    struct fiber_jobspec job;
-    int rc;
-
     if (o->size != sizeof(*o))
         return fbr_fail(err, -EINVAL,
                         "process options: size is %zu, not sizeof(struct fiber_process_options)",
@@ -308,10 +302,26 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
         return fbr_fail(err, -EINVAL,
                         "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .",
                         o->job.name, FBR_NAME_MAX - 1);
-    if (spec->host && !spec->host->spec.is_host)
-        return fbr_fail(err, -EINVAL, "process options: %s is not a host", spec->host->name);
     if (o->job.cpus < 0 || o->job.gpus < 0)
         return fbr_fail(err, -EINVAL, "process options: cpus and gpus cannot be negative");
+    if (o->job.command && !o->job.command[0])
+        return fbr_fail(err, -EINVAL, "process options: job.command is empty");
+    return 0;
+}
+
+static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
+                  struct fbr_error *err)
+{
+    static const struct fiber_process_options none = {.size = sizeof(none)};
+    const struct fiber_process_options *o = spec->options ? spec->options : &none;
+    struct fiber_jobspec job;
+    int rc;
+
+    rc = check_options(o, err);
+    if (rc < 0)
+        return rc;
+    if (spec->host && !spec->host->spec.is_host)
+        return fbr_fail(err, -EINVAL, "process options: %s is not a host", spec->host->name);
     if (o->job.name)
         snprintf(p->name, sizeof(p->name), "%s", o->job.name);
     else

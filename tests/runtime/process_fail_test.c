@@ -234,6 +234,7 @@ static void test_wrong_arguments(void **state)
     expect_refused("name", OPTIONS(.job.name = name));
     expect_refused("negative", OPTIONS(.job.cpus = -1));
     expect_refused("negative", OPTIONS(.job.gpus = -1));
+    expect_refused("empty", OPTIONS(.job.command = (const char *const[]){NULL}));
     assert_int_equal(fiber_process_start(&p, NULL, NULL, 0, NULL), -EINVAL);
     assert_int_equal(fiber_process_start(NULL, child_wait, NULL, 0, NULL), -EINVAL);
     assert_int_equal(fiber_process_start(&p, child_wait, NULL, 1, NULL), -EINVAL);
