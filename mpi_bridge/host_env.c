@@ -199,6 +199,8 @@ void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, str
 
 void fbr_rank_env_drop_outer(struct fbr_env *e)
 {
+    /* With orte_launch Open MPI 4 takes the name of its job for a number of mpirun's: then every
+     * job is number 0. */
     static const char *const names[] = {"PMIX_NAMESPACE",
                                         "PMIX_RANK",
                                         "PMIX_SERVER_URI",
@@ -215,7 +217,10 @@ void fbr_rank_env_drop_outer(struct fbr_env *e)
                                         "PMI_SIZE",
                                         "PMI_SPAWNED",
                                         "OMPI_MCA_orte_local_daemon_uri",
-                                        "OMPI_MCA_orte_hnp_uri"};
+                                        "OMPI_MCA_orte_hnp_uri",
+                                        "OMPI_MCA_orte_launch",
+                                        "OMPI_MCA_orte_jobfam_session_dir",
+                                        "OMPI_MCA_orte_top_session_dir"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         fbr_env_unset(e, names[i]);

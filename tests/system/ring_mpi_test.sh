@@ -62,6 +62,17 @@ test_spawned_ranks_merge() { # the same of MPICH 4.0 on UCX
     says 'merged 6'
 }
 
+test_ranks_within_mpirun_spawn_and_find_names() { # whose variables are for the ranks of its own job
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    (
+        export OMPI_MCA_orte_launch=1 OMPI_MCA_ess=^singleton OMPI_MCA_pmix=^s1,s2,cray,isolated
+        fiber_run 0 --oversubscribe -n 2 "$work/check.openmpi" spawn || return
+        says 'merged 6' || return
+        fiber_run 0 -n 2 "$work/check.openmpi" names || return
+        says 'names: 2 ranks agree'
+    )
+}
+
 test_programs_spawned_together_are_told_apart() { # the same of MPICH 4.0 on UCX
     [[ ${compilers[*]} == *openmpi* ]] || return 0
     fiber_run 0 --oversubscribe -n 2 "$work/check.openmpi" programs || return
@@ -303,7 +314,8 @@ test_a_spawned_program_without_mpi_is_not_waited_for() {
 
 run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agree \
     test_collectives_agree_over_two_agents test_windows_work test_names_are_found_until_they_are_taken_back \
-    test_spawned_ranks_merge test_programs_spawned_together_are_told_apart test_groups_of_a_run_meet_at_a_port \
+    test_spawned_ranks_merge test_ranks_within_mpirun_spawn_and_find_names \
+    test_programs_spawned_together_are_told_apart test_groups_of_a_run_meet_at_a_port \
     test_a_port_or_name_of_another_run_is_refused_at_once test_a_rank_that_pmi_knew_is_not_replaced \
     test_a_rank_that_dies_before_mpi_init_is_replaced test_who_is_replaced_is_waited_for \
     test_the_code_of_an_abort_is_the_runs test_an_abort_is_a_failure_after_which_all_start_again \
