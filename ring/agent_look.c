@@ -62,7 +62,26 @@ static bool runs_mpi(struct agent_job *j, pid_t pid)
     return j->seen[j->oldest_seen].mpi;
 }
 
-/* The rank's process and its descendants, parents first. */
+/* True if the process is the launcher of an MPI library: its children have a server of its own. */
+static bool is_launcher(pid_t pid)
+{
+    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "hydra_"};
+    char path[64], name[32] = "";
+    size_t i = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    f = fopen(path, "re");
+    if (f && !fgets(name, sizeof(name), f))
+        name[0] = '\0';
+    if (f)
+        fclose(f);
+    while (i < sizeof(names) / sizeof(names[0]) && strncmp(name, names[i], strlen(names[i])) != 0)
+        i++;
+    return i < sizeof(names) / sizeof(names[0]);
+}
+
+/* The rank's process and its descendants, parents first; not those of a launcher. */
 static size_t find_family(pid_t pid, pid_t family[FAMILY])
 {
     size_t n = 1;
@@ -73,6 +92,8 @@ static size_t find_family(pid_t pid, pid_t family[FAMILY])
         int child;
         FILE *f;
 
+        if (is_launcher(family[i]))
+            continue;
         snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)family[i], (int)family[i]);
         f = fopen(path, "re");
         while (f && n < FAMILY && fscanf(f, "%d", &child) == 1)
