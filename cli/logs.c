@@ -44,9 +44,7 @@ static void on_line(void *user, int rank, int stream, bool more, const void *dat
     if (!more && (!len || ((const char *)data)[len - 1] != '\n'))
         fputc('\n', out);
     p->within = more;
-    /* our reader has gone */
-    if (fflush(out) != 0)
-        _exit(1);
+    cli_flush();
 }
 
 static int follow(struct run_client *run, int rank, const struct cli_args *args)
@@ -164,9 +162,7 @@ static void on_job_piece(void *user, int stream, const void *data, size_t len)
         show(r, stream, line->data, n);
         fbr_buf_consume(line, n);
     }
-    /* our reader has gone */
-    if (fflush(stdout) != 0 || fflush(stderr) != 0)
-        _exit(1);
+    cli_flush();
     pthread_mutex_unlock(&r->all->lock);
 }
 

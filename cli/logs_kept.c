@@ -429,13 +429,6 @@ static void show_last(struct reader *r)
     r->last = NULL;
 }
 
-static void flush(void)
-{
-    /* our reader has gone */
-    if (fflush(stdout) != 0 || fflush(stderr) != 0)
-        _exit(1);
-}
-
 /* Follows the run until its launcher has closed the spool. */
 static void follow(struct reader *r, const char *root)
 {
@@ -452,7 +445,7 @@ static void follow(struct reader *r, const char *root)
         snprintf(uid, sizeof(uid), "%s", r->run->about.uid);
         writes = fbr_spool_look(r->run, root, uid) && r->run->writes;
         read_all(r);
-        flush();
+        cli_flush();
         if (writes)
             poll(&p, 1, LOOK_MS);
         while (notes >= 0 && read(notes, events, sizeof(events)) > 0)
@@ -461,7 +454,7 @@ static void follow(struct reader *r, const char *root)
     if (notes >= 0)
         close(notes);
     end_lines(r);
-    flush();
+    cli_flush();
     if (r->run->ended && r->run->code)
         fprintf(stderr, "fiber: run %.16s has ended with code %d\n", r->run->about.uid,
                 r->run->code);
@@ -513,7 +506,7 @@ int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wis
         fprintf(stderr, "fiber: %s %d of run %.16s has printed nothing\n",
                 run->about.kind == FBR_RUN_POOL ? "worker" : "rank", w->rank, run->about.uid);
     show_last(&r);
-    flush();
+    cli_flush();
     if (w->follow)
         follow(&r, root);
     close_all(&r);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fiber.h"
 #include "runtime/base/printable.h"
@@ -525,4 +526,15 @@ int cli_failed(int code, const char *fmt, ...)
     if (n >= 0)
         free(text);
     return code;
+}
+
+void cli_flush(void)
+{
+    if (fflush(stdout) != 0) {
+        if (errno != EPIPE)
+            cli_failed(1, "cannot write standard output: %m");
+        _exit(1);
+    }
+    if (fflush(stderr) != 0)
+        _exit(1);
 }

@@ -144,5 +144,8 @@ const char *cli_command_nearest(const char *typed);
 int cli_usage(const struct cli_command *command, const struct fbr_error *err);
 /* The same without the hint to the help; returns `code`. */
 int cli_failed(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Flushes standard output and standard error. Ends this process if that fails: with a message,
+ * unless the reader of a pipe has gone. */
+void cli_flush(void);
 
 #endif

@@ -126,6 +126,15 @@ grep -q 'is not kept' err || complain "nothing kept: $(cat err)"
 FIBER_LOG_DIR=/proc/none fiber run -n 1 echo said >out 2>err || complain 'no place for logs: the run fails'
 { [ "$(cat out)" = said ] && [ ! -s err ]; } || complain "no place for logs: $(cat out err)"
 
+for option in --tail=1 --follow; do
+    code=0
+    fiber logs bytes "$option" >/dev/full 2>err || code=$?
+    [ "$code" = 1 ] || complain "a full disk, $option: exit code $code"
+    grep -q '^fiber: cannot write standard output: No space left on device' err || complain "a full disk: $(cat err)"
+done
+(trap '' PIPE; fiber logs many --tail 1 2>err) | true || :
+[ ! -s err ] || complain "a reader that has gone: $(cat err)"
+
 # gc removes what is too old.
 find state/fiber/logs -mindepth 1 -maxdepth 1 -exec touch -d '20 days ago' {} +
 fiber gc >out
