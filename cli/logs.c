@@ -341,6 +341,27 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
     return code;
 }
 
+static int refuse_lost(const struct run_client *run)
+{
+    const char *report = run->report[0] ? ". Its report:\n" : "";
+    struct fbr_error err = {0, ""};
+    char root[PATH_MAX];
+
+    if (find_root(root) && fbr_spool_root_make(root, &err) < 0)
+        return cli_failed(1,
+                          "run %.16s has ended, and its output is not kept: %s; set log_dir to a "
+                          "directory in which output can be kept%s%s",
+                          run->about.uid, err.text, report, run->report);
+    return cli_failed(
+        1,
+        "run %.16s has ended, and its output is not kept: only the last 200 runs of 14 days "
+        "are kept, within the limits log_keep and log_total%s%s%s",
+        run->about.uid,
+        run->about.kind == FBR_RUN_POOL ? ""
+                                        : "; use fiber run --output DIR to keep it permanently",
+        report, run->report);
+}
+
 /* Shows a run without kept output: its lines from now on, or its files. */
 static int show_run(struct run_client *run, const char *typed_rank, const struct cli_args *args)
 {
@@ -357,14 +378,7 @@ static int show_run(struct run_client *run, const char *typed_rank, const struct
     else if (has_files)
         code = show_files(run, rank);
     else
-        code = cli_failed(
-            1,
-            "run %.16s has ended, and its output is not kept: only the last 200 runs of 14 days "
-            "are kept, within the limits log_keep and log_total%s%s%s",
-            run->about.uid,
-            run->about.kind == FBR_RUN_POOL ? ""
-                                            : "; use fiber run --output DIR to keep it permanently",
-            run->report[0] ? ". Its report:\n" : "", run->report);
+        code = refuse_lost(run);
     run_client_free(run);
     return code;
 }

@@ -89,20 +89,25 @@ static int write_file(const char *dir, const char *name, const struct fbr_buf *b
     return 0;
 }
 
+int fbr_spool_root_make(const char *root, struct fbr_error *err)
+{
+    int rc = fbr_rundir_parents(root, 0700);
+
+    return rc < 0 ? fbr_fail(err, rc, "cannot make %s: %s", root, fbr_strerror(rc))
+                  : make_own(root, err);
+}
+
 int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
                    const struct fbr_run_control_about *about, const struct fbr_run_facts *facts,
                    struct fbr_error *err)
 {
     char name[UID_CHARS + 1];
     struct fbr_buf b;
-    int rc = fbr_rundir_parents(root, 0700);
+    int rc = fbr_spool_root_make(root, err);
 
     if (rc < 0)
-        return fbr_fail(err, rc, "cannot make %s: %s", root, fbr_strerror(rc));
-    snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
-    rc = make_own(root, err);
-    if (rc < 0)
         return rc;
+    snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
     if (!is_run(name) || join(dir, root, name) < 0)
         return fbr_fail(err, -EINVAL, "'%s' is not a run's name", about->uid);
     rc = make_own(dir, err);

@@ -28,6 +28,8 @@
 
 /* Stores LOGS, and makes no directory. */
 int fbr_spool_root(char root[PATH_MAX], const struct fbr_config *config, struct fbr_error *err);
+/* Makes LOGS, or checks the directory that exists. */
+int fbr_spool_root_make(const char *root, struct fbr_error *err);
 /* Makes LOGS, the directory of a run, and its file `about`, which stays locked as long as *lock is
  * open. */
 int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
