@@ -435,7 +435,8 @@ void fbr_process_resume_output(struct fbr_runtime *rt)
     pthread_mutex_unlock(&rt->lock);
 }
 
-/* The function has not run, whatever the exit code is. */
+/* The function has not run, whatever the exit code is. CANNOT_START: fiber_init() has failed, and
+ * has printed why. */
 static void explain_early_exit(struct fiber_process *p, int32_t code)
 {
     char why[256];
@@ -446,9 +447,8 @@ static void explain_early_exit(struct fiber_process *p, int32_t code)
         snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -code,
                  strsignal(-code));
     else
-        snprintf(why, sizeof(why),
-                 "exited with code %d before it joined; does its main() call fiber_init() first?",
-                 code);
+        snprintf(why, sizeof(why), "exited with code %d before it joined%s", code,
+                 code == CANNOT_START ? "" : "; does its main() call fiber_init() first?");
     set_why(p, why);
 }
 

@@ -77,6 +77,7 @@ static void test_a_program_that_does_not_call_fiber_init(void **state)
     const char *const quiet[] = {"/bin/true", NULL};
     const char *const loud[] = {"/bin/sh", "-c",
                                 "echo first; echo second >&2; printf third; exit 3", NULL};
+    const char *const failed[] = {"/bin/sh", "-c", "echo fiber_init says why; exit 125", NULL};
     struct fiber_process *p = begin_command(quiet, 0);
 
     (void)state;
@@ -88,6 +89,11 @@ static void test_a_program_that_does_not_call_fiber_init(void **state)
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "exited with code 3 before it joined", "fiber_init",
                     "\n    first", "\n    second", "\n    third", NULL));
+    fiber_process_close(p);
+    p = begin_command(failed, 0);
+    assert_int_equal(ended(p), CANNOT_START);
+    assert_true(has(fiber_process_report(p), "exited with code 125 before it joined; its last",
+                    "\n    fiber_init says why", NULL));
     fiber_process_close(p);
 }
 
