@@ -113,6 +113,7 @@ static int add_program(struct contents *c, const char *program, const struct cli
 {
     bool named = args->values[IMAGE_ADD].count > 0;
     char path[PATH_MAX];
+    struct stat st;
     int rc;
 
     if (strchr(program, '/'))
@@ -121,6 +122,9 @@ static int add_program(struct contents *c, const char *program, const struct cli
         return fbr_fail(err, -ENOENT, "there is no program %.128s in PATH%s%.128s", program,
                         access(program, F_OK) == 0 ? "; did you mean ./" : "",
                         access(program, F_OK) == 0 ? program : "");
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return fbr_fail(err, -EISDIR, "%.256s is a directory, not a program; add it with --add",
+                        path);
     rc = add(&c->files, path, err);
     return rc < 0 || args->values[IMAGE_NO_PLUGINS].number ? rc : add_library(c, path, named, err);
 }

@@ -88,6 +88,7 @@ check 2 '' 'the output is missing' export x ls
 check 2 '' '--output is for fiber image export' build x ls -o x.tar
 check 1 '' 'there is no program no-such-program in PATH' export x no-such-program -o x.tar
 check 1 '' 'no-such-program: No such file' export x ./no-such-program -o x.tar
+check 1 '' '/ is a directory, not a program; add it with --add' export x / -o x.tar
 check 1 '' 'cannot write .*nowhere/x.tar' export x ls -o "$work/nowhere/x.tar"
 check 1 '' 'sets no variable' export x ls -o x.tar -e =1
 check 0 '' '' export x ls -o /dev/null -q
