@@ -38,6 +38,7 @@
 #include "runtime/base/log.h"
 
 #define MAX_NODES 65536
+#define MAX_COMPONENTS 128 /* Slurm's own limit */
 #define TOOL_MS 20000
 #define CLOSE_MS 4000
 #define NODE_WORD 1 /* the word of srun's command that has the node */
@@ -86,6 +87,7 @@ struct fbr_slurm_steps {
     struct fbr_backend *processes;
     struct fbr_tools *tools;
     const char *job_id;
+    int component; /* of a heterogeneous allocation, which srun uses; -1: it is not heterogeneous */
     struct fbr_args names;
     struct node *nodes;
     struct step *steps;
@@ -300,6 +302,36 @@ static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
     return 0;
 }
 
+static bool lists(const char *list, const char *name)
+{
+    struct fbr_args names = {0};
+    bool found = false;
+
+    if (fbr_slurm_hosts(list, MAX_NODES, &names) == 0)
+        for (size_t i = 0; i < names.n && !found; i++)
+            found = strcmp(names.at[i], name) == 0;
+    fbr_args_fini(&names);
+    return found;
+}
+
+/* Returns the component of a heterogeneous allocation that has the node, or its first one; -1: the
+ * allocation is not heterogeneous. The variables by which srun would choose one are not passed on:
+ * they describe another srun. */
+static int find_component(const char *node)
+{
+    const char *size = fbr_getenv("SLURM_HET_SIZE"), *list;
+    int n = size ? atoi(size) : 0;
+    char name[64];
+
+    for (int i = 0; node && i < n && i < MAX_COMPONENTS; i++) {
+        snprintf(name, sizeof(name), "SLURM_JOB_NODELIST_HET_GROUP_%d", i);
+        list = fbr_getenv(name);
+        if (list && lists(list, node))
+            return i;
+    }
+    return n > 0 ? 0 : -1;
+}
+
 static int make_words(const struct step *j, const struct fbr_job *job, struct fbr_args *w)
 {
     static const char *const always =
@@ -311,6 +343,7 @@ static int make_words(const struct step *j, const struct fbr_job *job, struct fb
         fbr_slurm_add(w, "--input=%s", job->ticket ? "0" : "none") < 0 ||
         fbr_slurm_add(w, "--export=ALL%s", job->ticket ? ",FIBER_TICKET=fd:0" : "") < 0 ||
         fbr_slurm_add(w, "--job-name=%s", j->name) < 0 ||
+        (j->s->component >= 0 && fbr_slurm_add(w, "--het-group=%d", j->s->component) < 0) ||
         (shares ? add_share(j->s, job, w) : fbr_slurm_add(w, "--overlap")) < 0 ||
         fbr_slurm_add_needs(w, job) < 0)
         return -ENOMEM;
@@ -332,7 +365,7 @@ static int add_program(const struct fbr_job *job, struct fbr_args *w)
 int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct fbr_job *job,
                          struct fbr_buf *out)
 {
-    struct fbr_slurm_steps s = {.settings = settings};
+    struct fbr_slurm_steps s = {.settings = settings, .component = find_component(NULL)};
     struct step j = {.s = &s};
     struct fbr_args w = {0};
     int rc;
@@ -613,6 +646,7 @@ static int read_allocation(struct fbr_slurm_steps *s, struct fbr_error *err)
         free(counts);
         return fbr_fail(err, -ENOMEM, "out of memory");
     }
+    s->component = find_component(s->names.n ? s->names.at[0] : NULL);
     if (counts)
         fbr_slurm_counts(cpus ? cpus : "1", counts, s->names.n);
     for (size_t i = 0; i < s->names.n; i++)

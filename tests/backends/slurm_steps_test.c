@@ -1,5 +1,5 @@
 /* slurm_steps_test.c - steps of an allocation, with an srun of ours that Slurm refuses: the ways to
- * end while the next try is waited for.
+ * end while the next try is waited for; and the component of which a step is.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -29,6 +29,13 @@ static const char refusing_srun[] =
     "#!/bin/sh\n"
     "echo 'srun: error: Unable to create step for job 7: Unable to contact slurm controller' >&2\n"
     "exit 1\n";
+
+/* Succeeds only as a step of the second component. */
+static const char srun_of_component_1[] = "#!/bin/sh\n"
+                                          "case \" $* \" in\n"
+                                          "*' --nodelist=n3 '*' --het-group=1 '*) exit 0 ;;\n"
+                                          "esac\n"
+                                          "exit 9\n";
 
 struct world;
 
@@ -124,14 +131,13 @@ static int close_steps(void *arg)
 
 /* ---- The program's thread ---- */
 
-static void set_up(struct world *w, bool kill)
+static void set_up_srun(struct world *w, bool kill, const char *srun)
 {
     memset(w, 0, sizeof(*w));
     temp_dir_make(w->dir);
-    file_make(path_in(w->dir, "srun"), refusing_srun, sizeof(refusing_srun) - 1, 0755);
+    file_make(path_in(w->dir, "srun"), srun, strlen(srun), 0755);
     setenv("PATH", w->dir, 1); /* not where the machine's srun is */
     setenv("SLURM_JOB_ID", "7", 1);
-    unsetenv("SLURM_JOB_NODELIST");
     pthread_mutex_init(&w->lock, NULL);
     fbr_cond_init(&w->changed);
     assert_int_equal(fbr_config_load(&w->config, NULL), 0);
@@ -143,6 +149,12 @@ static void set_up(struct world *w, bool kill)
         w->jobs[i].kill = kill;
         assert_int_equal(fbr_loop_call(w->loop, start_step, &w->jobs[i]), 0);
     }
+}
+
+static void set_up(struct world *w, bool kill)
+{
+    unsetenv("SLURM_JOB_NODELIST");
+    set_up_srun(w, kill, refusing_srun);
 }
 
 static void tear_down(struct world *w)
@@ -216,12 +228,31 @@ static void a_release_between_two_tries_is_the_end(void **state)
         assert_int_equal(w.jobs[i].ends, 0);
 }
 
+static void a_step_is_of_the_component_that_has_its_node(void **state)
+{
+    struct world w;
+
+    (void)state;
+    setenv("SLURM_HET_SIZE", "2", 1);
+    setenv("SLURM_JOB_NODELIST_HET_GROUP_0", "n1", 1);
+    setenv("SLURM_JOB_NODELIST_HET_GROUP_1", "n[2-3]", 1);
+    setenv("SLURM_JOB_NODELIST", "n3", 1);
+    set_up_srun(&w, false, srun_of_component_1);
+    for (int i = 0; i < STEPS; i++) {
+        wait_for(&w.jobs[i], true);
+        assert_int_equal(w.jobs[i].code, 0);
+    }
+    tear_down(&w);
+    unsetenv("SLURM_HET_SIZE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kill_between_two_tries_ends_a_step_once),
         cmocka_unit_test(a_try_that_cannot_begin_ends_a_step_once),
         cmocka_unit_test(a_release_between_two_tries_is_the_end),
+        cmocka_unit_test(a_step_is_of_the_component_that_has_its_node),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
