@@ -8,7 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 import os
 import sys
 
-from . import _child, _fiber
+from . import _child, _fiber, _pickling
 from ._pickling import PROTOCOL
 from _pickle import dumps, loads
 
@@ -102,7 +102,7 @@ def failure(exc, result, unpicklable):
     if not isinstance(exc, Exception):  # SystemExit, KeyboardInterrupt: they would end the caller
         exc = RuntimeError("a task raised %s%s" % (type(exc).__name__, ": %s" % exc if str(exc) else ""))
     try:
-        data = dumps(("raised", exc, text), PROTOCOL)
+        data = _pickling.dumps(("raised", exc, text))
         loads(data)
     except Exception as problem:
         data = dumps(("encoding", safe_repr(problem), safe_repr(exc), text), PROTOCOL)

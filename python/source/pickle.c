@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pickle.h"
 
-static PyObject *dumps, *loads, *protocol; /* of _pickle; found at first use */
+static PyObject *dumps, *loads, *refusal, *protocol; /* of _pickle; found at first use */
 
 static int find(void)
 {
@@ -16,25 +16,19 @@ static int find(void)
         return -1;
     dumps = PyObject_GetAttrString(module, "dumps");
     loads = PyObject_GetAttrString(module, "loads");
+    refusal = PyObject_GetAttrString(module, "PicklingError");
     Py_DECREF(module);
-    if (dumps && loads)
+    if (dumps && loads && refusal)
         protocol = PyLong_FromLong(5);
     return protocol ? 0 : -1;
 }
 
-/* What _pickle raises for an object that it cannot pickle. */
+/* What _pickle raises for an object that it cannot pickle. PyImport_AddModule() fails while an
+ * exception is set, so find() has found the class before. */
 static int refused(void)
 {
-    PyObject *module, *error;
-    int yes;
-
-    if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_AttributeError))
-        return 1;
-    module = PyImport_AddModule("_pickle");
-    error = module ? PyObject_GetAttrString(module, "PicklingError") : NULL;
-    yes = error && PyErr_ExceptionMatches(error);
-    Py_XDECREF(error);
-    return yes;
+    return PyErr_ExceptionMatches(PyExc_TypeError) ||
+           PyErr_ExceptionMatches(PyExc_AttributeError) || PyErr_ExceptionMatches(refusal);
 }
 
 static PyObject *dumps_by_others(PyObject *object)

@@ -53,3 +53,33 @@ p.start()
 p.join()
 """)
     assert (ran.code, ran.out) == (0, "[2, 3]\nchild\n"), ran
+
+
+CLASSES = """
+import fiber as mp
+class Point:
+    pass
+class Failure(Exception):
+    def __init__(self, reason, code):
+        super().__init__(reason, code)
+        self.code = code
+def echo(x):
+    return x
+def fail(code):
+    raise Failure("reason", code)
+"""
+
+
+@pytest.mark.parametrize("way", ["-c", "-"])
+def test_classes_of_a_program_without_a_file(python, way):
+    pytest.importorskip("cloudpickle")
+    text = CLASSES + """
+with mp.Pool(1) as pool:
+    print(type(pool.apply(echo, (Point(),))) is Point, pool.apply(echo, (Point,)) is Point, flush=True)
+    try:
+        pool.apply(fail, (3,))
+    except Failure as failure:
+        print(failure.args, failure.code, type(failure.__cause__).__name__)
+"""
+    ran = python("-c", text) if way == "-c" else python("-", stdin=text)
+    assert (ran.code, ran.out) == (0, "True True\n('reason', 3) 3 RemoteTraceback\n"), ran

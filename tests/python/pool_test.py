@@ -24,6 +24,17 @@ from fiber.pool import MaybeEncodingError, RemoteTraceback
 LONG = 60
 
 
+add_three = lambda x: x + 3  # noqa: E731
+
+
+def call(function, x):
+    return function(x)
+
+
+def call_with_one(function):
+    return function(1)
+
+
 def square(x, wait=0.0):
     if wait:
         time.sleep(wait)
@@ -219,6 +230,12 @@ def test_what_is_said_of_an_argument_that_cannot_be_pickled(pool):
     import multiprocessing.managers  # noqa: F401 - has reducers for views of dicts
 
     assert pool.apply(sum, ({1: 2}.keys(),)) == 1
+
+
+def test_functions_that_have_another_name(pool):
+    pytest.importorskip("cloudpickle")
+    assert pool.apply(call, (add_three, 4)) == 7  # _pickle raises PicklingError: it is not what its name says
+    assert pool.map(call_with_one, [add_three]) == [4]
 
 
 def test_what_cannot_be_pickled(pool, monkeypatch):
