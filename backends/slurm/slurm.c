@@ -471,12 +471,12 @@ static const struct fbr_backend_advice advice = {
     .bad = "put sbatch, srun and sinfo into PATH; correct the slurm_ settings: fiber config show",
 };
 
-/* Whether we run in an allocation. */
+/* Whether we run in an allocation. salloc sets no list of nodes for a heterogeneous one. */
 static int here(void)
 {
     const char *job = fbr_getenv("SLURM_JOB_ID");
 
-    return job && job[0] && fbr_getenv("SLURM_JOB_NODELIST");
+    return job && job[0] && (fbr_getenv("SLURM_JOB_NODELIST") || fbr_getenv("SLURM_HET_SIZE"));
 }
 
 static void remove_command(const char *id, char *out, size_t size)

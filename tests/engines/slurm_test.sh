@@ -284,7 +284,8 @@ if [[ -x $fiber ]]; then
     fails "one of several tasks of srun" "one of 2 tasks" salloc --quiet -N 2 -n 2 srun --overlap "$fiber" run hostname
     holds "a task of srun that is alone" salloc --quiet -N 1 -n 2 -w n1 srun --overlap -n 1 "$fiber" run -n 2 hostname
     places "n1=2"
-    holds "the first part of a heterogeneous allocation" salloc --quiet -N 1 -n 2 -w n2 : -N 1 -w n1 "$fiber" run -n 2 hostname
+    holds "the first part of a heterogeneous allocation" salloc --quiet -N 1 -n 2 -w n2 : -N 1 -w n1 \
+        env -u FIBER_BACKEND "$fiber" run -n 2 hostname
     places "n2=2"
     holds "the ring of a program" salloc --quiet -N 3 --ntasks-per-node=1 "$prog" ring 3 0 "$prog" who
     for rank in 0 1 2; do
