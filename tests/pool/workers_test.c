@@ -2,6 +2,7 @@
  * their figures.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <poll.h>
 #include <sys/stat.h>
 
 #include "tests/pool/tasks.h"
@@ -478,6 +479,26 @@ static int stop_host(const void *in, size_t len, struct fiber_reply *reply)
     return square(in, len, reply);
 }
 
+/* Forks a child that returns from the task as well, and waits for its end. */
+static int fork_and_return(const void *in, size_t len, struct fiber_reply *reply)
+{
+    pid_t pid = fork();
+    struct pollfd end = {.events = POLLIN};
+    int ended;
+
+    if (pid <= 0) {
+        setsid(); /* as daemon() does: out of the reach of those who end the worker's group */
+        return pid;
+    }
+    end.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    ended = poll(&end, 1, 20000);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(end.fd);
+    return ended == 1 ? fiber_reply_write(reply, in, len)
+                      : fiber_reply_fail(reply, -EBUSY, "waits");
+}
+
 static int own_parent(const void *in, size_t len, struct fiber_reply *reply)
 {
     int64_t pid = getppid();
@@ -748,6 +769,17 @@ static void test_starts_that_fail_while_others_work_do_not_add_up(void **state)
     assert_ok(fiber_config_set("start_patience", "30s"));
 }
 
+static void test_a_forked_child_that_returns_from_a_task_ends(void **state)
+{
+    struct fiber_pool *pool = open_pool(1);
+    int64_t in = 7, out = 0;
+
+    (void)state;
+    assert_ok(fiber_pool_map(pool, fork_and_return, &in, 8, &out, 8, 1, NULL));
+    assert_int_equal(out, 7);
+    fiber_pool_close(pool);
+}
+
 static void test_serving_needs_a_pool(void **state)
 {
     (void)state;
@@ -797,6 +829,7 @@ int main(int argc, char **argv)
         pool_test(test_a_program_that_is_not_there_ends_a_pool_soon),
         pool_test(test_the_next_map_of_a_pool_that_gave_up_tries_again),
         pool_test(test_starts_that_fail_while_others_work_do_not_add_up),
+        pool_test(test_a_forked_child_that_returns_from_a_task_ends),
         pool_test(test_serving_needs_a_pool),
         pool_test(test_workers_are_not_children_of_the_programs_own),
     };
