@@ -619,6 +619,8 @@ void fbr_child_exit(struct fbr_child *c, int code, const char *why)
 {
     struct goodbye g = {c, code & 255, why};
 
+    if (fbr_rt_forked()) /* the function forked, and the child returned, too: it has no loop */
+        exit(code & 255);
     fflush(NULL);
     fbr_loop_call(c->rt->loop, send_goodbye, &g);
     exit(code & 255); /* fiber_fini() sends what is queued on the connection, and closes it */

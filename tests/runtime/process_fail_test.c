@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,6 +95,36 @@ static void test_a_program_that_does_not_call_fiber_init(void **state)
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "exited with code 125 before it joined; its last",
                     "\n    fiber_init says why", NULL));
+    fiber_process_close(p);
+}
+
+/* Forks a child that returns from the function as well; 0: it ends by itself. */
+static int fork_and_return(const void *arg, size_t len)
+{
+    pid_t pid = fork();
+    struct pollfd end = {.events = POLLIN};
+    int ended;
+
+    (void)arg;
+    (void)len;
+    if (pid <= 0) {
+        setsid(); /* as daemon() does */
+        return 1;
+    }
+    end.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    ended = poll(&end, 1, 20000);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(end.fd);
+    return ended == 1 ? 0 : 2;
+}
+
+static void test_a_forked_child_that_returns_ends(void **state)
+{
+    struct fiber_process *p = begin(fork_and_return, NULL, 0, OPTIONS(.start_timeout_ms = 0));
+
+    (void)state;
+    assert_int_equal(ended(p), 0);
     fiber_process_close(p);
 }
 
@@ -547,6 +578,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_file_that_is_no_program),
         cmocka_unit_test(test_a_directory_that_does_not_exist),
         cmocka_unit_test(test_a_program_that_does_not_call_fiber_init),
+        cmocka_unit_test(test_a_forked_child_that_returns_ends),
         cmocka_unit_test(test_a_program_that_never_joins),
         cmocka_unit_test(test_another_program_gets_no_function_of_ours),
         cmocka_unit_test(test_a_function_that_cannot_travel),
