@@ -180,9 +180,14 @@ static void on_look(void *arg)
     fbr_timer_start(&j->look, wait, 0);
 }
 
+bool fbr_agent_need_server(const struct agent_job *j)
+{
+    return j->job.info.size > 1 || j->job.info.spawned;
+}
+
 void fbr_agent_look(struct agent_job *j)
 {
-    if (j->nlocal == 0 ||
+    if (j->nlocal == 0 || !fbr_agent_need_server(j) ||
         (!j->look.uv && fbr_timer_init(&j->look, j->agent->rt->loop, on_look, j) < 0))
         return;
     j->look_began = fbr_now_ms();

@@ -153,6 +153,8 @@ uint64_t fbr_agent_oom_kills(void);
 
 /* agent_look.c */
 void fbr_agent_look(struct agent_job *j); /* starts looking for MPI in ranks without a server */
+/* False: MPI without a server gives its only rank the same world. */
+bool fbr_agent_need_server(const struct agent_job *j);
 void fbr_agent_on_waits(struct agent *a, struct fbr_cur *body);
 
 /* agent_output.c */

@@ -713,7 +713,8 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
     flags = (r->met ? FBR_RANK_MET : 0) | (r->left ? FBR_RANK_LEFT : 0);
     /* Some builds of torch load an MPI library. If a rank of the job has used a service (of
      * torch or Horovod), a loaded library alone does not mean that the program uses MPI. */
-    if (!r->met && code == 0 && ((r->mpi && !j->served) || fbr_elf_needs_mpi(r->file)))
+    if (!r->met && code == 0 && fbr_agent_need_server(j) &&
+        ((r->mpi && !j->served) || fbr_elf_needs_mpi(r->file)))
         flags |= FBR_RANK_MPI;
     fbr_agent_about(&b, j->job.info.id, r->rank);
     fbr_put_u32(&b, (uint32_t)code);

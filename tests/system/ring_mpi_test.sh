@@ -276,12 +276,18 @@ test_who_runs_alone_behind_a_wrapper_fails_the_run() {
 test_a_rank_that_is_a_launcher_itself_does_not_run_alone() {
     for mpi in "${compilers[@]}"; do
         command -v "mpiexec.$mpi" >/dev/null || continue
-        fiber_run 0 --oversubscribe -n 1 "mpiexec.$mpi" -n 2 "$work/check.$mpi" window || return
+        fiber_run 0 --oversubscribe -n 2 "mpiexec.$mpi" -n 2 "$work/check.$mpi" window || return
         says 'window: 2 ranks agree' || return
         # shellcheck disable=SC2016
-        fiber_run 0 --oversubscribe -n 1 sh -c '"$0" -n 2 "$1" window; true' "mpiexec.$mpi" "$work/check.$mpi" || return
+        fiber_run 0 --oversubscribe -n 2 sh -c '"$0" -n 2 "$1" window; true' "mpiexec.$mpi" "$work/check.$mpi" || return
         says 'window: 2 ranks agree' || return
     done
+}
+
+test_an_only_rank_may_run_alone() {
+    [[ ${compilers[*]} == *mpich* ]] || return 0
+    fiber_run 0 -n 1 "${alone[@]}" "$work/check.mpich" window || return
+    [ ! -x /usr/bin/mpichversion ] || fiber_run 0 -n 1 mpichversion # it does not call MPI_Init
 }
 
 test_who_runs_alone_for_long_is_told_of_before_the_end() {
@@ -335,7 +341,7 @@ run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agr
     test_survivors_do_not_wait_for_it_after_spawned_ranks_have_ended \
     test_a_crash_fails_the_run test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
     test_who_runs_alone_fails_the_run_and_is_told_why \
-    test_who_runs_alone_behind_a_wrapper_fails_the_run test_a_rank_that_is_a_launcher_itself_does_not_run_alone \
-    test_who_runs_alone_for_long_is_told_of_before_the_end \
+    test_who_runs_alone_behind_a_wrapper_fails_the_run test_an_only_rank_may_run_alone \
+    test_a_rank_that_is_a_launcher_itself_does_not_run_alone test_who_runs_alone_for_long_is_told_of_before_the_end \
     test_a_rank_without_mpi_is_not_waited_for_in_mpi_init test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there \
     test_a_spawned_program_without_mpi_is_not_waited_for
