@@ -177,10 +177,11 @@ static void test_unused_ones_are_forgotten(void **state)
     size_t len = 8 * LONG;
     uint8_t *bytes = malloc(len);
     struct seen s[4];
+    int maps = SANITIZED ? 4 : 40; /* a sanitizer keeps freed memory for itself: only sums count */
     uint64_t most = 0;
 
     (void)state;
-    for (int map = 0; map < 40; map++) {
+    for (int map = 0; map < maps; map++) {
         uint64_t sum = fill(bytes, len, (uint8_t)map);
         struct fiber_map_options o = with(bytes, len);
 
