@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "tests/runtime/door_util.h"
+#include "tests/support/sanitized.h"
 
 static void silent_callers_keep_nobody_out(void **state)
 {
@@ -42,13 +43,9 @@ static void silent_callers_keep_nobody_out(void **state)
 /* In these tests silent callers have longer than a test may wait, so whoever waits for them is never let in. */
 #define PATIENT_MS (100 * TEST_LONG_MS)
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define JOIN_MS TEST_LONG_MS /* the flood and its victim are both slow: no measure of the promise */
-#define JOINS 3
-#else
-#define JOIN_MS 1000 /* the promise, on a machine that has a processor for it */
-#define JOINS 10
-#endif
+/* The promise, on a machine that has a processor for it; the flood and its victim are slow in a sanitizer's build. */
+#define JOIN_MS (SANITIZED ? TEST_LONG_MS : 1000)
+#define JOINS (SANITIZED ? 3 : 10)
 #define JOIN_BUSY_MS 4000
 #define FLOOD 4000
 
@@ -122,7 +119,7 @@ static uint64_t join_limit(void)
 static void tcp_a_flood_of_silent_callers_delays_nobody(void **state)
 {
     struct end client;
-    uint64_t took[JOINS], limit;
+    uint64_t took[10], limit;
     int late = 0;
     int ready[2];
     char byte;

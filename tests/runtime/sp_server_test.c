@@ -37,8 +37,10 @@
 #define FLOOD 5000
 #define SOME 1000 /* strangers that stay */
 #define SPARE 40  /* descriptors of which a test has few */
-/* Who waits until strangers go needs more; who waits for a processor, on a busy machine, needs less. */
-#define JOIN_MS (FBR_SP_UNPROVEN_MS - 1000)
+/* Who waits until strangers go needs more; who waits for a processor, on a busy machine, needs less; but a sanitizer's
+ * build may wait for long. */
+#define JOIN_MS (SANITIZED ? TEST_LONG_MS : FBR_SP_UNPROVEN_MS - 1000)
+#define LATE_MS (SANITIZED ? 20000 : 2000)
 
 static const uint8_t greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
 static struct fbr_data_server *data_server;
@@ -184,7 +186,7 @@ static void who_says_nothing_goes_in_time(void **state)
     assert_int_equal(send(half, greeting, 5, MSG_NOSIGNAL), 5);
     assert_true(is_over(silent, TEST_LONG_MS));
     assert_true(is_over(half, TEST_LONG_MS));
-    assert_in_range(fbr_now_ms() - begin, FBR_SP_UNPROVEN_MS - 500, FBR_SP_UNPROVEN_MS + 2000);
+    assert_in_range(fbr_now_ms() - begin, FBR_SP_UNPROVEN_MS - 500, FBR_SP_UNPROVEN_MS + LATE_MS);
     close(silent);
     close(half);
 }
@@ -253,7 +255,7 @@ static void a_flood_delays_nobody(void **state)
     pthread_join(thread, NULL);
     printf("           %d joins in the flood, the slowest took %d ms\n", joins, (int)worst);
     assert_true(joins > 0);
-    assert_true(SANITIZED || worst < JOIN_MS);
+    assert_true(worst < JOIN_MS);
     while (count_over(fds, FLOOD) <
            FLOOD - FBR_SP_UNPROVEN) /* the last of them still wait in the kernel */
         assert_true(fbr_now_ms() < deadline);
