@@ -216,6 +216,7 @@ void fbr_rank_env_drop_outer(struct fbr_env *e)
                                         "PMI_RANK",
                                         "PMI_SIZE",
                                         "PMI_SPAWNED",
+                                        "TORCHELASTIC_USE_AGENT_STORE",
                                         "OMPI_MCA_orte_local_daemon_uri",
                                         "OMPI_MCA_orte_hnp_uri",
                                         "OMPI_MCA_orte_launch",

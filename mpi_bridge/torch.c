@@ -4,8 +4,10 @@
  * MASTER_ADDR and MASTER_PORT name a port on the loopback of each agent, which carries the bytes to
  * the service "tcpstore". With TORCHELASTIC_USE_AGENT_STORE rank 0 does not serve the store itself.
  * So env:// works unmodified, the store outlives every rank, and no port of a rank has to be free
- * or reachable from elsewhere. torch prefixes the keys of a restart with
- * TORCHELASTIC_RESTART_COUNT; here a restart also has a store of its own.
+ * or reachable from elsewhere. Most versions of torch look at that variable for every address (pull
+ * request 192113 of torch), so a program that chooses one itself (MASTER_PORT, tcp://) waits for a
+ * store that nobody serves; its user can set the variable to False. torch prefixes the keys of a
+ * restart with TORCHELASTIC_RESTART_COUNT; here a restart also has a store of its own.
  *
  * The names are those of torch/distributed/elastic/agent/server/local_elastic_agent.py and
  * launcher/run.py.
@@ -42,7 +44,7 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "TORCHELASTIC_RESTART_COUNT", "%u", job->epoch);
     fbr_env_set(env, "TORCHELASTIC_MAX_RESTARTS", "%u", job->max_restarts);
     fbr_env_set(env, "TORCHELASTIC_RUN_ID", "%s", job->run);
-    fbr_env_set(env, "TORCHELASTIC_USE_AGENT_STORE", "True");
+    fbr_env_default(env, "TORCHELASTIC_USE_AGENT_STORE", "True");
     /* torch before 2.2 reads this name without TORCH_; later versions warn of that name. */
     fbr_env_default(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     return 0;

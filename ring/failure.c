@@ -168,6 +168,9 @@ static const char *explain_code(const struct ring_job *j, uint32_t rank, int cod
     if (has_said(&j->ranks[rank], "error while loading shared libraries:"))
         return "Use -x LD_LIBRARY_PATH=DIR to tell the loader where the library is. In a container "
                "DIR is a directory of the image.";
+    if (has_said(&j->ranks[rank], "client socket has timed out"))
+        return "If the program chooses the address of torch's store itself (MASTER_PORT, tcp://), "
+               "use -x TORCHELASTIC_USE_AGENT_STORE=False: its own rank 0 serves the store then.";
     if (code != 127)
         return "";
     if (about && about->missing)

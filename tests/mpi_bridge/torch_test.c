@@ -108,6 +108,22 @@ static void test_the_variables(void **state)
     host_close(h);
 }
 
+static void test_a_program_that_serves_its_own_store_can_say_so(void **state)
+{
+    static char *const given[] = {"TORCHELASTIC_USE_AGENT_STORE=False", NULL};
+    struct bridge_host *h = host_open(1);
+    struct fbr_env e;
+    uint32_t id;
+
+    (void)state;
+    host_use(h, &fbr_bridge_torch);
+    id = host_job(h, (uint32_t[HOST_AGENTS]){2});
+    assert_int_equal(host_env(h, id, 1, given, &e, NULL, NULL), 0);
+    assert_string_equal(fbr_env_get(&e, "TORCHELASTIC_USE_AGENT_STORE"), "False");
+    fbr_env_fini(&e);
+    host_close(h);
+}
+
 static void test_a_rank_with_gpus_of_its_own_begins_to_count_them_at_0(void **state)
 {
     struct bridge_host *h = host_open(1);
@@ -147,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_variables),
+        cmocka_unit_test(test_a_program_that_serves_its_own_store_can_say_so),
         cmocka_unit_test(test_a_rank_with_gpus_of_its_own_begins_to_count_them_at_0),
         cmocka_unit_test(test_a_group_of_ranks_on_two_nodes),
         cmocka_unit_test(test_every_operation_of_the_store),

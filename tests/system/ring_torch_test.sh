@@ -44,5 +44,12 @@ test_the_store_answers_as_torchs_own() {
     done
 }
 
+test_a_program_can_choose_the_address_of_its_store() {
+    for python in "${pythons[@]}"; do
+        fiber_run 0 -n 1 -x TORCHELASTIC_USE_AGENT_STORE=False "$python" "$check" own || return
+        says 'own: met' || return
+    done
+}
+
 run_tests test_ranks_agree_and_train_after_a_restart test_ranks_of_two_agents_train_as_one_process_does \
-    test_the_store_answers_as_torchs_own
+    test_the_store_answers_as_torchs_own test_a_program_can_choose_the_address_of_its_store

@@ -5,11 +5,13 @@
 #   torch_check.py alone DATA OUT...  the same training in this process alone, compared with what the ranks saved
 #   torch_check.py store NUMBER   the launcher's store answers as the one that this torch brings itself, to the client of
 #                                 that number, of those that this torch has: with libuv or without; one rank
+#   torch_check.py own            a group that meets at an address which the program has chosen; one rank
 #
 # SPDX-License-Identifier: Apache-2.0
 import datetime
 import gzip
 import os
+import socket
 import sys
 import threading
 import warnings
@@ -190,4 +192,16 @@ def store(number):
           flush=True)
 
 
-{"ring": ring, "alone": alone, "store": store}[sys.argv[1]](*sys.argv[2:])
+def own():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    more = "?use_libuv=0" if kinds()[0].get("use_libuv") is False else ""
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}{more}", rank=0, world_size=1,
+                            timeout=datetime.timedelta(seconds=5))
+    dist.barrier()
+    dist.destroy_process_group()
+    print("own: met", flush=True)
+
+
+{"ring": ring, "alone": alone, "store": store, "own": own}[sys.argv[1]](*sys.argv[2:])
