@@ -163,14 +163,24 @@ static bool has_said(const struct ring_rank *k, const char *text)
 
 static const char *explain_code(const struct ring_job *j, uint32_t rank, int code)
 {
+    static const struct {
+        const char *said, *advice;
+    } known[] = {
+        {"error while loading shared libraries:",
+         "Use -x LD_LIBRARY_PATH=DIR to tell the loader where the library is. In a container "
+         "DIR is a directory of the image."},
+        {"client socket has timed out",
+         "If the program chooses the address of torch's store itself (MASTER_PORT, tcp://), "
+         "use -x TORCHELASTIC_USE_AGENT_STORE=False: its own rank 0 serves the store then."},
+        {"write_line failure : Bad file descriptor", /* of MPICH */
+         "The process that started the MPI program has closed its descriptors, as Python's "
+         "subprocess does: use -x FIBER_PMI=port."},
+    };
     const struct fbr_backend_about *about = fbr_backend_about(fbr_ring_backend(j->ring));
 
-    if (has_said(&j->ranks[rank], "error while loading shared libraries:"))
-        return "Use -x LD_LIBRARY_PATH=DIR to tell the loader where the library is. In a container "
-               "DIR is a directory of the image.";
-    if (has_said(&j->ranks[rank], "client socket has timed out"))
-        return "If the program chooses the address of torch's store itself (MASTER_PORT, tcp://), "
-               "use -x TORCHELASTIC_USE_AGENT_STORE=False: its own rank 0 serves the store then.";
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (has_said(&j->ranks[rank], known[i].said))
+            return known[i].advice;
     if (code != 127)
         return "";
     if (about && about->missing)

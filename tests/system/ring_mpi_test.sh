@@ -237,7 +237,13 @@ test_wrappers_around_a_program_do_no_harm() {
 
 test_mpich_meets_its_server_by_port() {
     [[ ${compilers[*]} == *mpich* ]] || return 0
+    # Python closes the descriptors that it has not opened itself
+    local child='import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)'
     fiber_run 0 -n 2 -x FIBER_PMI=port "$work/check.mpich" window || return
+    says 'window: 2 ranks agree' || return
+    fiber_run 15 -n 2 python3 -c "$child" "$work/check.mpich" window || return
+    says 'use -x FIBER_PMI=port' || return
+    fiber_run 0 -n 2 -x FIBER_PMI=port python3 -c "$child" "$work/check.mpich" window || return
     says 'window: 2 ranks agree'
 }
 
