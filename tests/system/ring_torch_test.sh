@@ -51,5 +51,13 @@ test_a_program_can_choose_the_address_of_its_store() {
     done
 }
 
+test_groups_of_all_ranks_may_follow_each_other() {
+    for python in "${pythons[@]}"; do
+        fiber_run 0 -n 2 "$python" "$check" again || return
+        for r in 0 1; do says "again: rank $r of 2" || return; done
+    done
+}
+
 run_tests test_ranks_agree_and_train_after_a_restart test_ranks_of_two_agents_train_as_one_process_does \
-    test_the_store_answers_as_torchs_own test_a_program_can_choose_the_address_of_its_store
+    test_the_store_answers_as_torchs_own test_a_program_can_choose_the_address_of_its_store \
+    test_groups_of_all_ranks_may_follow_each_other

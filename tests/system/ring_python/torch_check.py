@@ -6,6 +6,7 @@
 #   torch_check.py store NUMBER   the launcher's store answers as the one that this torch brings itself, to the client of
 #                                 that number, of those that this torch has: with libuv or without; one rank
 #   torch_check.py own            a group that meets at an address which the program has chosen; one rank
+#   torch_check.py again          groups of all ranks, one after the other
 #
 # SPDX-License-Identifier: Apache-2.0
 import datetime
@@ -204,4 +205,16 @@ def own():
     print("own: met", flush=True)
 
 
-{"ring": ring, "alone": alone, "store": store, "own": own}[sys.argv[1]](*sys.argv[2:])
+def again():
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False, PATIENCE, **kinds()[0])
+    for n in range(3):
+        dist.init_process_group("gloo", store=dist.PrefixStore(f"group {n}", store), rank=rank, world_size=size)
+        every = torch.ones(1)
+        dist.all_reduce(every)
+        check(every.item() == size, "the sum over all ranks is wrong")
+        dist.destroy_process_group()
+    print(f"again: rank {rank} of {size}", flush=True)
+
+
+{"ring": ring, "alone": alone, "store": store, "own": own, "again": again}[sys.argv[1]](*sys.argv[2:])
