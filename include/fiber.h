@@ -526,7 +526,8 @@ FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int p
 
 /* ---- Host-shared memory ---------------------------------------------------------------------- */
 
-/* A named segment of memory that all processes of this run on one host share. The segments end with
+/* A named segment of memory that all processes of this run on one host share, also the ranks of its
+ * rings that run a function; a rank that runs a program is a run of its own. The segments end with
  * the run. Two processes are on one host if they share a /dev/shm. On docker and kubernetes each
  * job is a container with its own /dev/shm, so only the processes of one job share segments there;
  * workers_per_job puts several workers into one job. */

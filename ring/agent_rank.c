@@ -444,26 +444,40 @@ static void drop_outer(struct fbr_env *e)
     fbr_rank_env_drop_outer(e);
 }
 
+static int write_all(int fd, const uint8_t *at, size_t len)
+{
+    for (const uint8_t *end = at + len; at < end;) {
+        ssize_t n = write(fd, at, (size_t)(end - at));
+
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        at += n;
+    }
+    return 0;
+}
+
+/* Writes what the ranks of this host run, and where their run has its directory. */
 static int write_work(struct agent_job *j, const char *path, struct fbr_error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
-    const uint8_t *at = j->job.work, *end = at + j->job.work_len;
+    struct fbr_buf head;
+    int rc;
 
     if (fd < 0)
         return errno == EEXIST
                    ? 0
                    : fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
-    while (at < end) {
-        ssize_t n = write(fd, at, (size_t)(end - at));
-
-        if (n <= 0) {
-            close(fd);
-            unlink(path);
-            return fbr_fail(err, -EIO, "cannot write %s: %s", path, fbr_strerror(errno));
-        }
-        at += n;
-    }
+    fbr_buf_init(&head);
+    fbr_entry_put_root(&head, j->agent->rt->dir.root);
+    rc = head.failed ? -ENOMEM : write_all(fd, head.data, head.len);
+    if (rc == 0)
+        rc = write_all(fd, j->job.work, j->job.work_len);
+    fbr_buf_fini(&head);
     close(fd);
+    if (rc < 0) {
+        unlink(path);
+        return fbr_fail(err, rc, "cannot write %s: %s", path, fbr_strerror(rc));
+    }
     return 0;
 }
 

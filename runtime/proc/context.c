@@ -409,7 +409,7 @@ struct fbr_runtime *fbr_rt(void)
         return NULL;
     pthread_mutex_lock(&rt->lock);
     rc = rt->finished ? fbr_fail(&err, -ESHUTDOWN, "fiber_fini() was called already")
-                      : fbr_rt_start(rt, NULL, &err);
+                      : fbr_rt_start(rt, rt->root[0] ? rt->root : NULL, &err);
     pthread_mutex_unlock(&rt->lock);
     if (rc < 0) {
         fbr_keep_error(&err);

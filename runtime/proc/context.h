@@ -71,6 +71,7 @@ struct fbr_runtime {
     struct fbr_config *config;
     struct fbr_loop *loop;
     struct fbr_rundir dir;
+    char root[FBR_DIR_MAX];         /* in a rank: the directory of the ring's run; else "" */
     struct fbr_timer keep;          /* loop thread */
     struct fbr_held held;           /* what this process keeps for others */
     char run_uid[33];               /* uid of the whole run, in hex; the master makes it */
@@ -127,7 +128,7 @@ struct fbr_runtime *fbr_rt_peek(void);
 
 /* For init.c. fbr_rt_set() sets the context. fbr_rt_any() returns it in any state, or NULL.
  * fbr_rt_start() starts its loop and directory, under rt->lock; `root` is the run's directory in a
- * child ("": the master is on another host), else NULL. */
+ * child ("": the master is on another host) or a rank, else NULL. */
 int fbr_rt_set(struct fbr_runtime *rt);
 struct fbr_runtime *fbr_rt_any(void);
 int fbr_rt_start(struct fbr_runtime *rt, const char *root, struct fbr_error *err);

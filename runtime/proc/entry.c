@@ -25,6 +25,11 @@ int fbr_entry_put(struct fbr_buf *b, fiber_process_fn fn, const void *arg, size_
     return b->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
+void fbr_entry_put_root(struct fbr_buf *b, const char *root)
+{
+    fbr_put_str(b, root);
+}
+
 static int read_file(const char *path, struct fbr_buf *b, struct fbr_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -51,7 +56,7 @@ static int read_file(const char *path, struct fbr_buf *b, struct fbr_error *err)
                      : 0;
 }
 
-int fbr_entry_run(struct fbr_error *err)
+int fbr_entry_run(char root[FBR_DIR_MAX], struct fbr_error *err)
 {
     const char *path = getenv(FBR_ENTRY_ENV);
     struct fbr_fnref ref;
@@ -70,6 +75,7 @@ int fbr_entry_run(struct fbr_error *err)
     if (rc < 0)
         goto fail;
     c = fbr_cur(b.data, b.len);
+    fbr_get_str(&c, root, FBR_DIR_MAX);
     fbr_fnref_get(&c, &ref);
     arg = fbr_get_bytes(&c, &len);
     rc = fbr_cur_ok(&c) ? fbr_fnref_resolve(&ref, &fn, err)

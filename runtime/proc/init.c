@@ -134,7 +134,7 @@ int fiber_init(int *argc, char ***argv)
             return fbr_keep_error(&err);
         }
         apply_log_level(rt);
-        rc = fbr_entry_run(&err);
+        rc = fbr_entry_run(rt->root, &err);
         if (rc == 0)
             return 0;
     } else if (rc == 0) {

@@ -110,6 +110,24 @@ def test_a_collective_that_not_all_ranks_call_is_over():
         assert {q.get(timeout=LONG) for _ in range(2)} == {"timed out", "ConnectionAbortedError"}
 
 
+def use_memory(ring, q, value, name):
+    with value:
+        value.value += 1
+    block = mp.shared_memory.SharedMemory(name)
+    q.put((bytes(block.buf[:4]), bytes(mp.shared("of-ranks", lambda: b"%d" % ring.rank))))
+    block.close()
+
+
+def test_ranks_of_this_host_share_its_memory():
+    q, value, block = mp.Queue(), mp.Value("i", 40), mp.shared_memory.SharedMemory(create=True, size=4)
+    block.buf[:4] = b"memo"
+    mp.Ring(2, nothing, use_memory, (q, value, block.name)).run()
+    built = bytes(mp.shared("of-ranks", lambda: b"none"))
+    assert value.value == 42 and built in (b"0", b"1")
+    assert [q.get(timeout=LONG) for _ in range(2)] == [(b"memo", built)] * 2
+    block.unlink()
+
+
 def look_at_nodes(ring, q):
     q.put([(n.rank, n.connected, n.ip is not None) for n in ring.members])
     q.put(ring.members[0].port > 0)

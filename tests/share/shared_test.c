@@ -498,6 +498,44 @@ static void test_the_limit_of_files_is_an_error_and_no_signal(void **state)
     fiber_shared_close(s);
 }
 
+static int build_in_rank(int rank, int size, const void *arg, size_t len)
+{
+    struct fiber_shared *s, *w;
+    int64_t built;
+
+    (void)len;
+    if (fiber_shared_open(&s, "ranks", LEN, fill, NULL) < 0 || !is_filled(s))
+        return 2;
+    built = fiber_shared_built(s);
+    if (fiber_ring_allreduce(&built, 1, FIBER_RING_INT64, FIBER_RING_SUM, TEST_LONG_MS) < 0)
+        return 3;
+    if (fiber_shared_open_writable(&w, arg, sizeof(int) * (size_t)size, 0) < 0)
+        return 4;
+    ((int *)fiber_shared_memory(w))[rank] = (int)built;
+    fiber_shared_close(w);
+    fiber_shared_close(s);
+    return 0;
+}
+
+static void test_ranks_share_it_with_their_launcher(void **state)
+{
+    static const char name[] = "counts";
+    const struct fiber_ring_options o = {.size = sizeof(o),
+                                         .flags = FIBER_RING_QUIET | FIBER_RING_OVERSUBSCRIBE};
+    struct fiber_shared *s;
+    const int *counts;
+
+    (void)state;
+    assert_int_equal(fiber_shared_open_writable(&s, name, 3 * sizeof(int), FIBER_SHARED_CREATE), 0);
+    assert_int_equal(fiber_ring_run(3, build_in_rank, name, sizeof(name), &o), 0);
+    counts = fiber_shared_memory(s);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(counts[i], 1); /* one rank has built it */
+    fiber_shared_close(s);
+    assert_int_equal(fiber_shared_open(&s, "ranks", LEN, NULL, NULL), 0);
+    fiber_shared_close(s);
+}
+
 static int open_and_leave(void)
 {
     static struct fiber_shared *s; /* open to the end */
@@ -539,6 +577,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_writable_segments_are_made_found_and_deleted),
         cmocka_unit_test(test_no_room_is_an_error),
         cmocka_unit_test(test_the_limit_of_files_is_an_error_and_no_signal),
+        cmocka_unit_test(test_ranks_share_it_with_their_launcher),
         cmocka_unit_test(test_it_is_gone_with_the_run),
     };
 
