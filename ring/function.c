@@ -50,22 +50,29 @@ static int rank_main(const void *arg, size_t len)
     return code;
 }
 
+struct opening {
+    struct fiber_ring *ring;
+    struct fbr_error *err; /* the error kept by the thread of the loop is not the caller's */
+};
+
 static int open_backend(void *arg)
 {
-    struct fiber_ring *r = arg;
+    const struct opening *o = arg;
     struct fbr_backend_slot *slot;
-    struct fbr_error err = {0, ""};
 
-    return fbr_rt_backend(r->rt, r->options.backend, &slot, &err) < 0 ? fbr_keep_error(&err) : 0;
+    return fbr_rt_backend(o->ring->rt, o->ring->options.backend, &slot, o->err);
 }
 
 /* Opens the service for collectives. Its address depends on the backend: on the hosts that must
  * reach us. */
 static int open_group(struct fiber_ring *r, struct fiber_address *address, struct fbr_error *err)
 {
-    int rc = fbr_loop_call(r->rt->loop, open_backend, r);
+    struct opening opening = {r, err};
+    int rc = fbr_loop_call(r->rt->loop, open_backend, &opening);
 
-    rc = rc < 0 ? rc : fbr_collective_open(&r->collect, r->size, address);
+    if (rc < 0)
+        return err->code ? fbr_wrap(err, "ring") : fbr_fail(err, rc, "ring: %s", fbr_strerror(rc));
+    rc = fbr_collective_open(&r->collect, r->size, address);
     return rc < 0 ? fbr_fail(err, rc, "ring: %s", fiber_last_error()) : 0;
 }
 

@@ -120,6 +120,9 @@ static void test_wrong_options_say_what_is_wrong(void **state)
     assert_int_equal(
         fiber_ring_start(&r, 2, do_nothing, NULL, 0, &(struct fiber_ring_options){.size = 1}),
         -EINVAL);
+    assert_int_equal(fiber_ring_start(&r, 2, do_nothing, NULL, 0, RING(.backend = "nowhere")),
+                     -ENOENT);
+    assert_non_null(strstr(fiber_last_error(), "there is no backend 'nowhere'"));
 }
 
 int main(int argc, char **argv)
