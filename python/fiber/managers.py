@@ -457,6 +457,7 @@ class Handle:
     def __init__(self, proxy, calls):
         self._proxy, self._calls = proxy, calls  # the proxy keeps its connection open
         self._message = self._error = None
+        self._object = None  # a proxy that get() has made: its object counts one user for the answer
 
     def _is_done(self):
         return self._message is not None or self._error is not None
@@ -477,7 +478,13 @@ class Handle:
             raise self._error
         if self._message is None:
             raise TimeoutError("the call was not answered within %s seconds" % timeout)
-        return self._proxy._answer(*self._message)
+        kind, result = self._message
+        if kind != "#PROXY":
+            return self._proxy._answer(kind, result)
+        with self._calls.making:
+            if self._object is None:
+                self._object = self._proxy._answer(kind, result)
+        return self._object
 
 
 class _Calls:
@@ -489,6 +496,7 @@ class _Calls:
     def __init__(self, conn):
         self._conn = conn
         self._lock = threading.Lock()
+        self.making = threading.RLock()  # of proxies
         self._handles = collections.deque()
 
     def send(self, proxy, request):

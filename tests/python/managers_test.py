@@ -436,12 +436,16 @@ class Env:
     def die(self):
         os._exit(1)
 
+    def copy(self):
+        return Env(self.base + 1)
+
 
 class Envs(AsyncManager):
     pass
 
 
-Envs.register("Env", Env)
+Envs.register("Env", Env, method_to_typeid={"copy": "Copy"})
+Envs.register("Copy", create_method=False)
 
 
 @pytest.fixture
@@ -464,6 +468,14 @@ def test_an_exception_is_raised_by_get(envs):
     assert good.get() == 1
     with pytest.raises(KeyError, match="no such action"):
         bad.get()
+
+
+def test_an_object_lives_as_long_as_the_handle_that_gave_it(envs):
+    handle = envs.Env(10).copy()
+    first = handle.get()
+    assert handle.get() is first
+    del first
+    assert handle.get().step(1).get() == 12
 
 
 def test_a_handle_has_a_timeout(envs):
