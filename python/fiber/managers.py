@@ -562,6 +562,12 @@ class AsyncProxy(BaseProxy):
     def _getvalue(self):
         return self._callmethod("#GETVALUE").get()
 
+    def __str__(self):
+        try:
+            return self._callmethod("__repr__").get()
+        except Exception:
+            return repr(self)[:-1] + "; '__str__()' failed>"
+
     def _answer(self, kind, result):
         if kind == "#RETURN":
             return result

@@ -439,6 +439,9 @@ class Env:
     def copy(self):
         return Env(self.base + 1)
 
+    def __repr__(self):
+        return "an Env from %d" % self.base
+
 
 class Envs(AsyncManager):
     pass
@@ -476,6 +479,13 @@ def test_an_object_lives_as_long_as_the_handle_that_gave_it(envs):
     assert handle.get() is first
     del first
     assert handle.get().step(1).get() == 12
+
+
+def test_the_text_of_an_async_proxy_is_that_of_its_object(envs):
+    env = envs.Env(10)
+    assert str(env) == "an Env from 10"
+    envs.shutdown()
+    assert str(env).endswith("'__str__()' failed>")
 
 
 def test_a_handle_has_a_timeout(envs):
