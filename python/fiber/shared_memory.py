@@ -9,9 +9,11 @@ import errno
 import os
 import re
 import types
+from _pickle import dumps, loads
 from multiprocessing import shared_memory as _mp
 
 from . import _core
+from ._pickling import PROTOCOL
 
 __all__ = ["ShareableList", "SharedMemory", "shared"]
 
@@ -128,37 +130,32 @@ def shared(name, build=None):
 
 
 def _open(name, build):
-    import json
     Shared = _core.start().Shared
     if build is None:
         about = Shared("about." + name, ABOUT_BYTES, writable=False)
     else:
         about = Shared("about." + name, ABOUT_BYTES, build=lambda view: _build(Shared, name, build, view))
-    about = json.loads(bytes(about).rstrip(b"\0"))
-    if about["bytes"] == 0:
-        memory = memoryview(b"")
-    else:
-        memory = memoryview(Shared("data." + name, about["bytes"], writable=False))
-    if about["dtype"] is None:
+    length, dtype, shape = loads(about)
+    memory = memoryview(Shared("data." + name, length, writable=False) if length else b"")
+    if dtype is None:
         return memory
     import numpy
-    return numpy.frombuffer(memory, dtype=_dtype(about["dtype"])).reshape(about["shape"])
+    return numpy.frombuffer(memory, dtype=dtype).reshape(shape)
 
 
-ABOUT_BYTES = 4096
+ABOUT_BYTES = 1 << 16  # of the pickle of length, type and shape
 
 
 def _build(Shared, name, build, about_view):
     """Fills the description of what build() returns, behind that itself."""
-    import json
     made = build()
     dtype = shape = None
     if hasattr(made, "dtype") and hasattr(made, "shape"):
         import numpy
-        made = numpy.ascontiguousarray(made)
+        made = numpy.asarray(made, order="C")
         if made.dtype.hasobject:
             raise TypeError("an array of Python objects cannot be shared")
-        dtype, shape = made.dtype.descr if made.dtype.names else made.dtype.str, made.shape
+        dtype, shape = made.dtype, made.shape
         made = made.reshape(-1).view("u1") if made.size else b""
     data = memoryview(made).cast("B")
 
@@ -171,12 +168,5 @@ def _build(Shared, name, build, about_view):
         except FileNotFoundError:
             pass
         Shared("data." + name, data.nbytes, build=fill)
-    text = json.dumps({"bytes": data.nbytes, "dtype": dtype, "shape": shape}).encode()
-    about_view[:len(text)] = text
-
-
-def _dtype(about):
-    """JSON has lists where numpy wants tuples."""
-    if isinstance(about, str):
-        return about
-    return [tuple(tuple(x) if isinstance(x, list) else x for x in field) for field in about]
+    about = dumps((data.nbytes, dtype, shape), PROTOCOL)
+    about_view[:len(about)] = about

@@ -278,6 +278,11 @@ NUMPY = """
         child.join()
         pairs = fiber.shared("pairs", lambda: numpy.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]))
         assert pairs["b"][0] == 2.5
+        of_structs = numpy.zeros(2, [("at", [("x", "f4"), ("y", "f4")]), ("id", "i1")])
+        padded = numpy.zeros(2, numpy.dtype([("id", "i1"), ("x", "f8")], align=True))
+        for i, made in enumerate((of_structs, padded, numpy.array(5.5))):
+            array = fiber.shared("kind-%d" % i, lambda: made)
+            assert (array.dtype, array.shape, array.tobytes()) == (made.dtype, made.shape, made.tobytes())
         print("same")
 """
 
