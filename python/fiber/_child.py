@@ -136,9 +136,9 @@ def import_main_by_path(path):
     main = type(sys)("__mp_main__")
     main.__file__ = path
     code = code_of(path)
-    sys.modules["__mp_main__"] = main
+    # both: multiprocessing makes __mp_main__ an alias of __main__ when the program imports it
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main
     exec(code, main.__dict__)
-    sys.modules["__main__"] = main
 
 
 def code_of(path):

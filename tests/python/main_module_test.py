@@ -41,6 +41,28 @@ def test_a_program_that_is_compiled(program, python, tmp_path):
     assert (ran.code, ran.out) == (0, "[2, 3]\n3\n"), ran
 
 
+def test_a_program_that_imports_multiprocessing(program):
+    ran = program("""
+        import multiprocessing  # as torch, joblib and others do; its first import renames modules
+        import sys
+        import fiber
+
+        while_imported = vars(sys.modules[__name__]) is globals()
+
+        class Point:
+            pass
+
+        def make(x):
+            return Point(), while_imported
+
+        if __name__ == "__main__":
+            with fiber.Pool(2) as pool:
+                point, well = pool.apply(make, (1,))
+                print(type(point) is Point, well)
+    """)
+    assert (ran.code, ran.out) == (0, "True True\n"), ran
+
+
 def test_a_program_on_standard_input(python):
     pytest.importorskip("cloudpickle")
     ran = python("-", stdin="""
