@@ -6,6 +6,8 @@ import, so cloudpickle comes first there.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import io
+
 import _pickle
 
 PROTOCOL = 5
@@ -71,11 +73,34 @@ def dumps_for_workers(obj):
         context.set_spawning_popen(before)
 
 
-def _dumps_by_others(obj):
+# Its reducers send descriptors and files of this host in the place of tensors, which can be pickled as they are.
+OF_ONE_HOST = "torch.multiprocessing.reductions"
+SHARED_TENSOR = ("cannot share a tensor with a job, which would get a copy of it: send tensor.clone() to have it "
+                 "copied, or use fiber.shared()")
+
+
+def _reduce_tensor(tensor):
+    if hasattr(tensor, "is_shared") and tensor.is_shared() and not tensor.is_cuda:  # by share_memory_()
+        raise ValueError(SHARED_TENSOR)
+    return tensor.__reduce_ex__(PROTOCOL)
+
+
+def _dumps_by_reducers(obj):
+    """Pickles by multiprocessing's reducers, and by those that the program has registered."""
     from multiprocessing.reduction import ForkingPickler
+    data = io.BytesIO()
+    pickler = ForkingPickler(data, PROTOCOL)
+    for kind, reducer in pickler.dispatch_table.items():
+        if getattr(reducer, "__module__", None) == OF_ONE_HOST:
+            pickler.dispatch_table[kind] = _reduce_tensor
+    pickler.dump(obj)
+    return data.getvalue()
+
+
+def _dumps_by_others(obj):
     cloud = cloudpickle()
     try:
-        return bytes(ForkingPickler.dumps(obj, PROTOCOL))
+        return _dumps_by_reducers(obj)
     except (TypeError, AttributeError, _pickle.PicklingError):
         if not cloud:
             raise

@@ -59,3 +59,16 @@ def python(tmp_path):
     def start(*arguments, env=None, folder=tmp_path, stdin=""):
         return run([sys.executable, *arguments], folder, env, stdin)
     return start
+
+
+@pytest.fixture
+def program_with_torch(program, monkeypatch):
+    """Returns program(), which runs scripts by an interpreter that has torch."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            if subprocess.run([python, "-c", "import torch.distributed"], capture_output=True, check=False).returncode == 0:
+                monkeypatch.setattr(sys, "executable", python)
+                return program
+        except OSError:
+            pass
+    pytest.skip("no interpreter here has torch")

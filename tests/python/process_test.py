@@ -247,3 +247,35 @@ def test_an_exception_is_shown(program):
     """)
     assert ran.code == 0 and ran.out == "1\n", ran
     assert "Process Process-1:" in ran.err and "ValueError: what went wrong" in ran.err and "prog.py" in ran.err, ran
+
+
+def test_tensors_and_models_are_copied_to_processes_and_workers(program_with_torch):
+    ran = program_with_torch("""
+        import torch
+        import fiber as mp
+
+        def use(model, q):
+            q.put(model(torch.ones(1, 3)).tolist())
+
+        def initialize(tensor):
+            global table
+            table = tensor
+
+        def look(i):
+            return float(table[i])
+
+        if __name__ == "__main__":
+            q, model = mp.Queue(), torch.nn.Linear(3, 2)
+            p = mp.Process(target=use, args=(model, q))
+            p.start()
+            print(q.get() == model(torch.ones(1, 3)).tolist())
+            p.join()
+            with mp.Pool(1, initialize, (torch.tensor([1.5, 2.5]),)) as pool:
+                print(pool.map(look, [0, 1]))
+            try:
+                mp.Process(target=use, args=(model.share_memory(), q)).start()
+            except ValueError as error:
+                print(error)
+    """)
+    assert (ran.code, ran.out.splitlines()[:2]) == (0, ["True", "[1.5, 2.5]"]), ran
+    assert "tensor.clone()" in ran.out.splitlines()[2], ran
