@@ -159,6 +159,8 @@ def _text_of(key, value):
         value = LEVELS.get(value.lower() if isinstance(value, str) else value, value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, (bytes, list, tuple, set, dict)):  # whose text says something else
+        raise TypeError("%s is a text or a number, and not %r" % (key, value))
     return str(value)
 
 

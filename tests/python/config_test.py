@@ -60,6 +60,13 @@ def test_wrong_settings():
         fiber.init(backend="nothing")
 
 
+@pytest.mark.parametrize("value", [["prog.py", "data"], ("prog.py",), b"prog.py", {}])
+def test_the_text_of_a_list_is_no_setting(value):
+    with pytest.raises(TypeError, match="image_add is a text"):
+        fiber.init(image_add=value)
+    assert config.image_add == ""
+
+
 def test_all_settings_are_known():
     command = pathlib.Path(os.environ["TEST_BINARY_DIR"], "cli", "fiber")
     table = json.loads(subprocess.run([command, "config", "show", "--json"], capture_output=True, check=True).stdout)
