@@ -28,7 +28,9 @@ _lock = _thread.RLock()
 _numbers = itertools.count(1)
 _own = None  # our store
 _stores = {}  # address -> store
-_kept = {}  # (address, key) -> object and the size of its pickle, the last used one at the end
+# (address, key) -> object and the size of its pickle, the last used one at the end. A reference that ends takes its own
+# out at any time, without the lock, so a loop reads a copy.
+_kept = {}
 
 
 class Ref:
@@ -44,15 +46,16 @@ class Ref:
         returned is gone, and the object with it."""
         name = self._address, self._key
         with _lock:
-            if name in _kept:
-                _kept[name] = _kept.pop(name)
-                return _kept[name][0]
-            if sum(size for _, size in _kept.values()) + self._size > KEPT_BYTES:
+            kept = _kept.pop(name, None)
+            if kept is not None:
+                _kept[name] = kept
+                return kept[0]
+            if sum(size for _, size in _kept.copy().values()) + self._size > KEPT_BYTES:
                 _drop_dead()
             value = _store(self._address).get(self._key)
             _kept[name] = value, self._size
-            while len(_kept) > KEPT:
-                del _kept[next(iter(_kept))]
+            for oldest in list(_kept.copy())[:-KEPT]:
+                _kept.pop(oldest, None)
             return value
 
     def __reduce__(self):
@@ -79,10 +82,11 @@ def _store(address):
 
 def _drop_dead():
     """Drops objects whose owners have dropped them, or are gone."""
-    alive = {address: _keys(address) for address in {address for address, _ in _kept}}
-    for address, key in list(_kept):
+    kept = list(_kept.copy())
+    alive = {address: _keys(address) for address in {address for address, _ in kept}}
+    for address, key in kept:
         if key not in alive[address]:
-            del _kept[address, key]
+            _kept.pop((address, key), None)
 
 
 def _keys(address):

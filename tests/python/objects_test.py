@@ -128,3 +128,17 @@ def test_what_cannot_be_pickled(monkeypatch):
     monkeypatch.setattr("fiber._pickling.cloudpickle", lambda: None)
     with pytest.raises((AttributeError, pickle.PicklingError)):
         mp.put(lambda: 0)
+
+
+def test_a_reference_may_end_while_another_is_read(monkeypatch):
+    refs = [mp.put(i) for i in range(3)]
+    assert [ref.get() for ref in refs] == [0, 1, 2]
+
+    class Size(int):
+        def __radd__(self, other):  # get() adds the sizes up; another thread may run meanwhile
+            refs.clear()
+            return other + int(self)
+
+    monkeypatch.setattr(objects, "_kept", {("address", "key"): (None, Size(1)), **objects._kept})
+    assert mp.put("new").get() == "new"
+    assert not refs
