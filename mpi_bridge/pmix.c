@@ -342,6 +342,7 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
         fbr_env_default(env, "OMPI_MCA_btl_sm_backing_directory", "%s", job->dir);
     }
     local->state = FBR_PMIX_STARTED;
+    local->came = local->lost = false;
     local->code = 0;
     return 0;
 }

@@ -28,6 +28,8 @@ enum fbr_pmix_state { FBR_PMIX_NEW, FBR_PMIX_STARTED, FBR_PMIX_MET, FBR_PMIX_LEF
 
 struct fbr_pmix_rank {
     enum fbr_pmix_state state;
+    bool came;       /* it has connected, so it may have left data */
+    bool lost;       /* the job goes on without it */
     int code;        /* exit code, if it has ended */
     char missed[64]; /* the last name that it looked up and that was not there */
 };

@@ -340,6 +340,16 @@ static void dmodex_ready(pmix_status_t status, char *data, size_t len, void *arg
     fbr_pmix_request_back(r);
 }
 
+/* True if the rank has data, or may have some later. libpmix waits for ever for those of a rank
+ * that was lost before it has connected. */
+static bool may_have_data(struct fbr_bridge *b, const pmix_proc_t *who)
+{
+    struct fbr_pmix_job *j = fbr_pmix_job_named(b, who->nspace);
+    const struct fbr_pmix_rank *rank = j ? fbr_pmix_local(j, who->rank) : NULL;
+
+    return rank && (rank->came || !rank->lost);
+}
+
 static void asked(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *c)
 {
     struct fbr_pmix_request *r = fbr_pmix_request_new(start_answer, NULL);
@@ -356,8 +366,8 @@ static void asked(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *c)
         fbr_pmix_fail(r, PMIX_SUCCESS); /* not from an agent of this version */
         return;
     }
-    rc = fbr_pmix_job_named(b, r->who.nspace) ? PMIx_server_dmodex_request(&r->who, dmodex_ready, r)
-                                              : PMIX_ERR_NOT_FOUND;
+    rc = may_have_data(b, &r->who) ? PMIx_server_dmodex_request(&r->who, dmodex_ready, r)
+                                   : PMIX_ERR_NOT_FOUND;
     if (rc != PMIX_SUCCESS) {
         r->code = rc;
         start_answer(r);
@@ -422,11 +432,15 @@ static void notify_ranks(pmix_status_t code, const pmix_proc_t *source, pmix_dat
 
 void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code)
 {
+    struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);
+    struct fbr_pmix_rank *local = j ? fbr_pmix_local(j, rank) : NULL;
     struct fbr_pmix_request *r, *next;
     pmix_proc_t dead;
     pmix_info_t *info;
 
     (void)code;
+    if (local)
+        local->lost = true;
     PMIX_LOAD_PROCID(&dead, job->nspace, rank);
     DL_FOREACH_SAFE(b->pending, r, next) {
         if (r->start == fbr_pmix_start_dmodex && PMIX_CHECK_PROCID(&r->who, &dead))

@@ -65,6 +65,7 @@ static void start_met(struct fbr_pmix_request *r)
 
         snprintf(how, sizeof(how), "PMIx %s", fbr_pmix_version(j));
         rank->state = FBR_PMIX_MET;
+        rank->came = true;
         host->met(host->user, j->job->id, r->who.rank, how);
     }
     fbr_pmix_fail(r, PMIX_SUCCESS);

@@ -247,7 +247,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct fbr_bridge_host host = {.post = host_post, .notify = host_notify};
     const struct fbr_bridge_job job = {
         .nspace = "job", .size = 4, .nodes = 2, .first = first, .agents = agents};
-    struct fbr_pmix_job j = {.job = &job};
+    struct fbr_pmix_rank local[2] = {{0}};
+    struct fbr_pmix_job j = {.job = &job, .local = local};
     struct fbr_bridge b = {.host = &host};
 
     memset(answers, 0, sizeof(answers));

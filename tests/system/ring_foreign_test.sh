@@ -70,6 +70,14 @@ test_a_ring_that_lost_a_rank_goes_on_and_grows_again() { # where the MPI has ULF
     done
 }
 
+test_data_of_a_rank_that_is_lost_elsewhere_is_not_waited_for() { # version 5 asks for the data in MPI_Init
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    # shellcheck disable=SC2016
+    fiber_run 14 --oversubscribe -n 3 --per-node 1 --on-failure shrink \
+        sh -c '[ "$FIBER_RANK" != 1 ] || exit 3; exec "$@"' sh "${inside[@]}" "$work/check.openmpi" collectives || return
+    says 'unable to reach each other'
+}
+
 test_groups_meet_at_a_port_of_their_run_only() {
     local where
     [[ ${compilers[*]} == *openmpi* ]] || return 0
@@ -109,5 +117,6 @@ test_bad_ends_are_told() {
 }
 
 run_tests test_collectives_agree_on_one_agent_and_two test_spawned_ranks_merge \
-    test_a_ring_that_lost_a_rank_goes_on_and_grows_again test_groups_meet_at_a_port_of_their_run_only \
+    test_a_ring_that_lost_a_rank_goes_on_and_grows_again \
+    test_data_of_a_rank_that_is_lost_elsewhere_is_not_waited_for test_groups_meet_at_a_port_of_their_run_only \
     test_a_session_makes_a_communicator_or_says_why_not test_bad_ends_are_told

@@ -326,6 +326,14 @@ test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there() { # MPICH giv
     says 'waits for it there forever'
 }
 
+test_data_of_a_rank_that_is_lost_elsewhere_is_not_waited_for() { # MPI_Init returns; the first message asks for the data
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    # shellcheck disable=SC2016
+    fiber_run 17 --oversubscribe -n 3 --per-node 1 --on-failure shrink \
+        sh -c '[ "$FIBER_RANK" != 1 ] || exit 3; exec "$0" collectives' "$work/check.openmpi" || return
+    says 'unable to reach each other'
+}
+
 test_a_spawned_program_without_mpi_is_not_waited_for() {
     [[ ${compilers[*]} == *openmpi* ]] || return 0
     for where in 2 1; do
@@ -350,4 +358,5 @@ run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agr
     test_who_runs_alone_behind_a_wrapper_fails_the_run test_an_only_rank_may_run_alone \
     test_a_rank_that_is_a_launcher_itself_does_not_run_alone test_who_runs_alone_for_long_is_told_of_before_the_end \
     test_a_rank_without_mpi_is_not_waited_for_in_mpi_init test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there \
+    test_data_of_a_rank_that_is_lost_elsewhere_is_not_waited_for \
     test_a_spawned_program_without_mpi_is_not_waited_for
