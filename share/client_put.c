@@ -36,7 +36,8 @@ void fbr_client_on_ack(struct client_lane *l, struct fbr_cur *c)
     uint64_t batch = fbr_get_u64(c);
     int code = (int32_t)fbr_get_u32(c);
 
-    if (!fbr_cur_ok(c) || batch > l->sent || code > 0)
+    /* no owner answers -EAGAIN, which would have put() tried again for ever */
+    if (!fbr_cur_ok(c) || batch > l->sent || code > 0 || code == -EAGAIN)
         return;
     if (l->client->bounded) {
         answer_wait(l, batch, code);
