@@ -40,7 +40,7 @@ static void silent_callers_keep_nobody_out(void **state)
     hang_up(&client);
 }
 
-/* In these tests silent callers have longer than a test may wait, so whoever waits for them is never let in. */
+/* A silent caller may hold its place longer than a test waits. So a listener that waits for silent callers fails. */
 #define PATIENT_MS (100 * TEST_LONG_MS)
 
 /* The promise, on a machine that has a processor for it; the flood and its victim are slow in a sanitizer's build. */
