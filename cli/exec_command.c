@@ -12,6 +12,7 @@
 #include "cli/orphans.h"
 #include "cli/option.h"
 #include "runtime/base/printable.h"
+#include "runtime/base/fds.h"
 #include "runtime/inspect/exec.h"
 
 #define FAILED 125 /* our own failures; other codes are the command's */
@@ -25,19 +26,6 @@ struct exec {
     size_t room; /* bytes that we may send */
     int code;
 };
-
-static int write_all(int fd, const uint8_t *at, size_t n)
-{
-    while (n) {
-        ssize_t done = write(fd, at, n);
-
-        if (done < 0 && errno != EINTR)
-            return -errno;
-        at += done > 0 ? done : 0;
-        n -= done > 0 ? (size_t)done : 0;
-    }
-    return 0;
-}
 
 static int start(struct exec *e, int rank, char *const *argv, struct fbr_error *err)
 {
@@ -61,7 +49,7 @@ static int take(struct exec *e, struct fbr_error *err)
     size_t n = fbr_cur_left(&e->m.body);
 
     if (rc == FBR_MSG_DATA || rc == FBR_MSG_ERRORS) {
-        rc = write_all(rc == FBR_MSG_DATA ? STDOUT_FILENO : STDERR_FILENO, e->m.body.at, n);
+        rc = fbr_fds_write(rc == FBR_MSG_DATA ? STDOUT_FILENO : STDERR_FILENO, e->m.body.at, n);
         return rc < 0 ? fbr_fail(err, rc, "cannot write its output: %s", fbr_strerror(rc)) : 1;
     }
     if (rc == FBR_MSG_TAKEN)

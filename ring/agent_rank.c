@@ -17,6 +17,7 @@
 #include "ring/agent_priv.h"
 #include "runtime/program/elf.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/pin/cgroup.h"
 #include "runtime/base/log.h"
 #include "runtime/proc/entry.h"
@@ -444,18 +445,6 @@ static void drop_outer(struct fbr_env *e)
     fbr_rank_env_drop_outer(e);
 }
 
-static int write_all(int fd, const uint8_t *at, size_t len)
-{
-    for (const uint8_t *end = at + len; at < end;) {
-        ssize_t n = write(fd, at, (size_t)(end - at));
-
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        at += n;
-    }
-    return 0;
-}
-
 /* Writes what the ranks of this host run, and where their run has its directory. */
 static int write_work(struct agent_job *j, const char *path, struct fbr_error *err)
 {
@@ -469,9 +458,9 @@ static int write_work(struct agent_job *j, const char *path, struct fbr_error *e
                    : fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
     fbr_buf_init(&head);
     fbr_entry_put_root(&head, j->agent->rt->dir.root);
-    rc = head.failed ? -ENOMEM : write_all(fd, head.data, head.len);
+    rc = head.failed ? -ENOMEM : fbr_fds_write(fd, head.data, head.len);
     if (rc == 0)
-        rc = write_all(fd, j->job.work, j->job.work_len);
+        rc = fbr_fds_write(fd, j->job.work, j->job.work_len);
     fbr_buf_fini(&head);
     close(fd);
     if (rc < 0) {

@@ -10,7 +10,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +24,7 @@
 #include <openssl/evp.h>
 
 #include "backends/image/image_priv.h"
+#include "runtime/base/fds.h"
 
 #define BLOCK (256 * 1024)
 
@@ -81,25 +81,6 @@ struct sink {
     int failed;    /* negative errno */
 };
 
-static int write_all(int fd, const char *data, size_t len)
-{
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-
-        if (n >= 0) {
-            data += n;
-            len -= (size_t)n;
-        } else if (errno == EAGAIN) {
-            poll(&p, 1, -1);
-        } else if (errno != EINTR) {
-            return -errno;
-        }
-    }
-    return 0;
-}
-
 static la_ssize_t on_bytes(struct archive *a, void *user, const void *data, size_t len)
 {
     struct sink *s = user;
@@ -115,7 +96,7 @@ static la_ssize_t on_bytes(struct archive *a, void *user, const void *data, size
     else if (s->outer)
         rc = archive_write_data(s->outer, data, len) == (la_ssize_t)len ? 0 : -EIO;
     else
-        rc = write_all(s->fd, data, len);
+        rc = fbr_fds_write(s->fd, data, len);
     if (rc < 0) {
         s->failed = rc;
         archive_set_error(a, -rc, "%s", fbr_strerror(rc));

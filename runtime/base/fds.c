@@ -1,4 +1,4 @@
-/* fds.c - counts free file descriptors and reserves some.
+/* fds.c - counts free file descriptors and reserves some; writes all of some data to one.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/fds.h"
@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define AT_ONCE 256
 #define SHORT 4
@@ -109,4 +110,21 @@ bool fbr_fds_short(char *text, unsigned size)
              "this process has %d of its %d file descriptors free; raise the limit (ulimit -n)",
              found, limit());
     return true;
+}
+
+int fbr_fds_write(int fd, const void *data, size_t len)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+    for (const char *at = data, *end = at + len; at < end;) {
+        ssize_t n = write(fd, at, (size_t)(end - at));
+
+        if (n >= 0)
+            at += n;
+        else if (errno == EAGAIN)
+            poll(&p, 1, -1);
+        else if (errno != EINTR)
+            return -errno;
+    }
+    return 0;
 }

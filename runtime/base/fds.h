@@ -1,4 +1,5 @@
-/* fds.h - file descriptors: raises their limit, and checks that enough of them are free.
+/* fds.h - file descriptors: raises their limit, checks that enough of them are free, and writes all
+ * of some data to one.
  *
  * libuv and nanomsg abort the process in some places when they get no descriptor, and a failed open
  * in the middle of a join looks like a broken connection. So callers check before they open
@@ -10,6 +11,7 @@
 #define FBR_FDS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "runtime/base/error.h"
 
@@ -29,5 +31,8 @@ int fbr_fds_need(int now, const char *what, struct fbr_error *err);
 /* Whether so few descriptors are free that this may explain a failure. If so, fills in a sentence
  * about it. */
 bool fbr_fds_short(char *text, unsigned size);
+
+/* Writes all of the data, and waits where the descriptor takes no more for now. 0 or -errno. */
+int fbr_fds_write(int fd, const void *data, size_t len);
 
 #endif

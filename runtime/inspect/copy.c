@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/fds.h"
 
 /* ---- Sending ---- */
 
@@ -89,28 +90,13 @@ int fbr_copy_begin(struct fbr_copy_file *f, const char *path, const char *name,
     return f->fd < 0 ? fail(f, f->fd, err) : 0;
 }
 
-static int write_all(int fd, const char *data, size_t len)
-{
-    while (len) {
-        ssize_t n = write(fd, data, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        data += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 int fbr_copy_recv_file(struct fbr_copy_file *f, int sock, struct fbr_error *err)
 {
     struct fbr_msg m = {.kind = 0};
     int rc;
 
     while ((rc = fbr_msg_expect(sock, &m, FBR_MSG_DATA, err)) == 0 && fbr_cur_left(&m.body)) {
-        rc = write_all(f->fd, (const char *)m.body.at, fbr_cur_left(&m.body));
+        rc = fbr_fds_write(f->fd, m.body.at, fbr_cur_left(&m.body));
         if (rc < 0) {
             fail(f, rc, err);
             break;
