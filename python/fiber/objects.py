@@ -12,6 +12,7 @@ for any process of the run.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import errno
 import itertools
 import os
 
@@ -23,6 +24,7 @@ __all__ = ["Ref", "put"]
 
 KEPT = 64  # objects of others that a process keeps, the last used ones
 KEPT_BYTES = 64 << 20  # of their pickles: beyond it, each new object drops those whose owners have dropped them
+GONE = "the reference that fiber.put() returned is gone, and its object with it: keep it until the tasks are done"
 
 _lock = _thread.RLock()
 _numbers = itertools.count(1)
@@ -52,7 +54,10 @@ class Ref:
                 return kept[0]
             if sum(size for _, size in _kept.copy().values()) + self._size > KEPT_BYTES:
                 _drop_dead()
-            value = _store(self._address).get(self._key)
+            try:
+                value = _store(self._address).get(self._key)
+            except FileNotFoundError:
+                raise FileNotFoundError(errno.ENOENT, GONE) from None
             _kept[name] = value, self._size
             for oldest in list(_kept.copy())[:-KEPT]:
                 _kept.pop(oldest, None)

@@ -120,7 +120,7 @@ def test_an_object_goes_with_its_reference():
     assert "object-" in repr(ref) and copy.get() == "text"
     del ref
     gc.collect()
-    with pytest.raises(OSError):
+    with pytest.raises(FileNotFoundError, match="the reference that fiber.put.. returned is gone.*keep it"):
         copy.get()
 
 
