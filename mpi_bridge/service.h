@@ -24,6 +24,8 @@ struct fbr_service_host {
 
 struct fbr_service_ops {
     const char *name;
+    /* the advice to the user when a rank is replaced and its job has used the service */
+    const char *replaced;
     struct fbr_service *(*open)(const struct fbr_service_host *host); /* NULL without memory */
     void (*opened)(struct fbr_service *s, uint64_t conn);
     void (*bytes)(struct fbr_service *s, uint64_t conn, const void *data, size_t len);

@@ -651,6 +651,9 @@ static void tcpstore_close(struct fbr_service *s)
 
 const struct fbr_service_ops fbr_service_tcpstore = {
     .name = "tcpstore",
+    .replaced = "if the ranks have called init_process_group() already, the new one waits or fails "
+                "there: torch's store has the addresses of the old processes. Use --on-failure "
+                "restart to start all ranks again",
     .open = tcpstore_open,
     .opened = tcpstore_opened,
     .bytes = tcpstore_bytes,

@@ -237,6 +237,11 @@ static void hang_up(void *user, uint64_t conn)
     drop_stream(r, stream);
 }
 
+const char *fbr_ring_requests_replaced(const struct ring_job *j)
+{
+    return j->services ? j->services->ops->replaced : NULL;
+}
+
 static struct ring_service *get_service(struct ring_job *j, const char *name)
 {
     struct fbr_service_host host = {.send = to_stream, .hang_up = hang_up};

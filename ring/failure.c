@@ -279,18 +279,20 @@ static const char *no_rejoin(const struct ring_job *j, uint32_t rank)
     return bridge ? bridge->no_rejoin : NULL;
 }
 
-/* Open MPI's server admits the new process, but the MPI_Init of the others is over. Printed
- * once. */
+/* Open MPI's server admits the new process, but the MPI_Init of the others is over; a service has
+ * the values of the old process. Printed once. */
 static void warn_of_init(struct ring_job *j, uint32_t rank)
 {
     struct fiber_ring *r = j->ring;
+    const char *text = fbr_ring_requests_replaced(j);
 
-    if (!(j->ranks[rank].flags & FBR_RANK_MET) || r->warned)
+    if (j->ranks[rank].flags & FBR_RANK_MET)
+        text = "if it calls MPI_Init it waits forever, unless all others call it, too: MPI admits "
+               "no rank later. Use --on-failure restart to start all ranks again";
+    if (!text || r->warned)
         return;
     r->warned = true;
-    fbr_ring_print(
-        r, "if it calls MPI_Init it waits forever, unless all others call it, too: MPI admits no "
-           "rank later. Use --on-failure restart to start all ranks again");
+    fbr_ring_print(r, "%s", text);
 }
 
 /* The rank is starting until its agent sends STARTED or FAILED. */
@@ -475,10 +477,9 @@ static bool notify_lost_rank(struct ring_job *j, uint32_t rank)
 
 static bool notify_missed_rank(struct ring_job *j, uint32_t rank)
 {
-    if (j->ranks[rank].flags & FBR_RANK_MET) {
+    if (j->ranks[rank].flags & FBR_RANK_MET)
         notify_lost(j, rank, -SIGKILL);
-        warn_of_init(j, rank);
-    }
+    warn_of_init(j, rank);
     return false;
 }
 

@@ -161,7 +161,7 @@ struct fiber_ring {
     struct ring_traceback traceback;
     bool listed;         /* in rt->rings */
     uint32_t lost_ranks; /* ranks that the ring has lost and goes on without */
-    bool warned;         /* the warning about MPI_Init in a replaced rank was printed */
+    bool warned;         /* the warning about what a replaced rank waits for was printed */
     char last_failure[512];
     bool output_full;
     int file_error;       /* errno of the first file of output_dir that could not be opened */
@@ -280,6 +280,8 @@ void fbr_ring_requests_close(struct fiber_ring *r);
 bool fbr_ring_requests_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body);
 void fbr_ring_requests_agent_gone(struct ring_agent *a);
 void fbr_ring_requests_job_end(struct ring_job *j);
+/* The advice to the user when a rank of the job is replaced; NULL: none is needed. */
+const char *fbr_ring_requests_replaced(const struct ring_job *j);
 /* Sets whether fences need not wait for the agent. */
 void fbr_ring_requests_idle(struct ring_agent *a, bool idle);
 void fbr_ring_requests_spawned(struct ring_job *j, int code);

@@ -634,6 +634,23 @@ static void test_replace_starts_a_lost_agent_anew(void **state)
     ran_free(&ran);
 }
 
+/* The ranks send an ADD, as the TCPStore of torch before 2.1 does, and die after its answer. */
+static void test_replace_warns_of_a_store_that_was_used(void **state)
+{
+    struct ran ran = ring("[ -z \"$FIBER_RANK_RESTARTS\" ] || exit 0; exec bash -c '"
+                          "exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; "
+                          "printf \"\\3\\1\\0\\0\\0\\0\\0\\0\\0k"
+                          "\\1\\0\\0\\0\\0\\0\\0\\0\" >&3; "
+                          "head -c 8 <&3 >/dev/null && kill -9 $$'",
+                          "-n", "2", "-f", "3", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 0);
+    assert_int_equal(count(ran.err, "it is replaced (1 of 3)"), 2);
+    assert_int_equal(count(ran.err, "if the ranks have called init_process_group() already"), 1);
+    ran_free(&ran);
+}
+
 /* One ring after the other, until the program ends. */
 static void *run_rings(void *command)
 {
@@ -726,6 +743,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shrink_to_nothing_is_a_failure),
         cmocka_unit_test(test_replace_starts_the_rank_anew),
         cmocka_unit_test(test_replace_starts_a_lost_agent_anew),
+        cmocka_unit_test(test_replace_warns_of_a_store_that_was_used),
         cmocka_unit_test(test_the_program_may_end_while_threads_run_rings),
         cmocka_unit_test(test_two_rings_and_several_agents_at_once),
     };
