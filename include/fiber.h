@@ -295,8 +295,9 @@ FIBER_API int fiber_queue_fd(struct fiber_queue *q);
 /* Waits until everything that this process put has reached the owner. -ETIMEDOUT: some has not.
  * -EPIPE: the owner is gone. */
 FIBER_API int fiber_queue_flush(struct fiber_queue *q, int timeout_ms);
-/* Stores the number of messages that wait in the queue. The number may change at any time. -EPIPE:
- * the owner is gone. */
+/* Stores the number of messages that wait in the queue. The number may change at any time. In the
+ * owner's process, messages that others are known to have taken do not count. -EPIPE: the owner is
+ * gone. */
 FIBER_API int fiber_queue_size(struct fiber_queue *q, size_t *messages);
 /* Ends all puts, by any process. Gets continue until the queue is drained, and then fail with
  * -EPIPE. */

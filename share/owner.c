@@ -297,15 +297,13 @@ static void take_returned(struct lane *l, uint64_t peer, struct fbr_cur *c)
         return;
     forget_recalled(l, peer);
     fbr_queue_engine_returned(l->engine, peer, from);
+    pthread_cond_broadcast(&l->arrived); /* for fbr_owner_size() */
 }
 
 static void take_size(struct lane *l, uint64_t peer)
 {
-    struct fbr_queue_engine_stats s;
-    uint64_t n;
+    uint64_t n = fbr_owner_count(l);
 
-    fbr_queue_engine_stats(l->engine, &s);
-    n = s.waiting + s.assigned;
     notify_peer(l, peer, FBR_CH_SIZE_IS, &n, sizeof(n), NULL, 0);
 }
 
@@ -453,6 +451,7 @@ static void leave_lane(struct lane *l, uint64_t peer)
     forget_recalled(l, peer);
     forget_joiner(l, peer);
     fbr_queue_engine_gone(l->engine, peer);
+    pthread_cond_broadcast(&l->arrived);
     answer_joiners(l);
 }
 

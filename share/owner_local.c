@@ -278,13 +278,28 @@ int fbr_owner_fd(struct fbr_owner *h, int lane)
     return fd;
 }
 
-int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n)
+size_t fbr_owner_count(const struct lane *l)
 {
     struct fbr_queue_engine_stats s;
 
+    fbr_queue_engine_stats(l->engine, &s);
+    return s.waiting + s.ahead + s.late;
+}
+
+/* A program may know that another one took messages before we do: it asks whether the queue is
+ * empty, and a get after the wrong answer would never end. */
+int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n)
+{
+    struct lane *l = &h->lanes[lane];
+    uint64_t until = fbr_now_ms() + OVERDUE_MS;
+    struct fbr_queue_engine_stats s;
+
     pthread_mutex_lock(&h->lock);
-    fbr_queue_engine_stats(h->lanes[lane].engine, &s);
+    fbr_queue_engine_settle(l->engine);
+    do
+        fbr_queue_engine_stats(l->engine, &s);
+    while (s.recalls && !h->over && fbr_cond_wait(&l->arrived, &h->lock, until) == 0);
+    *n = fbr_owner_count(l);
     pthread_mutex_unlock(&h->lock);
-    *n = s.waiting + s.assigned;
     return 0;
 }

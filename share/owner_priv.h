@@ -101,6 +101,8 @@ struct fbr_owner {
 void fbr_owner_remind(struct lane *l);
 /* From now on no process waits for clients whose recall is overdue. */
 void fbr_owner_drop_recalls(struct lane *l);
+/* The number of messages that a get, now or later, can take. */
+size_t fbr_owner_count(const struct lane *l);
 /* Whether the next message of this lane comes by the stream, or must be looked for there first. */
 bool fbr_owner_by_stream(const struct lane *l);
 /* Another process has an end as well: messages that the first process has not read come back, for

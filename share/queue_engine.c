@@ -901,11 +901,22 @@ void fbr_queue_engine_unwait(struct fbr_queue_engine *e)
 
 /* ---- the engine ---- */
 
+void fbr_queue_engine_settle(struct fbr_queue_engine *e)
+{
+    recall_ahead(e);
+}
+
 void fbr_queue_engine_stats(const struct fbr_queue_engine *e, struct fbr_queue_engine_stats *stats)
 {
+    const struct peer *p;
+
     stats->waiting = e->queue.len + e->dealt;
     stats->assigned = e->held;
     stats->late = e->late_held;
+    stats->ahead = 0;
+    DL_FOREACH(e->ahead, p)
+        stats->ahead += has(p) - p->hungry;
+    stats->recalls = e->recalls;
     stats->parked = e->parked;
     stats->bytes = e->bytes;
     stats->shut = e->shut;

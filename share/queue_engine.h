@@ -91,6 +91,8 @@ struct fbr_queue_engine_stats {
     size_t waiting;  /* messages in the queue, or dealt */
     size_t assigned; /* at remote consumers, not known to be taken */
     size_t late;     /* of these, at consumers whose recall is overdue */
+    size_t ahead;    /* of the others, those for which no thread waits */
+    size_t recalls;  /* recalls without an answer */
     size_t parked;   /* puts that wait for room */
     size_t bytes;    /* of waiting and assigned messages */
     bool shut;
@@ -182,6 +184,10 @@ int fbr_queue_engine_look(struct fbr_queue_engine *e);
  * once, when it has a message or gives up. */
 void fbr_queue_engine_wait(struct fbr_queue_engine *e);
 void fbr_queue_engine_unwait(struct fbr_queue_engine *e);
+
+/* Recalls all messages for which no thread waits. When `recalls` of the stats is 0, all that a
+ * program took before this call is known, except what its waiting threads got. */
+void fbr_queue_engine_settle(struct fbr_queue_engine *e);
 
 void fbr_queue_engine_stats(const struct fbr_queue_engine *e, struct fbr_queue_engine_stats *stats);
 

@@ -123,6 +123,21 @@ def double(source, sink):
         sink.put(2 * x)
 
 
+@pytest.mark.parametrize("workers", (1, 2))
+def test_a_queue_is_empty_as_soon_as_all_is_known_to_be_taken(start, workers):
+    source, sink = mp.Queue(), mp.Queue()
+    workers = [start(double, source, sink) for _ in range(workers)]
+    for n in range(100):
+        for x in range(n % 7 + 1):
+            source.put(x)
+        for x in range(n % 7 + 1):
+            sink.get(timeout=LONG)
+        assert source.empty() and source.qsize() == 0 and not source.reader.poll()
+    for _ in workers:
+        source.put(None)
+    assert all(well(p) for p in workers)
+
+
 def test_children_put_and_get(start):
     source, sink = mp.Queue(), mp.Queue()
     workers = [start(double, source, sink) for _ in range(2)]

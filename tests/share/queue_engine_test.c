@@ -336,6 +336,25 @@ static void what_consumers_have_not_taken_counts(void **state)
     assert_int_equal(stats().assigned, 2);
 }
 
+/* What a waiting thread got counts as taken, before that is reported; the rest has to be asked for. */
+static void messages_ahead_of_the_gets_are_counted_after_a_recall(void **state)
+{
+    (void)state;
+    put("abc");
+    assert_int_equal(ask(3, 0, 1, 8), 0);
+    assert_said("3<1:a 3<2:b 3<3:c");
+    assert_int_equal(stats().ahead, 2);
+    fbr_queue_engine_settle(queue);
+    assert_said("3?");
+    assert_int_equal(stats().recalls, 1);
+    fbr_queue_engine_settle(queue);
+    assert_said(""); /* it is recalled already */
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 3), 0);
+    assert_said("~a ~b 3<4:c"); /* it reads ahead again */
+    assert_int_equal(stats().recalls, 0);
+    assert_int_equal(stats().ahead + stats().waiting, 1);
+}
+
 static void a_bound_in_bytes_lets_any_single_message_in(void **state)
 {
     (void)state;
@@ -905,6 +924,7 @@ int main(void)
         BEHAVIOUR(a_parked_put_is_either_accepted_or_withdrawn),
         BEHAVIOUR(parked_puts_fail_when_the_queue_is_shut),
         BEHAVIOUR(what_consumers_have_not_taken_counts),
+        BEHAVIOUR(messages_ahead_of_the_gets_are_counted_after_a_recall),
         BEHAVIOUR(a_bound_in_bytes_lets_any_single_message_in),
         BEHAVIOUR(a_single_consumer_is_given_what_it_wants_ahead),
         BEHAVIOUR(the_hungry_are_served_in_turn),
