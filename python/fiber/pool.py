@@ -673,6 +673,7 @@ class Pool(metaclass=abc.ABCMeta):
             _warn("unclosed running multiprocessing pool %r" % self, ResourceWarning, source=self)
 
     def _check_running(self):
+        _core.start()  # raises in a child of fork(), whose copies of our locks may never be released
         if self._state != RUN:
             raise ValueError("Pool not running")
 
@@ -905,6 +906,7 @@ class Pool(metaclass=abc.ABCMeta):
 
     def _run(self, ready, result, timeout):
         """Takes results until ready(), which is asked again after each message; False: the timeout is over."""
+        _core.start()  # as in _check_running()
         end = None if timeout is None else time.monotonic() + max(timeout, 0)
         while not ready():
             if (self._calls or self._needs) and self._thread is None:

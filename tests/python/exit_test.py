@@ -242,6 +242,34 @@ def test_fork_is_refused_with_a_sentence(program):
     assert (ran.code, ran.out) == (0, "child\nOSError OSError OSError\n3\n"), ran
 
 
+def test_a_pool_whose_results_another_thread_takes_is_refused_after_fork(program):
+    ran = program("""
+        import fiber as mp
+        import os
+        import signal
+        import time
+
+        if __name__ == "__main__":
+            pool = mp.Pool(1)
+            pool.map_async(time.sleep, [60], callback=print)  # for callbacks a thread takes results
+            while not pool._taken:
+                os.sched_yield()
+            waits = pool.map_async(time.sleep, [60])
+            for call in lambda: pool.map(time.sleep, [60]), lambda: waits.get(), lambda: pool.imap(abs, [1]):
+                pid = os.fork()
+                if pid == 0:
+                    signal.alarm(20)
+                    try:
+                        call()
+                    except PermissionError as error:
+                        os._exit("fork" in str(error))
+                    os._exit(2)
+                print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+            pool.terminate()
+    """)
+    assert (ran.code, ran.out) == (0, "1\n1\n1\n"), ran
+
+
 def test_other_versions_are_refused(capfd):
     assert _child.run(b"3.1 0.0.1\nprocess\npayload") == 1
     said = capfd.readouterr().err
