@@ -69,7 +69,8 @@ static const struct fbr_config_key own_keys[] = {
     {"tag_output", "FIBER_TAG_OUTPUT", FBR_CONFIG_BOOL, "false", 0, 0, NULL,
      "put the name of the process in front of each line that it writes"},
     {"run_dir", "FIBER_RUN_DIR", FBR_CONFIG_STR, "/tmp", 1, FBR_CONFIG_TEXT_MAX, NULL,
-     "folder for sockets; default: $XDG_RUNTIME_DIR if it is writable, else /tmp"},
+     "folder for sockets; default: $XDG_RUNTIME_DIR if it is writable and its name short, "
+     "else /tmp"},
     {"log_dir", "FIBER_LOG_DIR", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
      "folder for the output of ranks that `fiber logs` shows; empty: $XDG_STATE_HOME/fiber/logs, "
      "else ~/.local/state/fiber/logs"},
@@ -271,8 +272,7 @@ struct fbr_config *fbr_config_new(void)
     pthread_mutex_init(&c->lock, NULL);
     for (size_t i = 0; i < c->count && !rc; i++)
         rc = entry_put(c, &c->keys[i], c->keys[i].fallback, "default", false, NULL);
-    if (!rc && dir && dir[0] == '/' && !access(dir, W_OK | X_OK) &&
-        strlen(dir) <= FBR_CONFIG_TEXT_MAX)
+    if (!rc && dir && dir[0] == '/' && !access(dir, W_OK | X_OK) && strlen(dir) <= FBR_RUN_DIR_MAX)
         rc = entry_put(c, key_find(c, "run_dir", false), dir, "default", false, NULL);
     if (!rc)
         return c;

@@ -47,6 +47,7 @@
 #define FBR_HOUR_MS (3600 * 1000LL)
 #define FBR_CONFIG_TEXT_MAX 4096  /* maximum length of a string */
 #define FBR_CONFIG_LIST_MAX 65536 /* maximum length of a list of hosts, the longest value */
+#define FBR_RUN_DIR_MAX 40        /* maximum length of run_dir: names of sockets are short */
 
 /* The registry of backends defines these (backends/backends.c): the words of the key `backend`, and
  * the keys of the backend with that index. fbr_backend_keys() returns zero if there is no such

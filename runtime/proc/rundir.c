@@ -496,19 +496,6 @@ static void sweep(const char *base)
     fbr_rundir_sweep(base, NULL, NULL);
 }
 
-static const char *base_dir(const char *base)
-{
-    const char *xdg = getenv("XDG_RUNTIME_DIR");
-    struct stat st;
-
-    if (base && base[0])
-        return base;
-    if (xdg && xdg[0] == '/' && strlen(xdg) < FBR_DIR_MAX - 32 && stat(xdg, &st) == 0 &&
-        st.st_uid == geteuid() && access(xdg, W_OK) == 0)
-        return xdg;
-    return "/tmp";
-}
-
 /* Takes the lock before the file gets its name, so that no process finds the file without a
  * lock. */
 static int take_lock(struct fbr_rundir *d)
@@ -538,16 +525,15 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
     memset(d, 0, sizeof(*d));
     d->lock_fd = d->shm_fd = d->held_fd = -1;
     d->master = true;
-    base = base_dir(base);
-    if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
+    if (base[0] != '/' || strlen(base) > FBR_RUN_DIR_MAX)
         return fbr_fail(
             err, -ENAMETOOLONG,
             "run directory '%s': must be an absolute path of at most %d bytes, because socket "
             "names are short; "
             "set run_dir",
-            base, FBR_DIR_MAX - 32);
+            base, FBR_RUN_DIR_MAX);
     sweep(base);
-    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%d-XXXXXX", FBR_DIR_MAX - 32, base,
+    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%d-XXXXXX", FBR_RUN_DIR_MAX, base,
              (int)getpid());
     if (!mkdtemp(d->root)) { /* mode 0700 */
         rc = fbr_fail(
@@ -637,9 +623,8 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     memset(d, 0, sizeof(*d));
     d->lock_fd = d->shm_fd = d->held_fd = -1;
     d->shared = true;
-    base = base_dir(base);
     /* fbr_rundir_create() reports what is wrong with base */
-    if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
+    if (base[0] != '/' || strlen(base) > FBR_RUN_DIR_MAX)
         return fbr_rundir_create(d, base, err);
     sweep(base);
     /* hosts may share their directory for temporary files */
@@ -651,7 +636,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
         host = (host ^ (uint8_t)*at) * 16777619u;
     for (const char *at = base; *at; at++) /* runs with another base have their own in SHM too */
         host = (host ^ (uint8_t)*at) * 16777619u;
-    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_DIR_MAX - 32, base, run,
+    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_RUN_DIR_MAX, base, run,
              host >> 8);
     for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
         rc = share_lock(d);

@@ -22,10 +22,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "runtime/base/config.h"
 #include "runtime/base/error.h"
 #include "runtime/base/master_id.h"
 
-#define FBR_DIR_MAX 72
+#define FBR_DIR_MAX (FBR_RUN_DIR_MAX + 32)
 
 struct fbr_rundir {
     char root[FBR_DIR_MAX]; /* of the run, on this host; "" when there is none */
@@ -44,8 +45,7 @@ struct fbr_rundir_owner {
 /* False: the text is invalid or incomplete. */
 bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o);
 
-/* Removes the directories of dead runs, then makes a run's directory in `base` ($XDG_RUNTIME_DIR or
- * /tmp when empty). */
+/* Removes the directories of dead runs, then makes a run's directory in `base`. */
 int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *err);
 /* Joins the directory of a run whose master is on the same host; makes a new run directory if that
  * is not there. */

@@ -223,6 +223,7 @@ static void xdg_config_home_moves_the_user_file(void **state)
 static void run_dir_follows_xdg_runtime_dir_if_it_is_there(void **state)
 {
     struct fbr_config *c;
+    char path[512];
 
     (void)state;
     setenv("XDG_RUNTIME_DIR", folder, 1);
@@ -234,6 +235,13 @@ static void run_dir_follows_xdg_runtime_dir_if_it_is_there(void **state)
     c = load();
     assert_string_equal(fbr_config_str(c, "run_dir"), "/tmp");
     fbr_config_free(c);
+    snprintf(path, sizeof(path), "%s/%0*d", folder, FBR_RUN_DIR_MAX, 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    setenv("XDG_RUNTIME_DIR", path, 1);
+    c = load();
+    assert_string_equal(fbr_config_str(c, "run_dir"), "/tmp");
+    fbr_config_free(c);
+    assert_int_equal(rmdir(path), 0);
 }
 
 static void durations_and_sizes_have_units(void **state)
