@@ -109,8 +109,8 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
     fbr_settings_undo(settings, count);
     PMIX_DATA_ARRAY_DESTRUCT(&infos);
     if (rc != PMIX_SUCCESS)
-        return fbr_fail(err, -EIO, "PMIx %s cannot start as a server: %s (see %s/pmix.log)",
-                        b->version, PMIx_Error_string(rc), b->host->dir);
+        return fbr_fail(err, -EIO, "PMIx %s cannot start as a server: %s", b->version,
+                        PMIx_Error_string(rc));
     return 0;
 }
 

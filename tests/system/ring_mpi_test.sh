@@ -268,6 +268,13 @@ test_who_runs_alone_fails_the_run_and_is_told_why() {
     says 'fiber doctor'
 }
 
+test_a_server_that_cannot_start_names_no_file_that_is_gone() {
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    PMIX_MCA_psec=none_such fiber_run 125 -n 2 "$work/check.openmpi" window || return
+    says 'cannot start as a server' || return
+    ! grep -q 'cannot start as a server.*/' "$work/err" || fail "it names a file of the run: $(cat "$work/err")"
+}
+
 alone=(env -u PMI_FD -u PMI_RANK -u PMI_SIZE) # so that MPICH does not find its server
 
 test_who_runs_alone_behind_a_wrapper_fails_the_run() {
@@ -354,6 +361,7 @@ run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agr
     test_survivors_do_not_wait_for_a_rank_that_left_without_finalize \
     test_survivors_do_not_wait_for_it_after_spawned_ranks_have_ended \
     test_a_crash_fails_the_run test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
+    test_a_server_that_cannot_start_names_no_file_that_is_gone \
     test_who_runs_alone_fails_the_run_and_is_told_why \
     test_who_runs_alone_behind_a_wrapper_fails_the_run test_an_only_rank_may_run_alone \
     test_a_rank_that_is_a_launcher_itself_does_not_run_alone test_who_runs_alone_for_long_is_told_of_before_the_end \
