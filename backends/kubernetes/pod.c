@@ -330,14 +330,37 @@ static int add_pull_secrets(struct json_t *spec, const char *text)
     return list ? fbr_json_set(spec, "imagePullSecrets", list) : 0;
 }
 
-struct json_t *fbr_kube_own_container(const struct json_t *pod)
+static struct json_t *named(const struct json_t *all, const char *name)
 {
-    const struct json_t *all = fbr_json_at(pod, "spec", "containers", NULL);
-
     for (size_t i = 0; i < fbr_json_count(all); i++)
-        if (!strcmp(fbr_json_text(fbr_json_item(all, i), "name", NULL), FBR_KUBE_CONTAINER))
+        if (!strcmp(fbr_json_text(fbr_json_item(all, i), "name", NULL), name))
             return fbr_json_item(all, i);
     return NULL;
+}
+
+struct json_t *fbr_kube_own_container(const struct json_t *pod)
+{
+    return named(fbr_json_at(pod, "spec", "containers", NULL), FBR_KUBE_CONTAINER);
+}
+
+/* Lets the init container have what the job's container has, but no GPUs: with less the pod would
+ * not be Guaranteed, and a quota may refuse it. */
+static int size_given(const struct json_t *pod, const char *gpu)
+{
+    struct json_t *first = named(fbr_json_at(pod, "spec", "initContainers", NULL), GIVEN);
+    struct json_t *size = fbr_json_pack("{}"),
+                  *less = fbr_json_pack("{s:{s:n}, s:{s:n}}", "requests", gpu, "limits", gpu);
+    int rc = 0;
+
+    if (size && less && first && !fbr_json_at(first, "resources", NULL) &&
+        (rc = fbr_json_merge(size, fbr_json_at(fbr_kube_own_container(pod), "resources", NULL))) ==
+            0 &&
+        (rc = fbr_json_merge(size, less)) == 0)
+        rc = fbr_json_set(first, "resources", fbr_json_pack("O", size));
+    rc = size && less ? rc : -ENOMEM;
+    fbr_json_free(size);
+    fbr_json_free(less);
+    return rc;
 }
 
 static int make_master(struct json_t *pod, const struct fbr_job *job,
@@ -362,9 +385,10 @@ static int fill(struct json_t *pod, struct json_t *container, const struct fbr_j
         (is_given(job, s) && (rc = give(pod, container, job, s, err)) < 0) ||
         (s->account[0] &&
          (rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->account))) < 0) ||
-        (rc = add_pull_secrets(spec, s->pull_secret)) < 0)
+        (rc = add_pull_secrets(spec, s->pull_secret)) < 0 ||
+        (s->overlay && (rc = fbr_kube_overlay(pod, s->overlay)) < 0))
         return rc;
-    return s->overlay ? fbr_kube_overlay(pod, s->overlay) : 0;
+    return is_given(job, s) ? size_given(pod, s->gpu_resource) : 0;
 }
 
 struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_settings *s,

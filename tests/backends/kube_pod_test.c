@@ -363,6 +363,49 @@ static void an_image_that_lacks_the_program_is_given_it(void **state)
     fbr_json_free(pod);
 }
 
+/* A pod is Guaranteed, and a quota takes it, only if its init containers say what they need, too. */
+static void the_init_container_has_the_size_of_the_job(void **state)
+{
+    static const struct {
+        const char *template, *cpu, *memory;
+    } cases[] = {
+        {"{}", "1500m", "64Mi"},
+        {"spec: {containers: [{resources: {requests: {cpu: 2}, limits: {cpu: 2}}}]}", "2", "64Mi"},
+        {"spec: {initContainers: [{name: fiber-agent, resources: {requests: {cpu: 3}, "
+         "limits: {cpu: 3}}}]}",
+         "3", ""},
+        {"spec: {initContainers: null}", "", ""}};
+    struct fbr_job job = job_named("w", 1);
+    struct fbr_kube_settings s = plain;
+
+    (void)state;
+    s.agent_image = "reg/fiber:1";
+    job.cpus = 1.5;
+    job.memory = 64 << 20;
+    job.gpus = 1;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct json_t *over = yaml(cases[i].template), *pod;
+        const struct json_t *first;
+
+        s.overlay = over;
+        pod = fbr_kube_pod(&job, &s, NULL);
+        assert_non_null(pod);
+        first = fbr_json_item(fbr_json_at(pod, "spec", "initContainers", NULL), 0);
+        for (size_t k = 0; k < 2; k++) {
+            const struct json_t *has =
+                fbr_json_at(first, "resources", k ? "limits" : "requests", NULL);
+            char *cpu = fbr_json_print(fbr_json_at(has, "cpu", NULL), NULL);
+
+            assert_true(cpu ? strstr(cpu, cases[i].cpu) != NULL : !cases[i].cpu[0]);
+            assert_string_equal(fbr_json_text(has, "memory", NULL), cases[i].memory);
+            assert_null(fbr_json_at(has, "nvidia.com/gpu", NULL)); /* it computes nothing */
+            free(cpu);
+        }
+        fbr_json_free(pod);
+        fbr_json_free(over);
+    }
+}
+
 /* Memory of JSON, of which one request is refused. */
 static unsigned refused, asked;
 static size_t held;
@@ -660,6 +703,7 @@ int main(void)
         cmocka_unit_test(a_pod_has_what_its_job_asks_for),
         cmocka_unit_test(a_pod_without_an_image_is_refused),
         cmocka_unit_test(an_image_that_lacks_the_program_is_given_it),
+        cmocka_unit_test(the_init_container_has_the_size_of_the_job),
         cmocka_unit_test(a_pod_that_lacks_memory_leaves_nothing),
         cmocka_unit_test(a_ticket_is_seen_by_its_pod_alone),
         cmocka_unit_test(a_secret_has_a_key_for_each_job),
