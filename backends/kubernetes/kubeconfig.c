@@ -4,6 +4,7 @@
 #include "backends/kubernetes/kubeconfig.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -322,7 +323,7 @@ int fbr_kube_config_pod(struct fbr_kube_config *c, const char *host, const char 
 
 static int add_file(struct json_t *all, const char *path, int *found, struct fbr_error *err)
 {
-    char folder[PATH_MAX], *slash;
+    char *copy, folder[PATH_MAX];
     struct json_t *file;
     int rc;
 
@@ -331,12 +332,13 @@ static int add_file(struct json_t *all, const char *path, int *found, struct fbr
     file = fbr_kube_yaml_file(path, err);
     if (!file)
         return -EINVAL;
-    if (!realpath(path, folder))
-        snprintf(folder, sizeof(folder), "%s", path);
-    slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
-    rc = fbr_kube_config_add(all, file, slash ? folder : ".", err);
+    copy = strdup(path);
+    /* kubectl does not follow a link from the file to elsewhere either */
+    if (copy && realpath(dirname(copy), folder))
+        rc = fbr_kube_config_add(all, file, folder, err);
+    else
+        rc = fbr_fail(err, copy ? -errno : -ENOMEM, "%s", fbr_strerror(copy ? errno : ENOMEM));
+    free(copy);
     fbr_json_free(file);
     ++*found;
     return rc < 0 ? fbr_wrap(err, "%s", path) : 0;

@@ -45,7 +45,8 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    static const char *const names[] = {"a", "b", "ca.crt", "token", "namespace", "plugin"};
+    static const char *const names[] = {"a",         "b",      "ca.crt", "token",
+                                        "namespace", "plugin", "there/a"};
     char path[128];
 
     (void)state;
@@ -53,6 +54,8 @@ static int remove_folder(void **state)
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
         unlink(path);
     }
+    snprintf(path, sizeof(path), "%s/there", folder);
+    rmdir(path);
     return rmdir(folder);
 }
 
@@ -189,6 +192,29 @@ static void files_are_merged_and_the_first_counts(void **state)
     snprintf(path, sizeof(path), "%s/token", folder);
     assert_string_equal(c.token_file, path);
     assert_false(c.in_cluster);
+    fbr_kube_config_fini(&c);
+}
+
+/* A file that is kept elsewhere, with a link to it: its paths are relative to the link. */
+static void paths_are_relative_to_the_file_that_was_named(void **state)
+{
+    struct fbr_kube_config c;
+    struct fbr_error err = {0, ""};
+    char path[128], link[128];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/there", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    write_file("there/a", FIRST);
+    write_file("ca.crt", "CA");
+    snprintf(link, sizeof(link), "%s/a", folder);
+    assert_int_equal(symlink("there/a", link), 0);
+    assert_int_equal(setenv("KUBECONFIG", link, 1), 0);
+    if (fbr_kube_config_load(&c, "", &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(c.ca, "CA");
+    snprintf(path, sizeof(path), "%s/token", folder);
+    assert_string_equal(c.token_file, path);
     fbr_kube_config_fini(&c);
 }
 
@@ -465,6 +491,7 @@ int main(void)
         cmocka_unit_test(yaml_that_is_wrong_is_told_with_its_line),
         cmocka_unit_test(yaml_that_blows_up_is_refused),
         TEST(files_are_merged_and_the_first_counts),
+        TEST(paths_are_relative_to_the_file_that_was_named),
         TEST(the_proxy_of_the_environment_is_taken_as_kubectl_takes_it),
         TEST(a_context_can_be_chosen),
         TEST(http_to_another_host_is_plain),
