@@ -54,6 +54,7 @@ struct fbr_kube_job {
     char text[512]; /* the last reported text of PENDING; then the reason of its end */
     struct fbr_kube_log *log;
     enum fbr_kube_reading reading;
+    bool others;  /* fact: it has ended, and other containers of its pod run on */
     bool follows; /* fact: it counts in the backend's `follows` */
     bool paused;  /* wish: the runtime takes no output */
     unsigned log_ends;

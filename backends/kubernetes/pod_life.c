@@ -176,6 +176,8 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     b->follows -= j->follows;
     j->follows = false;
     HASH_DEL(b->all, j);
+    if (j->others) /* they would run on; with the pod its output is gone, too */
+        fbr_kube_sweep(b, "pods", j->name);
     fbr_kube_forget_ticket(j);
     fbr_kube_leave_ticket(j);
     j->calls++; /* keeps the job until the end of this function */
@@ -298,13 +300,9 @@ static void read_rest(struct fbr_kube_job *j, int32_t code)
 /* The pod has ended; the rest of its output is read first. */
 static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    if (!s->gone && !s->deleting) {
-        if (s->others)
-            /* the pod's other containers would run on */
-            fbr_kube_sweep(j->b, "pods", j->name);
-        else
-            keep(j);
-    }
+    j->others = s->others && !s->gone && !s->deleting;
+    if (!s->others && !s->gone && !s->deleting)
+        keep(j);
     j->disruption |= s->disruption;
     if (!s->gone)
         read_rest(j, s->code);

@@ -42,7 +42,9 @@ struct bench {
     int secrets; /* that were made */
     int removed; /* Secrets that were removed */
     char secret[128];
-    bool late; /* logs come late */
+    bool late;   /* logs come late */
+    bool others; /* pods have another container, which runs on */
+    int swept;   /* pods that were deleted */
     char out[256];
     int over; /* jobs whose end was told */
     void *handle;
@@ -122,7 +124,9 @@ static bool watch(struct bench *b, struct http_peer *p)
     static const char *const states[] = {
         "\"Running\",\"containerStatuses\":[{\"name\":\"fiber\",\"state\":{\"running\":{}}}]",
         "\"Succeeded\",\"containerStatuses\":[{\"name\":\"fiber\",\"state\":{"
-        "\"terminated\":{\"exitCode\":0}}}]"};
+        "\"terminated\":{\"exitCode\":0}}}]",
+        "\"Running\",\"containerStatuses\":[{\"name\":\"fiber\",\"state\":{"
+        "\"terminated\":{\"exitCode\":0}}},{\"name\":\"other\",\"state\":{\"running\":{}}}]"};
     char text[1024];
 
     begin_parts(p);
@@ -134,7 +138,7 @@ static bool watch(struct bench *b, struct http_peer *p)
                      "\"%s\",\"uid\":\"u\","
                      "\"resourceVersion\":\"3\",\"labels\":{\"fiber.io/run\":\"" RUN
                      "\"}},\"status\":{\"phase\":%s}}}\n",
-                     b->pod[pod], states[i]);
+                     b->pod[pod], states[i && b->others ? 2 : i]);
             if (!write_part(p, text))
                 return false;
         }
@@ -150,6 +154,8 @@ static bool show_log(struct bench *b, struct http_peer *p)
     begin_parts(p);
     for (int i = 1; b->late && i <= LATE_LINES; i++) {
         let_time_pass(1000);
+        if (b->others && !comes_to(b, &b->swept, 0)) /* with the pod its log is gone */
+            return false;
         snprintf(line, sizeof(line), "2026-01-02T03:04:0%d.000000000Z line %d\n", i, i);
         if (!write_part(p, line))
             return false;
@@ -168,6 +174,8 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
         if (strstr(q->path, "/secrets/")) {
             snprintf(b->secret, sizeof(b->secret), "%s", strstr(q->path, "/secrets/") + 9);
             change(b, &b->removed);
+        } else {
+            change(b, &b->swept);
         }
         return http_say(p, 200, "", "{}");
     }
@@ -300,11 +308,23 @@ static void output_that_comes_late_is_not_cut(void **state)
     }
 }
 
+/* A pod whose other containers run on is deleted, but with it goes what has not been read of its output. */
+static void a_pod_with_other_containers_is_deleted_after_its_output(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(b->swept, 0);
+    b->others = true;
+    output_that_comes_late_is_not_cut(state);
+    assert_true(comes_to(b, &b->swept, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_secret_goes_with_its_last_job),
         cmocka_unit_test(output_that_comes_late_is_not_cut),
+        cmocka_unit_test(a_pod_with_other_containers_is_deleted_after_its_output),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
