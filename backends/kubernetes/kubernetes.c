@@ -233,7 +233,7 @@ static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list, const 
     if (b->anchor_name[0])
         add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->anchor_name), whole);
     else if (b->anchoring && b->secrets) /* its answer has not come, so it may exist */
-        add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->secrets->name), whole);
+        add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->secrets->prev->name), whole);
     if (b->master_job[0])
         add_last(list, &n, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
     HASH_ITER(hh, b->all, j, next)

@@ -99,6 +99,8 @@ struct fbr_backend {
     char anchor_name[FBR_KUBE_NAME];
     char master_job[FBR_KUBE_NAME]; /* the Job of a master that we have started; "": none */
     bool anchoring;
+    bool anchor_tried; /* a request whether the anchor exists is under way */
+    bool anchor_lost;  /* fact: it was deleted by others; the next batch makes another */
     struct fbr_timer batch, create, tick;
     double credit;
     uint64_t credit_at;
@@ -118,6 +120,8 @@ void fbr_kube_on_create(void *backend);
 void fbr_kube_forget_ticket(struct fbr_kube_job *j);
 /* The job needs its Secret no longer: removes the Secret if no other job does. */
 void fbr_kube_leave_ticket(struct fbr_kube_job *j);
+/* A pod was deleted by others: checks whether that was because its owner, the anchor, is gone. */
+void fbr_kube_try_anchor(struct fbr_backend *b);
 
 /* Actions of the table. */
 void fbr_kube_leave_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s);

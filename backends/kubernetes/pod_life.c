@@ -319,6 +319,8 @@ static void end_with(struct fbr_kube_job *j, const struct fbr_kube_state *s, int
     others |= s->disruption || j->disruption;
     j->disruption = others;
     set_end(j, code, others && !text[0] ? DELETED_BY_OTHERS : text);
+    if (others && !s->disruption)
+        fbr_kube_try_anchor(j->b);
     begin_end(j, s);
 }
 

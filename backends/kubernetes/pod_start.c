@@ -339,8 +339,38 @@ static void set_anchor(struct fbr_kube_secret *s, const struct json_t *made)
 {
     struct fbr_backend *b = s->b;
 
+    fbr_json_free(b->anchor);
+    b->anchor_lost = false;
     b->anchor = fbr_kube_owner("Secret", s->name, fbr_json_text(made, "metadata", "uid", NULL));
     memcpy(b->anchor_name, s->name, sizeof(b->anchor_name));
+}
+
+static void on_anchor_tried(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_backend *b = user;
+
+    b->anchor_tried = false;
+    if (a->status != 404 || !b->anchor_name[0])
+        return;
+    fbr_warn("kubernetes: the Secret %s, which owns the pods of the run, was deleted by somebody "
+             "else, so the cluster deletes these pods; the next ones get another owner",
+             b->anchor_name);
+    fbr_kube_anchor_forget(b->anchor_name);
+    b->anchor_name[0] = '\0';
+    b->anchor_lost = true;
+}
+
+/* We may not read Secrets, but delete them. */
+void fbr_kube_try_anchor(struct fbr_backend *b)
+{
+    static const char body[] =
+        "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"dryRun\":[\"All\"]}";
+
+    if (b->anchor_tried || !b->anchor_name[0])
+        return;
+    b->anchor_tried =
+        fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "secrets/%s", b->anchor_name), body,
+                      PATIENCE_MS, on_anchor_tried, b) == 0;
 }
 
 static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again);
@@ -421,11 +451,11 @@ static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again)
         return;
     if (!again) {
         s->b = b;
-        s->anchor = !b->anchor;
+        s->anchor = !b->anchor || b->anchor_lost;
         DL_APPEND(b->secrets, s);
     }
     snprintf(s->name, sizeof(s->name), "fiber-%.32s-t%u", b->run, b->batches++);
-    secret = fbr_kube_secret(s->name, b->run, b->user, b->anchor ? b->anchor : b->own_pod);
+    secret = fbr_kube_secret(s->name, b->run, b->user, s->anchor ? b->own_pod : b->anchor);
     if (secret && fill(s, secret) == 0)
         body = fbr_json_print(secret, NULL);
     fbr_json_free(secret);
