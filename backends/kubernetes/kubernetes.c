@@ -81,7 +81,10 @@ static void take_own_pod(struct fbr_backend *b, const struct json_t *pod)
 {
     const struct json_t *c = main_container(pod);
     const struct json_t *secrets = fbr_json_at(pod, "spec", "imagePullSecrets", NULL);
+    const char *user = fbr_json_text(pod, "metadata", "labels", FBR_KUBE_USER_LABEL, NULL);
 
+    if (user[0] && strlen(user) < sizeof(b->user)) /* who started it from outside */
+        strcpy(b->user, user);
     b->own_pod = fbr_kube_owner("Pod", fbr_json_text(pod, "metadata", "name", NULL),
                                 fbr_json_text(pod, "metadata", "uid", NULL));
     b->image = strdup(fbr_json_text(c, "image", NULL));
