@@ -231,6 +231,11 @@ static int take_user(struct fbr_kube_config *c, const struct json_t *in, struct 
                         "1.26: use an exec plugin (gke-gcloud-auth-plugin, kubelogin...) or a "
                         "token",
                         fbr_json_text(in, "auth-provider", "name", NULL));
+    if (fbr_json_at(in, "as", NULL))
+        return fbr_fail(err, -ENOTSUP,
+                        "its user acts as another ('as: %.64s'), which is not supported: use a "
+                        "token of that user",
+                        fbr_json_text(in, "as", NULL));
     c->token = text_of(in, "token");
     c->token_file = text_of(in, "tokenFile");
     c->user = text_of(in, "username");

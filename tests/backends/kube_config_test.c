@@ -150,6 +150,7 @@ static void yaml_that_blows_up_is_refused(void **state)
     "- {name: u3, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin,"  \
     " args: [get, token], env: [{name: A, value: b}], provideClusterInfo: true}}}\n"              \
     "- {name: u4, user: {auth-provider: {name: gcp}}}\n"                                          \
+    "- {name: u7, user: {token: t, as: jane, as-groups: [team]}}\n"                               \
     "- {name: u5, user: {exec: {apiVersion: v7, command: x}}}\n"                                  \
     "- {name: u6, user: {client-key-data: S0VZ}}\n"                                               \
     "contexts:\n"                                                                                 \
@@ -160,7 +161,8 @@ static void yaml_that_blows_up_is_refused(void **state)
     "- {name: six, context: {cluster: c2, user: u6}}\n"                                           \
     "- {name: seven, context: {cluster: none, user: u6}}\n"                                       \
     "- {name: here, context: {cluster: c3, user: u2}}\n"                                          \
-    "- {name: eight, context: {cluster: c2, user: nobody}}\n"
+    "- {name: eight, context: {cluster: c2, user: nobody}}\n"                                     \
+    "- {name: ten, context: {cluster: c2, user: u7}}\n"
 
 static void use_both(void)
 {
@@ -291,9 +293,13 @@ static void http_to_another_host_is_plain(void **state)
 static void what_cannot_be_used_is_told(void **state)
 {
     static const char *const cases[][2] = {
-        {"four", "auth-provider ('gcp')"},        {"five", "apiVersion 'v7'"},
-        {"six", "without a certificate"},         {"seven", "cluster 'none' is in no file"},
-        {"eight", "user 'nobody' is in no file"}, {"nine", "no such context"},
+        {"four", "auth-provider ('gcp')"},
+        {"ten", "'as: jane'"},
+        {"five", "apiVersion 'v7'"},
+        {"six", "without a certificate"},
+        {"seven", "cluster 'none' is in no file"},
+        {"eight", "user 'nobody' is in no file"},
+        {"nine", "no such context"},
     };
 
     (void)state;
