@@ -281,6 +281,8 @@ void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answe
         hint = strstr(text, "runAsNonRoot") ? "; kubernetes_user sets a user id" : "";
     else if (answer->status == 403 && strstr(text, "error looking up service account"))
         account = true;
+    else if (answer->status == 403 && strstr(text, "must specify "))
+        hint = "; kubernetes_pod_template sets resources";
     else if (answer->status == 403 && strstr(text, "cannot "))
         hint = "; `fiber kubernetes manifest` prints the Role that is needed";
     else if (answer->status == 404 && strstr(text, "namespaces"))
