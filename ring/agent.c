@@ -5,13 +5,16 @@
 #include "ring/agent.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +29,8 @@
  * waits. */
 #define RANK_FDS 6
 #define JOB_FDS 8 /* listeners, and descriptors that are open for a moment */
+
+#define TWICE_MS 2000 /* the launcher and the cluster's manager both end us: that counts as one */
 
 #define USUAL_SLACK 50000 /* ns; the kernel's default: no one has chosen another value */
 
@@ -262,8 +267,10 @@ static void on_signal(struct agent *a, struct fbr_cur *body)
     uint32_t rank = fbr_get_u32(body);
     int sig = (int)fbr_get_u32(body);
 
-    if (!j || !fbr_cur_ok(body) || sig <= 0 || sig > 64)
+    if (!j || !fbr_cur_ok(body) || sig <= 0 || sig > 64 || (a->leaving && sig == SIGTERM))
         return;
+    if (rank == FBR_RING_ALL && sig == SIGTERM)
+        a->asked_ms = fbr_now_ms();
     for (uint32_t k = 0; k < j->nlocal; k++)
         if (rank == FBR_RING_ALL || rank == j->ranks[k].rank)
             fbr_agent_rank_signal(&j->ranks[k], sig);
@@ -344,31 +351,113 @@ static void shut_down(struct agent *a)
         close(a->claims);
     a->claims = -1;
     remove_dirs(a);
-    pthread_mutex_lock(&a->lock);
     a->ended = true;
-    pthread_cond_broadcast(&a->changed);
-    pthread_mutex_unlock(&a->lock);
+    eventfd_write(a->over, 1);
+}
+
+static void signal_all(struct agent *a, int sig)
+{
+    struct agent_job *j;
+
+    DL_FOREACH(a->jobs, j)
+        for (uint32_t k = 0; k < j->nlocal; k++)
+            fbr_agent_rank_signal(&j->ranks[k], sig);
 }
 
 /* The launcher is gone: no rank may outlive it, nor any process that a rank forked. */
 static void on_orphaned(struct fbr_runtime *rt)
 {
-    struct agent *a = rt->agent;
-    struct agent_job *j;
+    if (!rt->agent)
+        return;
+    signal_all(rt->agent, SIGKILL);
+    remove_dirs(rt->agent);
+}
+
+/* ---- Signals to the agent ---- */
+
+static bool has_ranks(const struct agent *a)
+{
+    const struct agent_job *j;
 
     DL_FOREACH(a->jobs, j)
         for (uint32_t k = 0; k < j->nlocal; k++)
-            fbr_agent_rank_signal(&j->ranks[k], SIGKILL);
-    remove_dirs(a);
+            if (j->ranks[k].handle)
+                return true;
+    return false;
+}
+
+void fbr_agent_leave(struct agent *a)
+{
+    if (!has_ranks(a))
+        eventfd_write(a->over, 1);
+}
+
+/* A manager ends a job by SIGTERM and, after a while, SIGKILL (its time is over, it is preempted,
+ * its pod is deleted). The ranks get that while, too. Their ends are not reported: the launcher
+ * sees the end of the agent, and its backend knows the reason. */
+static int on_own_signal(void *arg)
+{
+    struct agent *a = arg;
+    bool asked = a->leaving || (a->asked_ms && fbr_now_ms() - a->asked_ms < TWICE_MS);
+
+    if (a->signal != SIGTERM || !asked)
+        signal_all(a, a->signal);
+    if (a->signal != SIGTERM || a->ended)
+        return 0;
+    signal_all(a, SIGCONT); /* a stopped rank would not act on SIGTERM */
+    a->leaving = true;
+    fbr_agent_leave(a);
+    return 0;
+}
+
+/* Returns the exit code. Later frames find no agent. */
+static int end(void *arg)
+{
+    struct agent *a = arg;
+
+    a->rt->agent = NULL;
+    if (a->ended)
+        return 0;
+    shut_down(a);
+    return 128 + SIGTERM;
+}
+
+/* Our other threads block all signals. */
+static int take_signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void wait_for_end(struct agent *a, int signals)
+{
+    struct pollfd p[2] = {{.fd = a->over, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+    struct signalfd_siginfo s;
+
+    while (poll(p, 2, -1) < 0 || !p[0].revents)
+        while (read(signals, &s, sizeof(s)) == (ssize_t)sizeof(s)) {
+            a->signal = (int)s.ssi_signo;
+            fbr_loop_call(a->rt->loop, on_own_signal, a);
+        }
 }
 
 static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 {
-    struct agent *a = user;
+    struct fbr_runtime *rt = user;
+    struct agent *a = rt->agent;
 
+    if (!a)
+        return;
     switch (type) {
     case FBR_RING_JOB:
-        on_job(a, body);
+        if (!a->leaving)
+            on_job(a, body);
         break;
     case FBR_RING_RESIZE:
         fbr_agent_on_resize(a, body);
@@ -395,7 +484,8 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
         on_lost(a, body);
         break;
     case FBR_RING_AGAIN:
-        on_again(a, body);
+        if (!a->leaving)
+            on_again(a, body);
         break;
     case FBR_RING_JOB_END:
         on_job_end(a, body);
@@ -519,18 +609,16 @@ static int begin(void *arg)
 
 int fbr_agent_main(const void *arg, size_t len)
 {
-    struct agent a = {.rt = fbr_rt(), .claims = -1};
+    struct agent a = {.rt = fbr_rt(), .claims = -1, .over = eventfd(0, EFD_CLOEXEC)};
+    int signals = take_signals(), code;
 
-    if (!a.rt || read_order(&a.order, arg, len) < 0)
+    if (!a.rt || a.over < 0 || read_order(&a.order, arg, len) < 0 ||
+        fbr_loop_call(a.rt->loop, begin, &a) < 0)
         return 125;
-    pthread_mutex_init(&a.lock, NULL);
-    fbr_cond_init(&a.changed);
-    if (fbr_loop_call(a.rt->loop, begin, &a) < 0)
-        return 125;
-    fbr_child_on_frame(a.rt->child, on_frame, &a);
-    pthread_mutex_lock(&a.lock);
-    while (!a.ended)
-        pthread_cond_wait(&a.changed, &a.lock);
-    pthread_mutex_unlock(&a.lock);
-    return 0;
+    fbr_child_on_frame(a.rt->child, on_frame, a.rt);
+    wait_for_end(&a, signals);
+    code = fbr_loop_call(a.rt->loop, end, &a);
+    close(signals);
+    close(a.over);
+    return code;
 }

@@ -10,8 +10,6 @@
 #ifndef FBR_AGENT_PRIV_H
 #define FBR_AGENT_PRIV_H
 
-#include <pthread.h>
-
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 #include <utlist.h>
@@ -121,9 +119,11 @@ struct agent {
     bool full;
     struct fbr_timer show; /* runs while `showing`: there is an unfinished line */
     bool showing;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool ended; /* under `lock` */
+    bool leaving;      /* SIGTERM has come, and the ranks got it; no rank is started any more */
+    bool ended;        /* all is closed */
+    uint64_t asked_ms; /* when the launcher had all ranks asked to end; 0: never */
+    int signal;        /* that the main thread passes to the loop */
+    int over;          /* an eventfd: the main thread need wait no longer */
 };
 
 /* Frames to the launcher. */
@@ -135,6 +135,8 @@ void fbr_agent_note(struct agent *a, const char *fmt, ...) __attribute__((format
 /* Reports that the rank cannot be started; FBR_RING_ALL: no rank can. */
 void fbr_agent_failed(struct agent *a, uint32_t job, uint32_t rank, const char *why);
 struct agent_job *fbr_agent_job_find(struct agent *a, uint32_t id);
+/* Ends a leaving agent, if none of its ranks runs. */
+void fbr_agent_leave(struct agent *a);
 
 /* agent_rank.c */
 void fbr_agent_on_event(void *rank, const struct fbr_job_event *event);

@@ -713,6 +713,10 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
     for (int i = 0; i < a->nbridges; i++)
         if (a->bridges[i].ops->ended)
             a->bridges[i].ops->ended(a->bridges[i].bridge, &j->job.info, r->rank, code);
+    if (a->leaving) {
+        fbr_agent_leave(a);
+        return;
+    }
     flags = (r->met ? FBR_RANK_MET : 0) | (r->left ? FBR_RANK_LEFT : 0);
     /* Some builds of torch load an MPI library. If a rank of the job has used a service (of
      * torch or Horovod), a loaded library alone does not mean that the program uses MPI. */

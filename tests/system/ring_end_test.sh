@@ -71,6 +71,32 @@ test_killed_agent_fails_the_run() {
     leaves_nothing
 }
 
+# As a manager of a cluster does before it kills a job. The launcher may hear of it, too.
+test_ranks_of_an_agent_that_is_told_to_end_may_save() {
+    local too agent
+    for too in agent launcher; do
+        start -n 4 --oversubscribe --per-node 2 --grace 300s bash -c \
+            "$nap"'trap "echo save; kill -KILL \$!; exit 0" TERM; tail -f /dev/null >/dev/null & echo up; while :; do wait; done'
+        wait_for "$patience" all_up 4 || fail 'the ranks do not come up' || return
+        for agent in $(agents); do kill -TERM "$agent"; done
+        [ "$too" = agent ] || kill -TERM "$launcher"
+        ends "$([ "$too" = agent ] && echo 137 || echo 143)" || return
+        [ "$(grep -c '^save$' "$work/out")" = 4 ] || fail 'each rank should save, once' || return
+        [ "$too" = launcher ] || says 'the agent on ' || return
+        leaves_nothing || return
+    done
+}
+
+test_user_signals_of_an_agent_reach_its_ranks() {
+    start -n 2 --oversubscribe bash -c \
+        'trap "echo saved; kill -KILL \$!; exit 0" USR1; tail -f /dev/null >/dev/null & echo up; while :; do wait; done'
+    wait_for "$patience" all_up 2 || fail 'the ranks do not come up' || return
+    kill -USR1 "$(agents)"
+    ends 0 || return
+    [ "$(grep -c '^saved$' "$work/out")" = 2 ] || fail 'both ranks should save' || return
+    leaves_nothing
+}
+
 test_killed_agent_takes_what_its_ranks_forked_along() { # and the others' children stay
     local agent child
     start -n 2 --oversubscribe --per-node 1 --on-failure shrink bash -c "$nap"'tail -f /dev/null >/dev/null & echo "child $!"
@@ -255,7 +281,7 @@ test_suspended_run_is_not_given_up_by_far_agents() {
 
 run_tests test_killed_launcher_leaves_nothing test_killed_launcher_of_mpi_ranks_leaves_nothing \
     test_killed_launcher_of_ranks_that_ignore_everything_leaves_nothing test_killed_agent_fails_the_run \
-    test_killed_agent_takes_what_its_ranks_forked_along \
+    test_ranks_of_an_agent_that_is_told_to_end_may_save test_user_signals_of_an_agent_reach_its_ranks test_killed_agent_takes_what_its_ranks_forked_along \
     test_frozen_agent_is_given_up test_frozen_rank_is_ended_with_the_others test_what_a_rank_forked_goes_with_the_run \
     test_rank_that_ignores_the_notice_is_killed_after_grace test_rank_that_closes_its_output_goes_on \
     test_two_runs_at_once_do_not_meet test_32_oversubscribed_mpi_ranks test_one_interrupt_ends_the_run \
