@@ -427,9 +427,13 @@ static bool cancelled(struct fbr_slurm_step *s, const char *text)
 static bool error_line(struct fbr_slurm_step *s, const char *text)
 {
     static const char *const refusals_of_steps[] = {
-        "Unable to create step for job ",        "Task launch for ",
-        "Application launch failed: ",           "Step requested ",
-        "Unable to confirm allocation for job ", "Invalid generic resource",
+        "Unable to create step for job ",
+        "Task launch for ",
+        "Application launch failed: ",
+        "Step requested ",
+        "Unable to confirm allocation for job ",
+        "Invalid generic resource",
+        "Slurm job ", /* has expired */
     };
     const char *task = strstr(text, ": task ");
     const char *how = task ? strchr(task + 7, ':') : NULL;
@@ -539,7 +543,7 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
     } else if (asked) {
         if (!task && code != 0) /* before its task existed */
             end->code = -asked;
-    } else if (s->cancelled && end->code < 0) {
+    } else if (s->cancelled && end->code != 0) {
         snprintf(end->text, sizeof(end->text),
                  "was cancelled in Slurm by scancel, or with its job");
     } else if (s->refused && !task) {

@@ -253,6 +253,9 @@ static void ends_of_srun_are_codes_and_sentences(void **state)
         {"slurmstepd-n1: error: *** STEP 14.7 ON n1 CANCELLED AT 2026-11-21T16:11:19 ***\n"
          "srun: error: n1: task 0: Killed\n",
          137, 0, -SIGKILL, 0, "scancel"},
+        {"slurmstepd-n1: error: *** STEP 14.7 ON n1 CANCELLED AT 2026-11-21T16:11:19 ***\n"
+         "srun: error: n1: task 0: Exited with exit code 143\n",
+         143, 0, 143, 0, "scancel"},
         {"slurmstepd-n1: error: *** STEP 3.0 ON n1 CANCELLED AT 2026-11-21T16:11:19 DUE TO TIME "
          "LIMIT ***\nsrun: error: n1: task 0: Terminated\n",
          143, 0, -SIGTERM, 0, "TIME LIMIT"},
@@ -264,6 +267,9 @@ static void ends_of_srun_are_codes_and_sentences(void **state)
         {"srun: error: Unable to create step for job 14: Requested node configuration is not "
          "available\n",
          1, 0, 125, 0, "configuration is not available"},
+        {"srun: error: Slurm job 42 has expired\nsrun: Check SLURM_JOB_ID environment variable. "
+         "Expired or invalid job 42\n",
+         1, 0, 125, 0, "job 42 has expired"},
         {"srun: error: Task launch for StepId=1.12 failed on node n2: Communication connection "
          "failure\nsrun: error: Application launch failed: Communication connection failure\n",
          233, 0, 125, 0, "Communication connection failure"},
