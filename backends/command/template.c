@@ -130,7 +130,7 @@ static int command_words(const struct fbr_fill *f, struct fbr_args *w)
     for (size_t i = 0; f->env && f->env[i]; i++)
         if (is_setting(f->env[i]) && add(w, f->env[i]) < 0)
             return -ENOMEM;
-    if (add(w, f->program ? f->program : "") < 0)
+    if (fbr_args_add_program(w, f->program ? f->program : "") < 0)
         return -ENOMEM;
     return fbr_args_add_all(w, f->argv);
 }

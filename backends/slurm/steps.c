@@ -357,7 +357,7 @@ static int add_program(const struct fbr_job *job, struct fbr_args *w)
     if (job->workdir &&
         (fbr_slurm_add(w, "env") < 0 || fbr_slurm_add(w, "--chdir=%s", job->workdir) < 0))
         return -ENOMEM;
-    if (fbr_slurm_add(w, "%s", job->file) < 0)
+    if (fbr_args_add_program(w, job->file) < 0)
         return -ENOMEM;
     return job->argv && job->argv[0] ? fbr_args_add_all(w, job->argv + 1) : 0;
 }

@@ -37,6 +37,16 @@ int fbr_args_add_all(struct fbr_args *w, char *const *list)
     return 0;
 }
 
+/* env takes a path such as lr=0.1/train for a variable, so a shell starts such a program. */
+int fbr_args_add_program(struct fbr_args *w, const char *file)
+{
+    static char *shell[] = {"sh", "-c", "exec \"$0\" \"$@\"", NULL};
+
+    if (strchr(file, '=') && fbr_args_add_all(w, shell) < 0)
+        return -ENOMEM;
+    return fbr_args_add(w, file, strlen(file));
+}
+
 void fbr_args_fini(struct fbr_args *w)
 {
     for (size_t i = 0; i < w->n; i++)

@@ -24,6 +24,8 @@ int fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err);
 int fbr_args_add(struct fbr_args *w, const char *word, size_t len);
 /* Adds each text of a NULL-terminated list, which may be NULL. -ENOMEM. */
 int fbr_args_add_all(struct fbr_args *w, char *const *list);
+/* Adds the program that env(1) is to start. */
+int fbr_args_add_program(struct fbr_args *w, const char *file);
 /* Joins the words into one line for a POSIX shell, without a newline. */
 void fbr_args_line(const struct fbr_args *w, struct fbr_buf *line);
 void fbr_args_fini(struct fbr_args *w);

@@ -117,7 +117,7 @@ static void templates_are_filled(void **state)
                                .program = "/bin/prog",
                                .argv = argv,
                                .ids = ids};
-    const struct fbr_fill bare = {.program = "p"};
+    const struct fbr_fill bare = {.program = "p"}, equals = {.program = "/lr=1/p", .argv = argv};
 
     (void)state;
     assert_filled("ip netns exec {host}", &f,
@@ -128,6 +128,9 @@ static void templates_are_filled(void **state)
     assert_filled("run --name={name}.{run} {program} {argv} {workdir}", &f,
                   "run|--name=process-1.beef|/bin/prog|-v|it's|/my work|");
     assert_filled("a {{host} {ids} --jobs={ids} {command}", &bare, "a|{host}|--jobs=|env|p|");
+    assert_filled(
+        "x {command}", &equals,
+        "x|env|sh|-c|exec \"$0\" \"$@\"|/lr=1/p|-v|it's|"); /* env would take it for a variable */
     assert_filled("kill {id} {ids} --jobs={ids} {program}", &f, "kill|7|7|8|--jobs=7,8|/bin/prog|");
 }
 
