@@ -383,17 +383,16 @@ void fbr_slurm_notify_pending(struct batch_job *j, const char *text)
         step(j, ON_WAITS, &why);
 }
 
-/* Finds the job with this id, "12" or "12_3". */
-static struct batch_job *find_job(struct fbr_slurm_batch *b, const char *id)
+/* Finds the submission with this id, "12" or "12_3". */
+static struct submission *find_submission(struct fbr_slurm_batch *b, const char *id)
 {
     size_t n = strcspn(id, "_");
-    unsigned long index = id[n] ? strtoul(id + n + 1, NULL, 10) : 0;
     struct submission *s;
 
     DL_FOREACH(b->all, s)
         if (s->stage == SUBMITTED && strlen(s->id) == n && strncmp(s->id, id, n) == 0)
-            return index < s->n ? s->jobs[index] : NULL;
-    return NULL;
+            break;
+    return s;
 }
 
 static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
@@ -422,6 +421,28 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
     }
 }
 
+static void on_line(struct batch_job *j, const struct fbr_slurm_job *said)
+{
+    if (!j)
+        return;
+    j->seen = true;
+    on_state(j, said);
+}
+
+/* A line "12" is about the jobs of array 12 that have no line "12_3": those that were cancelled
+ * before they had begun. */
+static void read_rest(struct fbr_slurm_batch *b)
+{
+    struct submission *s;
+
+    DL_FOREACH(b->all, s) {
+        for (unsigned i = 0; s->rest.id[0] && i < s->n; i++)
+            if (s->jobs[i] && !s->jobs[i]->seen)
+                on_line(s->jobs[i], &s->rest);
+        s->rest.id[0] = '\0';
+    }
+}
+
 /* Returns how many lines were about jobs. */
 static size_t read_lines(struct fbr_slurm_batch *b, char *text,
                          bool (*parse)(char *line, struct fbr_slurm_job *job))
@@ -431,17 +452,22 @@ static size_t read_lines(struct fbr_slurm_batch *b, char *text,
 
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         struct fbr_slurm_job said;
-        struct batch_job *j;
+        const char *element;
+        struct submission *s;
+        unsigned long index;
 
         if (!parse(line, &said))
             continue;
         n++;
-        j = find_job(b, said.id);
-        if (!j)
-            continue;
-        j->seen = true;
-        on_state(j, &said);
+        element = strchr(said.id, '_');
+        index = element ? strtoul(element + 1, NULL, 10) : 0;
+        s = find_submission(b, said.id);
+        if (s && s->n > 1 && !element)
+            s->rest = said;
+        else if (s && index < s->n)
+            on_line(s->jobs[index], &said);
     }
+    read_rest(b);
     return n;
 }
 

@@ -44,6 +44,8 @@ struct submission {
     /* busy: sbatch runs; listed: it was in the squeue that runs; accepted: sbatch succeeded, but
      * printed no id */
     bool busy, listed, accepted;
+    /* what the list says of the array without an index; id "": nothing */
+    struct fbr_slurm_job rest;
     /* the needs of the jobs; the submission owns the strings */
     struct fbr_args argv, env;
     struct fbr_job job;

@@ -90,6 +90,7 @@ static struct {
     struct fbr_backend_env env;
     struct fbr_error err;
     struct job jobs[JOBS];
+    bool alike; /* the jobs share a submission */
     pthread_mutex_t lock;
     pthread_cond_t changed;
 } bed;
@@ -136,7 +137,7 @@ static int do_start(void *arg)
                                 .argv = argv,
                                 .env = fbr_environ()};
 
-    snprintf(number, sizeof(number), "%d", 1000 + (int)(j - bed.jobs));
+    snprintf(number, sizeof(number), "%d", 1000 + (bed.alike ? 0 : (int)(j - bed.jobs)));
     return bed.ops->start(bed.backend, &job, j, &j->handle, &bed.err);
 }
 
@@ -361,6 +362,23 @@ static void the_end_of_a_job_of_another_cluster_is_looked_up_there(void **state)
     assert_int_equal(bed.jobs[0].code, 7);
 }
 
+/* As Slurm lists an array whose jobs that waited were cancelled. */
+static void a_line_of_an_array_is_about_its_jobs_without_a_line(void **state)
+{
+    (void)state;
+    put("answer", "echo $id\n");
+    put("bin/squeue", "#!/bin/sh\n"
+                      "while read -r id name comment; do\n"
+                      "    echo \"$id|CANCELLED|15||None|\"\n"
+                      "    echo \"${id}_0|RUNNING|0|n1|None|\"\n"
+                      "done <\"$BED/queue\"\n");
+    bed.alike = true;
+    start(2);
+    wait_for(&bed.jobs[1].ended);
+    assert_non_null(strstr(bed.jobs[1].text, "was cancelled in Slurm"));
+    assert_false(bed.jobs[0].ended);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +389,7 @@ int main(void)
         batch_test(a_cluster_for_sbatch_alone_is_refused),
         batch_test(a_job_of_another_cluster_is_cancelled_there),
         batch_test(the_end_of_a_job_of_another_cluster_is_looked_up_there),
+        batch_test(a_line_of_an_array_is_about_its_jobs_without_a_line),
     };
 
     return cmocka_run_group_tests_name("slurm_batch", tests, NULL, NULL);
