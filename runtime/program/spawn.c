@@ -347,30 +347,69 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     return code == -ENOENT ? " (it exists, but the interpreter that it names does not)" : "";
 }
 
-/* Replaces /proc/self/exe under valgrind. The kernel takes it for valgrind's program, but
- * valgrind's readlink() returns the program that valgrind runs. */
-static void name_program(struct fbr_spawn *s, char *path, size_t size)
+/* Our own program by another name than /proc/self/exe. */
+struct own {
+    char exe[4096], library_path[4096], program[4096];
+    char **argv; /* of the interpreter; NULL: it starts nothing */
+};
+
+/* Starts a file of a bundle (backends/image/bundle.h) as we were started: by the bundle's own
+ * interpreter, because the image may have another C library, or none. The first argument is the
+ * file, because dladdr() knows a program only by that. */
+static int use_interpreter(struct fbr_spawn *s, struct own *own, int dir)
 {
-    ssize_t n = under_valgrind() && !strcmp(s->file, "/proc/self/exe")
-                    ? readlink("/proc/self/exe", path, size - 1)
-                    : -1;
+    char *file = strcmp(s->file, "/proc/self/exe") ? (char *)(uintptr_t)s->file : own->program;
+    char *before[] = {
+        own->exe, (char *)"--library-path", own->library_path, (char *)"--argv0", file, file};
+    size_t more = sizeof(before) / sizeof(before[0]), n = 1;
+
+    snprintf(own->library_path, sizeof(own->library_path), "%.*s/lib", dir, own->exe);
+    snprintf(own->program, sizeof(own->program), "%.*s/bin/agent", dir, own->exe);
+    while (s->argv[n])
+        n++;
+    own->argv = calloc(more + n, sizeof(*own->argv));
+    if (!own->argv)
+        return -ENOMEM;
+    memcpy(own->argv, before, sizeof(before));
+    memcpy(own->argv + more, s->argv + 1, (n - 1) * sizeof(*own->argv));
+    s->argv = own->argv;
+    s->file = own->exe;
+    return 0;
+}
+
+/* Replaces a file of ours where the kernel cannot start it. It takes /proc/self/exe for valgrind's
+ * program, but valgrind's readlink() returns the program that valgrind runs. In a bundle
+ * /proc/self/exe is the interpreter. */
+static int name_program(struct fbr_spawn *s, struct own *own)
+{
+    ssize_t n = readlink("/proc/self/exe", own->exe, sizeof(own->exe) - 1);
+    bool is_self = !strcmp(s->file, "/proc/self/exe");
+    int dir = (int)n - (int)strlen("/ld.so");
 
     if (n <= 0)
-        return;
-    path[n] = '\0';
-    s->file = path;
+        return 0;
+    own->exe[n] = '\0';
+    if (dir > 0 && !strcmp(own->exe + dir, "/ld.so") &&
+        (is_self || !strncmp(s->file, own->exe, (size_t)dir + 1)))
+        return use_interpreter(s, own, dir);
+    if (is_self && under_valgrind())
+        s->file = own->exe;
+    return 0;
 }
 
 int fbr_spawn(const struct fbr_spawn *wanted, pid_t *pid_out, int *pidfd_out, struct fbr_error *err)
 {
     struct fbr_spawn copy = *wanted, *s = &copy;
     struct launch l = {.s = s, .parent = getpid()};
+    struct own own;
     int pidfd = -1, rc;
-    char program[4096];
     pid_t pid;
 
     pthread_once(&slots_once, look_around);
-    name_program(s, program, sizeof(program));
+    own.argv = NULL;
+    rc = name_program(s, &own);
+    if (rc < 0)
+        return fbr_fail(err, rc, "cannot start a process: %s", fbr_strerror(rc));
     if (getrlimit(RLIMIT_NOFILE, &l.descriptors) == 0)
         l.descriptors.rlim_cur = fbr_fds_before();
     pthread_mutex_lock(&slots_lock);
@@ -378,6 +417,7 @@ int fbr_spawn(const struct fbr_spawn *wanted, pid_t *pid_out, int *pidfd_out, st
     pid = rc < 0 ? rc : run_child(&l, &pidfd);
     empty_slots();
     pthread_mutex_unlock(&slots_lock);
+    free(own.argv);
     if (pid < 0)
         return fbr_fail(err, pid, "cannot start a process: %s", fbr_strerror(pid));
     if (!(clone_flags & CLONE_PIDFD) && !l.code && (rc = watch_child(pid, &pidfd)) < 0) {

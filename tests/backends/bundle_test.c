@@ -17,6 +17,8 @@
 #include <cmocka.h>
 
 #include "backends/image/bundle.h"
+#include "runtime/base/buf.h"
+#include "runtime/program/subprocess.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"
 
@@ -82,6 +84,58 @@ static void test_modules_lie_where_a_moved_program_looks_for_them(void **state)
     temp_dir_remove(dir);
 }
 
+/* A moved program that starts a file, with what that says. */
+static int act_as_parent(const char *file)
+{
+    char *argv[] = {(char *)"child", (char *)"child", NULL};
+    const struct fbr_subprocess p = {
+        .file = file, .argv = argv, .in = -1, .errors = -1, .limit_ms = 60000, .max = 65536};
+    struct fbr_error err = {0, ""};
+    struct fbr_buf said;
+    int code = 0, rc;
+
+    fbr_buf_init(&said);
+    rc = fbr_subprocess_run(&p, &said, &code, &err);
+    printf("%.*s", (int)said.len, (const char *)said.data);
+    fprintf(stderr, "%s\n", err.text);
+    fbr_buf_fini(&said);
+    return rc < 0 || code ? 1 : 0;
+}
+
+static int act_as_child(void)
+{
+    char exe[PATH_MAX] = "";
+
+    if (readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0)
+        return 1;
+    printf("started by %s\n", exe);
+    return 0;
+}
+
+static void test_a_moved_program_starts_itself_and_its_files(void **state)
+{
+    char ld[96], lib[96], agent[96], said[128];
+    const char *const files[] = {"/proc/self/exe", agent};
+    struct ran ran;
+
+    (void)state;
+    temp_dir_make(dir);
+    unpack("/proc/self/exe");
+    snprintf(ld, sizeof(ld), "%s/.fiber/ld.so", dir);
+    snprintf(lib, sizeof(lib), "%s/.fiber/lib", dir);
+    snprintf(agent, sizeof(agent), "%s" FBR_BUNDLE_PROGRAM, dir);
+    snprintf(said, sizeof(said), "started by %s\n", ld);
+    for (int i = 0; i < 2; i++) {
+        ran = run_program((const char *[]){ld, "--library-path", lib, "--argv0", agent, agent,
+                                           "parent", files[i], NULL},
+                          NULL, NULL);
+        if (ran.code != 0 || strcmp(ran.out, said) != 0)
+            fail_msg("%s: code %d: %s%s", files[i], ran.code, ran.out, ran.err);
+        ran_free(&ran);
+    }
+    temp_dir_remove(dir);
+}
+
 static void test_what_is_no_program_is_refused(void **state)
 {
     struct fbr_error err = {0, ""};
@@ -92,13 +146,19 @@ static void test_what_is_no_program_is_refused(void **state)
     assert_int_equal(fbr_bundle_write("/nowhere", 1, &err), -ENOEXEC);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_program_runs_where_it_was_moved_to),
         cmocka_unit_test(test_modules_lie_where_a_moved_program_looks_for_them),
+        cmocka_unit_test(test_a_moved_program_starts_itself_and_its_files),
         cmocka_unit_test(test_what_is_no_program_is_refused),
     };
+
+    if (argc == 3 && strcmp(argv[1], "parent") == 0)
+        return act_as_parent(argv[2]);
+    if (argc == 2 && strcmp(argv[1], "child") == 0)
+        return act_as_child();
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,6 +71,8 @@ says '^rank 1 of 2$'
 gives 137 "$fiber" run --image bare:1 --mem 64Mi -n 1 /bin/sh -c 'x=x; while :; do x=$x$x; done'
 oom='was killed by signal 9 \(Killed\): out of memory: it used up to [0-9]+ MiB, and the limit is 64 MiB'
 says "^fiber: (rank 0 .*$oom|.*was killed because memory ran out: its container's limit is 64 MiB)" # the kernel chooses whom
+FIBER_IMAGE=bare:1 does 300 "$prog" nested
+[[ $(grep -c '^leaf beside its parent$' "$work/out") == 2 ]] || failed "they should be in its container"
 ok "an image without our program, and a rank's limit of memory"
 
 FIBER_IMAGE_ADD='' gives 0 "$fiber" run -N 1 -n 1 printf 'one %s\n' program : -n 1 echo another
