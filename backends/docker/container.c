@@ -332,7 +332,7 @@ static void on_output(void *user, const void *data, size_t len)
 static void on_output_end(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_docker_job *j = user;
-    char say[200];
+    char say[400];
 
     j->output = NULL;
     step(j, ON_DETACHED, fbr_http_describe(a, say, sizeof(say)));

@@ -28,6 +28,7 @@ init_path = "$init"
 default_ulimits = []
 init_path = "$init"
 END
+echo '{"HostConfig":{"Ulimits":[{"Name":"nofile","Soft":1024,"Hard":4000000000}]}}' >"$work/limits"
 echo '{"default": [{"type": "insecureAcceptAnything"}]}' >"$work/policy.json"
 
 failed() {
@@ -105,6 +106,9 @@ cases() {
 id=4321 # of nobody
 begin root || { tail -3 "$work/log"; echo "skipped: Podman does not run here"; exit 77; }
 cases
+FIBER_DOCKER_TEMPLATE=$work/limits does process hello # the reason is the end of a long message
+says '^code 125: .*rlimit'
+echo "ok: Podman's long messages"
 end
 nobody=(setpriv --reuid "$id" --regid "$id" --clear-groups)
 if ! "${nobody[@]}" test -x "$prog"; then
