@@ -111,6 +111,27 @@ uint64_t fbr_closure_bytes(const struct fbr_closure *c)
     return c->bytes;
 }
 
+int64_t fbr_file_mtime(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+void fbr_closure_measure(struct fbr_closure *c)
+{
+    struct closure_entry *e, *next;
+    struct stat st;
+
+    HASH_ITER(hh, c->entries, e, next) {
+        struct fbr_file *f = &e->file;
+
+        if (f->kind != FBR_FILE_REGULAR || f->text || lstat(f->path, &st) < 0 ||
+            !S_ISREG(st.st_mode) || (uint64_t)st.st_size <= f->size)
+            continue;
+        f->size = (uint64_t)st.st_size;
+        f->mtime = fbr_file_mtime(&st);
+    }
+}
+
 static int by_path(const void *a, const void *b)
 {
     return strcmp((*(const struct fbr_file *const *)a)->path,
@@ -319,7 +340,7 @@ static int take_file(struct fbr_closure *c, const struct closure_at *at, struct 
         return fbr_fail(err, -errno, "cannot read %.512s, which the image needs: %m", at->path);
     file.mode = at->st.st_mode & 0111 ? 0755 : 0644;
     file.size = (uint64_t)at->st.st_size;
-    file.mtime = (int64_t)at->st.st_mtim.tv_sec * 1000000000 + at->st.st_mtim.tv_nsec;
+    file.mtime = fbr_file_mtime(&at->st);
     if (put(c, &file) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
     return 0;

@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "runtime/base/error.h"
 
@@ -80,6 +81,10 @@ int fbr_closure_add_directory(struct fbr_closure *c, const char *path, unsigned 
 /* Returns all files, sorted by path, so that a directory comes before its contents. Borrowed; valid
  * until the next change. */
 const struct fbr_file *const *fbr_closure_files(struct fbr_closure *c, size_t *count);
+/* Takes files that have become longer since they were added as they are now. */
+void fbr_closure_measure(struct fbr_closure *c);
+/* The time of the last change as in struct fbr_file. */
+int64_t fbr_file_mtime(const struct stat *st);
 uint64_t fbr_closure_bytes(const struct fbr_closure *c);
 /* Returns a note for the user: libraries that plugins need and that are missing here. NULL after
  * the last note. */

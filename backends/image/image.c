@@ -73,9 +73,9 @@ int image_digest(const void *data, size_t len, char out[IMAGE_DIGEST], struct fb
 /* ---- Destinations of bytes ---- */
 
 struct sink {
-    EVP_MD_CTX *md;        /* a digest, */
+    EVP_MD_CTX *md;        /* a digest, NULL: none; and */
     struct archive *outer; /* an entry of another archive, */
-    int fd;                /* or a descriptor */
+    int fd;                /* or a descriptor; -1: none */
     uint64_t bytes;
     uint64_t most; /* for `outer`: the most bytes */
     int failed;    /* negative errno */
@@ -89,13 +89,13 @@ static la_ssize_t on_bytes(struct archive *a, void *user, const void *data, size
     if (s->failed)
         return -1;
     s->bytes += len;
-    if (s->md)
-        rc = EVP_DigestUpdate(s->md, data, len) ? 0 : -ENOMEM;
+    if (s->md && !EVP_DigestUpdate(s->md, data, len))
+        rc = -ENOMEM;
     else if (s->outer && s->bytes > s->most)
         rc = -ESTALE;
     else if (s->outer)
         rc = archive_write_data(s->outer, data, len) == (la_ssize_t)len ? 0 : -EIO;
-    else
+    else if (s->fd >= 0)
         rc = fbr_fds_write(s->fd, data, len);
     if (rc < 0) {
         s->failed = rc;
@@ -150,6 +150,14 @@ static int changed(const char *path, struct fbr_error *err)
                     path);
 }
 
+/* Whether the file has other bytes than before. One that only becomes longer, as a log does, has
+ * the same: the digest of the layer shows if they were changed, too. */
+static bool is_changed(const struct fbr_file *f, const struct stat *st)
+{
+    return (uint64_t)st->st_size < f->size ||
+           ((uint64_t)st->st_size == f->size && fbr_file_mtime(st) != f->mtime);
+}
+
 static int put_contents(struct archive *a, const struct sink *s, const struct fbr_file *f,
                         char *block, struct fbr_error *err)
 {
@@ -159,8 +167,7 @@ static int put_contents(struct archive *a, const struct sink *s, const struct fb
 
     if (fd < 0)
         return fbr_fail(err, -errno, "cannot read %.512s, which the image needs: %m", f->path);
-    if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != f->size ||
-        (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec != f->mtime)
+    if (fstat(fd, &st) < 0 || is_changed(f, &st))
         rc = changed(f->path, err);
     while (rc == 0 && left > 0) {
         ssize_t n = read(fd, block, left < BLOCK ? (size_t)left : BLOCK);
@@ -261,9 +268,11 @@ struct parts {
 
 static int measure_layer(struct fbr_image *i, struct parts *p, struct fbr_error *err)
 {
-    struct sink s = {.md = digest_new()};
-    int rc = s.md ? put_layer(i, &s, err) : fbr_fail(err, -ENOMEM, "no memory for a digest");
+    struct sink s = {.md = digest_new(), .fd = -1};
+    int rc;
 
+    fbr_closure_measure(i->closure);
+    rc = s.md ? put_layer(i, &s, err) : fbr_fail(err, -ENOMEM, "no memory for a digest");
     if (rc == 0)
         rc = digest_end(s.md, p->layer, err);
     p->layer_len = s.bytes;
@@ -319,22 +328,41 @@ static int put_document(struct archive *a, const struct sink *s, const char *nam
     return archive_write_data(a, text, len) == (la_ssize_t)len ? 0 : tar_failed(a, s, name, err);
 }
 
-/* Writes the blob with that digest; text NULL: the layer. */
-static int put_blob(struct fbr_image *i, struct archive *a, const struct sink *s,
-                    const char *digest, const char *text, uint64_t len, struct fbr_error *err)
+static void name_blob(const char *digest, char name[128])
 {
-    struct sink layer = {.outer = a, .most = len};
+    snprintf(name, 128, "blobs/sha256/%s", strchr(digest, ':') + 1);
+}
+
+static int put_blob(struct archive *a, const struct sink *s, const char *digest, const char *text,
+                    uint64_t len, struct fbr_error *err)
+{
     char name[128];
+
+    name_blob(digest, name);
+    return put_document(a, s, name, text, len, err);
+}
+
+/* Writes the layer again, and checks that the files still give the same bytes. */
+static int put_layer_blob(struct fbr_image *i, struct archive *a, const struct sink *s,
+                          const struct parts *p, struct fbr_error *err)
+{
+    struct sink layer = {.outer = a, .most = p->layer_len};
+    char name[128], digest[IMAGE_DIGEST];
     int rc;
 
-    snprintf(name, sizeof(name), "blobs/sha256/%s", strchr(digest, ':') + 1);
-    if (text)
-        return put_document(a, s, name, text, len, err);
-    if ((rc = put_header(a, s, name, AE_IFREG, len, err)) < 0 ||
-        (rc = put_layer(i, &layer, err)) < 0)
+    name_blob(p->layer, name);
+    if ((rc = put_header(a, s, name, AE_IFREG, p->layer_len, err)) < 0)
+        return rc;
+    layer.md = digest_new();
+    rc = layer.md ? put_layer(i, &layer, err) : fbr_fail(err, -ENOMEM, "no memory for a digest");
+    if (rc < 0) {
+        EVP_MD_CTX_free(layer.md);
         /* the failed sink is the reason */
         return s->failed ? tar_failed(a, s, "the image", err) : rc;
-    return layer.bytes == len ? 0 : changed("one of its files", err);
+    }
+    rc = digest_end(layer.md, digest, err);
+    EVP_MD_CTX_free(layer.md);
+    return rc < 0 || strcmp(digest, p->layer) == 0 ? rc : changed("one of its files", err);
 }
 
 static int put_archive(struct fbr_image *i, const struct parts *p, struct sink *s,
@@ -348,9 +376,9 @@ static int put_archive(struct fbr_image *i, const struct parts *p, struct sink *
         return fbr_fail(err, -ENOMEM, "out of memory");
     if ((rc = put_header(a, s, "blobs", AE_IFDIR, 0, err)) < 0 ||
         (rc = put_header(a, s, "blobs/sha256", AE_IFDIR, 0, err)) < 0 ||
-        (rc = put_blob(i, a, s, p->config, p->config_text, p->config_len, err)) < 0 ||
-        (rc = put_blob(i, a, s, p->manifest, p->manifest_text, p->manifest_len, err)) < 0 ||
-        (rc = put_blob(i, a, s, p->layer, NULL, p->layer_len, err)) < 0)
+        (rc = put_blob(a, s, p->config, p->config_text, p->config_len, err)) < 0 ||
+        (rc = put_blob(a, s, p->manifest, p->manifest_text, p->manifest_len, err)) < 0 ||
+        (rc = put_layer_blob(i, a, s, p, err)) < 0)
         goto done;
     if ((rc = put_document(a, s, "index.json", p->index_text, p->index_len, err)) < 0 ||
         (rc = put_document(a, s, "manifest.json", p->docker_text, p->docker_len, err)) < 0 ||

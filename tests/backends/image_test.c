@@ -386,6 +386,34 @@ static void test_a_file_that_changes_meanwhile_is_told(void **state)
     fbr_image_close(i);
 }
 
+static void test_a_log_may_grow_meanwhile(void **state)
+{
+    const char *files[] = {in_root("/train"), NULL}, *more[] = {in_root("/log"), NULL};
+    struct archive *a = archive_read_new();
+    struct archive_entry *e;
+    struct fbr_image *i;
+    bool found = false;
+    size_t len;
+    char *layer;
+
+    (void)state;
+    make_program();
+    write_text("/log", "one");
+    i = open_image(&(struct fbr_image_spec){.files = files, .more = more});
+    write_text("/log", "one two");
+    write_image(i, "/a.tar");
+    layer = layer_of("/a.tar", &len);
+    assert_int_equal(archive_read_support_format_tar(a), ARCHIVE_OK);
+    assert_int_equal(archive_read_open_memory(a, layer, len), ARCHIVE_OK);
+    while (!found && archive_read_next_header(a, &e) == ARCHIVE_OK)
+        found = strcmp(archive_entry_pathname(e), in_root("/log") + 1) == 0;
+    assert_true(found);
+    assert_int_equal(archive_entry_size(e), strlen("one two"));
+    archive_read_free(a);
+    free(layer);
+    fbr_image_close(i);
+}
+
 static void test_a_reader_that_goes_away_and_a_full_disk_are_errors(void **state)
 {
     const char *files[] = {in_root("/train"), NULL};
@@ -447,6 +475,7 @@ int main(void)
         CASE(test_the_layer_has_the_files_without_owners_and_times),
         CASE(test_the_same_files_give_the_same_bytes_and_id),
         CASE(test_a_file_that_changes_meanwhile_is_told),
+        CASE(test_a_log_may_grow_meanwhile),
         CASE(test_a_reader_that_goes_away_and_a_full_disk_are_errors),
         CASE(test_what_cannot_be_planned),
     };
