@@ -51,7 +51,7 @@ def tree(folder):
 
 
 def _script_folder():
-    """Returns the folder of the main module, or None for a console and for `python -c`."""
+    """Returns the folder (or archive) of the main module, or None for a console and for `python -c`."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     return os.path.dirname(os.path.abspath(main)) if main else None
 
@@ -91,7 +91,7 @@ def program_files(named=False):
     found.append(os.path.join(sys.prefix, "pyvenv.cfg"))
     for folder in dict.fromkeys((_core.package_folder(), *map(os.path.abspath, filter(None, sys.path)))):
         real = os.path.realpath(folder)
-        if real not in library and real != (script and os.path.realpath(script)):
+        if real not in library and (real != (script and os.path.realpath(script)) or os.path.isfile(real)):
             found.append(folder)
     found += _editable()
     if script and not named and os.path.realpath(script) not in map(os.path.realpath, found):

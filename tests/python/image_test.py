@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+import zipapp
 
 import pytest
 from fiber import image
@@ -42,6 +43,15 @@ def test_docker_gets_the_interpreter_the_library_and_the_folder(tmp_path, settin
     assert subprocess.__cached__ in paths or not os.path.exists(subprocess.__cached__)
     assert str(tmp_path / "program.py") in paths and str(tmp_path / "other.py") in paths
     assert not [path for path in paths if os.path.basename(path) in ("test", "idlelib")]
+
+
+def test_a_program_that_is_an_archive_goes_along(tmp_path):
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "__main__.py").write_text(PROGRAM % "")
+    zipapp.create_archive(tmp_path / "program", tmp_path / "program.pyz")
+    done = subprocess.run([sys.executable, tmp_path / "program.pyz"], env={**os.environ, "FIBER_BACKEND": "docker"},
+                          capture_output=True, text=True, timeout=120)
+    assert str(tmp_path / "program.pyz") in done.stdout.splitlines(), done
 
 
 FINDER = """
