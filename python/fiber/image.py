@@ -38,7 +38,7 @@ def tree(folder):
                             and not os.path.exists(os.path.join(here, name, "pyvenv.cfg")))
         for name in sorted(names):
             path = os.path.join(here, name)
-            if os.path.isfile(path):
+            if os.path.isfile(path) and os.access(path, os.R_OK):  # others are of no use to the program here, either
                 found.append(path)
                 size += os.path.getsize(path)
         if size > MOST_BYTES or len(found) > MOST_FILES:

@@ -100,6 +100,23 @@ def test_a_folder_goes_without_version_control_and_environments(tmp_path):
     assert image.tree(str(tmp_path)) == [str(tmp_path / "a.py"), str(tmp_path / "deep" / "b.py")]
 
 
+def test_a_folder_goes_without_files_that_its_user_may_not_read(tmp_path):
+    for name, mode in (("a.py", 0o644), ("log", 0)):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(mode)
+    tmp_path.chmod(0o755)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(tmp_path)  # where root's parent folders do not count
+            if os.getuid() == 0:
+                os.setuid(65534)
+            os._exit(0 if image.tree(".") == ["./a.py"] else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_a_folder_that_is_too_large_is_an_error_that_says_what_to_do(tmp_path):
     with open(tmp_path / "large", "wb") as file:
         file.truncate(65 << 20)
