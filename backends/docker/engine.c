@@ -175,7 +175,10 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
     const char *verify = fbr_getenv("DOCKER_TLS_VERIFY");
     /* of an IPv6 address */
     const char *end = address[0] == '[' ? strchr(address, ']') : NULL;
+    const char *rest = end ? end + 1 : address + strcspn(address, ":/");
     bool tls = verify && verify[0];
+    /* else the port of the docker command */
+    const char *port = *rest == ':' ? "" : tls ? ":2376" : ":2375";
     int rc = tls ? load_tls(e, o, pem, err) : 0;
 
     if (rc < 0)
@@ -183,8 +186,9 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
     if (end)
         snprintf(e->host, sizeof(e->host), "%.*s", (int)(end - address - 1), address + 1);
     else
-        snprintf(e->host, sizeof(e->host), "%.*s", (int)strcspn(address, ":/"), address);
-    snprintf(url, 300, "%s://%.250s", tls ? "https" : "http", address);
+        snprintf(e->host, sizeof(e->host), "%.*s", (int)(rest - address), address);
+    snprintf(url, 300, "%s://%.*s%s%.100s", tls ? "https" : "http",
+             rest - address < 150 ? (int)(rest - address) : 150, address, port, rest);
     o->url = url;
     /* its containers reach us as the containers of a local socket do */
     if (is_this_machine(e->host))
