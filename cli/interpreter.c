@@ -38,17 +38,23 @@ static const struct language languages[] = {
      .attached = "",
      .kept = "IEsSP",
      .ask = "-c",
-     .question = "import os, sys, sysconfig\n"
-                 "real, out = os.path.realpath, [sys.executable]\n"
-                 "std = {real(sysconfig.get_paths()[k]) for k in ('stdlib', 'platstdlib')}\n"
-                 "left = ('test', 'tests', 'idlelib', 'turtledemo', 'ensurepip', 'site-packages',\n"
-                 "        'dist-packages')\n"
-                 "out.append(os.path.join(sys.prefix, 'pyvenv.cfg'))\n"
-                 "out += [os.path.join(s, n) for s in sorted(std) for n in sorted(os.listdir(s))\n"
-                 "        if n not in left and not n.startswith('config-')]\n"
-                 "out += [p for p in sys.path if os.path.isabs(p) and real(p) not in std]\n"
-                 "sys.stdout.buffer.write(b''.join(os.fsencode(p) + b'\\n' for p in out\n"
-                 "                        if os.path.exists(p) and '\\n' not in p))\n"},
+     .question =
+         "import importlib.util, os, sys, sysconfig\n"
+         "real, out = os.path.realpath, [sys.executable]\n"
+         "std = {real(sysconfig.get_paths()[k]) for k in ('stdlib', 'platstdlib')}\n"
+         "left = ('test', 'tests', 'idlelib', 'turtledemo', 'ensurepip', 'site-packages',\n"
+         "        'dist-packages')\n"
+         "out.append(os.path.join(sys.prefix, 'pyvenv.cfg'))\n"
+         "out += [os.path.join(s, n) for s in sorted(std) for n in sorted(os.listdir(s))\n"
+         "        if n not in left and not n.startswith('config-')]\n"
+         "out += [p for p in sys.path if os.path.isabs(p) and real(p) not in std]\n"
+         /* of `pip install -e`, by the finder of setuptools */
+         "for f in sys.meta_path:\n"
+         "    for n in getattr(sys.modules.get(getattr(f, '__module__', 0)), 'MAPPING', ()):\n"
+         "        s = importlib.util.find_spec(n)\n"
+         "        out += s and (s.submodule_search_locations or [s.origin]) or []\n"
+         "sys.stdout.buffer.write(b''.join(os.fsencode(p) + b'\\n' for p in out\n"
+         "                        if os.path.exists(p) and '\\n' not in p))\n"},
     {.name = "perl",
      .code = "eE",
      .module = "",

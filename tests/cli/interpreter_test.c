@@ -176,6 +176,43 @@ static void options_are_no_script(void **state)
     assert_false(has_line(lines, "job/module.py"));
 }
 
+static void packages_that_pip_left_where_they_are_go_along(void **state)
+{
+    static const char finder[] =
+        "import importlib.util, sys\n"
+        "MAPPING = {'left_package': '%s', 'left_missing': '/nowhere'}\n"
+        "class Finder:\n"
+        "    @classmethod\n"
+        "    def find_spec(cls, name, path=None, target=None):\n"
+        "        if name == 'left_package':\n"
+        "            place = MAPPING[name] + '/__init__.py'\n"
+        "            return importlib.util.spec_from_file_location(name, place)\n"
+        "sys.meta_path.append(Finder)\n";
+    const char *const command[] = {"/usr/bin/python3", "-c", "1", NULL};
+    const struct interpreter_wish w = {.program = command[0], .command = command, .workdir = dir};
+    struct interpreter_files files;
+    struct fbr_error err = {0, ""};
+    char text[1024], lines[65536];
+
+    (void)state;
+    if (access(command[0], X_OK) < 0) {
+        print_message("skipped: there is no %s\n", command[0]);
+        skip();
+    }
+    put("project/left_package/__init__.py", "", 0644);
+    snprintf(text, sizeof(text), finder, path_in(dir, "project/left_package"));
+    put("site/sitecustomize.py", text, 0644);
+    assert_int_equal(setenv("PYTHONPATH", path_in(dir, "site"), 1), 0);
+    fbr_buf_init(&files.lines);
+    if (interpreter_find(&w, &files, &err) != 1)
+        fail_msg("%s", err.text);
+    unsetenv("PYTHONPATH");
+    snprintf(lines, sizeof(lines), "\n%.*s", (int)files.lines.len, (const char *)files.lines.data);
+    fbr_buf_fini(&files.lines);
+    assert_true(has_line(lines, "site"));
+    assert_true(has_line(lines, "project/left_package"));
+}
+
 static void a_folder_that_is_too_large_is_refused_unless_files_are_named(void **state)
 {
     const char *const command[] = {"python3", "big/run.py", NULL};
@@ -217,6 +254,7 @@ int main(void)
         cmocka_unit_test(scripts_bring_their_folder),
         cmocka_unit_test(env_is_passed_over),
         cmocka_unit_test(options_are_no_script),
+        cmocka_unit_test(packages_that_pip_left_where_they_are_go_along),
         cmocka_unit_test(a_folder_that_is_too_large_is_refused_unless_files_are_named),
     };
 
