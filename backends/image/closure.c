@@ -399,6 +399,12 @@ static int take_member(struct fbr_closure *c, const char *path, int depth, struc
     return rc;
 }
 
+/* The folder on a path of modules may be that of a whole project. */
+static bool is_history(const char *name)
+{
+    return !strcmp(name, ".git") || !strcmp(name, ".hg") || !strcmp(name, ".svn");
+}
+
 /* Adds a directory with its contents; `path` has no links. */
 static int take_tree(struct fbr_closure *c, const char *path, int depth, struct fbr_error *err)
 {
@@ -418,7 +424,8 @@ static int take_tree(struct fbr_closure *c, const char *path, int depth, struct 
     if (put_directory(c, path, 0755) < 0)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     while (rc == 0 && (d = readdir(dir))) {
-        if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
+        if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
+            (c->as_data && is_history(d->d_name)))
             continue;
         if (asprintf(&member, "%s/%s", path, d->d_name) < 0) {
             rc = fbr_fail(err, -ENOMEM, "out of memory");
@@ -544,8 +551,11 @@ int fbr_closure_add(struct fbr_closure *c, const char *path, struct fbr_error *e
 int fbr_closure_add_data(struct fbr_closure *c, const char *path, struct fbr_error *err)
 {
     char *whole = absolute(path, err);
-    int rc = whole ? closure_take_plugin(c, whole, err) : -ENOENT;
+    int rc;
 
+    c->as_data = true;
+    rc = whole ? closure_take_plugin(c, whole, err) : -ENOENT;
+    c->as_data = false;
     free(whole);
     return rc;
 }

@@ -62,8 +62,8 @@ void fbr_closure_free(struct fbr_closure *c); /* NULL is allowed */
  * failure, c can only be freed. -ENOENT, with a message that names the program, the missing library
  * and the places that were searched. */
 int fbr_closure_add(struct fbr_closure *c, const char *path, struct fbr_error *err);
-/* Adds a file or directory that a program opens. A missing file, or a missing library of it, is at
- * most noted. */
+/* Adds a file or directory that a program opens, without histories (.git, .hg, .svn). A missing
+ * file, or a missing library of it, is at most noted. */
 int fbr_closure_add_data(struct fbr_closure *c, const char *path, struct fbr_error *err);
 /* Adds the libraries of `mapped` that lie outside of the system's directories: a program that has
  * loaded them by hand will load them again. */

@@ -38,6 +38,7 @@ struct fbr_closure {
     bool dirs_read;
     char *mapped_path; /* fbr_closure_mapped_path() */
     bool needs_cache;  /* only ld.so.cache leads to one of the libraries */
+    bool as_data;      /* the folder that is being added was not named by the user */
 };
 
 /* The end of a path. */

@@ -241,6 +241,21 @@ static void test_data_brings_no_interpreter_and_may_be_missing(void **state)
     fbr_closure_free(c);
 }
 
+static void test_folders_of_modules_go_without_histories(void **state)
+{
+    struct fbr_closure *c = new_closure(NULL);
+
+    (void)state;
+    write_text("/project/module.py", 0644, "");
+    write_text("/project/.git/config", 0644, "");
+    assert_int_equal(fbr_closure_add_data(c, in_root("/project"), NULL), 0);
+    found(c, "/project/module.py");
+    assert_absent(c, "/project/.git");
+    assert_int_equal(fbr_closure_add(c, in_root("/project"), NULL), 0);
+    found(c, "/project/.git/config"); /* the user has named it */
+    fbr_closure_free(c);
+}
+
 static void test_directories_of_ld_so_conf_and_the_cache_that_leads_to_them(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
@@ -671,6 +686,7 @@ int main(void)
         CASE(test_library_path_stands_between_rpath_and_runpath),
         CASE(test_what_the_process_has_loaded_counts_where_nothing_else_is_found),
         CASE(test_data_brings_no_interpreter_and_may_be_missing),
+        CASE(test_folders_of_modules_go_without_histories),
         CASE(test_directories_of_ld_so_conf_and_the_cache_that_leads_to_them),
         CASE(test_a_library_of_another_machine_is_passed_over),
         CASE(test_a_missing_library_is_told_with_who_needs_it_and_where_it_was_sought),
