@@ -6,7 +6,9 @@ import, so cloudpickle comes first there.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import copyreg
 import io
+from sys import modules
 
 import _pickle
 
@@ -24,8 +26,23 @@ def _load_util():
     return _util
 
 
+_connections_known = False
+
+
+def _know_connections():
+    """A plain pickle of a connection of multiprocessing has the number of its descriptor, which is another file in the
+    process that gets it, and is closed there. Its reducer passes the descriptor on."""
+    global _connections_known
+    module = modules["multiprocessing.connection"]
+    if hasattr(module, "reduce_connection"):  # else another thread is importing it
+        copyreg.pickle(module.Connection, module.reduce_connection)
+        _connections_known = True
+
+
 def dumps(obj):
     """Pickles an object for another process of the run."""
+    if not _connections_known and "multiprocessing.connection" in modules:
+        _know_connections()
     if type(obj) not in PLAIN and (_util or _load_util()).is_in_interactive_console():
         cloud = cloudpickle()
         if cloud:

@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import array
+import multiprocessing
 import os
 import pickle
 import signal
@@ -470,6 +471,33 @@ def test_a_listener_refuses_a_wrong_key():
         assert not thread.is_alive()
     with pytest.raises(TypeError):
         Listener(authkey="text")
+
+
+def answer_by(conn):
+    conn.send("from a worker")
+    return os.getpid()
+
+
+def send_through(queue, conn):
+    mine, its = multiprocessing.Pipe()
+    queue.put(its)
+    its.close()
+    mine.send("from a process")
+    assert conn.recv() == "well"
+
+
+def test_connections_of_multiprocessing_travel_on_this_host():
+    queue, (mine, its) = mp.Queue(), mp.Pipe()
+    p = start(send_through, queue, its)
+    its.close()
+    with queue.get() as other:
+        assert other.recv() == "from a process"
+    mine.send("well")
+    finish(p)
+    mine, its = multiprocessing.Pipe()
+    with mine, its, mp.Pool(1) as pool:
+        assert pool.map(answer_by, [its]) == [pool.apply(os.getpid)]
+        assert mine.recv() == "from a worker"
 
 
 def test_other_addresses_are_multiprocessings():
