@@ -170,8 +170,9 @@ void fbr_client_drop(struct client_lane *l, size_t n)
     l->last = at;
 }
 
-/* Another process waits. Messages here belong to our own waiting threads: the owner gave the
- * messages to them before, and another process may have got a newer message meanwhile. */
+/* Another process waits, or the owner counts. Messages here belong to our own waiting threads: the
+ * owner gave the messages to them before, and another process may have got a newer message
+ * meanwhile. */
 void fbr_client_on_recall(struct client_lane *l)
 {
     size_t ours = l->hungry - l->looking < l->n_in ? l->hungry - l->looking : l->n_in;

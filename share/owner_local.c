@@ -291,7 +291,7 @@ size_t fbr_owner_count(const struct lane *l)
 int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n)
 {
     struct lane *l = &h->lanes[lane];
-    uint64_t until = fbr_now_ms() + OVERDUE_MS;
+    uint64_t until = fbr_now_ms() + OVERDUE_MS + 1;
     struct fbr_queue_engine_stats s;
 
     pthread_mutex_lock(&h->lock);
@@ -299,6 +299,8 @@ int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n)
     do
         fbr_queue_engine_stats(l->engine, &s);
     while (s.recalls && !h->over && fbr_cond_wait(&l->arrived, &h->lock, until) == 0);
+    if (s.recalls) /* a consumer is frozen: the next call need not wait for it again */
+        fbr_owner_drop_recalls(l);
     *n = fbr_owner_count(l);
     pthread_mutex_unlock(&h->lock);
     return 0;

@@ -97,10 +97,17 @@ static void test_a_frozen_receiver_does_not_hold_up_the_owner(void **state)
     struct fiber_queue *q = plain_queue(0);
     struct fiber_process *frozen;
     uint8_t seen[8000] = {0};
+    uint64_t began;
+    size_t n;
 
     (void)state;
     put_numbers(q, COUNT(seen));
     frozen = freeze_one(q);
+    must(fiber_queue_size(q, &n)); /* waits for it, as a get does */
+    assert_true(n >= COUNT(seen) - TAKEN && n <= COUNT(seen));
+    began = now_ms();
+    must(fiber_queue_size(q, &n));
+    assert_true(now_ms() - began < 4000); /* the first call took 5 s */
     get_new(q, seen, PASSED);
     expect_the_rest(frozen, q, seen, COUNT(seen) - TAKEN - PASSED);
     fiber_queue_close(q);
