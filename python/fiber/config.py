@@ -47,6 +47,7 @@ LEVELS = {"warning": "warn", "critical": "error", "fatal": "error", "notset": "t
           10: "debug", 20: "info", 30: "warn", 40: "error", 50: "error", 0: "trace"}
 
 _front = {}  # what was set of FRONT
+_environment = {}  # settings of the library in the environment, as they were last read
 _before = {}  # what settings of the library were before the program set them
 
 
@@ -80,19 +81,34 @@ def get_object():
 
 
 def init(**settings):
-    """Joins this process to Fiber and sets these settings; returns the names of those that changed."""
+    """Joins this process to Fiber and sets these settings; returns the names of those that changed.
+
+    A variable of the environment that changed since the last call counts as one of these settings.
+    """
     from . import _core
     for key in settings:
         if key not in LIBRARY and key not in FRONT:
             raise ValueError("there is no setting %r" % key)
     _core.start()
     changed = []
-    for key, value in settings.items():
+    for key, value in {**_changed_variables(), **settings}.items():
         before = _get(key)
         _set(key, value)
         if _get(key) != before:
             changed.append(key)
     return changed
+
+
+def _changed_variables():
+    """Returns the settings of the library that the environment has otherwise than when it was read."""
+    before = dict(_environment)
+    _read_environment()
+    return {key: _environment.get(key) for key in before.keys() | _environment if before.get(key) != _environment.get(key)}
+
+
+def _read_environment():
+    _environment.clear()
+    _environment.update((key, os.environ[name]) for key in LIBRARY for name in ["FIBER_" + key.upper()] if name in os.environ)
 
 
 def reset():
@@ -226,6 +242,7 @@ class without_foreign_variables:
 
 def apply():
     """After the start of the library: says to it what the environment says in terms of Fiber 0.2."""
+    _read_environment()
     for key in ("debug", "default_backend", "default_image"):
         value = _from_environment(key)
         if value != FRONT[key]:

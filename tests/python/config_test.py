@@ -84,6 +84,19 @@ def test_the_environment(python):
     assert (ran.code, ran.out) == (0, "3 slurm 4s True\n3\n"), ran
 
 
+def test_init_reads_a_changed_environment(python):
+    ran = python("-c", """if 1:
+        import fiber, os
+        print(fiber.config.heartbeat)
+        os.environ["FIBER_HEARTBEAT"] = "3s"
+        print(fiber.config.heartbeat, fiber.init(grace="7s"), fiber.config.heartbeat)
+        fiber.config.heartbeat = "5s"
+        print(fiber.init(), fiber.config.heartbeat)  # it did not change since
+        del os.environ["FIBER_HEARTBEAT"]
+        print(fiber.init(), fiber.config.heartbeat)""", env={"FIBER_HEARTBEAT": "2s"})
+    assert (ran.code, ran.out) == (0, "2s\n2s ['heartbeat', 'grace'] 3s\n[] 5s\n['heartbeat'] 2s\n"), ran
+
+
 def test_a_file_of_fiber_0_2(python, tmp_path):
     (tmp_path / ".fiberconfig").write_text("[default]\nlog_level=WARNING\nlog_file=stdout\ncpu_per_job=3 ; a comment\n"
                                            "use_bash=True\ndefault_backend=slurm\n#mem_per_job=7\n")
