@@ -34,6 +34,8 @@ def _about(error, name):
 
 
 def _open_segment(name, size, flags):
+    if "\0" in name:
+        raise ValueError("embedded null character")
     if not name.strip("/") or "/" in name.lstrip("/"):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), "/" + name)
     if len(name.encode()) > NAME_MAX:

@@ -188,6 +188,8 @@ def test_names_of_blocks():
         shared_memory.SharedMemory(create=True)
     with pytest.raises(ValueError):
         shared_memory.SharedMemory(create=True, size=-1)
+    with pytest.raises(ValueError, match="embedded null character"):
+        shared_memory.SharedMemory("mine\0too", create=True, size=1)
 
 
 def change_list(items):
