@@ -167,7 +167,7 @@ static void on_broken(void *user, struct fbr_link *link, int why)
 
     (void)link;
     pthread_mutex_lock(&w->pool->lock);
-    leaves = why == -EPIPE && w->state == FBR_WORKER_STOPPING;
+    leaves = why == -EPIPE && (w->state == FBR_WORKER_STOPPING || w->pool->closing);
     /* A lost link counts as a death, as lost heartbeats do: a task may be to blame, because it
      * stopped the process, closed its descriptors or has a result that is too long for us. */
     w->disrupted |= !lost;

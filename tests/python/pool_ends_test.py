@@ -385,6 +385,28 @@ def test_output_of_workers(program):
     assert ran.code == 0 and ran.out.split("\n")[:-1] == ["begins", "task 1", "task 2"], ran
 
 
+def test_a_worker_that_leaves_slowly_has_the_grace_period(program):
+    """Its data link is gone long before it is, which is its end only if nobody asked it to leave."""
+    ran = program(script("""
+    import atexit
+
+    def leave():
+        time.sleep(3)  # ten heartbeats
+        print("left", flush=True)
+
+    def enter(x):
+        atexit.register(leave)
+
+    if __name__ == "__main__":
+        with mp.Pool(1) as p:
+            p.apply(enter, (0,))
+            p.close()
+            p.join()
+    """), env={"FIBER_BACKEND": "command", "FIBER_COMMAND_START": "{command}", "FIBER_COMMAND_HOSTS": "here",
+               "FIBER_BIND": "lo", "FIBER_HEARTBEAT": "300ms", "FIBER_GRACE": "60s"})
+    assert (ran.code, ran.out, ran.err) == (0, "left\n", ""), ran
+
+
 def test_a_lock_that_was_tried_is_free_after_an_interrupt():
     """A lock that is taken and released by calls is not: Ctrl-C comes behind the one or before the other."""
     def interrupt(*_):
