@@ -408,6 +408,43 @@ static const char *either(const char *small, const char *capital)
     return value && value[0] ? value : fbr_getenv(capital);
 }
 
+/* The port at the end of "host:port" or "[address]:port"; NULL: none. */
+static const char *port_of(const char *host, size_t len)
+{
+    const char *colon = memrchr(host, ':', len);
+
+    return colon && (host[0] == '[' ? colon[-1] == ']' : !memchr(host, ':', colon - host))
+               ? colon + 1
+               : NULL;
+}
+
+/* Returns the exceptions as libcurl knows them. To kubectl "host:port" means that port alone, and
+ * "*.domain" all hosts of the domain. */
+static char *exceptions(const char *list, const char *server)
+{
+    const char *host = strstr(server, "://") + 3, *port = port_of(host, strcspn(host, "/"));
+    long number = port ? strtol(port, NULL, 10) : strncmp(server, "https", 5) ? 80 : 443;
+    char *out = malloc(strlen(list) + 2), *at = out;
+
+    while (out && *(list += strspn(list, ", \t"))) {
+        size_t len = strcspn(list, ", \t");
+        const char *only = port_of(list, len), *end = only ? only - 1 : list + len;
+        const char *name = list + (list[0] == '[' || !strncmp(list, "*.", 2));
+
+        if (len == 1 && list[0] == '*') /* all hosts; libcurl knows it only alone */
+            return strcpy(out, "*");
+        if (!only || strtol(only, NULL, 10) == number) {
+            end -= end > name && end[-1] == ']';
+            at = mempcpy(at, name, (size_t)(end - name));
+            *at++ = ',';
+        }
+        list += len;
+    }
+    if (out)
+        *at = '\0';
+    return out;
+}
+
 /* Takes the proxy of the environment, as kubectl does. */
 static int take_env_proxy(struct fbr_kube_config *c, struct fbr_error *err)
 {
@@ -419,7 +456,7 @@ static int take_env_proxy(struct fbr_kube_config *c, struct fbr_error *err)
     if (c->proxy || is_here(c) || !proxy || !proxy[0])
         return 0;
     c->env_proxy = strdup(proxy);
-    c->no_proxy = strdup(no_proxy ? no_proxy : "");
+    c->no_proxy = exceptions(no_proxy ? no_proxy : "", c->server);
     return c->env_proxy && c->no_proxy ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 

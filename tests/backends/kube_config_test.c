@@ -239,7 +239,7 @@ static void the_proxy_of_the_environment_is_taken_as_kubectl_takes_it(void **sta
         assert_int_equal(fbr_kube_config_load(&c, cases[i].context, NULL), 0);
         if (cases[i].is) {
             assert_string_equal(c.env_proxy, cases[i].is);
-            assert_string_equal(c.no_proxy, "n");
+            assert_string_equal(c.no_proxy, "n,");
         } else {
             assert_null(c.env_proxy);
         }
@@ -247,6 +247,32 @@ static void the_proxy_of_the_environment_is_taken_as_kubectl_takes_it(void **sta
         fbr_kube_config_fini(&c);
     }
     unsetenv("NO_PROXY");
+}
+
+static void exceptions_are_written_as_libcurl_knows_them(void **state)
+{
+    static const struct {
+        const char *variable, *is;
+    } cases[] = {
+        {"h:6443, *.d:6443,.e,10.0.0.0/8 [fd00::1]:6443,fd00::2,[::1]",
+         "h,.d,.e,10.0.0.0/8,fd00::1,fd00::2,::1,"}, /* the server's port is 6443 */
+        {"h:443", ""},
+        {"a,*", "*"},
+        {"*.d,:6443,[,]", ".d,,,,"},
+    };
+    struct fbr_kube_config c;
+
+    (void)state;
+    use_both();
+    assert_int_equal(setenv("HTTPS_PROXY", "http://e:2", 1), 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(setenv("NO_PROXY", cases[i].variable, 1), 0);
+        assert_int_equal(fbr_kube_config_load(&c, "two", NULL), 0);
+        assert_string_equal(c.no_proxy, cases[i].is);
+        fbr_kube_config_fini(&c);
+    }
+    unsetenv("NO_PROXY");
+    unsetenv("HTTPS_PROXY");
 }
 
 static void a_context_can_be_chosen(void **state)
@@ -499,6 +525,7 @@ int main(void)
         TEST(files_are_merged_and_the_first_counts),
         TEST(paths_are_relative_to_the_file_that_was_named),
         TEST(the_proxy_of_the_environment_is_taken_as_kubectl_takes_it),
+        TEST(exceptions_are_written_as_libcurl_knows_them),
         TEST(a_context_can_be_chosen),
         TEST(http_to_another_host_is_plain),
         TEST(what_cannot_be_used_is_told),
