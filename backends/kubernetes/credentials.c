@@ -287,13 +287,27 @@ const char *fbr_kube_creds_token(void *creds)
     return c->token ? c->token : c->config->token;
 }
 
+/* Reads the kubeconfig again, into which a new login writes the new token. */
+static bool read_config(struct fbr_kube_creds *c)
+{
+    char *token = fbr_kube_config_token(c->config);
+
+    if (!token)
+        return false;
+    forget(&c->token);
+    c->token = token;
+    return true;
+}
+
 bool fbr_kube_creds_refused(struct fbr_kube_creds *c)
 {
     if (c->config->exec.command)
         begin_again(c);
     else if (c->config->token_file)
         c->read_at = 0;
-    return c->config->exec.command || c->config->token_file;
+    else
+        return c->config->token && read_config(c);
+    return true;
 }
 
 bool fbr_kube_creds_are_awaited(struct fbr_kube_creds *c)

@@ -1,9 +1,10 @@
 /* credentials.h - our credentials for an API server, over time: tokens that change, and programs
  * that print credentials.
  *
- * A token file is read again each minute. A program (an exec plugin) runs when the backend is
- * opened, which waits for its end. Later it runs on a thread of its own: a minute before its
- * credentials expire, and when the server refuses them.
+ * A token file is read again each minute, and a kubeconfig when the server refuses the token in
+ * it. A program (an exec plugin) runs when the backend is opened, which waits for its end. Later it
+ * runs on a thread of its own: a minute before its credentials expire, and when the server refuses
+ * them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_CREDS_H

@@ -383,6 +383,21 @@ static int load_files(struct fbr_kube_config *c, const char *context, int *found
     return rc;
 }
 
+char *fbr_kube_config_token(const struct fbr_kube_config *c)
+{
+    struct fbr_kube_config now = {0};
+    char *token = NULL;
+    int found = 0;
+
+    if (c->context && load_files(&now, c->context, &found, NULL) == 0 && found &&
+        !strcmp(now.server, c->server)) {
+        token = now.token;
+        now.token = NULL;
+    }
+    fbr_kube_config_fini(&now);
+    return token;
+}
+
 /* The server is a `kubectl proxy`, or a tunnel to one. */
 static bool is_here(const struct fbr_kube_config *c)
 {

@@ -515,6 +515,42 @@ static void a_token_file_is_read(void **state)
     fbr_kube_creds_close(creds);
 }
 
+static void write_token(const char *server, const char *token)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text),
+             "current-context: x\n"
+             "clusters: [{name: c, cluster: {server: '%s'}}]\n"
+             "users: [{name: u, user: {token: %s}}]\n"
+             "contexts: [{name: x, context: {cluster: c, user: u}}]\n",
+             server, token);
+    write_file("a", text);
+}
+
+static void a_token_that_is_refused_is_looked_for_in_the_kubeconfig(void **state)
+{
+    struct fbr_kube_config c;
+    struct fbr_kube_creds *creds;
+    char path[128];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/a", folder);
+    assert_int_equal(setenv("KUBECONFIG", path, 1), 0);
+    write_token("https://h", "first");
+    assert_int_equal(fbr_kube_config_load(&c, "", NULL), 0);
+    assert_int_equal(fbr_kube_creds_open(&creds, &c, NULL), 0);
+    assert_string_equal(fbr_kube_creds_token(creds), "first");
+    write_token("https://h", "second");
+    assert_true(fbr_kube_creds_refused(creds));
+    assert_string_equal(fbr_kube_creds_token(creds), "second");
+    write_token("https://other", "third");
+    assert_false(fbr_kube_creds_refused(creds));
+    assert_string_equal(fbr_kube_creds_token(creds), "second");
+    fbr_kube_creds_close(creds);
+    fbr_kube_config_fini(&c);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
@@ -537,6 +573,7 @@ int main(void)
         TEST(a_plugin_is_run_and_told_about_the_cluster),
         TEST(a_plugin_that_fails_is_told),
         TEST(a_token_file_is_read),
+        TEST(a_token_that_is_refused_is_looked_for_in_the_kubeconfig),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
