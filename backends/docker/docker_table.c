@@ -7,7 +7,8 @@
 
 static const struct fbr_config_key keys[] = {
     {"docker_host", "FIBER_DOCKER_HOST", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
-     "the engine: unix:///path or tcp://host:port; empty: DOCKER_HOST, else the usual socket"},
+     "the engine: unix:///path or tcp://host:port; empty: DOCKER_HOST, else docker's context, "
+     "else the usual socket"},
     {"docker_network", "FIBER_DOCKER_NETWORK", FBR_CONFIG_STR, "", 0, 250, NULL,
      "network of containers; empty: that of the container that this process is in, else the "
      "engine's default"},
@@ -29,6 +30,7 @@ static const struct fbr_config_key keys[] = {
 
 static const struct fbr_backend_sign signs[] = {
     {"DOCKER_HOST", "docker_host", "/var/run/docker.sock"},
+    {"DOCKER_CONTEXT", NULL, NULL},
 };
 
 static const struct fbr_backend_advice advice = {

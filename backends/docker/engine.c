@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,6 +127,71 @@ static const char *usual_host(char podman[300])
     return access(podman + 7, F_OK) == 0 ? podman : "unix:///var/run/docker.sock";
 }
 
+static struct json_t *read_json(const char *dir, const char *file)
+{
+    char *text = read_text(dir, file, NULL);
+    struct json_t *j = text ? fbr_json_parse(text, strlen(text), NULL) : NULL;
+
+    free(text);
+    return j;
+}
+
+/* Takes the address of a context of the docker command, and its folder with keys if it has one. The
+ * command keeps each context in folders of the same name. */
+static bool find_context(struct fbr_docker_engine *e, const char *dir, const char *context,
+                         char host[300])
+{
+    char path[PATH_MAX];
+    glob_t found = {0};
+
+    snprintf(path, sizeof(path), "%.3000s/contexts/meta/*/meta.json", dir);
+    host[0] = '\0';
+    if (glob(path, GLOB_NOSORT, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            struct json_t *j = read_json("", found.gl_pathv[i]);
+
+            if (strcmp(fbr_json_text(j, "Name", NULL), context) == 0) {
+                const char *folder = dirname(found.gl_pathv[i]);
+
+                snprintf(host, 300, "%.290s",
+                         fbr_json_text(j, "Endpoints", "docker", "Host", NULL));
+                snprintf(path, sizeof(path), "%.3000s/contexts/tls%.300s/docker", dir,
+                         strrchr(folder, '/'));
+                snprintf(e->certs, sizeof(e->certs), "%.250s", access(path, F_OK) == 0 ? path : "");
+            }
+            fbr_json_free(j);
+        }
+    globfree(&found);
+    return host[0];
+}
+
+/* Takes the engine that the docker command would take without DOCKER_HOST: that of the context in
+ * DOCKER_CONTEXT, else in its config.json. Returns 1; 0: there is no context, or "default". */
+static int take_context(struct fbr_docker_engine *e, char host[300], struct fbr_error *err)
+{
+    const char *dir = fbr_getenv("DOCKER_CONFIG"), *home = fbr_getenv("HOME"),
+               *context = fbr_getenv("DOCKER_CONTEXT");
+    struct json_t *config;
+    char own[PATH_MAX];
+    int rc = 0;
+
+    snprintf(own, sizeof(own), "%s/.docker", home ? home : "");
+    dir = dir && dir[0] ? dir : own;
+    config = read_json(dir, "config.json");
+    if (!context || !context[0])
+        context = fbr_json_text(config, "currentContext", NULL);
+    if (context[0] && strcmp(context, "default") != 0)
+        rc = find_context(e, dir, context, host)
+                 ? 1
+                 : fbr_fail(err, -ENOENT,
+                            "the docker command's context %.100s (DOCKER_CONTEXT, or %.200s/"
+                            "config.json) is not in %.200s/contexts; see `docker context ls`, or "
+                            "set DOCKER_HOST",
+                            context, dir, dir);
+    fbr_json_free(config);
+    return rc;
+}
+
 static int check_socket(const char *path, struct fbr_error *err)
 {
     if (access(path, R_OK | W_OK) == 0)
@@ -148,13 +215,14 @@ static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, cha
     char own[PATH_MAX];
 
     snprintf(own, sizeof(own), "%s/.docker", home ? home : "");
-    dir = dir && dir[0] ? dir : own;
+    dir = e->certs[0] ? e->certs : dir && dir[0] ? dir : own;
     for (int i = 0; i < 3; i++) {
         pem[i] = read_text(dir, files[i], &why);
         if (!pem[i])
             return fbr_fail(err, -EKEYREJECTED, "TLS (DOCKER_TLS_VERIFY is set): %s", why.text);
     }
-    snprintf(e->certs, sizeof(e->certs), "%.250s", dir);
+    if (dir != e->certs)
+        snprintf(e->certs, sizeof(e->certs), "%.250s", dir);
     o->ca = pem[0];
     o->cert = pem[1];
     o->key = pem[2];
@@ -176,7 +244,7 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
     /* of an IPv6 address */
     const char *end = address[0] == '[' ? strchr(address, ']') : NULL;
     const char *rest = end ? end + 1 : address + strcspn(address, ":/");
-    bool tls = verify && verify[0];
+    bool tls = (verify && verify[0]) || e->certs[0];
     /* else the port of the docker command */
     const char *port = *rest == ':' ? "" : tls ? ":2376" : ":2375";
     int rc = tls ? load_tls(e, o, pem, err) : 0;
@@ -205,11 +273,14 @@ static int find(struct fbr_docker_engine *e, const struct fbr_config *config,
 {
     char usual[300];
     const char *host = fbr_config_str(config, "docker_host");
+    int rc = 0;
 
     if (!host[0])
         host = fbr_getenv("DOCKER_HOST");
+    if ((!host || !host[0]) && (rc = take_context(e, usual, err)) < 0)
+        return rc;
     if (!host || !host[0])
-        host = usual_host(usual);
+        host = rc ? usual : usual_host(usual);
     snprintf(e->name, sizeof(e->name), "the Docker engine at %.250s", host);
     o->name = e->name;
     if (strncmp(host, "unix://", 7) == 0) {

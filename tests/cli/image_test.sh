@@ -98,6 +98,25 @@ if [ -w /dev/full ]; then
 fi
 check 1 '' 'there is no Docker engine at .*docker_host or DOCKER_HOST' build x ls -H "unix://$work/none.sock"
 
+# ---- Contexts of the docker command ----
+context() {  # NAME ADDRESS
+    mkdir -p "docker/contexts/meta/id-$1"
+    echo "{\"Name\":\"$1\",\"Endpoints\":{\"docker\":{\"Host\":\"$2\"}}}" >"docker/contexts/meta/id-$1/meta.json"
+}
+context far "unix://$work/far.sock"
+context near "unix://$work/near.sock"
+context keys tcp://127.0.0.1:1
+mkdir -p docker/contexts/tls/id-keys/docker
+echo '{"currentContext":"near"}' >docker/config.json
+export DOCKER_CONFIG=$work/docker
+check 1 '' 'there is no Docker engine at .*/near.sock' build x ls
+check 1 '' 'there is no Docker engine at .*/none.sock' build x ls -H "unix://$work/none.sock"
+DOCKER_CONTEXT=keys check 1 '' 'cannot read .*/contexts/tls/id-keys/docker/ca.pem' build x ls
+DOCKER_CONTEXT=far check 1 '' 'there is no Docker engine at .*/far.sock' build x ls
+DOCKER_CONTEXT=gone check 1 '' 'context gone .* is not in .*/docker/contexts.*docker context ls' build x ls
+DOCKER_HOST="unix://$work/far.sock" check 1 '' 'there is no Docker engine at .*/far.sock' build x ls
+unset DOCKER_CONFIG
+
 # ---- An engine ----
 if ! command -v python3 >/dev/null || ! python3 -c 'import http.server'; then
     exit $bad
