@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/config_value.h"
+
 #define OLDEST 40              /* 1.40: device requests */
 #define NEWEST 44              /* used when both sides speak it */
 #define TAR_OWNER_MAX 02000000 /* the largest number that fits into a tar header */
@@ -40,6 +42,22 @@ static struct json_t *word_list(const char *words, const char *between)
         return NULL;
     }
     for (char *w = strtok_r(copy, between, &rest); w; w = strtok_r(NULL, between, &rest))
+        fbr_json_push(&list, fbr_json_string(w));
+    free(copy);
+    return list;
+}
+
+/* The same for paths, which may have blanks. */
+static struct json_t *path_list(const char *words)
+{
+    struct json_t *list = fbr_json_pack("[]");
+    char *copy = strdup(words), *rest = copy, *w;
+
+    if (!copy) {
+        fbr_json_free(list);
+        return NULL;
+    }
+    while ((w = fbr_value_word(&rest)))
         fbr_json_push(&list, fbr_json_string(w));
     free(copy);
     return list;
@@ -107,7 +125,7 @@ static struct json_t *host_config(const struct fbr_job *job, const struct fbr_do
     if (w->caps && w->caps[0] && strcmp(w->caps, "none") != 0)
         fbr_json_put(&h, "CapAdd", word_list(w->caps, " ,"));
     if (w->mounts && w->mounts[0])
-        fbr_json_put(&h, "Binds", word_list(w->mounts, " "));
+        fbr_json_put(&h, "Binds", path_list(w->mounts));
     if (w->network && w->network[0])
         fbr_json_put(&h, "NetworkMode", fbr_json_string(w->network));
     if (w->groups && w->groups[0])

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backends/image/image_priv.h"
+#include "runtime/base/config_value.h"
 #include "runtime/base/environ.h"
 
 void fbr_image_list_free(char **list)
@@ -96,26 +97,12 @@ struct lists {
     char **files, **more, **env, **mapped;
 };
 
-/* Cuts the next word off the text; "\\ " is a blank in a word. NULL at the end. */
-static char *next_word(char **text)
-{
-    char *at = *text + strspn(*text, " "), *word = at, *to = at;
-
-    while (*at && *at != ' ') {
-        at += at[0] == '\\' && at[1];
-        *to++ = *at++;
-    }
-    *text = at + (*at != '\0');
-    *to = '\0';
-    return word < to ? word : NULL;
-}
-
 static int add_words(struct lists *l, const struct fbr_config *config, struct fbr_error *err)
 {
     char *words = strdup(fbr_config_str(config, "image_add")), *rest = words, *w;
     int rc = words ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 
-    while (rc == 0 && (w = next_word(&rest)))
+    while (rc == 0 && (w = fbr_value_word(&rest)))
         if (w[0] == '@')
             rc = add_lines(&l->more, w + 1, err);
         else if (image_list_add(&l->files, w) < 0)

@@ -188,3 +188,16 @@ size_t fbr_word_distance(const char *a, size_t alen, const char *b, size_t blen)
     }
     return row[blen];
 }
+
+char *fbr_value_word(char **text)
+{
+    char *at = *text + strspn(*text, " "), *word = at, *to = at;
+
+    while (*at && *at != ' ') {
+        at += at[0] == '\\' && at[1];
+        *to++ = *at++;
+    }
+    *text = at + (*at != '\0');
+    *to = '\0';
+    return word < to ? word : NULL;
+}

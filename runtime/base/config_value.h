@@ -35,6 +35,10 @@ struct fbr_config_key {
 int fbr_value_parse(const struct fbr_config_key *k, const char *text, int64_t *out,
                     const char *origin, struct fbr_error *err);
 
+/* Cuts the next word off a text with blanks between its words; "\\ " is a blank in a word. NULL at
+ * the end. */
+char *fbr_value_word(char **text);
+
 /* Returns how many characters must be inserted, removed or replaced to turn a into b; letter case
  * does not count. SIZE_MAX: a word has more than 64 characters. */
 size_t fbr_word_distance(const char *a, size_t alen, const char *b, size_t blen);

@@ -103,7 +103,7 @@ static void test_a_body_has_what_is_asked_for(void **state)
 {
     const struct fbr_docker_wishes w = {.network = "net",
                                         .user = "1000:100",
-                                        .mounts = "/a:/a:ro,z  /b:/c",
+                                        .mounts = "/a:/a:ro,z  /b:/c /d\\ e:/f",
                                         .caps = "SYS_PTRACE,NET_RAW IPC_LOCK",
                                         .groups = "7 44 ",
                                         .shm = 1 << 30,
@@ -124,7 +124,7 @@ static void test_a_body_has_what_is_asked_for(void **state)
     assert_list(fbr_json_at(b, "Env", NULL),
                 "\"A=b c\" \"E=\" \"FIBER_TICKET=file:/.fiber/ticket\" ");
     assert_list(fbr_json_at(h, "CapAdd", NULL), "\"SYS_PTRACE\" \"NET_RAW\" \"IPC_LOCK\" ");
-    assert_list(fbr_json_at(h, "Binds", NULL), "\"/a:/a:ro,z\" \"/b:/c\" ");
+    assert_list(fbr_json_at(h, "Binds", NULL), "\"/a:/a:ro,z\" \"/b:/c\" \"/d e:/f\" ");
     assert_list(fbr_json_at(h, "DeviceRequests", NULL),
                 "{\"Count\":2,\"Capabilities\":[[\"gpu\"]]} ");
     assert_string_equal(fbr_json_text(h, "NetworkMode", NULL), "net");
