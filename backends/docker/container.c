@@ -184,8 +184,9 @@ static void explain(const struct fbr_docker_job *j, char *out, size_t size)
     char limit[80] = "the host has no memory left";
 
     out[0] = '\0';
-    if (j->memory)
-        snprintf(limit, sizeof(limit), "its container's limit is %.0f MiB (memory sets it)",
+    if (j->memory > 0)
+        snprintf(limit, sizeof(limit),
+                 "its container's limit is %.0f MiB (memory or docker_template sets it)",
                  (double)j->memory / (1 << 20));
     if (j->oom && j->code != 0)
         snprintf(out, size, "was killed because memory ran out: %s", limit);

@@ -151,6 +151,7 @@ static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct f
     if (j->body && job->own_program && !fbr_docker_images_is_own(b->images, j->image))
         j->bundled_body = fbr_docker_bundled(body);
     known = fbr_docker_owner(fbr_json_text(body, "User", NULL), made, &owner);
+    j->memory = fbr_json_int(body, 0, "HostConfig", "Memory", NULL);
     fbr_json_free(body);
     if (job->ticket)
         fbr_docker_ticket(job->ticket, job->ticket_len, known ? &owner : NULL, &j->ticket);
@@ -167,7 +168,6 @@ static int docker_start(struct fbr_backend *b, const struct fbr_job *job, void *
         return fbr_fail(err, -ENOMEM, "out of memory");
     j->b = b;
     j->user = user;
-    j->memory = job->memory;
     j->bundle = -1;
     rc = prepare(j, job, err);
     if (rc < 0)

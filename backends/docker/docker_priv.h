@@ -35,7 +35,7 @@ struct fbr_docker_job {
     /* bytes of each stream: reported so far; still to skip of a repeated output */
     uint64_t got[2], skip[2];
     struct fbr_timer timer; /* for the rest of the output, or for news */
-    uint64_t memory;        /* its limit, for messages */
+    int64_t memory;         /* its limit, for messages; 0: none */
     int32_t code;
     int sig;                         /* the last signal from the runtime */
     unsigned archive;                /* number of the next archive: our program, the ticket */

@@ -32,7 +32,10 @@ ok "exit codes, signals, names"
 
 does 300 "$prog" process -m 64 eat 200
 says '^code -9: .*memory ran out.* limit is 64 MiB'
-ok "a limit of memory is told"
+echo '{"HostConfig":{"Memory":67108864,"MemorySwap":67108864}}' >"$work/template"
+FIBER_DOCKER_TEMPLATE=$work/template does 300 "$prog" process eat 200
+says '^code -9: .*memory ran out.* limit is 64 MiB'
+ok "a limit of memory is told, also that of a template"
 does 300 "$prog" process -c 1000 hello
 says '^code 125: .*CPUs'
 ok "too many processors are told"
