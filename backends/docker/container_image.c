@@ -415,6 +415,7 @@ static void on_made(uv_work_t *work, int status)
                                       .type = "application/x-tar",
                                       .body_fd = f->fd,
                                       .timeout_ms = LOAD_MS,
+                                      .data = on_progress,
                                       .done = on_fetched});
 }
 

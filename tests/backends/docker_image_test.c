@@ -1,4 +1,5 @@
-/* docker_image_test.c - images that are pulled while the helpers for their logins take their time.
+/* docker_image_test.c - images that are pulled while the helpers for their logins take their time, and that an engine
+ * does not take.
  *
  * The engine is a server that knows no image; a helper is a script that waits at a gate, a FIFO that the test holds.
  *
@@ -164,11 +165,65 @@ static void helpers_that_wait_end_with_us(void **state)
     assert_int_equal(http_server_asked(t.b->server), 0);
 }
 
+/* ---- An engine that is full ---- */
+
+static bool answer_as_full(struct http_peer *p, const struct http_asked *q, void *user)
+{
+    (void)user;
+    return strstr(q->path, "/images/load")
+               ? http_say(p, 200, "",
+                          "{\"errorDetail\":{},\"error\":\"no space left on device\"}\n")
+               : http_say(p, 404, "", "{}");
+}
+
+static void on_own_image(void *user, const char *text, bool done, bool good)
+{
+    char *said = user;
+
+    if (!done)
+        return;
+    t.good = good;
+    snprintf(said, 400, "%s", text);
+    sem_post(&t.done);
+}
+
+static int want_own(void *said)
+{
+    char image[128];
+
+    if (fbr_docker_images_choose(t.images, NULL, image, sizeof(image), NULL) < 0)
+        return -1;
+    fbr_docker_images_want(t.images, image, on_own_image, said);
+    return 0;
+}
+
+/* It says 200 before it unpacks the image. */
+static void an_image_that_does_not_fit_is_told(void **state)
+{
+    char path[120], said[400];
+    struct http_server *full;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/full", t.b->dir);
+    full = http_server_open(path, false, answer_as_full, NULL);
+    t.b->o.socket = path;
+    bench_reopen(t.b);
+    t.engine.http = t.b->http;
+    assert_int_equal(fbr_loop_call(t.b->loop, want_own, said), 0);
+    sem_come(&t.done);
+    assert_false(t.good);
+    if (!strstr(said, "could not be loaded: no space left on device"))
+        fail_msg("%s", said);
+    fbr_loop_call(t.b->loop, close_images, NULL);
+    http_server_close(full);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(helpers_that_wait_hold_up_no_other_work, set_up, tear_down),
         cmocka_unit_test_setup_teardown(helpers_that_wait_end_with_us, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_image_that_does_not_fit_is_told, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
