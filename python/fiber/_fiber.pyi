@@ -158,7 +158,8 @@ class Stream:
     mean_ns: int
     def put(self, result: Result, argument: Any, /) -> None: ...
     def feed(
-        self, result: Result, items: list[Any], next: int, stop: int, block: int, shift: int, limit: int, least: int, /
+        self, result: Result, items: list[Any], next: int, stop: int, block: int, shift: int, call: int, limit: int,
+        least: int, /
     ) -> int: ...
     def cancel(self, result: Result, /) -> None: ...
 

@@ -35,6 +35,7 @@ TimeoutError = _mp_context.TimeoutError
 
 RUN, CLOSE, TERMINATE = "RUN", "CLOSE", "TERMINATE"
 ONE, STAR, APPLY, BLOCK, BLOCK_STAR = range(5)  # kinds of tasks, as in worker.h
+AFRESH, NUMBERED = 8, 16  # their flags
 VALUE, LIST, ARRIVE = range(3)  # kinds of results, as in pool.h
 
 BLOCK_NS = 1000000  # of work in a block, where nobody says how many elements
@@ -53,9 +54,16 @@ LINGER_S = 1.0  # how long the thread of a pool stays when it has nothing to do
 # Iterables that cannot block: the caller's own thread takes their elements.
 PLAIN = frozenset(type(iter(x)) for x in ([], (), range(0), range(1 << 70), {}, {}.items(), {}.values(), set(), "", b"",
                                           bytearray(), reversed([]), collections.deque()))
-BY_NAME = frozenset((types.FunctionType, types.BuiltinFunctionType))  # pickled so: what they are does not change
 
 _numbers = itertools.count(1)
+_calls = itertools.count(1)
+
+
+def _changes(func):
+    """Tells whether a call may change what is called: a bound method changes its object."""
+    if isinstance(func, types.BuiltinFunctionType):
+        return not isinstance(func.__self__, (types.ModuleType, type, types.NoneType))
+    return not isinstance(func, (types.FunctionType, type))
 
 
 def _remote(text):
@@ -211,6 +219,7 @@ class Feed:
     def __init__(self, pool, stream, result, items, chunksize):
         self.pool, self.stream, self.result, self.items = pool, stream, result, items
         self.block = chunksize
+        self.call = next(_calls)
         self.next, self.end = 0, len(items)
 
     def more(self, first=False):
@@ -240,7 +249,8 @@ class Feed:
 
     def put(self, stop, block):
         for _ in range(2):
-            self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, *self.pool._bounds())
+            self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, self.call,
+                                         *self.pool._bounds())
             if self.next == stop or self.pool._has_enough(self.stream):
                 return
             # An element was refused: hear why, at once.
@@ -377,7 +387,7 @@ class IMapIterator(ApplyResult):
 
     def _feed_to(self, stop):
         self._rest_at = self._stream.feed(self, self._rest, self._rest_at, stop, self._chunk if self._chunk > 1 else 0,
-                                          self._put, *self._pool._bounds())
+                                          self._put, 0, *self._pool._bounds())
 
     def _put_block_by_block(self):
         """Some element cannot be pickled, which is the error of its block alone."""
@@ -715,7 +725,7 @@ class Pool(metaclass=abc.ABCMeta):
             except Exception:  # it is found out below, whose fault it is
                 self._last = None, None
         stream = self._put(func, APPLY, lambda stream: stream.put(result, (args, kwds)), result)
-        if type(func) in BY_NAME and not _by_value():
+        if not _changes(func) and not _by_value():
             self._last = func, stream
         return result
 
@@ -776,10 +786,11 @@ class Pool(metaclass=abc.ABCMeta):
 
     def _begin_map(self, result, func, items, chunksize, star, waits):
         if items:
+            flag = NUMBERED if chunksize is None else 0
             if chunksize is None and self._options["timeout_ms"]:  # which is that of an element, and not of a block
                 chunksize = 1
             block = BLOCK_STAR if star else BLOCK
-            how = block if chunksize != 1 else STAR if star else ONE
+            how = flag | (block if chunksize != 1 else STAR if star else ONE)
             self._put(func, how, lambda stream: self._feed(Feed(self, stream, result, items, chunksize), waits), result)
 
     def _give_up(self, result):
@@ -836,6 +847,10 @@ class Pool(metaclass=abc.ABCMeta):
 
     def _stream(self, func, kind):
         by_value = _by_value()
+        if not _changes(func):
+            kind &= ~NUMBERED
+        elif not kind & NUMBERED:
+            kind |= AFRESH
         key = kind.to_bytes(8, "little") + (by_value or _pickling.dumps)(func)
         streams = self._streams
         stream = streams.get(key)

@@ -48,6 +48,7 @@ struct stream {
     uint64_t tasks;   /* that are not taken */
     uint64_t mean_ns; /* of an element; 0: not known */
     int again;        /* failed tasks are put again */
+    int numbered;     /* FPY_NUMBERED */
     PyObject *dumps;  /* NULL: _pickle's */
 };
 
@@ -195,8 +196,23 @@ struct feed {
     PyObject *list;
     Py_ssize_t next, stop, block; /* block 0: elements are tasks of their own */
     uint64_t shift;               /* from a position in the list to a place in the result */
+    uint64_t call;                /* its number, for a stream that is numbered */
     struct fpy_result *owner;
 };
+
+/* The object of the task from `next` to `end`. */
+static PyObject *next_object(const struct stream *s, const struct feed *f, Py_ssize_t end)
+{
+    PyObject *object;
+
+    if (f->block)
+        object = PyList_GetSlice(f->list, f->next, end);
+    else if ((object = PyList_GetItem(f->list, f->next)))
+        Py_INCREF(object);
+    if (!object || !s->numbered)
+        return object;
+    return Py_BuildValue("(KN)", (unsigned long long)f->call, object);
+}
 
 /* Pickles the next task. */
 static PyObject *next_pickle(struct stream *s, struct feed *f, struct entry *e)
@@ -205,11 +221,9 @@ static PyObject *next_pickle(struct stream *s, struct feed *f, struct entry *e)
     PyObject *object, *pickle;
 
     end = end < f->stop ? end : f->stop;
-    object = f->block ? PyList_GetSlice(f->list, f->next, end) : PyList_GetItem(f->list, f->next);
+    object = next_object(s, f, end);
     if (!object)
         return NULL;
-    if (!f->block)
-        Py_INCREF(object);
     pickle = fpy_dumps(object, s->dumps);
     Py_DECREF(object);
     *e = (struct entry){.owner = f->owner,
@@ -250,13 +264,13 @@ static int feed_some(struct stream *s, struct feed *f)
 static PyObject *stream_feed(PyObject *self, PyObject *args)
 {
     struct stream *s = (struct stream *)self;
-    unsigned long long limit, least, shift;
+    unsigned long long limit, least, shift, call;
     struct feed f = {.next = 0};
     Py_ssize_t begin;
     PyObject *owner;
 
-    if (!PyArg_ParseTuple(args, "OO!nnnKKK:feed", &owner, &PyList_Type, &f.list, &f.next, &f.stop,
-                          &f.block, &shift, &limit, &least))
+    if (!PyArg_ParseTuple(args, "OO!nnnKKKK:feed", &owner, &PyList_Type, &f.list, &f.next, &f.stop,
+                          &f.block, &shift, &call, &limit, &least))
         return NULL;
     if (!fpy_is_result(owner) || f.next < 0 || f.stop > PyList_Size(f.list) || f.block < 0) {
         PyErr_SetString(PyExc_ValueError, "feed() needs a Result, and a range within its list");
@@ -264,6 +278,7 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     }
     f.owner = (struct fpy_result *)owner;
     f.shift = shift;
+    f.call = call;
     if (check_stream(s) < 0)
         return NULL;
     begin = f.next;
@@ -644,6 +659,7 @@ static PyObject *pool_stream(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     memset((char *)s + sizeof(PyObject), 0, sizeof(*s) - sizeof(PyObject));
     s->again = again;
+    s->numbered = len > 0 && function[0] & FPY_NUMBERED; /* the kind is little-endian */
     if (dumps != Py_None) {
         Py_INCREF(dumps);
         s->dumps = dumps;
@@ -894,9 +910,9 @@ static PyType_Spec pool_spec = {
 static PyMethodDef stream_methods[] = {
     {"put", stream_put, METH_VARARGS, "put(result, argument)\n--\n\nPuts a task for this result."},
     {"feed", stream_feed, METH_VARARGS,
-     "feed(result, list, next, stop, block, shift, limit, least)\n--\n\nPuts elements of a list as "
-     "tasks, in blocks (0: each alone), while the pool has fewer\nthan `limit` bytes under way, or "
-     "the stream fewer than `least` tasks. Returns the position that comes next."},
+     "feed(result, list, next, stop, block, shift, call, limit, least)\n--\n\nPuts elements of a "
+     "list as tasks, in blocks (0: each alone), while the pool has fewer\nthan `limit` bytes under "
+     "way, or the stream fewer than `least` tasks. Returns the position that comes next."},
     {"cancel", stream_cancel, METH_O,
      "cancel(result)\n--\n\nCancels the tasks of this result that are not done."},
     {NULL, NULL, 0, NULL},

@@ -2,7 +2,8 @@
  * main thread with the GIL given up.
  *
  * A function is unpickled once, when its first task comes, and kept by the number of the common
- * input that it came in. The last ones are kept.
+ * input that it came in; what may change when it is called is unpickled again. The last ones are
+ * kept.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "worker_main.h"
@@ -21,9 +22,9 @@
 #define FUNCTIONS_BYTES ((size_t)64 << 20) /* of their pickles, but one is always kept */
 
 struct function {
-    uint64_t id; /* of its common input; 0: none */
-    uint64_t kind;
-    size_t len; /* of its pickle */
+    uint64_t id;   /* of its common input; 0: none */
+    uint64_t call; /* that it was unpickled for; 0: all */
+    size_t len;    /* of its pickle */
     PyObject *callable;
 };
 
@@ -122,22 +123,35 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int load_function(struct function *f, uint64_t id, const void *data, size_t len)
-{
-    PyObject *callable;
+/* The common input of a task. */
+struct common {
+    const char *data;
+    size_t len;
+    uint64_t id;
+    uint64_t kind; /* and flags */
+};
 
-    if (!data || len < sizeof(f->kind)) {
+static int get_common(struct common *c)
+{
+    c->data = fiber_task_common(&c->len, &c->id);
+    if (!c->data || c->len < sizeof(c->kind)) {
         PyErr_SetString(PyExc_RuntimeError, "a task arrived without its function");
         return -1;
     }
-    callable = fpy_loads((const char *)data + sizeof(f->kind), len - sizeof(f->kind));
-    if (!callable)
+    memcpy(&c->kind, c->data, sizeof(c->kind));
+    return 0;
+}
+
+static int load_function(struct function *f, const struct common *c, uint64_t call)
+{
+    f->id = f->len = 0;
+    Py_CLEAR(f->callable);
+    f->callable = fpy_loads(c->data + sizeof(c->kind), c->len - sizeof(c->kind));
+    if (!f->callable)
         return -1;
-    Py_XDECREF(f->callable);
-    f->callable = callable;
-    f->id = id;
-    f->len = len;
-    memcpy(&f->kind, data, sizeof(f->kind));
+    f->id = c->id;
+    f->call = call;
+    f->len = c->len;
     return 0;
 }
 
@@ -158,25 +172,23 @@ static void drop_old_functions(void)
     }
 }
 
-/* The function of the task's map; its callable is borrowed. */
-static const struct function *find_function(void)
+/* What a task of this call calls: borrowed, until another task runs. */
+static PyObject *find_function(const struct common *c, uint64_t call)
 {
-    const void *data;
-    uint64_t id;
-    size_t len;
+    struct function *f;
 
-    data = fiber_task_common(&len, &id);
     for (unsigned i = 0; i < FUNCTIONS; i++) {
-        struct function *f = &functions[(newest + i) % FUNCTIONS];
-
-        if (f->id && f->id == id)
-            return f;
+        f = &functions[(newest + i) % FUNCTIONS];
+        if (!f->id || f->id != c->id)
+            continue;
+        return f->call == call || load_function(f, c, call) == 0 ? f->callable : NULL;
     }
     newest = (newest + FUNCTIONS - 1) % FUNCTIONS;
-    if (load_function(&functions[newest], id, data, len) < 0)
+    f = &functions[newest];
+    if (load_function(f, c, call) < 0)
         return NULL;
     drop_old_functions();
-    return &functions[newest];
+    return f->callable;
 }
 
 static PyObject *call_star(PyObject *callable, PyObject *sequence)
@@ -248,21 +260,40 @@ static PyObject *call(uint64_t kind, PyObject *callable, PyObject *argument)
     }
 }
 
+/* The argument of a task, and for what call its function is unpickled: 0 for all. */
+static PyObject *load_argument(const struct common *c, const void *in, size_t len, uint64_t *call)
+{
+    static uint64_t tasks;
+    PyObject *task = fpy_loads(in, len), *argument = NULL;
+    unsigned long long number;
+
+    *call = c->kind & FPY_AFRESH ? ++tasks : 0;
+    if (!task || !(c->kind & FPY_NUMBERED))
+        return task;
+    if (PyArg_ParseTuple(task, "KO", &number, &argument)) {
+        *call = number;
+        Py_INCREF(argument);
+    }
+    Py_DECREF(task);
+    return argument;
+}
+
 static PyObject *run(const void *in, size_t len)
 {
-    const struct function *f = find_function();
-    PyObject *callable, *argument, *result;
-    uint64_t kind;
+    PyObject *argument, *callable, *result = NULL;
+    struct common c;
+    uint64_t number;
 
-    if (!f)
+    if (get_common(&c) < 0)
         return NULL;
-    callable = f->callable; /* a task may run others in this thread, and replace it */
-    kind = f->kind;
-    Py_INCREF(callable);
-    argument = fpy_loads(in, len);
-    result = argument ? call(kind, callable, argument) : NULL;
+    argument = load_argument(&c, in, len, &number);
+    callable = argument ? find_function(&c, number) : NULL;
+    if (callable) {
+        Py_INCREF(callable); /* a task may run others in this thread, and replace it */
+        result = call(c.kind & ~(uint64_t)(FPY_AFRESH | FPY_NUMBERED), callable, argument);
+        Py_DECREF(callable);
+    }
     Py_XDECREF(argument);
-    Py_DECREF(callable);
     return result;
 }
 

@@ -1,7 +1,7 @@
 /* worker_main.h - what a pool of Python runs in its workers; the form of tasks and results.
  *
- *     common input   u64 kind, then the function, pickled
- *     task           its argument, pickled: as the kind says
+ *     common input   u64 kind and flags, then the function, pickled
+ *     task           its argument, pickled: as the kind says; with FPY_NUMBERED (number of its call, argument)
  *     result         u64 nanoseconds, then the result, pickled
  *     error          code FPY_TASK_RAISED: u64 nanoseconds, then what fiber._worker.failure() has made;
  *                    other codes: a text of the library
@@ -20,6 +20,11 @@ enum fpy_kind {
     FPY_BLOCK_STAR, /* [f(*x) for x in argument] */
     FPY_KINDS
 };
+
+/* Flags of what may change when it is called, such as a bound method. As in multiprocessing, the
+ * changes of one call are not seen by the next one. */
+#define FPY_AFRESH 8u    /* it is unpickled for each task */
+#define FPY_NUMBERED 16u /* it is unpickled in each worker for each call of map() */
 
 #define FPY_TASK_RAISED (-EREMOTEIO)
 

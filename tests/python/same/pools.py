@@ -51,6 +51,29 @@ def leave(_):
     sys.exit("left")
 
 
+class Counter:
+    def __init__(self):
+        self.n = 0
+
+    def count(self, _):
+        self.n += 1
+        return self.n
+
+
+def count_in_calls(pool):
+    """A call leaves what it calls as it was, for the next call, too."""
+    counter = Counter()
+    for _ in range(2):
+        print(pool.map(counter.count, [0]), pool.starmap(counter.count, [(0,)]), pool.apply(counter.count, (0,)))
+        print(pool.map(counter.count, range(4), chunksize=2), pool.map(counter.count, range(4), chunksize=1),
+              list(pool.imap(counter.count, range(4))), list(pool.imap(counter.count, range(4), chunksize=2)))
+    values = {"a": 1}
+    get = values.get
+    print(pool.apply(get, ("a",)))
+    values["a"] = 2
+    print(pool.apply(get, ("a",)), counter.n)
+
+
 def raises(fn, *args):
     try:
         print(fn(*args))
@@ -91,6 +114,8 @@ if __name__ == "__main__":
 
     with mp.Pool(2, initializer=start, initargs=("ready",)) as pool:
         print(set(pool.map(state, range(20))))
+    with mp.Pool(1) as pool:
+        count_in_calls(pool)
     with mp.Pool(1, maxtasksperchild=2) as pool:
         pids = [pool.apply(os.getpid) for _ in range(6)]
         print(len(set(pids)))
