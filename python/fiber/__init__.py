@@ -13,6 +13,9 @@ of _CONTEXT is bound to the default context.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import atexit
+import sys
+
 __version__ = "0.1.0"
 
 _MODULES = frozenset((
@@ -61,6 +64,14 @@ def __getattr__(name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+@atexit.register
+def _end():
+    """Runs after the functions that the program registers after the import, which may use its queues."""
+    core = sys.modules.get("fiber._core")
+    if core:
+        core.end()
 
 
 def __dir__():

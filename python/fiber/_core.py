@@ -83,10 +83,20 @@ def _note_fork():
 
 
 def _end_with_interpreter():
-    """After multiprocessing's own handler has joined the children and ended the daemons, whatever is open ends."""
-    from multiprocessing import util
+    """After multiprocessing's own handler has joined the children and ended the daemons, whatever is open ends: in a
+    child at once, before its threads are joined, else in end()."""
+    from multiprocessing import process, util
     util.Finalize(None, _fiber.leave, exitpriority=-50)  # before managers end, and with them what threads wait for
-    util.Finalize(None, _fiber.fini, exitpriority=-200)
+    if process.parent_process():
+        util.Finalize(None, _fiber.fini, exitpriority=-200)
+
+
+def end():
+    """The interpreter ends, and nothing of the program runs any more but daemon threads."""
+    if _started and not _forked:
+        from multiprocessing import util
+        util._exit_function()
+        _fiber.fini()
 
 
 def package_folder():

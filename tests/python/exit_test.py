@@ -174,6 +174,43 @@ def test_a_daemon_thread_waits_until_the_end_without_a_word(program, made, waits
     assert (ran.code, ran.out, ran.err) == (0, "", ""), ran
 
 
+@pytest.mark.parametrize("before", ["", "import multiprocessing.util"])
+def test_the_end_of_a_program_uses_its_queues(program, before):
+    """Loggers stop so: by a message to a thread that takes them from a queue."""
+    ran = program("""
+        %s
+        import fiber as mp
+        import atexit
+        import threading
+
+        made = []
+
+        @atexit.register
+        def end():
+            for queue, thread in made:
+                queue.put("end")
+                thread.join()
+
+        def take(queue):
+            for message in iter(queue.get, "end"):
+                print(message)
+            print("taken")
+
+        def child(queue):
+            queue.put("child")
+
+        if __name__ == "__main__":
+            queue = mp.SimpleQueue()
+            thread = threading.Thread(target=take, args=(queue,), daemon=True)
+            thread.start()
+            made.append((queue, thread))
+            p = mp.Process(target=child, args=(queue,))
+            p.start()
+            p.join()
+    """ % before)
+    assert (ran.code, ran.out, ran.err) == (0, "child\ntaken\n", ""), ran
+
+
 @pytest.mark.parametrize("last", ["", "raise SystemExit(3)", "e.shutdown(wait=False)", "del e",
                                   "os.fork() and os.wait()"])
 def test_submitted_calls_run_before_the_end(program, tmp_path, last):
