@@ -58,6 +58,7 @@ class Executor(concurrent.futures.Executor):
         if max_workers is not None and max_workers < 1:
             raise ValueError("max_workers must be greater than 0")
         self._pool = Pool(max_workers, initializer, initargs, **options)
+        self._max_workers = self._pool._size  # dask and others read it
         self._lock = threading.Lock()
         self._waiting = collections.deque()  # calls that are not handed out
         self._running = 0  # calls that are

@@ -907,6 +907,12 @@ def test_executor():
         e.map(square, [1])
 
 
+def test_an_executor_has_the_size_that_libraries_read():
+    from fiber.futures import Executor
+    with Executor(3) as e:
+        assert e._max_workers == 3
+
+
 def test_calls_of_an_executor_that_are_cancelled_do_not_run(tmp_path):
     from fiber.futures import Executor
     go, paths = str(tmp_path / "go"), [str(tmp_path / str(i)) for i in range(20)]
