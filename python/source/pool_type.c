@@ -508,7 +508,8 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
     p->taking = 1;
     if (PyList_Size(p->finished) || (r && r->done))
         out = hand_out(p, calls);
-    while (!out && !PyErr_Occurred()) {
+    /* Where messages come without a pause, fpy_wait() never looks for signals. */
+    while (!out && !PyErr_Occurred() && PyErr_CheckSignals() == 0) {
         double left = timeout - (double)(now_ms() - begin) / 1000;
 
         out = take_slice(p, r, timeout < 0 ? -1 : left > 0 ? left : 0, calls);

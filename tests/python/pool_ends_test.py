@@ -329,6 +329,34 @@ def test_control_c_ends_the_tasks_of_a_call(program, call, said, per_job):
     assert ran.code == 0 and ran.out == said + "\n", ran
 
 
+def test_a_signal_ends_a_map_whose_results_come_without_a_pause(program):
+    ran = program(script("""
+    import signal
+
+    class Signalled(Exception):
+        pass
+
+    def refuse(*_):
+        raise Signalled
+
+    def task(x):
+        with open("ran", "a") as ran:
+            ran.write(".")
+        if x == 0:
+            os.kill(os.getppid(), signal.SIGUSR1)
+        time.sleep(0.005)
+
+    if __name__ == "__main__":
+        signal.signal(signal.SIGUSR1, refuse)
+        p = mp.Pool(2)
+        try:
+            p.map(task, range(4000), chunksize=1)
+        except Signalled:
+            print(os.path.getsize("ran") < 4000)
+    """))
+    assert ran.code == 0 and ran.out == "True\n", ran
+
+
 def test_control_c_leaves_calls_alone_that_have_a_result(program):
     ran = program(script("""
     import signal
