@@ -543,6 +543,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     put_host(r, e);
     if (r->threads)
         fbr_env_default(e, THREADS_ENV, "%u", r->threads);
+    fbr_env_default(e, "PYTHONUNBUFFERED", "1"); /* a killed rank has printed all */
     for (int i = 0; i < a->nbridges; i++) {
         rc = a->bridges[i].ops->rank(a->bridges[i].bridge, &j->job.info, r->rank, e, fd, err);
         if (rc < 0)

@@ -373,6 +373,19 @@ test_lines_without_an_end_take_no_memory() {
     leaves_nothing
 }
 
+test_killed_python_has_printed_its_lines() {
+    local code=0 print='import os
+print("the last line")
+os.kill(os.getpid(), 9)'
+    env -u PYTHONUNBUFFERED "$fiber" run -n 2 python3 -c "$print" >"$work/out" 2>"$work/err" </dev/null || code=$?
+    [ "$code" = 137 ] || fail "exit code $code" || return
+    grep -qx 'the last line' "$work/out" || fail "the output: $(cat "$work/out")" || return
+    grep -qx 'fiber:     the last line' "$work/err" || fail "the report: $(cat "$work/err")" || return
+    "$fiber" run -n 2 -x PYTHONUNBUFFERED= python3 -c "$print" >"$work/out" 2>"$work/err" </dev/null || :
+    [ ! -s "$work/out" ] || fail "not the user's choice: $(cat "$work/out")" || return
+    leaves_nothing
+}
+
 run_tests test_slow_reader_holds_up_the_ranks test_slow_reader_holds_up_ranks_that_start_again \
     test_slow_reader_outlives_agents test_slow_rank_holds_up_the_input \
     test_rank_that_ends_before_its_input_does_no_harm test_input_that_has_ended_ends_for_the_next_try \
@@ -380,5 +393,5 @@ run_tests test_slow_reader_holds_up_the_ranks test_slow_reader_holds_up_ranks_th
     test_reader_that_takes_its_time_gets_all test_signal_ends_the_wait_for_the_reader test_full_disk_fails_the_run \
     test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
     test_unfinished_lines_on_a_terminal test_pseudo_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
-    test_bar_is_one_line_of_a_file_and_of_a_report test_lines_without_an_end_take_no_memory \
-    test_terminal_is_read_in_the_foreground test_lines_of_32_ranks_are_whole
+    test_killed_python_has_printed_its_lines test_bar_is_one_line_of_a_file_and_of_a_report \
+    test_lines_without_an_end_take_no_memory test_terminal_is_read_in_the_foreground test_lines_of_32_ranks_are_whole
