@@ -486,6 +486,8 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
     rc = how && *how == 'p' ? pass_port(j, rank, env, err) : pass_fd(j, rank, env, fd, err);
     if (rc < 0)
         return rc;
+    /* MPICH 5 looks for the version itself, and gives up if it finds PMI's variables and PMIx's. */
+    fbr_env_default(env, "MPIR_CVAR_PMI_VERSION", "1");
     if (job->spawned)
         fbr_env_set(env, "PMI_SPAWNED", "1");
     return 0;

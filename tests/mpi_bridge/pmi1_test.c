@@ -223,10 +223,15 @@ static void test_the_variables(void **state)
     assert_string_equal(fbr_env_get(&env, "PMI_FD"), "3");
     assert_string_equal(fbr_env_get(&env, "PMI_RANK"), "2");
     assert_string_equal(fbr_env_get(&env, "PMI_SIZE"), "3");
+    assert_string_equal(fbr_env_get(&env, "MPIR_CVAR_PMI_VERSION"), "1");
     for (const char *const *name =
              (const char *const[]){"PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMI_JOBID", NULL};
          *name; name++)
         assert_null(fbr_env_get(&env, *name));
+    fbr_env_fini(&env);
+    assert_int_equal(
+        host_env(h, id, 1, (char *[]){"MPIR_CVAR_PMI_VERSION=2", NULL}, &env, NULL, &err), 0);
+    assert_string_equal(fbr_env_get(&env, "MPIR_CVAR_PMI_VERSION"), "2");
     fbr_env_fini(&env);
     assert_int_equal(host_env(h, id, 2, (char *[]){"FIBER_PMI=both", NULL}, &env, NULL, &err),
                      -EINVAL);
