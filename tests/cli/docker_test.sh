@@ -18,7 +18,7 @@ finish() { # what a test that failed left would fail the next one
 }
 trap finish EXIT
 mkdir -m 700 "$work/run"
-export XDG_RUNTIME_DIR=$work/run HOME=$work
+export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state HOME=$work
 cd "$work"
 bad=0
 

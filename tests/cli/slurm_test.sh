@@ -21,7 +21,7 @@ heal() {
 mkdir "$sockets/run"
 mkfifo "$work/gate"
 export TEST_BED_DIR=${TEST_BED_DIR:-${XDG_RUNTIME_DIR:-/run}/fiber-beds} # where the bed is, whatever the next line says
-export XDG_RUNTIME_DIR=$sockets FIBER_RUN_DIR=$sockets/run
+export XDG_RUNTIME_DIR=$sockets XDG_STATE_HOME=$sockets/state FIBER_RUN_DIR=$sockets/run
 cd "$work"
 exec 9<>gate
 bad=0
