@@ -271,6 +271,8 @@ def fail():
 def test_a_manager_that_cannot_start(capfd):
     with pytest.raises(EOFError):
         SyncManager().start(fail)
+    for child in mp.active_children():
+        child.join()
     assert "no start" in capfd.readouterr().err
 
 
