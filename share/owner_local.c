@@ -291,11 +291,12 @@ size_t fbr_owner_count(const struct lane *l)
 int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n)
 {
     struct lane *l = &h->lanes[lane];
-    uint64_t until = fbr_now_ms() + OVERDUE_MS + 1;
     struct fbr_queue_engine_stats s;
+    uint64_t until;
 
     pthread_mutex_lock(&h->lock);
     fbr_queue_engine_settle(l->engine);
+    until = fbr_now_ms() + OVERDUE_MS + 1; /* then its recalls are overdue */
     do
         fbr_queue_engine_stats(l->engine, &s);
     while (s.recalls && !h->over && fbr_cond_wait(&l->arrived, &h->lock, until) == 0);
