@@ -4,8 +4,8 @@
  * Rules for every part:
  *  - a call of fiber.h that may wait, or start or end something, runs with the GIL given up;
  *    one that may wait long goes through fpy_wait();
- *  - no thread of the library takes the GIL. Functions that run in a child (child_main.c) are called
- *    in its main thread;
+ *  - no thread of the library takes the GIL. Functions that run in a child (child_main.c) are
+ *    called in its main thread;
  *  - no lock of C is held while the GIL is wanted;
  *  - handles are heap types, whose dealloc closes with the GIL given up.
  *
@@ -72,8 +72,8 @@ int fpy_wait(fpy_wait_fn fn, void *call, double timeout);
 /* For PyArg_Parse "O&": None is no timeout (-1.0), and a negative number is 0, as in
  * multiprocessing. */
 int fpy_timeout(PyObject *object, void *timeout);
-/* fpy_wait() for a timeout as multiprocessing's: True, or False when it is over first. Another error
- * is what raise() makes of it. NULL where the handle is NULL: the exception is set. */
+/* fpy_wait() for a timeout as multiprocessing's: True, or False when it is over first. raise()
+ * makes an exception of another error. NULL where the handle is NULL: the exception is set. */
 PyObject *fpy_wait_in_time(fpy_wait_fn fn, void *handle, PyObject *timeout,
                            PyObject *(*raise)(int rc));
 
@@ -85,7 +85,7 @@ void fpy_pipe_end(PyObject *object);
 
 /* ---- child_main.c ---- */
 
-/* What a process of Python runs: the bytes go to fiber._child.run(), which says their form. */
+/* The function of a process of Python: fiber._child.run() gets the bytes, and says their form. */
 int fpy_child_main(const void *work, size_t len);
 
 #endif

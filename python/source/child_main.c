@@ -1,4 +1,4 @@
-/* child_main.c - what a process of Python runs: fiber._child.run(), then the end of the interpreter.
+/* child_main.c - the function of a process of Python: fiber._child.run(), then the end of Python.
  *
  * fiber_init() is called by Python code of the child with the GIL given up, and calls this
  * function in the same thread. It ends the interpreter itself (threads that are not daemons,

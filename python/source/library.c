@@ -79,8 +79,8 @@ static PyObject *environment(void)
     return list;
 }
 
-/* What Python does before a fork is done once, and what it does after one in each copy. The GIL is
- * kept: there is no other thread. */
+/* Python's work before a fork is done once, and that after one in each copy. The GIL is kept: there
+ * is no other thread. */
 static PyObject *library_template_serve(PyObject *self, PyObject *none)
 {
     int rc;

@@ -23,8 +23,8 @@ static int find(void)
     return protocol ? 0 : -1;
 }
 
-/* What _pickle raises for an object that it cannot pickle. PyImport_AddModule() fails while an
- * exception is set, so find() has found the class before. */
+/* Whether _pickle has raised for an object that it cannot pickle. PyImport_AddModule() fails while
+ * an exception is set, so find() has found the class before. */
 static int refused(void)
 {
     return PyErr_ExceptionMatches(PyExc_TypeError) ||

@@ -6,9 +6,9 @@
 
 #include "binding.h"
 
-/* Pickles an object for another process: a new bytes object, or NULL with an exception. What
- * _pickle refuses is tried by fiber._pickling. `by`: a function of Python that does it instead;
- * NULL: none. */
+/* Pickles an object for another process: a new bytes object, or NULL with an exception.
+ * fiber._pickling tries the objects that _pickle refuses. `by`: a function of Python that does it
+ * instead; NULL: none. */
 PyObject *fpy_dumps(PyObject *object, PyObject *by);
 /* Unpickles an object, which refers to none of these bytes. NULL with an exception. */
 PyObject *fpy_loads(const void *data, size_t len);

@@ -1,8 +1,8 @@
-/* pipe_type.c - ends of pipes: _fiber.Pipe, and _fiber.Message, the memory of one that was received.
+/* pipe_type.c - ends of pipes: _fiber.Pipe, and _fiber.Message, the memory of a received one.
  *
- * An end may be closed while other threads wait in it: they notice within a slice of their wait, and
- * the last one of them frees the handle. All fields are guarded by the GIL, but for `closed`, which a
- * waiting call reads without it.
+ * An end may be closed while other threads wait in it: they notice within a slice of their wait,
+ * and the last one of them frees the handle. All fields are guarded by the GIL, but for `closed`,
+ * which a waiting call reads without it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"

@@ -1,9 +1,9 @@
-/* pool_type.c - _fiber.Pool and _fiber.Stream: tasks of Python functions put into a pool, their results
- * taken.
+/* pool_type.c - _fiber.Pool and _fiber.Stream: tasks of Python functions put into a pool, their
+ * results taken.
  *
- * A stream has the tasks of one function and one kind (worker_main.h). An entry says for each of them
- * whose result it is; it holds a reference to the result, and one to the stream, so that both are
- * there when it is taken.
+ * A stream has the tasks of one function and one kind (worker_main.h). An entry says for each of
+ * them whose result it is; it holds a reference to the result, and one to the stream, so that both
+ * are there when it is taken.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool_type.h"
@@ -293,8 +293,8 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     return PyLong_FromSsize_t(f.next);
 }
 
-/* Cancels the tasks of a result that are not done; their errors are taken like others. The last ones
- * come first: a worker whose task is interrupted would begin the next one. */
+/* Cancels the tasks of a result that are not done; their errors are taken like others. The last
+ * ones come first: a worker whose task is interrupted would begin the next one. */
 static PyObject *stream_cancel(PyObject *self, PyObject *owner)
 {
     struct stream *s = (struct stream *)self;

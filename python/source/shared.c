@@ -169,7 +169,7 @@ static PyType_Spec shared_spec = {
 
 struct held_lock {
     pthread_mutex_t mutex;
-    /* Who has it, and how often: set by the owner alone. Others read it to show it. */
+    /* Its owner, and how often it is held: set by the owner alone. Others read it to show it. */
     unsigned long thread; /* of Python, in that process */
     int pid;
     unsigned times;

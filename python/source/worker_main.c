@@ -33,8 +33,8 @@ static unsigned newest;
 
 /* ---- Life ---- */
 
-/* The library ends the process by exit(). What Python has to do at its end comes before the
- * library's own end, because this was registered after it. */
+/* The library ends the process by exit(). Python's own end comes before the library's,
+ * because this was registered after it. */
 static void end_interpreter(void)
 {
     if (!Py_IsInitialized())
@@ -172,7 +172,7 @@ static void drop_old_functions(void)
     }
 }
 
-/* What a task of this call calls: borrowed, until another task runs. */
+/* The callable of a task of this call: borrowed, until another task runs. */
 static PyObject *find_function(const struct common *c, uint64_t call)
 {
     struct function *f;
@@ -220,8 +220,8 @@ static PyObject *call_block(PyObject *callable, PyObject *list, int star)
     return results;
 }
 
-/* Calls with arguments that are not a tuple or not a dict, which any iterable and any mapping may stand
- * for. The C API would crash on them; Python converts them, or has the sentence why not. */
+/* Calls with arguments that are not a tuple or not a dict, which any iterable and any mapping may
+ * stand for. The C API would crash on them; Python converts them, or has the sentence why not. */
 static PyObject *call_odd(PyObject *callable, PyObject *args, PyObject *kwargs)
 {
     PyObject *module = PyImport_ImportModule("fiber._worker"), *result;

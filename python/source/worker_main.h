@@ -1,10 +1,11 @@
 /* worker_main.h - what a pool of Python runs in its workers; the form of tasks and results.
  *
  *     common input   u64 kind and flags, then the function, pickled
- *     task           its argument, pickled: as the kind says; with FPY_NUMBERED (number of its call, argument)
+ *     task           its argument, pickled: as the kind says; FPY_NUMBERED: (number of its call,
+ *                    argument)
  *     result         u64 nanoseconds, then the result, pickled
- *     error          code FPY_TASK_RAISED: u64 nanoseconds, then what fiber._worker.failure() has made;
- *                    other codes: a text of the library
+ *     error          code FPY_TASK_RAISED: u64 nanoseconds, then the failure that
+ *                    fiber._worker.failure() has made; other codes: a text of the library
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FPY_WORKER_H

@@ -197,7 +197,7 @@ static int want_own(void *said)
     return 0;
 }
 
-/* It says 200 before it unpacks the image. */
+/* The engine answers 200 before it unpacks the image. */
 static void an_image_that_does_not_fit_is_told(void **state)
 {
     char path[120], said[400];

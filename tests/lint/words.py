@@ -14,7 +14,8 @@ LINE, TABLE, PROSE = 100, 120, 120
 
 # Folders whose C is in plain English. There no comment, nor a sentence in one, begins with a bare relative clause,
 # and no line is longer than LINE; elsewhere tables and lists in comments may be as wide as TABLE.
-PLAIN = ("include/", "runtime/", "share/", "pool/", "ring/", "mpi_bridge/", "backends/", "cli/", "examples/")
+PLAIN = ("include/", "runtime/", "share/", "pool/", "ring/", "mpi_bridge/", "backends/", "cli/", "examples/",
+         "python/")
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'', re.DOTALL)
 OPENING = re.compile(r"(What|Whoever|Whose|Who|Of)\b")
 SENTENCE = re.compile(r"[.;:] (What|Whoever|Whose|Who|Of)\b")
