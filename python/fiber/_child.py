@@ -33,8 +33,8 @@ def line(function):
     return "import sys; sys.path.insert(0, %r); from fiber._child import %s; %s()" % (folder, function, function)
 
 
-# What processes and workers import, and what does not depend on the program. A module of multiprocessing says nothing
-# about the process before it is asked.
+# The modules that processes and workers import, and that do not depend on the program. A module of multiprocessing says
+# nothing about the process before it is asked.
 LOADED = ("fiber._core", "fiber._worker", "fiber.config", "fiber.process", "fiber.connection", "multiprocessing.spawn",
           "importlib.util", "runpy")
 

@@ -123,7 +123,7 @@ def _executable():
 
 
 def versions():
-    """What must be equal in a parent and its child: the interpreter's minor version, and the package's."""
+    """The versions that must be equal in a parent and its child: the interpreter's minor one, and the package's."""
     return "%d.%d %s" % (*sys.version_info[:2], __version__)
 
 

@@ -49,7 +49,7 @@ class Process:
     def job(self) -> str: ...
 
 class Message:
-    """What Pipe.recv() returns for a long message: a buffer."""
+    """A long message that Pipe.recv() returns: a buffer."""
 
 class Pipe:
     def __init__(self, address: bytes) -> None: ...

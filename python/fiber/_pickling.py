@@ -67,7 +67,7 @@ def dumps_for_child(obj):
 
 
 class _Workers:
-    """What multiprocessing's objects see that are pickled for the workers of a pool: they are being started."""
+    """Shows to multiprocessing's objects that are pickled for the workers of a pool that these are being started."""
 
     DupFd = int
 

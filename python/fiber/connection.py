@@ -21,7 +21,7 @@ __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
 
 def __getattr__(name):
-    """What is not here is multiprocessing's: names that its programs import, such as families and CHALLENGE."""
+    """Gives names of multiprocessing that are not here: those that programs import, such as families."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_mp, name)

@@ -17,7 +17,7 @@ METHODS = ("spawn", "fiber")
 
 
 class FiberContext(BaseContext):
-    """What multiprocessing.get_context() returns, with the parts of Fiber. Every method loads its part when called."""
+    """A context as multiprocessing.get_context() returns it, with the parts of Fiber. Every method loads its part when called."""
 
     Process = _Process
     active_children = staticmethod(_active_children)
@@ -147,7 +147,7 @@ _concrete = FiberContext()
 
 
 class DefaultContext(FiberContext):
-    """What the functions of the module belong to: a context whose start method may be set, once."""
+    """The context of the functions of the module: its start method may be set, once."""
 
     def __init__(self):
         self._actual = None

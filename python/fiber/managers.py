@@ -38,7 +38,7 @@ __all__ = ["AsyncManager", "BaseManager", "BaseProxy", "Handle", "Manager", "Sha
 
 
 def __getattr__(name):
-    """What is not here is multiprocessing's: names that its programs import, such as State and dispatch."""
+    """Gives names of multiprocessing that are not here: those that programs import, such as State."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(mpm, name)

@@ -153,7 +153,7 @@ class ApplyResult(_core._fiber.Result):
         return self._error[1]
 
     def _fail(self, exc):
-        """What is not put yet will not be: one less is left."""
+        """No more elements are put: one less is left."""
         if self._error is None:
             self._error = (0, exc)
         self._pool._less(self)
@@ -977,7 +977,7 @@ class Pool(metaclass=abc.ABCMeta):
             self._cond.notify_all()
 
     def _less(self, result):
-        """What counted for a result as not being put is put, or will not be."""
+        """One part of a result, which counted as not put, is put, or will not be."""
         if result._less():
             if result._hooked:
                 self._finish([result])

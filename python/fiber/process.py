@@ -114,7 +114,7 @@ def active_children():
 
 
 def __getattr__(name):
-    """What is not here is multiprocessing's."""
+    """Gives names of multiprocessing that are not here."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_mp, name)

@@ -187,7 +187,7 @@ class Ring:
 
     @property
     def report(self):
-        """What failed first, where and why, in several lines; "" when nothing has."""
+        """Tells in several lines which rank failed first, where and why; "" when none has."""
         return self._started().report()
 
     @property
@@ -263,7 +263,7 @@ class Ring:
 
 
 def _needs_of(func):
-    """What @fiber.meta says that each rank needs: of a cluster, for on this machine ranks take what there is."""
+    """The needs of each rank by @fiber.meta: of a cluster, for on this machine ranks take what there is."""
     needs = meta.job_of(func) if backend.get_backend().name != "local" else {}
     options = {"cpus_per_rank": int(needs.get("cpus", 0)), "gpus_per_rank": needs.get("gpus", 0)}
     return {key: value for key, value in options.items() if value}

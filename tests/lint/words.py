@@ -19,6 +19,7 @@ PLAIN = ("include/", "runtime/", "share/", "pool/", "ring/", "mpi_bridge/", "bac
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'', re.DOTALL)
 OPENING = re.compile(r"(What|Whoever|Whose|Who|Of)\b")
 SENTENCE = re.compile(r"[.;:] (What|Whoever|Whose|Who|Of)\b")
+PYTHON = re.compile(r'(?:^ *|  )(?:#|""") ?(What|Whoever|Whose|Who|Of)\b')  # a comment, or a docstring
 STILTED = re.compile(r"\b(sha[l]l|who[e]ver)\b", re.IGNORECASE)
 
 
@@ -32,6 +33,9 @@ def check(report, name):
             report.complain(name, "absolute path of somebody's machine", number)
         if code and "\t" in line:
             report.complain(name, "tab", number)
+        found = PYTHON.search(line) if name.startswith("python/fiber/") else None
+        if found:
+            report.complain(name, f'a sentence begins with "{found.group(1)}": say what it is about', number)
         table = not name.startswith(PLAIN) and line.lstrip().startswith(("*", "/*", "#define"))
         limit = TABLE if table else LINE
         if code and len(line) > limit:
