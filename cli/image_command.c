@@ -483,8 +483,8 @@ static const struct cli_option options[IMAGE_OPTIONS] = {
                           .help = "one word of the command that containers run instead of the "
                                   "first program; may be repeated"},
     [IMAGE_HOST] = {"host", 'H', CLI_TEXT, "URL",
-                    .help = "build: the engine; the default is docker_host, DOCKER_HOST, or the "
-                            "usual socket"},
+                    .help = "build: the engine; the default is docker_host, DOCKER_HOST, docker's "
+                            "context, or the usual socket"},
     [IMAGE_BARE] = {"bare", 0, CLI_FLAG,
                     .help = "omits the command fiber, which rings need in containers; twice: omits "
                             "Fiber's modules, too"},

@@ -219,7 +219,9 @@ static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, cha
     for (int i = 0; i < 3; i++) {
         pem[i] = read_text(dir, files[i], &why);
         if (!pem[i])
-            return fbr_fail(err, -EKEYREJECTED, "TLS (DOCKER_TLS_VERIFY is set): %s", why.text);
+            return fbr_fail(err, -EKEYREJECTED, "TLS (%s): %s",
+                            e->certs[0] ? "docker's context has keys" : "DOCKER_TLS_VERIFY is set",
+                            why.text);
     }
     if (dir != e->certs)
         snprintf(e->certs, sizeof(e->certs), "%.250s", dir);

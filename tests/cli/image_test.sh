@@ -111,7 +111,7 @@ echo '{"currentContext":"near"}' >docker/config.json
 export DOCKER_CONFIG=$work/docker
 check 1 '' 'there is no Docker engine at .*/near.sock' build x ls
 check 1 '' 'there is no Docker engine at .*/none.sock' build x ls -H "unix://$work/none.sock"
-DOCKER_CONTEXT=keys check 1 '' 'cannot read .*/contexts/tls/id-keys/docker/ca.pem' build x ls
+DOCKER_CONTEXT=keys check 1 '' 'context has keys.*cannot read .*/contexts/tls/id-keys/docker/ca.pem' build x ls
 DOCKER_CONTEXT=far check 1 '' 'there is no Docker engine at .*/far.sock' build x ls
 DOCKER_CONTEXT=gone check 1 '' 'context gone .* is not in .*/docker/contexts.*docker context ls' build x ls
 DOCKER_HOST="unix://$work/far.sock" check 1 '' 'there is no Docker engine at .*/far.sock' build x ls
