@@ -34,21 +34,27 @@ def run(*argv, env=None, **options):
     return subprocess.run(argv, env={**clean, **(env or {})}, capture_output=True, text=True, timeout=LONG, **options)
 
 
-def make_environment(folder, python=sys.executable):
-    done = run(python, "-m", "venv", folder)
+def make_environment(folder, python, *options):
+    done = run(python, "-m", "venv", *options, folder)
     if done.returncode:
         pytest.skip("venv: " + (done.stderr or done.stdout).strip())
     return os.path.join(folder, "bin", "python")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def builder(tmp_path_factory):
+    """An interpreter that has pip."""
+    return make_environment(tmp_path_factory.mktemp("builder"), sys.executable)
+
+
+@pytest.fixture(scope="module")
+def wheel(builder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    python = make_environment(folder / "builder")
-    done = run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "scikit-build-core")
+    done = run(builder, "-m", "pip", "install", "-q", "--disable-pip-version-check", "scikit-build-core")
     if done.returncode:
         pytest.skip("scikit-build-core cannot be installed here: " + done.stderr.strip()[-200:])
-    done = run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder / "out", SOURCE)
+    done = run(builder, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder / "out",
+               "--config-settings=build-dir=%s" % (folder / "build"), SOURCE)  # the same each time, for ccache
     assert done.returncode == 0, done.stdout + done.stderr
     found, = glob.glob(str(folder / "out" / "*.whl"))
     return found
@@ -78,9 +84,9 @@ def pythons():
 
 
 @pytest.mark.parametrize("version", sorted(pythons()))
-def test_it_runs_in_a_virtual_environment(wheel, tmp_path, version):
-    python = make_environment(tmp_path / "env", pythons()[version])
-    done = run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-index", wheel)
+def test_it_runs_in_a_virtual_environment(builder, wheel, tmp_path, version):
+    python = make_environment(tmp_path / "env", pythons()[version], "--without-pip")
+    done = run(builder, "-m", "pip", "--python", python, "install", "-q", "--disable-pip-version-check", "--no-index", wheel)
     assert done.returncode == 0, done.stdout + done.stderr
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "prog.py").write_text(PROGRAM)
