@@ -1,4 +1,4 @@
-# code_test.sh - the C programs in the documentation compile, and print what stands behind them; see code.py.
+# code_test.sh - the programs in the documentation print what stands behind them; see code.py.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
