@@ -1,17 +1,19 @@
 /* copies_serve.c - the side of a template: makes copies of itself on order.
  *
  * A copy is made by the system call, because the C library's fork() cannot make it a child of our
- * parent (CLONE_PARENT). So the child's part of fork() is done here: the C library keeps the number
- * of the main thread at the address that the kernel clears when the thread ends, and the list of
- * robust mutexes is registered anew. There are no other threads whose locks a copy would find
+ * parent (CLONE_PARENT). So the child's part of fork() is done here: the C library learns the
+ * number of the main thread, and the word that the kernel clears when the thread ends and the list
+ * of robust mutexes are registered anew. There are no other threads whose locks a copy would find
  * taken; a template that has other threads is refused.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +27,14 @@
 #include "runtime/proc/backend.h"
 
 #define NOT_WANTED 127
+#define DESCRIPTION_MAX 8192 /* bytes that the C library may keep about a thread */
 
 extern char **environ;
 
 /* State of the C library that a copy must take over. */
 struct self {
-    int *tid; /* where the C library keeps our thread number */
+    int *tid;     /* where the C library keeps our thread number */
+    int *cleared; /* what the kernel clears when our thread ends */
     void *robust;
     size_t robust_len;
     pid_t parent;
@@ -55,6 +59,48 @@ static int count_threads(void)
     return n;
 }
 
+/* A recursive mutex remembers which thread has locked it, and may lock it again. */
+static bool is_thread_number(int *at)
+{
+    pthread_mutex_t mutex;
+    pthread_mutexattr_t attr;
+    const int tid = *at;
+    bool others;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+    *at = tid + 1;
+    pthread_mutex_lock(&mutex);
+    *at = tid;
+    others = pthread_mutex_trylock(&mutex) == EBUSY;
+    if (!others)
+        pthread_mutex_unlock(&mutex);
+    *at = tid + 1;
+    pthread_mutex_unlock(&mutex);
+    *at = tid;
+    pthread_mutex_destroy(&mutex);
+    return others;
+}
+
+/* Before glibc 2.43 the kernel clears the thread number itself; since then a word behind it in the
+ * description of the thread. */
+static int *find_thread_number(int *cleared)
+{
+    const int tid = (int)syscall(SYS_gettid);
+    const uintptr_t begin = (uintptr_t)pthread_self(), end = (uintptr_t)cleared;
+
+    if (*cleared == tid)
+        return is_thread_number(cleared) ? cleared : NULL;
+    if (end < begin || end - begin > DESCRIPTION_MAX)
+        return NULL;
+    for (int *at = cleared; (uintptr_t)at > begin; at--)
+        if (at[-1] == tid && is_thread_number(at - 1))
+            return at - 1;
+    return NULL;
+}
+
 static int look_at_ourselves(struct self *s)
 {
     int type = 0;
@@ -65,7 +111,8 @@ static int look_at_ourselves(struct self *s)
         return fbr_keep(-ENOTSUP, "fiber_template_serve: this process is not a template");
     if (count_threads() != 1)
         return fbr_keep(-EBUSY, "fiber_template_serve: a template may have one thread only");
-    if (prctl(PR_GET_TID_ADDRESS, &s->tid, 0, 0, 0) < 0 || !s->tid || *s->tid != gettid() ||
+    if (prctl(PR_GET_TID_ADDRESS, &s->cleared, 0, 0, 0) < 0 || !s->cleared ||
+        !(s->tid = find_thread_number(s->cleared)) ||
         syscall(SYS_get_robust_list, 0, &s->robust, &s->robust_len) < 0)
         return fbr_keep(-ENOTSUP,
                         "fiber_template_serve: this system does not support copies of a process");
@@ -77,7 +124,7 @@ static int look_at_ourselves(struct self *s)
 static void take_over(const struct self *s)
 {
     *s->tid = (int)syscall(SYS_gettid);
-    syscall(SYS_set_tid_address, s->tid);
+    syscall(SYS_set_tid_address, s->cleared);
     syscall(SYS_set_robust_list, s->robust, s->robust_len);
 }
 
