@@ -2,8 +2,9 @@
  *
  * The interpreter raises KeyboardInterrupt between two calls of Python code, also right behind an
  * acquire(blocking=False) and within the `finally` that would release: the lock is then held for
- * ever. It does not between __enter__ and the body of a with statement (CPython 3.11 to 3.13 look
- * for signals behind calls, at jumps back and at the begin of a function), so C code there is safe.
+ * ever. CPython looks for signals behind calls, at jumps back and at the begin of a function, and
+ * 3.14 does so behind __enter__, too, before the with statement knows that it must call __exit__.
+ * So the lock is released when its TryLock goes, at the latest.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
@@ -28,10 +29,22 @@ static int trylock_init(PyObject *self, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
+static PyObject *release(struct trylock *t)
+{
+    if (!t->taken)
+        Py_RETURN_NONE;
+    t->taken = 0;
+    return PyObject_CallMethod(t->lock, "release", NULL);
+}
+
 static void trylock_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
+    PyObject *error, *value, *traceback;
 
+    PyErr_Fetch(&error, &value, &traceback);
+    Py_XDECREF(release((struct trylock *)self));
+    PyErr_Restore(error, value, traceback);
     Py_XDECREF(((struct trylock *)self)->lock);
     PyObject_Free(self);
     Py_DECREF(type);
@@ -49,13 +62,8 @@ static PyObject *trylock_enter(PyObject *self, PyObject *none)
 
 static PyObject *trylock_exit(PyObject *self, PyObject *args)
 {
-    struct trylock *t = (struct trylock *)self;
-
     (void)args;
-    if (!t->taken)
-        Py_RETURN_NONE;
-    t->taken = 0;
-    return PyObject_CallMethod(t->lock, "release", NULL);
+    return release((struct trylock *)self);
 }
 
 static PyMethodDef methods[] = {
