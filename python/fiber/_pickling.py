@@ -7,9 +7,9 @@ import, so cloudpickle comes first there.
 SPDX-License-Identifier: Apache-2.0
 """
 import copyreg
-import io
 from sys import modules
 
+import _io  # io.py has more that each child would load
 import _pickle
 
 PROTOCOL = 5
@@ -105,7 +105,7 @@ def _reduce_tensor(tensor):
 def _dumps_by_reducers(obj):
     """Pickles by multiprocessing's reducers, and by those that the program has registered."""
     from multiprocessing.reduction import ForkingPickler
-    data = io.BytesIO()
+    data = _io.BytesIO()
     pickler = ForkingPickler(data, PROTOCOL)
     for kind, reducer in pickler.dispatch_table.items():
         if getattr(reducer, "__module__", None) == OF_ONE_HOST:
