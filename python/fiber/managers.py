@@ -198,6 +198,10 @@ class RLock(_Taken):
     def __init__(self):
         super().__init__(threading.RLock())
 
+    def locked(self):
+        """Tells whether somebody has it."""
+        return bool(self._takers)
+
     # For threading.Condition, which gives it back wholly while it waits.
     def _is_owned(self):
         return self._inner._is_owned()

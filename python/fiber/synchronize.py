@@ -224,6 +224,10 @@ class Semaphore(_Acquirer):
         """The number now."""
         return self._call("get_value")
 
+    def locked(self):
+        """Tells whether none is left."""
+        return self.get_value() == 0
+
     def __repr__(self):
         return "<Semaphore(value=%d)>" % self.get_value()
 
@@ -243,6 +247,10 @@ class BoundedSemaphore(_Acquirer):
     def get_value(self):
         """The number now."""
         return self._call("get_value")[0]
+
+    def locked(self):
+        """Tells whether none is left."""
+        return self.get_value() == 0
 
     # For multiprocessing's own Queue, of which concurrent.futures.ProcessPoolExecutor has one with our locks.
     @property

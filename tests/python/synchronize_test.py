@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+import fiber.managers
 import fiber as mp
 
 LONG = 60
@@ -47,6 +48,22 @@ def test_a_lock():
         lock.release()
     with lock as taken:
         assert taken is True
+
+
+def test_what_is_locked():
+    for lock in mp.Lock(), mp.RLock(), mp.Semaphore(1), mp.BoundedSemaphore(1):
+        assert lock.locked() is False
+        with lock:
+            assert lock.locked() is True
+        assert lock.locked() is False
+
+
+def test_a_condition_asks_its_lock_whether_it_is_locked():  # threading's own has locked() from Python 3.14 on
+    lock = fiber.managers.RLock()
+    assert lock.locked() is False
+    with lock:
+        assert lock.locked() is True
+    assert lock.locked() is False
 
 
 def test_a_recursive_lock():
