@@ -44,6 +44,7 @@ static void processes(void)
     must(fiber_process_wait_joined(sleeper, -1));
     printf("its process id is %s\n", fiber_process_pid(sleeper) > 0 ? "known" : "unknown");
 
+    must(fiber_process_signal(sleeper, SIGURG)); /* which processes ignore by default */
     if (fiber_process_is_alive(sleeper))
         must(fiber_process_terminate(sleeper));
     poll(&ended, 1, -1); /* with the other descriptors of an event loop */

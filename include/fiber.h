@@ -202,6 +202,10 @@ FIBER_API int fiber_process_terminate(struct fiber_process *p);
 /* Kills the process: SIGKILL, or the backend's counterpart. The call does nothing if the process
  * has ended. */
 FIBER_API int fiber_process_kill(struct fiber_process *p);
+/* Sends the process another signal, such as SIGINT. Where a backend has no way, nothing is sent:
+ * Kubernetes, arrays of Slurm and detached jobs of a template know only the two above. The call
+ * does nothing if the process does not run yet, or has ended. -EINVAL: there is no such signal. */
+FIBER_API int fiber_process_signal(struct fiber_process *p, int signal);
 /* Checks whether the process still lives. Returns 1 until the process has ended, then 0. */
 FIBER_API int fiber_process_is_alive(struct fiber_process *p);
 /* Stores in *code the exit code, or -N when signal N ended the process (as multiprocessing does). A

@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import re
+import signal
 import sys
 import threading
 import weakref
@@ -87,6 +88,10 @@ class Popen:
         if self.returncode is None:
             self._handle.kill()
 
+    def interrupt(self):
+        if self.returncode is None:
+            self._handle.signal(signal.SIGINT)
+
     def close(self):
         self._handle = None
 
@@ -99,6 +104,11 @@ class Process(BaseProcess):
     @staticmethod
     def _Popen(process):
         return Popen(process)
+
+    def interrupt(self):
+        """Sends SIGINT, which raises KeyboardInterrupt in the process; where the backend has no way, nothing."""
+        self._check_closed()
+        self._popen.interrupt()
 
     def __repr__(self):
         shown.quiet = True

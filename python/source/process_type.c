@@ -185,6 +185,20 @@ static PyObject *process_kill(PyObject *self, PyObject *none)
     return signal_it(self, fiber_process_kill);
 }
 
+static PyObject *process_signal(PyObject *self, PyObject *number)
+{
+    struct fiber_process *handle = handle_of(self);
+    long sig = handle ? PyLong_AsLong(number) : -1;
+    int rc;
+
+    if (!handle || (sig == -1 && PyErr_Occurred()))
+        return NULL;
+    rc = fiber_process_signal(handle, sig < 0 || sig > INT_MAX ? -1 : (int)sig);
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
 static PyObject *process_sentinel(PyObject *self, PyObject *none)
 {
     struct fiber_process *handle = handle_of(self);
@@ -230,6 +244,7 @@ static PyMethodDef methods[] = {
      "pid()\n--\n\nThe process id on the host of the process; None until it has joined."},
     {"terminate", process_terminate, METH_NOARGS, "terminate()\n--\n\nAsks the process to end."},
     {"kill", process_kill, METH_NOARGS, "kill()\n--\n\nKills the process."},
+    {"signal", process_signal, METH_O, "signal(number)\n--\n\nSends the process a signal."},
     {"sentinel", process_sentinel, METH_NOARGS,
      "sentinel()\n--\n\nA descriptor that polls readable once the process has ended."},
     {"report", process_report, METH_NOARGS,

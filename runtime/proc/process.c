@@ -616,6 +616,15 @@ int fiber_process_kill(struct fiber_process *p)
     return post_kill(p, "");
 }
 
+int fiber_process_signal(struct fiber_process *p, int sig)
+{
+    if (sig == SIGKILL)
+        return fiber_process_kill(p);
+    if (sig < 1 || sig > SIGRTMAX)
+        return fbr_keep(-EINVAL, "%s: there is no signal %d", p->name, sig);
+    return post_signal(p, sig);
+}
+
 int fbr_process_abandon(struct fiber_process *p, const char *why)
 {
     return post_kill(p, why);

@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 import os
 import signal
 import sys
+import threading
 from multiprocessing.connection import wait
 
 import pytest
@@ -118,6 +119,31 @@ def test_kill():
     assert p.exitcode == -signal.SIGKILL
     p.kill()
     p.terminate()
+
+
+def wait_until_interrupted(running):
+    try:
+        running.send(True)
+        while True:
+            threading.Event().wait(0.1)
+    except KeyboardInterrupt:
+        sys.exit(7)
+
+
+def test_interrupt():
+    reader, writer = mp.Pipe(False)
+    p = mp.Process(target=wait_until_interrupted, args=(writer,))
+    with pytest.raises(AttributeError):
+        p.interrupt()
+    p.start()
+    assert reader.recv()
+    p.interrupt()
+    p.join()
+    assert p.exitcode == 7
+    p.interrupt()
+    p.close()
+    with pytest.raises(ValueError):
+        p.interrupt()
 
 
 def test_what_a_child_is_told():

@@ -219,6 +219,31 @@ static void test_asking_while_it_lives_and_after(void **state)
     gate_close(&told);
 }
 
+static void test_other_signals_reach_it(void **state)
+{
+    static const int none[] = {-1, 0, 1000};
+    struct gate told;
+    struct fiber_process *p;
+    pid_t pid;
+
+    (void)state;
+    gate_open(&told);
+    p = begin_str(child_notify_wait, told.path);
+    assert_int_equal(gate_wait(&told, &pid, sizeof(pid)), 0);
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+        assert_int_equal(fiber_process_signal(p, none[i]), -EINVAL);
+    assert_true(has(fiber_last_error(), "there is no signal 1000", NULL));
+    assert_int_equal(fiber_process_signal(p, SIGUSR2), 0);
+    assert_int_equal(ended(p), -SIGUSR2);
+    assert_int_equal(fiber_process_signal(p, SIGUSR2), 0);
+    fiber_process_close(p);
+    p = begin_str(child_notify_wait, told.path);
+    assert_int_equal(gate_wait(&told, &pid, sizeof(pid)), 0);
+    assert_int_equal(fiber_process_signal(p, SIGKILL), 0);
+    assert_int_equal(finish(p), -SIGKILL);
+    gate_close(&told);
+}
+
 static void test_kill_ends_what_ignores_terminate(void **state)
 {
     struct gate told;
@@ -580,6 +605,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_large_argument),
         cmocka_unit_test(test_an_empty_argument),
         cmocka_unit_test(test_asking_while_it_lives_and_after),
+        cmocka_unit_test(test_other_signals_reach_it),
         cmocka_unit_test(test_kill_ends_what_ignores_terminate),
         cmocka_unit_test(test_kill_before_it_has_joined),
         cmocka_unit_test(test_the_sentinel_polls_readable_at_the_end),

@@ -146,6 +146,7 @@ static void try_processes(void)
     FAILS(fiber_process_wait_joined, process, -1);
     FAILS(fiber_process_terminate, process);
     FAILS(fiber_process_kill, process);
+    FAILS(fiber_process_signal, process, SIGURG);
     FAILS(fiber_process_is_alive, process);
     FAILS(fiber_process_exitcode, process, &number);
     FAILS(fiber_process_pid, process);
