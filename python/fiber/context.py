@@ -114,12 +114,15 @@ class FiberContext(BaseContext):
         super().set_executable(executable)
         _core.set_executable()
 
-    def set_forkserver_preload(self, module_names):
+    def set_forkserver_preload(self, module_names, *, on_error="ignore"):
         """Sets modules that the template of this program imports, so that processes of this host do not.
 
         They share what these modules have when they are imported, and threads that one starts are in none of them: with
-        such a module there is no template.
+        such a module there is no template. One that cannot be imported is left to the processes that need it, whatever
+        on_error says, which multiprocessing has from Python 3.15 on: "ignore", "warn" or "fail".
         """
+        if on_error not in ("ignore", "warn", "fail"):
+            raise ValueError("on_error must be 'ignore', 'warn', or 'fail', not %r" % (on_error,))
         if not all(type(name) is str for name in module_names):
             raise TypeError("module_names must be a list of strings")
         _core.set_template(module_names)
