@@ -9,9 +9,11 @@
 #include "cli/in_cluster.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -26,6 +28,8 @@
 
 #define COULD_NOT_START 125
 #define PATIENCE_MS 2000 /* time without a report while the master waits */
+#define WRITE_MS 100     /* between two looks at signals while output is written */
+#define IDLE_LOOKS 10    /* a reader that takes nothing for so many does not delay a stop */
 
 struct master {
     struct cli_backend b;
@@ -33,6 +37,7 @@ struct master {
     pthread_mutex_t lock;
     int event; /* eventfd: a field below has changed */
     bool quiet;
+    atomic_bool stopped; /* a signal came; the loop's thread may wait for the reader meanwhile */
     /* protected by the lock */
     bool ended, broken; /* broken: our output has no reader any more */
     int32_t code;
@@ -173,26 +178,32 @@ static void poke(struct master *m)
         return;
 }
 
-/* Slow readers slow the output down, as a pipe would. */
-static bool print(const char *data, size_t len)
+/* Slow readers slow the output down, as a pipe would, but do not delay a stop: each write takes no
+ * more than a pipe that is writable has room for. */
+static bool print(struct master *m, const char *data, size_t len)
 {
-    while (len) {
-        ssize_t n = write(STDOUT_FILENO, data, len);
+    for (unsigned idle = 0; len && idle < IDLE_LOOKS;) {
+        struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+        ssize_t n;
 
-        if (n < 0 && errno == EAGAIN)
-            poll(&(struct pollfd){.fd = STDOUT_FILENO, .events = POLLOUT}, 1, -1);
-        else if (n < 0 && errno != EINTR)
+        if (poll(&p, 1, WRITE_MS) == 0) {
+            idle += atomic_load(&m->stopped);
+            continue;
+        }
+        n = write(STDOUT_FILENO, data, len < PIPE_BUF ? len : PIPE_BUF);
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
             return false;
         data += n > 0 ? n : 0;
         len -= n > 0 ? (size_t)n : 0;
+        idle = 0;
     }
-    return true;
+    return len == 0;
 }
 
 static void on_event(void *user, const struct fbr_job_event *e)
 {
     struct master *m = user;
-    bool broken = e->type == FBR_JOB_OUTPUT && !m->broken && !print(e->data, e->len);
+    bool broken = e->type == FBR_JOB_OUTPUT && !m->broken && !print(m, e->data, e->len);
 
     pthread_mutex_lock(&m->lock);
     m->broken |= broken;
@@ -240,6 +251,7 @@ static void stop(struct master *m, int sig, unsigned times)
 {
     if (times > 2)
         run_wait_die(sig);
+    atomic_store(&m->stopped, true);
     cli_backend_signal(&m->b, &m->job, times > 1 ? SIGKILL : SIGTERM);
     if (!m->quiet && isatty(STDERR_FILENO) && times == 1)
         fprintf(stderr, "fiber: stopping; press Ctrl-C again to kill\n");

@@ -115,6 +115,17 @@ ends
 nothing_left
 ok "two interrupts kill"
 
+# --- a reader that takes nothing does not delay a stop
+begins 1 'line 0,' "$fiber" kubernetes run -q -- \
+    sh -c 'i=0; while [ $i -lt 5000 ]; do echo "line $i, of which the pipe to the reader has no room for all"; i=$((i + 1)); done'
+written() { [[ $(in_space get pods -l fiber.io/role=master -o 'jsonpath={.items[*].status.phase}') == Succeeded ]]; }
+wait_for "the master should have written all" written
+kill -TERM "$launcher"
+timeout 60 tail --pid="$launcher" -f /dev/null || { kill -KILL "$launcher"; failed "it should end"; }
+ends
+nothing_left
+ok "a reader that takes nothing does not delay a stop"
+
 # --- the master's pod, or the launcher, is no longer there
 begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
 in_space delete pod --wait=false -l fiber.io/role=master >/dev/null
