@@ -479,16 +479,10 @@ int in_cluster_would(const struct run_options *spec, const struct cli_args *args
     return rc;
 }
 
-int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet)
+int in_cluster_variables(char ***out, const struct cli_value *env)
 {
-    char *named = args->operands[1], *whole = run_program_whole(named);
-    struct fbr_job job = {.argv = args->operands + 1};
     struct words w = {0};
     int code = 0;
-
-    if (whole)
-        args->operands[1] = whole;
-    job.file = args->operands[1];
 
     for (size_t i = 0; i < env->count && code == 0; i++) {
         const char *name = env->list[i];
@@ -503,9 +497,22 @@ int in_cluster_master(const struct cli_args *args, const struct cli_value *env, 
     }
     if (w.failed)
         code = cli_failed(COULD_NOT_START, "out of memory");
+    *out = w.at;
+    return code;
+}
+
+int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet)
+{
+    char *named = args->operands[1], *whole = run_program_whole(named), **list;
+    struct fbr_job job = {.argv = args->operands + 1};
+    int code = in_cluster_variables(&list, env);
+
+    if (whole)
+        args->operands[1] = whole;
+    job.file = args->operands[1];
     if (code == 0)
-        code = run_master(&job, args, w.at, w.count, quiet);
-    fbr_list_free(w.at);
+        code = run_master(&job, args, list, env->count, quiet);
+    fbr_list_free(list);
     args->operands[1] = named;
     free(whole);
     return code;

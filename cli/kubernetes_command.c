@@ -13,6 +13,7 @@
 #include "cli/in_cluster.h"
 #include "cli/option.h"
 #include "cli/run_apps.h"
+#include "ring/job_codec.h"
 
 enum {
     KUBERNETES_NAMESPACE,
@@ -184,8 +185,17 @@ static void put_user(long long user)
                user ? "true" : "false");
 }
 
+static void put_variable(const char *variable)
+{
+    const char *value = variable + strcspn(variable, "=");
+
+    printf("            - {name: \"%.*s\", value: ", (int)(value - variable), variable);
+    put_word(value + (*value == '='));
+    puts("}");
+}
+
 static void put_job(const char *name, const char *namespace, const char *image, long long user,
-                    char **command)
+                    char **command, char **variables)
 {
     puts("# A master in the cluster. `kubectl logs -f job/NAME-master` shows its output.");
     put_head("batch/v1", "Job", name, "-master", namespace);
@@ -222,6 +232,8 @@ static void put_job(const char *name, const char *namespace, const char *image, 
            name);
     if (user >= 0)
         printf("            - {name: FIBER_KUBERNETES_USER, value: \"%lld\"}\n", user);
+    for (size_t i = 0; variables && variables[i]; i++)
+        put_variable(variables[i]);
     printf("            - name: FIBER_POD_NAME\n"
            "              valueFrom: {fieldRef: {fieldPath: metadata.name}}\n"
            "          securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: "
@@ -262,7 +274,7 @@ static int manifest(const struct cli_args *args)
     const struct cli_value *v = args->values;
     const char *name = v[KUBERNETES_NAME].text ? v[KUBERNETES_NAME].text : "fiber";
     const char *namespace = v[KUBERNETES_NAMESPACE].text, *master = v[KUBERNETES_MASTER].text;
-    char **command = args->operands + 1;
+    char **command = args->operands + 1, **variables = NULL;
     long long user = -1;
     int code = command[0] ? find_user(&user) : 0;
 
@@ -275,14 +287,20 @@ static int manifest(const struct cli_args *args)
         return cli_failed(2, "--master: \"%s\" is not an address", master);
     if (command[0] && !v[KUBERNETES_IMAGE].text)
         return cli_failed(2, "--image is needed for the Job that runs %s", command[0]);
+    if (v[KUBERNETES_ENV].text && !command[0])
+        return cli_failed(2, "--env is for the Job of a program, and there is none");
+    if ((code = in_cluster_variables(&variables, &v[KUBERNETES_ENV])) != 0)
+        goto done;
     printf("# For one namespace%s%s: fiber kubernetes manifest | kubectl apply -f -\n",
            namespace ? ", " : "", namespace ? namespace : "");
     kubernetes_put_rights(name, namespace);
     if (!v[KUBERNETES_NO_NETWORK].number)
         put_network(name, namespace, master);
     if (command[0])
-        put_job(name, namespace, v[KUBERNETES_IMAGE].text, user, command);
-    return 0;
+        put_job(name, namespace, v[KUBERNETES_IMAGE].text, user, command, variables);
+done:
+    fbr_list_free(variables);
+    return code;
 }
 
 static int run_kubernetes(const struct cli_args *args)
@@ -313,8 +331,8 @@ static const struct cli_option options[KUBERNETES_OPTIONS] = {
                                    "to"},
     [KUBERNETES_NO_NETWORK] = {"no-network-policy", 0, CLI_FLAG, .help = "omits the NetworkPolicy"},
     [KUBERNETES_ENV] = {"env", 'x', CLI_LIST, "VAR[=VALUE]",
-                        .help = "run: a variable for PROGRAM, with its value here if none is "
-                                "given; may be repeated"},
+                        .help = "a variable for PROGRAM, with its value here if none is given; "
+                                "may be repeated"},
     [KUBERNETES_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "run: prints only PROGRAM's output"},
 };
 

@@ -38,6 +38,7 @@ static void texts_that_are_no_names_stand_in_no_manifest(void **state)
         {"kubernetes manifest --master=", "--master: \"\" is not an address"},
         {"kubernetes manifest --master :::", "--master: \":::\" is not an address"},
         {"kubernetes manifest -- ./train", "--image is needed for the Job that runs ./train"},
+        {"kubernetes manifest -x A=b", "--env is for the Job of a program, and there is none"},
         {"kubernetes apply", "fiber kubernetes apply: unknown; use `manifest` or `run`"},
         {"kubernetes run", "the program is missing: fiber kubernetes run [OPTION...] -- PROGRAM "
                            "[ARGUMENT...]"},
@@ -141,6 +142,22 @@ static void a_program_becomes_a_job(void **state)
     says(s->out, "      serviceAccountName: \"fiber\"\n");
     says(s->out, "{name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: \"fiber-worker\"}");
     assert_null(strstr(s->out, "runAsUser"));
+}
+
+static void a_program_gets_its_variables(void **state)
+{
+    const struct said *s;
+
+    (void)state;
+    assert_int_equal(setenv("HERE", "a \"b\" $c", 1), 0);
+    s = command("kubernetes manifest -i x -x HERE -x THERE=1=2 -x NONE= -- p");
+    assert_int_equal(s->code, 0);
+    says(s->out, "            - {name: \"HERE\", value: \"a \\\"b\\\" $$c\"}\n"
+                 "            - {name: \"THERE\", value: \"1=2\"}\n"
+                 "            - {name: \"NONE\", value: \"\"}\n");
+    unsetenv("HERE");
+    refuses("kubernetes manifest -i x -x HERE -- p", 2,
+            "-x HERE: there is no such variable here; use -x HERE=VALUE");
 }
 
 static void the_user_of_jobs_is_the_masters_too(void **state)
@@ -267,6 +284,7 @@ int main(void)
         made_test(every_object_is_in_the_namespace),
         made_test(jobs_may_call_a_master_outside),
         made_test(a_program_becomes_a_job),
+        made_test(a_program_gets_its_variables),
         made_test(the_user_of_jobs_is_the_masters_too),
         made_test(a_long_word_is_whole),
         made_test(rights_are_the_same_as_json),
