@@ -95,6 +95,28 @@ int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, s
     return rc;
 }
 
+/* ---- Tokens of pods ---- */
+
+/* The token is a JWT; its second part is JSON as base64, in the alphabet of URLs. */
+void fbr_kube_token_pod(const char *token, char out[FBR_KUBE_POD_MAX])
+{
+    const char *dot = strchr(token, '.');
+    char *part = dot ? strndup(dot + 1, strcspn(dot + 1, ".")) : NULL, *text = NULL;
+    struct json_t *claims;
+    size_t len = 0;
+
+    for (char *at = part; at && *at; at++)
+        *at = *at == '-' ? '+' : *at == '_' ? '/' : *at;
+    if (part)
+        text = fbr_base64_decode(part, &len);
+    claims = text ? fbr_json_parse(text, len, NULL) : NULL;
+    snprintf(out, FBR_KUBE_POD_MAX, "%s",
+             fbr_json_text(claims, "kubernetes.io", "pod", "name", NULL));
+    fbr_json_free(claims);
+    free(text);
+    free(part);
+}
+
 /* ---- Running a plugin ---- */
 
 /* Writes the facts about the cluster for the program: KUBERNETES_EXEC_INFO. */

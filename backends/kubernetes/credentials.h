@@ -17,6 +17,8 @@
 #include "backends/kubernetes/kubeconfig.h"
 #include "runtime/base/error.h"
 
+#define FBR_KUBE_POD_MAX 254 /* bytes for the name of a pod */
+
 struct fbr_kube_creds;
 
 /* `config` receives the client certificate of a program, and must outlive *out. */
@@ -45,5 +47,7 @@ struct fbr_kube_credential {
 int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, size_t len,
                               const char *version, struct fbr_error *err);
 void fbr_kube_credential_fini(struct fbr_kube_credential *c);
+/* Finds the pod for which a service account's token was made; "": the token does not name it. */
+void fbr_kube_token_pod(const char *token, char out[FBR_KUBE_POD_MAX]);
 
 #endif

@@ -93,17 +93,25 @@ static void take_own_pod(struct fbr_backend *b, const struct json_t *pod)
     b->pull_secret = secrets ? fbr_json_print(secrets, NULL) : NULL;
 }
 
+/* Our host's name is cut off at 63 characters, and a pod may set another one. */
+static void own_pod_name(struct fbr_backend *b, char out[FBR_KUBE_POD_MAX])
+{
+    const char *name = fbr_getenv("FIBER_POD_NAME"), *token = fbr_kube_creds_token(b->api->creds);
+
+    snprintf(out, FBR_KUBE_POD_MAX, "%s", name ? name : "");
+    if (!out[0] && token)
+        fbr_kube_token_pod(token, out);
+    if (!out[0])
+        gethostname(out, FBR_KUBE_POD_MAX - 1);
+}
+
 static void look_at_own_pod(struct fbr_backend *b)
 {
-    const char *name = fbr_getenv("FIBER_POD_NAME");
+    char name[FBR_KUBE_POD_MAX] = "";
     struct fbr_error err = {0, ""};
     struct json_t *pod;
-    char host[256] = "";
 
-    if (!name || !name[0]) {
-        gethostname(host, sizeof(host) - 1);
-        name = host;
-    }
+    own_pod_name(b, name);
     fbr_kube_ask(b->api, "GET", fbr_kube_path(b->api, "pods/%s", name), NULL, FIRST_MS, &pod, &err);
     if (pod)
         take_own_pod(b, pod);

@@ -437,6 +437,37 @@ static void times_have_zones(void **state)
     assert_int_equal(fbr_json_time("1970-01-01T00:00:10Zx"), -1);
 }
 
+static void a_token_names_its_pod(void **state)
+{
+    static const struct {
+        const char *claims, *pod;
+    } cases[] = {
+        {"{\"kubernetes.io\":{\"namespace\":\"n\",\"pod\":{\"name\":\"train-0-x7kqp\"}}}",
+         "train-0-x7kqp"},
+        {"{\"a\":\"~~~>?>?\",\"kubernetes.io\":{\"pod\":{\"name\":\"p\"}}}",
+         "p"}, /* has '-' and '_' */
+        {"{\"kubernetes.io\":{\"namespace\":\"n\"}}", ""},
+        {"no JSON", ""},
+    };
+    char token[512], pod[FBR_KUBE_POD_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *part = fbr_base64_encode(cases[i].claims, strlen(cases[i].claims));
+
+        for (char *at = part; *at; at++)
+            *at = *at == '+' ? '-' : *at == '/' ? '_' : *at == '=' ? '\0' : *at;
+        snprintf(token, sizeof(token), "eyJhbGciOiJub25lIn0.%s.c2ln", part);
+        free(part);
+        fbr_kube_token_pod(token, pod);
+        assert_string_equal(pod, cases[i].pod);
+    }
+    fbr_kube_token_pod("31ada4fd-adec-460c-809a-9e56ceb75269", pod);
+    assert_string_equal(pod, "");
+    fbr_kube_token_pod("a.b!.c", pod);
+    assert_string_equal(pod, "");
+}
+
 static void plugin(struct fbr_kube_config *c, const char *script)
 {
     char path[128], *argv[] = {NULL, NULL}, *env[] = {NULL};
@@ -570,6 +601,7 @@ int main(void)
         cmocka_unit_test(base64_comes_back),
         cmocka_unit_test(what_a_plugin_prints_is_checked),
         cmocka_unit_test(times_have_zones),
+        cmocka_unit_test(a_token_names_its_pod),
         TEST(a_plugin_is_run_and_told_about_the_cluster),
         TEST(a_plugin_that_fails_is_told),
         TEST(a_token_file_is_read),

@@ -135,7 +135,7 @@ nothing_left
 ok "the next run removes it"
 
 # --- in a pod with an account the backend is Kubernetes, in one without it is not; and one may always say otherwise
-# asks NAME TOKEN [VARIABLE VALUE]: a pod that runs a ring of two nodes
+# asks NAME TOKEN [VARIABLE VALUE [ACCOUNT]]: a pod that runs a ring of two nodes; its host has another name than it has
 asks() {
     in_space create -f - >/dev/null <<END
 apiVersion: v1
@@ -143,7 +143,8 @@ kind: Pod
 metadata: {name: $1}
 spec:
   restartPolicy: Never
-  serviceAccountName: fiber
+  serviceAccountName: ${5-fiber}
+  hostname: $1-host
   automountServiceAccountToken: $2
   containers:
   - name: main
@@ -160,7 +161,7 @@ for pod in chosen local without; do
     in_space wait pod/$pod --for=jsonpath='{.status.phase}'=Succeeded --timeout=300s >"$work/out" 2>&1 ||
         { in_space logs $pod >>"$work/out" 2>&1 || :; failed "$pod should end well"; }
     in_space logs $pod >"$work/out"
-    where=$pod
+    where=$pod-host
     [[ $pod != chosen ]] || where='fiber-[0-9a-f]+-agent-[12]'
     [[ $(grep -cE "^a rank on $where$" "$work/out") == 2 ]] || failed "both ranks should be on $where"
 done
