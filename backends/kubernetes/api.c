@@ -263,6 +263,14 @@ char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const c
     return n < 0 ? NULL : path;
 }
 
+/* Most pods have the token of an account that may do nothing. */
+static const char *not_allowed(const struct fbr_kube_api *a)
+{
+    return a->config.in_cluster ? "; `fiber kubernetes manifest` prints the Role that is needed, "
+                                  "and with FIBER_BACKEND=local jobs start in this pod"
+                                : "; `fiber kubernetes manifest` prints the Role that is needed";
+}
+
 void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
                        const char *what, char *out, size_t size)
 {
@@ -284,7 +292,7 @@ void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answe
     else if (answer->status == 403 && strstr(text, "must specify "))
         hint = "; kubernetes_pod_template sets resources";
     else if (answer->status == 403 && strstr(text, "cannot "))
-        hint = "; `fiber kubernetes manifest` prints the Role that is needed";
+        hint = not_allowed(a);
     else if (answer->status == 404 && strstr(text, "namespaces"))
         hint = "; kubernetes_namespace chooses another";
     if (answer->status == 0)

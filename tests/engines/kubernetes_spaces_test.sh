@@ -157,6 +157,7 @@ END
 asks chosen true
 asks local true FIBER_BACKEND local
 asks without false
+asks powerless true NOTHING '' default
 for pod in chosen local without; do
     in_space wait pod/$pod --for=jsonpath='{.status.phase}'=Succeeded --timeout=300s >"$work/out" 2>&1 ||
         { in_space logs $pod >>"$work/out" 2>&1 || :; failed "$pod should end well"; }
@@ -165,7 +166,10 @@ for pod in chosen local without; do
     [[ $pod != chosen ]] || where='fiber-[0-9a-f]+-agent-[12]'
     [[ $(grep -cE "^a rank on $where$" "$work/out") == 2 ]] || failed "both ranks should be on $where"
 done
-in_space delete pod chosen local without --wait=false >/dev/null
+in_space wait pod/powerless --for=jsonpath='{.status.phase}'=Failed --timeout=300s >"$work/out" 2>&1 || failed "it may not"
+in_space logs powerless >"$work/out"
+says 'pods is forbidden: .* and with FIBER_BACKEND=local jobs start in this pod'
+in_space delete pod chosen local without powerless --wait=false >/dev/null
 nothing_left
 ok "in a pod the backend is chosen by itself, unless it is said"
 
