@@ -64,7 +64,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                     .help = "order of ranks on the processors of a host, default compact; slot, "
                             "socket, ppr:M:node and :PE=C mean the same as in mpirun"},
     [RUN_CPUS] = {"cpus-per-rank", 0, CLI_INT, "C", .min = 1, .max = 4096,
-                  .also = "cpus-per-proc cpus-per-task", .help = "processors for each rank"},
+                  .also = "cpus-per-proc cpus-per-task",
+                  .help = "processors for each rank; pods request them"},
     [RUN_GPUS] = {"gpus-per-rank", 0, CLI_INT, "G", .min = 0, .max = 16,
                   .also = "gpus-per-proc gpus-per-task",
                   .help = "number of GPUs for each rank, the nearest by PCI locality; sets "

@@ -59,6 +59,7 @@ static int make_job(struct plan *p, const struct run_options *s, struct fbr_erro
     if (!(s->ring.flags & FIBER_RING_OVERSUBSCRIBE))
         p->job.width = (s->size + (int)p->agents - 1) / (int)p->agents *
                        (s->ring.cpus_per_rank ? s->ring.cpus_per_rank : 1);
+    p->job.reserve = s->ring.cpus_per_rank ? p->job.width : 0;
     p->job.numbered = s->ring.slots != NULL;
     p->job.apart = s->ring.nodes > 1 && !s->ring.slots ? "dry-run" : NULL;
     if (p->job.gpus == 0)

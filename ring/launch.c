@@ -781,6 +781,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
     spec.apart = r->options.nodes > 1 && !r->ranks ? r->uid : NULL;
     if (!(r->options.flags & FIBER_RING_OVERSUBSCRIBE))
         spec.width = (int)ranks * (r->options.cpus_per_rank ? r->options.cpus_per_rank : 1);
+    spec.reserve = r->options.cpus_per_rank ? spec.width : 0;
     /* If jobs are given GPUs, the agent gets those of all its ranks. */
     if (options.job.gpus == 0 && is_elsewhere(r))
         options.job.gpus = (int)(r->wish.gpus_per_rank * ranks);

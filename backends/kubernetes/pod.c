@@ -120,13 +120,14 @@ static struct json_t *environment(char *const *env, bool ticket)
 
 /* ---- The container ---- */
 
-static struct json_t *wanted_by(const struct fbr_job *job, const struct fbr_kube_settings *s)
+static struct json_t *wanted_by(const struct fbr_job *job, const struct fbr_kube_settings *s,
+                                double cpus)
 {
     struct json_t *wanted = fbr_json_pack("{}");
     char text[32];
 
-    if (job->cpus > 0) {
-        double milli = job->cpus * 1000 + 0.999;
+    if (cpus > 0) {
+        double milli = cpus * 1000 + 0.999;
 
         snprintf(text, sizeof(text), "%lldm", milli < 1e15 ? (long long)milli : 1000000000000000);
         fbr_json_put(&wanted, "cpu", fbr_json_string(text));
@@ -150,8 +151,8 @@ static struct json_t *resources(const struct fbr_job *job, const struct fbr_kube
 {
     struct json_t *both = fbr_json_pack("{}");
 
-    fbr_json_put(&both, "requests", wanted_by(job, s));
-    fbr_json_put(&both, "limits", wanted_by(job, s));
+    fbr_json_put(&both, "requests", wanted_by(job, s, job->cpus > 0 ? job->cpus : job->reserve));
+    fbr_json_put(&both, "limits", wanted_by(job, s, job->cpus));
     return both;
 }
 

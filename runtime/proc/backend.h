@@ -71,6 +71,7 @@ struct fbr_job {
     /* number of processes that the job will start, for a backend that gives one processor by
      * default */
     int width;
+    int reserve; /* processors that a scheduler keeps free for the job; it may use more; 0: any */
     /* Bytes that only the child may read; NULL: the job is not a process of Fiber's, and gets no
      * FIBER_TICKET. */
     const void *ticket;

@@ -649,6 +649,7 @@ static int start(struct fiber_process *p, struct fbr_error *err)
                           .memory = p->job.memory,
                           .keep_stdin = p->keep_stdin,
                           .width = p->width,
+                          .reserve = p->reserve,
                           .alike = p->alike,
                           .is_host = p->spec.is_host,
                           .relayed = p->host && p->spec.link,

@@ -334,6 +334,7 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
                                                   : fbr_config_ms(p->rt->config, "start_timeout");
     p->keep_stdin = o->keep_stdin;
     p->width = spec->width;
+    p->reserve = spec->reserve;
     p->alike = spec->alike;
     rc = take_fds(p, spec, err);
     if (rc < 0)

@@ -30,8 +30,9 @@ struct fbr_process_spec {
     const char *const *env;
     const struct fbr_process_ops *ops;
     void *user;
-    int width; /* number of processes that it will start in its job; 0: unknown */
-    int alike; /* number of similar processes that start together; 0: unknown */
+    int width;   /* number of processes that it will start in its job; 0: unknown */
+    int reserve; /* processors that a scheduler keeps free for it; 0: any */
+    int alike;   /* number of similar processes that start together; 0: unknown */
     /* it starts others in its job: subjobs, which name it as their host, or programs of its own */
     bool is_host;
     int index;     /* 1 + the index of its node in its ring; 0: not in a ring */

@@ -37,7 +37,7 @@ struct fiber_process {
     struct fbr_buf env_strings;
     struct fbr_hold *holds; /* the loop thread's, once the start is posted */
     size_t n_holds;
-    int start_timeout_ms, keep_stdin, width, alike;
+    int start_timeout_ms, keep_stdin, width, reserve, alike;
     bool by_program; /* fact: it runs the command of fiber_program(), or our executable */
     /* wish: start_timeout does not count while the engine has no place for it */
     bool waits_in_line;

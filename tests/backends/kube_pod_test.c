@@ -271,6 +271,26 @@ static void labels_have_only_what_is_allowed(void **state)
     assert_int_equal(strlen(out), FBR_KUBE_NAME - 1);
 }
 
+static void processors_of_ranks_are_requested_and_not_limited(void **state)
+{
+    struct fbr_job job = job_named("agent-1", 1);
+    struct json_t *pod;
+
+    (void)state;
+    job.reserve = 6;
+    pod = fbr_kube_pod(&job, &plain, NULL);
+    assert_string_equal(fbr_json_text(container_of(pod, 0), "resources", "requests", "cpu", NULL),
+                        "6000m");
+    assert_string_equal(fbr_json_text(container_of(pod, 0), "resources", "limits", "cpu", NULL),
+                        "");
+    fbr_json_free(pod);
+    job.cpus = 2; /* the job's own wish comes first */
+    pod = fbr_kube_pod(&job, &plain, NULL);
+    assert_string_equal(fbr_json_text(container_of(pod, 0), "resources", "requests", "cpu", NULL),
+                        "2000m");
+    fbr_json_free(pod);
+}
+
 static void a_pod_has_what_its_job_asks_for(void **state)
 {
     char *argv[] = {"name", "a", "$(HOME) $x", NULL}, *env[] = {"A=b=$c", "FIBER_TICKET=no", NULL};
@@ -701,6 +721,7 @@ int main(void)
         cmocka_unit_test(a_gang_is_marked_by_the_template),
         cmocka_unit_test(labels_have_only_what_is_allowed),
         cmocka_unit_test(a_pod_has_what_its_job_asks_for),
+        cmocka_unit_test(processors_of_ranks_are_requested_and_not_limited),
         cmocka_unit_test(a_pod_without_an_image_is_refused),
         cmocka_unit_test(an_image_that_lacks_the_program_is_given_it),
         cmocka_unit_test(the_init_container_has_the_size_of_the_job),

@@ -58,6 +58,7 @@
 if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; none is asked
     check 0 '.*backend kubernetes, 2 agents .*kind: "Pod" .*image: "x:1" .*' '^' run --dry-run -b kubernetes --image x:1 -n 2 -N 1 ./x
     check 0 '\{.*"manifest":\{.*\} ' '^' run --dry-run --json -b kubernetes --image x:1 -n 2 ./x
+    check 0 '.*requests: *cpu: "?6000m"? .*' '^' run --dry-run -b kubernetes --image x:1 -n 4 -N 2 --cpus-per-rank 3 ./x
     check 125 '.*' 'no image is set' run --dry-run -b kubernetes -n 2 ./x
     check 2 '' '--nodes 2: all jobs of backend docker run on one host' run -b docker --nodes 2 -n 2 ./x
     printf '#!/bin/sh\n' >here
