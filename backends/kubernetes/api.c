@@ -271,6 +271,13 @@ static const char *not_allowed(const struct fbr_kube_api *a)
                                 : "; `fiber kubernetes manifest` prints the Role that is needed";
 }
 
+/* A quota requires a request or a limit, or the limit that a LimitRange adds is below our
+ * request. */
+static bool is_about_resources(const char *text)
+{
+    return strstr(text, "must specify ") || strstr(text, "must be less than or equal to cpu limit");
+}
+
 void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
                        const char *what, char *out, size_t size)
 {
@@ -289,7 +296,7 @@ void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answe
         hint = strstr(text, "runAsNonRoot") ? "; kubernetes_user sets a user id" : "";
     else if (answer->status == 403 && strstr(text, "error looking up service account"))
         account = true;
-    else if (answer->status == 403 && strstr(text, "must specify "))
+    else if (is_about_resources(text))
         hint = "; kubernetes_pod_template sets resources";
     else if (answer->status == 403 && strstr(text, "cannot "))
         hint = not_allowed(a);

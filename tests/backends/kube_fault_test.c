@@ -263,6 +263,13 @@ static void a_refusal_is_told_with_its_causes_and_what_mends_it(void **state)
         {{403, NULL, STATUS(403, "failed quota: q: must specify limits.cpu for: fiber"), NULL},
          "create pods: failed quota: q: must specify limits.cpu for: fiber; "
          "kubernetes_pod_template sets resources"},
+        {{422, NULL,
+          STATUS(422,
+                 "requests: Invalid value: \\\"8\\\": must be less than or equal to cpu limit of "
+                 "500m"),
+          NULL},
+         "create pods: requests: Invalid value: \"8\": must be less than or equal to cpu limit of "
+         "500m; kubernetes_pod_template sets resources"},
         {{404, NULL, STATUS(404, "namespaces \\\"n\\\" not found"), NULL},
          "create pods: namespaces \"n\" not found; kubernetes_namespace chooses another"},
         {{409, NULL, STATUS(409, "pods \\\"p\\\" already exists"), NULL},
