@@ -136,12 +136,22 @@ static void remove_container(struct fbr_docker_job *j)
 
 /* ---- It never ran ---- */
 
+static const char *find_mend(const char *why)
+{
+    if (strstr(why, "unmapped user"))
+        return "; the engine maps users (userns-remap): docker_user sets one that it can map";
+    if (strstr(why, "rootfs is marked read-only"))
+        return "; its key is put into it as a file: omit ReadonlyRootfs from docker_template";
+    return "";
+}
+
 static void fail(struct fbr_docker_job *j, const char *why)
 {
-    char text[640];
+    char text[720];
 
     remove_container(j);
-    snprintf(text, sizeof(text), "could not be started by the Docker engine: %.590s", why);
+    snprintf(text, sizeof(text), "could not be started by the Docker engine: %.590s%s", why,
+             find_mend(why));
     finish(j, CANNOT_START, text);
 }
 

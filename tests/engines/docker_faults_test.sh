@@ -188,6 +188,11 @@ refuses "create is garbage" "{$create, \"action\": \"garbage\", \"status\": 201}
 refuses "create is not HTTP" "{$create, \"action\": \"noise\"}" "${cannot}.*HTTP"
 refuses "the name is in use, and then it is not" "{$create, \"action\": \"status\", $taken}" "${cannot}No such container: "
 refuses "start answers 500" "{$begin, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
+unmapped='failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process'
+unmapped+=': unable to setup user: cannot set uid to unmapped user in user namespace: unknown'
+refuses "a user is not mapped" \
+    "{$begin, \"action\": \"status\", \"status\": 400, \"body\": \"{\\\"message\\\": \\\"$unmapped\\\"}\"}" \
+    "$cannot$unmapped; .*docker_user sets one that it can map"
 refuses "the ticket answers 404" "{$ticket, \"action\": \"status\", \"status\": 404}" "${cannot}a fault that was ordered"
 refuses "the output answers 500" "{$output, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
 refuses "a pull answers 500" "{$pull, \"action\": \"status\", \"status\": 500}" "${cannot}image slow:1 is not on the engine, and cannot be pulled: " -i slow:1
