@@ -17,6 +17,11 @@ static bool may_have_word(const struct cli_option *o)
     return o->words && !o->argument;
 }
 
+static bool takes_file(const struct cli_option *o)
+{
+    return o->argument && (strcmp(o->argument, "FILE") == 0 || strcmp(o->argument, "PATH") == 0);
+}
+
 /* Prints text between single quotes of a shell; the characters in `marks` get a backslash for the
  * next reader. */
 static void quote(const char *text, const char *marks)
@@ -188,6 +193,8 @@ static void zsh_option(const struct cli_option *o)
             printf("(%s)", o->words);
         else if (o->type == CLI_DIR)
             fputs("_files -/", stdout);
+        else if (takes_file(o))
+            fputs("_files", stdout);
     }
     putchar('\'');
 }
@@ -271,7 +278,7 @@ static void fish_option(const struct cli_command *c, const struct cli_option *o)
     else if (o->type == CLI_DIR)
         fputs(" -x -a '(__fish_complete_directories)'", stdout);
     else if (o->argument)
-        fputs(" -x", stdout);
+        fputs(takes_file(o) ? " -r -F" : " -x", stdout);
     fputs(" -d '", stdout);
     for (const char *p = o->help; *p; p++) {
         if (*p == '\'' || *p == '\\')

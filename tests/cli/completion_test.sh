@@ -15,6 +15,11 @@ done
 bash -n "$work/fiber.bash"
 ! command -v zsh >/dev/null || zsh -f -n "$work/fiber.zsh"
 ! command -v fish >/dev/null || fish --no-execute "$work/fiber.fish"
+# bash completes files by itself, zsh and fish where they are told to.
+for option in hostfile env-file add; do
+    grep -q -e "--$option=.*:_files'" "$work/fiber.zsh" || { echo "zsh: no files for --$option"; bad=1; }
+    grep -q -e " -l $option .*-r -F " "$work/fiber.fish" || { echo "fish: no files for --$option"; bad=1; }
+done
 # shellcheck disable=SC1091
 . "$work/fiber.bash"
 
