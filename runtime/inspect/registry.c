@@ -134,9 +134,10 @@ static int write_file(const char *path, const struct fbr_buf *b)
     int fd =
         b->failed ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = fd < 0 ? -errno : 0;
+    ssize_t n = fd < 0 ? -1 : write(fd, b->data, b->len);
 
-    if (fd >= 0 && write(fd, b->data, b->len) != (ssize_t)b->len)
-        rc = -EIO;
+    if (fd >= 0 && n != (ssize_t)b->len)
+        rc = n < 0 ? -errno : -ENOSPC;
     if (fd >= 0 && close(fd) < 0)
         rc = -errno;
     if (rc < 0 && fd >= 0)

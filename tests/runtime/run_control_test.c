@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -640,6 +641,27 @@ static void the_next_run_sweeps_it_too(void **state)
     fbr_registry_drop(next);
 }
 
+/* The limit of a file's size stands for a full disk. */
+static void a_record_that_cannot_be_written_says_why(void **state)
+{
+    struct fbr_run_control_about about = run.about;
+    struct rlimit usual, none;
+    char dir[FBR_REGISTRY_MAX];
+    int rc;
+
+    (void)state;
+    memset(about.uid, 'f', 32);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &usual);
+    none = usual;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_FSIZE, &none);
+    rc = fbr_registry_add(&about, dir, NULL);
+    setrlimit(RLIMIT_FSIZE, &usual);
+    assert_int_equal(rc, -EFBIG);
+    assert_int_equal(access(dir, F_OK), -1);
+}
+
 /* systemd-tmpfiles leaves alone what is locked so, with all that is below. */
 static void its_directory_is_held_while_it_lives(void **state)
 {
@@ -763,6 +785,7 @@ int main(void)
         control_test(many_runs_of_one_name_leave_the_records_of_others),
         control_test(a_killed_launchers_run_is_swept),
         control_test(the_next_run_sweeps_it_too),
+        control_test(a_record_that_cannot_be_written_says_why),
         control_test(its_directory_is_held_while_it_lives),
         control_test(a_directory_of_others_is_not_used),
         control_test(a_directory_that_another_user_took_is_replaced),
