@@ -109,42 +109,54 @@ static const char *wanted_signal(const struct cli_args *args)
     return args->values[KILL_SIGNAL].text;
 }
 
+static int kill_here(struct run_client *run, const char *job, const char *name, int sig,
+                     struct fbr_error *err)
+{
+    int rank = job ? run_client_rank(job, run, err) : -1, rc;
+
+    if (err->code)
+        return err->code;
+    if (run->state >= CLIENT_ENDED)
+        return fbr_fail(err, -ESRCH, "run %.16s has ended already", run->about.uid);
+    if (!name && rank < 0)
+        rc = run_client_ask(run, FBR_RUN_CONTROL_STOP, -1, 0, err);
+    else
+        rc = run_client_ask(run, FBR_RUN_CONTROL_SIGNAL, rank, sig, err);
+    /* it ended before it could answer */
+    if (rc == -ECONNRESET && !name && rank < 0)
+        return 0;
+    if (rc == -ESRCH && rank >= 0)
+        fbr_fail(err, rc, "%s %d does not run: `fiber top %.12s` shows those that do",
+                 run->about.kind == FBR_RUN_POOL ? "worker" : "rank", rank, run->about.uid);
+    return rc;
+}
+
 static int run_kill(const struct cli_args *args)
 {
-    const char *name = wanted_signal(args);
-    int sig = name ? signal_named(name) : SIGTERM, rank = -1, rc;
+    const char *name = wanted_signal(args), *job = NULL;
+    int sig = name ? signal_named(name) : SIGTERM, rc;
     struct fbr_error err = {0, ""};
     struct run_client run;
     struct orphan_run e;
+    char typed[128];
 
     if (sig < 0) {
         fbr_fail(&err, -EINVAL, "--signal: there is no signal %.32s", name);
         return cli_usage(args->command, &err);
     }
-    rc = orphan_run_find(args->operands[0], args->values[KILL_BACKEND].text, &run, &e, &err);
+    if (run_client_split(args->operands[0], typed, sizeof(typed), &job) < 0)
+        return cli_failed(1, "there is no run with such a long name");
+    if (args->noperands > 1)
+        job = args->operands[1];
+    rc = orphan_run_find(typed, args->values[KILL_BACKEND].text, &run, &e, &err);
     if (rc < 0)
         return cli_failed(1, "%s", err.text);
     if (rc > 0) {
-        rc = kill_on_engines(&e, args->operands[1], name, &err);
+        rc = kill_on_engines(&e, job, name, &err);
         orphan_run_free(&e);
         return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
     }
-    if (args->noperands > 1)
-        rank = run_client_rank(args->operands[1], &run, &err);
-    if (err.code)
-        rc = err.code;
-    else if (run.state >= CLIENT_ENDED)
-        rc = fbr_fail(&err, -ESRCH, "run %.16s has ended already", run.about.uid);
-    else if (!name && rank < 0)
-        rc = run_client_ask(&run, FBR_RUN_CONTROL_STOP, -1, 0, &err);
-    else
-        rc = run_client_ask(&run, FBR_RUN_CONTROL_SIGNAL, rank, sig, &err);
-    /* it ended before it could answer */
-    if (rc == -ECONNRESET && !name && rank < 0)
-        rc = 0;
-    if (rc == -ESRCH && rank >= 0 && run.state < CLIENT_ENDED)
-        fbr_fail(&err, rc, "%s %d does not run: `fiber top %.12s` shows those that do",
-                 run.about.kind == FBR_RUN_POOL ? "worker" : "rank", rank, run.about.uid);
+    rc = kill_here(&run, job, name, sig, &err);
     run_client_free(&run);
     return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
 }
@@ -163,7 +175,7 @@ static const struct cli_option options[KILL_OPTIONS] = {
 
 const struct cli_command cli_kill = {
     .name = "kill",
-    .operands = "RUN [RANK|JOB]",
+    .operands = "RUN[/RANK] [RANK|JOB]",
     .kind = CLI_RUN_SIGNAL,
     .about = "Ends a run, or sends its ranks a signal",
     .text = "Without --signal and RANK the run is stopped as by Ctrl-C: its ranks get SIGTERM, and "
@@ -176,7 +188,7 @@ const struct cli_command cli_kill = {
             "on another host may start new ones.",
     .examples = "fiber kill train\tstop the run with that name\n"
                 "fiber kill 3fa9 --signal KILL\tkill its ranks at once\n"
-                "fiber kill train 3 -s USR1\ta signal to rank 3\n"
+                "fiber kill train/3 -s USR1\ta signal to rank 3\n"
                 "fiber kill -b docker 3fa9 worker-2\tone job of a run that only the engine knows",
     .options = options,
     .count = KILL_OPTIONS,

@@ -243,21 +243,6 @@ static int show_orphan_run(struct orphan_run *e, const char *name, const struct 
 
 /* ---- The request ---- */
 
-/* Splits "RUN/3" into RUN and rank 3. */
-static int split_name(const char *typed, char *name, size_t size, const char **rank)
-{
-    const char *slash = strrchr(typed, '/');
-
-    if (slash && slash[1] && slash[1 + strspn(slash + 1, "0123456789")] == '\0')
-        *rank = slash + 1;
-    else
-        slash = NULL;
-    return snprintf(name, size, "%.*s", slash ? (int)(slash - typed) : (int)strlen(typed), typed) <
-                   (int)size
-               ? 0
-               : -EINVAL;
-}
-
 static bool find_root(char root[PATH_MAX])
 {
     struct fbr_error err = {0, ""};
@@ -396,7 +381,7 @@ static int run_logs(const struct cli_args *args)
 
     if (!args->noperands && name_last(name, sizeof(name), &err) < 0)
         return cli_failed(1, "%s", err.text);
-    if (args->noperands && split_name(args->operands[0], name, sizeof(name), &rank) < 0)
+    if (args->noperands && run_client_split(args->operands[0], name, sizeof(name), &rank) < 0)
         return cli_failed(1, "there is no run with such a long name");
     if (args->noperands > 1)
         rank = args->operands[1];

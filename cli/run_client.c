@@ -530,6 +530,20 @@ const char *run_client_rank_state(const struct fiber_rank_stats *s, char out[48]
     return out;
 }
 
+int run_client_split(const char *typed, char *run, size_t size, const char **rank)
+{
+    const char *slash = strrchr(typed, '/');
+
+    if (slash && slash[1] && slash[1 + strspn(slash + 1, "0123456789")] == '\0')
+        *rank = slash + 1;
+    else
+        slash = NULL;
+    return snprintf(run, size, "%.*s", slash ? (int)(slash - typed) : (int)strlen(typed), typed) <
+                   (int)size
+               ? 0
+               : -EINVAL;
+}
+
 int run_client_rank(const char *text, const struct run_client *run, struct fbr_error *err)
 {
     char *end;

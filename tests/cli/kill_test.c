@@ -44,6 +44,8 @@ static void what_is_typed_becomes_one_order(void **state)
         {"kill train", "stop"},
         {"kill aa11", "stop"},
         {"kill train 1", "signal 15 to 1"},
+        {"kill train/1", "signal 15 to 1"},
+        {"kill aa11/0 -s USR1", "signal 10 to 0"},
         {"kill train --signal KILL", "signal 9 to -1"},
         {"kill train -s USR1", "signal 10 to -1"},
         {"kill train 1 -s SIGUSR2", "signal 12 to 1"},
@@ -221,6 +223,7 @@ static void what_an_engine_cannot_do_is_told(void **state)
     refuses("kill -b local 2222 -s USR1", 1, sentence);
     refuses("kill -b local 2222 worker-3", 1,
             "run 2222bbbb has no job worker-3; it has worker-1, worker-2");
+    refuses("kill -b local 2222/3", 1, "run 2222bbbb has no job 3; it has worker-1, worker-2");
     assert_string_equal(mock_engine.removed, "");
     mock_engine.stuck = "id-1";
     refuses("kill -b local 2222", 1,
