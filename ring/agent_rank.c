@@ -748,6 +748,7 @@ void fbr_agent_on_event(void *user, const struct fbr_job_event *e)
         on_exited(r, e);
         break;
     case FBR_JOB_PENDING:
+    case FBR_JOB_SUSPENDED:
         break;
     }
 }

@@ -395,6 +395,18 @@ static struct submission *find_submission(struct fbr_slurm_batch *b, const char 
     return s;
 }
 
+static void tell_suspended(struct batch_job *j, bool suspended)
+{
+    char id[FBR_SLURM_ID + 16];
+
+    if (j->suspended == suspended)
+        return;
+    j->suspended = suspended;
+    id_of(j, id);
+    fbr_info("slurm: job %s %s", id, suspended ? "is suspended" : "goes on");
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_SUSPENDED, .code = suspended, .text = ""});
+}
+
 static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
 {
     struct fbr_slurm_end how = {0};
@@ -408,6 +420,7 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
         break;
     case FBR_SLURM_RUNS:
         step(j, ON_RUNS, NULL);
+        tell_suspended(j, fbr_slurm_suspended(said->state));
         break;
     case FBR_SLURM_ENDED:
         fbr_slurm_end(said, j->asked, j->of->job.memory, &how);

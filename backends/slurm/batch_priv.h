@@ -23,6 +23,7 @@ struct batch_job {
     bool seen;                  /* fact: the current list has it */
     bool reading;               /* fact: the reads that run include its files */
     bool again;                 /* fact: output may have been written while we read */
+    bool suspended;             /* fact: Slurm has stopped it, and the runtime knows */
     bool paused;                /* wish: the runtime takes no output */
     int want, asked;            /* signals: to send; sent */
     unsigned missing;           /* lists without the job, since missed_ms */

@@ -169,6 +169,11 @@ enum fbr_slurm_phase fbr_slurm_phase(const char *state)
     return s ? s->phase : FBR_SLURM_ODD;
 }
 
+bool fbr_slurm_suspended(const char *state)
+{
+    return strcmp(state, "SUSPENDED") == 0 || strcmp(state, "STOPPED") == 0;
+}
+
 static int32_t code_of(uint32_t status)
 {
     uint32_t sig = status & 127;

@@ -59,6 +59,8 @@ bool fbr_slurm_sacct_line(char *line, struct fbr_slurm_job *job);
 bool fbr_slurm_id(const char *text, char id[FBR_SLURM_ID]);
 
 enum fbr_slurm_phase fbr_slurm_phase(const char *state);
+/* Whether a job in the phase RUNS is stopped, by `scontrol suspend` or a job of higher priority. */
+bool fbr_slurm_suspended(const char *state);
 /* Describes how a job in the phase ENDED ended. `asked`: the signal that we sent, 0: none;
  * `memory`: its limit in bytes, 0: Slurm's default. */
 void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, uint64_t memory,

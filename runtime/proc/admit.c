@@ -114,7 +114,6 @@ int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, stru
 
 int fbr_process_attach(struct fiber_process *p, struct fbr_conn *conn)
 {
-    const struct fbr_config *config = p->rt->config;
     struct fbr_error err = {0, ""};
     int rc = 0;
 
@@ -134,8 +133,7 @@ int fbr_process_attach(struct fiber_process *p, struct fbr_conn *conn)
     fbr_wipe(p->secret, sizeof(p->secret)); /* a ticket is good for one join */
     p->conn = conn;
     fbr_conn_attach(conn, &fbr_job_conn_ops, p);
-    fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(config, "heartbeat"),
-                       (unsigned)fbr_config_int(config, "heartbeat_misses"));
+    fbr_job_beats(p, false);
     fbr_timer_stop(&p->timer);
     fbr_process_fds_release(p, FDS_OF_CONN);
     p->ready = !p->spec.link;

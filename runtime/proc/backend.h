@@ -4,9 +4,9 @@
  *
  *  - the runtime calls its functions on the loop thread, and it sends its events there. No function
  *    blocks, except those whose comment says that they may take seconds;
- *  - start() returns at once. Events report the life of the job: any number of PENDING and OUTPUT,
- *    at most one STARTED, and exactly one EXITED, the last event. A start() that returns an error
- *    sends no event;
+ *  - start() returns at once. Events report the life of the job: any number of PENDING, OUTPUT and
+ *    SUSPENDED, at most one STARTED, and exactly one EXITED, the last event. A start() that returns
+ *    an error sends no event;
  *  - it watches jobs by events of its engine, never by a poll for each job. It sends EXITED only
  *    for a job that the engine has reported as ended, never because it does not know. The code is
  *    FBR_EXIT_UNKNOWN if the engine did not report one;
@@ -98,6 +98,8 @@ enum fbr_job_event_type {
     FBR_JOB_OUTPUT,
     /* code: exit code, -N for signal N, FBR_EXIT_UNKNOWN; text: the engine's reason or ""; peak */
     FBR_JOB_EXITED,
+    /* code: 1: the engine has stopped the job, which cannot answer; 0: it goes on */
+    FBR_JOB_SUSPENDED,
 };
 
 struct fbr_job_event {

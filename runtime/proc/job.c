@@ -498,6 +498,14 @@ static void collect_pending(void *user, struct fbr_pending *out)
     pthread_mutex_unlock(&rt->lock);
 }
 
+void fbr_job_beats(struct fiber_process *p, bool suspended)
+{
+    const struct fbr_config *config = p->rt->config;
+
+    fbr_conn_heartbeat(p->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+                       suspended ? 0 : (unsigned)fbr_config_int(config, "heartbeat_misses"));
+}
+
 void fbr_job_event(void *user, const struct fbr_job_event *e)
 {
     struct fiber_process *p = user;
@@ -518,6 +526,10 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
         else if (p->waits_in_line && fbr_process_is_starting(p->state))
             fbr_timer_stop(&p->timer);
         fbr_pending_begin(&p->rt->pending, p->rt->loop, collect_pending, p->rt);
+        break;
+    case FBR_JOB_SUSPENDED: /* its silence says nothing */
+        if (p->conn)
+            fbr_job_beats(p, e->code != 0);
         break;
     case FBR_JOB_STARTED:
         pthread_mutex_lock(&p->rt->lock);

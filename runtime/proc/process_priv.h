@@ -94,6 +94,8 @@ void fbr_job_start(void *process);
 void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why);
 void fbr_job_refuse(struct fiber_process *p, const char *why);
 void fbr_job_signal(struct fiber_process *p, int sig);
+/* Begins to watch the process's heartbeats, which a suspended process does not send. */
+void fbr_job_beats(struct fiber_process *p, bool suspended);
 void fbr_job_drained(void *process);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
 

@@ -3,7 +3,7 @@
  *
  * The commands share the queue of a cluster, a file with lines "ID NAME COMMENT": "queue", or with
  * SLURM_CLUSTERS=far "queuefar". sbatch adds a job to it, and answers as the test's file "answer"
- * says; the id is $id, the queue $queue.
+ * says; the id is $id, the queue $queue. The file "state" has the state of all jobs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -40,18 +40,19 @@ static const char sbatch[] =
     "echo \"$id $name $comment\" >>\"$queue\"\n"
     ". \"$BED/answer\"\n";
 
-static const char squeue[] = "#!/bin/sh\n"
-                             "queue=$BED/queue$SLURM_CLUSTERS\n"
-                             "[ -z \"$SLURM_CLUSTERS\" ] || echo \"CLUSTER: $SLURM_CLUSTERS\"\n"
-                             "case $* in *--jobs=*) [ -s \"$queue\" ] || { echo 'error: Invalid "
-                             "job id' >&2; exit 1; } ;; esac\n"
-                             "while read -r id name comment; do\n"
-                             "    case \"$*\" in\n"
-                             "    *--Format=*) echo \"$id|RUNNING|0|n1|None|$comment\" ;;\n"
-                             "    *%k*) echo \"$id $comment \" ;;\n"
-                             "    *) echo \"$id $name\" ;;\n"
-                             "    esac\n"
-                             "done <\"$queue\"\n";
+static const char squeue[] =
+    "#!/bin/sh\n"
+    "queue=$BED/queue$SLURM_CLUSTERS\n"
+    "[ -z \"$SLURM_CLUSTERS\" ] || echo \"CLUSTER: $SLURM_CLUSTERS\"\n"
+    "case $* in *--jobs=*) [ -s \"$queue\" ] || { echo 'error: Invalid "
+    "job id' >&2; exit 1; } ;; esac\n"
+    "while read -r id name comment; do\n"
+    "    case \"$*\" in\n"
+    "    *--Format=*) echo \"$id|$(cat \"$BED/state\")|0|n1|None|$comment\" ;;\n"
+    "    *%k*) echo \"$id $comment \" ;;\n"
+    "    *) echo \"$id $name\" ;;\n"
+    "    esac\n"
+    "done <\"$queue\"\n";
 
 /* As Slurm's: with several options --name the last one counts. */
 static const char scancel[] =
@@ -76,7 +77,7 @@ static const char sacct[] =
 
 struct job {
     void *handle;
-    bool started, ended;
+    bool started, suspended, goes_on, ended;
     int32_t code;
     char id[40], text[400]; /* text: of the last event */
 };
@@ -110,6 +111,8 @@ static void on_event(void *user, const struct fbr_job_event *e)
         j->started = true;
         snprintf(j->id, sizeof(j->id), "%.39s", e->text);
     }
+    if (e->type == FBR_JOB_SUSPENDED)
+        *(e->code ? &j->suspended : &j->goes_on) = true;
     if (e->type == FBR_JOB_EXITED) {
         j->ended = true;
         j->code = e->code;
@@ -167,6 +170,7 @@ static int set_up(void **state)
     put("bin/squeue", squeue);
     put("bin/scancel", scancel);
     put("bin/sacct", sacct);
+    put("state", "RUNNING");
     put("queue", "");
     put("queuefar", "");
     snprintf(bed.path, sizeof(bed.path), "%s", getenv("PATH"));
@@ -362,6 +366,20 @@ static void the_end_of_a_job_of_another_cluster_is_looked_up_there(void **state)
     assert_int_equal(bed.jobs[0].code, 7);
 }
 
+static void a_suspended_job_is_told_and_its_resumption(void **state)
+{
+    (void)state;
+    put("answer", "echo $id\n");
+    start(1);
+    wait_for(&bed.jobs[0].started);
+    put("state", "SUSPENDED");
+    wait_for(&bed.jobs[0].suspended);
+    assert_false(bed.jobs[0].goes_on);
+    put("state", "RUNNING");
+    wait_for(&bed.jobs[0].goes_on);
+    assert_false(bed.jobs[0].ended);
+}
+
 /* As Slurm lists an array whose jobs that waited were cancelled. */
 static void a_line_of_an_array_is_about_its_jobs_without_a_line(void **state)
 {
@@ -389,6 +407,7 @@ int main(void)
         batch_test(a_cluster_for_sbatch_alone_is_refused),
         batch_test(a_job_of_another_cluster_is_cancelled_there),
         batch_test(the_end_of_a_job_of_another_cluster_is_looked_up_there),
+        batch_test(a_suspended_job_is_told_and_its_resumption),
         batch_test(a_line_of_an_array_is_about_its_jobs_without_a_line),
     };
 

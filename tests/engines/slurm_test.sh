@@ -124,6 +124,22 @@ ends() { timeout 300 cat <&3 >>"$work/out" || failed "it did not end"; }
 enough() { touch "$work/enough"; ends; } # of what goes on until then
 a_job() { squeue -h -r -t running -o '%i %j' | awk '/ fiber-/ {print $1; exit}'; }
 
+if [[ -x $fiber ]]; then
+    # Suspended by Slurm before another run's agent is stopped: that one is given up, this one goes on.
+    # shellcheck disable=SC2016 # it is the rank's shell that expands them
+    begins env FIBER_HEARTBEAT=2s "$fiber" run -n 1 -- \
+        sh -c 'echo begun; until [ -e "$0" ]; do sleep 0.1; done; echo went on' "$work/enough"
+    suspended=$(a_job)
+    scontrol suspend "$suspended"
+    # shellcheck disable=SC2016
+    FIBER_HEARTBEAT=2s fails "an agent that is stopped" "sent no heartbeat" "$fiber" run -n 1 -- \
+        sh -c 'kill -STOP $PPID; exec sleep 300'
+    scontrol resume "$suspended"
+    enough
+    grep -qx 'went on' "$work/out" || failed "a suspended job was given up"
+    nothing_left
+fi
+
 begins "$prog" pool 3 600 until "$work/enough"
 scancel "$(a_job)"
 enough
