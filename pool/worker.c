@@ -397,8 +397,8 @@ static void arm(void *arg)
     fbr_timer_start(&w->timer, FLUSH_MS, 0);
 }
 
-/* A child that the task has forked ends here if it returns, too: without our threads it would wait
- * for ever, and after daemon() nobody would end it. */
+/* A child that the task has forked ends here if it returns, too, with code 1 if it failed: without
+ * our threads it would wait for ever, and after daemon() nobody would end it. */
 static int run_task(struct worker *w, const void *in, size_t len, struct fiber_reply *reply)
 {
     int code;
@@ -407,7 +407,7 @@ static int run_task(struct worker *w, const void *in, size_t len, struct fiber_r
         return fiber_reply_fail(reply, w->fn_error.code, "%s", w->fn_error.text);
     code = w->fn(in, len, reply);
     if (fbr_rt_forked())
-        _exit(0);
+        _exit(code != 0);
     return code;
 }
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "pickle.h"
 
@@ -52,6 +53,7 @@ enum { IDLE, RUNS, SENDS, SENT };
 
 static atomic_int task_state;
 static pthread_t main_thread;
+static pid_t worker_pid;
 
 static void interrupt_task(void *user)
 {
@@ -108,6 +110,7 @@ int fpy_worker_init(const void *work, size_t len)
     if (atexit(end_interpreter) != 0)
         code = 1;
     main_thread = pthread_self();
+    worker_pid = getpid();
     if (fiber_task_on_cancel(interrupt_task, NULL) < 0)
         code = 1;
     return code;
@@ -367,6 +370,10 @@ int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply)
     pickle = result ? fpy_dumps(result, NULL) : NULL;
     if (pickle && answer(reply, ns, pickle) == 0) {
         Py_DECREF(pickle);
+    } else if (getpid() != worker_pid) { /* forked by the task: nobody takes its answer */
+        Py_XDECREF(pickle);
+        PyErr_Print(); /* ends it after sys.exit() */
+        rc = -1;
     } else {
         Py_XDECREF(pickle);
         pickle = failure(result);

@@ -279,6 +279,33 @@ def test_fork_is_refused_with_a_sentence(program):
     assert (ran.code, ran.out) == (0, "child\nOSError OSError OSError\n3\n"), ran
 
 
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_child_that_a_task_has_forked_ends_as_an_interpreter_does(program, workers):
+    ran = program("""
+        import fiber as mp
+        import os
+        import sys
+
+        def returns():
+            return "to nobody"
+
+        def raises():
+            raise ValueError("in the fork")
+
+        def task(child, *args):
+            pid = os.fork()
+            if pid == 0:
+                return child(*args)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+        if __name__ == "__main__":
+            with mp.Pool(%d) as pool:
+                print([pool.apply(task, args) for args in ((sys.exit, 4), (sys.exit,), (raises,), (returns,))])
+    """ % workers)
+    assert (ran.code, ran.out) == (0, "[4, 0, 1, 0]\n"), ran
+    assert ran.err.splitlines()[-1] == "ValueError: in the fork", ran
+
+
 def test_a_pool_whose_results_another_thread_takes_is_refused_after_fork(program):
     ran = program("""
         import fiber as mp
