@@ -89,6 +89,17 @@ def _end_with_interpreter():
     util.Finalize(None, _fiber.leave, exitpriority=-50)  # before managers end, and with them what threads wait for
     if process.parent_process():
         util.Finalize(None, _fiber.fini, exitpriority=-200)
+    else:
+        util.Finalize(None, _pass_interrupt_on, exitpriority=0)  # before children are joined
+
+
+def _pass_interrupt_on():
+    """Ends the children of a program that Ctrl-C ends: the terminal has not sent them a signal."""
+    from .process import Process, _mp
+    if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
+        for child in _mp.active_children():
+            if isinstance(child, Process):
+                child.terminate()
 
 
 def end():

@@ -251,6 +251,34 @@ def test_a_child_that_leaves_an_executor_open_ends_at_once(program):
     assert (ran.code, ran.out, ran.err) == (0, "0\n", ""), ran
 
 
+@pytest.mark.parametrize("caught", [False, True])
+def test_control_c_that_ends_a_program_ends_its_children(program, caught):
+    ran = program("""
+        import fiber as mp
+        import os
+        import signal
+        import sys
+
+        def child(up, gate):
+            up.send("up")
+            gate.recv()
+            print("joined")
+
+        if __name__ == "__main__":
+            gate, its = mp.Pipe()
+            up, there = mp.Pipe()
+            mp.Process(target=child, args=(there, its)).start()
+            up.recv()
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                if "caught" not in sys.argv:
+                    raise
+                gate.send("go on")
+    """, *(["caught"] if caught else []))
+    assert (ran.code, ran.out) == ((0, "joined\n") if caught else (-signal.SIGINT, "")), ran
+
+
 def test_fork_is_refused_with_a_sentence(program):
     ran = program("""
         import fiber as mp
