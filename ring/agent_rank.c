@@ -759,11 +759,8 @@ void fbr_agent_rank_signal(struct agent_rank *r, int sig)
 
     if (!r->handle)
         return;
-    if (sig == SIGKILL)
-        a->local->signal(a->backend, r->handle, sig);
-    /* a rank leads its own group: its children get the signal too, as at a terminal */
-    else
-        kill(-r->pid, sig);
+    /* its children get the signal, too, as at a terminal */
+    a->local->signal(a->backend, r->handle, sig == SIGKILL ? sig : -sig);
 }
 
 /* ---- Processor time and memory ---- */

@@ -32,8 +32,9 @@
 #include "runtime/net/loop.h"
 #include "runtime/program/spawn.h"
 
-#define DRAIN_MS 200   /* a grandchild may hold the pipes open */
-#define CLOSE_MS 10000 /* for killed jobs to end; one may hang in the kernel */
+#define DRAIN_MS 200     /* a grandchild may hold the pipes open */
+#define CLOSE_MS 10000   /* for killed jobs to end; one may hang in the kernel */
+#define LINGER_MS 600000 /* as a rule SIGKILL comes earlier, after the grace period */
 #define CANNOT_START 125
 #define REST_READS 32 /* a pipe holds at most 1 MiB */
 
@@ -52,6 +53,7 @@ struct local_job {
     } out[2];
     struct fbr_timer drain;
     bool dead, told, released, paused, is_host;
+    bool asked, lingers; /* its group got SIGTERM; it has ended, and its children have not */
     int32_t code;
     uint64_t peak;
     int handles;   /* handles of libuv that are not closed yet */
@@ -81,6 +83,7 @@ struct fbr_backend {
 static void local_pause_output(struct fbr_backend *b, void *handle, int paused);
 static int local_signal(struct fbr_backend *b, void *handle, int sig);
 static void free_copy(struct copy *c);
+static void on_dead(uv_poll_t *watch, int status, int events);
 
 static void notify(struct local_job *j, const struct fbr_job_event *e)
 {
@@ -187,8 +190,12 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     if (n > 0)
         return;
     close_stream(s);
-    if (j->dead && !j->out[0].open && !j->out[1].open)
+    if (j->out[0].open || j->out[1].open)
+        return;
+    if (j->dead)
         finish(j);
+    else if (j->lingers)
+        on_dead(&j->watch, 0, 0);
 }
 
 /* Call after its end, while the zombie still holds its pid. */
@@ -197,6 +204,27 @@ static void kill_left(const struct local_job *j)
     kill(-j->pid, SIGKILL);
     if (j->is_host)
         fbr_spawn_sweep(j->pid);
+}
+
+static void on_linger_over(void *arg)
+{
+    struct local_job *j = arg;
+
+    on_dead(&j->watch, 0, 0);
+}
+
+/* Children that were asked to end, too, save their work while they hold the job's output. False:
+ * nothing holds it. */
+static bool linger(struct local_job *j)
+{
+    j->asked = false;
+    if ((!j->out[0].open && !j->out[1].open) ||
+        fbr_timer_init(&j->drain, j->b->env.loop, on_linger_over, j) < 0)
+        return false;
+    fbr_timer_start(&j->drain, LINGER_MS, 0);
+    uv_poll_stop(&j->watch);
+    j->lingers = true;
+    return true;
 }
 
 static void on_dead(uv_poll_t *watch, int status, int events)
@@ -211,6 +239,11 @@ static void on_dead(uv_poll_t *watch, int status, int events)
      * can be waited for. It stays readable, so this is called again. */
     if (waitid(P_PID, (id_t)j->pid, &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid == 0)
         return;
+    if (j->asked && linger(j))
+        return;
+    if (j->lingers)
+        fbr_timer_fini(&j->drain);
+    j->lingers = false;
     kill_left(j);
     /* the program itself waited for it */
     if (fbr_spawn_wait(j->pid, j->pidfd, &info, &use) < 0)
@@ -644,8 +677,17 @@ static int local_signal(struct fbr_backend *b, void *handle, int sig)
         j->copy->signal = j->copy->signal == SIGKILL ? SIGKILL : sig;
         return 0;
     }
-    if (sig == SIGKILL)
-        return kill_now(j);
+    if (sig < 0) {
+        j->asked = j->asked || sig == -SIGTERM;
+        return kill(-j->pid, -sig) == 0 ? 0 : -errno;
+    }
+    if (sig == SIGKILL) {
+        rc = kill_now(j);
+        j->asked = false;
+        if (j->lingers)
+            on_dead(&j->watch, 0, 0);
+        return rc;
+    }
     rc = fbr_spawn_signal(j->pid, j->pidfd, sig);
     return rc == -ESRCH ? 0 : rc;
 }

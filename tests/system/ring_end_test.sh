@@ -146,6 +146,17 @@ test_rank_that_ignores_the_notice_is_killed_after_grace() {
     leaves_nothing
 }
 
+test_program_of_a_script_may_save_after_the_script_has_ended() {
+    start -n 2 --oversubscribe --grace 60s bash -c 'bash -c "$0"; echo "not reached"' "$nap"'
+        save() { until [ "$(cut -d " " -f 3 "/proc/$PPID/stat")" = Z ]; do nap 0.1; done; nap 0.5; echo saved; exit; }
+        trap save TERM; echo up; while :; do nap 1; done'
+    wait_for "$patience" all_up 2 || fail 'the ranks do not come up' || return
+    kill -TERM "$launcher"
+    ends 143 || return
+    [ "$(grep -c '^saved$' "$work/out")" = 2 ] || fail 'both programs should save' || return
+    leaves_nothing
+}
+
 test_rank_that_closes_its_output_goes_on() {
     fiber_run 3 -n 2 bash -c 'echo "$FIBER_RANK starts"; exec >&- 2>&-; [ "$FIBER_RANK" = 0 ] || exit 3' || return
     says '1 starts' || return
@@ -283,7 +294,8 @@ run_tests test_killed_launcher_leaves_nothing test_killed_launcher_of_mpi_ranks_
     test_killed_launcher_of_ranks_that_ignore_everything_leaves_nothing test_killed_agent_fails_the_run \
     test_ranks_of_an_agent_that_is_told_to_end_may_save test_user_signals_of_an_agent_reach_its_ranks test_killed_agent_takes_what_its_ranks_forked_along \
     test_frozen_agent_is_given_up test_frozen_rank_is_ended_with_the_others test_what_a_rank_forked_goes_with_the_run \
-    test_rank_that_ignores_the_notice_is_killed_after_grace test_rank_that_closes_its_output_goes_on \
+    test_rank_that_ignores_the_notice_is_killed_after_grace test_program_of_a_script_may_save_after_the_script_has_ended \
+    test_rank_that_closes_its_output_goes_on \
     test_two_runs_at_once_do_not_meet test_32_oversubscribed_mpi_ranks test_one_interrupt_ends_the_run \
     test_one_hangup_ends_the_run test_second_interrupt_kills test_two_notices_at_once_are_one test_user_signals_reach_the_ranks \
     test_suspended_run_goes_on test_suspended_run_is_not_given_up_by_far_agents
