@@ -278,6 +278,7 @@ begins "${alloc[@]}" bash -c 'echo $$ >"$0"; exec "$@"' "$work/pid" "$prog" pool
 kill -KILL "$(<"$work/pid")"
 exec 3<&-
 until_true 120 "steps outlive their master" none_left
+until_true 120 "nodes do not come back" all_idle # the next test says where its ranks should be
 echo "ok: a killed master in an allocation"
 
 # places WANTED: how many ranks each node had, in order
