@@ -118,9 +118,14 @@ says '^right 400 of 400$'
 says '^deaths 0$'
 nothing_left
 ok "the API server dies and comes back while a pool maps"
+watches() { # the namespace's pods, as only our masters do
+    "$bed" kubectl get --raw /metrics |
+        grep -E '^apiserver_longrunning_requests\{.*resource="pods",scope="namespace",.*verb="WATCH".* [1-9]' >/dev/null
+}
 begins 1 'waits in' "$prog" process wait
 "$bed" stop
 "$bed" start
+wait_for "the process should be watched again" watches # a pod that is gone before has an unknown end
 in_space delete pod --wait=false "$(one_job)" >/dev/null
 ends
 says '^code -15: '
