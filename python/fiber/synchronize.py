@@ -257,10 +257,7 @@ class BoundedSemaphore(_Acquirer):
     def _semlock(self):
         return self
 
-    _get_value = get_value
-
-    def _is_zero(self):
-        return self.get_value() == 0
+    _get_value, _is_zero = get_value, locked
 
     def __repr__(self):
         return "<BoundedSemaphore(value=%d, maxvalue=%d)>" % self._call("get_value")
