@@ -22,6 +22,17 @@ class FiberContext(BaseContext):
     Process = _Process
     active_children = staticmethod(_active_children)
 
+    @property
+    def reducer(self):
+        """The module reduction, or the object that a program has set in its place."""
+        from . import reduction
+        found = BaseContext.reducer.fget(self)
+        return reduction if getattr(found, "__name__", None) == "multiprocessing.reduction" else found
+
+    @reducer.setter
+    def reducer(self, reduction):
+        BaseContext.reducer.fset(self, reduction)
+
     def Manager(self):
         """Starts a process that has objects which other processes use by proxies."""
         from .managers import SyncManager

@@ -1,3 +1,9 @@
-# reduction.pyi - types of multiprocessing.reduction, which this module is.
+# reduction.pyi - types of multiprocessing.reduction, and of the calls that know Fiber's connections.
 # SPDX-License-Identifier: Apache-2.0
+import multiprocessing.connection as _mp
 from multiprocessing.reduction import *
+
+from .connection import Connection
+
+def send_handle(conn: Connection | _mp.Connection, handle: int, destination_pid: int | None) -> None: ...
+def recv_handle(conn: Connection | _mp.Connection) -> int: ...

@@ -2,11 +2,14 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import importlib
 import os
 import select
+import socket
 
 import multiprocessing as mp
 
+reduction = importlib.import_module(mp.__name__ + ".reduction")
 mp = mp.get_context("spawn")
 
 
@@ -16,6 +19,14 @@ def echo(end):
             end.send(end.recv())
     except EOFError:
         print("end of file")
+
+
+def write_to_what_comes(end):
+    fd = reduction.recv_handle(end)
+    print(os.get_inheritable(fd), os.write(fd, b"by the child"))
+    os.close(fd)
+    with end.recv() as received:
+        received.sendall(b", twice")
 
 
 def raises(fn, *args):
@@ -78,3 +89,13 @@ if __name__ == "__main__":
         sender.close()
         look(5000)
         raises(receiver.recv)
+
+    ours, theirs = mp.Pipe()
+    p = mp.Process(target=write_to_what_comes, args=(theirs,))
+    p.start()
+    left, right = socket.socketpair()
+    reduction.send_handle(ours, right.fileno(), p.pid)
+    ours.send(right)
+    p.join()
+    right.close()
+    print(p.exitcode, left.recv(100, socket.MSG_WAITALL), reduction.ForkingPickler.__module__)
