@@ -99,6 +99,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     [RUN_TIMEOUT] = {"timeout", 0, CLI_MS, "T",
                      .help = "ends the run after this time, such as 90s or 2h, with exit code 124"},
     [RUN_GRACE] = {"grace", 0, CLI_MS, "T", .config = "grace",
+                   .also = "shutdown-timeout shutdown_timeout",
                    .help = "time between asking ranks to end (SIGTERM) and killing them"},
     [RUN_TAG] = {"tag", 'l', CLI_FLAG, .also = "tag-output prepend-rank label",
                  .help = "puts the rank in front of each line"},
@@ -158,7 +159,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                  "monitor-interval monitor_interval start-method start_method "
                  "local-addr local_addr personality launcher launcher-exec "
                  "launch-agent prefix rmk topolib demux usize order-nodes "
-                 "localhost nameserver stream-buffering",
+                 "localhost nameserver stream-buffering signals-to-handle signals_to_handle "
+                 "event-log-handler event_log_handler logs-specs logs_specs",
          .help = "all bootstraps are always available"},
     [RUN_RANK_BY] =
         {"rank-by", 0, CLI_REFUSED, "X",
@@ -184,7 +186,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     [RUN_BY_NODE] = {"bynode", 0, CLI_REFUSED, .also = "nolocal distribution",
                      .help = "ranks fill one host after the other. For fewer on each, use "
                              "--per-node"},
-    [RUN_BY_PACKAGE] = {"bind-to-socket", 0, CLI_REFUSED, .also = "npersocket ppr membind bysocket",
+    [RUN_BY_PACKAGE] = {"bind-to-socket", 0, CLI_REFUSED,
+                        .also = "npersocket ppr membind bysocket numa-binding numa_binding",
                         .help = "use --bind-to package or numa, which also binds memory, --map-by "
                                 "package, or --map-by ppr:M:node"},
     [RUN_PROGRAMS] = {"app", 0, CLI_REFUSED, "FILE", .also = "configfile multi-prog",
@@ -208,7 +211,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     [RUN_STREAMS] =
         {"tee", 0, CLI_REFUSED, "X",
          .also = "redirects r e error errfile-pattern prepend-pattern merge-stderr-to-stdout "
-                 "xml xterm",
+                 "xml xterm local-ranks-filter local_ranks_filter",
          .help = "use --output DIR for files, --tag and --timestamp to label lines, 2>&1 for one "
                  "stream"},
     [RUN_SURVIVORS] = {"disable-auto-cleanup", 0, CLI_REFUSED,
@@ -237,7 +240,9 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     [RUN_PID] = {"report-pid", 0, CLI_REFUSED, "X", .also = "report-uri",
                  .help = "the process is `fiber run` itself: $! in the shell, and `fiber ps` shows "
                          "it"},
-    [RUN_ALL_GPUS] = {"gpus", 0, CLI_REFUSED, "N", .also = "gres G gpus-per-node mem-per-cpu",
+    [RUN_ALL_GPUS] = {"gpus", 0, CLI_REFUSED, "N",
+                      .also =
+                          "gres G gpus-per-node mem-per-cpu virtual-local-rank virtual_local_rank",
                       .help = "use --gpus-per-rank and --mem"},
 };
 

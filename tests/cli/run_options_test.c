@@ -151,12 +151,20 @@ static void several_programs_stand_behind_one_another(void **state)
 /* They would be letters with their values glued to them, else: -l -o calhost. */
 static void what_means_nothing_here_is_passed_over(void **state)
 {
-    static const char *const lines[] = {
-        "-localhost x p",         "-order-nodes asc p",     "-rmk slurm -topolib hwloc p",
-        "-prefix /usr p",         "-genvall -envall p",     "--leave-session-attached p",
-        "-launcher-exec ssh p",   "-nameserver h:1 p",      "--rdzv_id=1 --rdzv_conf a=b p",
-        "--kill-on-bad-exit=1 p", "-print-all-exitcodes p", "--monitor_interval=1 --role x p",
-        "--export=ALL p"};
+    static const char *const lines[] = {"-localhost x p",
+                                        "-order-nodes asc p",
+                                        "-rmk slurm -topolib hwloc p",
+                                        "-prefix /usr p",
+                                        "-genvall -envall p",
+                                        "--leave-session-attached p",
+                                        "-launcher-exec ssh p",
+                                        "-nameserver h:1 p",
+                                        "--rdzv_id=1 --rdzv_conf a=b p",
+                                        "--kill-on-bad-exit=1 p",
+                                        "-print-all-exitcodes p",
+                                        "--monitor_interval=1 --role x p",
+                                        "--export=ALL p",
+                                        "--signals_to_handle=SIGTERM,SIGUSR1 p"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
