@@ -293,8 +293,8 @@ class IMapIterator(ApplyResult):
         try:
             return self.next()
         except KeyboardInterrupt:
-            self._give_up()
-            self._pool._give_up(self)
+            self._pool._lost.add(self)
+            self._pool._give_up_lost()
             raise
 
     def next(self, timeout=None):
@@ -610,6 +610,7 @@ class Pool(metaclass=abc.ABCMeta):
         self._feeds = []
         self._sources = set()  # lazy maps whose thread takes elements, and has not taken all
         self._needs = set()  # results that the thread serves
+        self._lost = set()  # results of calls that were interrupted, until their tasks are cancelled
         self._calls = collections.deque()
         self._thread = None
         self._asked = False  # a task was given
@@ -686,6 +687,8 @@ class Pool(metaclass=abc.ABCMeta):
         _core.start()  # raises in a child of fork(), whose copies of our locks may never be released
         if self._state != RUN:
             raise ValueError("Pool not running")
+        if self._lost:
+            self._give_up_lost()
 
     # ---- Calls ----
 
@@ -696,7 +699,8 @@ class Pool(metaclass=abc.ABCMeta):
         try:
             return self._apply(result, func, args, kwds).get()
         except KeyboardInterrupt:
-            self._give_up(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def apply_async(self, func, args=(), kwds={}, callback=None, error_callback=None):
@@ -760,7 +764,8 @@ class Pool(metaclass=abc.ABCMeta):
             self._begin_map(result, func, items, chunksize, star, True)
             return result.get()
         except KeyboardInterrupt:  # nobody can get the result any more
-            self._give_up(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def _map(self, func, iterable, chunksize, star, callback, error_callback):
@@ -793,10 +798,18 @@ class Pool(metaclass=abc.ABCMeta):
             how = flag | (block if chunksize != 1 else STAR if star else ONE)
             self._put(func, how, lambda stream: self._feed(Feed(self, stream, result, items, chunksize), waits), result)
 
+    def _give_up_lost(self):
+        """Ends calls whose callers were interrupted. Another interrupt, in here, leaves that to the next call."""
+        for result in list(self._lost):
+            self._give_up(result)
+            self._lost.discard(result)
+
     def _give_up(self, result):
         """Ends a call whose caller was interrupted: its tasks that run are interrupted too, the others do not begin."""
         if self._state == TERMINATE:
             return
+        if isinstance(result, IMapIterator):
+            result._give_up()
         with self._feeding:
             for feed in self._feeds[:]:
                 if feed is result or getattr(feed, "result", None) is result:
@@ -922,6 +935,8 @@ class Pool(metaclass=abc.ABCMeta):
     def _run(self, ready, result, timeout):
         """Takes results until ready(), which is asked again after each message; False: the timeout is over."""
         _core.start()  # as in _check_running()
+        if self._lost:
+            self._give_up_lost()
         end = None if timeout is None else time.monotonic() + max(timeout, 0)
         while not ready():
             if (self._calls or self._needs) and self._thread is None:

@@ -258,6 +258,30 @@ def test_join_returns_where_a_call_was_interrupted(put, warm):
     assert in_time(pool.join) is None
 
 
+def interrupt_and_sleep(pid):
+    os.kill(pid, signal.SIGINT)
+    time.sleep(600)
+
+
+@pytest.mark.parametrize("call", [lambda p: p.map(interrupt_and_sleep, [os.getpid()]),
+                                  lambda p: p.apply(interrupt_and_sleep, (os.getpid(),)),
+                                  lambda p: next(p.imap(interrupt_and_sleep, [os.getpid()])),
+                                  lambda p: next(p.imap(interrupt_and_sleep, iter([os.getpid()])))])
+def test_a_second_interrupt_leaves_no_task_that_runs(call):
+    """The first one cancels the tasks of the call; the second one comes before it could."""
+    with mp.Pool(1) as pool:
+        give_up = pool._give_up
+
+        def interrupted(result):
+            pool._give_up = give_up
+            raise KeyboardInterrupt
+        pool._give_up = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            call(pool)
+        assert pool._give_up == give_up
+        assert in_time(lambda: pool.apply(abs, (-1,))) == 1
+
+
 INTERRUPTED = """
     import signal
 
