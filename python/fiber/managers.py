@@ -325,10 +325,14 @@ class BaseManager(mpm.BaseManager):
             target=type(self)._run_server,
             args=(self._registry, self._address, self._authkey, self._serializer, writer, initializer, initargs))
         self._process.name = "%s-%s" % (type(self).__name__, ":".join(str(i) for i in self._process._identity))
-        self._process.start()
-        writer.close()
         try:
+            self._process.start()
+            writer.close()
             self._address = _first_message(reader, self._process)
+        except BaseException:  # nobody else knows the process
+            if self._process._popen:
+                self._process.terminate()
+            raise
         finally:
             reader.close()
         self._state.value = mpm.State.STARTED

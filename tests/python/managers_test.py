@@ -276,6 +276,22 @@ def test_a_manager_that_cannot_start(capfd):
     assert "no start" in capfd.readouterr().err
 
 
+def interrupt_and_sleep(pid):
+    os.kill(pid, signal.SIGINT)
+    signal.pause()
+
+
+def test_a_start_that_is_interrupted_leaves_no_process():
+    m = SyncManager()
+    with pytest.raises(KeyboardInterrupt):
+        m.start(interrupt_and_sleep, (os.getpid(),))
+    try:
+        m._process.join(LONG)
+        assert m._process.exitcode == -signal.SIGTERM
+    finally:
+        m._process.kill()
+
+
 def make_list(sink):
     m = mp.Manager()
     sink.put(list(m.list([1, 2])))
