@@ -31,6 +31,7 @@ from multiprocessing.managers import (  # noqa: F401
 from multiprocessing.process import current_process
 
 from . import _pickling
+from ._child import loads
 from .connection import Address, Client, Connection, Listener, Pipe
 
 __all__ = ["AsyncManager", "BaseManager", "BaseProxy", "Handle", "Manager", "SharedMemoryManager", "SyncManager",
@@ -56,7 +57,92 @@ def _serializer():
 
 
 SERIALIZER = _Serializer("fiber")
-mpm.listener_client[SERIALIZER] = (Listener, Client)
+CANCEL = "cancel"  # a request: the caller was interrupted. The answer is the same
+
+# ---- The client's side: calls that signals interrupt ----
+
+
+class _Line:
+    """What a thread's proxies call by: a connection that has one call at a time.
+
+    A call that a signal's handler ends by an exception is cancelled in the server, so its answer is not taken for that of
+    the next call, and what it has taken is given back. If the server does not say so in time, for it runs a method of the
+    program, the connection is dropped, and with it the locks that were taken by it. Calls of a handler that interrupts a
+    call have a connection of their own.
+    """
+
+    PATIENCE_S = 1.0
+
+    def __init__(self, address, family=None, authkey=None):
+        self._to = address, family, authkey
+        self._greeting = None  # of a connection for more than one call
+        self._free = [Client(*self._to)]
+        self._busy = []  # connections of calls that have no answer
+        self.lost = False  # the last call's connection was dropped
+
+    def keep_one(self):
+        """Returns a connection that is used for nothing else."""
+        self._busy.append(self._take())
+        return self._busy[-1]
+
+    def _take(self):
+        if self._free:
+            return self._free.pop()
+        conn = Client(*self._to)
+        if self._greeting:
+            mpm.dispatch(conn, *self._greeting)
+        return conn
+
+    def send(self, request):
+        """Sends a call."""
+        if request[1] == "accept_connection":
+            self._greeting = request
+        self.lost = True
+        conn = self._take()
+        conn.send(request)
+        self._busy.append(conn)
+
+    def recv(self):
+        """Receives the answer."""
+        conn = self._busy.pop()
+        try:
+            answer = conn.recv_bytes()
+        except BaseException:
+            if self._greeting and self._cancel(conn):
+                self._put_back(conn)
+            raise
+        self._put_back(conn)
+        return loads(answer)
+
+    def _put_back(self, conn):
+        self._free.append(conn)
+        self.lost = False
+
+    def _cancel(self, conn):
+        """Tells whether the server has cancelled the call."""
+        end = time.monotonic() + self.PATIENCE_S
+        try:
+            conn.send(CANCEL)
+            while conn.poll(max(0, end - time.monotonic())):
+                if conn.recv_bytes() == _pickling.dumps(CANCEL):
+                    return True
+        except (EOFError, OSError):
+            pass
+        return False
+
+    def close(self):
+        """Ends the connections."""
+        for conn in self._free + self._busy:
+            conn.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+
+mpm.listener_client[SERIALIZER] = (Listener, _Line)
 
 
 # ---- The server's side: what a connection has taken ----
@@ -69,16 +155,30 @@ class _Connection:
 
     def __init__(self, conn):
         self._conn = conn
-        self.recv = conn.recv
         self.close = conn.close
         self.name = threading.current_thread().name
         self.taken = set()
-        self.undo = None  # for an answer that does not arrive
+        self.undo = None  # for an answer that does not arrive,
+        self.undo_sent = None  # or that nobody takes
+
+    def recv(self):
+        """Receives a request. When the last call was interrupted before its answer was taken, undoes what it did."""
+        while (request := self._conn.recv()) == CANCEL:
+            if self.undo_sent:
+                self.undo_sent()
+            self.undo = self.undo_sent = None
+            self._conn.send(CANCEL)
+        return request
 
     def send(self, message):
-        """Sends an answer. Once it was sent, what was done need not be undone."""
+        """Sends an answer. Once it was sent, what was done is undone only if the caller cancels the call."""
+        self.undo_sent = self.undo
         self._conn.send(message)
         self.undo = None
+
+    def is_given_up(self):
+        """Tells whether the caller, whom this thread has not answered, has cancelled the call, or is gone."""
+        return self._conn.poll()
 
     def end(self):
         """Gives back what was taken and not given back."""
@@ -94,6 +194,24 @@ class _Connection:
         return getattr(cls.current, "connection", None)
 
 
+LOOK_S = 0.2  # how often a wait looks whether it is given up
+
+
+def _wait(wait, timeout):
+    """Calls wait(seconds) until it returns True, which this does too, or the timeout is over: False. InterruptedError:
+    the caller waits no more."""
+    connection = _Connection.served()
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = LOOK_S if end is None else max(0, end - time.monotonic())
+        if wait(min(left, LOOK_S)):
+            return True
+        if left == 0:
+            return False
+        if connection and connection.is_given_up():
+            raise InterruptedError
+
+
 class Server(mpm.Server):
     """multiprocessing's server, which gives back what a connection took when it ends."""
 
@@ -104,6 +222,12 @@ class Server(mpm.Server):
             super().serve_client(served)
         finally:
             served.end()
+
+
+def _acquire(inner, blocking, timeout):
+    if not blocking or timeout is not None and timeout < 0 and timeout != -1:
+        return inner.acquire(blocking, timeout)  # which may refuse the timeout
+    return inner.acquire(False) or _wait(lambda s: inner.acquire(True, s), None if timeout == -1 else timeout)
 
 
 class _Taken:
@@ -118,9 +242,12 @@ class _Taken:
 
     def acquire(self, blocking=True, timeout=-1):
         """Takes it, as threading's do."""
-        if not self._inner.acquire(blocking, timeout):
+        if not _acquire(self._inner, blocking, timeout):
             return False
         self._note_taken()
+        connection = _Connection.served()
+        if connection:
+            connection.undo = self.release
         return True
 
     def release(self):
@@ -186,8 +313,16 @@ class Lock(_Taken):
         """Tells whether somebody has it."""
         return self._inner.locked()
 
-    def _is_owned(self):  # for threading.Condition
+    # For threading.Condition.
+    def _is_owned(self):
         return self._inner.locked()
+
+    def _release_save(self):
+        self.release()
+
+    def _acquire_restore(self, saved):
+        self._inner.acquire()
+        self._note_taken()
 
 
 class RLock(_Taken):
@@ -228,7 +363,7 @@ class Semaphore:
 
     def acquire(self, blocking=True, timeout=None):
         """Takes one, as threading's do."""
-        taken = self._inner.acquire(blocking, timeout)
+        taken = _acquire(self._inner, blocking, timeout)
         connection = _Connection.served()
         if taken and connection:
             connection.undo = self._inner.release
@@ -268,7 +403,41 @@ class BoundedSemaphore(_Taken):
         return self._inner._value, self._bound
 
 
-class Condition(threading.Condition):
+class _Condition(threading.Condition):
+    """threading's, whose waits end when the caller waits no more."""
+
+    def wait(self, timeout=None):
+        """Waits for a notice, as threading's do."""
+        if not self._is_owned():
+            raise RuntimeError("cannot wait on un-acquired lock")
+        waiter, error = threading.Lock(), None
+        waiter.acquire()
+        self._waiters.append(waiter)
+        saved = self._release_save()
+        try:
+            _wait(lambda seconds: waiter.acquire(True, seconds), timeout)
+        except Exception as e:
+            error = e
+        self._acquire_restore(saved)
+        told = waiter not in self._waiters
+        if not told:
+            self._waiters.remove(waiter)
+        if error:
+            if told:
+                self.notify()
+            raise error
+        return told
+
+
+class Event(threading.Event):
+    """An event of a server."""
+
+    def __init__(self):
+        super().__init__()
+        self._cond = _Condition(threading.Lock())
+
+
+class Condition(_Condition):
     """A condition of a server. A notice that reaches a dead process goes to the next that waits."""
 
     def __init__(self, lock=None):
@@ -278,8 +447,8 @@ class Condition(threading.Condition):
         """Waits for a notice, as threading's do."""
         told = super().wait(timeout)
         connection = _Connection.served()
-        if told and connection:
-            connection.undo = self.notify
+        if connection:
+            connection.undo = self.notify if told else None
         return told
 
     def owner(self):
@@ -371,6 +540,7 @@ class SyncManager(BaseManager, mpm.SyncManager):
 
 for _type in (Lock, RLock, Semaphore, BoundedSemaphore):
     SyncManager.register(_type.__name__, _type, AcquirerProxy)
+SyncManager.register("Event", Event, EventProxy)
 SyncManager.register("Condition", Condition, ConditionProxy)
 SyncManager.register("Pool", _pool, PoolProxy)
 
@@ -501,8 +671,9 @@ class _Calls:
     MANY = 32
     LOOK_S = 0.01  # how often a call that waits for room looks for answers
 
-    def __init__(self, conn):
-        self._conn = conn
+    def __init__(self, line):
+        self.line = line
+        self._conn = line.keep_one() if isinstance(line, _Line) else line
         self._lock = threading.Lock()
         self.making = threading.RLock()  # of proxies
         self._handles = collections.deque()
@@ -563,7 +734,7 @@ class AsyncProxy(BaseProxy):
         if not hasattr(self._tls, "connection"):
             self._connect()
         calls = getattr(self._tls, "calls", None)
-        if calls is None or calls._conn is not self._tls.connection:
+        if calls is None or calls.line is not self._tls.connection:
             calls = self._tls.calls = _Calls(self._tls.connection)
         return calls.send(self, (self._id, methodname, args, kwds))
 

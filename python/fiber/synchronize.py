@@ -118,15 +118,7 @@ class _Synchronizer:
             token, managers.SERIALIZER, authkey=_mp_process.current_process().authkey, exposed=self._proxy_type._exposed_)
 
     def _call(self, method, *args):
-        try:
-            return self._proxy._callmethod(method, args)
-        except Exception:
-            raise
-        except BaseException:  # a signal: the answer will still come, and must not be taken for that of the next call
-            connection = self._proxy._tls.__dict__.pop("connection", None)
-            if connection:
-                connection.close()
-            raise
+        return self._proxy._callmethod(method, args)
 
     def _call_or(self, refusal, method, *args):
         """A call; when the object refuses it, by the error of threading, raises the one that multiprocessing has."""
@@ -288,11 +280,10 @@ class Condition(_Acquirer):
         times = self._call("owner")[0][1]
         try:
             return self._call_or(AssertionError("must acquire() condition before using wait()"), "wait", timeout)
-        except Exception:
-            raise
-        except BaseException:  # a signal: whoever catches it has the lock, as before
-            for _ in range(times):
-                self.acquire()
+        except BaseException:
+            if self._proxy._tls.connection.lost:  # a signal: a program that catches it has the lock, as before
+                for _ in range(times):
+                    self.acquire()
             raise
 
     def wait_for(self, predicate, timeout=None):

@@ -431,6 +431,24 @@ def test_no_process_is_left(program):
     os.close(fd)
 
 
+def test_calls_work_after_one_that_a_signal_has_ended(manager):
+    """It waits in the server for ever."""
+    class Told(Exception):
+        pass
+
+    def tell(*_):
+        raise Told
+    items, empty = manager.dict(a=1), manager.Queue()
+    before = signal.signal(signal.SIGALRM, tell)
+    try:
+        with pytest.raises(Told):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            empty.get()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert items.copy() == {"a": 1}
+
+
 # ---- AsyncManager ----
 
 

@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -285,23 +286,86 @@ def test_the_manager_is_no_child_of_the_program():
         pass
 
 
-def test_a_signal_interrupts_a_wait():
-    event = mp.Event()
+class Told(Exception):
+    pass
 
-    class Told(BaseException):
-        pass
 
-    def tell(*_):
+@pytest.fixture
+def alarm():
+    """Returns a function that has a signal come soon, whose handler calls a function; that raises Told by default."""
+    def tell():
         raise Told
 
-    before = signal.signal(signal.SIGALRM, tell)
-    try:
-        with pytest.raises(Told):
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            event.wait()
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    def come(handler=tell):
+        signal.signal(signal.SIGALRM, lambda *_: handler())
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+    before = signal.getsignal(signal.SIGALRM)
+    yield come
+    signal.signal(signal.SIGALRM, before)
+
+
+def elsewhere(function):
+    """What a thread of its own gets, which has connections of its own."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(function).result()
+
+
+def test_a_signal_interrupts_a_wait(alarm):
+    event = mp.Event()
+    with pytest.raises(Told):
+        alarm()
+        event.wait()
     assert event.is_set() is False  # and not the answer of the wait
+
+
+@pytest.mark.parametrize("kind", [mp.Lock, mp.RLock, mp.BoundedSemaphore, mp.Semaphore])
+def test_a_signal_interrupts_acquire(alarm, kind):
+    """What was not taken when it came is not taken later."""
+    lock, up = kind(), threading.Event()
+
+    def hold():
+        with lock:
+            up.set()
+            interrupted.wait(LONG)
+    interrupted = threading.Event()
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert up.wait(LONG)
+    with pytest.raises(Told):
+        alarm()
+        lock.acquire()
+    interrupted.set()
+    holder.join()
+    assert lock.acquire(timeout=LONG)
+    lock.release()
+    assert not lock.locked()
+
+
+def test_an_interrupted_wait_gives_no_lock_back(alarm):
+    lock, rlock, event = mp.Lock(), mp.RLock(), mp.Event()
+    with lock, rlock:
+        with pytest.raises(Told):
+            alarm()
+            event.wait()
+        event.set()
+        assert not elsewhere(lambda: lock.acquire(False) or rlock.acquire(False))
+    assert elsewhere(lambda: lock.acquire(False))
+
+
+def test_an_interrupted_wait_for_a_notice_keeps_the_lock(alarm):
+    condition = mp.Condition()
+    with condition, condition:
+        with pytest.raises(Told):
+            alarm()
+            condition.wait()
+        assert not elsewhere(lambda: condition.acquire(False))
+    assert elsewhere(lambda: condition.acquire(False))
+
+
+def test_a_handler_may_end_the_wait_that_it_interrupts(alarm):
+    event = mp.Event()
+    alarm(event.set)
+    assert event.wait(LONG)
 
 
 def test_children_that_outlive_the_main_module_use_locks(program):
