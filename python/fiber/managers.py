@@ -20,6 +20,7 @@ programs outside of the run may connect to it.
 SPDX-License-Identifier: Apache-2.0
 """
 import collections
+import itertools
 import multiprocessing.managers as mpm
 import threading
 import time
@@ -666,7 +667,11 @@ class Handle:
 
 
 class _Calls:
-    """The calls on one connection that were not answered yet, in their order."""
+    """The calls on one connection that were not answered yet, in their order.
+
+    That a call is sent and noted is one operation of C, which no signal divides, and so is that an answer is received and
+    assigned. Otherwise an interrupt would let each later call have the answer of another one.
+    """
 
     MANY = 32
     LOOK_S = 0.01  # how often a call that waits for room looks for answers
@@ -677,6 +682,7 @@ class _Calls:
         self._lock = threading.Lock()
         self.making = threading.RLock()  # of proxies
         self._handles = collections.deque()
+        self._answers = collections.deque()  # and their handles, until those have them
 
     def send(self, proxy, request):
         """Sends a call. A server that has many answers to send must not wait for us while we wait for it."""
@@ -684,17 +690,21 @@ class _Calls:
             self._receive_one(0)
         handle = Handle(proxy, self)
         with self._lock:
-            self._send(request)
-            self._handles.append(handle)
+            self._send(request, handle)
         return handle
 
-    def _send(self, request):
+    def _send(self, request, handle):
         """With the lock. While there is no room, the server may wait until we have received its answers."""
         if not isinstance(self._conn, Connection):
             self._conn.send(request)
+            self._handles.append(handle)
             return
         data = _pickling.dumps(request)
-        while not self._conn._handle.try_send(data, self.LOOK_S):
+        while True:
+            sent = map(self._conn._handle.try_send, (data,), (self.LOOK_S,))
+            self._handles.extend(itertools.compress((handle,), sent))
+            if self._handles and self._handles[-1] is handle:
+                return
             while self._handles and self._receive(0):
                 pass
 
@@ -710,6 +720,7 @@ class _Calls:
         if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
             return False
         try:
+            self._deliver()
             return not is_done() and bool(self._handles) and self._receive(timeout)
         finally:
             self._lock.release()
@@ -719,12 +730,25 @@ class _Calls:
         try:
             if timeout is not None and not self._conn.poll(timeout):
                 return False
-            self._handles[0]._message = self._conn.recv()
-            self._handles.popleft()
+            receive = self._conn._handle.recv if isinstance(self._conn, Connection) else self._conn.recv_bytes
+            answers = zip(iter(receive, None), iter(self._handles.popleft, None))
+            self._answers.extend(itertools.islice(answers, 1))
         except (EOFError, OSError) as error:
+            self.line = None  # the next call has another connection
             while self._handles:
                 self._handles.popleft()._error = error
+        self._deliver()
         return True
+
+    def _deliver(self):
+        """With the lock. When a signal interrupts this, it goes on at the next call."""
+        while self._answers:
+            answer, handle = self._answers[0]
+            try:
+                handle._message = loads(answer)
+            except Exception as error:
+                handle._error = error
+            self._answers.popleft()
 
 
 class AsyncProxy(BaseProxy):

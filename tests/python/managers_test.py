@@ -452,6 +452,31 @@ def test_calls_work_after_one_that_a_signal_has_ended(manager):
 # ---- AsyncManager ----
 
 
+class Refuses:
+    def __reduce__(self):
+        return _refuse, ()
+
+
+def _refuse():
+    raise ValueError("not here")
+
+
+class Interrupts:
+    """An object that the program is interrupted at when it unpickles it for the first time."""
+
+    met = False
+
+    def __reduce__(self):
+        return _interrupt_once, ()
+
+
+def _interrupt_once():
+    if not Interrupts.met:
+        Interrupts.met = True
+        raise KeyboardInterrupt
+    return "again"
+
+
 class Env:
     def __init__(self, base=0):
         self.base = base
@@ -465,6 +490,12 @@ class Env:
 
     def fail(self):
         raise KeyError("no such action")
+
+    def interrupt(self):
+        return Interrupts()
+
+    def refuse(self):
+        return Refuses()
 
     def hang(self):
         self.gate.wait()
@@ -507,6 +538,23 @@ def test_an_exception_is_raised_by_get(envs):
     assert good.get() == 1
     with pytest.raises(KeyError, match="no such action"):
         bad.get()
+
+
+def test_answers_are_not_confused_after_an_interrupt(envs):
+    env = envs.Env()
+    first, second = env.interrupt(), env.step(2)
+    with pytest.raises(KeyboardInterrupt):
+        first.get(LONG)
+    assert second.get(LONG) == 2
+    assert first.get(LONG) == "again"
+
+
+def test_answers_are_not_confused_when_one_cannot_be_unpickled(envs):
+    env = envs.Env()
+    first, second = env.refuse(), env.step(2)
+    assert second.get(LONG) == 2
+    with pytest.raises(ValueError, match="not here"):
+        first.get(LONG)
 
 
 def test_an_object_lives_as_long_as_the_handle_that_gave_it(envs):
