@@ -514,6 +514,14 @@ class BaseManager(mpm.BaseManager):
     def _new_process(self, **options):
         return self._ctx.Process(**options)
 
+    @staticmethod
+    def _finalize_manager(process, *args):
+        try:
+            mpm.BaseManager._finalize_manager(process, *args)
+        except BaseException:  # an interrupt: nobody else ends the process
+            process.terminate()
+            raise
+
     def _check_initial(self):
         if self._state.value == mpm.State.STARTED:
             raise mpm.ProcessError("Already started server")

@@ -292,6 +292,23 @@ def test_a_start_that_is_interrupted_leaves_no_process():
         m._process.kill()
 
 
+def test_a_shutdown_that_is_interrupted_leaves_no_process(monkeypatch):
+    m = SyncManager()
+    m.start()
+
+    def interrupted():
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+    monkeypatch.setattr(m._process, "is_alive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        m.shutdown()
+    try:
+        m._process.join(LONG)
+        assert m._process.exitcode == -signal.SIGTERM
+    finally:
+        m._process.kill()
+
+
 def make_list(sink):
     m = mp.Manager()
     sink.put(list(m.list([1, 2])))
