@@ -505,6 +505,7 @@ class BaseManager(mpm.BaseManager):
             raise
         finally:
             reader.close()
+        self._process._config["daemon"] = True  # for our end: if its shutdown was lost, it is terminated, not waited for
         self._state.value = mpm.State.STARTED
         arguments = [self._process, self._address, self._authkey, self._state, self._Client]
         if hasattr(self, "_shutdown_timeout"):  # not in the first releases of 3.11

@@ -309,6 +309,19 @@ def test_a_shutdown_that_is_interrupted_leaves_no_process(monkeypatch):
         m._process.kill()
 
 
+def test_a_program_ends_whose_manager_was_not_shut_down(program):
+    """As after an interrupt between the end of the finalizer and the begin of what it calls."""
+    ran = program("""
+        import fiber
+
+        if __name__ == "__main__":
+            manager = fiber.Manager()
+            manager.shutdown.cancel()
+            print(len(fiber.active_children()))
+    """)
+    assert (ran.code, ran.out) == (0, "1\n"), ran
+
+
 def make_list(sink):
     m = mp.Manager()
     sink.put(list(m.list([1, 2])))
