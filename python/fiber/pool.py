@@ -946,7 +946,7 @@ class Pool(metaclass=abc.ABCMeta):
                 return False
             if self._feeds and not self._core.tasks:  # a thread in _pump() saw tasks, and others have taken all since
                 self._pump()
-            if not self._core.tasks or self._taking._is_owned() or not self._take(ready, result, left):
+            if not self._core.tasks or not self._take(ready, result, left):
                 self._sleep(ready, left)
             if timeout is not None and timeout <= 0:
                 return ready()

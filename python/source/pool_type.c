@@ -23,12 +23,12 @@
 
 struct pool {
     PyObject_HEAD struct fiber_pool *handle;
-    uint64_t tasks; /* that are not taken */
-    uint64_t bytes; /* of their inputs */
-    char attend;    /* take() returns after each message, and each LOOK_S */
-    char taking, closed;
+    uint64_t tasks;      /* that are not taken */
+    uint64_t bytes;      /* of their inputs */
+    char attend;         /* take() returns after each message, and each LOOK_S */
+    unsigned long taker; /* the thread in take(); 0: none */
+    char closed;
     PyObject *finished; /* hooked results that are done, for the next take() to hand out */
-    struct fiber_done done[TAKE_MAX];
 };
 
 struct entry {
@@ -422,11 +422,17 @@ static void take_one(struct pool *p, struct fiber_done *d, PyObject **raised)
     Py_DECREF((PyObject *)s);
 }
 
+/* Not in the pool: to unpickle may run a signal's handler, which may take results, too. */
+struct take {
+    struct pool *pool;
+    struct fiber_done done[TAKE_MAX];
+};
+
 static int take_call(void *arg, int timeout_ms)
 {
-    struct pool *p = arg;
+    struct take *t = arg;
 
-    return fiber_pool_take(p->handle, p->done, TAKE_MAX, timeout_ms);
+    return fiber_pool_take(t->pool->handle, t->done, TAKE_MAX, timeout_ms);
 }
 
 /* One message, or what has come of several: how many; negative: an error of the library;
@@ -434,10 +440,13 @@ static int take_call(void *arg, int timeout_ms)
 static int take_some(struct pool *p, double timeout)
 {
     PyObject *raised = NULL;
-    int n = fpy_wait(take_call, p, timeout);
+    struct take take;
+    int n;
 
+    take.pool = p;
+    n = fpy_wait(take_call, &take, timeout);
     for (int i = 0; i < n; i++)
-        take_one(p, &p->done[i], &raised);
+        take_one(p, &take.done[i], &raised);
     if (raised) {
         PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
         Py_DECREF(raised);
@@ -492,6 +501,7 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
     PyObject *result, *seconds, *calls, *out = NULL;
     double timeout;
     uint64_t begin = now_ms();
+    unsigned long before = p->taker; /* we: a signal's handler, that interrupted take(), calls */
 
     if (!PyArg_ParseTuple(args, "OOO:take", &result, &seconds, &calls) ||
         !fpy_timeout(seconds, &timeout))
@@ -500,12 +510,12 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_TypeError, "take() waits for a Result, or None");
         return NULL;
     }
-    if (p->taking) {
+    if (before && before != PyThread_get_thread_ident()) {
         PyErr_SetString(PyExc_RuntimeError, "another thread is taking results");
         return NULL;
     }
     r = result == Py_None ? NULL : (struct fpy_result *)result;
-    p->taking = 1;
+    p->taker = PyThread_get_thread_ident();
     if (PyList_Size(p->finished) || (r && r->done))
         out = hand_out(p, calls);
     /* Where messages come without a pause, fpy_wait() never looks for signals. */
@@ -514,7 +524,7 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
 
         out = take_slice(p, r, timeout < 0 ? -1 : left > 0 ? left : 0, calls);
     }
-    p->taking = 0;
+    p->taker = before;
     return out;
 }
 

@@ -171,6 +171,42 @@ def test_a_signal_handler_terminates_the_pool(program, call, leave):
     assert ran.out == "terminated\n" + "ended\n" * ends, ran
 
 
+@pytest.mark.parametrize("call", ["p.map(square, range(20))", "p.apply(square, (3,))", "list(p.imap(square, range(20)))",
+                                  "p.apply_async(square, (3,)).get()"])
+def test_a_signal_handler_calls_the_pool(program, call):
+    """While it waits for results, in C, and while it unpickles one."""
+    ran = program(script("""
+    import signal
+
+    class Signals:
+        def __reduce__(self):
+            return send, ()
+
+    def send():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def square(x):
+        return x * x
+
+    def signals(pid, handled):
+        os.kill(pid, signal.SIGTERM)
+        handled.get()
+        return Signals()
+
+    def handle(*args):
+        print(%(call)s == expected)
+        handled.put(None)
+
+    if __name__ == "__main__":
+        p = mp.Pool(2)
+        handled = mp.SimpleQueue()
+        expected = %(call)s
+        signal.signal(signal.SIGTERM, handle)
+        print(p.starmap(signals, [(os.getpid(), handled)]), p.apply(square, (2,)))
+    """ % {"call": call}))
+    assert (ran.code, ran.out) == (0, "True\nTrue\n[None] 4\n"), ran
+
+
 def in_time(function):
     """Calls it in a thread of its own, and returns what it returned or raised."""
     ends = []
