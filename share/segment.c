@@ -364,7 +364,8 @@ int fiber_shared_open_writable(struct fiber_shared **out, const char *name, size
     struct fiber_shared *s;
     const char *dir;
 
-    if (!out || (flags && !len) || len > PTRDIFF_MAX || flags > FIBER_SHARED_EXCLUSIVE)
+    if (!out || (flags && !len) || len > PTRDIFF_MAX ||
+        (flags & ~(FIBER_SHARED_CREATE | FIBER_SHARED_EXCLUSIVE)))
         return fbr_keep(-EINVAL, "fiber_shared_open_writable: needs a pointer for the handle, "
                                  "valid flags, and a length above 0 to create the memory");
     *out = NULL;

@@ -440,6 +440,9 @@ static void test_writable_segments_are_made_found_and_deleted(void **state)
     assert_int_equal(at[0] | at[7], 0);
     at[0] = 'a';
     assert_int_equal(fiber_shared_open_writable(&other, "w", 8, FIBER_SHARED_EXCLUSIVE), -EEXIST);
+    assert_int_equal(
+        fiber_shared_open_writable(&other, "w", 8, FIBER_SHARED_CREATE | FIBER_SHARED_EXCLUSIVE),
+        -EEXIST); /* as open(2) has it */
     assert_int_equal(fiber_shared_open_writable(&other, "w", 9, FIBER_SHARED_CREATE), -EEXIST);
     assert_int_equal(fiber_shared_open_writable(&other, "w", 9, 0), -EEXIST);
     assert_int_equal(fiber_shared_open(&other, "w", 0, NULL, NULL), -ENOENT); /* names of its own */
