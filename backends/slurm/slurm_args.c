@@ -1,8 +1,9 @@
 /* slurm_args.c - the options, scripts and environments of Slurm's commands.
  *
  * The environment matters as much as the arguments, because its variables change the effect of each
- * command. So srun gets the allocation's variables, but not the options that another srun, or
- * salloc, left there. sbatch gets no variable of the allocation in which we may run, but keeps the
+ * command. So srun gets the allocation's variables, but not the options that another srun, salloc
+ * or a script left there: a script sets SRUN_CPUS_PER_TASK to what a rank gets, and our srun starts
+ * the agent of a node. sbatch gets no variable of the allocation in which we may run, but keeps the
  * user's SBATCH_*. The commands that query states get no filters.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -185,24 +186,21 @@ void fbr_slurm_script(struct fbr_buf *b, const char *program, char *const *argv,
 
 /* Options of srun that salloc, sbatch or another srun put into the environment. */
 static const char *const of_srun[] = {
-    "SLURM_STDOUTMODE=",    "SLURM_STDERRMODE=",   "SLURM_STDINMODE=",
-    "SLURM_LABELIO=",       "SLURM_NTASKS",        "SLURM_NPROCS=",
-    "SLURM_GPUS",           "SLURM_GPU_",          "SLURM_DISTRIBUTION=",
-    "SLURM_HINT=",          "SLURM_THREADS",       "SLURM_CPU_BIND",
-    "SLURM_MEM_BIND",       "SLURM_MEM_PER_",      "SLURM_CPUS_PER_",
-    "SLURM_TRES_PER_TASK=", "SLURM_EXCLUSIVE=",    "SLURM_EXACT=",
-    "SLURM_OVERLAP=",       "SLURM_WHOLE=",        "SLURM_RESV_PORTS=",
-    "SLURM_WORKING_DIR=",   "SLURM_MULTI_PROG=",   "SLURM_OVERCOMMIT=",
-    "SLURM_EXPORT_ENV=",    "SLURM_JOB_NAME=",     "SLURM_KILL_BAD_EXIT=",
-    "SLURM_WAIT=",          "SLURM_NO_KILL=",      "SLURM_TIMELIMIT=",
-    "SLURM_GRES",           "SLURM_UNBUFFEREDIO=", "SLURM_DEBUG=",
-    "SLURMD_DEBUG=",        "SLURM_OPEN_MODE=",    "SLURM_RELATIVE=",
-    "SLURM_NETWORK=",       "SLURM_MPI_TYPE=",     "SLURM_PROFILE=",
-    "SLURM_SPREAD_JOB=",    "SLURM_STEP_",         "SLURM_HET_",
-    "SLURM_HOSTFILE=",      "SLURM_BCAST",         "SLURM_CONSTRAINT=",
-    "SLURM_CORE_SPEC=",     "SLURM_IMMEDIATE=",    "SLURM_SLURMD_DEBUG=",
-    "SLURM_TASK_EPILOG=",   "SLURM_TASK_PROLOG=",  "SLURM_PROLOG=",
-    "SLURM_EPILOG=",        "FIBER_TICKET=",       NULL};
+    "SLURM_STDOUTMODE=",   "SLURM_STDERRMODE=",  "SLURM_STDINMODE=",     "SLURM_LABELIO=",
+    "SLURM_NTASKS",        "SLURM_NPROCS=",      "SLURM_GPUS",           "SLURM_GPU_",
+    "SLURM_DISTRIBUTION=", "SLURM_HINT=",        "SLURM_THREADS",        "SLURM_CPU_BIND",
+    "SLURM_MEM_BIND",      "SLURM_MEM_PER_",     "SLURM_CPUS_PER_",      "SLURM_TRES_PER_TASK=",
+    "SLURM_EXCLUSIVE=",    "SLURM_EXACT=",       "SLURM_OVERLAP=",       "SLURM_WHOLE=",
+    "SLURM_RESV_PORTS=",   "SLURM_WORKING_DIR=", "SLURM_MULTI_PROG=",    "SLURM_OVERCOMMIT=",
+    "SLURM_EXPORT_ENV=",   "SLURM_JOB_NAME=",    "SLURM_KILL_BAD_EXIT=", "SLURM_WAIT=",
+    "SLURM_NO_KILL=",      "SLURM_TIMELIMIT=",   "SLURM_GRES",           "SLURM_UNBUFFEREDIO=",
+    "SLURM_DEBUG=",        "SLURMD_DEBUG=",      "SLURM_OPEN_MODE=",     "SLURM_RELATIVE=",
+    "SLURM_NETWORK=",      "SLURM_MPI_TYPE=",    "SLURM_PROFILE=",       "SLURM_SPREAD_JOB=",
+    "SLURM_STEP_",         "SLURM_HET_",         "SLURM_HOSTFILE=",      "SLURM_BCAST",
+    "SLURM_CONSTRAINT=",   "SLURM_CORE_SPEC=",   "SLURM_IMMEDIATE=",     "SLURM_SLURMD_DEBUG=",
+    "SLURM_TASK_EPILOG=",  "SLURM_TASK_PROLOG=", "SLURM_PROLOG=",        "SLURM_EPILOG=",
+    "SRUN_CPUS_PER_TASK=", "SRUN_INPUT=",        "SRUN_OUTPUT=",         "SRUN_ERROR=",
+    "SRUN_DEBUG=",         "SRUN_EXPORT_ENV=",   "FIBER_TICKET=",        NULL};
 /* Variables of an allocation, in which the new job is not; and variables that would make sbatch
  * another command. */
 static const char *const of_sbatch[] = {"SLURM_",      "SLURMD_",           "SBATCH_WAIT=",

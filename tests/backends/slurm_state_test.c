@@ -509,11 +509,17 @@ static bool has(char *const *env, const char *text)
 
 static void environments_change_no_command(void **state)
 {
-    char *const env[] = {"PATH=/bin",          "SLURM_CONF=/c",
-                         "SLURM_JOB_ID=7",     "SLURM_MEM_PER_NODE=5",
-                         "SQUEUE_USERS=other", "SBATCH_PARTITION=p",
-                         "SBATCH_WAIT=1",      "SLURM_CLUSTERS=far",
-                         "FIBER_TICKET=fd:3",  NULL};
+    char *const env[] = {"PATH=/bin",
+                         "SLURM_CONF=/c",
+                         "SLURM_JOB_ID=7",
+                         "SLURM_MEM_PER_NODE=5",
+                         "SQUEUE_USERS=other",
+                         "SBATCH_PARTITION=p",
+                         "SBATCH_WAIT=1",
+                         "SLURM_CLUSTERS=far",
+                         "FIBER_TICKET=fd:3",
+                         "SRUN_CPUS_PER_TASK=2",
+                         NULL};
     char **srun = fbr_slurm_env(env, FBR_SLURM_FOR_SRUN, NULL);
     char **sbatch = fbr_slurm_env(env, FBR_SLURM_FOR_SBATCH, (const char *[]){"A=b", NULL});
     char **tools = fbr_slurm_env(env, FBR_SLURM_FOR_TOOLS, NULL);
@@ -521,6 +527,7 @@ static void environments_change_no_command(void **state)
     (void)state;
     assert_true(has(srun, "SLURM_JOB_ID=7") && has(srun, "SLURM_CONF=/c"));
     assert_false(has(srun, "SLURM_MEM_PER_NODE=5") || has(srun, "FIBER_TICKET=fd:3"));
+    assert_false(has(srun, "SRUN_CPUS_PER_TASK=2"));
     assert_true(has(sbatch, "SLURM_CONF=/c") && has(sbatch, "SBATCH_PARTITION=p"));
     assert_true(has(sbatch, "A=b") && has(sbatch, "PATH=/bin"));
     assert_false(has(sbatch, "SLURM_JOB_ID=7") || has(sbatch, "SBATCH_WAIT=1"));
