@@ -268,39 +268,34 @@ static bool check_group(const struct check *c, char *field[N_FIELDS], char *why,
     return true;
 }
 
-static int ask_nodes(const struct check *c, const char *nodes, struct fbr_buf *out,
-                     struct fbr_error *err)
-{
-    const char *partition = c->settings->partition[0] ? c->settings->partition : NULL;
-
-    return fbr_slurm_ask_about("sinfo --noheader \"--format=" NODE_FORMAT "\"",
-                               nodes ? "--nodes=" : "--partition=", nodes ? nodes : partition,
-                               PATIENCE_MS, out, err);
-}
-
-/* `nodes`: the nodes of our allocation; NULL: we have none. */
+/* `nodes`: the nodes of our allocation, which may be in several partitions; NULL: we have none. */
 static bool check_nodes(const struct check *c, const char *nodes)
 {
-    bool chosen = nodes || c->settings->partition[0], any = false, good = false;
+    const char *partition = fbr_slurm_partition(c->settings, fbr_getenv("SBATCH_PARTITION")),
+               *named = nodes          ? nodes
+                        : partition[0] ? partition
+                                       : NULL;
+    bool any = false, good = false;
     char why[400] = "", mend[320] = "", *rest = NULL, *field[N_FIELDS];
     struct fbr_error err = {0, ""};
     struct fbr_buf out;
     int rc;
 
     fbr_buf_init(&out);
-    rc = ask_nodes(c, nodes, &out, &err);
-    for (char *line = rc < 0 ? NULL : strtok_r((char *)out.data, "\n", &rest); line && !good;
-         line = strtok_r(NULL, "\n", &rest)) {
-        if (!cut_fields(line, field) || !(chosen || strchr(field[N_NAME], '*')))
+    rc = fbr_slurm_ask_about("sinfo --noheader \"--format=" NODE_FORMAT "\"",
+                             nodes ? "--nodes=" : "--partition=", named, PATIENCE_MS, &out, &err);
+    for (char *line = rc < 0 ? NULL : strtok_r((char *)out.data, "\n", &rest);
+         line && !(good && nodes); line = strtok_r(NULL, "\n", &rest)) {
+        if (!cut_fields(line, field) || !(named || strchr(field[N_NAME], '*')))
             continue;
         any = true;
-        good = check_group(c, field, why, mend, sizeof(mend));
+        good |= check_group(c, field, why, mend, sizeof(mend));
     }
     if (rc < 0)
         bad(c, "sinfo", "%s", err.text);
-    else if (!any && c->settings->partition[0])
+    else if (!any && partition[0])
         bad(c, "set slurm_partition to one that exists: sinfo shows them",
-            "there is no partition %s, or it has no nodes", c->settings->partition);
+            "there is no partition %s, or it has no nodes", partition);
     else if (!any)
         bad(c, "set slurm_partition to one of those that sinfo shows",
             "no partition is the default one");

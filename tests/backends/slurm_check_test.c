@@ -184,6 +184,21 @@ static void settings_go_to_the_commands(void **state)
     assert_non_null(strstr(told(), "--account=team"));
 }
 
+static void the_nodes_are_those_of_the_partition_that_sbatch_takes(void **state)
+{
+    (void)state;
+    put("sinfo", "gpu|gpu|up|2|idle|g[1-2]|64 cpus|none\ngpu|gpu|up|1|mixed|g3|8 cpus|none\n"
+                 "gpu|gpu|up|1|down|g4|8 cpus|none\n");
+    setenv("SBATCH_PARTITION", "gpu", 1);
+    finds(false, "good slurm nodes: 2 nodes of gpu, idle, 64 cpus\n"
+                 "good slurm nodes: 1 nodes of gpu, mixed, 8 cpus\n"
+                 "good slurm jobs: ");
+    assert_non_null(strstr(told(), "--partition=gpu\n"));
+    use("slurm_options", "-p big");
+    finds(false, "good slurm jobs: ");
+    assert_non_null(strstr(told(), "--partition=big\n"));
+}
+
 /* ---- What stands between us and a job ---- */
 
 static void without_the_commands_nothing_else_is_asked(void **state)
@@ -375,6 +390,7 @@ int main(void)
         slurm_test(where_jobs_would_start_all_is_good),
         slurm_test(in_an_allocation_jobs_are_steps),
         slurm_test(settings_go_to_the_commands),
+        slurm_test(the_nodes_are_those_of_the_partition_that_sbatch_takes),
         slurm_test(without_the_commands_nothing_else_is_asked),
         slurm_test(a_controller_that_is_away_is_told),
         slurm_test(munge_is_the_first_suspect),
