@@ -32,6 +32,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -328,6 +329,7 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     size_t len = strlen(s->file);
     bool python = len > 3 && !strcmp(s->file + len - 3, ".py");
     char path[4096];
+    struct statvfs fs;
     struct stat st;
     int n;
 
@@ -344,6 +346,8 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     if (code == -EACCES && !(st.st_mode & 0111))
         return python ? " (a Python script: put python3 before it)"
                       : " (use chmod +x to make it executable)";
+    if (code == -EACCES && statvfs(path, &fs) == 0 && (fs.f_flag & ST_NOEXEC))
+        return " (its file system is mounted with noexec: move it to another)";
     return code == -ENOENT ? " (it exists, but the interpreter that it names does not)" : "";
 }
 

@@ -109,6 +109,18 @@ test_a_full_run_directory_is_told() {
     leaves_nothing
 }
 
+test_a_program_where_none_is_executed() {
+    local code=0
+    mkdir -p "$work/noexec"
+    mount -t tmpfs -o noexec tmpfs "$work/noexec"
+    printf '#!/bin/sh\n' >"$work/noexec/program"
+    chmod +x "$work/noexec/program"
+    fiber_run 125 -n 1 "$work/noexec/program" || code=1
+    umount "$work/noexec"
+    says 'is mounted with noexec' || code=1
+    return "$code"
+}
+
 run_tests test_nobody_runs_a_ring test_a_host_without_loopback test_a_tiny_shared_memory test_no_shared_memory_at_all \
     test_too_few_descriptors_are_told test_who_has_started_us_ignores_the_end_of_children \
-    test_a_full_run_directory_is_told
+    test_a_full_run_directory_is_told test_a_program_where_none_is_executed
