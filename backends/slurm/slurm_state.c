@@ -301,6 +301,7 @@ static const struct {
 } refusals[] = {
     {"Invalid job array specification", FBR_SLURM_SPLIT},
     {"Job array index", FBR_SLURM_SPLIT},
+    {"SubmitJob", FBR_SLURM_FEWER}, /* AssocMaxSubmitJobLimit, QOSMaxSubmitJobPerUserLimit... */
     {"Socket timed out", FBR_SLURM_UNSURE},
     {"Zero Bytes were transmitted", FBR_SLURM_UNSURE},
     {"Transport endpoint is not connected", FBR_SLURM_UNSURE},

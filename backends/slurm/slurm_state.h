@@ -73,6 +73,7 @@ enum fbr_slurm_refusal {
     FBR_SLURM_LATER,  /* nothing answered, so nothing was accepted */
     FBR_SLURM_UNSURE, /* the answer did not come: the request may have been accepted */
     FBR_SLURM_SPLIT,  /* the array is too long */
+    FBR_SLURM_FEWER,  /* the user may not have so many jobs in the queue */
 };
 /* Classifies the standard error of a command that failed; `line`: the message in it. */
 enum fbr_slurm_refusal fbr_slurm_refusal(const char *text, char *line, size_t size);

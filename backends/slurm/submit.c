@@ -105,8 +105,9 @@ struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const str
     return s;
 }
 
-/* Splits an array that is longer than Slurm accepts: its second half becomes another submission. */
-static int split(struct submission *s)
+/* Splits an array that is longer than Slurm accepts. Returns its second half, another submission;
+ * NULL: it has one job, or memory is short. */
+static struct submission *split(struct submission *s)
 {
     unsigned half = s->n / 2;
     struct fbr_job job = s->job;
@@ -120,7 +121,7 @@ static int split(struct submission *s)
     job.workdir = s->workdir;
     t = half ? fbr_slurm_submission_new(s->b, &job) : NULL;
     if (!t)
-        return -E2BIG;
+        return NULL;
     for (unsigned i = half; i < s->n; i++) {
         char from[PATH_MAX], to[PATH_MAX];
 
@@ -141,7 +142,7 @@ static int split(struct submission *s)
     s->n = half;
     t->stage = SUBMITTING; /* no further job joins it */
     fbr_timer_start(&s->timer, 0, 0);
-    return 0;
+    return t;
 }
 
 /* Reads lines "ID COMMENT", of which one may be ours. */
@@ -189,7 +190,7 @@ static void find_it(void *arg)
 
 static void on_submitted(void *user, const struct fbr_tool_result *r)
 {
-    struct submission *s = user;
+    struct submission *s = user, *rest = NULL;
     enum fbr_slurm_refusal refusal;
     char line[256], id[FBR_SLURM_ID];
 
@@ -209,7 +210,11 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
     if (r->code < 0) /* it took too long */
         refusal = FBR_SLURM_UNSURE;
     fbr_info("slurm: sbatch ended with code %d: %s", r->code, line);
-    if (refusal == FBR_SLURM_SPLIT && split(s) == 0)
+    if (refusal == FBR_SLURM_SPLIT || refusal == FBR_SLURM_FEWER)
+        rest = split(s);
+    if (rest && refusal == FBR_SLURM_FEWER) /* the first half may be within the limit */
+        fbr_slurm_refuse_all(rest, REFUSED, line);
+    if (rest)
         return;
     s->timer.fn = refusal == FBR_SLURM_UNSURE ? find_it : submit;
     if (refusal == FBR_SLURM_LATER || refusal == FBR_SLURM_UNSURE)

@@ -144,6 +144,16 @@ static int do_start(void *arg)
     return bed.ops->start(bed.backend, &job, j, &j->handle, &bed.err);
 }
 
+/* In one step of the loop, so that jobs that are alike share a submission. */
+static int do_start_all(void *arg)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < *(int *)arg; i++)
+        rc = do_start(&bed.jobs[i]);
+    return rc;
+}
+
 static int do_close(void *arg)
 {
     (void)arg;
@@ -210,8 +220,7 @@ static int tear_down(void **state)
 static void start(int jobs)
 {
     assert_int_equal(fbr_loop_call(bed.loop, do_open, NULL), 0);
-    for (int i = 0; i < jobs; i++)
-        assert_int_equal(fbr_loop_call(bed.loop, do_start, &bed.jobs[i]), 0);
+    assert_int_equal(fbr_loop_call(bed.loop, do_start_all, &jobs), 0);
 }
 
 static void is_empty(const char *queue)
@@ -283,6 +292,27 @@ static void a_job_that_is_not_found_is_not_submitted_again(void **state)
     assert_string_equal(bed.jobs[0].text,
                         "could not be submitted to Slurm: sbatch printed no job id");
     file_expect(path_in(bed.dir, "calls"), "x\n", 2, 0700);
+}
+
+static void a_limit_on_submitted_jobs_is_used_up(void **state)
+{
+    (void)state;
+    put("answer", "case $* in *--array=*)\n"
+                  "    : >\"$queue\"\n"
+                  "    echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2\n"
+                  "    echo 'sbatch: error: Job violates accounting/QOS policy' >&2\n"
+                  "    exit 1 ;;\n"
+                  "esac\n"
+                  "echo $id\n");
+    bed.alike = true;
+    start(JOBS);
+    the_job_has_started("queue");
+    assert_false(bed.jobs[0].ended);
+    for (int i = 1; i < JOBS; i++) {
+        wait_for(&bed.jobs[i].ended);
+        assert_string_equal(bed.jobs[i].text, "could not be submitted to Slurm: sbatch: error: Job "
+                                              "violates accounting/QOS policy");
+    }
 }
 
 /* ---- The end ---- */
@@ -403,6 +433,7 @@ int main(void)
         batch_test(an_id_after_a_banner_is_that_of_the_job),
         batch_test(a_job_without_an_id_is_found_by_its_comment),
         batch_test(a_job_that_is_not_found_is_not_submitted_again),
+        batch_test(a_limit_on_submitted_jobs_is_used_up),
         batch_test(the_end_cancels_every_submission_without_an_answer),
         batch_test(a_cluster_for_sbatch_alone_is_refused),
         batch_test(a_job_of_another_cluster_is_cancelled_there),

@@ -206,6 +206,10 @@ static void refusals_are_for_good_or_for_now(void **state)
         {"sbatch: error: Batch job submission failed: Invalid job array specification\n",
          FBR_SLURM_SPLIT,
          "sbatch: error: Batch job submission failed: Invalid job array specification"},
+        {"sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job "
+         "violates accounting/QOS policy\n",
+         FBR_SLURM_FEWER,
+         "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy"},
         {"sbatch: error: fetch_config: DNS SRV lookup failed\n"
          "sbatch: fatal: Could not establish a configuration source\n",
          FBR_SLURM_NEVER,
