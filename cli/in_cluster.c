@@ -40,6 +40,7 @@ struct master {
     atomic_bool stopped; /* a signal came; the loop's thread may wait for the reader meanwhile */
     /* protected by the lock */
     bool ended, broken; /* broken: our output has no reader any more */
+    bool wrote;         /* the master has written something */
     int32_t code;
     char waiting[512], why[512], pod[256];
 };
@@ -207,6 +208,7 @@ static void on_event(void *user, const struct fbr_job_event *e)
 
     pthread_mutex_lock(&m->lock);
     m->broken |= broken;
+    m->wrote |= e->type == FBR_JOB_OUTPUT;
     if (e->type == FBR_JOB_STARTED)
         snprintf(m->pod, sizeof(m->pod), "%s", e->text);
     if (e->type == FBR_JOB_PENDING)
@@ -313,13 +315,16 @@ static int wait_for(struct master *m, int signals)
     return by;
 }
 
-/* Reports common mistakes, if there is a sign of them. */
-static void report_missing(const struct fbr_job *job, int32_t code, const struct fbr_config *config)
+/* Reports common mistakes, if there is a sign of them. A launcher that has written something was in
+ * the image: the code is that of a rank. */
+static void report_missing(const struct master *m, const struct fbr_job *job)
 {
+    const struct fbr_config *config = m->b.config;
+    int32_t code = m->code;
     const char *image = job->image ? job->image : fbr_config_str(config, "image");
     bool absent = code == 126 || code == 127; /* it could not be executed */
 
-    if (absent && job->own_program)
+    if (absent && job->own_program && !m->wrote)
         cli_failed(0,
                    "the image %s must have the command fiber, at the same path as here or at that "
                    "of kubernetes_program; otherwise set kubernetes_agent_image",
@@ -351,7 +356,7 @@ static int run_job(struct master *m, const struct fbr_job *job, int signals)
     if (m->why[0] && !by)
         cli_failed(0, "the master%s%s: %s", m->pod[0] ? " " : "", m->pod, m->why);
     if (!by)
-        report_missing(job, m->code, m->b.config);
+        report_missing(m, job);
     code = code_of(m->code);
     cli_backend_close(&m->b);
     if (by)

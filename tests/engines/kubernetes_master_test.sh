@@ -72,6 +72,9 @@ gives 125 "$fiber" run --in-cluster --image no-such-image:1 -n 2 "$prog" rank
 says "image 'no-such-image:1' is not on the node"
 gives 127 "$fiber" run --in-cluster --image fiber-none:1 -n 2 "$prog" rank
 says 'the image fiber-none:1 must have the command fiber'
+gives 127 "$fiber" run --in-cluster -n 2 sh -c 'no-such-program'
+says 'programs and files come from the image fiber-system:1'
+! grep 'must have the command fiber' "$work/out" || failed "its launcher has run"
 gives 125 "$fiber" run --in-cluster -n 2 /no/such/program
 says 'cannot start /no/such/program'
 says 'programs and files come from the image fiber-system:1'
