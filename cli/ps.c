@@ -139,10 +139,13 @@ static void make_group(struct group *g, const struct orphan *jobs, size_t count)
 {
     char master[40];
 
-    *g = (struct group){.first = jobs, .total = (int)count, .verdict = jobs->verdict};
+    *g = (struct group){.first = jobs, .verdict = jobs->verdict};
     orphan_master(jobs, master);
     for (size_t i = 0; i < count; i++) {
-        g->alive += jobs[i].alive;
+        bool is_job = orphan_run_wants(&jobs[i], NULL);
+
+        g->total += is_job;
+        g->alive += is_job && jobs[i].alive;
         if (jobs[i].since_ms && (!g->since_ms || jobs[i].since_ms < g->since_ms))
             g->since_ms = jobs[i].since_ms;
         if (jobs[i].verdict == ORPHAN_DEAD)
@@ -150,7 +153,7 @@ static void make_group(struct group *g, const struct orphan *jobs, size_t count)
     }
     snprintf(g->about, sizeof(g->about), "%d job%s; master %s%s", g->total,
              g->total == 1 ? "" : "s", master[0] ? master : "unknown",
-             g->verdict == ORPHAN_DEAD ? " is gone: use fiber gc to remove them" : "");
+             g->verdict == ORPHAN_DEAD ? " is gone: use fiber gc to remove what is left" : "");
 }
 
 static const char *group_state(const struct group *g)

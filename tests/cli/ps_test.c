@@ -211,7 +211,7 @@ static void runs_that_only_an_engine_knows_are_rows_too(void **state)
     snprintf(
         row, sizeof(row),
         "2222bbbb  -                mock       lost            1/2        -     1d 8h  2 jobs; "
-        "master %.30s:%d is gone: use fiber gc to remove them\n",
+        "master %.30s:%d is gone: use fiber gc to remove what is left\n",
         host, getpid());
     says(s->out, row);
     says(s->out, "3333cccc  -                mock       elsewhere       1/1        -     1d 9h  "
@@ -219,6 +219,14 @@ static void runs_that_only_an_engine_knows_are_rows_too(void **state)
     says(s->out, "1111aaaa  -                mock       running         1/1        -     1d 6h");
     s = command("ps -a -b local");
     says(s->out, "            -  1 job; master far:9\n");
+}
+
+static void an_object_that_is_no_job_is_not_counted(void **state)
+{
+    (void)state;
+    make_jobs();
+    jobs[2].name = "";
+    says(command("ps -b local")->out, "lost            0/1        -     1d 8h  1 job; master");
 }
 
 static void they_are_objects_of_json_too(void **state)
@@ -329,6 +337,7 @@ int main(void)
         ps_test(json_has_what_programs_ask_for),
         ps_test(a_silent_launcher_has_unknown_ranks),
         ps_test(runs_that_only_an_engine_knows_are_rows_too),
+        ps_test(an_object_that_is_no_job_is_not_counted),
         ps_test(they_are_objects_of_json_too),
         ps_test(a_run_is_listed_once),
         ps_test(the_run_of_another_master_is_listed_too),
