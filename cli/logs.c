@@ -134,13 +134,14 @@ struct reading {
     pthread_cond_t changed;
     struct job_reader *jobs;
     int left, failed;
-    bool tag;
+    bool tag, shown;
 };
 
 static void show(struct job_reader *r, int stream, const void *data, size_t len)
 {
     FILE *out = stream == 2 ? stderr : stdout;
 
+    r->all->shown = true;
     if (r->all->tag)
         fprintf(out, "[%s] ", r->job->name);
     fwrite(data, 1, len, out);
@@ -206,6 +207,18 @@ static void read_job(struct reading *all, struct job_reader *r, struct cli_backe
     pthread_mutex_unlock(&all->lock);
 }
 
+/* The output of ranks is not in that of their agents' jobs. */
+static void report_silence(const struct orphan_run *e)
+{
+    char master[40];
+
+    orphan_master(e->at[0].jobs, master);
+    cli_failed(0,
+               "run %.12s: its jobs wrote nothing that their engine has; the output of the ranks "
+               "of a ring is at its master, %s: use `fiber logs` there",
+               e->uid, master[0] ? master : "which is unknown");
+}
+
 static int show_orphan_run(struct orphan_run *e, const char *name, const struct cli_args *args)
 {
     struct reading all = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -238,6 +251,8 @@ static int show_orphan_run(struct orphan_run *e, const char *name, const struct 
         pthread_cond_wait(&all.changed, &all.lock);
     pthread_mutex_unlock(&all.lock);
     free(all.jobs);
+    if (!all.shown && !all.failed)
+        report_silence(e);
     return all.failed ? 1 : 0;
 }
 

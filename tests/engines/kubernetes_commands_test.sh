@@ -89,6 +89,12 @@ logs=$!
 # It follows from the beginning.
 ticks() { "$fiber" kill -s USR1 living && grep -qxF '[0] tick 0' "$work/logs" && grep -qxF '[1] tick 1' "$work/logs"; }
 wait_for "logs should show what both ranks print at a signal" ticks
+# A place without its registry knows it by its pods only.
+elsewhere=(env XDG_RUNTIME_DIR="$work/elsewhere" FIBER_LOG_DIR="$work/elsewhere")
+gives 0 "${elsewhere[@]}" "$fiber" ps -b kubernetes --json
+[[ $(jq -c '.[] | [.jobs, .running]' "$work/out") == "[2,2]" ]] || failed "two jobs should be listed"
+gives 0 "${elsewhere[@]}" "$fiber" logs "$(jq -r '.[].uid' "$work/out")"
+says 'the output of the ranks of a ring is at its master, .*: use .fiber logs. there$'
 gives 0 "$fiber" kill living 1
 is_whole() { "$fiber" ps --json | jq -e '.[0] | .restarts == 1 and .running == 2' >/dev/null; }
 wait_for "the ring should be whole again" is_whole
