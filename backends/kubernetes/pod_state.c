@@ -225,13 +225,30 @@ static void pod_failed(struct fbr_kube_state *s, const struct json_t *pod)
 
 /* ---- Waiting ---- */
 
+/* Skips what names the image again: `failed to resolve reference "IMAGE": CAUSE`. A long name would
+ * leave no room for the cause. */
+static const char *cause_of(const char *message, const char *image)
+{
+    const char *at;
+
+    while (image[0] && (at = strstr(message, image))) {
+        at += strcspn(at, " \"");
+        if (strncmp(at, "\": ", 3) != 0)
+            break;
+        message = at + 3;
+    }
+    return message;
+}
+
 /* Finds the first container in a list that cannot go on. */
 static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
 {
     for (size_t i = 0; i < fbr_json_count(all); i++) {
         const struct json_t *one = fbr_json_item(all, i);
         const char *reason = fbr_json_text(one, "state", "waiting", "reason", NULL);
-        const char *message = fbr_json_text(one, "state", "waiting", "message", NULL);
+        const char *image = fbr_json_text(one, "image", NULL);
+        const char *message =
+            cause_of(fbr_json_text(one, "state", "waiting", "message", NULL), image);
         bool login;
         char what[160];
 
@@ -240,8 +257,7 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
                 continue;
             s->wait = waiting[k].wait;
             if (waiting[k].describe)
-                snprintf(what, sizeof(what), "image '%.80s' %s", fbr_json_text(one, "image", NULL),
-                         waiting[k].describe);
+                snprintf(what, sizeof(what), "image '%.80s' %s", image, waiting[k].describe);
             else
                 snprintf(what, sizeof(what), "%.60s", reason);
             login = s->wait == FBR_KUBE_WAIT_PULL && fbr_image_refused(message);

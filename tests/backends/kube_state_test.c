@@ -53,6 +53,19 @@ static const struct example examples[] = {
     {"\"status\":{\"phase\":\"Pending\"," WAITS("ErrImagePull", "401 Unauthorized") "}",
      FBR_KUBE_PENDING, FBR_KUBE_WAIT_PULL, 0, 0,
      "401 Unauthorized (pods may need a login: kubectl "},
+    {"\"status\":{\"phase\":\"Pending\"," WAITS(
+         "ErrImagePull",
+         "failed to pull and unpack image \\\"reg/x:1\\\": failed to resolve reference "
+         "\\\"reg/x:1\\\": pulling from host reg failed: 401 Unauthorized") "}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_PULL, 0, 0,
+     "cannot be pulled: pulling from host reg failed: 401 Unauthorized (pods may need a login"},
+    {"\"status\":{\"phase\":\"Pending\"," WAITS(
+         "ErrImagePull",
+         "failed to resolve reference \\\"docker.io/reg/x:1\\\": failed to do request: Head "
+         "\\\"https://docker.io/v2/\\\": dial tcp: i/o timeout") "}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_PULL, 0, 0,
+     "cannot be pulled: failed to do request: Head \"https://docker.io/v2/\": dial tcp: i/o "
+     "timeout"},
     {"\"status\":{\"phase\":\"Pending\"," WAITS("ErrImageNeverPull", "m") "}", FBR_KUBE_PENDING,
      FBR_KUBE_WAIT_NEVER, 0, 0, "must not be pulled"},
     {"\"status\":{\"phase\":\"Pending\"," WAITS("InvalidImageName", "m") "}", FBR_KUBE_PENDING,
