@@ -17,6 +17,8 @@
 
 #define TRIES 3 /* of requests that wait for their answer, at open and close */
 #define TRY_MS 150
+#define BUSY_TRIES 10 /* if the server is busy, with the pause that it asks for */
+#define BUSY_MS 1000
 #define PARALLEL 32
 #define ATTEMPT_MS 30000
 #define AGAIN_MS 1000 /* for new credentials, or for a server that has just started */
@@ -195,11 +197,13 @@ static void on_asked(void *user, const struct fbr_http_answer *answer)
         fbr_kube_describe(got->a, answer, got->what, got->say, sizeof(got->say));
 }
 
-/* Whether another try may get a better answer. */
-static bool is_passing(const struct asked *got)
+/* Whether another try may get a better answer, after so many. */
+static bool is_passing(const struct asked *got, int tries)
 {
-    return got->status == 0 || got->status == 429 || got->status >= 500 ||
-           (got->status >= 200 && got->status < 300 && !got->json);
+    if (got->status == 429)
+        return tries < BUSY_TRIES;
+    return tries < TRIES && (got->status == 0 || got->status >= 500 ||
+                             (got->status >= 200 && got->status < 300 && !got->json));
 }
 
 int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,
@@ -220,9 +224,9 @@ int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const c
         fbr_fail(err, -ENOMEM, "out of memory");
         return 0;
     }
-    for (int try = 0; try == 0 || (try < TRIES && is_passing(&got)); try++) {
+    for (int try = 0; try == 0 || is_passing(&got, try); try++) {
         if (try)
-            poll(NULL, 0, try * TRY_MS);
+            poll(NULL, 0, got.status == 429 ? BUSY_MS : try * TRY_MS);
         fbr_http_now(a->calls, &r, 1, ms);
         if (got.status == 401 && fbr_kube_creds_renew(a->creds, ms))
             fbr_http_now(a->calls, &r, 1, ms);

@@ -52,6 +52,7 @@ struct bench {
     size_t objects; /* to be removed instead; `away`: from a server that was away just now */
     bool away;
     size_t left;
+    bool waits; /* the caller waits for the answer */
 };
 
 static void write_token(const struct bench *b, const char *token)
@@ -103,6 +104,13 @@ static int remove_objects(struct bench *b)
     return sem_post(&b->done);
 }
 
+static int ask(struct bench *b)
+{
+    b->status =
+        fbr_kube_ask(&b->api, "GET", fbr_kube_path(&b->api, "pods"), NULL, 10000, NULL, NULL);
+    return sem_post(&b->done);
+}
+
 static int open_and_send(void *arg)
 {
     struct bench *b = arg;
@@ -127,6 +135,8 @@ static int open_and_send(void *arg)
         return -1;
     if (b->objects)
         return remove_objects(b);
+    if (b->waits)
+        return ask(b);
     return fbr_kube_send(&b->api, "POST", fbr_kube_path(&b->api, "pods"), "{}", 60000, on_done, b);
 }
 
@@ -238,6 +248,21 @@ static void what_is_busy_or_breaks_off_is_asked_again(void **state)
     assert_int_equal(b.asked, 7);
 }
 
+static void a_busy_server_is_asked_again_though_the_caller_waits(void **state)
+{
+    static const struct step steps[] = {
+        {429, "Retry-After: 1\r\n", STATUS(429, "too many requests"), NULL},
+        {429, "Retry-After: 1\r\n", STATUS(429, "too many requests"), NULL},
+        {429, "Retry-After: 1\r\n", STATUS(429, "too many requests"), NULL},
+        {200, NULL, "{}", NULL}};
+    struct bench b = {.waits = true};
+
+    (void)state;
+    PLAY(&b, steps);
+    assert_int_equal(b.status, 200);
+    assert_int_equal(b.asked, 4);
+}
+
 static void a_refusal_is_told_with_its_causes_and_what_mends_it(void **state)
 {
     static const struct {
@@ -337,6 +362,7 @@ int main(void)
         cmocka_unit_test(a_new_token_that_is_refused_too_is_told),
         cmocka_unit_test(a_slow_plugin_is_waited_for),
         cmocka_unit_test(what_is_busy_or_breaks_off_is_asked_again),
+        cmocka_unit_test(a_busy_server_is_asked_again_though_the_caller_waits),
         cmocka_unit_test(a_refusal_is_told_with_its_causes_and_what_mends_it),
         cmocka_unit_test(what_is_removed_at_the_end_is_asked_for_until_it_is_gone),
     };
