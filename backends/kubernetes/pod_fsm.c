@@ -38,6 +38,7 @@ static const struct fbr_pod_step steps[FBR_POD_STATES][FBR_POD_EVENTS] = {
                       [ON_TICK] = {JOB_CREATING, DO_CHECK_ABSENT}},
     [JOB_MADE] = {[ON_CREATED] = {PENDING, DO_TELL_STARTED},
                   [ON_KILL] = {ENDING, DO_END_JOB},
+                  [ON_TIMEOUT] = {ENDING, DO_END_JOB},
                   [ON_TICK] = {JOB_MADE, DO_CHECK_ABSENT}},
 
     [CREATING_KILLED] = {[ON_CREATED] = {PENDING_KILLED, DO_TELL_STARTED_DELETE},

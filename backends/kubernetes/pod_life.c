@@ -611,28 +611,30 @@ static void check_silence(struct fbr_kube_job *j, const struct fbr_kube_state *s
         fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, on_asked) == 0;
 }
 
-/* For a pod that does not exist yet: a quota has no room, or the server has not answered. */
+/* For a pod that does not exist yet: a quota has no room, a queue holds its Job, or the server has
+ * not answered. */
 static void check_absent(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     struct fbr_backend *b = j->b;
     uint64_t pending = (uint64_t)fbr_config_ms(b->env.config, "kubernetes_pending_timeout");
     const char *why = b->api->refused;
-    bool job_made = j->state == JOB_MADE;
-    uint64_t now = fbr_now_ms();
+    bool job_made = j->state == JOB_MADE, queued = !job_made && j->waits == FBR_KUBE_WAIT_QUEUE;
+    uint64_t now = fbr_now_ms(), since = job_made ? j->began : j->waits_since;
     char text[512];
 
     (void)s;
-    if (j->waits == FBR_KUBE_WAIT_QUEUE) {
+    if ((queued || job_made) && j->text[0] && pending && now >= since + pending) {
         snprintf(text, sizeof(text), "%.400s" TOO_LONG, j->text);
-        if (pending && now >= j->waits_since + pending)
-            fbr_kube_step_text(j, ON_TIMEOUT, text);
-    } else if (now > j->began + AWAY_MS && (job_made || why[0] || !j->text[0])) {
+        fbr_kube_step_text(j, ON_TIMEOUT, text);
+    } else if (job_made && now > j->began + AWAY_MS) {
         snprintf(text, sizeof(text),
-                 job_made ? "its Job has no pod yet (%.100s)"
-                          : "the API server %.100s has not accepted it yet",
-                 job_made ? b->master_job : b->api->config.server);
-        if (!job_made && why[0])
-            snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.380s", why);
+                 "its Job has no pod yet (kubectl describe job/%.100s says why: a queue may have "
+                 "suspended it)",
+                 b->master_job);
+        fbr_kube_pending(j, text);
+    } else if (!queued && now > j->began + AWAY_MS && (why[0] || !j->text[0])) {
+        snprintf(text, sizeof(text), "the API server %.100s has not accepted it yet%s%.340s",
+                 b->api->config.server, why[0] ? ": " : "", why);
         fbr_kube_pending(j, text);
     }
 }

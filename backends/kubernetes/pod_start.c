@@ -180,12 +180,11 @@ void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     char *body = fbr_kube_delete_body(1, "");
 
-    (void)s;
     if (body)
         fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/", j->name), body,
                       on_job_deleted);
     free(body);
-    fbr_kube_finish_soon(j, "");
+    fbr_kube_finish_soon(j, s->text);
 }
 
 /* The watch will show the Job's pod. If the name is taken, the Job is ours: only this run knows its
@@ -196,7 +195,7 @@ static void on_job(void *user, const struct fbr_http_answer *a)
 
     if (a->status == 200 || a->status == 201 || a->status == 202 ||
         (a->status == 409 && !quota_ms(a)))
-        fbr_kube_step(j, ON_JOB, NULL);
+        fbr_kube_step_text(j, ON_JOB, "");
     else
         cannot_create(j, a);
     fbr_kube_answered(j);
