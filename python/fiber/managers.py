@@ -64,7 +64,7 @@ CANCEL = "cancel"  # a request: the caller was interrupted. The answer is the sa
 
 
 class _Line:
-    """What a thread's proxies call by: a connection that has one call at a time.
+    """The way of a thread's proxies to the server: a connection that has one call at a time.
 
     A call that a signal's handler ends by an exception is cancelled in the server, so its answer is not taken for that of
     the next call, and what it has taken is given back. If the server does not say so in time, for it runs a method of the

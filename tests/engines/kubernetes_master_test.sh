@@ -4,10 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016
 space="fiber-master"
-clean() {
-    "$bed" start kube-controller-manager || :
-    "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :
-}
+clean() { "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :; }
 . "$(dirname "$0")/kubernetes.sh"
 unset FIBER_BACKEND # they say it themselves
 export FIBER_KUBERNETES_NAMESPACE=$space
@@ -83,10 +80,6 @@ says 'cannot start /no/such/program'
 says 'programs and files come from the image fiber-system:1'
 gives 127 "$fiber" kubernetes run -- /no/such/program
 says 'programs and files come from the image fiber-system:1'
-"$bed" stop kube-controller-manager # nobody makes the pod of a Job
-gives 125 env FIBER_KUBERNETES_PENDING_TIMEOUT=1s "$fiber" run --in-cluster -n 2 "$prog" rank
-says 'its Job has no pod yet .*suspended it. .given up after kubernetes_pending_timeout.'
-"$bed" start kube-controller-manager
 gives 2 "$fiber" run --in-cluster -b docker -n 2 "$prog" rank
 says 'in-cluster is for --backend kubernetes, not docker'
 nothing_left

@@ -7,6 +7,7 @@
 clean() {
     "$bed" thaw 2>/dev/null || :
     "$bed" start 2>/dev/null || :
+    "$bed" start kube-controller-manager || :
     "$bed" kubectl delete namespace fiber-manifest --ignore-not-found --wait=false >/dev/null 2>&1 || :
 }
 space=fiber
@@ -225,6 +226,14 @@ says 'an agent could not be started: .*no node takes it: .*Insufficient fiber.io
 ! grep -q 'of 4 on' "$work/out" || failed "no rank should have begun"
 nothing_left
 ok "a ring begins with all of its pods or none"
+
+# --- a Job of which nobody makes the pod, as when a queue has suspended it
+"$bed" stop kube-controller-manager
+FIBER_KUBERNETES_PENDING_TIMEOUT=1s gives 125 "$fiber" run --in-cluster -n 2 "$prog" rank
+says 'its Job has no pod yet .*suspended it. .given up after kubernetes_pending_timeout.'
+"$bed" start kube-controller-manager
+nothing_left
+ok "a master whose Job gets no pod is given up"
 
 # --- --nodes K needs K nodes, and there is one
 FIBER_KUBERNETES_PENDING_TIMEOUT=5s gives 125 "$fiber" run --nodes 2 "$prog" rank
