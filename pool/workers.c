@@ -77,6 +77,21 @@ static bool on_the_way(const struct fiber_pool *p)
     return false;
 }
 
+/* Whether the cluster has no room yet for a job of the pool that it has taken. Loop thread. */
+static bool one_waits_for_a_place(const struct fiber_pool *p)
+{
+    const struct fbr_pool_supervisor *h;
+    const struct fbr_pool_worker *w;
+
+    DL_FOREACH(p->workers, w)
+        if (w->state == FBR_WORKER_STARTING && fbr_process_wants_place(w->process))
+            return true;
+    DL_FOREACH(p->hosts, h)
+        if (!h->ended && fbr_process_wants_place(h->process))
+            return true;
+    return false;
+}
+
 static uint64_t keep_report(struct fiber_pool *p, const char *report)
 {
     uint64_t id = ++p->next_report;
@@ -99,7 +114,10 @@ static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
         return false;
     if (process && fiber_process_exitcode(process, &code) == 0 && code > 0 && code != CANNOT_START)
         return false;
-    return fbr_now_ms() - p->alone_since_ms < (uint64_t)patience;
+    if (fbr_now_ms() - p->alone_since_ms < (uint64_t)patience)
+        return true;
+    /* the cluster refuses more jobs than it has taken; without a process this is any thread */
+    return process && !fiber_process_job(process)[0] && one_waits_for_a_place(p);
 }
 
 /* Prints why the first start of a row failed, without the process's own last lines, which are on

@@ -334,6 +334,24 @@ static void test_an_engine_that_refuses_jobs_breaks_the_pool(void **state)
                      "refuses the job");
 }
 
+static void test_a_pool_waits_for_the_job_that_the_engine_has_taken(void **state)
+{
+    static const char *const env[] = {"FIBER_MOCK=start_fails;worker-2:slow_start=7000", NULL};
+    struct fiber_result *r;
+    struct fiber_pool *pool;
+
+    (void)state;
+    assert_ok(fiber_config_set("start_patience", "0ms"));
+    pool = open_pool_with(
+        (struct fiber_pool_options){.min = 20, .max = 20, .backend = "mock", .job = {.env = env}});
+    r = apply_later(pool, square, 7, NULL);
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    assert_int_equal(number_of(r, 0), 49);
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+    assert_ok(fiber_config_set("start_patience", "30s"));
+}
+
 static void test_an_engine_that_drops_jobs_breaks_the_pool(void **state)
 {
     static const char *const env[] = {"FIBER_MOCK=fails_later", NULL};
@@ -433,6 +451,8 @@ static void test_a_task_is_not_blamed_when_its_workers_are_evicted(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        /* the first one: it knows the name of the worker after warm_up()'s */
+        pool_test(test_a_pool_waits_for_the_job_that_the_engine_has_taken),
         pool_test(test_a_host_is_killed),
         pool_test(test_all_hosts_are_killed),
         pool_test(test_a_host_is_killed_while_its_workers_are_stopped),

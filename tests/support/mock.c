@@ -18,7 +18,8 @@
  * A backend does not see tasks, so there is no death after so many of them to order here: the task
  * functions of tests/pool/storm_test.c and tests/system/chaos_test.c count, and kill their worker.
  *
- * NAME: in front of it orders it for the job of that name alone: "agent-2:slow_start=500".
+ * NAME: in front of it orders it for the job of that name alone: "agent-2:slow_start=500". Of several
+ * orders, with ; between them, the last one counts: "start_fails;worker-1:slow_start=500".
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -83,21 +84,32 @@ struct fbr_backend {
     struct mock_job *jobs;
 };
 
+static void order_one(struct mock_job *j, const char *name, const char *text)
+{
+    size_t n = strcspn(text, ":;");
+
+    if (text[n] == ':') {
+        if (strncmp(text, name, strlen(name)) != 0)
+            return;
+        text += n + 1;
+    }
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        if (strncmp(text, faults[i].name, strlen(faults[i].name)) == 0) {
+            j->fault = faults[i].fault;
+            j->ms = atoi(text + strlen(faults[i].name));
+        }
+}
+
 static void order(struct mock_job *j, const struct fbr_job *job)
 {
     for (char *const *env = job->env; *env; env++) {
-        const char *text = *env + 11, *colon = strchr(*env, ':');
+        const char *text = *env + 11;
 
         if (strncmp(*env, "FIBER_MOCK=", 11) != 0)
             continue;
-        if (colon && strncmp(text, job->name, strlen(job->name)) != 0)
-            continue;
-        text = colon ? colon + 1 : text;
-        for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-            if (strncmp(text, faults[i].name, strlen(faults[i].name)) == 0) {
-                j->fault = faults[i].fault;
-                j->ms = atoi(text + strlen(faults[i].name));
-            }
+        order_one(j, job->name, text);
+        while ((text = strchr(text, ';')))
+            order_one(j, job->name, ++text);
     }
 }
 
