@@ -221,6 +221,7 @@ class Feed:
         self.block = chunksize
         self.call = next(_calls)
         self.next, self.end = 0, len(items)
+        self.all_put = False  # or given up
 
     def more(self, first=False):
         """Puts some, and tells whether all are put."""
@@ -234,18 +235,21 @@ class Feed:
         except BaseException as exc:
             if first and isinstance(exc, _mp_context.ProcessError):
                 raise  # another stream tries again
-            self.result._fail(exc)
             if not isinstance(exc, Exception):
+                self._give_up()
                 raise
+            self.result._fail(exc)
             return True
         if self.next < self.end:
             return False
+        self.all_put = True
         self.pool._less(self.result)
         return True
 
     def _give_up(self):
-        self.next = self.end
-        self.result._fail(_mp_context.ProcessError(INTERRUPTED))
+        if not self.all_put:
+            self.all_put = True
+            self.result._fail(_mp_context.ProcessError(INTERRUPTED))
 
     def put(self, stop, block):
         for _ in range(2):
@@ -925,7 +929,10 @@ class Pool(metaclass=abc.ABCMeta):
                 ended = True
                 try:
                     ended = feed.more()
-                finally:  # a feed that raises has failed its result
+                except BaseException:  # an interrupt, perhaps of a call that has another result
+                    feed._give_up()
+                    raise
+                finally:
                     if ended:
                         self._feeds.remove(feed)
                         self._needs.discard(feed)

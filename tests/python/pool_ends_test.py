@@ -318,6 +318,23 @@ def test_a_second_interrupt_leaves_no_task_that_runs(call):
         assert in_time(lambda: pool.apply(abs, (-1,))) == 1
 
 
+def test_an_interrupt_while_a_call_puts_elements_of_another_one_ends_both():
+    """It is not known which elements were put. Nobody waits for the rest."""
+    with mp.Pool(1) as pool:
+        other = pool.imap(abs, range(20000))
+        more = other.more
+
+        def interrupted():
+            other.more = more
+            raise KeyboardInterrupt
+        other.more = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            pool.map(abs, range(5000), chunksize=1)
+        left = in_time(lambda: list(other))
+        assert isinstance(left, mp.ProcessError) and "interrupted" in str(left)
+        assert pool.map(abs, [-1]) == [1]
+
+
 INTERRUPTED = """
     import signal
 
