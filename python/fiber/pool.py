@@ -715,7 +715,8 @@ class Pool(metaclass=abc.ABCMeta):
             result._call_back(callback, error_callback)
             return self._apply(result, func, args, kwds)
         except BaseException:
-            self._disown(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def _disown(self, result):
@@ -781,7 +782,8 @@ class Pool(metaclass=abc.ABCMeta):
             self._begin_map(result, func, items, chunksize, star, False)
             return result
         except BaseException:
-            self._disown(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def _items(self, iterable, chunksize, waits):
@@ -806,6 +808,7 @@ class Pool(metaclass=abc.ABCMeta):
         """Ends calls whose callers were interrupted. Another interrupt, in here, leaves that to the next call."""
         for result in list(self._lost):
             self._give_up(result)
+            self._disown(result)
             self._lost.discard(result)
 
     def _give_up(self, result):
@@ -841,7 +844,8 @@ class Pool(metaclass=abc.ABCMeta):
             self._put(func, ONE if chunksize == 1 else BLOCK, begin, result)
             return result
         except BaseException:
-            self._disown(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def _put(self, func, kind, begin, result):

@@ -294,6 +294,23 @@ def test_join_returns_where_a_call_was_interrupted(put, warm):
     assert in_time(pool.join) is None
 
 
+@pytest.mark.parametrize("call", [lambda p: p.apply_async(abs, (Pickled(interrupt),), callback=print),
+                                  lambda p: p.map_async(abs, [Pickled(interrupt)], callback=print)])
+def test_join_returns_where_a_call_was_interrupted_twice(call):
+    pool = mp.Pool(1)
+    disown = pool._disown
+
+    def interrupted(result):
+        pool._disown = disown
+        raise KeyboardInterrupt
+    pool._disown = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        call(pool)
+    assert pool._disown == disown
+    pool.close()
+    assert in_time(pool.join) is None
+
+
 def interrupt_and_sleep(pid):
     os.kill(pid, signal.SIGINT)
     time.sleep(600)
