@@ -22,6 +22,7 @@ SPDX-License-Identifier: Apache-2.0
 import collections
 import itertools
 import multiprocessing.managers as mpm
+import queue
 import threading
 import time
 from multiprocessing import TimeoutError, util
@@ -438,6 +439,15 @@ class Event(threading.Event):
         self._cond = _Condition(threading.Lock())
 
 
+class Queue(queue.Queue):
+    """A queue of a server: a get() that is given up takes nothing later."""
+
+    def __init__(self, maxsize=0):
+        super().__init__(maxsize)
+        self.not_empty, self.not_full = _Condition(self.mutex), _Condition(self.mutex)
+        self.all_tasks_done = _Condition(self.mutex)
+
+
 class Condition(_Condition):
     """A condition of a server. A notice that reaches a dead process goes to the next that waits."""
 
@@ -551,6 +561,8 @@ class SyncManager(BaseManager, mpm.SyncManager):
 for _type in (Lock, RLock, Semaphore, BoundedSemaphore):
     SyncManager.register(_type.__name__, _type, AcquirerProxy)
 SyncManager.register("Event", Event, EventProxy)
+SyncManager.register("Queue", Queue)
+SyncManager.register("JoinableQueue", Queue)
 SyncManager.register("Condition", Condition, ConditionProxy)
 SyncManager.register("Pool", _pool, PoolProxy)
 

@@ -468,7 +468,7 @@ def test_calls_work_after_one_that_a_signal_has_ended(manager):
 
     def tell(*_):
         raise Told
-    items, empty = manager.dict(a=1), manager.Queue()
+    items, empty = manager.dict(a=1), manager.JoinableQueue()
     before = signal.signal(signal.SIGALRM, tell)
     try:
         with pytest.raises(Told):
@@ -477,6 +477,8 @@ def test_calls_work_after_one_that_a_signal_has_ended(manager):
     finally:
         signal.signal(signal.SIGALRM, before)
     assert items.copy() == {"a": 1}
+    empty.put(5)
+    assert empty.get(timeout=LONG) == 5
 
 
 # ---- AsyncManager ----
