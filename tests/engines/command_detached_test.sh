@@ -75,7 +75,7 @@ says 0 ' command +(running|starting|waiting) ' "$fiber" ps --backend command
 says 0 '^nothing to remove$' "$fiber" gc --backend command
 kill -KILL $master
 wait $master || :
-says 0 ' command +lost +2/2 .*2 jobs; master .* is gone: use fiber gc to remove them' "$fiber" ps --backend command
+says 0 ' command +lost +2/2 .*2 jobs; master .* is gone: use fiber gc to remove what is left' "$fiber" ps --backend command
 run=$(awk '/ lost / {print $1}' "$work/out")
 says 1 'cannot follow' "$fiber" logs -f --backend command "$run"
 says 0 '^would remove command job .* of run .*: its master is gone' "$fiber" gc --backend command --dry-run
