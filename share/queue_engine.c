@@ -867,7 +867,7 @@ int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len)
     uncount(e, &item);
     *data = item.data;
     *len = item.len;
-    if (freed(e))
+    if (freed(e) || (e->shut && !total(e))) /* others wait for the end */
         dispatch(e);
     else
         notify_watchers(e);

@@ -879,6 +879,20 @@ static void the_owner_has_a_share_too(void **state)
     assert_int_equal(get(), -EPIPE);
 }
 
+static void the_owner_takes_the_last_share_and_ends_the_waits_of_others(void **state)
+{
+    (void)state;
+    fbr_queue_engine_deal(queue);
+    assert_int_equal(get(), -EAGAIN);
+    assert_int_equal(ask(3, 0, 1, 9), 0);
+    put("ab");
+    fbr_queue_engine_shut(queue);
+    assert_int_equal(ask(3, 1, 1, 9), 0);
+    assert_said("! 3<1:b ~b");
+    assert_gets("a");
+    assert_said("3. !!");
+}
+
 static void a_queue_may_begin_to_deal_at_any_time(void **state)
 {
     (void)state;
@@ -951,6 +965,7 @@ int main(void)
         BEHAVIOUR(shares_stay_when_a_consumer_goes_that_has_taken_its_own),
         BEHAVIOUR(a_new_consumer_gets_a_share_of_what_waits),
         BEHAVIOUR(the_owner_has_a_share_too),
+        BEHAVIOUR(the_owner_takes_the_last_share_and_ends_the_waits_of_others),
         BEHAVIOUR(a_queue_may_begin_to_deal_at_any_time),
         BEHAVIOUR(who_watches_is_told_of_its_own_share),
         BEHAVIOUR(what_cannot_be_is_refused),
