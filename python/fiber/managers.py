@@ -59,7 +59,7 @@ def _serializer():
 
 
 SERIALIZER = _Serializer("fiber")
-CANCEL = "cancel"  # a request: the caller was interrupted. The answer is the same
+CANCEL = "cancel"  # a request: the caller was interrupted; also its answer
 
 # ---- The client's side: calls that signals interrupt ----
 
@@ -164,7 +164,7 @@ class _Connection:
         self.undo_sent = None  # or that nobody takes
 
     def recv(self):
-        """Receives a request. When the last call was interrupted before its answer was taken, undoes what it did."""
+        """Receives a request. If the caller was interrupted before it took the last answer, undoes the last call."""
         while (request := self._conn.recv()) == CANCEL:
             if self.undo_sent:
                 self.undo_sent()
@@ -200,8 +200,10 @@ LOOK_S = 0.2  # how often a wait looks whether it is given up
 
 
 def _wait(wait, timeout):
-    """Calls wait(seconds) until it returns True, which this does too, or the timeout is over: False. InterruptedError:
-    the caller waits no more."""
+    """Calls wait(seconds) again and again, and tells whether it returned True before the timeout was over.
+
+    InterruptedError: the caller waits no more.
+    """
     connection = _Connection.served()
     end = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -690,8 +692,8 @@ class Handle:
 class _Calls:
     """The calls on one connection that were not answered yet, in their order.
 
-    That a call is sent and noted is one operation of C, which no signal divides, and so is that an answer is received and
-    assigned. Otherwise an interrupt would let each later call have the answer of another one.
+    One operation of C sends a call and notes its handle, and another one receives an answer and finds its handle. No
+    signal divides them: an interrupt between the two steps would give each later call the answer of another one.
     """
 
     MANY = 32

@@ -18,8 +18,8 @@
  * A backend does not see tasks, so there is no death after so many of them to order here: the task
  * functions of tests/pool/storm_test.c and tests/system/chaos_test.c count, and kill their worker.
  *
- * NAME: in front of it orders it for the job of that name alone: "agent-2:slow_start=500". Of several
- * orders, with ; between them, the last one counts: "start_fails;worker-1:slow_start=500".
+ * NAME: before an order restricts it to the job of that name: "agent-2:slow_start=500". A job obeys
+ * the last order for it in a list: "start_fails;worker-1:slow_start=500".
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
