@@ -162,14 +162,16 @@ class _Connection:
         self.taken = set()
         self.undo = None  # for an answer that does not arrive,
         self.undo_sent = None  # or that nobody takes
+        self.undo_at_end = None  # for a caller that ends before its next request
 
     def recv(self):
         """Receives a request. If the caller was interrupted before it took the last answer, undoes the last call."""
         while (request := self._conn.recv()) == CANCEL:
             if self.undo_sent:
                 self.undo_sent()
-            self.undo = self.undo_sent = None
+            self.undo = self.undo_sent = self.undo_at_end = None
             self._conn.send(CANCEL)
+        self.undo_at_end = None
         return request
 
     def send(self, message):
@@ -184,7 +186,7 @@ class _Connection:
 
     def end(self):
         """Gives back what was taken and not given back."""
-        undo, self.undo = self.undo, None
+        undo, self.undo = self.undo or self.undo_at_end, None
         if undo:
             undo()
         for thing in list(self.taken):
@@ -451,7 +453,7 @@ class Queue(queue.Queue):
 
 
 class Condition(_Condition):
-    """A condition of a server. A notice that reaches a dead process goes to the next that waits."""
+    """A condition of a server. A notice for a process that dies with the lock goes to the next that waits."""
 
     def __init__(self, lock=None):
         super().__init__(RLock() if lock is None else _local_object(lock))
@@ -461,7 +463,7 @@ class Condition(_Condition):
         told = super().wait(timeout)
         connection = _Connection.served()
         if connection:
-            connection.undo = self.notify if told else None
+            connection.undo = connection.undo_at_end = self.notify if told else None
         return told
 
     def owner(self):

@@ -409,6 +409,22 @@ def test_a_notice_for_the_dead_goes_to_the_next(manager, start):
     assert well(second)
 
 
+def test_a_notice_that_was_on_its_way_to_the_dead_goes_to_the_next(manager, start):
+    condition, up = manager.Condition(), mp.Queue()
+    first = start(wait_for_notice, condition, up)
+    assert up.get(timeout=LONG) == 1
+    second = start(wait_for_notice, condition, up)
+    assert up.get(timeout=LONG) == 1
+    with condition:  # both wait, the first one longer
+        os.kill(first.pid, signal.SIGSTOP)
+        condition.notify()
+    while condition.acquire(False):  # until the first one has it
+        condition.release()
+    first.kill()
+    assert up.get(timeout=LONG) == 2
+    assert well(second)
+
+
 def test_the_death_of_the_manager_is_the_end_of_file():
     m = mp.Manager()
     items, event = m.list(), m.Event()
