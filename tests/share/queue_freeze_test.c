@@ -11,9 +11,18 @@
 #include "queue_util.h"
 #include "tests/support/sync.h"
 
+/* Waits until all of its threads have stopped. */
+static void wait_for_stop(struct fiber_process *p)
+{
+    siginfo_t info;
+
+    assert_int_equal(waitid(P_PID, (id_t)fiber_process_pid(p), &info, WSTOPPED | WNOWAIT), 0);
+}
+
 static void stop(struct fiber_process *p)
 {
     assert_int_equal(kill((pid_t)fiber_process_pid(p), SIGSTOP), 0);
+    wait_for_stop(p);
 }
 
 static void go_on(struct fiber_process *p)
@@ -278,7 +287,6 @@ static void run_given_up(bool asleep)
     struct order o = order_for(NULL, report);
     struct fiber_process *owner = start(own_and_get, &o, sizeof(o)), *p;
     struct fiber_bytes b;
-    siginfo_t info;
 
     o.id = asleep;
     must(fiber_queue_get(report, &b, LONG_MS));
@@ -289,7 +297,7 @@ static void run_given_up(bool asleep)
     p = start(stop_and_get, &o, sizeof(o));
     while (!fiber_process_pid(p))
         assert_int_equal(fiber_process_join(p, 10), -ETIMEDOUT);
-    assert_int_equal(waitid(P_PID, (id_t)fiber_process_pid(p), &info, WSTOPPED | WNOWAIT), 0);
+    wait_for_stop(p);
     must(put_number(words, 1));
     expect_number(report, 3000);
     go_on(p);
