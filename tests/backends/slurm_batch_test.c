@@ -298,7 +298,7 @@ static void a_limit_on_submitted_jobs_is_used_up(void **state)
 {
     (void)state;
     put("answer", "case $* in *--array=*)\n"
-                  "    : >\"$queue\"\n"
+                  "    sed -i \"/^$id /d\" \"$queue\"\n"
                   "    echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2\n"
                   "    echo 'sbatch: error: Job violates accounting/QOS policy' >&2\n"
                   "    exit 1 ;;\n"
