@@ -90,6 +90,7 @@ logs=$!
 ticks() { "$fiber" kill -s USR1 living && grep -qxF '[0] tick 0' "$work/logs" && grep -qxF '[1] tick 1' "$work/logs"; }
 wait_for "logs should show what both ranks print at a signal" ticks
 # A place without its registry knows it by its pods only.
+mkdir -m 700 "$work/elsewhere"
 elsewhere=(env XDG_RUNTIME_DIR="$work/elsewhere" FIBER_LOG_DIR="$work/elsewhere")
 gives 0 "${elsewhere[@]}" "$fiber" ps -b kubernetes --json
 [[ $(jq -c '.[] | [.jobs, .running]' "$work/out") == "[2,2]" ]] || failed "two jobs should be listed"
