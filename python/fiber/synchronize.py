@@ -98,13 +98,21 @@ def _adopt(token):
 # ---- Objects ----
 
 
+def _kept(proxy):
+    """Returns a proxy whose object is there for daemon threads until they are kept, at the end of the program."""
+    arguments = proxy._close._args
+    proxy._close.cancel()
+    proxy._close = util.Finalize(proxy, managers.BaseProxy._decref, args=arguments, exitpriority=-60)
+    return proxy
+
+
 class _Synchronizer:
     """A proxy, whose pickles are its token."""
 
     _proxy_type = LockProxy
 
     def __init__(self, *args, ctx=None):
-        self._proxy = getattr(_get_manager(), type(self).__name__)(*args)
+        self._proxy = _kept(getattr(_get_manager(), type(self).__name__)(*args))
 
     def __getstate__(self):
         self._proxy._close.cancel()  # it lives on in the manager, for the process that gets it
@@ -114,8 +122,8 @@ class _Synchronizer:
         token = state.pop("_proxy")
         self.__dict__.update(state)
         _adopt(token)
-        self._proxy = self._proxy_type(
-            token, managers.SERIALIZER, authkey=_mp_process.current_process().authkey, exposed=self._proxy_type._exposed_)
+        self._proxy = _kept(self._proxy_type(
+            token, managers.SERIALIZER, authkey=_mp_process.current_process().authkey, exposed=self._proxy_type._exposed_))
 
     def _call(self, method, *args):
         return self._proxy._callmethod(method, args)
@@ -339,7 +347,7 @@ class _Numbers(_Synchronizer):
     _proxy_type = managers.ListProxy
 
     def __init__(self, count):
-        self._proxy = _get_manager().list([0] * count)
+        self._proxy = _kept(_get_manager().list([0] * count))
 
     def __getitem__(self, i):
         return self._call("__getitem__", i)

@@ -174,6 +174,29 @@ def test_a_daemon_thread_waits_until_the_end_without_a_word(program, made, waits
     assert (ran.code, ran.out, ran.err) == (0, "", ""), ran
 
 
+def test_a_daemon_thread_uses_a_lock_while_the_program_ends(program):
+    """As in multiprocessing. Its references to objects of managers have ended by then."""
+    ran = program("""
+        import fiber as mp
+        import threading
+        from multiprocessing import util
+
+        def late(it, go, done):
+            go.wait()
+            try:
+                with it:
+                    print("taken")
+            finally:
+                done.set()
+
+        if __name__ == "__main__":
+            it, go, done = mp.Lock(), threading.Event(), threading.Event()
+            util.Finalize(None, lambda: (go.set(), done.wait()), exitpriority=0)
+            threading.Thread(target=late, args=(it, go, done), daemon=True).start()
+    """)
+    assert (ran.code, ran.out, ran.err) == (0, "taken\n", ""), ran
+
+
 @pytest.mark.parametrize("before", ["", "import multiprocessing.util"])
 def test_the_end_of_a_program_uses_its_queues(program, before):
     """Loggers stop so: by a message to a thread that takes them from a queue."""
