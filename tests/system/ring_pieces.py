@@ -12,7 +12,7 @@ class Run:
         self.text = b""
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            os.execv(sys.argv[1], ["fiber", "run", "--oversubscribe", "--bind-to", "none", *arguments])
+            os.execv(sys.argv[1], ["fiber", "run", "--quiet", "--bind-to", "none", *arguments])
 
     def read(self):
         try:
