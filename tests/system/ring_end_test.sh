@@ -230,6 +230,7 @@ test_two_notices_at_once_are_one() { # as timeout(1) sends them; of the same num
     start -n 2 --grace 300s bash -c "$nap"'trap "echo told; exit 5" TERM; echo up; while :; do nap 0.3; done'
     wait_for "$patience" all_up 2 || fail 'the ranks do not come up' || return
     kill -STOP "$launcher"
+    wait_for "$patience" are_in_state T "$launcher" || fail 'it does not stop' || return
     kill -TERM "$launcher"
     kill -HUP "$launcher"
     kill -CONT "$launcher"
