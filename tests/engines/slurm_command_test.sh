@@ -88,7 +88,7 @@ holds "slurm-batch.ini: what a killed master left is listed" "$fiber" ps --backe
 says 1 ' command +lost +2/2 '
 holds "and removed" "$fiber" gc --backend command
 says 2 '^removed +command job '
-! squeue -h -o %j | grep -q '^fiber:' || failed "jobs are left: $(squeue -h)"
+! squeue -h -o %j | grep '^fiber:' >/dev/null || failed "jobs are left: $(squeue -h)"
 unset FIBER_BACKEND FIBER_COMMAND_FILE
 
 # ---- Which backend ----

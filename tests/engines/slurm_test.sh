@@ -61,7 +61,7 @@ tasks() { # N: so many were done, by all hosts together
     [[ $(awk '/^n[0-9]+ / {n += $2} END {print n}' "$work/out") == "$1" ]] || failed "tasks are missing"
 }
 
-none_left() { ! { squeue -h -o %j && squeue -h -s -o %j; } | grep -q '^fiber-'; }
+none_left() { ! { squeue -h -o %j && squeue -h -s -o %j; } | grep '^fiber-' >/dev/null; }
 no_files() { [[ -z $(ls -A "$work/shared") ]]; }
 
 nothing_left() {
@@ -245,7 +245,7 @@ until_true 120 "jobs outlive their master: $(squeue -h)" none_left
 holds "what a killed master leaves in the folder is swept" "$prog" nested
 nothing_left
 
-queued() { squeue -h -t pending -o %j | grep -q '^fiber-'; }
+queued() { squeue -h -t pending -o %j | grep '^fiber-' >/dev/null; }
 exec 3< <(echo "$BASHPID" && FIBER_SLURM_OPTIONS=--begin=now+1hour exec "$prog" nested 2>&1)
 read -r master <&3
 until_true 120 "its job should wait in the queue" queued
