@@ -65,7 +65,7 @@ a_minute_away() {
 # Nothing comes of a pull. What is waited for is told, and told again when more than the time to start in is over.
 a_slow_pull() {
     echo '{"rules": [{"path": "/images/create", "action": "stall"}]}' >"$work/rules"
-    FIBER_START_TIMEOUT=30s begins 'waiting for 3' "$prog" process -i slow:1 exit 0
+    FIBER_START_TIMEOUT=30s begins 'waiting for 3[0-9] s' "$prog" process -i slow:1 exit 0
     grep -qE 'waiting for 3[0-9] s: 1 of 1 job pending: image slow:1 is not on the engine, and is pulled' "$work/out" ||
         failed "it should say that it is pulled"
     kill "$launcher"
