@@ -525,7 +525,7 @@ def test_a_worker_that_leaves_slowly_has_the_grace_period(program):
             p.close()
             p.join()
     """), env={"FIBER_BACKEND": "command", "FIBER_COMMAND_START": "{command}", "FIBER_COMMAND_HOSTS": "here",
-               "FIBER_BIND": "lo", "FIBER_HEARTBEAT": "300ms", "FIBER_GRACE": "60s"})
+               "FIBER_BIND": "lo", "FIBER_HEARTBEAT": "300ms", "FIBER_HEARTBEAT_MISSES": "100", "FIBER_GRACE": "60s"})
     assert (ran.code, ran.out, ran.err) == (0, "left\n", ""), ran
 
 
