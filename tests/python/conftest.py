@@ -68,6 +68,7 @@ def program_with_torch(program, monkeypatch):
         try:
             if subprocess.run([python, "-c", "import torch.distributed"], capture_output=True, check=False).returncode == 0:
                 monkeypatch.setattr(sys, "executable", python)
+                monkeypatch.setitem(globals(), "LONG", 400)  # each process imports it, which takes seconds, or many
                 return program
         except OSError:
             pass

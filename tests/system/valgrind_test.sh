@@ -18,7 +18,7 @@ bad=0
 check() { # check <pattern of all that it says> <argument>...
     local pattern=$1 code=0
     shift
-    timeout 60 valgrind -q --error-exitcode=9 "$@" >said 2>&1 </dev/null || code=$?
+    timeout 300 valgrind -q --error-exitcode=9 "$@" >said 2>&1 </dev/null || code=$?
     if [ "$code" != 0 ] || ! grep -qE -- "$pattern" said; then
         echo "valgrind $*: code $code, said:"
         cat said
@@ -31,6 +31,6 @@ check 'that was killed has exit code -9$' "$bin/examples/processes"
 check '^twice the sum of the squares' "$bin/examples/queue_pipe"
 check '^20 tasks made 20 visits$' "$bin/examples/manager_store"
 check '^hi$' "$bin/cli/fiber" run -n 2 echo hi
-timeout 60 valgrind -q "$bin/cli/fiber" run -n 1 ./nothing >said 2>&1 && bad=1
+timeout 300 valgrind -q "$bin/cli/fiber" run -n 1 ./nothing >said 2>&1 && bad=1
 grep -q 'cannot start' said || { echo "a program that is not there:"; cat said; bad=1; }
 exit $bad
