@@ -146,6 +146,7 @@ static void test_a_frozen_reader_holds_up_its_writer_and_loses_nothing(void **st
     struct fiber_pipe *ends[2];
     struct order o = {0};
     struct fiber_process *p;
+    siginfo_t info;
     pid_t pid;
 
     (void)state;
@@ -154,6 +155,7 @@ static void test_a_frozen_reader_holds_up_its_writer_and_loses_nothing(void **st
     talk_rounds(ends[0], ROUNDS);
     pid = (pid_t)fiber_process_pid(p);
     assert_int_equal(kill(pid, SIGSTOP), 0);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT), 0);
     for (fill(data, sizeof(data), 0);
          fiber_pipe_send(ends[0], data, sizeof(data), 100) == 0 && sent < 1000;
          fill(data, sizeof(data), sent))
@@ -468,7 +470,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_poll_returns_while_the_other_end_leaves_its_stream),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
+    /* nobody who is stopped is taken for dead, however long the others need */
+    if (fiber_init(&argc, &argv) < 0 || fiber_config_set("heartbeat", "1h") < 0) {
         fprintf(stderr, "%s\n", fiber_last_error());
         return 1;
     }
