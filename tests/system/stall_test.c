@@ -125,7 +125,7 @@ static int freeze(const void *gate, size_t len)
     return 0;
 }
 
-/* The promise with the settings that everybody has: 15 s, and what killing takes here. */
+/* The promise with the settings that everybody has: 15 s, and for how long the master gets no processor. */
 static int play_frozen(const char *arg)
 {
     struct fiber_process *p;
@@ -142,7 +142,7 @@ static int play_frozen(const char *arg)
     ended(p);
     took = fbr_now_ms() - since;
     printf("%s after %llu ms, %s\n", fiber_process_report(p), (unsigned long long)took,
-           took <= 15000 + 1500 ? "in time" : "too late");
+           took <= 15000 + 5000 ? "in time" : "too late");
     fiber_process_close(p);
     gate_close(&there);
     return 0;
