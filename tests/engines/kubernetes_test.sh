@@ -30,7 +30,7 @@ ok "exit codes, signals, names"
 does 300 "$prog" process -m 64 eat 200
 says '^code -9: .*its limit of 64Mi'
 ok "a limit of memory is told"
-FIBER_KUBERNETES_PENDING_TIMEOUT=3s does 300 "$prog" process -c 1000 hello
+FIBER_KUBERNETES_PENDING_TIMEOUT=10s does 300 "$prog" process -c 1000 hello
 says '^code 125: .*no node takes it: .*Insufficient cpu'
 ok "too many processors are told"
 does 300 "$prog" process -i no-such-image:1 hello
