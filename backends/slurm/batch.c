@@ -185,7 +185,8 @@ void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *wh
     struct fbr_slurm_end end = {.code = CANNOT_START};
 
     snprintf(end.text, sizeof(end.text), "%s%.300s", what, why);
-    s->busy = true; /* keeps the last job from freeing it */
+    fbr_timer_stop(&s->timer); /* nothing is left to submit */
+    s->busy = true;            /* keeps the last job from freeing it */
     for (unsigned i = 0; i < s->n; i++)
         if (s->jobs[i])
             step(s->jobs[i], ON_REFUSED, &end);

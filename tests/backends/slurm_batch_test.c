@@ -297,7 +297,9 @@ static void a_job_that_is_not_found_is_not_submitted_again(void **state)
 static void a_limit_on_submitted_jobs_is_used_up(void **state)
 {
     (void)state;
-    put("answer", "case $* in *--array=*)\n"
+    put("calls", "");
+    put("answer", "echo x >>\"$BED/calls\"\n"
+                  "case $* in *--array=*)\n"
                   "    sed -i \"/^$id /d\" \"$queue\"\n"
                   "    echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2\n"
                   "    echo 'sbatch: error: Job violates accounting/QOS policy' >&2\n"
@@ -313,6 +315,9 @@ static void a_limit_on_submitted_jobs_is_used_up(void **state)
         assert_string_equal(bed.jobs[i].text, "could not be submitted to Slurm: sbatch: error: Job "
                                               "violates accounting/QOS policy");
     }
+    put("state", "SUSPENDED"); /* is seen after what was refused would be submitted */
+    wait_for(&bed.jobs[0].suspended);
+    file_expect(path_in(bed.dir, "calls"), "x\nx\n", 4, 0700);
 }
 
 /* ---- The end ---- */
