@@ -310,6 +310,7 @@ static int do_slow_heartbeat(void *arg)
     return 0;
 }
 
+/* UINT_MAX: it was given up before its last byte was read, because this process got no processor. */
 static unsigned silence_until_given_up(void)
 {
     static const uint8_t pong[] = {8, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -323,12 +324,12 @@ static unsigned silence_until_given_up(void)
     fbr_loop_call(loop, do_slow_heartbeat, &server);
     let_time_pass(SLOW_BEAT_MS * 7 / 5);
     since = fbr_now_ms();
-    assert_int_equal(send(fd, pong, sizeof(pong), 0), sizeof(pong));
+    send(fd, pong, sizeof(pong), MSG_NOSIGNAL);
     wait_for(&server.closes, 1);
     assert_int_equal(server.why, -ETIMEDOUT);
     close(fd);
     fbr_buf_fini(&hello);
-    return (unsigned)(fbr_now_ms() - since);
+    return server.pongs ? (unsigned)(fbr_now_ms() - since) : UINT_MAX;
 }
 
 static void unix_silence_is_noticed_in_time(void **state)
