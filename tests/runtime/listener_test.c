@@ -256,7 +256,7 @@ static void silent_callers_have_their_time(void **state)
     since = fbr_now_ms();
     fd = stranger();
     expect_closed(fd);
-    assert_in_range(fbr_now_ms() - since, 250, 4000);
+    assert_in_range(fbr_now_ms() - since, 250, 20000); /* others want the processors, too */
 }
 
 /* It is gone before anything of it is read, also if it knows the secret. */
@@ -276,7 +276,7 @@ static void tcp_another_user_is_not_heard(void **state)
         if (setgid(65534) < 0 || setuid(65534) < 0)
             _exit(2);
         fd = try_stranger();
-        alarm(4); /* a silent caller of our own user has five seconds */
+        alarm(TEST_LONG_MS / 1000); /* a silent caller of our own user has longer */
         _exit(fd < 0 || recv(fd, &byte, 1, 0) > 0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -295,7 +295,7 @@ int main(void)
         PATIENT(tcp_a_flood_of_silent_callers_delays_nobody),
         ON_BOTH(a_shortage_of_descriptors_passes),
         PATIENT(tcp_tricklers_keep_nobody_out),
-        ON(tcp, tcp_another_user_is_not_heard),
+        PATIENT(tcp_another_user_is_not_heard),
         ON_BOTH(callers_that_hang_up_at_once),
         ON_BOTH(a_listener_that_closes_drops_the_half_open),
         ON_BOTH(silent_callers_have_their_time),
