@@ -272,9 +272,10 @@ FIBER_API int fiber_address_parse(struct fiber_address *address, const char *tex
 /* ---- Queue ----------------------------------------------------------------------------------- */
 
 /* A queue of messages of any size, with many senders and receivers on any host. Messages of one
- * sender keep their order. The queue lives in the process that opened it (its owner): when the
- * owner is gone, other processes get -EPIPE. If a receiver dies before it takes a message that was
- * sent to it, the message goes to another receiver. */
+ * sender keep their order; but after a receiver has been frozen for 5 s, others get newer messages
+ * than those that it has not taken. The queue lives in the process that opened it (its owner): when
+ * the owner is gone, other processes get -EPIPE. If a receiver dies before it takes a message that
+ * was sent to it, the message goes to another receiver. */
 struct fiber_queue;
 
 /* Makes a queue that this process owns. `max_messages` bounds the number of messages that wait in
