@@ -159,6 +159,7 @@ def preparation(name):
     actual = context._default_context._actual_context
     if _child.importing_main:  # spawn has the sentence
         process.current_process()._inheriting = True
+    vars(sys.modules["__main__"]).setdefault("__spec__", None)  # pdb makes a main module without it
     try:
         data = spawn.get_preparation_data(name)  # sets the program's start method, which is the program's to set
     finally:

@@ -105,3 +105,20 @@ with mp.Pool(1) as pool:
 """
     ran = python("-c", text) if way == "-c" else python("-", stdin=text)
     assert (ran.code, ran.out) == (0, "True True\n('reason', 3) 3 RemoteTraceback\n"), ran
+
+
+def test_a_program_in_the_debugger(program):
+    ran = program("""
+        import fiber as mp
+
+        def f(x):
+            return x + 1
+
+        if __name__ == "__main__":
+            with mp.Pool(2) as pool:
+                print(pool.map(f, [1, 2]))
+            p = mp.Process(target=print, args=("child",))
+            p.start()
+            p.join()
+    """, flags=["-m", "pdb", "-c", "continue"], stdin="quit\n")
+    assert ran.code == 0 and ran.out.startswith("[2, 3]\nchild\n"), ran
