@@ -64,6 +64,16 @@ def template():
     main()
 
 
+def start_frozen():
+    """Does as the interpreter's option -c would, in a frozen program whose arguments are those of _core.command()."""
+    if getattr(sys, "frozen", False) and "-c" in sys.argv:
+        at = sys.argv.index("-c")
+        for function in (main, template):
+            if sys.argv[at + 1:at + 2] == [line(function.__name__)]:
+                del sys.argv[at + 1], sys.argv[:at]
+                function()
+
+
 def run(work):
     """Runs the work of _core.work() and returns the exit code."""
     from ._core import versions
@@ -132,6 +142,10 @@ def import_main_by_name(name):
 
 def import_main_by_path(path):
     if os.path.splitext(os.path.basename(path))[0] == "ipython":  # its script runs a shell without a guard
+        return
+    main = sys.modules["__main__"]
+    if getattr(sys, "frozen", False) and getattr(main, "__file__", None) == path:  # it runs up to freeze_support()
+        sys.modules["__mp_main__"] = main
         return
     main = type(sys)("__mp_main__")
     main.__file__ = path

@@ -120,6 +120,11 @@ class FiberContext(BaseContext):
         from .sharedctypes import RawArray
         return RawArray(typecode_or_type, size_or_initializer)
 
+    def freeze_support(self):
+        """Becomes the child, if this is one: a frozen executable runs the main module, whatever its arguments are."""
+        from . import _child
+        _child.start_frozen()
+
     def set_executable(self, executable):
         """Sets the interpreter of jobs; it must be called before anything is started."""
         super().set_executable(executable)

@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import py_compile
+import sys
 
 import pytest
 
@@ -122,3 +123,34 @@ def test_a_program_in_the_debugger(program):
             p.join()
     """, flags=["-m", "pdb", "-c", "continue"], stdin="quit\n")
     assert ran.code == 0 and ran.out.startswith("[2, 3]\nchild\n"), ran
+
+
+@pytest.mark.parametrize("workers", [2, 5])  # from four on, they are copies of a template
+def test_a_frozen_program(python, tmp_path, workers):
+    """A script is the program and its own interpreter, as the executables of PyInstaller are."""
+    path = tmp_path / "frozen"
+    path.write_text("""#!%s
+import sys
+sys.frozen, sys.executable = True, __file__
+import fiber as mp
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+def f(x):
+    return Point(x)
+
+if __name__ == "__main__":
+    mp.freeze_support()
+    print("main", sys.argv[1:], flush=True)
+    with mp.Pool(%d) as pool:
+        print([type(p) is Point and p.x for p in pool.map(f, [1, 2])], flush=True)
+    p = mp.Process(target=print, args=("child",))
+    p.start()
+    p.join()
+    print(p.exitcode)
+""" % (sys.executable, workers))
+    path.chmod(0o755)
+    ran = python(str(path), "one", "-c")
+    assert (ran.code, ran.out, ran.err) == (0, "main ['one', '-c']\n[1, 2]\nchild\n0\n", ""), ran
