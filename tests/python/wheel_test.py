@@ -74,6 +74,11 @@ def test_the_library_is_in_it_once(wheel):
     assert not [n for n in names if not n.startswith(("fiber/", "fiber_cluster-"))]
 
 
+def test_it_names_no_folder_of_its_build(wheel):
+    archive = zipfile.ZipFile(wheel)
+    assert not [n for n in archive.namelist() if b"wheel/platlib" in archive.read(n)]
+
+
 def pythons():
     """One interpreter of each version."""
     found = {sys.version_info[:2]: sys.executable}
