@@ -27,7 +27,7 @@
 #define MAX_S 300
 #define LATE_MS 30000   /* most ms that the server may exceed the requested duration */
 #define SILENT_MS 90000 /* a live server sends a bookmark each minute */
-#define AT_ONCE_MS 5000 /* of a busy machine */
+#define AT_ONCE_MS 5000 /* a busy machine may notice an end seconds late */
 #define AT_ONCE_TIMES 3
 #define REST_MS 250
 #define REST_MAX_MS 30000

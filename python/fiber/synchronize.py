@@ -99,9 +99,10 @@ def _adopt(token):
 
 
 def _kept(proxy):
-    """Returns a proxy whose object is there for daemon threads until they are kept, at the end of the program."""
+    """Returns a proxy whose object stays until no daemon thread runs any more, at the end of the program."""
     arguments = proxy._close._args
     proxy._close.cancel()
+    # behind leave() of _core.py, which stops them, and before the manager's end
     proxy._close = util.Finalize(proxy, managers.BaseProxy._decref, args=arguments, exitpriority=-60)
     return proxy
 
