@@ -30,7 +30,7 @@
 #define SKIPPED 77
 #define LINES 300
 #define PATIENCE_MS 300000 /* of a start, while an engine is away or busy */
-#define LOOK_MS 60000      /* in which an engine has said why it does not start something */
+#define LOOK_MS 30000      /* in which an engine has said why it does not start something */
 
 enum {
     FAULTS = 1,   /* takes FIBER_MOCK in the job's environment */
