@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "tests/pool/tasks.h"
+#include "tests/support/sanitized.h"
 
 #define MIB (1024 * 1024)
 
@@ -140,7 +141,8 @@ static void test_inputs_around_each_limit(void **state)
     struct fiber_pool *pool = open_pool(2);
 
     (void)state;
-    for (size_t k = 0; k < sizeof(limits) / sizeof(limits[0]); k++) {
+    for (size_t k = 0; k < sizeof(limits) / sizeof(limits[0]) && limits[k] <= SOME_OF(4 * MIB);
+         k++) {
         struct fiber_bytes in[17];
         struct fiber_result *r;
 
@@ -248,7 +250,7 @@ static void test_a_user_error_is_a_result_with_its_text(void **state)
     fiber_pool_close(pool);
 }
 
-enum { ALL_ODD = 300000 };
+enum { ALL_ODD = SOME_OF(300000) };
 
 /* Looking for each of them among all would take minutes. */
 static void test_the_errors_of_a_large_map_are_read_at_once(void **state)

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "queue_util.h"
+#include "tests/support/sanitized.h"
 
 /* ---- Messages ---- */
 
@@ -169,8 +170,8 @@ static void test_the_owner_consumes_beside_others(void **state)
 
 static int put_sizes(const void *arg, size_t len)
 {
-    static const size_t sizes[] = {0,     1,      7,      8,       9, 65535,     65536,
-                                   65537, 262144, 262145, 1 << 20, 0, 100 << 20, 3};
+    static const size_t sizes[] = {
+        0, 1, 7, 8, 9, 65535, 65536, 65537, 262144, 262145, 1 << 20, 0, SOME_OF(100 << 20), 3};
     const struct order *o = arg;
     struct fiber_queue *q = connect_queue(&o->queue);
     char *data = malloc(100 << 20);
@@ -207,8 +208,8 @@ static int pass_on(const void *arg, size_t len)
 
 static void test_messages_of_all_sizes_go_both_ways(void **state)
 {
-    static const size_t sizes[] = {0,     1,      7,      8,       9, 65535,     65536,
-                                   65537, 262144, 262145, 1 << 20, 0, 100 << 20, 3};
+    static const size_t sizes[] = {
+        0, 1, 7, 8, 9, 65535, 65536, 65537, 262144, 262145, 1 << 20, 0, SOME_OF(100 << 20), 3};
     struct fiber_queue *q = plain_queue(0), *back = plain_queue(0);
     struct order o = order_for(q, back);
     struct fiber_process *p, *e;
