@@ -15,7 +15,7 @@
 #define SANITIZED 0
 #endif
 
-/* Of so many bytes or tasks, those that a test handles: fewer under ThreadSanitizer, which looks at each byte. */
+/* The part of n bytes or tasks that a test handles: less under ThreadSanitizer, which looks at each byte. */
 #ifdef __SANITIZE_THREAD__
 #define SOME_OF(n) ((n) / 8)
 #else
