@@ -53,8 +53,8 @@ need_tools() {  # TOOL...
 }
 
 need_bridge() {
-    ip link add fbtry0 type bridge 2>/dev/null || [[ -e /sys/class/net/fbtry0 ]] || skip "a network bridge"
-    ip link del fbtry0 2>/dev/null || :
+    ip link add "fbtry$$" type bridge 2>/dev/null || skip "a network bridge"
+    ip link del "fbtry$$"
     iptables -w -S FORWARD >/dev/null 2>&1 || skip "iptables that work"
 }
 
@@ -64,8 +64,8 @@ need_cgroups() {
     local dir
     [[ -n $(hierarchies) ]] || skip "control groups"
     for dir in $(hierarchies); do
-        mkdir -p "$dir/fiber-bed-try" 2>/dev/null || skip "to make control groups in $dir"
-        rmdir "$dir/fiber-bed-try" 2>/dev/null || :
+        mkdir -p "$dir/fiber-bed-try-$$" 2>/dev/null || skip "to make control groups in $dir"
+        rmdir "$dir/fiber-bed-try-$$" 2>/dev/null || :
     done
 }
 
