@@ -314,7 +314,7 @@ static void test_thousands_of_calls_under_way(void **state)
 static void test_large_calls(void **state)
 {
     struct fiber_manager *m = start(NULL);
-    size_t len = SOME_OF(17 << 20) + 5;
+    size_t len = (17 << 20) + 5;
     unsigned char *big = malloc(len);
     struct fiber_future *f[4]; /* more than may be under way at once */
     struct fiber_bytes b;
@@ -453,7 +453,7 @@ static void test_one_method_at_a_time_for_all_processes(void **state)
     fiber_manager_close(m);
 }
 
-#define MUCH SOME_OF(400) /* answers of a MiB */
+#define MUCH SOME_OF(400) /* answers of a MiB, more than the 64 that may wait for one process */
 
 /* Stops before it reads its answers. */
 static int stop_and_read(const void *arg, size_t len)

@@ -17,7 +17,7 @@
 
 /* The part of n bytes or tasks that a test handles: less under ThreadSanitizer, which looks at each byte. */
 #ifdef __SANITIZE_THREAD__
-#define SOME_OF(n) ((n) / 8)
+#define SOME_OF(n) ((n) / 4)
 #else
 #define SOME_OF(n) (n)
 #endif
