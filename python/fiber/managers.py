@@ -20,6 +20,7 @@ programs outside of the run may connect to it.
 SPDX-License-Identifier: Apache-2.0
 """
 import collections
+import contextlib
 import itertools
 import multiprocessing.managers as mpm
 import queue
@@ -34,7 +35,7 @@ from multiprocessing.process import current_process
 
 from . import _pickling
 from ._child import loads
-from .connection import Address, Client, Connection, Listener, Pipe
+from .connection import Address, Client, Connection, Listener, Pipe, answer_challenge, deliver_challenge
 
 __all__ = ["AsyncManager", "BaseManager", "BaseProxy", "Handle", "Manager", "SharedMemoryManager", "SyncManager",
            "Token"]
@@ -60,8 +61,47 @@ def _serializer():
 
 SERIALIZER = _Serializer("fiber")
 CANCEL = "cancel"  # a request: the caller was interrupted; also its answer
+LEAVE = "leave"  # a request: the thread has no more proxies, and gives back what it has taken
+AGAIN = b"again"  # a connection was kept: prove the key once more, and one more request comes
 
 # ---- The client's side: calls that signals interrupt ----
+
+
+class _Kept(dict):
+    """Connections that wait for a next request -> what they lead to: (address, family, authkey). Each step is atomic."""
+
+    MOST = 8  # the servers of some may be gone
+
+    def take(self, to):
+        """Returns a connection that leads there, or None."""
+        for conn in reversed(list(self)):
+            if self.get(conn) == to and self.pop(conn, None):
+                return conn
+        return None
+
+    def add(self, conn, to):
+        """Adds a connection, and closes the oldest when there are too many."""
+        self[conn] = to
+        for oldest in list(self)[:-self.MOST]:
+            if self.pop(oldest, None):
+                oldest.close()
+
+
+_kept = _Kept()
+util.register_after_fork(_kept, _Kept.clear)
+
+
+def _connect(to):
+    """Returns a connection to a server: one that was kept, unless the server has ended it, or a new one."""
+    while conn := _kept.take(to):
+        try:
+            conn.send_bytes(AGAIN)
+            answer_challenge(conn, to[2])
+            deliver_challenge(conn, to[2])
+            return conn
+        except (EOFError, OSError):
+            conn.close()
+    return Client(*to)
 
 
 class _Line:
@@ -78,7 +118,7 @@ class _Line:
     def __init__(self, address, family=None, authkey=None):
         self._to = address, family, authkey
         self._greeting = None  # of a connection for more than one call
-        self._free = [Client(*self._to)]
+        self._free = [_connect(self._to)]
         self._busy = []  # connections of calls that have no answer
         self.lost = False  # the last call's connection was dropped
 
@@ -90,7 +130,7 @@ class _Line:
     def _take(self):
         if self._free:
             return self._free.pop()
-        conn = Client(*self._to)
+        conn = _connect(self._to)
         if self._greeting:
             mpm.dispatch(conn, *self._greeting)
         return conn
@@ -117,8 +157,11 @@ class _Line:
         return loads(answer)
 
     def _put_back(self, conn):
-        self._free.append(conn)
         self.lost = False
+        if self._greeting:
+            self._free.append(conn)
+        else:
+            _kept.add(conn, self._to)
 
     def _cancel(self, conn):
         """Tells whether the server has cancelled the call."""
@@ -134,8 +177,19 @@ class _Line:
 
     def close(self):
         """Ends the connections."""
-        for conn in self._free + self._busy:
-            conn.close()
+        while self._free:
+            self._leave(self._free.pop())
+        while self._busy:
+            self._busy.pop().close()
+
+    def _leave(self, conn):
+        try:
+            if self._greeting:
+                conn.send(LEAVE)
+                return _kept.add(conn, self._to)
+        except (EOFError, OSError):
+            pass
+        conn.close()
 
     def __enter__(self):
         return self
@@ -171,6 +225,8 @@ class _Connection:
                 self.undo_sent()
             self.undo = self.undo_sent = self.undo_at_end = None
             self._conn.send(CANCEL)
+        if request == LEAVE:
+            raise EOFError
         self.undo_at_end = None
         return request
 
@@ -221,6 +277,21 @@ def _wait(wait, timeout):
 class Server(mpm.Server):
     """multiprocessing's server, which gives back what a connection took when it ends."""
 
+    KEPT_S = 1.0  # how long a connection waits for a next request
+
+    def handle_request(self, conn):
+        """Answers the request of a connection, and those that come on it soon after."""
+        again = True
+        try:
+            while again:
+                with contextlib.suppress(SystemExit):  # the end of serve_client()
+                    self._handle_request(conn)
+                again = conn.poll(self.KEPT_S) and conn.recv_bytes() == AGAIN
+        except (EOFError, OSError):
+            pass
+        finally:
+            conn.close()
+
     def serve_client(self, conn):
         """Serves the proxies of one thread of one process until it goes."""
         served = _Connection.current.connection = _Connection(conn)
@@ -228,6 +299,7 @@ class Server(mpm.Server):
             super().serve_client(served)
         finally:
             served.end()
+            _Connection.current.connection = None
 
 
 def _acquire(inner, blocking, timeout):

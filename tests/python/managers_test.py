@@ -12,6 +12,8 @@ import time
 import pytest
 
 import fiber as mp
+from fiber import managers
+from fiber.connection import Client, Listener
 from fiber.managers import AsyncManager, BaseManager, SyncManager
 
 LONG = 60
@@ -367,6 +369,66 @@ def test_a_pickle_may_call_a_manager(manager, start):
     assert well(start(nothing, Calling(manager.list())))
 
 
+# ---- Connections ----
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    """The connections that this process makes to managers."""
+    made = []
+
+    def connect(*to):
+        made.append(Client(*to))
+        return made[-1]
+    monkeypatch.setattr(managers, "Client", connect)
+    return made
+
+
+def test_a_connection_is_kept_for_the_next_request(manager, connections):
+    for i in range(20):
+        items = manager.list([i])
+        items.append(i)
+        assert items[:] == [i, i]
+        del items
+    assert len(connections) < 20
+
+
+def test_a_connection_that_the_manager_kept_no_longer(manager, connections):
+    manager.list()
+    assert connections[-1].poll(LONG)  # its end
+    made = len(connections)
+    assert manager.list([1])[:] == [1]
+    assert len(connections) > made
+
+
+def test_a_connection_that_was_kept_to_a_dead_manager():
+    m = mp.Manager()
+    m.list()
+    m._process.kill()
+    m._process.join(LONG)
+    with pytest.raises(ConnectionRefusedError):
+        m.list()
+    m.shutdown()
+
+
+def test_a_connection_is_kept_for_the_right_key_alone(manager):
+    manager.list()
+    other = SyncManager(address=manager.address, authkey=b"another")
+    with pytest.raises(mp.AuthenticationError):
+        other.connect()
+
+
+def take(lock):
+    return lock.acquire(True, LONG)
+
+
+def test_a_lock_is_free_when_its_last_proxy_is_dropped(manager):
+    lock = manager.Lock()
+    with mp.Pool(1) as pool:
+        for _ in range(3):
+            assert pool.apply(take, (lock,))
+
+
 # ---- Deaths ----
 
 
@@ -439,14 +501,12 @@ def test_the_death_of_the_manager_is_the_end_of_file():
 
 
 def listen_and_accept_nobody(sink):
-    from fiber.connection import Listener
     listener = Listener()
     sink.put(listener.address)
     signal.pause()
 
 
 def test_a_listener_that_dies_before_it_accepts(start):
-    from fiber.connection import Client
     sink = mp.Queue()
     child = start(listen_and_accept_nobody, sink)
     address = sink.get(timeout=LONG)
