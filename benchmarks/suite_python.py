@@ -73,6 +73,16 @@ def python_apply(suite):
     return combine('p50', cases, {'p50_us': p50['apply'], 'p99_us': p99['apply']})
 
 
+def half_at_most(got):
+    """Judges microseconds: at most half of those of the better start method."""
+    cases = {}
+    for what, group in got.items():
+        best = min(METHODS, key=lambda lib: median(group[lib]))
+        cases[what] = judge(ratio(group['fiber'], group[best], 'x ' + best), '<=', 0.5)
+        cases[what + '_us'] = spread(group['fiber'], 'us', 1)
+    return cases
+
+
 def python_pipe(suite):
     """An object there and back through a Pipe; p50 beside multiprocessing's."""
     scale = 10 if suite.quick else 1
@@ -80,12 +90,7 @@ def python_pipe(suite):
                          for lib in ('fiber', *METHODS)}
                   for what, size, rounds in (('object', 0, 10000), ('64KiB', 65536, 4000), ('1MiB', 1 << 20, 500))}
     got = column(suite.sample('python_pipe', contenders), 'p50_us')
-    cases = {}
-    for what, group in got.items():
-        best = min(METHODS, key=lambda lib: median(group[lib]))
-        cases[what] = judge(ratio(group['fiber'], group[best], 'x ' + best), '<=', 0.5)
-        cases[what + '_us'] = spread(group['fiber'], 'us', 1)
-    return combine('object', cases, got)
+    return combine('object', half_at_most(got), got)
 
 
 def python_state(suite):
@@ -117,13 +122,12 @@ def python_memory(suite):
 
 
 def python_proxy(suite):
-    """A call of a manager's object; p50 beside multiprocessing's."""
-    got = suite.sample('python_proxy', {'call': objects_beside(suite, 'proxy:%d' % (300 if suite.quick else 3000))})
-    group = column(got, 'p50_us')['call']
-    best = min(METHODS, key=lambda lib: median(group[lib]))
-    cases = {'call': judge(ratio(group['fiber'], group[best], 'x ' + best), '<=', 0.5),
-             'call_us': spread(group['fiber'], 'us', 1)}
-    return combine('call', cases, {'p50_us': group})
+    """A call of a manager's object; an object that is made, called and dropped; one that a task gets and calls."""
+    n = 300 if suite.quick else 3000
+    operations = {'call': 'proxy:%d' % n, 'made': 'made:%d' % (n // 10), 'in_a_task': 'travels:%d' % (n // 10)}
+    contenders = {what: objects_beside(suite, operation) for what, operation in operations.items()}
+    got = column(suite.sample('python_proxy', contenders), 'p50_us')
+    return combine('call', half_at_most(got), got)
 
 
 def python_environments(suite):

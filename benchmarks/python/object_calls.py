@@ -2,6 +2,8 @@
 # method of multiprocessing.
 #
 #     proxy:N           N calls of a manager's object                                      {"p50_us"}
+#     made:N            N objects of a manager that are made, called once and dropped       {"p50_us"}
+#     travels:N         N tasks of one worker, each of which gets an object and calls it    {"p50_us"}
 #     environments:N    N steps of 4 environments in processes, each behind a Pipe         {"steps_per_s"}
 #     queue:BYTES:N     N messages of a process to this one, by a Queue                    {"messages_per_s"}
 #
@@ -47,19 +49,51 @@ def load(lib):
     return context, lambda: BaseManager(ctx=context)
 
 
-def proxy(mp, manager_of, n):
-    took = []
+def counters(manager_of):
+    """Returns a manager that has counters."""
     manager = manager_of()
     type(manager).register('Counter', Counter)
     manager.start()
-    counter = manager.Counter()
+    return manager
+
+
+def p50(n, operation):
+    """Does the operation n times."""
+    took = []
     for _ in range(n + WARM_UP):
         began = time.perf_counter()
-        counter.step(1)
+        operation()
         took.append((time.perf_counter() - began) * 1e6)
-    manager.shutdown()
     took = sorted(took[WARM_UP:])
     return {'p50_us': took[len(took) // 2]}
+
+
+def proxy(mp, manager_of, n):
+    manager = counters(manager_of)
+    counter = manager.Counter()
+    got = p50(n, lambda: counter.step(1))
+    manager.shutdown()
+    return got
+
+
+def made(mp, manager_of, n):
+    manager = counters(manager_of)
+    got = p50(n, lambda: manager.Counter().step(1))
+    manager.shutdown()
+    return got
+
+
+def step(counter):
+    return counter.step(1)
+
+
+def travels(mp, manager_of, n):
+    manager = counters(manager_of)
+    counter = manager.Counter()
+    with mp.Pool(1) as pool:
+        got = p50(n, lambda: pool.apply(step, (counter,)))
+    manager.shutdown()
+    return got
 
 
 def environments(mp, manager_of, n):
