@@ -36,7 +36,7 @@ def line(function):
 # The modules that processes and workers import, and that do not depend on the program. A module of multiprocessing says
 # nothing about the process before it is asked.
 LOADED = ("fiber._core", "fiber._worker", "fiber.config", "fiber.process", "fiber.connection", "multiprocessing.spawn",
-          "importlib.util", "runpy")
+          "importlib.util", "pkgutil", "runpy")
 
 
 def template():
