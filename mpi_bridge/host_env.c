@@ -200,7 +200,8 @@ void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, str
 void fbr_rank_env_drop_outer(struct fbr_env *e)
 {
     /* With orte_launch Open MPI 4 takes the name of its job for a number of mpirun's: then every
-     * job is number 0. */
+     * job is number 0. By SLURM_PROCID JAX would take all ranks of a node for the step's one task,
+     * and give them the same GPU. */
     static const char *const names[] = {"PMIX_NAMESPACE",
                                         "PMIX_RANK",
                                         "PMIX_SERVER_URI",
@@ -216,6 +217,9 @@ void fbr_rank_env_drop_outer(struct fbr_env *e)
                                         "PMI_RANK",
                                         "PMI_SIZE",
                                         "PMI_SPAWNED",
+                                        "SLURM_PROCID",
+                                        "SLURM_LOCALID",
+                                        "SLURM_NODEID",
                                         "TORCHELASTIC_USE_AGENT_STORE",
                                         "OMPI_MCA_orte_local_daemon_uri",
                                         "OMPI_MCA_orte_hnp_uri",

@@ -438,6 +438,9 @@ static void servers_of_an_outer_launcher_are_not_for_ranks(void **state)
     fbr_env_set(&env, "PMI_FD", "3");
     fbr_env_set(&env, "OMPI_MCA_orte_hnp_uri", "x");
     fbr_env_set(&env, "TORCHELASTIC_USE_AGENT_STORE", "False");
+    fbr_env_set(&env, "SLURM_PROCID", "0");
+    fbr_env_set(&env, "SLURM_LOCALID", "0");
+    fbr_env_set(&env, "SLURM_NODEID", "0");
     fbr_env_set(&env, "OMPI_MCA_pml", "ucx");
     fbr_rank_env_drop_outer(&env);
     assert_int_equal(env.count, 1);
