@@ -140,25 +140,49 @@ static int use_allocation(struct fbr_ring_capacity *r, int *size, struct fiber_r
 
 /* ---- On a cluster ---- */
 
+static unsigned fit(unsigned all, int each)
+{
+    return all / (unsigned)(each > 0 ? each : 1);
+}
+
+/* True if the GPUs of a host, not its processors, limit its ranks. */
+static bool gpus_decide(const struct fbr_capacity *room, const struct fiber_ring_options *o)
+{
+    return o->gpus_per_rank > 0 && room->gpus &&
+           fit(room->gpus, o->gpus_per_rank) < fit(room->cpus, o->cpus_per_rank);
+}
+
+static int refuse_size(const struct fbr_capacity *room, int size, unsigned nodes, bool by_gpus,
+                       struct fbr_error *err)
+{
+    unsigned units = by_gpus ? room->gpus : room->cpus;
+
+    return fbr_fail(err, -EINVAL,
+                    "%d ranks need %u nodes of %u %s%s, and only %u can take jobs; %sset the ranks "
+                    "of each node with --per-node",
+                    size, nodes, units, by_gpus ? "GPU" : "processor", units == 1 ? "" : "s",
+                    room->hosts, by_gpus ? "" : "add --oversubscribe, or ");
+}
+
 static int use_cluster(struct fbr_ring_capacity *r, int size, struct fiber_ring_options *o,
                        struct fbr_error *err)
 {
-    unsigned each = r->room.cpus / (unsigned)(o->cpus_per_rank ? o->cpus_per_rank : 1), nodes;
+    const struct fbr_capacity *room = &r->room;
+    bool by_gpus = gpus_decide(room, o);
+    unsigned each = by_gpus ? fit(room->gpus, o->gpus_per_rank) : fit(room->cpus, o->cpus_per_rank);
+    unsigned nodes;
 
-    if (r->room.hosts && o->nodes > 1 && (unsigned)o->nodes > r->room.hosts)
+    if (room->hosts && o->nodes > 1 && (unsigned)o->nodes > room->hosts)
         return fbr_fail(err, -EINVAL, "--nodes %d: only %u node%s can take jobs", o->nodes,
-                        r->room.hosts, r->room.hosts == 1 ? "" : "s");
-    if (o->nodes || o->per_node || !r->room.cpus || size < 2)
+                        room->hosts, room->hosts == 1 ? "" : "s");
+    if (o->nodes || o->per_node || !room->cpus || size < 2)
         return 0;
     each += !each;
     nodes = ((unsigned)size + each - 1) / each;
-    if (r->room.hosts && nodes > r->room.hosts && o->flags & FIBER_RING_OVERSUBSCRIBE) {
-        each = ((unsigned)size + r->room.hosts - 1) / r->room.hosts;
-    } else if (r->room.hosts && nodes > r->room.hosts) {
-        return fbr_fail(err, -EINVAL,
-                        "%d ranks need %u nodes of %u processor%s, and only %u can take jobs; add "
-                        "--oversubscribe, or set the ranks of each node with --per-node",
-                        size, nodes, r->room.cpus, r->room.cpus == 1 ? "" : "s", r->room.hosts);
+    if (room->hosts && nodes > room->hosts) {
+        if (by_gpus || !(o->flags & FIBER_RING_OVERSUBSCRIBE))
+            return refuse_size(room, size, nodes, by_gpus, err);
+        each = ((unsigned)size + room->hosts - 1) / room->hosts;
     }
     if (nodes > 1)
         o->per_node = (int)each;

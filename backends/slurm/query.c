@@ -72,7 +72,7 @@ int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_capacity *
     int rc;
 
     fbr_buf_init(&out);
-    rc = fbr_slurm_ask_about("sinfo --noheader --exact --format=%P|%c|%D|%T",
+    rc = fbr_slurm_ask_about("sinfo --noheader --exact --format=%P|%c|%D|%T|%G",
                              "--partition=", partition[0] ? partition : NULL, PATIENCE_MS, &out,
                              err);
     if (rc >= 0)

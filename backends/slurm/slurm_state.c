@@ -725,15 +725,34 @@ bool fbr_slurm_node_is_out(const char *state)
     return len && state[len - 1] == '*';
 }
 
+/* Counts in "gpu:2(S:0-1),gpu:a100:4,mps:100", what Slurm prints of a node's resources. */
+static unsigned gpus_of(const char *list)
+{
+    unsigned sum = 0;
+
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
+        size_t n = strcspn(at, ",(");
+
+        while (n > 3 && at[n - 1] != ':')
+            n--;
+        if (strncmp(at, "gpu:", 4) == 0)
+            sum += (unsigned)strtoul(at + n, NULL, 10) & 0xffff;
+    }
+    return sum;
+}
+
 void fbr_slurm_sizes(char *text, bool chosen, struct fbr_capacity *room)
 {
     char *rest = NULL;
 
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char *cpus = strchr(line, '|'), *nodes = cpus ? strchr(cpus + 1, '|') : NULL,
-             *state = nodes ? strchr(nodes + 1, '|') : NULL;
-        unsigned n, c;
+             *state = nodes ? strchr(nodes + 1, '|') : NULL,
+             *gres = state ? strchr(state + 1, '|') : NULL;
+        unsigned n, c, g = gres ? gpus_of(gres + 1) : 0;
 
+        if (gres)
+            *gres = '\0';
         if (!state || fbr_slurm_node_is_out(state + 1) ||
             !(chosen || (cpus > line && cpus[-1] == '*')))
             continue;
@@ -744,5 +763,6 @@ void fbr_slurm_sizes(char *text, bool chosen, struct fbr_capacity *room)
             continue;
         room->hosts = n < UINT_MAX - room->hosts ? room->hosts + n : UINT_MAX;
         room->cpus = !room->cpus || c < room->cpus ? c : room->cpus;
+        room->gpus = g && (!room->gpus || g < room->gpus) ? g : room->gpus;
     }
 }

@@ -125,7 +125,7 @@ struct fbr_slurm_allocation {
 
 /* -ENOMEM. If the list of nodes cannot be read, nothing is known of the allocation: 0. */
 int fbr_slurm_room_of(const struct fbr_slurm_allocation *a, struct fbr_capacity *room);
-/* Counts from lines PARTITION|CPUS|NODES|STATE, which are cut up. `chosen`: all lines are about our
+/* Counts from lines PARTITION|CPUS|NODES|STATE|GRES, which it cuts up. `chosen`: all are about our
  * partition; else our partition is the default one, whose name ends in a star. */
 void fbr_slurm_sizes(char *text, bool chosen, struct fbr_capacity *room);
 /* Whether no job starts on a node in this state. A star means that the node does not answer. */

@@ -173,6 +173,7 @@ struct fbr_backend_env {
 struct fbr_capacity {
     unsigned hosts; /* number of hosts */
     unsigned cpus;  /* processors of the smallest host */
+    unsigned gpus;  /* GPUs of the host that has the fewest; 0: no host has one, or not known */
     /* Only for an allocation: the names of its hosts (NULL-terminated), and the number of ranks
      * that the user asked for, on each host and in all. The caller frees both lists, and each name.
      * NULL: there is no allocation. */

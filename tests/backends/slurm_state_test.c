@@ -461,15 +461,20 @@ static void the_smallest_node_that_takes_jobs_counts(void **state)
     static const struct {
         const char *text;
         bool chosen;
-        unsigned hosts, cpus;
+        unsigned hosts, cpus, gpus;
     } cases[] = {
-        {"bed*|4|3|idle\n", false, 3, 4},
-        {"all*|64|10|mixed\nall*|48|2|idle\nall*|2|1|drained\nall*|2|1|idle*\n", false, 12, 48},
-        {"gpu|8|2|idle\nall*|64|10|mixed\n", false, 10, 64},
-        {"gpu|8|2|idle\n", true, 2, 8},
-        {"gpu|8|2|idle\n", false, 0, 0},
-        {"nonsense\n|||\n*|x|y|idle\n", false, 0, 0},
-        {"", true, 0, 0},
+        {"bed*|4|3|idle|gpu:2\n", false, 3, 4, 2},
+        {"all*|64|9|idle|gpu:a100:4(S:0-1),mps:9,gpu:v100:2\nall*|32|9|idle|gpu:h100:8(IDX:0-7)"
+         "\nall*|16|9|idle|(null)\n"
+         "all*|8|1|down|gpu:1\n",
+         false, 27, 16, 6},
+        {"all*|4|1|idle|gpu:\nall*|4|1|idle|gpu\nall*|4|1|idle|craynetwork:4\n", false, 3, 4, 0},
+        {"all*|64|10|mixed\nall*|48|2|idle\nall*|2|1|drained\nall*|2|1|idle*\n", false, 12, 48, 0},
+        {"gpu|8|2|idle\nall*|64|10|mixed\n", false, 10, 64, 0},
+        {"gpu|8|2|idle\n", true, 2, 8, 0},
+        {"gpu|8|2|idle\n", false, 0, 0, 0},
+        {"nonsense\n|||\n*|x|y|idle\n", false, 0, 0, 0},
+        {"", true, 0, 0, 0},
     };
 
     (void)state;
@@ -481,6 +486,7 @@ static void the_smallest_node_that_takes_jobs_counts(void **state)
         fbr_slurm_sizes(text, cases[i].chosen, &room);
         assert_int_equal(room.hosts, cases[i].hosts);
         assert_int_equal(room.cpus, cases[i].cpus);
+        assert_int_equal(room.gpus, cases[i].gpus);
     }
 }
 

@@ -168,6 +168,29 @@ static void test_a_host_has_as_many_ranks_as_processors(void **state)
     assert_string_equal(use(16), "16: nodes 0 per node 8");
 }
 
+static void test_a_host_has_as_many_ranks_as_gpus(void **state)
+{
+    (void)state;
+    cluster(3, 64);
+    room.room.gpus = 4;
+    assert_string_equal(use(9), "9: nodes 0 per node 0"); /* no GPU was asked for */
+    cluster(3, 64);
+    room.room.gpus = 4;
+    options.gpus_per_rank = 1;
+    assert_string_equal(use(9), "9: nodes 0 per node 4");
+    cluster(3, 64);
+    room.room.gpus = 4;
+    options.gpus_per_rank = 2;
+    assert_non_null(strstr(use(9), "9 ranks need 5 nodes of 4 GPUs, and only 3"));
+    cluster(3, 2);
+    room.room.gpus = 4;
+    options.gpus_per_rank = 1;
+    assert_string_equal(use(4), "4: nodes 0 per node 2"); /* there are fewer processors */
+    cluster(3, 64);
+    options.gpus_per_rank = 1;
+    assert_string_equal(use(9), "9: nodes 0 per node 0");
+}
+
 static void test_there_are_as_many_nodes_as_are_said(void **state)
 {
     (void)state;
@@ -190,6 +213,7 @@ int main(void)
         cmocka_unit_test(test_a_rank_has_what_was_asked_for_it),
         cmocka_unit_test(test_one_of_several_tasks_does_not_multiply),
         cmocka_unit_test(test_a_host_has_as_many_ranks_as_processors),
+        cmocka_unit_test(test_a_host_has_as_many_ranks_as_gpus),
         cmocka_unit_test(test_there_are_as_many_nodes_as_are_said),
     };
 
