@@ -72,13 +72,30 @@ static struct json_t *arguments(const struct fbr_job *job)
     return list;
 }
 
-static struct json_t *environment(const struct fbr_job *job)
+static bool sets(const struct json_t *list, const char *variable)
+{
+    size_t n = strcspn(variable, "=");
+
+    for (size_t i = 0; i < fbr_json_count(list); i++) {
+        const char *text = fbr_json_text(fbr_json_item(list, i), NULL);
+
+        if (strncmp(text, variable, n) == 0 && (text[n] == '=' || !text[n]))
+            return true;
+    }
+    return false;
+}
+
+/* A merge would replace our list by the template's: then the container would find no ticket. */
+static struct json_t *environment(const struct fbr_job *job, const struct json_t *theirs)
 {
     static const char ticket[] = "FIBER_TICKET=file:/" FBR_DOCKER_TICKET_DIR "/ticket";
     struct json_t *list = fbr_json_pack("[]");
 
+    for (size_t i = 0; i < fbr_json_count(theirs); i++)
+        fbr_json_push(&list, fbr_json_string(fbr_json_text(fbr_json_item(theirs, i), NULL)));
     for (size_t i = 0; job->added_env && job->added_env[i]; i++)
-        fbr_json_push(&list, fbr_json_string(job->added_env[i]));
+        if (!sets(theirs, job->added_env[i]))
+            fbr_json_push(&list, fbr_json_string(job->added_env[i]));
     if (job->ticket)
         fbr_json_push(&list, fbr_json_string(ticket));
     return list;
@@ -146,7 +163,6 @@ struct json_t *fbr_docker_body(const struct fbr_job *job, const struct fbr_docke
     fbr_json_put(&b, "Image", fbr_json_string(image));
     fbr_json_put(&b, "Entrypoint", entry);
     fbr_json_put(&b, "Cmd", arguments(job));
-    fbr_json_put(&b, "Env", environment(job));
     fbr_json_put(&b, "Labels", labels(job, w));
     if (workdir)
         fbr_json_put(&b, "WorkingDir", fbr_json_string(workdir));
@@ -157,6 +173,7 @@ struct json_t *fbr_docker_body(const struct fbr_job *job, const struct fbr_docke
         fbr_json_free(b);
         return NULL;
     }
+    fbr_json_put(&b, "Env", environment(job, fbr_json_at(w->overlay, "Env", NULL)));
     return b;
 }
 

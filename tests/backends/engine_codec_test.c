@@ -157,6 +157,23 @@ static void test_the_overlay_has_the_last_word(void **state)
     fbr_json_free(over);
 }
 
+static void test_variables_of_the_overlay_are_added(void **state)
+{
+    static const char text[] = "{\"Env\":[\"NCCL_DEBUG=INFO\",\"A=mine\",\"E2=\"]}";
+    struct json_t *over = fbr_json_parse(text, strlen(text), NULL), *b;
+    const struct fbr_docker_wishes w = {.overlay = over};
+    struct fbr_job job = plain;
+
+    (void)state;
+    job.ticket = "t";
+    job.ticket_len = 1;
+    b = body_of(&job, &w);
+    assert_list(fbr_json_at(b, "Env", NULL), "\"NCCL_DEBUG=INFO\" \"A=mine\" \"E2=\" \"E=\" "
+                                             "\"FIBER_TICKET=file:/.fiber/ticket\" ");
+    fbr_json_free(b);
+    fbr_json_free(over);
+}
+
 static void test_what_json_cannot_carry_is_refused(void **state)
 {
     char *const words[] = {"./train", "ok", "\xff", NULL};
@@ -528,6 +545,7 @@ int main(void)
         cmocka_unit_test(test_a_body_drops_what_is_not_asked_for),
         cmocka_unit_test(test_a_body_has_what_is_asked_for),
         cmocka_unit_test(test_the_overlay_has_the_last_word),
+        cmocka_unit_test(test_variables_of_the_overlay_are_added),
         cmocka_unit_test(test_what_json_cannot_carry_is_refused),
         cmocka_unit_test(test_a_ticket_is_an_archive),
         cmocka_unit_test(test_a_ticket_is_for_its_owner_where_that_is_known),
