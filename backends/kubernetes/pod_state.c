@@ -107,6 +107,19 @@ static bool disrupted(struct fbr_kube_state *s, const struct json_t *pod)
     return true;
 }
 
+/* Checks for a pod that used more of its node's disk than its own limit. A node that runs short of
+ * something evicts pods, too, but its message names no limit. */
+static bool over_disk_limit(struct fbr_kube_state *s, const struct json_t *pod)
+{
+    const char *message = fbr_json_text(pod, "status", "message", NULL);
+
+    if (strcmp(fbr_json_text(pod, "status", "reason", NULL), "Evicted") != 0 ||
+        !strstr(message, " limit"))
+        return false;
+    describe(s, "used more disk than its limit, and was evicted", message);
+    return true;
+}
+
 static int32_t exit_code(int64_t code)
 {
     if (code > 128 && code <= 128 + MAX_SIGNAL)
@@ -179,7 +192,7 @@ static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
         describe(s, "its node lost track of it", message);
     } else if (!strcmp(fbr_json_text(pod, "status", "reason", NULL), "DeadlineExceeded")) {
         describe(s, "its pod ran longer than its activeDeadlineSeconds", "");
-    } else if (s->code != 0 && !disrupted(s, pod)) {
+    } else if (s->code != 0 && !over_disk_limit(s, pod) && !disrupted(s, pod)) {
         describe_shells_code(s, pod);
     }
 }
@@ -214,7 +227,7 @@ static void pod_failed(struct fbr_kube_state *s, const struct json_t *pod)
 
     s->phase = FBR_KUBE_ENDED;
     s->code = FBR_EXIT_UNKNOWN;
-    if (disrupted(s, pod) || init_failed(s, pod))
+    if (over_disk_limit(s, pod) || disrupted(s, pod) || init_failed(s, pod))
         return;
     if (!strncmp(reason, "OutOf", 5) || !strcmp(reason, "UnexpectedAdmissionError"))
         s->disruption = true; /* the node had promised more than it has */

@@ -129,6 +129,18 @@ static const struct example examples[] = {
      FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0, "lost track"},
     {"\"status\":{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"low on memory\"}",
      FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 1, "(Evicted): low on memory"},
+    {"\"status\":{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"Pod ephemeral local "
+     "storage "
+     "usage exceeds the total limit of containers 2Mi. \"," ENDED(137, "Error") "}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, -9, 0, "more disk than its limit, and was evicted: Pod"},
+    {"\"status\":{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"Usage of EmptyDir "
+     "volume "
+     "\\\"tmp\\\" exceeds the limit \\\"1Mi\\\". \"}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0, "was evicted: Usage of EmptyDir"},
+    {"\"status\":{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"The node was low on "
+     "resource: ephemeral-storage. Container fiber was using 9Gi, request is 0, has larger "
+     "consumption of ephemeral-storage. \"," ENDED(137, "Error") "}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, -9, 1, "(Evicted): The node was low"},
     {"\"status\":{\"phase\":\"Failed\",\"reason\":\"DeadlineExceeded\"," ENDED(143, "Error") "}",
      FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, -15, 0, "activeDeadlineSeconds"},
     {"\"status\":{\"phase\":\"Failed\",\"reason\":\"OutOfcpu\",\"message\":\"m\"}", FBR_KUBE_ENDED,
