@@ -17,6 +17,9 @@
 #include "runtime/proc/backend.h"
 #include "runtime/base/master_id.h"
 
+/* the body of a DELETE that only tells whether the object exists */
+#define FBR_KUBE_TRY_DELETE \
+    "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"dryRun\":[\"All\"]}"
 #define FBR_KUBE_KEPT 16 /* ended pods that stay, so that users can look at them */
 
 /* The state of an open log. READS: it is being read; READ: it has ended, and may be requested

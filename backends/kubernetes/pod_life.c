@@ -372,6 +372,7 @@ static void notify_started(struct fbr_kube_job *j, const struct fbr_kube_state *
     (void)s;
     /* restarts the clock, because the job may have waited for its turn */
     j->began = fbr_now_ms();
+    j->looked = 0;
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
 }
 
@@ -611,6 +612,27 @@ static void check_silence(struct fbr_kube_job *j, const struct fbr_kube_state *s
         fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, on_asked) == 0;
 }
 
+static void on_job_tried(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_job *j = user;
+
+    j->asking = false;
+    if (a->status == 404 && j->state == JOB_MADE)
+        fbr_kube_step_text(j, ON_TIMEOUT, "its Job was deleted by somebody else");
+    fbr_kube_answered(j);
+}
+
+/* Checks for a Job that was deleted before it had a pod: the watch of pods would never report it.
+ * We may not read Jobs, but delete them. */
+static void try_job(struct fbr_kube_job *j, uint64_t now)
+{
+    if (j->asking || (j->looked && now < j->looked + ASK_AFTER_MS))
+        return;
+    j->looked = now;
+    j->asking = fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/", j->name),
+                              FBR_KUBE_TRY_DELETE, on_job_tried) == 0;
+}
+
 /* For a pod that does not exist yet: a quota has no room, a queue holds its Job, or the server has
  * not answered. */
 static void check_absent(struct fbr_kube_job *j, const struct fbr_kube_state *s)
@@ -632,6 +654,7 @@ static void check_absent(struct fbr_kube_job *j, const struct fbr_kube_state *s)
                  "suspended it)",
                  b->master_job);
         fbr_kube_pending(j, text);
+        try_job(j, now);
     } else if (!queued && now > j->began + AWAY_MS && (why[0] || !j->text[0])) {
         snprintf(text, sizeof(text), "the API server %.100s has not accepted it yet%s%.340s",
                  b->api->config.server, why[0] ? ": " : "", why);

@@ -362,14 +362,11 @@ static void on_anchor_tried(void *user, const struct fbr_http_answer *a)
 /* We may not read Secrets, but delete them. */
 void fbr_kube_try_anchor(struct fbr_backend *b)
 {
-    static const char body[] =
-        "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"dryRun\":[\"All\"]}";
-
     if (b->anchor_tried || !b->anchor_name[0])
         return;
     b->anchor_tried =
-        fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "secrets/%s", b->anchor_name), body,
-                      PATIENCE_MS, on_anchor_tried, b) == 0;
+        fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "secrets/%s", b->anchor_name),
+                      FBR_KUBE_TRY_DELETE, PATIENCE_MS, on_anchor_tried, b) == 0;
 }
 
 static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again);

@@ -49,7 +49,9 @@ struct bench {
     int tried;    /* requests that ask whether the first Secret is there */
     int anchors;  /* Secrets that no other Secret owns */
     char out[256];
-    int over; /* jobs whose end was told */
+    char why[256]; /* text of the last end */
+    bool master;   /* jobs are masters; their Jobs get no pods, and are deleted */
+    int over;      /* jobs whose end was told */
     void *handle;
 };
 
@@ -174,11 +176,13 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
 {
     struct bench *b = user;
 
+    if (!strcmp(q->method, "POST") && b->master)
+        return http_say(p, 201, "", "{}");
     if (!strcmp(q->method, "POST"))
         return make(b, p, q);
     if (!strcmp(q->method, "DELETE")) {
         if (strstr(q->body, "dryRun")) {
-            bool said = http_say(p, b->orphans ? 404 : 200, "", "{}");
+            bool said = http_say(p, b->orphans || b->master ? 404 : 200, "", "{}");
 
             change(b, &b->tried);
             return said;
@@ -204,10 +208,12 @@ static void on_event(void *user, const struct fbr_job_event *e)
 {
     struct bench *b = user;
 
-    if (e->type == FBR_JOB_OUTPUT)
+    if (e->type == FBR_JOB_OUTPUT) {
         strncat(b->out, e->data, e->len);
-    else if (e->type == FBR_JOB_EXITED)
+    } else if (e->type == FBR_JOB_EXITED) {
+        snprintf(b->why, sizeof(b->why), "%s", e->text);
         change(b, &b->over);
+    }
 }
 
 static int open_backend(void *arg)
@@ -225,8 +231,9 @@ static int start(void *arg)
                                 .run_uid = RUN,
                                 .image = "reg/x:1",
                                 .file = "/bin/prog",
-                                .ticket = "secret",
-                                .ticket_len = 6,
+                                .ticket = b->master ? NULL : "secret",
+                                .ticket_len = b->master ? 0 : 6,
+                                .is_master = b->master,
                                 .process = (uint64_t)b->over};
 
     return fbr_kube_ops.start(b->backend, &job, b, &b->handle, &b->err);
@@ -357,6 +364,17 @@ static void a_run_whose_first_secret_is_deleted_makes_another(void **state)
     assert_true(comes_to(b, &b->anchors, 2));
 }
 
+/* As when a queue has suspended the Job, and somebody deletes it there. */
+static void a_master_whose_job_is_deleted_before_it_has_a_pod_ends(void **state)
+{
+    struct bench *b = *state;
+
+    b->master = true;
+    run_job(b);
+    b->master = false;
+    assert_string_equal(b->why, "its Job was deleted by somebody else");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +382,7 @@ int main(void)
         cmocka_unit_test(output_that_comes_late_is_not_cut),
         cmocka_unit_test(a_pod_with_other_containers_is_deleted_after_its_output),
         cmocka_unit_test(a_run_whose_first_secret_is_deleted_makes_another),
+        cmocka_unit_test(a_master_whose_job_is_deleted_before_it_has_a_pod_ends),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
