@@ -409,6 +409,25 @@ int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr
     return 0;
 }
 
+int fbr_http_use_cert(struct fbr_http *h, const char *cert, const char *key)
+{
+    bool failed = false;
+    char *one = copy(cert, &failed), *other = copy(key, &failed);
+
+    if (failed) {
+        free(one);
+        free(other);
+        return -ENOMEM;
+    }
+    if (h->key)
+        explicit_bzero(h->key, strlen(h->key));
+    free(h->cert);
+    free(h->key);
+    h->cert = one;
+    h->key = other;
+    return 0;
+}
+
 void fbr_http_close(struct fbr_http *h)
 {
     struct fbr_http_call *c, *next;

@@ -40,7 +40,7 @@ struct fbr_http_options {
     bool insecure; /* the certificate is not checked; only on a user's explicit request */
     const char *user, *password; /* basic authentication */
     /* Called before each attempt: returns the bearer token, or NULL. The text is used before
-     * control returns to the loop. */
+     * control returns to the loop. May call fbr_http_use_cert(). */
     const char *(*token)(void *user);
     void *token_user;
     unsigned parallel; /* most requests at once; 0: 16 */
@@ -96,6 +96,8 @@ struct fbr_http_stats {
 
 int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr_http_options *o,
                   struct fbr_error *err);
+/* Shows another client certificate from the next attempt on. The texts are copied. -ENOMEM. */
+int fbr_http_use_cert(struct fbr_http *h, const char *cert, const char *key);
 /* No callback runs after it. */
 void fbr_http_close(struct fbr_http *h);
 

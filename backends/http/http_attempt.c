@@ -251,17 +251,20 @@ static void set_request(struct fbr_http_call *c)
 
 int fbr_http_begin(struct fbr_http_call *c, CURLM *multi)
 {
+    int rc;
+
     fbr_buf_fini(&c->answer);
     c->why[0] = '\0';
     c->too_long = c->headed = false;
     c->easy = curl_easy_init();
     if (!c->easy)
         return -ENOMEM;
+    rc = set_headers(c); /* first: with a new token may come another certificate */
     set_server(c->h, c->easy);
     set_request(c);
     if (c->h->server_name)
         curl_easy_setopt(c->easy, CURLOPT_CONNECT_TO, &c->h->connect_to_list);
-    if (set_headers(c) < 0 || curl_multi_add_handle(multi, c->easy) != CURLM_OK) {
+    if (rc < 0 || curl_multi_add_handle(multi, c->easy) != CURLM_OK) {
         curl_easy_cleanup(c->easy);
         c->easy = NULL;
         return -ENOMEM;

@@ -329,6 +329,18 @@ static void take_host(struct fbr_kube_api *a)
     snprintf(a->host, sizeof(a->host), "%.*s", (int)n, *at == '[' ? at + 1 : at);
 }
 
+/* A certificate is renewed as a token is. */
+static const char *token(void *api)
+{
+    struct fbr_kube_api *a = api;
+    const char *text = fbr_kube_creds_token(a->creds), *cert = a->config.cert, *key = a->config.key;
+
+    if (fbr_kube_creds_other_cert(a->creds) && (fbr_http_use_cert(a->calls, cert, key) < 0 ||
+                                                fbr_http_use_cert(a->streams, cert, key) < 0))
+        fbr_warn("kubernetes: out of memory for another client certificate");
+    return text;
+}
+
 static int open_clients(struct fbr_kube_api *a, struct fbr_error *err)
 {
     const struct fbr_kube_config *c = &a->config;
@@ -342,8 +354,8 @@ static int open_clients(struct fbr_kube_api *a, struct fbr_error *err)
                                  .insecure = c->insecure,
                                  .user = c->user,
                                  .password = c->password,
-                                 .token = fbr_kube_creds_token,
-                                 .token_user = a->creds,
+                                 .token = token,
+                                 .token_user = a,
                                  .parallel = PARALLEL};
     int rc = fbr_http_open(&a->calls, a->loop, &o, err);
 

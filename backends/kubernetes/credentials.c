@@ -37,7 +37,8 @@ struct fbr_kube_creds {
     uint64_t read_at; /* when the file was read; clock of fbr_now_ms() */
     int64_t expires;
     uint64_t ran_at;
-    bool running; /* the thread runs */
+    bool running;    /* the thread runs */
+    bool other_cert; /* the certificate in `config` is another one, and not yet in use */
     pthread_t thread;
     /* Shared by the two threads. */
     pthread_mutex_t lock;
@@ -240,6 +241,21 @@ static void *run_again(void *arg)
     return NULL;
 }
 
+/* Takes over a certificate and its key, if they are other ones. */
+static void take_cert(struct fbr_kube_creds *c, char **cert, char **key)
+{
+    struct fbr_kube_config *to = c->config;
+
+    if (!*cert || !*key || (to->cert && !strcmp(*cert, to->cert)))
+        return;
+    free(to->cert);
+    forget(&to->key);
+    to->cert = *cert;
+    to->key = *key;
+    *cert = *key = NULL;
+    c->other_cert = true;
+}
+
 /* Takes the result of the thread, if it has ended. */
 static void take_fresh(struct fbr_kube_creds *c)
 {
@@ -256,13 +272,10 @@ static void take_fresh(struct fbr_kube_creds *c)
         forget(&c->token);
         c->token = c->fresh.token;
         c->fresh.token = NULL;
-    } else if (c->fresh.cert && strcmp(c->fresh.cert, c->config->cert ? c->config->cert : "")) {
-        fbr_warn("kubernetes: exec plugin %s gave another client certificate, which is used from "
-                 "the next run on",
-                 c->config->exec.command);
     }
-    if (c->fresh.token || c->fresh.cert || c->token)
-        c->expires = c->fresh.expires ? c->fresh.expires : c->expires;
+    take_cert(c, &c->fresh.cert, &c->fresh.key);
+    if (c->fresh.expires)
+        c->expires = c->fresh.expires;
     fbr_kube_credential_fini(&c->fresh);
 }
 
@@ -309,16 +322,31 @@ const char *fbr_kube_creds_token(void *creds)
     return c->token ? c->token : c->config->token;
 }
 
-/* Reads the kubeconfig again, into which a new login writes the new token. */
+bool fbr_kube_creds_other_cert(struct fbr_kube_creds *c)
+{
+    bool other = c->other_cert;
+
+    c->other_cert = false;
+    return other;
+}
+
+/* Reads the kubeconfig again, into which a new login writes the new token or certificate. */
 static bool read_config(struct fbr_kube_creds *c)
 {
-    char *token = fbr_kube_config_token(c->config);
+    struct fbr_kube_config now;
+    bool found;
 
-    if (!token)
+    if (!fbr_kube_config_again(c->config, &now))
         return false;
-    forget(&c->token);
-    c->token = token;
-    return true;
+    found = now.token || now.cert;
+    take_cert(c, &now.cert, &now.key);
+    if (now.token) {
+        forget(&c->token);
+        c->token = now.token;
+        now.token = NULL;
+    }
+    fbr_kube_config_fini(&now);
+    return found;
 }
 
 bool fbr_kube_creds_refused(struct fbr_kube_creds *c)
@@ -328,7 +356,7 @@ bool fbr_kube_creds_refused(struct fbr_kube_creds *c)
     else if (c->config->token_file)
         c->read_at = 0;
     else
-        return c->config->token && read_config(c);
+        return (c->config->token || c->config->cert) && read_config(c);
     return true;
 }
 
@@ -361,12 +389,10 @@ static int run_first(struct fbr_kube_creds *c, struct fbr_error *err)
         return rc;
     c->token = got.token;
     c->expires = got.expires;
-    if (got.cert && got.key) {
-        free(c->config->cert);
-        forget(&c->config->key);
-        c->config->cert = got.cert;
-        c->config->key = got.key;
-    }
+    got.token = NULL;
+    take_cert(c, &got.cert, &got.key);
+    c->other_cert = false;
+    fbr_kube_credential_fini(&got);
     return 0;
 }
 

@@ -383,19 +383,16 @@ static int load_files(struct fbr_kube_config *c, const char *context, int *found
     return rc;
 }
 
-char *fbr_kube_config_token(const struct fbr_kube_config *c)
+bool fbr_kube_config_again(const struct fbr_kube_config *c, struct fbr_kube_config *now)
 {
-    struct fbr_kube_config now = {0};
-    char *token = NULL;
     int found = 0;
 
-    if (c->context && load_files(&now, c->context, &found, NULL) == 0 && found &&
-        !strcmp(now.server, c->server)) {
-        token = now.token;
-        now.token = NULL;
-    }
-    fbr_kube_config_fini(&now);
-    return token;
+    memset(now, 0, sizeof(*now));
+    if (c->context && load_files(now, c->context, &found, NULL) == 0 && found &&
+        !strcmp(now->server, c->server))
+        return true;
+    fbr_kube_config_fini(now);
+    return false;
 }
 
 /* The server is a `kubectl proxy`, or a tunnel to one. */

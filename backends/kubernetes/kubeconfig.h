@@ -50,9 +50,9 @@ struct fbr_kube_config {
 /* Loads from the environment; `context` "" or NULL: the current context of the files. -ENOENT: no
  * configuration was found. */
 int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct fbr_error *err);
-/* Returns the token that the files now have for the context of `c`, to be freed; NULL: none, or
- * that context has become another cluster's. */
-char *fbr_kube_config_token(const struct fbr_kube_config *c);
+/* Loads what the files now have for the context of `c`. False, and nothing to release: it is gone,
+ * or has become another cluster's. */
+bool fbr_kube_config_again(const struct fbr_kube_config *c, struct fbr_kube_config *now);
 /* Whether requests would cross a network unencrypted. */
 bool fbr_kube_config_is_plain(const struct fbr_kube_config *c);
 void fbr_kube_config_fini(struct fbr_kube_config *c);

@@ -447,6 +447,31 @@ static void test_a_client_shows_its_certificate(void **state)
     fbr_buf_fini(&g.stream);
 }
 
+static int use_cert(void *arg)
+{
+    struct bench *b = arg;
+
+    return fbr_http_use_cert(b->http, http_server_cert(b->server), http_server_key(b->server));
+}
+
+/* Also where a connection is kept that has shown none. */
+static void test_a_client_shows_the_certificate_that_it_gets_later(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->o.ca = http_server_ca(b->server);
+    b->o.server_name = "engine.test";
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/certified");
+    got_ask(&g);
+    assert_string_equal(g.body, "no");
+    assert_int_equal(fbr_loop_call(b->loop, use_cert, b), 0);
+    got_init(&g, b, "GET", "/certified");
+    got_ask(&g);
+    assert_string_equal(g.body, "yes");
+}
+
 /* ---- Proxies ---- */
 
 #define BEHIND "api.fiber.invalid" /* no resolver knows it */
@@ -581,6 +606,7 @@ int main(void)
         PLAIN(test_now_ends_with_its_time),
         TLS(test_a_certificate_is_checked),
         TLS(test_a_client_shows_its_certificate),
+        TLS(test_a_client_shows_the_certificate_that_it_gets_later),
         PLAIN(test_a_proxy_is_used_but_for_its_exceptions),
         PLAIN(test_a_socks_proxy_resolves_the_name),
         cmocka_unit_test(test_texts),

@@ -505,6 +505,29 @@ static void a_plugin_is_run_and_told_about_the_cluster(void **state)
     fbr_kube_config_fini(&c);
 }
 
+static void the_next_certificate_of_a_plugin_is_taken(void **state)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_kube_creds *creds;
+    struct fbr_kube_config c;
+
+    (void)state;
+    write_file("a", HEAD "\"clientCertificateData\":\"first\",\"clientKeyData\":\"k1\"}}");
+    plugin(&c, "#!/bin/sh\nexec cat \"${0%/*}/a\"\n");
+    if (fbr_kube_creds_open(&creds, &c, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(c.cert, "first");
+    assert_false(fbr_kube_creds_other_cert(creds));
+    write_file("a", HEAD "\"clientCertificateData\":\"second\",\"clientKeyData\":\"k2\"}}");
+    while (!fbr_kube_creds_other_cert(creds)) /* the plugin runs no sooner than 5 s after it ran */
+        assert_true(fbr_kube_creds_renew(creds, 100));
+    assert_string_equal(c.cert, "second");
+    assert_string_equal(c.key, "k2");
+    assert_null(fbr_kube_creds_token(creds));
+    fbr_kube_creds_close(creds);
+    fbr_kube_config_fini(&c);
+}
+
 static void a_plugin_that_fails_is_told(void **state)
 {
     struct fbr_error err = {0, ""};
@@ -582,6 +605,35 @@ static void a_token_that_is_refused_is_looked_for_in_the_kubeconfig(void **state
     fbr_kube_config_fini(&c);
 }
 
+static void a_certificate_that_is_refused_is_looked_for_in_the_kubeconfig(void **state)
+{
+    struct fbr_kube_config c;
+    struct fbr_kube_creds *creds;
+    char path[128];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/a", folder);
+    assert_int_equal(setenv("KUBECONFIG", path, 1), 0);
+    write_file("a", "current-context: x\n"
+                    "clusters: [{name: c, cluster: {server: 'https://h'}}]\n"
+                    "users: [{name: u, user: {client-certificate: b, client-key: token}}]\n"
+                    "contexts: [{name: x, context: {cluster: c, user: u}}]\n");
+    write_file("b", "first");
+    write_file("token", "k1");
+    assert_int_equal(fbr_kube_config_load(&c, "", NULL), 0);
+    assert_int_equal(fbr_kube_creds_open(&creds, &c, NULL), 0);
+    assert_true(fbr_kube_creds_refused(creds)); /* perhaps another request has taken it over */
+    assert_false(fbr_kube_creds_other_cert(creds));
+    write_file("b", "second");
+    write_file("token", "k2");
+    assert_true(fbr_kube_creds_refused(creds));
+    assert_true(fbr_kube_creds_other_cert(creds));
+    assert_string_equal(c.cert, "second");
+    assert_string_equal(c.key, "k2");
+    fbr_kube_creds_close(creds);
+    fbr_kube_config_fini(&c);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
@@ -598,6 +650,8 @@ int main(void)
         TEST(what_cannot_be_used_is_told),
         TEST(without_a_cluster_a_sentence_says_where_it_was_looked_for),
         TEST(a_pod_uses_its_service_account),
+        TEST(the_next_certificate_of_a_plugin_is_taken),
+        TEST(a_certificate_that_is_refused_is_looked_for_in_the_kubeconfig),
         cmocka_unit_test(base64_comes_back),
         cmocka_unit_test(what_a_plugin_prints_is_checked),
         cmocka_unit_test(times_have_zones),
