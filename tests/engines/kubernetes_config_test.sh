@@ -1,5 +1,5 @@
 # kubernetes_config_test.sh - what a kubeconfig may say, on a real API server: a proxy, the server's name, files with tokens,
-# programs that give tokens and certificates. Then the token is taken back and the connections are reset while a pool maps.
+# programs that give tokens and certificates. Then these change, and the connections are reset, while a pool maps.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016,SC2154
@@ -76,8 +76,11 @@ credential() {
         >"$work/credential.new"
     mv "$work/credential.new" "$work/credential"
 }
-credential "$(jq -n --arg cert "$(of 'users[0].user.client-certificate-data' | base64 -d)" \
-    --arg key "$(of 'users[0].user.client-key-data' | base64 -d)" '{clientCertificateData: $cert, clientKeyData: $key}')"
+certificate() {
+    credential "$(jq -n --arg cert "$(of 'users[0].user.client-certificate-data' | base64 -d)" \
+        --arg key "$(of 'users[0].user.client-key-data' | base64 -d)" '{clientCertificateData: $cert, clientKeyData: $key}')"
+}
+certificate
 config "$direct" "$plugin"
 does 300 "$prog" process exit 7
 says '^code 7: '
@@ -126,3 +129,19 @@ says '^right 200 of 200$'
 says '^deaths 0$'
 nothing_left
 ok "tokens that are taken back, and connections that are reset"
+
+# --- a certificate that comes during a run, when the token is no longer taken
+config "$direct" "$plugin"
+begins 1 begun "$prog" pool 2 200 20 "$work/enough-again" 0
+"$bed" kubectl -n fiber delete secret fiber-config-token >/dev/null
+wait_for "the token should be refused" refused
+certificate
+pod=$(in_space get pods -l fiber.io/run -o name | sed -n 1p)
+in_space delete --wait=false "$pod" >/dev/null
+wait_for "another worker should come" replaced
+touch "$work/enough-again"
+ends
+says '^right 200 of 200$'
+says '^deaths 0$'
+nothing_left
+ok "a certificate that comes during a run"
