@@ -121,9 +121,12 @@ class ApplyResult(_core._fiber.Result):
             self._hooked = True
             self._pool._need(self)
 
+    def _is_ready(self):
+        return self._done and not self._callbacks
+
     def ready(self):
         """Tells whether the call is done, and its callback has returned."""
-        return self._done and not self._callbacks
+        return self._is_ready() or self._pool._run(self._is_ready, self, 0)  # takes what has arrived: nobody else may
 
     def successful(self):
         """Tells whether the call raised nothing. ValueError: it is not done."""
@@ -133,12 +136,12 @@ class ApplyResult(_core._fiber.Result):
 
     def wait(self, timeout=None):
         """Waits until the call is done, or the timeout (seconds) is over."""
-        if not self.ready():
-            self._pool._run(self.ready, self, timeout)
+        if not self._is_ready():
+            self._pool._run(self._is_ready, self, timeout)
 
     def get(self, timeout=None):
         """Waits for the result and returns it, or raises what the call has raised. TimeoutError: it is not done."""
-        if not self.ready() and not self._pool._run(self.ready, self, timeout):
+        if not self._is_ready() and not self._pool._run(self._is_ready, self, timeout):
             raise TimeoutError
         if self._error is not None:
             _core._fiber.stay()
@@ -176,7 +179,7 @@ class ApplyResult(_core._fiber.Result):
     def _watch(self, function):
         """Has the thread of the pool call a function when all is done."""
         with self._pool._cond:
-            waits = not self.ready()
+            waits = not self._is_ready()
             if waits:
                 self._watchers = (*self._watchers, function)
                 self._hooked = True

@@ -181,6 +181,14 @@ def test_a_result_that_is_not_there(pool, tmp_path):
     assert r.ready() and r.successful() and r.get() == path
 
 
+def test_results_become_ready_for_a_program_that_only_asks(pool):
+    results = [pool.apply_async(square, (3,)), pool.map_async(square, range(1000)), pool.starmap_async(add, [(1, 2)])]
+    end = time.monotonic() + LONG
+    while not all(r.ready() for r in results) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert all(r.ready() and r.successful() for r in results)
+
+
 def test_an_exception_is_raised_with_the_traceback_of_the_worker(pool):
     r = pool.apply_async(refuse_seven, (7,))
     with pytest.raises(ValueError) as caught:
