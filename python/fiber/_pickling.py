@@ -97,7 +97,8 @@ SHARED_TENSOR = ("cannot share a tensor with a job, which would get a copy of it
 
 
 def _reduce_tensor(tensor):
-    if hasattr(tensor, "is_shared") and tensor.is_shared() and not tensor.is_cuda:  # by share_memory_()
+    memory = getattr(tensor, "_untyped_storage", tensor)  # methods of a TypedStorage print warnings
+    if hasattr(memory, "is_shared") and memory.is_shared() and not memory.is_cuda:  # by share_memory_()
         raise ValueError(SHARED_TENSOR)
     return tensor.__reduce_ex__(PROTOCOL)
 

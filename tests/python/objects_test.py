@@ -142,3 +142,41 @@ def test_a_reference_may_end_while_another_is_read(monkeypatch):
     monkeypatch.setattr(objects, "_kept", {("address", "key"): (None, Size(1)), **objects._kept})
     assert mp.put("new").get() == "new"
     assert not refs
+
+
+def test_a_storage_of_torch_prints_no_warning(program):
+    ran = program("""
+        import warnings
+        from multiprocessing.reduction import ForkingPickler
+        import fiber as mp
+
+        class Untyped:
+            is_cuda = False
+
+            def is_shared(self):
+                return False
+
+        class TypedStorage:
+            is_cuda = False
+
+            def __init__(self):
+                self._untyped_storage = Untyped()
+
+            def is_shared(self):
+                warnings.warn("TypedStorage is deprecated")
+
+        def share(storage):
+            pass
+
+        share.__module__ = "torch.multiprocessing.reductions"
+        ForkingPickler.register(TypedStorage, share)
+
+        def show(storage):
+            print(type(storage).__name__)
+
+        if __name__ == "__main__":
+            child = mp.Process(target=show, args=(TypedStorage(),))
+            child.start()
+            child.join()
+    """)
+    assert (ran.code, ran.out, ran.err) == (0, "TypedStorage\n", ""), ran
