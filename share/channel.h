@@ -132,8 +132,11 @@ int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, i
 int fbr_owner_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms);
 /* As get, but the message stays. */
 int fbr_owner_look(struct fbr_owner *h, int lane, int timeout_ms);
-/* A descriptor that polls readable while a get need not wait; or an error that is kept. */
-int fbr_owner_fd(struct fbr_owner *h, int lane);
+/* A descriptor that polls readable while a get need not wait; or an error that is kept. All handles
+ * of this process share it; *watches notes that this handle has asked for it. */
+int fbr_owner_fd(struct fbr_owner *h, int lane, bool *watches);
+/* A handle ends. The last one that has asked for the descriptor closes it. */
+void fbr_owner_unwatch(struct fbr_owner *h, int lane, bool watches);
 int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n);
 void fbr_owner_shut(struct fbr_owner *h, int lane);
 int fbr_owner_done(struct fbr_owner *h, int lane);

@@ -261,7 +261,7 @@ int fbr_owner_look(struct fbr_owner *h, int lane, int timeout_ms)
     return get(h, lane, NULL, timeout_ms);
 }
 
-int fbr_owner_fd(struct fbr_owner *h, int lane)
+int fbr_owner_fd(struct fbr_owner *h, int lane, bool *watches)
 {
     struct lane *l = &h->lanes[lane];
     int fd;
@@ -270,12 +270,26 @@ int fbr_owner_fd(struct fbr_owner *h, int lane)
     pthread_mutex_lock(&h->lock);
     fd = fbr_ready_fd(&l->ready);
     if (fd >= 0) {
+        l->watchers += !*watches;
+        *watches = true;
         fbr_queue_engine_watch(l->engine, 0); /* this needs no memory for peer 0 */
         if (h->over)
             fbr_ready_set(&l->ready, true);
     }
     pthread_mutex_unlock(&h->lock);
     return fd;
+}
+
+void fbr_owner_unwatch(struct fbr_owner *h, int lane, bool watches)
+{
+    struct lane *l = &h->lanes[lane];
+
+    if (!watches)
+        return;
+    pthread_mutex_lock(&h->lock);
+    if (--l->watchers == 0)
+        fbr_ready_fini(&l->ready);
+    pthread_mutex_unlock(&h->lock);
 }
 
 size_t fbr_owner_count(const struct lane *l)

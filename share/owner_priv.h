@@ -54,6 +54,7 @@ struct lane {
     struct joiner *joiners;
     pthread_cond_t arrived, room, finished;
     struct fbr_ready ready; /* for the gets of this process */
+    int watchers;           /* handles that have asked for it */
 };
 
 /* An end of a pipe lives until its last holder has gone. */

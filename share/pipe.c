@@ -22,6 +22,7 @@ struct fiber_pipe {
     struct fbr_client *client;
     int end;
     bool sends, receives;
+    bool watches; /* see fbr_owner_fd() */
     unsigned flags;
     uint64_t owner, object; /* as in its address */
 };
@@ -156,6 +157,7 @@ static int hold(struct fiber_pipe *end, struct fbr_hold *out)
     if (!p)
         return fbr_keep(-ENOMEM, "pipe: out of memory");
     *p = *end;
+    p->watches = false;
     if (p->host)
         fbr_owner_attach(fbr_owner_hold(p->host), p->end);
     else
@@ -259,7 +261,8 @@ int fiber_pipe_fd(struct fiber_pipe *p)
         return -EPERM;
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    return p->host ? fbr_owner_fd(p->host, !p->end) : fbr_client_fd(p->client, !p->end);
+    return p->host ? fbr_owner_fd(p->host, !p->end, &p->watches)
+                   : fbr_client_fd(p->client, !p->end);
 }
 
 void fiber_pipe_close(struct fiber_pipe *p)
@@ -269,6 +272,7 @@ void fiber_pipe_close(struct fiber_pipe *p)
     if (p->client) {
         fbr_client_close(p->client, p->end);
     } else {
+        fbr_owner_unwatch(p->host, !p->end, p->watches);
         fbr_owner_leave(p->host, p->end);
         fbr_owner_release(p->host);
     }

@@ -11,6 +11,7 @@ struct fiber_queue {
     struct fbr_client *client; /* in other processes */
     bool owner;
     bool bounded;
+    bool watches; /* see fbr_owner_fd() */
 };
 
 static int explain(int rc, const char *what)
@@ -129,7 +130,7 @@ int fiber_queue_fd(struct fiber_queue *q)
 {
     if (fbr_rt_check() < 0)
         return -EPERM;
-    return q->host ? fbr_owner_fd(q->host, 0) : fbr_client_fd(q->client, 0);
+    return q->host ? fbr_owner_fd(q->host, 0, &q->watches) : fbr_client_fd(q->client, 0);
 }
 
 int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
@@ -207,6 +208,7 @@ void fiber_queue_close(struct fiber_queue *q)
     if (q->client) {
         fbr_client_close(q->client, 0);
     } else {
+        fbr_owner_unwatch(q->host, 0, q->watches);
         if (q->owner)
             fbr_owner_close(q->host);
         fbr_owner_release(q->host);

@@ -94,10 +94,18 @@ class _Base:
         self._reader, self._writer = _Reader(handle), _Writer(handle)
         self._handle = handle
 
+    def _give_away(self):
+        """From now on this object has a handle like all other users, so that what belongs to it goes with it."""
+        self._address = self._handle.address()
+        _given_away.add(self._handle)
+        self._handle = _core.start().Queue(address=self._address)
+        for end in self._reader, self._writer:
+            if not end.closed:
+                end._handle = self._handle
+
     def __getstate__(self):
         if self._address is None:
-            self._address = self._handle.address()
-            _given_away.add(self._handle)
+            self._give_away()
         return self._address, self._maxsize
 
     def __setstate__(self, state):

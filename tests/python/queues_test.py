@@ -11,6 +11,7 @@ import time
 import pytest
 
 import fiber as mp
+from fiber import connection
 
 LONG = 60
 
@@ -201,6 +202,26 @@ def give_a_queue_of_mine_away(start):
 
 def test_a_queue_outlives_its_last_use_by_its_maker(start):
     assert well(give_a_queue_of_mine_away(start))
+
+
+def put_one_for_each(queues):
+    while (q := queues.get()) is not None:
+        q.put(1)
+
+
+def test_the_descriptor_of_a_queue_that_was_given_away_goes_with_its_last_use(start):
+    queues = mp.SimpleQueue()
+    child = start(put_one_for_each, queues)
+    counts = []
+    for _ in range(5):
+        q = mp.SimpleQueue()
+        queues.put(q)
+        assert connection.wait([q._reader], LONG) and q.get() == 1
+        del q
+        counts.append(len(os.listdir("/proc/self/fd")))
+    queues.put(None)
+    assert well(child)
+    assert counts[1:] == counts[:1] * 4
 
 
 def wait_for_end(q, up):

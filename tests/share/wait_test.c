@@ -50,6 +50,31 @@ static void test_a_queue_of_ours(void **state)
     fiber_queue_close(q);
 }
 
+static void test_the_last_handle_that_waits_closes_the_descriptor(void **state)
+{
+    struct fiber_address a;
+    struct fiber_queue *q = open_queue(0, &a), *first, *second;
+    int fds = count_fds();
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        must(fiber_queue_connect(&first, &a));
+        must(fiber_queue_connect(&second, &a));
+        fiber_queue_fd(first);
+        fiber_queue_fd(first);
+        fiber_queue_fd(second);
+        fiber_queue_close(first);
+        assert_int_equal(count_fds(), fds + 1);
+        must(put_number(q, 1));
+        await(fiber_queue_fd(second));
+        expect_number(second, 1);
+        assert_false(readable(fiber_queue_fd(second)));
+        fiber_queue_close(second);
+        assert_int_equal(count_fds(), fds);
+    }
+    fiber_queue_close(q);
+}
+
 static void test_nobody_asks_and_nothing_is_made(void **state)
 {
     struct fiber_queue *q[100];
@@ -552,6 +577,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_queue_of_ours),
+        cmocka_unit_test(test_the_last_handle_that_waits_closes_the_descriptor),
         cmocka_unit_test(test_nobody_asks_and_nothing_is_made),
         cmocka_unit_test(test_a_queue_of_another_process),
         cmocka_unit_test(test_each_message_goes_to_one_of_those_that_watch),
