@@ -113,7 +113,8 @@ class _Synchronizer:
     _proxy_type = LockProxy
 
     def __init__(self, *args, ctx=None):
-        self._proxy = _kept(getattr(_get_manager(), type(self).__name__)(*args))
+        kind = next(c.__name__ for c in type(self).__mro__ if c.__module__ == __name__)  # also of a program's own class
+        self._proxy = _kept(getattr(_get_manager(), kind)(*args))
 
     def __getstate__(self):
         self._proxy._close.cancel()  # it lives on in the manager, for the process that gets it

@@ -11,6 +11,7 @@ import pytest
 
 import fiber.managers
 import fiber as mp
+from fiber import synchronize
 
 LONG = 60
 
@@ -49,6 +50,31 @@ def test_a_lock():
         lock.release()
     with lock as taken:
         assert taken is True
+
+
+def derived(base):
+    """A class of the program's own, which processes find in this module."""
+    return type("Own" + base.__name__, (base,), {"__module__": __name__})
+
+
+OwnLock, OwnRLock, OwnEvent = map(derived, (synchronize.Lock, synchronize.RLock, synchronize.Event))
+OwnSemaphore, OwnBoundedSemaphore = map(derived, (synchronize.Semaphore, synchronize.BoundedSemaphore))
+OwnCondition, OwnBarrier = map(derived, (synchronize.Condition, synchronize.Barrier))
+
+
+def use_own(lock, barrier, event):
+    with lock:
+        event.set()
+    barrier.wait(LONG)
+
+
+def test_classes_of_the_program(start):
+    barrier, event = OwnBarrier(2), OwnEvent()
+    for lock in OwnLock(), OwnRLock(), OwnSemaphore(), OwnBoundedSemaphore(), OwnCondition():
+        event.clear()
+        child = start(use_own, lock, barrier, event)
+        barrier.wait(LONG)
+        assert well(child) and event.is_set()
 
 
 def test_what_is_locked():
