@@ -401,11 +401,11 @@ static int on_epoch(struct mixed *m, const char *line)
         printf(" | pool: %d workers, %3u sheets", m->stats.workers, m->sheets);
     putchar('\n');
     fflush(stdout);
+    fiber_ring_stats(m->ring, m->rank, m->ranks);
     if (m->alone)
         return 0;
     if (epoch < m->epochs)
         rc = publish_network(m);
-    fiber_ring_stats(m->ring, m->rank, m->ranks);
     if (!m->no_kill && !m->rank_killed && epoch >= m->epochs / 2)
         kill_rank(m);
     return rc;

@@ -68,6 +68,10 @@ test_refuses_wrong_options() {
     expect 0 'Usage: mixed' "$mixed" --help
 }
 
+test_names_the_ranks_of_a_ring_alone() {
+    expect 0 '  rank 1   pid ' "$mixed" --alone --quick --ranks 2
+}
+
 test_ended_mix_leaves_nothing() {
     local line='' code=0
     mkdir "$work/tmp"
@@ -91,4 +95,5 @@ test_leaves_a_damaged_checkpoint_alone
 test_refuses_a_damaged_sheet
 test_says_what_is_wrong_with_its_data
 test_refuses_wrong_options
+test_names_the_ranks_of_a_ring_alone
 test_ended_mix_leaves_nothing
