@@ -185,6 +185,7 @@ class ApplyResult(_core._fiber.Result):
                 self._hooked = True
                 if not self._done:
                     self._pool._needs.add(self)
+                    self._pool._cond.notify_all()
                 elif not self._callbacks:  # done meanwhile
                     self._watchers, waits = self._watchers[:-1], False
         if waits:
@@ -1024,6 +1025,7 @@ class Pool(metaclass=abc.ABCMeta):
     def _need(self, what):
         with self._cond:
             self._needs.add(what)
+            self._cond.notify_all()  # the thread may linger
         self._start_thread()
 
     def _start_thread(self):

@@ -626,6 +626,18 @@ def test_callbacks_come_without_a_waiter(pool):
     assert done.wait(LONG) and chain == [4, 16, 256, 65536]
 
 
+def test_a_thread_that_lingers_serves_the_next_call_at_once(pool, monkeypatch):
+    monkeypatch.setattr(mp.pool, "LINGER_S", 2 * LONG)
+
+    async def main():
+        assert await pool.apply_async(square, (3,)) == 9
+    for _ in range(3):
+        done = threading.Event()
+        pool.apply_async(square, (3,), callback=lambda x: done.set())
+        assert done.wait(LONG / 4)
+        asyncio.run(asyncio.wait_for(main(), LONG / 4))
+
+
 def test_a_callback_that_raises_harms_nobody_else(pool, monkeypatch):
     seen = []
     monkeypatch.setattr(threading, "excepthook", seen.append)
