@@ -316,7 +316,7 @@ class IMapIterator(ApplyResult):
             for value in out:
                 return value
             self._out = None
-        if not self._arrived() and not self._pool._run(self._arrived, None, timeout):
+        if not self._arrived() and not self._wait(timeout):
             raise TimeoutError
         block = self._next_block()
         if block is None:
@@ -332,6 +332,18 @@ class IMapIterator(ApplyResult):
             return value
         self._out = iter(value)
         return next(self._out)
+
+    def _wait(self, timeout):
+        """Waits for the next one. Meanwhile the thread of the pool takes no results for us."""
+        pool = self._pool
+        if not self._hooked:
+            pool._needs.discard(self)
+        try:
+            return pool._run(self._arrived, None, timeout)
+        finally:
+            with pool._feeding:
+                if self in pool._feeds:
+                    pool._need(self, False)
 
     def _arrived(self):
         """Whether the next one need not be waited for; takes what arrived into order, and makes room for more."""
@@ -477,9 +489,7 @@ class IMapIterator(ApplyResult):
                     if self._pulled or not self._rest or not self._put_some():
                         return
                 pool._wake()
-                with pool._cond:
-                    while not self._pulled and self._is_full():
-                        pool._cond.wait(LOOK_S)
+                pool._run(lambda: self._pulled or not self._is_full(), None, None)  # nobody else may take results
         finally:
             self._thread = None
             pool._sources.discard(self)
@@ -841,7 +851,7 @@ class Pool(metaclass=abc.ABCMeta):
         def begin(stream):
             result._stream = stream
             if type(iterator) in PLAIN:
-                self._feed(result, True)
+                self._feed(result, False)
             else:
                 result._start_thread()
         try:
@@ -1022,10 +1032,11 @@ class Pool(metaclass=abc.ABCMeta):
 
     # ---- The thread ----
 
-    def _need(self, what):
+    def _need(self, what, at_once=True):
         with self._cond:
             self._needs.add(what)
-            self._cond.notify_all()  # the thread may linger
+            if at_once:
+                self._cond.notify_all()  # the thread may linger
         self._start_thread()
 
     def _start_thread(self):

@@ -324,6 +324,12 @@ def test_a_map_runs_the_tasks_behind_an_error(pool, tmp_path):
     assert len(os.listdir(tmp_path)) == 19
 
 
+def touch_first_at_once(path):
+    if not path.endswith("/10"):
+        wait_for_file(os.path.join(os.path.dirname(path), "go"))
+    touch_unless_third(path)
+
+
 def touch_unless_third(path):
     if path.endswith("/3"):
         raise FileNotFoundError(path)
@@ -415,6 +421,21 @@ def test_imap(pool, make, chunksize):
     assert list(pool.imap(square, make(300), chunksize)) == [x * x for x in range(300)]
     assert sorted(pool.imap_unordered(square, make(300), chunksize)) == [x * x for x in range(300)]
     assert list(pool.imap(square, make(0), chunksize)) == []
+
+
+@pytest.mark.parametrize("source", [list, iter], ids=["list", "iterator"])
+@pytest.mark.parametrize("asks", [False, True], ids=["never", "once"])
+def test_imap_goes_on_while_nobody_asks(pool, tmp_path, source, asks):
+    paths = [str(tmp_path / str(i)) for i in range(10, 5000)]
+    it = pool.imap(touch_first_at_once if asks else touch_unless_third, source(paths))
+    if asks:
+        next(it)
+        open(tmp_path / "go", "w").close()
+    end = time.monotonic() + LONG
+    while len(os.listdir(tmp_path)) < len(paths) + asks and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(os.listdir(tmp_path)) == len(paths) + asks
+    assert len(list(it)) == len(paths) - asks
 
 
 def test_imap_over_more_than_the_window(pool):
