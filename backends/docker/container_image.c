@@ -523,7 +523,9 @@ static int load_overlay(struct fbr_docker_images *m, struct fbr_error *err)
     if (fd >= 0)
         close(fd);
     free(text);
-    return m->overlay ? 0 : fbr_fail(err, -EINVAL, "docker_template %s: %.300s", path, why.text);
+    if (m->overlay && !fbr_json_is_object(m->overlay))
+        fbr_fail(&why, -EINVAL, "not a JSON object ({...})");
+    return why.text[0] ? fbr_fail(err, -EINVAL, "docker_template %s: %.300s", path, why.text) : 0;
 }
 
 int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_engine *engine,
@@ -540,6 +542,7 @@ int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_eng
     m->loop = loop;
     rc = load_overlay(m, err);
     if (rc < 0) {
+        fbr_json_free(m->overlay);
         free(m);
         return rc;
     }

@@ -107,6 +107,9 @@ says '^cpus 0$'
 echo '{"HostConfig":' >"$work/template"
 FIBER_DOCKER_TEMPLATE=$work/template does 300 "$prog" cpus
 says 'docker_template .*not JSON'
+echo '[]' >"$work/template"
+FIBER_DOCKER_TEMPLATE=$work/template does 300 "$prog" cpus
+says 'docker_template .*not a JSON object'
 FIBER_DOCKER_HOST=unix:///no/such/socket does 300 "$prog" cpus
 says 'no Docker engine at /no/such/socket'
 ok "template and host"
