@@ -367,13 +367,20 @@ int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct
 {
     struct fbr_slurm_steps s = {.settings = settings, .component = find_component(NULL)};
     struct step j = {.s = &s};
+    static char node[] = "--nodelist=NODE";
     struct fbr_args w = {0};
+    char *first;
     int rc;
 
     snprintf(j.name, sizeof(j.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
     rc = make_words(&j, job, &w) < 0 || add_program(job, &w) < 0 ? -ENOMEM : 0;
-    fbr_args_line(&w, out);
-    fbr_put(out, "\n", 1);
+    if (rc == 0) {
+        first = w.at[NODE_WORD];
+        w.at[NODE_WORD] = node;
+        fbr_args_line(&w, out);
+        fbr_put(out, "\n", 1);
+        w.at[NODE_WORD] = first;
+    }
     fbr_args_fini(&w);
     return rc;
 }

@@ -74,7 +74,7 @@ FIBER_COMMAND_START='ssh {host}' FIBER_COMMAND_HOSTS='a b' check 0 ".*one of 2 j
 check 125 '.*' 'no command that starts a job' run --dry-run -b command -n 2 ./x
 check 0 '.*one of 1 job sbatch .* --mem=1024M .*FIBER_TICKET=file:.*' '^' run --dry-run -b slurm -n 2 --mem 1Gi ./x
 check 0 '\{.*,"manifest":"sbatch .*"\} ' '^' run --dry-run --json -b slurm -n 2 ./x
-SLURM_JOB_ID=1 check 0 '.*one of 1 job srun .* --export=ALL,FIBER_TICKET=fd:0 .*' '^' run --dry-run -b slurm -n 2 ./x
+SLURM_JOB_ID=1 check 0 '.*one of 1 job srun --nodelist=NODE --mpi=none --nodes=1 .* --export=ALL,FIBER_TICKET=fd:0 .*' '^' run --dry-run -b slurm -n 2 ./x
 check 2 '' 'needs the API server of Kubernetes, but the backend is local' run --dry-run=server -b local -n 2 ./x
 check 2 '' 'did you mean server' run --dry-run=serve -n 2 ./x
 check 2 '' 'the program is missing' run -n 2
