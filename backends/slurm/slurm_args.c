@@ -43,6 +43,19 @@ static int refuse_clusters(const struct fbr_args *options, struct fbr_error *err
     return 0;
 }
 
+/* With these the jobs are others than Fiber's: several for each of ours, or another program. */
+static int refuse_others(const struct fbr_args *options, struct fbr_error *err)
+{
+    for (size_t i = 0; i < options->n; i++)
+        if (value_of(options, i, "array", 'a') || value_of(options, i, "wrap", '=') ||
+            strcmp(options->at[i], "--test-only") == 0)
+            return fbr_fail(err, -EINVAL,
+                            "slurm_options must not have %.60s: Fiber itself decides how many jobs "
+                            "there are, and what they run",
+                            options->at[i]);
+    return 0;
+}
+
 int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_config *config,
                             struct fbr_error *err)
 {
@@ -55,6 +68,8 @@ int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_confi
     s->poll_ms = (unsigned)fbr_config_ms(config, "slurm_poll");
     if (fbr_args_split(&s->options, fbr_config_str(config, "slurm_options"), err) < 0)
         return fbr_wrap(err, "slurm_options");
+    if (refuse_others(&s->options, err) < 0)
+        return -EINVAL;
     return refuse_clusters(&s->options, err);
 }
 

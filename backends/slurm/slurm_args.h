@@ -22,7 +22,8 @@ struct fbr_slurm_settings {
     unsigned poll_ms;
 };
 
-/* -EINVAL: slurm_options is not a list of words, or names a cluster. */
+/* -EINVAL: slurm_options is not a list of words, or has an option that breaks
+ * Fiber's jobs: it names a cluster, or makes other jobs (--array, --wrap, --test-only). */
 int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_config *config,
                             struct fbr_error *err);
 void fbr_slurm_settings_fini(struct fbr_slurm_settings *s);

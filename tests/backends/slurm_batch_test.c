@@ -379,6 +379,23 @@ static void a_cluster_for_sbatch_alone_is_refused(void **state)
     start(0);
 }
 
+static void options_that_make_other_jobs_are_refused(void **state)
+{
+    static const char *const options[] = {"--array=1-3", "-a 0-2", "--wrap=true", "--wrap true",
+                                          "--test-only"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(options); i++) {
+        assert_int_equal(fbr_config_set(bed.config, "slurm_options", options[i], "test", &bed.err),
+                         0);
+        assert_int_equal(fbr_loop_call(bed.loop, do_open, NULL), -EINVAL);
+        assert_non_null(strstr(bed.err.text, "slurm_options must not have -"));
+    }
+    assert_int_equal(
+        fbr_config_set(bed.config, "slurm_options", "--mem=1G --comment=a", "test", &bed.err), 0);
+    start(0);
+}
+
 static void a_job_of_another_cluster_is_cancelled_there(void **state)
 {
     (void)state;
@@ -441,6 +458,7 @@ int main(void)
         batch_test(a_limit_on_submitted_jobs_is_used_up),
         batch_test(the_end_cancels_every_submission_without_an_answer),
         batch_test(a_cluster_for_sbatch_alone_is_refused),
+        batch_test(options_that_make_other_jobs_are_refused),
         batch_test(a_job_of_another_cluster_is_cancelled_there),
         batch_test(the_end_of_a_job_of_another_cluster_is_looked_up_there),
         batch_test(a_suspended_job_is_told_and_its_resumption),
