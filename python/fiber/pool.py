@@ -216,6 +216,14 @@ AsyncResult = ApplyResult  # two names of one class, as in multiprocessing
 class MapResult(ApplyResult):
     """The result of map_async() and starmap_async()."""
 
+    @property
+    def _number_left(self):
+        """How many parts are not done: a name of multiprocessing, which programs read to show their progress."""
+        self.ready()
+        with self._pool._feeding:
+            return self._left + sum(feed.end - feed.next - 1 for feed in self._pool._feeds
+                                    if getattr(feed, "result", None) is self)
+
 
 class Feed:
     """The elements of a map that are not put yet. The result has one more left as long as it is not finished."""

@@ -189,6 +189,16 @@ def test_results_become_ready_for_a_program_that_only_asks(pool):
     assert all(r.ready() and r.successful() for r in results)
 
 
+@pytest.mark.parametrize("chunksize", [None, 1, 7])
+def test_what_is_left_of_a_map_falls_to_nothing(pool, chunksize):
+    r = pool.map_async(square, range(5000), chunksize)
+    seen, end = [r._number_left], time.monotonic() + LONG
+    while r._number_left and time.monotonic() < end:
+        seen.append(r._number_left)
+    assert 0 < seen[0] <= 5000 and seen == sorted(seen, reverse=True)
+    assert r._number_left == 0 and r.ready() and len(r.get()) == 5000
+
+
 def test_an_exception_is_raised_with_the_traceback_of_the_worker(pool):
     r = pool.apply_async(refuse_seven, (7,))
     with pytest.raises(ValueError) as caught:
