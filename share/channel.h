@@ -141,7 +141,7 @@ int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n);
 void fbr_owner_shut(struct fbr_owner *h, int lane);
 int fbr_owner_done(struct fbr_owner *h, int lane);
 int fbr_owner_join(struct fbr_owner *h, int lane, int timeout_ms);
-void fbr_owner_deal(struct fbr_owner *h, int lane);
+int fbr_owner_deal(struct fbr_owner *h, int lane);
 /* Ends the channel: its users, in this process and in others, get -EPIPE. */
 void fbr_owner_close(struct fbr_owner *h);
 /* For pipes. An end lives as long as a process holds it, by a handle or by its address. attach: one

@@ -957,10 +957,15 @@ int fbr_owner_join(struct fbr_owner *h, int lane, int timeout_ms)
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
-void fbr_owner_deal(struct fbr_owner *h, int lane)
+int fbr_owner_deal(struct fbr_owner *h, int lane)
 {
+    int rc = 0;
+
     pthread_mutex_lock(&h->lock);
-    if (!h->over)
+    if (h->over)
+        rc = -EPIPE;
+    else
         fbr_queue_engine_deal(h->lanes[lane].engine);
     pthread_mutex_unlock(&h->lock);
+    return rc;
 }

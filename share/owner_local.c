@@ -307,8 +307,11 @@ int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n)
     struct lane *l = &h->lanes[lane];
     struct fbr_queue_engine_stats s;
     uint64_t until;
+    int rc = -EPIPE;
 
     pthread_mutex_lock(&h->lock);
+    if (h->over)
+        goto out;
     fbr_queue_engine_settle(l->engine);
     until = fbr_now_ms() + OVERDUE_MS + 1; /* then its recalls are overdue */
     do
@@ -317,6 +320,8 @@ int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n)
     if (s.recalls) /* a consumer is frozen: the next call need not wait for it again */
         fbr_owner_drop_recalls(l);
     *n = fbr_owner_count(l);
+    rc = 0;
+out:
     pthread_mutex_unlock(&h->lock);
-    return 0;
+    return rc;
 }

@@ -146,8 +146,8 @@ int fiber_queue_size(struct fiber_queue *q, size_t *n)
 {
     if (fbr_rt_check() < 0)
         return -EPERM;
-    return q->host ? fbr_owner_size(q->host, 0, n)
-                   : explain(fbr_client_size(q->client, 0, n), "size");
+    return explain(q->host ? fbr_owner_size(q->host, 0, n) : fbr_client_size(q->client, 0, n),
+                   "size");
 }
 
 int fiber_queue_shut(struct fiber_queue *q)
@@ -195,10 +195,7 @@ int fiber_queue_deal(struct fiber_queue *q)
 {
     if (fbr_rt_check() < 0)
         return -EPERM;
-    if (!q->host)
-        return explain(fbr_client_deal(q->client, 0), "deal");
-    fbr_owner_deal(q->host, 0);
-    return 0;
+    return explain(q->host ? fbr_owner_deal(q->host, 0) : fbr_client_deal(q->client, 0), "deal");
 }
 
 void fiber_queue_close(struct fiber_queue *q)

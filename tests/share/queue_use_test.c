@@ -188,7 +188,8 @@ static void test_a_second_handle_of_the_owner_outlives_the_first(void **state)
     assert_int_equal(fiber_queue_put(second, "x", 1, 0), -EPIPE);
     assert_int_equal(fiber_queue_get(second, &b, LONG_MS), -EPIPE);
     must(fiber_queue_shut(second));
-    must(fiber_queue_size(second, &n));
+    assert_int_equal(fiber_queue_size(second, &n), -EPIPE);
+    assert_int_equal(fiber_queue_deal(second), -EPIPE);
     fiber_queue_close(second);
     fiber_queue_close(NULL);
 }
