@@ -284,7 +284,8 @@ struct fiber_queue;
 FIBER_API int fiber_queue_open(struct fiber_queue **q, size_t max_messages);
 /* Stores the address of the queue, with which other processes connect. */
 FIBER_API int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address);
-/* Opens the queue at this address. -EPIPE: its owner is gone, or has closed it. */
+/* Opens the queue at this address. -EPIPE: its owner is gone. If the owner lives and has closed the
+ * queue, the first call that needs the queue returns -EPIPE. */
 FIBER_API int fiber_queue_connect(struct fiber_queue **q, const struct fiber_address *address);
 /* Puts a message at the end of the queue. A message that the owner has taken is lost when the owner
  * dies. -ETIMEDOUT: the queue is full. -EPIPE: the owner is gone, or the queue was shut. -EMSGSIZE:
