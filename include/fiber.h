@@ -265,8 +265,8 @@ struct fiber_address {
  * -EINVAL: the bytes are not an address. */
 FIBER_API int fiber_address_format(const struct fiber_address *address, char *text, size_t size);
 /* Reads an address from its text; white space after it is ignored. The call does not check whether
- * the object still exists; connecting to the object does. -EINVAL: the text is not an address, or
- * not all of one. */
+ * the object still exists; using the object does. -EINVAL: the text is not an address, or not all
+ * of one. */
 FIBER_API int fiber_address_parse(struct fiber_address *address, const char *text);
 
 /* ---- Queue ----------------------------------------------------------------------------------- */
