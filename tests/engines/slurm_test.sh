@@ -203,8 +203,9 @@ if [[ -e $work/hang ]]; then
     echo hangs >"$work/hangs"
     read -r <"$work/goes"
 fi
-[[ ! -e $work/forgets ]] || exec $real "\$@" > >(grep -v "^\$(<"$work/forgets")|")
-exec $real "\$@"
+[[ -e $work/forgets ]] || exec $real "\$@"
+$real "\$@" | grep -v "^\$(<"$work/forgets")|"
+exit "\${PIPESTATUS[0]}"
 END
 chmod +x "$work/bin/squeue"
 exec 4<>"$work/hangs" 5<>"$work/goes"
