@@ -6,7 +6,6 @@ target_compile_options(fiber_options INTERFACE -Wall -Wextra -Wshadow -Wstrict-p
     -Wpointer-arith -Wvla $<$<BOOL:${FIBER_WERROR}>:-Werror>)
 target_link_options(fiber_options INTERFACE LINKER:--build-id=sha1 LINKER:-O1 LINKER:--as-needed)
 
-
 set(sanitizer_flags "")
 if(FIBER_FUZZ)
     if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
@@ -23,4 +22,12 @@ endif()
 if(sanitizer_flags)
     target_compile_options(fiber_options INTERFACE ${sanitizer_flags} -O1 -fno-omit-frame-pointer)
     target_link_options(fiber_options INTERFACE ${sanitizer_flags})
+endif()
+
+# Only developers build these: LLVM's linker, where it is installed, takes half the time. The library that users build is
+# linked as they do it, in the tests too.
+find_program(FIBER_LLD ld.lld)
+mark_as_advanced(FIBER_LLD)
+if(FIBER_LLD AND (sanitizer_flags OR (FIBER_WERROR AND CMAKE_C_COMPILER_ID MATCHES Clang)))
+    target_link_options(fiber_options INTERFACE -fuse-ld=lld)
 endif()
