@@ -225,5 +225,9 @@ int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind,
 
 void fbr_service_process_exit(int code, const char *why)
 {
-    fbr_child_exit(fbr_rt_peek()->child, code, why);
+    char text[FBR_ERROR_TEXT + 16] = "";
+
+    if (why[0])
+        snprintf(text, sizeof(text), "cannot serve: %s", why);
+    fbr_child_exit(fbr_rt_peek()->child, code, text);
 }

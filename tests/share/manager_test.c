@@ -568,7 +568,8 @@ static void test_a_class_that_does_not_open_says_why(void **state)
     (void)state;
     assert_int_equal(
         fiber_manager_start(&m, &ledger, "refuse", 6, OPTIONS(.job = {.name = "grumpy"})), -ECHILD);
-    assert_true(has(fiber_last_error(), "grumpy", "did not open", "-33", NULL));
+    assert_true(has(fiber_last_error(), "grumpy",
+                    ") cannot serve: its class did not open: open returned -33", NULL));
     assert_int_equal(fbr_process_active(NULL, 0), 0);
 }
 
