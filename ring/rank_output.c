@@ -241,6 +241,10 @@ void fbr_ring_print(struct fiber_ring *r, const char *fmt, ...)
     if (r->raw)
         text[n++] = '\r';
     text[n++] = '\n';
+    if (!r->rt->output) { /* it could not be opened, so no agent was started */
+        (void)!write(STDERR_FILENO, text, (size_t)n);
+        return;
+    }
     fbr_buf_init(&out);
     fbr_screen_break(screen_of(r, 2), &out);
     fbr_put(&out, text, (size_t)n);

@@ -3,8 +3,10 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,6 +20,16 @@
 #include "tests/support/sync.h"
 
 #define CODE 7
+
+static atomic_bool no_thread; /* as at the limit of processes of a user (ulimit -u) */
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn)(void *), void *);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn)(void *), void *);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn)(void *), void *p)
+{
+    return atomic_load(&no_thread) ? EAGAIN : __real_pthread_create(thread, a, fn, p);
+}
 
 static int end_with(int rank, int size, const void *arg, size_t len)
 {
@@ -70,9 +82,32 @@ static void test_a_ring_is_closed(void **state)
     }
 }
 
+/* Comes first: the thread that writes the output of rings starts with the first ring. */
+static void test_a_ring_gets_no_thread_for_its_output(void **state)
+{
+    const char *const command[] = {"true", NULL};
+    struct fiber_ring_options o = {.size = sizeof(o), .job.command = command};
+    struct fiber_queue *q;
+    struct fiber_ring *ring;
+    int ended = -1;
+
+    (void)state;
+    assert_int_equal(fiber_queue_open(&q, 0), 0); /* starts the event loop */
+    fiber_queue_close(q);
+    atomic_store(&no_thread, true);
+    assert_int_equal(fiber_ring_start(&ring, 1, NULL, NULL, 0, &o), 0);
+    assert_int_equal(fiber_ring_wait(ring, TEST_LONG_MS), 0);
+    atomic_store(&no_thread, false);
+    assert_int_equal(fiber_ring_exitcode(ring, &ended), 0);
+    assert_int_equal(ended, 125);
+    assert_non_null(strstr(fiber_ring_report(ring), "output of jobs"));
+    fiber_ring_close(ring);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_ring_gets_no_thread_for_its_output),
         cmocka_unit_test(test_a_ring_is_started),
         cmocka_unit_test(test_a_ring_is_closed),
     };
