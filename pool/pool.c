@@ -104,6 +104,8 @@ static int check_options(const struct fiber_pool_options *o, struct fbr_error *e
         return fbr_fail(err, -EINVAL, "pool options: workers_per_job cannot be negative");
     if (o->job.command && !o->job.command[0])
         return fbr_fail(err, -EINVAL, "pool options: job.command is empty");
+    if (o->job.cpus < 0 || o->job.gpus < 0)
+        return fbr_fail(err, -EINVAL, "pool options: cpus and gpus cannot be negative");
     return 0;
 }
 

@@ -428,6 +428,10 @@ static void test_wrong_options_are_refused(void **state)
     assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
     o = (struct fiber_pool_options){.size = sizeof(o), .job.command = (const char *const[]){NULL}};
     assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
+    o = (struct fiber_pool_options){.size = sizeof(o), .job.cpus = -1};
+    assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
+    o = (struct fiber_pool_options){.size = sizeof(o), .job.gpus = -1};
+    assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
     o = (struct fiber_pool_options){.size = sizeof(o), .backend = "no-such"};
     assert_int_equal(fiber_pool_open(&pool, &o), -ENOENT);
     assert_contains(fiber_last_error(), "no-such");
