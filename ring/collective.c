@@ -31,7 +31,7 @@ struct fbr_collective {
     uint64_t number; /* of the current collective */
     struct part *parts;
     int code; /* not 0: the group is broken, and `why` says why */
-    char why[160];
+    char why[200];
 };
 
 void fbr_collective_put(struct fbr_buf *b, const struct fbr_collective_ask *ask)
@@ -198,19 +198,33 @@ static int enter(struct fbr_collective *c, struct part *p, const void *data, siz
     return 0;
 }
 
+/* Names all in which calls of ranks may differ, except their number. */
+static const char *describe(const struct fbr_collective_ask *a, char *text, size_t size)
+{
+    static const char *const results[] = {"?", "sum", "minimum", "maximum"};
+    unsigned long long len = a->len;
+
+    if (a->op == FBR_COLLECTIVE_BARRIER)
+        return "a barrier";
+    if (a->op == FBR_COLLECTIVE_BROADCAST)
+        snprintf(text, size, "a broadcast of %llu bytes from rank %u", len, a->root);
+    else
+        snprintf(text, size, "a %s of %llu %s", results[a->how > FIBER_RING_MAX ? 0 : a->how],
+                 len / 8, a->type == FIBER_RING_INT64 ? "int64" : "double");
+    return text;
+}
+
 static void take(struct fbr_collective *c, struct part *p, const void *data, size_t len)
 {
-    static const char *const names[] = {"?", "a barrier", "a broadcast", "an allreduce"};
     const struct fbr_collective_ask *first = first_of(c), *ask = &p->ask;
+    char one[80], other[80];
 
-    if (first && !agree(first, ask))
-        fail(c, -EINVAL,
-             "the ranks do not agree: rank %u calls %s of %llu bytes, and rank %u %s of %llu",
-             ask->rank, names[ask->op], (unsigned long long)ask->len, first->rank, names[first->op],
-             (unsigned long long)first->len);
+    if (first && !agree(first, ask) && first->number == ask->number)
+        fail(c, -EINVAL, "the ranks do not agree: rank %u calls %s, and rank %u %s", ask->rank,
+             describe(ask, one, sizeof(one)), first->rank, describe(first, other, sizeof(other)));
     else if (c->parts[ask->rank].here || ask->number != c->number)
         fail(c, -EINVAL, "the ranks do not agree: rank %u calls %s out of order", ask->rank,
-             names[ask->op]);
+             describe(ask, one, sizeof(one)));
     else if (enter(c, p, data, len) < 0)
         fail(c, -ENOMEM, "the launcher is out of memory for the data of rank %u", ask->rank);
     else if (c->there == c->size)

@@ -45,6 +45,7 @@ static int explain(int rc, const char *what, bool lost, const char *text)
     return fbr_keep(rc, "%s: %s", what,
                     text && text[0]    ? text
                     : rc == -ETIMEDOUT ? "not all ranks made the call within the timeout"
+                    : rc == -EMSGSIZE  ? "the data is longer than max_message"
                                        : fbr_strerror(rc));
 }
 
@@ -106,8 +107,8 @@ static int collect(const char *what, struct fbr_collective_ask ask, void *data, 
                         "fiber_ring_start()",
                         what);
     if (ask.root >= g->size || (!data && ask.len))
-        return fbr_keep(-EINVAL, "%s: there is no rank %u, or the data pointer is NULL", what,
-                        ask.root);
+        return fbr_keep(-EINVAL, "%s: there is no rank %d, or the data pointer is NULL", what,
+                        (int)ask.root);
     if (g->size == 1)
         return 0;
     ask.rank = g->rank;

@@ -377,6 +377,35 @@ static void test_who_gives_up_breaks_it_for_all(void **state)
     run_ok(3, one_gives_up, &o);
 }
 
+static int disagree_on_root(int rank, int size, const void *arg, size_t len)
+{
+    char text[4] = "abc";
+
+    (void)size;
+    (void)arg;
+    (void)len;
+    CHECK(fiber_ring_broadcast(text, 4, -1, -1) == -EINVAL);
+    CHECK(strstr(fiber_last_error(), "no rank -1"));
+    CHECK(fiber_ring_broadcast(text, 4, rank, -1) == -EINVAL);
+    CHECK(strstr(fiber_last_error(), "4 bytes from rank 0"));
+    CHECK(strstr(fiber_last_error(), "4 bytes from rank 1"));
+    return 0;
+}
+
+static int disagree_on_result(int rank, int size, const void *arg, size_t len)
+{
+    double x = 1;
+
+    (void)size;
+    (void)arg;
+    (void)len;
+    CHECK(fiber_ring_allreduce(&x, 1, FIBER_RING_DOUBLE, rank ? FIBER_RING_MIN : FIBER_RING_MAX,
+                               -1) == -EINVAL);
+    CHECK(strstr(fiber_last_error(), "a minimum of 1 double"));
+    CHECK(strstr(fiber_last_error(), "a maximum of 1 double"));
+    return 0;
+}
+
 static int disagree(int rank, int size, const void *arg, size_t len)
 {
     int64_t n[2] = {1, 2};
@@ -397,6 +426,8 @@ static void test_ranks_that_do_not_agree_are_told(void **state)
 
     (void)state;
     run_ok(2, disagree, &o);
+    run_ok(2, disagree_on_root, &o);
+    run_ok(2, disagree_on_result, &o);
 }
 
 static void test_who_is_no_rank_is_told(void **state)
