@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ring/ring_priv.h"
@@ -31,6 +32,7 @@ struct ring_stdin {
 struct piece {
     struct ring_stdin *input;
     size_t len;
+    int error; /* of the read; then len is 0 */
     uint8_t data[];
 };
 
@@ -72,6 +74,15 @@ static struct ring_job *find_job(struct fiber_ring *r)
     return j;
 }
 
+/* True if an error means that there is no input: a terminal that hung up, or the write-only
+ * /dev/null of nohup. */
+static bool is_no_input(int error)
+{
+    struct stat st;
+
+    return error == EBADF || (fstat(0, &st) == 0 && S_ISCHR(st.st_mode));
+}
+
 /* Loop thread. Input without a reader is lost. */
 static void send_piece(void *arg)
 {
@@ -84,6 +95,8 @@ static void send_piece(void *arg)
         fbr_ring_typed(r);
     if (p->len == 0)
         p->input->ended = true;
+    if (r && p->error && !is_no_input(p->error))
+        fbr_ring_print(r, "cannot read standard input: %s", fbr_strerror(p->error));
     if (j && (p->len || j->ranks[j->job.reader].state == RANK_RUNNING))
         fbr_ring_send(agent_of(j), FBR_RING_STDIN, &b);
     else if (r && !j)
@@ -155,6 +168,7 @@ static void *input_main(void *arg)
         while (n < 0 && (errno == EINTR || (in_background(errno) && wait_for_foreground(i))));
         p->input = i;
         p->len = n > 0 ? (size_t)n : 0; /* an error counts as the end of input */
+        p->error = n < 0 ? errno : 0;
         pthread_mutex_lock(&i->lock);
         i->unread += p->len;
         i->refs++;

@@ -217,6 +217,10 @@ echo input | fiber run -q -n 2 cat >out
 [ "$(cat out)" = input ] || { echo "rank 0 reads our input: $(cat out)"; bad=1; }
 fiber run -q --stdin none -n 2 cat >out <<<input
 [ ! -s out ] || { echo "--stdin none: $(cat out)"; bad=1; }
+fiber run -q -n 1 cat </ 2>err
+grep -q 'cannot read standard input: Is a directory' err || { echo "a directory as our input: $(cat err)"; bad=1; }
+fiber run -q -n 1 cat 0>unread 2>err # as nohup leaves it
+[ ! -s err ] || { echo "no input: $(cat err)"; bad=1; }
 timeout 60 fiber run -q -n 2 -o logs echo kept >/dev/null
 [ "$(cat logs/latest/1.out)" = kept ] || { echo "--output: $(ls logs)"; bad=1; }
 [ "$(timeout 60 fiber logs echo 1)" = kept ] || { echo "fiber logs shows no kept file"; bad=1; }
