@@ -19,6 +19,7 @@ __all__ = ["ShareableList", "SharedMemory", "shared"]
 
 CREATE_NEW = 2
 NAME_MAX = 95  # bytes; the library's names are twice as long, and theirs may have to be written as digits
+SHARED_NAME_MAX = 194  # the library's names are longer by "about."
 PLAIN = re.compile(r"[a-zA-Z0-9_.-]+")
 
 
@@ -132,9 +133,15 @@ def shared(name, build=None):
 
 
 def _open(name, build):
+    if not PLAIN.fullmatch(name) or len(name) > SHARED_NAME_MAX:
+        raise ValueError(f"shared array {name!r}: a name has 1 to {SHARED_NAME_MAX} of the characters "
+                         "a-z A-Z 0-9 - _ .")
     Shared = _core.start().Shared
     if build is None:
-        about = Shared("about." + name, ABOUT_BYTES, writable=False)
+        try:
+            about = Shared("about." + name, ABOUT_BYTES, writable=False)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(error.errno, "no process of this host has built the shared array", name) from None
     else:
         about = Shared("about." + name, ABOUT_BYTES, build=lambda view: _build(Shared, name, build, view))
     length, dtype, shape = loads(about)

@@ -252,12 +252,16 @@ def fail():
 
 
 def test_an_error_of_build_is_raised_and_the_next_builds():
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="built the shared array: 'later'"):
         mp.shared("later")
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         mp.shared("later", fail)
     assert bytes(mp.shared("later", lambda: b"now")) == b"now"
     assert bytes(mp.shared("nothing", lambda: b"")) == b""
+    for name in ["", "a/b", "n" * 195]:
+        with pytest.raises(ValueError, match=f"shared array '{name}': a name has 1 to 194 of"):
+            mp.shared(name, fail)
+    assert bytes(mp.shared("n" * 194, lambda: b"now")) == b"now"
 
 
 NUMPY = """
