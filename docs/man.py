@@ -45,7 +45,7 @@ class Item:
         self.text, self.code = text, code
 
     def kind(self):
-        for kind, start in (("function", r"FIBER_API"), ("opaque", r"struct \w+;"), ("type", r"struct|typedef"),
+        for kind, start in (("function", r"FIBER_API"), ("opaque", r"struct \w+;"), ("type", r"struct|enum|typedef"),
                             ("macro", r"#define")):
             if re.match(start, self.code):
                 return kind
@@ -55,7 +55,7 @@ class Item:
         """What of it gets a link: the function, the type."""
         if self.kind() == "function":
             return re.findall(r"\b(fiber_\w+)\(", self.code)[:1]
-        return re.findall(r"(?:^struct |^typedef .*\(\*)(fiber_\w+)", self.code)
+        return re.findall(r"(?:^struct |^enum |^typedef .*\(\*)(fiber_\w+)", self.code)
 
     def prototype(self):
         """Of a function, on one line, without what is for compilers only."""

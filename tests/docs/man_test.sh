@@ -1,5 +1,5 @@
 # man_test.sh - every function of fiber.h has a man page of its own, with its call, what it returns and an example; every
-# setting is in fiber.conf(5); groff and mandoc take the pages without a warning.
+# constant is in a page, every setting in fiber.conf(5); groff and mandoc take the pages without a warning.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -27,6 +27,11 @@ functions=$(tr '\n' ' ' <"$header" | grep -oE 'FIBER_API [^;(]*\bfiber_[a-z0-9_]
 [ -n "$functions" ] || complain "fiber.h declares no function"
 for function in $functions; do
     check_function "$function" || complain "$function: has no man page of its own with all sections"
+done
+constants=$(sed '1,/---- Processes/d' "$header" | grep -oE '\bFIBER_[A-Z0-9_]+[A-Z0-9]\b' | sort -u)
+for constant in $constants; do
+    [[ $constant == FIBER_API || $constant == FIBER_PRINTF ]] || grep -qw "$constant" man3/*.3 ||
+        complain "$constant: is in no man page"
 done
 ! grep -l 'clang.*format' man3/*.3 || complain "these pages speak to the formatter"
 conf=../cli/man5/fiber.conf.5
