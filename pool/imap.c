@@ -17,7 +17,8 @@ struct fiber_imap {
     size_t window;
     bool unordered, ended; /* ended: the source has no more inputs */
     int source_error;
-    uint64_t next; /* ordered: the next index to hand out */
+    int source_returned; /* above 1, which is no answer of a source; else 0 */
+    uint64_t next;       /* ordered: the next index to hand out */
 };
 
 int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn source, void *user,
@@ -64,6 +65,10 @@ static int pull(struct fiber_imap *it, struct fbr_item **out)
 
     if (rc <= 0)
         return rc;
+    if (rc > 1) {
+        it->source_returned = rc;
+        return -EIO;
+    }
     rc = fbr_pool_check_inputs(it->r->pool, &in, 1);
     if (rc < 0)
         return rc;
@@ -185,6 +190,8 @@ static int end_of(const struct fiber_imap *it)
 {
     const struct fiber_result *r = it->r;
 
+    if (it->source_returned)
+        return fbr_keep(-EIO, "the source of the map returned %d", it->source_returned);
     if (it->source_error)
         return fbr_keep(it->source_error, "the source of the map failed: %s",
                         fbr_strerror(it->source_error));

@@ -391,6 +391,28 @@ static void test_an_input_that_cannot_be_sent_ends_the_iteration(void **state)
     free(mebibytes);
 }
 
+/* As a function of the program that returns errno. */
+static int return_a_number(void *user, struct fiber_bytes *in)
+{
+    (void)user;
+    (void)in;
+    return 5;
+}
+
+static void test_a_source_that_returns_another_number_ends_the_iteration(void **state)
+{
+    struct fiber_pool *pool = open_pool(1);
+    struct fiber_bytes out;
+    struct fiber_imap *it;
+
+    (void)state;
+    assert_ok(fiber_pool_imap(pool, square, return_a_number, NULL, 0, 0, NULL, &it));
+    assert_int_equal(fiber_imap_next(it, NULL, &out, -1), -EIO);
+    assert_contains(fiber_last_error(), "returned 5");
+    fiber_imap_close(it);
+    fiber_pool_close(pool);
+}
+
 static void test_wrong_arguments_are_refused(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
@@ -420,6 +442,7 @@ int main(int argc, char **argv)
         pool_test(test_a_killer_in_a_stream_is_blamed_and_the_rest_comes),
         pool_test(test_callbacks_see_a_result_that_the_program_has_freed),
         pool_test(test_an_input_that_cannot_be_sent_ends_the_iteration),
+        pool_test(test_a_source_that_returns_another_number_ends_the_iteration),
         pool_test(test_wrong_arguments_are_refused),
     };
 
