@@ -498,13 +498,6 @@ int cli_args_configure(const struct cli_args *args, struct fbr_error *err)
     return cli_args_settings(args, set_own, NULL, err);
 }
 
-int cli_usage(const struct cli_command *command, const struct fbr_error *err)
-{
-    fprintf(stderr, "fiber: %s\n", err->text);
-    fprintf(stderr, "Try `fiber help%s%s`.\n", command ? " " : "", command ? command->name : "");
-    return 2;
-}
-
 /* The text may come from the network, or be the name of a file: it must not control the
  * terminal. */
 int cli_failed(int code, const char *fmt, ...)
@@ -526,6 +519,13 @@ int cli_failed(int code, const char *fmt, ...)
     if (n >= 0)
         free(text);
     return code;
+}
+
+int cli_usage(const struct cli_command *command, const struct fbr_error *err)
+{
+    cli_failed(2, "%s", err->text);
+    fprintf(stderr, "Try `fiber help%s%s`.\n", command ? " " : "", command ? command->name : "");
+    return 2;
 }
 
 void cli_flush(void)

@@ -180,6 +180,8 @@ unset DOCKER_HOST
 check 2 '' 'there is no subcommand ' $'\033]0;pwned\007x'
 check 2 '' 'after .:.: put --version before the first program' run -n 2 true : -V
 ! grep -q $'\033' err || { echo "an escape sequence is shown:"; cat -v err; bad=1; }
+check 2 '' '^fiber: -b: "x" is none of: ' gc -b $'\033]0;pwned\007x'
+! grep -q $'\033' err || { echo "an escape sequence is shown:"; cat -v err; bad=1; }
 
 # no file may be written: told, not killed
 said=$( (ulimit -f 0; timeout 60 fiber run -n 1 true; echo "code $?") 2>&1 | cat)
