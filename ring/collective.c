@@ -8,6 +8,7 @@
 #include "ring/collective.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ static void reduce_double(double *sum, const double *more, size_t n, uint32_t ho
     for (size_t i = 0; i < n; i++) {
         if (how == FIBER_RING_SUM)
             sum[i] += more[i];
-        else if (how == FIBER_RING_MIN ? more[i] < sum[i] : more[i] > sum[i])
+        else if (isnan(more[i]) || (how == FIBER_RING_MIN ? more[i] < sum[i] : more[i] > sum[i]))
             sum[i] = more[i];
     }
 }

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -377,6 +378,29 @@ static void test_who_gives_up_breaks_it_for_all(void **state)
     run_ok(3, one_gives_up, &o);
 }
 
+/* Whichever rank has it. */
+static int meet_nan(int rank, int size, const void *arg, size_t len)
+{
+    (void)arg;
+    (void)len;
+    for (int i = 0; i < size; i++) {
+        double least = rank == i ? NAN : rank, most = least;
+
+        CHECK(fiber_ring_allreduce(&least, 1, FIBER_RING_DOUBLE, FIBER_RING_MIN, -1) == 0);
+        CHECK(fiber_ring_allreduce(&most, 1, FIBER_RING_DOUBLE, FIBER_RING_MAX, -1) == 0);
+        CHECK(isnan(least) && isnan(most));
+    }
+    return 0;
+}
+
+static void test_nan_is_not_lost(void **state)
+{
+    struct fiber_ring_options o = options(FIBER_RING_ABORT);
+
+    (void)state;
+    run_ok(3, meet_nan, &o);
+}
+
 static int disagree_on_root(int rank, int size, const void *arg, size_t len)
 {
     char text[4] = "abc";
@@ -452,6 +476,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_messages_of_an_old_epoch_are_refused),
         cmocka_unit_test(test_a_rank_that_lives_on_is_refused),
         cmocka_unit_test(test_who_gives_up_breaks_it_for_all),
+        cmocka_unit_test(test_nan_is_not_lost),
         cmocka_unit_test(test_ranks_that_do_not_agree_are_told),
         cmocka_unit_test(test_who_is_no_rank_is_told),
     };
