@@ -84,8 +84,11 @@ static int number_of(struct fiber_process *process)
  * host name is the beginning of its long id. */
 static void put_host(char *out, size_t size, const struct fbr_pool_worker *w)
 {
-    const char *where = w->use.host[0] ? w->use.host : fiber_process_job(w->process);
+    const char *job = fiber_process_job(w->process), *where = w->use.host;
 
+    /* on this host the name of a job is its pid, which has a column of its own */
+    if (!where[0] && strtoll(job, NULL, 10) != fiber_process_pid(w->process))
+        where = job;
     snprintf(out, size, "%.*s", strlen(where) == 64 ? 12 : (int)size - 1, where);
 }
 
@@ -100,8 +103,7 @@ static void put_worker(struct fbr_run_rank *out, const struct fbr_pool_worker *w
         out->started_ms = wall_ms() - (int64_t)(fbr_now_ms() - w->ready_ms);
     out->tasks = w->tasks;
     out->busy = (double)w->busy_ns / 1e9;
-    if (w->use.host[0] || out->stats.pid == 0)
-        put_host(out->stats.host, sizeof(out->stats.host), w);
+    put_host(out->stats.host, sizeof(out->stats.host), w);
 }
 
 static int control_stats(void *user, struct fbr_run_rank *out, int max)

@@ -139,7 +139,7 @@ int fbr_process_attach(struct fiber_process *p, struct fbr_conn *conn)
     p->ready = !p->spec.link;
     pthread_mutex_lock(&p->rt->lock);
     p->state = fbr_process_step(p->state, P_ON_JOINED).next;
-    p->joined = true;
+    p->joined = p->pid != 0; /* else when its JOIN comes, with the pid */
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->rt->lock);
     fbr_subjobs_host_joined(p);

@@ -360,6 +360,18 @@ static void on_outliving(void *arg)
 
 static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
 
+/* Most backends do not know our pid, so we send it. */
+static void send_join(struct fbr_child *c)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, (uint64_t)getpid());
+    if (fbr_conn_send_buf(c->conn, FBR_FRAME_JOIN, &b) == 0)
+        send_beats(c);
+    fbr_buf_fini(&b);
+}
+
 /* Our host process has made a connection for us; this descriptor is our end. */
 static void join_by_host(struct fbr_child *c)
 {
@@ -368,8 +380,8 @@ static void join_by_host(struct fbr_child *c)
     fcntl(FBR_CONTROL_FD, F_SETFD, FD_CLOEXEC); /* our children must not inherit this descriptor */
     if (fbr_conn_open(&c->conn, c->rt->loop, FBR_CONTROL_FD, &conn_ops, c, &err) < 0)
         fail(c, err.code, err.text);
-    else if (fbr_conn_send(c->conn, FBR_FRAME_JOIN, NULL, 0) == 0)
-        send_beats(c);
+    else
+        send_join(c);
 }
 
 static void dial(void *arg)
@@ -386,7 +398,7 @@ static void dial(void *arg)
         fail(c, err.code, err.text);
         return;
     }
-    send_beats(c);
+    send_join(c);
 }
 
 static int begin(void *arg)

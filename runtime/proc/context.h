@@ -27,7 +27,7 @@ enum fbr_frame {
     FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
     /* child to parent: bytes for the caller that started the child */
     FBR_FRAME_READY,
-    FBR_FRAME_JOIN, /* child to its host process: the child has joined (subjobs.h) */
+    FBR_FRAME_JOIN, /* child to its parent or host process: the child has joined; u64 pid */
     /* child to parent: the child has attached to an end of a pipe */
     FBR_FRAME_HOLDS,
     FBR_FRAME_POOL = 32,    /* pool/pool_wire.h */

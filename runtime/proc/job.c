@@ -356,6 +356,21 @@ static void on_pong(void *user, struct fbr_conn *conn)
     pthread_mutex_unlock(&p->rt->lock);
 }
 
+/* The process runs. A pid that the backend has reported stays: it is the same. */
+static void on_join_frame(struct fiber_process *p, struct fbr_cur *body)
+{
+    uint64_t pid = fbr_get_u64(body);
+
+    if (!fbr_cur_ok(body) || pid == 0 || pid > INT32_MAX)
+        return;
+    pthread_mutex_lock(&p->rt->lock);
+    if (!p->pid)
+        p->pid = (int64_t)pid;
+    p->joined = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
 static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
 {
     struct fiber_process *p = user;
@@ -363,6 +378,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     (void)conn;
     if (type == FBR_FRAME_EXIT)
         on_exit_frame(p, body);
+    else if (type == FBR_FRAME_JOIN)
+        on_join_frame(p, body);
     else if (type == FBR_FRAME_HOLDS)
         fbr_process_release_ends(p, body);
     else if (type == FBR_SUBJOB_EVENT)
@@ -534,7 +551,8 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
     case FBR_JOB_STARTED:
         pthread_mutex_lock(&p->rt->lock);
         snprintf(p->job_id, sizeof(p->job_id), "%s", e->text);
-        p->pid = e->pid;
+        if (e->pid) /* else the process itself sends it, maybe before this event */
+            p->pid = e->pid;
         pthread_mutex_unlock(&p->rt->lock);
         if (p->waits_in_line && fbr_process_is_starting(p->state))
             set_timer(p, (uint64_t)p->start_timeout_ms);

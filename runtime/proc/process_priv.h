@@ -77,7 +77,7 @@ struct fiber_process {
 
     /* Under rt->lock. */
     enum process_state state; /* the loop thread alone changes it */
-    bool joined;              /* fact: it has been P_JOINED */
+    bool joined;              /* fact: it has been P_JOINED, and its pid is known */
     pthread_cond_t changed;
     int sentinel;
     int32_t code;      /* exit code, -signal, FBR_EXIT_UNKNOWN */

@@ -500,6 +500,25 @@ def test_the_pid_is_known(tmp_path):
     assert "exitcode=-SIGKILL" in repr(p)
 
 
+def test_the_pid_is_known_where_the_backend_does_not_know_it(program):
+    ran = program("""
+        import fiber as mp, os
+
+        def child():
+            print(os.getpid())
+
+        if __name__ == "__main__":
+            p = mp.Process(target=child)
+            p.start()
+            pid = p.pid
+            p.join()
+            print(pid, p.pid)
+    """, env={"FIBER_BACKEND": "command", "FIBER_COMMAND_START": "{command}", "FIBER_COMMAND_HOSTS": "here",
+              "FIBER_BIND": "lo"})
+    pid = ran.out.split()[0]
+    assert ran.out == "%s\n%s %s\n" % (pid, pid, pid), ran
+
+
 def leave(code):
     sys.exit(code)
 

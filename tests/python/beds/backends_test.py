@@ -25,7 +25,7 @@ ALONE = BACKEND == "tcp"  # all processes are on one host
 FAR = BACKEND in ("docker", "kubernetes")  # each process is on a host of its own
 
 EXPECTED = {
-    "process": "process (1, 'two') {'three': 3.0} a process 0 " + ("here" if ALONE else "elsewhere"),
+    "process": "process (1, 'two') {'three': 3.0} a process True 0 " + ("here" if ALONE else "elsewhere"),
     "codes": "codes 7 8 1 -15",
     "pool": "pool True True",
     "exceptions": "exceptions KeyError RuntimeError MaybeEncodingError 'raised in a task' True True",

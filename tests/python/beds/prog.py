@@ -27,7 +27,7 @@ def host():
 
 
 def give(queue, *args, **kwargs):
-    queue.put((args, kwargs, host()))
+    queue.put((args, kwargs, host(), os.getpid()))
 
 
 def end(how, code):
@@ -49,9 +49,9 @@ def process():
     queue = mp.Queue()
     p = mp.Process(target=give, args=(queue, 1, "two"), kwargs={"three": 3.0}, name="a process")
     p.start()
-    args, kwargs, there = queue.get(timeout=LONG)
+    args, kwargs, there, pid = queue.get(timeout=LONG)
     p.join(LONG)
-    print("process", args, kwargs, p.name, p.exitcode, "here" if there == host() else "elsewhere")
+    print("process", args, kwargs, p.name, p.pid == pid, p.exitcode, "here" if there == host() else "elsewhere")
 
 
 def codes():
