@@ -30,17 +30,31 @@ struct asked {
     char why[900];
 };
 
+/* Parts of the messages of libcurl and OpenSSL; the first row that fits counts. */
+static const struct {
+    enum fbr_http_tls tls;
+    const char *part, *wrong;
+} wrongs[] = {
+    {FBR_HTTP_THEIRS, "CA certificate", "ca.pem has no certificate"},
+    {FBR_HTTP_THEIRS, "expired", "its certificate, or ca.pem, has expired"},
+    {FBR_HTTP_THEIRS, "", "its certificate is for another name, or is not signed by ca.pem"},
+    {FBR_HTTP_OURS, "private key", "key.pem is not the key of cert.pem"},
+    {FBR_HTTP_OURS, "client certificate", "cert.pem has no certificate"},
+    {FBR_HTTP_OURS, "",
+     "it closes the connection when it sees cert.pem: its CA has not signed cert.pem, or it has "
+     "expired"},
+    {FBR_HTTP_NO_TLS, "",
+     "it does not use TLS on that port: unset DOCKER_TLS_VERIFY, or use the other port (usually "
+     "2376)"},
+};
+
 /* Names the file that is wrong, as far as the two ends report it. */
 static const char *file_that_is_wrong(const struct asked *q, const struct fbr_http_answer *a,
                                       const char *why)
 {
-    if (a->tls == FBR_HTTP_THEIRS)
-        return "its certificate is for another name, or is not signed by ca.pem";
-    if (a->tls == FBR_HTTP_OURS)
-        return "it closes the connection when it sees cert.pem: its CA has not signed cert.pem";
-    if (a->tls == FBR_HTTP_NO_TLS)
-        return "it does not use TLS on that port: unset DOCKER_TLS_VERIFY, or use the other port "
-               "(usually 2376)";
+    for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++)
+        if (wrongs[i].tls == a->tls && strstr(why, wrongs[i].part))
+            return wrongs[i].wrong;
     if (!q->e->certs[0] && a->status == 400 && strstr(why, "HTTPS server"))
         return "it uses TLS on that port, but DOCKER_TLS_VERIFY is not set";
     return NULL;
@@ -285,7 +299,7 @@ static int find(struct fbr_docker_engine *e, const struct fbr_config *config,
         host = rc ? usual : usual_host(usual);
     snprintf(e->name, sizeof(e->name), "the Docker engine at %.250s", host);
     o->name = e->name;
-    if (strncmp(host, "unix://", 7) == 0) {
+    if (strncmp(host, "unix:///", 8) == 0) {
         o->url = "http://localhost";
         snprintf(url, 300, "%.290s", host + 7);
         o->socket = url;

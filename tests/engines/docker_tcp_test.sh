@@ -53,6 +53,9 @@ authority theirs
 certify engine ours 'subjectAltName=IP:127.0.0.1'
 certify caller ours 'extendedKeyUsage=clientAuth'
 certify stranger theirs 'extendedKeyUsage=clientAuth'
+# Valid until the moment at which it was signed.
+openssl x509 -req -in caller.csr -CA ours.pem -CAkey ours.key -days 0 -out expired.pem 2>/dev/null
+cp caller.key expired.key
 folder() { # NAME CA CERT: as the docker command wants it
     mkdir "$1"
     cp "$2.pem" "$1/ca.pem"
@@ -62,6 +65,12 @@ folder() { # NAME CA CERT: as the docker command wants it
 folder right ours caller
 folder other_ca theirs caller
 folder other_cert ours stranger
+folder expired ours expired
+folder no_ca ours caller
+folder no_cert ours caller
+folder other_key ours caller
+echo nothing | tee no_ca/ca.pem >no_cert/cert.pem
+cp stranger.key other_key/key.pem
 mkdir empty
 relay "$work/ours.pem" "$work/engine.pem" "$work/engine.key"
 export DOCKER_HOST=tcp://127.0.0.1:$port DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=$work/right
@@ -81,6 +90,10 @@ refused() { # TEXT: the doctor says it, and the line that mends it is about cert
 DOCKER_CERT_PATH=$work/other_ca refused "not signed by ca\.pem \(in $work/other_ca\)"
 DOCKER_HOST=tcp://localhost:$port refused "for another name"
 DOCKER_CERT_PATH=$work/other_cert refused "when it sees cert\.pem: .* \(in $work/other_cert\)"
+DOCKER_CERT_PATH=$work/expired refused "signed cert\.pem, or it has expired \(in $work/expired\)"
+DOCKER_CERT_PATH=$work/no_ca refused "ca\.pem has no certificate"
+DOCKER_CERT_PATH=$work/no_cert refused "cert\.pem has no certificate"
+DOCKER_CERT_PATH=$work/other_key refused "key\.pem is not the key of cert\.pem"
 DOCKER_CERT_PATH=$work/empty refused "cannot read $work/empty/ca\.pem"
 DOCKER_HOST=tcp://127.0.0.1:$plain refused "not use TLS on that port"
 ok "a certificate that is wrong"
