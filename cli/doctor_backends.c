@@ -94,6 +94,7 @@ static void look(const struct fbr_backend_ops *p, int fd)
                      : absent                              ? advice->absent
                      : rc == -EKEYREJECTED && advice->keys ? advice->keys
                      : rc == -EACCES && advice->may        ? advice->may
+                     : rc == -EINVAL && advice->setting    ? advice->setting
                                                            : advice->bad);
         return;
     }

@@ -197,13 +197,14 @@ struct fbr_backend_sign {
     const char *file;     /* a path; a leading "~" is the home directory */
 };
 
-/* Lines that tell the user how to fix what `fiber doctor` found. `keys` and `may` may be NULL: then
- * `bad` is used. */
+/* Lines that tell the user how to fix what `fiber doctor` found. `keys`, `may` and `setting` may be
+ * NULL: then `bad` is used. */
 struct fbr_backend_advice {
-    const char *absent; /* there is no sign of the backend */
-    const char *bad;    /* it cannot be used */
-    const char *keys;   /* our credentials, or the server's, are wrong (-EKEYREJECTED) */
-    const char *may;    /* the engine knows us, but does not let us look (-EACCES) */
+    const char *absent;  /* there is no sign of the backend */
+    const char *bad;     /* it cannot be used */
+    const char *keys;    /* our credentials, or the server's, are wrong (-EKEYREJECTED) */
+    const char *may;     /* the engine knows us, but does not let us look (-EACCES) */
+    const char *setting; /* a setting is wrong (-EINVAL) */
 };
 
 /* The constant facts of a backend, known without opening or loading it: settings, detection and

@@ -45,6 +45,7 @@ expect 0 '^absent +docker image +no/such:1 is not on the engine' 'an image that 
     env FIBER_IMAGE=no/such:1 fiber doctor --backend docker
 expect 1 '^bad +docker network ' 'a network that is not there' env FIBER_DOCKER_NETWORK=nowhere fiber doctor --backend docker
 expect 1 '-> systemctl restart docker' 'no engine' env DOCKER_HOST="unix://$work/nowhere" fiber doctor --backend docker
+expect 1 '-> correct this setting' 'no path' env DOCKER_HOST=unix:// fiber doctor --backend docker
 expect 1 '127\.0\.0\.2 port 2375' 'an engine without a port' env DOCKER_HOST=tcp://127.0.0.2 fiber doctor --backend docker
 if setpriv --reuid 4321 --regid 4321 --clear-groups fiber version >/dev/null 2>&1; then
     expect 1 '-> usermod -aG docker ' 'an engine of others' setpriv --reuid 4321 --regid 4321 --clear-groups \
