@@ -43,16 +43,25 @@ static int refuse_clusters(const struct fbr_args *options, struct fbr_error *err
     return 0;
 }
 
-/* With these the jobs are others than Fiber's: several for each of ours, or another program. */
-static int refuse_others(const struct fbr_args *options, struct fbr_error *err)
+#define OTHERS "Fiber itself decides how many jobs there are, and what they run"
+#define FINDS "by this name Fiber finds its jobs, also those of a dead master"
+#define READS "Fiber reads what a job prints from files in slurm_dir, and prints it"
+
+/* Options that Fiber needs for itself. */
+static const struct {
+    const char *name;
+    char letter; /* '=': none */
+    const char *why;
+} reserved[] = {{"array", 'a', OTHERS},   {"wrap", '=', OTHERS},  {"test-only", '=', OTHERS},
+                {"job-name", 'J', FINDS}, {"output", 'o', READS}, {"error", 'e', READS}};
+
+static int refuse_reserved(const struct fbr_args *options, struct fbr_error *err)
 {
     for (size_t i = 0; i < options->n; i++)
-        if (value_of(options, i, "array", 'a') || value_of(options, i, "wrap", '=') ||
-            strcmp(options->at[i], "--test-only") == 0)
-            return fbr_fail(err, -EINVAL,
-                            "slurm_options must not have %.60s: Fiber itself decides how many jobs "
-                            "there are, and what they run",
-                            options->at[i]);
+        for (size_t k = 0; k < sizeof(reserved) / sizeof(reserved[0]); k++)
+            if (value_of(options, i, reserved[k].name, reserved[k].letter))
+                return fbr_fail(err, -EINVAL, "slurm_options must not have %.60s: %s",
+                                options->at[i], reserved[k].why);
     return 0;
 }
 
@@ -68,7 +77,7 @@ int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_confi
     s->poll_ms = (unsigned)fbr_config_ms(config, "slurm_poll");
     if (fbr_args_split(&s->options, fbr_config_str(config, "slurm_options"), err) < 0)
         return fbr_wrap(err, "slurm_options");
-    if (refuse_others(&s->options, err) < 0)
+    if (refuse_reserved(&s->options, err) < 0)
         return -EINVAL;
     return refuse_clusters(&s->options, err);
 }
@@ -129,15 +138,22 @@ int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *
     return fbr_args_add_all(w, s->options.at);
 }
 
-const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *variable)
+const char *fbr_slurm_option(const struct fbr_slurm_settings *s, const char *name, char letter)
 {
-    const char *found = s->partition[0] ? s->partition : variable ? variable : "", *value;
+    const char *found = NULL, *value;
 
     for (size_t i = 0; i < s->options.n; i++) { /* the last one counts */
-        value = value_of(&s->options, i, "partition", 'p');
+        value = value_of(&s->options, i, name, letter);
         found = value ? value : found;
     }
     return found;
+}
+
+const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *variable)
+{
+    const char *found = fbr_slurm_option(s, "partition", 'p');
+
+    return found ? found : s->partition[0] ? s->partition : variable ? variable : "";
 }
 
 void fbr_slurm_name(const char *name, char *out, size_t size)

@@ -22,8 +22,8 @@ struct fbr_slurm_settings {
     unsigned poll_ms;
 };
 
-/* -EINVAL: slurm_options is not a list of words, or has an option that breaks
- * Fiber's jobs: it names a cluster, or makes other jobs (--array, --wrap, --test-only). */
+/* -EINVAL: slurm_options is not a list of words, names a cluster, or has an option that Fiber needs
+ * for itself (--array, --wrap, --test-only, --job-name, --output, --error). */
 int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_config *config,
                             struct fbr_error *err);
 void fbr_slurm_settings_fini(struct fbr_slurm_settings *s);
@@ -34,6 +34,9 @@ int fbr_slurm_add(struct fbr_args *w, const char *fmt, ...) __attribute__((forma
 unsigned fbr_slurm_cpus(const struct fbr_job *job);
 /* Adds --cpus-per-task, --mem, --gres. */
 int fbr_slurm_add_needs(struct fbr_args *w, const struct fbr_job *job);
+/* Returns the value of this option in slurm_options; NULL: they do not have it. `letter`: its short
+ * form; '=': it has none. */
+const char *fbr_slurm_option(const struct fbr_slurm_settings *s, const char *name, char letter);
 /* Adds --partition and the others, and slurm_options. */
 int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *s);
 /* Returns the partitions in which sbatch will look for nodes: their names, or "" for the default

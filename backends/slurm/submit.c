@@ -158,11 +158,11 @@ static void on_found(void *user, const struct fbr_tool_result *r)
         return;
     }
     for (char *at = strtok_r(r->out, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest)) {
-        char *found = strstr(at, comment), id[FBR_SLURM_ID];
+        char id[FBR_SLURM_ID];
 
-        if (!found)
+        if (!strstr(at, comment))
             continue;
-        *found = '\0';
+        at[strcspn(at, " ")] = '\0'; /* other words may precede ours in the comment */
         if (fbr_slurm_id(at, id)) {
             fbr_slurm_submitted(s, id);
             return;
@@ -228,19 +228,22 @@ static int sbatch_words(const struct submission *s, struct fbr_args *w)
     const struct fbr_slurm_batch *b = s->b;
     static const char *const always = "sbatch --parsable --no-requeue --nodes=1 --ntasks=1 "
                                       "--export=ALL --mail-type=NONE --input=/dev/null";
+    const char *theirs = fbr_slurm_option(b->settings, "comment", '=');
     /* %a is an index only in an array. */
     const char *index = s->n > 1 ? "%a" : "0";
 
     if (fbr_args_split(w, always, NULL) < 0 || fbr_slurm_add(w, "--job-name=%s", s->name) < 0 ||
-        fbr_slurm_add(w, "--comment=fiber.job=%s fiber.master=%s", s->name, b->master) < 0 ||
         fbr_slurm_add(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index) < 0 ||
         fbr_slurm_add(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index) < 0 ||
         (s->n > 1 && fbr_slurm_add(w, "--array=0-%u", s->n - 1) < 0) ||
         fbr_slurm_add_needs(w, &s->job) < 0 ||
         /* Slurm has no other way to keep jobs apart: each gets a node of its own. */
-        (s->job.apart && fbr_slurm_add(w, "--exclusive") < 0))
+        (s->job.apart && fbr_slurm_add(w, "--exclusive") < 0) ||
+        fbr_slurm_add_settings(w, b->settings) < 0)
         return -ENOMEM;
-    return fbr_slurm_add_settings(w, b->settings);
+    /* after the options, because the last comment counts */
+    return fbr_slurm_add(w, "--comment=%.300s%sfiber.job=%s fiber.master=%s", theirs ? theirs : "",
+                         theirs ? " " : "", s->name, b->master);
 }
 
 static void put_script(const struct submission *s, struct fbr_buf *b)

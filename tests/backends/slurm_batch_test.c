@@ -38,6 +38,7 @@ static const char sbatch[] =
     "done\n"
     "id=$$ queue=$BED/queue$SLURM_CLUSTERS\n"
     "echo \"$id $name $comment\" >>\"$queue\"\n"
+    "echo \"$comment\" >\"$BED/comment\"\n"
     ". \"$BED/answer\"\n";
 
 static const char squeue[] =
@@ -379,10 +380,11 @@ static void a_cluster_for_sbatch_alone_is_refused(void **state)
     start(0);
 }
 
-static void options_that_make_other_jobs_are_refused(void **state)
+static void options_that_fiber_needs_are_refused(void **state)
 {
-    static const char *const options[] = {"--array=1-3", "-a 0-2", "--wrap=true", "--wrap true",
-                                          "--test-only"};
+    static const char *const options[] = {
+        "--array=1-3",      "-a 0-2",    "--wrap=true", "--wrap true", "--test-only", "-J train",
+        "--job-name=train", "-o out.%j", "--output=o",  "-e err",      "--error o"};
 
     (void)state;
     for (size_t i = 0; i < COUNT(options); i++) {
@@ -391,9 +393,25 @@ static void options_that_make_other_jobs_are_refused(void **state)
         assert_int_equal(fbr_loop_call(bed.loop, do_open, NULL), -EINVAL);
         assert_non_null(strstr(bed.err.text, "slurm_options must not have -"));
     }
-    assert_int_equal(
-        fbr_config_set(bed.config, "slurm_options", "--mem=1G --comment=a", "test", &bed.err), 0);
+    assert_int_equal(fbr_config_set(bed.config, "slurm_options", "", "test", &bed.err), 0);
     start(0);
+}
+
+static void a_comment_in_the_options_stays_before_ours(void **state)
+{
+    static const char want[] = "for me fiber.job=fiber-";
+    char comment[sizeof(want)];
+    FILE *f;
+
+    assert_int_equal(fbr_config_set(bed.config, "slurm_options", "--mem=1G --comment='for me'",
+                                    "test", &bed.err),
+                     0);
+    a_job_without_an_id_is_found_by_its_comment(state);
+    f = fopen(path_in(bed.dir, "comment"), "r");
+    assert_non_null(f);
+    assert_non_null(fgets(comment, sizeof(comment), f));
+    fclose(f);
+    assert_string_equal(comment, want);
 }
 
 static void a_job_of_another_cluster_is_cancelled_there(void **state)
@@ -458,7 +476,8 @@ int main(void)
         batch_test(a_limit_on_submitted_jobs_is_used_up),
         batch_test(the_end_cancels_every_submission_without_an_answer),
         batch_test(a_cluster_for_sbatch_alone_is_refused),
-        batch_test(options_that_make_other_jobs_are_refused),
+        batch_test(options_that_fiber_needs_are_refused),
+        batch_test(a_comment_in_the_options_stays_before_ours),
         batch_test(a_job_of_another_cluster_is_cancelled_there),
         batch_test(the_end_of_a_job_of_another_cluster_is_looked_up_there),
         batch_test(a_suspended_job_is_told_and_its_resumption),
