@@ -32,12 +32,17 @@ static const char *base_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Compares the beginning of the program's name: "python3.11". */
+/* With or without a version: "ksh93", "zsh-5.9". "shuffle" is a user's own program. */
 static bool is_one_of(const char *path, const char *const *names)
 {
-    for (; *names; names++)
-        if (!strncmp(base_of(path), *names, strlen(*names)))
+    const char *base = base_of(path);
+
+    for (; *names; names++) {
+        size_t n = strlen(*names);
+
+        if (!strncmp(base, *names, n) && !base[n + strspn(base + n, "-.0123456789")])
             return true;
+    }
     return false;
 }
 

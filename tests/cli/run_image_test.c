@@ -108,6 +108,12 @@ static void the_script_of_a_shell_goes_with_it(void **state)
     is("/bin/sh");
     assert_int_equal(FILES("./train", "x.sh"), 0);
     is("%s/./train");
+    put("shuffle", "a program whose name begins as a shell's");
+    assert_int_equal(FILES("./shuffle", "x.sh"), 0);
+    is("%s/./shuffle");
+    put("bash-5.2", "a shell");
+    assert_int_equal(FILES("./bash-5.2", "x.sh"), 0);
+    is("%s/./bash-5.2 %s/x.sh");
 }
 
 static void what_is_not_here_is_told(void **state)
