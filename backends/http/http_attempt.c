@@ -162,6 +162,8 @@ static void set_server(const struct fbr_http *h, CURL *easy)
     set_blob(easy, CURLOPT_CAINFO_BLOB, h->ca);
     set_blob(easy, CURLOPT_SSLCERT_BLOB, h->cert);
     set_blob(easy, CURLOPT_SSLKEY_BLOB, h->key);
+    /* without a password libcurl 7.88 crashes at an encrypted key, and so nothing asks for one */
+    curl_easy_setopt(easy, CURLOPT_KEYPASSWD, "");
     if (h->user) {
         curl_easy_setopt(easy, CURLOPT_USERNAME, h->user);
         curl_easy_setopt(easy, CURLOPT_PASSWORD, h->password ? h->password : "");

@@ -247,6 +247,10 @@ static int take_user(struct fbr_kube_config *c, const struct json_t *in, struct 
         return fbr_fail(err, -EINVAL,
                         "its user has a client certificate without a key, or a key "
                         "without a certificate");
+    if (c->key && strstr(c->key, "ENCRYPTED"))
+        return fbr_fail(err, -EINVAL,
+                        "its user's client-key is encrypted: make one without a password by "
+                        "`openssl pkey -in KEY -out NEW`");
     return take_exec(&c->exec, fbr_json_at(in, "exec", NULL), err);
 }
 

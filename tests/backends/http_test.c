@@ -447,6 +447,23 @@ static void test_a_client_shows_its_certificate(void **state)
     fbr_buf_fini(&g.stream);
 }
 
+/* Nothing here knows the password, and nothing asks for it. */
+static void test_an_encrypted_key_is_refused(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->o.cert = http_server_cert(b->server);
+    b->o.key = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n"
+               "DEK-Info: AES-128-CBC,00000000000000000000000000000000\n\n"
+               "AAAAAAAAAAAAAAAAAAAAAA==\n-----END RSA PRIVATE KEY-----\n";
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/certified");
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    assert_non_null(strstr(g.why, "private key"));
+}
+
 static int use_cert(void *arg)
 {
     struct bench *b = arg;
@@ -606,6 +623,7 @@ int main(void)
         PLAIN(test_now_ends_with_its_time),
         TLS(test_a_certificate_is_checked),
         TLS(test_a_client_shows_its_certificate),
+        TLS(test_an_encrypted_key_is_refused),
         TLS(test_a_client_shows_the_certificate_that_it_gets_later),
         PLAIN(test_a_proxy_is_used_but_for_its_exceptions),
         PLAIN(test_a_socks_proxy_resolves_the_name),

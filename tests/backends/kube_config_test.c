@@ -153,6 +153,8 @@ static void yaml_that_blows_up_is_refused(void **state)
     "- {name: u7, user: {token: t, as: jane, as-groups: [team]}}\n"                               \
     "- {name: u5, user: {exec: {apiVersion: v7, command: x}}}\n"                                  \
     "- {name: u6, user: {client-key-data: S0VZ}}\n"                                               \
+    "- {name: u8, user: {client-certificate-data: Q0VSVA==,"                                      \
+    " client-key-data: QkVHSU4gRU5DUllQVEVE}}\n"                                                  \
     "contexts:\n"                                                                                 \
     "- {name: two, context: {cluster: c2, user: u2, namespace: team}}\n"                          \
     "- {name: three, context: {cluster: c2, user: u3}}\n"                                         \
@@ -162,7 +164,8 @@ static void yaml_that_blows_up_is_refused(void **state)
     "- {name: seven, context: {cluster: none, user: u6}}\n"                                       \
     "- {name: here, context: {cluster: c3, user: u2}}\n"                                          \
     "- {name: eight, context: {cluster: c2, user: nobody}}\n"                                     \
-    "- {name: ten, context: {cluster: c2, user: u7}}\n"
+    "- {name: ten, context: {cluster: c2, user: u7}}\n"                                           \
+    "- {name: eleven, context: {cluster: c2, user: u8}}\n"
 
 static void use_both(void)
 {
@@ -323,6 +326,7 @@ static void what_cannot_be_used_is_told(void **state)
         {"ten", "'as: jane'"},
         {"five", "apiVersion 'v7'"},
         {"six", "without a certificate"},
+        {"eleven", "client-key is encrypted"},
         {"seven", "cluster 'none' is in no file"},
         {"eight", "user 'nobody' is in no file"},
         {"nine", "no such context"},
