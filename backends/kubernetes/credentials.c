@@ -195,9 +195,10 @@ static int run_plugin(struct fbr_kube_creds *c, const char *path, struct fbr_buf
     if (rc < 0)
         fbr_fail(err, rc, "%s%s",
                  why.code ? "" : "it gave no answer: ", why.code ? why.text : fbr_strerror(rc));
-    else if (code != 0)
-        rc = fbr_fail(err, -EACCES, "it failed with code %d (its message is above)",
-                      code < 0 ? 128 : code);
+    else if (code < 0)
+        rc = fbr_fail(err, -EIO, "it was killed by signal %d", -code);
+    else if (code > 0)
+        rc = fbr_fail(err, -EIO, "it failed with code %d (its message is above)", code);
     free(env);
     free(info);
     return rc;

@@ -542,6 +542,11 @@ static void a_plugin_that_fails_is_told(void **state)
     plugin(&c, "#!/bin/sh\nexit 3\n");
     assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
     assert_non_null(strstr(err.text, "failed with code 3"));
+    assert_int_equal(err.code, -EIO); /* -EACCES: the server does not let us list pods */
+    fbr_kube_config_fini(&c);
+    plugin(&c, "#!/bin/sh\nkill -9 $$\n");
+    assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
+    assert_non_null(strstr(err.text, "killed by signal 9"));
     fbr_kube_config_fini(&c);
     plugin(&c, "#!/bin/sh\necho hello\n");
     assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
