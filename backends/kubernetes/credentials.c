@@ -292,33 +292,39 @@ static void begin_again(struct fbr_kube_creds *c)
 
 /* ---- The token ---- */
 
-static void read_file(struct fbr_kube_creds *c)
+/* Without a token the server would answer as to a stranger, so the token of before stays if the
+ * file has none. */
+static int read_file(struct fbr_kube_creds *c, struct fbr_error *err)
 {
-    struct fbr_error err = {0, ""};
     size_t len;
-    char *text = fbr_kube_read(c->config->token_file, &len, &err);
+    char *text = fbr_kube_read(c->config->token_file, &len, err);
 
     c->read_at = fbr_now_ms();
-    if (!text) {
-        fbr_warn("kubernetes: %s", err.text);
-        return;
-    }
+    if (!text)
+        return fbr_wrap(err, "token file");
     text[strcspn(text, " \t\r\n")] = '\0';
+    if (!text[0]) {
+        free(text);
+        return fbr_fail(err, -EINVAL, "token file: %.200s has no token", c->config->token_file);
+    }
     forget(&c->token);
     c->token = text;
+    return 0;
 }
 
 const char *fbr_kube_creds_token(void *creds)
 {
     struct fbr_kube_creds *c = creds;
+    struct fbr_error err = {0, ""};
 
     if (c->config->exec.command) {
         take_fresh(c);
         if (c->expires && (int64_t)time(NULL) > c->expires - EARLY_S)
             begin_again(c);
     } else if (c->config->token_file &&
-               (!c->read_at || fbr_now_ms() > c->read_at + TOKEN_FILE_MS)) {
-        read_file(c);
+               (!c->read_at || fbr_now_ms() > c->read_at + TOKEN_FILE_MS) &&
+               read_file(c, &err) < 0) {
+        fbr_warn("kubernetes: %s", err.text);
     }
     return c->token ? c->token : c->config->token;
 }
@@ -409,6 +415,8 @@ int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_kube_config *con
     pthread_mutex_init(&c->lock, NULL);
     if (config->exec.command)
         rc = run_first(c, err);
+    else if (config->token_file && !config->token)
+        rc = read_file(c, err);
     if (rc < 0) {
         fbr_kube_creds_close(c);
         return rc;

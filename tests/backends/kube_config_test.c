@@ -575,6 +575,31 @@ static void a_token_file_is_read(void **state)
     assert_string_equal(fbr_kube_creds_token(creds), "first");
     assert_true(fbr_kube_creds_refused(creds));
     assert_string_equal(fbr_kube_creds_token(creds), "second");
+    write_file("token", ""); /* its writer has just begun */
+    assert_true(fbr_kube_creds_refused(creds));
+    assert_string_equal(fbr_kube_creds_token(creds), "second");
+    fbr_kube_creds_close(creds);
+}
+
+static void a_token_file_without_a_token_is_told(void **state)
+{
+    struct fbr_kube_config c = {0};
+    struct fbr_error err = {0, ""};
+    struct fbr_kube_creds *creds;
+    char path[128];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/token", folder);
+    write_file("token", "\n");
+    c.token_file = path;
+    assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
+    assert_non_null(strstr(err.text, "/token has no token"));
+    assert_int_equal(unlink(path), 0);
+    assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
+    assert_non_null(strstr(err.text, "/token: No such file"));
+    c.token = (char *)(uintptr_t) "other";
+    assert_int_equal(fbr_kube_creds_open(&creds, &c, &err), 0);
+    assert_string_equal(fbr_kube_creds_token(creds), "other");
     fbr_kube_creds_close(creds);
 }
 
@@ -668,6 +693,7 @@ int main(void)
         TEST(a_plugin_is_run_and_told_about_the_cluster),
         TEST(a_plugin_that_fails_is_told),
         TEST(a_token_file_is_read),
+        TEST(a_token_file_without_a_token_is_told),
         TEST(a_token_that_is_refused_is_looked_for_in_the_kubeconfig),
     };
 
