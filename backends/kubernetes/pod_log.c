@@ -119,6 +119,7 @@ struct fbr_kube_log {
     struct fbr_timer again;
     unsigned tries;
     bool paused, refused, broke;
+    bool answered; /* the server has given the log, or a part of it */
 };
 
 static void on_text(void *user, const void *data, size_t len)
@@ -133,7 +134,7 @@ static void on_bytes(void *user, const void *data, size_t len)
 {
     struct fbr_kube_log *l = user;
 
-    l->api->had_logs = true;
+    l->api->had_logs = l->answered = true;
     fbr_kube_lines_add(&l->lines, data, len, on_text, l);
 }
 
@@ -147,7 +148,9 @@ static void on_end(void *user, const struct fbr_http_answer *a)
                 a->status >= 500 || a->status == 401 || (a->status == 403 && l->api->had_logs);
 
     l->stream = NULL;
-    l->broke |= away;
+    l->answered |= a->status == 200;
+    /* also an agent that has just started, and does not know its pods yet */
+    l->broke |= away || (l->answered && a->status != 200);
     if (a->status == 401)
         fbr_kube_creds_refused(l->api->creds);
     if (a->status == 400 || away) {
@@ -161,7 +164,7 @@ static void on_end(void *user, const struct fbr_http_answer *a)
         fbr_warn("kubernetes: the output of pods cannot be read, because `get` on pods/log is not "
                  "allowed");
     }
-    l->refused = a->status != 200 && !away;
+    l->refused = !l->answered && !away;
     l->o.done(l->o.user);
 }
 

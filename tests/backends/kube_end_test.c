@@ -43,6 +43,9 @@ struct bench {
     int removed; /* Secrets that were removed */
     char secret[128];
     bool late;    /* logs come late */
+    bool forgets; /* the log breaks off, and then the node's agent does not know the pod */
+    int logs;     /* requests for it */
+    int may_end;  /* the pod may end */
     bool others;  /* pods have another container, which runs on */
     int swept;    /* pods that were deleted */
     bool orphans; /* the first Secret is gone, and the cluster deletes the pods that it owned */
@@ -140,6 +143,8 @@ static bool watch(struct bench *b, struct http_peer *p)
     for (int pod = 0; comes_to(b, &b->pods, pod + 1);
          pod++) { /* each is made after the end of the last */
         for (size_t i = 0; i < 2; i++) {
+            if (i && b->forgets && !comes_to(b, &b->may_end, 1))
+                return false;
             snprintf(text, sizeof(text),
                      "{\"type\":\"%s\",\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":"
                      "\"%s\",\"uid\":\"u\","
@@ -155,10 +160,24 @@ static bool watch(struct bench *b, struct http_peer *p)
     return false;
 }
 
+static bool show_log_of_forgotten(struct bench *b, struct http_peer *p)
+{
+    change(b, &b->logs);
+    if (b->logs == 2)
+        return http_say(p, 404, "", "{}");
+    begin_parts(p);
+    if (write_part(p, "2026-01-02T03:04:01.000000000Z line 1\n") && b->logs > 2 &&
+        write_part(p, "2026-01-02T03:04:02.000000000Z line 2\n"))
+        http_write(p, "0\r\n\r\n", 5);
+    return false;
+}
+
 static bool show_log(struct bench *b, struct http_peer *p)
 {
     char line[64];
 
+    if (b->forgets)
+        return show_log_of_forgotten(b, p);
     begin_parts(p);
     for (int i = 1; b->late && i <= LATE_LINES; i++) {
         let_time_pass(1000);
@@ -263,6 +282,14 @@ static int is_answered(void *arg)
     return ((struct fbr_kube_job *)b->handle)->calls == 0;
 }
 
+/* Whether the log of the job is being read. */
+static int is_reading(void *arg)
+{
+    const struct bench *b = arg;
+
+    return ((struct fbr_kube_job *)b->handle)->reading == READS;
+}
+
 /* Runs one job to its end, and to the last answer. */
 static void run_job(struct bench *b)
 {
@@ -270,6 +297,12 @@ static void run_job(struct bench *b)
 
     if (fbr_loop_call(b->loop, start, b) < 0)
         fail_msg("%s", b->err.text);
+    if (b->forgets) {
+        assert_true(comes_to(b, &b->logs, 2));
+        while (fbr_loop_call(b->loop, is_reading, b))
+            let_time_pass(1);
+        change(b, &b->may_end);
+    }
     assert_true(comes_to(b, &b->over, before + 1));
     while (!fbr_loop_call(b->loop, is_answered, b))
         let_time_pass(1);
@@ -337,6 +370,19 @@ static void output_that_comes_late_is_not_cut(void **state)
     }
 }
 
+/* As when the node's agent is started again while the program runs. */
+static void output_is_read_on_after_the_node_did_not_know_the_pod(void **state)
+{
+    struct bench *b = *state;
+
+    b->late = false;
+    b->forgets = true;
+    b->out[0] = '\0';
+    run_job(b);
+    b->forgets = false;
+    assert_string_equal(b->out, "line 1\nline 2\n");
+}
+
 /* A pod whose other containers run on is deleted, but with it goes what has not been read of its output. */
 static void a_pod_with_other_containers_is_deleted_after_its_output(void **state)
 {
@@ -380,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_secret_goes_with_its_last_job),
         cmocka_unit_test(output_that_comes_late_is_not_cut),
+        cmocka_unit_test(output_is_read_on_after_the_node_did_not_know_the_pod),
         cmocka_unit_test(a_pod_with_other_containers_is_deleted_after_its_output),
         cmocka_unit_test(a_run_whose_first_secret_is_deleted_makes_another),
         cmocka_unit_test(a_master_whose_job_is_deleted_before_it_has_a_pod_ends),
