@@ -20,6 +20,7 @@
 #define TICK_MS 1000
 #define DRAIN_MS 3000   /* without output, after a pod's end: the rest of it has come */
 #define BROKEN_MS 20000 /* if the output broke off: the server may still be recovering */
+#define EARLY_MS 2000   /* an end of the output so long before the pod's is not the program's */
 #define DRAIN_LOOKS 10  /* in that time; what comes while a callback runs counts once */
 #define TAIL_LINES 100
 #define CONFIG_MS 30000
@@ -284,6 +285,14 @@ static bool may_follow(const struct fbr_backend *b)
     return b->follows < (unsigned)fbr_config_int(b->env.config, "kubernetes_follow_logs");
 }
 
+/* Whether there may be more than was read. The log breaks off while the server is away. If the
+ * node's agent is started again, the log ends as if the program had ended, but long before the pod
+ * is seen to be over. */
+static bool may_have_more(const struct fbr_kube_job *j)
+{
+    return !fbr_kube_log_is_whole(j->log) || fbr_now_ms() >= j->log_over_at + EARLY_MS;
+}
+
 /* Reads the output that was written and not yet read. */
 static void read_rest(struct fbr_kube_job *j, int32_t code)
 {
@@ -291,9 +300,7 @@ static void read_rest(struct fbr_kube_job *j, int32_t code)
         read_output(j, false, 0);
     else if (!j->log && code != 0)
         read_output(j, false, TAIL_LINES);
-    /* The log may have broken off while the server was away, and not have been requested again. */
-    else if (j->log && j->reading == READ && !fbr_kube_log_is_whole(j->log) &&
-             fbr_kube_log_resume(j->log))
+    else if (j->log && j->reading == READ && may_have_more(j) && fbr_kube_log_resume(j->log))
         j->reading = READS;
 }
 

@@ -25,6 +25,8 @@
 #define LATE_LINES \
     5 /* of a log that comes a second apart: longer than a silent one is waited for */
 
+#define EARLY_MS 2500 /* an end of the log so long before the pod's is not the program's */
+
 static char base[] = "/tmp/fiber-kube-end-XXXXXX";
 
 /* What the server has, and what has happened. */
@@ -44,6 +46,7 @@ struct bench {
     char secret[128];
     bool late;    /* logs come late */
     bool forgets; /* the log breaks off, and then the node's agent does not know the pod */
+    bool early;   /* the log ends first, long before the pod */
     int logs;     /* requests for it */
     int may_end;  /* the pod may end */
     bool others;  /* pods have another container, which runs on */
@@ -143,7 +146,7 @@ static bool watch(struct bench *b, struct http_peer *p)
     for (int pod = 0; comes_to(b, &b->pods, pod + 1);
          pod++) { /* each is made after the end of the last */
         for (size_t i = 0; i < 2; i++) {
-            if (i && b->forgets && !comes_to(b, &b->may_end, 1))
+            if (i && (b->forgets || b->early) && !comes_to(b, &b->may_end, 1))
                 return false;
             snprintf(text, sizeof(text),
                      "{\"type\":\"%s\",\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":"
@@ -160,14 +163,17 @@ static bool watch(struct bench *b, struct http_peer *p)
     return false;
 }
 
-static bool show_log_of_forgotten(struct bench *b, struct http_peer *p)
+static bool show_broken_log(struct bench *b, struct http_peer *p)
 {
+    bool whole;
+
     change(b, &b->logs);
-    if (b->logs == 2)
+    if (b->forgets && b->logs == 2)
         return http_say(p, 404, "", "{}");
     begin_parts(p);
-    if (write_part(p, "2026-01-02T03:04:01.000000000Z line 1\n") && b->logs > 2 &&
-        write_part(p, "2026-01-02T03:04:02.000000000Z line 2\n"))
+    whole = write_part(p, "2026-01-02T03:04:01.000000000Z line 1\n") && b->logs > 1 &&
+            write_part(p, "2026-01-02T03:04:02.000000000Z line 2\n");
+    if (whole || b->early)
         http_write(p, "0\r\n\r\n", 5);
     return false;
 }
@@ -176,8 +182,8 @@ static bool show_log(struct bench *b, struct http_peer *p)
 {
     char line[64];
 
-    if (b->forgets)
-        return show_log_of_forgotten(b, p);
+    if (b->forgets || b->early)
+        return show_broken_log(b, p);
     begin_parts(p);
     for (int i = 1; b->late && i <= LATE_LINES; i++) {
         let_time_pass(1000);
@@ -295,12 +301,14 @@ static void run_job(struct bench *b)
 {
     int before = b->over;
 
+    b->logs = b->may_end = 0;
     if (fbr_loop_call(b->loop, start, b) < 0)
         fail_msg("%s", b->err.text);
-    if (b->forgets) {
-        assert_true(comes_to(b, &b->logs, 2));
+    if (b->forgets || b->early) {
+        assert_true(comes_to(b, &b->logs, b->forgets ? 2 : 1));
         while (fbr_loop_call(b->loop, is_reading, b))
             let_time_pass(1);
+        let_time_pass(b->early ? EARLY_MS : 0);
         change(b, &b->may_end);
     }
     assert_true(comes_to(b, &b->over, before + 1));
@@ -383,6 +391,18 @@ static void output_is_read_on_after_the_node_did_not_know_the_pod(void **state)
     assert_string_equal(b->out, "line 1\nline 2\n");
 }
 
+/* As when the node's agent is started again, and the program ends before the log is requested again. */
+static void output_that_ended_before_the_pod_is_read_on(void **state)
+{
+    struct bench *b = *state;
+
+    b->early = true;
+    b->out[0] = '\0';
+    run_job(b);
+    b->early = false;
+    assert_string_equal(b->out, "line 1\nline 2\n");
+}
+
 /* A pod whose other containers run on is deleted, but with it goes what has not been read of its output. */
 static void a_pod_with_other_containers_is_deleted_after_its_output(void **state)
 {
@@ -427,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_secret_goes_with_its_last_job),
         cmocka_unit_test(output_that_comes_late_is_not_cut),
         cmocka_unit_test(output_is_read_on_after_the_node_did_not_know_the_pod),
+        cmocka_unit_test(output_that_ended_before_the_pod_is_read_on),
         cmocka_unit_test(a_pod_with_other_containers_is_deleted_after_its_output),
         cmocka_unit_test(a_run_whose_first_secret_is_deleted_makes_another),
         cmocka_unit_test(a_master_whose_job_is_deleted_before_it_has_a_pod_ends),
