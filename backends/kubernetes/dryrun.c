@@ -225,7 +225,7 @@ static bool would_take(struct fbr_backend *b, const char *kind, const char *what
     fbr_json_free(object);
     if (body)
         status = fbr_kube_ask(b->api, "POST",
-                              fbr_kube_path(b->api, "%s?fieldManager=fiber&dryRun=All", kind), body,
+                              fbr_kube_path(b->api, "%s" FBR_KUBE_CREATE "&dryRun=All", kind), body,
                               ANSWER_MS, NULL, &err);
     free(body);
     if (status >= 200 && status < 300) {

@@ -20,6 +20,8 @@
 /* the body of a DELETE that only tells whether the object exists */
 #define FBR_KUBE_TRY_DELETE \
     "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"dryRun\":[\"All\"]}"
+/* Creates an object; a field of the template that the server does not know is an error. */
+#define FBR_KUBE_CREATE "?fieldManager=fiber&fieldValidation=Strict"
 #define FBR_KUBE_KEPT 16 /* ended pods that stay, so that users can look at them */
 
 /* The state of an open log. READS: it is being read; READ: it has ended, and may be requested

@@ -100,6 +100,8 @@ static bool make(struct bench *b, struct http_peer *p, const struct http_asked *
     bool is_pod = strstr(q->path, "/pods") != NULL;
     char name[FBR_KUBE_NAME], text[512];
 
+    if (is_pod && !strstr(q->path, "fieldValidation=Strict"))
+        return http_say(p, 400, "", "{}");
     name_in(q->body, sizeof(name), name);
     snprintf(text, sizeof(text),
              "{\"metadata\":{\"name\":\"%s\",\"uid\":\"u\",\"resourceVersion\":\"2\",\"labels\":{"
