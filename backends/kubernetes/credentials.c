@@ -29,7 +29,8 @@
 #define TOKEN_FILE_MS 60000
 #define EARLY_S 60
 #define LOOK_MS 20
-#define AGAIN_MS 5000 /* between two runs of a plugin */
+#define AGAIN_MS 5000  /* between two runs of a plugin */
+#define AGAIN_DOUBLE 4 /* times that the pause doubles, while the plugin fails */
 
 struct fbr_kube_creds {
     struct fbr_kube_config *config;
@@ -37,8 +38,9 @@ struct fbr_kube_creds {
     uint64_t read_at; /* when the file was read; clock of fbr_now_ms() */
     int64_t expires;
     uint64_t ran_at;
-    bool running;    /* the thread runs */
-    bool other_cert; /* the certificate in `config` is another one, and not yet in use */
+    unsigned failures; /* of the plugin, since it last gave something */
+    bool running;      /* the thread runs */
+    bool other_cert;   /* the certificate in `config` is another one, and not yet in use */
     pthread_t thread;
     /* Shared by the two threads. */
     pthread_mutex_t lock;
@@ -269,6 +271,7 @@ static void take_fresh(struct fbr_kube_creds *c)
         return;
     pthread_join(c->thread, NULL);
     c->running = c->ready = false;
+    c->failures = c->fresh.token || c->fresh.cert ? 0 : c->failures + 1;
     if (c->fresh.token) {
         forget(&c->token);
         c->token = c->fresh.token;
@@ -291,6 +294,16 @@ static void begin_again(struct fbr_kube_creds *c)
 }
 
 /* ---- The token ---- */
+
+/* Whether the plugin is to run before its token expires. A plugin may fail for as long as nobody
+ * logs in again, and prints its reason each time. */
+static bool is_due(const struct fbr_kube_creds *c)
+{
+    unsigned times = c->failures < AGAIN_DOUBLE ? c->failures : AGAIN_DOUBLE;
+
+    return c->expires && (int64_t)time(NULL) > c->expires - EARLY_S &&
+           fbr_now_ms() >= c->ran_at + ((uint64_t)AGAIN_MS << times);
+}
 
 /* Without a token the server would answer as to a stranger, so the token of before stays if the
  * file has none. */
@@ -319,7 +332,7 @@ const char *fbr_kube_creds_token(void *creds)
 
     if (c->config->exec.command) {
         take_fresh(c);
-        if (c->expires && (int64_t)time(NULL) > c->expires - EARLY_S)
+        if (is_due(c))
             begin_again(c);
     } else if (c->config->token_file &&
                (!c->read_at || fbr_now_ms() > c->read_at + TOKEN_FILE_MS) &&

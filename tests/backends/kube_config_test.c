@@ -19,6 +19,8 @@
 #include "backends/kubernetes/kubeconfig.h"
 #include "backends/kubernetes/credentials.h"
 #include "backends/kubernetes/yaml.h"
+#include "runtime/base/clock.h"
+#include "tests/support/sync.h"
 
 static char folder[64];
 
@@ -532,6 +534,41 @@ static void the_next_certificate_of_a_plugin_is_taken(void **state)
     fbr_kube_config_fini(&c);
 }
 
+static long runs_of_plugin(struct fbr_kube_creds *creds, long n)
+{
+    char path[128];
+    struct stat st = {0};
+
+    snprintf(path, sizeof(path), "%s/b", folder);
+    while (st.st_size < n) {
+        let_time_pass(10);
+        fbr_kube_creds_token(creds);
+        assert_true(stat(path, &st) == 0 || errno == ENOENT);
+    }
+    return (long)fbr_now_ms();
+}
+
+/* Each time, the plugin prints why, and a run may go on for hours before somebody logs in again. */
+static void a_plugin_that_fails_again_is_run_more_seldom(void **state)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_kube_creds *creds;
+    struct fbr_kube_config c;
+    long first;
+
+    (void)state;
+    plugin(&c,
+           "#!/bin/sh\ncd \"${0%/*}\" && [ ! -e a ] || { printf x >>b; exit 3; }\n: >a\n"
+           "echo '" HEAD "\"token\":\"t\",\"expirationTimestamp\":\"2020-01-01T00:00:00Z\"}}'\n");
+    if (fbr_kube_creds_open(&creds, &c, &err) < 0)
+        fail_msg("%s", err.text);
+    first = runs_of_plugin(creds, 1);
+    assert_true(runs_of_plugin(creds, 2) - first >= 9000);
+    assert_string_equal(fbr_kube_creds_token(creds), "t");
+    fbr_kube_creds_close(creds);
+    fbr_kube_config_fini(&c);
+}
+
 static void a_plugin_that_fails_is_told(void **state)
 {
     struct fbr_error err = {0, ""};
@@ -691,6 +728,7 @@ int main(void)
         cmocka_unit_test(times_have_zones),
         cmocka_unit_test(a_token_names_its_pod),
         TEST(a_plugin_is_run_and_told_about_the_cluster),
+        TEST(a_plugin_that_fails_again_is_run_more_seldom),
         TEST(a_plugin_that_fails_is_told),
         TEST(a_token_file_is_read),
         TEST(a_token_file_without_a_token_is_told),
