@@ -112,12 +112,10 @@ static void on_done(struct fbr_http_call *c, CURLcode code)
     struct fbr_http_answer a;
 
     fbr_http_answer(c, code, &a);
-    if (!worth_repeating(c, &a)) {
+    if (!worth_repeating(c, &a) || (c->repeats && !c->repeats(c->user, &a))) {
         end(c, &a);
         return;
     }
-    if (c->repeats)
-        c->repeats(c->user, &a);
     c->not_before = fbr_now_ms() + pause_of(c);
     /* one last attempt at the very end */
     if (c->not_before > c->until)

@@ -81,9 +81,9 @@ struct fbr_http_request {
      * not repeated after it has begun. */
     void (*data)(void *user, const void *data, size_t len);
     void (*opened)(void *user); /* for a stream: the status is 2xx; may be NULL */
-    /* Called before the request is repeated after this answer; may be NULL. Must not send or cancel
-     * requests. */
-    void (*repeats)(void *user, const struct fbr_http_answer *answer);
+    /* Called before the request is repeated after this answer; may be NULL. False: the request is
+     * not repeated, and this is its answer. Must not send or cancel requests. */
+    bool (*repeats)(void *user, const struct fbr_http_answer *answer);
     void (*done)(void *user, const struct fbr_http_answer *answer);
     void *user;
 };

@@ -31,7 +31,7 @@ struct fbr_http_call {
     unsigned attempts;
     void (*data)(void *user, const void *data, size_t len);
     void (*opened)(void *user);
-    void (*repeats)(void *user, const struct fbr_http_answer *answer);
+    bool (*repeats)(void *user, const struct fbr_http_answer *answer);
     void (*done)(void *user, const struct fbr_http_answer *answer);
     void *user;
     struct fbr_buf answer;

@@ -34,6 +34,7 @@ struct fbr_kube_request {
     uint64_t patience_ms;
     struct fbr_timer again;
     bool repeated;     /* after new credentials */
+    bool unwanted;     /* to be given up when the server refuses it */
     unsigned starting; /* times that a server that had just come back refused the request */
     uint64_t repeats;  /* repetitions of all requests, when this one was sent */
     void (*done)(void *user, const struct fbr_http_answer *);
@@ -115,12 +116,13 @@ static bool try_again(struct fbr_kube_request *r, const struct fbr_http_answer *
     return true;
 }
 
-static void on_repeat(void *user, const struct fbr_http_answer *answer)
+static bool on_repeat(void *user, const struct fbr_http_answer *answer)
 {
     struct fbr_kube_request *r = user;
 
     if (answer->status)
         fbr_http_describe(answer, r->a->refused, sizeof(r->a->refused));
+    return !r->unwanted || !answer->status;
 }
 
 static void on_answer(void *user, const struct fbr_http_answer *answer)
@@ -174,6 +176,15 @@ int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const 
         return -ENOMEM;
     }
     return 0;
+}
+
+void fbr_kube_unwanted(struct fbr_kube_api *a, const void *user)
+{
+    struct fbr_kube_request *r;
+
+    DL_FOREACH(a->requests, r)
+        if (r->user == user && strcmp(r->method, "POST") == 0)
+            r->unwanted = true;
 }
 
 /* ---- A request whose caller waits ---- */

@@ -50,6 +50,9 @@ char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const c
 int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const char *body,
                   uint64_t patience_ms, void (*done)(void *user, const struct fbr_http_answer *),
                   void *user);
+/* The objects that requests with this `user` create are no longer wanted. The requests are repeated
+ * while no answer comes, because the server may have created the object; a refusal ends them. */
+void fbr_kube_unwanted(struct fbr_kube_api *a, const void *user);
 
 /* Sends one request and waits for the answer. Returns the status, or 0 if no answer came in time;
  * *answer is JSON for fbr_json_free(), or NULL. A status that is not 2xx sets err. Takes ownership

@@ -68,6 +68,7 @@ enum fbr_pod_action {
     DO_CREATE,
     DO_FIND, /* checks to which run the pod of its name belongs */
     DO_CREATE_JOB,
+    DO_HURRY, /* what is sent is not repeated once the server has refused it */
     DO_END_JOB,
     DO_REFUSE, /* reports that it could not be started, or that it was killed before */
     DO_TELL_STARTED,

@@ -689,6 +689,12 @@ void fbr_kube_start_tick(struct fbr_backend *b)
         fbr_timer_start(&b->tick, TICK_MS, TICK_MS);
 }
 
+static void hurry(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    (void)s;
+    fbr_kube_unwanted(j->b->api, j);
+}
+
 /* ---- The table's actions ---- */
 
 void fbr_kube_step(struct fbr_kube_job *j, enum fbr_pod_event event, const struct fbr_kube_state *s)
@@ -703,6 +709,7 @@ void fbr_kube_step(struct fbr_kube_job *j, enum fbr_pod_event event, const struc
         [DO_CREATE] = fbr_kube_create,
         [DO_FIND] = fbr_kube_find,
         [DO_CREATE_JOB] = fbr_kube_create_job,
+        [DO_HURRY] = hurry,
         [DO_END_JOB] = fbr_kube_end_job,
         [DO_REFUSE] = refuse,
         [DO_TELL_STARTED] = notify_started,

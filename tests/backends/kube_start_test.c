@@ -1,9 +1,12 @@
-/* kube_start_test.c - jobs that are started while memory is short: each of them ends, with a reason.
+/* kube_start_test.c - jobs that are started while memory is short, or that the server refuses for some time: each of
+ * them ends, with a reason.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <semaphore.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,7 +38,8 @@ struct bench {
     struct fbr_loop *loop;
     struct fbr_config *config;
     struct fbr_backend *backend;
-    sem_t ended;
+    atomic_bool takes_secrets;
+    sem_t ended, fails; /* fails: a pod could not be created, for a reason that may pass */
     struct job jobs[JOBS_MAX];
     int started;
     struct fbr_error err;
@@ -50,11 +54,21 @@ static void *json_take(size_t n)
     return ++asked == refused || refused_all ? NULL : malloc(n);
 }
 
-/* There are no pods, no Secret may be made, and nothing is told of changes. */
+/* There are no pods, no Secret may be made unless the test says so, and nothing is told of changes. */
 static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
 {
-    (void)user;
-    if (!strcmp(q->method, "POST"))
+    struct bench *b = user;
+    bool post = !strcmp(q->method, "POST");
+
+    if (post && strstr(q->path, "/pods?")) {
+        sem_post(&b->fails);
+        return http_say(
+            p, 500, "",
+            "{\"kind\":\"Status\",\"message\":\"failed calling webhook\",\"code\":500}");
+    }
+    if (post && atomic_load(&b->takes_secrets))
+        return http_say(p, 201, "", "{}");
+    if (post)
         return http_say(p, 403, "", "{\"kind\":\"Status\",\"message\":\"no room\",\"code\":403}");
     if (!strstr(q->path, "watch="))
         return http_say(p, 200, "", "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}");
@@ -125,6 +139,20 @@ static int start_without_memory(void *arg)
     return rc;
 }
 
+static int start_one(void *arg)
+{
+    struct bench *b = arg;
+
+    return start(b);
+}
+
+static int kill_one(void *arg)
+{
+    struct bench *b = arg;
+
+    return fbr_kube_ops.signal(b->backend, b->jobs[0].handle, SIGTERM);
+}
+
 static int release_jobs(void *arg)
 {
     struct bench *b = arg;
@@ -148,7 +176,7 @@ static int set_up(void **state)
     static struct bench b;
 
     *state = &b;
-    if (!mkdtemp(base) || sem_init(&b.ended, 0, 0) < 0)
+    if (!mkdtemp(base) || sem_init(&b.ended, 0, 0) < 0 || sem_init(&b.fails, 0, 0) < 0)
         return -1;
     b.server = http_server_open(NULL, false, answer, &b);
     kube_folder_make(base, http_server_port(b.server));
@@ -169,6 +197,7 @@ static int tear_down(void **state)
     fbr_config_free(b->config);
     http_server_close(b->server);
     sem_destroy(&b->ended);
+    sem_destroy(&b->fails);
     return kube_folder_remove(base);
 }
 
@@ -210,11 +239,27 @@ static void jobs_wait_in_line_while_there_is_no_memory(void **state)
     assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
 }
 
+/* A job whose pod the server refuses for now is tried for ten minutes. */
+static void a_job_that_is_killed_is_not_tried_again(void **state)
+{
+    struct bench *b = *state;
+
+    atomic_store(&b->takes_secrets, true);
+    assert_int_equal(fbr_loop_call(b->loop, start_one, b), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sem_wait(&b->fails), 0);
+    assert_int_equal(fbr_loop_call(b->loop, kill_one, b), 0);
+    wait_for_end(b);
+    assert_non_null(strstr(b->jobs[0].why, "failed calling webhook"));
+    assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_whose_tickets_lack_memory_end),
         cmocka_unit_test(jobs_wait_in_line_while_there_is_no_memory),
+        cmocka_unit_test(a_job_that_is_killed_is_not_tried_again),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
