@@ -88,6 +88,11 @@ def wait_for_file(path):
     return path
 
 
+def square_after(path, x):
+    wait_for_file(path)
+    return square(x)
+
+
 class State:
     def __init__(self, n):
         self.data = bytes(n)
@@ -190,9 +195,11 @@ def test_results_become_ready_for_a_program_that_only_asks(pool):
 
 
 @pytest.mark.parametrize("chunksize", [None, 1, 7])
-def test_what_is_left_of_a_map_falls_to_nothing(pool, chunksize):
-    r = pool.map_async(square, range(5000), chunksize)
+def test_what_is_left_of_a_map_falls_to_nothing(pool, tmp_path, chunksize):
+    path = str(tmp_path / "go")
+    r = pool.map_async(functools.partial(square_after, path), range(5000), chunksize)
     seen, end = [r._number_left], time.monotonic() + LONG
+    open(path, "w").close()
     while r._number_left and time.monotonic() < end:
         seen.append(r._number_left)
     assert 0 < seen[0] <= 5000 and seen == sorted(seen, reverse=True)
