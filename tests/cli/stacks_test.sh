@@ -95,7 +95,7 @@ kill -CONT "$first"
 # whoever looks is killed: the asker, then what walks the stacks
 for _ in 1 2 3 4 5; do
     fiber stack stuck >/dev/null 2>&1 &
-    kill -KILL $!
+    kill -KILL $! || : # it may have ended
     wait $! || :
 done
 agent=$(ps -o ppid= -p "$first" | tr -d ' ')

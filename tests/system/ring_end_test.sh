@@ -73,13 +73,14 @@ test_killed_agent_fails_the_run() {
 
 # As a manager of a cluster does before it kills a job. The launcher may hear of it, too.
 test_ranks_of_an_agent_that_is_told_to_end_may_save() {
-    local too agent
+    local too told
     for too in agent launcher; do
         start -n 4 --oversubscribe --per-node 2 --grace 300s bash -c \
             "$nap"'trap "echo save; kill -KILL \$!; exit 0" TERM; tail -f /dev/null >/dev/null & echo up; while :; do wait; done'
         wait_for "$patience" all_up 4 || fail 'the ranks do not come up' || return
-        for agent in $(agents); do kill -TERM "$agent"; done
-        [ "$too" = agent ] || kill -TERM "$launcher"
+        mapfile -t told < <(agents)
+        [ "$too" = agent ] || told+=("$launcher")
+        kill -TERM "${told[@]}" # at once: the launcher ends when the ranks have
         ends "$([ "$too" = agent ] && echo 137 || echo 143)" || return
         [ "$(grep -c '^save$' "$work/out")" = 4 ] || fail 'each rank should save, once' || return
         [ "$too" = launcher ] || says 'the agent on ' || return
