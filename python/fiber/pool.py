@@ -234,6 +234,8 @@ class Feed:
         self.call = next(_calls)
         self.next, self.end = 0, len(items)
         self.all_put = False  # or given up
+        self.error = None  # of what was put last
+        self.stream_error = None  # which another stream may not have
 
     def more(self, first=False):
         """Puts some, and tells whether all are put."""
@@ -244,13 +246,14 @@ class Feed:
                 self.put_measured()
             elif self.next == 0 or not self.stream.tasks:  # or those that were to be measured were lost
                 self.put(min(self.end, self.next + self.pool._size), 1)
-        except BaseException as exc:
-            if first and isinstance(exc, _mp_context.ProcessError):
-                raise  # another stream tries again
-            if not isinstance(exc, Exception):
-                self._give_up()
-                raise
-            self.result._fail(exc)
+        except BaseException:  # of a signal
+            self._give_up()
+            raise
+        if self.error is not None:
+            if first and isinstance(self.error, _mp_context.ProcessError):
+                self.stream_error = self.error
+            else:
+                self.result._fail(self.error)
             return True
         if self.next < self.end:
             return False
@@ -264,12 +267,8 @@ class Feed:
             self.result._fail(_mp_context.ProcessError(INTERRUPTED))
 
     def put(self, stop, block):
-        for _ in range(2):
-            self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, self.call,
-                                         *self.pool._bounds())
-            if self.next == stop or self.pool._has_enough(self.stream):
-                return
-            # An element was refused: hear why, at once.
+        self.next, self.error = self.stream.feed(self.result, self.items, self.next, stop, block, 0, self.call,
+                                                 *self.pool._bounds())
 
     def put_measured(self):
         workers = self.pool._size
@@ -277,7 +276,7 @@ class Feed:
             before, rest = self.next, self.end - self.next
             block = max(1, min(BLOCK_NS // self.stream.mean_ns, -(-rest // (4 * workers))))
             self.put(min(self.end, self.next + block * workers), block)
-            if self.next == before:
+            if self.next == before or self.error is not None:
                 return
 
 
@@ -292,6 +291,7 @@ class IMapIterator(ApplyResult):
         self._put = 0  # elements
         self._rest, self._rest_at = [], 0  # elements that are taken from the source and not put
         self._source_error = None
+        self.stream_error = None  # as that of a Feed
         self._pulled = False  # all
         self._out = None  # results of the block that is handed out
         self._place = 0  # of the next block
@@ -414,11 +414,14 @@ class IMapIterator(ApplyResult):
         return True
 
     def _feed_to(self, stop):
-        self._rest_at = self._stream.feed(self, self._rest, self._rest_at, stop, self._chunk if self._chunk > 1 else 0,
-                                          self._put, 0, *self._pool._bounds())
+        """Puts elements, and returns the error of the next one, or None."""
+        self._rest_at, error = self._stream.feed(self, self._rest, self._rest_at, stop,
+                                                 self._chunk if self._chunk > 1 else 0, self._put, 0,
+                                                 *self._pool._bounds())
+        return error
 
     def _put_block_by_block(self):
-        """Some element cannot be pickled, which is the error of its block alone."""
+        """Some element cannot be pickled, which is the error of its block alone. Returns another error, or None."""
         dumps = _by_value() or _pickling.dumps
         while self._rest_at < len(self._rest):
             stop = min(self._rest_at + self._chunk, len(self._rest))
@@ -431,25 +434,21 @@ class IMapIterator(ApplyResult):
                 self._rest_at = stop
                 self._pool._wake()
                 continue
-            self._feed_to(stop)
-            if self._rest_at < stop:  # enough bytes are under way
-                return
+            error = self._feed_to(stop)
+            if error is not None or self._rest_at < stop:  # enough bytes are under way
+                return error
 
     def _put_some(self, first=False):
-        try:
-            try:
-                self._feed_to(len(self._rest))
-                refused = self._rest_at < len(self._rest) and not self._pool._has_enough(self._stream)
-            except Exception:
-                refused = True
-            if refused:
-                self._put_block_by_block()
-        except Exception as exc:
-            if isinstance(exc, _mp_context.ProcessError):
+        error = self._feed_to(len(self._rest))
+        if error is not None:
+            error = self._put_block_by_block()
+        if error is not None:
+            if isinstance(error, _mp_context.ProcessError):
                 self._pool._forget(self._stream)
                 if first and not self._put:
-                    raise  # another stream tries again
-            self._source_error = self._source_error or exc
+                    self.stream_error = error
+                    return False
+            self._source_error = self._source_error or error
             self._finish()
             return False
         if self._rest_at == len(self._rest):
@@ -750,13 +749,11 @@ class Pool(metaclass=abc.ABCMeta):
     def _apply(self, result, func, args, kwds):
         known, stream = self._last
         if known is func:
-            try:
-                stream.put(result, (args, kwds))
+            if stream.put(result, (args, kwds)) is None:
                 return result
-            except Exception:  # it is found out below, whose fault it is
-                self._last = None, None
+            self._last = None, None  # it is found out below, whose fault it is
         stream = self._put(func, APPLY, lambda stream: stream.put(result, (args, kwds)), result)
-        if not _changes(func) and not _by_value():
+        if stream is not None and not _changes(func) and not _by_value():
             self._last = func, stream
         return result
 
@@ -859,9 +856,8 @@ class Pool(metaclass=abc.ABCMeta):
         def begin(stream):
             result._stream = stream
             if type(iterator) in PLAIN:
-                self._feed(result, False)
-            else:
-                result._start_thread()
+                return self._feed(result, False)
+            return result._start_thread()
         try:
             self._put(func, ONE if chunksize == 1 else BLOCK, begin, result)
             return result
@@ -871,22 +867,25 @@ class Pool(metaclass=abc.ABCMeta):
             raise
 
     def _put(self, func, kind, begin, result):
-        """Finds the stream of a function and begins. A function that cannot be pickled is the result's error."""
+        """Finds the stream of a function and begins; begin() returns None or an error. A function that cannot be pickled
+        is the result's error. Exceptions of begin() come from handlers of signals, and are the caller's."""
         self._asked = True
-        try:
-            stream = self._stream(func, kind)
+        for _ in range(2):
             try:
-                begin(stream)
-            except _mp_context.ProcessError:  # the workers could not be started; another stream tries again
-                self._forget(stream)
-                self._last = None, None
                 stream = self._stream(func, kind)
-                begin(stream)
-            return stream
-        except Exception as exc:
-            if self._state == TERMINATE:
-                raise
-            result._fail(exc)
+            except Exception as exc:
+                error = exc
+                break
+            error = begin(stream)
+            if error is None:
+                return stream
+            if not isinstance(error, _mp_context.ProcessError):
+                break
+            self._forget(stream)  # the workers could not be started; another stream tries again
+            self._last = None, None
+        if self._state == TERMINATE:
+            raise error
+        result._fail(error)
 
     def _stream(self, func, kind):
         by_value = _by_value()
@@ -929,10 +928,12 @@ class Pool(metaclass=abc.ABCMeta):
     # ---- Feeding ----
 
     def _feed(self, feed, waits):
-        """Puts the first elements of a map. `waits`: the caller does not go away, and puts the rest."""
+        """Puts the first elements of a map, and returns None or an error that another stream may not have. `waits`: the
+        caller does not go away, and puts the rest."""
         with self._feeding:
+            feed.stream_error = None
             if feed.more(True):
-                return
+                return feed.stream_error
             self._feeds.append(feed)
             self._core.attend = True
         if not waits:

@@ -128,6 +128,32 @@ static void drop_entry(struct entry *e)
 
 /* ---- Putting ---- */
 
+/* The exception that is set, or None. */
+static PyObject *exception_or_none(void)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    if (!type) {
+        Py_INCREF(Py_None);
+        return Py_None;
+    }
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    Py_DECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+/* An error of what is put, as a value: what is raised comes from a handler of a signal. */
+static PyObject *put_error_or_none(void)
+{
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return NULL;
+    return exception_or_none();
+}
+
 static int check_stream(const struct stream *s)
 {
     if (s->handle && !s->pool->closed)
@@ -172,7 +198,6 @@ static PyObject *stream_put(PyObject *self, PyObject *args)
     struct stream *s = (struct stream *)self;
     struct entry e = {.count = 0};
     PyObject *owner, *object, *pickle;
-    int rc;
 
     if (!PyArg_ParseTuple(args, "OO:put", &owner, &object))
         return NULL;
@@ -180,16 +205,12 @@ static PyObject *stream_put(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_TypeError, "a task needs a Result");
         return NULL;
     }
-    pickle = fpy_dumps(object, s->dumps);
-    if (!pickle)
-        return NULL;
     e.owner = (struct fpy_result *)owner;
-    rc = put_pickles(s, &pickle, &e, 1);
-    Py_DECREF(pickle);
-    if (rc < 0)
-        return NULL;
-    e.owner->left--; /* the result of one task was made for it */
-    Py_RETURN_NONE;
+    pickle = fpy_dumps(object, s->dumps);
+    if (pickle && put_pickles(s, &pickle, &e, 1) == 0)
+        e.owner->left--; /* the result of one task was made for it */
+    Py_XDECREF(pickle);
+    return put_error_or_none();
 }
 
 struct feed {
@@ -266,8 +287,8 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     struct stream *s = (struct stream *)self;
     unsigned long long limit, least, shift, call;
     struct feed f = {.next = 0};
-    Py_ssize_t begin;
-    PyObject *owner;
+    PyObject *owner, *error;
+    int rc = 0;
 
     if (!PyArg_ParseTuple(args, "OO!nnnKKKK:feed", &owner, &PyList_Type, &f.list, &f.next, &f.stop,
                           &f.block, &shift, &call, &limit, &least))
@@ -279,18 +300,10 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     f.owner = (struct fpy_result *)owner;
     f.shift = shift;
     f.call = call;
-    if (check_stream(s) < 0)
-        return NULL;
-    begin = f.next;
-    while (f.next < f.stop && (s->pool->bytes < limit || s->tasks < least)) {
-        if (feed_some(s, &f) == 0)
-            continue;
-        if (f.next == begin || !PyErr_ExceptionMatches(PyExc_Exception))
-            return NULL;
-        PyErr_Clear(); /* the caller hears what was put; the next call fails at once */
-        break;
-    }
-    return PyLong_FromSsize_t(f.next);
+    while (rc == 0 && f.next < f.stop && (s->pool->bytes < limit || s->tasks < least))
+        rc = feed_some(s, &f);
+    error = put_error_or_none();
+    return error ? Py_BuildValue("(nN)", f.next, error) : NULL;
 }
 
 /* Cancels the tasks of a result that are not done; their errors are taken like others. The last
@@ -529,24 +542,6 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
 }
 
 /* ---- Iterables ---- */
-
-/* The exception that is set, or None. */
-static PyObject *exception_or_none(void)
-{
-    PyObject *type, *value, *traceback;
-
-    PyErr_Fetch(&type, &value, &traceback);
-    if (!type) {
-        Py_INCREF(Py_None);
-        return Py_None;
-    }
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback)
-        PyException_SetTraceback(value, traceback);
-    Py_DECREF(type);
-    Py_XDECREF(traceback);
-    return value;
-}
 
 static PyObject *pool_pull(PyObject *self, PyObject *args)
 {
@@ -919,11 +914,13 @@ static PyType_Spec pool_spec = {
 };
 
 static PyMethodDef stream_methods[] = {
-    {"put", stream_put, METH_VARARGS, "put(result, argument)\n--\n\nPuts a task for this result."},
+    {"put", stream_put, METH_VARARGS,
+     "put(result, argument)\n--\n\nPuts a task for this result, and returns None or its error."},
     {"feed", stream_feed, METH_VARARGS,
      "feed(result, list, next, stop, block, shift, call, limit, least)\n--\n\nPuts elements of a "
      "list as tasks, in blocks (0: each alone), while the pool has fewer\nthan `limit` bytes under "
-     "way, or the stream fewer than `least` tasks. Returns the position that comes next."},
+     "way, or the stream fewer than `least` tasks. Returns the position that comes next, and\nNone "
+     "or the error of what is there."},
     {"cancel", stream_cancel, METH_O,
      "cancel(result)\n--\n\nCancels the tasks of this result that are not done."},
     {NULL, NULL, 0, NULL},

@@ -452,6 +452,41 @@ def test_a_signal_ends_a_map_whose_results_come_without_a_pause(program):
     assert ran.code == 0 and ran.out == "True\n", ran
 
 
+class Alarm(Exception):
+    """What a handler of a signal raises."""
+
+
+class Interrupted:
+    """A stream; when it has put something, a signal comes."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def put(self, *args):
+        self.stream.put(*args)
+        raise Alarm
+
+    def feed(self, *args):
+        self.stream.feed(*args)
+        raise Alarm
+
+
+@pytest.mark.parametrize("call", [
+    lambda p: p.apply(time.sleep, (600,)), lambda p: p.apply_async(time.sleep, (600,)),
+    lambda p: p.map(time.sleep, [600] * 3), lambda p: p.map(time.sleep, [600] * 3, 1),
+    lambda p: p.map_async(time.sleep, [600] * 3), lambda p: p.imap(time.sleep, [600] * 3),
+])
+def test_a_caller_gets_what_a_signal_handler_raises_while_inputs_are_put(call):
+    with mp.Pool(1) as pool:
+        stream = pool._stream
+        pool._stream = lambda *args: Interrupted(stream(*args))
+
+        assert isinstance(in_time(lambda: call(pool)), Alarm)
+
+
 def test_control_c_leaves_calls_alone_that_have_a_result(program):
     ran = program(script("""
     import signal
