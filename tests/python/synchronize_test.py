@@ -197,9 +197,10 @@ def test_a_condition_and_an_event(start):
     with condition:
         child = start(set_and_notify, condition, event)
         assert condition.wait_for(event.is_set, timeout=LONG) is True
+    assert well(child)
+    with condition:  # after the child's notify_all(), which wait_for() need not have waited for
         assert condition.wait(0.01) is False
         assert condition.wait_for(lambda: 0, timeout=0.01) == 0
-    assert well(child)
     assert event.wait() is True
     event.clear()
     assert event.wait(0.01) is False
