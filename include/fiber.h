@@ -17,10 +17,10 @@
  * Conventions, for every call unless it says otherwise:
  *  - it returns 0, or a negative errno; then fiber_last_error() returns a sentence for people,
  *    about the call of this thread that failed last. A call that fails never returns a positive
- *    code: if a function of the program (task, method, builder) returns one, its caller gets -EIO,
- *    and the text has the number;
- *  - a structure of options begins with its own size; every other member may be 0, which means its
- *    default: `struct fiber_map_options o = {.size = sizeof(o)};`
+ *    code: if a function of the program (task, method, builder, source) returns one, its caller
+ *    gets -EIO, and the text has the number;
+ *  - a structure of options begins with its own size (-EINVAL: another size); every other member
+ *    may be 0, which means its default: `struct fiber_map_options o = {.size = sizeof(o)};`
  *  - a timeout is in milliseconds; -1 waits for ever, 0 polls. When the timeout is over, the call
  *    returns -ETIMEDOUT. A call that waits for a peer returns an error when the peer is gone; it
  *    never waits for a dead peer;
@@ -203,8 +203,8 @@ FIBER_API int fiber_process_terminate(struct fiber_process *p);
  * has ended. */
 FIBER_API int fiber_process_kill(struct fiber_process *p);
 /* Sends the process another signal, such as SIGINT. Where a backend has no way, nothing is sent:
- * Kubernetes, arrays of Slurm and detached jobs of a template know only the two above. The call
- * does nothing if the process does not run yet, or has ended. -EINVAL: there is no such signal. */
+ * Kubernetes, Slurm outside of an allocation and detached jobs of a template know the two above
+ * only. If the process does not run yet, or has ended, nothing is sent. -EINVAL: no such signal. */
 FIBER_API int fiber_process_signal(struct fiber_process *p, int signal);
 /* Checks whether the process still lives. Returns 1 until the process has ended, then 0. */
 FIBER_API int fiber_process_is_alive(struct fiber_process *p);
@@ -213,8 +213,8 @@ FIBER_API int fiber_process_is_alive(struct fiber_process *p);
  * the process has ended, but its code is unknown: its host was lost, or its engine did not report
  * its end within 15 s after its connection had closed. */
 FIBER_API int fiber_process_exitcode(struct fiber_process *p, int *code);
-/* Gets the process id, as it is on the host of the process. Returns 0 until the process has
- * joined. */
+/* Gets the process id as the process itself sees it: in a container, the one that it has there.
+ * Returns 0 until the process has joined. */
 FIBER_API int64_t fiber_process_pid(struct fiber_process *p);
 /* Gets the name of the process. Returns a text that is valid until fiber_process_close(). */
 FIBER_API const char *fiber_process_name(struct fiber_process *p);
@@ -282,7 +282,7 @@ struct fiber_queue;
  * it. With 0 the only bound is hold_max of the configuration, for messages that other processes
  * put. */
 FIBER_API int fiber_queue_open(struct fiber_queue **q, size_t max_messages);
-/* Stores the address of the queue, with which other processes connect. */
+/* Stores the address with which other processes connect. -EPERM: this process is not its owner. */
 FIBER_API int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address);
 /* Opens the queue at this address. -EPIPE: its owner is gone. If the owner lives and has closed the
  * queue, the first call that needs the queue returns -EPIPE. */
@@ -988,8 +988,8 @@ FIBER_API int fiber_ring_barrier(int timeout_ms);
  * made this call. */
 FIBER_API int fiber_ring_broadcast(void *data, size_t len, int root, int timeout_ms);
 /* Sets data[i], in every rank, to the sum, the minimum or the maximum of data[i] of all ranks, for
- * n elements of 8 bytes. A sum is built in the order of the ranks, so it is the same each time;
- * sums of int64_t wrap around. -ETIMEDOUT: some ranks have not made this call. */
+ * n elements of 8 bytes. A sum is built in the order of the ranks, so it is the same each time, and
+ * wraps around for int64_t. A NaN makes all three NaN. -ETIMEDOUT: some ranks have not called. */
 FIBER_API int fiber_ring_allreduce(void *data, size_t n, enum fiber_ring_type type,
                                    enum fiber_ring_op op, int timeout_ms);
 
