@@ -89,7 +89,9 @@ static const char *bash_operands(const struct cli_command *c)
                "config "
                "--names 2>/dev/null)\"";
     case CLI_IMAGE:
-        return "((COMP_CWORD == 2)) && compgen -W 'build export'";
+        return "((COMP_CWORD == 2)) && compgen -W 'build export unpack'";
+    case CLI_KUBERNETES:
+        return "((COMP_CWORD == 2)) && compgen -W 'manifest run'";
     case CLI_PROGRAM:
         return "compgen -c";
     case CLI_FILES:
@@ -212,7 +214,9 @@ static const char *zsh_operands(const struct cli_command *c)
     case CLI_KEY:
         return "'1:what:(show set)' '2:key:_fiber_keys' '3:value:'";
     case CLI_IMAGE:
-        return "'1:what:(build export)' '2:name:' '*:program:_command_names -e'";
+        return "'1:what:(build export unpack)' '2:name:_files -/' '*:program:_command_names -e'";
+    case CLI_KUBERNETES:
+        return "'1:what:(manifest run)' '2:program:_command_names -e' '*::arguments:_normal'";
     case CLI_PROGRAM:
         return "'1:program:_command_names -e' '*::arguments:_normal'";
     case CLI_FILES:
@@ -309,10 +313,15 @@ static void fish_operands(const struct cli_command *c)
         break;
     case CLI_IMAGE:
         printf("complete -c fiber -n '__fish_seen_subcommand_from %s; and not "
-               "__fish_seen_subcommand_from build export' -a 'build export'\n"
+               "__fish_seen_subcommand_from build export unpack' -a 'build export unpack'\n"
                "complete -c fiber -n '__fish_seen_subcommand_from %s; and "
-               "__fish_seen_subcommand_from build export' -F\n",
+               "__fish_seen_subcommand_from build export unpack' -F\n",
                c->name, c->name);
+        break;
+    case CLI_KUBERNETES:
+        printf("complete -c fiber -n '__fish_seen_subcommand_from %s; and not "
+               "__fish_seen_subcommand_from manifest run' -a 'manifest run'\n",
+               c->name);
         break;
     case CLI_PROGRAM:
         printf(FISH_OF " -F -a '(__fish_complete_command)'\n", c->name);

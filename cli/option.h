@@ -90,7 +90,8 @@ enum cli_operand {
     CLI_COMMAND,
     CLI_SHELL,
     CLI_KEY,
-    CLI_IMAGE, /* build|export, a name, programs */
+    CLI_IMAGE,      /* build|export|unpack, a name, programs */
+    CLI_KUBERNETES, /* manifest|run, a program */
     CLI_FILES
 };
 

@@ -43,7 +43,8 @@ completes "restart replace" fiber run --on-failure = re
 completes "abort restart shrink replace" fiber run --on-failure =
 completes "config completion" fiber help co
 completes "bash" fiber completion b
-completes "build export" fiber image ''
+completes "build export unpack" fiber image ''
+completes "manifest run" fiber kubernetes ''
 completes "--env --entrypoint" fiber image build x --en
 completes "" fiber ps x
 completes "" fiber run -n ''
