@@ -93,11 +93,10 @@ static int check(const char *key, const char *value, const char *text, struct fb
         (strchr(value, '\n') ||
          ((rc = fbr_config_parse(back, "fiber.conf", text, strlen(text), err)) == 0 &&
           strcmp(fbr_config_str(back, key), fbr_config_str(given, key)) != 0)))
-        rc = fbr_fail(
-            err, -EINVAL,
-            "%s: a file cannot hold a value with a line break, with \" ;\", or with blanks at its "
-            "ends: set it in the environment instead",
-            key);
+        rc = fbr_fail(err, -EINVAL,
+                      "%s: a file cannot hold a value with a line break, with \" ;\" or \" #\", or "
+                      "with blanks at its ends: set it in the environment instead",
+                      key);
     fbr_config_free(given);
     fbr_config_free(back);
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;

@@ -325,7 +325,8 @@ FILES = """The configuration of Fiber: lines of the form
 .IP
 key = value
 .PP
-where # begins a comment. A setting is looked for in this order; the first that has it counts:
+where # or ; begins a comment, at the beginning of a line or after a blank. A setting is
+looked for in this order; the first that has it counts:
 .IP \\(bu 2
 options of the command
 .BR fiber (1)

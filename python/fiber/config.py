@@ -12,6 +12,7 @@ setting back the value that it had when the program began.
 SPDX-License-Identifier: Apache-2.0
 """
 import os
+import re
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -155,7 +156,7 @@ def _read(path):
             for line in file:
                 key, equals, value = line.partition("=")
                 if equals and not key.lstrip().startswith(("#", ";")):
-                    pairs[key.strip()] = value.partition(" ;")[0].strip()
+                    pairs[key.strip()] = re.split(r"\s[;#]", value)[0].strip()
     except OSError:
         pass
     return pairs

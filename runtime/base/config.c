@@ -309,8 +309,9 @@ struct source {
     int rc;
 };
 
-/* Replaces fgets() in inih: reads the next line without its leading blanks. An invalid line ends
- * the text with an error. */
+/* Replaces fgets() in inih: reads the next line without its leading blanks, and without a comment
+ * that begins with '#' after a blank; inih itself knows those that begin with ';'. An invalid line
+ * ends the text with an error. */
 static char *source_line(char *out, int size, void *stream)
 {
     struct source *s = stream;
@@ -332,6 +333,9 @@ static char *source_line(char *out, int size, void *stream)
     }
     memcpy(out, start, len);
     out[len] = '\0';
+    for (size_t i = 1; i < len; i++)
+        if (out[i] == '#' && (out[i - 1] == ' ' || out[i - 1] == '\t'))
+            out[i] = '\0';
     return out;
 }
 

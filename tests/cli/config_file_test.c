@@ -83,6 +83,7 @@ static void a_value_that_the_file_cannot_hold_is_refused(void **state)
         {"image", " a", "or with blanks at its ends"},
         {"image", "a ", "or with blanks at its ends"},
         {"image", "a ;b", "with \" ;\""},
+        {"image", "a #b", "or \" #\""},
         {"grace", "soon", "grace"},
         {"grace", "", "grace"},
         {"grace", "-1s", "grace"},
@@ -98,9 +99,10 @@ static void a_value_that_the_file_cannot_hold_is_refused(void **state)
         says(err.text, cases[i].part);
         file_has("heartbeat = 1s\n", 0600);
     }
-    assert_int_equal(config_set("image", "a;b", path, sizeof(path), &err), 0); /* no blank before */
+    /* no blank before the ; and # */
+    assert_int_equal(config_set("image", "a;b#c", path, sizeof(path), &err), 0);
     assert_string_equal(path, file);
-    file_has("heartbeat = 1s\nimage = a;b\n", 0600);
+    file_has("heartbeat = 1s\nimage = a;b#c\n", 0600);
 }
 
 static void a_file_that_cannot_be_read_is_left_alone(void **state)

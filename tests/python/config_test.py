@@ -99,7 +99,7 @@ def test_init_reads_a_changed_environment(python):
 
 def test_a_file_of_fiber_0_2(python, tmp_path):
     (tmp_path / ".fiberconfig").write_text("[default]\nlog_level=WARNING\nlog_file=stdout\ncpu_per_job=3 ; a comment\n"
-                                           "use_bash=True\ndefault_backend=slurm\n#mem_per_job=7\n")
+                                           "use_bash=True\ndefault_backend=slurm # ours\n#mem_per_job=7\n")
     ran = python("-c", """if 1:
         import fiber, fiber.config as config
         print(config.cpu_per_job, config.backend, config.log_level, config.use_bash, config.mem_per_job)

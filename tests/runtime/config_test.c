@@ -181,7 +181,8 @@ static void stronger_sources_win_and_say_so(void **state)
 
     (void)state;
     user_file_write("grace = 1s\nheartbeat = 1s\nretries = 7\nheartbeat_misses: 9\n");
-    file_write(".fiberconfig", "# mine\n\ngrace = 2s\nheartbeat = 2s\nretries = 8 ; a comment\n");
+    file_write(".fiberconfig", "# mine\n\ngrace = 2s\nheartbeat = 2s\nretries = 8 ; a comment\n"
+                               "image = r/x:1 # ours\nbind = a#b\t# x # y\n");
     setenv("FIBER_GRACE", "3s", 1);
     setenv("FIBER_HEARTBEAT", "3s", 1);
     c = load();
@@ -192,6 +193,8 @@ static void stronger_sources_win_and_say_so(void **state)
     assert_string_equal(fbr_config_origin(c, "heartbeat"), "FIBER_HEARTBEAT");
     assert_int_equal(fbr_config_int(c, "retries"), 8);
     assert_string_equal(fbr_config_origin(c, "retries"), "./.fiberconfig:5");
+    assert_string_equal(fbr_config_str(c, "image"), "r/x:1");
+    assert_string_equal(fbr_config_str(c, "bind"), "a#b");
     assert_int_equal(fbr_config_int(c, "heartbeat_misses"), 9);
     assert_non_null(
         strstr(fbr_config_origin(c, "heartbeat_misses"), "/.config/fiber/fiber.conf:4"));
