@@ -87,7 +87,8 @@ static const char *next_key(void *user)
 static int unknown_key(const char *key)
 {
     struct walk w = {0};
-    const char *near = cli_nearest(key, next_key, &w);
+    bool variable = !strncmp(key, "FIBER_", 6);
+    const char *near = cli_nearest(key + (variable ? 6 : 0), next_key, &w);
 
     return cli_failed(2, "there is no setting %s%s%s%s", key, near ? "; did you mean " : "",
                       near ? near : "", near ? "?" : "");

@@ -153,9 +153,13 @@ struct fbr_config {
  * near. */
 static const char *key_suggest(const struct fbr_config *c, const char *typed, bool env)
 {
-    size_t len = strlen(typed), best = (len < 9 ? 2 : len / 4) + 1;
     const char *found = NULL;
+    size_t len, best;
 
+    if (!env && !strncmp(typed, "FIBER_", 6)) /* a variable in place of its key */
+        typed += 6;
+    len = strlen(typed);
+    best = (len < 9 ? 2 : len / 4) + 1;
     for (size_t i = 0; i < c->count; i++) {
         const char *name = env ? c->keys[i].env : c->keys[i].name;
         size_t d = fbr_word_distance(typed, len, name, strlen(name));

@@ -42,6 +42,7 @@ grep -q 'the value here is still 3s, from FIBER_HEARTBEAT' err || complain "what
 cp "$file" before
 refuses 'heartbeat' set heartbeat soon
 refuses 'did you mean heartbeat' set hartbeat 2s
+refuses 'did you mean grace' set FIBER_GRACE 2s
 refuses 'cannot hold' set image 'a ;b'
 refuses 'a KEY and a VALUE' set heartbeat
 refuses 'none of: show, set' get heartbeat

@@ -336,6 +336,8 @@ static void an_unknown_key_names_file_line_and_the_nearest(void **state)
                         "x.conf:3: unknown key \"hartbeat\"; did you mean \"heartbeat\"?");
     assert_string_equal(parse_fails("zzzzzzzzzzzz = 5s\n"),
                         "x.conf:1: unknown key \"zzzzzzzzzzzz\"");
+    assert_string_equal(parse_fails("FIBER_GRACE = 5s\n"),
+                        "x.conf:1: unknown key \"FIBER_GRACE\"; did you mean \"grace\"?");
     assert_string_equal(parse_fails("[pool]\nworkers = 3\n"),
                         "x.conf:2: unknown key \"pool.workers\"");
     file_write(".fiberconfig", "heartbeet = 5s");
