@@ -40,7 +40,7 @@ static void on_line(void *user, int rank, int stream, bool more, const void *dat
 
     if (p->tag && !p->within && rank >= 0)
         fprintf(out, "[%d] ", rank);
-    fwrite(data, 1, len, out);
+    cli_write(out, data, len);
     if (!more && (!len || ((const char *)data)[len - 1] != '\n'))
         fputc('\n', out);
     p->within = more;
@@ -71,8 +71,7 @@ static int copy_file(const char *path)
     ssize_t n = 0;
 
     while (fd >= 0 && (n = read(fd, data, sizeof(data))) > 0)
-        if (fwrite(data, 1, (size_t)n, stdout) != (size_t)n)
-            break;
+        cli_write(stdout, data, (size_t)n);
     if (n < 0)
         rc = -errno;
     if (fd >= 0)
@@ -144,7 +143,7 @@ static void show(struct job_reader *r, int stream, const void *data, size_t len)
     r->all->shown = true;
     if (r->all->tag)
         fprintf(out, "[%s] ", r->job->name);
-    fwrite(data, 1, len, out);
+    cli_write(out, data, len);
 }
 
 /* Prints whole lines, because several jobs may write at once. */

@@ -77,7 +77,7 @@ static void put_line(int stream, const struct fbr_buf *text)
     /* keeps the order if both streams are one terminal */
     if (stream == 2)
         fflush(stdout);
-    fwrite(text->data, 1, text->len, out);
+    cli_write(out, text->data, text->len);
 }
 
 static void put_head(struct reader *r, const struct source *s, uint64_t time_us, struct fbr_buf *b)
@@ -174,8 +174,8 @@ static void add_piece(struct source *s, const struct fbr_record *rec)
     const char *at = rec->data, *end = at + rec->len;
 
     if (s->all->raw && !s->all->terminal[stream]) {
-        fwrite(rec->data, 1, rec->kind == FBR_RECORD_MARK ? 0 : rec->len,
-               stream == 2 ? stderr : stdout);
+        if (rec->kind != FBR_RECORD_MARK)
+            cli_write(stream == 2 ? stderr : stdout, rec->data, rec->len);
         return;
     }
     if (rec->kind == FBR_RECORD_MARK)

@@ -528,13 +528,24 @@ int cli_usage(const struct cli_command *command, const struct fbr_error *err)
     return 2;
 }
 
+/* Ends this process after a failed write, which has set errno. */
+static void output_lost(void)
+{
+    if (errno != EPIPE)
+        cli_failed(1, "cannot write standard output: %m");
+    _exit(1);
+}
+
+void cli_write(FILE *out, const void *data, size_t len)
+{
+    if (fwrite(data, 1, len, out) != len)
+        output_lost();
+}
+
 void cli_flush(void)
 {
-    if (fflush(stdout) != 0) {
-        if (errno != EPIPE)
-            cli_failed(1, "cannot write standard output: %m");
-        _exit(1);
-    }
+    if (fflush(stdout) != 0)
+        output_lost();
     if (fflush(stderr) != 0)
         _exit(1);
 }

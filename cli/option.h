@@ -148,5 +148,7 @@ int cli_failed(int code, const char *fmt, ...) __attribute__((format(printf, 2, 
 /* Flushes standard output and standard error. Ends this process if that fails: with a message,
  * unless the reader of a pipe has gone. */
 void cli_flush(void);
+/* Writes to one of the two; ends this process in the same way if that fails. */
+void cli_write(FILE *out, const void *data, size_t len);
 
 #endif

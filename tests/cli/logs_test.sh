@@ -136,8 +136,10 @@ for option in --tail=1 --follow; do
     [ "$code" = 1 ] || complain "a full disk, $option: exit code $code"
     grep -q '^fiber: cannot write standard output: No space left on device' err || complain "a full disk: $(cat err)"
 done
-(trap '' PIPE; fiber logs many --tail 1 2>err) | true || :
-[ ! -s err ] || complain "a reader that has gone: $(cat err)"
+for rank in many bytes/0; do
+    (trap '' PIPE; fiber logs "$rank" 2>err) | true || :
+    [ ! -s err ] || complain "a reader that has gone, $rank: $(cat err)"
+done
 
 # gc removes what is too old.
 find state/fiber/logs -mindepth 1 -maxdepth 1 -exec touch -d '20 days ago' {} +
