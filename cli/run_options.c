@@ -76,8 +76,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
         {"env", 'x', CLI_LIST, "VAR[=VALUE]", .also = "x export",
          .help = "a variable for the ranks; without =VALUE, with its value here; may be repeated"},
     [RUN_ENV_FILE] = {"env-file", 0, CLI_LIST, "FILE", .also = "envfile",
-                      .help = "a file of variables for the ranks: lines NAME=VALUE, # before a "
-                              "comment; --env overrides it. May be repeated"},
+                      .help = "a file of variables for the ranks: lines NAME=VALUE, or # "
+                              "and a comment; --env overrides it. May be repeated"},
     [RUN_WORKDIR] = {"workdir", 0, CLI_DIR, "DIR", .also = "wdir wd chdir D",
                      .help = "working directory of the ranks; default: the current directory"},
     [RUN_NAME] = {"name", 0, CLI_TEXT, "NAME", .also = "job-name J",

@@ -335,7 +335,7 @@ and calls of
 .IP \\(bu 2
 the environment: the variable that stands with each key
 .IP \\(bu 2
-\\fI./.fiberconfig\\fR, if it is the user's and nobody else may write it
+\\fI./.fiberconfig\\fR, if it is the user's or root's and not everyone may write it
 .IP \\(bu 2
 \\fI$XDG_CONFIG_HOME/fiber/fiber.conf\\fR, else \\fI\\(ti/.config/fiber/fiber.conf\\fR
 .IP \\(bu 2
