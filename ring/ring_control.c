@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "ring/apps.h"
 #include "runtime/inspect/run_control.h"
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
@@ -73,13 +75,26 @@ static struct fiber_process *control_host(void *user, int rank, struct fbr_error
     return r->agents[node].process;
 }
 
+/* Returns the name of a ring that the user has not named: "", so that its readers take the name of
+ * the program out of its command, or that name if they would not find its end, at a blank. */
+static const char *default_name(const struct fiber_ring *r)
+{
+    struct fiber_ring_program p = fbr_ring_app(&r->options, 0, 0);
+    const char *path = p.command && p.command[0] ? p.command[0] : program_invocation_short_name;
+    const char *slash = strrchr(path, '/');
+
+    if (!strchr(path, ' ') && strlen(path) < sizeof(r->command))
+        return "";
+    return slash ? slash + 1 : path;
+}
+
 void fbr_ring_about(const struct fiber_ring *r, struct fbr_run_control_about *about)
 {
     *about = (struct fbr_run_control_about){
         .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
     snprintf(about->uid, sizeof(about->uid), "%s", r->uid);
     fbr_printable_plain(about->name, sizeof(about->name),
-                        r->options.job.name ? r->options.job.name : "");
+                        r->options.job.name ? r->options.job.name : default_name(r));
     fbr_printable_plain(about->command, sizeof(about->command), r->command);
     snprintf(about->backend, sizeof(about->backend), "%s", fbr_ring_backend(r));
     if (r->options.output_dir)

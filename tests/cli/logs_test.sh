@@ -96,6 +96,10 @@ fiber run -n 1 -- ./prog >out
 rm -rf run/fiber
 is 'unnamed|' 'by its program, without the registry' fiber logs prog
 is 'unnamed|' 'without a name and the registry' fiber logs
+mkdir 'a folder'
+mv prog 'a folder/the program'
+fiber run -n 1 -- './a folder/the program' argument >out
+is 'unnamed|' 'by a name with a blank' fiber logs 'the program'
 
 # One rank byte for byte, also when its pieces are large.
 head -c 3000000 /dev/urandom >bytes
