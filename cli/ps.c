@@ -75,18 +75,19 @@ struct row {
 
 static void print_row(const struct row *r)
 {
-    int width = cli_width(STDOUT_FILENO), size, n;
+    int width = cli_width(STDOUT_FILENO), name = cli_column(r->name, 16), size, n;
     char line[1024], ended[32] = "";
 
     if (r->ended)
         snprintf(ended, sizeof(ended), "%12s ", r->ended);
     size = (int)sizeof(line);
-    n = snprintf(line, sizeof(line), "%-9.8s %-16.16s %-10.10s %-9s %9s %8s %9s %s %s", r->uid,
-                 r->name, r->backend, r->state, r->ranks, r->restarts, r->time, ended, r->command);
+    n = snprintf(line, sizeof(line), "%-9.8s %-*.*s %-10.10s %-9s %9s %8s %9s %s %s", r->uid, name,
+                 name, r->name, r->backend, r->state, r->ranks, r->restarts, r->time, ended,
+                 r->command);
     if (n >= size)
         n = size - 1;
-    if (isatty(STDOUT_FILENO) && n > width)
-        snprintf(line + width - 3, 4, "...");
+    if (isatty(STDOUT_FILENO) && n > cli_column(line, width))
+        strcpy(line + cli_column(line, width - 3), "...");
     puts(line);
 }
 

@@ -172,6 +172,16 @@ int screen_key(int timeout_ms)
 
 /* ---- Output ---- */
 
+int cli_column(const char *text, int columns)
+{
+    int at = 0;
+
+    for (; text[at]; at++)
+        if ((text[at] & 0xc0) != 0x80 && columns-- == 0) /* the first byte of a character */
+            return at;
+    return at + columns;
+}
+
 bool cli_is_screen(int fd)
 {
     const char *term = getenv("TERM");

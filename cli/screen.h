@@ -40,6 +40,10 @@ void screen_size(int *width, int *height);
 /* Whether fd is a terminal that knows escape sequences: TERM does not name a dumb one. */
 bool cli_is_screen(int fd);
 
+/* Returns how many bytes fill so many columns: the bytes of that many characters of the text, and a
+ * blank for each that it lacks. For "%-*.*s", whose numbers count bytes. */
+int cli_column(const char *text, int columns);
+
 /* Prints the finished text as one line; frees j. 0; or 1, after a message on standard error, if
  * there was no memory for it. */
 int cli_print_json(FILE *out, struct fbr_json *j);

@@ -190,14 +190,14 @@ static void sort(struct view *v)
 
 static void put_line(struct view *v, char *line)
 {
-    size_t len = strlen(line);
+    size_t len = strlen(line), shown = (size_t)cli_column(line, v->width);
 
     if (v->screen && v->line++ >= v->height - 1)
         return;
     while (len && line[len - 1] == ' ')
         line[--len] = '\0';
-    if (v->screen && len > (size_t)v->width)
-        line[v->width] = '\0';
+    if (v->screen && len > shown)
+        line[shown] = '\0';
     printf("%s%s\n", line, v->screen ? "\033[K" : "");
 }
 

@@ -96,6 +96,12 @@ static void long_names_do_not_move_the_columns(void **state)
     snprintf(runs[0].about.backend, sizeof(runs[0].about.backend), "kubernetes-and-more");
     made_run_begin(&runs[0]);
     says(command("ps")->out, "aa000000  a-name-of-more-t kubernetes running         2/2 ");
+    made_run_init(&runs[1], "bb", "K\u00fcste", HOUR_MS);
+    made_run_begin(&runs[1]);
+    says(command("ps")->out, "bb000000  K\u00fcste            local ");
+    made_run_init(&runs[2], "cc", "Zw\u00f6lf Boxk\u00e4mpfer j", HOUR_MS);
+    made_run_begin(&runs[2]);
+    says(command("ps")->out, "cc000000  Zw\u00f6lf Boxk\u00e4mpfer local ");
 }
 
 static void what_has_ended_is_shown_when_asked_for(void **state)
