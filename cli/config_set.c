@@ -122,11 +122,12 @@ static int fill(int fd, const char *name, const char *path, const char *text)
 {
     size_t len = strlen(text);
     struct stat old;
+    ssize_t n;
 
     if (stat(path, &old) == 0 && fchmod(fd, old.st_mode & 0777) < 0)
         return -errno;
-    if (write(fd, text, len) != (ssize_t)len)
-        return -EIO;
+    if ((n = write(fd, text, len)) != (ssize_t)len)
+        return n < 0 ? -errno : -ENOSPC;
     return fsync(fd) < 0 || rename(name, path) < 0 ? -errno : 0;
 }
 
