@@ -343,22 +343,24 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
 static int refuse_lost(const struct run_client *run)
 {
     const char *report = run->report[0] ? ". Its report:\n" : "";
+    int shown = (int)strlen(run->report); /* cli_failed() ends the last line */
     struct fbr_error err = {0, ""};
     char root[PATH_MAX];
 
+    shown -= shown && run->report[shown - 1] == '\n';
     if (find_root(root) && fbr_spool_root_make(root, &err) < 0)
         return cli_failed(1,
                           "run %.16s has ended, and its output is not kept: %s; set log_dir to a "
-                          "directory in which output can be kept%s%s",
-                          run->about.uid, err.text, report, run->report);
+                          "directory in which output can be kept%s%.*s",
+                          run->about.uid, err.text, report, shown, run->report);
     return cli_failed(
         1,
         "run %.16s has ended, and its output is not kept: only the last 200 runs of 14 days "
-        "are kept, within the limits log_keep and log_total%s%s%s",
+        "are kept, within the limits log_keep and log_total%s%s%.*s",
         run->about.uid,
         run->about.kind == FBR_RUN_POOL ? ""
                                         : "; use fiber run --output DIR to keep it permanently",
-        report, run->report);
+        report, shown, run->report);
 }
 
 /* Shows a run without kept output: its lines from now on, or its files. */

@@ -164,7 +164,7 @@ class Ring:
         if not ring.join(timeout):
             return False
         if ring.exitcode() != 0:
-            raise RingError(ring.report() or "the ring ended with code %d" % ring.exitcode())
+            raise RingError(ring.report().rstrip() or "the ring ended with code %d" % ring.exitcode())
         return True
 
     def run(self):

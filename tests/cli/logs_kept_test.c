@@ -584,7 +584,7 @@ static void a_run_that_has_ended_without_output_tells_how(void **state)
 {
     (void)state;
     begin_other(0);
-    made_run_end(&run, 1, "rank 0 ended with code 1");
+    made_run_end(&run, 1, "rank 0 ended with code 1\n");
     refuses("logs other", 1,
             "run bb22000000000000 has ended, and its output is not kept: only the last 200 runs of "
             "14 days are kept, within the limits log_keep and log_total; use fiber run --output "

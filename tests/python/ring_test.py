@@ -149,7 +149,7 @@ def fail_at_one(rank, size):
 
 def test_a_rank_that_raises_ends_the_ring():
     ring = mp.Ring(2, fail_at_one, quiet=True, grace=0.5)
-    with pytest.raises(mp.RingError, match="(?s)rank 1.*no such luck"):
+    with pytest.raises(mp.RingError, match=r"(?s)rank 1.*no such luck\Z"):
         ring.run()
     assert ring.exitcode == 1
     assert issubclass(mp.RingError, mp.ProcessError)
