@@ -230,7 +230,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                         "for torchrun's module use the program: fiber run ... python3 -m MODULE; "
                         "for srun's distribution use --map-by node (cyclic) or slot (block)"},
     [RUN_SLURM] = {"partition", 0, CLI_REFUSED, "X",
-                   .also = "p account A qos exclusive reservation",
+                   .also = "p account A qos exclusive reservation constraint C exclude "
+                           "dependency comment contiguous licenses begin immediate exact overlap",
                    .help = "use the settings slurm_partition, slurm_account, slurm_qos and "
                            "slurm_options: FIBER_SLURM_PARTITION=X fiber run ..."},
     [RUN_TIME] = {"time", 't', CLI_TEXT, "T", .foreign = true, .also = "t",

@@ -366,6 +366,7 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"--output TAG,TIMESTAMP p", "use --tag"},
         {"--output tag p", "use --tag"},
         {"--tee 3 p", "--output DIR"},
+        {"--constraint gpu p", "slurm_options"},
         {"--with-ft ulfm p", "--on-failure shrink"},
         {"-tv p", "fiber stack"},
         {"-iface eth0 p", "FIBER_BIND"},
