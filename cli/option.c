@@ -465,7 +465,7 @@ void cli_args_fini(struct cli_args *args)
     args->operands = NULL;
 }
 
-/* A bare number means seconds in the configuration too. */
+/* A bare number of an option means seconds; the configuration takes none. */
 int cli_args_settings(const struct cli_args *args,
                       int (*set)(void *user, const char *key, const char *value,
                                  struct fbr_error *err),
@@ -487,10 +487,14 @@ int cli_args_settings(const struct cli_args *args,
 
 static int set_own(void *user, const char *key, const char *value, struct fbr_error *err)
 {
+    static const char call[] = "fiber_config_set: "; /* its origin; the user typed an option */
     int rc = fiber_config_set(key, value);
+    const char *why = fiber_last_error();
 
     (void)user;
-    return rc < 0 ? fbr_fail(err, rc, "%s", fiber_last_error()) : rc;
+    if (!strncmp(why, call, strlen(call)))
+        why += strlen(call);
+    return rc < 0 ? fbr_fail(err, rc, "%s", why) : rc;
 }
 
 int cli_args_configure(const struct cli_args *args, struct fbr_error *err)

@@ -85,6 +85,7 @@ check 0 '' '^' run -q -n 2 ./mpirun -np 2 x
 check 0 '' '^' run -n 1 ./mpirun -np 2 x
 check 0 '.*' 'omit torch.distributed.run' run --dry-run -n 2 python3 -m torch.distributed.run x.py
 check 2 '' 'did you mean --timeout' run --timout 3 true
+check 2 '' '^fiber: --grace: grace is ' run --grace 2h true
 check 2 '' 'did you mean core' run --bind-to cor true
 check 0 'hi hi hi ' '^' run -H localhost:3 -q echo hi
 check 125 '' '^fiber: rank 0 .*could not be started: .*there is no such file' run -q -n 1 ./no-such
