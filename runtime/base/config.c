@@ -121,12 +121,12 @@ static void collect_keys(void)
         add_keys(keys, n);
 }
 
-/* FIBER_* variables that are not configuration: a parent passes them to its child, and a ring to
- * its ranks. */
+/* FIBER_* variables that are not configuration: a parent passes them to its child, a ring to its
+ * ranks, and `fiber exec` to its command. */
 static const char *const internal_variables[] = {
     "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK",
     "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE", "FIBER_NODES",
-    "FIBER_JOB",    "FIBER_EPOCH",      "FIBER_PMI",
+    "FIBER_JOB",    "FIBER_EPOCH",      "FIBER_PMI",           "FIBER_PID",
 };
 
 struct entry {

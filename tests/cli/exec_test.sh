@@ -14,6 +14,7 @@ pid=$!
 for _ in 1 2; do read -r -t 60 _ <&9 || { echo "no rank came up"; exit 1; }; done
 expect 0 "^$work/there$" 'where it runs' fiber exec demo/1 -- pwd
 expect 7 '^one$' 'its code' fiber exec demo/0 sh -c 'echo one; exit 7'
+expect 0 ' demo ' 'a program that uses Fiber' fiber exec demo -- fiber ps
 expect 137 '' 'a signal' fiber exec demo -- sh -c 'kill -9 $$'
 # the rank is a shell until it has become tail, which may be later than its word
 # shellcheck disable=SC2016 # the shell there
