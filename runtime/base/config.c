@@ -534,6 +534,14 @@ int fbr_config_scan(const char *path,
 
 /* ---- environment ---- */
 
+static bool is_former(const char *key)
+{
+    for (size_t i = 0; i < sizeof(former_keys) / sizeof(former_keys[0]); i++)
+        if (!strcasecmp(former_keys[i].key, key))
+            return true;
+    return false;
+}
+
 static int variable_take(struct fbr_config *c, const char *name, const char *value,
                          struct fbr_error *err)
 {
@@ -547,8 +555,8 @@ static int variable_take(struct fbr_config *c, const char *name, const char *val
         return 0;
     if (k)
         return *value ? entry_set(c, k, value, name, err) : 0;
-    near = key_suggest(c, name, true);
-    if (!near) { /* a variable of another program with the same prefix */
+    near = is_former(name + 6) ? NULL : key_suggest(c, name, true);
+    if (!near) { /* of Fiber 0.2, or of another program with the same prefix */
         fbr_info("the environment has a variable %.64s, which is not a setting of Fiber", name);
         return 0;
     }

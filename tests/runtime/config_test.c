@@ -365,10 +365,12 @@ static void internal_and_empty_variables_are_no_configuration(void **state)
     setenv("FIBER_TICKET", "fd:3", 1);
     setenv("FIBER_HEARTBEAT", "", 1);
     setenv("FIBERGLASS", "x", 1);
+    setenv("FIBER_LOG_FILE", "stdout", 1); /* of Fiber 0.2; near to FIBER_LOG_DIR */
     c = load();
     assert_string_equal(fbr_config_origin(c, "heartbeat"), "default");
     fbr_config_free(c);
     unsetenv("FIBERGLASS");
+    unsetenv("FIBER_LOG_FILE");
 }
 
 static void a_syntax_error_names_the_first_wrong_line(void **state)
