@@ -471,7 +471,7 @@ static int check_backend(struct run_options *s, const struct cli_args *args, str
 static bool may_be_allocated(const struct cli_args *args)
 {
     const char *asked = args->values[RUN_BACKEND].text;
-    const struct fbr_runtime *rt = fbr_rt_peek();
+    const struct fbr_runtime *rt = fbr_rt_any();
 
     return (!asked || !strcmp(asked, "auto")) && !args->values[RUN_IN_CLUSTER].number &&
            !getenv("FIBER_RANK") &&

@@ -126,9 +126,10 @@ int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *
 /* Returns the context if it is started, else NULL. Does not start it. */
 struct fbr_runtime *fbr_rt_peek(void);
 
-/* For init.c. fbr_rt_set() sets the context. fbr_rt_any() returns it in any state, or NULL.
- * fbr_rt_start() starts its loop and directory, under rt->lock; `root` is the run's directory in a
- * child ("": the master is on another host) or a rank, else NULL. */
+/* For init.c. fbr_rt_set() sets the context. fbr_rt_any() returns it in any state, or NULL; it has
+ * its configuration before it is started, when `fiber run` reads that. fbr_rt_start() starts its
+ * loop and directory, under rt->lock; `root` is the run's directory in a child ("": the master is
+ * on another host) or a rank, else NULL. */
 int fbr_rt_set(struct fbr_runtime *rt);
 struct fbr_runtime *fbr_rt_any(void);
 int fbr_rt_start(struct fbr_runtime *rt, const char *root, struct fbr_error *err);

@@ -97,6 +97,9 @@ check 0 '.*backend command, 2 agents node 0, h1: ranks 0 to 1 node 1, h2: rank 2
 check 0 '.*node 0, h2: rank 0 node 1, h3: rank 1 .*' '^' run --dry-run --hostfile hosts --host h3,h2 x
 check 0 '.*"node":0,"host":"h2","ranks":\[\{"rank":0,.*' '^' run --dry-run --json -H h2 x
 check 0 '.*"node":0,"host":null,.*' '^' run --dry-run --json -n 1 x
+printf 'h1\nh2\n' >nodes
+PBS_NODEFILE=$PWD/nodes check 0 '2 ranks of x backend command, 2 agents .*' '^' run --dry-run x
+PBS_NODEFILE=$PWD/nodes FIBER_BACKEND=local check 0 '1 rank of x backend local, 1 agent .*' '^' run --dry-run x
 FIBER_BACKEND=docker SLURM_JOB_ID=1 SLURM_JOB_NODELIST=n check 0 '.*backend command, 1 agent .*' '^' run --dry-run -H h1 x
 FIBER_COMMAND_START='rsh -l me {host}' check 0 '.*backend command.*' '^' run --dry-run -H h1 x
 FIBER_COMMAND_START='bsub -I' check 2 '' 'FIBER_COMMAND_START: the command that starts jobs has no \{host\}' run -H h1 x
