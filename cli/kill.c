@@ -112,7 +112,7 @@ static const char *wanted_signal(const struct cli_args *args)
 static int kill_here(struct run_client *run, const char *job, const char *name, int sig,
                      struct fbr_error *err)
 {
-    int rank = job ? run_client_rank(job, run, err) : -1, rc;
+    int rank = job ? run_client_job(job, run, err) : -1, rc;
 
     if (err->code)
         return err->code;

@@ -110,6 +110,8 @@ static void what_a_run_refuses_is_told(void **state)
     made_run_begin(&run);
     refuses("kill pool 99", 1,
             "worker 99 does not run: `fiber top bb0000000000` shows those that do");
+    refuses("kill pool worker-99", 1, /* as a report names it */
+            "worker 99 does not run: `fiber top bb0000000000` shows those that do");
 }
 
 static void one_that_has_ended_is_not_told_again(void **state)
