@@ -110,11 +110,11 @@ static int digit(char c)
 
 int fiber_address_parse(struct fiber_address *address, const char *text)
 {
-    bool good = strncmp(text, PREFIX, sizeof(PREFIX) - 1) == 0;
+    bool good = text && strncmp(text, PREFIX, sizeof(PREFIX) - 1) == 0; /* NULL: of getenv() */
     struct fiber_address a = {{0}};
     size_t n = 0;
 
-    text += good ? sizeof(PREFIX) - 1 : 0;
+    text = good ? text + sizeof(PREFIX) - 1 : "";
     while (good && *text && !isspace((unsigned char)*text)) {
         int high = digit(text[0]), low = high < 0 ? -1 : digit(text[1]);
 

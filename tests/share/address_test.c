@@ -312,8 +312,9 @@ static void test_other_texts_are_refused(void **state)
         snprintf(other, sizeof(other), "%.*s", (int)n, text);
         assert_int_equal(fiber_address_parse(&b, other), -EINVAL);
     }
-    for (size_t i = 0; i < 6; i++) {
-        static const char *const bad[] = {"", "fiber:", "fiber:zz", "fiber:0", "FIBER:01", "\n"};
+    for (size_t i = 0; i < 7; i++) {
+        static const char *const bad[] = {"",         "fiber:", "fiber:zz", "fiber:0",
+                                          "FIBER:01", "\n",     NULL};
 
         assert_int_equal(fiber_address_parse(&b, bad[i]), -EINVAL);
     }
