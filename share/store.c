@@ -114,6 +114,8 @@ static const char *sentence(int code)
                "higher";
     case -ERANGE:
         return "the counter would overflow";
+    case -EINVAL: /* all other requests are checked before they are sent */
+        return "another caller waits there for another number of parties";
     default:
         return fbr_strerror(code);
     }

@@ -330,15 +330,20 @@ static void test_a_timeout_breaks_the_barrier(void **state)
     struct order o;
     struct gate g;
     pid_t pid;
+    int rc;
 
     (void)state;
     gate_open(&g);
     o = order_with(&g);
     p = begin(wait_at_barrier, &o, sizeof(o), NULL);
     assert_int_equal(gate_wait(&g, &pid, sizeof(pid)), 0);
+    do /* until it waits there */
+        rc = fiber_store_barrier(store, "broken", 2, NULL, 0);
+    while (rc == -ETIMEDOUT);
+    assert_int_equal(rc, -EINVAL);
+    assert_non_null(strstr(fiber_last_error(), "waits there for another number of parties"));
     while (fiber_process_is_alive(p)) {
-        int rc = fiber_store_barrier(store, "broken", 3, NULL, 20);
-
+        rc = fiber_store_barrier(store, "broken", 3, NULL, 20);
         assert_true(rc == -ETIMEDOUT || rc == -ECONNABORTED);
     }
     assert_int_equal(finish(p), 0);
