@@ -9,6 +9,9 @@
 
 struct queue {
     PyObject_HEAD struct fiber_queue *handle; /* NULL: not opened */
+    /* Messages of calls of get() that a signal's handler has ended; NULL: none yet. */
+    PyObject *kept;
+    int has_kept; /* atomic: a thread that waits in get() reads it without the GIL */
 };
 
 static struct fiber_queue *handle_of(PyObject *self)
@@ -66,6 +69,7 @@ static void queue_dealloc(PyObject *self)
         fiber_queue_close(handle);
         Py_END_ALLOW_THREADS;
     }
+    Py_XDECREF(((struct queue *)self)->kept);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -87,6 +91,7 @@ static PyObject *queue_address(PyObject *self, PyObject *none)
 struct message {
     struct fiber_queue *handle;
     struct fiber_bytes bytes;
+    const int *has_kept; /* NULL: a put */
 };
 
 static int put(void *call, int timeout_ms)
@@ -117,23 +122,72 @@ static PyObject *queue_put(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+#define KEPT 1
+
 static int get(void *call, int timeout_ms)
 {
     struct message *m = call;
 
+    if (__atomic_load_n(m->has_kept, __ATOMIC_RELAXED))
+        return KEPT;
     return fiber_queue_get(m->handle, &m->bytes, timeout_ms);
+}
+
+static Py_ssize_t count_kept(const struct queue *q)
+{
+    return q->kept ? PyList_Size(q->kept) : 0;
+}
+
+static void note_kept(struct queue *q)
+{
+    __atomic_store_n(&q->has_kept, count_kept(q) > 0, __ATOMIC_RELAXED);
+}
+
+/* The first message that is kept, or NULL with an exception. */
+static PyObject *take_kept(struct queue *q)
+{
+    PyObject *bytes = Py_XNewRef(PyList_GetItem(q->kept, 0));
+
+    if (bytes && PyList_SetSlice(q->kept, 0, 1, NULL) < 0)
+        Py_CLEAR(bytes);
+    note_kept(q);
+    return bytes;
+}
+
+/* A signal came while get() waited, and a message after it: the exception of the signal's handler
+ * ends the call, and the next one returns the message. */
+static PyObject *keep_if_interrupted(struct queue *q, PyObject *bytes)
+{
+    PyObject *type, *value, *traceback;
+
+    if (!bytes || PyErr_CheckSignals() == 0)
+        return bytes;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (!q->kept)
+        q->kept = PyList_New(0);
+    if (!q->kept || PyList_Insert(q->kept, 0, bytes) < 0)
+        PyErr_Clear();
+    note_kept(q);
+    Py_DECREF(bytes);
+    PyErr_Restore(type, value, traceback);
+    return NULL;
 }
 
 static PyObject *queue_get(PyObject *self, PyObject *timeout)
 {
-    struct message m = {.handle = handle_of(self)};
+    struct queue *q = (struct queue *)self;
+    struct message m = {.handle = handle_of(self), .has_kept = &q->has_kept};
     PyObject *bytes;
     double seconds;
     int rc;
 
     if (!m.handle || !fpy_timeout(timeout, &seconds))
         return NULL;
-    rc = fpy_wait(get, &m, seconds);
+    do
+        rc = fpy_wait(get, &m, seconds);
+    while (rc == KEPT && count_kept(q) == 0); /* another thread has taken it */
+    if (rc == KEPT)
+        return take_kept(q);
     if (rc == FPY_RAISED)
         return NULL;
     if (rc == -ETIMEDOUT)
@@ -142,7 +196,7 @@ static PyObject *queue_get(PyObject *self, PyObject *timeout)
         return fpy_raise_eof(rc);
     bytes = PyBytes_FromStringAndSize(m.bytes.data, (Py_ssize_t)m.bytes.len);
     fiber_bytes_free(&m.bytes);
-    return bytes;
+    return keep_if_interrupted(q, bytes);
 }
 
 static PyObject *queue_size(PyObject *self, PyObject *none)
@@ -157,6 +211,7 @@ static PyObject *queue_size(PyObject *self, PyObject *none)
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_queue_size(handle, &n);
     Py_END_ALLOW_THREADS;
+    n += (size_t)count_kept((const struct queue *)self);
     return rc < 0 ? fpy_raise_eof(rc) : PyLong_FromSize_t(n);
 }
 

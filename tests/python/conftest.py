@@ -7,9 +7,11 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
@@ -59,6 +61,40 @@ def python(tmp_path):
     def start(*arguments, env=None, folder=tmp_path, stdin=""):
         return run([sys.executable, *arguments], folder, env, stdin)
     return start
+
+
+class Told(Exception):
+    """What a handler of a signal raises."""
+
+
+@pytest.fixture
+def interrupt():
+    """Returns a function that calls wait(); while that waits, a signal comes whose handler raises, and act() is called at
+    once, so that wait() need not wait any longer."""
+    def run(wait, act):
+        waits = threading.Event()
+
+        def tell(*_):
+            if waits.is_set():
+                raise Told
+            waits.set()
+
+        def signal_and_act():
+            waits.wait(LONG)
+            signal.pthread_kill(threading.get_ident(), signal.SIGALRM)
+            act()
+
+        signal.signal(signal.SIGALRM, tell)
+        thread = threading.Thread(target=signal_and_act)
+        thread.start()
+        with pytest.raises(Told):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            wait()
+        thread.join(LONG)
+
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    yield run
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

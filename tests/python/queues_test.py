@@ -273,6 +273,32 @@ def test_a_signal_interrupts_a_get():
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.parametrize("make", [mp.Queue, mp.SimpleQueue])
+def test_a_get_that_a_signal_ends_loses_no_message(interrupt, make):
+    q = make()
+
+    interrupt(q.get, lambda: q.put(1))
+    assert not q.empty()
+    q.put(2)
+
+    assert [q.get(), q.get()] == [1, 2]
+    assert q.empty()
+
+
+def test_another_thread_gets_what_a_signal_ended_the_get_of(interrupt):
+    q, got = mp.Queue(), []
+    thread = threading.Thread(target=lambda: got.append(q.get()))
+
+    def put_and_wait():
+        q.put(1)
+        thread.start()
+
+    interrupt(q.get, put_and_wait)
+    thread.join(LONG)
+
+    assert got == [1]
+
+
 # ---- JoinableQueue ----
 
 
