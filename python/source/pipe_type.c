@@ -176,6 +176,22 @@ static PyObject *message_of(PyObject *self, struct fiber_bytes bytes)
     return m;
 }
 
+/* A signal that comes while this waits has its handler called before a message is taken, which an
+ * exception of the handler would lose. */
+static int wait_and_recv(struct call *c)
+{
+    int rc = fpy_wait(run_poll, c, -1);
+
+    if (rc == 0 && PyErr_CheckSignals() < 0)
+        return FPY_RAISED;
+    if (rc < 0)
+        return rc;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = run_recv(c, 0);
+    Py_END_ALLOW_THREADS;
+    return rc;
+}
+
 static PyObject *pipe_recv(PyObject *self, PyObject *none)
 {
     struct call c = {.pipe = (struct pipe *)self, .handle = begin(self)};
@@ -185,7 +201,9 @@ static PyObject *pipe_recv(PyObject *self, PyObject *none)
     (void)none;
     if (!c.handle)
         return NULL;
-    rc = fpy_wait(run_recv, &c, -1);
+    do
+        rc = wait_and_recv(&c);
+    while (rc == -ETIMEDOUT); /* another thread has taken it */
     if (rc < 0) {
         raise_for(c.pipe, rc, raise_end_of_file);
     } else if (c.out.len <= FEW_BYTES) {

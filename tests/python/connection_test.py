@@ -356,6 +356,16 @@ def test_ctrl_c_ends_a_recv(program):
     assert ran.out == "interrupted\n1\n"
 
 
+def test_a_recv_that_a_signal_ends_loses_no_message(interrupt):
+    a, b = mp.Pipe()
+
+    interrupt(a.recv, lambda: b.send(1))
+    b.send(2)
+    b.close()
+
+    assert [a.recv(), a.recv()] == [1, 2]
+
+
 def test_an_object_that_cannot_be_pickled_sends_nothing():
     a, b = mp.Pipe()
     with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
