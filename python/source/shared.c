@@ -263,6 +263,10 @@ static PyObject *lock_acquire(PyObject *self, PyObject *timeout)
     rc = take(l->held, 0); /* cannot wait: the GIL stays */
     if (rc == -ETIMEDOUT)
         rc = fpy_wait(take, l->held, seconds);
+    if (rc == 0 && PyErr_CheckSignals() < 0) { /* a signal came while it waited */
+        pthread_mutex_unlock(&l->held->mutex);
+        return NULL;
+    }
     if (rc == FPY_RAISED)
         return NULL;
     if (rc < 0 && rc != -ETIMEDOUT)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -110,6 +111,26 @@ def test_the_lock_of_a_dead_process_is_free(start):
     value.get_lock().release()
     with pytest.raises(AssertionError):
         value.get_lock().release()
+
+
+def test_a_signal_that_ends_acquire_leaves_the_lock_of_a_value_free(interrupt):
+    lock, taken = mp.Value("i").get_lock(), threading.Event()
+
+    def hold():
+        with lock:
+            taken.set()
+            end.wait(LONG)
+    end = threading.Event()
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait(LONG)
+
+    def release():
+        end.set()
+        holder.join(LONG)
+    interrupt(lock.acquire, release)
+
+    assert repr(lock) == "<RLock(None, 0)>"
 
 
 def test_locks_of_values():
