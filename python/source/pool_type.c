@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "pickle.h"
 #include "worker_main.h"
@@ -147,11 +148,39 @@ static PyObject *exception_or_none(void)
 }
 
 /* An error of what is put, as a value: what is raised comes from a handler of a signal. */
-static PyObject *put_error_or_none(void)
+static PyObject *put_error_or_none(int raised)
 {
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+    if (raised || (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)))
         return NULL;
     return exception_or_none();
+}
+
+/* Python calls the handlers of signals in the main thread alone. */
+static int may_run_handlers(void)
+{
+    return gettid() == getpid();
+}
+
+/* Pickles an object. An error that a second try does not have is one that the handler of a signal
+ * has raised meanwhile: *raised. */
+static PyObject *dumps(const struct stream *s, PyObject *object, int *raised)
+{
+    PyObject *pickle = fpy_dumps(object, s->dumps), *type, *value, *traceback;
+
+    if (pickle || !PyErr_ExceptionMatches(PyExc_Exception) || !may_run_handlers())
+        return pickle;
+    PyErr_Fetch(&type, &value, &traceback);
+    pickle = fpy_dumps(object, s->dumps);
+    *raised = pickle != NULL;
+    if (*raised) {
+        Py_CLEAR(pickle);
+        PyErr_Restore(type, value, traceback);
+    } else {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+    }
+    return pickle;
 }
 
 static int check_stream(const struct stream *s)
@@ -198,6 +227,7 @@ static PyObject *stream_put(PyObject *self, PyObject *args)
     struct stream *s = (struct stream *)self;
     struct entry e = {.count = 0};
     PyObject *owner, *object, *pickle;
+    int raised = 0;
 
     if (!PyArg_ParseTuple(args, "OO:put", &owner, &object))
         return NULL;
@@ -206,11 +236,11 @@ static PyObject *stream_put(PyObject *self, PyObject *args)
         return NULL;
     }
     e.owner = (struct fpy_result *)owner;
-    pickle = fpy_dumps(object, s->dumps);
+    pickle = dumps(s, object, &raised);
     if (pickle && put_pickles(s, &pickle, &e, 1) == 0)
         e.owner->left--; /* the result of one task was made for it */
     Py_XDECREF(pickle);
-    return put_error_or_none();
+    return put_error_or_none(raised);
 }
 
 struct feed {
@@ -219,6 +249,7 @@ struct feed {
     uint64_t shift;               /* from a position in the list to a place in the result */
     uint64_t call;                /* its number, for a stream that is numbered */
     struct fpy_result *owner;
+    int raised; /* the exception that is set comes from a handler of a signal */
 };
 
 /* The object of the task from `next` to `end`. */
@@ -245,7 +276,7 @@ static PyObject *next_pickle(struct stream *s, struct feed *f, struct entry *e)
     object = next_object(s, f, end);
     if (!object)
         return NULL;
-    pickle = fpy_dumps(object, s->dumps);
+    pickle = dumps(s, object, &f->raised);
     Py_DECREF(object);
     *e = (struct entry){.owner = f->owner,
                         .at = (uint64_t)f->next + f->shift,
@@ -302,7 +333,7 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     f.call = call;
     while (rc == 0 && f.next < f.stop && (s->pool->bytes < limit || s->tasks < least))
         rc = feed_some(s, &f);
-    error = put_error_or_none();
+    error = put_error_or_none(f.raised);
     return error ? Py_BuildValue("(nN)", f.next, error) : NULL;
 }
 
@@ -328,23 +359,10 @@ static PyObject *error_of(int code, PyObject *what)
     return error;
 }
 
-/* A result that cannot be unpickled here: the exception that is set becomes that of the task. A
- * signal's is raised by take(), when it is done with the message. */
-static PyObject *error_here(PyObject **raised)
+/* The exception that is set as the error of a task whose result cannot be unpickled here. */
+static PyObject *error_here(void)
 {
-    PyObject *type, *value, *traceback;
-
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (value && traceback)
-        PyException_SetTraceback(value, traceback);
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    if (value && !PyErr_GivenExceptionMatches(value, PyExc_Exception) && !*raised) {
-        *raised = value;
-        return NULL;
-    }
-    return error_of(0, value);
+    return error_of(0, exception_or_none());
 }
 
 static void measure(struct stream *s, uint64_t ns, uint32_t count)
@@ -384,20 +402,38 @@ static int put_again(struct stream *s, const struct entry *e, int code)
     return 1;
 }
 
+/* The object in the bytes of a task, or NULL with an exception. */
+static PyObject *value_of(struct stream *s, const struct entry *e, const struct fiber_done *d)
+{
+    if (d->code == 0 || d->code == FPY_TASK_RAISED)
+        return object_of(s, e, &d->bytes);
+    return PyUnicode_DecodeUTF8(d->bytes.data, (Py_ssize_t)d->bytes.len, "replace");
+}
+
+/* The same; an exception that a second try does not have, or that is no Exception, comes from the
+ * handler of a signal. take() raises it, when it is done with the message. */
+static PyObject *value_again(struct stream *s, const struct entry *e, const struct fiber_done *d,
+                             PyObject **raised)
+{
+    PyObject *first = exception_or_none(), *value = value_of(s, e, d);
+
+    if (!*raised && (value || !PyErr_GivenExceptionMatches(first, PyExc_Exception)))
+        *raised = first;
+    else
+        Py_DECREF(first);
+    return value;
+}
+
 /* The result of one task goes where it belongs. */
 static int deliver(struct stream *s, struct entry *e, const struct fiber_done *d, PyObject **raised)
 {
-    PyObject *value = NULL, *error = NULL;
+    PyObject *value = value_of(s, e, d), *error = NULL;
     int rc;
 
-    for (int i = 0; i < 2 && !value && !error; i++) { /* again after a signal */
-        if (d->code == 0 || d->code == FPY_TASK_RAISED)
-            value = object_of(s, e, &d->bytes);
-        else
-            value = PyUnicode_DecodeUTF8(d->bytes.data, (Py_ssize_t)d->bytes.len, "replace");
-        if (!value)
-            error = error_here(raised);
-    }
+    if (!value && may_run_handlers())
+        value = value_again(s, e, d, raised);
+    if (!value)
+        error = error_here();
     if (value && d->code) {
         error = error_of(d->code, value);
         value = NULL;

@@ -487,6 +487,64 @@ def test_a_caller_gets_what_a_signal_handler_raises_while_inputs_are_put(call):
         assert isinstance(in_time(lambda: call(pool)), Alarm)
 
 
+alarms = 0  # that ring() is to send
+
+
+def ring():
+    global alarms
+    if alarms:
+        alarms -= 1
+        signal.raise_signal(signal.SIGALRM)
+
+
+class Rings:
+    """A signal comes while it is pickled."""
+
+    def __reduce__(self):
+        ring()
+        return int, ()
+
+
+class RingsThere:
+    """A signal comes while it is unpickled, in the process that expects one."""
+
+    def __reduce__(self):
+        return ring, ()
+
+
+@pytest.fixture
+def alarm():
+    """The handler of the next alarm raises."""
+    global alarms
+
+    def tell(*_):
+        raise Alarm
+    before, alarms = signal.signal(signal.SIGALRM, tell), 1
+    yield
+    signal.signal(signal.SIGALRM, before)
+    alarms = 0
+
+
+@pytest.mark.parametrize("call", [
+    lambda p: p.apply(abs, (Rings(),)), lambda p: p.apply_async(abs, (Rings(),)), lambda p: p.map_async(abs, [Rings()]),
+    lambda p: p.map_async(abs, [Rings()], 1), lambda p: p.imap(abs, [Rings()]),
+])
+def test_a_caller_gets_what_a_signal_handler_raises_while_an_input_is_pickled(alarm, call):
+    with mp.Pool(1) as pool:
+        assert pool.apply(abs, (-1,)) == 1
+        with pytest.raises(Alarm):
+            call(pool)
+        assert pool.map(abs, [-1, Rings()]) == [1, 0]
+
+
+def test_a_signal_while_a_result_is_unpickled_is_not_the_error_of_its_task(alarm):
+    with mp.Pool(1) as pool:
+        first, second = pool.apply_async(RingsThere), pool.apply_async(time.sleep, (5,))
+        with pytest.raises(Alarm):
+            second.get()
+        assert first.get(LONG) is None
+
+
 def test_control_c_leaves_calls_alone_that_have_a_result(program):
     ran = program(script("""
     import signal
