@@ -10,6 +10,7 @@ not wait, and for an iterable that may block.
 SPDX-License-Identifier: Apache-2.0
 """
 import abc
+import builtins
 import collections
 import errno
 import itertools
@@ -1136,6 +1137,8 @@ class Pool(metaclass=abc.ABCMeta):
         if not self._asked:
             try:
                 self._core.wait_workers(self._least, None)
+            except builtins.TimeoutError:  # of a handler of a signal
+                raise
             except (_mp_context.ProcessError, OSError):
                 return
         for feed in (*self._feeds, *self._sources):

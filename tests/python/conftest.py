@@ -71,12 +71,12 @@ class Told(Exception):
 def interrupt():
     """Returns a function that calls wait(); while that waits, a signal comes whose handler raises, and act() is called at
     once, so that wait() need not wait any longer."""
-    def run(wait, act):
+    def run(wait, act, error=Told):
         waits = threading.Event()
 
         def tell(*_):
             if waits.is_set():
-                raise Told
+                raise error
             waits.set()
 
         def signal_and_act():
@@ -87,7 +87,7 @@ def interrupt():
         signal.signal(signal.SIGALRM, tell)
         thread = threading.Thread(target=signal_and_act)
         thread.start()
-        with pytest.raises(Told):
+        with pytest.raises(error):
             signal.setitimer(signal.ITIMER_REAL, 0.05)
             wait()
         thread.join(LONG)

@@ -545,6 +545,12 @@ def test_a_signal_while_a_result_is_unpickled_is_not_the_error_of_its_task(alarm
         assert first.get(LONG) is None
 
 
+def test_a_join_raises_what_a_signal_handler_raises_while_workers_start(interrupt):
+    with mp.Pool(1, time.sleep, (600,)) as pool:
+        pool.close()
+        interrupt(pool.join, lambda: None, TimeoutError)
+
+
 def test_control_c_leaves_calls_alone_that_have_a_result(program):
     ran = program(script("""
     import signal
