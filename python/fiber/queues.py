@@ -222,6 +222,8 @@ class Queue(_Base):
         assert self._closed, f"Queue {self!r} not closed"
         try:
             self._handle.flush(None)
+        except TimeoutError:  # of a handler of a signal
+            raise
         except (EOFError, OSError):
             pass  # the owner is gone: nothing can arrive
 

@@ -285,6 +285,17 @@ def test_a_get_that_a_signal_ends_loses_no_message(interrupt, make):
     assert q.empty()
 
 
+def test_join_thread_raises_what_a_handler_raises():
+    class Interrupted:
+        def flush(self, timeout):
+            raise TimeoutError
+    q = mp.Queue()
+    q.close()
+    q._handle = Interrupted()
+    with pytest.raises(TimeoutError):
+        q.join_thread()
+
+
 def test_another_thread_gets_what_a_signal_ended_the_get_of(interrupt):
     q, got = mp.Queue(), []
     thread = threading.Thread(target=lambda: got.append(q.get()))
