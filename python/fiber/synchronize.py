@@ -134,8 +134,18 @@ class _Synchronizer:
         """A call; when the object refuses it, by the error of threading, raises the one that multiprocessing has."""
         try:
             return self._call(method, *args)
-        except (RuntimeError, ValueError):
-            raise refusal from None
+        except (RuntimeError, ValueError) as error:
+            if _is_of_server(error):
+                raise refusal from None
+            raise
+
+
+def _is_of_server(error):
+    """Tells whether a call has raised this error that the server answered, or a handler of a signal has."""
+    at = error.__traceback__
+    while at.tb_next:
+        at = at.tb_next
+    return at.tb_frame.f_code is managers.BaseProxy._callmethod.__code__
 
 
 def _shown(owner, times):

@@ -379,6 +379,15 @@ def test_an_interrupted_wait_gives_no_lock_back(alarm):
     assert elsewhere(lambda: lock.acquire(False))
 
 
+def test_a_wait_raises_what_a_handler_raises(alarm):
+    def tell():
+        raise RuntimeError("told")
+    condition = mp.Condition()
+    with condition, pytest.raises(RuntimeError, match="told"):
+        alarm(tell)
+        condition.wait()
+
+
 def test_an_interrupted_wait_for_a_notice_keeps_the_lock(alarm):
     condition = mp.Condition()
     with condition, condition:
