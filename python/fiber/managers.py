@@ -732,11 +732,12 @@ class Handle:
 
     def __init__(self, proxy, calls):
         self._proxy, self._calls = proxy, calls  # the proxy keeps its connection open
-        self._message = self._error = None
+        self._answer = self._error = None
+        self._message = None  # the answer, once get() has unpickled it, and raised what that raises
         self._object = None  # a proxy that get() has made: its object counts one user for the answer
 
     def _is_done(self):
-        return self._message is not None or self._error is not None
+        return self._answer is not None or self._error is not None
 
     def ready(self):
         """Tells whether the answer is here."""
@@ -752,12 +753,15 @@ class Handle:
         self.wait(timeout)
         if self._error is not None:
             raise self._error
-        if self._message is None:
+        if self._answer is None:
             raise TimeoutError("the call was not answered within %s seconds" % timeout)
-        kind, result = self._message
-        if kind != "#PROXY":
-            return self._proxy._answer(kind, result)
         with self._calls.making:
+            if self._message is None:
+                self._message = loads(self._answer)
+                self._answer = b""
+            kind, result = self._message
+            if kind != "#PROXY":
+                return self._proxy._answer(kind, result)
             if self._object is None:
                 self._object = self._proxy._answer(kind, result)
         return self._object
@@ -824,9 +828,9 @@ class _Calls:
 
     def _receive(self, timeout):
         """With the lock: receives an answer, or the end of all. False: none has come."""
+        if not self._conn.poll(timeout):  # what is raised here comes from a handler of a signal
+            return False
         try:
-            if timeout is not None and not self._conn.poll(timeout):
-                return False
             receive = self._conn._handle.recv if isinstance(self._conn, Connection) else self._conn.recv_bytes
             answers = zip(iter(receive, None), iter(self._handles.popleft, None))
             self._answers.extend(itertools.islice(answers, 1))
@@ -841,10 +845,7 @@ class _Calls:
         """With the lock. When a signal interrupts this, it goes on at the next call."""
         while self._answers:
             answer, handle = self._answers[0]
-            try:
-                handle._message = loads(answer)
-            except Exception as error:
-                handle._error = error
+            handle._answer = answer
             self._answers.popleft()
 
 

@@ -572,16 +572,16 @@ def _refuse():
 class Interrupts:
     """An object that the program is interrupted at when it unpickles it for the first time."""
 
-    met = False
+    by = None
 
     def __reduce__(self):
         return _interrupt_once, ()
 
 
 def _interrupt_once():
-    if not Interrupts.met:
-        Interrupts.met = True
-        raise KeyboardInterrupt
+    by, Interrupts.by = Interrupts.by, None
+    if by:
+        raise by
     return "again"
 
 
@@ -606,7 +606,10 @@ class Env:
         return Refuses()
 
     def hang(self):
-        self.gate.wait()
+        return self.gate.wait()
+
+    def open(self):
+        self.gate.set()
 
     def die(self):
         os._exit(1)
@@ -648,13 +651,25 @@ def test_an_exception_is_raised_by_get(envs):
         bad.get()
 
 
-def test_answers_are_not_confused_after_an_interrupt(envs):
+@pytest.mark.parametrize("by", [KeyboardInterrupt, TimeoutError])
+def test_answers_are_not_confused_after_an_interrupt(envs, monkeypatch, by):
+    monkeypatch.setattr(Interrupts, "by", by)
     env = envs.Env()
     first, second = env.interrupt(), env.step(2)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(by):
         first.get(LONG)
     assert second.get(LONG) == 2
     assert first.get(LONG) == "again"
+
+
+def test_a_handle_goes_on_after_a_signal_whose_handler_raises_an_error_of_the_system(envs, interrupt):
+    env = envs.Env()
+    handle = env.hang()
+
+    interrupt(handle.get, lambda: None, OSError)
+    threading.Thread(target=lambda: env.open().get()).start()
+
+    assert handle.get(LONG) is True
 
 
 def test_answers_are_not_confused_when_one_cannot_be_unpickled(envs):
