@@ -19,6 +19,7 @@ programs outside of the run may connect to it.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import builtins
 import collections
 import contextlib
 import itertools
@@ -99,6 +100,9 @@ def _connect(to):
             answer_challenge(conn, to[2])
             deliver_challenge(conn, to[2])
             return conn
+        except builtins.TimeoutError:  # of a handler of a signal
+            conn.close()
+            raise
         except (EOFError, OSError):
             conn.close()
     return Client(*to)

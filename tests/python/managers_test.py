@@ -537,6 +537,18 @@ def test_no_process_is_left(program):
     os.close(fd)
 
 
+def test_a_signal_ends_the_begin_of_a_call(manager, monkeypatch):
+    """As while a manager is frozen, and a connection to it was kept."""
+    def time_out(*_):
+        raise TimeoutError
+    manager.dict()
+    with monkeypatch.context() as patch:
+        patch.setattr(managers, "answer_challenge", time_out)
+        with pytest.raises(TimeoutError):
+            manager.list()
+    assert manager.list([1])[0] == 1
+
+
 def test_calls_work_after_one_that_a_signal_has_ended(manager):
     """It waits in the server for ever."""
     class Told(Exception):
