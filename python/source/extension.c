@@ -29,8 +29,25 @@ int fpy_add_functions(PyObject *module, PyMethodDef *functions)
     return PyModule_AddFunctions(module, functions);
 }
 
+/* The types are those of the process, and an object of one interpreter is none of another's. */
+static int check_interpreter(void)
+{
+    static int64_t used_by = -1;
+    int64_t id = PyInterpreterState_GetID(PyInterpreterState_Get());
+
+    if (used_by < 0)
+        used_by = id;
+    if (id == used_by)
+        return 0;
+    PyErr_SetString(PyExc_ImportError, "another interpreter of this process uses fiber, which "
+                                       "works in one interpreter only");
+    return -1;
+}
+
 static int add_parts(PyObject *module)
 {
+    if (check_interpreter() < 0)
+        return -1;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (parts[i](module) < 0)
             return -1;

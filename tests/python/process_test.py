@@ -305,3 +305,30 @@ def test_tensors_and_models_are_copied_to_processes_and_workers(program_with_tor
     """)
     assert (ran.code, ran.out.splitlines()[:2]) == (0, ["True", "[1.5, 2.5]"]), ran
     assert "tensor.clone()" in ran.out.splitlines()[2], ran
+
+
+def test_a_second_interpreter_of_the_process_leaves_the_first_one_alone(program):
+    ran = program("""
+        import fiber as mp
+
+        CODE = "\\n".join(["try:", "    import fiber._fiber", "except ImportError as e:", "    print(e, flush=True)"])
+
+        def other_interpreter(code):
+            try:
+                import _interpreters as them
+                made = them.create("legacy")
+                them.exec(made, code)
+            except ImportError:  # before 3.13
+                import _xxsubinterpreters as them
+                made = them.create(isolated=False)
+                them.run_string(made, code)
+            them.destroy(made)
+
+        if __name__ == "__main__":
+            with mp.Pool(1) as pool:
+                other_interpreter(CODE)
+                print(pool.map(abs, [-1]))
+    """)
+    assert (ran.code, ran.err) == (0, ""), ran
+    assert ran.out == ("another interpreter of this process uses fiber, which works in one interpreter only\n"
+                       "[1]\n")
