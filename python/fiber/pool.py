@@ -12,6 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 import abc
 import builtins
 import collections
+import contextlib
 import errno
 import itertools
 import operator
@@ -203,10 +204,8 @@ class ApplyResult(_core._fiber.Result):
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def tell():
-            try:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(done.set)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                pass
         self._watch(tell)
         await done.wait()
 
@@ -514,20 +513,32 @@ class IMapIterator(ApplyResult):
         import asyncio
         loop = asyncio.get_running_loop()
         while True:  # a thread looks and takes nothing: a caller that is cancelled loses no result
-            look = self._look
-            if look is None or look.done() or look.get_loop() is not loop:
-                look = self._look = loop.run_in_executor(None, self._wait_for_next)
-            await asyncio.shield(look)
             with TryLock(self._one) as taken:
                 if taken and self._is_there():  # else another caller has taken it
                     try:
                         return self._next(None)
                     except StopIteration:
                         raise StopAsyncIteration from None
+            look = self._look
+            if look is None or look.done() or look.get_loop() is not loop:
+                look = self._look = self._look_in_thread(loop)
+            await asyncio.shield(look)
 
-    def _wait_for_next(self):
-        with self._one:
-            self._pool._run(self._is_there, None, None)
+    def _look_in_thread(self, loop):
+        """Returns a future. asyncio.run() would wait for a thread of the loop, also when the caller was cancelled."""
+        look = loop.create_future()
+
+        def run():
+            tell, what = look.set_result, None
+            try:
+                with self._one:
+                    self._pool._run(self._is_there, None, None)
+            except Exception as exc:
+                tell, what = look.set_exception, exc
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(tell, what)
+        threading.Thread(target=run, name="fiber-look", daemon=True).start()
+        return look
 
     def _is_there(self):
         return operator.length_hint(self._out or ()) or self._arrived()

@@ -742,13 +742,13 @@ def test_a_lazy_map_is_awaited_in_one_loop_after_the_other(pool, tmp_path):
     async def give_up():
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(anext(it), 0.05)
-        open(path, "w").close()
 
     async def go_on():
         return [x async for x in it]
     path = str(tmp_path / "1")
     it = pool.imap(wait_for_file, [path])
-    asyncio.run(give_up())
+    asyncio.run(give_up())  # does not wait for the task
+    open(path, "w").close()
     assert asyncio.run(asyncio.wait_for(go_on(), LONG)) == [path]
 
 
