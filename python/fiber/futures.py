@@ -67,6 +67,7 @@ class Executor(concurrent.futures.Executor):
         _open.add(self)
 
     def submit(self, fn, /, *args, **kwargs):
+        _core.start()  # raises in a child of fork(), where nobody runs the call
         future = _Future()
         with self._lock:
             if self._shut:

@@ -305,6 +305,7 @@ def test_control_c_that_ends_a_program_ends_its_children(program, caught):
 def test_fork_is_refused_with_a_sentence(program):
     ran = program("""
         import fiber as mp
+        import fiber.futures
         import os
         import sys
 
@@ -319,15 +320,17 @@ def test_fork_is_refused_with_a_sentence(program):
             p = mp.Process(target=print, args=("child",))
             p.start()
             p.join()
+            executor = fiber.futures.Executor(1)
             pid = os.fork()
             if pid == 0:
                 q = mp.Process(target=print)
-                print(try_it(q.start), try_it(lambda: p._popen._handle.exitcode()), try_it(mp.init), flush=True)
+                print(try_it(q.start), try_it(lambda: p._popen._handle.exitcode()), try_it(mp.init),
+                      try_it(executor.submit, print), flush=True)
                 del p, q
                 sys.exit(3)
             print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     """)
-    assert (ran.code, ran.out) == (0, "child\nOSError OSError OSError\n3\n"), ran
+    assert (ran.code, ran.out) == (0, "child\nOSError OSError OSError OSError\n3\n"), ran
 
 
 @pytest.mark.parametrize("workers", [1, 4])
