@@ -784,7 +784,7 @@ class _Calls:
     def __init__(self, line):
         self.line = line
         self._conn = line.keep_one() if isinstance(line, _Line) else line
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may call while its thread waits for an answer
         self.making = threading.RLock()  # of proxies
         self._handles = collections.deque()
         self._answers = collections.deque()  # and their handles, until those have them
@@ -808,21 +808,25 @@ class _Calls:
         while True:
             sent = map(self._conn._handle.try_send, (data,), (self.LOOK_S,))
             self._handles.extend(itertools.compress((handle,), sent))
-            if self._handles and self._handles[-1] is handle:
+            if self._has_sent(handle):
                 return
             while self._handles and self._receive(0):
                 pass
+
+    def _has_sent(self, handle):
+        """A handler of a signal may have sent others since, and received the answer."""
+        return handle in self._handles or handle._is_done() or any(h is handle for _, h in self._answers)
 
     def receive_until(self, is_done, timeout):
         """Receives answers, for all handles of the connection."""
         end = None if timeout is None else time.monotonic() + timeout
         while not is_done():
-            left = None if end is None else max(0, end - time.monotonic())
-            if not self._receive_one(left, is_done) and left == 0:
+            left = LOOK_S if end is None else max(0, end - time.monotonic())
+            if not self._receive_one(min(left, LOOK_S), is_done) and left == 0:  # a handler may have received ours
                 return
 
     def _receive_one(self, timeout, is_done=lambda: False):
-        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+        if not self._lock.acquire(timeout=timeout):
             return False
         try:
             self._deliver()
@@ -835,7 +839,7 @@ class _Calls:
         if not self._conn.poll(timeout):  # what is raised here comes from a handler of a signal
             return False
         try:
-            receive = self._conn._handle.recv if isinstance(self._conn, Connection) else self._conn.recv_bytes
+            receive = self._conn._handle.try_recv if isinstance(self._conn, Connection) else self._conn.recv_bytes
             answers = zip(iter(receive, None), iter(self._handles.popleft, None))
             self._answers.extend(itertools.islice(answers, 1))
         except (EOFError, OSError) as error:
@@ -850,7 +854,8 @@ class _Calls:
         while self._answers:
             answer, handle = self._answers[0]
             handle._answer = answer
-            self._answers.popleft()
+            if self._answers and self._answers[0][1] is handle:  # else a handler of a signal has gone on
+                self._answers.popleft()
 
 
 class AsyncProxy(BaseProxy):

@@ -176,6 +176,16 @@ static PyObject *message_of(PyObject *self, struct fiber_bytes bytes)
     return m;
 }
 
+static int recv_at_once(struct call *c)
+{
+    int rc;
+
+    Py_BEGIN_ALLOW_THREADS;
+    rc = run_recv(c, 0);
+    Py_END_ALLOW_THREADS;
+    return rc;
+}
+
 /* A signal that comes while this waits has its handler called before a message is taken, which an
  * exception of the handler would lose. */
 static int wait_and_recv(struct call *c)
@@ -184,18 +194,26 @@ static int wait_and_recv(struct call *c)
 
     if (rc == 0 && PyErr_CheckSignals() < 0)
         return FPY_RAISED;
+    return rc < 0 ? rc : recv_at_once(c);
+}
+
+static PyObject *received(PyObject *self, struct call *c, int rc)
+{
+    PyObject *result;
+
     if (rc < 0)
-        return rc;
-    Py_BEGIN_ALLOW_THREADS;
-    rc = run_recv(c, 0);
-    Py_END_ALLOW_THREADS;
-    return rc;
+        return raise_for(c->pipe, rc, raise_end_of_file);
+    if (c->out.len > FEW_BYTES)
+        return message_of(self, c->out);
+    result = PyBytes_FromStringAndSize(c->out.data, (Py_ssize_t)c->out.len);
+    fiber_bytes_free(&c->out);
+    return result;
 }
 
 static PyObject *pipe_recv(PyObject *self, PyObject *none)
 {
     struct call c = {.pipe = (struct pipe *)self, .handle = begin(self)};
-    PyObject *result = NULL;
+    PyObject *result;
     int rc;
 
     (void)none;
@@ -204,14 +222,22 @@ static PyObject *pipe_recv(PyObject *self, PyObject *none)
     do
         rc = wait_and_recv(&c);
     while (rc == -ETIMEDOUT); /* another thread has taken it */
-    if (rc < 0) {
-        raise_for(c.pipe, rc, raise_end_of_file);
-    } else if (c.out.len <= FEW_BYTES) {
-        result = PyBytes_FromStringAndSize(c.out.data, (Py_ssize_t)c.out.len);
-        fiber_bytes_free(&c.out);
-    } else {
-        result = message_of(self, c.out);
-    }
+    result = received(self, &c, rc);
+    end(self);
+    return result;
+}
+
+static PyObject *pipe_try_recv(PyObject *self, PyObject *none)
+{
+    struct call c = {.pipe = (struct pipe *)self, .handle = begin(self)};
+    PyObject *result;
+    int rc;
+
+    (void)none;
+    if (!c.handle)
+        return NULL;
+    rc = recv_at_once(&c);
+    result = rc == -ETIMEDOUT ? Py_NewRef(Py_None) : received(self, &c, rc);
     end(self);
     return result;
 }
@@ -398,6 +424,9 @@ static PyMethodDef methods[] = {
      "try_send(data, timeout)\n--\n\nSends a message, and tells whether there was room in time."},
     {"recv", pipe_recv, METH_NOARGS,
      "recv()\n--\n\nReceives a message: bytes, or a Message when it is long."},
+    {"try_recv", pipe_try_recv, METH_NOARGS,
+     "try_recv()\n--\n\nReceives a message if there is one, else returns None. No handler of a "
+     "signal runs in it."},
     {"poll", pipe_poll, METH_O,
      "poll(timeout)\n--\n\nWaits for a message, and tells whether there is one, or the end."},
     {"fileno", pipe_fileno, METH_NOARGS,

@@ -94,6 +94,7 @@ def interrupt():
 
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     yield run
+    signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
 

@@ -617,8 +617,8 @@ class Env:
     def refuse(self):
         return Refuses()
 
-    def hang(self):
-        return self.gate.wait()
+    def hang(self, timeout=None):
+        return self.gate.wait(timeout)
 
     def open(self):
         self.gate.set()
@@ -682,6 +682,19 @@ def test_a_handle_goes_on_after_a_signal_whose_handler_raises_an_error_of_the_sy
     threading.Thread(target=lambda: env.open().get()).start()
 
     assert handle.get(LONG) is True
+
+
+def test_a_handler_of_a_signal_calls_while_its_thread_waits(envs):
+    env, seen = envs.Env(), []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append(env.step(1).get()))
+    try:
+        handle = env.hang(0.2)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        assert handle.get() is False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen == [1]
 
 
 def test_answers_are_not_confused_when_one_cannot_be_unpickled(envs):
