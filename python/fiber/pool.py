@@ -161,7 +161,8 @@ class ApplyResult(_core._fiber.Result):
         """No more elements are put: one less is left."""
         if self._error is None:
             self._error = (0, exc)
-        self._pool._less(self)
+        self._less()
+        self._pool._note_done(self)
 
     def _call(self):
         """On the thread of the pool, when all is done."""
@@ -221,7 +222,7 @@ class MapResult(ApplyResult):
         """How many parts are not done: a name of multiprocessing, which programs read to show their progress."""
         self.ready()
         with self._pool._feeding:
-            return self._left + sum(feed.end - feed.next - 1 for feed in self._pool._feeds
+            return self._left + sum(feed.end - feed.at[0] - 1 for feed in self._pool._feeds
                                     if getattr(feed, "result", None) is self)
 
 
@@ -232,51 +233,53 @@ class Feed:
         self.pool, self.stream, self.result, self.items = pool, stream, result, items
         self.block = chunksize
         self.call = next(_calls)
-        self.next, self.end = 0, len(items)
-        self.all_put = False  # or given up
+        self.at, self.end = [0], len(items)  # the next one: Stream.feed() moves it
         self.error = None  # of what was put last
         self.stream_error = None  # which another stream may not have
+        self.less = itertools.starmap(result._less, [()])  # no signal divides it
 
     def more(self, first=False):
-        """Puts some, and tells whether all are put."""
-        try:
-            if self.block is not None:
-                self.put(self.end, 0 if self.block == 1 else self.block)
-            elif self.stream.mean_ns:
-                self.put_measured()
-            elif self.next == 0 or not self.stream.tasks:  # or those that were to be measured were lost
-                self.put(min(self.end, self.next + self.pool._size), 1)
-        except BaseException:  # of a signal
-            self._give_up()
-            raise
-        if self.error is not None:
-            if first and isinstance(self.error, _mp_context.ProcessError):
-                self.stream_error = self.error
-            else:
-                self.result._fail(self.error)
-            return True
-        if self.next < self.end:
+        """Puts some, and tells whether all are put. If a signal interrupts it, the next call goes on."""
+        if self.error is None and self.at[0] < self.end:
+            self.put_some()
+        if self.error is not None and first and isinstance(self.error, _mp_context.ProcessError):
+            self.stream_error = self.error
+        elif self.error is not None:
+            self._fail(self.error)
+        elif self.at[0] < self.end:
             return False
-        self.all_put = True
-        self.pool._less(self.result)
+        else:
+            self.finish()
         return True
 
-    def _give_up(self):
-        if not self.all_put:
-            self.all_put = True
-            self.result._fail(_mp_context.ProcessError(INTERRUPTED))
+    def put_some(self):
+        if self.block is not None:
+            self.put(self.end, 0 if self.block == 1 else self.block)
+        elif self.stream.mean_ns:
+            self.put_measured()
+        elif self.at[0] == 0 or not self.stream.tasks:  # or those that were to be measured were lost
+            self.put(min(self.end, self.at[0] + self.pool._size), 1)
+
+    def _fail(self, exc):
+        self.error = exc
+        if self.result._error is None:
+            self.result._error = (0, exc)
+        self.finish()
+
+    def finish(self):
+        next(self.less, None)
+        self.pool._note_done(self.result)
 
     def put(self, stop, block):
-        self.next, self.error = self.stream.feed(self.result, self.items, self.next, stop, block, 0, self.call,
-                                                 *self.pool._bounds())
+        self.error = self.stream.feed(self.result, self.items, self.at, stop, block, 0, self.call, *self.pool._bounds())
 
     def put_measured(self):
         workers = self.pool._size
-        while self.next < self.end and self.stream.tasks < AHEAD * workers:
-            before, rest = self.next, self.end - self.next
+        while self.at[0] < self.end and self.stream.tasks < AHEAD * workers:
+            before, rest = self.at[0], self.end - self.at[0]
             block = max(1, min(BLOCK_NS // self.stream.mean_ns, -(-rest // (4 * workers))))
-            self.put(min(self.end, self.next + block * workers), block)
-            if self.next == before or self.error is not None:
+            self.put(min(self.end, before + block * workers), block)
+            if self.at[0] == before or self.error is not None:
                 return
 
 
@@ -288,11 +291,11 @@ class IMapIterator(ApplyResult):
     def __init__(self, pool, stream, iterable, chunksize):
         super().__init__(pool, ARRIVE, 1, [])
         self._stream, self._source, self._chunk = stream, iterable, chunksize
-        self._put = 0  # elements
-        self._rest, self._rest_at = [], 0  # elements that are taken from the source and not put
+        self._part = 0, [], [0]  # place of the elements that were taken from the source last; these; the next to put
         self._source_error = None
         self.stream_error = None  # as that of a Feed
         self._pulled = False  # all
+        self._pulled_less = itertools.starmap(self._less, [()])  # as that of a Feed
         self._out = None  # results of the block that is handed out
         self._place = 0  # of the next block
         self._early = {}  # place -> block
@@ -389,73 +392,73 @@ class IMapIterator(ApplyResult):
     def more(self, first=False):
         """Puts some elements, and tells whether all are put. (A feed of the pool.)"""
         while not self._pulled and (self._unbound or self._left <= WINDOW and self._waiting() < WAITING):
-            if self._rest_at == len(self._rest) and not self._pull():
+            if not self._has_rest() and not self._pull():
                 return True
             if not self._put_some(first):
                 return True
-            if self._rest_at < len(self._rest):
+            if self._has_rest():
                 return False  # enough bytes are under way
         return self._pulled
+
+    def _has_rest(self):
+        return self._part[2][0] < len(self._part[1])
 
     def _pull(self):
         n = self._chunk  # what may block is put before it is asked for more
         if not self._thread and n < PULL:
             n *= PULL
-        self._rest, error, ended = self._pool._core.pull(self._source, n)
-        self._rest_at = 0
+        self._part = self._part[0] + len(self._part[1]), [], [0]
+        rest = self._part[1]
+        error, ended = self._pool._core.pull(self._source, n, rest) if self._source is not None else (None, True)
         if error is not None:
-            del self._rest[len(self._rest) - len(self._rest) % self._chunk:]
+            del rest[len(rest) - len(rest) % self._chunk:]
             self._source_error = error
         if error is not None or ended:
             self._source = None
-            if not self._rest:
+            if not rest:
                 self._finish()
                 return False
         return True
 
     def _feed_to(self, stop):
         """Puts elements, and returns the error of the next one, or None."""
-        self._rest_at, error = self._stream.feed(self, self._rest, self._rest_at, stop,
-                                                 self._chunk if self._chunk > 1 else 0, self._put, 0,
-                                                 *self._pool._bounds())
-        return error
+        place, rest, at = self._part
+        return self._stream.feed(self, rest, at, stop, self._chunk if self._chunk > 1 else 0, place, 0,
+                                 *self._pool._bounds())
 
     def _put_block_by_block(self):
         """Some element cannot be pickled, which is the error of its block alone. Returns another error, or None."""
         dumps = _by_value() or _pickling.dumps
-        while self._rest_at < len(self._rest):
-            stop = min(self._rest_at + self._chunk, len(self._rest))
-            block = self._rest[self._rest_at:stop]
+        place, rest, at = self._part
+        while at[0] < len(rest):
+            stop = min(at[0] + self._chunk, len(rest))
+            block = rest[at[0]:stop]
             try:
                 dumps(block if self._chunk > 1 else block[0])
             except Exception as exc:
                 count = len(block) if self._chunk > 1 else 0
-                self._value.append((self._put + self._rest_at, count, (0, exc), None))
-                self._rest_at = stop
+                self._value.append((place + at[0], count, (0, exc), None))
+                at[0] = stop
                 self._pool._wake()
                 continue
             error = self._feed_to(stop)
-            if error is not None or self._rest_at < stop:  # enough bytes are under way
+            if error is not None or at[0] < stop:  # enough bytes are under way
                 return error
 
     def _put_some(self, first=False):
-        error = self._feed_to(len(self._rest))
+        error = self._feed_to(len(self._part[1]))
         if error is not None:
             error = self._put_block_by_block()
         if error is not None:
             if isinstance(error, _mp_context.ProcessError):
                 self._pool._forget(self._stream)
-                if first and not self._put:
+                if first and not self._part[0] and not self._part[2][0]:
                     self.stream_error = error
                     return False
             self._source_error = self._source_error or error
+        if error is not None or self._source is None and not self._has_rest():
             self._finish()
             return False
-        if self._rest_at == len(self._rest):
-            self._put += len(self._rest)
-            if self._source is None:
-                self._finish()
-                return False
         return True
 
     def _is_full(self):
@@ -467,9 +470,9 @@ class IMapIterator(ApplyResult):
         self._pool._sources.discard(self)
         if self._pulled:
             return
-        self._pulled = True
-        self._rest, self._rest_at = [], 0
-        self._pool._less(self)
+        next(self._pulled_less, None)
+        self._pool._note_done(self)
+        self._part, self._pulled = (0, [], [0]), True
 
     def _give_up(self):
         self._fail(_mp_context.ProcessError(INTERRUPTED))
@@ -490,10 +493,10 @@ class IMapIterator(ApplyResult):
         pool = self._pool
         try:
             while True:
-                if self._rest_at == len(self._rest):
+                if not self._has_rest():
                     self._pull()
                 with pool._feeding:
-                    if self._pulled or not self._rest or not self._put_some():
+                    if self._pulled or not self._part[1] or not self._put_some():
                         return
                 pool._wake()
                 pool._run(lambda: self._pulled or not self._is_full(), None, None)  # nobody else may take results
@@ -851,9 +854,9 @@ class Pool(metaclass=abc.ABCMeta):
         with self._feeding:
             for feed in self._feeds[:]:
                 if feed is result or getattr(feed, "result", None) is result:
-                    self._feeds.remove(feed)
+                    feed._fail(_mp_context.ProcessError(INTERRUPTED))
                     self._needs.discard(feed)
-                    feed._give_up()
+                    self._feeds.remove(feed)
         for stream in list(self._streams.values()):
             stream.cancel(result)
         self._wake()
@@ -943,11 +946,15 @@ class Pool(metaclass=abc.ABCMeta):
         """Puts the first elements of a map, and returns None or an error that another stream may not have. `waits`: the
         caller does not go away, and puts the rest."""
         with self._feeding:
-            feed.stream_error = None
-            if feed.more(True):
-                return feed.stream_error
-            self._feeds.append(feed)
-            self._core.attend = True
+            try:
+                feed.stream_error = None
+                if feed.more(True):
+                    return feed.stream_error
+                self._feeds.append(feed)
+                self._core.attend = True
+            except BaseException:  # of a signal; nobody has the result
+                feed._fail(_mp_context.ProcessError(INTERRUPTED))
+                raise
         if not waits:
             self._need(feed)
 
@@ -965,16 +972,9 @@ class Pool(metaclass=abc.ABCMeta):
             return
         with TryLock(self._feeding) as taken:
             for feed in self._feeds[:] if taken else ():
-                ended = True
-                try:
-                    ended = feed.more()
-                except BaseException:  # an interrupt, perhaps of a call that has another result
-                    feed._give_up()
-                    raise
-                finally:
-                    if ended:
-                        self._feeds.remove(feed)
-                        self._needs.discard(feed)
+                if feed.more():
+                    self._needs.discard(feed)
+                    self._feeds.remove(feed)  # last: a signal may come before
 
     # ---- Taking ----
 
@@ -1037,9 +1037,9 @@ class Pool(metaclass=abc.ABCMeta):
         with self._cond:
             self._cond.notify_all()
 
-    def _less(self, result):
+    def _note_done(self, result):
         """One part of a result, which counted as not put, is put, or will not be."""
-        if result._less():
+        if result._done:
             if result._hooked:
                 self._finish([result])
             self._wake()
@@ -1166,7 +1166,7 @@ class Pool(metaclass=abc.ABCMeta):
             feeds, self._feeds = self._feeds, []
             for feed in (*feeds, *self._sources):
                 self._needs.discard(feed)
-                getattr(feed, "result", feed)._fail(gone)
+                feed._fail(gone)
         if not self._is_in_handler():
             self._run(lambda: not self._core.tasks, None, None)
         self._streams.clear()

@@ -313,17 +313,28 @@ static int feed_some(struct stream *s, struct feed *f)
     return rc;
 }
 
+/* Where the feed goes on, whatever has interrupted it. */
+static void note_next(PyObject *at, Py_ssize_t next)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyList_SetItem(at, 0, PyLong_FromSsize_t(next));
+    PyErr_Restore(type, value, traceback);
+}
+
 static PyObject *stream_feed(PyObject *self, PyObject *args)
 {
     struct stream *s = (struct stream *)self;
     unsigned long long limit, least, shift, call;
     struct feed f = {.next = 0};
-    PyObject *owner, *error;
+    PyObject *owner, *at;
     int rc = 0;
 
-    if (!PyArg_ParseTuple(args, "OO!nnnKKKK:feed", &owner, &PyList_Type, &f.list, &f.next, &f.stop,
-                          &f.block, &shift, &call, &limit, &least))
+    if (!PyArg_ParseTuple(args, "OO!O!nnKKKK:feed", &owner, &PyList_Type, &f.list, &PyList_Type,
+                          &at, &f.stop, &f.block, &shift, &call, &limit, &least))
         return NULL;
+    f.next = PyList_Size(at) == 1 ? PyLong_AsSsize_t(PyList_GetItem(at, 0)) : -1;
     if (!fpy_is_result(owner) || f.next < 0 || f.stop > PyList_Size(f.list) || f.block < 0) {
         PyErr_SetString(PyExc_ValueError, "feed() needs a Result, and a range within its list");
         return NULL;
@@ -333,8 +344,8 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     f.call = call;
     while (rc == 0 && f.next < f.stop && (s->pool->bytes < limit || s->tasks < least))
         rc = feed_some(s, &f);
-    error = put_error_or_none(f.raised);
-    return error ? Py_BuildValue("(nN)", f.next, error) : NULL;
+    note_next(at, f.next);
+    return put_error_or_none(f.raised);
 }
 
 /* Cancels the tasks of a result that are not done; their errors are taken like others. The last
@@ -586,10 +597,9 @@ static PyObject *pool_pull(PyObject *self, PyObject *args)
     int failed = 0;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "On:pull", &iterator, &max))
+    if (!PyArg_ParseTuple(args, "OnO!:pull", &iterator, &max, &PyList_Type, &list))
         return NULL;
-    list = PyList_New(0);
-    while (list && !failed && n < max) {
+    while (!failed && n < max) {
         item = PyIter_Next(iterator);
         if (!item)
             break;
@@ -597,10 +607,8 @@ static PyObject *pool_pull(PyObject *self, PyObject *args)
         Py_DECREF(item);
         n++;
     }
-    if (!list)
-        return NULL;
     error = exception_or_none();
-    return Py_BuildValue("(NNO)", list, error, item || n == max ? Py_False : Py_True);
+    return Py_BuildValue("(NO)", error, item || n == max ? Py_False : Py_True);
 }
 
 /* ---- Pool ---- */
@@ -908,8 +916,8 @@ static PyMethodDef pool_methods[] = {
      "returns "
      "after each message and each 0.1 s, and so it does while `attend` is set."},
     {"pull", pool_pull, METH_VARARGS | METH_STATIC,
-     "pull(iterator, n)\n--\n\nTakes up to n elements. Returns (list, exception or None, whether "
-     "that was all)."},
+     "pull(iterator, n, list)\n--\n\nAppends up to n elements to the list. Returns (exception or "
+     "None, whether that was all)."},
     {"close", pool_close, METH_NOARGS, "close()\n--\n\nEnds the workers."},
     {"resize", pool_resize, METH_VARARGS,
      "resize(min, max)\n--\n\nSets how many workers there are."},
@@ -953,10 +961,10 @@ static PyMethodDef stream_methods[] = {
     {"put", stream_put, METH_VARARGS,
      "put(result, argument)\n--\n\nPuts a task for this result, and returns None or its error."},
     {"feed", stream_feed, METH_VARARGS,
-     "feed(result, list, next, stop, block, shift, call, limit, least)\n--\n\nPuts elements of a "
-     "list as tasks, in blocks (0: each alone), while the pool has fewer\nthan `limit` bytes under "
-     "way, or the stream fewer than `least` tasks. Returns the position that comes next, and\nNone "
-     "or the error of what is there."},
+     "feed(result, list, at, stop, block, shift, call, limit, least)\n--\n\nPuts elements of a "
+     "list as tasks, from at[0] on, in blocks (0: each alone), while the pool has\nfewer than "
+     "`limit` bytes under way, or the stream fewer than `least` tasks. Moves at[0], also when a "
+     "handler\nof a signal raises, and returns None or the error of what is there."},
     {"cancel", stream_cancel, METH_O,
      "cancel(result)\n--\n\nCancels the tasks of this result that are not done."},
     {NULL, NULL, 0, NULL},
