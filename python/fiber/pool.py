@@ -363,16 +363,18 @@ class IMapIterator(ApplyResult):
         if not self.ordered:
             return bool(self._batch or self._value) or self._done
         early, arrived = self._early, self._value
-        while arrived:
-            block = arrived.pop()
-            early[block[0]] = block
+        if arrived:
+            blocks = arrived[:]
+            early.update((block[0], block) for block in blocks)
+            del arrived[:len(blocks)]  # last: a signal may come before; others append
         return self._place in early or self._done
 
     def _next_block(self):
         if self.ordered:
-            block = self._early.pop(self._place, None)
+            block = self._early.get(self._place)
             if block:
                 self._place += block[1] or 1
+                del self._early[block[0]]
             return block
         if not self._batch:
             arrived = self._value  # others may append to it

@@ -517,6 +517,31 @@ def test_a_call_that_has_a_result_goes_on_after_a_signal_while_inputs_are_put(na
     assert sorted(got) == list(range(1, 3001)) and len(alarms) == 1
 
 
+def test_an_iteration_goes_on_after_a_signal_in_next():
+    class Early(dict):
+        def get(self, *args):
+            return raise_once("get", super().get(*args))
+
+        def pop(self, *args):
+            return raise_once("pop", super().pop(*args))
+
+    def raise_once(name, value):
+        if value and name not in raised:
+            raised.append(name)
+            raise Alarm
+        return value
+
+    with mp.Pool(1) as pool:
+        it, raised, got = pool.imap(abs, range(-100, 0)), [], []
+        it._early = Early()
+        while len(got) < 100:
+            try:
+                got.append(it.next(LONG))
+            except Alarm:
+                pass
+    assert got == list(range(100, 0, -1)) and raised
+
+
 alarms = 0  # that ring() is to send
 
 
