@@ -527,6 +527,19 @@ class Queue(queue.Queue):
         self.not_empty, self.not_full = _Condition(self.mutex), _Condition(self.mutex)
         self.all_tasks_done = _Condition(self.mutex)
 
+    def get(self, block=True, timeout=None):
+        """Takes an item, as queue.Queue does. If a signal ends the call of a proxy, the item is the next one again."""
+        item = super().get(block, timeout)
+        connection = _Connection.served()
+        if connection:
+            connection.undo = lambda: self._put_back(item)
+        return item
+
+    def _put_back(self, item):
+        with self.mutex:
+            self.queue.appendleft(item)
+            self.not_empty.notify()
+
 
 class Condition(_Condition):
     """A condition of a server. A notice for a process that dies with the lock goes to the next that waits."""

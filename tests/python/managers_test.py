@@ -537,6 +537,15 @@ def test_no_process_is_left(program):
     os.close(fd)
 
 
+def test_a_get_that_a_signal_ends_loses_no_item(manager, interrupt):
+    q = manager.Queue()
+
+    interrupt(q.get, lambda: q.put(1))
+    q.put(2)
+
+    assert [q.get(timeout=LONG), q.get(timeout=LONG)] == [1, 2]
+
+
 def test_a_signal_ends_the_begin_of_a_call(manager, monkeypatch):
     """As while a manager is frozen, and a connection to it was kept."""
     def time_out(*_):
