@@ -74,6 +74,14 @@ static int task_begins(void)
     return atomic_compare_exchange_strong(&task_state, &idle, RUNS);
 }
 
+/* A signal that came between two tasks, such as an alarm that a task has left behind, is not an
+ * error of the next task. */
+static void handle_signals(void)
+{
+    while (PyErr_CheckSignals() < 0)
+        PyErr_WriteUnraisable(NULL);
+}
+
 static void task_ends(void)
 {
     PyObject *type, *value, *traceback;
@@ -361,8 +369,11 @@ int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply)
     PyGILState_STATE state = PyGILState_Ensure();
     uint64_t begin = now_ns(), ns;
     PyObject *result, *pickle;
-    int rc = 0, outer = task_begins();
+    int rc = 0, outer;
 
+    if (atomic_load(&task_state) == IDLE)
+        handle_signals();
+    outer = task_begins();
     result = run(in, len);
     if (outer)
         task_ends();

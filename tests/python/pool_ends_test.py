@@ -606,6 +606,19 @@ def test_a_join_raises_what_a_signal_handler_raises_while_workers_start(interrup
         interrupt(pool.join, lambda: None, TimeoutError)
 
 
+def leave_a_handler():
+    def tell(*_):
+        raise Alarm
+    signal.signal(signal.SIGALRM, tell)
+    return os.getpid()
+
+
+def test_a_signal_between_two_tasks_is_no_error_of_the_next_one():
+    with mp.Pool(1) as pool:
+        os.kill(pool.apply(leave_a_handler), signal.SIGALRM)
+        assert pool.apply(work, (1,)) == 1
+
+
 def test_control_c_leaves_calls_alone_that_have_a_result(program):
     ran = program(script("""
     import signal
