@@ -98,7 +98,7 @@ class _Base:
         """From now on this object has a handle like all other users, so that what belongs to it goes with it."""
         self._address = self._handle.address()
         _given_away.add(self._handle)
-        self._handle = _core.start().Queue(address=self._address)
+        self._handle = _core.start().Queue(address=self._address, before=self._handle)
         for end in self._reader, self._writer:
             if not end.closed:
                 end._handle = self._handle

@@ -23,6 +23,16 @@ static struct fiber_queue *handle_of(PyObject *self)
     return q->handle;
 }
 
+static Py_ssize_t count_kept(const struct queue *q)
+{
+    return q->kept ? PyList_Size(q->kept) : 0;
+}
+
+static void note_kept(struct queue *q)
+{
+    __atomic_store_n(&q->has_kept, count_kept(q) > 0, __ATOMIC_RELAXED);
+}
+
 static int connect_or_open(struct queue *q, const void *address, size_t len, size_t max_messages)
 {
     struct fiber_address a;
@@ -44,18 +54,21 @@ static int connect_or_open(struct queue *q, const void *address, size_t len, siz
 
 static int queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *words[] = {"max_messages", "address", NULL};
+    static char *words[] = {"max_messages", "address", "before", NULL};
     struct queue *q = (struct queue *)self;
     const char *address = NULL;
+    struct queue *before = NULL;
     Py_ssize_t len = 0, max_messages = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nz#:Queue", words, &max_messages, &address,
-                                     &len))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nz#O!:Queue", words, &max_messages, &address,
+                                     &len, Py_TYPE(self), &before))
         return -1;
     if (q->handle) {
         PyErr_SetString(PyExc_RuntimeError, "the queue is open already");
         return -1;
     }
+    q->kept = before ? Py_XNewRef(before->kept) : NULL;
+    note_kept(q);
     return connect_or_open(q, address, (size_t)len, max_messages > 0 ? (size_t)max_messages : 0);
 }
 
@@ -131,16 +144,6 @@ static int get(void *call, int timeout_ms)
     if (__atomic_load_n(m->has_kept, __ATOMIC_RELAXED))
         return KEPT;
     return fiber_queue_get(m->handle, &m->bytes, timeout_ms);
-}
-
-static Py_ssize_t count_kept(const struct queue *q)
-{
-    return q->kept ? PyList_Size(q->kept) : 0;
-}
-
-static void note_kept(struct queue *q)
-{
-    __atomic_store_n(&q->has_kept, count_kept(q) > 0, __ATOMIC_RELAXED);
 }
 
 /* The first message that is kept, or NULL with an exception. */
@@ -319,8 +322,10 @@ static PyType_Slot slots[] = {
     {Py_tp_init, (void *)queue_init},
     {Py_tp_dealloc, (void *)queue_dealloc},
     {Py_tp_methods, methods},
-    {Py_tp_doc, "Queue(max_messages=0, address=None)\n--\n\nOpens a queue of this process, or "
-                "connects to the one that has the address."},
+    {Py_tp_doc,
+     "Queue(max_messages=0, address=None, before=None)\n--\n\nOpens a queue of this process, or "
+     "connects to the one that has the address. before: the handle in whose place this "
+     "one is used, of the same queue."},
     {0, NULL},
 };
 
