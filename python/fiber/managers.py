@@ -828,7 +828,9 @@ class _Calls:
 
     def _has_sent(self, handle):
         """A handler of a signal may have sent others since, and received the answer."""
-        return handle in self._handles or handle._is_done() or any(h is handle for _, h in self._answers)
+        handles = self._handles
+        return bool(handles and handles[-1] is handle or handle._is_done() or handle in handles
+                    or any(h is handle for _, h in self._answers))
 
     def receive_until(self, is_done, timeout):
         """Receives answers, for all handles of the connection."""
