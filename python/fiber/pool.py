@@ -362,12 +362,12 @@ class IMapIterator(ApplyResult):
             self._pool._pump()
         if not self.ordered:
             return bool(self._batch or self._value) or self._done
-        early, arrived = self._early, self._value
+        early, arrived, done = self._early, self._value, self._done  # what is done has arrived
         if arrived:
             blocks = arrived[:]
             early.update((block[0], block) for block in blocks)
             del arrived[:len(blocks)]  # last: a signal may come before; others append
-        return self._place in early or self._done
+        return self._place in early or done
 
     def _next_block(self):
         if self.ordered:

@@ -685,6 +685,18 @@ def test_a_callback_that_raises_harms_nobody_else(pool, monkeypatch):
     assert pool.apply_async(square, (4,), callback=lambda x: None).get(LONG) == 16
 
 
+def test_an_iterator_loses_no_results_that_arrive_while_it_looks(pool):
+    class Late(dict):
+        def __contains__(self, place):
+            found = super().__contains__(place)
+            while not it._done:
+                pool.apply(square, (1,))  # takes what has arrived for all
+            return found
+    it = pool.imap(square, range(3))
+    it._early = Late()
+    assert list(it) == [0, 1, 4]
+
+
 def test_many_threads(pool):
     errors = []
 
