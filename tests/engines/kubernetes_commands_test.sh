@@ -92,8 +92,11 @@ wait_for "logs should show what both ranks print at a signal" ticks
 # A place without its registry knows it by its pods only.
 mkdir -m 700 "$work/elsewhere"
 elsewhere=(env XDG_RUNTIME_DIR="$work/elsewhere" FIBER_LOG_DIR="$work/elsewhere")
-gives 0 "${elsewhere[@]}" "$fiber" ps -b kubernetes --json
-[[ $(jq -c '.[] | [.jobs, .running]' "$work/out") == "[2,2]" ]] || failed "two jobs should be listed"
+two() {
+    "${elsewhere[@]}" "$fiber" ps -b kubernetes --json >"$work/out" &&
+        [[ $(jq -c '.[] | [.jobs, .running]' "$work/out") == "[2,2]" ]]
+}
+wait_for "two jobs should be listed" two
 gives 0 "${elsewhere[@]}" "$fiber" logs "$(jq -r '.[].uid' "$work/out")"
 says 'the output of the ranks of a ring is at its master, .*: use .fiber logs. there$'
 gives 0 "$fiber" kill living 1
@@ -110,10 +113,11 @@ ok "logs and kill of a ring of pods"
 # It runs as another user there, but what it starts is ours.
 FIBER_KUBERNETES_USER=1000 begins 2 'of 2 on' "$fiber" run --in-cluster -n 2 -N 1 --name inner "$prog" rank
 pod=$(in_space get pods -l fiber.io/role=master -o 'jsonpath={.items[0].metadata.name}')
-gives 0 "$fiber" ps -b kubernetes --json
-uid=$(jq -r '.[] | select(.state == "elsewhere") | .uid' "$work/out")
-outer=$(jq -r '.[] | select(.state == "running") | .uid' "$work/out")
-[[ $uid && $outer ]] || failed "the master and its ring should be listed"
+both() {
+    "$fiber" ps -b kubernetes --json >"$work/out" && uid=$(jq -er '.[] | select(.state == "elsewhere") | .uid' "$work/out") &&
+        outer=$(jq -er '.[] | select(.state == "running") | .uid' "$work/out")
+}
+wait_for "the master and its ring should be listed" both # the cluster says later than the ranks that they run
 for run in "$uid" "$outer"; do
     for verb in top scale stack; do
         [[ $verb != scale ]] && more=() || more=(3)

@@ -93,8 +93,10 @@ gives 0 env FIBER_KUBERNETES_AGENT_IMAGE=fiber-agent:1 "$fiber" run -q --in-clus
 # What only that master can be asked is done there by the line that is printed here.
 begins 2 'rank ' env FIBER_KUBERNETES_AGENT_IMAGE=fiber-agent:1 "$fiber" run --in-cluster --image fiber-none:1 -n 2 -N 1 \
     --name inner "$prog" rank
-gives 0 "$fiber" ps -b kubernetes --json
-gives 1 "$fiber" top "$(jq -r '.[] | select(.state == "running") | .uid' "$work/out")"
+runs() { uid=$("$fiber" ps -b kubernetes --json | jq -er '.[] | select(.state == "running") | .uid'); }
+wait_for "the cluster should say that it runs" runs # later than its ranks do
+gives 1 "$fiber" top "$uid"
+says 'kubectl exec'
 read -ra there <<<"$(sed -nE 's/.*: (kubectl exec .*) top$/\1/p' "$work/out")"
 gives 0 "$bed" "${there[@]}" ps
 says '^[0-9a-f]{8} +inner +kubernetes +running +2/2 '
