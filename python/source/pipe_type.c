@@ -210,36 +210,32 @@ static PyObject *received(PyObject *self, struct call *c, int rc)
     return result;
 }
 
-static PyObject *pipe_recv(PyObject *self, PyObject *none)
+static PyObject *receive(PyObject *self, int waits)
 {
     struct call c = {.pipe = (struct pipe *)self, .handle = begin(self)};
     PyObject *result;
     int rc;
 
-    (void)none;
     if (!c.handle)
         return NULL;
     do
-        rc = wait_and_recv(&c);
-    while (rc == -ETIMEDOUT); /* another thread has taken it */
-    result = received(self, &c, rc);
+        rc = waits ? wait_and_recv(&c) : recv_at_once(&c);
+    while (waits && rc == -ETIMEDOUT); /* another thread has taken it */
+    result = rc == -ETIMEDOUT ? Py_NewRef(Py_None) : received(self, &c, rc);
     end(self);
     return result;
 }
 
+static PyObject *pipe_recv(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return receive(self, 1);
+}
+
 static PyObject *pipe_try_recv(PyObject *self, PyObject *none)
 {
-    struct call c = {.pipe = (struct pipe *)self, .handle = begin(self)};
-    PyObject *result;
-    int rc;
-
     (void)none;
-    if (!c.handle)
-        return NULL;
-    rc = recv_at_once(&c);
-    result = rc == -ETIMEDOUT ? Py_NewRef(Py_None) : received(self, &c, rc);
-    end(self);
-    return result;
+    return receive(self, 0);
 }
 
 static PyObject *pipe_poll(PyObject *self, PyObject *timeout)
