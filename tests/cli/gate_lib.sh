@@ -8,7 +8,7 @@ set -euo pipefail
 program=${TEST_BINARY_DIR:?}/tests/cli/pool_prog
 PATH=$TEST_BINARY_DIR/cli:$PATH
 work=$(mktemp -d)
-trap 'rm -rf "$work" || :' EXIT
+trap 'jobs -p | xargs -r kill 2>/dev/null || :; rm -rf "$work" || :' EXIT
 mkdir -m 700 "$work/run"
 mkdir "$work/there"
 export XDG_RUNTIME_DIR=$work/run FIBER_BACKEND=local
