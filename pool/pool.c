@@ -102,11 +102,7 @@ static int check_options(const struct fiber_pool_options *o, struct fbr_error *e
         return -ENOENT;
     if (o->workers_per_job < 0)
         return fbr_fail(err, -EINVAL, "pool options: workers_per_job cannot be negative");
-    if (o->job.command && !o->job.command[0])
-        return fbr_fail(err, -EINVAL, "pool options: job.command is empty");
-    if (o->job.cpus < 0 || o->job.gpus < 0)
-        return fbr_fail(err, -EINVAL, "pool options: cpus and gpus cannot be negative");
-    return 0;
+    return fbr_jobspec_check("pool", &o->job, err);
 }
 
 static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, struct fbr_error *err)

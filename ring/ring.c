@@ -37,6 +37,9 @@ static int check_numbers(int size, const struct fiber_ring_options *o, struct fb
             err, -EINVAL,
             "ring options: on_failure is %d; use one of FIBER_RING_ABORT to FIBER_RING_REPLACE",
             (int)o->on_failure);
+    if (o->flags >= 2 * FIBER_RING_PTY) /* the highest one */
+        return fbr_fail(err, -EINVAL, "ring options: flags is %#x; use FIBER_RING_TAG to _PTY",
+                        o->flags);
     if ((o->flags & FIBER_RING_PTY) && (o->pty_rank < 0 || o->pty_rank >= size))
         return fbr_fail(err, -EINVAL, "ring options: there is no rank %d for a pseudo-terminal",
                         o->pty_rank);

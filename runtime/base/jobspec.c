@@ -1,13 +1,28 @@
-/* jobspec.c - deep copies of jobspecs.
+/* jobspec.c - checks and deep copies of jobspecs.
  *
- * All strings go into one buffer. The buffer moves while it grows, so pointers are stored as
- * offsets until it is complete.
+ * All strings of a copy go into one buffer. The buffer moves while it grows, so pointers are stored
+ * as offsets until it is complete.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/jobspec.h"
 
 #include <errno.h>
 #include <string.h>
+
+#define CPUS_MAX 1e6 /* more than a job can have; its billionths fit 64 bits */
+
+int fbr_jobspec_check(const char *whose, const struct fiber_jobspec *job, struct fbr_error *err)
+{
+    if (!(job->cpus >= 0 && job->cpus <= CPUS_MAX)) /* NaN is neither */
+        return fbr_fail(err, -EINVAL, "%s options: job.cpus is %g; use 0 to %g", whose, job->cpus,
+                        CPUS_MAX);
+    if (job->gpus < 0)
+        return fbr_fail(err, -EINVAL, "%s options: job.gpus is %d, and cannot be negative", whose,
+                        job->gpus);
+    if (job->command && !job->command[0])
+        return fbr_fail(err, -EINVAL, "%s options: job.command is empty", whose);
+    return 0;
+}
 
 static const char *keep_string(struct fbr_buf *b, const char *s)
 {

@@ -1,11 +1,15 @@
-/* jobspec.h - deep copies of a caller's jobspec.
+/* jobspec.h - checks and copies a caller's jobspec.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_STRINGS_H
-#define FBR_STRINGS_H
+#ifndef FBR_JOBSPEC_H
+#define FBR_JOBSPEC_H
 
 #include "fiber.h"
 #include "runtime/base/buf.h"
+#include "runtime/base/error.h"
+
+/* -EINVAL: no backend can do this; the text names the caller's options, "pool" for example. */
+int fbr_jobspec_check(const char *whose, const struct fiber_jobspec *job, struct fbr_error *err);
 
 /* Copies `from`, with all that it points to, into `to`. `keep` (empty before) owns the copied
  * strings. -ENOMEM. */

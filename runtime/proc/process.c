@@ -302,11 +302,7 @@ static int check_options(const struct fiber_process_options *o, struct fbr_error
         return fbr_fail(err, -EINVAL,
                         "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .",
                         o->job.name, FBR_NAME_MAX - 1);
-    if (o->job.cpus < 0 || o->job.gpus < 0)
-        return fbr_fail(err, -EINVAL, "process options: cpus and gpus cannot be negative");
-    if (o->job.command && !o->job.command[0])
-        return fbr_fail(err, -EINVAL, "process options: job.command is empty");
-    return 0;
+    return fbr_jobspec_check("process", &o->job, err);
 }
 
 static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,

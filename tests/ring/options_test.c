@@ -105,6 +105,7 @@ static void test_wrong_options_say_what_is_wrong(void **state)
     assert_non_null(strstr(fiber_last_error(), "core"));
     assert_int_equal(fiber_ring_start(&r, 2, do_nothing, NULL, 0, RING(.nodes = 3)), -EINVAL);
     assert_int_equal(fiber_ring_start(&r, 2, do_nothing, NULL, 0, RING(.grace_ms = -1)), -EINVAL);
+    assert_int_equal(fiber_ring_start(&r, 2, do_nothing, NULL, 0, RING(.flags = 128)), -EINVAL);
     assert_int_equal(
         fiber_ring_start(&r, 3, NULL, NULL, 0, RING(.programs = &program, .nprograms = 1)),
         -EINVAL);

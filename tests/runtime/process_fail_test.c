@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -269,7 +270,9 @@ static void test_wrong_arguments(void **state)
     expect_refused("name", OPTIONS(.job.name = "../x"));
     expect_refused("name", OPTIONS(.job.name = "\x1b[31m"));
     expect_refused("name", OPTIONS(.job.name = name));
-    expect_refused("negative", OPTIONS(.job.cpus = -1));
+    expect_refused("job.cpus is -1; use 0 to 1e+06", OPTIONS(.job.cpus = -1));
+    expect_refused("job.cpus is nan", OPTIONS(.job.cpus = NAN));
+    expect_refused("job.cpus is 1e+300", OPTIONS(.job.cpus = 1e300));
     expect_refused("negative", OPTIONS(.job.gpus = -1));
     expect_refused("empty", OPTIONS(.job.command = (const char *const[]){NULL}));
     assert_int_equal(fiber_process_start(&p, NULL, NULL, 0, NULL), -EINVAL);
