@@ -645,10 +645,10 @@ FIBER_API int fiber_pool_wait_workers(struct fiber_pool *pool, int workers, int 
 FIBER_API void fiber_pool_close(struct fiber_pool *pool);
 
 /* Called on an internal thread, or within a call of the program that ends tasks (cancel, close),
- * one call at a time for each pool. It must be short, may submit, cancel and close results, and may
- * not wait. When fiber_result_wait() or fiber_result_close() returns, all callbacks have returned,
- * so `user` may be freed then. `code` 0: data is the result (valid during the call); negative:
- * `data` is the text of the error. */
+ * one call at a time for each pool. It must be short, and may submit, cancel and close results. It
+ * may not wait: where pool calls would wait, they return -EDEADLK. When fiber_result_wait() or
+ * fiber_result_close() returns, all callbacks have returned, so `user` may be freed then. `code` 0:
+ * data is the result (valid during the call); negative: `data` is the text of the error. */
 typedef void (*fiber_task_done_fn)(void *user, size_t index, int code, const void *data,
                                    size_t len);
 typedef void (*fiber_progress_fn)(void *user, size_t done, size_t total);

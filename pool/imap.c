@@ -226,10 +226,11 @@ int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *ou
             break;
         }
         r->waiting_task++;
-        rc = fbr_cond_wait(&r->changed, &p->lock, deadline);
+        rc = fbr_rt_wait(p->rt, &r->changed, &p->lock, deadline);
         r->waiting_task--;
         if (rc < 0 && !next_ready(it)) {
-            fbr_keep(rc, "no result within %d ms", timeout_ms);
+            if (rc == -ETIMEDOUT)
+                fbr_keep(rc, "no result within %d ms", timeout_ms);
             break;
         }
     }

@@ -199,11 +199,11 @@ int fiber_result_wait(struct fiber_result *r, int timeout_ms)
     pthread_mutex_lock(&p->lock);
     r->waiting++;
     while (!is_over(r) && rc == 0)
-        rc = fbr_cond_wait(&r->changed, &p->lock, deadline);
+        rc = fbr_rt_wait(p->rt, &r->changed, &p->lock, deadline);
     if (is_over(r))
         rc = 0;
     r->waiting--;
-    if (rc < 0)
+    if (rc == -ETIMEDOUT)
         fbr_keep(rc, "%zu of %zu task%s done after %d ms", (size_t)r->done, (size_t)r->n,
                  r->n == 1 ? "" : "s", timeout_ms);
     pthread_mutex_unlock(&p->lock);
@@ -236,12 +236,13 @@ int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms)
     pthread_mutex_lock(&p->lock);
     r->waiting_task++;
     while (!is_done(r, index) && rc == 0)
-        rc = fbr_cond_wait(&r->changed, &p->lock, deadline);
+        rc = fbr_rt_wait(p->rt, &r->changed, &p->lock, deadline);
     if (is_done(r, index))
         rc = 0;
     r->waiting_task--;
     pthread_mutex_unlock(&p->lock);
-    return rc < 0 ? fbr_keep(rc, "task %zu is not done after %d ms", index, timeout_ms) : 0;
+    return rc == -ETIMEDOUT ? fbr_keep(rc, "task %zu is not done after %d ms", index, timeout_ms)
+                            : rc;
 }
 
 static int array_get(const struct fiber_result *r, size_t i, const void **data, size_t *len)

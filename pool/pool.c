@@ -321,11 +321,11 @@ int fiber_pool_drain(struct fiber_pool *p, int timeout_ms)
         return rc;
     pthread_mutex_lock(&p->lock);
     while (busy(p) && rc == 0)
-        rc = fbr_cond_wait(&p->changed, &p->lock, deadline);
+        rc = fbr_rt_wait(p->rt, &p->changed, &p->lock, deadline);
     if (!busy(p))
         rc = 0;
     pthread_mutex_unlock(&p->lock);
-    return rc < 0 ? fbr_keep(rc, "the pool still has work after %d ms", timeout_ms) : 0;
+    return rc == -ETIMEDOUT ? fbr_keep(rc, "the pool still has work after %d ms", timeout_ms) : rc;
 }
 
 /* Under the lock. */
@@ -349,16 +349,16 @@ int fiber_pool_wait_workers(struct fiber_pool *p, int workers, int timeout_ms)
     pthread_mutex_lock(&p->lock);
     p->refs++;
     while ((n = joined(p)) < workers && rc == 0 && !p->broken && !p->closing)
-        rc = fbr_cond_wait(&p->changed, &p->lock, deadline);
+        rc = fbr_rt_wait(p->rt, &p->changed, &p->lock, deadline);
     if (n >= workers)
         rc = 0;
     else if (p->closing)
         rc = fbr_keep(-ESHUTDOWN, "%s", p->end_why);
     else if (p->broken)
         rc = fbr_keep(-ECHILD, "%s", p->why);
-    else
-        rc = fbr_keep(rc, "%d of %d worker%s joined within %d ms", n, workers,
-                      workers == 1 ? "" : "s", timeout_ms);
+    else if (rc == -ETIMEDOUT)
+        fbr_keep(rc, "%d of %d worker%s joined within %d ms", n, workers, workers == 1 ? "" : "s",
+                 timeout_ms);
     pthread_mutex_unlock(&p->lock);
     fbr_pool_unref(p);
     return rc;

@@ -266,13 +266,13 @@ int fiber_pool_take(struct fiber_pool *p, struct fiber_done *out, int max, int t
     p->refs++;
     p->takers++;
     while (!p->done && !p->closing && rc == 0)
-        rc = fbr_cond_wait(&p->taken, &p->lock, deadline);
+        rc = fbr_rt_wait(p->rt, &p->taken, &p->lock, deadline);
     p->takers--;
     n = hand_out(p, out, max);
     if (n == 0 && p->closing)
         rc = fbr_keep(-ESHUTDOWN, "%s", p->end_why);
-    else if (n == 0)
-        rc = fbr_keep(rc, "no result of a stream within %d ms", timeout_ms);
+    else if (n == 0 && rc == -ETIMEDOUT)
+        fbr_keep(rc, "no result of a stream within %d ms", timeout_ms);
     pthread_mutex_unlock(&p->lock);
     fbr_pool_unref(p);
     return n ? n : rc;

@@ -435,6 +435,14 @@ bool fbr_rt_awaited(struct fbr_runtime *rt)
     return ours;
 }
 
+int fbr_rt_wait(struct fbr_runtime *rt, pthread_cond_t *changed, pthread_mutex_t *lock,
+                uint64_t deadline)
+{
+    if (fbr_rt_awaited(rt) && fbr_now_ms() < deadline)
+        return fbr_keep(-EDEADLK, "a callback cannot wait for what comes after it");
+    return fbr_cond_wait(changed, lock, deadline);
+}
+
 int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn)
 {
     int rc;

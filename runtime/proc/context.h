@@ -135,6 +135,10 @@ struct fbr_runtime *fbr_rt_any(void);
 int fbr_rt_start(struct fbr_runtime *rt, const char *root, struct fbr_error *err);
 /* Whether other threads may wait for the calling thread. */
 bool fbr_rt_awaited(struct fbr_runtime *rt);
+/* As fbr_cond_wait(), for what other threads bring about. -EDEADLK and a kept error: the deadline
+ * has not come, but the calling thread is one of these threads, or runs a callback. */
+int fbr_rt_wait(struct fbr_runtime *rt, pthread_cond_t *changed, pthread_mutex_t *lock,
+                uint64_t deadline);
 
 /* Marks the beginning and the end of a callback of the program for which fiber_fini() waits. A
  * fiber_fini() that this thread calls in between does not wait. */

@@ -128,6 +128,46 @@ static void test_a_callback_may_submit_cancel_and_close(void **state)
     assert_int_equal(s.wrong, 0);
 }
 
+/* What a callback waits for comes after it, so each call that would wait says so. */
+static void wait_for_others(void *user, size_t index, int code, const void *data, size_t len)
+{
+    struct seen *s = user;
+    struct fiber_bytes out;
+    struct fiber_done done;
+
+    (void)index, (void)code, (void)data, (void)len;
+    s->wrong += fiber_result_wait(s->r, -1) != -EDEADLK;
+    s->wrong += fiber_result_wait(s->r, 0) != -ETIMEDOUT;
+    s->wrong += fiber_result_wait_task(s->r, 0, 60000) != -EDEADLK;
+    s->wrong += fiber_pool_apply(s->pool, wait_at_gate, NULL, 0, &out) != -EDEADLK;
+    s->wrong += strcmp(fiber_last_error(), "a callback cannot wait for what comes after it") != 0;
+    s->wrong += fiber_pool_drain(s->pool, -1) != -EDEADLK;
+    s->wrong += fiber_pool_wait_workers(s->pool, 3, -1) != -EDEADLK;
+    s->wrong += fiber_pool_take(s->pool, &done, 1, -1) != -EDEADLK;
+    add(&s->calls);
+}
+
+static void test_a_callback_may_not_wait(void **state)
+{
+    struct seen s = {.pool = open_pool(2)};
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
+    struct fiber_result *first;
+
+    (void)state;
+    o.on_done = wait_for_others;
+    o.user = &s;
+    s.r = apply_later(s.pool, wait_at_gate, 1, NULL);
+    first = apply_later(s.pool, square, 1, &o);
+    assert_ok(fiber_result_wait(first, -1));
+    assert_int_equal(s.calls, 1);
+    assert_int_equal(s.wrong, 0);
+    open_gate();
+    assert_ok(fiber_result_wait(s.r, -1));
+    fiber_result_close(first);
+    fiber_result_close(s.r);
+    fiber_pool_close(s.pool);
+}
+
 static void count_cancelled(void *user, size_t index, int code, const void *data, size_t len)
 {
     struct seen *s = user;
@@ -703,6 +743,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         pool_test(test_callbacks_see_each_result_once_before_the_map_is_done),
         pool_test(test_a_callback_may_submit_cancel_and_close),
+        pool_test(test_a_callback_may_not_wait),
         pool_test(test_cancelled_tasks_call_back_too),
         pool_test(test_a_cancelled_map_stops_its_running_tasks),
         pool_test(test_a_cancelled_task_is_interrupted),
