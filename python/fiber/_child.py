@@ -116,6 +116,9 @@ def prepare(data):
 
 def take_over(data):
     """Takes what multiprocessing's own preparation does not have."""
+    name = data.get("init_main_from_name", "")
+    if name.endswith("__main__"):  # it is not imported again; a main module without a name is a console's
+        sys.modules["__main__"].__spec__ = type(sys.__spec__)(name, None)
     if data["settings"]:
         from . import config
         config.adopt(data["settings"])

@@ -166,6 +166,7 @@ def preparation(name):
         context._default_context._actual_context = actual
     if util.is_in_interactive_console():
         data.pop("init_main_from_path", None)  # "<stdin>" is not a file
+        data.pop("init_main_from_name", None)  # nor is IPython the program
     del data["start_method"]
     data["authkey"] = bytes(data["authkey"])
     data["settings"] = config.travelling()

@@ -125,6 +125,21 @@ def test_a_program_in_the_debugger(program):
     assert ran.code == 0 and ran.out.startswith("[2, 3]\nchild\n"), ran
 
 
+def test_a_package_is_no_console_in_its_jobs(python, tmp_path):
+    """Its main module is not imported again, so a job has none, like a job of a notebook."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/work.py").write_text("from fiber.util import is_in_interactive_console as ask\n")
+    (tmp_path / "package/__main__.py").write_text("""
+import fiber as mp
+from . import work
+
+with mp.Pool(1) as pool:
+    print(work.ask(), pool.apply(work.ask))
+""")
+    ran = python("-m", "package")
+    assert (ran.code, ran.out, ran.err) == (0, "False False\n", ""), ran
+
+
 @pytest.mark.parametrize("workers", [2, 5])  # from four on, they are copies of a template
 def test_a_frozen_program(python, tmp_path, workers):
     """A script is the program and its own interpreter, as the executables of PyInstaller are."""
