@@ -175,7 +175,7 @@ static void on_swept(void *user, const struct fbr_swept *e)
     if (g->is_json) {
         fbr_json_object(&g->json, NULL);
         fbr_json_str(&g->json, "backend", g->sweeping);
-        fbr_json_str(&g->json, "kind", "image");
+        fbr_json_str(&g->json, "kind", e->kind);
         fbr_json_str(&g->json, "id", e->id);
         fbr_json_int(&g->json, "since_ms", e->since_ms);
         fbr_json_int(&g->json, "bytes", e->bytes);
@@ -184,10 +184,12 @@ static void on_swept(void *user, const struct fbr_swept *e)
         fbr_json_end_object(&g->json);
         return;
     }
+    printf("%-12s %s %s %s: %s", done[e->action], g->sweeping, e->kind, e->id, e->why);
     run_client_age(age, run_client_now() - e->since_ms);
-    run_client_bytes(size, e->bytes > 0 ? (uint64_t)e->bytes : 0);
-    printf("%-12s %s image %s: %s (%s%s%s)\n", done[e->action], g->sweeping, e->id, e->why, size,
-           e->since_ms ? ", unused for " : "", e->since_ms ? age : "");
+    run_client_bytes(size, (uint64_t)e->bytes);
+    if (e->bytes > 0)
+        printf(" (%s%s%s)", size, e->since_ms ? ", unused for " : "", e->since_ms ? age : "");
+    putchar('\n');
 }
 
 static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)

@@ -110,7 +110,8 @@ static int64_t since(struct fbr_backend *b, const char *tag)
 
 static void look_at(struct sweep *s, const struct json_t *image, const char *tag)
 {
-    struct fbr_swept e = {.id = tag, .bytes = fbr_json_int(image, 0, "Size", NULL)};
+    struct fbr_swept e = {
+        .kind = "image", .id = tag, .bytes = fbr_json_int(image, 0, "Size", NULL)};
     char why[300] = "";
     int rc;
 

@@ -656,11 +656,13 @@ static void step(struct batch_job *j, enum fbr_batch_event event, const struct f
 
 /* ---- Jobs of dead masters ---- */
 
-static void on_dead(void *user, const char *tag)
+static bool on_dead(void *user, const char *path, const char *tag)
 {
     struct fbr_slurm_batch *b = user;
 
+    fbr_info("slurm: %s was left behind, and is removed", path);
     fbr_slurm_add(&b->dead, ".%s.", tag);
+    return true;
 }
 
 /* Reads what LEFT prints. */
@@ -698,6 +700,36 @@ static void cancel_left(struct fbr_slurm_batch *b)
     fbr_args_fini(&w);
 }
 
+/* The first job needs the folder: a backend that is opened to look around makes and removes
+ * nothing. */
+static int open_dir(struct fbr_slurm_batch *b, struct fbr_error *err)
+{
+    int rc = fbr_slurm_dir_open(&b->dir, b->base, on_dead, b, err);
+
+    cancel_left(b);
+    return rc;
+}
+
+/* ---- fiber gc ---- */
+
+struct sweeping {
+    int dry;
+    fbr_backend_swept *swept;
+    void *user;
+};
+
+static bool on_left_dir(void *user, const char *path, const char *tag)
+{
+    const struct sweeping *s = user;
+
+    (void)tag;
+    s->swept(s->user, &(struct fbr_swept){.kind = "directory",
+                                          .id = path,
+                                          .why = "its master is gone",
+                                          .action = s->dry ? FBR_SWEPT_WOULD : FBR_SWEPT_REMOVED});
+    return !s->dry;
+}
+
 /* ---- What the backend calls ---- */
 
 static int find_base(const struct fbr_backend_env *env, char base[PATH_MAX], struct fbr_error *err)
@@ -727,7 +759,6 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_
                          const struct fbr_slurm_settings *settings, struct fbr_error *err)
 {
     struct fbr_slurm_batch *b = calloc(1, sizeof(*b));
-    char base[PATH_MAX];
     int rc;
 
     if (!b)
@@ -735,27 +766,39 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_
     b->env = *env;
     b->settings = settings;
     fbr_master_id_self(b->master);
-    rc = find_base(env, base, err);
+    rc = find_base(env, b->base, err);
     if (rc < 0)
         goto fail;
-    if (strpbrk(base, "%\\")) { /* these have a meaning in the name of an output file */
-        rc = fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", base);
+    if (strpbrk(b->base, "%\\")) { /* these have a meaning in the name of an output file */
+        rc = fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", b->base);
         goto fail;
     }
-    if ((rc = fbr_tools_open(&b->tools, env, err)) < 0 ||
-        (rc = fbr_slurm_dir_open(&b->dir, base, on_dead, b, err)) < 0)
+    rc = fbr_tools_open(&b->tools, env, err);
+    if (rc < 0)
         goto fail;
     if (fbr_timer_init(&b->tick, env->loop, on_tick, b) < 0 ||
         fbr_timer_init(&b->cancel, env->loop, on_cancel_time, b) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
         goto fail;
     }
-    cancel_left(b);
     *out = b;
     return 0;
 fail:
     fbr_slurm_batch_close(b);
     return rc;
+}
+
+int fbr_slurm_batch_check(const struct fbr_slurm_batch *b, struct fbr_error *err)
+{
+    return fbr_slurm_dir_check(b->base, err);
+}
+
+void fbr_slurm_batch_sweep(const struct fbr_slurm_batch *b, int dry, fbr_backend_swept *swept,
+                           void *user)
+{
+    struct sweeping s = {.dry = dry, .swept = swept, .user = user};
+
+    fbr_slurm_dir_sweep(b->base, on_left_dir, &s);
 }
 
 /* Runs scancel with the ids after the `options` first words, if there are any. */
@@ -867,6 +910,10 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked
     char path[PATH_MAX];
     int rc;
 
+    if (!b->dir.path[0] && (rc = open_dir(b, err)) < 0) {
+        free(j);
+        return rc;
+    }
     wide.cpus = fbr_slurm_wish(asked);
     DL_FOREACH(b->all, at)
         if (!s && fbr_slurm_submission_takes(at, job))

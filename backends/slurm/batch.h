@@ -15,6 +15,11 @@ struct fbr_slurm_batch;
 /* The caller owns `settings`, which must outlive *b. All functions: loop thread. */
 int fbr_slurm_batch_open(struct fbr_slurm_batch **b, const struct fbr_backend_env *env,
                          const struct fbr_slurm_settings *settings, struct fbr_error *err);
+/* Whether the folder of the jobs exists, or can be made, and can be written: 0, or an error. */
+int fbr_slurm_batch_check(const struct fbr_slurm_batch *b, struct fbr_error *err);
+/* Removes the folders of dead masters; with `dry` nonzero, only reports them. */
+void fbr_slurm_batch_sweep(const struct fbr_slurm_batch *b, int dry, fbr_backend_swept *swept,
+                           void *user);
 /* Cancels the living jobs, and waits for scancel, some seconds at most. NULL is allowed. */
 void fbr_slurm_batch_close(struct fbr_slurm_batch *b);
 /* Writes the command that would submit the job: sbatch, and the script that it reads. `dir` is the

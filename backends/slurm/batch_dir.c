@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ static bool is_dead(const char *path)
     return dead;
 }
 
-static void sweep(const char *base, void (*dead)(void *user, const char *tag), void *user)
+void fbr_slurm_dir_sweep(const char *base, fbr_slurm_dir_dead *dead, void *user)
 {
     DIR *dir = opendir(base);
     struct dirent *e;
@@ -73,18 +74,43 @@ static void sweep(const char *base, void (*dead)(void *user, const char *tag), v
         if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0 || strlen(tag) >= FBR_SLURM_TAG)
             continue;
         snprintf(path, sizeof(path), "%.3800s/%.255s", base, e->d_name);
-        if (!is_dead(path))
-            continue;
-        fbr_info("slurm: %s was left behind, and is removed", path);
-        dead(user, tag);
-        remove_all(path);
+        if (is_dead(path) && dead(user, path, tag))
+            remove_all(path);
     }
     if (dir)
         closedir(dir);
 }
 
-int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base,
-                       void (*dead)(void *user, const char *tag), void *user, struct fbr_error *err)
+static int cannot_make(const char *base, int rc, struct fbr_error *err)
+{
+    return fbr_fail(err, rc, "cannot make %s (slurm_dir, which the nodes must share): %s", base,
+                    fbr_strerror(rc));
+}
+
+static int cannot_use(const char *base, int rc, struct fbr_error *err)
+{
+    return fbr_fail(err, rc,
+                    "cannot make a folder in %s (slurm_dir, which the nodes must share): %s", base,
+                    fbr_strerror(rc));
+}
+
+int fbr_slurm_dir_check(const char *base, struct fbr_error *err)
+{
+    char parent[PATH_MAX];
+    struct stat st;
+
+    if (stat(base, &st) == 0 && !S_ISDIR(st.st_mode))
+        return cannot_use(base, -ENOTDIR, err);
+    if (access(base, W_OK | X_OK) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return cannot_use(base, -errno, err);
+    snprintf(parent, sizeof(parent), "%s", base);
+    return access(dirname(parent), W_OK | X_OK) == 0 ? 0 : cannot_make(base, -errno, err);
+}
+
+int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base, fbr_slurm_dir_dead *dead,
+                       void *user, struct fbr_error *err)
 {
     char name[PATH_MAX], master[FBR_MASTER_ID_MAX];
     int rc;
@@ -92,16 +118,13 @@ int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base,
     if (strlen(base) > 2048)
         return fbr_fail(err, -ENAMETOOLONG, "slurm_dir is too long");
     if (mkdir(base, 0700) < 0 && errno != EEXIST)
-        return fbr_fail(err, -errno, "cannot make %s (slurm_dir, which the nodes must share): %s",
-                        base, fbr_strerror(errno));
-    sweep(base, dead, user);
+        return cannot_make(base, -errno, err);
+    fbr_slurm_dir_sweep(base, dead, user);
     snprintf(d->path, sizeof(d->path), "%s/" PREFIX "XXXXXX", base);
     if (!mkdtemp(d->path)) {
         rc = -errno;
         d->path[0] = '\0';
-        return fbr_fail(err, rc,
-                        "cannot make a folder in %s (slurm_dir, which the nodes must share): %s",
-                        base, fbr_strerror(rc));
+        return cannot_use(base, rc, err);
     }
     snprintf(d->tag, sizeof(d->tag), "%.6s", d->path + strlen(d->path) - 6);
     snprintf(name, sizeof(name), "%s/master", d->path);

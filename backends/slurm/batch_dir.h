@@ -30,10 +30,15 @@ struct fbr_slurm_dir {
     char tag[FBR_SLURM_TAG]; /* of this master; also in the names of its submissions */
 };
 
-/* Makes `base` if it does not exist. Calls dead(user, tag) for each folder that it removed. */
-int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base,
-                       void (*dead)(void *user, const char *tag), void *user,
-                       struct fbr_error *err);
+/* Called for the folder of a dead master; true: remove it. */
+typedef bool fbr_slurm_dir_dead(void *user, const char *path, const char *tag);
+
+/* Makes `base` if it does not exist, and sweeps it. */
+int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base, fbr_slurm_dir_dead *dead,
+                       void *user, struct fbr_error *err);
+/* Whether fbr_slurm_dir_open() could make a folder in `base`; changes nothing. */
+int fbr_slurm_dir_check(const char *base, struct fbr_error *err);
+void fbr_slurm_dir_sweep(const char *base, fbr_slurm_dir_dead *dead, void *user);
 /* Removes the folder with its contents. A zeroed struct is allowed. */
 void fbr_slurm_dir_close(struct fbr_slurm_dir *d);
 /* Writes a file that only this user can read, 0600. */

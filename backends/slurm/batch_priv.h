@@ -57,7 +57,8 @@ struct fbr_slurm_batch {
     struct fbr_backend_env env;
     const struct fbr_slurm_settings *settings;
     struct fbr_tools *tools;
-    struct fbr_slurm_dir dir;
+    char base[PATH_MAX];      /* slurm_dir */
+    struct fbr_slurm_dir dir; /* our folder in it, from the first job on */
     struct submission *all;
     struct fbr_slurm_reads *reads; /* reads that run; NULL: none */
     struct fbr_timer tick, cancel;

@@ -238,6 +238,16 @@ static int slurm_remove(struct fbr_backend *b, const char *id, struct fbr_error 
     return fbr_slurm_ask_about("scancel --quiet", "", id, ASK_MS, NULL, err);
 }
 
+static int slurm_sweep(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
+                       void *user, struct fbr_error *err)
+{
+    (void)before_ms; /* no run comes back to the folder of a dead master */
+    (void)err;
+    if (b->batch)
+        fbr_slurm_batch_sweep(b->batch, dry, swept, user);
+    return 0;
+}
+
 /* Returns the value of the line "   StdOut=/path", for free(); NULL: there is none, or no
  * memory. */
 static char *line_of(const char *text, const char *key)
@@ -359,6 +369,11 @@ static void slurm_check(struct fbr_backend *b, fbr_backend_report *say, void *us
     struct fbr_error err = {0, ""};
     char address[FBR_HOST_ADDRESS_MAX];
 
+    if (b->batch && fbr_slurm_batch_check(b->batch, &err) < 0) {
+        say(user, FBR_FINDING_BAD, "", err.text,
+            "set slurm_dir to a folder of yours that the nodes share");
+        return;
+    }
     if (!fbr_slurm_check(&b->settings, b->steps, say, user))
         return;
     if (slurm_address(b, address, sizeof(address), &err) == 0)
@@ -503,6 +518,7 @@ static const struct fbr_backend_about about = {
 static const struct fbr_backend_housekeeping housekeeping = {
     .list = slurm_list,
     .remove = slurm_remove,
+    .sweep = slurm_sweep,
     .logs = slurm_logs,
 };
 

@@ -136,13 +136,14 @@ struct fbr_orphan {
 };
 typedef void fbr_backend_found(void *user, const struct fbr_orphan *job);
 
-/* An object that a backend has made for jobs and that no job uses any more: an image. */
+/* An object that a backend has made for jobs and that no job uses any more. */
 enum fbr_swept_action { FBR_SWEPT_WOULD, FBR_SWEPT_REMOVED, FBR_SWEPT_KEPT, FBR_SWEPT_FAILED };
 struct fbr_swept {
-    const char *id, *why; /* the engine's name for it; a sentence */
+    const char *kind;     /* "image" or "directory" */
+    const char *id, *why; /* the engine's name for it, or its path; a sentence */
     enum fbr_swept_action action;
     int64_t since_ms; /* last use in ms since the epoch; 0: unknown */
-    int64_t bytes;
+    int64_t bytes;    /* 0: unknown */
 };
 typedef void fbr_backend_swept(void *user, const struct fbr_swept *thing);
 
@@ -247,10 +248,10 @@ struct fbr_backend_housekeeping {
     int (*list)(struct fbr_backend *b, fbr_backend_found *found, void *user, struct fbr_error *err);
     /* Removes a listed job by its `id`; 0 also when the job is gone. */
     int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
-    /* Removes objects that the backend made for jobs, if no run has used them since before_ms and
-     * no job uses them now; with `drained` nonzero, only reports them. May take some seconds. NULL:
-     * the backend makes no such objects. */
-    int (*sweep)(struct fbr_backend *b, int64_t before_ms, int drained, fbr_backend_swept *swept,
+    /* Removes objects that the backend made for jobs, if no job uses them now and no run has used
+     * them since before_ms, or none can use them again; with `dry` nonzero, only reports them. May
+     * take some seconds. NULL: the backend makes no such objects. */
+    int (*sweep)(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
                  void *user, struct fbr_error *err);
     /* Reads the output of a listed job by its `id`; with `follow` also its later output, until the
      * job ends. Returns at once; after an error the reader is not called. Close the backend only

@@ -5,6 +5,7 @@
  * words, and fails with what its file .bad has.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -19,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/master_id.h"
 #include "runtime/net/loop.h"
 #include "runtime/proc/backend.h"
 #include "tests/support/files.h"
@@ -264,6 +266,99 @@ static void a_job_is_removed_by_its_number(void **state)
     assert_non_null(strstr(bed.err.text, "Access/permission denied"));
 }
 
+/* ---- The folder ---- */
+
+static int count_jobs_dir(void)
+{
+    DIR *d = opendir(path_in(bed.dir, "jobs"));
+    int n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2; /* . and .. */
+}
+
+static void on_swept(void *user, const struct fbr_swept *e)
+{
+    assert_string_equal(e->kind, "directory");
+    assert_int_equal(e->action, user ? FBR_SWEPT_WOULD : FBR_SWEPT_REMOVED);
+    hear("%s: %s\n", strrchr(e->id, '/') + 1, e->why);
+}
+
+static int do_sweep(void *dry)
+{
+    bed.heard[0] = '\0';
+    return bed.ops->housekeeping->sweep(bed.backend, 0, dry != NULL, on_swept, dry, &bed.err);
+}
+
+/* The folder of a master that ended before this host was booted; another one's, and no master's. */
+static void only_a_sweep_removes_the_folders_of_the_dead(void **state)
+{
+    char dead[FBR_MASTER_ID_MAX];
+    int dry;
+
+    fbr_master_id_self(dead);
+    strcpy(strrchr(dead, '.'), ".1");
+    folders_make(path_in(bed.dir, "jobs/slurm-aaaaaa/x"));
+    put("jobs/slurm-aaaaaa/master", dead);
+    put("jobs/slurm-aaaaaa/0.0.out", "left");
+    folders_make(path_in(bed.dir, "jobs/slurm-bbbbbb/x"));
+    put("jobs/slurm-bbbbbb/master", "far:9:0123456789abcdef.1");
+    folders_make(path_in(bed.dir, "jobs/slurm-cccccc/x"));
+    fbr_loop_call(bed.loop, do_close, NULL);
+    assert_int_equal(fbr_loop_call(bed.loop, do_open, NULL), 0); /* opening it only looks */
+    assert_int_equal(count_jobs_dir(), 3);
+    assert_int_equal(fbr_loop_call(bed.loop, do_sweep, &dry), 0);
+    assert_string_equal(bed.heard, "slurm-aaaaaa: its master is gone\n");
+    assert_int_equal(count_jobs_dir(), 3);
+    assert_int_equal(fbr_loop_call(bed.loop, do_sweep, NULL), 0);
+    assert_string_equal(bed.heard, "slurm-aaaaaa: its master is gone\n");
+    assert_int_equal(count_jobs_dir(), 2);
+    (void)state;
+}
+
+static void on_check(void *user, enum fbr_finding finding, const char *what, const char *text,
+                     const char *mend)
+{
+    (void)user;
+    if (finding == FBR_FINDING_BAD)
+        hear("%s%s -> %s\n", what, text, mend);
+}
+
+static int do_check(void *arg)
+{
+    (void)arg;
+    bed.heard[0] = '\0';
+    bed.ops->check(bed.backend, on_check, NULL);
+    return 0;
+}
+
+static void a_folder_that_cannot_be_made_is_told(void **state)
+{
+    static const char *const wrong[] = {"none/jobs", "file"};
+    static const char *const want[] = {"cannot make %s (slurm_dir, which the nodes must share): No "
+                                       "such file or directory -> ",
+                                       "cannot make a folder in %s (slurm_dir, which the nodes "
+                                       "must share): Not a directory -> "};
+    char text[400];
+
+    (void)state;
+    put("file", "");
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        const char *path = path_in(bed.dir, wrong[i]);
+
+        fbr_loop_call(bed.loop, do_close, NULL);
+        assert_int_equal(fbr_config_set(bed.config, "slurm_dir", path, "test", &bed.err), 0);
+        assert_int_equal(fbr_loop_call(bed.loop, do_open, NULL), 0);
+        fbr_loop_call(bed.loop, do_check, NULL);
+        snprintf(text, sizeof(text), want[i], path);
+        if (strncmp(bed.heard, text, strlen(text)) != 0)
+            fail_msg("%s: %s", path, bed.heard);
+    }
+}
+
 /* ---- Their output ---- */
 
 static void on_out(void *user, int stream, const void *data, size_t len)
@@ -373,6 +468,8 @@ int main(void)
         left_test(jobs_of_the_user_are_not_ours),
         left_test(a_queue_that_does_not_answer_is_told),
         left_test(a_job_is_removed_by_its_number),
+        left_test(only_a_sweep_removes_the_folders_of_the_dead),
+        left_test(a_folder_that_cannot_be_made_is_told),
         left_test(output_is_in_the_files_that_slurm_names),
         left_test(output_that_nobody_knows_of_is_told),
         left_test(the_way_back_is_the_one_to_a_node),

@@ -189,17 +189,25 @@ static void json_has_the_command_that_removes_it(void **state)
 
 static void make_things(void)
 {
-    things[0] = (struct fbr_swept){"fiber-auto:1", "no run has used it", FBR_SWEPT_REMOVED,
-                                   run_client_now() - 25 * HOUR_MS, 3 << 20};
-    things[1] = (struct fbr_swept){"fiber-auto:2", "a container has it", FBR_SWEPT_KEPT, 0, -1};
-    things[2] = (struct fbr_swept){"fiber-auto:3", "the engine said no", FBR_SWEPT_FAILED, 0, 5};
-    things[3] = (struct fbr_swept){"fiber-auto:4", "it is old", FBR_SWEPT_WOULD, 0, 0};
+    static const char image[] = "image";
+
+    things[0] = (struct fbr_swept){image,
+                                   "fiber-auto:1",
+                                   "no run has used it",
+                                   FBR_SWEPT_REMOVED,
+                                   run_client_now() - 25 * HOUR_MS,
+                                   3 << 20};
+    things[1] =
+        (struct fbr_swept){image, "fiber-auto:2", "a container has it", FBR_SWEPT_KEPT, 0, -1};
+    things[2] =
+        (struct fbr_swept){image, "fiber-auto:3", "the engine said no", FBR_SWEPT_FAILED, 0, 5};
+    things[3] = (struct fbr_swept){"directory", "/left", "it is old", FBR_SWEPT_WOULD, 0, 0};
     mock_engine.things = things;
     mock_engine.nthings = COUNT(things);
     mock_engine.njobs = 0;
 }
 
-static void images_are_told_with_their_size_and_age(void **state)
+static void objects_are_told_with_their_size_and_age(void **state)
 {
     const struct said *s;
 
@@ -209,9 +217,9 @@ static void images_are_told_with_their_size_and_age(void **state)
     assert_int_equal(s->code, 1); /* one could not be removed */
     assert_string_equal(s->out, "removed      mock image fiber-auto:1: no run has used it (3.0 "
                                 "MiB, unused for 1d 1h)\n"
-                                "kept         mock image fiber-auto:2: a container has it (0 B)\n"
+                                "kept         mock image fiber-auto:2: a container has it\n"
                                 "failed       mock image fiber-auto:3: the engine said no (5 B)\n"
-                                "would remove mock image fiber-auto:4: it is old (0 B)\n");
+                                "would remove mock directory /left: it is old\n");
     mock_engine.nthings = 2;
     s = command("gc -b local --json");
     assert_int_equal(s->code, 0);
@@ -342,7 +350,7 @@ int main(void)
         gc_test(what_cannot_be_removed_is_told_and_the_rest_goes),
         gc_test(an_engine_that_does_not_answer_is_an_error),
         gc_test(json_has_the_command_that_removes_it),
-        gc_test(images_are_told_with_their_size_and_age),
+        gc_test(objects_are_told_with_their_size_and_age),
         gc_test(the_age_of_images_is_an_option),
         gc_test(directories_of_dead_runs_go),
         gc_test(output_of_long_ago_goes),
