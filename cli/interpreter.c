@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/interpreter.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
@@ -14,29 +13,21 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
+#include "runtime/program/script.h"
 
 #define ANSWER_MAX (1 << 20)
 #define LINE_MAX_LEN 256 /* of a script's first line; the kernel's limit */
-#define WORDS 16
+#define WORDS FBR_SCRIPT_WORDS
 
-struct language {
-    const char *name; /* the beginning of the names of its programs */
-    /* Options of the interpreter. code, module: end the options, with code or a module in the next
-     * word; value: have a value, in the same or the next word; attached: have their value in the
-     * same word; kept: change the interpreter's answer. */
-    const char *code, *module, *value, *attached, *kept;
+struct library {
+    const char *language;
     const char *ask; /* the option that takes code */
     /* Prints its own path, and the paths to add, one in a line. */
     const char *question;
 };
 
-static const struct language languages[] = {
-    {.name = "python",
-     .code = "c",
-     .module = "m",
-     .value = "XW",
-     .attached = "",
-     .kept = "IEsSP",
+static const struct library libraries[] = {
+    {.language = "python",
      .ask = "-c",
      .question =
          "import importlib.util, os, sys, sysconfig\n"
@@ -55,12 +46,7 @@ static const struct language languages[] = {
          "        out += s and (s.submodule_search_locations or [s.origin]) or []\n"
          "sys.stdout.buffer.write(b''.join(os.fsencode(p) + b'\\n' for p in out\n"
          "                        if os.path.exists(p) and '\\n' not in p))\n"},
-    {.name = "perl",
-     .code = "eE",
-     .module = "",
-     .value = "I",
-     .attached = "MmFixCDl0V",
-     .kept = "",
+    {.language = "perl",
      .ask = "-e",
      .question = "print map { \"$_\\n\" } $^X, grep { m{^/} && -d } @INC"},
 };
@@ -77,34 +63,24 @@ static const char *base_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Whether the file has that name, with or without a version: "python3.13t", "julia-1.9",
- * "python3-dbg". "node_bench" is a user's own program. */
-static bool is_named(const char *path, const char *name)
-{
-    const char *at = base_of(path);
-
-    if (strncmp(at, name, strlen(name)) != 0)
-        return false;
-    at += strlen(name);
-    at += at[0] == '-' && isdigit((unsigned char)at[1]);
-    if (at[0] && !isdigit((unsigned char)at[0]))
-        return false;
-    at += strspn(at, "0123456789.");
-    at += strspn(at, "dmtu"); /* flags of Python's build */
-    return at[0] == '\0' || at[0] == '-';
-}
-
 /* Finds the language by the name of the program, or of the target of a link: "python3.11". */
-static const struct language *language_of(const char *path)
+static const struct fbr_language *language_of(const char *path)
 {
-    char *real = realpath(path, NULL);
-    const struct language *found = NULL;
+    const struct fbr_language *found = fbr_script_language(path);
+    char *real = found ? NULL : realpath(path, NULL);
 
-    for (size_t i = 0; i < sizeof(languages) / sizeof(languages[0]) && !found; i++)
-        if (is_named(path, languages[i].name) || (real && is_named(real, languages[i].name)))
-            found = &languages[i];
+    if (real)
+        found = fbr_script_language(real);
     free(real);
     return found;
+}
+
+static const struct library *library_of(const struct fbr_language *l)
+{
+    for (size_t i = 0; l && i < sizeof(libraries) / sizeof(libraries[0]); i++)
+        if (strcmp(libraries[i].language, l->name) == 0)
+            return &libraries[i];
+    return NULL;
 }
 
 static bool is_stranger(const char *path)
@@ -113,7 +89,7 @@ static bool is_stranger(const char *path)
     bool yes = false;
 
     for (const char *const *name = strangers; *name && !yes; name++)
-        yes = is_named(path, *name) || (real && is_named(real, *name));
+        yes = fbr_script_is_named(path, *name) || (real && fbr_script_is_named(real, *name));
     free(real);
     return yes;
 }
@@ -145,64 +121,11 @@ static int first_line(const char *path, char line[LINE_MAX_LEN], const char *wor
     return n;
 }
 
-/* ---- The command line ---- */
-
 struct call {
-    const struct language *language;
-    const char *self;   /* the interpreter */
-    const char *script; /* NULL: code, a module, or standard input */
-    bool module;
-    char kept[WORDS];           /* "-IE"; "-": none */
-    const char *folders[WORDS]; /* values of Perl's -I */
-    int nfolders;
+    const struct library *library;
+    const char *self; /* the interpreter */
+    struct fbr_script script;
 };
-
-/* Parses one word of options. Returns how many words it takes; 0: the options have ended. */
-static int parse_word(struct call *c, const char *word, const char *next)
-{
-    const struct language *l = c->language;
-
-    for (const char *at = word + 1; *at; at++) {
-        size_t n = strlen(c->kept);
-
-        if (strchr(l->code, *at) || strchr(l->module, *at)) {
-            c->module = strchr(l->module, *at);
-            return 0;
-        }
-        if (strchr(l->kept, *at) && n + 1 < sizeof(c->kept))
-            c->kept[n] = *at;
-        if (*at == 'I' && strchr(l->value, *at) && c->nfolders < WORDS)
-            c->folders[c->nfolders++] = at[1] ? at + 1 : next ? next : ".";
-        if (strchr(l->value, *at))
-            return at[1] || !next ? 1 : 2;
-        if (strchr(l->attached, *at))
-            return 1;
-    }
-    return 1;
-}
-
-static void parse(struct call *c, const char *const *words)
-{
-    int i = 1, taken;
-
-    c->self = words[0];
-    c->kept[0] = '-';
-    while (words[i] && words[i][0] == '-' && words[i][1]) {
-        bool lonely = strcmp(words[i], "--") == 0;
-
-        if (words[i][1] == '-') { /* Python's only long option with a value takes two words */
-            i += words[i + 1] && strcmp(words[i], "--check-hash-based-pycs") == 0 ? 2 : 1;
-            if (lonely)
-                break;
-            continue;
-        }
-        taken = parse_word(c, words[i], words[i + 1]);
-        if (taken == 0)
-            return;
-        i += taken;
-    }
-    c->script = words[i] && strcmp(words[i], "-") != 0 ? words[i] : NULL;
-}
 
 /* ---- A folder ---- */
 
@@ -315,14 +238,14 @@ static int put_modules(const struct interpreter_wish *w, const struct call *c, s
     struct stat st;
 
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
-        bool put = put_line(b, path) && put_named(b, w->workdir, c->script);
+        bool put = put_line(b, path) && put_named(b, w->workdir, c->script.path);
         char *slash = strrchr(path, '/');
 
         slash[slash == path] = '\0';
         if (!put)
             return -ENOMEM;
     }
-    return c->script && is_in_path(path) ? 0 : put_folder(b, path);
+    return c->script.path && is_in_path(path) ? 0 : put_folder(b, path);
 }
 
 /* Adds the folder of a script's modules, or of `-m`; also a folder that is run, which has
@@ -330,7 +253,7 @@ static int put_modules(const struct interpreter_wish *w, const struct call *c, s
 static int put_script(const struct interpreter_wish *w, const struct call *c, struct fbr_buf *b,
                       struct fbr_error *err)
 {
-    char *folder = from(w->workdir, c->script ? c->script : ".");
+    char *folder = from(w->workdir, c->script.path ? c->script.path : ".");
     int rc;
 
     if (!folder) /* the interpreter reports the error in the container */
@@ -344,7 +267,7 @@ static int put_script(const struct interpreter_wish *w, const struct call *c, st
                  "files): put %s into a folder of its own, or name the files that it needs: "
                  "FIBER_IMAGE_ADD='FILE DIR' (fiber image: -a FILE -a DIR)",
                  folder, INTERPRETER_FOLDER_MIB, INTERPRETER_FOLDER_FILES,
-                 c->script ? base_of(c->script) : "the module");
+                 c->script.path ? base_of(c->script.path) : "the module");
     else if (rc < 0)
         fbr_fail(err, rc, "%.512s: %s", folder, fbr_strerror(rc));
     free(folder);
@@ -363,16 +286,16 @@ static int cannot_ask(const struct call *c, const char *why, struct fbr_error *e
 
 static int put_library(const struct call *c, struct interpreter_files *files, struct fbr_error *err)
 {
-    const char *argv[] = {c->self, c->language->ask, c->language->question, NULL, NULL};
+    const char *argv[] = {c->self, c->library->ask, c->library->question, NULL, NULL};
     char *answer = malloc(ANSWER_MAX), *rest = NULL, why[80];
     int rc;
 
     if (!answer)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    if (c->kept[1]) {
+    if (c->script.kept[1]) {
         argv[3] = argv[2];
         argv[2] = argv[1];
-        argv[1] = c->kept;
+        argv[1] = c->script.kept;
     }
     rc = doctor_ask_all(argv, answer, ANSWER_MAX);
     if (rc < 0) {
@@ -405,34 +328,31 @@ static bool put_resolved(struct fbr_buf *b, const char *workdir, const char *pat
 int interpreter_find(const struct interpreter_wish *w, struct interpreter_files *files,
                      struct fbr_error *err)
 {
-    struct call c = {.language = language_of(w->program), .self = w->program};
+    const struct fbr_language *l = language_of(w->program);
+    struct call c = {.library = library_of(l), .self = w->program};
     const char *words[WORDS + 1] = {NULL};
     char line[LINE_MAX_LEN];
-    int n = c.language ? 0 : first_line(w->program, line, words), rc;
+    int n = c.library ? 0 : first_line(w->program, line, words), rc;
 
     files->self[0] = '\0';
     if (n > 0) {
         c.self = words[0];
-        c.language = language_of(words[0]);
+        l = language_of(words[0]);
+        c.library = library_of(l);
         words[n] = w->program;
     }
-    if (!c.language && is_stranger(w->program))
+    if (!c.library && is_stranger(w->program))
         c.self = w->program;
-    if (!c.language)
+    if (!c.library)
         return is_stranger(c.self) ? cannot_ask(&c, "needs the files of its library", err) : 0;
-    if (n > 0) {
-        parse(&c, words);
-    } else {
-        parse(&c, w->command);
-        c.self = w->program;
-    }
+    fbr_script_parse(&c.script, l, n > 0 ? words : w->command);
     rc = put_library(&c, files, err);
     if (rc < 0)
         return rc;
-    for (int i = 0; i < c.nfolders; i++)
-        if (!put_resolved(&files->lines, w->workdir, c.folders[i]))
+    for (int i = 0; i < c.script.nfolders; i++)
+        if (!put_resolved(&files->lines, w->workdir, c.script.folders[i]))
             return fbr_fail(err, -ENOMEM, "out of memory");
-    if (c.script || c.module)
+    if (c.script.path || c.script.module)
         rc = put_script(w, &c, &files->lines, err);
     return rc < 0 ? rc : 1;
 }

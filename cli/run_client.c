@@ -144,9 +144,9 @@ static int read_answers(struct run_client *run, uint64_t until, struct fbr_error
 
     while (run->owed > 0) {
         rc = next_answer(run, until, &c, &used);
-        if (rc == FBR_RUN_CONTROL_RUN && fbr_run_control_get_run(&c, &run->about, &run->facts)) {
-            fbr_run_control_name(&run->about);
-        } else if (rc == FBR_RUN_CONTROL_RANK) {
+        if (rc == FBR_RUN_CONTROL_RUN && fbr_run_control_get_run(&c, &run->about, &run->facts))
+            continue;
+        if (rc == FBR_RUN_CONTROL_RANK) {
             rc = keep_rank(run, &c);
             if (rc < 0)
                 return no_answer(run, rc, err);
@@ -269,7 +269,6 @@ static struct run_client *add(struct listing *l, const struct fbr_run_control_ab
     memset(run, 0, sizeof(*run));
     run->fd = -1;
     run->about = *about;
-    fbr_run_control_name(&run->about);
     run->facts.size = about->size;
     run->facts.started_ms = about->started_ms;
     fbr_buf_init(&run->got);

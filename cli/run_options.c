@@ -81,7 +81,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     [RUN_WORKDIR] = {"workdir", 0, CLI_DIR, "DIR", .also = "wdir wd chdir D",
                      .help = "working directory of the ranks; default: the current directory"},
     [RUN_NAME] = {"name", 0, CLI_TEXT, "NAME", .also = "job-name J",
-                  .help = "name of the run for fiber ps; default: the program's name"},
+                  .help = "name of the run for fiber ps; default: the program's name, train for "
+                          "./train and for python3 train.py"},
     [RUN_NAMESPACE] = {"namespace", 0, CLI_TEXT, "S", .config = "kubernetes_namespace",
                        .help = "namespace of Kubernetes for the pods; default: that of the "
                                "context"},

@@ -7,7 +7,6 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "pool/pool.h"
 #include "runtime/inspect/run_control.h"
 #include "runtime/base/log.h"
+#include "runtime/program/script.h"
 
 #define WHILE_MS 500 /* life of a pool until it has a control socket */
 
@@ -194,25 +194,6 @@ static struct fiber_process *control_host(void *user, int rank, struct fbr_error
 
 /* ---- Opening ---- */
 
-/* The words of our command line, cut to size. */
-static void command_line(char *out, size_t size)
-{
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0) {
-        snprintf(out, size, "%s", program_invocation_short_name);
-        return;
-    }
-    out[n] = '\0';
-    n -= out[n - 1] == '\0';
-    for (ssize_t i = 0; i < n; i++)
-        if (!out[i])
-            out[i] = ' ';
-}
-
 /* Opens the spool. A pool without a name has its program's name, as in `fiber ps`. */
 static void open_spool(struct fiber_pool *p)
 {
@@ -223,9 +204,8 @@ static void open_spool(struct fiber_pool *p)
     if (d->keeps)
         return;
     d->keeps = true;
-    command_line(about->command, sizeof(about->command));
-    if (!about->name[0])
-        snprintf(about->name, sizeof(about->name), "%s", program_invocation_short_name);
+    fbr_script_own(about->name[0] ? NULL : about->name, sizeof(about->name), about->command,
+                   sizeof(about->command));
     if (fbr_spool_open(&d->spool, p->rt->config, about, about->size > 0 ? (uint32_t)about->size : 1,
                        &err) < 0)
         fbr_info("the output of workers is not kept for `fiber logs`: %s", err.text);

@@ -20,6 +20,7 @@
 #include "runtime/inspect/run_control.h"
 #include "runtime/base/log.h"
 #include "runtime/base/jobspec.h"
+#include "runtime/program/script.h"
 
 #define TOLD_MS 2000 /* ms to notify the agents that we stop */
 
@@ -140,7 +141,7 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
     r->started_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     fbr_ring_apps_name(&r->options, r->command, sizeof(r->command));
     if (!r->command[0])
-        snprintf(r->command, sizeof(r->command), "%s", program_invocation_short_name);
+        fbr_script_own(NULL, 0, r->command, sizeof(r->command));
     if ((rc = make_uid(r, err)) < 0 || (rc = count_agents(r, o, err)) < 0 ||
         (rc = fbr_ring_files_open(r, err)) < 0 ||
         (fn && (rc = fbr_ring_make_work(r, fn, arg, len, err)) < 0))

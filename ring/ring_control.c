@@ -12,6 +12,7 @@
 #include "runtime/inspect/run_control.h"
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
+#include "runtime/program/script.h"
 
 static void control_facts(void *user, struct fbr_run_facts *facts)
 {
@@ -75,26 +76,29 @@ static struct fiber_process *control_host(void *user, int rank, struct fbr_error
     return r->agents[node].process;
 }
 
-/* Returns the name of a ring that the user has not named: "", so that its readers take the name of
- * the program out of its command, or that name if they would not find its end, at a blank. */
-static const char *default_name(const struct fiber_ring *r)
+/* Writes the name that the user has given; else that of the first program, or of ours. */
+static void name_of(const struct fiber_ring *r, char *out, size_t size)
 {
-    struct fiber_ring_program p = fbr_ring_app(&r->options, 0, 0);
-    const char *path = p.command && p.command[0] ? p.command[0] : program_invocation_short_name;
-    const char *slash = strrchr(path, '/');
+    const char *named = r->options.job.name;
+    const char *const *command = fbr_ring_app(&r->options, 0, 0).command;
 
-    if (!strchr(path, ' ') && strlen(path) < sizeof(r->command))
-        return "";
-    return slash ? slash + 1 : path;
+    if (named && named[0])
+        snprintf(out, size, "%s", named);
+    else if (command && command[0])
+        fbr_script_name(command, out, size);
+    else
+        fbr_script_own(out, size, NULL, 0);
 }
 
 void fbr_ring_about(const struct fiber_ring *r, struct fbr_run_control_about *about)
 {
+    char name[sizeof(about->name)];
+
+    name_of(r, name, sizeof(name));
     *about = (struct fbr_run_control_about){
         .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
     snprintf(about->uid, sizeof(about->uid), "%s", r->uid);
-    fbr_printable_plain(about->name, sizeof(about->name),
-                        r->options.job.name ? r->options.job.name : default_name(r));
+    fbr_printable_plain(about->name, sizeof(about->name), name);
     fbr_printable_plain(about->command, sizeof(about->command), r->command);
     snprintf(about->backend, sizeof(about->backend), "%s", fbr_ring_backend(r));
     if (r->options.output_dir)

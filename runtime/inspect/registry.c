@@ -292,7 +292,7 @@ static void keep_record(const char *root, const struct fbr_run_control_about *ab
     if (code != FBR_REGISTRY_LOST) /* the time of its end is unknown */
         last.ended_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, UID_CHARS,
-             about->uid, hash_name(about->name[0] ? about->name : about->command) & 0xffff);
+             about->uid, hash_name(about->name) & 0xffff);
     fbr_buf_init(&b);
     fbr_run_control_put_run(&b, about, &last);
     fbr_run_control_put_done(&b, code, report);

@@ -44,17 +44,6 @@ void fbr_run_control_put_request(struct fbr_buf *b, const struct fbr_run_control
     end(b, at);
 }
 
-void fbr_run_control_name(struct fbr_run_control_about *about)
-{
-    int len = (int)strcspn(about->command, " "), from = len;
-
-    while (from > 0 && about->command[from - 1] != '/')
-        from--;
-    if (!about->name[0])
-        snprintf(about->name, sizeof(about->name), "%.*s", len - from < 63 ? len - from : 63,
-                 about->command + from);
-}
-
 void fbr_run_control_put_run(struct fbr_buf *b, const struct fbr_run_control_about *about,
                              const struct fbr_run_facts *facts)
 {

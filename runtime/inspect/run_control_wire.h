@@ -87,9 +87,6 @@ struct fbr_run_control_about {
     uint8_t kind; /* enum fbr_run_kind */
 };
 
-/* Names a run without a name after its program. */
-void fbr_run_control_name(struct fbr_run_control_about *about);
-
 /* Append one whole frame. */
 void fbr_run_control_put_request(struct fbr_buf *b, const struct fbr_run_control_request *r);
 void fbr_run_control_put_run(struct fbr_buf *b, const struct fbr_run_control_about *about,

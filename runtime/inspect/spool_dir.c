@@ -184,7 +184,6 @@ bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid
                  fbr_run_control_get_run(&c, &run->about, &run->facts) &&
                  take(data, (size_t)n, &at, FBR_RUN_CONTROL_DONE, &c) &&
                  fbr_run_control_get_done(&c, &run->code, run->report, sizeof(run->report));
-    fbr_run_control_name(&run->about);
     return true;
 }
 

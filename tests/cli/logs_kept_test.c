@@ -343,10 +343,10 @@ static void make_kept(const char *id, const char *name, int64_t ago_ms)
     lock = -1;
 }
 
-static void a_kept_run_has_its_programs_name(void **state)
+static void a_kept_run_is_found_by_its_name(void **state)
 {
     (void)state;
-    make_kept("ee55", "", HOUR_MS / 2);
+    make_kept("ee55", "program", HOUR_MS / 2);
     KEEP({.ms = 1, .text = "one\n"});
     shows("logs program", "one\n", "");
     shows("logs program/0", "one\n", "");
@@ -691,7 +691,7 @@ int main(void)
         logs_test(only_the_lines_that_are_wanted_are_shown),
         logs_test(wishes_that_cannot_be_are_refused),
         logs_test(a_rank_that_printed_nothing_is_told),
-        logs_test(a_kept_run_has_its_programs_name),
+        logs_test(a_kept_run_is_found_by_its_name),
         logs_test(the_youngest_kept_run_is_the_last),
         logs_test(a_record_that_is_not_whole_is_the_end),
         logs_test(garbage_hides_its_file_alone),

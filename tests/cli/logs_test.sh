@@ -100,6 +100,9 @@ mkdir 'a folder'
 mv prog 'a folder/the program'
 fiber run -n 1 -- './a folder/the program' argument >out
 is 'unnamed|' 'by a name with a blank' fiber logs 'the program'
+echo 'echo a script' >train.sh
+fiber run -n 1 -- sh -u ./train.sh >out
+is 'a script|' 'by the name of the script that an interpreter runs' fiber logs train
 
 # One rank byte for byte, also when its pieces are large.
 head -c 3000000 /dev/urandom >bytes

@@ -162,7 +162,7 @@ static inline void made_run_init(struct made_run *r, const char *id, const char 
     memset(a->uid, '0', 32);
     memcpy(a->uid, id, strlen(id));
     snprintf(a->name, sizeof(a->name), "%s", name);
-    snprintf(a->command, sizeof(a->command), "./%s --fast", name[0] ? name : "program");
+    snprintf(a->command, sizeof(a->command), "./%s --fast", name);
     snprintf(a->backend, sizeof(a->backend), "local");
     a->pid = getpid();
     a->started_ms = run_client_now() - ago_ms;

@@ -79,7 +79,7 @@ static void a_row_tells_the_state_of_a_run(void **state)
 static void a_pool_is_as_large_as_is_wanted_now(void **state)
 {
     (void)state;
-    made_run_init(&runs[0], "aa", "", HOUR_MS);
+    made_run_init(&runs[0], "aa", "program", HOUR_MS);
     made_run_pool(&runs[0]);
     runs[0].facts.size = 8;
     runs[0].facts.running = 5;
