@@ -71,7 +71,7 @@ void doctor_report(struct doctor *d, const char *name, enum doctor_state state, 
            d->colour ? "\033[0m" : "", name, found);
     if (state != DOCTOR_GOOD && mend[0])
         print_mend(mend);
-    fflush(stdout);
+    cli_flush();
 }
 
 /* ---- Other programs, run with a time limit ---- */

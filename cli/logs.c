@@ -178,7 +178,7 @@ static void on_job_end(void *user, const char *why)
         }
         fbr_buf_fini(&r->line[i]);
     }
-    fflush(stdout);
+    cli_flush();
     if (why[0]) {
         r->all->failed++;
         cli_failed(1, "%s job %.64s: %s", r->job->backend, r->job->name, why);

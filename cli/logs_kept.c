@@ -76,7 +76,7 @@ static void put_line(int stream, const struct fbr_buf *text)
 
     /* keeps the order if both streams are one terminal */
     if (stream == 2)
-        fflush(stdout);
+        cli_flush();
     cli_write(out, text->data, text->len);
 }
 
@@ -244,7 +244,7 @@ static void tell_lost(struct source *s)
 {
     for (int k = 1; k <= 2; k++)
         end_line(s, k);
-    fflush(stdout);
+    cli_flush();
     fprintf(stderr,
             "fiber: lines of %s %u are missing here: newer lines took their place before they were "
             "shown (see log_keep)\n",

@@ -279,7 +279,7 @@ static int show_rows(struct ps *p)
     for (size_t i = 0; i < p->count; i++)
         if (!p->only || !strcmp(p->only, p->runs[i].about.backend))
             print_run(&p->runs[i], p->all);
-    fflush(stdout); /* an engine may take long to answer */
+    cli_flush(); /* an engine may take long to answer */
     return show_engines(p);
 }
 

@@ -84,7 +84,7 @@ static void on_finding(void *user, enum fbr_finding finding, const char *what, c
         printf("# %s: %s\n", what, text);
     }
     if (!good) {
-        fflush(stdout);
+        cli_flush();
         cli_failed(0, "%s: %s%s%s", what, text, mend[0] ? "; try: " : "", mend);
     }
 }

@@ -195,7 +195,8 @@ int cli_print_json(FILE *out, struct fbr_json *j)
 
     if (!text)
         return cli_failed(1, "out of memory");
-    fprintf(out, "%s\n", text);
+    cli_write(out, text, strlen(text));
+    cli_write(out, "\n", 1);
     free(text);
     return 0;
 }

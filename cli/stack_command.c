@@ -434,7 +434,7 @@ static int show(struct stack *s, bool json)
         code = code ? code : put_all(s, &f);
     else if (s->nseen && !code)
         print_all(s, &f);
-    fflush(stdout);
+    cli_flush();
     stack_fold_fini(&f);
     missing = print_missing(s);
     if (!code && !missing && !s->nseen)

@@ -320,9 +320,10 @@ static void draw_text(struct view *v)
         put_rank(v, &r->ranks[i]);
     if (foot)
         put_foot(v, rows);
-    if (v->screen)
-        fputs("\033[J", stdout);
-    fflush(stdout);
+    if (!v->screen)
+        cli_flush();
+    else if (fputs("\033[J", stdout) >= 0)
+        fflush(stdout); /* watch() restores the terminal if this fails */
 }
 
 static void put_share(struct fbr_json *j, const char *key, double share)
@@ -380,7 +381,7 @@ static void draw_json(const struct view *v)
     fbr_json_end_array(&j);
     fbr_json_end_object(&j);
     cli_print_json(stdout, &j);
-    fflush(stdout);
+    cli_flush();
 }
 
 static void draw(struct view *v)

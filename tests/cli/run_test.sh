@@ -152,9 +152,9 @@ check 1 '' 'no run of yours' kill -TERM x1 3
 check 1 '' 'no run of yours' cp -r out x1:/tmp
 check 1 '' 'no run of yours' logs x1
 check 1 '' 'no run of yours' top x1
-for command in "ps" "ps --json" "config show" "version" "doctor --backend local"; do
+for command in "ps" "ps --json" "ps -A" "config show" "version" "doctor --backend local"; do
     # shellcheck disable=SC2086
-    if fiber $command >/dev/full 2>err || ! grep -q '^fiber: cannot write standard output' err; then
+    if fiber $command >/dev/full 2>err || ! grep -q '^fiber: cannot write standard output: No space left' err; then
         echo "fiber $command to a full disk: code 0, or it said: $(cat err)"
         bad=1
     fi

@@ -58,6 +58,11 @@ ended() { # ended <code> <what>
 start
 fiber ps --json | grep -q '"name":"demo",.*"size":2,.*"running":2' || complain "ps --json: $(fiber ps --json)"
 id=$(fiber ps | awk '/demo/ {print $1}')
+for command in 'top demo -c 1' 'top demo -c 1 --json' 'stack demo' 'stack demo --json'; do
+    # shellcheck disable=SC2086
+    ! fiber $command >/dev/full 2>said || complain "$command to a full disk: exit code 0"
+    grep -q '^fiber: cannot write standard output: No space left' said || complain "$command to a full disk: $(cat said)"
+done
 fiber top "$id" -c 2 -d 100ms >said
 grep -qE '^ +1 running ' said || complain "top: $(cat said)"
 fiber top demo -c 1 --json | grep -q '"ranks":\[{"rank":0,"state":"running"' || complain "top --json: $(fiber top demo -c 1 --json)"
