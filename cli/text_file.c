@@ -36,6 +36,10 @@ int text_file_read(const char *path, char **text, size_t *len, struct fbr_error 
         return n < 0 ? fbr_fail(err, (int)n, "%s: %s", path, fbr_strerror((int)n))
                      : fbr_fail(err, -EFBIG, "%s: more than %u bytes", path, TEXT_FILE_MAX);
     }
+    if (n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {
+        n -= 3;
+        memmove(bytes, bytes + 3, (size_t)n);
+    }
     *text = bytes;
     *len = (size_t)n;
     return 0;

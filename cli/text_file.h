@@ -10,8 +10,9 @@
 
 #define TEXT_FILE_MAX (1u << 20)
 
-/* The caller frees `text`, which has no NUL at its end. A message with the path if the file cannot
- * be read, or is longer than TEXT_FILE_MAX (-EFBIG). */
+/* The caller frees `text`, which has no NUL at its end, and no byte order mark of UTF-8 at its
+ * beginning. A message with the path if the file cannot be read, or is longer than TEXT_FILE_MAX
+ * (-EFBIG). */
 int text_file_read(const char *path, char **text, size_t *len, struct fbr_error *err);
 /* Calls fn() for each line, without its newline; `where` is "ORIGIN:NUMBER". fn() may change the
  * line; a negative return value ends the reading. -EINVAL and a message for a line with a NUL. */

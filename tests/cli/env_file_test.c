@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "cli/text_file.h"
+#include "tests/support/files.h"
 #include "tests/support/sync.h"
 
 static char got[512];
@@ -90,6 +91,10 @@ static void a_file_is_read_whole_or_refused(void **state)
     snprintf(path, sizeof(path), "%s/x", dir);
     assert_int_equal(env_file_read(path, keep, NULL, &err), -ENOENT);
     assert_non_null(strstr(err.text, path));
+    file_make(path, "\xef\xbb\xbfMARKED=1\n", 12, 0600);
+    got[0] = '\0';
+    assert_int_equal(env_file_read(path, keep, NULL, &err), 0);
+    assert_string_equal(got, "[MARKED=1]");
     f = fopen(path, "w");
     for (unsigned i = 0; i < TEXT_FILE_MAX / 8; i++)
         fputs("#234567\n", f);
