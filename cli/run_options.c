@@ -12,6 +12,7 @@
 #include "cli/run_hosts.h"
 #include "cli/run_apps.h"
 #include "mpi_bridge/host_env.h"
+#include "ring/ring.h"
 #include "runtime/pin/cgroup.h"
 #include "runtime/pin/pin.h"
 #include "runtime/proc/context.h"
@@ -787,6 +788,8 @@ int run_options_resolve(struct run_options *s, struct fbr_error *err)
         s->names = (const char *const *)s->room.room.names;
     if (s->room.note[0])
         snprintf(s->note, sizeof(s->note), "%s", s->room.note);
+    if (s->ring.output_dir && (rc = fbr_ring_output_check(s->ring.output_dir, s->size, err)) < 0)
+        return rc;
     return check_pty(s, err);
 }
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ring/ring.h"
 #include "ring/ring_priv.h"
 #include "runtime/proc/rundir.h"
 
@@ -24,11 +25,15 @@ static bool is_pattern(const char *output)
     return strchr(output, '%') != NULL;
 }
 
-static int check_pattern(const struct fiber_ring *r, const char *pattern, struct fbr_error *err)
+int fbr_ring_output_check(const char *output, int size, struct fbr_error *err)
 {
-    bool ranks = r->size == 1;
+    bool ranks = size == 1;
 
-    for (const char *at = pattern; (at = strchr(at, '%')); at += 2) {
+    if (!output[0])
+        return fbr_fail(err, -EINVAL, "output: the name of the directory is empty");
+    if (!is_pattern(output))
+        return 0;
+    for (const char *at = output; (at = strchr(at, '%')); at += 2) {
         if (!at[1] || !strchr("trhj%", at[1]))
             return fbr_fail(
                 err, -EINVAL,
@@ -39,8 +44,8 @@ static int check_pattern(const struct fiber_ring *r, const char *pattern, struct
     }
     return ranks ? 0
                  : fbr_fail(err, -EINVAL,
-                            "output: %s names one file for %u ranks; use %%t for the rank", pattern,
-                            r->size);
+                            "output: %s names one file for %d ranks; use %%t for the rank", output,
+                            size);
 }
 
 /* Lets the user find the last run without its name. A failure is ignored. */
@@ -59,17 +64,15 @@ int fbr_ring_files_open(struct fiber_ring *r, struct fbr_error *err)
 {
     const char *dir = r->options.output_dir;
     char run[UID_SHOWN + 1], *path;
+    int rc = dir ? fbr_ring_output_check(dir, (int)r->size, err) : 0;
 
-    if (!dir)
-        return 0;
-    if (is_pattern(dir))
-        return check_pattern(r, dir, err);
+    if (rc < 0 || !dir || is_pattern(dir))
+        return rc;
     snprintf(run, sizeof(run), "%.*s", UID_SHOWN, r->uid);
     if (asprintf(&path, "%s/%s", dir, run) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
     if (mkdir(path, 0777) < 0) {
-        int rc = fbr_fail(err, -errno, "output: cannot make %s: %s", path, fbr_strerror(errno));
-
+        rc = fbr_fail(err, -errno, "output: cannot make %s: %s", path, fbr_strerror(errno));
         free(path);
         return rc;
     }

@@ -28,6 +28,9 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *opts, const 
 /* The same as a JSON object. */
 char *fbr_ring_plan_json(int size, const struct fiber_ring_options *opts, const char *const *hosts);
 
+/* Checks the directory or the pattern for the output of ranks: 0, or -EINVAL. */
+int fbr_ring_output_check(const char *output, int size, struct fbr_error *err);
+
 /* Facts about a run that fiber_ring_stats() does not have. */
 void fbr_ring_facts(struct fiber_ring *ring, struct fbr_run_facts *facts);
 /* Asks the agents for processor time and memory of the ranks. fiber_ring_stats() has them after

@@ -47,6 +47,10 @@
     check 125 '' 'use -x A=1 before the program' run -n 1 A=1 ./odd
     check 125 '' 'it is a directory' run -n 1 /
     check 125 '' '--output: odd is not a directory' run -n 1 --output odd true
+    check 2 '' 'output: the name of the directory is empty' run -n 1 --output '' true
+    check 2 '' 'output: %x is not known in a pattern' run -n 1 --output a%x true
+    check 2 '' 'output: % is not known in a pattern' run --dry-run -n 1 --output a% true
+    check 2 '' 'output: a%h names one file for 2 ranks' run -n 2 --output a%h true
     check 0 'hi ' '^' run -q -n 1 --output deep/er/logs echo hi
     check 4 '' '^\{"uid":"[0-9a-f]{32}","code":4,.*\} $' run --json -n 1 sh -c 'exit 4'
     check 0 '.*' '^' run --dry-run -n 4 ./no-such-program

@@ -282,7 +282,7 @@ test_files_by_run_and_by_pattern() {
     ln -sf "$work/elsewhere" "$work/link.0"
     fiber_run 1 -n 1 -o "$work/link.%t" echo out || return
     [ ! -e "$work/elsewhere" ] || fail 'a link was followed' || return
-    fiber_run 125 -n 2 -o "$work/one-%j" echo out || return
+    fiber_run 2 -n 2 -o "$work/one-%j" echo out || return
     says 'names one file for 2 ranks' || return
     leaves_nothing
 }
