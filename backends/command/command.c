@@ -109,6 +109,14 @@ static void free_held(struct command_job *j)
     j->held = NULL;
 }
 
+/* Whether nothing has read all of the job's ticket. */
+static bool is_unread(const struct command_job *j)
+{
+    int left = 0;
+
+    return j->reads >= 0 && ioctl(j->reads, FIONREAD, &left) == 0 && left > 0;
+}
+
 static void landed(struct command_job *j)
 {
     if (j->reads < 0)
@@ -143,6 +151,7 @@ static void on_started(struct command_job *j, struct fbr_job_event *e)
 static void on_exited(struct command_job *j, struct fbr_job_event *e)
 {
     const struct fbr_command_settings *s = &j->b->settings;
+    bool unread = is_unread(j);
     char text[512];
 
     if (j->host)
@@ -167,6 +176,14 @@ static void on_exited(struct command_job *j, struct fbr_job_event *e)
         e->text = text;
     } else if (!s->detached && s->signals && e->code > s->signals && e->code <= s->signals + 64) {
         e->code = -(e->code - s->signals);
+    } else if (unread && e->code >= 0 && !e->text[0]) {
+        snprintf(
+            text, sizeof(text),
+            "exited with code %d before it joined: nothing has read its standard input, so the "
+            "command that starts jobs ('%.100s') has started no program, or one that does not "
+            "call fiber_init() first",
+            e->code, s->start.at[0]);
+        e->text = text;
     }
     notify(j, e); /* the callback may release the job */
     j->told = true;
@@ -315,10 +332,9 @@ static void on_look(void *arg)
     struct fbr_backend *b = arg;
     struct command_job *j;
     struct fbr_error err = {0, ""};
-    int left;
 
     DL_FOREACH(b->jobs, j)
-        if (j->reads >= 0 && (ioctl(j->reads, FIONREAD, &left) < 0 || left == 0))
+        if (!is_unread(j))
             landed(j);
     while ((j = next_held(b))) {
         struct fbr_job_event e = {.type = FBR_JOB_EXITED, .code = -j->ends, .text = ""};

@@ -114,6 +114,7 @@ FIBER_COMMAND_FILE=/nowhere check 2 '' '/nowhere' run -H h1 x
     # shellcheck disable=SC2016
     check 0 '.*' '^' run -q -H h1,h2:2,h3 -o hosts.d sh -c 'echo $HOST'
     [ "$(cat hosts.d/latest/?.out | tr '\n' ' ')" = 'h1 h2 h2 h3 ' ] || { echo "ranks are on $(cat hosts.d/latest/?.out)"; bad=1; }
+    FIBER_COMMAND_START='false {host}' check 125 '' "exited with code 1 .* the command that starts jobs \('false'\) has started no program" run -H h1 true
     FIBER_COMMAND_PROGRAM=/nowhere/fiber check 125 '' 'this program, or a library that it needs, is not on h1' run -H h1 true
     exit $bad
 ) || bad=1
