@@ -152,7 +152,7 @@ def _read(path):
         about = os.stat(path)
         if about.st_uid not in (os.geteuid(), 0) or about.st_mode & 0o002:  # the library passes it over, too
             return pairs
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
             for line in file:
                 key, equals, value = line.partition("=")
                 if equals and not key.lstrip().startswith(("#", ";")):

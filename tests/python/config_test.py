@@ -109,7 +109,7 @@ def test_a_file_of_fiber_0_2(python, tmp_path):
 
 
 def test_an_object_of_a_file(tmp_path):
-    (tmp_path / "mine").write_text("cpu_per_job = 4\nimage = an/image\n")
+    (tmp_path / "mine").write_bytes(b"\xef\xbb\xbfcpu_per_job = 4\nimage = an/image\n")  # with a byte order mark
     made = config.Config(str(tmp_path / "mine"))
     assert (made.cpu_per_job, made.image, made.heartbeat_misses) == (4, "an/image", 3) and not config.image
     (tmp_path / "mine").write_text("hartbeat = 4\n")
