@@ -63,7 +63,7 @@ static void check_run_dir(struct doctor *d)
     /* already reported */
     if (fbr_config_load_again(&c, NULL) < 0)
         return;
-    if (fbr_rundir_create(&dir, fbr_config_str(c, "run_dir"), &err) < 0) {
+    if (fbr_rundir_make(&dir, fbr_config_str(c, "run_dir"), &err) < 0) {
         doctor_report(d, "run directory", DOCTOR_BAD,
                       "set run_dir (FIBER_RUN_DIR), or mount a tmpfs at /tmp", "%s", err.text);
     } else {

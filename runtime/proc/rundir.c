@@ -520,6 +520,13 @@ static int take_lock(struct fbr_rundir *d)
 
 int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *err)
 {
+    if (base[0] == '/' && strlen(base) <= FBR_RUN_DIR_MAX)
+        sweep(base);
+    return fbr_rundir_make(d, base, err);
+}
+
+int fbr_rundir_make(struct fbr_rundir *d, const char *base, struct fbr_error *err)
+{
     int rc;
 
     memset(d, 0, sizeof(*d));
@@ -532,7 +539,6 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
             "names are short; "
             "set run_dir",
             base, FBR_RUN_DIR_MAX);
-    sweep(base);
     snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%d-XXXXXX", FBR_RUN_DIR_MAX, base,
              (int)getpid());
     if (!mkdtemp(d->root)) { /* mode 0700 */

@@ -47,6 +47,8 @@ bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o);
 
 /* Removes the directories of dead runs, then makes a run's directory in `base`. */
 int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *err);
+/* The same, but removes nothing. */
+int fbr_rundir_make(struct fbr_rundir *d, const char *base, struct fbr_error *err);
 /* Joins the directory of a run whose master is on the same host; makes a new run directory if that
  * is not there. */
 int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base,

@@ -35,7 +35,11 @@ gone() {
     fi
 }
 
+mkdir -m 700 run/fiber-999999999-abcdef
+touch run/fiber-999999999-abcdef/lock # nobody holds it: its run is dead
 doctor '^ok +list of runs ' 'as it is' "$fiber" doctor
+"$fiber" gc -n --backend local | grep -q '^would remove .*/run/fiber-999999999-abcdef:' ||
+    { echo "doctor has removed what a dead run left: $(ls run)"; bad=1; }
 doctor "^ok +run directory +$work/run\$" 'as it is' "$fiber" doctor
 doctor "^ok +run directory +$work\$" 'with a run_dir' env FIBER_RUN_DIR="$work" "$fiber" doctor
 doctor '^bad +run directory .*/nowhere: No such' 'without its run_dir' env FIBER_RUN_DIR="$work/nowhere" "$fiber" doctor
