@@ -99,6 +99,6 @@ def test_it_runs_in_a_virtual_environment(builder, wheel, tmp_path, version):
         done = run(python, "prog.py", cwd=tmp_path / "elsewhere", env={"FIBER_TRANSPORT": transport})
         lines = done.stdout.splitlines()
         assert lines[0] == "child 3 (%d, %d)" % version and lines[1].startswith("parent 3 %s" % tmp_path), done
-    for command in ([os.path.join(os.path.dirname(python), "fiber")], [python, "-m", "fiber.cli"]):
+    for command in ([os.path.join(os.path.dirname(python), "fiber")], [python, "-m", "fiber"], [python, "-m", "fiber.cli"]):
         done = run(*command, "--version")
         assert done.returncode == 0 and done.stdout.startswith("fiber ") and "docker" in done.stdout, done
