@@ -25,6 +25,7 @@ struct chunk {
     struct chunk *next;
     int fd;
     bool last; /* an empty chunk: close the descriptor */
+    bool ours; /* nobody else reports its loss */
     size_t len;
     char data[];
 };
@@ -69,8 +70,10 @@ static void write_chunk(struct fbr_output *o, const struct chunk *c)
             int none = 0;
 
             /* The reader has closed, or a disk is full; fbr_output_error() reports it. */
-            __atomic_compare_exchange_n(&o->errors[c->fd <= 2 ? c->fd : 0], &none, errno, false,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+            if (__atomic_compare_exchange_n(&o->errors[c->fd <= 2 ? c->fd : 0], &none, errno, false,
+                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+                c->ours && c->fd == 1 && errno != EPIPE && errno != EBADF)
+                fbr_warn("output of processes is lost: standard output: %s", fbr_strerror(errno));
             return;
         }
     }
@@ -219,15 +222,20 @@ static bool enqueue(struct fbr_output *o, struct chunk *c)
     return full;
 }
 
-bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len)
+static bool add(struct fbr_output *o, int fd, const void *data, size_t len, bool ours)
 {
     struct chunk *c = malloc(sizeof(*c) + len);
 
     if (!c)
         return false;
-    *c = (struct chunk){.fd = fd, .len = len};
+    *c = (struct chunk){.fd = fd, .len = len, .ours = ours};
     memcpy(c->data, data, len);
     return enqueue(o, c);
+}
+
+bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len)
+{
+    return add(o, fd, data, len, false);
 }
 
 bool fbr_output_finish(struct fbr_output *o, int fd)
@@ -313,7 +321,7 @@ void fbr_lines_fini(struct fbr_lines *l)
 /* When memory is short, the output is lost rather than the job. */
 static bool pass_on(struct fbr_lines *l, struct fbr_buf *out)
 {
-    bool full = out->len && !out->failed && fbr_output_add(l->output, l->fd, out->data, out->len);
+    bool full = out->len && !out->failed && add(l->output, l->fd, out->data, out->len, true);
 
     fbr_buf_fini(out);
     return full;

@@ -45,7 +45,8 @@ int fbr_output_error(const struct fbr_output *o, int fd);
  * thread. */
 struct fbr_screen *fbr_output_screen(struct fbr_output *o, int fd);
 
-/* One stream of one job. Loop thread. */
+/* One stream of one job. A warning reports that its output is lost, unless the reader has closed.
+ * Loop thread. */
 struct fbr_lines {
     struct fbr_output *output;
     int fd;       /* 1 or 2 */

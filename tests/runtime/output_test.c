@@ -141,6 +141,16 @@ static int play_raw(void)
     return finish(begin(write_raw_bytes, NULL, 0, NULL));
 }
 
+/* Its stderr is what the test reads, and its stdout is a full disk. */
+static int play_full(void)
+{
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+    if (dup2(1, 2) < 0 || dup2(full, 1) < 0)
+        return 1;
+    return finish(begin(write_halves, &full, sizeof(full), NULL));
+}
+
 /* Its stdout is not read before the child's end is known: the child must not hang in us, nor we in
  * our own exit. */
 static int play_unread(void)
@@ -272,6 +282,21 @@ static void test_a_closed_stdout_ends_nobody(void **state)
     assert_int_equal(status, 0);
 }
 
+static void test_lost_output_is_a_warning(void **state)
+{
+    static const char want[] =
+        "warn: output of processes is lost: standard output: No space left on device\n";
+    struct ran r = run_self("full", NULL, NULL);
+    char *at;
+
+    (void)state;
+    assert_int_equal(r.code, 0);
+    at = memmem(r.out, r.out_len, want, sizeof(want) - 1);
+    assert_non_null(at);
+    assert_int_equal(at + sizeof(want) - 1 - r.out, r.out_len); /* it comes once */
+    ran_free(&r);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -279,7 +304,7 @@ int main(int argc, char **argv)
         int (*play)(void);
     } roles[] = {{"halves", play_halves}, {"long", play_long}, {"both", play_both},
                  {"killed", play_killed}, {"much", play_much}, {"raw", play_raw},
-                 {"unread", play_unread}};
+                 {"unread", play_unread}, {"full", play_full}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines_of_many_jobs_stay_whole),
         cmocka_unit_test(test_a_line_of_ten_megabytes),
@@ -290,6 +315,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_any_bytes),
         cmocka_unit_test(test_a_reader_that_does_not_read_holds_up_nobody_else),
         cmocka_unit_test(test_a_closed_stdout_ends_nobody),
+        cmocka_unit_test(test_lost_output_is_a_warning),
     };
 
     if (fiber_init(&argc, &argv) < 0) {
