@@ -1,4 +1,4 @@
-# ring_horovod_test.sh - Horovod in a ring, on its Gloo controller, with every Horovod that is here.
+# ring_horovod_test.sh - Horovod in a ring, on its controllers Gloo and MPI, with every Horovod that is here.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC1091,SC2154
@@ -28,6 +28,18 @@ test_operations_agree_over_two_agents() {
     done
 }
 
+test_operations_agree_over_mpi() {
+    for python in "${pythons[@]}"; do
+        "$python" -c 'import sys; import horovod.torch as hvd; sys.exit(not hvd.mpi_built())' || continue
+        for options in '-n 1' '-n 3' '-n 3 --per-node 2'; do
+            # shellcheck disable=SC2086 # several words
+            fiber_run 0 --oversubscribe $options -x HOROVOD_CONTROLLER=mpi -x HOROVOD_CPU_OPERATIONS=mpi \
+                "$python" "$check" mpi || return
+            says "mpi: rank 0 of ${options:3:1}, node rank 0" || return
+        done
+    done
+}
+
 test_an_elastic_function_starts_again() {
     for python in "${pythons[@]}"; do
         fiber_run 0 --oversubscribe -n 3 --on-failure restart "$python" "$check" elastic || return
@@ -36,4 +48,4 @@ test_an_elastic_function_starts_again() {
 }
 
 run_tests test_operations_agree_also_after_a_shutdown test_operations_agree_over_two_agents \
-    test_an_elastic_function_starts_again
+    test_operations_agree_over_mpi test_an_elastic_function_starts_again

@@ -1,6 +1,7 @@
 # horovod_check.py - what ranks of Horovod check under `fiber run`; they say what agreed, or exit with a sentence.
 #
 #   horovod_check.py ops       operations of all ranks and of some, and the same again after shutdown()
+#   horovod_check.py mpi       operations of all ranks, over MPI
 #   horovod_check.py elastic   a function under hvd.elastic.run, whose last rank dies, once
 #
 # SPDX-License-Identifier: Apache-2.0
@@ -21,7 +22,8 @@ def once(turn):
     rank, size = hvd.rank(), hvd.size()
     check((rank, size) == (int(os.environ["FIBER_RANK"]), int(os.environ["FIBER_SIZE"])), "the rank is another one")
     check(hvd.local_rank() == int(os.environ["FIBER_LOCAL_RANK"]), "the local rank is another one")
-    check(hvd.gloo_enabled(), "it does not run on Gloo")
+    controller = hvd.gloo_enabled if sys.argv[1] != "mpi" else hvd.mpi_enabled
+    check(controller(), "it runs on another controller")
     total = hvd.allreduce(torch.full((1000,), float(rank)), op=hvd.Sum, name=f"sum{turn}")
     check(total.eq(size * (size - 1) / 2).all(), "the sum over all ranks is wrong")
     net = torch.nn.Linear(4, 2)
@@ -50,6 +52,13 @@ def ops():
     hvd.shutdown()
 
 
+def mpi():
+    hvd.init()
+    once(0)
+    print(f"mpi: rank {hvd.rank()} of {hvd.size()}, node rank {hvd.cross_rank()} of {hvd.cross_size()}", flush=True)
+    hvd.shutdown()
+
+
 def elastic():
     hvd.init()
     net = torch.nn.Linear(4, 1)
@@ -74,4 +83,4 @@ def elastic():
     print(f"elastic: rank {hvd.rank()} of {hvd.size()}, restart {os.environ['FIBER_EPOCH']}", flush=True)
 
 
-{"ops": ops, "elastic": elastic}[sys.argv[1]]()
+{"ops": ops, "mpi": mpi, "elastic": elastic}[sys.argv[1]]()
