@@ -17,8 +17,7 @@
 
 #define TRIES 3 /* of requests that wait for their answer, at open and close */
 #define TRY_MS 150
-#define BUSY_TRIES 10 /* if the server is busy, with the pause that it asks for */
-#define BUSY_MS 1000
+#define BUSY_MS 1000 /* the pause that a busy server asks for, until the time is over */
 #define PARALLEL 32
 #define ATTEMPT_MS 30000
 #define AGAIN_MS 1000 /* for new credentials, or for a server that has just started */
@@ -208,13 +207,14 @@ static void on_asked(void *user, const struct fbr_http_answer *answer)
         fbr_kube_describe(got->a, answer, got->what, got->say, sizeof(got->say));
 }
 
-/* Whether another try may get a better answer, after so many. */
-static bool is_passing(const struct asked *got, int tries)
+/* Returns the pause before another try, which may get a better answer; 0: none is worth it. */
+static unsigned pause_of(const struct asked *got, unsigned tries)
 {
+    bool broken = got->status >= 200 && got->status < 300 && !got->json;
+
     if (got->status == 429)
-        return tries < BUSY_TRIES;
-    return tries < TRIES && (got->status == 0 || got->status >= 500 ||
-                             (got->status >= 200 && got->status < 300 && !got->json));
+        return BUSY_MS;
+    return tries < TRIES && (got->status == 0 || got->status >= 500 || broken) ? tries * TRY_MS : 0;
 }
 
 int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,
@@ -225,9 +225,10 @@ int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const c
                                  .path = path,
                                  .body = body,
                                  .len = body ? strlen(body) : 0,
-                                 .timeout_ms = ms,
                                  .done = on_asked,
                                  .user = &got};
+    uint64_t now, until = fbr_now_ms() + ms;
+    unsigned tries = 0, pause = 0;
 
     if (answer)
         *answer = NULL;
@@ -235,13 +236,14 @@ int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const c
         fbr_fail(err, -ENOMEM, "out of memory");
         return 0;
     }
-    for (int try = 0; try == 0 || is_passing(&got, try); try++) {
-        if (try)
-            poll(NULL, 0, got.status == 429 ? BUSY_MS : try * TRY_MS);
-        fbr_http_now(a->calls, &r, 1, ms);
+    do {
+        poll(NULL, 0, (int)pause);
+        now = fbr_now_ms();
+        fbr_http_now(a->calls, &r, 1, now < until ? until - now : 0);
         if (got.status == 401 && fbr_kube_creds_renew(a->creds, ms))
             fbr_http_now(a->calls, &r, 1, ms);
-    }
+        pause = pause_of(&got, ++tries);
+    } while (pause && fbr_now_ms() + pause < until);
     free(path);
     if (got.status < 200 || got.status >= 300)
         fbr_fail(err, got.status == 404 ? -ENOENT : -EIO, "%s", got.say);

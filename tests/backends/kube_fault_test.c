@@ -52,7 +52,7 @@ struct bench {
     size_t objects; /* to be removed instead; `away`: from a server that was away just now */
     bool away;
     size_t left;
-    bool waits; /* the caller waits for the answer */
+    uint64_t waits_ms; /* the caller waits for the answer; 0: it does not */
 };
 
 static void write_token(const struct bench *b, const char *token)
@@ -107,7 +107,7 @@ static int remove_objects(struct bench *b)
 static int ask(struct bench *b)
 {
     b->status =
-        fbr_kube_ask(&b->api, "GET", fbr_kube_path(&b->api, "pods"), NULL, 10000, NULL, NULL);
+        fbr_kube_ask(&b->api, "GET", fbr_kube_path(&b->api, "pods"), NULL, b->waits_ms, NULL, NULL);
     return sem_post(&b->done);
 }
 
@@ -135,7 +135,7 @@ static int open_and_send(void *arg)
         return -1;
     if (b->objects)
         return remove_objects(b);
-    if (b->waits)
+    if (b->waits_ms)
         return ask(b);
     return fbr_kube_send(&b->api, "POST", fbr_kube_path(&b->api, "pods"), "{}", 60000, on_done, b);
 }
@@ -255,12 +255,24 @@ static void a_busy_server_is_asked_again_though_the_caller_waits(void **state)
         {429, "Retry-After: 1\r\n", STATUS(429, "too many requests"), NULL},
         {429, "Retry-After: 1\r\n", STATUS(429, "too many requests"), NULL},
         {200, NULL, "{}", NULL}};
-    struct bench b = {.waits = true};
+    struct bench b = {.waits_ms = 10000};
 
     (void)state;
     PLAY(&b, steps);
     assert_int_equal(b.status, 200);
     assert_int_equal(b.asked, 4);
+}
+
+/* A server whose etcd is away answers a list after a minute. */
+static void a_caller_waits_no_longer_than_it_said(void **state)
+{
+    static const struct step steps[] = {{NO_ANSWER, NULL, NULL, NULL}};
+    struct bench b = {.waits_ms = 1000};
+
+    (void)state;
+    PLAY(&b, steps);
+    assert_int_equal(b.status, 0);
+    assert_int_equal(b.asked, 1);
 }
 
 static void a_refusal_is_told_with_its_causes_and_what_mends_it(void **state)
@@ -363,6 +375,7 @@ int main(void)
         cmocka_unit_test(a_slow_plugin_is_waited_for),
         cmocka_unit_test(what_is_busy_or_breaks_off_is_asked_again),
         cmocka_unit_test(a_busy_server_is_asked_again_though_the_caller_waits),
+        cmocka_unit_test(a_caller_waits_no_longer_than_it_said),
         cmocka_unit_test(a_refusal_is_told_with_its_causes_and_what_mends_it),
         cmocka_unit_test(what_is_removed_at_the_end_is_asked_for_until_it_is_gone),
     };
