@@ -42,7 +42,7 @@ void orphans_add(struct orphans *l, const char *backend, const struct fbr_orphan
                          .master = strdup(job->master),
                          .fiber = job->fiber ? strdup(job->fiber) : NULL,
                          .since_ms = job->since_ms,
-                         .alive = job->alive,
+                         .runs = job->runs,
                          .verdict = ORPHAN_UNKNOWN,
                          .why = ""};
     l->count++;

@@ -28,7 +28,7 @@ struct orphan {
     char *run, *id, *name, *master;
     char *fiber; /* Fiber's command in the master's container; NULL: unknown */
     int64_t since_ms;
-    bool alive; /* whether the job is alive */
+    bool runs; /* whether the job runs */
     enum orphan_verdict verdict;
     const char *why; /* reason of the verdict */
 };

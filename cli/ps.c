@@ -130,7 +130,7 @@ static void print_run(const struct run_client *run, bool all)
 /* Jobs of one run. */
 struct group {
     const struct orphan *first;
-    int alive, total;
+    int running, total;
     int64_t since_ms;
     enum orphan_verdict verdict;
     char about[160];
@@ -146,7 +146,7 @@ static void make_group(struct group *g, const struct orphan *jobs, size_t count)
         bool is_job = orphan_run_wants(&jobs[i], NULL);
 
         g->total += is_job;
-        g->alive += is_job && jobs[i].alive;
+        g->running += is_job && jobs[i].runs;
         if (jobs[i].since_ms && (!g->since_ms || jobs[i].since_ms < g->since_ms))
             g->since_ms = jobs[i].since_ms;
         if (jobs[i].verdict == ORPHAN_DEAD)
@@ -176,7 +176,7 @@ static void put_group(struct fbr_json *j, const struct group *g)
     fbr_json_null(j, "code");
     fbr_json_int(j, "pid", orphan_pid(g->first));
     fbr_json_int(j, "jobs", g->total);
-    fbr_json_int(j, "running", g->alive);
+    fbr_json_int(j, "running", g->running);
     fbr_json_int(j, "started_ms", g->since_ms);
     fbr_json_str(j, "waiting", "");
     fbr_json_str(j, "report", g->about);
@@ -189,7 +189,7 @@ static void print_group(const struct group *g, bool all)
 
     if (g->since_ms)
         run_client_age(age, run_client_now() - g->since_ms);
-    snprintf(jobs, sizeof(jobs), "%d/%d", g->alive, g->total);
+    snprintf(jobs, sizeof(jobs), "%d/%d", g->running, g->total);
     print_row(&(struct row){g->first->run, "-", g->first->backend, group_state(g), jobs, "-", age,
                             all ? "-" : NULL, g->about});
 }

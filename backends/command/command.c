@@ -650,7 +650,7 @@ static int command_list(struct fbr_backend *b, fbr_backend_found *found, void *u
         if (fbr_label_line(line, &l))
             found(user,
                   &(struct fbr_orphan){
-                      .id = l.id, .run = l.run, .name = l.name, .master = l.master, .alive = 1});
+                      .id = l.id, .run = l.run, .name = l.name, .master = l.master, .runs = 1});
     }
     fbr_buf_fini(&out);
     return rc;

@@ -368,9 +368,8 @@ static int docker_list(struct fbr_backend *b, fbr_backend_found *found, void *us
                                          .name = fbr_json_text(c, "Labels", "fiber.job", NULL),
                                          .master = fbr_json_text(c, "Labels", "fiber.master", NULL),
                                          .since_ms = 1000 * fbr_json_int(c, 0, "Created", NULL),
-                                         .alive = strcmp(state, "exited") != 0 &&
-                                                  strcmp(state, "dead") != 0 &&
-                                                  strcmp(state, "removing") != 0});
+                                         .runs = strcmp(state, "running") == 0 ||
+                                                 strcmp(state, "paused") == 0});
     }
     fbr_json_free(list);
     return 0;

@@ -58,7 +58,6 @@ static void note_owner(struct listing *l, const struct json_t *pod, const struct
         o->since_ms = job->since_ms;
         DL_APPEND(l->owners, o);
     }
-    o->alive |= job->alive;
     o->since_ms = job->since_ms < o->since_ms ? job->since_ms : o->since_ms;
 }
 
@@ -94,7 +93,7 @@ static void report_pod(struct listing *l, const struct json_t *pod)
     char fiber[128];
 
     fbr_kube_state(&s, pod);
-    job.alive = s.phase != FBR_KUBE_ENDED;
+    job.runs = s.phase == FBR_KUBE_RUNNING;
     job.fiber = fiber_in(pod, fiber, sizeof(fiber));
     l->found(l->user, &job);
     note_owner(l, pod, &job);
@@ -113,12 +112,10 @@ static void on_note(void *user, const struct fbr_kube_anchor *a)
     DL_FOREACH(l->owners, o)
         if (!strcmp(o->id, id))
             return;
-    l->found(l->user, &(struct fbr_orphan){.run = a->run,
-                                           .id = id,
-                                           .name = "",
-                                           .master = a->master,
-                                           .since_ms = a->since_ms,
-                                           .alive = 1});
+    l->found(
+        l->user,
+        &(struct fbr_orphan){
+            .run = a->run, .id = id, .name = "", .master = a->master, .since_ms = a->since_ms});
 }
 
 struct removal {
@@ -174,12 +171,8 @@ static void report_owners(struct listing *l)
     struct owner *o, *next;
 
     DL_FOREACH_SAFE(l->owners, o, next) {
-        const struct fbr_orphan job = {.run = o->run,
-                                       .id = o->id,
-                                       .name = "",
-                                       .master = o->master,
-                                       .since_ms = o->since_ms,
-                                       .alive = o->alive};
+        const struct fbr_orphan job = {
+            .run = o->run, .id = o->id, .name = "", .master = o->master, .since_ms = o->since_ms};
 
         l->found(l->user, &job);
         free(o);

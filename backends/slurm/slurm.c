@@ -178,6 +178,7 @@ static bool cut_name(char *name, bool step, struct fbr_orphan *job)
 /* Cuts "ID|STATE|SINCE|NAME|COMMENT". Each batch job of ours has a comment; a step has none. */
 static bool cut_line(char *line, bool step, struct fbr_orphan *job)
 {
+    enum fbr_slurm_phase phase;
     char *at[5];
     char *master;
 
@@ -192,10 +193,11 @@ static bool cut_line(char *line, bool step, struct fbr_orphan *job)
     if (!step && !strstr(at[4], "fiber.job="))
         return false;
     master = strstr(at[4], "fiber.master=");
+    phase = fbr_slurm_phase(at[1]);
     *job = (struct fbr_orphan){.id = at[0],
                                .master = master ? master + strlen("fiber.master=") : "",
                                .since_ms = 1000 * strtoll(at[2], NULL, 10),
-                               .alive = fbr_slurm_phase(at[1]) != FBR_SLURM_ENDED};
+                               .runs = phase == FBR_SLURM_RUNS || phase == FBR_SLURM_LEAVES};
     return cut_name(at[3], step, job);
 }
 

@@ -131,7 +131,7 @@ struct fbr_orphan {
     /* the master of the run, as fbr_master_id_self() named it (runtime/base/master_id.h) */
     const char *master;
     int64_t since_ms;  /* creation time in ms since the epoch; 0: unknown */
-    int alive;         /* nonzero: the job has not ended */
+    int runs;          /* nonzero: the job runs: it neither waits nor has it ended */
     const char *fiber; /* of a master: the path of `fiber` on the master's host; NULL: unknown */
 };
 typedef void fbr_backend_found(void *user, const struct fbr_orphan *job);

@@ -127,7 +127,7 @@ static int cabin_list(struct fbr_backend *b, fbr_backend_found *found, void *use
             continue;
         snprintf(run, sizeof(run), "%.*s", (int)(dot - e->d_name), e->d_name);
         found(user, &(struct fbr_orphan){
-                        .run = run, .id = e->d_name, .name = dot + 1, .master = "", .alive = 1});
+                        .run = run, .id = e->d_name, .name = dot + 1, .master = "", .runs = 1});
     }
     closedir(dir);
     return 0;

@@ -147,7 +147,7 @@ static void on_job(void *user, const struct fbr_orphan *j)
 {
     (void)user;
     hear("%s run=%s name=%s master=%s since=%lld %s\n", j->id, j->run, j->name, j->master,
-         (long long)j->since_ms, j->alive ? "alive" : "ended");
+         (long long)j->since_ms, j->runs ? "runs" : "-");
 }
 
 static int do_list(void *arg)
@@ -169,22 +169,22 @@ static void jobs_are_told_by_what_their_names_say(void **state)
     } cases[] = {
         {"17_3|RUNNING|1700000000|fiber-" RUN
          "-worker-1.x9.4|fiber.job=j fiber.master=here:7:boot.1\n",
-         "", "17_3 run=" RUN " name=worker-1 master=here:7:boot.1 since=1700000000000 alive\n"},
+         "", "17_3 run=" RUN " name=worker-1 master=here:7:boot.1 since=1700000000000 runs\n"},
         {"18|PENDING|N/A|fiber-" RUN "-a.b.c.x9.4|fiber.job=j\n", "",
-         "18 run=" RUN " name=a.b.c master= since=0 alive\n"},
+         "18 run=" RUN " name=a.b.c master= since=0 -\n"},
         {"19|COMPLETED|1|fiber-" RUN "-w.1.2|fiber.job=j fiber.master=m\n"
          "20|NODE_FAIL|1|fiber-" RUN "-w.1.3|fiber.job=j\n",
          "",
-         "19 run=" RUN " name=w master=m since=1000 ended\n"
-         "20 run=" RUN " name=w master= since=1000 ended\n"},
+         "19 run=" RUN " name=w master=m since=1000 -\n"
+         "20 run=" RUN " name=w master= since=1000 -\n"},
         {"21|RUNNING|1|other-job|fiber.job=j\n22|RUNNING|1|fiber-|fiber.job=j\n"
          "23|RUNNING|1|fiber-" RUN "|fiber.job=j\n",
          "", ""},
         {"24|RUNNING\n\n|\ngarbage\n", "", ""},
         {"", "17.2|RUNNING|5|fiber-" RUN "-worker-1.4711|\n17.batch|RUNNING|5|batch|\n",
-         "17.2 run=" RUN " name=worker-1 master= since=5000 alive\n"},
+         "17.2 run=" RUN " name=worker-1 master= since=5000 runs\n"},
         {"25|RUNNING|1|fiber-" RUN "-plain|fiber.job=j\n", "",
-         "25 run=" RUN " name=plain master= since=1000 alive\n"},
+         "25 run=" RUN " name=plain master= since=1000 runs\n"},
     };
 
     (void)state;

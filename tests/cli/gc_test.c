@@ -39,7 +39,7 @@ static int set_up(void **state)
                                       .name = about[i][2],
                                       .master = masters[i],
                                       .since_ms = 1234567890000,
-                                      .alive = 1};
+                                      .runs = 1};
     mock_engine = (struct mock_engine){.jobs = jobs, .njobs = COUNT(jobs)};
     command_backend = "mock";
     return made_set_up(state);

@@ -176,7 +176,7 @@ static void make_jobs(void)
                                       .id = about[i][1],
                                       .name = about[i][2],
                                       .master = i < 3 ? dead : "far:9:0123456789abcdef.1",
-                                      .alive = 1};
+                                      .runs = 1};
     mock_engine.jobs = jobs;
     mock_engine.njobs = COUNT(jobs);
     command_backend = "mock";
@@ -250,7 +250,7 @@ static void names_of_more_than_eight_jobs_are_cut(void **state)
     for (int i = 0; i < 10; i++) {
         snprintf(names[i], sizeof(names[i]), "worker-%d", i);
         many[i] = (struct fbr_orphan){
-            .run = "2222bbbb", .id = names[i], .name = names[i], .master = dead, .alive = 1};
+            .run = "2222bbbb", .id = names[i], .name = names[i], .master = dead, .runs = 1};
     }
     mock_engine.jobs = many;
     mock_engine.njobs = COUNT(many);

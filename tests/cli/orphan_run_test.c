@@ -39,7 +39,7 @@ static void add(const char *run, const char *id, const char *name, const char *m
 {
     orphans_add(
         &l, "docker",
-        &(struct fbr_orphan){.run = run, .id = id, .name = name, .master = master, .alive = 1});
+        &(struct fbr_orphan){.run = run, .id = id, .name = name, .master = master, .runs = 1});
     assert_false(l.failed);
 }
 

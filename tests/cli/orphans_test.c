@@ -38,7 +38,7 @@ static void add(const char *backend, const char *run, const char *id, const char
 {
     orphans_add(
         &l, backend,
-        &(struct fbr_orphan){.run = run, .id = id, .name = "job", .master = master, .alive = 1});
+        &(struct fbr_orphan){.run = run, .id = id, .name = "job", .master = master, .runs = 1});
     assert_false(l.failed);
 }
 

@@ -198,7 +198,7 @@ static void make_jobs(void)
                                       .name = about[i][2],
                                       .master = masters[i],
                                       .since_ms = run_client_now() - (int64_t)(30 + i) * HOUR_MS,
-                                      .alive = i != 1};
+                                      .runs = i != 1};
     mock_engine.jobs = jobs;
     mock_engine.njobs = COUNT(jobs);
     command_backend = "mock";

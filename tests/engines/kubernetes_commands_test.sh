@@ -144,7 +144,7 @@ begins 1 'waits in' "$prog" process wait
 living=$(in_space get pods -l fiber.io/run -o 'jsonpath={.items[0].metadata.annotations.fiber\.io/master}')
 user=$(in_space get pods -l fiber.io/run -o 'jsonpath={.items[0].metadata.labels.fiber\.io/user}')
 gone=${living%.*}.1 there=elsewhere:1:0123456789abcdef.1
-# leaves NAME RUN MASTER SCRIPT: a pod that nobody looks after
+# leaves NAME RUN MASTER SCRIPT [FIELD]: a pod that nobody looks after
 leaves() {
     in_space create -f - >/dev/null <<END
 apiVersion: v1
@@ -157,12 +157,14 @@ spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 1
   containers: [{name: fiber, image: fiber-system:1, imagePullPolicy: Never, command: [/bin/sh, -c, "$4"]}]
+  ${5:-}
 END
 }
 leaves left-a aaaaaaaa0000000000000000000000aa "$gone" 'echo said; printf open'
 leaves left-b aaaaaaaa0000000000000000000000aa "$gone" 'sleep 600'
 leaves left-c bbbbbbbb0000000000000000000000bb "$living" 'sleep 600'
 leaves left-d cccccccc0000000000000000000000cc $there 'echo last'
+leaves left-e dddddddd0000000000000000000000dd $there 'sleep 600' 'nodeSelector: {no: node}'
 for pod in left-a left-d; do
     in_space wait "pod/$pod" --for=jsonpath='{.status.phase}'=Succeeded --timeout=300s >/dev/null || failed "$pod should end"
 done
@@ -170,6 +172,8 @@ in_space wait pod/left-b pod/left-c --for=jsonpath='{.status.phase}'=Running --t
 gives 0 "$fiber" ps --backend kubernetes
 says '^aaaaaaaa +- +kubernetes +lost +1/2 .*gone: use fiber gc'
 says '^cccccccc +- +kubernetes +elsewhere +0/1 '
+says '^dddddddd +- +kubernetes +elsewhere +0/1 '
+gives 0 "$fiber" gc --all --backend kubernetes dddd
 gives 0 "$fiber" logs --tag aaaaaaaa left-a
 [[ $(sort "$work/out") == "$(printf '[left-a] %s\n' open said)" ]] || failed "what it wrote"
 gives 0 "$fiber" logs -f --backend kubernetes cccccccc
