@@ -312,7 +312,7 @@ static int kube_signal(struct fbr_backend *b, void *handle, int sig)
     if (j->asked == sig || j->asked == SIGKILL)
         return 0;
     j->asked = sig;
-    fbr_kube_step_text(j, ON_KILL, "");
+    fbr_kube_kill(j);
     return 0;
 }
 

@@ -146,6 +146,8 @@ void fbr_kube_step(struct fbr_kube_job *j, enum fbr_pod_event event,
                    const struct fbr_kube_state *s);
 void fbr_kube_step_text(struct fbr_kube_job *j, enum fbr_pod_event event, const char *text);
 void fbr_kube_pending(struct fbr_kube_job *j, const char *text);
+/* Ends the job, as the runtime requests by j->asked. */
+void fbr_kube_kill(struct fbr_kube_job *j);
 /* The server has accepted the job's pod. */
 void fbr_kube_created(struct fbr_kube_job *j, const char *uid);
 /* Takes the server's report about the job's pod. */

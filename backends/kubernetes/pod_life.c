@@ -582,18 +582,29 @@ static void check_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s
     }
 }
 
-static void on_asked(void *user, const struct fbr_http_answer *a)
+static void take_answer(struct fbr_kube_job *j, const struct fbr_http_answer *a)
 {
     struct json_t *pod = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
-    struct fbr_kube_job *j = user;
 
-    j->asking = false;
     if (a->status == 404)
         fbr_kube_step(j, ON_GONE, &gone);
     else if (pod && !strcmp(fbr_json_text(pod, "metadata", "uid", NULL), j->uid))
         fbr_kube_update(j, pod, false);
     fbr_json_free(pod);
+}
+
+static void on_asked(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_job *j = user;
+
+    j->asking = false;
+    take_answer(j, a);
     fbr_kube_answered(j);
+}
+
+static int ask(struct fbr_kube_job *j, void (*done)(void *user, const struct fbr_http_answer *))
+{
+    return fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, done);
 }
 
 /* For a pod whose log has ended, or whose end was requested, without news since then: checks
@@ -615,8 +626,24 @@ static void check_silence(struct fbr_kube_job *j, const struct fbr_kube_state *s
     if (j->asking)
         return;
     j->asked_at = j->asked_at ? now : 0;
-    j->asking =
-        fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, on_asked) == 0;
+    j->asking = ask(j, on_asked) == 0;
+}
+
+static void on_looked(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_job *j = user;
+
+    take_answer(j, a);
+    fbr_kube_step_text(j, ON_KILL, "");
+    fbr_kube_answered(j);
+}
+
+/* After our own request nobody can tell whether the pod ended for another reason. While the watch
+ * rests, such a reason was not reported. */
+void fbr_kube_kill(struct fbr_kube_job *j)
+{
+    if (j->state != RUNNING || !fbr_kube_watch_rests(j->b->watch) || ask(j, on_looked) < 0)
+        fbr_kube_step_text(j, ON_KILL, "");
 }
 
 static void on_job_tried(void *user, const struct fbr_http_answer *a)

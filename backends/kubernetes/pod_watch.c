@@ -279,6 +279,11 @@ int fbr_kube_watch_open(struct fbr_kube_watch **out, struct fbr_kube_api *api, c
     return 0;
 }
 
+bool fbr_kube_watch_rests(const struct fbr_kube_watch *w)
+{
+    return !w->stream;
+}
+
 void fbr_kube_watch_close(struct fbr_kube_watch *w)
 {
     if (!w)

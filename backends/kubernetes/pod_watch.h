@@ -29,5 +29,7 @@ struct fbr_kube_watch_ops {
 int fbr_kube_watch_open(struct fbr_kube_watch **out, struct fbr_kube_api *api, const char *selector,
                         const struct fbr_kube_watch_ops *ops, void *user, struct fbr_error *err);
 void fbr_kube_watch_close(struct fbr_kube_watch *w);
+/* Whether the watch reports no changes now, because it was refused or broke off. */
+bool fbr_kube_watch_rests(const struct fbr_kube_watch *w);
 
 #endif

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,6 +58,9 @@ struct bench {
     char out[256];
     char why[256]; /* text of the last end */
     bool master;   /* jobs are masters; their Jobs get no pods, and are deleted */
+    bool rests;    /* the watch breaks off, and is refused; meanwhile somebody deletes the pod */
+    int running;   /* jobs that were told to run */
+    int disrupted; /* jobs that were told to be ended by others, and then to have ended so */
     int over;      /* jobs whose end was told */
     void *handle;
 };
@@ -148,6 +152,8 @@ static bool watch(struct bench *b, struct http_peer *p)
     for (int pod = 0; comes_to(b, &b->pods, pod + 1);
          pod++) { /* each is made after the end of the last */
         for (size_t i = 0; i < 2; i++) {
+            if (i && b->rests)
+                return false;
             if (i && (b->forgets || b->early) && !comes_to(b, &b->may_end, 1))
                 return false;
             snprintf(text, sizeof(text),
@@ -207,6 +213,13 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
         return http_say(p, 201, "", "{}");
     if (!strcmp(q->method, "POST"))
         return make(b, p, q);
+    if (b->rests && strstr(q->path, "watch="))
+        return http_say(p, 503, "", "{}");
+    if (b->rests && !strcmp(q->method, "GET") && strstr(q->path, "/pods/"))
+        return http_say(
+            p, 200, "",
+            "{\"metadata\":{\"uid\":\"u\",\"deletionTimestamp\":\"2026-01-02T03:04:05Z\"},"
+            "\"status\":{\"phase\":\"Running\"}}");
     if (!strcmp(q->method, "DELETE")) {
         if (strstr(q->body, "dryRun")) {
             bool said = http_say(p, b->orphans || b->master ? 404 : 200, "", "{}");
@@ -220,7 +233,7 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
         } else {
             change(b, &b->swept);
         }
-        return http_say(p, 200, "", "{}");
+        return http_say(p, b->rests ? 404 : 200, "", "{}");
     }
     if (strstr(q->path, "/log"))
         return show_log(b, p);
@@ -235,9 +248,15 @@ static void on_event(void *user, const struct fbr_job_event *e)
 {
     struct bench *b = user;
 
+    if (e->type == FBR_JOB_PENDING && e->disrupted)
+        change(b, &b->disrupted);
+    else if (e->type == FBR_JOB_PENDING && e->runs)
+        change(b, &b->running);
     if (e->type == FBR_JOB_OUTPUT) {
         strncat(b->out, e->data, e->len);
     } else if (e->type == FBR_JOB_EXITED) {
+        if (e->disrupted)
+            change(b, &b->disrupted);
         snprintf(b->why, sizeof(b->why), "%s", e->text);
         change(b, &b->over);
     }
@@ -443,6 +462,31 @@ static void a_master_whose_job_is_deleted_before_it_has_a_pod_ends(void **state)
     assert_string_equal(b->why, "its Job was deleted by somebody else");
 }
 
+static int kill_while_it_rests(void *arg)
+{
+    const struct bench *b = arg;
+
+    return fbr_kube_watch_rests(b->backend->watch) &&
+           fbr_kube_ops.signal(b->backend, b->handle, SIGKILL) == 0;
+}
+
+/* A worker that hangs up is killed: it must not look as if it had failed. */
+static void a_pod_that_is_deleted_while_the_watch_rests_is_no_failure(void **state)
+{
+    struct bench *b = *state;
+    int before = b->over;
+
+    b->rests = true;
+    b->running = b->disrupted = 0;
+    assert_int_equal(fbr_loop_call(b->loop, start, b), 0);
+    assert_true(comes_to(b, &b->running, 1));
+    while (!fbr_loop_call(b->loop, kill_while_it_rests, b))
+        let_time_pass(1);
+    assert_true(comes_to(b, &b->over, before + 1));
+    assert_int_equal(b->disrupted, 2);
+    assert_int_equal(fbr_loop_call(b->loop, release, b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_pod_with_other_containers_is_deleted_after_its_output),
         cmocka_unit_test(a_run_whose_first_secret_is_deleted_makes_another),
         cmocka_unit_test(a_master_whose_job_is_deleted_before_it_has_a_pod_ends),
+        cmocka_unit_test(a_pod_that_is_deleted_while_the_watch_rests_is_no_failure),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
