@@ -18,8 +18,9 @@
 struct removal {
     struct fbr_kube_api *a;
     size_t left; /* requests of the last round without an answer */
-    /* refused: for our credentials; passing: another try may get a better answer */
-    bool refused, passing;
+    /* refused: for our credentials; passing: another try may get a better answer; back: a server
+     * that was away answers again */
+    bool refused, passing, back;
     char *out;
     size_t size;
 };
@@ -43,6 +44,8 @@ static void on_answer(void *user, const struct fbr_http_answer *a)
     /* a server that comes back may refuse for a while requests that it allows later */
     if (a->status == 0)
         all->a->away_at = fbr_now_ms();
+    else
+        all->back |= fbr_kube_just_started(all->a);
     all->passing |= fbr_kube_is_passing(all->a, a);
     snprintf(all->out, all->size, "%s", fbr_http_describe(a, text, sizeof(text)));
 }
@@ -73,8 +76,7 @@ size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, 
     struct fbr_http_request *requests = calloc(n + 1, sizeof(*requests));
     struct one *ones = calloc(n + 1, sizeof(*ones));
     struct removal all = {.a = a, .left = n, .out = out, .size = size};
-    uint64_t until = fbr_now_ms() + (fbr_kube_just_started(a) ? FBR_KUBE_STARTING_MS : CLOSE_MS);
-    uint64_t patience = FIRST_MS, now, rest;
+    uint64_t begin = fbr_now_ms(), until = begin + CLOSE_MS, patience = FIRST_MS, now, rest;
     bool again = requests && ones, renewed = false;
 
     snprintf(out, size, again ? "" : "out of memory");
@@ -85,6 +87,8 @@ size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, 
         rest = now + AGAIN_MS < until ? until - now : AGAIN_MS;
         send_all(&all, ones, requests, n, patience < rest ? patience : rest);
         patience *= 2;
+        if (all.back)
+            until = begin + FBR_KUBE_STARTING_MS;
         again = all.left && fbr_now_ms() + AGAIN_MS < until;
         if (again && all.refused && !renewed)
             renewed = again = fbr_kube_creds_renew(a->creds, CLOSE_MS) || all.passing;

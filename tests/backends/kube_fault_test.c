@@ -354,6 +354,7 @@ static void what_is_removed_at_the_end_is_asked_for_until_it_is_gone(void **stat
          2,
          true,
          ""},
+        {{{NO_ANSWER, NULL, NULL, NULL}}, 1, 1, 1, 3, true, "no answer in time"},
     };
 
     (void)state;
