@@ -244,10 +244,10 @@ static bool is_far(const struct fiber_process *p)
 }
 
 /* How long a killed process may take to end. Pools, rings and managers act on an end, whatever its
- * reason: they do not wait for it. */
+ * reason: they do not wait for it. The agents of a ring have sent all output themselves. */
 static uint64_t kill_ms(const struct fiber_process *p)
 {
-    if (is_far(p) && p->leaving)
+    if (is_far(p) && p->leaving && !p->spec.index)
         return EXIT_OF_FAR_MS;
     return is_far(p) && p->presumed && !p->spec.ops ? REASON_OF_FAR_MS : EXIT_AFTER_KILL_MS;
 }

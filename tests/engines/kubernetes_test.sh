@@ -143,6 +143,19 @@ says '^right 200 of 200$'
 says '^deaths 0$'
 ok "an API server that hangs harms nobody"
 
+# A ring that ends then takes about 15 s: its agents are killed after 3 s, and their objects are asked for during 10 s.
+begins 2 'of 2 on' "$fiber" run -n 2 -N 1 "$prog" rank
+"$bed" stop
+kill -TERM "$launcher"
+timeout 40 cat <&"$out" >>"$work/out" || failed "a ring should end without an API server"
+exec {out}<&-
+launcher=
+says 'objects of the run .* may remain .*: .fiber gc. removes them'
+"$bed" start
+gives 0 "$fiber" gc -b kubernetes
+nothing_left
+ok "a ring ends without an API server"
+
 # --- a master that is killed
 begins 1 begun "$prog" pool 4 400 20 "$work/never"
 kill -KILL "$launcher"
