@@ -12,6 +12,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/master_id.h"
+#include "runtime/base/printable.h"
 
 /* ---- Queries ---- */
 
@@ -25,6 +26,17 @@ const char *orphans_backend(const char *only, size_t at)
     return NULL;
 }
 
+/* Copies a text that somebody else may have written: labels and annotations are free text. */
+static char *copy_plain(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = malloc(size);
+
+    if (copy)
+        fbr_printable_plain(copy, size, text);
+    return copy;
+}
+
 void orphans_add(struct orphans *l, const char *backend, const struct fbr_orphan *job)
 {
     struct orphan *more = realloc(l->jobs, (l->count + 1) * sizeof(*more)), *j;
@@ -36,11 +48,11 @@ void orphans_add(struct orphans *l, const char *backend, const struct fbr_orphan
     l->jobs = more;
     j = &l->jobs[l->count];
     *j = (struct orphan){.backend = backend,
-                         .run = strdup(job->run),
+                         .run = copy_plain(job->run),
                          .id = strdup(job->id),
-                         .name = strdup(job->name),
-                         .master = strdup(job->master),
-                         .fiber = job->fiber ? strdup(job->fiber) : NULL,
+                         .name = copy_plain(job->name),
+                         .master = copy_plain(job->master),
+                         .fiber = job->fiber ? copy_plain(job->fiber) : NULL,
                          .since_ms = job->since_ms,
                          .runs = job->runs,
                          .verdict = ORPHAN_UNKNOWN,

@@ -65,6 +65,23 @@ static void only_the_job_of_a_dead_master_is_dead(void **state)
     assert_int_equal(verdict_of("d"), ORPHAN_UNKNOWN);
 }
 
+/* On an engine that several people use, anybody may label a pod or a container as one of ours. */
+static void no_text_of_an_engine_reaches_the_terminal_as_it_is(void **state)
+{
+    (void)state;
+    orphans_add(&l, "kubernetes",
+                &(struct fbr_orphan){.run = "r\033[2J",
+                                     .id = "a",
+                                     .name = "job\a",
+                                     .master = "there\nall is well",
+                                     .fiber = "/bin/fiber\r"});
+    assert_false(l.failed);
+    assert_string_equal(l.jobs[0].run, "r?[2J");
+    assert_string_equal(l.jobs[0].name, "job?");
+    assert_string_equal(l.jobs[0].master, "there?all is well");
+    assert_string_equal(l.jobs[0].fiber, "/bin/fiber?");
+}
+
 static void one_that_lives_speaks_for_its_run_but_not_for_the_dead(void **state)
 {
     (void)state;
@@ -121,6 +138,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_the_job_of_a_dead_master_is_dead, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_text_of_an_engine_reaches_the_terminal_as_it_is, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(one_that_lives_speaks_for_its_run_but_not_for_the_dead,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_command_that_removes_a_job_is_its_engines, set_up,
