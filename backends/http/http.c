@@ -407,20 +407,23 @@ int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr
     return 0;
 }
 
-int fbr_http_use_cert(struct fbr_http *h, const char *cert, const char *key)
+int fbr_http_use_cert(struct fbr_http *h, const char *ca, const char *cert, const char *key)
 {
     bool failed = false;
-    char *one = copy(cert, &failed), *other = copy(key, &failed);
+    char *cas = copy(ca, &failed), *one = copy(cert, &failed), *other = copy(key, &failed);
 
     if (failed) {
+        free(cas);
         free(one);
         free(other);
         return -ENOMEM;
     }
     if (h->key)
         explicit_bzero(h->key, strlen(h->key));
+    free(h->ca);
     free(h->cert);
     free(h->key);
+    h->ca = cas;
     h->cert = one;
     h->key = other;
     return 0;

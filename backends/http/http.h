@@ -96,8 +96,9 @@ struct fbr_http_stats {
 
 int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr_http_options *o,
                   struct fbr_error *err);
-/* Shows another client certificate from the next attempt on. The texts are copied. -ENOMEM. */
-int fbr_http_use_cert(struct fbr_http *h, const char *cert, const char *key);
+/* From the next attempt on, accepts these CAs and shows this certificate. The texts are copied.
+ * -ENOMEM. */
+int fbr_http_use_cert(struct fbr_http *h, const char *ca, const char *cert, const char *key);
 /* No callback runs after it. */
 void fbr_http_close(struct fbr_http *h);
 

@@ -342,15 +342,17 @@ static void take_host(struct fbr_kube_api *a)
     snprintf(a->host, sizeof(a->host), "%.*s", (int)n, *at == '[' ? at + 1 : at);
 }
 
-/* A certificate is renewed as a token is. */
+/* Certificates and CAs are renewed as a token is. */
 static const char *token(void *api)
 {
     struct fbr_kube_api *a = api;
-    const char *text = fbr_kube_creds_token(a->creds), *cert = a->config.cert, *key = a->config.key;
+    const struct fbr_kube_config *c = &a->config;
+    const char *text = fbr_kube_creds_token(a->creds);
 
-    if (fbr_kube_creds_other_cert(a->creds) && (fbr_http_use_cert(a->calls, cert, key) < 0 ||
-                                                fbr_http_use_cert(a->streams, cert, key) < 0))
-        fbr_warn("kubernetes: out of memory for another client certificate");
+    if (fbr_kube_creds_other_cert(a->creds) &&
+        (fbr_http_use_cert(a->calls, c->ca, c->cert, c->key) < 0 ||
+         fbr_http_use_cert(a->streams, c->ca, c->cert, c->key) < 0))
+        fbr_warn("kubernetes: out of memory for another certificate");
     return text;
 }
 

@@ -40,7 +40,7 @@ struct fbr_kube_creds {
     uint64_t ran_at;
     unsigned failures; /* of the plugin, since it last gave something */
     bool running;      /* the thread runs */
-    bool other_cert;   /* the certificate in `config` is another one, and not yet in use */
+    bool other_cert;   /* a certificate in `config` is another one, and not yet in use */
     pthread_t thread;
     /* Shared by the two threads. */
     pthread_mutex_t lock;
@@ -305,6 +305,22 @@ static bool is_due(const struct fbr_kube_creds *c)
            fbr_now_ms() >= c->ran_at + ((uint64_t)AGAIN_MS << times);
 }
 
+/* The cluster puts new CAs into its pods before the server shows a certificate of them. */
+static void read_ca(struct fbr_kube_creds *c)
+{
+    struct fbr_kube_config *to = c->config;
+    size_t len;
+    char *text = fbr_kube_read(to->ca_file, &len, NULL);
+
+    if (text && text[0] && strcmp(text, to->ca) != 0) {
+        free(to->ca);
+        to->ca = text;
+        c->other_cert = true;
+    } else {
+        free(text);
+    }
+}
+
 /* Without a token the server would answer as to a stranger, so the token of before stays if the
  * file has none. */
 static int read_file(struct fbr_kube_creds *c, struct fbr_error *err)
@@ -312,6 +328,8 @@ static int read_file(struct fbr_kube_creds *c, struct fbr_error *err)
     size_t len;
     char *text = fbr_kube_read(c->config->token_file, &len, err);
 
+    if (c->config->ca_file)
+        read_ca(c);
     c->read_at = fbr_now_ms();
     if (!text)
         return fbr_wrap(err, "token file");

@@ -45,6 +45,7 @@ void fbr_kube_config_fini(struct fbr_kube_config *c)
     wipe_text(c->key);
     wipe_text(c->token);
     free(c->token_file);
+    free(c->ca_file);
     free(c->user);
     wipe_text(c->password);
     free(c->namespace_);
@@ -313,11 +314,12 @@ int fbr_kube_config_pod(struct fbr_kube_config *c, const char *host, const char 
         c->server = NULL;
     snprintf(path, sizeof(path), "%s/ca.crt", folder);
     c->ca = fbr_kube_read(path, &len, err);
+    c->ca_file = strdup(path);
     snprintf(path, sizeof(path), "%s/namespace", folder);
     c->namespace_ = c->ca ? fbr_kube_read(path, &len, err) : NULL;
     snprintf(path, sizeof(path), "%s/token", folder);
     c->token_file = strdup(path);
-    if (!c->server || !c->ca || !c->namespace_ || !c->token_file) {
+    if (!c->server || !c->ca || !c->ca_file || !c->namespace_ || !c->token_file) {
         fbr_kube_config_fini(c);
         return fbr_fail(err, -ENOENT,
                         "this pod has no service account (%s): set serviceAccountName, and remove "

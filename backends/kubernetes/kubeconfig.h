@@ -40,6 +40,7 @@ struct fbr_kube_config {
     char *cert, *key; /* PEM text */
     char *token;
     char *token_file; /* read again each minute */
+    char *ca_file;    /* the same; NULL: `ca` stays */
     char *user, *password;
     char *namespace_; /* never NULL */
     char *context;    /* name of the context, for messages; NULL: in a pod */

@@ -468,7 +468,8 @@ static int use_cert(void *arg)
 {
     struct bench *b = arg;
 
-    return fbr_http_use_cert(b->http, http_server_cert(b->server), http_server_key(b->server));
+    return fbr_http_use_cert(b->http, http_server_ca(b->server), http_server_cert(b->server),
+                             http_server_key(b->server));
 }
 
 /* Also where a connection is kept that has shown none. */
@@ -483,6 +484,22 @@ static void test_a_client_shows_the_certificate_that_it_gets_later(void **state)
     got_init(&g, b, "GET", "/certified");
     got_ask(&g);
     assert_string_equal(g.body, "no");
+    assert_int_equal(fbr_loop_call(b->loop, use_cert, b), 0);
+    got_init(&g, b, "GET", "/certified");
+    got_ask(&g);
+    assert_string_equal(g.body, "yes");
+}
+
+static void test_a_client_trusts_the_authority_that_it_gets_later(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->o.server_name = "engine.test";
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/certified");
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
     assert_int_equal(fbr_loop_call(b->loop, use_cert, b), 0);
     got_init(&g, b, "GET", "/certified");
     got_ask(&g);
@@ -625,6 +642,7 @@ int main(void)
         TLS(test_a_client_shows_its_certificate),
         TLS(test_an_encrypted_key_is_refused),
         TLS(test_a_client_shows_the_certificate_that_it_gets_later),
+        TLS(test_a_client_trusts_the_authority_that_it_gets_later),
         PLAIN(test_a_proxy_is_used_but_for_its_exceptions),
         PLAIN(test_a_socks_proxy_resolves_the_name),
         cmocka_unit_test(test_texts),

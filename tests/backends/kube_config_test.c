@@ -375,6 +375,35 @@ static void a_pod_uses_its_service_account(void **state)
     fbr_kube_config_fini(&c);
 }
 
+/* As when the cluster's CA is rotated while a master runs in it. */
+static void a_pod_takes_the_next_authorities_of_its_service_account(void **state)
+{
+    struct fbr_kube_config c;
+    struct fbr_kube_creds *creds;
+
+    (void)state;
+    write_file("ca.crt", "CA");
+    write_file("namespace", "team\n");
+    write_file("token", "T");
+    assert_int_equal(fbr_kube_config_pod(&c, "10.0.0.1", "443", folder, NULL), 0);
+    assert_int_equal(fbr_kube_creds_open(&creds, &c, NULL), 0);
+    assert_true(fbr_kube_creds_refused(creds)); /* or a minute has passed */
+    assert_string_equal(fbr_kube_creds_token(creds), "T");
+    assert_false(fbr_kube_creds_other_cert(creds));
+    write_file("ca.crt", "CA and another");
+    assert_true(fbr_kube_creds_refused(creds));
+    assert_string_equal(fbr_kube_creds_token(creds), "T");
+    assert_true(fbr_kube_creds_other_cert(creds));
+    assert_string_equal(c.ca, "CA and another");
+    write_file("ca.crt", "");
+    assert_true(fbr_kube_creds_refused(creds));
+    assert_string_equal(fbr_kube_creds_token(creds), "T");
+    assert_false(fbr_kube_creds_other_cert(creds));
+    assert_string_equal(c.ca, "CA and another");
+    fbr_kube_creds_close(creds);
+    fbr_kube_config_fini(&c);
+}
+
 static void base64_comes_back(void **state)
 {
     static const char *const bad[] = {"Q", "Q0=V", "Q0V?", "====", "QQQQQ"};
@@ -721,6 +750,7 @@ int main(void)
         TEST(what_cannot_be_used_is_told),
         TEST(without_a_cluster_a_sentence_says_where_it_was_looked_for),
         TEST(a_pod_uses_its_service_account),
+        TEST(a_pod_takes_the_next_authorities_of_its_service_account),
         TEST(the_next_certificate_of_a_plugin_is_taken),
         TEST(a_certificate_that_is_refused_is_looked_for_in_the_kubeconfig),
         cmocka_unit_test(base64_comes_back),
