@@ -109,7 +109,7 @@ static void free_held(struct command_job *j)
     j->held = NULL;
 }
 
-/* Whether nothing has read all of the job's ticket. */
+/* Whether some of the job's ticket is still unread. */
 static bool is_unread(const struct command_job *j)
 {
     int left = 0;

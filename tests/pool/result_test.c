@@ -128,7 +128,7 @@ static void test_a_callback_may_submit_cancel_and_close(void **state)
     assert_int_equal(s.wrong, 0);
 }
 
-/* What a callback waits for comes after it, so each call that would wait says so. */
+/* Results come after the callback, so each call that would wait for them says so. */
 static void wait_for_others(void *user, size_t index, int code, const void *data, size_t len)
 {
     struct seen *s = user;
