@@ -127,13 +127,14 @@ static void close_stream(struct stream *s)
 /* Reads the rest of a pipe that another process keeps open. */
 static void read_rest(struct stream *s)
 {
-    struct local_job *j = s->job;
-    char *data = fbr_loop_scratch(j->b->env.loop);
+    struct local_job *j = s->job; /* NULL: the pipe was never open */
     ssize_t n = 1;
+    char *data;
     int fd;
 
     if (!s->open || uv_fileno((uv_handle_t *)&s->pipe, &fd) < 0)
         return;
+    data = fbr_loop_scratch(j->b->env.loop);
     for (int i = 0; i < REST_READS && n > 0; i++) {
         n = read(fd, data, FBR_LOOP_SCRATCH);
         if (n > 0)

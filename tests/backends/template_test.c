@@ -181,6 +181,25 @@ static void test_signals_and_codes(void **state)
     assert_int_equal(finish(p), -SIGTERM);
 }
 
+/* Neither as a copy nor otherwise; the program learns of it as of any process that ends. */
+static void test_one_that_cannot_be_started(void **state)
+{
+    const struct fiber_process_options o = {.size = sizeof(o),
+                                            .job = {.workdir = "/tmp/not/there"}};
+    struct fiber_process *p;
+    int code = 0;
+
+    (void)state;
+    if (HAS_THREADS)
+        skip();
+    expect(0, 1);
+    p = begin(child_return, &code, sizeof(code), &o);
+    assert_int_equal(ended(p), 125);
+    assert_true(has(fiber_process_report(p), "could not be started", "working directory", NULL));
+    fiber_process_close(p);
+    expect(0, 1);
+}
+
 static void test_a_killed_template_takes_nothing_with_it(void **state)
 {
     struct fiber_process *lives = begin(child_wait, NULL, 0, NULL);
@@ -288,6 +307,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_folder_of_its_own),
         cmocka_unit_test(test_a_copy_fits_or_is_none),
         cmocka_unit_test(test_signals_and_codes),
+        cmocka_unit_test(test_one_that_cannot_be_started),
         cmocka_unit_test(test_a_killed_template_takes_nothing_with_it),
         cmocka_unit_test(test_a_frozen_template_is_done_without),
         cmocka_unit_test(test_templates_that_fail),
