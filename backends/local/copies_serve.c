@@ -230,7 +230,8 @@ int fbr_copies_serve(void)
     const char hello = FBR_COPIES_HELLO;
     struct order o = {.text = NULL};
     struct self self;
-    int rc = look_at_ourselves(&self), pidfd;
+    int rc = look_at_ourselves(&self);
+    int pidfd = -1; /* old kernels do not set it: we end, and jobs are started without us */
 
     if (rc < 0)
         return rc;

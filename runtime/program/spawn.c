@@ -10,6 +10,9 @@
  * early, while low numbers are free. Where close_range() does not work, on old kernels and in
  * containers that forbid it, the child gets a copy of the table from clone().
  *
+ * Where pidfds do not work, on kernels before 5.4 and in containers that forbid them, a thread
+ * waits for the end of each child.
+ *
  * valgrind knows clone() only as vfork() uses it, and makes a fork of that. The child's report is
  * in memory that both share, so it arrives in either case.
  *
@@ -18,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <pthread.h>
 #include <sched.h>
@@ -48,20 +52,27 @@ static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER; /* one spawn at a time */
 static int slots[FBR_SPAWN_FDS];
 static int clone_flags;
+static bool under_valgrind;
 
-static bool under_valgrind(void)
+/* The kernel does not know a call, or a container forbids it, if it does not say that the highest
+ * number is no descriptor. */
+static bool has_pidfds(void)
 {
-    const char *preload = fbr_getenv("LD_PRELOAD"); /* the program may change its environment */
+    siginfo_t none;
 
-    return preload && strstr(preload, "vgpreload_");
+    return syscall(SYS_pidfd_send_signal, INT_MAX, 0, NULL, 0) < 0 && errno == EBADF &&
+           waitid(P_PIDFD, INT_MAX, &none, WEXITED | WNOHANG) < 0 && errno == EBADF;
 }
 
 static void look_around(void)
 {
+    const char *preload = fbr_getenv("LD_PRELOAD"); /* the program may change its environment */
+
+    under_valgrind = preload && strstr(preload, "vgpreload_");
     clone_flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
-    if (!under_valgrind())
+    if (!under_valgrind && has_pidfds())
         clone_flags |= CLONE_PIDFD;
-    if (!under_valgrind() && syscall(SYS_close_range, ~0U, ~0U, 0) == 0) /* closes nothing */
+    if (!under_valgrind && syscall(SYS_close_range, ~0U, ~0U, 0) == 0) /* closes nothing */
         clone_flags |= CLONE_FILES;
     for (int i = 0; i < FBR_SPAWN_FDS; i++)
         slots[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -168,7 +179,7 @@ IN_CHILD static int place_fds(const struct fbr_spawn *s)
     for (int i = 0; i < s->nfds; i++)
         if (syscall(SYS_dup3, parked[i], i, 0) < 0)
             return -errno;
-    if (syscall(SYS_close_range, (unsigned)s->nfds, ~0U, 0) < 0 && (clone_flags & CLONE_PIDFD))
+    if (syscall(SYS_close_range, (unsigned)s->nfds, ~0U, 0) < 0 && !under_valgrind)
         close_from(s->nfds);
     return 0;
 }
@@ -275,7 +286,7 @@ static void *keep_vigil(void *arg)
     return NULL;
 }
 
-/* Stands in for a pidfd, which valgrind does not know: a descriptor that can be read when the
+/* Stands in for a pidfd: a descriptor that can be read when the
  * process has ended. */
 static int watch_child(pid_t pid, int *pidfd)
 {
@@ -396,7 +407,7 @@ static int name_program(struct fbr_spawn *s, struct own *own)
     if (dir > 0 && !strcmp(own->exe + dir, "/ld.so") &&
         (is_self || !strncmp(s->file, own->exe, (size_t)dir + 1)))
         return use_interpreter(s, own, dir);
-    if (is_self && under_valgrind())
+    if (is_self && under_valgrind)
         s->file = own->exe;
     return 0;
 }

@@ -35,7 +35,7 @@ struct fbr_spawn {
 /* Starts a program as the leader of its own process group (a terminal's Ctrl-C is for us, not for
  * the child). The child is killed when the calling thread ends, so call this on the loop thread. On
  * success *pid and *pidfd (close-on-exec) are the caller's. Callers may poll and close the pidfd;
- * for all else use the functions below, because under valgrind it is no pidfd. A failed exec is an
+ * for all else use the functions below, because on old kernels it is no pidfd. A failed exec is an
  * error here, with the reason. */
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_error *err);
 

@@ -80,13 +80,13 @@ static void test_descriptors_are_those_asked_for_and_no_others(void **state)
     close(extra);
 }
 
-/* As on kernels before 5.9 in a container, whose engine forbids unshare(), too. */
-static int forbid_close_range(void)
+/* As an old kernel in a container does, whose engine forbids what it does not know. */
+static int forbid(long call, long other)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)call, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)other, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -98,22 +98,57 @@ static int forbid_close_range(void)
                : 0;
 }
 
-/* The first of all: the process looks once at what it may do. */
-static void test_close_range_may_be_forbidden(void **state)
+/* Runs a test in a process in which both calls are forbidden. Before all other tests: a process
+ * looks once at what it may do. */
+static void test_without(long call, long other, void (*test)(void **state), void **state)
 {
     pid_t pid = fork();
     int status;
 
     if (pid == 0) {
-        if (forbid_close_range() < 0)
+        if (forbid(call, other) < 0)
             _exit(77);
-        test_descriptors_are_those_asked_for_and_no_others(state);
+        test(state);
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
         skip();
     assert_int_equal(status, 0);
+}
+
+static void test_close_range_may_be_forbidden(void **state)
+{
+    test_without(SYS_close_range, SYS_unshare, test_descriptors_are_those_asked_for_and_no_others,
+                 state);
+}
+
+static void test_a_child_is_signalled_and_waited_for(void **state)
+{
+    char *argv[] = {"sleep", "1000", NULL};
+    struct fbr_spawn s = {.file = "/bin/sleep", .argv = argv, .env = environ, .nfds = 3};
+    struct fbr_error err = {0, ""};
+    struct pollfd end = {.events = POLLIN};
+    siginfo_t how;
+    pid_t pid;
+
+    (void)state;
+    s.fds[0] = s.fds[1] = s.fds[2] = -1;
+    if (fbr_spawn(&s, &pid, &end.fd, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(poll(&end, 1, 0), 0);
+    assert_int_equal(fbr_spawn_signal(pid, end.fd, SIGTERM), 0);
+    assert_int_equal(poll(&end, 1, TEST_LONG_MS), 1);
+    assert_int_equal(fbr_spawn_wait(pid, end.fd, &how, NULL), 0);
+    assert_int_equal(how.si_code, CLD_KILLED);
+    assert_int_equal(how.si_status, SIGTERM);
+    close(end.fd);
+}
+
+static void test_pidfds_may_be_forbidden(void **state)
+{
+    test_without(SYS_pidfd_send_signal, SYS_pidfd_open, test_a_child_is_signalled_and_waited_for,
+                 state);
 }
 
 /* The target numbers themselves as sources, crosswise. */
@@ -296,6 +331,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_close_range_may_be_forbidden),
+        cmocka_unit_test(test_pidfds_may_be_forbidden),
+        cmocka_unit_test(test_a_child_is_signalled_and_waited_for),
         cmocka_unit_test(test_descriptors_are_those_asked_for_and_no_others),
         cmocka_unit_test(test_descriptors_that_overlap_their_targets),
         cmocka_unit_test(test_environment_group_and_signals),
