@@ -364,6 +364,20 @@ static int size_given(const struct json_t *pod, const char *gpu)
     return rc;
 }
 
+/* The output of an init container is not read; if it fails, the end of it becomes its message. */
+static int show_init_output(const struct json_t *all)
+{
+    for (size_t i = 0; i < fbr_json_count(all); i++) {
+        struct json_t *one = fbr_json_item(all, i);
+
+        if (fbr_json_is_object(one) && !fbr_json_at(one, "terminationMessagePolicy", NULL) &&
+            fbr_json_set(one, "terminationMessagePolicy",
+                         fbr_json_string("FallbackToLogsOnError")) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 static int make_master(struct json_t *pod, const struct fbr_job *job,
                        const struct fbr_kube_settings *s, struct fbr_error *err)
 {
@@ -387,7 +401,8 @@ static int fill(struct json_t *pod, struct json_t *container, const struct fbr_j
         (s->account[0] &&
          (rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->account))) < 0) ||
         (rc = add_pull_secrets(spec, s->pull_secret)) < 0 ||
-        (s->overlay && (rc = fbr_kube_overlay(pod, s->overlay)) < 0))
+        (s->overlay && (rc = fbr_kube_overlay(pod, s->overlay)) < 0) ||
+        (rc = show_init_output(fbr_json_at(spec, "initContainers", NULL))) < 0)
         return rc;
     return is_given(job, s) ? size_given(pod, s->gpu_resource) : 0;
 }

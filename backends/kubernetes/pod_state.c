@@ -197,10 +197,23 @@ static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
     }
 }
 
+/* The message of an init container is the end of its output. */
+static void last_line(const char *text, char *out, size_t size)
+{
+    size_t end = strlen(text), begin;
+
+    while (end > 0 && text[end - 1] == '\n')
+        end--;
+    for (begin = end; begin > 0 && text[begin - 1] != '\n';)
+        begin--;
+    snprintf(out, size, "%.*s", (int)(end - begin), text + begin);
+}
+
 /* Checks for a failed init container, which has kept ours from running. */
 static bool init_failed(struct fbr_kube_state *s, const struct json_t *pod)
 {
     const struct json_t *all = fbr_json_at(pod, "status", "initContainerStatuses", NULL);
+    char what[160], line[340];
 
     for (size_t i = 0; i < fbr_json_count(all); i++) {
         const struct json_t *one = fbr_json_item(all, i);
@@ -209,10 +222,12 @@ static bool init_failed(struct fbr_kube_state *s, const struct json_t *pod)
 
         if (code == 0)
             continue;
-        snprintf(s->text, sizeof(s->text),
-                 "the init container '%.64s' of its pod failed with code %lld (%.40s) %.200s",
+        snprintf(what, sizeof(what),
+                 "the init container '%.64s' of its pod failed with code %lld (%.40s)",
                  fbr_json_text(one, "name", NULL), (long long)code,
-                 fbr_json_text(end, "reason", NULL), fbr_json_text(end, "message", NULL));
+                 fbr_json_text(end, "reason", NULL));
+        last_line(fbr_json_text(end, "message", NULL), line, sizeof(line));
+        describe(s, what, line);
         return true;
     }
     return false;

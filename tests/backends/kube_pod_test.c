@@ -383,6 +383,28 @@ static void an_image_that_lacks_the_program_is_given_it(void **state)
     fbr_json_free(pod);
 }
 
+/* Only its message tells why an init container failed, and by default this is a file. */
+static void an_init_container_that_fails_shows_its_output(void **state)
+{
+    struct fbr_job job = job_named("w", 1);
+    struct fbr_kube_settings s = plain;
+    struct json_t *over = yaml("spec: {initContainers: [{name: a}, {name: b, "
+                               "terminationMessagePolicy: File}, 7]}"),
+                  *pod;
+    const struct json_t *all;
+
+    (void)state;
+    s.overlay = over;
+    pod = fbr_kube_pod(&job, &s, NULL);
+    assert_non_null(pod);
+    all = fbr_json_at(pod, "spec", "initContainers", NULL);
+    assert_string_equal(fbr_json_text(named(all, "a"), "terminationMessagePolicy", NULL),
+                        "FallbackToLogsOnError");
+    assert_string_equal(fbr_json_text(named(all, "b"), "terminationMessagePolicy", NULL), "File");
+    fbr_json_free(pod);
+    fbr_json_free(over);
+}
+
 /* A pod is Guaranteed, and a quota takes it, only if its init containers say what they need, too. */
 static void the_init_container_has_the_size_of_the_job(void **state)
 {
@@ -724,6 +746,7 @@ int main(void)
         cmocka_unit_test(processors_of_ranks_are_requested_and_not_limited),
         cmocka_unit_test(a_pod_without_an_image_is_refused),
         cmocka_unit_test(an_image_that_lacks_the_program_is_given_it),
+        cmocka_unit_test(an_init_container_that_fails_shows_its_output),
         cmocka_unit_test(the_init_container_has_the_size_of_the_job),
         cmocka_unit_test(a_pod_that_lacks_memory_leaves_nothing),
         cmocka_unit_test(a_ticket_is_seen_by_its_pod_alone),

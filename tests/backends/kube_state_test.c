@@ -152,6 +152,10 @@ static const struct example examples[] = {
     {"\"status\":{\"phase\":\"Failed\",\"initContainerStatuses\":[{\"name\":\"get\",\"state\":{"
      "\"terminated\":{\"exitCode\":2,\"reason\":\"Error\"}}}]}",
      FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0, "init container 'get'"},
+    {"\"status\":{\"phase\":\"Failed\",\"initContainerStatuses\":[{\"name\":\"get\",\"state\":{"
+     "\"terminated\":{\"exitCode\":2,\"reason\":\"Error\",\"message\":\"line 1\\nno data\\n\"}}}]}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0,
+     "init container 'get' of its pod failed with code 2 (Error): no data"},
     {"\"status\":{\"phase\":\"Failed\"}", FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0,
      "its pod failed"},
     /* wrong types say nothing */
