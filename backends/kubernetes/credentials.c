@@ -194,7 +194,12 @@ static int run_plugin(struct fbr_kube_creds *c, const char *path, struct fbr_buf
         rc = fbr_subprocess_run(&p, text, &code, &why);
     else
         rc = fbr_fail(&why, -ENOMEM, "out of memory");
-    if (rc < 0)
+    if (rc == -ETIMEDOUT)
+        fbr_fail(err, rc,
+                 "it did not end within %d s; if it waits for a login, first log in by `kubectl "
+                 "get pods`",
+                 PLUGIN_MS / 1000);
+    else if (rc < 0)
         fbr_fail(err, rc, "%s%s",
                  why.code ? "" : "it gave no answer: ", why.code ? why.text : fbr_strerror(rc));
     else if (code < 0)

@@ -614,6 +614,10 @@ static void a_plugin_that_fails_is_told(void **state)
     assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
     assert_non_null(strstr(err.text, "killed by signal 9"));
     fbr_kube_config_fini(&c);
+    plugin(&c, "#!/bin/sh\nexec sleep 1000\n"); /* as one that waits for a login in a browser */
+    assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
+    assert_non_null(strstr(err.text, "first log in by"));
+    fbr_kube_config_fini(&c);
     plugin(&c, "#!/bin/sh\necho hello\n");
     assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
     assert_non_null(strstr(err.text, "not an ExecCredential"));
