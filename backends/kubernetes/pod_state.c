@@ -277,7 +277,7 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
         const char *image = fbr_json_text(one, "image", NULL);
         const char *message =
             cause_of(fbr_json_text(one, "state", "waiting", "message", NULL), image);
-        bool login;
+        const char *mend = "";
         char what[160];
 
         for (size_t k = 0; k < sizeof(waiting) / sizeof(waiting[0]); k++) {
@@ -288,10 +288,15 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
                 snprintf(what, sizeof(what), "image '%.80s' %s", image, waiting[k].describe);
             else
                 snprintf(what, sizeof(what), "%.60s", reason);
-            login = s->wait == FBR_KUBE_WAIT_PULL && fbr_image_refused(message);
+            if (s->wait == FBR_KUBE_WAIT_PULL && fbr_image_refused(message)) {
+                mend = LOGIN;
+            } else if (strstr(message, "runAsNonRoot")) {
+                s->wait = FBR_KUBE_WAIT_NEVER;
+                mend = "; kubernetes_user sets a user id";
+            }
             describe(s, what, message);
-            if (login)
-                snprintf(s->text, sizeof(s->text), "%.160s: %.180s" LOGIN, what, message);
+            if (mend[0])
+                snprintf(s->text, sizeof(s->text), "%.160s: %.180s%s", what, message, mend);
             return true;
         }
     }

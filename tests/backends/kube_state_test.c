@@ -73,6 +73,9 @@ static const struct example examples[] = {
     {"\"status\":{\"phase\":\"Pending\"," WAITS("CreateContainerConfigError",
                                                 "secret not found") "}",
      FBR_KUBE_PENDING, FBR_KUBE_WAIT_CONFIG, 0, 0, "secret not found"},
+    {"\"status\":{\"phase\":\"Pending\"," WAITS(
+         "CreateContainerConfigError", "container has runAsNonRoot and image will run as root") "}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_NEVER, 0, 0, "as root; kubernetes_user sets a user id"},
     {"\"status\":{\"phase\":\"Pending\"," WAITS("ContainerCreating", "") "}", FBR_KUBE_PENDING,
      FBR_KUBE_WAIT_NONE, 0, 0, ""},
     {"\"status\":{\"phase\":\"Pending\",\"initContainerStatuses\":[{\"name\":\"i\",\"image\":\"y\","
