@@ -142,16 +142,36 @@ static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
              limit);
 }
 
-/* Explains the message of the container runtime. */
-static const char *why_no_start(const char *message)
+/* Says what brings the program into the image. Rings start the command fiber. */
+static void describe_lack(struct fbr_kube_state *s, const struct json_t *pod, const char *message)
 {
-    if (strstr(message, "permission denied"))
-        return "its program cannot be started: it is not executable";
-    if (strstr(message, "exec format error"))
-        return "its program cannot be started: it is for another kind of processor";
-    if (strstr(message, "no such file") || strstr(message, "not found"))
-        return "its program cannot be started: it is not in the image";
-    return "its program cannot be started";
+    const struct json_t *own =
+        status_of(fbr_json_at(pod, "spec", "containers", NULL), FBR_KUBE_CONTAINER);
+    const char *program = fbr_json_text(fbr_json_item(fbr_json_at(own, "command", NULL), 0), NULL);
+    const char *name = strrchr(program, '/');
+    bool agent = name && !strcmp(name, "/fiber");
+
+    snprintf(s->text, sizeof(s->text),
+             "its program cannot be started: it is not in the image: %.300s%s", message,
+             agent ? "; kubernetes_agent_image gives it to images that lack it"
+                   : "; `fiber image export` makes an image that has it");
+}
+
+/* Explains the message of the container runtime; the cause is at its end. */
+static void not_started(struct fbr_kube_state *s, const struct json_t *pod, const char *message)
+{
+    const char *cause = strstr(message, "exec: ");
+
+    cause = cause ? cause : message;
+    s->code = strstr(message, "permission denied") ? 126 : 127;
+    if (s->code == 126)
+        describe(s, "its program cannot be started: it is not executable", cause);
+    else if (strstr(message, "exec format error"))
+        describe(s, "its program cannot be started: it is for another kind of processor", cause);
+    else if (strstr(message, "no such file") || strstr(message, "not found"))
+        describe_lack(s, pod, cause);
+    else
+        describe(s, "its program cannot be started", message);
 }
 
 /* Explains the codes by which a shell, or another program starter, reports a failed start. */
@@ -185,8 +205,7 @@ static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
     if (!strcmp(reason, "OOMKilled")) {
         out_of_memory(s, pod);
     } else if (!strcmp(reason, "StartError") || !strcmp(reason, "ContainerCannotRun")) {
-        s->code = strstr(message, "permission denied") ? 126 : 127;
-        describe(s, why_no_start(message), message);
+        not_started(s, pod, message);
     } else if (!strcmp(reason, "ContainerStatusUnknown")) {
         s->code = FBR_EXIT_UNKNOWN;
         describe(s, "its node lost track of it", message);

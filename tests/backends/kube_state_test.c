@@ -116,7 +116,15 @@ static const struct example examples[] = {
     {"\"status\":{\"phase\":\"Failed\",\"containerStatuses\":[{\"name\":\"fiber\",\"state\":{"
      "\"terminated\":{\"exitCode\":128,\"reason\":\"StartError\",\"message\":\"exec: \\\"x\\\": "
      "stat x: no such file or directory\"}}}]}",
-     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, 127, 0, "it is not in the image: exec: "},
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, 127, 0,
+     "it is not in the image: exec: \"x\": stat x: no such file or directory; `fiber image "
+     "export`"},
+    {"\"spec\":{\"containers\":[{\"name\":\"fiber\",\"command\":[\"/bin/fiber\",\"agent\"]}]},"
+     "\"status\":{\"phase\":\"Failed\"," OWN(
+         "\"state\":{\"terminated\":{\"exitCode\":128,\"reason\":\"StartError\","
+         "\"message\":\"runc create failed: exec: no such file\"}}") "}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, 127, 0,
+     "it is not in the image: exec: no such file; kubernetes_agent_image"},
     {"\"spec\":{\"schedulingGates\":[{\"name\":\"kueue.x-k8s.io/admission\"}]},"
      "\"status\":{\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":"
      "\"False\","
