@@ -397,8 +397,9 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
 {
     char path[300], address[FBR_HOST_ADDRESS_MAX] = "";
     char *name = fbr_http_escape(network);
+    const struct json_t *ipam;
     struct json_t *j;
-    const char *gateway, *interface;
+    const char *gateway, *interface, *subnet;
     int rc = -ENETUNREACH;
 
     snprintf(path, sizeof(path), "/networks/%.250s", name ? name : "");
@@ -406,15 +407,19 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
     j = fbr_docker_engine_get(e, path, NULL, err);
     if (!j)
         return fbr_wrap(err, "network %s", network);
-    gateway =
-        fbr_json_text(fbr_json_item(fbr_json_at(j, "IPAM", "Config", NULL), 0), "Gateway", NULL);
+    ipam = fbr_json_item(fbr_json_at(j, "IPAM", "Config", NULL), 0);
+    gateway = fbr_json_text(ipam, "Gateway", NULL);
+    subnet = fbr_json_text(ipam, "Subnet", NULL);
     interface = fbr_json_text(j, "Options", "com.docker.network.bridge.name", NULL);
     if (gateway[0])
         rc = fbr_host_address_find(gateway, address);
     if (rc < 0 && interface[0])
         rc = fbr_host_address_find(interface, address);
-    if (rc < 0 && gateway[0]) /* the engine runs in another machine */
-        rc = fbr_host_address_toward(gateway, 0, address, NULL);
+    /* The engine is rootless, or runs in another machine. A new engine names no gateway before it
+     * is started again. */
+    snprintf(path, sizeof(path), "%.*s", (int)strcspn(subnet, "/"), subnet);
+    if (rc < 0 && (gateway[0] || path[0]))
+        rc = fbr_host_address_toward(gateway[0] ? gateway : path, 0, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
                  "cannot find the address at which containers of the network %s reach this host: "

@@ -73,7 +73,8 @@ static void check_limits(const struct json_t *info, const struct reporting *t)
             t, FBR_FINDING_BAD, "limits",
             "delegate the controllers memory and cpu to the engine; rootless: Delegate=cpu memory "
             "pids in user@.service.d",
-            "the engine cannot limit %s%s%s: --mem and --cpus-per-rank are refused",
+            "the engine cannot limit %s%s%s: --mem and --cpus-per-rank are refused, or change "
+            "nothing",
             memory ? "" : "memory", memory || cpus ? "" : " and ", cpus ? "" : "processors");
 }
 
@@ -198,12 +199,11 @@ static void check_network(struct fbr_docker_engine *e, const struct fbr_config *
     else if (e->host[0] || (gateway[0] && fbr_host_address_find(gateway, address) == 0))
         report(t, FBR_FINDING_GOOD, "network", "", "%s, gateway %s", network, gateway);
     else
-        report(t, FBR_FINDING_BAD, "network",
-               "set bind (FIBER_BIND) to an address of this host that containers reach, or "
-               "docker_network = host",
-               "%s: its gateway %s is not an address of this host; the engine is rootless, or in a "
-               "machine of its own",
-               network, gateway[0] ? gateway : "(none)");
+        report(t, FBR_FINDING_GOOD, "network", "",
+               "%s; the engine is rootless, or in a machine of its own: only a running container "
+               "shows whether containers reach this host; if not, set bind (FIBER_BIND) to another "
+               "address of this host, or docker_network = host",
+               network);
     fbr_json_free(j);
 }
 

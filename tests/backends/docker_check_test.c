@@ -75,7 +75,9 @@ static void what_a_rootless_engine_cannot_is_bad(void **state)
           "\"name=rootless\"],\"MemoryLimit\":false,\"CpuCfsQuota\":false,\"Runtimes\":{}}",
           false);
     assert_int_equal(of("machine", "rootless"), FBR_FINDING_GOOD);
-    assert_int_equal(of("limits", "memory and processors"), FBR_FINDING_BAD);
+    assert_int_equal(
+        of("limits", "memory and processors: --mem and --cpus-per-rank are refused, or "),
+        FBR_FINDING_BAD);
     assert_int_equal(of("GPUs", "no runtime"), FBR_FINDING_ABSENT);
 }
 

@@ -160,6 +160,12 @@ under "a signal's answer is lost" "{$signal, \"times\": 1, \"action\": \"lost\"}
 under "a signal is refused once" "{$signal, \"times\": 1, \"action\": \"status\", \"status\": 503}" "terminate and kill"
 under "images cannot be asked for" "{$image, \"times\": 1, \"action\": \"status\", \"status\": 503}" "exit codes"
 
+# As a rootless engine, which is in a network name space of its own, answers before it is started again.
+under "the network has neither a bridge nor a gateway" "{\"path\": \"/networks/bridge$\", \"action\": \"status\", \"status\": 200,
+    \"body\": \"{\\\"IPAM\\\": {\\\"Config\\\": [{\\\"Subnet\\\": \\\"${TEST_BED_GATEWAY%.*}.0/24\\\"}]}}\"}" "exit codes"
+"$TEST_BINARY_DIR/cli/fiber" doctor --backend docker >"$work/out" 2>&1 || failed "the doctor should not mind"
+grep -q '^ok *docker network .*: only a running container shows' "$work/out" || failed "the doctor should know no better"
+
 under "create says that the image is gone" "{$create, \"times\": 1, \"action\": \"status\", $none}" "exit codes"
 under "the list is garbage" "{$list, \"times\": 1, \"action\": \"garbage\"}, {$events, \"action\": \"end\", \"events\": 3}" \
     "exit codes" "death by its own signal"
