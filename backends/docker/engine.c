@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "runtime/base/environ.h"
@@ -206,17 +208,35 @@ static int take_context(struct fbr_docker_engine *e, char host[300], struct fbr_
     return rc;
 }
 
+/* Returns 0, or a negative errno. A socket that is busy (-EAGAIN) has an engine. */
+static int try_socket(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd, rc;
+
+    if (snprintf(to.sun_path, sizeof(to.sun_path), "%s", path) >= (int)sizeof(to.sun_path))
+        return -ENAMETOOLONG;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    rc = connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno != EAGAIN ? -errno : 0;
+    close(fd);
+    return rc;
+}
+
 static int check_socket(const char *path, struct fbr_error *err)
 {
-    if (access(path, R_OK | W_OK) == 0)
-        return 0;
-    if (errno == EACCES)
+    int rc = try_socket(path);
+
+    if (rc == -EACCES)
         return fbr_fail(err, -EACCES,
                         "you may not use %s: ask to be added to its group (usually docker)", path);
-    return fbr_fail(err, -errno,
-                    "there is no Docker engine at %s (%s): start it, or set docker_host or "
-                    "DOCKER_HOST to its address",
-                    path, fbr_strerror(errno));
+    if (rc < 0)
+        return fbr_fail(err, rc,
+                        "there is no Docker engine at %s (%s): start it, or set docker_host or "
+                        "DOCKER_HOST to its address",
+                        path, fbr_strerror(rc));
+    return 0;
 }
 
 /* Reads ca.pem, cert.pem and key.pem, the files of the docker command. */

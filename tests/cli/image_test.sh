@@ -97,6 +97,8 @@ if [ -w /dev/full ]; then
     check 1 '' 'No space left' export x ls -o /dev/full
 fi
 check 1 '' 'there is no Docker engine at .*docker_host or DOCKER_HOST' build x ls -H "unix://$work/none.sock"
+python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/dead.sock" # of an engine that died
+check 1 '' 'there is no Docker engine at .*/dead.sock \(Connection refused\): start it' build x ls -H "unix://$work/dead.sock"
 
 # ---- Contexts of the docker command ----
 context() {  # NAME ADDRESS
