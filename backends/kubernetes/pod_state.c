@@ -365,7 +365,8 @@ static void pending(struct fbr_kube_state *s, const struct json_t *pod)
         describe(s, "its pod is being set up on node", "");
         snprintf(s->text + strlen(s->text), sizeof(s->text) - strlen(s->text), " %.200s", node);
     } else {
-        describe(s, "its pod waits for a node", "");
+        snprintf(s->text, sizeof(s->text), "its pod waits for a node (schedulerName: %.200s)",
+                 fbr_json_text(pod, "spec", "schedulerName", NULL));
     }
 }
 

@@ -35,6 +35,8 @@ struct example {
 
 static const struct example examples[] = {
     {"", FBR_KUBE_PENDING, FBR_KUBE_WAIT_NONE, 0, 0, "waits for a node"},
+    {"\"spec\":{\"schedulerName\":\"volcano\"}", FBR_KUBE_PENDING, FBR_KUBE_WAIT_NONE, 0, 0,
+     "waits for a node (schedulerName: volcano)"},
     {"\"status\":{\"phase\":\"Pending\"}", FBR_KUBE_PENDING, FBR_KUBE_WAIT_NONE, 0, 0, "waits"},
     {"\"spec\":{\"nodeName\":\"n7\"},\"status\":{\"phase\":\"Pending\"}", FBR_KUBE_PENDING,
      FBR_KUBE_WAIT_NONE, 0, 0, "set up on node n7"},
