@@ -435,11 +435,14 @@ static void on_answer(void *user, const struct fbr_http_answer *a)
     if (o)
         snprintf(j->id, sizeof(j->id), "%.64s", fbr_json_text(o, "Id", NULL));
     fbr_json_free(o);
+    fbr_http_describe(a, say, sizeof(say));
+    if (event == ON_VANISHED && strncmp(say, "network ", 8) == 0)
+        event = ON_REFUSED; /* the container is there, and what it names is not */
     if (event == ON_VANISHED && j->state == STARTING)
         j->unseen = j->b->away;
     if (event == ON_HAS || event == ON_LACKS)
         fbr_docker_bundle_learn(j->b->bundle, j->image, event == ON_LACKS);
-    step(j, event, fbr_http_describe(a, say, sizeof(say)));
+    step(j, event, say);
 }
 
 /* Sends a request to the engine; `format` has %s in the place of the container's id or name. */

@@ -193,6 +193,8 @@ refuses "create answers 500" "{$create, \"action\": \"status\", \"status\": 500}
 refuses "create is garbage" "{$create, \"action\": \"garbage\", \"status\": 201}" "${cannot}HTTP status 201: "
 refuses "create is not HTTP" "{$create, \"action\": \"noise\"}" "${cannot}.*HTTP"
 refuses "the name is in use, and then it is not" "{$create, \"action\": \"status\", $taken}" "${cannot}No such container: "
+refuses "start does not find the network" \
+    "{$begin, \"action\": \"status\", \"status\": 404, \"body\": \"{\\\"message\\\": \\\"network x not found\\\"}\"}" "${cannot}network x not found"
 refuses "start answers 500" "{$begin, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
 unmapped='failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process'
 unmapped+=': unable to setup user: cannot set uid to unmapped user in user namespace: unknown'
