@@ -281,8 +281,10 @@ char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const c
 }
 
 /* Most pods have the token of an account that may do nothing. */
-static const char *not_allowed(const struct fbr_kube_api *a)
+static const char *not_allowed(const struct fbr_kube_api *a, const char *text)
 {
+    if (strstr(text, FBR_KUBE_NOBODY))
+        return "; the user in the kubeconfig has no token or certificate that the server takes";
     return a->config.in_cluster ? "; `fiber kubernetes manifest` prints the Role that is needed, "
                                   "and with FIBER_BACKEND=local jobs start in this pod"
                                 : "; `fiber kubernetes manifest` prints the Role that is needed";
@@ -316,7 +318,7 @@ void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answe
     else if (is_about_resources(text))
         hint = "; kubernetes_pod_template sets resources";
     else if (answer->status == 403 && strstr(text, "cannot "))
-        hint = not_allowed(a);
+        hint = not_allowed(a, text);
     else if (answer->status == 404 && strstr(text, "namespaces"))
         hint = "; kubernetes_namespace chooses another";
     if (answer->status == 0)

@@ -13,6 +13,9 @@
 #include "backends/kubernetes/credentials.h"
 #include "runtime/base/config.h"
 
+/* The user of a request without credentials that the server takes; in the text of the refusal. */
+#define FBR_KUBE_NOBODY "\"system:anonymous\""
+
 struct fbr_kube_request;
 
 struct fbr_kube_api {

@@ -132,7 +132,7 @@ static int try_it(struct fbr_backend *b, struct fbr_error *err)
         return 0;
     fbr_wrap(err, "namespace %s of %s (%s)", b->api->namespace_, b->api->config.server,
              b->api->config.context ? b->api->config.context : "service account");
-    return status == 403 ? -EACCES : err->code;
+    return status == 403 && !strstr(err->text, FBR_KUBE_NOBODY) ? -EACCES : err->code;
 }
 
 int fbr_kube_take_config(struct fbr_backend *b, struct fbr_error *err)

@@ -208,6 +208,24 @@ static void a_new_token_that_is_refused_too_is_told(void **state)
                                "too old (check with `kubectl auth whoami`)");
 }
 
+/* A Role for this user would let everybody in. */
+static void a_user_without_credentials_is_told(void **state)
+{
+    static const struct step steps[] = {
+        {403, NULL,
+         STATUS(403, "pods is forbidden: User \\\"system:anonymous\\\" cannot create resource "
+                     "\\\"pods\\\" in API group \\\"\\\" in the namespace \\\"fiber\\\""),
+         NULL}};
+    struct bench b = {0};
+
+    (void)state;
+    PLAY(&b, steps);
+    assert_string_equal(b.say,
+                        "create pods: pods is forbidden: User \"system:anonymous\" cannot create "
+                        "resource \"pods\"; the user in the kubeconfig has no token or certificate "
+                        "that the server takes");
+}
+
 /* The second run takes longer than the pause before a repetition. */
 static void a_slow_plugin_is_waited_for(void **state)
 {
@@ -373,6 +391,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_that_is_refused_is_read_again),
         cmocka_unit_test(a_new_token_that_is_refused_too_is_told),
+        cmocka_unit_test(a_user_without_credentials_is_told),
         cmocka_unit_test(a_slow_plugin_is_waited_for),
         cmocka_unit_test(what_is_busy_or_breaks_off_is_asked_again),
         cmocka_unit_test(a_busy_server_is_asked_again_though_the_caller_waits),

@@ -60,6 +60,13 @@ says '^rank 1$'
 nothing_left
 ok "proxy-url and tls-server-name"
 
+# --- no credentials: who may do that is not the question
+config "$direct" ""
+gives 1 "$fiber" doctor --backend kubernetes
+says 'the user in the kubeconfig has no token or certificate'
+! grep -q 'in a Role' "$work/out" || failed "it should not advise a Role for everybody"
+ok "a user without credentials"
+
 # --- a program that gives a client certificate, and is told of the cluster
 cat >"$work/plugin" <<'END'
 #!/bin/sh
