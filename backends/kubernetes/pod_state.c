@@ -206,9 +206,10 @@ static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
         out_of_memory(s, pod);
     } else if (!strcmp(reason, "StartError") || !strcmp(reason, "ContainerCannotRun")) {
         not_started(s, pod, message);
-    } else if (!strcmp(reason, "ContainerStatusUnknown")) {
-        s->code = FBR_EXIT_UNKNOWN;
-        describe(s, "its node lost track of it", message);
+    } else if (!strcmp(reason, "ContainerStatusUnknown") || !strcmp(reason, "Unknown")) {
+        s->code = FBR_EXIT_UNKNOWN; /* the container runtime has not seen its end */
+        s->disruption = true;
+        describe(s, "its node was restarted, or lost track of it", message);
     } else if (!strcmp(fbr_json_text(pod, "status", "reason", NULL), "DeadlineExceeded")) {
         describe(s, "its pod ran longer than its activeDeadlineSeconds", "");
     } else if (s->code != 0 && !over_disk_limit(s, pod) && !disrupted(s, pod)) {

@@ -139,7 +139,10 @@ static const struct example examples[] = {
      "\"reason\":\"SchedulingGated\",\"message\":\"m\"}]}",
      FBR_KUBE_PENDING, FBR_KUBE_WAIT_QUEUE, 0, 0, "queue of the cluster (gate our/gate): m"},
     {"\"status\":{\"phase\":\"Failed\"," ENDED(137, "ContainerStatusUnknown") "}", FBR_KUBE_ENDED,
-     FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0, "lost track"},
+     FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 1, "lost track"},
+    /* after a restart of the node, in the words of containerd */
+    {"\"status\":{\"phase\":\"Running\"," ENDED(255, "Unknown") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 1, "its node was restarted"},
     {"\"status\":{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"low on memory\"}",
      FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 1, "(Evicted): low on memory"},
     {"\"status\":{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"Pod ephemeral local "
