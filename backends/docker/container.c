@@ -200,6 +200,12 @@ static void explain(const struct fbr_docker_job *j, char *out, size_t size)
                  (double)j->memory / (1 << 20));
     if (j->oom && j->code != 0)
         snprintf(out, size, "was killed because memory ran out: %s", limit);
+    else if (j->code == -SIGTERM && !j->sig)
+        snprintf(
+            out, size,
+            "was ended by signal %d, which its program, `docker stop` or the end of the engine "
+            "sent",
+            SIGTERM);
     else if (j->code == 126 || j->code == 127 || j->code == 1)
         explain_exec(j, out, size);
 }

@@ -47,6 +47,14 @@ says 'code 125: .*cannot run in its image: exec /no/such/program failed'
 ok "a program that is not there is told"
 nothing_left
 
+# As an engine that is restarted does, unless its containers live on.
+begins 1 'waits in' "$prog" process wait
+"$bed" api POST "/containers/$(one_job)/stop" >/dev/null
+ends
+says '^code -15: .*was ended by signal 15, which its program, `docker stop` or the end of the engine sent'
+nothing_left
+ok "a container that is stopped from outside is told"
+
 # --- nested processes start beside their parent
 does 300 "$prog" nested
 [[ $(grep -c '^leaf beside its parent$' "$work/out") == 2 ]] || failed "they should be in its container"
