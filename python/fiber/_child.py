@@ -15,6 +15,7 @@ KINDS = {
 }
 
 importing_main = False  # nothing can be started meanwhile: each child would start children
+locks = None  # the address of the manager of the locks, which is known while the main module is imported
 
 
 def main():
@@ -116,6 +117,8 @@ def prepare(data):
 
 def take_over(data):
     """Takes what multiprocessing's own preparation does not have."""
+    global locks
+    locks = data["locks"]
     name = data.get("init_main_from_name", "")
     if name.endswith("__main__"):  # it is not imported again; a main module without a name is a console's
         sys.modules["__main__"].__spec__ = type(sys.__spec__)(name, None)

@@ -148,27 +148,31 @@ def work(kind, payload):
     return b"%s\n%s\n%s" % (versions().encode(), kind.encode(), payload)
 
 
-def preparation(name):
+def preparation(name, with_main=True):
     """Returns what a child needs to be like this process, as multiprocessing's spawn has it; see _child.prepare().
 
+    Without the main module, a child may be started while this process imports its own.
     RuntimeError: this is a child that imports its main module, which has no `if __name__ == "__main__"`.
     """
     from multiprocessing import context, process, spawn
 
     from . import _child, config, util
     actual = context._default_context._actual_context
-    if _child.importing_main:  # spawn has the sentence
-        process.current_process()._inheriting = True
+    this = process.current_process()
+    inheriting = getattr(this, "_inheriting", False)
+    this._inheriting = with_main and (inheriting or _child.importing_main)  # spawn has the sentence
     vars(sys.modules["__main__"]).setdefault("__spec__", None)  # pdb makes a main module without it
     try:
         data = spawn.get_preparation_data(name)  # sets the program's start method, which is the program's to set
     finally:
         context._default_context._actual_context = actual
-    if util.is_in_interactive_console():
+        this._inheriting = inheriting
+    if not with_main or util.is_in_interactive_console():
         data.pop("init_main_from_path", None)  # "<stdin>" is not a file
         data.pop("init_main_from_name", None)  # nor is IPython the program
     del data["start_method"]
     data["authkey"] = bytes(data["authkey"])
     data["settings"] = config.travelling()
+    data["locks"] = _child.locks
     data["modules"] = [m for m in ("fiber.managers",) if m in sys.modules]  # proxies need its transport
     return data

@@ -51,7 +51,7 @@ class Popen:
                 carry(arg)
         _mp_context.set_spawning_popen(self)  # the authentication key refuses to be pickled for anything else
         try:
-            data = (_core.preparation(process.name), _pickling.dumps_for_child(process))
+            data = (_core.preparation(process.name, process._imports_main), _pickling.dumps_for_child(process))
         finally:
             _mp_context.set_spawning_popen(None)
         return _core.work("process", _pickling.dumps_for_child(data))
@@ -100,6 +100,7 @@ class Process(BaseProcess):
     """A job-backed process: it runs target(*args, **kwargs), or the method run() of a subclass."""
 
     _start_method = None
+    _imports_main = True  # in the child
 
     @staticmethod
     def _Popen(process):

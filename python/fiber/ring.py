@@ -292,14 +292,13 @@ def run_rank(payload):
     from multiprocessing import spawn
     from multiprocessing.process import current_process
 
-    from ._child import enter, loads
+    from ._child import enter, loads, take_over
     from .process import Process
     current_process()._inheriting = True
     try:
         data, ring = loads(payload)
         enter(data.pop("dir"))
-        for module in data.pop("modules"):
-            __import__(module)
+        take_over(data)
         spawn.prepare(data)
         ring = loads(ring)
     finally:

@@ -13,7 +13,7 @@ from io import UnsupportedOperation  # an OSError, as multiprocessing raises, an
 from multiprocessing import process as _mp_process
 from multiprocessing import util
 
-from . import managers
+from . import _child, managers
 
 __all__ = ["Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore"]
 
@@ -37,12 +37,17 @@ class _Manager(managers.SyncManager):
     """The manager of a run's locks."""
 
     def _new_process(self, **options):
-        """Takes no number from the program's processes: the first one after a Lock() is Process-1."""
+        """Takes no number from the program's processes: the first one after a Lock() is Process-1.
+
+        It needs nothing of the main module, which may have a lock itself.
+        """
         numbers, _mp_process._process_counter = _mp_process._process_counter, itertools.count()
         try:
-            return super()._new_process(**options)
+            process = super()._new_process(**options)
         finally:
             _mp_process._process_counter = numbers
+        process._imports_main = False
+        return process
 
 
 _Manager.register("Lock", managers.Lock, LockProxy)
@@ -50,8 +55,6 @@ _Manager.register("RLock", managers.RLock, LockProxy)
 _Manager.register("Semaphore", managers.Semaphore, SemaphoreProxy)
 _Manager.register("BoundedSemaphore", managers.BoundedSemaphore, SemaphoreProxy)
 _Manager.register("Condition", managers.Condition, ConditionProxy)
-
-ADDRESS = "fiber_locks"  # in the configuration that a Process hands on to its children
 
 _lock = threading.Lock()
 _manager = None
@@ -64,8 +67,7 @@ def _get_manager():
     global _manager
     with _lock:
         if _manager is None:
-            address = _mp_process.current_process()._config.get(ADDRESS)
-            _manager = _connect(address) if address else _start_manager()
+            _manager = _connect(_child.locks) if _child.locks else _start_manager()
         return _manager
 
 
@@ -80,7 +82,7 @@ def _start_manager():
     manager = _Manager()
     manager.start()
     _mp_process._children.discard(manager._process)
-    _mp_process.current_process()._config[ADDRESS] = manager.address  # children inherit it
+    _child.locks = manager.address  # children inherit it
     arguments = manager.shutdown._args
     manager.shutdown.cancel()
     manager.shutdown = util.Finalize(None, type(manager)._finalize_manager, args=arguments, exitpriority=-100)

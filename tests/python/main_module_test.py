@@ -42,6 +42,37 @@ def test_a_program_that_is_compiled(program, python, tmp_path):
     assert (ran.code, ran.out) == (0, "[2, 3]\n3\n"), ran
 
 
+def test_locks_of_the_main_module(program):
+    """Each child makes its own, as with spawn, and in the manager that the program has."""
+    ran = program("""
+        import fiber as mp
+        print(__name__)
+        locks = mp.Lock(), mp.RLock(), mp.Semaphore(2), mp.BoundedSemaphore(2), mp.Condition()
+        event, barrier = mp.Event(), mp.Barrier(1)
+
+        def use(*_):
+            for lock in locks:
+                with lock:
+                    event.set()
+            barrier.wait()
+            return event.is_set(), hasattr(mp.synchronize._manager, "_process")
+
+        def show(*_):
+            print(*use())
+
+        if __name__ == "__main__":
+            with mp.Pool(1) as pool:
+                print(*pool.apply(use))
+            p = mp.Process(target=show)
+            p.start()
+            p.join()
+            mp.Ring(1, show).run()
+            print(*use())
+    """)
+    assert (ran.code, ran.out.split("\n")) == (0, [
+        "__main__", "__mp_main__", "True False", "__mp_main__", "True False", "__mp_main__", "True False", "True True", ""]), ran
+
+
 def test_a_program_that_imports_multiprocessing(program):
     ran = program("""
         import multiprocessing  # as torch, joblib and others do; its first import renames modules
