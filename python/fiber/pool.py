@@ -24,6 +24,7 @@ import time
 import types
 import warnings
 from multiprocessing import context as _mp_context
+from multiprocessing import pool as _mp_pool
 from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool  # noqa: F401
 
 from . import _core, _pickling, _worker, config, meta, process
@@ -618,7 +619,7 @@ class Worker(process.Process):
 Worker.__name__ = Worker.__qualname__ = "Process"
 
 
-class Pool(metaclass=abc.ABCMeta):
+class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
     """A pool of worker processes, which are jobs.
 
     The parameters up to context are multiprocessing's. error_handling=True tries a task that raised again, up to 100
@@ -710,16 +711,6 @@ class Pool(metaclass=abc.ABCMeta):
     def __repr__(self):
         return "<%s.%s state=%s pool_size=%s>" % (self.__class__.__module__, self.__class__.__qualname__, self._state,
                                                   self._size)
-
-    def __reduce__(self):
-        raise NotImplementedError("pool objects cannot be passed between processes or pickled")
-
-    def __enter__(self):
-        self._check_running()
-        return self
-
-    def __exit__(self, *exc):
-        self.terminate()
 
     def __del__(self, _warn=warnings.warn, _RUN=RUN):
         if getattr(self, "_state", None) == _RUN and self._core is not None and not sys.is_finalizing():

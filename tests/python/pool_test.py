@@ -867,6 +867,11 @@ def test_an_initializer_is_given_nothing_with_a_descriptor():
             mp.Pool(1, print, (what,))
 
 
+def test_a_library_that_asks_for_a_pool_of_multiprocessing(pool):
+    """As dask does: other pools are executors for it."""
+    assert isinstance(pool, multiprocessing.pool.Pool) and not isinstance(pool, mp.pool.ThreadPool)
+
+
 def test_nested_pools(pool):
     assert pool.map(nested, [3, 5], chunksize=1) == [[0, 1, 4], [0, 1, 4, 9, 16]]
 
