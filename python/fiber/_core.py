@@ -148,6 +148,14 @@ def work(kind, payload):
     return b"%s\n%s\n%s" % (versions().encode(), kind.encode(), payload)
 
 
+def is_importing_main():
+    """Tells whether this is a child that imports its main module, or reads what it is to run."""
+    from multiprocessing import process
+
+    from . import _child
+    return _child.importing_main or getattr(process.current_process(), "_inheriting", False)
+
+
 def preparation(name, with_main=True):
     """Returns what a child needs to be like this process, as multiprocessing's spawn has it; see _child.prepare().
 
@@ -160,7 +168,7 @@ def preparation(name, with_main=True):
     actual = context._default_context._actual_context
     this = process.current_process()
     inheriting = getattr(this, "_inheriting", False)
-    this._inheriting = with_main and (inheriting or _child.importing_main)  # spawn has the sentence
+    this._inheriting = with_main and is_importing_main()  # spawn has the sentence
     vars(sys.modules["__main__"]).setdefault("__spec__", None)  # pdb makes a main module without it
     try:
         data = spawn.get_preparation_data(name)  # sets the program's start method, which is the program's to set

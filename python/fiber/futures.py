@@ -67,7 +67,8 @@ class Executor(concurrent.futures.Executor):
         _open.add(self)
 
     def submit(self, fn, /, *args, **kwargs):
-        _core.start()  # raises in a child of fork(), where nobody runs the call
+        _core.start()  # raises in a child of fork(), where nobody runs the call,
+        self._pool._core  # and in one that imports its main module
         future = _Future()
         with self._lock:
             if self._shut:

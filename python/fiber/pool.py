@@ -14,6 +14,7 @@ import builtins
 import collections
 import contextlib
 import errno
+import functools
 import itertools
 import operator
 import os
@@ -639,7 +640,6 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             raise ValueError("maxtasksperchild must be a positive int or None")
         self._state = RUN
         self._ctx = context
-        self._core = None
         self._least, self._size = size
         self._options = {"again": bool(error_handling), "retries": 0 if retries is None else retries or RETRIES_NONE, "priority": priority,
                          "timeout_ms": int((timeout or 0) * 1000)}
@@ -659,7 +659,9 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
         self._asked = False  # a task was given
         self._ending = threading.Lock()  # taken for ever by the one that ends the workers
         self._known = {}  # name of a worker -> its process
-        self._open(initializer, initargs, maxtasksperchild, workers_per_job, idle, job)
+        self._to_open = initializer, tuple(initargs), maxtasksperchild, workers_per_job, idle, job
+        if not _core.is_importing_main():
+            self._core
 
     @staticmethod
     def _sizes(processes, least, most):
@@ -673,20 +675,24 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             raise ValueError("a pool of %r to %r workers is invalid" % (least, most))
         return least, most
 
-    def _open(self, initializer, initargs, maxtasksperchild, workers_per_job, idle, job):
+    @functools.cached_property
+    def _core(self):
+        """The workers: a pool that a child makes while it imports its main module has them when it is used later."""
         core = _core.start()
+        initializer, initargs, maxtasksperchild, workers_per_job, idle, job = self._to_open
         data = _core.preparation("PoolWorker")
         data["parent"] = (_name(), os.getpid())
-        first = _pickling.dumps_for_workers((initializer, tuple(initargs))) if initializer is not None else None
+        first = _pickling.dumps_for_workers((initializer, initargs)) if initializer is not None else None
         work = _core.work("worker", _pickling.dumps((data, first)))
         if config.mem_per_job:
             job.setdefault("memory", int(config.mem_per_job) * meta.MIB)
-        self._core = core.Pool(work, self._least, self._size, tasks_per_child=maxtasksperchild or 0,
-                               workers_per_job=workers_per_job or int(config.cpu_per_job), idle=int((idle or 0) * 1000),
-                               **job)
+        made = core.Pool(work, self._least, self._size, tasks_per_child=maxtasksperchild or 0,
+                         workers_per_job=workers_per_job or int(config.cpu_per_job), idle=int((idle or 0) * 1000), **job)
+        self._to_open = None
         process.pools.add(self)
         for _ in range(self._least):
             next(process._process_counter)  # as workers have numbers in multiprocessing
+        return made
 
     # Names in multiprocessing, which programs read.
 
@@ -704,7 +710,7 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
 
     def _figures(self):
         try:
-            return self._core.workers() if self._core else []
+            return self._core.workers()
         except ValueError:  # it was closed
             return []
 
@@ -713,13 +719,14 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
                                                   self._size)
 
     def __del__(self, _warn=warnings.warn, _RUN=RUN):
-        if getattr(self, "_state", None) == _RUN and self._core is not None and not sys.is_finalizing():
+        if getattr(self, "_state", None) == _RUN and "_core" in vars(self) and not sys.is_finalizing():
             _warn("unclosed running multiprocessing pool %r" % self, ResourceWarning, source=self)
 
     def _check_running(self):
         _core.start()  # raises in a child of fork(), whose copies of our locks may never be released
         if self._state != RUN:
             raise ValueError("Pool not running")
+        self._core  # in the thread of the call, which raises while the main module is imported
         if self._lost:
             self._give_up_lost()
 

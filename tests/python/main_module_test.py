@@ -21,6 +21,22 @@ def test_a_program_without_a_guard_starts_no_children_of_children(program):
     assert 1 < ran.out.count("imported") <= 8 and "[2, 3]" not in ran.out, ran
 
 
+@pytest.mark.parametrize("call", ["executor.submit(print, 1)", "mp.Pool(1).map_async(print, [1], callback=print)"])
+def test_a_program_without_a_guard_makes_no_calls_in_children(program, call):
+    ran = program("""
+        import fiber as mp
+        executor = mp.futures.Executor(1)
+        try:
+            %s
+            print("called")
+        except RuntimeError as error:
+            print(" ".join(str(error).split())[:40])
+        if __name__ == "__main__":
+            print(executor.submit(abs, -2).result())
+    """ % call)
+    assert ran.out.count("called") == 1 and ran.out.count("An attempt has been made to start a new ") >= 1, ran
+
+
 def test_a_program_that_is_compiled(program, python, tmp_path):
     text = """
         import fiber as mp
@@ -71,6 +87,25 @@ def test_locks_of_the_main_module(program):
     """)
     assert (ran.code, ran.out.split("\n")) == (0, [
         "__main__", "__mp_main__", "True False", "__mp_main__", "True False", "__mp_main__", "True False", "True True", ""]), ran
+
+
+def test_an_executor_of_the_main_module(program):
+    """As an executor of concurrent.futures, it has no workers in the children, unless they use it. A pool neither."""
+    ran = program("""
+        import fiber as mp
+        print(__name__)
+        executor = mp.futures.Executor(1)
+        pool = mp.Pool(1)
+
+        def use(x):
+            return len(mp.active_children()), pool.apply(abs, (x,)), len(mp.active_children())
+
+        if __name__ == "__main__":
+            print(executor.submit(abs, -1).result(), use(-2), pool.apply(use, (-3,)))
+            executor.shutdown()
+            pool.terminate()
+    """)
+    assert ran.code == 0 and "\n1 (2, 2, 2) (0, 3, 1)\n" in ran.out and ran.out.count("__mp_main__") == 3, ran
 
 
 def test_a_program_that_imports_multiprocessing(program):
