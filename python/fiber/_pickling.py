@@ -46,7 +46,7 @@ def dumps(obj):
     if type(obj) not in PLAIN and (_util or _load_util()).is_in_interactive_console():
         cloud = cloudpickle()
         if cloud:
-            return cloud.dumps(obj, PROTOCOL)
+            return _dumps_by_value(cloud, obj)
     try:
         return _pickle.dumps(obj, PROTOCOL)
     except (TypeError, AttributeError, _pickle.PicklingError):
@@ -62,7 +62,7 @@ def dumps_for_child(obj):
     """
     from . import util
     if util.is_in_interactive_console() and cloudpickle():
-        return cloudpickle().dumps(obj, PROTOCOL)
+        return _dumps_by_value(cloudpickle(), obj)
     return _dumps_by_others(obj)
 
 
@@ -103,14 +103,17 @@ def _reduce_tensor(tensor):
     return tensor.__reduce_ex__(PROTOCOL)
 
 
+def _reducer_instead(reducer):
+    return _reduce_tensor if getattr(reducer, "__module__", None) == OF_ONE_HOST else reducer
+
+
 def _dumps_by_reducers(obj):
     """Pickles by multiprocessing's reducers, and by those that the program has registered."""
     from multiprocessing.reduction import ForkingPickler
     data = _io.BytesIO()
     pickler = ForkingPickler(data, PROTOCOL)
     for kind, reducer in pickler.dispatch_table.items():
-        if getattr(reducer, "__module__", None) == OF_ONE_HOST:
-            pickler.dispatch_table[kind] = _reduce_tensor
+        pickler.dispatch_table[kind] = _reducer_instead(reducer)
     pickler.dump(obj)
     return data.getvalue()
 
@@ -122,7 +125,28 @@ def _dumps_by_others(obj):
     except (TypeError, AttributeError, _pickle.PicklingError):
         if not cloud:
             raise
-    return cloud.dumps(obj, PROTOCOL)
+    return _dumps_by_value(cloud, obj)
+
+
+_pickler_by_value = None
+
+
+def _dumps_by_value(cloud, obj):
+    """Pickles functions by value, and what cloudpickle does not know by multiprocessing's reducers."""
+    global _pickler_by_value
+    if _pickler_by_value is None:
+        from multiprocessing.reduction import ForkingPickler
+
+        class Pickler(cloud.Pickler):
+            def reducer_override(self, obj):
+                reducer = ForkingPickler._extra_reducers.get(type(obj))
+                if reducer and type(obj) not in self.dispatch_table:
+                    return _reducer_instead(reducer)(obj)
+                return super().reducer_override(obj)
+        _pickler_by_value = Pickler
+    data = _io.BytesIO()
+    _pickler_by_value(data, PROTOCOL).dump(obj)
+    return data.getvalue()
 
 
 def cloudpickle():

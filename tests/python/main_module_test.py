@@ -130,6 +130,33 @@ def test_a_program_that_imports_multiprocessing(program):
     assert (ran.code, ran.out) == (0, "True True\n"), ran
 
 
+def test_a_program_on_standard_input_sends_what_a_program_in_a_file_does(python):
+    """Functions travel by cloudpickle there, which knows no sockets, and would copy memory that is to be shared."""
+    pytest.importorskip("cloudpickle")
+    ran = python("-", stdin="""
+import multiprocessing, socket
+import fiber as mp
+ours, theirs = socket.socketpair()
+def use(s):
+    s.send(b"x")
+with mp.Pool(1) as pool:
+    pool.apply(use, (theirs,))
+print(ours.recv(1))
+class Odd:
+    def __reduce__(self):
+        raise TypeError
+mp.reducer.ForkingPickler.register(Odd, lambda odd: (int, (5,)))
+a, b = mp.Pipe()
+a.send(Odd())
+print(b.recv())
+try:
+    mp.Process(target=print, args=(multiprocessing.get_context("spawn").RawValue("i"),)).start()
+except ValueError as error:
+    print(str(error)[:29])
+""")
+    assert (ran.code, ran.out) == (0, "b'x'\n5\ncannot send a file descriptor\n"), ran
+
+
 def test_a_program_on_standard_input(python):
     pytest.importorskip("cloudpickle")
     ran = python("-", stdin="""
