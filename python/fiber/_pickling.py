@@ -90,8 +90,6 @@ def dumps_for_workers(obj):
         context.set_spawning_popen(before)
 
 
-# Its reducers send descriptors and files of this host in the place of tensors, which can be pickled as they are.
-OF_ONE_HOST = "torch.multiprocessing.reductions"
 SHARED_TENSOR = ("cannot share a tensor with a job, which would get a copy of it: send tensor.clone() to have it "
                  "copied, or use fiber.shared()")
 
@@ -103,8 +101,20 @@ def _reduce_tensor(tensor):
     return tensor.__reduce_ex__(PROTOCOL)
 
 
+def _reduce_ctype(obj):
+    if hasattr(obj, "_wrapper"):
+        from multiprocessing.sharedctypes import reduce_ctype
+        return reduce_ctype(obj)
+    return obj.__reduce_ex__(PROTOCOL)
+
+
+# Torch's send descriptors and files of this host in the place of tensors, which can be pickled as they are. That of
+# multiprocessing's Value is for its type, which one of ours may have, too.
+INSTEAD = {"torch.multiprocessing.reductions": _reduce_tensor, "multiprocessing.sharedctypes": _reduce_ctype}
+
+
 def _reducer_instead(reducer):
-    return _reduce_tensor if getattr(reducer, "__module__", None) == OF_ONE_HOST else reducer
+    return INSTEAD.get(getattr(reducer, "__module__", None), reducer)
 
 
 def _dumps_by_reducers(obj):

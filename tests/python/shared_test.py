@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import ctypes
 import glob
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -84,6 +85,21 @@ def count(value, times):
     for _ in range(times):
         with value.get_lock():
             value.value += 1
+
+
+def change_all(*values):
+    for value in values:
+        value.value += 1
+
+
+def test_values_beside_those_of_multiprocessing(start):
+    """A library may have made some, for whose types multiprocessing registers a function."""
+    theirs = multiprocessing.get_context("spawn").RawValue("i")
+    ours = mp.Value("i", 1), mp.RawValue("i", 2)
+    assert well(start(change_all, *ours, ctypes.c_int(0)))
+    assert [value.value for value in ours] == [2, 3]
+    with pytest.raises(ValueError, match="cannot send a file descriptor"):
+        start(change_all, theirs)
 
 
 def test_the_lock_of_a_value_excludes(start):
