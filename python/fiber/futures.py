@@ -109,15 +109,16 @@ class Executor(concurrent.futures.Executor):
         self._running -= 1
         self._call()
 
-    def map(self, fn, *iterables, timeout=None, chunksize=1):
-        """Returns an iterator over fn(*elements); chunksize elements are one task."""
+    def map(self, fn, *iterables, timeout=None, chunksize=1, **options):
+        """Returns an iterator over fn(*elements); chunksize elements are one task. Python 3.14 has buffersize, too."""
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if chunksize == 1:
-            return super().map(fn, *iterables, timeout=timeout)
+            return super().map(fn, *iterables, timeout=timeout, **options)
         elements = zip(*iterables)
         chunks = iter(lambda: list(itertools.islice(elements, chunksize)), [])
-        return itertools.chain.from_iterable(super().map(functools.partial(_call_each, fn), chunks, timeout=timeout))
+        return itertools.chain.from_iterable(
+            super().map(functools.partial(_call_each, fn), chunks, timeout=timeout, **options))
 
     def shutdown(self, wait=True, *, cancel_futures=False):
         with self._lock:

@@ -7,6 +7,7 @@ import asyncio
 import collections
 import functools
 import gc
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -1028,6 +1029,22 @@ def test_map_of_an_executor_gives_results_as_they_come(tmp_path):
             next(results)
         for chunksize in 1, 3, 100:
             assert list(e.map(add, range(10), range(11), chunksize=chunksize)) == [2 * x for x in range(10)]
+
+
+def test_map_of_an_executor_has_the_options_of_this_python(monkeypatch):
+    """Python 3.14 has buffersize, which this one need not have."""
+    import concurrent.futures
+    from fiber.futures import Executor
+
+    def base_map(self, fn, *iterables, timeout=None, chunksize=1, buffersize=None):
+        elements = zip(*iterables)
+        while buffer := [self.submit(fn, *args) for args in itertools.islice(elements, buffersize)]:
+            yield from (future.result(timeout) for future in buffer)
+    monkeypatch.setattr(concurrent.futures.Executor, "map", base_map)
+    with Executor(2) as e:
+        for chunksize in 1, 3:
+            results = e.map(square, itertools.count(), chunksize=chunksize, buffersize=2, timeout=LONG)
+            assert [next(results) for _ in range(8)] == [x * x for x in range(8)]
 
 
 def test_many_short_calls_of_an_executor_from_several_threads():
