@@ -46,7 +46,7 @@ class Popen:
     def _work(self, process):
         theirs = sys.modules.get("multiprocessing.queues")
         for arg in process._args if theirs else ():
-            if isinstance(arg, theirs.Queue):
+            if issubclass(type(arg), theirs.Queue):
                 from .queues import carry
                 carry(arg)
         _mp_context.set_spawning_popen(self)  # the authentication key refuses to be pickled for anything else

@@ -167,6 +167,14 @@ class SimpleQueuePush(SimpleQueue):
 class Queue(_Base):
     """A queue with the methods of queue.Queue. With a maxsize, put() waits while that many objects wait."""
 
+    @property
+    def __class__(self):
+        """That of multiprocessing's, for isinstance(), which logging.config asks. A derived class has its own."""
+        if type(self).__module__ != __name__:
+            return type(self)
+        from multiprocessing import queues
+        return getattr(queues, type(self).__name__)
+
     def __init__(self, maxsize=0, *, ctx=None):
         super().__init__(maxsize)
 

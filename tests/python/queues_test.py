@@ -2,9 +2,12 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import logging.config
+import multiprocessing.queues
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 
@@ -54,6 +57,24 @@ def test_sizes():
     assert q.full() and q.qsize() == 2
     assert q.get_nowait() is None
     assert not q.full()
+
+
+def log_into(q, what):
+    config = {"version": 1, "handlers": {"q": {"class": "logging.handlers.QueueHandler", "queue": q}},
+              "root": {"handlers": ["q"]}}
+    logging.config.dictConfig(config)
+    logging.warning(what)
+
+
+def test_queues_for_logging(start):
+    """From Python 3.12 on logging.config asks whether a queue is one of multiprocessing."""
+    class Own(mp.queues.Queue):
+        pass
+    for q in mp.Queue(), mp.JoinableQueue():
+        assert isinstance(q, multiprocessing.queues.Queue) and isinstance(q, type(q))
+        if sys.version_info[:2] != (3, 12):  # whose first releases take none of multiprocessing
+            assert well(start(log_into, q, "what")) and q.get(timeout=LONG).getMessage() == "what"
+    assert Own().__class__ is Own and not isinstance(mp.Queue(), multiprocessing.queues.JoinableQueue)
 
 
 def test_full_and_empty():
