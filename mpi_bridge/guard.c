@@ -259,6 +259,29 @@ static int swap_sockets(struct fbr_guard *g, int listener)
     return rc;
 }
 
+/* A library that waits for the port since before the swap is woken by events of the port only, and
+ * then finds none on its new socket. One event of each makes it look again: a connection that has
+ * hung up waits at the new socket, then one comes to the port. */
+static int wake_library(struct fbr_guard *g)
+{
+    struct sockaddr_storage port;
+    socklen_t len = sizeof(port);
+    int fds[3], rc;
+
+    getsockname(g->port, (struct sockaddr *)&port, &len);
+    fds[0] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fds[1] = socket(port.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    rc = connect(fds[0], (struct sockaddr *)&g->inner, sizeof(g->inner)) < 0 ||
+                 connect(fds[1], (struct sockaddr *)&port, len) < 0
+             ? -errno
+             : 0;
+    fds[2] = accept4(g->port, NULL, NULL, SOCK_CLOEXEC);
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return rc;
+}
+
 static int start_thread(struct fbr_guard *g)
 {
     sigset_t all, old;
@@ -308,8 +331,7 @@ int fbr_guard_open(struct fbr_guard **out, int listener, const char *path, uid_t
     rc = swap_sockets(g, listener);
     if (rc < 0)
         goto fail;
-    rc = start_thread(g);
-    if (rc < 0) {
+    if ((rc = wake_library(g)) < 0 || (rc = start_thread(g)) < 0) {
         dup3(g->port, listener, O_CLOEXEC);
         unlink(path);
         goto fail;

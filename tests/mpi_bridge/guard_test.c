@@ -3,10 +3,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +26,11 @@
 #define STRANGERS 200
 #define OTHER_USER 65534
 
-/* A library as libpmix is: accepts everybody, and reads the first message as long as it takes. */
+/* A library as libpmix is: accepts everybody, reads the first message as long as it takes, and
+ * waits for its listener before there is a guard. */
 static struct {
     int listener, stop[2];
+    int task; /* atomic: /proc's entry of the thread, which only waits from then on */
     unsigned short port;
     pthread_t thread;
     unsigned accepted; /* atomic, as all below */
@@ -45,8 +50,9 @@ static void serve(int fd)
     char bytes[256];
     ssize_t n = recv(fd, bytes, HEAD, MSG_WAITALL);
 
-    __atomic_add_fetch(&library.accepted, 1, __ATOMIC_RELAXED);
-    if (n != HEAD)
+    if (n != 0) /* not the guard's own, which says nothing */
+        __atomic_add_fetch(&library.accepted, 1, __ATOMIC_RELAXED);
+    if (n > 0 && n != HEAD)
         __atomic_add_fetch(&library.waited, 1, __ATOMIC_RELAXED);
     while (n > 0 && send(fd, bytes, (size_t)n, MSG_NOSIGNAL) == n)
         n = recv(fd, bytes, sizeof(bytes), 0);
@@ -56,6 +62,7 @@ static void serve(int fd)
 static void *library_main(void *arg)
 {
     (void)arg;
+    __atomic_store_n(&library.task, open("/proc/thread-self/stat", O_RDONLY), __ATOMIC_RELEASE);
     for (;;) {
         struct pollfd p[2] = {{.fd = library.listener, .events = POLLIN},
                               {.fd = library.stop[0], .events = POLLIN}};
@@ -68,6 +75,14 @@ static void *library_main(void *arg)
         if (fd >= 0)
             serve(fd);
     }
+}
+
+static bool library_waits(void)
+{
+    char stat[512] = "";
+    int fd = __atomic_load_n(&library.task, __ATOMIC_ACQUIRE);
+
+    return fd > 0 && pread(fd, stat, sizeof(stat) - 1, 0) > 0 && strstr(stat, ") S ");
 }
 
 static int set_up(void **state)
@@ -86,8 +101,11 @@ static int set_up(void **state)
         getsockname(library.listener, (struct sockaddr *)&in, &len) < 0 || pipe(library.stop) < 0)
         return -1;
     library.port = in.sin_port;
-    return fbr_guard_open(&guard, library.listener, path, geteuid(), is_whole, NULL) < 0 ||
-           pthread_create(&library.thread, NULL, library_main, NULL) != 0;
+    if (pthread_create(&library.thread, NULL, library_main, NULL) != 0)
+        return -1;
+    while (!library_waits())
+        sched_yield();
+    return fbr_guard_open(&guard, library.listener, path, geteuid(), is_whole, NULL);
 }
 
 static int tear_down(void **state)
@@ -97,6 +115,7 @@ static int tear_down(void **state)
     close(library.stop[1]);
     pthread_join(library.thread, NULL);
     close(library.stop[0]);
+    close(library.task);
     close(library.listener);
     temp_dir_remove(dir);
     return 0;
