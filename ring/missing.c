@@ -7,12 +7,18 @@
  * MPI_Init. That rank would wait for ever, so the ring fails. In the same way a rank waits in
  * MPI_Comm_spawn for the ranks that were spawned.
  *
+ * Ranks with Open MPI meet their server by PMIx, and ranks with MPICH by PMI. If one rank waits
+ * at the first, and another has come to the second, neither's MPI_Init can return.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <string.h>
 
 #include "ring/ring_priv.h"
 
 #define PATIENCE_MS 5000
+
+enum { BY_PMI = 1, BY_PMIX = 2, BY_BOTH = 3 };
 
 static void ask(struct fiber_ring *r)
 {
@@ -30,7 +36,7 @@ static void on_ask(void *arg)
         return;
     fbr_buf_init(&b);
     DL_FOREACH(r->jobs, j) {
-        if ((!j->missing && !j->lonely) || j->over)
+        if ((!j->missing && !j->lonely && j->protocols != BY_BOTH) || j->over)
             continue;
         fbr_buf_clear(&b);
         fbr_put_u32(&b, j->job.info.id);
@@ -88,11 +94,20 @@ void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank)
         note_lonely(j);
 }
 
+/* The protocol by which its process has first met its server. */
+static uint8_t protocol(const struct ring_rank *k)
+{
+    if (!(k->flags & FBR_RANK_MET))
+        return 0;
+    return !strncmp(k->how, "PMIx ", 5) ? BY_PMIX : !strncmp(k->how, "PMI ", 4) ? BY_PMI : 0;
+}
+
 void fbr_ring_missing_met(struct ring_job *j, uint32_t rank)
 {
     j->ranks[rank].came = true;
     j->met = true;
-    if (j->missing)
+    j->protocols |= protocol(&j->ranks[rank]);
+    if (j->missing || j->protocols == BY_BOTH)
         ask(j->ring);
 }
 
@@ -131,11 +146,39 @@ static bool waits_for_spawned(const struct ring_job *j, const struct ring_rank *
            j->ranks[child->job.info.parent_rank].state == RANK_RUNNING;
 }
 
+/* The rank waits for one that has come by the other protocol. Returns true if it failed the
+ * ring. */
+static bool fail_mixture(struct ring_job *j, uint32_t rank)
+{
+    uint8_t mine = protocol(&j->ranks[rank]);
+    uint32_t i = 0;
+    char who[300];
+
+    if (!mine)
+        return false;
+    while (i < j->job.info.size &&
+           (j->ranks[i].state != RANK_RUNNING || protocol(&j->ranks[i]) != (BY_BOTH ^ mine)))
+        i++;
+    if (i == j->job.info.size)
+        return false;
+    fbr_ring_name_rank(j, rank, who, sizeof(who));
+    fbr_ring_fail(
+        j->ring, j, rank, 1,
+        "All ranks of a run are one MPI_COMM_WORLD: use the same MPI in all programs, and "
+        "on all hosts. Open MPI uses PMIx, MPICH uses PMI.",
+        "%s has called MPI_Init by %s and rank %u by %s, and they wait for each other "
+        "forever",
+        who, mine == BY_PMI ? "PMI" : "PMIx", i, mine == BY_PMI ? "PMIx" : "PMI");
+    return true;
+}
+
 void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank)
 {
     const struct ring_rank *k = &j->ranks[rank];
 
     if (k->state != RANK_RUNNING || !(k->flags & FBR_RANK_MET))
+        return;
+    if (fail_mixture(j, rank))
         return;
     if (waits_for_any(j))
         fail(j, rank, "there",

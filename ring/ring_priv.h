@@ -83,12 +83,13 @@ struct ring_job {
     struct fbr_ring_job job;
     struct ring_rank *ranks; /* [size] */
     uint32_t started, ended;
-    uint32_t missing; /* 1 + the first rank that ended and without which MPI_Init waits; 0: none */
-    bool told_missed; /* the launcher has warned of a rank that runs alone */
-    bool met;         /* one of its ranks has met its server */
-    bool over;        /* all its ranks have ended, and JOB_END was sent */
-    uint64_t spawn;   /* the spawn request to answer once all ranks run; 0: none */
-    bool refused;     /* its spawn failed and the caller knows: ends of its ranks are not judged */
+    uint32_t missing;  /* 1 + the first rank that ended and without which MPI_Init waits; 0: none */
+    bool told_missed;  /* the launcher has warned of a rank that runs alone */
+    bool met;          /* one of its ranks has met its server */
+    uint8_t protocols; /* by which its ranks have met their servers (missing.c) */
+    bool over;         /* all its ranks have ended, and JOB_END was sent */
+    uint64_t spawn;    /* the spawn request to answer once all ranks run; 0: none */
+    bool refused;      /* its spawn failed and the caller knows: ends of its ranks are not judged */
     uint32_t spawn_agent;
     struct ring_service *services;
     struct ring_job *lonely; /* it spawned this job, of which no rank has come (missing.c) */

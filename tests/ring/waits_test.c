@@ -239,6 +239,42 @@ static void a_rank_that_waits_for_one_that_ended_fails_the_ring(void **state)
     with_ring("1h", check_rank_that_waits);
 }
 
+static void meet(struct world *w, uint32_t rank, const char *how)
+{
+    w->ranks[rank] = (struct ring_rank){.state = RANK_RUNNING, .flags = FBR_RANK_MET};
+    snprintf(w->ranks[rank].how, sizeof(w->ranks[rank].how), "%s", how);
+    fbr_ring_missing_met(&w->job, rank);
+}
+
+static int check_mixture(struct world *w)
+{
+    struct fiber_ring *r = &w->ring;
+
+    r->state = R_RUNNING;
+    meet(w, 0, "PMIx 4.1");
+    meet(w, 1, "tcpstore");
+    CHECK(!fbr_timer_runs(&r->ask));
+    meet(w, 2, "PMI 1.1");
+    CHECK(fbr_timer_runs(&r->ask));
+    fbr_ring_missing_waits(&w->job, 1); /* of torch, not of MPI */
+    w->ranks[2].state = RANK_ENDED;
+    fbr_ring_missing_waits(&w->job, 0); /* rank 2 is over, by itself */
+    w->ranks[2].state = RANK_RUNNING;
+    CHECK(r->failure.code == 0);
+    fbr_ring_missing_waits(&w->job, 0);
+    CHECK(r->failure.code == 1);
+    CHECK(strcmp(r->failure.text,
+                 "rank 0 (pid 0 on here) has called MPI_Init by PMIx and rank 2 by "
+                 "PMI, and they wait for each other forever") == 0);
+    return 0;
+}
+
+static void ranks_of_two_kinds_of_mpi_fail_the_ring(void **state)
+{
+    (void)state;
+    with_ring("1h", check_mixture);
+}
+
 static int check_lost_rank(struct world *w)
 {
     struct fiber_ring *r = &w->ring;
@@ -368,6 +404,7 @@ int main(void)
         cmocka_unit_test(where_no_rank_uses_mpi_nobody_is_asked),
         cmocka_unit_test(agents_are_asked_whichever_comes_first),
         cmocka_unit_test(a_rank_that_waits_for_one_that_ended_fails_the_ring),
+        cmocka_unit_test(ranks_of_two_kinds_of_mpi_fail_the_ring),
         cmocka_unit_test(a_rank_that_a_ring_goes_on_without_is_missed_if_it_never_came),
         cmocka_unit_test(a_spawned_job_that_never_came_fails_the_ring),
         cmocka_unit_test(a_traceback_of_an_mpi_rank_starts_the_wait_for_the_hint),

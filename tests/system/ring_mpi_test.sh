@@ -326,6 +326,15 @@ test_a_rank_without_mpi_is_not_waited_for_in_mpi_init() {
     done
 }
 
+test_ranks_of_two_kinds_of_mpi_do_not_wait_for_each_other() {
+    [ ${#compilers[@]} = 2 ] || return 0
+    for where in --oversubscribe --per-node=1; do
+        fiber_run 1 "$where" -n 1 "$work/check.openmpi" window : -n 1 "$work/check.mpich" window || return
+        says 'has called MPI_Init by PMI' || return
+        says 'they wait for each other forever' || return
+    done
+}
+
 test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there() { # MPICH gives up by itself
     [[ ${compilers[*]} == *openmpi* ]] || return 0
     # shellcheck disable=SC2016
@@ -367,6 +376,7 @@ run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agr
     test_who_runs_alone_fails_the_run_and_is_told_why \
     test_who_runs_alone_behind_a_wrapper_fails_the_run test_an_only_rank_may_run_alone \
     test_a_rank_that_is_a_launcher_itself_does_not_run_alone test_who_runs_alone_for_long_is_told_of_before_the_end \
-    test_a_rank_without_mpi_is_not_waited_for_in_mpi_init test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there \
+    test_a_rank_without_mpi_is_not_waited_for_in_mpi_init test_ranks_of_two_kinds_of_mpi_do_not_wait_for_each_other \
+    test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there \
     test_data_of_a_rank_that_is_lost_elsewhere_is_not_waited_for \
     test_a_spawned_program_without_mpi_is_not_waited_for
