@@ -1,8 +1,10 @@
 /* plain.c - the bridge of programs that need no server, only variables.
  *
  * FIBER_*               which rank this is, for programs that are written for Fiber and for scripts
- * OMPI_COMM_WORLD_*     what mpirun sets; many scripts and libraries find the rank by them JAX_*
- * jax.distributed.initialize() reads the address; a program reads the rest
+ * OMPI_COMM_WORLD_*     what mpirun sets; many scripts and libraries find the rank by them
+ * MPI_LOCALRANKID       and MPI_LOCALNRANKS: what MPICH's and Intel MPI's mpiexec set, for scripts
+ *                         that choose a GPU
+ * JAX_*                 jax.distributed.initialize() reads the address; a program reads the rest
  *                         and passes it on. JAX would find all of it by itself with
  *                         OMPI_MCA_orte_hnp_uri. But then Open MPI 4.1 looks for an ompi-server
  *                         when a spawned rank meets its parents, and MPI_Comm_spawn fails, so this
@@ -21,8 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "mpi_bridge/bridge.h"
 
 #define JAX_PORT_FIRST 61440u /* 65536 - 4096 */
 #define JAX_PORTS 4096u
@@ -104,6 +104,8 @@ static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "OMPI_COMM_WORLD_LOCAL_RANK", "%u", rank - first);
     fbr_env_set(env, "OMPI_COMM_WORLD_LOCAL_SIZE", "%u", local_size);
     fbr_env_set(env, "OMPI_COMM_WORLD_NODE_RANK", "%u", rank - first);
+    fbr_env_set(env, "MPI_LOCALRANKID", "%u", rank - first);
+    fbr_env_set(env, "MPI_LOCALNRANKS", "%u", local_size);
     set_jax(job, rank, env);
     return 0;
 }

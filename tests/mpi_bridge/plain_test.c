@@ -51,9 +51,11 @@ static void test_a_rank_is_told_who_it_is(void **state)
                                     {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
                                     {"OMPI_COMM_WORLD_NODE_RANK", "1"},
+                                    {"MPI_LOCALRANKID", "1"},
+                                    {"MPI_LOCALNRANKS", "3"},
                                     {"JAX_NUM_PROCESSES", "5"},
                                     {"JAX_PROCESS_ID", "5"}},
-           15); /* the last is the user's */
+           17); /* the last is the user's */
     snprintf(address, sizeof(address), "%s", fbr_env_get(&env, "JAX_COORDINATOR_ADDRESS"));
     assert_int_equal(sscanf(address, "127.0.0.1:%u", &port), 1);
     assert_in_range(port, 61440, 65535);
