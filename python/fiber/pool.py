@@ -659,6 +659,7 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
         self._asked = False  # a task was given
         self._ending = threading.Lock()  # taken for ever by the one that ends the workers
         self._known = {}  # name of a worker -> its process
+        self._opening = threading.Lock()
         self._to_open = initializer, tuple(initargs), maxtasksperchild, workers_per_job, idle, job
         if not _core.is_importing_main():
             self._core
@@ -678,17 +679,22 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
     @functools.cached_property
     def _core(self):
         """The workers: a pool that a child makes while it imports its main module has them when it is used later."""
+        with self._opening:  # by the first of several threads
+            if self._to_open:
+                self.__dict__["_core"] = self._open(*self._to_open)
+                self._to_open = None
+        return self.__dict__["_core"]
+
+    def _open(self, initializer, initargs, maxtasksperchild, workers_per_job, idle, job):
         core = _core.start()
-        initializer, initargs, maxtasksperchild, workers_per_job, idle, job = self._to_open
         data = _core.preparation("PoolWorker")
-        data["parent"] = (_name(), os.getpid())
+        data["parent"] = (process.current_process().name, os.getpid())
         first = _pickling.dumps_for_workers((initializer, initargs)) if initializer is not None else None
         work = _core.work("worker", _pickling.dumps((data, first)))
         if config.mem_per_job:
             job.setdefault("memory", int(config.mem_per_job) * meta.MIB)
         made = core.Pool(work, self._least, self._size, tasks_per_child=maxtasksperchild or 0,
                          workers_per_job=workers_per_job or int(config.cpu_per_job), idle=int((idle or 0) * 1000), **job)
-        self._to_open = None
         process.pools.add(self)
         for _ in range(self._least):
             next(process._process_counter)  # as workers have numbers in multiprocessing
@@ -1191,8 +1197,3 @@ def _by_value():
     if util is None:
         from . import util
     return _pickling.dumps if util.is_in_interactive_console() else None
-
-
-def _name():
-    process = sys.modules["multiprocessing.process"]
-    return process.current_process().name

@@ -130,6 +130,31 @@ def test_a_program_that_imports_multiprocessing(program):
     assert (ran.code, ran.out) == (0, "True True\n"), ran
 
 
+def test_threads_that_use_a_pool_of_the_main_module_first(program):
+    ran = program("""
+        import threading
+        import fiber as mp
+        pool = mp.Pool(1)
+
+        def use(n):
+            gate, results = threading.Barrier(n), []
+            def call():
+                gate.wait()
+                results.append(pool.apply(abs, (-1,)))
+            threads = [threading.Thread(target=call) for _ in range(n)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            return results, len(mp.active_children())
+
+        if __name__ == "__main__":
+            with pool:
+                print(*pool.apply(use, (8,)))
+    """)
+    assert (ran.code, ran.out) == (0, "[1, 1, 1, 1, 1, 1, 1, 1] 1\n"), ran
+
+
 def test_a_program_on_standard_input_sends_what_a_program_in_a_file_does(python):
     """Functions travel by cloudpickle there, which knows no sockets, and would copy memory that is to be shared."""
     pytest.importorskip("cloudpickle")
