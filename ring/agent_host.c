@@ -295,15 +295,10 @@ static void host_met(void *user, uint32_t job, uint32_t rank, const char *how)
 
 static void host_left(void *user, uint32_t job, uint32_t rank)
 {
-    struct agent *a = agent_of(user);
-    struct agent_rank *r = rank_of(a, job, rank);
-    struct fbr_buf b;
+    struct agent_rank *r = rank_of(agent_of(user), job, rank);
 
-    if (!r || r->left)
-        return;
-    r->left = true;
-    fbr_agent_about(&b, job, rank);
-    fbr_agent_send(a, FBR_RING_LEFT, &b);
+    if (r)
+        r->left = true;
 }
 
 static void host_abort(void *user, uint32_t job, uint32_t rank, int code, const char *text)

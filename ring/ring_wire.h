@@ -73,7 +73,6 @@ enum fbr_ring_frame {
     FBR_RING_EXITED,
     FBR_RING_OUTPUT,
     FBR_RING_MET,
-    FBR_RING_LEFT,
     FBR_RING_ABORT,
     FBR_RING_FENCE,
     FBR_RING_PUBLISH,

@@ -150,7 +150,6 @@ static void test_rings_have_the_numbers_of_the_page(void **state)
         {FBR_RING_EXITED, "EXITED |"},
         {FBR_RING_OUTPUT, "OUTPUT |"},
         {FBR_RING_MET, "MET |"},
-        {FBR_RING_LEFT, "LEFT |"},
         {FBR_RING_ABORT, "ABORT |"},
         {FBR_RING_FENCE, "FENCE |"},
         {FBR_RING_PUBLISH, "PUBLISH |"},
