@@ -80,7 +80,8 @@ static int watch(struct fbr_sp_server *s, int op, int fd, uint32_t events, void 
 /* ---- Sending: any thread ---- */
 
 /* Sends what the kernel takes, under the connection's lock. True: all is sent, or nothing more can
- * be sent; the reading side notices the error. */
+ * be sent. The kernel may lack memory for a message, on a connection that is whole: it is shut down,
+ * so that both sides notice. */
 static bool send_some(struct fbr_sp_conn *c)
 {
     uint8_t head[FBR_SP_HEAD_MAX];
@@ -98,8 +99,10 @@ static bool send_some(struct fbr_sp_conn *c)
             continue;
         if (n < 0 && errno == EAGAIN)
             return false;
-        if (n < 0)
+        if (n < 0) {
+            fbr_sp_hang_up(c);
             break;
+        }
         c->sent += (size_t)n;
     }
     fbr_sock_free(c->msg);

@@ -286,8 +286,7 @@ static void *keep_vigil(void *arg)
     return NULL;
 }
 
-/* Stands in for a pidfd: a descriptor that can be read when the
- * process has ended. */
+/* Stands in for a pidfd: a descriptor that can be read when the process has ended. */
 static int watch_child(pid_t pid, int *pidfd)
 {
     struct vigil *v = malloc(sizeof(*v));

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <endian.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,7 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -232,6 +236,50 @@ static void our_server_serves_nanomsg(void **state)
 
 /* ---- Servers that nobody wishes for ---- */
 
+/* The kernel lacks memory for what this thread sends. */
+static void *serve_without_memory(void *server)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOBUFS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof(code) / sizeof(code[0]), code};
+    bool forbidden = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+
+    fbr_sp_server_run(server);
+    return forbidden ? server : NULL;
+}
+
+/* A message may not be lost on a connection that goes on. */
+static void a_server_without_memory_hangs_up(void **state)
+{
+    static const struct fbr_sp_server_ops ops = {answer, on_end, on_tick};
+    struct fbr_sp_server *server;
+    struct fbr_sp_client *c;
+    pthread_t thread;
+    size_t wanted = 44;
+    void *forbidden;
+    bool lost;
+
+    (void)state;
+    assert_int_equal(fbr_sp_server_open(&server, url, true, &ops, NULL, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, serve_without_memory, server), 0);
+    assert_int_equal(fbr_sp_client_open(&c, path, FBR_SOCK_MAX, TEST_LONG_MS), 0);
+    assert_int_equal(send_made(c, wanted), 0);
+    wait_readable(fbr_sp_client_fd(c));
+    lost = fbr_sp_client_recv(c, on_message, &wanted) == 0 && fbr_sp_client_lost(c);
+    fbr_sp_server_stop(server);
+    pthread_join(thread, &forbidden);
+    fbr_sp_client_close(c);
+    fbr_sp_server_close(server);
+    if (!forbidden)
+        skip();
+    assert_true(lost);
+}
+
 static int listen_here(void)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -405,9 +453,13 @@ static void a_server_that_makes_no_sense(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(nanomsg_serves_our_client), CASE(our_server_serves_nanomsg),
-        CASE(nobody_is_there),           CASE(a_message_for_which_there_is_no_room_leaves_later),
-        CASE(a_server_that_hangs_up),    cmocka_unit_test(a_server_that_makes_no_sense),
+        CASE(nanomsg_serves_our_client),
+        CASE(our_server_serves_nanomsg),
+        CASE(nobody_is_there),
+        CASE(a_message_for_which_there_is_no_room_leaves_later),
+        CASE(a_server_without_memory_hangs_up),
+        CASE(a_server_that_hangs_up),
+        cmocka_unit_test(a_server_that_makes_no_sense),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
