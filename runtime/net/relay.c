@@ -298,9 +298,12 @@ static void pass_down(struct fbr_relay *r, uint64_t process, const void *record,
 
         if (n >= 0 && fbr_pipe_frames_sent(&f, (size_t)n))
             return;
-        /* The process has ended: the next event of its socket ends the line. */
-        if (n < 0 && errno != EAGAIN && errno != EINTR)
+        /* The process has ended, or the kernel lacks memory: the next event of its socket ends the
+         * line, after all that it has sent. */
+        if (n < 0 && errno != EAGAIN && errno != EINTR) {
+            shutdown(l->fd, SHUT_RDWR);
             return;
+        }
         l->writes = true;
         watch_line(r, l);
     }

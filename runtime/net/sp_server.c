@@ -80,8 +80,8 @@ static int watch(struct fbr_sp_server *s, int op, int fd, uint32_t events, void 
 /* ---- Sending: any thread ---- */
 
 /* Sends what the kernel takes, under the connection's lock. True: all is sent, or nothing more can
- * be sent. The kernel may lack memory for a message, on a connection that is whole: it is shut down,
- * so that both sides notice. */
+ * be sent. The kernel may lack memory for a message although the connection is whole: it is shut
+ * down, so that both sides notice. */
 static bool send_some(struct fbr_sp_conn *c)
 {
     uint8_t head[FBR_SP_HEAD_MAX];
