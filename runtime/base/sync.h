@@ -1,10 +1,11 @@
-/* sync.h - condition variables with deadlines by the monotonic clock.
+/* sync.h - condition variables with deadlines by the monotonic clock, and threads without signals.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SYNC_H
 #define FBR_SYNC_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 
 #include "runtime/base/clock.h"
@@ -19,5 +20,24 @@ static inline uint64_t fbr_deadline(int timeout_ms)
  * fbr_cond_init() made `cond`. */
 int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline);
 void fbr_cond_init(pthread_cond_t *cond);
+
+/* Starts a thread with all signals blocked, because they are for the program's threads. NULL: no
+ * thread joins it. 0 or -errno. */
+static inline int fbr_thread_start(pthread_t *thread, void *(*fn)(void *arg), void *arg)
+{
+    sigset_t all, old;
+    pthread_t own;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(thread ? thread : &own, NULL, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc)
+        return -rc;
+    if (!thread)
+        pthread_detach(own);
+    return 0;
+}
 
 #endif

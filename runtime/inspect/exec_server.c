@@ -8,15 +8,13 @@
 #include "runtime/inspect/exec_server.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "runtime/inspect/copy.h"
 #include "runtime/inspect/exec.h"
 #include "runtime/base/fds.h"
+#include "runtime/base/sync.h"
 #include "runtime/proc/child.h"
 #include "runtime/inspect/stack.h"
 #include "runtime/inspect/tree.h"
@@ -155,17 +153,8 @@ static void *run(void *arg)
 
 int fbr_exec_server_start(int sock, struct fbr_error *err)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all, before;
-    int rc;
+    int rc = fbr_thread_start(NULL, run, (void *)(intptr_t)sock);
 
-    sigfillset(&all); /* signals go to the program's threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    rc = pthread_create(&thread, &attr, run, (void *)(intptr_t)sock);
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc ? fbr_fail(err, -rc, "cannot start a thread for the request: %s", strerror(rc)) : 0;
+    return rc < 0 ? fbr_fail(err, rc, "cannot start a thread for the request: %s", fbr_strerror(rc))
+                  : 0;
 }

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/sync.h"
 #include "runtime/proc/context.h"
 
 #define PENDING_MAX (8u << 20) /* bytes of each of the two buffers */
@@ -250,7 +250,6 @@ int fbr_spool_open(struct fbr_spool **out, const struct fbr_config *config,
     uint64_t keep = fbr_config_size(config, "log_keep");
     uint64_t total = fbr_config_size(config, "log_total");
     struct fbr_spool *s;
-    sigset_t all, old;
     int rc;
 
     *out = NULL;
@@ -269,10 +268,7 @@ int fbr_spool_open(struct fbr_spool **out, const struct fbr_config *config,
     pthread_mutex_init(&s->lock, NULL);
     fbr_cond_init(&s->work);
     fbr_cond_init(&s->done);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = -pthread_create(&s->thread, NULL, spool_main, s);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rc = fbr_thread_start(&s->thread, spool_main, s);
     if (rc < 0) {
         fbr_fail(err, rc, "cannot start a thread for the logs: %s", fbr_strerror(rc));
         goto fail;

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "runtime/base/random.h"
 #include "runtime/net/conn.h"
 #include "runtime/base/log.h"
+#include "runtime/base/sync.h"
 #include "runtime/net/sp_server.h"
 
 #define TICKS 2 /* ticks per heartbeat */
@@ -492,13 +492,8 @@ static int start_listening(struct fbr_data_server *h, const char *url, struct fb
 
 static int start_thread(struct fbr_data_server *h, struct fbr_error *err)
 {
-    sigset_t all, old;
-    int rc;
+    int rc = fbr_thread_start(&h->thread, data_server_main, h);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = -pthread_create(&h->thread, NULL, data_server_main, h);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc < 0 ? fbr_fail(err, rc, "data channel: cannot start a thread: %s", fbr_strerror(rc))
                   : 0;
 }

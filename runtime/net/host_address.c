@@ -143,9 +143,7 @@ static int toward_name(const char *name, unsigned ms, char out[FBR_HOST_ADDRESS_
 {
     struct look_up *l = calloc(1, sizeof(*l));
     uint64_t deadline = fbr_deadline((int)ms);
-    pthread_attr_t attr;
-    pthread_t thread;
-    int rc = 0;
+    int rc;
     bool done;
 
     if (!l)
@@ -153,10 +151,7 @@ static int toward_name(const char *name, unsigned ms, char out[FBR_HOST_ADDRESS_
     strncpy(l->name, name, sizeof(l->name) - 1);
     pthread_mutex_init(&l->lock, NULL);
     fbr_cond_init(&l->changed);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    rc = -pthread_create(&thread, &attr, look_up, l);
-    pthread_attr_destroy(&attr);
+    rc = fbr_thread_start(NULL, look_up, l);
     if (rc < 0) {
         free_look_up(l);
         return rc;

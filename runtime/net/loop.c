@@ -6,9 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "runtime/base/sync.h"
 
 #define LATE_MS 10 /* a timer that is so late lets the loop read first */
 
@@ -75,18 +76,6 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
-static int thread_start(struct fbr_loop *l)
-{
-    sigset_t all, old;
-    int rc;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = -pthread_create(&l->thread, NULL, loop_main, l);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc;
-}
-
 /* Opens /dev/null as each of descriptors 0 to 2 that is closed. libuv aborts when it closes one of
  * these descriptors, and the program's output would go into a socket that got such a number. Child
  * processes do not inherit these descriptors. */
@@ -122,7 +111,7 @@ int fbr_loop_open(struct fbr_loop **out, struct fbr_error *err)
     if (rc < 0)
         goto fail_loop;
     l->wake.data = l;
-    rc = thread_start(l);
+    rc = fbr_thread_start(&l->thread, loop_main, l);
     if (rc < 0)
         goto fail_wake;
     *out = l;

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +127,6 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
                     void *user)
 {
     struct fbr_output *o = calloc(1, sizeof(*o));
-    sigset_t all, old;
     int rc;
 
     if (!o)
@@ -142,10 +140,7 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->work, NULL);
     fbr_cond_init(&o->changed);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = -pthread_create(&o->thread, NULL, writer_main, o);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rc = fbr_thread_start(&o->thread, writer_main, o);
     if (rc < 0) {
         free(o);
         return rc;

@@ -44,6 +44,7 @@
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
+#include "runtime/base/sync.h"
 
 #define STACK (64 * 1024)
 
@@ -290,26 +291,20 @@ static void *keep_vigil(void *arg)
 static int watch_child(pid_t pid, int *pidfd)
 {
     struct vigil *v = malloc(sizeof(*v));
-    sigset_t all, old;
     int ends[2], rc;
-    pthread_t id;
 
     if (!v || pipe2(ends, O_CLOEXEC) < 0) {
         free(v);
         return -ENOMEM;
     }
     *v = (struct vigil){pid, ends[1]};
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&id, NULL, keep_vigil, v);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc) {
+    rc = fbr_thread_start(NULL, keep_vigil, v);
+    if (rc < 0) {
         close(ends[0]);
         close(ends[1]);
         free(v);
-        return -rc;
+        return rc;
     }
-    pthread_detach(id);
     *pidfd = ends[0];
     return 0;
 }
