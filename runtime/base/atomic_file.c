@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
+
 #define DAY_S (24 * 3600)
 #define DEPTH 80 /* depth of nested directories: more than tree.h ever makes */
 #define TRIES 100
@@ -93,12 +95,8 @@ static int folder_of(const char *path, char *folder, size_t size)
 /* Stores the boot id, or "" if it cannot be read. */
 static void boot_of_ours(char boot[BOOT + 1])
 {
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, boot, BOOT);
-
-    boot[n == BOOT ? BOOT : 0] = '\0';
-    if (fd >= 0)
-        close(fd);
+    if (fbr_fds_read_file("/proc/sys/kernel/random/boot_id", boot, BOOT + 1) != BOOT)
+        boot[0] = '\0';
 }
 
 static int name_beside(const char *path, const char *end, char *name, size_t size)

@@ -1,9 +1,11 @@
-/* fds.c - counts free file descriptors and reserves some; writes all of some data to one.
+/* fds.c - counts free file descriptors and reserves some; reads small files, and writes all of some
+ * data to a descriptor.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/fds.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -110,6 +112,23 @@ bool fbr_fds_short(char *text, unsigned size)
              "this process has %d of its %d file descriptors free; raise the limit (ulimit -n)",
              found, limit());
     return true;
+}
+
+ssize_t fbr_fds_read_file(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK);
+    ssize_t len = 0, n = fd < 0 ? -1 : 1;
+
+    while (fd >= 0 && (size_t)len + 1 < size && n > 0) {
+        n = read(fd, out + len, size - 1 - (size_t)len);
+        len += n > 0 ? n : 0;
+    }
+    if (n < 0 && len == 0)
+        len = -errno;
+    if (fd >= 0)
+        close(fd);
+    out[len > 0 ? len : 0] = '\0';
+    return len;
 }
 
 int fbr_fds_write(int fd, const void *data, size_t len)

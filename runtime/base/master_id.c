@@ -4,28 +4,17 @@
 #include "runtime/base/master_id.h"
 
 #include <ctype.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
+
 #define HOST_CHARS 24
 #define START_FIELD 22 /* field of /proc/PID/stat, counted from 1; proc(5) */
-
-static bool read_text(const char *path, char *out, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-
-    if (fd >= 0)
-        close(fd);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
 
 static void mix(uint64_t *mark, const char *text)
 {
@@ -41,7 +30,7 @@ static uint64_t mark_of_here(const char *host)
     char boot[64], space[64];
     ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
 
-    if (n < 0 || !read_text("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)))
+    if (n < 0 || fbr_fds_read_file("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) <= 0)
         return 0;
     space[n] = '\0';
     mix(&mark, host);
@@ -57,7 +46,7 @@ static uint64_t start_of(long pid)
     char path[40], stat[1024], *at;
 
     snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
-    if (!read_text(path, stat, sizeof(stat)))
+    if (fbr_fds_read_file(path, stat, sizeof(stat)) <= 0)
         return 0;
     at = strrchr(stat, ')'); /* the name before ')' may contain any character */
     if (!at || strlen(at) < 3 || strchr("ZX", at[2]))

@@ -6,7 +6,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/inspect/stack.h"
 #include "runtime/base/printable.h"
 
@@ -131,28 +131,12 @@ void fbr_stack_call(const char *text, char *out, size_t size)
 
 /* ---- Files ---- */
 
-/* Reads a small file and adds a NUL; returns its length, or -1. */
-static ssize_t slurp(const char *path, char *out, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    size_t len = 0;
-    ssize_t n = -1;
-
-    if (fd < 0)
-        return -1;
-    while (len + 1 < size && (n = read(fd, out + len, size - 1 - len)) > 0)
-        len += (size_t)n;
-    close(fd);
-    out[len] = '\0';
-    return n < 0 && len == 0 ? -1 : (ssize_t)len;
-}
-
 static bool read_stat(const char *dir, struct fbr_stack_stat *s)
 {
     char path[320], text[1024];
 
     snprintf(path, sizeof(path), "%.300s/stat", dir);
-    return slurp(path, text, sizeof(text)) > 0 && fbr_stack_stat(text, s);
+    return fbr_fds_read_file(path, text, sizeof(text)) > 0 && fbr_stack_stat(text, s);
 }
 
 static uint64_t to_ms(uint64_t ticks)
@@ -171,7 +155,7 @@ static int32_t rank_of(const char *dir)
     ssize_t n;
 
     snprintf(path, sizeof(path), "%.300s/environ", dir);
-    n = text ? slurp(path, text, ENVIRONMENT) : -1;
+    n = text ? fbr_fds_read_file(path, text, ENVIRONMENT) : -1;
     for (const char *at = text; n > 0 && at < text + n; at += strlen(at) + 1)
         if (!strncmp(at, name, sizeof(name) - 1) && isdigit((unsigned char)at[sizeof(name) - 1])) {
             long v = strtol(at + sizeof(name) - 1, NULL, 10);
@@ -193,10 +177,10 @@ static void look_at_thread(const char *dir, struct fbr_stack_thread *t)
         fbr_printable_plain(t->name, sizeof(t->name), s.name);
     }
     snprintf(path, sizeof(path), "%.300s/wchan", dir);
-    if (slurp(path, text, sizeof(text)) > 0 && strcmp(text, "0") != 0)
+    if (fbr_fds_read_file(path, text, sizeof(text)) > 0 && strcmp(text, "0") != 0)
         fbr_printable_plain(t->wchan, sizeof(t->wchan), text);
     snprintf(path, sizeof(path), "%.300s/syscall", dir);
-    if (slurp(path, text, sizeof(text)) > 0)
+    if (fbr_fds_read_file(path, text, sizeof(text)) > 0)
         fbr_stack_call(text, t->call, sizeof(t->call));
 }
 

@@ -25,14 +25,10 @@
 
 static int yama_scope(void)
 {
-    FILE *f = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
-    int scope = 0;
+    char text[16];
 
-    if (f && fscanf(f, "%d", &scope) != 1)
-        scope = 0;
-    if (f)
-        fclose(f);
-    return scope;
+    fbr_fds_read_file("/proc/sys/kernel/yama/ptrace_scope", text, sizeof(text));
+    return atoi(text);
 }
 
 static bool is_refusal(const char *why)

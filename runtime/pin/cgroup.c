@@ -3,28 +3,16 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/pin/cgroup.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "runtime/base/fds.h"
 
 #define CPUS_MAX 4096
 #define NO_LIMIT (1ull << 60) /* version 1 reports "no limit" as a number about this large */
-
-/* Reads a small file, NUL-terminated. Negative: the file cannot be read. */
-static int read_file(const char *path, char *out, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-
-    if (fd >= 0)
-        close(fd);
-    out[n > 0 ? n : 0] = '\0';
-    return n < 0 ? -1 : 0;
-}
 
 static void take_quota(struct fbr_cgroup *l, double quota, double period)
 {
@@ -77,19 +65,20 @@ static void look_in(struct fbr_cgroup *l, const char *dir)
     double quota, of;
 
     snprintf(path, sizeof(path), "%s/cpu.max", dir);
-    if (read_file(path, text, sizeof(text)) == 0 && sscanf(text, "%lf %lf", &quota, &of) == 2)
+    if (fbr_fds_read_file(path, text, sizeof(text)) >= 0 &&
+        sscanf(text, "%lf %lf", &quota, &of) == 2)
         take_quota(l, quota, of);
     snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", dir);
-    if (read_file(path, text, sizeof(text)) == 0) {
+    if (fbr_fds_read_file(path, text, sizeof(text)) >= 0) {
         snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", dir);
-        if (read_file(path, period, sizeof(period)) == 0)
+        if (fbr_fds_read_file(path, period, sizeof(period)) >= 0)
             take_quota(l, atof(text), atof(period));
     }
     snprintf(path, sizeof(path), "%s/memory.max", dir);
-    if (read_file(path, text, sizeof(text)) == 0)
+    if (fbr_fds_read_file(path, text, sizeof(text)) >= 0)
         take_memory(l, text);
     snprintf(path, sizeof(path), "%s/memory.limit_in_bytes", dir);
-    if (read_file(path, text, sizeof(text)) == 0)
+    if (fbr_fds_read_file(path, text, sizeof(text)) >= 0)
         take_memory(l, text);
     if (!l->oom_known)
         take_kills(l, dir);
@@ -167,11 +156,11 @@ void fbr_cgroup_read_at(struct fbr_cgroup *l, const char *root)
 
     memset(l, 0, sizeof(*l));
     snprintf(path, sizeof(path), "%s/proc/sys/kernel/random/boot_id", root);
-    read_file(path, text, sizeof(text));
+    fbr_fds_read_file(path, text, sizeof(text));
     l->machine = mix(0xcbf29ce484222325u, text, strlen(text));
     count_processors(l);
     snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-    read_file(path, text, sizeof(text));
+    fbr_fds_read_file(path, text, sizeof(text));
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         look_at(l, root, line, strlen(line));
     snprintf(path, sizeof(path), "%s/proc/vmstat", root);

@@ -5,15 +5,14 @@
 #include "runtime/pin/pin.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/pin/cpulist.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/program/module.h"
 
 const struct fbr_pin_ops *fbr_pin_load(struct fbr_error *err)
@@ -150,26 +149,15 @@ static int read_affinity(int pid, char *out, size_t size)
 
 /* Reads the beginning of a file of /proc. The files that are read here have the wanted text in
  * their first page or so. */
-static size_t read_proc(int pid, const char *name, char *out, size_t size)
+static bool read_proc(int pid, const char *name, char *out, size_t size)
 {
     char path[64];
-    size_t len = 0;
-    ssize_t n;
-    int fd;
 
     if (pid)
         snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
     else
         snprintf(path, sizeof(path), "/proc/thread-self/%s", name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    while (len < size - 1 &&
-           ((n = read(fd, out + len, size - 1 - len)) > 0 || (n < 0 && errno == EINTR)))
-        len += n > 0 ? (size_t)n : 0;
-    close(fd);
-    out[len] = '\0';
-    return len;
+    return fbr_fds_read_file(path, out, size) > 0;
 }
 
 static bool is_gpu_list(const char *pair)

@@ -5,10 +5,10 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "runtime/base/fds.h"
 
 #define OWN_MAX 4096 /* of our command line */
 #define OWN_WORDS 64
@@ -152,14 +152,11 @@ void fbr_script_name(const char *const *command, char *out, size_t size)
 
 void fbr_script_own(char *name, size_t size, char *command, size_t command_size)
 {
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC), count = 0;
     char line[OWN_MAX];
-    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+    ssize_t n = fbr_fds_read_file("/proc/self/cmdline", line, sizeof(line));
     const char *words[OWN_WORDS + 1] = {program_invocation_short_name};
+    int count = 0;
 
-    if (fd >= 0)
-        close(fd);
-    line[n > 0 ? n : 0] = '\0';
     for (char *at = line; at < line + n && count < OWN_WORDS; at += strlen(at) + 1)
         words[count++] = at;
     if (name)
