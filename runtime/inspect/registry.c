@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/proc/rundir.h"
 
 /* Records of ended runs to keep: of each name, so that a test suite does not displace the run that
@@ -25,7 +27,6 @@
 #define NAME_CHARS 4 /* of the hash of a run's name, at the end of the name of its record */
 #define YOUNG_S 60   /* a directory without a socket is just being made, unless it is old */
 #define RECORD 16384 /* size of the longest file that is read */
-#define UID_CHARS 16
 
 /* ---- Directories ---- */
 
@@ -112,9 +113,9 @@ static const char *join(char out[FBR_REGISTRY_MAX], const char *dir, const char 
     return out;
 }
 
-static bool is_run(const char *name)
+bool fbr_registry_is_run(const char *name)
 {
-    return strlen(name) == UID_CHARS && strspn(name, "0123456789abcdef") == UID_CHARS;
+    return strlen(name) == FBR_REGISTRY_UID && strspn(name, "0123456789abcdef") == FBR_REGISTRY_UID;
 }
 
 void fbr_registry_drop(const char *dir)
@@ -129,42 +130,27 @@ void fbr_registry_drop(const char *dir)
 
 /* ---- Files ---- */
 
-static int write_file(const char *path, const struct fbr_buf *b)
+int fbr_registry_write(const char *path, const struct fbr_buf *b, int *lock)
 {
-    int fd =
-        b->failed ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int rc = fd < 0 ? -errno : 0;
-    ssize_t n = fd < 0 ? -1 : write(fd, b->data, b->len);
+    int fd = b->failed ? -1 : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc = 0;
 
-    if (fd >= 0 && n != (ssize_t)b->len)
-        rc = n < 0 ? -errno : -ENOSPC;
-    if (fd >= 0 && close(fd) < 0)
+    if (fd < 0)
+        return b->failed ? -ENOMEM : -errno;
+    if (lock && flock(fd, LOCK_EX | LOCK_NB) < 0) {
         rc = -errno;
-    if (rc < 0 && fd >= 0)
+        close(fd);
+        return rc;
+    }
+    errno = 0;
+    if (ftruncate(fd, 0) < 0 || write(fd, b->data, b->len) != (ssize_t)b->len)
+        rc = errno ? -errno : -ENOSPC;
+    if (lock && rc == 0)
+        *lock = fd;
+    else if (close(fd) < 0 && rc == 0)
+        rc = -errno;
+    if (rc < 0)
         unlink(path);
     return rc;
-}
-
-static ssize_t read_file(const char *path, void *out, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size);
-
-    if (fd >= 0)
-        close(fd);
-    return n;
-}
-
-/* Reads the next frame; false: it is not of that kind. */
-static bool take(const uint8_t **at, size_t *left, uint8_t kind, struct fbr_cur *c)
-{
-    size_t used;
-
-    if (fbr_run_control_frame(*at, *left, RECORD, c, &used) != 1 || fbr_get_u8(c) != kind)
-        return false;
-    *at += used;
-    *left -= used;
-    return true;
 }
 
 /* ---- Runs ---- */
@@ -175,22 +161,22 @@ int fbr_registry_add(const struct fbr_run_control_about *about, char dir[FBR_REG
                      struct fbr_error *err)
 {
     const struct fbr_run_facts none = {.size = about->size};
-    char root[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], name[UID_CHARS + 1];
+    char root[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], name[FBR_REGISTRY_UID + 1];
     struct fbr_buf b;
     int rc = fbr_registry_root(root, err);
 
     if (rc < 0)
         return rc;
     sweep(root);
-    snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
-    if (!is_run(name))
+    snprintf(name, sizeof(name), "%.*s", FBR_REGISTRY_UID, about->uid);
+    if (!fbr_registry_is_run(name))
         return fbr_fail(err, -EINVAL, "registry: '%s' is not a run's name", about->uid);
     rc = make_dir(join(dir, root, name), err);
     if (rc < 0)
         return rc;
     fbr_buf_init(&b);
     fbr_run_control_put_run(&b, about, &none);
-    rc = write_file(join(path, dir, "about"), &b);
+    rc = fbr_registry_write(join(path, dir, "about"), &b, NULL);
     fbr_buf_fini(&b);
     if (rc < 0) {
         fbr_registry_drop(dir);
@@ -199,46 +185,14 @@ int fbr_registry_add(const struct fbr_run_control_about *about, char dir[FBR_REG
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int is_record(const struct dirent *e)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return e->d_name[0] != '.' && strlen(e->d_name) <= 38;
 }
 
-/* Lists the names of records, oldest first. */
-static size_t list_records(const char *dir, char ***names)
+static int by_name(const struct dirent **a, const struct dirent **b)
 {
-    DIR *d = opendir(dir);
-    struct dirent *e;
-    size_t count = 0, cap = 0;
-
-    *names = NULL;
-    while (d && (e = readdir(d))) {
-        if (e->d_name[0] == '.' || strlen(e->d_name) > 38)
-            continue;
-        if (count == cap) {
-            char **more = realloc(*names, (cap = cap ? 2 * cap : 64) * sizeof(*more));
-
-            if (!more)
-                break;
-            *names = more;
-        }
-        (*names)[count] = strdup(e->d_name);
-        if (!(*names)[count])
-            break;
-        count++;
-    }
-    if (d)
-        closedir(d);
-    if (count)
-        qsort(*names, count, sizeof(**names), by_name);
-    return count;
-}
-
-static void free_names(char **names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free(names[i]);
-    free(names);
+    return strcmp((*a)->d_name, (*b)->d_name);
 }
 
 /* FNV-1a. */
@@ -261,21 +215,23 @@ static const char *name_part(const char *record)
 /* Removes old records after `record` was added. */
 static void prune(const char *dir, const char *record)
 {
-    char path[FBR_REGISTRY_MAX], **names;
-    size_t count = list_records(dir, &names), same = 0;
+    struct dirent **all = NULL;
+    int count = scandir(dir, &all, is_record, by_name), left = count, same = 0;
+    char path[FBR_REGISTRY_MAX];
 
-    for (size_t i = 0; i < count; i++)
-        same += !strcmp(name_part(names[i]), name_part(record));
-    for (size_t i = 0, left = count; i < count; i++) {
-        bool is_same = !strcmp(name_part(names[i]), name_part(record));
+    for (int i = 0; i < count; i++)
+        same += !strcmp(name_part(all[i]->d_name), name_part(record));
+    for (int i = 0; i < count; i++) {
+        bool is_same = !strcmp(name_part(all[i]->d_name), name_part(record));
 
-        if (left <= KEEP_ALL && !(is_same && same > KEEP))
-            continue;
-        unlink(join(path, dir, names[i]));
-        left--;
-        same -= is_same;
+        if (left > KEEP_ALL || (is_same && same > KEEP)) {
+            unlink(join(path, dir, all[i]->d_name));
+            left--;
+            same -= is_same;
+        }
+        free(all[i]);
     }
-    free_names(names, count);
+    free(all);
 }
 
 static void keep_record(const char *root, const struct fbr_run_control_about *about,
@@ -291,12 +247,12 @@ static void keep_record(const char *root, const struct fbr_run_control_about *ab
     clock_gettime(CLOCK_REALTIME, &now);
     if (code != FBR_REGISTRY_LOST) /* the time of its end is unknown */
         last.ended_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, UID_CHARS,
+    snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, FBR_REGISTRY_UID,
              about->uid, hash_name(about->name) & 0xffff);
     fbr_buf_init(&b);
     fbr_run_control_put_run(&b, about, &last);
     fbr_run_control_put_done(&b, code, report);
-    write_file(join(path, ended, name), &b);
+    fbr_registry_write(join(path, ended, name), &b, NULL);
     fbr_buf_fini(&b);
     prune(ended, name);
 }
@@ -319,14 +275,10 @@ void fbr_registry_end(const char *dir, const struct fbr_run_control_about *about
 static bool read_about(const char *dir, struct fbr_run_control_about *about,
                        struct fbr_run_facts *facts)
 {
-    uint8_t data[RECORD];
-    const uint8_t *at = data;
-    char path[FBR_REGISTRY_MAX];
-    ssize_t n = read_file(join(path, dir, "about"), data, sizeof(data));
-    size_t left = n > 0 ? (size_t)n : 0;
-    struct fbr_cur c;
+    char path[FBR_REGISTRY_MAX], data[RECORD];
+    ssize_t n = fbr_fds_read_file(join(path, dir, "about"), data, sizeof(data));
 
-    return take(&at, &left, FBR_RUN_CONTROL_RUN, &c) && fbr_run_control_get_run(&c, about, facts);
+    return fbr_run_control_get_record(data, n, about, facts, NULL, NULL, 0);
 }
 
 /* Removes a run whose launcher is dead, so that nothing listens at its socket. */
@@ -374,7 +326,7 @@ static void sweep(const char *root)
         char dir[FBR_REGISTRY_MAX];
         int fd;
 
-        if (!is_run(e->d_name) || fbr_rundir_is_held(join(dir, root, e->d_name)))
+        if (!fbr_registry_is_run(e->d_name) || fbr_rundir_is_held(join(dir, root, e->d_name)))
             continue;
         fd = call(dir);
         if (fd == -ECONNREFUSED)
@@ -429,7 +381,7 @@ int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_run_con
     if (!d)
         return fbr_fail(err, -errno, "%s: %s", root, fbr_strerror(errno));
     while ((e = readdir(d)))
-        if (is_run(e->d_name))
+        if (fbr_registry_is_run(e->d_name))
             visit(join(dir, root, e->d_name), found, user);
     closedir(d);
     return 0;
@@ -440,30 +392,23 @@ int fbr_registry_ended(void (*found)(void *user, const struct fbr_run_control_ab
                                      const char *report),
                        void *user, struct fbr_error *err)
 {
-    char root[FBR_REGISTRY_MAX], ended[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], **names,
-        report[4096];
-    int rc = fbr_registry_root(root, err);
-    size_t count;
+    char root[FBR_REGISTRY_MAX], ended[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], report[4096];
+    struct dirent **all = NULL;
+    int rc = fbr_registry_root(root, err), count, code;
 
     if (rc < 0)
         return rc;
-    count = list_records(join(ended, root, "ended"), &names);
-    for (size_t i = 0; i < count; i++) {
+    count = scandir(join(ended, root, "ended"), &all, is_record, by_name);
+    for (int i = 0; i < count; i++) {
         struct fbr_run_control_about about;
         struct fbr_run_facts facts;
-        uint8_t data[RECORD];
-        const uint8_t *at = data;
-        ssize_t n = read_file(join(path, ended, names[i]), data, sizeof(data));
-        size_t left = n > 0 ? (size_t)n : 0;
-        struct fbr_cur c, d;
-        int code;
+        char data[RECORD];
+        ssize_t n = fbr_fds_read_file(join(path, ended, all[i]->d_name), data, sizeof(data));
 
-        if (take(&at, &left, FBR_RUN_CONTROL_RUN, &c) &&
-            fbr_run_control_get_run(&c, &about, &facts) &&
-            take(&at, &left, FBR_RUN_CONTROL_DONE, &d) &&
-            fbr_run_control_get_done(&d, &code, report, sizeof(report)))
+        if (fbr_run_control_get_record(data, n, &about, &facts, &code, report, sizeof(report)))
             found(user, &about, &facts, code, report);
+        free(all[i]);
     }
-    free_names(names, count);
+    free(all);
     return 0;
 }

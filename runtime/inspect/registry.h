@@ -24,6 +24,14 @@
 
 #define FBR_REGISTRY_MAX 108 /* size of a path in it, with its NUL: the limit of a socket's name */
 
+#define FBR_REGISTRY_UID 16 /* characters of a run's uid in the name of its directory */
+
+/* Whether a name can be that of a run's directory. */
+bool fbr_registry_is_run(const char *name);
+/* Writes a file that other users cannot read. *lock, if not NULL, is then its descriptor, and holds
+ * a BSD lock. -EWOULDBLOCK: another process holds it. */
+int fbr_registry_write(const char *path, const struct fbr_buf *b, int *lock);
+
 /* Stores the registry's directory, which it makes if necessary. */
 int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err);
 /* Removes the directories of dead runs, then makes the directory of a run and its file `about`. */

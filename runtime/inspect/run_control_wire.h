@@ -18,6 +18,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "fiber.h"
 #include "runtime/base/buf.h"
@@ -111,5 +112,8 @@ bool fbr_run_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r);
 bool fbr_run_control_get_line(struct fbr_cur *c, int *rank, int *stream, bool *more,
                               const void **data, size_t *len);
 bool fbr_run_control_get_done(struct fbr_cur *c, int *code, char *text, size_t size);
+/* Reads a file that holds a RUN, and behind it a DONE if `code` is not NULL. False: malformed. */
+bool fbr_run_control_get_record(const void *data, ssize_t len, struct fbr_run_control_about *about,
+                                struct fbr_run_facts *facts, int *code, char *text, size_t size);
 
 #endif

@@ -15,17 +15,13 @@
 #include <unistd.h>
 
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
+#include "runtime/inspect/registry.h"
 #include "runtime/proc/rundir.h"
 
 #define RECORD 16384 /* size of the longest file `about` or `end` */
-#define UID_CHARS 16
 
 /* ---- Names ---- */
-
-static bool is_run(const char *name)
-{
-    return strlen(name) == UID_CHARS && strspn(name, "0123456789abcdef") == UID_CHARS;
-}
 
 static int join(char out[PATH_MAX], const char *dir, const char *name)
 {
@@ -66,29 +62,6 @@ static int make_own(const char *dir, struct fbr_error *err)
     return 0;
 }
 
-static int write_file(const char *dir, const char *name, const struct fbr_buf *b, int *keep)
-{
-    char path[PATH_MAX];
-    int fd, rc;
-
-    if (b->failed || join(path, dir, name) < 0)
-        return b->failed ? -ENOMEM : -ENAMETOOLONG;
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return -errno;
-    if ((keep && flock(fd, LOCK_EX | LOCK_NB) < 0) || ftruncate(fd, 0) < 0 ||
-        write(fd, b->data, b->len) != (ssize_t)b->len) {
-        rc = errno ? -errno : -EIO;
-        close(fd);
-        return rc;
-    }
-    if (keep)
-        *keep = fd;
-    else
-        close(fd);
-    return 0;
-}
-
 int fbr_spool_root_make(const char *root, struct fbr_error *err)
 {
     int rc = fbr_rundir_parents(root, 0700);
@@ -101,21 +74,21 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
                    const struct fbr_run_control_about *about, const struct fbr_run_facts *facts,
                    struct fbr_error *err)
 {
-    char name[UID_CHARS + 1];
+    char name[FBR_REGISTRY_UID + 1], path[PATH_MAX];
     struct fbr_buf b;
     int rc = fbr_spool_root_make(root, err);
 
     if (rc < 0)
         return rc;
-    snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
-    if (!is_run(name) || join(dir, root, name) < 0)
+    snprintf(name, sizeof(name), "%.*s", FBR_REGISTRY_UID, about->uid);
+    if (!fbr_registry_is_run(name) || join(dir, root, name) < 0)
         return fbr_fail(err, -EINVAL, "'%s' is not a run's name", about->uid);
     rc = make_own(dir, err);
     if (rc < 0)
         return rc;
     fbr_buf_init(&b);
     fbr_run_control_put_run(&b, about, facts);
-    rc = write_file(dir, "about", &b, lock);
+    rc = join(path, dir, "about") < 0 ? -ENAMETOOLONG : fbr_registry_write(path, &b, lock);
     fbr_buf_fini(&b);
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", dir, fbr_strerror(rc)) : 0;
 }
@@ -123,67 +96,49 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
 void fbr_spool_note_end(const char *dir, const struct fbr_run_control_about *about,
                         const struct fbr_run_facts *facts, int code, const char *report)
 {
+    char path[PATH_MAX];
     struct fbr_buf b;
 
     fbr_buf_init(&b);
     fbr_run_control_put_run(&b, about, facts);
     fbr_run_control_put_done(&b, code, report);
-    write_file(dir, "end", &b, NULL);
+    if (join(path, dir, "end") == 0)
+        fbr_registry_write(path, &b, NULL);
     fbr_buf_fini(&b);
 }
 
 /* ---- Looking ---- */
 
-/* *locked: another process holds the lock of the file. */
-static ssize_t read_file(const char *dir, const char *name, uint8_t data[RECORD], bool *locked)
+/* Whether another process holds the lock of the file. */
+static bool is_locked(const char *path)
 {
-    char path[PATH_MAX];
-    int fd =
-        join(path, dir, name) < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    ssize_t n = fd < 0 ? -1 : read(fd, data, RECORD);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0;
 
-    if (fd >= 0)
-        *locked = flock(fd, LOCK_SH | LOCK_NB) < 0;
     if (fd >= 0)
         close(fd);
-    return n;
-}
-
-/* Reads the frame at *at; false: it is not of that kind. */
-static bool take(const uint8_t *data, size_t len, size_t *at, uint8_t kind, struct fbr_cur *c)
-{
-    size_t used;
-
-    if (*at > len || fbr_run_control_frame(data + *at, len - *at, RECORD, c, &used) != 1)
-        return false;
-    *at += used;
-    return fbr_get_u8(c) == kind;
+    return locked;
 }
 
 bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid)
 {
-    char name[UID_CHARS + 1];
-    uint8_t data[RECORD];
-    bool locked = false, ignored;
-    struct fbr_cur c;
-    size_t at = 0;
+    char name[FBR_REGISTRY_UID + 1], path[PATH_MAX], data[RECORD];
     ssize_t n;
 
     memset(run, 0, sizeof(*run));
-    snprintf(name, sizeof(name), "%.*s", UID_CHARS, uid);
-    if (!is_run(name) || join(run->dir, root, name) < 0)
+    snprintf(name, sizeof(name), "%.*s", FBR_REGISTRY_UID, uid);
+    if (!fbr_registry_is_run(name) || join(run->dir, root, name) < 0 ||
+        join(path, run->dir, "about") < 0)
         return false;
-    n = read_file(run->dir, "about", data, &locked);
-    if (n < 0 || !take(data, (size_t)n, &at, FBR_RUN_CONTROL_RUN, &c) ||
-        !fbr_run_control_get_run(&c, &run->about, &run->facts))
+    n = fbr_fds_read_file(path, data, sizeof(data));
+    if (!fbr_run_control_get_record(data, n, &run->about, &run->facts, NULL, NULL, 0))
         return false;
-    run->writes = locked;
-    n = read_file(run->dir, "end", data, &ignored);
-    at = 0;
-    run->ended = n > 0 && take(data, (size_t)n, &at, FBR_RUN_CONTROL_RUN, &c) &&
-                 fbr_run_control_get_run(&c, &run->about, &run->facts) &&
-                 take(data, (size_t)n, &at, FBR_RUN_CONTROL_DONE, &c) &&
-                 fbr_run_control_get_done(&c, &run->code, run->report, sizeof(run->report));
+    run->writes = is_locked(path);
+    if (join(path, run->dir, "end") < 0)
+        return true;
+    n = fbr_fds_read_file(path, data, sizeof(data));
+    run->ended = fbr_run_control_get_record(data, n, &run->about, &run->facts, &run->code,
+                                            run->report, sizeof(run->report));
     return true;
 }
 
@@ -201,7 +156,7 @@ int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *type
     struct dirent *e;
 
     while (d && one && (e = readdir(d))) {
-        if (!is_run(e->d_name) || !fbr_spool_look(one, root, e->d_name) ||
+        if (!fbr_registry_is_run(e->d_name) || !fbr_spool_look(one, root, e->d_name) ||
             (typed && !is_called(one, typed)) ||
             (found && one->about.started_ms < run->about.started_ms))
             continue;
@@ -217,7 +172,7 @@ int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *type
 /* ---- Removing ---- */
 
 struct kept {
-    char name[UID_CHARS + 1];
+    char name[FBR_REGISTRY_UID + 1];
     time_t last; /* last change of the directory */
     uint64_t bytes;
 };
@@ -290,7 +245,8 @@ static size_t list(const char *root, bool sizes, struct kept **out)
 
     *out = NULL;
     while (d && (e = readdir(d))) {
-        if (!is_run(e->d_name) || join(path, root, e->d_name) < 0 || lstat(path, &st) < 0)
+        if (!fbr_registry_is_run(e->d_name) || join(path, root, e->d_name) < 0 ||
+            lstat(path, &st) < 0)
             continue;
         if (count == cap) {
             struct kept *more = realloc(*out, (cap = cap ? 2 * cap : 64) * sizeof(*more));
@@ -301,7 +257,7 @@ static size_t list(const char *root, bool sizes, struct kept **out)
         }
         (*out)[count] =
             (struct kept){.last = st.st_mtime, .bytes = sizes ? each_file(path, NULL) : 0};
-        memcpy((*out)[count++].name, e->d_name, UID_CHARS + 1);
+        memcpy((*out)[count++].name, e->d_name, FBR_REGISTRY_UID + 1);
     }
     if (d)
         closedir(d);
