@@ -747,12 +747,6 @@ static int plan(const struct fbr_topology *t, const struct fbr_pin_wish *wish, s
     return rc;
 }
 
-static int open_source(struct fbr_topology **t, const char *source, unsigned flags,
-                       struct fbr_error *err)
-{
-    return fbr_topology_open(t, source, flags & FBR_TOPOLOGY_DEVICES, err);
-}
-
 static void facts(const struct fbr_topology *t, struct fbr_topology_facts *out)
 {
     *out = t->facts;
@@ -760,7 +754,7 @@ static void facts(const struct fbr_topology *t, struct fbr_topology_facts *out)
 
 __attribute__((visibility("default"))) extern const struct fbr_pin_ops fbr_module_pin;
 const struct fbr_pin_ops fbr_module_pin = {
-    .open = open_source,
+    .open = fbr_topology_open,
     .close = fbr_topology_close,
     .facts = facts,
     .plan = plan,

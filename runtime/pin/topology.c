@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <hwloc.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,29 +106,6 @@ static int load(hwloc_topology_t *h, const char *source, bool devices, struct fb
     return rc;
 }
 
-/* Stores the affinity of this process in `set`. The kernel wants a mask as long as its own, so the
- * mask grows until it is. */
-static int affinity(hwloc_bitmap_t set)
-{
-    size_t cpus = 1024, size;
-    cpu_set_t *mask;
-    int rc;
-
-    for (;; cpus *= 2) {
-        mask = CPU_ALLOC(cpus);
-        if (!mask)
-            return -ENOMEM;
-        size = CPU_ALLOC_SIZE(cpus);
-        rc = sched_getaffinity(0, size, mask) ? -errno : 0;
-        for (size_t i = 0; !rc && i < cpus; i++)
-            if (CPU_ISSET_S(i, size, mask))
-                hwloc_bitmap_set(set, (unsigned)i);
-        CPU_FREE(mask);
-        if (rc != -EINVAL || cpus >= FBR_CPU_MAX)
-            return rc;
-    }
-}
-
 /* Restricts the topology to the allowed processors, and reports them to hwloc. */
 static int restrict_to(struct fbr_topology *t, hwloc_topology_t h, hwloc_const_bitmap_t only,
                        struct fbr_error *err)
@@ -138,8 +114,8 @@ static int restrict_to(struct fbr_topology *t, hwloc_topology_t h, hwloc_const_b
                    mine = hwloc_bitmap_alloc();
     int rc = set && mine ? 0 : -ENOMEM;
 
-    if (!rc && t->facts.this_machine)
-        rc = affinity(mine);
+    if (!rc && t->facts.this_machine && hwloc_get_cpubind(h, mine, HWLOC_CPUBIND_THREAD) < 0)
+        rc = -errno;
     if (rc) {
         fbr_fail(err, rc, "cannot find out which processors may be used: %s", fbr_strerror(rc));
     } else {
@@ -341,10 +317,8 @@ static void read_pci(const struct rows *r, hwloc_obj_t pci, struct fbr_device *d
 
     d->domain = a->domain;
     d->bus = a->bus;
-    d->dev = a->dev;
-    d->func = a->func;
-    snprintf(d->gpu.bus_id, sizeof(d->gpu.bus_id), "%04x:%02x:%02x.%x", d->domain, d->bus, d->dev,
-             d->func);
+    snprintf(d->gpu.bus_id, sizeof(d->gpu.bus_id), "%04x:%02x:%02x.%x", a->domain, a->bus, a->dev,
+             a->func);
     find_surroundings(r, pci, d);
 }
 
@@ -440,9 +414,10 @@ static void read_facts(struct fbr_topology *t, hwloc_topology_t h)
     t->facts.nics = t->nnics;
 }
 
-int fbr_topology_open(struct fbr_topology **out, const char *source, bool devices,
+int fbr_topology_open(struct fbr_topology **out, const char *source, unsigned flags,
                       struct fbr_error *err)
 {
+    bool devices = flags & FBR_TOPOLOGY_DEVICES;
     struct fbr_topology *t = calloc(1, sizeof(*t));
     struct rows rows = {0};
     hwloc_bitmap_t only = NULL;

@@ -52,7 +52,7 @@ struct fbr_memory { /* several NUMA nodes may be local to the same processors (D
 struct fbr_device {
     char name[64]; /* the name of a NIC; the unique id of a GPU ("GPU-..."), or "" */
     struct fbr_pin_gpu gpu;
-    unsigned domain, bus, dev, func;
+    unsigned domain, bus;
     struct fbr_span near[FBR_NEAR]; /* from the narrowest that is not empty to the whole machine */
     unsigned nnear;
     uint64_t bridges[FBR_BRIDGES]; /* ids of the bridges, from the root down */
@@ -75,7 +75,7 @@ struct fbr_topology {
     void *hwloc;
 };
 
-int fbr_topology_open(struct fbr_topology **t, const char *source, bool devices,
+int fbr_topology_open(struct fbr_topology **t, const char *source, unsigned flags,
                       struct fbr_error *err);
 void fbr_topology_close(struct fbr_topology *t);
 char *fbr_topology_xml(const struct fbr_topology *t);
