@@ -329,9 +329,6 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
     p->start_timeout_ms = o->start_timeout_ms > 0 ? o->start_timeout_ms
                                                   : fbr_config_ms(p->rt->config, "start_timeout");
     p->keep_stdin = o->keep_stdin;
-    p->width = spec->width;
-    p->reserve = spec->reserve;
-    p->alike = spec->alike;
     rc = take_fds(p, spec, err);
     if (rc < 0)
         return rc;

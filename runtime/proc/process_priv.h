@@ -27,7 +27,7 @@ struct fiber_process {
     uint64_t id;
     uint32_t epoch;
     char name[FBR_NAME_MAX];
-    /* after the start, only ops, user, link, is_host and prefix are used */
+    /* after the start of its job, only ops, user, link, is_host and prefix are used */
     struct fbr_process_spec spec;
     uint8_t secret[FBR_KEY_SIZE];
     struct fbr_buf start;     /* the START frame, until it is sent */
@@ -37,7 +37,7 @@ struct fiber_process {
     struct fbr_buf env_strings;
     struct fbr_hold *holds; /* the loop thread's, once the start is posted */
     size_t n_holds;
-    int start_timeout_ms, keep_stdin, width, reserve, alike;
+    int start_timeout_ms, keep_stdin;
     bool by_program; /* fact: it runs the command of fiber_program(), or our executable */
     /* wish: start_timeout does not count while the engine has no place for it */
     bool waits_in_line;
