@@ -13,14 +13,14 @@ extern char **environ;
 
 struct copy {
     struct copy *before; /* never freed: a thread may still use its strings */
-    char *list[];
+    char **list;
 };
 
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
 static struct copy *copies;   /* under the lock */
 static char **_Atomic in_use; /* the list of the newest copy */
 
-static bool is_same(char *const *a, char *const *b)
+bool fbr_strings_same(char *const *a, char *const *b)
 {
     size_t i = 0;
 
@@ -29,27 +29,23 @@ static bool is_same(char *const *a, char *const *b)
     return !a[i] && !b[i];
 }
 
-/* Copies a list into one block: the pointers, then the strings. */
-static struct copy *copy_of(char *const *list)
+char **fbr_strings_copy(char *const *list)
 {
     size_t n = 0, bytes = 0;
-    struct copy *c;
-    char *at;
+    char **copy, *at;
 
     for (; list[n]; n++)
         bytes += strlen(list[n]) + 1;
-    c = malloc(sizeof(*c) + (n + 1) * sizeof(*c->list) + bytes);
-    if (!c)
+    copy = malloc((n + 1) * sizeof(*copy) + bytes);
+    if (!copy)
         return NULL;
-    at = (char *)&c->list[n + 1];
+    at = (char *)(copy + n + 1);
     for (size_t i = 0; i < n; i++) {
-        size_t len = strlen(list[i]) + 1;
-
-        c->list[i] = memcpy(at, list[i], len);
-        at += len;
+        copy[i] = at;
+        at = stpcpy(at, list[i]) + 1;
     }
-    c->list[n] = NULL;
-    return c;
+    copy[n] = NULL;
+    return copy;
 }
 
 static char **now(void)
@@ -64,11 +60,13 @@ void fbr_environ_keep(void)
     struct copy *next;
 
     pthread_mutex_lock(&keeping);
-    next = copies && is_same(copies->list, now()) ? NULL : copy_of(now());
-    if (next) {
+    next = copies && fbr_strings_same(copies->list, now()) ? NULL : calloc(1, sizeof(*next));
+    if (next && (next->list = fbr_strings_copy(now()))) {
         next->before = copies;
         copies = next;
         atomic_store(&in_use, next->list);
+    } else {
+        free(next);
     }
     pthread_mutex_unlock(&keeping);
 }

@@ -10,6 +10,7 @@
 #ifndef FBR_ENVIRON_H
 #define FBR_ENVIRON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Makes a new copy. Call it in a thread of the program, because it reads the real environment. A
@@ -25,6 +26,11 @@ char **fbr_environ(void);
 /* Returns a variable of that list. NULL: the variable is not set. A string of a copy stays valid
  * for ever. Any thread. */
 const char *fbr_getenv(const char *name);
+
+/* Whether two NULL-terminated lists have the same strings. */
+bool fbr_strings_same(char *const *a, char *const *b);
+/* Copies a NULL-terminated list and its strings into one block. NULL: out of memory. */
+char **fbr_strings_copy(char *const *list);
 
 /* A variable that is set for a library that reads the environment while it starts. Only for agents:
  * in a user's program another thread may read the environment meanwhile. */

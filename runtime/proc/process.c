@@ -13,6 +13,7 @@
 
 #include <utlist.h>
 
+#include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/proc/backend.h"
 #include "runtime/proc/fnref.h"
@@ -94,27 +95,7 @@ static void run_kill(void *process);
 /* ---- The program ---- */
 
 /* Set before any process is started. */
-static const char **program;
-
-static const char **copy_argv(const char *const *argv)
-{
-    size_t n = 0, bytes = 0;
-    const char **copy;
-    char *at;
-
-    for (; argv[n]; n++)
-        bytes += strlen(argv[n]) + 1;
-    copy = malloc((n + 1) * sizeof(*copy) + bytes);
-    if (!copy)
-        return NULL;
-    at = (char *)(copy + n + 1);
-    for (size_t i = 0; i < n; i++) {
-        copy[i] = at;
-        at = stpcpy(at, argv[i]) + 1;
-    }
-    copy[n] = NULL;
-    return copy;
-}
+static char **program;
 
 static bool has_started(struct fbr_runtime *rt)
 {
@@ -129,7 +110,7 @@ static bool has_started(struct fbr_runtime *rt)
 int fiber_program(const char *const *argv)
 {
     struct fbr_runtime *rt;
-    const char **copy;
+    char **copy;
 
     if (fbr_rt_check() < 0)
         return -EPERM;
@@ -139,7 +120,7 @@ int fiber_program(const char *const *argv)
     if (rt && has_started(rt))
         return fbr_keep(-EBUSY,
                         "fiber_program: processes were started already, by another command");
-    copy = copy_argv(argv);
+    copy = fbr_strings_copy((char *const *)(uintptr_t)argv);
     if (!copy)
         return fbr_keep(-ENOMEM, "fiber_program: out of memory");
     free(program);
@@ -149,42 +130,34 @@ int fiber_program(const char *const *argv)
 
 const char *const *fbr_process_program(void)
 {
-    return program;
+    return (const char *const *)program;
 }
 
 /* All templates so far. None is freed, because a job that is being started may use it. */
 struct template
 {
     struct template *before;
-    const char **argv;
+    char **argv; /* NULL: the program has none any more */
 };
 
 static _Atomic(struct template *) template;
 
-static bool is_same(const char *const *a, const char *const *b)
-{
-    size_t i = 0;
-
-    if (!a || !b)
-        return a == b;
-    while (a[i] && b[i] && strcmp(a[i], b[i]) == 0)
-        i++;
-    return !a[i] && !b[i];
-}
-
 int fiber_template(const char *const *argv)
 {
     struct template *now = atomic_load(&template), *t;
+    char *const *words = (char *const *)(uintptr_t)argv;
 
     if (fbr_rt_check() < 0)
         return -EPERM;
     if (argv && (!argv[0] || !argv[0][0]))
         return fbr_keep(-EINVAL, "fiber_template: needs a command");
-    if (is_same(argv, now ? now->argv : NULL))
+    if (argv && now && now->argv && fbr_strings_same(words, now->argv))
+        return 0;
+    if (!argv && (!now || !now->argv))
         return 0;
     t = calloc(1, sizeof(*t));
     if (t && argv)
-        t->argv = copy_argv(argv);
+        t->argv = fbr_strings_copy(words);
     if (!t || (argv && !t->argv)) {
         free(t);
         return fbr_keep(-ENOMEM, "fiber_template: out of memory");
@@ -206,7 +179,7 @@ const char *const *fbr_process_template(void)
 {
     struct template *t = atomic_load(&template);
 
-    return t ? t->argv : NULL;
+    return t ? (const char *const *)t->argv : NULL;
 }
 
 /* ---- Starting ---- */
