@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define MARK 1 /* first byte of a message over a unix socket */
 #define LENGTH 8
@@ -166,6 +167,26 @@ size_t fbr_sp_head(uint8_t head[FBR_SP_HEAD_MAX], size_t len, bool local)
     memcpy(head + mark, &n, sizeof(n));
     memcpy(head + mark + LENGTH, &id, sizeof(id));
     return mark + FBR_SP_HEAD;
+}
+
+int fbr_sp_write(int fd, const void *msg, size_t len, size_t *sent, bool local)
+{
+    uint8_t head[FBR_SP_HEAD_MAX];
+    size_t n_head = fbr_sp_head(head, len, local);
+
+    while (*sent < n_head + len) {
+        size_t of_head = *sent < n_head ? n_head - *sent : 0;
+        size_t of_msg = *sent + of_head - n_head;
+        struct iovec iov[2] = {{head + n_head - of_head, of_head},
+                               {(uint8_t *)(uintptr_t)msg + of_msg, len - of_msg}};
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+        ssize_t n = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        *sent += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
 }
 
 int fbr_sp_length(const uint8_t head[FBR_SP_HEAD_MAX], size_t most, size_t *len)

@@ -1,10 +1,10 @@
 /* sp.h - nanomsg's message framing over TCP and unix sockets (its "SP" mappings), as a raw REP
  * socket uses it.
  *
- * The code is pure, except that it allocates memory. Each end first sends 8 bytes: 00 'S' 'P' 00,
- * the protocol (u16, big endian: 0x30 REQ, 0x31 REP), 00 00. Each message is its length (u64, big
- * endian) and that many bytes. The first four of them are the request id, with its top bit set; an
- * answer repeats the id. Over unix sockets a byte 01 precedes each length.
+ * The code is pure, except fbr_sp_write(), and that it allocates memory. Each end first sends 8
+ * bytes: 00 'S' 'P' 00, the protocol (u16, big endian: 0x30 REQ, 0x31 REP), 00 00. Each message is
+ * its length (u64, big endian) and that many bytes. The first four of them are the request id, with
+ * its top bit set; an answer repeats the id. Over unix sockets a byte 01 precedes each length.
  *
  * A reader allocates no memory for a peer that may send only short messages: an incomplete short
  * message fits into the reader itself. Complete messages are passed on where they were received.
@@ -49,6 +49,9 @@ void fbr_sp_in_fini(struct fbr_sp_in *in);
 
 /* Writes the head of a message of len bytes, and returns the length of the head. */
 size_t fbr_sp_head(uint8_t head[FBR_SP_HEAD_MAX], size_t len, bool local);
+/* Sends a message of len bytes, with its head, without waiting. *sent: bytes that earlier calls
+ * have sent. 0: all is sent; -EAGAIN: call it again when there is room; or another error. */
+int fbr_sp_write(int fd, const void *msg, size_t len, size_t *sent, bool local);
 /* Reads the length of a message over a unix socket from its complete head. Returns 1, -EPROTO or
  * -EMSGSIZE. */
 int fbr_sp_length(const uint8_t head[FBR_SP_HEAD_MAX], size_t most, size_t *len);

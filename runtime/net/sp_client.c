@@ -143,28 +143,15 @@ static int await_room(const struct fbr_sp_client *c, int timeout_ms)
 
 int fbr_sp_client_send(struct fbr_sp_client *c, const void *msg, size_t len, int timeout_ms)
 {
-    uint8_t head[FBR_SP_HEAD_MAX];
-    size_t n_head = fbr_sp_head(head, len, true);
-    int rc = 0;
+    int rc;
 
-    while (rc == 0 && c->sent < n_head + len) {
-        size_t of_head = c->sent < n_head ? n_head - c->sent : 0;
-        size_t of_msg = c->sent + of_head - n_head;
-        struct iovec iov[2] = {{head + n_head - of_head, of_head},
-                               {(uint8_t *)(uintptr_t)msg + of_msg, len - of_msg}};
-        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
-        ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-        if (n >= 0)
-            c->sent += (size_t)n;
-        else if (errno == EAGAIN)
-            rc = await_room(c, timeout_ms);
-        else if (errno != EINTR)
-            rc = mark_lost(c);
-    }
-    if (rc == 0)
-        c->sent = 0;
-    return rc;
+    while ((rc = fbr_sp_write(c->fd, msg, len, &c->sent, true)) == -EAGAIN)
+        if (await_room(c, timeout_ms) < 0)
+            return -EAGAIN;
+    if (rc < 0)
+        return mark_lost(c);
+    c->sent = 0;
+    return 0;
 }
 
 /* ---- Receiving ---- */

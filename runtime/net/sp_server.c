@@ -84,27 +84,12 @@ static int watch(struct fbr_sp_server *s, int op, int fd, uint32_t events, void 
  * down, so that both sides notice. */
 static bool send_some(struct fbr_sp_conn *c)
 {
-    uint8_t head[FBR_SP_HEAD_MAX];
-    size_t n_head = fbr_sp_head(head, c->len, c->in.local), whole = n_head + c->len;
+    int rc = fbr_sp_write(c->fd, c->msg, c->len, &c->sent, c->in.local);
 
-    while (c->sent < whole) {
-        size_t of_head = c->sent < n_head ? n_head - c->sent : 0;
-        size_t of_msg = c->sent + of_head - n_head;
-        struct iovec iov[2] = {{head + n_head - of_head, of_head},
-                               {(uint8_t *)c->msg + of_msg, c->len - of_msg}};
-        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
-        ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
-            return false;
-        if (n < 0) {
-            fbr_sp_hang_up(c);
-            break;
-        }
-        c->sent += (size_t)n;
-    }
+    if (rc == -EAGAIN)
+        return false;
+    if (rc < 0)
+        fbr_sp_hang_up(c);
     fbr_sock_free(c->msg);
     c->msg = NULL;
     return true;
