@@ -2,7 +2,6 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,28 +200,6 @@ static bool make_room(struct fbr_listener *l, int places)
     return true;
 }
 
-/* Records the address of the calling host; all callers on a unix socket count as one host. */
-static void note_from(struct fbr_conn *c, const struct sockaddr_storage *a)
-{
-    if (a->ss_family == AF_INET)
-        memcpy(c->from, &((const struct sockaddr_in *)a)->sin_addr, sizeof(struct in_addr));
-    else if (a->ss_family == AF_INET6)
-        memcpy(c->from, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof(struct in6_addr));
-}
-
-/* Checks the user of a caller on a loopback port, which any user of this host can call. If the
- * caller has already closed, its user is unknown, and the call is refused. */
-static int check_owner(const struct fbr_conn *c, int fd, const struct sockaddr_storage *from)
-{
-    uid_t uid = 0;
-    int rc;
-
-    if (!c->tcp || !c->listener->auth.own_user || !fbr_tcp_is_loopback(from))
-        return 0;
-    rc = fbr_loopback_owner(fd, &uid);
-    return rc < 0 ? rc : uid == geteuid() ? 0 : -EPERM;
-}
-
 static int begin_call(struct fbr_conn *c, int fd, const struct sockaddr_storage *from)
 {
     int rc = c->tcp ? uv_tcp_open(&c->h.tcp, fd) : uv_pipe_open(&c->h.pipe, fd);
@@ -231,7 +208,9 @@ static int begin_call(struct fbr_conn *c, int fd, const struct sockaddr_storage 
         close(fd);
         return rc;
     }
-    if ((rc = c->tcp ? check_owner(c, fd, from) : same_user(c)) < 0 ||
+    if ((rc = !c->tcp                      ? same_user(c)
+              : c->listener->auth.own_user ? fbr_tcp_check_owner(fd, from)
+                                           : 0) < 0 ||
         (rc = fbr_conn_timer(c, on_slow, c->listener->auth.join_ms, 0)) < 0)
         return rc;
     return fbr_conn_start_reading(c);
@@ -249,7 +228,7 @@ static void take_call(struct fbr_listener *l, int fd, const struct sockaddr_stor
     c->listener = l;
     c->held = l->auth.held;
     c->state = CONN_GREETING;
-    note_from(c, from);
+    fbr_tcp_host(from, c->from); /* all callers on a unix socket count as one host */
     DL_APPEND(l->half_open, c);
     l->n_half_open++;
     rc = begin_call(c, fd, from);
@@ -324,25 +303,14 @@ static int bind_to(struct fbr_listener *l, const struct sockaddr *a, socklen_t l
 static int bind_tcp(struct fbr_listener *l)
 {
     struct sockaddr_storage a;
-    socklen_t len = sizeof(struct sockaddr_in);
-    int port = atoi(l->place.port), rc;
+    socklen_t len;
+    int rc = fbr_tcp_address(l->url, &a, &len);
 
-    if (uv_ip4_addr(l->place.path, port, (struct sockaddr_in *)&a) != 0) {
-        len = sizeof(struct sockaddr_in6);
-        if (uv_ip6_addr(l->place.path, port, (struct sockaddr_in6 *)&a) != 0)
-            return -EINVAL;
-    }
-    rc = bind_to(l, (struct sockaddr *)&a, len);
-    if (rc < 0)
+    if (rc < 0 || (rc = bind_to(l, (struct sockaddr *)&a, len)) < 0)
         return rc;
     if (getsockname(l->fd, (struct sockaddr *)&a, &len) < 0)
         return -errno;
-    if (a.ss_family == AF_INET6)
-        snprintf(l->url, sizeof(l->url), "tcp://[%s]:%d", l->place.path,
-                 ntohs(((struct sockaddr_in6 *)&a)->sin6_port));
-    else
-        snprintf(l->url, sizeof(l->url), "tcp://%s:%d", l->place.path,
-                 ntohs(((struct sockaddr_in *)&a)->sin_port));
+    fbr_tcp_url(&a, l->url, sizeof(l->url));
     return 0;
 }
 

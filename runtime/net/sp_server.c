@@ -46,7 +46,7 @@ struct fbr_sp_conn {
     struct fbr_sp_conn *prev, *next; /* in its list: unproven, proven or dead */
     int fd;                          /* -1: the connection has ended */
     uint64_t since_ms;
-    struct in6_addr from;
+    uint8_t from[16]; /* the address of its host */
     bool proven, progressed;
     size_t came; /* bytes since the last whole message, or FBR_SP_PROGRESS */
     uint64_t link;
@@ -263,7 +263,7 @@ static struct fbr_sp_conn *most_crowded(struct fbr_sp_server *s)
         int n = 0;
 
         DL_FOREACH(s->unproven, other)
-            n += memcmp(&c->from, &other->from, sizeof(c->from)) == 0;
+            n += memcmp(c->from, other->from, sizeof(c->from)) == 0;
         if (n > most)
             found = c;
         most = n > most ? n : most;
@@ -284,28 +284,14 @@ static void make_room(struct fbr_sp_server *s)
         end(c, -EBUSY);
 }
 
-static void keep_address(struct fbr_sp_conn *c, const struct sockaddr_storage *a)
-{
-    if (a->ss_family == AF_INET6)
-        c->from = ((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
-    else if (a->ss_family == AF_INET)
-        memcpy(&c->from, &((const struct sockaddr_in *)(const void *)a)->sin_addr,
-               sizeof(struct in_addr));
-}
-
 static bool is_foreign(const struct fbr_sp_server *s, int fd, const struct sockaddr_storage *from)
 {
-    uid_t uid;
-    int rc;
+    int rc = s->own_user && !s->local ? fbr_tcp_check_owner(fd, from) : 0;
 
-    if (!s->own_user || s->local || !fbr_tcp_is_loopback(from))
-        return false;
-    rc = fbr_loopback_owner(fd, &uid);
-    if (rc == 0 && uid == geteuid())
-        return false;
-    fbr_debug("data channel: refused a caller on this host: %s",
-              rc < 0 ? fbr_strerror(rc) : "another user");
-    return true;
+    if (rc < 0)
+        fbr_debug("data channel: refused a caller on this host: %s",
+                  rc == -EPERM ? "another user" : fbr_strerror(rc));
+    return rc < 0;
 }
 
 static void set_up(const struct fbr_sp_server *s, int fd)
@@ -337,7 +323,7 @@ static void take_call(struct fbr_sp_server *s, int fd, const struct sockaddr_sto
     c->since_ms = fbr_now_ms();
     c->in.local = s->local;
     c->in.most = s->local ? FBR_SOCK_MAX : FBR_MUX_EMPTY;
-    keep_address(c, from);
+    fbr_tcp_host(from, c->from);
     pthread_mutex_init(&c->lock, NULL);
     if (send(fd, fbr_sp_rep_greeting, FBR_SP_GREETING, MSG_NOSIGNAL) != FBR_SP_GREETING ||
         watch(s, EPOLL_CTL_ADD, fd, EPOLLIN, c) < 0) {

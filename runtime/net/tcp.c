@@ -77,6 +77,15 @@ bool fbr_tcp_is_loopback(const struct sockaddr_storage *a)
     return a->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(a)->sin6_addr);
 }
 
+void fbr_tcp_host(const struct sockaddr_storage *a, uint8_t host[16])
+{
+    memset(host, 0, 16);
+    if (a->ss_family == AF_INET)
+        memcpy(host, &v4(a)->sin_addr, sizeof(struct in_addr));
+    else if (a->ss_family == AF_INET6)
+        memcpy(host, &v6(a)->sin6_addr, sizeof(struct in6_addr));
+}
+
 /* TCP_USER_TIMEOUT ends a connection that has unacknowledged bytes, and one whose keepalive probes
  * get no answer. The number of probes matters only without it. */
 void fbr_tcp_patience(int fd, uint64_t ms)
@@ -226,4 +235,15 @@ int fbr_loopback_owner(int fd, uid_t *uid)
     if (rc < 0 && rc != -ENOTCONN)
         rc = ask_proc("/proc/self/net/tcp6", true, &from, &to, uid);
     return rc;
+}
+
+int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from)
+{
+    uid_t uid = 0;
+    int rc;
+
+    if (!fbr_tcp_is_loopback(from))
+        return 0;
+    rc = fbr_loopback_owner(fd, &uid);
+    return rc < 0 ? rc : uid == geteuid() ? 0 : -EPERM;
 }

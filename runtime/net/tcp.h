@@ -15,6 +15,8 @@
 int fbr_tcp_address(const char *url, struct sockaddr_storage *address, socklen_t *len);
 void fbr_tcp_url(const struct sockaddr_storage *address, char *url, size_t size);
 bool fbr_tcp_is_loopback(const struct sockaddr_storage *address);
+/* Stores the address of the host, without the port; zeros for another family. */
+void fbr_tcp_host(const struct sockaddr_storage *address, uint8_t host[16]);
 
 /* Sets how long the other end of a connection, idle or not, may answer nothing before the kernel
  * ends the connection; at least two seconds. On an idle connection, the kernel's probes keep the
@@ -25,5 +27,9 @@ void fbr_tcp_patience(int fd, uint64_t ms);
  * host. -ENOENT: not found. -ENOTCONN: the other end is closed already, and its user is unknown, so
  * do not read its bytes. */
 int fbr_loopback_owner(int fd, uid_t *uid);
+/* Checks the user of a caller on a loopback port, which any user of this host can call. 0: the
+ * caller has our user id, or is on another host. -EPERM: another user; or an error of the above,
+ * after which the call must be refused. */
+int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from);
 
 #endif
