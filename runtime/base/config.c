@@ -245,12 +245,6 @@ static int entry_put(struct fbr_config *c, const struct fbr_config_key *k, const
     return e ? 0 : fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
 }
 
-static int entry_set(struct fbr_config *c, const struct fbr_config_key *k, const char *value,
-                     const char *origin, struct fbr_error *err)
-{
-    return entry_put(c, k, value, origin, true, err);
-}
-
 int fbr_config_set(struct fbr_config *c, const char *key, const char *value, const char *origin,
                    struct fbr_error *err)
 {
@@ -258,7 +252,7 @@ int fbr_config_set(struct fbr_config *c, const char *key, const char *value, con
     const char *near;
 
     if (k)
-        return entry_set(c, k, value, origin, err);
+        return entry_put(c, k, value, origin, true, err);
     near = key_suggest(c, key, false);
     return fbr_fail(err, -EINVAL, "%s: unknown key \"%.64s\"%s%s%s", origin, key,
                     near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
@@ -432,58 +426,53 @@ static const char *file_refuse(int fd, bool trusted)
     return st.st_mode & S_IWOTH ? "everyone may write it" : NULL;
 }
 
-/* Reads up to size bytes. Returns the count or a negative errno. */
-static ssize_t file_slurp(int fd, char *out, size_t size)
+/* Reads a file into new memory. NULL: *rc is 0 and *why the reason why the file must not, or
+ * cannot, be read; or *rc is an error, with a sentence. */
+static char *file_slurp(const char *path, bool trusted, size_t *len, const char **why, int *rc,
+                        struct fbr_error *err)
 {
-    size_t len = 0;
-    ssize_t n;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    char *text = NULL;
+    ssize_t n = 1;
 
-    while (len < size && (n = read(fd, out + len, size - len)) != 0) {
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        len += n > 0 ? (size_t)n : 0;
+    *rc = 0;
+    *len = 0;
+    *why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, trusted);
+    if (!*why && !(text = malloc(MAX_FILE + 1)))
+        *rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
+    while (text && *len <= MAX_FILE && n != 0) {
+        n = read(fd, text + *len, MAX_FILE + 1 - *len);
+        if (n < 0 && errno != EINTR) {
+            *why = fbr_strerror(errno);
+            break;
+        }
+        *len += n > 0 ? (size_t)n : 0;
     }
-    return (ssize_t)len;
-}
-
-static void warn_ignored(const struct fbr_config *c, const char *path, const char *why)
-{
-    if (!c->again)
-        fbr_warn("%s is ignored: %s", path, why);
-}
-
-static int file_take(struct fbr_config *c, const char *path, int fd, struct fbr_error *err)
-{
-    char *text = malloc(MAX_FILE + 1);
-    ssize_t len = text ? file_slurp(fd, text, MAX_FILE + 1) : 0;
-    int rc = 0;
-
-    if (!text)
-        rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
-    else if (len < 0)
-        warn_ignored(c, path, fbr_strerror((int)len));
-    else if ((size_t)len > MAX_FILE)
-        rc = fbr_fail(err, -EINVAL, "%s: the file has more than %zu bytes", path, MAX_FILE);
-    else
-        rc = fbr_config_parse(c, path, text, (size_t)len, err);
+    if (*len > MAX_FILE)
+        *rc = fbr_fail(err, -EINVAL, "%s: the file has more than %zu bytes", path, MAX_FILE);
+    if (fd >= 0)
+        close(fd);
+    if (!*why && *rc == 0)
+        return text;
     free(text);
-    return rc;
+    return NULL;
 }
 
 static int file_read(struct fbr_config *c, const char *path, bool trusted, struct fbr_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
     const char *why;
+    size_t len;
+    char *text;
+    int rc;
 
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    if (access(path, F_OK) < 0 && (errno == ENOENT || errno == ENOTDIR))
         return 0;
-    why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, trusted);
-    if (why)
-        warn_ignored(c, path, why);
-    else
-        rc = file_take(c, path, fd, err);
-    if (fd >= 0)
-        close(fd);
+    text = file_slurp(path, trusted, &len, &why, &rc, err);
+    if (text)
+        rc = fbr_config_parse(c, path, text, len, err);
+    else if (rc == 0 && !c->again)
+        fbr_warn("%s is ignored: %s", path, why);
+    free(text);
     return rc;
 }
 
@@ -512,23 +501,16 @@ int fbr_config_scan(const char *path,
                     void *user, struct fbr_error *err)
 {
     struct source s = {.name = path, .pair = pair, .user = user, .err = err};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
-    const char *why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, false);
-    char *text = why ? NULL : malloc(MAX_FILE);
-    ssize_t len = text ? file_slurp(fd, text, MAX_FILE) : 0;
+    const char *why;
+    size_t len;
+    int rc;
+    char *text = file_slurp(path, false, &len, &why, &rc, err);
 
-    if (why)
+    if (text)
+        rc = source_read(&s, text, len);
+    else if (rc == 0)
         rc = fbr_fail(err, -EINVAL, "%s cannot be used: %s", path, why);
-    else if (!text)
-        rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
-    else if (len < 0 || (size_t)len == MAX_FILE)
-        rc = fbr_fail(err, -EINVAL, "%s: %s", path,
-                      len < 0 ? fbr_strerror((int)len) : "the file is too long");
-    else
-        rc = source_read(&s, text, (size_t)len);
     free(text);
-    if (fd >= 0)
-        close(fd);
     return rc;
 }
 
@@ -554,14 +536,14 @@ static int variable_take(struct fbr_config *c, const char *name, const char *val
     if (fbr_backend_variable(name))
         return 0;
     if (k)
-        return *value ? entry_set(c, k, value, name, err) : 0;
+        return *value ? entry_put(c, k, value, name, true, err) : 0;
     near = is_former(name + 6) ? NULL : key_suggest(c, name, true);
     if (!near) { /* of Fiber 0.2, or of another program with the same prefix */
         fbr_info("the environment has a variable %.64s, which is not a setting of Fiber", name);
         return 0;
     }
-    return fbr_fail(err, -EINVAL, "the environment has an unknown variable %.64s%s%s%s", name,
-                    near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    return fbr_fail(err, -EINVAL, "the environment has an unknown variable %.64s; did you mean %s?",
+                    name, near);
 }
 
 static int environment_read(struct fbr_config *c, struct fbr_error *err)
