@@ -445,10 +445,26 @@ int fbr_rt_wait(struct fbr_runtime *rt, pthread_cond_t *changed, pthread_mutex_t
 
 int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn)
 {
-    int rc;
+    int rc = 0;
 
     pthread_mutex_lock(&rt->lock);
-    rc = fbr_at_end_set(&rt->at_end, stage, fn);
+    if ((unsigned)stage < rt->stages_begun)
+        rc = -ESHUTDOWN;
+    else
+        rt->at_end[stage] = fn;
     pthread_mutex_unlock(&rt->lock);
     return rc;
+}
+
+void fbr_rt_end_parts(struct fbr_runtime *rt)
+{
+    while (rt->stages_begun < FBR_END_STAGES) {
+        fbr_end_fn *fn;
+
+        pthread_mutex_lock(&rt->lock);
+        fn = rt->at_end[rt->stages_begun++];
+        pthread_mutex_unlock(&rt->lock);
+        if (fn)
+            fn(rt);
+    }
 }

@@ -13,7 +13,6 @@
 #include <sys/types.h>
 
 #include "fiber.h"
-#include "runtime/proc/at_end.h"
 #include "runtime/proc/backend.h"
 #include "runtime/net/conn.h"
 #include "runtime/net/data_server.h"
@@ -59,6 +58,20 @@ struct fbr_rt_above {
     void (*output_room)(void *rt);
 };
 
+/* The stages of the end of this process, in their order: each may still use what later stages close.
+ * The runtime does not know pools, rings and objects: a part that has something to end registers a
+ * function at the stage where it ends. fiber_fini() calls them before it ends processes and closes
+ * the context. */
+enum fbr_end_stage {
+    FBR_END_REPORT,  /* a child sends its parent the rest of its results */
+    FBR_END_RUNS,    /* rings, whose functions may use pools and objects */
+    FBR_END_TASKS,   /* pools, whose tasks may use objects */
+    FBR_END_OBJECTS, /* queues, pipes, managers and stores */
+    FBR_END_STAGES
+};
+struct fbr_runtime;
+typedef void fbr_end_fn(struct fbr_runtime *rt);
+
 struct fbr_child;
 struct fbr_subjob_host;
 struct fbr_relay;
@@ -101,10 +114,11 @@ struct fbr_runtime {
     struct fbr_relay *relay;             /* relays the data of subjobs; opened on the loop thread */
     /* Set by share/: admits a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
-    const struct fbr_hold_ops *holds; /* set by share/ */
-    struct fbr_at_end at_end;         /* by fbr_rt_at_end(); under lock */
-    struct fiber_pool *pools;         /* open pools; under their own lock (pool.c) */
-    struct fiber_ring *rings;         /* open rings; under the lock */
+    const struct fbr_hold_ops *holds;   /* set by share/ */
+    fbr_end_fn *at_end[FBR_END_STAGES]; /* by fbr_rt_at_end(); under lock, as the next */
+    unsigned stages_begun;
+    struct fiber_pool *pools; /* open pools; under their own lock (pool.c) */
+    struct fiber_ring *rings; /* open rings; under the lock */
     /* Set by ring/: the output's queue has room again. Loop thread. */
     void (*output_room)(struct fbr_runtime *rt);
     /* Set by ring/: our parent is gone, and this process is about to end. Loop thread. */
@@ -121,8 +135,11 @@ bool fbr_rt_forked(void);
 /* Returns 0, or -EPERM and a kept error in a fork() child. */
 int fbr_rt_check(void);
 /* Registers a function that fiber_fini() calls at this stage; a later call replaces it. -ESHUTDOWN:
- * the stage has begun, or is over. Any thread. */
+ * the stage has begun, or is over. Later stages still take functions: a pool that ends may use a queue
+ * for the first time. Any thread. */
 int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn);
+/* Calls the functions of all stages, once. Without the lock: they wait for threads that take it. */
+void fbr_rt_end_parts(struct fbr_runtime *rt);
 /* Returns the context if it is started, else NULL. Does not start it. */
 struct fbr_runtime *fbr_rt_peek(void);
 

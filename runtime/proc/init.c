@@ -310,21 +310,6 @@ static void finish(struct fbr_runtime *rt)
     pthread_mutex_unlock(&rt->lock);
 }
 
-/* Without the lock: the functions wait for threads that take it. */
-static void end_parts(struct fbr_runtime *rt)
-{
-    fbr_end_fn *fn;
-    int more;
-
-    do {
-        pthread_mutex_lock(&rt->lock);
-        more = fbr_at_end_next(&rt->at_end, &fn);
-        pthread_mutex_unlock(&rt->lock);
-        if (more && fn)
-            fn(rt);
-    } while (more);
-}
-
 static void close_data_servers(struct fbr_runtime *rt)
 {
     struct fbr_data_server *data_server[2];
@@ -353,7 +338,7 @@ void fiber_fini(void)
     }
     if (!begin_end(rt))
         return;
-    end_parts(rt);
+    fbr_rt_end_parts(rt);
     finish(rt);
     fbr_process_end_all(rt);
     fbr_loop_call(rt->loop, close_engines, rt);

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "runtime/proc/at_end.h"
+#include "runtime/proc/context.h"
 
 static char called[16];
-static struct fbr_at_end *late; /* report() registers objects() there */
+static struct fbr_runtime *late; /* report() registers objects() there */
 
 static void note(char what)
 {
@@ -47,51 +47,47 @@ static void report(struct fbr_runtime *rt)
     note('w');
     if (!late)
         return;
-    assert_int_equal(fbr_at_end_set(late, FBR_END_REPORT, report), -ESHUTDOWN);
-    assert_int_equal(fbr_at_end_set(late, FBR_END_OBJECTS, objects), 0);
+    assert_int_equal(fbr_rt_at_end(late, FBR_END_REPORT, report), -ESHUTDOWN);
+    assert_int_equal(fbr_rt_at_end(late, FBR_END_OBJECTS, objects), 0);
 }
 
-static void run_all(struct fbr_at_end *e)
+static void run_all(struct fbr_runtime *e)
 {
-    fbr_end_fn *fn;
-
     called[0] = '\0';
-    while (fbr_at_end_next(e, &fn))
-        if (fn)
-            fn(NULL);
+    fbr_rt_end_parts(e);
 }
 
 static void stages_are_called_in_their_order(void **state)
 {
-    struct fbr_at_end e = {{NULL}, 0};
+    struct fbr_runtime e = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
     (void)state;
     late = NULL;
-    assert_int_equal(fbr_at_end_set(&e, FBR_END_OBJECTS, objects), 0);
-    assert_int_equal(fbr_at_end_set(&e, FBR_END_TASKS, tasks), 0);
-    assert_int_equal(fbr_at_end_set(&e, FBR_END_RUNS, runs), 0);
-    assert_int_equal(fbr_at_end_set(&e, FBR_END_REPORT, report), 0);
+    assert_int_equal(fbr_rt_at_end(&e, FBR_END_OBJECTS, objects), 0);
+    assert_int_equal(fbr_rt_at_end(&e, FBR_END_TASKS, tasks), 0);
+    assert_int_equal(fbr_rt_at_end(&e, FBR_END_RUNS, runs), 0);
+    assert_int_equal(fbr_rt_at_end(&e, FBR_END_REPORT, report), 0);
     run_all(&e);
     assert_string_equal(called, "wrto");
 }
 
 static void a_stage_without_a_function_is_passed_over(void **state)
 {
-    struct fbr_at_end e = {{NULL}, 0};
+    struct fbr_runtime e = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
     (void)state;
-    assert_int_equal(fbr_at_end_set(&e, FBR_END_TASKS, tasks), 0);
+    assert_int_equal(fbr_rt_at_end(&e, FBR_END_TASKS, tasks), 0);
     run_all(&e);
     assert_string_equal(called, "t");
 }
 
 static void a_function_that_is_set_again_is_called_once(void **state)
 {
-    struct fbr_at_end e = {{NULL}, 0};
+    struct fbr_runtime e = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
     (void)state;
-    assert_int_equal(fbr_at_end_set(&e, FBR_END_TASKS, tasks), 0);
-    assert_int_equal(fbr_at_end_set(&e, FBR_END_TASKS, tasks), 0);
+    assert_int_equal(fbr_rt_at_end(&e, FBR_END_TASKS, tasks), 0);
+    assert_int_equal(fbr_rt_at_end(&e, FBR_END_TASKS, tasks), 0);
     run_all(&e);
     assert_string_equal(called, "t");
     run_all(&e);
@@ -100,15 +96,15 @@ static void a_function_that_is_set_again_is_called_once(void **state)
 
 static void a_stage_that_has_begun_is_closed_and_a_later_one_is_not(void **state)
 {
-    struct fbr_at_end e = {{NULL}, 0};
+    struct fbr_runtime e = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
     (void)state;
     late = &e;
-    assert_int_equal(fbr_at_end_set(&e, FBR_END_REPORT, report), 0);
+    assert_int_equal(fbr_rt_at_end(&e, FBR_END_REPORT, report), 0);
     run_all(&e);
     assert_string_equal(called, "wo");
     for (int stage = 0; stage < FBR_END_STAGES; stage++)
-        assert_int_equal(fbr_at_end_set(&e, (enum fbr_end_stage)stage, runs), -ESHUTDOWN);
+        assert_int_equal(fbr_rt_at_end(&e, (enum fbr_end_stage)stage, runs), -ESHUTDOWN);
 }
 
 int main(void)
