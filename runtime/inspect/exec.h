@@ -42,4 +42,8 @@ void fbr_exec_fini(struct fbr_exec_request *r);
  * signals blocked. */
 int fbr_exec_serve(int sock, const struct fbr_exec_request *r, struct fbr_error *err);
 
+/* exec_server.c: serves any client of a process (message.h) at this socket, then closes the socket:
+ * the body of the thread of fbr_exec_server_start() (child.h). For tests. */
+void fbr_exec_server_serve(int sock);
+
 #endif

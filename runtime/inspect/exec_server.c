@@ -5,8 +5,6 @@
  * waits for it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/inspect/exec_server.h"
-
 #include <errno.h>
 #include <stdint.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* message.h - messages between a client of a run's control socket and one of its processes: for
  * `fiber cp`, `stack` and `exec`.
  *
- * The client asks, and the target process (exec_server.h) answers. Each message is u32 length of
+ * The client asks, and the target process (exec_server.c) answers. Each message is u32 length of
  * the rest, u8 kind, and
  *
  *     GET     item: path                    READY, then DATA or entries of a directory (tree.h),

@@ -1,7 +1,7 @@
 /* stack.h - the current state of processes: their threads' state, system call and stack, for `fiber
  * stack`.
  *
- * An exec client of a process (exec_server.h, message.h: STACK) gets a report of that target
+ * An exec client of a process (exec_server.c, message.h: STACK) gets a report of that target
  * process and of all processes that it has started. The facts come from /proc (stack_proc.c), the
  * frames from the program `fiber-stack` (stack_frames.c), which is installed next to Fiber's
  * modules. It is a separate program, because a process cannot trace itself, and because code that

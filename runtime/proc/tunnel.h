@@ -2,7 +2,7 @@
  * processes, for `fiber cp`, `stack` and `exec`.
  *
  * A launcher passes a client of its control socket on to a target process. From then on the
- * client's connection is a stream of bytes to a thread of the target process (exec_server.h), and
+ * client's connection is a stream of bytes to a thread of the target process (exec_server.c), and
  * the launcher does not interpret the bytes. Between launcher and target process the bytes travel
  * in frames of the control channel, which also carries the heartbeats. So each end sends only as
  * many bytes as it has credit for, and neither end holds more than that.

@@ -24,7 +24,7 @@
 #include "runtime/inspect/message.h"
 #include "runtime/program/module.h"
 #include "runtime/inspect/stack.h"
-#include "runtime/inspect/exec_server.h"
+#include "runtime/inspect/exec.h"
 
 /* ---- Records and texts ---- */
 

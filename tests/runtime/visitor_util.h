@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "runtime/inspect/message.h"
-#include "runtime/inspect/exec_server.h"
+#include "runtime/inspect/exec.h"
 
 static pthread_t visitor;
 static int ours = -1;
