@@ -123,10 +123,15 @@ static bool is_nobodys(const char *dir)
     return pid > 0 && (pid > INT_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH));
 }
 
+static bool is_old(const char *dir, const struct stat *st)
+{
+    return time(NULL) - st->st_mtime > OLD_S && is_nobodys(dir);
+}
+
 /* Whether a dead process left a directory without a lock file: it is not just being made. */
 static bool is_left(const char *dir, const struct stat *st)
 {
-    return !fbr_rundir_is_held(dir) && time(NULL) - st->st_mtime > OLD_S && is_nobodys(dir);
+    return !fbr_rundir_is_held(dir) && is_old(dir, st);
 }
 
 /* Whether the directory's master is dead. A living master holds a POSIX lock, which forked
@@ -158,13 +163,21 @@ static bool is_dead(const char *dir)
     return is_without_master(dir, false);
 }
 
+/* Whether an open file is still the one with that name. */
+static bool is_there(int fd, const char *path)
+{
+    struct stat held, there;
+
+    return fstat(fd, &held) == 0 && lstat(path, &there) == 0 && held.st_ino == there.st_ino;
+}
+
 /* Takes the lock of a directory that no process holds, so that no process can enter it. False: a
  * process of the run lives, or another process was faster. *fd is -1 if there is no lock file. */
 static bool seize(const char *root, int *fd)
 {
     struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char path[FBR_DIR_MAX + 308];
-    struct stat held, there;
+    struct stat there;
 
     *fd = -1;
     if (!is_dead(root))
@@ -173,8 +186,7 @@ static bool seize(const char *root, int *fd)
     *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (*fd < 0) /* it may have been removed and be just being made again since is_dead() */
         return errno == ENOENT && lstat(root, &there) == 0 && is_left(root, &there);
-    if (fcntl(*fd, F_SETLK, &alone) == 0 && fstat(*fd, &held) == 0 && lstat(path, &there) == 0 &&
-        held.st_ino == there.st_ino)
+    if (fcntl(*fd, F_SETLK, &alone) == 0 && is_there(*fd, path))
         return true;
     close(*fd);
     *fd = -1;
@@ -258,11 +270,6 @@ static int open_owner(const char *shm, struct fbr_rundir_owner *o)
         return fd;
     close(fd);
     return -ENOENT; /* its writer died meanwhile */
-}
-
-static bool is_old(const char *shm, const struct stat *st)
-{
-    return time(NULL) - st->st_mtime > OLD_S && is_nobodys(shm);
 }
 
 static bool is_below(const char *root, const char *base)
@@ -398,7 +405,6 @@ static int hold_shm(struct fbr_rundir *d)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
     char path[FBR_DIR_MAX + 8];
-    struct stat held, there;
 
     snprintf(path, sizeof(path), "%s/run", d->shm);
     if (d->shm_fd < 0) {
@@ -406,8 +412,7 @@ static int hold_shm(struct fbr_rundir *d)
         if (d->shm_fd < 0)
             return errno == ENOENT ? -EAGAIN : -errno;
     }
-    if (fcntl(d->shm_fd, F_OFD_SETLK, &ours) == 0 && fstat(d->shm_fd, &held) == 0 &&
-        stat(path, &there) == 0 && held.st_ino == there.st_ino)
+    if (fcntl(d->shm_fd, F_OFD_SETLK, &ours) == 0 && is_there(d->shm_fd, path))
         return 0;
     close(d->shm_fd);
     d->shm_fd = -1;
@@ -491,11 +496,6 @@ void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *ro
     sweep_shm(found ? base : NULL, found, user);
 }
 
-static void sweep(const char *base)
-{
-    fbr_rundir_sweep(base, NULL, NULL);
-}
-
 /* Takes the lock before the file gets its name, so that no process finds the file without a
  * lock. */
 static int take_lock(struct fbr_rundir *d)
@@ -521,7 +521,7 @@ static int take_lock(struct fbr_rundir *d)
 int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *err)
 {
     if (base[0] == '/' && strlen(base) <= FBR_RUN_DIR_MAX)
-        sweep(base);
+        fbr_rundir_sweep(base, NULL, NULL);
     return fbr_rundir_make(d, base, err);
 }
 
@@ -584,7 +584,7 @@ static int share_lock(struct fbr_rundir *d)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
     char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 24];
-    struct stat there, held;
+    struct stat there;
     int rc = 0;
 
     if (mkdir(d->root, 0700) < 0 && errno != EEXIST)
@@ -608,8 +608,7 @@ static int share_lock(struct fbr_rundir *d)
         d->lock_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         rc = d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &ours) < 0 ? -EAGAIN : 0;
     }
-    if (rc == 0 &&
-        (fstat(d->lock_fd, &held) < 0 || stat(path, &there) < 0 || there.st_ino != held.st_ino))
+    if (rc == 0 && !is_there(d->lock_fd, path))
         rc = -EAGAIN;
     if (rc < 0 && d->lock_fd >= 0) {
         close(d->lock_fd);
@@ -632,7 +631,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     /* fbr_rundir_create() reports what is wrong with base */
     if (base[0] != '/' || strlen(base) > FBR_RUN_DIR_MAX)
         return fbr_rundir_create(d, base, err);
-    sweep(base);
+    fbr_rundir_sweep(base, NULL, NULL);
     /* hosts may share their directory for temporary files */
     gethostname(name, sizeof(name) - 1);
     for (; *run_uid; run_uid++)
@@ -675,27 +674,18 @@ int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
     return 0;
 }
 
-/* Whether the lock file that we hold is the one that other processes check. */
-static bool has_lock(const struct fbr_rundir *d)
-{
-    char path[FBR_DIR_MAX + 8];
-    struct stat held, there;
-
-    snprintf(path, sizeof(path), "%s/lock", d->root);
-    return d->lock_fd >= 0 && fstat(d->lock_fd, &held) == 0 && lstat(path, &there) == 0 &&
-           held.st_ino == there.st_ino;
-}
-
 void fbr_rundir_keep(struct fbr_rundir *d)
 {
+    char path[FBR_DIR_MAX + 8];
     int rc = 0;
 
     if (!d->root[0] || !(d->master || d->shared) || access(d->root, F_OK) < 0)
         return;
+    snprintf(path, sizeof(path), "%s/lock", d->root);
     /* a cleaner held the directory at the last attempt */
     if (d->held_fd < 0)
         d->held_fd = fbr_rundir_hold(d->root);
-    if (!has_lock(d)) {
+    if (d->lock_fd < 0 || !is_there(d->lock_fd, path)) {
         if (d->lock_fd >= 0)
             close(d->lock_fd);
         d->lock_fd = -1;
