@@ -35,8 +35,10 @@ struct fbr_data_client {
     bool beats, said; /* `said`: something was sent since the last busy beat */
     int beat_ms;
     bool owes;            /* the last message is not acknowledged yet */
-    struct fbr_mux_in in; /* receiving thread only */
+    struct fbr_mux_in in; /* receiving thread only, as all below */
     struct fbr_spare spare;
+    fbr_record_fn on_record;
+    void *user;
 };
 
 /* Sends all queued records, or a message without records if there are none. A message that cannot
@@ -239,15 +241,9 @@ void fbr_data_client_no_streams(struct fbr_data_client *u)
     u->in.streams = 0;
 }
 
-struct taking {
-    struct fbr_data_client *u;
-    fbr_record_fn on_record;
-    void *user;
-};
-
 static void on_taken(void *user, uint32_t ack, bool records)
 {
-    struct fbr_data_client *u = ((struct taking *)user)->u;
+    struct fbr_data_client *u = user;
 
     (void)ack;
     (void)records;
@@ -259,27 +255,28 @@ static void on_taken(void *user, uint32_t ack, bool records)
 
 static void on_record(void *user, const void *record, size_t len)
 {
-    struct taking *t = user;
+    struct fbr_data_client *u = user;
 
-    t->on_record(t->user, record, len);
+    u->on_record(u->user, record, len);
 }
 
 static int on_message(void *user, void *msg, size_t len)
 {
-    struct taking *t = user;
+    struct fbr_data_client *u = user;
 
-    return fbr_mux_open(&t->u->in, msg, len, on_taken, on_record, t);
+    return fbr_mux_open(&u->in, msg, len, on_taken, on_record, u);
 }
 
 int fbr_data_client_recv(struct fbr_data_client *u, fbr_record_fn fn, void *user)
 {
-    struct taking t = {u, fn, user};
     int rc;
 
     if (u->fd >= 0)
         return recv_local(u, fn, user);
+    u->on_record = fn;
+    u->user = user;
     rc = u->never_wait ? 0 : fbr_data_client_ack(u);
-    return rc < 0 ? rc : fbr_sock_recv(u->sock, on_message, &t);
+    return rc < 0 ? rc : fbr_sock_recv(u->sock, on_message, u);
 }
 
 int fbr_data_client_ack(struct fbr_data_client *u)

@@ -185,8 +185,7 @@ bool fbr_loop_here(const struct fbr_loop *l)
     return !__atomic_load_n(&l->gone, __ATOMIC_SEQ_CST) && pthread_equal(l->thread, pthread_self());
 }
 
-/* Returns 1, or 0 if the post is queued already. */
-static int enqueue(struct fbr_loop *l, struct fbr_post *p)
+int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *p)
 {
     int rc = 0;
 
@@ -213,15 +212,10 @@ int fbr_loop_post(struct fbr_loop *l, void (*fn)(void *), void *arg)
     if (!p)
         return -ENOMEM;
     *p = (struct fbr_post){.fn = fn, .arg = arg};
-    rc = enqueue(l, p);
+    rc = fbr_loop_post_own(l, p);
     if (rc < 0)
         free(p);
     return rc < 0 ? rc : 0;
-}
-
-int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *p)
-{
-    return enqueue(l, p);
 }
 
 /* A call that needs no allocation, because objects are closed by such calls. */
@@ -256,7 +250,7 @@ int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *), void *arg)
         return fn(arg);
     pthread_mutex_init(&c.lock, NULL);
     pthread_cond_init(&c.cond, NULL);
-    rc = enqueue(l, &c.post);
+    rc = fbr_loop_post_own(l, &c.post);
     if (rc > 0) {
         pthread_mutex_lock(&c.lock);
         while (!c.done)

@@ -56,6 +56,16 @@ static void on_drained(void *user)
         fbr_process_unref(p);
 }
 
+/* Adds the data link to START: url, id, AEAD algorithm (0: none) and heartbeat. */
+static void put_link(struct fiber_process *p, const char *url, uint64_t id, uint8_t alg,
+                     uint32_t beat_ms)
+{
+    fbr_put_str(&p->start, url);
+    fbr_put_u64(&p->start, id);
+    fbr_put_u8(&p->start, alg);
+    fbr_put_u32(&p->start, beat_ms);
+}
+
 /* Opens the data path of a subjob, on the link of its host process. */
 static int add_branch(struct fiber_process *p, struct fbr_error *err)
 {
@@ -63,14 +73,10 @@ static int add_branch(struct fiber_process *p, struct fbr_error *err)
                                              p->spec.user, on_drained, p)
                            : fbr_fail(err, -ECHILD, "its host %s has no data link", p->host->name);
 
-    fbr_put_str(&p->start, FBR_URL_OF_HOST);
-    fbr_put_u64(&p->start, p->id);
-    fbr_put_u8(&p->start, 0);
-    fbr_put_u32(&p->start, 0);
+    put_link(p, FBR_URL_OF_HOST, p->id, 0, 0);
     return rc;
 }
 
-/* Opens the child's data link, and adds its url, id, AEAD algorithm and heartbeat to START. */
 static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_error *err)
 {
     enum fbr_reach reach = p->reach;
@@ -83,10 +89,8 @@ static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_e
         (rc = fbr_link_open(&p->link, data_server, p->spec.link, p->spec.user)) < 0)
         return rc;
     rc = fbr_rt_keys(conn, fbr_link_id(p->link), fbr_aead_preferred(), &keys);
-    fbr_put_str(&p->start, url);
-    fbr_put_u64(&p->start, fbr_link_id(p->link));
-    fbr_put_u8(&p->start, rc == 0 ? (uint8_t)keys.alg : 0);
-    fbr_put_u32(&p->start, fbr_data_server_beat_ms(data_server));
+    put_link(p, url, fbr_link_id(p->link), rc == 0 ? (uint8_t)keys.alg : 0,
+             fbr_data_server_beat_ms(data_server));
     if (rc == 0)
         rc = fbr_link_seal(p->link, &keys);
     else if (rc == -ENOTSUP && reach == FBR_REACH_HOST)
@@ -117,16 +121,10 @@ int fbr_process_attach(struct fiber_process *p, struct fbr_conn *conn)
     struct fbr_error err = {0, ""};
     int rc = 0;
 
-    if (p->spec.link && p->host) {
-        rc = add_branch(p, &err);
-    } else if (p->spec.link) {
-        rc = add_link(p, conn, &err);
-    } else {
-        fbr_put_str(&p->start, "");
-        fbr_put_u64(&p->start, 0);
-        fbr_put_u8(&p->start, 0);
-        fbr_put_u32(&p->start, 0);
-    }
+    if (!p->spec.link)
+        put_link(p, "", 0, 0, 0);
+    else
+        rc = p->host ? add_branch(p, &err) : add_link(p, conn, &err);
     if (rc < 0 || (rc = fbr_conn_send_buf(conn, FBR_FRAME_START, &p->start)) < 0)
         return refuse(p, rc, &err);
     fbr_buf_fini(&p->start);

@@ -91,8 +91,6 @@ static int read_dynamic(struct fbr_elf *e, const Elf64_Ehdr *h, const Elf64_Phdr
 
 int fbr_elf_read(struct fbr_elf *e, const void *data, size_t len)
 {
-    const unsigned char order =
-        __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ELFDATA2LSB : ELFDATA2MSB;
     Elf64_Ehdr h;
     Elf64_Phdr p;
     int rc;
@@ -101,7 +99,7 @@ int fbr_elf_read(struct fbr_elf *e, const void *data, size_t len)
     e->data = data;
     e->len = len;
     if (!take(e, 0, &h, sizeof(h)) || memcmp(h.e_ident, ELFMAG, SELFMAG) != 0 ||
-        h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != order)
+        h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB)
         return -ENOEXEC;
     e->machine = h.e_machine;
     if (h.e_phnum && (h.e_phentsize != sizeof(p) || h.e_phoff > len))
