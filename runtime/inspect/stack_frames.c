@@ -15,7 +15,6 @@
 #include <dirent.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/inspect/stack.h"
 
 #define STOP_MS 300      /* longest wait for a thread that waits for a device, maybe for ever */
@@ -61,15 +61,10 @@ static void detach_late(void)
 /* Whether a thread waits in the kernel where no signal wakes it. */
 static bool waits_for_device(pid_t tid)
 {
-    char path[32], text[512] = "", *behind;
-    int fd;
+    char path[32], text[512], *behind;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)tid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && read(fd, text, sizeof(text) - 1) < 0)
-        text[0] = '\0';
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_read_file(path, text, sizeof(text));
     behind = strrchr(text, ')'); /* the end of the thread's name */
     return !behind || !strncmp(behind, ") D", 3);
 }
@@ -215,20 +210,6 @@ static void look_at(Dwfl *dwfl, struct fbr_stack_process *p)
         closedir(d);
 }
 
-static int print_all(const struct fbr_buf *b)
-{
-    size_t at = 0;
-
-    while (!b->failed && at < b->len) {
-        ssize_t n = write(STDOUT_FILENO, b->data + at, b->len - at);
-
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        at += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     unsetenv("DEBUGINFOD_URLS");
@@ -244,7 +225,7 @@ int main(int argc, char **argv)
             snprintf(p.why, sizeof(p.why), "its stack cannot be read: %.200s", dwfl_errmsg(-1));
         fbr_buf_init(&b);
         fbr_stack_put(&b, &p);
-        if (print_all(&b) < 0)
+        if (b.failed || fbr_fds_write(STDOUT_FILENO, b.data, b.len) < 0)
             return 1;
         fbr_buf_fini(&b);
         fbr_stack_fini(&p);

@@ -219,15 +219,12 @@ static void look_at_threads(const char *dir, struct fbr_stack_process *p)
 
 static struct fbr_stack_process *add(struct fbr_stack_list *l)
 {
-    struct fbr_stack_process *more = l->all;
+    void *list = l->all;
+    struct fbr_stack_process *p = fbr_stack_grow(&list, l->count, sizeof(*p));
 
-    if (!(l->count & (l->count - 1))) {
-        more = realloc(l->all, (l->count ? l->count * 2 : 1) * sizeof(*more));
-        if (!more)
-            return NULL;
-        l->all = more;
-    }
-    return memset(&more[l->count++], 0, sizeof(*more));
+    l->all = list;
+    l->count += p != NULL;
+    return p;
 }
 
 void fbr_stack_list_fini(struct fbr_stack_list *l)
@@ -254,21 +251,22 @@ static int read_table(const char *proc, struct table *t, struct fbr_error *err)
     if (!d)
         return fbr_fail(err, -errno, "%s: %s", proc, fbr_strerror(errno));
     while ((e = readdir(d))) {
-        struct fbr_stack_stat s, *more = t->all;
+        void *list = t->all;
+        struct fbr_stack_stat s, *more;
 
         if (!isdigit((unsigned char)e->d_name[0]))
             continue;
         snprintf(path, sizeof(path), "%.200s/%.20s", proc, e->d_name);
         if (!read_stat(path, &s))
             continue;
-        if (!(t->count & (t->count - 1)))
-            more = realloc(t->all, (t->count ? t->count * 2 : 1) * sizeof(*more));
+        more = fbr_stack_grow(&list, t->count, sizeof(*more));
+        t->all = list;
         if (!more) {
             rc = -ENOMEM;
             break;
         }
-        t->all = more;
-        t->all[t->count++] = s;
+        *more = s;
+        t->count++;
     }
     closedir(d);
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", proc, fbr_strerror(rc)) : 0;
