@@ -434,9 +434,7 @@ static int take_cipher(struct fbr_conn *c, const void *data, size_t len, struct 
     if (c->state != CONN_OPEN)
         return 0;
     rc = fbr_tls_read(c->tls, &c->in, err);
-    if (rc < 0 && rc != -EPIPE)
-        return rc;
-    return take_frames(c);
+    return rc < 0 ? rc : take_frames(c);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)

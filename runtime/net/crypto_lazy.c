@@ -115,12 +115,6 @@ int fbr_tls_write(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_e
     return fn(t, bytes, len, err);
 }
 
-void fbr_tls_close(struct fbr_tls *t)
-{
-    MODULE(fbr_tls_close);
-    fn(t);
-}
-
 int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher)
 {
     MODULE(fbr_tls_pending);

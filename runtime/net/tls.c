@@ -37,7 +37,7 @@ struct fbr_tls {
     size_t handshake_bytes; /* bytes fed before the peer was authenticated */
     int lookups, lookup_rc;
     int failed; /* negative errno that ended the connection */
-    bool server, ready, closed;
+    bool server, ready;
     char identity[FBR_TLS_IDENTITY_MAX + 1];
     uint8_t psk[FBR_KEY_SIZE]; /* the client's key, until ready */
 };
@@ -381,7 +381,7 @@ const char *fbr_tls_identity(const struct fbr_tls *t)
 
 int fbr_tls_read(struct fbr_tls *t, struct fbr_buf *plain, struct fbr_error *err)
 {
-    size_t before = plain->len, n;
+    size_t n;
     int rc = not_ready(t, err);
 
     if (rc)
@@ -397,16 +397,7 @@ int fbr_tls_read(struct fbr_tls *t, struct fbr_buf *plain, struct fbr_error *err
             break;
         plain->len += n;
     }
-    switch (SSL_get_error(t->ssl, rc)) {
-    case SSL_ERROR_WANT_READ:
-        return 0;
-    case SSL_ERROR_ZERO_RETURN:
-        return plain->len > before
-                   ? 0
-                   : fbr_fail(err, -EPIPE, "tls: the peer has closed the connection");
-    default:
-        return fail(t, "reading", err);
-    }
+    return SSL_get_error(t->ssl, rc) == SSL_ERROR_WANT_READ ? 0 : fail(t, "reading", err);
 }
 
 int fbr_tls_write(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_error *err)
@@ -416,22 +407,10 @@ int fbr_tls_write(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_e
 
     if (rc)
         return rc;
-    if (t->closed)
-        return fbr_fail(err, -EPIPE, "tls: written to after it was closed");
     ERR_clear_error();
     if (len > 0 && (SSL_write_ex(t->ssl, bytes, len, &done) != 1 || done != len))
         return fail(t, "writing", err);
     return 0;
-}
-
-void fbr_tls_close(struct fbr_tls *t)
-{
-    if (!t->ready || t->failed || t->closed)
-        return;
-    t->closed = true;
-    ERR_clear_error();
-    if (SSL_shutdown(t->ssl) < 0)
-        ERR_clear_error();
 }
 
 /* Replaces a buffer that a long message has enlarged. */

@@ -85,20 +85,17 @@ bool fbr_tls_proven(const struct fbr_tls *t);
  * fbr_tls_ready(). The text lives as long as t. */
 const char *fbr_tls_identity(const struct fbr_tls *t);
 
-/* Appends to plain all bytes from the peer that can be read now, perhaps none. Returns 0; -EPIPE
- * when everything was read and the peer has closed; -EAGAIN before fbr_tls_ready; -EPROTO for a
- * forged or damaged record; -ENOMEM. Bytes that were appended before an error are authentic. */
+/* Appends to plain all bytes from the peer that can be read now, perhaps none. Returns 0; -EAGAIN
+ * before fbr_tls_ready; -EPROTO for a forged or damaged record, or for the alert by which a peer
+ * could close, which ours do not send; -ENOMEM. Bytes that were appended before an error are
+ * authentic. */
 int fbr_tls_read(struct fbr_tls *t, struct fbr_buf *plain, struct fbr_error *err)
     __attribute__((warn_unused_result));
 
 /* Encrypts all len bytes; fbr_tls_pending returns the ciphertext. -EAGAIN before fbr_tls_ready,
- * -EPIPE after fbr_tls_close, -EPROTO, -ENOMEM. */
+ * -EPROTO, -ENOMEM. */
 int fbr_tls_write(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_error *err)
     __attribute__((warn_unused_result));
-
-/* Notifies the peer that no more bytes will come; reading continues. Has no effect before
- * fbr_tls_ready. */
-void fbr_tls_close(struct fbr_tls *t);
 
 /* Moves the ciphertext that must be sent to the end of cipher. Returns 0 or -ENOMEM (cipher is
  * unchanged). */

@@ -305,32 +305,9 @@ static void nothing_is_read_written_or_exported_before_authentication(void **sta
     assert_int_equal(fbr_tls_read(p.server, &b, NULL), -EAGAIN);
     assert_int_equal(fbr_tls_write(p.server, "x", 1, NULL), -EAGAIN);
     assert_int_equal(fbr_tls_export(p.server, "l", NULL, 0, &(uint8_t){0}, 1), -EAGAIN);
-    fbr_tls_close(p.server);
     shake(&p, 0);
     assert_true(fbr_tls_ready(p.client) && fbr_tls_ready(p.server));
     fbr_buf_fini(&b);
-    pair_close(&p);
-}
-
-static void closing_is_seen_after_the_last_bytes(void **state)
-{
-    struct fbr_buf plain;
-    struct pair p;
-
-    (void)state;
-    pair_ready(&p);
-    fbr_buf_init(&plain);
-    assert_int_equal(fbr_tls_write(p.client, "last", 4, NULL), 0);
-    fbr_tls_close(p.client);
-    assert_int_equal(fbr_tls_write(p.client, "more", 4, NULL), -EPIPE);
-    shake(&p, 0);
-    assert_reads(p.server, "last", 4);
-    assert_int_equal(fbr_tls_read(p.server, &plain, NULL), -EPIPE);
-    assert_int_equal(fbr_tls_write(p.server, "reply", 5, NULL),
-                     0); /* the other direction is still open */
-    shake(&p, 0);
-    assert_reads(p.client, "reply", 5);
-    fbr_buf_fini(&plain);
     pair_close(&p);
 }
 
@@ -773,7 +750,6 @@ int main(void)
         cmocka_unit_test(wrong_keys_and_unknown_identities_are_refused_alike),
         cmocka_unit_test(an_identity_is_short_and_printable),
         cmocka_unit_test(nothing_is_read_written_or_exported_before_authentication),
-        cmocka_unit_test(closing_is_seen_after_the_last_bytes),
         cmocka_unit_test(a_flipped_bit_in_a_record_ends_the_connection),
         cmocka_unit_test(a_replayed_record_ends_the_connection),
         cmocka_unit_test(a_flipped_bit_in_the_handshake_is_never_accepted),
