@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -16,18 +16,15 @@
  * sandbox. Resolve only what came from an authenticated peer.
  *
  * Cost: the modules are walked in load order under the loader's lock, the program first: about 0.1
- * us for a function of the program, and 0.05 us for each library before the one that holds it. A
- * caller that resolves the same reference over and over keeps the last one and its answer
- * (fbr_fnref_equal). There is no cache here: an answer is good until its module is unloaded.
- * Thread-safe; not for signal handlers.
+ * us for a function of the program, and 0.05 us for each library before the one that holds it.
+ * There is no cache here: an answer is good until its module is unloaded. Thread-safe; not for
+ * signal handlers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_FNREF_H
 #define FBR_FNREF_H
 
-#include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
@@ -51,11 +48,6 @@ int fbr_fnref_make(struct fbr_fnref *ref, void (*fn)(void), struct fbr_error *er
  *   -EFAULT   the offset is not in an executable segment of that module
  *   -EPERM    as above */
 int fbr_fnref_resolve(const struct fbr_fnref *ref, void (**fn)(void), struct fbr_error *err);
-
-static inline bool fbr_fnref_equal(const struct fbr_fnref *a, const struct fbr_fnref *b)
-{
-    return a->offset == b->offset && a->id_len == b->id_len && !memcmp(a->id, b->id, a->id_len);
-}
 
 /* On the wire: u8 id_len, id_len bytes of id, u64 offset. A length of 0 or above FBR_FNREF_ID_MAX
  * turns the cursor bad. */
