@@ -13,7 +13,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "runtime/base/sync.h"
 #include "runtime/net/tcp.h"
 
 #define BLOCK 65536
@@ -282,18 +282,6 @@ static int wake_library(struct fbr_guard *g)
     return rc;
 }
 
-static int start_thread(struct fbr_guard *g)
-{
-    sigset_t all, old;
-    int rc;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = -pthread_create(&g->thread, NULL, guard_main, g);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc;
-}
-
 static void free_guard(struct fbr_guard *g)
 {
     for (size_t i = 0; i < g->n; i++)
@@ -331,7 +319,7 @@ int fbr_guard_open(struct fbr_guard **out, int listener, const char *path, uid_t
     rc = swap_sockets(g, listener);
     if (rc < 0)
         goto fail;
-    if ((rc = wake_library(g)) < 0 || (rc = start_thread(g)) < 0) {
+    if ((rc = wake_library(g)) < 0 || (rc = fbr_thread_start(&g->thread, guard_main, g)) < 0) {
         dup3(g->port, listener, O_CLOEXEC);
         unlink(path);
         goto fail;

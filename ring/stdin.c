@@ -4,7 +4,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "ring/ring_priv.h"
+#include "runtime/base/sync.h"
 
 #define PIECE 65536
 #define FOREGROUND_MS 100 /* ms between looks at a terminal that is not ours */
@@ -187,7 +187,6 @@ static void *input_main(void *arg)
 int fbr_ring_stdin_open(struct fiber_ring *r, struct fbr_error *err)
 {
     struct ring_stdin *i = calloc(1, sizeof(*i));
-    sigset_t all, old;
     int rc;
 
     if (!i)
@@ -198,10 +197,7 @@ int fbr_ring_stdin_open(struct fiber_ring *r, struct fbr_error *err)
     i->stop = eventfd(0, EFD_CLOEXEC);
     pthread_mutex_init(&i->lock, NULL);
     pthread_cond_init(&i->room, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = i->stop < 0 ? -errno : -pthread_create(&i->thread, NULL, input_main, i);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rc = i->stop < 0 ? -errno : fbr_thread_start(&i->thread, input_main, i);
     if (rc < 0) {
         if (i->stop >= 0)
             close(i->stop);

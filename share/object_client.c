@@ -12,7 +12,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -21,6 +20,7 @@
 #include <utlist.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/sync.h"
 #include "runtime/net/data_client.h"
 #include "share/share.h"
 #include "share/share_priv.h"
@@ -406,16 +406,12 @@ static void break_off(struct fbr_object_client *r, int why)
 
 static int start_thread(struct fbr_object_client *r)
 {
-    sigset_t all, old;
     int rc;
 
     r->wake = eventfd(0, EFD_CLOEXEC);
     if (r->wake < 0)
         return -errno;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = -pthread_create(&r->thread, NULL, receive, r);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rc = fbr_thread_start(&r->thread, receive, r);
     r->has_thread = rc == 0;
     return rc;
 }

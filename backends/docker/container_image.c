@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "backends/image/image.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
+#include "runtime/base/sync.h"
 
 #define LOAD_MS 600000
 #define OVERLAY_MAX (1 << 20)
@@ -321,16 +321,12 @@ static void on_login(void *arg)
 
 static void begin_login(struct fetch *f)
 {
-    sigset_t all, old;
     int rc;
 
     f->looked = (struct fbr_post){.fn = on_login, .arg = f, .own = true};
     f->at_work = true;
     fbr_loop_hold(f->m->loop);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&f->looks, NULL, look_for_login, f);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rc = fbr_thread_start(&f->looks, look_for_login, f);
     if (rc == 0)
         return;
     snprintf(f->login, sizeof(f->login), "cannot start a thread to look for a login: %s",
