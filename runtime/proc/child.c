@@ -491,41 +491,11 @@ void fbr_child_run(struct fbr_runtime *rt)
     fbr_child_exit(c, ((fiber_process_fn)fn)(c->work, c->work_len), "");
 }
 
-struct sending {
-    struct fbr_child *c;
-    uint8_t type;
-    size_t len;
-    uint8_t body[];
-};
-
-static void run_send(void *arg)
-{
-    struct sending *s = arg;
-
-    if (s->c->conn)
-        fbr_conn_send(s->c->conn, s->type, s->body, s->len);
-    free(s);
-}
-
 int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body)
 {
-    struct sending *s;
-    int rc;
+    int rc = fbr_rt_send(c->rt, &c->conn, type, body, NULL, NULL);
 
-    if (body->failed)
-        return -ENOMEM;
-    if (fbr_loop_here(c->rt->loop))
-        return c->conn ? fbr_conn_send_buf(c->conn, type, body) : -EPIPE;
-    s = malloc(sizeof(*s) + body->len);
-    if (!s)
-        return -ENOMEM;
-    *s = (struct sending){.c = c, .type = type, .len = body->len};
-    if (body->len)
-        memcpy(s->body, body->data, body->len);
-    rc = fbr_loop_post(c->rt->loop, run_send, s);
-    if (rc < 0)
-        free(s);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 struct listening {

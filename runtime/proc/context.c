@@ -468,3 +468,45 @@ void fbr_rt_end_parts(struct fbr_runtime *rt)
             fn(rt);
     }
 }
+
+struct frame_post {
+    struct fbr_conn *const *conn;
+    void (*done)(void *arg);
+    void *arg;
+    uint8_t type;
+    size_t len;
+    uint8_t body[];
+};
+
+static void run_frame(void *arg)
+{
+    struct frame_post *f = arg;
+
+    if (*f->conn)
+        fbr_conn_send(*f->conn, f->type, f->body, f->len);
+    if (f->done)
+        f->done(f->arg);
+    free(f);
+}
+
+int fbr_rt_send(struct fbr_runtime *rt, struct fbr_conn *const *conn, uint8_t type,
+                const struct fbr_buf *body, void (*done)(void *arg), void *arg)
+{
+    struct frame_post *f;
+    int rc;
+
+    if (body->failed)
+        return -ENOMEM;
+    if (fbr_loop_here(rt->loop))
+        return *conn ? fbr_conn_send_buf(*conn, type, body) : -EPIPE;
+    f = malloc(sizeof(*f) + body->len);
+    if (!f)
+        return -ENOMEM;
+    *f = (struct frame_post){conn, done, arg, type, body->len};
+    if (body->len)
+        memcpy(f->body, body->data, body->len);
+    rc = fbr_loop_post(rt->loop, run_frame, f);
+    if (rc < 0)
+        free(f);
+    return rc < 0 ? rc : 1;
+}

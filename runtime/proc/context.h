@@ -58,10 +58,10 @@ struct fbr_rt_above {
     void (*output_room)(void *rt);
 };
 
-/* The stages of the end of this process, in their order: each may still use what later stages close.
- * The runtime does not know pools, rings and objects: a part that has something to end registers a
- * function at the stage where it ends. fiber_fini() calls them before it ends processes and closes
- * the context. */
+/* The stages of the end of this process, in their order: each may still use what later stages
+ * close. The runtime does not know pools, rings and objects: a part that has something to end
+ * registers a function at the stage where it ends. fiber_fini() calls them before it ends processes
+ * and closes the context. */
 enum fbr_end_stage {
     FBR_END_REPORT,  /* a child sends its parent the rest of its results */
     FBR_END_RUNS,    /* rings, whose functions may use pools and objects */
@@ -135,8 +135,8 @@ bool fbr_rt_forked(void);
 /* Returns 0, or -EPERM and a kept error in a fork() child. */
 int fbr_rt_check(void);
 /* Registers a function that fiber_fini() calls at this stage; a later call replaces it. -ESHUTDOWN:
- * the stage has begun, or is over. Later stages still take functions: a pool that ends may use a queue
- * for the first time. Any thread. */
+ * the stage has begun, or is over. Later stages still take functions: a pool that ends may use a
+ * queue for the first time. Any thread. */
 int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn);
 /* Calls the functions of all stages, once. Without the lock: they wait for threads that take it. */
 void fbr_rt_end_parts(struct fbr_runtime *rt);
@@ -183,6 +183,12 @@ void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name);
 enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt);
 /* Returns the reach of children of this backend, with the configuration's transport applied. */
 enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops *ops);
+
+/* Sends a frame on *conn; NULL: the connection has ended. A thread other than the loop's posts a
+ * copy, and *conn is read when it is sent; then done(arg) is called, unless done is NULL. 1:
+ * posted; 0: sent; -errno. Frames of one thread keep their order. */
+int fbr_rt_send(struct fbr_runtime *rt, struct fbr_conn *const *conn, uint8_t type,
+                const struct fbr_buf *body, void (*done)(void *arg), void *arg);
 
 /* Derives the keys of a data link from its control connection; both ends do so. -ENOTSUP: the
  * connection needs no keys. */

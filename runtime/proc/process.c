@@ -737,50 +737,27 @@ double fbr_process_rtt(struct fiber_process *p)
     return rtt;
 }
 
-struct frame_post {
-    struct fiber_process *p;
-    uint8_t type;
-    size_t len;
-    uint8_t body[];
-};
-
-static void run_frame(void *arg)
-{
-    struct frame_post *f = arg;
-
-    if (f->p->conn)
-        fbr_conn_send(f->p->conn, f->type, f->body, f->len);
-    fbr_process_unref(f->p);
-    free(f);
-}
-
 int fbr_process_answer(struct fiber_process *p, uint8_t type, const struct fbr_buf *body)
 {
     return p->conn ? fbr_conn_answer(p->conn, type, body) : -EPIPE;
 }
 
+static void unref(void *process)
+{
+    fbr_process_unref(process);
+}
+
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body)
 {
-    struct frame_post *f;
+    bool posts = !fbr_loop_here(p->rt->loop);
     int rc;
 
-    if (body->failed)
-        return -ENOMEM;
-    if (fbr_loop_here(p->rt->loop))
-        return p->conn ? fbr_conn_send_buf(p->conn, type, body) : -EPIPE;
-    f = malloc(sizeof(*f) + body->len);
-    if (!f)
-        return -ENOMEM;
-    *f = (struct frame_post){.p = p, .type = type, .len = body->len};
-    if (body->len)
-        memcpy(f->body, body->data, body->len);
-    fbr_process_ref(p);
-    rc = fbr_loop_post(p->rt->loop, run_frame, f);
-    if (rc < 0) {
+    if (posts)
+        fbr_process_ref(p);
+    rc = fbr_rt_send(p->rt, &p->conn, type, body, unref, p);
+    if (posts && rc < 0)
         fbr_process_unref(p);
-        free(f);
-    }
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 /* A process that does not die in time counts as ended: nothing watches it any more. */
