@@ -10,7 +10,24 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The operations that run on the loop's thread. */
+enum op {
+    OP_OPEN,
+    OP_CLOSE,
+    OP_LIST,
+    OP_REMOVE,
+    OP_SWEEP,
+    OP_LOGS,
+    OP_ADDRESS,
+    OP_CHECK,
+    OP_WOULD,
+    OP_START,
+    OP_SIGNAL,
+    OP_RELEASE
+};
+
 struct asking {
+    enum op op;
     struct cli_backend *b;
     fbr_backend_found *found;
     fbr_backend_report *say;
@@ -37,92 +54,43 @@ static void on_event(void *job_user, const struct fbr_job_event *event)
     j->event(j->user, event);
 }
 
-static int do_open(void *arg)
+static int run_op(void *arg)
 {
     struct asking *a = arg;
+    const struct fbr_backend_ops *ops = a->b->ops;
+    const struct fbr_backend_housekeeping *h = ops->housekeeping;
     const struct fbr_backend_env env = {a->b->loop, a->b->config, on_event, NULL};
+    struct fbr_backend *b = a->b->backend;
 
-    return a->b->ops->open(&a->b->backend, &env, a->err);
-}
-
-static int do_close(void *arg)
-{
-    struct asking *a = arg;
-
-    a->b->ops->close(a->b->backend);
-    return 0;
-}
-
-static int do_list(void *arg)
-{
-    struct asking *a = arg;
-
-    return a->b->ops->housekeeping->list(a->b->backend, a->found, a->user, a->err);
-}
-
-static int do_remove(void *arg)
-{
-    struct asking *a = arg;
-
-    return a->b->ops->housekeeping->remove(a->b->backend, a->id, a->err);
-}
-
-static int do_sweep(void *arg)
-{
-    struct asking *a = arg;
-
-    return a->b->ops->housekeeping->sweep(a->b->backend, a->before_ms, a->dry, a->swept, a->user,
-                                          a->err);
-}
-
-static int do_logs(void *arg)
-{
-    struct asking *a = arg;
-
-    return a->b->ops->housekeeping->logs(a->b->backend, a->id, a->follow, a->reader, a->err);
-}
-
-static int do_address(void *arg)
-{
-    struct asking *a = arg;
-
-    return a->b->ops->address(a->b->backend, a->out, a->size, a->err);
-}
-
-static int do_check(void *arg)
-{
-    struct asking *a = arg;
-
-    a->b->ops->check(a->b->backend, a->say, a->user);
-    return 0;
-}
-
-static int do_would(void *arg)
-{
-    struct asking *a = arg;
-
-    return a->b->ops->would(a->b->backend, a->job, a->say, a->user);
-}
-
-static int do_start(void *arg)
-{
-    struct asking *a = arg;
-
-    return a->b->ops->start(a->b->backend, a->job, a->j, &a->j->handle, a->err);
-}
-
-static int do_signal(void *arg)
-{
-    struct asking *a = arg;
-
-    return a->b->ops->signal(a->b->backend, a->handle, a->sig);
-}
-
-static int do_release(void *arg)
-{
-    struct asking *a = arg;
-
-    a->b->ops->release(a->b->backend, a->handle);
+    switch (a->op) {
+    case OP_OPEN:
+        return ops->open(&a->b->backend, &env, a->err);
+    case OP_CLOSE:
+        ops->close(b);
+        break;
+    case OP_LIST:
+        return h->list(b, a->found, a->user, a->err);
+    case OP_REMOVE:
+        return h->remove(b, a->id, a->err);
+    case OP_SWEEP:
+        return h->sweep(b, a->before_ms, a->dry, a->swept, a->user, a->err);
+    case OP_LOGS:
+        return h->logs(b, a->id, a->follow, a->reader, a->err);
+    case OP_ADDRESS:
+        return ops->address(b, a->out, a->size, a->err);
+    case OP_CHECK:
+        ops->check(b, a->say, a->user);
+        break;
+    case OP_WOULD:
+        return ops->would(b, a->job, a->say, a->user);
+    case OP_START:
+        return ops->start(b, a->job, a->j, &a->j->handle, a->err);
+    case OP_SIGNAL:
+        return ops->signal(b, a->handle, a->sig);
+    case OP_RELEASE:
+        ops->release(b, a->handle);
+        break;
+    }
     return 0;
 }
 
@@ -141,7 +109,7 @@ int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *
 int cli_backend_open_with(struct cli_backend *b, const char *name, const struct cli_args *args,
                           struct fbr_error *err)
 {
-    struct asking a = {.b = b, .err = err};
+    struct asking a = {.op = OP_OPEN, .b = b, .err = err};
     int rc;
 
     memset(b, 0, sizeof(*b));
@@ -150,7 +118,7 @@ int cli_backend_open_with(struct cli_backend *b, const char *name, const struct 
         goto fail;
     b->ops = fbr_backend_find(name, err);
     rc = b->ops ? fbr_loop_open(&b->loop, err) : -ENOENT;
-    if (rc < 0 || (rc = fbr_loop_call(b->loop, do_open, &a)) < 0)
+    if (rc < 0 || (rc = fbr_loop_call(b->loop, run_op, &a)) < 0)
         goto fail;
     return 0;
 fail:
@@ -160,10 +128,10 @@ fail:
 
 void cli_backend_close(struct cli_backend *b)
 {
-    struct asking a = {.b = b};
+    struct asking a = {.op = OP_CLOSE, .b = b};
 
     if (b->backend)
-        fbr_loop_call(b->loop, do_close, &a);
+        fbr_loop_call(b->loop, run_op, &a);
     if (b->loop)
         fbr_loop_close(b->loop);
     fbr_config_free(b->config);
@@ -173,19 +141,19 @@ void cli_backend_close(struct cli_backend *b)
 int cli_backend_list(struct cli_backend *b, fbr_backend_found *found, void *user,
                      struct fbr_error *err)
 {
-    struct asking a = {.b = b, .found = found, .user = user, .err = err};
+    struct asking a = {.op = OP_LIST, .b = b, .found = found, .user = user, .err = err};
 
     return b->ops->housekeeping
-               ? fbr_loop_call(b->loop, do_list, &a)
+               ? fbr_loop_call(b->loop, run_op, &a)
                : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
 }
 
 int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *err)
 {
-    struct asking a = {.b = b, .id = id, .err = err};
+    struct asking a = {.op = OP_REMOVE, .b = b, .id = id, .err = err};
 
     return b->ops->housekeeping
-               ? fbr_loop_call(b->loop, do_remove, &a)
+               ? fbr_loop_call(b->loop, run_op, &a)
                : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
 }
 
@@ -193,68 +161,74 @@ int cli_backend_sweep(struct cli_backend *b, int64_t before_ms, bool dry, fbr_ba
                       void *user, struct fbr_error *err)
 {
     const struct fbr_backend_housekeeping *h = b->ops->housekeeping;
-    struct asking a = {
-        .b = b, .before_ms = before_ms, .dry = dry, .swept = swept, .user = user, .err = err};
+    struct asking a = {.op = OP_SWEEP,
+                       .b = b,
+                       .before_ms = before_ms,
+                       .dry = dry,
+                       .swept = swept,
+                       .user = user,
+                       .err = err};
 
-    return h && h->sweep ? fbr_loop_call(b->loop, do_sweep, &a) : 0;
+    return h && h->sweep ? fbr_loop_call(b->loop, run_op, &a) : 0;
 }
 
 int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,
                      const struct fbr_backend_reader *reader, struct fbr_error *err)
 {
     const struct fbr_backend_housekeeping *h = b->ops->housekeeping;
-    struct asking a = {.b = b, .id = id, .reader = reader, .follow = follow, .err = err};
+    struct asking a = {
+        .op = OP_LOGS, .b = b, .id = id, .reader = reader, .follow = follow, .err = err};
 
-    return h && h->logs ? fbr_loop_call(b->loop, do_logs, &a)
+    return h && h->logs ? fbr_loop_call(b->loop, run_op, &a)
                         : fbr_fail(err, -ENOTSUP, "backend %s does not keep the output of jobs",
                                    b->ops->name);
 }
 
 int cli_backend_address(struct cli_backend *b, char *out, size_t size, struct fbr_error *err)
 {
-    struct asking a = {.b = b, .out = out, .size = size, .err = err};
+    struct asking a = {.op = OP_ADDRESS, .b = b, .out = out, .size = size, .err = err};
 
     return b->ops->address
-               ? fbr_loop_call(b->loop, do_address, &a)
+               ? fbr_loop_call(b->loop, run_op, &a)
                : fbr_fail(err, -ENOTSUP, "backend %s: jobs are on this host", b->ops->name);
 }
 
 void cli_backend_check(struct cli_backend *b, fbr_backend_report *say, void *user)
 {
-    struct asking a = {.b = b, .say = say, .user = user};
+    struct asking a = {.op = OP_CHECK, .b = b, .say = say, .user = user};
 
     if (b->ops->check)
-        fbr_loop_call(b->loop, do_check, &a);
+        fbr_loop_call(b->loop, run_op, &a);
 }
 
 int cli_backend_would(struct cli_backend *b, const struct fbr_job *job, fbr_backend_report *say,
                       void *user)
 {
-    struct asking a = {.b = b, .job = job, .say = say, .user = user};
+    struct asking a = {.op = OP_WOULD, .b = b, .job = job, .say = say, .user = user};
 
-    return b->ops->would ? fbr_loop_call(b->loop, do_would, &a) : -ENOTSUP;
+    return b->ops->would ? fbr_loop_call(b->loop, run_op, &a) : -ENOTSUP;
 }
 
 int cli_backend_start(struct cli_backend *b, const struct fbr_job *job, struct cli_job *j,
                       struct fbr_error *err)
 {
-    struct asking a = {.b = b, .job = job, .j = j, .err = err};
+    struct asking a = {.op = OP_START, .b = b, .job = job, .j = j, .err = err};
 
-    return fbr_loop_call(b->loop, do_start, &a);
+    return fbr_loop_call(b->loop, run_op, &a);
 }
 
 int cli_backend_signal(struct cli_backend *b, const struct cli_job *j, int sig)
 {
-    struct asking a = {.b = b, .handle = j->handle, .sig = sig};
+    struct asking a = {.op = OP_SIGNAL, .b = b, .handle = j->handle, .sig = sig};
 
-    return fbr_loop_call(b->loop, do_signal, &a);
+    return fbr_loop_call(b->loop, run_op, &a);
 }
 
 void cli_backend_release(struct cli_backend *b, const struct cli_job *j)
 {
-    struct asking a = {.b = b, .handle = j->handle};
+    struct asking a = {.op = OP_RELEASE, .b = b, .handle = j->handle};
 
-    fbr_loop_call(b->loop, do_release, &a);
+    fbr_loop_call(b->loop, run_op, &a);
 }
 
 static bool is_set(const char *variable)
