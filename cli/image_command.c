@@ -20,6 +20,7 @@
 #include "cli/option.h"
 #include "cli/screen.h"
 #include "runtime/base/printable.h"
+#include "runtime/inspect/copy.h"
 #include "runtime/net/loop.h"
 #include "runtime/program/module.h"
 
@@ -300,57 +301,23 @@ static int print_files(const struct made *m)
 
 /* ---- build and export ---- */
 
-/* Opens a file that has no name yet, so that no file remains if we are stopped. On a file system
- * without such files, the file gets the name `fresh`. */
-static int open_fresh(const char *path, char fresh[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
-    int fd;
-
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
-             slash ? path : ".");
-    fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-    snprintf(fresh, PATH_MAX, "%s.XXXXXX", path);
-    if (fd < 0)
-        return mkostemp(fresh, O_CLOEXEC);
-    snprintf(fresh, PATH_MAX, "%s.%d", path, (int)getpid());
-    return fd;
-}
-
-/* Renames the file into place: readers see the whole new image, or the old one. */
-static int put_in_place(int fd, const char *fresh, const char *path)
-{
-    char self[64];
-    struct stat st;
-    mode_t mask = umask(0);
-
-    umask(mask);
-    if (fchmod(fd, 0666 & ~mask) < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-    if (st.st_nlink == 0 && linkat(AT_FDCWD, self, AT_FDCWD, fresh, AT_SYMLINK_FOLLOW) < 0)
-        return -errno;
-    return rename(fresh, path) < 0 ? -errno : 0;
-}
-
+/* Readers of the file see the whole new image, or the old one. */
 static int export_file(struct made *m, const char *path, struct fbr_error *err)
 {
-    char fresh[PATH_MAX];
-    int fd, rc;
+    mode_t mask = umask(0);
+    struct fbr_copy_file f;
+    int rc;
 
-    if (strlen(path) + 16 > sizeof(fresh))
+    umask(mask);
+    if (strlen(path) >= FBR_MSG_PATH)
         return fbr_fail(err, -ENAMETOOLONG, "%.256s...: the name is too long", path);
-    fd = open_fresh(path, fresh);
-    if (fd < 0)
-        return fbr_fail(err, -errno, "cannot write %.512s: %m", path);
-    rc = m->ops->write(m->image, m->args->operands[1], fd, err);
-    if (rc >= 0 && (rc = put_in_place(fd, fresh, path)) < 0)
-        fbr_fail(err, rc, "cannot write %.512s: %s", path, fbr_strerror(rc));
-    if (close(fd) < 0 && rc == 0)
-        rc = fbr_fail(err, -errno, "cannot write %.512s: %m", path);
+    if (fbr_copy_begin(&f, path, "", err) < 0)
+        return fbr_wrap(err, "cannot write the image");
+    rc = m->ops->write(m->image, m->args->operands[1], f.fd, err);
     if (rc < 0)
-        unlink(fresh);
+        fbr_copy_drop(&f);
+    else if (fbr_copy_commit(&f, 0666 & ~mask, err) < 0)
+        rc = fbr_wrap(err, "cannot write the image");
     snprintf(m->where, sizeof(m->where), "%s", path);
     return rc;
 }

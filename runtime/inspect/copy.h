@@ -4,6 +4,7 @@
  * A file travels as DATA. The receiver writes a temporary file next to the final path
  * (atomic_file.h), without a name if the file system can do that, and gives it the final name when
  * it is complete. A transfer that is cut off leaves no file, and an existing file stays as it was.
+ * `fiber image export` writes its file in the same way.
  *
  * Functions with a socket block; they are for threads of their own.
  *
