@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "backends/tool/args.h"
 #include "cli/backend_client.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
@@ -48,41 +50,30 @@ struct master {
 /* ---- The master's command line ---- */
 
 struct words {
-    char **at;
-    size_t count;
-    bool failed;
+    struct fbr_args args;
+    bool failed; /* out of memory */
 };
 
-/* Takes ownership of `word`. */
-static void add(struct words *w, char *word)
+static void addf(struct words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void addf(struct words *w, const char *fmt, ...)
 {
-    char **more = word ? realloc(w->at, (w->count + 2) * sizeof(*more)) : NULL;
-
-    if (!more) {
-        free(word);
-        w->failed = true;
-        return;
-    }
-    w->at = more;
-    w->at[w->count++] = word;
-    w->at[w->count] = NULL;
-}
-
-static void addf(struct words *w, const char *fmt, const char *a, const char *b)
-    __attribute__((format(printf, 2, 0)));
-static void addf(struct words *w, const char *fmt, const char *a, const char *b)
-{
+    va_list ap;
     char *word;
+    int n;
 
-    add(w, asprintf(&word, fmt, a, b) < 0 ? NULL : word);
+    va_start(ap, fmt);
+    n = vasprintf(&word, fmt, ap);
+    va_end(ap);
+    w->failed |= n < 0 || fbr_args_add(&w->args, word, (size_t)n) < 0;
+    if (n >= 0)
+        free(word);
 }
 
 static char **take(struct words *w)
 {
-    if (!w->failed && w->at)
-        return w->at;
-    fbr_list_free(w->at);
-    return NULL;
+    if (w->failed)
+        fbr_args_fini(&w->args);
+    return w->args.at;
 }
 
 /* Options about where the master runs, and variables, which are passed in another way. */
@@ -102,8 +93,8 @@ char **in_cluster_words(const struct run_options *spec, const struct cli_args *a
 {
     struct words w = {0};
 
-    addf(&w, "fiber%s%s", "", "");
-    addf(&w, "run%s%s", "", "");
+    addf(&w, "fiber");
+    addf(&w, "run");
     for (size_t i = 0; i < RUN_OPTIONS; i++) {
         const struct cli_option *o = &run_option_table[i];
         const struct cli_value *v = &args->values[i];
@@ -111,20 +102,15 @@ char **in_cluster_words(const struct run_options *spec, const struct cli_args *a
         if (stays_here(i))
             continue;
         for (int64_t n = 0; o->type == CLI_FLAG && n < v->number; n++)
-            addf(&w, "--%s%s", o->name, "");
+            addf(&w, "--%s", o->name);
         if (o->type != CLI_FLAG && v->text)
             addf(&w, "--%s=%s", o->name, v->text);
     }
-    for (size_t i = 0; i < spec->env.count; i++) {
-        char *name = strndup(spec->env.list[i], strcspn(spec->env.list[i], "="));
-
-        addf(&w, "--env=%s%s", name ? name : "", "");
-        w.failed |= !name;
-        free(name);
-    }
-    addf(&w, "--%s%s", "", "");
+    for (size_t i = 0; i < spec->env.count; i++)
+        addf(&w, "--env=%.*s", (int)strcspn(spec->env.list[i], "="), spec->env.list[i]);
+    addf(&w, "--");
     for (int i = 0; i < args->noperands; i++)
-        addf(&w, "%s%s", args->operands[i], "");
+        addf(&w, "%s", args->operands[i]);
     return take(&w);
 }
 
@@ -159,12 +145,12 @@ static char **environment(const struct fbr_config *c, char *const *given, size_t
     const struct fbr_config_key *keys = fbr_config_keys(&n);
 
     for (size_t i = 0; i < count; i++)
-        addf(&w, "%s%s", given[i], "");
+        addf(&w, "%s", given[i]);
     for (size_t i = 0; i < n; i++)
         if (goes_along(keys[i].name) && strcmp(fbr_config_origin(c, keys[i].name), "default") != 0)
             addf(&w, "%s=%s", keys[i].env, fbr_config_str(c, keys[i].name));
-    if (!w.at && !w.failed) /* an empty list is valid */
-        w.at = calloc(1, sizeof(*w.at));
+    if (!w.args.at && !w.failed) /* an empty list is valid */
+        w.args.at = calloc(1, sizeof(*w.args.at));
     return take(&w);
 }
 
@@ -493,7 +479,7 @@ int in_cluster_variables(char ***out, const struct cli_value *env)
         const char *name = env->list[i];
 
         if (strchr(name, '='))
-            addf(&w, "%s%s", name, "");
+            addf(&w, "%s", name);
         else if (getenv(name))
             addf(&w, "%s=%s", name, getenv(name));
         else
@@ -502,7 +488,7 @@ int in_cluster_variables(char ***out, const struct cli_value *env)
     }
     if (w.failed)
         code = cli_failed(COULD_NOT_START, "out of memory");
-    *out = w.at;
+    *out = w.args.at;
     return code;
 }
 
