@@ -465,7 +465,6 @@ void run_hosts_fini(struct run_hosts *h)
 /* ---- Allocations ---- */
 
 #define SPACES " \t\r"
-#define HOSTS_MAX 8192
 #define ASK_MS 10000
 
 static const struct {
@@ -530,44 +529,35 @@ static int take_group(struct run_hosts *h, const char *where, const char *at, st
     return rc;
 }
 
-static int take_words(struct run_hosts *h, enum run_manager kind, const char *where,
-                      const char *line, struct fbr_error *err)
+struct listed {
+    struct run_hosts *hosts;
+    enum run_manager kind;
+};
+
+static int take_listed(void *user, const char *where, char *line, struct fbr_error *err)
 {
+    struct listed *l = user;
+    const char *at = line;
     int rc = 0;
 
-    if (kind == RUN_FLUX)
-        return take_group(h, where, line, err);
-    if (kind == RUN_SGE)
-        return take_pair(h, where, &line, err);
-    while (rc == 0 && *line)
-        rc = take_pair(h, where, &line, err);
+    if (l->kind == RUN_FLUX)
+        return take_group(l->hosts, where, at, err);
+    if (l->kind == RUN_SGE)
+        return take_pair(l->hosts, where, &at, err);
+    while (rc == 0 && *at)
+        rc = take_pair(l->hosts, where, &at, err);
     return rc;
 }
 
 int run_allocation_parse(struct run_hosts *h, enum run_manager kind, const char *origin,
                          const char *text, size_t len, struct fbr_error *err)
 {
-    char *copy, *rest = NULL, where[256];
-    unsigned number = 0;
-    int rc = 0;
+    struct listed l = {h, kind};
+    int rc;
 
     if (kind == RUN_PBS || kind == RUN_LSF_FILE)
         return run_hosts_parse(h, origin, text, len, err);
-    copy = malloc(len + 1);
-    if (!copy)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    memcpy(copy, text, len);
-    copy[len] = '\0';
-    if (strlen(copy) != len)
-        rc = fbr_fail(err, -EINVAL, "%.200s: not text", origin);
-    for (char *line = copy; rc == 0 && line; line = rest) {
-        rest = strchr(line, '\n');
-        if (rest)
-            *rest++ = '\0';
-        snprintf(where, sizeof(where), "%.200s:%u", origin, ++number);
-        rc = take_words(h, kind, where, line, err);
-    }
-    free(copy);
+    rc = text_file_lines(origin, text, len, take_listed, &l, err);
     return rc == 0 && !h->n ? fbr_fail(err, -EINVAL, "%.200s: the list has no host", origin) : rc;
 }
 
