@@ -11,26 +11,6 @@
 
 /* ---- Comparing ---- */
 
-static uint64_t add_text(uint64_t hash, const char *text)
-{
-    /* FNV-1a */
-    do
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-    while (*text++);
-    return hash;
-}
-
-static uint64_t hash_of(const struct fbr_stack_process *p, const struct fbr_stack_thread *t)
-{
-    uint64_t hash = add_text(0xcbf29ce484222325ull, p->program);
-
-    for (uint32_t i = 0; i < t->nframes; i++)
-        hash = add_text(add_text(hash, t->frames[i].function), t->frames[i].module);
-    if (!t->nframes)
-        hash = add_text(add_text(add_text(hash, t->why), p->why), t->call);
-    return hash;
-}
-
 static bool same(const struct stack_group *g, const struct fbr_stack_process *p,
                  const struct fbr_stack_thread *t)
 {
@@ -79,11 +59,10 @@ static void add_who(struct stack_fold *f, struct stack_group *g, int who)
 static void add_thread(struct stack_fold *f, int who, const struct fbr_stack_process *p,
                        const struct fbr_stack_thread *t)
 {
-    uint64_t hash = hash_of(p, t);
     struct stack_group *g;
 
     LL_FOREACH(f->groups, g)
-        if (g->hash == hash && same(g, p, t))
+        if (same(g, p, t))
             break;
     if (!g) {
         g = calloc(1, sizeof(*g));
@@ -92,7 +71,7 @@ static void add_thread(struct stack_fold *f, int who, const struct fbr_stack_pro
             return;
         }
         *g = (struct stack_group){
-            .hash = hash, .process = p, .thread = t, .main = true, .exact = true, .call = true};
+            .process = p, .thread = t, .main = true, .exact = true, .call = true};
         LL_PREPEND(f->groups, g);
         f->count++;
     }

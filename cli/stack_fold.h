@@ -10,7 +10,6 @@
 /* Threads at the same place: the same functions of the same files, in the same program. */
 struct stack_group {
     struct stack_group *next;
-    uint64_t hash;
     /* of the first thread; `thread` has the stack of all */
     const struct fbr_stack_process *process;
     const struct fbr_stack_thread *thread;
