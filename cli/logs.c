@@ -29,7 +29,6 @@ enum {
 
 struct printer {
     bool tag;
-    bool failed; /* our own output is closed */
     bool within; /* the last part did not end its line */
 };
 
@@ -47,15 +46,20 @@ static void on_line(void *user, int rank, int stream, bool more, const void *dat
     cli_flush();
 }
 
+static void note_silence(const struct run_client *run)
+{
+    if (run->state == CLIENT_SILENT && run->fd >= 0)
+        fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
+                run->about.uid, (long long)run->about.pid);
+}
+
 static int follow(struct run_client *run, int rank, const struct cli_args *args)
 {
     struct printer p = {.tag = rank < 0 && args->values[LOGS_TAG].number > 0};
     struct fbr_error err = {0, ""};
     int code = 0;
 
-    if (run->state == CLIENT_SILENT && run->fd >= 0)
-        fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
-                run->about.uid, (long long)run->about.pid);
+    note_silence(run);
     if (run_client_follow(run, rank, on_line, &p, &code, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (code)
@@ -332,9 +336,8 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
     int code;
 
     w->rank = rank ? run_client_job(rank, run, &err) : -1;
-    if (run->state == CLIENT_SILENT && run->fd >= 0 && w->follow)
-        fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
-                run->about.uid, (long long)run->about.pid);
+    if (w->follow)
+        note_silence(run);
     code = err.code ? cli_failed(1, "%s", err.text) : logs_kept(kept, root, w);
     run_client_free(run);
     return code;

@@ -216,8 +216,8 @@ static int run_run(const struct cli_args *args)
 {
     static const char *const levels[] = {"warn", "info", "debug", "trace"};
     int64_t verbose = args->values[RUN_VERBOSE].number;
+    const char *backend;
     struct fbr_error err = {0, ""};
-    struct run_image_wish wish;
     char output[PATH_MAX];
     struct run_options spec;
     int code;
@@ -232,8 +232,7 @@ static int run_run(const struct cli_args *args)
         run_options_fini(&spec);
         return cli_usage(args->command, &err);
     }
-    wish = (struct run_image_wish){&spec.ring, spec.ring.backend ? spec.ring.backend
-                                                                 : args->values[RUN_BACKEND].text};
+    backend = spec.ring.backend ? spec.ring.backend : args->values[RUN_BACKEND].text;
     if (verbose)
         fiber_config_set("log_level", levels[verbose < 3 ? verbose : 3]);
     if (spec.note[0] && !args->values[RUN_QUIET].number)
@@ -252,7 +251,7 @@ static int run_run(const struct cli_args *args)
         code = cli_failed(COULD_NOT_START, "%s", fiber_last_error());
     else if (make_output(&spec, output) < 0)
         code = COULD_NOT_START;
-    else if (run_image_prepare(&wish, &err) < 0)
+    else if (run_image_prepare(&spec.ring, backend, &err) < 0)
         code = cli_failed(COULD_NOT_START, "%s", err.text);
     else
         code = run_ring(&spec, args);

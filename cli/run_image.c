@@ -192,12 +192,13 @@ static int keep_lines(const struct fbr_buf *lines, char *path, size_t size)
     return fd < 0 ? -errno : 0;
 }
 
-static bool makes_image(const struct fbr_config *c, const struct run_image_wish *w)
+static bool makes_image(const struct fbr_config *c, const struct fiber_ring_options *ring,
+                        const char *backend)
 {
-    const char *backend = w->backend ? w->backend : fbr_config_str(c, "backend");
-    const struct fbr_backend_about *about = fbr_backend_about(backend);
+    const struct fbr_backend_about *about =
+        fbr_backend_about(backend ? backend : fbr_config_str(c, "backend"));
 
-    return about && about->makes_images && !w->ring->job.image && !*fbr_config_str(c, "image");
+    return about && about->makes_images && !ring->job.image && !*fbr_config_str(c, "image");
 }
 
 /* Adds the found files to image_add. */
@@ -232,7 +233,8 @@ static int name_files(const struct fbr_config *c, const struct fiber_ring_option
     return files->words.len + files->lines.len ? set_words(c, files, err) : 0;
 }
 
-int run_image_prepare(const struct run_image_wish *w, struct fbr_error *err)
+int run_image_prepare(const struct fiber_ring_options *ring, const char *backend,
+                      struct fbr_error *err)
 {
     struct run_image_files files;
     struct fbr_config *c;
@@ -241,8 +243,8 @@ int run_image_prepare(const struct run_image_wish *w, struct fbr_error *err)
     if (rc < 0)
         return rc;
     run_image_files_init(&files);
-    if (makes_image(c, w))
-        rc = name_files(c, w->ring, &files, err);
+    if (makes_image(c, ring, backend))
+        rc = name_files(c, ring, &files, err);
     run_image_files_fini(&files);
     fbr_config_free(c);
     return rc;

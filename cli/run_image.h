@@ -28,13 +28,9 @@ void run_image_files_fini(struct run_image_files *f);
 int run_image_add(struct run_image_files *f, const char *const *command, const char *workdir,
                   bool named, struct fbr_error *err);
 
-struct run_image_wish {
-    const struct fiber_ring_options *ring;
-    const char *backend; /* as given by an option; NULL: not given */
-};
-
 /* For a backend that makes its image itself, when no image is named: makes sure that the programs
- * will be in it. */
-int run_image_prepare(const struct run_image_wish *w, struct fbr_error *err);
+ * will be in it. `backend`: as given by an option; NULL: not given. */
+int run_image_prepare(const struct fiber_ring_options *ring, const char *backend,
+                      struct fbr_error *err);
 
 #endif

@@ -21,7 +21,7 @@ static volatile sig_atomic_t is_raw;       /* the mode is changed now */
 static volatile sig_atomic_t asked_to_end; /* the signal */
 
 /* Async-signal-safe: signal handlers call it too. */
-static void restore(void)
+void screen_restore(void)
 {
     static const char leave[] = "\033[?25h\033[?1049l";
     int saved = errno;
@@ -56,7 +56,7 @@ static void on_end(int sig)
 
 static void on_stop(int sig)
 {
-    restore();
+    screen_restore();
     /* the parent's shell takes its terminal back; we continue after this line */
     raise(SIGSTOP);
     go_raw();
@@ -70,7 +70,7 @@ static void on_resize(int sig)
 
 static void on_crash(int sig)
 {
-    restore();
+    screen_restore();
     signal(sig, SIG_DFL);
     raise(sig);
 }
@@ -85,7 +85,7 @@ void screen_take(void)
                 {SIGABRT, on_crash}, {SIGBUS, on_crash}};
 
     tcgetattr(STDIN_FILENO, &cooked);
-    atexit(restore);
+    atexit(screen_restore);
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
         struct sigaction a;
 
@@ -97,11 +97,6 @@ void screen_take(void)
         sigaction(list[i].sig, &a, NULL);
     }
     go_raw();
-}
-
-void screen_restore(void)
-{
-    restore();
 }
 
 bool screen_asked_to_end(void)
