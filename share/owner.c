@@ -75,15 +75,16 @@ static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data
     notify_peer(l, peer, ahead ? FBR_CH_AHEAD : FBR_CH_DELIVER, &seq, sizeof(seq), data, len);
 }
 
-static void ack(struct lane *l, uint64_t peer, uint64_t batch, int code)
+/* The answer to a batch of puts, a DONE or a JOIN, by its number. */
+static void answer(struct lane *l, uint64_t peer, enum fbr_channel_op op, uint64_t call, int code)
 {
     struct {
-        uint64_t batch;
+        uint64_t call;
         int32_t code;
         uint32_t zero;
-    } a = {batch, code, 0};
+    } a = {call, code, 0};
 
-    notify_peer(l, peer, FBR_CH_ACK, &a, sizeof(a), NULL, 0);
+    notify_peer(l, peer, op, &a, sizeof(a), NULL, 0);
 }
 
 static struct parked *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
@@ -107,7 +108,7 @@ static void finish_peer(struct lane *l, uint64_t peer)
         if (p->left)
             return;
         if (p->answer || p->code)
-            ack(l, peer, p->batch, p->code);
+            answer(l, peer, FBR_CH_ACK, p->batch, p->code);
         DL_DELETE(l->parked, p);
         free(p);
     }
@@ -219,7 +220,7 @@ static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
         DL_APPEND(l->parked, p);
         fbr_owner_remind(l);
     } else if (batch->answer || batch->code || batch->left) {
-        ack(l, peer, batch->batch, batch->code);
+        answer(l, peer, FBR_CH_ACK, batch->batch, batch->code);
     }
 }
 
@@ -272,7 +273,7 @@ static void take_cancel(struct lane *l, uint64_t peer, uint64_t batch)
     /* the put was accepted and acknowledged already */
     if (!p || fbr_queue_engine_put_cancel(l->engine, peer, batch * FBR_CH_BATCH_MAX) < 0)
         return;
-    ack(l, peer, batch, -ETIMEDOUT);
+    answer(l, peer, FBR_CH_ACK, batch, -ETIMEDOUT);
     DL_DELETE(l->parked, p);
     free(p);
 }
@@ -308,17 +309,6 @@ static void take_size(struct lane *l, uint64_t peer)
 }
 
 /* ---- Finished messages, under the lock ---- */
-
-static void answer(struct lane *l, uint64_t peer, enum fbr_channel_op op, uint64_t call, int code)
-{
-    struct {
-        uint64_t call;
-        int32_t code;
-        uint32_t zero;
-    } a = {call, code, 0};
-
-    notify_peer(l, peer, op, &a, sizeof(a), NULL, 0);
-}
 
 static void forget_joiner(struct lane *l, uint64_t peer)
 {
