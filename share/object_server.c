@@ -205,18 +205,23 @@ static void hang_up(void *arg)
     free(h);
 }
 
-static void on_broken(void *user, struct fbr_link *link, int why)
+/* When memory is short, the peer stays until its connection ends. */
+static void hang_up_later(struct peer *p)
 {
-    struct peer *p = user;
     struct hang_up *h = malloc(sizeof(*h));
 
-    (void)link;
-    (void)why;
     if (!h)
         return;
     *h = (struct hang_up){p->share, p->id};
     if (fbr_loop_post(p->share->rt->loop, hang_up, h) < 0)
         free(h);
+}
+
+static void on_broken(void *user, struct fbr_link *link, int why)
+{
+    (void)link;
+    (void)why;
+    hang_up_later(user);
 }
 
 static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
@@ -502,12 +507,6 @@ static int get_url(void *arg)
     return 0;
 }
 
-int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags,
-                       struct fiber_address *out)
-{
-    return fbr_address_here(o->id, kind, flags, out);
-}
-
 int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags, struct fiber_address *out)
 {
     struct fbr_runtime *rt = fbr_rt();
@@ -549,16 +548,10 @@ static bool is_deluged(struct fbr_share *s, struct peer *p)
 /* Under share's lock: disconnects the peer; nothing more is sent to it. */
 static void cut_off(struct peer *p)
 {
-    struct hang_up *h = p->cut ? NULL : malloc(sizeof(*h));
-
     p->cut = true;
-    if (!h)
-        return;
     fbr_warn("a process that uses objects here was disconnected: it does not read its answers, and "
              "as many wait as hold_max allows");
-    *h = (struct hang_up){p->share, p->id};
-    if (fbr_loop_post(p->share->rt->loop, hang_up, h) < 0)
-        free(h);
+    hang_up_later(p);
 }
 
 int fbr_object_send(struct fbr_object *o, uint64_t to, const struct iovec *iov, int n)
@@ -654,9 +647,4 @@ void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *
     }
     pthread_mutex_unlock(&s->lock);
     return user;
-}
-
-void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops)
-{
-    return fbr_object_hold(a, ops, NULL);
 }

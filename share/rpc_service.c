@@ -86,5 +86,5 @@ void fbr_service_close(struct fbr_rpc_service *s)
 
 struct fbr_rpc_service *fbr_service_here(const struct fbr_address *a)
 {
-    return fbr_object_local(a, &object_ops);
+    return fbr_object_hold(a, &object_ops, NULL);
 }

@@ -205,7 +205,7 @@ int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind,
 
     if (!rt || !rt->child)
         return fbr_keep(-EPERM, "this process was not started by a Fiber process");
-    rc = fbr_object_address(s->object, kind, 0, &address);
+    rc = fbr_address_here(s->id, kind, 0, &address);
     if (rc < 0)
         return rc;
     c = malloc(sizeof(*c)); /* the child keeps it for the rest of its life */

@@ -64,9 +64,7 @@ struct fbr_object;
 /* Opens share for this process if this is its first object. 0, or kept. */
 int fbr_object_open(struct fbr_object **o, const struct fbr_object_ops *ops, void *user);
 uint64_t fbr_object_id(const struct fbr_object *o);
-int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags,
-                       struct fiber_address *address);
-/* The same, for an object given by its id. */
+/* The address of an object of this process. */
 int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags,
                      struct fiber_address *address);
 /* Sends a record to a peer; any thread. -EPIPE: the peer is gone. Never waits: a record that the
@@ -87,7 +85,6 @@ void fbr_object_retire(struct fbr_object *o, void (*done)(void *user));
 /* If the address is of an object that lives in this process, returns the `user` of the object; else
  * NULL. `hold` (may be NULL) is called with `user` while the object cannot go away, and may not
  * take a lock. */
-void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops);
 void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,
                       void (*hold)(void *user));
 
