@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/sync.h"
 #include "runtime/net/loop.h"
 #include "runtime/inspect/registry.h"
 
@@ -61,11 +62,9 @@ static int receive(struct run_client *run, uint64_t until)
 
     if (!room)
         return -ENOMEM;
-    do {
-        uint64_t now = fbr_now_ms();
-
-        rc = poll(&p, 1, until == UINT64_MAX ? -1 : now < until ? (int)(until - now) : 0);
-    } while (rc < 0 && errno == EINTR);
+    do
+        rc = poll(&p, 1, fbr_ms_until(until));
+    while (rc < 0 && errno == EINTR);
     if (rc == 0)
         return -ETIMEDOUT;
     n = recv(run->fd, room, 1 << 16, 0);

@@ -129,9 +129,8 @@ void fbr_owner_release(struct fbr_owner *h);
 uint64_t fbr_owner_id(const struct fbr_owner *h); /* the id of its object */
 int fbr_owner_address(struct fbr_owner *h, uint8_t flags, struct fiber_address *address);
 int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, int timeout_ms);
+/* `out` NULL: the message stays. */
 int fbr_owner_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms);
-/* As get, but the message stays. */
-int fbr_owner_look(struct fbr_owner *h, int lane, int timeout_ms);
 /* A descriptor that polls readable while a get need not wait; or an error that is kept. All handles
  * of this process share it; *watches notes that this handle has asked for it. */
 int fbr_owner_fd(struct fbr_owner *h, int lane, bool *watches);
@@ -161,7 +160,6 @@ int fbr_client_open(struct fbr_client **g, const struct fbr_address *a, int lane
 struct fbr_client *fbr_client_hold(struct fbr_client *g, int lane);
 int fbr_client_put(struct fbr_client *g, int lane, const void *data, size_t len, int timeout_ms);
 int fbr_client_get(struct fbr_client *g, int lane, struct fiber_bytes *out, int timeout_ms);
-int fbr_client_look(struct fbr_client *g, int lane, int timeout_ms);
 /* As fbr_owner_fd(); all handles of this process share the descriptor. */
 int fbr_client_fd(struct fbr_client *g, int lane);
 int fbr_client_flush(struct fbr_client *g, int lane, int timeout_ms);

@@ -398,17 +398,10 @@ static int get_here(struct client_lane *l, struct fiber_bytes *out, int timeout_
     return 0;
 }
 
-static int ms_left(int timeout_ms, uint64_t deadline)
-{
-    uint64_t now = timeout_ms > 0 ? fbr_now_ms() : 0;
-
-    return timeout_ms <= 0 ? timeout_ms : now < deadline ? (int)(deadline - now) : 0;
-}
-
-static int get(struct client_lane *l, struct fiber_bytes *out, int timeout_ms)
+int fbr_client_get(struct fbr_client *g, int lane, struct fiber_bytes *out, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
-    struct fbr_client *g = l->client;
+    struct client_lane *l = &g->lanes[lane];
     int rc;
 
     do {
@@ -422,18 +415,13 @@ static int get(struct client_lane *l, struct fiber_bytes *out, int timeout_ms)
         if (fbr_client_reads_stream(l))
             d = fbr_direct_ref(g->direct);
         else
-            rc = get_here(l, out, ms_left(timeout_ms, deadline));
+            rc = get_here(l, out, fbr_ms_until(deadline));
         pthread_mutex_unlock(&g->lock);
         if (d)
             rc = fbr_client_get_direct(l, d, out, deadline);
         fbr_direct_unref(d);
     } while (rc == -ESTALE);
     return rc;
-}
-
-int fbr_client_get(struct fbr_client *g, int lane, struct fiber_bytes *out, int timeout_ms)
-{
-    return get(&g->lanes[lane], out, timeout_ms);
 }
 
 int fbr_client_fd(struct fbr_client *g, int lane)
@@ -455,9 +443,4 @@ int fbr_client_fd(struct fbr_client *g, int lane)
     if (fd >= 0 && rc < 0 && rc != -EPIPE) /* -EPIPE: on_gone will set the descriptor */
         return fbr_keep(rc, "channel: its owner cannot be notified: %s", fbr_strerror(rc));
     return fd;
-}
-
-int fbr_client_look(struct fbr_client *g, int lane, int timeout_ms)
-{
-    return get(&g->lanes[lane], NULL, timeout_ms);
 }

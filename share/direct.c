@@ -5,9 +5,7 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +18,7 @@
 
 #include "runtime/base/random.h"
 #include "runtime/base/spin.h"
+#include "runtime/base/sync.h"
 
 #define HEAD 8
 #define ROOM (64u * 1024)      /* bytes, for messages that are read together */
@@ -226,20 +225,11 @@ static int lock_until(pthread_mutex_t *lock, uint64_t deadline)
     return -pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &t);
 }
 
-static int ms_until(uint64_t deadline)
-{
-    uint64_t now = fbr_now_ms();
-
-    if (deadline == UINT64_MAX)
-        return -1;
-    return now >= deadline ? 0 : deadline - now > INT_MAX ? INT_MAX : (int)(deadline - now);
-}
-
 /* Waits until there is room; false: the receiver takes nothing. */
 static bool wait_room(struct fbr_direct *d, uint64_t deadline)
 {
     struct pollfd p = {.fd = d->fd, .events = POLLOUT};
-    int ms = ms_until(deadline);
+    int ms = fbr_ms_until(deadline);
 
     return poll(&p, 1, ms < 0 || ms > PATIENCE_MS ? PATIENCE_MS : ms) > 0;
 }
@@ -440,7 +430,7 @@ void fbr_direct_sleep(struct fbr_direct *d, uint64_t deadline)
 {
     struct pollfd p[2] = {{.fd = d->fd, .events = POLLIN}, {.fd = d->wake, .events = POLLIN}};
     uint64_t now = fbr_now_ns(), until = now + AWAKE_NS;
-    int ms = ms_until(deadline), there;
+    int ms = fbr_ms_until(deadline), there;
     eventfd_t count;
 
     while (!(there = poll(p, 2, 0)) && ms && now < until && fbr_spin_yield(&d->awake, now))

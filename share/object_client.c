@@ -472,7 +472,7 @@ static int bring_up(struct fbr_object_client *r)
     const struct fbr_config *config = s->rt->config;
     uint64_t deadline = fbr_now_ms() + CONNECT_MS;
     struct fbr_error err = {0, ""};
-    int rc = fbr_loop_call(s->rt->loop, dial, r), left;
+    int rc = fbr_loop_call(s->rt->loop, dial, r);
 
     pthread_mutex_lock(&s->lock);
     while (rc == 0 && r->state == R_CALLING)
@@ -482,10 +482,9 @@ static int bring_up(struct fbr_object_client *r)
     pthread_mutex_unlock(&s->lock);
     if (rc < 0)
         goto done;
-    left = (int)(deadline - fbr_now_ms());
     rc = fbr_data_client_open(&r->up, r->data_server_url, r->link, r->alg ? &r->keys : NULL,
                               fbr_config_size(config, "max_message") + FBR_MUX_SLACK,
-                              left > 0 ? left : 0, &err);
+                              fbr_ms_until(deadline), &err);
     if (rc < 0)
         goto done;
     fbr_data_client_heartbeat(r->up, r->beat_ms, fbr_config_ms(config, "heartbeat"),

@@ -31,13 +31,6 @@ static int wait_put(struct lane *l, uint64_t call, uint64_t deadline)
     return put.code;
 }
 
-static int ms_left(int timeout_ms, uint64_t deadline)
-{
-    uint64_t now = fbr_now_ms();
-
-    return timeout_ms < 0 ? -1 : now < deadline ? (int)(deadline - now) : 0;
-}
-
 /* Under the lock: waits for messages that come back from a peer, because they were sent before the
  * next one. */
 static int wait_returns(struct lane *l, uint64_t deadline)
@@ -102,7 +95,7 @@ int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, i
     if (sends_by_stream(h, lane)) { /* the stream began since we looked */
         pthread_mutex_unlock(&h->lock);
         free(copy);
-        return fbr_owner_put(h, lane, data, len, ms_left(timeout_ms, deadline));
+        return fbr_owner_put(h, lane, data, len, fbr_ms_until(deadline));
     }
     call = ++h->next_call;
     if ((rc = wait_returns(l, deadline)) < 0 ||
@@ -218,7 +211,7 @@ static int get_from(struct lane *l, struct fbr_direct *d, struct fiber_bytes *ou
     return -ESTALE;
 }
 
-static int get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms)
+int fbr_owner_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
     struct lane *l = &h->lanes[lane];
@@ -237,7 +230,7 @@ static int get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeo
         if (fbr_owner_by_stream(l))
             d = fbr_direct_ref(h->direct);
         else
-            rc = wait_get(l, out, ms_left(timeout_ms, deadline));
+            rc = wait_get(l, out, fbr_ms_until(deadline));
         pthread_mutex_unlock(&h->lock);
         if (!d)
             continue;
@@ -249,16 +242,6 @@ static int get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeo
         fbr_direct_unref(d);
     } while (rc == -ESTALE);
     return rc;
-}
-
-int fbr_owner_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms)
-{
-    return get(h, lane, out, timeout_ms);
-}
-
-int fbr_owner_look(struct fbr_owner *h, int lane, int timeout_ms)
-{
-    return get(h, lane, NULL, timeout_ms);
 }
 
 int fbr_owner_fd(struct fbr_owner *h, int lane, bool *watches)

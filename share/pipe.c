@@ -247,8 +247,8 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
         return -EPERM;
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    rc = p->host ? fbr_owner_look(p->host, !p->end, timeout_ms)
-                 : fbr_client_look(p->client, !p->end, timeout_ms);
+    rc = p->host ? fbr_owner_get(p->host, !p->end, NULL, timeout_ms)
+                 : fbr_client_get(p->client, !p->end, NULL, timeout_ms);
     /* the end of file is readable, too */
     if (rc == 0 || rc == -EPIPE)
         return 1;

@@ -384,8 +384,6 @@ static int call_here(struct fiber_future *f, const struct iovec *iov, int n)
 
 static int send_call(struct fiber_future *f, const struct iovec *iov, int n, uint64_t deadline)
 {
-    uint64_t now = deadline == UINT64_MAX ? 0 : fbr_now_ms();
-    int timeout_ms = deadline == UINT64_MAX ? -1 : deadline > now ? (int)(deadline - now) : 0;
     const struct fbr_rpc_head head = {FBR_RPC_CALL, 0, f->call};
     struct iovec all[7] = {{(void *)(uintptr_t)&head, sizeof(head)}};
     int rc;
@@ -393,7 +391,7 @@ static int send_call(struct fiber_future *f, const struct iovec *iov, int n, uin
     if (f->rpc->here)
         return call_here(f, iov, n);
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
-    rc = fbr_proxy_send(f->rpc->proxy, all, n + 1, timeout_ms);
+    rc = fbr_proxy_send(f->rpc->proxy, all, n + 1, fbr_ms_until(deadline));
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 

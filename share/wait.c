@@ -49,14 +49,12 @@ static int fill(const struct fiber_wait *things, int n, struct pollfd *fds)
 /* The number of ready descriptors, 0 when the time is over, or a negative errno. */
 static int poll_until(struct pollfd *fds, int n, int timeout_ms)
 {
-    uint64_t deadline = fbr_deadline(timeout_ms), now;
+    uint64_t deadline = fbr_deadline(timeout_ms);
     int rc;
 
-    while ((rc = poll(fds, (nfds_t)n, timeout_ms)) < 0 && errno == EINTR) {
-        now = fbr_now_ms();
-        if (timeout_ms > 0)
-            timeout_ms = now < deadline ? (int)(deadline - now) : 0;
-    }
+    do
+        rc = poll(fds, (nfds_t)n, fbr_ms_until(deadline));
+    while (rc < 0 && errno == EINTR);
     return rc < 0 ? -errno : rc;
 }
 

@@ -4,6 +4,7 @@
 #ifndef FBR_SYNC_H
 #define FBR_SYNC_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -15,6 +16,16 @@
 static inline uint64_t fbr_deadline(int timeout_ms)
 {
     return timeout_ms < 0 ? UINT64_MAX : fbr_now_ms() + (uint64_t)timeout_ms;
+}
+/* Returns the milliseconds until the deadline, as poll(2) has them: -1 for UINT64_MAX. */
+static inline int fbr_ms_until(uint64_t deadline)
+{
+    uint64_t now;
+
+    if (deadline == UINT64_MAX)
+        return -1;
+    now = fbr_now_ms();
+    return now >= deadline ? 0 : deadline - now > INT_MAX ? INT_MAX : (int)(deadline - now);
 }
 /* Waits until the condition is signalled or the deadline has passed: 0 or -ETIMEDOUT.
  * fbr_cond_init() made `cond`. */

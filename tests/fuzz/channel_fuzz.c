@@ -287,7 +287,7 @@ static void host_calls(uint8_t what, int lane, const void *bytes, size_t len)
         read_and_free(rc, out.data, out.len);
         break;
     case 2:
-        fbr_owner_look(f.host, lane, 0);
+        fbr_owner_get(f.host, lane, NULL, 0);
         break;
     case 3:
         fbr_owner_size(f.host, lane, &n);
@@ -326,7 +326,7 @@ static void client_calls(uint8_t what, int lane, const void *bytes, size_t len)
         client_gets(lane, what & 8 ? 0 : -1);
         break;
     case 2:
-        fbr_client_look(f.client, lane, 0);
+        fbr_client_get(f.client, lane, NULL, 0);
         break;
     case 3:
         fbr_client_size(f.client, lane, &n);
