@@ -16,7 +16,6 @@
 #include <utlist.h>
 
 #include "runtime/base/ready.h"
-#include "share/rpc_wire.h"
 #include "share/share_priv.h"
 
 #define WINDOW (64u << 20) /* bytes of unanswered calls of one process at one object */

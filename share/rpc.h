@@ -23,6 +23,25 @@
 
 #define FBR_RPC_SELF 1 /* object_server.c numbers other peers from 2 */
 
+/* ---- Heads of records ---- */
+
+#define FBR_RPC_ROOM 64 /* bytes of heads in a record, at most */
+
+enum fbr_rpc_op { FBR_RPC_CALL = 1, FBR_RPC_CANCEL, FBR_RPC_LEAVE };
+
+/* To the owner. */
+struct fbr_rpc_head {
+    uint32_t op, zero;
+    uint64_t call;
+};
+
+/* To the user. */
+struct fbr_rpc_answer {
+    uint64_t call;
+    int32_t code;
+    uint32_t zero;
+};
+
 /* ---- User's side. Any thread ---- */
 
 struct fbr_rpc;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "share/rpc.h"
-#include "share/rpc_wire.h"
 
 static void on_record(void *user, uint64_t peer, const void *record, size_t len)
 {

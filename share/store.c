@@ -2,8 +2,6 @@
  * (store_serve.c).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "share/store.h"
-
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/service_process.h"
-#include "share/store.h"
 #include "share/store_engine.h"
 
 struct keeping {

@@ -32,7 +32,7 @@
  * at once. wait 1: the answer may come late, and the client withdraws the request when its time is
  * over (fbr_store_cancel()).
  *
- * Pure functions; any thread.
+ * Pure functions, except fbr_store_main(); any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_STORE_WIRE_H
@@ -90,5 +90,9 @@ struct fbr_store_ask fbr_store_ask(enum fbr_store_op op, const char *name);
 int fbr_store_ask_put(struct fbr_buf *b, const struct fbr_store_ask *ask);
 /* Reads a request that must fill the rest of `c`. 0 or -EBADMSG. */
 int fbr_store_ask_get(struct fbr_cur *c, struct fbr_store_ask *ask);
+
+/* A fiber_process_fn (store_serve.c): serves a new store until its parent closes it, then ends the
+ * process. */
+int fbr_store_main(const void *arg, size_t len);
 
 #endif

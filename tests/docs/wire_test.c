@@ -32,7 +32,7 @@
 #include "share/channel.h"
 #include "share/service_process.h"
 #include "share/manager.h"
-#include "share/rpc_wire.h"
+#include "share/rpc.h"
 #include "share/store_wire.h"
 
 struct row {
