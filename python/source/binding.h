@@ -30,8 +30,6 @@
 /* Makes the type and adds it under the last part of its name. Returns 0, or -1 with an
  * exception. */
 int fpy_add_type(PyObject *module, PyType_Spec *spec);
-/* Adds functions, the list of which ends with an empty one. Returns 0, or -1 with an exception. */
-int fpy_add_functions(PyObject *module, PyMethodDef *functions);
 
 #define PART(name) int fpy_##name##_add(PyObject *module);
 #include "parts.h"
@@ -43,6 +41,13 @@ int fpy_add_functions(PyObject *module, PyMethodDef *functions);
  * fiber_last_error(). Call it in the thread of the failed call, before another call of the
  * library. Returns NULL. */
 PyObject *fpy_raise(int rc);
+/* The result of a call that returns nothing: None, or fpy_raise(). */
+PyObject *fpy_none(int rc);
+/* The address of an object as bytes, or fpy_raise(). */
+PyObject *fpy_address(int rc, const struct fiber_address *address);
+/* A text of the library, which may hold bytes of others (a job's last lines). NULL: an exception is
+ * set. */
+PyObject *fpy_text(const char *text);
 /* The same for calls that receive: -EPIPE is EOFError. */
 PyObject *fpy_raise_eof(int rc);
 /* Raises this class with the sentence of fiber_last_error(). `where` is "module.name", e.g.
@@ -85,6 +90,9 @@ void fpy_pipe_end(PyObject *object);
 
 /* ---- child_main.c ---- */
 
+/* Runs fiber._child.run() with the bytes, in a thread that has the GIL, and returns its exit code;
+ * an exception is printed, and is 1. */
+int fpy_run_work(const void *work, size_t len);
 /* The function of a process of Python: fiber._child.run() gets the bytes, and says their form. */
 int fpy_child_main(const void *work, size_t len);
 

@@ -8,7 +8,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
 
-static int run(const void *work, size_t len)
+int fpy_run_work(const void *work, size_t len)
 {
     PyObject *module = PyImport_ImportModule("fiber._child"), *answer;
     long code = 1;
@@ -31,13 +31,7 @@ int fpy_child_main(const void *work, size_t len)
     int code;
 
     PyGILState_Ensure();
-    code = run(work, len);
+    code = fpy_run_work(work, len);
     Py_FinalizeEx();
     return code;
-}
-
-int fpy_child_add(PyObject *module)
-{
-    (void)module;
-    return 0;
 }

@@ -62,12 +62,14 @@ static PyObject *raise_class(const char *where, int code, PyObject *text)
     return NULL;
 }
 
-/* The sentence may hold bytes of others (a job's last lines). */
+PyObject *fpy_text(const char *text)
+{
+    return text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;
+}
+
 static PyObject *sentence(void)
 {
-    const char *text = fiber_last_error();
-
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    return fpy_text(fiber_last_error());
 }
 
 void fpy_leave(void)
@@ -95,6 +97,17 @@ PyObject *fpy_raise(int rc)
         if (classes[i].code == rc)
             return raise_class(classes[i].where, rc, sentence());
     return raise_class("builtins.OSError", rc, sentence());
+}
+
+PyObject *fpy_none(int rc)
+{
+    return rc < 0 ? fpy_raise(rc) : Py_NewRef(Py_None);
+}
+
+PyObject *fpy_address(int rc, const struct fiber_address *address)
+{
+    return rc < 0 ? fpy_raise(rc)
+                  : PyBytes_FromStringAndSize((const char *)address->bytes, sizeof(address->bytes));
 }
 
 PyObject *fpy_raise_eof(int rc)

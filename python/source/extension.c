@@ -24,11 +24,6 @@ int fpy_add_type(PyObject *module, PyType_Spec *spec)
     return rc;
 }
 
-int fpy_add_functions(PyObject *module, PyMethodDef *functions)
-{
-    return PyModule_AddFunctions(module, functions);
-}
-
 /* The types are those of the process, and an object of one interpreter is none of another's. */
 static int check_interpreter(void)
 {

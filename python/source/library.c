@@ -27,40 +27,37 @@ static const char **argv_of(PyObject *sequence)
     return argv;
 }
 
-static PyObject *library_program(PyObject *self, PyObject *list)
+/* Gives the command in the list to `set`. */
+static PyObject *set_command(PyObject *list, int (*set)(const char *const *argv))
 {
     const char **argv;
     int rc;
 
-    (void)self;
     list = PySequence_Tuple(list); /* holds the strings meanwhile */
     argv = list ? argv_of(list) : NULL;
-    rc = argv ? fiber_program(argv) : 0;
+    rc = argv ? set(argv) : 0;
     Py_XDECREF(list);
     if (!argv)
         return NULL;
     free(argv);
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
+}
+
+static PyObject *library_program(PyObject *self, PyObject *list)
+{
+    (void)self;
+    return set_command(list, fiber_program);
+}
+
+static int set_template(const char *const *argv)
+{
+    return fiber_template(argv[0] ? argv : NULL);
 }
 
 static PyObject *library_template(PyObject *self, PyObject *list)
 {
-    const char **argv;
-    int rc;
-
     (void)self;
-    list = PySequence_Tuple(list); /* holds the strings meanwhile */
-    argv = list ? argv_of(list) : NULL;
-    rc = argv ? fiber_template(argv[0] ? argv : NULL) : 0;
-    Py_XDECREF(list);
-    if (!argv)
-        return NULL;
-    free(argv);
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return set_command(list, set_template);
 }
 
 extern char **environ;
@@ -106,9 +103,7 @@ static PyObject *library_init(PyObject *self, PyObject *none)
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_init(NULL, NULL);
     Py_END_ALLOW_THREADS;
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 static PyObject *library_fini(PyObject *self, PyObject *none)
@@ -147,9 +142,7 @@ static PyObject *library_config_set(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "ss", &key, &value))
         return NULL;
     rc = fiber_config_set(key, value);
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 /* Room enough for the longest value (a list of hosts). */
@@ -226,5 +219,5 @@ static PyMethodDef functions[] = {
 
 int fpy_library_add(PyObject *module)
 {
-    return fpy_add_functions(module, functions);
+    return PyModule_AddFunctions(module, functions);
 }

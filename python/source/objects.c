@@ -69,7 +69,7 @@ static PyObject *objects_address(PyObject *self, PyObject *none)
     int rc = fiber_store_address(((struct objects *)self)->handle, &a);
 
     (void)none;
-    return rc < 0 ? fpy_raise(rc) : PyBytes_FromStringAndSize((char *)a.bytes, sizeof(a.bytes));
+    return fpy_address(rc, &a);
 }
 
 static PyObject *objects_set(PyObject *self, PyObject *args)
@@ -84,9 +84,7 @@ static PyObject *objects_set(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_store_set(o->handle, key, data, (size_t)len);
     Py_END_ALLOW_THREADS;
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 static PyObject *objects_get(PyObject *self, PyObject *args)

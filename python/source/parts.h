@@ -4,7 +4,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 PART(library)
 PART(process)
-PART(child)
 PART(pipe)
 PART(queue)
 PART(ring)

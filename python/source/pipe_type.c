@@ -290,9 +290,7 @@ static PyObject *pipe_address(PyObject *self, PyObject *none)
     rc = fiber_pipe_address(handle, &address);
     Py_END_ALLOW_THREADS;
     end(self);
-    if (rc < 0)
-        return fpy_raise(rc);
-    return PyBytes_FromStringAndSize((const char *)address.bytes, sizeof(address.bytes));
+    return fpy_address(rc, &address);
 }
 
 static PyObject *pipe_close(PyObject *self, PyObject *none)

@@ -183,9 +183,9 @@ static PyObject *dumps(const struct stream *s, PyObject *object, int *raised)
     return pickle;
 }
 
-static int check_stream(const struct stream *s)
+static int check_running(const struct pool *p, const void *handle)
 {
-    if (s->handle && !s->pool->closed)
+    if (handle && !p->closed)
         return 0;
     PyErr_SetString(PyExc_ValueError, "Pool not running");
     return -1;
@@ -198,7 +198,7 @@ static int put_pickles(struct stream *s, PyObject *const *pickles, struct entry 
     struct fiber_bytes in[PUT_MAX];
     int rc;
 
-    if (check_stream(s) < 0 || reserve(s, n) < 0)
+    if (check_running(s->pool, s->handle) < 0 || reserve(s, n) < 0)
         return -1;
     for (size_t i = 0; i < n; i++) {
         Py_ssize_t len;
@@ -664,14 +664,6 @@ static void pool_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static int check_pool(const struct pool *p)
-{
-    if (p->handle && !p->closed)
-        return 0;
-    PyErr_SetString(PyExc_ValueError, "Pool not running");
-    return -1;
-}
-
 /* Ends the workers, then gives the tasks that are not done the error that says so. Another thread
  * may be in take(): the streams keep the library's pool until then. */
 static PyObject *pool_close(PyObject *self, PyObject *none)
@@ -679,7 +671,7 @@ static PyObject *pool_close(PyObject *self, PyObject *none)
     struct pool *p = (struct pool *)self;
 
     (void)none;
-    if (check_pool(p) < 0)
+    if (check_running(p, p->handle) < 0)
         return NULL;
     p->closed = 1;
     Py_BEGIN_ALLOW_THREADS;
@@ -702,7 +694,7 @@ static PyObject *pool_stream(PyObject *self, PyObject *args, PyObject *kwargs)
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#|Opiii:stream", words, &function, &len,
                                      &dumps, &again, &o.retries, &o.priority, &o.timeout_ms) ||
-        check_pool(p) < 0)
+        check_running(p, p->handle) < 0)
         return NULL;
     s = PyObject_New(struct stream, (PyTypeObject *)stream_type);
     if (!s)
@@ -748,14 +740,12 @@ static PyObject *pool_resize(PyObject *self, PyObject *args)
     struct pool *p = (struct pool *)self;
     int min, max, rc;
 
-    if (!PyArg_ParseTuple(args, "ii:resize", &min, &max) || check_pool(p) < 0)
+    if (!PyArg_ParseTuple(args, "ii:resize", &min, &max) || check_running(p, p->handle) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_pool_autoscale(p->handle, min, max);
     Py_END_ALLOW_THREADS;
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 struct wait_workers {
@@ -774,19 +764,12 @@ static PyObject *pool_wait_workers(PyObject *self, PyObject *args)
 {
     struct pool *p = (struct pool *)self;
     struct wait_workers w = {p->handle, 0};
-    PyObject *seconds;
-    double timeout;
-    int rc;
+    PyObject *timeout;
 
-    if (!PyArg_ParseTuple(args, "iO:wait_workers", &w.workers, &seconds) ||
-        !fpy_timeout(seconds, &timeout) || check_pool(p) < 0)
+    if (!PyArg_ParseTuple(args, "iO:wait_workers", &w.workers, &timeout) ||
+        check_running(p, p->handle) < 0)
         return NULL;
-    rc = fpy_wait(wait_workers_call, &w, timeout);
-    if (rc == FPY_RAISED)
-        return NULL;
-    if (rc < 0 && rc != -ETIMEDOUT)
-        return fpy_raise(rc);
-    return PyBool_FromLong(rc == 0);
+    return fpy_wait_in_time(wait_workers_call, &w, timeout, fpy_raise);
 }
 
 static PyObject *pool_kill_worker(PyObject *self, PyObject *args)
@@ -795,12 +778,10 @@ static PyObject *pool_kill_worker(PyObject *self, PyObject *args)
     const char *name;
     int rc;
 
-    if (!PyArg_ParseTuple(args, "s:kill_worker", &name) || check_pool(p) < 0)
+    if (!PyArg_ParseTuple(args, "s:kill_worker", &name) || check_running(p, p->handle) < 0)
         return NULL;
     rc = fiber_pool_worker_kill(p->handle, name);
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 /* ---- Figures ---- */
@@ -812,7 +793,7 @@ static PyObject *pool_stats(PyObject *self, PyObject *none)
     int rc;
 
     (void)none;
-    if (check_pool(p) < 0)
+    if (check_running(p, p->handle) < 0)
         return NULL;
     rc = fiber_pool_stats(p->handle, &s);
     if (rc < 0)
@@ -844,7 +825,7 @@ static PyObject *pool_workers(PyObject *self, PyObject *none)
     int max, n;
 
     (void)none;
-    if (check_pool(p) < 0)
+    if (check_running(p, p->handle) < 0)
         return NULL;
     n = fiber_pool_worker_stats(p->handle, NULL, 0);
     if (n < 0)

@@ -4,7 +4,6 @@
 #include "binding.h"
 
 #include <limits.h>
-#include <string.h>
 
 #define UNKNOWN 255 /* the exit code of a process whose end nobody saw */
 
@@ -168,9 +167,7 @@ static PyObject *signal_it(PyObject *self, int (*fn)(struct fiber_process *p))
     Py_BEGIN_ALLOW_THREADS;
     rc = fn(handle);
     Py_END_ALLOW_THREADS;
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 static PyObject *process_terminate(PyObject *self, PyObject *none)
@@ -194,9 +191,7 @@ static PyObject *process_signal(PyObject *self, PyObject *number)
     if (!handle || (sig == -1 && PyErr_Occurred()))
         return NULL;
     rc = fiber_process_signal(handle, sig < 0 || sig > INT_MAX ? -1 : (int)sig);
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 static PyObject *process_sentinel(PyObject *self, PyObject *none)
@@ -213,9 +208,8 @@ static PyObject *process_sentinel(PyObject *self, PyObject *none)
 static PyObject *text_of(PyObject *self, const char *(*fn)(struct fiber_process *p))
 {
     struct fiber_process *handle = handle_of(self);
-    const char *text = handle ? fn(handle) : NULL;
 
-    return text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;
+    return fpy_text(handle ? fn(handle) : NULL);
 }
 
 static PyObject *process_report(PyObject *self, PyObject *none)

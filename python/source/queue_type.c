@@ -96,9 +96,7 @@ static PyObject *queue_address(PyObject *self, PyObject *none)
     (void)none;
     if (!handle)
         return NULL;
-    if (rc < 0)
-        return fpy_raise(rc);
-    return PyBytes_FromStringAndSize((const char *)a.bytes, sizeof(a.bytes));
+    return fpy_address(rc, &a);
 }
 
 struct message {
@@ -130,9 +128,7 @@ static PyObject *queue_put(PyObject *self, PyObject *args)
         return NULL;
     if (rc == -ETIMEDOUT)
         return fpy_raise_bare("queue.Full");
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 #define KEPT 1
@@ -245,9 +241,7 @@ static PyObject *call(PyObject *self, int (*fn)(struct fiber_queue *q))
     Py_END_ALLOW_THREADS;
     if (rc == -ERANGE)
         return fpy_raise_class("builtins.ValueError");
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 static PyObject *queue_shut(PyObject *self, PyObject *none)

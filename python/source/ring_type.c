@@ -3,8 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
 
-#include <string.h>
-
 struct ring {
     PyObject_HEAD struct fiber_ring *handle; /* NULL: not started */
 };
@@ -101,10 +99,9 @@ static PyObject *ring_exitcode(PyObject *self, PyObject *none)
 static PyObject *ring_report(PyObject *self, PyObject *none)
 {
     struct fiber_ring *handle = handle_of(self);
-    const char *text = handle ? fiber_ring_report(handle) : NULL;
 
     (void)none;
-    return text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;
+    return fpy_text(handle ? fiber_ring_report(handle) : NULL);
 }
 
 static PyObject *ring_sentinel(PyObject *self, PyObject *none)
@@ -129,9 +126,7 @@ static PyObject *ring_signal(PyObject *self, PyObject *args)
     rc =
         rank < 0 ? fiber_ring_signal(handle, signal) : fiber_ring_signal_rank(handle, rank, signal);
     Py_END_ALLOW_THREADS;
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 static PyObject *ring_stop(PyObject *self, PyObject *none)
@@ -145,9 +140,7 @@ static PyObject *ring_stop(PyObject *self, PyObject *none)
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_ring_stop(handle);
     Py_END_ALLOW_THREADS;
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 /* ---- Ranks ---- */
@@ -193,11 +186,7 @@ static int milliseconds(double seconds)
 
 static PyObject *answer(int rc)
 {
-    if (PyErr_CheckSignals() < 0)
-        return NULL;
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return PyErr_CheckSignals() < 0 ? NULL : fpy_none(rc);
 }
 
 /* One call, not slices, here and below: a collective that timed out once does not succeed any
@@ -296,5 +285,5 @@ static PyMethodDef functions[] = {
 
 int fpy_ring_add(PyObject *module)
 {
-    return fpy_add_functions(module, functions) < 0 ? -1 : fpy_add_type(module, &spec);
+    return PyModule_AddFunctions(module, functions) < 0 ? -1 : fpy_add_type(module, &spec);
 }

@@ -121,9 +121,7 @@ static PyObject *shared_delete(PyObject *type, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_shared_delete(name);
     Py_END_ALLOW_THREADS;
-    if (rc < 0)
-        return fpy_raise(rc);
-    Py_RETURN_NONE;
+    return fpy_none(rc);
 }
 
 static PyMethodDef shared_methods[] = {

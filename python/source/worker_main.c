@@ -102,18 +102,8 @@ static void task_ends(void)
 int fpy_worker_init(const void *work, size_t len)
 {
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *module = PyImport_ImportModule("fiber._child"), *answer;
-    int code = 1;
+    int code = fpy_run_work(work, len);
 
-    answer = module ? PyObject_CallMethod(module, "run", "y#", work, (Py_ssize_t)len) : NULL;
-    if (answer)
-        code = (int)PyLong_AsLong(answer);
-    if (PyErr_Occurred()) {
-        PyErr_Print();
-        code = 1;
-    }
-    Py_XDECREF(answer);
-    Py_XDECREF(module);
     PyGILState_Release(state);
     if (atexit(end_interpreter) != 0)
         code = 1;
