@@ -8,7 +8,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool_type.h"
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <structmember.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -847,43 +849,6 @@ static PyObject *pool_workers(PyObject *self, PyObject *none)
     return list;
 }
 
-static PyObject *get_tasks(PyObject *self, void *none)
-{
-    (void)none;
-    return PyLong_FromUnsignedLongLong(((struct pool *)self)->tasks);
-}
-
-static PyObject *get_bytes(PyObject *self, void *none)
-{
-    (void)none;
-    return PyLong_FromUnsignedLongLong(((struct pool *)self)->bytes);
-}
-
-static PyObject *get_attend(PyObject *self, void *none)
-{
-    (void)none;
-    return PyBool_FromLong(((struct pool *)self)->attend);
-}
-
-static int set_attend(PyObject *self, PyObject *value, void *none)
-{
-    (void)none;
-    ((struct pool *)self)->attend = value && PyObject_IsTrue(value) == 1;
-    return 0;
-}
-
-static PyObject *get_stream_tasks(PyObject *self, void *none)
-{
-    (void)none;
-    return PyLong_FromUnsignedLongLong(((struct stream *)self)->tasks);
-}
-
-static PyObject *get_stream_mean(PyObject *self, void *none)
-{
-    (void)none;
-    return PyLong_FromUnsignedLongLong(((struct stream *)self)->mean_ns);
-}
-
 /* ---- Tables ---- */
 
 static PyMethodDef pool_methods[] = {
@@ -912,19 +877,20 @@ static PyMethodDef pool_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef pool_fields[] = {
-    {"tasks", get_tasks, NULL, "Tasks whose results are not taken.", NULL},
-    {"bytes", get_bytes, NULL, "Bytes of their inputs.", NULL},
-    {"attend", get_attend, set_attend, "Whether take() returns after each message and each 0.1 s.",
-     NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef pool_members[] = {
+    {"tasks", T_ULONGLONG, offsetof(struct pool, tasks), READONLY,
+     "Tasks whose results are not taken."},
+    {"bytes", T_ULONGLONG, offsetof(struct pool, bytes), READONLY, "Bytes of their inputs."},
+    {"attend", T_BOOL, offsetof(struct pool, attend), 0,
+     "Whether take() returns after each message and each 0.1 s."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot pool_slots[] = {
     {Py_tp_init, (void *)pool_init},
     {Py_tp_dealloc, (void *)pool_dealloc},
     {Py_tp_methods, pool_methods},
-    {Py_tp_getset, pool_fields},
+    {Py_tp_members, pool_members},
     {Py_tp_doc, "Pool(work, min, max, *, tasks_per_child=0, workers_per_job=0, idle=0, name=None, "
                 "cpus=0.0, gpus=0, memory=0, image=None, backend=None, workdir=None)\n--\n\n"
                 "Opens a pool whose workers run fiber._child.run(work) first. idle: milliseconds."},
@@ -951,16 +917,18 @@ static PyMethodDef stream_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef stream_fields[] = {
-    {"tasks", get_stream_tasks, NULL, "Tasks whose results are not taken.", NULL},
-    {"mean_ns", get_stream_mean, NULL, "Nanoseconds of an element; 0: not known.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef stream_members[] = {
+    {"tasks", T_ULONGLONG, offsetof(struct stream, tasks), READONLY,
+     "Tasks whose results are not taken."},
+    {"mean_ns", T_ULONGLONG, offsetof(struct stream, mean_ns), READONLY,
+     "Nanoseconds of an element; 0: not known."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot stream_slots[] = {
     {Py_tp_dealloc, (void *)stream_dealloc},
     {Py_tp_methods, stream_methods},
-    {Py_tp_getset, stream_fields},
+    {Py_tp_members, stream_members},
     {Py_tp_doc, "A stream of tasks; see Pool.stream()."},
     {0, NULL},
 };

@@ -3,6 +3,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool_type.h"
 
+#include <stddef.h>
+#include <structmember.h>
+
 static PyObject *result_type;
 
 static int result_init(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -120,52 +123,18 @@ int fpy_result_put(struct fpy_result *r, uint64_t at, uint32_t count, PyObject *
 
 /* ---- For Python ---- */
 
-static PyObject *result_add(PyObject *self, PyObject *number)
-{
-    struct fpy_result *r = (struct fpy_result *)self;
-    unsigned long long n = PyLong_AsUnsignedLongLong(number);
-
-    if (PyErr_Occurred())
-        return NULL;
-    r->left += n;
-    Py_RETURN_NONE;
-}
-
 static PyObject *result_less(PyObject *self, PyObject *none)
 {
     (void)none;
     return PyBool_FromLong(fpy_result_less((struct fpy_result *)self));
 }
 
-static PyObject *get_done(PyObject *self, void *none)
-{
-    (void)none;
-    return PyBool_FromLong(((struct fpy_result *)self)->done);
-}
-
-static PyObject *get_left(PyObject *self, void *none)
-{
-    (void)none;
-    return PyLong_FromUnsignedLongLong(((struct fpy_result *)self)->left);
-}
-
-static PyObject *or_none(PyObject *object)
-{
-    object = object ? object : Py_None;
-    Py_INCREF(object);
-    return object;
-}
-
-static PyObject *get_value(PyObject *self, void *none)
-{
-    (void)none;
-    return or_none(((struct fpy_result *)self)->value);
-}
-
 static PyObject *get_error(PyObject *self, void *none)
 {
+    PyObject *error = ((struct fpy_result *)self)->error;
+
     (void)none;
-    return or_none(((struct fpy_result *)self)->error);
+    return Py_NewRef(error ? error : Py_None);
 }
 
 static int set_error(PyObject *self, PyObject *error, void *none)
@@ -180,30 +149,22 @@ static int set_error(PyObject *self, PyObject *error, void *none)
     return 0;
 }
 
-static PyObject *get_hooked(PyObject *self, void *none)
-{
-    (void)none;
-    return PyBool_FromLong(((struct fpy_result *)self)->hooked);
-}
-
-static int set_hooked(PyObject *self, PyObject *value, void *none)
-{
-    (void)none;
-    ((struct fpy_result *)self)->hooked = value && PyObject_IsTrue(value) == 1;
-    return 0;
-}
+static PyMemberDef members[] = {
+    {"_done", T_BOOL, offsetof(struct fpy_result, done), READONLY, "Whether all tasks are done."},
+    {"_left", T_ULONGLONG, offsetof(struct fpy_result, left), READONLY,
+     "How many tasks are not done."},
+    {"_value", T_OBJECT, offsetof(struct fpy_result, value), READONLY, "The results."},
+    {"_hooked", T_BOOL, offsetof(struct fpy_result, hooked), 0,
+     "Whether Pool.take() hands it out when it is done."},
+    {NULL, 0, 0, 0, NULL},
+};
 
 static PyGetSetDef fields[] = {
-    {"_done", get_done, NULL, "Whether all tasks are done.", NULL},
-    {"_left", get_left, NULL, "How many tasks are not done.", NULL},
-    {"_value", get_value, NULL, "The results.", NULL},
     {"_error", get_error, set_error, "None, or (code, what) of the first error.", NULL},
-    {"_hooked", get_hooked, set_hooked, "Whether Pool.take() hands it out when it is done.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMethodDef methods[] = {
-    {"_add", result_add, METH_O, "_add(n)\n--\n\nSo many tasks more are left."},
     {"_less", result_less, METH_NOARGS,
      "_less()\n--\n\nOne less is left; tells whether that was the last."},
     {NULL, NULL, 0, NULL},
@@ -215,6 +176,7 @@ static PyType_Slot slots[] = {
     {Py_tp_traverse, (void *)result_traverse},
     {Py_tp_clear, (void *)result_clear},
     {Py_tp_methods, methods},
+    {Py_tp_members, members},
     {Py_tp_getset, fields},
     {Py_tp_doc, "Result(kind, left, value=None)\n--\n\nWhere results of tasks go."},
     {0, NULL},
