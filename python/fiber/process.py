@@ -145,19 +145,28 @@ def job_of(process):
     return job
 
 
-def run_child(payload):
-    """Runs in a child; returns its exit code."""
+def receive(payload):
+    """In a child: becomes like the parent, and returns what it has sent to be run."""
     from multiprocessing import spawn
 
     from ._child import enter, loads, take_over
     current_process()._inheriting = True
     try:
-        data, process = loads(payload)
+        data, sent = loads(payload)
         enter(data.pop("dir"))
         take_over(data)
         spawn.prepare(data)
-        process = loads(process)
+        return loads(sent)
     finally:
         del current_process()._inheriting
+
+
+def bootstrap(process):
+    """Runs a process here; returns its exit code."""
     sentinel, _ = os.pipe()  # never readable: a child does not outlive its parent
     return process._bootstrap(sentinel)
+
+
+def run_child(payload):
+    """Runs in a child; returns its exit code."""
+    return bootstrap(receive(payload))

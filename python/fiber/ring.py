@@ -289,20 +289,6 @@ def _nodes(size):
 
 def run_rank(payload):
     """Runs in a rank; returns its exit code."""
-    from multiprocessing import spawn
-    from multiprocessing.process import current_process
-
-    from ._child import enter, loads, take_over
-    from .process import Process
-    current_process()._inheriting = True
-    try:
-        data, ring = loads(payload)
-        enter(data.pop("dir"))
-        take_over(data)
-        spawn.prepare(data)
-        ring = loads(ring)
-    finally:
-        del current_process()._inheriting
-    process = Process(target=ring._run_rank, name="rank-" + os.environ["FIBER_RANK"])
-    sentinel, _ = os.pipe()  # never readable: a rank does not outlive its launcher
-    return process._bootstrap(sentinel)
+    from .process import Process, bootstrap, receive
+    ring = receive(payload)
+    return bootstrap(Process(target=ring._run_rank, name="rank-" + os.environ["FIBER_RANK"]))
