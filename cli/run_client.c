@@ -542,24 +542,21 @@ int run_client_split(const char *typed, char *run, size_t size, const char **ran
                : -EINVAL;
 }
 
-int run_client_rank(const char *text, const struct run_client *run, struct fbr_error *err)
+int run_client_job(const char *text, const struct run_client *run, struct fbr_error *err)
 {
+    bool pool = run->about.kind == FBR_RUN_POOL;
+    const char *dash = pool ? strrchr(text, '-') : NULL;
     char *end;
-    long v = strtol(text, &end, 10);
+    long v;
 
+    text = dash ? dash + 1 : text;
+    v = strtol(text, &end, 10);
     if (end == text || *end || v < 0 || v > INT32_MAX)
         return fbr_fail(err, -EINVAL, "\"%.64s\" is not a rank's number", text);
-    if (run->about.kind == FBR_RUN_POOL) /* the numbers of workers grow */
+    if (pool) /* the numbers of workers grow */
         return (int)v;
     if (run->about.size && v >= run->about.size && v >= run->facts.size)
         return fbr_fail(err, -EINVAL, "there is no rank %ld: the run has %d, from 0", v,
                         run->about.size);
     return (int)v;
-}
-
-int run_client_job(const char *text, const struct run_client *run, struct fbr_error *err)
-{
-    const char *dash = strrchr(text, '-');
-
-    return run_client_rank(run->about.kind == FBR_RUN_POOL && dash ? dash + 1 : text, run, err);
 }

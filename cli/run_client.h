@@ -85,10 +85,8 @@ int64_t run_client_now(void);
 /* Splits "RUN/3" into RUN and rank 3; `rank` stays as it is if there is none. -EINVAL: RUN is too
  * long. */
 int run_client_split(const char *typed, char *run, size_t size, const char **rank);
-/* Parses a rank's number: -1 and a message if it is invalid. */
-int run_client_rank(const char *text, const struct run_client *run, struct fbr_error *err);
-/* The same for a rank or a worker, as commands accept it: "7"; for a pool also the name of its job,
- * "worker-7", by which reports call it. */
+/* Parses a rank or a worker, as commands accept it: "7"; for a pool also the name of its job,
+ * "worker-7", by which reports call it. -EINVAL and a message if it is invalid. */
 int run_client_job(const char *text, const struct run_client *run, struct fbr_error *err);
 
 #endif

@@ -113,7 +113,7 @@ static void a_rank_is_a_number_that_the_run_has(void **state)
         int rc;
 
         err = (struct fbr_error){0, ""};
-        rc = run_client_rank(cases[i].typed, &run, &err);
+        rc = run_client_job(cases[i].typed, &run, &err);
         if (rc != cases[i].want || strcmp(err.text, cases[i].sentence) != 0)
             fail_msg("%s: %d %s", cases[i].name, rc, err.text);
     }
