@@ -4,14 +4,11 @@
 #include "backends/tool/tool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -19,6 +16,7 @@
 #include "backends/tool/ticket_pipe.h"
 #include "runtime/base/environ.h"
 #include "runtime/program/spawn.h"
+#include "runtime/program/subprocess.h"
 
 #define MAX_OUTPUT (16u << 20)
 
@@ -166,98 +164,32 @@ void fbr_tools_close(struct fbr_tools *t)
 
 /* ---- Without a loop ---- */
 
-/* Reads the available bytes; true: the end was reached. */
-static bool read_some(int fd, struct fbr_buf *b)
-{
-    char data[4096];
-    ssize_t n = read(fd, data, sizeof(data));
-
-    if (n > 0 && b && b->len < MAX_OUTPUT)
-        fbr_put(b, data, (size_t)n);
-    return n <= 0;
-}
-
-/* Reads until the end of the output and of the command, which is fds[0]. */
-static int collect(struct pollfd fds[3], unsigned ms, struct fbr_buf *const to[2])
-{
-    uint64_t until = fbr_now_ms() + ms;
-
-    while (fds[0].fd >= 0 || fds[1].fd >= 0 || fds[2].fd >= 0) {
-        uint64_t now = fbr_now_ms();
-
-        if (now >= until)
-            return -ETIMEDOUT;
-        if (poll(fds, 3, (int)(until - now)) < 0) {
-            if (errno != EINTR)
-                return -errno;
-            continue;
-        }
-        for (int i = 1; i < 3; i++)
-            if (fds[i].revents && read_some(fds[i].fd, to[i - 1]))
-                fds[i].fd = -1;
-        /* The command has ended, and no more output is available: its children may hold the pipes
-         * open. */
-        if (fds[0].revents && !fds[1].revents && !fds[2].revents)
-            break;
-    }
-    return 0;
-}
-
-static void close_end(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 int fbr_tool_wait(const struct fbr_args *words, char *const *env, unsigned ms, struct fbr_buf *out,
                   struct fbr_buf *said, int32_t *code, struct fbr_error *err)
 {
     char file[PATH_MAX];
-    int ends[2] = {-1, -1}, errs[2] = {-1, -1}, pidfd = -1, status = 0;
-    struct fbr_spawn s = {.env = env ? env : fbr_environ(),
-                          .file = file,
-                          .argv = words->at,
-                          .fds = {-1, -1, -1},
-                          .nfds = 3};
-    struct pollfd fds[3];
+    const struct fbr_subprocess p = {.file = file,
+                                     .argv = words->at,
+                                     .env = env,
+                                     .in = -1,
+                                     .errors = -1,
+                                     .said = said,
+                                     .limit_ms = ms,
+                                     .max = MAX_OUTPUT};
     struct fbr_buf *const to[] = {out, said};
-    pid_t pid = 0;
     int rc = fbr_tool_find(words->at[0], file, sizeof(file), err);
 
-    if (rc < 0)
-        goto done;
-    if (pipe2(ends, O_CLOEXEC) < 0 || (said && pipe2(errs, O_CLOEXEC) < 0)) {
-        rc = fbr_fail(err, -errno, "cannot make a pipe for its output: %s", fbr_strerror(errno));
-        goto done;
-    }
-    s.fds[1] = ends[1];
-    s.fds[2] = errs[1];
-    if ((rc = fbr_spawn(&s, &pid, &pidfd, err)) < 0)
-        goto done;
-    close_end(&ends[1]);
-    close_end(&errs[1]);
-    fds[0] = (struct pollfd){.fd = pidfd, .events = POLLIN};
-    fds[1] = (struct pollfd){.fd = ends[0], .events = POLLIN};
-    fds[2] = (struct pollfd){.fd = errs[0], .events = POLLIN};
-    rc = collect(fds, ms, to);
-    if (rc < 0) {
+    rc = rc < 0 ? rc : fbr_subprocess_run(&p, out, code, err);
+    if (rc == -ETIMEDOUT)
         fbr_fail(err, rc, "%.100s did not end within %.1f s", words->at[0], ms / 1e3);
-        kill(pid, SIGKILL);
-    }
-    waitpid(pid, &status, 0);
-    close(pidfd);
-done:
+    else if (rc == -EFBIG)
+        fbr_fail(err, rc, "%.100s printed more than %u MiB", words->at[0], MAX_OUTPUT >> 20);
     for (int i = 0; i < 2; i++) {
-        close_end(&ends[i]);
-        close_end(&errs[i]);
-    }
-    for (int i = 0; i < 2; i++)
         if (to[i])
             fbr_put_u8(to[i], 0);
-    if (rc == 0 && ((out && out->failed) || (said && said->failed)))
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
-    *code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+        if (to[i] && to[i]->failed)
+            rc = fbr_fail(err, -ENOMEM, "out of memory");
+    }
     return rc;
 }
 
