@@ -63,14 +63,6 @@ static int delete_image(struct fbr_backend *b, const char *tag, char *why, size_
     return d.status == 409 ? -EBUSY : -EIO;
 }
 
-static bool is_used(const struct json_t *containers, const char *id)
-{
-    for (size_t i = 0; i < fbr_json_count(containers); i++)
-        if (!strcmp(fbr_json_text(fbr_json_item(containers, i), "ImageID", NULL), id))
-            return true;
-    return false;
-}
-
 static void on_named(void *user, const struct fbr_http_answer *a)
 {
     (void)a;
@@ -118,7 +110,8 @@ static void look_at(struct sweep *s, const struct json_t *image, const char *tag
     if (strncmp(tag, PREFIX, sizeof(PREFIX) - 1) != 0)
         return;
     e.since_ms = since(s->b, tag);
-    if (is_used(s->containers, fbr_json_text(image, "Id", NULL)) || e.since_ms > s->before_ms)
+    if (fbr_json_find(s->containers, "ImageID", fbr_json_text(image, "Id", NULL)) ||
+        e.since_ms > s->before_ms)
         return;
     if (!e.since_ms) {
         e.action = FBR_SWEPT_KEPT;

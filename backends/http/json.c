@@ -97,9 +97,22 @@ size_t fbr_json_count(const struct json_t *array)
     return json_array_size(array);
 }
 
+bool fbr_json_has_members(const struct json_t *j)
+{
+    return json_array_size(j) || json_object_size(j);
+}
+
 struct json_t *fbr_json_item(const struct json_t *array, size_t i)
 {
     return json_array_get(array, i);
+}
+
+struct json_t *fbr_json_find(const struct json_t *array, const char *key, const char *text)
+{
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (!strcmp(fbr_json_text(json_array_get(array, i), key, NULL), text))
+            return json_array_get(array, i);
+    return NULL;
 }
 
 void fbr_json_each(const struct json_t *object,

@@ -42,9 +42,13 @@ int64_t fbr_json_time(const char *text);
 bool fbr_json_is_object(const struct json_t *j);
 bool fbr_json_is_array(const struct json_t *j);
 
+/* Whether it is an array or an object that is not empty. */
+bool fbr_json_has_members(const struct json_t *j);
 /* The size of an array, and an item of it; 0 and NULL for other types. */
 size_t fbr_json_count(const struct json_t *array);
 struct json_t *fbr_json_item(const struct json_t *array, size_t i);
+/* Returns the first item of an array that is an object with this text as this member, or NULL. */
+struct json_t *fbr_json_find(const struct json_t *array, const char *key, const char *text);
 /* Calls fn() with each member of an object, in the object's order. */
 void fbr_json_each(const struct json_t *object,
                    void (*fn)(void *user, const char *key, struct json_t *value), void *user);

@@ -71,26 +71,15 @@ static void put_member(void *user, const char *key, struct json_t *value)
     put_value(p, value);
 }
 
-static void count_member(void *user, const char *key, struct json_t *value)
-{
-    size_t *n = user;
-
-    (void)key;
-    (void)value;
-    ++*n;
-}
-
 static void put_list(struct shown_page *p, const struct json_t *list)
 {
     putc('\n', p->out);
     for (size_t i = 0; i < fbr_json_count(list); i++) {
         const struct json_t *one = fbr_json_item(list, i);
-        size_t n = 0;
 
         fprintf(p->out, "%*s-", p->indent, "");
         p->indent += 2;
-        fbr_json_each(one, count_member, &n);
-        if (n) {
+        if (fbr_json_is_object(one) && fbr_json_has_members(one)) {
             putc(' ', p->out);
             p->in_item = true;
             fbr_json_each(one, put_member, p);
@@ -103,11 +92,7 @@ static void put_list(struct shown_page *p, const struct json_t *list)
 
 static void put_value(struct shown_page *p, const struct json_t *value)
 {
-    size_t n = fbr_json_count(value);
-
-    if (fbr_json_is_object(value))
-        fbr_json_each(value, count_member, &n);
-    if (!n) {
+    if (!fbr_json_has_members(value)) {
         put_scalar(p, value);
         return;
     }

@@ -331,24 +331,17 @@ static int add_pull_secrets(struct json_t *spec, const char *text)
     return list ? fbr_json_set(spec, "imagePullSecrets", list) : 0;
 }
 
-static struct json_t *named(const struct json_t *all, const char *name)
-{
-    for (size_t i = 0; i < fbr_json_count(all); i++)
-        if (!strcmp(fbr_json_text(fbr_json_item(all, i), "name", NULL), name))
-            return fbr_json_item(all, i);
-    return NULL;
-}
-
 struct json_t *fbr_kube_own_container(const struct json_t *pod)
 {
-    return named(fbr_json_at(pod, "spec", "containers", NULL), FBR_KUBE_CONTAINER);
+    return fbr_json_find(fbr_json_at(pod, "spec", "containers", NULL), "name", FBR_KUBE_CONTAINER);
 }
 
 /* Lets the init container have what the job's container has, but no GPUs: with less the pod would
  * not be Guaranteed, and a quota may refuse it. */
 static int size_given(const struct json_t *pod, const char *gpu)
 {
-    struct json_t *first = named(fbr_json_at(pod, "spec", "initContainers", NULL), GIVEN);
+    struct json_t *first =
+        fbr_json_find(fbr_json_at(pod, "spec", "initContainers", NULL), "name", GIVEN);
     struct json_t *size = fbr_json_pack("{}"),
                   *less = fbr_json_pack("{s:{s:n}, s:{s:n}}", "requests", gpu, "limits", gpu);
     int rc = 0;

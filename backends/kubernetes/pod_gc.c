@@ -65,7 +65,7 @@ static void note_owner(struct listing *l, const struct json_t *pod, const struct
 static const char *fiber_in(const struct json_t *pod, char *out, size_t size)
 {
     const struct json_t *c = fbr_kube_own_container(pod), *env = fbr_json_at(c, "env", NULL);
-    const struct json_t *command = fbr_json_at(c, "command", NULL);
+    const struct json_t *command = fbr_json_at(c, "command", NULL), *program;
 
     if (strcmp(fbr_json_text(pod, "metadata", "labels", FBR_KUBE_ROLE_LABEL, NULL), "master") != 0)
         return NULL;
@@ -74,10 +74,8 @@ static const char *fiber_in(const struct json_t *pod, char *out, size_t size)
                  fbr_bundle_command[1], fbr_bundle_command[2]);
         return out;
     }
-    for (size_t i = 0; i < fbr_json_count(env); i++)
-        if (!strcmp(fbr_json_text(fbr_json_item(env, i), "name", NULL), "FIBER_KUBERNETES_PROGRAM"))
-            return fbr_json_text(fbr_json_item(env, i), "value", NULL);
-    return NULL;
+    program = fbr_json_find(env, "name", "FIBER_KUBERNETES_PROGRAM");
+    return program ? fbr_json_text(program, "value", NULL) : NULL;
 }
 
 static void report_pod(struct listing *l, const struct json_t *pod)

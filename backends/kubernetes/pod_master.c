@@ -29,9 +29,8 @@ int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s)
 
 static int add_variable(struct json_t *list, const char *name, const char *value)
 {
-    for (size_t i = 0; i < fbr_json_count(list); i++) /* the template already sets it */
-        if (!strcmp(fbr_json_text(fbr_json_item(list, i), "name", NULL), name))
-            return 0;
+    if (fbr_json_find(list, "name", name)) /* the template already sets it */
+        return 0;
     return fbr_json_append(
         list, fbr_json_pack("{s:s, s:o}", "name", name, "value", fbr_kube_words(value)));
 }

@@ -50,28 +50,15 @@ static const char *const disruptions[] = {
     "Shutdown", "Terminated", "NodeAffinity", "NodeUnreachable",
 };
 
-static const struct json_t *status_of(const struct json_t *statuses, const char *name)
-{
-    for (size_t i = 0; i < fbr_json_count(statuses); i++) {
-        const struct json_t *one = fbr_json_item(statuses, i);
-
-        if (!strcmp(fbr_json_text(one, "name", NULL), name))
-            return one;
-    }
-    return NULL;
-}
-
 static const struct json_t *condition_of(const struct json_t *pod, const char *type)
 {
-    const struct json_t *all = fbr_json_at(pod, "status", "conditions", NULL);
+    return fbr_json_find(fbr_json_at(pod, "status", "conditions", NULL), "type", type);
+}
 
-    for (size_t i = 0; i < fbr_json_count(all); i++) {
-        const struct json_t *one = fbr_json_item(all, i);
-
-        if (!strcmp(fbr_json_text(one, "type", NULL), type))
-            return one;
-    }
-    return NULL;
+/* Returns our container in the pod's spec. */
+static const struct json_t *own_container(const struct json_t *pod)
+{
+    return fbr_json_find(fbr_json_at(pod, "spec", "containers", NULL), "name", FBR_KUBE_CONTAINER);
 }
 
 static void describe(struct fbr_kube_state *s, const char *what, const char *more)
@@ -129,9 +116,7 @@ static int32_t exit_code(int64_t code)
 
 static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
 {
-    const struct json_t *all = fbr_json_at(pod, "spec", "containers", NULL);
-    const char *limit =
-        fbr_json_text(status_of(all, FBR_KUBE_CONTAINER), "resources", "limits", "memory", NULL);
+    const char *limit = fbr_json_text(own_container(pod), "resources", "limits", "memory", NULL);
 
     s->code = -SIGKILL;
     snprintf(s->text, sizeof(s->text),
@@ -145,9 +130,8 @@ static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
 /* Says what brings the program into the image. Rings start the command fiber. */
 static void describe_lack(struct fbr_kube_state *s, const struct json_t *pod, const char *message)
 {
-    const struct json_t *own =
-        status_of(fbr_json_at(pod, "spec", "containers", NULL), FBR_KUBE_CONTAINER);
-    const char *program = fbr_json_text(fbr_json_item(fbr_json_at(own, "command", NULL), 0), NULL);
+    const struct json_t *command = fbr_json_at(own_container(pod), "command", NULL);
+    const char *program = fbr_json_text(fbr_json_item(command, 0), NULL);
     const char *name = strrchr(program, '/');
     bool agent = name && !strcmp(name, "/fiber");
 
@@ -177,9 +161,7 @@ static void not_started(struct fbr_kube_state *s, const struct json_t *pod, cons
 /* Explains the codes by which a shell, or another program starter, reports a failed start. */
 static void describe_shells_code(struct fbr_kube_state *s, const struct json_t *pod)
 {
-    const struct json_t *own =
-        status_of(fbr_json_at(pod, "spec", "containers", NULL), FBR_KUBE_CONTAINER);
-    const char *image = fbr_json_text(own, "image", NULL);
+    const char *image = fbr_json_text(own_container(pod), "image", NULL);
 
     if (s->code == 127)
         snprintf(s->text, sizeof(s->text),
@@ -388,7 +370,7 @@ static bool others_run(const struct json_t *all)
 void fbr_kube_state(struct fbr_kube_state *s, const struct json_t *pod)
 {
     const struct json_t *all = fbr_json_at(pod, "status", "containerStatuses", NULL);
-    const struct json_t *own = status_of(all, FBR_KUBE_CONTAINER);
+    const struct json_t *own = fbr_json_find(all, "name", FBR_KUBE_CONTAINER);
     const struct json_t *end = fbr_json_at(own, "state", "terminated", NULL);
     const char *phase = fbr_json_text(pod, "status", "phase", NULL);
 
