@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,17 +19,6 @@
 #define SSH_STARTS 10
 
 /* ---- Keys of the file ---- */
-
-static int take_code(int *out, const char *value, const char *where, struct fbr_error *err)
-{
-    char *end;
-    long n = strtol(value, &end, 10);
-
-    if (end == value || *end || n < 0 || n > 255)
-        return fbr_fail(err, -EINVAL, "%s: '%.64s' is not an exit code (0 to 255)", where, value);
-    *out = (int)n;
-    return 0;
-}
 
 /* Adds the words to the template: a line of a file is short, so a key that is given again continues
  * its template. */
@@ -54,31 +44,6 @@ static int take_kind(struct fbr_command_settings *s, const char *value, const ch
     if (!s->detached && strcmp(value, "attached") != 0)
         return fbr_fail(err, -EINVAL, "%s: kind must be attached or detached, not '%.64s'", where,
                         value);
-    return 0;
-}
-
-static int take_poll(struct fbr_command_settings *s, const char *value, const char *where,
-                     struct fbr_error *err)
-{
-    char *end;
-    long ms = strtol(value, &end, 10);
-
-    if (end == value || *end || ms < 50 || ms > 3600000)
-        return fbr_fail(err, -EINVAL, "%s: '%.64s' is not a number of milliseconds (50 to 3600000)",
-                        where, value);
-    s->poll_ms = (unsigned)ms;
-    return 0;
-}
-
-static int take_starts(unsigned *out, const char *value, const char *where, struct fbr_error *err)
-{
-    char *end;
-    long n = strtol(value, &end, 10);
-
-    if (end == value || *end || n < 0 || n > 1000000)
-        return fbr_fail(err, -EINVAL, "%s: '%.64s' is not a number of starts (0: any, to 1000000)",
-                        where, value);
-    *out = (unsigned)n;
     return 0;
 }
 
@@ -118,33 +83,46 @@ int fbr_command_state(const struct fbr_command_settings *s, const char *word)
     return -ENOENT;
 }
 
-static int on_detached_pair(struct fbr_command_settings *s, const char *key, const char *value,
-                            const char *where, struct fbr_error *err)
+/* Keys whose value is a number, with its bounds. */
+static const struct {
+    const char *name;
+    size_t at; /* in the settings: int or unsigned */
+    long low, high;
+    const char *what;
+} numbers[] = {
+    {"unknown", offsetof(struct fbr_command_settings, unknown), 0, 255, "an exit code (0 to 255)"},
+    {"signals", offsetof(struct fbr_command_settings, signals), 0, 255, "an exit code (0 to 255)"},
+    {"starts", offsetof(struct fbr_command_settings, starts), 0, 1000000,
+     "a number of starts (0: any, to 1000000)"},
+    {"poll_ms", offsetof(struct fbr_command_settings, poll_ms), 50, 3600000,
+     "a number of milliseconds (50 to 3600000)"},
+};
+
+/* Keys whose value is a template (struct fbr_args), or a text (char *). */
+static const struct {
+    const char *name;
+    size_t at;
+    bool is_template;
+} words[] = {
+    {"start", offsetof(struct fbr_command_settings, start), true},
+    {"list", offsetof(struct fbr_command_settings, list), true},
+    {"status", offsetof(struct fbr_command_settings, status), true},
+    {"cancel", offsetof(struct fbr_command_settings, cancel), true},
+    {"logs", offsetof(struct fbr_command_settings, logs), true},
+    {"id", offsetof(struct fbr_command_settings, id), false},
+    {"ticket_dir", offsetof(struct fbr_command_settings, ticket_dir), false},
+};
+
+static int take_number(struct fbr_command_settings *s, size_t i, const char *value,
+                       const char *where, struct fbr_error *err)
 {
-    if (strcmp(key, "kind") == 0)
-        return take_kind(s, value, where, err);
-    if (strcmp(key, "list") == 0)
-        return take_template(&s->list, value, where, err);
-    if (strcmp(key, "status") == 0)
-        return take_template(&s->status, value, where, err);
-    if (strcmp(key, "cancel") == 0)
-        return take_template(&s->cancel, value, where, err);
-    if (strcmp(key, "logs") == 0)
-        return take_template(&s->logs, value, where, err);
-    if (strcmp(key, "id") == 0)
-        return take_string(&s->id, value, where, err);
-    if (strcmp(key, "ticket_dir") == 0)
-        return take_string(&s->ticket_dir, value, where, err);
-    if (strcmp(key, "poll_ms") == 0)
-        return take_poll(s, value, where, err);
-    for (int i = 0; i < (int)(sizeof(state_names) / sizeof(state_names[0])); i++)
-        if (strcmp(key, state_names[i]) == 0)
-            return take_states(s, i, value, where, err);
-    return fbr_fail(err, -EINVAL,
-                    "%s: unknown key '%.64s'; the keys are kind, start, starts, hosts, unknown, "
-                    "signals, list, status, cancel, logs, id, ticket_dir, poll_ms, pending, "
-                    "running, done, failed, killed, lost",
-                    where, key);
+    char *end;
+    long n = strtol(value, &end, 10);
+
+    if (end == value || *end || n < numbers[i].low || n > numbers[i].high)
+        return fbr_fail(err, -EINVAL, "%s: '%.64s' is not %s", where, value, numbers[i].what);
+    *(int *)(void *)((char *)s + numbers[i].at) = (int)n;
+    return 0;
 }
 
 static int on_pair(void *user, const char *key, const char *value, const char *where,
@@ -152,17 +130,28 @@ static int on_pair(void *user, const char *key, const char *value, const char *w
 {
     struct fbr_command_settings *s = user;
 
-    if (strcmp(key, "start") == 0)
-        return take_template(&s->start, value, where, err);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (strcmp(key, numbers[i].name) == 0)
+            return take_number(s, i, value, where, err);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(key, words[i].name) == 0) {
+            void *at = (char *)s + words[i].at;
+
+            return words[i].is_template ? take_template(at, value, where, err)
+                                        : take_string(at, value, where, err);
+        }
+    for (int i = 0; i < (int)(sizeof(state_names) / sizeof(state_names[0])); i++)
+        if (strcmp(key, state_names[i]) == 0)
+            return take_states(s, i, value, where, err);
+    if (strcmp(key, "kind") == 0)
+        return take_kind(s, value, where, err);
     if (strcmp(key, "hosts") == 0)
         return fbr_hosts_parse(&s->hosts, where, value, err);
-    if (strcmp(key, "unknown") == 0)
-        return take_code(&s->unknown, value, where, err);
-    if (strcmp(key, "starts") == 0)
-        return take_starts(&s->starts, value, where, err);
-    if (strcmp(key, "signals") == 0)
-        return take_code(&s->signals, value, where, err);
-    return on_detached_pair(s, key, value, where, err);
+    return fbr_fail(err, -EINVAL,
+                    "%s: unknown key '%.64s'; the keys are kind, start, starts, hosts, unknown, "
+                    "signals, list, status, cancel, logs, id, ticket_dir, poll_ms, pending, "
+                    "running, done, failed, killed, lost",
+                    where, key);
 }
 
 /* ---- Hosts ---- */
