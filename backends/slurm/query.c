@@ -225,19 +225,6 @@ static bool check_controller(const struct check *c)
 enum { N_PARTITION, N_NAME, N_AVAIL, N_COUNT, N_STATE, N_NODES, N_WHAT, N_REASON, N_FIELDS };
 #define NODE_FORMAT "%R|%P|%a|%D|%T|%N|%c cpus, %m MB, %G|%E"
 
-static bool cut_fields(char *line, char *field[N_FIELDS])
-{
-    for (int i = 0; i < N_FIELDS; i++) {
-        field[i] = line;
-        line = strchr(line, '|');
-        if (i < N_FIELDS - 1 && !line)
-            return false;
-        if (i < N_FIELDS - 1)
-            *line++ = '\0';
-    }
-    return true;
-}
-
 /* Checks one group of nodes. True: jobs can start there. */
 static bool check_group(const struct check *c, char *field[N_FIELDS], char *why, char *mend,
                         size_t size)
@@ -286,7 +273,7 @@ static bool check_nodes(const struct check *c, const char *nodes)
                              nodes ? "--nodes=" : "--partition=", named, PATIENCE_MS, &out, &err);
     for (char *line = rc < 0 ? NULL : strtok_r((char *)out.data, "\n", &rest);
          line && !(good && nodes); line = strtok_r(NULL, "\n", &rest)) {
-        if (!cut_fields(line, field) || !(named || strchr(field[N_NAME], '*')))
+        if (!fbr_slurm_cut(line, field, N_FIELDS) || !(named || strchr(field[N_NAME], '*')))
             continue;
         any = true;
         good |= check_group(c, field, why, mend, sizeof(mend));

@@ -179,18 +179,9 @@ static bool cut_name(char *name, bool step, struct fbr_orphan *job)
 static bool cut_line(char *line, bool step, struct fbr_orphan *job)
 {
     enum fbr_slurm_phase phase;
-    char *at[5];
-    char *master;
+    char *at[5], *master;
 
-    for (int i = 0; i < 5; i++) {
-        at[i] = line;
-        line = strchr(line, '|');
-        if (!line && i < 4)
-            return false;
-        if (i < 4)
-            *line++ = '\0';
-    }
-    if (!step && !strstr(at[4], "fiber.job="))
+    if (!fbr_slurm_cut(line, at, 5) || (!step && !strstr(at[4], "fiber.job=")))
         return false;
     master = strstr(at[4], "fiber.master=");
     phase = fbr_slurm_phase(at[1]);

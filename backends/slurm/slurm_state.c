@@ -21,20 +21,22 @@
 
 /* ---- Words of a line ---- */
 
-/* Returns the next field of a line that is separated by `|`, or NULL. */
-static char *field(char **line)
+bool fbr_slurm_cut(char *line, char **field, size_t n)
 {
-    char *at = *line, *end = at ? strchr(at, '|') : NULL;
-
-    if (end)
-        *end = '\0';
-    *line = end ? end + 1 : NULL;
-    return at;
+    for (size_t i = 0; i < n; i++) {
+        field[i] = line;
+        line = i + 1 < n ? strchr(line, '|') : NULL;
+        if (line)
+            *line++ = '\0';
+        else if (i + 1 < n)
+            return false;
+    }
+    return true;
 }
 
 static void keep(char *out, size_t size, const char *text)
 {
-    snprintf(out, size, "%s", text ? text : "");
+    snprintf(out, size, "%s", text);
 }
 
 /* Accepts "12", "12_3", "12+1" (a part of a heterogeneous job). */
@@ -48,18 +50,16 @@ static bool is_id(const char *text)
 
 bool fbr_slurm_squeue_line(char *line, struct fbr_slurm_job *job)
 {
-    char *id = field(&line), *state = field(&line), *status = field(&line), *node = field(&line),
-         *reason = field(&line);
+    char *field[6]; /* the last one is empty */
 
     memset(job, 0, sizeof(*job));
-    if (!reason || !is_id(id) || !*state)
+    if (!fbr_slurm_cut(line, field, 6) || !is_id(field[0]) || !field[1][0])
         return false;
-    keep(job->id, sizeof(job->id), id);
-    keep(job->state, sizeof(job->state), state);
-    keep(job->node, sizeof(job->node), node);
-    keep(job->reason, sizeof(job->reason), reason);
-    keep(job->comment, sizeof(job->comment), line);
-    job->status = (uint32_t)strtoul(status, NULL, 10);
+    keep(job->id, sizeof(job->id), field[0]);
+    keep(job->state, sizeof(job->state), field[1]);
+    keep(job->node, sizeof(job->node), field[3]);
+    keep(job->reason, sizeof(job->reason), field[4]);
+    job->status = (uint32_t)strtoul(field[2], NULL, 10);
     return true;
 }
 
@@ -83,16 +83,17 @@ static uint32_t status_of(const char *text)
 
 bool fbr_slurm_sacct_line(char *line, struct fbr_slurm_job *job)
 {
-    char *id = field(&line), *state = field(&line), *status = field(&line), *node = field(&line);
+    char *field[4], *state;
 
     memset(job, 0, sizeof(*job));
-    if (!status || !is_id(id) || !*state)
+    if (!fbr_slurm_cut(line, field, 4) || !is_id(field[0]) || !field[1][0])
         return false;
-    keep(job->id, sizeof(job->id), id);
+    state = field[1];
+    keep(job->id, sizeof(job->id), field[0]);
     snprintf(job->state, sizeof(job->state), "%.*s", (int)strcspn(state, " "), state);
     keep(job->reason, sizeof(job->reason), state[strcspn(state, " ")] ? state : "None");
-    keep(job->node, sizeof(job->node), node);
-    job->status = status_of(status);
+    keep(job->node, sizeof(job->node), field[3]);
+    job->status = status_of(field[2]);
     return true;
 }
 

@@ -32,7 +32,6 @@ struct fbr_slurm_job {
     char state[32];        /* "RUNNING" */
     char node[128];        /* "n1"; "" while it has no node */
     char reason[128];      /* "Priority"; "None" */
-    char comment[128];     /* our comment; "(null)" */
     uint32_t status;       /* in the format of wait(2) */
 };
 
@@ -45,12 +44,15 @@ struct fbr_slurm_end {
 
 /* The formats that `squeue -O` must print for fbr_slurm_squeue_line(), and `sacct -P -o` for
  * fbr_slurm_sacct_line(). */
-#define FBR_SLURM_SQUEUE "JobArrayID:|,State:|,exit_code:|,NodeList:|,Reason:|,Comment:"
+#define FBR_SLURM_SQUEUE "JobArrayID:|,State:|,exit_code:|,NodeList:|,Reason:|"
 #define FBR_SLURM_SACCT "JobID,State,ExitCode,NodeList"
 
 /* Returns the list without the line "CLUSTER: NAME", which squeue prints before it if
  * SLURM_CLUSTERS is set. */
 char *fbr_slurm_list(char *text);
+/* Cuts a line at its first n - 1 '|' into fields; the last one has the rest. False: it has too
+ * few. */
+bool fbr_slurm_cut(char *line, char **field, size_t n);
 /* Parse one line of squeue or sacct, and cut it up. False: not such a line. */
 bool fbr_slurm_squeue_line(char *line, struct fbr_slurm_job *job);
 bool fbr_slurm_sacct_line(char *line, struct fbr_slurm_job *job);
