@@ -70,24 +70,6 @@ void fbr_slurm_path(const struct submission *s, unsigned index, const char *kind
     snprintf(path, PATH_MAX, "%.4000s/%u.%u.%s", s->b->dir.path, s->seq, index, kind);
 }
 
-int fbr_slurm_run(struct fbr_slurm_batch *b, struct fbr_args *w, unsigned ms,
-                  void (*done)(void *user, const struct fbr_tool_result *r), void *user)
-{
-    struct fbr_error err = {0, ""};
-    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
-    int rc =
-        env ? fbr_tool_run(b->tools,
-                           &(struct fbr_tool){
-                               .words = w, .env = env, .limit_ms = ms, .done = done, .user = user},
-                           &err)
-            : -ENOMEM;
-
-    if (rc < 0)
-        fbr_warn("slurm: %s", env ? err.text : "out of memory");
-    free(env);
-    return rc;
-}
-
 /* Schedules the next query of the states after `ms`, or earlier if one is due earlier. */
 static void look_in(struct fbr_slurm_batch *b, uint64_t ms)
 {
@@ -332,7 +314,7 @@ static void on_cancel_time(void *arg)
                     j->want = 0;
                 }
             }
-        if (w.n > options && fbr_slurm_run(b, &w, TOOL_MS, on_cancelled, b) == 0)
+        if (w.n > options && fbr_slurm_run(b->tools, &w, TOOL_MS, on_cancelled, b) == 0)
             b->cancels++;
         fbr_args_fini(&w);
     }
@@ -569,7 +551,7 @@ static void count_missing(struct fbr_slurm_batch *b)
                        NULL) < 0 ||
         (cluster && cluster[0] && fbr_slurm_add(&w, "--clusters=%s", cluster) < 0) ||
         add_ids(b, &w, "--jobs=", has_forgotten) <= 0 ||
-        fbr_slurm_run(b, &w, TOOL_MS, on_accounts, b) < 0)
+        fbr_slurm_run(b->tools, &w, TOOL_MS, on_accounts, b) < 0)
         on_accounts(b, &(struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = (char[]){""}});
     fbr_args_fini(&w);
 }
@@ -625,7 +607,7 @@ static void on_tick(void *arg)
                 if (s->jobs[i])
                     s->jobs[i]->seen = false;
         b->looked_ms = fbr_now_ms();
-        b->looking = fbr_slurm_run(b, &w, LOOK_MS, on_states, b) == 0;
+        b->looking = fbr_slurm_run(b->tools, &w, LOOK_MS, on_states, b) == 0;
         fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
     }
     fbr_args_fini(&w);
@@ -685,7 +667,7 @@ static void on_left(void *user, const struct fbr_tool_result *r)
             if (strstr(name, b->dead.at[i]))
                 fbr_slurm_add(&w, "%s", at);
     }
-    if (w.n > 2 && fbr_slurm_run(b, &w, TOOL_MS, on_cancelled, b) == 0)
+    if (w.n > 2 && fbr_slurm_run(b->tools, &w, TOOL_MS, on_cancelled, b) == 0)
         b->cancels++;
     fbr_args_fini(&w);
     fbr_args_fini(&b->dead);
@@ -696,7 +678,7 @@ static void cancel_left(struct fbr_slurm_batch *b)
     struct fbr_args w = {0};
 
     if (b->dead.n && fbr_args_split(&w, LEFT, NULL) == 0)
-        fbr_slurm_run(b, &w, TOOL_MS, on_left, b);
+        fbr_slurm_run(b->tools, &w, TOOL_MS, on_left, b);
     fbr_args_fini(&w);
 }
 
@@ -804,13 +786,11 @@ void fbr_slurm_batch_sweep(const struct fbr_slurm_batch *b, int dry, fbr_backend
 /* Runs scancel with the ids after the `options` first words, if there are any. */
 static void cancel_now(const struct fbr_args *w, size_t options)
 {
-    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
     struct fbr_error err = {0, ""};
-    int32_t code;
 
-    if (env && w->n > options && fbr_tool_wait(w, env, CLOSE_MS, NULL, NULL, &code, &err) < 0)
+    /* -EIO: scancel also fails for jobs that have ended */
+    if (w->n > options && fbr_slurm_ask(w, CLOSE_MS, NULL, &err) < 0 && err.code != -EIO)
         fbr_warn("slurm: jobs may remain: %s", err.text);
-    free(env);
 }
 
 static void cancel_submitted(struct fbr_slurm_batch *b)

@@ -77,9 +77,6 @@ struct fbr_slurm_batch {
 /* batch.c */
 void fbr_slurm_path(const struct submission *s, unsigned index, const char *kind,
                     char path[PATH_MAX]);
-/* Runs one of the commands that query or cancel. */
-int fbr_slurm_run(struct fbr_slurm_batch *b, struct fbr_args *w, unsigned ms,
-                  void (*done)(void *user, const struct fbr_tool_result *r), void *user);
 void fbr_slurm_notify_pending(struct batch_job *j, const char *text);
 /* Slurm has accepted the submission, under this id. */
 void fbr_slurm_submitted(struct submission *s, const char *id);

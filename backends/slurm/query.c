@@ -19,9 +19,25 @@
 #include "backends/slurm/slurm_state.h"
 #include "backends/tool/tool.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/log.h"
 
 #define PATIENCE_MS 4000
 #define MUNGE "/run/munge/munge.socket.2"
+
+int fbr_slurm_run(struct fbr_tools *tools, const struct fbr_args *w, unsigned ms,
+                  void (*done)(void *user, const struct fbr_tool_result *r), void *user)
+{
+    struct fbr_error err = {0, "out of memory"};
+    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
+    const struct fbr_tool tool = {
+        .words = w, .env = env, .limit_ms = ms, .done = done, .user = user};
+    int rc = env ? fbr_tool_run(tools, &tool, &err) : -ENOMEM;
+
+    if (rc < 0)
+        fbr_warn("slurm: %s", err.text);
+    free(env);
+    return rc;
+}
 
 int fbr_slurm_ask(const struct fbr_args *w, unsigned ms, struct fbr_buf *out, struct fbr_error *err)
 {

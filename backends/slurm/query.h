@@ -5,9 +5,14 @@
 #define FBR_SLURM_ASK_H
 
 #include "backends/slurm/slurm_args.h"
+#include "backends/tool/tool.h"
 
-/* Runs a command of Slurm. 0: `out` (NULL: discarded) is its output, NUL-terminated. -ETIMEDOUT: it
- * took longer than `ms`; -EIO: it failed, and err has its own message. Any thread. */
+/* Begins one of the commands that query or cancel; if that fails, it warns. Loop thread. */
+int fbr_slurm_run(struct fbr_tools *tools, const struct fbr_args *w, unsigned ms,
+                  void (*done)(void *user, const struct fbr_tool_result *r), void *user);
+/* Runs a command of Slurm and waits. 0: `out` (NULL: discarded) is its output, NUL-terminated.
+ * -ETIMEDOUT: it took longer than `ms`; -EIO: it failed, and err has its own message. Any
+ * thread. */
 int fbr_slurm_ask(const struct fbr_args *w, unsigned ms, struct fbr_buf *out,
                   struct fbr_error *err);
 /* The same with the words of `command` and, unless `value` is NULL, one more word: `option` and

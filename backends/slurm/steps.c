@@ -32,6 +32,7 @@
 #include <utlist.h>
 
 #include "backends/tool/ticket_pipe.h"
+#include "backends/slurm/query.h"
 #include "backends/slurm/slurm_lines.h"
 #include "backends/tool/tool.h"
 #include "runtime/base/environ.h"
@@ -491,26 +492,16 @@ static void on_sent(void *user, const struct fbr_tool_result *r)
         fbr_debug("scancel ended with code %d: %.200s", r->code, r->err);
 }
 
-static int scancel_words(struct fbr_args *w, int sig, const struct fbr_args *ids,
-                         struct fbr_error *err)
-{
-    if (fbr_args_split(w, "scancel --quiet", err) < 0 || fbr_slurm_add(w, "--signal=%d", sig) < 0)
-        return -ENOMEM;
-    return fbr_args_add_all(w, ids->at);
-}
-
 /* One scancel for all steps that get the same signal. */
 static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_args *ids)
 {
-    struct fbr_error err = {0, ""};
     struct fbr_args w = {0};
-    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
-    const struct fbr_tool scancel = {.words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_sent};
 
-    if (!env || scancel_words(&w, sig, ids, &err) < 0 || fbr_tool_run(s->tools, &scancel, &err) < 0)
-        fbr_warn("slurm: cannot signal %zu steps: %s", ids->n, err.text);
+    if (fbr_args_split(&w, "scancel --quiet", NULL) < 0 ||
+        fbr_slurm_add(&w, "--signal=%d", sig) < 0 || fbr_args_add_all(&w, ids->at) < 0 ||
+        fbr_slurm_run(s->tools, &w, TOOL_MS, on_sent, NULL) < 0)
+        fbr_warn("slurm: cannot signal %zu steps", ids->n);
     fbr_args_fini(&w);
-    free(env);
 }
 
 /* Ends the step in any case, because srun can do so without the step's number. */
@@ -586,21 +577,16 @@ static void on_numbers(void *user, const struct fbr_tool_result *r)
 
 static void ask_numbers(struct fbr_slurm_steps *s)
 {
-    struct fbr_error err = {0, ""};
     struct fbr_args w = {0};
-    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
-    const struct fbr_tool squeue = {
-        .words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_numbers, .user = s};
     char text[128];
 
     snprintf(text, sizeof(text), "squeue --noheader --steps --format=%%i|%%j --jobs=%.40s",
              s->job_id);
-    s->asking =
-        env && fbr_args_split(&w, text, &err) == 0 && fbr_tool_run(s->tools, &squeue, &err) == 0;
+    s->asking = fbr_args_split(&w, text, NULL) == 0 &&
+                fbr_slurm_run(s->tools, &w, TOOL_MS, on_numbers, s) == 0;
     if (!s->asking)
         on_numbers(s, &(struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = (char[]){""}});
     fbr_args_fini(&w);
-    free(env);
 }
 
 int fbr_slurm_steps_signal(struct fbr_slurm_steps *s, void *handle, int sig)

@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 #include "backends/slurm/batch_priv.h"
+#include "backends/slurm/query.h"
 #include "runtime/base/log.h"
 
 #define COLLECT_MS 20
@@ -182,7 +183,7 @@ static void find_it(void *arg)
     int rc =
         fbr_args_split(&w, "squeue --noheader --me --states=all --array --format=\"%F %k\"", NULL);
 
-    s->busy = rc == 0 && fbr_slurm_run(s->b, &w, ASK_MS, on_found, s) == 0;
+    s->busy = rc == 0 && fbr_slurm_run(s->b->tools, &w, ASK_MS, on_found, s) == 0;
     if (!s->busy)
         try_later(s, "no answer");
     fbr_args_fini(&w);
