@@ -58,7 +58,7 @@ static void find_caller(struct fbr_backend *b)
 
     if (geteuid() == 0 || b->wishes.user[0])
         return;
-    info = fbr_docker_engine_get(&b->engine, "/info", NULL, NULL);
+    info = fbr_docker_engine_get(&b->engine, "/info", NULL, NULL, NULL);
     if (!info)
         return;
     rootless = fbr_docker_has_option(info, "rootless") ||
@@ -349,14 +349,12 @@ static void docker_close(struct fbr_backend *b)
 static int docker_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
                        struct fbr_error *err)
 {
-    char filter[64], path[300], *escaped;
     struct json_t *list;
+    char filter[64];
 
     snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.uid=%d\"]}", (int)geteuid());
-    escaped = fbr_http_escape(filter);
-    snprintf(path, sizeof(path), "/containers/json?all=1&filters=%s", escaped ? escaped : "");
-    free(escaped);
-    list = fbr_docker_engine_get(&b->engine, path, NULL, err);
+    list =
+        fbr_docker_engine_get(&b->engine, "/containers/json?all=1&filters=%s", filter, NULL, err);
     if (!list)
         return -EIO;
     for (size_t i = 0; i < fbr_json_count(list); i++) {

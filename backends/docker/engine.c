@@ -89,15 +89,17 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
     snprintf(q->why, sizeof(q->why), "%.290s", err.text);
 }
 
-struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path, int *status,
-                                     struct fbr_error *err)
+struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path,
+                                     const char *name, int *status, struct fbr_error *err)
 {
     struct asked q = {.e = e};
-    char whole[600];
+    char whole[1200], *escaped = name ? fbr_http_escape(name) : NULL;
     const struct fbr_http_request r = {
         .method = "GET", .path = whole, .done = on_asked, .user = &q};
 
-    snprintf(whole, sizeof(whole), "%s%s%s", e->api[0] ? "/v" : "", e->api, path);
+    snprintf(whole, sizeof(whole), "%s%s", e->api[0] ? "/v" : "", e->api);
+    snprintf(whole + strlen(whole), sizeof(whole) - strlen(whole), path, escaped ? escaped : "");
+    free(escaped);
     fbr_http_now(e->http, &r, 1, ASK_MS);
     if (status)
         *status = q.status;
@@ -350,12 +352,9 @@ static void find_own(struct fbr_docker_engine *e)
 {
     char *mounts = read_text("/proc/self", "mountinfo", NULL);
     struct json_t *j = NULL;
-    char path[128];
 
-    if (mounts && fbr_docker_own_id(mounts, e->own)) {
-        snprintf(path, sizeof(path), "/containers/%s/json", e->own);
-        j = fbr_docker_engine_get(e, path, NULL, NULL);
-    }
+    if (mounts && fbr_docker_own_id(mounts, e->own))
+        j = fbr_docker_engine_get(e, "/containers/%s/json", e->own, NULL, NULL);
     /* we run in a container of another engine, or in none */
     if (!j)
         e->own[0] = '\0';
@@ -367,7 +366,7 @@ static void find_own(struct fbr_docker_engine *e)
 
 static int ask_version(struct fbr_docker_engine *e, struct fbr_error *err)
 {
-    struct json_t *version = fbr_docker_engine_get(e, "/version", NULL, err);
+    struct json_t *version = fbr_docker_engine_get(e, "/version", NULL, NULL, err);
     int rc;
 
     if (!version)
@@ -415,16 +414,12 @@ void fbr_docker_engine_close(struct fbr_docker_engine *e)
 static int network_address(struct fbr_docker_engine *e, const char *network, char *out, size_t size,
                            struct fbr_error *err)
 {
-    char path[300], address[FBR_HOST_ADDRESS_MAX] = "";
-    char *name = fbr_http_escape(network);
+    struct json_t *j = fbr_docker_engine_get(e, "/networks/%s", network, NULL, err);
+    char first[64], address[FBR_HOST_ADDRESS_MAX] = "";
     const struct json_t *ipam;
-    struct json_t *j;
     const char *gateway, *interface, *subnet;
     int rc = -ENETUNREACH;
 
-    snprintf(path, sizeof(path), "/networks/%.250s", name ? name : "");
-    free(name);
-    j = fbr_docker_engine_get(e, path, NULL, err);
     if (!j)
         return fbr_wrap(err, "network %s", network);
     ipam = fbr_json_item(fbr_json_at(j, "IPAM", "Config", NULL), 0);
@@ -437,9 +432,9 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
         rc = fbr_host_address_find(interface, address);
     /* The engine is rootless, or runs in another machine. A new engine names no gateway before it
      * is started again. */
-    snprintf(path, sizeof(path), "%.*s", (int)strcspn(subnet, "/"), subnet);
-    if (rc < 0 && (gateway[0] || path[0]))
-        rc = fbr_host_address_toward(gateway[0] ? gateway : path, 0, address, NULL);
+    snprintf(first, sizeof(first), "%.*s", (int)strcspn(subnet, "/"), subnet);
+    if (rc < 0 && (gateway[0] || first[0]))
+        rc = fbr_host_address_toward(gateway[0] ? gateway : first, 0, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
                  "cannot find the address at which containers of the network %s reach this host: "
@@ -455,13 +450,11 @@ static int address_in_container(struct fbr_docker_engine *e, const char *network
                                 size_t size, struct fbr_error *err)
 {
     struct json_t *j;
-    char path[128];
 
     snprintf(out, size, "%s", e->own_address);
     if (!network[0] || strcmp(network, e->own_network) == 0)
         return 0;
-    snprintf(path, sizeof(path), "/containers/%s/json", e->own);
-    j = fbr_docker_engine_get(e, path, NULL, err);
+    j = fbr_docker_engine_get(e, "/containers/%s/json", e->own, NULL, err);
     snprintf(out, size, "%s",
              fbr_json_text(j, "NetworkSettings", "Networks", network, "IPAddress", NULL));
     fbr_json_free(j);

@@ -32,9 +32,9 @@ void fbr_docker_engine_close(struct fbr_docker_engine *e);
 int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, char *out,
                               size_t size, struct fbr_error *err);
 
-/* Sends a GET, waits for the answer and parses it. NULL and a message if it is not 2xx with
- * JSON. */
-struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path, int *status,
-                                     struct fbr_error *err);
+/* Sends a GET, waits for the answer and parses it. `path` may have one %s, which becomes `name`,
+ * escaped. NULL and a message if it is not 2xx with JSON. */
+struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path,
+                                     const char *name, int *status, struct fbr_error *err);
 
 #endif

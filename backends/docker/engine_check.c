@@ -35,7 +35,7 @@ static void report(const struct reporting *t, enum fbr_finding finding, const ch
 static void check_engine(struct fbr_docker_engine *e, const struct reporting *t)
 {
     struct fbr_error err = {0, ""};
-    struct json_t *v = fbr_docker_engine_get(e, "/version", NULL, &err);
+    struct json_t *v = fbr_docker_engine_get(e, "/version", NULL, NULL, &err);
     const char *platform =
         fbr_json_text(fbr_json_item(fbr_json_at(v, "Components", NULL), 0), "Name", NULL);
 
@@ -137,13 +137,9 @@ void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *mac
 
 static bool is_on_engine(struct fbr_docker_engine *e, const char *image, int *status)
 {
-    char path[700], *name = fbr_http_escape(image);
-    struct json_t *j;
+    struct json_t *j = fbr_docker_engine_get(e, "/images/%s/json", image, status, NULL);
 
-    snprintf(path, sizeof(path), "/images/%.500s/json", name ? name : "");
-    j = fbr_docker_engine_get(e, path, status, NULL);
     fbr_json_free(j);
-    free(name);
     return j != NULL;
 }
 
@@ -179,7 +175,7 @@ static void check_network(struct fbr_docker_engine *e, const struct fbr_config *
                           const struct reporting *t)
 {
     const char *network = fbr_config_str(config, "docker_network"), *gateway;
-    char path[700], address[FBR_HOST_ADDRESS_MAX], *name;
+    char address[FBR_HOST_ADDRESS_MAX];
     struct fbr_error err = {0, ""};
     struct json_t *j;
 
@@ -187,10 +183,7 @@ static void check_network(struct fbr_docker_engine *e, const struct fbr_config *
         network = e->own_network[0] ? e->own_network : "bridge";
     if (strcmp(network, "host") == 0 || strcmp(network, "none") == 0 || e->own_address[0])
         return; /* docker_address() reports the error */
-    name = fbr_http_escape(network);
-    snprintf(path, sizeof(path), "/networks/%.500s", name ? name : "");
-    free(name);
-    j = fbr_docker_engine_get(e, path, NULL, &err);
+    j = fbr_docker_engine_get(e, "/networks/%s", network, NULL, &err);
     gateway =
         fbr_json_text(fbr_json_item(fbr_json_at(j, "IPAM", "Config", NULL), 0), "Gateway", NULL);
     if (!j)
@@ -216,7 +209,7 @@ void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *ima
     struct utsname machine;
 
     check_engine(e, &t);
-    info = fbr_docker_engine_get(e, "/info", NULL, &err);
+    info = fbr_docker_engine_get(e, "/info", NULL, NULL, &err);
     memset(&machine, 0, sizeof(machine));
     uname(&machine);
     if (info)

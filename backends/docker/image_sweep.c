@@ -88,14 +88,8 @@ static void name_again(struct fbr_backend *b, const char *tag)
 static int64_t since(struct fbr_backend *b, const char *tag)
 {
     struct fbr_error err;
-    char *escaped = fbr_http_escape(tag), path[300];
-    struct json_t *image;
-    int64_t s;
-
-    snprintf(path, sizeof(path), "/images/%.250s/json", escaped ? escaped : "");
-    free(escaped);
-    image = fbr_docker_engine_get(&b->engine, path, NULL, &err);
-    s = image ? fbr_json_time(fbr_json_text(image, "Metadata", "LastTagTime", NULL)) : 0;
+    struct json_t *image = fbr_docker_engine_get(&b->engine, "/images/%s/json", tag, NULL, &err);
+    int64_t s = image ? fbr_json_time(fbr_json_text(image, "Metadata", "LastTagTime", NULL)) : 0;
     fbr_json_free(image);
     return s > 0 ? s * 1000 : 0; /* an image that was never tagged has a time in the year 1 */
 }
@@ -135,15 +129,14 @@ int fbr_docker_sweep_images(struct fbr_backend *b, int64_t before_ms, int dry,
                             fbr_backend_swept *swept, void *user, struct fbr_error *err)
 {
     struct sweep s = {.b = b, .before_ms = before_ms, .dry = dry, .swept = swept, .user = user};
-    char *filter = fbr_http_escape("{\"reference\":[\"fiber-auto\"]}"), path[128];
     struct json_t *images;
     int rc;
 
-    snprintf(path, sizeof(path), "/images/json?filters=%s", filter ? filter : "");
-    free(filter);
-    images = fbr_docker_engine_get(&b->engine, path, NULL, err);
+    images = fbr_docker_engine_get(&b->engine, "/images/json?filters=%s",
+                                   "{\"reference\":[\"fiber-auto\"]}", NULL, err);
     s.containers =
-        images ? fbr_docker_engine_get(&b->engine, "/containers/json?all=1", NULL, err) : NULL;
+        images ? fbr_docker_engine_get(&b->engine, "/containers/json?all=1", NULL, NULL, err)
+               : NULL;
     for (size_t i = 0; s.containers && i < fbr_json_count(images); i++) {
         const struct json_t *image = fbr_json_item(images, i);
         const struct json_t *tags = fbr_json_at(image, "RepoTags", NULL);
