@@ -16,6 +16,7 @@
 
 #include "backends/image/image.h"
 #include "backends/image/tar.h"
+#include "runtime/base/fds.h"
 #include "runtime/program/elf.h"
 
 const char *const fbr_bundle_command[] = {FBR_BUNDLE_DIR "/ld.so",
@@ -34,17 +35,9 @@ struct sink {
 
 static int put(int fd, const void *data, size_t len, struct fbr_error *err)
 {
-    const char *at = data;
+    int rc = fbr_fds_write(fd, data, len);
 
-    while (len) {
-        ssize_t n = write(fd, at, len);
-
-        if (n < 0 && errno != EINTR)
-            return fbr_fail(err, -errno, "cannot write the bundle: %s", fbr_strerror(errno));
-        at += n > 0 ? n : 0;
-        len -= n > 0 ? (size_t)n : 0;
-    }
-    return 0;
+    return rc < 0 ? fbr_fail(err, rc, "cannot write the bundle: %s", fbr_strerror(rc)) : 0;
 }
 
 static mode_t mode_of(const char *name, char type)

@@ -18,11 +18,6 @@
 #include "runtime/base/config_value.h"
 #include "runtime/base/environ.h"
 
-void fbr_image_list_free(char **list)
-{
-    image_list_free(list);
-}
-
 /* A relative directory starts at the working directory, and an empty word means the working
  * directory. */
 char *fbr_image_library_path(void)
@@ -166,9 +161,9 @@ int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
 
         rc = fbr_image_open(out, &spec, err);
     }
-    image_list_free(l.files);
-    image_list_free(l.more);
-    image_list_free(l.env);
-    image_list_free(l.mapped);
+    fbr_image_list_free(l.files);
+    fbr_image_list_free(l.more);
+    fbr_image_list_free(l.env);
+    fbr_image_list_free(l.mapped);
     return rc;
 }

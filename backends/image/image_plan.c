@@ -21,7 +21,7 @@
 #define LIBRARY_PATH "LD_LIBRARY_PATH"
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
-void image_list_free(char **list)
+void fbr_image_list_free(char **list)
 {
     for (size_t i = 0; list && list[i]; i++)
         free(list[i]);
@@ -271,9 +271,9 @@ void fbr_image_close(struct fbr_image *i)
     if (!i)
         return;
     fbr_closure_free(i->closure);
-    image_list_free(i->env);
-    image_list_free(i->entrypoint);
-    image_list_free(i->cmd);
+    fbr_image_list_free(i->env);
+    fbr_image_list_free(i->entrypoint);
+    fbr_image_list_free(i->cmd);
     free(i->workdir);
     free(i);
 }

@@ -30,7 +30,6 @@ char *image_docker(const char *config, const char *layer, const char *tagged, si
 
 /* NULL-terminated lists of texts; NULL is the empty list. -ENOMEM. */
 int image_list_add(char ***list, const char *text);
-void image_list_free(char **list);
 
 /* image.c. "sha256:" and 64 digits. */
 int image_digest(const void *data, size_t len, char out[IMAGE_DIGEST], struct fbr_error *err);

@@ -91,7 +91,6 @@ static struct fbr_cpu_alloc *occupy(struct fbr_cpu_allocs *p, const struct fbr_p
     place->cpus_len = len;
     if (pin->nodes[0] && fbr_pin_mask(pin->nodes, &place->nodes, sizeof(place->nodes)) < 0)
         place->nodes = 0;
-    snprintf(place->where, sizeof(place->where), "%s", pin->where);
     fbr_pin_gpu_env(pin, fbr_pin_getenv, set_env, place);
     for (int i = 0; i < len; i++)
         p->used[i] |= mask[i];

@@ -22,8 +22,7 @@ struct fbr_cpu_alloc {
     int cpus_len;                     /* bytes of the mask; 0: not bound */
     uint64_t nodes;                   /* nodes of its memory; 0: not bound */
     char *env[8];                     /* NAME=VALUE for its GPUs, NULL-terminated */
-    char where[96];
-    unsigned gpus[16], ngpus; /* the numbers on this machine */
+    unsigned gpus[16], ngpus;         /* the numbers on this machine */
 };
 
 /* Loads the topology: some ms, once. -ENOTSUP and a message without hwloc. */
