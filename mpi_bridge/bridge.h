@@ -146,6 +146,7 @@ struct fbr_bridge;
 
 struct fbr_bridge_ops {
     const char *name;
+    /* All calls except rank() may be NULL. Without open(), `b` is NULL. */
     int (*open)(struct fbr_bridge **b, const struct fbr_bridge_host *host, struct fbr_error *err);
     int (*job)(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err);
     /* Called just before a local rank is started. Adds its variables, and may set *fd, which the
@@ -153,7 +154,7 @@ struct fbr_bridge_ops {
      * bridge sets it. */
     int (*rank)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                 struct fbr_env *env, int *fd, struct fbr_error *err);
-    /* A local rank has ended: exit code or -signal. May be NULL, as all below except close(). */
+    /* A local rank has ended: exit code or -signal. */
     void (*ended)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code);
     /* A rank, here or elsewhere, has died, and its job goes on without it: notifies the
      * survivors. */

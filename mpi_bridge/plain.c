@@ -21,35 +21,10 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define JAX_PORT_FIRST 61440u /* 65536 - 4096 */
 #define JAX_PORTS 4096u
-
-struct fbr_bridge {
-    const struct fbr_bridge_host *host;
-};
-
-static int plain_open(struct fbr_bridge **out, const struct fbr_bridge_host *host,
-                      struct fbr_error *err)
-{
-    struct fbr_bridge *b = calloc(1, sizeof(*b));
-
-    if (!b)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    b->host = host;
-    *out = b;
-    return 0;
-}
-
-static int plain_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
-{
-    (void)b;
-    (void)job;
-    (void)err;
-    return 0;
-}
 
 /* FNV-1a: the same on every agent. */
 static uint32_t hash(const char *s)
@@ -110,15 +85,7 @@ static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     return 0;
 }
 
-static void plain_close(struct fbr_bridge *b)
-{
-    free(b);
-}
-
 const struct fbr_bridge_ops fbr_bridge_plain = {
     .name = "plain",
-    .open = plain_open,
-    .job = plain_job,
     .rank = plain_rank,
-    .close = plain_close,
 };

@@ -194,7 +194,7 @@ static int set_up_job(struct agent_job *j, struct fbr_error *err)
         j->local[k].gpus = j->pins[k].ngpus;
     }
     for (int b = 0; b < a->nbridges; b++)
-        if (a->bridges[b].ops->job(a->bridges[b].bridge, i, err) < 0)
+        if (a->bridges[b].ops->job && a->bridges[b].ops->job(a->bridges[b].bridge, i, err) < 0)
             return fbr_wrap(err, "%s", a->bridges[b].ops->name);
     return 0;
 }
@@ -332,7 +332,8 @@ static void shut_down(struct agent *a)
     struct agent_job *j, *next;
 
     for (int b = a->nbridges - 1; b >= 0; b--)
-        a->bridges[b].ops->close(a->bridges[b].bridge);
+        if (a->bridges[b].ops->close)
+            a->bridges[b].ops->close(a->bridges[b].bridge);
     a->nbridges = 0;
     if (a->backend)
         a->local->close(a->backend);
@@ -546,7 +547,7 @@ static int open_bridges(struct agent *a, struct fbr_error *err)
         b->agent = a;
         b->ops = all[i];
         fbr_agent_host_init(b);
-        if (b->ops->open(&b->bridge, &b->host, err) < 0)
+        if (b->ops->open && b->ops->open(&b->bridge, &b->host, err) < 0)
             return fbr_wrap(err, "%s", b->ops->name);
         a->nbridges++;
     }

@@ -135,7 +135,7 @@ static void test_the_registries_name_each_once(void **state)
     assert_string_equal(bridges[0]->name, "plain");
     for (size_t i = 0; bridges[i]; i++) {
         pmix = pmix || !strcmp(bridges[i]->name, "pmix");
-        assert_true(bridges[i]->open && bridges[i]->job && bridges[i]->rank && bridges[i]->close);
+        assert_true(bridges[i]->rank && !bridges[i]->open == !bridges[i]->close);
         for (size_t k = 0; k < i; k++)
             assert_string_not_equal(bridges[i]->name, bridges[k]->name);
     }

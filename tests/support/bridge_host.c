@@ -154,7 +154,7 @@ static uint32_t job_now(struct bridge_host *h, const uint32_t *per_agent, bool s
                                            .master_host = "127.0.0.1",
                                            .local = node[k] < 0 ? NULL : j->local[node[k]]};
         for (uint32_t i = 0; i < h->nbridges; i++)
-            if (h->ops[i]->job(h->agents[k].bridges[i], &j->of[k], &err) < 0) {
+            if (h->ops[i]->job && h->ops[i]->job(h->agents[k].bridges[i], &j->of[k], &err) < 0) {
                 fprintf(stderr, "%s: %s\n", h->ops[i]->name, err.text);
                 abort();
             }
@@ -382,7 +382,8 @@ static int run_use(void *arg)
     for (uint32_t k = 0; k < h->nagents; k++) {
         struct fbr_error err = {0};
 
-        if (r->ops->open(&h->agents[k].bridges[h->nbridges], &h->agents[k].host, &err) < 0) {
+        if (r->ops->open &&
+            r->ops->open(&h->agents[k].bridges[h->nbridges], &h->agents[k].host, &err) < 0) {
             fprintf(stderr, "%s: %s\n", r->ops->name, err.text);
             abort();
         }
@@ -435,7 +436,8 @@ static int run_close(void *arg)
         run_job_end(&(struct request){.h = h, .job = i});
     for (uint32_t k = 0; k < h->nagents; k++)
         for (uint32_t i = 0; i < h->nbridges; i++)
-            h->ops[i]->close(h->agents[k].bridges[i]);
+            if (h->ops[i]->close)
+                h->ops[i]->close(h->agents[k].bridges[i]);
     return 0;
 }
 
