@@ -17,8 +17,8 @@ static int horovod_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, 
                         struct fbr_env *env, int *fd, struct fbr_error *err)
 {
     uint32_t node = (uint32_t)job->node, local, cross = 0, cross_size = 0;
-    struct fbr_lo_proxy *proxy;
-    int rc = fbr_lo_proxy_of(b, job, "rendezvous", &proxy, err);
+    uint16_t port;
+    int rc = fbr_lo_proxy_port(b, job, "rendezvous", &port, err);
 
     (void)fd;
     if (rc < 0)
@@ -37,7 +37,7 @@ static int horovod_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, 
     fbr_env_set(env, "HOROVOD_CROSS_SIZE", "%u", cross_size);
     fbr_env_set(env, "HOROVOD_HOSTNAME", "%s", job->hosts[node]);
     fbr_env_set(env, "HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1");
-    fbr_env_set(env, "HOROVOD_GLOO_RENDEZVOUS_PORT", "%u", fbr_lo_proxy_port(proxy));
+    fbr_env_set(env, "HOROVOD_GLOO_RENDEZVOUS_PORT", "%u", port);
     fbr_env_default(env, "HOROVOD_CONTROLLER", "gloo");
     fbr_env_default(env, "HOROVOD_CPU_OPERATIONS", "gloo");
     return 0;
@@ -46,7 +46,6 @@ static int horovod_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, 
 const struct fbr_bridge_ops fbr_bridge_horovod = {
     .name = "horovod",
     .open = fbr_lo_proxy_bridge_open,
-    .job = fbr_lo_proxy_bridge_job,
     .rank = horovod_rank,
     .job_end = fbr_lo_proxy_bridge_job_end,
     .close = fbr_lo_proxy_bridge_close,

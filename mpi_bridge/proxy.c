@@ -26,6 +26,7 @@ struct fbr_lo_proxy {
     const char *service;
     struct fbr_lo_listener *listener;
     struct client *clients;
+    struct fbr_lo_proxy *prev, *next;
 };
 
 static void client_free(struct client *c)
@@ -88,40 +89,46 @@ static void on_link(void *user, struct fbr_lo_link *link)
     fbr_lo_link_start(link, &link_ops, c);
 }
 
-static int open_proxy(struct fbr_lo_proxy **out, const struct fbr_bridge_host *host, uint32_t job,
-                      const char *service, struct fbr_error *err)
+static struct fbr_lo_proxy *proxy_find(struct fbr_bridge *b, uint32_t job)
 {
-    struct fbr_lo_proxy *p = calloc(1, sizeof(*p));
-    int rc;
+    struct fbr_lo_proxy *p;
 
-    if (!p)
-        return fbr_fail(err, -ENOMEM, "%s: out of memory", service);
-    *p = (struct fbr_lo_proxy){.host = host, .job = job, .service = service};
-    rc = fbr_lo_listener_open(&p->listener, host->loop, host->uid, on_link, p, err);
-    if (rc < 0) {
-        free(p);
-        return fbr_wrap(err, "%s", service);
-    }
-    *out = p;
-    return 0;
+    DL_FOREACH(b->proxies, p)
+        if (p->job == job)
+            break;
+    return p;
 }
 
-uint16_t fbr_lo_proxy_port(const struct fbr_lo_proxy *p)
+static void proxy_close(struct fbr_bridge *b, struct fbr_lo_proxy *p)
 {
-    return fbr_lo_listener_port(p->listener);
-}
-
-static void close_proxy(struct fbr_lo_proxy *p)
-{
-    if (!p)
-        return;
+    DL_DELETE(b->proxies, p);
     fbr_lo_listener_close(p->listener);
     while (p->clients)
         client_free(p->clients);
     free(p);
 }
 
-/* ---- bridges with one proxy for each job ---- */
+int fbr_lo_proxy_port(struct fbr_bridge *b, const struct fbr_bridge_job *job, const char *service,
+                      uint16_t *port, struct fbr_error *err)
+{
+    struct fbr_lo_proxy *p = proxy_find(b, job->id);
+
+    if (!p) {
+        p = calloc(1, sizeof(*p));
+        if (!p)
+            return fbr_fail(err, -ENOMEM, "%s: out of memory", service);
+        *p = (struct fbr_lo_proxy){.host = b->host, .job = job->id, .service = service};
+        if (fbr_lo_listener_open(&p->listener, b->host->loop, b->host->uid, on_link, p, err) < 0) {
+            free(p);
+            return fbr_wrap(err, "%s", service);
+        }
+        DL_APPEND(b->proxies, p);
+    }
+    *port = fbr_lo_listener_port(p->listener);
+    return 0;
+}
+
+/* ---- the common part of the tables ---- */
 
 int fbr_lo_proxy_bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *host,
                              struct fbr_error *err)
@@ -135,63 +142,17 @@ int fbr_lo_proxy_bridge_open(struct fbr_bridge **out, const struct fbr_bridge_ho
     return 0;
 }
 
-int fbr_lo_proxy_bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job,
-                            struct fbr_error *err)
-{
-    struct fbr_lo_proxy_job *j;
-
-    if (job->node < 0)
-        return 0;
-    j = calloc(1, sizeof(*j));
-    if (!j)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    j->job = job;
-    DL_APPEND(b->jobs, j);
-    return 0;
-}
-
-static struct fbr_lo_proxy_job *job_find(struct fbr_bridge *b, uint32_t id)
-{
-    struct fbr_lo_proxy_job *j;
-
-    DL_FOREACH(b->jobs, j)
-        if (j->job->id == id)
-            return j;
-    return NULL;
-}
-
-static void job_free(struct fbr_bridge *b, struct fbr_lo_proxy_job *j)
-{
-    DL_DELETE(b->jobs, j);
-    close_proxy(j->proxy);
-    free(j);
-}
-
 void fbr_lo_proxy_bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job)
 {
-    struct fbr_lo_proxy_job *j = job_find(b, job->id);
+    struct fbr_lo_proxy *p = proxy_find(b, job->id);
 
-    if (j)
-        job_free(b, j);
+    if (p)
+        proxy_close(b, p);
 }
 
 void fbr_lo_proxy_bridge_close(struct fbr_bridge *b)
 {
-    while (b->jobs)
-        job_free(b, b->jobs);
+    while (b->proxies)
+        proxy_close(b, b->proxies);
     free(b);
-}
-
-int fbr_lo_proxy_of(struct fbr_bridge *b, const struct fbr_bridge_job *job, const char *service,
-                    struct fbr_lo_proxy **p, struct fbr_error *err)
-{
-    struct fbr_lo_proxy_job *j = job_find(b, job->id);
-    int rc = 0;
-
-    if (!j)
-        return fbr_fail(err, -ENOENT, "%s: no such job", service);
-    if (!j->proxy)
-        rc = open_proxy(&j->proxy, b->host, job->id, service, err);
-    *p = j->proxy;
-    return rc;
 }

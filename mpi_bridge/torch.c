@@ -20,8 +20,8 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
                       struct fbr_env *env, int *fd, struct fbr_error *err)
 {
     uint32_t node = (uint32_t)job->node, local, local_size;
-    struct fbr_lo_proxy *proxy;
-    int rc = fbr_lo_proxy_of(b, job, "tcpstore", &proxy, err);
+    uint16_t port;
+    int rc = fbr_lo_proxy_port(b, job, "tcpstore", &port, err);
 
     (void)fd;
     if (rc < 0)
@@ -29,7 +29,7 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     local = rank - job->first[node];
     local_size = job->first[node + 1] - job->first[node];
     fbr_env_set(env, "MASTER_ADDR", "127.0.0.1");
-    fbr_env_set(env, "MASTER_PORT", "%u", fbr_lo_proxy_port(proxy));
+    fbr_env_set(env, "MASTER_PORT", "%u", port);
     fbr_env_set(env, "RANK", "%u", rank);
     fbr_env_set(env, "WORLD_SIZE", "%u", job->size);
     /* Programs call torch.cuda.set_device(LOCAL_RANK). A rank with GPUs of its own sees no
@@ -53,7 +53,6 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
 const struct fbr_bridge_ops fbr_bridge_torch = {
     .name = "torch",
     .open = fbr_lo_proxy_bridge_open,
-    .job = fbr_lo_proxy_bridge_job,
     .rank = torch_rank,
     .job_end = fbr_lo_proxy_bridge_job_end,
     .close = fbr_lo_proxy_bridge_close,
