@@ -707,39 +707,3 @@ void fbr_ring_suspend(struct fiber_ring *r, bool suspend)
     while (fbr_loop_call(r->rt->loop, call_suspend, &c) == 0 && c.left && fbr_now_ms() < end)
         nanosleep(&moment, NULL);
 }
-
-static int call_look(void *arg)
-{
-    static const struct fbr_buf none;
-
-    fbr_ring_send_all(arg, FBR_RING_LOOK, &none);
-    return 0;
-}
-
-void fbr_ring_look(struct fiber_ring *r)
-{
-    fbr_loop_call(r->rt->loop, call_look, r);
-}
-
-struct follow_call {
-    struct fiber_ring *r;
-    void (*fn)(void *, int, int, const void *, size_t);
-    void *user;
-};
-
-static int call_follow(void *arg)
-{
-    struct follow_call *c = arg;
-
-    c->r->follow = c->fn;
-    c->r->follow_user = c->user;
-    return 0;
-}
-
-void fbr_ring_follow(struct fiber_ring *r, void (*fn)(void *, int, int, const void *, size_t),
-                     void *user)
-{
-    struct follow_call c = {r, fn, user};
-
-    fbr_loop_call(r->rt->loop, call_follow, &c);
-}

@@ -33,9 +33,6 @@ int fbr_ring_output_check(const char *output, int size, struct fbr_error *err);
 
 /* Facts about a run that fiber_ring_stats() does not have. */
 void fbr_ring_facts(struct fiber_ring *ring, struct fbr_run_facts *facts);
-/* Asks the agents for processor time and memory of the ranks. fiber_ring_stats() has them after
- * the answers of the agents (a few milliseconds). */
-void fbr_ring_look(struct fiber_ring *ring);
 /* Stops the ranks before the caller stops itself, or lets them go on when it goes on. No agent
  * takes the silence for the launcher's death. Returns when all agents have been notified, or
  * after 2 s. */
@@ -49,10 +46,4 @@ bool fbr_ring_wait_output(struct fiber_ring *ring, int ms, bool *moved);
 void fbr_ring_give_up_output(struct fiber_ring *ring, int sig);
 /* Gives the new size of our terminal to a rank's pseudo-terminal. */
 void fbr_ring_resize(struct fiber_ring *ring);
-/* From now on also passes the output of all ranks that is shown to fn, on the loop thread, until
- * it is called with fn NULL: `fiber logs -f`. */
-void fbr_ring_follow(struct fiber_ring *ring,
-                     void (*fn)(void *user, int rank, int stream, const void *data, size_t len),
-                     void *user);
-
 #endif

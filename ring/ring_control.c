@@ -32,13 +32,18 @@ static int control_stats(void *user, struct fbr_run_rank *out, int max)
 
 static void control_look(void *user)
 {
-    fbr_ring_look(user);
+    static const struct fbr_buf none;
+
+    fbr_ring_send_all(user, FBR_RING_LOOK, &none);
 }
 
 static void control_follow(void *user, void (*fn)(void *, int, int, const void *, size_t),
                            void *arg)
 {
-    fbr_ring_follow(user, fn, arg);
+    struct fiber_ring *r = user;
+
+    r->follow = fn;
+    r->follow_user = arg;
 }
 
 static int control_signal(void *user, int rank, int sig)

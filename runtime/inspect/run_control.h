@@ -22,9 +22,10 @@ struct fbr_run_control_ops {
     void (*facts)(void *user, struct fbr_run_facts *facts);
     /* As fiber_ring_stats(); `out` is zeroed. */
     int (*stats)(void *user, struct fbr_run_rank *out, int max);
-    void (*look)(void *user); /* as fbr_ring_look() */
-    /* As fbr_ring_follow(), for all ranks; the control socket selects those that a caller follows.
-     * fn NULL: stop. NULL: the run cannot be followed. */
+    /* Asks for processor time and memory. A call of stats() has them some milliseconds later. */
+    void (*look)(void *user);
+    /* Passes the output of all ranks that is shown to fn, too, until fn is NULL; the control socket
+     * selects the ranks that a caller follows. NULL: the run cannot be followed. */
     void (*follow)(void *user,
                    void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
                    void *arg);
