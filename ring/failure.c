@@ -25,33 +25,34 @@
 
 /* ---- Signals, and ending ranks ---- */
 
-void fbr_ring_signal(struct fiber_ring *r, struct ring_job *only, uint32_t rank, int sig)
+/* Sends all agents a frame of a job, a rank and a number. */
+static void send_about(const struct ring_job *j, uint8_t type, uint32_t rank, uint32_t n)
 {
-    struct ring_job *j;
     struct fbr_buf b;
 
     fbr_buf_init(&b);
-    DL_FOREACH(r->jobs, j) {
-        if ((only && only != j) || j->over)
-            continue;
-        fbr_buf_clear(&b);
-        fbr_put_u32(&b, j->job.info.id);
-        fbr_put_u32(&b, rank);
-        fbr_put_u32(&b, (uint32_t)sig);
-        fbr_ring_send_all(r, FBR_RING_SIGNAL, &b);
-    }
+    fbr_put_u32(&b, j->job.info.id);
+    fbr_put_u32(&b, rank);
+    fbr_put_u32(&b, n);
+    fbr_ring_send_all(j->ring, type, &b);
     fbr_buf_fini(&b);
+}
+
+void fbr_ring_signal(struct fiber_ring *r, struct ring_job *only, uint32_t rank, int sig)
+{
+    struct ring_job *j;
+
+    DL_FOREACH(r->jobs, j)
+        if ((!only || only == j) && !j->over)
+            send_about(j, FBR_RING_SIGNAL, rank, (uint32_t)sig);
 }
 
 int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig)
 {
-    struct ring_job *j, *last = NULL;
+    struct ring_job *last = fbr_ring_newest(r);
 
     if (r->state == R_ENDED)
         return -ESRCH;
-    DL_FOREACH(r->jobs, j)
-        if (!j->job.info.spawned)
-            last = j;
     if (rank < 0)
         fbr_ring_signal(r, NULL, FBR_RING_ALL, sig);
     else if (last && (uint32_t)rank < last->job.info.size)
@@ -249,18 +250,6 @@ static bool any_ended_well(const struct fiber_ring *r)
     return false;
 }
 
-static void notify_lost(struct ring_job *j, uint32_t rank, int code)
-{
-    struct fbr_buf b;
-
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, j->job.info.id);
-    fbr_put_u32(&b, rank);
-    fbr_put_u32(&b, (uint32_t)code);
-    fbr_ring_send_all(j->ring, FBR_RING_LOST, &b);
-    fbr_buf_fini(&b);
-}
-
 /* True if the cluster is taking away the job of the rank's node. */
 static bool is_taken(const struct ring_job *j, uint32_t rank)
 {
@@ -319,10 +308,9 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     bool again = r->options.on_failure == FIBER_RING_REPLACE && fbr_restart_again(n, max, taken) &&
                  fbr_ring_job_restarted(&j->job, rank) == 0;
     char count[60];
-    struct fbr_buf b;
 
     if (!again || (j->ranks[rank].flags & FBR_RANK_MET))
-        notify_lost(j, rank, code);
+        send_about(j, FBR_RING_LOST, rank, (uint32_t)code);
     if (!again) {
         uint32_t living = j->job.info.size - j->ended;
 
@@ -338,12 +326,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     fbr_ring_print(r, "%s; it is replaced (%s)", text,
                    fbr_restart_describe(n, max, taken, count, sizeof(count)));
     warn_of_init(j, rank);
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, j->job.info.id);
-    fbr_put_u32(&b, rank);
-    fbr_put_u32(&b, fbr_ring_job_restarts(&j->job, rank));
-    fbr_ring_send_all(r, FBR_RING_AGAIN, &b);
-    fbr_buf_fini(&b);
+    send_about(j, FBR_RING_AGAIN, rank, fbr_ring_job_restarts(&j->job, rank));
     fbr_ring_requests_idle(&r->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]], false);
     expect(j, rank);
     return true;
@@ -471,14 +454,14 @@ static bool stays_out(struct ring_job *j, uint32_t rank)
 
 static bool notify_lost_rank(struct ring_job *j, uint32_t rank)
 {
-    notify_lost(j, rank, -SIGKILL);
+    send_about(j, FBR_RING_LOST, rank, (uint32_t)-SIGKILL);
     return false;
 }
 
 static bool notify_missed_rank(struct ring_job *j, uint32_t rank)
 {
     if (j->ranks[rank].flags & FBR_RANK_MET)
-        notify_lost(j, rank, -SIGKILL);
+        send_about(j, FBR_RING_LOST, rank, (uint32_t)-SIGKILL);
     warn_of_init(j, rank);
     return false;
 }

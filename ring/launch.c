@@ -65,6 +65,16 @@ struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id)
     return j;
 }
 
+struct ring_job *fbr_ring_newest(struct fiber_ring *r)
+{
+    struct ring_job *j, *found = NULL;
+
+    DL_FOREACH(r->jobs, j)
+        if (!j->job.info.spawned)
+            found = j;
+    return found;
+}
+
 void fbr_ring_free_job(struct ring_job *j)
 {
     for (uint32_t i = 0; j->ranks && i < j->job.info.size; i++) {

@@ -573,20 +573,10 @@ struct stats_call {
     int max;
 };
 
-static struct ring_job *newest(struct fiber_ring *r)
-{
-    struct ring_job *j, *found = NULL;
-
-    DL_FOREACH(r->jobs, j)
-        if (!j->job.info.spawned)
-            found = j;
-    return found;
-}
-
 static int call_stats(void *arg)
 {
     struct stats_call *c = arg;
-    struct ring_job *j = newest(c->r);
+    struct ring_job *j = fbr_ring_newest(c->r);
 
     for (int i = 0; i < c->max && i < (int)c->r->size; i++) {
         struct fiber_rank_stats *s = &c->out[i];
@@ -645,7 +635,7 @@ static int call_facts(void *arg)
     struct facts_call *c = arg;
     struct fiber_ring *r = c->r;
     struct fbr_run_facts *f = c->facts;
-    struct ring_job *j = newest(r);
+    struct ring_job *j = fbr_ring_newest(r);
 
     memset(f, 0, sizeof(*f));
     snprintf(f->uid, sizeof(f->uid), "%s", r->uid);

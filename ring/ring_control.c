@@ -61,12 +61,9 @@ static int control_stop(void *user)
 static struct fiber_process *control_host(void *user, int rank, struct fbr_error *err)
 {
     struct fiber_ring *r = user;
-    struct ring_job *j, *last = NULL;
+    const struct ring_job *last = fbr_ring_newest(r);
     uint32_t node;
 
-    DL_FOREACH(r->jobs, j)
-        if (!j->job.info.spawned)
-            last = j;
     if (rank < 0)
         rank = 0;
     if (!last || (uint32_t)rank >= last->job.info.size) {

@@ -201,6 +201,8 @@ void fbr_ring_answer(struct ring_agent *a, uint8_t type, const struct fbr_buf *b
 void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf *body);
 uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank);
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id);
+/* The ring's own job, of its last try; NULL: no job has started. */
+struct ring_job *fbr_ring_newest(struct fiber_ring *r);
 /* Chooses the agents that serve a job, and the number of ranks on each. */
 int fbr_ring_assign(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err);
 /* Starts a job of `size` ranks and sends it to the agents. Takes over `programs` on success. */
