@@ -350,17 +350,6 @@ static int run_job(struct master *m, const struct fbr_job *job, int signals)
     return code;
 }
 
-static int new_uid(char out[33], struct fbr_error *err)
-{
-    unsigned char uid[16];
-
-    if (fbr_random(uid, sizeof(uid)) < 0)
-        return fbr_fail(err, -EIO, "cannot get random numbers: %m");
-    for (size_t i = 0; i < sizeof(uid); i++)
-        snprintf(out + 2 * i, 3, "%02x", uid[i]);
-    return 0;
-}
-
 /* Runs the master; `job` lacks the members that are the same for all masters. */
 static int run_master(struct fbr_job *job, const struct cli_args *args, char *const *env,
                       size_t nenv, bool quiet)
@@ -378,8 +367,9 @@ static int run_master(struct fbr_job *job, const struct cli_args *args, char *co
     job->is_master = 1;
     if (m.event < 0 || signals < 0) {
         cli_failed(0, "cannot open descriptors: %m");
-    } else if (new_uid(run, &err) < 0 ||
-               cli_backend_open_with(&m.b, in_cluster_backend(NULL), args, &err) < 0) {
+    } else if (fbr_random_id(run) < 0) {
+        cli_failed(0, "cannot get random numbers: %m");
+    } else if (cli_backend_open_with(&m.b, in_cluster_backend(NULL), args, &err) < 0) {
         cli_failed(0, "%s", err.text);
     } else {
         job->added_env = added = environment(m.b.config, env, nenv);

@@ -19,6 +19,7 @@
 #include "pool/pool.h"
 #include "runtime/inspect/run_control.h"
 #include "runtime/base/log.h"
+#include "runtime/base/random.h"
 #include "runtime/program/script.h"
 
 #define WHILE_MS 500 /* life of a pool until it has a control socket */
@@ -246,17 +247,6 @@ static void open_now(void *arg)
         fbr_info("`fiber ps` will not show this pool: %s", err.text);
 }
 
-/* Makes a random id, like a ring's. */
-static int make_uid(char out[33])
-{
-    uint64_t bits[2];
-
-    if (getentropy(bits, sizeof(bits)) < 0)
-        return -errno;
-    snprintf(out, 33, "%016llx%016llx", (unsigned long long)bits[0], (unsigned long long)bits[1]);
-    return 0;
-}
-
 void fbr_pool_control_open(struct fiber_pool *p)
 {
     struct fbr_pool_control *d = p->rt->child ? NULL : calloc(1, sizeof(*d));
@@ -268,7 +258,8 @@ void fbr_pool_control_open(struct fiber_pool *p)
     snprintf(d->about.name, sizeof(d->about.name), "%s", p->name);
     snprintf(d->about.backend, sizeof(d->about.backend), "%s",
              fbr_rt_backend_name(p->rt, p->backend[0] ? p->backend : NULL));
-    if (make_uid(d->about.uid) < 0 || fbr_timer_init(&d->timer, p->rt->loop, open_now, p) < 0) {
+    if (fbr_random_id(d->about.uid) < 0 ||
+        fbr_timer_init(&d->timer, p->rt->loop, open_now, p) < 0) {
         free(d);
         return;
     }

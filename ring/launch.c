@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "runtime/inspect/run_control.h"
@@ -15,6 +14,7 @@
 #include "ring/collective.h"
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
+#include "runtime/base/random.h"
 
 /* Bytes of output that an agent may send without new credit. The agent stops reading from its
  * ranks after FBR_RING_WINDOW bytes, and may have read one block of each rank by then. */
@@ -93,18 +93,9 @@ void fbr_ring_free_job(struct ring_job *j)
  * caller on the loopback. */
 static char *new_nspace(void)
 {
-    uint8_t bytes[16];
-    char *name = malloc(64);
-    int n;
+    char id[33], *name;
 
-    if (!name || getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
-        free(name);
-        return NULL;
-    }
-    n = snprintf(name, 64, "fiber-");
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        n += snprintf(name + n, 64 - (size_t)n, "%02x", bytes[i]);
-    return name;
+    return fbr_random_id(id) == 0 && asprintf(&name, "fiber-%s", id) >= 0 ? name : NULL;
 }
 
 /* An agent that has not said hello yet gets the job when it does. */

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "ring/capacity.h"
 #include "runtime/inspect/run_control.h"
 #include "runtime/base/log.h"
+#include "runtime/base/random.h"
 #include "runtime/base/jobspec.h"
 #include "runtime/program/script.h"
 
@@ -108,18 +108,6 @@ const char *fbr_ring_backend(const struct fiber_ring *r)
     return fbr_rt_backend_name(r->rt, r->options.backend);
 }
 
-static int make_uid(struct fiber_ring *r, struct fbr_error *err)
-{
-    uint8_t bytes[16];
-
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return fbr_fail(err, -EIO,
-                        "cannot create an id for the ring: the kernel gives no random numbers");
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(r->uid + 2 * i, 3, "%02x", bytes[i]);
-    return 0;
-}
-
 /* Sets up the ring. The options leave nothing open. */
 static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *arg,
                         size_t len, const struct fiber_ring_options *o, struct fbr_error *err)
@@ -142,8 +130,9 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
     fbr_ring_apps_name(&r->options, r->command, sizeof(r->command));
     if (!r->command[0])
         fbr_script_own(NULL, 0, r->command, sizeof(r->command));
-    if ((rc = make_uid(r, err)) < 0 || (rc = count_agents(r, o, err)) < 0 ||
-        (rc = fbr_ring_files_open(r, err)) < 0 ||
+    if ((rc = fbr_random_id(r->uid)) < 0)
+        return fbr_fail(err, rc, "cannot create an id for the ring: %s", fbr_strerror(rc));
+    if ((rc = count_agents(r, o, err)) < 0 || (rc = fbr_ring_files_open(r, err)) < 0 ||
         (fn && (rc = fbr_ring_make_work(r, fn, arg, len, err)) < 0))
         return rc;
     r->agents = calloc(r->nagents, sizeof(*r->agents));

@@ -4,6 +4,7 @@
 #include "runtime/base/random.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -22,6 +23,16 @@ int fbr_random(void *out, size_t n)
         n -= (size_t)got;
     }
     return 0;
+}
+
+int fbr_random_id(char out[33])
+{
+    unsigned long long bits[2];
+    int rc = fbr_random(bits, sizeof(bits));
+
+    if (rc == 0)
+        snprintf(out, 33, "%016llx%016llx", bits[0], bits[1]);
+    return rc;
 }
 
 void fbr_wipe(void *p, size_t n)

@@ -17,6 +17,9 @@
  * negative errno; do not use the bytes after an error. */
 int fbr_random(void *out, size_t n) __attribute__((warn_unused_result));
 
+/* Writes a random id of 32 hexadecimal digits. */
+int fbr_random_id(char out[33]) __attribute__((warn_unused_result));
+
 /* Overwrites a secret with zeros; the compiler cannot optimise this away. p may be NULL if n is
  * 0. */
 void fbr_wipe(void *p, size_t n);

@@ -71,20 +71,17 @@ static const struct fbr_rt_above above = {on_secret, on_admit, fbr_job_event, on
 static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
 {
     struct fbr_runtime *rt = calloc(1, sizeof(*rt));
-    uint8_t uid[16];
     int rc;
 
     if (!rt)
         return fbr_fail(err, -ENOMEM, "out of memory");
     pthread_mutex_init(&rt->lock, NULL);
     fbr_cond_init(&rt->changed);
-    if ((rc = fbr_random(uid, sizeof(uid))) < 0 ||
+    if ((rc = fbr_random_id(rt->run_uid)) < 0 ||
         (rc = fbr_random(&rt->self, sizeof(rt->self))) < 0) {
         free(rt);
         return fbr_fail(err, rc, "cannot get random bytes: %s", fbr_strerror(rc));
     }
-    for (size_t i = 0; i < sizeof(uid); i++)
-        snprintf(rt->run_uid + 2 * i, 3, "%02x", uid[i]);
     rt->above = &above;
     rc = fbr_rt_set(*out = rt);
     return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
