@@ -178,14 +178,13 @@ static int send_by_host(struct fbr_pool_worker *w, const struct fbr_common *c)
     return fbr_link_send(link, &given, 1);
 }
 
-int fbr_common_send(struct fiber_pool *p, struct fbr_pool_worker *w, const struct fbr_common *c)
+int fbr_common_send(struct fbr_pool_worker *w, const struct fbr_common *c)
 {
     const uint64_t head[2] = {FBR_COMMON, c ? c->id : 0};
     const struct iovec iov[2] = {{(void *)(uintptr_t)head, sizeof(head)},
                                  {(void *)(uintptr_t)(c ? c->data : NULL), c ? c->len : 0}};
     int rc;
 
-    (void)p;
     if (!c || has(&w->commons, c->id))
         return 0;
     rc = add(&w->commons, c->id);

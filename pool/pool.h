@@ -123,6 +123,7 @@ struct fiber_pool {
     struct fbr_pool_worker *workers;
     int n_workers; /* in the list */
     struct fbr_pool_supervisor *hosts;
+    int n_hosts; /* in the list */
     int workers_per_job;
     int min, max, target;
     int cpus;             /* processors that this process may use */
@@ -300,6 +301,8 @@ void fbr_pool_supervisor_put(struct fbr_pool_supervisor *h); /* one of its worke
 /* workers of a stopped host can be killed only with the host */
 void fbr_pool_supervisor_kill_all(struct fiber_pool *p);
 void fbr_pool_supervisor_close_all(struct fiber_pool *p);
+/* Waits for as long as *n, the number of workers or of hosts, decreases. Under the lock. */
+void fbr_pool_wait_dwindle(struct fiber_pool *p, const int *n, uint64_t ms);
 int fbr_pool_supervisor_main(const void *arg, size_t len); /* the main function of a host */
 
 /* send.c: carries out the engine's decisions. */
@@ -315,7 +318,7 @@ void fbr_stream_shut(struct fiber_pool *p);                             /* the p
 struct fbr_common *fbr_common_get(struct fiber_pool *p, const void *data, size_t len);
 void fbr_common_put(struct fiber_pool *p, struct fbr_common *c); /* a map is over. NULL is fine */
 /* Sends the common input to the worker, if the worker does not have it yet: 0, -ENOMEM, -EPIPE. */
-int fbr_common_send(struct fiber_pool *p, struct fbr_pool_worker *w, const struct fbr_common *c);
+int fbr_common_send(struct fbr_pool_worker *w, const struct fbr_common *c);
 void fbr_common_set_fini(struct fbr_common_set *s);
 void fbr_common_free_all(struct fiber_pool *p);
 

@@ -102,7 +102,7 @@ static int send_message(struct fiber_pool *p, struct fbr_pool_worker *w,
     int rc;
 
     fbr_buf_clear(&p->message);
-    if ((rc = fbr_common_send(p, w, r->common)) < 0 ||
+    if ((rc = fbr_common_send(w, r->common)) < 0 ||
         (rc = put_batch(&g, batch, r, is_alone(p, batch))) < 0)
         return rc;
     for (int i = 0; i < g.n; i++)

@@ -6,7 +6,6 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include <utlist.h>
@@ -99,6 +98,7 @@ static void maybe_free(struct fbr_pool_supervisor *h)
     if (!h->gone || h->workers > 0)
         return;
     DL_DELETE(h->pool->hosts, h);
+    h->pool->n_hosts--;
     pthread_cond_broadcast(&h->pool->changed);
     fbr_common_set_fini(&h->commons);
     free(h);
@@ -190,6 +190,7 @@ struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p)
     }
     p->refs++;
     DL_APPEND(p->hosts, h);
+    p->n_hosts++;
     return h;
 }
 
@@ -219,24 +220,9 @@ void fbr_pool_supervisor_kill_all(struct fiber_pool *p)
             fiber_process_kill(h->process);
 }
 
-/* Waits for as long as the number of hosts decreases. */
-static void wait_hosts(struct fiber_pool *p, uint64_t ms)
-{
-    uint64_t deadline = fbr_now_ms() + ms;
-    const struct fbr_pool_supervisor *h;
-    int n, before = INT_MAX;
-
-    do {
-        DL_COUNT(p->hosts, h, n);
-        if (n < before)
-            deadline = fbr_now_ms() + ms;
-        before = n;
-    } while (n && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0);
-}
-
 void fbr_pool_supervisor_close_all(struct fiber_pool *p)
 {
-    wait_hosts(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
+    fbr_pool_wait_dwindle(p, &p->n_hosts, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
     fbr_pool_supervisor_kill_all(p);
-    wait_hosts(p, (uint64_t)fbr_config_ms(p->rt->config, "linger"));
+    fbr_pool_wait_dwindle(p, &p->n_hosts, (uint64_t)fbr_config_ms(p->rt->config, "linger"));
 }

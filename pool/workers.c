@@ -530,16 +530,15 @@ static void kill_all(struct fiber_pool *p, bool busy_only)
     }
 }
 
-/* Waits for as long as the number of workers decreases. */
-static void wait_dwindle(struct fiber_pool *p, uint64_t ms)
+void fbr_pool_wait_dwindle(struct fiber_pool *p, const int *n, uint64_t ms)
 {
     uint64_t deadline = fbr_now_ms() + ms;
-    int before = p->n_workers;
+    int before = *n;
 
-    while (p->n_workers && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0) {
-        if (p->n_workers < before)
+    while (*n && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0) {
+        if (*n < before)
             deadline = fbr_now_ms() + ms;
-        before = p->n_workers;
+        before = *n;
     }
 }
 
@@ -555,14 +554,14 @@ void fbr_workers_close(struct fiber_pool *p)
 {
     pthread_mutex_lock(&p->lock);
     dismiss_all(p);
-    wait_dwindle(p, CLOSE_BUSY_MS);
+    fbr_pool_wait_dwindle(p, &p->n_workers, CLOSE_BUSY_MS);
     kill_all(p, true);
     wait_gone(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
     kill_all(p, false);
-    wait_dwindle(p, CLOSE_KILLED_MS);
+    fbr_pool_wait_dwindle(p, &p->n_workers, CLOSE_KILLED_MS);
     if (p->n_workers)
         fbr_pool_supervisor_kill_all(p);
-    wait_dwindle(p, (uint64_t)fbr_config_ms(p->rt->config, "linger"));
+    fbr_pool_wait_dwindle(p, &p->n_workers, (uint64_t)fbr_config_ms(p->rt->config, "linger"));
     fbr_pool_supervisor_close_all(p);
     pthread_mutex_unlock(&p->lock);
     fbr_loop_call(p->rt->loop, close_timer, p);
