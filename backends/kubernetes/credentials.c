@@ -149,28 +149,12 @@ static char *exec_info(const struct fbr_kube_config *c)
     return line;
 }
 
-static char **environment(const struct fbr_kube_config *c, char *info)
+static char **environment(const struct fbr_kube_config *c, const char *info)
 {
-    char **ours = fbr_environ(), **env;
-    size_t n = 0, m = 0, k = 0;
+    char **theirs = fbr_environ_with(fbr_environ(), (const char *const *)c->exec.env);
+    char **env = theirs ? fbr_environ_with(theirs, (const char *const[]){info, NULL}) : NULL;
 
-    while (ours[n])
-        n++;
-    while (c->exec.env[m])
-        m++;
-    env = calloc(n + m + 2, sizeof(*env));
-    for (size_t i = 0; env && i < n; i++) {
-        bool replaced = !strncmp(ours[i], "KUBERNETES_EXEC_INFO=", 21);
-
-        for (size_t j = 0; j < m && !replaced; j++)
-            replaced = !strncmp(ours[i], c->exec.env[j], strcspn(c->exec.env[j], "=") + 1);
-        if (!replaced)
-            env[k++] = ours[i];
-    }
-    for (size_t j = 0; env && j < m; j++)
-        env[k++] = c->exec.env[j];
-    if (env)
-        env[k] = info;
+    free(theirs);
     return env;
 }
 

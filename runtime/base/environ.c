@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,36 @@ const char *fbr_getenv(const char *name)
         if (strncmp(*e, name, n) == 0 && (*e)[n] == '=')
             return *e + n + 1;
     return NULL;
+}
+
+/* Whether a setting is of a variable that `more` sets or removes. */
+static bool is_changed(const char *setting, const char *const *more)
+{
+    size_t n = strcspn(setting, "=");
+
+    for (; more && *more; more++)
+        if (strncmp(*more, setting, n) == 0 && strchr("=", (*more)[n]))
+            return true;
+    return false;
+}
+
+char **fbr_environ_with(char *const *list, const char *const *more)
+{
+    size_t n = 0, m = 0, k = 0;
+    char **out;
+
+    while (list && list[n]) /* clearenv() leaves NULL */
+        n++;
+    while (more && more[m])
+        m++;
+    out = calloc(n + m + 1, sizeof(*out));
+    for (size_t i = 0; out && i < n; i++)
+        if (!is_changed(list[i], more))
+            out[k++] = list[i];
+    for (size_t i = 0; out && i < m; i++)
+        if (strchr(more[i], '='))
+            out[k++] = (char *)(uintptr_t)more[i];
+    return out;
 }
 
 /* ---- For a moment ---- */

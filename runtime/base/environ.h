@@ -27,6 +27,11 @@ char **fbr_environ(void);
  * for ever. Any thread. */
 const char *fbr_getenv(const char *name);
 
+/* Returns `list` with the settings of `more` ("NAME=value"), which replace its own; a name without
+ * "=" removes the variable. `more` may be NULL. The strings are those of the arguments; the caller
+ * frees the list. NULL: out of memory. */
+char **fbr_environ_with(char *const *list, const char *const *more);
+
 /* Whether two NULL-terminated lists have the same strings. */
 bool fbr_strings_same(char *const *a, char *const *b);
 /* Copies a NULL-terminated list and its strings into one block. NULL: out of memory. */

@@ -100,37 +100,6 @@ static uint32_t pid_of(int32_t rank)
     return pid;
 }
 
-/* Whether a variable is for this process alone. FIBER_RANK, which we may have from a ring around
- * us, would make the command a part of that rank (stack.h). */
-static bool is_ours_alone(const char *setting)
-{
-    static const char *const names[] = {
-        "FIBER_TICKET=", "FIBER_WORK=", "FIBER_RANK=", "FIBER_PID="};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!strncmp(setting, names[i], strlen(names[i])))
-            return true;
-    return false;
-}
-
-/* Returns our environment with `pid` ("FIBER_PID=...") added, unless it is "". NULL: out of
- * memory. */
-static char **environment(char *pid)
-{
-    char **ours = fbr_environ(), **env;
-    size_t n = 0, count = 0;
-
-    while (ours[count])
-        count++;
-    env = calloc(count + 2, sizeof(*env));
-    for (size_t i = 0; env && i < count; i++)
-        if (!is_ours_alone(ours[i]))
-            env[n++] = ours[i];
-    if (env && pid[0])
-        env[n] = pid;
-    return env;
-}
-
 static void close_fd(int *fd)
 {
     if (*fd >= 0)
@@ -153,7 +122,10 @@ static int open_pipe(int *theirs, int *end, bool we_write)
 static int start(struct exec *e, const struct fbr_exec_request *r, struct fbr_error *err)
 {
     uint32_t pid = pid_of(r->rank);
-    char path[PATH_MAX], setting[32] = "";
+    char path[PATH_MAX], setting[32] = "FIBER_PID";
+    /* FIBER_RANK, which we may have from a ring around us, would make the command a part of that
+     * rank (stack.h) */
+    const char *const more[] = {"FIBER_TICKET", "FIBER_WORK", "FIBER_RANK", setting, NULL};
     struct fbr_spawn s = {.file = path, .argv = r->argv, .fds = {-1, -1, -1}, .nfds = 3};
     char **env;
     int rc = fbr_fds_need(FDS, "a command", err);
@@ -168,7 +140,7 @@ static int start(struct exec *e, const struct fbr_exec_request *r, struct fbr_er
         return rc;
     if (pid)
         snprintf(setting, sizeof(setting), "FIBER_PID=%u", pid);
-    env = environment(setting);
+    env = fbr_environ_with(fbr_environ(), more);
     e->data = malloc(FBR_MSG_MAX);
     rc = env && e->data ? 0 : -ENOMEM;
     if (rc < 0 || (r->input && (rc = open_pipe(&s.fds[0], &e->in, true)) < 0) ||

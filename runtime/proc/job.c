@@ -12,6 +12,7 @@
 
 #include <utlist.h>
 
+#include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/proc/subjobs.h"
@@ -614,35 +615,9 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
     return ticket->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
-char **fbr_env_with(char *const *ours, const char *const *more)
-{
-    size_t n = 0, m = 0, k = 0;
-    char **env;
-
-    while (ours && ours[n])
-        n++;
-    while (more && more[m])
-        m++;
-    env = calloc(n + m + 1, sizeof(*env));
-    for (size_t i = 0; env && i < n; i++) {
-        bool replaced = false;
-
-        for (size_t j = 0; j < m && !replaced; j++) {
-            const char *eq = strchr(more[j], '=');
-
-            replaced = eq && strncmp(ours[i], more[j], (size_t)(eq - more[j]) + 1) == 0;
-        }
-        if (!replaced)
-            env[k++] = ours[i];
-    }
-    for (size_t j = 0; env && j < m; j++)
-        env[k++] = (char *)(uintptr_t)more[j];
-    return env;
-}
-
 int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *const *more)
 {
-    char **now = fbr_env_with(environ, more);
+    char **now = fbr_environ_with(environ, more);
     struct fiber_jobspec all = {.env = (const char *const *)now};
     int rc = now ? fbr_jobspec_copy(&all, strings, &all) : -ENOMEM;
 

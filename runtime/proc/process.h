@@ -85,9 +85,6 @@ int fbr_process_abandon(struct fiber_process *p, const char *why);
 const char *const *fbr_process_program(void);
 /* Returns the command of fiber_template(), which stays valid; NULL: there is none. Any thread. */
 const char *const *fbr_process_template(void);
-/* Returns the environment `ours`, with each NAME=VALUE of `more` replaced or added. The caller
- * frees the list, but not its strings. NULL: out of memory. */
-char **fbr_env_with(char *const *ours, const char *const *more);
 /* Copies the current environment with the additions of `more`; `strings` holds the strings. Call it
  * in the program's thread, for processes that start later on the loop thread: the program may
  * change its environment meanwhile. */

@@ -263,7 +263,7 @@ static int carry_out(struct fbr_subjob_host *n, struct order *o, struct fbr_erro
         free(j);
         return rc;
     }
-    o->env = fbr_env_with(fbr_environ(), (const char *const *)o->added);
+    o->env = fbr_environ_with(fbr_environ(), (const char *const *)o->added);
     if (!j || !o->env || !o->argv) {
         free(j);
         return fbr_fail(err, -ENOMEM, "out of memory");

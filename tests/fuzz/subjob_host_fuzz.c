@@ -140,12 +140,12 @@ char **fbr_environ(void)
     return NULL;
 }
 
-char **fbr_env_with(char *const *ours, const char *const *more)
+char **fbr_environ_with(char *const *list, const char *const *more)
 {
     size_t n = 0;
     char **env;
 
-    (void)ours;
+    (void)list;
     while (more && more[n])
         f.read += strlen(more[n++]);
     env = calloc(n + 1, sizeof(*env));
