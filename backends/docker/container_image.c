@@ -14,7 +14,7 @@
 
 #include <utlist.h>
 
-#include "backends/docker/login.h"
+#include "backends/docker/pull_command.h"
 #include "backends/image/image.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
@@ -43,11 +43,9 @@ struct fetch {
     struct fbr_docker_pull progress;
     uint64_t told_ms; /* last report of progress */
     uv_work_t work;   /* makes the image */
-    pthread_t looks;  /* this thread looks for our login, and then posts `looked` */
-    struct fbr_post looked;
-    int fd;          /* the archive */
-    char *header;    /* the login, until it is sent */
-    char login[400]; /* where the login comes from, or which places were searched */
+    pthread_t thread; /* runs a command that pulls, and then posts `pulled` */
+    struct fbr_post pulled;
+    int fd; /* the archive */
     struct fbr_error err;
     bool making, at_work;
 };
@@ -62,7 +60,7 @@ struct fbr_docker_images {
     struct fbr_image *image; /* the image that is made of our program */
     char own[128];           /* the name of that image; "" until it is needed */
     bool there;              /* the engine has that image */
-    atomic_bool stop;        /* the thread that waits for helpers must end */
+    atomic_bool stop;        /* the thread that waits for a command must end */
     bool closed;             /* closed while a thread still works on an image */
 };
 
@@ -140,14 +138,6 @@ static void notify_newest(struct fetch *f)
     }
 }
 
-static void wipe_login(struct fetch *f)
-{
-    if (f->header)
-        explicit_bzero(f->header, strlen(f->header));
-    free(f->header);
-    f->header = NULL;
-}
-
 static void notify_end(struct fetch *f, const char *text, bool good)
 {
     struct waiter *w;
@@ -163,7 +153,6 @@ static void notify_end(struct fetch *f, const char *text, bool good)
     if (f->fd >= 0)
         close(f->fd);
     fbr_buf_fini(&f->lines.line);
-    wipe_login(f);
     free(f);
 }
 
@@ -240,12 +229,61 @@ static void mark_used(struct fbr_docker_images *m)
                   NULL);
 }
 
+/* A thread of its own: the command may take long, and the four threads of libuv also serve files
+ * and look-ups of host names. */
+static void *pull_by_command(void *arg)
+{
+    struct fetch *f = arg;
+
+    pthread_setname_np(pthread_self(), "fbr-pull");
+    fbr_docker_pull_command(f->m->engine, f->image, &f->m->stop, &f->err);
+    fbr_loop_post_own(f->m->loop, &f->pulled);
+    return NULL;
+}
+
+static void on_pulled(void *arg)
+{
+    struct fetch *f = arg;
+    bool missing = f->err.code == -ENOENT; /* a command would repeat the engine's words */
+    char text[900];
+
+    pthread_join(f->thread, NULL);
+    f->at_work = false;
+    fbr_loop_release(f->m->loop);
+    snprintf(text, sizeof(text),
+             "image %.200s is not on the engine, and cannot be pulled: %.150s%s%.400s", f->image,
+             missing ? f->failed : "", missing ? " - " : "", f->err.text);
+    if (f->m->closed)
+        fbr_docker_images_close(f->m);
+    else
+        notify_end(f, f->err.code < 0 ? text : "", f->err.code == 0);
+}
+
+/* The registry asks for a login, which the engine does not have. */
+static void begin_command(struct fetch *f)
+{
+    char text[300];
+    int rc;
+
+    snprintf(text, sizeof(text), "image %.200s is pulled by `docker pull`, with your logins",
+             f->image);
+    notify_all(f, text);
+    f->pulled = (struct fbr_post){.fn = on_pulled, .arg = f, .own = true};
+    f->at_work = true;
+    fbr_loop_hold(f->m->loop);
+    rc = fbr_thread_start(&f->thread, pull_by_command, f);
+    if (rc == 0)
+        return;
+    f->at_work = false;
+    fbr_loop_release(f->m->loop);
+    notify_end(f, "cannot start a thread for `docker pull`", false);
+}
+
 static void on_fetched(void *user, const struct fbr_http_answer *a)
 {
     struct fetch *f = user;
-    char text[900], say[400];
-    const char *why = f->failed[0] ? f->failed : say;
-    bool good = a->status == 200 && !f->failed[0], refused;
+    char text[900];
+    bool good = a->status == 200 && !f->failed[0];
 
     f->call = NULL;
     if (f->making)
@@ -253,11 +291,14 @@ static void on_fetched(void *user, const struct fbr_http_answer *a)
     if (f->making && good)
         mark_used(f->m);
     if (!f->failed[0])
-        fbr_http_describe(a, say, sizeof(say));
-    refused = !f->making && !good && fbr_image_refused(why);
-    snprintf(text, sizeof(text), "image %.200s %s: %.*s%s%s", f->image,
+        fbr_http_describe(a, f->failed, sizeof(f->failed));
+    if (!f->making && !good && fbr_image_refused(f->failed)) {
+        begin_command(f);
+        return;
+    }
+    snprintf(text, sizeof(text), "image %.200s %s: %s", f->image,
              f->making ? "could not be loaded" : "is not on the engine, and cannot be pulled",
-             refused ? 150 : 400, why, refused ? " - " : "", refused ? f->login : "");
+             f->failed);
     notify_end(f, good ? "" : text, good);
 }
 
@@ -287,53 +328,8 @@ static void pull(struct fetch *f)
     free(r);
     free(t);
     fbr_info("docker: pulling the image %s", f->image);
-    if (send_to(
-            f, path,
-            (struct fbr_http_request){
-                .method = "POST", .header = f->header, .data = on_progress, .done = on_fetched}))
-        wipe_login(f);
-}
-
-/* A thread of its own: a helper may take half a minute, and the four threads of libuv also serve
- * files and look-ups of host names. */
-static void *look_for_login(void *arg)
-{
-    struct fetch *f = arg;
-
-    pthread_setname_np(pthread_self(), "fbr-login");
-    f->header = fbr_docker_login_look(f->image, &f->m->stop, f->login, sizeof(f->login));
-    fbr_loop_post_own(f->m->loop, &f->looked);
-    return NULL;
-}
-
-static void on_login(void *arg)
-{
-    struct fetch *f = arg;
-
-    pthread_join(f->looks, NULL);
-    f->at_work = false;
-    fbr_loop_release(f->m->loop);
-    if (f->m->closed)
-        fbr_docker_images_close(f->m);
-    else
-        pull(f);
-}
-
-static void begin_login(struct fetch *f)
-{
-    int rc;
-
-    f->looked = (struct fbr_post){.fn = on_login, .arg = f, .own = true};
-    f->at_work = true;
-    fbr_loop_hold(f->m->loop);
-    rc = fbr_thread_start(&f->looks, look_for_login, f);
-    if (rc == 0)
-        return;
-    snprintf(f->login, sizeof(f->login), "cannot start a thread to look for a login: %s",
-             fbr_strerror(rc));
-    f->at_work = false;
-    fbr_loop_release(f->m->loop);
-    pull(f);
+    send_to(f, path,
+            (struct fbr_http_request){.method = "POST", .data = on_progress, .done = on_fetched});
 }
 
 static void begin_work(struct fetch *f, uv_work_cb work, uv_after_work_cb after)
@@ -359,7 +355,7 @@ void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_
     if (f)
         notify_newest(f);
     if (f && first)
-        begin_login(f);
+        pull(f);
 }
 
 /* ---- Making our own ---- */
@@ -566,7 +562,6 @@ void fbr_docker_images_close(struct fbr_docker_images *m)
             continue;
         if (f->fd >= 0)
             close(f->fd);
-        wipe_login(f);
         DL_DELETE(m->fetches, f);
         free(f);
     }

@@ -15,12 +15,13 @@
 
 struct fbr_docker_engine {
     struct fbr_http *http;
-    char name[300];   /* for messages: "the Docker engine at unix:///var/run/docker.sock" */
-    char host[256];   /* of tcp://; "" for a socket or a port of this machine */
-    char certs[256];  /* the folder with the TLS files; "" without TLS */
-    char api[16];     /* "1.41" */
-    char version[40]; /* of the engine */
-    char own[65];     /* the container in which we run; "": none */
+    char address[256]; /* unix:///path or tcp://host:port */
+    char name[300];    /* for messages: "the Docker engine at unix:///var/run/docker.sock" */
+    char host[256];    /* of tcp://; "" for a socket or a port of this machine */
+    char certs[256];   /* the folder with the TLS files; "" without TLS */
+    char api[16];      /* "1.41" */
+    char version[40];  /* of the engine */
+    char own[65];      /* the container in which we run; "": none */
     char own_image[128], own_network[128], own_address[FBR_HOST_ADDRESS_MAX];
 };
 

@@ -122,6 +122,7 @@ bool fbr_image_refused(const char *text)
                                         "authentication required",
                                         "incorrect username",
                                         "credentials",
+                                        "toomanyrequests",
                                         "status: 401",
                                         "status: 403"};
 

@@ -1,7 +1,7 @@
-/* docker_image_test.c - images that are pulled while the helpers for their logins take their time, and that an engine
- * does not take.
+/* docker_image_test.c - images that are pulled by commands that take their time, and that an engine does not take.
  *
- * The engine is a server that knows no image; a helper is a script that waits at a gate, a FIFO that the test holds.
+ * The engine is a server that has no login and no room; the docker command is a script that waits at a gate, a FIFO
+ * that the test holds.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
@@ -25,16 +25,17 @@
 #include "tests/support/http_bench.h"
 #include "tests/support/sync.h"
 
-/* With four threads, and helpers that have half a minute each, work that waits for them all would come too late. */
+/* The loop has four threads for other work, which would never begin behind so many commands. */
 #define PULLS 16
 
 static struct {
     struct bench *b;
+    struct http_server *server;
     struct fbr_docker_engine engine;
     struct fbr_docker_images *images;
     struct fbr_config *config;
     char dir[64];
-    int gate;
+    int gate, begun;
     sem_t done, asked;
     atomic_int good;
     uv_work_t work;
@@ -100,32 +101,51 @@ static int queue_work(void *arg)
     return uv_queue_work(fbr_loop_uv(t.b->loop), &t.work, nothing, worked);
 }
 
+static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
+{
+    (void)user;
+    if (strstr(q->path, "/images/create"))
+        return http_say(p, 500, "", "{\"message\": \"no basic auth credentials\"}");
+    /* the engine answers 200 before it unpacks the image */
+    return strstr(q->path, "/images/load")
+               ? http_say(p, 200, "",
+                          "{\"errorDetail\":{},\"error\":\"no space left on device\"}\n")
+               : http_say(p, 404, "", "{}");
+}
+
+static int fifo(const char *name)
+{
+    int fd;
+
+    assert_int_equal(mkfifo(in_dir(name), 0600), 0);
+    fd = open(in_dir(name), O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
 static int set_up(void **state)
 {
-    static const char helper[] = "#!/bin/sh\nread line <\"$DOCKER_CONFIG/gate\"\n"
-                                 "echo '{\"Username\": \"u\", \"Secret\": \"s\"}'\n";
-    static const char config[] = "{\"credsStore\": \"test\"}";
-    char path[300];
+    static const char command[] =
+        "#!/bin/sh\necho >\"$AT/begun\"\nread line <\"$AT/gate\"\necho denied >&2\nexit 1\n";
+    static char path[100]; /* the requests use it */
 
     bench_set_up(state);
     memset(&t, 0, sizeof(t));
     t.b = *state;
+    temp_dir_make(t.dir);
+    snprintf(path, sizeof(path), "%s/engine", t.dir);
+    t.server = http_server_open(path, false, answer, NULL);
+    t.b->o.socket = path;
+    bench_reopen(t.b);
     t.engine.http = t.b->http;
     snprintf(t.engine.api, sizeof(t.engine.api), "1.41");
-    temp_dir_make(t.dir);
-    file_make(in_dir("config.json"), config, sizeof(config) - 1, 0600);
-    file_make(in_dir("docker-credential-test"), helper, sizeof(helper) - 1, 0700);
-    assert_int_equal(mkfifo(in_dir("gate"), 0600), 0);
-    t.gate = open(in_dir("gate"), O_RDWR | O_CLOEXEC);
-    assert_true(t.gate >= 0);
+    file_make(in_dir("docker"), command, sizeof(command) - 1, 0700);
+    t.gate = fifo("gate");
+    t.begun = fifo("begun");
     sem_init(&t.done, 0, 0);
     sem_init(&t.asked, 0, 0);
-    setenv("DOCKER_CONFIG", t.dir, 1);
-    setenv("HOME", "/nonexistent", 1);
-    unsetenv("XDG_RUNTIME_DIR");
-    unsetenv("REGISTRY_AUTH_FILE");
-    snprintf(path, sizeof(path), "%s:/usr/bin:/bin", t.dir);
-    setenv("PATH", path, 1);
+    setenv("AT", t.dir, 1);
+    setenv("PATH", t.dir, 1);
     assert_int_equal(fbr_config_load(&t.config, NULL), 0);
     assert_int_equal(fbr_loop_call(t.b->loop, open_images, NULL), 0);
     return 0;
@@ -133,8 +153,10 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    bench_tear_down(state); /* waits for who looks for a login */
+    bench_tear_down(state); /* waits for the threads of commands */
+    http_server_close(t.server);
     close(t.gate);
+    close(t.begun);
     fbr_config_free(t.config);
     sem_destroy(&t.done);
     sem_destroy(&t.asked);
@@ -142,39 +164,38 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void helpers_that_wait_hold_up_no_other_work(void **state)
+static void begin_all(void)
+{
+    char line;
+
+    assert_int_equal(fbr_loop_call(t.b->loop, pull_all, NULL), 0);
+    for (int i = 0; i < PULLS; i++)
+        assert_int_equal(read(t.begun, &line, 1), 1);
+}
+
+static void commands_that_wait_hold_up_no_other_work(void **state)
 {
     (void)state;
-    assert_int_equal(fbr_loop_call(t.b->loop, pull_all, NULL), 0);
+    begin_all();
     assert_int_equal(fbr_loop_call(t.b->loop, queue_work, NULL), 0);
     sem_come(&t.asked);
     for (int i = 0; i < PULLS; i++)
         assert_int_equal(write(t.gate, "\n", 1), 1);
     for (int i = 0; i < PULLS; i++)
         sem_come(&t.done);
-    assert_int_equal(http_server_asked(t.b->server), PULLS);
+    assert_int_equal(http_server_asked(t.server), PULLS);
     assert_int_equal(t.good, 0);
     fbr_loop_call(t.b->loop, close_images, NULL);
 }
 
-static void helpers_that_wait_end_with_us(void **state)
+static void commands_that_wait_end_with_us(void **state)
 {
     (void)state;
-    assert_int_equal(fbr_loop_call(t.b->loop, pull_all, NULL), 0);
+    begin_all();
     fbr_loop_call(t.b->loop, close_images, NULL);
-    assert_int_equal(http_server_asked(t.b->server), 0);
 }
 
 /* ---- An engine that is full ---- */
-
-static bool answer_as_full(struct http_peer *p, const struct http_asked *q, void *user)
-{
-    (void)user;
-    return strstr(q->path, "/images/load")
-               ? http_say(p, 200, "",
-                          "{\"errorDetail\":{},\"error\":\"no space left on device\"}\n")
-               : http_say(p, 404, "", "{}");
-}
 
 static void on_own_image(void *user, const char *text, bool done, bool good)
 {
@@ -197,32 +218,25 @@ static int want_own(void *said)
     return 0;
 }
 
-/* The engine answers 200 before it unpacks the image. */
 static void an_image_that_does_not_fit_is_told(void **state)
 {
-    char path[120], said[400];
-    struct http_server *full;
+    char said[400];
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/full", t.b->dir);
-    full = http_server_open(path, false, answer_as_full, NULL);
-    t.b->o.socket = path;
-    bench_reopen(t.b);
-    t.engine.http = t.b->http;
     assert_int_equal(fbr_loop_call(t.b->loop, want_own, said), 0);
     sem_come(&t.done);
     assert_false(t.good);
     if (!strstr(said, "could not be loaded: no space left on device"))
         fail_msg("%s", said);
     fbr_loop_call(t.b->loop, close_images, NULL);
-    http_server_close(full);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(helpers_that_wait_hold_up_no_other_work, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(helpers_that_wait_end_with_us, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(commands_that_wait_hold_up_no_other_work, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(commands_that_wait_end_with_us, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_image_that_does_not_fit_is_told, set_up, tear_down),
     };
 

@@ -1,5 +1,4 @@
-# docker_login_test.sh - images of a registry that asks for a password, pulled with what the docker and podman commands have
-# written down. The engine is the bed's (tests/beds/docker), the registry Debian's docker-registry.
+# docker_login_test.sh - images of a registry that asks for a password, pulled by the docker command. The engine is the bed's (tests/beds/docker), the registry Debian's docker-registry.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2016
@@ -9,6 +8,7 @@ bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/docker/bed}
 fiber=${TEST_BINARY_DIR:?}/cli/fiber
 [[ -x $fiber ]] || { echo "$fiber is not built"; exit 77; }
 command -v docker-registry >/dev/null || { echo "skipped: docker-registry is missing (packages.txt, group cluster)"; exit 77; }
+command -v docker >/dev/null || { echo "skipped: docker is missing (packages.txt, group cluster)"; exit 77; }
 "$bed" try
 eval "$("$bed" env)"
 work=$(mktemp -d)
@@ -65,12 +65,13 @@ forget_image
 export FIBER_BACKEND=docker FIBER_GRACE=500ms FIBER_START_TIMEOUT=300s
 export DOCKER_CONFIG=$work/docker XDG_RUNTIME_DIR=$work/run HOME=$work/home
 unset REGISTRY_AUTH_FILE FIBER_IMAGE
-mkdir -p "$DOCKER_CONFIG" "$XDG_RUNTIME_DIR/containers" "$HOME"
+timeout=$(command -v timeout)
+mkdir -p "$DOCKER_CONFIG" "$XDG_RUNTIME_DIR" "$HOME"
 
 # runs: a rank in that image says what it sees; $code
 runs() {
     code=0
-    timeout 300 "$fiber" run -vvv --image "$image" -n 1 /bin/sh -c 'echo "rank $FIBER_RANK is there"; env; cat /proc/1/cmdline' \
+    env PATH="${path:-$PATH}" "$timeout" 300 "$fiber" run -vvv --image "$image" -n 1 /bin/sh -c 'echo "rank $FIBER_RANK is there"; env; cat /proc/1/cmdline' \
         >"$work/out" 2>&1 || code=$?
     for word in "$secret" "$auth" X-Registry-Auth; do
         ! grep -qaF -- "$word" "$work/out" || failed "it shows what is secret: $word"
@@ -88,30 +89,40 @@ pulls() {  # TITLE
 
 runs
 [[ $code == 125 ]] || failed "exit code $code, not 125"
-says "image $image is not on the engine, and cannot be pulled: .*no login for $host in $DOCKER_CONFIG/config.json, .*auth.json; try .docker login $host"
-ok "without a login: where one was looked for"
+says "image $image is not on the engine, and cannot be pulled: .docker pull., with your logins, ended with code 1: .*no basic"
+says "; log in to the registry with .docker login."
+ok "without a login: the docker command's words"
+
+path=$work/empty runs
+[[ $code == 125 ]] || failed "exit code $code, not 125"
+says "image $image is not on the engine, and cannot be pulled: .* - neither docker nor podman, which may have a login, is in PATH"
+ok "without the docker command"
 
 echo "{\"auths\": {\"$host\": {\"auth\": \"$(printf 'reader:wrong-1' | base64)\"}}}" >"$DOCKER_CONFIG/config.json"
 runs
 [[ $code == 125 ]] || failed "exit code $code, not 125"
-says "image $image is not on the engine, and cannot be pulled: .*the login for $host in $DOCKER_CONFIG/config.json was sent"
-ok "with a wrong one: which it was"
+says "image $image is not on the engine, and cannot be pulled: .*ended with code 1: .*unauthorized"
+ok "with a wrong one"
 
 echo "{\"auths\": {\"$host\": {\"auth\": \"$auth\"}}}" >"$DOCKER_CONFIG/config.json"
-pulls "docker's file"
-
-mv "$DOCKER_CONFIG/config.json" "$XDG_RUNTIME_DIR/containers/auth.json"
-pulls "podman's file"
-rm "$XDG_RUNTIME_DIR/containers/auth.json"
+pulls "a login"
 
 mkdir "$work/bin"
 cat >"$work/bin/docker-credential-test" <<END
 #!/bin/sh
 [ "\$* \$(cat)" = "get $host" ] && echo '{"ServerURL": "$host", "Username": "reader", "Secret": "$secret"}'
+exit "\$(cat "$work/rc")"
 END
 chmod +x "$work/bin/docker-credential-test"
+echo 0 >"$work/rc"
 echo "{\"auths\": {\"$host\": {}}, \"credHelpers\": {\"$host\": \"test\"}}" >"$DOCKER_CONFIG/config.json"
-PATH=$work/bin:$PATH pulls "a helper"
+PATH=$work/bin:$PATH pulls "a login of a helper"
+
+echo 1 >"$work/rc"
+PATH=$work/bin:$PATH runs
+[[ $code == 125 ]] || failed "exit code $code, not 125"
+says '.docker pull., with your logins, ended with code 1'
+ok "a helper that prints a login and fails is not quoted"
 
 # --- a registry that takes its time: it goes on when it was said what is waited for
 rm "$DOCKER_CONFIG/config.json"
