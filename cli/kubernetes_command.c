@@ -81,6 +81,7 @@ static const struct {
     {"", "pods", "\"create\", \"get\", \"list\", \"watch\", \"delete\"", ""},
     {"", "pods/log", "\"get\"", ""},
     {"", "secrets", "\"create\", \"delete\"", " # never read"},
+    {"", "configmaps", "\"create\", \"list\", \"delete\"", ""},
     {"", "events", "\"list\"", ""},
     {"batch", "jobs", "\"create\", \"delete\"",
      " # for masters that are started in the cluster from outside"},

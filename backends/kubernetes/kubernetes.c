@@ -8,11 +8,10 @@
  *     pod_start, pod_life, pod_fsm      the life of a job
  *     pod_gc, cluster_check, dryrun     for `fiber gc`, `fiber doctor` and `fiber run --dry-run`
  *     cleanup                           removes the run's objects when the program ends
- *     anchor                            notes on this host, by which gc finds Secrets without pods
  *
  * A pod costs three requests: it is created, its output is read, and it is deleted. One watch shows
- * all pods. Only pods and Secrets are created, and a Job for a master that runs in the cluster; no
- * Secret is ever read.
+ * all pods. Only pods, Secrets and their owner, a ConfigMap, are created, and a Job for a master
+ * that runs in the cluster; no Secret is ever read.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -24,7 +23,6 @@
 #include <unistd.h>
 
 #include "backends/http/json.h"
-#include "backends/kubernetes/anchor.h"
 #include "backends/kubernetes/cleanup.h"
 #include "backends/kubernetes/kubernetes_priv.h"
 #include "backends/kubernetes/yaml.h"
@@ -169,7 +167,6 @@ void fbr_kube_set_settings(struct fbr_backend *b)
 static void free_backend(struct fbr_backend *b)
 {
     struct fbr_kube_secret *s, *next;
-    struct fbr_kube_dead *dead, *other;
 
     fbr_timer_fini(&b->batch);
     fbr_timer_fini(&b->create);
@@ -178,11 +175,9 @@ static void free_backend(struct fbr_backend *b)
     fbr_kube_api_close(b->api);
     DL_FOREACH_SAFE(b->secrets, s, next)
         free(s);
-    DL_FOREACH_SAFE(b->dead, dead, other)
-        free(dead);
     fbr_json_free(b->overlay);
     fbr_json_free(b->own_pod);
-    fbr_json_free(b->anchor);
+    fbr_json_free(b->owner);
     free(b->image);
     free(b->pull_policy);
     free(b->workdir);
@@ -233,7 +228,7 @@ static void add_last(struct fbr_kube_last *list, size_t *n, char *path, const ch
         list[(*n)++] = (struct fbr_kube_last){.path = path, .body = body};
 }
 
-/* Lists the pods that may run, and the anchor or the Job, which owns all the rest. Returns the
+/* Lists the pods that may run, and the ConfigMap or the Job, which owns all the rest. Returns the
  * number of these objects. */
 static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list, const char *body,
                        const char *whole)
@@ -241,10 +236,8 @@ static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list, const 
     struct fbr_kube_job *j, *next;
     size_t n = 0;
 
-    if (b->anchor_name[0])
-        add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->anchor_name), whole);
-    else if (b->anchoring && b->secrets) /* its answer has not come, so it may exist */
-        add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->secrets->prev->name), whole);
+    if (b->owner_name[0])
+        add_last(list, &n, fbr_kube_path(b->api, "configmaps/%s", b->owner_name), whole);
     if (b->master_job[0])
         add_last(list, &n, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
     HASH_ITER(hh, b->all, j, next)
@@ -264,8 +257,6 @@ static void end_all(struct fbr_backend *b)
     size_t n = list && body && whole ? list_all(b, list, body, whole) : 0;
     size_t left = n ? fbr_kube_last_remove(b->api, list, n, why, sizeof(why)) : 0;
 
-    if (b->anchor_name[0] && n && !left)
-        fbr_kube_anchor_forget(b->anchor_name);
     if (left)
         fbr_warn("kubernetes: %zu of %zu objects of the run %s may remain (%s): `fiber gc` "
                  "removes them",

@@ -76,13 +76,6 @@ struct fbr_kube_secret {
     struct fbr_kube_job *jobs; /* while the Secret is on its way */
     unsigned users;            /* jobs that have not ended and have it as their `secret` */
     bool made;                 /* it exists */
-    bool anchor;
-};
-
-/* The first Secret of a run whose master is dead. */
-struct fbr_kube_dead {
-    struct fbr_kube_dead *next, *prev;
-    char name[FBR_KUBE_NAME];
 };
 
 struct fbr_backend {
@@ -100,12 +93,11 @@ struct fbr_backend {
     struct fbr_kube_job *queue, *waiting;
     struct fbr_kube_secret *secrets;
     unsigned batches;
-    struct json_t *anchor; /* owner entry of the first Secret; NULL: it does not exist yet */
-    char anchor_name[FBR_KUBE_NAME];
+    struct json_t *owner;           /* owner entry of the ConfigMap; NULL: it does not exist yet */
+    char owner_name[FBR_KUBE_NAME]; /* "": the next batch makes it, or another */
     char master_job[FBR_KUBE_NAME]; /* the Job of a master that we have started; "": none */
-    bool anchoring;
-    bool anchor_tried; /* a request whether the anchor exists is under way */
-    bool anchor_lost;  /* fact: it was deleted by others; the next batch makes another */
+    bool owning;                    /* fact: the request that makes it is under way */
+    bool owner_tried;               /* fact: a request whether it exists is under way */
     struct fbr_timer batch, create, tick;
     double credit;
     uint64_t credit_at;
@@ -114,7 +106,6 @@ struct fbr_backend {
     unsigned kept_at;
     char address[64];
     uint64_t troubled;
-    struct fbr_kube_dead *dead; /* Secrets of dead masters that are being removed */
 };
 
 /* pod_start.c: from a job to its pod. */
@@ -125,8 +116,8 @@ void fbr_kube_on_create(void *backend);
 void fbr_kube_forget_ticket(struct fbr_kube_job *j);
 /* The job needs its Secret no longer: removes the Secret if no other job does. */
 void fbr_kube_leave_ticket(struct fbr_kube_job *j);
-/* A pod was deleted by others: checks whether that was because its owner, the anchor, is gone. */
-void fbr_kube_try_anchor(struct fbr_backend *b);
+/* A pod was deleted by others: checks whether that was because its owner is gone. */
+void fbr_kube_try_owner(struct fbr_backend *b);
 
 /* Actions of the table. */
 void fbr_kube_leave_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s);
@@ -154,7 +145,8 @@ void fbr_kube_created(struct fbr_kube_job *j, const char *uid);
 void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool deleted);
 /* Reports the end of the job in the next round of the loop. */
 void fbr_kube_finish_soon(struct fbr_kube_job *j, const char *text);
-/* Removes an object ("pods" or "secrets") that is no longer needed; the result is ignored. */
+/* Removes an object ("pods", "secrets", "configmaps") that is no longer needed; the result is
+ * ignored. */
 void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name);
 void fbr_kube_on_tick(void *backend);
 void fbr_kube_start_tick(struct fbr_backend *b);
@@ -174,8 +166,8 @@ extern const struct fbr_kube_watch_ops fbr_kube_watch_ops;
 int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
                   struct fbr_error *err);
 int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err);
-/* Notes our own first Secret, and removes the first Secrets of dead masters of this host. */
-void fbr_kube_note_anchor(struct fbr_backend *b, const char *name);
+/* Removes the objects of this user's runs whose masters, on this host, are dead. */
+void fbr_kube_sweep_dead(struct fbr_backend *b);
 int fbr_kube_logs(struct fbr_backend *b, const char *id, int follow,
                   const struct fbr_backend_reader *reader, struct fbr_error *err);
 

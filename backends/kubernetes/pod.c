@@ -472,7 +472,7 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                                          FBR_KUBE_TICKET_DIR, "readOnly", 1));
 }
 
-/* ---- Secrets ---- */
+/* ---- Secrets and their owner ---- */
 
 struct json_t *fbr_kube_owner(const char *kind, const char *name, const char *uid)
 {
@@ -480,24 +480,43 @@ struct json_t *fbr_kube_owner(const char *kind, const char *name, const char *ui
                          name, "uid", uid, "controller", 1, "blockOwnerDeletion", 0);
 }
 
+static struct json_t *object(const char *kind, const char *name, const char *run, const char *user,
+                             const struct json_t *owner)
+{
+    char label[FBR_KUBE_NAME];
+    struct json_t *made;
+
+    fbr_kube_label(label, run);
+    made = fbr_json_pack("{s:s, s:s, s:b, s:{s:s, s:{s:s, s:s, s:s}}, s:{}}", "apiVersion", "v1",
+                         "kind", kind, "immutable", 1, "metadata", "name", name, "labels",
+                         FBR_KUBE_RUN_LABEL, label, FBR_KUBE_USER_LABEL, user,
+                         "app.kubernetes.io/managed-by", "fiber", "data");
+    if (made && owner &&
+        fbr_json_set(fbr_json_at(made, "metadata", NULL), "ownerReferences",
+                     fbr_json_pack("[O]", owner)) < 0) {
+        fbr_json_free(made);
+        return NULL;
+    }
+    return made;
+}
+
+struct json_t *fbr_kube_owner_map(const char *name, const char *run, const char *user,
+                                  const char *master, const struct json_t *owner)
+{
+    struct json_t *map = object("ConfigMap", name, run, user, owner);
+
+    if (map && fbr_json_set(fbr_json_at(map, "metadata", NULL), "annotations",
+                            fbr_json_pack("{s:s}", FBR_KUBE_MASTER, master)) < 0) {
+        fbr_json_free(map);
+        return NULL;
+    }
+    return map;
+}
+
 struct json_t *fbr_kube_secret(const char *name, const char *run, const char *user,
                                const struct json_t *owner)
 {
-    char label[FBR_KUBE_NAME];
-    struct json_t *secret;
-
-    fbr_kube_label(label, run);
-    secret = fbr_json_pack("{s:s, s:s, s:s, s:b, s:{s:s, s:{s:s, s:s, s:s}}, s:{}}", "apiVersion",
-                           "v1", "kind", "Secret", "type", "Opaque", "immutable", 1, "metadata",
-                           "name", name, "labels", FBR_KUBE_RUN_LABEL, label, FBR_KUBE_USER_LABEL,
-                           user, "app.kubernetes.io/managed-by", "fiber", "data");
-    if (secret && owner &&
-        fbr_json_set(fbr_json_at(secret, "metadata", NULL), "ownerReferences",
-                     fbr_json_pack("[O]", owner)) < 0) {
-        fbr_json_free(secret);
-        return NULL;
-    }
-    return secret;
+    return object("Secret", name, run, user, owner); /* its type is Opaque */
 }
 
 int fbr_kube_secret_add(struct json_t *secret, const char *key, const void *ticket, size_t len)

@@ -71,6 +71,9 @@ struct json_t *fbr_kube_own_container(const struct json_t *pod);
  * without memory. */
 struct json_t *fbr_kube_words(const char *text);
 
+/* The immutable ConfigMap that owns the objects of a run; `owner` may be NULL. */
+struct json_t *fbr_kube_owner_map(const char *name, const char *run, const char *user,
+                                  const char *master, const struct json_t *owner);
 /* An immutable Secret without keys; fbr_kube_secret_add() adds one. */
 struct json_t *fbr_kube_secret(const char *name, const char *run, const char *user,
                                const struct json_t *owner);

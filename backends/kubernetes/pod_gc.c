@@ -1,10 +1,8 @@
-/* pod_gc.c - pods and Secrets that runs of this user have in the namespace, also those of dead
- * masters.
+/* pod_gc.c - objects that runs of this user have in the namespace, also those of dead masters.
  *
- * Secrets cannot be listed with the permissions that Fiber asks for. A run's first Secret owns all
- * pods of the run, so it is reported as "secret/NAME" next to them, and may be removed when they
- * may be. For a first Secret without pods there is a note on the master's host (anchor.h). The Job
- * of a master that was started in the cluster is reported in the same way.
+ * The ConfigMap of a run owns all its objects, so it is reported as "configmap/NAME", and may be
+ * removed when they may be. The Job of a master that was started in the cluster is reported in the
+ * same way.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -14,7 +12,6 @@
 
 #include "backends/image/bundle.h"
 #include "backends/http/json.h"
-#include "backends/kubernetes/anchor.h"
 #include "backends/kubernetes/kubernetes_priv.h"
 #include "runtime/base/log.h"
 
@@ -33,18 +30,16 @@ struct listing {
     struct owner *owners;
 };
 
-static void note_owner(struct listing *l, const struct json_t *pod, const struct fbr_orphan *job)
+static void note_job(struct listing *l, const struct json_t *pod, const struct fbr_orphan *job)
 {
     const struct json_t *owners = fbr_json_at(pod, "metadata", "ownerReferences", NULL);
     const struct json_t *first = fbr_json_item(owners, 0);
-    const char *kind = fbr_json_text(first, "kind", NULL);
     char id[FBR_KUBE_NAME + 8];
     struct owner *o;
 
-    if (strcmp(kind, "Secret") != 0 && strcmp(kind, "Job") != 0)
+    if (strcmp(fbr_json_text(first, "kind", NULL), "Job") != 0)
         return;
-    snprintf(id, sizeof(id), "%s/%.63s", kind[0] == 'S' ? "secret" : "job",
-             fbr_json_text(first, "name", NULL));
+    snprintf(id, sizeof(id), "job/%.63s", fbr_json_text(first, "name", NULL));
     DL_FOREACH(l->owners, o)
         if (!strcmp(o->id, id))
             break;
@@ -78,15 +73,21 @@ static const char *fiber_in(const struct json_t *pod, char *out, size_t size)
     return program ? fbr_json_text(program, "value", NULL) : NULL;
 }
 
+static struct fbr_orphan describe(const struct json_t *object)
+{
+    int64_t since = fbr_json_time(fbr_json_text(object, "metadata", "creationTimestamp", NULL));
+
+    return (struct fbr_orphan){
+        .run = fbr_json_text(object, "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL),
+        .id = fbr_json_text(object, "metadata", "name", NULL),
+        .name = fbr_json_text(object, "metadata", "labels", FBR_KUBE_JOB_LABEL, NULL),
+        .master = fbr_json_text(object, "metadata", "annotations", FBR_KUBE_MASTER, NULL),
+        .since_ms = since > 0 ? since * 1000 : 0};
+}
+
 static void report_pod(struct listing *l, const struct json_t *pod)
 {
-    int64_t since = fbr_json_time(fbr_json_text(pod, "metadata", "creationTimestamp", NULL));
-    struct fbr_orphan job = {
-        .run = fbr_json_text(pod, "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL),
-        .id = fbr_json_text(pod, "metadata", "name", NULL),
-        .name = fbr_json_text(pod, "metadata", "labels", FBR_KUBE_JOB_LABEL, NULL),
-        .master = fbr_json_text(pod, "metadata", "annotations", FBR_KUBE_MASTER, NULL),
-        .since_ms = since > 0 ? since * 1000 : 0};
+    struct fbr_orphan job = describe(pod);
     struct fbr_kube_state s;
     char fiber[128];
 
@@ -94,77 +95,22 @@ static void report_pod(struct listing *l, const struct json_t *pod)
     job.runs = s.phase == FBR_KUBE_RUNNING;
     job.fiber = fiber_in(pod, fiber, sizeof(fiber));
     l->found(l->user, &job);
-    note_owner(l, pod, &job);
+    note_job(l, pod, &job);
 }
 
-/* ---- Secrets without a pod ---- */
-
-/* Reports an anchor without pods; the other anchors were reported with their pods. */
-static void on_note(void *user, const struct fbr_kube_anchor *a)
+static void report_owner(struct listing *l, const struct json_t *map)
 {
-    struct listing *l = user;
-    struct owner *o;
-    char id[FBR_KUBE_NAME + 8];
+    struct fbr_orphan owner = describe(map);
+    char id[FBR_KUBE_NAME + 16];
 
-    snprintf(id, sizeof(id), "secret/%s", a->name);
-    DL_FOREACH(l->owners, o)
-        if (!strcmp(o->id, id))
-            return;
-    l->found(
-        l->user,
-        &(struct fbr_orphan){
-            .run = a->run, .id = id, .name = "", .master = a->master, .since_ms = a->since_ms});
+    snprintf(id, sizeof(id), "configmap/%.63s", owner.id);
+    owner.id = id;
+    l->found(l->user, &owner);
 }
 
-struct removal {
-    struct fbr_backend *b;
-    const char *body;
-};
+/* ---- Lists ---- */
 
-static void on_dead_removed(void *user, const struct fbr_http_answer *a)
-{
-    struct fbr_kube_dead *dead = user; /* freed with the backend */
-
-    if (a->status == 404 || (a->status >= 200 && a->status < 300))
-        fbr_kube_anchor_forget(dead->name);
-}
-
-static void on_other(void *user, const struct fbr_kube_anchor *a)
-{
-    struct removal *r = user;
-    struct fbr_kube_dead *dead;
-
-    if (fbr_master_id_state(a->master) != FBR_MASTER_ID_DEAD || !r->body)
-        return;
-    dead = calloc(1, sizeof(*dead));
-    if (!dead)
-        return;
-    snprintf(dead->name, sizeof(dead->name), "%s", a->name);
-    DL_APPEND(r->b->dead, dead);
-    fbr_kube_send(r->b->api, "DELETE", fbr_kube_path(r->b->api, "secrets/%s", a->name), r->body,
-                  ANSWER_MS, on_dead_removed, dead);
-}
-
-void fbr_kube_note_anchor(struct fbr_backend *b, const char *name)
-{
-    char *body = b->own_pod ? NULL : fbr_kube_delete_body(0, "");
-    struct removal r = {b, body};
-    struct fbr_kube_anchor a = {0};
-
-    if (b->own_pod) /* the cluster removes it with our pod */
-        return;
-    snprintf(a.name, sizeof(a.name), "%s", name);
-    snprintf(a.space, sizeof(a.space), "%s", b->api->namespace_);
-    snprintf(a.run, sizeof(a.run), "%s", b->run);
-    snprintf(a.server, sizeof(a.server), "%s", b->api->config.server);
-    snprintf(a.master, sizeof(a.master), "%s", b->master);
-    fbr_kube_anchor_each(a.server, a.space, on_other, &r);
-    if (fbr_kube_anchor_note(&a) < 0)
-        fbr_debug("kubernetes: cannot record %s: `fiber gc` finds it only by its pods", name);
-    free(body);
-}
-
-static void report_owners(struct listing *l)
+static void report_jobs(struct listing *l)
 {
     struct owner *o, *next;
 
@@ -177,45 +123,73 @@ static void report_owners(struct listing *l)
     }
 }
 
-static int list_page(struct fbr_backend *b, const char *more, struct json_t **page,
-                     struct fbr_error *err)
+/* Returns the path of a list of this user's objects; NULL without memory. */
+static char *list_path(struct fbr_backend *b, const char *kind, const char *more)
 {
     char selector[160], *escaped, *path = NULL;
-    int status;
 
     snprintf(selector, sizeof(selector), FBR_KUBE_RUN_LABEL "," FBR_KUBE_USER_LABEL "=%s", b->user);
     escaped = fbr_http_escape(selector);
     if (escaped)
-        path = fbr_kube_path(b->api, "pods?limit=500&labelSelector=%s%s%s", escaped,
+        path = fbr_kube_path(b->api, "%s?limit=500&labelSelector=%s%s%s", kind, escaped,
                              more[0] ? "&continue=" : "", more);
     free(escaped);
-    status = fbr_kube_ask(b->api, "GET", path, NULL, ANSWER_MS, page, err);
-    return status == 200 && *page ? 0 : fbr_wrap(err, "list pods");
+    return path;
 }
 
-int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
-                  struct fbr_error *err)
+static void on_owners(void *user, const struct fbr_http_answer *a)
 {
-    struct listing l = {.found = found, .user = user};
+    struct json_t *list = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    const struct json_t *items = fbr_json_at(list, "items", NULL);
+
+    for (size_t i = 0; i < fbr_json_count(items); i++) {
+        const struct fbr_orphan owner = describe(fbr_json_item(items, i));
+
+        if (fbr_master_id_state(owner.master) == FBR_MASTER_ID_DEAD)
+            fbr_kube_sweep(user, "configmaps", owner.id);
+    }
+    fbr_json_free(list);
+}
+
+void fbr_kube_sweep_dead(struct fbr_backend *b)
+{
+    fbr_kube_send(b->api, "GET", list_path(b, "configmaps", ""), NULL, ANSWER_MS, on_owners, b);
+}
+
+static int list_all(struct fbr_backend *b, const char *kind,
+                    void (*report)(struct listing *l, const struct json_t *object),
+                    struct listing *l, struct fbr_error *err)
+{
     char more[1024] = "";
-    int rc = 0;
+    int rc;
 
     do {
         struct json_t *page = NULL;
         char *escaped;
+        int status =
+            fbr_kube_ask(b->api, "GET", list_path(b, kind, more), NULL, ANSWER_MS, &page, err);
 
-        rc = list_page(b, more, &page, err);
+        rc = status == 200 && page ? 0 : fbr_wrap(err, "list %s", kind);
         for (size_t i = 0; i < fbr_json_count(fbr_json_at(page, "items", NULL)); i++)
-            report_pod(&l, fbr_json_item(fbr_json_at(page, "items", NULL), i));
+            report(l, fbr_json_item(fbr_json_at(page, "items", NULL), i));
         escaped = fbr_http_escape(fbr_json_text(page, "metadata", "continue", NULL));
         snprintf(more, sizeof(more), "%s",
                  escaped && strlen(escaped) < sizeof(more) ? escaped : "");
         free(escaped);
         fbr_json_free(page);
     } while (rc == 0 && more[0]);
+    return rc;
+}
+
+int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
+                  struct fbr_error *err)
+{
+    struct listing l = {.found = found, .user = user};
+    int rc = list_all(b, "pods", report_pod, &l, err);
+
     if (rc == 0)
-        fbr_kube_anchor_each(b->api->config.server, b->api->namespace_, on_note, &l);
-    report_owners(&l);
+        rc = list_all(b, "configmaps", report_owner, &l, err);
+    report_jobs(&l);
     return rc;
 }
 
@@ -232,14 +206,11 @@ int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err
             fbr_kube_ask(b->api, "DELETE",
                          strncmp(id, "job/", 4) == 0
                              ? fbr_kube_jobs_path(b->api, "/", name)
-                             : fbr_kube_path(b->api, "%s/%s", slash ? "secrets" : "pods", name),
+                             : fbr_kube_path(b->api, "%s/%s", slash ? "configmaps" : "pods", name),
                          body, ANSWER_MS, NULL, err);
     free(body);
-    if (status == 404 || (status >= 200 && status < 300)) {
-        if (strncmp(id, "secret/", 7) == 0)
-            fbr_kube_anchor_forget(name);
+    if (status == 404 || (status >= 200 && status < 300))
         return 0;
-    }
     return fbr_wrap(err, "delete %.64s", id);
 }
 

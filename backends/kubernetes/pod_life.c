@@ -327,7 +327,7 @@ static void end_with(struct fbr_kube_job *j, const struct fbr_kube_state *s, int
     j->disruption = others;
     set_end(j, code, others && !text[0] ? DELETED_BY_OTHERS : text);
     if (others && !s->disruption)
-        fbr_kube_try_anchor(j->b);
+        fbr_kube_try_owner(j->b);
     begin_end(j, s);
 }
 

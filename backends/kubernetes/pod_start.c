@@ -1,10 +1,10 @@
 /* pod_start.c - from a job to its pod: tickets in batches, pods at a limited rate.
  *
- * Jobs that are started within BATCH_MS share one Secret; each pod sees only its own key. The first
- * Secret of a run is its anchor: it owns the other Secrets and all pods, and our own pod owns the
- * anchor, if we run in one. So the end of the anchor ends all objects of the run in the cluster. A
- * master that is started in the cluster has a Job of its own instead, and its pod owns the objects
- * that it makes.
+ * Jobs that are started within BATCH_MS share one Secret; each pod sees only its own key. A
+ * ConfigMap owns the Secrets and pods of a run, and our own pod owns the ConfigMap, if we run in
+ * one. So the end of the ConfigMap ends all objects of the run in the cluster, and it can be
+ * listed, which Secrets cannot with the permissions that Fiber asks for. A master that is started
+ * in the cluster has a Job of its own instead, and its pod owns the objects that it makes.
  *
  * A request may have taken effect although no answer came. So names are fixed beforehand: if a name
  * is taken by a pod with our label, that pod is ours.
@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "backends/http/json.h"
-#include "backends/kubernetes/anchor.h"
 #include "backends/kubernetes/kubernetes_priv.h"
 #include "runtime/base/log.h"
 
@@ -234,7 +233,7 @@ static int finish_pod(struct fbr_kube_job *j)
 
     if (j->body)
         return 0;
-    rc = fbr_kube_pod_bind(j->pod, j->secret ? j->secret->name : NULL, j->name, j->b->anchor);
+    rc = fbr_kube_pod_bind(j->pod, j->secret ? j->secret->name : NULL, j->name, j->b->owner);
     if (rc < 0)
         goto done;
     j->body = fbr_json_print(j->pod, NULL);
@@ -290,7 +289,7 @@ static void free_secret(struct fbr_kube_secret *s)
 /* Secrets count in the namespace's quota, so none stays for a job that has ended. */
 static void sweep_unused(struct fbr_kube_secret *s)
 {
-    if (s->users || !s->made || s->anchor)
+    if (s->users || !s->made)
         return;
     fbr_kube_sweep(s->b, "secrets", s->name);
     free_secret(s);
@@ -313,15 +312,15 @@ void fbr_kube_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     wait_for_room(j, s->text);
 }
 
-static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_answer *a)
+static void on_batch_failed(struct fbr_kube_secret *s, const struct fbr_http_answer *a,
+                            const char *what)
 {
     struct fbr_backend *b = s->b;
     uint64_t ms = quota_ms(a);
     struct fbr_kube_job *j;
     char text[512];
 
-    fbr_kube_describe(b->api, a, "its ticket cannot be handed over (create secrets)", text,
-                      sizeof(text));
+    fbr_kube_describe(b->api, a, what, text, sizeof(text));
     while ((j = s->jobs)) {
         DL_DELETE(s->jobs, j);
         fbr_kube_leave_ticket(j);
@@ -329,69 +328,21 @@ static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_an
     }
     if (ms && b->queue)
         fbr_timer_start(&b->batch, ms, 0);
-    if (s->anchor && a->status >= 400)
-        fbr_kube_anchor_forget(s->name);
     free_secret(s);
 }
 
-static void set_anchor(struct fbr_kube_secret *s, const struct json_t *made)
+static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_answer *a)
 {
-    struct fbr_backend *b = s->b;
-
-    fbr_json_free(b->anchor);
-    b->anchor_lost = false;
-    b->anchor = fbr_kube_owner("Secret", s->name, fbr_json_text(made, "metadata", "uid", NULL));
-    memcpy(b->anchor_name, s->name, sizeof(b->anchor_name));
+    on_batch_failed(s, a, "its ticket cannot be handed over (create secrets)");
 }
-
-static void on_anchor_tried(void *user, const struct fbr_http_answer *a)
-{
-    struct fbr_backend *b = user;
-
-    b->anchor_tried = false;
-    if (a->status != 404 || !b->anchor_name[0])
-        return;
-    fbr_warn("kubernetes: the Secret %s, which owns the pods of the run, was deleted by somebody "
-             "else, so the cluster deletes these pods; the next ones get another owner",
-             b->anchor_name);
-    fbr_kube_anchor_forget(b->anchor_name);
-    b->anchor_name[0] = '\0';
-    b->anchor_lost = true;
-}
-
-/* We may not read Secrets, but delete them. */
-void fbr_kube_try_anchor(struct fbr_backend *b)
-{
-    if (b->anchor_tried || !b->anchor_name[0])
-        return;
-    b->anchor_tried =
-        fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "secrets/%s", b->anchor_name),
-                      FBR_KUBE_TRY_DELETE, PATIENCE_MS, on_anchor_tried, b) == 0;
-}
-
-static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again);
 
 static void on_secret(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_secret *s = user;
     struct fbr_backend *b = s->b;
-    struct json_t *made = a->status == 201 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
     struct fbr_kube_job *j;
 
-    if (s->anchor)
-        b->anchoring = false;
-    /* The anchor's uid was in the lost answer. */
-    if (s->anchor && a->status == 409 && !quota_ms(a)) {
-        fbr_debug("kubernetes: the anchor's answer was lost; making another");
-        fbr_kube_sweep(b, "secrets", s->name); /* nothing else would remove it */
-        fbr_kube_anchor_forget(s->name);
-        send_batch(b, s);
-        return;
-    }
-    if (made && s->anchor)
-        set_anchor(s, made);
-    fbr_json_free(made);
-    if (quota_ms(a) || (a->status != 409 && (!made || (s->anchor && !b->anchor)))) {
+    if (quota_ms(a) || (a->status != 201 && a->status != 409)) {
         on_secret_failed(s, a);
     } else {
         while ((j = s->jobs)) {
@@ -406,16 +357,13 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
         sweep_unused(s);
         create_more(b);
     }
-    if (b->queue && !fbr_timer_runs(&b->batch))
-        fbr_kube_on_batch(b);
 }
 
-/* Adds the tickets of jobs in the line to the Secret. */
-static int fill(struct fbr_kube_secret *s, struct json_t *secret)
+/* Takes jobs from the line into the batch, when there is memory for what they need. */
+static void fill(struct fbr_kube_secret *s)
 {
     struct fbr_backend *b = s->b;
     size_t bytes = 0, n = 0;
-    int rc = 0;
 
     while (b->queue && n < BATCH_JOBS && bytes < BATCH_BYTES) {
         struct fbr_kube_job *j = b->queue;
@@ -428,54 +376,144 @@ static int fill(struct fbr_kube_secret *s, struct json_t *secret)
         n++;
         bytes += j->ticket_len;
     }
+}
+
+static void send_secret(struct fbr_kube_secret *s)
+{
+    static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
+    struct fbr_backend *b = s->b;
+    struct json_t *secret;
+    char *body;
+    int rc;
+
+    snprintf(s->name, sizeof(s->name), "fiber-%.32s-t%u", b->run, b->batches++);
+    secret = fbr_kube_secret(s->name, b->run, b->user, b->owner);
+    rc = secret ? 0 : -ENOMEM;
+    if (secret && !s->jobs)
+        fill(s);
     for (struct fbr_kube_job *j = s->jobs; j && rc == 0; j = j->next)
         if (j->ticket)
             rc = fbr_kube_secret_add(secret, j->name, j->ticket, j->ticket_len);
-    return rc;
+    body = rc == 0 ? fbr_json_print(secret, NULL) : NULL;
+    fbr_json_free(secret);
+    rc = body ? fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "secrets?fieldManager=fiber"),
+                              body, PATIENCE_MS, on_secret, s)
+              : -ENOMEM;
+    if (body)
+        explicit_bzero(body, strlen(body));
+    free(body);
+    if (rc < 0)
+        on_secret_failed(s, &none);
 }
 
-/* Sends a batch; `again`: a batch whose first name was taken. */
-static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again)
+/* ---- The owner ---- */
+
+static void send_owner(struct fbr_kube_secret *s);
+
+static void on_owner(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_secret *s = user;
+    struct fbr_backend *b = s->b;
+    struct json_t *made = a->status == 201 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+
+    b->owning = false;
+    if (a->status == 409 && !quota_ms(a)) {
+        fbr_debug("kubernetes: the answer with the owner's uid was lost; making another");
+        fbr_kube_sweep(b, "configmaps", b->owner_name); /* nothing else would remove it */
+        send_owner(s);
+        return;
+    }
+    if (made) {
+        fbr_json_free(b->owner);
+        b->owner = fbr_kube_owner("ConfigMap", b->owner_name,
+                                  fbr_json_text(made, "metadata", "uid", NULL));
+    }
+    if (made && b->owner) {
+        fbr_kube_sweep_dead(b);
+        send_secret(s);
+    } else {
+        if (a->status >= 400) /* else it may exist */
+            b->owner_name[0] = '\0';
+        on_batch_failed(s, a, "the owner of its pod cannot be made (create configmaps)");
+    }
+    fbr_json_free(made);
+    if (b->queue && !fbr_timer_runs(&b->batch))
+        fbr_kube_on_batch(b);
+}
+
+/* Makes the object that is to own all others, for the first batch. */
+static void send_owner(struct fbr_kube_secret *s)
 {
     static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
-    struct fbr_kube_secret *s = again ? again : calloc(1, sizeof(*s));
-    struct json_t *secret;
-    char *body = NULL;
-    int rc = -ENOMEM;
+    struct fbr_backend *b = s->b;
+    struct json_t *map;
+    char *body;
+    int rc;
+
+    snprintf(b->owner_name, sizeof(b->owner_name), "fiber-%.32s-o%u", b->run, b->batches++);
+    map = fbr_kube_owner_map(b->owner_name, b->run, b->user, b->master, b->own_pod);
+    if (map && !s->jobs)
+        fill(s);
+    body = map ? fbr_json_print(map, NULL) : NULL;
+    fbr_json_free(map);
+    rc = body
+             ? fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "configmaps?fieldManager=fiber"),
+                             body, PATIENCE_MS, on_owner, s)
+             : -ENOMEM;
+    b->owning = rc == 0;
+    free(body);
+    if (rc < 0) {
+        b->owner_name[0] = '\0';
+        on_secret_failed(s, &none);
+    }
+}
+
+static void on_owner_tried(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_backend *b = user;
+
+    b->owner_tried = false;
+    if (a->status != 404 || !b->owner_name[0] || b->owning)
+        return;
+    fbr_warn("kubernetes: the ConfigMap %s, which owns the pods of the run, was deleted by "
+             "somebody else, so the cluster deletes these pods; the next ones get another owner",
+             b->owner_name);
+    b->owner_name[0] = '\0';
+}
+
+void fbr_kube_try_owner(struct fbr_backend *b)
+{
+    if (b->owner_tried || !b->owner_name[0])
+        return;
+    b->owner_tried =
+        fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "configmaps/%s", b->owner_name),
+                      FBR_KUBE_TRY_DELETE, PATIENCE_MS, on_owner_tried, b) == 0;
+}
+
+/* ---- Batches ---- */
+
+static void send_batch(struct fbr_backend *b)
+{
+    struct fbr_kube_secret *s = calloc(1, sizeof(*s));
 
     if (!s) /* the next batch takes the jobs along */
         return;
-    if (!again) {
-        s->b = b;
-        s->anchor = !b->anchor || b->anchor_lost;
-        DL_APPEND(b->secrets, s);
-    }
-    snprintf(s->name, sizeof(s->name), "fiber-%.32s-t%u", b->run, b->batches++);
-    secret = fbr_kube_secret(s->name, b->run, b->user, s->anchor ? b->own_pod : b->anchor);
-    if (secret && fill(s, secret) == 0)
-        body = fbr_json_print(secret, NULL);
-    fbr_json_free(secret);
-    if (body) {
-        b->anchoring |= s->anchor;
-        if (s->anchor)
-            fbr_kube_note_anchor(b, s->name);
-        rc = fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "secrets?fieldManager=fiber"),
-                           body, PATIENCE_MS, on_secret, s);
-        explicit_bzero(body, strlen(body));
-        free(body);
-    }
-    if (rc < 0)
-        on_secret_failed(s, &none);
+    s->b = b;
+    DL_APPEND(b->secrets, s);
+    if (b->owner && b->owner_name[0])
+        send_secret(s);
+    else
+        send_owner(s);
 }
 
 void fbr_kube_on_batch(void *backend)
 {
     struct fbr_backend *b = backend;
 
-    while (b->queue && !b->anchoring) {
+    while (b->queue && !b->owning) {
         const struct fbr_kube_job *first = b->queue;
 
-        send_batch(b, NULL);
+        send_batch(b);
         /* no memory for a Secret: lets the loop do other work first */
         if (b->queue == first) {
             fbr_timer_start(&b->batch, BATCH_MS, 0);
@@ -568,7 +606,7 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
         return 0;
     }
     DL_APPEND(b->queue, j);
-    if (!fbr_timer_runs(&b->batch) && !b->anchoring)
+    if (!fbr_timer_runs(&b->batch) && !b->owning)
         fbr_timer_start(&b->batch, BATCH_MS, 0);
     return 0;
 }

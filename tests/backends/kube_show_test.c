@@ -178,6 +178,7 @@ static void a_server_that_would_take_it_says_so_of_each_object(void **state)
     ask(&b);
     assert_int_equal(b.rc, 0);
     assert_string_equal(b.told, "+pod: the server would accept it, in namespace n\n"
+                                "+ConfigMap: the server would accept it, in namespace n\n"
                                 "+Secret: the server would accept it, in namespace n\n");
 }
 

@@ -230,7 +230,8 @@ static void put_rights(const char *name, const char *namespace, bool is_json)
 
 static void rights_are_the_same_as_json(void **state)
 {
-    static const char *const resources[] = {"pods", "pods/log", "secrets", "events", "jobs"};
+    static const char *const resources[] = {"pods",       "pods/log", "secrets",
+                                            "configmaps", "events",   "jobs"};
 
     (void)state;
     put_rights("ours", "team", true);

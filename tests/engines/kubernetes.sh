@@ -14,10 +14,10 @@ in_space() { "$bed" kubectl -n "$space" "$@"; }
 # empty: no object of a run is there
 empty() {
     local list
-    list=$(in_space get jobs,pods,secrets -l fiber.io/run -o name) && [[ ! $list ]]
+    list=$(in_space get jobs,pods,secrets,configmaps -l fiber.io/run -o name) && [[ ! $list ]]
 }
 nothing_left() {
-    (wait_for "nothing should be left" empty) || { in_space get pods,secrets -o wide >&2; exit 1; }
+    (wait_for "nothing should be left" empty) || { in_space get pods,secrets,configmaps -l fiber.io/run -o wide >&2; exit 1; }
 }
 
 # manifest NAMESPACE [ARGUMENT...]: what lets masters start pods there, and us masters

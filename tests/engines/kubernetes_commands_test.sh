@@ -40,6 +40,7 @@ without() {
 for verb in create get watch delete; do without 1 bad $verb pods "kubernetes $verb pods +not allowed in namespace $space"; done
 without 1 bad list pods 'backend kubernetes .*cannot list resource "pods"'
 without 0 absent get pods/log 'kubernetes get pods/log +not allowed .*needed for showing the output of jobs'
+for verb in create list delete; do without 1 bad $verb configmaps "kubernetes $verb configmaps +not allowed"; done
 for verb in create delete; do
     without 1 bad $verb secrets "kubernetes $verb secrets +not allowed"
     without 0 absent $verb jobs "kubernetes $verb jobs +not allowed .*needed for .* masters in the cluster"

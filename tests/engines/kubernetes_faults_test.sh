@@ -12,15 +12,16 @@ behind_proxy() {
 at_once=4
 export FIBER_START_TIMEOUT=300s
 
-objects() { "$TEST_BED" kubectl -n fiber get pods,secrets -l fiber.io/run -o name; }
+objects() { "$TEST_BED" kubectl -n fiber get pods,secrets,configmaps -l fiber.io/run -o name; }
 objects >"$work/before" # of tests that failed
 
 create='"method": "POST", "path": "/pods(\\\\?|$)"'
 secret='"method": "POST", "path": "/secrets(\\\\?|$)"'
+owner='"method": "POST", "path": "/configmaps(\\\\?|$)"'
 list='"method": "GET", "path": "/pods\\\\?(?!.*watch=)"'
 watch='"method": "GET", "path": "/pods\\\\?.*watch="'
 remove='"method": "DELETE", "path": "/pods/"'
-forget='"method": "DELETE", "path": "/secrets/"'
+forget='"method": "DELETE", "path": "/(secrets|configmaps)/"'
 log='"method": "GET", "path": "/log"'
 # What a namespace's quota says: there is no room; it is not counted yet; another was faster.
 full='"times": 2, "action": "status", "status": 403, "body": "{\"message\": \"is forbidden: exceeded quota: few\"}"'
@@ -37,6 +38,9 @@ under "create's answer is lost" "{$create, \"times\": 2, \"action\": \"lost\"}" 
 under "create's answer is cut short" "{$create, \"times\": 1, \"action\": \"truncate\", \"bytes\": 10}" "exit codes"
 under "the secret answers 503" "{$secret, \"times\": 1, \"action\": \"status\", \"status\": 503}" "exit codes"
 under "a quota has no room for the secret" "{$secret, $full}" "exit codes"
+under "the owner answers 503" "{$owner, \"times\": 1, \"action\": \"status\", \"status\": 503}" "exit codes"
+under "a quota has no room for the owner" "{$owner, $full}" "exit codes"
+under "the owner's answer is lost" "{$owner, \"times\": 1, \"action\": \"lost\"}" "exit codes"
 under "a quota is not counted yet" "{$secret, $unknown}, {$create, $unknown}" "exit codes"
 under "others are faster at a quota" "{$secret, $faster}, {$create, $faster}" "exit codes"
 under "the secret's answer is lost" "{$secret, \"times\": 1, \"action\": \"lost\"}" "exit codes"
@@ -60,7 +64,7 @@ under "the log is closed" "{$log, \"times\": 1, \"action\": \"close\"}" "last li
 under "the log answers 500" "{$log, \"times\": 1, \"action\": \"status\", \"status\": 500}" "last lines in the report"
 
 all_ended
-# The cluster takes away what belonged to a Secret that is gone.
+# The cluster takes away what belonged to a ConfigMap that is gone.
 for ((look = 0; look < 1500; look++)); do
     objects >"$work/after" && ! grep -vxF -f "$work/before" "$work/after" >"$work/more" && exit $bad
     read -rt 0.2 <> <(:) || :

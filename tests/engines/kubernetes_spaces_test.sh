@@ -103,27 +103,30 @@ ends
 nothing_left
 ok "limits, a policy, and a webhook that is away are told"
 
-# --- a master that is killed before its first pod: what it left is its Secret, and nobody may list Secrets
+# --- a master that is killed before its first pod: it has left a ConfigMap and a Secret, and nobody may list Secrets
+owners() { in_space get configmaps -l fiber.io/run -o name; }
 secrets() { in_space get secrets -l fiber.io/run -o name; }
 orphan() {
     begins 1 'exceeded quota: few' "$fiber" run -n 2 -N 1 "$prog" rank
     kill -KILL "$launcher"
     ends
-    [[ $(secrets) == secret/fiber-* ]] || failed "its Secret should be left"
+    [[ $(owners) == configmap/fiber-* && $(secrets) == secret/fiber-* ]] || failed "its ConfigMap and Secret should be left"
 }
 quota 0
 wait_for "the quota should be counted" counts 0
 orphan
-left=$(secrets)
+left=$(owners)
 left=${left:0:24} # as it is shown
 gives 0 "$fiber" gc --backend kubernetes --dry-run
 says "^would remove kubernetes job $left of run .*: its master is gone"
 gives 0 "$fiber" gc --backend kubernetes
 says "^removed +kubernetes job $left of run"
-[[ ! $(secrets) ]] || failed "gc should remove it"
+[[ ! $(owners) ]] || failed "gc should remove it"
+is_all_gone() { [[ ! $(secrets) ]]; }
+wait_for "the cluster should remove the Secret" is_all_gone
 gives 0 "$fiber" gc --backend kubernetes
 says '^nothing to remove'
-ok "gc removes the Secret of a master that died before its first pod"
+ok "gc removes the objects of a master that died before its first pod"
 orphan
 in_space delete quota few >/dev/null
 is_no_quota() { [[ ! $(in_space get quota -o name) ]]; }
@@ -131,7 +134,6 @@ wait_for "the quota should go" is_no_quota
 does 300 "$prog" process hello
 says '^code 0: '
 nothing_left
-[[ ! $(ls "$work/run/fiber/kubernetes") ]] || failed "notes are left: $(ls "$work/run/fiber/kubernetes")"
 ok "the next run removes it"
 
 # --- in a pod with an account the backend is Kubernetes, in one without it is not; and one may always say otherwise

@@ -1,4 +1,4 @@
-/* kube_folder.h - a folder with a kubeconfig for an API server of a test, and for the notes of Secrets.
+/* kube_folder.h - a folder with a kubeconfig for an API server of a test.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TEST_KUBE_FOLDER_H
@@ -23,14 +23,11 @@ static inline void kube_folder_make(const char *folder, int port)
              port);
     file_make(path_in(folder, "config"), text, strlen(text), 0600);
     setenv("KUBECONFIG", path_in(folder, "config"), 1);
-    setenv("XDG_RUNTIME_DIR", folder, 1);
 }
 
 static inline int kube_folder_remove(const char *folder)
 {
     unlink(path_in(folder, "config"));
-    rmdir(path_in(folder, "fiber/kubernetes"));
-    rmdir(path_in(folder, "fiber"));
     return rmdir(folder);
 }
 
