@@ -1,369 +1,262 @@
-/* completion.c - `fiber completion`: scripts for bash, zsh and fish, generated from the tables of
- * options.
+/* completion.c - `fiber completion`: scripts for bash, zsh and fish, which ask `fiber __complete`.
+ *
+ * `fiber __complete WORD...` gets the words of a command line up to the one that is being typed,
+ * which may be empty. Each line of its answer is a candidate, a tab, and a description; or an order
+ * for the shell: ":files", ":folders", and ":command N" for the command line that begins after the
+ * first N words.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
 #include <string.h>
 
 #include "cli/option.h"
+#include "cli/run_client.h"
+#include "runtime/base/config.h"
 
-static bool is_offered(const struct cli_option *o)
+struct completion {
+    FILE *out;
+    const char *word; /* the word that is being typed */
+    size_t at;        /* where the part to complete begins: after "--name=" */
+    const struct cli_command *command;
+    /* after the words before it: */
+    const struct cli_option *option; /* of the last word, also if that is a value of it; or NULL */
+    int owed;                        /* values of the option that follow */
+    bool ended;                      /* no option follows */
+    int operands, program;           /* how many there are; the first word of the program */
+};
+
+__attribute__((format(printf, 3, 4))) static void offer(const struct completion *c,
+                                                        const char *about, const char *fmt, ...)
 {
-    return !o->hidden && o->type != CLI_REFUSED && o->type != CLI_NOTHING;
+    char text[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (!strncmp(text, c->word + c->at, strlen(c->word + c->at)))
+        fprintf(c->out, "%.*s%s%s%s\n", (int)c->at, c->word, text, *about ? "\t" : "", about);
 }
 
-/* True for --dry-run[=server] and the like. */
-static bool may_have_word(const struct cli_option *o)
+/* Offers each of some words that blanks separate, with `before` in front of it. */
+static void offer_words(const struct completion *c, const char *before, const char *words)
 {
-    return o->words && !o->argument;
-}
-
-static bool takes_file(const struct cli_option *o)
-{
-    return o->argument && (strcmp(o->argument, "FILE") == 0 || strcmp(o->argument, "PATH") == 0);
-}
-
-/* Prints text between single quotes of a shell; the characters in `marks` get a backslash for the
- * next reader. */
-static void quote(const char *text, const char *marks)
-{
-    for (; *text; text++) {
-        if (strchr(marks, *text))
-            putchar('\\');
-        if (*text == '\'')
-            fputs("'\\''", stdout);
-        else
-            putchar(*text);
+    for (size_t n; *words; words += n + (words[n] == ' ')) {
+        n = strcspn(words, " ");
+        offer(c, "", "%s%.*s", before, (int)n, words);
     }
 }
 
-/* ---- bash ---- */
-
-static void bash_words_of(const struct cli_command *c, bool with_argument)
+static void offer_options(const struct completion *c)
 {
-    for (size_t i = 0; i < c->count; i++) {
-        const struct cli_option *o = &c->options[i];
+    char text[256];
 
-        if (with_argument && o->argument && o->type != CLI_REFUSED) {
-            printf(" --%s", o->name);
-            if (o->letter)
-                printf(" -%c", o->letter);
-        } else if (!with_argument && is_offered(o)) {
-            printf(" --%s", o->name);
-            if (may_have_word(o))
-                printf(" --%s=%s", o->name, o->words);
-        }
-    }
-}
+    for (size_t i = 0; i < c->command->count; i++) {
+        const struct cli_option *o = &c->command->options[i];
 
-static void bash_values(const struct cli_command *c)
-{
-    for (size_t i = 0; i < c->count; i++) {
-        const struct cli_option *o = &c->options[i];
-
-        if (!is_offered(o) || !o->argument || (!o->words && o->type != CLI_DIR))
+        if (o->hidden || o->type == CLI_REFUSED || o->type == CLI_NOTHING)
             continue;
         if (o->letter)
-            printf("        %s\\ -%c | ", c->name, o->letter);
-        else
-            printf("        ");
-        printf("%s\\ --%s) ", c->name, o->name);
-        if (o->words)
-            printf("COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", o->words);
-        else
-            printf("COMPREPLY=($(compgen -d -- \"$cur\")); return ;;\n");
+            offer(c, o->help, "-%c", o->letter);
+        offer(c, o->help, "--%s", o->name);
+        if (o->words && !o->argument) { /* --dry-run=server */
+            snprintf(text, sizeof(text), "--%s=", o->name);
+            offer_words(c, text, o->words);
+        }
     }
+    offer(c, "shows its help", "--help");
 }
 
-static const char *bash_operands(const struct cli_command *c)
+static void offer_value(const struct completion *c)
 {
-    switch (c->kind) {
-    case CLI_RUN:
-    case CLI_RUN_SIGNAL:
-        return "compgen -W \"$(\"${COMP_WORDS[0]}\" ps --names 2>/dev/null)\"";
-    case CLI_COMMAND:
-        return "compgen -W \"$subcommands\"";
-    case CLI_SHELL:
-        return "compgen -W 'bash zsh fish'";
-    case CLI_KEY:
-        return "compgen -W \"$( ((COMP_CWORD == 2)) && echo show set || \"${COMP_WORDS[0]}\" "
-               "config "
-               "--names 2>/dev/null)\"";
-    case CLI_IMAGE:
-        return "((COMP_CWORD == 2)) && compgen -W 'build export unpack'";
-    case CLI_KUBERNETES:
-        return "((COMP_CWORD == 2)) && compgen -W 'manifest run'";
-    case CLI_PROGRAM:
-        return "compgen -c";
-    case CLI_FILES:
-        return "compgen -f";
-    default:
-        return "compgen -W ''";
-    }
-}
+    const struct cli_option *o = c->option;
 
-static void write_bash(void)
-{
-    puts("# bash completion of fiber, written by `fiber completion bash`. To use it: . <(fiber "
-         "completion "
-         "bash)\n"
-         "_fiber()\n{\n"
-         "    local cur=${COMP_WORDS[COMP_CWORD]} prev='' sub=${COMP_WORDS[1]} i takes='' "
-         "offered=''");
-    printf("    local subcommands='");
-    for (size_t i = 0; cli_commands[i]; i++)
-        printf("%s%s", i ? " " : "", cli_commands[i]->name);
-    puts("'\n    COMPREPLY=()\n"
-         "    if ((COMP_CWORD == 1)); then\n"
-         "        COMPREPLY=($(compgen -W \"$subcommands\" -- \"$cur\"))\n"
-         "        return\n"
-         "    fi\n"
-         "    prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
-         "    # --name=value comes as three words\n"
-         "    if [[ $cur == = ]]; then\n"
-         "        cur=\n"
-         "    elif [[ $prev == = ]]; then\n"
-         "        prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
-         "    fi\n"
-         "    case \"$sub\" in");
-    for (size_t i = 0; cli_commands[i]; i++) {
-        printf("    %s) takes='", cli_commands[i]->name);
-        bash_words_of(cli_commands[i], true);
-        printf(" ' offered='");
-        bash_words_of(cli_commands[i], false);
-        puts(" --help' ;;");
-    }
-    puts("    esac\n"
-         "    # what follows the program of `fiber run` is the program's\n"
-         "    if [[ $sub == run ]]; then\n"
-         "        for ((i = 2; i < COMP_CWORD; i++)); do\n"
-         "            if [[ $takes == *\" ${COMP_WORDS[i]} \"* ]]; then\n"
-         "                [[ ${COMP_WORDS[i]} == --mca || ${COMP_WORDS[i]} == --genv ]] && i=$((i "
-         "+ 1))\n"
-         "                i=$((i + 1))\n"
-         "                [[ ${COMP_WORDS[i]} == = ]] && i=$((i + 1))\n"
-         "            elif [[ ${COMP_WORDS[i]} != -* ]]; then\n"
-         "                if declare -F _command_offset >/dev/null; then\n"
-         "                    _command_offset \"$i\"\n"
-         "                else\n"
-         "                    COMPREPLY=($(compgen -f -- \"$cur\"))\n"
-         "                fi\n"
-         "                return\n"
-         "            fi\n"
-         "        done\n"
-         "    fi\n"
-         "    case \"$sub $prev\" in");
-    for (size_t i = 0; cli_commands[i]; i++)
-        bash_values(cli_commands[i]);
-    puts("    esac\n"
-         "    [[ $takes == *\" $prev \"* ]] && return\n"
-         "    if [[ $cur == -* ]]; then\n"
-         "        COMPREPLY=($(compgen -W \"$offered\" -- \"$cur\"))\n"
-         "        return\n"
-         "    fi\n"
-         "    case \"$sub\" in");
-    for (size_t i = 0; cli_commands[i]; i++)
-        printf("    %s) COMPREPLY=($(%s -- \"$cur\")) ;;\n", cli_commands[i]->name,
-               bash_operands(cli_commands[i]));
-    puts("    esac\n}\ncomplete -o bashdefault -o default -F _fiber fiber");
-}
-
-/* ---- zsh ---- */
-
-static void zsh_option(const struct cli_option *o)
-{
-    const char *repeat = o->type == CLI_LIST || o->type == CLI_PAIR ? "*" : "";
-    /* "=": the value may be the next word, or follow an equals sign; "=-": only follow an equals
-     * sign */
-    const char *value = may_have_word(o) ? "=-" : o->argument && o->type != CLI_PAIR ? "=" : "";
-
-    if (o->letter && !*repeat)
-        printf(" \\\n            '(-%c --%s)'{-%c,--%s%s}'[", o->letter, o->name, o->letter,
-               o->name, value);
-    else if (o->letter)
-        printf(" \\\n            '*'{-%c,--%s%s}'[", o->letter, o->name, value);
-    else
-        printf(" \\\n            '%s--%s%s[", repeat, o->name, value);
-    quote(o->help, "[]");
-    putchar(']');
-    if (may_have_word(o))
-        printf("::%s:(%s)", o->name, o->words);
-    for (int i = 0; o->argument && i < (o->type == CLI_PAIR ? 2 : 1); i++) {
-        putchar(':');
-        quote(o->argument, ":[]");
-        putchar(':');
-        if (o->words)
-            printf("(%s)", o->words);
-        else if (o->type == CLI_DIR)
-            fputs("_files -/", stdout);
-        else if (takes_file(o))
-            fputs("_files", stdout);
-    }
-    putchar('\'');
-}
-
-static const char *zsh_operands(const struct cli_command *c)
-{
-    switch (c->kind) {
-    case CLI_RUN:
-    case CLI_RUN_SIGNAL:
-        return "'1:run:_fiber_runs' '2:rank:'";
-    case CLI_COMMAND:
-        return "'1:subcommand:_fiber_subcommands'";
-    case CLI_SHELL:
-        return "'1:shell:(bash zsh fish)'";
-    case CLI_KEY:
-        return "'1:what:(show set)' '2:key:_fiber_keys' '3:value:'";
-    case CLI_IMAGE:
-        return "'1:what:(build export unpack)' '2:name:_files -/' '*:program:_command_names -e'";
-    case CLI_KUBERNETES:
-        return "'1:what:(manifest run)' '2:program:_command_names -e' '*::arguments:_normal'";
-    case CLI_PROGRAM:
-        return "'1:program:_command_names -e' '*::arguments:_normal'";
-    case CLI_FILES:
-        return "'*:file:_files'";
-    default:
-        return "";
-    }
-}
-
-static void write_zsh(void)
-{
-    puts(
-        "#compdef fiber\n"
-        "# zsh completion of fiber, written by `fiber completion zsh`. To use it, put it as _fiber "
-        "into a "
-        "folder of $fpath.\n"
-        "_fiber_runs() {\n    local -a runs\n    runs=(${(f)\"$(fiber ps --names 2>/dev/null)\"})\n"
-        "    compadd -a runs\n}\n"
-        "_fiber_keys() {\n    local -a keys\n    keys=(${(f)\"$(fiber config --names "
-        "2>/dev/null)\"})\n"
-        "    compadd -a keys\n}\n"
-        "_fiber_subcommands() {\n    local -a subcommands\n    subcommands=(");
-    for (size_t i = 0; cli_commands[i]; i++) {
-        printf("        '%s:", cli_commands[i]->name);
-        quote(cli_commands[i]->about, ":");
-        puts("'");
-    }
-    puts("    )\n    _describe subcommand subcommands\n}\n"
-         "_fiber() {\n"
-         "    local curcontext=$curcontext state line\n"
-         "    _arguments -C '1:subcommand:_fiber_subcommands' '*::argument:->rest'\n"
-         "    [[ $state == rest ]] || return\n"
-         "    case $line[1] in");
-    for (size_t i = 0; cli_commands[i]; i++) {
-        const struct cli_command *c = cli_commands[i];
-
-        printf("    %s)\n        _arguments -s", c->name);
-        for (size_t o = 0; o < c->count; o++)
-            if (is_offered(&c->options[o]))
-                zsh_option(&c->options[o]);
-        printf(" \\\n            '(- *)--help[shows its help]'");
-        if (*zsh_operands(c))
-            printf(" \\\n            %s", zsh_operands(c));
-        puts("\n        ;;");
-    }
-    puts("    esac\n}\n"
-         "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n    _fiber \"$@\"\nelse\n    "
-         "compdef _fiber "
-         "fiber\nfi");
-}
-
-/* ---- fish ---- */
-
-#define FISH_OF "complete -c fiber -n '__fish_seen_subcommand_from %s'"
-
-static void fish_option(const struct cli_command *c, const struct cli_option *o)
-{
-    printf(FISH_OF " -l %s", c->name, o->name);
-    if (o->letter)
-        printf(" -s %c", o->letter);
     if (o->words)
-        printf("%s -a '%s'", may_have_word(o) ? "" : " -x", o->words);
+        offer_words(c, "", o->words);
     else if (o->type == CLI_DIR)
-        fputs(" -x -a '(__fish_complete_directories)'", stdout);
-    else if (o->argument)
-        fputs(takes_file(o) ? " -r -F" : " -x", stdout);
-    fputs(" -d '", stdout);
-    for (const char *p = o->help; *p; p++) {
-        if (*p == '\'' || *p == '\\')
-            putchar('\\');
-        putchar(*p);
-    }
-    puts("'");
+        fputs(":folders\n", c->out);
+    else if (o->argument && (!strcmp(o->argument, "FILE") || !strcmp(o->argument, "PATH")))
+        fputs(":files\n", c->out);
 }
 
-/* Prints the operands after the options, if they are not files. */
-static void fish_operands(const struct cli_command *c)
+static void offer_commands(const struct completion *c)
 {
-    switch (c->kind) {
-    case CLI_RUN:
-    case CLI_RUN_SIGNAL:
-        printf(FISH_OF " -a '(fiber ps --names 2>/dev/null)'\n", c->name);
-        break;
-    case CLI_COMMAND:
-        for (size_t i = 0; cli_commands[i]; i++)
-            printf(FISH_OF " -a %s -d '%s'\n", c->name, cli_commands[i]->name,
-                   cli_commands[i]->about);
-        break;
-    case CLI_SHELL:
-        printf(FISH_OF " -a 'bash zsh fish'\n", c->name);
-        break;
-    case CLI_KEY:
-        printf(FISH_OF " -a 'show set (fiber config --names 2>/dev/null)'\n", c->name);
-        break;
-    case CLI_IMAGE:
-        printf("complete -c fiber -n '__fish_seen_subcommand_from %s; and not "
-               "__fish_seen_subcommand_from build export unpack' -a 'build export unpack'\n"
-               "complete -c fiber -n '__fish_seen_subcommand_from %s; and "
-               "__fish_seen_subcommand_from build export unpack' -F\n",
-               c->name, c->name);
-        break;
-    case CLI_KUBERNETES:
-        printf("complete -c fiber -n '__fish_seen_subcommand_from %s; and not "
-               "__fish_seen_subcommand_from manifest run' -a 'manifest run'\n",
-               c->name);
-        break;
-    case CLI_PROGRAM:
-        printf(FISH_OF " -F -a '(__fish_complete_command)'\n", c->name);
-        break;
-    case CLI_FILES:
-        printf(FISH_OF " -F\n", c->name);
-        break;
-    default:
-        break;
+    for (size_t i = 0; cli_commands[i]; i++)
+        offer(c, cli_commands[i]->about, "%s", cli_commands[i]->name);
+}
+
+/* Shells put a candidate on the command line as it is, and may expand it: a name with other
+ * characters is left out. */
+static void offer_runs(const struct completion *c)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    struct fbr_error err = {0, ""};
+    struct run_client *runs;
+    size_t count;
+
+    if (run_client_list(&runs, &count, false, &err) < 0)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = runs[i].about.name;
+
+        offer(c, "", "%.8s", runs[i].about.uid);
+        if (name[0] && !name[strspn(name, plain)])
+            offer(c, "", "%s", name);
+    }
+    run_client_list_free(runs, count);
+}
+
+static void offer_keys(const struct completion *c)
+{
+    size_t n;
+    const struct fbr_config_key *keys = fbr_config_keys(&n);
+
+    for (size_t i = 0; i < n; i++)
+        offer(c, keys[i].help, "%s", keys[i].name);
+}
+
+static void offer_operand(const struct completion *c)
+{
+    bool first = c->operands == 0;
+
+    if (first && c->command->words)
+        offer_words(c, "", c->command->words);
+    else if (c->command->kind == CLI_PROGRAM)
+        fprintf(c->out, ":command %d\n", c->program);
+    else if (c->command->kind == CLI_FILES)
+        fputs(":files\n", c->out);
+    else if (c->command->kind == CLI_RUN && first)
+        offer_runs(c);
+    else if (c->command->kind == CLI_COMMAND && first)
+        offer_commands(c);
+    else if (c->command->kind == CLI_KEY && c->operands == 1)
+        offer_keys(c);
+}
+
+/* bash splits words at these characters. */
+static bool is_split(const char *word)
+{
+    return !strcmp(word, "=") || !strcmp(word, ":");
+}
+
+static void read_word(struct completion *c, char **words, int i)
+{
+    if (c->option && is_split(words[i])) {
+        c->owed += !c->owed;
+    } else if (c->owed) {
+        c->owed--;
+    } else if (!c->ended && words[i][0] == '-' && words[i][1]) {
+        c->ended = !strcmp(words[i], "--");
+        c->option = cli_option_find(c->command, words[i], &c->owed);
+    } else {
+        c->option = NULL;
+        c->ended = c->ended || c->command->stops;
+        if (c->operands++ == (c->command->words != NULL))
+            c->program = i;
     }
 }
 
-static void write_fish(void)
+void cli_complete(FILE *out, int n, char **words)
 {
-    puts("# fish completion of fiber, written by `fiber completion fish`. To use it: fiber "
-         "completion fish | "
-         "source\n"
-         "complete -c fiber -f");
-    for (size_t i = 0; cli_commands[i]; i++) {
-        const struct cli_command *c = cli_commands[i];
+    struct completion c = {.out = out, .word = words[n - 1], .program = n - 1};
+    const char *value = strchr(c.word, '=');
+    int ignored;
 
-        printf("complete -c fiber -n __fish_use_subcommand -a %s -d '%s'\n", c->name, c->about);
-        for (size_t o = 0; o < c->count; o++)
-            if (is_offered(&c->options[o]))
-                fish_option(c, &c->options[o]);
-        printf(FISH_OF " -l help -d 'shows its help'\n", c->name);
-        fish_operands(c);
+    if (n == 2)
+        offer_commands(&c);
+    if (n <= 2 || !(c.command = cli_command_find(words[1])))
+        return;
+    for (int i = 2; i < n - 1; i++)
+        read_word(&c, words, i);
+    if (c.option && is_split(c.word)) {
+        c.owed = 1;
+        c.word = "";
+    }
+    if (c.owed) {
+        offer_value(&c);
+    } else if (c.ended || c.word[0] != '-') {
+        offer_operand(&c);
+    } else if (value && (c.option = cli_option_find(c.command, c.word, &ignored))) {
+        c.at = (size_t)(value + 1 - c.word);
+        offer_value(&c);
+    } else {
+        offer_options(&c);
     }
 }
 
 /* ---- The subcommand ---- */
 
+static const struct {
+    const char *shell, *script;
+} scripts[] = {
+    {"bash", "# bash completion of fiber; to use it: . <(fiber completion bash)\n"
+             "_fiber() {\n"
+             "    local line cur=${COMP_WORDS[COMP_CWORD]}\n"
+             "    COMPREPLY=()\n"
+             "    while IFS= read -r line; do\n"
+             "        case $line in\n"
+             "        :files) ;; # bash does this itself, without a candidate\n"
+             "        :folders) mapfile -t COMPREPLY < <(compgen -d -- \"${cur#=}\") ;;\n"
+             "        :command*)\n"
+             "            if declare -F _command_offset >/dev/null; then\n"
+             "                _command_offset \"${line#* }\"\n"
+             "            else\n"
+             "                mapfile -t COMPREPLY < <(compgen -cf -- \"$cur\")\n"
+             "            fi ;;\n"
+             "        *) COMPREPLY+=(\"${line%%$'\\t'*}\") ;;\n"
+             "        esac\n"
+             "    done < <(\"${COMP_WORDS[0]}\" __complete \"${COMP_WORDS[@]:0:COMP_CWORD+1}\" "
+             "2>/dev/null)\n"
+             "}\n"
+             "complete -o bashdefault -o default -F _fiber fiber\n"},
+    {"zsh",
+     "#compdef fiber\n"
+     "# zsh completion of fiber; to use it, put it as _fiber into a folder of $fpath.\n"
+     "_fiber() {\n"
+     "    local line; local -a found\n"
+     "    for line in ${(f)\"$(${(Q)words[1]} __complete \"${(@Q)words[1,CURRENT]}\" "
+     "2>/dev/null)\"}; do\n"
+     "        case $line in\n"
+     "        :files) compset -P '-*='; _files; return ;;\n"
+     "        :folders) compset -P '-*='; _files -/; return ;;\n"
+     "        :command*) shift ${line#* } words; ((CURRENT -= ${line#* })); _normal; return "
+     ";;\n"
+     "        *) found+=(${${line//:/\\\\:}/$'\\t'/:}) ;;\n"
+     "        esac\n"
+     "    done\n"
+     "    _describe fiber found\n"
+     "}\n"
+     "[[ $zsh_eval_context[-1] != loadautofunc ]] && compdef _fiber fiber || _fiber \"$@\"\n"},
+    {"fish",
+     "# fish completion of fiber; to use it: fiber completion fish | source\n"
+     "function __fiber_complete\n"
+     "    set -l words (commandline -opc)\n"
+     "    set -l word (commandline -ct)\n"
+     "    set -l name (string match -r -- '^-[^=]*=' $word)\n"
+     "    set -l value (string replace -- \"$name\" '' $word)\n"
+     "    for line in ($words[1] __complete $words $word 2>/dev/null)\n"
+     "        switch $line\n"
+     "            case :files\n"
+     "                __fish_complete_path $value | string replace -r -- '^' \"$name\"\n"
+     "            case :folders\n"
+     "                __fish_complete_directories $value | string replace -r -- '^' "
+     "\"$name\"\n"
+     "            case ':command*'\n"
+     "                set -e words[1..(string sub -s 10 -- $line)]\n"
+     "                complete -C (string join ' ' -- (string escape -- $words) \"$word\")\n"
+     "            case '*'\n"
+     "                echo $line\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "complete -c fiber -f -a '(__fiber_complete)'\n"},
+};
+
 static int run_completion(const struct cli_args *args)
 {
-    static const struct {
-        const char *name;
-        void (*write)(void);
-    } shells[] = {{"bash", write_bash}, {"zsh", write_zsh}, {"fish", write_fish}};
-
-    for (size_t i = 0; i < sizeof(shells) / sizeof(shells[0]); i++)
-        if (!strcmp(args->operands[0], shells[i].name)) {
-            shells[i].write();
+    for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
+        if (!strcmp(args->operands[0], scripts[i].shell)) {
+            fputs(scripts[i].script, stdout);
             return 0;
         }
     return cli_failed(2, "there is completion for bash, zsh and fish, but not for %s",
@@ -373,7 +266,7 @@ static int run_completion(const struct cli_args *args)
 const struct cli_command cli_completion = {
     .name = "completion",
     .operands = "SHELL",
-    .kind = CLI_SHELL,
+    .words = "bash zsh fish",
     .about = "Writes a completion script for bash, zsh or fish",
     .examples = ". <(fiber completion bash)\tin ~/.bashrc\n"
                 "fiber completion fish | source\tin config.fish",

@@ -12,7 +12,7 @@
 #include "runtime/base/config.h"
 #include "runtime/base/config_value.h"
 
-enum { CONFIG_JSON, CONFIG_NAMES, CONFIG_OPTIONS };
+enum { CONFIG_JSON, CONFIG_OPTIONS };
 
 static void put_json(struct fbr_json *j, const struct fbr_config *c, const struct fbr_config_key *k)
 {
@@ -94,15 +94,6 @@ static int unknown_key(const char *key)
                       near ? near : "", near ? "?" : "");
 }
 
-static int print_names(void)
-{
-    struct walk w = {0};
-
-    for (const char *name = next_key(&w); name; name = next_key(&w))
-        puts(name);
-    return 0;
-}
-
 /* Sets one key, and warns if a source that is stronger than the file overrides it. */
 static int set(const char *key, const char *value)
 {
@@ -132,8 +123,6 @@ static int run_config(const struct cli_args *args)
     struct walk w = {0};
     int code;
 
-    if (args->values[CONFIG_NAMES].number)
-        return print_names();
     if (!sets && strcmp(verb, "show") != 0)
         fbr_fail(&err, -EINVAL, "\"%.64s\" is none of: show, set", verb);
     else if (args->noperands != 3 && sets)
@@ -158,12 +147,12 @@ static int run_config(const struct cli_args *args)
 
 static const struct cli_option options[CONFIG_OPTIONS] = {
     [CONFIG_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
-    [CONFIG_NAMES] = {"names", 0, CLI_FLAG, .help = "for completion", .hidden = true},
 };
 
 const struct cli_command cli_config = {
     .name = "config",
     .operands = "[show [KEY] | set KEY VALUE]",
+    .words = "show set",
     .kind = CLI_KEY,
     .about = "Shows every setting with its value and origin, or sets one",
     .text = "fiber.conf(5) describes each setting. Its value comes from the first of these that "

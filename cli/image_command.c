@@ -471,7 +471,8 @@ static const struct cli_option options[IMAGE_OPTIONS] = {
 const struct cli_command cli_image = {
     .name = "image",
     .operands = "build|export NAME[:TAG] [PROGRAM...] | unpack DIR",
-    .kind = CLI_IMAGE,
+    .words = "build export unpack",
+    .kind = CLI_FILES,
     .about = "Makes a container image of programs, without a registry or a Dockerfile",
     .text =
         "build puts it into the Docker engine, export writes it to a file that `docker load`, "

@@ -176,7 +176,7 @@ static const struct cli_option options[KILL_OPTIONS] = {
 const struct cli_command cli_kill = {
     .name = "kill",
     .operands = "RUN[/RANK] [RANK|JOB]",
-    .kind = CLI_RUN_SIGNAL,
+    .kind = CLI_RUN,
     .about = "Ends a run, or sends its ranks a signal",
     .text = "Without --signal and RANK the run is stopped as by Ctrl-C: its ranks get SIGTERM, and "
             "SIGKILL after the grace period (the setting grace). With RANK alone that rank gets "

@@ -340,7 +340,8 @@ static const struct cli_option options[KUBERNETES_OPTIONS] = {
 const struct cli_command cli_kubernetes = {
     .name = "kubernetes",
     .operands = "manifest|run [-- PROGRAM [ARGUMENT...]]",
-    .kind = CLI_KUBERNETES,
+    .words = "manifest run",
+    .kind = CLI_PROGRAM,
     .about = "Prints what a namespace of Kubernetes needs, or runs a master there",
     .text =
         "manifest prints YAML for kubectl: service accounts of masters and of jobs, a Role with "

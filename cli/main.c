@@ -117,6 +117,10 @@ int main(int argc, char **argv)
         return 2;
     }
     name = argv[1];
+    if (!strcmp(name, "__complete") && argc > 2) {
+        cli_complete(stdout, argc - 2, argv + 2);
+        return 0;
+    }
     if (!strcmp(name, "--help") || !strcmp(name, "-h"))
         name = "help";
     if (!strcmp(name, "--version") || !strcmp(name, "-V"))

@@ -147,6 +147,23 @@ static const struct cli_option *find_letter(const struct cli_command *c, char le
     return find_long(c, &letter, 1, true);
 }
 
+const struct cli_option *cli_option_find(const struct cli_command *c, const char *word, int *more)
+{
+    const char *name = word + strspn(word, "-");
+    size_t len = strcspn(name, "=");
+    bool one = name == word + 1, glued = name[len] == '=';
+    const struct cli_option *o = len > one ? find_long(c, name, len, one) : NULL;
+
+    for (const char *p = name; one && !o && *p && *p != '='; p++) {
+        o = find_letter(c, *p);
+        glued = p[1] != '\0';
+        if (o && !o->argument && p[1] && p[1] != '=')
+            o = NULL;
+    }
+    *more = !o || !o->argument || glued ? 0 : o->type == CLI_PAIR ? 2 : 1;
+    return o;
+}
+
 struct option_walk {
     const struct cli_command *command;
     size_t at;
@@ -399,8 +416,8 @@ static int check_operands(const struct cli_args *args, struct fbr_error *err)
 
     if (args->noperands < c->least)
         return fbr_fail(err, -EINVAL, "%s is missing: fiber %s %s",
-                        c->kind == CLI_PROGRAM ? "the program" : "an argument", c->name,
-                        c->operands);
+                        c->kind == CLI_PROGRAM && !c->words ? "the program" : "an argument",
+                        c->name, c->operands);
     if (c->most >= 0 && args->noperands > c->most)
         return fbr_fail(err, -EINVAL, "\"%.64s\" is one argument too many",
                         args->operands[c->most]);

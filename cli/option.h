@@ -82,24 +82,16 @@ struct cli_args {
     bool version; /* the same for --version */
 };
 
-enum cli_operand {
-    CLI_NONE,
-    CLI_PROGRAM,
-    CLI_RUN,
-    CLI_RUN_SIGNAL,
-    CLI_COMMAND,
-    CLI_SHELL,
-    CLI_KEY,
-    CLI_IMAGE,      /* build|export|unpack, a name, programs */
-    CLI_KUBERNETES, /* manifest|run, a program */
-    CLI_FILES
-};
+enum cli_operand { CLI_NONE, CLI_PROGRAM, CLI_RUN, CLI_COMMAND, CLI_KEY, CLI_FILES };
 
 struct cli_command {
     const char *name;
-    const char *operands;  /* "PROGRAM [ARGUMENT...]" */
-    enum cli_operand kind; /* for completion */
-    const char *about;     /* one line, no period */
+    const char *operands; /* "PROGRAM [ARGUMENT...]" */
+    /* for completion: the words that the first operand may be, separated by single blanks, or NULL;
+     * the other operands */
+    const char *words;
+    enum cli_operand kind;
+    const char *about; /* one line, no period */
     /* paragraphs, separated by empty lines; a line that begins with two blanks is kept as it is */
     const char *text;
     const char *examples; /* lines "command\twhat it does" */
@@ -116,6 +108,9 @@ struct cli_command {
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *args,
               struct fbr_error *err);
 void cli_args_fini(struct cli_args *args);
+/* Returns the option that a word of a command line is, or the last of several letters; NULL: there
+ * is none. *more: the number of the option's values that follow as words. */
+const struct cli_option *cli_option_find(const struct cli_command *c, const char *word, int *more);
 /* Calls set() with each setting that a given option sets; a negative return value ends the loop. */
 int cli_args_settings(const struct cli_args *args,
                       int (*set)(void *user, const char *key, const char *value,
@@ -140,6 +135,9 @@ int cli_width(int fd); /* of the terminal there; 80 if there is none */
 extern const struct cli_command *const cli_commands[];
 const struct cli_command *cli_command_find(const char *name);
 const char *cli_command_nearest(const char *typed);
+
+/* completion.c: answers `fiber __complete` with the n words of a command line, at least one. */
+void cli_complete(FILE *out, int n, char **words);
 
 /* Prints "fiber: <text>" on standard error; returns 2. */
 int cli_usage(const struct cli_command *command, const struct fbr_error *err);

@@ -14,7 +14,7 @@
 #include "cli/option.h"
 #include "cli/screen.h"
 
-enum { PS_ALL, PS_BACKEND, PS_BACKENDS, PS_JSON, PS_NAMES, PS_OPTIONS };
+enum { PS_ALL, PS_BACKEND, PS_BACKENDS, PS_JSON, PS_OPTIONS };
 
 static const char *state_of(const struct run_client *run, char out[48])
 {
@@ -283,34 +283,18 @@ static int show_rows(struct ps *p)
     return show_engines(p);
 }
 
-/* Prints the words that name a run, for shells, which put them on the command line as they are and
- * may expand them: a name with other characters is left out. */
-static void print_names(const struct run_client *run)
-{
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-    const char *name = run->about.name;
-
-    printf("%.8s\n", run->about.uid);
-    if (name[0] && !name[strspn(name, plain)])
-        puts(name);
-}
-
 static int run_ps(const struct cli_args *args)
 {
     struct ps p = {.only = args->values[PS_BACKEND].text,
                    .is_json = args->values[PS_JSON].number > 0};
     struct fbr_error err = {0, ""};
-    int code = 0;
+    int code;
 
     p.all = args->values[PS_ALL].number > 0;
     p.engines = p.only || args->values[PS_BACKENDS].number > 0;
     if (run_client_list(&p.runs, &p.count, p.all, &err) < 0)
         return cli_failed(1, "%s", err.text);
-    if (args->values[PS_NAMES].number)
-        for (size_t i = 0; i < p.count; i++)
-            print_names(&p.runs[i]);
-    else
-        code = p.is_json ? show_json(&p) : show_rows(&p);
+    code = p.is_json ? show_json(&p) : show_rows(&p);
     run_client_list_free(p.runs, p.count);
     return code;
 }
@@ -323,7 +307,6 @@ static const struct cli_option options[PS_OPTIONS] = {
     [PS_BACKENDS] = {"all-backends", 'A', CLI_FLAG,
                      .help = "also queries every configured engine, which takes time"},
     [PS_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
-    [PS_NAMES] = {"names", 0, CLI_FLAG, .help = "for completion", .hidden = true},
 };
 
 const struct cli_command cli_ps = {

@@ -48,7 +48,7 @@ expect '^cabin_dir' fiber config show
 expect 'backend cabin: how many' fiber config show cabin_beds
 expect 'cabin_beds' env FIBER_CABIN_BEDS=9 fiber config show
 expect 'did you mean "?FIBER_CABIN_BEDS' env FIBER_CABIN_BED=2 fiber config show
-expect 'local cabin docker' fiber completion bash
+expect '^cabin$' fiber __complete fiber run --backend ''
 expect 'bad +backend cabin +there is no cabin_dir' fiber doctor -b cabin
 expect 'set cabin_dir' fiber doctor -b cabin
 

@@ -15,11 +15,49 @@ done
 bash -n "$work/fiber.bash"
 ! command -v zsh >/dev/null || zsh -f -n "$work/fiber.zsh"
 ! command -v fish >/dev/null || fish --no-execute "$work/fiber.fish"
-# bash completes files by itself, zsh and fish where they are told to.
-for option in hostfile env-file add; do
-    grep -q -e "--$option=.*:_files'" "$work/fiber.zsh" || { echo "zsh: no files for --$option"; bad=1; }
-    grep -q -e " -l $option .*-r -F " "$work/fiber.fish" || { echo "fish: no files for --$option"; bad=1; }
+
+answers() { # answers <lines, without descriptions> <word>...
+    local expected=$1 said
+    shift
+    said=$(fiber __complete "$@" 2>&1 | sed 's/\t.*//')
+    if [ "$said" != "$expected" ]; then
+        printf '%s: expected %s, but it says:\n%s\n' "$*" "$expected" "$said"
+        bad=1
+    fi
+}
+answers '' fiber
+answers '' fiber nothing ''
+answers '-f' fiber logs -f
+answers '--bind-to' fiber run --bi
+answers $'--dry-run\n--dry-run=server' fiber run --dry
+answers $'--on-failure=restart\n--on-failure=replace' fiber run --on-failure=re # one word in zsh and fish
+answers 'server' fiber run --dry-run = s # three in bash
+answers ':command 7' fiber run --dry-run -x A = B ./train
+for option in hostfile env-file; do
+    answers :files fiber run --$option ''
+    answers :files fiber run --$option=some
 done
+answers :files fiber image build -a ''
+answers :files fiber image build x ''
+answers :files fiber cp ./
+answers :folders fiber run --workdir ''
+answers :folders fiber run -o=/tmp/
+answers '' fiber run -n ''
+answers '' fiber run -x A = ''
+answers ':command 3' fiber run -- -
+answers ':command 4' fiber run -qn 4 ''
+answers ':command 3' fiber run -n4 ./train --option
+answers ':command 4' fiber run -np 4 ./train -
+answers ':command 7' fiber run -H a : 4 -q ./train -
+answers ':command 5' fiber run --genv A B ./train -
+answers ':command 4' fiber kubernetes run -- ./train ''
+answers $'manifest\nrun' fiber kubernetes ''
+answers '' fiber kill x ''
+answers $'show\nset' fiber config ''
+answers 'grace' fiber config set gr
+answers '' fiber config set grace ''
+FIBER_GRACE=nonsense answers 'grace' fiber config show gr
+fiber __complete fiber config show grace | grep -q $'^grace\t.*killing it$' || { echo 'no description'; bad=1; }
 # shellcheck disable=SC1091
 . "$work/fiber.bash"
 
@@ -48,6 +86,8 @@ completes "manifest run" fiber kubernetes ''
 completes "--env --entrypoint" fiber image build x --en
 completes "" fiber ps x
 completes "" fiber run -n ''
+completes "--dry-run --dry-run=server" fiber run --dry
+completes "server" fiber run --dry-run = s
 cd "$work"
 touch argument-1
 completes "argument-1" fiber run -n 4 cat argu
