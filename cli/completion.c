@@ -255,12 +255,9 @@ static const struct {
 static int run_completion(const struct cli_args *args)
 {
     for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
-        if (!strcmp(args->operands[0], scripts[i].shell)) {
+        if (!strcmp(args->operands[0], scripts[i].shell))
             fputs(scripts[i].script, stdout);
-            return 0;
-        }
-    return cli_failed(2, "there is completion for bash, zsh and fish, but not for %s",
-                      args->operands[0]);
+    return 0;
 }
 
 const struct cli_command cli_completion = {

@@ -115,17 +115,14 @@ static int set(const char *key, const char *value)
 
 static int run_config(const struct cli_args *args)
 {
-    const char *verb = args->noperands ? args->operands[0] : "show", *name;
-    const char *key = args->noperands > 1 ? args->operands[1] : NULL;
-    bool sets = !strcmp(verb, "set");
+    const char *key = args->noperands > 1 ? args->operands[1] : NULL, *name = NULL;
+    bool sets = args->noperands && !strcmp(args->operands[0], "set");
     struct fbr_error err = {0, ""};
     struct fbr_config *c;
     struct walk w = {0};
     int code;
 
-    if (!sets && strcmp(verb, "show") != 0)
-        fbr_fail(&err, -EINVAL, "\"%.64s\" is none of: show, set", verb);
-    else if (args->noperands != 3 && sets)
+    if (args->noperands != 3 && sets)
         fbr_fail(&err, -EINVAL, "set needs a KEY and a VALUE");
     else if (args->noperands > 2 && !sets)
         fbr_fail(&err, -EINVAL,

@@ -395,11 +395,7 @@ static int unpack(const struct cli_args *args)
 
 static int check(const struct cli_args *args, bool *into_engine, struct fbr_error *err)
 {
-    const char *action = args->operands[0];
-
-    *into_engine = strcmp(action, "build") == 0;
-    if (!*into_engine && strcmp(action, "export") != 0)
-        return fbr_fail(err, -EINVAL, "\"%.64s\" is none of: build export unpack", action);
+    *into_engine = strcmp(args->operands[0], "build") == 0;
     if (args->noperands < 3 && !args->values[IMAGE_ADD].count)
         return fbr_fail(err, -EINVAL, "the program is missing: fiber image %s",
                         args->command->operands);

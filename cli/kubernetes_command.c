@@ -310,9 +310,6 @@ static int run_kubernetes(const struct cli_args *args)
 
     if (!strcmp(args->operands[0], "manifest"))
         return manifest(args);
-    if (strcmp(args->operands[0], "run") != 0)
-        return cli_failed(2, "fiber kubernetes %s: unknown; use `manifest` or `run`",
-                          args->operands[0]);
     if (!args->operands[1])
         return cli_failed(2, "the program is missing: fiber kubernetes run [OPTION...] -- PROGRAM "
                              "[ARGUMENT...]");

@@ -413,7 +413,10 @@ static int read_short(struct reader *r, const char *arg)
 static int check_operands(const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_command *c = args->command;
+    const char *first = args->operands[0];
 
+    if (c->words && first && word_index(c->words, first, 0) < 0)
+        return cli_bad_word(c->name, first, strlen(first), c->words, err);
     if (args->noperands < c->least)
         return fbr_fail(err, -EINVAL, "%s is missing: fiber %s %s",
                         c->kind == CLI_PROGRAM && !c->words ? "the program" : "an argument",

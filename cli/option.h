@@ -87,11 +87,9 @@ enum cli_operand { CLI_NONE, CLI_PROGRAM, CLI_RUN, CLI_COMMAND, CLI_KEY, CLI_FIL
 struct cli_command {
     const char *name;
     const char *operands; /* "PROGRAM [ARGUMENT...]" */
-    /* for completion: the words that the first operand may be, separated by single blanks, or NULL;
-     * the other operands */
-    const char *words;
-    enum cli_operand kind;
-    const char *about; /* one line, no period */
+    const char *words; /* of which the first operand is one, separated by single blanks; or NULL */
+    enum cli_operand kind; /* for completion: the other operands */
+    const char *about;     /* one line, no period */
     /* paragraphs, separated by empty lines; a line that begins with two blanks is kept as it is */
     const char *text;
     const char *examples; /* lines "command\twhat it does" */

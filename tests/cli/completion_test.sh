@@ -86,6 +86,7 @@ completes "manifest run" fiber kubernetes ''
 completes "--env --entrypoint" fiber image build x --en
 completes "" fiber ps x
 completes "" fiber run -n ''
+{ fiber completion tcsh 2>&1 || :; } | grep -q '"tcsh" is none of: bash zsh fish' || { echo "tcsh: not refused"; bad=1; }
 completes "--dry-run --dry-run=server" fiber run --dry
 completes "server" fiber run --dry-run = s
 cd "$work"

@@ -198,7 +198,7 @@ static void mistakes_are_answered_with_the_right_words(void **state)
     static const struct {
         const char *line, *part;
     } cases[] = {
-        {"config get grace", "\"get\" is none of: show, set"},
+        {"config get grace", "config: \"get\" is none of: show set; did you mean set?"},
         {"config set grace", "set needs a KEY and a VALUE"},
         {"config set", "set needs a KEY and a VALUE"},
         {"config show grace 2s",

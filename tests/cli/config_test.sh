@@ -45,7 +45,7 @@ refuses 'did you mean heartbeat' set hartbeat 2s
 refuses 'did you mean grace' set FIBER_GRACE 2s
 refuses 'cannot hold' set image 'a ;b'
 refuses 'a KEY and a VALUE' set heartbeat
-refuses 'none of: show, set' get heartbeat
+refuses 'none of: show set' get heartbeat
 full=$(ulimit -f 0; fiber config set heartbeat 5s 2>&1) && complain "a file that cannot grow: $full"
 [ "$full" = "fiber: cannot write $file: File too large" ] || complain "a file that cannot grow: $full"
 cmp "$file" before || complain 'a mistake changed the file'

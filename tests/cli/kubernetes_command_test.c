@@ -39,7 +39,6 @@ static void texts_that_are_no_names_stand_in_no_manifest(void **state)
         {"kubernetes manifest --master :::", "--master: \":::\" is not an address"},
         {"kubernetes manifest -- ./train", "--image is needed for the Job that runs ./train"},
         {"kubernetes manifest -x A=b", "--env is for the Job of a program, and there is none"},
-        {"kubernetes apply", "fiber kubernetes apply: unknown; use `manifest` or `run`"},
         {"kubernetes run", "the program is missing: fiber kubernetes run [OPTION...] -- PROGRAM "
                            "[ARGUMENT...]"},
     };
@@ -47,6 +46,7 @@ static void texts_that_are_no_names_stand_in_no_manifest(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         refuses(cases[i].line, 2, cases[i].sentence);
+    says(command("kubernetes apply")->err, "kubernetes: \"apply\" is none of: manifest run\n");
 }
 
 static void the_longest_names_are_taken(void **state)
