@@ -14,6 +14,7 @@
 #include "cli/orphans.h"
 #include "cli/option.h"
 #include "cli/screen.h"
+#include "runtime/base/clock.h"
 #include "runtime/proc/rundir.h"
 #include "runtime/inspect/spool_dir.h"
 
@@ -185,7 +186,7 @@ static void on_swept(void *user, const struct fbr_swept *e)
         return;
     }
     printf("%-12s %s %s %s: %s", done[e->action], g->sweeping, e->kind, e->id, e->why);
-    run_client_age(age, run_client_now() - e->since_ms);
+    run_client_age(age, fbr_wall_ms() - e->since_ms);
     run_client_bytes(size, (uint64_t)e->bytes);
     if (e->bytes > 0)
         printf(" (%s%s%s)", size, e->since_ms ? ", unused for " : "", e->since_ms ? age : "");
@@ -203,7 +204,7 @@ static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
     sweep_jobs(g, &b, &l);
     g->sweeping = b.ops->name;
     rc = g->run ? 0 /* images belong to no run */
-                : cli_backend_sweep(&b, run_client_now() - g->images_ms, g->dry, on_swept, g, err);
+                : cli_backend_sweep(&b, fbr_wall_ms() - g->images_ms, g->dry, on_swept, g, err);
     orphans_free(&l);
     cli_backend_close(&b);
     return rc;

@@ -296,9 +296,9 @@ static int get_wish(struct logs_wish *w, const struct cli_args *args, struct fbr
                             .tail =
                                 args->values[LOGS_TAIL].text ? args->values[LOGS_TAIL].number : -1,
                             .grep = args->values[LOGS_GREP].text};
-    return args->values[LOGS_SINCE].text ? logs_since(args->values[LOGS_SINCE].text,
-                                                      run_client_now() * 1000, &w->since_us, err)
-                                         : 0;
+    return args->values[LOGS_SINCE].text
+               ? logs_since(args->values[LOGS_SINCE].text, fbr_wall_us(), &w->since_us, err)
+               : 0;
 }
 
 /* Whether output is kept of the run of that name. If so, sets *kept and *run. *run has no

@@ -13,6 +13,7 @@
 #include "cli/orphans.h"
 #include "cli/option.h"
 #include "cli/screen.h"
+#include "runtime/base/clock.h"
 
 enum { PS_ALL, PS_BACKEND, PS_BACKENDS, PS_JSON, PS_OPTIONS };
 
@@ -94,7 +95,7 @@ static void print_row(const struct row *r)
 /* Writes how long the run has lasted, and when it ended. */
 static void put_times(const struct run_client *run, char took[32], char ended[40])
 {
-    int64_t now = run_client_now(), end = run->facts.ended_ms;
+    int64_t now = fbr_wall_ms(), end = run->facts.ended_ms;
     char ago[32];
 
     snprintf(took, 32, "-");
@@ -188,7 +189,7 @@ static void print_group(const struct group *g, bool all)
     char age[32] = "-", jobs[48];
 
     if (g->since_ms)
-        run_client_age(age, run_client_now() - g->since_ms);
+        run_client_age(age, fbr_wall_ms() - g->since_ms);
     snprintf(jobs, sizeof(jobs), "%d/%d", g->running, g->total);
     print_row(&(struct row){g->first->run, "-", g->first->backend, group_state(g), jobs, "-", age,
                             all ? "-" : NULL, g->about});

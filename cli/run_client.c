@@ -482,14 +482,6 @@ int run_client_size(const struct run_client *run)
                                                                           : run->about.size;
 }
 
-int64_t run_client_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 void run_client_age(char out[32], int64_t ms)
 {
     long long s = ms < 0 ? 0 : ms / 1000;

@@ -80,8 +80,6 @@ int run_client_size(const struct run_client *run);
 void run_client_age(char out[32], int64_t ms);
 void run_client_bytes(char out[32], uint64_t bytes);
 const char *run_client_rank_state(const struct fiber_rank_stats *s, char out[48]);
-/* Returns milliseconds since the epoch. */
-int64_t run_client_now(void);
 /* Splits "RUN/3" into RUN and rank 3; `rank` stays as it is if there is none. -EINVAL: RUN is too
  * long. */
 int run_client_split(const char *typed, char *run, size_t size, const char **rank);

@@ -34,7 +34,7 @@ struct seen {
 };
 
 /* The times at which the figures that are shown, and those before them, were taken (0: none
- * before): run_client_now(). */
+ * before): fbr_wall_ms(). */
 struct moments {
     int64_t at, before;
 };
@@ -264,7 +264,7 @@ static void put_title(struct view *v)
     int size = run_client_size(r);
     char line[512], age[32];
 
-    run_client_age(age, run_client_now() - r->about.started_ms);
+    run_client_age(age, fbr_wall_ms() - r->about.started_ms);
     snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s%s  %d restart%s  %s",
              is_pool(v) ? "pool" : "run", r->about.uid, r->about.name, r->about.backend,
              r->facts.running, size, is_pool(v) ? "worker" : "rank", size == 1 ? " runs" : "s run",
@@ -485,7 +485,7 @@ static int look(struct view *v, unsigned patience_ms, struct fbr_error *err)
     v->tasks.before = v->tasks.at;
     v->use.before = v->use.at;
     v->use.at = v->asked;
-    v->asked = v->tasks.at = run_client_now();
+    v->asked = v->tasks.at = fbr_wall_ms();
     return 1;
 }
 

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -31,14 +30,6 @@ struct fbr_pool_control {
     struct fbr_spool *spool;
     bool keeps; /* an attempt to open the spool was made */
 };
-
-static int64_t wall_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* ---- Requests ---- */
 
@@ -101,7 +92,7 @@ static void put_worker(struct fbr_run_rank *out, const struct fbr_pool_worker *w
     out->stats.cpu = (double)w->use.cpu_ns / 1e9;
     out->stats.memory = w->use.resident;
     if (w->ready_ms)
-        out->started_ms = wall_ms() - (int64_t)(fbr_now_ms() - w->ready_ms);
+        out->started_ms = fbr_wall_ms() - (int64_t)(fbr_now_ms() - w->ready_ms);
     out->tasks = w->tasks;
     out->busy = (double)w->busy_ns / 1e9;
     put_host(out->stats.host, sizeof(out->stats.host), w);
@@ -254,7 +245,7 @@ void fbr_pool_control_open(struct fiber_pool *p)
     if (!d)
         return;
     d->about = (struct fbr_run_control_about){
-        .pid = getpid(), .started_ms = wall_ms(), .size = p->target, .kind = FBR_RUN_POOL};
+        .pid = getpid(), .started_ms = fbr_wall_ms(), .size = p->target, .kind = FBR_RUN_POOL};
     snprintf(d->about.name, sizeof(d->about.name), "%s", p->name);
     snprintf(d->about.backend, sizeof(d->about.backend), "%s",
              fbr_rt_backend_name(p->rt, p->backend[0] ? p->backend : NULL));

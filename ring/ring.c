@@ -112,7 +112,6 @@ const char *fbr_ring_backend(const struct fiber_ring *r)
 static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *arg,
                         size_t len, const struct fiber_ring_options *o, struct fbr_error *err)
 {
-    struct timespec now;
     int rc = fbr_ring_wish(&r->wish, o, err);
 
     if (rc < 0)
@@ -125,8 +124,7 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
         return fbr_fail(err, rc, "out of memory");
     r->grace_ms = o->grace_ms ? o->grace_ms : fbr_config_ms(r->rt->config, "grace");
     r->max_restarts = o->max_restarts ? o->max_restarts : 3;
-    clock_gettime(CLOCK_REALTIME, &now);
-    r->started_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    r->started_ms = fbr_wall_ms();
     fbr_ring_apps_name(&r->options, r->command, sizeof(r->command));
     if (!r->command[0])
         fbr_script_own(NULL, 0, r->command, sizeof(r->command));

@@ -1,4 +1,4 @@
-/* clock.c - the monotonic clocks. Each loaded module has its own copy of this code.
+/* clock.c - the clocks. Each loaded module has its own copy of this code.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/clock.h"
@@ -24,4 +24,17 @@ uint64_t fbr_boot_ms(void)
 
     clock_gettime(CLOCK_BOOTTIME, &t);
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+int64_t fbr_wall_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+int64_t fbr_wall_ms(void)
+{
+    return fbr_wall_us() / 1000;
 }

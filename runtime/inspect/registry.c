@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/proc/rundir.h"
@@ -239,14 +240,12 @@ static void keep_record(const char *root, const struct fbr_run_control_about *ab
 {
     char ended[FBR_REGISTRY_MAX], name[64], path[FBR_REGISTRY_MAX];
     struct fbr_run_facts last = *facts;
-    struct timespec now;
     struct fbr_buf b;
 
     if (make_dir(join(ended, root, "ended"), NULL) < 0)
         return;
-    clock_gettime(CLOCK_REALTIME, &now);
     if (code != FBR_REGISTRY_LOST) /* the time of its end is unknown */
-        last.ended_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+        last.ended_ms = fbr_wall_ms();
     snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, FBR_REGISTRY_UID,
              about->uid, hash_name(about->name) & 0xffff);
     fbr_buf_init(&b);

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/log.h"
@@ -282,14 +281,6 @@ fail:
 
 /* ---- Adding ---- */
 
-static uint64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 /* Under the lock. */
 static void put_lost(struct fbr_spool *s, const struct fbr_record *r)
 {
@@ -313,7 +304,7 @@ int fbr_spool_add(struct fbr_spool *s, uint32_t job, uint32_t rank, enum fbr_rec
 
     if (!s || s->told)
         return 0;
-    r.time_us = now_us();
+    r.time_us = (uint64_t)fbr_wall_us();
     pthread_mutex_lock(&s->lock);
     error = s->error;
     if (!error && s->pending.len + len > PENDING_MAX) {

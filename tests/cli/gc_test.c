@@ -195,7 +195,7 @@ static void make_things(void)
                                    "fiber-auto:1",
                                    "no run has used it",
                                    FBR_SWEPT_REMOVED,
-                                   run_client_now() - 25 * HOUR_MS,
+                                   fbr_wall_ms() - 25 * HOUR_MS,
                                    3 << 20};
     things[1] =
         (struct fbr_swept){image, "fiber-auto:2", "a container has it", FBR_SWEPT_KEPT, 0, -1};
@@ -241,10 +241,10 @@ static void the_age_of_images_is_an_option(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        int64_t from = run_client_now() - cases[i].age_ms, until;
+        int64_t from = fbr_wall_ms() - cases[i].age_ms, until;
 
         command(cases[i].line);
-        until = run_client_now() - cases[i].age_ms;
+        until = fbr_wall_ms() - cases[i].age_ms;
         assert_true(from <= mock_engine.before_ms && mock_engine.before_ms <= until);
     }
     mock_engine.before_ms = -1;

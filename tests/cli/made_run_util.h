@@ -165,7 +165,7 @@ static inline void made_run_init(struct made_run *r, const char *id, const char 
     snprintf(a->command, sizeof(a->command), "./%s --fast", name);
     snprintf(a->backend, sizeof(a->backend), "local");
     a->pid = getpid();
-    a->started_ms = run_client_now() - ago_ms;
+    a->started_ms = fbr_wall_ms() - ago_ms;
     a->size = 2;
     r->facts.size = r->facts.running = 2;
     r->facts.agents = 1;

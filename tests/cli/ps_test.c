@@ -128,7 +128,7 @@ static void what_has_ended_is_shown_when_asked_for(void **state)
     made_run_init(&runs[2], "cc", "third", 25 * HOUR_MS);
     made_run_begin(&runs[0]);
     made_run_begin(&runs[1]);
-    runs[0].facts.ended_ms = run_client_now() - 26 * HOUR_MS - HOUR_MS / 2;
+    runs[0].facts.ended_ms = fbr_wall_ms() - 26 * HOUR_MS - HOUR_MS / 2;
     made_run_end(&runs[0], 3, "rank 1 ended with code 3");
     made_run_lost(&runs[2]);
     s = command("ps");
@@ -211,7 +211,7 @@ static void make_jobs(void)
                                       .id = about[i][1],
                                       .name = about[i][2],
                                       .master = masters[i],
-                                      .since_ms = run_client_now() - (int64_t)(30 + i) * HOUR_MS,
+                                      .since_ms = fbr_wall_ms() - (int64_t)(30 + i) * HOUR_MS,
                                       .runs = i != 1};
     mock_engine.jobs = jobs;
     mock_engine.njobs = COUNT(jobs);

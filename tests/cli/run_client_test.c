@@ -252,7 +252,7 @@ static const char *last_run(void)
 /* So that a run ends in a later millisecond than the others. */
 static void wait_for_the_clock(void)
 {
-    for (int64_t now = run_client_now(); run_client_now() <= now;)
+    for (int64_t now = fbr_wall_ms(); fbr_wall_ms() <= now;)
         ;
 }
 
