@@ -42,13 +42,6 @@ bool cp_place(const char *typed, struct cp_place *p)
     return true;
 }
 
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* ---- The other end ---- */
 
 struct cp {
@@ -104,7 +97,7 @@ static int put_it(struct cp *c, struct fbr_error *err)
 
     if (fd < 0)
         return fd;
-    rc = ask(c, FBR_MSG_PUT, mode, name_of(c->here), &i, err);
+    rc = ask(c, FBR_MSG_PUT, mode, basename(c->here), &i, err);
     if (rc == 0)
         rc = put_done(c, fbr_copy_send_file(c->run.fd, fd, &why), &why, text, err);
     close(fd);
@@ -170,7 +163,7 @@ static int get_tree(struct cp *c, const struct fbr_msg_item *i, struct fbr_error
 
 static int get_it(struct cp *c, struct fbr_error *err)
 {
-    const char *name = name_of(c->there.path);
+    const char *name = basename(c->there.path);
     char text[FBR_MSG_TEXT];
     struct fbr_copy_file f;
     struct fbr_msg_item i;

@@ -56,13 +56,6 @@ static const char *const strangers[] = {"ruby", "node",    "java",  "julia",
 
 /* ---- Which interpreter ---- */
 
-static const char *base_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* Finds the language by the name of the program, or of the target of a link: "python3.11". */
 static const struct fbr_language *language_of(const char *path)
 {
@@ -110,7 +103,7 @@ static int first_line(const char *path, char line[LINE_MAX_LEN], const char *wor
         return 0;
     for (char *w = strtok_r(line + 2, " \t\r", &rest); w && n < WORDS - 2;
          w = strtok_r(NULL, " \t\r", &rest)) {
-        if (n == 1 && strcmp(base_of(words[0]), "env") == 0) {
+        if (n == 1 && strcmp(basename(words[0]), "env") == 0) {
             w += strncmp(w, "-S", 2) == 0 ? 2 : 0;
             if (!w[0] || w[0] == '-' || strchr(w, '='))
                 continue;
@@ -267,7 +260,7 @@ static int put_script(const struct interpreter_wish *w, const struct call *c, st
                  "files): put %s into a folder of its own, or name the files that it needs: "
                  "FIBER_IMAGE_ADD='FILE DIR' (fiber image: -a FILE -a DIR)",
                  folder, INTERPRETER_FOLDER_MIB, INTERPRETER_FOLDER_FILES,
-                 c->script.path ? base_of(c->script.path) : "the module");
+                 c->script.path ? basename(c->script.path) : "the module");
     else if (rc < 0)
         fbr_fail(err, rc, "%.512s: %s", folder, fbr_strerror(rc));
     free(folder);

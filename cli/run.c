@@ -127,7 +127,7 @@ static const char *launcher_of(const char *const *command)
     static const char *const names[] = {"mpirun",  "mpiexec",    "mpiexec.hydra",
                                         "orterun", "prterun",    "torchrun",
                                         "srun",    "horovodrun", NULL};
-    const char *slash = strrchr(command[0], '/'), *base = slash ? slash + 1 : command[0];
+    const char *base = basename(command[0]);
 
     if (!strncmp(base, "python", 6) && command[1] && !strcmp(command[1], "-m") && command[2] &&
         (!strcmp(command[2], "torch.distributed.run") ||

@@ -25,17 +25,10 @@
 #include "runtime/program/spawn.h"
 #include "runtime/proc/backend.h"
 
-static const char *base_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* With or without a version: "ksh93", "zsh-5.9". "shuffle" is a user's own program. */
 static bool is_one_of(const char *path, const char *const *names)
 {
-    const char *base = base_of(path);
+    const char *base = basename(path);
 
     for (; *names; names++) {
         size_t n = strlen(*names);

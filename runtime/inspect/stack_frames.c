@@ -128,13 +128,6 @@ static void walk_thread(Dwfl *dwfl, pid_t tid, struct walk *w, char *why, size_t
 
 /* ---- Names ---- */
 
-static const char *last_part(const char *path)
-{
-    const char *slash = path ? strrchr(path, '/') : NULL;
-
-    return slash ? slash + 1 : path ? path : "";
-}
-
 static void name_frame(Dwfl *dwfl, uint64_t pc, bool exact, struct fbr_stack_frame *f)
 {
     uint64_t at = exact || !pc ? pc : pc - 1; /* within the call */
@@ -149,7 +142,7 @@ static void name_frame(Dwfl *dwfl, uint64_t pc, bool exact, struct fbr_stack_fra
     if (!module)
         return;
     dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, &file, NULL);
-    snprintf(f->module, sizeof(f->module), "%s", last_part(file));
+    snprintf(f->module, sizeof(f->module), "%s", file ? basename(file) : "");
     name = dwfl_module_addrinfo(module, at, &offset, &symbol, NULL, NULL, NULL);
     if (!name)
         return;
@@ -158,7 +151,7 @@ static void name_frame(Dwfl *dwfl, uint64_t pc, bool exact, struct fbr_stack_fra
     line = dwfl_module_getsrc(module, at);
     source = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
     if (source)
-        snprintf(f->source, sizeof(f->source), "%.80s:%d", last_part(source), number);
+        snprintf(f->source, sizeof(f->source), "%.80s:%d", basename(source), number);
 }
 
 /* ---- One process ---- */

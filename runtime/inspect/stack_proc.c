@@ -285,7 +285,7 @@ static void name_program(const char *dir, const struct fbr_stack_stat *s,
     n = readlink(path, file, sizeof(file) - 1);
     if (n > 0) {
         file[n] = '\0';
-        name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+        name = basename(file);
     }
     fbr_printable_plain(p->program, sizeof(p->program), name);
 }

@@ -89,9 +89,7 @@ static struct module module_read(const struct dl_phdr_info *info)
 
 static const char *module_name(const struct module *m)
 {
-    const char *slash = strrchr(m->path, '/');
-
-    return slash ? slash + 1 : *m->path ? m->path : "the program";
+    return *m->path ? basename(m->path) : "the program";
 }
 
 static bool module_is_system(const struct module *m)

@@ -86,9 +86,7 @@ void fbr_rundir_touch(const char *dir)
 
 static void shm_of(const char *root, char out[FBR_DIR_MAX])
 {
-    const char *slash = strrchr(root, '/');
-
-    snprintf(out, FBR_DIR_MAX, SHM "/%.48s", slash ? slash + 1 : root);
+    snprintf(out, FBR_DIR_MAX, SHM "/%.48s", basename(root));
 }
 
 void fbr_rundir_wreck(const char *root)

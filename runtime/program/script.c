@@ -40,16 +40,9 @@ static const struct fbr_language languages[] = {
     SHELL("zsh"),
 };
 
-static const char *base_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 bool fbr_script_is_named(const char *path, const char *name)
 {
-    const char *at = base_of(path);
+    const char *at = basename(path);
 
     if (strncmp(at, name, strlen(name)) != 0)
         return false;
@@ -124,7 +117,7 @@ void fbr_script_parse(struct fbr_script *s, const struct fbr_language *l, const 
 /* Writes the last part of a path, without the end of a script's name. False: it is no name. */
 static bool name_of(const char *path, char *out, size_t size)
 {
-    const char *base = base_of(path);
+    const char *base = basename(path);
     size_t len = strlen(base);
 
     for (size_t i = 0; i < sizeof(languages) / sizeof(languages[0]); i++) {
