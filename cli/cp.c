@@ -200,9 +200,6 @@ static int copy_there(struct cp *c, struct fbr_error *err)
 
     if (c->there.job[0] && (job = run_client_job(c->there.job, &c->run, err)) < 0)
         return err->code;
-    if (c->run.state >= CLIENT_ENDED)
-        return fbr_fail(err, -ESRCH, "run %.16s has ended: its jobs, and their files, are gone",
-                        c->run.about.uid);
     rc = run_client_tunnel(&c->run, job, err);
     if (rc < 0)
         return rc;
@@ -211,7 +208,7 @@ static int copy_there(struct cp *c, struct fbr_error *err)
 
 static int copy(struct cp *c, struct fbr_error *err)
 {
-    int rc = orphan_run_here(c->there.run, "cp", &c->run, err);
+    int rc = orphan_run_here(c->there.run, "cp", &c->run, NULL, err);
 
     if (rc < 0)
         return rc;

@@ -102,8 +102,6 @@ static int exec_there(struct exec *e, const char *job, char *const *argv, struct
     bool ring = e->run.about.kind == FBR_RUN_RING;
     int rank = -1, rc;
 
-    if (e->run.state >= CLIENT_ENDED)
-        return fbr_fail(err, -ESRCH, "run %.16s has ended, so it has no jobs", e->run.about.uid);
     if (job[0] && (rank = run_client_job(job, &e->run, err)) < 0)
         return rank;
     if ((rc = run_client_tunnel(&e->run, rank, err)) < 0 ||
@@ -115,8 +113,8 @@ static int exec_there(struct exec *e, const char *job, char *const *argv, struct
 static int run_exec(const struct cli_args *args)
 {
     struct exec e = {.input = args->values[EXEC_INPUT].number > 0, .room = FBR_EXEC_WINDOW};
-    const char *typed = args->operands[0], *slash = strchr(typed, '/');
-    char **argv = args->operands + 1, *name = NULL;
+    char **argv = args->operands + 1;
+    const char *job;
     struct fbr_error err = {0, ""};
     int rc;
 
@@ -126,13 +124,9 @@ static int run_exec(const struct cli_args *args)
         fbr_fail(&err, -EINVAL, "the command is missing: fiber exec RUN[/RANK] -- COMMAND");
         return cli_usage(args->command, &err);
     }
-    name = strndup(typed, slash ? (size_t)(slash - typed) : strlen(typed));
-    rc = name ? orphan_run_here(name, "exec", &e.run, &err)
-              : fbr_fail(&err, -ENOMEM, "out of memory");
-    free(name);
-    if (rc < 0)
+    if (orphan_run_here(args->operands[0], "exec", &e.run, &job, &err) < 0)
         return cli_failed(FAILED, "%s", err.text);
-    rc = exec_there(&e, slash ? slash + 1 : "", argv, &err);
+    rc = exec_there(&e, job, argv, &err);
     fbr_buf_fini(&e.m.bytes);
     run_client_free(&e.run);
     return rc < 0 ? cli_failed(FAILED, "%s", err.text) : e.code;

@@ -380,16 +380,28 @@ int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
                     run, master[0] ? master : "its host is unknown", verb);
 }
 
-int orphan_run_here(const char *typed, const char *verb, struct run_client *run,
+int orphan_run_here(const char *typed, const char *verb, struct run_client *run, const char **job,
                     struct fbr_error *err)
 {
+    size_t len = typed ? strcspn(typed, job ? "/" : "") : 0;
     struct orphan_run e;
-    int rc = typed ? orphan_run_find(typed, NULL, run, &e, err) : run_client_only(run, err);
+    char name[128]; /* no run has a longer one */
+    int rc;
 
-    if (rc <= 0)
+    snprintf(name, sizeof(name), "%.*s", (int)len, typed ? typed : "");
+    rc = typed ? orphan_run_find(name, NULL, run, &e, err) : run_client_only(run, err);
+    if (rc < 0)
         return rc;
-    rc = orphan_run_elsewhere(&e.at[0], verb, err);
-    orphan_run_free(&e);
+    if (job)
+        *job = typed + len + (typed[len] == '/');
+    if (rc > 0) {
+        rc = orphan_run_elsewhere(&e.at[0], verb, err);
+        orphan_run_free(&e);
+    } else if (run->state >= CLIENT_ENDED) {
+        rc = fbr_fail(err, -ESRCH, "run %.16s has ended, so it has no jobs; see `fiber ps -a`",
+                      run->about.uid);
+        run_client_free(run);
+    }
     return rc;
 }
 

@@ -97,9 +97,9 @@ int orphan_run_find(const char *typed, const char *only, struct run_client *run,
 void orphan_run_free(struct orphan_run *e);
 
 /* Finds a run of this host for a command that only the run's master can answer (`verb`: top, scale,
- * cp, stack, exec): 0 and *run. If only the engines know the run, the error explains how to reach
- * its master. */
-int orphan_run_here(const char *typed, const char *verb, struct run_client *run,
+ * cp, stack, exec): 0 and *run, which has not ended. If only the engines know the run, the error
+ * explains how to reach its master. With `job`, RUN/JOB is split: *job is JOB, or "". */
+int orphan_run_here(const char *typed, const char *verb, struct run_client *run, const char **job,
                     struct fbr_error *err);
 /* Makes that error. For tests. */
 int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err);

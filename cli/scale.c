@@ -28,12 +28,9 @@ static int run_scale(const struct cli_args *args)
 
     if (workers < 0)
         return cli_usage(args->command, &err);
-    if (orphan_run_here(args->operands[0], "scale", &run, &err) < 0)
+    if (orphan_run_here(args->operands[0], "scale", &run, NULL, &err) < 0)
         return cli_failed(1, "%s", err.text);
-    if (run.state >= CLIENT_ENDED)
-        rc = fbr_fail(&err, -ESRCH, "run %.16s has ended already", run.about.uid);
-    else
-        rc = run_client_ask(&run, FBR_RUN_CONTROL_SCALE, -1, workers, &err);
+    rc = run_client_ask(&run, FBR_RUN_CONTROL_SCALE, -1, workers, &err);
     run_client_free(&run);
     return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
 }

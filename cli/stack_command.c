@@ -482,18 +482,13 @@ static int run_stack(const struct cli_args *args)
     struct stack s = {.lock = PTHREAD_MUTEX_INITIALIZER,
                       .changed = PTHREAD_COND_INITIALIZER,
                       .list = args->values[STACK_LIST].number > 0};
-    const char *typed = args->operands[0], *slash = strchr(typed, '/');
-    char *name = strndup(typed, slash ? (size_t)(slash - typed) : strlen(typed));
     struct fbr_error err = {0, ""};
-    int code = name ? orphan_run_here(name, "stack", &s.run, &err)
-                    : fbr_fail(&err, -ENOMEM, "out of memory");
+    const char *job;
+    int code;
 
-    free(name);
-    if (code < 0)
+    if (orphan_run_here(args->operands[0], "stack", &s.run, &job, &err) < 0)
         return cli_failed(1, "%s", err.text);
-    if (s.run.state >= CLIENT_ENDED)
-        code = cli_failed(1, "run %.16s has ended, so it has no jobs", s.run.about.uid);
-    else if (find_ranks(&s, slash ? slash + 1 : "", &err) < 0)
+    if (find_ranks(&s, job, &err) < 0)
         code = cli_failed(1, "%s", err.text);
     else {
         visit_all(&s);

@@ -531,12 +531,8 @@ static int run_top(const struct cli_args *args)
     memset(&v, 0, sizeof(v));
     v.json = args->values[TOP_JSON].number > 0;
     v.order = args->values[TOP_SORT].text ? (enum order)args->values[TOP_SORT].number : BY_RANK;
-    if (orphan_run_here(args->operands[0], "top", &v.run, &err) < 0)
+    if (orphan_run_here(args->operands[0], "top", &v.run, NULL, &err) < 0)
         return cli_failed(1, "%s", err.text);
-    if (v.run.state >= CLIENT_ENDED) {
-        run_client_free(&v.run);
-        return cli_failed(1, "run %.16s has ended; see `fiber ps -a`", v.run.about.uid);
-    }
     v.screen = !v.json && isatty(STDIN_FILENO) && cli_is_screen(STDOUT_FILENO) && !times;
     if (v.screen)
         screen_take();

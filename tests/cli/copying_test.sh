@@ -85,7 +85,7 @@ like there/last
 chmod -R u+rwx tree there back
 kill "$pid"
 wait "$pid" || :
-expect 1 'has ended: its jobs, and their files, are gone' 'of a run that has ended' fiber cp large demo:
+expect 1 'has ended, so it has no jobs' 'of a run that has ended' fiber cp large demo:
 
 # a pool: a worker serves it while it works
 "$program" "$work/gate" 9<&- &

@@ -154,7 +154,8 @@ static void a_pool_is_scaled_and_a_ring_is_not(void **state)
     run.answer = -EINVAL;
     says(command("scale pool 4")->err, "run bb00000000000000: ");
     made_run_end(&run, 0, "");
-    refuses("scale pool 4", 1, "run bb00000000000000 has ended already");
+    refuses("scale pool 4", 1,
+            "run bb00000000000000 has ended, so it has no jobs; see `fiber ps -a`");
 }
 
 /* ---- A run that only an engine knows ---- */

@@ -175,7 +175,8 @@ static void one_that_has_ended_shows_nothing(void **state)
     (void)state;
     begin_ring();
     made_run_end(&runs[0], 0, "");
-    refuses("top train -c 1", 1, "run aa00000000000000 has ended; see `fiber ps -a`");
+    refuses("top train -c 1", 1,
+            "run aa00000000000000 has ended, so it has no jobs; see `fiber ps -a`");
 }
 
 static void times_of_looks_have_bounds(void **state)

@@ -80,12 +80,14 @@ static void of_a_run_that_has_ended_nothing_is_left(void **state)
     (void)state;
     made_run_begin(&run);
     made_run_end(&run, 0, "");
-    refuses("exec train true", 125, "run aa00000000000000 has ended, so it has no jobs");
+    refuses("exec train true", 125,
+            "run aa00000000000000 has ended, so it has no jobs; see `fiber ps -a`");
     refuses("cp train:a b", 1,
-            "run aa00000000000000 has ended: its jobs, and their files, are gone");
+            "run aa00000000000000 has ended, so it has no jobs; see `fiber ps -a`");
     refuses("cp /dev/null train:a", 1,
-            "run aa00000000000000 has ended: its jobs, and their files, are gone");
-    refuses("stack train", 1, "run aa00000000000000 has ended, so it has no jobs");
+            "run aa00000000000000 has ended, so it has no jobs; see `fiber ps -a`");
+    refuses("stack train", 1,
+            "run aa00000000000000 has ended, so it has no jobs; see `fiber ps -a`");
 }
 
 static void a_rank_that_it_does_not_have_is_told(void **state)
