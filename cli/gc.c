@@ -42,9 +42,12 @@ static bool is_to_go(const struct gc *g, const struct orphan *j)
     return j->verdict == ORPHAN_DEAD || (j->verdict == ORPHAN_UNKNOWN && g->all);
 }
 
-static void report(struct gc *g, const char *done, const char *kind, const char *what,
-                   const char *why)
+/* Reports something of this host that is left; returns whether it is to be removed. */
+static bool report(struct gc *g, const char *kind, const char *what, const char *why)
 {
+    const char *done = g->dry ? "would remove" : "removed";
+
+    g->removed++;
     if (g->is_json) {
         fbr_json_object(&g->json, NULL);
         fbr_json_str(&g->json, "backend", FBR_BACKEND_LOCAL);
@@ -56,6 +59,7 @@ static void report(struct gc *g, const char *done, const char *kind, const char 
     } else {
         printf("%-12s %s %s: %s\n", done, kind, what, why);
     }
+    return !g->dry;
 }
 
 static void report_job(struct gc *g, const struct orphan *j, const char *done, const char *why)
@@ -90,21 +94,12 @@ static void report_job(struct gc *g, const struct orphan *j, const char *done, c
 
 static bool on_directory(void *user, const char *root)
 {
-    struct gc *g = user;
-
-    report(g, g->dry ? "would remove" : "removed", "directory", root, "its run has ended");
-    g->removed++;
-    return !g->dry;
+    return report(user, "directory", root, "its run has ended");
 }
 
 static bool on_logs(void *user, const char *dir)
 {
-    struct gc *g = user;
-
-    report(g, g->dry ? "would remove" : "removed", "logs", dir,
-           "more than the limit of log_total, 200 runs or 14 days");
-    g->removed++;
-    return !g->dry;
+    return report(user, "logs", dir, "more than the limit of log_total, 200 runs or 14 days");
 }
 
 static int sweep_host(struct gc *g, struct fbr_error *err)
@@ -210,36 +205,12 @@ static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
     return rc;
 }
 
-/* Looks for the run that the user means on one engine. -EEXIST: it is not clear which. An engine
- * that does not answer says so when it is cleaned. */
-static int look_for_run(const struct gc *g, const char *name, char uid[40], struct fbr_error *err)
-{
-    const struct orphan *first;
-    struct cli_backend b;
-    struct orphans l;
-    int n;
-
-    if (orphans_ask(&l, &b, name, g->only, NULL) <= 0)
-        return 0;
-    n = orphan_run_choose(&l, g->run, NULL, &first, err);
-    if (n > 0 && uid[0] && strcmp(uid, first->run) != 0)
-        n = fbr_fail(err, -EEXIST,
-                     "several runs have an id that begins with %.40s: %.12s and %.12s on %s; use a "
-                     "longer id, or --backend",
-                     g->run, uid, first->run, name);
-    if (n > 0)
-        snprintf(uid, 40, "%.39s", first->run);
-    orphans_free(&l);
-    cli_backend_close(&b);
-    return n < 0 ? n : 0;
-}
-
 /* Only one run may be meant: jobs that are removed by mistake do not come back. */
 static int check_run(const struct gc *g, struct fbr_error *err)
 {
-    char uid[40] = "";
-    const char *name;
-    int rc = 0;
+    struct fbr_error why = {0, ""};
+    struct orphan_run e;
+    int rc;
 
     if (!g->run)
         return 0;
@@ -248,10 +219,10 @@ static int check_run(const struct gc *g, struct fbr_error *err)
                         "'%.40s' is not the beginning of a run's id: it takes 2 to 32 hexadecimal "
                         "digits, see `fiber ps --all-backends`",
                         g->run);
-    for (size_t i = 0; rc == 0 && (name = orphans_backend(g->only, i)); i++)
-        if (strcmp(name, FBR_BACKEND_LOCAL) != 0)
-            rc = look_for_run(g, name, uid, err);
-    return rc;
+    rc = orphan_run_ask(&e, g->run, NULL, g->only, &why);
+    orphan_run_free(&e);
+    /* an engine that does not answer is reported when it is cleaned */
+    return rc == -EEXIST ? fbr_fail(err, rc, "%s", why.text) : 0;
 }
 
 static int sweep_all(struct gc *g)

@@ -275,9 +275,7 @@ static int ask_one(struct orphan_run *e, const char *name, const char *typed,
     return 1;
 }
 
-/* 0: no engine has the run. An engine that cannot be queried may have it, which is reported if no
- * other engine has it. */
-static int ask_all(struct orphan_run *e, const char *typed, const struct run_client *lost,
+int orphan_run_ask(struct orphan_run *e, const char *typed, const struct run_client *lost,
                    const char *only, struct fbr_error *err)
 {
     struct fbr_error failed = {0, ""};
@@ -317,14 +315,14 @@ int orphan_run_find(const char *typed, const char *only, struct run_client *run,
                       only, run->about.backend);
     } else if (rc == 0) {
         if (run->state != CLIENT_LOST || !strcmp(run->about.backend, FBR_BACKEND_LOCAL) ||
-            ask_all(e, NULL, run, run->about.backend, &why) <= 0)
+            orphan_run_ask(e, NULL, run, run->about.backend, &why) <= 0)
             return 0;
         run_client_free(run);
         return 1;
     }
     if (rc != -ENOENT || !is_id)
         return rc;
-    rc = ask_all(e, typed, NULL, only, &why);
+    rc = orphan_run_ask(e, typed, NULL, only, &why);
     if (rc > 0)
         return 1;
     if (rc < 0)

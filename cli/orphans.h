@@ -89,6 +89,11 @@ bool orphan_run_is_id(const char *typed);
 int orphan_run_choose(const struct orphans *l, const char *typed, const struct run_client *lost,
                       const struct orphan **first, struct fbr_error *err);
 
+/* Finds the jobs of a run on the engines, as orphan_run_choose() does on one: returns how many
+ * engines have some. 0: none; -EEXIST and a message: several runs have such an id. An engine that
+ * cannot be queried is an error only if no other has the run. *e may be freed in each case. */
+int orphan_run_ask(struct orphan_run *e, const char *typed, const struct run_client *lost,
+                   const char *only, struct fbr_error *err);
 /* Finds a run of this host, as run_client_find(): 0 and *run; or a run that only the engines know:
  * 1 and *e. `only`: no other backend is queried, and the registry is searched only for runs there;
  * NULL: all configured backends. */
