@@ -24,34 +24,44 @@ int cli_backend_open_with(struct cli_backend *b, const char *name, const struct 
                           struct fbr_error *err);
 void cli_backend_close(struct cli_backend *b);
 
-/* The backend's operations, called from our thread. -ENOTSUP: the backend does not have the
- * operation. */
-int cli_backend_list(struct cli_backend *b, fbr_backend_found *found, void *user,
-                     struct fbr_error *err);
-int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *err);
-/* Does nothing if the backend has no such operation. */
-int cli_backend_sweep(struct cli_backend *b, int64_t before_ms, bool dry, fbr_backend_swept *swept,
-                      void *user, struct fbr_error *err);
-/* Returns at once; the reader's functions run on the backend's thread. */
-int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,
-                     const struct fbr_backend_reader *reader, struct fbr_error *err);
-int cli_backend_address(struct cli_backend *b, char *out, size_t size, struct fbr_error *err);
-void cli_backend_check(struct cli_backend *b, fbr_backend_report *say, void *user);
-
-/* Asks whether the engine would accept a job; -ENOTSUP: the backend cannot find out. */
-int cli_backend_would(struct cli_backend *b, const struct fbr_job *job, fbr_backend_report *say,
-                      void *user);
-
 /* A job of this command. event() runs on the loop's thread. */
 struct cli_job {
     void (*event)(void *user, const struct fbr_job_event *event);
     void *user, *handle;
 };
-int cli_backend_start(struct cli_backend *b, const struct fbr_job *job, struct cli_job *j,
-                      struct fbr_error *err);
-int cli_backend_signal(struct cli_backend *b, const struct cli_job *j, int sig);
-/* Call after its EXITED event. */
-void cli_backend_release(struct cli_backend *b, const struct cli_job *j);
+
+/* One of the backend's operations (runtime/proc/backend.h), with the arguments that it takes. */
+struct cli_ask {
+    enum {
+        BACKEND_LIST,   /* found, user */
+        BACKEND_REMOVE, /* id */
+        BACKEND_SWEEP,  /* before_ms, dry, swept, user; nothing if the backend does not have it */
+        /* id, follow, reader. Returns at once; the reader's functions run on the loop's thread */
+        BACKEND_LOGS,
+        BACKEND_ADDRESS, /* out, size */
+        BACKEND_CHECK,   /* say, user; nothing if the backend does not have it */
+        BACKEND_WOULD,   /* job, say, user */
+        BACKEND_START,   /* job, mine */
+        BACKEND_SIGNAL,  /* mine, sig */
+        BACKEND_RELEASE, /* mine, after its EXITED event */
+    } op;
+    fbr_backend_found *found;
+    fbr_backend_swept *swept;
+    fbr_backend_report *say;
+    void *user;
+    const char *id;
+    const struct fbr_backend_reader *reader;
+    int64_t before_ms;
+    bool dry, follow;
+    char *out;
+    size_t size;
+    const struct fbr_job *job;
+    struct cli_job *mine;
+    int sig;
+};
+
+/* Runs it on the loop's thread, and waits. -ENOTSUP: the backend does not have the operation. */
+int cli_backend_ask(struct cli_backend *b, const struct cli_ask *ask, struct fbr_error *err);
 
 /* Whether a variable, key or file shows that the backend is used here, so that a failure is worth a
  * report. */

@@ -64,10 +64,11 @@ static void on_finding(void *user, enum fbr_finding state, const char *what, con
 /* Finds the address that the backend's jobs connect to, as the runtime does. */
 static int way_back(struct cli_backend *b, char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err)
 {
+    const struct cli_ask ask = {.op = BACKEND_ADDRESS, .out = out, .size = FBR_HOST_ADDRESS_MAX};
     const char *bind = fbr_config_str(b->config, "bind");
 
     if (!bind[0])
-        return cli_backend_address(b, out, FBR_HOST_ADDRESS_MAX, err);
+        return cli_backend_ask(b, &ask, err);
     if (fbr_host_address_find(bind, out) == 0)
         return 0;
     return fbr_fail(err, -EADDRNOTAVAIL, "bind = %s: this host has no such address or interface",
@@ -98,7 +99,8 @@ static void look(const struct fbr_backend_ops *p, int fd)
                                                            : advice->bad);
         return;
     }
-    cli_backend_check(&b, on_finding, &l);
+    cli_backend_ask(&b, &(struct cli_ask){.op = BACKEND_CHECK, .say = on_finding, .user = &l},
+                    &err);
     if (l.told) { /* the backend is unusable, and a query for the address would take long */
         cli_backend_close(&b);
         return;

@@ -121,12 +121,13 @@ static int sweep_host(struct gc *g, struct fbr_error *err)
 
 static void remove_job(struct gc *g, struct cli_backend *b, const struct orphan *j)
 {
+    const struct cli_ask remove = {.op = BACKEND_REMOVE, .id = j->id};
     struct fbr_error err = {0, ""};
 
     if (g->dry) {
         g->removed++;
         report_job(g, j, "would remove", j->why);
-    } else if (cli_backend_remove(b, j->id, &err) == 0) {
+    } else if (cli_backend_ask(b, &remove, &err) == 0) {
         g->removed++;
         report_job(g, j, "removed", j->why);
     } else {
@@ -190,6 +191,11 @@ static void on_swept(void *user, const struct fbr_swept *e)
 
 static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
 {
+    const struct cli_ask sweep = {.op = BACKEND_SWEEP,
+                                  .before_ms = fbr_wall_ms() - g->images_ms,
+                                  .dry = g->dry,
+                                  .swept = on_swept,
+                                  .user = g};
     struct orphans l;
     struct cli_backend b;
     int rc = orphans_ask(&l, &b, name, g->only, err);
@@ -198,8 +204,7 @@ static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
         return rc;
     sweep_jobs(g, &b, &l);
     g->sweeping = b.ops->name;
-    rc = g->run ? 0 /* images belong to no run */
-                : cli_backend_sweep(&b, fbr_wall_ms() - g->images_ms, g->dry, on_swept, g, err);
+    rc = g->run ? 0 /* images belong to no run */ : cli_backend_ask(&b, &sweep, err);
     orphans_free(&l);
     cli_backend_close(&b);
     return rc;

@@ -237,10 +237,13 @@ static sigset_t block_signals(void)
  * all objects that we own. */
 static void stop(struct master *m, int sig, unsigned times)
 {
+    const struct cli_ask signal = {
+        .op = BACKEND_SIGNAL, .mine = &m->job, .sig = times > 1 ? SIGKILL : SIGTERM};
+
     if (times > 2)
         run_wait_die(sig);
     atomic_store(&m->stopped, true);
-    cli_backend_signal(&m->b, &m->job, times > 1 ? SIGKILL : SIGTERM);
+    cli_backend_ask(&m->b, &signal, NULL);
     if (!m->quiet && isatty(STDERR_FILENO) && times == 1)
         fprintf(stderr, "fiber: stopping; press Ctrl-C again to kill\n");
 }
@@ -331,14 +334,15 @@ static int code_of(int32_t code)
 
 static int run_job(struct master *m, const struct fbr_job *job, int signals)
 {
+    const struct cli_ask start = {.op = BACKEND_START, .job = job, .mine = &m->job};
     struct fbr_error err = {0, ""};
     int code, by;
 
     m->job = (struct cli_job){.event = on_event, .user = m};
-    if (cli_backend_start(&m->b, job, &m->job, &err) < 0)
+    if (cli_backend_ask(&m->b, &start, &err) < 0)
         return cli_failed(COULD_NOT_START, "the master cannot be started: %s", err.text);
     by = wait_for(m, signals);
-    cli_backend_release(&m->b, &m->job);
+    cli_backend_ask(&m->b, &(struct cli_ask){.op = BACKEND_RELEASE, .mine = &m->job}, &err);
     if (m->why[0] && !by)
         cli_failed(0, "the master%s%s: %s", m->pod[0] ? " " : "", m->pod, m->why);
     if (!by)
@@ -452,10 +456,11 @@ int in_cluster_would(const struct run_options *spec, const struct cli_args *args
 {
     struct fbr_error err = {0, ""};
     struct draft d = {0};
+    const struct cli_ask would = {.op = BACKEND_WOULD, .job = &d.job, .say = say, .user = user};
     int rc = draft(&d, spec, args, b->config, &err);
 
     if (rc == 0)
-        rc = cli_backend_would(b, &d.job, say, user);
+        rc = cli_backend_ask(b, &would, &err);
     draft_free(&d);
     return rc;
 }

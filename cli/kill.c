@@ -51,11 +51,12 @@ static int remove_jobs(struct orphan_run *e, const char *name, struct fbr_error 
     for (size_t i = 0; i < e->count; i++)
         for (size_t k = 0; k < e->at[i].count; k++) {
             const struct orphan *j = &e->at[i].jobs[k];
+            const struct cli_ask remove = {.op = BACKEND_REMOVE, .id = j->id};
             struct fbr_error why = {0, ""};
 
             if (name && !orphan_run_wants(j, name))
                 continue;
-            if (cli_backend_remove(&e->at[i].backend, j->id, &why) == 0)
+            if (cli_backend_ask(&e->at[i].backend, &remove, &why) == 0)
                 removed += j->name[0] != '\0';
             else if (!failed++)
                 fbr_fail(err, why.code, "run %.12s: %s: %s; try %s", e->uid, j->backend, why.text,

@@ -197,12 +197,14 @@ static void on_job_end(void *user, const char *why)
 static void read_job(struct reading *all, struct job_reader *r, struct cli_backend *b, bool follow)
 {
     const struct fbr_backend_reader reader = {on_job_piece, on_job_end, r};
+    const struct cli_ask ask = {
+        .op = BACKEND_LOGS, .id = r->job->id, .follow = follow, .reader = &reader};
     struct fbr_error err = {0, ""};
 
     pthread_mutex_lock(&all->lock);
     all->left++;
     pthread_mutex_unlock(&all->lock);
-    if (cli_backend_logs(b, r->job->id, follow, &reader, &err) < 0)
+    if (cli_backend_ask(b, &ask, &err) < 0)
         on_job_end(r, err.text);
     pthread_mutex_lock(&all->lock);
     while (!follow && all->left)

@@ -154,12 +154,13 @@ static int list_jobs(struct orphans *l, struct cli_backend *b, const char *name,
                      struct fbr_error *err)
 {
     struct asked a = {l, name};
+    const struct cli_ask list = {.op = BACKEND_LIST, .found = on_job, .user = &a};
     int rc = cli_backend_open(b, name, err);
 
     memset(l, 0, sizeof(*l));
     if (rc < 0)
         return rc;
-    rc = cli_backend_list(b, on_job, &a, err);
+    rc = cli_backend_ask(b, &list, err);
     if (rc < 0 || l->failed) {
         orphans_free(l);
         cli_backend_close(b);

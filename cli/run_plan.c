@@ -91,13 +91,15 @@ static void on_finding(void *user, enum fbr_finding finding, const char *what, c
 
 static int ask_server(struct plan *p)
 {
+    const struct cli_ask would = {
+        .op = BACKEND_WOULD, .job = &p->job, .say = on_finding, .user = p};
     struct fbr_error err = {0, ""};
     struct cli_backend b;
     int rc = cli_backend_open_with(&b, p->ops->name, p->args, &err);
 
     if (rc < 0)
         return cli_failed(COULD_NOT_START, "%s", err.text);
-    rc = cli_backend_would(&b, &p->job, on_finding, p);
+    rc = cli_backend_ask(&b, &would, NULL);
     if (p->inside && in_cluster_would(p->run, p->args, &b, on_finding, p) < 0)
         rc = -EPERM;
     cli_backend_close(&b);
