@@ -60,36 +60,21 @@ struct contents {
     struct fbr_args files, data;
 };
 
-static int add(struct fbr_args *w, const char *word, struct fbr_error *err)
-{
-    bool added = word && fbr_args_add(w, word, strlen(word)) == 0;
-
-    return added ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
-}
-
-static int add_lines(struct fbr_args *w, struct fbr_buf *lines, struct fbr_error *err)
+static void add_lines(struct fbr_args *w, struct fbr_buf *lines)
 {
     char *rest = NULL;
-    int rc;
 
     fbr_put_u8(lines, '\0');
-    if (lines->failed)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    for (char *line = strtok_r((char *)lines->data, "\n", &rest); line;
+    w->failed |= lines->failed;
+    for (char *line = w->failed ? NULL : strtok_r((char *)lines->data, "\n", &rest); line;
          line = strtok_r(NULL, "\n", &rest))
-        if ((rc = add(w, line, err)) < 0)
-            return rc;
-    return 0;
+        fbr_args_addf(w, "%s", line);
 }
 
-static int add_values(struct fbr_args *w, const struct cli_value *v, struct fbr_error *err)
+static void add_values(struct fbr_args *w, const struct cli_value *v)
 {
-    int rc;
-
     for (size_t i = 0; i < v->count; i++)
-        if ((rc = add(w, v->list[i], err)) < 0)
-            return rc;
-    return 0;
+        fbr_args_addf(w, "%s", v->list[i]);
 }
 
 /* Adds a script, and the files that its interpreter needs besides its libraries. */
@@ -102,10 +87,12 @@ static int add_library(struct contents *c, const char *program, bool named, stru
 
     fbr_buf_init(&found.lines);
     rc = interpreter_find(&wish, &found, err);
-    if (rc > 0 && (rc = add(&c->files, found.self, err)) == 0)
-        rc = add_lines(&c->data, &found.lines, err);
+    if (rc > 0) {
+        fbr_args_addf(&c->files, "%s", found.self);
+        add_lines(&c->data, &found.lines);
+    }
     fbr_buf_fini(&found.lines);
-    return rc == -ENOTSUP && named ? 0 : rc;
+    return rc < 0 && !(rc == -ENOTSUP && named) ? rc : 0;
 }
 
 /* Adds a program; a name without a slash is searched in PATH, as a shell does. */
@@ -115,7 +102,6 @@ static int add_program(struct contents *c, const char *program, const struct cli
     bool named = args->values[IMAGE_ADD].count > 0;
     char path[PATH_MAX];
     struct stat st;
-    int rc;
 
     if (strchr(program, '/'))
         snprintf(path, sizeof(path), "%s", program);
@@ -126,8 +112,8 @@ static int add_program(struct contents *c, const char *program, const struct cli
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return fbr_fail(err, -EISDIR, "%.256s is a directory, not a program; add it with --add",
                         path);
-    rc = add(&c->files, path, err);
-    return rc < 0 || args->values[IMAGE_NO_PLUGINS].number ? rc : add_library(c, path, named, err);
+    fbr_args_addf(&c->files, "%s", path);
+    return args->values[IMAGE_NO_PLUGINS].number ? 0 : add_library(c, path, named, err);
 }
 
 /* Adds the programs, the other named files, and this command, which is the agent of rings in
@@ -141,36 +127,23 @@ static int collect(struct contents *c, const struct cli_args *args, struct fbr_e
     for (int i = 2; i < args->noperands; i++)
         if ((rc = add_program(c, args->operands[i], args, err)) < 0)
             return rc;
-    rc = add_values(&c->files, &args->values[IMAGE_ADD], err);
-    if (rc < 0)
-        return rc;
+    add_values(&c->files, &args->values[IMAGE_ADD]);
     if (args->values[IMAGE_BARE].number)
         return 0;
     if (n < 0)
         return fbr_fail(err, -errno, "cannot find the command fiber: %m");
-    self[n] = '\0';
-    return add(&c->files, self, err);
+    fbr_args_add(&c->files, self, (size_t)n);
+    return 0;
 }
 
 /* "K" alone takes its value from our environment, as `fiber run -x` does. */
-static int collect_env(struct fbr_args *env, const struct cli_args *args, struct fbr_error *err)
+static void collect_env(struct fbr_args *env, const struct cli_value *given)
 {
-    const struct cli_value *given = &args->values[IMAGE_ENV];
-
     for (size_t i = 0; i < given->count; i++) {
-        const char *here = getenv(given->list[i]);
-        bool whole = strchr(given->list[i], '=') || !here;
-        char *both = NULL;
-        int rc;
+        const char *here = strchr(given->list[i], '=') ? NULL : getenv(given->list[i]);
 
-        if (!whole && asprintf(&both, "%s=%s", given->list[i], here) < 0)
-            both = NULL;
-        rc = add(env, whole ? given->list[i] : both, err);
-        free(both);
-        if (rc < 0)
-            return rc;
+        fbr_args_addf(env, "%s%s%s", given->list[i], here ? "=" : "", here ? here : "");
     }
-    return 0;
 }
 
 static int open_image(struct made *m, struct fbr_error *err)
@@ -181,9 +154,14 @@ static int open_image(struct made *m, struct fbr_error *err)
     struct fbr_image_spec spec;
     int rc;
 
-    if ((rc = collect(&c, m->args, err)) < 0 || (rc = collect_env(&env, m->args, err)) < 0 ||
-        (rc = add_values(&entrypoint, &v[IMAGE_ENTRYPOINT], err)) < 0)
+    if ((rc = collect(&c, m->args, err)) < 0)
         goto done;
+    collect_env(&env, &v[IMAGE_ENV]);
+    add_values(&entrypoint, &v[IMAGE_ENTRYPOINT]);
+    if (c.files.failed || c.data.failed || env.failed || entrypoint.failed) {
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+        goto done;
+    }
     spec = (struct fbr_image_spec){.files = (const char *const *)c.files.at,
                                    .more = (const char *const *)c.data.at,
                                    .env = (const char *const *)env.at,

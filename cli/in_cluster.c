@@ -13,7 +13,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,31 +48,11 @@ struct master {
 
 /* ---- The master's command line ---- */
 
-struct words {
-    struct fbr_args args;
-    bool failed; /* out of memory */
-};
-
-static void addf(struct words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void addf(struct words *w, const char *fmt, ...)
-{
-    va_list ap;
-    char *word;
-    int n;
-
-    va_start(ap, fmt);
-    n = vasprintf(&word, fmt, ap);
-    va_end(ap);
-    w->failed |= n < 0 || fbr_args_add(&w->args, word, (size_t)n) < 0;
-    if (n >= 0)
-        free(word);
-}
-
-static char **take(struct words *w)
+static char **take(struct fbr_args *w)
 {
     if (w->failed)
-        fbr_args_fini(&w->args);
-    return w->args.at;
+        fbr_args_fini(w);
+    return w->at;
 }
 
 /* Options about where the master runs, and variables, which are passed in another way. */
@@ -91,10 +70,10 @@ static bool stays_here(size_t option)
 
 char **in_cluster_words(const struct run_options *spec, const struct cli_args *args)
 {
-    struct words w = {0};
+    struct fbr_args w = {0};
 
-    addf(&w, "fiber");
-    addf(&w, "run");
+    fbr_args_addf(&w, "fiber");
+    fbr_args_addf(&w, "run");
     for (size_t i = 0; i < RUN_OPTIONS; i++) {
         const struct cli_option *o = &run_option_table[i];
         const struct cli_value *v = &args->values[i];
@@ -102,15 +81,15 @@ char **in_cluster_words(const struct run_options *spec, const struct cli_args *a
         if (stays_here(i))
             continue;
         for (int64_t n = 0; o->type == CLI_FLAG && n < v->number; n++)
-            addf(&w, "--%s", o->name);
+            fbr_args_addf(&w, "--%s", o->name);
         if (o->type != CLI_FLAG && v->text)
-            addf(&w, "--%s=%s", o->name, v->text);
+            fbr_args_addf(&w, "--%s=%s", o->name, v->text);
     }
     for (size_t i = 0; i < spec->env.count; i++)
-        addf(&w, "--env=%.*s", (int)strcspn(spec->env.list[i], "="), spec->env.list[i]);
-    addf(&w, "--");
+        fbr_args_addf(&w, "--env=%.*s", (int)strcspn(spec->env.list[i], "="), spec->env.list[i]);
+    fbr_args_addf(&w, "--");
     for (int i = 0; i < args->noperands; i++)
-        addf(&w, "%s", args->operands[i]);
+        fbr_args_addf(&w, "%s", args->operands[i]);
     return take(&w);
 }
 
@@ -140,17 +119,17 @@ static bool goes_along(const char *key)
 
 static char **environment(const struct fbr_config *c, char *const *given, size_t count)
 {
-    struct words w = {0};
+    struct fbr_args w = {0};
     size_t n;
     const struct fbr_config_key *keys = fbr_config_keys(&n);
 
     for (size_t i = 0; i < count; i++)
-        addf(&w, "%s", given[i]);
+        fbr_args_addf(&w, "%s", given[i]);
     for (size_t i = 0; i < n; i++)
         if (goes_along(keys[i].name) && strcmp(fbr_config_origin(c, keys[i].name), "default") != 0)
-            addf(&w, "%s=%s", keys[i].env, fbr_config_str(c, keys[i].name));
-    if (!w.args.at && !w.failed) /* an empty list is valid */
-        w.args.at = calloc(1, sizeof(*w.args.at));
+            fbr_args_addf(&w, "%s=%s", keys[i].env, fbr_config_str(c, keys[i].name));
+    if (!w.at && !w.failed) /* an empty list is valid */
+        w.at = calloc(1, sizeof(*w.at));
     return take(&w);
 }
 
@@ -467,23 +446,23 @@ int in_cluster_would(const struct run_options *spec, const struct cli_args *args
 
 int in_cluster_variables(char ***out, const struct cli_value *env)
 {
-    struct words w = {0};
+    struct fbr_args w = {0};
     int code = 0;
 
     for (size_t i = 0; i < env->count && code == 0; i++) {
         const char *name = env->list[i];
 
         if (strchr(name, '='))
-            addf(&w, "%s", name);
+            fbr_args_addf(&w, "%s", name);
         else if (getenv(name))
-            addf(&w, "%s=%s", name, getenv(name));
+            fbr_args_addf(&w, "%s=%s", name, getenv(name));
         else
             code = cli_failed(2, "%s %s: there is no such variable here; use %s %s=VALUE",
                               env->said[i], name, env->said[i], name);
     }
     if (w.failed)
         code = cli_failed(COULD_NOT_START, "out of memory");
-    *out = w.args.at;
+    *out = w.at;
     return code;
 }
 

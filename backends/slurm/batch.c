@@ -308,8 +308,8 @@ static void on_cancel_time(void *arg)
                 if (!j || !j->want || fbr_batch_way(j->state, j->want) != way)
                     continue;
                 id_of(j, id);
-                if (fbr_slurm_add(&w, "%s", id) == 0 &&
-                    fbr_slurm_add(&b->cancelling, "%s", id) == 0) {
+                if (fbr_args_addf(&w, "%s", id) == 0 &&
+                    fbr_args_addf(&b->cancelling, "%s", id) == 0) {
                     j->asked = j->want;
                     j->want = 0;
                 }
@@ -549,7 +549,7 @@ static void count_missing(struct fbr_slurm_batch *b)
     b->accounting = true;
     if (fbr_args_split(&w, "sacct --noheader --allocations --parsable2 --format=" FBR_SLURM_SACCT,
                        NULL) < 0 ||
-        (cluster && cluster[0] && fbr_slurm_add(&w, "--clusters=%s", cluster) < 0) ||
+        (cluster && cluster[0] && fbr_args_addf(&w, "--clusters=%s", cluster) < 0) ||
         add_ids(b, &w, "--jobs=", has_forgotten) <= 0 ||
         fbr_slurm_run(b->tools, &w, TOOL_MS, on_accounts, b) < 0)
         on_accounts(b, &(struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = (char[]){""}});
@@ -643,7 +643,7 @@ static bool on_dead(void *user, const char *path, const char *tag)
     struct fbr_slurm_batch *b = user;
 
     fbr_info("slurm: %s was left behind, and is removed", path);
-    fbr_slurm_add(&b->dead, ".%s.", tag);
+    fbr_args_addf(&b->dead, ".%s.", tag);
     return true;
 }
 
@@ -665,7 +665,7 @@ static void on_left(void *user, const struct fbr_tool_result *r)
         *name++ = '\0';
         for (size_t i = 0; i < b->dead.n; i++)
             if (strstr(name, b->dead.at[i]))
-                fbr_slurm_add(&w, "%s", at);
+                fbr_args_addf(&w, "%s", at);
     }
     if (w.n > 2 && fbr_slurm_run(b->tools, &w, TOOL_MS, on_cancelled, b) == 0)
         b->cancels++;
@@ -804,9 +804,9 @@ static void cancel_submitted(struct fbr_slurm_batch *b)
     options = w.n;
     DL_FOREACH(b->all, s)
         if (s->living && s->stage == SUBMITTED)
-            fbr_slurm_add(&w, "%s", s->id);
+            fbr_args_addf(&w, "%s", s->id);
     for (size_t i = 0; i < b->cancelling.n; i++)
-        fbr_slurm_add(&w, "%s", b->cancelling.at[i]);
+        fbr_args_addf(&w, "%s", b->cancelling.at[i]);
     cancel_now(&w, options);
     fbr_args_fini(&w);
 }
@@ -847,7 +847,7 @@ static void cancel_submitting(struct fbr_slurm_batch *b)
         if (!name || !has_submitting(b, name + 1))
             continue;
         *name = '\0';
-        fbr_slurm_add(&w, "%s", at);
+        fbr_args_addf(&w, "%s", at);
     }
     cancel_now(&w, options);
 done:

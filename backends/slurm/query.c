@@ -71,7 +71,7 @@ int fbr_slurm_ask_about(const char *command, const char *option, const char *val
 
     if (rc < 0)
         goto done;
-    if (value && fbr_slurm_add(&w, "%s%s", option, value) < 0)
+    if (value && fbr_args_addf(&w, "%s%s", option, value) < 0)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     else
         rc = fbr_slurm_ask(&w, ms, out, err);

@@ -10,7 +10,6 @@
 #include "backends/slurm/slurm_args.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,22 +86,6 @@ void fbr_slurm_settings_fini(struct fbr_slurm_settings *s)
     fbr_args_fini(&s->options);
 }
 
-int fbr_slurm_add(struct fbr_args *w, const char *fmt, ...)
-{
-    char *text;
-    va_list ap;
-    int n, rc;
-
-    va_start(ap, fmt);
-    n = vasprintf(&text, fmt, ap);
-    va_end(ap);
-    if (n < 0)
-        return -ENOMEM;
-    rc = fbr_args_add(w, text, (size_t)n);
-    free(text);
-    return rc;
-}
-
 unsigned fbr_slurm_cpus(const struct fbr_job *job)
 {
     unsigned whole = job->cpus > 0 && job->cpus < 1e6 ? (unsigned)job->cpus : 0;
@@ -114,9 +97,9 @@ int fbr_slurm_add_needs(struct fbr_args *w, const struct fbr_job *job)
 {
     unsigned long long mib = job->memory ? (job->memory - 1) / MIB + 1 : 0;
 
-    if ((job->cpus > 0 && fbr_slurm_add(w, "--cpus-per-task=%u", fbr_slurm_cpus(job)) < 0) ||
-        (mib && fbr_slurm_add(w, "--mem=%lluM", mib) < 0) ||
-        (job->gpus > 0 && fbr_slurm_add(w, "--gres=gpu:%d", job->gpus) < 0))
+    if ((job->cpus > 0 && fbr_args_addf(w, "--cpus-per-task=%u", fbr_slurm_cpus(job)) < 0) ||
+        (mib && fbr_args_addf(w, "--mem=%lluM", mib) < 0) ||
+        (job->gpus > 0 && fbr_args_addf(w, "--gres=gpu:%d", job->gpus) < 0))
         return -ENOMEM;
     return 0;
 }
@@ -133,7 +116,7 @@ int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *
 
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
         if (settings[i].value[0] &&
-            fbr_slurm_add(w, "--%s=%s", settings[i].option, settings[i].value) < 0)
+            fbr_args_addf(w, "--%s=%s", settings[i].option, settings[i].value) < 0)
             return -ENOMEM;
     return fbr_args_add_all(w, s->options.at);
 }

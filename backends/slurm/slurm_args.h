@@ -28,8 +28,6 @@ int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_confi
                             struct fbr_error *err);
 void fbr_slurm_settings_fini(struct fbr_slurm_settings *s);
 
-/* Adds text as one word. */
-int fbr_slurm_add(struct fbr_args *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Whole processors; 0: the job requests none. */
 unsigned fbr_slurm_cpus(const struct fbr_job *job);
 /* Adds --cpus-per-task, --mem, --gres. */

@@ -295,10 +295,10 @@ static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
     unsigned asked = fbr_slurm_cpus(job), cpus = asked ? asked : share_of_cpus(s, job);
     unsigned long mib = share_of_memory(s, cpus);
 
-    if (fbr_slurm_add(w, "--exact") < 0 ||
-        (!asked && fbr_slurm_add(w, "--cpus-per-task=%u", cpus) < 0) ||
-        (!job->memory && mib && fbr_slurm_add(w, "--mem=%luM", mib) < 0) ||
-        (!job->gpus && fbr_slurm_add(w, "--gres=none") < 0))
+    if (fbr_args_addf(w, "--exact") < 0 ||
+        (!asked && fbr_args_addf(w, "--cpus-per-task=%u", cpus) < 0) ||
+        (!job->memory && mib && fbr_args_addf(w, "--mem=%luM", mib) < 0) ||
+        (!job->gpus && fbr_args_addf(w, "--gres=none") < 0))
         return -ENOMEM;
     return 0;
 }
@@ -341,11 +341,11 @@ static int make_words(const struct step *j, const struct fbr_job *job, struct fb
     bool shares = job->cpus > 0 || job->gpus > 0;
 
     if (fbr_args_split(w, always, NULL) < 0 ||
-        fbr_slurm_add(w, "--input=%s", job->ticket ? "0" : "none") < 0 ||
-        fbr_slurm_add(w, "--export=ALL%s", job->ticket ? ",FIBER_TICKET=fd:0" : "") < 0 ||
-        fbr_slurm_add(w, "--job-name=%s", j->name) < 0 ||
-        (j->s->component >= 0 && fbr_slurm_add(w, "--het-group=%d", j->s->component) < 0) ||
-        (shares ? add_share(j->s, job, w) : fbr_slurm_add(w, "--overlap")) < 0 ||
+        fbr_args_addf(w, "--input=%s", job->ticket ? "0" : "none") < 0 ||
+        fbr_args_addf(w, "--export=ALL%s", job->ticket ? ",FIBER_TICKET=fd:0" : "") < 0 ||
+        fbr_args_addf(w, "--job-name=%s", j->name) < 0 ||
+        (j->s->component >= 0 && fbr_args_addf(w, "--het-group=%d", j->s->component) < 0) ||
+        (shares ? add_share(j->s, job, w) : fbr_args_addf(w, "--overlap")) < 0 ||
         fbr_slurm_add_needs(w, job) < 0)
         return -ENOMEM;
     return fbr_args_add_all(w, j->s->settings->options.at);
@@ -356,7 +356,7 @@ static int add_program(const struct fbr_job *job, struct fbr_args *w)
 {
     /* srun's --chdir uses another folder if it cannot enter this one */
     if (job->workdir &&
-        (fbr_slurm_add(w, "env") < 0 || fbr_slurm_add(w, "--chdir=%s", job->workdir) < 0))
+        (fbr_args_addf(w, "env") < 0 || fbr_args_addf(w, "--chdir=%s", job->workdir) < 0))
         return -ENOMEM;
     if (fbr_args_add_program(w, job->file) < 0)
         return -ENOMEM;
@@ -446,7 +446,7 @@ static int prepare(struct step *j, const struct fbr_job *job, struct fbr_error *
         fbr_args_add_all(&j->env, env) < 0)
         goto done;
     /* this makes sure that the array exists */
-    if (!j->env.at && fbr_slurm_add(&j->env, "FIBER_SLURM=step") < 0)
+    if (!j->env.at && fbr_args_addf(&j->env, "FIBER_SLURM=step") < 0)
         goto done;
     if (job->ticket)
         fbr_put(&j->ticket, job->ticket, job->ticket_len);
@@ -498,7 +498,7 @@ static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_ar
     struct fbr_args w = {0};
 
     if (fbr_args_split(&w, "scancel --quiet", NULL) < 0 ||
-        fbr_slurm_add(&w, "--signal=%d", sig) < 0 || fbr_args_add_all(&w, ids->at) < 0 ||
+        fbr_args_addf(&w, "--signal=%d", sig) < 0 || fbr_args_add_all(&w, ids->at) < 0 ||
         fbr_slurm_run(s->tools, &w, TOOL_MS, on_sent, NULL) < 0)
         fbr_warn("slurm: cannot signal %zu steps", ids->n);
     fbr_args_fini(&w);
@@ -533,10 +533,10 @@ static void signal_known(struct fbr_slurm_steps *s)
         DL_FOREACH(s->steps, j) {
             if (!j->number[0] || j->asked != first->asked || !first->number[0])
                 continue;
-            if (j != first && fbr_slurm_add(&ids, "%s", j->number) == 0)
+            if (j != first && fbr_args_addf(&ids, "%s", j->number) == 0)
                 j->number[0] = '\0';
         }
-        if (first->number[0] && fbr_slurm_add(&ids, "%s", first->number) == 0)
+        if (first->number[0] && fbr_args_addf(&ids, "%s", first->number) == 0)
             send_signals(s, first->asked, &ids);
         first->number[0] = '\0';
         fbr_args_fini(&ids);

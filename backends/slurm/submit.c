@@ -233,17 +233,17 @@ static int sbatch_words(const struct submission *s, struct fbr_args *w)
     /* %a is an index only in an array. */
     const char *index = s->n > 1 ? "%a" : "0";
 
-    if (fbr_args_split(w, always, NULL) < 0 || fbr_slurm_add(w, "--job-name=%s", s->name) < 0 ||
-        fbr_slurm_add(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index) < 0 ||
-        fbr_slurm_add(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index) < 0 ||
-        (s->n > 1 && fbr_slurm_add(w, "--array=0-%u", s->n - 1) < 0) ||
+    if (fbr_args_split(w, always, NULL) < 0 || fbr_args_addf(w, "--job-name=%s", s->name) < 0 ||
+        fbr_args_addf(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index) < 0 ||
+        fbr_args_addf(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index) < 0 ||
+        (s->n > 1 && fbr_args_addf(w, "--array=0-%u", s->n - 1) < 0) ||
         fbr_slurm_add_needs(w, &s->job) < 0 ||
         /* Slurm has no other way to keep jobs apart: each gets a node of its own. */
-        (s->job.apart && fbr_slurm_add(w, "--exclusive") < 0) ||
+        (s->job.apart && fbr_args_addf(w, "--exclusive") < 0) ||
         fbr_slurm_add_settings(w, b->settings) < 0)
         return -ENOMEM;
     /* after the options, because the last comment counts */
-    return fbr_slurm_add(w, "--comment=%.300s%sfiber.job=%s fiber.master=%s", theirs ? theirs : "",
+    return fbr_args_addf(w, "--comment=%.300s%sfiber.job=%s fiber.master=%s", theirs ? theirs : "",
                          theirs ? " " : "", s->name, b->master);
 }
 

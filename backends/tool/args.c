@@ -4,6 +4,8 @@
 #include "backends/tool/args.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,7 @@ int fbr_args_add(struct fbr_args *w, const char *word, size_t len)
         w->at = at;
     if (!at || !copy) {
         free(copy);
+        w->failed = true;
         return -ENOMEM;
     }
     memcpy(copy, word, len);
@@ -27,6 +30,23 @@ int fbr_args_add(struct fbr_args *w, const char *word, size_t len)
     w->at[w->n++] = copy;
     w->at[w->n] = NULL;
     return 0;
+}
+
+int fbr_args_addf(struct fbr_args *w, const char *fmt, ...)
+{
+    char *text;
+    va_list ap;
+    int n, rc;
+
+    va_start(ap, fmt);
+    n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    w->failed |= n < 0;
+    if (n < 0)
+        return -ENOMEM;
+    rc = fbr_args_add(w, text, (size_t)n);
+    free(text);
+    return rc;
 }
 
 int fbr_args_add_all(struct fbr_args *w, char *const *list)

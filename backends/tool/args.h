@@ -17,11 +17,14 @@
 struct fbr_args {
     char **at; /* NULL-terminated; NULL if there are no words */
     size_t n;
+    bool failed; /* a word could not be added: out of memory */
 };
 
 /* Adds the words of `text`. -EINVAL: a quote is not closed. */
 int fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err);
 int fbr_args_add(struct fbr_args *w, const char *word, size_t len);
+/* Adds the text as one word. */
+int fbr_args_addf(struct fbr_args *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds each text of a NULL-terminated list, which may be NULL. -ENOMEM. */
 int fbr_args_add_all(struct fbr_args *w, char *const *list);
 /* Adds the program that env(1) is to start. */
