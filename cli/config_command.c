@@ -71,24 +71,19 @@ static int show_text(const struct fbr_config *c, const char *key)
     return 0;
 }
 
-struct walk {
-    size_t at;
-};
-
 static const char *next_key(void *user)
 {
-    struct walk *w = user;
-    size_t n;
+    size_t *at = user, n;
     const struct fbr_config_key *keys = fbr_config_keys(&n);
 
-    return w->at < n ? keys[w->at++].name : NULL;
+    return *at < n ? keys[(*at)++].name : NULL;
 }
 
 static int unknown_key(const char *key)
 {
-    struct walk w = {0};
+    size_t at = 0;
     bool variable = !strncmp(key, "FIBER_", 6);
-    const char *near = cli_nearest(key + (variable ? 6 : 0), next_key, &w);
+    const char *near = cli_nearest(key + (variable ? 6 : 0), next_key, &at);
 
     return cli_failed(2, "there is no setting %s%s%s%s", key, near ? "; did you mean " : "",
                       near ? near : "", near ? "?" : "");
@@ -119,7 +114,7 @@ static int run_config(const struct cli_args *args)
     bool sets = args->noperands && !strcmp(args->operands[0], "set");
     struct fbr_error err = {0, ""};
     struct fbr_config *c;
-    struct walk w = {0};
+    size_t at = 0;
     int code;
 
     if (args->noperands != 3 && sets)
@@ -129,7 +124,7 @@ static int run_config(const struct cli_args *args)
                  "show takes at most one KEY; to set it, use `fiber config set KEY VALUE`");
     if (err.code)
         return cli_usage(args->command, &err);
-    while (key && (name = next_key(&w)) && strcmp(name, key) != 0)
+    while (key && (name = next_key(&at)) && strcmp(name, key) != 0)
         ;
     if (key && !name)
         return unknown_key(key);

@@ -49,12 +49,11 @@ const char *cli_nearest(const char *typed, const char *(*next)(void *user), void
     return found;
 }
 
-/* Returns the index of the word in a list, after `from`; -1: it is not in the list. */
-static int word_index(const char *words, const char *word, int from)
+int cli_word_index(const char *words, const char *word)
 {
     size_t len = strlen(word);
 
-    for (int i = from; words && *words; i++) {
+    for (int i = 0; words && *words; i++) {
         size_t n = strcspn(words, " ");
 
         if (n == len && !strncmp(words, word, n))
@@ -75,31 +74,25 @@ static int word_count(const char *words)
     return n;
 }
 
-struct word_walk {
-    const char *at;
-};
-
 static const char *next_word(void *user)
 {
-    struct word_walk *w = user;
-    const char *word = w->at;
+    const char **at = user, *word = *at;
 
-    if (!word || !*word)
+    if (!*word)
         return NULL;
-    w->at += strcspn(w->at, " ");
-    w->at += *w->at == ' ';
+    *at += strcspn(word, " ");
+    *at += **at == ' ';
     return word;
 }
 
 int cli_bad_word(const char *said, const char *text, size_t len, const char *words,
                  struct fbr_error *err)
 {
-    struct word_walk w = {words};
-    const char *near;
+    const char *near, *at = words;
     char typed[65];
 
     snprintf(typed, sizeof(typed), "%.*s", (int)(len < 64 ? len : 64), text);
-    near = cli_nearest(typed, next_word, &w);
+    near = cli_nearest(typed, next_word, &at);
     return fbr_fail(err, -EINVAL, "%s: \"%s\" is none of: %s%s%.*s%s", said, typed, words,
                     near ? "; did you mean " : "", near ? (int)strcspn(near, " ") : 0,
                     near ? near : "", near ? "?" : "");
@@ -224,13 +217,11 @@ static int take_number(const struct cli_option *o, const char *said, const char 
 static int take_word(const struct cli_option *o, const char *said, const char *text,
                      struct cli_value *v, struct fbr_error *err)
 {
-    int index = word_index(o->words, text, 0);
+    int index = cli_word_index(o->words, text), hidden = cli_word_index(o->hidden_words, text);
 
-    if (index < 0)
-        index = word_index(o->hidden_words, text, word_count(o->words));
-    if (index < 0)
+    if (index < 0 && hidden < 0)
         return cli_bad_word(said, text, strlen(text), o->words, err);
-    v->number = index;
+    v->number = index < 0 ? word_count(o->words) + hidden : index;
     return 0;
 }
 
@@ -335,7 +326,7 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
     if (o->type == CLI_REFUSED)
         return fbr_fail(r->err, -EINVAL, "%s: %s", said, o->help);
     if (o->type == CLI_NOTHING && o->words && !glued && r->at < r->argc &&
-        word_index(o->words, r->argv[r->at], 0) >= 0)
+        cli_word_index(o->words, r->argv[r->at]) >= 0)
         glued = r->argv[r->at++];
     if (!o->argument) {
         v->number++;
@@ -415,7 +406,7 @@ static int check_operands(const struct cli_args *args, struct fbr_error *err)
     const struct cli_command *c = args->command;
     const char *first = args->operands[0];
 
-    if (c->words && first && word_index(c->words, first, 0) < 0)
+    if (c->words && first && cli_word_index(c->words, first) < 0)
         return cli_bad_word(c->name, first, strlen(first), c->words, err);
     if (args->noperands < c->least)
         return fbr_fail(err, -EINVAL, "%s is missing: fiber %s %s",

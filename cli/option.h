@@ -117,6 +117,9 @@ int cli_args_settings(const struct cli_args *args,
 /* Sets them in the configuration of this process. */
 int cli_args_configure(const struct cli_args *args, struct fbr_error *err);
 
+/* Returns the index of a word in a list of words that single blanks separate; -1: it has no such
+ * word. */
+int cli_word_index(const char *words, const char *word);
 /* Returns the candidate that is nearest to the typed word, or NULL if none is near; next() returns
  * the candidates one by one. */
 const char *cli_nearest(const char *typed, const char *(*next)(void *user), void *user);

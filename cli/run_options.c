@@ -276,16 +276,6 @@ static const char *our_word(const char *word, size_t len)
     return NULL;
 }
 
-static bool is_among(const char *word, const char *words)
-{
-    size_t len = strlen(word);
-
-    for (const char *at = words; *at; at += strcspn(at, " "), at += *at == ' ')
-        if (strcspn(at, " ") == len && !strncmp(at, word, len))
-            return true;
-    return false;
-}
-
 #define BIND_WORDS run_option_table[RUN_BIND_TO].words
 #define MAP_WORDS run_option_table[RUN_MAP_BY].words
 
@@ -294,7 +284,7 @@ static int take_bind(struct run_options *s, const char *text, struct fbr_error *
     size_t len = strcspn(text, ":");
     const char *word = our_word(text, len);
 
-    if (!word || !is_among(word, BIND_WORDS))
+    if (!word || cli_word_index(BIND_WORDS, word) < 0)
         return cli_bad_word("--bind-to", text, len, BIND_WORDS, err);
     if (!strcasecmp(text + len, ":overload-allowed") || !strcasecmp(text + len, ":overload"))
         s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
@@ -363,7 +353,7 @@ static int take_map(struct run_options *s, const char *text, struct fbr_error *e
         return take_modifiers(s, what + 5, err);
     }
     word = our_word(text, len);
-    if (!word || !is_among(word, MAP_WORDS))
+    if (!word || cli_word_index(MAP_WORDS, word) < 0)
         return cli_bad_word("--map-by", text, len, MAP_WORDS, err);
     if (len == 4 && !strncasecmp(text, "node", 4))
         snprintf(s->note, sizeof(s->note),
