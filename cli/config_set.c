@@ -4,7 +4,6 @@
 #include "cli/config_set.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,8 +13,10 @@
 #include <unistd.h>
 
 #include "cli/text_file.h"
-#include "runtime/base/atomic_file.h"
 #include "runtime/base/config.h"
+#include "runtime/base/fds.h"
+#include "runtime/inspect/copy.h"
+#include "runtime/proc/rundir.h"
 
 /* ---- The text ---- */
 
@@ -102,47 +103,24 @@ static int check(const char *key, const char *value, const char *text, struct fb
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
 }
 
-/* Makes the folders above the file. */
-static int make_folders(const char *path, struct fbr_error *err)
-{
-    char folder[PATH_MAX];
-
-    snprintf(folder, sizeof(folder), "%s", path);
-    for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        if (mkdir(folder, 0700) < 0 && errno != EEXIST)
-            return fbr_fail(err, -errno, "cannot make %s: %s", folder, fbr_strerror(errno));
-        *at = '/';
-    }
-    return 0;
-}
-
-/* Writes the file `name` and renames it to `path`; it gets the mode of `path`. */
-static int fill(int fd, const char *name, const char *path, const char *text)
-{
-    size_t len = strlen(text);
-    struct stat old;
-    ssize_t n;
-
-    if (stat(path, &old) == 0 && fchmod(fd, old.st_mode & 0777) < 0)
-        return -errno;
-    if ((n = write(fd, text, len)) != (ssize_t)len)
-        return n < 0 ? -errno : -ENOSPC;
-    return fsync(fd) < 0 || rename(name, path) < 0 ? -errno : 0;
-}
-
+/* Replaces the file, as a whole; it keeps its mode. */
 static int replace(const char *path, const char *text, struct fbr_error *err)
 {
-    char name[PATH_MAX + FBR_ATOMIC_ROOM];
-    int fd = fbr_atomic_file(path, name, sizeof(name)), rc = fd;
+    struct fbr_copy_file f;
+    struct stat old;
+    int rc;
 
-    if (fd >= 0) {
-        rc = fill(fd, name, path, text);
-        if (rc < 0)
-            unlink(name);
-        close(fd);
+    if (fbr_copy_begin(&f, path, "", err) < 0)
+        return fbr_wrap(err, "cannot write");
+    rc = fbr_fds_write(f.fd, text, strlen(text));
+    if (rc < 0 || fsync(f.fd) < 0) {
+        rc = rc < 0 ? rc : -errno;
+        fbr_copy_drop(&f);
+        return fbr_fail(err, rc, "cannot write %s: %s", path, fbr_strerror(rc));
     }
-    return rc < 0 ? fbr_fail(err, rc, "cannot write %s: %s", path, fbr_strerror(rc)) : 0;
+    if (fbr_copy_commit(&f, stat(path, &old) == 0 ? old.st_mode : 0600, err) < 0)
+        return fbr_wrap(err, "cannot write");
+    return 0;
 }
 
 int config_set(const char *key, const char *value, char *path, size_t size, struct fbr_error *err)
@@ -162,10 +140,10 @@ int config_set(const char *key, const char *value, char *path, size_t size, stru
     free(old);
     if (!text)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    if ((rc = check(key, value, text, err)) < 0 || (rc = make_folders(path, err)) < 0)
-        goto done;
-    rc = replace(path, text, err);
-done:
+    rc = check(key, value, text, err);
+    if (rc == 0 && (rc = fbr_rundir_parents(path, 0700)) < 0)
+        fbr_fail(err, rc, "cannot make the folder of %s: %s", path, fbr_strerror(rc));
+    rc = rc < 0 ? rc : replace(path, text, err);
     free(text);
     return rc;
 }

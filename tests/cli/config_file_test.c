@@ -133,7 +133,8 @@ static void where_no_file_can_be_it_is_told(void **state)
     (void)state;
     file_make(path_in(made_root, "plain"), "x", 1, 0600);
     setenv("XDG_CONFIG_HOME", path_in(made_root, "plain"), 1);
-    snprintf(text, sizeof(text), "cannot make %s/plain/fiber: Not a directory", made_root);
+    snprintf(text, sizeof(text),
+             "cannot make the folder of %s/plain/fiber/fiber.conf: Not a directory", made_root);
     refuses("config set grace 2s", 2, text);
     unsetenv("XDG_CONFIG_HOME");
     unsetenv("HOME");
