@@ -26,13 +26,6 @@ enum order { BY_RANK, BY_CPU, BY_MEMORY, BY_HOST };
 static const char order_words[] = "rank cpu memory host"; /* in the order of enum order */
 static const char *const order_names[] = {"number", "time", "memory", "host"};
 
-/* A rank's figures at the last update. */
-struct seen {
-    bool known;
-    double cpu, busy;
-    uint64_t tasks;
-};
-
 /* The times at which the figures that are shown, and those before them, were taken (0: none
  * before): fbr_wall_ms(). */
 struct moments {
@@ -41,8 +34,6 @@ struct moments {
 
 struct view {
     struct run_client run;
-    struct seen *seen; /* by rank: at the last update */
-    int nseen;
     /* tasks: taken with each answer; use: processor time and memory, taken when the last answer was
      * requested */
     struct moments tasks, use;
@@ -74,10 +65,19 @@ static int silent_s(const struct view *v)
     return !v->unanswered || ms < CLIENT_PATIENCE_MS ? 0 : (int)(ms / 1000);
 }
 
-/* Returns the last figures of a rank; NULL: nothing to compare with. */
-static const struct seen *seen_of(const struct view *v, const struct fiber_rank_stats *s)
+static int by_rank(const void *a, const void *b)
 {
-    return s->rank >= 0 && s->rank < v->nseen && v->seen[s->rank].known ? &v->seen[s->rank] : NULL;
+    const struct fbr_run_rank *x = a, *y = b;
+
+    return (x->stats.rank > y->stats.rank) - (x->stats.rank < y->stats.rank);
+}
+
+/* Returns the last figures of a rank; NULL: nothing to compare with. */
+static const struct fbr_run_rank *seen_of(const struct view *v, const struct fbr_run_rank *r)
+{
+    const struct run_client *c = &v->run;
+
+    return c->nbefore ? bsearch(r, c->before, (size_t)c->nbefore, sizeof(*r), by_rank) : NULL;
 }
 
 /* Returns the percentage of the time since the last update, or since the start at the first one;
@@ -96,14 +96,15 @@ static double share(const struct view *v, const struct fbr_run_rank *r, const st
 
 static double cpu_share(const struct view *v, const struct fbr_run_rank *r)
 {
-    const struct seen *seen = seen_of(v, &r->stats);
+    const struct fbr_run_rank *seen = seen_of(v, r);
 
-    return r->stats.memory ? share(v, r, &v->use, r->stats.cpu, seen ? &seen->cpu : NULL) : -1;
+    return r->stats.memory ? share(v, r, &v->use, r->stats.cpu, seen ? &seen->stats.cpu : NULL)
+                           : -1;
 }
 
 static double busy_share(const struct view *v, const struct fbr_run_rank *r)
 {
-    const struct seen *seen = seen_of(v, &r->stats);
+    const struct fbr_run_rank *seen = seen_of(v, r);
 
     return share(v, r, &v->tasks, r->busy, seen ? &seen->busy : NULL);
 }
@@ -119,34 +120,11 @@ static double task_rate(const struct view *v)
         return -1;
     for (int i = 0; i < v->run.nranks; i++) {
         const struct fbr_run_rank *r = &v->run.ranks[i];
-        const struct seen *seen = seen_of(v, &r->stats);
+        const struct fbr_run_rank *seen = seen_of(v, r);
 
         n += r->tasks - (seen && v->tasks.before && seen->tasks <= r->tasks ? seen->tasks : 0);
     }
     return (double)n * 1000 / (double)(v->tasks.at - from);
-}
-
-/* Keeps the figures of the answer before this one. */
-static void remember(struct view *v)
-{
-    for (int i = 0; i < v->run.nbefore; i++) {
-        const struct fbr_run_rank *r = &v->run.before[i];
-        int rank = r->stats.rank;
-        struct seen *more;
-
-        if (rank < 0 || rank > 1 << 20)
-            continue;
-        if (rank >= v->nseen) {
-            more = realloc(v->seen, ((size_t)rank + 1) * sizeof(*more));
-            if (!more)
-                return;
-            for (int k = v->nseen; k <= rank; k++)
-                more[k] = (struct seen){0};
-            v->seen = more;
-            v->nseen = rank + 1;
-        }
-        v->seen[rank] = (struct seen){true, r->stats.cpu, r->busy, r->tasks};
-    }
 }
 
 /* ---- Order ---- */
@@ -177,7 +155,7 @@ static int compare(const void *a, const void *b, void *view)
     case BY_RANK:
         break;
     }
-    return d ? d : x->stats.rank - y->stats.rank;
+    return d ? d : by_rank(a, b);
 }
 
 static void sort(struct view *v)
@@ -481,7 +459,8 @@ static int look(struct view *v, unsigned patience_ms, struct fbr_error *err)
     v->unanswered = rc == -ETIMEDOUT;
     if (rc < 0)
         return v->unanswered ? 0 : rc;
-    remember(v);
+    if (v->run.nbefore)
+        qsort(v->run.before, (size_t)v->run.nbefore, sizeof(*v->run.before), by_rank);
     v->tasks.before = v->tasks.at;
     v->use.before = v->use.at;
     v->use.at = v->asked;
@@ -540,7 +519,6 @@ static int run_top(const struct cli_args *args)
     screen_drop_picture();
     screen_restore();
     run_client_free(&v.run);
-    free(v.seen);
     if (rc == -ECONNRESET) { /* the end of the run is not an error */
         fprintf(stderr, "fiber: run %.16s has ended\n", v.run.about.uid);
         return 0;
