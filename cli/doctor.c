@@ -76,11 +76,6 @@ void doctor_report(struct doctor *d, const char *name, enum doctor_state state, 
 
 /* ---- Other programs, run with a time limit ---- */
 
-int doctor_which(const char *name, char *path, size_t size)
-{
-    return fbr_spawn_find(name, path, size, NULL);
-}
-
 int doctor_ask_all(const char *const *argv, char *text, size_t size)
 {
     char path[PATH_MAX];
@@ -90,7 +85,7 @@ int doctor_ask_all(const char *const *argv, char *text, size_t size)
                                .errors = -1,
                                .limit_ms = PATIENCE_MS,
                                .max = OUTPUT_MAX};
-    int rc = doctor_which(argv[0], path, sizeof(path)), code = 0;
+    int rc = fbr_spawn_find(argv[0], path, sizeof(path), NULL), code = 0;
     struct fbr_buf out;
 
     text[0] = '\0';

@@ -31,7 +31,5 @@ void doctor_backends(struct doctor *d, const char *only);
 int doctor_ask(const char *const *argv, char *line, size_t size);
 /* The same with all its output, or as much as fits. */
 int doctor_ask_all(const char *const *argv, char *text, size_t size);
-/* Finds a program of that name in PATH; -ENOENT. */
-int doctor_which(const char *name, char *path, size_t size);
 
 #endif

@@ -332,8 +332,8 @@ static void check_mpich(struct doctor *d)
         for (char *p = line; *p; p++)
             *p = *p == '\t' ? ' ' : *p;
         doctor_report(d, "MPICH", DOCTOR_GOOD, "", "%s", line);
-    } else if (doctor_which("mpiexec.hydra", path, sizeof(path)) == 0 ||
-               doctor_which("mpicc.mpich", path, sizeof(path)) == 0) {
+    } else if (fbr_spawn_find("mpiexec.hydra", path, sizeof(path), NULL) == 0 ||
+               fbr_spawn_find("mpicc.mpich", path, sizeof(path), NULL) == 0) {
         doctor_report(d, "MPICH", DOCTOR_GOOD, "", "%s", path);
     } else {
         doctor_report(d, "MPICH", DOCTOR_ABSENT, "apt install mpich", "not found here");
@@ -349,7 +349,7 @@ static void check_python(struct doctor *d)
         {"mpi4py", "apt install python3-mpi4py"}};
     char line[160], path[PATH_MAX];
 
-    if (doctor_which("python3", path, sizeof(path)) < 0) {
+    if (fbr_spawn_find("python3", path, sizeof(path), NULL) < 0) {
         doctor_report(d, "python3", DOCTOR_ABSENT, "apt install python3", "not found here");
         return;
     }

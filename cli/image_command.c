@@ -15,7 +15,6 @@
 #include "backends/cluster.h"
 #include "backends/tool/args.h"
 #include "cli/run_client.h"
-#include "cli/doctor.h"
 #include "cli/interpreter.h"
 #include "cli/option.h"
 #include "cli/screen.h"
@@ -23,6 +22,7 @@
 #include "runtime/inspect/copy.h"
 #include "runtime/net/loop.h"
 #include "runtime/program/module.h"
+#include "runtime/program/spawn.h"
 
 #define COULD_NOT 1
 
@@ -105,7 +105,7 @@ static int add_program(struct contents *c, const char *program, const struct cli
 
     if (strchr(program, '/'))
         snprintf(path, sizeof(path), "%s", program);
-    else if (doctor_which(program, path, sizeof(path)) < 0)
+    else if (fbr_spawn_find(program, path, sizeof(path), NULL) < 0)
         return fbr_fail(err, -ENOENT, "there is no program %.128s in PATH%s%.128s", program,
                         access(program, F_OK) == 0 ? "; did you mean ./" : "",
                         access(program, F_OK) == 0 ? program : "");

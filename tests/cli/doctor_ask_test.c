@@ -8,6 +8,7 @@
 #include <limits.h>
 
 #include "cli/doctor.h"
+#include "runtime/program/spawn.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 
@@ -87,9 +88,9 @@ static void a_program_that_is_not_there_is_told(void **state)
     (void)state;
     assert_int_equal(doctor_ask(argv, text, sizeof(text)), -ENOENT);
     assert_string_equal(text, "");
-    assert_int_equal(doctor_which("fiber-test-tool", path, sizeof(path)), -ENOENT);
+    assert_int_equal(fbr_spawn_find("fiber-test-tool", path, sizeof(path), NULL), -ENOENT);
     put_program("exit 0");
-    assert_int_equal(doctor_which("fiber-test-tool", path, sizeof(path)), 0);
+    assert_int_equal(fbr_spawn_find("fiber-test-tool", path, sizeof(path), NULL), 0);
     assert_string_equal(path, path_in(dir, "fiber-test-tool"));
 }
 
