@@ -52,7 +52,6 @@ struct stack {
     size_t nasks;
     struct seen *seen;
     size_t nseen;
-    bool failed; /* memory was short */
 };
 
 static const char *word(const struct stack *s)

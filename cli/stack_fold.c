@@ -73,7 +73,6 @@ static void add_thread(struct stack_fold *f, int who, const struct fbr_stack_pro
         *g = (struct stack_group){
             .process = p, .thread = t, .main = true, .exact = true, .call = true};
         LL_PREPEND(f->groups, g);
-        f->count++;
     }
     g->main = g->main && t == p->threads;
     g->exact = g->exact && same_lines(g->thread, t);

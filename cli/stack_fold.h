@@ -22,8 +22,7 @@ struct stack_group {
 
 struct stack_fold {
     struct stack_group *groups; /* in display order after stack_fold_sort() */
-    size_t count;
-    bool failed; /* memory was short */
+    bool failed;                /* memory was short */
 };
 
 /* Adds the threads of a process, which must live as long as the fold does. */

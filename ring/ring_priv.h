@@ -156,7 +156,6 @@ struct fiber_ring {
     uint32_t hosts;                  /* number of different host names of the agents */
     struct ring_note *notes, *heard; /* remarks; remarks by host, and hosts (notes.c) */
     struct ring_stream *streams;
-    uint64_t next_stream;
     struct fbr_timer grace, limit, tick, gang, ask, moment;
     struct ring_failure failure;
     struct ring_traceback traceback;

@@ -21,7 +21,6 @@ struct owner {
     struct owner *next, *prev;
     char id[FBR_KUBE_NAME + 8], run[FBR_KUBE_NAME], master[FBR_MASTER_ID_MAX];
     int64_t since_ms;
-    int alive;
 };
 
 struct listing {
