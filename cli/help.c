@@ -439,24 +439,15 @@ static void put_man(FILE *out, const struct cli_command *c)
 
 enum { HELP_MAN, HELP_OPTIONS };
 
-/* Whether Fiber understands the options of this launcher. */
-static bool is_launcher(const char *name)
-{
-    static const char *const names[] = {"mpirun",  "mpiexec", "mpiexec.hydra", "orterun",
-                                        "prterun", "srun",    "torchrun"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!strcmp(names[i], name))
-            return true;
-    return false;
-}
+const char cli_launchers[] =
+    "mpirun mpiexec mpiexec.hydra orterun prterun torchrun srun horovodrun";
 
 static int run_help(const struct cli_args *args)
 {
     const char *name = args->noperands ? args->operands[0] : NULL;
     const struct cli_command *c = name ? cli_command_find(name) : NULL;
 
-    if (name && !c && is_launcher(name)) {
+    if (name && !c && cli_word_index(cli_launchers, name) >= 0) {
         put_others(stdout, cli_command_find("run"), cli_width(STDOUT_FILENO));
         return 0;
     }

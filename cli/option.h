@@ -130,7 +130,8 @@ int cli_bad_word(const char *said, const char *text, size_t len, const char *wor
 /* help.c: pages */
 void cli_help_short(FILE *out, int width);
 void cli_help_command(FILE *out, const struct cli_command *command, int width);
-int cli_width(int fd); /* of the terminal there; 80 if there is none */
+extern const char cli_launchers[]; /* other launchers, whose options Fiber understands */
+int cli_width(int fd);             /* of the terminal there; 80 if there is none */
 
 /* commands.c: all commands, in the order of the help; NULL-terminated */
 extern const struct cli_command *const cli_commands[];

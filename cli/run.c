@@ -124,19 +124,13 @@ static int make_output(struct run_options *s, char path[PATH_MAX])
  * "torch.distributed.run"; NULL: none. */
 static const char *launcher_of(const char *const *command)
 {
-    static const char *const names[] = {"mpirun",  "mpiexec",    "mpiexec.hydra",
-                                        "orterun", "prterun",    "torchrun",
-                                        "srun",    "horovodrun", NULL};
     const char *base = basename(command[0]);
 
     if (!strncmp(base, "python", 6) && command[1] && !strcmp(command[1], "-m") && command[2] &&
         (!strcmp(command[2], "torch.distributed.run") ||
          !strcmp(command[2], "torch.distributed.launch")))
         return command[2];
-    for (size_t i = 0; names[i]; i++)
-        if (!strcmp(base, names[i]))
-            return names[i];
-    return NULL;
+    return cli_word_index(cli_launchers, base) >= 0 ? base : NULL;
 }
 
 /* Such a command is allowed, because a user may intend it. */
