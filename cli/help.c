@@ -188,26 +188,18 @@ void cli_help_short(FILE *out, int width)
 
 static void roff(FILE *out, const char *text, size_t len)
 {
+    static const char *const escapes[128] = {['\\'] = "\\e",  ['-'] = "\\-",   ['\''] = "\\(aq",
+                                             ['`'] = "\\(ga", ['^'] = "\\(ha", ['~'] = "\\(ti"};
     bool start = true;
 
     for (size_t i = 0; i < len; i++) {
-        char ch = text[i];
+        unsigned char ch = (unsigned char)text[i];
 
         if (start && (ch == '.' || ch == '\''))
             fputs("\\&", out);
         start = ch == '\n';
-        if (ch == '\\')
-            fputs("\\e", out);
-        else if (ch == '-')
-            fputs("\\-", out);
-        else if (ch == '\'')
-            fputs("\\(aq", out);
-        else if (ch == '`')
-            fputs("\\(ga", out);
-        else if (ch == '^')
-            fputs("\\(ha", out);
-        else if (ch == '~')
-            fputs("\\(ti", out);
+        if (ch < 128 && escapes[ch])
+            fputs(escapes[ch], out);
         else
             fputc(ch, out);
     }
