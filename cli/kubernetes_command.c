@@ -26,33 +26,18 @@ enum {
     KUBERNETES_OPTIONS
 };
 
-static void put_char(unsigned char c)
-{
-    if (c == '"' || c == '\\')
-        printf("\\%c", c);
-    else if (c < ' ' || c == 0x7f)
-        printf("\\u%04x", c);
-    else
-        putchar(c);
-}
-
-/* A JSON string is a YAML string too. */
-static void put_string(const char *text)
-{
-    putchar('"');
-    for (; *text; text++)
-        put_char((unsigned char)*text);
-    putchar('"');
-}
-
-/* Escapes '$', because Kubernetes replaces $(NAME), and $$ by $. */
-static void put_word(const char *text)
+/* A JSON string is a YAML string too. In a `word` '$' is doubled, because Kubernetes replaces
+ * $(NAME), and $$ by $. */
+static void put_quoted(const char *text, bool word)
 {
     putchar('"');
     for (; *text; text++) {
-        if (*text == '$')
-            putchar('$');
-        put_char((unsigned char)*text);
+        unsigned char c = (unsigned char)*text;
+
+        if (c < ' ' || c == 0x7f)
+            printf("\\u%04x", c);
+        else
+            printf("%s%c", c == '"' || c == '\\' ? "\\" : word && c == '$' ? "$" : "", c);
     }
     putchar('"');
 }
@@ -115,7 +100,7 @@ static void put_json_namespace(const char *namespace)
     if (namespace)
         printf(",\"namespace\":");
     if (namespace)
-        put_string(namespace);
+        put_quoted(namespace, false);
 }
 
 static void put_json_head(const char *version, const char *kind, const char *name,
@@ -125,7 +110,7 @@ static void put_json_head(const char *version, const char *kind, const char *nam
 
     snprintf(whole, sizeof(whole), "%.253s%s", name, suffix);
     printf("{\"apiVersion\":\"%s\",\"kind\":\"%s\",\"metadata\":{\"name\":", version, kind);
-    put_string(whole);
+    put_quoted(whole, false);
     put_json_namespace(namespace);
     putchar('}');
 }
@@ -145,9 +130,9 @@ void kubernetes_put_rights_json(const char *name, const char *namespace)
     printf("]},");
     put_json_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
     printf(",\"roleRef\":{\"apiGroup\":\"rbac.authorization.k8s.io\",\"kind\":\"Role\",\"name\":");
-    put_string(name);
+    put_quoted(name, false);
     printf("},\"subjects\":[{\"kind\":\"ServiceAccount\",\"name\":");
-    put_string(name);
+    put_quoted(name, false);
     put_json_namespace(namespace);
     printf("}]}]");
 }
@@ -191,7 +176,7 @@ static void put_variable(const char *variable)
     const char *value = variable + strcspn(variable, "=");
 
     printf("            - {name: \"%.*s\", value: ", (int)(value - variable), variable);
-    put_word(value + (*value == '='));
+    put_quoted(value + (*value == '='), true);
     puts("}");
 }
 
@@ -217,13 +202,13 @@ static void put_job(const char *name, const char *namespace, const char *image, 
            "      containers:\n"
            "        - name: fiber\n"
            "          image: ");
-    put_string(image);
+    put_quoted(image, false);
     printf("\n          command: [");
     for (int i = 0; command[i]; i++) {
         char *whole = i ? NULL : run_program_whole(command[0]);
 
         printf("%s", i ? ", " : "");
-        put_word(whole ? whole : command[i]);
+        put_quoted(whole ? whole : command[i], true);
         free(whole);
     }
     printf("]\n"
