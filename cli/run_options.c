@@ -164,89 +164,82 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                  "localhost nameserver stream-buffering signals-to-handle signals_to_handle "
                  "event-log-handler event_log_handler logs-specs logs_specs",
          .help = "all bootstraps are always available"},
-    [RUN_RANK_BY] =
-        {"rank-by", 0, CLI_REFUSED, "X",
-         .help = "ranks are numbered host by host. To spread them over a host use --map-by"},
-    [RUN_CPU_LIST] = {"cpu-list", 0, CLI_REFUSED, "LIST", .also = "cpu-set slot-list rankfile rf",
-                      .help = "use --bind-to, --map-by and --cpus-per-rank. To use only some "
-                              "processors of this machine: taskset -c LIST fiber run ..."},
     [RUN_KILL] = {"kill-on-bad-exit", 0, CLI_NOTHING, .words = "0 1", .also = "K",
                   .help = "ranks are ended when one fails; use --on-failure shrink to let the "
                           "others go on"},
     [RUN_HWTHREADS] = {"use-hwthread-cpus", 0, CLI_FLAG, .foreign = true,
                        .help = "--bind-to hwthread, unless another one is given"},
-    [RUN_STANDALONE] =
-        {"node-rank", 0, CLI_REFUSED, "R", .also = "node_rank",
-         .help = "one `fiber run` starts the ranks of all hosts: use --nodes and --per-node"},
-    [RUN_RENDEZVOUS] = {"master-addr", 0, CLI_REFUSED, "A",
-                        .also = "master_addr master-port master_port rdzv-endpoint rdzv_endpoint",
-                        .help = "ranks find each other without it: omit it"},
-    [RUN_PROCESSORS] = {"c", 0, CLI_REFUSED, "N",
-                        .help = "use -n for ranks, as -c of mpirun; --cpus-per-rank for "
-                                "processors, as -c of srun"},
-    [RUN_ONE_A_NODE] = {"pernode", 0, CLI_REFUSED, .help = "use --per-node 1, with --nodes"},
-    [RUN_BY_NODE] = {"bynode", 0, CLI_REFUSED, .also = "nolocal distribution",
-                     .help = "ranks fill one host after the other. For fewer on each, use "
-                             "--per-node"},
-    [RUN_BY_PACKAGE] = {"bind-to-socket", 0, CLI_REFUSED,
-                        .also = "npersocket ppr membind bysocket numa-binding numa_binding",
-                        .help = "use --bind-to package or numa, which also binds memory, --map-by "
-                                "package, or --map-by ppr:M:node"},
-    [RUN_PROGRAMS] = {"app", 0, CLI_REFUSED, "FILE", .also = "configfile multi-prog",
-                      .help = "separate several programs by ':': fiber run -n 1 A : -n 3 B"},
-    [RUN_MCA_FILE] = {"tune", 0, CLI_REFUSED, "FILE", .also = "am",
-                      .help = "use --mca KEY VALUE for each parameter in it"},
-    [RUN_MCA_OTHER] = {"pmixmca", 0, CLI_REFUSED, "KEY VALUE", .also = "gpmixca prtemca",
-                       .help = "it is for mpirun itself, which Fiber does not use: omit it"},
-    [RUN_NAMES] = {"genvlist", 0, CLI_REFUSED, "A,B", .also = "envlist",
-                   .help = "use -x for each: -x A -x B"},
-    [RUN_NO_NAMES] = {"genvnone", 0, CLI_REFUSED, .also = "envnone",
-                      .help =
-                          "ranks of this host get the whole environment; to start with an empty "
-                          "one: env -i fiber run ..."},
-    [RUN_STAGING] = {"preload-binary", 0, CLI_REFUSED,
-                     .also = "s preload-files path "
-                             "set-cwd-to-session-dir",
-                     .help = "put it into a folder that the hosts share, or into the image"},
-    [RUN_DISPLAY] = {"display", 0, CLI_REFUSED, "X",
-                     .help = "use --display-map for the plan, --report-bindings for the result"},
-    [RUN_STREAMS] =
-        {"tee", 0, CLI_REFUSED, "X",
-         .also = "redirects r e error errfile-pattern prepend-pattern merge-stderr-to-stdout "
-                 "xml xterm local-ranks-filter local_ranks_filter",
-         .help = "use --output DIR for files, --tag and --timestamp to label lines, 2>&1 for one "
-                 "stream"},
-    [RUN_SURVIVORS] = {"disable-auto-cleanup", 0, CLI_REFUSED,
-                       .also = "with-ft enable-recovery continuous",
-                       .help = "use --on-failure shrink, so that the others go on without a failed "
-                               "rank, or replace"},
-    [RUN_DEBUGGER] = {"debug", 0, CLI_REFUSED, .also = "tv debugger d debug-daemons",
-                      .help = "use `fiber stack RUN` to see what ranks are doing, or gdb -p with "
-                              "the process id that `fiber top` shows"},
-    [RUN_DETACH] = {"detach", 0, CLI_REFUSED, .also = "background",
-                    .help = "use nohup fiber run ... &, which outlives the terminal; `fiber ps`, "
-                            "`fiber logs -f RUN` and `fiber kill RUN` find it"},
-    [RUN_INTERFACE] = {"iface", 0, CLI_REFUSED, "X", .help = "use FIBER_BIND=X fiber run ..."},
-    [RUN_MODULE] = {"m", 0, CLI_REFUSED, "MODULE", .also = "module",
-                    .help =
-                        "for torchrun's module use the program: fiber run ... python3 -m MODULE; "
-                        "for srun's distribution use --map-by node (cyclic) or slot (block)"},
-    [RUN_SLURM] = {"partition", 0, CLI_REFUSED, "X",
-                   .also = "p account A qos exclusive reservation constraint C exclude "
-                           "dependency comment contiguous licenses begin immediate exact overlap",
-                   .help = "use the settings slurm_partition, slurm_account, slurm_qos and "
-                           "slurm_options: FIBER_SLURM_PARTITION=X fiber run ..."},
     [RUN_TIME] = {"time", 't', CLI_TEXT, "T", .foreign = true, .also = "t",
                   .help = "minutes, minutes:seconds, hours:minutes:seconds, "
                           "days-hours[:minutes[:seconds]], as in srun: sets --timeout of the run; "
                           "FIBER_SLURM_TIME limits its jobs"},
-    [RUN_PID] = {"report-pid", 0, CLI_REFUSED, "X", .also = "report-uri",
-                 .help = "the process is `fiber run` itself: $! in the shell, and `fiber ps` shows "
-                         "it"},
-    [RUN_ALL_GPUS] = {"gpus", 0, CLI_REFUSED, "N",
-                      .also =
-                          "gres G gpus-per-node mem-per-cpu virtual-local-rank virtual_local_rank",
-                      .help = "use --gpus-per-rank and --mem"},
+    [RUN_REFUSED] =
+        {"rank-by", 0, CLI_REFUSED, "X",
+         .help = "ranks are numbered host by host. To spread them over a host use --map-by"},
+    {"cpu-list", 0, CLI_REFUSED, "LIST", .also = "cpu-set slot-list rankfile rf",
+     .help = "use --bind-to, --map-by and --cpus-per-rank. To use only some "
+             "processors of this machine: taskset -c LIST fiber run ..."},
+    {"node-rank", 0, CLI_REFUSED, "R", .also = "node_rank",
+     .help = "one `fiber run` starts the ranks of all hosts: use --nodes and --per-node"},
+    {"master-addr", 0, CLI_REFUSED, "A",
+     .also = "master_addr master-port master_port rdzv-endpoint rdzv_endpoint",
+     .help = "ranks find each other without it: omit it"},
+    {"c", 0, CLI_REFUSED, "N",
+     .help = "use -n for ranks, as -c of mpirun; --cpus-per-rank for "
+             "processors, as -c of srun"},
+    {"pernode", 0, CLI_REFUSED, .help = "use --per-node 1, with --nodes"},
+    {"bynode", 0, CLI_REFUSED, .also = "nolocal distribution",
+     .help = "ranks fill one host after the other. For fewer on each, use "
+             "--per-node"},
+    {"bind-to-socket", 0, CLI_REFUSED,
+     .also = "npersocket ppr membind bysocket numa-binding numa_binding",
+     .help = "use --bind-to package or numa, which also binds memory, --map-by "
+             "package, or --map-by ppr:M:node"},
+    {"app", 0, CLI_REFUSED, "FILE", .also = "configfile multi-prog",
+     .help = "separate several programs by ':': fiber run -n 1 A : -n 3 B"},
+    {"tune", 0, CLI_REFUSED, "FILE", .also = "am",
+     .help = "use --mca KEY VALUE for each parameter in it"},
+    {"pmixmca", 0, CLI_REFUSED, "KEY VALUE", .also = "gpmixca prtemca",
+     .help = "it is for mpirun itself, which Fiber does not use: omit it"},
+    {"genvlist", 0, CLI_REFUSED, "A,B", .also = "envlist", .help = "use -x for each: -x A -x B"},
+    {"genvnone", 0, CLI_REFUSED, .also = "envnone",
+     .help = "ranks of this host get the whole environment; to start with an empty "
+             "one: env -i fiber run ..."},
+    {"preload-binary", 0, CLI_REFUSED,
+     .also = "s preload-files path "
+             "set-cwd-to-session-dir",
+     .help = "put it into a folder that the hosts share, or into the image"},
+    {"display", 0, CLI_REFUSED, "X",
+     .help = "use --display-map for the plan, --report-bindings for the result"},
+    {"tee", 0, CLI_REFUSED, "X",
+     .also = "redirects r e error errfile-pattern prepend-pattern merge-stderr-to-stdout "
+             "xml xterm local-ranks-filter local_ranks_filter",
+     .help = "use --output DIR for files, --tag and --timestamp to label lines, 2>&1 for one "
+             "stream"},
+    {"disable-auto-cleanup", 0, CLI_REFUSED, .also = "with-ft enable-recovery continuous",
+     .help = "use --on-failure shrink, so that the others go on without a failed "
+             "rank, or replace"},
+    {"debug", 0, CLI_REFUSED, .also = "tv debugger d debug-daemons",
+     .help = "use `fiber stack RUN` to see what ranks are doing, or gdb -p with "
+             "the process id that `fiber top` shows"},
+    {"detach", 0, CLI_REFUSED, .also = "background",
+     .help = "use nohup fiber run ... &, which outlives the terminal; `fiber ps`, "
+             "`fiber logs -f RUN` and `fiber kill RUN` find it"},
+    {"iface", 0, CLI_REFUSED, "X", .help = "use FIBER_BIND=X fiber run ..."},
+    {"m", 0, CLI_REFUSED, "MODULE", .also = "module",
+     .help = "for torchrun's module use the program: fiber run ... python3 -m MODULE; "
+             "for srun's distribution use --map-by node (cyclic) or slot (block)"},
+    {"partition", 0, CLI_REFUSED, "X",
+     .also = "p account A qos exclusive reservation constraint C exclude "
+             "dependency comment contiguous licenses begin immediate exact overlap",
+     .help = "use the settings slurm_partition, slurm_account, slurm_qos and "
+             "slurm_options: FIBER_SLURM_PARTITION=X fiber run ..."},
+    {"report-pid", 0, CLI_REFUSED, "X", .also = "report-uri",
+     .help = "the process is `fiber run` itself: $! in the shell, and `fiber ps` shows "
+             "it"},
+    {"gpus", 0, CLI_REFUSED, "N",
+     .also = "gres G gpus-per-node mem-per-cpu virtual-local-rank virtual_local_rank",
+     .help = "use --gpus-per-rank and --mem"},
 };
 
 /* ---- Placement ---- */

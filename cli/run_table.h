@@ -47,34 +47,11 @@ enum {
     RUN_GENV,
     RUN_NOTHING,
     RUN_NOTHING_ARGUMENT,
-    RUN_RANK_BY,
-    RUN_CPU_LIST,
     RUN_KILL,
     RUN_HWTHREADS,
-    RUN_STANDALONE,
-    RUN_RENDEZVOUS,
-    RUN_PROCESSORS,
-    RUN_ONE_A_NODE,
-    RUN_BY_NODE,
-    RUN_BY_PACKAGE,
-    RUN_PROGRAMS,
-    RUN_MCA_FILE,
-    RUN_MCA_OTHER,
-    RUN_NAMES,
-    RUN_NO_NAMES,
-    RUN_STAGING,
-    RUN_DISPLAY,
-    RUN_STREAMS,
-    RUN_SURVIVORS,
-    RUN_DEBUGGER,
-    RUN_DETACH,
-    RUN_INTERFACE,
-    RUN_MODULE,
-    RUN_SLURM,
     RUN_TIME,
-    RUN_PID,
-    RUN_ALL_GPUS,
-    RUN_OPTIONS
+    RUN_REFUSED, /* the first of the options that are answered with an explanation */
+    RUN_OPTIONS = RUN_REFUSED + 24
 };
 
 extern const struct cli_option run_option_table[RUN_OPTIONS];
