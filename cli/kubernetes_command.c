@@ -42,24 +42,6 @@ static void put_quoted(const char *text, bool word)
     putchar('"');
 }
 
-static void put_head(const char *version, const char *kind, const char *name, const char *suffix,
-                     const char *namespace)
-{
-    printf("---\napiVersion: %s\nkind: %s\nmetadata:\n  name: \"%s%s\"\n", version, kind, name,
-           suffix);
-    if (namespace)
-        printf("  namespace: \"%s\"\n", namespace);
-}
-
-static void put_accounts(const char *name, const char *namespace)
-{
-    puts("# Masters: run as this account.");
-    put_head("v1", "ServiceAccount", name, "", namespace);
-    puts("# Workers: have no permissions and no token. kubernetes_service_account names it.");
-    put_head("v1", "ServiceAccount", name, "-worker", namespace);
-    puts("automountServiceAccountToken: false");
-}
-
 static const struct {
     const char *group, *resource, *verbs, *about; /* verbs: JSON; about: a remark, or "" */
 } rules[] = {
@@ -72,69 +54,63 @@ static const struct {
      " # for masters that are started in the cluster from outside"},
 };
 
-static void put_role(const char *name, const char *namespace)
-{
-    put_head("rbac.authorization.k8s.io/v1", "Role", name, "", namespace);
-    puts("rules:");
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-        printf("  - apiGroups: [\"%s\"]\n    resources: [\"%s\"]\n    verbs: [%s]%s\n",
-               rules[i].group, rules[i].resource, rules[i].verbs, rules[i].about);
-    put_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
-    printf("roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: \"%s\"}\n"
-           "subjects:\n"
-           "  - {kind: ServiceAccount, name: \"%s\"%s%s%s}\n"
-           "  # A person or a group that starts masters outside the cluster:\n"
-           "  # - {kind: User, apiGroup: rbac.authorization.k8s.io, name: jane}\n",
-           name, name, namespace ? ", namespace: \"" : "", namespace ? namespace : "",
-           namespace ? "\"" : "");
-}
-
-void kubernetes_put_rights(const char *name, const char *namespace)
-{
-    put_accounts(name, namespace);
-    put_role(name, namespace);
-}
-
-static void put_json_namespace(const char *namespace)
-{
-    if (namespace)
-        printf(",\"namespace\":");
-    if (namespace)
-        put_quoted(namespace, false);
-}
-
-static void put_json_head(const char *version, const char *kind, const char *name,
-                          const char *suffix, const char *namespace)
+/* Values are JSON, which is YAML, too: only the members of an object are written in two ways. */
+static void put_name(const char *name, const char *suffix, const char *namespace)
 {
     char whole[300];
 
     snprintf(whole, sizeof(whole), "%.253s%s", name, suffix);
-    printf("{\"apiVersion\":\"%s\",\"kind\":\"%s\",\"metadata\":{\"name\":", version, kind);
+    fputs("\"name\": ", stdout);
     put_quoted(whole, false);
-    put_json_namespace(namespace);
+    if (namespace) {
+        fputs(", \"namespace\": ", stdout);
+        put_quoted(namespace, false);
+    }
     putchar('}');
 }
 
-void kubernetes_put_rights_json(const char *name, const char *namespace)
+static void put_head(bool json, const char *version, const char *kind, const char *name,
+                     const char *suffix, const char *namespace)
 {
-    putchar('[');
-    put_json_head("v1", "ServiceAccount", name, "", namespace);
-    printf("},");
-    put_json_head("v1", "ServiceAccount", name, "-worker", namespace);
-    printf(",\"automountServiceAccountToken\":false},");
-    put_json_head("rbac.authorization.k8s.io/v1", "Role", name, "", namespace);
-    printf(",\"rules\":[");
+    printf(json ? "{\"apiVersion\": \"%s\", \"kind\": \"%s\", \"metadata\": {"
+                : "---\napiVersion: %s\nkind: %s\nmetadata: {",
+           version, kind);
+    put_name(name, suffix, namespace);
+}
+
+void kubernetes_put_rights(const char *name, const char *namespace, bool json)
+{
+    const char *rbac = "rbac.authorization.k8s.io/v1", *end = json ? "}, " : "\n";
+
+    fputs(json ? "[" : "# Masters: run as this account.\n", stdout);
+    put_head(json, "v1", "ServiceAccount", name, "", namespace);
+    printf("%s%s", end,
+           json ? ""
+                : "# Workers: have no permissions and no token. kubernetes_service_account names "
+                  "it.\n");
+    put_head(json, "v1", "ServiceAccount", name, "-worker", namespace);
+    printf(json ? ", \"automountServiceAccountToken\": false%s"
+                : "\nautomountServiceAccountToken: false%s",
+           end);
+    put_head(json, rbac, "Role", name, "", namespace);
+    fputs(json ? ", \"rules\": [" : "\nrules:", stdout);
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-        printf("%s{\"apiGroups\":[\"%s\"],\"resources\":[\"%s\"],\"verbs\":[%s]}", i ? "," : "",
-               rules[i].group, rules[i].resource, rules[i].verbs);
-    printf("]},");
-    put_json_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
-    printf(",\"roleRef\":{\"apiGroup\":\"rbac.authorization.k8s.io\",\"kind\":\"Role\",\"name\":");
-    put_quoted(name, false);
-    printf("},\"subjects\":[{\"kind\":\"ServiceAccount\",\"name\":");
-    put_quoted(name, false);
-    put_json_namespace(namespace);
-    printf("}]}]");
+        printf("%s{\"apiGroups\": [\"%s\"], \"resources\": [\"%s\"], \"verbs\": [%s]}%s",
+               !json ? "\n  - "
+               : i   ? ", "
+                     : "",
+               rules[i].group, rules[i].resource, rules[i].verbs, json ? "" : rules[i].about);
+    printf("%s%s", json ? "]" : "", end);
+    put_head(json, rbac, "RoleBinding", name, "", namespace);
+    printf("%s{\"apiGroup\": \"rbac.authorization.k8s.io\", \"kind\": \"Role\", ",
+           json ? ", \"roleRef\": " : "\nroleRef: ");
+    put_name(name, "", NULL);
+    printf("%s{\"kind\": \"ServiceAccount\", ", json ? ", \"subjects\": [" : "\nsubjects:\n  - ");
+    put_name(name, "", namespace);
+    fputs(json ? "]}]"
+               : "\n  # A person or a group that starts masters outside the cluster:\n"
+                 "  # - {kind: User, apiGroup: rbac.authorization.k8s.io, name: jane}\n",
+          stdout);
 }
 
 static void put_network(const char *name, const char *namespace, const char *master)
@@ -142,8 +118,8 @@ static void put_network(const char *name, const char *namespace, const char *mas
     puts("# Jobs reach their masters, each other and name servers, and nothing else; only masters "
          "and\n"
          "# jobs reach them. This needs a network plugin that enforces policies.");
-    put_head("networking.k8s.io/v1", "NetworkPolicy", name, "-worker", namespace);
-    printf("spec:\n"
+    put_head(false, "networking.k8s.io/v1", "NetworkPolicy", name, "-worker", namespace);
+    printf("\nspec:\n"
            "  podSelector:\n"
            "    matchExpressions:\n"
            "      - {key: fiber.io/run, operator: Exists}\n"
@@ -184,8 +160,8 @@ static void put_job(const char *name, const char *namespace, const char *image, 
                     char **command, char **variables)
 {
     puts("# A master in the cluster. `kubectl logs -f job/NAME-master` shows its output.");
-    put_head("batch/v1", "Job", name, "-master", namespace);
-    printf("spec:\n"
+    put_head(false, "batch/v1", "Job", name, "-master", namespace);
+    printf("\nspec:\n"
            "  backoffLimit: 0\n"
            "  ttlSecondsAfterFinished: 3600\n"
            "  template:\n"
@@ -279,7 +255,7 @@ static int manifest(const struct cli_args *args)
         goto done;
     printf("# For one namespace%s%s: fiber kubernetes manifest | kubectl apply -f -\n",
            namespace ? ", " : "", namespace ? namespace : "");
-    kubernetes_put_rights(name, namespace);
+    kubernetes_put_rights(name, namespace, false);
     if (!v[KUBERNETES_NO_NETWORK].number)
         put_network(name, namespace, master);
     if (command[0])

@@ -109,12 +109,13 @@ static int ask_server(struct plan *p)
 /* ---- As text, and as JSON ---- */
 
 /* Appends the rights of a master, and of its ring. */
-static void put_rights(void (*put)(const char *name, const char *namespace))
+static void put_rights(bool json)
 {
     const struct fbr_config *c = fbr_rt()->config;
     const char *space = fbr_config_str(c, "kubernetes_namespace");
 
-    put(fbr_config_str(c, "kubernetes_master_account"), space[0] ? space : NULL);
+    kubernetes_put_rights(fbr_config_str(c, "kubernetes_master_account"), space[0] ? space : NULL,
+                          json);
 }
 
 /* Prints the master's Job, and the objects that the master and its ring need. */
@@ -122,7 +123,7 @@ static void show_master(const struct plan *p)
 {
     printf("\n# the master\n---\n%s\n# to create what it needs: fiber kubernetes manifest\n",
            p->master);
-    put_rights(kubernetes_put_rights);
+    put_rights(false);
 }
 
 static int show_text(struct plan *p, const char *plan, const char *manifest)
@@ -161,7 +162,7 @@ static int show_json(struct plan *p, const char *plan, const char *manifest)
         printf(",\"manifest\":%s", manifest);
     if (manifest && p->master) {
         printf(",\"master\":%s,\"rights\":", p->master);
-        put_rights(kubernetes_put_rights_json);
+        put_rights(true);
     }
     if (manifest)
         printf("%s%s}", p->server ? ",\"server\":" : "", p->server ? text : "");
