@@ -37,17 +37,16 @@ struct scope {
     char name[];
 };
 
-struct conn {
-    UT_hash_handle hh;
-    uint64_t id;
-    struct fbr_buf in;
+struct fbr_service {
+    const struct fbr_service_host *host;
+    struct scope *scopes;
+    size_t memory;
 };
 
-struct fbr_service {
-    struct fbr_service_host host;
-    struct scope *scopes;
-    struct conn *conns;
-    size_t memory;
+struct fbr_service_conn {
+    struct fbr_service *service;
+    void *peer;
+    struct fbr_buf in;
 };
 
 enum method { GET, PUT, DELETE, OTHER };
@@ -219,16 +218,17 @@ static const char *status_text(int status)
     }
 }
 
-static void answer(struct fbr_service *s, uint64_t conn, int status, const void *body, size_t len,
+static void answer(const struct fbr_service_conn *c, int status, const void *body, size_t len,
                    bool last)
 {
+    const struct fbr_service_host *host = c->service->host;
     char head[160];
     int n = snprintf(head, sizeof(head), "HTTP/1.1 %d %s\r\nContent-Length: %zu\r\n%s\r\n", status,
                      status_text(status), len, last ? "Connection: close\r\n" : "");
 
-    s->host.send(s->host.user, conn, head, (size_t)n);
+    host->send(c->peer, head, (size_t)n);
     if (len)
-        s->host.send(s->host.user, conn, body, len);
+        host->send(c->peer, body, len);
 }
 
 /* Returns the length of the head with its empty line; 0: the empty line has not come. */
@@ -340,33 +340,34 @@ static struct request parse_head(char *head, size_t len)
     return r;
 }
 
-static void run(struct fbr_service *s, uint64_t conn, const struct request *r, const void *body)
+static void run(const struct fbr_service_conn *c, const struct request *r, const void *body)
 {
+    struct fbr_service *s = c->service;
     struct entry *e;
 
     switch (r->method) {
     case GET:
         e = entry_find(scope_find(s, r->scope), r->key);
-        answer(s, conn, e ? 200 : 404, e ? e->data : NULL, e ? e->len : 0, r->last);
+        answer(c, e ? 200 : 404, e ? e->data : NULL, e ? e->len : 0, r->last);
         break;
     case PUT:
-        answer(s, conn, put(s, r, body), NULL, 0, r->last);
+        answer(c, put(s, r, body), NULL, 0, r->last);
         break;
     default:
         take_back(s, r);
-        answer(s, conn, 200, NULL, 0, r->last);
+        answer(c, 200, NULL, 0, r->last);
     }
 }
 
 /* Runs the next request. Returns 1; 0: more bytes are needed; -1: hang up. */
-static int run_one(struct fbr_service *s, struct conn *c)
+static int run_one(struct fbr_service_conn *c)
 {
     size_t head = head_length((char *)c->in.data, c->in.len);
     char copy[FBR_RENDEZVOUS_HEAD_MAX + 1];
     struct request r;
 
     if (head > FBR_RENDEZVOUS_HEAD_MAX || (!head && c->in.len > FBR_RENDEZVOUS_HEAD_MAX)) {
-        answer(s, c->id, 431, NULL, 0, true);
+        answer(c, 431, NULL, 0, true);
         return -1;
     }
     if (!head)
@@ -375,21 +376,14 @@ static int run_one(struct fbr_service *s, struct conn *c)
     copy[head] = 0;
     r = parse_head(copy, head);
     if (r.wrong) {
-        answer(s, c->id, r.wrong, NULL, 0, true);
+        answer(c, r.wrong, NULL, 0, true);
         return -1;
     }
     if (c->in.len - head < r.body)
         return 0;
-    run(s, c->id, &r, c->in.data + head);
+    run(c, &r, c->in.data + head);
     fbr_buf_consume(&c->in, head + r.body);
     return r.last ? -1 : 1;
-}
-
-static void conn_free(struct fbr_service *s, struct conn *c)
-{
-    HASH_DEL(s->conns, c);
-    fbr_buf_fini(&c->in);
-    free(c);
 }
 
 /* ---- the table ---- */
@@ -399,64 +393,44 @@ static struct fbr_service *rendezvous_open(const struct fbr_service_host *host)
     struct fbr_service *s = calloc(1, sizeof(*s));
 
     if (s)
-        s->host = *host;
+        s->host = host;
     return s;
 }
 
-static void rendezvous_opened(struct fbr_service *s, uint64_t id)
+static struct fbr_service_conn *rendezvous_opened(struct fbr_service *s, void *peer)
 {
-    struct conn *c = calloc(1, sizeof(*c));
+    struct fbr_service_conn *c = calloc(1, sizeof(*c));
 
-    if (c) {
-        c->id = id;
-        HASH_ADD(hh, s->conns, id, sizeof(c->id), c);
-    }
-    if (!c || !c->hh.tbl) {
-        free(c);
-        s->host.hang_up(s->host.user, id);
-    }
-}
-
-static struct conn *conn_find(struct fbr_service *s, uint64_t id)
-{
-    struct conn *c;
-
-    HASH_FIND(hh, s->conns, &id, sizeof(id), c);
+    if (c)
+        *c = (struct fbr_service_conn){.service = s, .peer = peer};
     return c;
 }
 
-static void rendezvous_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len)
+static void rendezvous_closed(struct fbr_service_conn *c)
 {
-    struct conn *c = conn_find(s, id);
+    fbr_buf_fini(&c->in);
+    free(c);
+}
+
+static void rendezvous_bytes(struct fbr_service_conn *c, const void *data, size_t len)
+{
     int rc = 1;
 
-    if (!c)
-        return;
     fbr_put(&c->in, data, len);
     if (c->in.failed)
         rc = -1;
     while (rc > 0 && c->in.len)
-        rc = run_one(s, c);
+        rc = run_one(c);
     if (rc < 0) {
-        s->host.hang_up(s->host.user, id);
-        conn_free(s, c);
+        c->service->host->hang_up(c->peer);
+        rendezvous_closed(c);
     }
-}
-
-static void rendezvous_closed(struct fbr_service *s, uint64_t id)
-{
-    struct conn *c = conn_find(s, id);
-
-    if (c)
-        conn_free(s, c);
 }
 
 static void rendezvous_close(struct fbr_service *s)
 {
     if (!s)
         return;
-    while (s->conns)
-        conn_free(s, s->conns);
     while (s->scopes)
         scope_free(s, s->scopes);
     free(s);

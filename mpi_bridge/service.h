@@ -11,26 +11,26 @@
 #define FBR_SERVICE_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 struct fbr_service;
+struct fbr_service_conn; /* a connection, as the service sees it */
 
-/* The calls that a service may make on a connection, during any call of its table below. */
+/* The calls that a service may make on a connection, during any call of its table below. `peer` is
+ * what opened() got. */
 struct fbr_service_host {
-    void (*send)(void *user, uint64_t conn, const void *data, size_t len);
-    void (*hang_up)(void *user, uint64_t conn); /* closed() is not called for it */
-    void *user;
+    void (*send)(void *peer, const void *data, size_t len);
+    void (*hang_up)(void *peer); /* closed() is not called for it */
 };
 
 struct fbr_service_ops {
     const char *name;
     /* the advice to the user when a rank is replaced and its job has used the service */
     const char *replaced;
-    struct fbr_service *(*open)(const struct fbr_service_host *host); /* NULL without memory */
-    void (*opened)(struct fbr_service *s, uint64_t conn);
-    void (*bytes)(struct fbr_service *s, uint64_t conn, const void *data, size_t len);
-    void (*closed)(struct fbr_service *s, uint64_t conn);
-    void (*close)(struct fbr_service *s);
+    struct fbr_service *(*open)(const struct fbr_service_host *host);      /* NULL without memory */
+    struct fbr_service_conn *(*opened)(struct fbr_service *s, void *peer); /* the same */
+    void (*bytes)(struct fbr_service_conn *c, const void *data, size_t len);
+    void (*closed)(struct fbr_service_conn *c);
+    void (*close)(struct fbr_service *s); /* all its connections are closed */
 };
 
 /* NULL at its end (mpi_bridge/bridges.c) */

@@ -93,7 +93,7 @@ static struct fbr_tcp_text get_text(struct fbr_cur *c)
     return (struct fbr_tcp_text){fbr_get(c, len), len};
 }
 
-static bool on_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_set(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_text key = get_text(args);
 
@@ -103,7 +103,7 @@ static bool on_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur
 
 /* If the key is not there: an empty expected value sets the key; otherwise the answer is the
  * expected value, as in torch. */
-static bool on_compare_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_compare_set(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_text key = get_text(args), expected = get_text(args), desired = get_text(args);
     struct fbr_tcp_entry *e = fbr_tcp_find(s, key);
@@ -122,7 +122,7 @@ static bool on_compare_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct
     return true;
 }
 
-static bool on_get(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_get(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
 
@@ -176,7 +176,7 @@ static bool add(struct fbr_service *s, struct fbr_tcp_text key, int64_t by, int6
     return true;
 }
 
-static bool on_add(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_add(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_text key = get_text(args);
     int64_t sum;
@@ -194,7 +194,7 @@ static bool is_ready(struct fbr_service *s, struct fbr_tcp_text key)
     return e && (e->value || e->queue);
 }
 
-static bool on_check(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_check(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     uint64_t n = fbr_get_u64(args);
     bool all = true;
@@ -205,7 +205,7 @@ static bool on_check(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_c
     return true;
 }
 
-static bool on_wait(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_wait(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     uint64_t n = fbr_get_u64(args);
 
@@ -229,14 +229,14 @@ static bool on_wait(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cu
     return true;
 }
 
-static bool on_getnumkeys(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_getnumkeys(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     (void)args;
     fbr_tcp_reply_i64(s, c, s->keys);
     return true;
 }
 
-static bool on_delete(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_delete(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
     struct fbr_tcp_value *old = e ? e->value : NULL;
@@ -252,7 +252,7 @@ static bool on_delete(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_
     return true;
 }
 
-static bool on_append(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_append(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_text key = get_text(args), data = get_text(args);
     struct fbr_tcp_entry *e = fbr_tcp_find(s, key);
@@ -278,7 +278,7 @@ static bool on_append(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_
     return false;
 }
 
-static bool on_multi_get(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_multi_get(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     uint64_t n = fbr_get_u64(args);
 
@@ -295,7 +295,7 @@ static bool on_multi_get(struct fbr_service *s, struct fbr_tcp_conn *c, struct f
     return true;
 }
 
-static bool on_multi_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_multi_set(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     uint64_t n = fbr_get_u64(args);
 
@@ -309,7 +309,7 @@ static bool on_multi_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct f
     return true;
 }
 
-static bool on_cancel_wait(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_cancel_wait(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     (void)args;
     fbr_tcp_stop_waiting(s, c);
@@ -317,22 +317,22 @@ static bool on_cancel_wait(struct fbr_service *s, struct fbr_tcp_conn *c, struct
     return true;
 }
 
-static bool on_validate(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_validate(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     (void)s;
     (void)c;
     return fbr_get_u32(args) == FBR_TCPSTORE_MAGIC;
 }
 
-static bool on_ping(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_ping(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     uint32_t nonce = fbr_get_u32(args);
 
-    s->host.send(s->host.user, c->id, &nonce, sizeof(nonce));
+    s->host->send(c->peer, &nonce, sizeof(nonce));
     return true;
 }
 
-static bool on_queue_push(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_queue_push(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, get_text(args));
     struct fbr_tcp_text data = get_text(args);
@@ -350,7 +350,7 @@ static bool on_queue_push(struct fbr_service *s, struct fbr_tcp_conn *c, struct 
     return true;
 }
 
-static bool on_queue_pop(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_queue_pop(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
     struct fbr_tcp_value *v = e ? e->queue : NULL;
@@ -367,7 +367,7 @@ static bool on_queue_pop(struct fbr_service *s, struct fbr_tcp_conn *c, struct f
     return true;
 }
 
-static bool on_queue_len(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_queue_len(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
 
@@ -375,7 +375,7 @@ static bool on_queue_len(struct fbr_service *s, struct fbr_tcp_conn *c, struct f
     return true;
 }
 
-static bool on_list_keys(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_list_keys(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_entry *e, *next;
 
@@ -390,7 +390,7 @@ static bool on_list_keys(struct fbr_service *s, struct fbr_tcp_conn *c, struct f
 }
 
 /* The key counts the ranks that have come; the last one releases all. */
-static bool on_barrier(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_barrier(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_text key = get_text(args);
     int64_t size = (int64_t)fbr_get_u64(args), come;
@@ -407,7 +407,7 @@ static bool on_barrier(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr
     return true;
 }
 
-static bool on_watch(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+static bool on_watch(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, get_text(args));
 
@@ -421,7 +421,7 @@ static bool on_watch(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_c
 }
 
 /* A handler returns false if the connection must be closed. */
-static bool (*const handlers[REQUESTS])(struct fbr_service *s, struct fbr_tcp_conn *c,
+static bool (*const handlers[REQUESTS])(struct fbr_service *s, struct fbr_service_conn *c,
                                         struct fbr_cur *args) = {
     [VALIDATE] = on_validate,
     [SET] = on_set,
@@ -496,7 +496,7 @@ static enum measured measure(const char *shape, struct fbr_cur *c)
 }
 
 /* Finds the dialect by the first bytes. False: more bytes are needed. */
-static bool detect_dialect(struct fbr_tcp_conn *c)
+static bool detect_dialect(struct fbr_service_conn *c)
 {
     struct fbr_cur at = fbr_cur(c->in.data, c->in.len);
 
@@ -511,14 +511,14 @@ static bool detect_dialect(struct fbr_tcp_conn *c)
     return true;
 }
 
-static enum request request_of(const struct fbr_tcp_conn *c, uint8_t byte)
+static enum request request_of(const struct fbr_service_conn *c, uint8_t byte)
 {
     if (c->dialect == FBR_TCP_FIRST)
         return byte < sizeof(first_dialect) ? (enum request)first_dialect[byte] : REQUESTS;
     return byte < WATCH_KEY ? (enum request)byte : REQUESTS;
 }
 
-static void run_requests(struct fbr_service *s, struct fbr_tcp_conn *c)
+static void run_requests(struct fbr_service *s, struct fbr_service_conn *c)
 {
     struct fbr_cur at = fbr_cur(c->in.data, c->in.len);
 
@@ -545,8 +545,10 @@ static void run_requests(struct fbr_service *s, struct fbr_tcp_conn *c)
     }
 }
 
-static void conn_free(struct fbr_service *s, struct fbr_tcp_conn *c)
+static void tcpstore_closed(struct fbr_service_conn *c)
 {
+    struct fbr_service *s = c->service;
+
     fbr_tcp_stop_waiting(s, c);
     while (c->watches) {
         struct fbr_tcp_entry *e = c->watches->entry;
@@ -554,7 +556,7 @@ static void conn_free(struct fbr_service *s, struct fbr_tcp_conn *c)
         fbr_tcp_wait_free(s, c->watches, true);
         fbr_tcp_drop_if_empty(s, e);
     }
-    HASH_DEL(s->conns, c);
+    DL_DELETE(s->conns, c);
     fbr_buf_fini(&c->in);
     free(c);
 }
@@ -566,52 +568,39 @@ static struct fbr_service *tcpstore_open(const struct fbr_service_host *host)
     struct fbr_service *s = calloc(1, sizeof(*s));
 
     if (s)
-        s->host = *host;
+        s->host = host;
     return s;
 }
 
-static void tcpstore_opened(struct fbr_service *s, uint64_t id)
+static struct fbr_service_conn *tcpstore_opened(struct fbr_service *s, void *peer)
 {
-    struct fbr_tcp_conn *c = calloc(1, sizeof(*c));
+    struct fbr_service_conn *c = calloc(1, sizeof(*c));
 
-    if (c) {
-        c->id = id;
-        HASH_ADD(hh, s->conns, id, sizeof(c->id), c);
-    }
-    if (!c || !c->hh.tbl) {
-        free(c);
-        s->host.hang_up(s->host.user, id);
-    }
-}
-
-static struct fbr_tcp_conn *conn_find(struct fbr_service *s, uint64_t id)
-{
-    struct fbr_tcp_conn *c;
-
-    HASH_FIND(hh, s->conns, &id, sizeof(id), c);
+    if (!c)
+        return NULL;
+    *c = (struct fbr_service_conn){.service = s, .peer = peer};
+    DL_APPEND(s->conns, c);
     return c;
 }
 
 /* Hangs up on connections that could not be answered: the current one, and watchers. */
 static void hang_up_on_bad(struct fbr_service *s)
 {
-    struct fbr_tcp_conn *c, *next;
+    struct fbr_service_conn *c, *next;
 
-    HASH_ITER(hh, s->conns, c, next) {
+    DL_FOREACH_SAFE(s->conns, c, next) {
         if (!c->bad)
             continue;
-        s->host.hang_up(s->host.user, c->id);
-        conn_free(s, c);
+        s->host->hang_up(c->peer);
+        tcpstore_closed(c);
     }
     s->bad = false;
 }
 
-static void tcpstore_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len)
+static void tcpstore_bytes(struct fbr_service_conn *c, const void *data, size_t len)
 {
-    struct fbr_tcp_conn *c = conn_find(s, id);
+    struct fbr_service *s = c->service;
 
-    if (!c)
-        return;
     fbr_put(&c->in, data, len);
     if (c->in.failed)
         c->bad = true;
@@ -621,14 +610,6 @@ static void tcpstore_bytes(struct fbr_service *s, uint64_t id, const void *data,
         hang_up_on_bad(s);
 }
 
-static void tcpstore_closed(struct fbr_service *s, uint64_t id)
-{
-    struct fbr_tcp_conn *c = conn_find(s, id);
-
-    if (c)
-        conn_free(s, c);
-}
-
 static void tcpstore_close(struct fbr_service *s)
 {
     struct fbr_tcp_entry *e, *next;
@@ -636,8 +617,6 @@ static void tcpstore_close(struct fbr_service *s)
 
     if (!s)
         return;
-    while (s->conns)
-        conn_free(s, s->conns);
     HASH_ITER(hh, s->entries, e, next) {
         HASH_DEL(s->entries, e);
         DL_FOREACH_SAFE(e->queue, v, v2)

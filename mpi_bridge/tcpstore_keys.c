@@ -86,14 +86,14 @@ void fbr_tcp_drop_if_empty(struct fbr_service *s, struct fbr_tcp_entry *e)
 
 /* ---- answers ---- */
 
-void fbr_tcp_reply_u8(struct fbr_service *s, struct fbr_tcp_conn *c, uint8_t v)
+void fbr_tcp_reply_u8(struct fbr_service *s, struct fbr_service_conn *c, uint8_t v)
 {
-    s->host.send(s->host.user, c->id, &v, 1);
+    s->host->send(c->peer, &v, 1);
 }
 
-void fbr_tcp_reply_i64(struct fbr_service *s, struct fbr_tcp_conn *c, int64_t v)
+void fbr_tcp_reply_i64(struct fbr_service *s, struct fbr_service_conn *c, int64_t v)
 {
-    s->host.send(s->host.user, c->id, &v, sizeof(v));
+    s->host->send(c->peer, &v, sizeof(v));
 }
 
 void fbr_tcp_out_text(struct fbr_service *s, const void *data, size_t len)
@@ -107,12 +107,12 @@ void fbr_tcp_out_value(struct fbr_service *s, const struct fbr_tcp_value *v)
     fbr_tcp_out_text(s, v ? v->data : "", v ? v->len : 0);
 }
 
-void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_tcp_conn *c)
+void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_service_conn *c)
 {
     if (s->out.failed)
         c->bad = s->bad = true;
     else if (s->out.len)
-        s->host.send(s->host.user, c->id, s->out.data, s->out.len);
+        s->host->send(c->peer, s->out.data, s->out.len);
     /* a rare large answer does not keep its memory */
     if (s->out.failed || s->out.cap > (1u << 20)) {
         fbr_buf_fini(&s->out);
@@ -123,7 +123,7 @@ void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_tcp_conn *c)
 
 /* ---- waiting and watching ---- */
 
-bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_tcp_entry *e,
+bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_tcp_entry *e,
                       bool watch)
 {
     struct fbr_tcp_wait *w;
@@ -160,7 +160,7 @@ void fbr_tcp_wait_free(struct fbr_service *s, struct fbr_tcp_wait *w, bool watch
     free(w);
 }
 
-void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_tcp_conn *c)
+void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_service_conn *c)
 {
     c->awaited = 0;
     while (c->waits) {
@@ -175,7 +175,7 @@ void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_tcp_conn *c)
 void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all)
 {
     while (e->waits) {
-        struct fbr_tcp_conn *c = e->waits->conn;
+        struct fbr_service_conn *c = e->waits->conn;
 
         fbr_tcp_wait_free(s, e->waits, false);
         if (c->awaited && --c->awaited == 0) {

@@ -31,11 +31,10 @@ struct fbr_tcp_value {
 };
 
 struct fbr_tcp_entry;
-struct fbr_tcp_conn;
 
 /* A connection waits for a key, or watches it. */
 struct fbr_tcp_wait {
-    struct fbr_tcp_conn *conn;
+    struct fbr_service_conn *conn;
     struct fbr_tcp_entry *entry;
     struct fbr_tcp_wait *prev, *next;           /* list of the entry */
     struct fbr_tcp_wait *conn_prev, *conn_next; /* list of the connection */
@@ -54,9 +53,10 @@ struct fbr_tcp_entry {
 
 enum fbr_tcp_dialect { FBR_TCP_UNKNOWN, FBR_TCP_FIRST, FBR_TCP_SECOND };
 
-struct fbr_tcp_conn {
-    UT_hash_handle hh;
-    uint64_t id;
+struct fbr_service_conn {
+    struct fbr_service *service;
+    void *peer;
+    struct fbr_service_conn *prev, *next;
     enum fbr_tcp_dialect dialect;
     bool bad; /* the service hangs up on it */
     struct fbr_buf in;
@@ -65,9 +65,9 @@ struct fbr_tcp_conn {
 };
 
 struct fbr_service {
-    struct fbr_service_host host;
+    const struct fbr_service_host *host;
     struct fbr_tcp_entry *entries;
-    struct fbr_tcp_conn *conns;
+    struct fbr_service_conn *conns;
     int64_t keys; /* keys that have a value */
     uint64_t memory;
     bool bad; /* a connection is bad */
@@ -86,18 +86,18 @@ struct fbr_tcp_entry *fbr_tcp_find_or_add(struct fbr_service *s, struct fbr_tcp_
 void fbr_tcp_drop_if_empty(struct fbr_service *s, struct fbr_tcp_entry *e);
 
 /* Send an answer: a number, or the bytes that were put into s->out before. */
-void fbr_tcp_reply_u8(struct fbr_service *s, struct fbr_tcp_conn *c, uint8_t v);
-void fbr_tcp_reply_i64(struct fbr_service *s, struct fbr_tcp_conn *c, int64_t v);
+void fbr_tcp_reply_u8(struct fbr_service *s, struct fbr_service_conn *c, uint8_t v);
+void fbr_tcp_reply_i64(struct fbr_service *s, struct fbr_service_conn *c, int64_t v);
 void fbr_tcp_out_text(struct fbr_service *s, const void *data, size_t len);
 /* NULL: an empty value */
 void fbr_tcp_out_value(struct fbr_service *s, const struct fbr_tcp_value *v);
-void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_tcp_conn *c);
+void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_service_conn *c);
 
 /* Makes c wait for e, or watch e. */
-bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_tcp_entry *e,
+bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_tcp_entry *e,
                       bool watch);
 void fbr_tcp_wait_free(struct fbr_service *s, struct fbr_tcp_wait *w, bool watch);
-void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_tcp_conn *c);
+void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_service_conn *c);
 /* The key has come: wakes all connections that wait for it, or the first of them. */
 void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all);
 /* Notifies the connections that watch the key; old and now may be NULL. */

@@ -27,8 +27,8 @@ struct ring_stream {
         uint32_t agent, pad;
         uint64_t number; /* the agent's number for it */
     } key;
-    uint64_t conn; /* for the service: agent << 40 | number */
     struct ring_service *service;
+    struct fbr_service_conn *conn;
 };
 
 static void set_tick(struct fiber_ring *r);
@@ -200,41 +200,40 @@ static struct ring_stream *find_stream(struct fiber_ring *r, uint32_t agent, uin
     return s;
 }
 
-static uint64_t conn_of(uint32_t agent, uint64_t number)
+static void send_stream(struct ring_agent *a, uint64_t number, const void *data, size_t len)
 {
-    return (uint64_t)agent << 40 | number;
-}
-
-static void to_stream(void *user, uint64_t conn, const void *data, size_t len)
-{
-    struct ring_service *s = user;
-    struct fiber_ring *r = s->job->ring;
-    uint32_t agent = (uint32_t)(conn >> 40);
     struct fbr_buf b;
 
     fbr_buf_init(&b);
-    fbr_put_u64(&b, conn & ((1ull << 40) - 1));
+    fbr_put_u64(&b, number);
     fbr_put(&b, data, len);
-    fbr_ring_answer(&r->agents[agent], FBR_RING_STREAM, &b);
+    fbr_ring_answer(a, FBR_RING_STREAM, &b);
     fbr_buf_fini(&b);
 }
 
-static void drop_stream(struct fiber_ring *r, struct ring_stream *s)
+static void to_stream(void *peer, const void *data, size_t len)
 {
-    HASH_DEL(r->streams, s);
+    struct ring_stream *s = peer;
+
+    send_stream(&s->service->job->ring->agents[s->key.agent], s->key.number, data, len);
+}
+
+static void drop_stream(struct ring_stream *s)
+{
+    HASH_DEL(s->service->job->ring->streams, s);
     free(s);
 }
 
-static void hang_up(void *user, uint64_t conn)
+static void hang_up(void *peer)
 {
-    struct ring_service *s = user;
-    struct fiber_ring *r = s->job->ring;
-    struct ring_stream *stream = find_stream(r, (uint32_t)(conn >> 40), conn & ((1ull << 40) - 1));
+    to_stream(peer, NULL, 0);
+    drop_stream(peer);
+}
 
-    if (!stream)
-        return;
-    to_stream(user, conn, NULL, 0);
-    drop_stream(r, stream);
+static void close_stream(struct ring_stream *s)
+{
+    s->service->ops->closed(s->conn);
+    drop_stream(s);
 }
 
 const char *fbr_ring_requests_replaced(const struct ring_job *j)
@@ -244,7 +243,7 @@ const char *fbr_ring_requests_replaced(const struct ring_job *j)
 
 static struct ring_service *get_service(struct ring_job *j, const char *name)
 {
-    struct fbr_service_host host = {.send = to_stream, .hang_up = hang_up};
+    static const struct fbr_service_host host = {to_stream, hang_up};
     struct ring_service *s;
 
     for (s = j->services; s; s = s->next)
@@ -257,7 +256,6 @@ static struct ring_service *get_service(struct ring_job *j, const char *name)
     for (int i = 0; fbr_services[i]; i++)
         if (strcmp(fbr_services[i]->name, name) == 0)
             s->ops = fbr_services[i];
-    host.user = s;
     s->service = s->ops ? s->ops->open(&host) : NULL;
     if (!s->service) {
         free(s);
@@ -277,12 +275,16 @@ static struct ring_stream *add_stream(struct fiber_ring *r, uint32_t agent, uint
         return NULL;
     s->key.agent = agent;
     s->key.number = number;
-    s->conn = conn_of(agent, number);
     s->service = service;
     HASH_ADD(hh, r->streams, key, sizeof(s->key), s);
-    if (s->hh.tbl)
+    if (!s->hh.tbl) {
+        free(s);
+        return NULL;
+    }
+    s->conn = service->ops->opened(service->service, s);
+    if (s->conn)
         return s;
-    free(s);
+    drop_stream(s);
     return NULL;
 }
 
@@ -291,43 +293,27 @@ static void on_stream_open(struct ring_agent *a, struct fbr_cur *c)
     struct fiber_ring *r = a->ring;
     uint64_t number = fbr_get_u64(c);
     struct ring_job *j = fbr_ring_job_find(r, fbr_get_u32(c));
-    struct ring_stream *s;
     struct ring_service *service;
     char name[32];
 
     fbr_get_str(c, name, sizeof(name));
-    if (!fbr_cur_ok(c) || number >> 40 || find_stream(r, a->number, number))
+    if (!fbr_cur_ok(c) || find_stream(r, a->number, number))
         return;
     service = j && !j->over ? get_service(j, name) : NULL;
-    s = service ? add_stream(r, a->number, number, service) : NULL;
-    if (!s) { /* no stream: reports a hang-up */
-        struct fbr_buf b;
-
-        fbr_buf_init(&b);
-        fbr_put_u64(&b, number);
-        fbr_ring_send(a, FBR_RING_STREAM, &b);
-        fbr_buf_fini(&b);
-        return;
-    }
-    service->ops->opened(service->service, s->conn);
+    if (!service || !add_stream(r, a->number, number, service))
+        send_stream(a, number, NULL, 0); /* reports a hang-up */
 }
 
 static void on_stream(struct ring_agent *a, struct fbr_cur *c)
 {
-    struct fiber_ring *r = a->ring;
-    struct ring_stream *s = find_stream(r, a->number, fbr_get_u64(c));
+    struct ring_stream *s = find_stream(a->ring, a->number, fbr_get_u64(c));
 
     if (!s || !fbr_cur_ok(c))
         return;
-    if (fbr_cur_left(c)) {
-        s->service->ops->bytes(s->service->service, s->conn, c->at, fbr_cur_left(c));
-    } else {
-        struct ring_service *service = s->service;
-        uint64_t conn = s->conn;
-
-        drop_stream(r, s);
-        service->ops->closed(service->service, conn);
-    }
+    if (fbr_cur_left(c))
+        s->service->ops->bytes(s->conn, c->at, fbr_cur_left(c));
+    else
+        close_stream(s);
 }
 
 static void close_services(struct ring_job *j)
@@ -337,8 +323,8 @@ static void close_services(struct ring_job *j)
 
     HASH_ITER(hh, r->streams, s, next)
         if (s->service->job == j) {
-            to_stream(s->service, s->conn, NULL, 0);
-            drop_stream(r, s);
+            to_stream(s, NULL, 0);
+            close_stream(s);
         }
     while (j->services) {
         struct ring_service *service = j->services;
@@ -410,15 +396,9 @@ void fbr_ring_requests_agent_gone(struct ring_agent *a)
     if (!r->exchange)
         return;
     fbr_exchange_agent_gone(r->exchange, a->number);
-    HASH_ITER(hh, r->streams, s, next) {
-        struct ring_service *service = s->service;
-        uint64_t conn = s->conn;
-
-        if (s->key.agent != a->number)
-            continue;
-        drop_stream(r, s);
-        service->ops->closed(service->service, conn);
-    }
+    HASH_ITER(hh, r->streams, s, next)
+        if (s->key.agent == a->number)
+            close_stream(s);
 }
 
 bool fbr_ring_requests_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body)

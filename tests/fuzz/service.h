@@ -19,7 +19,7 @@
 #define CONNS 4
 
 static struct {
-    int open[CONNS];
+    struct fbr_service_conn *open[CONNS];
 } f;
 
 static void require(int holds)
@@ -28,22 +28,24 @@ static void require(int holds)
         abort();
 }
 
-static void on_send(void *user, uint64_t conn, const void *data, size_t len)
+static void on_send(void *peer, const void *data, size_t len)
 {
-    (void)user;
-    require(conn < CONNS && f.open[conn] && data && len);
+    struct fbr_service_conn **open = peer;
+
+    require(*open && data && len);
 }
 
-static void on_hang_up(void *user, uint64_t conn)
+static void on_hang_up(void *peer)
 {
-    (void)user;
-    require(conn < CONNS && f.open[conn]);
-    f.open[conn] = 0;
+    struct fbr_service_conn **open = peer;
+
+    require(*open != NULL);
+    *open = NULL;
 }
 
 static int fuzz_service(const struct fbr_service_ops *ops, const uint8_t *data, size_t size)
 {
-    const struct fbr_service_host host = {on_send, on_hang_up, NULL};
+    const struct fbr_service_host host = {on_send, on_hang_up};
     struct fbr_service *s = ops->open(&host);
     struct fbr_cur c = fbr_cur(data, size);
 
@@ -54,16 +56,17 @@ static int fuzz_service(const struct fbr_service_ops *ops, const uint8_t *data, 
         const void *bytes = n ? fbr_get(&c, n) : "";
 
         if (what >= 224 && f.open[i]) {
-            ops->closed(s, i);
-            f.open[i] = 0;
+            ops->closed(f.open[i]);
+            f.open[i] = NULL;
         }
-        if (!f.open[i]) {
-            f.open[i] = 1;
-            ops->opened(s, i);
-        }
+        if (!f.open[i])
+            f.open[i] = ops->opened(s, &f.open[i]);
         if (f.open[i])
-            ops->bytes(s, i, bytes, n);
+            ops->bytes(f.open[i], bytes, n);
     }
+    for (int i = 0; i < CONNS; i++)
+        if (f.open[i])
+            ops->closed(f.open[i]);
     ops->close(s);
     return 0;
 }

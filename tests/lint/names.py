@@ -10,7 +10,7 @@ import re
 
 import lint
 
-HANDLES = {"fbr_backend", "fbr_bridge", "fbr_service"}
+HANDLES = {"fbr_backend", "fbr_bridge", "fbr_service", "fbr_service_conn"}
 TAG = re.compile(r"\b(?:struct|union|enum)\s+([a-z_0-9]+)\s*\{")
 
 report = lint.Lint("names")

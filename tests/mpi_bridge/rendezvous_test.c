@@ -17,35 +17,34 @@
 
 static const struct fbr_service_ops *const ops = &fbr_service_rendezvous;
 static struct fbr_service *server;
+static struct fbr_service_conn *conn;
 static char got[65536];
 static bool gone;
 
-static void on_send(void *user, uint64_t conn, const void *data, size_t len)
+static void on_send(void *peer, const void *data, size_t len)
 {
     size_t at = strlen(got);
 
-    (void)user;
-    (void)conn;
+    (void)peer;
     assert_false(gone);
     assert_true(at + len < sizeof(got));
     memcpy(got + at, data, len);
     got[at + len] = 0;
 }
 
-static void on_hang_up(void *user, uint64_t conn)
+static void on_hang_up(void *peer)
 {
-    (void)user;
-    (void)conn;
+    (void)peer;
     gone = true;
 }
 
 static int open_server(void **state)
 {
-    static const struct fbr_service_host host = {on_send, on_hang_up, NULL};
+    static const struct fbr_service_host host = {on_send, on_hang_up};
 
     (void)state;
     server = ops->open(&host);
-    ops->opened(server, 1);
+    conn = ops->opened(server, NULL);
     gone = false;
     return 0;
 }
@@ -53,6 +52,8 @@ static int open_server(void **state)
 static int close_server(void **state)
 {
     (void)state;
+    if (!gone)
+        ops->closed(conn);
     ops->close(server);
     return 0;
 }
@@ -63,11 +64,11 @@ static void ask(const char *text, bool slowly)
     size_t len = strlen(text);
 
     if (gone)
-        ops->opened(server, 1);
+        conn = ops->opened(server, NULL);
     gone = false;
     got[0] = 0;
     for (size_t at = 0; at < len && !gone; at += slowly ? 1 : len)
-        ops->bytes(server, 1, text + at, slowly ? 1 : len);
+        ops->bytes(conn, text + at, slowly ? 1 : len);
 }
 
 #define OK "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -193,7 +194,7 @@ static void test_what_it_does_not_take(void **state)
     refused(text, 431);
     gone = true;
     ask("", false);
-    ops->bytes(server, 1, "GET /s/\0 HTTP/1.1\r\n\r\n", 21);
+    ops->bytes(conn, "GET /s/\0 HTTP/1.1\r\n\r\n", 21);
     assert_true(gone);
 }
 
@@ -208,14 +209,14 @@ static void test_the_store_is_bounded(void **state)
         snprintf(head, sizeof(head), "PUT /s/%d HTTP/1.1\r\nContent-Length: %zu\r\n\r\n", puts,
                  sizeof(body));
         ask(head, false);
-        ops->bytes(server, 1, body, sizeof(body));
+        ops->bytes(conn, body, sizeof(body));
         puts++;
     } while (!strcmp(got, OK) && puts < 1000);
     assert_in_range(puts, 250, 256);
     assert_string_equal(got, "HTTP/1.1 507 Insufficient Storage\r\nContent-Length: 0\r\n\r\n");
     expect("DELETE /s/0 HTTP/1.1\r\n\r\n", OK);
     ask(head, false);
-    ops->bytes(server, 1, body, sizeof(body));
+    ops->bytes(conn, body, sizeof(body));
     assert_string_equal(got, OK);
 }
 

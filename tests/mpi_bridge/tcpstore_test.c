@@ -35,40 +35,55 @@ enum { CANCEL_WAIT = 12, PING, QUEUE_PUSH, QUEUE_POP, QUEUE_LEN, LIST_KEYS, BARR
 static const struct fbr_service_ops *const ops = &fbr_service_tcpstore;
 static struct fbr_service *store;
 static struct fbr_buf got[CONNS];
+static struct fbr_service_conn *conns[CONNS];
 static bool gone[CONNS];
 
-static void on_send(void *user, uint64_t conn, const void *data, size_t len)
+static void on_send(void *peer, const void *data, size_t len)
 {
-    (void)user;
-    assert_false(gone[conn]);
-    fbr_put(&got[conn], data, len);
+    struct fbr_buf *to = peer;
+
+    assert_false(gone[to - got]);
+    fbr_put(to, data, len);
 }
 
-static void on_hang_up(void *user, uint64_t conn)
+static void on_hang_up(void *peer)
 {
-    (void)user;
-    gone[conn] = true;
+    gone[(struct fbr_buf *)peer - got] = true;
+}
+
+static void open_conn(int i)
+{
+    gone[i] = false;
+    conns[i] = ops->opened(store, &got[i]);
+    assert_non_null(conns[i]);
+}
+
+static void close_conn(int i)
+{
+    ops->closed(conns[i]);
+    conns[i] = NULL;
 }
 
 static int open_store(void **state)
 {
-    static const struct fbr_service_host host = {on_send, on_hang_up, NULL};
+    static const struct fbr_service_host host = {on_send, on_hang_up};
 
     (void)state;
     store = ops->open(&host);
-    for (uint64_t i = 0; i < CONNS; i++) {
-        gone[i] = false;
-        ops->opened(store, i);
-    }
+    for (int i = 0; i < CONNS; i++)
+        open_conn(i);
     return 0;
 }
 
 static int close_store(void **state)
 {
     (void)state;
-    ops->close(store);
-    for (int i = 0; i < CONNS; i++)
+    for (int i = 0; i < CONNS; i++) {
+        if (conns[i] && !gone[i])
+            close_conn(i);
         fbr_buf_fini(&got[i]);
+    }
+    ops->close(store);
     return 0;
 }
 
@@ -94,7 +109,7 @@ static void ask_in_steps(uint64_t conn, size_t step, const char *shape, va_list 
     }
     fbr_buf_clear(&got[conn]);
     for (size_t at = 0; at < b.len && !gone[conn]; at += step ? step : b.len)
-        ops->bytes(store, conn, b.data + at, step && b.len - at > step ? step : b.len - at);
+        ops->bytes(conns[conn], b.data + at, step && b.len - at > step ? step : b.len - at);
     fbr_buf_fini(&b);
 }
 
@@ -248,7 +263,7 @@ static void test_who_waits_is_woken_when_all_is_there(void **state)
     expect_u8(0, 0);
     expect_u8(2, 0);
     ask(2, "u8s", WAIT, UINT64_C(1), "/never");
-    ops->closed(store, 2); /* while it waits */
+    close_conn(2); /* while it waits */
     ask(0, "u8s", WAIT, UINT64_C(1), "/never");
     ask(0, "u", CANCEL_WAIT);
     expect_u8(0, 1);
@@ -324,7 +339,7 @@ static void test_the_first_dialect(void **state)
     ask(2, "u8s", 5, UINT64_C(1), "/x");
     ask(0, "uss", 0, "/x", "");
     expect_u8(2, 0);
-    ops->closed(store, 1); /* while it watches */
+    close_conn(1); /* while it watches */
     ask(0, "uss", 0, "/k", "z");
     ask(0, "u", 13); /* PING is of the second */
     assert_true(gone[0]);
@@ -344,8 +359,7 @@ static void test_hostile_bytes_cost_a_connection_and_nothing_else(void **state)
     assert_true(gone[2]);
     ask(3, "u", 77);
     assert_true(gone[3]);
-    ops->opened(store, 0);
-    gone[0] = false;
+    open_conn(0);
     validate(0);
     ask(0, "us8", SET, "/k", UINT64_C(1) << 30); /* said, not sent: nothing is kept for it */
     expect_nothing(0);

@@ -289,28 +289,33 @@ static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *k
 
 /* ---- services ---- */
 
-static void push(struct bridge_host *h, uint64_t conn, const void *data, size_t len)
+static void push(struct stream *s, const void *data, size_t len)
 {
+    struct bridge_host *h = s->service->h;
     struct answer *a = host_make(sizeof(*a));
 
-    *a = (struct answer){.h = h, .stream = conn};
+    *a = (struct answer){.h = h, .stream = s->id};
     fbr_put(&a->data, data, len);
     fbr_loop_post(h->loop, give, a);
 }
 
-static void service_send(void *user, uint64_t conn, const void *data, size_t len)
+static void service_send(void *peer, const void *data, size_t len)
 {
     if (len)
-        push(((struct service *)user)->h, conn, data, len);
+        push(peer, data, len);
 }
 
-static void service_hang_up(void *user, uint64_t conn)
+static void service_hang_up(void *peer)
 {
-    push(((struct service *)user)->h, conn, NULL, 0);
+    struct stream *s = peer;
+
+    push(s, NULL, 0);
+    s->conn = NULL;
 }
 
 static struct service *service_find(struct bridge_host *h, uint32_t job, const char *name)
 {
+    static const struct fbr_service_host host = {service_send, service_hang_up};
     struct service *s;
 
     for (uint32_t i = 0; i < h->nservices; i++)
@@ -320,8 +325,7 @@ static struct service *service_find(struct bridge_host *h, uint32_t job, const c
         if (!strcmp((*ops)->name, name) && h->nservices < SERVICES) {
             s = &h->services[h->nservices++];
             *s = (struct service){.h = h, .job = job, .ops = *ops};
-            s->host = (struct fbr_service_host){service_send, service_hang_up, s};
-            s->engine = s->ops->open(&s->host);
+            s->engine = s->ops->open(&host);
             host_must(s->engine != NULL, "service");
             return s;
         }
@@ -343,7 +347,8 @@ static int host_stream_open(void *user, uint32_t job, const char *name,
         (struct stream){.id = ++h->last_stream, .service = service, .on_data = on_data, .arg = arg};
     DL_APPEND(h->streams, s);
     *stream = s->id;
-    service->ops->opened(service->engine, s->id);
+    s->conn = service->ops->opened(service->engine, s);
+    host_must(s->conn != NULL, "connection");
     return 0;
 }
 
@@ -362,10 +367,18 @@ static int host_stream_send(void *user, uint64_t stream, const void *data, size_
     struct bridge_host *h = self(user)->h;
     struct stream *s = stream_find(h, stream);
 
-    if (!s)
+    if (!s || !s->conn)
         return -EPIPE;
-    s->service->ops->bytes(s->service->engine, stream, data, len);
+    s->service->ops->bytes(s->conn, data, len);
     return 0;
+}
+
+static void stream_free(struct bridge_host *h, struct stream *s)
+{
+    if (s->conn)
+        s->service->ops->closed(s->conn);
+    DL_DELETE(h->streams, s);
+    free(s);
 }
 
 static void host_stream_close(void *user, uint64_t stream)
@@ -373,11 +386,8 @@ static void host_stream_close(void *user, uint64_t stream)
     struct bridge_host *h = self(user)->h;
     struct stream *s = stream_find(h, stream);
 
-    if (!s)
-        return;
-    s->service->ops->closed(s->service->engine, stream);
-    DL_DELETE(h->streams, s);
-    free(s);
+    if (s)
+        stream_free(h, s);
 }
 
 /* ---- what ranks do ---- */
@@ -455,6 +465,8 @@ void host_ops_free(struct bridge_host *h)
     }
     while (h->names)
         name_free(h, h->names);
+    while (h->streams)
+        stream_free(h, h->streams);
     for (uint32_t i = 0; i < h->nservices; i++)
         h->services[i].ops->close(h->services[i].engine);
 }

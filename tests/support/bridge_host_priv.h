@@ -57,12 +57,12 @@ struct service {
     uint32_t job;
     const struct fbr_service_ops *ops;
     struct fbr_service *engine;
-    struct fbr_service_host host;
 };
 
 struct stream {
     uint64_t id;
     struct service *service;
+    struct fbr_service_conn *conn;
     void (*on_data)(void *arg, const void *data, size_t len);
     void *arg;
     struct stream *prev, *next;
