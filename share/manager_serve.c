@@ -115,7 +115,7 @@ static void on_close(void *user)
 
 static bool is_crowded(const struct manager *m, uint64_t peer)
 {
-    return peer != FBR_RPC_SELF && fbr_object_queued(m->service.object, peer) > UNREAD_MAX;
+    return fbr_object_queued(m->service.object, peer) > UNREAD_MAX;
 }
 
 /* Under the lock: the calls of processes that have read (`all`: of all) come first again. */
@@ -200,16 +200,14 @@ static void run(struct manager *m, const struct request *r)
         fbr_buf_fini(&m->out);
 }
 
-/* No other process waits for these calls: the service is closed. */
-static void refuse_rest(struct manager *m)
+/* No caller waits for these calls: the service is closed. */
+static void drop_rest(struct manager *m)
 {
     take_up(m, true);
     while (m->requests) {
         struct request *r = m->requests;
 
         DL_DELETE(m->requests, r);
-        if (r->peer == FBR_RPC_SELF)
-            refuse(m, r->peer, r->call, -EPIPE, "the manager was closed");
         free_request(m, r);
     }
 }
@@ -285,7 +283,7 @@ int fbr_manager_main(const void *arg, size_t len)
         free_request(&m, r);
     }
     fbr_service_close(&m.service);
-    refuse_rest(&m);
+    drop_rest(&m);
     if (m.cls.close)
         m.cls.close(m.state);
     fbr_buf_fini(&m.out);

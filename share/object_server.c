@@ -429,7 +429,6 @@ static int open_share(void *arg)
         return -ESHUTDOWN;
     }
     s->rt = rt;
-    s->next_peer = 1; /* peers begin at 2: 0 and FBR_RPC_SELF are the owner's process */
     pthread_mutex_init(&s->lock, NULL);
     fbr_cond_init(&s->idle);
     rt->admit_peer = admit;

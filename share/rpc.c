@@ -33,7 +33,7 @@ struct fbr_rpc {
     enum rpc_state state; /* likewise */
     atomic_int refs;      /* one for all handles, and one for each future */
     struct fbr_proxy *proxy;
-    struct fbr_rpc_service *here; /* the object lives in this process */
+    struct fbr_rpc_service *here; /* the object, if it lives in this process */
     pthread_mutex_t lock;         /* all below */
     pthread_cond_t room;
     struct fiber_future *calls; /* unanswered */
@@ -172,26 +172,6 @@ static void on_gone(void *user)
 
 static const struct fbr_proxy_ops proxy_ops = {.on_record = on_record, .on_gone = on_gone};
 
-void fbr_rpc_answer_here(uint64_t object, uint64_t call, int code, const void *bytes, size_t len)
-{
-    struct fbr_share *s = fbr_share();
-    struct fbr_rpc *r;
-
-    if (!s)
-        return;
-    pthread_mutex_lock(&s->lock);
-    DL_FOREACH(s->rpcs, r)
-        if (r->here && r->object == object && r->state == RPC_OPEN)
-            break;
-    if (r)
-        atomic_fetch_add(&r->refs, 1);
-    pthread_mutex_unlock(&s->lock);
-    if (!r)
-        return;
-    on_answer(r, call, code, bytes, len);
-    unref(r);
-}
-
 /* ---- Connections ---- */
 
 static struct fbr_rpc *new_rpc(struct fbr_share *s, const struct fbr_address *a)
@@ -219,7 +199,7 @@ static struct fbr_rpc *find_or_make(struct fbr_share *s, const struct fbr_addres
     do {
         DL_FOREACH(s->rpcs, r)
             if (r->owner == a->owner && r->object == a->object && r->state != RPC_DEAD &&
-                !(r->state == RPC_OPEN && r->proxy && fbr_proxy_fails(r->proxy)))
+                !(r->state == RPC_OPEN && fbr_proxy_fails(r->proxy)))
                 break;
         if (r && r->state != RPC_OPEN)
             pthread_cond_wait(&s->idle, &s->lock);
@@ -239,11 +219,9 @@ static struct fbr_rpc *find_or_make(struct fbr_share *s, const struct fbr_addres
 static int connect_rpc(struct fbr_rpc *r, const struct fbr_address *a)
 {
     struct fbr_share *s = r->share;
-    int rc = 0;
+    int rc = fbr_proxy_open(&r->proxy, a, &proxy_ops, r);
 
     r->here = fbr_service_here(a);
-    if (!r->here)
-        rc = fbr_proxy_open(&r->proxy, a, &proxy_ops, r);
     pthread_mutex_lock(&s->lock);
     if (rc < 0)
         DL_DELETE(s->rpcs, r);
@@ -282,11 +260,6 @@ static void disconnect(struct fbr_rpc *r)
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
     size_t queued;
 
-    if (r->here) {
-        if (r->here->ops->on_gone)
-            r->here->ops->on_gone(r->here->user, FBR_RPC_SELF);
-        return;
-    }
     do /* for as long as the owner reads */
         queued = fbr_proxy_queued(r->proxy);
     while (fbr_proxy_send(r->proxy, &iov, 1, fbr_config_ms(r->share->rt->config, "linger")) ==
@@ -367,28 +340,12 @@ done:
     return rc;
 }
 
-static int call_here(struct fiber_future *f, const struct iovec *iov, int n)
-{
-    struct fbr_rpc_service *s = f->rpc->here;
-    struct fbr_buf b;
-
-    fbr_buf_init(&b);
-    for (int i = 0; i < n; i++)
-        fbr_put(&b, iov[i].iov_base, iov[i].iov_len);
-    if (!b.failed)
-        s->ops->on_call(s->user, FBR_RPC_SELF, f->call, b.data, b.len);
-    fbr_buf_fini(&b);
-    return b.failed ? -ENOMEM : 0;
-}
-
 static int send_call(struct fiber_future *f, const struct iovec *iov, int n, uint64_t deadline)
 {
     const struct fbr_rpc_head head = {FBR_RPC_CALL, 0, f->call};
     struct iovec all[7] = {{(void *)(uintptr_t)&head, sizeof(head)}};
     int rc;
 
-    if (f->rpc->here)
-        return call_here(f, iov, n);
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
     rc = fbr_proxy_send(f->rpc->proxy, all, n + 1, fbr_ms_until(deadline));
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
@@ -492,13 +449,9 @@ void fbr_future_cancel(struct fiber_future *f)
 {
     const struct fbr_rpc_head head = {FBR_RPC_CANCEL, 0, f->call};
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
-    struct fbr_rpc_service *s = f->rpc->here;
 
     /* if the owner is gone, its calls are answered as lost */
-    if (!s)
-        fbr_proxy_send(f->rpc->proxy, &iov, 1, -1);
-    else if (s->ops->on_cancel)
-        s->ops->on_cancel(s->user, FBR_RPC_SELF, f->call);
+    fbr_proxy_send(f->rpc->proxy, &iov, 1, -1);
 }
 
 int fbr_future_code(struct fiber_future *f, bool *lost)

@@ -13,15 +13,13 @@
  *
  * CANCEL: the user's time is over; the owner may answer now. LEAVE: the process has no handle any
  * more; the owner acts as if the process were gone. Numbers of calls are never used again within a
- * process. Within the process of the object nothing is sent: that process is the peer FBR_RPC_SELF.
+ * process. The process of the object calls it as any other process does.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RPC_H
 #define FBR_RPC_H
 
 #include "share/share.h"
-
-#define FBR_RPC_SELF 1 /* object_server.c numbers other peers from 2 */
 
 /* ---- Heads of records ---- */
 
@@ -82,8 +80,7 @@ void fbr_future_close(struct fiber_future *f);
 /* ---- Owner's side ---- */
 
 struct fbr_rpc_service_ops {
-    /* Bytes are valid during the call and 8-byte aligned. The data server's thread, or, for
-     * FBR_RPC_SELF, the caller's thread. */
+    /* Bytes are valid during the call and 8-byte aligned. The data server's thread. */
     void (*on_call)(void *user, uint64_t peer, uint64_t call, const void *bytes, size_t len);
     void (*on_cancel)(void *user, uint64_t peer, uint64_t call); /* may be NULL */
     /* The process does not use the object any more. Also called for processes that never did. Data
@@ -109,12 +106,10 @@ int fbr_service_open(struct fbr_rpc_service *s);
  * is gone is dropped. */
 void fbr_service_answer(struct fbr_rpc_service *s, uint64_t peer, uint64_t call, int code,
                         const void *bytes, size_t len);
-/* No more callbacks come from other processes; users are notified that the object is gone. */
+/* No more callbacks come; users are notified that the object is gone. */
 void fbr_service_close(struct fbr_rpc_service *s);
 
 /* The service, if the address is of this process, or NULL. */
 struct fbr_rpc_service *fbr_service_here(const struct fbr_address *a);
-/* rpc.c: hands an answer to the callers in this process. */
-void fbr_rpc_answer_here(uint64_t object, uint64_t call, int code, const void *bytes, size_t len);
 
 #endif

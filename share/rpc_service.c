@@ -72,10 +72,7 @@ void fbr_service_answer(struct fbr_rpc_service *s, uint64_t peer, uint64_t call,
         head.code = -EMSGSIZE;
         iov[1] = (struct iovec){text, strlen(text)};
     }
-    if (peer == FBR_RPC_SELF)
-        fbr_rpc_answer_here(s->id, call, head.code, iov[1].iov_base, iov[1].iov_len);
-    else
-        fbr_object_send(s->object, peer, iov, iov[1].iov_len ? 2 : 1);
+    fbr_object_send(s->object, peer, iov, iov[1].iov_len ? 2 : 1);
 }
 
 void fbr_service_close(struct fbr_rpc_service *s)

@@ -22,7 +22,7 @@ struct fbr_share {
     bool reminding;         /* the clock runs, or will soon */
     struct fbr_timer clock; /* for reminders; loop thread */
     struct peer *peers;
-    uint64_t next_peer;
+    uint64_t next_peer; /* peers begin at 1; 0: the owner's process */
     struct fbr_object_client *remotes;
     struct fbr_client *clients;
     struct fbr_rpc *rpcs;
