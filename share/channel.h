@@ -11,34 +11,34 @@
  *     CANCEL    u64 batch: withdraw it (of one message)
  *     ASK       u64 taken, u32 hungry, u32 want, u64 probe: the state of this client
  *     RETURNED  u64 from: the answer to RECALL
- *     SHUT
- *     LEAVE     for a pipe, the lane is the end that the client leaves
- *     ATTACH    for a pipe, the lane is the end that the client attaches to
- *     SIZE
  *     WATCH     for a lane that the client reads: report when there is a message, and when not
- *     DONE      u64 call: this client has finished one message
- *     JOIN      u64 call, u32 poll: report when all messages are finished; poll: report at once
- *               whether they are
- *     DEAL      from now on deal the messages in turn
  *     DIRECT    token (32 bytes), str path: for a pipe, the client listens at this path for a
  *               stream (direct.h)
  *     GO        the client sends by the stream from now on
  *     UNREAD    bytes: a message that came by the stream and was not taken
  *     DIRECT_ENDED  there are no more UNREAD messages
  *
+ * Calls, u64 call, u32 poll, u32 0. The owner answers each with u64 call, i64 result: 0 or more, or
+ * a negative errno.
+ *
+ *     SHUT
+ *     LEAVE     for a pipe, the lane is the end that the client leaves
+ *     ATTACH    for a pipe, the lane is the end that the client attaches to
+ *     SIZE      the result is the number of messages
+ *     DONE      this client has finished one message
+ *     JOIN      answered when all messages are finished; poll: at once. Also answers all JOINs
+ *               before it, except with -EAGAIN
+ *     DEAL      from now on deal the messages in turn
+ *
  * Owner to client:
  *
- *     ACK       u64 batch, i32 code, u32 0
+ *     ACK       u64 batch, i64 code
  *     DELIVER   u64 seq, bytes
  *     AHEAD     the same; the client need not ask for the next messages, up to `want`
  *     RECALL
  *     EMPTY     u64 probe: all that there was for this client has been delivered and is its own
  *     EOF
- *     SIZE_IS   u64 messages
- *     LEFT      answers LEAVE
  *     READY     u32 1: a get would not wait; 0: it would. Sent to watching clients on each change
- *     DONE_IS   u64 call, i32 code: answers DONE
- *     JOINED    u64 call, i32 code: answers all JOINs up to that one
  *     DIRECT_IS  u32 1: the owner has connected and sends by the stream; 0: it has not
  *     DIRECT_END  return the messages of the stream that were not taken
  *
@@ -86,16 +86,12 @@ enum fbr_channel_op {
     FBR_CH_RECALL,
     FBR_CH_EMPTY,
     FBR_CH_EOF,
-    FBR_CH_SIZE_IS,
-    FBR_CH_LEFT,
-    FBR_CH_WATCH,
+    FBR_CH_WATCH = 17,
     FBR_CH_READY,
     FBR_CH_DONE,
     FBR_CH_JOIN,
     FBR_CH_DEAL,
-    FBR_CH_DONE_IS,
-    FBR_CH_JOINED,
-    FBR_CH_DIRECT,
+    FBR_CH_DIRECT = 24,
     FBR_CH_DIRECT_IS,
     FBR_CH_GO,
     FBR_CH_DIRECT_END,

@@ -53,24 +53,77 @@ static void on_tick(void *user)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* The answer to one DONE, or to all JOINs so far. */
-static void on_answer(struct client_lane *l, uint32_t op, struct fbr_cur *c)
+/* ---- Calls ---- */
+
+void fbr_client_call_begin(struct client_lane *l, struct call_wait *w, enum fbr_channel_op op,
+                           uint64_t call)
 {
-    uint64_t call = fbr_get_u64(c);
-    int code = (int32_t)fbr_get_u32(c);
+    *w = (struct call_wait){.next = l->calls, .op = op, .call = call};
+    l->calls = w;
+}
 
-    if (!fbr_cur_ok(c) || code > 0)
-        return;
+void fbr_client_call_answer(struct client_lane *l, enum fbr_channel_op op, uint64_t call,
+                            int64_t result)
+{
     for (struct call_wait *w = l->calls; w; w = w->next) {
-        bool meant = w->call == call || (op == FBR_CH_JOINED && code != -EAGAIN && w->call < call);
+        bool meant = w->call == call || (op == FBR_CH_JOIN && result != -EAGAIN && w->call < call);
 
-        if (w->answer != op || w->done || !meant)
+        if (w->op != op || w->done || !meant)
             continue;
         w->done = true;
-        w->code = code;
+        w->result = result;
     }
+}
+
+static void on_answer(struct client_lane *l, enum fbr_channel_op op, struct fbr_cur *c)
+{
+    uint64_t call = fbr_get_u64(c);
+    int64_t result = (int64_t)fbr_get_u64(c);
+
+    if (!fbr_cur_ok(c) || (op != FBR_CH_SIZE && (int)result > 0))
+        return;
+    fbr_client_call_answer(l, op, call, result);
     pthread_cond_broadcast(&l->arrived);
 }
+
+static int begin_call(struct client_lane *l, struct call_wait *w, enum fbr_channel_op op, bool poll)
+{
+    const struct {
+        uint64_t call;
+        uint32_t poll, zero;
+    } body = {++l->last_call, poll, 0};
+    int rc = fbr_client_notify(l, op, &body, sizeof(body));
+
+    if (rc == 0)
+        fbr_client_call_begin(l, w, op, body.call);
+    return rc;
+}
+
+static int wait_call(struct client_lane *l, const struct call_wait *w, uint64_t deadline)
+{
+    int rc = 0;
+
+    while (rc == 0 && !w->done && !l->client->gone)
+        rc = fbr_cond_wait(&l->arrived, &l->client->lock, deadline);
+    return w->done ? 0 : rc ? rc : -EPIPE;
+}
+
+/* Sends all that was put, then the call, and waits for its answer: the owner has then done all that
+ * it was asked to do before. Under the lock. */
+static int64_t call_owner(struct client_lane *l, enum fbr_channel_op op, bool poll,
+                          uint64_t deadline)
+{
+    struct call_wait w;
+    int rc;
+
+    if ((rc = fbr_client_flush_out(l, false)) < 0 || (rc = begin_call(l, &w, op, poll)) < 0)
+        return rc;
+    rc = wait_call(l, &w, deadline);
+    LL_DELETE(l->calls, &w);
+    return rc < 0 ? rc : w.result;
+}
+
+/* ---- Records of the owner ---- */
 
 static void on_op(struct client_lane *l, uint32_t op, struct fbr_cur *c)
 {
@@ -97,24 +150,11 @@ static void on_op(struct client_lane *l, uint32_t op, struct fbr_cur *c)
         l->told.hungry = 0;
         pthread_cond_broadcast(&l->arrived);
         break;
-    case FBR_CH_SIZE_IS:
-        l->size = fbr_get_u64(c);
-        l->have_size = true;
-        pthread_cond_broadcast(&l->arrived);
-        break;
-    case FBR_CH_DONE_IS:
-    case FBR_CH_JOINED:
-        on_answer(l, op, c);
-        break;
     case FBR_CH_DIRECT_IS:
         fbr_client_on_direct(l, c);
         break;
-    case FBR_CH_LEFT:
-        l->left = true;
-        pthread_cond_broadcast(&l->room);
-        break;
-    default:
-        break;
+    default: /* no thread waits for the answer to an unknown op */
+        on_answer(l, op, c);
     }
 }
 
@@ -169,50 +209,23 @@ static void on_host_gone(void *user)
 
 /* ---- Asking ---- */
 
-static int wait_size(struct client_lane *l, uint64_t deadline)
+static int64_t ask(struct fbr_client *g, int lane, enum fbr_channel_op op, bool poll,
+                   uint64_t deadline)
 {
-    int rc = 0;
+    int64_t result;
 
-    while (rc == 0 && !l->have_size && !l->client->gone)
-        rc = fbr_cond_wait(&l->arrived, &l->client->lock, deadline);
-    return rc == 0 && !l->have_size ? -EPIPE : rc;
-}
-
-static int notify_size(struct client_lane *l)
-{
-    l->have_size = false;
-    return fbr_client_notify(l, FBR_CH_SIZE, NULL, 0);
-}
-
-/* Asks for the number of messages. The answer also shows that the owner has done all that it was
- * asked to do before. Under the lock. */
-static int ask_size(struct client_lane *l)
-{
-    int rc = notify_size(l);
-
-    return rc < 0 ? rc : wait_size(l, UINT64_MAX);
-}
-
-/* Sends the record and waits until the owner has acted on it. Under the lock. */
-static int notify_and_wait(struct client_lane *l, enum fbr_channel_op op)
-{
-    int rc = fbr_client_notify(l, op, NULL, 0);
-
-    return rc < 0 ? rc : ask_size(l);
+    pthread_mutex_lock(&g->lock);
+    result = call_owner(&g->lanes[lane], op, poll, deadline);
+    pthread_mutex_unlock(&g->lock);
+    return result;
 }
 
 int fbr_client_size(struct fbr_client *g, int lane, size_t *n)
 {
-    struct client_lane *l = &g->lanes[lane];
-    int rc;
+    int64_t size = ask(g, lane, FBR_CH_SIZE, false, UINT64_MAX);
 
-    pthread_mutex_lock(&g->lock);
-    rc = fbr_client_flush_out(l, false);
-    if (rc == 0)
-        rc = ask_size(l);
-    *n = l->size;
-    pthread_mutex_unlock(&g->lock);
-    return rc;
+    *n = size < 0 ? 0 : (size_t)size;
+    return size < 0 ? (int)size : 0;
 }
 
 /* Waits until the owner has shut the lane, so that a process that learns of it afterwards finds
@@ -224,7 +237,7 @@ int fbr_client_shut(struct fbr_client *g, int lane)
 
     pthread_mutex_lock(&g->lock);
     if ((rc = fbr_client_flush_lane(l, UINT64_MAX)) < 0 ||
-        (rc = notify_and_wait(l, FBR_CH_SHUT)) < 0)
+        (rc = (int)call_owner(l, FBR_CH_SHUT, false, UINT64_MAX)) < 0)
         goto done;
     if (!l->put_code)
         l->put_code = -EPIPE;
@@ -233,69 +246,29 @@ done:
     return rc;
 }
 
-/* Under the lock: sends the record and waits for the owner's answer. */
-static int call_host(struct client_lane *l, enum fbr_channel_op op, enum fbr_channel_op reply,
-                     bool poll, uint64_t deadline)
-{
-    struct call_wait w = {.next = l->calls, .answer = reply, .call = ++l->last_call}, **at;
-    struct {
-        uint64_t call;
-        uint32_t poll, zero;
-    } body = {w.call, poll, 0};
-    int rc;
-
-    if ((rc = fbr_client_flush_out(l, false)) < 0 ||
-        (rc = fbr_client_notify(l, op, &body, sizeof(body))) < 0)
-        return rc;
-    l->calls = &w;
-    while (rc == 0 && !w.done && !l->client->gone)
-        rc = fbr_cond_wait(&l->arrived, &l->client->lock, deadline);
-    for (at = &l->calls; *at != &w; at = &(*at)->next)
-        ;
-    *at = w.next;
-    if (w.done)
-        return w.code;
-    return rc ? rc : -EPIPE;
-}
-
 int fbr_client_done(struct fbr_client *g, int lane)
 {
-    int rc;
-
-    pthread_mutex_lock(&g->lock);
-    rc = call_host(&g->lanes[lane], FBR_CH_DONE, FBR_CH_DONE_IS, false, UINT64_MAX);
-    pthread_mutex_unlock(&g->lock);
-    return rc;
+    return (int)ask(g, lane, FBR_CH_DONE, false, UINT64_MAX);
 }
 
 int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms)
 {
     bool poll = timeout_ms == 0;
-    uint64_t deadline = poll ? UINT64_MAX : fbr_deadline(timeout_ms);
-    int rc;
+    int rc = (int)ask(g, lane, FBR_CH_JOIN, poll, poll ? UINT64_MAX : fbr_deadline(timeout_ms));
 
-    pthread_mutex_lock(&g->lock);
-    rc = call_host(&g->lanes[lane], FBR_CH_JOIN, FBR_CH_JOINED, poll, deadline);
-    pthread_mutex_unlock(&g->lock);
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
 int fbr_client_deal(struct fbr_client *g, int lane)
 {
-    int rc;
-
-    pthread_mutex_lock(&g->lock);
-    rc = notify_and_wait(&g->lanes[lane], FBR_CH_DEAL);
-    pthread_mutex_unlock(&g->lock);
-    return rc;
+    return (int)ask(g, lane, FBR_CH_DEAL, false, UINT64_MAX);
 }
 
 /* ---- Life ---- */
 
-/* Under the lock: repeats a wait for as long as the owner takes something that we sent to it.
- * `until`: the end of the wait if the owner takes nothing. */
-static int linger(struct client_lane *l, int (*wait)(struct client_lane *l, uint64_t deadline),
-                  uint64_t *until)
+/* Under the lock: waits for the answer to a call (w NULL: to all puts) for as long as the owner
+ * takes something that we sent to it. `until`: the end of the wait if the owner takes nothing. */
+static int linger(struct client_lane *l, const struct call_wait *w, uint64_t *until)
 {
     const struct fbr_config *config = l->client->share->rt->config;
     int rc;
@@ -304,11 +277,22 @@ static int linger(struct client_lane *l, int (*wait)(struct client_lane *l, uint
         uint64_t acked = l->acked;
         size_t queued = fbr_proxy_queued(l->client->proxy);
 
-        rc = wait(l, *until);
+        rc = w ? wait_call(l, w, *until) : fbr_client_flush_lane(l, *until);
         if (rc != -ETIMEDOUT || (l->acked == acked && fbr_proxy_queued(l->client->proxy) >= queued))
             return rc;
         *until = fbr_now_ms() + (uint64_t)fbr_config_ms(config, "linger");
     }
+}
+
+/* The same, for a call. */
+static void linger_call(struct client_lane *l, enum fbr_channel_op op, uint64_t *until)
+{
+    struct call_wait w;
+
+    if (begin_call(l, &w, op, false) < 0)
+        return;
+    linger(l, &w, until);
+    LL_DELETE(l->calls, &w);
 }
 
 static uint64_t linger_from_now(const struct fbr_client *g)
@@ -330,9 +314,9 @@ static void on_flush(void *user)
         if (g->pipe) /* it is enough that the owner has the messages: a pipe loses nothing there */
             fbr_client_flush_out(l, false);
         else
-            linger(l, fbr_client_flush_lane, &until);
-        if ((l->taken || l->sent != l->acked) && notify_size(l) == 0)
-            linger(l, wait_size, &until);
+            linger(l, NULL, &until);
+        if (l->taken || l->sent != l->acked)
+            linger_call(l, FBR_CH_SIZE, &until);
     }
     pthread_mutex_unlock(&g->lock);
     if (until != begun)
@@ -449,6 +433,7 @@ int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int la
     struct fbr_share *s = fbr_share();
     struct client_lane *l;
     struct fbr_client *g;
+    int64_t result = 0;
     bool made;
     int rc = 0;
 
@@ -470,11 +455,12 @@ int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int la
     l->putters++;
     /* Once the owner has this answer, it notices the end of the process that holds this end. */
     if (g->pipe)
-        rc = l->putters == 1 ? notify_and_wait(l, FBR_CH_ATTACH) : ask_size(l);
+        result = call_owner(l, l->putters == 1 ? FBR_CH_ATTACH : FBR_CH_SIZE, false, UINT64_MAX);
     pthread_mutex_unlock(&g->lock);
-    if (rc < 0) { /* the end has not moved */
+    if (result < 0) { /* the end has not moved */
         fbr_client_close(g, lane);
-        return fbr_keep(rc, "channel: its owner cannot be notified: %s", fbr_strerror(rc));
+        return fbr_keep((int)result, "channel: its owner cannot be notified: %s",
+                        fbr_strerror((int)result));
     }
     *out = g;
     return 0;
@@ -489,15 +475,6 @@ struct fbr_client *fbr_client_hold(struct fbr_client *g, int lane)
     g->lanes[lane].putters++;
     pthread_mutex_unlock(&g->lock);
     return g;
-}
-
-static int wait_left(struct client_lane *l, uint64_t deadline)
-{
-    int rc = 0;
-
-    while (rc == 0 && !l->left && !l->client->gone)
-        rc = fbr_cond_wait(&l->room, &l->client->lock, deadline);
-    return rc;
 }
 
 /* Under the lock, which is released for a moment: messages that the stream has for us go back to
@@ -525,15 +502,14 @@ static void leave(struct client_lane *l, struct client_lane *in)
     uint64_t until = linger_from_now(g);
 
     if (!g->pipe)
-        linger(l, fbr_client_flush_lane, &until);
+        linger(l, NULL, &until);
     else
         return_unread(g, l, until);
     if (!fbr_client_put_fault(l))
         fbr_client_flush_out(l, false);
     l->leaving = true;
-    l->left = false;
-    if (!g->gone && fbr_client_notify(l, FBR_CH_LEAVE, NULL, 0) == 0)
-        linger(l, wait_left, &until);
+    if (!g->gone)
+        linger_call(l, FBR_CH_LEAVE, &until);
     fbr_client_begin_get(in); /* in case a new handle opens this end */
     l->leaving = false;
     pthread_cond_broadcast(&l->room);
@@ -550,7 +526,7 @@ void fbr_client_close(struct fbr_client *g, int lane)
     if (g->pipe && --l->putters == 0)
         leave(l, &g->lanes[!lane]);
     else
-        linger(l, fbr_client_flush_lane, &until);
+        linger(l, NULL, &until);
     pthread_mutex_unlock(&g->lock);
     pthread_mutex_lock(&s->lock);
     last = --g->users == 0; /* no other thread frees the client before this point */

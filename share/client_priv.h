@@ -9,6 +9,7 @@
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
+#include <utlist.h>
 
 #include "runtime/base/ready.h"
 #include "share/channel.h"
@@ -24,28 +25,20 @@ struct client_message {
     void *data;
 };
 
-/* A thread that waits for the answer to its batch, in a bounded queue. */
-struct put_wait {
-    struct put_wait *next;
-    uint64_t batch;
-    bool done;
-    int code;
-};
-
-/* A thread that waits for the answer to a DONE or a JOIN. */
+/* A thread that waits for the answer to its call, or to its batch in a bounded queue. */
 struct call_wait {
     struct call_wait *next;
-    enum fbr_channel_op answer;
-    uint64_t call;
+    enum fbr_channel_op op; /* of the answer */
+    uint64_t call;          /* ACK: the batch */
     bool done;
-    int code;
+    int64_t result;
 };
 
 struct client_lane {
     struct fbr_client *client;
     uint32_t number;
-    int putters;        /* handles that put here; for a pipe, handles on this end */
-    bool leaving, left; /* the last handle closes; the owner has answered LEAVE */
+    int putters;  /* handles that put here; for a pipe, handles on this end */
+    bool leaving; /* the last handle closes */
     /* Putting. */
     struct fbr_buf out; /* messages that are not sent yet */
     uint32_t out_count;
@@ -56,7 +49,6 @@ struct client_lane {
     size_t unasked;
     size_t sizes[FBR_CLIENT_UNDER_WAY]; /* of batches under way, by number */
     uint64_t sent_ns;
-    struct put_wait *waits;
     int put_code; /* the error of further puts, or 0 */
     pthread_cond_t room;
     /* Getting. */
@@ -85,8 +77,6 @@ struct client_lane {
     /* Asking. */
     struct call_wait *calls;
     uint64_t last_call;
-    bool have_size;
-    uint64_t size;
 };
 
 struct client_key {
@@ -139,6 +129,11 @@ int fbr_client_post(struct client_lane *l, enum fbr_channel_op op, const void *b
                     bool more);
 /* Sends a record, after the news that the owner does not have yet. */
 int fbr_client_notify(struct client_lane *l, enum fbr_channel_op op, const void *body, size_t len);
+/* Lists a thread that waits for an answer. The thread takes itself off the list. */
+void fbr_client_call_begin(struct client_lane *l, struct call_wait *w, enum fbr_channel_op op,
+                           uint64_t call);
+void fbr_client_call_answer(struct client_lane *l, enum fbr_channel_op op, uint64_t call,
+                            int64_t result);
 
 /* client_put.c */
 void fbr_client_on_ack(struct client_lane *l, struct fbr_cur *c);

@@ -17,30 +17,16 @@
 #define UNASKED_MAX 16    /* batches in a row for which no answer is asked */
 #define QUICK_NS 20000    /* ns: a put sooner than this after the last put is part of a stream */
 
-static void answer_wait(struct client_lane *l, uint64_t batch, int code)
-{
-    struct put_wait **at = &l->waits, *w;
-
-    while (*at && (*at)->batch != batch)
-        at = &(*at)->next;
-    w = *at;
-    if (!w)
-        return;
-    *at = w->next;
-    w->done = true;
-    w->code = code;
-}
-
 void fbr_client_on_ack(struct client_lane *l, struct fbr_cur *c)
 {
     uint64_t batch = fbr_get_u64(c);
-    int code = (int32_t)fbr_get_u32(c);
+    int code = (int)fbr_get_u64(c);
 
     /* no owner answers -EAGAIN, which would have put() tried again for ever */
     if (!fbr_cur_ok(c) || batch > l->sent || code > 0 || code == -EAGAIN)
         return;
     if (l->client->bounded) {
-        answer_wait(l, batch, code);
+        fbr_client_call_answer(l, FBR_CH_ACK, batch, code);
     } else if (batch > l->acked) {
         while (l->acked < batch)
             l->unacked -= l->sizes[++l->acked % FBR_CLIENT_UNDER_WAY];
@@ -142,22 +128,21 @@ int fbr_client_put_fault(const struct client_lane *l)
 static int put_and_wait(struct client_lane *l, const void *data, size_t len, uint64_t deadline)
 {
     struct fbr_client *g = l->client;
-    struct put_wait w = {.batch = l->sent + 1, .next = l->waits};
+    struct call_wait w;
     bool withdrawn = false;
     int rc;
 
     if ((rc = fbr_client_put_fault(l)) < 0 || (rc = post_puts(l, 1, data, len, true, true)) < 0)
         return rc;
-    l->waits = &w;
+    fbr_client_call_begin(l, &w, FBR_CH_ACK, l->sent);
     while (!w.done && !g->gone)
         if (fbr_cond_wait(&l->room, &g->lock, withdrawn ? UINT64_MAX : deadline) == -ETIMEDOUT &&
             !w.done) {
             withdrawn = true; /* the owner answers at once, or is dead */
-            fbr_client_post(l, FBR_CH_CANCEL, &w.batch, sizeof(w.batch), false);
+            fbr_client_post(l, FBR_CH_CANCEL, &w.call, sizeof(w.call), false);
         }
-    if (!w.done)
-        answer_wait(l, w.batch, -EPIPE);
-    return w.code;
+    LL_DELETE(l->calls, &w);
+    return w.done ? (int)w.result : -EPIPE;
 }
 
 /* Sends all that was put, and makes sure that an answer to it will come. Under the lock. */

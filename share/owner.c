@@ -75,14 +75,14 @@ static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data
     notify_peer(l, peer, ahead ? FBR_CH_AHEAD : FBR_CH_DELIVER, &seq, sizeof(seq), data, len);
 }
 
-/* The answer to a batch of puts, a DONE or a JOIN, by its number. */
-static void answer(struct lane *l, uint64_t peer, enum fbr_channel_op op, uint64_t call, int code)
+/* The answer to a call, or to a batch of puts, by its number. */
+static void answer(struct lane *l, uint64_t peer, enum fbr_channel_op op, uint64_t call,
+                   int64_t result)
 {
     struct {
         uint64_t call;
-        int32_t code;
-        uint32_t zero;
-    } a = {call, code, 0};
+        int64_t result;
+    } a = {call, result};
 
     notify_peer(l, peer, op, &a, sizeof(a), NULL, 0);
 }
@@ -301,13 +301,6 @@ static void take_returned(struct lane *l, uint64_t peer, struct fbr_cur *c)
     pthread_cond_broadcast(&l->arrived); /* for fbr_owner_size() */
 }
 
-static void take_size(struct lane *l, uint64_t peer)
-{
-    uint64_t n = fbr_owner_count(l);
-
-    notify_peer(l, peer, FBR_CH_SIZE_IS, &n, sizeof(n), NULL, 0);
-}
-
 /* ---- Finished messages, under the lock ---- */
 
 static void forget_joiner(struct lane *l, uint64_t peer)
@@ -332,31 +325,17 @@ static void answer_joiners(struct lane *l)
     while (l->joiners) {
         struct joiner *j = l->joiners;
 
-        answer(l, j->peer, FBR_CH_JOINED, j->call, rc);
+        answer(l, j->peer, FBR_CH_JOIN, j->call, rc);
         DL_DELETE(l->joiners, j);
         free(j);
     }
 }
 
-static void take_done(struct lane *l, uint64_t peer, struct fbr_cur *c)
+static void take_join(struct lane *l, uint64_t peer, uint64_t call, bool poll)
 {
-    uint64_t call = fbr_get_u64(c);
-
-    if (!fbr_cur_ok(c))
-        return;
-    answer(l, peer, FBR_CH_DONE_IS, call, fbr_queue_engine_done(l->engine, peer));
-    answer_joiners(l);
-}
-
-static void take_join(struct lane *l, uint64_t peer, struct fbr_cur *c)
-{
-    uint64_t call = fbr_get_u64(c);
-    uint32_t poll = fbr_get_u32(c);
     int rc = fbr_queue_engine_joined(l->engine);
     struct joiner *j;
 
-    if (!fbr_cur_ok(c))
-        return;
     if (rc == -EAGAIN && !poll) {
         forget_joiner(l, peer);
         j = malloc(sizeof(*j));
@@ -367,7 +346,7 @@ static void take_join(struct lane *l, uint64_t peer, struct fbr_cur *c)
         }
         rc = -ENOMEM;
     }
-    answer(l, peer, FBR_CH_JOINED, call, rc);
+    answer(l, peer, FBR_CH_JOIN, call, rc);
 }
 
 /* Ends this end if no process holds it: messages that it sent may still be read, and no more are
@@ -456,7 +435,6 @@ static void take_leave(struct lane *l, uint64_t peer)
     if (h->kind == FBR_KIND_PIPE)
         drop_holder(h, l->number, peer);
     end_returns(h, peer);
-    notify_peer(l, peer, FBR_CH_LEFT, NULL, 0, NULL, 0);
 }
 
 /* Another process has an end as well: messages that the first process has not read come back, for
@@ -543,6 +521,49 @@ static void take_go(struct lane *l, uint64_t peer)
     pthread_cond_broadcast(&l->arrived);
 }
 
+/* Does what a client asks for. Returns the answer. */
+static int64_t do_call(struct lane *l, uint64_t peer, enum fbr_channel_op op)
+{
+    switch (op) {
+    case FBR_CH_SIZE:
+        return (int64_t)fbr_owner_count(l);
+    case FBR_CH_DONE:
+        return fbr_queue_engine_done(l->engine, peer);
+    case FBR_CH_SHUT:
+        fbr_queue_engine_shut(l->engine);
+        return 0;
+    case FBR_CH_DEAL:
+        fbr_queue_engine_deal(l->engine);
+        return 0;
+    case FBR_CH_LEAVE:
+        take_leave(l, peer);
+        return 0;
+    case FBR_CH_ATTACH:
+        if (l->host->kind == FBR_KIND_PIPE) {
+            fbr_owner_second_holder(l->host);
+            add_holder(&l->host->ends[l->number], peer);
+        }
+        return 0;
+    default:
+        return -ENOSYS;
+    }
+}
+
+static void take_call(struct lane *l, uint64_t peer, enum fbr_channel_op op, struct fbr_cur *c)
+{
+    uint64_t call = fbr_get_u64(c);
+    uint32_t poll = fbr_get_u32(c);
+
+    if (!fbr_cur_ok(c))
+        return;
+    if (op == FBR_CH_JOIN)
+        take_join(l, peer, call, poll);
+    else
+        answer(l, peer, op, call, do_call(l, peer, op));
+    if (op == FBR_CH_DONE)
+        answer_joiners(l);
+}
+
 static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_cur *c)
 {
     uint64_t v;
@@ -562,31 +583,10 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
     case FBR_CH_RETURNED:
         take_returned(l, peer, c);
         break;
-    case FBR_CH_SHUT:
-        fbr_queue_engine_shut(l->engine);
-        break;
-    case FBR_CH_SIZE:
-        take_size(l, peer);
-        break;
     case FBR_CH_WATCH:
         /* memory is short: the peer had better look */
         if (fbr_queue_engine_watch(l->engine, peer) < 0)
             on_ready(l, peer, true);
-        break;
-    case FBR_CH_DONE:
-        take_done(l, peer, c);
-        break;
-    case FBR_CH_JOIN:
-        take_join(l, peer, c);
-        break;
-    case FBR_CH_DEAL:
-        fbr_queue_engine_deal(l->engine);
-        break;
-    case FBR_CH_ATTACH:
-        if (l->host->kind == FBR_KIND_PIPE) {
-            fbr_owner_second_holder(l->host);
-            add_holder(&l->host->ends[l->number], peer);
-        }
         break;
     case FBR_CH_DIRECT:
         take_direct(l, peer, c);
@@ -600,11 +600,8 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
     case FBR_CH_DIRECT_ENDED:
         end_returns(l->host, peer);
         break;
-    case FBR_CH_LEAVE:
-        take_leave(l, peer);
-        break;
     default:
-        break;
+        take_call(l, peer, op, c);
     }
 }
 

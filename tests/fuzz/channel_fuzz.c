@@ -101,13 +101,14 @@ static void hear_next(void)
 }
 
 /* A guest that just opens its end is let in. */
-static void hear_of_size(void)
+static void hear_answer(void)
 {
     struct fbr_buf b;
 
     fbr_buf_init(&b);
-    fbr_put_u32(&b, FBR_CH_SIZE_IS);
+    fbr_put_u32(&b, FBR_CH_ATTACH);
     fbr_put_u32(&b, 0);
+    fbr_put_u64(&b, 1); /* its first call */
     fbr_put_u64(&b, 0);
     f.proxy.ops->on_record(f.proxy.user, b.data, b.len);
     fbr_buf_fini(&b);
@@ -138,7 +139,7 @@ int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline
     (void)deadline;
     pthread_mutex_unlock(lock);
     if (opens)
-        hear_of_size();
+        hear_answer();
     else if (more)
         hear_next();
     else
