@@ -87,12 +87,12 @@ static void answer(struct lane *l, uint64_t peer, enum fbr_channel_op op, uint64
     notify_peer(l, peer, op, &a, sizeof(a), NULL, 0);
 }
 
-static struct parked *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
+static struct pending *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
 {
-    struct parked *p;
+    struct pending *p;
 
     DL_FOREACH(l->parked, p)
-        if (p->peer == peer && p->batch == batch)
+        if (p->peer == peer && p->number == batch)
             break;
     return p;
 }
@@ -100,7 +100,7 @@ static struct parked *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
 /* Answers the complete batches of a peer, in their order. */
 static void finish_peer(struct lane *l, uint64_t peer)
 {
-    struct parked *p, *next;
+    struct pending *p, *next;
 
     DL_FOREACH_SAFE(l->parked, p, next) {
         if (p->peer != peer)
@@ -108,7 +108,7 @@ static void finish_peer(struct lane *l, uint64_t peer)
         if (p->left)
             return;
         if (p->answer || p->code)
-            answer(l, peer, FBR_CH_ACK, p->batch, p->code);
+            answer(l, peer, FBR_CH_ACK, p->number, p->code);
         DL_DELETE(l->parked, p);
         free(p);
     }
@@ -118,7 +118,7 @@ static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
 {
     struct lane *l = user;
     struct local_put *put;
-    struct parked *p;
+    struct pending *p;
 
     if (peer == 0) {
         DL_FOREACH(l->puts, put)
@@ -145,24 +145,25 @@ void fbr_owner_remind(struct lane *l)
         fbr_object_remind(l->host->object);
 }
 
-static void forget_recalled(struct lane *l, uint64_t peer)
+/* Drops all of that peer from the list. */
+static void forget(struct pending **list, uint64_t peer)
 {
-    struct recalled *r, *next;
+    struct pending *p, *next;
 
-    DL_FOREACH_SAFE(l->recalled, r, next)
-        if (r->peer == peer) {
-            DL_DELETE(l->recalled, r);
-            free(r);
+    DL_FOREACH_SAFE(*list, p, next)
+        if (p->peer == peer) {
+            DL_DELETE(*list, p);
+            free(p);
         }
 }
 
 static void on_recall(void *user, uint64_t peer)
 {
     struct lane *l = user;
-    struct recalled *r = calloc(1, sizeof(*r));
+    struct pending *r = calloc(1, sizeof(*r));
 
     if (r) { /* without memory, the recall never becomes overdue */
-        *r = (struct recalled){.peer = peer, .since_ms = fbr_now_ms()};
+        *r = (struct pending){.peer = peer, .number = fbr_now_ms()};
         DL_APPEND(l->recalled, r);
     }
     fbr_owner_remind(l);
@@ -206,10 +207,10 @@ static const struct fbr_queue_engine_ops engine_ops = {.deliver = on_deliver,
 /* ---- Records of clients ---- */
 
 /* The engine has all messages of the batch; `left` of them found no room. */
-static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
+static void end_batch(struct lane *l, uint64_t peer, const struct pending *batch)
 {
     bool behind = false; /* an answer also answers all batches before it */
-    struct parked *p;
+    struct pending *p;
 
     if (!batch->left && l->host->kind == FBR_KIND_PIPE)
         DL_FOREACH(l->parked, p)
@@ -220,11 +221,11 @@ static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
         DL_APPEND(l->parked, p);
         fbr_owner_remind(l);
     } else if (batch->answer || batch->code || batch->left) {
-        answer(l, peer, FBR_CH_ACK, batch->batch, batch->code);
+        answer(l, peer, FBR_CH_ACK, batch->number, batch->code);
     }
 }
 
-static int put_one(struct lane *l, struct parked *batch, uint32_t i, const void *bytes, size_t len)
+static int put_one(struct lane *l, struct pending *batch, uint32_t i, const void *bytes, size_t len)
 {
     void *copy = malloc(len ? len : 1);
     int rc;
@@ -233,7 +234,7 @@ static int put_one(struct lane *l, struct parked *batch, uint32_t i, const void 
         return -ENOMEM;
     if (len)
         memcpy(copy, bytes, len);
-    rc = fbr_queue_engine_put(l->engine, batch->peer, batch->batch * FBR_CH_BATCH_MAX + i, copy,
+    rc = fbr_queue_engine_put(l->engine, batch->peer, batch->number * FBR_CH_BATCH_MAX + i, copy,
                               len);
     if (rc < 0)
         free(copy);
@@ -244,7 +245,7 @@ static int put_one(struct lane *l, struct parked *batch, uint32_t i, const void 
 /* Takes messages of a client, in order. Messages that find no room are parked. */
 static void take_puts(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
-    struct parked batch = {.peer = peer, .batch = fbr_get_u64(c)};
+    struct pending batch = {.peer = peer, .number = fbr_get_u64(c)};
     uint32_t count = fbr_get_u32(c);
 
     batch.answer = fbr_get_u32(c) & FBR_CH_ANSWER;
@@ -268,7 +269,7 @@ static void take_puts(struct lane *l, uint64_t peer, struct fbr_cur *c)
 
 static void take_cancel(struct lane *l, uint64_t peer, uint64_t batch)
 {
-    struct parked *p = find_parked(l, peer, batch);
+    struct pending *p = find_parked(l, peer, batch);
 
     /* the put was accepted and acknowledged already */
     if (!p || fbr_queue_engine_put_cancel(l->engine, peer, batch * FBR_CH_BATCH_MAX) < 0)
@@ -296,23 +297,12 @@ static void take_returned(struct lane *l, uint64_t peer, struct fbr_cur *c)
 
     if (!fbr_cur_ok(c))
         return;
-    forget_recalled(l, peer);
+    forget(&l->recalled, peer);
     fbr_queue_engine_returned(l->engine, peer, from);
     pthread_cond_broadcast(&l->arrived); /* for fbr_owner_size() */
 }
 
 /* ---- Finished messages, under the lock ---- */
-
-static void forget_joiner(struct lane *l, uint64_t peer)
-{
-    struct joiner *j, *next;
-
-    DL_FOREACH_SAFE(l->joiners, j, next)
-        if (j->peer == peer) {
-            DL_DELETE(l->joiners, j);
-            free(j);
-        }
-}
 
 /* Called after a message was finished or a consumer is gone. */
 static void answer_joiners(struct lane *l)
@@ -323,9 +313,9 @@ static void answer_joiners(struct lane *l)
         return;
     pthread_cond_broadcast(&l->finished);
     while (l->joiners) {
-        struct joiner *j = l->joiners;
+        struct pending *j = l->joiners;
 
-        answer(l, j->peer, FBR_CH_JOIN, j->call, rc);
+        answer(l, j->peer, FBR_CH_JOIN, j->number, rc);
         DL_DELETE(l->joiners, j);
         free(j);
     }
@@ -334,13 +324,13 @@ static void answer_joiners(struct lane *l)
 static void take_join(struct lane *l, uint64_t peer, uint64_t call, bool poll)
 {
     int rc = fbr_queue_engine_joined(l->engine);
-    struct joiner *j;
+    struct pending *j;
 
     if (rc == -EAGAIN && !poll) {
-        forget_joiner(l, peer);
+        forget(&l->joiners, peer);
         j = malloc(sizeof(*j));
         if (j) {
-            *j = (struct joiner){.peer = peer, .call = call};
+            *j = (struct pending){.peer = peer, .number = call};
             DL_APPEND(l->joiners, j);
             return;
         }
@@ -399,26 +389,15 @@ static void drop_holder(struct fbr_owner *h, uint32_t end, uint64_t peer)
     end_unheld(h, end);
 }
 
-static void forget_parked(struct lane *l, uint64_t peer)
-{
-    struct parked *p, *next;
-
-    DL_FOREACH_SAFE(l->parked, p, next)
-        if (p->peer == peer) {
-            DL_DELETE(l->parked, p);
-            free(p);
-        }
-}
-
 /* A client no longer uses this lane. Its messages in a pipe stay to be read; messages for which a
  * bounded queue had no room were not accepted. */
 static void leave_lane(struct lane *l, uint64_t peer)
 {
     if (l->host->kind == FBR_KIND_PIPE)
         fbr_queue_engine_put_admit(l->engine, peer);
-    forget_parked(l, peer);
-    forget_recalled(l, peer);
-    forget_joiner(l, peer);
+    forget(&l->parked, peer);
+    forget(&l->recalled, peer);
+    forget(&l->joiners, peer);
     fbr_queue_engine_gone(l->engine, peer);
     pthread_cond_broadcast(&l->arrived);
     answer_joiners(l);
@@ -700,11 +679,11 @@ static void on_peer_gone(void *user, uint64_t peer)
 /* Under the lock: from now on no process waits for clients whose recall is overdue. */
 void fbr_owner_drop_recalls(struct lane *l)
 {
-    struct recalled *r, *next;
+    struct pending *r, *next;
     uint64_t now = fbr_now_ms();
 
     DL_FOREACH_SAFE(l->recalled, r, next)
-        if (now - r->since_ms >= OVERDUE_MS) {
+        if (now - r->number >= OVERDUE_MS) {
             uint64_t peer = r->peer;
 
             DL_DELETE(l->recalled, r);
@@ -759,16 +738,11 @@ static const struct fbr_object_ops object_ops = {
 
 static void close_lane(struct lane *l)
 {
-    struct parked *p, *next;
-    struct recalled *r, *after;
-    struct joiner *j, *then;
+    struct pending *lists[] = {l->parked, l->recalled, l->joiners}, *p, *next;
 
-    DL_FOREACH_SAFE(l->parked, p, next)
-        free(p);
-    DL_FOREACH_SAFE(l->joiners, j, then)
-        free(j);
-    DL_FOREACH_SAFE(l->recalled, r, after)
-        free(r);
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        DL_FOREACH_SAFE(lists[i], p, next)
+            free(p);
     fbr_queue_engine_close(l->engine);
     fbr_ready_fini(&l->ready);
     pthread_cond_destroy(&l->arrived);

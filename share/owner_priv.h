@@ -14,13 +14,13 @@
  * out of order. */
 #define OVERDUE_MS 5000
 
-/* A batch of a client. Some of its messages wait for room, or it asks for an answer and a batch
- * with waiting messages is before it. */
-struct parked {
-    struct parked *next, *prev;
-    uint64_t peer, batch;
-    uint32_t left;
-    bool answer;
+/* Something that a client still gets, or has to send. */
+struct pending {
+    struct pending *next, *prev;
+    uint64_t peer;
+    uint64_t number; /* of the batch, or of the client's newest JOIN; RECALL: when, in ms */
+    uint32_t left;   /* messages of the batch that wait for room */
+    bool answer;     /* the batch asks for an answer */
     int code;
 };
 
@@ -32,26 +32,15 @@ struct local_put {
     int code;
 };
 
-/* A client that was asked to return messages. */
-struct recalled {
-    struct recalled *next, *prev;
-    uint64_t peer, since_ms;
-};
-
-/* A client that waits until all messages are finished; `call` is its newest call. */
-struct joiner {
-    struct joiner *next, *prev;
-    uint64_t peer, call;
-};
-
 struct lane {
     struct fbr_owner *host;
     uint32_t number;
     struct fbr_queue_engine *engine;
-    struct parked *parked;
     struct local_put *puts;
-    struct recalled *recalled;
-    struct joiner *joiners;
+    /* Batches with messages that wait for room, and those after them that ask for an answer;
+     * clients that were asked to return messages; clients that wait until all messages are
+     * finished. */
+    struct pending *parked, *recalled, *joiners;
     pthread_cond_t arrived, room, finished;
     struct fbr_ready ready; /* for the gets of this process */
     int watchers;           /* handles that have asked for it */
