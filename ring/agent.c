@@ -76,39 +76,32 @@ struct agent_job *fbr_agent_job_find(struct agent *a, uint32_t id)
     return j;
 }
 
+#define FIELD(member) FBR_FIELD(struct fbr_agent_order, member)
+static const struct fbr_field order_fields[] = {FIELD(number),
+                                                FIELD(wish.bind),
+                                                FIELD(wish.map),
+                                                FIELD(wish.cpus_per_rank),
+                                                FIELD(wish.gpus_per_rank),
+                                                FIELD(verbose),
+                                                FIELD(report),
+                                                FIELD(oversubscribe),
+                                                FIELD(shared_host),
+                                                FIELD(alone),
+                                                FIELD(image),
+                                                FIELD(ranks),
+                                                {0}};
+
 void fbr_agent_order_put(const struct fbr_agent_order *o, struct fbr_buf *b)
 {
-    fbr_put_u32(b, o->number);
-    fbr_put_u8(b, (uint8_t)o->wish.bind);
-    fbr_put_u8(b, (uint8_t)o->wish.map);
-    fbr_put_u32(b, o->wish.cpus_per_rank);
-    fbr_put_u32(b, o->wish.gpus_per_rank);
-    fbr_put_u8(b, o->verbose);
-    fbr_put_u8(b, o->report);
-    fbr_put_u8(b, o->oversubscribe);
-    fbr_put_u8(b, o->shared_host);
-    fbr_put_u8(b, o->alone);
-    fbr_put_u8(b, o->image);
-    fbr_put_u32(b, o->ranks);
+    fbr_put_fields(b, order_fields, o);
 }
 
 static int read_order(struct fbr_agent_order *o, const void *data, size_t len)
 {
     struct fbr_cur c = fbr_cur(data, len);
 
-    o->number = fbr_get_u32(&c);
     o->wish = (struct fbr_pin_wish){.bind_memory = true};
-    o->wish.bind = fbr_get_u8(&c);
-    o->wish.map = fbr_get_u8(&c);
-    o->wish.cpus_per_rank = fbr_get_u32(&c);
-    o->wish.gpus_per_rank = fbr_get_u32(&c);
-    o->verbose = fbr_get_u8(&c);
-    o->report = fbr_get_u8(&c);
-    o->oversubscribe = fbr_get_u8(&c);
-    o->shared_host = fbr_get_u8(&c);
-    o->alone = fbr_get_u8(&c);
-    o->image = fbr_get_u8(&c);
-    o->ranks = fbr_get_u32(&c);
+    fbr_get_fields(&c, order_fields, o);
     return fbr_cur_ok(&c) ? 0 : -EBADMSG;
 }
 

@@ -35,28 +35,14 @@ struct fbr_collective {
     char why[200];
 };
 
+#define FIELD(member) FBR_FIELD(struct fbr_collective_ask, member)
+static const struct fbr_field ask_fields[] = {FIELD(op),     FIELD(rank), FIELD(epoch),
+                                              FIELD(root),   FIELD(type), FIELD(how),
+                                              FIELD(number), FIELD(len),  {0}};
+
 void fbr_collective_put(struct fbr_buf *b, const struct fbr_collective_ask *ask)
 {
-    fbr_put_u32(b, ask->op);
-    fbr_put_u32(b, ask->rank);
-    fbr_put_u32(b, ask->epoch);
-    fbr_put_u32(b, ask->root);
-    fbr_put_u32(b, ask->type);
-    fbr_put_u32(b, ask->how);
-    fbr_put_u64(b, ask->number);
-    fbr_put_u64(b, ask->len);
-}
-
-static void get_ask(struct fbr_cur *c, struct fbr_collective_ask *ask)
-{
-    ask->op = fbr_get_u32(c);
-    ask->rank = fbr_get_u32(c);
-    ask->epoch = fbr_get_u32(c);
-    ask->root = fbr_get_u32(c);
-    ask->type = fbr_get_u32(c);
-    ask->how = fbr_get_u32(c);
-    ask->number = fbr_get_u64(c);
-    ask->len = fbr_get_u64(c);
+    fbr_put_fields(b, ask_fields, ask);
 }
 
 /* ---- Numbers ---- */
@@ -238,7 +224,7 @@ static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes,
     struct part p = {.peer = peer, .call = call};
     struct fbr_cur cur = fbr_cur(bytes, len);
 
-    get_ask(&cur, &p.ask);
+    fbr_get_fields(&cur, ask_fields, &p.ask);
     if (!fbr_cur_ok(&cur) || !is_valid(c, &p.ask, fbr_cur_left(&cur))) {
         fbr_service_answer(&c->service, peer, call, -EBADMSG, "", 0);
         return;

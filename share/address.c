@@ -17,6 +17,10 @@
 #define VERSION 1
 #define PREFIX "fiber:"
 
+#define FIELD(member) FBR_FIELD(struct fbr_address, member)
+static const struct fbr_field fields[] = {FIELD(kind), FIELD(flags), FIELD(owner), FIELD(object),
+                                          FIELD(key),  FIELD(url),   {0}};
+
 static const char *const kinds[] = {"?", "queue", "pipe", "manager", "store", "ring"};
 
 int fbr_address_put(const struct fbr_address *a, struct fiber_address *out)
@@ -26,12 +30,7 @@ int fbr_address_put(const struct fbr_address *a, struct fiber_address *out)
 
     fbr_buf_init(&b);
     fbr_put_u8(&b, VERSION);
-    fbr_put_u8(&b, a->kind);
-    fbr_put_u8(&b, a->flags);
-    fbr_put_u64(&b, a->owner);
-    fbr_put_u64(&b, a->object);
-    fbr_put(&b, a->key, FBR_KEY_SIZE);
-    fbr_put_str(&b, a->url);
+    fbr_put_fields(&b, fields, a);
     memset(out, 0, sizeof(*out));
     rc = b.failed ? -ENOMEM : b.len > sizeof(out->bytes) ? -ENAMETOOLONG : 0;
     if (rc == 0)
@@ -46,19 +45,11 @@ static int read_address(struct fbr_address *a, const struct fiber_address *in)
 {
     struct fbr_cur c = fbr_cur(in->bytes, sizeof(in->bytes));
     uint8_t version = fbr_get_u8(&c);
-    const void *key;
 
-    a->kind = fbr_get_u8(&c);
-    a->flags = fbr_get_u8(&c);
-    a->owner = fbr_get_u64(&c);
-    a->object = fbr_get_u64(&c);
-    key = fbr_get(&c, FBR_KEY_SIZE);
-    fbr_get_str(&c, a->url, sizeof(a->url));
-    if (!fbr_cur_ok(&c) || version != VERSION || a->kind == 0 || a->kind > FBR_KIND_RING ||
-        !a->url[0])
-        return -EINVAL;
-    memcpy(a->key, key, FBR_KEY_SIZE);
-    return 0;
+    fbr_get_fields(&c, fields, a);
+    return fbr_cur_ok(&c) && version == VERSION && a->kind && a->kind <= FBR_KIND_RING && a->url[0]
+               ? 0
+               : -EINVAL;
 }
 
 int fbr_address_get(struct fbr_address *a, const struct fiber_address *in, enum fbr_kind kind)

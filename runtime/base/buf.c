@@ -121,6 +121,18 @@ void fbr_set_u32(struct fbr_buf *b, size_t at, uint32_t v)
     memcpy(b->data + at, &v, 4);
 }
 
+void fbr_put_fields(struct fbr_buf *b, const struct fbr_field *f, const void *from)
+{
+    for (; f->size; f++) {
+        const void *at = (const uint8_t *)from + f->at;
+
+        if (f->kind == FBR_FIELD_STR)
+            fbr_put_str(b, at);
+        else
+            fbr_put(b, at, f->size);
+    }
+}
+
 struct fbr_cur fbr_cur(const void *data, size_t len)
 {
     struct fbr_cur c = {data, data, false};
@@ -224,4 +236,24 @@ char *fbr_get_strdup(struct fbr_cur *c, size_t max)
     memcpy(s, p, len);
     s[len] = '\0';
     return s;
+}
+
+void fbr_get_fields(struct fbr_cur *c, const struct fbr_field *f, void *to)
+{
+    for (; f->size; f++) {
+        void *at = (uint8_t *)to + f->at;
+        const void *from;
+
+        if (f->kind == FBR_FIELD_STR) {
+            fbr_get_str(c, at, f->size);
+        } else if (f->kind == FBR_FIELD_BOOL) {
+            *(bool *)at = fbr_get_u8(c) != 0;
+        } else {
+            from = fbr_get(c, f->size);
+            if (from)
+                memcpy(at, from, f->size);
+            else
+                memset(at, 0, f->size);
+        }
+    }
 }

@@ -47,6 +47,20 @@ void fbr_put_str(struct fbr_buf *b, const char *s);
 /* Overwrites the u32 at offset `at`. */
 void fbr_set_u32(struct fbr_buf *b, size_t at, uint32_t v);
 
+/* Members of a struct that are written and read one after another: a string (char [n]) as by
+ * fbr_put_str(), a bool as u8, any other member as it lies in memory. A table ends with {0}. */
+struct fbr_field {
+    size_t at, size;
+    enum { FBR_FIELD_PLAIN, FBR_FIELD_BOOL, FBR_FIELD_STR } kind;
+};
+#define FBR_FIELD_KIND(member) \
+    _Generic((member), bool : FBR_FIELD_BOOL, char * : FBR_FIELD_STR, default : FBR_FIELD_PLAIN)
+#define FBR_FIELD(type, member)                                                                  \
+    {                                                                                            \
+        offsetof(type, member), sizeof(((type *)0)->member), FBR_FIELD_KIND(((type *)0)->member) \
+    }
+void fbr_put_fields(struct fbr_buf *b, const struct fbr_field *fields, const void *from);
+
 struct fbr_cur {
     const uint8_t *at, *end;
     bool bad;
@@ -68,6 +82,7 @@ void fbr_get_str(struct fbr_cur *c, char *out, size_t size);
 /* Reads a string of at most `max` bytes into new memory, which the caller frees. NULL: the cursor
  * is bad. */
 char *fbr_get_strdup(struct fbr_cur *c, size_t max);
+void fbr_get_fields(struct fbr_cur *c, const struct fbr_field *fields, void *to);
 static inline size_t fbr_cur_left(const struct fbr_cur *c)
 {
     return (size_t)(c->end - c->at);

@@ -9,6 +9,28 @@
 
 #define LONG_TEXT 4096
 
+/* ---- Fields ---- */
+
+#define REQUEST(member) FBR_FIELD(struct fbr_run_control_request, member)
+#define ABOUT(member) FBR_FIELD(struct fbr_run_control_about, member)
+#define FACTS(member) FBR_FIELD(struct fbr_run_facts, member)
+#define STATS(member) FBR_FIELD(struct fiber_rank_stats, member)
+#define RANK(member) FBR_FIELD(struct fbr_run_rank, member)
+
+static const struct fbr_field request_fields[] = {
+    REQUEST(op), REQUEST(rank), REQUEST(argument), {0}};
+static const struct fbr_field about_fields[] = {
+    ABOUT(uid),        ABOUT(name),       ABOUT(command),
+    ABOUT(backend),    ABOUT(output_dir), ABOUT(pid),
+    ABOUT(started_ms), ABOUT(size),       {0}};
+static const struct fbr_field facts_fields[] = {
+    FACTS(size),  FACTS(agents),   FACTS(agents_joined), FACTS(running),
+    FACTS(ended), FACTS(restarts), FACTS(waiting),       {0}};
+static const struct fbr_field stats_fields[] = {
+    STATS(rank), STATS(state), STATS(code), STATS(restarts), STATS(pid), STATS(host),
+    STATS(cpus), STATS(how),   STATS(cpu),  STATS(memory),   {0}};
+static const struct fbr_field rank_fields[] = {RANK(started_ms), RANK(tasks), RANK(busy), {0}};
+
 /* ---- Writing ---- */
 
 static size_t begin(struct fbr_buf *b, uint8_t first)
@@ -26,21 +48,11 @@ static void end(struct fbr_buf *b, size_t at)
         fbr_set_u32(b, at, (uint32_t)(b->len - at - 4));
 }
 
-static void put_double(struct fbr_buf *b, double v)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &v, sizeof(bits));
-    fbr_put_u64(b, bits);
-}
-
 void fbr_run_control_put_request(struct fbr_buf *b, const struct fbr_run_control_request *r)
 {
     size_t at = begin(b, r->version);
 
-    fbr_put_u8(b, r->op);
-    fbr_put_u32(b, (uint32_t)r->rank);
-    fbr_put_u32(b, (uint32_t)r->argument);
+    fbr_put_fields(b, request_fields, r);
     end(b, at);
 }
 
@@ -48,20 +60,9 @@ void fbr_run_control_put_run(struct fbr_buf *b, const struct fbr_run_control_abo
                              const struct fbr_run_facts *facts)
 {
     size_t at = begin(b, FBR_RUN_CONTROL_RUN);
-    const int numbers[] = {facts->size,    facts->agents, facts->agents_joined,
-                           facts->running, facts->ended,  facts->restarts};
 
-    fbr_put_str(b, about->uid);
-    fbr_put_str(b, about->name);
-    fbr_put_str(b, about->command);
-    fbr_put_str(b, about->backend);
-    fbr_put_str(b, about->output_dir);
-    fbr_put_u64(b, (uint64_t)about->pid);
-    fbr_put_u64(b, (uint64_t)about->started_ms);
-    fbr_put_u32(b, (uint32_t)about->size);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        fbr_put_u32(b, (uint32_t)numbers[i]);
-    fbr_put_str(b, facts->waiting);
+    fbr_put_fields(b, about_fields, about);
+    fbr_put_fields(b, facts_fields, facts);
     fbr_put_u8(b, about->kind);
     fbr_put_str(b, facts->doing);
     fbr_put_u64(b, (uint64_t)facts->ended_ms);
@@ -71,20 +72,9 @@ void fbr_run_control_put_run(struct fbr_buf *b, const struct fbr_run_control_abo
 void fbr_run_control_put_rank(struct fbr_buf *b, const struct fbr_run_rank *r)
 {
     size_t at = begin(b, FBR_RUN_CONTROL_RANK);
-    const struct fiber_rank_stats *s = &r->stats;
-    const int numbers[] = {s->rank, s->state, s->code, s->restarts};
 
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        fbr_put_u32(b, (uint32_t)numbers[i]);
-    fbr_put_u64(b, (uint64_t)s->pid);
-    fbr_put_str(b, s->host);
-    fbr_put_str(b, s->cpus);
-    fbr_put_str(b, s->how);
-    put_double(b, s->cpu);
-    fbr_put_u64(b, s->memory);
-    fbr_put_u64(b, (uint64_t)r->started_ms);
-    fbr_put_u64(b, r->tasks);
-    put_double(b, r->busy);
+    fbr_put_fields(b, stats_fields, &r->stats);
+    fbr_put_fields(b, rank_fields, r);
     end(b, at);
 }
 
@@ -143,9 +133,7 @@ static int32_t get_i32(struct fbr_cur *c)
 bool fbr_run_control_get_request(struct fbr_cur *c, struct fbr_run_control_request *r)
 {
     r->version = fbr_get_u8(c);
-    r->op = fbr_get_u8(c);
-    r->rank = get_i32(c);
-    r->argument = get_i32(c);
+    fbr_get_fields(c, request_fields, r);
     return fbr_cur_ok(c);
 }
 
@@ -154,21 +142,8 @@ bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *ab
 {
     memset(about, 0, sizeof(*about));
     memset(facts, 0, sizeof(*facts));
-    fbr_get_str(c, about->uid, sizeof(about->uid));
-    fbr_get_str(c, about->name, sizeof(about->name));
-    fbr_get_str(c, about->command, sizeof(about->command));
-    fbr_get_str(c, about->backend, sizeof(about->backend));
-    fbr_get_str(c, about->output_dir, sizeof(about->output_dir));
-    about->pid = (int64_t)fbr_get_u64(c);
-    about->started_ms = (int64_t)fbr_get_u64(c);
-    about->size = get_i32(c);
-    facts->size = get_i32(c);
-    facts->agents = get_i32(c);
-    facts->agents_joined = get_i32(c);
-    facts->running = get_i32(c);
-    facts->ended = get_i32(c);
-    facts->restarts = get_i32(c);
-    fbr_get_str(c, facts->waiting, sizeof(facts->waiting));
+    fbr_get_fields(c, about_fields, about);
+    fbr_get_fields(c, facts_fields, facts);
     if (fbr_cur_left(c)) { /* the answer of an older launcher ends here */
         about->kind = fbr_get_u8(c);
         fbr_get_str(c, facts->doing, sizeof(facts->doing));
@@ -181,35 +156,12 @@ bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *ab
     return fbr_cur_ok(c);
 }
 
-static double get_double(struct fbr_cur *c)
-{
-    uint64_t bits = fbr_get_u64(c);
-    double v;
-
-    memcpy(&v, &bits, sizeof(v));
-    return v;
-}
-
 bool fbr_run_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r)
 {
-    struct fiber_rank_stats *s = &r->stats;
-
     memset(r, 0, sizeof(*r));
-    s->rank = get_i32(c);
-    s->state = get_i32(c);
-    s->code = get_i32(c);
-    s->restarts = get_i32(c);
-    s->pid = (int64_t)fbr_get_u64(c);
-    fbr_get_str(c, s->host, sizeof(s->host));
-    fbr_get_str(c, s->cpus, sizeof(s->cpus));
-    fbr_get_str(c, s->how, sizeof(s->how));
-    s->cpu = get_double(c);
-    s->memory = fbr_get_u64(c);
-    if (fbr_cur_left(c)) { /* the answer of an older launcher ends here */
-        r->started_ms = (int64_t)fbr_get_u64(c);
-        r->tasks = fbr_get_u64(c);
-        r->busy = get_double(c);
-    }
+    fbr_get_fields(c, stats_fields, &r->stats);
+    if (fbr_cur_left(c)) /* the answer of an older launcher ends here */
+        fbr_get_fields(c, rank_fields, r);
     return fbr_cur_ok(c);
 }
 

@@ -73,25 +73,30 @@ void fbr_stack_take_frames(struct fbr_stack_process *to, struct fbr_stack_proces
         }
 }
 
+/* ---- Fields ---- */
+
+#define PROCESS(member) FBR_FIELD(struct fbr_stack_process, member)
+#define THREAD(member) FBR_FIELD(struct fbr_stack_thread, member)
+#define FRAME(member) FBR_FIELD(struct fbr_stack_frame, member)
+
+static const struct fbr_field process_fields[] = {
+    PROCESS(pid),     PROCESS(parent), PROCESS(rank),
+    PROCESS(visited), PROCESS(state),  PROCESS(cpu_ms),
+    PROCESS(program), PROCESS(why),    {0}};
+static const struct fbr_field thread_fields[] = {THREAD(tid),  THREAD(state), THREAD(cpu_ms),
+                                                 THREAD(cut),  THREAD(name),  THREAD(wchan),
+                                                 THREAD(call), THREAD(why),   {0}};
+static const struct fbr_field frame_fields[] = {
+    FRAME(offset), FRAME(function), FRAME(module), FRAME(source), {0}};
+
 /* ---- Writing ---- */
 
 static void put_thread(struct fbr_buf *b, const struct fbr_stack_thread *t)
 {
-    fbr_put_u32(b, t->tid);
-    fbr_put_u8(b, (uint8_t)t->state);
-    fbr_put_u64(b, t->cpu_ms);
-    fbr_put_u8(b, t->cut);
-    fbr_put_str(b, t->name);
-    fbr_put_str(b, t->wchan);
-    fbr_put_str(b, t->call);
-    fbr_put_str(b, t->why);
+    fbr_put_fields(b, thread_fields, t);
     fbr_put_u16(b, (uint16_t)t->nframes);
-    for (uint32_t i = 0; i < t->nframes; i++) {
-        fbr_put_u64(b, t->frames[i].offset);
-        fbr_put_str(b, t->frames[i].function);
-        fbr_put_str(b, t->frames[i].module);
-        fbr_put_str(b, t->frames[i].source);
-    }
+    for (uint32_t i = 0; i < t->nframes; i++)
+        fbr_put_fields(b, frame_fields, &t->frames[i]);
 }
 
 void fbr_stack_put(struct fbr_buf *b, const struct fbr_stack_process *p)
@@ -99,14 +104,7 @@ void fbr_stack_put(struct fbr_buf *b, const struct fbr_stack_process *p)
     size_t at = b->len;
 
     fbr_put_u32(b, 0);
-    fbr_put_u32(b, p->pid);
-    fbr_put_u32(b, p->parent);
-    fbr_put_u32(b, (uint32_t)p->rank);
-    fbr_put_u8(b, p->visited);
-    fbr_put_u8(b, (uint8_t)p->state);
-    fbr_put_u64(b, p->cpu_ms);
-    fbr_put_str(b, p->program);
-    fbr_put_str(b, p->why);
+    fbr_put_fields(b, process_fields, p);
     fbr_put_u16(b, (uint16_t)p->nthreads);
     for (uint32_t i = 0; i < p->nthreads; i++)
         put_thread(b, &p->threads[i]);
@@ -116,10 +114,8 @@ void fbr_stack_put(struct fbr_buf *b, const struct fbr_stack_process *p)
 
 /* ---- Reading ---- */
 
-static char get_state(struct fbr_cur *c)
+static char printable(char state)
 {
-    char state = (char)fbr_get_u8(c);
-
     return (state >= 'A' && state <= 'Z') || (state >= 'a' && state <= 'z') ? state : '?';
 }
 
@@ -134,10 +130,7 @@ static int get_frames(struct fbr_cur *c, struct fbr_stack_thread *t)
 
         if (!f)
             return -ENOMEM;
-        f->offset = fbr_get_u64(c);
-        fbr_get_str(c, f->function, sizeof(f->function));
-        fbr_get_str(c, f->module, sizeof(f->module));
-        fbr_get_str(c, f->source, sizeof(f->source));
+        fbr_get_fields(c, frame_fields, f);
         if (!fbr_cur_ok(c))
             return -EBADMSG;
     }
@@ -156,14 +149,8 @@ static int get_threads(struct fbr_cur *c, struct fbr_stack_process *p)
 
         if (!t)
             return -ENOMEM;
-        t->tid = fbr_get_u32(c);
-        t->state = get_state(c);
-        t->cpu_ms = fbr_get_u64(c);
-        t->cut = fbr_get_u8(c) != 0;
-        fbr_get_str(c, t->name, sizeof(t->name));
-        fbr_get_str(c, t->wchan, sizeof(t->wchan));
-        fbr_get_str(c, t->call, sizeof(t->call));
-        fbr_get_str(c, t->why, sizeof(t->why));
+        fbr_get_fields(c, thread_fields, t);
+        t->state = printable(t->state);
         rc = get_frames(c, t);
         if (rc < 0)
             return rc;
@@ -186,14 +173,8 @@ int fbr_stack_get(struct fbr_cur *c, struct fbr_stack_process *p)
     if (!at)
         return -EBADMSG;
     in = fbr_cur(at, len);
-    p->pid = fbr_get_u32(&in);
-    p->parent = fbr_get_u32(&in);
-    p->rank = (int32_t)fbr_get_u32(&in);
-    p->visited = fbr_get_u8(&in) != 0;
-    p->state = get_state(&in);
-    p->cpu_ms = fbr_get_u64(&in);
-    fbr_get_str(&in, p->program, sizeof(p->program));
-    fbr_get_str(&in, p->why, sizeof(p->why));
+    fbr_get_fields(&in, process_fields, p);
+    p->state = printable(p->state);
     rc = get_threads(&in, p);
     if (rc < 0 || p->rank < -1) {
         fbr_stack_fini(p);

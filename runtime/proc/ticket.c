@@ -15,18 +15,15 @@
 /* longest wait for the next bytes of a ticket that comes over a network */
 #define STREAM_MS 60000
 
+#define FIELD(member) FBR_FIELD(struct fbr_join, member)
+static const struct fbr_field fields[] = {
+    FIELD(url),     FIELD(run_uid), FIELD(name),     FIELD(root),   FIELD(by_host),
+    FIELD(me.kind), FIELD(me.id),   FIELD(me.epoch), FIELD(secret), {0}};
+
 void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, struct fbr_buf *b)
 {
     fbr_put_u32(b, MAGIC);
-    fbr_put_str(b, j->url);
-    fbr_put_str(b, j->run_uid);
-    fbr_put_str(b, j->name);
-    fbr_put_str(b, j->root);
-    fbr_put_u8(b, j->by_host);
-    fbr_put_u8(b, j->me.kind);
-    fbr_put_u64(b, j->me.id);
-    fbr_put_u32(b, j->me.epoch);
-    fbr_put(b, j->secret, FBR_KEY_SIZE);
+    fbr_put_fields(b, fields, j);
     fbr_config_put(config, b);
 }
 
@@ -35,22 +32,12 @@ int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *dat
 {
     struct fbr_cur c = fbr_cur(data, len);
     uint32_t magic = fbr_get_u32(&c);
-    const void *secret;
     int rc;
 
     memset(j, 0, sizeof(*j));
-    fbr_get_str(&c, j->url, sizeof(j->url));
-    fbr_get_str(&c, j->run_uid, sizeof(j->run_uid));
-    fbr_get_str(&c, j->name, sizeof(j->name));
-    fbr_get_str(&c, j->root, sizeof(j->root));
-    j->by_host = fbr_get_u8(&c) == 1;
-    j->me.kind = fbr_get_u8(&c);
-    j->me.id = fbr_get_u64(&c);
-    j->me.epoch = fbr_get_u32(&c);
-    secret = fbr_get(&c, FBR_KEY_SIZE);
+    fbr_get_fields(&c, fields, j);
     if (!fbr_cur_ok(&c) || magic != MAGIC)
         return fbr_fail(err, -EBADMSG, "the ticket from the parent is damaged");
-    memcpy(j->secret, secret, FBR_KEY_SIZE);
     *config = fbr_config_new();
     if (!*config)
         return fbr_fail(err, -ENOMEM, "out of memory");

@@ -222,6 +222,49 @@ static void strdup_copies(void **state)
     free(s);
 }
 
+static void fields_are_written_and_read_by_their_types(void **state)
+{
+    struct thing {
+        int number;
+        char name[4];
+        bool is;
+        double real;
+        uint8_t bytes[2];
+        char letter;
+    } in = {-2, "abc", true, 0.5, {1, 2}, 'x'}, out;
+    static const struct fbr_field fields[] = {FBR_FIELD(struct thing, number),
+                                              FBR_FIELD(struct thing, name),
+                                              FBR_FIELD(struct thing, is),
+                                              FBR_FIELD(struct thing, real),
+                                              FBR_FIELD(struct thing, bytes),
+                                              FBR_FIELD(struct thing, letter),
+                                              {0}};
+    struct fbr_buf b;
+    struct fbr_cur c;
+
+    (void)state;
+    fbr_buf_init(&b);
+    fbr_put_fields(&b, fields, &in);
+    assert_int_equal(b.len, 4 + (4 + 3) + 1 + 8 + 2 + 1);
+    c = fbr_cur(b.data, b.len);
+    fbr_get_fields(&c, fields, &out);
+    assert_true(fbr_cur_ok(&c) && !fbr_cur_left(&c));
+    assert_int_equal(out.number, -2);
+    assert_string_equal(out.name, "abc");
+    assert_true(out.is && out.real == 0.5 && out.bytes[1] == 2 && out.letter == 'x');
+    c = fbr_cur(b.data, b.len - 3); /* what is missing is 0 */
+    fbr_get_fields(&c, fields, &out);
+    assert_false(fbr_cur_ok(&c));
+    assert_int_equal(out.number, -2);
+    assert_true(out.bytes[0] == 0 && out.letter == 0);
+    fbr_set_u32(&b, 4, 4);
+    c = fbr_cur(b.data, b.len);
+    fbr_get_fields(&c, fields, &out); /* its name is too long */
+    assert_false(fbr_cur_ok(&c));
+    assert_string_equal(out.name, "");
+    fbr_buf_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +281,7 @@ int main(void)
         cmocka_unit_test(string_that_does_not_fit_is_refused),
         cmocka_unit_test(string_with_a_nul_byte_is_refused),
         cmocka_unit_test(strdup_copies),
+        cmocka_unit_test(fields_are_written_and_read_by_their_types),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
