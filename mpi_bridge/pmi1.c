@@ -260,50 +260,23 @@ static void on_found(void *arg, int code, const void *data, size_t len)
         fbr_pmi1_answer(j->engine, rank, code, port);
 }
 
-/* Keeps names of PMI-1 apart from those of other bridges. */
-static void name_key(char key[FBR_PMI1_VALUE_MAX + 8], const char *name)
-{
-    snprintf(key, FBR_PMI1_VALUE_MAX + 8, "pmi1:%s", name);
-}
-
-static int engine_publish(void *user, uint32_t rank, const char *name, const char *port)
+static int engine_name(void *user, uint32_t rank, enum fbr_pmi1_wait what, const char *name,
+                       const char *port)
 {
     struct job *j = user;
     const struct fbr_bridge_host *host = j->bridge->host;
     struct ask *a = ask_new(j, rank);
     char key[FBR_PMI1_VALUE_MAX + 8];
+    uint32_t job = j->job->id;
 
     if (!a)
         return -ENOMEM;
-    name_key(key, name);
-    return asked(a,
-                 host->publish(host->user, j->job->id, rank, key, port, strlen(port), on_done, a));
-}
-
-static int engine_lookup(void *user, uint32_t rank, const char *name)
-{
-    struct job *j = user;
-    const struct fbr_bridge_host *host = j->bridge->host;
-    struct ask *a = ask_new(j, rank);
-    char key[FBR_PMI1_VALUE_MAX + 8];
-
-    if (!a)
-        return -ENOMEM;
-    name_key(key, name);
-    return asked(a, host->lookup(host->user, key, 0, on_found, a));
-}
-
-static int engine_unpublish(void *user, uint32_t rank, const char *name)
-{
-    struct job *j = user;
-    const struct fbr_bridge_host *host = j->bridge->host;
-    struct ask *a = ask_new(j, rank);
-    char key[FBR_PMI1_VALUE_MAX + 8];
-
-    if (!a)
-        return -ENOMEM;
-    name_key(key, name);
-    return asked(a, host->unpublish(host->user, j->job->id, rank, key, on_done, a));
+    snprintf(key, sizeof(key), "pmi1:%s", name); /* apart from names of other bridges */
+    if (what == FBR_PMI1_LOOKUP)
+        return asked(a, host->lookup(host->user, key, 0, on_found, a));
+    if (what == FBR_PMI1_UNPUBLISH)
+        return asked(a, host->unpublish(host->user, job, rank, key, on_done, a));
+    return asked(a, host->publish(host->user, job, rank, key, port, strlen(port), on_done, a));
 }
 
 /* The bridge knows the new job by now. */
@@ -354,9 +327,7 @@ static const struct fbr_pmi1_ops engine_ops = {
     .left = engine_left,
     .abort = engine_abort,
     .fence = engine_fence,
-    .publish = engine_publish,
-    .lookup = engine_lookup,
-    .unpublish = engine_unpublish,
+    .name = engine_name,
     .spawn = engine_spawn,
 };
 

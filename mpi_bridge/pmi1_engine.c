@@ -87,6 +87,11 @@ static bool is_text(const char *s, size_t max, bool blanks)
     return blanks || n;
 }
 
+bool fbr_pmi1_is_word(const char *text)
+{
+    return text && is_text(text, FBR_PMI1_VALUE_MAX, false);
+}
+
 int fbr_pmi1_preput(struct fbr_pmi1 *e, const char *lines)
 {
     while (*lines) {
@@ -252,14 +257,9 @@ static bool word(char *line, const char *key, char *out, size_t size)
 
 static long number(char *line, const char *key, long otherwise)
 {
-    char text[24], *end;
-    long n;
+    char text[24];
 
-    if (!word(line, key, text, sizeof(text)))
-        return otherwise;
-    errno = 0;
-    n = strtol(text, &end, 10);
-    return errno || end == text || *end ? otherwise : n;
+    return word(line, key, text, sizeof(text)) ? fbr_pmi1_number(text, otherwise) : otherwise;
 }
 
 /* ---- requests ---- */
@@ -434,15 +434,20 @@ static void on_barrier(struct fbr_pmi1_conn *c, char *line)
     fbr_pmi1_enter(c, FBR_PMI1_BARRIER);
 }
 
-static void on_finalize(struct fbr_pmi1_conn *c, char *line)
+void fbr_pmi1_leave(struct fbr_pmi1_conn *c)
 {
     struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
 
-    (void)line;
-    reply(c, "cmd=finalize_ack rc=0\n");
     if (!slot->left)
         c->e->ops->left(c->e->user, (uint32_t)c->rank);
     slot->left = true;
+}
+
+static void on_finalize(struct fbr_pmi1_conn *c, char *line)
+{
+    (void)line;
+    reply(c, "cmd=finalize_ack rc=0\n");
+    fbr_pmi1_leave(c);
 }
 
 /* In newer MPICHs the message goes on over many lines. */
@@ -476,24 +481,25 @@ static void reply_published(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, in
         reply(c, "cmd=%s_result rc=0 info=ok\n", name);
 }
 
-static void on_published(struct fbr_pmi1_conn *c, char *line, enum fbr_pmi1_wait what)
+void fbr_pmi1_name(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, const char *name,
+                   const char *port)
 {
-    const struct fbr_pmi1_ops *ops = c->e->ops;
-    char name[FBR_PMI1_VALUE_MAX], port[FBR_PMI1_VALUE_MAX];
     uint32_t rank = (uint32_t)c->rank;
     int rc = -EINVAL;
 
-    fbr_pmi1_slot(c->e, c->rank)->wait = what;
-    if (word(line, "service", name, sizeof(name)) && is_text(name, sizeof(name), false)) {
-        if (what == FBR_PMI1_LOOKUP)
-            rc = ops->lookup(c->e->user, rank, name);
-        else if (what == FBR_PMI1_UNPUBLISH)
-            rc = ops->unpublish(c->e->user, rank, name);
-        else if (word(line, "port", port, sizeof(port)) && is_text(port, sizeof(port), false))
-            rc = ops->publish(c->e->user, rank, name, port);
-    }
+    fbr_pmi1_slot(c->e, rank)->wait = what;
+    if (fbr_pmi1_is_word(name) && (what != FBR_PMI1_PUBLISH || fbr_pmi1_is_word(port)))
+        rc = c->e->ops->name(c->e->user, rank, what, name, port);
     if (rc < 0)
         fbr_pmi1_answer(c->e, rank, rc, NULL);
+}
+
+static void on_published(struct fbr_pmi1_conn *c, char *line, enum fbr_pmi1_wait what)
+{
+    char name[FBR_PMI1_VALUE_MAX], port[FBR_PMI1_VALUE_MAX];
+
+    fbr_pmi1_name(c, what, word(line, "service", name, sizeof(name)) ? name : NULL,
+                  word(line, "port", port, sizeof(port)) ? port : NULL);
 }
 
 static void on_publish(struct fbr_pmi1_conn *c, char *line)
@@ -536,24 +542,31 @@ void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *te
     slot->wait = FBR_PMI1_NOTHING;
     if (!slot->conn)
         return;
-    if (what == FBR_PMI1_LOOKUP && code == 0 && !(text && is_text(text, FBR_PMI1_VALUE_MAX, false)))
+    if (what == FBR_PMI1_LOOKUP && code == 0 && !fbr_pmi1_is_word(text))
         code = -EPROTO;
     done(slot->conn, what, code, text);
     fbr_pmi1_resume(e);
 }
 
+void fbr_pmi1_start(struct fbr_pmi1_conn *c, const struct fbr_pmi1_spawn *s)
+{
+    uint32_t rank = (uint32_t)c->rank;
+    int rc;
+
+    fbr_pmi1_slot(c->e, rank)->wait = FBR_PMI1_SPAWN;
+    rc = c->e->ops->spawn(c->e->user, rank, fbr_pmi1_spawn_apps(s), fbr_pmi1_spawn_count(s),
+                          fbr_pmi1_spawn_preput(s));
+    if (rc < 0)
+        fbr_pmi1_answer(c->e, rank, rc, NULL);
+}
+
 /* A spawn has many lines. A spawn of several programs comes as several requests. */
 static void spawn_line(struct fbr_pmi1_conn *c, char *line)
 {
-    struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
     int rc = fbr_pmi1_spawn_line(c->spawn, line);
 
     if (rc == 1) {
-        slot->wait = FBR_PMI1_SPAWN;
-        rc = c->e->ops->spawn(c->e->user, (uint32_t)c->rank, fbr_pmi1_spawn_apps(c->spawn),
-                              fbr_pmi1_spawn_count(c->spawn), fbr_pmi1_spawn_preput(c->spawn));
-        if (rc < 0)
-            fbr_pmi1_answer(c->e, (uint32_t)c->rank, rc, NULL);
+        fbr_pmi1_start(c, c->spawn);
         fbr_pmi1_spawn_free(c->spawn);
         c->spawn = NULL;
     } else if (rc < 0) {

@@ -41,6 +41,18 @@ struct fbr_pmi1_config {
     bool alone;            /* no other agent has ranks of it: no fence is needed */
 };
 
+/* The event that a rank waits for. */
+enum fbr_pmi1_wait {
+    FBR_PMI1_NOTHING,
+    FBR_PMI1_BARRIER,
+    FBR_PMI1_PUBLISH,
+    FBR_PMI1_LOOKUP,
+    FBR_PMI1_UNPUBLISH,
+    FBR_PMI1_SPAWN,
+    FBR_PMI1_NODE_ATTR, /* PMI-2: a neighbour has to put the attribute */
+    FBR_PMI1_RING       /* PMI-2: a barrier whose answer has the texts of the neighbours */
+};
+
 struct fbr_pmi1_ops {
     void (*send)(void *user, void *link, const void *data, size_t len);
     /* The connection broke the rules; `why` says how. The engine has forgotten it. */
@@ -50,10 +62,10 @@ struct fbr_pmi1_ops {
     void (*abort)(void *user, uint32_t rank, int code, const char *text);
     /* All local ranks wait. The owner calls fbr_pmi1_fenced() later, unless this fails. */
     int (*fence)(void *user, const void *puts, size_t len);
-    /* The owner calls fbr_pmi1_answer() for the rank later, unless these fail. */
-    int (*publish)(void *user, uint32_t rank, const char *name, const char *port);
-    int (*lookup)(void *user, uint32_t rank, const char *name);
-    int (*unpublish)(void *user, uint32_t rank, const char *name);
+    /* PUBLISH (with a port), LOOKUP or UNPUBLISH. The owner calls fbr_pmi1_answer() for the rank
+     * later, unless this fails; likewise for spawn. */
+    int (*name)(void *user, uint32_t rank, enum fbr_pmi1_wait what, const char *name,
+                const char *port);
     /* `preput` are "key=value" lines for the new job's store, see fbr_pmi1_preput(). */
     int (*spawn)(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
                  const char *preput);

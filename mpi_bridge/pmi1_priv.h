@@ -24,18 +24,6 @@ struct fbr_pmi1_entry {
     char key[];
 };
 
-/* The event that a rank waits for. */
-enum fbr_pmi1_wait {
-    FBR_PMI1_NOTHING,
-    FBR_PMI1_BARRIER,
-    FBR_PMI1_PUBLISH,
-    FBR_PMI1_LOOKUP,
-    FBR_PMI1_UNPUBLISH,
-    FBR_PMI1_SPAWN,
-    FBR_PMI1_NODE_ATTR, /* PMI-2: a neighbour has to put the attribute */
-    FBR_PMI1_RING       /* PMI-2: a barrier whose answer has the texts of the neighbours */
-};
-
 struct fbr_pmi1_slot {
     struct fbr_pmi1_conn *conn; /* the connection that speaks for the rank */
     bool taken;                 /* a connection has spoken for it: no other can */
@@ -90,6 +78,13 @@ int fbr_pmi1_table_set(struct fbr_pmi1 *e, struct fbr_pmi1_entry **table, const 
 int fbr_pmi1_put(struct fbr_pmi1 *e, const char *key, const char *value);
 /* The rank waits for all ranks; `wait` chooses the answer that it gets. */
 void fbr_pmi1_enter(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait wait);
+/* Names and ports are words: printable ASCII without blanks. NULL is none. */
+bool fbr_pmi1_is_word(const char *text);
+/* The rank waits for the answer about this name, or for its spawn. */
+void fbr_pmi1_name(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, const char *name,
+                   const char *port);
+void fbr_pmi1_start(struct fbr_pmi1_conn *c, const struct fbr_pmi1_spawn *s);
+void fbr_pmi1_leave(struct fbr_pmi1_conn *c); /* the rank leaves its server */
 
 /* Some ranks do not wait any more: reads the requests that their PMI-2 clients, which may have
  * threads, have sent meanwhile. */

@@ -60,14 +60,16 @@ void fbr_pmi1_spawn_free(struct fbr_pmi1_spawn *s)
     free(s);
 }
 
-static long to_number(const char *text)
+long fbr_pmi1_number(const char *text, long otherwise)
 {
     char *end;
     long n;
 
+    if (!text)
+        return otherwise;
     errno = 0;
     n = strtol(text, &end, 10);
-    return errno || end == text || *end ? -1 : n;
+    return errno || end == text || *end ? otherwise : n;
 }
 
 /* Sets argv[at]; `at` is a set index, or the next one. */
@@ -142,7 +144,7 @@ static int end_app(struct fbr_pmi1_spawn *s)
 
 static int set_field(struct fbr_pmi1_spawn *s, struct app *app, const char *key, const char *value)
 {
-    long n = to_number(value);
+    long n = fbr_pmi1_number(value, -1);
 
     if (!strcmp(key, "nprocs") || !strcmp(key, "totspawns") || !strcmp(key, "spawnssofar")) {
         if (n < 1 || n > COUNT_MAX)
@@ -155,8 +157,8 @@ static int set_field(struct fbr_pmi1_spawn *s, struct app *app, const char *key,
     }
     if (!strcmp(key, "execname"))
         return set_arg(app, 0, value);
-    if (!strncmp(key, "arg", 3) && to_number(key + 3) >= 0)
-        return set_arg(app, (size_t)to_number(key + 3), value);
+    if (!strncmp(key, "arg", 3) && fbr_pmi1_number(key + 3, -1) >= 0)
+        return set_arg(app, (size_t)fbr_pmi1_number(key + 3, -1), value);
     if (!strncmp(key, "preput_key_", 11)) {
         if (strlen(value) >= sizeof(s->key) || strchr(value, '='))
             return -EPROTO;

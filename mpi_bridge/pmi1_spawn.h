@@ -30,4 +30,7 @@ const struct fbr_bridge_app *fbr_pmi1_spawn_apps(const struct fbr_pmi1_spawn *s)
 size_t fbr_pmi1_spawn_count(const struct fbr_pmi1_spawn *s);
 const char *fbr_pmi1_spawn_preput(const struct fbr_pmi1_spawn *s); /* "key=value" lines */
 
+/* The text as a number; `otherwise` if it is NULL or no number. */
+long fbr_pmi1_number(const char *text, long otherwise);
+
 #endif

@@ -13,7 +13,6 @@
  * client can put.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -85,18 +84,6 @@ static const char *get(const struct message *m, const char *key)
         if (!strcmp(pair, key))
             return value_of(pair);
     return NULL;
-}
-
-static long to_number(const char *text, long otherwise)
-{
-    char *end;
-    long n;
-
-    if (!text)
-        return otherwise;
-    errno = 0;
-    n = strtol(text, &end, 10);
-    return errno || end == text || *end ? otherwise : n;
 }
 
 static bool is_true(const char *text)
@@ -259,7 +246,7 @@ void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, c
 static void on_fullinit(struct fbr_pmi1_conn *c, const struct message *m)
 {
     const char *said = get(m, "pmirank") ? get(m, "pmirank") : get(m, "srcid");
-    long rank = to_number(said, -1);
+    long rank = fbr_pmi1_number(said, -1);
     char number[16];
     struct fbr_buf b;
 
@@ -288,20 +275,11 @@ static void on_fullinit(struct fbr_pmi1_conn *c, const struct message *m)
     c->e->ops->met(c->e->user, (uint32_t)c->rank, "PMI 2.0");
 }
 
-static void leave(struct fbr_pmi1_conn *c)
-{
-    struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
-
-    if (!slot->left)
-        c->e->ops->left(c->e->user, (uint32_t)c->rank);
-    slot->left = true;
-}
-
 static void on_finalize(struct fbr_pmi1_conn *c, const struct message *m)
 {
     (void)m;
     reply(c, "finalize", 0, NULL);
-    leave(c);
+    fbr_pmi1_leave(c);
 }
 
 /* Handles an abort, which has no answer. A rank that ends only itself leaves its server. */
@@ -311,9 +289,9 @@ static void on_abort(struct fbr_pmi1_conn *c, const struct message *m)
     const char *text = get(m, "msg") ? get(m, "msg") : get(m, "message"); /* MPICH's key */
 
     if (world && !is_true(world))
-        leave(c);
+        fbr_pmi1_leave(c);
     else
-        c->e->ops->abort(c->e->user, (uint32_t)c->rank, (int)to_number(get(m, "exitcode"), 1),
+        c->e->ops->abort(c->e->user, (uint32_t)c->rank, (int)fbr_pmi1_number(get(m, "exitcode"), 1),
                          text ? text : "");
 }
 
@@ -468,37 +446,17 @@ static void on_get_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
     slot->wait = FBR_PMI1_NODE_ATTR;
 }
 
-/* Names and ports are words, as PMI-1 sends them. */
-static bool is_word(const char *text)
-{
-    size_t len = text ? strlen(text) : 0;
-
-    for (size_t i = 0; i < len; i++)
-        if (!isgraph((unsigned char)text[i]))
-            return false;
-    return len > 0 && len < FBR_PMI1_VALUE_MAX;
-}
-
 static void on_name(struct fbr_pmi1_conn *c, const struct message *m)
 {
     const char *cmd = get(m, "cmd"), *name = get(m, "name"), *port = get(m, "port");
-    const struct fbr_pmi1_ops *ops = c->e->ops;
     enum fbr_pmi1_wait what = !strcmp(cmd, "name-lookup")    ? FBR_PMI1_LOOKUP
                               : !strcmp(cmd, "name-publish") ? FBR_PMI1_PUBLISH
                                                              : FBR_PMI1_UNPUBLISH;
-    uint32_t rank = (uint32_t)c->rank;
-    int rc;
 
-    if (!is_word(name) || (what == FBR_PMI1_PUBLISH && !is_word(port))) {
+    if (!fbr_pmi1_is_word(name) || (what == FBR_PMI1_PUBLISH && !fbr_pmi1_is_word(port)))
         reply(c, cmd, ERR_VALUE, "the name or the port is missing, too long, or contains blanks");
-        return;
-    }
-    fbr_pmi1_slot(c->e, rank)->wait = what;
-    rc = what == FBR_PMI1_LOOKUP    ? ops->lookup(c->e->user, rank, name)
-         : what == FBR_PMI1_PUBLISH ? ops->publish(c->e->user, rank, name, port)
-                                    : ops->unpublish(c->e->user, rank, name);
-    if (rc < 0)
-        fbr_pmi1_answer(c->e, rank, rc, NULL);
+    else
+        fbr_pmi1_name(c, what, name, port);
 }
 
 /* ---- spawn ---- */
@@ -536,7 +494,7 @@ static int feed_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *lef
             break;
         if (!strcmp(key, "maxprocs"))
             rc = feed(s, "nprocs=%s", value_of(key));
-        else if (!strncmp(key, "argv", 4) && (n = to_number(key + 4, -1)) >= 0 && n < 1000000)
+        else if (!strncmp(key, "argv", 4) && (n = fbr_pmi1_number(key + 4, -1)) >= 0 && n < 1000000)
             /* in PMI-1 argument 0 is the program */
             rc = feed(s, "arg%ld=%s", n + 1, value_of(key));
         else if (!strncmp(key, "infokey", 7) && key[7] != 'c')
@@ -562,7 +520,7 @@ static int feed_preput(struct fbr_pmi1_spawn *s, const char *pair)
 /* Returns 0, or -EPROTO, -E2BIG, -ENOMEM. */
 static int feed_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
 {
-    long programs = to_number(get(m, "ncmds"), 0);
+    long programs = fbr_pmi1_number(get(m, "ncmds"), 0);
     const char *pair = m->pairs;
     size_t left = m->n;
     int rc;
@@ -587,16 +545,11 @@ static void on_spawn(struct fbr_pmi1_conn *c, const struct message *m)
     struct fbr_pmi1_spawn *s = fbr_pmi1_spawn_new();
     int rc = s ? feed_spawn(s, m) : -ENOMEM;
 
-    if (rc < 0) {
+    if (rc < 0)
         reply(c, "spawn", ERR_OTHER,
               rc == -ENOMEM ? "out of memory" : "it is malformed or too long");
-    } else {
-        fbr_pmi1_slot(c->e, c->rank)->wait = FBR_PMI1_SPAWN;
-        rc = c->e->ops->spawn(c->e->user, (uint32_t)c->rank, fbr_pmi1_spawn_apps(s),
-                              fbr_pmi1_spawn_count(s), fbr_pmi1_spawn_preput(s));
-        if (rc < 0)
-            fbr_pmi1_answer(c->e, (uint32_t)c->rank, rc, NULL);
-    }
+    else
+        fbr_pmi1_start(c, s);
     fbr_pmi1_spawn_free(s);
 }
 

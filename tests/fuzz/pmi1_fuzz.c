@@ -81,18 +81,12 @@ static int ask(uint32_t rank)
     return 0;
 }
 
-static int on_publish(void *user, uint32_t rank, const char *name, const char *port)
+static int on_name(void *user, uint32_t rank, enum fbr_pmi1_wait what, const char *name,
+                   const char *port)
 {
     (void)user;
-    require(*name && *port);
-    return ask(rank);
-}
-
-static int on_name(void *user, uint32_t rank, const char *name)
-{
-    (void)user;
-    require(*name);
-    return strlen(name) == 3 ? -EIO : ask(rank);
+    require(*name && (what != FBR_PMI1_PUBLISH || *port));
+    return what != FBR_PMI1_PUBLISH && strlen(name) == 3 ? -EIO : ask(rank);
 }
 
 static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
@@ -115,8 +109,8 @@ static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps
     return ask(rank);
 }
 
-static const struct fbr_pmi1_ops ops = {on_send,  on_hang_up, on_met,  on_rank, on_abort,
-                                        on_fence, on_publish, on_name, on_name, on_spawn};
+static const struct fbr_pmi1_ops ops = {on_send,  on_hang_up, on_met,  on_rank,
+                                        on_abort, on_fence,   on_name, on_spawn};
 
 static void event(uint8_t what, const void *data, size_t len)
 {

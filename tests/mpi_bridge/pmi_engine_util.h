@@ -87,24 +87,14 @@ static int on_fence(void *user, const void *puts, size_t len)
     return refuse;
 }
 
-static int on_publish(void *user, uint32_t rank, const char *name, const char *port)
+static int on_name(void *user, uint32_t rank, enum fbr_pmi1_wait what, const char *name,
+                   const char *port)
 {
     (void)user;
-    note("publish %u %s %s\n", rank, name, port);
-    return refuse;
-}
-
-static int on_lookup(void *user, uint32_t rank, const char *name)
-{
-    (void)user;
-    note("lookup %u %s\n", rank, name);
-    return refuse;
-}
-
-static int on_unpublish(void *user, uint32_t rank, const char *name)
-{
-    (void)user;
-    note("unpublish %u %s\n", rank, name);
+    if (what == FBR_PMI1_PUBLISH)
+        note("publish %u %s %s\n", rank, name, port);
+    else
+        note("%s %u %s\n", what == FBR_PMI1_LOOKUP ? "lookup" : "unpublish", rank, name);
     return refuse;
 }
 
@@ -123,8 +113,8 @@ static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps
     return refuse;
 }
 
-static const struct fbr_pmi1_ops ops = {on_send,  on_hang_up, on_met,    on_left,      on_abort,
-                                        on_fence, on_publish, on_lookup, on_unpublish, on_spawn};
+static const struct fbr_pmi1_ops ops = {on_send,  on_hang_up, on_met,  on_left,
+                                        on_abort, on_fence,   on_name, on_spawn};
 
 static struct fbr_pmi1 *engine;
 static struct fbr_pmi1_conn *conns[4];
