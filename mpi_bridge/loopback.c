@@ -289,25 +289,29 @@ static void on_listener_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
-int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, uid_t uid,
+int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, int fd, uid_t uid,
                          void (*on_link)(void *user, struct fbr_lo_link *link), void *user,
                          struct fbr_error *err)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct fbr_lo_listener *l = calloc(1, sizeof(*l));
-    int len = sizeof(in), rc;
+    int len = sizeof(in), rc = -ENOMEM;
 
-    if (!l)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    *l = (struct fbr_lo_listener){.loop = loop, .uid = uid, .on_link = on_link, .user = user};
-    rc = uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
+    if (l) {
+        *l = (struct fbr_lo_listener){.loop = loop, .uid = uid, .on_link = on_link, .user = user};
+        rc = uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
+    }
     if (rc < 0) {
         free(l);
+        if (fd >= 0)
+            close(fd);
         return fbr_fail(err, rc, "cannot open a socket: %s", fbr_strerror(rc));
     }
     l->tcp.data = l;
-    if ((rc = uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0)) < 0 ||
-        (rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection)) < 0 ||
+    rc = fd < 0 ? uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0) : uv_tcp_open(&l->tcp, fd);
+    if (rc < 0 && fd >= 0)
+        close(fd);
+    if (rc < 0 || (rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection)) < 0 ||
         (rc = uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&in, &len)) < 0) {
         uv_close((uv_handle_t *)&l->tcp, on_listener_closed);
         return fbr_fail(err, rc, "cannot listen on 127.0.0.1: %s", fbr_strerror(rc));

@@ -187,8 +187,10 @@ static void bridge_close(struct fbr_bridge *b)
     if (!b)
         return;
     fbr_pmix_queue_shut(b->queue);
-    if (b->torn) /* libpmix may not end then; the process is about to */
+    if (b->torn) { /* libpmix may not end then; the process is about to */
+        fbr_pmix_ports_release(b);
         return;
+    }
     PMIx_server_finalize();
     bridge_free(b);
 }

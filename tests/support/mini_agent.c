@@ -430,7 +430,10 @@ int mini_agent_main(char **argv, const char *module)
                                       .left = host_left,
                                       .abort = host_abort,
                                       .print = host_print};
-    if (fbr_loop_open(&a.loop, NULL) < 0 || fbr_loop_call(a.loop, open_call, &a) != 0)
+    if (fbr_loop_open(&a.loop, NULL) < 0)
+        return 3;
+    a.host.loop = a.loop;
+    if (fbr_loop_call(a.loop, open_call, &a) != 0)
         return 3;
     while (!a.quit && (n = recv(3, packet, sizeof(packet), 0)) > 0) {
         a.packet = fbr_cur(packet, (size_t)n);
