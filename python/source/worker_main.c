@@ -22,6 +22,9 @@
 #define FUNCTIONS 16                       /* that are kept */
 #define FUNCTIONS_BYTES ((size_t)64 << 20) /* of their pickles, but one is always kept */
 
+/* glibc's registration of the destructor of a thread_local object. */
+int __cxa_thread_atexit_impl(void (*fn)(void *), void *object, void *library);
+
 struct function {
     uint64_t id;   /* of its common input; 0: none */
     uint64_t call; /* that it was unpickled for; 0: all */
@@ -42,6 +45,25 @@ static void end_interpreter(void)
         return;
     PyGILState_Ensure();
     Py_FinalizeEx();
+}
+
+static void end_interpreter_of_thread(void *unused)
+{
+    (void)unused;
+    end_interpreter();
+}
+
+/* exit() destroys the thread_local objects of C++, newest first, and then the static ones. Python's
+ * end needs those of the modules that are loaded, so it is registered anew after each import. */
+static int end_before_modules(void)
+{
+    static Py_ssize_t modules;
+    Py_ssize_t loaded = PyDict_Size(PyImport_GetModuleDict());
+
+    if (loaded <= modules)
+        return 0;
+    modules = loaded;
+    return __cxa_thread_atexit_impl(end_interpreter_of_thread, NULL, functions);
 }
 
 /* ---- Cancelled tasks ---- */
@@ -104,8 +126,10 @@ int fpy_worker_init(const void *work, size_t len)
     PyGILState_STATE state = PyGILState_Ensure();
     int code = fpy_run_work(work, len);
 
+    if (end_before_modules() != 0)
+        code = 1;
     PyGILState_Release(state);
-    if (atexit(end_interpreter) != 0)
+    if (atexit(end_interpreter) != 0) /* for exit() in another thread */
         code = 1;
     main_thread = pthread_self();
     worker_pid = getpid();
@@ -367,6 +391,7 @@ int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply)
     result = run(in, len);
     if (outer)
         task_ends();
+    end_before_modules();
     ns = now_ns() - begin;
     pickle = result ? fpy_dumps(result, NULL) : NULL;
     if (pickle && answer(reply, ns, pickle) == 0) {

@@ -698,6 +698,30 @@ def test_a_worker_that_leaves_slowly_has_the_grace_period(program):
     assert (ran.code, ran.out, ran.err) == (0, "left\n", ""), ran
 
 
+def test_a_worker_ends_its_interpreter_before_it_destroys_objects_of_modules(program):
+    """C++ modules that a task has loaded have thread_local and static objects, which Python's end still uses."""
+    ran = program("""
+    import atexit
+    import fiber as mp
+
+    def work():
+        import ctypes
+        libc = ctypes.CDLL(None)
+        libc.strdup.restype = ctypes.c_void_p
+        say = ctypes.cast(libc.perror, ctypes.c_void_p)
+        libc.__cxa_atexit(say, ctypes.c_void_p(libc.strdup(b"static")), None)
+        libc.__cxa_thread_atexit_impl(say, ctypes.c_void_p(libc.strdup(b"thread_local")), say)
+        atexit.register(libc.perror, b"python")
+
+    if __name__ == "__main__":
+        with mp.Pool(1) as pool:
+            pool.apply(work)
+            pool.close()
+            pool.join()
+    """)
+    assert [line.split(":")[0] for line in ran.err.splitlines()] == ["python", "thread_local", "static"], ran
+
+
 def test_a_lock_that_was_tried_is_free_after_an_interrupt():
     """A lock that is taken and released by calls is not: Ctrl-C comes behind the one or before the other."""
     def interrupt(*_):
