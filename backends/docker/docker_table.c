@@ -38,7 +38,7 @@ static const struct fbr_backend_advice advice = {
               "/var/run/docker.sock:/var/run/docker.sock",
     .bad = "systemctl restart docker; it has to be version 19.03 or later",
     .setting = "correct this setting; fiber config show prints where it is set, unless it is "
-               "DOCKER_HOST",
+               "DOCKER_HOST, or docker's context (docker context ls)",
     .keys = "put that engine's ca.pem, and a cert.pem and key.pem that it accepts, into a folder "
             "DIR; then export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=DIR",
     .may = "usermod -aG docker $USER, and log in again",

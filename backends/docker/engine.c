@@ -331,9 +331,9 @@ static int find(struct fbr_docker_engine *e, const struct fbr_config *config,
     if (strncmp(host, "tcp://", 6) == 0)
         return connect_tcp(e, host + 6, o, url, pem, err);
     return fbr_fail(err, -EINVAL,
-                    "docker_host %.200s is invalid: use unix:///path or tcp://host:port; for "
-                    "ssh:// forward the socket (ssh -L /tmp/docker.sock:/var/run/docker.sock HOST)",
-                    host);
+                    "%s %.200s is invalid: use unix:///path or tcp://host:port; for ssh:// forward "
+                    "the socket (ssh -L /tmp/docker.sock:/var/run/docker.sock HOST)",
+                    rc ? "the engine of docker's context," : "docker_host", host);
 }
 
 /* ---- Who we are to it ---- */

@@ -108,6 +108,7 @@ context() {  # NAME ADDRESS
 context far "unix://$work/far.sock"
 context near "unix://$work/near.sock"
 context keys tcp://127.0.0.1:1
+context shell ssh://h1
 mkdir -p docker/contexts/tls/id-keys/docker
 echo '{"currentContext":"near"}' >docker/config.json
 export DOCKER_CONFIG=$work/docker
@@ -115,6 +116,7 @@ check 1 '' 'there is no Docker engine at .*/near.sock' build x ls
 check 1 '' 'there is no Docker engine at .*/none.sock' build x ls -H "unix://$work/none.sock"
 DOCKER_CONTEXT=keys check 1 '' 'context has keys.*cannot read .*/contexts/tls/id-keys/docker/ca.pem' build x ls
 DOCKER_CONTEXT=far check 1 '' 'there is no Docker engine at .*/far.sock' build x ls
+DOCKER_CONTEXT=shell check 1 '' "engine of docker's context, ssh://h1 is invalid.*for ssh:// forward" build x ls
 DOCKER_CONTEXT=gone check 1 '' 'context gone .* is not in .*/docker/contexts.*docker context ls' build x ls
 DOCKER_HOST="unix://$work/far.sock" check 1 '' 'there is no Docker engine at .*/far.sock' build x ls
 unset DOCKER_CONFIG
