@@ -54,7 +54,7 @@ static int run(const char *command, const char *image, char *const *env, const a
     rc = fbr_subprocess_run(&p, NULL, &code, err);
     if (rc < 0 && !err->code)
         fbr_fail(err, rc, "`%s pull` did not end: %s", command, fbr_strerror(rc));
-    else if (rc == 0 && code != 0)
+    if (rc >= 0 && code != 0)
         rc = fbr_fail(err, -EACCES,
                       "`%s pull`, with your logins, ended with code %d: %.200s; log in to the "
                       "registry with `%s login`",

@@ -186,8 +186,7 @@ int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
     struct listing l = {.found = found, .user = user};
     int rc = list_all(b, "pods", report_pod, &l, err);
 
-    if (rc == 0)
-        rc = list_all(b, "configmaps", report_owner, &l, err);
+    rc = rc < 0 ? rc : list_all(b, "configmaps", report_owner, &l, err);
     report_jobs(&l);
     return rc;
 }

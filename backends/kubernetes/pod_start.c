@@ -378,29 +378,40 @@ static void fill(struct fbr_kube_secret *s)
     }
 }
 
+/* Returns the text of the batch's Secret, which the caller wipes and frees; NULL without memory. */
+static char *secret_text(struct fbr_kube_secret *s)
+{
+    struct fbr_backend *b = s->b;
+    struct json_t *secret = fbr_kube_secret(s->name, b->run, b->user, b->owner);
+    char *text = NULL;
+
+    if (!secret)
+        return NULL;
+    if (!s->jobs)
+        fill(s);
+    for (struct fbr_kube_job *j = s->jobs; j; j = j->next)
+        if (j->ticket && fbr_kube_secret_add(secret, j->name, j->ticket, j->ticket_len) < 0)
+            goto done;
+    text = fbr_json_print(secret, NULL);
+done:
+    fbr_json_free(secret);
+    return text;
+}
+
 static void send_secret(struct fbr_kube_secret *s)
 {
     static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
     struct fbr_backend *b = s->b;
-    struct json_t *secret;
     char *body;
-    int rc;
+    int rc = -ENOMEM;
 
     snprintf(s->name, sizeof(s->name), "fiber-%.32s-t%u", b->run, b->batches++);
-    secret = fbr_kube_secret(s->name, b->run, b->user, b->owner);
-    rc = secret ? 0 : -ENOMEM;
-    if (secret && !s->jobs)
-        fill(s);
-    for (struct fbr_kube_job *j = s->jobs; j && rc == 0; j = j->next)
-        if (j->ticket)
-            rc = fbr_kube_secret_add(secret, j->name, j->ticket, j->ticket_len);
-    body = rc == 0 ? fbr_json_print(secret, NULL) : NULL;
-    fbr_json_free(secret);
-    rc = body ? fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "secrets?fieldManager=fiber"),
-                              body, PATIENCE_MS, on_secret, s)
-              : -ENOMEM;
-    if (body)
+    body = secret_text(s);
+    if (body) {
+        rc = fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "secrets?fieldManager=fiber"),
+                           body, PATIENCE_MS, on_secret, s);
         explicit_bzero(body, strlen(body));
+    }
     free(body);
     if (rc < 0)
         on_secret_failed(s, &none);
