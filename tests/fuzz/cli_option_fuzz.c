@@ -1,5 +1,6 @@
 /* cli_option_fuzz.c - arguments of `fiber run`, one a line: parsed by its table and made options of
- * a ring of. They end in a sentence, or in something that can be started.
+ * a ring of. They end in a sentence, or in something that can be started. The last one is completed,
+ * too.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/option.c"
@@ -7,6 +8,7 @@
 #include "cli/run_hosts.c"
 #include "cli/run_apps.c"
 #include "cli/run_options.c"
+#include "cli/completion.c"
 
 /* Files are not for a fuzzer to open; env_file_fuzz.c has what is in them. */
 #define env_file_read unused_env_file_read
@@ -39,6 +41,47 @@ static const struct cli_command command = {.name = "run",
                                            .least = 1,
                                            .most = -1,
                                            .stops = true};
+
+const struct cli_command *const cli_commands[] = {&command, NULL};
+
+const struct cli_command *cli_command_find(const char *name)
+{
+    return strcmp(name, command.name) ? NULL : &command;
+}
+
+int run_client_list(struct run_client **runs, size_t *count, bool ended, struct fbr_error *err)
+{
+    (void)ended;
+    (void)err;
+    *runs = NULL;
+    *count = 0;
+    return 0;
+}
+
+void run_client_list_free(struct run_client *runs, size_t count)
+{
+    (void)runs;
+    (void)count;
+}
+
+/* A line is a candidate, which begins with the word, or the only order for the shell. */
+static void check_completion(int argc, char **argv)
+{
+    char *words[ARGUMENTS + 2] = {"fiber", "run"}, *text = NULL, *word;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+
+    if (!out)
+        return;
+    memcpy(words + 2, argv, (size_t)argc * sizeof(*argv));
+    cli_complete(out, argc + 2, words);
+    fclose(out);
+    word = words[argc + 1];
+    for (char *line = text; *line; line = strchr(line, '\n') + 1)
+        if (line[0] == ':' ? line != text : !is_split(word) && strncmp(line, word, strlen(word)))
+            abort();
+    free(text);
+}
 
 /* The programs of a run make its ranks; each has a command. */
 static void check_programs(const struct run_options *s)
@@ -86,6 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = '\0';
     while (at && argc < ARGUMENTS)
         argv[argc++] = strsep(&at, "\n");
+    check_completion(argc, argv);
     if (cli_parse(&command, argc, argv, &args, &err) == 0) {
         bool checked = !args.help && !args.version;
 
