@@ -103,13 +103,15 @@ static int check(const char *key, const char *value, const char *text, struct fb
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
 }
 
-/* Replaces the file, as a whole; it keeps its mode. */
+/* Makes the file, or replaces it as a whole; it keeps its mode. */
 static int replace(const char *path, const char *text, struct fbr_error *err)
 {
     struct fbr_copy_file f;
     struct stat old;
-    int rc;
+    int rc = fbr_rundir_parents(path, 0700);
 
+    if (rc < 0)
+        return fbr_fail(err, rc, "cannot make the folder of %s: %s", path, fbr_strerror(rc));
     if (fbr_copy_begin(&f, path, "", err) < 0)
         return fbr_wrap(err, "cannot write");
     rc = fbr_fds_write(f.fd, text, strlen(text));
@@ -140,10 +142,7 @@ int config_set(const char *key, const char *value, char *path, size_t size, stru
     free(old);
     if (!text)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    rc = check(key, value, text, err);
-    if (rc == 0 && (rc = fbr_rundir_parents(path, 0700)) < 0)
-        fbr_fail(err, rc, "cannot make the folder of %s: %s", path, fbr_strerror(rc));
-    rc = rc < 0 ? rc : replace(path, text, err);
+    rc = check(key, value, text, err) < 0 ? err->code : replace(path, text, err);
     free(text);
     return rc;
 }

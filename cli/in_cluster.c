@@ -422,10 +422,10 @@ int in_cluster_show(const struct run_options *spec, const struct cli_args *args,
 {
     const struct fbr_backend_ops *ops = fbr_backend_find(in_cluster_backend(NULL), err);
     struct draft d = {0};
-    int rc = ops ? draft(&d, spec, args, config, err) : -ENOENT;
+    int rc = !ops                                     ? -ENOENT
+             : draft(&d, spec, args, config, err) < 0 ? -ENOMEM
+                                                      : ops->show(config, &d.job, json, text, err);
 
-    if (rc == 0)
-        rc = ops->show(config, &d.job, json, text, err);
     draft_free(&d);
     return rc;
 }
@@ -436,10 +436,9 @@ int in_cluster_would(const struct run_options *spec, const struct cli_args *args
     struct fbr_error err = {0, ""};
     struct draft d = {0};
     const struct cli_ask would = {.op = BACKEND_WOULD, .job = &d.job, .say = say, .user = user};
-    int rc = draft(&d, spec, args, b->config, &err);
+    int rc =
+        draft(&d, spec, args, b->config, &err) < 0 ? -ENOMEM : cli_backend_ask(b, &would, &err);
 
-    if (rc == 0)
-        rc = cli_backend_ask(b, &would, &err);
     draft_free(&d);
     return rc;
 }
