@@ -12,41 +12,6 @@
 
 /* ---- Lists ---- */
 
-void fbr_put_list(struct fbr_buf *b, char *const *list)
-{
-    uint32_t n = 0;
-
-    while (list && list[n])
-        n++;
-    fbr_put_u32(b, n);
-    for (uint32_t i = 0; i < n; i++)
-        fbr_put_str(b, list[i]);
-}
-
-void fbr_list_free(char **list)
-{
-    for (size_t i = 0; list && list[i]; i++)
-        free(list[i]);
-    free(list);
-}
-
-char **fbr_get_list(struct fbr_cur *c)
-{
-    uint32_t n = fbr_get_u32(c);
-    char **list =
-        n <= FBR_RING_LIST && n <= fbr_cur_left(c) ? calloc((size_t)n + 1, sizeof(*list)) : NULL;
-
-    if (!list)
-        c->bad = true;
-    for (uint32_t i = 0; list && i < n; i++)
-        list[i] = fbr_get_strdup(c, FBR_RING_STR);
-    if (!fbr_cur_ok(c)) {
-        fbr_list_free(list);
-        return NULL;
-    }
-    return list;
-}
-
 char **fbr_list_copy(const char *const *list)
 {
     size_t n = 0;

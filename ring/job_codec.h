@@ -60,11 +60,7 @@ uint32_t fbr_ring_job_restarts(const struct fbr_ring_job *j, uint32_t rank);
 int fbr_ring_job_restarted(struct fbr_ring_job *j, uint32_t rank);
 const struct fbr_app *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank);
 
-/* Lists of strings. */
-void fbr_put_list(struct fbr_buf *b, char *const *list); /* NULL: an empty list */
-char **fbr_get_list(struct fbr_cur *c); /* NULL and a bad cursor if malformed or without memory */
 /* NULL without memory; a NULL list is copied as an empty one */
 char **fbr_list_copy(const char *const *list);
-void fbr_list_free(char **list);
 
 #endif

@@ -98,7 +98,5 @@ enum fbr_ring_frame {
 #define FBR_RING_WINDOW (8u << 20)
 #define FBR_RING_STDIN_WINDOW (1u << 20)
 #define FBR_RING_PATH 4096
-#define FBR_RING_LIST 65536     /* strings in a list, at most */
-#define FBR_RING_STR (1u << 20) /* bytes of a string in a list, at most */
 
 #endif

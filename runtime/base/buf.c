@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LIST_MAX 65536      /* strings */
+#define LIST_STR (1u << 20) /* bytes of each */
+
 void fbr_buf_init(struct fbr_buf *b)
 {
     memset(b, 0, sizeof(*b));
@@ -111,6 +114,17 @@ void fbr_put_bytes(struct fbr_buf *b, const void *data, size_t len)
 void fbr_put_str(struct fbr_buf *b, const char *s)
 {
     fbr_put_bytes(b, s, s ? strlen(s) : 0);
+}
+
+void fbr_put_list(struct fbr_buf *b, char *const *list)
+{
+    uint32_t n = 0;
+
+    while (list && list[n])
+        n++;
+    fbr_put_u32(b, n);
+    for (uint32_t i = 0; i < n; i++)
+        fbr_put_str(b, list[i]);
 }
 
 void fbr_set_u32(struct fbr_buf *b, size_t at, uint32_t v)
@@ -236,6 +250,30 @@ char *fbr_get_strdup(struct fbr_cur *c, size_t max)
     memcpy(s, p, len);
     s[len] = '\0';
     return s;
+}
+
+void fbr_list_free(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
+char **fbr_get_list(struct fbr_cur *c)
+{
+    uint32_t n = fbr_get_u32(c);
+    char **list =
+        n <= LIST_MAX && n <= fbr_cur_left(c) ? calloc((size_t)n + 1, sizeof(*list)) : NULL;
+
+    if (!list)
+        c->bad = true;
+    for (uint32_t i = 0; list && i < n; i++)
+        list[i] = fbr_get_strdup(c, LIST_STR);
+    if (!fbr_cur_ok(c)) {
+        fbr_list_free(list);
+        return NULL;
+    }
+    return list;
 }
 
 void fbr_get_fields(struct fbr_cur *c, const struct fbr_field *f, void *to)

@@ -44,6 +44,8 @@ void fbr_put_u64(struct fbr_buf *b, uint64_t v);
 /* u32 length, then the bytes. A NULL string is written as "". */
 void fbr_put_bytes(struct fbr_buf *b, const void *data, size_t len);
 void fbr_put_str(struct fbr_buf *b, const char *s);
+/* u32 count, then the strings of a NULL-terminated list. NULL: an empty list. */
+void fbr_put_list(struct fbr_buf *b, char *const *list);
 /* Overwrites the u32 at offset `at`. */
 void fbr_set_u32(struct fbr_buf *b, size_t at, uint32_t v);
 
@@ -82,6 +84,10 @@ void fbr_get_str(struct fbr_cur *c, char *out, size_t size);
 /* Reads a string of at most `max` bytes into new memory, which the caller frees. NULL: the cursor
  * is bad. */
 char *fbr_get_strdup(struct fbr_cur *c, size_t max);
+/* Reads a list of at most 65,536 strings of at most 1 MiB each, for fbr_list_free(). NULL: the
+ * cursor is bad. */
+char **fbr_get_list(struct fbr_cur *c);
+void fbr_list_free(char **list); /* NULL is fine */
 void fbr_get_fields(struct fbr_cur *c, const struct fbr_field *fields, void *to);
 static inline size_t fbr_cur_left(const struct fbr_cur *c)
 {

@@ -171,24 +171,6 @@ static int open_subjob_host(struct fbr_runtime *rt, struct fbr_error *err)
     return rc;
 }
 
-/* Reads u32 count, strings, into a NULL-terminated list. NULL: malformed, or no memory. */
-static char **get_list(struct fbr_cur *c)
-{
-    uint32_t n = fbr_get_u32(c);
-    char **list = n < 65536 ? calloc((size_t)n + 1, sizeof(*list)) : NULL;
-
-    for (uint32_t i = 0; list && i < n; i++)
-        list[i] = fbr_get_strdup(c, 1u << 20);
-    return list;
-}
-
-static void free_list(char **list)
-{
-    for (size_t i = 0; list && list[i]; i++)
-        free(list[i]);
-    free(list);
-}
-
 struct order {
     struct fbr_job job;
     char name[FBR_NAME_MAX];
@@ -204,8 +186,8 @@ static void get_order(struct order *o, struct fbr_cur *c)
     o->job.process = fbr_get_u64(c);
     o->job.epoch = fbr_get_u64(c);
     fbr_get_str(c, o->name, sizeof(o->name));
-    o->argv = get_list(c);
-    o->added = get_list(c);
+    o->argv = fbr_get_list(c);
+    o->added = fbr_get_list(c);
     o->workdir = fbr_get_strdup(c, 4096);
     o->job.keep_stdin = fbr_get_u8(c);
     o->job.ticket = fbr_get_bytes(c, &len);
@@ -316,8 +298,8 @@ static void on_start(struct fbr_runtime *rt, struct fbr_cur *body)
         send_event(&n, o.job.process,
                    &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = 125, .text = text});
     }
-    free_list(o.argv);
-    free_list(o.added);
+    fbr_list_free(o.argv);
+    fbr_list_free(o.added);
     free(o.env);
     free(o.workdir);
 }

@@ -26,17 +26,6 @@ static struct fiber_process *host_of(struct fbr_backend *b)
     return (struct fiber_process *)b;
 }
 
-static void put_list(struct fbr_buf *b, char *const *list)
-{
-    uint32_t n = 0;
-
-    while (list && list[n])
-        n++;
-    fbr_put_u32(b, n);
-    for (uint32_t i = 0; i < n; i++)
-        fbr_put_str(b, list[i]);
-}
-
 static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
                  struct fbr_error *err)
 {
@@ -51,8 +40,8 @@ static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, v
     fbr_put_u64(&n->order, job->process);
     fbr_put_u64(&n->order, job->epoch);
     fbr_put_str(&n->order, job->name);
-    put_list(&n->order, job->own_program ? NULL : job->argv);
-    put_list(&n->order, job->added_env);
+    fbr_put_list(&n->order, job->own_program ? NULL : job->argv);
+    fbr_put_list(&n->order, job->added_env);
     fbr_put_str(&n->order, job->workdir);
     fbr_put_u8(&n->order, (uint8_t)job->keep_stdin);
     fbr_put_bytes(&n->order, job->ticket, job->ticket_len);
