@@ -708,10 +708,13 @@ void fbr_job_start(void *arg)
     struct fbr_error err = {0, ""};
     char why[512];
 
+    fbr_process_ref(p); /* a backend may report the end within this call */
     if (start(p, &err) == 0)
-        return;
+        goto done;
     if (p->slot && p->slot->ops->reach == FBR_REACH_HOST) /* it should have run on this host */
         p->cannot_run = err.code == -ENOENT || err.code == -EACCES || err.code == -ENOEXEC;
     snprintf(why, sizeof(why), "could not be started: %.480s", err.text);
     fbr_job_fail(p, CANNOT_START, why);
+done:
+    fbr_process_unref(p);
 }
