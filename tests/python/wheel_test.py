@@ -74,6 +74,27 @@ def test_the_library_is_in_it_once(wheel):
     assert not [n for n in names if not n.startswith(("fiber/", "fiber_cluster-"))]
 
 
+def test_pyinstaller_finds_what_no_import_names(builder, wheel, tmp_path):
+    """PyInstaller runs the hooks of an entry point, and takes these two lists of them."""
+    python = make_environment(tmp_path / "env", sys.executable, "--without-pip")
+    done = run(builder, "-m", "pip", "--python", python, "install", "-q", "--disable-pip-version-check", "--no-index", wheel)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(python, "-c", """
+import importlib.metadata, os, runpy
+[hooks] = importlib.metadata.entry_points(group="pyinstaller40", name="hook-dirs")
+[folder] = hooks.load()()
+hook = runpy.run_path(os.path.join(folder, "hook-fiber.py"))
+for name in hook["hiddenimports"]:
+    importlib.import_module(name)
+print("fiber.ring" in hook["hiddenimports"], all(os.path.isfile(path) for path, _ in hook["binaries"]))
+print(*sorted(os.path.join(folder, os.path.basename(path)) for path, folder in hook["binaries"]))
+""")
+    lines = done.stdout.splitlines()
+    assert lines and lines[0] == "True True", done
+    names = [n for n in zipfile.ZipFile(wheel).namelist() if n.startswith("fiber/_lib/")]
+    assert lines[1].split() == sorted(names)
+
+
 def test_it_names_no_folder_of_its_build(wheel):
     archive = zipfile.ZipFile(wheel)
     assert not [n for n in archive.namelist() if b"wheel/platlib" in archive.read(n)]
