@@ -36,6 +36,7 @@ static int run(const char *command, const char *image, char *const *env, const a
 {
     char path[PATH_MAX];
     const char *const words[] = {command, "pull", "-q", "--", image, NULL};
+    const char *line;
     struct fbr_buf said;
     struct fbr_subprocess p = {.file = path,
                                .argv = (char *const *)(uintptr_t)words,
@@ -54,11 +55,13 @@ static int run(const char *command, const char *image, char *const *env, const a
     rc = fbr_subprocess_run(&p, NULL, &code, err);
     if (rc < 0 && !err->code)
         fbr_fail(err, rc, "`%s pull` did not end: %s", command, fbr_strerror(rc));
-    if (rc >= 0 && code != 0)
+    if (rc >= 0 && code != 0) {
+        line = last_line(&said);
         rc = fbr_fail(err, -EACCES,
-                      "`%s pull`, with your logins, ended with code %d: %.200s; log in to the "
+                      "`%s pull`, with your logins, ended with code %d%s%.200s; log in to the "
                       "registry with `%s login`",
-                      command, code, last_line(&said), command);
+                      command, code, line[0] ? ": " : "", line, command);
+    }
     if (said.data)
         explicit_bzero(said.data, said.len);
     fbr_buf_fini(&said);

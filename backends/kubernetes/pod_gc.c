@@ -13,7 +13,6 @@
 #include "backends/image/bundle.h"
 #include "backends/http/json.h"
 #include "backends/kubernetes/kubernetes_priv.h"
-#include "runtime/base/log.h"
 
 #define ANSWER_MS 10000
 

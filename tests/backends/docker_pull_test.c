@@ -86,11 +86,11 @@ static void the_last_line_is_told_but_no_login(void **state)
     command("docker", "printf 'a warning\\nthe end\\n\\n' >&2; exit 1\n");
     assert_pull(-EACCES, "ended with code 1: the end; ");
     command("docker", "echo '{\"Username\": \"u\", \"Secret\": \"hunter2\"}' >&2; exit 1\n");
-    assert_pull(-EACCES, "ended with code 1: ; ");
+    assert_pull(-EACCES, "ended with code 1; log in");
     command("docker", "exit 1\n");
-    assert_pull(-EACCES, "ended with code 1: ; ");
+    assert_pull(-EACCES, "ended with code 1; log in");
     command("docker", "kill -9 $$\n");
-    assert_pull(-EACCES, "ended with code -9: ; ");
+    assert_pull(-EACCES, "ended with code -9; log in");
 }
 
 static void a_command_that_hangs_ends_when_it_is_told(void **state)
