@@ -286,7 +286,8 @@ echo "ok: a killed master in an allocation"
 places() { [[ $(grep -xo 'n[123]' "$work/out" | sort | uniq -c | awk '{print $2 "=" $1}' | xargs) == "$1" ]] || failed "not $1"; }
 
 if [[ -x $fiber ]]; then
-    holds "a ring without an option is what the allocation is for" salloc --quiet -N 2 --ntasks-per-node=2 "$fiber" run hostname
+    holds "a ring without an option is what the allocation is for" salloc --quiet -w n1,n2 --ntasks-per-node=2 \
+        "$fiber" run hostname
     places "n1=2 n2=2"
     holds "a node and nothing else" salloc --quiet -n 3 -N 1 -w n2 "$fiber" run hostname
     places "n2=3"
@@ -311,7 +312,7 @@ if [[ -x $fiber ]]; then
     done
     # shellcheck disable=SC2016 # it is the rank's shell that expands them
     printf '#!/bin/sh\nexec "$FIBER" run -q sh -c '\''echo "$FIBER_RANK $(hostname) $OMP_NUM_THREADS"'\''\n' >"$work/shared/job"
-    FIBER=$fiber holds "a batch script" sbatch --quiet --wait -N 2 --ntasks-per-node=2 --cpus-per-task=2 \
+    FIBER=$fiber holds "a batch script" sbatch --quiet --wait -w n1,n2 --ntasks-per-node=2 --cpus-per-task=2 \
         --output="$work/shared/job.out" "$work/shared/job"
     [[ $(grep -E '^[0-3] n' "$work/shared/job.out" | sort | xargs) == "0 n1 2 1 n1 2 2 n2 2 3 n2 2" ]] ||
         failed "four ranks should have two processors each: $(cat "$work/shared/job.out")"
