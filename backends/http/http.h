@@ -66,7 +66,6 @@ struct fbr_http_request {
     const char *method; /* "GET" */
     const char *path;   /* with its query, escaped (fbr_http_escape()) */
     const char *type;   /* of the body; NULL: application/json */
-    const char *header; /* one more header, "Name: value", which may be secret; NULL: none */
     const void *body;   /* copied */
     size_t len;
     /* > 0: the body is read from this file, from its position. The caller owns the file and keeps

@@ -35,12 +35,11 @@ struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_re
     c->user = r->user;
     snprintf(c->method, sizeof(c->method), "%s", r->method);
     c->type = r->type ? strdup(r->type) : NULL;
-    c->header = r->header ? strdup(r->header) : NULL;
     c->len = r->len;
     c->body = r->body ? malloc(r->len + 1) : NULL;
     if (asprintf(&c->url, "%s%s", h->url, r->path) < 0)
         c->url = NULL;
-    if (!c->url || (r->type && !c->type) || (r->header && !c->header) || (r->body && !c->body)) {
+    if (!c->url || (r->type && !c->type) || (r->body && !c->body)) {
         fbr_http_free(c);
         return NULL;
     }
@@ -210,7 +209,7 @@ static int set_headers(struct fbr_http_call *c)
     drop_headers(c);
     snprintf(text, sizeof(text), "Content-Type: %.100s", c->type ? c->type : "application/json");
     if (add_header(c, text) < 0 || add_header(c, "Expect:") < 0 ||
-        (c->header && add_header(c, c->header) < 0) || (token && add_token(c, token) < 0))
+        (token && add_token(c, token) < 0))
         return -ENOMEM;
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);
     return 0;
@@ -308,9 +307,6 @@ void fbr_http_free(struct fbr_http_call *c)
     fbr_buf_fini(&c->answer);
     if (c->body)
         explicit_bzero(c->body, c->len);
-    if (c->header)
-        explicit_bzero(c->header, strlen(c->header));
-    free(c->header);
     free(c->body);
     free(c->url);
     free(c->type);

@@ -22,7 +22,7 @@ struct fbr_http_call {
     struct curl_slist *headers;
     enum fbr_http_state state;
     char method[8];
-    char *url, *type, *header;
+    char *url, *type;
     void *body;
     size_t len;
     int body_fd;

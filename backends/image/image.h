@@ -81,8 +81,8 @@ int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_er
 int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
                    char whole[FBR_IMAGE_NAME_MAX], struct fbr_error *err);
 
-/* Whether the registry's answer to a pull, as the engine reports it, means that access is denied.
- * Pure. */
+/* Whether a login may help a pull, by the registry's answer as the engine reports it: access was
+ * denied, or so many pulls are allowed only with one. Pure. */
 bool fbr_image_refused(const char *text);
 
 /* For callers that have loaded the module. */
