@@ -200,6 +200,10 @@ static void explain(const struct fbr_docker_job *j, char *out, size_t size)
                  (double)j->memory / (1 << 20));
     if (j->oom && j->code != 0)
         snprintf(out, size, "was killed because memory ran out: %s", limit);
+    /* An engine does not see that memory ran out just after the start, and Podman never does. */
+    else if (j->code == -SIGKILL && !j->sig && j->memory > 0)
+        snprintf(out, size, "was killed by signal 9 (Killed), perhaps because memory ran out: %s",
+                 limit);
     else if (j->code == -SIGTERM && !j->sig)
         snprintf(
             out, size,

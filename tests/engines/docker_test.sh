@@ -30,8 +30,15 @@ does 300 "$prog" process -n _.-odd-. exit 0
 says '^code 0: '
 ok "exit codes, signals, names"
 
-does 300 "$prog" process -m 64 eat 200
-says '^code -9: .*memory ran out.* limit is 64 MiB'
+# An engine may not see that memory ran out just after the start; it sees most.
+for ((i = 0; i < 5; i++)); do
+    does 300 "$prog" process -m 64 eat 200
+    says '^code -9: .*memory ran out.* limit is 64 MiB'
+    grep -q perhaps "$work/out" || break
+done
+((i < 5)) || failed "the engine should report that memory ran out"
+does 300 "$prog" process -m 64 signal 9
+says '^code -9: .*signal 9 \(Killed\), perhaps because memory ran out: .* limit is 64 MiB'
 echo '{"HostConfig":{"Memory":67108864,"MemorySwap":67108864}}' >"$work/template"
 FIBER_DOCKER_TEMPLATE=$work/template does 300 "$prog" process eat 200
 says '^code -9: .*memory ran out.* limit is 64 MiB'
@@ -81,7 +88,7 @@ says '^rank 0 of 2$'
 says '^rank 1 of 2$'
 gives 137 "$fiber" run --image bare:1 --mem 64Mi -n 1 /bin/sh -c 'x=x; while :; do x=$x$x; done'
 oom='was killed by signal 9 \(Killed\): out of memory: it used up to [0-9]+ MiB, and the limit is 64 MiB'
-says "^fiber: (rank 0 .*$oom|.*was killed because memory ran out: its container's limit is 64 MiB)" # the kernel chooses whom
+says "^fiber: (rank 0 .*$oom|.*was killed .*because memory ran out: its container's limit is 64 MiB)" # the kernel chooses whom
 FIBER_IMAGE=bare:1 does 300 "$prog" nested
 [[ $(grep -c '^leaf beside its parent$' "$work/out") == 2 ]] || failed "they should be in its container"
 ok "an image without our program, and a rank's limit of memory"
