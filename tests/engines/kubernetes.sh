@@ -29,3 +29,29 @@ may_begin() {
     "$bed" kubectl auth can-i create pods -n "$space" --as system:serviceaccount:fiber:fiber >/dev/null &&
         in_space get serviceaccount default >/dev/null 2>&1
 }
+
+pods() { in_space get pods -l fiber.io/run --field-selector status.phase=Running -o name | cut -d/ -f2; }
+has_two() { (($(pods | wc -l) >= 2)); }
+# maps: a pool of two that maps until `finish`. What the cluster says of its pods comes later than their own word.
+maps() {
+    rm -f "$work/go"
+    begins 1 begun "$prog" pool 2 200 20 "$work/go" 0
+    wait_for "both workers should run" has_two
+}
+finish() {
+    touch "$work/go"
+    ends
+    says '^right 200 of 200$'
+    says '^deaths 0$'
+}
+
+# The image of the ranks that add up by MPI.
+mpi=
+if command -v mpicc.openmpi >/dev/null && [[ -e $TEST_BINARY_DIR/fiber/pmix.so ]]; then mpi=$work/adds; fi
+image_of_mpi() {
+    [[ $mpi ]] || return 0
+    mpicc.openmpi -o "$mpi" "$TEST_SOURCE_DIR/tests/engines/kubernetes_mpi.c"
+    "$fiber" image export fiber-mpi:1 "$mpi" -q -o "$mpi.tar"
+    "$bed" import fiber-mpi:1 "$mpi.tar" >/dev/null
+    rm "$mpi.tar"
+}

@@ -1,17 +1,15 @@
 # kubernetes_cluster_test.sh - what a cluster does to pods while a pool maps and a ring runs: it evicts and preempts them, loses
-# its node or its API server, cuts two of them off from each other, deletes the master's.
+# its node, cuts two of them off from each other, deletes the master's.
 #
-# What is promised: no task is lost or done wrong; what the cluster does is no worker's and no task's fault ("deaths 0"); a
-# server that is away harms nobody; nothing outlives its master.
+# What is promised: no task is lost or done wrong; what the cluster does is no worker's and no task's fault ("deaths 0");
+# nothing outlives its master.
 #
 # A cluster takes its time. What leaves the node and the API server alone goes on at the same time, each case in a namespace
 # of its own.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash source=tests/engines/kubernetes.sh disable=SC2016,SC2030,SC2031
-away_s=${KUBERNETES_AWAY_S:-300} # for so many seconds the API server is away: promise R9
 clean() {
-    "$bed" start 2>/dev/null || :
     "$bed" start kubelet 2>/dev/null || :
     "$bed" kubectl delete node -l type=kwok >/dev/null 2>&1 || :
     "$bed" kubectl delete priorityclass fiber-low fiber-high --ignore-not-found >/dev/null 2>&1 || :
@@ -21,37 +19,10 @@ space=fiber # each case has one of its own
 . "$(dirname "$0")/kubernetes.sh"
 "$bed" kubectl delete namespace -l fiber-test=cluster >/dev/null # of a run before, which may be going yet
 
-# leave NAME: it goes on; take NAME: it is the one again that is spoken of
-declare -A left
-leave() {
-    left[$1]="$out $launcher"
-    launcher=
-    cp "$work/out" "$work/said-$1"
-}
-take() {
-    read -r out launcher <<<"${left[$1]}"
-    unset "left[$1]"
-    cp "$work/said-$1" "$work/out"
-}
-pods() { in_space get pods -l fiber.io/run --field-selector status.phase=Running -o name | cut -d/ -f2; }
 is_gone() {
     local list
     list=$(in_space get pod "$1" --ignore-not-found -o name) && [[ ! $list ]]
 }
-has_two() { (($(pods | wc -l) >= 2)); }
-# maps: a pool of two that maps until `finish`. What the cluster says of its pods comes later than their own word.
-maps() {
-    rm -f "$work/go"
-    begins 1 begun "$prog" pool 2 200 20 "$work/go" 0
-    wait_for "both workers should run" has_two
-}
-finish() {
-    touch "$work/go"
-    ends
-    says '^right 200 of 200$'
-    says '^deaths 0$'
-}
-
 # beside CASE...: these functions at the same time, each in a new namespace
 beside() {
     local name pid bad=0
@@ -65,7 +36,7 @@ beside() {
         mkdir "$work/$name"
         (
             work=$work/$name space=fiber-${name//_/-}
-            trap 'kill $launcher "${left[@]##* }" 2>/dev/null || :' EXIT
+            trap '[[ ! $launcher ]] || kill "$launcher" 2>/dev/null || :' EXIT
             : >"$work/out"
             wait_for "its Role should hold" may_begin
             export FIBER_KUBERNETES_NAMESPACE=$space
@@ -269,17 +240,6 @@ no_master() {
     ok "a master's pod that vanishes takes all with it"
 }
 
-# The image of the ranks that add up by MPI.
-mpi=
-if command -v mpicc.openmpi >/dev/null && [[ -e $TEST_BINARY_DIR/fiber/pmix.so ]]; then mpi=$work/adds; fi
-image_of_mpi() {
-    [[ $mpi ]] || return 0
-    mpicc.openmpi -o "$mpi" "$TEST_SOURCE_DIR/tests/engines/kubernetes_mpi.c"
-    "$fiber" image export fiber-mpi:1 "$mpi" -q -o "$mpi.tar"
-    "$bed" import fiber-mpi:1 "$mpi.tar" >/dev/null
-    rm "$mpi.tar"
-}
-
 # --- a node that is lost for a while: its pods are to go, and are asked again when it is back
 # Where all nodes are lost, a cluster suspects itself and ends no pod: two others stay.
 lost_node() {
@@ -306,61 +266,5 @@ lost_node() {
     ok "a lost node"
 }
 
-# --- no API server for five minutes, while a map, a ring, and a ring that adds up by MPI are at work; map and MPI come to
-# their ends meanwhile, which are seen afterwards
-no_server() {
-    local steps last rank in
-    maps
-    leave map
-    steps='i=0; while :; do echo "rank $FIBER_RANK step $i"; i=$((i + 1)); sleep 1; done'
-    begins 2 'step 1' "$fiber" run -n 2 -N 1 sh -c "$steps"
-    leave ring
-    if [[ $mpi ]]; then
-        mkfifo "$work/in"
-        exec {in}<>"$work/in"
-        begins 1 'step 0' env FIBER_IMAGE=fiber-mpi:1 sh -c '"$@" <"$0"; echo "exit code $?"' "$work/in" \
-            "$fiber" run -n 2 -N 1 "$mpi"
-        leave mpi
-    fi
-    "$bed" stop
-    read -rt "$away_s" <> <(:) || :
-    take map
-    touch "$work/go"
-    more 1 'right 200 of 200'
-    leave map
-    if [[ $mpi ]]; then
-        take mpi
-        echo end >&"$in"
-        more 2 'all sums were right'
-        leave mpi
-    fi
-    "$bed" start
-    take ring
-    last="step $((away_s / 2))" # it was written while the server was away
-    while IFS= read -r -t 300 line <&"$out" && echo "$line" >>"$work/out" && [[ $line != *"$last" ]]; do :; done
-    kill -TERM "$launcher"
-    ends
-    says 'was stopped'
-    for rank in 0 1; do
-        awk -v rank=$rank '$1 == "rank" && $2 == rank { if ($4 != n++) bad = 1 } END { exit bad || !n }' "$work/out" ||
-            failed "lines of rank $rank are missing or come twice"
-    done
-    says "$last"
-    ! grep -qE 'is gone|lost|exited with' "$work/out" || failed "no rank should have ended"
-    take map
-    finish
-    if [[ $mpi ]]; then
-        take mpi
-        ends
-        says '^exit code 0$'
-        says '^rank 1 of 2: all sums were right$'
-        exec {in}>&-
-    fi
-    nothing_left
-    ok "no API server for $away_s s"
-    [[ $mpi ]] || echo "skip: MPI (needs mpicc.openmpi and the PMIx module)"
-}
-
 beside evicted restarting replacing preempted apart no_master cut_ring cut_pool cannot_begin
 beside lost_node
-beside no_server

@@ -1,4 +1,4 @@
-/* kubernetes_mpi.c - an MPI program that adds up until it is told to end; see kubernetes_cluster_test.sh.
+/* kubernetes_mpi.c - an MPI program that adds up until it is told to end; see kubernetes_away_test.sh.
  *
  * Each step is one MPI_Allreduce, a tenth of a second after the one before: ranks that wait in it keep their processors
  * busy. All ranks check the sum. Rank 0 says every tenth step; what it reads on its standard input, or the end of that,
