@@ -60,6 +60,10 @@ static void a_command_uses_our_engine(void **state)
     command("docker", "[ $DOCKER_CERT_PATH$DOCKER_TLS_VERIFY = /of/the/context1 ]\n");
     assert_pull(0, "");
     engine.certs[0] = '\0';
+    setenv("DOCKER_TLS_VERIFY", "1", 1); /* for another engine than ours, which has no TLS */
+    command("docker", "[ -z \"${DOCKER_TLS_VERIFY+set}\" ]\n");
+    assert_pull(0, "");
+    unsetenv("DOCKER_TLS_VERIFY");
 }
 
 static void podman_is_tried_where_docker_fails_or_is_missing(void **state)

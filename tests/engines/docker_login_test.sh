@@ -1,4 +1,5 @@
-# docker_login_test.sh - images of a registry that asks for a password, pulled by the docker command. The engine is the bed's (tests/beds/docker), the registry Debian's docker-registry.
+# docker_login_test.sh - images of a registry that asks for a password, pulled by the docker command. The engine is the
+# bed's (tests/beds/docker), the registry Debian's docker-registry.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2016
@@ -106,6 +107,7 @@ ok "with a wrong one"
 
 echo "{\"auths\": {\"$host\": {\"auth\": \"$auth\"}}}" >"$DOCKER_CONFIG/config.json"
 pulls "a login"
+DOCKER_TLS_VERIFY=1 pulls "a login, while the environment has TLS for another engine"
 
 mkdir "$work/bin"
 cat >"$work/bin/docker-credential-test" <<END
