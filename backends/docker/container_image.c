@@ -41,9 +41,10 @@ struct fetch {
     struct fbr_json_lines lines;
     char failed[400];
     struct fbr_docker_pull progress;
-    uint64_t told_ms; /* last report of progress */
-    uv_work_t work;   /* makes the image */
-    pthread_t thread; /* runs a command that pulls, and then posts `pulled` */
+    uint64_t told_ms;                /* last report of progress */
+    uv_work_t work;                  /* makes the image */
+    pthread_t thread;                /* runs a command that pulls, and then posts `pulled` */
+    struct fbr_docker_engine engine; /* for the thread: ours may be closed before it begins */
     struct fbr_post pulled;
     int fd; /* the archive */
     struct fbr_error err;
@@ -236,7 +237,7 @@ static void *pull_by_command(void *arg)
     struct fetch *f = arg;
 
     pthread_setname_np(pthread_self(), "fbr-pull");
-    fbr_docker_pull_command(f->m->engine, f->image, &f->m->stop, &f->err);
+    fbr_docker_pull_command(&f->engine, f->image, &f->m->stop, &f->err);
     fbr_loop_post_own(f->m->loop, &f->pulled);
     return NULL;
 }
@@ -268,6 +269,7 @@ static void begin_command(struct fetch *f)
     snprintf(text, sizeof(text), "image %.200s is pulled by `docker pull`, with your logins",
              f->image);
     notify_all(f, text);
+    f->engine = *f->m->engine;
     f->pulled = (struct fbr_post){.fn = on_pulled, .arg = f, .own = true};
     f->at_work = true;
     fbr_loop_hold(f->m->loop);

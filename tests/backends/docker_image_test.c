@@ -36,10 +36,22 @@ static struct {
     struct fbr_config *config;
     char dir[64];
     int gate, begun;
+    pthread_t freer; /* frees the engine when it starts a thread; 0: none does */
     sem_t done, asked;
     atomic_int good;
     uv_work_t work;
 } t;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn)(void *), void *);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn)(void *), void *);
+
+/* As when the backend is closed before the thread begins. */
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn)(void *), void *p)
+{
+    if (t.freer && pthread_equal(pthread_self(), t.freer))
+        memset(&t.engine, 'x', sizeof(t.engine) - 1);
+    return __real_pthread_create(thread, a, fn, p);
+}
 
 static const char *in_dir(const char *name)
 {
@@ -195,6 +207,30 @@ static void commands_that_wait_end_with_us(void **state)
     fbr_loop_call(t.b->loop, close_images, NULL);
 }
 
+static int pull_and_free(void *arg)
+{
+    (void)arg;
+    t.freer = pthread_self();
+    fbr_docker_images_pull(t.images, "host:5000/app", on_image, &t);
+    return 0;
+}
+
+static void a_command_needs_the_engine_no_longer(void **state)
+{
+    static const char command[] = "#!/bin/sh\necho \"$DOCKER_HOST\" >\"$AT/begun\"\nexit 1\n";
+    char line[300] = "";
+
+    (void)state;
+    file_make(in_dir("docker"), command, sizeof(command) - 1, 0700);
+    snprintf(t.engine.address, sizeof(t.engine.address), "unix:///ours");
+    fbr_loop_call(t.b->loop, pull_and_free, NULL);
+    sem_come(&t.done);
+    assert_true(read(t.begun, line, sizeof(line) - 1) > 0);
+    assert_string_equal(line, "unix:///ours\n");
+    t.freer = 0;
+    fbr_loop_call(t.b->loop, close_images, NULL);
+}
+
 /* ---- An engine that is full ---- */
 
 static void on_own_image(void *user, const char *text, bool done, bool good)
@@ -237,6 +273,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(commands_that_wait_hold_up_no_other_work, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(commands_that_wait_end_with_us, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_command_needs_the_engine_no_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_image_that_does_not_fit_is_told, set_up, tear_down),
     };
 
