@@ -87,6 +87,12 @@ static uint64_t quota_ms(const struct fbr_http_answer *a)
                : 0;
 }
 
+/* An answer 409 may have other reasons: a quota, or somebody's webhook. */
+static bool is_taken(const struct fbr_http_answer *a)
+{
+    return a->status == 409 && strstr(a->body, "AlreadyExists");
+}
+
 static void wait_for_room(struct fbr_kube_job *j, const char *text)
 {
     if (j->waits != FBR_KUBE_WAIT_QUEUE)
@@ -150,7 +156,7 @@ static void on_created(void *user, const struct fbr_http_answer *a)
         pod = fbr_json_parse(a->body, a->len, NULL);
     if (pod)
         take_pod(j, pod);
-    else if (made || (a->status == 409 && !quota_ms(a)))
+    else if (made || is_taken(a))
         fbr_kube_step(j, ON_TAKEN, NULL);
     else
         cannot_create(j, a);
@@ -192,8 +198,7 @@ static void on_job(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_job *j = user;
 
-    if (a->status == 200 || a->status == 201 || a->status == 202 ||
-        (a->status == 409 && !quota_ms(a)))
+    if (a->status == 200 || a->status == 201 || a->status == 202 || is_taken(a))
         fbr_kube_step_text(j, ON_JOB, "");
     else
         cannot_create(j, a);
@@ -342,7 +347,7 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
     struct fbr_backend *b = s->b;
     struct fbr_kube_job *j;
 
-    if (quota_ms(a) || (a->status != 201 && a->status != 409)) {
+    if (a->status != 201 && !is_taken(a)) {
         on_secret_failed(s, a);
     } else {
         while ((j = s->jobs)) {
@@ -428,7 +433,7 @@ static void on_owner(void *user, const struct fbr_http_answer *a)
     struct json_t *made = a->status == 201 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
 
     b->owning = false;
-    if (a->status == 409 && !quota_ms(a)) {
+    if (is_taken(a)) {
         fbr_debug("kubernetes: the answer with the owner's uid was lost; making another");
         fbr_kube_sweep(b, "configmaps", b->owner_name); /* nothing else would remove it */
         send_owner(s);

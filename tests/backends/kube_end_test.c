@@ -41,7 +41,7 @@ struct bench {
     pthread_cond_t changed;
     int pods;  /* that were made; their names follow */
     int ended; /* pods that the watch has shown to have ended */
-    char pod[24][FBR_KUBE_NAME];
+    char pod[40][FBR_KUBE_NAME];
     int secrets; /* that were made */
     int removed; /* Secrets that were removed */
     char secret[128];
@@ -55,6 +55,7 @@ struct bench {
     bool orphans; /* the ConfigMap is gone, and the cluster deletes the pods that it owned */
     int tried;    /* requests that ask whether the ConfigMap is there */
     int owners;   /* ConfigMaps that were made */
+    bool refuses; /* no ConfigMap may be made */
     char out[256];
     char why[256]; /* text of the last end */
     bool master;   /* jobs are masters; their Jobs get no pods, and are deleted */
@@ -106,6 +107,9 @@ static bool make(struct bench *b, struct http_peer *p, const struct http_asked *
 
     if (is_pod && !strstr(q->path, "fieldValidation=Strict"))
         return http_say(p, 400, "", "{}");
+    if (strstr(q->path, "/configmaps") ? b->refuses : !strstr(q->body, "\"kind\":\"ConfigMap\""))
+        return http_say(p, 409, "",
+                        "{\"message\":\"a webhook forbids it\",\"reason\":\"Conflict\"}");
     name_in(q->body, sizeof(name), name);
     snprintf(text, sizeof(text),
              "{\"metadata\":{\"name\":\"%s\",\"uid\":\"u\",\"resourceVersion\":\"2\",\"labels\":{"
@@ -447,6 +451,26 @@ static void a_run_whose_owner_is_deleted_makes_another(void **state)
     assert_true(comes_to(b, &b->owners, 2));
 }
 
+/* An answer 409 that is not about the name. */
+static void a_job_whose_owner_is_refused_ends(void **state)
+{
+    struct bench *b = *state;
+
+    b->orphans = true;
+    run_job(b);
+    assert_true(comes_to(b, &b->tried, 2));
+    b->orphans = false;
+    b->refuses = true;
+    b->why[0] = '\0';
+    for (int i = 0; i < 10 && !b->why[0]; i++) /* until the answer has come */
+        run_job(b);
+    assert_non_null(strstr(b->why, "the owner of its pod cannot be made (create configmaps)"));
+    assert_non_null(strstr(b->why, "a webhook forbids it"));
+    b->refuses = false;
+    run_job(b);
+    assert_int_equal(b->owners, 3);
+}
+
 /* As when a queue has suspended the Job, and somebody deletes it there. */
 static void a_master_whose_job_is_deleted_before_it_has_a_pod_ends(void **state)
 {
@@ -492,6 +516,7 @@ int main(void)
         cmocka_unit_test(output_that_ended_before_the_pod_is_read_on),
         cmocka_unit_test(a_pod_with_other_containers_is_deleted_after_its_output),
         cmocka_unit_test(a_run_whose_owner_is_deleted_makes_another),
+        cmocka_unit_test(a_job_whose_owner_is_refused_ends),
         cmocka_unit_test(a_master_whose_job_is_deleted_before_it_has_a_pod_ends),
         cmocka_unit_test(a_pod_that_is_deleted_while_the_watch_rests_is_no_failure),
     };
