@@ -79,7 +79,7 @@ static int kill_on_engines(struct orphan_run *e, const char *name, const char *s
                         "cannot be reached from here; use fiber kill without --signal to remove "
                         "its jobs",
                         e->uid, master[0] ? master : "which is unknown");
-    if (orphan_run_wanted(e, name, err) < 0)
+    if (name && orphan_run_wanted(e, name, err) < 0)
         return err->code;
     if (first->verdict == ORPHAN_LIVES && !name) { /* it has no control socket here */
         if (kill((pid_t)orphan_pid(first), SIGTERM) == 0)

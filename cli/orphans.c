@@ -436,7 +436,7 @@ int orphan_run_wanted(const struct orphan_run *e, const char *name, struct fbr_e
         }
     if (wanted)
         return wanted;
-    return fbr_fail(err, -ENOENT, "run %.12s has no job %.64s; it has %s%s", e->uid,
-                    name ? name : "", names[0] ? names : "none",
+    return fbr_fail(err, -ENOENT, "run %.12s has no job%s%.64s; it has %s%s", e->uid,
+                    name ? " " : "", name ? name : "", names[0] ? names : "none",
                     shown > NAMES_SHOWN ? ", and more" : "");
 }

@@ -160,16 +160,16 @@ static void a_pool_is_scaled_and_a_ring_is_not(void **state)
 
 /* ---- A run that only an engine knows ---- */
 
-static struct fbr_orphan jobs[4];
+static struct fbr_orphan jobs[5];
 
-/* Of a dead run with two jobs and an object that owns them, and of one of another host. */
+/* Of a dead run with two jobs and an object that owns them, of one of another host, and of one that has no job
+ * yet. */
 static void make_jobs(void)
 {
     static const char *const about[][3] = {
-        {"2222bbbb", "id-1", "worker-1"},
-        {"2222bbbb", "id-2", "worker-2"},
-        {"2222bbbb", "secret/id", ""},
-        {"3333cccc", "id-4", "worker-1"},
+        {"2222bbbb", "id-1", "worker-1"},   {"2222bbbb", "id-2", "worker-2"},
+        {"2222bbbb", "configmap/id", ""},   {"3333cccc", "id-4", "worker-1"},
+        {"4444dddd", "configmap/id-5", ""},
     };
 
     for (size_t i = 0; i < COUNT(jobs); i++)
@@ -188,13 +188,16 @@ static void jobs_without_a_master_are_removed(void **state)
     static const struct {
         const char *line, *removed, *err;
     } cases[] = {
-        {"kill -b local 2222", "id-1 id-2 secret/id", "fiber: run 2222bbbb: 2 jobs removed\n"},
+        {"kill -b local 2222", "configmap/id id-1 id-2", "fiber: run 2222bbbb: 2 jobs removed\n"},
         {"kill -b local 2222bbbb worker-2", "id-2", "fiber: run 2222bbbb: 1 job removed\n"},
         {"kill -b local 2222 id-1", "id-1", "fiber: run 2222bbbb: 1 job removed\n"},
         {"kill -b local 3333", "id-4",
          "fiber: run 3333cccc: 1 job removed; its master, far:9, is not on this host, and may "
          "start "
          "others: end it there\n"},
+        {"kill -b local 4444", "configmap/id-5",
+         "fiber: run 4444dddd: 0 jobs removed; its master, far:9, is not on this host, and may "
+         "start others: end it there\n"},
     };
 
     (void)state;
@@ -227,11 +230,12 @@ static void what_an_engine_cannot_do_is_told(void **state)
     refuses("kill -b local 2222 worker-3", 1,
             "run 2222bbbb has no job worker-3; it has worker-1, worker-2");
     refuses("kill -b local 2222/3", 1, "run 2222bbbb has no job 3; it has worker-1, worker-2");
+    refuses("logs -b local 4444", 1, "run 4444dddd has no job; it has none");
     assert_string_equal(mock_engine.removed, "");
     mock_engine.stuck = "id-1";
     refuses("kill -b local 2222", 1,
             "run 2222bbbb: mock: the mock engine keeps id-1, as ordered; try fiber gc --all");
-    assert_string_equal(mock_engine.removed, "id-2 secret/id");
+    assert_string_equal(mock_engine.removed, "configmap/id id-2");
     jobs[0].run = "2222bbbc";
     refuses(
         "kill -b local 2222", 1,
