@@ -205,8 +205,8 @@ static const struct {
              "            fi ;;\n"
              "        *) COMPREPLY+=(\"${line%%$'\\t'*}\") ;;\n"
              "        esac\n"
-             "    done < <(\"${COMP_WORDS[0]}\" __complete \"${COMP_WORDS[@]:0:COMP_CWORD+1}\" "
-             "2>/dev/null)\n"
+             "    done < <(\"${COMP_WORDS[0]/#\\~/$HOME}\" __complete "
+             "\"${COMP_WORDS[@]:0:COMP_CWORD+1}\" 2>/dev/null)\n"
              "}\n"
              "complete -o bashdefault -o default -F _fiber fiber\n"},
     {"zsh",

@@ -89,6 +89,9 @@ completes "" fiber run -n ''
 { fiber completion tcsh 2>&1 || :; } | grep -q '"tcsh" is none of: bash zsh fish' || { echo "tcsh: not refused"; bad=1; }
 completes "--dry-run --dry-run=server" fiber run --dry
 completes "server" fiber run --dry-run = s
+ln -s "$(command -v fiber)" "$work/fiber"
+# shellcheck disable=SC2088 # bash gives what is typed
+HOME=$work completes "run" '~/fiber' r
 cd "$work"
 touch argument-1
 completes "argument-1" fiber run -n 4 cat argu
