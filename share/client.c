@@ -433,7 +433,6 @@ int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int la
     struct fbr_share *s = fbr_share();
     struct client_lane *l;
     struct fbr_client *g;
-    int64_t result = 0;
     bool made;
     int rc = 0;
 
@@ -455,12 +454,11 @@ int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int la
     l->putters++;
     /* Once the owner has this answer, it notices the end of the process that holds this end. */
     if (g->pipe)
-        result = call_owner(l, l->putters == 1 ? FBR_CH_ATTACH : FBR_CH_SIZE, false, UINT64_MAX);
+        rc = (int)call_owner(l, l->putters == 1 ? FBR_CH_ATTACH : FBR_CH_SIZE, false, UINT64_MAX);
     pthread_mutex_unlock(&g->lock);
-    if (result < 0) { /* the end has not moved */
+    if (rc < 0) { /* the end has not moved */
         fbr_client_close(g, lane);
-        return fbr_keep((int)result, "channel: its owner cannot be notified: %s",
-                        fbr_strerror((int)result));
+        return fbr_keep(rc, "channel: its owner cannot be notified: %s", fbr_strerror(rc));
     }
     *out = g;
     return 0;

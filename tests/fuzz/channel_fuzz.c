@@ -1,9 +1,9 @@
 /* channel_fuzz.c - records of queues and pipes: hostile guests of a host, a hostile host.
  *
  * The input is u8 shape, then steps: u8 what, u8 length, so many bytes. Bit 0 of the shape chooses
- * who is under test, bit 1 a pipe, bit 2 a bounded queue. Most steps are a record for it; the rest
- * are calls of its program, ticks, ends. Where the program would sleep, the next records come; when
- * there are none, the other side is gone.
+ * who is under test, bit 1 a pipe, bit 2 a bounded queue, bit 3 a host whose first answer fits no
+ * int. Most steps are a record for it; the rest are calls of its program, ticks, ends. Where the
+ * program would sleep, the next records come; when there are none, the other side is gone.
  *
  * What carries records (object_server.c, object_client.c) and what sleeps (context.c) is replaced here, by the
  * linker. A guest that was stopped hands out nothing before the host has answered it.
@@ -40,6 +40,7 @@ static struct {
     uint64_t peers[PEERS], next_peer;
     int lanes;
     bool gone, holds; /* holds: the object lives */
+    bool odd, opened; /* the answer to the opening guest; it has come */
     bool stopped;     /* the guest was, and has got nothing since */
     uint64_t probe;   /* its last one by then */
     volatile size_t read;
@@ -105,11 +106,13 @@ static void hear_answer(void)
 {
     struct fbr_buf b;
 
+    require(!f.opened); /* it asks once */
+    f.opened = true;
     fbr_buf_init(&b);
     fbr_put_u32(&b, FBR_CH_ATTACH);
     fbr_put_u32(&b, 0);
     fbr_put_u64(&b, 1); /* its first call */
-    fbr_put_u64(&b, 0);
+    fbr_put_u64(&b, f.odd ? UINT64_C(1) << 63 : 0);
     f.proxy.ops->on_record(f.proxy.user, b.data, b.len);
     fbr_buf_fini(&b);
 }
@@ -403,7 +406,7 @@ static void open_client(bool pipe, bool bounded)
                                   .owner = 1,
                                   .object = 1};
 
-    require(fbr_client_open(&f.client, &a, f.lanes, 0) == 0);
+    require(fbr_client_open(&f.client, &a, f.lanes, 0) == 0 && f.client);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -424,6 +427,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     f.input = fbr_cur(data, size);
     shape = fbr_get_u8(&f.input);
     f.lanes = shape & 2 ? 2 : 1;
+    f.odd = shape & 8;
     if (shape & 1)
         open_client(shape & 2, (shape & 6) == 4);
     else
