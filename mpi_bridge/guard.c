@@ -19,7 +19,7 @@
 #include "mpi_bridge/loopback.h"
 #include "runtime/base/buf.h"
 
-#define FIRST_MAX 65536 /* bytes of a first message; the library reads the rest of a longer one */
+#define FIRST_MAX 65536 /* bytes of a first message; one of libpmix has less than a thousand */
 #define BACKLOG 4096
 #define CONNECT_MS 10 /* ms until the next try to connect to the library, whose queue was full */
 
@@ -114,17 +114,15 @@ static void on_caller_gone(void *user)
 static void on_caller_bytes(void *user, const void *data, size_t len)
 {
     struct pair *p = user;
-    bool waits = fbr_timer_runs(&p->again);
 
     if (p->library) {
         fbr_lo_link_send(p->library, data, len);
         return;
     }
     fbr_put(&p->first, data, len);
-    if (p->first.failed)
+    if (p->first.failed || p->first.len > FIRST_MAX)
         free_pair(p);
-    else if (!waits &&
-             (p->first.len >= FIRST_MAX || p->guard->is_whole(p->first.data, p->first.len)))
+    else if (!fbr_timer_runs(&p->again) && p->guard->is_whole(p->first.data, p->first.len))
         call_library(p);
 }
 

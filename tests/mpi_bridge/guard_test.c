@@ -22,7 +22,8 @@
 #include "mpi_bridge/guard.h"
 #include "tests/support/sync.h"
 
-#define HEAD 4 /* bytes of a message, the first of which is how many there are in all */
+/* bytes of a message, the first of which is how many there are in all; UINT8_MAX: it never ends */
+#define HEAD 4
 #define STRANGERS 200
 #define OTHER_USER 65534
 
@@ -43,7 +44,7 @@ static char dir[64], path[128];
 
 static bool is_whole(const uint8_t *bytes, size_t len)
 {
-    return len > 0 && len >= bytes[0];
+    return len > 0 && bytes[0] != UINT8_MAX && len >= bytes[0];
 }
 
 static void serve(int fd)
@@ -212,6 +213,30 @@ static void test_half_messages_cost_the_library_nothing(void **state)
         close(fds[i]);
 }
 
+/* The library would wait for the rest, and the loop thread may wait for the library. */
+static void test_a_first_message_without_end_is_not_passed_on(void **state)
+{
+    static uint8_t endless[1 << 17];
+    char byte;
+    int fd = call();
+
+    (void)state;
+    memset(endless, UINT8_MAX, sizeof(endless));
+    for (size_t at = 0; at < sizeof(endless);) {
+        ssize_t n = send(fd, endless + at, sizeof(endless) - at, MSG_NOSIGNAL);
+
+        if (n < 0)
+            break;
+        at += (size_t)n;
+    }
+    assert_true(recv(fd, &byte, 1, 0) <= 0);
+    close(fd);
+    fd = call();
+    check_rank(fd);
+    close(fd);
+    assert_int_equal(__atomic_load_n(&library.accepted, __ATOMIC_RELAXED), 1);
+}
+
 /* As another user: whole messages and halves, and nothing comes back. */
 static int play_stranger(void)
 {
@@ -261,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_rank_gets_through_and_long_streams_stay_whole),
         TEST(test_half_messages_cost_the_library_nothing),
+        TEST(test_a_first_message_without_end_is_not_passed_on),
         TEST(test_another_user_never_reaches_the_library),
     };
 
