@@ -282,7 +282,7 @@ static void host_calls(uint8_t what, int lane, const void *bytes, size_t len)
     size_t n;
     int rc;
 
-    switch (what / 16 % 6) {
+    switch (what / 16 % 8) {
     case 0:
         fbr_owner_put(f.host, lane, bytes, len, 0);
         break;
@@ -299,6 +299,12 @@ static void host_calls(uint8_t what, int lane, const void *bytes, size_t len)
     case 4:
         if (f.holds)
             f.object.ops->on_time(f.object.user);
+        break;
+    case 6:
+        fbr_owner_done(f.host, lane);
+        break;
+    case 7:
+        fbr_owner_join(f.host, lane, 0);
         break;
     default:
         if (f.holds)
@@ -322,7 +328,7 @@ static void client_calls(uint8_t what, int lane, const void *bytes, size_t len)
 {
     size_t n;
 
-    switch (what / 16 % 6) {
+    switch (what / 16 % 8) {
     case 0:
         fbr_client_put(f.client, lane, bytes, len, 0);
         break;
@@ -338,6 +344,12 @@ static void client_calls(uint8_t what, int lane, const void *bytes, size_t len)
     case 4:
         fbr_client_flush(f.client, lane, 0);
         f.proxy.ops->tick(f.proxy.user);
+        break;
+    case 6:
+        fbr_client_done(f.client, lane);
+        break;
+    case 7:
+        fbr_client_join(f.client, lane, what & 8 ? 0 : -1);
         break;
     default:
         f.client->seen_ms = 0; /* as if it had been stopped */
