@@ -90,6 +90,7 @@ struct fbr_bridge_host {
     uid_t uid;        /* of the ranks */
     gid_t gid;
     const char *topology; /* file with hwloc's XML of this machine; "": none */
+    int log_level;        /* for a bridge with its own copy of the log */
     void *user;
 
     /* Any thread: runs fn(arg) on the loop thread. */

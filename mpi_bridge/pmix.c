@@ -24,6 +24,7 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/log.h"
 
 #define SMALL_JOB 128 /* ranks */
 #define GDS "PMIX_MCA_gds"
@@ -154,6 +155,7 @@ static int bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *ho
 
     if (!b)
         return fbr_fail(err, -ENOMEM, "PMIx: out of memory");
+    fbr_log_level((enum fbr_log_level)host->log_level); /* of the module's own copy */
     b->host = host;
     b->output = -1;
     rc = check_version(b, err);

@@ -340,6 +340,7 @@ void fbr_agent_host_init(struct agent_bridge *b)
         .uid = geteuid(),
         .gid = getegid(),
         .topology = a->topology,
+        .log_level = fbr_config_int(a->rt->config, "log_level"),
         .user = b,
         .post = host_post,
         .fence = host_fence,

@@ -120,4 +120,15 @@ END
     survives store python3 "$work/store.py"
 }
 
-run_tests test_mpi_programs_survive_garbage test_mpich_by_port_survives_garbage test_the_store_survives_garbage
+# The guard of PMIx's port is in a module, which has a log of its own.
+test_a_stranger_at_the_port_of_pmix_is_logged_by_the_level() {
+    local call='setpriv --reuid 65534 --clear-groups bash -c "read -rt 60 </dev/tcp/127.0.0.1/${PMIX_SERVER_URI41##*:}" || :'
+    [[ $(id -u) == 0 && -e $TEST_BINARY_DIR/fiber/pmix.so && $(pkg-config --modversion pmix) == 4.* ]] || return 0
+    FIBER_LOG_LEVEL=warn fiber_run 0 -n 1 bash -c "$call" || return
+    grep -q 'refused a connection .* from user 65534' "$work/err" || fail 'the stranger is not logged' || return
+    FIBER_LOG_LEVEL=error fiber_run 0 -n 1 bash -c "$call" || return
+    ! grep 'refused a connection' "$work/err" || fail 'the stranger is logged'
+}
+
+run_tests test_mpi_programs_survive_garbage test_mpich_by_port_survives_garbage test_the_store_survives_garbage \
+    test_a_stranger_at_the_port_of_pmix_is_logged_by_the_level
