@@ -25,21 +25,13 @@ struct entry {
     UT_hash_handle hh;
     char *data;
     size_t len;
-    bool meets;    /* the key is the number of a rank */
     bool finished; /* its rank has sent DELETE */
-    char key[];
-};
-
-struct scope {
-    UT_hash_handle hh;
-    struct entry *entries;
-    size_t meeting; /* entries of ranks that have not sent DELETE */
-    char name[];
+    char path[];   /* "SCOPE/KEY" */
 };
 
 struct fbr_service {
     const struct fbr_service_host *host;
-    struct scope *scopes;
+    struct entry *entries;
     size_t memory;
 };
 
@@ -53,7 +45,7 @@ enum method { GET, PUT, DELETE, OTHER };
 
 struct request {
     enum method method;
-    char *scope, *key; /* within the head */
+    char *path;        /* "SCOPE/KEY", within the head */
     size_t head, body; /* bytes */
     bool has_body;     /* a length was given */
     bool last;         /* hang up after the answer */
@@ -62,77 +54,36 @@ struct request {
 
 /* ---- the store ---- */
 
-static void entry_free(struct fbr_service *s, struct scope *scope, struct entry *e)
+static void entry_free(struct fbr_service *s, struct entry *e)
 {
-    HASH_DEL(scope->entries, e);
-    scope->meeting -= e->meets && !e->finished;
-    s->memory -= ENTRY_COST + strlen(e->key) + e->len;
+    HASH_DEL(s->entries, e);
+    s->memory -= ENTRY_COST + strlen(e->path) + e->len;
     free(e->data);
     free(e);
 }
 
-static void scope_free(struct fbr_service *s, struct scope *scope)
+static struct entry *entry_find(struct fbr_service *s, const char *path)
 {
-    while (scope->entries)
-        entry_free(s, scope, scope->entries);
-    HASH_DEL(s->scopes, scope);
-    s->memory -= ENTRY_COST + strlen(scope->name);
-    free(scope);
-}
+    struct entry *e;
 
-static struct scope *scope_find(struct fbr_service *s, const char *name)
-{
-    struct scope *scope;
-
-    HASH_FIND_STR(s->scopes, name, scope);
-    return scope;
-}
-
-static struct entry *entry_find(struct scope *scope, const char *key)
-{
-    struct entry *e = NULL;
-
-    if (scope)
-        HASH_FIND_STR(scope->entries, key, e);
+    HASH_FIND_STR(s->entries, path, e);
     return e;
 }
 
-static struct scope *scope_find_or_add(struct fbr_service *s, const char *name)
+/* Adds an empty entry. */
+static struct entry *entry_add(struct fbr_service *s, const char *path)
 {
-    struct scope *scope = scope_find(s, name);
-    size_t len = strlen(name);
-
-    if (scope)
-        return scope;
-    scope = calloc(1, sizeof(*scope) + len + 1);
-    if (scope) {
-        memcpy(scope->name, name, len);
-        HASH_ADD_KEYPTR(hh, s->scopes, scope->name, len, scope);
-    }
-    if (!scope || !scope->hh.tbl) {
-        free(scope);
-        return NULL;
-    }
-    s->memory += ENTRY_COST + len;
-    return scope;
-}
-
-/* Adds an empty entry with this key. */
-static struct entry *entry_add(struct fbr_service *s, struct scope *scope, const char *key)
-{
-    size_t len = strlen(key);
+    size_t len = strlen(path);
     struct entry *e = calloc(1, sizeof(*e) + len + 1);
 
     if (e) {
-        memcpy(e->key, key, len);
-        HASH_ADD_KEYPTR(hh, scope->entries, e->key, len, e);
+        memcpy(e->path, path, len);
+        HASH_ADD_KEYPTR(hh, s->entries, e->path, len, e);
     }
     if (!e || !e->hh.tbl) {
         free(e);
         return NULL;
     }
-    e->meets = len && strspn(key, "0123456789") == len;
-    scope->meeting += e->meets;
     s->memory += ENTRY_COST + len;
     return e;
 }
@@ -140,21 +91,17 @@ static struct entry *entry_add(struct fbr_service *s, struct scope *scope, const
 /* Returns 200, or 507 if it is too much. */
 static int put(struct fbr_service *s, const struct request *r, const void *body)
 {
-    struct scope *scope;
     struct entry *e;
     char *copy;
 
-    if (s->memory + 2 * ENTRY_COST + r->head + r->body > FBR_RENDEZVOUS_MEMORY_MAX)
+    if (s->memory + ENTRY_COST + r->head + r->body > FBR_RENDEZVOUS_MEMORY_MAX)
         return 507;
-    scope = scope_find_or_add(s, r->scope);
     copy = malloc(r->body ? r->body : 1);
-    e = scope && copy ? entry_find(scope, r->key) : NULL;
-    if (scope && copy && !e)
-        e = entry_add(s, scope, r->key);
+    e = copy ? entry_find(s, r->path) : NULL;
+    if (copy && !e)
+        e = entry_add(s, r->path);
     if (!e) {
         free(copy);
-        if (scope && !scope->entries)
-            scope_free(s, scope);
         return 507;
     }
     if (r->body)
@@ -164,34 +111,42 @@ static int put(struct fbr_service *s, const struct request *r, const void *body)
     free(e->data);
     e->data = copy;
     e->len = r->body;
-    scope->meeting += e->finished;
     e->finished = false;
     return 200;
 }
 
-static bool ranks_meet_in(const char *scope)
+static bool ranks_meet_in(const char *path)
 {
-    return !strncmp(scope, "global", 6) || !strncmp(scope, "local_", 6) ||
-           !strncmp(scope, "cross_", 6);
+    return !strncmp(path, "global", 6) || !strncmp(path, "local_", 6) ||
+           !strncmp(path, "cross_", 6);
+}
+
+/* True if the key is the number of a rank. */
+static bool is_rank(const char *path)
+{
+    const char *key = strchr(path, '/') + 1;
+
+    return !key[strspn(key, "0123456789")];
 }
 
 static void take_back(struct fbr_service *s, const struct request *r)
 {
-    struct scope *scope = scope_find(s, r->scope);
-    struct entry *e = entry_find(scope, r->key);
+    size_t scope = strcspn(r->path, "/") + 1;
+    struct entry *e = entry_find(s, r->path), *next;
 
     if (!e)
         return;
-    if (!ranks_meet_in(r->scope) || !e->meets) {
-        entry_free(s, scope, e);
-        if (!scope->entries)
-            scope_free(s, scope);
+    if (!ranks_meet_in(r->path) || !is_rank(r->path)) {
+        entry_free(s, e);
         return;
     }
-    scope->meeting -= !e->finished;
     e->finished = true;
-    if (!scope->meeting)
-        scope_free(s, scope);
+    HASH_ITER(hh, s->entries, e, next)
+        if (!strncmp(e->path, r->path, scope) && is_rank(e->path) && !e->finished)
+            return;
+    HASH_ITER(hh, s->entries, e, next)
+        if (!strncmp(e->path, r->path, scope))
+            entry_free(s, e);
 }
 
 /* ---- HTTP ---- */
@@ -272,9 +227,7 @@ static int parse_first(char *line, struct request *r)
     for (const char *c = path; *c; c++)
         if (*c < '!' || *c > '~')
             return 400;
-    *slash = 0;
-    r->scope = path + 1;
-    r->key = slash + 1;
+    r->path = path + 1;
     return 0;
 }
 
@@ -333,7 +286,7 @@ static struct request parse_head(char *head, size_t len)
         r.wrong = n ? parse_header(line, &r) : parse_first(line, &r);
         line = newline + 1;
     }
-    if (!r.wrong && !r.scope)
+    if (!r.wrong && !r.path)
         r.wrong = 400;
     if (!r.wrong && r.method == PUT && !r.has_body)
         r.wrong = 411;
@@ -347,7 +300,7 @@ static void run(const struct fbr_service_conn *c, const struct request *r, const
 
     switch (r->method) {
     case GET:
-        e = entry_find(scope_find(s, r->scope), r->key);
+        e = entry_find(s, r->path);
         answer(c, e ? 200 : 404, e ? e->data : NULL, e ? e->len : 0, r->last);
         break;
     case PUT:
@@ -431,8 +384,8 @@ static void rendezvous_close(struct fbr_service *s)
 {
     if (!s)
         return;
-    while (s->scopes)
-        scope_free(s, s->scopes);
+    while (s->entries)
+        entry_free(s, s->entries);
     free(s);
 }
 
