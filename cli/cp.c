@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/run_client.h"
@@ -87,23 +86,6 @@ static int put_done(struct cp *c, int rc, const struct fbr_error *why, char text
     return said < 0 || rc == 0 ? said : fbr_fail(err, rc, "%s", fbr_strerror(rc));
 }
 
-static int put_it(struct cp *c, struct fbr_error *err)
-{
-    struct fbr_error why = {0, ""};
-    char text[FBR_MSG_TEXT];
-    struct fbr_msg_item i;
-    uint32_t mode = 0;
-    int fd = fbr_copy_open(c->here, &mode, err), rc;
-
-    if (fd < 0)
-        return fd;
-    rc = ask(c, FBR_MSG_PUT, mode, basename(c->here), &i, err);
-    if (rc == 0)
-        rc = put_done(c, fbr_copy_send_file(c->run.fd, fd, &why), &why, text, err);
-    close(fd);
-    return rc;
-}
-
 /* Reports the files that the other end and this end have left out. */
 static void print_left(const char *text, unsigned links, unsigned specials)
 {
@@ -117,7 +99,7 @@ static void print_left(const char *text, unsigned links, unsigned specials)
         fprintf(stderr, "fiber: %s\n", left);
 }
 
-static int put_tree(struct cp *c, struct fbr_error *err)
+static int put_it(struct cp *c, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};
     char name[FBR_MSG_NAME], text[FBR_MSG_TEXT];
@@ -128,25 +110,31 @@ static int put_tree(struct cp *c, struct fbr_error *err)
 
     if (fd < 0)
         return fd;
-    rc = ask(c, FBR_MSG_PUT, mode | FBR_MSG_IS_TREE, name, &i, err);
+    rc = ask(c, FBR_MSG_PUT, mode, name, &i, err);
     if (rc < 0) {
         close(fd);
         return rc;
     }
-    rc = put_done(c, fbr_tree_send(c->run.fd, fd, &specials, &why), &why, text, err);
+    rc = put_done(c, fbr_tree_send(c->run.fd, fd, mode, &specials, &why), &why, text, err);
     if (rc < 0)
         return rc;
     print_left(text, 0, specials);
     return 0;
 }
 
-static int get_tree(struct cp *c, const struct fbr_msg_item *i, struct fbr_error *err)
+/* A file gets the name that was asked for, whatever the other end calls it. */
+static int get_it(struct cp *c, struct fbr_error *err)
 {
     char text[FBR_MSG_TEXT];
+    struct fbr_msg_item i;
     struct fbr_tree t;
-    int rc;
+    const char *name;
+    int rc = ask(c, FBR_MSG_GET, 0, "", &i, err);
 
-    if ((rc = fbr_tree_begin(&t, c->here, i->name, err)) < 0 ||
+    if (rc < 0)
+        return rc;
+    name = i.mode & FBR_MSG_IS_TREE ? i.name : basename(c->there.path);
+    if ((rc = fbr_tree_begin(&t, c->here, name, i.mode, err)) < 0 ||
         (rc = fbr_tree_recv(&t, c->run.fd, err)) < 0)
         return rc;
     rc = done(c, text, err);
@@ -154,44 +142,14 @@ static int get_tree(struct cp *c, const struct fbr_msg_item *i, struct fbr_error
         fbr_tree_drop(&t);
         return rc;
     }
-    rc = fbr_tree_commit(&t, i->mode, err);
+    rc = fbr_tree_commit(&t, err);
     if (rc < 0)
         return rc;
     print_left(text, t.links, 0);
     return 0;
 }
 
-static int get_it(struct cp *c, struct fbr_error *err)
-{
-    const char *name = basename(c->there.path);
-    char text[FBR_MSG_TEXT];
-    struct fbr_copy_file f;
-    struct fbr_msg_item i;
-    int rc = ask(c, FBR_MSG_GET, 0, "", &i, err);
-
-    if (rc < 0)
-        return rc;
-    if (i.mode & FBR_MSG_IS_TREE)
-        return get_tree(c, &i, err);
-    if ((rc = fbr_copy_begin(&f, c->here, name[0] ? name : "file", err)) < 0 ||
-        (rc = fbr_copy_recv_file(&f, c->run.fd, err)) < 0)
-        return rc;
-    rc = done(c, text, err);
-    if (rc < 0) {
-        fbr_copy_drop(&f);
-        return rc;
-    }
-    return fbr_copy_commit(&f, i.mode, err);
-}
-
 /* ---- The command ---- */
-
-static bool is_directory(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 /* Copies, after the run was found. */
 static int copy_there(struct cp *c, struct fbr_error *err)
@@ -203,7 +161,7 @@ static int copy_there(struct cp *c, struct fbr_error *err)
     rc = run_client_tunnel(&c->run, job, err);
     if (rc < 0)
         return rc;
-    return !c->put ? get_it(c, err) : is_directory(c->here) ? put_tree(c, err) : put_it(c, err);
+    return c->put ? put_it(c, err) : get_it(c, err);
 }
 
 static int copy(struct cp *c, struct fbr_error *err)

@@ -16,27 +16,6 @@
 
 /* ---- Sending ---- */
 
-int fbr_copy_open(const char *path, uint32_t *mode, struct fbr_error *err)
-{
-    /* O_NONBLOCK: open() must not wait for the other end of a FIFO. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = fd < 0 ? -errno : 0;
-    struct stat st;
-
-    if (fd >= 0 && fstat(fd, &st) < 0)
-        rc = -errno;
-    if (rc < 0)
-        fbr_fail(err, rc, "%.300s: %s", path, fbr_strerror(rc));
-    else if (!S_ISREG(st.st_mode))
-        rc = fbr_fail(err, -EINVAL, "%.300s is not a regular file", path);
-    if (rc < 0) {
-        if (fd >= 0)
-            close(fd);
-        return rc;
-    }
-    *mode = st.st_mode & 0777;
-    return fd;
-}
-
 int fbr_copy_send_file(int sock, int fd, struct fbr_error *err)
 {
     char *data = malloc(FBR_MSG_MAX);

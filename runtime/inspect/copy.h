@@ -1,5 +1,4 @@
-/* copy.h - sends and receives a file in messages (message.h), whole or not at all: both ends of
- * `fiber cp`.
+/* copy.h - sends and receives a file in messages (message.h), whole or not at all.
  *
  * A file travels as DATA. The receiver writes a temporary file next to the final path
  * (atomic_file.h), without a name if the file system can do that, and gives it the final name when
@@ -15,8 +14,6 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/inspect/message.h"
 
-/* Opens a regular file for sending, and stores its permissions in *mode. */
-int fbr_copy_open(const char *path, uint32_t *mode, struct fbr_error *err);
 /* Sends the file to its end. -EIO and a sentence: the file could not be read, and the caller
  * reports that to the other end. Other errors: as fbr_msg_send(). */
 int fbr_copy_send_file(int sock, int fd, struct fbr_error *err);

@@ -9,27 +9,12 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#include "runtime/inspect/copy.h"
 #include "runtime/inspect/exec.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/sync.h"
 #include "runtime/proc/child.h"
 #include "runtime/inspect/stack.h"
 #include "runtime/inspect/tree.h"
-
-static int get_file(int sock, const char *path, struct fbr_error *err)
-{
-    uint32_t mode = 0;
-    int fd = fbr_copy_open(path, &mode, err), rc;
-
-    if (fd < 0)
-        return fd;
-    rc = fbr_msg_send_item(sock, FBR_MSG_READY, mode, "", "");
-    if (rc == 0)
-        rc = fbr_copy_send_file(sock, fd, err);
-    close(fd);
-    return rc;
-}
 
 static int get(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
                struct fbr_error *err)
@@ -40,24 +25,23 @@ static int get(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
     int fd = fbr_tree_open(r->path, &mode, name, err), rc;
 
     if (fd < 0)
-        return get_file(sock, r->path, err);
-    rc = fbr_msg_send_item(sock, FBR_MSG_READY, mode | FBR_MSG_IS_TREE, name, "");
+        return fd;
+    rc = fbr_msg_send_item(sock, FBR_MSG_READY, mode, name, "");
     if (rc == 0)
-        rc = fbr_tree_send(sock, fd, &specials, err);
+        rc = fbr_tree_send(sock, fd, mode, &specials, err);
     else
         close(fd);
     fbr_tree_describe_left(text, FBR_MSG_TEXT, 0, specials);
     return rc;
 }
 
-static int put_tree(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
-                    struct fbr_error *err)
+static int put(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
+               struct fbr_error *err)
 {
     struct fbr_tree t;
-    int rc;
+    int rc = r->mode & FBR_MSG_IS_TREE ? fbr_fds_need(FBR_TREE_DEPTH, "a directory", err) : 0;
 
-    if ((rc = fbr_fds_need(FBR_TREE_DEPTH, "a directory", err)) < 0 ||
-        (rc = fbr_tree_begin(&t, r->path, r->name, err)) < 0)
+    if (rc < 0 || (rc = fbr_tree_begin(&t, r->path, r->name, r->mode, err)) < 0)
         return rc;
     rc = fbr_msg_send_item(sock, FBR_MSG_READY, 0, "", "");
     if (rc < 0) {
@@ -66,23 +50,7 @@ static int put_tree(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TE
     }
     rc = fbr_tree_recv(&t, sock, err);
     fbr_tree_describe_left(text, FBR_MSG_TEXT, t.links, 0);
-    return rc < 0 ? rc : fbr_tree_commit(&t, r->mode, err);
-}
-
-static int put(int sock, const struct fbr_msg_item *r, struct fbr_error *err)
-{
-    struct fbr_copy_file f;
-    int rc = fbr_copy_begin(&f, r->path, r->name, err);
-
-    if (rc < 0)
-        return rc;
-    rc = fbr_msg_send_item(sock, FBR_MSG_READY, 0, "", "");
-    if (rc < 0) {
-        fbr_copy_drop(&f);
-        return rc;
-    }
-    rc = fbr_copy_recv_file(&f, sock, err);
-    return rc < 0 ? rc : fbr_copy_commit(&f, r->mode, err);
+    return rc < 0 ? rc : fbr_tree_commit(&t, err);
 }
 
 static int stack(int sock, char text[FBR_MSG_TEXT], struct fbr_error *err)
@@ -123,9 +91,7 @@ static int do_it(int sock, struct fbr_msg *m, char text[FBR_MSG_TEXT], struct fb
     if ((m->kind != FBR_MSG_GET && m->kind != FBR_MSG_PUT) || !fbr_msg_get_item(&m->body, &i))
         return fbr_fail(err, -EPROTO,
                         "that request is not understood here; is it another version of Fiber?");
-    if (m->kind == FBR_MSG_GET)
-        return get(sock, &i, text, err);
-    return i.mode & FBR_MSG_IS_TREE ? put_tree(sock, &i, text, err) : put(sock, &i, err);
+    return m->kind == FBR_MSG_GET ? get(sock, &i, text, err) : put(sock, &i, text, err);
 }
 
 void fbr_exec_server_serve(int sock)

@@ -1,4 +1,4 @@
-/* tree.c - sends and receives a directory in messages.
+/* tree.c - sends and receives a file or a directory in messages.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/tree.h"
@@ -58,22 +58,31 @@ void fbr_tree_describe_left(char *out, size_t size, unsigned links, unsigned spe
 
 int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], struct fbr_error *err)
 {
-    int fd = open(path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+    /* O_NONBLOCK: open() must not wait for the other end of a FIFO. */
+    int fd = open(path[0] ? path : ".", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
     const char *slash;
     struct stat st;
     char *whole;
 
-    if (fd < 0 || fstat(fd, &st) < 0) {
+    if (fd < 0 || fstat(fd, &st) < 0)
         rc = fbr_fail(err, -errno, "%.300s: %s", path, fbr_strerror(errno));
+    else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        rc = fbr_fail(err, -EINVAL, "%.300s is not a regular file", path);
+    if (rc < 0) {
         if (fd >= 0)
             close(fd);
         return rc;
     }
+    *mode = st.st_mode & 0777;
+    if (S_ISREG(st.st_mode)) {
+        snprintf(name, FBR_MSG_NAME, "%s", basename(path));
+        return fd;
+    }
+    *mode |= FBR_MSG_IS_TREE;
     whole = realpath(path[0] ? path : ".", NULL);
     slash = whole ? strrchr(whole, '/') : NULL;
     snprintf(name, FBR_MSG_NAME, "%s", slash && slash[1] ? slash + 1 : "files");
     free(whole);
-    *mode = st.st_mode & 0777;
     return fd;
 }
 
@@ -195,13 +204,18 @@ static int send_dir(struct sending *s, int fd, unsigned depth)
     return rc < 0 ? rc : fbr_msg_send_item(s->sock, FBR_MSG_UP, 0, "", "");
 }
 
-int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err)
+int fbr_tree_send(int sock, int fd, uint32_t mode, unsigned *left, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};
     struct sending s = {.sock = sock, .left = left, .err = &why};
     int rc;
 
     *left = 0;
+    if (!(mode & FBR_MSG_IS_TREE)) {
+        rc = fbr_copy_send_file(sock, fd, err);
+        close(fd);
+        return rc;
+    }
     rc = send_dir(&s, fd, 0);
     /* an error without a sentence is that of the other end */
     return why.code ? fbr_fail(err, -EIO, "%s", why.text) : rc;
@@ -218,6 +232,7 @@ static int abandon(struct fbr_tree *t, int rc, const char *what, struct fbr_erro
 
 void fbr_tree_drop(struct fbr_tree *t)
 {
+    fbr_copy_drop(&t->file);
     if (t->fd < 0)
         return;
     fbr_atomic_remove(t->beside);
@@ -238,13 +253,17 @@ static bool is_empty(const char *path)
     return empty;
 }
 
-int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struct fbr_error *err)
+int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, uint32_t mode,
+                   struct fbr_error *err)
 {
     struct stat st;
     size_t n;
 
     memset(t, 0, sizeof(*t));
-    t->fd = -1;
+    t->fd = t->file.fd = -1;
+    t->mode = mode;
+    if (!(mode & FBR_MSG_IS_TREE))
+        return fbr_copy_begin(&t->file, path, fbr_tree_is_name(name) ? name : "file", err);
     if (!path[0])
         path = ".";
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
@@ -352,6 +371,8 @@ int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
     struct fbr_msg m = {.kind = 0};
     int rc = 0;
 
+    if (!(t->mode & FBR_MSG_IS_TREE))
+        return fbr_copy_recv_file(&t->file, sock, err);
     while (rc == 0) {
         rc = fbr_msg_recv(sock, &m, &why);
         if (rc < 0)
@@ -370,10 +391,12 @@ int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
     return fbr_fail(err, rc, "%s", why.text);
 }
 
-int fbr_tree_commit(struct fbr_tree *t, uint32_t mode, struct fbr_error *err)
+int fbr_tree_commit(struct fbr_tree *t, struct fbr_error *err)
 {
+    if (!(t->mode & FBR_MSG_IS_TREE))
+        return fbr_copy_commit(&t->file, t->mode, err);
     /* the rename replaces nothing, or an empty directory */
-    if (fchmod(t->fd, mode & 0777) < 0 || rename(t->beside, t->path) < 0)
+    if (fchmod(t->fd, t->mode & 0777) < 0 || rename(t->beside, t->path) < 0)
         return abandon(t, -errno, "", err);
     close(t->fd);
     t->fd = -1;

@@ -1,8 +1,8 @@
-/* tree.h - sends and receives a directory in messages (message.h), whole or not at all: the other
- * half of `fiber cp`.
+/* tree.h - sends and receives a file or a directory in messages (message.h), whole or not at all:
+ * both ends of `fiber cp`.
  *
- * A directory travels as entries in the order of a walk. Each entry is a message with an item,
- * whose mode holds the permissions.
+ * A file travels as in copy.h. A directory travels as entries in the order of a walk. Each entry is
+ * a message with an item, whose mode holds the permissions.
  *
  *     DIR     a directory; the entries up to its UP are in it
  *     FILE    its DATA follows
@@ -32,31 +32,36 @@ bool fbr_tree_is_name(const char *name);
  * whatever links it passes: it may have ".." only at its beginning, and at most `depth` times. */
 bool fbr_tree_stays(const char *target, unsigned depth);
 
-/* ---- Directories ---- */
+/* ---- Files and directories: a mode with FBR_MSG_IS_TREE is that of a directory ---- */
 
-/* Opens a directory for sending; stores its permissions in *mode, and its name, for a receiver that
- * has no name for it, in `name`. -ENOTDIR: it is a file. */
+/* Opens a regular file or a directory for sending; stores its mode in *mode, and its name, for a
+ * receiver that has no name for it, in `name`. */
 int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], struct fbr_error *err);
-/* Sends the directory, and closes fd. *left: number of entries that were left out. -EIO and a
- * sentence: an entry could not be read, and the caller reports that to the other end. Other errors:
- * as fbr_msg_send(). */
-int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err);
+/* Sends all of it, and closes fd. *left: number of entries that were left out. -EIO and a sentence:
+ * the file or an entry could not be read, and the caller reports that to the other end. Other
+ * errors: as fbr_msg_send(). */
+int fbr_tree_send(int sock, int fd, uint32_t mode, unsigned *left, struct fbr_error *err);
 
-/* A directory that is being received. */
+/* A file or a directory that is being received. */
 struct fbr_tree {
+    uint32_t mode;
+    struct fbr_copy_file file;
+    /* of a directory: */
     int fd;
     unsigned links; /* links that were left out */
     char path[FBR_MSG_PATH + FBR_MSG_NAME], beside[FBR_MSG_PATH + FBR_MSG_NAME + FBR_ATOMIC_ROOM];
 };
 
-/* Begins to receive a directory. If path is a directory ("" is the current one), the new one
- * becomes `name` in it. -EEXIST: the final path exists, and is not an empty directory. */
-int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struct fbr_error *err);
-/* Receives entries until the directory is complete. Errors: as fbr_copy_recv_file(); then nothing
- * of the directory is left. */
+/* Begins to receive. If path is a directory ("" is the current one), the new file or directory
+ * becomes `name` in it. -EEXIST: the final path exists, and is neither an empty directory that a
+ * directory may replace, nor a regular file that a file may replace. */
+int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, uint32_t mode,
+                   struct fbr_error *err);
+/* Receives until the file or the directory is complete. Errors: as fbr_copy_recv_file(); then
+ * nothing of it is left. */
 int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err);
-/* Gives the directory its name and permissions, and closes it. */
-int fbr_tree_commit(struct fbr_tree *t, uint32_t mode, struct fbr_error *err);
+/* Gives it its name and permissions, and closes it. */
+int fbr_tree_commit(struct fbr_tree *t, struct fbr_error *err);
 void fbr_tree_drop(struct fbr_tree *t);
 
 /* Stores "left out: ..." for people, or "". */

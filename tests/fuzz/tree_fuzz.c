@@ -55,7 +55,7 @@ static void check_directory(const uint8_t *data, size_t size)
         return;
     if (send(ends[0], data, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size) {
         shutdown(ends[0], SHUT_WR);
-        if (fbr_tree_begin(&t, base, "it", NULL) < 0)
+        if (fbr_tree_begin(&t, base, "it", FBR_MSG_IS_TREE, NULL) < 0)
             abort();
         fbr_tree_recv(&t, ends[1], NULL);
         if (count_base() > 1)

@@ -91,7 +91,8 @@ static void make_in_another(bool tree)
     assert_true(maker.pid >= 0);
     if (maker.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (tree ? fbr_tree_begin(&t, in_dir("tree"), "x", NULL) < 0 || mkdirat(t.fd, "sub", 0500)
+        if (tree ? fbr_tree_begin(&t, in_dir("tree"), "x", FBR_MSG_IS_TREE, NULL) < 0 ||
+                       mkdirat(t.fd, "sub", 0500)
                  : (f.fd = fbr_atomic_file(in_dir("file"), f.beside, sizeof(f.beside))) < 0)
             _exit(1);
         if (write(ends[1], "x", 1) != 1)
@@ -122,7 +123,7 @@ static void begin_tree(void)
 {
     struct fbr_tree t;
 
-    assert_int_equal(fbr_tree_begin(&t, in_dir("new"), "x", NULL), 0);
+    assert_int_equal(fbr_tree_begin(&t, in_dir("new"), "x", FBR_MSG_IS_TREE, NULL), 0);
     fbr_tree_drop(&t);
 }
 
@@ -221,7 +222,7 @@ static void errors_say_why(void **state)
     assert_int_equal(fbr_atomic_dir(in_dir("none/x"), name, sizeof(name)), -ENOENT);
     assert_int_equal(fbr_atomic_file(in_dir("none/x"), name, sizeof(name)), -ENOENT);
     assert_int_equal(fbr_atomic_nameless(in_dir("none/x")), -ENOENT);
-    assert_int_equal(fbr_tree_begin(&t, in_dir("none/x"), "x", &err), -ENOENT);
+    assert_int_equal(fbr_tree_begin(&t, in_dir("none/x"), "x", FBR_MSG_IS_TREE, &err), -ENOENT);
     assert_non_null(strstr(err.text, "none/x"));
     assert_int_equal(fbr_atomic_dir(in_dir("x"), name, 20), -ENAMETOOLONG);
     memset(too_long, 'a', 2 * PATH_MAX - 1);

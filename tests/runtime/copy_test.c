@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/inspect/copy.h"
+#include "runtime/inspect/tree.h"
 #include "tests/runtime/visitor_util.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
@@ -59,12 +59,13 @@ static char *large(void)
 static void a_file_goes_there_with_its_permissions(void **state)
 {
     char *data = large();
+    char name[FBR_MSG_NAME];
     uint32_t mode;
     int fd;
 
     (void)state;
     file_make(in_dir("from"), data, LARGE, 0750);
-    fd = fbr_copy_open(in_dir("from"), &mode, NULL);
+    fd = fbr_tree_open(in_dir("from"), &mode, name, NULL);
     assert_true(fd >= 0);
     tunnel();
     ask(FBR_MSG_PUT, dir, "to", mode);
@@ -100,13 +101,14 @@ static void a_file_comes_from_there(void **state)
 
 static void an_empty_file_replaces_what_is_there(void **state)
 {
+    char name[FBR_MSG_NAME];
     uint32_t mode;
     int fd;
 
     (void)state;
     file_make(in_dir("from"), "", 0, 0600);
     file_make(in_dir("to"), "before", 6, 0644);
-    fd = fbr_copy_open(in_dir("from"), &mode, NULL);
+    fd = fbr_tree_open(in_dir("from"), &mode, name, NULL);
     tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "from", mode);
     ready();

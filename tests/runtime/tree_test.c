@@ -145,12 +145,12 @@ static void a_directory_is_put_as_it_is(void **state)
     fd = fbr_tree_open(in_dir("from/sub/.."), &mode, name, NULL);
     assert_true(fd >= 0);
     assert_string_equal(name, "from");
-    assert_int_equal(mode, 0755);
+    assert_int_equal(mode, 0755 | FBR_MSG_IS_TREE);
     assert_int_equal(mkdir(in_dir("to"), 0700), 0);
     tunnel();
-    ask(FBR_MSG_PUT, in_dir("to"), name, mode | FBR_MSG_IS_TREE);
+    ask(FBR_MSG_PUT, in_dir("to"), name, mode);
     ready();
-    assert_int_equal(fbr_tree_send(ours, fd, &left, NULL), 0);
+    assert_int_equal(fbr_tree_send(ours, fd, mode, &left, NULL), 0);
     assert_int_equal(left, 1);
     expect_done(0, "left out: 2 links that lead out of it");
     leave();
@@ -169,11 +169,11 @@ static void a_directory_is_got_as_it_is(void **state)
     i = ready();
     assert_true(i.mode & FBR_MSG_IS_TREE);
     assert_string_equal(i.name, "from");
-    assert_int_equal(fbr_tree_begin(&t, in_dir("to/"), i.name, NULL), 0);
+    assert_int_equal(fbr_tree_begin(&t, in_dir("to/"), i.name, i.mode | 0750, NULL), 0);
     assert_int_equal(fbr_tree_recv(&t, ours, NULL), 0);
     assert_false(is_there("to")); /* before all is there, nothing is */
     expect_done(0, "left out: 1 that is neither file, directory nor link");
-    assert_int_equal(fbr_tree_commit(&t, i.mode | 0750, NULL), 0);
+    assert_int_equal(fbr_tree_commit(&t, NULL), 0);
     leave();
     check_sorts("to");
     assert_int_equal(dir_count(dir, ""), 2);
@@ -189,11 +189,12 @@ static void what_is_there_stays(void **state)
     assert_int_equal(mkdir(in_dir("full"), 0700), 0);
     make_file("full/x", "mine", 0600);
     assert_int_equal(symlink("nowhere", in_dir("link")), 0);
-    assert_int_equal(fbr_tree_begin(&t, in_dir("file"), "x", &err), -EEXIST);
-    assert_int_equal(fbr_tree_begin(&t, dir, "full", &err), -EEXIST);
-    assert_int_equal(fbr_tree_begin(&t, in_dir("link"), "x", &err), -EEXIST);
-    assert_int_equal(fbr_tree_begin(&t, in_dir("none/x"), "x", &err), -ENOENT);
-    assert_int_equal(fbr_tree_begin(&t, dir, "..", &err), 0); /* that is not a name */
+    assert_int_equal(fbr_tree_begin(&t, in_dir("file"), "x", FBR_MSG_IS_TREE, &err), -EEXIST);
+    assert_int_equal(fbr_tree_begin(&t, dir, "full", FBR_MSG_IS_TREE, &err), -EEXIST);
+    assert_int_equal(fbr_tree_begin(&t, in_dir("link"), "x", FBR_MSG_IS_TREE, &err), -EEXIST);
+    assert_int_equal(fbr_tree_begin(&t, in_dir("none/x"), "x", FBR_MSG_IS_TREE, &err), -ENOENT);
+    assert_int_equal(fbr_tree_begin(&t, dir, "..", FBR_MSG_IS_TREE, &err),
+                     0); /* that is not a name */
     assert_non_null(strstr(t.path, "/files"));
     fbr_tree_drop(&t);
     check_file("full/x", "mine", 0600);
