@@ -16,8 +16,7 @@
 
 struct slot {
     struct fbr_span span;
-    unsigned kind;
-    unsigned key[2]; /* sort keys */
+    unsigned key[2]; /* sort keys; cut() sets the first: strong cores come first */
 };
 
 struct plan {
@@ -83,7 +82,7 @@ static unsigned cut(const struct plan *p, struct fbr_span within, bool cross, st
         if (s.end - s.first < need)
             continue;
         if (slots)
-            slots[n] = (struct slot){.span = s, .kind = t->pus[s.first].kind};
+            slots[n] = (struct slot){.span = s, .key = {~t->pus[s.first].kind}};
         n++;
         s.first = s.end;
     }
@@ -189,6 +188,13 @@ static int choose_units(struct plan *p, bool *shared)
     return rc;
 }
 
+static int by_position(const void *a, const void *b)
+{
+    const struct slot *x = a, *y = b;
+
+    return x->span.first < y->span.first ? -1 : x->span.first > y->span.first;
+}
+
 static int by_key(const void *a, const void *b)
 {
     const struct slot *x = a, *y = b;
@@ -197,7 +203,7 @@ static int by_key(const void *a, const void *b)
         return x->key[0] < y->key[0] ? -1 : 1;
     if (x->key[1] != y->key[1])
         return x->key[1] < y->key[1] ? -1 : 1;
-    return x->span.first < y->span.first ? -1 : x->span.first > y->span.first;
+    return by_position(a, b);
 }
 
 static void sort(struct plan *p)
@@ -211,12 +217,8 @@ static void prefer_strong(struct plan *p)
 {
     unsigned n = 0;
 
-    for (unsigned i = 0; i < p->nslots; i++) {
-        p->slots[i].key[0] = ~p->slots[i].kind;
-        p->slots[i].key[1] = 0;
-    }
     sort(p);
-    while (n < p->nslots && (n < p->wish->count || p->slots[n].kind == p->slots[n - 1].kind))
+    while (n < p->nslots && (n < p->wish->count || p->slots[n].key[0] == p->slots[n - 1].key[0]))
         n++;
     p->nslots = n;
 }
@@ -247,13 +249,6 @@ static int round_robin(struct plan *p, enum fbr_level level)
     free(given);
     sort(p);
     return 0;
-}
-
-static int by_position(const void *a, const void *b)
-{
-    const struct slot *x = a, *y = b;
-
-    return x->span.first < y->span.first ? -1 : x->span.first > y->span.first;
 }
 
 /* Computes how many of `count` each of n places gets, if it has room: one each in turn. If more
