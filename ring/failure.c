@@ -573,9 +573,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
 
 /* ---- The report ---- */
 
-/* `kept`: the report is read later, so it has the last lines even if they are the last text on
- * the screen now. */
-static char *make_report(struct fiber_ring *r, bool kept)
+char *fbr_ring_report(struct fiber_ring *r, bool kept)
 {
     const struct ring_failure *f = &r->failure;
     const struct ring_rank *k = f->job ? &f->job->ranks[f->rank] : NULL;
@@ -603,19 +601,6 @@ static char *make_report(struct fiber_ring *r, bool kept)
     if (b.failed)
         fbr_buf_fini(&b);
     return (char *)b.data;
-}
-
-char *fbr_ring_report(struct fiber_ring *r)
-{
-    return make_report(r, true);
-}
-
-void fbr_ring_print_failure(struct fiber_ring *r)
-{
-    char *report = make_report(r, false);
-
-    fbr_ring_print_report(r, report);
-    free(report);
 }
 
 void fbr_ring_print_report(struct fiber_ring *r, const char *report)

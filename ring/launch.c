@@ -249,7 +249,7 @@ static void end_agents(struct fiber_ring *r)
 static void finish(struct fiber_ring *r)
 {
     uint64_t one = 1;
-    char *report;
+    char *report, *shown;
 
     fbr_ring_terminal_restore(r);
     fbr_timer_fini(&r->grace);
@@ -262,9 +262,12 @@ static void finish(struct fiber_ring *r)
     fbr_ring_requests_close(r);
     fbr_ring_stdin_close(r->input);
     r->input = NULL;
-    report = fbr_ring_report(r);
-    if (r->failure.code && !(r->options.flags & FIBER_RING_QUIET))
-        fbr_ring_print_failure(r);
+    report = fbr_ring_report(r, true);
+    if (r->failure.code && !(r->options.flags & FIBER_RING_QUIET)) {
+        shown = fbr_ring_report(r, false);
+        fbr_ring_print_report(r, shown);
+        free(shown);
+    }
     fbr_ring_keep_end(r, report ? report : "");
     if (r->control)
         fbr_run_control_ended(r->control, r->failure.code, report ? report : "");

@@ -250,8 +250,9 @@ void fbr_ring_kill_unready(struct fiber_ring *r);
  * next try. */
 bool fbr_ring_any_killed(const struct fiber_ring *r);
 const char *fbr_ring_backend(const struct fiber_ring *r); /* name of its backend */
-char *fbr_ring_report(struct fiber_ring *r);
-void fbr_ring_print_failure(struct fiber_ring *r);
+/* `kept`: the report is read later, so it has the last lines even if they are the last text on the
+ * screen now. The caller frees it. NULL: out of memory. */
+char *fbr_ring_report(struct fiber_ring *r, bool kept);
 /* Prints the report on standard error, line by line. */
 void fbr_ring_print_report(struct fiber_ring *r, const char *report);
 
