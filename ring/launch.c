@@ -397,6 +397,12 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     wait_for_agents(r);
 }
 
+/* Others may wait for a rank that ended in this way: it has failed, or it never left its server. */
+static bool is_loss(int code, uint8_t flags)
+{
+    return code != 0 || (flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET;
+}
+
 /* Decides whether the end of a rank is a failure. While the spawn of the rank may still fail,
  * the decision waits: a failed spawn is for its caller to handle. */
 static void judge(struct ring_job *j, uint32_t rank, const char *text)
@@ -406,8 +412,7 @@ static void judge(struct ring_job *j, uint32_t rank, const char *text)
     k->unjudged = j->spawn != 0;
     if (j->spawn || j->refused)
         return;
-    if (k->code != 0 || (k->flags & FBR_RANK_MPI) ||
-        (k->flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET)
+    if (is_loss(k->code, k->flags) || (k->flags & FBR_RANK_MPI))
         fbr_ring_rank_failed(j, rank, k->code, text);
 }
 
@@ -447,12 +452,6 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
         if (j->ranks[i].unjudged)
             judge(j, i, "");
     fbr_ring_check(r);
-}
-
-/* Others may wait for a rank that ended in this way: it has failed, or it never left its server. */
-static bool is_loss(int code, uint8_t flags)
-{
-    return code != 0 || (flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET;
 }
 
 /* An agent is idle when no rank of it lives or is about to, and one of them was lost; not if others
