@@ -62,6 +62,22 @@ struct fbr_bridge_job {
     const struct fbr_bridge_rank *local; /* [first[node + 1] - first[node]], by rank */
 };
 
+/* Returns the node of the job that has the rank. */
+static inline uint32_t fbr_bridge_node_of(const struct fbr_bridge_job *job, uint32_t rank)
+{
+    uint32_t low = 0, high = job->nodes;
+
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (job->first[middle] <= rank)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* A program that MPI_Comm_spawn or PMI's spawn asks for. Valid during the call. */
 struct fbr_bridge_app {
     const char *const *argv; /* NULL-terminated */

@@ -172,8 +172,6 @@ int fbr_pmix_register_rank(struct fbr_bridge *b, const struct fbr_bridge_job *jo
                            struct fbr_error *err);
 /* The PMIx version of the job's ranks, after one of them has connected; "" before. */
 const char *fbr_pmix_version(struct fbr_pmix_job *j);
-/* The node of the job that has the rank. */
-uint32_t fbr_pmix_node_of(const struct fbr_bridge_job *job, uint32_t rank);
 
 /* ---- pmix_fence.c: collectives and messages of agents ---- */
 enum {

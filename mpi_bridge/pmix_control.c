@@ -191,7 +191,7 @@ static pmix_status_t add_table(struct fbr_pmix_job *j, const char *key, uint32_t
         pmix_proc_info_t *p = &table[rank - first];
 
         PMIX_LOAD_PROCID(&p->proc, j->job->nspace, rank);
-        p->hostname = strdup(j->job->hosts[fbr_pmix_node_of(j->job, rank)]);
+        p->hostname = strdup(j->job->hosts[fbr_bridge_node_of(j->job, rank)]);
         p->state = local ? proc_state(local) : PMIX_PROC_STATE_UNDEF;
         p->exit_code = local ? local->code : 0;
     }

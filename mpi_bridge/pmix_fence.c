@@ -65,7 +65,7 @@ static int agents_add_proc(struct agents *agents, struct fbr_bridge *b, const pm
 
     if (!j || (proc->rank >= j->job->size && !all))
         return -ENOENT;
-    first = all ? 0 : fbr_pmix_node_of(j->job, proc->rank);
+    first = all ? 0 : fbr_bridge_node_of(j->job, proc->rank);
     last = all ? j->job->nodes - 1 : first;
     for (uint32_t node = first; node <= last; node++)
         if (!agents_add(agents, j->job->agents[node]))
@@ -289,7 +289,7 @@ void fbr_pmix_start_dmodex(struct fbr_pmix_request *r)
         fbr_pmix_fail(r, PMIX_ERR_NOT_FOUND);
         return;
     }
-    agent = j->job->agents[fbr_pmix_node_of(j->job, r->who.rank)];
+    agent = j->job->agents[fbr_bridge_node_of(j->job, r->who.rank)];
     if (agent == b->host->agent) { /* libpmix would have answered by itself */
         fbr_pmix_fail(r, PMIX_ERR_NOT_FOUND);
         return;

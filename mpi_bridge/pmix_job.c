@@ -14,21 +14,6 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 
-uint32_t fbr_pmix_node_of(const struct fbr_bridge_job *job, uint32_t rank)
-{
-    uint32_t low = 0, high = job->nodes;
-
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-
-        if (job->first[middle] <= rank)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* ---- Maps ---- */
 
 static void put_text(struct fbr_buf *b, const char *s)

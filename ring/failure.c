@@ -137,11 +137,6 @@ void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
         fbr_ring_check(r);
 }
 
-static const char *host_of(const struct ring_job *j, uint32_t rank)
-{
-    return j->job.info.hosts[fbr_ring_node_of(j, rank)];
-}
-
 /* Names a rank, and also its program if the job has several. */
 void fbr_ring_name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
 {
@@ -152,7 +147,7 @@ void fbr_ring_name_rank(const struct ring_job *j, uint32_t rank, char *out, size
                 : snprintf(out, size, "rank %u", rank);
 
     snprintf(out + n, size - (size_t)n, " (%.60s%spid %lld on %s)", program, *program ? ", " : "",
-             (long long)k->pid, host_of(j, rank));
+             (long long)k->pid, fbr_ring_host_of(j, rank));
 }
 
 static bool has_said(const struct ring_rank *k, const char *text)
@@ -253,7 +248,7 @@ static bool any_ended_well(const struct fiber_ring *r)
 /* True if the cluster is taking away the job of the rank's node. */
 static bool is_taken(const struct ring_job *j, uint32_t rank)
 {
-    const struct ring_agent *a = &j->ring->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]];
+    const struct ring_agent *a = fbr_ring_agent_of(j, rank);
 
     return a->process && fbr_process_disrupted(a->process);
 }
@@ -327,7 +322,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
                    fbr_restart_describe(n, max, taken, count, sizeof(count)));
     warn_of_init(j, rank);
     send_about(j, FBR_RING_AGAIN, rank, fbr_ring_job_restarts(&j->job, rank));
-    fbr_ring_requests_idle(&r->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]], false);
+    fbr_ring_requests_idle(fbr_ring_agent_of(j, rank), false);
     expect(j, rank);
     return true;
 }

@@ -102,8 +102,7 @@ static int expand(const struct ring_job *j, uint32_t rank, char *out, size_t siz
         if (*at != '%')
             n += (size_t)snprintf(out + n, size - n, "%c", *at);
         else if (*++at == 'h')
-            n += (size_t)snprintf(out + n, size - n, "%s",
-                                  j->job.info.hosts[fbr_ring_node_of(j, rank)]);
+            n += (size_t)snprintf(out + n, size - n, "%s", fbr_ring_host_of(j, rank));
         else if (*at == 'j')
             n += (size_t)snprintf(out + n, size - n, "%.*s", UID_SHOWN, j->ring->uid);
         else

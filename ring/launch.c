@@ -47,12 +47,14 @@ void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf 
 
 /* ---- Jobs ---- */
 
-uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank)
+const char *fbr_ring_host_of(const struct ring_job *j, uint32_t rank)
 {
-    const struct fbr_bridge_job *i = &j->job.info;
-    const struct fbr_plan plan = {i->size, i->nodes, (uint32_t *)(uintptr_t)i->first};
+    return j->job.info.hosts[fbr_bridge_node_of(&j->job.info, rank)];
+}
 
-    return fbr_plan_node_of(&plan, rank);
+struct ring_agent *fbr_ring_agent_of(const struct ring_job *j, uint32_t rank)
+{
+    return &j->ring->agents[j->job.info.agents[fbr_bridge_node_of(&j->job.info, rank)]];
 }
 
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id)
@@ -438,13 +440,11 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     if (j->job.pty && n == j->job.reader)
         fbr_ring_terminal_set_raw(r);
     fbr_ring_stdin_started(j, n);
-    fbr_debug("rank %u on %s has started: pid %lld", n, j->job.info.hosts[fbr_ring_node_of(j, n)],
-              (long long)k->pid);
+    fbr_debug("rank %u on %s has started: pid %lld", n, fbr_ring_host_of(j, n), (long long)k->pid);
     snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
     if (r->options.flags & FIBER_RING_REPORT)
-        fbr_ring_print(r, "rank %u on %s, pid %lld: %s%s%s", n,
-                       j->job.info.hosts[fbr_ring_node_of(j, n)], (long long)k->pid, where,
-                       where[0] ? "; " : "", seen);
+        fbr_ring_print(r, "rank %u on %s, pid %lld: %s%s%s", n, fbr_ring_host_of(j, n),
+                       (long long)k->pid, where, where[0] ? "; " : "", seen);
     if (j->started < j->job.info.size || !j->spawn)
         return;
     fbr_ring_requests_spawned(j, 0);
@@ -558,7 +558,7 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     fbr_get_str(body, text, sizeof(text));
     if (!fbr_cur_ok(body))
         return;
-    a = &r->agents[j->job.info.agents[fbr_ring_node_of(j, n)]];
+    a = fbr_ring_agent_of(j, n);
     notified = (k->flags & FBR_RANK_MET) && is_loss(code, k->flags);
     fbr_debug("rank %u has ended: code %d", n, code);
     rank_ended(j, n, code);

@@ -60,10 +60,9 @@ void fbr_ring_missing_fini(struct fiber_ring *r)
 static bool is_missing(const struct ring_job *j, uint32_t rank)
 {
     const struct ring_rank *k = &j->ranks[rank];
-    const struct ring_agent *a = &j->ring->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]];
 
     return !j->refused && k->state == RANK_ENDED && !k->came &&
-           !(k->flags & (FBR_RANK_MET | FBR_RANK_MPI)) && !a->idle &&
+           !(k->flags & (FBR_RANK_MET | FBR_RANK_MPI)) && !fbr_ring_agent_of(j, rank)->idle &&
            (k->code == 0 || j->ring->options.on_failure >= FIBER_RING_SHRINK);
 }
 

@@ -86,18 +86,3 @@ void fbr_plan_fini(struct fbr_plan *p)
     p->first = NULL;
     p->nodes = 0;
 }
-
-uint32_t fbr_plan_node_of(const struct fbr_plan *p, uint32_t rank)
-{
-    uint32_t low = 0, high = p->nodes;
-
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-
-        if (p->first[middle] <= rank)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}

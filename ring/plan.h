@@ -27,6 +27,5 @@ int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t
 int fbr_plan_fill(struct fbr_plan *p, uint32_t size, const uint32_t *slots, uint32_t nodes,
                   struct fbr_error *err);
 void fbr_plan_fini(struct fbr_plan *p);
-uint32_t fbr_plan_node_of(const struct fbr_plan *p, uint32_t rank);
 
 #endif

@@ -579,8 +579,7 @@ static int call_stats(void *arg)
         s->pid = k->pid;
         s->cpu = (double)k->cpu_ns / 1e9;
         s->memory = k->resident;
-        snprintf(s->host, sizeof(s->host), "%.63s",
-                 j->job.info.hosts[fbr_ring_node_of(j, (uint32_t)i)]);
+        snprintf(s->host, sizeof(s->host), "%.63s", fbr_ring_host_of(j, (uint32_t)i));
         snprintf(s->cpus, sizeof(s->cpus), "%s", k->cpus);
         snprintf(s->how, sizeof(s->how), "%s", k->how);
     }

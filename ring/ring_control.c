@@ -62,7 +62,7 @@ static struct fiber_process *control_host(void *user, int rank, struct fbr_error
 {
     struct fiber_ring *r = user;
     const struct ring_job *last = fbr_ring_newest(r);
-    uint32_t node;
+    struct ring_agent *a;
 
     if (rank < 0)
         rank = 0;
@@ -70,12 +70,10 @@ static struct fiber_process *control_host(void *user, int rank, struct fbr_error
         fbr_fail(err, -ESRCH, last ? "there is no rank %d" : "rank %d has no node yet", rank);
         return NULL;
     }
-    node = fbr_ring_node_of(last, (uint32_t)rank);
-    if (node >= r->nagents || !r->agents[node].process) {
+    a = fbr_ring_agent_of(last, (uint32_t)rank);
+    if (!a->process)
         fbr_fail(err, -ESRCH, "the agent of rank %d is gone", rank);
-        return NULL;
-    }
-    return r->agents[node].process;
+    return a->process;
 }
 
 /* Writes the name that the user has given; else that of the first program, or of ours. */

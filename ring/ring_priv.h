@@ -198,7 +198,8 @@ void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *bod
 /* The same for an answer to a request of the agent; see fbr_conn_answer(). */
 void fbr_ring_answer(struct ring_agent *a, uint8_t type, const struct fbr_buf *body);
 void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf *body);
-uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank);
+const char *fbr_ring_host_of(const struct ring_job *j, uint32_t rank); /* name of its host */
+struct ring_agent *fbr_ring_agent_of(const struct ring_job *j, uint32_t rank);
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id);
 /* The ring's own job, of its last try; NULL: no job has started. */
 struct ring_job *fbr_ring_newest(struct fiber_ring *r);

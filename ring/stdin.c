@@ -56,11 +56,6 @@ static bool is_reader(const struct ring_job *j, uint32_t rank)
     return j->job.has_stdin && rank == j->job.reader;
 }
 
-static struct ring_agent *agent_of(const struct ring_job *j)
-{
-    return &j->ring->agents[j->job.info.agents[fbr_ring_node_of(j, j->job.reader)]];
-}
-
 /* Returns the job whose reader lives or is about to; NULL: there is none, for example between two
  * tries. */
 static struct ring_job *find_job(struct fiber_ring *r)
@@ -69,7 +64,7 @@ static struct ring_job *find_job(struct fiber_ring *r)
 
     DL_FOREACH(r->jobs, j)
         if (!j->over && j->job.has_stdin && j->ranks[j->job.reader].state != RANK_ENDED &&
-            agent_of(j)->process)
+            fbr_ring_agent_of(j, j->job.reader)->process)
             break;
     return j;
 }
@@ -98,7 +93,7 @@ static void send_piece(void *arg)
     if (r && p->error && !is_no_input(p->error))
         fbr_ring_print(r, "cannot read standard input: %s", fbr_strerror(p->error));
     if (j && (p->len || j->ranks[j->job.reader].state == RANK_RUNNING))
-        fbr_ring_send(agent_of(j), FBR_RING_STDIN, &b);
+        fbr_ring_send(fbr_ring_agent_of(j, j->job.reader), FBR_RING_STDIN, &b);
     else if (r && !j)
         fbr_ring_stdin_room(r, p->len);
     unref(p->input);
@@ -110,7 +105,7 @@ void fbr_ring_stdin_started(struct ring_job *j, uint32_t rank)
     const struct fbr_buf none = {0};
 
     if (is_reader(j, rank) && j->ring->input && j->ring->input->ended)
-        fbr_ring_send(agent_of(j), FBR_RING_STDIN, &none);
+        fbr_ring_send(fbr_ring_agent_of(j, j->job.reader), FBR_RING_STDIN, &none);
 }
 
 void fbr_ring_stdin_rank_ended(struct ring_job *j, uint32_t rank)

@@ -140,8 +140,7 @@ static int resize(void *arg)
         fbr_put_u32(&b, j->job.info.id);
         fbr_put_u16(&b, rows);
         fbr_put_u16(&b, columns);
-        fbr_ring_send(&r->agents[j->job.info.agents[fbr_ring_node_of(j, j->job.reader)]],
-                      FBR_RING_RESIZE, &b);
+        fbr_ring_send(fbr_ring_agent_of(j, j->job.reader), FBR_RING_RESIZE, &b);
     }
     fbr_buf_fini(&b);
     return 0;

@@ -70,12 +70,6 @@ static int host_notify(void *user, uint32_t agent, const void *data, size_t len)
     return next_byte() % 8 == 7 ? -1 : 0;
 }
 
-uint32_t fbr_pmix_node_of(const struct fbr_bridge_job *job, uint32_t rank)
-{
-    must(rank < job->size);
-    return rank >= job->first[1];
-}
-
 const char *fbr_pmix_version(struct fbr_pmix_job *j)
 {
     (void)j;
