@@ -84,11 +84,8 @@ static int run_template(struct fbr_detached *d, const struct fbr_args *template,
 
 static void notify(struct detached_job *j, const struct fbr_job_event *e)
 {
-    struct fbr_job_event copy = *e;
-
-    copy.text = copy.text ? copy.text : "";
     if (!j->released)
-        j->d->env.event(j->user, &copy);
+        j->d->env.event(j->user, e);
 }
 
 static void free_held(struct detached_job *j)
@@ -114,8 +111,11 @@ static void on_logs(void *user, const struct fbr_tool_result *r)
     struct detached_job *j = user;
 
     if (r->out_len)
-        notify(j, &(struct fbr_job_event){
-                      .type = FBR_JOB_OUTPUT, .stream = 1, .data = r->out, .len = r->out_len});
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_OUTPUT,
+                                          .stream = 1,
+                                          .text = "",
+                                          .data = r->out,
+                                          .len = r->out_len});
     notify_end(j);
 }
 

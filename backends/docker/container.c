@@ -33,11 +33,8 @@ static void step(struct fbr_docker_job *j, enum fbr_container_event event, const
 
 static void notify(struct fbr_docker_job *j, const struct fbr_job_event *e)
 {
-    struct fbr_job_event copy = *e;
-
-    copy.text = copy.text ? copy.text : "";
     if (j->user)
-        j->b->env.event(j->user, &copy);
+        j->b->env.event(j->user, e);
 }
 
 void fbr_docker_job_wipe(struct fbr_docker_job *j)
@@ -331,7 +328,7 @@ static void on_piece(void *user, int stream, const void *data, size_t len)
     }
     *got += len;
     notify(j, &(struct fbr_job_event){
-                  .type = FBR_JOB_OUTPUT, .stream = stream, .data = at, .len = len});
+                  .type = FBR_JOB_OUTPUT, .stream = stream, .text = "", .data = at, .len = len});
 }
 
 static void on_output(void *user, const void *data, size_t len)

@@ -41,11 +41,8 @@ static const struct fbr_kube_state gone = {
 
 static void notify(struct fbr_kube_job *j, const struct fbr_job_event *e)
 {
-    struct fbr_job_event copy = *e;
-
-    copy.text = copy.text ? copy.text : "";
     if (j->user)
-        j->b->env.event(j->user, &copy);
+        j->b->env.event(j->user, e);
 }
 
 void fbr_kube_pending(struct fbr_kube_job *j, const char *text)
@@ -251,7 +248,7 @@ static void on_output(void *user, const void *data, size_t len)
     j->silent = 0;
     if (len)
         notify(j, &(struct fbr_job_event){
-                      .type = FBR_JOB_OUTPUT, .stream = 1, .data = data, .len = len});
+                      .type = FBR_JOB_OUTPUT, .stream = 1, .text = "", .data = data, .len = len});
 }
 
 static void on_output_end(void *user)

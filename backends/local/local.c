@@ -87,13 +87,8 @@ static void on_dead(uv_poll_t *watch, int status, int events);
 
 static void notify(struct local_job *j, const struct fbr_job_event *e)
 {
-    struct fbr_job_event copy = *e;
-
-    if (j->released)
-        return;
-    if (!copy.text)
-        copy.text = "";
-    j->b->env.event(j->user, &copy);
+    if (!j->released)
+        j->b->env.event(j->user, e);
 }
 
 static void maybe_free(struct local_job *j)
@@ -140,6 +135,7 @@ static void read_rest(struct stream *s)
         if (n > 0)
             notify(j, &(struct fbr_job_event){.type = FBR_JOB_OUTPUT,
                                               .stream = stream_number(s),
+                                              .text = "",
                                               .data = data,
                                               .len = (size_t)n});
     }
@@ -179,7 +175,7 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct stream *s = stream->data;
     struct local_job *j = s->job;
-    struct fbr_job_event e = {.type = FBR_JOB_OUTPUT, .stream = stream_number(s)};
+    struct fbr_job_event e = {.type = FBR_JOB_OUTPUT, .stream = stream_number(s), .text = ""};
 
     if (n == 0)
         return;

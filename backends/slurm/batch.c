@@ -49,11 +49,8 @@ static void step(struct batch_job *j, enum fbr_batch_event event, const struct f
 
 static void notify(struct batch_job *j, const struct fbr_job_event *e)
 {
-    struct fbr_job_event copy = *e;
-
-    copy.text = copy.text ? copy.text : "";
     if (j->user)
-        j->of->b->env.event(j->user, &copy);
+        j->of->b->env.event(j->user, e);
 }
 
 static void id_of(const struct batch_job *j, char id[FBR_SLURM_ID + 16])
@@ -184,7 +181,7 @@ void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *wh
 static void notify_output(struct batch_job *j, int stream, const void *data, size_t len)
 {
     notify(j, &(struct fbr_job_event){
-                  .type = FBR_JOB_OUTPUT, .stream = stream, .data = data, .len = len});
+                  .type = FBR_JOB_OUTPUT, .stream = stream, .text = "", .data = data, .len = len});
 }
 
 static void on_stderr(void *user, const void *data, size_t len)
