@@ -799,47 +799,41 @@ void fbr_process_kill_all(struct fbr_runtime *rt)
     } while (p);
 }
 
+static int kill_all(void *arg)
+{
+    fbr_process_kill_all(arg);
+    return 0;
+}
+
 /* Kills all processes at the end of this one, and waits for their end as long as their number
  * falls. */
 void fbr_process_end_all(struct fbr_runtime *rt)
 {
-    uint64_t linger = (uint64_t)fbr_config_ms(rt->config, "linger");
-    uint64_t deadline = fbr_now_ms() + linger;
-    struct fiber_process *p;
-    int alive = 1, before = INT_MAX;
+    uint64_t linger = (uint64_t)fbr_config_ms(rt->config, "linger"), deadline = 0;
+    struct fiber_process *p, *one;
+    int alive, before = INT_MAX;
 
-    while (alive && fbr_now_ms() < deadline) {
-        struct fiber_process *found = NULL;
-
+    fbr_loop_call(rt->loop, kill_all, rt);
+    do {
         alive = 0;
+        one = NULL;
         pthread_mutex_lock(&rt->lock);
-        DL_FOREACH(rt->processes, p) {
-            if (p->state == P_ENDED)
-                continue;
-            alive++;
-            if (!p->killed_by_end && !found) {
-                p->killed_by_end = true;
-                p->refs++;
-                found = p;
+        DL_FOREACH(rt->processes, p)
+            if (p->state != P_ENDED) {
+                alive++;
+                one = p;
             }
-        }
         if (alive < before)
             deadline = fbr_now_ms() + linger;
         before = alive;
-        if (alive && !found) { /* all were killed: wait for one of them */
-            DL_FOREACH(rt->processes, p)
-                if (p->state != P_ENDED)
-                    break;
-            found = p;
-            p->refs++;
-            fbr_cond_wait(&p->changed, &rt->lock, fbr_now_ms() + 100);
+        if (one) {
+            one->refs++;
+            fbr_cond_wait(&one->changed, &rt->lock, fbr_now_ms() + 100);
         }
         pthread_mutex_unlock(&rt->lock);
-        if (found) {
-            fbr_process_abandon(found, "");
-            fbr_process_unref(found);
-        }
-    }
+        if (one)
+            fbr_process_unref(one);
+    } while (alive && fbr_now_ms() < deadline);
     if (alive)
         fbr_loop_call(rt->loop, abandon, rt);
 }
