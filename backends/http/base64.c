@@ -6,59 +6,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+#include <openssl/evp.h>
 
 char *fbr_base64_encode(const void *data, size_t len)
 {
-    const unsigned char *in = data;
-    char *out = malloc((len + 2) / 3 * 4 + 1), *at = out;
+    unsigned char *out = malloc((len + 2) / 3 * 4 + 1);
 
-    for (size_t i = 0; out && i < len; i += 3) {
-        unsigned v = (unsigned)in[i] << 16 | (unsigned)(i + 1 < len ? in[i + 1] : 0) << 8 |
-                     (i + 2 < len ? in[i + 2] : 0);
-
-        *at++ = digits[v >> 18];
-        *at++ = digits[v >> 12 & 63];
-        *at++ = i + 1 < len ? digits[v >> 6 & 63] : '=';
-        *at++ = i + 2 < len ? digits[v & 63] : '=';
-    }
     if (out)
-        *at = '\0';
-    return out;
+        EVP_EncodeBlock(out, data, (int)len);
+    return (char *)out;
 }
 
 char *fbr_base64_decode(const char *text, size_t *len)
 {
-    char *out = malloc(strlen(text) / 4 * 3 + 4);
-    unsigned v = 0;
-    int bits = 0, pads = 0;
+    unsigned char *out = malloc(strlen(text) / 4 * 3 + 4);
+    EVP_ENCODE_CTX *ctx = EVP_ENCODE_CTX_new();
+    int n = 0, last = 0, rc = -1;
 
     *len = 0;
-    for (; out && *text; text++) {
-        const char *at = strchr(digits, *text);
-
-        if (strchr(" \t\r\n", *text))
-            continue;
-        if (*text == '=') {
-            pads++;
-            continue;
-        }
-        if (!at || pads) {
-            free(out);
-            return NULL;
-        }
-        v = v << 6 | (unsigned)(at - digits);
-        bits += 6;
-        if (bits >= 8) {
-            bits -= 8;
-            out[(*len)++] = (char)(v >> bits & 255);
-        }
+    if (out && ctx && !strchr(text, '-')) { /* to OpenSSL, '-' ends the text */
+        EVP_DecodeInit(ctx);
+        rc = EVP_DecodeUpdate(ctx, out, &n, (const unsigned char *)text, (int)strlen(text));
     }
-    if (out && (pads > 2 || bits >= 6)) {
+    if (rc >= 0)
+        rc = EVP_DecodeFinal(ctx, out + n, &last);
+    EVP_ENCODE_CTX_free(ctx);
+    if (rc < 0) {
         free(out);
         return NULL;
     }
-    if (out)
-        out[*len] = '\0';
-    return out;
+    *len = (size_t)(n + last);
+    out[*len] = '\0';
+    return (char *)out;
 }

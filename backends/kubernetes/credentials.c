@@ -100,14 +100,19 @@ int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, s
 
 /* ---- Tokens of pods ---- */
 
-/* The token is a JWT; its second part is JSON as base64, in the alphabet of URLs. */
+/* The token is a JWT; its second part is JSON as base64, in the alphabet of URLs and without
+ * padding. */
 void fbr_kube_token_pod(const char *token, char out[FBR_KUBE_POD_MAX])
 {
     const char *dot = strchr(token, '.');
-    char *part = dot ? strndup(dot + 1, strcspn(dot + 1, ".")) : NULL, *text = NULL;
+    size_t n = dot ? strcspn(dot + 1, ".") : 0, len = 0;
+    char *part = NULL, *text = NULL;
     struct json_t *claims;
-    size_t len = 0;
 
+    if (asprintf(&part, "%.*s===", (int)n, dot ? dot + 1 : "") < 0)
+        part = NULL;
+    else
+        part[(n + 3) / 4 * 4] = '\0';
     for (char *at = part; at && *at; at++)
         *at = *at == '-' ? '+' : *at == '_' ? '/' : *at;
     if (part)

@@ -406,7 +406,7 @@ static void a_pod_takes_the_next_authorities_of_its_service_account(void **state
 
 static void base64_comes_back(void **state)
 {
-    static const char *const bad[] = {"Q", "Q0=V", "Q0V?", "====", "QQQQQ"};
+    static const char *const bad[] = {"Q", "Q0=V", "Q0V?", "====", "QQQQQ", "QQ", "Q0VV-Q0VV"};
     size_t len;
 
     (void)state;

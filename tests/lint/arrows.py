@@ -52,7 +52,8 @@ FOREIGN = {
     "jansson.h": ["backends/http/json.c"],
     "yaml.h": ["backends/kubernetes/yaml.c"],
     "archive*.h": ["backends/image/image.c"],
-    "openssl/*": ["backends/http/http.c", "backends/image/image.c", "runtime/net/aead.c", "runtime/net/tls.c"],
+    "openssl/*": ["backends/http/base64.c", "backends/http/http.c", "backends/image/image.c", "runtime/net/aead.c",
+                  "runtime/net/tls.c"],
     "ini.h": ["runtime/base/config.c"],
     "uv.h": ["runtime/*", "backends/*"],
 }
