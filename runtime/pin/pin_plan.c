@@ -459,52 +459,6 @@ static void bind(struct plan *p)
 
 /* ---- Description of a place ---- */
 
-/* Writes the processor numbers of a span as a list, in the order of the numbers, which may differ
- * from the order of positions. `bits` has room for all numbers and is left empty. */
-static int write_cpus(const struct fbr_topology *t, struct fbr_span span, uint64_t *bits, char *out,
-                      size_t size)
-{
-    struct fbr_cpulist list = {.out = out, .size = size};
-    unsigned low = ~0u, high = 0;
-
-    for (unsigned at = span.first; at < span.end; at++) {
-        unsigned os = t->pus[at].os;
-
-        bits[os / 64] |= UINT64_C(1) << os % 64;
-        low = os < low ? os : low;
-        high = os > high ? os : high;
-    }
-    for (unsigned os = low; os <= high; os++)
-        if (bits[os / 64] >> os % 64 & 1)
-            fbr_cpulist_add(&list, os, os);
-    memset(bits + low / 64, 0, (high / 64 - low / 64 + 1) * sizeof(*bits));
-    return fbr_cpulist_end(&list);
-}
-
-/* Writes the NUMA nodes of a span that have memory as a list; the kernel takes no list of nodes
- * that have none. The nodes are in the order of positions; their numbers need not be. */
-static int write_nodes(const struct fbr_topology *t, struct fbr_span span, char *out, size_t size)
-{
-    struct fbr_cpulist list = {.out = out, .size = size};
-    unsigned from = 0;
-
-    for (;;) { /* finds the lowest number that is not yet in the list */
-        unsigned best = ~0u;
-
-        for (unsigned i = 0; i < t->nmemories; i++) {
-            const struct fbr_memory *m = &t->memories[i];
-
-            if (m->allowed && m->bytes && m->span.first < span.end && span.first < m->span.end &&
-                m->os >= from && m->os < best)
-                best = m->os;
-        }
-        if (best == ~0u)
-            return fbr_cpulist_end(&list);
-        fbr_cpulist_add(&list, best, best);
-        from = best + 1;
-    }
-}
-
 /* Writes "NUMA 0" or "NUMA 0-3" for the places that a span is in, or nothing if there are none. */
 static size_t describe(const struct fbr_topology *t, enum fbr_level level, struct fbr_span span,
                        const char *one, const char *several, char *out, size_t size)
@@ -556,15 +510,8 @@ static void write_where(const struct plan *p, struct fbr_span span, char *out, s
 /* Fills in the texts of all processes. */
 static int describe_all(struct plan *p, bool shared)
 {
-    unsigned max = 0;
-    uint64_t *bits;
     int rc = 0;
 
-    for (unsigned i = 0; i < p->t->npus; i++)
-        max = p->t->pus[i].os > max ? p->t->pus[i].os : max;
-    bits = calloc(max / 64 + 1, sizeof(*bits));
-    if (!bits)
-        return out_of_memory(p);
     for (unsigned i = 0; i < p->wish->count && !rc; i++) {
         struct fbr_pin *pin = &p->pins[i];
         struct fbr_span span = p->spans[i];
@@ -574,9 +521,11 @@ static int describe_all(struct plan *p, bool shared)
             snprintf(pin->where, sizeof(pin->where), "not bound");
             continue;
         }
-        rc = write_cpus(p->t, span, bits, pin->cpus, sizeof(pin->cpus));
+        rc = fbr_topology_cpus(p->t, span, pin->cpus, sizeof(pin->cpus));
         if (!rc && p->wish->bind_memory)
-            rc = write_nodes(p->t, span, pin->nodes, sizeof(pin->nodes));
+            rc = fbr_topology_nodes(p->t, span, pin->nodes, sizeof(pin->nodes));
+        if (rc == -ENOMEM)
+            return out_of_memory(p);
         if (rc)
             fbr_fail(p->err, rc,
                      "the list of processors or NUMA nodes of rank %u has more than %d characters; "
@@ -587,7 +536,6 @@ static int describe_all(struct plan *p, bool shared)
             note(p, "this process may not use the memory near some ranks, so it is not bound");
         write_where(p, span, pin->where, sizeof(pin->where));
     }
-    free(bits);
     return rc;
 }
 

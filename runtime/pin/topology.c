@@ -486,6 +486,40 @@ char *fbr_topology_xml(const struct fbr_topology *t)
     return text;
 }
 
+/* Writes the kernel's list of the set, unless there is no set or `rc` says that a number could not
+ * be added, and frees it. */
+static int write_list(hwloc_bitmap_t set, int rc, char *out, size_t size)
+{
+    int n = set && rc == 0 ? hwloc_bitmap_list_snprintf(out, size, set) : -1;
+
+    hwloc_bitmap_free(set);
+    return n < 0 ? -ENOMEM : (size_t)n < size ? 0 : -E2BIG;
+}
+
+int fbr_topology_cpus(const struct fbr_topology *t, struct fbr_span span, char *out, size_t size)
+{
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    int rc = 0;
+
+    for (unsigned at = span.first; set && rc == 0 && at < span.end; at++)
+        rc = hwloc_bitmap_set(set, t->pus[at].os);
+    return write_list(set, rc, out, size);
+}
+
+int fbr_topology_nodes(const struct fbr_topology *t, struct fbr_span span, char *out, size_t size)
+{
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    int rc = 0;
+
+    for (unsigned i = 0; set && rc == 0 && i < t->nmemories; i++) {
+        const struct fbr_memory *m = &t->memories[i];
+
+        if (m->allowed && m->bytes && m->span.first < span.end && span.first < m->span.end)
+            rc = hwloc_bitmap_set(set, m->os);
+    }
+    return write_list(set, rc, out, size);
+}
+
 int fbr_topology_place(const struct fbr_topology *t, enum fbr_level level, unsigned at)
 {
     unsigned low = 0, high = t->nplaces[level];

@@ -80,6 +80,11 @@ int fbr_topology_open(struct fbr_topology **t, const char *source, unsigned flag
 void fbr_topology_close(struct fbr_topology *t);
 char *fbr_topology_xml(const struct fbr_topology *t);
 
+/* Write the kernel's list of the processors of a span, or of its NUMA nodes: those that have memory
+ * which this process may use, because the kernel takes no list with others. -ENOMEM, -E2BIG. */
+int fbr_topology_cpus(const struct fbr_topology *t, struct fbr_span span, char *out, size_t size);
+int fbr_topology_nodes(const struct fbr_topology *t, struct fbr_span span, char *out, size_t size);
+
 /* Returns the index of the place of that level that contains position `at`, or -1. */
 int fbr_topology_place(const struct fbr_topology *t, enum fbr_level level, unsigned at);
 
