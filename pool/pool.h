@@ -351,7 +351,6 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
                    struct fiber_result **out);
 /* takes the lock itself; on failure frees r */
 int fbr_result_begin(struct fiber_result *r, bool open);
-void fbr_result_unref(struct fiber_result *r);
 /* not under the lock: wakes threads, calls the callbacks that wait */
 void fbr_pool_call_back(struct fiber_pool *p);
 /* whether this thread is in a callback; then nothing may wait for callbacks */

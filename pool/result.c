@@ -82,7 +82,7 @@ static void destroy(struct fiber_result *r)
     free(r);
 }
 
-void fbr_result_unref(struct fiber_result *r)
+static void unref(struct fiber_result *r)
 {
     struct fiber_pool *p = r->pool;
     bool last;
@@ -210,7 +210,7 @@ static void wake_waiters(struct fiber_pool *p)
         r->waking = false;
         pthread_mutex_unlock(&p->lock);
         pthread_cond_broadcast(&r->changed);
-        fbr_result_unref(r);
+        unref(r);
         pthread_mutex_lock(&p->lock);
     }
 }
@@ -350,7 +350,7 @@ int fbr_result_begin(struct fiber_result *r, bool open)
     return 0;
 fail:
     r->refs = 1;
-    fbr_result_unref(r);
+    unref(r);
     return rc;
 }
 
@@ -687,7 +687,7 @@ void fiber_result_close(struct fiber_result *r)
     while (r->callbacks && !fbr_pool_in_callback(r->pool))
         fbr_cond_wait(&r->changed, &r->pool->lock, UINT64_MAX);
     pthread_mutex_unlock(&r->pool->lock);
-    fbr_result_unref(r);
+    unref(r);
 }
 
 /* ---- Callbacks ---- */
@@ -722,7 +722,7 @@ static void call_back(struct fiber_pool *p, struct fbr_callback *c)
         fbr_ready_set(&r->over, !r->map);
     }
     pthread_mutex_unlock(&p->lock);
-    fbr_result_unref(r);
+    unref(r);
     pthread_mutex_lock(&p->lock);
 }
 

@@ -21,7 +21,6 @@
 #include "runtime/base/log.h"
 
 #define PAGE 500
-#define LIST_MS 60000
 #define PATIENCE_MS 60000
 #define MIN_S 240
 #define MAX_S 300

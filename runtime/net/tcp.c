@@ -70,7 +70,7 @@ void fbr_tcp_url(const struct sockaddr_storage *a, char *url, size_t size)
              ntohs(six ? v6(a)->sin6_port : v4(a)->sin_port));
 }
 
-bool fbr_tcp_is_loopback(const struct sockaddr_storage *a)
+static bool is_loopback(const struct sockaddr_storage *a)
 {
     if (a->ss_family == AF_INET)
         return ntohl(v4(a)->sin_addr.s_addr) >> 24 == 127;
@@ -242,7 +242,7 @@ int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from)
     uid_t uid = 0;
     int rc;
 
-    if (!fbr_tcp_is_loopback(from))
+    if (!is_loopback(from))
         return 0;
     rc = fbr_loopback_owner(fd, &uid);
     return rc < 0 ? rc : uid == geteuid() ? 0 : -EPERM;

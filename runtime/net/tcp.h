@@ -14,7 +14,6 @@
 /* Reads the address in "tcp://address:port" or "tcp://[address]:port". -EINVAL: there is none. */
 int fbr_tcp_address(const char *url, struct sockaddr_storage *address, socklen_t *len);
 void fbr_tcp_url(const struct sockaddr_storage *address, char *url, size_t size);
-bool fbr_tcp_is_loopback(const struct sockaddr_storage *address);
 /* Stores the address of the host, without the port; zeros for another family. */
 void fbr_tcp_host(const struct sockaddr_storage *address, uint8_t host[16]);
 
