@@ -253,7 +253,7 @@ int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t inde
 {
     struct map *m = find_map(d, map);
     struct batch *b;
-    uint16_t *state;
+    uint8_t *state;
 
     if (!m || index >= m->total)
         return -ENOENT;
@@ -426,7 +426,7 @@ static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts,
                        struct fbr_dispatch_failure *failure)
 {
     struct map *m = b->map;
-    uint16_t *state = b->alone ? fbr_task_states(m, b->first) : NULL;
+    uint8_t *state = b->alone ? fbr_task_states(m, b->first) : NULL;
     enum fbr_dispatch_why why;
     unsigned deaths;
 

@@ -7,8 +7,8 @@
  *
  *     map     n tasks, index 0 to n-1, with one priority, retries and timeout. An open map may
  *             grow.
- *     task    (map, index): waiting, held by a worker, or done. Its `attempt` counts how often it
- *             was handed out, its deaths how many workers died while they may have been running it.
+ *     task    (map, index): waiting, held by a worker, or done. Its deaths count how many workers
+ *             died while they may have been running it.
  *     worker  runs tasks one after another, in the order of its messages.
  *     batch   neighbouring tasks of one map, handed to one worker: index = first + position. A
  *             worker holds at most two: the one that it runs and the next (prefetched).
@@ -80,7 +80,7 @@
  *
  * Cost. O(1) for each event, and O(log maps) when a map begins or ceases to have waiting tasks; a
  * few ns for each task of a batch. Recall looks at all workers with unstarted work, at most every
- * half millisecond and only while a worker idles. Memory: about 200 bytes a map; 2 bytes a task
+ * half millisecond and only while a worker idles. Memory: about 200 bytes a map; 1 byte a task
  * from its first handing out until its 1,024 neighbours are done (so an endless map stays small);
  * about 300 bytes a held batch. Events that must not fail allocate nothing.
  *
@@ -206,19 +206,11 @@ struct fbr_dispatch_batch {
     void *worker_user, *map_user;
     uint64_t first; /* index of its first task; the others follow without gaps */
     uint32_t count;
-    /* for fbr_dispatch_attempt(); valid until the next call on the engine */
-    const uint16_t *states;
 };
 
 /* 1: send *out; the worker holds it from now on. 0: there is nothing (more) to send. -ENOMEM:
  * nothing has changed. */
 int fbr_dispatch_next(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_batch *out);
-/* The number of the attempt at the task at this position: from 1, stops counting at 255. */
-static inline unsigned fbr_dispatch_attempt(const struct fbr_dispatch_batch *b, uint32_t pos)
-{
-    return b->states[pos] >> 8;
-}
-
 enum fbr_dispatch_order_kind {
     /* ask the worker to return the tasks of `batch` that it has not started */
     FBR_DISPATCH_RECALL = 1,

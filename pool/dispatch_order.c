@@ -92,7 +92,7 @@ void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b)
 /* Fails the task of a batch whose time is over; false: the task was done (cancelled) already. */
 static bool timed_expire(struct fbr_dispatch *d, struct batch *b, struct fbr_dispatch_order *out)
 {
-    uint16_t *state = fbr_task_states(b->map, b->first);
+    uint8_t *state = fbr_task_states(b->map, b->first);
 
     fbr_timed_drop(d, b);
     if (!state || task_what(*state) != TASK_HELD)

@@ -27,30 +27,27 @@
 #define PAGE 1024 /* tasks; no batch crosses the end of a page */
 #define RATES 4
 
-/* State of a task: waiting, held or done; how many deaths it saw; how often it was handed out. */
+/* State of a task: waiting, held or done; how many deaths it saw. */
 enum { TASK_WAITING = 0, TASK_HELD = 1, TASK_DONE = 2, TASK_WHAT = 3 };
 #define TASK_DEATH 4u /* one death */
-#define TASK_DEATHS 0xfcu
 #define TASK_DEATHS_MAX 63u
-#define TASK_ATTEMPT 0x100u
-#define TASK_ATTEMPTS 0xff00u
 
-static inline unsigned task_what(uint16_t state)
+static inline unsigned task_what(uint8_t state)
 {
     return state & TASK_WHAT;
 }
-static inline unsigned task_deaths(uint16_t state)
+static inline unsigned task_deaths(uint8_t state)
 {
-    return (state & TASK_DEATHS) / TASK_DEATH;
+    return state / TASK_DEATH;
 }
-static inline uint16_t task_set(uint16_t state, unsigned what)
+static inline uint8_t task_set(uint8_t state, unsigned what)
 {
-    return (uint16_t)((state & ~TASK_WHAT) | what);
+    return (uint8_t)((state & ~TASK_WHAT) | what);
 }
 
 struct page {
     uint32_t size, done;
-    uint16_t states[];
+    uint8_t states[];
 };
 
 /* Objects by id: the slot is in the low bits, and above it is the count of all objects that ever
@@ -184,13 +181,13 @@ void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct dispatch_wo
 extern struct page fbr_page_done;
 struct page *fbr_task_page(const struct map *m, uint64_t index);
 /* The states from `index` to the end of its page; NULL: untouched, or all done. */
-uint16_t *fbr_task_states(const struct map *m, uint64_t index);
+uint8_t *fbr_task_states(const struct map *m, uint64_t index);
 /* The same, and makes the page if it was untouched, so that NULL means all done. 0 or -ENOMEM. */
-int fbr_task_touch(struct map *m, uint64_t index, uint16_t **states);
+int fbr_task_touch(struct map *m, uint64_t index, uint8_t **states);
 /* n tasks of the page of `index` are done now; the page is freed if these were its last ones. */
 void fbr_task_retire(struct fbr_dispatch *d, struct map *m, uint64_t index, uint32_t n);
 /* Ends one task, waiting or held, whose state is at *state. */
-void fbr_task_end(struct fbr_dispatch *d, struct map *m, uint64_t index, uint16_t *state);
+void fbr_task_end(struct fbr_dispatch *d, struct map *m, uint64_t index, uint8_t *state);
 void fbr_task_pages_free(struct map *m);
 /* Counts `n` tasks of m, of which `suspects` are suspects, as waiting now, or as not waiting any
  * more (negative); m enters or leaves the heap. */
@@ -214,7 +211,7 @@ uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at,
 struct found {
     uint64_t first;
     uint32_t most;
-    uint16_t *states;
+    uint8_t *states;
     struct batch *from;
     enum window_kind kind;
 };

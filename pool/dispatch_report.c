@@ -90,7 +90,7 @@ static uint32_t take_results(struct fbr_dispatch *d, struct batch *b, uint32_t n
 {
     struct map *m = b->map;
     uint64_t index = b->first + b->seen;
-    uint16_t *states = m ? fbr_task_states(m, index) : NULL;
+    uint8_t *states = m ? fbr_task_states(m, index) : NULL;
     uint32_t held = 0, waited = 0, suspects = 0;
 
     if (!states) {

@@ -154,7 +154,6 @@ int fbr_dispatch_next(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_
     if (m->open)
         fbr_map_renew(d, m);
     batch_assign(d, now, b, w, m);
-    *out = (struct fbr_dispatch_batch){b->id,   w->id,    m->id,   w->user,
-                                       m->user, b->first, b->kept, f.states};
+    *out = (struct fbr_dispatch_batch){b->id, w->id, m->id, w->user, m->user, b->first, b->kept};
     return 1;
 }

@@ -20,7 +20,7 @@ struct page *fbr_task_page(const struct map *m, uint64_t index)
     return number - m->base < m->npages ? m->pages[number - m->base] : NULL;
 }
 
-uint16_t *fbr_task_states(const struct map *m, uint64_t index)
+uint8_t *fbr_task_states(const struct map *m, uint64_t index)
 {
     struct page *page = fbr_task_page(m, index);
 
@@ -53,14 +53,14 @@ static struct page *page_new(const struct map *m, uint64_t number)
 {
     uint64_t rest = m->total - number * PAGE;
     uint32_t size = m->open || rest > PAGE ? PAGE : (uint32_t)rest;
-    struct page *page = calloc(1, sizeof(*page) + size * sizeof(uint16_t));
+    struct page *page = calloc(1, sizeof(*page) + size);
 
     if (page)
         page->size = size;
     return page;
 }
 
-int fbr_task_touch(struct map *m, uint64_t index, uint16_t **states)
+int fbr_task_touch(struct map *m, uint64_t index, uint8_t **states)
 {
     uint64_t number = index / PAGE;
     struct page *page = fbr_task_page(m, index);
@@ -112,9 +112,9 @@ void fbr_task_pages_free(struct map *m)
     free(m->pages);
 }
 
-void fbr_task_end(struct fbr_dispatch *d, struct map *m, uint64_t index, uint16_t *state)
+void fbr_task_end(struct fbr_dispatch *d, struct map *m, uint64_t index, uint8_t *state)
 {
-    uint16_t was = *state;
+    uint8_t was = *state;
 
     *state = task_set(was, TASK_DONE);
     if (task_what(was) == TASK_WAITING) {
@@ -263,7 +263,7 @@ uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at,
                            unsigned deaths)
 {
     struct map *m = b->map;
-    uint16_t *states = at < end ? fbr_task_states(m, b->first + at) : NULL;
+    uint8_t *states = at < end ? fbr_task_states(m, b->first + at) : NULL;
     uint32_t n = 0;
     bool suspect = false;
 
@@ -274,7 +274,7 @@ uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at,
             continue;
         states[i] = task_set(states[i], TASK_WAITING);
         if (deaths && task_deaths(states[i]) < TASK_DEATHS_MAX)
-            states[i] = (uint16_t)(states[i] + TASK_DEATH);
+            states[i] = (uint8_t)(states[i] + TASK_DEATH);
         suspect = task_deaths(states[i]);
         n++;
     }
@@ -289,7 +289,7 @@ uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at,
 
 /* ---- the next tasks of a map ---- */
 
-static bool wanted(uint16_t state, enum window_kind kind)
+static bool wanted(uint8_t state, enum window_kind kind)
 {
     return task_what(state) == TASK_WAITING && (task_deaths(state) > 0) == (kind == SUSPECTS);
 }
@@ -298,7 +298,7 @@ static bool wanted(uint16_t state, enum window_kind kind)
 static bool find_in_window(struct map *m, struct batch *b, enum window_kind kind, struct found *f)
 {
     struct window *window = &b->windows[kind];
-    uint16_t *states = fbr_task_states(m, b->first);
+    uint8_t *states = fbr_task_states(m, b->first);
 
     while (states && window->at < window->end && !wanted(states[window->at], kind))
         window->at++;
@@ -322,7 +322,7 @@ static bool find_again(struct map *m, enum window_kind kind, struct found *f)
 static int find_fresh(struct map *m, struct found *f)
 {
     uint64_t end;
-    uint16_t *states;
+    uint8_t *states;
 
     while (m->cursor < m->total) {
         if (fbr_task_touch(m, m->cursor, &states))
@@ -360,13 +360,8 @@ uint32_t fbr_task_run(const struct found *f, uint32_t n)
 
 void fbr_task_hold(struct fbr_dispatch *d, struct map *m, const struct found *f, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        unsigned state = f->states[i];
-
-        if ((state & TASK_ATTEMPTS) != TASK_ATTEMPTS)
-            state += TASK_ATTEMPT;
-        f->states[i] = (uint16_t)(state | TASK_HELD);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        f->states[i] = task_set(f->states[i], TASK_HELD);
     if (f->from)
         f->from->windows[f->kind].at += n;
     else

@@ -16,7 +16,7 @@ struct count {
     uint64_t waiting, suspects, held, done;
 };
 
-static uint16_t state_of(const struct map *m, uint64_t index)
+static uint8_t state_of(const struct map *m, uint64_t index)
 {
     const struct page *page = fbr_task_page(m, index);
 
@@ -37,7 +37,7 @@ static bool in_window(const struct map *m, uint64_t index, enum window_kind kind
 
 static const char *check_task(const struct map *m, uint64_t index, struct count *c)
 {
-    uint16_t state = state_of(m, index);
+    uint8_t state = state_of(m, index);
     bool suspect = task_deaths(state);
 
     switch (task_what(state)) {
