@@ -309,7 +309,6 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     if (!again) {
         uint32_t living = j->job.info.size - j->ended;
 
-        r->lost_ranks++;
         if (living > 0)
             fbr_ring_print(r, "%s; the others go on (%u of %u)", text, living, j->job.info.size);
         else if (count_running(r) > 0)

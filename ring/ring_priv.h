@@ -159,9 +159,8 @@ struct fiber_ring {
     struct fbr_timer grace, limit, tick, gang, ask, moment;
     struct ring_failure failure;
     struct ring_traceback traceback;
-    bool listed;         /* in rt->rings */
-    uint32_t lost_ranks; /* ranks that the ring has lost and goes on without */
-    bool warned;         /* the warning about what a replaced rank waits for was printed */
+    bool listed; /* in rt->rings */
+    bool warned; /* the warning about what a replaced rank waits for was printed */
     char last_failure[512];
     bool output_full;
     int file_error;       /* errno of the first file of output_dir that could not be opened */
