@@ -86,7 +86,6 @@ static const struct fbr_field order_fields[] = {FIELD(number),
                                                 FIELD(report),
                                                 FIELD(oversubscribe),
                                                 FIELD(shared_host),
-                                                FIELD(alone),
                                                 FIELD(image),
                                                 FIELD(ranks),
                                                 {0}};
