@@ -25,7 +25,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "mpi_bridge/env.h"
 #include "runtime/base/buf.h"
@@ -102,9 +101,7 @@ struct fbr_bridge_host {
     const char *hostname; /* host name of this agent; fbr_bridge_job.hosts may add a suffix */
     /* directory of mode 0700 for sockets and files of the bridge; removed after close() */
     const char *dir;
-    bool shared_host; /* other agents of this ring run on the same machine */
-    uid_t uid;        /* of the ranks */
-    gid_t gid;
+    bool shared_host;     /* other agents of this ring run on the same machine */
     const char *topology; /* file with hwloc's XML of this machine; "": none */
     int log_level;        /* for a bridge with its own copy of the log */
     void *user;

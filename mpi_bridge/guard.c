@@ -184,7 +184,7 @@ static int wake_library(struct fbr_guard *g, int port)
 }
 
 int fbr_guard_open(struct fbr_guard **out, struct fbr_loop *loop, int listener, const char *path,
-                   uid_t uid, fbr_guard_whole_fn *whole, struct fbr_error *err)
+                   fbr_guard_whole_fn *whole, struct fbr_error *err)
 {
     struct fbr_guard *g = calloc(1, sizeof(*g));
     int port = g ? fcntl(listener, F_DUPFD_CLOEXEC, 0) : -1, rc = -ENOMEM;
@@ -200,7 +200,7 @@ int fbr_guard_open(struct fbr_guard **out, struct fbr_loop *loop, int listener, 
         return fbr_fail(err, rc, "guard: %s", fbr_strerror(rc));
     }
     memcpy(g->inner.sun_path, path, strlen(path));
-    rc = fbr_lo_listener_open(&g->listener, loop, port, uid, on_link, g, err);
+    rc = fbr_lo_listener_open(&g->listener, loop, port, on_link, g, err);
     if (rc < 0) {
         free(g);
         return rc;

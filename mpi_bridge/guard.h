@@ -15,7 +15,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "runtime/base/error.h"
 #include "runtime/net/loop.h"
@@ -27,10 +26,10 @@ struct fbr_guard;
 typedef bool fbr_guard_whole_fn(const uint8_t *bytes, size_t len);
 
 /* `listener` belongs to the library, listens for TCP and does not block. `path` is the unix
- * socket, which fbr_guard_close() removes. Only `uid` and our own user may connect. On failure
- * the listener is unchanged. */
+ * socket, which fbr_guard_close() removes. Only our own user may connect. On failure the listener
+ * is unchanged. */
 int fbr_guard_open(struct fbr_guard **g, struct fbr_loop *loop, int listener, const char *path,
-                   uid_t uid, fbr_guard_whole_fn *whole, struct fbr_error *err);
+                   fbr_guard_whole_fn *whole, struct fbr_error *err);
 /* Ends all connections. The library may have closed its descriptor before. NULL is fine. */
 void fbr_guard_close(struct fbr_guard *g);
 

@@ -223,7 +223,6 @@ void fbr_lo_link_close(struct fbr_lo_link *link)
 struct fbr_lo_listener {
     uv_tcp_t tcp;
     struct fbr_loop *loop;
-    uid_t uid;
     uint16_t port;
     uint64_t said_ms; /* when a refusal was last reported; `unsaid` came after it */
     unsigned unsaid;
@@ -245,7 +244,7 @@ static void report_refused(struct fbr_lo_listener *l, uid_t uid)
     if (l->unsaid)
         snprintf(more, sizeof(more), " (%u earlier refusals not shown)", l->unsaid);
     fbr_warn("refused a connection to 127.0.0.1:%u from user %u: only user %u may use it%s",
-             l->port, (unsigned)uid, (unsigned)l->uid, more);
+             l->port, (unsigned)uid, (unsigned)geteuid(), more);
     l->said_ms = now;
     l->unsaid = 0;
 }
@@ -259,7 +258,7 @@ static int check_owner(struct fbr_lo_listener *l, const struct fbr_lo_link *link
     if ((rc = uv_fileno(&link->uv.handle, &fd)) < 0 || (rc = fbr_loopback_owner(fd, &uid)) < 0) {
         fbr_debug("refused a connection to 127.0.0.1:%u: cannot find its owner: %s", l->port,
                   fbr_strerror(rc));
-    } else if (uid != l->uid && uid != geteuid()) {
+    } else if (uid != geteuid()) {
         rc = -EPERM;
         report_refused(l, uid);
     }
@@ -289,7 +288,7 @@ static void on_listener_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
-int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, int fd, uid_t uid,
+int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, int fd,
                          void (*on_link)(void *user, struct fbr_lo_link *link), void *user,
                          struct fbr_error *err)
 {
@@ -298,7 +297,7 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, in
     int len = sizeof(in), rc = -ENOMEM;
 
     if (l) {
-        *l = (struct fbr_lo_listener){.loop = loop, .uid = uid, .on_link = on_link, .user = user};
+        *l = (struct fbr_lo_listener){.loop = loop, .on_link = on_link, .user = user};
         rc = uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
     }
     if (rc < 0) {

@@ -41,7 +41,6 @@ static bool is_unknown_user(void)
 static void *init_infos(struct fbr_bridge *b)
 {
     const struct fbr_bridge_host *host = b->host;
-    uint32_t uid = host->uid, gid = host->gid;
     pmix_rank_t rank = host->agent;
     bool yes = true, no = false;
     void *list = PMIx_Info_list_start();
@@ -53,10 +52,6 @@ static void *init_infos(struct fbr_bridge *b)
     PMIx_Info_list_add(list, PMIX_HOSTNAME, host->hostname, PMIX_STRING);
     PMIx_Info_list_add(list, PMIX_SERVER_SHARE_TOPOLOGY, &yes, PMIX_BOOL);
     PMIx_Info_list_add(list, PMIX_IOF_LOCAL_OUTPUT, &no, PMIX_BOOL);
-    if (host->uid != geteuid() || host->gid != getegid()) {
-        PMIx_Info_list_add(list, PMIX_USERID, &uid, PMIX_UINT32);
-        PMIx_Info_list_add(list, PMIX_GRPID, &gid, PMIX_UINT32);
-    }
     return list;
 }
 
@@ -218,7 +213,7 @@ static int bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, st
     if (rc < 0)
         goto fail;
     for (uint32_t i = 0; i < local; i++)
-        if ((rc = fbr_pmix_register_rank(b, job, job->first[job->node] + i, err)) < 0)
+        if ((rc = fbr_pmix_register_rank(job, job->first[job->node] + i, err)) < 0)
             goto fail;
     DL_APPEND(b->jobs, j);
     return 0;
@@ -284,8 +279,8 @@ static void forget_outer(struct fbr_env *env)
 
 /* Prepares a rank that starts again in its old place. Since its death libpmix expects one rank
  * less, so the number is registered again. */
-static int start_again(struct fbr_bridge *b, struct fbr_pmix_job *j, struct fbr_pmix_rank *rank,
-                       const pmix_proc_t *who, struct fbr_error *err)
+static int start_again(struct fbr_pmix_job *j, struct fbr_pmix_rank *rank, const pmix_proc_t *who,
+                       struct fbr_error *err)
 {
     uint32_t total = j->job->first[j->job->node + 1] - j->job->first[j->job->node];
     int alive = 0;
@@ -299,7 +294,7 @@ static int start_again(struct fbr_bridge *b, struct fbr_pmix_job *j, struct fbr_
     PMIX_INFO_LOAD(&info, PMIX_REGISTER_NODATA, &yes, PMIX_BOOL);
     PMIx_server_register_nspace(who->nspace, alive, &info, 1, NULL, NULL);
     PMIX_INFO_DESTRUCT(&info);
-    return fbr_pmix_register_rank(b, j->job, who->rank, err);
+    return fbr_pmix_register_rank(j->job, who->rank, err);
 }
 
 static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
@@ -317,7 +312,7 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
         return fbr_fail(err, -EINVAL, "PMIx: rank %u does not belong to this agent", rank);
     PMIX_LOAD_PROCID(&who, job->nspace, rank);
     if (local->state != FBR_PMIX_NEW) {
-        code = start_again(b, j, local, &who, err);
+        code = start_again(j, local, &who, err);
         if (code < 0)
             return code;
     }

@@ -168,8 +168,7 @@ extern const pmix_server_module_t fbr_pmix_module;
 /* ---- pmix_job.c ---- */
 int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job,
                       struct fbr_error *err);
-int fbr_pmix_register_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
-                           struct fbr_error *err);
+int fbr_pmix_register_rank(const struct fbr_bridge_job *job, uint32_t rank, struct fbr_error *err);
 /* The PMIx version of the job's ranks, after one of them has connected; "" before. */
 const char *fbr_pmix_version(struct fbr_pmix_job *j);
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <utlist.h>
 
@@ -157,14 +158,13 @@ static void add_facts(struct fbr_bridge *b, const struct fbr_bridge_job *job, vo
     }
 }
 
-int fbr_pmix_register_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
-                           struct fbr_error *err)
+int fbr_pmix_register_rank(const struct fbr_bridge_job *job, uint32_t rank, struct fbr_error *err)
 {
     pmix_proc_t who;
     pmix_status_t rc;
 
     PMIX_LOAD_PROCID(&who, job->nspace, rank);
-    rc = PMIx_server_register_client(&who, b->host->uid, b->host->gid, NULL, NULL, NULL);
+    rc = PMIx_server_register_client(&who, geteuid(), getegid(), NULL, NULL, NULL);
     if (rc != PMIX_SUCCESS && rc != PMIX_OPERATION_SUCCEEDED)
         return fbr_fail(err, -EIO, "PMIx refuses rank %u: %s", rank, PMIx_Error_string(rc));
     return 0;

@@ -100,8 +100,7 @@ void fbr_pmix_ports_guard(struct fbr_bridge *b, const struct fbr_pmix_ports *bef
             continue;
         snprintf(path, sizeof(path), "%s/pmix.%d", b->host->dir, b->n_guards);
         if (strtol(b->version, NULL, 10) < FIRST_WITH_EVENTS && b->n_guards < FBR_PMIX_GUARDS &&
-            fbr_guard_open(&g, b->host->loop, now.fds[i], path, b->host->uid, is_whole, &err) ==
-                0) {
+            fbr_guard_open(&g, b->host->loop, now.fds[i], path, is_whole, &err) == 0) {
             b->guards[b->n_guards++] = g;
             continue;
         }

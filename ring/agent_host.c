@@ -337,8 +337,6 @@ void fbr_agent_host_init(struct agent_bridge *b)
         .hostname = a->hostname,
         .dir = a->dir,
         .shared_host = a->order.shared_host,
-        .uid = geteuid(),
-        .gid = getegid(),
         .topology = a->topology,
         .log_level = fbr_config_int(a->rt->config, "log_level"),
         .user = b,

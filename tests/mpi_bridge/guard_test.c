@@ -90,7 +90,7 @@ static bool library_waits(void)
 static int open_guard(void *arg)
 {
     (void)arg;
-    return fbr_guard_open(&guard, loop, library.listener, path, geteuid(), is_whole, NULL);
+    return fbr_guard_open(&guard, loop, library.listener, path, is_whole, NULL);
 }
 
 static int close_guard(void *arg)

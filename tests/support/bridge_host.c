@@ -418,8 +418,6 @@ struct bridge_host *host_open(uint32_t agents)
                                            .hostname = a->name,
                                            .dir = a->dir,
                                            .shared_host = agents > 1,
-                                           .uid = geteuid(),
-                                           .gid = getegid(),
                                            .topology = "",
                                            .user = a,
                                            .spawn = host_spawn};

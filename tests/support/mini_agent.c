@@ -415,8 +415,6 @@ int mini_agent_main(char **argv, const char *module)
                                       .hostname = a.hostname,
                                       .dir = a.dir,
                                       .shared_host = true,
-                                      .uid = getuid(),
-                                      .gid = getgid(),
                                       .topology = "",
                                       .user = &a,
                                       .post = host_post,
