@@ -60,26 +60,6 @@ void fbr_ring_apps_free(struct fiber_ring_program *programs, int n)
     free(programs);
 }
 
-int fbr_ring_apps_copy(struct fiber_ring_program **out, const struct fiber_ring_options *o)
-{
-    struct fiber_ring_program *all = calloc((size_t)o->nprograms + 1, sizeof(*all));
-    bool good = all != NULL;
-
-    for (int i = 0; good && i < o->nprograms; i++) {
-        const struct fiber_ring_program *from = &o->programs[i];
-
-        all[i].count = from->count;
-        all[i].command = (const char *const *)fbr_list_copy(from->command);
-        all[i].env = (const char *const *)fbr_list_copy(from->env);
-        all[i].workdir = from->workdir ? strdup(from->workdir) : NULL;
-        good = all[i].command && all[i].env && (all[i].workdir || !from->workdir);
-    }
-    if (!good)
-        fbr_ring_apps_free(all, o->nprograms);
-    *out = good ? all : NULL;
-    return good ? 0 : -ENOMEM;
-}
-
 static size_t length(const char *const *list)
 {
     size_t n = 0;
@@ -89,8 +69,8 @@ static size_t length(const char *const *list)
     return n;
 }
 
-/* Joins lists of NAME=VALUE strings. If a name comes twice, the last string counts. */
-static char **join(const char *const *lists[], size_t n)
+/* Copies lists into one. A NULL list is an empty one. NULL: out of memory. */
+static char **copy_lists(const char *const *const *lists, size_t n)
 {
     size_t all = 0, k = 0;
     char **joined;
@@ -109,6 +89,26 @@ static char **join(const char *const *lists[], size_t n)
     return joined;
 }
 
+int fbr_ring_apps_copy(struct fiber_ring_program **out, const struct fiber_ring_options *o)
+{
+    struct fiber_ring_program *all = calloc((size_t)o->nprograms + 1, sizeof(*all));
+    bool good = all != NULL;
+
+    for (int i = 0; good && i < o->nprograms; i++) {
+        const struct fiber_ring_program *from = &o->programs[i];
+
+        all[i].count = from->count;
+        all[i].command = (const char *const *)copy_lists(&from->command, 1);
+        all[i].env = (const char *const *)copy_lists(&from->env, 1);
+        all[i].workdir = from->workdir ? strdup(from->workdir) : NULL;
+        good = all[i].command && all[i].env && (all[i].workdir || !from->workdir);
+    }
+    if (!good)
+        fbr_ring_apps_free(all, o->nprograms);
+    *out = good ? all : NULL;
+    return good ? 0 : -ENOMEM;
+}
+
 struct fbr_app *fbr_ring_apps_make(const struct fiber_ring_options *o, int size,
                                    const char *const *before, const char *const *after)
 {
@@ -117,12 +117,13 @@ struct fbr_app *fbr_ring_apps_make(const struct fiber_ring_options *o, int size,
 
     for (uint32_t i = 0; all && i < n; i++) {
         struct fiber_ring_program p = fbr_ring_app(o, size, (int)i);
+        /* if a name comes twice, the last string counts */
         const char *const *env[] = {before, o->job.env, p.env, after};
         const char *workdir = p.workdir ? p.workdir : o->job.workdir;
 
         all[i].first = first;
-        all[i].argv = fbr_list_copy(p.command);
-        all[i].env = join(env, sizeof(env) / sizeof(env[0]));
+        all[i].argv = copy_lists(&p.command, 1);
+        all[i].env = copy_lists(env, sizeof(env) / sizeof(env[0]));
         all[i].workdir = strdup(workdir ? workdir : "");
         if (!all[i].argv || !all[i].env || !all[i].workdir) {
             fbr_apps_free(all, n);

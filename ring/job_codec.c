@@ -10,28 +10,6 @@
 #include "ring/plan.h"
 #include "ring/ring_wire.h"
 
-/* ---- Lists ---- */
-
-char **fbr_list_copy(const char *const *list)
-{
-    size_t n = 0;
-    char **copy;
-
-    while (list && list[n])
-        n++;
-    copy = calloc(n + 1, sizeof(*copy));
-    for (size_t i = 0; copy && i < n; i++) {
-        copy[i] = strdup(list[i]);
-        if (!copy[i]) {
-            fbr_list_free(copy);
-            return NULL;
-        }
-    }
-    return copy;
-}
-
-/* ---- Jobs ---- */
-
 static void put_restarts(const struct fbr_ring_job *j, struct fbr_buf *b)
 {
     uint32_t n = 0;

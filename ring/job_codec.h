@@ -60,7 +60,4 @@ uint32_t fbr_ring_job_restarts(const struct fbr_ring_job *j, uint32_t rank);
 int fbr_ring_job_restarted(struct fbr_ring_job *j, uint32_t rank);
 const struct fbr_app *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank);
 
-/* NULL without memory; a NULL list is copied as an empty one */
-char **fbr_list_copy(const char *const *list);
-
 #endif
