@@ -71,19 +71,19 @@ static void on_show(void *arg)
     struct agent *a = arg;
     uint64_t now = fbr_now_ms();
     struct agent_job *j;
+    bool more = false;
 
-    a->showing = false;
     DL_FOREACH(a->jobs, j)
-        a->showing |= show_pieces(j, now);
-    if (!a->showing)
+        more |= show_pieces(j, now);
+    if (!more)
         fbr_timer_stop(&a->show);
 }
 
 static void show_later(struct agent *a)
 {
-    if (a->showing || (!a->show.uv && fbr_timer_init(&a->show, a->rt->loop, on_show, a) < 0))
+    if (fbr_timer_runs(&a->show) ||
+        (!a->show.uv && fbr_timer_init(&a->show, a->rt->loop, on_show, a) < 0))
         return;
-    a->showing = true;
     fbr_timer_start(&a->show, SHOW_LOOK_MS, SHOW_LOOK_MS);
 }
 

@@ -117,13 +117,12 @@ struct agent {
     uint64_t oom_kills; /* out-of-memory kills of the cgroup, as last read */
     uint64_t unwritten; /* bytes of output that the launcher has not written */
     bool full;
-    struct fbr_timer show; /* runs while `showing`: there is an unfinished line */
-    bool showing;
-    bool leaving;      /* SIGTERM has come, and the ranks got it; no rank is started any more */
-    bool ended;        /* all is closed */
-    uint64_t asked_ms; /* when the launcher had all ranks asked to end; 0: never */
-    int signal;        /* that the main thread passes to the loop */
-    int over;          /* an eventfd: the main thread need wait no longer */
+    struct fbr_timer show; /* runs while there is an unfinished line */
+    bool leaving;          /* SIGTERM has come, and the ranks got it; no rank is started any more */
+    bool ended;            /* all is closed */
+    uint64_t asked_ms;     /* when the launcher had all ranks asked to end; 0: never */
+    int signal;            /* that the main thread passes to the loop */
+    int over;              /* an eventfd: the main thread need wait no longer */
 };
 
 /* Frames to the launcher. */
