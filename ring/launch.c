@@ -257,8 +257,8 @@ static void finish(struct fiber_ring *r)
     fbr_timer_fini(&r->grace);
     fbr_timer_fini(&r->limit);
     fbr_timer_fini(&r->gang);
-    fbr_ring_missing_fini(r);
-    fbr_ring_traceback_fini(r);
+    fbr_timer_fini(&r->ask);
+    fbr_timer_fini(&r->traceback.silence);
     fbr_ring_notes_flush(r);
     fbr_timer_fini(&r->moment);
     fbr_ring_requests_close(r);

@@ -50,11 +50,6 @@ int fbr_ring_missing_init(struct fiber_ring *r)
     return fbr_timer_init(&r->ask, r->rt->loop, on_ask, r);
 }
 
-void fbr_ring_missing_fini(struct fiber_ring *r)
-{
-    fbr_timer_fini(&r->ask);
-}
-
 /* True if MPI_Init of the others cannot return without this rank. It can if the rank's agent is
  * idle. A failed rank counts only where the ring goes on. */
 static bool is_missing(const struct ring_job *j, uint32_t rank)

@@ -258,14 +258,12 @@ void fbr_ring_print_report(struct fiber_ring *r, const char *report);
 
 /* missing.c */
 int fbr_ring_missing_init(struct fiber_ring *r);
-void fbr_ring_missing_fini(struct fiber_ring *r);
 void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank);
 void fbr_ring_missing_met(struct ring_job *j, uint32_t rank);
 void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank); /* the rank waits in MPI_Init */
 
 /* traceback.c */
 int fbr_ring_traceback_init(struct fiber_ring *r);
-void fbr_ring_traceback_fini(struct fiber_ring *r);
 void fbr_ring_traceback_output(struct ring_job *j, uint32_t rank, int stream, const void *data,
                                size_t len);
 

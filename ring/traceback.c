@@ -35,11 +35,6 @@ int fbr_ring_traceback_init(struct fiber_ring *r)
     return fbr_timer_init(&r->traceback.silence, r->rt->loop, on_silence, r);
 }
 
-void fbr_ring_traceback_fini(struct fiber_ring *r)
-{
-    fbr_timer_fini(&r->traceback.silence);
-}
-
 void fbr_ring_traceback_output(struct ring_job *j, uint32_t rank, int stream, const void *data,
                                size_t len)
 {

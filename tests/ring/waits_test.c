@@ -46,8 +46,8 @@ static int run_check(void *arg)
             : w->check(w);
 
     fbr_timer_fini(&r->gang);
-    fbr_ring_missing_fini(r);
-    fbr_ring_traceback_fini(r);
+    fbr_timer_fini(&r->ask);
+    fbr_timer_fini(&r->traceback.silence);
     fbr_timer_fini(&r->grace);
     return line;
 }
