@@ -2,6 +2,8 @@
  *
  * FIBER_*               which rank this is, for programs that are written for Fiber and for scripts
  * OMPI_COMM_WORLD_*     what mpirun sets; many scripts and libraries find the rank by them
+ * OMPI_VERSION          whose mpirun: from version 5 on, or without it, JAX 0.12 asks mpi4py in
+ *                         place of these variables, also a program that passes the JAX_* on
  * MPI_LOCALRANKID       and MPI_LOCALNRANKS: what MPICH's and Intel MPI's mpiexec set, for scripts
  *                         that choose a GPU
  * JAX_*                 jax.distributed.initialize() reads the address; a program reads the rest
@@ -79,6 +81,7 @@ static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "OMPI_COMM_WORLD_LOCAL_RANK", "%u", rank - first);
     fbr_env_set(env, "OMPI_COMM_WORLD_LOCAL_SIZE", "%u", local_size);
     fbr_env_set(env, "OMPI_COMM_WORLD_NODE_RANK", "%u", rank - first);
+    fbr_env_set(env, "OMPI_VERSION", "4");
     fbr_env_set(env, "MPI_LOCALRANKID", "%u", rank - first);
     fbr_env_set(env, "MPI_LOCALNRANKS", "%u", local_size);
     set_jax(job, rank, env);

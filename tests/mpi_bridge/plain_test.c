@@ -26,7 +26,7 @@ static void expect(const struct fbr_env *env, const char *const list[][2], size_
 static void test_a_rank_is_told_who_it_is(void **state)
 {
     static char *const outer[] = {"OMPI_COMM_WORLD_RANK=77", "FIBER_RANK=78", "JAX_PROCESS_ID=5",
-                                  NULL};
+                                  "OMPI_VERSION=5.0.11", NULL};
     struct bridge_host *h = host_open(3);
     struct fbr_env env;
     char address[64];
@@ -51,11 +51,12 @@ static void test_a_rank_is_told_who_it_is(void **state)
                                     {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
                                     {"OMPI_COMM_WORLD_NODE_RANK", "1"},
+                                    {"OMPI_VERSION", "4"},
                                     {"MPI_LOCALRANKID", "1"},
                                     {"MPI_LOCALNRANKS", "3"},
                                     {"JAX_NUM_PROCESSES", "5"},
                                     {"JAX_PROCESS_ID", "5"}},
-           17); /* the last is the user's */
+           18); /* the last is the user's */
     snprintf(address, sizeof(address), "%s", fbr_env_get(&env, "JAX_COORDINATOR_ADDRESS"));
     assert_int_equal(sscanf(address, "127.0.0.1:%u", &port), 1);
     assert_in_range(port, 61440, 65535);
