@@ -18,6 +18,10 @@ import sys
 
 __version__ = "0.1.0"
 
+if "t" in sys.abiflags:  # the extension is made for other objects, but such an interpreter loads it
+    raise ImportError("fiber needs an interpreter with the GIL, and this one is free-threaded (python%d.%dt)"
+                      % sys.version_info[:2])
+
 _MODULES = frozenset((
     "backend", "cli", "config", "connection", "context", "dummy", "experimental", "futures", "image", "managers", "meta",
     "objects", "pool", "process", "queues", "reduction", "ring", "shared_memory", "sharedctypes", "synchronize", "util",

@@ -32,6 +32,18 @@ def test_the_version_is_the_library_s():
     assert fiber.__version__ == _fiber.version()
 
 
+def test_a_free_threaded_interpreter_is_refused(program):
+    ran = program("""
+        import sys
+
+        sys.abiflags = "t"
+        try:
+            import fiber
+        except ImportError as e:
+            print(e)
+    """)
+    assert ran.out.startswith("fiber needs an interpreter with the GIL, and this one is free-threaded"), ran
+
 
 @pytest.mark.parametrize("name", fiber.__all__)
 def test_a_name_is_there(name):
