@@ -32,7 +32,7 @@ may_begin() {
 
 pods() { in_space get pods -l fiber.io/run --field-selector status.phase=Running -o name | cut -d/ -f2; }
 has_two() { (($(pods | wc -l) >= 2)); }
-# maps: a pool of two that maps until `finish`. What the cluster says of its pods comes later than their own word.
+# maps: a pool of two that maps until `finish`. Its pods say that they run before the cluster says so.
 maps() {
     rm -f "$work/go"
     begins 1 begun "$prog" pool 2 200 20 "$work/go" 0

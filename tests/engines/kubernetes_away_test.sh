@@ -24,7 +24,7 @@ begin_relay() {
 listens() { (exec 3<>"/dev/tcp/$door/6443") 2>/dev/null; }
 end_relay() {
     [[ $relay ]] || return 0
-    kill -KILL -- "-$relay"
+    kill -KILL -- "-$relay" 2>/dev/null || : # it may have ended by itself
     wait "$relay" 2>/dev/null || :
     relay=
 }
@@ -44,7 +44,6 @@ export KUBECONFIG=$work/kubeconfig XDG_RUNTIME_DIR=$work/run # other tests do no
 begin_relay
 
 # leave NAME: it goes on; take NAME: it is the one again that is spoken of
-declare -A left
 leave() {
     left[$1]="$out $launcher"
     launcher=
