@@ -22,7 +22,7 @@ static int get(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
     unsigned specials = 0;
     char name[FBR_MSG_NAME];
     uint32_t mode = 0;
-    int fd = fbr_tree_open(r->path, &mode, name, err), rc;
+    int fd = fbr_tree_open(r->path[0] ? r->path : ".", &mode, name, err), rc;
 
     if (fd < 0)
         return fd;

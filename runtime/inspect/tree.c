@@ -59,7 +59,7 @@ void fbr_tree_describe_left(char *out, size_t size, unsigned links, unsigned spe
 int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], struct fbr_error *err)
 {
     /* O_NONBLOCK: open() must not wait for the other end of a FIFO. */
-    int fd = open(path[0] ? path : ".", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
     const char *slash;
     struct stat st;
     char *whole;
@@ -79,7 +79,7 @@ int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], str
         return fd;
     }
     *mode |= FBR_MSG_IS_TREE;
-    whole = realpath(path[0] ? path : ".", NULL);
+    whole = realpath(path, NULL);
     slash = whole ? strrchr(whole, '/') : NULL;
     snprintf(name, FBR_MSG_NAME, "%s", slash && slash[1] ? slash + 1 : "files");
     free(whole);

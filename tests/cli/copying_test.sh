@@ -30,9 +30,12 @@ expect 0 '' 'from rank 0' fiber cp demo/0:large back
 same large back/large
 expect 0 '' 'by its whole path' fiber cp "demo:$work/there/large" ./a:b
 same large a:b
+expect 0 '' 'the working directory of rank 0' fiber cp demo: all
+same large all/large
 expect 1 '^fiber: in the job: none: No such file' 'what is not there' fiber cp demo:none back
 expect 1 '^fiber: in the job: /dev/null exists, and is not a regular file' 'a device' fiber cp large demo:/dev/null
 expect 1 '^fiber: none: No such file' 'what is not here' fiber cp none demo:
+expect 1 '^fiber: : No such file' 'no name, as of a variable that is not set' fiber cp '' demo:
 expect 1 '^fiber: there is no rank 2: the run has 2' 'no such rank' fiber cp large demo/2:
 expect 1 'is not a rank' 'no rank at all' fiber cp large demo/x:
 expect 1 'no run of yours on this host has the name other' 'no such run' fiber cp large other:
