@@ -35,22 +35,24 @@ static void run_once(const uint8_t *data, size_t size)
 
 static int run_file(const char *path)
 {
-    char *data = NULL;
-    size_t room = 0, size;
     FILE *f = fopen(path, "rb");
-    ssize_t got;
+    long size = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    uint8_t *data = size >= 0 ? malloc((size_t)size + 1) : NULL;
+    int rc = -errno;
 
-    if (!f)
-        return -errno;
-    got = getdelim(&data, &room, EOF, f);
-    fclose(f);
-    size = got > 0 ? (size_t)got : 0;
-    for (size_t n = 0; n < size && n < PREFIXES; n++)
-        run_once((const uint8_t *)data, n);
-    run_once((const uint8_t *)(data ? data : ""), size);
+    if (data) {
+        rewind(f);
+        rc = fread(data, 1, (size_t)size, f) == (size_t)size ? 0 : -EIO;
+    }
+    if (f)
+        fclose(f);
+    for (size_t n = 0; rc == 0 && n < (size_t)size && n < PREFIXES; n++)
+        run_once(data, n);
+    if (rc == 0)
+        run_once(data, (size_t)size);
     free(data);
     inputs++;
-    return 0;
+    return rc;
 }
 
 static int run_folder(const char *path)
