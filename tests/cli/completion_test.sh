@@ -92,6 +92,18 @@ completes "server" fiber run --dry-run = s
 ln -s "$(command -v fiber)" "$work/fiber"
 # shellcheck disable=SC2088 # bash gives what is typed
 HOME=$work completes "run" '~/fiber' r
+tilde() { # tilde <shell> <script>: it completes "~/fiber ki"
+    command -v "$1" >/dev/null || return 0
+    if ! HOME=$work "$@" "$work/fiber.$1" 2>&1 | grep -q '^kill'; then
+        echo "$1: nothing for ~/fiber ki"
+        bad=1
+    fi
+}
+# shellcheck disable=SC2016 # for zsh
+tilde zsh -f -c 'compdef() :; _describe() print -r -- "${(@P)2}"
+    . $0; words=("~/fiber" ki) CURRENT=2; _fiber'
+# shellcheck disable=SC2016 # for fish
+tilde fish --no-config -c 'source $argv[1]; complete -C "~/fiber ki"'
 cd "$work"
 touch argument-1
 completes "argument-1" fiber run -n 4 cat argu
