@@ -73,9 +73,12 @@ int fbr_docker_pull_command(const struct fbr_docker_engine *e, const char *image
 {
     char host[300], podman[300], certs[300];
     /* the user's own variables may be for another engine */
-    const char *const more[] = {host, podman,
+    const char *const more[] = {host,
+                                podman,
+                                "DOCKER_TLS",
                                 e->certs[0] ? "DOCKER_TLS_VERIFY=1" : "DOCKER_TLS_VERIFY",
-                                e->certs[0] ? certs : NULL, NULL};
+                                e->certs[0] ? certs : NULL,
+                                NULL};
     char **env;
     struct fbr_error by_docker = {0, ""}, by_podman = {0, ""};
     int rc, other;

@@ -61,9 +61,11 @@ static void a_command_uses_our_engine(void **state)
     assert_pull(0, "");
     engine.certs[0] = '\0';
     setenv("DOCKER_TLS_VERIFY", "1", 1); /* for another engine than ours, which has no TLS */
-    command("docker", "[ -z \"${DOCKER_TLS_VERIFY+set}\" ]\n");
+    setenv("DOCKER_TLS", "1", 1);
+    command("docker", "[ -z \"${DOCKER_TLS_VERIFY+set}${DOCKER_TLS+set}\" ]\n");
     assert_pull(0, "");
     unsetenv("DOCKER_TLS_VERIFY");
+    unsetenv("DOCKER_TLS");
 }
 
 static void podman_is_tried_where_docker_fails_or_is_missing(void **state)
