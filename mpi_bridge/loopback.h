@@ -2,8 +2,8 @@
  * bounded queue.
  *
  * Loop thread only. No call waits. Any user of the host can connect to a loopback port. So a
- * listener asks the kernel for the owner of the other end, and hangs up at once unless the owner is
- * the user of the ranks, or ours.
+ * listener asks the kernel for the owner of the other end, and hangs up at once unless that is our
+ * own user.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_LOOPBACK_H
@@ -11,7 +11,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "runtime/base/error.h"
 #include "runtime/net/loop.h"
