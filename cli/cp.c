@@ -143,10 +143,9 @@ static int get_it(struct cp *c, struct fbr_error *err)
         return rc;
     }
     rc = fbr_tree_commit(&t, err);
-    if (rc < 0)
-        return rc;
-    print_left(text, t.links, 0);
-    return 0;
+    if (rc == 0 && i.mode & FBR_MSG_IS_TREE) /* a file is all there, or not at all */
+        print_left(text, t.links, 0);
+    return rc;
 }
 
 /* ---- The command ---- */

@@ -44,6 +44,48 @@ expect 2 'one of SRC and DST must be a file of this host' 'two files there' fibe
 [ "$(find there back -type f | sort | tr '\n' ' ')" = "back/large there/copied there/large " ] ||
     { echo "left: $(find there back)"; bad=1; }
 
+# an older agent sends, at the end of a file, the error of its first try: that the file is no directory
+cat >older.py <<'END'
+import os
+import socket
+import sys
+import threading
+
+door = sys.argv[1]
+done = b"\x09" + bytes(8)
+error = b"e: Not a directory"
+
+
+def carry(a, b):
+    while data := a.recv(1 << 16):
+        if data.endswith(b"\x09\0\0\0" + done):
+            data = data[:-13] + bytes([9 + len(error), 0, 0, 0]) + done[:5] + bytes([len(error), 0, 0, 0]) + error
+        b.sendall(data)
+    b.shutdown(socket.SHUT_WR)
+
+
+os.rename(door, door + ".its")
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(door)
+listener.listen()
+print(flush=True)
+while True:
+    here = listener.accept()[0]
+    there = socket.socket(socket.AF_UNIX)
+    there.connect(door + ".its")
+    for pair in (here, there), (there, here):
+        threading.Thread(target=carry, args=pair, daemon=True).start()
+END
+door=$(echo run/fiber/*/control)
+python3 older.py "$door" >&9 &
+older=$!
+read -r -t 60 _ <&9
+expect 0 '' 'from an older agent' fiber cp demo:copied back
+same empty back/copied
+kill $older
+wait $older || :
+mv "$door.its" "$door"
+
 # directories: whole, as they are, and only where nothing is
 mkdir -p tree/sub/none
 cp large empty tree/sub/
