@@ -13,8 +13,8 @@
  * Where pidfds do not work, on kernels before 5.4 and in containers that forbid them, a thread
  * waits for the end of each child.
  *
- * valgrind knows clone() only as vfork() uses it, and makes a fork of that. The child's report is
- * in memory that both share, so it arrives in either case.
+ * valgrind and qemu's emulation of another processor know clone() only as vfork() uses it, and make
+ * a fork of that. The child's report is in memory that both share, so it arrives in either case.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/program/spawn.h"
@@ -47,6 +47,7 @@
 #include "runtime/base/sync.h"
 
 #define STACK (64 * 1024)
+#define AS_VFORK (CLONE_VM | CLONE_VFORK | SIGCHLD)
 
 /* Descriptors that reserve low numbers for the child's descriptors. */
 static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
@@ -70,7 +71,7 @@ static void look_around(void)
     const char *preload = fbr_getenv("LD_PRELOAD"); /* the program may change its environment */
 
     under_valgrind = preload && strstr(preload, "vgpreload_");
-    clone_flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
+    clone_flags = AS_VFORK;
     if (!under_valgrind && has_pidfds())
         clone_flags |= CLONE_PIDFD;
     if (!under_valgrind && syscall(SYS_close_range, ~0U, ~0U, 0) == 0) /* closes nothing */
@@ -260,6 +261,10 @@ static pid_t run_child(struct launch *l, int *pidfd)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     pid = __clone(child_main, stack + STACK, clone_flags, shared, pidfd);
+    if (pid < 0 && errno == EINVAL) { /* the first child under qemu: no pidfd is open yet */
+        clone_flags = AS_VFORK;
+        pid = __clone(child_main, stack + STACK, clone_flags, shared, pidfd);
+    }
     if (pid < 0)
         pid = -errno;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
