@@ -1,9 +1,6 @@
 /* aead.c - encrypts data frames with OpenSSL's AEAD ciphers.
  *
- * The cipher context keeps the expanded key; a frame only sets its nonce. The replay window is a
- * ring of 64-bit words indexed by the counter itself, so that no bits shift when the window moves
- * (the method of RFC 6479, section 2). The ring has one word more than the window needs, so a whole
- * word can be cleared when the newest counter enters it.
+ * The cipher context keeps the expanded key; a frame only sets its nonce.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/aead.h"
@@ -18,7 +15,6 @@
 #include <openssl/evp.h>
 
 #define NONCE_SIZE 12
-#define WORDS (FBR_AEAD_WINDOW / 64 + 1)
 #define MAX_SEALED ((uint64_t)1 << 50) /* bytes; every frame counts as at least 64 */
 #define MAX_FORGED ((uint64_t)1 << 36) /* frames */
 
@@ -54,7 +50,6 @@ int fbr_aead_init(struct fbr_aead *s, enum fbr_aead_way way, enum fbr_aead_alg a
     s->aad_len = aad_len;
     if (aad_len > 0)
         memcpy(s->aad, aad, aad_len);
-    s->seen[0] = 1; /* no frame has counter 0 */
     return 0;
 }
 
@@ -99,30 +94,6 @@ int fbr_aead_encrypt(struct fbr_aead *s, uint64_t *counter, const void *in, size
     return -EIO;
 }
 
-/* Whether a frame with this counter is not too old and has not been accepted. */
-static bool is_new(const struct fbr_aead *s, uint64_t counter)
-{
-    if (counter > s->counter)
-        return true;
-    if (s->counter - counter >= FBR_AEAD_WINDOW)
-        return false;
-    return !(s->seen[counter / 64 % WORDS] >> counter % 64 & 1);
-}
-
-static void mark_seen(struct fbr_aead *s, uint64_t counter)
-{
-    if (counter > s->counter) {
-        uint64_t from = s->counter / 64, to = counter / 64;
-
-        if (to - from > WORDS)
-            from = to - WORDS;
-        while (from < to)
-            s->seen[++from % WORDS] = 0;
-        s->counter = counter;
-    }
-    s->seen[counter / 64 % WORDS] |= (uint64_t)1 << counter % 64;
-}
-
 int fbr_aead_decrypt(struct fbr_aead *s, uint64_t counter, const void *in, size_t len, void *out)
 {
     uint8_t tag[FBR_AEAD_TAG];
@@ -131,7 +102,7 @@ int fbr_aead_decrypt(struct fbr_aead *s, uint64_t counter, const void *in, size_
 
     if (!s->ctx || s->way != FBR_AEAD_RECEIVE)
         return -EINVAL;
-    if (len < FBR_AEAD_TAG || !is_new(s, counter))
+    if (len < FBR_AEAD_TAG || counter <= s->counter)
         return -EBADMSG;
     len -= FBR_AEAD_TAG;
     if (len > FBR_AEAD_MAX)
@@ -142,7 +113,7 @@ int fbr_aead_decrypt(struct fbr_aead *s, uint64_t counter, const void *in, size_
     if (run(s, counter, in, len, out) &&
         EVP_CIPHER_CTX_ctrl(s->ctx, EVP_CTRL_AEAD_SET_TAG, FBR_AEAD_TAG, tag) == 1 &&
         EVP_CipherFinal_ex(s->ctx, none, &n) == 1) {
-        mark_seen(s, counter);
+        s->counter = counter;
         return 0;
     }
     ERR_clear_error();

@@ -6,8 +6,8 @@
  * counter. The additional data (job, peers) is authenticated but not sent. Both ends must use the
  * same algorithm, for example the receiver's fbr_aead_preferred() from the authenticated greeting.
  *
- * Frames may arrive out of order or be lost, but none is accepted twice: the receiver remembers the
- * last FBR_AEAD_WINDOW counters and refuses older ones. Only an authentic frame moves that window.
+ * Frames may be lost, but none is accepted twice or behind a later one: the receiver refuses a
+ * frame whose counter is not above that of the last authentic one.
  *
  * A key expires long before its security bounds are reached (RFC 8446, section 5.5, and RFC 9001,
  * section 6.6): after 2^50 bytes encrypted or 2^36 forgeries, calls return -EKEYEXPIRED and the
@@ -26,10 +26,8 @@
 
 #include "runtime/base/random.h"
 
-#define FBR_AEAD_TAG 16      /* bytes that encryption adds to a frame */
-#define FBR_AEAD_AAD_MAX 256 /* bytes of additional data */
-/* counters that the receiver remembers: the newest and the 1,983 below it */
-#define FBR_AEAD_WINDOW 1984
+#define FBR_AEAD_TAG 16        /* bytes that encryption adds to a frame */
+#define FBR_AEAD_AAD_MAX 256   /* bytes of additional data */
 #define FBR_AEAD_MAX (1 << 30) /* bytes of plaintext in one frame */
 
 /* The numbers travel in greetings: never renumber. */
@@ -41,10 +39,8 @@ struct evp_cipher_ctx_st;
 struct fbr_aead { /* all members are private */
     struct evp_cipher_ctx_st *ctx;
     enum fbr_aead_way way;
-    /* counter of the last encrypted frame, or the highest of the decrypted frames */
-    uint64_t counter;
-    uint64_t spent;                          /* bytes encrypted, or forgeries refused */
-    uint64_t seen[FBR_AEAD_WINDOW / 64 + 1]; /* ring of bits, indexed by counter */
+    uint64_t counter; /* of the last frame that was encrypted or decrypted */
+    uint64_t spent;   /* bytes encrypted, or forgeries refused */
     size_t aad_len;
     uint8_t aad[FBR_AEAD_AAD_MAX];
 };
@@ -69,7 +65,7 @@ int fbr_aead_encrypt(struct fbr_aead *s, uint64_t *counter, const void *in, size
 
 /* Decrypts a frame of len bytes, with its tag, into out, which must have room for len -
  * FBR_AEAD_TAG bytes. out may equal in. Returns 0, or -EBADMSG for a frame that is forged, damaged,
- * too short, older than the window, or a repetition; -EMSGSIZE, -EKEYEXPIRED, -EINVAL on a sender.
+ * too short, or not newer than the last one; -EMSGSIZE, -EKEYEXPIRED, -EINVAL on a sender.
  * If a frame does not authenticate, out is filled with zeros (so if out equals in, the frame is
  * gone). */
 int fbr_aead_decrypt(struct fbr_aead *s, uint64_t counter, const void *in, size_t len, void *out)

@@ -265,7 +265,6 @@ static void test_limits_have_the_values_of_the_page(void **state)
                                       LIMIT(FBR_MUX_MAX),
                                       LIMIT(FBR_SOCK_MAX),
                                       LIMIT(FBR_AEAD_TAG),
-                                      LIMIT(FBR_AEAD_WINDOW),
                                       LIMIT(FBR_DISPATCH_BATCH_MAX),
                                       LIMIT(FBR_CH_BATCH_MAX),
                                       LIMIT(FBR_STORE_NAME_MAX),

@@ -1,4 +1,4 @@
-/* aead_test.c - sealing and opening of data frames, and the replay window, of runtime/net/aead.h.
+/* aead_test.c - sealing and opening of data frames, and the refusal of repeated ones, of runtime/net/aead.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -117,9 +117,10 @@ static void published_vectors_are_met(void **state)
 
         assert_int_equal(fbr_aead_init(&s, FBR_AEAD_RECEIVE, v->alg, key, ad, strlen(v->aad) / 2),
                          0);
-        s.seen[0] = 0; /* counter 0 is refused in earnest */
-        assert_int_equal(fbr_aead_decrypt(&s, counter, sealed, len + TAG, out), 0);
-        assert_memory_equal(out, plain, len);
+        assert_int_equal(fbr_aead_decrypt(&s, counter, sealed, len + TAG, out),
+                         counter ? 0 : -EBADMSG);
+        if (counter)
+            assert_memory_equal(out, plain, len);
         fbr_aead_fini(&s);
     }
 }
@@ -232,56 +233,23 @@ static int open_at(struct fbr_aead *tx, struct fbr_aead *rx, uint64_t counter)
     return rc;
 }
 
-static void a_frame_is_accepted_once(void **state)
+static void a_frame_is_accepted_once_and_not_behind_a_later_one(void **state)
 {
     struct fbr_aead tx, rx;
 
     (void)state;
     pair_open(&tx, &rx, fbr_aead_preferred());
     assert_int_equal(open_at(&tx, &rx, 0), -EBADMSG);
-    for (uint64_t i = 1; i < 10000; i++) {
+    for (uint64_t i = 1; i < 10000; i += i % 3) { /* every third frame is lost */
         assert_int_equal(open_at(&tx, &rx, i), 0);
         assert_int_equal(open_at(&tx, &rx, i), -EBADMSG);
+        assert_int_equal(open_at(&tx, &rx, i - 1), -EBADMSG);
         assert_int_equal(open_at(&tx, &rx, i / 2), -EBADMSG);
     }
     pair_close(&tx, &rx);
 }
 
-static void reordered_frames_inside_the_window_are_accepted_once(void **state)
-{
-    enum { SPAN = FBR_AEAD_WINDOW };
-    struct fbr_aead tx, rx;
-
-    (void)state;
-    pair_open(&tx, &rx, fbr_aead_preferred());
-    for (uint64_t base = 0; base < 5 * SPAN; base += SPAN) {
-        for (uint64_t i = SPAN; i > 0; i--)
-            assert_int_equal(open_at(&tx, &rx, base + i), 0);
-        for (uint64_t i = 1; i <= SPAN; i++)
-            assert_int_equal(open_at(&tx, &rx, base + i), -EBADMSG);
-    }
-    pair_close(&tx, &rx);
-}
-
-static void frames_from_before_the_window_are_refused(void **state)
-{
-    static const uint64_t tops[] = {FBR_AEAD_WINDOW + 1, 5000, 5063, 5064, 1000000007,
-                                    (uint64_t)1 << 62};
-    struct fbr_aead tx, rx;
-
-    (void)state;
-    pair_open(&tx, &rx, fbr_aead_preferred());
-    for (size_t i = 0; i < sizeof(tops) / sizeof(tops[0]); i++) {
-        assert_int_equal(open_at(&tx, &rx, tops[i]), 0);
-        assert_int_equal(open_at(&tx, &rx, tops[i] - FBR_AEAD_WINDOW), -EBADMSG);
-        assert_int_equal(open_at(&tx, &rx, tops[i] - FBR_AEAD_WINDOW + 1), 0);
-        assert_int_equal(open_at(&tx, &rx, tops[i] - FBR_AEAD_WINDOW + 1), -EBADMSG);
-        assert_int_equal(open_at(&tx, &rx, tops[i]), -EBADMSG);
-    }
-    pair_close(&tx, &rx);
-}
-
-static void a_forgery_does_not_move_the_window(void **state)
+static void a_forgery_does_not_move_the_counter(void **state)
 {
     uint8_t frame[8 + TAG], out[8];
     struct fbr_aead tx, rx;
@@ -291,36 +259,7 @@ static void a_forgery_does_not_move_the_window(void **state)
     assert_int_equal(open_at(&tx, &rx, 2), 0);
     seal_at(&tx, 3, frame);
     assert_int_equal(fbr_aead_decrypt(&rx, UINT64_MAX, frame, sizeof(frame), out), -EBADMSG);
-    assert_int_equal(fbr_aead_decrypt(&rx, 1, frame, sizeof(frame), out), -EBADMSG);
-    assert_int_equal(open_at(&tx, &rx, 1), 0);
     assert_int_equal(open_at(&tx, &rx, 3), 0);
-    pair_close(&tx, &rx);
-}
-
-/* The window as it ought to be, in the plainest way, against the ring of bits. */
-static void the_window_agrees_with_a_plain_model(void **state)
-{
-    enum { COUNTERS = 20000 };
-    bool *seen = calloc(COUNTERS, sizeof(*seen));
-    struct fbr_aead tx, rx;
-    uint64_t top = 0;
-    unsigned seed = 12345;
-
-    (void)state;
-    pair_open(&tx, &rx, fbr_aead_preferred());
-    seen[0] = true;
-    for (int i = 0; i < 60000; i++) {
-        uint64_t counter = (uint64_t)rand_r(&seed) % (3 * FBR_AEAD_WINDOW) + (uint64_t)i / 4;
-        bool fresh =
-            counter > top || (top - counter < FBR_AEAD_WINDOW && !seen[counter % COUNTERS]);
-
-        if (counter >= COUNTERS)
-            break;
-        assert_int_equal(open_at(&tx, &rx, counter), fresh ? 0 : -EBADMSG);
-        seen[counter] = true;
-        top = counter > top ? counter : top;
-    }
-    free(seen);
     pair_close(&tx, &rx);
 }
 
@@ -373,11 +312,8 @@ int main(void)
         cmocka_unit_test(frames_of_any_length_come_back_in_place_and_apart),
         cmocka_unit_test(every_flipped_bit_is_noticed_and_gives_nothing_away),
         cmocka_unit_test(another_key_job_peer_or_algorithm_is_refused),
-        cmocka_unit_test(a_frame_is_accepted_once),
-        cmocka_unit_test(reordered_frames_inside_the_window_are_accepted_once),
-        cmocka_unit_test(frames_from_before_the_window_are_refused),
-        cmocka_unit_test(a_forgery_does_not_move_the_window),
-        cmocka_unit_test(the_window_agrees_with_a_plain_model),
+        cmocka_unit_test(a_frame_is_accepted_once_and_not_behind_a_later_one),
+        cmocka_unit_test(a_forgery_does_not_move_the_counter),
         cmocka_unit_test(misuse_is_an_error),
         cmocka_unit_test(a_key_that_is_used_up_says_so),
     };
