@@ -188,13 +188,3 @@ int fbr_sp_write(int fd, const void *msg, size_t len, size_t *sent, bool local)
     }
     return 0;
 }
-
-int fbr_sp_length(const uint8_t head[FBR_SP_HEAD_MAX], size_t most, size_t *len)
-{
-    const struct fbr_sp_in in = {.most = most, .local = true};
-    size_t whole;
-    int rc = measure(&in, head, FBR_SP_HEAD_MAX, &whole);
-
-    *len = whole - FBR_SP_HEAD_MAX;
-    return rc < 0 ? rc : 1;
-}

@@ -21,7 +21,8 @@
 #define FBR_SP_HEAD 12                    /* head of each message: its length, the request id */
 #define FBR_SP_HEAD_MAX (FBR_SP_HEAD + 1) /* with the byte that precedes it */
 #define FBR_SP_SHORT 64
-/* Room for received bytes, shared by all readers of one thread: one message of FBR_MUX_MAX fits. */
+/* Room for received bytes, which the readers of one thread may share: one message of FBR_MUX_MAX
+ * fits. */
 #define FBR_SP_SCRATCH (320 * 1024)
 
 extern const uint8_t fbr_sp_req_greeting[FBR_SP_GREETING], fbr_sp_rep_greeting[FBR_SP_GREETING];
@@ -52,8 +53,5 @@ size_t fbr_sp_head(uint8_t head[FBR_SP_HEAD_MAX], size_t len, bool local);
 /* Sends a message of len bytes, with its head, without waiting. *sent: bytes that earlier calls
  * have sent. 0: all is sent; -EAGAIN: call it again when there is room; or another error. */
 int fbr_sp_write(int fd, const void *msg, size_t len, size_t *sent, bool local);
-/* Reads the length of a message over a unix socket from its complete head. Returns 1, -EPROTO or
- * -EMSGSIZE. */
-int fbr_sp_length(const uint8_t head[FBR_SP_HEAD_MAX], size_t most, size_t *len);
 
 #endif

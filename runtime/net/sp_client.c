@@ -20,19 +20,15 @@
 
 #define BUFFER_SIZE (1024 * 1024) /* per direction, as far as the kernel allows it */
 #define AGAIN_MS 10               /* time until the next try to connect */
-/* bytes before a message in its memory, for the alignment that fbr_mux_open() needs */
-#define LEAD 4
 
 struct fbr_sp_client {
     int fd, room; /* room: an epoll descriptor, which polls readable when fd polls writable */
     bool lost;    /* atomic */
     size_t sent;  /* bytes sent of the current message, with its head */
-    size_t most;  /* longest message accepted */
-    /* Receiving thread only: a head, or the bytes of a message. */
+    /* Receiving thread only. */
     bool hushed; /* the server hung up, and fd is not the socket any more */
-    uint8_t head[FBR_SP_HEAD_MAX];
-    uint8_t *data; /* LEAD bytes, then the message; NULL: its head is incomplete */
-    size_t len, have;
+    struct fbr_sp_in in;
+    uint8_t *scratch;
 };
 
 static int mark_lost(struct fbr_sp_client *c)
@@ -111,8 +107,10 @@ int fbr_sp_client_open(struct fbr_sp_client **out, const char *path, size_t most
     if (!c)
         return -ENOMEM;
     c->fd = c->room = -1;
-    c->most = most;
-    if ((rc = connect_within(c, path, timeout_ms)) < 0 || (rc = open_room(c)) < 0) {
+    c->in = (struct fbr_sp_in){.most = most, .local = true, .greeted = true};
+    c->scratch = aligned_alloc(16, FBR_SP_SCRATCH);
+    rc = c->scratch ? 0 : -ENOMEM;
+    if (rc < 0 || (rc = connect_within(c, path, timeout_ms)) < 0 || (rc = open_room(c)) < 0) {
         fbr_sp_client_close(c);
         return rc;
     }
@@ -128,7 +126,8 @@ void fbr_sp_client_close(struct fbr_sp_client *c)
         close(c->room);
     if (c->fd >= 0)
         close(c->fd);
-    free(c->data);
+    fbr_sp_in_fini(&c->in);
+    free(c->scratch);
     free(c);
 }
 
@@ -170,56 +169,23 @@ static int hush(struct fbr_sp_client *c)
     return c->hushed ? 0 : -EPIPE;
 }
 
-/* Receives until the current head or message is complete. 1: it is complete. */
-static int fill(struct fbr_sp_client *c, uint8_t *to, size_t whole)
-{
-    while (c->have < whole) {
-        ssize_t n = recv(c->fd, to + c->have, whole - c->have, MSG_DONTWAIT);
-
-        if (n > 0)
-            c->have += (size_t)n;
-        else if (n == 0 || errno == ECONNRESET)
-            return hush(c);
-        else if (errno == EAGAIN)
-            return 0;
-        else if (errno != EINTR)
-            return mark_lost(c); /* the program closed our descriptor */
-    }
-    c->have = 0;
-    return 1;
-}
-
-static int take_head(struct fbr_sp_client *c)
-{
-    int rc = fill(c, c->head, sizeof(c->head));
-
-    if (rc > 0)
-        rc = fbr_sp_length(c->head, c->most, &c->len);
-    if (rc > 0) {
-        c->data = malloc(LEAD + c->len);
-        rc = c->data ? 1 : -ENOMEM;
-    }
-    return rc;
-}
-
 int fbr_sp_client_recv(struct fbr_sp_client *c, fbr_sp_fn fn, void *user)
 {
-    uint8_t *data;
-    int rc = 1;
+    while (!c->hushed) {
+        size_t room;
+        void *to = fbr_sp_room(&c->in, c->scratch, &room);
+        ssize_t n = recv(c->fd, to, room, MSG_DONTWAIT);
+        int rc;
 
-    if (c->hushed)
-        return 0;
-    if (!c->data)
-        rc = take_head(c);
-    if (rc > 0)
-        rc = fill(c, c->data + LEAD, c->len);
-    if (rc <= 0)
-        return rc;
-    data = c->data;
-    c->data = NULL;
-    rc = fn(user, data + LEAD, c->len);
-    free(data);
-    return rc < 0 ? rc : 1;
+        if (n == 0 || (n < 0 && errno == ECONNRESET))
+            return hush(c);
+        if (n < 0) /* another error: the program closed our descriptor */
+            return errno == EAGAIN || errno == EINTR ? 0 : mark_lost(c);
+        rc = fbr_sp_took(&c->in, c->scratch, (size_t)n, fn, user);
+        if (rc < 0 || c->in.have == 0)
+            return rc < 0 ? rc : 1;
+    }
+    return 0;
 }
 
 bool fbr_sp_client_lost(const struct fbr_sp_client *c)
