@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "runtime/base/random.h"
 #include "runtime/base/spin.h"
 #include "runtime/base/sync.h"
+#include "runtime/net/tcp.h"
 
 #define HEAD 8
 #define ROOM (64u * 1024)      /* bytes, for messages that are read together */
@@ -102,16 +102,6 @@ void fbr_direct_unref(struct fbr_direct *d)
 
 /* ---- Connecting ---- */
 
-static int unix_socket(struct sockaddr_un *a, const char *path, int *fd)
-{
-    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(a->sun_path))
-        return -ENAMETOOLONG;
-    memcpy(a->sun_path, path, strlen(path));
-    *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return *fd < 0 ? -errno : 0;
-}
-
 static bool is_ours(int fd)
 {
     struct ucred who;
@@ -132,7 +122,6 @@ int fbr_direct_listen(struct fbr_direct **out, const char *beside, size_t longes
 {
     const char *slash = strrchr(beside, '/');
     struct fbr_direct *d = new_direct(longest);
-    struct sockaddr_un a;
     uint64_t name;
     int rc, n;
 
@@ -143,14 +132,10 @@ int fbr_direct_listen(struct fbr_direct **out, const char *beside, size_t longes
         goto fail;
     n = snprintf(d->path, sizeof(d->path), "%.*s/p%016llx", slash ? (int)(slash - beside) : 0,
                  beside, (unsigned long long)name);
-    rc = n < (int)sizeof(d->path) ? unix_socket(&a, d->path, &d->listening) : -ENAMETOOLONG;
+    rc = n < (int)sizeof(d->path) ? fbr_unix_listen(d->path) : -ENAMETOOLONG;
     if (rc < 0)
         goto fail;
-    if (bind(d->listening, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(d->path, 0600) < 0 ||
-        listen(d->listening, 1) < 0) {
-        rc = -errno;
-        goto fail;
-    }
+    d->listening = rc;
     memcpy(path, d->path, FBR_DIRECT_PATH);
     memcpy(token, d->token, FBR_DIRECT_TOKEN);
     *out = d;
@@ -164,13 +149,17 @@ int fbr_direct_connect(struct fbr_direct **out, const char *path,
                        const uint8_t token[FBR_DIRECT_TOKEN], size_t longest)
 {
     struct fbr_direct *d = new_direct(longest);
-    struct sockaddr_un a;
-    int rc;
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int rc = -ENAMETOOLONG;
 
     if (!d)
         return -ENOMEM;
-    if ((rc = unix_socket(&a, path, &d->fd)) < 0 ||
-        (rc = connect(d->fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? -errno : 0) < 0)
+    if (strlen(path) >= sizeof(a.sun_path))
+        goto fail;
+    strcpy(a.sun_path, path);
+    d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    rc = d->fd < 0 || connect(d->fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? -errno : 0;
+    if (rc < 0)
         goto fail;
     rc = -EACCES;
     if (!is_ours(d->fd))

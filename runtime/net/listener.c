@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -16,7 +14,6 @@
 #include "runtime/base/log.h"
 #include "runtime/net/tcp.h"
 
-#define BACKLOG 4096
 #define AT_ONCE 64 /* calls accepted in a row before other handles of the loop have their turn */
 #define AGAIN_MS 50
 
@@ -30,7 +27,6 @@ struct fbr_listener {
     struct fbr_conn *half_open; /* calls that are not yet authenticated, the oldest first */
     int n_half_open;
     struct fbr_timer again;
-    bool bound;  /* we remove the path */
     bool paused; /* short of descriptors, memory, or places for half-open calls */
     bool warned; /* warned of the first two shortages; reset when a call is accepted */
 };
@@ -285,58 +281,14 @@ static void on_call(uv_poll_t *poll, int status, int events)
 
 /* ---- The listener ---- */
 
-static int bind_to(struct fbr_listener *l, const struct sockaddr *a, socklen_t len)
-{
-    int on = 1;
-
-    l->fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (l->fd < 0)
-        return -errno;
-    if (l->place.tcp && setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0)
-        return -errno;
-    if (bind(l->fd, a, len) < 0)
-        return -errno;
-    l->bound = true;
-    return 0;
-}
-
-static int bind_tcp(struct fbr_listener *l)
-{
-    struct sockaddr_storage a;
-    socklen_t len;
-    int rc = fbr_tcp_address(l->url, &a, &len);
-
-    if (rc < 0 || (rc = bind_to(l, (struct sockaddr *)&a, len)) < 0)
-        return rc;
-    if (getsockname(l->fd, (struct sockaddr *)&a, &len) < 0)
-        return -errno;
-    fbr_tcp_url(&a, l->url, sizeof(l->url));
-    return 0;
-}
-
-static int bind_unix(struct fbr_listener *l)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int rc;
-
-    if (strlen(l->place.path) >= sizeof(a.sun_path))
-        return -ENAMETOOLONG;
-    strcpy(a.sun_path, l->place.path);
-    rc = bind_to(l, (struct sockaddr *)&a, sizeof(a));
-    if (rc < 0)
-        return rc;
-    /* The directory has mode 0700 already; a umask would affect the whole process. */
-    return chmod(l->place.path, 0600) < 0 ? -errno : 0;
-}
-
 static int start_listening(struct fbr_listener *l)
 {
-    int rc = l->place.tcp ? bind_tcp(l) : bind_unix(l);
+    int rc;
 
-    if (rc < 0)
-        return rc;
-    if (listen(l->fd, BACKLOG) < 0)
-        return -errno;
+    l->fd = l->place.tcp ? fbr_tcp_listen(l->url, l->url, sizeof(l->url))
+                         : fbr_unix_listen(l->place.path);
+    if (l->fd < 0)
+        return l->fd;
     rc = uv_poll_init(fbr_loop_uv(l->loop), &l->poll, l->fd);
     if (rc < 0)
         return rc;
@@ -387,7 +339,7 @@ void fbr_listener_close(struct fbr_listener *l)
     fbr_timer_fini(&l->again);
     while (l->half_open)
         fbr_conn_lost(l->half_open, -ESHUTDOWN, "closing");
-    if (l->bound && !l->place.tcp)
+    if (l->fd >= 0 && !l->place.tcp)
         unlink(l->place.path);
     if (l->poll.data)
         uv_close((uv_handle_t *)&l->poll, on_closed);

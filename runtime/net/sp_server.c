@@ -18,7 +18,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -32,7 +31,6 @@
 #include "runtime/net/sp.h"
 #include "runtime/net/tcp.h"
 
-#define BACKLOG 4096
 #define EVENTS 64
 #define CALLS 16       /* calls accepted in a row before other connections have their turn */
 #define OWN_FDS 3      /* listening, epoll, eventfd */
@@ -443,41 +441,16 @@ static const char *path_of(const char *url)
     return strncmp(url, "ipc://", 6) == 0 ? url + 6 : NULL;
 }
 
-static int address_of(const struct fbr_sp_server *s, const char *url, struct sockaddr_storage *a,
-                      socklen_t *len)
-{
-    struct sockaddr_un *un = (struct sockaddr_un *)(uintptr_t)a;
-    const char *path = path_of(url);
-
-    if (!path)
-        return fbr_tcp_address(url, a, len);
-    memset(a, 0, sizeof(*a));
-    if (!*path || strlen(path) >= sizeof(un->sun_path) || strlen(url) >= sizeof(s->url))
-        return *path ? -ENAMETOOLONG : -EINVAL;
-    un->sun_family = AF_UNIX;
-    strcpy(un->sun_path, path);
-    *len = sizeof(*un);
-    return 0;
-}
-
 static int start_listening(struct fbr_sp_server *s, const char *url)
 {
-    struct sockaddr_storage a;
-    socklen_t len;
-    int on = 1, rc = address_of(s, url, &a, &len);
-
-    if (rc < 0)
-        return rc;
-    s->listening = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (s->listening < 0 ||
-        setsockopt(s->listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-        bind(s->listening, (struct sockaddr *)&a, len) < 0 || listen(s->listening, BACKLOG) < 0 ||
-        getsockname(s->listening, (struct sockaddr *)&a, &len) < 0)
-        return -errno;
+    if (strlen(url) >= sizeof(s->url))
+        return -ENAMETOOLONG;
+    s->listening =
+        s->local ? fbr_unix_listen(path_of(url)) : fbr_tcp_listen(url, s->url, sizeof(s->url));
+    if (s->listening < 0)
+        return s->listening;
     if (s->local)
-        snprintf(s->url, sizeof(s->url), "%s", url);
-    else
-        fbr_tcp_url(&a, s->url, sizeof(s->url));
+        strcpy(s->url, url);
     return watch(s, EPOLL_CTL_ADD, s->listening, EPOLLIN, s);
 }
 

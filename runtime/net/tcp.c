@@ -1,4 +1,5 @@
-/* tcp.c - TCP sockets: addresses, limits for unreachable peers, and users of peers.
+/* tcp.c - TCP sockets: addresses, limits for unreachable peers, and users of peers; and the sockets
+ * of servers, unix sockets too.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/tcp.h"
@@ -14,8 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#define BACKLOG 4096
 #define PATIENCE_MIN_MS 2000 /* acknowledgements may be late by a tenth of this */
 #define PATIENCE_MAX_MS (24u * 3600 * 1000)
 #define PROBES 5 /* probes of an idle connection before it ends */
@@ -68,6 +72,44 @@ void fbr_tcp_url(const struct sockaddr_storage *a, char *url, size_t size)
               sizeof(text));
     snprintf(url, size, six ? "tcp://[%s]:%d" : "tcp://%s:%d", text,
              ntohs(six ? v6(a)->sin6_port : v4(a)->sin_port));
+}
+
+/* The directory of a unix socket has mode 0700 already; a umask would affect the whole process. */
+static int listen_at(const struct sockaddr *a, socklen_t len, const char *path)
+{
+    int on = 1, fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
+
+    if (fd < 0)
+        return -errno;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 && bind(fd, a, len) == 0 &&
+        (!path || chmod(path, 0600) == 0) && listen(fd, BACKLOG) == 0)
+        return fd;
+    rc = -errno;
+    close(fd);
+    return rc;
+}
+
+int fbr_unix_listen(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+    if (!*path || strlen(path) >= sizeof(a.sun_path))
+        return *path ? -ENAMETOOLONG : -EINVAL;
+    strcpy(a.sun_path, path);
+    return listen_at((struct sockaddr *)&a, sizeof(a), path);
+}
+
+int fbr_tcp_listen(const char *url, char *actual, size_t size)
+{
+    struct sockaddr_storage a;
+    socklen_t len;
+    int fd = fbr_tcp_address(url, &a, &len);
+
+    if (fd < 0 || (fd = listen_at((struct sockaddr *)&a, len, NULL)) < 0)
+        return fd;
+    getsockname(fd, (struct sockaddr *)&a, &len);
+    fbr_tcp_url(&a, actual, size);
+    return fd;
 }
 
 static bool is_loopback(const struct sockaddr_storage *a)

@@ -1,5 +1,5 @@
 /* tcp.h - TCP sockets: addresses in URLs, limits for unreachable peers, and the user at the other
- * end of a local connection.
+ * end of a local connection; and the sockets of servers, unix sockets too.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_TCP_H
@@ -16,6 +16,12 @@ int fbr_tcp_address(const char *url, struct sockaddr_storage *address, socklen_t
 void fbr_tcp_url(const struct sockaddr_storage *address, char *url, size_t size);
 /* Stores the address of the host, without the port; zeros for another family. */
 void fbr_tcp_host(const struct sockaddr_storage *address, uint8_t host[16]);
+
+/* Open a socket that listens and does not block: the descriptor, or a negative errno. The file of a
+ * unix socket gets mode 0600; the caller removes it. */
+int fbr_unix_listen(const char *path);
+/* `actual`: the url with the actual port; may be `url`. */
+int fbr_tcp_listen(const char *url, char *actual, size_t size);
 
 /* Sets how long the other end of a connection, idle or not, may answer nothing before the kernel
  * ends the connection; at least two seconds. On an idle connection, the kernel's probes keep the
