@@ -21,14 +21,13 @@ int fbr_autoscale_target(const struct fbr_autoscale *w, const struct fbr_dispatc
 bool fbr_autoscale_spares(const struct fbr_autoscale *w, const struct fbr_dispatch *d,
                           uint64_t now_ns, uint64_t worker)
 {
-    struct fbr_dispatch_worker info;
+    uint64_t since = fbr_dispatch_worker_idle_since(d, worker);
     struct fbr_dispatch_stats s;
 
-    if (w->target <= w->min)
+    if (w->target <= w->min || since == FBR_DISPATCH_NEVER)
         return false;
     fbr_dispatch_stats(d, &s);
-    return s.waiting == 0 && fbr_dispatch_worker_get(d, worker, &info) == 0 && info.batches == 0 &&
-           now_ns - info.idle_since > w->idle_ns;
+    return s.waiting == 0 && now_ns - since > w->idle_ns;
 }
 
 uint64_t fbr_autoscale_next_ms(const struct fbr_autoscale *w, uint64_t now_ms, uint64_t undone)

@@ -387,25 +387,11 @@ void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker)
     fbr_dispatch_place(d, 0, w);
 }
 
-int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker,
-                            struct fbr_dispatch_worker *out)
+uint64_t fbr_dispatch_worker_idle_since(const struct fbr_dispatch *d, uint64_t worker)
 {
     const struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
-    const struct batch *b;
 
-    if (!w)
-        return -ENOENT;
-    *out = (struct fbr_dispatch_worker){.user = w->user,
-                                        .batches = w->nbatches,
-                                        .draining = w->draining,
-                                        .dead = w->dead,
-                                        .done = w->done,
-                                        .busy_ns = w->busy_ns,
-                                        .idle_since = w->idle_since,
-                                        .slowness = w->slowness};
-    DL_FOREACH2(w->batches, b, worker_next)
-    out->held += b->kept - b->seen;
-    return 0;
+    return w && w->nbatches ? FBR_DISPATCH_NEVER : w ? w->idle_since : 0;
 }
 
 /* ---- deaths ---- */

@@ -183,20 +183,8 @@ int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t work
 int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
                                struct fbr_dispatch_failure *failure);
 
-struct fbr_dispatch_worker {
-    void *user;
-    uint32_t held;    /* tasks */
-    uint32_t batches; /* 0 to 2 */
-    bool draining, dead;
-    uint64_t done;       /* tasks that it reported */
-    uint64_t busy_ns;    /* as it reported */
-    uint64_t idle_since; /* meaningful when batches == 0 */
-    double slowness;     /* its task times divided by those of the others, about 1 */
-};
-
-/* 0; -ENOENT. */
-int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker,
-                            struct fbr_dispatch_worker *out);
+/* The time from which on the worker holds nothing; FBR_DISPATCH_NEVER: it holds tasks. */
+uint64_t fbr_dispatch_worker_idle_since(const struct fbr_dispatch *d, uint64_t worker);
 
 /* ---- decisions ---- */
 

@@ -139,7 +139,7 @@ struct dispatch_worker {
     bool full;   /* counted in d->nfull */
     bool shy;    /* it was asked to return tasks; it gets no second batch until it finished one */
     enum place place;
-    uint64_t tasks_left, done, busy_ns, idle_since;
+    uint64_t tasks_left, idle_since;
     /* when its tasks were last known to make progress: results, or the start of a batch */
     uint64_t last_seen;
     double slowness;

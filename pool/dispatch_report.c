@@ -140,8 +140,6 @@ int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, 
     if (b == w->batches && n && !w->dead)
         learn_lag(d, now - w->last_seen, busy_ns);
     w->last_seen = now;
-    w->done += n;
-    w->busy_ns += busy_ns;
     if (b->map && n)
         learn(w, b->map, n, busy_ns);
     if (b->seen < b->kept) {

@@ -37,17 +37,13 @@ int fiber_pool_stats(struct fiber_pool *p, struct fiber_pool_stats *out)
 
 static void describe(struct fbr_pool_worker *w, struct fiber_worker_stats *o)
 {
-    struct fbr_dispatch_worker info;
-    bool busy =
-        w->id && fbr_dispatch_worker_get(w->pool->dispatch, w->id, &info) == 0 && info.batches;
-
     snprintf(o->name, sizeof(o->name), "%s", fiber_process_name(w->process));
     o->pid = fiber_process_pid(w->process);
     o->tasks = w->tasks;
     o->busy = (double)w->busy_ns / 1e9;
     o->rtt = fbr_process_rtt(w->process);
     o->state = w->state == FBR_WORKER_STARTING ? 0
-               : w->state == FBR_WORKER_READY  ? (busy ? 2 : 1)
+               : w->state == FBR_WORKER_READY  ? (fbr_workers_is_busy(w) ? 2 : 1)
                                                : 3;
 }
 

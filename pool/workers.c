@@ -300,20 +300,23 @@ static void drain_one(struct fiber_pool *p, struct fbr_pool_worker *w)
     fbr_dispatch_worker_drain(p->dispatch, w->id);
 }
 
+bool fbr_workers_is_busy(const struct fbr_pool_worker *w)
+{
+    return fbr_dispatch_worker_idle_since(w->pool->dispatch, w->id) == FBR_DISPATCH_NEVER;
+}
+
 /* The worker that is needed least: one that has not started, else an idle one, else any. */
 static struct fbr_pool_worker *least_missed(struct fiber_pool *p)
 {
     struct fbr_pool_worker *w, *idle = NULL, *any = NULL;
 
     DL_FOREACH(p->workers, w) {
-        struct fbr_dispatch_worker info;
-
         if (w->state == FBR_WORKER_STARTING)
             return w;
         if (w->state != FBR_WORKER_READY)
             continue;
         any = w;
-        if (fbr_dispatch_worker_get(p->dispatch, w->id, &info) == 0 && info.batches == 0)
+        if (!fbr_workers_is_busy(w))
             idle = w;
     }
     return idle ? idle : any;
@@ -520,10 +523,7 @@ static void kill_all(struct fiber_pool *p, bool busy_only)
     struct fbr_pool_worker *w;
 
     DL_FOREACH(p->workers, w) {
-        struct fbr_dispatch_worker info;
-
-        if (busy_only &&
-            (!w->id || fbr_dispatch_worker_get(p->dispatch, w->id, &info) < 0 || info.batches == 0))
+        if (busy_only && !fbr_workers_is_busy(w))
             continue;
         w->disrupted = true;
         fiber_process_kill(w->process);

@@ -203,8 +203,8 @@ static void a_slow_worker_costs_no_more_than_its_running_task(void **state)
  * for that. */
 static void a_frozen_worker_keeps_no_more_than_it_holds(void **state)
 {
-    struct fbr_dispatch_worker info;
     struct sim s;
+    uint32_t held;
 
     (void)state;
     sim_open(&s, 4);
@@ -212,9 +212,9 @@ static void a_frozen_worker_keeps_no_more_than_it_holds(void **state)
     post(&s, (struct event){.at = 15 * SECOND, .kind = DEATH_SEEN, .worker = 3});
     run_until(&s, 90, SECOND);
     s.workers[3].frozen = true;
-    assert_int_equal(fbr_dispatch_worker_get(s.d, s.workers[3].id, &info), 0);
-    assert_in_range(info.held, 1, 3);
-    run_until(&s, info.held, s.now + 90 * 50 * MS / 3 + 50 * MS + SLACK);
+    held = dispatch_held(s.d, s.workers[3].id);
+    assert_in_range(held, 1, 3);
+    run_until(&s, held, s.now + 90 * 50 * MS / 3 + 50 * MS + SLACK);
     run(&s, 15 * SECOND + 100 * MS + SLACK);
     sim_close(&s);
 }

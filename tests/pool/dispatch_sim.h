@@ -532,8 +532,6 @@ static inline void on_trouble(struct sim *s)
 
 static inline void handle(struct sim *s, const struct event *e)
 {
-    struct fbr_dispatch_worker info;
-
     switch (e->kind) {
     case TASKS:
         on_tasks(s, e);
@@ -557,8 +555,7 @@ static inline void handle(struct sim *s, const struct event *e)
         on_results(s, e);
         break;
     case RETURNED:
-        if (!s->workers[e->worker].gone &&
-            !fbr_dispatch_worker_get(s->d, s->workers[e->worker].id, &info) && !info.dead)
+        if (!s->workers[e->worker].gone && dispatch_held(s->d, s->workers[e->worker].id))
             assert_int_equal(
                 fbr_dispatch_returned(s->d, s->now, s->workers[e->worker].id, e->batch, e->pos), 0);
         break;

@@ -184,3 +184,16 @@ const char *dispatch_check(const struct fbr_dispatch *d)
     wrong = check_heap(d);
     return wrong ? wrong : check_workers(d);
 }
+
+uint32_t dispatch_held(const struct fbr_dispatch *d, uint64_t worker)
+{
+    const struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
+    const struct batch *b;
+    uint32_t held = 0;
+
+    if (!w || w->dead)
+        return 0;
+    DL_FOREACH2(w->batches, b, worker_next)
+    held += b->kept - b->seen;
+    return held;
+}

@@ -9,4 +9,7 @@
 /* Returns NULL, or what is wrong. O(everything). */
 const char *dispatch_check(const struct fbr_dispatch *d);
 
+/* How many tasks a worker holds; 0: it is dead, or not known. */
+uint32_t dispatch_held(const struct fbr_dispatch *d, uint64_t worker);
+
 #endif
