@@ -35,7 +35,7 @@ enum remote_state { R_CALLING, R_WELCOME, R_OPEN, R_DEAD };
 
 /* All under share's lock. */
 struct fbr_proxy {
-    struct fbr_proxy *next, *prev; /* in its bucket, while it is not gone */
+    struct fbr_proxy *next, *prev; /* in its bucket, while it is not gone: one for each object */
     struct fbr_proxy *later_next, *later_prev;
     struct fbr_object_client *remote;
     uint64_t object;
@@ -45,10 +45,9 @@ struct fbr_proxy {
     pthread_t caller; /* the thread on which it runs */
     bool flushing;    /* ops->flush runs */
     bool flushed;
-    bool closed;    /* closed within its callback; call() frees it */
-    bool gone;      /* on_gone runs, or ran */
-    bool later;     /* in the connection's list of ticks */
-    uint64_t round; /* the last record that it got */
+    bool closed; /* closed within its callback; call() frees it */
+    bool gone;   /* on_gone runs, or ran */
+    bool later;  /* in the connection's list of ticks */
 };
 
 struct fbr_object_client {
@@ -66,7 +65,6 @@ struct fbr_object_client {
     struct fbr_error err;
     struct fbr_proxy *buckets[BUCKETS];
     struct fbr_proxy *later;
-    uint64_t round;
     bool awake;  /* the thread will look at `later` soon */
     int waiting; /* threads that wait for room */
     /* For the thread that exits, at the end of the process: data that was written waits no longer
@@ -139,34 +137,20 @@ static void call(struct fbr_proxy *p, enum event event, const void *record, size
         free(p);
 }
 
-/* A handle on the object that has not got this record yet. There is more than one handle only while
- * handles come and go. */
-static struct fbr_proxy *find_proxy(struct fbr_object_client *r, uint64_t object, uint64_t round)
-{
-    struct fbr_proxy *p;
-
-    DL_FOREACH(r->buckets[object % BUCKETS], p)
-        if (p->object == object && p->round != round)
-            break;
-    return p;
-}
-
 static void on_record(void *user, const void *record, size_t len)
 {
     struct fbr_object_client *r = user;
     struct fbr_cur c = fbr_cur(record, len);
-    uint64_t id = fbr_get_u64(&c), round;
+    uint64_t id = fbr_get_u64(&c);
     struct fbr_proxy *p;
 
     if (!fbr_cur_ok(&c))
         return;
     r->calm = false;
     pthread_mutex_lock(&r->share->lock);
-    round = ++r->round;
-    while ((p = find_proxy(r, id, round))) {
-        p->round = round;
+    DL_SEARCH_SCALAR(r->buckets[id % BUCKETS], p, object, id);
+    if (p)
         call(p, fbr_cur_left(&c) ? RECORD : GONE, c.at, fbr_cur_left(&c));
-    }
     pthread_mutex_unlock(&r->share->lock);
     if (!r->calm)
         r->hurry = true;
