@@ -102,7 +102,7 @@ done:
 
 int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address)
 {
-    int rc = fbr_rpc_usable();
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -120,7 +120,7 @@ int fiber_manager_connect(struct fiber_manager **out, const struct fiber_address
 
 void fiber_manager_close(struct fiber_manager *m)
 {
-    if (!m || fbr_rpc_usable() < 0)
+    if (!m || fbr_rt_check() < 0)
         return;
     if (m->service) /* calls of this process are done first */
         fbr_rpc_drain(m->rpc, fbr_service_process_grace(m->service));
@@ -151,7 +151,7 @@ static int check_call(const char *method, const void *in, size_t len)
     if (!method || (!in && len))
         return fbr_keep(-EINVAL,
                         "manager: a call needs a method, and an argument if len is above 0");
-    return fbr_rpc_usable();
+    return fbr_rt_check();
 }
 
 static int explain(struct fiber_manager *m, int rc, const char *method)
@@ -229,7 +229,7 @@ int fiber_manager_call_async(struct fiber_manager *m, const char *method, const 
 
 int fiber_future_wait(struct fiber_future *f, int timeout_ms)
 {
-    int rc = fbr_rpc_usable();
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -239,7 +239,7 @@ int fiber_future_wait(struct fiber_future *f, int timeout_ms)
 
 int fiber_future_fd(struct fiber_future *f)
 {
-    int rc = fbr_rpc_usable();
+    int rc = fbr_rt_check();
 
     return rc < 0 ? rc : fbr_future_fd(f);
 }
@@ -260,6 +260,6 @@ int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeou
 
 void fiber_future_close(struct fiber_future *f)
 {
-    if (f && fbr_rpc_usable() == 0)
+    if (f && fbr_rt_check() == 0)
         fbr_future_close(f);
 }

@@ -292,13 +292,6 @@ void fbr_rpc_close(struct fbr_rpc *r)
     unref(r);
 }
 
-int fbr_rpc_usable(void)
-{
-    return fbr_rt_peek()
-               ? 0
-               : fbr_keep(-EPERM, "this is a child of fork(), in which Fiber does not work");
-}
-
 /* ---- Calls ---- */
 
 static struct fiber_future *new_future(struct fbr_rpc *r, size_t len)

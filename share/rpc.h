@@ -56,8 +56,6 @@ int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t dea
 int fbr_rpc_drain(struct fbr_rpc *r, int patience_ms);
 /* Closes a handle. With the last handle, unanswered calls end as lost. NULL is fine. */
 void fbr_rpc_close(struct fbr_rpc *r);
-/* 0, or a kept -EPERM in a fork() child, where no handle may be used or closed. */
-int fbr_rpc_usable(void);
 
 /* 0: answered or lost; -ETIMEDOUT; -EDEADLK: the calling thread is the one that must answer. No
  * error is kept. */

@@ -62,7 +62,7 @@ int fiber_store_start(struct fiber_store **out, const struct fiber_process_optio
 
 int fiber_store_address(struct fiber_store *s, struct fiber_address *address)
 {
-    int rc = fbr_rpc_usable();
+    int rc = fbr_rt_check();
 
     if (rc < 0)
         return rc;
@@ -80,7 +80,7 @@ int fiber_store_connect(struct fiber_store **out, const struct fiber_address *ad
 
 void fiber_store_close(struct fiber_store *s)
 {
-    if (!s || fbr_rpc_usable() < 0)
+    if (!s || fbr_rt_check() < 0)
         return;
     fbr_rpc_close(s->rpc);
     fbr_service_process_end(s->service);
@@ -164,7 +164,7 @@ static int request(struct fiber_store *s, const char *what, struct fbr_store_ask
                    int timeout_ms, struct fiber_bytes *out)
 {
     bool lost = false;
-    int rc = fbr_rpc_usable();
+    int rc = fbr_rt_check();
 
     if (out)
         *out = (struct fiber_bytes){NULL, 0};
