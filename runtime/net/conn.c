@@ -5,7 +5,7 @@
  *     CALLING  we dial                          -> OPEN on connect (unix), GREETING (tcp)
  *     GREETING authentication is not complete   -> OPEN
  *     OPEN     frames flow                      -> GONE
- *     GONE     uv_close was called; freed by its callback, or when its look-up ends
+ *     GONE     uv_close was called; freed by its callback
  *
  * A carried conn is OPEN from the start, and has no handle.
  *
@@ -77,14 +77,9 @@ static void free_conn(struct fbr_conn *c)
     free(c);
 }
 
-/* A look-up cannot be cancelled. If one runs, the conn is freed when the look-up ends. */
 static void on_closed(uv_handle_t *handle)
 {
-    struct fbr_conn *c = handle->data;
-
-    c->closed = true;
-    if (!c->looking_up)
-        free_conn(c);
+    free_conn(handle->data);
 }
 
 /* Ends the conn without a callback. */
@@ -101,13 +96,6 @@ static void drop(struct fbr_conn *c)
         free(c);
     else
         uv_close(&c->h.handle, on_closed);
-}
-
-void fbr_conn_looked_up(struct fbr_conn *c)
-{
-    c->looking_up = false;
-    if (c->closed)
-        free_conn(c);
 }
 
 void fbr_conn_lost(struct fbr_conn *c, int why, const char *text)

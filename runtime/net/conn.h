@@ -2,7 +2,7 @@
  *
  * Over a unix socket (url "unix:/path", in a directory of mode 0700) a caller is admitted if its
  * user id is ours (SO_PEERCRED) and it knows the secret of the identity that it claims. Over TCP
- * (url "tcp://host:port") the same secret is the pre-shared key of TLS 1.3 (tls.h). Before that,
+ * (url "tcp://address:port") the same secret is the pre-shared key of TLS 1.3 (tls.h). Before that,
  * nothing from a caller is parsed. Each call is accepted at once. At most FBR_LISTENER_HALF_OPEN
  * calls may be half-open (not yet authenticated), each for the join_ms of fbr_auth_ops. A silent
  * call costs a descriptor and a few hundred bytes. When no place is left, a call that has not

@@ -30,7 +30,7 @@ struct fbr_conn {
     uint64_t id; /* the id of this conn on the carrier */
     uint8_t wrap;
     enum conn_state state;
-    bool tcp, connected, closing, closed, looking_up, lingers;
+    bool tcp, connected, closing, lingers;
     bool silent; /* the peer has announced that it will be stopped */
     struct fbr_tls *tls;
     struct fbr_buf in; /* plain bytes not yet taken */
@@ -54,7 +54,6 @@ struct fbr_conn {
     unsigned stuck;                /* checks in a row that found no fewer bytes queued */
     uv_shutdown_t shut;
     uv_connect_t dial;
-    uv_getaddrinfo_t look_up;
     uint8_t hello[FBR_HELLO_SIZE]; /* first bytes of a caller */
     struct fbr_listener *listener; /* set while the conn is half-open on the accepting side */
     uint8_t from[16];              /* the address of the calling host */
@@ -66,7 +65,6 @@ void fbr_conn_refuse(struct fbr_conn *c, int why);
 int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len);
 int fbr_conn_flush_tls(struct fbr_conn *c);
 void fbr_conn_opened(struct fbr_conn *c);
-void fbr_conn_looked_up(struct fbr_conn *c);
 int fbr_conn_start_reading(struct fbr_conn *c);
 /* Reads from a half-open conn at once; afterwards the conn may be gone. False: nothing has
  * arrived. */
@@ -84,13 +82,5 @@ void fbr_listener_forget(struct fbr_conn *c); /* marks the conn as no longer hal
 /* The name of a caller in TLS is "KIND.ID.EPOCH", in decimal. */
 #define FBR_IDENTITY_MAX 64
 int fbr_caller_scan(const char *identity, struct fbr_caller *who);
-
-/* The parts of a url. */
-struct fbr_net_place {
-    bool tcp;
-    char path[FBR_URL_MAX - 16]; /* or the host */
-    char port[8];
-};
-int fbr_place_scan(const char *url, struct fbr_net_place *place);
 
 #endif

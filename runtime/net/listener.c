@@ -22,8 +22,8 @@ struct fbr_listener {
     int fd;
     struct fbr_loop *loop;
     struct fbr_auth_ops auth;
-    struct fbr_net_place place;
     char url[FBR_URL_MAX];
+    const char *path;           /* of its unix socket; NULL: it listens over TCP */
     struct fbr_conn *half_open; /* calls that are not yet authenticated, the oldest first */
     int n_half_open;
     struct fbr_timer again;
@@ -214,7 +214,7 @@ static int begin_call(struct fbr_conn *c, int fd, const struct sockaddr_storage 
 
 static void take_call(struct fbr_listener *l, int fd, const struct sockaddr_storage *from)
 {
-    struct fbr_conn *c = fbr_conn_new(l->loop, l->place.tcp);
+    struct fbr_conn *c = fbr_conn_new(l->loop, !l->path);
     int rc;
 
     if (!c) {
@@ -285,8 +285,7 @@ static int start_listening(struct fbr_listener *l)
 {
     int rc;
 
-    l->fd = l->place.tcp ? fbr_tcp_listen(l->url, l->url, sizeof(l->url))
-                         : fbr_unix_listen(l->place.path);
+    l->fd = l->path ? fbr_unix_listen(l->path) : fbr_tcp_listen(l->url, l->url, sizeof(l->url));
     if (l->fd < 0)
         return l->fd;
     rc = uv_poll_init(fbr_loop_uv(l->loop), &l->poll, l->fd);
@@ -304,15 +303,11 @@ int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const ch
 
     if (!l)
         return fbr_fail(err, -ENOMEM, "listen: out of memory");
-    rc = fbr_place_scan(url, &l->place);
-    if (rc < 0) {
-        free(l);
-        return fbr_fail(err, rc, "not an address to listen on: '%s'", url);
-    }
     l->fd = -1;
     l->loop = loop;
     l->auth = *auth;
     snprintf(l->url, sizeof(l->url), "%s", url);
+    l->path = fbr_unix_path(l->url);
     if ((rc = fbr_timer_init(&l->again, loop, resume, l)) < 0 || (rc = start_listening(l)) < 0) {
         fbr_listener_close(l);
         return fbr_fail(err, rc, "cannot listen on %s: %s", url, fbr_strerror(rc));
@@ -339,8 +334,8 @@ void fbr_listener_close(struct fbr_listener *l)
     fbr_timer_fini(&l->again);
     while (l->half_open)
         fbr_conn_lost(l->half_open, -ESHUTDOWN, "closing");
-    if (l->fd >= 0 && !l->place.tcp)
-        unlink(l->place.path);
+    if (l->fd >= 0 && l->path)
+        unlink(l->path);
     if (l->poll.data)
         uv_close((uv_handle_t *)&l->poll, on_closed);
     if (l->fd >= 0)

@@ -89,6 +89,13 @@ static int listen_at(const struct sockaddr *a, socklen_t len, const char *path)
     return rc;
 }
 
+const char *fbr_unix_path(const char *url)
+{
+    struct sockaddr_un a;
+
+    return strncmp(url, "unix:/", 6) == 0 && strlen(url + 5) < sizeof(a.sun_path) ? url + 5 : NULL;
+}
+
 int fbr_unix_listen(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};

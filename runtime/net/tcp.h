@@ -17,6 +17,8 @@ void fbr_tcp_url(const struct sockaddr_storage *address, char *url, size_t size)
 /* Stores the address of the host, without the port; zeros for another family. */
 void fbr_tcp_host(const struct sockaddr_storage *address, uint8_t host[16]);
 
+/* The path in "unix:/path", which fits a socket; NULL: another url. */
+const char *fbr_unix_path(const char *url);
 /* Open a socket that listens and does not block: the descriptor, or a negative errno. The file of a
  * unix socket gets mode 0600; the caller removes it. */
 int fbr_unix_listen(const char *path);

@@ -55,19 +55,13 @@ struct dial {
     const char *url;
     struct fbr_caller who;
     uint8_t secret[FBR_KEY_SIZE];
-    bool and_close;
 };
 
 static int do_dial(void *arg)
 {
     struct dial *d = arg;
-    int rc = fbr_conn_dial(&d->end->conn, loop, d->url, &d->who, d->secret, &ops, d->end, NULL);
 
-    if (rc == 0 && d->and_close) {
-        fbr_conn_close(d->end->conn);
-        d->end->conn = NULL;
-    }
-    return rc;
+    return fbr_conn_dial(&d->end->conn, loop, d->url, &d->who, d->secret, &ops, d->end, NULL);
 }
 
 static int dial_as(struct end *e, const char *to, uint64_t id, const uint8_t *secret)
