@@ -84,29 +84,14 @@ struct batch *fbr_dispatch_batch_find(const struct dispatch_worker *w, uint64_t 
 
 /* ---- the engine ---- */
 
-static void config_default(struct fbr_dispatch_config *c)
-{
-    c->target_ns = c->target_ns ? c->target_ns : 4 * NS_PER_MS;
-    c->prefetch_ns = c->prefetch_ns ? c->prefetch_ns : FBR_DISPATCH_PREFETCH_NS;
-    c->recall_ns = c->recall_ns ? c->recall_ns : NS_PER_MS;
-    c->max_bytes = c->max_bytes ? c->max_bytes : 4 << 20;
-    c->deaths_blame = c->deaths_blame ? c->deaths_blame : 3;
-    if (c->deaths_blame > TASK_DEATHS_MAX)
-        c->deaths_blame = TASK_DEATHS_MAX;
-    if (!c->max_batch || c->max_batch > FBR_DISPATCH_BATCH_MAX)
-        c->max_batch = FBR_DISPATCH_BATCH_MAX;
-}
-
-struct fbr_dispatch *fbr_dispatch_open(const struct fbr_dispatch_config *config)
+struct fbr_dispatch *fbr_dispatch_open(uint64_t max_bytes)
 {
     struct fbr_dispatch *d = calloc(1, sizeof(*d));
 
     if (!d)
         return NULL;
-    if (config)
-        d->config = *config;
+    d->max_bytes = max_bytes;
     d->lowest = INT_MAX;
-    config_default(&d->config);
     d->timeout_at = FBR_DISPATCH_NEVER;
     return d;
 }
@@ -163,7 +148,7 @@ int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *
     m->mean = (float)map->expect_ns;
     m->task_bytes = map->task_bytes;
     m->size_of = map->size_of;
-    m->solo = !map->retries || d->config.deaths_blame == 1;
+    m->solo = !map->retries;
     d->stats.maps++;
     if (m->priority < d->lowest)
         d->lowest = m->priority;
@@ -274,7 +259,7 @@ int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t inde
 /* ---- workers ---- */
 
 /* Whether a second batch may go to this worker, which holds one. */
-static bool takes_second(const struct fbr_dispatch *d, struct dispatch_worker *w)
+static bool takes_second(struct dispatch_worker *w)
 {
     const struct batch *b = w->batches;
     uint64_t ns;
@@ -282,16 +267,17 @@ static bool takes_second(const struct fbr_dispatch *d, struct dispatch_worker *w
     if (b->alone || w->shy || !b->map)
         return false;
     ns = fbr_rate_estimate(w, b->map);
-    return ns && ns <= d->config.prefetch_ns && (b->kept - b->seen - 1) * ns <= d->config.target_ns;
+    return ns && ns <= FBR_DISPATCH_PREFETCH_NS &&
+           (b->kept - b->seen - 1) * ns <= FBR_DISPATCH_TARGET_NS;
 }
 
-static enum place place_of(const struct fbr_dispatch *d, struct dispatch_worker *w)
+static enum place place_of(struct dispatch_worker *w)
 {
     if (w->dead || w->draining)
         return NOWHERE;
     if (!w->nbatches)
         return IDLE;
-    return w->nbatches == 1 && takes_second(d, w) ? HALF : NOWHERE;
+    return w->nbatches == 1 && takes_second(w) ? HALF : NOWHERE;
 }
 
 static void place_leave(struct fbr_dispatch *d, struct dispatch_worker *w)
@@ -323,7 +309,7 @@ static void place_enter(struct fbr_dispatch *d, struct dispatch_worker *w)
 
 void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
-    enum place place = place_of(d, w);
+    enum place place = place_of(w);
     bool loaded = !w->dead && fbr_order_recallable(w);
     bool full = !w->dead && !w->draining && w->nbatches > 1;
 
@@ -396,10 +382,9 @@ uint64_t fbr_dispatch_worker_idle_since(const struct fbr_dispatch *d, uint64_t w
 
 /* ---- deaths ---- */
 
-static enum fbr_dispatch_why why_fails(const struct fbr_dispatch *d, const struct map *m,
-                                       unsigned deaths, bool counts)
+static enum fbr_dispatch_why why_fails(const struct map *m, unsigned deaths, bool counts)
 {
-    if (counts && deaths >= d->config.deaths_blame)
+    if (counts && deaths >= FBR_DISPATCH_DEATHS)
         return FBR_DISPATCH_BLAMED;
     if (!m->retries || (m->retries > 0 && deaths > (unsigned)m->retries))
         return FBR_DISPATCH_LOST;
@@ -419,7 +404,7 @@ static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts,
     if (!state || task_what(*state) != TASK_HELD)
         return 0;
     deaths = task_deaths(*state) + counts;
-    why = why_fails(d, m, deaths, counts);
+    why = why_fails(m, deaths, counts);
     if (!why)
         return 0;
     *failure = (struct fbr_dispatch_failure){

@@ -41,34 +41,35 @@
  * first (but a slow one last), so that workers that are not needed are seen to be idle. Then, so
  * that no worker waits for the caller between two tasks, a second batch goes to the worker that has
  * waited longest for one. This is done only while the task times of its running batch and of the
- * next batch are known and not long (`prefetch_ns`), not behind a batch of lower priority, while
- * the worker has less than `target_ns` ahead, and while each worker that could take a second batch
- * can get a task. Tasks that are left after that wait for the first worker that has nothing.
+ * next batch are known and not long (FBR_DISPATCH_PREFETCH_NS), not behind a batch of lower
+ * priority, while the worker has less than FBR_DISPATCH_TARGET_NS ahead, and while each worker that
+ * could take a second batch can get a task. Tasks that are left after that wait for the first
+ * worker that has nothing.
  *
  * How many. A first batch of a map has one task for each worker (or the chunk hint). Later batches
- * have about `target_ns` of work by the measured task times of that worker on that map, at most
- * four times its largest batch so far, `max_batch` tasks and `max_bytes`, and never more than 1/(2
- * x workers) of the waiting tasks of the map. So a slow worker gets less work in proportion. Where
- * this gives one task, of `prefetch_ns` at most, two tasks go in one message, if there are two for
- * each worker that could take as many: each worker that holds nothing, or, when a second batch is
- * handed out, each that has no second batch yet.
+ * have about FBR_DISPATCH_TARGET_NS of work by the measured task times of that worker on that map,
+ * at most four times its largest batch so far, FBR_DISPATCH_BATCH_MAX tasks and `max_bytes`, and
+ * never more than 1/(2 x workers) of the waiting tasks of the map. So a slow worker gets less work
+ * in proportion. Where this gives one task, of FBR_DISPATCH_PREFETCH_NS at most, two tasks go in
+ * one message, if there are two for each worker that could take as many: each worker that holds
+ * nothing, or, when a second batch is handed out, each that has no second batch yet.
  *
  * Stragglers. When a worker is idle and no task waits, unstarted tasks are recalled from the
  * workers that would take longest. These are workers that, by the usual times, would begin the
  * tasks later than it takes to have them back and hand them out (twice the usual lag, and
- * `recall_ns`), and workers that should have begun them longer ago than results usually lag, or are
- * silent for several times longer than usual. A worker that has answered has begun all tasks that
- * it kept, and is not asked again. The recalled tasks go to the front. A worker that does not
- * answer is left to the watch on its heartbeat. The same is done when a map of higher priority
- * comes, with as many workers as the map has tasks.
+ * FBR_DISPATCH_RECALL_NS), and workers that should have begun them longer ago than results usually
+ * lag, or are silent for several times longer than usual. A worker that has answered has begun all
+ * tasks that it kept, and is not asked again. The recalled tasks go to the front. A worker that
+ * does not answer is left to the watch on its heartbeat. The same is done when a map of higher
+ * priority comes, with as many workers as the map has tasks.
  *
  * Deaths. The unreported tasks of the oldest batch of a dead worker are suspects: deaths + 1, they
  * go to the front, and from then on each is handed out alone, to a worker that holds nothing else
  * and gets nothing else. The second batch goes back without a count. A task that has seen
- * `deaths_blame` deaths fails as blamed, with the reports of these deaths; a task with more deaths
- * than retries is lost. So batch-mates of a killer are delayed, never blamed. A task with retries =
- * 0 is always handed out alone, so that no death takes another task with it, and is never handed
- * out again after a death. At most one task fails by a death. A disruption (eviction, a kill
+ * FBR_DISPATCH_DEATHS deaths fails as blamed, with the reports of these deaths; a task with more
+ * deaths than retries is lost. So batch-mates of a killer are delayed, never blamed. A task with
+ * retries = 0 is always handed out alone, so that no death takes another task with it, and is never
+ * handed out again after a death. At most one task fails by a death. A disruption (eviction, a kill
  * because of another task) counts for no task, but a task that runs at most once is still lost.
  *
  * A task with a timeout is handed out alone in its batch, though another batch may be prefetched
@@ -94,24 +95,18 @@
 
 struct fbr_dispatch;
 
-#define FBR_DISPATCH_BATCH_MAX 1024                  /* tasks in a batch */
-#define FBR_DISPATCH_PREFETCH_NS UINT64_C(100000000) /* the default below */
-#define FBR_DISPATCH_REPORTS 4                       /* death reports kept for a task */
+#define FBR_DISPATCH_BATCH_MAX 1024                /* tasks in a batch */
+#define FBR_DISPATCH_BYTES_MAX ((uint64_t)4 << 20) /* usual limit of input bytes in a batch */
+#define FBR_DISPATCH_TARGET_NS UINT64_C(4000000)   /* work in a batch */
+/* No batch is prefetched behind longer tasks, nor are longer tasks prefetched. */
+#define FBR_DISPATCH_PREFETCH_NS UINT64_C(100000000)
+#define FBR_DISPATCH_RECALL_NS UINT64_C(1000000) /* unstarted work that is worth a recall */
+#define FBR_DISPATCH_DEATHS 3                    /* deaths after which a task is blamed */
+#define FBR_DISPATCH_REPORTS 4                   /* death reports kept for a task */
 #define FBR_DISPATCH_NEVER UINT64_MAX
 
-/* Zeros mean the defaults in brackets. */
-struct fbr_dispatch_config {
-    uint64_t target_ns; /* work in a batch [4 ms] */
-    /* no batch is prefetched behind longer tasks, nor are longer tasks prefetched [100 ms] */
-    uint64_t prefetch_ns;
-    uint64_t recall_ns;    /* unstarted work that is worth a recall [1 ms] */
-    uint32_t max_batch;    /* tasks [FBR_DISPATCH_BATCH_MAX, and that at most] */
-    uint64_t max_bytes;    /* input bytes in a batch of more than one task [4 MiB] */
-    uint32_t deaths_blame; /* [3]; 63 at most */
-};
-
-/* NULL when memory is short. config may be NULL. */
-struct fbr_dispatch *fbr_dispatch_open(const struct fbr_dispatch_config *config);
+/* max_bytes: input bytes in a batch of more than one task. NULL when memory is short. */
+struct fbr_dispatch *fbr_dispatch_open(uint64_t max_bytes);
 void fbr_dispatch_close(struct fbr_dispatch *d); /* NULL is fine */
 
 /* ---- maps ---- */
@@ -156,7 +151,7 @@ int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, ui
 void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker);
 
 enum fbr_dispatch_why {
-    FBR_DISPATCH_BLAMED = 1, /* it saw deaths_blame deaths */
+    FBR_DISPATCH_BLAMED = 1, /* it saw FBR_DISPATCH_DEATHS deaths */
     FBR_DISPATCH_LOST,       /* no retries are left */
 };
 

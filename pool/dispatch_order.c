@@ -160,7 +160,7 @@ static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct dis
 {
     uint64_t silent = now - w->last_seen, usual = NS_PER_MS, work = 0, ns, late;
     /* the tasks come back, and go to another worker */
-    uint64_t costs = d->config.recall_ns + 2 * d->lag;
+    uint64_t costs = FBR_DISPATCH_RECALL_NS + 2 * d->lag;
     const struct batch *b;
 
     DL_FOREACH2(w->batches, b, worker_next)

@@ -27,10 +27,9 @@
 #define PAGE 1024 /* tasks; no batch crosses the end of a page */
 #define RATES 4
 
-/* State of a task: waiting, held or done; how many deaths it saw. */
+/* State of a task: waiting, held or done; how many deaths it saw, FBR_DISPATCH_DEATHS at most. */
 enum { TASK_WAITING = 0, TASK_HELD = 1, TASK_DONE = 2, TASK_WHAT = 3 };
 #define TASK_DEATH 4u /* one death */
-#define TASK_DEATHS_MAX 63u
 
 static inline unsigned task_what(uint8_t state)
 {
@@ -150,7 +149,7 @@ struct dispatch_worker {
 };
 
 struct fbr_dispatch {
-    struct fbr_dispatch_config config;
+    uint64_t max_bytes; /* input bytes in a batch of more than one task */
     struct fbr_dispatch_stats stats;
     struct slots maps, workers;
     uint64_t batch_count, age;

@@ -78,8 +78,8 @@ static void learn_lag(struct fbr_dispatch *d, uint64_t silent, uint64_t busy_ns)
 {
     uint64_t sample = silent > busy_ns ? silent - busy_ns : 0;
 
-    if (sample > d->config.prefetch_ns) /* it was stopped */
-        sample = d->config.prefetch_ns;
+    if (sample > FBR_DISPATCH_PREFETCH_NS) /* it was stopped */
+        sample = FBR_DISPATCH_PREFETCH_NS;
     d->lag = (d->lag * (LAG_WEIGHT - 1) + sample) / LAG_WEIGHT;
 }
 

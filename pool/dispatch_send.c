@@ -18,7 +18,7 @@ static struct dispatch_worker *choose_worker(const struct fbr_dispatch *d, const
 {
     if (d->idle)
         return d->idle;
-    if (m->solo || m->suspects || m->mean <= 0 || m->mean > (float)d->config.prefetch_ns)
+    if (m->solo || m->suspects || m->mean <= 0 || m->mean > (float)FBR_DISPATCH_PREFETCH_NS)
         return NULL;
     if (d->stats.waiting < d->nhalf || !d->half)
         return NULL;
@@ -26,8 +26,7 @@ static struct dispatch_worker *choose_worker(const struct fbr_dispatch *d, const
 }
 
 /* The number of tasks that this worker should get, by the time that they take. */
-static uint64_t measured_size(const struct fbr_dispatch *d, struct dispatch_worker *w,
-                              const struct map *m)
+static uint64_t measured_size(struct dispatch_worker *w, const struct map *m)
 {
     const struct rate *rate = fbr_rate_find(w, m->id);
     uint64_t ns;
@@ -35,7 +34,7 @@ static uint64_t measured_size(const struct fbr_dispatch *d, struct dispatch_work
     if (!rate || !rate->answered)
         return m->chunk ? m->chunk : 1;
     ns = fbr_rate_estimate(w, m);
-    return min_u64(ns ? d->config.target_ns / ns : UINT32_MAX, rate->answered * UINT64_C(4));
+    return min_u64(ns ? FBR_DISPATCH_TARGET_NS / ns : UINT32_MAX, rate->answered * UINT64_C(4));
 }
 
 static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uint64_t first,
@@ -45,13 +44,13 @@ static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uin
     uint32_t i;
 
     if (m->task_bytes)
-        return (uint32_t)min_u64(n, d->config.max_bytes / m->task_bytes);
+        return (uint32_t)min_u64(n, d->max_bytes / m->task_bytes);
     if (!m->size_of)
         return n;
     for (i = 0; i < n; i++) {
         uint64_t size = m->size_of(m->user, first + i);
 
-        if (size > d->config.max_bytes - bytes)
+        if (size > d->max_bytes - bytes)
             break;
         bytes += size;
     }
@@ -65,7 +64,7 @@ static bool takes_two(const struct fbr_dispatch *d, struct dispatch_worker *w, c
     uint64_t ns = fbr_rate_estimate(w, m);
     uint64_t others = w->nbatches ? d->takers - d->nfull : d->stats.idle;
 
-    return ns && ns <= d->config.prefetch_ns && m->waiting >= 2 * others;
+    return ns && ns <= FBR_DISPATCH_PREFETCH_NS && m->waiting >= 2 * others;
 }
 
 static uint32_t batch_size(const struct fbr_dispatch *d, struct dispatch_worker *w,
@@ -76,11 +75,11 @@ static uint32_t batch_size(const struct fbr_dispatch *d, struct dispatch_worker 
 
     if (m->solo || m->timeout_ns || f->kind == SUSPECTS)
         return 1;
-    n = measured_size(d, w, m);
+    n = measured_size(w, m);
     n = min_u64(n, (m->waiting + crowd - 1) / crowd);
     if (n < 2 && takes_two(d, w, m))
         n = 2;
-    n = min_u64(n, d->config.max_batch);
+    n = min_u64(n, FBR_DISPATCH_BATCH_MAX);
     n = min_u64(n, f->most);
     n = min_u64(n, w->tasks_left);
     if (n > 1)

@@ -273,8 +273,7 @@ uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at,
         if (task_what(states[i]) != TASK_HELD)
             continue;
         states[i] = task_set(states[i], TASK_WAITING);
-        if (deaths && task_deaths(states[i]) < TASK_DEATHS_MAX)
-            states[i] = (uint8_t)(states[i] + TASK_DEATH);
+        states[i] = (uint8_t)(states[i] + deaths * TASK_DEATH);
         suspect = task_deaths(states[i]);
         n++;
     }

@@ -14,8 +14,6 @@
 #include "runtime/proc/backend.h"
 #include "runtime/base/jobspec.h"
 
-#define BATCH_BYTES (4u << 20)
-
 /* Guards the list of pools. A pool's own lock may be taken under this lock, not the other way
  * round. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -107,7 +105,6 @@ static int check_options(const struct fiber_pool_options *o, struct fbr_error *e
 
 static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, struct fbr_error *err)
 {
-    struct fbr_dispatch_config engine = {0};
     int rc = check_options(o, err);
     uint64_t longest;
 
@@ -139,8 +136,8 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
     if (rc < 0)
         return rc;
     longest = fbr_config_size(p->rt->config, "max_message");
-    engine.max_bytes = longest < BATCH_BYTES ? longest : BATCH_BYTES;
-    p->dispatch = fbr_dispatch_open(&engine);
+    p->dispatch =
+        fbr_dispatch_open(longest < FBR_DISPATCH_BYTES_MAX ? longest : FBR_DISPATCH_BYTES_MAX);
     return p->dispatch ? 0 : fbr_fail(err, -ENOMEM, "pool: out of memory");
 }
 

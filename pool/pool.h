@@ -279,7 +279,7 @@ void fbr_workers_adjust(struct fiber_pool *p);
 void fbr_workers_close(struct fiber_pool *p);
 void fbr_workers_stop(struct fbr_pool_worker *w); /* the worker is drained */
 bool fbr_workers_is_busy(const struct fbr_pool_worker *w);
-int fbr_workers_open(struct fiber_pool *p);       /* not under the lock */
+int fbr_workers_open(struct fiber_pool *p); /* not under the lock */
 /* sets the timer to the time at which the engine or the workers need it */
 void fbr_workers_arm(struct fiber_pool *p);
 /* A worker, or a host, ended before it was of use: tries again later, or gives up. `process` NULL:

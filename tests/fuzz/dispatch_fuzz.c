@@ -408,7 +408,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned step = 0;
 
     REQUIRE(m);
-    m->d = fbr_dispatch_open(NULL);
+    m->d = fbr_dispatch_open(FBR_DISPATCH_BYTES_MAX);
     REQUIRE(m->d);
     m->at = data;
     m->end = data + size;

@@ -36,7 +36,7 @@ static void add_worker(struct bench *b)
 static struct bench bench_open(int min, int max)
 {
     struct bench b = {
-        .d = fbr_dispatch_open(NULL),
+        .d = fbr_dispatch_open(FBR_DISPATCH_BYTES_MAX),
         .demand = {.min = min, .max = max, .target = min, .idle_ns = IDLE},
         .now = MS,
     };

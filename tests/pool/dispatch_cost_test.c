@@ -14,7 +14,7 @@
 
 static struct fbr_dispatch *open_with(int workers)
 {
-    struct fbr_dispatch *d = fbr_dispatch_open(NULL);
+    struct fbr_dispatch *d = fbr_dispatch_open(FBR_DISPATCH_BYTES_MAX);
     uint64_t id;
 
     assert_non_null(d);

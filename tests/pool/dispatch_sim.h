@@ -617,7 +617,7 @@ static inline void sim_open_with(struct sim *s, uint32_t workers, uint64_t max_t
 {
     memset(s, 0, sizeof(*s));
     s->max_tasks = max_tasks;
-    s->d = fbr_dispatch_open(NULL);
+    s->d = fbr_dispatch_open(FBR_DISPATCH_BYTES_MAX);
     assert_non_null(s->d);
     s->rng = 88172645463325252u;
     s->detect = MS;

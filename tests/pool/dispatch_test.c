@@ -78,7 +78,7 @@ static uint64_t add_worker(struct bench *b)
 
 static struct bench bench_open(int workers, uint64_t tasks, int retries)
 {
-    struct bench b = {.d = fbr_dispatch_open(NULL), .now = MS};
+    struct bench b = {.d = fbr_dispatch_open(FBR_DISPATCH_BYTES_MAX), .now = MS};
 
     assert_non_null(b.d);
     for (int i = 0; i < workers; i++)
