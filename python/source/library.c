@@ -173,13 +173,6 @@ static PyObject *library_version(PyObject *self, PyObject *none)
     return PyUnicode_FromString(fiber_version());
 }
 
-static PyObject *library_is_child(PyObject *self, PyObject *none)
-{
-    (void)self;
-    (void)none;
-    return PyBool_FromLong(fiber_process_is_child());
-}
-
 static PyObject *library_name(PyObject *self, PyObject *none)
 {
     (void)self;
@@ -210,8 +203,6 @@ static PyMethodDef functions[] = {
     {"config_get", library_config_get, METH_O,
      "config_get(key)\n--\n\nThe value of a setting as text."},
     {"version", library_version, METH_NOARGS, "version()\n--\n\nNames the version of the library."},
-    {"is_child", library_is_child, METH_NOARGS,
-     "is_child()\n--\n\nTells whether another process of the run started this one."},
     {"name", library_name, METH_NOARGS,
      "name()\n--\n\nThe name of this process in the run, such as worker-7; main in a master."},
     {NULL, NULL, 0, NULL},
