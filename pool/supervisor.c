@@ -130,15 +130,6 @@ static void on_output(void *user, struct fiber_process *process, int stream, con
 static const struct fbr_process_ops ops = {
     .on_frame = on_host_frame, .on_output = on_output, .on_end = on_end, .on_gone = on_gone};
 
-/* The host's own link carries only records of its workers. */
-static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
-{
-    (void)user;
-    (void)link;
-    (void)record;
-    (void)len;
-}
-
 /* The workers of the host end with it, and other workers do their tasks. */
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
@@ -156,7 +147,8 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     fbr_process_abandon(h->process, fbr_pool_why_broken(why));
 }
 
-static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
+/* The host's own link carries only records of its workers. */
+static const struct fbr_link_ops link_ops = {.on_broken = on_broken};
 
 struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p)
 {

@@ -175,15 +175,7 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     remove_peer(p);
 }
 
-static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
-{
-    (void)user;
-    (void)conn;
-    (void)type;
-    (void)body;
-}
-
-static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
+static const struct fbr_conn_ops conn_ops = {.on_close = on_close};
 
 struct hang_up {
     struct fbr_share *share;

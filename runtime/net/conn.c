@@ -381,7 +381,7 @@ static int take_frames(struct fbr_conn *c)
         at += FRAME_HEAD + (size_t)len;
         if (type < FBR_FRAME_USER)
             on_own_frame(c, type, &body);
-        else
+        else if (c->ops->on_frame)
             c->ops->on_frame(c->user, c, type, &body);
     }
     fbr_buf_consume(&c->in, at);

@@ -46,6 +46,7 @@ enum fbr_caller_kind {
 struct fbr_conn;
 
 struct fbr_conn_ops {
+    /* NULL: frames are dropped. */
     void (*on_frame)(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body);
     /* The peer answered a heartbeat: see fbr_conn_rtt_ns(). May be NULL. */
     void (*on_pong)(void *user, struct fbr_conn *conn);

@@ -238,7 +238,7 @@ static void on_record(void *user, const void *record, size_t len)
         return;
     if (l->in.stream)
         deliver_to_branch(l, record, len);
-    else
+    else if (l->ops->on_record)
         l->ops->on_record(l->user, l, record, len);
 }
 

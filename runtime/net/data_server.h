@@ -35,7 +35,7 @@ struct fbr_data_server;
 struct fbr_link;
 
 struct fbr_link_ops {
-    /* Handles one record, which is valid during the call. */
+    /* Handles one record, which is valid during the call. NULL: records are dropped. */
     void (*on_record)(void *user, struct fbr_link *link, const void *record, size_t len);
     /* The link is broken: no more records come from it. Reasons: a forged, damaged or missing
      * message, a record above the limit, a long record of a stream that never had a branch, a
