@@ -73,61 +73,6 @@ void fbr_tls_free(struct fbr_tls *t)
     }
 }
 
-int fbr_tls_step(struct fbr_tls *t, struct fbr_error *err)
-{
-    MODULE(fbr_tls_step);
-    return fn(t, err);
-}
-
-int fbr_tls_feed(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_error *err)
-{
-    MODULE(fbr_tls_feed);
-    return fn(t, bytes, len, err);
-}
-
-bool fbr_tls_ready(const struct fbr_tls *t)
-{
-    MODULE(fbr_tls_ready);
-    return fn(t);
-}
-
-bool fbr_tls_proven(const struct fbr_tls *t)
-{
-    MODULE(fbr_tls_proven);
-    return fn(t);
-}
-
-const char *fbr_tls_identity(const struct fbr_tls *t)
-{
-    MODULE(fbr_tls_identity);
-    return fn(t);
-}
-
-int fbr_tls_read(struct fbr_tls *t, struct fbr_buf *plain, struct fbr_error *err)
-{
-    MODULE(fbr_tls_read);
-    return fn(t, plain, err);
-}
-
-int fbr_tls_write(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_error *err)
-{
-    MODULE(fbr_tls_write);
-    return fn(t, bytes, len, err);
-}
-
-int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher)
-{
-    MODULE(fbr_tls_pending);
-    return fn(t, cipher);
-}
-
-int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len,
-                   void *out, size_t outlen)
-{
-    MODULE(fbr_tls_export);
-    return fn(t, label, context, context_len, out, outlen);
-}
-
 void fbr_aead_fini(struct fbr_aead *s)
 {
     if (s->ctx) {
@@ -136,14 +81,34 @@ void fbr_aead_fini(struct fbr_aead *s)
     }
 }
 
-int fbr_aead_encrypt(struct fbr_aead *s, uint64_t *counter, const void *in, size_t len, void *out)
-{
-    MODULE(fbr_aead_encrypt);
-    return fn(s, counter, in, len, out);
-}
+/* Defines a function that returns what the module's function returns. */
+#define FORWARD(type, name, parameters, arguments) \
+    type name parameters                           \
+    {                                              \
+        MODULE(name);                              \
+        return fn arguments;                       \
+    }
 
-int fbr_aead_decrypt(struct fbr_aead *s, uint64_t counter, const void *in, size_t len, void *out)
-{
-    MODULE(fbr_aead_decrypt);
-    return fn(s, counter, in, len, out);
-}
+FORWARD(int, fbr_tls_step, (struct fbr_tls * t, struct fbr_error *err), (t, err))
+FORWARD(int, fbr_tls_feed,
+        (struct fbr_tls * t, const void *bytes, size_t len, struct fbr_error *err),
+        (t, bytes, len, err))
+FORWARD(bool, fbr_tls_ready, (const struct fbr_tls *t), (t))
+FORWARD(bool, fbr_tls_proven, (const struct fbr_tls *t), (t))
+FORWARD(const char *, fbr_tls_identity, (const struct fbr_tls *t), (t))
+FORWARD(int, fbr_tls_read, (struct fbr_tls * t, struct fbr_buf *plain, struct fbr_error *err),
+        (t, plain, err))
+FORWARD(int, fbr_tls_write,
+        (struct fbr_tls * t, const void *bytes, size_t len, struct fbr_error *err),
+        (t, bytes, len, err))
+FORWARD(int, fbr_tls_pending, (struct fbr_tls * t, struct fbr_buf *cipher), (t, cipher))
+FORWARD(int, fbr_tls_export,
+        (struct fbr_tls * t, const char *label, const void *context, size_t context_len, void *out,
+         size_t outlen),
+        (t, label, context, context_len, out, outlen))
+FORWARD(int, fbr_aead_encrypt,
+        (struct fbr_aead * s, uint64_t *counter, const void *in, size_t len, void *out),
+        (s, counter, in, len, out))
+FORWARD(int, fbr_aead_decrypt,
+        (struct fbr_aead * s, uint64_t counter, const void *in, size_t len, void *out),
+        (s, counter, in, len, out))
