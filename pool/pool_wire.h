@@ -45,11 +45,6 @@ enum fbr_pool_frame {
 #define FBR_TASKS_HEAD 16
 #define FBR_RESULTS_HEAD 32
 
-static inline size_t fbr_pad8(size_t n)
-{
-    return (8 - n % 8) % 8;
-}
-
 /* The start record of a worker: u32 magic, u8 has an initializer, [reference of the initializer],
  * u64 length, argument of the initializer. */
 #define FBR_WORKER_MAGIC 0x4b525746u /* "FWRK" */

@@ -12,8 +12,6 @@
 #define AHEAD_NS 500000    /* time for the next batch to come before this one is done */
 #define MAX_DIRECT 300     /* such inputs in one batch; dispatch.h limits its bytes */
 
-static const uint8_t zeros[8];
-
 /* A message that is being made: pieces of p->message, given by offset while it grows, and long
  * inputs in between. */
 struct gather {
@@ -41,7 +39,7 @@ static void put_input(struct gather *g, const void *data, size_t len)
     } else {
         fbr_put(g->b, data, len);
     }
-    fbr_put(g->b, zeros, fbr_pad8(len));
+    fbr_put_pad8(g->b, len);
 }
 
 static bool is_offset(const struct gather *g, const struct iovec *v)
@@ -56,7 +54,7 @@ static int put_batch(struct gather *g, const struct fbr_dispatch_batch *batch,
     fbr_put_u32(g->b, batch->count);
     fbr_put_u64(g->b, batch->id);
     fbr_put_bytes(g->b, r->ref, r->ref_len);
-    fbr_put(g->b, zeros, fbr_pad8(4 + r->ref_len));
+    fbr_put_pad8(g->b, 4 + r->ref_len);
     for (uint32_t i = 0; i < batch->count; i++) {
         const void *data;
         size_t len;

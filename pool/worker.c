@@ -414,7 +414,6 @@ static int run_task(struct worker *w, const void *in, size_t len, struct fiber_r
 /* Appends the answer of the task that has run. */
 static void keep_answer(struct worker *w, int code, uint64_t busy, bool last)
 {
-    static const uint8_t zeros[8];
     size_t len = w->answer.len;
     bool arm_now = false;
 
@@ -424,11 +423,11 @@ static void keep_answer(struct worker *w, int code, uint64_t busy, bool last)
     w->out_count++;
     w->out_busy += busy;
     if (len >= REPORT_BYTES) { /* sent without a copy */
-        fbr_put(&w->answer, zeros, fbr_pad8(len));
+        fbr_put_pad8(&w->answer, len);
         send_with(w, w->answer.data, w->answer.len);
     } else {
         fbr_put(&w->out, w->answer.data, len);
-        fbr_put(&w->out, zeros, fbr_pad8(len));
+        fbr_put_pad8(&w->out, len);
         if (last || w->out.len >= REPORT_BYTES || fbr_now_ns() - w->sent_at >= FBR_REPORT_NS)
             send_results(w);
         else if (!w->armed)

@@ -45,7 +45,6 @@ void fbr_client_on_ack(struct client_lane *l, struct fbr_cur *c)
 static int post_puts(struct client_lane *l, uint32_t count, const void *data, size_t len, bool lone,
                      bool answer)
 {
-    static const uint8_t zeros[8];
     struct {
         uint32_t op, lane;
         uint64_t batch;
@@ -54,7 +53,7 @@ static int post_puts(struct client_lane *l, uint32_t count, const void *data, si
     } h = {FBR_CH_PUTS, l->number, l->sent + 1, count, answer ? FBR_CH_ANSWER : 0, len};
     const struct iovec iov[3] = {{&h, lone ? sizeof(h) : sizeof(h) - 8},
                                  {(void *)(uintptr_t)data, len},
-                                 {(void *)(uintptr_t)zeros, lone ? (8 - len % 8) % 8 : 0}};
+                                 {(void *)(uintptr_t)fbr_zeros, lone ? fbr_pad8(len) : 0}};
     int rc;
 
     fbr_client_notify_news(l->client, true);
@@ -104,16 +103,13 @@ int fbr_client_flush_out(struct client_lane *l, bool answer)
 
 static int collect(struct client_lane *l, const void *data, size_t len)
 {
-    size_t pad = (8 - len % 8) % 8;
-    uint8_t *at = fbr_buf_reserve(&l->out, 8 + len + pad);
-
-    if (!at) {
+    if (!fbr_buf_reserve(&l->out, 8 + len + fbr_pad8(len))) {
         l->out.failed = false;
         return -ENOMEM;
     }
     fbr_put_u64(&l->out, len);
     fbr_put(&l->out, data, len);
-    fbr_put(&l->out, "\0\0\0\0\0\0\0", pad);
+    fbr_put_pad8(&l->out, len);
     l->out_count++;
     return 0;
 }

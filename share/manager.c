@@ -135,12 +135,11 @@ void fiber_manager_close(struct fiber_manager *m)
 static int start_call(struct fiber_manager *m, const char *method, const void *in, size_t len,
                       uint64_t deadline, struct fiber_future **f)
 {
-    static const uint8_t zeros[8];
     size_t n = strlen(method) + 1;
     const uint32_t head[2] = {(uint32_t)n, 0};
     const struct iovec iov[4] = {{(void *)(uintptr_t)head, sizeof(head)},
                                  {(void *)(uintptr_t)method, n},
-                                 {(void *)(uintptr_t)zeros, (8 - n % 8) % 8},
+                                 {(void *)(uintptr_t)fbr_zeros, fbr_pad8(n)},
                                  {(void *)(uintptr_t)in, len}};
 
     return fbr_rpc_call(m->rpc, iov, 4, deadline, f);

@@ -186,7 +186,7 @@ static void run(struct manager *m, const struct request *r)
 
     fbr_get_u32(&c);
     method = fbr_get(&c, n);
-    fbr_get(&c, (8 - n % 8) % 8);
+    fbr_get(&c, fbr_pad8(n));
     if (!fbr_cur_ok(&c) || n == 0 || strnlen(method, n) != n - 1) {
         refuse(m, r->peer, r->call, -EBADMSG, "the call cannot be read");
         return;

@@ -256,7 +256,7 @@ static void take_puts(struct lane *l, uint64_t peer, struct fbr_cur *c)
         const void *bytes = len <= fbr_cur_left(c) ? fbr_get(c, len) : NULL;
         int rc = -EBADMSG;
 
-        fbr_get(c, (8 - len % 8) % 8);
+        fbr_get(c, fbr_pad8(len));
         if (bytes && fbr_cur_ok(c))
             rc = put_one(l, &batch, i, bytes, len);
         if (rc < 0)

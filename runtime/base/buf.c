@@ -101,6 +101,13 @@ void fbr_put_u64(struct fbr_buf *b, uint64_t v)
     fbr_put(b, &v, 8);
 }
 
+const uint8_t fbr_zeros[8] = {0};
+
+void fbr_put_pad8(struct fbr_buf *b, size_t n)
+{
+    fbr_put(b, fbr_zeros, fbr_pad8(n));
+}
+
 void fbr_put_bytes(struct fbr_buf *b, const void *data, size_t len)
 {
     if (len > UINT32_MAX) {

@@ -41,6 +41,13 @@ void fbr_put_u8(struct fbr_buf *b, uint8_t v);
 void fbr_put_u16(struct fbr_buf *b, uint16_t v);
 void fbr_put_u32(struct fbr_buf *b, uint32_t v);
 void fbr_put_u64(struct fbr_buf *b, uint64_t v);
+/* Many records have zeros behind n bytes, up to a multiple of 8: how many, and puts them. */
+static inline size_t fbr_pad8(size_t n)
+{
+    return (8 - n % 8) % 8;
+}
+extern const uint8_t fbr_zeros[8];
+void fbr_put_pad8(struct fbr_buf *b, size_t n);
 /* u32 length, then the bytes. A NULL string is written as "". */
 void fbr_put_bytes(struct fbr_buf *b, const void *data, size_t len);
 void fbr_put_str(struct fbr_buf *b, const char *s);

@@ -33,11 +33,6 @@ struct fbr_piece {
     size_t len;
 };
 
-static size_t pad8(size_t n)
-{
-    return (8 - n % 8) % 8;
-}
-
 static size_t piece_head(uint64_t stream)
 {
     return PIECE_HEAD + (stream ? 8 : 0);
@@ -169,7 +164,7 @@ static void read_source(struct source *s, uint8_t *to, size_t want)
 static int add_small(struct fbr_mux_out *l, struct fbr_mux_queue *q, uint64_t stream,
                      struct source *src, size_t total)
 {
-    size_t pad = pad8(total), head = piece_head(stream), need = head + total + pad;
+    size_t pad = fbr_pad8(total), head = piece_head(stream), need = head + total + pad;
     uint8_t *at = fbr_buf_extend(&q->small, need);
 
     if (!at) {
@@ -197,7 +192,7 @@ static int add_piece(struct fbr_mux_out *l, struct fbr_mux_queue *q, struct sour
                      const struct long_piece *p)
 {
     bool first = (p->flags & (MORE | CONT)) == MORE;
-    size_t head = piece_head(p->stream), len, pad = pad8(p->n);
+    size_t head = piece_head(p->stream), len, pad = fbr_pad8(p->n);
     uint8_t *msg = new_message(l, head + (first ? 8 : 0) + p->n + pad, &len), *at;
 
     if (!msg)
@@ -556,7 +551,7 @@ static int one_piece(struct fbr_mux_in *l, struct fbr_cur *c, fbr_record_fn on_r
     if (place == MORE && (rc = begin_long(l, c, wanted)) < 0)
         return rc;
     bytes = fbr_get(c, len);
-    fbr_get(c, pad8(len));
+    fbr_get(c, fbr_pad8(len));
     if (!fbr_cur_ok(c))
         return refuse(l, -EPROTO, "a piece of a record runs over the end of its message");
     if (place && wanted)

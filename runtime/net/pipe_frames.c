@@ -12,13 +12,6 @@
 #define ROOM (16 * 1024)    /* room to read while no long record is incomplete */
 #define KEPT (1024 * 1024u) /* a longer buffer is freed when it is empty */
 
-static const uint8_t zeros[8];
-
-static size_t pad8(size_t n)
-{
-    return (8 - n % 8) % 8;
-}
-
 /* ---- Sending ---- */
 
 void fbr_pipe_frames_frame(struct fbr_pipe_frames_frame *f, const struct iovec *parts, int n)
@@ -30,7 +23,7 @@ void fbr_pipe_frames_frame(struct fbr_pipe_frames_frame *f, const struct iovec *
         total += parts[i].iov_len;
         f->iov[f->n++] = parts[i];
     }
-    f->iov[f->n++] = (struct iovec){(void *)(uintptr_t)zeros, pad8(total)};
+    f->iov[f->n++] = (struct iovec){(void *)(uintptr_t)fbr_zeros, fbr_pad8(total)};
     total = htole64(total);
     memcpy(f->head, &total, HEAD);
     f->iov[0] = (struct iovec){f->head, HEAD};
@@ -134,8 +127,8 @@ void *fbr_pipe_frames_room(struct fbr_pipe_frames_in *in, size_t *room)
         in->len -= in->at;
         in->at = 0;
     }
-    if (peek(in, &len) && HEAD + len + pad8(len) > want)
-        want = HEAD + len + pad8(len);
+    if (peek(in, &len) && HEAD + len + fbr_pad8(len) > want)
+        want = HEAD + len + fbr_pad8(len);
     if (need(in, want) < 0)
         return NULL;
     *room = in->cap - in->len;
@@ -151,10 +144,10 @@ int fbr_pipe_frames_took(struct fbr_pipe_frames_in *in, size_t bytes, fbr_pipe_f
     while (peek(in, &len)) {
         if (len > in->limit)
             return -EMSGSIZE;
-        if (in->len - in->at < HEAD + len + pad8(len))
+        if (in->len - in->at < HEAD + len + fbr_pad8(len))
             break;
         fn(user, in->data + in->at + HEAD, len);
-        in->at += HEAD + len + pad8(len);
+        in->at += HEAD + len + fbr_pad8(len);
     }
     return 0;
 }
