@@ -31,6 +31,22 @@
  * exception. */
 int fpy_add_type(PyObject *module, PyType_Spec *spec);
 
+/* Defines TYPE_dealloc(), which closes the handle of an object with the GIL given up. A thread that
+ * waits in a method holds a reference, so none waits then. */
+#define FPY_DEALLOC(type, close)                  \
+    static void type##_dealloc(PyObject *self)    \
+    {                                             \
+        PyTypeObject *class = Py_TYPE(self);      \
+                                                  \
+        if (((struct type *)self)->handle) {      \
+            Py_BEGIN_ALLOW_THREADS;               \
+            close(((struct type *)self)->handle); \
+            Py_END_ALLOW_THREADS;                 \
+        }                                         \
+        PyObject_Free(self);                      \
+        Py_DECREF(class);                         \
+    }
+
 #define PART(name) int fpy_##name##_add(PyObject *module);
 #include "parts.h"
 #undef PART

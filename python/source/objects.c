@@ -49,19 +49,7 @@ static int objects_init(PyObject *self, PyObject *args, PyObject *kwargs)
     return open_store(o, address, (size_t)len);
 }
 
-static void objects_dealloc(PyObject *self)
-{
-    struct objects *o = (struct objects *)self;
-    PyTypeObject *type = Py_TYPE(self);
-
-    if (o->handle) {
-        Py_BEGIN_ALLOW_THREADS;
-        fiber_store_close(o->handle);
-        Py_END_ALLOW_THREADS;
-    }
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
+FPY_DEALLOC(objects, fiber_store_close)
 
 static PyObject *objects_address(PyObject *self, PyObject *none)
 {

@@ -88,19 +88,7 @@ static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
     return rc < 0 ? -1 : 0;
 }
 
-static void process_dealloc(PyObject *self)
-{
-    struct fiber_process *handle = ((struct process *)self)->handle;
-    PyTypeObject *type = Py_TYPE(self);
-
-    if (handle) { /* only here: a thread that waits in a method holds a reference */
-        Py_BEGIN_ALLOW_THREADS;
-        fiber_process_close(handle);
-        Py_END_ALLOW_THREADS;
-    }
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
+FPY_DEALLOC(process, fiber_process_close)
 
 static int wait_end(void *handle, int timeout_ms)
 {

@@ -58,19 +58,7 @@ static int ring_init(PyObject *self, PyObject *args, PyObject *kwargs)
     return rc < 0 ? -1 : 0;
 }
 
-static void ring_dealloc(PyObject *self)
-{
-    struct fiber_ring *handle = ((struct ring *)self)->handle;
-    PyTypeObject *type = Py_TYPE(self);
-
-    if (handle) {
-        Py_BEGIN_ALLOW_THREADS;
-        fiber_ring_close(handle);
-        Py_END_ALLOW_THREADS;
-    }
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
+FPY_DEALLOC(ring, fiber_ring_close)
 
 static int wait_end(void *handle, int timeout_ms)
 {

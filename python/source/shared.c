@@ -72,19 +72,7 @@ static int shared_init(PyObject *self, PyObject *args, PyObject *kwargs)
     return rc < 0 ? -1 : 0;
 }
 
-static void shared_dealloc(PyObject *self)
-{
-    struct fiber_shared *handle = ((struct shared *)self)->handle;
-    PyTypeObject *type = Py_TYPE(self);
-
-    if (handle) {
-        Py_BEGIN_ALLOW_THREADS;
-        fiber_shared_close(handle);
-        Py_END_ALLOW_THREADS;
-    }
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
+FPY_DEALLOC(shared, fiber_shared_close)
 
 static int shared_buffer(PyObject *self, Py_buffer *view, int flags)
 {
