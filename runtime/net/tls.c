@@ -181,22 +181,6 @@ static bool is_refusal(const struct fbr_tls *t, unsigned long code)
     }
 }
 
-static int fail_refused(struct fbr_tls *t, const char *why, struct fbr_error *err)
-{
-    t->failed = -EACCES;
-    if (!t->server)
-        return fbr_fail(err, -EACCES,
-                        "tls: the peer does not accept '%s' or does not hold its key (%s)",
-                        t->identity, why);
-    if (!t->identity[0])
-        return fbr_fail(err, -EACCES, "tls: a peer with an unusable identity was refused");
-    if (t->lookup_rc)
-        return fbr_fail(err, -EACCES, "tls: a peer that calls itself '%s' was refused: %s",
-                        t->identity, fbr_strerror(t->lookup_rc));
-    return fbr_fail(err, -EACCES, "tls: a peer that calls itself '%s' does not hold its key",
-                    t->identity);
-}
-
 /* Turns OpenSSL's error queue of this thread into the final error of t. */
 static int fail(struct fbr_tls *t, const char *doing, struct fbr_error *err)
 {
@@ -209,8 +193,12 @@ static int fail(struct fbr_tls *t, const char *doing, struct fbr_error *err)
         t->failed = -ENOMEM;
         return fbr_fail(err, t->failed, "tls: out of memory while %s", doing);
     }
-    if (is_refusal(t, first))
-        return fail_refused(t, why, err);
+    if (is_refusal(t, first)) {
+        t->failed = -EACCES;
+        return fbr_fail(err, t->failed,
+                        "tls: the peer does not accept '%s' or does not hold its key (%s)",
+                        t->identity, why);
+    }
     t->failed = -EPROTO;
     return fbr_fail(err, t->failed, "tls: %s failed: %s", doing, why);
 }

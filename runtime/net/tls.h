@@ -22,8 +22,7 @@
  * memory that it can make us use; the caller on a server limits the time. After the handshake,
  * ciphertext is kept until fbr_tls_read takes it, so read after each feed.
  *
- * An unknown identity and a wrong key look the same from outside (RFC 8446, appendix E.6); only the
- * server's error text distinguishes them.
+ * An unknown identity and a wrong key look the same from outside (RFC 8446, appendix E.6).
  *
  * Threads: one object belongs to one thread at a time; different objects may be used in parallel.
  * The first object of a process initialises OpenSSL.

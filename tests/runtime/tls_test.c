@@ -234,7 +234,7 @@ static void the_exporter_is_equal_on_both_ends_only(void **state)
 
 /* Runs a handshake that must fail on both ends with -EACCES. Returns what the server sent: its
  * alert. */
-static struct fbr_buf refused(const char *identity, const uint8_t *key, const char *why)
+static struct fbr_buf refused(const char *identity, const uint8_t *key)
 {
     struct fbr_buf b;
     struct pair p;
@@ -242,7 +242,7 @@ static struct fbr_buf refused(const char *identity, const uint8_t *key, const ch
     pair_open(&p, identity, key);
     carry(p.client, p.server, 0, &p.server_rc, &p.server_err);
     assert_int_equal(p.server_rc, -EACCES);
-    assert_non_null(strstr(p.server_err.text, why));
+    assert_non_null(strstr(p.server_err.text, "does not hold its key"));
     fbr_buf_init(&b);
     assert_true(pending(p.server, &b) > 0);
     assert_int_equal(fbr_tls_feed(p.client, b.data, b.len, &p.client_err), -EACCES);
@@ -260,8 +260,8 @@ static struct fbr_buf refused(const char *identity, const uint8_t *key, const ch
 
 static void wrong_keys_and_unknown_identities_are_refused_alike(void **state)
 {
-    struct fbr_buf a = refused(WHO, bad_key, "does not hold its key");
-    struct fbr_buf b = refused("job-5f1c/8/1", good_key, "No such file");
+    struct fbr_buf a = refused(WHO, bad_key);
+    struct fbr_buf b = refused("job-5f1c/8/1", good_key);
 
     (void)state;
     assert_int_equal(a.len, b.len);
