@@ -53,7 +53,7 @@ int fbr_store_ask_put(struct fbr_buf *b, const struct fbr_store_ask *ask)
     if (ask->op < FBR_STORE_SET || ask->op >= FBR_STORE_OPS || !is_name(ask->name, ask->name_len))
         return -EINVAL;
     if (ask->value_len > UINT32_MAX || ask->expect_len > UINT32_MAX)
-        return -EINVAL;
+        return -EMSGSIZE;
     fbr_put_u8(b, (uint8_t)ask->op);
     fbr_put_bytes(b, ask->name, ask->name_len);
     for (const char *letter = arguments[ask->op]; *letter; letter++)

@@ -85,8 +85,8 @@ struct fbr_store_ask {
 /* A short form for clients: {op, name, strlen(name)}; a NULL name is "". */
 struct fbr_store_ask fbr_store_ask(enum fbr_store_op op, const char *name);
 
-/* Appends the request. 0; -EINVAL: a name that is too long or has a NUL byte, or a value over 4 GiB
- * - 1; -ENOMEM. After an error `b` is as before, except for `failed`. */
+/* Appends the request. 0; -EINVAL: a name that is too long or has a NUL byte; -EMSGSIZE: a value
+ * over 4 GiB - 1; -ENOMEM. After an error `b` is as before, except for `failed`. */
 int fbr_store_ask_put(struct fbr_buf *b, const struct fbr_store_ask *ask);
 /* Reads a request that must fill the rest of `c`. 0 or -EBADMSG. */
 int fbr_store_ask_get(struct fbr_cur *c, struct fbr_store_ask *ask);
