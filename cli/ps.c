@@ -5,7 +5,6 @@
  * of their jobs are known.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

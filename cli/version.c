@@ -1,7 +1,6 @@
 /* version.c - `fiber version`: shows this build, and which of its parts can be used here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
 
 #include "cli/option.h"
 #include "cli/screen.h"

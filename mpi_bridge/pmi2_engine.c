@@ -19,8 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <utlist.h>
-
 #include "mpi_bridge/pmi1_priv.h"
 
 #define LENGTH_DIGITS 6

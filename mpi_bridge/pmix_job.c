@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <utlist.h>
-
 #include "mpi_bridge/pmix_bridge.h"
 
 /* ---- Maps ---- */

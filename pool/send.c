@@ -2,11 +2,8 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "pool/pool.h"
-#include "runtime/base/log.h"
 
 #define DIRECT (16 * 1024) /* a longer input is sent without a copy */
 #define AHEAD_NS 500000    /* time for the next batch to come before this one is done */

@@ -6,7 +6,6 @@
  * restore the terminal's mode. Loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>

@@ -10,7 +10,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "runtime/base/fds.h"
 #include "share/client_priv.h"

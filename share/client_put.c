@@ -7,8 +7,6 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "share/client_priv.h"
 

@@ -24,7 +24,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>

@@ -2,7 +2,6 @@
  * (store_serve.c).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,6 @@
  * itself. Each of them may be missing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
 
-#include <limits.h>
 #include <math.h>
 #include <time.h>
 

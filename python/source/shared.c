@@ -8,7 +8,6 @@
 #include "binding.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -4,7 +4,6 @@
 #include "runtime/inspect/message.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 

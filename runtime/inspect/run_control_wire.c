@@ -4,7 +4,6 @@
 #include "runtime/inspect/run_control_wire.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #define LONG_TEXT 4096

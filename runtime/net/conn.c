@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #include "runtime/net/conn_priv.h"
-#include "runtime/base/log.h"
 
 enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 

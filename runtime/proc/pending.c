@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/pending.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
