@@ -162,11 +162,6 @@ int fiber_pool_apply_async(struct fiber_pool *p, fiber_task_fn fn, const void *i
 
 /* ---- Reading ---- */
 
-static bool is_done(const struct fiber_result *r, size_t i)
-{
-    return r->kind == FBR_RESULT_ARRAY ? r->flags[i] != 0 : r->slots[i].done;
-}
-
 /* All tasks are done, and all callbacks have returned. */
 static bool is_over(const struct fiber_result *r)
 {
@@ -235,9 +230,9 @@ int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms)
         return fbr_keep(-ENOENT, "there is no task %zu", index);
     pthread_mutex_lock(&p->lock);
     r->waiting_task++;
-    while (!is_done(r, index) && rc == 0)
+    while (!fbr_result_is_done(r, index) && rc == 0)
         rc = fbr_rt_wait(p->rt, &r->changed, &p->lock, deadline);
-    if (is_done(r, index))
+    if (fbr_result_is_done(r, index))
         rc = 0;
     r->waiting_task--;
     pthread_mutex_unlock(&p->lock);
@@ -273,7 +268,7 @@ int fiber_result_get(struct fiber_result *r, size_t i, const void **data, size_t
     if (i >= r->n)
         return fbr_keep(-ENOENT, "there is no task %zu", i);
     pthread_mutex_lock(&p->lock);
-    if (!is_done(r, i)) {
+    if (!fbr_result_is_done(r, i)) {
         rc = fbr_keep(-EAGAIN, "task %zu is not done", i);
     } else if (r->kind == FBR_RESULT_ARRAY) {
         rc = array_get(r, i, data, len);

@@ -344,6 +344,7 @@ void fbr_result_failed(struct fiber_result *r, uint64_t index, int32_t code, con
     __attribute__((format(printf, 4, 5)));
 void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_failure *f);
 void fbr_result_input(const struct fiber_result *r, uint64_t index, const void **data, size_t *len);
+bool fbr_result_is_done(const struct fiber_result *r, uint64_t i); /* not of a stream */
 void fbr_result_end_late(struct fiber_pool *p); /* ends maps whose time is over */
 void fbr_result_end_all(struct fiber_pool *p, int32_t code, const char *why);
 /* after the results of a message were delivered: wakes and reports */

@@ -562,7 +562,7 @@ void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_fai
 
 /* ---- Ending early ---- */
 
-static bool task_done(const struct fiber_result *r, uint64_t i)
+bool fbr_result_is_done(const struct fiber_result *r, uint64_t i)
 {
     return r->kind == FBR_RESULT_ARRAY ? r->flags[i] != 0 : r->slots[i].done;
 }
@@ -580,7 +580,7 @@ static void end_map(struct fiber_result *r, int code, const char *why)
         if (!item->slot.done)
             fbr_result_deliver(r, item->index, code, why, strlen(why));
     for (uint64_t i = 0; r->kind != FBR_RESULT_STREAM && i < r->n; i++) {
-        if (task_done(r, i))
+        if (fbr_result_is_done(r, i))
             continue;
         if (r->opts.on_done) {
             fbr_result_deliver(r, i, code, why, strlen(why));

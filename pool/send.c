@@ -135,12 +135,11 @@ static void notify(struct fbr_pool_worker *w, uint8_t type, const struct fbr_dis
     fbr_buf_fini(&b);
 }
 
-static void on_timeout(struct fiber_pool *p, const struct fbr_dispatch_order *o)
+static void on_timeout(const struct fbr_dispatch_order *o)
 {
     struct fbr_pool_worker *w = o->worker_user;
     struct fiber_result *r = o->map_user;
 
-    (void)p;
     if (r)
         fbr_result_failed(r, o->index, -ETIMEDOUT,
                           "task %llu ran longer than %d ms on %s; its worker was replaced",
@@ -150,7 +149,7 @@ static void on_timeout(struct fiber_pool *p, const struct fbr_dispatch_order *o)
     fbr_process_abandon(w->process, "was killed because a task ran longer than its timeout");
 }
 
-static void carry_out(struct fiber_pool *p, const struct fbr_dispatch_order *o)
+static void carry_out(const struct fbr_dispatch_order *o)
 {
     struct fbr_pool_worker *w = o->worker_user;
 
@@ -162,7 +161,7 @@ static void carry_out(struct fiber_pool *p, const struct fbr_dispatch_order *o)
         notify(w, FBR_POOL_CANCEL, o);
         break;
     case FBR_DISPATCH_TIMEOUT:
-        on_timeout(p, o);
+        on_timeout(o);
         break;
     case FBR_DISPATCH_DRAINED:
         fbr_workers_stop(w);
@@ -183,7 +182,7 @@ void fbr_pool_pump(struct fiber_pool *p)
         while ((rc = fbr_dispatch_next(p->dispatch, now, &batch)) > 0)
             send_batch(p, &batch);
         while (fbr_dispatch_order(p->dispatch, now, &order) > 0) {
-            carry_out(p, &order);
+            carry_out(&order);
             more = true; /* an order may have made room */
         }
     }
