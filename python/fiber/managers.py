@@ -143,9 +143,10 @@ class _Line:
         """Sends a call."""
         if request[1] == "accept_connection":
             self._greeting = request
+        data = _pickling.dumps(request)  # before a connection is taken: an error here leaves that and its locks alone
         self.lost = True
         conn = self._take()
-        conn.send(request)
+        conn.send_bytes(data)
         self._busy.append(conn)
 
     def recv(self):

@@ -141,6 +141,15 @@ def test_locks_of_a_manager_have_the_rules_of_threading(manager):
     assert semaphore.acquire()
 
 
+def test_arguments_that_cannot_be_pickled_give_no_lock_back(manager):
+    locks, d = (manager.Lock(), manager.BoundedSemaphore(1)), manager.dict()
+    assert all(lock.acquire() for lock in locks)
+    with pytest.raises(TypeError):
+        d["x"] = threading.Lock()
+    d.clear()
+    assert not any(lock.acquire(True, 0.5) for lock in locks)
+
+
 def notify(condition, state):
     with condition:
         state["ready"] = True
