@@ -27,6 +27,7 @@ import multiprocessing.managers as mpm
 import queue
 import threading
 import time
+import weakref
 from multiprocessing import TimeoutError, util
 from multiprocessing.connection import wait
 from multiprocessing.managers import (  # noqa: F401
@@ -63,6 +64,7 @@ def _serializer():
 SERIALIZER = _Serializer("fiber")
 CANCEL = "cancel"  # a request: the caller was interrupted; also its answer
 LEAVE = "leave"  # a request: the thread has no more proxies, and gives back what it has taken
+ENDED = "ended"  # a request: the thread has ended, but not its process, which keeps what the thread has taken
 AGAIN = b"again"  # a connection was kept: prove the key once more, and one more request comes
 
 # ---- The client's side: calls that signals interrupt ----
@@ -89,7 +91,9 @@ class _Kept(dict):
 
 
 _kept = _Kept()
+_of_ended = set()  # connections of threads that have ended; the server ends each one by which nothing is taken
 util.register_after_fork(_kept, _Kept.clear)
+util.register_after_fork(_of_ended, set.clear)
 
 
 def _connect(to):
@@ -106,6 +110,17 @@ def _connect(to):
         except (EOFError, OSError):
             conn.close()
     return Client(*to)
+
+
+def _note_end(free):
+    """A thread has ended that has these connections, or its process ends."""
+    if util.is_exiting():
+        return
+    with contextlib.suppress(EOFError, OSError):
+        _of_ended.difference_update([conn for conn in _of_ended.copy() if conn.poll()])
+        for conn in free:
+            conn.send(ENDED)
+            _of_ended.add(conn)
 
 
 class _Line:
@@ -143,6 +158,8 @@ class _Line:
         """Sends a call."""
         if request[1] == "accept_connection":
             self._greeting = request
+            # it has the list: where the collector finds the line, it would close the connections first
+            weakref.finalize(self, _note_end, self._free).atexit = False
         data = _pickling.dumps(request)  # before a connection is taken: an error here leaves that and its locks alone
         self.lost = True
         conn = self._take()
@@ -230,7 +247,11 @@ class _Connection:
                 self.undo_sent()
             self.undo = self.undo_sent = self.undo_at_end = None
             self._conn.send(CANCEL)
-        if request == LEAVE:
+        if request == ENDED:
+            while self.taken and not self._conn.poll(1):
+                pass
+            self.close()
+        if request in (LEAVE, ENDED):
             raise EOFError
         self.undo_at_end = None
         return request

@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import gc
 import os
 import queue
 import select
@@ -408,6 +409,24 @@ def test_a_connection_that_the_manager_kept_no_longer(manager, connections):
     made = len(connections)
     assert manager.list([1])[:] == [1]
     assert len(connections) > made
+
+
+def acquire_and_leave_a_cycle(lock):
+    lock.acquire()
+    local = lock._tls.__dict__
+    local["itself"] = local
+
+
+def test_the_connection_of_a_thread_that_has_ended_ends_with_what_it_has_taken(manager):
+    lock, before = manager.Lock(), managers._of_ended.copy()
+    thread = threading.Thread(target=acquire_and_leave_a_cycle, args=(lock,))
+    thread.start()
+    thread.join()
+    gc.collect()
+    conn, = managers._of_ended - before
+    assert not conn.poll(0.2)
+    lock.release()
+    assert conn.poll(LONG)  # its end
 
 
 def test_a_connection_that_was_kept_to_a_dead_manager():

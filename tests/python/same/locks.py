@@ -2,6 +2,8 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import threading
+
 import multiprocessing as mp
 
 mp = mp.get_context("spawn")
@@ -48,6 +50,15 @@ if __name__ == "__main__":
     print(s.acquire(), s.acquire(), s.acquire(False), s.release(), s.acquire(timeout=60))
     b = mp.BoundedSemaphore(1)
     raises(b.release)
+
+    with mp.Manager() as manager:
+        for lock in (mp.Lock(), mp.RLock(), mp.BoundedSemaphore(), mp.Condition(), manager.Lock(), manager.RLock()):
+            thread = threading.Thread(target=lock.acquire)
+            thread.start()
+            thread.join()
+            print("a thread has taken it", lock.acquire(True, 0.2))
+            raises(lock.release)
+            print(lock.acquire(True, 0.2))
 
     condition = mp.Condition()
     with condition:
