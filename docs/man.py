@@ -1,5 +1,6 @@
 """man.py - writes the man pages out of include/fiber.h: docs/man.py <header> <folder> <example>...
-and fiber.conf(5) out of `fiber config show --json`:     docs/man.py --settings <file> <header> <folder>
+fiber.conf(5) out of `fiber config show --json`:         docs/man.py --settings <file> <header> <folder>
+and those of the command out of `fiber help`:            docs/man.py --command <header> <folder> <fiber>...
 
 The header is the manual; nothing is said here that it does not say. Each of its sections (`/* ---- Queue ---- */`) is
 a page of man3, named in PAGES, and so is each function. The comment that the header opens with is fiber(7). A
@@ -18,6 +19,7 @@ SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 
@@ -36,6 +38,8 @@ PAGES = {
     "Waiting for several things": ("fiber_wait", "wait for queues, pipes, processes, results and others at once"),
 }
 WIDTH = 78  # of a prototype
+# titles of the lists in a page of help -> those of its man page
+TITLES = {"Options:": "OPTIONS", "Examples:": "EXAMPLES", "Exit code:": "EXIT STATUS"}
 
 
 class Item:
@@ -360,6 +364,83 @@ def settings_page(settings, version, date):
     return join(out)
 
 
+# ---- Pages of the command ----
+
+
+def columns(lines):
+    """A list in two columns as [left, right]; further lines of the right one are indented more than the left ones."""
+    rows = []
+    for line in lines:
+        if line.startswith(" " * 12):
+            rows[-1][1] = f"{rows[-1][1]} {line.strip()}".strip()
+        else:
+            left, _, right = line.strip().partition("  ")
+            rows.append([left, right.strip()])
+    return rows
+
+
+def spellings(lines):
+    """The options of other launchers, whose meanings are indented more, as [names, meaning]."""
+    rows = []
+    for line in lines:
+        meaning = line.startswith(" " * 6)
+        if not meaning and (not rows or rows[-1][1]):
+            rows.append(["", ""])
+        rows[-1][meaning] = f"{rows[-1][meaning]} {line.strip()}".strip()
+    return rows
+
+
+def tagged(rows):
+    return [line for left, right in rows for line in (".TP", f".B {code_line(left)}", code_line(right) or "\\&")]
+
+
+def block(text):
+    """A paragraph of a page of help, or a list with its title."""
+    lines = text.split("\n")
+    if text.startswith("  "):
+        return [".PP", ".nf", *map(code_line, lines), ".fi"]
+    if lines[0] in TITLES:
+        return [f".SH {TITLES[lines[0]]}", *tagged(columns(lines[1:]))]
+    return [".PP", code_line(" ".join(lines))]
+
+
+def command_see_also(names):
+    return [".SH SEE ALSO", *[f".BR {code_line(name)} (1)," for name in names], ".BR fiber (7)"]
+
+
+def command_page(name, names, text, others, version, date):
+    usage, about, *blocks = text.strip().split("\n\n")
+    out = head(name, 1, version, date, "fiber help") + [".SH NAME", f"{code_line(name)} \\- {code_line(about[:-1])}"]
+    out += [".SH SYNOPSIS", f"\\fB{code_line(usage.removeprefix('Usage: '))}\\fR", ".SH DESCRIPTION"]
+    if not blocks or blocks[0].split("\n")[0] in TITLES:
+        out += [code_line(about)]
+    for one in blocks:
+        out += block(one)
+    if others:
+        title, rows = others.strip().split("\n\n")
+        out += [".SH OTHER SPELLINGS", code_line(title.replace("\n", " ")), *tagged(spellings(rows.split("\n")))]
+    return join(out + command_see_also(["fiber", *[other for other in names if other != name]]))
+
+
+def command_pages(command, folder, version, date):
+    def ask(*args):
+        return subprocess.run([*command, "help", *args], stdout=subprocess.PIPE, check=True, text=True).stdout
+
+    usage, about, commands, _ = ask().strip().split("\n\n")
+    rows = [[f"fiber-{name}", text] for name, text in columns(commands.split("\n"))]
+    names = [name for name, _ in rows]
+    out = head("fiber", 1, version, date, "fiber help") + [".SH NAME", "fiber \\- run programs on a cluster"]
+    out += [".SH SYNOPSIS", f"\\fB{code_line(usage.removeprefix('Usage: '))}\\fR", ".SH DESCRIPTION", code_line(about)]
+    out += [".SH SUBCOMMANDS"]
+    for name, text in rows:
+        out += [".TP", f".BR {code_line(name)} (1)", code_line(text)]
+    write(folder, "fiber", 1, join(out + command_see_also(names)))
+    for name in names:
+        word = name.removeprefix("fiber-")
+        others = ask("mpirun") if word == "run" else ""
+        write(folder, name, 1, command_page(name, names, ask(word), others, version, date))
+
+
 def write(folder, name, section, text):
     os.makedirs(os.path.join(folder, f"man{section}"), exist_ok=True)
     with open(os.path.join(folder, f"man{section}", f"{name}.{section}"), "w", encoding="utf-8") as f:
@@ -367,16 +448,19 @@ def write(folder, name, section, text):
 
 
 def main():
-    settings = sys.argv[2] if sys.argv[1] == "--settings" else None
-    header, folder, *examples = sys.argv[3 if settings else 1 :]
-    examples.sort(key=os.path.getsize)  # the shortest makes the plainest example
+    mode = sys.argv[1] if sys.argv[1].startswith("--") else None
+    header, folder, *rest = sys.argv[3 if mode == "--settings" else 2 if mode else 1 :]
     opening, sections, version = read_header(header)
     stamp = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(header)))
     date = time.strftime("%Y-%m-%d", time.gmtime(stamp))
-    if settings:
-        with open(settings, encoding="utf-8") as f:
+    if mode == "--settings":
+        with open(sys.argv[2], encoding="utf-8") as f:
             write(folder, "fiber.conf", 5, settings_page(json.load(f), version, date))
         return
+    if mode == "--command":
+        command_pages(rest, folder, version, date)
+        return
+    examples = sorted(rest, key=os.path.getsize)  # the shortest makes the plainest example
     write(folder, "fiber", 7, overview(opening, version, date))
     for section, items in sections.items():
         name = PAGES[section][0]

@@ -1,5 +1,6 @@
 # man_test.sh - every function of fiber.h has a man page of its own, with its call, what it returns and an example; every
-# constant is in a page, every setting in fiber.conf(5); groff and mandoc take the pages without a warning.
+# constant is in a page, every setting in fiber.conf(5), every option in the page of its subcommand; groff and mandoc take
+# the pages without a warning.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -42,7 +43,19 @@ if [ -f "$conf" ]; then
 else
     conf=
 fi
-for page in man3/*.3 man7/*.7 $conf; do
+cli=
+if [ -d ../cli/man1 ]; then
+    cli=$(echo ../cli/man1/*.1)
+    for name in $("$TEST_BINARY_DIR/cli/fiber" help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do
+        page=../cli/man1/fiber-$name.1
+        for option in $("$TEST_BINARY_DIR/cli/fiber" help "$name" | sed -nE 's/^  (-.,|   ) (--[a-z-]+).*/\2/p'); do
+            grep -qF -- "${option//-/\\-}" "$page" || complain "$option: is not in $page"
+        done
+        grep -q "^\.BR fiber\\\\-$name (1)" ../cli/man1/fiber.1 || complain "fiber.1 does not name $name"
+    done
+    grep -A9 '^\.SH OTHER SPELLINGS$' ../cli/man1/fiber-run.1 | grep -q '^the same as' || complain "fiber run has no spellings"
+fi
+for page in man3/*.3 man7/*.7 $conf $cli; do
     said=
     ! command -v groff >/dev/null || said=$(groff -man -Tutf8 -ww -z "$page" 2>&1)
     if [ -z "$said" ] && command -v mandoc >/dev/null && ! grep -q '^\.so ' "$page"; then
