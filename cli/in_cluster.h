@@ -31,8 +31,8 @@ int in_cluster_would(const struct run_options *spec, const struct cli_args *args
                      struct cli_backend *b, fbr_backend_report *say, void *user);
 
 /* Prints the accounts, Role and RoleBinding of masters with that name on standard output, as YAML
- * or as a JSON array (kubernetes_command.c). */
-void kubernetes_put_rights(const char *name, const char *namespace, bool json);
+ * (kubernetes_command.c). */
+void kubernetes_put_rights(const char *name, const char *namespace);
 
 /* For tests: makes the command line of `fiber run` in the cluster. Variables are given by name
  * only; their values are passed in the environment. NULL-terminated, for fbr_list_free(); NULL

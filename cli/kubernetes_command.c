@@ -42,75 +42,56 @@ static void put_quoted(const char *text, bool word)
     putchar('"');
 }
 
-static const struct {
-    const char *group, *resource, *verbs, *about; /* verbs: JSON; about: a remark, or "" */
-} rules[] = {
-    {"", "pods", "\"create\", \"get\", \"list\", \"watch\", \"delete\"", ""},
-    {"", "pods/log", "\"get\"", ""},
-    {"", "secrets", "\"create\", \"delete\"", " # never read"},
-    {"", "configmaps", "\"create\", \"list\", \"delete\"", ""},
-    {"", "events", "\"list\"", ""},
-    {"batch", "jobs", "\"create\", \"delete\"",
-     " # for masters that are started in the cluster from outside"},
-};
+static const char rules[] =
+    "rules:\n"
+    "  - {apiGroups: [\"\"], resources: [pods], verbs: [create, get, list, watch, delete]}\n"
+    "  - {apiGroups: [\"\"], resources: [pods/log], verbs: [get]}\n"
+    "  - {apiGroups: [\"\"], resources: [secrets], verbs: [create, delete]} # never read\n"
+    "  - {apiGroups: [\"\"], resources: [configmaps], verbs: [create, list, delete]}\n"
+    "  - {apiGroups: [\"\"], resources: [events], verbs: [list]}\n"
+    "  # for masters that are started in the cluster from outside\n"
+    "  - {apiGroups: [batch], resources: [jobs], verbs: [create, delete]}\n";
 
-/* Values are JSON, which is YAML, too: only the members of an object are written in two ways. */
+/* Prints the last members of an object. */
 static void put_name(const char *name, const char *suffix, const char *namespace)
 {
     char whole[300];
 
     snprintf(whole, sizeof(whole), "%.253s%s", name, suffix);
-    fputs("\"name\": ", stdout);
+    fputs("name: ", stdout);
     put_quoted(whole, false);
     if (namespace) {
-        fputs(", \"namespace\": ", stdout);
+        fputs(", namespace: ", stdout);
         put_quoted(namespace, false);
     }
-    putchar('}');
+    puts("}");
 }
 
-static void put_head(bool json, const char *version, const char *kind, const char *name,
-                     const char *suffix, const char *namespace)
+static void put_head(const char *version, const char *kind, const char *name, const char *suffix,
+                     const char *namespace)
 {
-    printf(json ? "{\"apiVersion\": \"%s\", \"kind\": \"%s\", \"metadata\": {"
-                : "---\napiVersion: %s\nkind: %s\nmetadata: {",
-           version, kind);
+    printf("---\napiVersion: %s\nkind: %s\nmetadata: {", version, kind);
     put_name(name, suffix, namespace);
 }
 
-void kubernetes_put_rights(const char *name, const char *namespace, bool json)
+void kubernetes_put_rights(const char *name, const char *namespace)
 {
-    const char *rbac = "rbac.authorization.k8s.io/v1", *end = json ? "}, " : "\n";
+    static const char rbac[] = "rbac.authorization.k8s.io/v1";
 
-    fputs(json ? "[" : "# Masters: run as this account.\n", stdout);
-    put_head(json, "v1", "ServiceAccount", name, "", namespace);
-    printf("%s%s", end,
-           json ? ""
-                : "# Workers: have no permissions and no token. kubernetes_service_account names "
-                  "it.\n");
-    put_head(json, "v1", "ServiceAccount", name, "-worker", namespace);
-    printf(json ? ", \"automountServiceAccountToken\": false%s"
-                : "\nautomountServiceAccountToken: false%s",
-           end);
-    put_head(json, rbac, "Role", name, "", namespace);
-    fputs(json ? ", \"rules\": [" : "\nrules:", stdout);
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-        printf("%s{\"apiGroups\": [\"%s\"], \"resources\": [\"%s\"], \"verbs\": [%s]}%s",
-               !json ? "\n  - "
-               : i   ? ", "
-                     : "",
-               rules[i].group, rules[i].resource, rules[i].verbs, json ? "" : rules[i].about);
-    printf("%s%s", json ? "]" : "", end);
-    put_head(json, rbac, "RoleBinding", name, "", namespace);
-    printf("%s{\"apiGroup\": \"rbac.authorization.k8s.io\", \"kind\": \"Role\", ",
-           json ? ", \"roleRef\": " : "\nroleRef: ");
+    puts("# Masters: run as this account.");
+    put_head("v1", "ServiceAccount", name, "", namespace);
+    puts("# Workers: have no permissions and no token. kubernetes_service_account names it.");
+    put_head("v1", "ServiceAccount", name, "-worker", namespace);
+    puts("automountServiceAccountToken: false");
+    put_head(rbac, "Role", name, "", namespace);
+    fputs(rules, stdout);
+    put_head(rbac, "RoleBinding", name, "", namespace);
+    fputs("roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, ", stdout);
     put_name(name, "", NULL);
-    printf("%s{\"kind\": \"ServiceAccount\", ", json ? ", \"subjects\": [" : "\nsubjects:\n  - ");
+    fputs("subjects:\n  - {kind: ServiceAccount, ", stdout);
     put_name(name, "", namespace);
-    fputs(json ? "]}]"
-               : "\n  # A person or a group that starts masters outside the cluster:\n"
-                 "  # - {kind: User, apiGroup: rbac.authorization.k8s.io, name: jane}\n",
-          stdout);
+    puts("  # A person or a group that starts masters outside the cluster:\n"
+         "  # - {kind: User, apiGroup: rbac.authorization.k8s.io, name: jane}");
 }
 
 static void put_network(const char *name, const char *namespace, const char *master)
@@ -118,8 +99,8 @@ static void put_network(const char *name, const char *namespace, const char *mas
     puts("# Jobs reach their masters, each other and name servers, and nothing else; only masters "
          "and\n"
          "# jobs reach them. This needs a network plugin that enforces policies.");
-    put_head(false, "networking.k8s.io/v1", "NetworkPolicy", name, "-worker", namespace);
-    printf("\nspec:\n"
+    put_head("networking.k8s.io/v1", "NetworkPolicy", name, "-worker", namespace);
+    printf("spec:\n"
            "  podSelector:\n"
            "    matchExpressions:\n"
            "      - {key: fiber.io/run, operator: Exists}\n"
@@ -160,8 +141,8 @@ static void put_job(const char *name, const char *namespace, const char *image, 
                     char **command, char **variables)
 {
     puts("# A master in the cluster. `kubectl logs -f job/NAME-master` shows its output.");
-    put_head(false, "batch/v1", "Job", name, "-master", namespace);
-    printf("\nspec:\n"
+    put_head("batch/v1", "Job", name, "-master", namespace);
+    printf("spec:\n"
            "  backoffLimit: 0\n"
            "  ttlSecondsAfterFinished: 3600\n"
            "  template:\n"
@@ -255,7 +236,7 @@ static int manifest(const struct cli_args *args)
         goto done;
     printf("# For one namespace%s%s: fiber kubernetes manifest | kubectl apply -f -\n",
            namespace ? ", " : "", namespace ? namespace : "");
-    kubernetes_put_rights(name, namespace, false);
+    kubernetes_put_rights(name, namespace);
     if (!v[KUBERNETES_NO_NETWORK].number)
         put_network(name, namespace, master);
     if (command[0])

@@ -108,22 +108,15 @@ static int ask_server(struct plan *p)
 
 /* ---- As text, and as JSON ---- */
 
-/* Appends the rights of a master, and of its ring. */
-static void put_rights(bool json)
+/* Prints the master's Job, and the objects that the master and its ring need. */
+static void show_master(const struct plan *p)
 {
     const struct fbr_config *c = fbr_rt()->config;
     const char *space = fbr_config_str(c, "kubernetes_namespace");
 
-    kubernetes_put_rights(fbr_config_str(c, "kubernetes_master_account"), space[0] ? space : NULL,
-                          json);
-}
-
-/* Prints the master's Job, and the objects that the master and its ring need. */
-static void show_master(const struct plan *p)
-{
     printf("\n# the master\n---\n%s\n# to create what it needs: fiber kubernetes manifest\n",
            p->master);
-    put_rights(false);
+    kubernetes_put_rights(fbr_config_str(c, "kubernetes_master_account"), space[0] ? space : NULL);
 }
 
 static int show_text(struct plan *p, const char *plan, const char *manifest)
@@ -160,10 +153,8 @@ static int show_json(struct plan *p, const char *plan, const char *manifest)
     printf("%.*s", (int)(strlen(plan) - (manifest != NULL)), plan);
     if (manifest)
         printf(",\"manifest\":%s", manifest);
-    if (manifest && p->master) {
-        printf(",\"master\":%s,\"rights\":", p->master);
-        put_rights(true);
-    }
+    if (manifest && p->master)
+        printf(",\"master\":%s", p->master);
     if (manifest)
         printf("%s%s}", p->server ? ",\"server\":" : "", p->server ? text : "");
     putchar('\n');

@@ -206,12 +206,7 @@ for kind in '"Pod"' '"Job"' ServiceAccount Role RoleBinding; do says "^kind: $ki
 FIBER_KUBERNETES_MASTER_ACCOUNT=nobody gives 125 "$fiber" run --in-cluster --dry-run=server -n 4 -N 2 "$prog" rank
 says 'pod: refused by the server: .*serviceaccount "nobody" not found'
 gives 0 "$fiber" run --in-cluster --dry-run --json -n 4 -N 2 "$prog" rank
-cp "$work/out" "$work/plan"
-[[ $(jq -r '.manifest.kind, .master.kind, .rights[].kind' "$work/plan" | xargs) == "Pod Job ServiceAccount ServiceAccount Role RoleBinding" ]] ||
-    failed "the same as JSON"
-# What it would make is there already, by the manifest; but for the subject that we have added.
-jq '{apiVersion: "v1", kind: "List", items: [.rights[] | select(.kind != "RoleBinding")]}' "$work/plan" >"$work/rights"
-gives 0 "$bed" kubectl diff -f "$work/rights"
+[[ $(jq -r '.manifest.kind, .master.kind' "$work/out" | xargs) == "Pod Job" ]] || failed "the same as JSON"
 nothing_left
 ok "a dry run shows the master, and what it needs"
 
