@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -142,66 +141,38 @@ static int fork_looker(const struct fbr_backend_ops *p, pid_t *pid)
     return ends[0];
 }
 
-static void show(struct doctor *d, const struct fbr_backend_ops *p, bool needed,
-                 const struct finding *f)
+/* The findings of one backend. */
+struct report {
+    struct doctor *d;
+    const struct fbr_backend_ops *p;
+    bool needed;
+};
+
+static void show(const struct report *r, const struct finding *f)
 {
     static const enum doctor_state states[] = {[FBR_FINDING_GOOD] = DOCTOR_GOOD,
                                                [FBR_FINDING_BAD] = DOCTOR_BAD,
                                                [FBR_FINDING_ABSENT] = DOCTOR_ABSENT};
     enum doctor_state state = states[f->state];
-    size_t len = strlen(p->name);
-    bool named = !strncmp(f->what, p->name, len) && f->what[len] == ' ';
+    const char *backend = r->p->name;
+    size_t len = strlen(backend);
+    bool named = !strncmp(f->what, backend, len) && f->what[len] == ' ';
     char name[80];
 
     if (f->what[0])
-        snprintf(name, sizeof(name), "%s%s%s", named ? "" : p->name, named ? "" : " ", f->what);
+        snprintf(name, sizeof(name), "%s%s%s", named ? "" : backend, named ? "" : " ", f->what);
     else
-        snprintf(name, sizeof(name), "backend %s", p->name);
-    if (!f->what[0] && needed && state == DOCTOR_ABSENT)
+        snprintf(name, sizeof(name), "backend %s", backend);
+    if (!f->what[0] && r->needed && state == DOCTOR_ABSENT)
         state = DOCTOR_BAD;
     /* the tools are installed, but the backend may be unused here */
-    if (!needed && state == DOCTOR_BAD)
-        state = cli_backend_is_configured(p->name) ? DOCTOR_BAD : DOCTOR_ABSENT;
-    doctor_report(d, name, state, f->mend, "%s", f->text);
-}
-
-/* The findings of one backend. Findings about the backend itself are printed first, although they
- * arrive last. */
-struct report {
-    struct doctor *d;
-    const struct fbr_backend_ops *p;
-    bool needed, begun;
-    struct finding *held;
-    size_t n;
-};
-
-static void show_held(struct report *r)
-{
-    for (size_t i = 0; i < r->n; i++)
-        show(r->d, r->p, r->needed, &r->held[i]);
-    free(r->held);
-    r->held = NULL;
-    r->n = 0;
-}
-
-static void report_finding(struct report *r, const struct finding *f)
-{
-    struct finding *more =
-        r->begun || !f->what[0] ? NULL : realloc(r->held, (r->n + 1) * sizeof(*r->held));
-
-    if (more) {
-        r->held = more;
-        r->held[r->n++] = *f;
-        return;
-    }
-    show(r->d, r->p, r->needed, f);
-    r->begun = r->begun || !f->what[0];
-    if (r->begun)
-        show_held(r);
+    if (!r->needed && state == DOCTOR_BAD)
+        state = cli_backend_is_configured(backend) ? DOCTOR_BAD : DOCTOR_ABSENT;
+    doctor_report(r->d, name, state, f->mend, "%s", f->text);
 }
 
 /* Reports each finding, until the other end closes the pipe: 0, or -ETIMEDOUT. */
-static int receive(struct report *r, int fd)
+static int receive(const struct report *r, int fd)
 {
     uint64_t until = fbr_now_ms() + PATIENCE_MS;
     struct finding f;
@@ -215,15 +186,15 @@ static int receive(struct report *r, int fd)
             return -ETIMEDOUT;
         n = read(fd, &f, sizeof(f));
         if (n == (ssize_t)sizeof(f))
-            report_finding(r, &f);
+            show(r, &f);
     } while (n > 0 || (n < 0 && errno == EINTR));
     return 0;
 }
 
-static void report_broken(struct report *r, const char *fmt, ...)
+static void report_broken(const struct report *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void report_broken(struct report *r, const char *fmt, ...)
+static void report_broken(const struct report *r, const char *fmt, ...)
 {
     struct finding f = {.state = FBR_FINDING_BAD};
     va_list ap;
@@ -232,12 +203,12 @@ static void report_broken(struct report *r, const char *fmt, ...)
     vsnprintf(f.text, sizeof(f.text), fmt, ap);
     va_end(ap);
     snprintf(f.mend, sizeof(f.mend), "%s", r->p->about->advice->bad);
-    report_finding(r, &f);
+    show(r, &f);
 }
 
 static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed)
 {
-    struct report r = {.d = d, .p = p, .needed = needed};
+    const struct report r = {d, p, needed};
     int status = 0, rc, fd;
     char name[80];
     pid_t pid = -1;
@@ -262,7 +233,6 @@ static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed
         report_broken(&r, "no answer within %d s", PATIENCE_MS / 1000);
     else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
         report_broken(&r, "the check was ended by signal %d", WTERMSIG(status));
-    show_held(&r);
 }
 
 void doctor_backends(struct doctor *d, const char *only)
