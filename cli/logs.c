@@ -1,15 +1,11 @@
-/* logs.c - `fiber logs`: shows a run's kept output (logs_kept.c). If none is kept, it shows the
- * lines that the run prints from now on, or its files. For a run that only engines know, it shows
- * the output of the run's jobs.
+/* logs.c - `fiber logs`: shows a run's kept output (logs_kept.c). For a run that only engines know,
+ * it shows the output of the run's jobs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/orphans.h"
 #include "cli/logs_kept.h"
@@ -27,25 +23,6 @@ enum {
     LOGS_OPTIONS
 };
 
-struct printer {
-    bool tag;
-    bool within; /* the last part did not end its line */
-};
-
-static void on_line(void *user, int rank, int stream, bool more, const void *data, size_t len)
-{
-    struct printer *p = user;
-    FILE *out = stream == 2 ? stderr : stdout;
-
-    if (p->tag && !p->within && rank >= 0)
-        fprintf(out, "[%d] ", rank);
-    cli_write(out, data, len);
-    if (!more && (!len || ((const char *)data)[len - 1] != '\n'))
-        fputc('\n', out);
-    p->within = more;
-    cli_flush();
-}
-
 static void note_silence(const struct run_client *run)
 {
     if (run->state == CLIENT_SILENT && run->fd >= 0)
@@ -53,69 +30,11 @@ static void note_silence(const struct run_client *run)
                 run->about.uid, (long long)run->about.pid);
 }
 
-static int follow(struct run_client *run, int rank, const struct cli_args *args)
-{
-    struct printer p = {.tag = rank < 0 && args->values[LOGS_TAG].number > 0};
-    struct fbr_error err = {0, ""};
-    int code = 0;
-
-    note_silence(run);
-    if (run_client_follow(run, rank, on_line, &p, &code, &err) < 0)
-        return cli_failed(1, "%s", err.text);
-    if (code)
-        fprintf(stderr, "fiber: run %.16s has ended with code %d\n", run->about.uid, code);
-    return 0;
-}
-
-/* Copies the file to standard output. 0, or -errno. */
-static int copy_file(const char *path)
-{
-    char data[65536];
-    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = fd < 0 ? -errno : 0;
-    ssize_t n = 0;
-
-    while (fd >= 0 && (n = read(fd, data, sizeof(data))) > 0)
-        cli_write(stdout, data, (size_t)n);
-    if (n < 0)
-        rc = -errno;
-    if (fd >= 0)
-        close(fd);
-    return rc;
-}
-
-/* Shows the files of --output: the file of one rank, or the directory's name. */
-static int show_files(const struct run_client *run, int rank)
-{
-    static const char *const ends[] = {"out", "err"};
-    char path[600];
-    bool any = false;
-    struct stat st;
-
-    if (strchr(run->about.output_dir, '%')) /* the names may contain hosts */
-        return printf("%s\n", run->about.output_dir) < 0;
-    if (rank < 0) {
-        printf("%s\n", run->about.output_dir);
-        return stat(run->about.output_dir, &st) < 0 ? cli_failed(1, "%s: %m", run->about.output_dir)
-                                                    : 0;
-    }
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof(path), "%s/%d.%s", run->about.output_dir, rank, ends[i]);
-        any = copy_file(path) == 0 || any;
-    }
-    return any ? 0 : cli_failed(1, "%s/%d.out: %m", run->about.output_dir, rank);
-}
-
 /* Whether lines are chosen or marked as only kept output can be. */
 static bool wants_kept(const struct cli_args *args)
 {
     return args->values[LOGS_TAIL].text || args->values[LOGS_SINCE].text ||
            args->values[LOGS_GREP].text || args->values[LOGS_TIMESTAMP].number > 0;
-}
-
-static int refuse_unkept(void)
-{
-    return cli_failed(2, "--tail, --since, --grep and --timestamp apply to kept output only; see "
-                         "`fiber logs --help`");
 }
 
 /* ---- A run that only the engines know ---- */
@@ -236,7 +155,8 @@ static int show_orphan_run(struct orphan_run *e, const char *name, const struct 
     if (wanted < 0)
         return cli_failed(1, "%s", err.text);
     if (wants_kept(args))
-        return refuse_unkept();
+        return cli_failed(2, "--tail, --since, --grep and --timestamp apply to kept output only; "
+                             "see `fiber logs --help`");
     all.jobs = calloc((size_t)wanted, sizeof(*all.jobs));
     if (!all.jobs)
         return cli_failed(1, "out of memory");
@@ -345,48 +265,36 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
     return code;
 }
 
-static int refuse_lost(const struct run_client *run)
+/* Reports why nothing is kept of the run, and where else its output is. */
+static int refuse_unkept(const struct run_client *run)
 {
+    bool lives = run->state <= CLIENT_SILENT, ring = run->about.kind == FBR_RUN_RING;
     const char *report = run->report[0] ? ". Its report:\n" : "";
     int shown = (int)strlen(run->report); /* cli_failed() ends the last line */
+    char root[PATH_MAX], why[FBR_ERROR_TEXT + 80];
     struct fbr_error err = {0, ""};
-    char root[PATH_MAX];
+    const char *files = "";
 
     shown -= shown && run->report[shown - 1] == '\n';
     if (find_root(root) && fbr_spool_root_make(root, &err) < 0)
-        return cli_failed(1,
-                          "run %.16s has ended, and its output is not kept: %s; set log_dir to a "
-                          "directory in which output can be kept%s%.*s",
-                          run->about.uid, err.text, report, shown, run->report);
-    return cli_failed(
-        1,
-        "run %.16s has ended, and its output is not kept: only the last 200 runs of 14 days "
-        "are kept, within the limits log_keep and log_total%s%s%.*s",
-        run->about.uid,
-        run->about.kind == FBR_RUN_POOL ? ""
-                                        : "; use fiber run --output DIR to keep it permanently",
-        report, shown, run->report);
-}
-
-/* Shows a run without kept output: its lines from now on, or its files. */
-static int show_run(struct run_client *run, const char *typed_rank, const struct cli_args *args)
-{
-    struct fbr_error err = {0, ""};
-    bool lives = run->state <= CLIENT_SILENT, has_files = run->about.output_dir[0] != '\0';
-    int rank = typed_rank ? run_client_job(typed_rank, run, &err) : -1, code;
-
-    if (err.code)
-        code = cli_failed(1, "%s", err.text);
-    else if (wants_kept(args) && (lives || has_files))
-        code = refuse_unkept();
-    else if (lives && (args->values[LOGS_FOLLOW].number || !has_files))
-        code = follow(run, rank, args);
-    else if (has_files)
-        code = show_files(run, rank);
+        snprintf(why, sizeof(why), ": %s; set log_dir to a directory in which output can be kept",
+                 err.text);
+    else if (lives)
+        snprintf(why, sizeof(why),
+                 ", and goes to where the run was started; for `fiber logs`, "
+                 "start it with log_keep=16Mi (FIBER_LOG_KEEP)");
     else
-        code = refuse_lost(run);
-    run_client_free(run);
-    return code;
+        snprintf(why, sizeof(why),
+                 ": only the last %d runs of %d days are kept, within the limits "
+                 "log_keep and log_total",
+                 FBR_SPOOL_RUNS, FBR_SPOOL_DAYS);
+    if (run->about.output_dir[0])
+        files = "; the files of its --output are in ";
+    else if (ring && !lives && !err.code)
+        files = "; use fiber run --output DIR to keep it permanently";
+    return cli_failed(1, "run %.16s%s its output is not kept%s%s%s%s%.*s", run->about.uid,
+                      lives ? ":" : " has ended, and", why, files, run->about.output_dir, report,
+                      shown, run->report);
 }
 
 static int run_logs(const struct cli_args *args)
@@ -413,8 +321,13 @@ static int run_logs(const struct cli_args *args)
     code = orphan_run_find(name, backend, &run, &e, &err);
     if (code < 0)
         return cli_failed(1, "%s", err.text);
-    if (code == 0)
-        return show_run(&run, rank, args);
+    if (code == 0) {
+        if (find_root(root) && fbr_spool_look(&kept, root, run.about.uid))
+            return show_kept(&run, &kept, root, rank, &wish);
+        code = refuse_unkept(&run);
+        run_client_free(&run);
+        return code;
+    }
     code = show_orphan_run(&e, args->noperands > 1 ? rank : NULL, args);
     orphan_run_free(&e);
     return code;
@@ -451,12 +364,10 @@ const struct cli_command cli_logs = {
         "bar is shown. RANK of a pool is a worker, numbered as in `fiber top`. Without RUN it "
         "shows the run that goes on, if there is only one; if none goes on, the run that ended "
         "last.\n\n"
-        "If nothing is kept (log_keep=0), logs shows the lines that a run prints from now on; for "
-        "a run with --output it shows the files of RANK, or, without RANK, their directory. "
-        "--tail, --since, --grep and --timestamp apply to kept output only.\n\n"
         "If a run is not of this host, or its launcher is dead, the configured engines are "
         "searched for its id; logs shows the output of its jobs, or of the job with that name, and "
-        "with --follow their later output.",
+        "with --follow their later output. --tail, --since, --grep and --timestamp apply to kept "
+        "output only.",
     .examples = "fiber logs train\tthe output of all ranks\n"
                 "fiber logs train/3\trank 3\n"
                 "fiber logs -f\tthe only run that goes on, or the last one\n"

@@ -211,41 +211,6 @@ int run_client_ranks(struct run_client *run, unsigned patience_ms, struct fbr_er
     return 0;
 }
 
-int run_client_follow(struct run_client *run, int rank,
-                      void (*line)(void *user, int rank, int stream, bool more, const void *data,
-                                   size_t len),
-                      void *user, int *code, struct fbr_error *err)
-{
-    char text[1024];
-    struct fbr_cur c;
-    size_t used = 0, len;
-    const void *data;
-    int rc = send_request(run, FBR_RUN_CONTROL_FOLLOW, rank, 0), who, stream;
-    bool more;
-
-    while (rc >= 0) {
-        rc = next_answer(run, UINT64_MAX, &c, &used);
-        if (rc < 0)
-            break;
-        if (run->owed > 1 && rc > 0) { /* an earlier request, not answered in time */
-            run->owed -= rc == FBR_RUN_CONTROL_DONE;
-        } else if (rc == FBR_RUN_CONTROL_LINE &&
-                   fbr_run_control_get_line(&c, &who, &stream, &more, &data, &len)) {
-            line(user, who, stream, more, data, len);
-        } else if (rc == FBR_RUN_CONTROL_DONE &&
-                   fbr_run_control_get_done(&c, code, text, sizeof(text))) {
-            run->owed = 0;
-            fbr_buf_consume(&run->got, used);
-            return *code < 0 ? fbr_fail(err, *code, "run %.16s: %s", run->about.uid, text) : 0;
-        } else {
-            rc = -EBADMSG;
-        }
-    }
-    if (rc == -ECONNRESET)
-        return fbr_fail(err, rc, "run %.16s: it has ended, or was killed", run->about.uid);
-    return no_answer(run, rc, err);
-}
-
 /* ---- All runs ---- */
 
 struct listing {

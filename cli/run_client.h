@@ -66,13 +66,6 @@ int run_client_ask(struct run_client *run, enum fbr_run_control_op op, int rank,
 /* Afterwards run->fd is a stream to the exec server of the process of that rank or worker (-1: any
  * process), for runtime/inspect/message.h; a read waits at most a minute for a byte. */
 int run_client_tunnel(struct run_client *run, int rank, struct fbr_error *err);
-/* Calls line() for each part of each line that rank (-1: all) prints, until the run ends: 0 and its
- * code, or -ECONNRESET. */
-int run_client_follow(struct run_client *run, int rank,
-                      void (*line)(void *user, int rank, int stream, bool more, const void *data,
-                                   size_t len),
-                      void *user, int *code, struct fbr_error *err);
-
 /* Returns the number of ranks, or of the requested workers. */
 int run_client_size(const struct run_client *run);
 

@@ -122,8 +122,6 @@ static void put_out(struct ring_job *j, uint32_t rank, int stream)
     if (stream == 1 && fbr_output_error(r->rt->output, 1) == EPIPE)
         fbr_ring_fail(r, NULL, 0, 128 + SIGPIPE, "",
                       "the reader of standard output is gone; the ranks are stopped");
-    if (r->follow)
-        r->follow(r->follow_user, (int)rank, stream, b->data, b->len);
     fbr_buf_clear(b);
     if (b->cap > 1u << 20)
         fbr_buf_fini(b);

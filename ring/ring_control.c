@@ -36,15 +36,6 @@ static void control_look(void *user)
     fbr_ring_send_all(user, FBR_RING_LOOK, &none);
 }
 
-static void control_follow(void *user, void (*fn)(void *, int, int, const void *, size_t),
-                           void *arg)
-{
-    struct fiber_ring *r = user;
-
-    r->follow = fn;
-    r->follow_user = arg;
-}
-
 static int control_signal(void *user, int rank, int sig)
 {
     return fbr_ring_signal_one(user, rank, sig);
@@ -110,7 +101,6 @@ void fbr_ring_control_open(void *arg)
     static const struct fbr_run_control_ops ops = {.facts = control_facts,
                                                    .stats = control_stats,
                                                    .look = control_look,
-                                                   .follow = control_follow,
                                                    .signal = control_signal,
                                                    .stop = control_stop,
                                                    .host = control_host};

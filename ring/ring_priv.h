@@ -165,8 +165,6 @@ struct fiber_ring {
     bool output_full;
     int file_error;       /* errno of the first file of output_dir that could not be opened */
     struct fbr_buf block; /* output lines that are written next */
-    void (*follow)(void *user, int rank, int stream, const void *data, size_t len);
-    void *follow_user;
     struct ring_stdin *input;
     struct termios cooked; /* mode of our terminal before it became raw */
     bool raw;

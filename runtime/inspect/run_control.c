@@ -19,7 +19,6 @@
 #include "runtime/base/printable.h"
 
 #define CALLERS_MAX 64
-#define QUEUE_MAX (16u << 20) /* bytes that may wait for a caller */
 
 struct caller {
     uv_pipe_t pipe;
@@ -27,9 +26,6 @@ struct caller {
     struct caller *next;
     uint8_t got[FBR_RUN_CONTROL_REQUEST_MAX + 4];
     size_t len;
-    bool follows;
-    int rank;         /* rank that it follows; -1: all */
-    uint64_t dropped; /* lines that it missed since the last one that it got */
 };
 
 struct fbr_run_control {
@@ -43,8 +39,7 @@ struct fbr_run_control {
     uv_pipe_t *listener;
     struct caller *callers;
     int count;
-    bool open;      /* the run was in the registry, visible to others */
-    bool following; /* ops->follow() is on */
+    bool open; /* the run was in the registry, visible to others */
     bool ended;
     int code;
     char *report;
@@ -92,52 +87,6 @@ static void caller_done(struct caller *k, int code, const char *text)
     caller_send(k, &b);
 }
 
-/* ---- Following ---- */
-
-static void send_line(struct caller *k, int rank, int stream, const void *data, size_t len)
-{
-    struct fbr_buf b;
-
-    if (uv_stream_get_write_queue_size((uv_stream_t *)&k->pipe) > QUEUE_MAX) {
-        k->dropped++;
-        return;
-    }
-    fbr_buf_init(&b);
-    if (k->dropped) {
-        char text[96];
-        int n =
-            snprintf(text, sizeof(text), "fiber: %llu line%s not shown: this reader is too slow\n",
-                     (unsigned long long)k->dropped, k->dropped == 1 ? "" : "s");
-
-        fbr_run_control_put_line(&b, -1, 2, text, (size_t)n);
-        k->dropped = 0;
-    }
-    fbr_run_control_put_line(&b, rank, stream, data, len);
-    caller_send(k, &b);
-}
-
-static void on_line(void *arg, int rank, int stream, const void *data, size_t len)
-{
-    struct fbr_run_control *c = arg;
-
-    for (struct caller *k = c->callers; k; k = k->next)
-        if (k->follows && (k->rank < 0 || k->rank == rank))
-            send_line(k, rank, stream, data, len);
-}
-
-/* Has lines copied to us only while a caller follows. */
-static void follow_if_wanted(struct fbr_run_control *c)
-{
-    bool wanted = false;
-
-    for (struct caller *k = c->callers; k; k = k->next)
-        wanted = wanted || k->follows;
-    if (wanted == c->following || !c->ops->follow)
-        return;
-    c->following = wanted;
-    c->ops->follow(c->user, wanted ? on_line : NULL, wanted ? c : NULL);
-}
-
 /* ---- Callers ---- */
 
 static void on_caller_closed(uv_handle_t *handle)
@@ -158,7 +107,6 @@ static void caller_close(struct caller *k)
         }
     c->count--;
     k->control = NULL;
-    follow_if_wanted(c);
     uv_close((uv_handle_t *)&k->pipe, on_caller_closed);
 }
 
@@ -244,21 +192,6 @@ static void answer(struct caller *k, const struct fbr_run_control_request *r)
     switch (r->op) {
     case FBR_RUN_CONTROL_STATUS:
         answer_status(c, k, r->argument != 0);
-        break;
-    case FBR_RUN_CONTROL_FOLLOW:
-        if (!c->ops->follow || c->ended) {
-            caller_done(
-                k, c->ended ? c->code : -ENOTSUP,
-                c->report ? c->report
-                : c->ended
-                    ? ""
-                    : "the output of its workers is not kept, and goes to where it was started; "
-                      "for `fiber logs`, start it with log_keep=16Mi (FIBER_LOG_KEEP)");
-            break;
-        }
-        k->follows = true;
-        k->rank = r->rank;
-        follow_if_wanted(c);
         break;
     case FBR_RUN_CONTROL_SIGNAL:
         answer_signal(c, k, r->rank, r->argument);
@@ -440,16 +373,10 @@ void fbr_run_control_ended(struct fbr_run_control *c, int code, const char *repo
     c->ended = true;
     c->code = code;
     c->report = strdup(report);
-    for (struct caller *k = c->callers; k; k = k->next)
-        if (k->follows) {
-            k->follows = false;
-            caller_done(k, code, report);
-        }
-    follow_if_wanted(c);
 }
 
 /* Bytes that were written to callers are still sent, except a write that libuv could not finish at
- * once: the reader of an ended run may miss the rest. */
+ * once. */
 void fbr_run_control_close(struct fbr_run_control *c)
 {
     struct fbr_run_facts facts;

@@ -3,8 +3,7 @@
  *
  * It is a unix socket in a directory that only this user can enter (registry.h). A caller that is
  * another user, as the kernel reports (SO_PEERCRED), is disconnected; root is not. Requests and
- * answers: run_control_wire.h. A caller that reads too slowly loses lines, and learns how many; it
- * delays nothing.
+ * answers: run_control_wire.h.
  *
  * All functions run on the loop thread, and so do the functions that they call.
  *
@@ -24,11 +23,6 @@ struct fbr_run_control_ops {
     int (*stats)(void *user, struct fbr_run_rank *out, int max);
     /* Asks for processor time and memory. A call of stats() has them some milliseconds later. */
     void (*look)(void *user);
-    /* Passes the output of all ranks that is shown to fn, too, until fn is NULL; the control socket
-     * selects the ranks that a caller follows. NULL: the run cannot be followed. */
-    void (*follow)(void *user,
-                   void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
-                   void *arg);
     int (*signal)(void *user, int rank, int signal); /* rank -1: all */
     int (*stop)(void *user);                         /* as fiber_ring_stop() */
     int (*scale)(void *user, int workers);           /* NULL: the size of the run is fixed */
@@ -44,8 +38,7 @@ struct fbr_run_control;
 int fbr_run_control_open(struct fbr_run_control **c, struct fbr_loop *loop,
                          const struct fbr_run_control_ops *ops, void *user,
                          const struct fbr_run_control_about *about, struct fbr_error *err);
-/* Reports the end of the run, with its exit code and report (may be ""), to the callers that
- * follow. */
+/* Notes the end of the run, with its exit code and report (may be ""), for the registry. */
 void fbr_run_control_ended(struct fbr_run_control *c, int code, const char *report);
 /* Removes the run from the registry, which then lists it as ended. NULL is fine. */
 void fbr_run_control_close(struct fbr_run_control *c);

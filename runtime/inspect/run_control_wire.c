@@ -77,24 +77,6 @@ void fbr_run_control_put_rank(struct fbr_buf *b, const struct fbr_run_rank *r)
     end(b, at);
 }
 
-void fbr_run_control_put_line(struct fbr_buf *b, int rank, int stream, const void *data, size_t len)
-{
-    const uint8_t *from = data;
-
-    do {
-        size_t part = len < FBR_RUN_CONTROL_PART ? len : FBR_RUN_CONTROL_PART,
-               at = begin(b, FBR_RUN_CONTROL_LINE);
-
-        len -= part;
-        fbr_put_u32(b, (uint32_t)rank);
-        fbr_put_u8(b, (uint8_t)stream);
-        fbr_put_u8(b, len > 0);
-        fbr_put_bytes(b, from, part);
-        end(b, at);
-        from += part;
-    } while (len > 0);
-}
-
 void fbr_run_control_put_done(struct fbr_buf *b, int code, const char *text)
 {
     size_t at = begin(b, FBR_RUN_CONTROL_DONE), len = strlen(text);
@@ -122,11 +104,6 @@ int fbr_run_control_frame(const void *data, size_t len, size_t max, struct fbr_c
     *frame = fbr_cur(c.at, inside);
     *used = 4 + (size_t)inside;
     return 1;
-}
-
-static int32_t get_i32(struct fbr_cur *c)
-{
-    return (int32_t)fbr_get_u32(c);
 }
 
 bool fbr_run_control_get_request(struct fbr_cur *c, struct fbr_run_control_request *r)
@@ -164,22 +141,12 @@ bool fbr_run_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r)
     return fbr_cur_ok(c);
 }
 
-bool fbr_run_control_get_line(struct fbr_cur *c, int *rank, int *stream, bool *more,
-                              const void **data, size_t *len)
-{
-    *rank = get_i32(c);
-    *stream = fbr_get_u8(c);
-    *more = fbr_get_u8(c) != 0;
-    *data = fbr_get_bytes(c, len);
-    return fbr_cur_ok(c) && (*stream == 1 || *stream == 2);
-}
-
 bool fbr_run_control_get_done(struct fbr_cur *c, int *code, char *text, size_t size)
 {
     size_t len = 0;
     const char *from;
 
-    *code = get_i32(c);
+    *code = (int32_t)fbr_get_u32(c);
     from = fbr_get_bytes(c, &len);
     if (!fbr_cur_ok(c) || !size)
         return false;

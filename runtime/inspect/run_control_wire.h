@@ -24,18 +24,16 @@
 #include "runtime/base/buf.h"
 
 #define FBR_RUN_CONTROL_VERSION 1
-#define FBR_RUN_CONTROL_REQUEST_MAX 64        /* a longer frame is malformed */
-#define FBR_RUN_CONTROL_ANSWER_MAX (1u << 20) /* longer lines come in parts */
-#define FBR_RUN_CONTROL_PART (1u << 19)
+#define FBR_RUN_CONTROL_REQUEST_MAX 64 /* a longer frame is malformed */
+#define FBR_RUN_CONTROL_ANSWER_MAX (1u << 20)
 
 enum fbr_run_control_op {
     /* argument 1: a RUN and each RANK, and the ranks are asked for new figures; 0: a RUN */
     FBR_RUN_CONTROL_STATUS = 1,
-    /* rank or -1: a LINE for each line from now on, a DONE at the end of the run */
-    FBR_RUN_CONTROL_FOLLOW,
-    FBR_RUN_CONTROL_SIGNAL, /* rank or -1; argument: the signal */
-    FBR_RUN_CONTROL_STOP,   /* ends the run as a failure does */
-    FBR_RUN_CONTROL_SCALE,  /* argument: number of workers */
+    /* rank or -1; argument: the signal. 2 asked for the lines of ranks */
+    FBR_RUN_CONTROL_SIGNAL = 3,
+    FBR_RUN_CONTROL_STOP,  /* ends the run as a failure does */
+    FBR_RUN_CONTROL_SCALE, /* argument: number of workers */
     /* rank or -1; after a DONE of 0 the connection leads to the target process (tunnel.h). 6 was
      * the same with other messages */
     FBR_RUN_CONTROL_TUNNEL = 7,
@@ -64,8 +62,7 @@ struct fbr_run_rank {
 enum fbr_run_control_kind {
     FBR_RUN_CONTROL_RUN = 1,
     FBR_RUN_CONTROL_RANK,
-    FBR_RUN_CONTROL_LINE,
-    FBR_RUN_CONTROL_DONE
+    FBR_RUN_CONTROL_DONE = 4
 };
 
 struct fbr_run_control_request {
@@ -93,9 +90,6 @@ void fbr_run_control_put_request(struct fbr_buf *b, const struct fbr_run_control
 void fbr_run_control_put_run(struct fbr_buf *b, const struct fbr_run_control_about *about,
                              const struct fbr_run_facts *facts);
 void fbr_run_control_put_rank(struct fbr_buf *b, const struct fbr_run_rank *r);
-/* Appends as many frames as the line needs. */
-void fbr_run_control_put_line(struct fbr_buf *b, int rank, int stream, const void *data,
-                              size_t len);
 void fbr_run_control_put_done(struct fbr_buf *b, int code, const char *text);
 
 /* Reads the first frame of the received bytes. 1: *frame is its content, valid until the bytes are
@@ -108,9 +102,6 @@ bool fbr_run_control_get_request(struct fbr_cur *c, struct fbr_run_control_reque
 bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *about,
                              struct fbr_run_facts *facts);
 bool fbr_run_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r);
-/* more: the line goes on in the next LINE of its rank and stream. */
-bool fbr_run_control_get_line(struct fbr_cur *c, int *rank, int *stream, bool *more,
-                              const void **data, size_t *len);
 bool fbr_run_control_get_done(struct fbr_cur *c, int *code, char *text, size_t size);
 /* Reads a file that holds a RUN, and behind it a DONE if `code` is not NULL. False: malformed. */
 bool fbr_run_control_get_record(const void *data, ssize_t len, struct fbr_run_control_about *about,

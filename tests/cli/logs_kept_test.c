@@ -354,6 +354,14 @@ static void a_kept_run_is_found_by_its_name(void **state)
     shows("logs program", "one\n", "");
 }
 
+static void a_kept_run_of_a_named_backend_is_shown(void **state)
+{
+    (void)state;
+    made_run_begin(&run);
+    KEEP({.ms = 1, .text = "one\n"});
+    shows("logs -b local train/0", "one\n", "");
+}
+
 static void the_youngest_kept_run_is_the_last(void **state)
 {
     (void)state;
@@ -529,52 +537,20 @@ static void what_is_followed_ends_with_the_run(void **state)
 #define UNKEPT \
     "--tail, --since, --grep and --timestamp apply to kept output only; see `fiber logs --help`"
 
-static const struct made_line lines[] = {{0, 1, "one\n"}, {1, 2, "bad\n"}, {1, 1, "end"}};
-
 /* A run of another name, which the spool knows nothing of. */
-static void begin_other(int code)
+static void begin_other(void)
 {
     made_run_init(&run, "bb22", "other", HOUR_MS);
-    run.lines = lines;
-    run.nlines = COUNT(lines);
-    run.code = code;
     made_run_begin(&run);
 }
 
-static void lines_of_a_run_come_from_its_launcher(void **state)
+static void a_run_of_which_nothing_is_kept_tells_where_its_output_is(void **state)
 {
-    static const struct {
-        const char *line;
-        int code;
-        const char *out, *err;
-    } cases[] = {
-        {"logs other", 0, "one\nend\n", "bad\n"},
-        {"logs -f other", 0, "one\nend\n", "bad\n"},
-        {"logs other/0", 0, "one\n", ""},
-        {"logs -l other", 3, "[0] one\n[1] end\n",
-         "[1] bad\nfiber: run bb22000000000000 has ended with code 3\n"},
-    };
-
     (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        begin_other(cases[i].code);
-        shows(cases[i].line, cases[i].out, cases[i].err);
-        made_run_close(&run);
-    }
-}
-
-/* What would be ignored otherwise. */
-static void lines_that_are_not_kept_cannot_be_chosen(void **state)
-{
-    static const char *const wishes[] = {"-n 1", "--since 1h", "--grep one", "-t"};
-    char line[64];
-
-    (void)state;
-    begin_other(0);
-    for (size_t i = 0; i < COUNT(wishes); i++) {
-        snprintf(line, sizeof(line), "logs -f other %s", wishes[i]);
-        refuses(line, 2, UNKEPT);
-    }
+    begin_other();
+    refuses("logs -f other", 1,
+            "run bb22000000000000: its output is not kept, and goes to where the run was started; "
+            "for `fiber logs`, start it with log_keep=16Mi (FIBER_LOG_KEEP)");
     made_run_end(&run, 1, "rank 0 ended with code 1");
     assert_int_equal(command("logs other -n 1")->code, 1);
     says(command("logs other -n 1")->err, "has ended, and its output is not kept");
@@ -583,7 +559,7 @@ static void lines_that_are_not_kept_cannot_be_chosen(void **state)
 static void a_run_that_has_ended_without_output_tells_how(void **state)
 {
     (void)state;
-    begin_other(0);
+    begin_other();
     made_run_end(&run, 1, "rank 0 ended with code 1\n");
     refuses("logs other", 1,
             "run bb22000000000000 has ended, and its output is not kept: only the last 200 runs of "
@@ -599,40 +575,16 @@ static void a_run_that_has_ended_without_output_tells_how(void **state)
             "14 days are kept, within the limits log_keep and log_total");
 }
 
-static void the_files_of_output_are_shown(void **state)
-{
-    char text[600];
-
-    (void)state;
-    made_run_init(&run, "bb22", "other", HOUR_MS);
-    snprintf(run.about.output_dir, sizeof(run.about.output_dir), "%s/out", made_root);
-    folders_make(path_in(run.about.output_dir, "x"));
-    file_make(path_in(run.about.output_dir, "0.out"), "one\n", 4, 0600);
-    file_make(path_in(run.about.output_dir, "0.err"), "bad\n", 4, 0600);
-    made_run_begin(&run);
-    made_run_end(&run, 0, "");
-    snprintf(text, sizeof(text), "%s\n", run.about.output_dir);
-    shows("logs other", text, "");
-    shows("logs other/0", "one\nbad\n", "");
-    refuses("logs other/0 -n 1", 2, UNKEPT);
-    snprintf(text, sizeof(text), "%s/1.out: No such file or directory", run.about.output_dir);
-    refuses("logs other/1", 1, text);
-}
-
-/* The files of a directory with hosts in its name are not known here. */
-static void a_pattern_of_directories_is_only_named(void **state)
+static void the_files_of_output_are_named(void **state)
 {
     (void)state;
     made_run_init(&run, "bb22", "other", HOUR_MS);
     snprintf(run.about.output_dir, sizeof(run.about.output_dir), "/nowhere/%%h");
     made_run_begin(&run);
+    says(command("logs other")->err,
+         "(FIBER_LOG_KEEP); the files of its --output are in /nowhere/%h\n");
     made_run_end(&run, 0, "");
-    shows("logs other/0", "/nowhere/%h\n", "");
-    made_run_init(&run, "cc33", "third", HOUR_MS);
-    snprintf(run.about.output_dir, sizeof(run.about.output_dir), "/nowhere/out");
-    made_run_begin(&run);
-    made_run_end(&run, 0, "");
-    says(command("logs third")->err, "/nowhere/out: No such file");
+    says(command("logs other/0")->err, "log_total; the files of its --output are in /nowhere/%h\n");
 }
 
 /* ---- A run that only an engine knows ---- */
@@ -692,6 +644,7 @@ int main(void)
         logs_test(wishes_that_cannot_be_are_refused),
         logs_test(a_rank_that_printed_nothing_is_told),
         logs_test(a_kept_run_is_found_by_its_name),
+        logs_test(a_kept_run_of_a_named_backend_is_shown),
         logs_test(the_youngest_kept_run_is_the_last),
         logs_test(a_record_that_is_not_whole_is_the_end),
         logs_test(garbage_hides_its_file_alone),
@@ -699,11 +652,9 @@ int main(void)
         logs_test(a_slow_reader_sees_the_file_that_became_the_older),
         logs_test(lines_that_a_slow_reader_misses_are_told),
         logs_test(what_is_followed_ends_with_the_run),
-        logs_test(lines_of_a_run_come_from_its_launcher),
-        logs_test(lines_that_are_not_kept_cannot_be_chosen),
+        logs_test(a_run_of_which_nothing_is_kept_tells_where_its_output_is),
         logs_test(a_run_that_has_ended_without_output_tells_how),
-        logs_test(the_files_of_output_are_shown),
-        logs_test(a_pattern_of_directories_is_only_named),
+        logs_test(the_files_of_output_are_named),
         logs_test(jobs_of_an_engine_are_read_one_after_the_other),
     };
 

@@ -18,11 +18,6 @@
 #define DAY_MS (24 * 3600 * 1000LL)
 #define HOUR_MS (3600 * 1000LL)
 
-struct made_line {
-    int rank, stream;
-    const char *text;
-};
-
 struct made_run {
     struct fbr_loop *loop;
     struct fbr_run_control *control;
@@ -34,8 +29,6 @@ struct made_run {
     /* what it is told: "signal 10 to 3; stop; scale 4", and its answer */
     char orders[200];
     int answer;
-    const struct made_line *lines; /* those who follow get these, and then its end */
-    size_t nlines;
     int code;
     const char *report;
 };
@@ -99,34 +92,15 @@ static inline int made_end(void *arg)
     return 0;
 }
 
-static inline void made_end_later(void *arg)
-{
-    made_end(arg);
-}
-
-static inline void
-made_follow(void *user, void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
-            void *arg)
-{
-    struct made_run *r = user;
-
-    for (size_t i = 0; fn && i < r->nlines; i++)
-        fn(arg, r->lines[i].rank, r->lines[i].stream, r->lines[i].text, strlen(r->lines[i].text));
-    if (fn)
-        fbr_loop_post(r->loop, made_end_later, r);
-}
-
 static const struct fbr_run_control_ops made_ops = {.facts = made_facts,
                                                     .stats = made_stats,
                                                     .look = made_look,
-                                                    .follow = made_follow,
                                                     .signal = made_signal,
                                                     .stop = made_stop,
                                                     .scale = made_scale};
 static const struct fbr_run_control_ops made_fixed = {.facts = made_facts,
                                                       .stats = made_stats,
                                                       .look = made_look,
-                                                      .follow = made_follow,
                                                       .signal = made_signal,
                                                       .stop = made_stop};
 

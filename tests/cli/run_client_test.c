@@ -353,50 +353,6 @@ static void one_more_connection_is_independent(void **state)
     assert_string_equal(err.text, "run aa00000000000000: it has ended");
 }
 
-/* ---- Following ---- */
-
-struct heard {
-    char text[200];
-};
-
-static void on_line(void *user, int rank, int stream, bool more, const void *data, size_t len)
-{
-    struct heard *h = user;
-    size_t n = strlen(h->text);
-
-    snprintf(h->text + n, sizeof(h->text) - n, "%d.%d%s %.*s", rank, stream, more ? "+" : "",
-             (int)len, (const char *)data);
-}
-
-static void lines_come_until_the_end_and_its_code(void **state)
-{
-    static const struct made_line lines[] = {{0, 1, "one\n"}, {1, 2, "two\n"}, {1, 1, "end"}};
-    static const struct {
-        int rank;
-        const char *want;
-    } cases[] = {
-        {-1, "0.1 one\n1.2 two\n1.1 end"}, {0, "0.1 one\n"}, {1, "1.2 two\n1.1 end"}, {2, ""}};
-
-    (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct heard heard = {""};
-        struct run_client run;
-        int code = -1;
-
-        made_run_init(&runs[0], "aa", "train", HOUR_MS);
-        runs[0].lines = lines;
-        runs[0].nlines = COUNT(lines);
-        runs[0].code = 3;
-        made_run_begin(&runs[0]);
-        call(&run);
-        assert_int_equal(run_client_follow(&run, cases[i].rank, on_line, &heard, &code, &err), 0);
-        assert_int_equal(code, 3);
-        assert_string_equal(heard.text, cases[i].want);
-        run_client_free(&run);
-        made_run_close(&runs[0]);
-    }
-}
-
 /* The door's thread waits for `let_go`, which is posted once it may answer. */
 static sem_t waits, let_go;
 
@@ -410,17 +366,13 @@ static void wait_until_let_go(void *arg)
 /* Answers to what was asked before, and given up, are not taken for those to the next question. */
 static void answers_that_come_late_are_passed_over(void **state)
 {
-    static const struct made_line lines[] = {{0, 1, "one\n"}};
-    struct heard heard = {""};
     struct run_client run;
-    int code = -1, first, again, owed;
+    int first, again, owed;
 
     (void)state;
     sem_init(&waits, 0, 0);
     sem_init(&let_go, 0, 0);
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
-    runs[0].lines = lines;
-    runs[0].nlines = COUNT(lines);
     made_run_begin(&runs[0]);
     call(&run);
     assert_int_equal(fbr_loop_post(runs[0].loop, wait_until_let_go, NULL), 0);
@@ -432,9 +384,8 @@ static void answers_that_come_late_are_passed_over(void **state)
     assert_int_equal(first, -ETIMEDOUT);
     assert_int_equal(again, -ETIMEDOUT);
     assert_int_equal(owed, 1); /* the same question */
-    assert_int_equal(run_client_follow(&run, -1, on_line, &heard, &code, &err), 0);
-    assert_string_equal(heard.text, "0.1 one\n");
-    assert_int_equal(code, 0);
+    assert_int_equal(run_client_ask(&run, FBR_RUN_CONTROL_SIGNAL, 1, 10, &err), 0);
+    assert_string_equal(runs[0].orders, "signal 10 to 1");
     run_client_free(&run);
 }
 
@@ -506,7 +457,6 @@ int main(void)
         runs_test(ranks_are_asked_for_again_and_again),
         runs_test(orders_reach_the_run_and_refusals_come_back),
         runs_test(one_more_connection_is_independent),
-        runs_test(lines_come_until_the_end_and_its_code),
         runs_test(answers_that_come_late_are_passed_over),
         runs_test(a_launcher_that_says_nothing_is_silent),
         runs_test(a_killed_launcher_leaves_a_lost_run),

@@ -200,11 +200,10 @@ static void test_records_have_the_numbers_of_the_page(void **state)
 static void test_run_control_has_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
-        {FBR_RUN_CONTROL_STATUS, "STATUS |"}, {FBR_RUN_CONTROL_FOLLOW, "FOLLOW |"},
-        {FBR_RUN_CONTROL_SIGNAL, "SIGNAL |"}, {FBR_RUN_CONTROL_STOP, "STOP | ends"},
-        {FBR_RUN_CONTROL_SCALE, "SCALE |"},   {FBR_RUN_CONTROL_TUNNEL, "TUNNEL |"},
-        {FBR_RUN_CONTROL_RUN, "RUN |"},       {FBR_RUN_CONTROL_RANK, "RANK |"},
-        {FBR_RUN_CONTROL_LINE, "LINE |"},     {FBR_RUN_CONTROL_DONE, "DONE |"},
+        {FBR_RUN_CONTROL_STATUS, "STATUS |"},  {FBR_RUN_CONTROL_SIGNAL, "SIGNAL |"},
+        {FBR_RUN_CONTROL_STOP, "STOP | ends"}, {FBR_RUN_CONTROL_SCALE, "SCALE |"},
+        {FBR_RUN_CONTROL_TUNNEL, "TUNNEL |"},  {FBR_RUN_CONTROL_RUN, "RUN |"},
+        {FBR_RUN_CONTROL_RANK, "RANK |"},      {FBR_RUN_CONTROL_DONE, "DONE |"},
     };
 
     (void)state;
@@ -281,8 +280,7 @@ static void test_limits_have_the_values_of_the_page(void **state)
                                       LIMIT(FBR_TREE_DEPTH),
                                       LIMIT(FBR_RUN_CONTROL_VERSION),
                                       LIMIT(FBR_RUN_CONTROL_REQUEST_MAX),
-                                      LIMIT(FBR_RUN_CONTROL_ANSWER_MAX),
-                                      LIMIT(FBR_RUN_CONTROL_PART)};
+                                      LIMIT(FBR_RUN_CONTROL_ANSWER_MAX)};
 
     (void)state;
     expect_constants(rows, COUNT(rows));

@@ -61,19 +61,6 @@ static void check_rank(struct fbr_cur c)
     fbr_buf_fini(&b);
 }
 
-static void check_line(struct fbr_cur c)
-{
-    const uint8_t *end = c.end;
-    int rank, stream;
-    const void *data;
-    size_t len;
-    bool more;
-
-    if (fbr_run_control_get_line(&c, &rank, &stream, &more, &data, &len) &&
-        (const uint8_t *)data + len > end)
-        abort();
-}
-
 static void check_texts(struct fbr_cur c)
 {
     char text[64], plain[32];
@@ -101,7 +88,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fbr_get_u8(&c);
         check_run(c);
         check_rank(c);
-        check_line(c);
         check_texts(c);
         data += used;
         size -= used;

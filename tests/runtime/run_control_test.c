@@ -37,8 +37,6 @@ static struct {
     struct fbr_run_control_about about;
     char root[64];
     /* loop thread */
-    void (*line)(void *arg, int rank, int stream, const void *data, size_t len);
-    void *line_arg;
     int signal, signal_rank, stops, looks, workers;
     bool is_fixed;
 } run;
@@ -77,15 +75,6 @@ static void look(void *user)
     run.looks++;
 }
 
-static void follow(void *user,
-                   void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
-                   void *arg)
-{
-    (void)user;
-    run.line = fn;
-    run.line_arg = arg;
-}
-
 static int send_signal(void *user, int rank, int sig)
 {
     (void)user;
@@ -111,7 +100,6 @@ static int scale(void *user, int workers)
 static const struct fbr_run_control_ops ops = {.facts = facts,
                                                .stats = stats,
                                                .look = look,
-                                               .follow = follow,
                                                .signal = send_signal,
                                                .stop = stop,
                                                .scale = scale};
@@ -138,23 +126,6 @@ static int end_run(void *arg)
 {
     fbr_run_control_ended(run.control, 3, arg);
     return 0;
-}
-
-struct print {
-    int rank;
-    const char *data;
-    size_t len;
-};
-
-/* Answers whether somebody follows. */
-static int print(void *arg)
-{
-    const struct print *p = arg;
-
-    if (!run.line)
-        return 0;
-    run.line(run.line_arg, p->rank, 1, p->data, p->len);
-    return 1;
 }
 
 /* ---- Callers ---- */
@@ -223,36 +194,6 @@ static void done_is(int fd, int code, const char *part)
     assert_true(fbr_run_control_get_done(&c, &got, text, sizeof(text)));
     assert_int_equal(got, code);
     assert_non_null(strstr(text, part));
-}
-
-static void line_is(int fd, int rank, const char *text)
-{
-    struct fbr_cur c;
-    int who, stream;
-    const void *data;
-    size_t len;
-    bool more;
-
-    assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_LINE);
-    assert_true(fbr_run_control_get_line(&c, &who, &stream, &more, &data, &len));
-    assert_int_equal(who, rank);
-    assert_int_equal(stream, 1);
-    assert_false(more);
-    assert_int_equal(len, strlen(text));
-    assert_memory_equal(data, text, len);
-}
-
-/* Waits until the door has somebody who follows, and prints to him. */
-static void print_line(int rank, const char *text)
-{
-    struct print p = {rank, text, strlen(text)};
-
-    for (int i = 0; i < TEST_LONG_MS; i++) {
-        if (fbr_loop_call(run.loop, print, &p) == 1)
-            return;
-        sched_yield();
-    }
-    fail_msg("nobody follows");
 }
 
 /* ---- Tests ---- */
@@ -331,8 +272,6 @@ static void what_a_run_cannot_is_refused_in_words(void **state)
     (void)state;
     ask(fd, FBR_RUN_CONTROL_SCALE, -1, 7);
     done_is(fd, -ENOTSUP, "fixed");
-    ask(fd, FBR_RUN_CONTROL_FOLLOW, -1, 0);
-    done_is(fd, -ENOTSUP, "where it was started");
     ask(fd, FBR_RUN_CONTROL_TUNNEL, -1, 0);
     done_is(fd, -ENOTSUP, "accept no commands");
     ask(fd, 99, -1, 0);
@@ -365,95 +304,6 @@ static void a_record_of_an_older_version_is_read(void **state)
     assert_int_equal(about.kind, FBR_RUN_RING);
     assert_string_equal(f.waiting, "w");
     fbr_buf_fini(&b);
-}
-
-static void followers_get_lines_and_the_end(void **state)
-{
-    int all = call(), one = call();
-    static char report[] = "rank 1 exited with code 3";
-
-    (void)state;
-    ask(one, FBR_RUN_CONTROL_FOLLOW, 1, 0);
-    print_line(1, "first\n");
-    line_is(one, 1, "first\n");
-    ask(all, FBR_RUN_CONTROL_FOLLOW, -1, 0);
-    for (int i = 0;; i++) { /* until both are known to follow */
-        struct timeval soon = {0, 10000};
-        uint32_t len;
-
-        assert_true(i < 3000);
-        print_line(0, "second\n");
-        setsockopt(all, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
-        if (recv(all, &len, 4, MSG_PEEK) == 4)
-            break;
-    }
-    setsockopt(all, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){0, 0}, sizeof(struct timeval));
-    line_is(all, 0, "second\n");
-    fbr_loop_call(run.loop, end_run, report);
-    done_is(one, 3, "rank 1");
-    close(one);
-    assert_null(run.line);                   /* nobody follows any more */
-    ask(all, FBR_RUN_CONTROL_FOLLOW, -1, 0); /* it has ended: answered at once, behind the lines */
-    close(all);
-}
-
-static void a_line_of_two_mebibytes_comes_in_parts(void **state)
-{
-    size_t len = 2 << 20, at = 0, part;
-    char *text = malloc(len);
-    struct print p = {0, text, len};
-    struct fbr_cur c;
-    const void *data;
-    int fd = call(), who, stream;
-    bool more = true;
-
-    (void)state;
-    assert_non_null(text);
-    for (size_t i = 0; i < len; i++)
-        text[i] = (char)('a' + i % 26);
-    ask(fd, FBR_RUN_CONTROL_FOLLOW, -1, 0);
-    print_line(0, "begin\n");
-    line_is(fd, 0, "begin\n");
-    assert_int_equal(fbr_loop_call(run.loop, print, &p), 1);
-    while (more) {
-        assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_LINE);
-        assert_true(fbr_run_control_get_line(&c, &who, &stream, &more, &data, &part));
-        assert_true(at + part <= len);
-        assert_memory_equal(data, text + at, part);
-        at += part;
-    }
-    assert_int_equal(at, len);
-    free(text);
-    close(fd);
-}
-
-static void a_slow_reader_loses_lines_and_is_told(void **state)
-{
-    size_t len = 1 << 20;
-    char *text = calloc(1, len);
-    struct print p = {0, text, len};
-    struct fbr_cur c;
-    const void *data = NULL;
-    int fd = call(), who = 0, stream;
-    bool more;
-
-    (void)state;
-    assert_non_null(text);
-    ask(fd, FBR_RUN_CONTROL_FOLLOW, -1, 0);
-    print_line(0, "begin\n");
-    for (int i = 0; i < 64; i++) /* more than it keeps */
-        assert_int_equal(fbr_loop_call(run.loop, print, &p), 1);
-    for (int i = 0; i < 30; i++) /* room again */
-        assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_LINE);
-    while (who >= 0) {
-        assert_int_equal(fbr_loop_call(run.loop, print, &(struct print){0, "x\n", 2}), 1);
-        assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_LINE);
-        assert_true(fbr_run_control_get_line(&c, &who, &stream, &more, &data, &len));
-    }
-    assert_int_equal(stream, 2);
-    assert_non_null(memmem(data, len, "not shown: this reader", 22));
-    free(text);
-    close(fd);
 }
 
 static void garbage_is_hung_up_on(void **state)
@@ -775,9 +625,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_a_run_cannot_is_refused_in_words, setup_fixed,
                                         teardown),
         cmocka_unit_test(a_record_of_an_older_version_is_read),
-        control_test(followers_get_lines_and_the_end),
-        control_test(a_line_of_two_mebibytes_comes_in_parts),
-        control_test(a_slow_reader_loses_lines_and_is_told),
         control_test(garbage_is_hung_up_on),
         control_test(another_version_is_refused_in_words),
         control_test(too_many_callers_are_hung_up_on),
