@@ -22,22 +22,9 @@
 #include "cli/interpreter.h"
 #include "ring/apps.h"
 #include "runtime/base/config.h"
+#include "runtime/program/script.h"
 #include "runtime/program/spawn.h"
 #include "runtime/proc/backend.h"
-
-/* With or without a version: "ksh93", "zsh-5.9". "shuffle" is a user's own program. */
-static bool is_one_of(const char *path, const char *const *names)
-{
-    const char *base = basename(path);
-
-    for (; *names; names++) {
-        size_t n = strlen(*names);
-
-        if (!strncmp(base, *names, n) && !base[n + strspn(base + n, "-.0123456789")])
-            return true;
-    }
-    return false;
-}
 
 static bool is_file(const char *path)
 {
@@ -74,13 +61,22 @@ static bool from(const char *workdir, const char *path, char out[PATH_MAX])
     return is_file(out);
 }
 
+static bool is_shell(const char *path)
+{
+    static const char *const names[] = {"sh", "bash", "dash", "ksh", "zsh", "mksh", "ash"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (fbr_script_is_named(path, names[i]))
+            return true;
+    return false;
+}
+
 /* Finds the script of `bash -e x.sh`. */
 static bool find_script(const char *const *command, const char *workdir, char out[PATH_MAX])
 {
-    static const char *const shells[] = {"sh", "bash", "dash", "ksh", "zsh", "mksh", "ash", NULL};
     size_t i = 1;
 
-    if (!is_one_of(command[0], shells))
+    if (!is_shell(command[0]))
         return false;
     while (command[i] && command[i][0] == '-' && !strchr(command[i], 'c'))
         i++;
