@@ -4,7 +4,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pwd.h>
 #include <sched.h>
@@ -20,6 +19,7 @@
 #include "mpi_bridge/bridge.h"
 #include "mpi_bridge/probe.h"
 #include "runtime/inspect/registry.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/config.h"
 #include "runtime/pin/pin.h"
 #include "runtime/proc/rundir.h"
@@ -205,18 +205,9 @@ static void check_network(struct doctor *d, const struct fbr_probe *p)
 static long read_hex(const char *device, const char *file)
 {
     char path[PATH_MAX], text[32];
-    int fd;
-    ssize_t n;
 
     snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.40s/%s", device, file);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return -1;
-    text[n] = '\0';
-    return strtol(text, NULL, 16);
+    return fbr_fds_read_file(path, text, sizeof(text)) > 0 ? strtol(text, NULL, 16) : -1;
 }
 
 struct vendor {
