@@ -269,8 +269,7 @@ void fbr_pool_control_close(struct fiber_pool *p)
     fbr_spool_end(d->spool, &facts, 0, "");
     p->kept = d->spool;
     fbr_timer_fini(&d->timer);
-    fbr_run_control_ended(d->control, 0, "");
-    fbr_run_control_close(d->control);
+    fbr_run_control_close(d->control, 0, "");
     p->run_control = NULL;
     free(d);
 }

@@ -271,8 +271,8 @@ static void finish(struct fiber_ring *r)
         free(shown);
     }
     fbr_ring_keep_end(r, report ? report : "");
-    if (r->control)
-        fbr_run_control_ended(r->control, r->failure.code, report ? report : "");
+    fbr_run_control_close(r->control, r->failure.code, report ? report : "");
+    r->control = NULL;
     pthread_mutex_lock(&r->lock);
     r->report = report;
     r->code = r->failure.code;

@@ -227,7 +227,7 @@ static int tear_down(void *arg)
     r->listed = false;
     DL_DELETE(r->rt->rings, r);
     fbr_ring_terminal_restore(r);
-    fbr_run_control_close(r->control);
+    fbr_run_control_close(r->control, FBR_REGISTRY_LOST, "it was closed before its end");
     r->control = NULL;
     fbr_ring_stdin_close(r->input);
     r->input = NULL;

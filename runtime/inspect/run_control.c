@@ -40,9 +40,6 @@ struct fbr_run_control {
     struct caller *callers;
     int count;
     bool open; /* the run was in the registry, visible to others */
-    bool ended;
-    int code;
-    char *report;
 };
 
 /* ---- Writing ---- */
@@ -360,26 +357,17 @@ int fbr_run_control_open(struct fbr_run_control **out, struct fbr_loop *loop,
     rc = keep_there(c) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : listen_there(c, err);
     c->open = rc == 0;
     if (rc < 0)
-        fbr_run_control_close(c);
+        fbr_run_control_close(c, 0, "");
     else
         *out = c;
     return rc;
 }
 
-void fbr_run_control_ended(struct fbr_run_control *c, int code, const char *report)
-{
-    if (!c || c->ended)
-        return;
-    c->ended = true;
-    c->code = code;
-    c->report = strdup(report);
-}
-
 /* Bytes that were written to callers are still sent, except a write that libuv could not finish at
  * once. */
-void fbr_run_control_close(struct fbr_run_control *c)
+void fbr_run_control_close(struct fbr_run_control *c, int code, const char *report)
 {
-    struct fbr_run_facts facts;
+    struct fbr_run_facts facts = {.size = 0};
 
     if (!c)
         return;
@@ -390,16 +378,12 @@ void fbr_run_control_close(struct fbr_run_control *c)
     fbr_timer_fini(&c->keep);
     if (c->held_fd >= 0)
         close(c->held_fd);
-    memset(&facts, 0, sizeof(facts));
-    if (!c->open) {
-        fbr_registry_drop(c->dir);
-    } else if (c->ended) {
-        c->ops->facts(c->user, &facts);
-        fbr_registry_end(c->dir, &c->about, &facts, c->code, c->report ? c->report : "");
+    if (c->open) {
+        if (code != FBR_REGISTRY_LOST)
+            c->ops->facts(c->user, &facts);
+        fbr_registry_end(c->dir, &c->about, &facts, code, report);
     } else {
-        fbr_registry_end(c->dir, &c->about, &facts, FBR_REGISTRY_LOST,
-                         "it was closed before its end");
+        fbr_registry_drop(c->dir);
     }
-    free(c->report);
     free(c);
 }

@@ -38,9 +38,8 @@ struct fbr_run_control;
 int fbr_run_control_open(struct fbr_run_control **c, struct fbr_loop *loop,
                          const struct fbr_run_control_ops *ops, void *user,
                          const struct fbr_run_control_about *about, struct fbr_error *err);
-/* Notes the end of the run, with its exit code and report (may be ""), for the registry. */
-void fbr_run_control_ended(struct fbr_run_control *c, int code, const char *report);
-/* Removes the run from the registry, which then lists it as ended. NULL is fine. */
-void fbr_run_control_close(struct fbr_run_control *c);
+/* Removes the run from the registry, which then lists it as ended, with this exit code, or
+ * FBR_REGISTRY_LOST, and report (may be ""). NULL is fine. */
+void fbr_run_control_close(struct fbr_run_control *c, int code, const char *report);
 
 #endif

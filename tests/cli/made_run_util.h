@@ -84,14 +84,6 @@ static inline int made_scale(void *user, int workers)
     return ((struct made_run *)user)->answer;
 }
 
-static inline int made_end(void *arg)
-{
-    struct made_run *r = arg;
-
-    fbr_run_control_ended(r->control, r->code, r->report ? r->report : "");
-    return 0;
-}
-
 static const struct fbr_run_control_ops made_ops = {.facts = made_facts,
                                                     .stats = made_stats,
                                                     .look = made_look,
@@ -120,7 +112,7 @@ static inline int made_close_control(void *arg)
 {
     struct made_run *r = arg;
 
-    fbr_run_control_close(r->control);
+    fbr_run_control_close(r->control, r->code, r->report ? r->report : "");
     r->control = NULL;
     return 0;
 }
@@ -173,23 +165,22 @@ static inline void made_run_begin(struct made_run *r)
     assert_int_equal(fbr_loop_call(r->loop, made_open_control, r), 0);
 }
 
-/* Without made_end() before it, the run is over and nothing is known of how. */
-static inline void made_run_close(struct made_run *r)
+/* It has ended so, and is listed as ended. */
+static inline void made_run_end(struct made_run *r, int code, const char *report)
 {
     if (!r->loop)
         return;
+    r->code = code;
+    r->report = report;
     fbr_loop_call(r->loop, made_close_control, r);
     fbr_loop_close(r->loop);
     r->loop = NULL;
 }
 
-/* It has ended so, and is listed as ended. */
-static inline void made_run_end(struct made_run *r, int code, const char *report)
+/* The run is over and nothing is known of how. */
+static inline void made_run_close(struct made_run *r)
 {
-    r->code = code;
-    r->report = report;
-    fbr_loop_call(r->loop, made_end, r);
-    made_run_close(r);
+    made_run_end(r, FBR_REGISTRY_LOST, "it was closed before its end");
 }
 
 /* Its launcher is there, and says nothing: a socket that nobody accepts at. The caller closes it. */

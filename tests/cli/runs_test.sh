@@ -83,6 +83,18 @@ ended any "fiber kill"
 [ "$(fiber ps --json)" = "[]" ] || complain "after its end: $(fiber ps)"
 fiber ps -a | grep -q "^$id.* exit " || complain "ps -a: $(fiber ps -a)"
 
+# One whose ranks have ended is over, although nobody has read its output yet.
+mkfifo unread
+exec 7<>unread
+fiber run -n 1 --name silent head -c 200000 /dev/zero >unread 2>err 7<&- 8<&- 9<&- &
+pid=$!
+until fiber ps -a >listed && grep -qE ' silent +local +exit 0 ' listed; do
+    kill -0 "$pid" || { complain "ps -a, unread: $(cat listed)"; exit 1; }
+done
+kill "$pid"
+ended 143 "unread output"
+exec 7<&-
+
 # One that is stopped is not called dead, also when so many have called that it takes no more callers.
 start
 kill -STOP "$pid"

@@ -114,17 +114,11 @@ static int open_control(void *arg)
                                 &run.about, arg);
 }
 
+/* arg: the report of its end; NULL: it has not ended. */
 static int close_control(void *arg)
 {
-    (void)arg;
-    fbr_run_control_close(run.control);
+    fbr_run_control_close(run.control, arg ? 3 : FBR_REGISTRY_LOST, arg ? arg : "");
     run.control = NULL;
-    return 0;
-}
-
-static int end_run(void *arg)
-{
-    fbr_run_control_ended(run.control, 3, arg);
     return 0;
 }
 
@@ -400,8 +394,7 @@ static int runs_listed(void)
 static void an_ended_run_is_kept_as_a_record(void **state)
 {
     (void)state;
-    fbr_loop_call(run.loop, end_run, (char[]){"all is well"});
-    fbr_loop_call(run.loop, close_control, NULL);
+    fbr_loop_call(run.loop, close_control, (char[]){"all is well"});
     assert_int_equal(runs_listed(), 0);
     found_count = 0;
     assert_int_equal(fbr_registry_ended(keep_ended, NULL, NULL), 0);
@@ -429,8 +422,7 @@ static void many_runs_of_one_name_leave_the_records_of_others(void **state)
     char dir[FBR_REGISTRY_MAX];
 
     (void)state;
-    fbr_loop_call(run.loop, end_run, (char[]){""});
-    fbr_loop_call(run.loop, close_control, NULL);
+    fbr_loop_call(run.loop, close_control, (char[]){""});
     snprintf(about.name, sizeof(about.name), "suite");
     for (int i = 0; i < 60; i++) {
         about.started_ms++;
