@@ -119,16 +119,6 @@ bool fbr_registry_is_run(const char *name)
     return strlen(name) == FBR_REGISTRY_UID && strspn(name, "0123456789abcdef") == FBR_REGISTRY_UID;
 }
 
-void fbr_registry_drop(const char *dir)
-{
-    static const char *const files[] = {"control", "new", "about", "about.new"};
-    char path[FBR_REGISTRY_MAX];
-
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-        unlink(join(path, dir, files[i]));
-    rmdir(dir);
-}
-
 /* ---- Files ---- */
 
 int fbr_registry_write(const char *path, const struct fbr_buf *b, int *lock)
@@ -180,7 +170,7 @@ int fbr_registry_add(const struct fbr_run_control_about *about, char dir[FBR_REG
     rc = fbr_registry_write(join(path, dir, "about"), &b, NULL);
     fbr_buf_fini(&b);
     if (rc < 0) {
-        fbr_registry_drop(dir);
+        fbr_rundir_remove_tree(dir);
         return fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc));
     }
     return 0;
@@ -268,7 +258,7 @@ void fbr_registry_end(const char *dir, const struct fbr_run_control_about *about
         return;
     *slash = '\0';
     keep_record(root, about, facts, code, report);
-    fbr_registry_drop(dir);
+    fbr_rundir_remove_tree(dir);
 }
 
 static bool read_about(const char *dir, struct fbr_run_control_about *about,
@@ -289,7 +279,7 @@ static void sweep_run(const char *dir)
     if (read_about(dir, &about, &facts))
         fbr_registry_end(dir, &about, &facts, FBR_REGISTRY_LOST, "its launcher was killed");
     else
-        fbr_registry_drop(dir);
+        fbr_rundir_remove_tree(dir);
 }
 
 /* Returns a connected socket, or -errno. -ECONNREFUSED: the run is dead; -EAGAIN: it lives, but too

@@ -37,9 +37,7 @@ int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err);
 /* Removes the directories of dead runs, then makes the directory of a run and its file `about`. */
 int fbr_registry_add(const struct fbr_run_control_about *about, char dir[FBR_REGISTRY_MAX],
                      struct fbr_error *err);
-/* Removes the directory of a run. */
-void fbr_registry_drop(const char *dir);
-/* The same, and writes the record of the run's end. */
+/* Removes the directory of a run, and writes the record of the run's end. */
 void fbr_registry_end(const char *dir, const struct fbr_run_control_about *about,
                       const struct fbr_run_facts *facts, int code, const char *report);
 

@@ -383,7 +383,7 @@ void fbr_run_control_close(struct fbr_run_control *c, int code, const char *repo
             c->ops->facts(c->user, &facts);
         fbr_registry_end(c->dir, &c->about, &facts, code, report);
     } else {
-        fbr_registry_drop(c->dir);
+        fbr_rundir_remove_tree(c->dir);
     }
     free(c);
 }

@@ -184,8 +184,8 @@ static int by_age(const void *a, const void *b)
     return x->last < y->last ? -1 : x->last > y->last;
 }
 
-/* Calls fn (may be NULL) for each file of a directory; returns the bytes of all files. */
-static uint64_t each_file(const char *dir, void (*fn)(const char *path))
+/* Returns the bytes of all files of a directory. */
+static uint64_t size_of(const char *dir)
 {
     DIR *d = opendir(dir);
     uint64_t bytes = 0;
@@ -198,17 +198,10 @@ static uint64_t each_file(const char *dir, void (*fn)(const char *path))
             continue;
         if (lstat(path, &st) == 0)
             bytes += (uint64_t)st.st_blocks * 512;
-        if (fn)
-            fn(path);
     }
     if (d)
         closedir(d);
     return bytes;
-}
-
-static void remove_file(const char *path)
-{
-    unlink(path);
 }
 
 /* Removes a run, if `wanted` agrees. False: the run is still being written, or is just being
@@ -226,10 +219,8 @@ static bool remove_run(const char *root, const struct kept *k,
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     mine =
         fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) == 0 : errno == ENOENT && time(NULL) - k->last > 60;
-    if (mine && (!wanted || wanted(user, dir))) {
-        each_file(dir, remove_file);
-        rmdir(dir);
-    }
+    if (mine && (!wanted || wanted(user, dir)))
+        fbr_rundir_remove_tree(dir);
     if (fd >= 0)
         close(fd);
     return mine;
@@ -255,8 +246,7 @@ static size_t list(const char *root, bool sizes, struct kept **out)
                 break;
             *out = more;
         }
-        (*out)[count] =
-            (struct kept){.last = st.st_mtime, .bytes = sizes ? each_file(path, NULL) : 0};
+        (*out)[count] = (struct kept){.last = st.st_mtime, .bytes = sizes ? size_of(path) : 0};
         memcpy((*out)[count++].name, e->d_name, FBR_REGISTRY_UID + 1);
     }
     if (d)

@@ -480,7 +480,7 @@ static void the_next_run_sweeps_it_too(void **state)
     assert_int_equal(fbr_registry_add(&about, next, NULL), 0);
     assert_int_equal(access(dead, F_OK), -1);
     assert_int_equal(runs_listed(), 1); /* the one that lives */
-    fbr_registry_drop(next);
+    fbr_rundir_remove_tree(next);
 }
 
 /* The limit of a file's size stands for a full disk. */
