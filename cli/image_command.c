@@ -17,6 +17,7 @@
 #include "cli/run_client.h"
 #include "cli/interpreter.h"
 #include "cli/option.h"
+#include "cli/run_env.h"
 #include "cli/screen.h"
 #include "runtime/base/printable.h"
 #include "runtime/inspect/copy.h"
@@ -136,35 +137,26 @@ static int collect(struct contents *c, const struct cli_args *args, struct fbr_e
     return 0;
 }
 
-/* "K" alone takes its value from our environment, as `fiber run -x` does. */
-static void collect_env(struct fbr_args *env, const struct cli_value *given)
-{
-    for (size_t i = 0; i < given->count; i++) {
-        const char *here = strchr(given->list[i], '=') ? NULL : getenv(given->list[i]);
-
-        fbr_args_addf(env, "%s%s%s", given->list[i], here ? "=" : "", here ? here : "");
-    }
-}
-
 static int open_image(struct made *m, struct fbr_error *err)
 {
     const struct cli_value *v = m->args->values;
-    struct fbr_args env = {0}, entrypoint = {0};
+    struct fbr_args entrypoint = {0};
+    struct run_env env = {0};
     struct contents c = {0};
     struct fbr_image_spec spec;
     int rc;
 
-    if ((rc = collect(&c, m->args, err)) < 0)
+    if ((rc = collect(&c, m->args, err)) < 0 ||
+        (rc = run_env_list(&env, &v[IMAGE_ENV], "", err)) < 0)
         goto done;
-    collect_env(&env, &v[IMAGE_ENV]);
     add_values(&entrypoint, &v[IMAGE_ENTRYPOINT]);
-    if (c.files.failed || c.data.failed || env.failed || entrypoint.failed) {
+    if (c.files.failed || c.data.failed || entrypoint.failed) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
         goto done;
     }
     spec = (struct fbr_image_spec){.files = (const char *const *)c.files.at,
                                    .more = (const char *const *)c.data.at,
-                                   .env = (const char *const *)env.at,
+                                   .env = (const char *const *)env.list,
                                    .entrypoint = (const char *const *)entrypoint.at,
                                    .workdir = v[IMAGE_WORKDIR].text,
                                    .no_plugins = v[IMAGE_NO_PLUGINS].number > 0,
@@ -174,7 +166,7 @@ static int open_image(struct made *m, struct fbr_error *err)
 done:
     fbr_args_fini(&c.files);
     fbr_args_fini(&c.data);
-    fbr_args_fini(&env);
+    run_env_fini(&env);
     fbr_args_fini(&entrypoint);
     return rc;
 }

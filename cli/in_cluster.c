@@ -443,40 +443,21 @@ int in_cluster_would(const struct run_options *spec, const struct cli_args *args
     return rc;
 }
 
-int in_cluster_variables(char ***out, const struct cli_value *env)
-{
-    struct fbr_args w = {0};
-    int code = 0;
-
-    for (size_t i = 0; i < env->count && code == 0; i++) {
-        const char *name = env->list[i];
-
-        if (strchr(name, '='))
-            fbr_args_addf(&w, "%s", name);
-        else if (getenv(name))
-            fbr_args_addf(&w, "%s=%s", name, getenv(name));
-        else
-            code = cli_failed(2, "%s %s: there is no such variable here; use %s %s=VALUE",
-                              env->said[i], name, env->said[i], name);
-    }
-    if (w.failed)
-        code = cli_failed(COULD_NOT_START, "out of memory");
-    *out = w.at;
-    return code;
-}
-
 int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet)
 {
-    char *named = args->operands[1], *whole = run_program_whole(named), **list;
+    char *named = args->operands[1], *whole = run_program_whole(named);
     struct fbr_job job = {.argv = args->operands + 1};
-    int code = in_cluster_variables(&list, env);
+    struct fbr_error err = {0, ""};
+    struct run_env list = {0};
+    int code;
 
     if (whole)
         args->operands[1] = whole;
     job.file = args->operands[1];
-    if (code == 0)
-        code = run_master(&job, args, list, env->count, quiet);
-    fbr_list_free(list);
+    code = run_env_list(&list, env, "", &err) < 0
+               ? cli_failed(2, "%s", err.text)
+               : run_master(&job, args, list.list, list.count, quiet);
+    run_env_fini(&list);
     args->operands[1] = named;
     free(whole);
     return code;

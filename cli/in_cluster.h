@@ -17,10 +17,6 @@ int in_cluster_run(const struct run_options *spec, const struct cli_args *args);
 /* Runs a program as a master in the cluster: the operands from the second on are the program and
  * its arguments; `env` is a list of VAR[=VALUE]. */
 int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet);
-/* Makes the list of NAME=VALUE of these VAR[=VALUE]s: NULL-terminated, for fbr_list_free(); NULL if
- * there are none. Returns 0, or an exit code after a message. */
-int in_cluster_variables(char ***out, const struct cli_value *env);
-
 /* Makes the Job that in_cluster_run() would create for its master, as YAML or JSON, for free() in
  * *text. -errno and a message. */
 int in_cluster_show(const struct run_options *spec, const struct cli_args *args,

@@ -13,7 +13,6 @@
 #include "cli/in_cluster.h"
 #include "cli/option.h"
 #include "cli/run_apps.h"
-#include "ring/job_codec.h"
 
 enum {
     KUBERNETES_NAMESPACE,
@@ -217,7 +216,9 @@ static int manifest(const struct cli_args *args)
     const struct cli_value *v = args->values;
     const char *name = v[KUBERNETES_NAME].text ? v[KUBERNETES_NAME].text : "fiber";
     const char *namespace = v[KUBERNETES_NAMESPACE].text, *master = v[KUBERNETES_MASTER].text;
-    char **command = args->operands + 1, **variables = NULL;
+    char **command = args->operands + 1;
+    struct fbr_error err = {0, ""};
+    struct run_env env = {0};
     long long user = -1;
     int code = command[0] ? find_user(&user) : 0;
 
@@ -232,18 +233,19 @@ static int manifest(const struct cli_args *args)
         return cli_failed(2, "--image is needed for the Job that runs %s", command[0]);
     if (v[KUBERNETES_ENV].text && !command[0])
         return cli_failed(2, "--env is for the Job of a program, and there is none");
-    if ((code = in_cluster_variables(&variables, &v[KUBERNETES_ENV])) != 0)
-        goto done;
+    if (run_env_list(&env, &v[KUBERNETES_ENV], "", &err) < 0) {
+        run_env_fini(&env);
+        return cli_failed(2, "%s", err.text);
+    }
     printf("# For one namespace%s%s: fiber kubernetes manifest | kubectl apply -f -\n",
            namespace ? ", " : "", namespace ? namespace : "");
     kubernetes_put_rights(name, namespace);
     if (!v[KUBERNETES_NO_NETWORK].number)
         put_network(name, namespace, master);
     if (command[0])
-        put_job(name, namespace, v[KUBERNETES_IMAGE].text, user, command, variables);
-done:
-    fbr_list_free(variables);
-    return code;
+        put_job(name, namespace, v[KUBERNETES_IMAGE].text, user, command, env.list);
+    run_env_fini(&env);
+    return 0;
 }
 
 static int run_kubernetes(const struct cli_args *args)

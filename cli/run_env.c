@@ -1,4 +1,4 @@
-/* run_env.c - the variables that `fiber run` gives to ranks.
+/* run_env.c - the variables that commands give to jobs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_env.h"
@@ -41,7 +41,7 @@ static char *pair_of(const char *prefix, const char *name, size_t len, const cha
     return asprintf(&pair, "%s%.*s=%s", prefix, (int)len, name, value) < 0 ? NULL : pair;
 }
 
-static int take_variable(struct run_env *e, const char *option, const char *text,
+static int take_variable(struct run_env *e, const char *option, const char *text, const char *hint,
                          struct fbr_error *err)
 {
     size_t len = strcspn(text, "=");
@@ -57,10 +57,19 @@ static int take_variable(struct run_env *e, const char *option, const char *text
                         option, text, option);
     if (!value)
         return fbr_fail(err, -EINVAL,
-                        "%s %.64s: there is no such variable here; use %s %.64s=VALUE, or --genv "
-                        "%.64s VALUE",
-                        option, text, option, text, text);
+                        "%s %.64s: there is no such variable here; use %s %.64s=VALUE%s", option,
+                        text, option, text, hint);
     return env_add(e, pair_of("", text, len, value), err);
+}
+
+int run_env_list(struct run_env *e, const struct cli_value *v, const char *hint,
+                 struct fbr_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < v->count && rc == 0; i++)
+        rc = take_variable(e, v->said[i], v->list[i], hint, err);
+    return rc;
 }
 
 static int take_pairs(struct run_env *e, const struct cli_value *v, const char *prefix,
@@ -98,18 +107,17 @@ static int take_file_variable(void *user, const char *name, const char *value)
 
 int run_env_take(struct run_env *e, const struct cli_args *args, struct fbr_error *err)
 {
-    const struct cli_value *x = &args->values[RUN_ENV], *files = &args->values[RUN_ENV_FILE];
+    const struct cli_value *files = &args->values[RUN_ENV_FILE];
     struct file_variables f = {e, err};
     int rc;
 
     for (size_t i = 0; i < files->count; i++)
         if (env_file_read(files->list[i], take_file_variable, &f, err) < 0)
             return fbr_wrap(err, "--env-file");
-    for (size_t i = 0; i < x->count; i++)
-        if ((rc = take_variable(e, x->said[i], x->list[i], err)) < 0)
-            return rc;
-    rc = take_pairs(e, &args->values[RUN_MCA], FBR_MCA_PREFIX, err);
-    return rc < 0 ? rc : take_pairs(e, &args->values[RUN_GENV], "", err);
+    if ((rc = run_env_list(e, &args->values[RUN_ENV], ", or --genv VAR VALUE", err)) < 0 ||
+        (rc = take_pairs(e, &args->values[RUN_MCA], FBR_MCA_PREFIX, err)) < 0)
+        return rc;
+    return take_pairs(e, &args->values[RUN_GENV], "", err);
 }
 
 void run_env_fini(struct run_env *e)

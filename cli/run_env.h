@@ -1,4 +1,5 @@
-/* run_env.h - the variables that `fiber run` gives to ranks, by -x, --env-file, --mca and --genv.
+/* run_env.h - the variables that commands give to jobs: `fiber run` by -x, --env-file, --mca and
+ * --genv, others by -x or -e.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_RUN_ENV_H
@@ -11,6 +12,10 @@ struct run_env {
     size_t count;
 };
 
+/* Adds the variables of an option that takes VAR[=VALUE]; without =VALUE they have their values
+ * here. -EINVAL and a message, which `hint` ends, if there is no such variable here. */
+int run_env_list(struct run_env *e, const struct cli_value *v, const char *hint,
+                 struct fbr_error *err);
 /* Adds the variables of the options of `fiber run`; the last one of a name wins. -EINVAL and a
  * message. */
 int run_env_take(struct run_env *e, const struct cli_args *args, struct fbr_error *err);

@@ -90,7 +90,8 @@ check 1 '' 'there is no program no-such-program in PATH' export x no-such-progra
 check 1 '' 'no-such-program: No such file' export x ./no-such-program -o x.tar
 check 1 '' '/ is a directory, not a program; add it with --add' export x / -o x.tar
 check 1 '' 'cannot write .*nowhere/x.tar' export x ls -o "$work/nowhere/x.tar"
-check 1 '' 'sets no variable' export x ls -o x.tar -e =1
+check 1 '' '"=1" has no name' export x ls -o x.tar -e =1
+check 1 '' 'there is no such variable here; use -e NOBODY=VALUE' export x ls -o x.tar -e NOBODY
 check 0 '' '' export x ls -o /dev/null -q
 [ -c /dev/null ]
 if [ -w /dev/full ]; then

@@ -360,7 +360,7 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"-configfile f", "fiber run -n 1 A : -n 3 B"},
         {"-am f p", "--mca KEY VALUE"},
         {"-genvlist A,B p", "-x A -x B"},
-        {"--env A 1 p", "--genv A VALUE"},
+        {"--env A 1 p", "use --env A=VALUE, or --genv VAR VALUE"},
         {"--export=A,B=1 p", "--export: \"A,B=1\" is not a name; use --export once for each"},
         {"--display bind p", "--report-bindings"},
         {"--output TAG,TIMESTAMP p", "use --tag"},
