@@ -390,13 +390,9 @@ int in_cluster_run(const struct run_options *spec, const struct cli_args *args)
 
 /* ---- Dry run ---- */
 
-struct draft {
-    struct fbr_job job;
-    char **words, **env;
-};
-
-static int draft(struct draft *d, const struct run_options *spec, const struct cli_args *args,
-                 const struct fbr_config *config, struct fbr_error *err)
+int in_cluster_draft(struct in_cluster_draft *d, const struct run_options *spec,
+                     const struct cli_args *args, const struct fbr_config *config,
+                     struct fbr_error *err)
 {
     d->words = in_cluster_words(spec, args);
     d->env = environment(config, spec->env.list, spec->env.count);
@@ -411,36 +407,10 @@ static int draft(struct draft *d, const struct run_options *spec, const struct c
     return d->words && d->env ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
-static void draft_free(struct draft *d)
+void in_cluster_draft_fini(struct in_cluster_draft *d)
 {
     fbr_list_free(d->words);
     fbr_list_free(d->env);
-}
-
-int in_cluster_show(const struct run_options *spec, const struct cli_args *args,
-                    const struct fbr_config *config, int json, char **text, struct fbr_error *err)
-{
-    const struct fbr_backend_ops *ops = fbr_backend_find(in_cluster_backend(NULL), err);
-    struct draft d = {0};
-    int rc = !ops                                     ? -ENOENT
-             : draft(&d, spec, args, config, err) < 0 ? -ENOMEM
-                                                      : ops->show(config, &d.job, json, text, err);
-
-    draft_free(&d);
-    return rc;
-}
-
-int in_cluster_would(const struct run_options *spec, const struct cli_args *args,
-                     struct cli_backend *b, fbr_backend_report *say, void *user)
-{
-    struct fbr_error err = {0, ""};
-    struct draft d = {0};
-    const struct cli_ask would = {.op = BACKEND_WOULD, .job = &d.job, .say = say, .user = user};
-    int rc =
-        draft(&d, spec, args, b->config, &err) < 0 ? -ENOMEM : cli_backend_ask(b, &would, &err);
-
-    draft_free(&d);
-    return rc;
 }
 
 int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet)

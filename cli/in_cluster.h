@@ -17,14 +17,17 @@ int in_cluster_run(const struct run_options *spec, const struct cli_args *args);
 /* Runs a program as a master in the cluster: the operands from the second on are the program and
  * its arguments; `env` is a list of VAR[=VALUE]. */
 int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet);
-/* Makes the Job that in_cluster_run() would create for its master, as YAML or JSON, for free() in
- * *text. -errno and a message. */
-int in_cluster_show(const struct run_options *spec, const struct cli_args *args,
-                    const struct fbr_config *config, int json, char **text, struct fbr_error *err);
-/* Asks whether that server would accept the master's pod: 0 or -errno; `say` receives the
- * findings. */
-int in_cluster_would(const struct run_options *spec, const struct cli_args *args,
-                     struct cli_backend *b, fbr_backend_report *say, void *user);
+/* The job of the master that in_cluster_run() would start, for a dry run. */
+struct in_cluster_draft {
+    struct fbr_job job;
+    char **words, **env;
+};
+
+/* -ENOMEM and a message. Free with in_cluster_draft_fini() in each case. */
+int in_cluster_draft(struct in_cluster_draft *d, const struct run_options *spec,
+                     const struct cli_args *args, const struct fbr_config *config,
+                     struct fbr_error *err);
+void in_cluster_draft_fini(struct in_cluster_draft *d);
 
 /* Prints the accounts, Role and RoleBinding of masters with that name on standard output, as YAML
  * (kubernetes_command.c). */

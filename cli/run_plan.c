@@ -28,7 +28,7 @@ struct plan {
     uint32_t agents;
     bool json, server;
     bool inside;                   /* the master runs in the cluster, too */
-    const struct run_options *run; /* then: the run that it executes */
+    struct in_cluster_draft draft; /* then: of the master */
     char *master;                  /* then: its Job */
     struct fbr_json *findings;
 };
@@ -91,8 +91,7 @@ static void on_finding(void *user, enum fbr_finding finding, const char *what, c
 
 static int ask_server(struct plan *p)
 {
-    const struct cli_ask would = {
-        .op = BACKEND_WOULD, .job = &p->job, .say = on_finding, .user = p};
+    struct cli_ask would = {.op = BACKEND_WOULD, .job = &p->job, .say = on_finding, .user = p};
     struct fbr_error err = {0, ""};
     struct cli_backend b;
     int rc = cli_backend_open_with(&b, p->ops->name, p->args, &err);
@@ -100,7 +99,8 @@ static int ask_server(struct plan *p)
     if (rc < 0)
         return cli_failed(COULD_NOT_START, "%s", err.text);
     rc = cli_backend_ask(&b, &would, NULL);
-    if (p->inside && in_cluster_would(p->run, p->args, &b, on_finding, p) < 0)
+    would.job = &p->draft.job;
+    if (p->inside && cli_backend_ask(&b, &would, NULL) < 0)
         rc = -EPERM;
     cli_backend_close(&b);
     return rc < 0 ? COULD_NOT_START : 0;
@@ -174,17 +174,17 @@ static int make_string(char **text, struct fbr_error *err)
     return *text ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
-static int show_job(struct plan *p, const struct fbr_config *config, char **manifest,
-                    struct fbr_error *err)
+static int show_job(const struct plan *p, const struct fbr_job *job,
+                    const struct fbr_config *config, char **manifest, struct fbr_error *err)
 {
     int rc;
 
     if (!p->ops->show)
         return 0;
-    rc = p->ops->show(config, &p->job, p->json, manifest, err);
+    rc = p->ops->show(config, job, p->json, manifest, err);
     if (rc != -ENOTSUP || !p->json)
         return rc;
-    rc = p->ops->show(config, &p->job, 0, manifest, err);
+    rc = p->ops->show(config, job, 0, manifest, err);
     return rc < 0 ? rc : make_string(manifest, err);
 }
 
@@ -194,9 +194,10 @@ static int make_manifest(struct plan *p, const struct run_options *s,
 {
     int rc;
 
-    if ((rc = make_job(p, s, err)) < 0 || (rc = show_job(p, config, manifest, err)) < 0)
+    if ((rc = make_job(p, s, err)) < 0 || (rc = show_job(p, &p->job, config, manifest, err)) < 0 ||
+        !p->inside || (rc = in_cluster_draft(&p->draft, s, p->args, config, err)) < 0)
         return rc;
-    return p->inside ? in_cluster_show(s, p->args, config, p->json, &p->master, err) : 0;
+    return show_job(p, &p->draft.job, config, &p->master, err);
 }
 
 /* A backend without a dry run need not be loaded, nor its libraries. */
@@ -237,6 +238,7 @@ static int show(struct plan *p, const struct run_options *s, const char *plan)
     code = p->json ? show_json(p, plan, manifest) : show_text(p, plan, manifest);
     free(manifest);
     free(p->master);
+    in_cluster_draft_fini(&p->draft);
     return rc < 0 ? cli_failed(COULD_NOT_START, "%s", err.text) : code;
 }
 
@@ -245,7 +247,6 @@ int run_plan_show(const struct run_options *s, const struct cli_args *args)
     struct plan p = {.args = args,
                      .json = args->values[RUN_JSON].number > 0,
                      .inside = args->values[RUN_IN_CLUSTER].number > 0,
-                     .run = s,
                      .server = !strcmp(args->values[RUN_DRY_RUN].text, "server")};
     struct fiber_ring_options ring = s->ring;
     char *plan;
