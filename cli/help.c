@@ -112,9 +112,9 @@ static void help_option(FILE *out, const struct cli_option *o, int width)
     if (o->argument)
         snprintf(left + n, sizeof(left) - (size_t)n, " %s", o->argument);
     else if (o->words || o->max)
-        snprintf(left + n, sizeof(left) - (size_t)n, "[=%s]", o->words ? o->words : "N");
+        snprintf(left + n, sizeof(left) - (size_t)n, "[=%s]", o->words ? "WORD" : "N");
     n = snprintf(text, sizeof(text), "%s\t%s", left, o->help);
-    if (o->words && o->argument && n < (int)sizeof(text))
+    if (o->words && n < (int)sizeof(text))
         put_words(text + n, sizeof(text) - (size_t)n, o->words);
     columns(out, text, COLUMN, width);
 }

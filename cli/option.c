@@ -63,17 +63,6 @@ int cli_word_index(const char *words, const char *word)
     return -1;
 }
 
-static int word_count(const char *words)
-{
-    int n = 0;
-
-    for (; words && *words; n++) {
-        words += strcspn(words, " ");
-        words += *words == ' ';
-    }
-    return n;
-}
-
 static const char *next_word(void *user)
 {
     const char **at = user, *word = *at;
@@ -217,11 +206,11 @@ static int take_number(const struct cli_option *o, const char *said, const char 
 static int take_word(const struct cli_option *o, const char *said, const char *text,
                      struct cli_value *v, struct fbr_error *err)
 {
-    int index = cli_word_index(o->words, text), hidden = cli_word_index(o->hidden_words, text);
+    int index = cli_word_index(o->words, text);
 
-    if (index < 0 && hidden < 0)
+    if (index < 0)
         return cli_bad_word(said, text, strlen(text), o->words, err);
-    v->number = index < 0 ? word_count(o->words) + hidden : index;
+    v->number = index;
     return 0;
 }
 

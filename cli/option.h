@@ -46,8 +46,7 @@ struct cli_option {
     /* for CLI_WORD, CLI_FLAG and CLI_NOTHING, separated by single spaces; for CLI_INT: words that
      * are accepted for a number; only `text` has them */
     const char *words;
-    const char *hidden_words; /* accepted, but not shown: spellings of other launchers */
-    const char *help;         /* one or two sentences, without a period at the end */
+    const char *help; /* one or two sentences, without a period at the end */
     /* the configuration key that it sets, or NULL; the flag wins over the environment, and that
      * over files */
     const char *config;
@@ -62,10 +61,8 @@ struct cli_option {
 
 struct cli_value {
     const char *text; /* the last one given; NULL: not given */
-    int64_t
-        /* for CLI_INT, CLI_MS, CLI_SIZE: the value; for CLI_FLAG: the count; for CLI_WORD: the
-         * index, hidden words last */
-        number;
+    /* for CLI_INT, CLI_MS, CLI_SIZE: the value; for CLI_FLAG: the count; for CLI_WORD: the index */
+    int64_t number;
     const char **list; /* of CLI_LIST and CLI_PAIR */
     char **said;       /* for each word of list: its option as it was typed, "-x" or "--export" */
     size_t count;

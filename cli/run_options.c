@@ -124,11 +124,11 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                  .also = "display-allocation display-topo display-devel-map display-diffable-map",
                  .help = "shows a map of the machine with the ranks before the start"},
     [RUN_DRY_RUN] =
-        {"dry-run", 0, CLI_FLAG, .words = "server", .hidden_words = "client",
-         .also = "do-not-launch",
-         .help = "shows what would start where, with kubernetes the pod's manifest, with slurm and "
-                 "command the command line, and starts nothing; =server also asks the cluster "
-                 "whether it would accept the pod"},
+        {"dry-run", 0, CLI_FLAG, .words = "client server", .also = "do-not-launch",
+         .help =
+             "shows what would start where, with kubernetes the pod's manifest, with slurm and "
+             "command the command line, and starts nothing, as does =client; =server also asks the "
+             "cluster whether it would accept the pod"},
     [RUN_JSON] = {"json", 0, CLI_FLAG,
                   .help =
                       "with --dry-run: the plan as JSON; else the result, as one line of JSON on "

@@ -29,7 +29,7 @@ answers '' fiber
 answers '' fiber nothing ''
 answers '-f' fiber logs -f
 answers '--bind-to' fiber run --bi
-answers $'--dry-run\n--dry-run=server' fiber run --dry
+answers $'--dry-run\n--dry-run=client\n--dry-run=server' fiber run --dry
 answers $'--on-failure=restart\n--on-failure=replace' fiber run --on-failure=re # one word in zsh and fish
 answers 'server' fiber run --dry-run = s # three in bash
 answers ':command 7' fiber run --dry-run -x A = B ./train
@@ -87,7 +87,7 @@ completes "--env --entrypoint" fiber image build x --en
 completes "" fiber ps x
 completes "" fiber run -n ''
 { fiber completion tcsh 2>&1 || :; } | grep -q '"tcsh" is none of: bash zsh fish' || { echo "tcsh: not refused"; bad=1; }
-completes "--dry-run --dry-run=server" fiber run --dry
+completes "--dry-run --dry-run=client --dry-run=server" fiber run --dry
 completes "server" fiber run --dry-run = s
 ln -s "$(command -v fiber)" "$work/fiber"
 # shellcheck disable=SC2088 # bash gives what is typed

@@ -14,9 +14,8 @@ static const struct cli_option options[] = {
      .type = CLI_WORD,
      .argument = "W",
      .words = "abort restart",
-     .hidden_words = "stop",
      .help = "what follows"},
-    {.name = "dry-run", .type = CLI_FLAG, .words = "server", .help = "starts nothing"},
+    {.name = "dry-run", .type = CLI_FLAG, .words = "client server", .help = "starts nothing"},
     {.name = "restarts", .type = CLI_FLAG, .max = 9, .help = "again"},
     {.name = "an-option-of-a-long-name",
      .letter = 'a',
@@ -66,7 +65,7 @@ static void a_page_has_what_people_need(void **state)
         "Options:\n"
         "  -n, --np N               so many ranks\n"
         "      --on-failure W       what follows (abort, restart)\n"
-        "      --dry-run[=server]   starts nothing\n"
+        "      --dry-run[=WORD]     starts nothing (client, server)\n"
         "      --restarts[=N]       again\n"
         "  -a, --an-option-of-a-long-name ARGUMENT\n"
         "                           its text begins on a line of its own\n\n"
@@ -113,7 +112,7 @@ static void words_are_broken_at_the_width(void **state)
 
 static void what_is_not_for_people_is_not_shown(void **state)
 {
-    static const char *const words[] = {"secret",    "hidden",    "--other", "stop",
+    static const char *const words[] = {"secret",    "hidden",    "--other",
                                         "--nothing", "--refused", "n ranks"};
     static const struct cli_option none[] = {{.name = "secret", .type = CLI_FLAG, .hidden = true}};
     static const struct cli_command bare = {

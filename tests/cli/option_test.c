@@ -43,13 +43,12 @@ static const struct cli_option options[A_OPTIONS] = {
                 .letter = 0,
                 .type = CLI_WORD,
                 .argument = "W",
-                .words = "abort restart shrink",
-                .hidden_words = "stop"},
+                .words = "abort restart shrink"},
     [A_LIST] = {.name = "env", .letter = 'x', .type = CLI_LIST, .argument = "V"},
     [A_PAIR] = {.name = "mca", .letter = 0, .type = CLI_PAIR, .argument = "K V"},
     [A_FLAG] = {.name = "tag", .letter = 'l', .type = CLI_FLAG, .also = "tag-output"},
     [A_VERBOSE] = {.name = "verbose", .letter = 'v', .type = CLI_FLAG},
-    [A_MODE] = {.name = "dry-run", .type = CLI_FLAG, .words = "server", .hidden_words = "client"},
+    [A_MODE] = {.name = "dry-run", .type = CLI_FLAG, .words = "client server"},
     [A_NOTHING] = {.name = "allow-run-as-root", .letter = 0, .type = CLI_NOTHING},
     [A_SKIP] = {.name = "mpi", .letter = 0, .type = CLI_NOTHING, .argument = "X"},
     [A_HOST] = {.name = "host",
@@ -128,15 +127,10 @@ static void durations_sizes_and_words_have_values(void **state)
         int option;
         int64_t value;
     } cases[] = {
-        {"--timeout 90 p", A_TIME, 90000},
-        {"--timeout 1.5s p", A_TIME, 1500},
-        {"--timeout=2m p", A_TIME, 120000},
-        {"--mem 8Gi p", A_SIZE, 8LL << 30},
-        {"--mem 8GiB p", A_SIZE, 8LL << 30},
-        {"--mem 100 p", A_SIZE, 100},
-        {"--on-failure restart p", A_WORD, 1},
-        {"--on-failure stop p", A_WORD, 3},
-        {"-vv -v p", A_VERBOSE, 3},
+        {"--timeout 90 p", A_TIME, 90000},     {"--timeout 1.5s p", A_TIME, 1500},
+        {"--timeout=2m p", A_TIME, 120000},    {"--mem 8Gi p", A_SIZE, 8LL << 30},
+        {"--mem 8GiB p", A_SIZE, 8LL << 30},   {"--mem 100 p", A_SIZE, 100},
+        {"--on-failure restart p", A_WORD, 1}, {"-vv -v p", A_VERBOSE, 3},
         {"-tag-output p", A_FLAG, 1},
     };
 
@@ -235,8 +229,8 @@ static void a_flag_may_have_a_word_behind_it(void **state)
         cli_args_fini(&args);
     }
     refused(&stops, "--dry-run=serve p",
-            "--dry-run: \"serve\" is none of: server; did you mean server?");
-    refused(&stops, "--dry-run= p", "--dry-run: \"\" is none of: server");
+            "--dry-run: \"serve\" is none of: client server; did you mean server?");
+    refused(&stops, "--dry-run= p", "--dry-run: \"\" is none of: client server");
     refused(&stops, "--tag=x p", "--tag takes no value, but has \"x\"");
 }
 
