@@ -314,9 +314,6 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
 
     if (o->type == CLI_REFUSED)
         return fbr_fail(r->err, -EINVAL, "%s: %s", said, o->help);
-    if (o->type == CLI_NOTHING && o->words && !glued && r->at < r->argc &&
-        cli_word_index(o->words, r->argv[r->at]) >= 0)
-        glued = r->argv[r->at++];
     if (!o->argument) {
         v->number++;
         v->text = "";
@@ -381,7 +378,7 @@ static int read_short(struct reader *r, const char *arg)
             return fbr_fail(r->err, -EINVAL, "there is no option -%c (in %.64s)", *p, arg);
         if (!o)
             return unknown_option(r->command, arg, strlen(arg) < 60 ? strlen(arg) : 60, r->err);
-        if (o->argument || (o->type == CLI_NOTHING && o->words && p[1]))
+        if (o->argument || (o->type == CLI_FLAG && o->max && p[1])) /* -K1 */
             return read_option(r, o, said, p[1] ? p + 1 + (p[1] == '=') : NULL);
         rc = read_option(r, o, said, NULL);
         if (rc < 0)

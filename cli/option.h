@@ -32,8 +32,7 @@ enum cli_type {
     CLI_DIR,  /* a directory; the type matters only for completion */
     CLI_LIST, /* text; may be given several times */
     CLI_PAIR, /* two arguments, kept as two entries of the list */
-    /* accepted, and has no effect here; `argument`: NULL, or the argument that is skipped; one of
-     * `words` may follow, or stand after '=', and is then in `text` */
+    /* accepted, and has no effect here; `argument`: NULL, or the argument that is skipped */
     CLI_NOTHING,
     CLI_REFUSED, /* `help` explains what to use instead */
 };
@@ -43,8 +42,8 @@ struct cli_option {
     char letter;      /* 'n', or 0 */
     enum cli_type type;
     const char *argument; /* "N", for users; NULL if it takes none */
-    /* for CLI_WORD, CLI_FLAG and CLI_NOTHING, separated by single spaces; for CLI_INT: words that
-     * are accepted for a number; only `text` has them */
+    /* for CLI_WORD and CLI_FLAG, separated by single spaces; for CLI_INT: words that are accepted
+     * for a number; only `text` has them */
     const char *words;
     const char *help; /* one or two sentences, without a period at the end */
     /* the configuration key that it sets, or NULL; the flag wins over the environment, and that

@@ -164,7 +164,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                  "localhost nameserver stream-buffering signals-to-handle signals_to_handle "
                  "event-log-handler event_log_handler logs-specs logs_specs",
          .help = "all bootstraps are always available"},
-    [RUN_KILL] = {"kill-on-bad-exit", 0, CLI_NOTHING, .words = "0 1", .also = "K",
+    [RUN_KILL] = {"kill-on-bad-exit", 0, CLI_FLAG, .max = 1, .foreign = true, .also = "K",
                   .help = "ranks are ended when one fails; use --on-failure shrink to let the "
                           "others go on"},
     [RUN_HWTHREADS] = {"use-hwthread-cpus", 0, CLI_FLAG, .foreign = true,
