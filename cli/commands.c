@@ -23,13 +23,6 @@ const struct cli_command *cli_command_find(const char *name)
     return NULL;
 }
 
-static const char *next_command(void *user)
-{
-    size_t *at = user;
-
-    return cli_commands[*at] ? cli_commands[(*at)++]->name : NULL;
-}
-
 /* Names that other tools use for the same command: Docker, Kubernetes, Ray, Slurm. */
 static const char *const others[][2] = {
     {"cancel", "kill"},  {"delete", "kill"}, {"launch", "run"},  {"list", "ps"},
@@ -40,10 +33,13 @@ static const char *const others[][2] = {
 
 const char *cli_command_nearest(const char *typed)
 {
-    size_t at = 0;
+    struct cli_guess g;
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (!strcmp(others[i][0], typed))
             return others[i][1];
-    return cli_nearest(typed, next_command, &at);
+    cli_guess_begin(&g, typed);
+    for (size_t i = 0; cli_commands[i]; i++)
+        cli_guess_try(&g, cli_commands[i]->name);
+    return g.found;
 }

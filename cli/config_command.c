@@ -71,22 +71,28 @@ static int show_text(const struct fbr_config *c, const char *key)
     return 0;
 }
 
-static const char *next_key(void *user)
+static bool is_key(const char *name)
 {
-    size_t *at = user, n;
+    size_t n;
     const struct fbr_config_key *keys = fbr_config_keys(&n);
 
-    return *at < n ? keys[(*at)++].name : NULL;
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(keys[i].name, name))
+            return true;
+    return false;
 }
 
 static int unknown_key(const char *key)
 {
-    size_t at = 0;
-    bool variable = !strncmp(key, "FIBER_", 6);
-    const char *near = cli_nearest(key + (variable ? 6 : 0), next_key, &at);
+    size_t n;
+    const struct fbr_config_key *keys = fbr_config_keys(&n);
+    struct cli_guess g;
 
-    return cli_failed(2, "there is no setting %s%s%s%s", key, near ? "; did you mean " : "",
-                      near ? near : "", near ? "?" : "");
+    cli_guess_begin(&g, key + (strncmp(key, "FIBER_", 6) ? 0 : 6));
+    for (size_t i = 0; i < n; i++)
+        cli_guess_try(&g, keys[i].name);
+    return cli_failed(2, "there is no setting %s%s%s%s", key, g.found ? "; did you mean " : "",
+                      g.found ? g.found : "", g.found ? "?" : "");
 }
 
 /* Sets one key, and warns if a source that is stronger than the file overrides it. */
@@ -110,11 +116,10 @@ static int set(const char *key, const char *value)
 
 static int run_config(const struct cli_args *args)
 {
-    const char *key = args->noperands > 1 ? args->operands[1] : NULL, *name = NULL;
+    const char *key = args->noperands > 1 ? args->operands[1] : NULL;
     bool sets = args->noperands && !strcmp(args->operands[0], "set");
     struct fbr_error err = {0, ""};
     struct fbr_config *c;
-    size_t at = 0;
     int code;
 
     if (args->noperands != 3 && sets)
@@ -124,9 +129,7 @@ static int run_config(const struct cli_args *args)
                  "show takes at most one KEY; to set it, use `fiber config set KEY VALUE`");
     if (err.code)
         return cli_usage(args->command, &err);
-    while (key && (name = next_key(&at)) && strcmp(name, key) != 0)
-        ;
-    if (key && !name)
+    if (key && !is_key(key))
         return unknown_key(key);
     if (sets)
         return set(key, args->operands[2]);

@@ -28,25 +28,27 @@ static bool is_swapped(const char *a, const char *b, size_t n)
            !strncmp(a + i + 2, b + i + 2, n - i - 2);
 }
 
-const char *cli_nearest(const char *typed, const char *(*next)(void *user), void *user)
+void cli_guess_begin(struct cli_guess *g, const char *typed)
 {
-    size_t len = strlen(typed), best = (len < 4 ? 1 : len < 9 ? 2 : len / 4) + 1;
-    const char *found = NULL, *word;
+    size_t len = strlen(typed);
 
-    while ((word = next(user))) {
-        size_t n = strcspn(word, " "), d = fbr_word_distance(typed, len, word, n);
+    *g = (struct cli_guess){.typed = typed, .limit = (len < 4 ? 1 : len < 9 ? 2 : len / 4) + 1};
+}
 
-        if (len == n && is_swapped(typed, word, n))
-            d = 1;
-        /* A prefix of the word is near too: --time for --timeout. */
-        if (d >= best && len >= 3 && n > len && !strncmp(typed, word, len))
-            d = best - 1;
-        if (d < best) {
-            best = d;
-            found = word;
-        }
+void cli_guess_try(struct cli_guess *g, const char *word)
+{
+    size_t len = strlen(g->typed), n = strcspn(word, " ");
+    size_t d = fbr_word_distance(g->typed, len, word, n);
+
+    if (len == n && is_swapped(g->typed, word, n))
+        d = 1;
+    /* A prefix of the word is near too: --time for --timeout. */
+    if (d >= g->limit && len >= 3 && n > len && !strncmp(g->typed, word, len))
+        d = g->limit - 1;
+    if (d < g->limit) {
+        g->limit = d;
+        g->found = word;
     }
-    return found;
 }
 
 int cli_word_index(const char *words, const char *word)
@@ -63,28 +65,21 @@ int cli_word_index(const char *words, const char *word)
     return -1;
 }
 
-static const char *next_word(void *user)
-{
-    const char **at = user, *word = *at;
-
-    if (!*word)
-        return NULL;
-    *at += strcspn(word, " ");
-    *at += **at == ' ';
-    return word;
-}
-
 int cli_bad_word(const char *said, const char *text, size_t len, const char *words,
                  struct fbr_error *err)
 {
-    const char *near, *at = words;
+    struct cli_guess g;
     char typed[65];
 
     snprintf(typed, sizeof(typed), "%.*s", (int)(len < 64 ? len : 64), text);
-    near = cli_nearest(typed, next_word, &at);
+    cli_guess_begin(&g, typed);
+    for (const char *at = words; *at; at += *at == ' ') {
+        cli_guess_try(&g, at);
+        at += strcspn(at, " ");
+    }
     return fbr_fail(err, -EINVAL, "%s: \"%s\" is none of: %s%s%.*s%s", said, typed, words,
-                    near ? "; did you mean " : "", near ? (int)strcspn(near, " ") : 0,
-                    near ? near : "", near ? "?" : "");
+                    g.found ? "; did you mean " : "", g.found ? (int)strcspn(g.found, " ") : 0,
+                    g.found ? g.found : "", g.found ? "?" : "");
 }
 
 /* ---- Options by name ---- */
@@ -146,33 +141,19 @@ const struct cli_option *cli_option_find(const struct cli_command *c, const char
     return o;
 }
 
-struct option_walk {
-    const struct cli_command *command;
-    size_t at;
-};
-
-static const char *next_option(void *user)
-{
-    struct option_walk *w = user;
-
-    while (w->at < w->command->count &&
-           (w->command->options[w->at].hidden || w->command->options[w->at].foreign ||
-            w->command->options[w->at].type == CLI_REFUSED))
-        w->at++;
-    return w->at < w->command->count ? w->command->options[w->at++].name : NULL;
-}
-
 static int unknown_option(const struct cli_command *c, const char *typed, size_t len,
                           struct fbr_error *err)
 {
-    struct option_walk w = {c, 0};
+    struct cli_guess g;
     char name[64];
-    const char *near;
 
     snprintf(name, sizeof(name), "%.*s", (int)(len < 60 ? len : 60), typed + strspn(typed, "-"));
-    near = cli_nearest(name, next_option, &w);
+    cli_guess_begin(&g, name);
+    for (const struct cli_option *o = c->options; o < c->options + c->count; o++)
+        if (!o->hidden && !o->foreign && o->type != CLI_REFUSED)
+            cli_guess_try(&g, o->name);
     return fbr_fail(err, -EINVAL, "there is no option %.*s%s%s%s", (int)len, typed,
-                    near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
+                    g.found ? "; did you mean --" : "", g.found ? g.found : "", g.found ? "?" : "");
 }
 
 /* ---- Values ---- */

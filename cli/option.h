@@ -116,9 +116,16 @@ int cli_args_configure(const struct cli_args *args, struct fbr_error *err);
 /* Returns the index of a word in a list of words that single blanks separate; -1: it has no such
  * word. */
 int cli_word_index(const char *words, const char *word);
-/* Returns the candidate that is nearest to the typed word, or NULL if none is near; next() returns
- * the candidates one by one. */
-const char *cli_nearest(const char *typed, const char *(*next)(void *user), void *user);
+
+/* Guesses which word was meant by the typed one. */
+struct cli_guess {
+    const char *typed;
+    const char *found; /* the nearest of the words that were tried; NULL: none is near */
+    size_t limit;      /* a nearer word differs by less */
+};
+void cli_guess_begin(struct cli_guess *g, const char *typed);
+/* `word` ends with its text, or at a blank. */
+void cli_guess_try(struct cli_guess *g, const char *word);
 /* -EINVAL: the value of the option `said` is none of `words`, which blanks separate. */
 int cli_bad_word(const char *said, const char *text, size_t len, const char *words,
                  struct fbr_error *err);
