@@ -104,13 +104,8 @@ static int set_one(void *user, const char *key, const char *value, struct fbr_er
     return fbr_config_set(b->config, key, value, "option", err);
 }
 
-int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *err)
-{
-    return cli_backend_open_with(b, name, NULL, err);
-}
-
-int cli_backend_open_with(struct cli_backend *b, const char *name, const struct cli_args *args,
-                          struct fbr_error *err)
+int cli_backend_open(struct cli_backend *b, const char *name, const struct cli_args *args,
+                     struct fbr_error *err)
 {
     struct call c = {b, NULL, err};
     int rc;

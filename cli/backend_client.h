@@ -16,12 +16,11 @@ struct cli_backend {
     struct fbr_config *config;
 };
 
-/* Opens a backend with the loaded configuration; blocks as long as the backend's own open() does.
- * -ENOENT and a message: the backend is not available here, or not in this build. */
-int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *err);
-/* The same with the settings of the given options. */
-int cli_backend_open_with(struct cli_backend *b, const char *name, const struct cli_args *args,
-                          struct fbr_error *err);
+/* Opens a backend with the loaded configuration and the settings of the given options, which may be
+ * NULL; blocks as long as the backend's own open() does. -ENOENT and a message: the backend is not
+ * available here, or not in this build. */
+int cli_backend_open(struct cli_backend *b, const char *name, const struct cli_args *args,
+                     struct fbr_error *err);
 void cli_backend_close(struct cli_backend *b);
 
 /* A job of this command. event() runs on the loop's thread. */

@@ -352,7 +352,7 @@ static int run_master(struct fbr_job *job, const struct cli_args *args, char *co
         cli_failed(0, "cannot open descriptors: %m");
     } else if (fbr_random_id(run) < 0) {
         cli_failed(0, "cannot get random numbers: %m");
-    } else if (cli_backend_open_with(&m.b, in_cluster_backend(NULL), args, &err) < 0) {
+    } else if (cli_backend_open(&m.b, in_cluster_backend(NULL), args, &err) < 0) {
         cli_failed(0, "%s", err.text);
     } else {
         job->added_env = added = environment(m.b.config, env, nenv);

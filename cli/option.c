@@ -506,7 +506,7 @@ int cli_failed(int code, const char *fmt, ...)
 int cli_usage(const struct cli_command *command, const struct fbr_error *err)
 {
     cli_failed(2, "%s", err->text);
-    fprintf(stderr, "Try `fiber help%s%s`.\n", command ? " " : "", command ? command->name : "");
+    fprintf(stderr, "Try `fiber help %s`.\n", command->name);
     return 2;
 }
 
