@@ -6,11 +6,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/orphans.h"
 #include "cli/logs_kept.h"
 #include "cli/option.h"
 #include "runtime/proc/context.h"
+#include "runtime/proc/lines.h"
 
 enum {
     LOGS_FOLLOW,
@@ -39,76 +41,66 @@ static bool wants_kept(const struct cli_args *args)
 
 /* ---- A run that only the engines know ---- */
 
-/* longest line without its end; a longer line is shown in parts */
-#define LINE_MAX_KEPT 65536
-
 struct reading;
 
-/* One job. Used on its backend's thread, except for the members that the lock protects. */
+/* One job. Used on its backend's thread, under the lock. */
 struct job_reader {
     struct reading *all;
     const struct orphan *job;
-    struct fbr_buf line[2]; /* of each stream: the line without its end */
+    char tag[80];
+    struct fbr_line_stream out[2]; /* standard output and standard error */
 };
 
 struct reading {
     pthread_mutex_t lock; /* protects the terminal, and all members below */
     pthread_cond_t changed;
     struct job_reader *jobs;
+    struct fbr_screen screens[2];
+    struct fbr_buf text; /* for a screen */
     int left, failed;
-    bool tag, shown;
+    bool shown;
 };
 
-static void show(struct job_reader *r, int stream, const void *data, size_t len)
+static void print_text(struct reading *all, int k)
 {
-    FILE *out = stream == 2 ? stderr : stdout;
-
-    r->all->shown = true;
-    if (r->all->tag)
-        fprintf(out, "[%s] ", r->job->name);
-    cli_write(out, data, len);
+    all->shown |= all->text.len > 0;
+    if (all->text.len)
+        cli_write(k ? stderr : stdout, all->text.data, all->text.len);
+    cli_flush();
+    fbr_buf_clear(&all->text);
 }
 
-/* Prints whole lines, because several jobs may write at once. */
 static void on_job_piece(void *user, int stream, const void *data, size_t len)
 {
     struct job_reader *r = user;
-    struct fbr_buf *line = &r->line[stream == 2];
-    const char *end;
+    struct reading *all = r->all;
+    int k = stream == 2;
 
-    pthread_mutex_lock(&r->all->lock);
-    fbr_put(line, data, len);
-    while (!line->failed && line->len &&
-           ((end = memchr(line->data, '\n', line->len)) || line->len > LINE_MAX_KEPT)) {
-        size_t n = end ? (size_t)(end + 1 - (const char *)line->data) : line->len;
-
-        show(r, stream, line->data, n);
-        fbr_buf_consume(line, n);
-    }
-    cli_flush();
-    pthread_mutex_unlock(&r->all->lock);
+    pthread_mutex_lock(&all->lock);
+    fbr_line_add(&r->out[k], &all->screens[k], r->tag, data, len, &all->text);
+    print_text(all, k);
+    pthread_mutex_unlock(&all->lock);
 }
 
 static void on_job_end(void *user, const char *why)
 {
     struct job_reader *r = user;
+    struct reading *all = r->all;
 
-    pthread_mutex_lock(&r->all->lock);
-    for (int i = 0; i < 2; i++) {
-        if (r->line[i].len) {
-            show(r, i + 1, r->line[i].data, r->line[i].len);
-            fputc('\n', i ? stderr : stdout);
-        }
-        fbr_buf_fini(&r->line[i]);
+    pthread_mutex_lock(&all->lock);
+    for (int k = 0; k < 2; k++) {
+        fbr_line_end(&r->out[k], &all->screens[k], r->tag, &all->text);
+        fbr_screen_break(&all->screens[k], &all->text);
+        print_text(all, k);
+        fbr_line_fini(&r->out[k], &all->screens[k]);
     }
-    cli_flush();
     if (why[0]) {
-        r->all->failed++;
+        all->failed++;
         cli_failed(1, "%s job %.64s: %s", r->job->backend, r->job->name, why);
     }
-    r->all->left--;
-    pthread_cond_signal(&r->all->changed);
-    pthread_mutex_unlock(&r->all->lock);
+    all->left--;
+    pthread_cond_signal(&all->changed);
+    pthread_mutex_unlock(&all->lock);
 }
 
 /* Reads one job. Without --follow the jobs are read one after the other, so that their output is
@@ -145,9 +137,7 @@ static void report_silence(const struct orphan_run *e)
 
 static int show_orphan_run(struct orphan_run *e, const char *name, const struct cli_args *args)
 {
-    struct reading all = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                          .changed = PTHREAD_COND_INITIALIZER,
-                          .tag = args->values[LOGS_TAG].number > 0};
+    struct reading all = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     struct fbr_error err = {0, ""};
     int wanted = orphan_run_wanted(e, name, &err);
     size_t n = 0;
@@ -160,6 +150,8 @@ static int show_orphan_run(struct orphan_run *e, const char *name, const struct 
     all.jobs = calloc((size_t)wanted, sizeof(*all.jobs));
     if (!all.jobs)
         return cli_failed(1, "out of memory");
+    for (int k = 0; k < 2; k++)
+        all.screens[k] = (struct fbr_screen){.terminal = isatty(k + 1), .shared = wanted > 1};
     for (size_t i = 0; i < e->count; i++)
         for (size_t k = 0; k < e->at[i].count; k++) {
             struct job_reader *r = &all.jobs[n];
@@ -169,6 +161,9 @@ static int show_orphan_run(struct orphan_run *e, const char *name, const struct 
             n++;
             r->all = &all;
             r->job = &e->at[i].jobs[k];
+            r->out[0].who = r->out[1].who = r;
+            if (args->values[LOGS_TAG].number)
+                snprintf(r->tag, sizeof(r->tag), "[%.70s] ", r->job->name);
             read_job(&all, r, &e->at[i].backend, args->values[LOGS_FOLLOW].number > 0);
         }
     pthread_mutex_lock(&all.lock);
@@ -176,6 +171,7 @@ static int show_orphan_run(struct orphan_run *e, const char *name, const struct 
         pthread_cond_wait(&all.changed, &all.lock);
     pthread_mutex_unlock(&all.lock);
     free(all.jobs);
+    fbr_buf_fini(&all.text);
     if (!all.shown && !all.failed)
         report_silence(e);
     return all.failed ? 1 : 0;
