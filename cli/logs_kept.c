@@ -24,6 +24,7 @@
 #include "cli/option.h"
 #include "runtime/inspect/spool_record.h"
 #include "runtime/base/printable.h"
+#include "runtime/proc/lines.h"
 
 #define LOOK_MS 500 /* between two looks at a run that writes nothing */
 #define PIECE 65536
@@ -103,20 +104,6 @@ static void put_head(struct reader *r, const struct source *s, uint64_t time_us,
         fbr_put(b, text, n);
 }
 
-/* Returns the last state of a progress bar. */
-static const char *behind_return(const char *at, size_t *len)
-{
-    size_t n = *len;
-    const char *back;
-
-    while (n && (at[n - 1] == '\n' || at[n - 1] == '\r'))
-        n--;
-    back = n ? memrchr(at, '\r', n) : NULL;
-    if (back)
-        *len -= (size_t)(back + 1 - at);
-    return back ? back + 1 : at;
-}
-
 static bool is_wanted(const struct reader *r, uint64_t time_us, const char *at, size_t len)
 {
     regmatch_t m = {.rm_so = 0, .rm_eo = (regoff_t)len};
@@ -133,10 +120,12 @@ static bool is_wanted(const struct reader *r, uint64_t time_us, const char *at, 
 static void show(struct source *s, int stream, uint64_t time_us, const void *data, size_t len)
 {
     struct reader *r = s->all;
-    const char *at = behind_return(data, &len);
+    const char *end = (const char *)data + len;
+    const char *at = fbr_line_behind_return(data, end - (len && end[-1] == '\n'));
     struct fbr_printable_filter filter = {.plain = false};
     struct fbr_buf b;
 
+    len = (size_t)(end - at);
     if (r->drops || !is_wanted(r, time_us, at, len))
         return;
     fbr_buf_init(&b);

@@ -49,9 +49,7 @@ static void put_moving(struct fbr_screen *screen, const char *tag, size_t tag_le
     }
 }
 
-/* Returns the part of a whole line after its last return. A return directly before the newline
- * belongs to that part. */
-static const char *behind_return(const char *at, const char *end)
+const char *fbr_line_behind_return(const char *at, const char *end)
 {
     const char *back;
 
@@ -122,7 +120,7 @@ static bool has_return(const struct fbr_line_stream *s, const char *at, const ch
 static void drop_returns(struct fbr_line_stream *s, struct fbr_screen *screen)
 {
     const char *at = (const char *)s->part.data;
-    size_t n = s->part.len ? (size_t)(behind_return(at, at + s->part.len) - at) : 0;
+    size_t n = s->part.len ? (size_t)(fbr_line_behind_return(at, at + s->part.len) - at) : 0;
 
     fbr_buf_consume(&s->part, n);
     screen->held -= n;
@@ -163,7 +161,7 @@ void fbr_line_add(struct fbr_line_stream *s, struct fbr_screen *screen, const ch
             put_part(s, screen, tag, out);
             at = nl;
         }
-        at = behind_return(at, nl);
+        at = fbr_line_behind_return(at, nl);
         put(s, screen, tag, at, (size_t)(nl + 1 - at), out);
         at = nl + 1;
     }
@@ -232,7 +230,7 @@ void fbr_line_report(const struct fbr_line_stream *s, const char *before, const 
         const char *nl = memchr(at, '\n', (size_t)(end - at)), *stop = nl ? nl : end;
 
         fbr_put(out, before, strlen(before));
-        for (at = behind_return(at, stop); at < stop; at++)
+        for (at = fbr_line_behind_return(at, stop); at < stop; at++)
             if ((unsigned char)*at >= ' ' || *at == '\t')
                 fbr_put_u8(out, (uint8_t)*at);
         fbr_put(out, after, strlen(after));

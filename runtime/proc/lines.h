@@ -67,6 +67,9 @@ void fbr_screen_break(struct fbr_screen *screen, struct fbr_buf *out);
  * after the line's last return, without control characters. */
 void fbr_line_report(const struct fbr_line_stream *s, const char *before, const char *after,
                      struct fbr_buf *out);
+/* Returns the part of a line, without its newline, behind its last return: the last state of a
+ * progress bar. Returns at its end belong to that part. Pure. */
+const char *fbr_line_behind_return(const char *at, const char *end);
 void fbr_line_fini(struct fbr_line_stream *s, struct fbr_screen *screen);
 
 #endif
