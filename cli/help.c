@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/option.h"
+#include "runtime/base/config_value.h"
 
 #define MIN_WIDTH 50
 #define MAX_WIDTH 100
@@ -214,7 +215,7 @@ static int run_help(const struct cli_args *args)
     const char *name = args->noperands ? args->operands[0] : NULL;
     const struct cli_command *c = name ? cli_command_find(name) : NULL;
 
-    if (name && !c && cli_word_index(cli_launchers, name) >= 0) {
+    if (name && !c && fbr_word_index(cli_launchers, name) >= 0) {
         put_others(stdout, cli_command_find("run"), cli_width(STDOUT_FILENO));
         return 0;
     }

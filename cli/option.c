@@ -51,20 +51,6 @@ void cli_guess_try(struct cli_guess *g, const char *word)
     }
 }
 
-int cli_word_index(const char *words, const char *word)
-{
-    size_t len = strlen(word);
-
-    for (int i = 0; words && *words; i++) {
-        size_t n = strcspn(words, " ");
-
-        if (n == len && !strncmp(words, word, n))
-            return i;
-        words += n + (words[n] == ' ');
-    }
-    return -1;
-}
-
 int cli_bad_word(const char *said, const char *text, size_t len, const char *words,
                  struct fbr_error *err)
 {
@@ -187,7 +173,7 @@ static int take_number(const struct cli_option *o, const char *said, const char 
 static int take_word(const struct cli_option *o, const char *said, const char *text,
                      struct cli_value *v, struct fbr_error *err)
 {
-    int index = cli_word_index(o->words, text);
+    int index = fbr_word_index(o->words, text);
 
     if (index < 0)
         return cli_bad_word(said, text, strlen(text), o->words, err);
@@ -373,7 +359,7 @@ static int check_operands(const struct cli_args *args, struct fbr_error *err)
     const struct cli_command *c = args->command;
     const char *first = args->operands[0];
 
-    if (c->words && first && cli_word_index(c->words, first) < 0)
+    if (c->words && first && fbr_word_index(c->words, first) < 0)
         return cli_bad_word(c->name, first, strlen(first), c->words, err);
     if (args->noperands < c->least)
         return fbr_fail(err, -EINVAL, "%s is missing: fiber %s %s",

@@ -113,10 +113,6 @@ int cli_args_settings(const struct cli_args *args,
 /* Sets them in the configuration of this process. */
 int cli_args_configure(const struct cli_args *args, struct fbr_error *err);
 
-/* Returns the index of a word in a list of words that single blanks separate; -1: it has no such
- * word. */
-int cli_word_index(const char *words, const char *word);
-
 /* Guesses which word was meant by the typed one. */
 struct cli_guess {
     const char *typed;

@@ -130,7 +130,7 @@ static const char *launcher_of(const char *const *command)
         (!strcmp(command[2], "torch.distributed.run") ||
          !strcmp(command[2], "torch.distributed.launch")))
         return command[2];
-    return cli_word_index(cli_launchers, base) >= 0 ? base : NULL;
+    return fbr_word_index(cli_launchers, base) >= 0 ? base : NULL;
 }
 
 /* Such a command is allowed, because a user may intend it. */

@@ -277,7 +277,7 @@ static int take_bind(struct run_options *s, const char *text, struct fbr_error *
     size_t len = strcspn(text, ":");
     const char *word = our_word(text, len);
 
-    if (!word || cli_word_index(BIND_WORDS, word) < 0)
+    if (!word || fbr_word_index(BIND_WORDS, word) < 0)
         return cli_bad_word("--bind-to", text, len, BIND_WORDS, err);
     if (!strcasecmp(text + len, ":overload-allowed") || !strcasecmp(text + len, ":overload"))
         s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
@@ -346,7 +346,7 @@ static int take_map(struct run_options *s, const char *text, struct fbr_error *e
         return take_modifiers(s, what + 5, err);
     }
     word = our_word(text, len);
-    if (!word || cli_word_index(MAP_WORDS, word) < 0)
+    if (!word || fbr_word_index(MAP_WORDS, word) < 0)
         return cli_bad_word("--map-by", text, len, MAP_WORDS, err);
     if (len == 4 && !strncasecmp(text, "node", 4))
         snprintf(s->note, sizeof(s->note),

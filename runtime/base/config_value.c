@@ -76,18 +76,18 @@ static int bool_parse(const char *s, int64_t *out)
     return -EINVAL;
 }
 
-static int enum_parse(const char *s, const char *words, int64_t *out)
+int fbr_word_index(const char *words, const char *word)
 {
-    for (int64_t i = 0; *words; i++) {
-        size_t len = strcspn(words, " ");
+    size_t len = strlen(word);
 
-        if (strlen(s) == len && !strncmp(s, words, len)) {
-            *out = i;
-            return 0;
-        }
-        words += len + (words[len] == ' ');
+    for (int i = 0; words && *words; i++) {
+        size_t n = strcspn(words, " ");
+
+        if (n == len && !strncmp(words, word, n))
+            return i;
+        words += n + (words[n] == ' ');
     }
-    return -EINVAL;
+    return -1;
 }
 
 static int text_parse(const struct fbr_config_key *k, const char *text, int64_t *out)
@@ -102,7 +102,8 @@ static int text_parse(const struct fbr_config_key *k, const char *text, int64_t 
     case FBR_CONFIG_SIZE:
         return scaled_parse(text, sizes, out);
     case FBR_CONFIG_ENUM:
-        return enum_parse(text, k->words, out);
+        *out = fbr_word_index(k->words, text);
+        return *out < 0 ? -EINVAL : 0;
     case FBR_CONFIG_STR:
         *out = (int64_t)strlen(text);
         return 0;

@@ -35,6 +35,9 @@ struct fbr_config_key {
 int fbr_value_parse(const struct fbr_config_key *k, const char *text, int64_t *out,
                     const char *origin, struct fbr_error *err);
 
+/* Returns the index of a word in a list of words that single blanks separate; -1: it has no such
+ * word. */
+int fbr_word_index(const char *words, const char *word);
 /* Cuts the next word off a text with blanks between its words; "\\ " is a blank in a word. NULL at
  * the end. */
 char *fbr_value_word(char **text);
