@@ -117,10 +117,10 @@ def _note_end(free):
     if util.is_exiting():
         return
     with contextlib.suppress(EOFError, OSError):
-        _of_ended.difference_update([conn for conn in _of_ended.copy() if conn.poll()])
         for conn in free:
             conn.send(ENDED)
             _of_ended.add(conn)
+        _of_ended.difference_update(wait(list(_of_ended), 0))  # poll() would ask each server, and one may be stopped
 
 
 class _Line:

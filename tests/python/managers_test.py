@@ -429,6 +429,28 @@ def test_the_connection_of_a_thread_that_has_ended_ends_with_what_it_has_taken(m
     assert conn.poll(LONG)  # its end
 
 
+def test_a_thread_ends_while_the_manager_of_one_that_has_ended_is_stopped(program):
+    ran = program("""
+        import os, signal, threading
+        import fiber as mp
+
+        def call(function):
+            thread = threading.Thread(target=function, daemon=True)
+            thread.start()
+            thread.join(30)
+            return not thread.is_alive()
+
+        if __name__ == "__main__":
+            stopped, other = mp.Manager(), mp.Manager()
+            lock, d = stopped.Lock(), other.dict()
+            assert call(lock.acquire)
+            os.kill(stopped._process.pid, signal.SIGSTOP)
+            print(call(d.clear))
+            os.kill(stopped._process.pid, signal.SIGCONT)
+        """, env={"FIBER_TRANSPORT": "tcp", "FIBER_HEARTBEAT": "60s"})
+    assert ran.out == "True\n", ran
+
+
 def test_a_connection_that_was_kept_to_a_dead_manager():
     m = mp.Manager()
     m.list()
