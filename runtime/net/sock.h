@@ -39,8 +39,9 @@ void fbr_sock_free(void *msg); /* NULL is fine */
  * for room (-1: without limit). -EAGAIN: there was no room, and the next call must be for the same
  * message. -EPIPE: the connection was lost meanwhile. One thread at a time. */
 int fbr_sock_send(struct fbr_sock *s, void *msg, size_t len, int timeout_ms);
-/* Takes one message if there is one. 1: fn has handled it. 0: there is none. Negative: the
- * connection is lost, or the error of fn. One thread at a time. */
+/* Takes one message, or over a unix socket those that have come. 1: fn has handled them. 0: there
+ * is none, or the last one is incomplete. Negative: the connection is lost, or the error of fn. One
+ * thread at a time. */
 int fbr_sock_recv(struct fbr_sock *s, fbr_sp_fn fn, void *user);
 /* Sets how long the server's host may answer nothing before the TCP connection is lost. */
 void fbr_sock_patience(const struct fbr_sock *s, uint64_t ms);

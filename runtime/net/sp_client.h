@@ -26,10 +26,10 @@ void fbr_sp_client_close(struct fbr_sp_client *c); /* NULL is fine */
  * there was no room; the next call must be for the same message, a part of which may have left.
  * -EPIPE: the connection is lost. */
 int fbr_sp_client_send(struct fbr_sp_client *c, const void *msg, size_t len, int timeout_ms);
-/* Takes one message if there is one. 1: fn has handled it. 0: there is none. -EPROTO or -EMSGSIZE:
- * the server does not speak our protocol. -ENOMEM; or the error of fn. If the server has hung up,
- * the result is also 0, and the descriptor does not poll readable any more, so check
- * fbr_sp_client_lost() from time to time. */
+/* Takes the messages that have come. 1: fn has handled them. 0: there is none, or the last one is
+ * incomplete; fn has handled those before it. -EPROTO or -EMSGSIZE: the server does not speak our
+ * protocol. -ENOMEM; or the error of fn. If the server has hung up, the result is also 0, and the
+ * descriptor does not poll readable any more, so check fbr_sp_client_lost() from time to time. */
 int fbr_sp_client_recv(struct fbr_sp_client *c, fbr_sp_fn fn, void *user);
 bool fbr_sp_client_lost(const struct fbr_sp_client *c); /* any thread */
 /* Returns a descriptor that polls readable when there may be a message. */
