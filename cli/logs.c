@@ -261,13 +261,13 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
     return code;
 }
 
-/* Reports why nothing is kept of the run, and where else its output is. */
+/* Reports where nothing is kept of the run, and why, and where else its output is. */
 static int refuse_unkept(const struct run_client *run)
 {
     bool lives = run->state <= CLIENT_SILENT, ring = run->about.kind == FBR_RUN_RING;
     const char *report = run->report[0] ? ". Its report:\n" : "";
     int shown = (int)strlen(run->report); /* cli_failed() ends the last line */
-    char root[PATH_MAX], why[FBR_ERROR_TEXT + 80];
+    char root[PATH_MAX] = "", why[PATH_MAX + FBR_ERROR_TEXT];
     struct fbr_error err = {0, ""};
     const char *files = "";
 
@@ -277,13 +277,14 @@ static int refuse_unkept(const struct run_client *run)
                  err.text);
     else if (lives)
         snprintf(why, sizeof(why),
-                 ", and goes to where the run was started; for `fiber logs`, "
-                 "start it with log_keep=16Mi (FIBER_LOG_KEEP)");
+                 " in %s, and goes to where the run was started; for `fiber logs`, "
+                 "start it with log_keep=16Mi (FIBER_LOG_KEEP) and this log_dir",
+                 root);
     else
         snprintf(why, sizeof(why),
-                 ": only the last %d runs of %d days are kept, within the limits "
+                 " in %s: only the last %d runs of %d days are kept, within the limits "
                  "log_keep and log_total",
-                 FBR_SPOOL_RUNS, FBR_SPOOL_DAYS);
+                 root, FBR_SPOOL_RUNS, FBR_SPOOL_DAYS);
     if (run->about.output_dir[0])
         files = "; the files of its --output are in ";
     else if (ring && !lives && !err.code)

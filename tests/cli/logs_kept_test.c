@@ -554,11 +554,16 @@ static void begin_other(void)
 
 static void a_run_of_which_nothing_is_kept_tells_where_its_output_is(void **state)
 {
+    char text[PATH_MAX + 300];
+
     (void)state;
     begin_other();
-    refuses("logs -f other", 1,
-            "run bb22000000000000: its output is not kept, and goes to where the run was started; "
-            "for `fiber logs`, start it with log_keep=16Mi (FIBER_LOG_KEEP)");
+    snprintf(text, sizeof(text),
+             "run bb22000000000000: its output is not kept in %s, and goes to where the run was "
+             "started; for `fiber logs`, start it with log_keep=16Mi (FIBER_LOG_KEEP) and this "
+             "log_dir",
+             root);
+    refuses("logs -f other", 1, text);
     made_run_end(&run, 1, "rank 0 ended with code 1");
     assert_int_equal(command("logs other -n 1")->code, 1);
     says(command("logs other -n 1")->err, "has ended, and its output is not kept");
@@ -566,21 +571,27 @@ static void a_run_of_which_nothing_is_kept_tells_where_its_output_is(void **stat
 
 static void a_run_that_has_ended_without_output_tells_how(void **state)
 {
+    char text[PATH_MAX + 300];
+
     (void)state;
     begin_other();
     made_run_end(&run, 1, "rank 0 ended with code 1\n");
-    refuses("logs other", 1,
-            "run bb22000000000000 has ended, and its output is not kept: only the last 200 runs of "
-            "14 days are kept, within the limits log_keep and log_total; use fiber run --output "
-            "DIR to keep it permanently. Its report:\n"
-            "rank 0 ended with code 1");
+    snprintf(text, sizeof(text),
+             "run bb22000000000000 has ended, and its output is not kept in %s: only the last 200 "
+             "runs of 14 days are kept, within the limits log_keep and log_total; use fiber run "
+             "--output DIR to keep it permanently. Its report:\n"
+             "rank 0 ended with code 1",
+             root);
+    refuses("logs other", 1, text);
     made_run_init(&run, "cc33", "pool", HOUR_MS);
     made_run_pool(&run);
     made_run_begin(&run);
     made_run_end(&run, 0, "");
-    refuses("logs pool", 1,
-            "run cc33000000000000 has ended, and its output is not kept: only the last 200 runs of "
-            "14 days are kept, within the limits log_keep and log_total");
+    snprintf(text, sizeof(text),
+             "run cc33000000000000 has ended, and its output is not kept in %s: only the last 200 "
+             "runs of 14 days are kept, within the limits log_keep and log_total",
+             root);
+    refuses("logs pool", 1, text);
 }
 
 static void the_files_of_output_are_named(void **state)
@@ -590,7 +601,7 @@ static void the_files_of_output_are_named(void **state)
     snprintf(run.about.output_dir, sizeof(run.about.output_dir), "/nowhere/%%h");
     made_run_begin(&run);
     says(command("logs other")->err,
-         "(FIBER_LOG_KEEP); the files of its --output are in /nowhere/%h\n");
+         "and this log_dir; the files of its --output are in /nowhere/%h\n");
     made_run_end(&run, 0, "");
     says(command("logs other/0")->err, "log_total; the files of its --output are in /nowhere/%h\n");
 }
