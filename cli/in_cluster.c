@@ -13,7 +13,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -38,6 +37,7 @@ struct master {
     pthread_mutex_t lock;
     int event; /* eventfd: a field below has changed */
     bool quiet;
+    struct fbr_printable_filter filter; /* of the loop's thread */
     atomic_bool stopped; /* a signal came; the loop's thread may wait for the reader meanwhile */
     /* protected by the lock */
     bool ended, broken; /* broken: our output has no reader any more */
@@ -146,14 +146,14 @@ static void poke(struct master *m)
 
 /* Slow readers slow the output down, as a pipe would, but do not delay a stop: each write takes no
  * more than a pipe that is writable has room for. */
-static bool print(struct master *m, const char *data, size_t len)
+static bool print(const atomic_bool *stopped, const char *data, size_t len)
 {
     for (unsigned idle = 0; len && idle < IDLE_LOOKS;) {
         struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
         ssize_t n;
 
         if (poll(&p, 1, WRITE_MS) == 0) {
-            idle += atomic_load(&m->stopped);
+            idle += atomic_load(stopped);
             continue;
         }
         n = write(STDOUT_FILENO, data, len < PIPE_BUF ? len : PIPE_BUF);
@@ -166,10 +166,26 @@ static bool print(struct master *m, const char *data, size_t len)
     return len == 0;
 }
 
+bool in_cluster_print(struct fbr_printable_filter *filter, const atomic_bool *stopped,
+                      const char *data, size_t len)
+{
+    struct fbr_buf shown;
+    bool done;
+
+    if (!isatty(STDOUT_FILENO))
+        return print(stopped, data, len);
+    fbr_buf_init(&shown);
+    fbr_printable_filter(filter, data, len, &shown);
+    done = print(stopped, (const char *)shown.data, shown.len);
+    fbr_buf_fini(&shown);
+    return done;
+}
+
 static void on_event(void *user, const struct fbr_job_event *e)
 {
     struct master *m = user;
-    bool broken = e->type == FBR_JOB_OUTPUT && !m->broken && !print(m, e->data, e->len);
+    bool broken = e->type == FBR_JOB_OUTPUT && !m->broken &&
+                  !in_cluster_print(&m->filter, &m->stopped, e->data, e->len);
 
     pthread_mutex_lock(&m->lock);
     m->broken |= broken;

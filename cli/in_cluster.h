@@ -5,9 +5,12 @@
 #ifndef CLI_IN_CLUSTER_H
 #define CLI_IN_CLUSTER_H
 
+#include <stdatomic.h>
+
 #include "cli/backend_client.h"
 #include "cli/option.h"
 #include "cli/run_options.h"
+#include "runtime/base/printable.h"
 
 /* Returns the name of the backend that can start a master as a job. NULL, after a message: `named`,
  * which may be NULL, is another backend. */
@@ -37,5 +40,9 @@ void kubernetes_put_rights(const char *name, const char *namespace);
  * only; their values are passed in the environment. NULL-terminated, for fbr_list_free(); NULL
  * without memory. */
 char **in_cluster_words(const struct run_options *spec, const struct cli_args *args);
+/* For tests: writes the master's output to standard output. A terminal gets no control sequences
+ * except those that the filter passes. False: it has no reader, or after *stopped a slow one. */
+bool in_cluster_print(struct fbr_printable_filter *filter, const atomic_bool *stopped,
+                      const char *data, size_t len);
 
 #endif

@@ -1,6 +1,8 @@
-/* in_cluster_test.c - what `fiber run --in-cluster` says to the master that it starts.
+/* in_cluster_test.c - what `fiber run --in-cluster` says to the master that it starts, and how it
+ * shows the output.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <pty.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,6 +112,42 @@ static void programs_of_this_folder_are_named_whole(void **state)
     temp_dir_remove(dir);
 }
 
+/* Writes a sequence in two parts to standard output, which is `fd` meanwhile. */
+static void print_to(int fd)
+{
+    struct fbr_printable_filter filter = {.plain = false};
+    static const atomic_bool stopped;
+    int saved = dup(STDOUT_FILENO);
+
+    fflush(stdout);
+    assert_int_equal(dup2(fd, STDOUT_FILENO), STDOUT_FILENO);
+    assert_true(in_cluster_print(&filter, &stopped, "\x1b[", 2));
+    assert_true(in_cluster_print(&filter, &stopped, "2Jrank \x1b[1m0", 12));
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+}
+
+static void a_terminal_gets_no_escape_sequences(void **state)
+{
+    static const char bytes[] = "\x1b[2Jrank \x1b[1m0", safe[] = "rank \x1b[1m0";
+    int ends[2], master, slave;
+    char got[64];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    print_to(ends[1]);
+    assert_int_equal(read(ends[0], got, sizeof(got)), sizeof(bytes) - 1);
+    assert_memory_equal(got, bytes, sizeof(bytes) - 1);
+    assert_int_equal(openpty(&master, &slave, NULL, NULL, NULL), 0);
+    print_to(slave);
+    assert_int_equal(read(master, got, sizeof(got)), sizeof(safe) - 1);
+    assert_memory_equal(got, safe, sizeof(safe) - 1);
+    close(ends[0]);
+    close(ends[1]);
+    close(master);
+    close(slave);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +155,7 @@ int main(void)
         cmocka_unit_test(where_it_runs_is_not_said_again),
         cmocka_unit_test(programs_of_this_folder_are_named_whole),
         cmocka_unit_test(values_of_variables_are_in_no_argument),
+        cmocka_unit_test(a_terminal_gets_no_escape_sequences),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
