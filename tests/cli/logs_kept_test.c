@@ -226,7 +226,6 @@ static void parts_of_a_long_line_are_lines(void **state)
     assert_string_equal(got, want);
 }
 
-/* Standard error is a terminal here, and standard output is a file. */
 /* Runs a command whose standard error is a terminal, and returns the first line that it writes
  * there. */
 static const char *line_on_a_terminal(const char *line, struct said *said)
@@ -254,6 +253,7 @@ static const char *line_on_a_terminal(const char *line, struct said *said)
     return got;
 }
 
+/* Standard error is a terminal here, and standard output is a file. */
 static void a_terminal_gets_no_escape_sequences(void **state)
 {
     static struct said said;
