@@ -371,13 +371,6 @@ void fbr_run_control_close(struct fbr_run_control *c, int code, const char *repo
 
     if (!c)
         return;
-    while (c->callers)
-        caller_close(c->callers);
-    if (c->listener)
-        uv_close((uv_handle_t *)c->listener, on_listener_closed);
-    fbr_timer_fini(&c->keep);
-    if (c->held_fd >= 0)
-        close(c->held_fd);
     if (c->open) {
         if (code != FBR_REGISTRY_LOST)
             c->ops->facts(c->user, &facts);
@@ -385,5 +378,13 @@ void fbr_run_control_close(struct fbr_run_control *c, int code, const char *repo
     } else {
         fbr_rundir_remove_tree(c->dir);
     }
+    /* Only now: a command that found the directory without a listener would record a killed run. */
+    while (c->callers)
+        caller_close(c->callers);
+    if (c->listener)
+        uv_close((uv_handle_t *)c->listener, on_listener_closed);
+    fbr_timer_fini(&c->keep);
+    if (c->held_fd >= 0)
+        close(c->held_fd);
     free(c);
 }

@@ -39,11 +39,14 @@ static struct {
     /* loop thread */
     int signal, signal_rank, stops, looks, workers;
     bool is_fixed;
+    void (*at_facts)(void); /* called when the facts are asked for, or NULL */
 } run;
 
 static void facts(void *user, struct fbr_run_facts *f)
 {
     (void)user;
+    if (run.at_facts)
+        run.at_facts();
     f->size = 2;
     f->agents = f->agents_joined = 1;
     f->running = 2;
@@ -404,6 +407,25 @@ static void an_ended_run_is_kept_as_a_record(void **state)
     assert_true(ended_ms > run.about.started_ms);
 }
 
+static int listed_at_end;
+
+static void list_at_end(void)
+{
+    listed_at_end = runs_listed();
+}
+
+/* Else a command that lists runs at that moment takes it for one whose launcher was killed. */
+static void a_run_answers_until_its_end_is_recorded(void **state)
+{
+    (void)state;
+    listed_at_end = -1;
+    run.at_facts = list_at_end;
+    fbr_loop_call(run.loop, close_control, (char[]){"all is well"});
+    run.at_facts = NULL;
+    assert_int_equal(listed_at_end, 1);
+    assert_int_equal(runs_listed(), 0);
+}
+
 static void count_named(void *user, const struct fbr_run_control_about *about,
                         const struct fbr_run_facts *f, int code, const char *report)
 {
@@ -621,6 +643,7 @@ int main(void)
         control_test(another_version_is_refused_in_words),
         control_test(too_many_callers_are_hung_up_on),
         control_test(an_ended_run_is_kept_as_a_record),
+        control_test(a_run_answers_until_its_end_is_recorded),
         control_test(many_runs_of_one_name_leave_the_records_of_others),
         control_test(a_killed_launchers_run_is_swept),
         control_test(the_next_run_sweeps_it_too),
