@@ -163,7 +163,7 @@ class _Line:
         data = _pickling.dumps(request)  # before a connection is taken: an error here leaves that and its locks alone
         self.lost = True
         conn = self._take()
-        conn.send_bytes(data)
+        conn._send_bytes(data)
         self._busy.append(conn)
 
     def recv(self):
