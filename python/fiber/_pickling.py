@@ -7,6 +7,8 @@ import, so cloudpickle comes first there.
 SPDX-License-Identifier: Apache-2.0
 """
 import copyreg
+import functools
+import os
 from sys import modules
 
 import _io  # io.py has more that each child would load
@@ -71,6 +73,9 @@ class _Workers:
 
     DupFd = int
 
+    def __init__(self):
+        self.kept = []  # as in process.Popen
+
     def duplicate_for_child(self, fd):
         raise ValueError(NO_DESCRIPTORS)
 
@@ -80,25 +85,46 @@ NO_DESCRIPTORS = ("cannot send a file descriptor to a job: multiprocessing's own
 
 
 def dumps_for_workers(obj):
-    """Pickles what all workers of a pool are started with: as for a child, memory and locks may be in it."""
+    """Pickles what all workers of a pool are started with: as for a child, memory and locks may be in it.
+
+    Returns the pickle, and what must live as long as workers start."""
     from multiprocessing import context
-    before = context.get_spawning_popen()
-    context.set_spawning_popen(_Workers())
+    before, workers = context.get_spawning_popen(), _Workers()
+    context.set_spawning_popen(workers)
     try:
-        return dumps_for_child(obj)
+        return dumps_for_child(obj), workers.kept
     finally:
         context.set_spawning_popen(before)
 
 
-SHARED_TENSOR = ("cannot share a tensor with a job, which would get a copy of it: send tensor.clone() to have it "
-                 "copied, or use fiber.shared()")
+def _reduce_torch(reducer, obj):
+    """Copies tensors and storages, for torch's reducers send descriptors and files of this host; children share memory."""
+    child, torch = modules["multiprocessing.context"].get_spawning_popen(), modules["torch"]
+    memory = getattr(obj, "_untyped_storage", obj)  # methods of a TypedStorage print warnings
+    if (isinstance(obj, torch.Tensor) or not hasattr(child, "kept") or not hasattr(memory, "is_shared") or
+            memory.is_cuda or not memory.is_shared() or not memory.nbytes()):
+        return obj.__reduce_ex__(PROTOCOL)
+    if not isinstance(obj, torch.UntypedStorage):
+        return reducer(obj)  # by its untyped storage
+    fd, size = obj._share_fd_cpu_()  # the storage keeps its descriptor
+    child.kept.append(obj)
+    stat = os.fstat(fd)
+    return _open_storage, (type(obj), os.getpid(), fd, (stat.st_dev, stat.st_ino), size)
 
 
-def _reduce_tensor(tensor):
-    memory = getattr(tensor, "_untyped_storage", tensor)  # methods of a TypedStorage print warnings
-    if hasattr(memory, "is_shared") and memory.is_shared() and not memory.is_cuda:  # by share_memory_()
-        raise ValueError(SHARED_TENSOR)
-    return tensor.__reduce_ex__(PROTOCOL)
+def _open_storage(kind, pid, fd, file, size):
+    try:
+        mine = os.open("/proc/%d/fd/%d" % (pid, fd), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            stat = os.fstat(mine)
+            if (stat.st_dev, stat.st_ino) == file:
+                return kind._new_shared_fd_cpu(mine, size)
+        finally:
+            os.close(mine)
+    except OSError:
+        pass
+    raise OSError("a tensor that share_memory_() has shared is memory of one host, and this process runs on another host "
+                  "or in a container; send tensor.clone() to have it copied")
 
 
 def _reduce_ctype(obj):
@@ -108,13 +134,12 @@ def _reduce_ctype(obj):
     return obj.__reduce_ex__(PROTOCOL)
 
 
-# Torch's send descriptors and files of this host in the place of tensors, which can be pickled as they are. That of
-# multiprocessing's Value is for its type, which one of ours may have, too.
-INSTEAD = {"torch.multiprocessing.reductions": _reduce_tensor, "multiprocessing.sharedctypes": _reduce_ctype}
-
-
 def _reducer_instead(reducer):
-    return INSTEAD.get(getattr(reducer, "__module__", None), reducer)
+    module = getattr(reducer, "__module__", None)
+    if module == "torch.multiprocessing.reductions":
+        return functools.partial(_reduce_torch, reducer)
+    # That of multiprocessing's Value is for its type, which one of ours may have, too.
+    return _reduce_ctype if module == "multiprocessing.sharedctypes" else reducer
 
 
 def _dumps_by_reducers(obj):

@@ -689,7 +689,7 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
         core = _core.start()
         data = _core.preparation("PoolWorker")
         data["parent"] = (process.current_process().name, os.getpid())
-        first = _pickling.dumps_for_workers((initializer, initargs)) if initializer is not None else None
+        first, self._kept = _pickling.dumps_for_workers((initializer, initargs)) if initializer is not None else (None, ())
         work = _core.work("worker", _pickling.dumps((data, first)))
         if config.mem_per_job:
             job.setdefault("memory", int(config.mem_per_job) * meta.MIB)

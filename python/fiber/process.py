@@ -37,6 +37,7 @@ class Popen:
         core = _core.start()
         self.returncode = None
         self._patience = SHOWN_S
+        self.kept = []  # shared tensors in the arguments: the child opens their memory by descriptors of this process
         self.pipes = []  # ends of pipes in the process's arguments, which it holds from its start on
         work = self._work(process)
         self._handle = core.Process(work, name=job_name(process.name), pipes=self.pipes, **job_of(process))
