@@ -8,40 +8,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Reads at most TEXT_FILE_MAX + 1 bytes; returns their number, or a negative errno. */
-static ssize_t read_file(const char *path, char *bytes)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n, got = 0;
-
-    if (fd < 0)
-        return -errno;
-    do {
-        n = read(fd, bytes + got, TEXT_FILE_MAX + 1 - (size_t)got);
-        got = n < 0 ? -errno : got + n;
-    } while (n > 0 && got <= (ssize_t)TEXT_FILE_MAX);
-    close(fd);
-    return got;
-}
+#include "runtime/base/fds.h"
 
 int text_file_read(const char *path, char **text, size_t *len, struct fbr_error *err)
 {
-    char *bytes = malloc(TEXT_FILE_MAX + 1);
-    ssize_t n = bytes ? read_file(path, bytes) : -ENOMEM;
+    int rc = fbr_fds_read_all(open(path, O_RDONLY | O_CLOEXEC), TEXT_FILE_MAX, text, len);
 
-    if (n < 0 || n > (ssize_t)TEXT_FILE_MAX) {
-        free(bytes);
-        return n < 0 ? fbr_fail(err, (int)n, "%s: %s", path, fbr_strerror((int)n))
-                     : fbr_fail(err, -EFBIG, "%s: more than %u bytes", path, TEXT_FILE_MAX);
+    if (rc < 0)
+        return rc == -EFBIG ? fbr_fail(err, rc, "%s: more than %u bytes", path, TEXT_FILE_MAX)
+                            : fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc));
+    if (*len >= 3 && memcmp(*text, "\xef\xbb\xbf", 3) == 0) {
+        *len -= 3;
+        memmove(*text, *text + 3, *len);
     }
-    if (n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {
-        n -= 3;
-        memmove(bytes, bytes + 3, (size_t)n);
-    }
-    *text = bytes;
-    *len = (size_t)n;
     return 0;
 }
 

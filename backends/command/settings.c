@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "runtime/base/fds.h"
 
 #define MAX_HOSTS_FILE (1u << 20)
 #define UNSAID (~0u)
@@ -158,26 +159,17 @@ static int on_pair(void *user, const char *key, const char *value, const char *w
 
 static int hosts_of_file(struct fbr_hosts *h, const char *path, struct fbr_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
-    char *text = fd < 0 ? NULL : calloc(1, MAX_HOSTS_FILE + 1);
-    size_t len = 0;
-    ssize_t n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    char *text = NULL;
+    size_t len;
+    int rc = fbr_fds_read_all(fd, MAX_HOSTS_FILE, &text, &len);
 
-    if (fd < 0)
-        return fbr_fail(err, -EINVAL, "hosts file %s: %s", path, fbr_strerror(errno));
-    while (text && len < MAX_HOSTS_FILE && (n = read(fd, text + len, MAX_HOSTS_FILE - len)) > 0)
-        len += (size_t)n;
-    if (!text)
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
-    else if (n < 0 || len == MAX_HOSTS_FILE || strlen(text) != len)
-        rc = fbr_fail(err, -EINVAL, "hosts file %s: %s", path,
-                      n < 0                   ? fbr_strerror(errno)
-                      : len == MAX_HOSTS_FILE ? "too long"
-                                              : "not text");
-    else
-        rc = fbr_hosts_parse(h, path, text, err);
+    if (rc < 0)
+        return fbr_fail(err, -EINVAL, "hosts file %s: %s", path,
+                        rc == -EFBIG ? "too long" : fbr_strerror(rc));
+    rc = strlen(text) == len ? fbr_hosts_parse(h, path, text, err)
+                             : fbr_fail(err, -EINVAL, "hosts file %s: not text", path);
     free(text);
-    close(fd);
     return rc;
 }
 

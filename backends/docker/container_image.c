@@ -17,6 +17,7 @@
 #include "backends/docker/pull_command.h"
 #include "backends/image/image.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sync.h"
 
@@ -501,21 +502,17 @@ static int load_overlay(struct fbr_docker_images *m, struct fbr_error *err)
 {
     const char *path = fbr_config_str(m->config, "docker_template");
     struct fbr_error why = {0, ""};
-    char *text;
-    ssize_t n;
-    int fd;
+    char *text = NULL;
+    size_t len;
+    int rc;
 
     if (!path[0])
         return 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    text = fd < 0 ? NULL : malloc(OVERLAY_MAX);
-    n = text ? read(fd, text, OVERLAY_MAX) : -1;
-    if (n < 0)
-        fbr_fail(&why, -errno, "%s", fbr_strerror(errno));
+    rc = fbr_fds_read_all(open(path, O_RDONLY | O_CLOEXEC), OVERLAY_MAX, &text, &len);
+    if (rc < 0)
+        fbr_fail(&why, rc, "%s", fbr_strerror(rc));
     else
-        m->overlay = fbr_json_parse(text, (size_t)n, &why);
-    if (fd >= 0)
-        close(fd);
+        m->overlay = fbr_json_parse(text, len, &why);
     free(text);
     if (m->overlay && !fbr_json_is_object(m->overlay))
         fbr_fail(&why, -EINVAL, "not a JSON object ({...})");

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
 #define ASK_MS 10000
@@ -116,23 +117,15 @@ struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *pa
 
 static char *read_text(const char *dir, const char *file, struct fbr_error *err)
 {
-    char path[PATH_MAX], *text = calloc(1, PEM_MAX);
-    int fd;
-    ssize_t n;
+    char path[PATH_MAX + 64], *text = NULL;
+    size_t len;
+    int rc;
 
-    if (!text)
-        return NULL;
     snprintf(path, sizeof(path), "%s%s%s", dir, dir[0] ? "/" : "", file);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, PEM_MAX - 1);
-    if (n < 0)
-        fbr_fail(err, -errno, "cannot read %s: %s", path, fbr_strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    if (n >= 0)
-        return text;
-    free(text);
-    return NULL;
+    rc = fbr_fds_read_all(open(path, O_RDONLY | O_CLOEXEC), PEM_MAX, &text, &len);
+    if (rc < 0)
+        fbr_fail(err, rc, "cannot read %s: %s", path, fbr_strerror(rc));
+    return text;
 }
 
 static const char *usual_host(char podman[300])

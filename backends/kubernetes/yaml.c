@@ -9,11 +9,11 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <yaml.h>
 
 #include "backends/http/json.h"
+#include "runtime/base/fds.h"
 
 #define MAX_FILE (8u << 20)
 #define MAX_DEPTH 64
@@ -222,30 +222,13 @@ struct json_t *fbr_kube_yaml(const char *text, size_t len, const char *name, str
 
 char *fbr_kube_read(const char *path, size_t *len, struct fbr_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    char *text = fd < 0 ? NULL : malloc(MAX_FILE + 1);
-    ssize_t n = 1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), rc;
+    char *text = NULL;
 
     *len = 0;
-    while (text && *len < MAX_FILE && (n = read(fd, text + *len, MAX_FILE - *len)) != 0) {
-        if (n < 0 && errno != EINTR)
-            break;
-        *len += n > 0 ? (size_t)n : 0;
-    }
-    if (!text || n < 0 || *len == MAX_FILE) {
-        int code = fd < 0 || n < 0 ? errno : text ? EFBIG : ENOMEM;
-
-        fbr_fail(err, -code, "cannot read %s: %s", path, fbr_strerror(code));
-        free(text);
-        text = NULL;
-    } else {
-        char *fit = realloc(text, *len + 1);
-
-        text = fit ? fit : text;
-        text[*len] = '\0';
-    }
-    if (fd >= 0)
-        close(fd);
+    rc = fbr_fds_read_all(fd, MAX_FILE, &text, len);
+    if (rc < 0)
+        fbr_fail(err, rc, "cannot read %s: %s", path, fbr_strerror(rc));
     return text;
 }
 

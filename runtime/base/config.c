@@ -32,6 +32,7 @@
 #include <ini.h>
 
 #include "runtime/base/config_value.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
 #define MAX_FILE ((size_t)FBR_MIB)
@@ -433,29 +434,24 @@ static char *file_slurp(const char *path, bool trusted, size_t *len, const char 
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     char *text = NULL;
-    ssize_t n = 1;
 
     *rc = 0;
-    *len = 0;
     *why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, trusted);
-    if (!*why && !(text = malloc(MAX_FILE + 1)))
-        *rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
-    while (text && *len <= MAX_FILE && n != 0) {
-        n = read(fd, text + *len, MAX_FILE + 1 - *len);
-        if (n < 0 && errno != EINTR) {
-            *why = fbr_strerror(errno);
-            break;
-        }
-        *len += n > 0 ? (size_t)n : 0;
+    if (*why) {
+        if (fd >= 0)
+            close(fd);
+        return NULL;
     }
-    if (*len > MAX_FILE)
+    *rc = fbr_fds_read_all(fd, MAX_FILE, &text, len);
+    if (*rc == -EFBIG) {
         *rc = fbr_fail(err, -EINVAL, "%s: the file has more than %zu bytes", path, MAX_FILE);
-    if (fd >= 0)
-        close(fd);
-    if (!*why && *rc == 0)
-        return text;
-    free(text);
-    return NULL;
+    } else if (*rc == -ENOMEM) {
+        fbr_fail(err, *rc, "%s: out of memory", path);
+    } else if (*rc < 0) {
+        *why = fbr_strerror(*rc);
+        *rc = 0;
+    }
+    return text;
 }
 
 static int file_read(struct fbr_config *c, const char *path, bool trusted, struct fbr_error *err)

@@ -1,5 +1,5 @@
-/* fds.c - counts free file descriptors and reserves some; reads small files, and writes all of some
- * data to a descriptor.
+/* fds.c - counts free file descriptors and reserves some; reads files, and writes all of some data
+ * to a descriptor.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/fds.h"
@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -129,6 +130,34 @@ ssize_t fbr_fds_read_file(const char *path, char *out, size_t size)
         close(fd);
     out[len > 0 ? len : 0] = '\0';
     return len;
+}
+
+int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len)
+{
+    char *data = fd < 0 ? NULL : malloc(max + 1), *fit;
+    int rc = fd < 0 ? -errno : data ? 0 : -ENOMEM;
+    size_t got = 0;
+    ssize_t n = 1;
+
+    while (rc == 0 && n != 0) {
+        n = read(fd, data + got, max + 1 - got);
+        if (n < 0 && errno != EINTR)
+            rc = -errno;
+        got += n > 0 ? (size_t)n : 0;
+        if (got > max)
+            rc = -EFBIG;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (rc < 0) {
+        free(data);
+        return rc;
+    }
+    data[got] = '\0';
+    fit = realloc(data, got + 1);
+    *text = fit ? fit : data;
+    *len = got;
+    return 0;
 }
 
 int fbr_fds_write(int fd, const void *data, size_t len)

@@ -1,5 +1,5 @@
-/* fds.h - file descriptors: raises their limit, checks that enough of them are free, reads a small
- * file, and writes all of some data to one.
+/* fds.h - file descriptors: raises their limit, checks that enough of them are free, reads files,
+ * and writes all of some data to one.
  *
  * libuv and nanomsg abort the process in some places when they get no descriptor, and a failed open
  * in the middle of a join looks like a broken connection. So callers check before they open
@@ -36,6 +36,10 @@ bool fbr_fds_short(char *text, unsigned size);
 /* Reads a small file, such as one of /proc, and adds a NUL; a file that does not fit is cut.
  * Follows no link. Returns its length; -errno: `out` is "". */
 ssize_t fbr_fds_read_file(const char *path, char *out, size_t size);
+/* Reads an open file to its end, into new memory with a NUL behind the text, and closes it. fd: the
+ * result of open(); if that is negative, errno is the error. The caller frees *text. -EFBIG: the
+ * file has more than `max` bytes. On failure *text does not change. */
+int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len);
 /* Writes all of the data, and waits where the descriptor takes no more for now. 0 or -errno. */
 int fbr_fds_write(int fd, const void *data, size_t len);
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/proc/fnref.h"
 
 int fbr_entry_put(struct fbr_buf *b, fiber_process_fn fn, const void *arg, size_t len,
@@ -30,12 +31,11 @@ void fbr_entry_put_root(struct fbr_buf *b, const char *root)
     fbr_put_str(b, root);
 }
 
-static int read_file(const char *path, struct fbr_buf *b, struct fbr_error *err)
+/* Stores the contents of the file in new memory. */
+static int read_file(const char *path, char **data, size_t *len, struct fbr_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), rc;
     struct stat st;
-    ssize_t n = 1;
-    void *at;
 
     if (fd < 0)
         return fbr_fail(err, -errno, FBR_ENTRY_ENV "=%s: %s; is the launcher gone?", path,
@@ -46,22 +46,16 @@ static int read_file(const char *path, struct fbr_buf *b, struct fbr_error *err)
             err, -EACCES,
             FBR_ENTRY_ENV "=%s: must be a file of this user that no other user can access", path);
     }
-    while (n > 0 && (at = fbr_buf_reserve(b, 65536))) {
-        n = read(fd, at, 65536);
-        b->len += n > 0 ? (size_t)n : 0;
-    }
-    close(fd);
-    return b->failed ? fbr_fail(err, -ENOMEM, "out of memory")
-           : n < 0   ? fbr_fail(err, -EIO, "cannot read %s", path)
-                     : 0;
+    rc = fbr_fds_read_all(fd, (size_t)st.st_size, data, len);
+    return rc < 0 ? fbr_fail(err, rc, "cannot read %s: %s", path, fbr_strerror(rc)) : 0;
 }
 
 int fbr_entry_run(char root[FBR_DIR_MAX], struct fbr_error *err)
 {
     const char *path = getenv(FBR_ENTRY_ENV);
     struct fbr_fnref ref;
-    struct fbr_buf b;
     struct fbr_cur c;
+    char *data;
     const void *arg;
     void (*fn)(void);
     size_t len;
@@ -69,12 +63,11 @@ int fbr_entry_run(char root[FBR_DIR_MAX], struct fbr_error *err)
 
     if (!path || !path[0])
         return 0;
-    fbr_buf_init(&b);
-    rc = read_file(path, &b, err);
+    rc = read_file(path, &data, &len, err);
     unsetenv(FBR_ENTRY_ENV);
     if (rc < 0)
-        goto fail;
-    c = fbr_cur(b.data, b.len);
+        return rc;
+    c = fbr_cur(data, len);
     fbr_get_str(&c, root, FBR_DIR_MAX);
     fbr_fnref_get(&c, &ref);
     arg = fbr_get_bytes(&c, &len);
@@ -82,11 +75,11 @@ int fbr_entry_run(char root[FBR_DIR_MAX], struct fbr_error *err)
                         : fbr_fail(err, -EBADMSG, "%s is damaged", path);
     if (rc < 0)
         goto fail;
-    memmove(b.data, arg, len); /* where it is aligned */
-    rc = ((fiber_process_fn)fn)(b.data, len);
-    fbr_buf_fini(&b);
+    memmove(data, arg, len); /* where it is aligned */
+    rc = ((fiber_process_fn)fn)(data, len);
+    free(data);
     exit(rc & 255);
 fail:
-    fbr_buf_fini(&b);
+    free(data);
     return rc;
 }
