@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "runtime/pin/cpulist.h"
+#include "runtime/base/config_value.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/program/module.h"
@@ -26,61 +27,27 @@ const struct fbr_pin_ops *fbr_pin_load(struct fbr_error *err)
 
 /* ---- Names ---- */
 
-struct name {
-    const char *name;
-    int value;
-};
+/* The words stand in the order of the values. */
+static const char bind_words[] = "default none hwthread core l3 numa package";
+static const char map_words[] = "default compact spread core l3 numa package gpu";
 
-/* The first name of a value is shown to users; the names after the empty one are accepted and not
- * shown. */
-static const struct name binds[] = {{"default", FBR_BIND_DEFAULT},
-                                    {"none", FBR_BIND_NONE},
-                                    {"hwthread", FBR_BIND_HWTHREAD},
-                                    {"core", FBR_BIND_CORE},
-                                    {"l3", FBR_BIND_L3},
-                                    {"numa", FBR_BIND_NUMA},
-                                    {"package", FBR_BIND_PACKAGE},
-                                    {"", 0},
-                                    {"l3cache", FBR_BIND_L3},
-                                    {"socket", FBR_BIND_PACKAGE},
-                                    {NULL, 0}};
-
-static const struct name maps[] = {{"default", FBR_MAP_DEFAULT},
-                                   {"compact", FBR_MAP_COMPACT},
-                                   {"spread", FBR_MAP_SPREAD},
-                                   {"core", FBR_MAP_CORE},
-                                   {"l3", FBR_MAP_L3},
-                                   {"numa", FBR_MAP_NUMA},
-                                   {"package", FBR_MAP_PACKAGE},
-                                   {"gpu", FBR_MAP_GPU},
-                                   {"", 0},
-                                   {"slot", FBR_MAP_COMPACT},
-                                   {"l3cache", FBR_MAP_L3},
-                                   {"socket", FBR_MAP_PACKAGE},
-                                   {NULL, 0}};
-
-static int value_of(const struct name *names, const char *what, const char *name,
-                    struct fbr_error *err)
+static int value_of(const char *words, const char *what, const char *name, struct fbr_error *err)
 {
-    char list[128] = "";
+    int value = fbr_word_index(words, name);
 
-    for (const struct name *n = names; n->name; n++)
-        if (n->name[0] && !strcmp(n->name, name))
-            return n->value;
-    for (const struct name *n = names; n->name[0]; n++)
-        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", list[0] ? ", " : "",
-                 n->name);
-    return fbr_fail(err, -EINVAL, "%s \"%.64s\" is not known; it is one of %s", what, name, list);
+    return value >= 0 ? value
+                      : fbr_fail(err, -EINVAL, "%s \"%.64s\" is not known; it is one of: %s", what,
+                                 name, words);
 }
 
 int fbr_pin_bind_named(const char *name, struct fbr_error *err)
 {
-    return value_of(binds, "binding to", name, err);
+    return value_of(bind_words, "binding to", name, err);
 }
 
 int fbr_pin_map_named(const char *name, struct fbr_error *err)
 {
-    return value_of(maps, "mapping by", name, err);
+    return value_of(map_words, "mapping by", name, err);
 }
 
 /* ---- Masks ---- */

@@ -133,8 +133,7 @@ struct fbr_pin_ops {
  * and the caller must report that. */
 const struct fbr_pin_ops *fbr_pin_load(struct fbr_error *err);
 
-/* Turn names on the command line into wishes. Negative: -EINVAL, with the list of valid names.
- * "socket" means package and "slot" means compact, as in mpirun. */
+/* Turn names into wishes. Negative: -EINVAL, with the list of valid names. */
 int fbr_pin_bind_named(const char *name, struct fbr_error *err);
 int fbr_pin_map_named(const char *name, struct fbr_error *err);
 

@@ -29,17 +29,17 @@ static void names_are_known(void **state)
     assert_int_equal(fbr_pin_bind_named("numa", NULL), FBR_BIND_NUMA);
     assert_int_equal(fbr_pin_map_named("default", NULL), FBR_MAP_DEFAULT);
     assert_int_equal(fbr_pin_map_named("gpu", NULL), FBR_MAP_GPU);
-    assert_int_equal(fbr_pin_bind_named("socket", NULL), FBR_BIND_PACKAGE);
-    assert_int_equal(fbr_pin_map_named("slot", NULL), FBR_MAP_COMPACT);
+    assert_int_equal(fbr_pin_bind_named("package", NULL), FBR_BIND_PACKAGE);
+    assert_int_equal(fbr_pin_map_named("compact", NULL), FBR_MAP_COMPACT);
     assert_int_equal(fbr_pin_bind_named("", &error), -EINVAL);
     assert_int_equal(fbr_pin_bind_named("cores", &error), -EINVAL);
-    assert_string_equal(error.text, "binding to \"cores\" is not known; it is one of default, "
-                                    "none, hwthread, core, l3, numa, package");
+    assert_string_equal(error.text, "binding to \"cores\" is not known; it is one of: default "
+                                    "none hwthread core l3 numa package");
     assert_int_equal(fbr_pin_map_named("node", &error), -EINVAL);
     assert_string_equal(
         error.text,
-        "mapping by \"node\" is not known; it is one of default, compact, spread, core, l3, "
-        "numa, package, gpu");
+        "mapping by \"node\" is not known; it is one of: default compact spread core l3 "
+        "numa package gpu");
 }
 
 static void lists_become_masks(void **state)
