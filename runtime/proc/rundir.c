@@ -397,24 +397,37 @@ static int make_shm(struct fbr_rundir *d)
     return 0;
 }
 
-/* For a run whose master is on another host: holds the lock of its segments. -EAGAIN: the segments
- * are just being made or removed. */
-static int hold_shm(struct fbr_rundir *d)
+/* Opens a file of a run whose master is on another host, and holds a read lock on it, together with
+ * the other processes of the run. Returns the descriptor; -EAGAIN: the file is just being made or
+ * removed. */
+static int share_file(const char *path, int flags, int how)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    int fd = open(path, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600), rc = 0;
+
+    if (fd < 0)
+        return errno == ENOENT ? -EAGAIN : -errno;
+    if (fcntl(fd, how, &ours) < 0)
+        rc = errno == EACCES ? -EAGAIN : -errno;
+    else if (!is_there(fd, path))
+        rc = -EAGAIN;
+    if (rc == 0)
+        return fd;
+    close(fd);
+    return rc;
+}
+
+static int hold_shm(struct fbr_rundir *d)
+{
     char path[FBR_DIR_MAX + 8];
 
     snprintf(path, sizeof(path), "%s/run", d->shm);
-    if (d->shm_fd < 0) {
-        d->shm_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-        if (d->shm_fd < 0)
-            return errno == ENOENT ? -EAGAIN : -errno;
-    }
-    if (fcntl(d->shm_fd, F_OFD_SETLK, &ours) == 0 && is_there(d->shm_fd, path))
+    if (d->shm_fd >= 0 && is_there(d->shm_fd, path))
         return 0;
-    close(d->shm_fd);
-    d->shm_fd = -1;
-    return -EAGAIN;
+    if (d->shm_fd >= 0)
+        close(d->shm_fd);
+    d->shm_fd = share_file(path, 0, F_OFD_SETLK);
+    return d->shm_fd < 0 ? d->shm_fd : 0;
 }
 
 static int need_shm(struct fbr_rundir *d)
@@ -576,14 +589,13 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
     return 0;
 }
 
-/* Holds the lock together with the other processes of the run. -EAGAIN: the directory is just being
- * made or removed. */
+/* Holds the lock together with the other processes of the run. Another process may find the new
+ * file before it is locked, and remove the directory as dead: -EAGAIN, as if that had happened
+ * earlier. */
 static int share_lock(struct fbr_rundir *d)
 {
-    struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
-    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 24];
+    char path[FBR_DIR_MAX + 8];
     struct stat there;
-    int rc = 0;
 
     if (mkdir(d->root, 0700) < 0 && errno != EEXIST)
         return -errno;
@@ -592,27 +604,8 @@ static int share_lock(struct fbr_rundir *d)
     if (!S_ISDIR(there.st_mode) || there.st_uid != geteuid())
         return -EPERM;
     snprintf(path, sizeof(path), "%s/lock", d->root);
-    snprintf(made, sizeof(made), "%s/new-%d", d->root, (int)getpid());
-    d->lock_fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (d->lock_fd >= 0 && (fcntl(d->lock_fd, F_SETLK, &ours) < 0 || link(made, path) < 0)) {
-        rc = -errno;
-        close(d->lock_fd);
-        d->lock_fd = -1;
-    } else if (d->lock_fd < 0) {
-        rc = -errno;
-    }
-    unlink(made);
-    if (rc == -EEXIST) { /* there is a lock file, which others have locked */
-        d->lock_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-        rc = d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &ours) < 0 ? -EAGAIN : 0;
-    }
-    if (rc == 0 && !is_there(d->lock_fd, path))
-        rc = -EAGAIN;
-    if (rc < 0 && d->lock_fd >= 0) {
-        close(d->lock_fd);
-        d->lock_fd = -1;
-    }
-    return rc == -ENOENT ? -EAGAIN : rc;
+    d->lock_fd = share_file(path, O_CREAT, F_SETLK);
+    return d->lock_fd < 0 ? d->lock_fd : 0;
 }
 
 int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base,
