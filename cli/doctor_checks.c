@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <pwd.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,7 @@
 #include "runtime/inspect/registry.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/config.h"
+#include "runtime/pin/cpulist.h"
 #include "runtime/pin/pin.h"
 #include "runtime/proc/rundir.h"
 #include "runtime/program/spawn.h"
@@ -121,12 +121,12 @@ static void check_processors(struct doctor *d)
     struct fbr_topology_facts f;
     struct fbr_error err = {0, ""};
     struct fbr_topology *t;
-    cpu_set_t set;
-    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+    struct fbr_cpuset set;
+    unsigned count = fbr_cpuset_read(&set, 0) == 0 ? fbr_cpuset_count(&set) : 0;
 
     pin = fbr_pin_load(&err);
     if (!pin || pin->open(&t, NULL, FBR_TOPOLOGY_DEVICES, &err) < 0) {
-        doctor_report(d, "processors", DOCTOR_GOOD, "", "%d usable", count);
+        doctor_report(d, "processors", DOCTOR_GOOD, "", "%u usable", count);
         doctor_report(
             d, "binding", DOCTOR_BAD,
             "apt install libhwloc15, or build Fiber with libhwloc-dev; otherwise use --bind-to "
@@ -136,7 +136,7 @@ static void check_processors(struct doctor *d)
     }
     pin->facts(t, &f);
     pin->close(t);
-    doctor_report(d, "processors", DOCTOR_GOOD, "", "%d usable%s%s%s", count,
+    doctor_report(d, "processors", DOCTOR_GOOD, "", "%u usable%s%s%s", count,
                   f.restricted ? ", of more" : "", f.model[0] ? ": " : "", f.model);
     doctor_report(d, "binding", DOCTOR_GOOD, "",
                   "hwloc: %u package%s, %u NUMA node%s, %u L3, %u core%s, %u GPU%s", f.packages,

@@ -4,7 +4,6 @@
 #include "pool/pool.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "runtime/proc/backend.h"
 #include "runtime/base/jobspec.h"
+#include "runtime/pin/cpulist.h"
 
 /* Guards the list of pools. A pool's own lock may be taken under this lock, not the other way
  * round. */
@@ -53,9 +53,9 @@ void fbr_pool_unref(struct fiber_pool *p)
 
 static int usable_cpus(void)
 {
-    cpu_set_t set;
+    struct fbr_cpuset set;
 
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return fbr_cpuset_read(&set, 0) == 0 ? (int)fbr_cpuset_count(&set) : 1;
 }
 
 static int put_work(struct fiber_pool *p, const struct fiber_pool_options *o, struct fbr_error *err)

@@ -4,14 +4,13 @@
 #include "runtime/pin/cgroup.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/fds.h"
+#include "runtime/pin/cpulist.h"
 
-#define CPUS_MAX 4096
 #define NO_LIMIT (1ull << 60) /* version 1 reports "no limit" as a number about this large */
 
 static void take_quota(struct fbr_cgroup *l, double quota, double period)
@@ -137,16 +136,14 @@ static uint64_t mix(uint64_t h, const void *data, size_t len)
 
 static void count_processors(struct fbr_cgroup *l)
 {
-    cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
-    size_t size = CPU_ALLOC_SIZE(CPUS_MAX);
-    int n = 0;
+    struct fbr_cpuset set;
+    unsigned n = 0;
 
-    if (set && sched_getaffinity(0, size, set) == 0) {
-        n = CPU_COUNT_S(size, set);
-        l->machine = mix(l->machine, set, size);
+    if (fbr_cpuset_read(&set, 0) == 0) {
+        n = fbr_cpuset_count(&set);
+        l->machine = mix(l->machine, set.bits, sizeof(set.bits));
     }
-    CPU_FREE(set);
-    l->affinity = n > 0 ? (uint32_t)n : 1;
+    l->affinity = n > 0 ? n : 1;
 }
 
 void fbr_cgroup_read_at(struct fbr_cgroup *l, const char *root)

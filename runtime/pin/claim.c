@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,47 +24,23 @@ int fbr_cpuset_add(struct fbr_cpuset *set, const char *list)
     return n < 0 ? n : 0;
 }
 
-static bool has(const struct fbr_cpuset *set, unsigned cpu)
-{
-    return set->bits[cpu / 8] >> cpu % 8 & 1;
-}
-
-unsigned fbr_cpuset_count(const struct fbr_cpuset *set)
-{
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < sizeof(set->bits); i++)
-        n += (unsigned)__builtin_popcount(set->bits[i]);
-    return n;
-}
-
 bool fbr_cpuset_rest(const struct fbr_cpuset *set, char *list, unsigned size)
 {
-    unsigned at = 0;
+    struct fbr_cpulist rest = {.out = list, .size = size};
 
-    list[0] = '\0';
-    for (unsigned first = 0, end; first < FBR_CLAIM_CPUS; first = end + 1) {
-        for (end = first; end < FBR_CLAIM_CPUS && !has(set, end); end++)
-            continue;
-        if (end > first)
-            at +=
-                (unsigned)snprintf(list + at, size - at, "%s%u-%u", at ? "," : "", first, end - 1);
-        if (at >= size)
-            return false;
-    }
-    return at > 0;
+    for (unsigned cpu = 0; cpu < FBR_CPUSET_MAX; cpu++)
+        if (!fbr_cpuset_has(set, cpu))
+            fbr_cpulist_add(&rest, cpu, cpu);
+    return fbr_cpulist_end(&rest) == 0 && list[0];
 }
 
 void fbr_cpuset_allowed(struct fbr_cpuset *set)
 {
-    cpu_set_t *mask = CPU_ALLOC(FBR_CLAIM_CPUS);
-    size_t size = CPU_ALLOC_SIZE(FBR_CLAIM_CPUS);
+    struct fbr_cpuset ours;
 
-    if (mask && sched_getaffinity(0, size, mask) == 0)
-        for (unsigned cpu = 0; cpu < FBR_CLAIM_CPUS; cpu++)
-            if (!CPU_ISSET_S(cpu, size, mask))
-                set->bits[cpu / 8] &= (uint8_t) ~(1u << cpu % 8);
-    CPU_FREE(mask);
+    if (fbr_cpuset_read(&ours, 0) == 0)
+        for (unsigned i = 0; i < sizeof(set->bits); i++)
+            set->bits[i] &= ours.bits[i];
 }
 
 /* ---- Claims ---- */
@@ -98,11 +73,11 @@ int fbr_claim_take(int fd, const struct fbr_cpuset *set)
     for (unsigned i = 0; i < sizeof(set->bits); i++)
         if (set->bits[i] & others.bits[i])
             return -EAGAIN;
-    for (unsigned cpu = 0; cpu < FBR_CLAIM_CPUS; cpu++) {
-        if (!has(set, cpu) || lock(fd, F_WRLCK, cpu, 1) == 0)
+    for (unsigned cpu = 0; cpu < FBR_CPUSET_MAX; cpu++) {
+        if (!fbr_cpuset_has(set, cpu) || lock(fd, F_WRLCK, cpu, 1) == 0)
             continue;
         for (unsigned done = 0; done < cpu; done++)
-            if (has(set, done))
+            if (fbr_cpuset_has(set, done))
                 lock(fd, F_UNLCK, done, 1);
         return -EAGAIN;
     }
@@ -122,7 +97,7 @@ void fbr_claim_others(int fd, struct fbr_cpuset *set)
     /* The usual case: no other run has a claim. */
     if (fcntl(fd, F_OFD_GETLK, &any) < 0 || any.l_type == F_UNLCK)
         return;
-    for (unsigned cpu = 0; cpu < FBR_CLAIM_CPUS; cpu++) {
+    for (unsigned cpu = 0; cpu < FBR_CPUSET_MAX; cpu++) {
         struct flock one = {
             .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)cpu, .l_len = 1};
 

@@ -10,19 +10,14 @@
 #define FBR_CLAIM_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
-#define FBR_CLAIM_CPUS 4096
+#include "runtime/pin/cpulist.h"
 
-struct fbr_cpuset {
-    uint8_t bits[FBR_CLAIM_CPUS / 8];
-};
 /* Adds a list ("0-3,8") to the set. -EINVAL, -E2BIG. */
 int fbr_cpuset_add(struct fbr_cpuset *set, const char *list);
 /* Stores the processors that are not in the set, as a list. False: there are none, or the list does
  * not fit. */
 bool fbr_cpuset_rest(const struct fbr_cpuset *set, char *list, unsigned size);
-unsigned fbr_cpuset_count(const struct fbr_cpuset *set);
 /* Removes the processors that the calling thread may not run on. Removes none if the kernel does
  * not report them. */
 void fbr_cpuset_allowed(struct fbr_cpuset *set);

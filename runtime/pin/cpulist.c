@@ -1,9 +1,11 @@
-/* cpulist.c - reads and writes the kernel's lists of processors and NUMA nodes.
+/* cpulist.c - reads and writes the kernel's lists of processors and NUMA nodes, and reads its
+ * sets of processors.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/pin/cpulist.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,4 +85,24 @@ int fbr_cpulist_end(struct fbr_cpulist *l)
     if (l->open)
         write_range(l);
     return l->full ? -E2BIG : 0;
+}
+
+int fbr_cpuset_read(struct fbr_cpuset *set, int pid)
+{
+    memset(set, 0, sizeof(*set));
+    return sched_getaffinity(pid, sizeof(*set), (cpu_set_t *)(void *)set) < 0 ? -errno : 0;
+}
+
+bool fbr_cpuset_has(const struct fbr_cpuset *set, unsigned cpu)
+{
+    return set->bits[cpu / 8] >> cpu % 8 & 1;
+}
+
+unsigned fbr_cpuset_count(const struct fbr_cpuset *set)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < sizeof(set->bits); i++)
+        n += (unsigned)__builtin_popcount(set->bits[i]);
+    return n;
 }

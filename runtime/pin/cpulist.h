@@ -1,5 +1,5 @@
 /* cpulist.h - reads and writes the kernel's lists of processors and NUMA nodes, such as
- * "0-3,8,10-12".
+ * "0-3,8,10-12", and its sets of processors.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CPULIST_H
@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define FBR_CPU_MAX (1u << 20) /* all numbers are below this */
 
@@ -27,5 +28,15 @@ struct fbr_cpulist {
 void fbr_cpulist_add(struct fbr_cpulist *l, unsigned first, unsigned last);
 /* Writes the last range. Returns 0, or -E2BIG. */
 int fbr_cpulist_end(struct fbr_cpulist *l);
+
+/* A set of processors, in the form of the kernel's masks (on little endian machines: buf.h). */
+#define FBR_CPUSET_MAX 4096 /* more than a machine has */
+struct fbr_cpuset {
+    uint8_t bits[FBR_CPUSET_MAX / 8];
+};
+/* Stores the processors that a thread may run on; pid 0: the calling one. 0 or -errno. */
+int fbr_cpuset_read(struct fbr_cpuset *set, int pid);
+bool fbr_cpuset_has(const struct fbr_cpuset *set, unsigned cpu);
+unsigned fbr_cpuset_count(const struct fbr_cpuset *set);
 
 #endif

@@ -5,7 +5,6 @@
 #include "runtime/pin/pin.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,27 +90,16 @@ unsigned fbr_pin_threads(const struct fbr_pin *pins, unsigned count, unsigned at
 
 /* ---- Reports of the kernel ---- */
 
-/* Grows the mask until it is as long as the kernel's. */
 static int read_affinity(int pid, char *out, size_t size)
 {
     struct fbr_cpulist list = {.out = out, .size = size};
-    size_t cpus = 1024, bytes;
-    cpu_set_t *mask;
-    int rc;
+    struct fbr_cpuset set;
+    int rc = fbr_cpuset_read(&set, pid);
 
-    for (;; cpus *= 2) {
-        mask = CPU_ALLOC(cpus);
-        if (!mask)
-            return -ENOMEM;
-        bytes = CPU_ALLOC_SIZE(cpus);
-        rc = sched_getaffinity(pid, bytes, mask) ? -errno : 0;
-        for (unsigned i = 0; !rc && i < cpus; i++)
-            if (CPU_ISSET_S(i, bytes, mask))
-                fbr_cpulist_add(&list, i, i);
-        CPU_FREE(mask);
-        if (rc != -EINVAL || cpus >= FBR_CPU_MAX)
-            return rc ? rc : fbr_cpulist_end(&list);
-    }
+    for (unsigned i = 0; rc == 0 && i < FBR_CPUSET_MAX; i++)
+        if (fbr_cpuset_has(&set, i))
+            fbr_cpulist_add(&list, i, i);
+    return rc < 0 ? rc : fbr_cpulist_end(&list);
 }
 
 /* Reads the beginning of a file of /proc. The files that are read here have the wanted text in
