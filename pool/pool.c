@@ -11,6 +11,7 @@
 #include <utlist.h>
 
 #include "runtime/proc/backend.h"
+#include "runtime/base/environ.h"
 #include "runtime/base/jobspec.h"
 #include "runtime/pin/cpulist.h"
 
@@ -29,7 +30,7 @@ static void destroy(struct fiber_pool *p)
         free(p->reports[i]);
     fbr_buf_fini(&p->message);
     fbr_buf_fini(&p->strings);
-    fbr_buf_fini(&p->env_strings);
+    free(p->env);
     fbr_buf_fini(&p->work);
     fbr_buf_fini(&p->host_work);
     fbr_common_free_all(p);
@@ -125,9 +126,9 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
         snprintf(p->backend, sizeof(p->backend), "%s", o->backend);
         p->start.backend = p->backend;
     }
-    if ((rc = fbr_jobspec_copy(&p->start.job, &p->strings, &o->job)) < 0 ||
-        (rc = fbr_env_keep(&p->env, &p->env_strings, o->job.env)) < 0)
-        return fbr_fail(err, rc, "pool: out of memory");
+    if (fbr_jobspec_copy(&p->start.job, &p->strings, &o->job) < 0 ||
+        !(p->env = fbr_environ_copy(o->job.env)))
+        return fbr_fail(err, -ENOMEM, "pool: out of memory");
     fbr_rt_see_environ(p->rt, o->backend);
     if (o->job.name)
         snprintf(p->name, sizeof(p->name), "%s", o->job.name);

@@ -134,8 +134,7 @@ struct fiber_pool {
     struct fiber_process_options start;
     struct fbr_buf strings;
     /* environment of all its processes, as it was when the pool was opened */
-    const char *const *env;
-    struct fbr_buf env_strings;
+    char **env;
     struct fbr_buf work;        /* the start record of a worker */
     struct fbr_buf host_work;   /* the start record of a host, which passes it on to its workers */
     char backend[32], name[64]; /* name: for listings; "" for the program's name */

@@ -171,7 +171,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *prog
 }
 
 /* True if env sets the variable of `pair`. */
-static bool is_set(const char *const *env, const char *pair)
+static bool is_set(char *const *env, const char *pair)
 {
     size_t len = strcspn(pair, "=") + 1;
 

@@ -19,6 +19,7 @@
 #include "runtime/inspect/run_control.h"
 #include "runtime/base/log.h"
 #include "runtime/base/random.h"
+#include "runtime/base/environ.h"
 #include "runtime/base/jobspec.h"
 #include "runtime/program/script.h"
 
@@ -87,7 +88,6 @@ static int count_agents(struct fiber_ring *r, const struct fiber_ring_options *o
 static int copy_strings(struct fiber_ring *r, const struct fiber_ring_options *o)
 {
     struct fiber_ring_options *own = &r->options;
-    int rc;
 
     own->backend = o->backend ? strdup(o->backend) : NULL;
     own->output_dir = o->output_dir ? strdup(o->output_dir) : NULL;
@@ -95,10 +95,10 @@ static int copy_strings(struct fiber_ring *r, const struct fiber_ring_options *o
     own->slots = NULL;                 /* they are in `ranks` */
     if ((o->backend && !own->backend) || (o->output_dir && !own->output_dir))
         return -ENOMEM;
-    if ((rc = fbr_jobspec_copy(&own->job, &r->strings, &o->job)) < 0 ||
-        (rc = fbr_env_keep(&r->env, &r->env_strings, NULL)) < 0 ||
-        (rc = fbr_ring_apps_copy((struct fiber_ring_program **)&own->programs, o)) < 0)
-        return rc;
+    if (fbr_jobspec_copy(&own->job, &r->strings, &o->job) < 0 ||
+        !(r->env = fbr_environ_copy(NULL)) ||
+        fbr_ring_apps_copy((struct fiber_ring_program **)&own->programs, o) < 0)
+        return -ENOMEM;
     fbr_rt_see_environ(r->rt, o->backend);
     return 0;
 }
@@ -177,7 +177,7 @@ static void destroy(struct fiber_ring *r)
     fbr_ring_apps_free((struct fiber_ring_program *)(uintptr_t)r->options.programs,
                        r->options.nprograms);
     fbr_buf_fini(&r->strings);
-    fbr_buf_fini(&r->env_strings);
+    free(r->env);
     fbr_buf_fini(&r->block);
     free(r->work);
     free(r->ranks);

@@ -134,8 +134,7 @@ struct fiber_ring {
     uint32_t size;
     struct fiber_ring_options options; /* owned; the strings of its job are in `strings` */
     struct fbr_buf strings;
-    const char *const *env; /* environment of the agents: ours when the ring was started */
-    struct fbr_buf env_strings;
+    char **env;      /* environment of the agents: ours when the ring was started */
     uint32_t *ranks; /* number of ranks on each agent if the options have slots; else NULL */
     struct fbr_pin_wish wish;
     uint8_t *work;

@@ -124,6 +124,14 @@ char **fbr_environ_with(char *const *list, const char *const *more)
     return out;
 }
 
+char **fbr_environ_copy(const char *const *more)
+{
+    char **all = fbr_environ_with(now(), more), **copy = all ? fbr_strings_copy(all) : NULL;
+
+    free(all);
+    return copy;
+}
+
 /* ---- For a moment ---- */
 
 void fbr_settings_apply(struct fbr_setting *s, size_t n)

@@ -32,6 +32,10 @@ const char *fbr_getenv(const char *name);
  * frees the list. NULL: out of memory. */
 char **fbr_environ_with(char *const *list, const char *const *more);
 
+/* Copies the real environment with the settings of `more` into one block. Call it in a thread of
+ * the program, for processes that start later on the loop thread. NULL: out of memory. */
+char **fbr_environ_copy(const char *const *more);
+
 /* Whether two NULL-terminated lists have the same strings. */
 bool fbr_strings_same(char *const *a, char *const *b);
 /* Copies a NULL-terminated list and its strings into one block. NULL: out of memory. */

@@ -12,7 +12,6 @@
 
 #include <utlist.h>
 
-#include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/proc/subjobs.h"
@@ -34,8 +33,6 @@
 /* exit codes of shells, and of engines */
 #define NOT_EXECUTABLE 126
 #define NOT_FOUND 127
-
-extern char **environ;
 
 static void step(struct fiber_process *p, enum process_event event, const char *why);
 
@@ -615,19 +612,6 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
     return ticket->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
-int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *const *more)
-{
-    char **now = fbr_environ_with(environ, more);
-    struct fiber_jobspec all = {.env = (const char *const *)now};
-    int rc = now ? fbr_jobspec_copy(&all, strings, &all) : -ENOMEM;
-
-    free(now);
-    if (rc < 0)
-        return rc;
-    *env = all.env;
-    return 0;
-}
-
 static int find_backend(struct fiber_process *p, struct fbr_error *err)
 {
     if (!p->host)
@@ -674,7 +658,7 @@ static int start(struct fiber_process *p, struct fbr_error *err)
         goto done;
     job.file = p->job.command ? argv[0] : "/proc/self/exe";
     job.argv = (char *const *)(uintptr_t)argv;
-    job.env = (char *const *)(uintptr_t)p->env;
+    job.env = p->env;
     job.added_env = (char *const *)(uintptr_t)p->job.env;
     job.own_program = !p->job.command;
     if (p->by_program && fbr_config_bool(p->rt->config, "template"))
@@ -698,7 +682,8 @@ done:
         fbr_wipe(ticket.data, ticket.len);
     fbr_buf_fini(&ticket);
     fbr_buf_fini(&p->strings);
-    fbr_buf_fini(&p->env_strings);
+    free(p->env);
+    p->env = NULL;
     return rc;
 }
 

@@ -66,7 +66,7 @@ static void destroy(struct fiber_process *p)
         close(p->sentinel);
     fbr_buf_fini(&p->start);
     fbr_buf_fini(&p->strings);
-    fbr_buf_fini(&p->env_strings);
+    free(p->env);
     fbr_wipe(p->secret, sizeof(p->secret));
     pthread_cond_destroy(&p->changed);
     free(p->report);
@@ -221,16 +221,10 @@ static bool name_is_good(const char *name)
 static int keep_env(struct fiber_process *p, const struct fbr_process_spec *spec,
                     const struct fiber_jobspec *job)
 {
-    struct fiber_jobspec all = {.env = spec->env};
-    int rc;
-
-    if (!spec->env) {
+    if (!spec->env)
         fbr_rt_see_environ(p->rt, p->backend_name[0] ? p->backend_name : NULL);
-        return fbr_env_keep(&p->env, &p->env_strings, job->env);
-    }
-    rc = fbr_jobspec_copy(&all, &p->env_strings, &all);
-    p->env = all.env;
-    return rc;
+    p->env = spec->env ? fbr_strings_copy(spec->env) : fbr_environ_copy(job->env);
+    return p->env ? 0 : -ENOMEM;
 }
 
 static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec,

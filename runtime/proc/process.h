@@ -27,7 +27,7 @@ struct fbr_process_spec {
     const char *prefix; /* prefix of default names: "worker" gives worker-7 */
     const struct fiber_process_options *options;
     /* the whole environment; NULL: our current one, with the options' additions */
-    const char *const *env;
+    char *const *env;
     const struct fbr_process_ops *ops;
     void *user;
     int width;   /* number of processes that it will start in its job; 0: unknown */
@@ -85,10 +85,6 @@ int fbr_process_abandon(struct fiber_process *p, const char *why);
 const char *const *fbr_process_program(void);
 /* Returns the command of fiber_template(), which stays valid; NULL: there is none. Any thread. */
 const char *const *fbr_process_template(void);
-/* Copies the current environment with the additions of `more`; `strings` holds the strings. Call it
- * in the program's thread, for processes that start later on the loop thread: the program may
- * change its environment meanwhile. */
-int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *const *more);
 /* Takes the events of backends, with a process as the job's user (backend.h). Loop thread. */
 void fbr_job_event(void *process, const struct fbr_job_event *event);
 /* Resumes reading the output of processes. Loop thread. */

@@ -33,9 +33,8 @@ struct fiber_process {
     struct fbr_buf start;     /* the START frame, until it is sent */
     struct fiber_jobspec job; /* owned copies, until started */
     struct fbr_buf strings;   /* strings of `job` */
-    const char *const *env;   /* the whole environment, copied at the call */
-    struct fbr_buf env_strings;
-    struct fbr_hold *holds; /* the loop thread's, once the start is posted */
+    char **env;               /* the whole environment, copied at the call; until started */
+    struct fbr_hold *holds;   /* the loop thread's, once the start is posted */
     size_t n_holds;
     int start_timeout_ms, keep_stdin;
     bool by_program; /* fact: it runs the command of fiber_program(), or our executable */
