@@ -17,7 +17,7 @@
 #include "runtime/base/error.h"
 
 /* Returns the table of a module, which is loaded at most once and never unloaded, or NULL and a
- * sentence. Any thread. */
+ * sentence. `name` stays valid. Any thread. */
 const void *fbr_module(const char *name, struct fbr_error *err);
 
 /* Returns a handle for dlsym() of a module that has functions in place of a table. */

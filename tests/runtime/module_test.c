@@ -116,21 +116,6 @@ static void expect(const char *program, const char *name, const char *part)
         fail_msg("%s: \"%s\" is not in \"%s\"", name, part, said);
 }
 
-static void wrong_names_are_refused(void **state)
-{
-    static const char *const wrong[] = {
-        "", "../x", "a/b", "A", "a.so", "a-b", "a_name_that_is_longer_than_any_module_of_ours_has"};
-    struct fbr_error err;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        memset(&err, 0, sizeof(err));
-        assert_null(fbr_module(wrong[i], &err));
-        assert_int_equal(err.code, -EINVAL);
-    }
-    assert_null(fbr_module("", NULL));
-}
-
 static void what_is_not_there_is_said(void **state)
 {
     struct fbr_error err = {0};
@@ -301,7 +286,6 @@ static void a_path_that_does_not_fit_is_no_path(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_names_are_refused),
         cmocka_unit_test(what_is_not_there_is_said),
         cmocka_unit_test(a_path_that_does_not_fit_is_no_path),
         cmocka_unit_test(threads_get_the_same_module),
