@@ -619,7 +619,7 @@ static void notify_started(struct agent_rank *r)
 {
     struct agent_job *j = r->job;
     const struct fbr_pin *pin = j->pins ? &j->pins[r->rank - j->local[0].rank] : NULL;
-    struct fbr_pin_seen seen = {"", "", "", ""};
+    struct fbr_pin_seen seen = {"", "", ""};
     struct fbr_buf b;
     char text[512] = "";
 

@@ -102,19 +102,6 @@ static int read_affinity(int pid, char *out, size_t size)
     return rc < 0 ? rc : fbr_cpulist_end(&list);
 }
 
-/* Reads the beginning of a file of /proc. The files that are read here have the wanted text in
- * their first page or so. */
-static bool read_proc(int pid, const char *name, char *out, size_t size)
-{
-    char path[64];
-
-    if (pid)
-        snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-    else
-        snprintf(path, sizeof(path), "/proc/thread-self/%s", name);
-    return fbr_fds_read_file(path, out, size) > 0;
-}
-
 static bool is_gpu_list(const char *pair)
 {
     static const char *const names[] = {"CUDA_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
@@ -134,7 +121,7 @@ static void read_gpus(int pid, char *out, size_t size)
     size_t room = 0, len = 0;
     FILE *f;
 
-    snprintf(path, sizeof(path), pid ? "/proc/%d/environ" : "/proc/self/environ", pid);
+    snprintf(path, sizeof(path), "/proc/%d/environ", pid);
     f = fopen(path, "re");
     while (f && len < size && getdelim(&pair, &room, '\0', f) > 0)
         if (is_gpu_list(pair))
@@ -144,16 +131,9 @@ static void read_gpus(int pid, char *out, size_t size)
         fclose(f);
 }
 
-static void copy_word(char *out, size_t size, const char *from)
-{
-    size_t len = strcspn(from, " \t\n");
-
-    snprintf(out, size, "%.*s", (int)len, from);
-}
-
 int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
 {
-    char text[8192], *at;
+    char path[64], text[512], *at;
     int rc;
 
     memset(seen, 0, sizeof(*seen));
@@ -161,15 +141,11 @@ int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
     if (rc)
         return fbr_fail(err, rc, "cannot read the affinity of process %d: %s", pid,
                         fbr_strerror(rc));
-    if (read_proc(pid, "status", text, sizeof(text)) &&
-        (at = strstr(text, "\nMems_allowed_list:"))) {
-        at += strlen("\nMems_allowed_list:");
-        copy_word(seen->mems, sizeof(seen->mems), at + strspn(at, " \t"));
-    }
     /* "55d0c8a00000 bind:0 file=/usr/bin/cat mapped=2": a mapping without a policy itself shows the
      * policy of the process. */
-    if (read_proc(pid, "numa_maps", text, 512) && (at = strchr(text, ' ')))
-        copy_word(seen->policy, sizeof(seen->policy), at + 1);
+    snprintf(path, sizeof(path), "/proc/%d/numa_maps", pid);
+    if (fbr_fds_read_file(path, text, sizeof(text)) > 0 && (at = strchr(text, ' ')))
+        snprintf(seen->policy, sizeof(seen->policy), "%.*s", (int)strcspn(at + 1, " \t\n"), at + 1);
     read_gpus(pid, seen->gpus, sizeof(seen->gpus));
     return 0;
 }

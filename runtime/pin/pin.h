@@ -149,11 +149,10 @@ unsigned fbr_pin_threads(const struct fbr_pin *pins, unsigned count, unsigned at
 /* The facts that the kernel reports of a process. A text is "" if the kernel does not report it. */
 struct fbr_pin_seen {
     char cpus[FBR_PIN_LIST]; /* its affinity mask */
-    char mems[256];          /* NUMA nodes that it may use at all */
     char policy[64];         /* memory policy: "default", "bind:0" */
     char gpus[256];          /* the devices that it was shown: "CUDA_VISIBLE_DEVICES=0,1" */
 };
-/* Reads the above. pid 0: this thread. -ESRCH: there is no such process. */
+/* Reads the above. -ESRCH: there is no such process. */
 int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err);
 
 /* Looks up a variable in an environment, as fbr_pin_getenv(NULL, name) does in ours. NULL:

@@ -112,12 +112,11 @@ static void a_child_is_read_back_from_the_kernel(void **state)
     assert_int_not_equal(byte, 'f');
     snprintf(want, sizeof(want), "%d", cpu);
     assert_string_equal(seen.cpus, want);
-    assert_true(seen.mems[0]);
     if (byte == 'm' && seen.policy[0]) /* a kernel without NUMA has neither */
         assert_string_equal(seen.policy, "bind:0");
     else
         print_message("no memory policy here: \"%s\"\n", seen.policy);
-    assert_int_equal(fbr_pin_read(0, &own, &error), 0);
+    assert_int_equal(fbr_pin_read(getpid(), &own, &error), 0);
     assert_true(own.cpus[0]);
     if (own.policy[0])
         assert_string_equal(own.policy, "default");
