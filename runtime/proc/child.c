@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <utlist.h>
+
 #include "runtime/base/fds.h"
 #include "runtime/proc/fnref.h"
 #include "runtime/base/log.h"
@@ -36,14 +38,10 @@ enum { START_FN = 1, START_WORK = 2 }; /* process.c writes them */
 
 /* A frame that came before it could be handled. */
 struct early {
-    struct early *next;
+    struct early *next, *prev;
     uint8_t type;
     size_t len;
     uint8_t body[];
-};
-
-struct early_list {
-    struct early *first, **last;
 };
 
 struct fbr_child {
@@ -65,9 +63,9 @@ struct fbr_child {
     /* Loop thread. */
     void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
     void *user;
-    struct early_list early; /* frames that came before there was a handler */
+    struct early *early; /* frames that came before there was a handler */
     /* orders about subjobs, kept until we would outlive the parent and could end the subjobs */
-    struct early_list orders;
+    struct early *orders;
     bool outlives;
     struct fbr_post outliving;
     struct fbr_tunnels tunnels;
@@ -243,7 +241,7 @@ static void on_start(struct fbr_child *c, struct fbr_cur *body)
         watch_parent(c);
 }
 
-static void keep_early(struct fbr_child *c, struct early_list *l, uint8_t type,
+static void keep_early(struct fbr_child *c, struct early **l, uint8_t type,
                        const struct fbr_cur *body)
 {
     size_t len = fbr_cur_left(body);
@@ -253,20 +251,7 @@ static void keep_early(struct fbr_child *c, struct early_list *l, uint8_t type,
         exit_orphaned(c, "out of memory");
     *e = (struct early){.type = type, .len = len};
     memcpy(e->body, body->at, len);
-    *l->last = e;
-    l->last = &e->next;
-}
-
-/* Takes the first frame from the list, for the caller to free; NULL: there is none. */
-static struct early *take_early(struct early_list *l)
-{
-    struct early *e = l->first;
-
-    if (e)
-        l->first = e->next;
-    if (!l->first)
-        l->last = &l->first;
-    return e;
+    DL_APPEND(*l, e);
 }
 
 static int send_of_tunnel(void *user, uint8_t type, const struct fbr_buf *body)
@@ -350,9 +335,10 @@ static void on_outliving(void *arg)
     struct early *e;
 
     c->outlives = true;
-    while ((e = take_early(&c->orders))) {
+    while ((e = c->orders)) {
         struct fbr_cur cur = fbr_cur(e->body, e->len);
 
+        DL_DELETE(c->orders, e);
         fbr_subjob_host_on_frame(c->rt, e->type, &cur);
         free(e);
     }
@@ -450,8 +436,6 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
         return fbr_fail(err, -ENOMEM, "out of memory");
     c->rt = rt;
     c->join = *join;
-    c->early.last = &c->early.first;
-    c->orders.last = &c->orders.first;
     c->outliving = (struct fbr_post){.fn = on_outliving, .arg = c, .own = true};
     pthread_mutex_init(&c->lock, NULL);
     fbr_cond_init(&c->changed);
@@ -512,9 +496,10 @@ static int listen_to(void *arg)
 
     c->fn = l->fn;
     c->user = l->user;
-    while (c->fn && (e = take_early(&c->early))) {
+    while (c->fn && (e = c->early)) {
         struct fbr_cur cur = fbr_cur(e->body, e->len);
 
+        DL_DELETE(c->early, e);
         c->fn(c->user, e->type, &cur);
         free(e);
     }
