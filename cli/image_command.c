@@ -141,7 +141,7 @@ static int open_image(struct made *m, struct fbr_error *err)
 {
     const struct cli_value *v = m->args->values;
     struct fbr_args entrypoint = {0};
-    struct run_env env = {0};
+    struct fbr_env env = {0};
     struct contents c = {0};
     struct fbr_image_spec spec;
     int rc;
@@ -166,7 +166,7 @@ static int open_image(struct made *m, struct fbr_error *err)
 done:
     fbr_args_fini(&c.files);
     fbr_args_fini(&c.data);
-    run_env_fini(&env);
+    fbr_env_fini(&env);
     fbr_args_fini(&entrypoint);
     return rc;
 }

@@ -434,7 +434,7 @@ int in_cluster_master(const struct cli_args *args, const struct cli_value *env, 
     char *named = args->operands[1], *whole = run_program_whole(named);
     struct fbr_job job = {.argv = args->operands + 1};
     struct fbr_error err = {0, ""};
-    struct run_env list = {0};
+    struct fbr_env list = {0};
     int code;
 
     if (whole)
@@ -443,7 +443,7 @@ int in_cluster_master(const struct cli_args *args, const struct cli_value *env, 
     code = run_env_list(&list, env, "", &err) < 0
                ? cli_failed(2, "%s", err.text)
                : run_master(&job, args, list.list, list.count, quiet);
-    run_env_fini(&list);
+    fbr_env_fini(&list);
     args->operands[1] = named;
     free(whole);
     return code;

@@ -218,7 +218,7 @@ static int manifest(const struct cli_args *args)
     const char *namespace = v[KUBERNETES_NAMESPACE].text, *master = v[KUBERNETES_MASTER].text;
     char **command = args->operands + 1;
     struct fbr_error err = {0, ""};
-    struct run_env env = {0};
+    struct fbr_env env = {0};
     long long user = -1;
     int code = command[0] ? find_user(&user) : 0;
 
@@ -234,7 +234,7 @@ static int manifest(const struct cli_args *args)
     if (v[KUBERNETES_ENV].text && !command[0])
         return cli_failed(2, "--env is for the Job of a program, and there is none");
     if (run_env_list(&env, &v[KUBERNETES_ENV], "", &err) < 0) {
-        run_env_fini(&env);
+        fbr_env_fini(&env);
         return cli_failed(2, "%s", err.text);
     }
     printf("# For one namespace%s%s: fiber kubernetes manifest | kubectl apply -f -\n",
@@ -244,7 +244,7 @@ static int manifest(const struct cli_args *args)
         put_network(name, namespace, master);
     if (command[0])
         put_job(name, namespace, v[KUBERNETES_IMAGE].text, user, command, env.list);
-    run_env_fini(&env);
+    fbr_env_fini(&env);
     return 0;
 }
 

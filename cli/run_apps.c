@@ -16,7 +16,7 @@
 
 struct run_program {
     struct cli_args args; /* for a program after a ':' */
-    struct run_env env;
+    struct fbr_env env;
     char **command; /* NULL-terminated; the strings are not owned */
     int at;         /* index of its name among the operands of all programs */
 };
@@ -193,7 +193,7 @@ void run_apps_fini(struct run_apps *p)
     for (int i = 0; i < p->count; i++) {
         if (p->parts[i].args.values)
             cli_args_fini(&p->parts[i].args);
-        run_env_fini(&p->parts[i].env);
+        fbr_env_fini(&p->parts[i].env);
         free(p->parts[i].command);
     }
     free(p->list);

@@ -6,19 +6,14 @@
 #define CLI_RUN_ENV_H
 
 #include "cli/option.h"
-
-struct run_env {
-    char **list; /* NAME=VALUE, NULL-terminated; NULL: none. Owned, with its strings */
-    size_t count;
-};
+#include "mpi_bridge/env.h"
 
 /* Adds the variables of an option that takes VAR[=VALUE]; without =VALUE they have their values
  * here. -EINVAL and a message, which `hint` ends, if there is no such variable here. */
-int run_env_list(struct run_env *e, const struct cli_value *v, const char *hint,
+int run_env_list(struct fbr_env *e, const struct cli_value *v, const char *hint,
                  struct fbr_error *err);
 /* Adds the variables of the options of `fiber run`; the last one of a name wins. -EINVAL and a
  * message. */
-int run_env_take(struct run_env *e, const struct cli_args *args, struct fbr_error *err);
-void run_env_fini(struct run_env *e);
+int run_env_take(struct fbr_env *e, const struct cli_args *args, struct fbr_error *err);
 
 #endif

@@ -780,6 +780,6 @@ void run_options_fini(struct run_options *s)
 {
     fbr_ring_capacity_fini(&s->room);
     run_apps_fini(&s->programs);
-    run_env_fini(&s->env);
+    fbr_env_fini(&s->env);
     run_hosts_fini(&s->hosts);
 }

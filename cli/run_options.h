@@ -21,7 +21,7 @@ struct run_options {
     bool pty_named; /* --pty=RANK */
     /* capacity for the options; set by run_options_resolve() */
     struct fbr_ring_capacity room;
-    struct run_env env;
+    struct fbr_env env;
     struct run_apps programs; /* none: one program, ring.job.command */
     /* hosts of the ring's nodes; none if only this host is named */
     struct run_hosts hosts;
