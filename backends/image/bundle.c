@@ -16,6 +16,7 @@
 
 #include "backends/image/image.h"
 #include "backends/image/tar.h"
+#include "runtime/base/buf.h"
 #include "runtime/base/fds.h"
 #include "runtime/program/elf.h"
 
@@ -235,7 +236,7 @@ static int make(const char *program, const struct sink *s, bool cluster, struct 
     rc = put_all(c, real, interp, s, err);
 done:
     fbr_closure_free(c);
-    fbr_image_list_free(mapped);
+    fbr_list_free(mapped);
     free(library_path);
     return rc;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backends/image/image_priv.h"
+#include "runtime/base/buf.h"
 #include "runtime/base/config_value.h"
 #include "runtime/base/environ.h"
 
@@ -161,9 +162,9 @@ int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
 
         rc = fbr_image_open(out, &spec, err);
     }
-    fbr_image_list_free(l.files);
-    fbr_image_list_free(l.more);
-    fbr_image_list_free(l.env);
-    fbr_image_list_free(l.mapped);
+    fbr_list_free(l.files);
+    fbr_list_free(l.more);
+    fbr_list_free(l.env);
+    fbr_list_free(l.mapped);
     return rc;
 }

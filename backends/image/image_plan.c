@@ -21,13 +21,6 @@
 #define LIBRARY_PATH "LD_LIBRARY_PATH"
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
-void fbr_image_list_free(char **list)
-{
-    for (size_t i = 0; list && list[i]; i++)
-        free(list[i]);
-    free(list);
-}
-
 int image_list_add(char ***list, const char *text)
 {
     size_t n = 0;
@@ -271,9 +264,9 @@ void fbr_image_close(struct fbr_image *i)
     if (!i)
         return;
     fbr_closure_free(i->closure);
-    fbr_image_list_free(i->env);
-    fbr_image_list_free(i->entrypoint);
-    fbr_image_list_free(i->cmd);
+    fbr_list_free(i->env);
+    fbr_list_free(i->entrypoint);
+    fbr_list_free(i->cmd);
     free(i->workdir);
     free(i);
 }

@@ -14,6 +14,7 @@
 #include "backends/http/base64.h"
 #include "backends/http/json.h"
 #include "backends/kubernetes/yaml.h"
+#include "runtime/base/buf.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
 
@@ -24,13 +25,6 @@ static void wipe_text(char *text)
     if (text)
         explicit_bzero(text, strlen(text));
     free(text);
-}
-
-static void free_list(char **list)
-{
-    for (size_t i = 0; list && list[i]; i++)
-        free(list[i]);
-    free(list);
 }
 
 void fbr_kube_config_fini(struct fbr_kube_config *c)
@@ -51,8 +45,8 @@ void fbr_kube_config_fini(struct fbr_kube_config *c)
     free(c->namespace_);
     free(c->context);
     free(c->exec.command);
-    free_list(c->exec.argv);
-    free_list(c->exec.env);
+    fbr_list_free(c->exec.argv);
+    fbr_list_free(c->exec.env);
     free(c->exec.version);
     free(c->exec.hint);
     memset(c, 0, sizeof(*c));
@@ -181,7 +175,7 @@ static char **list_of(const struct json_t *items, const char *first)
             break;
     }
     if (list && (k != n + (first != NULL) || (k && !list[k - 1]))) {
-        free_list(list);
+        fbr_list_free(list);
         return NULL;
     }
     return list;
