@@ -22,6 +22,7 @@
 #include "cli/interpreter.h"
 #include "ring/apps.h"
 #include "runtime/base/config.h"
+#include "runtime/base/fds.h"
 #include "runtime/program/script.h"
 #include "runtime/program/spawn.h"
 #include "runtime/proc/backend.h"
@@ -166,19 +167,12 @@ static int add_program(struct run_image_files *f, const struct fiber_ring_progra
 static int keep_lines(const struct fbr_buf *lines, char *path, size_t size)
 {
     int fd = memfd_create("fiber-image", MFD_CLOEXEC);
-    size_t at = 0;
+    int rc = fd < 0 ? -errno : fbr_fds_write(fd, lines->data, lines->len);
 
-    while (fd >= 0 && at < lines->len) {
-        ssize_t n = write(fd, lines->data + at, lines->len - at);
-
-        if (n <= 0) {
-            close(fd);
-            return -EIO;
-        }
-        at += (size_t)n;
-    }
+    if (rc < 0 && fd >= 0)
+        close(fd);
     snprintf(path, size, "@/proc/self/fd/%d", fd);
-    return fd < 0 ? -errno : 0;
+    return rc;
 }
 
 static bool makes_image(const struct fbr_config *c, const struct fiber_ring_options *ring,

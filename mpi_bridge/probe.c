@@ -19,20 +19,15 @@
 #include <unistd.h>
 
 #include "mpi_bridge/probe_priv.h"
+#include "runtime/base/fds.h"
 
 #define MIB (UINT64_C(1) << 20)
 
 /* Reads the first line of a small file, without its newline. False: it cannot be read. */
 static bool read_line(const char *path, char *line, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, line, size - 1);
-
-    if (fd >= 0)
-        close(fd);
-    if (n < 0)
+    if (fbr_fds_read_file(path, line, size) < 0)
         return false;
-    line[n] = '\0';
     line[strcspn(line, "\n")] = '\0';
     return true;
 }
@@ -42,16 +37,13 @@ static bool read_line(const char *path, char *line, size_t size)
 /* True if we have CAP_SYS_PTRACE: root in a container may lack it. */
 static bool may_trace(const char *proc)
 {
-    char path[FBR_PROBE_PATH], line[256];
-    unsigned long long effective = 0;
-    FILE *f;
+    char path[FBR_PROBE_PATH], text[8192], *at;
+    unsigned long long effective;
 
     snprintf(path, sizeof(path), "%s/self/status", proc);
-    f = fopen(path, "re");
-    while (f && fgets(line, sizeof(line), f) && sscanf(line, "CapEff: %llx", &effective) != 1)
-        ;
-    if (f)
-        fclose(f);
+    fbr_fds_read_file(path, text, sizeof(text));
+    at = strstr(text, "\nCapEff:");
+    effective = at ? strtoull(at + strlen("\nCapEff:"), NULL, 16) : 0;
     return effective >> CAP_SYS_PTRACE & 1;
 }
 

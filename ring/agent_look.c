@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "ring/agent_priv.h"
+#include "runtime/base/fds.h"
 #include "runtime/program/elf.h"
 
 #define FIRST_MS 5       /* ms between the first looks; the shortest program of MPICH takes 20 ms */
@@ -66,16 +67,11 @@ static bool runs_mpi(struct agent_job *j, pid_t pid)
 static bool is_launcher(pid_t pid)
 {
     static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "hydra_"};
-    char path[64], name[32] = "";
+    char path[64], name[32];
     size_t i = 0;
-    FILE *f;
 
     snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-    f = fopen(path, "re");
-    if (f && !fgets(name, sizeof(name), f))
-        name[0] = '\0';
-    if (f)
-        fclose(f);
+    fbr_fds_read_file(path, name, sizeof(name));
     while (i < sizeof(names) / sizeof(names[0]) && strncmp(name, names[i], strlen(names[i])) != 0)
         i++;
     return i < sizeof(names) / sizeof(names[0]);

@@ -19,6 +19,7 @@
 
 #include "runtime/base/buf.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/program/spawn.h"
 
@@ -66,12 +67,8 @@ static void put_status(struct fbr_buf *b)
         "Umask:",  "Uid:",    "Gid:",          "Groups:",      "Cap",
         "NoNewPr", "Seccomp", "Cpus_allowed:", "Mems_allowed:"};
     char text[STATUS_MAX], *at, *rest = text;
-    FILE *f = fopen("/proc/thread-self/status", "re");
-    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
 
-    if (f)
-        fclose(f);
-    text[n] = '\0';
+    fbr_fds_read_file("/proc/thread-self/status", text, sizeof(text));
     while ((at = strsep(&rest, "\n")))
         for (size_t i = 0; i < sizeof(inherited) / sizeof(inherited[0]); i++)
             if (strncmp(at, inherited[i], strlen(inherited[i])) == 0)

@@ -7,17 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
+
 bool fbr_usage_read(pid_t pid, uint64_t *cpu_ns, uint64_t *resident)
 {
     unsigned long long user = 0, system = 0, pages = 0;
     char path[64], line[1024], *at;
-    FILE *f;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    f = fopen(path, "re");
-    at = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-    if (f)
-        fclose(f);
+    at = fbr_fds_read_file(path, line, sizeof(line)) > 0 ? strrchr(line, ')') : NULL;
     if (!at || sscanf(at + 1,
                       " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d "
                       "%*d %*u %*u %llu",
