@@ -20,6 +20,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/bridge.h"
+#include "runtime/base/random.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -28,21 +29,12 @@
 #define JAX_PORT_FIRST 61440u /* 65536 - 4096 */
 #define JAX_PORTS 4096u
 
-/* FNV-1a: the same on every agent. */
-static uint32_t hash(const char *s)
-{
-    uint32_t h = 2166136261u;
-
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 16777619u;
-    return h;
-}
-
 static void set_jax(const struct fbr_bridge_job *job, uint32_t rank, struct fbr_env *env)
 {
     const char *host = job->master_host;
     bool v6 = strchr(host, ':') != NULL;
-    uint32_t h = hash(job->nspace) + job->epoch;
+    /* the same on every agent */
+    uint32_t h = (uint32_t)fbr_hash(FBR_HASH, job->nspace, strlen(job->nspace)) + job->epoch;
     unsigned gpus = job->local[rank - job->first[job->node]].gpus;
     char ids[256] = "";
     size_t len = 0;

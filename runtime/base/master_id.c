@@ -12,31 +12,22 @@
 #include <unistd.h>
 
 #include "runtime/base/fds.h"
+#include "runtime/base/random.h"
 
 #define HOST_CHARS 24
 #define START_FIELD 22 /* field of /proc/PID/stat, counted from 1; proc(5) */
 
-static void mix(uint64_t *mark, const char *text)
-{
-    for (; *text; text++) /* FNV-1a */
-        *mark = (*mark ^ (uint8_t)*text) * 1099511628211u;
-    *mark = (*mark ^ '\n') * 1099511628211u;
-}
-
 /* Returns the mark of this host, boot and PID namespace. 0: unknown. */
 static uint64_t mark_of_here(const char *host)
 {
-    uint64_t mark = 14695981039346656037u;
-    char boot[64], space[64];
+    char boot[64], space[64], all[400];
     ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
 
     if (n < 0 || fbr_fds_read_file("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) <= 0)
         return 0;
     space[n] = '\0';
-    mix(&mark, host);
-    mix(&mark, boot);
-    mix(&mark, space);
-    return mark;
+    snprintf(all, sizeof(all), "%s\n%s\n%s\n", host, boot, space);
+    return fbr_hash(FBR_HASH, all, strlen(all));
 }
 
 /* Returns the start time of that process, in ticks since the boot. 0: there is no such process, or

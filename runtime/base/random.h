@@ -1,4 +1,4 @@
-/* random.h - random bytes, and functions that compare and wipe secrets.
+/* random.h - random bytes, functions that compare and wipe secrets, and a hash of other bytes.
  *
  * No function needs OpenSSL, which takes 1.4 ms or more to load, once per process. So a process on
  * a unix socket starts without that cost. Any thread may call these functions at any time.
@@ -19,6 +19,17 @@ int fbr_random(void *out, size_t n) __attribute__((warn_unused_result));
 
 /* Writes a random id of 32 hexadecimal digits. */
 int fbr_random_id(char out[33]) __attribute__((warn_unused_result));
+
+/* Returns the hash (FNV-1a) of the bytes behind those of `hash`, the same on all hosts. */
+#define FBR_HASH 0xcbf29ce484222325u /* of no bytes */
+static inline uint64_t fbr_hash(uint64_t hash, const void *data, size_t len)
+{
+    const uint8_t *at = data;
+
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ at[i]) * 0x100000001b3u;
+    return hash;
+}
 
 /* Overwrites a secret with zeros; the compiler cannot optimise this away. p may be NULL if n is
  * 0. */

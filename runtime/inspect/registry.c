@@ -19,6 +19,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
+#include "runtime/base/random.h"
 #include "runtime/proc/rundir.h"
 
 /* Records of ended runs to keep: of each name, so that a test suite does not displace the run that
@@ -186,16 +187,6 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* FNV-1a. */
-static uint32_t hash_name(const char *name)
-{
-    uint32_t h = 2166136261u;
-
-    for (; *name; name++)
-        h = (h ^ (uint8_t)*name) * 16777619u;
-    return h;
-}
-
 static const char *name_part(const char *record)
 {
     size_t len = strlen(record);
@@ -237,7 +228,7 @@ static void keep_record(const char *root, const struct fbr_run_control_about *ab
     if (code != FBR_REGISTRY_LOST) /* the time of its end is unknown */
         last.ended_ms = fbr_wall_ms();
     snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, FBR_REGISTRY_UID,
-             about->uid, hash_name(about->name) & 0xffff);
+             about->uid, (unsigned)fbr_hash(FBR_HASH, about->name, strlen(about->name)) & 0xffff);
     fbr_buf_init(&b);
     fbr_run_control_put_run(&b, about, &last);
     fbr_run_control_put_done(&b, code, report);

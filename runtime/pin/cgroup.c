@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "runtime/base/fds.h"
+#include "runtime/base/random.h"
 #include "runtime/pin/cpulist.h"
 
 #define NO_LIMIT (1ull << 60) /* version 1 reports "no limit" as a number about this large */
@@ -125,15 +126,6 @@ static void look_at(struct fbr_cgroup *l, const char *root, const char *line, si
     look_up(l, top, path);
 }
 
-static uint64_t mix(uint64_t h, const void *data, size_t len)
-{
-    const unsigned char *at = data;
-
-    for (size_t i = 0; i < len; i++) /* FNV-1a */
-        h = (h ^ at[i]) * 0x100000001b3u;
-    return h;
-}
-
 static void count_processors(struct fbr_cgroup *l)
 {
     struct fbr_cpuset set;
@@ -141,7 +133,7 @@ static void count_processors(struct fbr_cgroup *l)
 
     if (fbr_cpuset_read(&set, 0) == 0) {
         n = fbr_cpuset_count(&set);
-        l->machine = mix(l->machine, set.bits, sizeof(set.bits));
+        l->machine = fbr_hash(l->machine, set.bits, sizeof(set.bits));
     }
     l->affinity = n > 0 ? n : 1;
 }
@@ -154,7 +146,7 @@ void fbr_cgroup_read_at(struct fbr_cgroup *l, const char *root)
     memset(l, 0, sizeof(*l));
     snprintf(path, sizeof(path), "%s/proc/sys/kernel/random/boot_id", root);
     fbr_fds_read_file(path, text, sizeof(text));
-    l->machine = mix(0xcbf29ce484222325u, text, strlen(text));
+    l->machine = fbr_hash(FBR_HASH, text, strlen(text));
     count_processors(l);
     snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
     fbr_fds_read_file(path, text, sizeof(text));

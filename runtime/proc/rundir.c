@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/random.h"
 #include "runtime/base/log.h"
 
 #define PREFIX "fiber-"
@@ -612,7 +613,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
                      struct fbr_error *err)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    uint32_t run = 2166136261u, host;
+    uint64_t run = fbr_hash(FBR_HASH, run_uid, strlen(run_uid)), host;
     char name[256] = "";
     int rc = -EAGAIN;
 
@@ -625,15 +626,10 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     fbr_rundir_sweep(base, NULL, NULL);
     /* hosts may share their directory for temporary files */
     gethostname(name, sizeof(name) - 1);
-    for (; *run_uid; run_uid++)
-        run = (run ^ (uint8_t)*run_uid) * 16777619u;
-    host = run;
-    for (const char *at = name; *at; at++)
-        host = (host ^ (uint8_t)*at) * 16777619u;
-    for (const char *at = base; *at; at++) /* runs with another base have their own in SHM too */
-        host = (host ^ (uint8_t)*at) * 16777619u;
-    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_RUN_DIR_MAX, base, run,
-             host >> 8);
+    host = fbr_hash(run, name, strlen(name));
+    host = fbr_hash(host, base, strlen(base)); /* another base has its own in SHM, too */
+    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_RUN_DIR_MAX, base,
+             (uint32_t)run, (uint32_t)host & 0xffffff);
     for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
         rc = share_lock(d);
         if (rc == -EAGAIN)
