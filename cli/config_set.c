@@ -43,10 +43,7 @@ static bool is_setting(const char *line, size_t n, const char *key)
 
 static void put_setting(struct fbr_buf *b, const char *key, const char *value)
 {
-    fbr_put(b, key, strlen(key));
-    fbr_put(b, " = ", 3);
-    fbr_put(b, value, strlen(value));
-    fbr_put(b, "\n", 1);
+    fbr_putf(b, "%s = %s\n", key, value);
 }
 
 char *config_set_text(const char *text, size_t len, const char *key, const char *value)

@@ -126,8 +126,7 @@ static bool put_line(struct fbr_buf *b, const char *path)
 {
     if (strchr(path, '\n'))
         return true;
-    fbr_put(b, path, strlen(path));
-    fbr_put_u8(b, '\n');
+    fbr_putf(b, "%s\n", path);
     return !b->failed;
 }
 
@@ -216,10 +215,8 @@ static char *from(const char *workdir, const char *path)
 /* Adds the path as it was given, which may be a link. */
 static bool put_named(struct fbr_buf *b, const char *workdir, const char *path)
 {
-    if (path[0] != '/' && workdir) {
-        fbr_put(b, workdir, strlen(workdir));
-        fbr_put_u8(b, '/');
-    }
+    if (path[0] != '/' && workdir)
+        fbr_putf(b, "%s/", workdir);
     return put_line(b, path);
 }
 

@@ -84,24 +84,19 @@ static void put_line(int stream, const struct fbr_buf *text)
 static void put_head(struct reader *r, const struct source *s, uint64_t time_us, struct fbr_buf *b)
 {
     char text[64];
-    size_t n = 0;
 
     if (r->wish->timestamp) {
         time_t seconds = (time_t)(time_us / 1000000);
         struct tm t;
 
         localtime_r(&seconds, &t);
-        n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &t);
-        n += (size_t)snprintf(text + n, sizeof(text) - n, ".%03u ",
-                              (unsigned)(time_us / 1000 % 1000));
-        fbr_put(b, text, n);
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &t);
+        fbr_putf(b, "%s.%03u ", text, (unsigned)(time_us / 1000 % 1000));
     }
     if (r->tags && s->job)
-        n = (size_t)snprintf(text, sizeof(text), "[%u.%u] ", s->job, s->rank);
-    else
-        n = (size_t)snprintf(text, sizeof(text), "[%u] ", s->rank);
-    if (r->tags)
-        fbr_put(b, text, n);
+        fbr_putf(b, "[%u.%u] ", s->job, s->rank);
+    else if (r->tags)
+        fbr_putf(b, "[%u] ", s->rank);
 }
 
 static bool is_wanted(const struct reader *r, uint64_t time_us, const char *at, size_t len)

@@ -441,9 +441,7 @@ char *run_hosts_setting(const struct run_hosts *h)
         const char *name = h->at[i].name;
         bool address = strchr(name, ':');
 
-        fbr_put(&b, i ? " [" : "[", address ? 1 + (i > 0) : i > 0);
-        fbr_put(&b, name, strlen(name));
-        fbr_put(&b, "]", address);
+        fbr_putf(&b, address ? "%s[%s]" : "%s%s", i ? " " : "", name);
     }
     fbr_put_u8(&b, 0);
     if (b.failed) {

@@ -107,10 +107,7 @@ static int add_preput(struct fbr_pmi1_spawn *s, const char *value)
 {
     if (!*s->key || strlen(value) >= FBR_PMI1_VALUE_MAX)
         return -EPROTO;
-    fbr_put(&s->preput, s->key, strlen(s->key));
-    fbr_put(&s->preput, "=", 1);
-    fbr_put(&s->preput, value, strlen(value));
-    fbr_put(&s->preput, "\n", 1);
+    fbr_putf(&s->preput, "%s=%s\n", s->key, value);
     *s->key = 0;
     return s->preput.failed ? -ENOMEM : 0;
 }

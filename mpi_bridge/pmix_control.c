@@ -207,9 +207,7 @@ static pmix_status_t add_namespaces(struct fbr_bridge *b, const char *key, void 
 
     fbr_buf_init(&names);
     DL_FOREACH(b->jobs, j) {
-        if (names.len)
-            fbr_put_u8(&names, ',');
-        fbr_put(&names, j->job->nspace, strlen(j->job->nspace));
+        fbr_putf(&names, "%s%s", names.len ? "," : "", j->job->nspace);
     }
     fbr_put_u8(&names, 0);
     rc = names.failed ? PMIX_ERR_NOMEM : PMIx_Info_list_add(list, key, names.data, PMIX_STRING);

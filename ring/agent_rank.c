@@ -493,10 +493,8 @@ static void put_apps(struct agent_rank *r, struct fbr_env *e)
     fbr_buf_init(&b);
     for (uint32_t i = 0; i < j->nprograms; i++) {
         uint32_t end = i + 1 < j->nprograms ? j->programs[i + 1].first : j->info.size;
-        char text[16];
-        int n = snprintf(text, sizeof(text), "%s%u", i ? "," : "", end - j->programs[i].first);
 
-        fbr_put(&b, text, (size_t)n);
+        fbr_putf(&b, "%s%u", i ? "," : "", end - j->programs[i].first);
     }
     fbr_put_u8(&b, 0);
     fbr_env_set(e, "FIBER_APPNUM", "%u",

@@ -577,8 +577,7 @@ char *fbr_ring_report(struct fiber_ring *r, bool kept)
     if (f->code) {
         snprintf(text, sizeof(text), "%s", f->text);
         fbr_printable_end(text, sizeof(text));
-        fbr_put(&b, text, strlen(text));
-        fbr_put_u8(&b, '\n');
+        fbr_putf(&b, "%s\n", text);
     }
     for (int i = 0, any = 0; k && i < 2; i++) {
         if (!k->out[i].tail.len || (!kept && fbr_ring_shown_last(f->job, f->rank, i + 1)))
@@ -586,10 +585,8 @@ char *fbr_ring_report(struct fiber_ring *r, bool kept)
         fbr_put(&b, "its last lines:\n", any++ ? 0 : 16);
         fbr_line_report(&k->out[i], "    ", "\n", &b);
     }
-    if (f->hint[0]) {
-        fbr_put(&b, f->hint, strlen(f->hint));
-        fbr_put_u8(&b, '\n');
-    }
+    if (f->hint[0])
+        fbr_putf(&b, "%s\n", f->hint);
     fbr_put_u8(&b, 0);
     if (b.failed)
         fbr_buf_fini(&b);

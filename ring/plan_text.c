@@ -104,32 +104,19 @@ static void fini(struct picture *p)
     fbr_plan_fini(&p->plan);
 }
 
-static void put(struct fbr_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void put(struct fbr_buf *b, const char *fmt, ...)
-{
-    char text[4096];
-    va_list ap;
-    int n;
-
-    va_start(ap, fmt);
-    n = vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    fbr_put(b, text, n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1);
-}
-
 static void put_command(struct fbr_buf *b, const struct fiber_ring_program *program)
 {
     for (size_t i = 0; program->command && program->command[i]; i++)
-        put(b, "%s%.4000s", i ? " " : "", program->command[i]);
-    put(b, "\n");
+        fbr_putf(b, "%s%s", i ? " " : "", program->command[i]);
+    fbr_putf(b, "\n");
 }
 
 static void put_ranks(struct fbr_buf *b, int first, int last)
 {
     if (first == last)
-        put(b, "rank %d", first);
+        fbr_putf(b, "rank %d", first);
     else
-        put(b, "ranks %d to %d", first, last);
+        fbr_putf(b, "ranks %d to %d", first, last);
 }
 
 /* A single program is on the first line. If there are several, each has its own line. */
@@ -138,15 +125,15 @@ static void put_programs(struct fbr_buf *b, const struct picture *p)
     const struct fiber_ring_options *o = p->options;
     int n = fbr_ring_apps_count(o), size = (int)p->plan.size, first = 0;
 
-    put(b, "%d rank%s of ", size, size == 1 ? "" : "s");
+    fbr_putf(b, "%d rank%s of ", size, size == 1 ? "" : "s");
     if (n > 1)
-        put(b, "%d programs\n", n);
+        fbr_putf(b, "%d programs\n", n);
     for (int i = 0; i < n; i++) {
         struct fiber_ring_program program = fbr_ring_app(o, size, i);
 
         if (n > 1) {
             put_ranks(b, first, first + program.count - 1);
-            put(b, ": ");
+            fbr_putf(b, ": ");
         }
         put_command(b, &program);
         first += program.count;
@@ -172,21 +159,22 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, const cha
     }
     fbr_buf_init(&b);
     put_programs(&b, &p);
-    put(&b, "backend %s, %u agent%s\n", p.backend, p.plan.nodes, p.plan.nodes == 1 ? "" : "s");
+    fbr_putf(&b, "backend %s, %u agent%s\n", p.backend, p.plan.nodes, p.plan.nodes == 1 ? "" : "s");
     for (uint32_t k = 0; k < p.plan.nodes; k++) {
-        put(&b, "node %u%s%s: ", k, hosts ? ", " : "", hosts ? hosts[k] : "");
+        fbr_putf(&b, "node %u%s%s: ", k, hosts ? ", " : "", hosts ? hosts[k] : "");
         put_ranks(&b, (int)p.plan.first[k], (int)p.plan.first[k + 1] - 1);
-        put(&b, "\n");
+        fbr_putf(&b, "\n");
         for (uint32_t i = p.plan.first[k]; i < p.placed && i < p.plan.first[k + 1]; i++)
-            put(&b, "  rank %u: %s%s%s\n", i, p.pins[i].where[0] ? p.pins[i].where : "not bound",
-                p.pins[i].cpus[0] ? ", cpus " : "", p.pins[i].cpus);
+            fbr_putf(&b, "  rank %u: %s%s%s\n", i,
+                     p.pins[i].where[0] ? p.pins[i].where : "not bound",
+                     p.pins[i].cpus[0] ? ", cpus " : "", p.pins[i].cpus);
     }
     if (p.note[0])
-        put(&b, "%s\n", p.note);
+        fbr_putf(&b, "%s\n", p.note);
     if (with_map && p.pins)
         map = p.ops->draw(p.machine, p.pins, p.placed, label, NULL);
     if (map)
-        fbr_put(&b, map, strlen(map));
+        fbr_putf(&b, "%s", map);
     free(map);
     fbr_put_u8(&b, 0);
     fini(&p);

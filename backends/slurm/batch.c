@@ -496,13 +496,12 @@ static int add_ids(struct fbr_slurm_batch *b, struct fbr_args *w, const char *op
     int rc = 0;
 
     fbr_buf_init(&ids);
-    fbr_put(&ids, option, strlen(option));
+    fbr_putf(&ids, "%s", option);
     DL_FOREACH(b->all, s) {
         s->listed = s->stage == SUBMITTED && has(s);
         if (!s->listed)
             continue;
-        fbr_put(&ids, ",", rc > 0);
-        fbr_put(&ids, s->id, strlen(s->id));
+        fbr_putf(&ids, "%s%s", rc > 0 ? "," : "", s->id);
         rc++;
     }
     if (ids.failed || fbr_args_add(w, (const char *)ids.data, ids.len) < 0)

@@ -151,11 +151,6 @@ void fbr_slurm_name(const char *name, char *out, size_t size)
 
 /* ---- The script ---- */
 
-static void put(struct fbr_buf *b, const char *text)
-{
-    fbr_put(b, text, strlen(text));
-}
-
 /* Quotes a word for a POSIX shell. */
 static void put_quoted(struct fbr_buf *b, const char *word)
 {
@@ -168,32 +163,32 @@ static void put_quoted(struct fbr_buf *b, const char *word)
 void fbr_slurm_script(struct fbr_buf *b, const char *program, char *const *argv,
                       const char *workdir, const char *ticket)
 {
-    put(b, "#!/bin/sh\n");
+    fbr_putf(b, "#!/bin/sh\n");
     if (workdir) {
-        put(b, "cd -- ");
+        fbr_putf(b, "cd -- ");
         put_quoted(b, workdir);
-        put(b, " || exit 125\n");
+        fbr_putf(b, " || exit 125\n");
     }
     if (ticket) {
-        put(b, "FIBER_TICKET=file:");
+        fbr_putf(b, "FIBER_TICKET=file:");
         put_quoted(b, ticket);
-        put(b, "${SLURM_ARRAY_TASK_ID:-0}.ticket\nexport FIBER_TICKET\n");
+        fbr_putf(b, "${SLURM_ARRAY_TASK_ID:-0}.ticket\nexport FIBER_TICKET\n");
     }
     /* the shell's own message is unclear, and does not name the host */
     if (strchr(program, '/')) {
-        put(b, "test -e ");
+        fbr_putf(b, "test -e ");
         put_quoted(b, program);
-        put(b, " || { echo \"$(hostname): no such file: \"");
+        fbr_putf(b, " || { echo \"$(hostname): no such file: \"");
         put_quoted(b, program);
-        put(b, " >&2; exit 127; }\n");
+        fbr_putf(b, " >&2; exit 127; }\n");
     }
-    put(b, "exec ");
+    fbr_putf(b, "exec ");
     put_quoted(b, program);
     for (size_t i = 1; argv && argv[0] && argv[i]; i++) {
-        put(b, " ");
+        fbr_putf(b, " ");
         put_quoted(b, argv[i]);
     }
-    put(b, "\n");
+    fbr_putf(b, "\n");
 }
 
 /* ---- Environments ---- */

@@ -5,6 +5,8 @@
 #include "runtime/base/buf.h"
 
 #include <endian.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +101,22 @@ void fbr_put_u64(struct fbr_buf *b, uint64_t v)
 {
     v = htole64(v);
     fbr_put(b, &v, 8);
+}
+
+void fbr_putf(struct fbr_buf *b, const char *fmt, ...)
+{
+    char *text;
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    b->failed |= n < 0;
+    if (n < 0)
+        return;
+    fbr_put(b, text, (size_t)n);
+    free(text);
 }
 
 const uint8_t fbr_zeros[8] = {0};

@@ -41,6 +41,8 @@ void fbr_put_u8(struct fbr_buf *b, uint8_t v);
 void fbr_put_u16(struct fbr_buf *b, uint16_t v);
 void fbr_put_u32(struct fbr_buf *b, uint32_t v);
 void fbr_put_u64(struct fbr_buf *b, uint64_t v);
+/* Puts text without its NUL. */
+void fbr_putf(struct fbr_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Many records have zeros behind n bytes, up to a multiple of 8: how many, and puts them. */
 static inline size_t fbr_pad8(size_t n)
 {

@@ -43,8 +43,7 @@ int fbr_reply_end(struct fiber_reply *r, int rc)
         snprintf(text, sizeof(text), "the function returned %d", rc);
         put_text(r, text);
     } else if (rc > 0 && !r->bytes) {
-        snprintf(text, sizeof(text), " (code %d)", rc);
-        fbr_put(r->buf, text, strlen(text));
+        fbr_putf(r->buf, " (code %d)", rc);
     }
     return rc > 0 ? -EIO : rc;
 }

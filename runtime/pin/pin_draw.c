@@ -31,26 +31,14 @@ struct drawing {
     uint64_t *bits;
     size_t words;
     struct fbr_buf out;
-    size_t column;
 };
 
-static void put(struct drawing *d, const char *text)
+/* Returns how many bytes are on the last line. */
+static size_t column(const struct drawing *d)
 {
-    const char *line = strrchr(text, '\n');
+    const uint8_t *line = d->out.len ? memrchr(d->out.data, '\n', d->out.len) : NULL;
 
-    fbr_put(&d->out, text, strlen(text));
-    d->column = line ? strlen(line + 1) : d->column + strlen(text);
-}
-
-__attribute__((format(printf, 2, 3))) static void putf(struct drawing *d, const char *fmt, ...)
-{
-    char text[512];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    put(d, text);
+    return line ? d->out.len - (size_t)(line + 1 - d->out.data) : d->out.len;
 }
 
 /* ---- Which processes are where ---- */
@@ -117,14 +105,15 @@ static void name_processes(const struct drawing *d, const uint64_t *set, const c
 static void put_cell(struct drawing *d, const char *indent, const char *what, unsigned at)
 {
     char who[4 * 50 + 32], cell[4 * 50 + 96];
+    size_t used = column(d);
 
     name_processes(d, at_position(d, at), "free", who, sizeof(who));
     snprintf(cell, sizeof(cell), "[%s: %s]", what, who);
-    if (d->column > strlen(indent) && d->column + strlen(cell) + 1 > COLUMNS)
-        putf(d, "\n%s", indent);
-    else if (d->column > strlen(indent))
-        put(d, " ");
-    put(d, cell);
+    if (used > strlen(indent) && used + strlen(cell) + 1 > COLUMNS)
+        fbr_putf(&d->out, "\n%s", indent);
+    else if (used > strlen(indent))
+        fbr_putf(&d->out, " ");
+    fbr_putf(&d->out, "%s", cell);
 }
 
 static bool one_owner(const struct drawing *d, struct fbr_span core, unsigned like)
@@ -163,7 +152,7 @@ static void put_cells(struct drawing *d, struct fbr_span span, const char *inden
         fbr_cpulist_end(&list);
         put_cell(d, indent, what, core.first);
     }
-    put(d, "\n");
+    fbr_putf(&d->out, "\n");
 }
 
 /* ---- Devices ---- */
@@ -192,7 +181,7 @@ static void put_users(struct drawing *d, const char *indent, const char *what, u
     char who[4 * 50 + 32];
 
     name_processes(d, set, "free", who, sizeof(who));
-    putf(d, "%s%s: %s\n", indent, what, who);
+    fbr_putf(&d->out, "%s%s: %s\n", indent, what, who);
     memset(set, 0, d->words * sizeof(*set));
 }
 
@@ -234,7 +223,7 @@ static void put_devices(struct drawing *d, enum fbr_level level, struct fbr_span
 static void put_count(struct drawing *d, unsigned n, const char *what, bool must)
 {
     if (n || must)
-        putf(d, "%s%u %s%s", d->column ? ", " : "", n, what, n == 1 ? "" : "s");
+        fbr_putf(&d->out, "%s%u %s%s", column(d) ? ", " : "", n, what, n == 1 ? "" : "s");
 }
 
 static void put_head(struct drawing *d)
@@ -246,7 +235,7 @@ static void put_head(struct drawing *d)
     put_count(d, f->cores, "core", true);
     put_count(d, f->hwthreads, "hardware thread", true);
     put_count(d, f->gpus, "GPU", d->t->devices);
-    put(d, f->restricted ? " that this process may use; the machine has more\n" : "\n");
+    fbr_putf(&d->out, f->restricted ? " that this process may use; the machine has more\n" : "\n");
 }
 
 /* Draws a span part by part, if it has several parts of that level that cover all its processors,
@@ -269,7 +258,7 @@ static void put_parts(struct drawing *d, enum fbr_level level, struct fbr_span s
             put_parts(d, FBR_LEVEL_L3, span, indent);
             return;
         }
-        put(d, indent);
+        fbr_putf(&d->out, "%s", indent);
         put_cells(d, span, indent);
         return;
     }
@@ -279,12 +268,13 @@ static void put_parts(struct drawing *d, enum fbr_level level, struct fbr_span s
 
         if (!inside(part->span, span))
             continue;
-        putf(d, "%s%s %u\n", indent, level == FBR_LEVEL_L3 ? "L3" : "package", part->number);
+        fbr_putf(&d->out, "%s%s %u\n", indent, level == FBR_LEVEL_L3 ? "L3" : "package",
+                 part->number);
         if (level == FBR_LEVEL_PACKAGE) {
             put_parts(d, FBR_LEVEL_L3, part->span, deeper);
             continue;
         }
-        put(d, deeper);
+        fbr_putf(&d->out, "%s", deeper);
         put_cells(d, part->span, deeper);
     }
 }
@@ -306,10 +296,10 @@ static void put_numa(struct drawing *d, const struct fbr_place *numa, const char
             fbr_cpulist_add(&cores, t->places[FBR_LEVEL_CORE][i].number,
                             t->places[FBR_LEVEL_CORE][i].number);
     fbr_cpulist_end(&cores);
-    putf(d, "%sNUMA %u", indent, numa->number);
+    fbr_putf(&d->out, "%sNUMA %u", indent, numa->number);
     if (bytes >= UINT64_C(1) << 30)
-        putf(d, ", %llu GiB", (unsigned long long)((bytes + (UINT64_C(1) << 29)) >> 30));
-    putf(d, ", cores %s\n", list);
+        fbr_putf(&d->out, ", %llu GiB", (unsigned long long)((bytes + (UINT64_C(1) << 29)) >> 30));
+    fbr_putf(&d->out, ", cores %s\n", list);
     put_parts(d, FBR_LEVEL_PACKAGE, numa->span, deeper);
     put_devices(d, FBR_LEVEL_NUMA, numa->span, deeper, set);
 }
@@ -328,7 +318,7 @@ static void put_machine(struct drawing *d, uint64_t *set)
         if (package >= 0 && !inside(numas[i].span, t->places[FBR_LEVEL_PACKAGE][package].span))
             package = -1; /* one NUMA node with several packages */
         if (package >= 0 && package != last)
-            putf(d, "package %u\n", t->places[FBR_LEVEL_PACKAGE][package].number);
+            fbr_putf(&d->out, "package %u\n", t->places[FBR_LEVEL_PACKAGE][package].number);
         put_numa(d, &numas[i], package >= 0 ? "  " : "", set);
         if (package >= 0 &&
             (i + 1 == t->nplaces[FBR_LEVEL_NUMA] ||
@@ -346,7 +336,7 @@ static void put_machine(struct drawing *d, uint64_t *set)
         }
     name_processes(d, set, "", who, sizeof(who));
     if (unbound)
-        putf(d, "not bound: %s\n", who);
+        fbr_putf(&d->out, "not bound: %s\n", who);
 }
 
 char *fbr_pin_draw(const struct fbr_topology *t, const struct fbr_pin *pins, unsigned count,

@@ -87,17 +87,14 @@ static void note_stall(struct fiber_process *p, struct fbr_conn *conn)
 
 static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
 {
-    char text[512];
-
     if (p->why[0])
-        snprintf(text, sizeof(text), "%s", p->why);
+        fbr_putf(b, "%s", p->why);
     else if (p->code == FBR_EXIT_UNKNOWN)
-        snprintf(text, sizeof(text), "ended, and its exit code is unknown");
+        fbr_putf(b, "ended, and its exit code is unknown");
     else if (p->code < 0)
-        snprintf(text, sizeof(text), "was killed by signal %d (%s)", -p->code, strsignal(-p->code));
+        fbr_putf(b, "was killed by signal %d (%s)", -p->code, strsignal(-p->code));
     else
-        snprintf(text, sizeof(text), "exited with code %d", p->code);
-    fbr_put(b, text, strlen(text));
+        fbr_putf(b, "exited with code %d", p->code);
 }
 
 /* Appends " (pid 4711)", or the engine's name for the job: " (docker job 4e4a2eaafa1a)", " (pid 12
@@ -105,30 +102,17 @@ static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
 static void put_place(struct fbr_buf *b, const struct fiber_process *p)
 {
     const struct fiber_process *job = p;
-    char pid[32] = "", text[160];
-    int n;
+    char pid[32] = "";
 
     while (job->host)
         job = job->host;
     if (p->pid)
         snprintf(pid, sizeof(pid), "pid %lld", (long long)p->pid);
     if (job->job_id[0] && job->slot->ops->reach != FBR_REACH_HOST)
-        n = snprintf(text, sizeof(text), " (%s%s%s job %.*s)", pid, pid[0] ? " in " : "",
-                     job->slot->ops->name, strlen(job->job_id) == 64 ? 12 : 79, job->job_id);
-    else
-        n = pid[0] ? snprintf(text, sizeof(text), " (%s)", pid) : 0;
-    fbr_put(b, text, (size_t)n);
-}
-
-static void put_stall(struct fbr_buf *b, const struct fiber_process *p)
-{
-    char text[160];
-    int n = snprintf(text, sizeof(text),
-                     "; its parent was itself stopped for %.1f s, and a process that is reached "
-                     "over TCP ends when it has not heard from its parent for %.1f s",
-                     (double)p->stalled_ms / 1e3, (double)parent_patience_ms(p) / 1e3);
-
-    fbr_put(b, text, (size_t)n);
+        fbr_putf(b, " (%s%s%s job %.*s)", pid, pid[0] ? " in " : "", job->slot->ops->name,
+                 strlen(job->job_id) == 64 ? 12 : 79, job->job_id);
+    else if (pid[0])
+        fbr_putf(b, " (%s)", pid);
 }
 
 static char *make_report(struct fiber_process *p)
@@ -136,18 +120,19 @@ static char *make_report(struct fiber_process *p)
     struct fbr_buf b;
 
     fbr_buf_init(&b);
-    fbr_put(&b, p->name, strlen(p->name));
+    fbr_putf(&b, "%s", p->name);
     put_place(&b, p);
-    fbr_put(&b, " ", 1);
+    fbr_putf(&b, " ");
     put_reason(&b, p);
-    if (p->code != 0 && p->shortage[0] && !strstr(p->why, "ulimit")) {
-        fbr_put(&b, "; ", 2);
-        fbr_put(&b, p->shortage, strlen(p->shortage));
-    }
+    if (p->code != 0 && p->shortage[0] && !strstr(p->why, "ulimit"))
+        fbr_putf(&b, "; %s", p->shortage);
     if (p->stalled_ms)
-        put_stall(&b, p);
+        fbr_putf(&b,
+                 "; its parent was itself stopped for %.1f s, and a process that is reached over "
+                 "TCP ends when it has not heard from its parent for %.1f s",
+                 (double)p->stalled_ms / 1e3, (double)parent_patience_ms(p) / 1e3);
     if (p->code != 0 && (p->out[0].stream.tail.len || p->out[1].stream.tail.len)) {
-        fbr_put(&b, "; its last lines:", 17);
+        fbr_putf(&b, "; its last lines:");
         fbr_line_report(&p->out[0].stream, "\n    ", "", &b);
         fbr_line_report(&p->out[1].stream, "\n    ", "", &b);
     }
