@@ -207,14 +207,12 @@ def _translate(key, value):
     """A setting of Fiber 0.2 that says something to the library."""
     if key == "debug" and value:
         _set("log_level", "debug")
-    elif key == "default_backend" and value and _get("backend") == "auto" and not _place_has_backend():
-        _set("backend", value)
+    elif key == "default_backend" and value and _get("backend") == "auto":
+        from .backend import auto_select_backend
+        if auto_select_backend() == "local":
+            _set("backend", value)
     elif key == "default_image" and value and not _get("image"):
         _set("image", value)
-
-
-def _place_has_backend():
-    return bool(os.environ.get("KUBERNETES_SERVICE_HOST") or os.environ.get("SLURM_JOB_ID"))
 
 
 def travelling():

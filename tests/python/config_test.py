@@ -47,6 +47,12 @@ def test_settings_of_fiber_0_2():
     assert config.image == "an/image"
 
 
+def test_a_pod_that_may_start_no_others_says_no_backend(monkeypatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")  # and there is no token
+    fiber.init(default_backend="slurm")
+    assert config.backend == "slurm"
+
+
 def test_wrong_settings():
     with pytest.raises(ValueError, match="hartbeat"):
         fiber.init(hartbeat="5s")
