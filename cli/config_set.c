@@ -72,10 +72,7 @@ char *config_set_text(const char *text, size_t len, const char *key, const char 
     }
     if (!put)
         put_setting(&b, key, value);
-    fbr_put_u8(&b, 0);
-    if (b.failed)
-        fbr_buf_fini(&b);
-    return (char *)b.data;
+    return fbr_buf_text(&b);
 }
 
 /* ---- The file ---- */

@@ -443,12 +443,7 @@ char *run_hosts_setting(const struct run_hosts *h)
 
         fbr_putf(&b, address ? "%s[%s]" : "%s%s", i ? " " : "", name);
     }
-    fbr_put_u8(&b, 0);
-    if (b.failed) {
-        fbr_buf_fini(&b);
-        return NULL;
-    }
-    return (char *)b.data;
+    return fbr_buf_text(&b);
 }
 
 void run_hosts_fini(struct run_hosts *h)

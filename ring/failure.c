@@ -587,10 +587,7 @@ char *fbr_ring_report(struct fiber_ring *r, bool kept)
     }
     if (f->hint[0])
         fbr_putf(&b, "%s\n", f->hint);
-    fbr_put_u8(&b, 0);
-    if (b.failed)
-        fbr_buf_fini(&b);
-    return (char *)b.data;
+    return fbr_buf_text(&b);
 }
 
 void fbr_ring_print_report(struct fiber_ring *r, const char *report)

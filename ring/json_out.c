@@ -23,16 +23,8 @@ void fbr_json_fini(struct fbr_json *j)
 
 char *fbr_json_take(struct fbr_json *j)
 {
-    char *text;
-
-    fbr_put_u8(&j->text, 0);
-    if (j->text.failed) {
-        fbr_json_fini(j);
-        return NULL;
-    }
-    text = (char *)j->text.data;
-    fbr_json_init(j);
-    return text;
+    j->comma = false;
+    return fbr_buf_text(&j->text);
 }
 
 static void put(struct fbr_json *j, const char *s)

@@ -176,9 +176,8 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, const cha
     if (map)
         fbr_putf(&b, "%s", map);
     free(map);
-    fbr_put_u8(&b, 0);
     fini(&p);
-    return (char *)b.data;
+    return fbr_buf_text(&b);
 }
 
 static void put_rank(struct fbr_json *j, const struct picture *p, uint32_t rank)

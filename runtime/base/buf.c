@@ -62,6 +62,18 @@ void *fbr_buf_extend(struct fbr_buf *b, size_t n)
     return at;
 }
 
+char *fbr_buf_text(struct fbr_buf *b)
+{
+    char *text;
+
+    fbr_put_u8(b, 0);
+    if (b->failed)
+        fbr_buf_fini(b);
+    text = (char *)b->data;
+    fbr_buf_init(b);
+    return text;
+}
+
 void fbr_buf_consume(struct fbr_buf *b, size_t n)
 {
     if (n >= b->len) {

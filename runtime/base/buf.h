@@ -33,6 +33,9 @@ void *fbr_buf_reserve(struct fbr_buf *b, size_t n);
 /* Adds n bytes with undefined contents. Returns where they are, or sets `failed` and returns
  * NULL. */
 void *fbr_buf_extend(struct fbr_buf *b, size_t n);
+/* Ends the contents with a NUL and returns them, for free(); NULL: an allocation failed. The buffer
+ * is empty afterwards. */
+char *fbr_buf_text(struct fbr_buf *b);
 /* Drops the first n bytes. */
 void fbr_buf_consume(struct fbr_buf *b, size_t n);
 

@@ -355,15 +355,9 @@ char *fbr_pin_draw(const struct fbr_topology *t, const struct fbr_pin *pins, uns
     d.bits = calloc(d.words * t->npus, sizeof(*d.bits));
     if (set && d.bits && place_processes(&d)) {
         put_machine(&d, set);
-        fbr_put_u8(&d.out, 0);
-        if (!d.out.failed) {
-            text = (char *)d.out.data;
-            d.out.data = NULL;
-        }
+        text = fbr_buf_text(&d.out);
     }
     free(set);
     free(d.bits);
-    if (!text)
-        fbr_buf_fini(&d.out);
     return text;
 }

@@ -136,10 +136,7 @@ static char *make_report(struct fiber_process *p)
         fbr_line_report(&p->out[0].stream, "\n    ", "", &b);
         fbr_line_report(&p->out[1].stream, "\n    ", "", &b);
     }
-    fbr_put_u8(&b, 0);
-    if (b.failed)
-        fbr_buf_fini(&b);
-    return (char *)b.data;
+    return fbr_buf_text(&b);
 }
 
 static void end(struct fiber_process *p, const char *why)
