@@ -368,29 +368,6 @@ bool fbr_slurm_srun_maybe(const char *text, size_t len)
     return false;
 }
 
-static const struct {
-    const char *name;
-    int sig;
-} signals[] = {
-    {"Hangup", SIGHUP},
-    {"Interrupt", SIGINT},
-    {"Quit", SIGQUIT},
-    {"Illegal instruction", SIGILL},
-    {"Trace/breakpoint trap", SIGTRAP},
-    {"Aborted", SIGABRT},
-    {"Bus error", SIGBUS},
-    {"Floating point exception", SIGFPE},
-    {"Killed", SIGKILL},
-    {"User defined signal 1", SIGUSR1},
-    {"Segmentation fault", SIGSEGV},
-    {"User defined signal 2", SIGUSR2},
-    {"Broken pipe", SIGPIPE},
-    {"Alarm clock", SIGALRM},
-    {"Terminated", SIGTERM},
-    {"CPU time limit exceeded", SIGXCPU},
-    {"Bad system call", SIGSYS},
-};
-
 /* Parses the text after "task 0: ": how the task ended. */
 static bool task_ended(struct fbr_slurm_step *s, const char *how)
 {
@@ -403,13 +380,14 @@ static bool task_ended(struct fbr_slurm_step *s, const char *how)
         s->oom = true;
         return true;
     }
-    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-        size_t n = strlen(signals[i].name);
+    for (int sig = 1; sig < NSIG; sig++) {
+        const char *name = sigdescr_np(sig); /* the words that srun uses */
+        size_t n = name ? strlen(name) : 0;
 
-        if (strncmp(how, signals[i].name, n) == 0 &&
+        if (n && strncmp(how, name, n) == 0 &&
             (!how[n] || strcmp(how + n, " (core dumped)") == 0)) {
             s->killed = true;
-            s->code = signals[i].sig;
+            s->code = sig;
             return true;
         }
     }
