@@ -27,6 +27,7 @@
 #include "backends/local/kept_job.h"
 #include "backends/local/cpu_alloc.h"
 #include "backends/local/copies.h"
+#include "runtime/base/environ.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/log.h"
 #include "runtime/net/loop.h"
@@ -359,36 +360,15 @@ static int find_place(struct local_job *j, const struct fbr_job *job, struct fbr
     return 0;
 }
 
-/* Whether the place sets this variable for its GPUs. */
-static bool replaced(const struct fbr_cpu_alloc *place, const char *variable)
-{
-    size_t n = strcspn(variable, "=") + 1;
-
-    for (size_t i = 0; place && place->env[i]; i++)
-        if (strncmp(place->env[i], variable, n) == 0)
-            return true;
-    return false;
-}
-
+/* Returns the environment of the job; the strings stay the caller's. Free the list. */
 static char **with_ticket(char *const *env, bool ticket, const struct fbr_cpu_alloc *place)
 {
-    static char where[] = "FIBER_TICKET=fd:3";
-    size_t n = 0, k = 0;
-    char **all;
+    const char *more[1 + sizeof(place->env) / sizeof(place->env[0])] = {ticket ? "FIBER_TICKET=fd:3"
+                                                                               : "FIBER_TICKET"};
 
-    while (env[n])
-        n++;
-    all = calloc(n + 2 + sizeof(place->env) / sizeof(place->env[0]), sizeof(*all));
-    if (!all)
-        return NULL;
     for (size_t i = 0; place && place->env[i]; i++)
-        all[k++] = place->env[i];
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(env[i], "FIBER_TICKET=", 13) != 0 && !replaced(place, env[i]))
-            all[k++] = env[i];
-    if (ticket)
-        all[k] = where;
-    return all;
+        more[i + 1] = place->env[i];
+    return fbr_environ_with(env, more);
 }
 
 static void watch(struct local_job *j, int out, int err)
