@@ -5,11 +5,12 @@
  * whose program is the command. This file adds the command's words, the choice of the host, and the
  * ticket, which goes through standard input and so appears in no list of processes.
  *
- * With kind = detached the command only submits the job: detached.c.
+ * With kind = detached the command only submits the job: detached.c. The ticket is then in a file.
  *
  * A start is in flight until the command has read the ticket; ssh reads the ticket when it has
- * logged in. At most `starts` starts are in flight at once; further jobs are held, with copies of
- * the data that they need. Jobs without a ticket are not counted.
+ * logged in. With kind = detached it is in flight until the command has ended. At most `starts`
+ * starts are in flight at once; further jobs are held, with copies of the data that they need. Jobs
+ * without a ticket are not counted.
  *
  * When the command is killed, the job on the other host notices that its connection to us has
  * ended, and ends too.
@@ -29,6 +30,7 @@
 
 #include "backends/command/detached.h"
 #include "backends/command/settings.h"
+#include "backends/tool/kept_job.h"
 #include "backends/tool/ticket_pipe.h"
 #include "backends/tool/tool.h"
 #include "runtime/proc/backend.h"
@@ -47,26 +49,17 @@
 extern const struct fbr_backend_ops fbr_backend_local;
 static const struct fbr_backend_ops *const local = &fbr_backend_local;
 
-/* The data that a start needs after its caller has returned. */
-struct held {
-    struct fbr_args words, env;
-    bool has_env;
-    char *name, *run;
-    uint64_t process, epoch;
-    size_t len;
-    char ticket[];
-};
-
 struct command_job {
     struct command_job *next, *prev;
     struct fbr_backend *b;
     void *user;
     void *process; /* the handle of the local backend, or of detached.c */
     struct fbr_host *host;
-    struct held *held; /* NULL: the job was started */
-    /* descriptor from which the job reads its ticket while its start is in flight; else -1 */
-    int reads;
-    int ends; /* the signal that ended the job while it was held */
+    struct fbr_job *held; /* its command, and what the command needs; NULL: it was started */
+    char *file;           /* detached: the file with its ticket; NULL: none */
+    bool in_flight;
+    int reads; /* the descriptor from which the job reads its ticket meanwhile; else -1 */
+    int ends;  /* the signal that ended the job while it was held */
     bool told, released;
 };
 
@@ -96,17 +89,16 @@ static void notify(struct command_job *j, const struct fbr_job_event *e)
 
 static void free_held(struct command_job *j)
 {
-    struct held *h = j->held;
-
-    if (!h)
-        return;
-    explicit_bzero(h->ticket, h->len);
-    fbr_args_fini(&h->words);
-    fbr_args_fini(&h->env);
-    free(h->name);
-    free(h->run);
-    free(h);
+    fbr_kept_job_free(j->held);
     j->held = NULL;
+}
+
+static void free_ticket(struct command_job *j)
+{
+    if (j->file)
+        unlink(j->file);
+    free(j->file);
+    j->file = NULL;
 }
 
 /* Whether some of the job's ticket is still unread. */
@@ -119,10 +111,12 @@ static bool is_unread(const struct command_job *j)
 
 static void landed(struct command_job *j)
 {
-    if (j->reads < 0)
+    if (!j->in_flight)
         return;
-    close(j->reads);
+    if (j->reads >= 0)
+        close(j->reads);
     j->reads = -1;
+    j->in_flight = false;
     j->b->in_flight--;
 }
 
@@ -131,7 +125,7 @@ static void maybe_free(struct command_job *j)
     if (!j->told || !j->released)
         return;
     if (j->process && j->b->detached)
-        fbr_detached_release(j->b->detached, j->process);
+        fbr_detached_release(j->process);
     else if (j->process)
         local->release(j->b->processes, j->process);
     free(j);
@@ -142,6 +136,8 @@ static void on_started(struct command_job *j, struct fbr_job_event *e)
 {
     char id[320];
 
+    if (j->b->detached)
+        landed(j);
     snprintf(id, sizeof(id), "%.255s%s%s", host_of(j), j->host ? ":" : "", e->text);
     e->text = id;
     e->pid = 0;
@@ -158,6 +154,7 @@ static void on_exited(struct command_job *j, struct fbr_job_event *e)
         j->host->used--;
     landed(j);
     free_held(j);
+    free_ticket(j);
     DL_DELETE(j->b->jobs, j);
     e->pid = 0;
     if (!s->detached && e->code >= 0 && e->code == s->unknown) {
@@ -234,20 +231,16 @@ static int make_words(struct fbr_backend *b, const struct fbr_job *job, const st
     return fbr_template_fill(&s->start, &f, w, err);
 }
 
-static int launch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_args *w,
-                  struct command_job *j, struct fbr_error *err)
+/* Starts the command `words`, which is the job. */
+static int attach(struct command_job *j, const struct fbr_job *job, char *const *words,
+                  struct fbr_error *err)
 {
+    struct fbr_backend *b = j->b;
     struct fbr_job_local how = {.in = -1, .fd = -1};
     char file[PATH_MAX];
-    const struct fbr_job command = {.name = job->name,
-                                    .run_uid = job->run_uid,
-                                    .file = file,
-                                    .argv = w->at,
-                                    .env = job->env,
-                                    .local = &how,
-                                    .process = job->process,
-                                    .epoch = job->epoch};
-    int rc = fbr_tool_find(w->at[0], file, sizeof(file), err);
+    const struct fbr_job command = {
+        .name = job->name, .file = file, .argv = words, .env = job->env, .local = &how};
+    int rc = fbr_tool_find(words[0], file, sizeof(file), err);
 
     if (rc < 0)
         return rc;
@@ -257,58 +250,26 @@ static int launch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_a
             return how.in;
     }
     rc = local->start(b->processes, &command, j, &j->process, err);
-    if (how.in < 0)
-        return rc;
-    if (rc < 0) {
+    if (rc < 0 && how.in >= 0)
         close(how.in);
+    else
+        j->reads = how.in;
+    return rc;
+}
+
+static int launch(struct command_job *j, const struct fbr_job *job, char *const *words,
+                  struct fbr_error *err)
+{
+    struct fbr_backend *b = j->b;
+    int rc = b->detached ? fbr_detached_start(b->detached, words, job->env, j, &j->process, err)
+                         : attach(j, job, words, err);
+
+    if (rc < 0 || !(job->ticket || b->detached))
         return rc;
-    }
-    j->reads = how.in;
+    j->in_flight = true;
     b->in_flight++;
     fbr_timer_start(&b->look, LOOK_MS, LOOK_MS);
     return 0;
-}
-
-static int hold(const struct fbr_job *job, struct fbr_args *w, struct command_job *j,
-                struct fbr_error *err)
-{
-    struct held *h = calloc(1, sizeof(*h) + job->ticket_len);
-
-    if (!h)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    j->held = h;
-    h->words = *w;
-    *w = (struct fbr_args){0};
-    h->has_env = job->env;
-    h->process = job->process;
-    h->epoch = job->epoch;
-    h->len = job->ticket_len;
-    memcpy(h->ticket, job->ticket, h->len);
-    h->name = strdup(job->name ? job->name : "");
-    h->run = strdup(job->run_uid ? job->run_uid : "");
-    if (h->name && h->run && fbr_args_add_all(&h->env, job->env) == 0)
-        return 0;
-    free_held(j);
-    return fbr_fail(err, -ENOMEM, "out of memory");
-}
-
-static int launch_held(struct command_job *j, struct fbr_error *err)
-{
-    struct held *h = j->held;
-    char *none[] = {NULL};
-    const struct fbr_job job = {.name = h->name,
-                                .run_uid = h->run,
-                                .env = !h->has_env ? NULL
-                                       : h->env.n  ? h->env.at
-                                                   : none,
-                                .ticket = h->ticket,
-                                .ticket_len = h->len,
-                                .process = h->process,
-                                .epoch = h->epoch};
-    int rc = launch(j->b, &job, &h->words, j, err);
-
-    free_held(j);
-    return rc;
 }
 
 static bool is_full(const struct fbr_backend *b)
@@ -334,13 +295,15 @@ static void on_look(void *arg)
     struct fbr_error err = {0, ""};
 
     DL_FOREACH(b->jobs, j)
-        if (!is_unread(j))
+        if (!b->detached && !is_unread(j))
             landed(j);
     while ((j = next_held(b))) {
         struct fbr_job_event e = {.type = FBR_JOB_EXITED, .code = -j->ends, .text = ""};
 
-        if (!j->ends && launch_held(j, &err) == 0)
+        if (!j->ends && launch(j, j->held, j->held->argv, &err) == 0) {
+            free_held(j);
             continue;
+        }
         if (!j->ends) {
             e.code = CANNOT_START;
             e.text = err.text;
@@ -351,52 +314,45 @@ static void on_look(void *arg)
         fbr_timer_stop(&b->look);
 }
 
-static int launch_or_hold(struct fbr_backend *b, const struct fbr_job *job, struct command_job *j,
-                          struct fbr_error *err)
-{
-    struct fbr_args w = {0};
-    int rc = make_words(b, job, j, "fd:0", &w, err);
-
-    if (rc < 0)
-        return rc;
-    rc = job->ticket && is_full(b) ? hold(job, &w, j, err) : launch(b, job, &w, j, err);
-    fbr_args_fini(&w);
-    return rc;
-}
-
 /* Writes the ticket to a file that only this user, here and on the hosts, can read. */
-static int write_ticket(const struct fbr_backend *b, const struct fbr_job *job, char path[PATH_MAX],
-                        struct fbr_error *err)
+static int write_ticket(struct command_job *j, const struct fbr_job *job, struct fbr_error *err)
 {
+    const char *dir = j->b->settings.ticket_dir;
     int fd, rc = 0;
 
-    snprintf(path, PATH_MAX, "%.3000s/fiber-ticket-XXXXXX", b->settings.ticket_dir);
-    fd = mkostemp(path, O_CLOEXEC); /* mode 0600 */
-    if (fd < 0)
-        return fbr_fail(err, -errno, "cannot write a ticket in ticket_dir %s: %s",
-                        b->settings.ticket_dir, fbr_strerror(errno));
-    if (write(fd, job->ticket, job->ticket_len) != (ssize_t)job->ticket_len) {
-        rc = fbr_fail(err, -EIO, "cannot write its ticket to %s", path);
-        unlink(path);
+    if (asprintf(&j->file, "%.3000s/fiber-ticket-XXXXXX", dir) < 0) {
+        j->file = NULL;
+        return fbr_fail(err, -ENOMEM, "out of memory");
     }
+    fd = mkostemp(j->file, O_CLOEXEC); /* mode 0600 */
+    if (fd < 0)
+        return fbr_fail(err, -errno, "cannot write a ticket in ticket_dir %s: %s", dir,
+                        fbr_strerror(errno));
+    if (write(fd, job->ticket, job->ticket_len) != (ssize_t)job->ticket_len)
+        rc = fbr_fail(err, -EIO, "cannot write its ticket to %s", j->file);
     close(fd);
     return rc;
 }
 
-static int submit(struct fbr_backend *b, const struct fbr_job *job, struct command_job *j,
-                  struct fbr_error *err)
+static int launch_or_hold(struct command_job *j, const struct fbr_job *job, struct fbr_error *err)
 {
-    char path[PATH_MAX] = "", where[PATH_MAX + 8];
+    struct fbr_backend *b = j->b;
+    char where[PATH_MAX] = "fd:0";
     struct fbr_args w = {0};
-    int rc = job->ticket ? write_ticket(b, job, path, err) : 0;
+    struct fbr_job command = *job;
+    int rc = b->detached && job->ticket ? write_ticket(j, job, err) : 0;
 
-    if (rc < 0)
+    if (j->file)
+        snprintf(where, sizeof(where), "file:%s", j->file);
+    if (rc < 0 || (rc = make_words(b, job, j, where, &w, err)) < 0)
         return rc;
-    snprintf(where, sizeof(where), "file:%s", path);
-    rc = make_words(b, job, j, where, &w, err);
-    rc = rc < 0 ? rc : fbr_detached_start(b->detached, &w, job->env, path, j, &j->process, err);
-    if (rc < 0 && path[0])
-        unlink(path);
+    if (is_full(b) && (job->ticket || b->detached)) {
+        command.argv = w.at;
+        j->held = fbr_kept_job(&command);
+        rc = j->held ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+    } else {
+        rc = launch(j, job, w.at, err);
+    }
     fbr_args_fini(&w);
     return rc;
 }
@@ -425,10 +381,11 @@ static int command_start(struct fbr_backend *b, const struct fbr_job *job, void 
     if (j->host)
         j->host->used++;
     *handle = j;
-    rc = b->detached ? submit(b, job, j, err) : launch_or_hold(b, job, j, err);
+    rc = launch_or_hold(j, job, err);
     if (rc < 0) {
         if (j->host)
             j->host->used--;
+        free_ticket(j);
         free(j);
         return rc;
     }
@@ -487,6 +444,7 @@ static void command_close(struct fbr_backend *b)
     DL_FOREACH_SAFE(b->jobs, j, next) { /* jobs whose end local->close() did not report */
         landed(j);
         free_held(j);
+        free_ticket(j);
         free(j);
     }
     fbr_timer_fini(&b->look);
@@ -498,12 +456,14 @@ static int command_signal(struct fbr_backend *b, void *handle, int sig)
 {
     struct command_job *j = handle;
 
+    if (b->detached && sig != SIGTERM && sig != SIGKILL)
+        return -ENOTSUP;
     /* the next check (on_look()) reports the end */
     if (j->held)
         j->ends = sig;
     if (j->told || j->held)
         return 0;
-    return b->detached ? fbr_detached_signal(b->detached, j->process, sig)
+    return b->detached ? fbr_detached_signal(j->process, sig)
                        : local->signal(b->processes, j->process, sig);
 }
 

@@ -1,6 +1,5 @@
 /* detached.c - jobs of managers whose start command prints an id and exits.
  *
- *     HELD        `starts` other jobs are STARTING; this job has copies of the data that it needs
  *     STARTING    the start command runs; its output has the id
  *     LIVING      one status command for all such jobs, each poll_ms
  *     ENDING      the manager reported the end; the logs command runs, if there is one, and its
@@ -15,13 +14,11 @@
 #include "backends/command/detached.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <regex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <utlist.h>
 
@@ -34,16 +31,15 @@
 #define CLOSE_MS 5000
 #define CANNOT_START 125
 
-enum detached_stage { HELD, STARTING, LIVING, ENDING, ENDED };
+enum detached_stage { STARTING, LIVING, ENDING, ENDED };
 
 struct detached_job {
     struct detached_job *next, *prev;
     struct fbr_detached *d;
     void *user;
     enum detached_stage stage;
-    char id[MAX_ID], ticket[PATH_MAX];
-    struct fbr_args words, env; /* only in the state HELD */
-    bool has_env, released;
+    char id[MAX_ID];
+    bool released;
     int cancel; /* the signal that arrived before the job had an id */
     int missing;
     int32_t code;
@@ -57,8 +53,7 @@ struct fbr_detached {
     struct detached_job *jobs;
     struct fbr_timer tick;
     regex_t id;
-    unsigned starting; /* number of start commands that run */
-    bool looking;      /* a status command runs */
+    bool looking; /* a status command runs */
 };
 
 /* ---- Commands ---- */
@@ -88,17 +83,8 @@ static void notify(struct detached_job *j, const struct fbr_job_event *e)
         j->d->env.event(j->user, e);
 }
 
-static void free_held(struct detached_job *j)
-{
-    fbr_args_fini(&j->words);
-    fbr_args_fini(&j->env);
-}
-
 static void notify_end(struct detached_job *j)
 {
-    free_held(j);
-    if (j->ticket[0])
-        unlink(j->ticket);
     DL_DELETE(j->d->jobs, j);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = j->code, .text = j->why});
     j->stage = ENDED;
@@ -161,15 +147,12 @@ static bool find_id(struct fbr_detached *d, const char *text, char id[MAX_ID])
     return id[0] && id[0] != '-';
 }
 
-static void start_held(struct fbr_detached *d);
-
 static void on_submitted(void *user, const struct fbr_tool_result *r)
 {
     struct detached_job *j = user;
     struct fbr_detached *d = j->d;
     char line[160], why[256];
 
-    d->starting--;
     fbr_tool_last_line(r->err, line, sizeof(line));
     if (r->code != 0) {
         snprintf(why, sizeof(why), "the start command ended with code %d: %s", r->code, line);
@@ -182,61 +165,6 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
         notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
         if (j->cancel)
             cancel(j);
-    }
-    start_held(d);
-}
-
-static int submit(struct detached_job *j, const struct fbr_args *words, char *const *env,
-                  struct fbr_error *err)
-{
-    const struct fbr_tool tool = {.words = words, .env = env, .done = on_submitted, .user = j};
-    int rc = fbr_tool_run(j->d->tools, &tool, err);
-
-    if (rc < 0)
-        return rc;
-    j->stage = STARTING;
-    j->d->starting++;
-    return 0;
-}
-
-static bool is_full(const struct fbr_detached *d)
-{
-    return d->settings->starts && d->starting >= d->settings->starts;
-}
-
-/* Copies the environment of a job whose words are already copied. */
-static int hold(struct detached_job *j, char *const *env, struct fbr_error *err)
-{
-    j->has_env = env;
-    return fbr_args_add_all(&j->env, env) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
-}
-
-/* Returns the next held job that can start, or that was signalled; NULL: none. */
-static struct detached_job *next_held(struct fbr_detached *d)
-{
-    struct detached_job *j;
-
-    DL_FOREACH(d->jobs, j)
-        if (j->stage == HELD && (j->cancel || !is_full(d)))
-            return j;
-    return NULL;
-}
-
-static void start_held(struct fbr_detached *d)
-{
-    char *none[] = {NULL};
-    struct fbr_error err = {0, ""};
-    struct detached_job *j;
-
-    while ((j = next_held(d))) {
-        char **env = j->env.n ? j->env.at : none;
-
-        if (j->cancel)
-            job_ended(j, -j->cancel, "");
-        else if (submit(j, &j->words, j->has_env ? env : NULL, &err) < 0)
-            job_ended(j, CANNOT_START, err.text);
-        else
-            free_held(j);
     }
 }
 
@@ -306,7 +234,6 @@ static void on_tick(void *arg)
     const char **ids;
     size_t n = 0;
 
-    start_held(d); /* starts held jobs, or ends those that were signalled */
     DL_FOREACH(d->jobs, j)
         n += j->stage == LIVING;
     if (d->looking || n == 0)
@@ -390,37 +317,27 @@ void fbr_detached_close(struct fbr_detached *d)
         return;
     cancel_all(d);
     fbr_tools_close(d->tools);
-    DL_FOREACH_SAFE(d->jobs, j, next) {
-        if (j->ticket[0])
-            unlink(j->ticket);
-        free_held(j);
+    DL_FOREACH_SAFE(d->jobs, j, next)
         free(j);
-    }
     fbr_timer_fini(&d->tick);
     regfree(&d->id);
     free(d);
 }
 
-int fbr_detached_start(struct fbr_detached *d, struct fbr_args *words, char *const *env,
-                       const char *ticket, void *user, void **handle, struct fbr_error *err)
+int fbr_detached_start(struct fbr_detached *d, char *const *words, char *const *env, void *user,
+                       void **handle, struct fbr_error *err)
 {
     struct detached_job *j = calloc(1, sizeof(*j));
+    const struct fbr_args w = {.at = (char **)(uintptr_t)words};
+    const struct fbr_tool tool = {.words = &w, .env = env, .done = on_submitted, .user = j};
     int rc;
 
     if (!j)
         return fbr_fail(err, -ENOMEM, "out of memory");
     j->d = d;
     j->user = user;
-    snprintf(j->ticket, sizeof(j->ticket), "%s", ticket ? ticket : "");
-    if (is_full(d)) {
-        j->words = *words;
-        *words = (struct fbr_args){0};
-        rc = hold(j, env, err);
-    } else {
-        rc = submit(j, words, env, err);
-    }
+    rc = fbr_tool_run(d->tools, &tool, err);
     if (rc < 0) {
-        free_held(j);
         free(j);
         return rc;
     }
@@ -429,25 +346,21 @@ int fbr_detached_start(struct fbr_detached *d, struct fbr_args *words, char *con
     return 0;
 }
 
-int fbr_detached_signal(struct fbr_detached *d, void *handle, int sig)
+int fbr_detached_signal(void *handle, int sig)
 {
     struct detached_job *j = handle;
 
-    (void)d;
-    if (sig != SIGTERM && sig != SIGKILL)
-        return -ENOTSUP;
-    if (j->stage <= STARTING)
+    if (j->stage == STARTING)
         j->cancel = sig;
     else if (j->stage == LIVING)
         cancel(j);
     return 0;
 }
 
-void fbr_detached_release(struct fbr_detached *d, void *handle)
+void fbr_detached_release(void *handle)
 {
     struct detached_job *j = handle;
 
-    (void)d;
     j->released = true;
     /* otherwise notify_end() frees it, later or after its event callback */
     if (j->stage == ENDED)

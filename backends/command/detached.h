@@ -14,12 +14,10 @@ int fbr_detached_open(struct fbr_detached **d, const struct fbr_backend_env *env
                       const struct fbr_command_settings *settings, struct fbr_error *err);
 /* Cancels the jobs that live, and waits for the cancel commands, some seconds at most. */
 void fbr_detached_close(struct fbr_detached *d);
-/* `words` starts the job. The job finds its ticket in the file `ticket` (NULL: none), which is
- * removed when the job ends. While as many jobs start as the settings allow, the job is held, and
- * the words are moved out of *words. */
-int fbr_detached_start(struct fbr_detached *d, struct fbr_args *words, char *const *env,
-                       const char *ticket, void *user, void **handle, struct fbr_error *err);
-int fbr_detached_signal(struct fbr_detached *d, void *handle, int sig);
-void fbr_detached_release(struct fbr_detached *d, void *handle);
+/* Runs the command `words`, which submits the job. */
+int fbr_detached_start(struct fbr_detached *d, char *const *words, char *const *env, void *user,
+                       void **handle, struct fbr_error *err);
+int fbr_detached_signal(void *handle, int sig); /* SIGTERM or SIGKILL */
+void fbr_detached_release(void *handle);
 
 #endif

@@ -24,7 +24,7 @@
 
 #include <utlist.h>
 
-#include "backends/local/kept_job.h"
+#include "backends/tool/kept_job.h"
 #include "backends/local/cpu_alloc.h"
 #include "backends/local/copies.h"
 #include "runtime/base/environ.h"

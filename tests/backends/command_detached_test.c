@@ -23,10 +23,13 @@
 
 #include <cmocka.h>
 
-#include "backends/command/detached.h"
 #include "runtime/net/loop.h"
+#include "runtime/proc/backend.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
+
+extern const struct fbr_backend_ops fbr_backend_command;
+static const struct fbr_backend_ops *const command = &fbr_backend_command;
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -55,9 +58,8 @@ static struct {
     int news; /* a FIFO that has a line for each command */
     struct fbr_loop *loop;
     struct fbr_config *config;
-    struct fbr_command_settings settings;
     struct fbr_backend_env env;
-    struct fbr_detached *detached;
+    struct fbr_backend *backend;
     struct fbr_error err;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
@@ -162,14 +164,15 @@ static void is_told(const char *line, int times)
 static int do_open(void *arg)
 {
     (void)arg;
-    return fbr_detached_open(&m.detached, &m.env, &m.settings, &m.err);
+    return command->open(&m.backend, &m.env, &m.err);
 }
 
 static int do_close(void *arg)
 {
     (void)arg;
-    fbr_detached_close(m.detached);
-    m.detached = NULL;
+    if (m.backend)
+        command->close(m.backend);
+    m.backend = NULL;
     return 0;
 }
 
@@ -188,8 +191,7 @@ static int open_with(const char *more)
     m.config = fbr_config_new();
     assert_non_null(m.config);
     if (fbr_config_set(m.config, "command_file", path_in(m.dir, "command.conf"), "test", &m.err) <
-            0 ||
-        fbr_command_settings_load(&m.settings, m.config, &m.err) < 0)
+        0)
         fail_msg("%s", m.err.text);
     m.env = (struct fbr_backend_env){m.loop, m.config, on_event, NULL};
     return fbr_loop_call(m.loop, do_open, NULL);
@@ -214,7 +216,6 @@ static int tear_down(void **state)
     (void)state;
     fbr_loop_call(m.loop, do_close, NULL);
     fbr_loop_close(m.loop);
-    fbr_command_settings_fini(&m.settings);
     fbr_config_free(m.config);
     m.config = NULL;
     close(m.news);
@@ -227,25 +228,23 @@ static int tear_down(void **state)
 /* ---- Jobs ---- */
 
 struct job {
-    char name[8], ticket[100];
+    char name[8];
     void *handle;
     int sig;
 };
 
 static int do_start(void *arg)
 {
+    static char *const argv[] = {(char *)(uintptr_t) "true", NULL};
     struct job *j = arg;
-    struct fbr_args w = {0};
-    char line[200];
-    int rc;
+    const struct fbr_job job = {.name = j->name,
+                                .run_uid = "1f",
+                                .file = "true",
+                                .argv = argv,
+                                .ticket = "secret",
+                                .ticket_len = 6};
 
-    snprintf(line, sizeof(line), "%s/manager submit %s", m.dir, j->name);
-    rc = fbr_args_split(&w, line, &m.err);
-    if (rc == 0)
-        rc = fbr_detached_start(m.detached, &w, NULL, j->ticket[0] ? j->ticket : NULL, j->name,
-                                &j->handle, &m.err);
-    fbr_args_fini(&w);
-    return rc;
+    return command->start(m.backend, &job, j->name, &j->handle, &m.err);
 }
 
 static void start(struct job *j, const char *name)
@@ -259,7 +258,7 @@ static int do_signal(void *arg)
 {
     struct job *j = arg;
 
-    return fbr_detached_signal(m.detached, j->handle, j->sig);
+    return command->signal(m.backend, j->handle, j->sig);
 }
 
 static int send_signal(struct job *j, int sig)
@@ -270,7 +269,7 @@ static int send_signal(struct job *j, int sig)
 
 static int do_release(void *arg)
 {
-    fbr_detached_release(m.detached, ((struct job *)arg)->handle);
+    command->release(m.backend, ((struct job *)arg)->handle);
     return 0;
 }
 
@@ -426,7 +425,6 @@ static void an_id_is_found_in_what_the_start_says(void **state)
         hears(cases[i].want);
         release(&a);
         fbr_loop_call(m.loop, do_close, NULL);
-        fbr_command_settings_fini(&m.settings);
         fbr_config_free(m.config);
     }
     assert_int_equal(open_with(""), 0);
@@ -441,7 +439,6 @@ static void a_pattern_without_a_group_is_refused(void **state)
         assert_int_equal(open_with(patterns[i]), -EINVAL);
         assert_non_null(
             strstr(m.err.text, ": not an extended regular expression with a group in ()"));
-        fbr_command_settings_fini(&m.settings);
         fbr_config_free(m.config);
     }
     assert_int_equal(open_with(""), 0);
@@ -474,6 +471,7 @@ static void no_more_start_at_once_than_is_allowed(void **state)
     start(&jobs[0], "a");
     start(&jobs[1], "b");
     start(&jobs[2], "c");
+    assert_int_equal(dir_count(m.dir, "fiber-ticket-"), 3);
     is_told("submit", 1);
     assert_int_equal(send_signal(&jobs[1], SIGKILL),
                      0); /* one that waits need not be started at all */
@@ -539,31 +537,28 @@ static void one_that_has_no_id_yet_is_cancelled_when_it_has(void **state)
 static void logs_come_before_the_end_and_the_ticket_goes(void **state)
 {
     char logs[120];
-    struct job a = {.name = "a"};
+    struct job a;
 
     (void)state;
     snprintf(logs, sizeof(logs), "logs = %s/manager logs {id}\n", m.dir);
     assert_int_equal(open_with(logs), 0);
-    snprintf(a.ticket, sizeof(a.ticket), "%s/ticket", m.dir);
-    put("ticket", "secret");
+    start(&a, "a");
+    hears("a started a; ");
+    assert_int_equal(dir_count(m.dir, "fiber-ticket-"), 1);
     put("states", "a F 2\n");
-    assert_int_equal(fbr_loop_call(m.loop, do_start, &a), 0);
     hears("a output output of a\n; a exited 2; ");
-    assert_int_equal(access(a.ticket, F_OK), -1);
+    assert_int_equal(dir_count(m.dir, "fiber-ticket-"), 0);
     release(&a);
 }
 
 static void what_lives_at_the_end_is_cancelled(void **state)
 {
-    struct job jobs[2] = {{.name = "a"}, {.name = "b"}};
+    struct job jobs[2];
 
     (void)state;
     assert_int_equal(open_with(""), 0);
-    for (size_t i = 0; i < COUNT(jobs); i++) {
-        snprintf(jobs[i].ticket, sizeof(jobs[i].ticket), "%.63s/ticket-%d", m.dir, (int)i);
-        file_make(jobs[i].ticket, "x", 1, 0600);
-        assert_int_equal(fbr_loop_call(m.loop, do_start, &jobs[i]), 0);
-    }
+    start(&jobs[0], "a");
+    start(&jobs[1], "b");
     hears("a started a; ");
     hears("b started b; ");
     release(&jobs[1]); /* its owner has gone before */
@@ -571,7 +566,7 @@ static void what_lives_at_the_end_is_cancelled(void **state)
     assert_int_equal(count_of(told(), "cancel a\n"), 1);
     assert_int_equal(count_of(told(), "cancel b\n"), 1);
     assert_false(has_heard("exited")); /* no event comes after it */
-    assert_int_equal(dir_count(m.dir, "ticket"), 0);
+    assert_int_equal(dir_count(m.dir, "fiber-ticket-"), 0);
 }
 
 int main(void)

@@ -27,7 +27,7 @@ MAY = {
     "backends/image": ["runtime/base/*", "runtime/program/*", "backends/http/*"],
     "backends/tool": ["runtime/base/*", "runtime/program/*", "runtime/net/loop.h", "runtime/proc/backend.h"],
     "backends/local": ["runtime/base/*", "runtime/program/*", "runtime/net/loop.h", "runtime/pin/pin.h",
-                       "runtime/proc/backend.h"],
+                       "runtime/proc/backend.h", "backends/tool/kept_job.h"],
     "backends/command": ["runtime/base/*", "runtime/net/*", "runtime/proc/backend.h", "backends/tool/*"],
     "backends/docker": ["runtime/base/*", "runtime/program/*", "runtime/net/*", "runtime/proc/backend.h",
                         "backends/http/*", "backends/image/*"],

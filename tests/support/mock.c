@@ -30,7 +30,7 @@
 
 #include <utlist.h>
 
-#include "backends/local/kept_job.h"
+#include "backends/tool/kept_job.h"
 #include "runtime/proc/backend.h"
 #include "tests/support/mock.h"
 

@@ -2,8 +2,8 @@
  * valid only during start() (backend.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_LOCAL_KEPT_JOB_H
-#define FBR_LOCAL_KEPT_JOB_H
+#ifndef FBR_KEPT_JOB_H
+#define FBR_KEPT_JOB_H
 
 #include "runtime/proc/backend.h"
 

@@ -1,7 +1,7 @@
 /* kept_job.c - a copy of a job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "backends/local/kept_job.h"
+#include "backends/tool/kept_job.h"
 
 #include <stdint.h>
 #include <stdlib.h>
