@@ -403,7 +403,7 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
         tell_suspended(j, fbr_slurm_suspended(said->state));
         break;
     case FBR_SLURM_ENDED:
-        fbr_slurm_end(said, j->asked, j->of->job.memory, &how);
+        fbr_slurm_end(said, j->asked, j->of->job->memory, &how);
         step(j, ON_ENDED, &how);
         break;
     case FBR_SLURM_LEAVES:

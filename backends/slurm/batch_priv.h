@@ -47,10 +47,7 @@ struct submission {
     bool busy, listed, accepted;
     /* what the list says of the array without an index; id "": nothing */
     struct fbr_slurm_job rest;
-    /* the needs of the jobs; the submission owns the strings */
-    struct fbr_args argv, env;
-    struct fbr_job job;
-    char *file, *workdir;
+    struct fbr_job *job; /* the needs of the jobs */
 };
 
 struct fbr_slurm_batch {

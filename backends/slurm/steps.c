@@ -31,6 +31,7 @@
 
 #include <utlist.h>
 
+#include "backends/tool/kept_job.h"
 #include "backends/tool/ticket_pipe.h"
 #include "backends/slurm/query.h"
 #include "backends/slurm/slurm_lines.h"
@@ -66,9 +67,7 @@ struct step {
     struct node *node; /* NULL: Slurm chooses */
     char name[160];
     struct fbr_slurm_lines err;
-    /* the command and its environment, which may be used again */
-    struct fbr_args words, env;
-    struct fbr_buf ticket;
+    struct fbr_job *command; /* which may be started again */
     struct fbr_timer again;
     unsigned tries;
     bool anywhere;   /* Slurm chooses the node */
@@ -125,13 +124,7 @@ static void on_line(void *user, const char *line)
 
 static void free_step(struct step *j)
 {
-    if (j->ticket.data)
-        memset(j->ticket.data, 0, j->ticket.len);
-    /* keeps the compiler from removing the wipe */
-    __asm__ volatile("" : : "r"(j->ticket.data) : "memory");
-    fbr_buf_fini(&j->ticket);
-    fbr_args_fini(&j->words);
-    fbr_args_fini(&j->env);
+    fbr_kept_job_free(j->command);
     fbr_timer_fini(&j->again);
     free(j);
 }
@@ -391,19 +384,17 @@ static int launch(struct step *j, struct fbr_error *err)
 {
     struct fbr_slurm_steps *s = j->s;
     struct fbr_job_local how = {.in = -1, .fd = -1};
-    char file[PATH_MAX], *node = j->words.at[NODE_WORD], where[300];
-    const struct fbr_job srun = {.name = j->name,
-                                 .run_uid = "",
-                                 .file = file,
-                                 .argv = j->words.at,
-                                 .env = j->env.at,
-                                 .local = &how};
+    const struct fbr_job *kept = j->command;
+    char **word = (char **)(uintptr_t)&kept->argv[NODE_WORD], *node = *word;
+    char file[PATH_MAX], where[300];
+    const struct fbr_job srun = {
+        .name = j->name, .file = file, .argv = kept->argv, .env = kept->env, .local = &how};
     int rc = fbr_tool_find("srun", file, sizeof(file), err);
 
     if (rc < 0)
         return rc;
-    if (j->ticket.len) {
-        how.in = fbr_ticket_pipe_ticket(s->env.loop, j->ticket.data, j->ticket.len, err);
+    if (kept->ticket) {
+        how.in = fbr_ticket_pipe_ticket(s->env.loop, kept->ticket, kept->ticket_len, err);
         if (how.in < 0)
             return how.in;
     }
@@ -411,10 +402,10 @@ static int launch(struct step *j, struct fbr_error *err)
     j->node = j->anywhere ? NULL : pick(s, j->index);
     if (j->node) {
         snprintf(where, sizeof(where), "--nodelist=%.255s", j->node->name);
-        j->words.at[NODE_WORD] = where;
+        *word = where;
     }
     rc = local->start(s->processes, &srun, j, &j->process, err);
-    j->words.at[NODE_WORD] = node;
+    *word = node;
     if (how.in >= 0)
         close(how.in);
     if (rc < 0)
@@ -440,19 +431,17 @@ static void on_again(void *arg)
 static int prepare(struct step *j, const struct fbr_job *job, struct fbr_error *err)
 {
     char **env = fbr_slurm_env(job->env, FBR_SLURM_FOR_SRUN, NULL);
+    struct fbr_args w = {0};
     int rc = -ENOMEM;
 
-    if (!env || make_words(j, job, &j->words) < 0 || add_program(job, &j->words) < 0 ||
-        fbr_args_add_all(&j->env, env) < 0)
+    if (!env || make_words(j, job, &w) < 0 || add_program(job, &w) < 0)
         goto done;
-    /* this makes sure that the array exists */
-    if (!j->env.at && fbr_args_addf(&j->env, "FIBER_SLURM=step") < 0)
-        goto done;
-    if (job->ticket)
-        fbr_put(&j->ticket, job->ticket, job->ticket_len);
-    if (!j->ticket.failed)
+    j->command = fbr_kept_job(&(struct fbr_job){
+        .argv = w.at, .env = env, .ticket = job->ticket, .ticket_len = job->ticket_len});
+    if (j->command)
         rc = fbr_timer_init(&j->again, j->s->env.loop, on_again, j);
 done:
+    fbr_args_fini(&w);
     free(env);
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
 }

@@ -15,6 +15,8 @@
 
 #include "backends/slurm/batch_priv.h"
 #include "backends/slurm/query.h"
+#include "backends/tool/kept_job.h"
+#include "runtime/base/environ.h"
 #include "runtime/base/log.h"
 
 #define COLLECT_MS 20
@@ -30,32 +32,21 @@ static void submit(void *arg);
 void fbr_slurm_submission_free(struct submission *s)
 {
     fbr_timer_fini(&s->timer);
-    fbr_args_fini(&s->argv);
-    fbr_args_fini(&s->env);
-    free(s->file);
-    free(s->workdir);
+    fbr_kept_job_free(s->job);
     free(s->jobs);
     free(s);
 }
 
-static bool same_words(const struct fbr_args *w, char *const *at)
-{
-    size_t i = 0;
-
-    for (; i < w->n && at && at[i]; i++)
-        if (strcmp(w->at[i], at[i]) != 0)
-            return false;
-    return i == w->n && !(at && at[i]);
-}
-
 bool fbr_slurm_submission_takes(const struct submission *s, const struct fbr_job *job)
 {
-    return s->stage == COLLECTING && s->n < FBR_SLURM_MAX_ARRAY && s->job.cpus == job->cpus &&
-           s->job.gpus == job->gpus && s->job.memory == job->memory &&
-           !s->job.apart == !job->apart && !s->job.ticket == !job->ticket &&
-           strcmp(s->file, job->file) == 0 && !s->workdir == !job->workdir &&
-           (!s->workdir || strcmp(s->workdir, job->workdir) == 0) &&
-           same_words(&s->argv, job->argv) && same_words(&s->env, job->env);
+    const struct fbr_job *its = s->job;
+
+    return s->stage == COLLECTING && s->n < FBR_SLURM_MAX_ARRAY && its->cpus == job->cpus &&
+           its->gpus == job->gpus && its->memory == job->memory && !its->apart == !job->apart &&
+           !its->ticket == !job->ticket && strcmp(its->file, job->file) == 0 &&
+           !its->workdir == !job->workdir &&
+           (!its->workdir || strcmp(its->workdir, job->workdir) == 0) &&
+           fbr_strings_same(its->argv, job->argv) && fbr_strings_same(its->env, job->env);
 }
 
 /* Slurm did not answer, or its answer was lost. */
@@ -80,24 +71,23 @@ double fbr_slurm_wish(const struct fbr_job *job)
 struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const struct fbr_job *job)
 {
     struct submission *s = calloc(1, sizeof(*s));
+    struct fbr_job needs = *job;
     char name[80];
 
     if (!s)
         return NULL;
+    /* only whether there are any: each job has its own */
+    needs.ticket = job->ticket ? "" : NULL;
+    needs.ticket_len = job->ticket != NULL;
+    needs.apart = job->apart ? "" : NULL;
     s->b = b;
     s->seq = b->seq++;
-    s->job = (struct fbr_job){.cpus = job->cpus, .gpus = job->gpus, .memory = job->memory};
-    s->job.ticket = job->ticket ? "" : NULL;
-    s->job.apart = job->apart ? "" : NULL;
     fbr_slurm_name(job->name, name, sizeof(name));
     snprintf(s->name, sizeof(s->name), "fiber-%.32s-%.60s.%s.%u", job->run_uid, name, b->dir.tag,
              s->seq);
-    s->file = strdup(job->file);
-    s->workdir = job->workdir ? strdup(job->workdir) : NULL;
+    s->job = fbr_kept_job(&needs);
     s->jobs = calloc(FBR_SLURM_MAX_ARRAY, sizeof(*s->jobs));
-    if (!s->file || (job->workdir && !s->workdir) || !s->jobs ||
-        fbr_args_add_all(&s->argv, job->argv) < 0 || fbr_args_add_all(&s->env, job->env) < 0 ||
-        fbr_timer_init(&s->timer, b->env.loop, submit, s) < 0) {
+    if (!s->job || !s->jobs || fbr_timer_init(&s->timer, b->env.loop, submit, s) < 0) {
         fbr_slurm_submission_free(s);
         return NULL;
     }
@@ -111,15 +101,11 @@ struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const str
 static struct submission *split(struct submission *s)
 {
     unsigned half = s->n / 2;
-    struct fbr_job job = s->job;
+    struct fbr_job job = *s->job;
     struct submission *t;
 
     job.name = "rest";
     job.run_uid = s->name + strlen("fiber-");
-    job.file = s->file;
-    job.argv = s->argv.at;
-    job.env = s->env.at;
-    job.workdir = s->workdir;
     t = half ? fbr_slurm_submission_new(s->b, &job) : NULL;
     if (!t)
         return NULL;
@@ -237,9 +223,9 @@ static int sbatch_words(const struct submission *s, struct fbr_args *w)
         fbr_args_addf(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index) < 0 ||
         fbr_args_addf(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index) < 0 ||
         (s->n > 1 && fbr_args_addf(w, "--array=0-%u", s->n - 1) < 0) ||
-        fbr_slurm_add_needs(w, &s->job) < 0 ||
+        fbr_slurm_add_needs(w, s->job) < 0 ||
         /* Slurm has no other way to keep jobs apart: each gets a node of its own. */
-        (s->job.apart && fbr_args_addf(w, "--exclusive") < 0) ||
+        (s->job->apart && fbr_args_addf(w, "--exclusive") < 0) ||
         fbr_slurm_add_settings(w, b->settings) < 0)
         return -ENOMEM;
     /* after the options, because the last comment counts */
@@ -252,7 +238,8 @@ static void put_script(const struct submission *s, struct fbr_buf *b)
     char ticket[PATH_MAX];
 
     snprintf(ticket, sizeof(ticket), "%.4000s/%u.", s->b->dir.path, s->seq);
-    fbr_slurm_script(b, s->file, s->argv.at, s->workdir, s->job.ticket ? ticket : NULL);
+    fbr_slurm_script(b, s->job->file, s->job->argv, s->job->workdir,
+                     s->job->ticket ? ticket : NULL);
 }
 
 /* Whether all jobs of the submission have been killed before it was sent. */
@@ -266,7 +253,6 @@ static bool nobody_left(const struct submission *s)
 
 static void submit(void *arg)
 {
-    static char *none[] = {NULL};
     struct submission *s = arg;
     struct fbr_error err = {0, ""};
     struct fbr_args w = {0};
@@ -283,7 +269,7 @@ static void submit(void *arg)
     s->stage = SUBMITTING;
     s->timer.fn = submit;
     snprintf(own, sizeof(own), "FIBER_SLURM=" FBR_SLURM_OWN "%s", s->b->dir.path);
-    env = fbr_slurm_env(s->env.at ? s->env.at : none, FBR_SLURM_FOR_SBATCH, more);
+    env = fbr_slurm_env(s->job->env, FBR_SLURM_FOR_SBATCH, more);
     put_script(s, &script);
     if (!env || sbatch_words(s, &w) < 0 || script.failed)
         rc = fbr_fail(&err, -ENOMEM, "out of memory");
@@ -311,17 +297,12 @@ int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *
                          const struct fbr_job *job, struct fbr_buf *out)
 {
     struct fbr_slurm_batch b = {.settings = settings};
-    struct submission s = {.b = &b,
-                           .seq = 1,
-                           .n = 1,
-                           .job = *job,
-                           .file = (char *)(uintptr_t)job->file,
-                           .workdir = (char *)(uintptr_t)job->workdir,
-                           .argv = {.at = (char **)(uintptr_t)job->argv}};
+    struct fbr_job needs = *job;
+    struct submission s = {.b = &b, .seq = 1, .n = 1, .job = &needs};
     struct fbr_args w = {0};
     int rc;
 
-    s.job.cpus = fbr_slurm_wish(job);
+    needs.cpus = fbr_slurm_wish(job);
     snprintf(b.dir.path, sizeof(b.dir.path), "%.1000s", dir);
     fbr_master_id_self(b.master);
     snprintf(s.name, sizeof(s.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
