@@ -125,7 +125,7 @@ static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct f
     char here[PATH_MAX], *program = b->program;
     const char *workdir = job->workdir ? job->workdir : getcwd(here, sizeof(here)) ? here : NULL;
     ssize_t n = job->own_program ? readlink("/proc/self/exe", program, sizeof(b->program) - 1) : 0;
-    struct fbr_tar_owner owner;
+    struct fbr_docker_user owner;
     struct json_t *body;
     bool made, known;
     int rc;

@@ -14,8 +14,9 @@
 
 #include "runtime/base/config_value.h"
 
-#define OLDEST 40              /* 1.40: device requests */
-#define NEWEST 44              /* used when both sides speak it */
+#define OLDEST 40 /* 1.40: device requests */
+#define NEWEST 44 /* used when both sides speak it */
+#define TAR_BLOCK 512
 #define TAR_OWNER_MAX 02000000 /* the largest number that fits into a tar header */
 
 /* ---- Creating ---- */
@@ -188,7 +189,7 @@ char *fbr_docker_bundled(struct json_t *body)
 
 /* ---- The ticket ---- */
 
-bool fbr_docker_owner(const char *user, bool made, struct fbr_tar_owner *out)
+bool fbr_docker_owner(const char *user, bool made, struct fbr_docker_user *out)
 {
     char *end;
 
@@ -203,19 +204,38 @@ bool fbr_docker_owner(const char *user, bool made, struct fbr_tar_owner *out)
     return out->uid < TAR_OWNER_MAX && out->gid < TAR_OWNER_MAX;
 }
 
+/* Adds the header of an entry in POSIX ustar format. */
+static void put_head(struct fbr_buf *out, const char *name, char type, unsigned mode,
+                     const struct fbr_docker_user *owner, size_t size)
+{
+    char h[TAR_BLOCK] = {0};
+    unsigned sum = 0;
+
+    snprintf(h, 100, "%s", name);
+    snprintf(h + 100, 8, "%07o", mode);
+    snprintf(h + 108, 8, "%07o", owner ? owner->uid : 0);
+    snprintf(h + 116, 8, "%07o", owner ? owner->gid : 0);
+    snprintf(h + 124, 12, "%011zo", size);
+    snprintf(h + 136, 12, "%011o", 0);
+    memset(h + 148, ' ', 8); /* the checksum is computed with blanks in its place */
+    h[156] = type;
+    memcpy(h + 257, "ustar\00000", 8);
+    for (size_t i = 0; i < sizeof(h); i++)
+        sum += (unsigned char)h[i];
+    snprintf(h + 148, 8, "%06o", sum);
+    fbr_put(out, h, sizeof(h));
+}
+
 /* The owner can read the ticket, and remove it after reading. */
-void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_tar_owner *owner,
+void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_docker_user *owner,
                        struct fbr_buf *out)
 {
-    static const struct fbr_tar_owner root;
-    static const char zeros[2 * FBR_TAR_BLOCK];
+    static const char zeros[2 * TAR_BLOCK];
 
-    fbr_tar_head(out, FBR_DOCKER_TICKET_DIR "/", "", '5', owner ? 0700 : 0777,
-                 owner ? owner : &root, 0);
-    fbr_tar_head(out, FBR_DOCKER_TICKET_DIR "/ticket", "", '0', owner ? 0400 : 0444,
-                 owner ? owner : &root, len);
+    put_head(out, FBR_DOCKER_TICKET_DIR "/", '5', owner ? 0700 : 0777, owner, 0);
+    put_head(out, FBR_DOCKER_TICKET_DIR "/ticket", '0', owner ? 0400 : 0444, owner, len);
     fbr_put(out, ticket, len);
-    fbr_put(out, zeros, (FBR_TAR_BLOCK - len % FBR_TAR_BLOCK) % FBR_TAR_BLOCK);
+    fbr_put(out, zeros, (TAR_BLOCK - len % TAR_BLOCK) % TAR_BLOCK);
     fbr_put(out, zeros, sizeof(zeros));
 }
 

@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #include "backends/http/json.h"
-#include "backends/image/tar.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/buf.h"
 
@@ -45,13 +44,17 @@ bool fbr_docker_is_text(const struct fbr_job *job, struct fbr_error *err);
  * (bundle.h); changes `body`. For free(). */
 char *fbr_docker_bundled(struct json_t *body);
 
+struct fbr_docker_user {
+    unsigned uid, gid;
+};
+
 /* Finds the user of a container whose body has the user `user` ("": none). `made`: its image was
  * made here, and names no user either. False: only the image knows. */
-bool fbr_docker_owner(const char *user, bool made, struct fbr_tar_owner *out);
+bool fbr_docker_owner(const char *user, bool made, struct fbr_docker_user *out);
 /* Makes a tar archive with the ticket, for PUT /containers/ID/archive?path=/. With an owner, only
  * that user can read the ticket. With NULL every user of the container can; such a container has
  * only the user of its image. */
-void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_tar_owner *owner,
+void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_docker_user *owner,
                        struct fbr_buf *out);
 
 /* The frames of an attached container without a terminal: u8 stream, three zero bytes, u32

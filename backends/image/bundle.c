@@ -10,14 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <archive.h>
+#include <archive_entry.h>
+
 #include "backends/image/image.h"
-#include "backends/image/tar.h"
 #include "runtime/base/buf.h"
-#include "runtime/base/fds.h"
 #include "runtime/program/elf.h"
 
 const char *const fbr_bundle_command[] = {FBR_BUNDLE_DIR "/ld.so",
@@ -28,124 +28,73 @@ const char *const fbr_bundle_command[] = {FBR_BUNDLE_DIR "/ld.so",
                                           FBR_BUNDLE_PROGRAM,
                                           NULL};
 
-/* The destination: an archive, or a folder. */
+/* The destination: an archive that has `dir`, or the folder `dir`. */
 struct sink {
-    int fd; /* the archive; -1: none */
+    struct archive *a;
     const char *dir;
 };
 
-static int put(int fd, const void *data, size_t len, struct fbr_error *err)
+/* `fd`: the archive; -1: a folder. NULL without memory. */
+static struct archive *sink_new(int fd)
 {
-    int rc = fbr_fds_write(fd, data, len);
+    struct archive *a = fd < 0 ? archive_write_disk_new() : archive_write_new();
 
-    return rc < 0 ? fbr_fail(err, rc, "cannot write the bundle: %s", fbr_strerror(rc)) : 0;
+    if (a && (fd < 0 || (archive_write_set_format_ustar(a) == ARCHIVE_OK &&
+                         archive_write_add_filter_none(a) == ARCHIVE_OK &&
+                         archive_write_open_fd(a, fd) == ARCHIVE_OK)))
+        return a;
+    archive_write_free(a);
+    return NULL;
 }
 
-static mode_t mode_of(const char *name, char type)
+static int failed(const struct sink *s, const char *name, struct fbr_error *err)
 {
-    if (strcmp(name, "tmp/") == 0)
-        return 01777;
-    return type == '2' ? 0777 : 0755;
+    int code = archive_errno(s->a);
+
+    return fbr_fail(err, code > 0 ? -code : -EIO, "cannot write the bundle: %s: %s", name,
+                    archive_error_string(s->a));
 }
 
-static int put_head(int fd, const char *name, const char *link, char type, uint64_t size,
-                    struct fbr_error *err)
+/* `target` NULL: the entry is no link. */
+static int put_entry(const struct sink *s, const char *name, mode_t type, mode_t mode,
+                     const char *target, off_t size, struct fbr_error *err)
 {
-    struct fbr_buf b;
-    int rc;
+    struct archive_entry *e = archive_entry_new();
+    int rc = 0;
 
-    fbr_buf_init(&b);
-    fbr_tar_head(&b, name, link, type, mode_of(name, type), NULL, size);
-    rc = b.failed ? fbr_fail(err, -ENAMETOOLONG, "%s: its name is too long for an archive", name)
-                  : put(fd, b.data, b.len, err);
-    fbr_buf_fini(&b);
+    if (!e)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    archive_entry_set_pathname(e, name);
+    archive_entry_set_filetype(e, type);
+    archive_entry_set_perm(e, mode);
+    archive_entry_set_size(e, size);
+    if (target)
+        archive_entry_set_symlink(e, target);
+    if (archive_write_header(s->a, e) < ARCHIVE_WARN)
+        rc = failed(s, name, err);
+    archive_entry_free(e);
     return rc;
-}
-
-static int copy(int to, int from, off_t size, const char *path, struct fbr_error *err)
-{
-    off_t at = 0;
-
-    while (at < size) {
-        ssize_t n = sendfile(to, from, &at, (size_t)(size - at));
-
-        if (n == 0)
-            return fbr_fail(err, -ESTALE, "%s became shorter while it was read", path);
-        if (n < 0 && errno != EINTR)
-            return fbr_fail(err, -errno, "cannot write the bundle: %s", fbr_strerror(errno));
-    }
-    return 0;
-}
-
-/* Makes "DIR/lib/x" from ".fiber/lib/x"; false for an entry outside .fiber, which a folder does not
- * get. */
-static bool place(const struct sink *s, const char *name, char *out, size_t size)
-{
-    size_t n = strlen(&FBR_BUNDLE_DIR[1]);
-
-    if (strncmp(name, &FBR_BUNDLE_DIR[1], n) != 0)
-        return false;
-    snprintf(out, size, "%s%s", s->dir, name + n);
-    return true;
-}
-
-static int put_dir(const struct sink *s, const char *name, struct fbr_error *err)
-{
-    char path[PATH_MAX];
-
-    if (s->fd >= 0)
-        return put_head(s->fd, name, "", '5', 0, err);
-    if (place(s, name, path, sizeof(path)) && mkdir(path, mode_of(name, '5')) < 0 &&
-        errno != EEXIST)
-        return fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno));
-    return 0;
-}
-
-static int put_link(const struct sink *s, const char *name, const char *target,
-                    struct fbr_error *err)
-{
-    char path[PATH_MAX];
-
-    if (s->fd >= 0)
-        return put_head(s->fd, name, target, '2', 0, err);
-    place(s, name, path, sizeof(path));
-    if (symlink(target, path) < 0 && errno != EEXIST)
-        return fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno));
-    return 0;
-}
-
-static int open_target(const struct sink *s, const char *name, uint64_t size, struct fbr_error *err)
-{
-    char path[PATH_MAX];
-    int rc;
-
-    if (s->fd >= 0) {
-        rc = put_head(s->fd, name, "", '0', size, err);
-        return rc < 0 ? rc : s->fd;
-    }
-    place(s, name, path, sizeof(path));
-    rc = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
-    return rc < 0 ? fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno)) : rc;
 }
 
 static int put_file(const struct sink *s, const char *name, const char *path, struct fbr_error *err)
 {
-    static const char zeros[FBR_TAR_BLOCK];
-    int from = open(path, O_RDONLY | O_CLOEXEC), to = -1, rc;
-    off_t size = from < 0 ? -1 : lseek(from, 0, SEEK_END);
+    int from = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+    char block[65536];
+    struct stat st = {0};
+    ssize_t n;
 
-    if (size < 0) {
+    if (from < 0 || fstat(from, &st) < 0)
         rc = fbr_fail(err, -errno, "cannot read %s: %s", path, fbr_strerror(errno));
-        goto done;
+    else
+        rc = put_entry(s, name, AE_IFREG, 0755, NULL, st.st_size, err);
+    for (off_t left = st.st_size; rc == 0 && left > 0; left -= n) {
+        n = read(from, block, left < (off_t)sizeof(block) ? (size_t)left : sizeof(block));
+        if (n <= 0)
+            rc = fbr_fail(err, n < 0 ? -errno : -ESTALE, "cannot read %s: %s", path,
+                          n < 0 ? fbr_strerror(errno) : "it became shorter");
+        else if (archive_write_data(s->a, block, (size_t)n) != n)
+            rc = failed(s, name, err);
     }
-    if ((rc = to = open_target(s, name, (uint64_t)size, err)) < 0 ||
-        (rc = copy(to, from, size, path, err)) < 0)
-        goto done;
-    if (s->fd >= 0)
-        rc = put(to, zeros, (size_t)((FBR_TAR_BLOCK - size % FBR_TAR_BLOCK) % FBR_TAR_BLOCK), err);
-done:
-    if (to >= 0 && to != s->fd)
-        close(to);
     if (from >= 0)
         close(from);
     return rc;
@@ -166,18 +115,19 @@ static bool is_library(const char *path)
 }
 
 /* Finds the place of a file of the closure; false: the file is left out. */
-static bool move(const char *path, const char *program, const char *interp, char *to, size_t size)
+static bool place(const char *path, const char *program, const char *interp, const char *dir,
+                  char *to, size_t size)
 {
     const char *name = strrchr(path, '/') + 1;
 
     if (strcmp(path, program) == 0)
-        snprintf(to, size, "%s", &FBR_BUNDLE_PROGRAM[1]);
+        snprintf(to, size, "%s%s", dir, &FBR_BUNDLE_PROGRAM[strlen(FBR_BUNDLE_DIR)]);
     else if (strcmp(path, interp) == 0)
-        snprintf(to, size, "%s/ld.so", &FBR_BUNDLE_DIR[1]);
+        snprintf(to, size, "%s/ld.so", dir);
     else if (is_module(path))
-        snprintf(to, size, "%s/fiber/%s", &FBR_BUNDLE_DIR[1], name);
+        snprintf(to, size, "%s/fiber/%s", dir, name);
     else if (is_library(path))
-        snprintf(to, size, "%s/lib/%s", &FBR_BUNDLE_DIR[1], name);
+        snprintf(to, size, "%s/lib/%s", dir, name);
     else
         return false;
     return true;
@@ -186,37 +136,39 @@ static bool move(const char *path, const char *program, const char *interp, char
 static int put_all(struct fbr_closure *c, const char *program, const char *interp,
                    const struct sink *s, struct fbr_error *err)
 {
-    /* Sockets are made in /tmp, which not every image has. */
-    static const char *const dirs[] = {FBR_BUNDLE_DIR "/", FBR_BUNDLE_DIR "/lib/",
-                                       FBR_BUNDLE_DIR "/bin/", FBR_BUNDLE_DIR "/fiber/", "/tmp/"};
-    static const char zeros[2 * FBR_TAR_BLOCK];
+    static const char *const folders[] = {"", "/lib", "/bin", "/fiber"};
     size_t n;
     const struct fbr_file *const *files = fbr_closure_files(c, &n);
     char to[PATH_MAX];
     int rc = files ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 
-    for (size_t i = 0; rc == 0 && i < sizeof(dirs) / sizeof(dirs[0]); i++)
-        rc = put_dir(s, dirs[i] + 1, err);
+    for (size_t i = 0; rc == 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
+        snprintf(to, sizeof(to), "%s%s", s->dir, folders[i]);
+        rc = put_entry(s, to, AE_IFDIR, 0755, NULL, 0, err);
+    }
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct fbr_file *f = files[i];
         const char *target = f->kind == FBR_FILE_LINK ? f->target : "";
 
-        if (f->kind == FBR_FILE_DIRECTORY || !move(f->path, program, interp, to, sizeof(to)))
+        if (f->kind == FBR_FILE_DIRECTORY ||
+            !place(f->path, program, interp, s->dir, to, sizeof(to)))
             continue;
         /* all links point into their own folder */
         target = strrchr(target, '/') ? strrchr(target, '/') + 1 : target;
         if (f->kind == FBR_FILE_REGULAR)
             rc = put_file(s, to, f->path, err);
         else if (strcmp(strrchr(f->path, '/') + 1, target) != 0)
-            rc = put_link(s, to, target, err);
+            rc = put_entry(s, to, AE_IFLNK, 0777, target, 0, err);
     }
-    return rc < 0 || s->fd < 0 ? rc : put(s->fd, zeros, sizeof(zeros), err);
+    return rc;
 }
 
-static int make(const char *program, const struct sink *s, bool cluster, struct fbr_error *err)
+/* Writes the bundle into the archive `fd`, or (-1) into the folder `dir`. */
+static int make(const char *program, int fd, const char *dir, bool cluster, struct fbr_error *err)
 {
     char **mapped = NULL, *library_path = NULL;
     struct fbr_closure_options options = {.cluster = cluster};
+    struct sink s = {.dir = dir};
     struct fbr_closure *c = NULL;
     struct fbr_elf elf = {0};
     char interp[PATH_MAX] = "", real[PATH_MAX];
@@ -233,8 +185,14 @@ static int make(const char *program, const struct sink *s, bool cluster, struct 
     options.mapped = (const char *const *)mapped;
     if ((rc = fbr_closure_new(&c, &options, err)) < 0 || (rc = fbr_closure_add(c, real, err)) < 0)
         goto done;
-    rc = put_all(c, real, interp, s, err);
+    s.a = sink_new(fd);
+    rc = s.a ? put_all(c, real, interp, &s, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0 && fd >= 0) /* sockets are made in /tmp, which not every image has */
+        rc = put_entry(&s, "tmp", AE_IFDIR, 01777, NULL, 0, err);
+    if (rc == 0 && archive_write_close(s.a) != ARCHIVE_OK)
+        rc = failed(&s, dir, err);
 done:
+    archive_write_free(s.a);
     fbr_closure_free(c);
     fbr_list_free(mapped);
     free(library_path);
@@ -243,10 +201,10 @@ done:
 
 int fbr_bundle_write(const char *program, int fd, struct fbr_error *err)
 {
-    return make(program, &(struct sink){.fd = fd}, false, err);
+    return make(program, fd, &FBR_BUNDLE_DIR[1], false, err);
 }
 
 int fbr_bundle_into(const char *program, const char *dir, bool cluster, struct fbr_error *err)
 {
-    return make(program, &(struct sink){.fd = -1, .dir = dir}, cluster, err);
+    return make(program, -1, dir, cluster, err);
 }

@@ -462,7 +462,7 @@ static void test_a_ticket_is_for_its_owner_where_that_is_known(void **state)
         {"5:staff", true, false, 0, 0},
         {"4000000000", true, false, 0, 0},
     };
-    struct fbr_tar_owner owner;
+    struct fbr_docker_user owner;
     struct fbr_buf tar = {0};
 
     (void)state;

@@ -51,7 +51,7 @@ FOREIGN = {
     "pmix*": ["mpi_bridge/pmix*.[ch]", "benchmarks/ranks/pmix*.c"],
     "jansson.h": ["backends/http/json.c"],
     "yaml.h": ["backends/kubernetes/yaml.c"],
-    "archive*.h": ["backends/image/image.c"],
+    "archive*.h": ["backends/image/bundle.c", "backends/image/image.c"],
     "openssl/*": ["backends/http/base64.c", "backends/http/http.c", "backends/image/image.c", "runtime/net/aead.c",
                   "runtime/net/tls.c"],
     "ini.h": ["runtime/base/config.c"],
