@@ -4,16 +4,13 @@
 #include "backends/command/settings.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "runtime/base/fds.h"
 
-#define MAX_HOSTS_FILE (1u << 20)
 #define UNSAID (~0u)
 #define STARTS 64
 /* sshd refuses more connections that are logging in (MaxStartups 10:30:100) */
@@ -159,16 +156,17 @@ static int on_pair(void *user, const char *key, const char *value, const char *w
 
 static int hosts_of_file(struct fbr_hosts *h, const char *path, struct fbr_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    char *text = NULL;
+    struct fbr_error why = {0, ""};
     size_t len;
-    int rc = fbr_fds_read_all(fd, MAX_HOSTS_FILE, &text, &len);
+    char *text = fbr_fds_slurp(path, &len, &why);
+    int rc;
 
-    if (rc < 0)
-        return fbr_fail(err, -EINVAL, "hosts file %s: %s", path,
-                        rc == -EFBIG ? "too long" : fbr_strerror(rc));
-    rc = strlen(text) == len ? fbr_hosts_parse(h, path, text, err)
-                             : fbr_fail(err, -EINVAL, "hosts file %s: not text", path);
+    if (!text)
+        rc = fbr_fail(err, -EINVAL, "command_hosts: %s", why.text);
+    else if (strlen(text) != len)
+        rc = fbr_fail(err, -EINVAL, "command_hosts: %s is not text", path);
+    else
+        rc = fbr_hosts_parse(h, path, text, err);
     free(text);
     return rc;
 }

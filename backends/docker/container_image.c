@@ -22,7 +22,6 @@
 #include "runtime/base/sync.h"
 
 #define LOAD_MS 600000
-#define OVERLAY_MAX (1 << 20)
 #define PROGRESS_MS 500
 
 struct waiter {
@@ -502,17 +501,15 @@ static int load_overlay(struct fbr_docker_images *m, struct fbr_error *err)
 {
     const char *path = fbr_config_str(m->config, "docker_template");
     struct fbr_error why = {0, ""};
-    char *text = NULL;
     size_t len;
-    int rc;
+    char *text;
 
     if (!path[0])
         return 0;
-    rc = fbr_fds_read_all(open(path, O_RDONLY | O_CLOEXEC), OVERLAY_MAX, &text, &len);
-    if (rc < 0)
-        fbr_fail(&why, rc, "%s", fbr_strerror(rc));
-    else
-        m->overlay = fbr_json_parse(text, len, &why);
+    text = fbr_fds_slurp(path, &len, &why);
+    if (!text)
+        return fbr_fail(err, -EINVAL, "docker_template: %.400s", why.text);
+    m->overlay = fbr_json_parse(text, len, &why);
     free(text);
     if (m->overlay && !fbr_json_is_object(m->overlay))
         fbr_fail(&why, -EINVAL, "not a JSON object ({...})");

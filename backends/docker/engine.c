@@ -4,7 +4,6 @@
 #include "backends/docker/engine.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <libgen.h>
 #include <limits.h>
@@ -20,7 +19,6 @@
 #include "runtime/base/log.h"
 
 #define ASK_MS 10000
-#define PEM_MAX (1 << 20)
 #define LOOK_UP_MS 1000
 
 /* ---- Asking now ---- */
@@ -115,19 +113,6 @@ struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *pa
 
 /* ---- Where it is ---- */
 
-static char *read_text(const char *dir, const char *file, struct fbr_error *err)
-{
-    char path[PATH_MAX + 64], *text = NULL;
-    size_t len;
-    int rc;
-
-    snprintf(path, sizeof(path), "%s%s%s", dir, dir[0] ? "/" : "", file);
-    rc = fbr_fds_read_all(open(path, O_RDONLY | O_CLOEXEC), PEM_MAX, &text, &len);
-    if (rc < 0)
-        fbr_fail(err, rc, "cannot read %s: %s", path, fbr_strerror(rc));
-    return text;
-}
-
 static const char *usual_host(char podman[300])
 {
     const char *dir = fbr_getenv("XDG_RUNTIME_DIR");
@@ -138,10 +123,11 @@ static const char *usual_host(char podman[300])
     return access(podman + 7, F_OK) == 0 ? podman : "unix:///var/run/docker.sock";
 }
 
-static struct json_t *read_json(const char *dir, const char *file)
+static struct json_t *read_json(const char *path)
 {
-    char *text = read_text(dir, file, NULL);
-    struct json_t *j = text ? fbr_json_parse(text, strlen(text), NULL) : NULL;
+    size_t len;
+    char *text = fbr_fds_slurp(path, &len, NULL);
+    struct json_t *j = text ? fbr_json_parse(text, len, NULL) : NULL;
 
     free(text);
     return j;
@@ -159,7 +145,7 @@ static bool find_context(struct fbr_docker_engine *e, const char *dir, const cha
     host[0] = '\0';
     if (glob(path, GLOB_NOSORT, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++) {
-            struct json_t *j = read_json("", found.gl_pathv[i]);
+            struct json_t *j = read_json(found.gl_pathv[i]);
 
             if (strcmp(fbr_json_text(j, "Name", NULL), context) == 0) {
                 const char *folder = dirname(found.gl_pathv[i]);
@@ -183,12 +169,13 @@ static int take_context(struct fbr_docker_engine *e, char host[300], struct fbr_
     const char *dir = fbr_getenv("DOCKER_CONFIG"), *home = fbr_getenv("HOME"),
                *context = fbr_getenv("DOCKER_CONTEXT");
     struct json_t *config;
-    char own[PATH_MAX];
+    char own[PATH_MAX], path[PATH_MAX];
     int rc = 0;
 
     snprintf(own, sizeof(own), "%s/.docker", home ? home : "");
     dir = dir && dir[0] ? dir : own;
-    config = read_json(dir, "config.json");
+    snprintf(path, sizeof(path), "%.3000s/config.json", dir);
+    config = read_json(path);
     if (!context || !context[0])
         context = fbr_json_text(config, "currentContext", NULL);
     if (context[0] && strcmp(context, "default") != 0)
@@ -241,12 +228,13 @@ static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, cha
     static const char *const files[] = {"ca.pem", "cert.pem", "key.pem"};
     const char *dir = fbr_getenv("DOCKER_CERT_PATH"), *home = fbr_getenv("HOME");
     struct fbr_error why = {0, ""};
-    char own[PATH_MAX];
+    char own[PATH_MAX], path[PATH_MAX];
 
     snprintf(own, sizeof(own), "%s/.docker", home ? home : "");
     dir = e->certs[0] ? e->certs : dir && dir[0] ? dir : own;
     for (int i = 0; i < 3; i++) {
-        pem[i] = read_text(dir, files[i], &why);
+        snprintf(path, sizeof(path), "%.3000s/%s", dir, files[i]);
+        pem[i] = fbr_fds_slurp(path, NULL, &why);
         if (!pem[i])
             return fbr_fail(err, -EKEYREJECTED, "TLS (%s): %s",
                             e->certs[0] ? "docker's context has keys" : "DOCKER_TLS_VERIFY is set",
@@ -344,7 +332,7 @@ static void first_network(void *user, const char *key, struct json_t *network)
 
 static void find_own(struct fbr_docker_engine *e)
 {
-    char *mounts = read_text("/proc/self", "mountinfo", NULL);
+    char *mounts = fbr_fds_slurp("/proc/self/mountinfo", NULL, NULL);
     struct json_t *j = NULL;
 
     if (mounts && fbr_docker_own_id(mounts, e->own))

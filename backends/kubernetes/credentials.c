@@ -16,9 +16,9 @@
 
 #include "backends/http/base64.h"
 #include "backends/http/json.h"
-#include "backends/kubernetes/yaml.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/net/loop.h"
 #include "runtime/program/spawn.h"
@@ -303,8 +303,7 @@ static bool is_due(const struct fbr_kube_creds *c)
 static void read_ca(struct fbr_kube_creds *c)
 {
     struct fbr_kube_config *to = c->config;
-    size_t len;
-    char *text = fbr_kube_read(to->ca_file, &len, NULL);
+    char *text = fbr_fds_slurp(to->ca_file, NULL, NULL);
 
     if (text && text[0] && strcmp(text, to->ca) != 0) {
         free(to->ca);
@@ -319,8 +318,7 @@ static void read_ca(struct fbr_kube_creds *c)
  * file has none. */
 static int read_file(struct fbr_kube_creds *c, struct fbr_error *err)
 {
-    size_t len;
-    char *text = fbr_kube_read(c->config->token_file, &len, err);
+    char *text = fbr_fds_slurp(c->config->token_file, NULL, err);
 
     if (c->config->ca_file)
         read_ca(c);

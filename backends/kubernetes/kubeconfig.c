@@ -16,6 +16,7 @@
 #include "backends/kubernetes/yaml.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
 #define MAX_ARGS 256
@@ -147,7 +148,7 @@ static int take_pem(char **out, const struct json_t *in, const char *key, struct
             return fbr_fail(err, -EINVAL, "%s is not base64 of a text", with_data);
         }
     } else if (path[0]) {
-        *out = fbr_kube_read(path, &len, err);
+        *out = fbr_fds_slurp(path, NULL, err);
         if (!*out)
             return fbr_wrap(err, "%s", key);
     }
@@ -300,17 +301,16 @@ int fbr_kube_config_pod(struct fbr_kube_config *c, const char *host, const char 
 {
     bool six = strchr(host, ':') != NULL;
     char path[PATH_MAX];
-    size_t len;
 
     memset(c, 0, sizeof(*c));
     c->in_cluster = true;
     if (asprintf(&c->server, "https://%s%s%s:%s", six ? "[" : "", host, six ? "]" : "", port) < 0)
         c->server = NULL;
     snprintf(path, sizeof(path), "%s/ca.crt", folder);
-    c->ca = fbr_kube_read(path, &len, err);
+    c->ca = fbr_fds_slurp(path, NULL, err);
     c->ca_file = strdup(path);
     snprintf(path, sizeof(path), "%s/namespace", folder);
-    c->namespace_ = c->ca ? fbr_kube_read(path, &len, err) : NULL;
+    c->namespace_ = c->ca ? fbr_fds_slurp(path, NULL, err) : NULL;
     snprintf(path, sizeof(path), "%s/token", folder);
     c->token_file = strdup(path);
     if (!c->server || !c->ca || !c->ca_file || !c->namespace_ || !c->token_file) {

@@ -4,18 +4,15 @@
 #include "backends/kubernetes/yaml.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include <yaml.h>
 
 #include "backends/http/json.h"
 #include "runtime/base/fds.h"
 
-#define MAX_FILE (8u << 20)
 #define MAX_DEPTH 64
 #define MAX_NODES 200000 /* each use of an alias counts */
 
@@ -220,22 +217,10 @@ struct json_t *fbr_kube_yaml(const char *text, size_t len, const char *name, str
     return j;
 }
 
-char *fbr_kube_read(const char *path, size_t *len, struct fbr_error *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), rc;
-    char *text = NULL;
-
-    *len = 0;
-    rc = fbr_fds_read_all(fd, MAX_FILE, &text, len);
-    if (rc < 0)
-        fbr_fail(err, rc, "cannot read %s: %s", path, fbr_strerror(rc));
-    return text;
-}
-
 struct json_t *fbr_kube_yaml_file(const char *path, struct fbr_error *err)
 {
     size_t len;
-    char *text = fbr_kube_read(path, &len, err);
+    char *text = fbr_fds_slurp(path, &len, err);
     struct json_t *j = text ? fbr_kube_yaml(text, len, path, err) : NULL;
 
     free(text);

@@ -21,7 +21,4 @@ struct json_t *fbr_kube_yaml(const char *text, size_t len, const char *name, str
 /* The same for a file; -ENOENT if it does not exist. */
 struct json_t *fbr_kube_yaml_file(const char *path, struct fbr_error *err);
 
-/* Returns the contents of a file, NUL-terminated, for free(); NULL and a message. */
-char *fbr_kube_read(const char *path, size_t *len, struct fbr_error *err);
-
 #endif

@@ -16,6 +16,7 @@
 
 #define AT_ONCE 256
 #define SHORT 4
+#define MAX_FILE (8u << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int promised; /* under lock */
@@ -158,6 +159,21 @@ int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len)
     *text = fit ? fit : data;
     *len = got;
     return 0;
+}
+
+char *fbr_fds_slurp(const char *path, size_t *len, struct fbr_error *err)
+{
+    size_t have;
+    char *text;
+    int rc = fbr_fds_read_all(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), MAX_FILE, &text, &have);
+
+    if (rc < 0) {
+        fbr_fail(err, rc, "cannot read %s: %s", path, fbr_strerror(rc));
+        return NULL;
+    }
+    if (len)
+        *len = have;
+    return text;
 }
 
 int fbr_fds_write(int fd, const void *data, size_t len)
