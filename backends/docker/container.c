@@ -161,8 +161,6 @@ static void fail_taken(struct fbr_docker_job *j, const char *why)
 static void fail_killed(struct fbr_docker_job *j, const char *why)
 {
     (void)why;
-    fbr_docker_bundle_forget(j->b->bundle, j);
-    fbr_docker_images_forget(j->b->images, j);
     remove_container(j);
     finish(j, -j->sig, "");
 }
@@ -521,23 +519,40 @@ static void fill(struct fbr_docker_job *j, const char *why)
 
 /* ---- An image without our program ---- */
 
-static void on_bundle(void *user, int fd, const char *why)
+static void cannot_bundle(struct fbr_docker_job *j, const char *why)
 {
-    struct fbr_docker_job *j = user;
-    char text[600] = "";
+    char text[600];
 
-    if (fd < 0)
-        snprintf(text, sizeof(text),
-                 "the image %.200s does not have this program, and it cannot be copied in: %.300s",
-                 j->image, why);
-    j->bundle = fd;
-    step(j, fd < 0 ? ON_REFUSED : ON_BUNDLE, text);
+    snprintf(text, sizeof(text),
+             "the image %.200s does not have this program, and it cannot be copied in: %.300s",
+             j->image, why);
+    step(j, ON_REFUSED, text);
 }
 
-static void make_bundle(struct fbr_docker_job *j, const char *why)
+static void take_bundle(struct fbr_docker_job *j, const char *why)
 {
+    struct fbr_error err = {0, ""};
+
     (void)why;
-    fbr_docker_bundle_want(j->b->bundle, on_bundle, j);
+    j->bundle = fbr_docker_bundle_take(j->b->bundle, &err);
+    if (j->bundle >= 0)
+        step(j, ON_BUNDLE, "");
+    else if (j->bundle != -EAGAIN)
+        cannot_bundle(j, err.text);
+}
+
+void fbr_docker_on_bundle(void *backend, const char *why)
+{
+    struct fbr_backend *b = backend;
+    struct fbr_docker_job *j;
+
+    do { /* from the beginning each time, because a step may change the list */
+        DL_SEARCH_SCALAR(b->jobs, j, state, BUNDLING);
+        if (j && why)
+            cannot_bundle(j, why);
+        else if (j)
+            take_bundle(j, "");
+    } while (j);
 }
 
 /* Removes a container that was created with a command that the image lacks. */
@@ -595,20 +610,54 @@ static void look_up(struct fbr_docker_job *j, const char *why)
         (struct fbr_http_request){.method = "GET", .done = on_looked_up});
 }
 
-static void on_image(void *user, const char *text, bool done, bool good)
+/* Returns a job that waits for this fetch, and has not received the last news. */
+static struct fbr_docker_job *find_waiting(struct fbr_backend *b, int fetch)
 {
-    struct fbr_docker_job *j = user;
+    struct fbr_docker_job *j;
 
-    if (!done)
-        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
+    DL_FOREACH(b->jobs, j)
+        if (j->fetch == fetch && j->told != b->news)
+            break;
+    return j;
+}
+
+void fbr_docker_on_image(void *backend, int fetch, const char *text, bool done, bool good)
+{
+    struct fbr_backend *b = backend;
+    struct fbr_docker_job *j;
+
+    b->news++;
+    while ((j = find_waiting(b, fetch))) { /* a callback may change the list */
+        j->told = b->news;
+        if (done) {
+            j->fetch = 0;
+            step(j, good ? ON_IMAGE : ON_REFUSED, text);
+        } else {
+            notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
+        }
+    }
+}
+
+/* `fetch`: as fbr_docker_images_want() returns it. */
+static void await_image(struct fbr_docker_job *j, int fetch)
+{
+    if (fetch > 0)
+        j->fetch = fetch;
     else
-        step(j, good ? ON_IMAGE : ON_REFUSED, text);
+        step(j, fetch == 0 ? ON_IMAGE : ON_REFUSED, "out of memory");
 }
 
 static void pull(struct fbr_docker_job *j, const char *why)
 {
+    bool made = fbr_docker_images_is_made(j->b->images, j->image);
+    int fetch = fbr_docker_images_pull(j->b->images, j->image);
+    char text[300];
+
     (void)why;
-    fbr_docker_images_pull(j->b->images, j->image, on_image, j);
+    snprintf(text, sizeof(text), "image %.200s is not on the engine, and is pulled", j->image);
+    await_image(j, fetch);
+    if (fetch > 0 && !made) /* a slow pull may report nothing for a while */
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
 }
 
 /* Whether more jobs start than the engine gets requests at a time. If so, those at the end wait in
@@ -649,7 +698,7 @@ static void step(struct fbr_docker_job *j, enum fbr_container_event event, const
         [DO_LOOK_UP] = look_up,
         [DO_PROBE] = probe,
         [DO_UNDO] = undo,
-        [DO_BUNDLE] = make_bundle,
+        [DO_BUNDLE] = take_bundle,
         [DO_FILL] = fill,
         [DO_PUT] = put_next,
         [DO_START] = start,
@@ -677,5 +726,5 @@ static void step(struct fbr_docker_job *j, enum fbr_container_event event, const
 void fbr_docker_job_start(struct fbr_docker_job *j)
 {
     j->state = FETCHING;
-    fbr_docker_images_want(j->b->images, j->image, on_image, j);
+    await_image(j, fbr_docker_images_want(j->b->images, j->image));
 }

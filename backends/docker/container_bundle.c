@@ -25,16 +25,11 @@ struct known_image {
     char name[];
 };
 
-struct waiting {
-    struct waiting *next;
-    void (*done)(void *user, int fd, const char *why);
-    void *user;
-};
-
 struct fbr_docker_bundle {
     struct fbr_loop *loop;
     struct known_image *images;
-    struct waiting *waiting;
+    void (*made)(void *user, const char *why);
+    void *user;
     uv_work_t work;
     struct fbr_error err;
     int fd; /* the memory file, when it is complete */
@@ -42,6 +37,7 @@ struct fbr_docker_bundle {
 };
 
 int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_loop *loop,
+                           void (*made)(void *user, const char *why), void *user,
                            struct fbr_error *err)
 {
     struct fbr_docker_bundle *d = calloc(1, sizeof(*d));
@@ -49,6 +45,8 @@ int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_loop *loop
     if (!d)
         return fbr_fail(err, -ENOMEM, "out of memory");
     d->loop = loop;
+    d->made = made;
+    d->user = user;
     d->fd = -1;
     *out = d;
     return 0;
@@ -67,13 +65,8 @@ static void free_bundle(struct fbr_docker_bundle *d)
 
 void fbr_docker_bundle_close(struct fbr_docker_bundle *d)
 {
-    struct waiting *w, *next;
-
     if (!d)
         return;
-    LL_FOREACH_SAFE(d->waiting, w, next)
-        free(w);
-    d->waiting = NULL;
     d->closed = true;
     if (!d->at_work)
         free_bundle(d);
@@ -121,22 +114,9 @@ static void make(uv_work_t *work)
         fbr_bundle_write("/proc/self/exe", d->fd, &d->err);
 }
 
-/* Opens the file anew for each reader, so that each has its own position. */
-static void hand_out(struct fbr_docker_bundle *d, struct waiting *w)
-{
-    char path[40];
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", d->fd);
-    fd = d->whole ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    w->done(w->user, fd, d->whole ? fbr_strerror(errno) : d->err.text);
-    free(w);
-}
-
 static void on_made(uv_work_t *work, int status)
 {
     struct fbr_docker_bundle *d = work->data;
-    struct waiting *all = d->waiting, *w, *next;
 
     d->at_work = false;
     fbr_loop_release(d->loop);
@@ -145,47 +125,29 @@ static void on_made(uv_work_t *work, int status)
         return;
     }
     d->whole = status == 0 && d->err.code == 0;
-    d->waiting = NULL;
-    LL_FOREACH_SAFE(all, w, next)
-        hand_out(d, w);
     if (!d->whole && d->fd >= 0) { /* the next request tries again */
         close(d->fd);
         d->fd = -1;
     }
+    d->made(d->user, d->whole ? NULL : d->err.text);
 }
 
-void fbr_docker_bundle_want(struct fbr_docker_bundle *d,
-                            void (*done)(void *user, int fd, const char *why), void *user)
+int fbr_docker_bundle_take(struct fbr_docker_bundle *d, struct fbr_error *err)
 {
-    struct waiting *w = calloc(1, sizeof(*w));
+    char path[40];
+    int fd;
 
-    if (!w) {
-        done(user, -1, "out of memory");
-        return;
+    if (d->whole) { /* opened anew, so that each reader has a position of its own */
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", d->fd);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd < 0 ? fbr_fail(err, -errno, "%s", fbr_strerror(errno)) : fd;
     }
-    w->done = done;
-    w->user = user;
-    if (d->whole) {
-        hand_out(d, w);
-        return;
-    }
-    LL_APPEND(d->waiting, w);
     if (d->at_work)
-        return;
+        return -EAGAIN;
     d->at_work = true;
     d->err = (struct fbr_error){0, ""};
     d->work.data = d;
     fbr_loop_hold(d->loop);
     uv_queue_work(fbr_loop_uv(d->loop), &d->work, make, on_made);
-}
-
-void fbr_docker_bundle_forget(struct fbr_docker_bundle *d, const void *user)
-{
-    struct waiting *w, *next;
-
-    LL_FOREACH_SAFE(d->waiting, w, next)
-        if (w->user == user) {
-            LL_DELETE(d->waiting, w);
-            free(w);
-        }
+    return -EAGAIN;
 }

@@ -24,19 +24,12 @@
 #define LOAD_MS 600000
 #define PROGRESS_MS 500
 
-struct waiter {
-    struct waiter *next, *prev;
-    fbr_docker_on_image *on; /* NULL: forgotten during the notification */
-    void *user;
-    bool busy;
-};
-
 /* An image that is on its way to the engine. */
 struct fetch {
     struct fetch *next, *prev;
     struct fbr_docker_images *m;
+    int number;
     char image[256];
-    struct waiter *waiters;
     struct fbr_http_call *call;
     struct fbr_json_lines lines;
     char failed[400];
@@ -56,8 +49,10 @@ struct fbr_docker_images {
     const struct fbr_config *config;
     struct fbr_loop *loop;
     struct json_t *overlay;
-    /* notifying: the fetch whose waiters are being notified */
-    struct fetch *fetches, *notifying;
+    fbr_docker_image_news *news;
+    void *user;
+    struct fetch *fetches;
+    int number;              /* of the last fetch */
     struct fbr_image *image; /* the image that is made of our program */
     char own[128];           /* the name of that image; "" until it is needed */
     bool there;              /* the engine has that image */
@@ -77,107 +72,33 @@ static struct fetch *find_fetch(struct fbr_docker_images *m, const char *image)
     return NULL;
 }
 
-static struct fetch *wait_for(struct fbr_docker_images *m, const char *image,
-                              fbr_docker_on_image *on, void *user, bool *first)
+static struct fetch *new_fetch(struct fbr_docker_images *m, const char *image)
 {
-    struct fetch *f = find_fetch(m, image);
-    struct waiter *w = calloc(1, sizeof(*w));
+    struct fetch *f = calloc(1, sizeof(*f));
 
-    *first = !f;
-    if (!f && w) {
-        f = calloc(1, sizeof(*f));
-        if (f) {
-            f->m = m;
-            f->fd = -1;
-            snprintf(f->image, sizeof(f->image), "%s", image);
-            DL_APPEND(m->fetches, f);
-        }
-    }
-    if (!f || !w) {
-        free(w);
-        on(user, "out of memory", true, false);
+    if (!f)
         return NULL;
-    }
-    w->on = on;
-    w->user = user;
-    DL_APPEND(f->waiters, w);
+    f->m = m;
+    f->number = ++m->number;
+    f->fd = -1;
+    snprintf(f->image, sizeof(f->image), "%s", image);
+    DL_APPEND(m->fetches, f);
     return f;
 }
 
-/* Notifies all waiting starts. A callback may make other waiters forget the fetch. */
-static void notify_all(struct fetch *f, const char *text)
+static void notify(const struct fetch *f, const char *text)
 {
-    struct waiter *w = f->waiters, *told;
-
-    while (w) {
-        w->busy = true;
-        if (w->on)
-            w->on(w->user, text, false, false);
-        w->busy = false;
-        told = w;
-        w = w->next;
-        if (!told->on) {
-            DL_DELETE(f->waiters, told);
-            free(told);
-        }
-    }
-}
-
-/* Reports to the newest waiter that it waits: a slow pull may report nothing for a while. */
-static void notify_newest(struct fetch *f)
-{
-    struct waiter *w = f->waiters->prev;
-    char text[300];
-
-    snprintf(text, sizeof(text), "image %.200s is not on the engine, and is pulled", f->image);
-    w->busy = true;
-    w->on(w->user, text, false, false);
-    w->busy = false;
-    if (!w->on) {
-        DL_DELETE(f->waiters, w);
-        free(w);
-    }
+    f->m->news(f->m->user, f->number, text, false, false);
 }
 
 static void notify_end(struct fetch *f, const char *text, bool good)
 {
-    struct waiter *w;
-
     DL_DELETE(f->m->fetches, f);
-    DL_APPEND(f->m->notifying, f);
-    while ((w = f->waiters)) {
-        DL_DELETE(f->waiters, w);
-        w->on(w->user, text, true, good);
-        free(w);
-    }
-    DL_DELETE(f->m->notifying, f);
+    f->m->news(f->m->user, f->number, text, true, good);
     if (f->fd >= 0)
         close(f->fd);
     fbr_buf_fini(&f->lines.line);
     free(f);
-}
-
-static void forget(struct fetch *fetches, const void *user)
-{
-    struct fetch *f;
-    struct waiter *w, *next;
-
-    DL_FOREACH(fetches, f)
-        DL_FOREACH_SAFE(f->waiters, w, next) {
-            if (w->user != user)
-                continue;
-            w->on = NULL;
-            if (!w->busy) {
-                DL_DELETE(f->waiters, w);
-                free(w);
-            }
-        }
-}
-
-void fbr_docker_images_forget(struct fbr_docker_images *m, const void *user)
-{
-    forget(m->fetches, user);
-    forget(m->notifying, user);
 }
 
 /* ---- Pulling ---- */
@@ -200,7 +121,7 @@ static void on_line(void *user, const struct json_t *j)
     f->told_ms = fbr_now_ms();
     fbr_docker_pull_format(&f->progress, say, sizeof(say));
     snprintf(text, sizeof(text), "image %.200s: %s", f->image, say);
-    notify_all(f, text);
+    notify(f, text);
 }
 
 static void on_progress(void *user, const void *data, size_t len)
@@ -268,7 +189,7 @@ static void begin_command(struct fetch *f)
 
     snprintf(text, sizeof(text), "image %.200s is pulled by `docker pull`, with your logins",
              f->image);
-    notify_all(f, text);
+    notify(f, text);
     f->engine = *f->m->engine;
     f->pulled = (struct fbr_post){.fn = on_pulled, .arg = f, .own = true};
     f->at_work = true;
@@ -304,7 +225,8 @@ static void on_fetched(void *user, const struct fbr_http_answer *a)
     notify_end(f, good ? "" : text, good);
 }
 
-static struct fbr_http_call *send_to(struct fetch *f, const char *path, struct fbr_http_request r)
+/* Returns the number of the fetch; -ENOMEM: it has ended. */
+static int send_to(struct fetch *f, const char *path, struct fbr_http_request r)
 {
     struct fbr_docker_engine *e = f->m->engine;
     char whole[1200];
@@ -313,12 +235,13 @@ static struct fbr_http_call *send_to(struct fetch *f, const char *path, struct f
     r.path = whole;
     r.user = f;
     f->call = fbr_http_send(e->http, &r, &f->err);
-    if (!f->call)
-        notify_end(f, "out of memory", false);
-    return f->call;
+    if (f->call)
+        return f->number;
+    notify_end(f, "out of memory", false);
+    return -ENOMEM;
 }
 
-static void pull(struct fetch *f)
+static int pull(struct fetch *f)
 {
     char repo[256], tag[256], path[1100], *r, *t;
 
@@ -330,8 +253,9 @@ static void pull(struct fetch *f)
     free(r);
     free(t);
     fbr_info("docker: pulling the image %s", f->image);
-    send_to(f, path,
-            (struct fbr_http_request){.method = "POST", .data = on_progress, .done = on_fetched});
+    return send_to(
+        f, path,
+        (struct fbr_http_request){.method = "POST", .data = on_progress, .done = on_fetched});
 }
 
 static void begin_work(struct fetch *f, uv_work_cb work, uv_after_work_cb after)
@@ -342,22 +266,18 @@ static void begin_work(struct fetch *f, uv_work_cb work, uv_after_work_cb after)
     uv_queue_work(fbr_loop_uv(f->m->loop), &f->work, work, after);
 }
 
-void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
-                            void *user)
+int fbr_docker_images_pull(struct fbr_docker_images *m, const char *image)
 {
-    bool first;
-    struct fetch *f;
+    struct fetch *f = find_fetch(m, image);
 
     if (strcmp(image, m->own) == 0) { /* another user removed it from the engine */
         m->there = false;
-        fbr_docker_images_want(m, image, on, user);
-        return;
+        return fbr_docker_images_want(m, image);
     }
-    f = wait_for(m, image, on, user, &first);
     if (f)
-        notify_newest(f);
-    if (f && first)
-        pull(f);
+        return f->number;
+    f = new_fetch(m, image);
+    return f ? pull(f) : -ENOMEM;
 }
 
 /* ---- Making our own ---- */
@@ -433,28 +353,27 @@ static void on_looked(void *user, const struct fbr_http_answer *a)
     fbr_image_facts(f->m->image, &facts);
     snprintf(text, sizeof(text), "making an image of this program, %llu MiB",
              (unsigned long long)(facts.bytes >> 20) + 1);
-    notify_all(f, text);
+    notify(f, text);
     begin_work(f, make, on_made);
 }
 
-void fbr_docker_images_want(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
-                            void *user)
+int fbr_docker_images_want(struct fbr_docker_images *m, const char *image)
 {
-    struct fetch *f;
+    struct fetch *f = find_fetch(m, image);
     char path[300];
-    bool first;
 
-    if (m->there || strcmp(image, m->own) != 0) {
-        on(user, "", true, true);
-        return;
-    }
-    f = wait_for(m, image, on, user, &first);
-    if (!f || !first)
-        return;
+    if (m->there || strcmp(image, m->own) != 0)
+        return 0;
+    if (f)
+        return f->number;
+    f = new_fetch(m, image);
+    if (!f)
+        return -ENOMEM;
     f->making = true;
     snprintf(path, sizeof(path), "/images/%.250s/json", image);
-    send_to(f, path,
-            (struct fbr_http_request){.method = "GET", .patience_ms = 10000, .done = on_looked});
+    return send_to(
+        f, path,
+        (struct fbr_http_request){.method = "GET", .patience_ms = 10000, .done = on_looked});
 }
 
 static int name_own(struct fbr_docker_images *m, struct fbr_error *err)
@@ -518,7 +437,7 @@ static int load_overlay(struct fbr_docker_images *m, struct fbr_error *err)
 
 int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_engine *engine,
                            const struct fbr_config *config, struct fbr_loop *loop,
-                           struct fbr_error *err)
+                           fbr_docker_image_news *news, void *user, struct fbr_error *err)
 {
     struct fbr_docker_images *m = calloc(1, sizeof(*m));
     int rc;
@@ -528,6 +447,8 @@ int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_eng
     m->engine = engine;
     m->config = config;
     m->loop = loop;
+    m->news = news;
+    m->user = user;
     rc = load_overlay(m, err);
     if (rc < 0) {
         fbr_json_free(m->overlay);
@@ -543,16 +464,12 @@ int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_eng
 void fbr_docker_images_close(struct fbr_docker_images *m)
 {
     struct fetch *f, *next;
-    struct waiter *w, *more;
 
     if (!m)
         return;
     m->closed = true;
     atomic_store(&m->stop, true);
     DL_FOREACH_SAFE(m->fetches, f, next) {
-        DL_FOREACH_SAFE(f->waiters, w, more)
-            free(w);
-        f->waiters = NULL;
         fbr_buf_fini(&f->lines.line);
         if (f->at_work)
             continue;

@@ -13,12 +13,13 @@
 
 struct fbr_docker_images;
 
-/* Receives news of an image: text while it is on its way; at the end, once, with done. */
-typedef void fbr_docker_on_image(void *user, const char *text, bool done, bool good);
+/* Receives news of an image that is on its way: text; at the end, once, with done. `fetch` is the
+ * number that fbr_docker_images_want() or _pull() has returned. */
+typedef void fbr_docker_image_news(void *user, int fetch, const char *text, bool done, bool good);
 
 int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_engine *engine,
                            const struct fbr_config *config, struct fbr_loop *loop,
-                           struct fbr_error *err);
+                           fbr_docker_image_news *news, void *user, struct fbr_error *err);
 /* No callback runs after it. */
 void fbr_docker_images_close(struct fbr_docker_images *m);
 
@@ -32,14 +33,10 @@ int fbr_docker_images_choose(struct fbr_docker_images *m, const char *image, cha
 bool fbr_docker_images_is_own(const struct fbr_docker_images *m, const char *image);
 /* Whether the image is the one that is made of our program. */
 bool fbr_docker_images_is_made(const struct fbr_docker_images *m, const char *image);
-/* Makes the image if it must be made; calls `on` at once if there is nothing to do. */
-void fbr_docker_images_want(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
-                            void *user);
-/* For an image that the engine lacks: pulls it from its registry. Several jobs wait for one
- * pull. */
-void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
-                            void *user);
-/* Ends the notifications of `user`. */
-void fbr_docker_images_forget(struct fbr_docker_images *m, const void *user);
+/* Makes the image if it must be made. 0: there is nothing to do; a positive number: of the fetch,
+ * which may have begun before; -ENOMEM. */
+int fbr_docker_images_want(struct fbr_docker_images *m, const char *image);
+/* The same for an image that the engine lacks: pulls it from its registry. */
+int fbr_docker_images_pull(struct fbr_docker_images *m, const char *image);
 
 #endif

@@ -86,8 +86,9 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
     fbr_environ_use(env->environ);
     b->env = *env;
     if ((rc = fbr_docker_engine_open(&b->engine, env->loop, env->config, err)) < 0 ||
-        (rc = fbr_docker_images_open(&b->images, &b->engine, env->config, env->loop, err)) < 0 ||
-        (rc = fbr_docker_bundle_open(&b->bundle, env->loop, err)) < 0)
+        (rc = fbr_docker_images_open(&b->images, &b->engine, env->config, env->loop,
+                                     fbr_docker_on_image, b, err)) < 0 ||
+        (rc = fbr_docker_bundle_open(&b->bundle, env->loop, fbr_docker_on_bundle, b, err)) < 0)
         goto fail;
     if (fbr_timer_init(&b->again, env->loop, on_again, b) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");

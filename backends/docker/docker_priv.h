@@ -28,7 +28,9 @@ struct fbr_docker_job {
     char *body;
     /* for an image that lacks our program; NULL: the job runs another program */
     char *bundled_body;
-    int bundle;            /* the archive with our program, while it is sent; -1: none */
+    int fetch;     /* the number of the fetch of its image, while that is on its way; else 0 */
+    unsigned told; /* the number of the last news of it that the runtime has received */
+    int bundle;    /* the archive with our program, while it is sent; -1: none */
     struct fbr_buf ticket; /* the archive with the ticket */
     struct fbr_http_call *call, *output;
     struct fbr_docker_frames frames;
@@ -72,6 +74,7 @@ struct fbr_backend {
     char caller[32];
     char *groups;      /* our supplementary groups, separated by blanks; NULL: none */
     unsigned failures; /* consecutive failures of the stream of events */
+    unsigned news;     /* number of news of images */
     /* the stream has ended, and no list has shown since then which containers are left */
     bool away;
     bool tty; /* the overlay sets a terminal, so output has no frames */
@@ -90,20 +93,23 @@ void fbr_docker_job_gone(struct fbr_docker_job *j);
 void fbr_docker_job_runs(struct fbr_docker_job *j);
 void fbr_docker_job_wipe(struct fbr_docker_job *j);
 void fbr_docker_job_on_time(void *job);
+fbr_docker_image_news fbr_docker_on_image;
+void fbr_docker_on_bundle(void *backend, const char *why);
 
 int fbr_docker_sweep_images(struct fbr_backend *b, int64_t before_ms, int dry,
                             fbr_backend_swept *swept, void *user, struct fbr_error *err);
 
+/* Calls made() when the archive is ready, or cannot be made (`why`, else NULL). */
 int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_loop *loop,
+                           void (*made)(void *user, const char *why), void *user,
                            struct fbr_error *err);
 void fbr_docker_bundle_close(struct fbr_docker_bundle *d); /* NULL is allowed */
 /* Whether an image lacks our program: 1, 0, or -1: not checked yet. */
 int fbr_docker_bundle_lacks(const struct fbr_docker_bundle *d, const char *image);
 void fbr_docker_bundle_learn(struct fbr_docker_bundle *d, const char *image, bool lacks);
-/* Passes `done` a descriptor of the archive, which `done` must close, or -1 and the reason. */
-void fbr_docker_bundle_want(struct fbr_docker_bundle *d,
-                            void (*done)(void *user, int fd, const char *why), void *user);
-void fbr_docker_bundle_forget(struct fbr_docker_bundle *d, const void *user);
+/* Returns a descriptor of the archive, for one reader, which closes it. -EAGAIN: the archive is
+ * being made, and made() follows; other errors with a sentence. */
+int fbr_docker_bundle_take(struct fbr_docker_bundle *d, struct fbr_error *err);
 
 /* Watches the events of our run, from its beginning. */
 void fbr_docker_watch(struct fbr_backend *b);

@@ -38,6 +38,7 @@ static struct {
     int gate, begun;
     pthread_t freer; /* frees the engine when it starts a thread; 0: none does */
     sem_t done, asked;
+    char *said;
     atomic_int good;
     uv_work_t work;
 } t;
@@ -58,10 +59,25 @@ static const char *in_dir(const char *name)
     return path_in(t.dir, name);
 }
 
+static void on_image(void *user, int fetch, const char *text, bool done, bool good)
+{
+    (void)user;
+    (void)fetch;
+    if (!done)
+        return;
+    t.good += good;
+    if (t.said)
+        snprintf(t.said, 400, "%s", text);
+    if (!t.said && !strstr(text, "is not on the engine, and cannot be pulled"))
+        fprintf(stderr, "%s\n", text);
+    else
+        sem_post(&t.done);
+}
+
 static int open_images(void *arg)
 {
     (void)arg;
-    return fbr_docker_images_open(&t.images, &t.engine, t.config, t.b->loop, NULL);
+    return fbr_docker_images_open(&t.images, &t.engine, t.config, t.b->loop, on_image, NULL, NULL);
 }
 
 static int close_images(void *arg)
@@ -71,18 +87,6 @@ static int close_images(void *arg)
     return 0;
 }
 
-static void on_image(void *user, const char *text, bool done, bool good)
-{
-    (void)user;
-    if (!done)
-        return;
-    t.good += good;
-    if (!strstr(text, "is not on the engine, and cannot be pulled"))
-        fprintf(stderr, "%s\n", text);
-    else
-        sem_post(&t.done);
-}
-
 static int pull_all(void *arg)
 {
     char image[64];
@@ -90,7 +94,7 @@ static int pull_all(void *arg)
     (void)arg;
     for (int i = 0; i < PULLS; i++) {
         snprintf(image, sizeof(image), "host:5000/app%d", i);
-        fbr_docker_images_pull(t.images, image, on_image, &t);
+        assert_true(fbr_docker_images_pull(t.images, image) > 0);
     }
     return 0;
 }
@@ -211,8 +215,7 @@ static int pull_and_free(void *arg)
 {
     (void)arg;
     t.freer = pthread_self();
-    fbr_docker_images_pull(t.images, "host:5000/app", on_image, &t);
-    return 0;
+    return fbr_docker_images_pull(t.images, "host:5000/app") > 0 ? 0 : -1;
 }
 
 static void a_command_needs_the_engine_no_longer(void **state)
@@ -233,25 +236,14 @@ static void a_command_needs_the_engine_no_longer(void **state)
 
 /* ---- An engine that is full ---- */
 
-static void on_own_image(void *user, const char *text, bool done, bool good)
-{
-    char *said = user;
-
-    if (!done)
-        return;
-    t.good = good;
-    snprintf(said, 400, "%s", text);
-    sem_post(&t.done);
-}
-
 static int want_own(void *said)
 {
     char image[128];
 
     if (fbr_docker_images_choose(t.images, NULL, image, sizeof(image), NULL) < 0)
         return -1;
-    fbr_docker_images_want(t.images, image, on_own_image, said);
-    return 0;
+    t.said = said;
+    return fbr_docker_images_want(t.images, image) > 0 ? 0 : -1;
 }
 
 static void an_image_that_does_not_fit_is_told(void **state)
