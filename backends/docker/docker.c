@@ -374,34 +374,42 @@ static int docker_list(struct fbr_backend *b, fbr_backend_found *found, void *us
     return 0;
 }
 
-struct removed {
+struct now {
     int status;
-    char why[300];
+    char *why;
 };
 
-static void on_removed(void *user, const struct fbr_http_answer *a)
+static void on_now(void *user, const struct fbr_http_answer *a)
 {
-    struct removed *r = user;
+    struct now *n = user;
 
-    r->status = a->status;
-    fbr_http_describe(a, r->why, sizeof(r->why));
+    n->status = a->status;
+    fbr_http_describe(a, n->why, 300);
+}
+
+int fbr_docker_now(struct fbr_backend *b, const char *method, const char *format, const char *text,
+                   uint64_t ms, char why[300])
+{
+    struct now n = {0, why};
+    char *path = fbr_docker_path(b, format, text);
+    const struct fbr_http_request r = {.method = method, .path = path, .done = on_now, .user = &n};
+
+    snprintf(why, 300, "out of memory");
+    if (path)
+        fbr_http_now(b->engine.http, &r, 1, ms);
+    free(path);
+    return n.status;
 }
 
 static int docker_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
 {
-    struct removed done = {0};
-    char *path = fbr_docker_path(b, "/containers/%s?force=1&v=1", id);
-    const struct fbr_http_request r = {
-        .method = "DELETE", .path = path, .done = on_removed, .user = &done};
+    char why[300];
+    int status = fbr_docker_now(b, "DELETE", "/containers/%s?force=1&v=1", id, CLOSE_MS, why);
 
-    if (!path)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    fbr_http_now(b->engine.http, &r, 1, CLOSE_MS);
-    free(path);
     /* 409: its removal is in progress */
-    return done.status == 204 || done.status == 404 || done.status == 409
+    return status == 204 || status == 404 || status == 409
                ? 0
-               : fbr_fail(err, -EIO, "%.12s: %s", id, done.why);
+               : fbr_fail(err, -EIO, "%.12s: %s", id, why);
 }
 
 static int docker_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)

@@ -28,60 +28,29 @@ struct sweep {
     struct json_t *containers;
 };
 
-struct deleted {
-    int status;
-    char why[300];
-};
-
-static void on_deleted(void *user, const struct fbr_http_answer *a)
-{
-    struct deleted *d = user;
-
-    d->status = a->status;
-    fbr_http_describe(a, d->why, sizeof(d->why));
-}
-
 /* Removes only the name: the engine keeps the layers as long as another name has them. */
-static int delete_image(struct fbr_backend *b, const char *tag, char *why, size_t size)
+static int delete_image(struct fbr_backend *b, const char *tag, char why[300])
 {
-    struct deleted d = {0, ""};
     char *escaped = fbr_http_escape(tag);
-    char *path = escaped ? fbr_docker_path(b, "/images/%s", escaped) : NULL;
-    const struct fbr_http_request r = {
-        .method = "DELETE", .path = path, .done = on_deleted, .user = &d};
+    int status = 0;
 
+    snprintf(why, 300, "out of memory");
+    if (escaped)
+        status = fbr_docker_now(b, "DELETE", "/images/%s", escaped, REMOVE_MS, why);
     free(escaped);
-    if (!path) {
-        snprintf(why, size, "out of memory");
-        return -ENOMEM;
-    }
-    fbr_http_now(b->engine.http, &r, 1, REMOVE_MS);
-    free(path);
-    if (d.status / 100 == 2 || d.status == 404)
+    if (status / 100 == 2 || status == 404)
         return 0;
-    snprintf(why, size, "%s", d.why);
-    return d.status == 409 ? -EBUSY : -EIO;
-}
-
-static void on_named(void *user, const struct fbr_http_answer *a)
-{
-    (void)a;
-    (void)user;
+    return status == 409 ? -EBUSY : -EIO;
 }
 
 /* Tags the image as a run does that uses it: its age counts from now on. */
 static void name_again(struct fbr_backend *b, const char *tag)
 {
-    char rest[320], *path;
+    char rest[320], why[300];
 
     snprintf(rest, sizeof(rest), "%.140s/tag?repo=fiber-auto&tag=%.140s", tag,
              tag + sizeof(PREFIX) - 1);
-    path = fbr_docker_path(b, "/images/%s", rest);
-    if (path)
-        fbr_http_now(b->engine.http,
-                     &(struct fbr_http_request){.method = "POST", .path = path, .done = on_named},
-                     1, REMOVE_MS);
-    free(path);
+    fbr_docker_now(b, "POST", "/images/%s", rest, REMOVE_MS, why);
 }
 
 /* Returns the time of its last use in ms; 0: the engine does not report one. */
@@ -115,7 +84,7 @@ static void look_at(struct sweep *s, const struct json_t *image, const char *tag
     } else if (s->dry) {
         e.why = "no container uses it";
     } else {
-        rc = delete_image(s->b, tag, why, sizeof(why));
+        rc = delete_image(s->b, tag, why);
         /* a container has begun to use it meanwhile */
         if (rc == -EBUSY)
             return;
