@@ -47,37 +47,12 @@ static int take_kind(struct fbr_command_settings *s, const char *value, const ch
 
 static const char *const state_names[] = {"pending", "running", "done", "failed", "killed", "lost"};
 
-/* Reads a line such as "done = COMPLETED CD": words for one state. */
-static int take_states(struct fbr_command_settings *s, int state, const char *value,
-                       const char *where, struct fbr_error *err)
-{
-    struct fbr_args w = {0};
-    int rc = fbr_args_split(&w, value, err);
-
-    if (rc < 0)
-        goto done;
-    for (size_t i = 0; i < w.n; i++) {
-        struct fbr_state_word *word = calloc(1, sizeof(*word) + strlen(w.at[i]) + 1);
-
-        if (!word) {
-            rc = fbr_fail(err, -ENOMEM, "out of memory");
-            goto done;
-        }
-        word->state = (enum fbr_job_state)state;
-        memcpy(word->word, w.at[i], strlen(w.at[i]) + 1);
-        word->next = s->states;
-        s->states = word;
-    }
-done:
-    fbr_args_fini(&w);
-    return rc < 0 ? fbr_wrap(err, "%s", where) : 0;
-}
-
 int fbr_command_state(const struct fbr_command_settings *s, const char *word)
 {
-    for (const struct fbr_state_word *w = s->states; w; w = w->next)
-        if (strcmp(w->word, word) == 0)
-            return (int)w->state;
+    for (int state = 0; state < JOB_STATES; state++)
+        for (size_t i = 0; i < s->states[state].n; i++)
+            if (strcmp(s->states[state].at[i], word) == 0)
+                return state;
     return -ENOENT;
 }
 
@@ -138,9 +113,9 @@ static int on_pair(void *user, const char *key, const char *value, const char *w
             return words[i].is_template ? take_template(at, value, where, err)
                                         : take_string(at, value, where, err);
         }
-    for (int i = 0; i < (int)(sizeof(state_names) / sizeof(state_names[0])); i++)
-        if (strcmp(key, state_names[i]) == 0)
-            return take_states(s, i, value, where, err);
+    for (int i = 0; i < JOB_STATES; i++)
+        if (strcmp(key, state_names[i]) == 0) /* "done = COMPLETED CD" */
+            return fbr_args_split(&s->states[i], value, err) < 0 ? fbr_wrap(err, "%s", where) : 0;
     if (strcmp(key, "kind") == 0)
         return take_kind(s, value, where, err);
     if (strcmp(key, "hosts") == 0)
@@ -189,6 +164,10 @@ static int load_hosts(struct fbr_command_settings *s, const struct fbr_config *c
 /* Checks that every required key is set. */
 static int check(struct fbr_command_settings *s, struct fbr_error *err)
 {
+    size_t known = 0;
+
+    for (int i = 0; i < JOB_STATES; i++)
+        known += s->states[i].n;
     if (s->start.n == 0)
         return fbr_fail(err, -EINVAL,
                         "no command that starts a job: set command_start (\"ssh {host}\"), or "
@@ -200,7 +179,7 @@ static int check(struct fbr_command_settings *s, struct fbr_error *err)
         return fbr_fail(err, -EINVAL,
                         "%s: the command has a {host}, and there are no hosts: set command_hosts",
                         s->origin);
-    if (s->detached && (s->status.n == 0 || s->cancel.n == 0 || !s->ticket_dir || !s->states))
+    if (s->detached && (s->status.n == 0 || s->cancel.n == 0 || !s->ticket_dir || !known))
         return fbr_fail(err, -EINVAL,
                         "%s: kind = detached needs status, cancel, ticket_dir, and the words for "
                         "states (done = "
@@ -265,12 +244,8 @@ void fbr_command_settings_fini(struct fbr_command_settings *s)
     fbr_args_fini(&s->status);
     fbr_args_fini(&s->cancel);
     fbr_args_fini(&s->logs);
-    while (s->states) {
-        struct fbr_state_word *w = s->states;
-
-        s->states = w->next;
-        free(w);
-    }
+    for (int i = 0; i < JOB_STATES; i++)
+        fbr_args_fini(&s->states[i]);
     free(s->program);
     free(s->id);
     free(s->ticket_dir);

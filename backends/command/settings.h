@@ -12,12 +12,14 @@
 #include "runtime/base/config.h"
 
 /* The meanings of a manager's words for states. */
-enum fbr_job_state { JOB_PENDING, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_KILLED, JOB_LOST };
-
-struct fbr_state_word {
-    struct fbr_state_word *next;
-    enum fbr_job_state state;
-    char word[];
+enum fbr_job_state {
+    JOB_PENDING,
+    JOB_RUNNING,
+    JOB_DONE,
+    JOB_FAILED,
+    JOB_KILLED,
+    JOB_LOST,
+    JOB_STATES
 };
 
 struct fbr_command_settings {
@@ -37,9 +39,9 @@ struct fbr_command_settings {
     bool detached;
     struct fbr_args status, cancel, logs;
     char *id; /* pattern: an extended regular expression with one group; NULL: the last word */
-    char *ticket_dir; /* a directory that the hosts share */
-    unsigned poll_ms; /* between two status commands */
-    struct fbr_state_word *states;
+    char *ticket_dir;                   /* a directory that the hosts share */
+    unsigned poll_ms;                   /* between two status commands */
+    struct fbr_args states[JOB_STATES]; /* the words for each state */
 };
 
 int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_config *config,
