@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "backends/cluster.h"
-#include "backends/tool/args.h"
+#include "runtime/program/args.h"
 #include "cli/run_client.h"
 #include "cli/interpreter.h"
 #include "cli/option.h"

@@ -19,7 +19,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "backends/tool/args.h"
+#include "runtime/program/args.h"
 #include "cli/backend_client.h"
 #include "cli/run_wait.h"
 #include "fiber.h"

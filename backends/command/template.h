@@ -1,7 +1,7 @@
 /* template.h - the words of a command with placeholders, and the hosts for the command; pure.
  *
- * A template is written as one line, which is cut into words (backends/tool/args.h). Its words may
- * contain
+ * A template is written as one line, which is cut into words (runtime/program/args.h). Its words
+ * may contain
  *
  *     {host} {name} {run} {id} {workdir} {program}    text, anywhere in a word
  *     {label}            text too: fiber:RUN:MASTER:NAME, which in a list of jobs names the run and
@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "backends/tool/args.h"
+#include "runtime/program/args.h"
 #include "runtime/base/error.h"
 
 struct fbr_fill {

@@ -166,7 +166,8 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
 /* Writes the bundle into the archive `fd`, or (-1) into the folder `dir`. */
 static int make(const char *program, int fd, const char *dir, bool cluster, struct fbr_error *err)
 {
-    char **mapped = NULL, *library_path = NULL;
+    struct fbr_args mapped = {0};
+    char *library_path = NULL;
     struct fbr_closure_options options = {.cluster = cluster};
     struct sink s = {.dir = dir};
     struct fbr_closure *c = NULL;
@@ -181,8 +182,8 @@ static int make(const char *program, int fd, const char *dir, bool cluster, stru
     }
     fbr_elf_close(&elf);
     options.library_path = library_path = fbr_image_library_path();
-    mapped = fbr_image_mapped();
-    options.mapped = (const char *const *)mapped;
+    fbr_image_mapped(&mapped);
+    options.mapped = (const char *const *)mapped.at;
     if ((rc = fbr_closure_new(&c, &options, err)) < 0 || (rc = fbr_closure_add(c, real, err)) < 0)
         goto done;
     s.a = sink_new(fd);
@@ -194,7 +195,7 @@ static int make(const char *program, int fd, const char *dir, bool cluster, stru
 done:
     archive_write_free(s.a);
     fbr_closure_free(c);
-    fbr_list_free(mapped);
+    fbr_args_fini(&mapped);
     free(library_path);
     return rc;
 }

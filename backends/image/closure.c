@@ -86,24 +86,20 @@ static int put_directory(struct fbr_closure *c, const char *path, unsigned mode)
 
 void closure_note(struct fbr_closure *c, const char *fmt, ...)
 {
-    char **notes = realloc(c->notes, (c->nnotes + 2) * sizeof(*notes));
     va_list ap;
+    char *note;
 
-    if (!notes)
-        return;
-    c->notes = notes;
-    if (c->nnotes < NOTES) {
-        va_start(ap, fmt);
-        if (vasprintf(&notes[c->nnotes], fmt, ap) >= 0)
-            c->nnotes++;
-        va_end(ap);
+    va_start(ap, fmt);
+    if (c->notes.n < NOTES && vasprintf(&note, fmt, ap) >= 0) {
+        fbr_args_add(&c->notes, note, strlen(note));
+        free(note);
     }
-    notes[c->nnotes] = NULL;
+    va_end(ap);
 }
 
 const char *fbr_closure_note(const struct fbr_closure *c, size_t i)
 {
-    return i < c->nnotes ? c->notes[i] : NULL;
+    return i < c->notes.n ? c->notes.at[i] : NULL;
 }
 
 uint64_t fbr_closure_bytes(const struct fbr_closure *c)
@@ -189,9 +185,7 @@ void fbr_closure_free(struct fbr_closure *c)
         free(n->name);
         free(n);
     }
-    for (size_t i = 0; i < c->nnotes; i++)
-        free(c->notes[i]);
-    free(c->notes);
+    fbr_args_fini(&c->notes);
     free(c->sorted);
     closure_dirs_free(c);
     free((void *)(uintptr_t)c->o.library_path);

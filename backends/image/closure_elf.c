@@ -84,18 +84,12 @@ bool fbr_ld_conf_next(const char **text, const char *end, struct fbr_ld_conf *ou
 
 static int dirs_add(struct fbr_closure *c, const char *dir, size_t len)
 {
-    char **dirs = realloc(c->dirs, (c->ndirs + 1) * sizeof(*dirs));
-
-    if (!dirs)
-        return -ENOMEM;
-    c->dirs = dirs;
     while (len > 1 && dir[len - 1] == '/')
         len--;
-    for (size_t i = 0; i < c->ndirs; i++)
-        if (strlen(dirs[i]) == len && !memcmp(dirs[i], dir, len))
+    for (size_t i = 0; i < c->dirs.n; i++)
+        if (strlen(c->dirs.at[i]) == len && !memcmp(c->dirs.at[i], dir, len))
             return 0;
-    c->dirs[c->ndirs] = strndup(dir, len);
-    return c->dirs[c->ndirs] ? (c->ndirs++, 0) : -ENOMEM;
+    return fbr_args_add(&c->dirs, dir, len);
 }
 
 static int read_conf(struct fbr_closure *c, const char *path, int depth);
@@ -179,9 +173,7 @@ static int read_dirs(struct fbr_closure *c)
 
 void closure_dirs_free(struct fbr_closure *c)
 {
-    for (size_t i = 0; i < c->ndirs; i++)
-        free(c->dirs[i]);
-    free(c->dirs);
+    fbr_args_fini(&c->dirs);
     free(c->mapped_path);
 }
 
@@ -203,8 +195,7 @@ struct object {
 struct scope {
     struct fbr_closure *c;
     struct object *objects;
-    char **names; /* names that are loaded */
-    size_t nnames;
+    struct fbr_args names; /* names that are loaded */
     uint16_t machine;
     bool strict;
 };
@@ -347,9 +338,9 @@ static bool find_library(const struct scope *s, const struct object *o, const ch
     if (in_path(s, c->o.library_path, s->objects->origin, name, out, e) ||
         in_path(s, o->runpath, o->origin, name, out, e))
         return true;
-    for (size_t i = 0; i < c->ndirs; i++)
-        if (in_directory(s, c->dirs[i], name, out, e)) {
-            c->needs_cache |= !is_system(c->dirs[i]);
+    for (size_t i = 0; i < c->dirs.n; i++)
+        if (in_directory(s, c->dirs.at[i], name, out, e)) {
+            c->needs_cache |= !is_system(c->dirs.at[i]);
             return true;
         }
     return in_mapped(s, name, out, e);
@@ -359,8 +350,8 @@ static bool find_library(const struct scope *s, const struct object *o, const ch
 
 static bool is_loaded(const struct scope *s, const char *name)
 {
-    for (size_t i = 0; i < s->nnames; i++)
-        if (!strcmp(s->names[i], name))
+    for (size_t i = 0; i < s->names.n; i++)
+        if (!strcmp(s->names.at[i], name))
             return true;
     return false;
 }
@@ -368,18 +359,12 @@ static bool is_loaded(const struct scope *s, const char *name)
 /* Marks a name as loaded, in this scope and in the closure. */
 static int loaded(struct scope *s, const char *name)
 {
-    char **names = realloc(s->names, (s->nnames + 1) * sizeof(*names));
     struct closure_name *n;
 
-    if (!names)
-        return -ENOMEM;
-    s->names = names;
     if (is_loaded(s, name))
         return 0;
-    s->names[s->nnames] = strdup(name);
-    if (!s->names[s->nnames])
+    if (fbr_args_add(&s->names, name, strlen(name)) < 0)
         return -ENOMEM;
-    s->nnames++;
     HASH_FIND_STR(s->c->names, name, n);
     if (n)
         return 0;
@@ -413,9 +398,7 @@ static void scope_fini(struct scope *s)
 
     LL_FOREACH_SAFE(s->objects, o, next)
         object_free(o);
-    for (size_t i = 0; i < s->nnames; i++)
-        free(s->names[i]);
-    free(s->names);
+    fbr_args_fini(&s->names);
 }
 
 static int copy(char **out, const char *text)
@@ -476,8 +459,8 @@ static void put_places(const struct scope *s, const struct object *o, char *out,
         n += (size_t)snprintf(out + n, size - n, "%s, ", s->c->o.library_path);
     if (n < size && o->runpath && o->runpath[strspn(o->runpath, ":")])
         n += (size_t)snprintf(out + n, size - n, "%s, ", o->runpath);
-    for (size_t i = 0; i < s->c->ndirs && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s%s", i ? ":" : "", s->c->dirs[i]);
+    for (size_t i = 0; i < s->c->dirs.n && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%s", i ? ":" : "", s->c->dirs.at[i]);
 }
 
 static int missing(const struct scope *s, const struct object *o, const char *name,
@@ -581,9 +564,10 @@ int fbr_closure_add_mapped(struct fbr_closure *c, struct fbr_error *err)
     for (const char *const *m = c->o.mapped; m && *m && rc == 0; m++) {
         size_t len = (size_t)(strrchr(*m, '/') - *m), i = 0;
 
-        while (i < c->ndirs && (strlen(c->dirs[i]) != len || strncmp(c->dirs[i], *m, len) != 0))
+        while (i < c->dirs.n &&
+               (strlen(c->dirs.at[i]) != len || strncmp(c->dirs.at[i], *m, len) != 0))
             i++;
-        if (i == c->ndirs)
+        if (i == c->dirs.n)
             rc = closure_take_plugin(c, *m, err);
     }
     return rc;

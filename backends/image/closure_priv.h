@@ -11,6 +11,7 @@
 #include <uthash.h>
 
 #include "backends/image/closure.h"
+#include "runtime/program/args.h"
 
 struct closure_entry {
     struct fbr_file file;
@@ -30,11 +31,9 @@ struct fbr_closure {
     struct closure_entry *entries;
     struct closure_name *names;
     const struct fbr_file **sorted; /* NULL: not sorted yet */
-    char **notes;
-    size_t nnotes;
+    struct fbr_args notes;
     uint64_t bytes;
-    char **dirs; /* the directories of ld.so.conf, then the system's */
-    size_t ndirs;
+    struct fbr_args dirs; /* the directories of ld.so.conf, then the system's */
     bool dirs_read;
     char *mapped_path; /* fbr_closure_mapped_path() */
     bool needs_cache;  /* only ld.so.cache leads to one of the libraries */

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "backends/image/closure.h"
+#include "runtime/program/args.h"
 #include "runtime/base/config.h"
 
 #define FBR_IMAGE_ID 16 /* hexadecimal digits */
@@ -63,8 +64,8 @@ int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
                        struct fbr_error *err);
 /* Returns LD_LIBRARY_PATH of this process with absolute directories, for free(); NULL: not set. */
 char *fbr_image_library_path(void);
-/* Returns the libraries that this process has loaded, for fbr_list_free(); NULL: none. */
-char **fbr_image_mapped(void);
+/* Adds the libraries that this process has loaded. */
+void fbr_image_mapped(struct fbr_args *list);
 
 void fbr_image_facts(const struct fbr_image *i, struct fbr_image_facts *out);
 const struct fbr_file *const *fbr_image_files(struct fbr_image *i, size_t *count);

@@ -133,13 +133,13 @@ bool fbr_image_refused(const char *text)
 
 /* ---- Documents ---- */
 
-/* Makes a JSON array; NULL makes the empty array. */
-static struct json_t *list(char *const *texts)
+/* Makes a JSON array. */
+static struct json_t *list(const struct fbr_args *texts)
 {
     struct json_t *a = fbr_json_pack("[]"), *text;
 
-    for (size_t i = 0; a && texts && texts[i]; i++) {
-        text = fbr_json_pack("s", texts[i]);
+    for (size_t i = 0; a && i < texts->n; i++) {
+        text = fbr_json_pack("s", texts->at[i]);
         if (fbr_json_append(a, text) < 0) {
             fbr_json_free(a);
             return NULL;
@@ -172,7 +172,7 @@ static const char *architecture(const struct utsname *u)
 
 char *image_config(const struct fbr_image *i, const char *layer, size_t *len, struct fbr_error *err)
 {
-    struct json_t *env = list(i->env), *entrypoint = list(i->entrypoint), *cmd = list(i->cmd);
+    struct json_t *env = list(&i->env), *entrypoint = list(&i->entrypoint), *cmd = list(&i->cmd);
     struct json_t *config;
     struct utsname u;
 
@@ -187,7 +187,7 @@ char *image_config(const struct fbr_image *i, const char *layer, size_t *len, st
     }
     uname(&u);
     config = fbr_json_pack("{s:o, s:o}", "Env", env, "Cmd", cmd);
-    if (i->entrypoint && i->entrypoint[0])
+    if (i->entrypoint.n)
         fbr_json_set(config, "Entrypoint", entrypoint);
     else
         fbr_json_free(entrypoint);

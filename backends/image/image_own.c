@@ -56,20 +56,17 @@ static int add_mapped(struct dl_phdr_info *info, size_t size, void *user)
 
     (void)size;
     if (path && path[0] == '/' && !is_module(path))
-        return image_list_add(user, path);
+        return fbr_args_addf(user, "%s", path);
     return 0;
 }
 
-char **fbr_image_mapped(void)
+void fbr_image_mapped(struct fbr_args *list)
 {
-    char **list = NULL;
-
-    dl_iterate_phdr(add_mapped, &list);
-    return list;
+    dl_iterate_phdr(add_mapped, list);
 }
 
 /* Adds the lines of a file. */
-static int add_lines(char ***list, const char *path, struct fbr_error *err)
+static int add_lines(struct fbr_args *list, const char *path, struct fbr_error *err)
 {
     FILE *f = fopen(path, "re");
     char *line = NULL;
@@ -82,7 +79,7 @@ static int add_lines(char ***list, const char *path, struct fbr_error *err)
     while (rc == 0 && (n = getline(&line, &size, f)) > 0) {
         line[strcspn(line, "\n")] = '\0';
         if (line[0])
-            rc = image_list_add(list, line);
+            rc = fbr_args_addf(list, "%s", line);
     }
     free(line);
     fclose(f);
@@ -90,7 +87,7 @@ static int add_lines(char ***list, const char *path, struct fbr_error *err)
 }
 
 struct lists {
-    char **files, **more, **env, **mapped;
+    struct fbr_args files, more, env, mapped;
 };
 
 static int add_words(struct lists *l, const struct fbr_config *config, struct fbr_error *err)
@@ -101,24 +98,15 @@ static int add_words(struct lists *l, const struct fbr_config *config, struct fb
     while (rc == 0 && (w = fbr_value_word(&rest)))
         if (w[0] == '@')
             rc = add_lines(&l->more, w + 1, err);
-        else if (image_list_add(&l->files, w) < 0)
+        else if (fbr_args_addf(&l->files, "%s", w) < 0)
             rc = fbr_fail(err, -ENOMEM, "out of memory");
     free(words);
     return rc;
 }
 
-static int add_variable(char ***list, const char *name, const char *value)
+static int add_variable(struct fbr_args *list, const char *name, const char *value)
 {
-    char *word;
-    int rc;
-
-    if (!value || !*value)
-        return 0;
-    if (asprintf(&word, "%s=%s", name, value) < 0)
-        return -ENOMEM;
-    rc = image_list_add(list, word);
-    free(word);
-    return rc;
+    return value && *value ? fbr_args_addf(list, "%s=%s", name, value) : 0;
 }
 
 /* Adds the variables by which interpreters find their modules, and the loader's path. */
@@ -140,7 +128,7 @@ static int fill_lists(struct lists *l, const struct fbr_config *config, struct f
     ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
 
     program[n < 0 ? 0 : n] = '\0';
-    if (image_list_add(&l->files, program) < 0 || add_env(l) < 0)
+    if (fbr_args_addf(&l->files, "%s", program) < 0 || add_env(l) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
     return add_words(l, config, err);
 }
@@ -148,23 +136,24 @@ static int fill_lists(struct lists *l, const struct fbr_config *config, struct f
 int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
                        struct fbr_error *err)
 {
-    struct lists l = {.mapped = fbr_image_mapped()};
+    struct lists l = {0};
     char here[PATH_MAX];
     const char *directories[] = {getcwd(here, sizeof(here)), NULL};
     int rc = fill_lists(&l, config, err);
 
+    fbr_image_mapped(&l.mapped);
     if (rc == 0) {
-        const struct fbr_image_spec spec = {.files = (const char *const *)l.files,
-                                            .more = (const char *const *)l.more,
-                                            .env = (const char *const *)l.env,
-                                            .mapped = (const char *const *)l.mapped,
+        const struct fbr_image_spec spec = {.files = (const char *const *)l.files.at,
+                                            .more = (const char *const *)l.more.at,
+                                            .env = (const char *const *)l.env.at,
+                                            .mapped = (const char *const *)l.mapped.at,
                                             .directories = directories};
 
         rc = fbr_image_open(out, &spec, err);
     }
-    fbr_list_free(l.files);
-    fbr_list_free(l.more);
-    fbr_list_free(l.env);
-    fbr_list_free(l.mapped);
+    fbr_args_fini(&l.files);
+    fbr_args_fini(&l.more);
+    fbr_args_fini(&l.env);
+    fbr_args_fini(&l.mapped);
     return rc;
 }

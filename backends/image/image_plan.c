@@ -21,30 +21,6 @@
 #define LIBRARY_PATH "LD_LIBRARY_PATH"
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
-int image_list_add(char ***list, const char *text)
-{
-    size_t n = 0;
-    char **longer;
-
-    while (*list && (*list)[n])
-        n++;
-    longer = realloc(*list, (n + 2) * sizeof(*longer));
-    if (!longer)
-        return -ENOMEM;
-    *list = longer;
-    longer[n + 1] = NULL;
-    longer[n] = strdup(text);
-    return longer[n] ? 0 : -ENOMEM;
-}
-
-static int list_copy(char ***list, const char *const *from)
-{
-    for (size_t i = 0; from && from[i]; i++)
-        if (image_list_add(list, from[i]) < 0)
-            return -ENOMEM;
-    return 0;
-}
-
 static const char *variable(const char *const *env, const char *name)
 {
     size_t n = strlen(name);
@@ -103,8 +79,8 @@ static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, 
             return -ENOMEM;
         len = (size_t)(strrchr(file, '/') - file);
         if (is_program(file)) {
-            if (!i->cmd && !entry)
-                rc = image_list_add(&i->cmd, file);
+            if (!i->cmd.n && !entry)
+                rc = fbr_args_add(&i->cmd, file, strlen(file));
             fbr_put_u8(b, '\0');
             b->len -= !b->failed; /* terminates the text for has_directory() */
             if (!b->failed && len && !memchr(file, ':', len) &&
@@ -124,22 +100,15 @@ static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, 
 static int set_env(struct fbr_image *i, const struct fbr_image_spec *spec)
 {
     const char *given = variable(spec->env, LIBRARY_PATH), *found;
-    char *all = NULL;
-    int rc;
 
     found = fbr_closure_mapped_path(i->closure);
     for (size_t k = 0; spec->env && spec->env[k]; k++)
         if ((!found || strncmp(spec->env[k], LIBRARY_PATH "=", sizeof(LIBRARY_PATH)) != 0) &&
-            image_list_add(&i->env, spec->env[k]) < 0)
+            fbr_args_addf(&i->env, "%s", spec->env[k]) < 0)
             return -ENOMEM;
-    if (!found)
-        return 0;
-    if (asprintf(&all, LIBRARY_PATH "=%s%s%s", given ? given : "", given && *given ? ":" : "",
-                 found) < 0)
-        return -ENOMEM;
-    rc = image_list_add(&i->env, all);
-    free(all);
-    return rc;
+    return found ? fbr_args_addf(&i->env, LIBRARY_PATH "=%s%s%s", given ? given : "",
+                                 given && *given ? ":" : "", found)
+                 : 0;
 }
 
 static int set_words(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_error *err)
@@ -151,9 +120,10 @@ static int set_words(struct fbr_image *i, const struct fbr_image_spec *spec, str
     fbr_put(&b, "PATH=", 5);
     rc = set_programs(i, spec, &b);
     if (rc == 0 && !variable(spec->env, "PATH"))
-        rc = image_list_add(&i->env, (const char *)b.data);
+        rc = fbr_args_addf(&i->env, "%s", (const char *)b.data);
     fbr_buf_fini(&b);
-    if (rc < 0 || set_env(i, spec) < 0 || list_copy(&i->entrypoint, spec->entrypoint) < 0 ||
+    if (rc < 0 || set_env(i, spec) < 0 ||
+        fbr_args_add_all(&i->entrypoint, (char *const *)(uintptr_t)spec->entrypoint) < 0 ||
         (spec->workdir && !(i->workdir = strdup(spec->workdir))))
         return fbr_fail(err, -ENOMEM, "out of memory");
     return 0;
@@ -173,10 +143,10 @@ static int check_words(const struct fbr_image_spec *spec, struct fbr_error *err)
 
 /* ---- The id ---- */
 
-static void put_list(struct fbr_buf *b, char *const *list)
+static void put_list(struct fbr_buf *b, const struct fbr_args *list)
 {
-    for (size_t k = 0; list && list[k]; k++)
-        fbr_put_str(b, list[k]);
+    for (size_t k = 0; k < list->n; k++)
+        fbr_put_str(b, list->at[k]);
     fbr_put_u32(b, UINT32_MAX);
 }
 
@@ -202,9 +172,9 @@ static int make_id(struct fbr_image *i, struct fbr_error *err)
         fbr_put_u64(&b, files[k]->size);
         fbr_put_u64(&b, (uint64_t)files[k]->mtime);
     }
-    put_list(&b, i->env);
-    put_list(&b, i->entrypoint);
-    put_list(&b, i->cmd);
+    put_list(&b, &i->env);
+    put_list(&b, &i->entrypoint);
+    put_list(&b, &i->cmd);
     fbr_put_str(&b, i->workdir);
     rc = b.failed ? fbr_fail(err, -ENOMEM, "out of memory")
                   : image_digest(b.data, b.len, digest, err);
@@ -264,9 +234,9 @@ void fbr_image_close(struct fbr_image *i)
     if (!i)
         return;
     fbr_closure_free(i->closure);
-    fbr_list_free(i->env);
-    fbr_list_free(i->entrypoint);
-    fbr_list_free(i->cmd);
+    fbr_args_fini(&i->env);
+    fbr_args_fini(&i->entrypoint);
+    fbr_args_fini(&i->cmd);
     free(i->workdir);
     free(i);
 }

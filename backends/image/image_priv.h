@@ -10,7 +10,7 @@
 
 struct fbr_image {
     struct fbr_closure *closure;
-    char **env, **entrypoint, **cmd; /* NULL-terminated */
+    struct fbr_args env, entrypoint, cmd;
     char *workdir;
     char id[FBR_IMAGE_ID + 1];
     char digest[IMAGE_DIGEST]; /* of the configuration; "" before it is written */
@@ -27,9 +27,6 @@ char *image_index(const char *manifest, size_t manifest_len, const char *whole, 
 /* Writes the manifest that `docker load` reads. */
 char *image_docker(const char *config, const char *layer, const char *tagged, size_t *len,
                    struct fbr_error *err);
-
-/* NULL-terminated lists of texts; NULL is the empty list. -ENOMEM. */
-int image_list_add(char ***list, const char *text);
 
 /* image.c. "sha256:" and 64 digits. */
 int image_digest(const void *data, size_t len, char out[IMAGE_DIGEST], struct fbr_error *err);

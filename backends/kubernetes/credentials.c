@@ -156,7 +156,7 @@ static char *exec_info(const struct fbr_kube_config *c)
 
 static char **environment(const struct fbr_kube_config *c, const char *info)
 {
-    char **theirs = fbr_environ_with(fbr_environ(), (const char *const *)c->exec.env);
+    char **theirs = fbr_environ_with(fbr_environ(), (const char *const *)c->exec.env.at);
     char **env = theirs ? fbr_environ_with(theirs, (const char *const[]){info, NULL}) : NULL;
 
     free(theirs);
@@ -169,7 +169,7 @@ static int run_plugin(struct fbr_kube_creds *c, const char *path, struct fbr_buf
     char *info = exec_info(c->config);
     char **env = info ? environment(c->config, info) : NULL;
     struct fbr_subprocess p = {.file = path,
-                               .argv = c->config->exec.argv,
+                               .argv = c->config->exec.argv.at,
                                .env = env,
                                .in = -1,
                                .errors = STDERR_FILENO,

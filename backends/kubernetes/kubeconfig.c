@@ -46,8 +46,8 @@ void fbr_kube_config_fini(struct fbr_kube_config *c)
     free(c->namespace_);
     free(c->context);
     free(c->exec.command);
-    fbr_list_free(c->exec.argv);
-    fbr_list_free(c->exec.env);
+    fbr_args_fini(&c->exec.argv);
+    fbr_args_fini(&c->exec.env);
     free(c->exec.version);
     free(c->exec.hint);
     memset(c, 0, sizeof(*c));
@@ -155,31 +155,20 @@ static int take_pem(char **out, const struct json_t *in, const char *key, struct
     return 0;
 }
 
-static char **list_of(const struct json_t *items, const char *first)
+/* `pairs`: the items are variables with a name and a value. */
+static int take_list(struct fbr_args *list, const struct json_t *items, bool pairs)
 {
-    size_t n = fbr_json_count(items), k = 0;
-    char **list = n > MAX_ARGS ? NULL : calloc(n + 2, sizeof(*list));
+    size_t n = fbr_json_count(items);
+    int rc = n > MAX_ARGS ? -E2BIG : 0;
 
-    if (list && first)
-        list[k++] = strdup(first);
-    for (size_t i = 0; list && i < n; i++) {
+    for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct json_t *item = fbr_json_item(items, i);
-        const char *value = fbr_json_text(item, "value", NULL);
-        char *text = NULL;
 
-        if (first)
-            text = strdup(fbr_json_text(item, NULL));
-        else if (asprintf(&text, "%s=%s", fbr_json_text(item, "name", NULL), value) < 0)
-            text = NULL;
-        list[k++] = text;
-        if (!text)
-            break;
+        rc = pairs ? fbr_args_addf(list, "%s=%s", fbr_json_text(item, "name", NULL),
+                                   fbr_json_text(item, "value", NULL))
+                   : fbr_args_addf(list, "%s", fbr_json_text(item, NULL));
     }
-    if (list && (k != n + (first != NULL) || (k && !list[k - 1]))) {
-        fbr_list_free(list);
-        return NULL;
-    }
-    return list;
+    return rc;
 }
 
 static int take_exec(struct fbr_kube_exec *x, const struct json_t *in, struct fbr_error *err)
@@ -199,9 +188,11 @@ static int take_exec(struct fbr_kube_exec *x, const struct json_t *in, struct fb
                         "its exec plugin has apiVersion '%.64s'; known are %sv1 and "
                         "%sv1beta1",
                         x->version ? x->version : "", group, group);
-    x->argv = list_of(fbr_json_at(in, "args", NULL), x->command);
-    x->env = list_of(fbr_json_at(in, "env", NULL), NULL);
-    return x->argv && x->env ? 0 : fbr_fail(err, -EINVAL, "its exec plugin has bad arguments");
+    if (fbr_args_addf(&x->argv, "%s", x->command) < 0 ||
+        take_list(&x->argv, fbr_json_at(in, "args", NULL), false) < 0 ||
+        take_list(&x->env, fbr_json_at(in, "env", NULL), true) < 0)
+        return fbr_fail(err, -EINVAL, "its exec plugin has bad arguments");
+    return 0;
 }
 
 static int take_cluster(struct fbr_kube_config *c, const struct json_t *in, struct fbr_error *err)

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/program/args.h"
 #include "runtime/base/error.h"
 
 struct json_t;
@@ -21,12 +22,12 @@ struct json_t;
 
 /* A program that prints credentials (ExecCredential, client.authentication.k8s.io). */
 struct fbr_kube_exec {
-    char *command; /* NULL: none */
-    char **argv;   /* NULL-terminated; argv[0] is the command */
-    char **env;    /* NAME=VALUE, added to our environment; NULL-terminated */
-    char *version; /* "client.authentication.k8s.io/v1" */
-    char *hint;    /* how to install the program; may be NULL */
-    bool cluster;  /* the program needs the facts about the cluster (KUBERNETES_EXEC_INFO) */
+    char *command;        /* NULL: none */
+    struct fbr_args argv; /* the first one is the command */
+    struct fbr_args env;  /* NAME=VALUE, added to our environment */
+    char *version;        /* "client.authentication.k8s.io/v1" */
+    char *hint;           /* how to install the program; may be NULL */
+    bool cluster;         /* the program needs the facts about the cluster (KUBERNETES_EXEC_INFO) */
 };
 
 /* Free with fbr_kube_config_fini(). A text that was not given is NULL. */

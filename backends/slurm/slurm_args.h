@@ -4,7 +4,7 @@
 #ifndef FBR_SLURM_WORDS_H
 #define FBR_SLURM_WORDS_H
 
-#include "backends/tool/args.h"
+#include "runtime/program/args.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/buf.h"
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/tool/args.h"
+#include "runtime/program/args.h"
 #include "runtime/proc/backend.h"
 
 #define FBR_SLURM_ID 48

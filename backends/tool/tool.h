@@ -9,7 +9,7 @@
 #ifndef FBR_TOOL_H
 #define FBR_TOOL_H
 
-#include "backends/tool/args.h"
+#include "runtime/program/args.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/buf.h"
 

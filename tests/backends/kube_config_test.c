@@ -297,9 +297,9 @@ static void a_context_can_be_chosen(void **state)
     assert_int_equal(fbr_kube_config_load(&c, "three", NULL), 0);
     snprintf(path, sizeof(path), "%s/./plugin", folder);
     assert_string_equal(c.exec.command, path);
-    assert_string_equal(c.exec.argv[2], "token");
-    assert_null(c.exec.argv[3]);
-    assert_string_equal(c.exec.env[0], "A=b");
+    assert_string_equal(c.exec.argv.at[2], "token");
+    assert_null(c.exec.argv.at[3]);
+    assert_string_equal(c.exec.env.at[0], "A=b");
     assert_true(c.exec.cluster);
     fbr_kube_config_fini(&c);
 }
@@ -505,7 +505,7 @@ static void a_token_names_its_pod(void **state)
 
 static void plugin(struct fbr_kube_config *c, const char *script)
 {
-    char path[128], *argv[] = {NULL, NULL}, *env[] = {NULL};
+    char path[128];
 
     snprintf(path, sizeof(path), "%s/plugin", folder);
     write_file("plugin", script);
@@ -516,11 +516,7 @@ static void plugin(struct fbr_kube_config *c, const char *script)
     c->exec.command = strdup(path);
     c->exec.version = strdup(V);
     c->exec.cluster = true;
-    argv[0] = strdup(path);
-    c->exec.argv = malloc(sizeof(argv));
-    memcpy(c->exec.argv, argv, sizeof(argv));
-    c->exec.env = malloc(sizeof(env));
-    memcpy(c->exec.env, env, sizeof(env));
+    assert_int_equal(fbr_args_addf(&c->exec.argv, "%s", path), 0);
 }
 
 static void a_plugin_is_run_and_told_about_the_cluster(void **state)

@@ -1,7 +1,7 @@
 /* args.c - splits a line into the words of a command, and joins them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "backends/tool/args.h"
+#include "runtime/program/args.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* args.h - the words of a command: splits a line of text into words, and joins words into a line
- * for a shell; pure.
+/* args.h - the words of a command, and other lists of texts: splits a line of text into words, and
+ * joins words into a line for a shell; pure.
  *
  * A line is cut at blanks; '...', "..." and a backslash keep blanks together, as in a shell.
  * Nothing else of a shell is supported: no variables, no globs, no pipes.
