@@ -302,7 +302,6 @@ static int find(struct fbr_docker_engine *e, const struct fbr_config *config,
         host = rc ? usual : usual_host(usual);
     snprintf(e->address, sizeof(e->address), "%.250s", host);
     snprintf(e->name, sizeof(e->name), "the Docker engine at %.250s", host);
-    o->name = e->name;
     if (strncmp(host, "unix:///", 8) == 0) {
         o->url = "http://localhost";
         snprintf(url, 300, "%.290s", host + 7);

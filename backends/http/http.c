@@ -347,8 +347,8 @@ static int rename_server(struct fbr_http *h, const char *url)
 
 static void free_client(struct fbr_http *h)
 {
-    char **texts[] = {&h->url, &h->socket,      &h->proxy, &h->no_proxy, &h->ca,  &h->cert,
-                      &h->key, &h->server_name, &h->user,  &h->password, &h->name};
+    char **texts[] = {&h->url,  &h->socket, &h->proxy,       &h->no_proxy, &h->ca,
+                      &h->cert, &h->key,    &h->server_name, &h->user,     &h->password};
 
     if (h->key)
         explicit_bzero(h->key, strlen(h->key));
@@ -389,7 +389,6 @@ int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr
     h->server_name = copy(o->server_name, &failed);
     h->user = copy(o->user, &failed);
     h->password = copy(o->password, &failed);
-    h->name = copy(o->name ? o->name : o->url, &failed);
     h->multi = curl_multi_init();
     failed |= !h->multi || fbr_timer_init(&h->timer, loop, on_timer, h) < 0 ||
               fbr_timer_init(&h->later, loop, on_later, h) < 0 ||

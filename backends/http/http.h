@@ -46,7 +46,6 @@ struct fbr_http_options {
     unsigned parallel; /* most requests at once; 0: 16 */
     bool http1;        /* no HTTP/2: each request has a connection of its own */
     bool final_500;    /* 500 is a final answer, and not repeated */
-    const char *name;  /* for messages: "the Docker engine at unix:///run/docker.sock" */
 };
 
 /* Whether TLS is the reason why no answer came. THEIRS: we do not trust the server's certificate.

@@ -48,7 +48,7 @@ struct fbr_http {
     struct fbr_http_call *calls;
     unsigned parallel, running; /* streams not counted */
     int inside;                 /* depth of calls inside libcurl */
-    char *url, *socket, *proxy, *no_proxy, *ca, *cert, *key, *server_name, *user, *password, *name;
+    char *url, *socket, *proxy, *no_proxy, *ca, *cert, *key, *server_name, *user, *password;
     char connect_to[512];
     struct curl_slist connect_to_list; /* for connect_to, while requests run */
     bool insecure, http1, final_500;
