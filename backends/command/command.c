@@ -38,6 +38,7 @@
 #include "runtime/base/buf.h"
 #include "runtime/base/log.h"
 #include "runtime/base/master_id.h"
+#include "runtime/base/printable.h"
 
 #define LOOK_UP_MS 1000
 #define ASK_MS 10000
@@ -585,7 +586,7 @@ static int ask(struct fbr_backend *b, const struct fbr_args *template, const cha
         (rc = fbr_tool_wait(&w, NULL, ASK_MS, out, &said, &code, err)) < 0)
         goto done;
     if (code != 0) {
-        fbr_tool_last_line((const char *)said.data, line, sizeof(line));
+        fbr_printable_last_line((const char *)said.data, line, sizeof(line));
         rc = fbr_fail(err, -EIO, "%s ended with code %d%s%s", key, code, line[0] ? ": " : "", line);
     }
 done:

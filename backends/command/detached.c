@@ -24,6 +24,7 @@
 
 #include "backends/tool/tool.h"
 #include "runtime/base/log.h"
+#include "runtime/base/printable.h"
 
 #define LAST_WORD "([^[:space:]]+)[[:space:]]*$"
 #define MAX_ID 128
@@ -124,7 +125,7 @@ static void on_cancelled(void *user, const struct fbr_tool_result *r)
     char line[200];
 
     (void)user;
-    fbr_tool_last_line(r->err, line, sizeof(line));
+    fbr_printable_last_line(r->err, line, sizeof(line));
     if (r->code)
         fbr_info("command backend: cancel ended with code %d: %s", r->code, line);
 }
@@ -153,7 +154,7 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
     struct fbr_detached *d = j->d;
     char line[160], why[256];
 
-    fbr_tool_last_line(r->err, line, sizeof(line));
+    fbr_printable_last_line(r->err, line, sizeof(line));
     if (r->code != 0) {
         snprintf(why, sizeof(why), "the start command ended with code %d: %s", r->code, line);
         job_ended(j, CANNOT_START, why);
@@ -213,7 +214,7 @@ static void on_status(void *user, const struct fbr_tool_result *r)
 
     d->looking = false;
     if (r->code != 0) {
-        fbr_tool_last_line(r->err, line, sizeof(line));
+        fbr_printable_last_line(r->err, line, sizeof(line));
         fbr_debug("command backend: status ended with code %d: %s", r->code, line);
         return;
     }

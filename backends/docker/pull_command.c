@@ -11,32 +11,19 @@
 #include <string.h>
 
 #include "runtime/base/environ.h"
+#include "runtime/base/printable.h"
 #include "runtime/program/spawn.h"
 #include "runtime/program/subprocess.h"
 
 #define LIMIT_MS 86400000 /* a day: an image may have 100 GB */
 #define OUTPUT_MAX (1 << 20)
 
-/* Returns the last line of what a command said. "": it is not shown, because the output of a helper
- * that fails is quoted by docker, and may be a login. */
-static const char *last_line(struct fbr_buf *said)
-{
-    char *text, *line;
-
-    fbr_put_u8(said, 0);
-    if (said->failed || strchr((text = (char *)said->data), '{'))
-        return "";
-    while ((line = strrchr(text, '\n')) && !line[1])
-        *line = '\0';
-    return line ? line + 1 : text;
-}
-
 static int run(const char *command, const char *image, char *const *env, const atomic_bool *stop,
                struct fbr_error *err)
 {
     char path[PATH_MAX];
     const char *const words[] = {command, "pull", "-q", "--", image, NULL};
-    const char *line;
+    char line[201] = "";
     struct fbr_buf said;
     struct fbr_subprocess p = {.file = path,
                                .argv = (char *const *)(uintptr_t)words,
@@ -56,7 +43,10 @@ static int run(const char *command, const char *image, char *const *env, const a
     if (rc < 0 && !err->code)
         fbr_fail(err, rc, "`%s pull` did not end: %s", command, fbr_strerror(rc));
     if (rc >= 0 && code != 0) {
-        line = last_line(&said);
+        fbr_put_u8(&said, 0);
+        /* The output of a helper that fails is quoted by docker, and may be a login. */
+        if (!said.failed && !strchr((char *)said.data, '{'))
+            fbr_printable_last_line((char *)said.data, line, sizeof(line));
         rc = fbr_fail(err, -EACCES,
                       "`%s pull`, with your logins, ended with code %d%s%.200s; log in to the "
                       "registry with `%s login`",

@@ -12,6 +12,7 @@
 
 #include "backends/image/image.h"
 #include "backends/http/json.h"
+#include "runtime/base/printable.h"
 #include "runtime/proc/backend.h"
 
 #define LOGIN                                                                                     \
@@ -199,18 +200,6 @@ static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
     }
 }
 
-/* The message of an init container is the end of its output. */
-static void last_line(const char *text, char *out, size_t size)
-{
-    size_t end = strlen(text), begin;
-
-    while (end > 0 && text[end - 1] == '\n')
-        end--;
-    for (begin = end; begin > 0 && text[begin - 1] != '\n';)
-        begin--;
-    snprintf(out, size, "%.*s", (int)(end - begin), text + begin);
-}
-
 /* Checks for a failed init container, which has kept ours from running. */
 static bool init_failed(struct fbr_kube_state *s, const struct json_t *pod)
 {
@@ -228,7 +217,8 @@ static bool init_failed(struct fbr_kube_state *s, const struct json_t *pod)
                  "the init container '%.64s' of its pod failed with code %lld (%.40s)",
                  fbr_json_text(one, "name", NULL), (long long)code,
                  fbr_json_text(end, "reason", NULL));
-        last_line(fbr_json_text(end, "message", NULL), line, sizeof(line));
+        /* its message is the end of its output */
+        fbr_printable_last_line(fbr_json_text(end, "message", NULL), line, sizeof(line));
         describe(s, what, line);
         return true;
     }

@@ -221,15 +221,3 @@ int fbr_tool_own_program(char *path, size_t size, const char *mend, struct fbr_e
                         path, mend);
     return 0;
 }
-
-void fbr_tool_last_line(const char *text, char *out, size_t size)
-{
-    const char *end = text + strlen(text), *at;
-
-    while (end > text && end[-1] == '\n')
-        end--;
-    at = end;
-    while (at > text && at[-1] != '\n')
-        at--;
-    snprintf(out, size, "%.*s", (int)(end - at), at);
-}

@@ -50,7 +50,5 @@ int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *e
 /* Finds the file of this program, for jobs on other hosts, where /proc/self/exe is another program.
  * `mend`: the remedy if the file is gone. */
 int fbr_tool_own_program(char *path, size_t size, const char *mend, struct fbr_error *err);
-/* Copies the last line of a text. */
-void fbr_tool_last_line(const char *text, char *out, size_t size);
 
 #endif

@@ -83,6 +83,18 @@ void fbr_printable_cut(char *out, size_t size, const char *text)
     memcpy(out + n, " ...", 5); /* the text before this was copied above */
 }
 
+void fbr_printable_last_line(const char *text, char *out, size_t size)
+{
+    const char *end = text + strlen(text), *at;
+
+    while (end > text && end[-1] == '\n')
+        end--;
+    at = end;
+    while (at > text && at[-1] != '\n')
+        at--;
+    snprintf(out, size, "%.*s", (int)(end - at), at);
+}
+
 void fbr_printable_end(char *text, size_t size)
 {
     size_t n = strlen(text);

@@ -22,6 +22,8 @@ size_t fbr_printable_char(const unsigned char *s);
 void fbr_printable_plain(char *out, size_t size, const char *text);
 /* Copies text. If the text does not fit, copies as many words as fit, then " ...". */
 void fbr_printable_cut(char *out, size_t size, const char *text);
+/* Copies the last line of a text; newlines at its end do not count. */
+void fbr_printable_last_line(const char *text, char *out, size_t size);
 /* Turns a text into a sentence: removes blanks at its end, and adds a full stop unless the text
  * ends with a punctuation mark. Adds none to a text of several lines, because it quotes other
  * text. */

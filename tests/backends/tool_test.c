@@ -311,31 +311,6 @@ static void nobody_waits_longer_than_said(void **state)
 
 /* ---- Small things ---- */
 
-static void the_last_line_is_the_reason(void **state)
-{
-    static const struct {
-        const char *text, *want;
-    } cases[] = {
-        {"", ""},
-        {"one", "one"},
-        {"one\n", "one"},
-        {"one\ntwo\n", "two"},
-        {"\n\n\n", ""},
-        {"one\n\n\n", "one"},
-        {"one\ntwo", "two"},
-        {"\none", "one"},
-        {" a \n", " a "},
-        {"0123456789012345", "012345678"},
-    };
-    char out[10];
-
-    (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        fbr_tool_last_line(cases[i].text, out, sizeof(out));
-        assert_string_equal(out, cases[i].want);
-    }
-}
-
 static void the_program_is_found_by_its_own_path(void **state)
 {
     char path[PATH_MAX], self[PATH_MAX] = "";
@@ -357,7 +332,6 @@ int main(void)
         tool_test(those_that_run_are_killed_at_the_end),
         cmocka_unit_test(a_command_is_waited_for),
         cmocka_unit_test(nobody_waits_longer_than_said),
-        cmocka_unit_test(the_last_line_is_the_reason),
         cmocka_unit_test(the_program_is_found_by_its_own_path),
     };
 

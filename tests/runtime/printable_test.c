@@ -48,10 +48,36 @@ static void a_sentence_has_one_end(void **state)
     expect_end("", "");
 }
 
+static void the_last_line_is_found(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"", ""},
+        {"one", "one"},
+        {"one\n", "one"},
+        {"one\ntwo\n", "two"},
+        {"\n\n\n", ""},
+        {"one\n\n\n", "one"},
+        {"one\ntwo", "two"},
+        {"\none", "one"},
+        {" a \n", " a "},
+        {"0123456789012345", "012345678"},
+    };
+    char out[10];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        fbr_printable_last_line(cases[i].text, out, sizeof(out));
+        assert_string_equal(out, cases[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_text_is_cut_behind_a_word),
-                                       cmocka_unit_test(a_sentence_has_one_end)};
+                                       cmocka_unit_test(a_sentence_has_one_end),
+                                       cmocka_unit_test(the_last_line_is_found)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
