@@ -32,24 +32,8 @@ void fbr_docker_name(const struct fbr_job *job, char out[FBR_DOCKER_NAME_MAX])
             *at = '_';
 }
 
-/* Returns the words as a JSON array; NULL without memory. */
-static struct json_t *word_list(const char *words, const char *between)
-{
-    struct json_t *list = fbr_json_pack("[]");
-    char *copy = strdup(words), *rest = NULL;
-
-    if (!copy) {
-        fbr_json_free(list);
-        return NULL;
-    }
-    for (char *w = strtok_r(copy, between, &rest); w; w = strtok_r(NULL, between, &rest))
-        fbr_json_push(&list, fbr_json_string(w));
-    free(copy);
-    return list;
-}
-
-/* The same for paths, which may have blanks. */
-static struct json_t *path_list(const char *words)
+/* Returns the words as a JSON array; NULL without memory. Blanks separate them, and `between`. */
+static struct json_t *word_list(const char *words, char between)
 {
     struct json_t *list = fbr_json_pack("[]");
     char *copy = strdup(words), *rest = copy, *w;
@@ -58,6 +42,8 @@ static struct json_t *path_list(const char *words)
         fbr_json_free(list);
         return NULL;
     }
+    for (char *at = copy; *at; at++)
+        *at = *at == between ? ' ' : *at;
     while ((w = fbr_value_word(&rest)))
         fbr_json_push(&list, fbr_json_string(w));
     free(copy);
@@ -141,13 +127,13 @@ static struct json_t *host_config(const struct fbr_job *job, const struct fbr_do
                                      "CapDrop", "ALL", "SecurityOpt", "no-new-privileges");
 
     if (w->caps && w->caps[0] && strcmp(w->caps, "none") != 0)
-        fbr_json_put(&h, "CapAdd", word_list(w->caps, " ,"));
+        fbr_json_put(&h, "CapAdd", word_list(w->caps, ','));
     if (w->mounts && w->mounts[0])
-        fbr_json_put(&h, "Binds", path_list(w->mounts));
+        fbr_json_put(&h, "Binds", word_list(w->mounts, ' '));
     if (w->network && w->network[0])
         fbr_json_put(&h, "NetworkMode", fbr_json_string(w->network));
     if (w->groups && w->groups[0])
-        fbr_json_put(&h, "GroupAdd", word_list(w->groups, " "));
+        fbr_json_put(&h, "GroupAdd", word_list(w->groups, ' '));
     if (w->shm)
         fbr_json_put(&h, "ShmSize", fbr_json_pack("I", (long long)w->shm));
     put_limits(&h, job, w);
