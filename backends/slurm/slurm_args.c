@@ -151,42 +151,33 @@ void fbr_slurm_name(const char *name, char *out, size_t size)
 
 /* ---- The script ---- */
 
-/* Quotes a word for a POSIX shell. */
-static void put_quoted(struct fbr_buf *b, const char *word)
-{
-    fbr_put_u8(b, '\'');
-    for (; *word; word++)
-        fbr_put(b, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
-    fbr_put_u8(b, '\'');
-}
-
 void fbr_slurm_script(struct fbr_buf *b, const char *program, char *const *argv,
                       const char *workdir, const char *ticket)
 {
     fbr_putf(b, "#!/bin/sh\n");
     if (workdir) {
         fbr_putf(b, "cd -- ");
-        put_quoted(b, workdir);
+        fbr_args_quote(b, workdir);
         fbr_putf(b, " || exit 125\n");
     }
     if (ticket) {
         fbr_putf(b, "FIBER_TICKET=file:");
-        put_quoted(b, ticket);
+        fbr_args_quote(b, ticket);
         fbr_putf(b, "${SLURM_ARRAY_TASK_ID:-0}.ticket\nexport FIBER_TICKET\n");
     }
     /* the shell's own message is unclear, and does not name the host */
     if (strchr(program, '/')) {
         fbr_putf(b, "test -e ");
-        put_quoted(b, program);
+        fbr_args_quote(b, program);
         fbr_putf(b, " || { echo \"$(hostname): no such file: \"");
-        put_quoted(b, program);
+        fbr_args_quote(b, program);
         fbr_putf(b, " >&2; exit 127; }\n");
     }
     fbr_putf(b, "exec ");
-    put_quoted(b, program);
+    fbr_args_quote(b, program);
     for (size_t i = 1; argv && argv[0] && argv[i]; i++) {
         fbr_putf(b, " ");
-        put_quoted(b, argv[i]);
+        fbr_args_quote(b, argv[i]);
     }
     fbr_putf(b, "\n");
 }

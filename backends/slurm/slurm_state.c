@@ -725,19 +725,15 @@ void fbr_slurm_sizes(char *text, bool chosen, struct fbr_capacity *room)
     char *rest = NULL;
 
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        char *cpus = strchr(line, '|'), *nodes = cpus ? strchr(cpus + 1, '|') : NULL,
-             *state = nodes ? strchr(nodes + 1, '|') : NULL,
-             *gres = state ? strchr(state + 1, '|') : NULL;
-        unsigned n, c, g = gres ? gpus_of(gres + 1) : 0;
+        char *at[5];
+        unsigned n, c, g;
 
-        if (gres)
-            *gres = '\0';
-        if (!state || fbr_slurm_node_is_out(state + 1) ||
-            !(chosen || (cpus > line && cpus[-1] == '*')))
+        if (!fbr_slurm_cut(line, at, 5) || fbr_slurm_node_is_out(at[3]) ||
+            !(chosen || strchr(at[0], '*')))
             continue;
-        *state = *nodes = '\0';
-        n = count_of(nodes + 1);
-        c = count_of(cpus + 1);
+        c = count_of(at[1]);
+        n = count_of(at[2]);
+        g = gpus_of(at[4]);
         if (!n || !c)
             continue;
         room->hosts = n < UINT_MAX - room->hosts ? room->hosts + n : UINT_MAX;

@@ -104,7 +104,7 @@ int fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err)
     return rc;
 }
 
-static void put_quoted(struct fbr_buf *b, const char *word)
+void fbr_args_quote(struct fbr_buf *b, const char *word)
 {
     if (*word &&
         word[strspn(word,
@@ -124,6 +124,6 @@ void fbr_args_line(const struct fbr_args *w, struct fbr_buf *line)
     for (size_t i = 0; i < w->n; i++) {
         if (i)
             fbr_put_u8(line, ' ');
-        put_quoted(line, w->at[i]);
+        fbr_args_quote(line, w->at[i]);
     }
 }

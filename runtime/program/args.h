@@ -29,6 +29,8 @@ int fbr_args_addf(struct fbr_args *w, const char *fmt, ...) __attribute__((forma
 int fbr_args_add_all(struct fbr_args *w, char *const *list);
 /* Adds the program that env(1) is to start. */
 int fbr_args_add_program(struct fbr_args *w, const char *file);
+/* Writes one word, quoted for a POSIX shell if it must be. */
+void fbr_args_quote(struct fbr_buf *line, const char *word);
 /* Joins the words into one line for a POSIX shell, without a newline. */
 void fbr_args_line(const struct fbr_args *w, struct fbr_buf *line);
 void fbr_args_fini(struct fbr_args *w);

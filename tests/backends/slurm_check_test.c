@@ -351,11 +351,14 @@ static void a_partition_is_as_large_as_its_nodes_that_take_jobs(void **state)
         const char *partition, *out;
         unsigned hosts, cpus;
     } cases[] = {
-        {"", "batch*|4|3|idle\nbatch*|2|1|mixed\nbatch*|8|9|down\nother|1|5|idle\n", 4, 2},
-        {"other", "other|1|5|idle\nother|16|2|allocated\n", 7, 1},
-        {"", "other|1|5|idle\n", 0, 0},
-        {"", "batch*|0|5|idle\nbatch*|4|x|idle\nbatch*|4\n|\n", 0, 0},
-        {"", "batch*|4+|2|idle~\n", 2, 4},
+        {"",
+         "batch*|4|3|idle|(null)\nbatch*|2|1|mixed|(null)\nbatch*|8|9|down|(null)\nother|1|5|idle|("
+         "null)\n",
+         4, 2},
+        {"other", "other|1|5|idle|(null)\nother|16|2|allocated|(null)\n", 7, 1},
+        {"", "other|1|5|idle|(null)\n", 0, 0},
+        {"", "batch*|0|5|idle|(null)\nbatch*|4|x|idle|(null)\nbatch*|4\n|\n", 0, 0},
+        {"", "batch*|4+|2|idle~|(null)\n", 2, 4},
         {"", "", 0, 0},
     };
 

@@ -467,11 +467,12 @@ static void the_smallest_node_that_takes_jobs_counts(void **state)
          "all*|8|1|down|gpu:1\n",
          false, 27, 16, 6},
         {"all*|4|1|idle|gpu:\nall*|4|1|idle|gpu\nall*|4|1|idle|craynetwork:4\n", false, 3, 4, 0},
-        {"all*|64|10|mixed\nall*|48|2|idle\nall*|2|1|drained\nall*|2|1|idle*\n", false, 12, 48, 0},
-        {"gpu|8|2|idle\nall*|64|10|mixed\n", false, 10, 64, 0},
-        {"gpu|8|2|idle\n", true, 2, 8, 0},
-        {"gpu|8|2|idle\n", false, 0, 0, 0},
-        {"nonsense\n|||\n*|x|y|idle\n", false, 0, 0, 0},
+        {"all*|64|10|mixed|\nall*|48|2|idle|\nall*|2|1|drained|\nall*|2|1|idle*|\n", false, 12, 48,
+         0},
+        {"gpu|8|2|idle|\nall*|64|10|mixed|\n", false, 10, 64, 0},
+        {"gpu|8|2|idle|\n", true, 2, 8, 0},
+        {"gpu|8|2|idle|\n", false, 0, 0, 0},
+        {"nonsense\n|||\n*|x|y|idle|\n", false, 0, 0, 0},
         {"", true, 0, 0, 0},
     };
 
@@ -490,7 +491,7 @@ static void the_smallest_node_that_takes_jobs_counts(void **state)
 
 /* ---- What is asked for ---- */
 
-static void scripts_quote_everything(void **state)
+static void scripts_quote_words(void **state)
 {
     char *const argv[] = {"prog", "a b", "it's", "$(x) `y` \\", "", "-n\n", NULL};
     struct fbr_buf b;
@@ -501,7 +502,7 @@ static void scripts_quote_everything(void **state)
     fbr_put_u8(&b, 0);
     assert_string_equal((char *)b.data,
                         "#!/bin/sh\ncd -- '/a'\\''b' || exit 125\n"
-                        "FIBER_TICKET=file:'/d/0.'${SLURM_ARRAY_TASK_ID:-0}.ticket\n"
+                        "FIBER_TICKET=file:/d/0.${SLURM_ARRAY_TASK_ID:-0}.ticket\n"
                         "export FIBER_TICKET\n"
                         "exec 'my prog' 'a b' 'it'\\''s' '$(x) `y` \\' '' '-n\n'\n");
     fbr_buf_fini(&b);
@@ -606,7 +607,7 @@ int main(void)
         cmocka_unit_test(counts_of_processors),
         cmocka_unit_test(an_allocation_says_where_ranks_go),
         cmocka_unit_test(the_smallest_node_that_takes_jobs_counts),
-        cmocka_unit_test(scripts_quote_everything),
+        cmocka_unit_test(scripts_quote_words),
         cmocka_unit_test(environments_change_no_command),
         cmocka_unit_test(needs_are_rounded_up),
         cmocka_unit_test(the_partition_is_the_one_that_sbatch_takes),
