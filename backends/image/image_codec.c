@@ -6,7 +6,9 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <regex.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
@@ -22,59 +24,34 @@
 
 /* ---- Names ---- */
 
-/* Checks for words of lower-case letters and digits, separated by '.', '_', "__" or any number of
- * '-'. */
-static bool is_part(const char *text, size_t len)
+/* Words of lower-case letters and digits, separated by '.', '_', "__" or any number of '-'. */
+#define WORD "[" LOWER DIGITS "]+"
+#define PART WORD "(([.]|__?|-+)" WORD ")*"
+/* Labels, separated by dots, of letters and digits with '-' only between them. */
+#define ALNUM LOWER UPPER DIGITS
+#define LABEL "[" ALNUM "]([" ALNUM "-]*[" ALNUM "])?"
+
+/* `pattern`: an extended regular expression for all of the text. */
+static bool matches(const char *text, size_t len, const char *pattern)
 {
-    size_t i = 0, gap, word;
+    char *copy = strndup(text, len);
+    bool good = false;
+    regex_t re;
 
-    for (;;) {
-        for (word = 0; i < len && strchr(LOWER DIGITS, text[i]); i++)
-            word++;
-        if (!word)
-            return false;
-        if (i == len)
-            return true;
-        for (gap = i; i < len && text[i] == text[gap] && strchr("._-", text[i]); i++)
-            continue;
-        if (i == gap || (text[gap] == '.' && i - gap > 1) || (text[gap] == '_' && i - gap > 2))
-            return false;
+    if (copy && regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB) == 0) {
+        good = regexec(&re, copy, 0, NULL, 0) == 0;
+        regfree(&re);
     }
-}
-
-/* Checks for parts, separated by dots, of letters and digits with '-' only between them. */
-static bool is_domain(const char *text, size_t len)
-{
-    for (size_t i = 0; i <= len; i++) {
-        bool inside = i < len && text[i] != '.', edge = i == len || text[i] == '.';
-
-        if (inside && !strchr(LOWER UPPER DIGITS "-", text[i]))
-            return false;
-        if ((edge && (i == 0 || strchr(".-", text[i - 1]))) ||
-            (inside && text[i] == '-' && (i == 0 || text[i - 1] == '.')))
-            return false;
-    }
-    return true;
+    free(copy);
+    return good;
 }
 
 /* Checks for a registry: the name has a dot or a port, or is localhost. */
 static bool is_host(const char *text, size_t len)
 {
-    const char *colon = memchr(text, ':', len);
-    size_t domain = colon ? (size_t)(colon - text) : len, port = domain + 1;
-
-    if (!colon && !memchr(text, '.', len) && !(len == 9 && !memcmp(text, "localhost", len)))
-        return false;
-    while (port < len && strchr(DIGITS, text[port]))
-        port++;
-    return is_domain(text, domain) && (!colon || (port == len && port > domain + 1));
-}
-
-static bool is_tag(const char *tag)
-{
-    size_t n = strspn(tag, LOWER UPPER DIGITS "_.-");
-
-    return n && n <= TAG_MOST && !tag[n] && !strchr(".-", tag[0]);
+    return (memchr(text, ':', len) || memchr(text, '.', len) ||
+            (len == 9 && !memcmp(text, "localhost", len))) &&
+           matches(text, len, "^" LABEL "([.]" LABEL ")*(:[" DIGITS "]+)?$");
 }
 
 int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
@@ -93,16 +70,13 @@ int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
         return fbr_fail(
             err, -EINVAL,
             "\"%.128s\" is not a name for an image: it has a digest, which cannot be chosen", name);
-    for (const char *p = part, *end; p <= name + len; p = end + 1) {
-        end = memchr(p, '/', (size_t)(name + len - p));
-        end = end ? end : name + len;
-        if (!is_part(p, (size_t)(end - p)) || len + strlen(before) > NAME_MOST)
-            return fbr_fail(err, -EINVAL,
-                            "\"%.128s\" is not a name for an image: lower-case letters, digits and "
-                            "single . _ - between them, like team/train:1",
-                            name);
-    }
-    if (colon && !is_tag(colon + 1))
+    if (len + strlen(before) > NAME_MOST ||
+        !matches(part, (size_t)(name + len - part), "^" PART "(/" PART ")*$"))
+        return fbr_fail(err, -EINVAL,
+                        "\"%.128s\" is not a name for an image: lower-case letters, digits and "
+                        "single . _ - between them, like team/train:1",
+                        name);
+    if (colon && !matches(colon + 1, strlen(colon + 1), "^[" ALNUM "_][" ALNUM "_.-]{0,127}$"))
         return fbr_fail(err, -EINVAL,
                         "\"%.128s\" is not a name for an image: use at most %d letters, digits and "
                         ". _ - after the colon",
@@ -136,15 +110,10 @@ bool fbr_image_refused(const char *text)
 /* Makes a JSON array. */
 static struct json_t *list(const struct fbr_args *texts)
 {
-    struct json_t *a = fbr_json_pack("[]"), *text;
+    struct json_t *a = fbr_json_pack("[]");
 
-    for (size_t i = 0; a && i < texts->n; i++) {
-        text = fbr_json_pack("s", texts->at[i]);
-        if (fbr_json_append(a, text) < 0) {
-            fbr_json_free(a);
-            return NULL;
-        }
-    }
+    for (size_t i = 0; i < texts->n; i++)
+        fbr_json_push(&a, fbr_json_pack("s", texts->at[i]));
     return a;
 }
 
