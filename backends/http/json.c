@@ -228,20 +228,14 @@ int64_t fbr_json_time(const char *text)
 {
     struct tm tm = {0};
     const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-    int hours = 0, minutes = 0;
-    int64_t t;
+    struct tm zone = {0};
 
     if (!at)
         return -1;
     if (*at == '.')
         at += 1 + strspn(at + 1, "0123456789");
-    t = (int64_t)timegm(&tm);
-    if ((*at == 'Z' || *at == 'z') && !at[1])
-        return t;
-    if ((*at != '+' && *at != '-') || strlen(at) != 6 || at[3] != ':' ||
-        sscanf(at + 1, "%2d:%2d", &hours, &minutes) != 2)
-        return -1;
-    return t - (*at == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
+    at = strptime(at, "%z", &zone);
+    return at && !*at ? (int64_t)timegm(&tm) - zone.tm_gmtoff : -1;
 }
 
 void fbr_json_lines(struct fbr_json_lines *l, const void *data, size_t len,
