@@ -16,8 +16,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 
-#include "backends/image/image.h"
-#include "runtime/base/buf.h"
+#include "backends/image/image_priv.h"
 #include "runtime/program/elf.h"
 
 const char *const fbr_bundle_command[] = {FBR_BUNDLE_DIR "/ld.so",
@@ -100,13 +99,6 @@ static int put_file(const struct sink *s, const char *name, const char *path, st
     return rc;
 }
 
-static bool is_module(const char *path)
-{
-    const char *name = strrchr(path, '/');
-
-    return name && name - path >= 6 && strncmp(name - 6, "/fiber", 6) == 0;
-}
-
 static bool is_library(const char *path)
 {
     const char *name = strrchr(path, '/') + 1;
@@ -124,7 +116,7 @@ static bool place(const char *path, const char *program, const char *interp, con
         snprintf(to, size, "%s%s", dir, &FBR_BUNDLE_PROGRAM[strlen(FBR_BUNDLE_DIR)]);
     else if (strcmp(path, interp) == 0)
         snprintf(to, size, "%s/ld.so", dir);
-    else if (is_module(path))
+    else if (image_is_module(path))
         snprintf(to, size, "%s/fiber/%s", dir, name);
     else if (is_library(path))
         snprintf(to, size, "%s/lib/%s", dir, name);

@@ -90,6 +90,9 @@ uint64_t fbr_closure_bytes(const struct fbr_closure *c);
  * the last note. */
 const char *fbr_closure_note(const struct fbr_closure *c, size_t i);
 
+/* Whether `dir`, of `len` bytes, is in a search path, which may be NULL. Pure. */
+bool fbr_path_has(const char *path, const char *dir, size_t len);
+
 /* Reads the next directory, or pattern of an `include`, of a text like ld.so.conf; for
  * closure_elf.c, its test and its fuzzer. Moves *text on; `out` starts as zeros and is kept between
  * the calls. False at the end. */

@@ -285,7 +285,7 @@ static bool in_path(const struct scope *s, const char *path, const char *origin,
     return false;
 }
 
-static bool has_directory(const char *path, const char *dir, size_t len)
+bool fbr_path_has(const char *path, const char *dir, size_t len)
 {
     for (; path && *path; path += strcspn(path, ":"), path += *path == ':')
         if (strcspn(path, ":") == len && !strncmp(path, dir, len))
@@ -299,7 +299,7 @@ static bool note_directory(struct fbr_closure *c, const char *path)
     size_t len = (size_t)(strrchr(path, '/') - path);
     char *longer = NULL;
 
-    if (has_directory(c->mapped_path, path, len))
+    if (fbr_path_has(c->mapped_path, path, len))
         return true;
     if (asprintf(&longer, "%s%s%.*s", c->mapped_path ? c->mapped_path : "",
                  c->mapped_path ? ":" : "", (int)len, path) < 0)

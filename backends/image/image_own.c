@@ -43,11 +43,11 @@ char *fbr_image_library_path(void)
     return whole;
 }
 
-static bool is_module(const char *path)
+bool image_is_module(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
-    return slash - path > 6 && strncmp(slash - 6, "/fiber", 6) == 0;
+    return slash - path >= 6 && strncmp(slash - 6, "/fiber", 6) == 0;
 }
 
 static int add_mapped(struct dl_phdr_info *info, size_t size, void *user)
@@ -55,7 +55,7 @@ static int add_mapped(struct dl_phdr_info *info, size_t size, void *user)
     const char *path = info->dlpi_name;
 
     (void)size;
-    if (path && path[0] == '/' && !is_module(path))
+    if (path && path[0] == '/' && !image_is_module(path))
         return fbr_args_addf(user, "%s", path);
     return 0;
 }

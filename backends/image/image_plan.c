@@ -56,15 +56,6 @@ static bool is_program(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);
 }
 
-/* Whether `dir`, of `len` bytes, is in a search path. */
-static bool has_directory(const char *path, const char *dir, size_t len)
-{
-    for (const char *at = path; *at; at += strcspn(at, ":"), at += *at == ':')
-        if (strcspn(at, ":") == len && !strncmp(at, dir, len))
-            return true;
-    return false;
-}
-
 /* The first program runs by default; PATH gets the folders of all programs. */
 static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_buf *b)
 {
@@ -82,10 +73,10 @@ static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, 
             if (!i->cmd.n && !entry)
                 rc = fbr_args_add(&i->cmd, file, strlen(file));
             fbr_put_u8(b, '\0');
-            b->len -= !b->failed; /* terminates the text for has_directory() */
+            b->len -= !b->failed; /* terminates the text for fbr_path_has() */
             if (!b->failed && len && !memchr(file, ':', len) &&
-                !has_directory((const char *)b->data + strlen("PATH="), file, len) &&
-                !has_directory(DEFAULT_PATH, file, len)) {
+                !fbr_path_has((const char *)b->data + strlen("PATH="), file, len) &&
+                !fbr_path_has(DEFAULT_PATH, file, len)) {
                 fbr_put(b, file, len);
                 fbr_put_u8(b, ':');
             }

@@ -28,6 +28,9 @@ char *image_index(const char *manifest, size_t manifest_len, const char *whole, 
 char *image_docker(const char *config, const char *layer, const char *tagged, size_t *len,
                    struct fbr_error *err);
 
+/* image_own.c. Whether a path is that of a module of Fiber: in a folder "fiber". */
+bool image_is_module(const char *path);
+
 /* image.c. "sha256:" and 64 digits. */
 int image_digest(const void *data, size_t len, char out[IMAGE_DIGEST], struct fbr_error *err);
 

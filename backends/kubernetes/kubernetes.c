@@ -64,14 +64,9 @@ static const struct json_t *main_container(const struct json_t *pod)
     const struct json_t *all = fbr_json_at(pod, "spec", "containers", NULL);
     const char *chosen = fbr_json_text(pod, "metadata", "annotations",
                                        "kubectl.kubernetes.io/default-container", NULL);
+    const struct json_t *main = fbr_json_find(all, "name", chosen[0] ? chosen : FBR_KUBE_CONTAINER);
 
-    for (size_t i = 0; i < fbr_json_count(all); i++) {
-        const char *name = fbr_json_text(fbr_json_item(all, i), "name", NULL);
-
-        if (!strcmp(name, chosen[0] ? chosen : FBR_KUBE_CONTAINER))
-            return fbr_json_item(all, i);
-    }
-    return fbr_json_item(all, 0);
+    return main ? main : fbr_json_item(all, 0);
 }
 
 /* Takes the settings that our pods inherit from the pod in which we run. */

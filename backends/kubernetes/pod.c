@@ -331,11 +331,6 @@ static int add_pull_secrets(struct json_t *spec, const char *text)
     return list ? fbr_json_set(spec, "imagePullSecrets", list) : 0;
 }
 
-struct json_t *fbr_kube_own_container(const struct json_t *pod)
-{
-    return fbr_json_find(fbr_json_at(pod, "spec", "containers", NULL), "name", FBR_KUBE_CONTAINER);
-}
-
 /* Lets the init container have what the job's container has, but no GPUs: with less the pod would
  * not be Guaranteed, and a quota may refuse it. */
 static int size_given(const struct json_t *pod, const char *gpu)

@@ -64,9 +64,6 @@ struct json_t *fbr_kube_master_job(const struct json_t *pod);
 int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                       const struct json_t *owner);
 
-/* Returns the job's own container, or NULL. */
-struct json_t *fbr_kube_own_container(const struct json_t *pod);
-
 /* Makes a text in which Kubernetes replaces nothing, for commands and values of variables. NULL
  * without memory. */
 struct json_t *fbr_kube_words(const char *text);

@@ -56,8 +56,7 @@ static const struct json_t *condition_of(const struct json_t *pod, const char *t
     return fbr_json_find(fbr_json_at(pod, "status", "conditions", NULL), "type", type);
 }
 
-/* Returns our container in the pod's spec. */
-static const struct json_t *own_container(const struct json_t *pod)
+struct json_t *fbr_kube_own_container(const struct json_t *pod)
 {
     return fbr_json_find(fbr_json_at(pod, "spec", "containers", NULL), "name", FBR_KUBE_CONTAINER);
 }
@@ -117,7 +116,8 @@ static int32_t exit_code(int64_t code)
 
 static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
 {
-    const char *limit = fbr_json_text(own_container(pod), "resources", "limits", "memory", NULL);
+    const char *limit =
+        fbr_json_text(fbr_kube_own_container(pod), "resources", "limits", "memory", NULL);
 
     s->code = -SIGKILL;
     snprintf(s->text, sizeof(s->text),
@@ -131,7 +131,7 @@ static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
 /* Says what brings the program into the image. Rings start the command fiber. */
 static void describe_lack(struct fbr_kube_state *s, const struct json_t *pod, const char *message)
 {
-    const struct json_t *command = fbr_json_at(own_container(pod), "command", NULL);
+    const struct json_t *command = fbr_json_at(fbr_kube_own_container(pod), "command", NULL);
     const char *program = fbr_json_text(fbr_json_item(command, 0), NULL);
     const char *name = strrchr(program, '/');
     bool agent = name && !strcmp(name, "/fiber");
@@ -162,7 +162,7 @@ static void not_started(struct fbr_kube_state *s, const struct json_t *pod, cons
 /* Explains the codes by which a shell, or another program starter, reports a failed start. */
 static void describe_shells_code(struct fbr_kube_state *s, const struct json_t *pod)
 {
-    const char *image = fbr_json_text(own_container(pod), "image", NULL);
+    const char *image = fbr_json_text(fbr_kube_own_container(pod), "image", NULL);
 
     if (s->code == 127)
         snprintf(s->text, sizeof(s->text),

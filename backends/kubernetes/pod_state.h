@@ -47,6 +47,9 @@ struct fbr_kube_state {
 
 void fbr_kube_state(struct fbr_kube_state *s, const struct json_t *pod);
 
+/* Returns the job's own container in the spec of a pod, or NULL. */
+struct json_t *fbr_kube_own_container(const struct json_t *pod);
+
 /* Stores the text of the newest warning in a list of events, or "". */
 void fbr_kube_newest_event(const struct json_t *list, char *text, unsigned size);
 
