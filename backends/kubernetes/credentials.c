@@ -42,9 +42,8 @@ struct fbr_kube_creds {
     bool running;      /* the thread runs */
     bool other_cert;   /* a certificate in `config` is another one, and not yet in use */
     pthread_t thread;
-    /* Shared by the two threads. */
-    pthread_mutex_t lock;
-    bool ready;
+    /* Shared by the two threads: `fresh` is the thread's until it is `ready`. */
+    atomic_bool ready;
     struct fbr_kube_credential fresh;
     atomic_bool stop; /* nothing waits for the plugin any more */
 };
@@ -225,16 +224,13 @@ static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct
 
 static void *run_again(void *arg)
 {
-    struct fbr_kube_credential fresh = {0};
     struct fbr_kube_creds *c = arg;
     struct fbr_error err = {0, ""};
 
-    if (run(c, &fresh, &err) < 0)
+    c->fresh = (struct fbr_kube_credential){0};
+    if (run(c, &c->fresh, &err) < 0)
         fbr_warn("kubernetes: %s", err.text);
-    pthread_mutex_lock(&c->lock);
-    c->fresh = fresh;
-    c->ready = true;
-    pthread_mutex_unlock(&c->lock);
+    atomic_store(&c->ready, true);
     return NULL;
 }
 
@@ -256,15 +252,11 @@ static void take_cert(struct fbr_kube_creds *c, char **cert, char **key)
 /* Takes the result of the thread, if it has ended. */
 static void take_fresh(struct fbr_kube_creds *c)
 {
-    bool ready;
-
-    pthread_mutex_lock(&c->lock);
-    ready = c->ready;
-    pthread_mutex_unlock(&c->lock);
-    if (!c->running || !ready)
+    if (!c->running || !atomic_load(&c->ready))
         return;
     pthread_join(c->thread, NULL);
-    c->running = c->ready = false;
+    c->running = false;
+    atomic_store(&c->ready, false);
     c->failures = c->fresh.token || c->fresh.cert ? 0 : c->failures + 1;
     if (c->fresh.token) {
         forget(&c->token);
@@ -435,7 +427,6 @@ int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_kube_config *con
     if (!c)
         return fbr_fail(err, -ENOMEM, "out of memory");
     c->config = config;
-    pthread_mutex_init(&c->lock, NULL);
     if (config->exec.command)
         rc = run_first(c, err);
     else if (config->token_file && !config->token)
@@ -458,6 +449,5 @@ void fbr_kube_creds_close(struct fbr_kube_creds *c)
         fbr_kube_credential_fini(&c->fresh);
     }
     forget(&c->token);
-    pthread_mutex_destroy(&c->lock);
     free(c);
 }
