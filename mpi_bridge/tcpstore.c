@@ -36,14 +36,13 @@ enum request {
     QUEUE_LEN,
     LIST_KEYS,
     BARRIER,
-    WATCH_KEY, /* of the first dialect only */
     REQUESTS
 };
 
 /* The request for each byte of the first dialect. In the second dialect the byte is the enum's
- * value. */
+ * value. Byte 7 is watchKey of C++, which torch itself never called, and dropped in 2.1. */
 static const uint8_t first_dialect[] = {SET,       COMPARE_SET, GET,        ADD,        CHECK,
-                                        WAIT,      GETNUMKEYS,  WATCH_KEY,  DELETE_KEY, APPEND,
+                                        WAIT,      GETNUMKEYS,  REQUESTS,   DELETE_KEY, APPEND,
                                         MULTI_GET, MULTI_SET,   CANCEL_WAIT};
 
 /* Arguments: k a key, v a value, 4 and 8 numbers of 4 and 8 bytes, K a list of keys, P a list of
@@ -53,25 +52,26 @@ static const char *const shapes[REQUESTS] = {
     [ADD] = "k8",       [CHECK] = "K",    [WAIT] = "K",          [GETNUMKEYS] = "",
     [DELETE_KEY] = "k", [APPEND] = "kv",  [MULTI_GET] = "K",     [MULTI_SET] = "P",
     [CANCEL_WAIT] = "", [PING] = "4",     [QUEUE_PUSH] = "kv",   [QUEUE_POP] = "k",
-    [QUEUE_LEN] = "k",  [LIST_KEYS] = "", [BARRIER] = "k8",      [WATCH_KEY] = "k",
+    [QUEUE_LEN] = "k",  [LIST_KEYS] = "", [BARRIER] = "k8",
 };
 
 enum { READY = 0, NOT_READY = 1 };
-enum { KEY_UPDATED, KEY_CREATED, KEY_DELETED, KEY_CALLBACK_REGISTERED };
 
 /* ---- requests ---- */
 
-/* Sets the value of the key, and takes it over. Wakes connections that wait, and notifies those
- * that watch. */
+/* Sets the value of the key, and takes it over. */
+static void replace_value(struct fbr_service *s, struct fbr_tcp_entry *e, struct fbr_tcp_value *v)
+{
+    s->keys += !e->value;
+    fbr_tcp_value_free(s, e->value);
+    e->value = v;
+}
+
+/* The same. Wakes connections that wait. */
 static void set_value(struct fbr_service *s, struct fbr_tcp_entry *e, struct fbr_tcp_value *v)
 {
-    struct fbr_tcp_value *old = e->value;
-
-    e->value = v;
-    s->keys += !old;
+    replace_value(s, e, v);
     fbr_tcp_wake(s, e, true);
-    fbr_tcp_notify_watchers(s, e, old ? KEY_UPDATED : KEY_CREATED, old, v);
-    fbr_tcp_value_free(s, old);
 }
 
 static bool set(struct fbr_service *s, struct fbr_tcp_text key, struct fbr_tcp_text data)
@@ -150,7 +150,7 @@ static bool add(struct fbr_service *s, struct fbr_tcp_text key, int64_t by, int6
                 bool quiet)
 {
     struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, key);
-    struct fbr_tcp_value *v, *old;
+    struct fbr_tcp_value *v;
     char text[24];
     int64_t n = 0;
 
@@ -165,14 +165,10 @@ static bool add(struct fbr_service *s, struct fbr_tcp_text key, int64_t by, int6
         fbr_tcp_drop_if_empty(s, e);
         return false;
     }
-    if (!quiet) {
+    if (quiet)
+        replace_value(s, e, v);
+    else
         set_value(s, e, v);
-        return true;
-    }
-    old = e->value;
-    e->value = v;
-    s->keys += !old;
-    fbr_tcp_value_free(s, old);
     return true;
 }
 
@@ -217,7 +213,7 @@ static bool on_wait(struct fbr_service *s, struct fbr_service_conn *c, struct fb
         if (is_ready(s, key))
             continue;
         e = fbr_tcp_find_or_add(s, key);
-        if (!e || !fbr_tcp_wait_add(s, c, e, false)) {
+        if (!e || !fbr_tcp_wait_add(s, c, e)) {
             if (e)
                 fbr_tcp_drop_if_empty(s, e);
             return false;
@@ -244,7 +240,6 @@ static bool on_delete(struct fbr_service *s, struct fbr_service_conn *c, struct 
     if (old) {
         e->value = NULL;
         s->keys--;
-        fbr_tcp_notify_watchers(s, e, KEY_DELETED, old, NULL);
         fbr_tcp_value_free(s, old);
         fbr_tcp_drop_if_empty(s, e);
     }
@@ -400,23 +395,10 @@ static bool on_barrier(struct fbr_service *s, struct fbr_service_conn *c, struct
         return false;
     if (come < size) {
         c->awaited = 1;
-        return fbr_tcp_wait_add(s, c, fbr_tcp_find(s, key), false);
+        return fbr_tcp_wait_add(s, c, fbr_tcp_find(s, key));
     }
     fbr_tcp_wake(s, fbr_tcp_find(s, key), true);
     fbr_tcp_reply_u8(s, c, FBR_TCP_STOP_WAITING);
-    return true;
-}
-
-static bool on_watch(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
-{
-    struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, get_text(args));
-
-    if (!e || !fbr_tcp_wait_add(s, c, e, true)) {
-        if (e)
-            fbr_tcp_drop_if_empty(s, e);
-        return false;
-    }
-    fbr_tcp_reply_u8(s, c, KEY_CALLBACK_REGISTERED);
     return true;
 }
 
@@ -442,7 +424,6 @@ static bool (*const handlers[REQUESTS])(struct fbr_service *s, struct fbr_servic
     [QUEUE_LEN] = on_queue_len,
     [LIST_KEYS] = on_list_keys,
     [BARRIER] = on_barrier,
-    [WATCH_KEY] = on_watch,
 };
 
 /* ---- bytes ---- */
@@ -515,7 +496,7 @@ static enum request request_of(const struct fbr_service_conn *c, uint8_t byte)
 {
     if (c->dialect == FBR_TCP_FIRST)
         return byte < sizeof(first_dialect) ? (enum request)first_dialect[byte] : REQUESTS;
-    return byte < WATCH_KEY ? (enum request)byte : REQUESTS;
+    return byte < REQUESTS ? (enum request)byte : REQUESTS;
 }
 
 static void run_requests(struct fbr_service *s, struct fbr_service_conn *c)
@@ -547,16 +528,7 @@ static void run_requests(struct fbr_service *s, struct fbr_service_conn *c)
 
 static void tcpstore_closed(struct fbr_service_conn *c)
 {
-    struct fbr_service *s = c->service;
-
-    fbr_tcp_stop_waiting(s, c);
-    while (c->watches) {
-        struct fbr_tcp_entry *e = c->watches->entry;
-
-        fbr_tcp_wait_free(s, c->watches, true);
-        fbr_tcp_drop_if_empty(s, e);
-    }
-    DL_DELETE(s->conns, c);
+    fbr_tcp_stop_waiting(c->service, c);
     fbr_buf_fini(&c->in);
     free(c);
 }
@@ -576,25 +548,9 @@ static struct fbr_service_conn *tcpstore_opened(struct fbr_service *s, void *pee
 {
     struct fbr_service_conn *c = calloc(1, sizeof(*c));
 
-    if (!c)
-        return NULL;
-    *c = (struct fbr_service_conn){.service = s, .peer = peer};
-    DL_APPEND(s->conns, c);
+    if (c)
+        *c = (struct fbr_service_conn){.service = s, .peer = peer};
     return c;
-}
-
-/* Hangs up on connections that could not be answered: the current one, and watchers. */
-static void hang_up_on_bad(struct fbr_service *s)
-{
-    struct fbr_service_conn *c, *next;
-
-    DL_FOREACH_SAFE(s->conns, c, next) {
-        if (!c->bad)
-            continue;
-        s->host->hang_up(c->peer);
-        tcpstore_closed(c);
-    }
-    s->bad = false;
 }
 
 static void tcpstore_bytes(struct fbr_service_conn *c, const void *data, size_t len)
@@ -606,8 +562,10 @@ static void tcpstore_bytes(struct fbr_service_conn *c, const void *data, size_t 
         c->bad = true;
     else if (c->dialect != FBR_TCP_UNKNOWN || detect_dialect(c))
         run_requests(s, c);
-    if (c->bad || s->bad)
-        hang_up_on_bad(s);
+    if (c->bad) {
+        s->host->hang_up(c->peer);
+        tcpstore_closed(c);
+    }
 }
 
 static void tcpstore_close(struct fbr_service *s)

@@ -7,7 +7,7 @@
  * u64 count and its items, all little endian. There are two dialects, with different numbers for
  * the requests:
  *
- *     torch 1.x, 2.0   SET is 0, and there is WATCH_KEY
+ *     torch 1.x, 2.0   SET is 0
  *     torch 2.1 on     the first request is VALIDATE, 0, with a magic number
  *
  * A connection whose first bytes are 0 and the magic number speaks the second dialect. In the first

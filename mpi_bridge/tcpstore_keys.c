@@ -77,7 +77,7 @@ struct fbr_tcp_entry *fbr_tcp_find_or_add(struct fbr_service *s, struct fbr_tcp_
 /* Removes a key that has nothing any more. */
 void fbr_tcp_drop_if_empty(struct fbr_service *s, struct fbr_tcp_entry *e)
 {
-    if (e->value || e->queue || e->waits || e->watches)
+    if (e->value || e->queue || e->waits)
         return;
     HASH_DEL(s->entries, e);
     s->memory -= ENTRY_COST + (uint64_t)e->key_len;
@@ -110,7 +110,7 @@ void fbr_tcp_out_value(struct fbr_service *s, const struct fbr_tcp_value *v)
 void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_service_conn *c)
 {
     if (s->out.failed)
-        c->bad = s->bad = true;
+        c->bad = true;
     else if (s->out.len)
         s->host->send(c->peer, s->out.data, s->out.len);
     /* a rare large answer does not keep its memory */
@@ -121,10 +121,9 @@ void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_service_conn *c)
     fbr_buf_clear(&s->out);
 }
 
-/* ---- waiting and watching ---- */
+/* ---- waiting ---- */
 
-bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_tcp_entry *e,
-                      bool watch)
+bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_tcp_entry *e)
 {
     struct fbr_tcp_wait *w;
 
@@ -137,25 +136,15 @@ bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_service_conn *c, struct 
     }
     w->conn = c;
     w->entry = e;
-    if (watch) {
-        DL_APPEND(e->watches, w);
-        DL_APPEND2(c->watches, w, conn_prev, conn_next);
-    } else {
-        DL_APPEND(e->waits, w);
-        DL_APPEND2(c->waits, w, conn_prev, conn_next);
-    }
+    DL_APPEND(e->waits, w);
+    DL_APPEND2(c->waits, w, conn_prev, conn_next);
     return true;
 }
 
-void fbr_tcp_wait_free(struct fbr_service *s, struct fbr_tcp_wait *w, bool watch)
+static void wait_free(struct fbr_service *s, struct fbr_tcp_wait *w)
 {
-    if (watch) {
-        DL_DELETE(w->entry->watches, w);
-        DL_DELETE2(w->conn->watches, w, conn_prev, conn_next);
-    } else {
-        DL_DELETE(w->entry->waits, w);
-        DL_DELETE2(w->conn->waits, w, conn_prev, conn_next);
-    }
+    DL_DELETE(w->entry->waits, w);
+    DL_DELETE2(w->conn->waits, w, conn_prev, conn_next);
     s->memory -= WAIT_COST;
     free(w);
 }
@@ -166,7 +155,7 @@ void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_service_conn *c)
     while (c->waits) {
         struct fbr_tcp_entry *e = c->waits->entry;
 
-        fbr_tcp_wait_free(s, c->waits, false);
+        wait_free(s, c->waits);
         fbr_tcp_drop_if_empty(s, e);
     }
 }
@@ -177,26 +166,11 @@ void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all)
     while (e->waits) {
         struct fbr_service_conn *c = e->waits->conn;
 
-        fbr_tcp_wait_free(s, e->waits, false);
+        wait_free(s, e->waits);
         if (c->awaited && --c->awaited == 0) {
             fbr_tcp_reply_u8(s, c, FBR_TCP_STOP_WAITING);
             if (!all)
                 return;
         }
-    }
-}
-
-/* Notifies the connections that watch the key; old and now may be NULL. */
-void fbr_tcp_notify_watchers(struct fbr_service *s, struct fbr_tcp_entry *e, uint8_t what,
-                             const struct fbr_tcp_value *old, const struct fbr_tcp_value *now)
-{
-    struct fbr_tcp_wait *w;
-
-    DL_FOREACH(e->watches, w) {
-        fbr_put_u8(&s->out, what);
-        fbr_tcp_out_text(s, e->key, e->key_len);
-        fbr_tcp_out_value(s, old);
-        fbr_tcp_out_value(s, now);
-        fbr_tcp_reply_out(s, w->conn);
     }
 }

@@ -32,7 +32,7 @@ struct fbr_tcp_value {
 
 struct fbr_tcp_entry;
 
-/* A connection waits for a key, or watches it. */
+/* A connection waits for a key. */
 struct fbr_tcp_wait {
     struct fbr_service_conn *conn;
     struct fbr_tcp_entry *entry;
@@ -40,13 +40,13 @@ struct fbr_tcp_wait {
     struct fbr_tcp_wait *conn_prev, *conn_next; /* list of the connection */
 };
 
-/* A key: it has a value, a queue, or a connection that waits for it or watches it. */
+/* A key: it has a value, a queue, or a connection that waits for it. */
 struct fbr_tcp_entry {
     UT_hash_handle hh;
     struct fbr_tcp_value *value; /* NULL: not set */
     struct fbr_tcp_value *queue;
     int64_t queued;
-    struct fbr_tcp_wait *waits, *watches;
+    struct fbr_tcp_wait *waits;
     size_t key_len;
     char key[];
 };
@@ -56,21 +56,18 @@ enum fbr_tcp_dialect { FBR_TCP_UNKNOWN, FBR_TCP_FIRST, FBR_TCP_SECOND };
 struct fbr_service_conn {
     struct fbr_service *service;
     void *peer;
-    struct fbr_service_conn *prev, *next;
     enum fbr_tcp_dialect dialect;
     bool bad; /* the service hangs up on it */
     struct fbr_buf in;
-    struct fbr_tcp_wait *waits, *watches;
+    struct fbr_tcp_wait *waits;
     size_t awaited; /* keys of WAIT that have not come yet */
 };
 
 struct fbr_service {
     const struct fbr_service_host *host;
     struct fbr_tcp_entry *entries;
-    struct fbr_service_conn *conns;
     int64_t keys; /* keys that have a value */
     uint64_t memory;
-    bool bad; /* a connection is bad */
     struct fbr_buf out;
 };
 
@@ -93,15 +90,10 @@ void fbr_tcp_out_text(struct fbr_service *s, const void *data, size_t len);
 void fbr_tcp_out_value(struct fbr_service *s, const struct fbr_tcp_value *v);
 void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_service_conn *c);
 
-/* Makes c wait for e, or watch e. */
-bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_tcp_entry *e,
-                      bool watch);
-void fbr_tcp_wait_free(struct fbr_service *s, struct fbr_tcp_wait *w, bool watch);
+/* Makes c wait for e. */
+bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_tcp_entry *e);
 void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_service_conn *c);
 /* The key has come: wakes all connections that wait for it, or the first of them. */
 void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all);
-/* Notifies the connections that watch the key; old and now may be NULL. */
-void fbr_tcp_notify_watchers(struct fbr_service *s, struct fbr_tcp_entry *e, uint8_t what,
-                             const struct fbr_tcp_value *old, const struct fbr_tcp_value *now);
 
 #endif
