@@ -201,10 +201,14 @@ void fbr_agent_failed(struct agent *a, uint32_t job, uint32_t rank, const char *
 
 static void on_job(struct agent *a, struct fbr_cur *body)
 {
-    struct agent_job *j = calloc(1, sizeof(*j));
     struct fbr_error err = {0, ""};
-    int rc = j ? fbr_ring_job_get(&j->job, body) : -ENOMEM;
+    struct agent_job *j;
+    int rc;
 
+    if (a->leaving)
+        return;
+    j = calloc(1, sizeof(*j));
+    rc = j ? fbr_ring_job_get(&j->job, body) : -ENOMEM;
     if (rc < 0) {
         fbr_log_error("cannot read a job of the launcher: %s", fbr_strerror(rc));
         free(j);
@@ -284,7 +288,7 @@ static void on_again(struct agent *a, struct fbr_cur *body)
     struct agent_rank *r = j ? fbr_agent_rank_find(j, fbr_get_u32(body)) : NULL;
     uint32_t restarts = fbr_get_u32(body);
 
-    if (!r || !fbr_cur_ok(body) || r->handle)
+    if (!r || !fbr_cur_ok(body) || r->handle || a->leaving)
         return;
     r->restarts = restarts;
     r->met = r->left = r->mpi = false;
@@ -439,61 +443,35 @@ static void wait_for_end(struct agent *a, int signals)
         }
 }
 
+static void on_end(struct agent *a, struct fbr_cur *body)
+{
+    (void)body;
+    shut_down(a);
+}
+
+static void (*const handlers[])(struct agent *a, struct fbr_cur *body) = {
+    [FBR_RING_JOB] = on_job,
+    [FBR_RING_SIGNAL] = on_signal,
+    [FBR_RING_ANSWER] = fbr_agent_on_answer,
+    [FBR_RING_NOTIFY] = on_notify,
+    [FBR_RING_STREAM] = fbr_agent_on_stream,
+    [FBR_RING_STDIN] = fbr_agent_on_stdin,
+    [FBR_RING_CREDIT] = fbr_agent_on_credit,
+    [FBR_RING_LOST] = on_lost,
+    [FBR_RING_AGAIN] = on_again,
+    [FBR_RING_JOB_END] = on_job_end,
+    [FBR_RING_LOOK] = fbr_agent_on_look,
+    [FBR_RING_WAITS] = fbr_agent_on_waits,
+    [FBR_RING_RESIZE] = fbr_agent_on_resize,
+    [FBR_RING_END] = on_end,
+};
+
 static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 {
     struct fbr_runtime *rt = user;
-    struct agent *a = rt->agent;
 
-    if (!a)
-        return;
-    switch (type) {
-    case FBR_RING_JOB:
-        if (!a->leaving)
-            on_job(a, body);
-        break;
-    case FBR_RING_RESIZE:
-        fbr_agent_on_resize(a, body);
-        break;
-    case FBR_RING_SIGNAL:
-        on_signal(a, body);
-        break;
-    case FBR_RING_ANSWER:
-        fbr_agent_on_answer(a, body);
-        break;
-    case FBR_RING_NOTIFY:
-        on_notify(a, body);
-        break;
-    case FBR_RING_STREAM:
-        fbr_agent_on_stream(a, body);
-        break;
-    case FBR_RING_STDIN:
-        fbr_agent_on_stdin(a, body->at, fbr_cur_left(body));
-        break;
-    case FBR_RING_CREDIT:
-        fbr_agent_on_credit(a, fbr_get_u64(body));
-        break;
-    case FBR_RING_LOST:
-        on_lost(a, body);
-        break;
-    case FBR_RING_AGAIN:
-        if (!a->leaving)
-            on_again(a, body);
-        break;
-    case FBR_RING_JOB_END:
-        on_job_end(a, body);
-        break;
-    case FBR_RING_LOOK:
-        fbr_agent_send_use(a);
-        break;
-    case FBR_RING_WAITS:
-        fbr_agent_on_waits(a, body);
-        break;
-    case FBR_RING_END:
-        shut_down(a);
-        break;
-    default:
-        break;
-    }
+    if (rt->agent && type < sizeof(handlers) / sizeof(handlers[0]) && handlers[type])
+        handlers[type](rt->agent, body);
 }
 
 /* ---- The beginning ---- */

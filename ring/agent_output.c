@@ -102,8 +102,10 @@ void fbr_agent_send_output(struct agent_rank *r, const struct fbr_job_event *e)
         pause_ranks(a, true);
 }
 
-void fbr_agent_on_credit(struct agent *a, uint64_t bytes)
+void fbr_agent_on_credit(struct agent *a, struct fbr_cur *body)
 {
+    uint64_t bytes = fbr_get_u64(body);
+
     a->unwritten = bytes < a->unwritten ? a->unwritten - bytes : 0;
     if (a->full && a->unwritten < FBR_RING_WINDOW / 2)
         pause_ranks(a, false);

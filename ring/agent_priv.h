@@ -149,8 +149,8 @@ struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank);
 void fbr_agent_rank_signal(struct agent_rank *r, int sig);
 /* Frees the job if none of its ranks runs. */
 void fbr_agent_job_ended(struct agent_job *j);
-void fbr_agent_send_use(struct agent *a);
 uint64_t fbr_agent_oom_kills(void);
+void fbr_agent_on_look(struct agent *a, struct fbr_cur *body); /* answers with USE */
 
 /* agent_look.c */
 void fbr_agent_look(struct agent_job *j); /* starts looking for MPI in ranks without a server */
@@ -160,13 +160,13 @@ void fbr_agent_on_waits(struct agent *a, struct fbr_cur *body);
 
 /* agent_output.c */
 void fbr_agent_send_output(struct agent_rank *r, const struct fbr_job_event *e);
-void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
+void fbr_agent_on_credit(struct agent *a, struct fbr_cur *body);
 
 /* agent_stdin.c */
 /* *theirs: the rank's end, which the caller closes; -1: none. */
 int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *err);
 void fbr_agent_stdin_close(struct agent_rank *r);
-void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len);
+void fbr_agent_on_stdin(struct agent *a, struct fbr_cur *body);
 
 /* agent_pty.c */
 /* *theirs: the rank's end, which the caller closes. */

@@ -763,11 +763,12 @@ void fbr_agent_rank_signal(struct agent_rank *r, int sig)
 
 /* ---- Processor time and memory ---- */
 
-void fbr_agent_send_use(struct agent *a)
+void fbr_agent_on_look(struct agent *a, struct fbr_cur *body)
 {
     struct agent_job *j;
     struct fbr_buf b;
 
+    (void)body;
     fbr_buf_init(&b);
     DL_FOREACH(a->jobs, j) {
         for (uint32_t i = 0; i < j->nlocal; i++) {

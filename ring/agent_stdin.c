@@ -178,9 +178,10 @@ static void end_input(struct agent_feed *f)
     }
 }
 
-void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len)
+void fbr_agent_on_stdin(struct agent *a, struct fbr_cur *body)
 {
     struct agent_feed *f = find_feed(a);
+    size_t len = fbr_cur_left(body);
 
     /* no rank reads it any more */
     if (!f)
@@ -188,5 +189,5 @@ void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len)
     else if (len == 0)
         end_input(f);
     else
-        send_bytes(f, data, len);
+        send_bytes(f, body->at, len);
 }

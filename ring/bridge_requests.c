@@ -400,36 +400,19 @@ void fbr_ring_requests_agent_gone(struct ring_agent *a)
             close_stream(s);
 }
 
-bool fbr_ring_requests_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body)
+static void (*const handlers[])(struct ring_agent *a, struct fbr_cur *body) = {
+    [FBR_RING_FENCE] = on_fence,
+    [FBR_RING_PUBLISH] = on_publish,
+    [FBR_RING_LOOKUP] = on_lookup,
+    [FBR_RING_UNPUBLISH] = on_unpublish,
+    [FBR_RING_SPAWN] = on_spawn,
+    [FBR_RING_NOTIFY] = on_notify,
+    [FBR_RING_STREAM_OPEN] = on_stream_open,
+    [FBR_RING_STREAM] = on_stream,
+};
+
+void fbr_ring_requests_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body)
 {
-    if (!a->ring->exchange)
-        return true;
-    switch (type) {
-    case FBR_RING_FENCE:
-        on_fence(a, body);
-        return true;
-    case FBR_RING_PUBLISH:
-        on_publish(a, body);
-        return true;
-    case FBR_RING_LOOKUP:
-        on_lookup(a, body);
-        return true;
-    case FBR_RING_UNPUBLISH:
-        on_unpublish(a, body);
-        return true;
-    case FBR_RING_SPAWN:
-        on_spawn(a, body);
-        return true;
-    case FBR_RING_NOTIFY:
-        on_notify(a, body);
-        return true;
-    case FBR_RING_STREAM_OPEN:
-        on_stream_open(a, body);
-        return true;
-    case FBR_RING_STREAM:
-        on_stream(a, body);
-        return true;
-    default:
-        return false;
-    }
+    if (a->ring->exchange && type < sizeof(handlers) / sizeof(handlers[0]) && handlers[type])
+        handlers[type](a, body);
 }

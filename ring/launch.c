@@ -418,8 +418,9 @@ static void judge(struct ring_job *j, uint32_t rank, const char *text)
         fbr_ring_rank_failed(j, rank, k->code, text);
 }
 
-static void on_started(struct fiber_ring *r, struct fbr_cur *body)
+static void on_started(struct ring_agent *a, struct fbr_cur *body)
 {
+    struct fiber_ring *r = a->ring;
     struct ring_job *j;
     uint32_t n;
     struct ring_rank *k = get_rank(r, body, &j, &n);
@@ -542,13 +543,12 @@ static void on_failed(struct ring_agent *a, struct fbr_cur *body)
     fbr_ring_check(r);
 }
 
-static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
+static void on_exited(struct ring_agent *a, struct fbr_cur *body)
 {
     struct ring_job *j;
     uint32_t n;
-    struct ring_rank *k = get_rank(r, body, &j, &n);
+    struct ring_rank *k = get_rank(a->ring, body, &j, &n);
     int code = (int)fbr_get_u32(body);
-    struct ring_agent *a;
     char text[256];
     bool notified;
 
@@ -558,7 +558,6 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     fbr_get_str(body, text, sizeof(text));
     if (!fbr_cur_ok(body))
         return;
-    a = fbr_ring_agent_of(j, n);
     notified = (k->flags & FBR_RANK_MET) && is_loss(code, k->flags);
     fbr_debug("rank %u has ended: code %d", n, code);
     rank_ended(j, n, code);
@@ -569,14 +568,14 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     if (!notified)
         look_for_idle(a);
     fbr_ring_missing_ended(j, n);
-    fbr_ring_check(r);
+    fbr_ring_check(a->ring);
 }
 
-static void on_abort(struct fiber_ring *r, struct fbr_cur *body)
+static void on_abort(struct ring_agent *a, struct fbr_cur *body)
 {
     struct ring_job *j;
     uint32_t n;
-    struct ring_rank *k = get_rank(r, body, &j, &n);
+    struct ring_rank *k = get_rank(a->ring, body, &j, &n);
     int code = (int)fbr_get_u32(body);
     char text[512];
 
@@ -608,11 +607,11 @@ static void on_output(struct ring_agent *a, struct fbr_cur *body)
         fbr_ring_send_credit(r);
 }
 
-static void on_met(struct fiber_ring *r, struct fbr_cur *body)
+static void on_met(struct ring_agent *a, struct fbr_cur *body)
 {
     struct ring_job *j;
     uint32_t n;
-    struct ring_rank *k = get_rank(r, body, &j, &n);
+    struct ring_rank *k = get_rank(a->ring, body, &j, &n);
 
     if (!k)
         return;
@@ -622,23 +621,30 @@ static void on_met(struct fiber_ring *r, struct fbr_cur *body)
     fbr_ring_missing_met(j, n);
 }
 
-/* An agent reports that a rank has not met its server, or that it waits in MPI_Init. */
-static void on_word(struct fiber_ring *r, struct fbr_cur *body,
-                    void (*fn)(struct ring_job *j, uint32_t rank))
+static void on_missed(struct ring_agent *a, struct fbr_cur *body)
 {
     struct ring_job *j;
     uint32_t n;
 
-    if (get_rank(r, body, &j, &n))
-        fn(j, n);
+    if (get_rank(a->ring, body, &j, &n))
+        fbr_ring_rank_missed(j, n);
 }
 
-static void on_use(struct fiber_ring *r, struct fbr_cur *body)
+static void on_waits(struct ring_agent *a, struct fbr_cur *body)
+{
+    struct ring_job *j;
+    uint32_t n;
+
+    if (get_rank(a->ring, body, &j, &n))
+        fbr_ring_missing_waits(j, n);
+}
+
+static void on_use(struct ring_agent *a, struct fbr_cur *body)
 {
     while (fbr_cur_left(body) >= 24) {
         struct ring_job *j;
         uint32_t n;
-        struct ring_rank *k = get_rank(r, body, &j, &n);
+        struct ring_rank *k = get_rank(a->ring, body, &j, &n);
         uint64_t cpu = fbr_get_u64(body), resident = fbr_get_u64(body);
 
         if (k) {
@@ -657,53 +663,25 @@ static void on_note(struct ring_agent *a, struct fbr_cur *body)
         fbr_ring_note(a, text);
 }
 
+static void on_room(struct ring_agent *a, struct fbr_cur *body)
+{
+    fbr_ring_stdin_room(a->ring, fbr_get_u64(body));
+}
+
+static void (*const handlers[])(struct ring_agent *a, struct fbr_cur *body) = {
+    [FBR_RING_HELLO] = on_hello,   [FBR_RING_NOTE] = on_note,     [FBR_RING_STARTED] = on_started,
+    [FBR_RING_FAILED] = on_failed, [FBR_RING_EXITED] = on_exited, [FBR_RING_OUTPUT] = on_output,
+    [FBR_RING_MET] = on_met,       [FBR_RING_MISSED] = on_missed, [FBR_RING_WAITS] = on_waits,
+    [FBR_RING_ABORT] = on_abort,   [FBR_RING_ROOM] = on_room,     [FBR_RING_USE] = on_use,
+};
+
 static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body)
 {
-    struct ring_agent *a = user;
-    struct fiber_ring *r = a->ring;
-
     (void)p;
-    switch (type) {
-    case FBR_RING_HELLO:
-        on_hello(a, body);
-        break;
-    case FBR_RING_NOTE:
-        on_note(a, body);
-        break;
-    case FBR_RING_STARTED:
-        on_started(r, body);
-        break;
-    case FBR_RING_FAILED:
-        on_failed(a, body);
-        break;
-    case FBR_RING_EXITED:
-        on_exited(r, body);
-        break;
-    case FBR_RING_OUTPUT:
-        on_output(a, body);
-        break;
-    case FBR_RING_MET:
-        on_met(r, body);
-        break;
-    case FBR_RING_MISSED:
-        on_word(r, body, fbr_ring_rank_missed);
-        break;
-    case FBR_RING_WAITS:
-        on_word(r, body, fbr_ring_missing_waits);
-        break;
-    case FBR_RING_ABORT:
-        on_abort(r, body);
-        break;
-    case FBR_RING_ROOM:
-        fbr_ring_stdin_room(r, fbr_get_u64(body));
-        break;
-    case FBR_RING_USE:
-        on_use(r, body);
-        break;
-    default:
-        fbr_ring_requests_frame(a, type, body);
-        break;
-    }
+    if (type < sizeof(handlers) / sizeof(handlers[0]) && handlers[type])
+        handlers[type](user, body);
+    else
+        fbr_ring_requests_frame(user, type, body);
 }
 
 static void on_end(void *user, struct fiber_process *p)

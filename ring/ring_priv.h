@@ -274,8 +274,8 @@ void fbr_ring_notes_free(struct fiber_ring *r);
 /* bridge_requests.c */
 int fbr_ring_requests_open(struct fiber_ring *r);
 void fbr_ring_requests_close(struct fiber_ring *r);
-/* Returns false if the frame is not a request of a bridge. */
-bool fbr_ring_requests_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body);
+/* Does nothing if the frame is not a request of a bridge. */
+void fbr_ring_requests_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body);
 void fbr_ring_requests_agent_gone(struct ring_agent *a);
 void fbr_ring_requests_job_end(struct ring_job *j);
 /* The advice to the user when a rank of the job is replaced; NULL: none is needed. */
