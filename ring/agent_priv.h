@@ -36,7 +36,7 @@ struct agent_rank {
     pid_t pid;
     uint32_t restarts; /* restarts, by this agent or by an agent before it */
     unsigned threads;  /* OpenMP threads to set; 0: not set */
-    bool met, left, paused;
+    bool met, left;
     bool mpi;                /* it or a descendant was seen with an MPI library */
     uint64_t mpi_since;      /* when, as fbr_now_ms(); 0: torch may have loaded the library */
     struct agent_feed *feed; /* its standard input; NULL: it reads none */
