@@ -358,7 +358,7 @@ static void set_tick(struct fiber_ring *r)
 
 int fbr_ring_requests_open(struct fiber_ring *r)
 {
-    r->exchange = fbr_exchange_open(answer, r, &r->rt->held);
+    r->exchange = fbr_exchange_open(r->nagents, answer, r, &r->rt->held);
     return r->exchange ? fbr_timer_init(&r->tick, r->rt->loop, on_tick, r) : -ENOMEM;
 }
 

@@ -24,23 +24,17 @@ struct part { /* one agent's call of a fence */
     uint8_t data[];
 };
 
-struct member { /* an agent that waits in a fence */
-    UT_hash_handle hh;
+struct seat { /* an agent that takes part in a fence */
     uint32_t agent;
     struct part *parts;
 };
 
 struct fence {
     UT_hash_handle hh;
-    struct member *members;
-    uint32_t *agents, parts; /* that take part */
+    struct seat *seats;    /* [all], by rising number of the agent */
+    uint32_t all, waiting; /* agents that take part; of these, agents with a call */
     size_t key_len;
     uint8_t key[];
-};
-
-struct idle { /* an agent without ranks */
-    UT_hash_handle hh;
-    uint32_t agent;
 };
 
 struct name {
@@ -62,16 +56,16 @@ struct fbr_exchange {
     fbr_exchange_answer *answer;
     void *user;
     struct fence *fences;
-    struct idle *idle;
     struct name *names;
     struct waiter *waiters;
     struct fbr_held *held;
+    bool idle[]; /* by number of the agent: it has no ranks */
 };
 
-struct fbr_exchange *fbr_exchange_open(fbr_exchange_answer *answer, void *user,
+struct fbr_exchange *fbr_exchange_open(uint32_t agents, fbr_exchange_answer *answer, void *user,
                                        struct fbr_held *held)
 {
-    struct fbr_exchange *x = calloc(1, sizeof(*x));
+    struct fbr_exchange *x = calloc(1, sizeof(*x) + agents * sizeof(x->idle[0]));
 
     if (x) {
         x->answer = answer;
@@ -89,164 +83,144 @@ static void free_part(struct fbr_exchange *x, struct part *p)
     free(p);
 }
 
-static void drop_member(struct fbr_exchange *x, struct fence *f, struct member *m)
+static void drop_calls(struct fbr_exchange *x, struct fence *f, struct seat *s)
 {
     struct part *p, *next;
 
-    DL_FOREACH_SAFE(m->parts, p, next)
+    f->waiting -= s->parts != NULL;
+    DL_FOREACH_SAFE(s->parts, p, next)
         free_part(x, p);
-    HASH_DEL(f->members, m);
-    free(m);
+    s->parts = NULL;
 }
 
 static void drop_fence(struct fbr_exchange *x, struct fence *f)
 {
-    struct member *m, *next;
-
-    HASH_ITER(hh, f->members, m, next)
-        drop_member(x, f, m);
+    for (uint32_t i = 0; i < f->all; i++)
+        drop_calls(x, f, &f->seats[i]);
     HASH_DEL(x->fences, f);
-    free(f->agents);
+    free(f->seats);
     free(f);
 }
 
-static struct fence *get_fence(struct fbr_exchange *x, const void *key, size_t key_len)
+static struct fence *add_fence(struct fbr_exchange *x, const void *key, size_t key_len,
+                               const uint32_t *agents, uint32_t parts)
 {
-    struct fence *f;
+    struct fence *f = calloc(1, sizeof(*f) + key_len);
 
-    HASH_FIND(hh, x->fences, key, key_len, f);
     if (f)
+        f->seats = calloc(parts, sizeof(*f->seats));
+    if (f && f->seats) {
+        for (uint32_t i = 0; i < parts; i++)
+            f->seats[i].agent = agents[i];
+        f->all = parts;
+        f->key_len = key_len;
+        memcpy(f->key, key, key_len);
+        HASH_ADD(hh, x->fences, key, key_len, f);
+    }
+    if (f && f->hh.tbl)
         return f;
-    f = calloc(1, sizeof(*f) + key_len);
-    if (!f)
-        return NULL;
-    f->key_len = key_len;
-    memcpy(f->key, key, key_len);
-    HASH_ADD(hh, x->fences, key, key_len, f);
-    if (f->hh.tbl)
-        return f;
+    if (f)
+        free(f->seats);
     free(f);
     return NULL;
 }
 
-static int add_part(struct fbr_exchange *x, struct fence *f, uint32_t agent, uint64_t request,
+/* Returns the seat of the agent; NULL: it is none of these agents, or another agent has named
+ * others for the same key. */
+static struct seat *find_seat(struct fence *f, uint32_t agent, const uint32_t *agents,
+                              uint32_t parts)
+{
+    struct seat *found = NULL;
+
+    for (uint32_t i = 0; i < parts && parts == f->all; i++) {
+        if (agents[i] != f->seats[i].agent)
+            return NULL;
+        if (agents[i] == agent)
+            found = &f->seats[i];
+    }
+    return found;
+}
+
+static int add_part(struct fbr_exchange *x, struct fence *f, struct seat *s, uint64_t request,
                     const void *data, size_t len)
 {
-    struct member *m;
     struct part *p;
 
     if (fbr_held_reserve(x->held, sizeof(*p) + len) < 0)
         return -ENOBUFS;
     p = malloc(sizeof(*p) + len);
-    HASH_FIND(hh, f->members, &agent, sizeof(agent), m);
-    if (!m && p) {
-        m = calloc(1, sizeof(*m));
-        if (m) {
-            m->agent = agent;
-            HASH_ADD(hh, f->members, agent, sizeof(m->agent), m);
-            if (!m->hh.tbl) {
-                free(m);
-                m = NULL;
-            }
-        }
-    }
-    if (!p || !m) {
+    if (!p) {
         fbr_held_release(x->held, sizeof(*p) + len);
-        free(p);
         return -ENOMEM;
     }
     *p = (struct part){.request = request, .len = len};
     if (len)
         memcpy(p->data, data, len);
-    DL_APPEND(m->parts, p);
+    f->waiting += s->parts == NULL;
+    DL_APPEND(s->parts, p);
     return 0;
 }
 
-static int by_agent(struct member *a, struct member *b)
-{
-    return a->agent < b->agent ? -1 : a->agent > b->agent;
-}
-
-/* Takes the first call of each member and answers it with the data of all. */
+/* Takes the first call of each agent and answers it with the data of all. */
 static void complete(struct fbr_exchange *x, struct fence *f)
 {
-    struct member *m, *next;
     struct fbr_buf all;
     int code;
 
     fbr_buf_init(&all);
-    HASH_SORT(f->members, by_agent);
-    HASH_ITER(hh, f->members, m, next) {
-        fbr_put_u32(&all, m->agent);
-        fbr_put_bytes(&all, m->parts->data, m->parts->len);
-    }
+    for (uint32_t i = 0; i < f->all; i++)
+        if (f->seats[i].parts) {
+            fbr_put_u32(&all, f->seats[i].agent);
+            fbr_put_bytes(&all, f->seats[i].parts->data, f->seats[i].parts->len);
+        }
     code = all.failed ? -ENOMEM : 0;
-    HASH_ITER(hh, f->members, m, next) {
-        struct part *p = m->parts;
-        uint32_t agent = m->agent;
+    for (uint32_t i = 0; i < f->all; i++) {
+        struct seat *s = &f->seats[i];
+        struct part *p = s->parts;
 
-        DL_DELETE(m->parts, p);
-        if (!m->parts)
-            drop_member(x, f, m);
-        x->answer(x->user, agent, p->request, code, all.data, code ? 0 : all.len);
+        if (!p)
+            continue;
+        DL_DELETE(s->parts, p);
+        f->waiting -= s->parts == NULL;
+        x->answer(x->user, s->agent, p->request, code, all.data, code ? 0 : all.len);
         free_part(x, p);
     }
     fbr_buf_fini(&all);
 }
 
-static bool is_idle(const struct fbr_exchange *x, uint32_t agent)
-{
-    struct idle *i;
-
-    HASH_FIND(hh, x->idle, &agent, sizeof(agent), i);
-    return i;
-}
-
 /* True if every agent of the fence has called, or is idle. */
 static bool is_complete(const struct fbr_exchange *x, const struct fence *f)
 {
-    struct member *m;
-
-    if (!f->members || (!x->idle && HASH_COUNT(f->members) < f->parts))
-        return false;
-    for (uint32_t i = 0; i < f->parts; i++) {
-        HASH_FIND(hh, f->members, &f->agents[i], sizeof(f->agents[i]), m);
-        if (!m && !is_idle(x, f->agents[i]))
+    for (uint32_t i = 0; i < f->all; i++)
+        if (!f->seats[i].parts && !x->idle[f->seats[i].agent])
             return false;
-    }
-    return true;
+    return f->waiting;
 }
 
 static void complete_if_whole(struct fbr_exchange *x, struct fence *f)
 {
     while (is_complete(x, f))
         complete(x, f);
-    if (!f->members)
+    if (!f->waiting)
         drop_fence(x, f);
-}
-
-static int set_agents(struct fence *f, const uint32_t *agents, uint32_t parts)
-{
-    if (!f->agents || f->parts != parts) {
-        uint32_t *copy = realloc(f->agents, parts * sizeof(*copy));
-
-        if (!copy)
-            return -ENOMEM;
-        f->agents = copy;
-    }
-    memcpy(f->agents, agents, parts * sizeof(*agents));
-    f->parts = parts;
-    return 0;
 }
 
 void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request, const void *key,
                         size_t key_len, const uint32_t *agents, uint32_t parts, const void *data,
                         size_t len)
 {
-    struct fence *f = get_fence(x, key, key_len);
-    int rc = f ? set_agents(f, agents, parts) : -ENOMEM;
+    struct seat *s = NULL;
+    struct fence *f;
+    int rc = -ENOMEM;
 
-    if (rc < 0 || (rc = add_part(x, f, agent, request, data, len)) < 0)
+    HASH_FIND(hh, x->fences, key, key_len, f);
+    if (!f)
+        f = add_fence(x, key, key_len, agents, parts);
+    if (f) {
+        s = find_seat(f, agent, agents, parts);
+        rc = s ? add_part(x, f, s, request, data, len) : -EINVAL;
+    }
+    if (rc < 0)
         x->answer(x->user, agent, request, rc, NULL, 0);
     if (f)
         complete_if_whole(x, f);
@@ -255,24 +229,8 @@ void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request
 void fbr_exchange_idle(struct fbr_exchange *x, uint32_t agent, bool idle)
 {
     struct fence *f, *next;
-    struct idle *i;
 
-    HASH_FIND(hh, x->idle, &agent, sizeof(agent), i);
-    if (i && !idle) {
-        HASH_DEL(x->idle, i);
-        free(i);
-    }
-    if (i || !idle)
-        return;
-    i = calloc(1, sizeof(*i));
-    if (!i)
-        return;
-    i->agent = agent;
-    HASH_ADD(hh, x->idle, agent, sizeof(i->agent), i);
-    if (!i->hh.tbl) {
-        free(i);
-        return;
-    }
+    x->idle[agent] = idle;
     HASH_ITER(hh, x->fences, f, next)
         complete_if_whole(x, f);
 }
@@ -416,12 +374,10 @@ void fbr_exchange_agent_gone(struct fbr_exchange *x, uint32_t agent)
     struct waiter *w, *next_waiter;
 
     HASH_ITER(hh, x->fences, f, next) {
-        struct member *m;
-
-        HASH_FIND(hh, f->members, &agent, sizeof(agent), m);
-        if (m)
-            drop_member(x, f, m);
-        if (!f->members)
+        for (uint32_t i = 0; i < f->all; i++)
+            if (f->seats[i].agent == agent)
+                drop_calls(x, f, &f->seats[i]);
+        if (!f->waiting)
             drop_fence(x, f);
     }
     DL_FOREACH_SAFE(x->waiters, w, next_waiter)
@@ -463,17 +419,12 @@ void fbr_exchange_tick(struct fbr_exchange *x, uint64_t now_ms)
 void fbr_exchange_close(struct fbr_exchange *x)
 {
     struct fence *f, *next_fence;
-    struct idle *i, *next_idle;
     struct name *n, *next_name;
 
     if (!x)
         return;
     HASH_ITER(hh, x->fences, f, next_fence)
         drop_fence(x, f);
-    HASH_ITER(hh, x->idle, i, next_idle) {
-        HASH_DEL(x->idle, i);
-        free(i);
-    }
     HASH_ITER(hh, x->names, n, next_name)
         drop_name(x, n);
     while (x->waiters)

@@ -18,13 +18,15 @@ struct fbr_exchange;
 typedef void fbr_exchange_answer(void *user, uint32_t agent, uint64_t request, int code,
                                  const void *data, size_t len);
 
-/* Names, waiting parts of fences and waiting lookups are counted on `held` (may be NULL). When
- * it is full, requests are refused with -ENOBUFS. Returns NULL without memory. */
-struct fbr_exchange *fbr_exchange_open(fbr_exchange_answer *answer, void *user,
+/* Agents have the numbers 0 to `agents` - 1. Names, waiting parts of fences and waiting lookups are
+ * counted on `held` (may be NULL). When it is full, requests are refused with -ENOBUFS. Returns
+ * NULL without memory. */
+struct fbr_exchange *fbr_exchange_open(uint32_t agents, fbr_exchange_answer *answer, void *user,
                                        struct fbr_held *held);
 void fbr_exchange_close(struct fbr_exchange *x); /* answers nothing. NULL is fine */
 
-/* The requests have the meaning that bridge.h gives them. */
+/* The requests have the meaning that bridge.h gives them. A fence gets -EINVAL if the agent is none
+ * of `agents`, or if an open fence with that key has others. */
 void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request, const void *key,
                         size_t key_len, const uint32_t *agents, uint32_t parts, const void *data,
                         size_t len);

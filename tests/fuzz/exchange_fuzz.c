@@ -34,7 +34,7 @@ static uint64_t request_of(uint8_t agent)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const uint32_t all[AGENTS] = {0, 1, 2, 3, 4, 5, 6, 7};
-    struct fbr_exchange *x = fbr_exchange_open(on_answer, NULL, NULL);
+    struct fbr_exchange *x = fbr_exchange_open(AGENTS, on_answer, NULL, NULL);
     uint64_t now = 0;
 
     open_requests = calloc(size / 4 + 1, 1);

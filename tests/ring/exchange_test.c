@@ -63,7 +63,7 @@ static int set_up(void **state)
 {
     (void)state;
     memset(&t, 0, sizeof(t));
-    t.x = fbr_exchange_open(on_answer, NULL, &t.held);
+    t.x = fbr_exchange_open(4, on_answer, NULL, &t.held);
     return t.x ? 0 : -1;
 }
 
@@ -165,6 +165,20 @@ static void test_nobody_waits_for_an_agent_without_ranks(void **state)
     assert_string_equal(answer_to(1, 102)->text, "0:b 1:c");
 }
 
+static void test_agents_of_a_fence_are_the_same_for_all(void **state)
+{
+    (void)state;
+    fence(0, 100, "k", 2, "a");
+    fence(1, 101, "k", 3, "b");
+    assert_int_equal(answer_to(1, 101)->code, -EINVAL);
+    fence(3, 102, "k", 2, "c"); /* it is none of them */
+    assert_int_equal(answer_to(3, 102)->code, -EINVAL);
+    fence(3, 103, "other", 2, "c");
+    assert_int_equal(answer_to(3, 103)->code, -EINVAL);
+    fence(1, 104, "k", 2, "b");
+    assert_string_equal(answer_to(0, 100)->text, "0:a 1:b");
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -263,6 +277,7 @@ int main(void)
         TEST(test_nobody_waits_for_an_agent_that_is_gone),
         TEST(test_the_place_of_an_agent_that_is_gone_may_be_taken),
         TEST(test_nobody_waits_for_an_agent_without_ranks),
+        TEST(test_agents_of_a_fence_are_the_same_for_all),
         TEST(test_names),
         TEST(test_lookups_wait),
         TEST(test_a_job_takes_its_names_along),
