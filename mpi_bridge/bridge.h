@@ -49,7 +49,7 @@ struct fbr_bridge_job {
     uint32_t nodes;     /* nodes that have ranks of it */
     const uint32_t *first;    /* [nodes + 1] */
     const char *const *hosts; /* [nodes]: names of the nodes; distinct for distinct agents */
-    const uint32_t *agents;   /* [nodes]: the agent that serves each node */
+    const uint32_t *agents;   /* [nodes]: the agent that serves each node, in rising order */
     int node;                 /* our node within the job; -1: we have no rank of it */
     /* a directory of mode 0700 on this host for its files; removed after job_end() */
     const char *dir;

@@ -200,32 +200,18 @@ static void on_fenced(void *arg, int code, const void *data, size_t len)
         fbr_pmi1_fenced(j->engine, code, data, len);
 }
 
-static int by_number(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 static int engine_fence(void *user, const void *puts, size_t len)
 {
     struct job *j = user;
     const struct fbr_bridge_host *host = j->bridge->host;
     struct ask *a = ask_new(j, 0);
     char key[FBR_PMI1_NAME_MAX + 8];
-    int n = snprintf(key, sizeof(key), "pmi1:%s", j->job->nspace), rc;
-    uint32_t *agents = calloc(j->job->nodes, sizeof(*agents));
+    int n = snprintf(key, sizeof(key), "pmi1:%s", j->job->nspace);
 
-    if (!a || !agents) {
-        free(agents);
-        return a ? asked(a, -ENOMEM) : -ENOMEM;
-    }
-    memcpy(agents, j->job->agents, j->job->nodes * sizeof(*agents));
-    qsort(agents, j->job->nodes, sizeof(*agents), by_number);
-    rc = asked(
-        a, host->fence(host->user, key, (size_t)n, agents, j->job->nodes, puts, len, on_fenced, a));
-    free(agents);
-    return rc;
+    if (!a)
+        return -ENOMEM;
+    return asked(a, host->fence(host->user, key, (size_t)n, j->job->agents, j->job->nodes, puts,
+                                len, on_fenced, a));
 }
 
 static void on_done(void *arg, int code, const void *data, size_t len)

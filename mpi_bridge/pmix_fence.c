@@ -32,32 +32,20 @@ static int compare_procs(const void *a, const void *b)
     return by_name ? by_name : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-struct agents {
-    uint8_t *bits;
-    size_t bytes;
-    uint32_t count;
-};
-
-static bool agents_add(struct agents *a, uint32_t agent)
+/* Every agent that has ranks of a job that we know has a number below this. */
+static uint32_t agents_end(const struct fbr_bridge *b)
 {
-    if (agent / 8 >= a->bytes) {
-        size_t bytes = agent / 8 + 64;
-        uint8_t *bits = realloc(a->bits, bytes);
+    const struct fbr_pmix_job *j;
+    uint32_t end = 0;
 
-        if (!bits)
-            return false;
-        memset(bits + a->bytes, 0, bytes - a->bytes);
-        a->bits = bits;
-        a->bytes = bytes;
-    }
-    if (!(a->bits[agent / 8] & 1 << agent % 8))
-        a->count++;
-    a->bits[agent / 8] |= (uint8_t)(1 << agent % 8);
-    return true;
+    DL_FOREACH(b->jobs, j)
+        if (j->job->agents[j->job->nodes - 1] >= end)
+            end = j->job->agents[j->job->nodes - 1] + 1;
+    return end;
 }
 
-/* Adds the agents that have ranks of `proc`. */
-static int agents_add_proc(struct agents *agents, struct fbr_bridge *b, const pmix_proc_t *proc)
+/* Marks the agents that have ranks of `proc`. */
+static int mark_agents(struct fbr_bridge *b, const pmix_proc_t *proc, bool *marks)
 {
     struct fbr_pmix_job *j = fbr_pmix_job_named(b, proc->nspace);
     bool all = proc->rank == PMIX_RANK_WILDCARD;
@@ -68,8 +56,7 @@ static int agents_add_proc(struct agents *agents, struct fbr_bridge *b, const pm
     first = all ? 0 : fbr_bridge_node_of(j->job, proc->rank);
     last = all ? j->job->nodes - 1 : first;
     for (uint32_t node = first; node <= last; node++)
-        if (!agents_add(agents, j->job->agents[node]))
-            return -ENOMEM;
+        marks[j->job->agents[node]] = true;
     return 0;
 }
 
@@ -78,24 +65,19 @@ static int agents_add_proc(struct agents *agents, struct fbr_bridge *b, const pm
 static int find_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n, uint32_t **list,
                       uint32_t *parts)
 {
-    struct agents agents = {0};
-    uint32_t k = 0;
+    uint32_t end = agents_end(b);
+    bool *marks = calloc((size_t)end + 1, sizeof(*marks));
     int rc = 0;
 
-    for (size_t i = 0; i < n; i++)
-        if ((rc = agents_add_proc(&agents, b, &procs[i])) < 0)
-            goto done;
-    *list = calloc((size_t)agents.count + 1, sizeof(**list));
-    if (!*list) {
+    *list = calloc((size_t)end + 1, sizeof(**list));
+    if (!marks || !*list)
         rc = -ENOMEM;
-        goto done;
-    }
-    *parts = agents.count;
-    for (size_t bit = 0; bit < agents.bytes * 8; bit++)
-        if (agents.bits[bit / 8] & 1 << bit % 8)
-            (*list)[k++] = (uint32_t)bit;
-done:
-    free(agents.bits);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = mark_agents(b, &procs[i], marks);
+    for (uint32_t agent = 0; agent < end && rc == 0; agent++)
+        if (marks[agent])
+            (*list)[(*parts)++] = agent;
+    free(marks);
     return rc;
 }
 
@@ -473,7 +455,7 @@ void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job)
 void fbr_pmix_start_notify(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;
-    struct agents told = {0};
+    bool *told = calloc((size_t)agents_end(b) + 1, sizeof(*told));
     struct fbr_pmix_job *j;
     struct fbr_buf event;
 
@@ -485,20 +467,21 @@ void fbr_pmix_start_notify(struct fbr_pmix_request *r)
     fbr_put_u32(&event, r->who.rank);
     fbr_put_u32(&event, (uint32_t)r->count);
     fbr_put(&event, r->data, r->len);
-    agents_add(&told, b->host->agent); /* which has notified its own ranks already */
     DL_FOREACH(b->jobs, j) {
         bool concerned =
             r->id != PMIX_RANGE_NAMESPACE || strcmp(j->job->nspace, r->who.nspace) == 0;
 
-        for (uint32_t k = 0; concerned && !event.failed && k < j->job->nodes; k++) {
-            uint32_t before = told.count;
+        for (uint32_t k = 0; concerned && told && !event.failed && k < j->job->nodes; k++) {
+            uint32_t agent = j->job->agents[k];
 
-            if (agents_add(&told, j->job->agents[k]) && told.count > before)
-                b->host->notify(b->host->user, j->job->agents[k], event.data, event.len);
+            /* our own has notified its ranks already */
+            if (agent != b->host->agent && !told[agent])
+                b->host->notify(b->host->user, agent, event.data, event.len);
+            told[agent] = true;
         }
     }
     fbr_buf_fini(&event);
-    free(told.bits);
+    free(told);
     fbr_pmix_fail(r, PMIX_SUCCESS);
 }
 

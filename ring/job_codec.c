@@ -94,7 +94,7 @@ static void get_nodes(struct fbr_ring_job *j, struct fbr_cur *c)
         hosts[k] = fbr_get_strdup(c, 256);
         agents[k] = fbr_get_u32(c);
         j->machines[k] = fbr_get_u32(c);
-        c->bad |= j->machines[k] > k;
+        c->bad |= j->machines[k] > k || (k > 0 && agents[k] <= agents[k - 1]);
     }
 }
 

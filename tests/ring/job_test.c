@@ -21,7 +21,7 @@ static char *none[] = {NULL};
 
 static void put(struct fbr_buf *b)
 {
-    static const uint32_t first[] = {0, 3, 5}, agents[] = {1, 0};
+    static const uint32_t first[] = {0, 3, 5}, agents[] = {1, 4};
     static const char *const hosts[] = {"n1", "n0"};
     uint32_t restarts[] = {0, 0, 1, 0, 3};
     struct fbr_app programs[] = {{0, argv_a, env_a, (char *)"/tmp"}, {4, argv_b, none, (char *)""}};
@@ -103,18 +103,22 @@ static void test_every_cut_is_refused(void **state)
     fbr_buf_fini(&b);
 }
 
-static void test_ranks_that_are_not_in_order_are_refused(void **state)
+static void test_ranks_and_agents_that_are_not_in_order_are_refused(void **state)
 {
+    const size_t nodes = 4 + (4 + 5) + (4 + 7) + 4 + 4;      /* id, run, nspace, size, nodes */
+    const size_t places[] = {nodes + 4, nodes + 12 + 4 + 2}; /* first[1], agents[0] */
     struct fbr_ring_job j;
     struct fbr_cur c;
     struct fbr_buf b;
 
     (void)state;
-    put(&b);
-    fbr_set_u32(&b, 4 + 4 + 7 + 4 + 4 + 4, 9); /* first[1] */
-    c = fbr_cur(b.data, b.len);
-    assert_int_equal(fbr_ring_job_get(&j, &c), -EBADMSG);
-    fbr_buf_fini(&b);
+    for (size_t i = 0; i < 2; i++) {
+        put(&b);
+        fbr_set_u32(&b, places[i], 9);
+        c = fbr_cur(b.data, b.len);
+        assert_int_equal(fbr_ring_job_get(&j, &c), -EBADMSG);
+        fbr_buf_fini(&b);
+    }
 }
 
 /* What is put ends with: u32 2, u32 2, u32 1, u32 4, u32 3. */
@@ -165,7 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_there_and_back),
         cmocka_unit_test(test_every_cut_is_refused),
-        cmocka_unit_test(test_ranks_that_are_not_in_order_are_refused),
+        cmocka_unit_test(test_ranks_and_agents_that_are_not_in_order_are_refused),
         cmocka_unit_test(test_restarts_of_ranks_that_are_not_there_are_refused),
         cmocka_unit_test(test_nodes_of_one_machine_share_its_processors),
     };
