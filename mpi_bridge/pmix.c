@@ -133,8 +133,7 @@ static void bridge_free(struct fbr_bridge *b)
         free(j->local);
         free(j);
     }
-    if (b->queue)
-        fbr_pmix_queue_close(b->queue);
+    fbr_pmix_queue_close(b);
     fbr_pmix_ports_release(b);
     if (b->output >= 0)
         close(b->output);
@@ -163,10 +162,9 @@ static int bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *ho
         goto fail;
     }
     snprintf(b->nspace, sizeof(b->nspace), "fiber-agent.%u", host->agent);
-    b->queue = fbr_pmix_queue_open(b);
-    if (!b->queue) {
-        rc = fbr_fail(err, -EBUSY,
-                      "PMIx: this process already has a server, and libpmix allows only one");
+    rc = fbr_pmix_queue_open(b);
+    if (rc < 0) {
+        fbr_fail(err, rc, "PMIx: this process already has a server, and libpmix allows only one");
         goto fail;
     }
     rc = start_server(b, err);
@@ -183,7 +181,7 @@ static void bridge_close(struct fbr_bridge *b)
 {
     if (!b)
         return;
-    fbr_pmix_queue_shut(b->queue);
+    fbr_pmix_queue_shut();
     if (b->torn) { /* libpmix may not end then; the process is about to */
         fbr_pmix_ports_release(b);
         return;
@@ -242,7 +240,7 @@ static void bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *jo
 
     if (!j)
         return;
-    fbr_pmix_queue_drain(b->queue);
+    fbr_pmix_queue_drain();
     fbr_pmix_forget(b, job);
     if (is_torn(j))
         b->torn = true;
@@ -352,7 +350,7 @@ static void bridge_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job,
     struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);
     struct fbr_pmix_rank *local = j ? fbr_pmix_local(j, rank) : NULL;
 
-    fbr_pmix_queue_drain(b->queue); /* requests that the rank sent before its end come first */
+    fbr_pmix_queue_drain(); /* requests that the rank sent before its end come first */
     if (!local)
         return;
     local->state = FBR_PMIX_ENDED;

@@ -52,11 +52,8 @@ struct fbr_pmix_job {
     struct fbr_pmix_job *prev, *next;
 };
 
-struct fbr_pmix_queue;
-
 struct fbr_bridge {
     const struct fbr_bridge_host *host;
-    struct fbr_pmix_queue *queue;
     struct fbr_pmix_job *jobs;
     struct fbr_pmix_request *pending; /* started and not freed */
     uint32_t last_id, groups;
@@ -126,13 +123,14 @@ struct fbr_pmix_request {
 };
 
 /* ---- pmix_request.c ---- */
-struct fbr_pmix_queue *fbr_pmix_queue_open(struct fbr_bridge *b);
-/* Loop thread: starts what is queued. */
-void fbr_pmix_queue_drain(struct fbr_pmix_queue *q);
+/* Loop thread, all four. -EBUSY: another bridge has the queue. */
+int fbr_pmix_queue_open(struct fbr_bridge *b);
+/* Starts what is queued. */
+void fbr_pmix_queue_drain(void);
 /* Takes no more requests. Answers the queued and the pending ones with an error. */
-void fbr_pmix_queue_shut(struct fbr_pmix_queue *q);
-/* Called after libpmix has ended. */
-void fbr_pmix_queue_close(struct fbr_pmix_queue *q);
+void fbr_pmix_queue_shut(void);
+/* Called after libpmix has ended. Does nothing unless the bridge has the queue. */
+void fbr_pmix_queue_close(struct fbr_bridge *b);
 
 /* Any thread. Returns NULL without memory. */
 struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_request *r),

@@ -1,11 +1,10 @@
 /* pmix_request.c - requests of libpmix: their way from its thread to the loop, and their answers.
  *
  * The queue is the only thing that both threads touch. The first request in an empty queue posts
- * one drain to the loop, which takes all requests that come until it has run. A posted drain may
- * run after close(): it holds the queue, not the bridge.
+ * one drain to the loop, which takes all requests that come until it has run.
  *
- * There is one libpmix in a process, and its upcalls have no argument, so the queue for the upcalls
- * is the one global here.
+ * There is one libpmix in a process, its upcalls have no argument, and a posted drain may run after
+ * close(). So the queue is the one global here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -16,42 +15,25 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 
-struct fbr_pmix_queue {
-    struct fbr_bridge *bridge; /* loop thread, until shut */
+static struct {
     pthread_mutex_t lock;
+    /* NULL: none is open. Set before libpmix has a thread, reset after that thread has ended */
+    struct fbr_bridge *bridge;
     struct fbr_pmix_request *first, **last;
     bool posted, shut;
-    int refs; /* the bridge, and the posted drain */
-};
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* set before libpmix has a thread, reset after that thread has ended */
-static struct fbr_pmix_queue *queue;
-
-static void unref(struct fbr_pmix_queue *q)
+int fbr_pmix_queue_open(struct fbr_bridge *b)
 {
-    int refs;
-
-    pthread_mutex_lock(&q->lock);
-    refs = --q->refs;
-    pthread_mutex_unlock(&q->lock);
-    if (refs > 0)
-        return;
-    pthread_mutex_destroy(&q->lock);
-    free(q);
-}
-
-struct fbr_pmix_queue *fbr_pmix_queue_open(struct fbr_bridge *b)
-{
-    struct fbr_pmix_queue *q = queue ? NULL : calloc(1, sizeof(*q));
-
-    if (!q)
-        return NULL;
-    q->bridge = b;
-    q->last = &q->first;
-    q->refs = 1;
-    pthread_mutex_init(&q->lock, NULL);
-    queue = q;
-    return q;
+    if (queue.bridge)
+        return -EBUSY;
+    pthread_mutex_lock(&queue.lock);
+    queue.bridge = b;
+    queue.first = NULL;
+    queue.last = &queue.first;
+    queue.posted = queue.shut = false;
+    pthread_mutex_unlock(&queue.lock);
+    return 0;
 }
 
 /* ---- Requests ---- */
@@ -86,49 +68,34 @@ static void request_free(struct fbr_pmix_request *r)
     free(r);
 }
 
-/* Called with the queue's lock. True: the caller has to post a drain. */
-static bool enqueue(struct fbr_pmix_queue *q, struct fbr_pmix_request *r)
+static void drain(void *unused)
 {
-    bool first = !q->posted;
-
-    r->next_queued = NULL;
-    *q->last = r;
-    q->last = &r->next_queued;
-    if (first) {
-        q->posted = true;
-        q->refs++;
-    }
-    return first;
-}
-
-static void drain(void *arg)
-{
-    struct fbr_pmix_queue *q = arg;
-
-    pthread_mutex_lock(&q->lock);
-    q->posted = false;
-    pthread_mutex_unlock(&q->lock);
-    fbr_pmix_queue_drain(q);
-    unref(q);
+    (void)unused;
+    pthread_mutex_lock(&queue.lock);
+    queue.posted = false;
+    pthread_mutex_unlock(&queue.lock);
+    fbr_pmix_queue_drain();
 }
 
 /* False: the bridge closes, and r belongs to the caller. */
 static bool put(struct fbr_pmix_request *r)
 {
-    struct fbr_pmix_queue *q = queue;
-    const struct fbr_bridge_host *host = NULL;
-    bool post = false, shut;
+    const struct fbr_bridge_host *host;
+    bool post, shut;
 
-    pthread_mutex_lock(&q->lock);
-    shut = q->shut;
+    pthread_mutex_lock(&queue.lock);
+    host = queue.bridge->host;
+    shut = queue.shut;
+    post = !shut && !queue.posted;
     if (!shut) {
-        host = q->bridge->host;
-        post = enqueue(q, r);
+        r->next_queued = NULL;
+        *queue.last = r;
+        queue.last = &r->next_queued;
+        queue.posted = true;
     }
-    pthread_mutex_unlock(&q->lock);
-    /* the loop ends: close() answers the requests in the queue */
-    if (post && host->post(host->user, drain, q) < 0)
-        unref(q);
+    pthread_mutex_unlock(&queue.lock);
+    if (post) /* if this fails, the loop ends: close() answers the requests in the queue */
+        host->post(host->user, drain, NULL);
     return !shut;
 }
 
@@ -147,18 +114,18 @@ void fbr_pmix_request_back(struct fbr_pmix_request *r)
     put(r); /* if it fails, r stays with the bridge, which frees it */
 }
 
-static struct fbr_pmix_request *dequeue(struct fbr_pmix_queue *q)
+static struct fbr_pmix_request *dequeue(void)
 {
     struct fbr_pmix_request *r;
 
-    pthread_mutex_lock(&q->lock);
-    r = q->first;
+    pthread_mutex_lock(&queue.lock);
+    r = queue.first;
     if (r) {
-        q->first = r->next_queued;
-        if (!q->first)
-            q->last = &q->first;
+        queue.first = r->next_queued;
+        if (!queue.first)
+            queue.last = &queue.first;
     }
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_unlock(&queue.lock);
     return r;
 }
 
@@ -170,44 +137,42 @@ void fbr_pmix_request_attach(struct fbr_bridge *b, struct fbr_pmix_request *r)
     DL_APPEND(b->pending, r);
 }
 
-void fbr_pmix_queue_drain(struct fbr_pmix_queue *q)
+void fbr_pmix_queue_drain(void)
 {
     struct fbr_pmix_request *r;
 
-    pthread_mutex_lock(&q->lock);
-    q->refs++; /* a request may close the bridge */
-    pthread_mutex_unlock(&q->lock);
-    while ((r = dequeue(q))) {
-        fbr_pmix_request_attach(q->bridge, r);
+    while ((r = dequeue())) {
+        fbr_pmix_request_attach(queue.bridge, r);
         r->start(r);
     }
-    unref(q);
 }
 
-void fbr_pmix_queue_shut(struct fbr_pmix_queue *q)
+void fbr_pmix_queue_shut(void)
 {
     struct fbr_pmix_request *r, *next;
 
-    pthread_mutex_lock(&q->lock);
-    q->shut = true;
-    pthread_mutex_unlock(&q->lock);
-    while ((r = dequeue(q)))
-        fbr_pmix_request_attach(q->bridge, r);
-    DL_FOREACH_SAFE(q->bridge->pending, r, next) {
+    pthread_mutex_lock(&queue.lock);
+    queue.shut = true;
+    pthread_mutex_unlock(&queue.lock);
+    while ((r = dequeue()))
+        fbr_pmix_request_attach(queue.bridge, r);
+    DL_FOREACH_SAFE(queue.bridge->pending, r, next) {
         r->open++; /* keeps r: libpmix may call for it until libpmix has ended */
         fbr_pmix_fail(r, PMIX_ERR_UNREACH);
     }
 }
 
-void fbr_pmix_queue_close(struct fbr_pmix_queue *q)
+void fbr_pmix_queue_close(struct fbr_bridge *b)
 {
     struct fbr_pmix_request *r, *next;
 
-    DL_FOREACH_SAFE(q->bridge->pending, r, next)
+    if (queue.bridge != b)
+        return;
+    DL_FOREACH_SAFE(b->pending, r, next)
         request_free(r);
-    q->bridge = NULL;
-    queue = NULL;
-    unref(q);
+    pthread_mutex_lock(&queue.lock);
+    queue.bridge = NULL;
+    pthread_mutex_unlock(&queue.lock);
 }
 
 /* ---- Answers ---- */

@@ -249,9 +249,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     nrequests = nposted = nasked = nnotified = 0;
     j.prev = &j;
     b.jobs = &j;
-    b.queue = fbr_pmix_queue_open(&b);
-    if (!b.queue)
-        return 0;
+    must(fbr_pmix_queue_open(&b) == 0);
     while (size >= 3) {
         size_t n = data[2] < size - 3 ? data[2] : size - 3;
         uint8_t *exact = malloc(n + 1);
@@ -264,12 +262,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         data += 3 + n;
         size -= 3 + n;
     }
-    fbr_pmix_queue_shut(b.queue);
+    fbr_pmix_queue_shut();
     while (nasked) /* libpmix may call as long as it has not ended */
         answer_asked(0, (const uint8_t *)"late", 4);
     while (nnotified)
         answer_notified(0);
-    fbr_pmix_queue_close(b.queue);
+    fbr_pmix_queue_close(&b);
     run_posted();
     for (size_t i = 0; i < nrequests; i++)
         must(answers[i] == 1);
