@@ -291,54 +291,17 @@ static void probe_interfaces(struct fbr_probe *p, const struct fbr_probe_roots *
     freeifaddrs(all);
 }
 
-/* Stores our address on the route to `peer`: a connected datagram socket has it. */
-static int local_address(const char *peer, char text[INET6_ADDRSTRLEN])
+int fbr_probe_use_address(struct fbr_probe *p, const char *address)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } a;
-    socklen_t len;
-    int fd, rc = 0;
-
-    memset(&a, 0, sizeof(a));
-    if (inet_pton(AF_INET, peer, &a.v4.sin_addr) == 1) {
-        a.v4.sin_family = AF_INET;
-        a.v4.sin_port = htons(9);
-        len = sizeof(a.v4);
-    } else if (inet_pton(AF_INET6, peer, &a.v6.sin6_addr) == 1) {
-        a.v6.sin6_family = AF_INET6;
-        a.v6.sin6_port = htons(9);
-        len = sizeof(a.v6);
-    } else {
-        return -EINVAL;
-    }
-    fd = socket(a.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, &a.any, len) < 0 || getsockname(fd, &a.any, &len) < 0)
-        rc = -errno;
-    else if (!address_text(&a.any, text))
-        rc = -EADDRNOTAVAIL;
-    close(fd);
-    return rc;
-}
-
-int fbr_probe_toward(struct fbr_probe *p, const char *peer)
-{
-    char text[INET6_ADDRSTRLEN], other[INET6_ADDRSTRLEN];
+    char text[INET6_ADDRSTRLEN];
     struct ifaddrs *all = NULL;
-    int rc = local_address(peer, text);
+    int rc = -EADDRNOTAVAIL;
 
-    if (rc < 0)
-        return rc;
     if (getifaddrs(&all) < 0)
         return -errno;
-    rc = -EADDRNOTAVAIL;
     for (struct ifaddrs *i = all; i && rc < 0; i = i->ifa_next) {
-        if ((i->ifa_flags & IFF_LOOPBACK) || !address_text(i->ifa_addr, other) ||
-            strcmp(text, other) != 0)
+        if ((i->ifa_flags & IFF_LOOPBACK) || !address_text(i->ifa_addr, text) ||
+            strcmp(text, address) != 0)
             continue;
         snprintf(p->interface, sizeof(p->interface), "%s", i->ifa_name);
         memcpy(p->address, text, sizeof(text));

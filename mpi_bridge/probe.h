@@ -27,8 +27,7 @@ struct fbr_probe {
 
     bool loopback; /* lo is up */
     /* The interface and the address by which other hosts reach us: those of the default route,
-     * else of the first interface that is up. "": there is only lo. fbr_probe_toward() knows
-     * better. */
+     * else of the first interface that is up. "": there is only lo. */
     char interface[IF_NAMESIZE];
     char address[INET6_ADDRSTRLEN];
 
@@ -46,9 +45,9 @@ struct fbr_probe {
 
 void fbr_probe_run(struct fbr_probe *p);
 
-/* Stores the interface and the address by which this host reaches `peer`, an IPv4 or IPv6
- * address. Sends nothing. On failure (-ENETUNREACH and others) the old values stay. */
-int fbr_probe_toward(struct fbr_probe *p, const char *peer);
+/* Stores this address of ours, as the one by which other hosts reach us, and its interface. On
+ * failure (-EADDRNOTAVAIL: no interface but lo has it) the old values stay. */
+int fbr_probe_use_address(struct fbr_probe *p, const char *address);
 
 /* Tries to bring lo up: in a new network namespace it is down. Returns 0 or a negative errno
  * (-EPERM). */

@@ -527,10 +527,11 @@ static int open_bridges(struct agent *a, struct fbr_error *err)
  * that network. */
 static void look_toward_launcher(struct agent *a)
 {
-    char host[FBR_HOST_ADDRESS_MAX];
+    char host[FBR_HOST_ADDRESS_MAX], ours[FBR_HOST_ADDRESS_MAX];
 
-    if (fbr_host_address_of_url(a->rt->parent_url, host))
-        fbr_probe_toward(&a->probe, host);
+    if (fbr_host_address_of_url(a->rt->parent_url, host) &&
+        fbr_host_address_toward(host, 0, ours, NULL) == 0)
+        fbr_probe_use_address(&a->probe, ours);
 }
 
 /* Opens the parts that start ranks. */
