@@ -331,7 +331,6 @@ int fbr_probe_raise_loopback(void)
 void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots)
 {
     memset(p, 0, sizeof(*p));
-    p->uid = geteuid();
     probe_memory(p, roots);
     probe_devices(p, roots);
     probe_processors(p, roots);

@@ -14,7 +14,6 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct fbr_probe {
     bool cma;        /* a rank may read the memory of another (process_vm_readv) */
@@ -39,8 +38,6 @@ struct fbr_probe {
 
     bool gpu;    /* there is a GPU device, of any make, usable or not */
     bool caches; /* the kernel reports which processors share a cache */
-
-    uid_t uid;
 };
 
 void fbr_probe_run(struct fbr_probe *p);
