@@ -108,15 +108,18 @@ void fbr_env_default(struct fbr_env *e, const char *name, const char *fmt, ...)
     va_end(ap);
 }
 
-void fbr_env_unset(struct fbr_env *e, const char *name)
+void fbr_env_drop(struct fbr_env *e, const char *start)
 {
-    size_t i = find(e, name, strlen(name));
+    size_t kept = 0;
 
-    if (i == e->count)
-        return;
-    free(e->list[i]);
-    memmove(e->list + i, e->list + i + 1, (e->count - i) * sizeof(*e->list));
-    e->count--;
+    for (size_t i = 0; i < e->count; i++)
+        if (strncmp(e->list[i], start, strlen(start)) != 0)
+            e->list[kept++] = e->list[i];
+        else
+            free(e->list[i]);
+    e->count = kept;
+    if (e->list)
+        e->list[kept] = NULL;
 }
 
 const char *fbr_env_get(const struct fbr_env *e, const char *name)

@@ -23,7 +23,8 @@ void fbr_env_set(struct fbr_env *e, const char *name, const char *fmt, ...)
 void fbr_env_default(struct fbr_env *e, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void fbr_env_put(struct fbr_env *e, const char *pair); /* "NAME=VALUE" */
-void fbr_env_unset(struct fbr_env *e, const char *name);
+/* Removes the strings that begin so: "NAME=" one, "NAME" all whose name begins with it. */
+void fbr_env_drop(struct fbr_env *e, const char *start);
 const char *fbr_env_get(const struct fbr_env *e, const char *name); /* NULL: not there */
 
 #endif

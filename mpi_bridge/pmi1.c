@@ -420,10 +420,6 @@ static int pass_port(struct job *j, uint32_t rank, struct fbr_env *env, struct f
 static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                      struct fbr_env *env, int *fd, struct fbr_error *err)
 {
-    /* Variables of an outer launcher would lead this rank to its server. */
-    static const char *const foreign[] = {"PMI_FD",      "PMI_PORT",      "PMI_ID",
-                                          "PMI_RANK",    "PMI_SIZE",      "PMI_JOBID",
-                                          "PMI_SPAWNED", "PMI2_SUN_PATH", "PMI2_CONNECT_TO_SERVER"};
     struct job *j = job_find(b, job->id);
     const char *preput = fbr_env_get(env, PREPUT), *how = fbr_env_get(env, "FIBER_PMI");
     int rc;
@@ -433,9 +429,7 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
     if (preput && fbr_pmi1_preput(j->engine, preput) < 0)
         return fbr_fail(err, -EINVAL,
                         "PMI-1: cannot read the data that the parent job stored for this one");
-    fbr_env_unset(env, PREPUT);
-    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
-        fbr_env_unset(env, foreign[i]);
+    fbr_env_drop(env, PREPUT "=");
     if (how && strcmp(how, "port") != 0 && strcmp(how, "fd") != 0)
         return fbr_fail(err, -EINVAL,
                         "FIBER_PMI is \"%.32s\"; use \"fd\" (the default) or \"port\"", how);

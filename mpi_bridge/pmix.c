@@ -253,28 +253,6 @@ static void bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *jo
 
 /* ---- Ranks ---- */
 
-/* Removes variables of an outer PMIx server, which would lead the rank there. */
-static void forget_outer(struct fbr_env *env)
-{
-    static const char *const prefixes[] = {"PMIX_SERVER_URI", "PMIX_DSTORE_",
-                                           "PMIX_NAMESPACE=", "PMIX_RANK="};
-
-    for (size_t i = 0; i < env->count;) {
-        size_t k = 0;
-
-        while (k < sizeof(prefixes) / sizeof(*prefixes) &&
-               strncmp(env->list[i], prefixes[k], strlen(prefixes[k])) != 0)
-            k++;
-        if (k == sizeof(prefixes) / sizeof(*prefixes)) {
-            i++;
-            continue;
-        }
-        free(env->list[i]);
-        memmove(env->list + i, env->list + i + 1, (env->count - i) * sizeof(*env->list));
-        env->count--;
-    }
-}
-
 /* Prepares a rank that starts again in its old place. Since its death libpmix expects one rank
  * less, so the number is registered again. */
 static int start_again(struct fbr_pmix_job *j, struct fbr_pmix_rank *rank, const pmix_proc_t *who,
@@ -318,7 +296,6 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     if (rc != PMIX_SUCCESS)
         return fbr_fail(err, -EIO, "PMIx cannot set up the environment of rank %u: %s", rank,
                         PMIx_Error_string(rc));
-    forget_outer(env);
     for (char **pair = added; pair && *pair; pair++) {
         fbr_env_put(env, *pair);
         free(*pair);

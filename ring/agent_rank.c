@@ -434,17 +434,6 @@ static const char *outer_gpu(void *user, const char *name)
     return fbr_env_get(user, name);
 }
 
-/* Drops the variables of an outer launcher, which are not for our ranks. */
-static void drop_outer(struct fbr_env *e)
-{
-    static const char *const names[] = {"FIBER_TICKET", "FIBER_RANK_RESTARTS",
-                                        "FIBER_LAST_FAILURE"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        fbr_env_unset(e, names[i]);
-    fbr_rank_env_drop_outer(e);
-}
-
 /* Writes what the ranks of this host run, and where their run has its directory. */
 static int write_work(struct agent_job *j, const char *path, struct fbr_error *err)
 {
@@ -529,7 +518,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     int rc;
 
     fbr_env_copy(e, environ);
-    drop_outer(e);
+    fbr_rank_env_drop_outer(e);
     for (char **more = p->env; more && *more; more++)
         fbr_env_put(e, *more);
     for (size_t i = 0; i < j->cures.count; i++) {

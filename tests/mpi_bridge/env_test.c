@@ -59,27 +59,30 @@ static void test_copies_drop_doubles_and_what_has_no_name(void **state)
     fbr_env_fini(&e);
 }
 
-static void test_unset_takes_one_away(void **state)
+static void test_drop_takes_one_away_or_all_that_begin_so(void **state)
 {
     struct fbr_env e;
 
     (void)state;
     fbr_env_init(&e);
-    fbr_env_unset(&e, "NOTHING");
+    fbr_env_drop(&e, "NOTHING=");
     for (int i = 0; i < 200; i++) {
         char name[16];
 
         snprintf(name, sizeof(name), "N%d", i);
         fbr_env_set(&e, name, "%d", i);
     }
-    fbr_env_unset(&e, "N100");
-    fbr_env_unset(&e, "N100");
+    fbr_env_drop(&e, "N100=");
+    fbr_env_drop(&e, "N100=");
     assert_int_equal(e.count, 199);
     assert_null(e.list[199]);
     assert_null(fbr_env_get(&e, "N100"));
     assert_string_equal(fbr_env_get(&e, "N101"), "101");
     fbr_env_put(&e, "N100=back");
     assert_string_equal(e.list[199], "N100=back");
+    fbr_env_drop(&e, "N19");
+    assert_int_equal(e.count, 200 - 11);
+    assert_null(e.list[189]);
     fbr_env_fini(&e);
 }
 
@@ -89,7 +92,7 @@ int main(void)
         cmocka_unit_test(test_the_last_value_wins_and_names_stay_apart),
         cmocka_unit_test(test_defaults_leave_what_the_user_said),
         cmocka_unit_test(test_copies_drop_doubles_and_what_has_no_name),
-        cmocka_unit_test(test_unset_takes_one_away),
+        cmocka_unit_test(test_drop_takes_one_away_or_all_that_begin_so),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

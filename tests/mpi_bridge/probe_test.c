@@ -433,17 +433,23 @@ static void servers_of_an_outer_launcher_are_not_for_ranks(void **state)
 {
     (void)state;
     fbr_env_init(&env);
+    fbr_env_set(&env, "FIBER_LAST_FAILURE", "x");
     fbr_env_set(&env, "PMIX_SERVER_URI41", "x");
+    fbr_env_set(&env, "PMIX_DSTORE_21_BASE_PATH", "x");
     fbr_env_set(&env, "PMI_FD", "3");
+    fbr_env_set(&env, "PMI_PORT", "elsewhere:1");
+    fbr_env_set(&env, "PMI_JOBID", "x");
     fbr_env_set(&env, "OMPI_MCA_orte_hnp_uri", "x");
     fbr_env_set(&env, "TORCHELASTIC_USE_AGENT_STORE", "False");
     fbr_env_set(&env, "SLURM_PROCID", "0");
     fbr_env_set(&env, "SLURM_LOCALID", "0");
     fbr_env_set(&env, "SLURM_NODEID", "0");
     fbr_env_set(&env, "OMPI_MCA_pml", "ucx");
+    fbr_env_set(&env, "PMI_RANKS", "x");
     fbr_rank_env_drop_outer(&env);
-    assert_int_equal(env.count, 1);
+    assert_int_equal(env.count, 2);
     assert_env("OMPI_MCA_pml", "ucx");
+    assert_env("PMI_RANKS", "x");
     fbr_env_fini(&env);
 }
 
