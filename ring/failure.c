@@ -413,74 +413,18 @@ void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const ch
     fbr_ring_on(r, plan_restart(r, text, false));
 }
 
-/* Calls fn for each rank that the agent had, until fn returns true. Returns the job of that rank
- * and stores its number in *rank; NULL if fn never did. */
-static struct ring_job *find_rank(struct ring_agent *a,
-                                  bool (*fn)(struct ring_job *j, uint32_t rank), uint32_t *rank)
+/* Steps through the ranks that the agent had in jobs that go on: *j NULL begins, and false ends. */
+static bool next_rank(const struct ring_agent *a, struct ring_job **j, uint32_t *rank)
 {
-    struct ring_job *j;
+    if (*j && ++*rank < fbr_ring_ranks_of(*j, a).end)
+        return true;
+    for (*j = *j ? (*j)->next : a->ring->jobs; *j; *j = (*j)->next) {
+        struct ring_ranks had = fbr_ring_ranks_of(*j, a);
 
-    DL_FOREACH(a->ring->jobs, j) {
-        const struct fbr_bridge_job *i = &j->job.info;
-
-        for (uint32_t k = 0; k < i->nodes && !j->over && !j->refused; k++)
-            for (uint32_t m = i->first[k]; i->agents[k] == a->number && m < i->first[k + 1]; m++) {
-                *rank = m;
-                if (fn(j, m))
-                    return j;
-            }
+        *rank = had.first;
+        if (!(*j)->over && !(*j)->refused && had.first < had.end)
+            return true;
     }
-    return NULL;
-}
-
-static bool each_rank(struct ring_agent *a, bool (*fn)(struct ring_job *j, uint32_t rank))
-{
-    uint32_t rank;
-
-    return find_rank(a, fn, &rank) != NULL;
-}
-
-static bool stays_out(struct ring_job *j, uint32_t rank)
-{
-    return no_rejoin(j, rank) != NULL;
-}
-
-static bool notify_lost_rank(struct ring_job *j, uint32_t rank)
-{
-    send_about(j, FBR_RING_LOST, rank, (uint32_t)-SIGKILL);
-    return false;
-}
-
-static bool notify_missed_rank(struct ring_job *j, uint32_t rank)
-{
-    if (j->ranks[rank].flags & FBR_RANK_MET)
-        send_about(j, FBR_RING_LOST, rank, (uint32_t)-SIGKILL);
-    warn_of_init(j, rank);
-    return false;
-}
-
-static bool ended_well(struct ring_job *j, uint32_t rank)
-{
-    return j->ranks[rank].code == 0;
-}
-
-static bool expect_again(struct ring_job *j, uint32_t rank)
-{
-    /* counted for the new agent; not counted without memory */
-    fbr_ring_job_restarted(&j->job, rank);
-    expect(j, rank);
-    return false;
-}
-
-static bool count_failed(struct ring_job *j, uint32_t rank)
-{
-    j->ranks[rank].again.failed++;
-    return false;
-}
-
-static bool count_taken(struct ring_job *j, uint32_t rank)
-{
-    j->ranks[rank].again.taken++;
     return false;
 }
 
@@ -489,17 +433,29 @@ static bool count_taken(struct ring_job *j, uint32_t rank)
 static bool replace_agent(struct ring_agent *a, const char *text, bool taken)
 {
     struct fiber_ring *r = a->ring;
-    uint32_t max = (uint32_t)r->max_restarts;
+    uint32_t max = (uint32_t)r->max_restarts, m;
+    struct ring_job *j = NULL;
     char count[60];
 
-    if (r->options.on_failure != FIBER_RING_REPLACE || each_rank(a, ended_well) ||
-        !fbr_restart_again(&a->again, max, taken) || fbr_ring_start_agent(a) < 0)
+    while (next_rank(a, &j, &m))
+        if (j->ranks[m].code == 0)
+            return false;
+    if (r->options.on_failure != FIBER_RING_REPLACE || !fbr_restart_again(&a->again, max, taken) ||
+        fbr_ring_start_agent(a) < 0)
         return false;
     fbr_ring_print(r, "%s; they are replaced (%s)", text,
                    fbr_restart_describe(&a->again, max, taken, count, sizeof(count)));
-    each_rank(a, notify_missed_rank);
-    each_rank(a, expect_again);
-    each_rank(a, taken ? count_taken : count_failed);
+    while (next_rank(a, &j, &m)) {
+        struct ring_rank *k = &j->ranks[m];
+
+        if (k->flags & FBR_RANK_MET)
+            send_about(j, FBR_RING_LOST, m, (uint32_t)-SIGKILL);
+        warn_of_init(j, m);
+        /* counted for the new agent; not counted without memory */
+        fbr_ring_job_restarted(&j->job, m);
+        ++*(taken ? &k->again.taken : &k->again.failed);
+        expect(j, m);
+    }
     return true;
 }
 
@@ -535,9 +491,9 @@ static void format_not_started(char *text, size_t size, const char *report)
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
 {
     struct fiber_ring *r = a->ring;
-    struct ring_job *known = NULL;
-    const char *hint = "";
-    uint32_t rank = 0;
+    const char *hint = NULL; /* why a new process cannot take the place of one of its ranks */
+    struct ring_job *j = NULL;
+    uint32_t m;
     char text[1024];
 
     if (!r->next_job)
@@ -549,18 +505,18 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
         return;
     if (taken && ask_again(a, text))
         return;
-    if (r->options.on_failure == FIBER_RING_REPLACE)
-        known = find_rank(a, stays_out, &rank);
-    if (known)
-        hint = no_rejoin(known, rank);
-    else if (r->state == R_RUNNING && replace_agent(a, text, taken))
+    while (r->options.on_failure == FIBER_RING_REPLACE && !hint && next_rank(a, &j, &m))
+        hint = no_rejoin(j, m);
+    if (!hint && r->state == R_RUNNING && replace_agent(a, text, taken))
         return;
-    else if (r->options.on_failure >= FIBER_RING_SHRINK && r->next_job && count_running(r) > 0) {
+    if (!hint && r->options.on_failure >= FIBER_RING_SHRINK && r->next_job &&
+        count_running(r) > 0) {
         fbr_ring_print(r, "%s; the others go on", text);
-        each_rank(a, notify_lost_rank);
+        while (next_rank(a, &j, &m))
+            send_about(j, FBR_RING_LOST, m, (uint32_t)-SIGKILL);
         return;
     }
-    record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, hint, text);
+    record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, hint ? hint : "", text);
     fbr_ring_on(r, r->next_job ? plan_restart(r, text, taken) : R_ON_FAILED);
 }
 

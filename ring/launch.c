@@ -57,6 +57,17 @@ struct ring_agent *fbr_ring_agent_of(const struct ring_job *j, uint32_t rank)
     return &j->ring->agents[j->job.info.agents[fbr_bridge_node_of(&j->job.info, rank)]];
 }
 
+struct ring_ranks fbr_ring_ranks_of(const struct ring_job *j, const struct ring_agent *a)
+{
+    const struct fbr_bridge_job *i = &j->job.info;
+    uint32_t k = 0;
+
+    while (k < i->nodes && i->agents[k] != a->number)
+        k++;
+    return k < i->nodes ? (struct ring_ranks){i->first[k], i->first[k + 1]}
+                        : (struct ring_ranks){0, 0};
+}
+
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id)
 {
     struct ring_job *j;
@@ -462,17 +473,17 @@ static void look_for_idle(struct ring_agent *a)
     struct ring_job *j;
     bool lost = false;
 
-    DL_FOREACH(a->ring->jobs, j)
-        for (uint32_t k = 0; k < j->job.info.nodes && !j->over; k++)
-            for (uint32_t m = j->job.info.first[k];
-                 j->job.info.agents[k] == a->number && m < j->job.info.first[k + 1]; m++) {
-                bool loss = is_loss(j->ranks[m].code, j->ranks[m].flags);
+    DL_FOREACH(a->ring->jobs, j) {
+        struct ring_ranks its = fbr_ring_ranks_of(j, a);
 
-                if (j->ranks[m].state != RANK_ENDED ||
-                    (!loss && !(j->ranks[m].flags & FBR_RANK_MET)))
-                    return;
-                lost |= loss;
-            }
+        for (uint32_t m = its.first; m < its.end && !j->over; m++) {
+            bool loss = is_loss(j->ranks[m].code, j->ranks[m].flags);
+
+            if (j->ranks[m].state != RANK_ENDED || (!loss && !(j->ranks[m].flags & FBR_RANK_MET)))
+                return;
+            lost |= loss;
+        }
+    }
     if (lost)
         fbr_ring_requests_idle(a, true);
 }
@@ -513,6 +524,7 @@ static void on_failed(struct ring_agent *a, struct fbr_cur *body)
     struct ring_job *j;
     uint32_t n;
     struct ring_rank *k = get_rank(r, body, &j, &n);
+    struct ring_ranks its = {0, 0};
     char why[FBR_ERROR_TEXT];
 
     fbr_get_str(body, why, sizeof(why));
@@ -527,12 +539,12 @@ static void on_failed(struct ring_agent *a, struct fbr_cur *body)
         fbr_ring_check(r);
         return;
     }
+    if (j)
+        its = fbr_ring_ranks_of(j, a);
     /* The agent starts no rank after the one that failed. */
-    for (uint32_t i = 0; j && i < j->job.info.nodes; i++)
-        for (uint32_t m = j->job.info.first[i];
-             j->job.info.agents[i] == a->number && m < j->job.info.first[i + 1]; m++)
-            if (j->ranks[m].state == RANK_STARTING && (!k || m >= n))
-                rank_ended(j, m, 125);
+    for (uint32_t m = k && n > its.first ? n : its.first; m < its.end; m++)
+        if (j->ranks[m].state == RANK_STARTING)
+            rank_ended(j, m, 125);
     if (k)
         fbr_ring_fail(r, j, n, 125, "", "rank %u on %s could not be started: %s", n, a->host, why);
     else
@@ -699,17 +711,16 @@ static void on_end(void *user, struct fiber_process *p)
     if (r->state < R_ENDING) {
         struct ring_job *j;
 
-        DL_FOREACH(r->jobs, j)
-            for (uint32_t k = 0; k < j->job.info.nodes; k++) {
-                if (j->job.info.agents[k] != a->number)
-                    continue;
-                for (uint32_t m = j->job.info.first[k]; m < j->job.info.first[k + 1]; m++) {
-                    met |= j->ranks[m].state != RANK_ENDED && (j->ranks[m].flags & FBR_RANK_MET);
-                    rank_ended(j, m, -SIGKILL);
-                }
-                if (j->spawn)
-                    refuse_spawn(j, -ECONNABORTED);
+        DL_FOREACH(r->jobs, j) {
+            struct ring_ranks its = fbr_ring_ranks_of(j, a);
+
+            for (uint32_t m = its.first; m < its.end; m++) {
+                met |= j->ranks[m].state != RANK_ENDED && (j->ranks[m].flags & FBR_RANK_MET);
+                rank_ended(j, m, -SIGKILL);
             }
+            if (j->spawn && its.first < its.end)
+                refuse_spawn(j, -ECONNABORTED);
+        }
         /* as in on_exited() */
         if (met)
             fbr_ring_requests_idle(a, true);

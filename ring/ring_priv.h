@@ -197,6 +197,11 @@ void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf 
 const char *fbr_ring_host_of(const struct ring_job *j, uint32_t rank); /* name of its host */
 struct ring_agent *fbr_ring_agent_of(const struct ring_job *j, uint32_t rank);
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id);
+/* The ranks of the job that the agent has: from `first` on, before `end`; it may have none. */
+struct ring_ranks {
+    uint32_t first, end;
+};
+struct ring_ranks fbr_ring_ranks_of(const struct ring_job *j, const struct ring_agent *a);
 /* The ring's own job, of its last try; NULL: no job has started. */
 struct ring_job *fbr_ring_newest(struct fiber_ring *r);
 /* Chooses the agents that serve a job, and the number of ranks on each. */
