@@ -10,6 +10,15 @@
 #include "ring/plan.h"
 #include "ring/ring_wire.h"
 
+#define INFO(member) FBR_FIELD(struct fbr_bridge_job, member)
+static const struct fbr_field info_fields[] = {INFO(epoch),  INFO(max_restarts), INFO(spawned),
+                                               INFO(parent), INFO(parent_rank),  {0}};
+
+#define FIELD(member) FBR_FIELD(struct fbr_ring_job, member)
+static const struct fbr_field job_fields[] = {FIELD(has_stdin), FIELD(pty),     FIELD(reader),
+                                              FIELD(rows),      FIELD(columns), FIELD(term),
+                                              FIELD(reader_ms), FIELD(show_ms), {0}};
+
 static void put_restarts(const struct fbr_ring_job *j, struct fbr_buf *b)
 {
     uint32_t n = 0;
@@ -40,11 +49,7 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
         fbr_put_u32(b, i->agents[k]);
         fbr_put_u32(b, j->machines ? j->machines[k] : k);
     }
-    fbr_put_u32(b, i->epoch);
-    fbr_put_u32(b, i->max_restarts);
-    fbr_put_u8(b, i->spawned);
-    fbr_put_u32(b, i->parent);
-    fbr_put_u32(b, i->parent_rank);
+    fbr_put_fields(b, info_fields, i);
     fbr_put_str(b, i->master_host);
     fbr_put_u32(b, j->nprograms);
     for (uint32_t p = 0; p < j->nprograms; p++) {
@@ -53,15 +58,7 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
         fbr_put_list(b, j->programs[p].env);
         fbr_put_str(b, j->programs[p].workdir);
     }
-    fbr_put_u8(b, j->has_stdin);
-    fbr_put_u8(b, j->pty);
-    fbr_put_u32(b, j->reader);
-    fbr_put_u16(b, j->rows);
-    fbr_put_u16(b, j->columns);
-    fbr_put_str(b, j->term);
-    fbr_put_u32(b, j->reader_ms);
-    fbr_put_u32(b, j->show_ms[0]);
-    fbr_put_u32(b, j->show_ms[1]);
+    fbr_put_fields(b, job_fields, j);
     fbr_put_bytes(b, j->work, j->work_len);
     put_restarts(j, b);
 }
@@ -157,24 +154,12 @@ int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
         c->bad = true;
     if (fbr_cur_ok(c))
         get_nodes(j, c);
-    i->epoch = fbr_get_u32(c);
-    i->max_restarts = fbr_get_u32(c);
-    i->spawned = fbr_get_u8(c);
-    i->parent = fbr_get_u32(c);
-    i->parent_rank = fbr_get_u32(c);
+    fbr_get_fields(c, info_fields, i);
     i->master_host = fbr_get_strdup(c, 256);
     if (fbr_cur_ok(c))
         get_programs(j, c);
-    j->has_stdin = fbr_get_u8(c);
-    j->pty = fbr_get_u8(c);
-    j->reader = fbr_get_u32(c);
+    fbr_get_fields(c, job_fields, j);
     c->bad |= j->reader >= i->size;
-    j->rows = fbr_get_u16(c);
-    j->columns = fbr_get_u16(c);
-    fbr_get_str(c, j->term, sizeof(j->term));
-    j->reader_ms = fbr_get_u32(c);
-    j->show_ms[0] = fbr_get_u32(c);
-    j->show_ms[1] = fbr_get_u32(c);
     work = fbr_get_bytes(c, &j->work_len);
     if (fbr_cur_ok(c)) {
         j->work = malloc(j->work_len + 1);
