@@ -155,15 +155,19 @@ static int host_spawn(void *user, const struct fbr_bridge_spawn *s, fbr_bridge_d
 {
     struct fbr_buf b;
     struct agent *a = begin(user, &b, done, arg);
+    uint32_t size = 0, first = 0;
 
+    for (size_t i = 0; i < s->napps; i++)
+        size += s->apps[i].count;
     fbr_put_u32(&b, s->parent);
     fbr_put_u32(&b, s->parent_rank);
+    fbr_put_u32(&b, size);
     fbr_put_u32(&b, (uint32_t)s->napps);
-    for (size_t i = 0; i < s->napps; i++) {
+    for (size_t i = 0; i < s->napps; first += s->apps[i++].count) {
+        fbr_put_u32(&b, first);
         fbr_put_list(&b, (char *const *)(uintptr_t)s->apps[i].argv);
         put_env(&b, fbr_agent_job_find(a, s->parent), s->apps[i].env);
         fbr_put_str(&b, s->apps[i].workdir);
-        fbr_put_u32(&b, s->apps[i].count);
     }
     return finish(a, FBR_RING_SPAWN, &b);
 }

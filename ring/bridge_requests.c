@@ -130,44 +130,20 @@ static void on_notify(struct ring_agent *a, struct fbr_cur *c)
 
 /* ---- Spawn ---- */
 
-static struct fbr_app *get_apps(struct fbr_cur *c, uint32_t *n, uint32_t *size)
-{
-    struct fbr_app *p;
-
-    *n = fbr_get_u32(c);
-    *size = 0;
-    if (*n == 0 || *n > fbr_cur_left(c))
-        c->bad = true;
-    p = fbr_cur_ok(c) ? calloc(*n, sizeof(*p)) : NULL;
-    for (uint32_t i = 0; p && i < *n && fbr_cur_ok(c); i++) {
-        uint32_t count;
-
-        p[i].first = *size;
-        p[i].argv = fbr_get_list(c);
-        p[i].env = fbr_get_list(c);
-        p[i].workdir = fbr_get_strdup(c, FBR_RING_PATH);
-        count = fbr_get_u32(c);
-        c->bad |= count == 0 || count > FBR_PLAN_RANKS || !p[i].argv || !p[i].argv[0];
-        *size += count;
-    }
-    if (p && fbr_cur_ok(c))
-        return p;
-    fbr_apps_free(p, *n);
-    return NULL;
-}
-
 static void on_spawn(struct ring_agent *a, struct fbr_cur *c)
 {
     struct fiber_ring *r = a->ring;
     uint64_t request = fbr_get_u64(c);
     struct ring_job *parent = fbr_ring_job_find(r, fbr_get_u32(c)), *j;
-    uint32_t rank = fbr_get_u32(c), n, size;
-    struct fbr_app *programs = get_apps(c, &n, &size);
+    uint32_t rank = fbr_get_u32(c), size = fbr_get_u32(c), n;
+    struct fbr_app *programs = fbr_apps_get(c, size, &n);
     struct fbr_error err = {0, ""};
 
-    if (!programs || !parent || r->state != R_RUNNING) {
+    for (uint32_t i = 0; programs && i < n; i++)
+        c->bad |= !programs[i].argv[0];
+    if (!fbr_cur_ok(c) || !parent || r->state != R_RUNNING) {
         fbr_apps_free(programs, n);
-        answer(r, a->number, request, programs ? -ESHUTDOWN : -EINVAL, NULL, 0);
+        answer(r, a->number, request, fbr_cur_ok(c) ? -ESHUTDOWN : -EINVAL, NULL, 0);
         return;
     }
     if (fbr_ring_job_start(r, size, programs, n, parent, rank, &j, &err) < 0) {

@@ -95,26 +95,26 @@ static void get_nodes(struct fbr_ring_job *j, struct fbr_cur *c)
     }
 }
 
-static void get_programs(struct fbr_ring_job *j, struct fbr_cur *c)
+struct fbr_app *fbr_apps_get(struct fbr_cur *c, uint32_t size, uint32_t *n)
 {
-    uint32_t n = fbr_get_u32(c);
+    struct fbr_app *all;
 
-    if (n == 0 || n > j->info.size || n > fbr_cur_left(c)) {
+    *n = fbr_get_u32(c);
+    if (*n == 0 || *n > size || size > FBR_PLAN_RANKS || *n > fbr_cur_left(c))
         c->bad = true;
-        return;
+    all = fbr_cur_ok(c) ? calloc(*n, sizeof(*all)) : NULL;
+    for (uint32_t p = 0; all && p < *n && fbr_cur_ok(c); p++) {
+        all[p].first = fbr_get_u32(c);
+        all[p].argv = fbr_get_list(c);
+        all[p].env = fbr_get_list(c);
+        all[p].workdir = fbr_get_strdup(c, FBR_RING_PATH);
+        c->bad |= all[p].first >= size || (p ? all[p].first <= all[p - 1].first : all[p].first);
     }
-    j->programs = calloc(n, sizeof(*j->programs));
-    if (!j->programs)
-        c->bad = true;
-    for (uint32_t p = 0; p < n && fbr_cur_ok(c); p++) {
-        j->nprograms = p + 1;
-        j->programs[p].first = fbr_get_u32(c);
-        j->programs[p].argv = fbr_get_list(c);
-        j->programs[p].env = fbr_get_list(c);
-        j->programs[p].workdir = fbr_get_strdup(c, FBR_RING_PATH);
-        c->bad |=
-            p == 0 ? j->programs[0].first != 0 : j->programs[p].first < j->programs[p - 1].first;
-    }
+    if (all && fbr_cur_ok(c))
+        return all;
+    fbr_apps_free(all, *n);
+    c->bad = true;
+    return NULL;
 }
 
 /* The ranks come in rising order, each once. */
@@ -157,7 +157,7 @@ int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
     fbr_get_fields(c, info_fields, i);
     i->master_host = fbr_get_strdup(c, 256);
     if (fbr_cur_ok(c))
-        get_programs(j, c);
+        j->programs = fbr_apps_get(c, i->size, &j->nprograms);
     fbr_get_fields(c, job_fields, j);
     c->bad |= j->reader >= i->size;
     work = fbr_get_bytes(c, &j->work_len);

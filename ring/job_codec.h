@@ -25,6 +25,8 @@ struct fbr_app {
 };
 
 void fbr_apps_free(struct fbr_app *programs, uint32_t n); /* NULL is fine */
+/* Reads u32 n and the programs of `size` ranks, at least one rank each. NULL: the cursor is bad. */
+struct fbr_app *fbr_apps_get(struct fbr_cur *c, uint32_t size, uint32_t *n);
 
 struct fbr_ring_job {
     /* The struct owns what the pointers of `info` point to. Only the agent sets dir, local and

@@ -32,8 +32,8 @@
  *                     PUBLISH  u64 request, u32 job, u32 rank, str key, bytes value
  *                     LOOKUP   u64 request, str key, i32 milliseconds
  *                     UNPUBLISH u64 request, u32 job, u32 rank, u8 all, str key
- *                     SPAWN    u64 request, u32 job, u32 rank, u32 n, n x (argv list, environment
- *                              list, str workdir, u32 count)
+ *                     SPAWN    u64 request, u32 job, u32 rank, u32 ranks, u32 n, n x (u32 first
+ *                              rank of it, argv list, environment list, str workdir)
  *                     NOTIFY   str bridge, u32 to agent, bytes
  *                     STREAM_OPEN u64 stream, u32 job, str service
  *                     STREAM   u64 stream, bytes (none: closed)
