@@ -101,7 +101,6 @@ struct fbr_bridge_host {
     const char *hostname; /* host name of this agent; fbr_bridge_job.hosts may add a suffix */
     /* directory of mode 0700 for sockets and files of the bridge; removed after close() */
     const char *dir;
-    bool shared_host;     /* other agents of this ring run on the same machine */
     const char *topology; /* file with hwloc's XML of this machine; "": none */
     int log_level;        /* for a bridge with its own copy of the log */
     void *user;

@@ -310,11 +310,6 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
      * it. */
     if (job->size <= SMALL_JOB)
         fbr_env_set(env, "PMIX_GDS_MODULE", "hash");
-    /* Otherwise ranks of Open MPI would share file names in /dev/shm with those of other agents. */
-    if (b->host->shared_host) {
-        fbr_env_default(env, "OMPI_MCA_btl_vader_backing_directory", "%s", job->dir);
-        fbr_env_default(env, "OMPI_MCA_btl_sm_backing_directory", "%s", job->dir);
-    }
     local->state = FBR_PMIX_STARTED;
     local->came = local->lost = false;
     local->code = 0;

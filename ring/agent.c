@@ -84,7 +84,7 @@ static const struct fbr_field order_fields[] = {FIELD(number),
                                                 FIELD(verbose),
                                                 FIELD(report),
                                                 FIELD(oversubscribe),
-                                                FIELD(shared_host),
+
                                                 FIELD(image),
                                                 FIELD(ranks),
                                                 {0}};

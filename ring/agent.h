@@ -11,14 +11,13 @@
 #include "runtime/pin/pin.h"
 
 /* The start order of an agent: u32 number, u32 bind, u32 map, u32 processors, u32 GPUs a rank, u8
- * verbose, u8 report, u8 oversubscribe, u8 shared host, u8 image, u32 ranks. */
+ * verbose, u8 report, u8 oversubscribe, u8 image, u32 ranks. */
 struct fbr_agent_order {
     uint32_t number;
     struct fbr_pin_wish wish; /* count is not used */
     bool verbose;
     bool report;        /* report where ranks are bound, as read back from the kernel */
     bool oversubscribe; /* the user wants more ranks than processors */
-    bool shared_host;   /* other agents of the ring are on this host */
     bool image;         /* it runs in a container of an image */
     uint32_t ranks;     /* ranks of the ring's first job, on all agents */
 };

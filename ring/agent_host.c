@@ -339,7 +339,6 @@ void fbr_agent_host_init(struct agent_bridge *b)
         .ranks = a->order.ranks,
         .hostname = a->hostname,
         .dir = a->dir,
-        .shared_host = a->order.shared_host,
         .topology = a->topology,
         .log_level = fbr_config_int(a->rt->config, "log_level"),
         .user = b,

@@ -754,7 +754,6 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .verbose = fbr_log_on(FBR_LOG_INFO),
                                     .report = r->options.flags & FIBER_RING_REPORT,
                                     .oversubscribe = r->options.flags & FIBER_RING_OVERSUBSCRIBE,
-                                    .shared_host = r->nagents > 1,
                                     .image = about && about->in_images,
                                     .ranks = r->size};
     uint32_t ranks = r->ranks ? r->ranks[a->number] : (r->size + r->nagents - 1) / r->nagents;

@@ -417,7 +417,6 @@ struct bridge_host *host_open(uint32_t agents)
                                            .agent = k,
                                            .hostname = a->name,
                                            .dir = a->dir,
-                                           .shared_host = agents > 1,
                                            .topology = "",
                                            .user = a,
                                            .spawn = host_spawn};

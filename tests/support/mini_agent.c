@@ -259,6 +259,8 @@ static void start_ranks(struct agent *a, struct job *j)
         fbr_env_set(&env, "OMPI_MCA_pml", "ob1");
         fbr_env_set(&env, "OMPI_MCA_mpi_yield_when_idle", "1");
         fbr_env_set(&env, "OMPI_MCA_btl_tcp_if_include", "lo");
+        fbr_env_set(&env, "OMPI_MCA_btl_vader_backing_directory", "%s", j->about.dir);
+        fbr_env_set(&env, "OMPI_MCA_btl_sm_backing_directory", "%s", j->about.dir);
         if (a->ops->rank(a->bridge, &j->about, s->rank, &env, &fd, &err) < 0) {
             fprintf(stderr, "rank: %s\n", err.text);
             exit(3);
@@ -414,7 +416,6 @@ int mini_agent_main(char **argv, const char *module)
     a.host = (struct fbr_bridge_host){.agent = a.number,
                                       .hostname = a.hostname,
                                       .dir = a.dir,
-                                      .shared_host = true,
                                       .topology = "",
                                       .user = &a,
                                       .post = host_post,
