@@ -6,7 +6,6 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/capability.h>
 #include <stdio.h>
@@ -23,28 +22,17 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* Reads the first line of a small file, without its newline. False: it cannot be read. */
-static bool read_line(const char *path, char *line, size_t size)
-{
-    if (fbr_fds_read_file(path, line, size) < 0)
-        return false;
-    line[strcspn(line, "\n")] = '\0';
-    return true;
-}
-
 /* ---- Memory ---- */
 
 /* True if we have CAP_SYS_PTRACE: root in a container may lack it. */
 static bool may_trace(const char *proc)
 {
-    char path[FBR_PROBE_PATH], text[8192], *at;
-    unsigned long long effective;
+    char path[FBR_PROBE_PATH], text[16384];
+    const char *line;
 
     snprintf(path, sizeof(path), "%s/self/status", proc);
-    fbr_fds_read_file(path, text, sizeof(text));
-    at = strstr(text, "\nCapEff:");
-    effective = at ? strtoull(at + strlen("\nCapEff:"), NULL, 16) : 0;
-    return effective >> CAP_SYS_PTRACE & 1;
+    line = fbr_fds_read_file(path, text, sizeof(text)) > 0 ? strstr(text, "CapEff:") : NULL;
+    return line && strtoull(line + strlen("CapEff:"), NULL, 16) >> CAP_SYS_PTRACE & 1;
 }
 
 /* A read of our own memory shows whether the system call exists and is allowed. Yama's level 1
@@ -58,7 +46,7 @@ static void probe_cma(struct fbr_probe *p, const char *proc)
     int yama = 0;
 
     snprintf(path, sizeof(path), "%s/sys/kernel/yama/ptrace_scope", proc);
-    if (read_line(path, line, sizeof(line)))
+    if (fbr_fds_read_file(path, line, sizeof(line)) > 0)
         yama = atoi(line);
     if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != (ssize_t)sizeof(to))
         snprintf(p->no_cma, sizeof(p->no_cma), "process_vm_readv: %s", strerror(errno));
@@ -119,7 +107,7 @@ static bool port_is_up(const char *device)
         if (e->d_name[0] == '.')
             continue;
         snprintf(path, sizeof(path), "%.400s/ports/%.60s/state", device, e->d_name);
-        up = read_line(path, line, sizeof(line)) && strstr(line, "ACTIVE");
+        up = fbr_fds_read_file(path, line, sizeof(line)) > 0 && strstr(line, "ACTIVE");
     }
     if (d)
         closedir(d);
