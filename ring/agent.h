@@ -10,8 +10,7 @@
 #include "runtime/base/buf.h"
 #include "runtime/pin/pin.h"
 
-/* The start order of an agent: u32 number, u32 bind, u32 map, u32 processors, u32 GPUs a rank, u8
- * verbose, u8 report, u8 oversubscribe, u8 image, u32 ranks. */
+/* The start order of an agent. */
 struct fbr_agent_order {
     uint32_t number;
     struct fbr_pin_wish wish; /* count is not used */

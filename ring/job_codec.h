@@ -1,14 +1,5 @@
 /* job_codec.h - the description of a job that is sent to agents: which ranks run where, and which
- * programs they run.
- *
- *     u32 id, str run, str nspace, u32 size, u32 nodes, (nodes + 1) x u32 first, nodes x (str host,
- *         u32 agent, u32 machine),
- *     u32 epoch, u32 restarts at most, u8 spawned, u32 parent job, u32 parent rank, str
- *         master host,
- *     u32 n programs, n x (u32 first rank of it, argv list, environment list, str workdir),
- *     u8 stdin, u8 pty, u32 reader, u16 rows, u16 columns, str TERM, u32 reader ms, 2 x u32
- *         show ms, bytes work,
- *     u32 n, n x (u32 rank, u32 restarts of it)
+ * programs they run. docs/wire.md has its bytes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RING_JOB_H
