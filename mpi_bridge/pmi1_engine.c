@@ -494,27 +494,18 @@ void fbr_pmi1_name(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, const char 
         fbr_pmi1_answer(c->e, rank, rc, NULL);
 }
 
-static void on_published(struct fbr_pmi1_conn *c, char *line, enum fbr_pmi1_wait what)
+/* publish_name, lookup_name or unpublish_name */
+static void on_service(struct fbr_pmi1_conn *c, char *line)
 {
     char name[FBR_PMI1_VALUE_MAX], port[FBR_PMI1_VALUE_MAX];
+    char first = *word_at(line, "cmd");
 
-    fbr_pmi1_name(c, what, word(line, "service", name, sizeof(name)) ? name : NULL,
+    fbr_pmi1_name(c,
+                  first == 'p'   ? FBR_PMI1_PUBLISH
+                  : first == 'l' ? FBR_PMI1_LOOKUP
+                                 : FBR_PMI1_UNPUBLISH,
+                  word(line, "service", name, sizeof(name)) ? name : NULL,
                   word(line, "port", port, sizeof(port)) ? port : NULL);
-}
-
-static void on_publish(struct fbr_pmi1_conn *c, char *line)
-{
-    on_published(c, line, FBR_PMI1_PUBLISH);
-}
-
-static void on_lookup(struct fbr_pmi1_conn *c, char *line)
-{
-    on_published(c, line, FBR_PMI1_LOOKUP);
-}
-
-static void on_unpublish(struct fbr_pmi1_conn *c, char *line)
-{
-    on_published(c, line, FBR_PMI1_UNPUBLISH);
 }
 
 /* Answers the request for which a client has waited. */
@@ -602,9 +593,9 @@ static const struct {
     {"barrier_in", on_barrier},
     {"finalize", on_finalize},
     {"abort", on_abort},
-    {"publish_name", on_publish},
-    {"lookup_name", on_lookup},
-    {"unpublish_name", on_unpublish},
+    {"publish_name", on_service},
+    {"lookup_name", on_service},
+    {"unpublish_name", on_service},
     {"initack", on_initack},
 };
 
