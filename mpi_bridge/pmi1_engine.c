@@ -207,7 +207,6 @@ void fbr_pmi1_detach(struct fbr_pmi1_conn *c)
     conn_free(c);
 }
 
-/* The first connection that speaks for a rank is the rank. */
 bool fbr_pmi1_speak_for(struct fbr_pmi1_conn *c)
 {
     struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);

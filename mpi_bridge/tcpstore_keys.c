@@ -11,7 +11,6 @@
 
 /* ---- memory ---- */
 
-/* Adds to the memory in use, and returns true, unless that is too much. */
 bool fbr_tcp_charge(struct fbr_service *s, uint64_t bytes)
 {
     if (bytes > FBR_TCPSTORE_MEMORY_MAX - s->memory)
@@ -74,7 +73,6 @@ struct fbr_tcp_entry *fbr_tcp_find_or_add(struct fbr_service *s, struct fbr_tcp_
     return e;
 }
 
-/* Removes a key that has nothing any more. */
 void fbr_tcp_drop_if_empty(struct fbr_service *s, struct fbr_tcp_entry *e)
 {
     if (e->value || e->queue || e->waits)
@@ -160,7 +158,6 @@ void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_service_conn *c)
     }
 }
 
-/* The key has come: wakes all connections that wait for it, or the first of them. */
 void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all)
 {
     while (e->waits) {
