@@ -28,12 +28,27 @@ static void put_number(struct fbr_buf *b, uint32_t v)
     put_text(b, text);
 }
 
-/* Adds "host,host,...", in PMIx's notation. */
+/* Adds the text in PMIx's notation, and frees it. */
+static pmix_status_t add_map(struct fbr_buf *text, pmix_status_t (*generate)(const char *, char **),
+                             const char *key, void *list)
+{
+    pmix_status_t rc = PMIX_ERR_NOMEM;
+    char *regex = NULL;
+
+    fbr_put_u8(text, 0);
+    if (!text->failed)
+        rc = generate((char *)text->data, &regex);
+    if (rc == PMIX_SUCCESS)
+        rc = PMIx_Info_list_add(list, key, regex, PMIX_REGEX);
+    free(regex);
+    fbr_buf_fini(text);
+    return rc;
+}
+
+/* Adds "host,host,...". */
 static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
 {
     struct fbr_buf names;
-    pmix_status_t rc = PMIX_ERR_NOMEM;
-    char *regex = NULL;
 
     fbr_buf_init(&names);
     for (uint32_t k = 0; k < job->nodes; k++) {
@@ -41,22 +56,13 @@ static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
             fbr_put_u8(&names, ',');
         put_text(&names, job->hosts[k]);
     }
-    fbr_put_u8(&names, 0);
-    if (!names.failed)
-        rc = PMIx_generate_regex((char *)names.data, &regex);
-    if (rc == PMIX_SUCCESS)
-        rc = PMIx_Info_list_add(list, PMIX_NODE_MAP, regex, PMIX_REGEX);
-    free(regex);
-    fbr_buf_fini(&names);
-    return rc;
+    return add_map(&names, PMIx_generate_regex, PMIX_NODE_MAP, list);
 }
 
-/* Adds "0,1;2,3;...", in PMIx's notation. */
+/* Adds "0,1;2,3;...". */
 static pmix_status_t add_ranks(const struct fbr_bridge_job *job, void *list)
 {
     struct fbr_buf ranks;
-    pmix_status_t rc = PMIX_ERR_NOMEM;
-    char *regex = NULL;
 
     fbr_buf_init(&ranks);
     for (uint32_t k = 0; k < job->nodes; k++) {
@@ -68,14 +74,7 @@ static pmix_status_t add_ranks(const struct fbr_bridge_job *job, void *list)
             put_number(&ranks, r);
         }
     }
-    fbr_put_u8(&ranks, 0);
-    if (!ranks.failed)
-        rc = PMIx_generate_ppn((char *)ranks.data, &regex);
-    if (rc == PMIX_SUCCESS)
-        rc = PMIx_Info_list_add(list, PMIX_PROC_MAP, regex, PMIX_REGEX);
-    free(regex);
-    fbr_buf_fini(&ranks);
-    return rc;
+    return add_map(&ranks, PMIx_generate_ppn, PMIX_PROC_MAP, list);
 }
 
 /* ---- Ranks ---- */
