@@ -12,91 +12,48 @@
 
 /* ---- Spawn ---- */
 
-/* The arrays of one application. The variables are owned; the other strings are libpmix's. */
+/* The arrays of one application. The strings of argv are libpmix's. */
 struct app {
     const char **argv;
-    char **env;
-    size_t nenv;
+    struct fbr_env env;
 };
 
-static const char *const no_argv[] = {NULL};
-
-static void app_fini(struct app *a)
+static bool is_variable(const pmix_info_t *info)
 {
-    for (size_t i = 0; i < a->nenv; i++)
-        free(a->env[i]);
-    free(a->env);
-    free(a->argv);
-}
+    const pmix_envar_t *v = &info->value.data.envar;
 
-static size_t list_length(char **list)
-{
-    size_t n = 0;
-
-    while (list && list[n])
-        n++;
-    return n;
-}
-
-static bool add_env(struct app *a, char *pair)
-{
-    if (!pair)
-        return false;
-    a->env[a->nenv++] = pair;
-    return true;
-}
-
-static int app_env(const pmix_app_t *from, struct app *a)
-{
-    size_t n = list_length(from->env);
-
-    a->env = calloc(n + from->ninfo + 1, sizeof(*a->env));
-    if (!a->env)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        if (!add_env(a, strdup(from->env[i])))
-            return -ENOMEM;
-    }
-    for (size_t i = 0; i < from->ninfo; i++) {
-        const pmix_info_t *info = &from->info[i];
-        char *pair = NULL;
-
-        if (!PMIX_CHECK_KEY(info, PMIX_SET_ENVAR) && !PMIX_CHECK_KEY(info, PMIX_ADD_ENVAR))
-            continue;
-        if (asprintf(&pair, "%s=%s", info->value.data.envar.envar, info->value.data.envar.value) <
-                0 ||
-            !add_env(a, pair))
-            return -ENOMEM;
-    }
-    return 0;
+    return (PMIX_CHECK_KEY(info, PMIX_SET_ENVAR) || PMIX_CHECK_KEY(info, PMIX_ADD_ENVAR)) &&
+           info->value.type == PMIX_ENVAR && v->envar && v->value;
 }
 
 static int app_fill(const pmix_app_t *from, struct app *a, struct fbr_bridge_app *to)
 {
-    size_t n = list_length(from->argv);
-    int rc;
+    size_t n = 0;
 
-    to->argv = no_argv;
     if (!from->cmd || !from->cmd[0] || from->maxprocs < 1)
         return -EINVAL;
+    while (from->argv && from->argv[n])
+        n++;
     a->argv = calloc(n + 2, sizeof(*a->argv));
     if (!a->argv)
         return -ENOMEM;
     for (size_t i = 1; i < n; i++)
         a->argv[i] = from->argv[i];
     a->argv[0] = from->cmd;
-    rc = app_env(from, a);
-    if (rc < 0)
-        return rc;
     to->argv = a->argv;
-    to->env = (const char *const *)a->env;
     to->workdir = from->cwd && from->cwd[0] ? from->cwd : NULL;
     to->count = (uint32_t)from->maxprocs;
+    fbr_env_copy(&a->env, from->env);
     for (size_t i = 0; i < from->ninfo; i++) {
-        if (PMIX_CHECK_KEY(&from->info[i], PMIX_WDIR) && from->info[i].value.type == PMIX_STRING)
-            to->workdir = from->info[i].value.data.string;
+        const pmix_info_t *info = &from->info[i];
+
+        if (is_variable(info))
+            fbr_env_set(&a->env, info->value.data.envar.envar, "%s", info->value.data.envar.value);
+        else if (PMIX_CHECK_KEY(info, PMIX_WDIR) && info->value.type == PMIX_STRING)
+            to->workdir = info->value.data.string;
     }
-    return 0;
+    to->env = (const char *const *)a->env.list;
+    return a->env.failed ? -ENOMEM : 0;
 }
 
 static void spawned(void *arg, int code, const void *data, size_t len)
@@ -144,8 +101,10 @@ void fbr_pmix_start_spawn(struct fbr_pmix_request *r)
     if (rc < 0)
         r->open--;
 done:
-    for (size_t i = 0; own && i < r->count; i++)
-        app_fini(&own[i]);
+    for (size_t i = 0; own && i < r->count; i++) {
+        fbr_env_fini(&own[i].env);
+        free(own[i].argv);
+    }
     free(own);
     free(apps);
     if (rc < 0)
