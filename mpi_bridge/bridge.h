@@ -58,7 +58,7 @@ struct fbr_bridge_job {
     bool spawned; /* by rank parent_rank of job parent */
     uint32_t parent, parent_rank;
     const char *master_host;             /* name or address at which the other ranks reach rank 0 */
-    const struct fbr_bridge_rank *local; /* [first[node + 1] - first[node]], by rank */
+    const struct fbr_bridge_rank *local; /* [fbr_bridge_local()], by rank */
 };
 
 /* Returns the node of the job that has the rank. */
@@ -75,6 +75,12 @@ static inline uint32_t fbr_bridge_node_of(const struct fbr_bridge_job *job, uint
             high = middle;
     }
     return low;
+}
+
+/* Returns the number of local ranks. */
+static inline uint32_t fbr_bridge_local(const struct fbr_bridge_job *job)
+{
+    return job->node < 0 ? 0 : job->first[job->node + 1] - job->first[job->node];
 }
 
 /* A program that MPI_Comm_spawn or PMI's spawn asks for. Valid during the call. */

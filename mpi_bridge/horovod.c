@@ -32,7 +32,7 @@ static int horovod_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, 
     fbr_env_set(env, "HOROVOD_RANK", "%u", rank);
     fbr_env_set(env, "HOROVOD_SIZE", "%u", job->size);
     fbr_env_set(env, "HOROVOD_LOCAL_RANK", "%u", local);
-    fbr_env_set(env, "HOROVOD_LOCAL_SIZE", "%u", job->first[node + 1] - job->first[node]);
+    fbr_env_set(env, "HOROVOD_LOCAL_SIZE", "%u", fbr_bridge_local(job));
     fbr_env_set(env, "HOROVOD_CROSS_RANK", "%u", cross);
     fbr_env_set(env, "HOROVOD_CROSS_SIZE", "%u", cross_size);
     fbr_env_set(env, "HOROVOD_HOSTNAME", "%s", job->hosts[node]);

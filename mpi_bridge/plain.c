@@ -59,7 +59,7 @@ static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     if (job->node < 0 || rank < job->first[node] || rank >= job->first[node + 1])
         return fbr_fail(err, -EINVAL, "rank %u does not belong to this node", rank);
     first = job->first[node];
-    local_size = job->first[node + 1] - first;
+    local_size = fbr_bridge_local(job);
     fbr_env_set(env, "FIBER_RANK", "%u", rank);
     fbr_env_set(env, "FIBER_SIZE", "%u", job->size);
     fbr_env_set(env, "FIBER_LOCAL_RANK", "%u", rank - first);

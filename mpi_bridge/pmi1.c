@@ -352,7 +352,7 @@ static int engine_open(struct job *j)
     if (job->spawned)
         config.parent = parent ? parent->job->nspace : "unknown";
     config.first = job->first[job->node];
-    config.count = job->first[job->node + 1] - config.first;
+    config.count = fbr_bridge_local(job);
     config.apps = apps = calloc((size_t)config.count + 1, sizeof(*apps));
     for (uint32_t i = 0; apps && i < config.count; i++)
         apps[i] = job->local[i].app;

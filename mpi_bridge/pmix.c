@@ -194,7 +194,7 @@ static void bridge_close(struct fbr_bridge *b)
 
 static int bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
 {
-    uint32_t local = job->node < 0 ? 0 : job->first[job->node + 1] - job->first[job->node];
+    uint32_t local = fbr_bridge_local(job);
     struct fbr_pmix_job *j = calloc(1, sizeof(*j));
     int rc;
 
@@ -223,10 +223,7 @@ fail:
 
 static bool is_torn(const struct fbr_pmix_job *j)
 {
-    uint32_t n =
-        j->job->node < 0 ? 0 : j->job->first[j->job->node + 1] - j->job->first[j->job->node];
-
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < fbr_bridge_local(j->job); i++)
         if (j->local[i].code != 0)
             return true;
     return false;
@@ -258,12 +255,11 @@ static void bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *jo
 static int start_again(struct fbr_pmix_job *j, struct fbr_pmix_rank *rank, const pmix_proc_t *who,
                        struct fbr_error *err)
 {
-    uint32_t total = j->job->first[j->job->node + 1] - j->job->first[j->job->node];
     int alive = 0;
     pmix_info_t info;
     bool yes = true;
 
-    for (uint32_t i = 0; i < total; i++)
+    for (uint32_t i = 0; i < fbr_bridge_local(j->job); i++)
         alive +=
             &j->local[i] == rank || j->local[i].state != FBR_PMIX_ENDED || j->local[i].code == 0;
     PMIx_server_deregister_client(who, NULL, NULL);

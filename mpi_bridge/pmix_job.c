@@ -128,11 +128,6 @@ static pmix_status_t add_rank(const struct fbr_bridge_job *job, uint16_t local, 
 
 /* ---- Jobs ---- */
 
-static uint32_t local_count(const struct fbr_bridge_job *job)
-{
-    return job->node < 0 ? 0 : job->first[job->node + 1] - job->first[job->node];
-}
-
 static void add_facts(struct fbr_bridge *b, const struct fbr_bridge_job *job, void *list)
 {
     struct fbr_pmix_job *parent = job->spawned ? fbr_pmix_job_numbered(b, job->parent) : NULL;
@@ -169,7 +164,7 @@ int fbr_pmix_register_rank(const struct fbr_bridge_job *job, uint32_t rank, stru
 
 int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
 {
-    uint32_t local = local_count(job);
+    uint32_t local = fbr_bridge_local(job);
     void *list = PMIx_Info_list_start();
     pmix_data_array_t all = {0};
     pmix_status_t rc = add_nodes(job, list);

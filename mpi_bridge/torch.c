@@ -19,7 +19,7 @@
 static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                       struct fbr_env *env, int *fd, struct fbr_error *err)
 {
-    uint32_t node = (uint32_t)job->node, local, local_size;
+    uint32_t node = (uint32_t)job->node, local;
     uint16_t port;
     int rc = fbr_lo_proxy_port(b, job, "tcpstore", &port, err);
 
@@ -27,7 +27,6 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     if (rc < 0)
         return fbr_wrap(err, "torch");
     local = rank - job->first[node];
-    local_size = job->first[node + 1] - job->first[node];
     fbr_env_set(env, "MASTER_ADDR", "127.0.0.1");
     fbr_env_set(env, "MASTER_PORT", "%u", port);
     fbr_env_set(env, "RANK", "%u", rank);
@@ -35,7 +34,7 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     /* Programs call torch.cuda.set_device(LOCAL_RANK). A rank with GPUs of its own sees no
      * others, and its first GPU is number 0 (torchrun --virtual-local-rank does the same). */
     fbr_env_set(env, "LOCAL_RANK", "%u", job->local[local].gpus ? 0 : local);
-    fbr_env_set(env, "LOCAL_WORLD_SIZE", "%u", local_size);
+    fbr_env_set(env, "LOCAL_WORLD_SIZE", "%u", fbr_bridge_local(job));
     fbr_env_set(env, "GROUP_RANK", "%u", node);
     fbr_env_set(env, "GROUP_WORLD_SIZE", "%u", job->nodes);
     fbr_env_set(env, "ROLE_RANK", "%u", rank);

@@ -159,7 +159,7 @@ static int set_up_job(struct agent_job *j, struct fbr_error *err)
     for (uint32_t k = 0; k < i->nodes && i->node < 0; k++)
         if (i->agents[k] == a->order.number)
             i->node = (int)k;
-    j->nlocal = i->node < 0 ? 0 : i->first[i->node + 1] - i->first[i->node];
+    j->nlocal = fbr_bridge_local(i);
     j->ranks = calloc((size_t)j->nlocal + 1, sizeof(*j->ranks));
     j->local = calloc((size_t)j->nlocal + 1, sizeof(*j->local));
     if (!j->ranks || !j->local)
