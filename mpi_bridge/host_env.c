@@ -191,6 +191,13 @@ void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, str
     name_shared_files(e, use->shm);
     if (use->shares_cpus)
         fbr_env_default(e, "OMPI_MCA_mpi_yield_when_idle", "1");
+    /* The first is what `mpirun --with-ft` sets. Before 5.0.10 Open MPI's collectives by host
+     * (coll/han) do not notice that a communicator was revoked. Over several hosts, the survivors
+     * of a death then wait for ever, or go on with a wrong sum. */
+    if (use->survives) {
+        fbr_env_default(e, "OMPI_MCA_mpi_ft_enable", "1");
+        fbr_env_default(e, "OMPI_MCA_coll_han_priority", "0");
+    }
     if (use->nic && p->fabric) {
         fbr_env_default(e, "UCX_NET_DEVICES", "%s:1", use->nic);
         fbr_env_default(e, "NCCL_IB_HCA", "%s", use->nic);
@@ -235,12 +242,4 @@ void fbr_rank_env_drop_outer(struct fbr_env *e)
 bool fbr_rank_env_is_inherited(const char *name)
 {
     return !strncmp(name, FBR_MCA_PREFIX, strlen(FBR_MCA_PREFIX)) || !strncmp(name, "PMIX_MCA_", 9);
-}
-
-const char *const *fbr_survive_env(void)
-{
-    static const char *const list[] = {"OMPI_MCA_mpi_ft_enable=1", "OMPI_MCA_coll_han_priority=0",
-                                       NULL};
-
-    return list;
 }

@@ -42,6 +42,7 @@ struct fbr_rank_use {
     unsigned nodes;   /* nodes of its job */
     const char *shm;  /* a directory in /dev/shm for the job's files; NULL: none */
     bool shares_cpus; /* other ranks are bound to the same processors */
+    bool survives;    /* it goes on after the death of others */
     const char *nic;  /* the nearest adapter of the fabric; NULL: not known */
 };
 
@@ -55,11 +56,5 @@ void fbr_rank_env_drop_outer(struct fbr_env *e);
 /* True if Open MPI passes the variable on to the ranks that a rank spawns, on whatever host they
  * start. */
 bool fbr_rank_env_is_inherited(const char *name);
-
-/* Defaults for ranks that survive the death of others: "NAME=VALUE", NULL at the end. The first
- * is what `mpirun --with-ft` sets. Before 5.0.10 Open MPI's collectives by host (coll/han) do
- * not notice that a communicator was revoked. Over several hosts, the survivors of a death then
- * wait for ever, or go on with a wrong sum. */
-const char *const *fbr_survive_env(void);
 
 #endif

@@ -84,6 +84,7 @@ static const struct fbr_field order_fields[] = {FIELD(number),
                                                 FIELD(verbose),
                                                 FIELD(report),
                                                 FIELD(oversubscribe),
+                                                FIELD(survive),
 
                                                 FIELD(image),
                                                 FIELD(ranks),

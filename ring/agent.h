@@ -17,6 +17,7 @@ struct fbr_agent_order {
     bool verbose;
     bool report;        /* report where ranks are bound, as read back from the kernel */
     bool oversubscribe; /* the user wants more ranks than processors */
+    bool survive;       /* ranks go on after the death of others */
     bool image;         /* it runs in a container of an image */
     uint32_t ranks;     /* ranks of the ring's first job, on all agents */
 };

@@ -503,6 +503,7 @@ static void put_host(struct agent_rank *r, struct fbr_env *e)
     const struct fbr_rank_use use = {.nodes = j->job.info.nodes,
                                      .shm = a->shm[0] ? a->shm : NULL,
                                      .shares_cpus = pin && pin->shared,
+                                     .survives = a->order.survive,
                                      .nic = pin && pin->nic[0] ? pin->nic : NULL};
 
     fbr_rank_env(&a->probe, &use, e);

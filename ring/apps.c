@@ -110,7 +110,7 @@ int fbr_ring_apps_copy(struct fiber_ring_program **out, const struct fiber_ring_
 }
 
 struct fbr_app *fbr_ring_apps_make(const struct fiber_ring_options *o, int size,
-                                   const char *const *before, const char *const *after)
+                                   const char *const *more)
 {
     uint32_t n = (uint32_t)fbr_ring_apps_count(o), first = 0;
     struct fbr_app *all = calloc(n, sizeof(*all));
@@ -118,7 +118,7 @@ struct fbr_app *fbr_ring_apps_make(const struct fiber_ring_options *o, int size,
     for (uint32_t i = 0; all && i < n; i++) {
         struct fiber_ring_program p = fbr_ring_app(o, size, (int)i);
         /* if a name comes twice, the last string counts */
-        const char *const *env[] = {before, o->job.env, p.env, after};
+        const char *const *env[] = {o->job.env, p.env, more};
         const char *workdir = p.workdir ? p.workdir : o->job.workdir;
 
         all[i].first = first;

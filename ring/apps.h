@@ -17,11 +17,10 @@ int fbr_ring_apps_check(const struct fiber_ring_options *o, int size, struct fbr
 /* Makes a deep copy of the options' programs. Returns 0 or -ENOMEM. */
 int fbr_ring_apps_copy(struct fiber_ring_program **out, const struct fiber_ring_options *o);
 void fbr_ring_apps_free(struct fiber_ring_program *programs, int n);
-/* Makes the programs that are sent to agents. Each gets the NAME=VALUE strings of `before`, of
- * the job, its own, and those of `after`; `before` and `after` end with NULL. Returns NULL
- * without memory; free with fbr_apps_free(). */
+/* Makes the programs that are sent to agents. Each gets the NAME=VALUE strings of the job, its own,
+ * and `more`, which ends with NULL. Returns NULL without memory; free with fbr_apps_free(). */
 struct fbr_app *fbr_ring_apps_make(const struct fiber_ring_options *o, int size,
-                                   const char *const *before, const char *const *after);
+                                   const char *const *more);
 /* Writes the programs for people, as in "a x : b", cut to size. */
 void fbr_ring_apps_name(const struct fiber_ring_options *o, char *out, size_t size);
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "runtime/inspect/run_control.h"
-#include "mpi_bridge/host_env.h"
 #include "ring/apps.h"
 #include "ring/collective.h"
 #include "ring/ring_priv.h"
@@ -181,32 +180,16 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *prog
     return 0;
 }
 
-/* True if env sets the variable of `pair`. */
-static bool is_set(char *const *env, const char *pair)
-{
-    size_t len = strcspn(pair, "=") + 1;
-
-    while (*env && strncmp(*env, pair, len) != 0)
-        env++;
-    return *env != NULL;
-}
-
 /* The ring's own programs. Their environment has the last failure before a restart. */
 static struct fbr_app *own_programs(struct fiber_ring *r)
 {
-    bool survive = r->options.on_failure >= FIBER_RING_SHRINK;
     char failure[sizeof("FIBER_LAST_FAILURE=") + sizeof(r->last_failure)];
-    const char *before[8] = {NULL}, *after[2] = {NULL};
-    const char *const *more = fbr_survive_env();
-    size_t n = 0;
+    const char *more[2] = {NULL};
 
-    for (; survive && *more && n + 1 < sizeof(before) / sizeof(*before); more++)
-        if (!is_set(r->env, *more))
-            before[n++] = *more;
     snprintf(failure, sizeof(failure), "FIBER_LAST_FAILURE=%s", r->last_failure);
     if (r->last_failure[0])
-        after[0] = failure;
-    return fbr_ring_apps_make(&r->options, (int)r->size, before, after);
+        more[0] = failure;
+    return fbr_ring_apps_make(&r->options, (int)r->size, more);
 }
 
 static void start_first_job(struct fiber_ring *r)
@@ -754,6 +737,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .verbose = fbr_log_on(FBR_LOG_INFO),
                                     .report = r->options.flags & FIBER_RING_REPORT,
                                     .oversubscribe = r->options.flags & FIBER_RING_OVERSUBSCRIBE,
+                                    .survive = r->options.on_failure >= FIBER_RING_SHRINK,
                                     .image = about && about->in_images,
                                     .ranks = r->size};
     uint32_t ranks = r->ranks ? r->ranks[a->number] : (r->size + r->nagents - 1) / r->nagents;

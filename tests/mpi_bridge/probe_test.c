@@ -429,6 +429,17 @@ static void a_rank_alone_gets_little(void **state)
     fbr_env_fini(&env);
 }
 
+static void ranks_that_survive_others_are_told(void **state)
+{
+    (void)state;
+    fbr_env_init(&env);
+    fbr_env_set(&env, "OMPI_MCA_coll_han_priority", "50");
+    fbr_rank_env(&healthy, &(const struct fbr_rank_use){.nodes = 1, .survives = true}, &env);
+    assert_env("OMPI_MCA_mpi_ft_enable", "1");
+    assert_env("OMPI_MCA_coll_han_priority", "50");
+    fbr_env_fini(&env);
+}
+
 static void servers_of_an_outer_launcher_are_not_for_ranks(void **state)
 {
     (void)state;
@@ -505,6 +516,7 @@ int main(void)
         cmocka_unit_test(what_the_user_has_set_stays_and_is_not_spoken_of),
         cmocka_unit_test(a_rank_gets_the_defaults_of_its_host),
         cmocka_unit_test(a_rank_alone_gets_little),
+        cmocka_unit_test(ranks_that_survive_others_are_told),
         cmocka_unit_test(servers_of_an_outer_launcher_are_not_for_ranks),
         cmocka_unit_test(parameters_of_open_mpi_are_inherited),
     };
