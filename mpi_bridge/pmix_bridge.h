@@ -173,8 +173,7 @@ const char *fbr_pmix_version(struct fbr_pmix_job *j);
 /* ---- pmix_fence.c: collectives and messages of agents ---- */
 enum {
     FBR_PMIX_FENCE = 'F',
-    FBR_PMIX_CONNECT = 'C',
-    FBR_PMIX_DISCONNECT = 'D',
+    FBR_PMIX_JOIN = 'J', /* connect or disconnect */
     FBR_PMIX_GROUP = 'G',
     FBR_PMIX_UNGROUP = 'U'
 };

@@ -163,37 +163,22 @@ static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix
     return PMIX_SUCCESS;
 }
 
-static pmix_status_t joined(int kind, const pmix_proc_t procs[], size_t nprocs,
-                            pmix_op_cbfunc_t call, void *call_data)
+/* All call a connect and a disconnect in the same order, so one kind of fence serves both. */
+static pmix_status_t joined(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[],
+                            size_t ninfo, pmix_op_cbfunc_t call, void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_fence, NULL, FBR_PMIX_OP, call, call_data);
     pmix_status_t rc;
 
+    (void)info;
+    (void)ninfo;
     r = keep_procs(r, procs, nprocs);
     if (r)
-        r->code = kind;
+        r->code = FBR_PMIX_JOIN;
     rc = fbr_pmix_request_post(r);
     if (rc != PMIX_SUCCESS)
         call(rc, call_data);
     return PMIX_SUCCESS;
-}
-
-static pmix_status_t connect_procs(const pmix_proc_t procs[], size_t nprocs,
-                                   const pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t call,
-                                   void *call_data)
-{
-    (void)info;
-    (void)ninfo;
-    return joined(FBR_PMIX_CONNECT, procs, nprocs, call, call_data);
-}
-
-static pmix_status_t disconnect_procs(const pmix_proc_t procs[], size_t nprocs,
-                                      const pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t call,
-                                      void *call_data)
-{
-    (void)info;
-    (void)ninfo;
-    return joined(FBR_PMIX_DISCONNECT, procs, nprocs, call, call_data);
 }
 
 static pmix_status_t group(pmix_group_operation_t op, char name[], const pmix_proc_t procs[],
@@ -394,8 +379,8 @@ const pmix_server_module_t fbr_pmix_module = {
     .lookup = lookup,
     .unpublish = unpublish,
     .spawn = spawn,
-    .connect = connect_procs,
-    .disconnect = disconnect_procs,
+    .connect = joined,
+    .disconnect = joined,
     .register_events = register_events,
     .deregister_events = deregister_events,
     .notify_event = notify,
