@@ -13,8 +13,65 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
+#include <uthash.h>
+#include <utlist.h>
+
 #include "mpi_bridge/service.h"
-#include "mpi_bridge/tcpstore_priv.h"
+#include "runtime/base/buf.h"
+
+#define ENTRY_COST 256 /* bytes of a key or a value without its text, roughly */
+#define WAIT_COST 64
+
+struct text {
+    const void *data;
+    size_t len;
+};
+
+struct value {
+    size_t len;
+    struct value *prev, *next; /* in a queue */
+    char data[];
+};
+
+/* A connection waits for a key. */
+struct waiter {
+    struct fbr_service_conn *conn;
+    struct entry *entry;
+    struct waiter *prev, *next;           /* list of the entry */
+    struct waiter *conn_prev, *conn_next; /* list of the connection */
+};
+
+/* A key: it has a value, a queue, or a connection that waits for it. */
+struct entry {
+    UT_hash_handle hh;
+    struct value *value; /* NULL: not set */
+    struct value *queue;
+    int64_t queued;
+    struct waiter *waits;
+    size_t key_len;
+    char key[];
+};
+
+enum dialect { UNKNOWN, FIRST, SECOND };
+
+struct fbr_service_conn {
+    struct fbr_service *service;
+    void *peer;
+    enum dialect dialect;
+    bool bad; /* the service hangs up on it */
+    struct fbr_buf in;
+    struct waiter *waits;
+    size_t awaited; /* keys of WAIT that have not come yet */
+};
+
+struct fbr_service {
+    const struct fbr_service_host *host;
+    struct entry *entries;
+    int64_t keys; /* keys that have a value */
+    uint64_t memory;
+    struct fbr_buf out;
+};
 
 enum request {
     VALIDATE,
@@ -45,57 +102,218 @@ static const uint8_t first_dialect[] = {SET,       COMPARE_SET, GET,        ADD,
                                         WAIT,      GETNUMKEYS,  REQUESTS,   DELETE_KEY, APPEND,
                                         MULTI_GET, MULTI_SET,   CANCEL_WAIT};
 
-/* Arguments: k a key, v a value, 4 and 8 numbers of 4 and 8 bytes, K a list of keys, P a list of
- * keys with values. */
-static const char *const shapes[REQUESTS] = {
-    [VALIDATE] = "4",   [SET] = "kv",     [COMPARE_SET] = "kvv", [GET] = "k",
-    [ADD] = "k8",       [CHECK] = "K",    [WAIT] = "K",          [GETNUMKEYS] = "",
-    [DELETE_KEY] = "k", [APPEND] = "kv",  [MULTI_GET] = "K",     [MULTI_SET] = "P",
-    [CANCEL_WAIT] = "", [PING] = "4",     [QUEUE_PUSH] = "kv",   [QUEUE_POP] = "k",
-    [QUEUE_LEN] = "k",  [LIST_KEYS] = "", [BARRIER] = "k8",
-};
+enum { READY = 0, NOT_READY = 1 };            /* answers to CHECK */
+enum { STOP_WAITING = 0, WAIT_CANCELED = 1 }; /* to WAIT, CANCEL_WAIT and BARRIER */
 
-enum { READY = 0, NOT_READY = 1 };
+/* ---- memory ---- */
+
+/* Adds to the memory in use, and returns true, unless that is too much. */
+static bool charge(struct fbr_service *s, uint64_t bytes)
+{
+    if (bytes > FBR_TCPSTORE_MEMORY_MAX - s->memory)
+        return false;
+    s->memory += bytes;
+    return true;
+}
+
+/* NULL: without memory, or the value is too much. */
+static struct value *value_new(struct fbr_service *s, const void *data, size_t len)
+{
+    struct value *v;
+
+    if (!charge(s, ENTRY_COST + (uint64_t)len))
+        return NULL;
+    v = malloc(sizeof(*v) + len);
+    if (!v) {
+        s->memory -= ENTRY_COST + (uint64_t)len;
+        return NULL;
+    }
+    v->len = len;
+    if (len)
+        memcpy(v->data, data, len);
+    return v;
+}
+
+static void value_free(struct fbr_service *s, struct value *v)
+{
+    if (v)
+        s->memory -= ENTRY_COST + (uint64_t)v->len;
+    free(v);
+}
+
+/* ---- keys ---- */
+
+static struct entry *find(struct fbr_service *s, struct text key)
+{
+    struct entry *e;
+
+    HASH_FIND(hh, s->entries, key.data, key.len, e);
+    return e;
+}
+
+static struct entry *find_or_add(struct fbr_service *s, struct text key)
+{
+    struct entry *e = find(s, key);
+
+    if (e || !charge(s, ENTRY_COST + (uint64_t)key.len))
+        return e;
+    e = calloc(1, sizeof(*e) + key.len + 1);
+    if (e) {
+        e->key_len = key.len;
+        memcpy(e->key, key.data, key.len);
+        HASH_ADD_KEYPTR(hh, s->entries, e->key, e->key_len, e);
+    }
+    if (!e || !e->hh.tbl) {
+        s->memory -= ENTRY_COST + (uint64_t)key.len;
+        free(e);
+        return NULL;
+    }
+    return e;
+}
+
+/* Removes a key that has nothing any more. */
+static void drop_if_empty(struct fbr_service *s, struct entry *e)
+{
+    if (e->value || e->queue || e->waits)
+        return;
+    HASH_DEL(s->entries, e);
+    s->memory -= ENTRY_COST + (uint64_t)e->key_len;
+    free(e);
+}
+
+/* ---- answers ---- */
+
+static void reply_u8(struct fbr_service *s, struct fbr_service_conn *c, uint8_t v)
+{
+    s->host->send(c->peer, &v, 1);
+}
+
+static void reply_i64(struct fbr_service *s, struct fbr_service_conn *c, int64_t v)
+{
+    s->host->send(c->peer, &v, sizeof(v));
+}
+
+static void out_text(struct fbr_service *s, const void *data, size_t len)
+{
+    fbr_put_u64(&s->out, len);
+    fbr_put(&s->out, data, len);
+}
+
+/* NULL: an empty value */
+static void out_value(struct fbr_service *s, const struct value *v)
+{
+    out_text(s, v ? v->data : "", v ? v->len : 0);
+}
+
+/* Sends the bytes that were put into s->out before. */
+static void reply_out(struct fbr_service *s, struct fbr_service_conn *c)
+{
+    if (s->out.failed)
+        c->bad = true;
+    else if (s->out.len)
+        s->host->send(c->peer, s->out.data, s->out.len);
+    /* a rare large answer does not keep its memory */
+    if (s->out.failed || s->out.cap > (1u << 20)) {
+        fbr_buf_fini(&s->out);
+        fbr_buf_init(&s->out);
+    }
+    fbr_buf_clear(&s->out);
+}
+
+/* ---- waiting ---- */
+
+/* Makes c wait for e. */
+static bool wait_add(struct fbr_service *s, struct fbr_service_conn *c, struct entry *e)
+{
+    struct waiter *w;
+
+    if (!charge(s, WAIT_COST))
+        return false;
+    w = calloc(1, sizeof(*w));
+    if (!w) {
+        s->memory -= WAIT_COST;
+        return false;
+    }
+    w->conn = c;
+    w->entry = e;
+    DL_APPEND(e->waits, w);
+    DL_APPEND2(c->waits, w, conn_prev, conn_next);
+    return true;
+}
+
+static void wait_free(struct fbr_service *s, struct waiter *w)
+{
+    DL_DELETE(w->entry->waits, w);
+    DL_DELETE2(w->conn->waits, w, conn_prev, conn_next);
+    s->memory -= WAIT_COST;
+    free(w);
+}
+
+static void stop_waiting(struct fbr_service *s, struct fbr_service_conn *c)
+{
+    c->awaited = 0;
+    while (c->waits) {
+        struct entry *e = c->waits->entry;
+
+        wait_free(s, c->waits);
+        drop_if_empty(s, e);
+    }
+}
+
+/* The key has come: wakes all connections that wait for it, or the first of them. */
+static void wake(struct fbr_service *s, struct entry *e, bool all)
+{
+    while (e->waits) {
+        struct fbr_service_conn *c = e->waits->conn;
+
+        wait_free(s, e->waits);
+        if (c->awaited && --c->awaited == 0) {
+            reply_u8(s, c, STOP_WAITING);
+            if (!all)
+                return;
+        }
+    }
+}
 
 /* ---- requests ---- */
 
 /* Sets the value of the key, and takes it over. */
-static void replace_value(struct fbr_service *s, struct fbr_tcp_entry *e, struct fbr_tcp_value *v)
+static void replace_value(struct fbr_service *s, struct entry *e, struct value *v)
 {
     s->keys += !e->value;
-    fbr_tcp_value_free(s, e->value);
+    value_free(s, e->value);
     e->value = v;
 }
 
 /* The same. Wakes connections that wait. */
-static void set_value(struct fbr_service *s, struct fbr_tcp_entry *e, struct fbr_tcp_value *v)
+static void set_value(struct fbr_service *s, struct entry *e, struct value *v)
 {
     replace_value(s, e, v);
-    fbr_tcp_wake(s, e, true);
+    wake(s, e, true);
 }
 
-static bool set(struct fbr_service *s, struct fbr_tcp_text key, struct fbr_tcp_text data)
+static bool set(struct fbr_service *s, struct text key, struct text data)
 {
-    struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, key);
-    struct fbr_tcp_value *v = e ? fbr_tcp_value_new(s, data.data, data.len) : NULL;
+    struct entry *e = find_or_add(s, key);
+    struct value *v = e ? value_new(s, data.data, data.len) : NULL;
 
     if (v)
         set_value(s, e, v);
     else if (e)
-        fbr_tcp_drop_if_empty(s, e);
+        drop_if_empty(s, e);
     return v != NULL;
 }
 
-static struct fbr_tcp_text get_text(struct fbr_cur *c)
+static struct text get_text(struct fbr_cur *c)
 {
     size_t len = (size_t)fbr_get_u64(c);
 
-    return (struct fbr_tcp_text){fbr_get(c, len), len};
+    return (struct text){fbr_get(c, len), len};
 }
 
 static bool on_set(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_text key = get_text(args);
+    struct text key = get_text(args);
 
     (void)c;
     return set(s, key, get_text(args));
@@ -105,34 +323,34 @@ static bool on_set(struct fbr_service *s, struct fbr_service_conn *c, struct fbr
  * expected value, as in torch. */
 static bool on_compare_set(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_text key = get_text(args), expected = get_text(args), desired = get_text(args);
-    struct fbr_tcp_entry *e = fbr_tcp_find(s, key);
-    const struct fbr_tcp_value *v = e ? e->value : NULL;
+    struct text key = get_text(args), expected = get_text(args), desired = get_text(args);
+    struct entry *e = find(s, key);
+    const struct value *v = e ? e->value : NULL;
 
     if (v ? v->len == expected.len && !memcmp(v->data, expected.data, v->len) : !expected.len) {
         if (!set(s, key, desired))
             return false;
-        fbr_tcp_out_text(s, desired.data, desired.len);
+        out_text(s, desired.data, desired.len);
     } else if (v) {
-        fbr_tcp_out_value(s, v);
+        out_value(s, v);
     } else {
-        fbr_tcp_out_text(s, expected.data, expected.len);
+        out_text(s, expected.data, expected.len);
     }
-    fbr_tcp_reply_out(s, c);
+    reply_out(s, c);
     return true;
 }
 
 static bool on_get(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
+    struct entry *e = find(s, get_text(args));
 
-    fbr_tcp_out_value(s, e ? e->value : NULL);
-    fbr_tcp_reply_out(s, c);
+    out_value(s, e ? e->value : NULL);
+    reply_out(s, c);
     return true;
 }
 
 /* Reads the value as a number in text. False: it is none. */
-static bool value_number(const struct fbr_tcp_value *v, int64_t *n)
+static bool value_number(const struct value *v, int64_t *n)
 {
     char text[24], *end;
 
@@ -146,23 +364,22 @@ static bool value_number(const struct fbr_tcp_value *v, int64_t *n)
 }
 
 /* Adds to the number at the key, from 0. Wakes connections that wait, unless `quiet`. */
-static bool add(struct fbr_service *s, struct fbr_tcp_text key, int64_t by, int64_t *sum,
-                bool quiet)
+static bool add(struct fbr_service *s, struct text key, int64_t by, int64_t *sum, bool quiet)
 {
-    struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, key);
-    struct fbr_tcp_value *v;
+    struct entry *e = find_or_add(s, key);
+    struct value *v;
     char text[24];
     int64_t n = 0;
 
     if (!e)
         return false;
     if ((e->value && !value_number(e->value, &n)) || __builtin_add_overflow(n, by, sum)) {
-        fbr_tcp_drop_if_empty(s, e);
+        drop_if_empty(s, e);
         return false;
     }
-    v = fbr_tcp_value_new(s, text, (size_t)snprintf(text, sizeof(text), "%" PRId64, *sum));
+    v = value_new(s, text, (size_t)snprintf(text, sizeof(text), "%" PRId64, *sum));
     if (!v) {
-        fbr_tcp_drop_if_empty(s, e);
+        drop_if_empty(s, e);
         return false;
     }
     if (quiet)
@@ -174,18 +391,18 @@ static bool add(struct fbr_service *s, struct fbr_tcp_text key, int64_t by, int6
 
 static bool on_add(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_text key = get_text(args);
+    struct text key = get_text(args);
     int64_t sum;
 
     if (!add(s, key, (int64_t)fbr_get_u64(args), &sum, false))
         return false;
-    fbr_tcp_reply_i64(s, c, sum);
+    reply_i64(s, c, sum);
     return true;
 }
 
-static bool is_ready(struct fbr_service *s, struct fbr_tcp_text key)
+static bool is_ready(struct fbr_service *s, struct text key)
 {
-    struct fbr_tcp_entry *e = fbr_tcp_find(s, key);
+    struct entry *e = find(s, key);
 
     return e && (e->value || e->queue);
 }
@@ -197,7 +414,7 @@ static bool on_check(struct fbr_service *s, struct fbr_service_conn *c, struct f
 
     while (n--)
         all = is_ready(s, get_text(args)) && all;
-    fbr_tcp_reply_u8(s, c, all ? READY : NOT_READY);
+    reply_u8(s, c, all ? READY : NOT_READY);
     return true;
 }
 
@@ -205,60 +422,60 @@ static bool on_wait(struct fbr_service *s, struct fbr_service_conn *c, struct fb
 {
     uint64_t n = fbr_get_u64(args);
 
-    fbr_tcp_stop_waiting(s, c);
+    stop_waiting(s, c);
     while (n--) {
-        struct fbr_tcp_text key = get_text(args);
-        struct fbr_tcp_entry *e;
+        struct text key = get_text(args);
+        struct entry *e;
 
         if (is_ready(s, key))
             continue;
-        e = fbr_tcp_find_or_add(s, key);
-        if (!e || !fbr_tcp_wait_add(s, c, e)) {
+        e = find_or_add(s, key);
+        if (!e || !wait_add(s, c, e)) {
             if (e)
-                fbr_tcp_drop_if_empty(s, e);
+                drop_if_empty(s, e);
             return false;
         }
         c->awaited++;
     }
     if (!c->awaited)
-        fbr_tcp_reply_u8(s, c, FBR_TCP_STOP_WAITING);
+        reply_u8(s, c, STOP_WAITING);
     return true;
 }
 
 static bool on_getnumkeys(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     (void)args;
-    fbr_tcp_reply_i64(s, c, s->keys);
+    reply_i64(s, c, s->keys);
     return true;
 }
 
 static bool on_delete(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
-    struct fbr_tcp_value *old = e ? e->value : NULL;
+    struct entry *e = find(s, get_text(args));
+    struct value *old = e ? e->value : NULL;
 
     if (old) {
         e->value = NULL;
         s->keys--;
-        fbr_tcp_value_free(s, old);
-        fbr_tcp_drop_if_empty(s, e);
+        value_free(s, old);
+        drop_if_empty(s, e);
     }
-    fbr_tcp_reply_i64(s, c, old ? 1 : 0);
+    reply_i64(s, c, old ? 1 : 0);
     return true;
 }
 
 static bool on_append(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_text key = get_text(args), data = get_text(args);
-    struct fbr_tcp_entry *e = fbr_tcp_find(s, key);
-    struct fbr_tcp_value *v;
+    struct text key = get_text(args), data = get_text(args);
+    struct entry *e = find(s, key);
+    struct value *v;
 
     (void)c;
     if (!e || !e->value)
         return set(s, key, data);
-    v = fbr_tcp_value_new(s, e->value->data, e->value->len);
-    if (v && fbr_tcp_charge(s, data.len)) {
-        struct fbr_tcp_value *more = realloc(v, sizeof(*v) + v->len + data.len);
+    v = value_new(s, e->value->data, e->value->len);
+    if (v && charge(s, data.len)) {
+        struct value *more = realloc(v, sizeof(*v) + v->len + data.len);
 
         if (more) {
             v = more;
@@ -269,7 +486,7 @@ static bool on_append(struct fbr_service *s, struct fbr_service_conn *c, struct 
         }
         s->memory -= data.len;
     }
-    fbr_tcp_value_free(s, v);
+    value_free(s, v);
     return false;
 }
 
@@ -278,15 +495,15 @@ static bool on_multi_get(struct fbr_service *s, struct fbr_service_conn *c, stru
     uint64_t n = fbr_get_u64(args);
 
     while (n--) {
-        struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
+        struct entry *e = find(s, get_text(args));
 
-        fbr_tcp_out_value(s, e ? e->value : NULL);
+        out_value(s, e ? e->value : NULL);
         if (s->out.len > FBR_TCPSTORE_MEMORY_MAX)
             s->out.failed = true;
         if (s->out.failed)
             break;
     }
-    fbr_tcp_reply_out(s, c);
+    reply_out(s, c);
     return true;
 }
 
@@ -296,7 +513,7 @@ static bool on_multi_set(struct fbr_service *s, struct fbr_service_conn *c, stru
 
     (void)c;
     while (n--) {
-        struct fbr_tcp_text key = get_text(args);
+        struct text key = get_text(args);
 
         if (!set(s, key, get_text(args)))
             return false;
@@ -307,8 +524,8 @@ static bool on_multi_set(struct fbr_service *s, struct fbr_service_conn *c, stru
 static bool on_cancel_wait(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
     (void)args;
-    fbr_tcp_stop_waiting(s, c);
-    fbr_tcp_reply_u8(s, c, FBR_TCP_WAIT_CANCELED);
+    stop_waiting(s, c);
+    reply_u8(s, c, WAIT_CANCELED);
     return true;
 }
 
@@ -329,101 +546,104 @@ static bool on_ping(struct fbr_service *s, struct fbr_service_conn *c, struct fb
 
 static bool on_queue_push(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, get_text(args));
-    struct fbr_tcp_text data = get_text(args);
-    struct fbr_tcp_value *v = e ? fbr_tcp_value_new(s, data.data, data.len) : NULL;
+    struct entry *e = find_or_add(s, get_text(args));
+    struct text data = get_text(args);
+    struct value *v = e ? value_new(s, data.data, data.len) : NULL;
 
     (void)c;
     if (!v) {
         if (e)
-            fbr_tcp_drop_if_empty(s, e);
+            drop_if_empty(s, e);
         return false;
     }
     DL_APPEND(e->queue, v);
     e->queued++;
-    fbr_tcp_wake(s, e, false);
+    wake(s, e, false);
     return true;
 }
 
 static bool on_queue_pop(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
-    struct fbr_tcp_value *v = e ? e->queue : NULL;
+    struct entry *e = find(s, get_text(args));
+    struct value *v = e ? e->queue : NULL;
 
     fbr_put_u64(&s->out, e ? (uint64_t)e->queued : 0);
     if (v) {
-        fbr_tcp_out_value(s, v);
+        out_value(s, v);
         DL_DELETE(e->queue, v);
         e->queued--;
-        fbr_tcp_value_free(s, v);
-        fbr_tcp_drop_if_empty(s, e);
+        value_free(s, v);
+        drop_if_empty(s, e);
     }
-    fbr_tcp_reply_out(s, c);
+    reply_out(s, c);
     return true;
 }
 
 static bool on_queue_len(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
+    struct entry *e = find(s, get_text(args));
 
-    fbr_tcp_reply_i64(s, c, e ? e->queued : 0);
+    reply_i64(s, c, e ? e->queued : 0);
     return true;
 }
 
 static bool on_list_keys(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_entry *e, *next;
+    struct entry *e, *next;
 
     (void)args;
     fbr_put_u64(&s->out, (uint64_t)s->keys);
     HASH_ITER(hh, s->entries, e, next) {
         if (e->value)
-            fbr_tcp_out_text(s, e->key, e->key_len);
+            out_text(s, e->key, e->key_len);
     }
-    fbr_tcp_reply_out(s, c);
+    reply_out(s, c);
     return true;
 }
 
 /* The key counts the ranks that have come; the last one releases all. */
 static bool on_barrier(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    struct fbr_tcp_text key = get_text(args);
+    struct text key = get_text(args);
     int64_t size = (int64_t)fbr_get_u64(args), come;
 
-    fbr_tcp_stop_waiting(s, c);
+    stop_waiting(s, c);
     if (!add(s, key, 1, &come, true))
         return false;
     if (come < size) {
         c->awaited = 1;
-        return fbr_tcp_wait_add(s, c, fbr_tcp_find(s, key));
+        return wait_add(s, c, find(s, key));
     }
-    fbr_tcp_wake(s, fbr_tcp_find(s, key), true);
-    fbr_tcp_reply_u8(s, c, FBR_TCP_STOP_WAITING);
+    wake(s, find(s, key), true);
+    reply_u8(s, c, STOP_WAITING);
     return true;
 }
 
-/* A handler returns false if the connection must be closed. */
-static bool (*const handlers[REQUESTS])(struct fbr_service *s, struct fbr_service_conn *c,
-                                        struct fbr_cur *args) = {
-    [VALIDATE] = on_validate,
-    [SET] = on_set,
-    [COMPARE_SET] = on_compare_set,
-    [GET] = on_get,
-    [ADD] = on_add,
-    [CHECK] = on_check,
-    [WAIT] = on_wait,
-    [GETNUMKEYS] = on_getnumkeys,
-    [DELETE_KEY] = on_delete,
-    [APPEND] = on_append,
-    [MULTI_GET] = on_multi_get,
-    [MULTI_SET] = on_multi_set,
-    [CANCEL_WAIT] = on_cancel_wait,
-    [PING] = on_ping,
-    [QUEUE_PUSH] = on_queue_push,
-    [QUEUE_POP] = on_queue_pop,
-    [QUEUE_LEN] = on_queue_len,
-    [LIST_KEYS] = on_list_keys,
-    [BARRIER] = on_barrier,
+/* The shape of the arguments: k a key, v a value, 4 and 8 numbers of 4 and 8 bytes, K a list of
+ * keys, P a list of keys with values. run() returns false if the connection must be closed. */
+static const struct {
+    const char *shape;
+    bool (*run)(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args);
+} requests[REQUESTS] = {
+    [VALIDATE] = {"4", on_validate},
+    [SET] = {"kv", on_set},
+    [COMPARE_SET] = {"kvv", on_compare_set},
+    [GET] = {"k", on_get},
+    [ADD] = {"k8", on_add},
+    [CHECK] = {"K", on_check},
+    [WAIT] = {"K", on_wait},
+    [GETNUMKEYS] = {"", on_getnumkeys},
+    [DELETE_KEY] = {"k", on_delete},
+    [APPEND] = {"kv", on_append},
+    [MULTI_GET] = {"K", on_multi_get},
+    [MULTI_SET] = {"P", on_multi_set},
+    [CANCEL_WAIT] = {"", on_cancel_wait},
+    [PING] = {"4", on_ping},
+    [QUEUE_PUSH] = {"kv", on_queue_push},
+    [QUEUE_POP] = {"k", on_queue_pop},
+    [QUEUE_LEN] = {"k", on_queue_len},
+    [LIST_KEYS] = {"", on_list_keys},
+    [BARRIER] = {"k8", on_barrier},
 };
 
 /* ---- bytes ---- */
@@ -482,19 +702,19 @@ static bool detect_dialect(struct fbr_service_conn *c)
     struct fbr_cur at = fbr_cur(c->in.data, c->in.len);
 
     if (c->in.len && c->in.data[0] != 0) {
-        c->dialect = FBR_TCP_FIRST;
+        c->dialect = FIRST;
         return true;
     }
     if (c->in.len < 5)
         return false;
     fbr_get_u8(&at);
-    c->dialect = fbr_get_u32(&at) == FBR_TCPSTORE_MAGIC ? FBR_TCP_SECOND : FBR_TCP_FIRST;
+    c->dialect = fbr_get_u32(&at) == FBR_TCPSTORE_MAGIC ? SECOND : FIRST;
     return true;
 }
 
 static enum request request_of(const struct fbr_service_conn *c, uint8_t byte)
 {
-    if (c->dialect == FBR_TCP_FIRST)
+    if (c->dialect == FIRST)
         return byte < sizeof(first_dialect) ? (enum request)first_dialect[byte] : REQUESTS;
     return byte < REQUESTS ? (enum request)byte : REQUESTS;
 }
@@ -509,10 +729,10 @@ static void run_requests(struct fbr_service *s, struct fbr_service_conn *c)
         enum measured m;
 
         args = next;
-        m = r == REQUESTS ? MALFORMED : measure(shapes[r], &next);
+        m = r == REQUESTS ? MALFORMED : measure(requests[r].shape, &next);
         if (m == NOT_YET)
             break;
-        if (m == MALFORMED || !handlers[r](s, c, &args))
+        if (m == MALFORMED || !requests[r].run(s, c, &args))
             c->bad = true;
         at = next;
     }
@@ -528,7 +748,7 @@ static void run_requests(struct fbr_service *s, struct fbr_service_conn *c)
 
 static void tcpstore_closed(struct fbr_service_conn *c)
 {
-    fbr_tcp_stop_waiting(c->service, c);
+    stop_waiting(c->service, c);
     fbr_buf_fini(&c->in);
     free(c);
 }
@@ -560,7 +780,7 @@ static void tcpstore_bytes(struct fbr_service_conn *c, const void *data, size_t 
     fbr_put(&c->in, data, len);
     if (c->in.failed)
         c->bad = true;
-    else if (c->dialect != FBR_TCP_UNKNOWN || detect_dialect(c))
+    else if (c->dialect != UNKNOWN || detect_dialect(c))
         run_requests(s, c);
     if (c->bad) {
         s->host->hang_up(c->peer);
@@ -570,8 +790,8 @@ static void tcpstore_bytes(struct fbr_service_conn *c, const void *data, size_t 
 
 static void tcpstore_close(struct fbr_service *s)
 {
-    struct fbr_tcp_entry *e, *next;
-    struct fbr_tcp_value *v, *v2;
+    struct entry *e, *next;
+    struct value *v, *v2;
 
     if (!s)
         return;
