@@ -100,55 +100,46 @@ static void put_pair(struct fbr_buf *b, const char *key, const char *value)
     fbr_put(b, ";", 1);
 }
 
-/* Begins the answer to that command; reply_end() sends it. */
-static void reply_begin(struct fbr_buf *b, struct fbr_pmi1_conn *c, const char *cmd, int rc,
-                        const char *why)
+/* Answers that command with pairs, each a key and its value; NULL ends them. */
+__attribute__((sentinel)) static void answer(struct fbr_pmi1_conn *c, const char *cmd, ...)
 {
-    char name[64], number[16];
+    char name[64], digits[16];
+    const char *key;
+    struct fbr_buf b;
+    va_list ap;
 
-    fbr_buf_init(b);
-    fbr_put(b, "      ", LENGTH_DIGITS);
+    fbr_buf_init(&b);
+    fbr_put(&b, "      ", LENGTH_DIGITS);
     snprintf(name, sizeof(name), "%.48s-response", cmd);
-    snprintf(number, sizeof(number), "%d", rc);
-    put_pair(b, "cmd", name);
+    put_pair(&b, "cmd", name);
     if (*c->thrid)
-        put_pair(b, "thrid", c->thrid);
-    put_pair(b, "rc", number);
-    if (rc)
-        put_pair(b, "errmsg", why);
-}
-
-static void reply_end(struct fbr_buf *b, struct fbr_pmi1_conn *c)
-{
-    char digits[16];
-
-    if (b->failed || b->len - LENGTH_DIGITS > 999999) {
+        put_pair(&b, "thrid", c->thrid);
+    va_start(ap, cmd);
+    while ((key = va_arg(ap, const char *)))
+        put_pair(&b, key, va_arg(ap, const char *));
+    va_end(ap);
+    if (b.failed || b.len - LENGTH_DIGITS > 999999) {
         fbr_pmi1_hang_up(c, "out of memory");
     } else if (!c->dead) {
-        snprintf(digits, sizeof(digits), "%6zu", b->len - LENGTH_DIGITS);
-        memcpy(b->data, digits, LENGTH_DIGITS);
-        c->e->ops->send(c->e->user, c->link, b->data, b->len);
+        snprintf(digits, sizeof(digits), "%6zu", b.len - LENGTH_DIGITS);
+        memcpy(b.data, digits, LENGTH_DIGITS);
+        c->e->ops->send(c->e->user, c->link, b.data, b.len);
     }
-    fbr_buf_fini(b);
+    fbr_buf_fini(&b);
 }
 
 static void reply(struct fbr_pmi1_conn *c, const char *cmd, int rc, const char *why)
 {
-    struct fbr_buf b;
+    char number[16];
 
-    reply_begin(&b, c, cmd, rc, why);
-    reply_end(&b, c);
+    snprintf(number, sizeof(number), "%d", rc);
+    answer(c, cmd, "rc", number, rc ? "errmsg" : NULL, why, NULL);
 }
 
 static void reply_value(struct fbr_pmi1_conn *c, const char *cmd, const char *value)
 {
-    struct fbr_buf b;
-
-    reply_begin(&b, c, cmd, 0, NULL);
-    put_pair(&b, "found", value ? "TRUE" : "FALSE");
-    if (value)
-        put_pair(&b, "value", value);
-    reply_end(&b, c);
+    answer(c, cmd, "rc", "0", "found", value ? "TRUE" : "FALSE", value ? "value" : NULL, value,
+           NULL);
 }
 
 /* Writes the key of a rank's text for its neighbours. The tab keeps it apart from keys of
@@ -163,7 +154,6 @@ static void reply_ring(struct fbr_pmi1_conn *c, int code)
     uint32_t size = c->e->config.size, rank = (uint32_t)c->rank;
     char key[FBR_PMI2_KEY_MAX], count[16];
     const char *left, *right;
-    struct fbr_buf b;
 
     ring_key(key, (rank + size - 1) % size, "right"); /* the right text of our left neighbour */
     left = fbr_pmi1_find(c->e->store, key);
@@ -174,32 +164,7 @@ static void reply_ring(struct fbr_pmi1_conn *c, int code)
         return;
     }
     snprintf(count, sizeof(count), "%u", rank);
-    reply_begin(&b, c, "ring", 0, NULL);
-    put_pair(&b, "ring-count", count);
-    put_pair(&b, "ring-left", left);
-    put_pair(&b, "ring-right", right);
-    reply_end(&b, c);
-}
-
-static void reply_found(struct fbr_pmi1_conn *c, const char *port)
-{
-    struct fbr_buf b;
-
-    reply_begin(&b, c, "name-lookup", 0, NULL);
-    put_pair(&b, "found", "TRUE");
-    put_pair(&b, "value", port);
-    put_pair(&b, "port", port); /* some clients look here */
-    reply_end(&b, c);
-}
-
-static void reply_spawned(struct fbr_pmi1_conn *c, const char *name)
-{
-    struct fbr_buf b;
-
-    reply_begin(&b, c, "spawn", 0, NULL);
-    put_pair(&b, "jobid", name);
-    put_pair(&b, "nerrs", "0");
-    reply_end(&b, c);
+    answer(c, "ring", "rc", "0", "ring-count", count, "ring-left", left, "ring-right", right, NULL);
 }
 
 void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text)
@@ -225,14 +190,14 @@ void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, c
     case FBR_PMI1_LOOKUP:
         if (code < 0)
             reply(c, "name-lookup", rc, failed);
-        else
-            reply_found(c, text);
+        else /* some clients look at "port" */
+            answer(c, "name-lookup", "rc", "0", "found", "TRUE", "value", text, "port", text, NULL);
         break;
     case FBR_PMI1_SPAWN:
         if (code < 0)
             reply(c, "spawn", rc, "the processes could not be started");
         else
-            reply_spawned(c, text ? text : "");
+            answer(c, "spawn", "rc", "0", "jobid", text ? text : "", "nerrs", "0", NULL);
         break;
     default:
         break;
@@ -245,8 +210,7 @@ static void on_fullinit(struct fbr_pmi1_conn *c, const struct message *m)
 {
     const char *said = get(m, "pmirank") ? get(m, "pmirank") : get(m, "srcid");
     long rank = fbr_pmi1_number(said, -1);
-    char number[16];
-    struct fbr_buf b;
+    char number[16], size[16], app[16];
 
     if (c->rank >= 0 && rank >= 0 && c->rank != rank) {
         fbr_pmi1_hang_up(c, "it names another rank than its own");
@@ -256,20 +220,12 @@ static void on_fullinit(struct fbr_pmi1_conn *c, const struct message *m)
         c->rank = rank;
     if (!c->speaks && !fbr_pmi1_speak_for(c))
         return;
-    reply_begin(&b, c, "fullinit", 0, NULL);
-    put_pair(&b, "pmi-version", "2");
-    put_pair(&b, "pmi-subversion", "0");
     snprintf(number, sizeof(number), "%u", (uint32_t)c->rank);
-    put_pair(&b, "rank", number);
-    snprintf(number, sizeof(number), "%u", c->e->config.size);
-    put_pair(&b, "size", number);
-    snprintf(number, sizeof(number), "%u", fbr_pmi1_slot(c->e, c->rank)->app);
-    put_pair(&b, "appnum", number);
-    if (c->e->config.parent)
-        put_pair(&b, "spawner-jobid", c->e->config.parent);
-    put_pair(&b, "debugged", "FALSE");
-    put_pair(&b, "pmiverbose", "FALSE");
-    reply_end(&b, c);
+    snprintf(size, sizeof(size), "%u", c->e->config.size);
+    snprintf(app, sizeof(app), "%u", fbr_pmi1_slot(c->e, c->rank)->app);
+    answer(c, "fullinit", "rc", "0", "pmi-version", "2", "pmi-subversion", "0", "rank", number,
+           "size", size, "appnum", app, "debugged", "FALSE", "pmiverbose", "FALSE",
+           c->e->config.parent ? "spawner-jobid" : NULL, c->e->config.parent, NULL);
     c->e->ops->met(c->e->user, (uint32_t)c->rank, "PMI 2.0");
 }
 
@@ -295,12 +251,8 @@ static void on_abort(struct fbr_pmi1_conn *c, const struct message *m)
 
 static void on_job_id(struct fbr_pmi1_conn *c, const struct message *m)
 {
-    struct fbr_buf b;
-
     (void)m;
-    reply_begin(&b, c, "job-getid", 0, NULL);
-    put_pair(&b, "jobid", c->e->nspace);
-    reply_end(&b, c);
+    answer(c, "job-getid", "rc", "0", "jobid", c->e->nspace, NULL);
 }
 
 /* MPI does not use this command: jobs meet by a port that one of them publishes. */

@@ -60,11 +60,11 @@ static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)
     assert_string_equal(did, "0<cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n");
     expect(0, "cmd=fullinit;pmijobid=1.2;pmirank=0;threaded=FALSE;",
            "0<cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=0;size=2;appnum=0;"
-           "spawner-jobid=mother;debugged=FALSE;pmiverbose=FALSE;\nmet 0 PMI 2.0\n");
+           "debugged=FALSE;pmiverbose=FALSE;spawner-jobid=mother;\nmet 0 PMI 2.0\n");
     send_line(1, hello);
     expect(1, "cmd=fullinit;srcid=1;threaded=TRUE;",
            "1<cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=1;"
-           "spawner-jobid=mother;debugged=FALSE;pmiverbose=FALSE;\nmet 1 PMI 2.0\n");
+           "debugged=FALSE;pmiverbose=FALSE;spawner-jobid=mother;\nmet 1 PMI 2.0\n");
     send_line(2, hello);
     expect(2, "cmd=fullinit;pmirank=1;", "2 hung up: its rank has another connection already\n");
     send_line(3, hello);
