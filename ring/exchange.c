@@ -41,7 +41,7 @@ struct name {
     UT_hash_handle hh;
     uint32_t job, rank;
     size_t len;
-    uint8_t *value;
+    const char *value; /* behind the key */
     char key[];
 };
 
@@ -259,7 +259,6 @@ static void drop_name(struct fbr_exchange *x, struct name *n)
 {
     HASH_DEL(x->names, n);
     fbr_held_release(x->held, cost_of_name(strlen(n->key), n->len));
-    free(n->value);
     free(n);
 }
 
@@ -281,24 +280,17 @@ static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const c
         return -EEXIST;
     if (fbr_held_reserve(x->held, cost_of_name(k, len)) < 0)
         return -ENOBUFS;
-    n = calloc(1, sizeof(*n) + k + 1);
-    if (n)
-        n->value = malloc(len + 1);
-    if (!n || !n->value)
-        goto fail;
-    n->job = job;
-    n->rank = rank;
-    n->len = len;
-    memcpy(n->key, key, k + 1);
-    if (len)
-        memcpy(n->value, value, len);
-    HASH_ADD(hh, x->names, key, k, n);
-    if (n->hh.tbl)
+    n = calloc(1, sizeof(*n) + k + 1 + len);
+    if (n) {
+        *n = (struct name){.job = job, .rank = rank, .len = len, .value = n->key + k + 1};
+        memcpy(n->key, key, k + 1);
+        if (len)
+            memcpy(n->key + k + 1, value, len);
+        HASH_ADD(hh, x->names, key, k, n);
+    }
+    if (n && n->hh.tbl)
         return 0;
-fail:
     fbr_held_release(x->held, cost_of_name(k, len));
-    if (n)
-        free(n->value);
     free(n);
     return -ENOMEM;
 }
