@@ -8,8 +8,6 @@
 #include "ring/collective.h"
 #include "share/rpc.h"
 
-#define HEAD 40 /* bytes of a request before its data */
-
 struct fbr_rank_group {
     uint32_t rank, size, epoch;
     struct fiber_address address;
@@ -95,7 +93,7 @@ static int collect(const char *what, struct fbr_collective_ask ask, void *data, 
 {
     struct fbr_rank_group *g = ours;
     uint64_t deadline = fbr_deadline(timeout_ms);
-    struct iovec iov[2] = {{NULL, HEAD}, {data, ask.len}};
+    struct iovec iov[2] = {{NULL, 0}, {data, ask.len}};
     struct fbr_buf head;
     int rc = fbr_rt_check();
 
@@ -118,7 +116,7 @@ static int collect(const char *what, struct fbr_collective_ask ask, void *data, 
     ask.number = g->number++;
     fbr_buf_init(&head);
     fbr_collective_put(&head, &ask);
-    iov[0].iov_base = head.data;
+    iov[0] = (struct iovec){head.data, head.len};
     rc = head.failed ? fbr_keep(-ENOMEM, "%s: out of memory", what) : connect_group(g);
     if (rc == 0)
         rc = exchange(g, what, iov, brings ? 2 : 1, &iov[1], deadline);
