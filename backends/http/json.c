@@ -261,6 +261,7 @@ void fbr_json_lines(struct fbr_json_lines *l, const void *data, size_t len,
                 each(user, j);
             fbr_json_free(j);
         }
+        l->lost |= l->skip || l->line.failed;
         fbr_buf_fini(&l->line);
         l->skip = false;
     }

@@ -76,10 +76,11 @@ char *fbr_json_print(const struct json_t *j, size_t *len);
 
 /* Reads lines of JSON from a stream; a line has at most FBR_JSON_LINE_MAX bytes, a longer line is
  * skipped. */
-#define FBR_JSON_LINE_MAX (1u << 20)
+#define FBR_JSON_LINE_MAX (16u << 20)
 struct fbr_json_lines {
     struct fbr_buf line;
     bool skip;
+    bool lost; /* a line was skipped, or there was no memory for it */
 };
 void fbr_json_lines(struct fbr_json_lines *l, const void *data, size_t len,
                     void (*each)(void *user, const struct json_t *j), void *user);

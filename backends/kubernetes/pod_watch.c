@@ -30,7 +30,6 @@
 #define AT_ONCE_TIMES 3
 #define REST_MS 250
 #define REST_MAX_MS 30000
-#define MAX_EVENT (16u << 20)
 
 struct fbr_kube_watch {
     struct fbr_kube_api *api;
@@ -41,13 +40,19 @@ struct fbr_kube_watch {
     bool list;                    /* the next request is a list */
     bool expired;                 /* the stream reported 410 */
     struct fbr_http_call *stream;
-    struct fbr_buf line;
+    struct fbr_json_lines lines;
     uint64_t began;
     unsigned events, at_once, rests;
     struct fbr_timer rest;
 };
 
 static void go_on(struct fbr_kube_watch *w);
+
+static void drop_lines(struct fbr_kube_watch *w)
+{
+    fbr_buf_fini(&w->lines.line);
+    w->lines = (struct fbr_json_lines){0};
+}
 
 static unsigned random_below(unsigned n)
 {
@@ -68,7 +73,7 @@ static void on_rested(void *arg)
                   SILENT_MS / 1000);
         fbr_http_cancel(w->stream);
         w->stream = NULL;
-        fbr_buf_clear(&w->line);
+        drop_lines(w);
     }
     go_on(w);
 }
@@ -146,13 +151,13 @@ static void list(struct fbr_kube_watch *w)
 
 /* ---- The watch ---- */
 
-static void take_event(struct fbr_kube_watch *w, const char *text, size_t len)
+static void on_event(void *user, const struct json_t *event)
 {
-    struct json_t *event = fbr_json_parse(text, len, NULL), *object;
-    const char *type = fbr_json_text(event, "type", NULL), *version;
+    struct fbr_kube_watch *w = user;
+    const struct json_t *object = fbr_json_at(event, "object", NULL);
+    const char *type = fbr_json_text(event, "type", NULL),
+               *version = fbr_json_text(object, "metadata", "resourceVersion", NULL);
 
-    object = fbr_json_at(event, "object", NULL);
-    version = fbr_json_text(object, "metadata", "resourceVersion", NULL);
     if (!strcmp(type, "ERROR")) {
         w->expired |= fbr_json_int(object, 0, "code", NULL) == 410;
         if (!w->expired)
@@ -163,27 +168,14 @@ static void take_event(struct fbr_kube_watch *w, const char *text, size_t len)
         if (strcmp(type, "BOOKMARK") != 0)
             w->ops.pod(w->user, object, !strcmp(type, "DELETED"));
     }
-    fbr_json_free(event);
 }
 
 static void on_bytes(void *user, const void *data, size_t len)
 {
     struct fbr_kube_watch *w = user;
-    const char *at = data, *end = at + len, *newline;
 
     fbr_timer_start(&w->rest, SILENT_MS, 0);
-    while ((newline = memchr(at, '\n', (size_t)(end - at)))) {
-        fbr_put(&w->line, at, (size_t)(newline - at));
-        /* the event is lost: list again */
-        if (w->line.failed || w->line.len > MAX_EVENT)
-            w->expired = true;
-        else if (w->line.len)
-            take_event(w, (const char *)w->line.data, w->line.len);
-        fbr_buf_clear(&w->line);
-        at = newline + 1;
-    }
-    if (w->line.len <= MAX_EVENT)
-        fbr_put(&w->line, at, (size_t)(end - at));
+    fbr_json_lines(&w->lines, data, len, on_event, w);
 }
 
 static void on_stream_end(void *user, const struct fbr_http_answer *a)
@@ -195,10 +187,8 @@ static void on_stream_end(void *user, const struct fbr_http_answer *a)
     fbr_timer_stop(&w->rest);
     if (a->status == 0)
         w->api->away_at = fbr_now_ms();
-    if (w->line.failed)
-        w->expired = true;
-    fbr_buf_fini(&w->line);
-    fbr_buf_init(&w->line);
+    w->expired |= w->lines.lost || w->lines.line.failed; /* an event is lost: list again */
+    drop_lines(w);
     w->at_once = at_once ? w->at_once + 1 : 0;
     if (w->events)
         w->rests = 0;
@@ -268,7 +258,6 @@ int fbr_kube_watch_open(struct fbr_kube_watch **out, struct fbr_kube_api *api, c
     w->user = user;
     w->list = true;
     w->selector = strdup(selector);
-    fbr_buf_init(&w->line);
     if (!w->selector || fbr_timer_init(&w->rest, api->loop, on_rested, w) < 0) {
         fbr_kube_watch_close(w);
         return fbr_fail(err, -ENOMEM, "out of memory");
@@ -289,7 +278,7 @@ void fbr_kube_watch_close(struct fbr_kube_watch *w)
         return;
     fbr_http_cancel(w->stream);
     fbr_timer_fini(&w->rest);
-    fbr_buf_fini(&w->line);
+    drop_lines(w);
     free(w->selector);
     free(w);
 }

@@ -303,6 +303,7 @@ static void test_a_line_that_is_too_long_is_skipped(void **state)
     memset(much, ' ', FBR_JSON_LINE_MAX);
     fbr_json_lines(&l, much, FBR_JSON_LINE_MAX, on_line, &seen);
     fbr_json_lines(&l, "{\"n\":1}\n{\"n\":2}\n", 16, on_line, &seen);
+    assert_true(l.lost);
     assert_int_equal(seen.sum, 2);
     fbr_buf_fini(&l.line);
     free(much);
