@@ -237,24 +237,16 @@ static int attach(struct command_job *j, const struct fbr_job *job, char *const 
                   struct fbr_error *err)
 {
     struct fbr_backend *b = j->b;
-    struct fbr_job_local how = {.in = -1, .fd = -1};
-    char file[PATH_MAX];
-    const struct fbr_job command = {
-        .name = job->name, .file = file, .argv = words, .env = job->env, .local = &how};
-    int rc = fbr_tool_find(words[0], file, sizeof(file), err);
+    int in = -1, rc;
 
-    if (rc < 0)
-        return rc;
-    if (job->ticket) {
-        how.in = fbr_ticket_pipe_ticket(b->env.loop, job->ticket, job->ticket_len, err);
-        if (how.in < 0)
-            return how.in;
-    }
-    rc = local->start(b->processes, &command, j, &j->process, err);
-    if (rc < 0 && how.in >= 0)
-        close(how.in);
+    if (job->ticket &&
+        (in = fbr_ticket_pipe_ticket(b->env.loop, job->ticket, job->ticket_len, err)) < 0)
+        return in;
+    rc = fbr_tool_start(b->processes, words, job->env, in, j, &j->process, err);
+    if (rc < 0 && in >= 0)
+        close(in);
     else
-        j->reads = how.in;
+        j->reads = in;
     return rc;
 }
 

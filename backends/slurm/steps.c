@@ -383,31 +383,23 @@ int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct
 static int launch(struct step *j, struct fbr_error *err)
 {
     struct fbr_slurm_steps *s = j->s;
-    struct fbr_job_local how = {.in = -1, .fd = -1};
     const struct fbr_job *kept = j->command;
-    char **word = (char **)(uintptr_t)&kept->argv[NODE_WORD], *node = *word;
-    char file[PATH_MAX], where[300];
-    const struct fbr_job srun = {
-        .name = j->name, .file = file, .argv = kept->argv, .env = kept->env, .local = &how};
-    int rc = fbr_tool_find("srun", file, sizeof(file), err);
+    char **word = (char **)(uintptr_t)&kept->argv[NODE_WORD], *node = *word, where[300];
+    int in = -1, rc;
 
-    if (rc < 0)
-        return rc;
-    if (kept->ticket) {
-        how.in = fbr_ticket_pipe_ticket(s->env.loop, kept->ticket, kept->ticket_len, err);
-        if (how.in < 0)
-            return how.in;
-    }
+    if (kept->ticket &&
+        (in = fbr_ticket_pipe_ticket(s->env.loop, kept->ticket, kept->ticket_len, err)) < 0)
+        return in;
     j->err.said = (struct fbr_slurm_step){0};
     j->node = j->anywhere ? NULL : pick(s, j->index);
     if (j->node) {
         snprintf(where, sizeof(where), "--nodelist=%.255s", j->node->name);
         *word = where;
     }
-    rc = local->start(s->processes, &srun, j, &j->process, err);
+    rc = fbr_tool_start(s->processes, kept->argv, kept->env, in, j, &j->process, err);
     *word = node;
-    if (how.in >= 0)
-        close(how.in);
+    if (in >= 0)
+        close(in);
     if (rc < 0)
         return rc;
     if (j->node)

@@ -82,26 +82,29 @@ static void on_limit(void *arg)
     local->signal(t->tools->processes, t->process, SIGKILL);
 }
 
+int fbr_tool_start(struct fbr_backend *processes, char *const *argv, char *const *env, int in,
+                   void *user, void **process, struct fbr_error *err)
+{
+    const struct fbr_job_local how = {.in = in, .fd = -1};
+    char file[PATH_MAX];
+    const struct fbr_job job = {
+        .name = argv[0], .run_uid = "", .file = file, .argv = argv, .env = env, .local = &how};
+    int rc = fbr_tool_find(argv[0], file, sizeof(file), err);
+
+    return rc < 0 ? rc : local->start(processes, &job, user, process, err);
+}
+
 static int launch(struct running *t, const struct fbr_tool *tool, struct fbr_error *err)
 {
-    struct fbr_job_local how = {.in = -1, .fd = -1};
-    char file[PATH_MAX];
-    const struct fbr_job run = {.name = tool->words->at[0],
-                                .run_uid = "",
-                                .file = file,
-                                .argv = tool->words->at,
-                                .env = tool->env ? tool->env : fbr_environ(),
-                                .local = &how};
-    int rc = fbr_tool_find(tool->words->at[0], file, sizeof(file), err);
+    int in = -1, rc;
 
-    if (rc < 0)
-        return rc;
     if (tool->input &&
-        (how.in = fbr_ticket_pipe_send(t->tools->loop, tool->input, tool->input_len, err)) < 0)
-        return how.in;
-    rc = local->start(t->tools->processes, &run, t, &t->process, err);
-    if (how.in >= 0)
-        close(how.in);
+        (in = fbr_ticket_pipe_send(t->tools->loop, tool->input, tool->input_len, err)) < 0)
+        return in;
+    rc = fbr_tool_start(t->tools->processes, tool->words->at, tool->env ? tool->env : fbr_environ(),
+                        in, t, &t->process, err);
+    if (in >= 0)
+        close(in);
     return rc;
 }
 

@@ -45,6 +45,11 @@ int fbr_tool_run(struct fbr_tools *t, const struct fbr_tool *tool, struct fbr_er
 int fbr_tool_wait(const struct fbr_args *words, char *const *env, unsigned ms, struct fbr_buf *out,
                   struct fbr_buf *said, int32_t *code, struct fbr_error *err);
 
+/* Starts a command as a process of an open local backend, which sends the events of the process to
+ * `user`. `in`: its standard input, which stays the caller's; -1: /dev/null. */
+int fbr_tool_start(struct fbr_backend *processes, char *const *argv, char *const *env, int in,
+                   void *user, void **process, struct fbr_error *err);
+
 /* Finds the file of a command; a bare name is searched in PATH, because a spawn does not search. */
 int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *err);
 /* Finds the file of this program, for jobs on other hosts, where /proc/self/exe is another program.
