@@ -643,27 +643,40 @@ static bool on_dead(void *user, const char *path, const char *tag)
     return true;
 }
 
-/* Reads what LEFT prints. */
+static bool is_of_dead(const struct fbr_slurm_batch *b, const char *name)
+{
+    for (size_t i = 0; i < b->dead.n && strncmp(name, "fiber-", 6) == 0; i++)
+        if (strstr(name, b->dead.at[i]))
+            return true;
+    return false;
+}
+
+/* Makes a scancel of the jobs, among those that LEFT prints, with such names; false: there are
+ * none. */
+static bool cancel_named(const struct fbr_slurm_batch *b, char *lines,
+                         bool (*wanted)(const struct fbr_slurm_batch *b, const char *name),
+                         struct fbr_args *w)
+{
+    char *rest = NULL;
+
+    if (fbr_args_split(w, "scancel --quiet", NULL) < 0)
+        return false;
+    for (char *at = strtok_r(lines, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest)) {
+        char *name = strchr(at, ' ');
+
+        if (name && wanted(b, name + 1))
+            fbr_args_add(w, at, (size_t)(name - at));
+    }
+    return w->n > 2;
+}
+
 static void on_left(void *user, const struct fbr_tool_result *r)
 {
     struct fbr_slurm_batch *b = user;
     struct fbr_args w = {0};
-    char *rest = NULL;
 
-    if (fbr_args_split(&w, "scancel --quiet", NULL) < 0)
-        return;
-    for (char *at = strtok_r(r->out, "\n", &rest); r->code == 0 && at;
-         at = strtok_r(NULL, "\n", &rest)) {
-        char *name = strchr(at, ' ');
-
-        if (!name || strncmp(name, " fiber-", 7) != 0)
-            continue;
-        *name++ = '\0';
-        for (size_t i = 0; i < b->dead.n; i++)
-            if (strstr(name, b->dead.at[i]))
-                fbr_args_addf(&w, "%s", at);
-    }
-    if (w.n > 2 && fbr_slurm_run(b->tools, &w, TOOL_MS, on_cancelled, b) == 0)
+    if (r->code == 0 && cancel_named(b, r->out, is_of_dead, &w) &&
+        fbr_slurm_run(b->tools, &w, TOOL_MS, on_cancelled, b) == 0)
         b->cancels++;
     fbr_args_fini(&w);
     fbr_args_fini(&b->dead);
@@ -779,13 +792,12 @@ void fbr_slurm_batch_sweep(const struct fbr_slurm_batch *b, int dry, fbr_backend
     fbr_slurm_dir_sweep(b->base, on_left_dir, &s);
 }
 
-/* Runs scancel with the ids after the `options` first words, if there are any. */
-static void cancel_now(const struct fbr_args *w, size_t options)
+static void cancel_now(const struct fbr_args *w)
 {
     struct fbr_error err = {0, ""};
 
     /* -EIO: scancel also fails for jobs that have ended */
-    if (w->n > options && fbr_slurm_ask(w, CLOSE_MS, NULL, &err) < 0 && err.code != -EIO)
+    if (fbr_slurm_ask(w, CLOSE_MS, NULL, &err) < 0 && err.code != -EIO)
         fbr_warn("slurm: jobs may remain: %s", err.text);
 }
 
@@ -793,17 +805,15 @@ static void cancel_submitted(struct fbr_slurm_batch *b)
 {
     struct fbr_args w = {0};
     struct submission *s;
-    size_t options;
 
     if (fbr_args_split(&w, "scancel --quiet", NULL) < 0)
         return;
-    options = w.n;
     DL_FOREACH(b->all, s)
         if (s->living && s->stage == SUBMITTED)
             fbr_args_addf(&w, "%s", s->id);
-    for (size_t i = 0; i < b->cancelling.n; i++)
-        fbr_args_addf(&w, "%s", b->cancelling.at[i]);
-    cancel_now(&w, options);
+    fbr_args_add_all(&w, b->cancelling.at);
+    if (w.n > 2)
+        cancel_now(&w);
     fbr_args_fini(&w);
 }
 
@@ -824,29 +834,14 @@ static void cancel_submitting(struct fbr_slurm_batch *b)
     struct fbr_error err = {0, ""};
     struct fbr_args w = {0};
     struct fbr_buf lines;
-    char *rest = NULL;
-    size_t options;
 
     if (!has_submitting(b, NULL))
         return;
     fbr_buf_init(&lines);
-    if (fbr_slurm_ask_about(LEFT, "", NULL, CLOSE_MS, &lines, &err) < 0 ||
-        fbr_args_split(&w, "scancel --quiet", &err) < 0) {
+    if (fbr_slurm_ask_about(LEFT, "", NULL, CLOSE_MS, &lines, &err) < 0)
         fbr_warn("slurm: jobs may remain: %s", err.text);
-        goto done;
-    }
-    options = w.n;
-    for (char *at = strtok_r((char *)lines.data, "\n", &rest); at;
-         at = strtok_r(NULL, "\n", &rest)) {
-        char *name = strchr(at, ' ');
-
-        if (!name || !has_submitting(b, name + 1))
-            continue;
-        *name = '\0';
-        fbr_args_addf(&w, "%s", at);
-    }
-    cancel_now(&w, options);
-done:
+    else if (cancel_named(b, (char *)lines.data, has_submitting, &w))
+        cancel_now(&w);
     fbr_buf_fini(&lines);
     fbr_args_fini(&w);
 }
