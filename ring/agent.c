@@ -500,8 +500,9 @@ static int make_dirs(struct agent *a, struct fbr_error *err)
     if (mkdir(a->dir, 0700) < 0)
         return fbr_fail(err, -errno, "cannot make %s: %s", a->dir, fbr_strerror(errno));
     if (fbr_rundir_shm(d, NULL) == 0) {
-        snprintf(a->shm, sizeof(a->shm), "%s/agent-%u", d->shm, a->order.number);
-        if (mkdir(a->shm, 0700) < 0)
+        /* Other rings of the run, and an agent that was killed, have some for the same number. */
+        snprintf(a->shm, sizeof(a->shm), "%s/agent-%u-XXXXXX", d->shm, a->order.number);
+        if (!mkdtemp(a->shm))
             a->shm[0] = '\0';
     }
     return 0;

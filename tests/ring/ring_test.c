@@ -615,13 +615,15 @@ static void test_replace_starts_the_rank_anew(void **state)
 }
 
 /* Rank 1 kills itself, then its agent, which is the parent of its process, then itself again: it is
- * told how often it was started again, by whichever agent. */
+ * told how often it was started again, by whichever agent. The new agent has a directory for shared
+ * memory, without the files that ranks of the old one left in theirs. */
 static void test_replace_starts_a_lost_agent_anew(void **state)
 {
     struct ran ran = ring("case $FIBER_RANK.${FIBER_RANK_RESTARTS:-0} in "
                           "1.0 | 1.2) kill -9 $$ ;; "
-                          "1.1) kill -9 $PPID; exec sleep 1000 ;; "
-                          "esac; echo here $FIBER_RANK after ${FIBER_RANK_RESTARTS:-0}",
+                          "1.1) >\"$UCX_POSIX_DIR/left\"; kill -9 $PPID; exec sleep 1000 ;; "
+                          "esac; echo here $FIBER_RANK after ${FIBER_RANK_RESTARTS:-0}; "
+                          "[ -d \"$UCX_POSIX_DIR\" -a ! -e \"$UCX_POSIX_DIR/left\" ] && echo empty",
                           "-n", "2", "-p", "1", "-f", "3", NULL);
 
     (void)state;
@@ -629,6 +631,7 @@ static void test_replace_starts_a_lost_agent_anew(void **state)
     assert_int_equal(count(ran.out, "here 1"), 1);
     assert_int_equal(count(ran.out, "here 1 after 3\n"), 1);
     assert_int_equal(count(ran.out, "here 0 after 0\n"), 1);
+    assert_int_equal(count(ran.out, "empty\n"), 2);
     assert_true(has(ran.err, "it is replaced (1 of 3)", "they are replaced (1 of 3)",
                     "it is replaced (3 of 3)", NULL));
     ran_free(&ran);
@@ -703,10 +706,11 @@ static void test_two_rings_and_several_agents_at_once(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(fiber_ring_start(&r[i], 4, NULL, NULL, 0,
-                                          RING(.job.command = SH("exit 0"), .per_node = i ? 2 : 1,
-                                               .flags = FIBER_RING_OVERSUBSCRIBE)),
-                         0);
+        assert_int_equal(
+            fiber_ring_start(&r[i], 4, NULL, NULL, 0,
+                             RING(.job.command = SH("test -d \"$UCX_POSIX_DIR\""),
+                                  .per_node = i ? 2 : 1, .flags = FIBER_RING_OVERSUBSCRIBE)),
+            0);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(fiber_ring_wait(r[i], TEST_LONG_MS), 0);
         assert_int_equal(fiber_ring_exitcode(r[i], &code), 0);
