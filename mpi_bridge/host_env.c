@@ -204,39 +204,48 @@ void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, str
     }
 }
 
+static void drop(struct fbr_env *e, const char *const *starts)
+{
+    for (; *starts; starts++)
+        fbr_env_drop(e, *starts);
+}
+
 void fbr_rank_env_drop_outer(struct fbr_env *e)
 {
-    /* With orte_launch Open MPI 4 takes the name of its job for a number of mpirun's: then every
-     * job is number 0. By SLURM_PROCID JAX would take all ranks of a node for the step's one task,
-     * and give them the same GPU. */
-    static const char *const outer[] = {"FIBER_TICKET=",
-                                        "FIBER_RANK_RESTARTS=",
-                                        "FIBER_LAST_FAILURE=",
-                                        "PMIX_NAMESPACE=",
-                                        "PMIX_RANK=",
-                                        "PMIX_SERVER_URI",
-                                        "PMIX_DSTORE_",
-                                        "PMI_FD=",
-                                        "PMI_PORT=",
-                                        "PMI_ID=",
-                                        "PMI_RANK=",
-                                        "PMI_SIZE=",
-                                        "PMI_JOBID=",
-                                        "PMI_SPAWNED=",
-                                        "PMI2_SUN_PATH=",
-                                        "PMI2_CONNECT_TO_SERVER=",
-                                        "SLURM_PROCID=",
-                                        "SLURM_LOCALID=",
-                                        "SLURM_NODEID=",
-                                        "TORCHELASTIC_USE_AGENT_STORE=",
-                                        "OMPI_MCA_orte_local_daemon_uri=",
-                                        "OMPI_MCA_orte_hnp_uri=",
-                                        "OMPI_MCA_orte_launch=",
-                                        "OMPI_MCA_orte_jobfam_session_dir=",
-                                        "OMPI_MCA_orte_top_session_dir="};
+    /* By SLURM_PROCID JAX would take all ranks of a node for the step's one task, and give them the
+     * same GPU. */
+    static const char *const outer[] = {
+        "FIBER_TICKET=",  "FIBER_RANK_RESTARTS=", "FIBER_LAST_FAILURE=",           "SLURM_PROCID=",
+        "SLURM_LOCALID=", "SLURM_NODEID=",        "TORCHELASTIC_USE_AGENT_STORE=", NULL};
 
-    for (size_t i = 0; i < sizeof(outer) / sizeof(outer[0]); i++)
-        fbr_env_drop(e, outer[i]);
+    drop(e, outer);
+}
+
+void fbr_rank_env_drop_servers(struct fbr_env *e)
+{
+    /* With orte_launch Open MPI 4 takes the name of its job for a number of mpirun's: then every
+     * job is number 0. */
+    static const char *const servers[] = {"PMIX_NAMESPACE=",
+                                          "PMIX_RANK=",
+                                          "PMIX_SERVER_URI",
+                                          "PMIX_DSTORE_",
+                                          "PMI_FD=",
+                                          "PMI_PORT=",
+                                          "PMI_ID=",
+                                          "PMI_RANK=",
+                                          "PMI_SIZE=",
+                                          "PMI_JOBID=",
+                                          "PMI_SPAWNED=",
+                                          "PMI2_SUN_PATH=",
+                                          "PMI2_CONNECT_TO_SERVER=",
+                                          "OMPI_MCA_orte_local_daemon_uri=",
+                                          "OMPI_MCA_orte_hnp_uri=",
+                                          "OMPI_MCA_orte_launch=",
+                                          "OMPI_MCA_orte_jobfam_session_dir=",
+                                          "OMPI_MCA_orte_top_session_dir=",
+                                          NULL};
+
+    drop(e, servers);
 }
 
 bool fbr_rank_env_is_inherited(const char *name)

@@ -49,9 +49,11 @@ struct fbr_rank_use {
 /* Adds the variables of one rank. */
 void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, struct fbr_env *e);
 
-/* Removes the variables by which an outer launcher names its own server, job and task: they are not
- * for our ranks. */
+/* Removes the variables by which an outer launcher names its own job and task: they are not for our
+ * ranks, unless the user asks for them. */
 void fbr_rank_env_drop_outer(struct fbr_env *e);
+/* Removes the variables that would lead a rank to the server of an outer launcher. */
+void fbr_rank_env_drop_servers(struct fbr_env *e);
 
 /* True if Open MPI passes the variable on to the ranks that a rank spawns, on whatever host they
  * start. */

@@ -522,6 +522,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     fbr_rank_env_drop_outer(e);
     for (char **more = p->env; more && *more; more++)
         fbr_env_put(e, *more);
+    fbr_rank_env_drop_servers(e); /* also from a file for --env-file that was made under mpirun */
     for (size_t i = 0; i < j->cures.count; i++) {
         char name[128];
 

@@ -12,6 +12,9 @@
     check 0 'yes/pmi ob1 ' '^' run -x A=yes --genv B pmi --mca pml ob1 sh -c 'echo $A/$B $OMPI_MCA_pml'
     printf '# of a test\nA=x "y"\nB=2\n\nPATH\n' >a.env
     check 0 'x "y"/3 ' '^' run -x B=1 -x B=3 --env-file a.env sh -c 'echo "$A/$B"'
+    printf 'PMI_SPAWNED=1\nPMI_FD=7\nPMIX_DSTORE_X=y\nPMIX_SERVER_URI9=z\nPMI_A=b\n' >outer.env # `env` under mpirun
+    check 0 '//b ' '^' run -n 1 --env-file outer.env -x FIBER_PMI=port \
+        sh -c 'echo "$PMI_SPAWNED$PMI_FD/$PMIX_DSTORE_X$PMIX_SERVER_URI9/$PMI_A"'
     check 0 '/ ' '^' run --workdir / pwd
     check 0 'a -n 3 ' '^' run -n 1 echo a -n 3
     check 3 '' '' run -n 2 sh -c '[ $FIBER_RANK = 0 ] || exit 3'

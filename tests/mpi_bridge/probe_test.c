@@ -458,6 +458,7 @@ static void servers_of_an_outer_launcher_are_not_for_ranks(void **state)
     fbr_env_set(&env, "OMPI_MCA_pml", "ucx");
     fbr_env_set(&env, "PMI_RANKS", "x");
     fbr_rank_env_drop_outer(&env);
+    fbr_rank_env_drop_servers(&env);
     assert_int_equal(env.count, 2);
     assert_env("OMPI_MCA_pml", "ucx");
     assert_env("PMI_RANKS", "x");
