@@ -85,7 +85,6 @@ static const struct fbr_field order_fields[] = {FIELD(number),
                                                 FIELD(report),
                                                 FIELD(oversubscribe),
                                                 FIELD(survive),
-
                                                 FIELD(image),
                                                 FIELD(ranks),
                                                 {0}};
