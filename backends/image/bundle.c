@@ -51,7 +51,7 @@ static int failed(const struct sink *s, const char *name, struct fbr_error *err)
     int code = archive_errno(s->a);
 
     return fbr_fail(err, code > 0 ? -code : -EIO, "cannot write the bundle: %s: %s", name,
-                    archive_error_string(s->a));
+                    code > 0 ? fbr_strerror(code) : archive_error_string(s->a));
 }
 
 /* `target` NULL: the entry is no link. */

@@ -146,6 +146,18 @@ static void test_what_is_no_program_is_refused(void **state)
     assert_int_equal(fbr_bundle_write("/nowhere", 1, &err), -ENOEXEC);
 }
 
+static void test_a_full_disk_is_told(void **state)
+{
+    int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    struct fbr_error err = {0, ""};
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(fbr_bundle_write("/bin/sh", fd, &err), -ENOSPC);
+    assert_non_null(strstr(err.text, ": No space left on device"));
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +165,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_modules_lie_where_a_moved_program_looks_for_them),
         cmocka_unit_test(test_a_moved_program_starts_itself_and_its_files),
         cmocka_unit_test(test_what_is_no_program_is_refused),
+        cmocka_unit_test(test_a_full_disk_is_told),
     };
 
     if (argc == 3 && strcmp(argv[1], "parent") == 0)
