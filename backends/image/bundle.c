@@ -31,6 +31,7 @@ const char *const fbr_bundle_command[] = {FBR_BUNDLE_DIR "/ld.so",
 struct sink {
     struct archive *a;
     const char *dir;
+    bool is_folder;
 };
 
 /* `fd`: the archive; -1: a folder. NULL without memory. */
@@ -38,9 +39,11 @@ static struct archive *sink_new(int fd)
 {
     struct archive *a = fd < 0 ? archive_write_disk_new() : archive_write_new();
 
-    if (a && (fd < 0 || (archive_write_set_format_ustar(a) == ARCHIVE_OK &&
-                         archive_write_add_filter_none(a) == ARCHIVE_OK &&
-                         archive_write_open_fd(a, fd) == ARCHIVE_OK)))
+    /* Otherwise libarchive removes a file that stands where a folder must be. */
+    if (a && (fd < 0 ? archive_write_disk_set_options(a, ARCHIVE_EXTRACT_NO_AUTODIR) == ARCHIVE_OK
+                     : archive_write_set_format_ustar(a) == ARCHIVE_OK &&
+                           archive_write_add_filter_none(a) == ARCHIVE_OK &&
+                           archive_write_open_fd(a, fd) == ARCHIVE_OK))
         return a;
     archive_write_free(a);
     return NULL;
@@ -73,6 +76,16 @@ static int put_entry(const struct sink *s, const char *name, mode_t type, mode_t
         rc = failed(s, name, err);
     archive_entry_free(e);
     return rc;
+}
+
+/* In a folder, libarchive would replace a file that has the name. */
+static int put_folder(const struct sink *s, const char *name, struct fbr_error *err)
+{
+    if (!s->is_folder)
+        return put_entry(s, name, AE_IFDIR, 0755, NULL, 0, err);
+    if (mkdir(name, 0755) < 0 && errno != EEXIST)
+        return fbr_fail(err, -errno, "cannot make %s: %s", name, fbr_strerror(errno));
+    return 0;
 }
 
 static int put_file(const struct sink *s, const char *name, const char *path, struct fbr_error *err)
@@ -136,7 +149,7 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
 
     for (size_t i = 0; rc == 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
         snprintf(to, sizeof(to), "%s%s", s->dir, folders[i]);
-        rc = put_entry(s, to, AE_IFDIR, 0755, NULL, 0, err);
+        rc = put_folder(s, to, err);
     }
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct fbr_file *f = files[i];
@@ -161,7 +174,7 @@ static int make(const char *program, int fd, const char *dir, bool cluster, stru
     struct fbr_args mapped = {0};
     char *library_path = NULL;
     struct fbr_closure_options options = {.cluster = cluster};
-    struct sink s = {.dir = dir};
+    struct sink s = {.dir = dir, .is_folder = fd < 0};
     struct fbr_closure *c = NULL;
     struct fbr_elf elf = {0};
     char interp[PATH_MAX] = "", real[PATH_MAX];

@@ -19,6 +19,7 @@
 #include "backends/image/bundle.h"
 #include "runtime/base/buf.h"
 #include "runtime/program/subprocess.h"
+#include "tests/support/files.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"
 
@@ -158,6 +159,25 @@ static void test_a_full_disk_is_told(void **state)
     close(fd);
 }
 
+static void test_no_file_is_replaced_by_a_folder(void **state)
+{
+    struct fbr_error err = {0, ""};
+    const char *file, *lib;
+
+    (void)state;
+    temp_dir_make(dir);
+    file = path_in(dir, "file");
+    lib = path_in(dir, "lib");
+    file_make(file, "mine", 4, 0600);
+    assert_int_equal(fbr_bundle_into("/bin/sh", file, false, &err), -ENOTDIR);
+    assert_non_null(strstr(err.text, "/file/lib: Not a directory"));
+    file_make(lib, "mine", 4, 0600);
+    assert_int_equal(fbr_bundle_into("/bin/sh", dir, false, &err), -ENOTDIR);
+    file_expect(file, "mine", 4, 0600);
+    file_expect(lib, "mine", 4, 0600);
+    temp_dir_remove(dir);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +186,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_moved_program_starts_itself_and_its_files),
         cmocka_unit_test(test_what_is_no_program_is_refused),
         cmocka_unit_test(test_a_full_disk_is_told),
+        cmocka_unit_test(test_no_file_is_replaced_by_a_folder),
     };
 
     if (argc == 3 && strcmp(argv[1], "parent") == 0)
