@@ -246,6 +246,25 @@ static void what_is_no_event_is_passed_over(void **state)
     play(steps, "Ll+a");
 }
 
+static void an_event_that_is_too_long_is_listed_again(void **state)
+{
+    static const char next[] = "\n" EVENT("ADDED", POD("b", "12"));
+    char *body = malloc(FBR_JSON_LINE_MAX + sizeof(next) + 1);
+    const struct step steps[] = {
+        {"limit=", 200, LIST("", "10", "")},
+        {"resourceVersion=10", 200, body},
+        {"limit=", 200, LIST(POD("a", "11") "," POD("b", "12"), "20", "")},
+        {"resourceVersion=20", 0, ""},
+    };
+
+    (void)state;
+    assert_non_null(body);
+    memset(body, ' ', FBR_JSON_LINE_MAX + 1);
+    memcpy(body + FBR_JSON_LINE_MAX + 1, next, sizeof(next));
+    play(steps, "Ll+bL+a+bl");
+    free(body);
+}
+
 static void a_refusal_is_told_and_tried_again(void **state)
 {
     static const struct step steps[] = {
@@ -268,6 +287,7 @@ int main(void)
         cmocka_unit_test(a_list_that_is_too_old_or_refused_for_now_is_asked_for_again),
         cmocka_unit_test(streams_that_end_at_once_are_listed_again),
         cmocka_unit_test(what_is_no_event_is_passed_over),
+        cmocka_unit_test(an_event_that_is_too_long_is_listed_again),
         cmocka_unit_test(a_refusal_is_told_and_tried_again),
     };
 
