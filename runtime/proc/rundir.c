@@ -590,13 +590,14 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
     return 0;
 }
 
-/* Holds the lock together with the other processes of the run. Another process may find the new
- * file before it is locked, and remove the directory as dead: -EAGAIN, as if that had happened
- * earlier. */
+/* Holds the lock together with the other processes of the run. A new file is locked before it gets
+ * its name: another process takes a file without a lock for a dead run's, and removes the
+ * directory, which may be in use when the file is one that a cleaner has removed. */
 static int share_lock(struct fbr_rundir *d)
 {
-    char path[FBR_DIR_MAX + 8];
+    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 24];
     struct stat there;
+    bool named;
 
     if (mkdir(d->root, 0700) < 0 && errno != EEXIST)
         return -errno;
@@ -605,7 +606,15 @@ static int share_lock(struct fbr_rundir *d)
     if (!S_ISDIR(there.st_mode) || there.st_uid != geteuid())
         return -EPERM;
     snprintf(path, sizeof(path), "%s/lock", d->root);
-    d->lock_fd = share_file(path, O_CREAT, F_SETLK);
+    snprintf(made, sizeof(made), "%s/new-%d", d->root, (int)getpid());
+    d->lock_fd = share_file(made, O_CREAT | O_EXCL, F_SETLK);
+    named = d->lock_fd >= 0 && link(made, path) == 0;
+    unlink(made);
+    if (!named) { /* it is there already, or links are not possible here */
+        if (d->lock_fd >= 0)
+            close(d->lock_fd);
+        d->lock_fd = share_file(path, O_CREAT, F_SETLK);
+    }
     return d->lock_fd < 0 ? d->lock_fd : 0;
 }
 

@@ -450,6 +450,34 @@ static void test_what_cleaners_go_by_is_kept(void **state)
     fbr_rundir_remove(&d);
 }
 
+/* A cleaner removes the lock file of a run elsewhere again and again, while another run sweeps. */
+static void test_no_sweep_is_faster_than_a_lock_that_is_made_again(void **state)
+{
+    pid_t self = getpid(), pid;
+    char path[FBR_DIR_MAX + 8];
+    struct fbr_rundir d;
+    bool there = true;
+
+    (void)state;
+    assert_int_equal(be_one_of_several(&d), 0);
+    snprintf(path, sizeof(path), "%s/lock", d.root);
+    put_file(d.root, "socket");
+    pid = fork();
+    if (pid == 0) {
+        while (getppid() == self)
+            fbr_rundir_sweep(base, NULL, NULL);
+        _exit(0);
+    }
+    for (int i = 0; i < 3000 && there; i++) {
+        unlink(path);
+        fbr_rundir_keep(&d);
+        there = access(path_in(d.root, "socket"), F_OK) == 0;
+    }
+    kill_master(pid);
+    assert_true(there);
+    fbr_rundir_remove(&d);
+}
+
 static void *create_and_remove(void *arg)
 {
     for (int i = 0; i < 30; i++) {
@@ -741,6 +769,7 @@ int main(void)
         TEST(test_one_that_was_never_finished_is_swept_when_it_is_old),
         TEST(test_a_live_run_whose_lock_was_cleaned_away_is_left_alone),
         TEST(test_what_cleaners_go_by_is_kept),
+        TEST(test_no_sweep_is_faster_than_a_lock_that_is_made_again),
         TEST(test_many_masters_start_at_once),
         TEST(test_several_may_remove_it_at_once),
         TEST(test_bases_that_cannot_be_used),
