@@ -106,21 +106,27 @@ def _reduce_torch(reducer, obj):
         return obj.__reduce_ex__(PROTOCOL)
     if not isinstance(obj, torch.UntypedStorage):
         return reducer(obj)  # by its untyped storage
-    fd, size = obj._share_fd_cpu_()  # the storage keeps its descriptor
+    # The strategy by which it was shared: for another one torch would move the memory, under views of numpy, too.
+    if torch.multiprocessing.get_sharing_strategy() == "file_system":
+        memory = obj._share_filename_cpu_()
+        path = "/dev/shm" + os.fsdecode(memory[1])
+    else:
+        fd, size = obj._share_fd_cpu_()  # the storage keeps its descriptor
+        memory, path = (size,), "/proc/%d/fd/%d" % (os.getpid(), fd)
     child.kept.append(obj)
-    stat = os.fstat(fd)
-    return _open_storage, (type(obj), os.getpid(), fd, (stat.st_dev, stat.st_ino), size)
+    stat = os.stat(path)
+    return _open_storage, (type(obj), path, (stat.st_dev, stat.st_ino), *memory)
 
 
-def _open_storage(kind, pid, fd, file, size):
+def _open_storage(kind, path, file, *memory):
     try:
-        mine = os.open("/proc/%d/fd/%d" % (pid, fd), os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            stat = os.fstat(mine)
+            stat = os.fstat(fd)
             if (stat.st_dev, stat.st_ino) == file:
-                return kind._new_shared_fd_cpu(mine, size)
+                return kind._new_shared_filename_cpu(*memory) if memory[1:] else kind._new_shared_fd_cpu(fd, *memory)
         finally:
-            os.close(mine)
+            os.close(fd)
     except OSError:
         pass
     raise OSError("a tensor that share_memory_() has shared is memory of one host, and this process runs on another host "

@@ -340,10 +340,11 @@ def test_processes_and_workers_of_this_host_share_memory_of_tensors(program_with
                     model.weight.zero_()
                     model.bias.zero_()
                 rates = torch.arange(4.).share_memory_()
-                p = mp.Process(target=train, args=(model.share_memory(), rates[2], lock, children))
+                bias = model.share_memory().bias.detach().numpy()  # a view of the memory, which must not move
+                p = mp.Process(target=train, args=(model, rates[2], lock, children))
                 p.start()
                 p.join()
-                print(p.exitcode, model.weight.tolist(), model.bias.tolist(), model.weight.requires_grad)
+                print(p.exitcode, model.weight.tolist(), bias.tolist(), model.weight.requires_grad)
             torch.multiprocessing.set_sharing_strategy("file_descriptor")
             table = torch.zeros(2).share_memory_()
             with mp.Pool(1, initialize, (torch.zeros(0).share_memory_(), table), maxtasksperchild=1) as pool:
@@ -351,7 +352,7 @@ def test_processes_and_workers_of_this_host_share_memory_of_tensors(program_with
                 del table
                 print(len(set(pool.map(add, range(2), 1))), memory.tolist())
             try:
-                _pickling._open_storage(torch.UntypedStorage, os.getpid(), 0, (0, 0), 8)
+                _pickling._open_storage(torch.UntypedStorage, "/proc/self/fd/0", (0, 0), 8)
             except OSError as error:
                 print(error)
     """)
