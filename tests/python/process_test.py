@@ -3,9 +3,9 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import os
+import select
 import signal
 import sys
-import threading
 from multiprocessing.connection import wait
 
 import pytest
@@ -125,7 +125,7 @@ def wait_until_interrupted(running):
     try:
         running.send(True)
         while True:
-            threading.Event().wait(0.1)
+            select.select([], [], [], 0.1)
     except KeyboardInterrupt:
         sys.exit(7)
 
