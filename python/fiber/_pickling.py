@@ -99,15 +99,15 @@ def dumps_for_workers(obj):
 
 def _reduce_torch(reducer, obj):
     """Copies tensors and storages, for torch's reducers send descriptors and files of this host; children share memory."""
-    child, torch = modules["multiprocessing.context"].get_spawning_popen(), modules["torch"]
+    child = modules["multiprocessing.context"].get_spawning_popen()
     memory = getattr(obj, "_untyped_storage", obj)  # methods of a TypedStorage print warnings
-    if (isinstance(obj, torch.Tensor) or not hasattr(child, "kept") or not hasattr(memory, "is_shared") or
+    if (reducer.__name__ == "reduce_tensor" or not hasattr(child, "kept") or not hasattr(memory, "is_shared") or
             memory.is_cuda or not memory.is_shared() or not memory.nbytes()):
         return obj.__reduce_ex__(PROTOCOL)
-    if not isinstance(obj, torch.UntypedStorage):
+    if reducer.__name__ != "reduce_storage":
         return reducer(obj)  # by its untyped storage
     # The strategy by which it was shared: for another one torch would move the memory, under views of numpy, too.
-    if torch.multiprocessing.get_sharing_strategy() == "file_system":
+    if modules["torch.multiprocessing"].get_sharing_strategy() == "file_system":
         memory = obj._share_filename_cpu_()
         path = "/dev/shm" + os.fsdecode(memory[1])
     else:
