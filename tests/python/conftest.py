@@ -96,17 +96,3 @@ def interrupt():
     yield run
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
-
-
-@pytest.fixture
-def program_with_torch(program, monkeypatch):
-    """Returns program(), which runs scripts by an interpreter that has torch."""
-    for python in (sys.executable, "/usr/bin/python3"):
-        try:
-            if subprocess.run([python, "-c", "import torch.distributed"], capture_output=True, check=False).returncode == 0:
-                monkeypatch.setattr(sys, "executable", python)
-                monkeypatch.setitem(globals(), "LONG", 400)  # each process imports it, which takes seconds, or many
-                return program
-        except OSError:
-            pass
-    pytest.skip("no interpreter here has torch")

@@ -1,4 +1,4 @@
-"""ring_test.py - fiber.Ring: ranks that run a function, their failures, and torch.distributed in them.
+"""ring_test.py - fiber.Ring: ranks that run a function, and their failures.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -213,27 +213,3 @@ def test_arguments_that_cannot_be():
         mp.Ring(1, nothing).join()
     with pytest.raises(Exception, match="pickle"):
         mp.Ring(1, nothing, initialize, (threading.Lock(),)).start()
-
-
-TORCH = """
-    import fiber
-    import torch
-    import torch.distributed as dist
-
-    def average(rank, size):
-        dist.init_process_group("gloo")
-        x = torch.tensor([float(rank)])
-        dist.all_reduce(x)
-        assert (dist.get_rank(), dist.get_world_size()) == (rank, size)
-        print("sum", int(x.item()))
-        dist.destroy_process_group()
-
-    if __name__ == "__main__":
-        fiber.Ring(2, average).run()
-"""
-
-
-def test_torch_finds_its_ranks_without_arguments(program_with_torch):
-    ran = program_with_torch(TORCH)
-    assert ran.code == 0, ran
-    assert ran.out.split("\n").count("sum 1") == 2, ran
