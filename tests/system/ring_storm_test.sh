@@ -5,7 +5,7 @@
 # shellcheck disable=SC1091,SC2154
 . "${TEST_SOURCE_DIR:?}/tests/system/ring_lib.sh"
 
-times=${RING_STORM:-200}
+times=${RING_STORM:-100}
 began=$(now_ms)
 worst=0
 
