@@ -36,6 +36,7 @@
 #include "runtime/proc/backend.h"
 #include "runtime/net/host_address.h"
 #include "runtime/base/buf.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/base/master_id.h"
 #include "runtime/base/printable.h"
@@ -311,7 +312,7 @@ static void on_look(void *arg)
 static int write_ticket(struct command_job *j, const struct fbr_job *job, struct fbr_error *err)
 {
     const char *dir = j->b->settings.ticket_dir;
-    int fd, rc = 0;
+    int fd, rc;
 
     if (asprintf(&j->file, "%.3000s/fiber-ticket-XXXXXX", dir) < 0) {
         j->file = NULL;
@@ -321,8 +322,9 @@ static int write_ticket(struct command_job *j, const struct fbr_job *job, struct
     if (fd < 0)
         return fbr_fail(err, -errno, "cannot write a ticket in ticket_dir %s: %s", dir,
                         fbr_strerror(errno));
-    if (write(fd, job->ticket, job->ticket_len) != (ssize_t)job->ticket_len)
-        rc = fbr_fail(err, -EIO, "cannot write its ticket to %s", j->file);
+    rc = fbr_fds_write(fd, job->ticket, job->ticket_len);
+    if (rc < 0)
+        fbr_fail(err, rc, "cannot write its ticket to %s: %s", j->file, fbr_strerror(-rc));
     close(fd);
     return rc;
 }

@@ -92,4 +92,10 @@ sed -i 's/^start = .*/start = echo {{}/' "$work/queue.ini"
 if timeout 300 "$prog" nested >"$work/out" 2>&1; then failed "a start command without an id"; fi
 grep -q 'printed no id' "$work/out" || failed "it does not say that there was no id"
 echo "ok: start commands that fail"
+if unshare -rm true 2>/dev/null; then
+    if unshare -rm sh -c 'mount -t tmpfs -o size=4k full "$1" && head -c 4096 /dev/zero >"$1/full" && "$2" nested' sh \
+        "$work/tickets" "$prog" >"$work/out" 2>&1; then failed "a full disk"; fi
+    grep -q 'cannot write its ticket to .*: No space left on device' "$work/out" || failed "it does not say that the disk is full"
+    echo "ok: a disk that is full"
+fi
 [[ -z $(ls -A "$work/tickets") ]] || failed "tickets are left"
