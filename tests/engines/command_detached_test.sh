@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
-prog=${TEST_BINARY_DIR:?}/tests/engines/hosts_prog
+prog=${TEST_BINARY_DIR:?}/tests/engines/hosts_prog queue=${TEST_SOURCE_DIR:?}/tests/beds/queue
 [[ -x $prog ]] || { echo "$prog is not built"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work" || :' EXIT
@@ -12,10 +12,10 @@ mkdir "$work/queue" "$work/tickets" "$work/run"
 export QUEUE=$work/queue FIBER_BACKEND=command FIBER_COMMAND_FILE=$work/queue.ini FIBER_BIND=lo FIBER_RUN_DIR=$work/run
 cat >"$work/queue.ini" <<END
 kind = detached
-start = ${TEST_SOURCE_DIR:?}/tests/beds/queue submit
-status = $TEST_SOURCE_DIR/tests/beds/queue status {ids}
-cancel = $TEST_SOURCE_DIR/tests/beds/queue cancel {id}
-logs = $TEST_SOURCE_DIR/tests/beds/queue logs {id}
+start = '$queue' submit
+status = '$queue' status {ids}
+cancel = '$queue' cancel {id}
+logs = '$queue' logs {id}
 id = submitted job ([A-Za-z0-9]+)
 poll_ms = 50
 ticket_dir = $work/tickets
@@ -64,8 +64,8 @@ says() { # CODE PATTERN COMMAND...: it ends so, and a line of what it says is so
 }
 says 1 'has no line list' "$fiber" gc --backend command
 says 0 '^RUN ' "$fiber" ps --backend command
-sed -i "s|^start = .*|start = ${TEST_SOURCE_DIR:?}/tests/beds/queue submit -l {label} tail -f /dev/null {program}|" "$work/queue.ini"
-echo "list = $TEST_SOURCE_DIR/tests/beds/queue list" >>"$work/queue.ini"
+sed -i "s|^start = .*|start = '$queue' submit -l {label} tail -f /dev/null {program}|" "$work/queue.ini"
+echo "list = '$queue' list" >>"$work/queue.ini"
 "$prog" pool 2 300 >"$work/out" 2>&1 &
 master=$!
 until [[ $(cat "$work"/queue/job-*/label 2>/dev/null | wc -l) == 2 ]]; do
@@ -81,7 +81,7 @@ says 1 'cannot follow' "$fiber" logs -f --backend command "$run"
 says 0 '^would remove command job .* of run .*: its master is gone' "$fiber" gc --backend command --dry-run
 says 0 '^removed +command job .* of run .*: its master is gone' "$fiber" gc # all engines that are configured
 says 0 '^nothing to remove$' "$fiber" gc --backend command
-[[ -z $(QUEUE=$work/queue "$TEST_SOURCE_DIR/tests/beds/queue" list) ]] || failed "jobs are left"
+[[ -z $(QUEUE=$work/queue "$queue" list) ]] || failed "jobs are left"
 rm -f "$work"/tickets/* # theirs: they were never read
 echo "ok: what a killed master leaves is listed and removed"
 
@@ -92,9 +92,10 @@ sed -i 's/^start = .*/start = echo {{}/' "$work/queue.ini"
 if timeout 300 "$prog" nested >"$work/out" 2>&1; then failed "a start command without an id"; fi
 grep -q 'printed no id' "$work/out" || failed "it does not say that there was no id"
 echo "ok: start commands that fail"
+full() { mount -t tmpfs -o size=4k full "$work/tickets" && head -c 4096 /dev/zero >"$work/tickets/full" && "$prog" nested; }
+export -f full
 if unshare -rm true 2>/dev/null; then
-    if unshare -rm sh -c 'mount -t tmpfs -o size=4k full "$1" && head -c 4096 /dev/zero >"$1/full" && "$2" nested' sh \
-        "$work/tickets" "$prog" >"$work/out" 2>&1; then failed "a full disk"; fi
+    if work=$work prog=$prog unshare -rm bash -c full >"$work/out" 2>&1; then failed "a full disk"; fi
     grep -q 'cannot write its ticket to .*: No space left on device' "$work/out" || failed "it does not say that the disk is full"
     echo "ok: a disk that is full"
 fi

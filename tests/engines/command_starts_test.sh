@@ -55,13 +55,13 @@ cat >"$work/submit" <<END
 #!/bin/bash
 echo begin >>"$work/log"
 code=0
-$queue submit "\$@" || code=\$?
+"$queue" submit "\$@" || code=\$?
 echo end >>"$work/log"
 exit \$code
 END
 chmod +x "$work/submit"
 detached() { # START [LINE]: a template, on standard output
-    printf '%s\n' "kind = detached" "start = $1" "status = $queue status {ids}" "cancel = $queue cancel {id}" \
+    printf '%s\n' "kind = detached" "start = $1" "status = '$queue' status {ids}" "cancel = '$queue' cancel {id}" \
         "id = submitted job ([A-Za-z0-9]+)" "poll_ms = 50" "ticket_dir = $work/tickets" "running = R" "done = CD" \
         "failed = F" "killed = CA" "${@:2}"
 }

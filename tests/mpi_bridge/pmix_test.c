@@ -285,13 +285,13 @@ static int set_up(void **state)
         snprintf(pmix_program, sizeof(pmix_program), "%s", getenv("TEST_RANKS_PMIX"));
         return 0;
     }
-    snprintf(command, sizeof(command), "mpicc.openmpi -o %s %s/tests/mpi_bridge/ranks_mpi.c",
+    snprintf(command, sizeof(command), "mpicc.openmpi -o %s '%s/tests/mpi_bridge/ranks_mpi.c'",
              mpi_program, root);
     if (!shell(command, true))
         return -1;
     snprintf(
         command, sizeof(command),
-        "cc -o %s %s/tests/mpi_bridge/ranks_pmix.c $(pkg-config --cflags --libs pmix) -lpthread",
+        "cc -o %s '%s/tests/mpi_bridge/ranks_pmix.c' $(pkg-config --cflags --libs pmix) -lpthread",
         pmix_program, root);
     return shell(command, true) ? 0 : -1;
 }

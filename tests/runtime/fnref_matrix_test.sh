@@ -9,14 +9,14 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 set -u
-root=$(cd "${1:-$(dirname "$0")/../..}" && pwd) || exit 2
+cd "${1:-$(dirname "$0")/../..}" || exit 2
 work=$(mktemp -d "${TMPDIR:-/tmp}/fnref.XXXXXX") || exit 2
 trap 'rm -rf "$work" || :' EXIT
 trap 'exit 130' INT TERM
 
-here=$root/tests/runtime/fnref_matrix.c
-units="$root/runtime/proc/fnref.c $work/error.o $work/buf.o"
-common="-std=gnu11 -D_GNU_SOURCE -I$root -I$root/include"
+here=tests/runtime/fnref_matrix.c
+units="runtime/proc/fnref.c $work/error.o $work/buf.o"
+common="-std=gnu11 -D_GNU_SOURCE -I. -Iinclude"
 held=0 skipped=0 failed=0
 
 # compile <compiler> <program> <flags...>; the first line of what went wrong is left in $work/why
@@ -65,7 +65,7 @@ refuses() {
 helpers_build() {
     for unit in error buf; do
         # shellcheck disable=SC2086
-        "$1" $common -O1 -fPIC -c "$root/runtime/base/$unit.c" -o "$work/$unit.o" || exit 2
+        "$1" $common -O1 -fPIC -c "runtime/base/$unit.c" -o "$work/$unit.o" || exit 2
     done
 }
 

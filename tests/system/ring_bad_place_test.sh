@@ -55,7 +55,7 @@ test_nobody_runs_a_ring() {
 
 test_a_host_without_loopback() {
     local code=0
-    place quiet "exec unshare -n $real \"\$@\""
+    place quiet "exec unshare -n '$real' \"\$@\""
     agree || code=1
     fiber=$real
     return "$code"
@@ -63,7 +63,7 @@ test_a_host_without_loopback() {
 
 test_a_tiny_shared_memory() {
     local code=0
-    place tiny "exec unshare -m bash -c 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"\$0\" \"\$@\"' $real \"\$@\""
+    place tiny "exec unshare -m bash -c 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"\$0\" \"\$@\"' '$real' \"\$@\""
     agree || code=1
     fiber_run 0 --oversubscribe -n 4 -v "${programs[@]:0:1}" ${programs:+collectives} || code=1
     fiber=$real
@@ -72,7 +72,7 @@ test_a_tiny_shared_memory() {
 
 test_no_shared_memory_at_all() {
     local code=0
-    place without "exec unshare -m bash -c 'mount -t tmpfs -o ro tmpfs /dev/shm && exec \"\$0\" \"\$@\"' $real \"\$@\""
+    place without "exec unshare -m bash -c 'mount -t tmpfs -o ro tmpfs /dev/shm && exec \"\$0\" \"\$@\"' '$real' \"\$@\""
     agree || code=1
     fiber=$real
     return "$code"
@@ -80,7 +80,7 @@ test_no_shared_memory_at_all() {
 
 test_too_few_descriptors_are_told() { # libpmix does not: ranks would wait for ever
     local code=0
-    place few "ulimit -n 64; exec $real \"\$@\""
+    place few "ulimit -n 64; exec '$real' \"\$@\""
     fiber_run 125 --oversubscribe -n 32 true || code=1
     says 'raise the limit (ulimit -n)' || code=1
     agree || code=1
@@ -90,7 +90,7 @@ test_too_few_descriptors_are_told() { # libpmix does not: ranks would wait for e
 
 test_who_has_started_us_ignores_the_end_of_children() {
     local code=0
-    place careless "exec env --ignore-signal=CHLD $real \"\$@\""
+    place careless "exec env --ignore-signal=CHLD '$real' \"\$@\""
     fiber_run 7 -n 2 sh -c 'exit $((7 * FIBER_RANK))' || code=1
     fiber_run 0 -n 2 python3 -c 'import signal; exit(signal.getsignal(signal.SIGCHLD) != signal.SIG_DFL)' || code=1
     agree || code=1
