@@ -5,7 +5,7 @@
 # shellcheck shell=bash
 set -euo pipefail
 
-beds=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+beds=$(cd "${BASH_SOURCE[0]%/*}" && pwd -P)
 # shellcheck disable=SC2034 # for those who source this
 state=${TEST_BED_DIR:-${XDG_RUNTIME_DIR:-/run}/fiber-beds}
 data=${TEST_BED_DATA:-/var/lib/fiber-beds}

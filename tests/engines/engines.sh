@@ -22,13 +22,14 @@ failed() {
     exit 1
 }
 ok() { echo "ok: $1"; }
-# wait_for WHAT COMMAND...: asks again until it holds
+# wait_for WHAT COMMAND...: asks again until it holds, and ever later: a question takes the processors from the answer
 wait_for() {
-    local end=$((SECONDS + 300)) what=$1
+    local end=$((SECONDS + 300)) what=$1 tenths=1
     shift
     until "$@"; do
         ((SECONDS < end)) || failed "$what"
-        read -rt 0.2 <> <(:) || :
+        read -rt 0.$tenths <> <(:) || :
+        ((tenths == 8)) || tenths=$((2 * tenths))
     done
 }
 
