@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/proc/context.h"
+
 struct call {
     struct cli_backend *b;
     const struct cli_ask *ask;
@@ -97,30 +99,20 @@ int cli_backend_ask(struct cli_backend *b, const struct cli_ask *ask, struct fbr
     return fbr_loop_call(b->loop, run_ask, &c);
 }
 
-static int set_one(void *user, const char *key, const char *value, struct fbr_error *err)
+int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *err)
 {
-    struct cli_backend *b = user;
-
-    return fbr_config_set(b->config, key, value, "option", err);
-}
-
-int cli_backend_open(struct cli_backend *b, const char *name, const struct cli_args *args,
-                     struct fbr_error *err)
-{
+    const struct fbr_runtime *rt = fbr_rt_any();
     struct call c = {b, NULL, err};
     int rc;
 
     memset(b, 0, sizeof(*b));
-    if ((rc = fbr_config_load_again(&b->config, err)) < 0 ||
-        (args && (rc = cli_args_settings(args, set_one, b, err)) < 0))
-        goto fail;
+    if (!rt)
+        return fbr_fail(err, -EINVAL, "%s", fiber_last_error());
+    b->config = rt->config;
     b->ops = fbr_backend_find(name, err);
     rc = b->ops ? fbr_loop_open(&b->loop, err) : -ENOENT;
     if (rc < 0 || (rc = fbr_loop_call(b->loop, run_open, &c)) < 0)
-        goto fail;
-    return 0;
-fail:
-    cli_backend_close(b);
+        cli_backend_close(b);
     return rc;
 }
 
@@ -130,7 +122,6 @@ void cli_backend_close(struct cli_backend *b)
         fbr_loop_call(b->loop, run_close, b);
     if (b->loop)
         fbr_loop_close(b->loop);
-    fbr_config_free(b->config);
     memset(b, 0, sizeof(*b));
 }
 
@@ -157,18 +148,14 @@ static bool is_there(const char *path)
 bool cli_backend_is_configured(const char *name)
 {
     const struct fbr_backend_about *about = fbr_backend_about(name);
-    struct fbr_config *c;
-    bool yes;
+    const struct fbr_runtime *rt = fbr_rt_any();
+    bool yes = rt && strcmp(fbr_config_str(rt->config, "backend"), name) == 0;
 
-    if (fbr_config_load_again(&c, NULL) < 0)
-        return false;
-    yes = strcmp(fbr_config_str(c, "backend"), name) == 0;
-    for (size_t i = 0; about && i < about->nsigns && !yes; i++) {
+    for (size_t i = 0; rt && about && i < about->nsigns && !yes; i++) {
         const struct fbr_backend_sign *sign = &about->signs[i];
 
         yes = is_set(sign->variable) || is_there(sign->file) ||
-              (sign->key && *fbr_config_str(c, sign->key));
+              (sign->key && *fbr_config_str(rt->config, sign->key));
     }
-    fbr_config_free(c);
     return yes;
 }

@@ -13,14 +13,12 @@ struct cli_backend {
     const struct fbr_backend_ops *ops;
     struct fbr_backend *backend;
     struct fbr_loop *loop;
-    struct fbr_config *config;
+    const struct fbr_config *config; /* of this process */
 };
 
-/* Opens a backend with the loaded configuration and the settings of the given options, which may be
- * NULL; blocks as long as the backend's own open() does. -ENOENT and a message: the backend is not
- * available here, or not in this build. */
-int cli_backend_open(struct cli_backend *b, const char *name, const struct cli_args *args,
-                     struct fbr_error *err);
+/* Opens a backend; blocks as long as the backend's own open() does. -ENOENT and a message: the
+ * backend is not available here, or not in this build. -EINVAL: the configuration is invalid. */
+int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *err);
 void cli_backend_close(struct cli_backend *b);
 
 /* A job of this command. event() runs on the loop's thread. */

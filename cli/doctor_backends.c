@@ -84,7 +84,7 @@ static void look(const struct fbr_backend_ops *p, int fd)
     struct looker l = {fd, false};
     struct cli_backend b;
     char address[FBR_HOST_ADDRESS_MAX], text[FBR_HOST_ADDRESS_MAX + 80];
-    int rc = cli_backend_open(&b, p->name, NULL, &err);
+    int rc = cli_backend_open(&b, p->name, &err);
 
     if (rc < 0) {
         bool absent = rc == -ENOENT && !cli_backend_is_configured(p->name);

@@ -22,6 +22,7 @@
 #include "runtime/base/config.h"
 #include "runtime/pin/cpulist.h"
 #include "runtime/pin/pin.h"
+#include "runtime/proc/context.h"
 #include "runtime/proc/rundir.h"
 #include "runtime/program/spawn.h"
 
@@ -57,13 +58,13 @@ static bool goes_at_logout(const char *path)
 static void check_run_dir(struct doctor *d)
 {
     struct fbr_error err = {0, ""};
+    const struct fbr_runtime *rt = fbr_rt_any();
     struct fbr_rundir dir;
-    struct fbr_config *c;
 
     /* already reported */
-    if (fbr_config_load_again(&c, NULL) < 0)
+    if (!rt)
         return;
-    if (fbr_rundir_make(&dir, fbr_config_str(c, "run_dir"), &err) < 0) {
+    if (fbr_rundir_make(&dir, fbr_config_str(rt->config, "run_dir"), &err) < 0) {
         doctor_report(d, "run directory", DOCTOR_BAD,
                       "set run_dir (FIBER_RUN_DIR), or mount a tmpfs at /tmp", "%s", err.text);
     } else {
@@ -75,7 +76,6 @@ static void check_run_dir(struct doctor *d)
                           : "");
         fbr_rundir_remove(&dir);
     }
-    fbr_config_free(c);
 }
 
 static void check_registry(struct doctor *d)

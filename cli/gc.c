@@ -15,6 +15,7 @@
 #include "cli/option.h"
 #include "cli/screen.h"
 #include "runtime/base/clock.h"
+#include "runtime/proc/context.h"
 #include "runtime/proc/rundir.h"
 #include "runtime/inspect/spool_dir.h"
 
@@ -102,19 +103,14 @@ static bool on_logs(void *user, const char *dir)
     return report(user, "logs", dir, "more than the limit of log_total, 200 runs or 14 days");
 }
 
-static int sweep_host(struct gc *g, struct fbr_error *err)
+static void sweep_host(struct gc *g)
 {
-    struct fbr_config *c;
+    const struct fbr_config *c = fbr_rt_any()->config;
     char logs[PATH_MAX];
-    int rc = fbr_config_load_again(&c, err);
 
-    if (rc < 0)
-        return rc;
     fbr_rundir_sweep(fbr_config_str(c, "run_dir"), on_directory, g);
     if (fbr_spool_root(logs, c, NULL) == 0)
         fbr_spool_prune(logs, fbr_config_size(c, "log_total"), on_logs, g);
-    fbr_config_free(c);
-    return 0;
 }
 
 /* ---- Engines ---- */
@@ -238,8 +234,8 @@ static int sweep_all(struct gc *g)
 
     if (check_run(g, &err) < 0)
         return cli_failed(2, "%s", err.text);
-    if (!g->run && (!g->only || !strcmp(g->only, FBR_BACKEND_LOCAL)) && sweep_host(g, &err) < 0)
-        code = cli_failed(1, "%s", err.text);
+    if (!g->run && (!g->only || !strcmp(g->only, FBR_BACKEND_LOCAL)))
+        sweep_host(g);
     for (size_t i = 0; (name = orphans_backend(g->only, i)); i++)
         if (strcmp(name, FBR_BACKEND_LOCAL) != 0 && sweep_backend(g, name, &err) < 0)
             code = cli_failed(1, "%s", err.text);

@@ -22,6 +22,7 @@
 #include "runtime/base/printable.h"
 #include "runtime/inspect/copy.h"
 #include "runtime/net/loop.h"
+#include "runtime/proc/context.h"
 #include "runtime/program/module.h"
 #include "runtime/program/spawn.h"
 
@@ -319,18 +320,7 @@ static int export_image(struct made *m, struct fbr_error *err)
 
 static int build(struct made *m, struct fbr_error *err)
 {
-    const char *host = m->args->values[IMAGE_HOST].text;
-    struct fbr_config *c;
-    int rc = fbr_config_load_again(&c, err);
-
-    if (rc < 0)
-        return rc;
-    if (host)
-        rc = fbr_config_set(c, "docker_host", host, "--host", err);
-    if (rc == 0)
-        rc = m->ops->load(m->image, m->args->operands[1], c, m->where, err);
-    fbr_config_free(c);
-    return rc;
+    return m->ops->load(m->image, m->args->operands[1], fbr_rt_any()->config, m->where, err);
 }
 
 static int make(struct made *m, bool into_engine, struct fbr_error *err)
@@ -415,7 +405,7 @@ static const struct cli_option options[IMAGE_OPTIONS] = {
     [IMAGE_ENTRYPOINT] = {"entrypoint", 0, CLI_LIST, "WORD",
                           .help = "one word of the command that containers run instead of the "
                                   "first program; may be repeated"},
-    [IMAGE_HOST] = {"host", 'H', CLI_TEXT, "URL",
+    [IMAGE_HOST] = {"host", 'H', CLI_TEXT, "URL", .config = "docker_host",
                     .help = "build: the engine; the default is docker_host, DOCKER_HOST, docker's "
                             "context, or the usual socket"},
     [IMAGE_BARE] = {"bare", 0, CLI_FLAG,

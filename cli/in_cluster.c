@@ -350,8 +350,7 @@ static int run_job(struct master *m, const struct fbr_job *job, int signals)
 }
 
 /* Runs the master; `job` lacks the members that are the same for all masters. */
-static int run_master(struct fbr_job *job, const struct cli_args *args, char *const *env,
-                      size_t nenv, bool quiet)
+static int run_master(struct fbr_job *job, char *const *env, size_t nenv, bool quiet)
 {
     struct master m = {.lock = PTHREAD_MUTEX_INITIALIZER,
                        .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
@@ -368,7 +367,7 @@ static int run_master(struct fbr_job *job, const struct cli_args *args, char *co
         cli_failed(0, "cannot open descriptors: %m");
     } else if (fbr_random_id(run) < 0) {
         cli_failed(0, "cannot get random numbers: %m");
-    } else if (cli_backend_open(&m.b, in_cluster_backend(NULL), args, &err) < 0) {
+    } else if (cli_backend_open(&m.b, in_cluster_backend(NULL), &err) < 0) {
         cli_failed(0, "%s", err.text);
     } else {
         job->added_env = added = environment(m.b.config, env, nenv);
@@ -398,7 +397,7 @@ int in_cluster_run(const struct run_options *spec, const struct cli_args *args)
     else if (!words)
         code = cli_failed(COULD_NOT_START, "out of memory");
     else
-        code = run_master(&job, args, spec->env.list, spec->env.count,
+        code = run_master(&job, spec->env.list, spec->env.count,
                           args->values[RUN_QUIET].number > 0 || args->values[RUN_JSON].number > 0);
     fbr_list_free(words);
     return code;
@@ -440,9 +439,8 @@ int in_cluster_master(const struct cli_args *args, const struct cli_value *env, 
     if (whole)
         args->operands[1] = whole;
     job.file = args->operands[1];
-    code = run_env_list(&list, env, "", &err) < 0
-               ? cli_failed(2, "%s", err.text)
-               : run_master(&job, args, list.list, list.count, quiet);
+    code = run_env_list(&list, env, "", &err) < 0 ? cli_failed(2, "%s", err.text)
+                                                  : run_master(&job, list.list, list.count, quiet);
     fbr_env_fini(&list);
     args->operands[1] = named;
     free(whole);

@@ -13,6 +13,7 @@
 #include "cli/in_cluster.h"
 #include "cli/option.h"
 #include "cli/run_apps.h"
+#include "runtime/proc/context.h"
 
 enum {
     KUBERNETES_NAMESPACE,
@@ -120,10 +121,10 @@ static void put_network(const char *name, const char *namespace, const char *mas
 
 /* Prints the user of the master's processes, which is also the user of its jobs; < 0: the image's
  * user. */
-static void put_user(long long user)
+static void put_user(int user)
 {
     if (user >= 0)
-        printf(", runAsUser: %lld, fsGroup: %lld, runAsNonRoot: %s", user, user,
+        printf(", runAsUser: %d, fsGroup: %d, runAsNonRoot: %s", user, user,
                user ? "true" : "false");
 }
 
@@ -136,7 +137,7 @@ static void put_variable(const char *variable)
     puts("}");
 }
 
-static void put_job(const char *name, const char *namespace, const char *image, long long user,
+static void put_job(const char *name, const char *namespace, const char *image, int user,
                     char **command, char **variables)
 {
     puts("# A master in the cluster. `kubectl logs -f job/NAME-master` shows its output.");
@@ -173,7 +174,7 @@ static void put_job(const char *name, const char *namespace, const char *image, 
            "            - {name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: \"%s-worker\"}\n",
            name);
     if (user >= 0)
-        printf("            - {name: FIBER_KUBERNETES_USER, value: \"%lld\"}\n", user);
+        printf("            - {name: FIBER_KUBERNETES_USER, value: \"%d\"}\n", user);
     for (size_t i = 0; variables && variables[i]; i++)
         put_variable(variables[i]);
     printf("            - name: FIBER_POD_NAME\n"
@@ -198,19 +199,6 @@ static bool is_address(const char *text)
     return inet_pton(strchr(text, ':') ? AF_INET6 : AF_INET, text, &address) == 1;
 }
 
-/* Reads kubernetes_user from our configuration. */
-static int find_user(long long *user)
-{
-    struct fbr_config *c = NULL;
-    struct fbr_error err = {0, ""};
-
-    if (fbr_config_load_again(&c, &err) < 0)
-        return cli_failed(2, "%s", err.text);
-    *user = fbr_config_int(c, "kubernetes_user");
-    fbr_config_free(c);
-    return 0;
-}
-
 static int manifest(const struct cli_args *args)
 {
     const struct cli_value *v = args->values;
@@ -219,11 +207,7 @@ static int manifest(const struct cli_args *args)
     char **command = args->operands + 1;
     struct fbr_error err = {0, ""};
     struct fbr_env env = {0};
-    long long user = -1;
-    int code = command[0] ? find_user(&user) : 0;
 
-    if (code != 0)
-        return code;
     if (!is_name(name, 50) || (namespace && !is_name(namespace, 63)))
         return cli_failed(2, "'%s' is not a name: use small letters, digits and '-'",
                           is_name(name, 50) ? namespace : name);
@@ -243,7 +227,8 @@ static int manifest(const struct cli_args *args)
     if (!v[KUBERNETES_NO_NETWORK].number)
         put_network(name, namespace, master);
     if (command[0])
-        put_job(name, namespace, v[KUBERNETES_IMAGE].text, user, command, env.list);
+        put_job(name, namespace, v[KUBERNETES_IMAGE].text,
+                fbr_config_int(fbr_rt_any()->config, "kubernetes_user"), command, env.list);
     fbr_env_fini(&env);
     return 0;
 }

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fiber.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/config.h"
 #include "runtime/base/config_value.h"
+#include "runtime/proc/context.h"
 
 /* ---- Words ---- */
 
@@ -430,40 +430,23 @@ void cli_args_fini(struct cli_args *args)
 }
 
 /* A bare number of an option means seconds; the configuration takes none. */
-int cli_args_settings(const struct cli_args *args,
-                      int (*set)(void *user, const char *key, const char *value,
-                                 struct fbr_error *err),
-                      void *user, struct fbr_error *err)
+int cli_args_configure(const struct cli_args *args, struct fbr_error *err)
 {
-    for (size_t i = 0; i < args->command->count; i++) {
+    int rc = 0;
+
+    for (size_t i = 0; i < args->command->count && rc == 0; i++) {
         const struct cli_option *o = &args->command->options[i];
         const struct cli_value *v = &args->values[i];
-        char text[64];
+        char text[64], origin[64];
 
         if (!o->config || !v->text)
             continue;
         snprintf(text, sizeof(text), "%lldms", (long long)v->number);
-        if (set(user, o->config, o->type == CLI_MS ? text : v->text, err) < 0)
-            return fbr_wrap(err, "--%s", o->name);
+        snprintf(origin, sizeof(origin), "--%s", o->name);
+        rc = fbr_config_set(fbr_rt_any()->config, o->config, o->type == CLI_MS ? text : v->text,
+                            origin, err);
     }
-    return 0;
-}
-
-static int set_own(void *user, const char *key, const char *value, struct fbr_error *err)
-{
-    static const char call[] = "fiber_config_set: "; /* its origin; the user typed an option */
-    int rc = fiber_config_set(key, value);
-    const char *why = fiber_last_error();
-
-    (void)user;
-    if (!strncmp(why, call, strlen(call)))
-        why += strlen(call);
-    return rc < 0 ? fbr_fail(err, rc, "%s", why) : rc;
-}
-
-int cli_args_configure(const struct cli_args *args, struct fbr_error *err)
-{
-    return cli_args_settings(args, set_own, NULL, err);
+    return rc;
 }
 
 /* The text may come from the network, or be the name of a file: it must not control the

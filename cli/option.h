@@ -105,12 +105,7 @@ void cli_args_fini(struct cli_args *args);
 /* Returns the option that a word of a command line is, or the last of several letters; NULL: there
  * is none. *more: the number of the option's values that follow as words. */
 const struct cli_option *cli_option_find(const struct cli_command *c, const char *word, int *more);
-/* Calls set() with each setting that a given option sets; a negative return value ends the loop. */
-int cli_args_settings(const struct cli_args *args,
-                      int (*set)(void *user, const char *key, const char *value,
-                                 struct fbr_error *err),
-                      void *user, struct fbr_error *err);
-/* Sets them in the configuration of this process. */
+/* Sets what the given options set in the configuration of this process. */
 int cli_args_configure(const struct cli_args *args, struct fbr_error *err);
 
 /* Guesses which word was meant by the typed one. */

@@ -154,7 +154,7 @@ static int list_jobs(struct orphans *l, struct cli_backend *b, const char *name,
 {
     struct asked a = {l, name};
     const struct cli_ask list = {.op = BACKEND_LIST, .found = on_job, .user = &a};
-    int rc = cli_backend_open(b, name, NULL, err);
+    int rc = cli_backend_open(b, name, err);
 
     memset(l, 0, sizeof(*l));
     if (rc < 0)

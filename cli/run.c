@@ -148,30 +148,25 @@ static void warn_of_launcher(const struct run_options *s)
     }
 }
 
-static int set(const char *key, const char *value, struct fbr_error *err)
-{
-    int rc = fiber_config_set(key, value);
-
-    return rc < 0 ? fbr_fail(err, rc, "%s", fiber_last_error()) : 0;
-}
-
 /* Applies the settings for the named hosts; a start command that the user has set stays. */
 static int set_hosts(const struct run_options *s, struct fbr_error *err)
 {
-    const struct fbr_config *config = fbr_rt()->config;
+    static const char origin[] = "the named hosts";
+    struct fbr_config *config = fbr_rt()->config;
     struct fbr_command_settings settings;
-    int rc = s->ring.backend ? set("backend", s->ring.backend, err) : 0;
+    int rc = s->ring.backend ? fbr_config_set(config, "backend", s->ring.backend, origin, err) : 0;
     char *list;
 
     if (rc < 0 || !s->hosts.n)
         return rc;
     list = run_hosts_setting(&s->hosts);
-    rc = list ? set("command_hosts", list, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    rc = list ? fbr_config_set(config, "command_hosts", list, origin, err)
+              : fbr_fail(err, -ENOMEM, "out of memory");
     free(list);
     if (rc < 0)
         return rc;
     if (!*fbr_config_str(config, "command_start") && !*fbr_config_str(config, "command_file"))
-        rc = set("command_start", s->start ? s->start : SSH, err);
+        rc = fbr_config_set(config, "command_start", s->start ? s->start : SSH, origin, err);
     if (rc < 0 || (rc = fbr_command_settings_load(&settings, config, err)) < 0)
         return rc;
     if (!fbr_template_has(&settings.start, "{host}"))
@@ -210,7 +205,6 @@ static int run_run(const struct cli_args *args)
 {
     static const char *const levels[] = {"warn", "info", "debug", "trace"};
     int64_t verbose = args->values[RUN_VERBOSE].number;
-    const char *backend;
     struct fbr_error err = {0, ""};
     char output[PATH_MAX];
     struct run_options spec;
@@ -226,7 +220,6 @@ static int run_run(const struct cli_args *args)
         run_options_fini(&spec);
         return cli_usage(args->command, &err);
     }
-    backend = spec.ring.backend ? spec.ring.backend : args->values[RUN_BACKEND].text;
     if (verbose)
         fiber_config_set("log_level", levels[verbose < 3 ? verbose : 3]);
     if (spec.note[0] && !args->values[RUN_QUIET].number)
@@ -245,7 +238,7 @@ static int run_run(const struct cli_args *args)
         code = cli_failed(COULD_NOT_START, "%s", fiber_last_error());
     else if (make_output(&spec, output) < 0)
         code = COULD_NOT_START;
-    else if (run_image_prepare(&spec.ring, backend, &err) < 0)
+    else if (run_image_prepare(&spec.ring, &err) < 0)
         code = cli_failed(COULD_NOT_START, "%s", err.text);
     else
         code = run_ring(&spec, args);

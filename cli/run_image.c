@@ -25,7 +25,7 @@
 #include "runtime/base/fds.h"
 #include "runtime/program/script.h"
 #include "runtime/program/spawn.h"
-#include "runtime/proc/backend.h"
+#include "runtime/proc/context.h"
 
 static bool is_file(const char *path)
 {
@@ -175,17 +175,15 @@ static int keep_lines(const struct fbr_buf *lines, char *path, size_t size)
     return rc;
 }
 
-static bool makes_image(const struct fbr_config *c, const struct fiber_ring_options *ring,
-                        const char *backend)
+static bool makes_image(const struct fbr_config *c, const struct fiber_ring_options *ring)
 {
-    const struct fbr_backend_about *about =
-        fbr_backend_about(backend ? backend : fbr_config_str(c, "backend"));
+    const struct fbr_backend_about *about = fbr_backend_about(fbr_config_str(c, "backend"));
 
     return about && about->makes_images && !ring->job.image && !*fbr_config_str(c, "image");
 }
 
 /* Adds the found files to image_add. */
-static int set_words(const struct fbr_config *c, struct run_image_files *f, struct fbr_error *err)
+static int set_words(struct fbr_config *c, struct run_image_files *f, struct fbr_error *err)
 {
     const char *had = fbr_config_str(c, "image_add");
     char lines[64] = "", *all;
@@ -196,14 +194,13 @@ static int set_words(const struct fbr_config *c, struct run_image_files *f, stru
     if (asprintf(&all, "%s %.*s %s", had, (int)f->words.len,
                  f->words.len ? (const char *)f->words.data : "", lines) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    if (fiber_config_set("image_add", all) < 0)
-        rc = fbr_fail(err, -EINVAL, "%s", fiber_last_error());
+    rc = fbr_config_set(c, "image_add", all, "the files of the programs", err);
     free(all);
     return rc;
 }
 
 /* Names the files of all programs in the setting `image_add`. */
-static int name_files(const struct fbr_config *c, const struct fiber_ring_options *o,
+static int name_files(struct fbr_config *c, const struct fiber_ring_options *o,
                       struct run_image_files *files, struct fbr_error *err)
 {
     for (int i = 0; i < fbr_ring_apps_count(o); i++) {
@@ -216,19 +213,14 @@ static int name_files(const struct fbr_config *c, const struct fiber_ring_option
     return files->words.len + files->lines.len ? set_words(c, files, err) : 0;
 }
 
-int run_image_prepare(const struct fiber_ring_options *ring, const char *backend,
-                      struct fbr_error *err)
+int run_image_prepare(const struct fiber_ring_options *ring, struct fbr_error *err)
 {
+    struct fbr_config *c = fbr_rt()->config;
     struct run_image_files files;
-    struct fbr_config *c;
-    int rc = fbr_config_load_again(&c, err);
+    int rc;
 
-    if (rc < 0)
-        return rc;
     run_image_files_init(&files);
-    if (makes_image(c, ring, backend))
-        rc = name_files(c, ring, &files, err);
+    rc = makes_image(c, ring) ? name_files(c, ring, &files, err) : 0;
     run_image_files_fini(&files);
-    fbr_config_free(c);
     return rc;
 }

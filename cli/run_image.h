@@ -29,8 +29,7 @@ int run_image_add(struct run_image_files *f, const char *const *command, const c
                   bool named, struct fbr_error *err);
 
 /* For a backend that makes its image itself, when no image is named: makes sure that the programs
- * will be in it. `backend`: as given by an option; NULL: not given. */
-int run_image_prepare(const struct fiber_ring_options *ring, const char *backend,
-                      struct fbr_error *err);
+ * will be in it. */
+int run_image_prepare(const struct fiber_ring_options *ring, struct fbr_error *err);
 
 #endif

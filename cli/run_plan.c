@@ -94,7 +94,7 @@ static int ask_server(struct plan *p)
     struct cli_ask would = {.op = BACKEND_WOULD, .job = &p->job, .say = on_finding, .user = p};
     struct fbr_error err = {0, ""};
     struct cli_backend b;
-    int rc = cli_backend_open(&b, p->ops->name, p->args, &err);
+    int rc = cli_backend_open(&b, p->ops->name, &err);
 
     if (rc < 0)
         return cli_failed(COULD_NOT_START, "%s", err.text);

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "cli/option.h"
+#include "fiber.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define WORDS_MAX 32
@@ -97,12 +98,15 @@ static inline int command_code(const char *line)
     struct cli_args args;
 
     assert_true(n > 0);
+    assert_int_equal(fiber_init(NULL, NULL), 0);
     c = cli_command_find(words[0]);
     assert_non_null(c);
     if (cli_parse(c, n - 1, words + 1, &args, &err) < 0)
         return cli_usage(c, &err);
+    code = cli_args_configure(&args, &err) < 0 ? cli_usage(c, &err) : 0;
     put_backend(c, &args);
-    code = c->run(&args);
+    if (code == 0)
+        code = c->run(&args);
     cli_args_fini(&args);
     return code;
 }

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 
 #include "cli/run_client.h"
+#include "runtime/base/environ.h"
 #include "runtime/inspect/run_control.h"
 #include "tests/cli/command_util.h"
 #include "tests/support/sync.h"
@@ -224,6 +225,7 @@ static inline int made_set_up(void **state)
     setenv("HOME", made_root, 1);
     for (size_t i = 0; i < COUNT(signs); i++)
         unsetenv(signs[i]);
+    fbr_environ_keep(); /* fiber_init() has kept that of the test before */
     return 0;
 }
 
