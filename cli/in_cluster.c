@@ -48,13 +48,6 @@ struct master {
 
 /* ---- The master's command line ---- */
 
-static char **take(struct fbr_args *w)
-{
-    if (w->failed)
-        fbr_args_fini(w);
-    return w->at;
-}
-
 /* Options about where the master runs, and variables, which are passed in another way. */
 static bool stays_here(size_t option)
 {
@@ -90,7 +83,7 @@ char **in_cluster_words(const struct run_options *spec, const struct cli_args *a
     fbr_args_addf(&w, "--");
     for (int i = 0; i < args->noperands; i++)
         fbr_args_addf(&w, "%s", args->operands[i]);
-    return take(&w);
+    return fbr_args_take(&w);
 }
 
 /* Whether a setting has a meaning in the cluster; the backend adds the settings that it knows
@@ -128,9 +121,7 @@ static char **environment(const struct fbr_config *c, char *const *given, size_t
     for (size_t i = 0; i < n; i++)
         if (goes_along(keys[i].name) && strcmp(fbr_config_origin(c, keys[i].name), "default") != 0)
             fbr_args_addf(&w, "%s=%s", keys[i].env, fbr_config_str(c, keys[i].name));
-    if (!w.at && !w.failed) /* an empty list is valid */
-        w.at = calloc(1, sizeof(*w.at));
-    return take(&w);
+    return fbr_args_take(&w);
 }
 
 /* ---- Events, on the loop's thread ---- */

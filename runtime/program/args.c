@@ -67,6 +67,19 @@ int fbr_args_add_program(struct fbr_args *w, const char *file)
     return fbr_args_add(w, file, strlen(file));
 }
 
+char **fbr_args_take(struct fbr_args *w)
+{
+    char **list;
+
+    if (w->failed) {
+        fbr_args_fini(w);
+        return NULL;
+    }
+    list = w->at ? w->at : calloc(1, sizeof(*list));
+    *w = (struct fbr_args){0};
+    return list;
+}
+
 void fbr_args_fini(struct fbr_args *w)
 {
     for (size_t i = 0; i < w->n; i++)

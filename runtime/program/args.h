@@ -33,6 +33,9 @@ int fbr_args_add_program(struct fbr_args *w, const char *file);
 void fbr_args_quote(struct fbr_buf *line, const char *word);
 /* Joins the words into one line for a POSIX shell, without a newline. */
 void fbr_args_line(const struct fbr_args *w, struct fbr_buf *line);
+/* Returns the words as a list for fbr_list_free(), and empties w. NULL: out of memory, now or when
+ * a word was added. */
+char **fbr_args_take(struct fbr_args *w);
 void fbr_args_fini(struct fbr_args *w);
 
 #endif
