@@ -522,6 +522,8 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     fbr_rank_env_drop_outer(e);
     for (char **more = p->env; more && *more; more++)
         fbr_env_put(e, *more);
+    if (j->job.last_failure[0])
+        fbr_env_set(e, "FIBER_LAST_FAILURE", "%s", j->job.last_failure);
     fbr_rank_env_drop_servers(e); /* also from a file for --env-file that was made under mpirun */
     for (size_t i = 0; i < j->cures.count; i++) {
         char name[128];

@@ -14,13 +14,10 @@ int fbr_ring_apps_count(const struct fiber_ring_options *o);
 struct fiber_ring_program fbr_ring_app(const struct fiber_ring_options *o, int size, int i);
 /* Checks that the programs make `size` ranks. Returns 0, or -EINVAL and a sentence. */
 int fbr_ring_apps_check(const struct fiber_ring_options *o, int size, struct fbr_error *err);
-/* Makes a deep copy of the options' programs. Returns 0 or -ENOMEM. */
-int fbr_ring_apps_copy(struct fiber_ring_program **out, const struct fiber_ring_options *o);
-void fbr_ring_apps_free(struct fiber_ring_program *programs, int n);
-/* Makes the programs that are sent to agents. Each gets the NAME=VALUE strings of the job, its own,
- * and `more`, which ends with NULL. Returns NULL without memory; free with fbr_apps_free(). */
-struct fbr_app *fbr_ring_apps_make(const struct fiber_ring_options *o, int size,
-                                   const char *const *more);
+/* Makes the programs that are sent to agents, a copy of all that the options say of them. Each gets
+ * the NAME=VALUE strings of the job and its own. Returns NULL without memory; free with
+ * fbr_apps_free(). */
+struct fbr_app *fbr_ring_apps_make(const struct fiber_ring_options *o, int size);
 /* Writes the programs for people, as in "a x : b", cut to size. */
 void fbr_ring_apps_name(const struct fiber_ring_options *o, char *out, size_t size);
 

@@ -15,9 +15,9 @@ static const struct fbr_field info_fields[] = {INFO(epoch),  INFO(max_restarts),
                                                INFO(parent), INFO(parent_rank),  {0}};
 
 #define FIELD(member) FBR_FIELD(struct fbr_ring_job, member)
-static const struct fbr_field job_fields[] = {FIELD(has_stdin), FIELD(pty),     FIELD(reader),
-                                              FIELD(rows),      FIELD(columns), FIELD(term),
-                                              FIELD(reader_ms), FIELD(show_ms), {0}};
+static const struct fbr_field job_fields[] = {
+    FIELD(has_stdin), FIELD(pty),       FIELD(reader),  FIELD(rows),         FIELD(columns),
+    FIELD(term),      FIELD(reader_ms), FIELD(show_ms), FIELD(last_failure), {0}};
 
 static void put_restarts(const struct fbr_ring_job *j, struct fbr_buf *b)
 {

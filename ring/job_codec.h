@@ -36,7 +36,8 @@ struct fbr_ring_job {
     uint32_t reader_ms;     /* as show_ms, for rank `reader`, if it is less */
     /* for each stream: an unfinished line is shown if nothing follows it for this time */
     uint32_t show_ms[2];
-    uint8_t *work; /* start record of ranks that run a function (entry.h) */
+    char last_failure[512]; /* why all ranks were started again; "": they were not */
+    uint8_t *work;          /* start record of ranks that run a function (entry.h) */
     size_t work_len;
     uint32_t *restarts; /* [size]: number of restarts of each rank; NULL: none */
 };

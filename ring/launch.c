@@ -97,6 +97,8 @@ void fbr_ring_free_job(struct ring_job *j)
         }
     }
     free(j->ranks);
+    if (!j->job.info.spawned)
+        j->job.programs = NULL; /* they are the ring's */
     fbr_ring_job_fini(&j->job);
     free(j);
 }
@@ -163,6 +165,8 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *prog
     j->job.programs = programs;
     j->job.nprograms = n;
     j->job.has_stdin = !parent && (r->options.flags & FIBER_RING_STDIN);
+    if (!parent)
+        snprintf(j->job.last_failure, sizeof(j->job.last_failure), "%s", r->last_failure);
     fbr_ring_terminal_job(j);
     fbr_rank_output_job(j);
     if (!parent && r->work_len) {
@@ -180,31 +184,14 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *prog
     return 0;
 }
 
-/* The ring's own programs. Their environment has the last failure before a restart. */
-static struct fbr_app *own_programs(struct fiber_ring *r)
-{
-    char failure[sizeof("FIBER_LAST_FAILURE=") + sizeof(r->last_failure)];
-    const char *more[2] = {NULL};
-
-    snprintf(failure, sizeof(failure), "FIBER_LAST_FAILURE=%s", r->last_failure);
-    if (r->last_failure[0])
-        more[0] = failure;
-    return fbr_ring_apps_make(&r->options, (int)r->size, more);
-}
-
 static void start_first_job(struct fiber_ring *r)
 {
     uint32_t n = (uint32_t)fbr_ring_apps_count(&r->options);
-    struct fbr_app *programs = own_programs(r);
     struct fbr_error err = {0, ""};
     struct ring_job *j;
-    int rc;
 
     fbr_ring_gang_end(r);
-    rc = programs ? fbr_ring_job_start(r, r->size, programs, n, NULL, 0, &j, &err)
-                  : fbr_fail(&err, -ENOMEM, "out of memory");
-    if (rc < 0) {
-        fbr_apps_free(programs, n);
+    if (fbr_ring_job_start(r, r->size, r->programs, n, NULL, 0, &j, &err) < 0) {
         fbr_ring_fail(r, NULL, 0, 125, "", "%s", err.text);
         fbr_ring_check(r);
         return;

@@ -95,9 +95,10 @@ static int copy_strings(struct fiber_ring *r, const struct fiber_ring_options *o
     own->slots = NULL;                 /* they are in `ranks` */
     if ((o->backend && !own->backend) || (o->output_dir && !own->output_dir))
         return -ENOMEM;
-    if (fbr_jobspec_copy(&own->job, &r->strings, &o->job) < 0 ||
-        !(r->env = fbr_environ_copy(NULL)) ||
-        fbr_ring_apps_copy((struct fiber_ring_program **)&own->programs, o) < 0)
+    own->programs = NULL; /* they are in the ring's own `programs` */
+    r->programs = fbr_ring_apps_make(o, (int)r->size);
+    if (!r->programs || fbr_jobspec_copy(&own->job, &r->strings, &o->job) < 0 ||
+        !(r->env = fbr_environ_copy(NULL)))
         return -ENOMEM;
     fbr_rt_see_environ(r->rt, o->backend);
     return 0;
@@ -118,14 +119,13 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
         return rc;
     r->size = (uint32_t)size;
     r->options = *o;
-    r->options.programs = NULL;
     rc = copy_strings(r, o);
     if (rc < 0)
         return fbr_fail(err, rc, "out of memory");
     r->grace_ms = o->grace_ms ? o->grace_ms : fbr_config_ms(r->rt->config, "grace");
     r->max_restarts = o->max_restarts ? o->max_restarts : 3;
     r->started_ms = fbr_wall_ms();
-    fbr_ring_apps_name(&r->options, r->command, sizeof(r->command));
+    fbr_ring_apps_name(o, r->command, sizeof(r->command));
     if (!r->command[0])
         fbr_script_own(NULL, 0, r->command, sizeof(r->command));
     if ((rc = fbr_random_id(r->uid)) < 0)
@@ -174,8 +174,7 @@ static void destroy(struct fiber_ring *r)
         close(r->sentinel);
     free((char *)(uintptr_t)r->options.backend);
     free((char *)(uintptr_t)r->options.output_dir);
-    fbr_ring_apps_free((struct fiber_ring_program *)(uintptr_t)r->options.programs,
-                       r->options.nprograms);
+    fbr_apps_free(r->programs, (uint32_t)fbr_ring_apps_count(&r->options));
     fbr_buf_fini(&r->strings);
     free(r->env);
     fbr_buf_fini(&r->block);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "ring/apps.h"
 #include "runtime/inspect/run_control.h"
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
@@ -70,11 +69,11 @@ static struct fiber_process *control_host(void *user, int rank, struct fbr_error
 static void name_of(const struct fiber_ring *r, char *out, size_t size)
 {
     const char *named = r->options.job.name;
-    const char *const *command = fbr_ring_app(&r->options, 0, 0).command;
+    const char *const *command = (const char *const *)r->programs[0].argv;
 
     if (named && named[0])
         snprintf(out, size, "%s", named);
-    else if (command && command[0])
+    else if (command[0])
         fbr_script_name(command, out, size);
     else
         fbr_script_own(out, size, NULL, 0);

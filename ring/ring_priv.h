@@ -134,7 +134,8 @@ struct fiber_ring {
     uint32_t size;
     struct fiber_ring_options options; /* owned; the strings of its job are in `strings` */
     struct fbr_buf strings;
-    char **env;      /* environment of the agents: ours when the ring was started */
+    struct fbr_app *programs; /* the programs of its own jobs */
+    char **env;               /* environment of the agents: ours when the ring was started */
     uint32_t *ranks; /* number of ranks on each agent if the options have slots; else NULL */
     struct fbr_pin_wish wish;
     uint8_t *work;
@@ -206,7 +207,8 @@ struct ring_ranks fbr_ring_ranks_of(const struct ring_job *j, const struct ring_
 struct ring_job *fbr_ring_newest(struct fiber_ring *r);
 /* Chooses the agents that serve a job, and the number of ranks on each. */
 int fbr_ring_assign(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err);
-/* Starts a job of `size` ranks and sends it to the agents. Takes over `programs` on success. */
+/* Starts a job of `size` ranks and sends it to the agents. Takes over `programs` of a spawned job
+ * on success. */
 int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *programs, uint32_t n,
                        const struct ring_job *parent, uint32_t parent_rank, struct ring_job **job,
                        struct fbr_error *err);

@@ -33,6 +33,7 @@ static void put(struct fbr_buf *b)
                              .rows = 50,
                              .columns = 132,
                              .term = "xterm",
+                             .last_failure = "rank 1 exited",
                              .restarts = restarts};
 
     j.info = (struct fbr_bridge_job){.id = 7,
@@ -75,6 +76,7 @@ static void test_there_and_back(void **state)
     assert_true(j.info.spawned && j.has_stdin && j.pty && j.reader == 4);
     assert_true(j.rows == 50 && j.columns == 132);
     assert_string_equal(j.term, "xterm");
+    assert_string_equal(j.last_failure, "rank 1 exited");
     assert_string_equal(fbr_ring_job_program(&j, 3)->argv[2], "0.1");
     assert_string_equal(fbr_ring_job_program(&j, 3)->env[0], "A=1");
     assert_string_equal(fbr_ring_job_program(&j, 4)->argv[0], "./other");
