@@ -25,6 +25,7 @@
 #include "fiber.h"
 #include "ring/job_codec.h"
 #include "runtime/base/random.h"
+#include "runtime/proc/context.h"
 
 #define COULD_NOT_START 125
 #define PATIENCE_MS 2000 /* time without a report while the master waits */
@@ -110,8 +111,9 @@ static bool goes_along(const char *key)
     return true;
 }
 
-static char **environment(const struct fbr_config *c, char *const *given, size_t count)
+static char **environment(char *const *given, size_t count)
 {
+    const struct fbr_config *c = fbr_rt_any()->config;
     struct fbr_args w = {0};
     size_t n;
     const struct fbr_config_key *keys = fbr_config_keys(&n);
@@ -340,8 +342,7 @@ static int run_job(struct master *m, const struct fbr_job *job, int signals)
     return code;
 }
 
-/* Runs the master; `job` lacks the members that are the same for all masters. */
-static int run_master(struct fbr_job *job, char *const *env, size_t nenv, bool quiet)
+static int run_master(struct fbr_job *job, bool quiet)
 {
     struct master m = {.lock = PTHREAD_MUTEX_INITIALIZER,
                        .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
@@ -349,11 +350,9 @@ static int run_master(struct fbr_job *job, char *const *env, size_t nenv, bool q
     sigset_t set = block_signals(); /* before any thread exists */
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), code = COULD_NOT_START;
     struct fbr_error err = {0, ""};
-    char run[33], **added = NULL;
+    char run[33];
 
-    job->name = "master";
     job->run_uid = run;
-    job->is_master = 1;
     if (m.event < 0 || signals < 0) {
         cli_failed(0, "cannot open descriptors: %m");
     } else if (fbr_random_id(run) < 0) {
@@ -361,11 +360,9 @@ static int run_master(struct fbr_job *job, char *const *env, size_t nenv, bool q
     } else if (cli_backend_open(&m.b, in_cluster_backend(NULL), &err) < 0) {
         cli_failed(0, "%s", err.text);
     } else {
-        job->added_env = added = environment(m.b.config, env, nenv);
-        code = added ? run_job(&m, job, signals) : cli_failed(COULD_NOT_START, "out of memory");
+        code = run_job(&m, job, signals);
         cli_backend_close(&m.b);
     }
-    fbr_list_free(added);
     if (m.event >= 0)
         close(m.event);
     if (signals >= 0)
@@ -377,31 +374,25 @@ static int run_master(struct fbr_job *job, char *const *env, size_t nenv, bool q
 
 int in_cluster_run(const struct run_options *spec, const struct cli_args *args)
 {
-    const char *backend = args->values[RUN_BACKEND].text;
-    char **words = in_cluster_words(spec, args);
-    struct fbr_job job = {
-        .file = "/proc/self/exe", .argv = words, .own_program = 1, .image = spec->ring.job.image};
+    struct in_cluster_draft d;
+    struct fbr_error err;
     int code;
 
-    if (!in_cluster_backend(backend))
-        code = 2;
-    else if (!words)
-        code = cli_failed(COULD_NOT_START, "out of memory");
-    else
-        code = run_master(&job, spec->env.list, spec->env.count,
-                          args->values[RUN_QUIET].number > 0 || args->values[RUN_JSON].number > 0);
-    fbr_list_free(words);
+    if (!in_cluster_backend(args->values[RUN_BACKEND].text))
+        return 2;
+    code = in_cluster_draft(&d, spec, args, &err) < 0
+               ? cli_failed(COULD_NOT_START, "%s", err.text)
+               : run_master(&d.job, args->values[RUN_QUIET].number > 0 ||
+                                        args->values[RUN_JSON].number > 0);
+    in_cluster_draft_fini(&d);
     return code;
 }
 
-/* ---- Dry run ---- */
-
 int in_cluster_draft(struct in_cluster_draft *d, const struct run_options *spec,
-                     const struct cli_args *args, const struct fbr_config *config,
-                     struct fbr_error *err)
+                     const struct cli_args *args, struct fbr_error *err)
 {
     d->words = in_cluster_words(spec, args);
-    d->env = environment(config, spec->env.list, spec->env.count);
+    d->env = environment(spec->env.list, spec->env.count);
     d->job = (struct fbr_job){.name = "master",
                               .run_uid = "dry-run",
                               .image = spec->ring.job.image,
@@ -421,8 +412,8 @@ void in_cluster_draft_fini(struct in_cluster_draft *d)
 
 int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet)
 {
-    char *named = args->operands[1], *whole = run_program_whole(named);
-    struct fbr_job job = {.argv = args->operands + 1};
+    char *named = args->operands[1], *whole = run_program_whole(named), **added = NULL;
+    struct fbr_job job = {.name = "master", .is_master = 1, .argv = args->operands + 1};
     struct fbr_error err = {0, ""};
     struct fbr_env list = {0};
     int code;
@@ -430,8 +421,13 @@ int in_cluster_master(const struct cli_args *args, const struct cli_value *env, 
     if (whole)
         args->operands[1] = whole;
     job.file = args->operands[1];
-    code = run_env_list(&list, env, "", &err) < 0 ? cli_failed(2, "%s", err.text)
-                                                  : run_master(&job, list.list, list.count, quiet);
+    if (run_env_list(&list, env, "", &err) < 0)
+        code = cli_failed(2, "%s", err.text);
+    else if (!(job.added_env = added = environment(list.list, list.count)))
+        code = cli_failed(COULD_NOT_START, "out of memory");
+    else
+        code = run_master(&job, quiet);
+    fbr_list_free(added);
     fbr_env_fini(&list);
     args->operands[1] = named;
     free(whole);

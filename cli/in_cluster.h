@@ -20,7 +20,7 @@ int in_cluster_run(const struct run_options *spec, const struct cli_args *args);
 /* Runs a program as a master in the cluster: the operands from the second on are the program and
  * its arguments; `env` is a list of VAR[=VALUE]. */
 int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet);
-/* The job of the master that in_cluster_run() would start, for a dry run. */
+/* The job of the master that in_cluster_run() starts; for a dry run, too. */
 struct in_cluster_draft {
     struct fbr_job job;
     char **words, **env;
@@ -28,8 +28,7 @@ struct in_cluster_draft {
 
 /* -ENOMEM and a message. Free with in_cluster_draft_fini() in each case. */
 int in_cluster_draft(struct in_cluster_draft *d, const struct run_options *spec,
-                     const struct cli_args *args, const struct fbr_config *config,
-                     struct fbr_error *err);
+                     const struct cli_args *args, struct fbr_error *err);
 void in_cluster_draft_fini(struct in_cluster_draft *d);
 
 /* Prints the accounts, Role and RoleBinding of masters with that name on standard output, as YAML

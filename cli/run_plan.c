@@ -195,7 +195,7 @@ static int make_manifest(struct plan *p, const struct run_options *s,
     int rc;
 
     if ((rc = make_job(p, s, err)) < 0 || (rc = show_job(p, &p->job, config, manifest, err)) < 0 ||
-        !p->inside || (rc = in_cluster_draft(&p->draft, s, p->args, config, err)) < 0)
+        !p->inside || (rc = in_cluster_draft(&p->draft, s, p->args, err)) < 0)
         return rc;
     return show_job(p, &p->draft.job, config, &p->master, err);
 }
