@@ -562,7 +562,6 @@ static int begin(void *arg)
     a->rt->orphaned = on_orphaned;
     fbr_cgroup_read(&a->limits);
     a->cpus = fbr_cgroup_cpus(&a->limits);
-    a->oom_kills = fbr_agent_oom_kills();
     fbr_probe_run(&a->probe);
     look_toward_launcher(a);
     if (!a->probe.loopback && fbr_probe_raise_loopback() == 0)

@@ -100,8 +100,8 @@ struct agent {
     struct fbr_runtime *rt;
     struct fbr_agent_order order;
     char hostname[256], address[64], dir[128], shm[128], topology[160];
-    uint32_t cpus; /* processors that its ranks can keep busy */
-    struct fbr_cgroup limits;
+    uint32_t cpus;            /* processors that its ranks can keep busy */
+    struct fbr_cgroup limits; /* oom_kills: as last read */
     struct fbr_probe probe;
     const struct fbr_pin_ops *pin;
     struct fbr_topology *machine;
@@ -114,7 +114,6 @@ struct agent {
     struct agent_request *requests;
     struct agent_stream *streams;
     uint64_t next_id;
-    uint64_t oom_kills; /* out-of-memory kills of the cgroup, as last read */
     uint64_t unwritten; /* bytes of output that the launcher has not written */
     bool full;
     struct fbr_timer show; /* runs while there is an unfinished line */
@@ -149,7 +148,6 @@ struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank);
 void fbr_agent_rank_signal(struct agent_rank *r, int sig);
 /* Frees the job if none of its ranks runs. */
 void fbr_agent_job_ended(struct agent_job *j);
-uint64_t fbr_agent_oom_kills(void);
 void fbr_agent_on_look(struct agent *a, struct fbr_cur *body); /* answers with USE */
 
 /* agent_look.c */

@@ -660,27 +660,18 @@ struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank)
 
 /* ---- Events ---- */
 
-/* How many times the kernel has killed for want of memory; 0 if the kernel does not report it. */
-uint64_t fbr_agent_oom_kills(void)
-{
-    struct fbr_cgroup l;
-
-    fbr_cgroup_read(&l);
-    return l.oom_kills;
-}
-
 /* Adds facts of the kernel about the death that the exit code does not show. */
 static void explain(struct agent *a, const struct fbr_job_event *e, char *text, size_t size)
 {
-    struct fbr_cgroup l = {.oom_kills = a->oom_kills};
+    struct fbr_cgroup l = a->limits;
     double peak = (double)e->peak / (1u << 20);
 
     snprintf(text, size, "%s", e->text);
     if (e->code == -SIGKILL)
         fbr_cgroup_read(&l);
-    if (l.oom_kills == a->oom_kills || text[0])
+    if (l.oom_kills == a->limits.oom_kills || text[0])
         return;
-    a->oom_kills = l.oom_kills;
+    a->limits.oom_kills = l.oom_kills;
     if (l.memory)
         snprintf(text, size, "out of memory: it used up to %.0f MiB, and the limit is %.0f MiB",
                  peak, (double)l.memory / (1u << 20));
