@@ -326,12 +326,6 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
 
 /* ---- Program and environment ---- */
 
-static bool in_container(void)
-{
-    return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
-           getenv("KUBERNETES_SERVICE_HOST");
-}
-
 /* Explains a program that is not in PATH: the user may have meant a file of the folder that the
  * ranks start in. */
 static int no_program(const char *name, const char *workdir, bool image, struct fbr_error *err)
@@ -367,15 +361,15 @@ static int no_program(const char *name, const char *workdir, bool image, struct 
 
 /* Explains a path that does not exist: a container has another working directory and other files
  * than those that the user sees. */
-static int no_file(const char *name, const char *workdir, struct fbr_error *err)
+static int no_file(const char *name, const char *workdir, bool image, struct fbr_error *err)
 {
     char here[PATH_MAX] = "";
 
     if (name[0] == '/')
         return fbr_fail(err, -ENOENT, "cannot start %s: there is no such file%s", name,
-                        in_container() ? " in the image; use --workdir DIR to start ./NAME from "
-                                         "its directory DIR"
-                                       : "");
+                        image ? " in the image; use --workdir DIR to start ./NAME from its "
+                                "directory DIR"
+                              : "");
     if (workdir[0] != '/' && !getcwd(here, sizeof(here)))
         here[0] = '\0';
     return fbr_fail(err, -ENOENT,
@@ -399,6 +393,7 @@ static int find_program(struct agent_rank *r, const char *name, const char *work
                         const struct fbr_env *env, struct fbr_error *err)
 {
     const char *path = fbr_env_get(env, "PATH");
+    bool image = r->job->agent->order.image;
     struct stat st;
 
     if (!name) {
@@ -409,7 +404,8 @@ static int find_program(struct agent_rank *r, const char *name, const char *work
         snprintf(r->file, sizeof(r->file), "%s", name);
         if (strlen(name) >= sizeof(r->file))
             return fbr_fail(err, -ENAMETOOLONG, "its name is too long");
-        return strchr(name, ' ') || is_there(name, workdir) ? 0 : no_file(name, workdir, err);
+        return strchr(name, ' ') || is_there(name, workdir) ? 0
+                                                            : no_file(name, workdir, image, err);
     }
     for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; *at;) {
         size_t n = strcspn(at, ":");
@@ -421,7 +417,7 @@ static int find_program(struct agent_rank *r, const char *name, const char *work
         at += n + (at[n] == ':');
     }
     r->file[0] = '\0';
-    return no_program(name, workdir, r->job->agent->order.image, err);
+    return no_program(name, workdir, image, err);
 }
 
 static void set_gpu(void *user, const char *name, const char *value)
