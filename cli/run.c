@@ -35,7 +35,7 @@
 /* Shows the plan on standard error, before the start. */
 static int show_map(const struct run_options *s)
 {
-    char *text = fbr_ring_plan_text(s->size, &s->ring, s->names, 1);
+    char *text = fbr_ring_plan_text(s->size, &s->ring, s->names);
 
     if (!text)
         return -1;

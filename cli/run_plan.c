@@ -255,7 +255,7 @@ int run_plan_show(const struct run_options *s, const struct cli_args *args)
     if (p.inside)
         ring.backend = in_cluster_backend(NULL);
     plan = p.json ? fbr_ring_plan_json(s->size, &ring, s->names)
-                  : fbr_ring_plan_text(s->size, &ring, s->names, 1);
+                  : fbr_ring_plan_text(s->size, &ring, s->names);
     code = plan ? show(&p, s, plan) : cli_failed(COULD_NOT_START, "%s", fiber_last_error());
 
     free(plan);

@@ -146,8 +146,7 @@ static void label(void *user, unsigned i, char *out, size_t size)
     snprintf(out, size, "%u", i);
 }
 
-char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, const char *const *hosts,
-                         int with_map)
+char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, const char *const *hosts)
 {
     struct picture p;
     struct fbr_buf b;
@@ -171,7 +170,7 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, const cha
     }
     if (p.note[0])
         fbr_putf(&b, "%s\n", p.note);
-    if (with_map && p.pins)
+    if (p.pins)
         map = p.ops->draw(p.machine, p.pins, p.placed, label, NULL);
     if (map)
         fbr_putf(&b, "%s", map);

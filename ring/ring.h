@@ -23,8 +23,7 @@ int fbr_ring_plan(struct fbr_plan *p, int size, const struct fiber_ring_options 
  * ranks by node, bindings on this machine (for the local backend). Starts nothing. `hosts`: the
  * name of each node; NULL: not known yet. The caller frees the text. Returns NULL and keeps an
  * error if the options are wrong. */
-char *fbr_ring_plan_text(int size, const struct fiber_ring_options *opts, const char *const *hosts,
-                         int with_map);
+char *fbr_ring_plan_text(int size, const struct fiber_ring_options *opts, const char *const *hosts);
 /* The same as a JSON object. */
 char *fbr_ring_plan_json(int size, const struct fiber_ring_options *opts, const char *const *hosts);
 
