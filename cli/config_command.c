@@ -71,26 +71,19 @@ static int show_text(const struct fbr_config *c, const char *key)
     return 0;
 }
 
-static bool is_key(const char *name)
-{
-    size_t n;
-    const struct fbr_config_key *keys = fbr_config_keys(&n);
-
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(keys[i].name, name))
-            return true;
-    return false;
-}
-
-static int unknown_key(const char *key)
+/* Returns 0; or 2, after a message, if there is no such key. */
+static int check_key(const char *key)
 {
     size_t n;
     const struct fbr_config_key *keys = fbr_config_keys(&n);
     struct cli_guess g;
 
     cli_guess_begin(&g, key + (strncmp(key, "FIBER_", 6) ? 0 : 6));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (!strcmp(keys[i].name, key))
+            return 0;
         cli_guess_try(&g, keys[i].name);
+    }
     return cli_failed(2, "there is no setting %s%s%s%s", key, g.found ? "; did you mean " : "",
                       g.found ? g.found : "", g.found ? "?" : "");
 }
@@ -129,8 +122,8 @@ static int run_config(const struct cli_args *args)
                  "show takes at most one KEY; to set it, use `fiber config set KEY VALUE`");
     if (err.code)
         return cli_usage(args->command, &err);
-    if (key && !is_key(key))
-        return unknown_key(key);
+    if (key && check_key(key))
+        return 2;
     if (sets)
         return set(key, args->operands[2]);
     if (fbr_config_load_again(&c, &err) < 0)
