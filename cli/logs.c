@@ -193,7 +193,7 @@ static int name_last(char *name, size_t size, struct fbr_error *err)
     struct fbr_spool_run kept;
     struct run_client run;
     char root[PATH_MAX];
-    int rc = run_client_last(&run, err);
+    int rc = run_client_only(&run, true, err);
 
     if (rc == -ENOENT && find_root(root) && fbr_spool_find(&kept, root, NULL) == 0)
         run = (struct run_client){.about = kept.about, .fd = -1};

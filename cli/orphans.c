@@ -387,7 +387,7 @@ int orphan_run_here(const char *typed, const char *verb, struct run_client *run,
     int rc;
 
     snprintf(name, sizeof(name), "%.*s", (int)len, typed ? typed : "");
-    rc = typed ? orphan_run_find(name, NULL, run, &e, err) : run_client_only(run, err);
+    rc = typed ? orphan_run_find(name, NULL, run, &e, err) : run_client_only(run, false, err);
     if (rc < 0)
         return rc;
     if (job)

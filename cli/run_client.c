@@ -373,54 +373,40 @@ int run_client_find(const char *typed, struct run_client *run, struct fbr_error 
     return rc;
 }
 
-int run_client_only(struct run_client *run, struct fbr_error *err)
-{
-    struct run_client *runs;
-    char names[256] = "";
-    size_t count, len = 0;
-    int rc = run_client_list(&runs, &count, false, err);
-
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < count && len < sizeof(names); i++)
-        len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.8s %.64s", i ? ", " : "",
-                                runs[i].about.uid, runs[i].about.name);
-    if (count == 0)
-        rc = fbr_fail(err, -ENOENT, "no run of yours goes on here; see `fiber ps -a`");
-    else if (count > 1)
-        rc = fbr_fail(err, -EEXIST, "%zu runs go on: use the id or name of one: %s%s", count, names,
-                      len < sizeof(names) ? "" : "...");
-    else
-        take_over(run, &runs[0]);
-    run_client_list_free(runs, count);
-    return rc;
-}
-
 /* The end of a run whose launcher was killed is unknown, but later than its start. */
 static int64_t end_of(const struct run_client *run)
 {
     return run->facts.ended_ms ? run->facts.ended_ms : run->about.started_ms;
 }
 
-int run_client_last(struct run_client *run, struct fbr_error *err)
+int run_client_only(struct run_client *run, bool ended, struct fbr_error *err)
 {
-    struct run_client *runs, *last = NULL;
-    size_t count;
-    int rc = run_client_only(run, err);
+    struct run_client *runs, *found = NULL;
+    size_t count, living = 0, len = 0;
+    int rc = run_client_list(&runs, &count, ended, err);
+    char names[256] = "";
 
-    if (rc != -ENOENT)
-        return rc;
-    *err = (struct fbr_error){0, ""};
-    rc = run_client_list(&runs, &count, true, err);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < count; i++)
-        last = !last || end_of(&runs[i]) >= end_of(last) ? &runs[i] : last;
-    if (last)
-        take_over(run, last);
+    for (size_t i = 0; i < count; i++) {
+        bool lives = runs[i].state <= CLIENT_SILENT;
+
+        if (lives && len < sizeof(names))
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.8s %.64s",
+                                    living ? ", " : "", runs[i].about.uid, runs[i].about.name);
+        living += lives;
+        if (lives || (!living && (!found || end_of(&runs[i]) >= end_of(found))))
+            found = &runs[i];
+    }
+    if (living > 1)
+        rc = fbr_fail(err, -EEXIST, "%zu runs go on: use the id or name of one: %s%s", living,
+                      names, len < sizeof(names) ? "" : "...");
+    else if (found)
+        take_over(run, found);
     else
         rc = fbr_fail(err, -ENOENT,
-                      "there is no run of yours on this host; see `fiber ps --all-backends`");
+                      ended ? "there is no run of yours on this host; see `fiber ps --all-backends`"
+                            : "no run of yours goes on here; see `fiber ps -a`");
     run_client_list_free(runs, count);
     return rc;
 }

@@ -46,11 +46,10 @@ void run_client_list_free(struct run_client *runs, size_t count);
 int run_client_find(const char *typed, struct run_client *run, struct fbr_error *err);
 void run_client_free(struct run_client *run);
 
-/* Finds the only running run of this user on this host. -ENOENT: there is none; -EEXIST: there are
- * several, which err names. Free with run_client_free(). */
-int run_client_only(struct run_client *run, struct fbr_error *err);
-/* The same; if no run is running, finds the one that ended last. */
-int run_client_last(struct run_client *run, struct fbr_error *err);
+/* Finds the only running run of this user on this host; if none is running and `ended`, the one
+ * that ended last. -ENOENT: there is none; -EEXIST: there are several, which err names. Free with
+ * run_client_free(). */
+int run_client_only(struct run_client *run, bool ended, struct fbr_error *err);
 
 /* Opens one more connection to the run, for run_client_tunnel() and the like. Free with
  * run_client_free(). */

@@ -219,18 +219,18 @@ static void without_a_name_there_must_be_just_one(void **state)
     static const char *const ids[] = {"aaaa1111", "bbbb2222", "cccc3333"};
 
     (void)state;
-    assert_int_equal(run_client_only(&run, &err), -ENOENT);
+    assert_int_equal(run_client_only(&run, false, &err), -ENOENT);
     assert_string_equal(err.text, "no run of yours goes on here; see `fiber ps -a`");
     for (size_t i = 0; i < COUNT(runs); i++) {
         made_run_init(&runs[i], ids[i], "train", (int64_t)(9 - i) * HOUR_MS);
         made_run_begin(&runs[i]);
         if (i > 0)
             continue;
-        assert_int_equal(run_client_only(&run, &err), 0);
+        assert_int_equal(run_client_only(&run, false, &err), 0);
         assert_string_equal(run.about.uid, runs[0].about.uid);
         run_client_free(&run);
     }
-    assert_int_equal(run_client_only(&run, &err), -EEXIST);
+    assert_int_equal(run_client_only(&run, false, &err), -EEXIST);
     assert_string_equal(err.text, "3 runs go on: use the id or name of one: aaaa1111 train, "
                                   "bbbb2222 train, cccc3333 train");
 }
@@ -241,7 +241,7 @@ static const char *last_run(void)
     struct run_client run;
 
     err = (struct fbr_error){0, ""};
-    if (run_client_last(&run, &err) < 0)
+    if (run_client_only(&run, true, &err) < 0)
         return err.text;
     assert_int_equal(err.code, 0);
     snprintf(uid, sizeof(uid), "%s", run.about.uid);
