@@ -105,15 +105,15 @@ static struct run_host *take_host(struct run_hosts *h, const char *where, const 
     return take_name(h, where, name, n, err);
 }
 
-static int add_named(struct run_hosts *h, const char *where, const char *name, size_t len,
-                     unsigned long slots, struct fbr_error *err)
+static int add_named(struct run_hosts *h, const char *where, const char *name, unsigned long slots,
+                     struct fbr_error *err)
 {
     struct run_host *host;
 
-    if (!is_name(name, len) || slots < 1 || slots > SLOTS_MAX)
-        return fbr_fail(err, -EINVAL, "%s: \"%.*s\" is not a host with 1 to %d ranks", where,
-                        (int)(len < 64 ? len : 64), name, SLOTS_MAX);
-    host = take_name(h, where, name, len, err);
+    if (!is_name(name, strlen(name)) || slots < 1 || slots > SLOTS_MAX)
+        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is not a host with 1 to %d ranks", where, name,
+                        SLOTS_MAX);
+    host = take_name(h, where, name, strlen(name), err);
     if (!host)
         return err->code;
     host->slots += (int64_t)slots;
@@ -473,51 +473,27 @@ static const struct {
 
 /* ---- Texts ---- */
 
-/* Finds the next word; returns its length, 0: there is none. */
-static size_t next_field(const char **at)
+/* Returns the number that a word is; 0: it is not a number, or NULL. */
+static unsigned long number(const char *word)
 {
-    *at += strspn(*at, SPACES);
-    return strcspn(*at, SPACES);
-}
-
-/* Reads a word that is a number; 0: it is not a number. */
-static unsigned long next_number(const char **at)
-{
-    size_t n = next_field(at), i = 0;
-    unsigned long value = 0;
-
-    for (; i < n && isdigit((unsigned char)(*at)[i]) && value < UINT_MAX; i++)
-        value = value * 10 + (unsigned long)((*at)[i] - '0');
-    *at += n;
-    return i == n ? value : 0;
-}
-
-/* Parses HOST RANKS. */
-static int take_pair(struct run_hosts *h, const char *where, const char **at, struct fbr_error *err)
-{
-    size_t n = next_field(at);
-    const char *name = *at;
-
-    *at += n;
-    return n ? add_named(h, where, name, n, next_number(at), err) : 0;
+    return word && !word[strspn(word, "0123456789")] ? strtoul(word, NULL, 10) : 0;
 }
 
 /* Parses NODES CORES HOSTLIST: if the split is not even, the first nodes have one more. */
-static int take_group(struct run_hosts *h, const char *where, const char *at, struct fbr_error *err)
+static int take_group(struct run_hosts *h, const char *where, char *line, struct fbr_error *err)
 {
-    unsigned long nodes = next_number(&at), cores = next_number(&at);
-    size_t n = next_field(&at);
-    char *list = strndup(at, n);
+    char *rest = NULL;
+    unsigned long nodes = number(strtok_r(line, SPACES, &rest));
+    unsigned long cores = number(strtok_r(NULL, SPACES, &rest));
+    const char *list = strtok_r(NULL, SPACES, &rest);
     struct fbr_args names = {0};
-    int rc = !list ? -ENOMEM : nodes ? fbr_slurm_hosts(list, HOSTS_MAX, &names) : 0;
+    int rc = nodes ? fbr_slurm_hosts(list ? list : "", HOSTS_MAX, &names) : 0;
 
-    free(list);
     if (rc < 0 || (nodes && (names.n != nodes || cores < nodes)))
         rc =
             fbr_fail(err, rc < 0 ? rc : -EINVAL, "%s: the line is not NODES CORES HOSTLIST", where);
     for (size_t i = 0; rc == 0 && i < names.n; i++)
-        rc = add_named(h, where, names.at[i], strlen(names.at[i]),
-                       cores / nodes + (i < cores % nodes), err);
+        rc = add_named(h, where, names.at[i], cores / nodes + (i < cores % nodes), err);
     fbr_args_fini(&names);
     return rc;
 }
@@ -530,15 +506,14 @@ struct listed {
 static int take_listed(void *user, const char *where, char *line, struct fbr_error *err)
 {
     struct listed *l = user;
-    const char *at = line;
+    char *rest = NULL;
     int rc = 0;
 
     if (l->kind == RUN_FLUX)
-        return take_group(l->hosts, where, at, err);
-    if (l->kind == RUN_SGE)
-        return take_pair(l->hosts, where, &at, err);
-    while (rc == 0 && *at)
-        rc = take_pair(l->hosts, where, &at, err);
+        return take_group(l->hosts, where, line, err);
+    for (const char *name = strtok_r(line, SPACES, &rest); name && rc == 0;
+         name = l->kind == RUN_SGE ? NULL : strtok_r(NULL, SPACES, &rest)) /* HOST RANKS */
+        rc = add_named(l->hosts, where, name, number(strtok_r(NULL, SPACES, &rest)), err);
     return rc;
 }
 
