@@ -19,24 +19,15 @@
 
 bool cp_place(const char *typed, struct cp_place *p)
 {
-    const char *colon = strchr(typed, ':'), *slash = strchr(typed, '/');
-    size_t run;
+    size_t len = strcspn(typed, ":");
+    const char *slash = memchr(typed, '/', len);
 
-    memset(p, 0, sizeof(*p));
-    p->path = typed;
-    if (!colon || colon == typed || typed[0] == '.' || typed[0] == '/')
+    *p = (struct cp_place){.path = typed};
+    if (!typed[len] || len == 0 || len >= sizeof(p->job) || typed[0] == '.' || typed[0] == '/' ||
+        (slash && memchr(slash + 1, '/', (size_t)(typed + len - slash - 1))))
         return false;
-    if (slash && slash > colon)
-        slash = NULL;
-    if (slash && memchr(slash + 1, '/', (size_t)(colon - slash - 1)))
-        return false;
-    run = (size_t)((slash ? slash : colon) - typed);
-    if (run >= sizeof(p->run) || (slash && (size_t)(colon - slash) > sizeof(p->job)))
-        return false;
-    memcpy(p->run, typed, run);
-    if (slash)
-        memcpy(p->job, slash + 1, (size_t)(colon - slash - 1));
-    p->path = colon + 1;
+    memcpy(p->job, typed, len);
+    p->path = typed + len + 1;
     return true;
 }
 
@@ -150,11 +141,11 @@ static int get_it(struct cp *c, struct fbr_error *err)
 /* ---- The command ---- */
 
 /* Copies, after the run was found. */
-static int copy_there(struct cp *c, struct fbr_error *err)
+static int copy_there(struct cp *c, const char *typed, struct fbr_error *err)
 {
     int job = -1, rc;
 
-    if (c->there.job[0] && (job = run_client_job(c->there.job, &c->run, err)) < 0)
+    if (typed[0] && (job = run_client_job(typed, &c->run, err)) < 0)
         return err->code;
     rc = run_client_tunnel(&c->run, job, err);
     if (rc < 0)
@@ -164,11 +155,12 @@ static int copy_there(struct cp *c, struct fbr_error *err)
 
 static int copy(struct cp *c, struct fbr_error *err)
 {
-    int rc = orphan_run_here(c->there.run, "cp", &c->run, NULL, err);
+    const char *job;
+    int rc = orphan_run_here(c->there.job, "cp", &c->run, &job, err);
 
     if (rc < 0)
         return rc;
-    rc = copy_there(c, err);
+    rc = copy_there(c, job, err);
     fbr_buf_fini(&c->m.bytes);
     run_client_free(&c->run);
     return rc;

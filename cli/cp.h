@@ -7,8 +7,8 @@
 #include <stdbool.h>
 
 struct cp_place {
-    char run[64], job[64]; /* job is "" if none was given */
-    const char *path;      /* points into the operand */
+    char job[128];    /* "RUN/JOB" or "RUN" */
+    const char *path; /* points into the operand */
 };
 
 /* Splits "RUN/JOB:PATH" or "RUN:PATH"; false: `typed` is a file of this host. */

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -14,20 +15,19 @@
 static void a_file_there_has_a_run_and_perhaps_a_job(void **state)
 {
     static const struct {
-        const char *typed, *run, *job, *path;
+        const char *typed, *job, *path;
     } cases[] = {
-        {"train:x", "train", "", "x"},
-        {"train/3:/tmp/x", "train", "3", "/tmp/x"},
-        {"3fa9/worker-7:", "3fa9", "worker-7", ""},
-        {"train:a/b:c", "train", "", "a/b:c"},
-        {"train/:x", "train", "", "x"},
+        {"train:x", "train", "x"},
+        {"train/3:/tmp/x", "train/3", "/tmp/x"},
+        {"3fa9/worker-7:", "3fa9/worker-7", ""},
+        {"train:a/b:c", "train", "a/b:c"},
+        {"train/:x", "train/", "x"},
     };
     struct cp_place p;
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_true(cp_place(cases[i].typed, &p));
-        assert_string_equal(p.run, cases[i].run);
         assert_string_equal(p.job, cases[i].job);
         assert_string_equal(p.path, cases[i].path);
     }
@@ -35,10 +35,9 @@ static void a_file_there_has_a_run_and_perhaps_a_job(void **state)
 
 static void all_else_is_a_file_here(void **state)
 {
-    static const char *const cases[] = {
-        "x",       "/tmp/x", "./a:b",
-        "../a:b",  "/a:b",   ":x",
-        "a/b/c:d", "",       "1234567890123456789012345678901234567890123456789012345678901234:x"};
+    static const char *const cases[] = {"x",    "/tmp/x", "./a:b",   "../a:b",
+                                        "/a:b", ":x",     "a/b/c:d", ""};
+    char longest[131];
     struct cp_place p;
 
     (void)state;
@@ -46,6 +45,9 @@ static void all_else_is_a_file_here(void **state)
         assert_false(cp_place(cases[i], &p));
         assert_string_equal(p.path, cases[i]);
     }
+    snprintf(longest, sizeof(longest), "%0128d:x", 1); /* longer than the name of a run */
+    assert_false(cp_place(longest, &p));
+    assert_string_equal(p.path, longest);
 }
 
 int main(void)
