@@ -70,13 +70,23 @@ static int take_pairs(struct fbr_env *e, const struct cli_value *v, const char *
     return check_env(e, err);
 }
 
-/* A variable that is not set here is left out, as docker does. */
-static int take_file_variable(void *user, const char *name, const char *value)
+int run_env_line(void *user, const char *where, char *line, struct fbr_error *err)
 {
-    if (!value)
-        value = getenv(name);
+    const char *value;
+    char *equals;
+
+    line += strspn(line, " \t");
+    if (!*line || *line == '#')
+        return 0;
+    equals = strchr(line, '=');
+    if (equals)
+        *equals = '\0';
+    if (!*line || strpbrk(line, " \t"))
+        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is not the name of a variable; use NAME=VALUE",
+                        where, line);
+    value = equals ? equals + 1 : getenv(line);
     if (value)
-        fbr_env_set(user, name, "%s", value);
+        fbr_env_set(user, line, "%s", value);
     return 0;
 }
 
@@ -86,7 +96,7 @@ int run_env_take(struct fbr_env *e, const struct cli_args *args, struct fbr_erro
     int rc;
 
     for (size_t i = 0; i < files->count; i++)
-        if (env_file_read(files->list[i], take_file_variable, e, err) < 0)
+        if (text_file_each(files->list[i], run_env_line, e, err) < 0)
             return fbr_wrap(err, "--env-file");
     if ((rc = run_env_list(e, &args->values[RUN_ENV], ", or --genv VAR VALUE", err)) < 0 ||
         (rc = take_pairs(e, &args->values[RUN_MCA], FBR_MCA_PREFIX, err)) < 0)

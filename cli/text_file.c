@@ -56,41 +56,7 @@ int text_file_lines(const char *origin, const char *text, size_t len, text_file_
     return 0;
 }
 
-/* ---- Variables ---- */
-
-struct variables {
-    int (*pair)(void *user, const char *name, const char *value);
-    void *user;
-};
-
-static int give_pair(void *user, const char *where, char *line, struct fbr_error *err)
-{
-    struct variables *v = user;
-    char *equals;
-
-    line += strspn(line, " \t");
-    if (!*line || *line == '#')
-        return 0;
-    equals = strchr(line, '=');
-    if (equals)
-        *equals = '\0';
-    if (!*line || strpbrk(line, " \t"))
-        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is not the name of a variable; use NAME=VALUE",
-                        where, line);
-    return v->pair(v->user, line, equals ? equals + 1 : NULL);
-}
-
-int env_file_parse(const char *origin, const char *text, size_t len,
-                   int (*pair)(void *user, const char *name, const char *value), void *user,
-                   struct fbr_error *err)
-{
-    struct variables v = {pair, user};
-
-    return text_file_lines(origin, text, len, give_pair, &v, err);
-}
-
-int env_file_read(const char *path, int (*pair)(void *user, const char *name, const char *value),
-                  void *user, struct fbr_error *err)
+int text_file_each(const char *path, text_file_line *fn, void *user, struct fbr_error *err)
 {
     char *text;
     size_t len;
@@ -98,7 +64,7 @@ int env_file_read(const char *path, int (*pair)(void *user, const char *name, co
 
     if (rc < 0)
         return rc;
-    rc = env_file_parse(path, text, len, pair, user, err);
+    rc = text_file_lines(path, text, len, fn, user, err);
     free(text);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* text_file.h - small files that users write: as a whole, and as variables.
+/* text_file.h - small files that users write: as a whole, and line by line.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_TEXT_FILE_H
@@ -20,21 +20,7 @@ typedef int text_file_line(void *user, const char *where, char *line, struct fbr
 int text_file_lines(const char *origin, const char *text, size_t len, text_file_line *fn,
                     void *user, struct fbr_error *err);
 
-/* ---- Variables, as docker's --env-file takes them; pure ----
- *
- *   # a comment
- *   NAME=VALUE      the value is all of the rest of the line, quotes too
- *   NAME            with its value here, if there is such a variable here
- */
-
-/* Calls pair() for each variable in order; value NULL: only the name is given. The texts are valid
- * during the call; a negative return value ends the loop. -EINVAL and a message with the line if
- * the line is invalid. */
-int env_file_parse(const char *origin, const char *text, size_t len,
-                   int (*pair)(void *user, const char *name, const char *value), void *user,
-                   struct fbr_error *err);
-/* The same for a file. */
-int env_file_read(const char *path, int (*pair)(void *user, const char *name, const char *value),
-                  void *user, struct fbr_error *err);
+/* The same for the lines of a file. */
+int text_file_each(const char *path, text_file_line *fn, void *user, struct fbr_error *err);
 
 #endif

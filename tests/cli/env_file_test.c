@@ -13,25 +13,36 @@
 
 #include <cmocka.h>
 
+#include "cli/run_env.h"
 #include "cli/text_file.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 
-static char got[512];
+static struct fbr_env got;
 
-static int keep(void *user, const char *name, const char *value)
+/* The variables of `got` as one text. */
+static const char *said(void)
 {
-    size_t n = strlen(got);
+    static char text[512];
+    size_t n = 0;
 
-    snprintf(got + n, sizeof(got) - n, "[%s%s%s]", name, value ? "=" : "", value ? value : "");
-    return user ? -ECANCELED : 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < got.count; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "[%s]", got.list[i]);
+    return text;
 }
 
 static int parse(const char *text, size_t len, struct fbr_error *err)
 {
-    got[0] = '\0';
+    fbr_env_fini(&got);
     *err = (struct fbr_error){0, ""};
-    return env_file_parse("x.env", text, len, keep, NULL, err);
+    return text_file_lines("x.env", text, len, run_env_line, &got, err);
+}
+
+static int read_file(const char *path, struct fbr_error *err)
+{
+    fbr_env_fini(&got);
+    return text_file_each(path, run_env_line, &got, err);
 }
 
 static void lines_are_variables(void **state)
@@ -44,16 +55,17 @@ static void lines_are_variables(void **state)
         {"A=1\nB=2\n", "[A=1][B=2]"},
         {"# c\n\n  \t\n  A=1\n", "[A=1]"},
         {"A= x 'y' \"z\" # no comment ", "[A= x 'y' \"z\" # no comment ]"},
-        {"A=b=c\r\nHERE\r\n", "[A=b=c][HERE]"},
+        {"A=b=c\r\nHERE\r\nNOT_HERE\r\n", "[A=b=c][HERE=it is]"},
         {"EMPTY=\n", "[EMPTY=]"},
-        {"A=1\nA=2", "[A=1][A=2]"},
+        {"A=1\nB=\nA=2", "[A=2][B=]"},
     };
     struct fbr_error err;
 
     (void)state;
+    setenv("HERE", "it is", 1);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(parse(cases[i].text, strlen(cases[i].text), &err), 0);
-        assert_string_equal(got, cases[i].said);
+        assert_string_equal(said(), cases[i].said);
     }
 }
 
@@ -70,16 +82,6 @@ static void a_wrong_line_is_named(void **state)
     assert_non_null(strstr(err.text, "not text"));
 }
 
-static void who_does_not_want_more_gets_no_more(void **state)
-{
-    struct fbr_error err = {0, ""};
-
-    (void)state;
-    got[0] = '\0';
-    assert_int_equal(env_file_parse("x", "A=1\nB=2", 7, keep, got, &err), -ECANCELED);
-    assert_string_equal(got, "[A=1]");
-}
-
 static void a_file_is_read_whole_or_refused(void **state)
 {
     char dir[64], path[128];
@@ -89,25 +91,24 @@ static void a_file_is_read_whole_or_refused(void **state)
     (void)state;
     temp_dir_make(dir);
     snprintf(path, sizeof(path), "%s/x", dir);
-    assert_int_equal(env_file_read(path, keep, NULL, &err), -ENOENT);
+    assert_int_equal(read_file(path, &err), -ENOENT);
     assert_non_null(strstr(err.text, path));
     file_make(path, "\xef\xbb\xbfMARKED=1\n", 12, 0600);
-    got[0] = '\0';
-    assert_int_equal(env_file_read(path, keep, NULL, &err), 0);
-    assert_string_equal(got, "[MARKED=1]");
+    assert_int_equal(read_file(path, &err), 0);
+    assert_string_equal(said(), "[MARKED=1]");
     f = fopen(path, "w");
     for (unsigned i = 0; i < TEXT_FILE_MAX / 8; i++)
         fputs("#234567\n", f);
     fclose(f);
-    got[0] = '\0';
-    assert_int_equal(env_file_read(path, keep, NULL, &err), 0);
+    assert_int_equal(read_file(path, &err), 0);
     f = fopen(path, "a");
     fputs("A=1\n", f);
     fclose(f);
-    assert_int_equal(env_file_read(path, keep, NULL, &err), -EFBIG);
-    assert_string_equal(got, "");
-    assert_int_equal(env_file_read(dir, keep, NULL, &err), -EISDIR);
+    assert_int_equal(read_file(path, &err), -EFBIG);
+    assert_string_equal(said(), "");
+    assert_int_equal(read_file(dir, &err), -EISDIR);
     temp_dir_remove(dir);
+    fbr_env_fini(&got);
 }
 
 int main(void)
@@ -115,7 +116,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_variables),
         cmocka_unit_test(a_wrong_line_is_named),
-        cmocka_unit_test(who_does_not_want_more_gets_no_more),
         cmocka_unit_test(a_file_is_read_whole_or_refused),
     };
 

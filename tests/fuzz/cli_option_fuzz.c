@@ -11,19 +11,20 @@
 #include "cli/completion.c"
 
 /* Files are not for a fuzzer to open; env_file_fuzz.c has what is in them. */
-#define env_file_read unused_env_file_read
+#define text_file_each unused_text_file_each
 #define text_file_read unused_text_file_read
 #include "cli/text_file.c"
-#undef env_file_read
+#undef text_file_each
 #undef text_file_read
 
 #define ARGUMENTS 64
-int env_file_read(const char *path, int (*pair)(void *user, const char *name, const char *value),
-                  void *user, struct fbr_error *err)
+int text_file_each(const char *path, text_file_line *fn, void *user, struct fbr_error *err)
 {
+    char line[] = "NAME=value";
+
     if (!path[0])
         return fbr_fail(err, -ENOENT, "no file");
-    return pair(user, "NAME", "value");
+    return fn(user, path, line, err);
 }
 
 int text_file_read(const char *path, char **text, size_t *len, struct fbr_error *err)
