@@ -68,7 +68,7 @@ int fbr_ring_files_open(struct fiber_ring *r, struct fbr_error *err)
 
     if (rc < 0 || !dir || is_pattern(dir))
         return rc;
-    snprintf(run, sizeof(run), "%.*s", UID_SHOWN, r->uid);
+    snprintf(run, sizeof(run), "%.*s", UID_SHOWN, r->about.uid);
     if (asprintf(&path, "%s/%s", dir, run) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
     if (mkdir(path, 0777) < 0) {
@@ -104,7 +104,7 @@ static int expand(const struct ring_job *j, uint32_t rank, char *out, size_t siz
         else if (*++at == 'h')
             n += (size_t)snprintf(out + n, size - n, "%s", fbr_ring_host_of(j, rank));
         else if (*at == 'j')
-            n += (size_t)snprintf(out + n, size - n, "%.*s", UID_SHOWN, j->ring->uid);
+            n += (size_t)snprintf(out + n, size - n, "%.*s", UID_SHOWN, j->ring->about.uid);
         else
             n += (size_t)snprintf(out + n, size - n, "%s", *at == '%' ? "%" : number);
     }

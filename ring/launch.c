@@ -146,7 +146,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *prog
         r->options.on_failure == FIBER_RING_RESTART || r->options.on_failure == FIBER_RING_REPLACE
             ? (uint32_t)r->max_restarts
             : 0;
-    i->run = strdup(r->uid);
+    i->run = strdup(r->about.uid);
     i->nspace = new_nspace();
     if (parent) {
         i->spawned = true;
@@ -739,7 +739,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
 
     spec.index = (int)a->number + 1;
     spec.numbered = r->ranks;
-    spec.apart = r->options.nodes > 1 && !r->ranks ? r->uid : NULL;
+    spec.apart = r->options.nodes > 1 && !r->ranks ? r->about.uid : NULL;
     if (!(r->options.flags & FIBER_RING_OVERSUBSCRIBE))
         spec.width = (int)ranks * (r->options.cpus_per_rank ? r->options.cpus_per_rank : 1);
     spec.reserve = r->options.cpus_per_rank ? spec.width : 0;
@@ -787,7 +787,6 @@ static void on_grace(void *arg)
 
 int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
 {
-    struct fbr_run_control_about about;
     struct fbr_error spool = {0, ""};
     int rc;
 
@@ -800,8 +799,7 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
     for (uint32_t i = 0; i < r->nagents; i++)
         if ((rc = fbr_ring_start_agent(&r->agents[i])) < 0)
             return fbr_fail(err, rc, "%s", fiber_last_error());
-    fbr_ring_about(r, &about);
-    if (fbr_spool_open(&r->spool, r->rt->config, &about, r->size, &spool) < 0)
+    if (fbr_spool_open(&r->spool, r->rt->config, &r->about, r->size, &spool) < 0)
         fbr_info("the output of ranks is not kept for `fiber logs`: %s", spool.text);
     if (r->options.timeout_ms > 0)
         fbr_timer_start(&r->limit, (uint64_t)r->options.timeout_ms, 0);

@@ -21,7 +21,6 @@
 #include "runtime/base/random.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/jobspec.h"
-#include "runtime/program/script.h"
 
 #define TOLD_MS 2000 /* ms to notify the agents that we stop */
 
@@ -124,15 +123,12 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
         return fbr_fail(err, rc, "out of memory");
     r->grace_ms = o->grace_ms ? o->grace_ms : fbr_config_ms(r->rt->config, "grace");
     r->max_restarts = o->max_restarts ? o->max_restarts : 3;
-    r->started_ms = fbr_wall_ms();
-    fbr_ring_apps_name(o, r->command, sizeof(r->command));
-    if (!r->command[0])
-        fbr_script_own(NULL, 0, r->command, sizeof(r->command));
-    if ((rc = fbr_random_id(r->uid)) < 0)
+    if ((rc = fbr_random_id(r->about.uid)) < 0)
         return fbr_fail(err, rc, "cannot create an id for the ring: %s", fbr_strerror(rc));
     if ((rc = count_agents(r, o, err)) < 0 || (rc = fbr_ring_files_open(r, err)) < 0 ||
         (fn && (rc = fbr_ring_make_work(r, fn, arg, len, err)) < 0))
         return rc;
+    fbr_ring_describe(r, o);
     r->agents = calloc(r->nagents, sizeof(*r->agents));
     if (!r->agents)
         return fbr_fail(err, -ENOMEM, "out of memory");
@@ -623,12 +619,12 @@ static int call_facts(void *arg)
     struct ring_job *j = fbr_ring_newest(r);
 
     memset(f, 0, sizeof(*f));
-    snprintf(f->uid, sizeof(f->uid), "%s", r->uid);
-    snprintf(f->backend, sizeof(f->backend), "%s", fbr_ring_backend(r));
+    snprintf(f->uid, sizeof(f->uid), "%s", r->about.uid);
+    snprintf(f->backend, sizeof(f->backend), "%s", r->about.backend);
     f->size = (int)r->size;
     f->agents = (int)r->nagents;
     f->restarts = (int)fbr_restart_count(&r->again);
-    f->started_ms = r->started_ms;
+    f->started_ms = r->about.started_ms;
     for (uint32_t i = 0; i < r->nagents; i++)
         f->agents_joined += r->agents[i].state == AGENT_READY;
     for (uint32_t i = 0; j && i < j->job.info.size; i++) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "ring/apps.h"
 #include "runtime/inspect/run_control.h"
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
@@ -79,19 +80,23 @@ static void name_of(const struct fiber_ring *r, char *out, size_t size)
         fbr_script_own(out, size, NULL, 0);
 }
 
-void fbr_ring_about(const struct fiber_ring *r, struct fbr_run_control_about *about)
+void fbr_ring_describe(struct fiber_ring *r, const struct fiber_ring_options *o)
 {
-    char name[sizeof(about->name)];
+    struct fbr_run_control_about *a = &r->about;
+    char text[sizeof(a->command)];
 
-    name_of(r, name, sizeof(name));
-    *about = (struct fbr_run_control_about){
-        .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
-    snprintf(about->uid, sizeof(about->uid), "%s", r->uid);
-    fbr_printable_plain(about->name, sizeof(about->name), name);
-    fbr_printable_plain(about->command, sizeof(about->command), r->command);
-    snprintf(about->backend, sizeof(about->backend), "%s", fbr_ring_backend(r));
+    a->pid = getpid();
+    a->started_ms = fbr_wall_ms();
+    a->size = (int32_t)r->size;
+    name_of(r, text, sizeof(a->name));
+    fbr_printable_plain(a->name, sizeof(a->name), text);
+    fbr_ring_apps_name(o, text, sizeof(text));
+    if (!text[0])
+        fbr_script_own(NULL, 0, text, sizeof(text));
+    fbr_printable_plain(a->command, sizeof(a->command), text);
+    snprintf(a->backend, sizeof(a->backend), "%s", fbr_ring_backend(r));
     if (r->options.output_dir)
-        snprintf(about->output_dir, sizeof(about->output_dir), "%.500s", r->options.output_dir);
+        snprintf(a->output_dir, sizeof(a->output_dir), "%.500s", r->options.output_dir);
 }
 
 void fbr_ring_control_open(void *arg)
@@ -103,12 +108,10 @@ void fbr_ring_control_open(void *arg)
                                                    .signal = control_signal,
                                                    .stop = control_stop,
                                                    .host = control_host};
-    struct fbr_run_control_about about;
     struct fbr_error err = {0, ""};
 
-    fbr_ring_about(r, &about);
     if (r->state == R_ENDED || r->control)
         return;
-    if (fbr_run_control_open(&r->control, r->rt->loop, &ops, r, &about, &err) < 0)
+    if (fbr_run_control_open(&r->control, r->rt->loop, &ops, r, &r->about, &err) < 0)
         fbr_warn("`fiber ps` will not show this ring: %s", err.text);
 }

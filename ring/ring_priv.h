@@ -141,9 +141,7 @@ struct fiber_ring {
     uint8_t *work;
     size_t work_len;
     int grace_ms, max_restarts;
-    char uid[33];      /* random name of the ring */
-    char command[256]; /* the command line, shown to people */
-    int64_t started_ms;
+    struct fbr_run_control_about about;
 
     /* Loop thread. */
     enum ring_state state;
@@ -226,7 +224,8 @@ int fbr_ring_make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, 
 
 /* ring_control.c */
 void fbr_ring_control_open(void *ring);
-void fbr_ring_about(const struct fiber_ring *r, struct fbr_run_control_about *about);
+/* Sets r->about, except for its random uid, which its files have in their names. */
+void fbr_ring_describe(struct fiber_ring *r, const struct fiber_ring_options *o);
 
 /* failure.c */
 /* j NULL: all jobs. */
