@@ -233,7 +233,6 @@ static struct run_client *add(struct listing *l, const struct fbr_run_control_ab
     run->fd = -1;
     run->about = *about;
     run->facts.size = about->size;
-    run->facts.started_ms = about->started_ms;
     fbr_buf_init(&run->got);
     return run;
 }

@@ -41,9 +41,6 @@ static void control_facts(void *user, struct fbr_run_facts *f)
     struct fbr_pool_worker *w;
 
     memset(f, 0, sizeof(*f));
-    snprintf(f->uid, sizeof(f->uid), "%s", p->run_control->about.uid);
-    snprintf(f->backend, sizeof(f->backend), "%s", p->run_control->about.backend);
-    f->started_ms = p->run_control->about.started_ms;
     pthread_mutex_lock(&p->lock);
     fbr_dispatch_stats(p->dispatch, &s);
     DL_FOREACH(p->workers, w) {

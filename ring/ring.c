@@ -619,12 +619,9 @@ static int call_facts(void *arg)
     struct ring_job *j = fbr_ring_newest(r);
 
     memset(f, 0, sizeof(*f));
-    snprintf(f->uid, sizeof(f->uid), "%s", r->about.uid);
-    snprintf(f->backend, sizeof(f->backend), "%s", r->about.backend);
     f->size = (int)r->size;
     f->agents = (int)r->nagents;
     f->restarts = (int)fbr_restart_count(&r->again);
-    f->started_ms = r->about.started_ms;
     for (uint32_t i = 0; i < r->nagents; i++)
         f->agents_joined += r->agents[i].state == AGENT_READY;
     for (uint32_t i = 0; j && i < j->job.info.size; i++) {
@@ -637,6 +634,11 @@ static int call_facts(void *arg)
         snprintf(f->waiting, sizeof(f->waiting), "%d rank%s not ended yet", f->running,
                  f->running == 1 ? " has" : "s have");
     return 0;
+}
+
+const struct fbr_run_control_about *fbr_ring_about(const struct fiber_ring *r)
+{
+    return &r->about;
 }
 
 void fbr_ring_facts(struct fiber_ring *r, struct fbr_run_facts *facts)

@@ -30,7 +30,8 @@ char *fbr_ring_plan_json(int size, const struct fiber_ring_options *opts, const 
 /* Checks the directory or the pattern for the output of ranks: 0, or -EINVAL. */
 int fbr_ring_output_check(const char *output, int size, struct fbr_error *err);
 
-/* Facts about a run that fiber_ring_stats() does not have. */
+/* Facts about a run that fiber_ring_stats() does not have: those that stay, those that change. */
+const struct fbr_run_control_about *fbr_ring_about(const struct fiber_ring *ring);
 void fbr_ring_facts(struct fiber_ring *ring, struct fbr_run_facts *facts);
 /* Stops the ranks before the caller stops itself, or lets them go on when it goes on. No agent
  * takes the silence for the launcher's death. Returns when all agents have been notified, or

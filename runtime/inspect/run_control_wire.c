@@ -126,9 +126,6 @@ bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *ab
     }
     if (fbr_cur_left(c))
         facts->ended_ms = (int64_t)fbr_get_u64(c);
-    facts->started_ms = about->started_ms;
-    memcpy(facts->uid, about->uid, sizeof(facts->uid));
-    memcpy(facts->backend, about->backend, sizeof(facts->backend));
     return fbr_cur_ok(c);
 }
 

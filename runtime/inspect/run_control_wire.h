@@ -41,12 +41,9 @@ enum fbr_run_control_op {
 
 /* The current state of a run. */
 struct fbr_run_facts {
-    char uid[33]; /* of the run */
-    char backend[32];
     int size, agents, agents_joined, running, ended, restarts;
-    char waiting[480];  /* the reason why a part of it does not run yet, or "" */
-    int64_t started_ms; /* since the epoch */
-    char doing[96];     /* of a pool: its tasks, for people; or "" */
+    char waiting[480]; /* the reason why a part of it does not run yet, or "" */
+    char doing[96];    /* of a pool: its tasks, for people; or "" */
     /* in the record of an ended run: its end, since the epoch; 0: unknown */
     int64_t ended_ms;
 };
