@@ -128,15 +128,6 @@ static char **environment(char *const *given, size_t count)
 
 /* ---- Events, on the loop's thread ---- */
 
-static void poke(struct master *m)
-{
-    uint64_t one = 1;
-
-    /* the eventfd is already readable */
-    if (write(m->event, &one, sizeof(one)) < 0)
-        return;
-}
-
 /* Slow readers slow the output down, as a pipe would, but do not delay a stop: each write takes no
  * more than a pipe that is writable has room for. */
 static bool print(const atomic_bool *stopped, const char *data, size_t len)
@@ -194,7 +185,7 @@ static void on_event(void *user, const struct fbr_job_event *e)
     }
     pthread_mutex_unlock(&m->lock);
     if (broken || e->type != FBR_JOB_OUTPUT)
-        poke(m);
+        eventfd_write(m->event, 1);
 }
 
 /* ---- In our process ---- */
@@ -267,15 +258,14 @@ static int wait_for(struct master *m, int signals)
     while (!now.ended) {
         bool news = strcmp(now.waiting, said) != 0;
         struct signalfd_siginfo s;
-        uint64_t count;
+        eventfd_t count;
 
         if (poll(p, 2, news && !m->quiet ? PATIENCE_MS : -1) == 0) {
             if (now.waiting[0])
                 cli_failed(0, "the master waits: %s", now.waiting);
             memcpy(said, now.waiting, sizeof(said));
         }
-        while (read(m->event, &count, sizeof(count)) < 0 && errno == EINTR)
-            ;
+        eventfd_read(m->event, &count);
         while (read(signals, &s, sizeof(s)) == (ssize_t)sizeof(s)) {
             by = by ? by : (int)s.ssi_signo;
             stop(m, (int)s.ssi_signo, ++times);

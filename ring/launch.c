@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "runtime/inspect/run_control.h"
@@ -231,7 +232,6 @@ static void end_agents(struct fiber_ring *r)
 
 static void finish(struct fiber_ring *r)
 {
-    uint64_t one = 1;
     char *report, *shown;
 
     fbr_ring_terminal_restore(r);
@@ -258,7 +258,7 @@ static void finish(struct fiber_ring *r)
     r->report = report;
     r->code = r->failure.code;
     r->ended = true;
-    if (write(r->sentinel, &one, sizeof(one)) < 0)
+    if (eventfd_write(r->sentinel, 1) < 0)
         fbr_debug("ring: cannot signal the sentinel: %m");
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);

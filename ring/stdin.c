@@ -218,8 +218,6 @@ void fbr_ring_stdin_room(struct fiber_ring *r, uint64_t bytes)
  * detached and not joined. */
 void fbr_ring_stdin_close(struct ring_stdin *i)
 {
-    uint64_t one = 1;
-
     if (!i)
         return;
     i->ring = NULL;
@@ -227,8 +225,7 @@ void fbr_ring_stdin_close(struct ring_stdin *i)
     i->closed = true;
     pthread_cond_signal(&i->room);
     pthread_mutex_unlock(&i->lock);
-    if (write(i->stop, &one, sizeof(one)) < 0)
-        return;
+    eventfd_write(i->stop, 1);
     pthread_detach(i->thread);
     unref(i);
 }
