@@ -25,7 +25,7 @@ enum { GC_BACKEND, GC_ALL, GC_IMAGES, GC_DRY_RUN, GC_JSON, GC_OPTIONS };
 
 struct gc {
     const char *only, *run; /* a backend; the beginning of a run's uid; NULL: all */
-    const char *sweeping;   /* the backend that is being cleaned */
+    const char *sweeping;   /* the backend that is being cleaned; this host is "local" */
     bool all, dry, is_json;
     int64_t images_ms; /* images that no run has used for this long are removed */
     struct fbr_json json;
@@ -41,26 +41,6 @@ static bool is_asked_for(const struct gc *g, const struct orphan *j)
 static bool is_to_go(const struct gc *g, const struct orphan *j)
 {
     return j->verdict == ORPHAN_DEAD || (j->verdict == ORPHAN_UNKNOWN && g->all);
-}
-
-/* Reports something of this host that is left; returns whether it is to be removed. */
-static bool report(struct gc *g, const char *kind, const char *what, const char *why)
-{
-    const char *done = g->dry ? "would remove" : "removed";
-
-    g->removed++;
-    if (g->is_json) {
-        fbr_json_object(&g->json, NULL);
-        fbr_json_str(&g->json, "backend", FBR_BACKEND_LOCAL);
-        fbr_json_str(&g->json, "kind", kind);
-        fbr_json_str(&g->json, "id", what);
-        fbr_json_str(&g->json, "action", done);
-        fbr_json_str(&g->json, "why", why);
-        fbr_json_end_object(&g->json);
-    } else {
-        printf("%-12s %s %s: %s\n", done, kind, what, why);
-    }
-    return !g->dry;
 }
 
 static void report_job(struct gc *g, const struct orphan *j, const char *done, const char *why)
@@ -91,7 +71,46 @@ static void report_job(struct gc *g, const struct orphan *j, const char *done, c
         printf("%13s-> fiber gc --all %.8s, or %s\n", "", j->run, command);
 }
 
+static void on_swept(void *user, const struct fbr_swept *e)
+{
+    static const char *const done[] = {"would remove", "removed", "kept", "failed"};
+    char age[32], size[32];
+    struct gc *g = user;
+
+    g->removed += e->action <= FBR_SWEPT_REMOVED;
+    g->kept += e->action == FBR_SWEPT_KEPT;
+    g->failed += e->action == FBR_SWEPT_FAILED;
+    if (g->is_json) {
+        fbr_json_object(&g->json, NULL);
+        fbr_json_str(&g->json, "backend", g->sweeping);
+        fbr_json_str(&g->json, "kind", e->kind);
+        fbr_json_str(&g->json, "id", e->id);
+        fbr_json_int(&g->json, "since_ms", e->since_ms);
+        fbr_json_int(&g->json, "bytes", e->bytes);
+        fbr_json_str(&g->json, "action", done[e->action]);
+        fbr_json_str(&g->json, "why", e->why);
+        fbr_json_end_object(&g->json);
+        return;
+    }
+    printf("%-12s %s %s %s: %s", done[e->action], g->sweeping, e->kind, e->id, e->why);
+    run_client_age(age, fbr_wall_ms() - e->since_ms);
+    run_client_bytes(size, (uint64_t)e->bytes);
+    if (e->bytes > 0)
+        printf(" (%s%s%s)", size, e->since_ms ? ", unused for " : "", e->since_ms ? age : "");
+    putchar('\n');
+}
+
 /* ---- This host ---- */
+
+/* Reports something of this host that is left; returns whether it is to be removed. */
+static bool report(struct gc *g, const char *kind, const char *what, const char *why)
+{
+    on_swept(g, &(struct fbr_swept){.kind = kind,
+                                    .id = what,
+                                    .action = g->dry ? FBR_SWEPT_WOULD : FBR_SWEPT_REMOVED,
+                                    .why = why});
+    return !g->dry;
+}
 
 static bool on_directory(void *user, const char *root)
 {
@@ -154,37 +173,6 @@ static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct orphans
     }
 }
 
-/* ---- Objects that were made for jobs ---- */
-
-static void on_swept(void *user, const struct fbr_swept *e)
-{
-    static const char *const done[] = {"would remove", "removed", "kept", "failed"};
-    char age[32], size[32];
-    struct gc *g = user;
-
-    g->removed += e->action <= FBR_SWEPT_REMOVED;
-    g->kept += e->action == FBR_SWEPT_KEPT;
-    g->failed += e->action == FBR_SWEPT_FAILED;
-    if (g->is_json) {
-        fbr_json_object(&g->json, NULL);
-        fbr_json_str(&g->json, "backend", g->sweeping);
-        fbr_json_str(&g->json, "kind", e->kind);
-        fbr_json_str(&g->json, "id", e->id);
-        fbr_json_int(&g->json, "since_ms", e->since_ms);
-        fbr_json_int(&g->json, "bytes", e->bytes);
-        fbr_json_str(&g->json, "action", done[e->action]);
-        fbr_json_str(&g->json, "why", e->why);
-        fbr_json_end_object(&g->json);
-        return;
-    }
-    printf("%-12s %s %s %s: %s", done[e->action], g->sweeping, e->kind, e->id, e->why);
-    run_client_age(age, fbr_wall_ms() - e->since_ms);
-    run_client_bytes(size, (uint64_t)e->bytes);
-    if (e->bytes > 0)
-        printf(" (%s%s%s)", size, e->since_ms ? ", unused for " : "", e->since_ms ? age : "");
-    putchar('\n');
-}
-
 static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
 {
     const struct cli_ask sweep = {.op = BACKEND_SWEEP,
@@ -245,6 +233,7 @@ static int sweep_all(struct gc *g)
 static int run_gc(const struct cli_args *args)
 {
     struct gc g = {.only = args->values[GC_BACKEND].text,
+                   .sweeping = FBR_BACKEND_LOCAL,
                    .run = args->operands[0],
                    .all = args->values[GC_ALL].number > 0,
                    .dry = args->values[GC_DRY_RUN].number > 0,

@@ -280,7 +280,7 @@ static void directories_of_dead_runs_go(void **state)
     assert_int_equal(fiber_config_get("run_dir", before, sizeof(before)), 0);
     assert_int_equal(fiber_config_set("run_dir", base), 0);
     make_dead_directory(base);
-    snprintf(line, sizeof(line), "would remove directory %s/fiber-", base);
+    snprintf(line, sizeof(line), "would remove local directory %s/fiber-", base);
     says(command("gc -b local -n")->out, line);
     assert_int_equal(dir_count(base, "fiber-"), 1);
     snprintf(line, sizeof(line), "{\"backend\":\"local\",\"kind\":\"directory\",\"id\":\"%s/fiber-",
@@ -288,7 +288,7 @@ static void directories_of_dead_runs_go(void **state)
     says(command("gc -b local -n --json")->out, line);
     command("gc -b local 2222"); /* a run's jobs alone are meant */
     assert_int_equal(dir_count(base, "fiber-"), 1);
-    snprintf(line, sizeof(line), "removed      directory %s/fiber-", base);
+    snprintf(line, sizeof(line), "removed      local directory %s/fiber-", base);
     says(command("gc -b local")->out, line);
     assert_int_equal(dir_count(base, "fiber-"), 0);
     assert_int_equal(fiber_config_set("run_dir", before), 0);

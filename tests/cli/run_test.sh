@@ -179,9 +179,9 @@ check 0 'nothing to remove ' '^' gc --backend local
 check 0 '\[\] ' '^' gc --backend local --json
 mkdir -m 700 "$work/run/fiber-7-abcdef"
 : >"$work/run/fiber-7-abcdef/lock"
-check 0 'would remove directory .*/fiber-7-abcdef: its run has ended ' '^' gc -b local --dry-run
+check 0 'would remove local directory .*/fiber-7-abcdef: its run has ended ' '^' gc -b local --dry-run
 [ -d "$work/run/fiber-7-abcdef" ] || { echo "gc --dry-run removes"; bad=1; }
-check 0 'removed +directory .*/fiber-7-abcdef: its run has ended ' '^' gc -b local
+check 0 'removed +local directory .*/fiber-7-abcdef: its run has ended ' '^' gc -b local
 [ ! -e "$work/run/fiber-7-abcdef" ] || { echo "gc does not remove"; bad=1; }
 export DOCKER_HOST=unix:///nowhere
 check 1 '' 'backend docker: .*no Docker engine at /nowhere' gc --backend docker
