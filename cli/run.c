@@ -4,11 +4,9 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/command/settings.h"
@@ -23,7 +21,6 @@
 #include "ring/apps.h"
 #include "ring/ring.h"
 #include "runtime/net/loop.h"
-#include "runtime/proc/rundir.h"
 #include "runtime/proc/context.h"
 
 #define COULD_NOT_START 125
@@ -87,37 +84,6 @@ static int run_ring(const struct run_options *s, const struct cli_args *args)
         run_wait_die(sig);
     }
     return code;
-}
-
-/* Makes the directory of --output, and sets its absolute name, so that `fiber logs` finds it from
- * any directory. The directories of a pattern are made with their files. */
-static int make_output(struct run_options *s, char path[PATH_MAX])
-{
-    const char *dir = s->ring.output_dir;
-    char here[PATH_MAX];
-    struct stat st;
-    int rc;
-
-    if (!dir)
-        return 0;
-    if (strchr(dir, '%')) {
-        bool whole = dir[0] == '/' || !getcwd(here, sizeof(here));
-
-        if (snprintf(path, PATH_MAX, "%s%s%s", whole ? "" : here, whole ? "" : "/", dir) >=
-            PATH_MAX)
-            return cli_failed(-1, "--output: the pattern is too long");
-        s->ring.output_dir = path;
-        return 0;
-    }
-    rc = fbr_rundir_parents(dir, 0777);
-    if (rc < 0 || (mkdir(dir, 0777) < 0 && errno != EEXIST))
-        return cli_failed(-1, "--output: cannot make %s: %s", dir, strerror(rc < 0 ? -rc : errno));
-    if (!realpath(dir, path) || stat(path, &st) < 0)
-        return cli_failed(-1, "--output: %s: %m", dir);
-    if (!S_ISDIR(st.st_mode))
-        return cli_failed(-1, "--output: %s is not a directory", dir);
-    s->ring.output_dir = path;
-    return 0;
 }
 
 /* Returns the name of the other launcher with which a command begins, "mpirun" or
@@ -206,7 +172,6 @@ static int run_run(const struct cli_args *args)
     static const char *const levels[] = {"warn", "info", "debug", "trace"};
     int64_t verbose = args->values[RUN_VERBOSE].number;
     struct fbr_error err = {0, ""};
-    char output[PATH_MAX];
     struct run_options spec;
     int code;
 
@@ -236,8 +201,6 @@ static int run_run(const struct cli_args *args)
         code = in_cluster_run(&spec, args);
     else if (args->values[RUN_MAP].number && show_map(&spec) < 0)
         code = cli_failed(COULD_NOT_START, "%s", fiber_last_error());
-    else if (make_output(&spec, output) < 0)
-        code = COULD_NOT_START;
     else if (run_image_prepare(&spec.ring, &err) < 0)
         code = cli_failed(COULD_NOT_START, "%s", err.text);
     else

@@ -20,18 +20,13 @@
 
 /* ---- Names ---- */
 
-static bool is_pattern(const char *output)
-{
-    return strchr(output, '%') != NULL;
-}
-
 int fbr_ring_output_check(const char *output, int size, struct fbr_error *err)
 {
     bool ranks = size == 1;
 
     if (!output[0])
         return fbr_fail(err, -EINVAL, "output: the name of the directory is empty");
-    if (!is_pattern(output))
+    if (!strchr(output, '%'))
         return 0;
     for (const char *at = output; (at = strchr(at, '%')); at += 2) {
         if (!at[1] || !strchr("trhj%", at[1]))
@@ -49,36 +44,45 @@ int fbr_ring_output_check(const char *output, int size, struct fbr_error *err)
 }
 
 /* Lets the user find the last run without its name. A failure is ignored. */
-static void link_latest(const char *dir, const char *run)
+static void link_latest(const char *path)
 {
+    const char *run = strrchr(path, '/') + 1;
     char link[PATH_MAX], fresh[PATH_MAX + 16];
 
-    if (snprintf(link, sizeof(link), "%s/latest", dir) >= (int)sizeof(link))
+    if (snprintf(link, sizeof(link), "%.*slatest", (int)(run - path), path) >= (int)sizeof(link))
         return;
     snprintf(fresh, sizeof(fresh), "%s.%s", link, run);
     if (symlink(run, fresh) == 0 && rename(fresh, link) < 0)
         unlink(fresh);
 }
 
+/* The name becomes absolute, so that `fiber logs` finds it from any directory; not if a percent
+ * sign of our directory would become a part of a pattern. The directories of a pattern are made
+ * with their files. */
 int fbr_ring_files_open(struct fiber_ring *r, struct fbr_error *err)
 {
-    const char *dir = r->options.output_dir;
-    char run[UID_SHOWN + 1], *path;
-    int rc = dir ? fbr_ring_output_check(dir, (int)r->size, err) : 0;
+    const char *given = r->options.output_dir;
+    char here[PATH_MAX], *path;
+    int rc = given ? fbr_ring_output_check(given, (int)r->size, err) : 0;
 
-    if (rc < 0 || !dir || is_pattern(dir))
+    if (rc < 0 || !given)
         return rc;
-    snprintf(run, sizeof(run), "%.*s", UID_SHOWN, r->about.uid);
-    if (asprintf(&path, "%s/%s", dir, run) < 0)
+    r->output_pattern = strchr(given, '%');
+    if (given[0] == '/' || !getcwd(here, sizeof(here)) || (r->output_pattern && strchr(here, '%')))
+        here[0] = '\0';
+    if (asprintf(&path, "%s%s%s%s%.*s", here, here[0] ? "/" : "", given,
+                 r->output_pattern ? "" : "/", r->output_pattern ? 0 : UID_SHOWN, r->about.uid) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    if (mkdir(path, 0777) < 0) {
-        rc = fbr_fail(err, -errno, "output: cannot make %s: %s", path, fbr_strerror(errno));
-        free(path);
-        return rc;
-    }
-    link_latest(dir, run);
     free((char *)(uintptr_t)r->options.output_dir);
     r->options.output_dir = path;
+    if (r->output_pattern)
+        return 0;
+    rc = fbr_rundir_parents(path, 0777);
+    if (rc == 0 && mkdir(path, 0777) < 0)
+        rc = -errno;
+    if (rc < 0)
+        return fbr_fail(err, rc, "output: cannot make %s: %s", path, fbr_strerror(rc));
+    link_latest(path);
     return 0;
 }
 
@@ -116,7 +120,7 @@ static int name_file(const struct ring_job *j, uint32_t rank, int stream, char *
     const char *dir = j->ring->options.output_dir;
     char number[32];
 
-    if (is_pattern(dir))
+    if (j->ring->output_pattern)
         return expand(j, rank, out, size);
     put_rank(j, rank, number, sizeof(number));
     return snprintf(out, size, "%s/%s.%s", dir, number, stream == 1 ? "out" : "err") < (int)size
@@ -147,7 +151,7 @@ static int open_file(struct ring_job *j, uint32_t rank, int stream)
 {
     struct fiber_ring *r = j->ring;
     struct ring_rank *k = &j->ranks[rank];
-    bool fresh = r->epoch == 0 && k->files[2 - stream] == -1 && is_pattern(r->options.output_dir);
+    bool fresh = r->epoch == 0 && k->files[2 - stream] == -1 && r->output_pattern;
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (fresh ? O_TRUNC : 0);
     char path[PATH_MAX];
     int rc = name_file(j, rank, stream, path, sizeof(path));

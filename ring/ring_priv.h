@@ -142,6 +142,7 @@ struct fiber_ring {
     size_t work_len;
     int grace_ms, max_restarts;
     struct fbr_run_control_about about;
+    bool output_pattern; /* options.output_dir names a file for each rank */
 
     /* Loop thread. */
     enum ring_state state;

@@ -49,7 +49,7 @@
     check 125 '' 'the quotes make it one word' run -n 1 './odd -v'
     check 125 '' 'use -x A=1 before the program' run -n 1 A=1 ./odd
     check 125 '' 'it is a directory' run -n 1 /
-    check 125 '' '--output: odd is not a directory' run -n 1 --output odd true
+    check 125 '' '^fiber: output: cannot make /.*/odd/[0-9a-f]*: Not a directory' run -n 1 --output odd true
     check 2 '' 'output: the name of the directory is empty' run -n 1 --output '' true
     check 2 '' 'output: %x is not known in a pattern' run -n 1 --output a%x true
     check 2 '' 'output: % is not known in a pattern' run --dry-run -n 1 --output a% true
@@ -238,6 +238,9 @@ fiber run -q -n 1 cat 0>unread 2>err # as nohup leaves it
 timeout 60 fiber run -q -n 2 -o logs echo kept >/dev/null
 [ "$(cat logs/latest/1.out)" = kept ] || { echo "--output: $(ls logs)"; bad=1; }
 [ "$(timeout 60 fiber logs echo 1)" = kept ] || { echo "fiber logs shows no kept file"; bad=1; }
+mkdir '100%x'
+(cd '100%x' && timeout 60 fiber run -q -n 1 -o logs echo kept >/dev/null && fiber run -q -n 1 -o %r echo kept >/dev/null)
+[ "$(cat '100%x/logs/latest/0.out' '100%x/0')" = $'kept\nkept' ] || { echo "--output in a folder with a percent sign"; bad=1; }
 # a user whom nobody knows, without a home
 as=(setpriv --reuid 54321 --regid 54321 --clear-groups env -i "PATH=$PATH" "XDG_RUNTIME_DIR=$work/strange")
 mkdir -m 700 strange
