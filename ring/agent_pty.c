@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
+#include <pty.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -21,20 +21,14 @@ static void set_size(int fd, const struct fbr_ring_job *j)
 
 int fbr_agent_pty_open(struct agent_rank *r, int *theirs, struct fbr_error *err)
 {
-    int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), rc;
-    char name[64];
+    int ours;
 
     *theirs = -1;
-    if (ours >= 0 && grantpt(ours) == 0 && unlockpt(ours) == 0 &&
-        ptsname_r(ours, name, sizeof(name)) == 0)
-        *theirs = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (*theirs < 0) {
-        rc = -errno;
-        if (ours >= 0)
-            close(ours);
-        return fbr_fail(err, rc, "cannot open a pseudo-terminal: %s (is /dev/pts mounted?)",
-                        fbr_strerror(rc));
-    }
+    if (openpty(&ours, theirs, NULL, NULL, NULL) < 0)
+        return fbr_fail(err, -errno, "cannot open a pseudo-terminal: %s (is /dev/pts mounted?)",
+                        fbr_strerror(errno));
+    fcntl(ours, F_SETFD, FD_CLOEXEC);
+    fcntl(*theirs, F_SETFD, FD_CLOEXEC);
     set_size(ours, &r->job->job);
     r->pty = ours;
     return 0;
