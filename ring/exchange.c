@@ -33,7 +33,6 @@ struct fence {
     UT_hash_handle hh;
     struct seat *seats;    /* [all], by rising number of the agent */
     uint32_t all, waiting; /* agents that take part; of these, agents with a call */
-    size_t key_len;
     uint8_t key[];
 };
 
@@ -113,7 +112,6 @@ static struct fence *add_fence(struct fbr_exchange *x, const void *key, size_t k
         for (uint32_t i = 0; i < parts; i++)
             f->seats[i].agent = agents[i];
         f->all = parts;
-        f->key_len = key_len;
         memcpy(f->key, key, key_len);
         HASH_ADD(hh, x->fences, key, key_len, f);
     }
