@@ -84,16 +84,15 @@ static int add_library(struct contents *c, const char *program, bool named, stru
 {
     const char *command[] = {program, NULL};
     const struct interpreter_wish wish = {.program = program, .command = command, .named = named};
-    struct interpreter_files found;
-    int rc;
+    struct fbr_buf lines = {0};
+    char self[PATH_MAX];
+    int rc = interpreter_find(&wish, self, &lines, err);
 
-    fbr_buf_init(&found.lines);
-    rc = interpreter_find(&wish, &found, err);
     if (rc > 0) {
-        fbr_args_addf(&c->files, "%s", found.self);
-        add_lines(&c->data, &found.lines);
+        fbr_args_addf(&c->files, "%s", self);
+        add_lines(&c->data, &lines);
     }
-    fbr_buf_fini(&found.lines);
+    fbr_buf_fini(&lines);
     return rc < 0 && !(rc == -ENOTSUP && named) ? rc : 0;
 }
 

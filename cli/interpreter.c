@@ -274,7 +274,8 @@ static int cannot_ask(const struct call *c, const char *why, struct fbr_error *e
                     c->self, why, c->self);
 }
 
-static int put_library(const struct call *c, struct interpreter_files *files, struct fbr_error *err)
+static int put_library(const struct call *c, char self[PATH_MAX], struct fbr_buf *lines,
+                       struct fbr_error *err)
 {
     const char *argv[] = {c->self, c->library->ask, c->library->question, NULL, NULL};
     char *answer = malloc(ANSWER_MAX), *rest = NULL, why[80];
@@ -297,13 +298,13 @@ static int put_library(const struct call *c, struct interpreter_files *files, st
         /* output of its start-up files */
         if (line[0] != '/')
             continue;
-        if (!files->self[0])
-            snprintf(files->self, sizeof(files->self), "%s", line);
-        else if (!put_line(&files->lines, line))
+        if (!self[0])
+            snprintf(self, PATH_MAX, "%s", line);
+        else if (!put_line(lines, line))
             rc = fbr_fail(err, -ENOMEM, "out of memory");
     }
     free(answer);
-    return rc < 0 ? rc : files->self[0] ? 0 : cannot_ask(c, "does not report its own path", err);
+    return rc < 0 ? rc : self[0] ? 0 : cannot_ask(c, "does not report its own path", err);
 }
 
 static bool put_resolved(struct fbr_buf *b, const char *workdir, const char *path)
@@ -315,7 +316,7 @@ static bool put_resolved(struct fbr_buf *b, const char *workdir, const char *pat
     return put;
 }
 
-int interpreter_find(const struct interpreter_wish *w, struct interpreter_files *files,
+int interpreter_find(const struct interpreter_wish *w, char self[PATH_MAX], struct fbr_buf *lines,
                      struct fbr_error *err)
 {
     const struct fbr_language *l = language_of(w->program);
@@ -324,7 +325,7 @@ int interpreter_find(const struct interpreter_wish *w, struct interpreter_files 
     char line[LINE_MAX_LEN];
     int n = c.library ? 0 : first_line(w->program, line, words), rc;
 
-    files->self[0] = '\0';
+    self[0] = '\0';
     if (n > 0) {
         c.self = words[0];
         l = language_of(words[0]);
@@ -336,13 +337,13 @@ int interpreter_find(const struct interpreter_wish *w, struct interpreter_files 
     if (!c.library)
         return is_stranger(c.self) ? cannot_ask(&c, "needs the files of its library", err) : 0;
     fbr_script_parse(&c.script, l, n > 0 ? words : w->command);
-    rc = put_library(&c, files, err);
+    rc = put_library(&c, self, lines, err);
     if (rc < 0)
         return rc;
     for (int i = 0; i < c.script.nfolders; i++)
-        if (!put_resolved(&files->lines, w->workdir, c.script.folders[i]))
+        if (!put_resolved(lines, w->workdir, c.script.folders[i]))
             return fbr_fail(err, -ENOMEM, "out of memory");
     if (c.script.path || c.script.module)
-        rc = put_script(w, &c, &files->lines, err);
+        rc = put_script(w, &c, lines, err);
     return rc < 0 ? rc : 1;
 }

@@ -27,15 +27,10 @@ struct interpreter_wish {
     bool named;
 };
 
-struct interpreter_files {
-    char self[PATH_MAX]; /* the interpreter's own path */
-    /* paths of the other files and directories, each with a '\n' after it */
-    struct fbr_buf lines;
-};
-
-/* 1: `files` has the files to add; 0: not such an interpreter; -ENOTSUP, -E2BIG and others with a
- * message. The caller owns `lines`, from fbr_buf_init() to fbr_buf_fini(). */
-int interpreter_find(const struct interpreter_wish *w, struct interpreter_files *files,
+/* 1: `self` is the interpreter's own path, and the paths of the other files and directories to add
+ * were appended to `lines`, each with a '\n' after it; 0: not such an interpreter; -ENOTSUP, -E2BIG
+ * and others with a message. */
+int interpreter_find(const struct interpreter_wish *w, char self[PATH_MAX], struct fbr_buf *lines,
                      struct fbr_error *err);
 
 #endif

@@ -84,12 +84,6 @@ static bool find_script(const char *const *command, const char *workdir, char ou
     return command[i] && command[i][0] != '-' && from(workdir, command[i], out);
 }
 
-void run_image_files_init(struct run_image_files *f)
-{
-    fbr_buf_init(&f->words);
-    fbr_buf_init(&f->lines);
-}
-
 void run_image_files_fini(struct run_image_files *f)
 {
     fbr_buf_fini(&f->words);
@@ -127,8 +121,7 @@ static int no_program(const char *name, const char *workdir, struct fbr_error *e
 int run_image_add(struct run_image_files *f, const char *const *command, const char *workdir,
                   bool named, struct fbr_error *err)
 {
-    char program[PATH_MAX], script[PATH_MAX] = "";
-    struct interpreter_files files = {.lines = f->lines};
+    char program[PATH_MAX], self[PATH_MAX], script[PATH_MAX] = "";
     int rc = strchr(command[0], '/') ? (from(workdir, command[0], program) ? 0 : -ENOENT)
                                      : fbr_spawn_find(command[0], program, sizeof(program), err);
     const struct interpreter_wish wish = {program, command, workdir, named};
@@ -138,10 +131,9 @@ int run_image_add(struct run_image_files *f, const char *const *command, const c
         return rc;
     if (rc < 0)
         return no_program(command[0], workdir, err);
-    rc = interpreter_find(&wish, &files, err);
-    f->lines = files.lines;
+    rc = interpreter_find(&wish, self, &f->lines, err);
     found = rc > 0;
-    if (rc < 0 || (found && (rc = add(f, files.self, err)) < 0))
+    if (rc < 0 || (found && (rc = add(f, self, err)) < 0))
         return rc;
     /* A version manager's python3 is a script that runs the real one, and works only where that
      * manager is installed. */
@@ -216,11 +208,9 @@ static int name_files(struct fbr_config *c, const struct fiber_ring_options *o,
 int run_image_prepare(const struct fiber_ring_options *ring, struct fbr_error *err)
 {
     struct fbr_config *c = fbr_rt()->config;
-    struct run_image_files files;
-    int rc;
+    struct run_image_files files = {0};
+    int rc = makes_image(c, ring) ? name_files(c, ring, &files, err) : 0;
 
-    run_image_files_init(&files);
-    rc = makes_image(c, ring) ? name_files(c, ring, &files, err) : 0;
     run_image_files_fini(&files);
     return rc;
 }

@@ -11,14 +11,13 @@
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
 
-/* The files for the image of a command. */
+/* The files for the image of a command; zeroed at first. */
 struct run_image_files {
     /* programs and scripts, separated by blanks: PATH of the image has their folders */
     struct fbr_buf words;
     struct fbr_buf lines; /* other files and directories, each with a '\n' after it */
 };
 
-void run_image_files_init(struct run_image_files *f);
 void run_image_files_fini(struct run_image_files *f);
 
 /* Adds the program, as the ranks find it from `workdir` (NULL: here) or in PATH; the script that it

@@ -45,17 +45,16 @@ static int find(const char *const *command, bool named, char *lines, size_t size
     const char *program = command[0][0] == '/' ? command[0] : path_in(dir, command[0]);
     const struct interpreter_wish w = {
         .program = program, .command = command, .workdir = dir, .named = named};
-    struct interpreter_files files;
     struct fbr_error err = {0, ""};
-    int rc;
+    struct fbr_buf found = {0};
+    char self[PATH_MAX];
+    int rc = interpreter_find(&w, self, &found, &err);
 
-    fbr_buf_init(&files.lines);
-    rc = interpreter_find(&w, &files, &err);
-    snprintf(lines, size, "\n%.*s", (int)files.lines.len, (const char *)files.lines.data);
-    fbr_buf_fini(&files.lines);
+    snprintf(lines, size, "\n%.*s", (int)found.len, (const char *)found.data);
+    fbr_buf_fini(&found);
     assert_int_equal(rc < 0, err.text[0] != '\0');
     if (rc == 1)
-        assert_string_equal(files.self, path_in(dir, "real"));
+        assert_string_equal(self, path_in(dir, "real"));
     return rc;
 }
 
@@ -190,9 +189,9 @@ static void packages_that_pip_left_where_they_are_go_along(void **state)
         "sys.meta_path.append(Finder)\n";
     const char *const command[] = {"/usr/bin/python3", "-c", "1", NULL};
     const struct interpreter_wish w = {.program = command[0], .command = command, .workdir = dir};
-    struct interpreter_files files;
     struct fbr_error err = {0, ""};
-    char text[1024], lines[65536];
+    struct fbr_buf found = {0};
+    char self[PATH_MAX], text[1024], lines[65536];
 
     (void)state;
     if (access(command[0], X_OK) < 0) {
@@ -203,12 +202,11 @@ static void packages_that_pip_left_where_they_are_go_along(void **state)
     snprintf(text, sizeof(text), finder, path_in(dir, "project/left_package"));
     put("site/sitecustomize.py", text, 0644);
     assert_int_equal(setenv("PYTHONPATH", path_in(dir, "site"), 1), 0);
-    fbr_buf_init(&files.lines);
-    if (interpreter_find(&w, &files, &err) != 1)
+    if (interpreter_find(&w, self, &found, &err) != 1)
         fail_msg("%s", err.text);
     unsetenv("PYTHONPATH");
-    snprintf(lines, sizeof(lines), "\n%.*s", (int)files.lines.len, (const char *)files.lines.data);
-    fbr_buf_fini(&files.lines);
+    snprintf(lines, sizeof(lines), "\n%.*s", (int)found.len, (const char *)found.data);
+    fbr_buf_fini(&found);
     assert_true(has_line(lines, "site"));
     assert_true(has_line(lines, "project/left_package"));
 }

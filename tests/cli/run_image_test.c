@@ -62,11 +62,9 @@ static int tear_down(void **state)
 
 static int files_of(const char *const *command, const char *workdir)
 {
-    struct run_image_files f;
-    int rc;
+    struct run_image_files f = {0};
+    int rc = run_image_add(&f, command, workdir, false, &err);
 
-    run_image_files_init(&f);
-    rc = run_image_add(&f, command, workdir, false, &err);
     snprintf(out, sizeof(out), "%.*s", (int)f.words.len, f.words.len ? (char *)f.words.data : "");
     assert_true(f.lines.len < sizeof(more));
     snprintf(more, sizeof(more), "%.*s", (int)f.lines.len, f.lines.len ? (char *)f.lines.data : "");
