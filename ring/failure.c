@@ -115,7 +115,7 @@ static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
 
 void fbr_ring_stop(struct fiber_ring *r)
 {
-    if (fbr_ring_takes(r->state, R_ON_STOP))
+    if (fbr_ring_step(r->state, R_ON_STOP).action != R_DO_NOTHING)
         record(r, NULL, 0, 128 + SIGTERM, "", "the ring was stopped");
     fbr_ring_on(r, R_ON_STOP);
     fbr_ring_check(r);
@@ -501,7 +501,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
     else
         snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host,
                  report);
-    if (!fbr_ring_takes(r->state, R_ON_FAILED))
+    if (fbr_ring_step(r->state, R_ON_FAILED).action == R_DO_NOTHING)
         return;
     if (taken && ask_again(a, text))
         return;

@@ -31,8 +31,3 @@ struct ring_step fbr_ring_step(enum ring_state state, enum ring_event event)
         s.next = (unsigned char)state;
     return s;
 }
-
-bool fbr_ring_takes(enum ring_state state, enum ring_event event)
-{
-    return steps[state][event].action != R_DO_NOTHING;
-}

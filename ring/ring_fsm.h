@@ -7,8 +7,6 @@
 #ifndef FBR_RING_FSM_H
 #define FBR_RING_FSM_H
 
-#include <stdbool.h>
-
 /* In the order of a life. Only another try goes back. */
 enum ring_state {
     R_WAITING, /* for the agents */
@@ -49,8 +47,5 @@ struct ring_step {
 };
 
 struct ring_step fbr_ring_step(enum ring_state state, enum ring_event event);
-
-/* True if the state has a row for the event. */
-bool fbr_ring_takes(enum ring_state state, enum ring_event event);
 
 #endif
