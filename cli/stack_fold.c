@@ -36,11 +36,7 @@ static bool same_lines(const struct fbr_stack_thread *a, const struct fbr_stack_
 
 static void add_who(struct stack_fold *f, struct stack_group *g, int who)
 {
-    size_t at = g->nwho;
-
-    while (at && g->who[at - 1] > who)
-        at--;
-    if (at && g->who[at - 1] == who)
+    if (g->nwho && g->who[g->nwho - 1] == who)
         return;
     if (!(g->nwho & (g->nwho - 1))) {
         int *more = realloc(g->who, (g->nwho ? g->nwho * 2 : 1) * sizeof(*more));
@@ -51,9 +47,7 @@ static void add_who(struct stack_fold *f, struct stack_group *g, int who)
         }
         g->who = more;
     }
-    memmove(g->who + at + 1, g->who + at, (g->nwho - at) * sizeof(*g->who));
-    g->who[at] = who;
-    g->nwho++;
+    g->who[g->nwho++] = who;
 }
 
 static void add_thread(struct stack_fold *f, int who, const struct fbr_stack_process *p,

@@ -25,7 +25,8 @@ struct stack_fold {
     bool failed;                /* memory was short */
 };
 
-/* Adds the threads of a process, which must live as long as the fold does. */
+/* Adds the threads of a process, which must live as long as the fold does; `who` does not fall from
+ * call to call. */
 void stack_fold_add(struct stack_fold *f, int who, const struct fbr_stack_process *p);
 /* Main threads first, then by the number of threads. */
 void stack_fold_sort(struct stack_fold *f);

@@ -55,7 +55,7 @@ static void the_same_of_a_thousand_ranks_is_one(void **state)
     char ranges[64];
 
     (void)state;
-    for (int i = 1023; i >= 0; i--) {
+    for (int i = 0; i < 1024; i++) {
         make(&all[i], i == 700 ? "compute" : "barrier", i % 2 ? "a.c:1" : "a.c:2");
         stack_fold_add(&f, i, &all[i]);
     }
