@@ -194,19 +194,6 @@ static int take_int(const struct cli_option *o, const char *said, const char *te
     return rc;
 }
 
-/* Parses --dry-run=server: `number` stays the count. */
-static int take_flag_word(const struct cli_option *o, const char *said, const char *text,
-                          struct cli_value *v, struct fbr_error *err)
-{
-    struct cli_value word = {0};
-    int rc = take_word(o, said, text, &word, err);
-
-    if (rc < 0)
-        return rc;
-    v->text = text;
-    return 0;
-}
-
 static int list_add(struct cli_value *v, const char *said, const char *text, struct fbr_error *err)
 {
     const char **list = realloc(v->list, (v->count + 1) * sizeof(*list));
@@ -250,13 +237,14 @@ static int take_flag_value(const struct cli_option *o, const char *said, const c
                            struct cli_value *v, struct fbr_error *err)
 {
     struct cli_option number = *o;
+    struct cli_value word;
 
-    if (o->words)
-        return take_flag_word(o, said, text, v, err);
+    v->text = text;
+    if (o->words) /* --dry-run=server: `number` stays the count */
+        return take_word(o, said, text, &word, err);
     if (!o->max)
         return fbr_fail(err, -EINVAL, "%s takes no value, but has \"%.64s\"", said, text);
     number.type = CLI_INT;
-    v->text = text;
     return take_number(&number, said, text, v, err);
 }
 
