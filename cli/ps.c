@@ -46,7 +46,7 @@ static void put_json(struct fbr_json *j, const struct run_client *run)
     if (run->state == CLIENT_ENDED)
         fbr_json_int(j, "code", run->code);
     else
-        fbr_json_null(j, "code");
+        fbr_json_str(j, "code", NULL);
     fbr_json_int(j, "pid", run->about.pid);
     fbr_json_str(j, "kind", run->about.kind == FBR_RUN_POOL ? "pool" : "ring");
     fbr_json_int(j, "size", run_client_size(run));
@@ -58,7 +58,7 @@ static void put_json(struct fbr_json *j, const struct run_client *run)
     if (run->facts.ended_ms)
         fbr_json_int(j, "ended_ms", run->facts.ended_ms);
     else
-        fbr_json_null(j, "ended_ms");
+        fbr_json_str(j, "ended_ms", NULL);
     fbr_json_str(j, "waiting", run->facts.waiting);
     fbr_json_str(j, "doing", run->facts.doing);
     fbr_json_str(j, "output", run->about.output_dir);
@@ -173,7 +173,7 @@ static void put_group(struct fbr_json *j, const struct group *g)
     fbr_json_str(j, "command", "");
     fbr_json_str(j, "backend", g->first->backend);
     fbr_json_str(j, "state", group_state(g));
-    fbr_json_null(j, "code");
+    fbr_json_str(j, "code", NULL);
     fbr_json_int(j, "pid", orphan_pid(g->first));
     fbr_json_int(j, "jobs", g->total);
     fbr_json_int(j, "running", g->running);

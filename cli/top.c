@@ -309,7 +309,7 @@ static void put_share(struct fbr_json *j, const char *key, double share)
     if (share >= 0)
         fbr_json_double(j, key, share);
     else
-        fbr_json_null(j, key);
+        fbr_json_str(j, key, NULL);
 }
 
 static void put_json_rank(const struct view *v, struct fbr_json *j, const struct fbr_run_rank *r)

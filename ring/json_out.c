@@ -137,9 +137,3 @@ void fbr_json_bool(struct fbr_json *j, const char *key, bool value)
     before(j, key);
     put(j, value ? "true" : "false");
 }
-
-void fbr_json_null(struct fbr_json *j, const char *key)
-{
-    before(j, key);
-    put(j, "null");
-}

@@ -32,6 +32,5 @@ void fbr_json_str(struct fbr_json *j, const char *key, const char *value); /* NU
 void fbr_json_int(struct fbr_json *j, const char *key, int64_t value);
 void fbr_json_double(struct fbr_json *j, const char *key, double value);
 void fbr_json_bool(struct fbr_json *j, const char *key, bool value);
-void fbr_json_null(struct fbr_json *j, const char *key);
 
 #endif

@@ -61,7 +61,7 @@ static void values_nest(void **state)
     fbr_json_int(&j, "a", -5);
     fbr_json_array(&j, "b");
     fbr_json_bool(&j, NULL, true);
-    fbr_json_null(&j, NULL);
+    fbr_json_str(&j, NULL, NULL);
     fbr_json_object(&j, NULL);
     fbr_json_end_object(&j);
     fbr_json_array(&j, NULL);
