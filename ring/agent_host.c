@@ -18,26 +18,13 @@ static int host_post(void *user, void (*fn)(void *), void *arg)
     return fbr_loop_post(agent_of(user)->rt->loop, fn, arg);
 }
 
-/* Begins a request: puts its number first into `b`. Without memory `b` has failed. */
-static struct agent *begin(void *user, struct fbr_buf *b, fbr_bridge_done *done, void *arg)
+/* Begins a request: puts its number first into `b`. */
+static struct agent *begin(void *user, struct fbr_buf *b)
 {
     struct agent *a = agent_of(user);
-    struct agent_request *r = calloc(1, sizeof(*r));
 
     fbr_buf_init(b);
     fbr_put_u64(b, ++a->next_id);
-    if (!r) {
-        b->failed = true;
-        return a;
-    }
-    r->id = a->next_id;
-    r->done = done;
-    r->arg = arg;
-    HASH_ADD(hh, a->requests, id, sizeof(r->id), r);
-    if (!r->hh.tbl) {
-        b->failed = true;
-        free(r);
-    }
     return a;
 }
 
@@ -52,19 +39,23 @@ static int send_whole(struct agent *a, uint8_t type, struct fbr_buf *b)
     return 0;
 }
 
-/* Sends the request, or drops it if that fails. */
-static int finish(struct agent *a, uint8_t type, struct fbr_buf *b)
+/* Keeps the request that begin() has numbered last, and sends it. */
+static int finish(struct agent *a, uint8_t type, struct fbr_buf *b, fbr_bridge_done *done,
+                  void *arg)
 {
-    struct agent_request *r;
-    int rc = send_whole(a, type, b);
+    struct agent_request *r = calloc(1, sizeof(*r));
 
-    if (rc < 0) {
-        HASH_FIND(hh, a->requests, &a->next_id, sizeof(a->next_id), r);
-        if (r)
-            HASH_DEL(a->requests, r);
-        free(r);
+    if (r && !b->failed) {
+        r->id = a->next_id;
+        r->done = done;
+        r->arg = arg;
+        HASH_ADD(hh, a->requests, id, sizeof(r->id), r);
     }
-    return rc;
+    if (!r || !r->hh.tbl) {
+        free(r);
+        b->failed = true;
+    }
+    return send_whole(a, type, b);
 }
 
 static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents,
@@ -72,14 +63,14 @@ static int host_fence(void *user, const void *key, size_t key_len, const uint32_
                       void *arg)
 {
     struct fbr_buf b;
-    struct agent *a = begin(user, &b, done, arg);
+    struct agent *a = begin(user, &b);
 
     fbr_put_u32(&b, parts);
     for (uint32_t i = 0; i < parts; i++)
         fbr_put_u32(&b, agents[i]);
     fbr_put_bytes(&b, key, key_len);
     fbr_put_bytes(&b, data, len);
-    return finish(a, FBR_RING_FENCE, &b);
+    return finish(a, FBR_RING_FENCE, &b, done, arg);
 }
 
 static int host_notify(void *user, uint32_t agent, const void *data, size_t len)
@@ -98,36 +89,36 @@ static int host_publish(void *user, uint32_t job, uint32_t rank, const char *key
                         size_t len, fbr_bridge_done *done, void *arg)
 {
     struct fbr_buf b;
-    struct agent *a = begin(user, &b, done, arg);
+    struct agent *a = begin(user, &b);
 
     fbr_put_u32(&b, job);
     fbr_put_u32(&b, rank);
     fbr_put_str(&b, key);
     fbr_put_bytes(&b, value, len);
-    return finish(a, FBR_RING_PUBLISH, &b);
+    return finish(a, FBR_RING_PUBLISH, &b, done, arg);
 }
 
 static int host_lookup(void *user, const char *key, int wait_ms, fbr_bridge_done *done, void *arg)
 {
     struct fbr_buf b;
-    struct agent *a = begin(user, &b, done, arg);
+    struct agent *a = begin(user, &b);
 
     fbr_put_str(&b, key);
     fbr_put_u32(&b, (uint32_t)wait_ms);
-    return finish(a, FBR_RING_LOOKUP, &b);
+    return finish(a, FBR_RING_LOOKUP, &b, done, arg);
 }
 
 static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *key,
                           fbr_bridge_done *done, void *arg)
 {
     struct fbr_buf b;
-    struct agent *a = begin(user, &b, done, arg);
+    struct agent *a = begin(user, &b);
 
     fbr_put_u32(&b, job);
     fbr_put_u32(&b, rank);
     fbr_put_u8(&b, !key);
     fbr_put_str(&b, key);
-    return finish(a, FBR_RING_UNPUBLISH, &b);
+    return finish(a, FBR_RING_UNPUBLISH, &b, done, arg);
 }
 
 /* Writes the environment of a spawned job, without the variables that the parent job got from
@@ -154,7 +145,7 @@ static int host_spawn(void *user, const struct fbr_bridge_spawn *s, fbr_bridge_d
                       void *arg)
 {
     struct fbr_buf b;
-    struct agent *a = begin(user, &b, done, arg);
+    struct agent *a = begin(user, &b);
     uint32_t size = 0, first = 0;
 
     for (size_t i = 0; i < s->napps; i++)
@@ -169,7 +160,7 @@ static int host_spawn(void *user, const struct fbr_bridge_spawn *s, fbr_bridge_d
         put_env(&b, fbr_agent_job_find(a, s->parent), s->apps[i].env);
         fbr_put_str(&b, s->apps[i].workdir);
     }
-    return finish(a, FBR_RING_SPAWN, &b);
+    return finish(a, FBR_RING_SPAWN, &b, done, arg);
 }
 
 void fbr_agent_on_answer(struct agent *a, struct fbr_cur *body)
