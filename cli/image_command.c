@@ -295,26 +295,23 @@ static int export_file(struct made *m, const char *path, struct fbr_error *err)
 static int export_image(struct made *m, struct fbr_error *err)
 {
     const char *path = m->args->values[IMAGE_OUTPUT].text;
+    int fd = STDOUT_FILENO, rc;
     struct stat st;
 
-    if (strcmp(path, "-") != 0 && (stat(path, &st) < 0 || S_ISREG(st.st_mode)))
+    m->given_away = !strcmp(path, "-");
+    if (!m->given_away && (stat(path, &st) < 0 || S_ISREG(st.st_mode)))
         return export_file(m, path, err);
-    snprintf(m->where, sizeof(m->where), "%s", strcmp(path, "-") ? path : "standard output");
-    if (strcmp(path, "-") != 0) { /* an existing pipe or device */
-        int fd = open(path, O_WRONLY | O_CLOEXEC), rc;
-
-        if (fd < 0)
-            return fbr_fail(err, -errno, "cannot write %.512s: %m", path);
-        rc = m->ops->write(m->image, m->args->operands[1], fd, err);
-        close(fd);
-        return rc;
-    }
-    m->given_away = true;
-    if (isatty(STDOUT_FILENO))
+    snprintf(m->where, sizeof(m->where), "%s", m->given_away ? "standard output" : path);
+    if (m->given_away && isatty(fd))
         return fbr_fail(err, -EINVAL,
                         "an image cannot be printed on a terminal: use -o FILE, or a pipe: fiber "
                         "image export ... -o - | docker load");
-    return m->ops->write(m->image, m->args->operands[1], STDOUT_FILENO, err);
+    if (!m->given_away && (fd = open(path, O_WRONLY | O_CLOEXEC)) < 0) /* a pipe or a device */
+        return fbr_fail(err, -errno, "cannot write %.512s: %m", path);
+    rc = m->ops->write(m->image, m->args->operands[1], fd, err);
+    if (!m->given_away)
+        close(fd);
+    return rc;
 }
 
 static int build(struct made *m, struct fbr_error *err)
