@@ -267,12 +267,16 @@ int fbr_mux_add_to(struct fbr_mux_out *l, uint64_t stream, const struct iovec *i
         q = stream && total > SMALL ? new_queue(l, stream) : &l->queues;
     if (!q)
         return -ENOMEM;
+    if (q->after < l->own)
+        q->after = l->own;
     /* After -ENOMEM in the middle of a long record, the peer will find the link broken. */
     if (total > SMALL)
-        return add_long(l, q, stream, &src, total);
-    if (q->small.len + total > FBR_MUX_MAX - 64 && (rc = pack_small(l, q)) < 0)
-        return rc;
-    return add_small(l, q, stream, &src, total);
+        rc = add_long(l, q, stream, &src, total);
+    else if (q->small.len + total <= FBR_MUX_MAX - 64 || (rc = pack_small(l, q)) == 0)
+        rc = add_small(l, q, stream, &src, total);
+    if (!stream)
+        l->own = l->packed + (l->queues.small.len > 0);
+    return rc;
 }
 
 int fbr_mux_add(struct fbr_mux_out *l, const struct iovec *iov, int n)

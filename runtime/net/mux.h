@@ -14,7 +14,7 @@
  * A link may carry streams, numbered from 1: those of the workers behind one host process. Records
  * of one stream keep their order. Records of different streams overtake each other: a long record
  * delays the others by one message at a time. Stream 0 belongs to the link itself; its records
- * travel without the number.
+ * travel without the number, and no record that a stream adds later overtakes them.
  *
  * A receiver keeps only the incomplete long records: one of the link itself, and one of each open
  * stream. Each has at most `limit` bytes, and uses memory as its bytes arrive. So several workers
@@ -63,7 +63,8 @@ struct fbr_mux_queue {
     struct fbr_buf small; /* records that wait to be packed together */
     struct fbr_piece *first, **last;
     size_t queued; /* bytes */
-    /* this many messages of the first queue go before: they have earlier records of the stream */
+    /* this many messages of the first queue go before: they have earlier records of the stream, or
+     * records of stream 0 */
     uint64_t after;
 };
 
@@ -78,6 +79,7 @@ struct fbr_mux_out {
     struct fbr_mux_queue queues;
     bool own_turn;          /* the turn of the streams' queues; flips with each message */
     uint64_t packed, taken; /* messages of the first queue */
+    uint64_t own;           /* how many of them have all records of stream 0 */
     size_t queued;          /* bytes of all queues */
 };
 

@@ -14,7 +14,7 @@
  *     GIVE  u32 2, u32 0, u64 id, u64 process: passes the kept record to that process
  *     DROP  u32 3, u32 0, u64 id: frees the kept record
  *
- * Orders keep their order, but may arrive before or after records that were sent on a stream.
+ * Orders keep their order, and arrive before all records that are sent on a stream after them.
  *
  * The first record that each process gets is a copy of the one that the host process was started
  * with (`first`), so the data that all of them need travels to a host once.

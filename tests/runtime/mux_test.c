@@ -384,6 +384,34 @@ static void streams_keep_their_order_and_overtake_each_other(bool sealed)
     pair_close(&p);
 }
 
+static size_t place_of(const struct pair *p, uint64_t record)
+{
+    size_t i = 0;
+
+    while (i < p->records && p->came[i] != record)
+        i++;
+    return i;
+}
+
+static void no_stream_overtakes_what_the_link_itself_sent_before(bool sealed)
+{
+    struct pair p;
+
+    pair_open(&p, sealed);
+    add_to(&p, 1, 900000);
+    add_to(&p, 0, 990000);
+    add_to(&p, 0, 980000);
+    add_to(&p, 0, 3);
+    add_to(&p, 1, 4);
+    while (carry_one(&p))
+        continue;
+    assert_int_equal(p.records, 5);
+    assert_true(place_of(&p, 990000) < place_of(&p, 980000));
+    assert_true(place_of(&p, 980000) < place_of(&p, 3));
+    assert_true(place_of(&p, 3) < place_of(&p, 1000004));
+    pair_close(&p);
+}
+
 static void a_short_record_waits_for_two_messages_of_a_long_one_at_most(bool sealed)
 {
     struct pair p;
@@ -519,6 +547,7 @@ BOTH(an_empty_lane_carries_the_ack)
 BOTH(lost_repeated_and_swapped_messages_are_refused)
 BOTH(records_above_the_limit_are_refused)
 BOTH(streams_keep_their_order_and_overtake_each_other)
+BOTH(no_stream_overtakes_what_the_link_itself_sent_before)
 BOTH(a_short_record_waits_for_two_messages_of_a_long_one_at_most)
 BOTH(a_lane_may_end_with_records_under_way)
 BOTH(long_records_of_closed_streams_are_passed_over)
@@ -725,6 +754,8 @@ int main(void)
         cmocka_unit_test(test_long_records_under_way_are_counted),
         cmocka_unit_test(test_plain_streams_keep_their_order_and_overtake_each_other),
         cmocka_unit_test(test_sealed_streams_keep_their_order_and_overtake_each_other),
+        cmocka_unit_test(test_plain_no_stream_overtakes_what_the_link_itself_sent_before),
+        cmocka_unit_test(test_sealed_no_stream_overtakes_what_the_link_itself_sent_before),
         cmocka_unit_test(test_plain_a_short_record_waits_for_two_messages_of_a_long_one_at_most),
         cmocka_unit_test(test_sealed_a_short_record_waits_for_two_messages_of_a_long_one_at_most),
         cmocka_unit_test(test_plain_a_lane_may_end_with_records_under_way),
