@@ -2,8 +2,7 @@
  *
  * A worker gets the common input on its data link before the first batch that needs it. Workers of
  * a host get it from their host, which keeps it (runtime/net/relay.h), so it is sent to a host
- * once. Within a host it may come after the batch, because records of different streams overtake
- * each other; the worker waits for it.
+ * once.
  *
  * Equal bytes are one common input, so repeated maps of one function send nothing again. Unused
  * common inputs stay while they are few and small.

@@ -42,7 +42,6 @@ enum fbr_pool_frame {
     FBR_POOL_USE,                     /* u64 ns of processor time, u64 resident bytes, str host */
 };
 
-#define FBR_TASKS_HEAD 16
 #define FBR_RESULTS_HEAD 32
 
 /* The start record of a worker: u32 magic, u8 has an initializer, [reference of the initializer],

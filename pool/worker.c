@@ -50,16 +50,8 @@ struct note {
 struct common {
     struct common *next, *prev;
     uint64_t id;
-    bool forgotten; /* FORGET came before the input: by way of a host, orders overtake it */
     size_t len;
     uint64_t data[];
-};
-
-/* A batch whose common input is still on its way, or a batch that came after such a one. */
-struct early {
-    struct early *next, *prev;
-    size_t len;
-    uint64_t record[];
 };
 
 struct worker {
@@ -86,7 +78,6 @@ struct worker {
 
     /* Main thread. */
     struct common *commons;
-    struct early *early;
     struct fbr_buf ref_bytes; /* the last function and common input, as they came */
     const struct common *common;
     fiber_task_fn fn;
@@ -518,14 +509,12 @@ static void look_up(struct worker *w, const void *ref, size_t len)
     struct fbr_cur c = fbr_cur(ref, len);
     struct fbr_fnref r;
     void (*fn)(void) = NULL;
-    uint64_t id;
 
     if (w->ref_bytes.len == len && memcmp(w->ref_bytes.data, ref, len) == 0)
         return;
     fbr_buf_clear(&w->ref_bytes);
     fbr_put(&w->ref_bytes, ref, len);
-    id = fbr_get_u64(&c);
-    w->common = id ? find_common(w, id) : NULL;
+    w->common = find_common(w, fbr_get_u64(&c)); /* NULL for 0: there is none */
     if (w->serve) {
         w->fn = w->serve;
         return;
@@ -592,59 +581,6 @@ const void *fiber_task_common(size_t *len, uint64_t *id)
     return c ? c->data : NULL;
 }
 
-__attribute__((noreturn)) static void no_memory(struct worker *w, const char *what)
-{
-    char why[64];
-
-    snprintf(why, sizeof(why), "ran out of memory for %s", what);
-    atomic_store(&serving, NULL);
-    fbr_child_exit(w->child, 1, why);
-}
-
-/* Whether the common input of the batch is here. */
-static bool has_common(struct worker *w, struct fbr_cur c)
-{
-    size_t len;
-    const void *ref;
-    uint64_t id;
-
-    fbr_get(&c, FBR_TASKS_HEAD - 4);
-    ref = fbr_get_bytes(&c, &len);
-    /* a malformed batch is refused later */
-    if (!fbr_cur_ok(&c))
-        return true;
-    c = fbr_cur(ref, len);
-    id = fbr_get_u64(&c);
-    return !id || (find_common(w, id) && !find_common(w, id)->forgotten);
-}
-
-static void keep_early(struct worker *w, const void *record, size_t len)
-{
-    struct early *e = malloc(sizeof(*e) + len);
-
-    if (!e)
-        no_memory(w, "a batch");
-    e->len = len;
-    memcpy(e->record, record, len);
-    DL_APPEND(w->early, e);
-}
-
-static void do_early(struct worker *w)
-{
-    struct early *e;
-
-    while ((e = w->early)) {
-        struct fbr_cur c = fbr_cur(e->record, e->len);
-
-        fbr_get_u32(&c);
-        if (!has_common(w, c))
-            return;
-        DL_DELETE(w->early, e);
-        on_tasks(w, &c);
-        free(e);
-    }
-}
-
 static void drop_common(struct worker *w, struct common *c)
 {
     if (w->common == c) {
@@ -655,44 +591,9 @@ static void drop_common(struct worker *w, struct common *c)
     free(c);
 }
 
-static struct common *new_common(struct worker *w, uint64_t id, size_t len)
-{
-    struct common *c = malloc(sizeof(*c) + len);
-
-    if (!c)
-        no_memory(w, "the common input of a map");
-    c->id = id;
-    c->len = len;
-    c->forgotten = false;
-    DL_PREPEND(w->commons, c);
-    return c;
-}
-
 static void on_common(struct worker *w, struct fbr_cur *c)
 {
-    struct common *old, *common;
-    bool forgotten;
-    uint64_t id;
-
-    fbr_get_u32(c);
-    id = fbr_get_u64(c);
-    old = find_common(w, id);
-    forgotten = old != NULL;
-    if (!fbr_cur_ok(c))
-        return;
-    if (old)
-        drop_common(w, old);
-    common = new_common(w, id, fbr_cur_left(c));
-    if (common->len)
-        memcpy(common->data, c->at, common->len);
-    do_early(w);
-    if (forgotten)
-        drop_common(w, common);
-}
-
-/* No more batches use this common input, but a batch that waits for it may be here. */
-static void on_forget(struct worker *w, struct fbr_cur *c)
-{
+    size_t len;
     struct common *common;
     uint64_t id;
 
@@ -700,23 +601,28 @@ static void on_forget(struct worker *w, struct fbr_cur *c)
     id = fbr_get_u64(c);
     if (!fbr_cur_ok(c))
         return;
-    common = find_common(w, id);
-    if (common)
-        drop_common(w, common);
-    else
-        new_common(w, id, 0)->forgotten = true;
+    len = fbr_cur_left(c);
+    common = malloc(sizeof(*common) + len);
+    if (!common) {
+        atomic_store(&serving, NULL);
+        fbr_child_exit(w->child, 1, "ran out of memory for the common input of a map");
+    }
+    common->id = id;
+    common->len = len;
+    if (len)
+        memcpy(common->data, c->at, len);
+    DL_PREPEND(w->commons, common);
 }
 
-static void drop_commons(struct worker *w)
+/* No more batches use this common input. */
+static void on_forget(struct worker *w, struct fbr_cur *c)
 {
-    struct common *c, *next;
-    struct early *e, *after;
+    struct common *common;
 
-    DL_FOREACH_SAFE(w->commons, c, next)
-        drop_common(w, c);
-    DL_FOREACH_SAFE(w->early, e, after)
-        free(e);
-    w->early = NULL;
+    fbr_get_u32(c);
+    common = find_common(w, fbr_get_u64(c));
+    if (common)
+        drop_common(w, common);
 }
 
 static void on_record(void *user, const void *record, size_t len)
@@ -734,12 +640,10 @@ static void on_record(void *user, const void *record, size_t len)
         on_common(w, &c);
     else if (kind == FBR_FORGET)
         on_forget(w, &c);
-    else if (kind != FBR_TASKS && kind != FBR_TASKS_ALONE)
-        return;
-    else if (w->early || !has_common(w, c))
-        keep_early(w, record, len);
-    else
+    else if (kind == FBR_TASKS || kind == FBR_TASKS_ALONE)
         on_tasks(w, &c);
+    else
+        return;
     now = fbr_now_ns();
     /* The program waits for the answer, and perhaps sends another batch. */
     w->awake_until = kind == FBR_TASKS_ALONE && now - begin < QUICK_NS ? now + AWAKE_NS : 0;
@@ -864,7 +768,8 @@ static void close_worker(struct worker *w)
     fbr_buf_fini(&w->out);
     fbr_buf_fini(&w->answer);
     fbr_buf_fini(&w->ref_bytes);
-    drop_commons(w);
+    while (w->commons)
+        drop_common(w, w->commons);
     pthread_cond_destroy(&w->answered);
     pthread_mutex_destroy(&w->lock);
 }
