@@ -5,9 +5,8 @@
  * that connects it, and by the thread that notifies its proxies of its death. The last holder
  * destroys it. The connection's own thread must be joined, so it leaves that to the loop thread.
  *
- * No record is sent while a lock is held that a callback takes, except by fbr_data_client_post(),
- * which does not wait: a thread that waited for a dead owner with the lock of a client would block
- * the thread that must report the death.
+ * Records are sent by fbr_data_client_post(), which does not wait: a thread that waited for a dead
+ * owner with the lock of a client would block the thread that must report the death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -27,8 +26,6 @@
 
 #define CONNECT_MS 30000 /* limit for the control connection and the data link together */
 #define LATER_NS 500000
-/* bytes queued for an owner that does not read; fbr_proxy_send() waits then */
-#define QUEUED_MAX (16u << 20)
 #define BUCKETS 256 /* hash of objects; their numbers are consecutive */
 
 enum remote_state { R_CALLING, R_WELCOME, R_OPEN, R_DEAD };
@@ -65,8 +62,7 @@ struct fbr_object_client {
     struct fbr_error err;
     struct fbr_proxy *buckets[BUCKETS];
     struct fbr_proxy *later;
-    bool awake;  /* the thread will look at `later` soon */
-    int waiting; /* threads that wait for room */
+    bool awake; /* the thread will look at `later` soon */
     /* For the thread that exits, at the end of the process: data that was written waits no longer
      * than this, unless the owner takes something. */
     uint64_t exit_by_ms;
@@ -213,10 +209,6 @@ static int flush_rest(struct fbr_object_client *r)
     __atomic_store_n(&r->watching, false, __ATOMIC_SEQ_CST);
     rc = fbr_data_client_flush(r->up);
     __atomic_store_n(&r->watching, rc == 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_lock(&r->share->lock);
-    if (r->waiting && fbr_data_client_queued(r->up) < QUEUED_MAX)
-        pthread_cond_broadcast(&r->share->idle);
-    pthread_mutex_unlock(&r->share->lock);
     return rc < 0 ? rc : 0;
 }
 
@@ -640,25 +632,6 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
     if (rc && !__atomic_load_n(&r->watching, __ATOMIC_SEQ_CST))
         wake(r);
     return rc < 0 ? -EPIPE : 0;
-}
-
-int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms)
-{
-    struct fbr_object_client *r = p->remote;
-    struct fbr_share *s = r->share;
-    uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = 0;
-
-    if (!pthread_equal(r->thread, pthread_self()) && fbr_data_client_queued(r->up) >= QUEUED_MAX) {
-        pthread_mutex_lock(&s->lock);
-        r->waiting++;
-        while (rc == 0 && r->state != R_DEAD && !p->gone &&
-               fbr_data_client_queued(r->up) >= QUEUED_MAX)
-            rc = fbr_cond_wait(&s->idle, &s->lock, deadline);
-        r->waiting--;
-        pthread_mutex_unlock(&s->lock);
-    }
-    return rc < 0 ? -EAGAIN : fbr_proxy_post(p, iov, n, false);
 }
 
 bool fbr_proxy_later(struct fbr_proxy *p)

@@ -258,13 +258,8 @@ static void disconnect(struct fbr_rpc *r)
 {
     const struct fbr_rpc_head head = {FBR_RPC_LEAVE, 0, 0};
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
-    size_t queued;
 
-    do /* for as long as the owner reads */
-        queued = fbr_proxy_queued(r->proxy);
-    while (fbr_proxy_send(r->proxy, &iov, 1, fbr_config_ms(r->share->rt->config, "linger")) ==
-               -EAGAIN &&
-           fbr_proxy_queued(r->proxy) < queued);
+    fbr_proxy_post(r->proxy, &iov, 1, false);
     fbr_proxy_close(r->proxy);
 }
 
@@ -333,15 +328,13 @@ done:
     return rc;
 }
 
-static int send_call(struct fiber_future *f, const struct iovec *iov, int n, uint64_t deadline)
+static int send_call(struct fiber_future *f, const struct iovec *iov, int n)
 {
     const struct fbr_rpc_head head = {FBR_RPC_CALL, 0, f->call};
     struct iovec all[7] = {{(void *)(uintptr_t)&head, sizeof(head)}};
-    int rc;
 
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
-    rc = fbr_proxy_send(f->rpc->proxy, all, n + 1, fbr_ms_until(deadline));
-    return rc == -EAGAIN ? -ETIMEDOUT : rc;
+    return fbr_proxy_post(f->rpc->proxy, all, n + 1, false);
 }
 
 /* Withdraws a future that was not sent. False: it was lost meanwhile, which the future reports. */
@@ -378,7 +371,7 @@ int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t dea
         destroy_future(f);
         return rc;
     }
-    rc = send_call(f, iov, n, deadline);
+    rc = send_call(f, iov, n);
     if (rc < 0 && take_back(f)) {
         destroy_future(f);
         return rc;
@@ -444,7 +437,7 @@ void fbr_future_cancel(struct fiber_future *f)
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
 
     /* if the owner is gone, its calls are answered as lost */
-    fbr_proxy_send(f->rpc->proxy, &iov, 1, -1);
+    fbr_proxy_post(f->rpc->proxy, &iov, 1, false);
 }
 
 int fbr_future_code(struct fiber_future *f, bool *lost)

@@ -109,12 +109,8 @@ struct fbr_proxy;
  * 0, or kept. */
 int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a,
                    const struct fbr_proxy_ops *ops, void *user);
-/* Sends a record to the object; any thread. Waits at most timeout_ms while too much is queued for
- * an owner that does not read; never waits on the connection's own thread. -EAGAIN: the time is
- * over and the record was not sent. -EPIPE: the object is gone. */
-int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms);
-/* The same, but never waits; the caller limits how much it sends. `more`: another record follows at
- * once. */
+/* Sends a record to the object; any thread. Never waits: the caller limits how much it sends.
+ * `more`: another record follows at once. -EPIPE: the object is gone. */
 int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more);
 /* The user has a record that can wait for the next one. True: ops->tick is called within about 0.5
  * ms. False: no tick comes, send the record now. (Just after a record has arrived, the connection's
