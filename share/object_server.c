@@ -35,7 +35,7 @@ struct peer {
     struct fbr_conn *conn; /* loop thread */
     struct fbr_link *link; /* NULL before it is open, and once it closes */
     int sending;           /* threads that use the link */
-    bool cut;              /* it does not read its answers and is about to be disconnected */
+    bool cut;              /* it is about to be disconnected. Atomic */
     UT_hash_handle hh;
 };
 
@@ -176,43 +176,32 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
 
 static const struct fbr_conn_ops conn_ops = {.on_close = on_close};
 
-struct hang_up {
-    struct fbr_share *share;
-    uint64_t peer;
-};
-
+/* Disconnects the peers that were cut off. Only this thread changes the table. */
 static void hang_up(void *arg)
 {
-    struct hang_up *h = arg;
-    struct peer *p;
+    struct fbr_share *s = arg;
+    struct peer *p, *next;
 
-    pthread_mutex_lock(&h->share->lock);
-    HASH_FIND(hh, h->share->peers, &h->peer, sizeof(h->peer), p);
-    pthread_mutex_unlock(&h->share->lock);
-    if (p) {
-        fbr_conn_close(p->conn);
-        remove_peer(p);
-    }
-    free(h);
+    HASH_ITER(hh, s->peers, p, next)
+        if (__atomic_load_n(&p->cut, __ATOMIC_ACQUIRE)) {
+            fbr_conn_close(p->conn);
+            remove_peer(p);
+        }
 }
 
-/* When memory is short, the peer stays until its connection ends. */
-static void hang_up_later(struct peer *p)
+/* Sends nothing more to the peer, and disconnects it; when memory is short, it stays until its
+ * connection ends. */
+static void cut_off(struct peer *p)
 {
-    struct hang_up *h = malloc(sizeof(*h));
-
-    if (!h)
-        return;
-    *h = (struct hang_up){p->share, p->id};
-    if (fbr_loop_post(p->share->rt->loop, hang_up, h) < 0)
-        free(h);
+    __atomic_store_n(&p->cut, true, __ATOMIC_RELEASE);
+    fbr_loop_post(p->share->rt->loop, hang_up, p->share);
 }
 
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
     (void)link;
     (void)why;
-    hang_up_later(user);
+    cut_off(user);
 }
 
 static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
@@ -535,15 +524,6 @@ static bool is_deluged(struct fbr_share *s, struct peer *p)
     return fbr_held_full(&s->rt->held, unread);
 }
 
-/* Under share's lock: disconnects the peer; nothing more is sent to it. */
-static void cut_off(struct peer *p)
-{
-    p->cut = true;
-    fbr_warn("a process that uses objects here was disconnected: it does not read its answers, and "
-             "as many wait as hold_max allows");
-    hang_up_later(p);
-}
-
 int fbr_object_send(struct fbr_object *o, uint64_t to, const struct iovec *iov, int n)
 {
     struct fbr_share *s = o->share;
@@ -557,8 +537,10 @@ int fbr_object_send(struct fbr_object *o, uint64_t to, const struct iovec *iov, 
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
     pthread_mutex_lock(&s->lock);
     HASH_FIND(hh, s->peers, &to, sizeof(to), p);
-    link = p && !p->cut ? p->link : NULL;
+    link = p && !__atomic_load_n(&p->cut, __ATOMIC_ACQUIRE) ? p->link : NULL;
     if (link && is_deluged(s, p)) {
+        fbr_warn("a process that uses objects here was disconnected: it does not read its answers, "
+                 "and as many wait as hold_max allows");
         cut_off(p);
         link = NULL;
     }
