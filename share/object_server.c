@@ -25,7 +25,7 @@ struct fbr_object {
     int busy;                 /* callbacks that run, and threads that look at the object */
     bool closed;              /* no new callbacks */
     void (*done)(void *user); /* for a retired object: called when no callback runs */
-    uint64_t due_ms;          /* ops->on_time comes then; 0: never */
+    bool reminds;             /* ops->on_time comes with the next tick of the clock */
     UT_hash_handle hh;
 };
 
@@ -286,37 +286,27 @@ static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fb
 
 /* ---- Reminders, on the loop thread: one timer for all objects ---- */
 
-/* Calls the objects whose time has come, and sets the timer for the next one. */
+/* Calls the objects that wait for it. */
 static void on_clock(void *arg)
 {
     struct fbr_share *s = arg;
-    uint64_t now = fbr_now_ms(), next = 0;
-    struct fbr_object *o = grab_next(s, NULL), *after;
+    struct fbr_object *o, *after;
 
     pthread_mutex_lock(&s->lock);
     s->reminding = false; /* a reminder that is wanted after this sets it again */
     pthread_mutex_unlock(&s->lock);
-    for (; o; o = after) {
-        bool due;
+    for (o = grab_next(s, NULL); o; o = after) {
+        bool reminds;
 
         pthread_mutex_lock(&s->lock);
-        due = o->due_ms && o->due_ms <= now;
-        if (due)
-            o->due_ms = 0;
-        else if (o->due_ms && (!next || o->due_ms < next))
-            next = o->due_ms;
+        reminds = o->reminds;
+        o->reminds = false;
         pthread_mutex_unlock(&s->lock);
-        if (due)
+        if (reminds)
             o->ops->on_time(o->user);
         after = grab_next(s, o);
         release(o);
     }
-    pthread_mutex_lock(&s->lock);
-    if (next)
-        s->reminding = true;
-    pthread_mutex_unlock(&s->lock);
-    if (next)
-        fbr_timer_start(&s->clock, next - now, 0);
 }
 
 static void start_clock(void *arg)
@@ -338,8 +328,7 @@ void fbr_object_remind(struct fbr_object *o)
     struct fbr_share *s = o->share;
 
     pthread_mutex_lock(&s->lock);
-    if (!o->due_ms)
-        o->due_ms = fbr_now_ms() + REMIND_MS;
+    o->reminds = true;
     if (!s->reminding)
         s->reminding = fbr_loop_post(s->rt->loop, start_clock, s) == 0;
     pthread_mutex_unlock(&s->lock);

@@ -52,7 +52,7 @@ struct fbr_object_ops {
     void (*on_record)(void *user, uint64_t peer, const void *record, size_t len);
     /* The process is gone. Also called for peers that never used the object. Loop thread. */
     void (*on_gone)(void *user, uint64_t peer);
-    /* The time set by fbr_object_remind() is over. NULL if that time is never set. Loop thread. */
+    /* The call that fbr_object_remind() arranges. NULL if none is arranged. Loop thread. */
     void (*on_time)(void *user);
     /* fiber_fini() was called and no peer is left, so no thread may wait for one. NULL if no thread
      * ever waits. The ending thread. */
@@ -72,8 +72,8 @@ int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags,
 int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov, int n);
 /* Bytes that are queued for the peer, from all objects. */
 size_t fbr_object_queued(struct fbr_object *o, uint64_t peer);
-/* Arranges one call of ops->on_time, about a second after the first request since the last such
- * call. When memory is short, the call does not come. Any thread. */
+/* Arranges one call of ops->on_time, within about a second. When memory is short, the call does not
+ * come. Any thread. */
 void fbr_object_remind(struct fbr_object *o);
 /* Closes the object: no callback runs or starts after this call. Users of the object are notified
  * that it is gone. Not from a callback. NULL is fine. */
