@@ -133,10 +133,9 @@ int fbr_owner_fd(struct fbr_owner *h, int lane, bool *watches);
 /* A handle ends. The last one that has asked for the descriptor closes it. */
 void fbr_owner_unwatch(struct fbr_owner *h, int lane, bool watches);
 int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n);
-void fbr_owner_shut(struct fbr_owner *h, int lane);
-int fbr_owner_done(struct fbr_owner *h, int lane);
 int fbr_owner_join(struct fbr_owner *h, int lane, int timeout_ms);
-int fbr_owner_deal(struct fbr_owner *h, int lane);
+/* SHUT, DONE or DEAL. -EPIPE: the channel is closed. */
+int fbr_owner_call(struct fbr_owner *h, int lane, enum fbr_channel_op op);
 /* Ends the channel: its users, in this process and in others, get -EPIPE. */
 void fbr_owner_close(struct fbr_owner *h);
 /* For pipes. An end lives as long as a process holds it, by a handle or by its address. attach: one
@@ -161,9 +160,8 @@ int fbr_client_fd(struct fbr_client *g, int lane);
 int fbr_client_flush(struct fbr_client *g, int lane, int timeout_ms);
 int fbr_client_size(struct fbr_client *g, int lane, size_t *n);
 int fbr_client_shut(struct fbr_client *g, int lane);
-int fbr_client_done(struct fbr_client *g, int lane);
 int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms);
-int fbr_client_deal(struct fbr_client *g, int lane);
+int fbr_client_call(struct fbr_client *g, int lane, enum fbr_channel_op op); /* DONE or DEAL */
 /* Flushes for as long as the owner takes something within the configured `linger`. */
 void fbr_client_close(struct fbr_client *g, int lane);
 

@@ -246,9 +246,9 @@ done:
     return rc;
 }
 
-int fbr_client_done(struct fbr_client *g, int lane)
+int fbr_client_call(struct fbr_client *g, int lane, enum fbr_channel_op op)
 {
-    return (int)ask(g, lane, FBR_CH_DONE, false, UINT64_MAX);
+    return (int)ask(g, lane, op, false, UINT64_MAX);
 }
 
 int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms)
@@ -257,11 +257,6 @@ int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms)
     int rc = (int)ask(g, lane, FBR_CH_JOIN, poll, poll ? UINT64_MAX : fbr_deadline(timeout_ms));
 
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
-}
-
-int fbr_client_deal(struct fbr_client *g, int lane)
-{
-    return (int)ask(g, lane, FBR_CH_DEAL, false, UINT64_MAX);
 }
 
 /* ---- Life ---- */

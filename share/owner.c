@@ -500,14 +500,18 @@ static void take_go(struct lane *l, uint64_t peer)
     pthread_cond_broadcast(&l->arrived);
 }
 
-/* Does what a client asks for. Returns the answer. */
+/* Does what a client, or a thread of this process, asks for. Returns the answer. */
 static int64_t do_call(struct lane *l, uint64_t peer, enum fbr_channel_op op)
 {
+    int rc;
+
     switch (op) {
     case FBR_CH_SIZE:
         return (int64_t)fbr_owner_count(l);
     case FBR_CH_DONE:
-        return fbr_queue_engine_done(l->engine, peer);
+        rc = fbr_queue_engine_done(l->engine, peer);
+        answer_joiners(l);
+        return rc;
     case FBR_CH_SHUT:
         fbr_queue_engine_shut(l->engine);
         return 0;
@@ -539,8 +543,6 @@ static void take_call(struct lane *l, uint64_t peer, enum fbr_channel_op op, str
         take_join(l, peer, call, poll);
     else
         answer(l, peer, op, call, do_call(l, peer, op));
-    if (op == FBR_CH_DONE)
-        answer_joiners(l);
 }
 
 static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_cur *c)
@@ -880,24 +882,13 @@ void fbr_owner_leave(struct fbr_owner *h, int end)
         fbr_object_retire(h->object, retired);
 }
 
-void fbr_owner_shut(struct fbr_owner *h, int lane)
+int fbr_owner_call(struct fbr_owner *h, int lane, enum fbr_channel_op op)
 {
-    pthread_mutex_lock(&h->lock);
-    if (!h->closed)
-        fbr_queue_engine_shut(h->lanes[lane].engine);
-    pthread_mutex_unlock(&h->lock);
-}
-
-int fbr_owner_done(struct fbr_owner *h, int lane)
-{
-    struct lane *l = &h->lanes[lane];
     int rc = -EPIPE;
 
     pthread_mutex_lock(&h->lock);
-    if (!h->over) {
-        rc = fbr_queue_engine_done(l->engine, 0);
-        answer_joiners(l);
-    }
+    if (!h->over)
+        rc = (int)do_call(&h->lanes[lane], 0, op);
     pthread_mutex_unlock(&h->lock);
     return rc;
 }
@@ -916,17 +907,4 @@ int fbr_owner_join(struct fbr_owner *h, int lane, int timeout_ms)
     }
     pthread_mutex_unlock(&h->lock);
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
-}
-
-int fbr_owner_deal(struct fbr_owner *h, int lane)
-{
-    int rc = 0;
-
-    pthread_mutex_lock(&h->lock);
-    if (h->over)
-        rc = -EPIPE;
-    else
-        fbr_queue_engine_deal(h->lanes[lane].engine);
-    pthread_mutex_unlock(&h->lock);
-    return rc;
 }

@@ -156,7 +156,7 @@ int fiber_queue_shut(struct fiber_queue *q)
         return -EPERM;
     if (!q->host)
         return explain(fbr_client_shut(q->client, 0), "shut");
-    fbr_owner_shut(q->host, 0);
+    fbr_owner_call(q->host, 0, FBR_CH_SHUT); /* a closed queue is shut */
     return 0;
 }
 
@@ -178,7 +178,8 @@ int fiber_queue_done(struct fiber_queue *q)
 {
     if (fbr_rt_check() < 0)
         return -EPERM;
-    return explain_finished(q->host ? fbr_owner_done(q->host, 0) : fbr_client_done(q->client, 0),
+    return explain_finished(q->host ? fbr_owner_call(q->host, 0, FBR_CH_DONE)
+                                    : fbr_client_call(q->client, 0, FBR_CH_DONE),
                             "done", 0);
 }
 
@@ -195,7 +196,9 @@ int fiber_queue_deal(struct fiber_queue *q)
 {
     if (fbr_rt_check() < 0)
         return -EPERM;
-    return explain(q->host ? fbr_owner_deal(q->host, 0) : fbr_client_deal(q->client, 0), "deal");
+    return explain(q->host ? fbr_owner_call(q->host, 0, FBR_CH_DEAL)
+                           : fbr_client_call(q->client, 0, FBR_CH_DEAL),
+                   "deal");
 }
 
 void fiber_queue_close(struct fiber_queue *q)

@@ -301,7 +301,7 @@ static void host_calls(uint8_t what, int lane, const void *bytes, size_t len)
             f.object.ops->on_time(f.object.user);
         break;
     case 6:
-        fbr_owner_done(f.host, lane);
+        fbr_owner_call(f.host, lane, FBR_CH_DONE);
         break;
     case 7:
         fbr_owner_join(f.host, lane, 0);
@@ -346,7 +346,7 @@ static void client_calls(uint8_t what, int lane, const void *bytes, size_t len)
         f.proxy.ops->tick(f.proxy.user);
         break;
     case 6:
-        fbr_client_done(f.client, lane);
+        fbr_client_call(f.client, lane, FBR_CH_DONE);
         break;
     case 7:
         fbr_client_join(f.client, lane, what & 8 ? 0 : -1);
