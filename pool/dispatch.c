@@ -9,67 +9,20 @@
 
 /* ---- objects by id ---- */
 
-static int slots_grow(struct slots *s)
-{
-    uint32_t cap = s->cap ? s->cap * 2 : 8;
-    struct dispatch_entry **items;
-    uint32_t *unused;
-
-    if (s->cap >= 1u << SLOT_BITS)
-        return -ENOMEM;
-    items = realloc(s->items, cap * sizeof(struct dispatch_entry *));
-    if (!items)
-        return -ENOMEM;
-    s->items = items;
-    unused = realloc(s->free, cap * sizeof(*unused));
-    if (!unused)
-        return -ENOMEM;
-    s->free = unused;
-    s->cap = cap;
-    return 0;
-}
-
-static int slots_add(struct slots *s, struct dispatch_entry *e)
-{
-    uint32_t slot;
-
-    if (!s->nfree && s->used == s->cap && slots_grow(s))
-        return -ENOMEM;
-    slot = s->nfree ? s->free[--s->nfree] : s->used++;
-    s->items[slot] = e;
-    e->id = ++s->count << SLOT_BITS | slot;
-    return 0;
-}
-
-static void slots_remove(struct slots *s, uint64_t id)
-{
-    uint32_t slot = id & ((1u << SLOT_BITS) - 1);
-
-    s->items[slot] = NULL;
-    s->free[s->nfree++] = slot;
-}
-
-static void *slots_find(const struct slots *s, uint64_t id)
-{
-    uint32_t slot = id & ((1u << SLOT_BITS) - 1);
-
-    return slot < s->used && s->items[slot] && s->items[slot]->id == id ? s->items[slot] : NULL;
-}
-
-static void slots_fini(struct slots *s)
-{
-    free(s->items);
-    free(s->free);
-}
-
 static struct map *find_map(const struct fbr_dispatch *d, uint64_t id)
 {
-    return slots_find(&d->maps, id);
+    struct map *m;
+
+    HASH_FIND(hh, d->maps, &id, sizeof(id), m);
+    return m;
 }
 
 struct dispatch_worker *fbr_dispatch_worker_find(const struct fbr_dispatch *d, uint64_t id)
 {
-    return slots_find(&d->workers, id);
+    struct dispatch_worker *w;
+
+    HASH_FIND(hh, d->workers, &id, sizeof(id), w);
+    return w;
 }
 
 struct batch *fbr_dispatch_batch_find(const struct dispatch_worker *w, uint64_t id)
@@ -102,14 +55,10 @@ void fbr_dispatch_close(struct fbr_dispatch *d)
 
     if (!d)
         return;
-    for (uint32_t i = 0; i < d->maps.used; i++)
-        if (d->maps.items[i])
-            fbr_dispatch_map_close(d, d->maps.items[i]->id);
-    for (uint32_t i = 0; i < d->workers.used; i++)
-        if (d->workers.items[i])
-            fbr_dispatch_worker_remove(d, 0, d->workers.items[i]->id, &failure);
-    slots_fini(&d->maps);
-    slots_fini(&d->workers);
+    while (d->maps)
+        fbr_dispatch_map_close(d, d->maps->id);
+    while (d->workers)
+        fbr_dispatch_worker_remove(d, 0, d->workers->id, &failure);
     free(d->ready);
     free(d);
 }
@@ -129,11 +78,13 @@ static void tasks_came(struct fbr_dispatch *d, struct map *m, uint64_t tasks)
 
 int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *map, uint64_t *id)
 {
-    struct map *m = calloc(1, sizeof(*m));
+    struct map *m = fbr_map_reserve(d) == 0 ? calloc(1, sizeof(*m)) : NULL;
 
     if (!m)
         return -ENOMEM;
-    if (fbr_map_reserve(d) || slots_add(&d->maps, (struct dispatch_entry *)m)) {
+    m->id = ++d->count;
+    HASH_ADD(hh, d->maps, id, sizeof(m->id), m);
+    if (!m->hh.tbl) {
         free(m);
         return -ENOMEM;
     }
@@ -205,7 +156,7 @@ void fbr_dispatch_map_close(struct fbr_dispatch *d, uint64_t map)
     while (m->batches)
         batch_orphan(d, 0, m->batches);
     fbr_task_pages_free(m);
-    slots_remove(&d->maps, m->id);
+    HASH_DELETE(hh, d->maps, m);
     free(m);
 }
 
@@ -341,7 +292,9 @@ int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, ui
 
     if (!w)
         return -ENOMEM;
-    if (slots_add(&d->workers, (struct dispatch_entry *)w)) {
+    w->id = ++d->count;
+    HASH_ADD(hh, d->workers, id, sizeof(w->id), w);
+    if (!w->hh.tbl) {
         free(w);
         return -ENOMEM;
     }
@@ -480,7 +433,7 @@ int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t wo
     }
     while (w->batches)
         fbr_batch_leave(d, now, w->batches);
-    slots_remove(&d->workers, worker);
+    HASH_DELETE(hh, d->workers, w);
     free(w);
     return failed;
 }

@@ -81,7 +81,7 @@
  *
  * Cost. O(1) for each event, and O(log maps) when a map begins or ceases to have waiting tasks; a
  * few ns for each task of a batch. Recall looks at all workers with unstarted work, at most every
- * half millisecond and only while a worker idles. Memory: about 200 bytes a map; 1 byte a task
+ * half millisecond and only while a worker idles. Memory: about 250 bytes a map; 1 byte a task
  * from its first handing out until its 1,024 neighbours are done (so an endless map stays small);
  * about 300 bytes a held batch. Events that must not fail allocate nothing.
  *

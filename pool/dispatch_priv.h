@@ -19,6 +19,10 @@
 #ifndef FBR_DISPATCH_PRIV_H
 #define FBR_DISPATCH_PRIV_H
 
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
+/* ids are consecutive numbers */
+#define HASH_FUNCTION(id, size, hash) ((hash) = (unsigned)*(const uint64_t *)(id))
+#include <uthash.h>
 #include <utlist.h>
 
 #include "pool/dispatch.h"
@@ -47,20 +51,6 @@ static inline uint8_t task_set(uint8_t state, unsigned what)
 struct page {
     uint32_t size, done;
     uint8_t states[];
-};
-
-/* Objects by id: the slot is in the low bits, and above it is the count of all objects that ever
- * were. */
-struct dispatch_entry {
-    uint64_t id;
-};
-#define SLOT_BITS 24
-struct slots {
-    struct dispatch_entry **items;
-    /* a stack of free slots; it has room for all, so that freeing one never fails */
-    uint32_t *free;
-    uint32_t used, cap, nfree;
-    uint64_t count;
 };
 
 struct window {
@@ -97,7 +87,8 @@ struct batch {
 };
 
 struct map {
-    uint64_t id; /* struct dispatch_entry */
+    uint64_t id;
+    UT_hash_handle hh;
     void *user;
     uint64_t age; /* lower: earlier */
     uint64_t total, cursor, done, waiting, suspects, held;
@@ -128,7 +119,8 @@ struct rate {
 enum place { NOWHERE, IDLE, HALF };
 
 struct dispatch_worker {
-    uint64_t id; /* struct dispatch_entry */
+    uint64_t id;
+    UT_hash_handle hh;
     void *user;
     struct batch *batches; /* oldest first. Alive: two at most, none of them complete */
     uint32_t nbatches;
@@ -151,7 +143,9 @@ struct dispatch_worker {
 struct fbr_dispatch {
     uint64_t max_bytes; /* input bytes in a batch of more than one task */
     struct fbr_dispatch_stats stats;
-    struct slots maps, workers;
+    struct map *maps; /* by id, like the workers */
+    struct dispatch_worker *workers;
+    uint64_t count; /* of maps and workers that ever were */
     uint64_t batch_count, age;
     struct map **ready; /* heap of the maps with waiting tasks */
     uint32_t nready, ready_cap;

@@ -141,10 +141,7 @@ static const char *check_workers(const struct fbr_dispatch *d)
     const struct dispatch_worker *w;
     const char *wrong;
 
-    for (uint32_t i = 0; i < d->workers.used; i++) {
-        w = (const struct dispatch_worker *)d->workers.items[i];
-        if (!w)
-            continue;
+    for (w = d->workers; w; w = w->hh.next) {
         wrong = check_worker(w);
         CHECK(!wrong, wrong);
         alive += !w->dead;
@@ -166,11 +163,7 @@ const char *dispatch_check(const struct fbr_dispatch *d)
     uint32_t ready = 0, maps = 0;
     const char *wrong;
 
-    for (uint32_t i = 0; i < d->maps.used; i++) {
-        const struct map *m = (const struct map *)d->maps.items[i];
-
-        if (!m)
-            continue;
+    for (const struct map *m = d->maps; m; m = m->hh.next) {
         wrong = check_map(d, m);
         CHECK(!wrong, wrong);
         sum.waiting += m->waiting;
