@@ -52,16 +52,11 @@ struct peer {
     UT_hash_handle hh;
 };
 
-struct park_key {
-    uint64_t peer, call;
-};
-
 struct park {
-    struct park_key key;
+    uint64_t peer, call;
     void *data;
     size_t len;
     struct park *prev, *next;
-    UT_hash_handle hh;
 };
 
 struct fbr_queue_engine {
@@ -79,7 +74,6 @@ struct fbr_queue_engine {
     uint64_t unfinished; /* messages that were put and that no peer has finished */
     uint64_t open;       /* sum over all known peers */
     struct park *parks;  /* oldest first */
-    struct park *park_hash;
     struct peer local;
     struct peer *peers; /* hash of the remote consumers */
     struct peer *line, *ahead;
@@ -438,7 +432,6 @@ static void dispatch(struct fbr_queue_engine *e)
 static void forget_park(struct fbr_queue_engine *e, struct park *w)
 {
     DL_DELETE(e->parks, w);
-    HASH_DEL(e->park_hash, w);
     e->parked--;
     free(w);
 }
@@ -446,61 +439,39 @@ static void forget_park(struct fbr_queue_engine *e, struct park *w)
 /* Forgets the put and drops its message. */
 static void drop_park(struct fbr_queue_engine *e, struct park *w)
 {
-    fbr_held_release(e->account, cost_of(w->key.peer != 0, w->len));
+    fbr_held_release(e->account, cost_of(w->peer != 0, w->len));
     drop(e, w->data, w->len);
     forget_park(e, w);
 }
 
-/* Accepts parked puts while there is room. */
-static void admit(struct fbr_queue_engine *e)
+static void accept_park(struct fbr_queue_engine *e, struct park *w)
 {
-    while (e->parks && has_space(e)) {
-        struct park *w = e->parks;
-        struct park_key key = w->key;
+    uint64_t peer = w->peer, call = w->call;
 
-        enqueue(e, key.peer != 0, w->data, w->len);
-        forget_park(e, w);
-        e->ops->put_done(e->user, key.peer, key.call, 0);
-    }
+    enqueue(e, peer != 0, w->data, w->len);
+    forget_park(e, w);
+    e->ops->put_done(e->user, peer, call, 0);
 }
 
 /* Called after messages left the engine. Returns whether parked puts were accepted in their
  * place. */
 static bool freed(struct fbr_queue_engine *e)
 {
+    bool any = e->parks && has_space(e);
+
     shrink(e);
-    if (!e->parks || !has_space(e))
-        return false;
-    admit(e);
-    return true;
-}
-
-static struct park *find_park(struct fbr_queue_engine *e, uint64_t peer, uint64_t call)
-{
-    struct park_key key = {peer, call};
-    struct park *w;
-
-    HASH_FIND(hh, e->park_hash, &key, sizeof(key), w);
-    return w;
+    while (e->parks && has_space(e))
+        accept_park(e, e->parks);
+    return any;
 }
 
 static int park(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data, size_t len)
 {
-    struct park *w;
+    struct park *w = malloc(sizeof(*w));
 
-    if (find_park(e, peer, call))
-        return -EALREADY;
-    w = calloc(1, sizeof(*w));
     if (!w)
         return -ENOMEM;
-    w->key = (struct park_key){peer, call};
-    w->data = data;
-    w->len = len;
-    HASH_ADD(hh, e->park_hash, key, sizeof(w->key), w);
-    if (!w->hh.tbl) {
-        free(w);
-        return -ENOMEM;
-    }
+    *w = (struct park){.peer = peer, .call = call, .data = data, .len = len};
     DL_APPEND(e->parks, w);
     e->parked++;
     return 1;
@@ -546,27 +517,23 @@ int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t cal
 
 int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint64_t call)
 {
-    struct park *w = find_park(e, peer, call);
+    struct park *w;
 
-    if (!w)
-        return -ENOENT;
-    drop_park(e, w);
-    return 0;
+    DL_FOREACH(e->parks, w)
+        if (w->peer == peer && w->call == call) {
+            drop_park(e, w);
+            return 0;
+        }
+    return -ENOENT;
 }
 
 void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer)
 {
     struct park *w, *tmp;
 
-    DL_FOREACH_SAFE(e->parks, w, tmp) {
-        struct park_key key = w->key;
-
-        if (key.peer != peer)
-            continue;
-        enqueue(e, key.peer != 0, w->data, w->len);
-        forget_park(e, w);
-        e->ops->put_done(e->user, key.peer, key.call, 0);
-    }
+    DL_FOREACH_SAFE(e->parks, w, tmp)
+        if (w->peer == peer)
+            accept_park(e, w);
     dispatch(e);
 }
 
@@ -574,11 +541,10 @@ void fbr_queue_engine_shut(struct fbr_queue_engine *e)
 {
     e->shut = true;
     while (e->parks) {
-        struct park *w = e->parks;
-        struct park_key key = w->key;
+        uint64_t peer = e->parks->peer, call = e->parks->call;
 
-        drop_park(e, w);
-        e->ops->put_done(e->user, key.peer, key.call, -EPIPE);
+        drop_park(e, e->parks);
+        e->ops->put_done(e->user, peer, call, -EPIPE);
     }
     dispatch(e);
 }
@@ -717,11 +683,9 @@ void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer)
 
     if (!peer)
         return;
-    DL_FOREACH_SAFE(e->parks, w, tmp) {
-        if (w->key.peer != peer)
-            continue;
-        drop_park(e, w);
-    }
+    DL_FOREACH_SAFE(e->parks, w, tmp)
+        if (w->peer == peer)
+            drop_park(e, w);
     if (!p)
         return;
     recall_ended(e, p);
@@ -944,9 +908,8 @@ void fbr_queue_engine_close(struct fbr_queue_engine *e)
 
     if (!e)
         return;
-    while (e->parks) {
+    while (e->parks)
         drop_park(e, e->parks);
-    }
     HASH_ITER(hh, e->peers, p, tmp) {
         HASH_DEL(e->peers, p);
         drop_ring(e, &p->held);

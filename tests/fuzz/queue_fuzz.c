@@ -55,7 +55,7 @@ static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
     (void)user;
     (void)code;
     require(f.parked[slot_of(peer)][call]);
-    f.parked[slot_of(peer)][call] = 0;
+    f.parked[slot_of(peer)][call]--;
 }
 
 static void on_recall(void *user, uint64_t peer)
@@ -109,8 +109,7 @@ static void put(size_t slot, uint64_t call)
     f.messages++;
     rc = fbr_queue_engine_put(f.queue, f.peers[slot], call, data, 1);
     if (rc == 1) {
-        require(!f.parked[slot][call]);
-        f.parked[slot][call] = 1;
+        f.parked[slot][call]++;
     } else if (rc < 0) {
         f.messages--;
         free(data);
@@ -122,7 +121,7 @@ static void cancel(size_t slot, uint64_t call)
     int rc = fbr_queue_engine_put_cancel(f.queue, f.peers[slot], call);
 
     require(rc == (f.parked[slot][call] ? 0 : -ENOENT));
-    f.parked[slot][call] = 0;
+    f.parked[slot][call] -= rc == 0;
 }
 
 static void get(void)
