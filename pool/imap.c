@@ -57,10 +57,12 @@ fail:
     return rc;
 }
 
-/* Takes one input from the source, without the lock: 1, 0 at its end, or a negative error. */
-static int pull(struct fiber_imap *it, struct fbr_item **out)
+/* Takes one input from the source, without the lock: 1 and a list of one item, 0 at its end, or a
+ * negative error. */
+static int pull(struct fiber_imap *it, struct fbr_item **list)
 {
     struct fiber_bytes in = {NULL, 0};
+    struct fbr_item *item;
     int rc = it->source(it->user, &in);
 
     if (rc <= 0)
@@ -72,27 +74,11 @@ static int pull(struct fiber_imap *it, struct fbr_item **out)
     rc = fbr_pool_check_inputs(it->r->pool, &in, 1);
     if (rc < 0)
         return rc;
-    *out = fbr_item_new(&in);
-    return *out ? 1 : -ENOMEM;
-}
-
-/* Makes the item a task of the map. Under the lock. */
-static int submit(struct fiber_result *r, struct fbr_item *item)
-{
-    struct fiber_pool *p = r->pool;
-
-    item->index = r->n;
-    HASH_ADD(hh, r->items, index, sizeof(item->index), item);
-    if (!item->hh.tbl)
+    item = fbr_item_new(&in);
+    if (!item)
         return -ENOMEM;
-    if (fbr_dispatch_map_grow(p->dispatch, r->map, 1) < 0) {
-        HASH_DELETE(hh, r->items, item);
-        return -ENOMEM;
-    }
-    r->n++;
-    p->stats.submitted++;
-    p->undone++;
-    return 0;
+    DL_APPEND(*list, item);
+    return 1;
 }
 
 /* Fills the window. Under the lock, which is released while the source runs. */
@@ -103,7 +89,7 @@ static void refill(struct fiber_imap *it)
     uint64_t added = 0;
 
     while (!it->ended && r->map && HASH_COUNT(r->items) < it->window) {
-        struct fbr_item *item;
+        struct fbr_item *item = NULL;
         int rc;
 
         pthread_mutex_unlock(&p->lock);
@@ -113,7 +99,7 @@ static void refill(struct fiber_imap *it)
             fbr_item_free(item);
             break;
         }
-        if (rc > 0 && submit(r, item) < 0) {
+        if (rc > 0 && fbr_stream_add(r, &item, 1) < 0) {
             fbr_item_free(item);
             rc = -ENOMEM;
         }

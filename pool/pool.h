@@ -309,6 +309,8 @@ int fbr_pool_supervisor_main(const void *arg, size_t len); /* the main function 
 void fbr_pool_pump(struct fiber_pool *p);
 
 /* stream.c */
+/* The items become tasks of a map that grows and leave the list: all, or none (-ENOMEM, kept). */
+int fbr_stream_add(struct fiber_result *r, struct fbr_item **list, size_t n);
 void fbr_stream_deliver(struct fiber_result *r, struct fbr_item *item); /* the item is done */
 void fbr_stream_shut(struct fiber_pool *p);                             /* the pool is closing */
 

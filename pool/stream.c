@@ -89,9 +89,9 @@ static void take_back(struct fiber_result *r, struct fbr_item **list, uint64_t f
     }
 }
 
-/* Under the lock: the items become tasks and leave the list, all of them or none. */
-static int add_items(struct fiber_result *r, struct fbr_item **list, size_t n)
+int fbr_stream_add(struct fiber_result *r, struct fbr_item **list, size_t n)
 {
+    struct fiber_pool *p = r->pool;
     struct fbr_item *item, *next;
     uint64_t index = r->n;
 
@@ -105,10 +105,13 @@ static int add_items(struct fiber_result *r, struct fbr_item **list, size_t n)
         }
         index++;
     }
-    if (*list || fbr_dispatch_map_grow(r->pool->dispatch, r->map, n) < 0) {
+    if (*list || fbr_dispatch_map_grow(p->dispatch, r->map, n) < 0) {
         take_back(r, list, r->n, index);
         return fbr_keep(-ENOMEM, "pool: out of memory for %zu task%s", n, n == 1 ? "" : "s");
     }
+    r->n += n;
+    p->stats.submitted += n;
+    p->undone += n;
     return 0;
 }
 
@@ -137,13 +140,10 @@ int fiber_stream_put(struct fiber_stream *s, const struct fiber_bytes *in, size_
         (rc = copy_inputs(r, in, n, &list)) < 0)
         return rc;
     pthread_mutex_lock(&p->lock);
-    if ((rc = check_open(r)) < 0 || (rc = add_items(r, &list, n)) < 0)
+    if ((rc = check_open(r)) < 0 || (rc = fbr_stream_add(r, &list, n)) < 0)
         goto done;
     if (first)
-        *first = r->n;
-    r->n += n;
-    p->stats.submitted += n;
-    p->undone += n;
+        *first = r->n - n;
     if (p->min < p->max)
         fbr_workers_adjust(p);
     fbr_pool_pump(p);
