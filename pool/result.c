@@ -458,10 +458,25 @@ static void call_later(struct fiber_result *r, struct fbr_callback *c)
     p->callbacks_last = &c->next;
 }
 
+static void count_done(struct fiber_result *r, uint64_t index, int code)
+{
+    struct fiber_pool *p = r->pool;
+
+    r->done++;
+    p->undone--;
+    p->stats.done++;
+    if (!code)
+        return;
+    p->stats.failed++;
+    if (!r->first_code || index < r->first_error) {
+        r->first_error = index;
+        r->first_code = code;
+    }
+}
+
 void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data,
                         size_t len)
 {
-    struct fiber_pool *p = r->pool;
     struct fbr_callback *c, unwanted = {.next = NULL};
     struct fbr_slot *slot = NULL;
     struct fbr_item *item = NULL;
@@ -489,16 +504,7 @@ void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, co
         c->data = slot->data;
         c->len = slot->len;
     }
-    r->done++;
-    p->undone--;
-    p->stats.done++;
-    if (code) {
-        p->stats.failed++;
-        if (!r->first_code || index < r->first_error) {
-            r->first_error = index;
-            r->first_code = code;
-        }
-    }
+    count_done(r, index, code);
     c->index = index;
     c->code = code;
     if (r->put)
@@ -569,7 +575,6 @@ bool fbr_result_is_done(const struct fiber_result *r, uint64_t i)
 
 static void end_map(struct fiber_result *r, int code, const char *why)
 {
-    struct fiber_pool *p = r->pool;
     struct fbr_item *item, *next;
 
     if (!r->map)
@@ -590,14 +595,7 @@ static void end_map(struct fiber_result *r, int code, const char *why)
             r->flags[i] = ARRAY_FAILED;
         else
             r->slots[i] = (struct fbr_slot){.done = true, .code = code};
-        if (!r->first_code || i < r->first_error) {
-            r->first_error = i;
-            r->first_code = code;
-        }
-        r->done++;
-        p->undone--;
-        p->stats.done++;
-        p->stats.failed++;
+        count_done(r, i, code);
     }
     finish(r);
 }
