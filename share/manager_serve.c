@@ -99,8 +99,6 @@ static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes,
     }
 }
 
-static const struct fbr_rpc_service_ops service_ops = {.on_call = on_call};
-
 static void on_close(void *user)
 {
     struct manager *m = user;
@@ -110,6 +108,8 @@ static void on_close(void *user)
     pthread_cond_signal(&m->changed);
     pthread_mutex_unlock(&m->lock);
 }
+
+static const struct fbr_rpc_service_ops service_ops = {.on_call = on_call, .on_close = on_close};
 
 /* ---- The main thread ---- */
 
@@ -276,7 +276,7 @@ int fbr_manager_main(const void *arg, size_t len)
     m.held = fbr_rt() ? &fbr_rt()->held : NULL;
     read_class(&m, arg, len);
     if (fbr_service_open(&m.service) < 0 ||
-        fbr_service_process_announce(&m.service, FBR_KIND_MANAGER, on_close, &m) < 0)
+        fbr_service_process_announce(&m.service, FBR_KIND_MANAGER) < 0)
         fbr_service_process_exit(1, fiber_last_error());
     while ((r = next_request(&m))) {
         run(&m, r);

@@ -84,6 +84,8 @@ struct fbr_rpc_service_ops {
     /* The process does not use the object any more. Also called for processes that never did. Data
      * server's or loop thread. May be NULL. */
     void (*on_gone)(void *user, uint64_t peer);
+    /* The parent asks the process to end (service_process.h). Loop thread. May be NULL. */
+    void (*on_close)(void *user);
 };
 
 /* Lives as long as its process, because threads of this process that hold a handle may still look

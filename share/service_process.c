@@ -180,26 +180,19 @@ void fbr_service_process_end(struct fbr_service_process *k)
 
 /* ---- The child's side ---- */
 
-struct closing {
-    void (*fn)(void *user);
-    void *user;
-};
-
 static void on_parent_frame(void *user, uint8_t type, struct fbr_cur *body)
 {
-    struct closing *c = user;
+    struct fbr_rpc_service *s = user;
 
     (void)body;
     if (type == FBR_FRAME_CLOSE)
-        c->fn(c->user);
+        s->ops->on_close(s->user);
 }
 
-int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind,
-                                 void (*on_close)(void *user), void *user)
+int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind)
 {
     struct fbr_runtime *rt = fbr_rt();
     struct fiber_address address;
-    struct closing *c;
     struct fbr_buf b;
     int rc;
 
@@ -208,11 +201,7 @@ int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind,
     rc = fbr_address_here(s->id, kind, 0, &address);
     if (rc < 0)
         return rc;
-    c = malloc(sizeof(*c)); /* the child keeps it for the rest of its life */
-    if (!c)
-        return fbr_keep(-ENOMEM, "out of memory");
-    *c = (struct closing){on_close, user};
-    fbr_child_on_frame(rt->child, on_parent_frame, c);
+    fbr_child_on_frame(rt->child, on_parent_frame, s);
     fbr_buf_init(&b);
     fbr_put(&b, &address, sizeof(address));
     rc = fbr_child_send(rt->child, FBR_FRAME_READY, &b);

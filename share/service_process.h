@@ -4,7 +4,7 @@
  *     parent                                           child
  *     fbr_service_process_start    -- START: fn(arg) -->        fn opens its service
  *                         <-- READY: its address --    fbr_service_process_announce
- *     fbr_service_process_end      -- CLOSE -->                 on_close; fn ends the process
+ *     fbr_service_process_end      -- CLOSE -->                 ops->on_close; fn ends the process
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SERVICE_PROCESS_H
@@ -30,10 +30,8 @@ int fbr_service_process_grace(struct fbr_service_process *k); /* milliseconds, a
  * fine. */
 void fbr_service_process_end(struct fbr_service_process *k);
 
-/* In the child: sends the address to the parent. on_close runs on the loop thread, maybe at once.
- * 0, or kept. */
-int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind,
-                                 void (*on_close)(void *user), void *user);
+/* In the child: sends the address to the parent. 0, or kept. */
+int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind);
 /* Ends the child; does not return. */
 void fbr_service_process_exit(int code, const char *why) __attribute__((noreturn));
 

@@ -48,9 +48,6 @@ static void on_gone(void *user, uint64_t peer)
     pthread_mutex_unlock(&k->lock);
 }
 
-static const struct fbr_rpc_service_ops service_ops = {
-    .on_call = on_call, .on_cancel = on_cancel, .on_gone = on_gone};
-
 static void on_close(void *user)
 {
     struct keeping *k = user;
@@ -60,6 +57,9 @@ static void on_close(void *user)
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->lock);
 }
+
+static const struct fbr_rpc_service_ops service_ops = {
+    .on_call = on_call, .on_cancel = on_cancel, .on_gone = on_gone, .on_close = on_close};
 
 int fbr_store_main(const void *arg, size_t len)
 {
@@ -73,7 +73,7 @@ int fbr_store_main(const void *arg, size_t len)
     if (!k.engine)
         fbr_service_process_exit(1, "out of memory");
     if (fbr_service_open(&k.service) < 0 ||
-        fbr_service_process_announce(&k.service, FBR_KIND_STORE, on_close, &k) < 0)
+        fbr_service_process_announce(&k.service, FBR_KIND_STORE) < 0)
         fbr_service_process_exit(1, fiber_last_error());
     pthread_mutex_lock(&k.lock);
     while (!k.closing)
