@@ -345,7 +345,7 @@ static void end_unheld(struct fbr_owner *h, uint32_t end)
 {
     struct channel_end *e = &h->ends[end];
 
-    if (h->kind != FBR_KIND_PIPE || e->ended || e->here || e->n_peers || (e->exported && !e->taken))
+    if (h->kind != FBR_KIND_PIPE || e->ended || e->here || e->holders || (e->exported && !e->taken))
         return;
     e->ended = true;
     for (int i = 0; i < h->n_lanes; i++)
@@ -354,38 +354,23 @@ static void end_unheld(struct fbr_owner *h, uint32_t end)
         fbr_direct_cut(h->direct);
 }
 
-static uint64_t *find_holder(const struct channel_end *e, uint64_t peer)
-{
-    for (size_t i = 0; i < e->n_peers; i++)
-        if (e->peers[i] == peer)
-            return &e->peers[i];
-    return NULL;
-}
-
 /* A process holds an end once, however many handles it has and however often it attaches. When
  * memory is short, the end may end before that process has left it. */
 static void add_holder(struct channel_end *e, uint64_t peer)
 {
-    uint64_t *peers;
+    struct pending *holder = malloc(sizeof(*holder));
 
     e->taken = true;
-    if (find_holder(e, peer))
+    if (!holder)
         return;
-    peers = realloc(e->peers, sizeof(*peers) * (e->n_peers + 1));
-    if (!peers)
-        return;
-    e->peers = peers;
-    peers[e->n_peers++] = peer;
+    forget(&e->holders, peer);
+    *holder = (struct pending){.peer = peer};
+    DL_APPEND(e->holders, holder);
 }
 
 static void drop_holder(struct fbr_owner *h, uint32_t end, uint64_t peer)
 {
-    struct channel_end *e = &h->ends[end];
-    uint64_t *holder = find_holder(e, peer);
-
-    if (!holder)
-        return;
-    *holder = e->peers[--e->n_peers];
+    forget(&h->ends[end].holders, peer);
     end_unheld(h, end);
 }
 
@@ -458,8 +443,8 @@ static bool may_stream(const struct fbr_owner *h, uint32_t end, uint64_t peer)
     const struct channel_end *far = &h->ends[end], *near = &h->ends[!end];
     struct fbr_error err;
 
-    return h->kind == FBR_KIND_PIPE && !h->over && !h->direct && !h->no_direct &&
-           far->n_peers == 1 && far->peers[0] == peer && near->n_peers == 0 && near->here &&
+    return h->kind == FBR_KIND_PIPE && !h->over && !h->direct && !h->no_direct && far->holders &&
+           !far->holders->next && far->holders->peer == peer && !near->holders && near->here &&
            !far->ended && is_idle(&h->lanes[!end]) && fbr_fds_need(FDS_FREE, "a pipe", &err) == 0;
 }
 
@@ -738,13 +723,19 @@ static const struct fbr_object_ops object_ops = {
 
 /* ---- Life ---- */
 
+static void free_all(struct pending *list)
+{
+    struct pending *p, *next;
+
+    DL_FOREACH_SAFE(list, p, next)
+        free(p);
+}
+
 static void close_lane(struct lane *l)
 {
-    struct pending *lists[] = {l->parked, l->recalled, l->joiners}, *p, *next;
-
-    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
-        DL_FOREACH_SAFE(lists[i], p, next)
-            free(p);
+    free_all(l->parked);
+    free_all(l->recalled);
+    free_all(l->joiners);
     fbr_queue_engine_close(l->engine);
     fbr_ready_fini(&l->ready);
     pthread_cond_destroy(&l->arrived);
@@ -757,7 +748,7 @@ static void destroy(struct fbr_owner *h)
     for (int i = 0; i < h->n_lanes; i++)
         close_lane(&h->lanes[i]);
     for (int i = 0; i < 2; i++)
-        free(h->ends[i].peers);
+        free_all(h->ends[i].holders);
     drop_direct(h);
     pthread_mutex_destroy(&h->lock);
     free(h);

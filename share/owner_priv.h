@@ -14,7 +14,7 @@
  * out of order. */
 #define OVERDUE_MS 5000
 
-/* Something that a client still gets, or has to send. */
+/* Something that a client still gets, or has to send; or only that there is such a client. */
 struct pending {
     struct pending *next, *prev;
     uint64_t peer;
@@ -48,12 +48,11 @@ struct lane {
 
 /* An end of a pipe lives until its last holder has gone. */
 struct channel_end {
-    bool exported; /* its address was exported */
-    bool taken;    /* a process has attached to it */
-    bool ended;    /* no process holds it, and none will */
-    int here;      /* handles of this process */
-    uint64_t *peers;
-    size_t n_peers;
+    bool exported;           /* its address was exported */
+    bool taken;              /* a process has attached to it */
+    bool ended;              /* no process holds it, and none will */
+    int here;                /* handles of this process */
+    struct pending *holders; /* other processes */
 };
 
 struct fbr_owner {
