@@ -22,8 +22,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/proc/context.h"
@@ -97,30 +97,26 @@ static int map_finished(struct fiber_shared *s, const char *dir, const char *nam
     return rc;
 }
 
-/* Allocates the memory of a file; returns an errno. Signals are blocked meanwhile, except those
- * that people send to end a program. On many kernels a signal makes the call start again from
- * nothing, so the timer of a profiler would keep a long call from ever ending. SIGXFSZ, which comes
- * for a file above RLIMIT_FSIZE and would end the program, is removed. */
+/* Allocates the memory of a file; returns an errno. Above RLIMIT_FSIZE the kernel would send
+ * SIGXFSZ, which ends the program. Signals are blocked meanwhile, except those that people send to
+ * end a program. On many kernels a signal makes the call start again from nothing, so the timer of
+ * a profiler would keep a long call from ever ending. */
 static int allocate(int fd, size_t len)
 {
     static const int sent[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-    const struct timespec now = {0, 0};
-    sigset_t most, old, pending, size_limit;
+    struct rlimit most;
+    sigset_t others, old;
     int rc;
 
-    sigfillset(&most);
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && len > most.rlim_cur)
+        return EFBIG;
+    sigfillset(&others);
     for (size_t i = 0; i < sizeof(sent) / sizeof(sent[0]); i++)
-        sigdelset(&most, sent[i]);
-    sigemptyset(&size_limit);
-    sigaddset(&size_limit, SIGXFSZ);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &most, &old);
+        sigdelset(&others, sent[i]);
+    pthread_sigmask(SIG_BLOCK, &others, &old);
     do
         rc = posix_fallocate(fd, 0, (off_t)len);
     while (rc == EINTR);
-    if (rc == EFBIG && !sigismember(&pending, SIGXFSZ))
-        while (sigtimedwait(&size_limit, NULL, &now) < 0 && errno == EINTR)
-            continue;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc;
 }
