@@ -20,47 +20,40 @@
 #define UNUSED_MAX 8                    /* unused common inputs that are kept for a next map */
 #define UNUSED_BYTES ((size_t)64 << 20) /* their total bytes, at most */
 
-/* ---- Sets ---- */
+/* ---- Sets of ids ---- */
 
-static bool has(const struct fbr_common_set *s, uint64_t id)
+static bool has(const struct fbr_buf *ids, uint64_t id)
 {
-    for (uint32_t i = s->n; i > 0; i--) /* the newest one is looked up most */
-        if (s->ids[i - 1] == id)
+    const uint64_t *all = (const void *)ids->data;
+
+    for (size_t i = ids->len / sizeof(id); i > 0; i--) /* the newest one is looked up most */
+        if (all[i - 1] == id)
             return true;
     return false;
 }
 
-static int add(struct fbr_common_set *s, uint64_t id)
+static int add(struct fbr_buf *ids, uint64_t id)
 {
-    uint32_t cap = s->cap ? 2 * s->cap : 8;
-    uint64_t *ids;
-
-    if (s->n == s->cap) {
-        ids = realloc(s->ids, cap * sizeof(*ids));
-        if (!ids)
-            return -ENOMEM;
-        s->ids = ids;
-        s->cap = cap;
-    }
-    s->ids[s->n++] = id;
-    return 0;
+    fbr_put_u64(ids, id);
+    if (!ids->failed)
+        return 0;
+    ids->failed = false;
+    return -ENOMEM;
 }
 
 /* Removes the id; returns whether it was in the set. */
-static bool take_out(struct fbr_common_set *s, uint64_t id)
+static bool take_out(struct fbr_buf *ids, uint64_t id)
 {
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (s->ids[i] != id)
+    uint64_t *all = (void *)ids->data;
+
+    for (size_t i = 0; i < ids->len / sizeof(id); i++) {
+        if (all[i] != id)
             continue;
-        memmove(s->ids + i, s->ids + i + 1, (--s->n - i) * sizeof(*s->ids));
+        ids->len -= sizeof(id);
+        memmove(all + i, all + i + 1, ids->len - i * sizeof(id));
         return true;
     }
     return false;
-}
-
-void fbr_common_set_fini(struct fbr_common_set *s)
-{
-    free(s->ids);
 }
 
 /* ---- The pool's common inputs ---- */

@@ -53,12 +53,6 @@ struct fbr_common {
     uint8_t data[];
 };
 
-/* Common inputs that a worker has, or the host of several workers. */
-struct fbr_common_set {
-    uint64_t *ids;
-    uint32_t n, cap;
-};
-
 /* A job with several workers, with the job's host process, which only starts and watches the
  * workers. */
 struct fbr_pool_supervisor {
@@ -69,8 +63,8 @@ struct fbr_pool_supervisor {
      * ended */
     int workers;
     bool joined, ended, leaving, gone;
-    bool useful; /* one of its workers was ready, so its start did not fail */
-    struct fbr_common_set commons;
+    bool useful;            /* one of its workers was ready, so its start did not fail */
+    struct fbr_buf commons; /* ids (u64) of the common inputs that it has */
 };
 
 struct fbr_pool_worker {
@@ -86,9 +80,9 @@ struct fbr_pool_worker {
     bool release;   /* it got the notice that all its results are taken. Data server's thread */
     uint64_t tasks; /* done */
     uint64_t busy_ns;
-    uint64_t ready_ms; /* fbr_now_ms(); 0: not yet */
-    struct fbr_common_set commons;
-    struct { /* at the last look (pool_control.c) */
+    uint64_t ready_ms;      /* fbr_now_ms(); 0: not yet */
+    struct fbr_buf commons; /* ids (u64) of the common inputs that it has */
+    struct {                /* at the last look (pool_control.c) */
         uint64_t cpu_ns, resident;
         char host[64];
     } use;
@@ -321,7 +315,6 @@ struct fbr_common *fbr_common_get(struct fiber_pool *p, const void *data, size_t
 void fbr_common_put(struct fiber_pool *p, struct fbr_common *c); /* a map is over. NULL is fine */
 /* Sends the common input to the worker, if the worker does not have it yet: 0, -ENOMEM, -EPIPE. */
 int fbr_common_send(struct fbr_pool_worker *w, const struct fbr_common *c);
-void fbr_common_set_fini(struct fbr_common_set *s);
 void fbr_common_free_all(struct fiber_pool *p);
 
 /* collect.c */

@@ -100,7 +100,7 @@ static void maybe_free(struct fbr_pool_supervisor *h)
     DL_DELETE(h->pool->hosts, h);
     h->pool->n_hosts--;
     pthread_cond_broadcast(&h->pool->changed);
-    fbr_common_set_fini(&h->commons);
+    fbr_buf_fini(&h->commons);
     free(h);
 }
 

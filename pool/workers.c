@@ -229,7 +229,7 @@ static void on_gone(void *user, struct fiber_process *process)
     pthread_mutex_unlock(&p->lock);
     fbr_pool_call_back(p);
     fiber_process_close(process);
-    fbr_common_set_fini(&w->commons);
+    fbr_buf_fini(&w->commons);
     free(w);
     fbr_pool_unref(p);
 }
