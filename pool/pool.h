@@ -299,8 +299,9 @@ void fbr_pool_supervisor_close_all(struct fiber_pool *p);
 void fbr_pool_wait_dwindle(struct fiber_pool *p, const int *n, uint64_t ms);
 int fbr_pool_supervisor_main(const void *arg, size_t len); /* the main function of a host */
 
-/* send.c: carries out the engine's decisions. */
+/* send.c: carries out the engine's decisions, all that there are or this one. */
 void fbr_pool_pump(struct fiber_pool *p);
+void fbr_pool_carry_out(const struct fbr_dispatch_order *o);
 
 /* stream.c */
 /* The items become tasks of a map that grows and leave the list: all, or none (-ENOMEM, kept). */

@@ -655,16 +655,8 @@ int fiber_result_cancel_task(struct fiber_result *r, size_t index)
     pthread_mutex_lock(&p->lock);
     if (index < r->n && r->map)
         rc = fbr_dispatch_task_cancel(p->dispatch, r->map, index, &order);
-    if (rc == 1) {
-        struct fbr_pool_worker *w = order.worker_user;
-        struct fbr_buf b;
-
-        fbr_buf_init(&b);
-        fbr_put_u64(&b, order.batch);
-        fbr_put_u32(&b, order.pos);
-        fbr_process_send(w->process, FBR_POOL_CANCEL, &b);
-        fbr_buf_fini(&b);
-    }
+    if (rc == 1)
+        fbr_pool_carry_out(&order);
     if (rc >= 0)
         fbr_result_failed(r, index, -ECANCELED, "cancelled");
     fbr_pool_pump(p);

@@ -32,7 +32,6 @@ static void put_input(struct gather *g, const void *data, size_t len)
     if (len >= DIRECT && g->n < 2 * MAX_DIRECT) {
         end_piece(g);
         g->iov[g->n++] = (struct iovec){(void *)(uintptr_t)data, len};
-        g->iov[g->n - 1].iov_len = len;
     } else {
         fbr_put(g->b, data, len);
     }
@@ -149,7 +148,7 @@ static void on_timeout(const struct fbr_dispatch_order *o)
     fbr_process_abandon(w->process, "was killed because a task ran longer than its timeout");
 }
 
-static void carry_out(const struct fbr_dispatch_order *o)
+void fbr_pool_carry_out(const struct fbr_dispatch_order *o)
 {
     struct fbr_pool_worker *w = o->worker_user;
 
@@ -182,7 +181,7 @@ void fbr_pool_pump(struct fiber_pool *p)
         while ((rc = fbr_dispatch_next(p->dispatch, now, &batch)) > 0)
             send_batch(p, &batch);
         while (fbr_dispatch_order(p->dispatch, now, &order) > 0) {
-            carry_out(&order);
+            fbr_pool_carry_out(&order);
             more = true; /* an order may have made room */
         }
     }
