@@ -46,7 +46,7 @@ struct fiber_future {
     struct fbr_rpc *rpc;
     uint64_t call;
     size_t weight;
-    /* Under the rpc's lock. */
+    /* Under the rpc's lock; `lost` and `code` stay as they are once it is done. */
     bool done, closed, lost, taken;
     int code;
     struct fiber_bytes answer; /* a NUL follows the bytes */
@@ -442,13 +442,8 @@ void fbr_future_cancel(struct fiber_future *f)
 
 int fbr_future_code(struct fiber_future *f, bool *lost)
 {
-    int code;
-
-    pthread_mutex_lock(&f->rpc->lock);
-    code = f->code;
     *lost = f->lost;
-    pthread_mutex_unlock(&f->rpc->lock);
-    return code;
+    return f->code;
 }
 
 int fbr_future_take(struct fiber_future *f, struct fiber_bytes *out)
@@ -468,12 +463,7 @@ int fbr_future_take(struct fiber_future *f, struct fiber_bytes *out)
 
 const char *fbr_future_text(struct fiber_future *f)
 {
-    const char *text;
-
-    pthread_mutex_lock(&f->rpc->lock);
-    text = f->answer.data ? f->answer.data : "";
-    pthread_mutex_unlock(&f->rpc->lock);
-    return text;
+    return f->answer.data ? f->answer.data : "";
 }
 
 void fbr_future_close(struct fiber_future *f)
