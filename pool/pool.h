@@ -58,11 +58,11 @@ struct fbr_common {
 struct fbr_pool_supervisor {
     struct fbr_pool_supervisor *next, *prev;
     struct fiber_pool *pool;
-    struct fiber_process *process;
+    struct fiber_process *process; /* NULL: it is gone */
     /* workers that have not ended; they point here, so this struct stays until the last one has
      * ended */
     int workers;
-    bool joined, ended, leaving, gone;
+    bool joined, ended, leaving;
     bool useful;            /* one of its workers was ready, so its start did not fail */
     struct fbr_buf commons; /* ids (u64) of the common inputs that it has */
 };
@@ -75,7 +75,6 @@ struct fbr_pool_worker {
     uint64_t id; /* its id in the engine; 0 before it is ready */
     enum fbr_worker_state state;
     bool disrupted; /* we end it for a reason that is no task's fault */
-    bool was_ready;
     bool evicted;   /* it was killed for a message that makes no sense */
     bool release;   /* it got the notice that all its results are taken. Data server's thread */
     uint64_t tasks; /* done */

@@ -95,7 +95,7 @@ static void on_end(void *user, struct fiber_process *process)
 /* Under the lock: frees the host once its process is gone and no worker points to it. */
 static void maybe_free(struct fbr_pool_supervisor *h)
 {
-    if (!h->gone || h->workers > 0)
+    if (h->process || h->workers > 0)
         return;
     DL_DELETE(h->pool->hosts, h);
     h->pool->n_hosts--;
@@ -111,7 +111,6 @@ static void on_gone(void *user, struct fiber_process *process)
     struct fiber_pool *p = h->pool;
 
     pthread_mutex_lock(&p->lock);
-    h->gone = true;
     h->process = NULL;
     maybe_free(h);
     pthread_mutex_unlock(&p->lock);

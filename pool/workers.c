@@ -44,7 +44,6 @@ static void on_ready(struct fbr_pool_worker *w)
         fbr_process_abandon(w->process, "could not be added to the pool: out of memory");
     } else {
         w->state = FBR_WORKER_READY;
-        w->was_ready = true;
         w->ready_ms = fbr_now_ms();
         if (w->host)
             w->host->useful = true;
@@ -199,14 +198,14 @@ static void on_end(void *user, struct fiber_process *process)
             fbr_result_task_failure(p, &failure);
     }
     w->state = FBR_WORKER_STOPPING;
-    if (!w->was_ready && !expected)
+    if (!w->ready_ms && !expected)
         fbr_workers_failed_start(p, process, report);
     DL_DELETE(p->workers, w);
     p->n_workers--;
     if (w->host)
         fbr_pool_supervisor_put(w->host);
     if (!p->closing) {
-        if (w->was_ready && !expected)
+        if (w->ready_ms && !expected)
             p->stats.restarts += p->n_workers < p->target;
         fbr_workers_adjust(p);
     }
