@@ -150,7 +150,7 @@ void fbr_owner_leave(struct fbr_owner *h, int end);
 struct fbr_client;
 
 /* `lane` is the lane in which this handle puts; for a pipe it is the end. */
-int fbr_client_open(struct fbr_client **g, const struct fbr_address *a, int lanes, int lane);
+int fbr_client_open(struct fbr_client **g, const struct fbr_address *a, int lane);
 /* One more handle, for a caller that has one. */
 struct fbr_client *fbr_client_hold(struct fbr_client *g, int lane);
 int fbr_client_put(struct fbr_client *g, int lane, const void *data, size_t len, int timeout_ms);

@@ -16,14 +16,6 @@
 #define SURE_MS \
     1000 /* how long a client may not look at the clock and be sure that its owner keeps it */
 
-static struct client_key key_of(const struct fbr_address *a)
-{
-    struct client_key key = {.owner = a->owner, .object = a->object};
-
-    memcpy(key.secret, a->key, sizeof(key.secret));
-    return key;
-}
-
 /* ---- Records ---- */
 
 int fbr_client_post(struct client_lane *l, enum fbr_channel_op op, const void *body, size_t len,
@@ -33,7 +25,7 @@ int fbr_client_post(struct client_lane *l, enum fbr_channel_op op, const void *b
     const struct iovec iov[2] = {{(void *)(uintptr_t)head, sizeof(head)},
                                  {(void *)(uintptr_t)body, len}};
 
-    return fbr_proxy_post(l->client->proxy, iov, len ? 2 : 1, more);
+    return fbr_proxy_post(l->client->shared.proxy, iov, len ? 2 : 1, more);
 }
 
 /* Sends a record, after the news that the owner does not have yet. */
@@ -178,22 +170,11 @@ static void on_host_record(void *user, const void *record, size_t len)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Under share's lock: later handles do not join this client. */
-static void unlist(struct fbr_client *g)
-{
-    if (g->listed)
-        HASH_DEL(g->share->clients, g);
-    g->listed = false;
-    pthread_cond_broadcast(&g->share->idle);
-}
-
 static void on_host_gone(void *user)
 {
     struct fbr_client *g = user;
 
-    pthread_mutex_lock(&g->share->lock);
-    unlist(g);
-    pthread_mutex_unlock(&g->share->lock);
+    fbr_shared_proxy_gone(&g->shared);
     pthread_mutex_lock(&g->lock);
     fbr_client_note_time(g);
     g->gone = true;
@@ -265,15 +246,16 @@ int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms)
  * takes something that we sent to it. `until`: the end of the wait if the owner takes nothing. */
 static int linger(struct client_lane *l, const struct call_wait *w, uint64_t *until)
 {
-    const struct fbr_config *config = l->client->share->rt->config;
+    const struct fbr_config *config = l->client->shared.share->rt->config;
     int rc;
 
     for (;;) {
         uint64_t acked = l->acked;
-        size_t queued = fbr_proxy_queued(l->client->proxy);
+        size_t queued = fbr_proxy_queued(l->client->shared.proxy);
 
         rc = w ? wait_call(l, w, *until) : fbr_client_flush_lane(l, *until);
-        if (rc != -ETIMEDOUT || (l->acked == acked && fbr_proxy_queued(l->client->proxy) >= queued))
+        if (rc != -ETIMEDOUT ||
+            (l->acked == acked && fbr_proxy_queued(l->client->shared.proxy) >= queued))
             return rc;
         *until = fbr_now_ms() + (uint64_t)fbr_config_ms(config, "linger");
     }
@@ -292,7 +274,7 @@ static void linger_call(struct client_lane *l, enum fbr_channel_op op, uint64_t 
 
 static uint64_t linger_from_now(const struct fbr_client *g)
 {
-    return fbr_now_ms() + (uint64_t)fbr_config_ms(g->share->rt->config, "linger");
+    return fbr_now_ms() + (uint64_t)fbr_config_ms(g->shared.share->rt->config, "linger");
 }
 
 /* At the end of the process: the messages that it put arrive, and the messages that it took do not
@@ -300,7 +282,7 @@ static uint64_t linger_from_now(const struct fbr_client *g)
 static void on_flush(void *user)
 {
     struct fbr_client *g = user;
-    uint64_t begun = fbr_proxy_exit_by(g->proxy), until = begun;
+    uint64_t begun = fbr_proxy_exit_by(g->shared.proxy), until = begun;
 
     pthread_mutex_lock(&g->lock);
     for (int i = 0; i < g->n_lanes; i++) {
@@ -315,7 +297,7 @@ static void on_flush(void *user)
     }
     pthread_mutex_unlock(&g->lock);
     if (until != begun)
-        fbr_proxy_exit_goes_on(g->proxy);
+        fbr_proxy_exit_goes_on(g->shared.proxy);
 }
 
 static const struct fbr_proxy_ops proxy_ops = {
@@ -348,11 +330,10 @@ static void free_client(struct fbr_client *g)
         free(m->data);
     fbr_client_drop_stream(g);
     pthread_mutex_destroy(&g->lock);
-    fbr_wipe(&g->key, sizeof(g->key));
     free(g);
 }
 
-static struct fbr_client *new_client(struct fbr_share *s, const struct fbr_address *a, int lanes)
+static struct fbr_shared_proxy *new_client(struct fbr_share *s, const struct fbr_address *a)
 {
     struct fbr_client *g = calloc(1, sizeof(*g));
     uint64_t silence = (uint64_t)fbr_config_ms(s->rt->config, "heartbeat") *
@@ -360,11 +341,8 @@ static struct fbr_client *new_client(struct fbr_share *s, const struct fbr_addre
 
     if (!g)
         return NULL;
-    g->key = key_of(a);
-    g->share = s;
-    g->users = 1;
-    g->n_lanes = lanes;
     g->pipe = a->kind == FBR_KIND_PIPE;
+    g->n_lanes = g->pipe ? 2 : 1;
     g->bounded = a->flags & FBR_CH_BOUNDED;
     if (g->pipe && strncmp(a->url, "unix:", 5) == 0)
         memcpy(g->beside, a->url + 5, strlen(a->url + 5) + 1);
@@ -372,76 +350,22 @@ static struct fbr_client *new_client(struct fbr_share *s, const struct fbr_addre
     g->sure_ms = silence / 4 < SURE_MS ? silence / 4 : SURE_MS;
     fbr_client_note_time(g);
     pthread_mutex_init(&g->lock, NULL);
-    for (int i = 0; i < lanes; i++)
+    for (int i = 0; i < g->n_lanes; i++)
         begin_lane(g, i);
-    return g;
+    return &g->shared;
 }
 
-/* The client that this process has on the channel, with one user more; or a new client, which the
- * caller must connect (*made). */
-static struct fbr_client *find_or_make(struct fbr_share *s, const struct fbr_address *a, int lanes,
-                                       bool *made)
+int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int lane)
 {
-    struct client_key key = key_of(a);
-    struct fbr_client *g;
-
-    pthread_mutex_lock(&s->lock);
-    for (;;) {
-        HASH_FIND(hh, s->clients, &key, sizeof(key), g);
-        if (!g || g->state == FBR_CLIENT_OPEN)
-            break;
-        pthread_cond_wait(&s->idle, &s->lock);
-    }
-    *made = !g;
-    if (g) {
-        g->users++;
-    } else if ((g = new_client(s, a, lanes))) {
-        HASH_ADD(hh, s->clients, key, sizeof(g->key), g);
-        g->listed = g->hh.tbl != NULL;
-        if (!g->listed) {
-            free_client(g);
-            g = NULL;
-        }
-    }
-    pthread_mutex_unlock(&s->lock);
-    fbr_wipe(&key, sizeof(key));
-    return g;
-}
-
-static int connect_client(struct fbr_client *g, const struct fbr_address *a)
-{
-    struct fbr_share *s = g->share;
-    int rc = fbr_proxy_open(&g->proxy, a, &proxy_ops, g);
-
-    pthread_mutex_lock(&s->lock);
-    if (rc < 0)
-        unlist(g);
-    else
-        g->state = FBR_CLIENT_OPEN;
-    pthread_cond_broadcast(&s->idle);
-    pthread_mutex_unlock(&s->lock);
-    return rc;
-}
-
-int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int lanes, int lane)
-{
-    struct fbr_share *s = fbr_share();
+    struct fbr_shared_proxy *shared;
+    int rc = fbr_shared_proxy_open(&shared, a, &proxy_ops, new_client);
+    struct fbr_client *g = (struct fbr_client *)shared;
     struct client_lane *l;
-    struct fbr_client *g;
-    bool made;
-    int rc = 0;
 
-    if (!s)
-        return fbr_kept();
-    g = find_or_make(s, a, lanes, &made);
-    if (!g)
-        return fbr_keep(-ENOMEM, "channel: out of memory");
-    if (made)
-        rc = connect_client(g, a);
-    if (rc < 0) {
+    if (rc < 0 && g)
         free_client(g); /* no thread joined it, because it never was open */
+    if (rc < 0)
         return rc;
-    }
     l = &g->lanes[lane];
     pthread_mutex_lock(&g->lock);
     while (l->leaving)
@@ -461,9 +385,7 @@ int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int la
 
 struct fbr_client *fbr_client_hold(struct fbr_client *g, int lane)
 {
-    pthread_mutex_lock(&g->share->lock);
-    g->users++;
-    pthread_mutex_unlock(&g->share->lock);
+    fbr_shared_proxy_hold(&g->shared);
     pthread_mutex_lock(&g->lock);
     g->lanes[lane].putters++;
     pthread_mutex_unlock(&g->lock);
@@ -511,9 +433,7 @@ static void leave(struct client_lane *l, struct client_lane *in)
 void fbr_client_close(struct fbr_client *g, int lane)
 {
     struct client_lane *l = &g->lanes[lane];
-    struct fbr_share *s = g->share;
     uint64_t until = linger_from_now(g);
-    bool last;
 
     pthread_mutex_lock(&g->lock);
     if (g->pipe && --l->putters == 0)
@@ -521,20 +441,12 @@ void fbr_client_close(struct fbr_client *g, int lane)
     else
         linger(l, NULL, &until);
     pthread_mutex_unlock(&g->lock);
-    pthread_mutex_lock(&s->lock);
-    last = --g->users == 0; /* no other thread frees the client before this point */
-    if (last)
-        g->state = FBR_CLIENT_CLOSING;
-    pthread_mutex_unlock(&s->lock);
-    if (!last)
+    if (!fbr_shared_proxy_leave(&g->shared))
         return;
     pthread_mutex_lock(&g->lock);
     if (!g->pipe)
         leave(l, l);
     pthread_mutex_unlock(&g->lock);
-    fbr_proxy_close(g->proxy);
-    pthread_mutex_lock(&s->lock);
-    unlist(g);
-    pthread_mutex_unlock(&s->lock);
+    fbr_shared_proxy_close(&g->shared);
     free_client(g);
 }

@@ -101,7 +101,7 @@ static void notify_soon(struct client_lane *l)
     if (!is_news(l))
         return;
     if (!g->later)
-        g->later = fbr_proxy_later(g->proxy);
+        g->later = fbr_proxy_later(g->shared.proxy);
     if (!g->later)
         ask(l, 0, false);
 }
@@ -146,7 +146,7 @@ void fbr_client_on_deliver(struct client_lane *l, struct fbr_cur *c)
     if (!l->hungry)
         return;
     if (l->n_in == 1)
-        fbr_proxy_delay_ack(l->client->proxy);
+        fbr_proxy_delay_ack(l->client->shared.proxy);
     /* not all threads that sleep are hungry */
     if (l->uncertain)
         pthread_cond_broadcast(&l->arrived);
@@ -263,7 +263,7 @@ static void take(struct client_lane *l, struct fiber_bytes *out)
 static int notify_hungry(struct client_lane *l, uint64_t probe)
 {
     if (!probe && l->ahead && l->last_seq - l->told.taken < l->told.want &&
-        !fbr_proxy_ack_due(l->client->proxy)) {
+        !fbr_proxy_ack_due(l->client->shared.proxy)) {
         notify_soon(l);
         return 0;
     }

@@ -7,14 +7,12 @@
 
 #include <time.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
 
 #include "runtime/base/ready.h"
 #include "share/channel.h"
 #include "share/direct.h"
-#include "share/share_priv.h"
+#include "share/shared_proxy.h"
 
 #define FBR_CLIENT_UNDER_WAY 64 /* batches */
 
@@ -79,22 +77,8 @@ struct client_lane {
     uint64_t last_call;
 };
 
-struct client_key {
-    uint64_t owner, object;
-    /* a handle with a wrong key does not join the client of a right key */
-    uint8_t secret[FBR_KEY_SIZE];
-};
-
-enum fbr_client_state { FBR_CLIENT_OPENING, FBR_CLIENT_OPEN, FBR_CLIENT_CLOSING };
-
 struct fbr_client {
-    struct client_key key;
-    struct fbr_share *share;
-    enum fbr_client_state state; /* state, users, listed, hh: under share's lock */
-    int users;
-    bool listed;
-    UT_hash_handle hh;
-    struct fbr_proxy *proxy;
+    struct fbr_shared_proxy shared;
     int n_lanes;
     bool pipe, bounded;
     size_t longest;       /* message */

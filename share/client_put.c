@@ -55,7 +55,7 @@ static int post_puts(struct client_lane *l, uint32_t count, const void *data, si
     int rc;
 
     fbr_client_notify_news(l->client, true);
-    rc = fbr_proxy_post(l->client->proxy, iov, 3, false);
+    rc = fbr_proxy_post(l->client->shared.proxy, iov, 3, false);
     if (rc < 0) {
         l->put_code = rc;
         return rc;

@@ -133,7 +133,7 @@ int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *addr
     if (p->host)
         fbr_owner_attach(p->host, p->end);
     else
-        rc = fbr_client_open(&p->client, &a, 2, p->end);
+        rc = fbr_client_open(&p->client, &a, p->end);
     fbr_wipe(&a, sizeof(a));
     if (rc < 0) {
         free(p);

@@ -91,7 +91,7 @@ int fiber_queue_connect(struct fiber_queue **out, const struct fiber_address *ad
     q->bounded = a.flags & FBR_CH_BOUNDED;
     q->host = fbr_owner_local(&a);
     if (!q->host)
-        rc = fbr_client_open(&q->client, &a, 1, 0);
+        rc = fbr_client_open(&q->client, &a, 0);
     fbr_wipe(&a, sizeof(a));
     if (rc < 0) {
         free(q);

@@ -1,7 +1,7 @@
 /* rpc.c - the user's side of calls on objects: futures, and a connection to each object; see rpc.h.
  *
- * Locks: share's lock guards the list of connections and their handles; an rpc's lock guards its
- * calls. Neither lock is held while the other is taken, nor while a record is sent.
+ * Locks: an rpc's lock guards its calls. It is not held while share's lock is taken, nor while a
+ * record is sent.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/rpc.h"
@@ -11,32 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-#include <utlist.h>
-
 #include "runtime/base/ready.h"
-#include "share/share_priv.h"
+#include "share/shared_proxy.h"
 
 #define WINDOW (64u << 20) /* bytes of unanswered calls of one process at one object */
 #define CALL_BYTES 256     /* bytes that a call counts in addition to its own */
 
-/* OPENING: a thread connects. CLOSING: a thread disconnects; a new connection must wait, because
- * the owner's records would not tell the two apart. */
-enum rpc_state { RPC_OPENING, RPC_OPEN, RPC_CLOSING, RPC_DEAD };
-
 struct fbr_rpc {
-    struct fbr_rpc *next, *prev;
-    struct fbr_share *share;
-    uint64_t owner, object;
-    int handles;          /* under share's lock */
-    enum rpc_state state; /* likewise */
+    struct fbr_shared_proxy shared;
     atomic_int refs;      /* one for all handles, and one for each future */
-    struct fbr_proxy *proxy;
-    struct fbr_rpc_service *here; /* the object, if it lives in this process */
-    pthread_mutex_t lock;         /* all below */
+    pthread_mutex_t lock; /* all below */
     pthread_cond_t room;
-    struct fiber_future *calls; /* unanswered */
+    struct fbr_rpc_service *here; /* the object, if it lives in this process */
+    struct fiber_future *calls;   /* unanswered */
     size_t weight;
     uint64_t ended; /* calls that have ended, ever */
     bool gone;
@@ -156,7 +143,7 @@ static void on_record(void *user, const void *record, size_t len)
 
     fbr_get_u32(&c);
     if (fbr_cur_ok(&c) && on_answer(r, call, code, c.at, fbr_cur_left(&c)))
-        fbr_proxy_delay_ack(r->proxy);
+        fbr_proxy_delay_ack(r->shared.proxy);
 }
 
 static void on_gone(void *user)
@@ -164,126 +151,54 @@ static void on_gone(void *user)
     struct fbr_rpc *r = user;
 
     fail_all(r);
-    pthread_mutex_lock(&r->share->lock);
-    if (r->state == RPC_OPEN)
-        r->state = RPC_DEAD;
-    pthread_mutex_unlock(&r->share->lock);
+    fbr_shared_proxy_gone(&r->shared);
 }
 
 static const struct fbr_proxy_ops proxy_ops = {.on_record = on_record, .on_gone = on_gone};
 
 /* ---- Connections ---- */
 
-static struct fbr_rpc *new_rpc(struct fbr_share *s, const struct fbr_address *a)
+static struct fbr_shared_proxy *new_rpc(struct fbr_share *s, const struct fbr_address *a)
 {
     struct fbr_rpc *r = calloc(1, sizeof(*r));
 
+    (void)s;
+    (void)a;
     if (!r)
         return NULL;
-    r->share = s;
-    r->owner = a->owner;
-    r->object = a->object;
-    r->handles = 1;
     atomic_init(&r->refs, 1);
     pthread_mutex_init(&r->lock, NULL);
     fbr_cond_init(&r->room);
-    return r;
-}
-
-/* Under share's lock: the rpc that lives or is about to, with one handle more; or a new one, *made.
- * NULL: no memory. */
-static struct fbr_rpc *find_or_make(struct fbr_share *s, const struct fbr_address *a, bool *made)
-{
-    struct fbr_rpc *r;
-
-    do {
-        DL_FOREACH(s->rpcs, r)
-            if (r->owner == a->owner && r->object == a->object && r->state != RPC_DEAD &&
-                !(r->state == RPC_OPEN && fbr_proxy_fails(r->proxy)))
-                break;
-        if (r && r->state != RPC_OPEN)
-            pthread_cond_wait(&s->idle, &s->lock);
-    } while (r && r->state != RPC_OPEN);
-    *made = !r;
-    if (r) {
-        r->handles++;
-        return r;
-    }
-    r = new_rpc(s, a);
-    if (r)
-        DL_APPEND(s->rpcs, r);
-    return r;
-}
-
-/* Without share's lock; no other thread touches the rpc while it is OPENING. */
-static int connect_rpc(struct fbr_rpc *r, const struct fbr_address *a)
-{
-    struct fbr_share *s = r->share;
-    int rc = fbr_proxy_open(&r->proxy, a, &proxy_ops, r);
-
-    r->here = fbr_service_here(a);
-    pthread_mutex_lock(&s->lock);
-    if (rc < 0)
-        DL_DELETE(s->rpcs, r);
-    else
-        r->state = RPC_OPEN;
-    pthread_cond_broadcast(&s->idle);
-    pthread_mutex_unlock(&s->lock);
-    if (rc < 0)
-        unref(r);
-    return rc;
+    return &r->shared;
 }
 
 int fbr_rpc_open(struct fbr_rpc **out, const struct fbr_address *a)
 {
-    struct fbr_share *s = fbr_share();
-    struct fbr_rpc *r;
-    bool made;
-    int rc;
+    struct fbr_shared_proxy *shared;
+    int rc = fbr_shared_proxy_open(&shared, a, &proxy_ops, new_rpc);
+    struct fbr_rpc *r = (struct fbr_rpc *)shared;
 
-    if (!s)
-        return fbr_kept();
-    pthread_mutex_lock(&s->lock);
-    r = find_or_make(s, a, &made);
-    pthread_mutex_unlock(&s->lock);
-    if (!r)
-        return fbr_keep(-ENOMEM, "share: out of memory");
-    if (made && (rc = connect_rpc(r, a)) < 0)
+    if (rc < 0 && r)
+        unref(r);
+    if (rc < 0)
         return rc;
+    pthread_mutex_lock(&r->lock);
+    r->here = fbr_service_here(a);
+    pthread_mutex_unlock(&r->lock);
     *out = r;
     return 0;
 }
 
-static void disconnect(struct fbr_rpc *r)
+void fbr_rpc_close(struct fbr_rpc *r)
 {
     const struct fbr_rpc_head head = {FBR_RPC_LEAVE, 0, 0};
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
 
-    fbr_proxy_post(r->proxy, &iov, 1, false);
-    fbr_proxy_close(r->proxy);
-}
-
-void fbr_rpc_close(struct fbr_rpc *r)
-{
-    struct fbr_share *s;
-    bool last;
-
-    if (!r)
+    if (!r || !fbr_shared_proxy_leave(&r->shared))
         return;
-    s = r->share;
-    pthread_mutex_lock(&s->lock);
-    last = --r->handles == 0;
-    if (last && r->state == RPC_OPEN)
-        r->state = RPC_CLOSING;
-    pthread_mutex_unlock(&s->lock);
-    if (!last)
-        return;
-    disconnect(r);
+    fbr_proxy_post(r->shared.proxy, &iov, 1, false);
+    fbr_shared_proxy_close(&r->shared);
     fail_all(r);
-    pthread_mutex_lock(&s->lock);
-    DL_DELETE(s->rpcs, r);
-    pthread_cond_broadcast(&s->idle);
-    pthread_mutex_unlock(&s->lock);
     unref(r);
 }
 
@@ -299,9 +214,9 @@ static struct fiber_future *new_future(struct fbr_rpc *r, size_t len)
     f->weight = len + CALL_BYTES;
     fbr_cond_init(&f->changed);
     atomic_fetch_add(&r->refs, 1);
-    pthread_mutex_lock(&r->share->lock);
-    f->call = ++r->share->next_call;
-    pthread_mutex_unlock(&r->share->lock);
+    pthread_mutex_lock(&r->shared.share->lock);
+    f->call = ++r->shared.share->next_call;
+    pthread_mutex_unlock(&r->shared.share->lock);
     return f;
 }
 
@@ -334,7 +249,7 @@ static int send_call(struct fiber_future *f, const struct iovec *iov, int n)
     struct iovec all[7] = {{(void *)(uintptr_t)&head, sizeof(head)}};
 
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
-    return fbr_proxy_post(f->rpc->proxy, all, n + 1, false);
+    return fbr_proxy_post(f->rpc->shared.proxy, all, n + 1, false);
 }
 
 /* Withdraws a future that was not sent. False: it was lost meanwhile, which the future reports. */
@@ -361,7 +276,7 @@ int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t dea
         return -EINVAL;
     for (int i = 0; i < n; i++)
         len += iov[i].iov_len;
-    if (len + FBR_RPC_ROOM > fbr_config_size(r->share->rt->config, "max_message"))
+    if (len + FBR_RPC_ROOM > fbr_config_size(r->shared.share->rt->config, "max_message"))
         return -EMSGSIZE;
     f = new_future(r, len);
     if (!f)
@@ -385,9 +300,9 @@ int fbr_rpc_drain(struct fbr_rpc *r, int patience_ms)
     uint64_t deadline = fbr_deadline(patience_ms), upto, ended;
     int rc = 0;
 
-    pthread_mutex_lock(&r->share->lock);
-    upto = r->share->next_call;
-    pthread_mutex_unlock(&r->share->lock);
+    pthread_mutex_lock(&r->shared.share->lock);
+    upto = r->shared.share->next_call;
+    pthread_mutex_unlock(&r->shared.share->lock);
     pthread_mutex_lock(&r->lock);
     while (r->calls && r->calls->call <= upto && rc == 0) { /* the first is the oldest */
         ended = r->ended;
@@ -437,7 +352,7 @@ void fbr_future_cancel(struct fiber_future *f)
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
 
     /* if the owner is gone, its calls are answered as lost */
-    fbr_proxy_post(f->rpc->proxy, &iov, 1, false);
+    fbr_proxy_post(f->rpc->shared.proxy, &iov, 1, false);
 }
 
 int fbr_future_code(struct fiber_future *f, bool *lost)

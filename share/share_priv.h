@@ -1,5 +1,5 @@
 /* share_priv.h - the state of shared objects in a process: for object_server.c, object_client.c,
- * client.c and rpc.c.
+ * shared_proxy.c and rpc.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SHARE_PRIV_H
@@ -7,10 +7,9 @@
 
 #include "share/share.h"
 
-struct fbr_client;
 struct fbr_object;
 struct fbr_object_client;
-struct fbr_rpc;
+struct fbr_shared_proxy;
 struct peer;
 
 struct fbr_share {
@@ -24,9 +23,8 @@ struct fbr_share {
     struct peer *peers;
     uint64_t next_peer; /* peers begin at 1; 0: the owner's process */
     struct fbr_object_client *remotes;
-    struct fbr_client *clients;
-    struct fbr_rpc *rpcs;
-    uint64_t next_call; /* number of the last call of an rpc */
+    struct fbr_shared_proxy *proxies; /* of queues, pipes and services in use */
+    uint64_t next_call;               /* number of the last call of an rpc */
     /* threads that close pipe ends which this process held for a child; see pipe.c */
     int closing;
     /* fiber_fini() was called: no peer connects, no connection is made, and the loop may be

@@ -253,6 +253,12 @@ void fbr_proxy_exit_goes_on(struct fbr_proxy *p)
     (void)p;
 }
 
+bool fbr_proxy_fails(const struct fbr_proxy *p)
+{
+    (void)p;
+    return false;
+}
+
 size_t fbr_proxy_queued(struct fbr_proxy *p)
 {
     (void)p;
@@ -418,7 +424,7 @@ static void open_client(bool pipe, bool bounded)
                                   .owner = 1,
                                   .object = 1};
 
-    require(fbr_client_open(&f.client, &a, f.lanes, 0) == 0 && f.client);
+    require(fbr_client_open(&f.client, &a, 0) == 0 && f.client);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
