@@ -87,59 +87,9 @@ struct fbr_thing *fbr_thing_make(struct fbr_things *s, enum fbr_thing_kind kind,
     return NULL;
 }
 
-static bool reset_value(struct fbr_things *s, struct fbr_thing *t)
-{
-    bool was = t->value.set;
-
-    fbr_blob_drop(s, &t->value.blob);
-    t->value.set = false;
-    return was;
-}
-
-static bool reset_list(struct fbr_things *s, struct fbr_thing_list *l)
-{
-    bool was = l->len;
-
-    for (size_t i = 0; i < l->len; i++)
-        fbr_blob_drop(s, &l->items[(l->head + i) & (l->cap - 1)]);
-    fbr_things_free(s, l->items, l->cap * sizeof(*l->items));
-    *l = (struct fbr_thing_list){.items = NULL};
-    return was;
-}
-
-bool fbr_thing_reset(struct fbr_things *s, struct fbr_thing *t)
-{
-    bool was = false;
-
-    switch (t->kind) {
-    case VALUE:
-        return reset_value(s, t);
-    case LIST:
-        return reset_list(s, &t->list);
-    case COUNTER:
-        was = t->counter != 0;
-        t->counter = 0;
-        return was;
-    case EVENT:
-        was = t->event;
-        t->event = false;
-        return was;
-    default:
-        return false;
-    }
-}
-
-static void drop_thing(struct fbr_things *s, struct fbr_thing *t)
-{
-    HASH_DEL(s->things[t->kind], t);
-    fbr_thing_reset(s, t);
-    fbr_things_free(s, t, thing_size(t->name_len));
-}
-
+/* Whether it is in its initial state, apart from requests that wait for it. */
 static bool is_initial(const struct fbr_thing *t)
 {
-    if (t->waiters)
-        return false;
     switch (t->kind) {
     case VALUE:
         return !t->value.set;
@@ -158,9 +108,41 @@ static bool is_initial(const struct fbr_thing *t)
     }
 }
 
+static void drop_list(struct fbr_things *s, struct fbr_thing_list *l)
+{
+    for (size_t i = 0; i < l->len; i++)
+        fbr_blob_drop(s, &l->items[(l->head + i) & (l->cap - 1)]);
+    fbr_things_free(s, l->items, l->cap * sizeof(*l->items));
+    *l = (struct fbr_thing_list){.items = NULL};
+}
+
+bool fbr_thing_reset(struct fbr_things *s, struct fbr_thing *t)
+{
+    bool was_initial = is_initial(t);
+
+    if (t->kind == VALUE) {
+        fbr_blob_drop(s, &t->value.blob);
+        t->value.set = false;
+    } else if (t->kind == LIST) {
+        drop_list(s, &t->list);
+    } else if (t->kind == COUNTER) {
+        t->counter = 0;
+    } else if (t->kind == EVENT) {
+        t->event = false;
+    }
+    return !was_initial;
+}
+
+static void drop_thing(struct fbr_things *s, struct fbr_thing *t)
+{
+    HASH_DEL(s->things[t->kind], t);
+    fbr_thing_reset(s, t);
+    fbr_things_free(s, t, thing_size(t->name_len));
+}
+
 void fbr_thing_tidy(struct fbr_things *s, struct fbr_thing *t)
 {
-    if (t && is_initial(t))
+    if (t && !t->waiters && is_initial(t))
         drop_thing(s, t);
 }
 
