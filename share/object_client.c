@@ -55,7 +55,7 @@ struct fbr_object_client {
     uint8_t key[FBR_KEY_SIZE];
     /* Under share's lock. */
     int refs;
-    bool destroying, cut;
+    bool cut;
     /* The link is broken: the connection's thread will find that out, and no new proxy takes it. */
     bool failing;
     enum remote_state state;
@@ -169,7 +169,7 @@ static void die(struct fbr_object_client *r)
     pthread_mutex_lock(&s->lock);
     r->state = R_DEAD;
     pthread_cond_broadcast(&s->idle);
-    if (r->destroying) {
+    if (!r->refs) { /* another thread destroys it */
         pthread_mutex_unlock(&s->lock);
         return;
     }
@@ -373,7 +373,7 @@ static void break_off(struct fbr_object_client *r, int why)
     fbr_info("the data link to %s broke: %s", r->url, fbr_strerror(why));
     die(r);
     pthread_mutex_lock(&r->share->lock);
-    held = !r->destroying;
+    held = r->refs > 0;
     r->refs += held;
     pthread_mutex_unlock(&r->share->lock);
     if (held && fbr_loop_post(r->share->rt->loop, hang_up_held, r) < 0)
@@ -428,10 +428,8 @@ static void release(struct fbr_object_client *r)
 
     pthread_mutex_lock(&s->lock);
     last = --r->refs == 0;
-    if (last) {
-        r->destroying = true;
+    if (last)
         DL_DELETE(s->remotes, r);
-    }
     pthread_mutex_unlock(&s->lock);
     if (!last)
         return;
