@@ -362,17 +362,13 @@ static int drop_peers(void *arg)
     return 0;
 }
 
-static int do_nothing(void *arg)
-{
-    (void)arg;
-    return 0;
-}
+static int open_share(void *arg);
 
 static void close_share(struct fbr_runtime *rt)
 {
     struct fbr_share *s;
 
-    fbr_loop_call(rt->loop, do_nothing, NULL); /* waits for open_share() to end */
+    fbr_loop_call(rt->loop, open_share, rt); /* waits for the call that opened it to end */
     s = rt->share;
     pthread_mutex_lock(&s->lock);
     while (s->closing)
