@@ -226,11 +226,14 @@ static int get_fault(const struct client_lane *l)
     return l->eof || l->client->gone ? -EPIPE : 0;
 }
 
+static bool has_spilled(const struct client_lane *l)
+{
+    return l->client->spilled && (int)l->number != l->client->near;
+}
+
 void fbr_client_show(struct client_lane *l)
 {
-    bool spilled = l->client->spilled && (int)l->number != l->client->near;
-
-    fbr_ready_set(&l->ready, l->first || spilled || l->there || get_fault(l));
+    fbr_ready_set(&l->ready, l->first || has_spilled(l) || l->there || get_fault(l));
 }
 
 /* Takes a message that is here, and reports that to the owner in time. Under the lock. */
@@ -309,11 +312,6 @@ static int resolve_uncertain(struct client_lane *l, uint64_t deadline)
     if (l->first && l->uncertain && g->gone)
         fbr_client_drop(l, 0);
     return l->first && !l->uncertain ? 0 : rc;
-}
-
-static bool has_spilled(const struct client_lane *l)
-{
-    return l->client->spilled && (int)l->number != l->client->near;
 }
 
 /* Whether the next message comes by the stream, or came by it into `spilled`. Messages in the list
