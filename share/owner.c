@@ -615,14 +615,16 @@ void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
     fbr_direct_unref(d);
 }
 
-/* Whether both ends of a pipe have ended. Under the lock. True: the caller retires the object once
- * it has released the lock. */
-static bool both_ended(struct fbr_owner *h)
+/* Releases the lock. If both ends of a pipe have ended, it ends. */
+static void unlock(struct fbr_owner *h)
 {
-    if (h->closed || h->kind != FBR_KIND_PIPE || !h->ends[0].ended || !h->ends[1].ended)
-        return false;
-    h->closed = h->over = true;
-    return true;
+    bool ends = !h->closed && h->kind == FBR_KIND_PIPE && h->ends[0].ended && h->ends[1].ended;
+
+    if (ends)
+        h->closed = h->over = true;
+    pthread_mutex_unlock(&h->lock);
+    if (ends)
+        fbr_object_retire(h->object, retired);
 }
 
 static void on_peer_record(void *user, uint64_t peer, const void *record, size_t len)
@@ -630,7 +632,6 @@ static void on_peer_record(void *user, uint64_t peer, const void *record, size_t
     struct fbr_owner *h = user;
     struct fbr_cur c = fbr_cur(record, len);
     uint32_t op = fbr_get_u32(&c), lane = fbr_get_u32(&c);
-    bool over;
 
     if (!fbr_cur_ok(&c) || lane >= (uint32_t)h->n_lanes)
         return;
@@ -638,16 +639,12 @@ static void on_peer_record(void *user, uint64_t peer, const void *record, size_t
         fbr_owner_end_stream(h, (int)lane, false);
     pthread_mutex_lock(&h->lock);
     take_record(&h->lanes[lane], peer, op, &c);
-    over = both_ended(h);
-    pthread_mutex_unlock(&h->lock);
-    if (over)
-        fbr_object_retire(h->object, retired);
+    unlock(h);
 }
 
 static void on_peer_gone(void *user, uint64_t peer)
 {
     struct fbr_owner *h = user;
-    bool over;
 
     pthread_mutex_lock(&h->lock);
     for (int i = 0; i < h->n_lanes; i++)
@@ -657,10 +654,7 @@ static void on_peer_gone(void *user, uint64_t peer)
     if (h->direct && h->direct_peer == peer)
         fbr_direct_cut(h->direct);
     end_returns(h, peer);
-    over = both_ended(h);
-    pthread_mutex_unlock(&h->lock);
-    if (over)
-        fbr_object_retire(h->object, retired);
+    unlock(h);
 }
 
 /* Under the lock: from now on no process waits for clients whose recall is overdue. */
@@ -862,15 +856,10 @@ void fbr_owner_attach(struct fbr_owner *h, int end)
 
 void fbr_owner_leave(struct fbr_owner *h, int end)
 {
-    bool over;
-
     pthread_mutex_lock(&h->lock);
     h->ends[end].here--;
     end_unheld(h, (uint32_t)end);
-    over = both_ended(h);
-    pthread_mutex_unlock(&h->lock);
-    if (over)
-        fbr_object_retire(h->object, retired);
+    unlock(h);
 }
 
 int fbr_owner_call(struct fbr_owner *h, int lane, enum fbr_channel_op op)
