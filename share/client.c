@@ -28,7 +28,6 @@ int fbr_client_post(struct client_lane *l, enum fbr_channel_op op, const void *b
     return fbr_proxy_post(l->client->shared.proxy, iov, len ? 2 : 1, more);
 }
 
-/* Sends a record, after the news that the owner does not have yet. */
 int fbr_client_notify(struct client_lane *l, enum fbr_channel_op op, const void *body, size_t len)
 {
     fbr_client_notify_news(l->client, true);

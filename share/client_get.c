@@ -154,7 +154,6 @@ void fbr_client_on_deliver(struct client_lane *l, struct fbr_cur *c)
         pthread_cond_signal(&l->arrived);
 }
 
-/* Drops the messages here, except the first n. */
 void fbr_client_drop(struct client_lane *l, size_t n)
 {
     struct client_message **at = &l->first, *m;

@@ -112,7 +112,6 @@ static int collect(struct client_lane *l, const void *data, size_t len)
     return 0;
 }
 
-/* The error of a put, or 0. Under the lock. */
 int fbr_client_put_fault(const struct client_lane *l)
 {
     return l->client->gone ? -EPIPE : l->put_code;

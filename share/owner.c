@@ -39,7 +39,6 @@ static void end_returns(struct fbr_owner *h, uint64_t peer)
     pthread_cond_broadcast(&h->lanes[h->near].room);
 }
 
-/* Whether the next message of this lane comes by the stream, or must be looked for there first. */
 bool fbr_owner_by_stream(const struct lane *l)
 {
     const struct fbr_owner *h = l->host;
@@ -138,7 +137,6 @@ static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
         finish_peer(l, peer);
 }
 
-/* Arranges a call of on_time, which looks after everything that waits in this lane. */
 void fbr_owner_remind(struct lane *l)
 {
     if (!l->host->closed)
@@ -401,8 +399,6 @@ static void take_leave(struct lane *l, uint64_t peer)
     end_returns(h, peer);
 }
 
-/* Another process has an end as well: messages that the first process has not read come back, for
- * the processes that ask. */
 void fbr_owner_second_holder(struct fbr_owner *h)
 {
     if (!h->direct || fbr_direct_stopped(h->direct) || h->returns_by_ms)
@@ -576,8 +572,6 @@ static void retired(void *user)
     fbr_owner_release(user);
 }
 
-/* Turns the content of the stream to this end into messages like others, because another process is
- * about to read there, or a thread watches. Any thread, without the lock. */
 void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
 {
     struct lane *l = &h->lanes[!end];
@@ -657,7 +651,6 @@ static void on_peer_gone(void *user, uint64_t peer)
     unlock(h);
 }
 
-/* Under the lock: from now on no process waits for clients whose recall is overdue. */
 void fbr_owner_drop_recalls(struct lane *l)
 {
     struct pending *r, *next;
