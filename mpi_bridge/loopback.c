@@ -1,6 +1,5 @@
 /* loopback.c - connections of local ranks to their agent.
  *
- * A write is tried at once; the bytes that the socket does not take are copied and left to libuv.
  * The end of a link is reported from a later turn of the loop, by an async handle, so that no call
  * of the owner leads to a call back.
  *
@@ -36,12 +35,6 @@ struct fbr_lo_link {
     uv_async_t later; /* calls gone() outside of the owner's calls */
     int handles;      /* handles that are not closed yet */
     bool finishing, failed;
-};
-
-struct write {
-    uv_write_t req;
-    struct fbr_lo_link *link;
-    char data[];
 };
 
 /* ---- links ---- */
@@ -150,12 +143,11 @@ void fbr_lo_link_read(struct fbr_lo_link *link)
     }
 }
 
-static void on_written(uv_write_t *req, int status)
+static void on_written(void *arg, int status, size_t len)
 {
-    struct write *w = (struct write *)req;
-    struct fbr_lo_link *link = w->link;
+    struct fbr_lo_link *link = arg;
 
-    free(w);
+    (void)len;
     if (status == UV_ECANCELED) /* the link is being closed */
         return;
     if (status < 0 || (link->finishing && !uv_stream_get_write_queue_size(&link->uv.stream)))
@@ -164,40 +156,13 @@ static void on_written(uv_write_t *req, int status)
 
 void fbr_lo_link_send(struct fbr_lo_link *link, const void *data, size_t len)
 {
-    uv_buf_t buf = uv_buf_init((char *)data, (unsigned)len);
     size_t queued = uv_stream_get_write_queue_size(&link->uv.stream);
-    struct write *w;
-    int done = 0;
 
     if (link->failed || link->finishing || !len)
         return;
-    if (len > FBR_LO_LINK_QUEUE_MAX || queued > FBR_LO_LINK_QUEUE_MAX - len) {
+    if (len > FBR_LO_LINK_QUEUE_MAX || queued > FBR_LO_LINK_QUEUE_MAX - len ||
+        fbr_stream_write(&link->uv.stream, data, len, on_written, link) < 0)
         fail(link);
-        return;
-    }
-    if (!queued) {
-        done = uv_try_write(&link->uv.stream, &buf, 1);
-        if (done < 0 && done != UV_EAGAIN) {
-            fail(link);
-            return;
-        }
-        done = done < 0 ? 0 : done;
-    }
-    len -= (size_t)done;
-    if (!len)
-        return;
-    w = malloc(sizeof(*w) + len);
-    if (!w) {
-        fail(link);
-        return;
-    }
-    w->link = link;
-    memcpy(w->data, (const char *)data + done, len);
-    buf = uv_buf_init(w->data, (unsigned)len);
-    if (uv_write(&w->req, &link->uv.stream, &buf, 1, on_written) < 0) {
-        free(w);
-        fail(link);
-    }
 }
 
 void fbr_lo_link_finish(struct fbr_lo_link *link)

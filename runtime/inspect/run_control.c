@@ -1,7 +1,7 @@
 /* run_control.c - the control socket of a run.
  *
- * A caller is a connection with one request at a time. Its bytes are freed with its handle, in the
- * close callback, so libuv never uses freed memory.
+ * A caller is a connection with one request at a time. It is freed with its handle, in the close
+ * callback, so libuv never uses freed memory.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/run_control.h"
@@ -44,35 +44,12 @@ struct fbr_run_control {
 
 /* ---- Writing ---- */
 
-struct out {
-    uv_write_t request;
-    struct fbr_buf bytes;
-};
-
-static void on_written(uv_write_t *request, int status)
-{
-    struct out *o = request->data;
-
-    (void)status; /* if the caller is gone, the read reports the end of its stream */
-    fbr_buf_fini(&o->bytes);
-    free(o);
-}
-
-/* Takes over the bytes. */
+/* Sends the bytes and frees them. If the caller is gone, the read reports the end of its stream. */
 static void caller_send(struct caller *k, struct fbr_buf *bytes)
 {
-    struct out *o = bytes->failed ? NULL : malloc(sizeof(*o));
-    uv_buf_t v;
-
-    if (!o) {
-        fbr_buf_fini(bytes);
-        return;
-    }
-    o->bytes = *bytes;
-    o->request.data = o;
-    v = uv_buf_init((char *)o->bytes.data, (unsigned)o->bytes.len);
-    if (uv_write(&o->request, (uv_stream_t *)&k->pipe, &v, 1, on_written) < 0)
-        on_written(&o->request, 0);
+    if (!bytes->failed)
+        fbr_stream_write((uv_stream_t *)&k->pipe, bytes->data, bytes->len, NULL, NULL);
+    fbr_buf_fini(bytes);
 }
 
 static void caller_done(struct caller *k, int code, const char *text)

@@ -43,11 +43,6 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 #define TCP_RTO_MAX_MS 44 /* Linux 6.15; older headers do not have it */
 #endif
 
-struct write_req {
-    uv_write_t uv;
-    uint8_t data[];
-};
-
 struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp)
 {
     struct fbr_conn *c = calloc(1, sizeof(*c));
@@ -108,11 +103,11 @@ void fbr_conn_lost(struct fbr_conn *c, int why, const char *text)
 
 /* ---- Writing ---- */
 
-static void on_written(uv_write_t *uv, int status)
+static void on_written(void *arg, int status, size_t len)
 {
-    struct fbr_conn *c = uv->data;
+    struct fbr_conn *c = arg;
 
-    free(uv);
+    (void)len;
     if (c->waiting.bytes > fbr_conn_queued(c))
         fbr_held_set(c->held, &c->waiting, fbr_conn_queued(c));
     if (status < 0 && status != UV_ECANCELED)
@@ -132,31 +127,6 @@ static int break_off(struct fbr_conn *c, int why)
     return why;
 }
 
-/* Passes bytes to the kernel, and queues a copy of those that it does not take. */
-static int write_raw(struct fbr_conn *c, const void *data, size_t len)
-{
-    struct write_req *w;
-    uv_buf_t buf = uv_buf_init((char *)(uintptr_t)data, (unsigned)len);
-
-    if (c->connected && uv_stream_get_write_queue_size(&c->h.stream) == 0) {
-        int n = uv_try_write(&c->h.stream, &buf, 1);
-
-        if (n == (int)len)
-            return 0;
-        if (n > 0) {
-            data = (const char *)data + n;
-            len -= (size_t)n;
-        }
-    }
-    w = malloc(sizeof(*w) + len);
-    if (!w)
-        return -ENOMEM;
-    memcpy(w->data, data, len);
-    buf = uv_buf_init((char *)w->data, (unsigned)len);
-    w->uv.data = c;
-    return uv_write(&w->uv, &c->h.stream, &buf, 1, on_written) < 0 ? (free(w), -EPIPE) : 0;
-}
-
 int fbr_conn_flush_tls(struct fbr_conn *c)
 {
     struct fbr_buf out;
@@ -165,7 +135,7 @@ int fbr_conn_flush_tls(struct fbr_conn *c)
     fbr_buf_init(&out);
     rc = fbr_tls_pending(c->tls, &out);
     if (rc == 0 && out.len)
-        rc = write_raw(c, out.data, out.len);
+        rc = fbr_stream_write(&c->h.stream, out.data, out.len, on_written, c);
     fbr_buf_fini(&out);
     return rc;
 }
@@ -175,7 +145,7 @@ int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len)
     int rc;
 
     if (!c->tls)
-        return write_raw(c, data, len);
+        return fbr_stream_write(&c->h.stream, data, len, on_written, c);
     rc = fbr_tls_write(c->tls, data, len, NULL);
     return rc < 0 ? rc : fbr_conn_flush_tls(c);
 }
@@ -480,7 +450,6 @@ bool fbr_conn_read_now(struct fbr_conn *c)
 
 int fbr_conn_start_reading(struct fbr_conn *c)
 {
-    c->connected = true;
     if (c->tcp) {
         uv_tcp_nodelay(&c->h.tcp, 1);
         uv_tcp_keepalive(&c->h.tcp, 1, 10);
@@ -628,7 +597,7 @@ void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misse
     c->misses = misses;
     c->heard_ms = c->beat_at = fbr_boot_ms();
     c->asked_ms = 0;
-    if (c->connected)
+    if (c->state != CONN_CALLING)
         set_patience(c);
     if (fbr_conn_timer(c, on_beat, interval_ms, 0) == 0)
         set_beat(c, c->beat_at);

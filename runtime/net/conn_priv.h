@@ -30,7 +30,7 @@ struct fbr_conn {
     uint64_t id; /* the id of this conn on the carrier */
     uint8_t wrap;
     enum conn_state state;
-    bool tcp, connected, closing, lingers;
+    bool tcp, closing, lingers;
     bool silent; /* the peer has announced that it will be stopped */
     struct fbr_tls *tls;
     struct fbr_buf in; /* plain bytes not yet taken */

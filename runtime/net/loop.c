@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "runtime/base/sync.h"
@@ -261,6 +262,48 @@ int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *), void *arg)
     pthread_cond_destroy(&c.cond);
     pthread_mutex_destroy(&c.lock);
     return rc;
+}
+
+struct write {
+    uv_write_t uv;
+    void (*done)(void *arg, int status, size_t len);
+    void *arg;
+    size_t len;
+    uint8_t data[];
+};
+
+static void on_written(uv_write_t *uv, int status)
+{
+    struct write *w = uv->data;
+
+    if (w->done)
+        w->done(w->arg, status, w->len);
+    free(w);
+}
+
+int fbr_stream_write(uv_stream_t *stream, const void *data, size_t len,
+                     void (*done)(void *arg, int status, size_t len), void *arg)
+{
+    uv_buf_t buf = uv_buf_init((char *)(uintptr_t)data, (unsigned)len);
+    int n = uv_try_write(stream, &buf, 1), rc; /* UV_EAGAIN while earlier bytes wait */
+    size_t written = n > 0 ? (size_t)n : 0;
+    struct write *w;
+
+    if (written == len)
+        return 0;
+    w = malloc(sizeof(*w) + len - written);
+    if (!w)
+        return -ENOMEM;
+    w->uv.data = w;
+    w->done = done;
+    w->arg = arg;
+    w->len = len;
+    memcpy(w->data, (const uint8_t *)data + written, len - written);
+    buf = uv_buf_init((char *)w->data, (unsigned)(len - written));
+    rc = uv_write(&w->uv, stream, &buf, 1, on_written);
+    if (rc < 0)
+        free(w);
+    return rc < 0 ? rc : 1;
 }
 
 /* libuv runs all timers that are due before it looks at descriptors. */

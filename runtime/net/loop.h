@@ -10,6 +10,7 @@
 #define FBR_LOOP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <uv.h>
@@ -55,6 +56,13 @@ int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *post);
 /* Runs fn(arg) on the loop thread, waits, and returns its result. On the loop thread itself, runs
  * fn at once. */
 int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *arg), void *arg);
+
+/* Loop thread: writes to a stream as much as the kernel takes, and copies the rest. 0: all is
+ * written. 1: done() (NULL is fine) will be called with `len`, when the rest is written, or cannot
+ * be because of an error or because the stream was closed (UV_ECANCELED). Negative: the rest is
+ * lost. */
+int fbr_stream_write(uv_stream_t *stream, const void *data, size_t len,
+                     void (*done)(void *arg, int status, size_t len), void *arg);
 
 /* A timer whose handle the loop frees safely: embed it, and stop or finish it on the loop thread.
  * When the process did not run for a while, the loop first reads what has come meanwhile: often it

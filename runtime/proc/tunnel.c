@@ -18,17 +18,10 @@ struct fbr_tunnel {
     uint64_t id;
     uv_pipe_t pipe;
     uint32_t room;   /* bytes that we may send */
-    uint32_t taken;  /* bytes received and not yet written */
+    size_t taken;    /* bytes received and not yet written */
     unsigned writes; /* writes under way */
     bool reading;
     bool ending; /* the other end has ended; its last bytes are still being written */
-};
-
-struct piece {
-    uv_write_t request;
-    struct fbr_tunnel *tunnel;
-    uint32_t owed; /* credit that the other end gets for it */
-    uint8_t data[];
 };
 
 static void send_frame(struct fbr_tunnel *v, uint8_t type, const void *data, size_t len)
@@ -88,8 +81,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
             hang_up(v);
         return;
     }
-    send_frame(v, FBR_TUNNEL_DATA, buf->base, (size_t)n);
     v->room -= (uint32_t)n;
+    send_frame(v, FBR_TUNNEL_DATA, buf->base, (size_t)n);
     if (v->room == 0) {
         uv_read_stop(stream);
         v->reading = false;
@@ -104,51 +97,51 @@ static void read_on(struct fbr_tunnel *v)
 
 /* ---- To the socket ---- */
 
-static void on_written(uv_write_t *request, int status)
+static void send_credit(struct fbr_tunnel *v, size_t len)
 {
-    struct piece *p = request->data;
-    struct fbr_tunnel *v = p->tunnel;
-    uint32_t owed = p->owed;
     struct fbr_buf b;
 
-    free(p);
-    v->writes--;
-    if (!v->all)
-        return;
-    v->taken -= owed;
-    /* A socket that takes no more bytes may still have some to read; its end is read after them. */
-    if (v->ending) {
-        if (v->writes == 0)
-            drop(v);
-    } else if (owed && status == 0) {
-        fbr_buf_init(&b);
-        fbr_put_u32(&b, owed);
-        if (!b.failed)
-            send_frame(v, FBR_TUNNEL_CREDIT, b.data, b.len);
-        fbr_buf_fini(&b);
-    }
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, (uint32_t)len);
+    if (!b.failed)
+        send_frame(v, FBR_TUNNEL_CREDIT, b.data, b.len);
+    fbr_buf_fini(&b);
 }
 
-static int write_out(struct fbr_tunnel *v, const void *data, size_t len, uint32_t owed)
+/* A socket that takes no more bytes may still have some to read; its end is read after them. */
+static void on_first_written(void *arg, int status, size_t len)
 {
-    struct piece *p = malloc(sizeof(*p) + len);
-    uv_buf_t buf;
-    int rc;
+    struct fbr_tunnel *v = arg;
 
-    if (!p)
-        return -ENOMEM;
-    p->tunnel = v;
-    p->owed = owed;
-    p->request.data = p;
-    memcpy(p->data, data, len);
-    buf = uv_buf_init((char *)p->data, (unsigned)len);
-    rc = uv_write(&p->request, (uv_stream_t *)&v->pipe, &buf, 1, on_written);
-    if (rc < 0) {
-        free(p);
+    (void)status;
+    (void)len;
+    v->writes--;
+    if (v->all && v->ending && v->writes == 0)
+        drop(v);
+}
+
+static void on_written(void *arg, int status, size_t len)
+{
+    struct fbr_tunnel *v = arg;
+
+    v->taken -= len;
+    if (v->all && !v->ending && status == 0)
+        send_credit(v, len);
+    on_first_written(v, status, len);
+}
+
+static int write_out(struct fbr_tunnel *v, const void *data, size_t len)
+{
+    int rc = fbr_stream_write((uv_stream_t *)&v->pipe, data, len, on_written, v);
+
+    if (rc < 0)
         return rc;
+    if (rc) {
+        v->writes++;
+        v->taken += len;
+    } else {
+        send_credit(v, len);
     }
-    v->writes++;
-    v->taken += owed;
     return 0;
 }
 
@@ -181,8 +174,9 @@ int fbr_tunnels_open(struct fbr_tunnels *all, uint64_t id, int fd, const struct 
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
     }
     /* if the client is gone, the read reports its end */
-    if (first)
-        write_out(v, first->data, first->len, 0);
+    if (first &&
+        fbr_stream_write((uv_stream_t *)&v->pipe, first->data, first->len, on_first_written, v) > 0)
+        v->writes++;
     read_on(v);
     return 0;
 }
@@ -201,7 +195,7 @@ void fbr_tunnels_on_frame(struct fbr_tunnels *all, uint8_t type, struct fbr_cur 
         return;
     if (type == FBR_TUNNEL_DATA) {
         /* An end that sends more than the window breaks the protocol. */
-        if (n && (v->taken + n > FBR_TUNNEL_WINDOW || write_out(v, body->at, n, (uint32_t)n) < 0))
+        if (n && (v->taken + n > FBR_TUNNEL_WINDOW || write_out(v, body->at, n) < 0))
             hang_up(v);
     } else if (type == FBR_TUNNEL_CREDIT) {
         credit = fbr_get_u32(body);
