@@ -11,14 +11,14 @@
 #include <string.h>
 
 #include "runtime/base/buf.h"
+#include "runtime/program/args.h"
 
 #define APPS_MAX 1024
 #define ARGS_MAX 65536
 #define COUNT_MAX 10000000
 
 struct app {
-    char **argv; /* NULL-terminated, argv[0] is the program */
-    size_t argc;
+    struct fbr_args argv; /* the first is the program */
     char *workdir;
     uint32_t count;
     bool wdir_next; /* the last info key was "wdir" */
@@ -51,9 +51,7 @@ void fbr_pmi1_spawn_free(struct fbr_pmi1_spawn *s)
     if (!s)
         return;
     for (size_t i = 0; i < s->napps; i++) {
-        for (size_t k = 0; s->apps[i].argv && k <= s->apps[i].argc; k++)
-            free(s->apps[i].argv[k]);
-        free(s->apps[i].argv);
+        fbr_args_fini(&s->apps[i].argv);
         free(s->apps[i].workdir);
     }
     fbr_buf_fini(&s->preput);
@@ -72,35 +70,12 @@ long fbr_pmi1_number(const char *text, long otherwise)
     return errno || end == text || *end ? otherwise : n;
 }
 
-/* Sets argv[at]; `at` is a set index, or the next one. */
-static int set_arg(struct app *app, size_t at, const char *text)
+/* Adds argv[at]. All clients send the program first, and then its arguments in their order. */
+static int add_arg(struct app *app, size_t at, const char *text)
 {
-    char *copy;
-
-    if (!app->argv) {
-        app->argv = calloc(2, sizeof(char *));
-        if (!app->argv)
-            return -ENOMEM;
-    }
-    if (at > app->argc + 1 || at >= ARGS_MAX)
+    if (at != app->argv.n || at >= ARGS_MAX)
         return -EPROTO;
-    copy = strdup(text);
-    if (!copy)
-        return -ENOMEM;
-    if (at > app->argc) {
-        char **more = realloc(app->argv, (at + 2) * sizeof(char *));
-
-        if (!more) {
-            free(copy);
-            return -ENOMEM;
-        }
-        app->argv = more;
-        app->argv[at] = app->argv[at + 1] = NULL;
-        app->argc = at;
-    }
-    free(app->argv[at]);
-    app->argv[at] = copy;
-    return 0;
+    return fbr_args_add(&app->argv, text, strlen(text));
 }
 
 static int add_preput(struct fbr_pmi1_spawn *s, const char *value)
@@ -127,11 +102,11 @@ static int end_app(struct fbr_pmi1_spawn *s)
     struct app *app = &s->apps[s->napps - 1];
     char end = 0;
 
-    if (!app->argv || !app->argv[0] || !*app->argv[0] || !app->count || s->total < 1 ||
-        s->total > APPS_MAX || s->so_far != (long)s->napps || s->so_far > s->total || *s->key)
+    if (!app->argv.n || !*app->argv.at[0] || !app->count || s->total < 1 || s->total > APPS_MAX ||
+        s->so_far != (long)s->napps || s->so_far > s->total || *s->key)
         return -EPROTO;
     s->views[s->napps - 1] = (struct fbr_bridge_app){
-        .argv = (const char *const *)app->argv, .workdir = app->workdir, .count = app->count};
+        .argv = (const char *const *)app->argv.at, .workdir = app->workdir, .count = app->count};
     s->between = true;
     if (s->so_far < s->total)
         return 0;
@@ -153,9 +128,9 @@ static int set_field(struct fbr_pmi1_spawn *s, struct app *app, const char *key,
         return 0;
     }
     if (!strcmp(key, "execname"))
-        return set_arg(app, 0, value);
+        return add_arg(app, 0, value);
     if (!strncmp(key, "arg", 3) && fbr_pmi1_number(key + 3, -1) >= 0)
-        return set_arg(app, (size_t)fbr_pmi1_number(key + 3, -1), value);
+        return add_arg(app, (size_t)fbr_pmi1_number(key + 3, -1), value);
     if (!strncmp(key, "preput_key_", 11)) {
         if (strlen(value) >= sizeof(s->key) || strchr(value, '='))
             return -EPROTO;
