@@ -62,14 +62,6 @@ int fbr_exec_get(struct fbr_cur *c, struct fbr_exec_request *r)
     return 0;
 }
 
-void fbr_exec_fini(struct fbr_exec_request *r)
-{
-    for (size_t i = 0; r->argv && r->argv[i]; i++)
-        free(r->argv[i]);
-    free(r->argv);
-    r->argv = NULL;
-}
-
 /* ---- The start ---- */
 
 struct exec {

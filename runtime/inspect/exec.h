@@ -33,9 +33,8 @@ struct fbr_exec_request {
 
 /* argv has at least one word. A command of more than FBR_MSG_MAX bytes cannot be sent. */
 void fbr_exec_put(struct fbr_buf *b, bool input, int32_t rank, char *const *argv);
-/* Returns 0, -EBADMSG or -ENOMEM. In each case, free *r with fbr_exec_fini(). */
+/* Returns 0, -EBADMSG or -ENOMEM. In each case, free r->argv with fbr_list_free(). */
 int fbr_exec_get(struct fbr_cur *c, struct fbr_exec_request *r);
-void fbr_exec_fini(struct fbr_exec_request *r);
 
 /* Runs the command to its end. Returns its exit code, with a sentence if it was not started; or
  * -errno and a sentence. -ECONNRESET: the client is gone. For a thread of its own, which has

@@ -76,7 +76,7 @@ static int exec(int sock, struct fbr_cur *body, struct fbr_error *err)
         fbr_fail(err, rc, "%s", fbr_strerror(rc));
     else
         rc = fbr_exec_serve(sock, &r, err);
-    fbr_exec_fini(&r);
+    fbr_list_free(r.argv);
     return rc;
 }
 

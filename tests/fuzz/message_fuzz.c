@@ -56,9 +56,9 @@ static void check_command(struct fbr_cur c)
                 abort();
         if (again.argv[n] || n == 0 || n > FBR_EXEC_WORDS)
             abort();
-        fbr_exec_fini(&again);
+        fbr_list_free(again.argv);
     }
-    fbr_exec_fini(&r);
+    fbr_list_free(r.argv);
     fbr_buf_fini(&b);
 }
 
