@@ -122,7 +122,7 @@ bool fbr_registry_is_run(const char *name)
 
 /* ---- Files ---- */
 
-int fbr_registry_write(const char *path, const struct fbr_buf *b, int *lock)
+static int write_file(const char *path, const struct fbr_buf *b, int *lock)
 {
     int fd = b->failed ? -1 : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc = 0;
 
@@ -145,6 +145,43 @@ int fbr_registry_write(const char *path, const struct fbr_buf *b, int *lock)
     return rc;
 }
 
+int fbr_registry_write(const char *path, const struct fbr_run_control_about *about,
+                       const struct fbr_run_facts *facts, int code, const char *report, int *lock)
+{
+    struct fbr_buf b;
+    int rc;
+
+    fbr_buf_init(&b);
+    fbr_run_control_put_run(&b, about, facts);
+    if (report)
+        fbr_run_control_put_done(&b, code, report);
+    rc = write_file(path, &b, lock);
+    fbr_buf_fini(&b);
+    return rc;
+}
+
+/* Reads the next frame; false: it is not of that kind. */
+static bool next_frame(struct fbr_cur *all, uint8_t kind, struct fbr_cur *frame)
+{
+    size_t used, left = fbr_cur_left(all);
+
+    return fbr_run_control_frame(all->at, left, left, frame, &used) == 1 && fbr_get(all, used) &&
+           fbr_get_u8(frame) == kind;
+}
+
+bool fbr_registry_read(const char *path, struct fbr_run_control_about *about,
+                       struct fbr_run_facts *facts, int *code, char *report, size_t size)
+{
+    char data[RECORD];
+    ssize_t n = fbr_fds_read_file(path, data, sizeof(data));
+    struct fbr_cur all = fbr_cur(data, n > 0 ? (size_t)n : 0), frame;
+
+    return next_frame(&all, FBR_RUN_CONTROL_RUN, &frame) &&
+           fbr_run_control_get_run(&frame, about, facts) &&
+           (!report || (next_frame(&all, FBR_RUN_CONTROL_DONE, &frame) &&
+                        fbr_run_control_get_done(&frame, code, report, size)));
+}
+
 /* ---- Runs ---- */
 
 static void sweep(const char *root);
@@ -154,7 +191,6 @@ int fbr_registry_add(const struct fbr_run_control_about *about, char dir[FBR_REG
 {
     const struct fbr_run_facts none = {.size = about->size};
     char root[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], name[FBR_REGISTRY_UID + 1];
-    struct fbr_buf b;
     int rc = fbr_registry_root(root, err);
 
     if (rc < 0)
@@ -166,10 +202,7 @@ int fbr_registry_add(const struct fbr_run_control_about *about, char dir[FBR_REG
     rc = make_dir(join(dir, root, name), err);
     if (rc < 0)
         return rc;
-    fbr_buf_init(&b);
-    fbr_run_control_put_run(&b, about, &none);
-    rc = fbr_registry_write(join(path, dir, "about"), &b, NULL);
-    fbr_buf_fini(&b);
+    rc = fbr_registry_write(join(path, dir, "about"), about, &none, 0, NULL, NULL);
     if (rc < 0) {
         fbr_rundir_remove_tree(dir);
         return fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc));
@@ -221,7 +254,6 @@ static void keep_record(const char *root, const struct fbr_run_control_about *ab
 {
     char ended[FBR_REGISTRY_MAX], name[64], path[FBR_REGISTRY_MAX];
     struct fbr_run_facts last = *facts;
-    struct fbr_buf b;
 
     if (make_dir(join(ended, root, "ended"), NULL) < 0)
         return;
@@ -229,11 +261,7 @@ static void keep_record(const char *root, const struct fbr_run_control_about *ab
         last.ended_ms = fbr_wall_ms();
     snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, FBR_REGISTRY_UID,
              about->uid, (unsigned)fbr_hash(FBR_HASH, about->name, strlen(about->name)) & 0xffff);
-    fbr_buf_init(&b);
-    fbr_run_control_put_run(&b, about, &last);
-    fbr_run_control_put_done(&b, code, report);
-    fbr_registry_write(join(path, ended, name), &b, NULL);
-    fbr_buf_fini(&b);
+    fbr_registry_write(join(path, ended, name), about, &last, code, report, NULL);
     prune(ended, name);
 }
 
@@ -255,10 +283,9 @@ void fbr_registry_end(const char *dir, const struct fbr_run_control_about *about
 static bool read_about(const char *dir, struct fbr_run_control_about *about,
                        struct fbr_run_facts *facts)
 {
-    char path[FBR_REGISTRY_MAX], data[RECORD];
-    ssize_t n = fbr_fds_read_file(join(path, dir, "about"), data, sizeof(data));
+    char path[FBR_REGISTRY_MAX];
 
-    return fbr_run_control_get_record(data, n, about, facts, NULL, NULL, 0);
+    return fbr_registry_read(join(path, dir, "about"), about, facts, NULL, NULL, 0);
 }
 
 /* Removes a run whose launcher is dead, so that nothing listens at its socket. */
@@ -382,10 +409,9 @@ int fbr_registry_ended(void (*found)(void *user, const struct fbr_run_control_ab
     for (int i = 0; i < count; i++) {
         struct fbr_run_control_about about;
         struct fbr_run_facts facts;
-        char data[RECORD];
-        ssize_t n = fbr_fds_read_file(join(path, ended, all[i]->d_name), data, sizeof(data));
 
-        if (fbr_run_control_get_record(data, n, &about, &facts, &code, report, sizeof(report)))
+        if (fbr_registry_read(join(path, ended, all[i]->d_name), &about, &facts, &code, report,
+                              sizeof(report)))
             found(user, &about, &facts, code, report);
         free(all[i]);
     }

@@ -28,9 +28,14 @@
 
 /* Whether a name can be that of a run's directory. */
 bool fbr_registry_is_run(const char *name);
-/* Writes a file that other users cannot read. *lock, if not NULL, is then its descriptor, and holds
- * a BSD lock. -EWOULDBLOCK: another process holds it. */
-int fbr_registry_write(const char *path, const struct fbr_buf *b, int *lock);
+/* Writes a record, which other users cannot read: a RUN, and a DONE unless `report` is NULL. *lock,
+ * if not NULL, is then its descriptor, and holds a BSD lock. -EWOULDBLOCK: another process holds
+ * it. */
+int fbr_registry_write(const char *path, const struct fbr_run_control_about *about,
+                       const struct fbr_run_facts *facts, int code, const char *report, int *lock);
+/* Reads a record; its DONE only if `report` is not NULL. False: it is malformed, or not there. */
+bool fbr_registry_read(const char *path, struct fbr_run_control_about *about,
+                       struct fbr_run_facts *facts, int *code, char *report, size_t size);
 
 /* Stores the registry's directory, which it makes if necessary. */
 int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err);

@@ -154,28 +154,3 @@ bool fbr_run_control_get_done(struct fbr_cur *c, int *code, char *text, size_t s
     text[len] = '\0';
     return true;
 }
-
-/* Reads the next frame; false: it is not of that kind. */
-static bool next_frame(const uint8_t **at, size_t *left, uint8_t kind, struct fbr_cur *c)
-{
-    size_t used;
-
-    if (fbr_run_control_frame(*at, *left, *left, c, &used) != 1 || fbr_get_u8(c) != kind)
-        return false;
-    *at += used;
-    *left -= used;
-    return true;
-}
-
-bool fbr_run_control_get_record(const void *data, ssize_t len, struct fbr_run_control_about *about,
-                                struct fbr_run_facts *facts, int *code, char *text, size_t size)
-{
-    size_t left = len > 0 ? (size_t)len : 0;
-    const uint8_t *at = data;
-    struct fbr_cur c;
-
-    return next_frame(&at, &left, FBR_RUN_CONTROL_RUN, &c) &&
-           fbr_run_control_get_run(&c, about, facts) &&
-           (!code || (next_frame(&at, &left, FBR_RUN_CONTROL_DONE, &c) &&
-                      fbr_run_control_get_done(&c, code, text, size)));
-}

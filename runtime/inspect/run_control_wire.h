@@ -18,7 +18,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "fiber.h"
 #include "runtime/base/buf.h"
@@ -100,8 +99,5 @@ bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *ab
                              struct fbr_run_facts *facts);
 bool fbr_run_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r);
 bool fbr_run_control_get_done(struct fbr_cur *c, int *code, char *text, size_t size);
-/* Reads a file that holds a RUN, and behind it a DONE if `code` is not NULL. False: malformed. */
-bool fbr_run_control_get_record(const void *data, ssize_t len, struct fbr_run_control_about *about,
-                                struct fbr_run_facts *facts, int *code, char *text, size_t size);
 
 #endif

@@ -15,11 +15,8 @@
 #include <unistd.h>
 
 #include "runtime/base/environ.h"
-#include "runtime/base/fds.h"
 #include "runtime/inspect/registry.h"
 #include "runtime/proc/rundir.h"
-
-#define RECORD 16384 /* size of the longest file `about` or `end` */
 
 /* ---- Names ---- */
 
@@ -75,7 +72,6 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
                    struct fbr_error *err)
 {
     char name[FBR_REGISTRY_UID + 1], path[PATH_MAX];
-    struct fbr_buf b;
     int rc = fbr_spool_root_make(root, err);
 
     if (rc < 0)
@@ -86,10 +82,8 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
     rc = make_own(dir, err);
     if (rc < 0)
         return rc;
-    fbr_buf_init(&b);
-    fbr_run_control_put_run(&b, about, facts);
-    rc = join(path, dir, "about") < 0 ? -ENAMETOOLONG : fbr_registry_write(path, &b, lock);
-    fbr_buf_fini(&b);
+    rc = join(path, dir, "about") < 0 ? -ENAMETOOLONG
+                                      : fbr_registry_write(path, about, facts, 0, NULL, lock);
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", dir, fbr_strerror(rc)) : 0;
 }
 
@@ -97,14 +91,9 @@ void fbr_spool_note_end(const char *dir, const struct fbr_run_control_about *abo
                         const struct fbr_run_facts *facts, int code, const char *report)
 {
     char path[PATH_MAX];
-    struct fbr_buf b;
 
-    fbr_buf_init(&b);
-    fbr_run_control_put_run(&b, about, facts);
-    fbr_run_control_put_done(&b, code, report);
     if (join(path, dir, "end") == 0)
-        fbr_registry_write(path, &b, NULL);
-    fbr_buf_fini(&b);
+        fbr_registry_write(path, about, facts, code, report, NULL);
 }
 
 /* ---- Looking ---- */
@@ -122,23 +111,19 @@ static bool is_locked(const char *path)
 
 bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid)
 {
-    char name[FBR_REGISTRY_UID + 1], path[PATH_MAX], data[RECORD];
-    ssize_t n;
+    char name[FBR_REGISTRY_UID + 1], path[PATH_MAX];
 
     memset(run, 0, sizeof(*run));
     snprintf(name, sizeof(name), "%.*s", FBR_REGISTRY_UID, uid);
     if (!fbr_registry_is_run(name) || join(run->dir, root, name) < 0 ||
         join(path, run->dir, "about") < 0)
         return false;
-    n = fbr_fds_read_file(path, data, sizeof(data));
-    if (!fbr_run_control_get_record(data, n, &run->about, &run->facts, NULL, NULL, 0))
+    if (!fbr_registry_read(path, &run->about, &run->facts, NULL, NULL, 0))
         return false;
     run->writes = is_locked(path);
-    if (join(path, run->dir, "end") < 0)
-        return true;
-    n = fbr_fds_read_file(path, data, sizeof(data));
-    run->ended = fbr_run_control_get_record(data, n, &run->about, &run->facts, &run->code,
-                                            run->report, sizeof(run->report));
+    run->ended = join(path, run->dir, "end") == 0 &&
+                 fbr_registry_read(path, &run->about, &run->facts, &run->code, run->report,
+                                   sizeof(run->report));
     return true;
 }
 
