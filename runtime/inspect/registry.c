@@ -32,27 +32,21 @@
 
 /* ---- Directories ---- */
 
-/* Checks that a directory is ours alone and no link, so that no other user can have put anything
- * into it. */
-static int check_dir(const char *path, struct fbr_error *err)
+int fbr_registry_make_dir(const char *path, const char *advice, struct fbr_error *err)
 {
     struct stat st;
 
-    if (lstat(path, &st) < 0)
-        return fbr_fail(err, -errno, "%s: %s", path, fbr_strerror(errno));
+    if ((mkdir(path, 0700) < 0 && errno != EEXIST) || lstat(path, &st) < 0)
+        return fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno));
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
-        return fbr_fail(err, -EPERM,
-                        "%s is not a directory that only you can enter; remove it, or set "
-                        "XDG_RUNTIME_DIR to another one",
-                        path);
+        return fbr_fail(err, -EPERM, "%s is not a directory that only you can enter%s", path,
+                        advice);
     return 0;
 }
 
 static int make_dir(const char *path, struct fbr_error *err)
 {
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno));
-    return check_dir(path, err);
+    return fbr_registry_make_dir(path, "; remove it, or set XDG_RUNTIME_DIR to another one", err);
 }
 
 /* Finds the first by name of this user's directories /tmp/fiber-uUID-*. */
@@ -68,7 +62,7 @@ static bool find_substitute(char root[FBR_REGISTRY_MAX])
         if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || strlen(e->d_name) > 32)
             continue;
         snprintf(path, sizeof(path), "/tmp/%.32s", e->d_name);
-        if (check_dir(path, NULL) < 0 || (found && strcmp(path, root) > 0))
+        if (make_dir(path, NULL) < 0 || (found && strcmp(path, root) > 0))
             continue;
         snprintf(root, FBR_REGISTRY_MAX, "%s", path);
         found = true;
@@ -89,7 +83,7 @@ static int use_substitute(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
     snprintf(made, sizeof(made), "/tmp/fiber-u%u-XXXXXX", (unsigned)geteuid());
     if (!mkdtemp(made))
         return fbr_fail(err, -errno, "cannot make %s: %s", made, fbr_strerror(errno));
-    return find_substitute(root) ? 0 : check_dir(made, err);
+    return find_substitute(root) ? 0 : make_dir(made, err);
 }
 
 int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err)

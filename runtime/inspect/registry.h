@@ -37,6 +37,9 @@ int fbr_registry_write(const char *path, const struct fbr_run_control_about *abo
 bool fbr_registry_read(const char *path, struct fbr_run_control_about *about,
                        struct fbr_run_facts *facts, int *code, char *report, size_t size);
 
+/* Makes a directory. One that exists must be ours alone, and no link, so that no other user can
+ * have put anything into it, or reads it. `advice` (may be "") ends the sentence of -EPERM. */
+int fbr_registry_make_dir(const char *path, const char *advice, struct fbr_error *err);
 /* Stores the registry's directory, which it makes if necessary. */
 int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err);
 /* Removes the directories of dead runs, then makes the directory of a run and its file `about`. */

@@ -46,25 +46,12 @@ int fbr_spool_root(char root[PATH_MAX], const struct fbr_config *config, struct 
 
 /* ---- Making ---- */
 
-/* Makes a directory that is ours alone and no link, so that no other user reads what ranks have
- * printed, or chooses what we write to. */
-static int make_own(const char *dir, struct fbr_error *err)
-{
-    struct stat st;
-
-    if ((mkdir(dir, 0700) < 0 && errno != EEXIST) || lstat(dir, &st) < 0)
-        return fbr_fail(err, -errno, "cannot make %s: %s", dir, fbr_strerror(errno));
-    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
-        return fbr_fail(err, -EPERM, "%s is not a directory that only you can enter", dir);
-    return 0;
-}
-
 int fbr_spool_root_make(const char *root, struct fbr_error *err)
 {
     int rc = fbr_rundir_parents(root, 0700);
 
     return rc < 0 ? fbr_fail(err, rc, "cannot make %s: %s", root, fbr_strerror(rc))
-                  : make_own(root, err);
+                  : fbr_registry_make_dir(root, "", err);
 }
 
 int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
@@ -79,7 +66,7 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
     snprintf(name, sizeof(name), "%.*s", FBR_REGISTRY_UID, about->uid);
     if (!fbr_registry_is_run(name) || join(dir, root, name) < 0)
         return fbr_fail(err, -EINVAL, "'%s' is not a run's name", about->uid);
-    rc = make_own(dir, err);
+    rc = fbr_registry_make_dir(dir, "", err);
     if (rc < 0)
         return rc;
     rc = join(path, dir, "about") < 0 ? -ENAMETOOLONG
