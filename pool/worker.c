@@ -32,7 +32,7 @@
 #include "runtime/proc/fnref.h"
 #include "runtime/base/log.h"
 #include "runtime/base/reply.h"
-#include "runtime/inspect/usage.h"
+#include "runtime/inspect/stack.h"
 
 #define REPORT_BYTES (64 * 1024)
 #define FLUSH_MS 2
@@ -226,7 +226,7 @@ static void send_use(struct worker *w)
     uint64_t cpu_ns, resident;
     struct fbr_buf b;
 
-    if (!fbr_usage_read(getpid(), &cpu_ns, &resident))
+    if (!fbr_stack_usage(getpid(), &cpu_ns, &resident))
         return;
     gethostname(host, sizeof(host) - 1);
     fbr_buf_init(&b);

@@ -22,7 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/proc/entry.h"
 #include "runtime/inspect/registry.h"
-#include "runtime/inspect/usage.h"
+#include "runtime/inspect/stack.h"
 
 #define CLAIM_TRIES 8
 #define THREADS_ENV "OMP_NUM_THREADS"
@@ -754,7 +754,7 @@ void fbr_agent_on_look(struct agent *a, struct fbr_cur *body)
         for (uint32_t i = 0; i < j->nlocal; i++) {
             uint64_t cpu, resident;
 
-            if (!j->ranks[i].handle || !fbr_usage_read(j->ranks[i].pid, &cpu, &resident))
+            if (!j->ranks[i].handle || !fbr_stack_usage(j->ranks[i].pid, &cpu, &resident))
                 continue;
             fbr_put_u32(&b, j->job.info.id);
             fbr_put_u32(&b, j->ranks[i].rank);

@@ -22,7 +22,7 @@
  * A state is a letter as in /proc: R S D T t Z I. If there are no frames, why is a sentence; in a
  * record of fiber-stack it may be an errno in decimal.
  *
- * All functions are pure, except fbr_stack_look() and fbr_stack_serve().
+ * All functions are pure, except fbr_stack_look(), fbr_stack_usage() and fbr_stack_serve().
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_STACK_H
@@ -31,6 +31,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
@@ -89,13 +90,17 @@ void fbr_stack_take_frames(struct fbr_stack_process *to, struct fbr_stack_proces
 
 /* ---- /proc ---- */
 
-/* Parses the text of a stat file; false: malformed. */
+/* The content of a stat file. */
 struct fbr_stack_stat {
     uint32_t pid, parent;
     char name[32], state;
     uint64_t ticks; /* of processor time */
+    uint64_t pages; /* that are resident */
 };
-bool fbr_stack_stat(const char *text, struct fbr_stack_stat *s);
+bool fbr_stack_stat(const char *text, struct fbr_stack_stat *s); /* false: malformed */
+/* Stores the processor time of all threads of a process in nanoseconds, and its resident bytes.
+ * False: there is no such process. Any thread. */
+bool fbr_stack_usage(pid_t pid, uint64_t *cpu_ns, uint64_t *resident);
 /* Stores the name of the system call in the text of a syscall file: "futex"; "" if the thread is in
  * none, or the text names none. */
 void fbr_stack_call(const char *text, char *out, size_t size);

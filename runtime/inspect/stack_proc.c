@@ -24,14 +24,16 @@
 bool fbr_stack_stat(const char *text, struct fbr_stack_stat *s)
 {
     const char *open = strchr(text, '('), *close = strrchr(text, ')');
-    unsigned long long user, kernel;
+    unsigned long long user, kernel, pages = 0;
     unsigned pid, parent;
     size_t n;
 
     memset(s, 0, sizeof(*s));
     if (!open || !close || close < open || sscanf(text, "%u", &pid) != 1 ||
-        sscanf(close + 1, " %c %u %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &s->state,
-               &parent, &user, &kernel) != 4)
+        sscanf(close + 1,
+               " %c %u %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %*u "
+               "%*u %llu",
+               &s->state, &parent, &user, &kernel, &pages) < 4)
         return false;
     n = (size_t)(close - open - 1);
     n = n < sizeof(s->name) ? n : sizeof(s->name) - 1;
@@ -39,6 +41,7 @@ bool fbr_stack_stat(const char *text, struct fbr_stack_stat *s)
     s->pid = pid;
     s->parent = parent;
     s->ticks = user + kernel;
+    s->pages = pages;
     return isalpha((unsigned char)s->state) != 0;
 }
 
@@ -144,6 +147,19 @@ static uint64_t to_ms(uint64_t ticks)
     long hz = sysconf(_SC_CLK_TCK);
 
     return ticks * 1000 / (uint64_t)(hz > 0 ? hz : 100);
+}
+
+bool fbr_stack_usage(pid_t pid, uint64_t *cpu_ns, uint64_t *resident)
+{
+    struct fbr_stack_stat s;
+    char dir[32];
+
+    snprintf(dir, sizeof(dir), "/proc/%d", (int)pid);
+    if (!read_stat(dir, &s))
+        return false;
+    *cpu_ns = to_ms(s.ticks) * 1000000;
+    *resident = s.pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return true;
 }
 
 /* Reads the rank from the environment with which the process began; -1: none. */

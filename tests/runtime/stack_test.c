@@ -91,11 +91,13 @@ static void a_stat_is_read_whatever_the_program_is_called(void **state)
     struct fbr_stack_stat s;
 
     (void)state;
-    assert_true(fbr_stack_stat("12 (a) b (c) S 4 1 1 0 -1 4194304 1 2 3 4 50 7 0 0 20 0 1", &s));
+    assert_true(
+        fbr_stack_stat("12 (a) b (c) S 4 1 1 0 -1 4194304 1 2 3 4 50 7 0 0 20 0 1 0 8 9 11", &s));
     assert_int_equal(s.pid, 12);
     assert_int_equal(s.parent, 4);
     assert_int_equal(s.state, 'S');
     assert_int_equal(s.ticks, 57);
+    assert_int_equal(s.pages, 11);
     assert_string_equal(s.name, "a) b (c");
     assert_false(fbr_stack_stat("", &s));
     assert_false(fbr_stack_stat("12 (a", &s));
