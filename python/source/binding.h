@@ -66,16 +66,13 @@ PyObject *fpy_address(int rc, const struct fiber_address *address);
 PyObject *fpy_text(const char *text);
 /* The same for calls that receive: -EPIPE is EOFError. */
 PyObject *fpy_raise_eof(int rc);
-/* Raises this class with the sentence of fiber_last_error(). `where` is "module.name", e.g.
- * "builtins.ValueError". Returns NULL. */
-PyObject *fpy_raise_class(const char *where);
 /* From here on fpy_stay() keeps all threads but this one. */
 void fpy_leave(void);
 /* Keeps a thread for ever if the interpreter ends on another thread. Such a thread is a daemon, and
  * what it waited for is gone. An exception there would be printed while the interpreter closes
  * stderr, which aborts the process. In multiprocessing such a thread just waits on. */
 void fpy_stay(void);
-/* Raises this class with no arguments, e.g. "queue.Empty". Returns NULL. */
+/* Raises the class "module.name" with no arguments, e.g. "queue.Empty". Returns NULL. */
 PyObject *fpy_raise_bare(const char *where);
 
 /* ---- gil_wait.c ---- */

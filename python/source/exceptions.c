@@ -27,6 +27,7 @@ static const struct {
     {-EPIPE, "builtins.BrokenPipeError"},
     {-EINVAL, "builtins.ValueError"},
     {-EMSGSIZE, "builtins.ValueError"},
+    {-ERANGE, "builtins.ValueError"},
     {-ENOMEM, "builtins.MemoryError"},
 };
 
@@ -124,9 +125,4 @@ PyObject *fpy_raise_bare(const char *where)
         PyErr_SetNone(class);
     Py_XDECREF(class);
     return NULL;
-}
-
-PyObject *fpy_raise_class(const char *where)
-{
-    return raise_class(where, 0, sentence());
 }

@@ -239,8 +239,6 @@ static PyObject *call(PyObject *self, int (*fn)(struct fiber_queue *q))
     Py_BEGIN_ALLOW_THREADS;
     rc = fn(handle);
     Py_END_ALLOW_THREADS;
-    if (rc == -ERANGE)
-        return fpy_raise_class("builtins.ValueError");
     return fpy_none(rc);
 }
 
