@@ -77,6 +77,9 @@ PyObject *fpy_raise_bare(const char *where);
 
 /* ---- gil_wait.c ---- */
 
+/* Nanoseconds of the monotonic clock. */
+uint64_t fpy_now_ns(void);
+
 /* A signal's handler raised an exception, which is set. */
 #define FPY_RAISED INT_MIN
 

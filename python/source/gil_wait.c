@@ -8,12 +8,17 @@
 
 #define SLICE_MS 100
 
-static double now(void)
+uint64_t fpy_now_ns(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static double now(void)
+{
+    return (double)fpy_now_ns() / 1e9;
 }
 
 /* Rounded up: a timeout is never over too early. */

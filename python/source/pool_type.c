@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <structmember.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "pickle.h"
@@ -56,14 +55,6 @@ struct stream {
 };
 
 static PyObject *stream_type;
-
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* ---- Entries ---- */
 
@@ -562,7 +553,7 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
     struct fpy_result *r = NULL;
     PyObject *result, *seconds, *calls, *out = NULL;
     double timeout;
-    uint64_t begin = now_ms();
+    uint64_t begin = fpy_now_ns();
     unsigned long before = p->taker; /* we: a signal's handler, that interrupted take(), calls */
 
     if (!PyArg_ParseTuple(args, "OOO:take", &result, &seconds, &calls) ||
@@ -582,7 +573,7 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
         out = hand_out(p, calls);
     /* Where messages come without a pause, fpy_wait() never looks for signals. */
     while (!out && !PyErr_Occurred() && PyErr_CheckSignals() == 0) {
-        double left = timeout - (double)(now_ms() - begin) / 1000;
+        double left = timeout - (double)(fpy_now_ns() - begin) / 1e9;
 
         out = take_slice(p, r, timeout < 0 ? -1 : left > 0 ? left : 0, calls);
     }

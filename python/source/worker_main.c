@@ -14,7 +14,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "pickle.h"
@@ -139,14 +138,6 @@ int fpy_worker_init(const void *work, size_t len)
 }
 
 /* ---- Tasks ---- */
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* The common input of a task. */
 struct common {
@@ -381,7 +372,7 @@ static int answer_failure(struct fiber_reply *reply, uint64_t ns, PyObject *pick
 int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply)
 {
     PyGILState_STATE state = PyGILState_Ensure();
-    uint64_t begin = now_ns(), ns;
+    uint64_t begin = fpy_now_ns(), ns;
     PyObject *result, *pickle;
     int rc = 0, outer;
 
@@ -392,7 +383,7 @@ int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply)
     if (outer)
         task_ends();
     end_before_modules();
-    ns = now_ns() - begin;
+    ns = fpy_now_ns() - begin;
     pickle = result ? fpy_dumps(result, NULL) : NULL;
     if (pickle && answer(reply, ns, pickle) == 0) {
         Py_DECREF(pickle);
