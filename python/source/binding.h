@@ -31,20 +31,31 @@
  * exception. */
 int fpy_add_type(PyObject *module, PyType_Spec *spec);
 
+/* Defines handle_of(), which returns the handle of an object, or NULL with this exception. */
+#define FPY_HANDLE_OF(type, sentence)                           \
+    static struct fiber_##type *handle_of(PyObject *self)       \
+    {                                                           \
+        struct fiber_##type *h = ((struct type *)self)->handle; \
+                                                                \
+        if (!h)                                                 \
+            PyErr_SetString(PyExc_ValueError, sentence);        \
+        return h;                                               \
+    }
+
+/* Ends a dealloc: frees the object, and its reference to its type. */
+void fpy_free(PyObject *self);
+
 /* Defines TYPE_dealloc(), which closes the handle of an object with the GIL given up. A thread that
  * waits in a method holds a reference, so none waits then. */
 #define FPY_DEALLOC(type, close)                  \
     static void type##_dealloc(PyObject *self)    \
     {                                             \
-        PyTypeObject *class = Py_TYPE(self);      \
-                                                  \
         if (((struct type *)self)->handle) {      \
             Py_BEGIN_ALLOW_THREADS;               \
             close(((struct type *)self)->handle); \
             Py_END_ALLOW_THREADS;                 \
         }                                         \
-        PyObject_Free(self);                      \
-        Py_DECREF(class);                         \
+        fpy_free(self);                           \
     }
 
 #define PART(name) int fpy_##name##_add(PyObject *module);

@@ -24,6 +24,14 @@ int fpy_add_type(PyObject *module, PyType_Spec *spec)
     return rc;
 }
 
+void fpy_free(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
 /* The types are those of the process, and an object of one interpreter is none of another's. */
 static int check_interpreter(void)
 {

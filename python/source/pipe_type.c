@@ -381,21 +381,15 @@ static PyObject *pipe_pair(PyObject *class, PyObject *oneway)
 
 static void pipe_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     free_handle((struct pipe *)self);
     Py_XDECREF(((struct pipe *)self)->address);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    fpy_free(self);
 }
 
 static void message_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     fiber_bytes_free(&((struct message *)self)->bytes);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    fpy_free(self);
 }
 
 static int message_buffer(PyObject *self, Py_buffer *view, int flags)

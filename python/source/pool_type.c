@@ -645,7 +645,6 @@ static int pool_init(PyObject *self, PyObject *args, PyObject *kwargs)
 static void pool_dealloc(PyObject *self)
 {
     struct pool *p = (struct pool *)self;
-    PyTypeObject *type = Py_TYPE(self);
 
     if (p->handle && !p->closed) {
         Py_BEGIN_ALLOW_THREADS;
@@ -653,8 +652,7 @@ static void pool_dealloc(PyObject *self)
         Py_END_ALLOW_THREADS;
     }
     Py_XDECREF(p->finished);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    fpy_free(self);
 }
 
 /* Ends the workers, then gives the tasks that are not done the error that says so. Another thread
@@ -714,7 +712,6 @@ static PyObject *pool_stream(PyObject *self, PyObject *args, PyObject *kwargs)
 static void stream_dealloc(PyObject *self)
 {
     struct stream *s = (struct stream *)self;
-    PyTypeObject *type = Py_TYPE(self);
 
     if (s->handle) {
         Py_BEGIN_ALLOW_THREADS;
@@ -724,8 +721,7 @@ static void stream_dealloc(PyObject *self)
     free(s->entries); /* all are taken: each has a reference to the stream */
     Py_XDECREF(s->dumps);
     Py_XDECREF((PyObject *)s->pool);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    fpy_free(self);
 }
 
 static PyObject *pool_resize(PyObject *self, PyObject *args)

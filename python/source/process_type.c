@@ -11,14 +11,7 @@ struct process {
     PyObject_HEAD struct fiber_process *handle; /* NULL: not started */
 };
 
-static struct fiber_process *handle_of(PyObject *self)
-{
-    struct process *p = (struct process *)self;
-
-    if (!p->handle)
-        PyErr_SetString(PyExc_ValueError, "the process was not started");
-    return p->handle;
-}
+FPY_HANDLE_OF(process, "the process was not started")
 
 /* The ends of pipes of a list, which stay open until free_ends(). Returns how many, or -1 with an
  * exception. */

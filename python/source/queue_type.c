@@ -14,14 +14,7 @@ struct queue {
     int has_kept; /* atomic: a thread that waits in get() reads it without the GIL */
 };
 
-static struct fiber_queue *handle_of(PyObject *self)
-{
-    struct queue *q = (struct queue *)self;
-
-    if (!q->handle)
-        PyErr_SetString(PyExc_ValueError, "the queue was not opened");
-    return q->handle;
-}
+FPY_HANDLE_OF(queue, "the queue was not opened")
 
 static Py_ssize_t count_kept(const struct queue *q)
 {
@@ -75,7 +68,6 @@ static int queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
 static void queue_dealloc(PyObject *self)
 {
     struct fiber_queue *handle = ((struct queue *)self)->handle;
-    PyTypeObject *type = Py_TYPE(self);
 
     if (handle) {
         Py_BEGIN_ALLOW_THREADS;
@@ -83,8 +75,7 @@ static void queue_dealloc(PyObject *self)
         Py_END_ALLOW_THREADS;
     }
     Py_XDECREF(((struct queue *)self)->kept);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    fpy_free(self);
 }
 
 static PyObject *queue_address(PyObject *self, PyObject *none)

@@ -15,14 +15,7 @@ static int run_rank(int rank, int size, const void *work, size_t len)
     return fpy_child_main(work, len);
 }
 
-static struct fiber_ring *handle_of(PyObject *self)
-{
-    struct ring *r = (struct ring *)self;
-
-    if (!r->handle)
-        PyErr_SetString(PyExc_ValueError, "the ring was not started");
-    return r->handle;
-}
+FPY_HANDLE_OF(ring, "the ring was not started")
 
 static int ring_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {

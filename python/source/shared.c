@@ -208,13 +208,11 @@ static int lock_init(PyObject *self, PyObject *args, PyObject *kwargs)
 static void lock_dealloc(PyObject *self)
 {
     struct host_lock *l = (struct host_lock *)self;
-    PyTypeObject *type = Py_TYPE(self);
 
     /* The C library has a list of the locks that a thread holds, so their memory must stay. */
     if (l->held && !(l->held->times && l->held->pid == l->pid))
         PyBuffer_Release(&l->memory);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    fpy_free(self);
 }
 
 static int take(void *call, int timeout_ms)

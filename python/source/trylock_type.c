@@ -39,15 +39,13 @@ static PyObject *release(struct trylock *t)
 
 static void trylock_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject *error, *value, *traceback;
 
     PyErr_Fetch(&error, &value, &traceback);
     Py_XDECREF(release((struct trylock *)self));
     PyErr_Restore(error, value, traceback);
     Py_XDECREF(((struct trylock *)self)->lock);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    fpy_free(self);
 }
 
 static PyObject *trylock_enter(PyObject *self, PyObject *none)
