@@ -5,42 +5,22 @@
 
 #include <stdlib.h>
 
-/* Copies a sequence of str as argv, to be freed by the caller. The strings belong to the
- * sequence. */
-static const char **argv_of(PyObject *sequence)
-{
-    Py_ssize_t n = PySequence_Size(sequence);
-    const char **argv = n < 0 ? NULL : calloc((size_t)n + 1, sizeof(*argv));
-
-    if (n >= 0 && !argv)
-        PyErr_NoMemory();
-    for (Py_ssize_t i = 0; argv && i < n; i++) {
-        PyObject *item = PySequence_GetItem(sequence, i);
-
-        argv[i] = item ? PyUnicode_AsUTF8AndSize(item, NULL) : NULL;
-        Py_XDECREF(item);
-        if (!argv[i]) {
-            free(argv);
-            return NULL;
-        }
-    }
-    return argv;
-}
-
 /* Gives the command in the list to `set`. */
 static PyObject *set_command(PyObject *list, int (*set)(const char *const *argv))
 {
-    const char **argv;
-    int rc;
+    PyObject *tuple = PySequence_Tuple(list), *none = NULL; /* holds the strings meanwhile */
+    Py_ssize_t n = tuple ? PyTuple_Size(tuple) : 0, i = 0;
+    const char **argv = tuple ? calloc((size_t)n + 1, sizeof(*argv)) : NULL;
 
-    list = PySequence_Tuple(list); /* holds the strings meanwhile */
-    argv = list ? argv_of(list) : NULL;
-    rc = argv ? set(argv) : 0;
-    Py_XDECREF(list);
-    if (!argv)
-        return NULL;
+    if (tuple && !argv)
+        PyErr_NoMemory();
+    while (argv && i < n && (argv[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(tuple, i), NULL)))
+        i++;
+    if (argv && i == n)
+        none = fpy_none(set(argv));
     free(argv);
-    return fpy_none(rc);
+    Py_XDECREF(tuple);
+    return none;
 }
 
 static PyObject *library_program(PyObject *self, PyObject *list)
