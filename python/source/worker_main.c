@@ -353,19 +353,15 @@ static int answer(struct fiber_reply *reply, uint64_t ns, PyObject *pickle)
 
 static int answer_failure(struct fiber_reply *reply, uint64_t ns, PyObject *pickle)
 {
-    char *data, *whole;
+    PyObject *whole = PyBytes_FromStringAndSize((const char *)&ns, sizeof(ns));
     Py_ssize_t len;
-    int rc;
+    char *data;
+    int rc = -1;
 
-    if (PyBytes_AsStringAndSize(pickle, &data, &len) < 0)
-        return -1;
-    whole = malloc(sizeof(ns) + (size_t)len);
-    if (!whole)
-        return -1;
-    memcpy(whole, &ns, sizeof(ns));
-    memcpy(whole + sizeof(ns), data, (size_t)len);
-    rc = fiber_reply_fail_bytes(reply, FPY_TASK_RAISED, whole, sizeof(ns) + (size_t)len);
-    free(whole);
+    PyBytes_Concat(&whole, pickle);
+    if (whole && PyBytes_AsStringAndSize(whole, &data, &len) == 0)
+        rc = fiber_reply_fail_bytes(reply, FPY_TASK_RAISED, data, (size_t)len);
+    Py_XDECREF(whole);
     return rc;
 }
 
