@@ -154,10 +154,9 @@ done:
 
 static int send_taken(const struct exec *e, size_t n)
 {
-    const uint8_t bytes[4] = {(uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16),
-                              (uint8_t)(n >> 24)};
+    uint32_t taken = (uint32_t)n;
 
-    return n ? fbr_msg_send(e->sock, FBR_MSG_TAKEN, bytes, sizeof(bytes)) : 0;
+    return n ? fbr_msg_send(e->sock, FBR_MSG_TAKEN, &taken, sizeof(taken)) : 0;
 }
 
 /* Writes as much of the pending input as the command takes now. Drops all of it if the command

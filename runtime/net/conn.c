@@ -238,14 +238,9 @@ void fbr_conn_opened(struct fbr_conn *c)
 }
 
 /* Notifies an authenticated caller why it is not admitted. The listener then closes the conn. */
-void fbr_conn_refuse(struct fbr_conn *c, int why)
+void fbr_conn_refuse(struct fbr_conn *c, int32_t why)
 {
-    struct fbr_buf b;
-
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, (uint32_t)why);
-    fbr_conn_send_buf(c, FRAME_REFUSED, &b);
-    fbr_buf_fini(&b);
+    fbr_conn_send(c, FRAME_REFUSED, &why, sizeof(why));
 }
 
 static void on_refused(struct fbr_conn *c, struct fbr_cur *body)
@@ -512,14 +507,11 @@ uint64_t fbr_conn_silence_ms(const struct fbr_conn *c)
 
 static void ping(struct fbr_conn *c, uint64_t now)
 {
-    struct fbr_buf b;
+    uint64_t sent = fbr_now_ns();
 
     if (!c->asked_ms)
         c->asked_ms = now;
-    fbr_buf_init(&b);
-    fbr_put_u64(&b, fbr_now_ns());
-    fbr_conn_send_buf(c, FRAME_PING, &b);
-    fbr_buf_fini(&b);
+    fbr_conn_send(c, FRAME_PING, &sent, sizeof(sent));
 }
 
 /* Sets the timer for the next ping, or for the time at which the silence of the peer reaches the
@@ -580,12 +572,12 @@ static void on_beat(void *arg)
     set_beat(c, now);
 }
 
-int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms, uint64_t repeat_ms)
+int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms)
 {
     if (!c->timer.uv && fbr_timer_init(&c->timer, c->loop, fn, c) < 0)
         return -ENOMEM;
     c->timer.fn = fn;
-    fbr_timer_start(&c->timer, after_ms, repeat_ms);
+    fbr_timer_start(&c->timer, after_ms, 0);
     return 0;
 }
 
@@ -599,7 +591,7 @@ void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misse
     c->asked_ms = 0;
     if (c->state != CONN_CALLING)
         set_patience(c);
-    if (fbr_conn_timer(c, on_beat, interval_ms, 0) == 0)
+    if (fbr_conn_timer(c, on_beat, interval_ms) == 0)
         set_beat(c, c->beat_at);
 }
 
@@ -639,7 +631,7 @@ void fbr_conn_close(struct fbr_conn *c)
     c->lingers = true;
     c->left_over = fbr_conn_queued(c);
     fbr_loop_hold(c->loop);
-    if (fbr_conn_timer(c, on_beat, CLOSE_MS, 0) < 0 ||
+    if (fbr_conn_timer(c, on_beat, CLOSE_MS) < 0 ||
         uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)
         drop(c);
 }
@@ -692,14 +684,5 @@ void fbr_conn_attach(struct fbr_conn *c, const struct fbr_conn_ops *ops, void *u
 
 int fbr_conn_export(struct fbr_conn *c, const char *label, uint64_t id, uint8_t key[FBR_KEY_SIZE])
 {
-    struct fbr_buf b;
-    int rc;
-
-    if (!c->tls)
-        return -ENOTSUP;
-    fbr_buf_init(&b);
-    fbr_put_u64(&b, id);
-    rc = b.failed ? -ENOMEM : fbr_tls_export(c->tls, label, b.data, b.len, key, FBR_KEY_SIZE);
-    fbr_buf_fini(&b);
-    return rc;
+    return c->tls ? fbr_tls_export(c->tls, label, &id, sizeof(id), key, FBR_KEY_SIZE) : -ENOTSUP;
 }

@@ -61,7 +61,7 @@ struct fbr_conn {
 };
 
 struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp);
-void fbr_conn_refuse(struct fbr_conn *c, int why);
+void fbr_conn_refuse(struct fbr_conn *c, int32_t why);
 int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len);
 int fbr_conn_flush_tls(struct fbr_conn *c);
 void fbr_conn_opened(struct fbr_conn *c);
@@ -69,8 +69,7 @@ int fbr_conn_start_reading(struct fbr_conn *c);
 /* Reads from a half-open conn at once; afterwards the conn may be gone. False: nothing has
  * arrived. */
 bool fbr_conn_read_now(struct fbr_conn *c);
-int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms,
-                   uint64_t repeat_ms);
+int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms);
 
 /* These open the conn if its first bytes authenticate the caller and the caller is admitted. */
 int fbr_listener_greet_unix(struct fbr_conn *c);

@@ -207,7 +207,7 @@ static int begin_call(struct fbr_conn *c, int fd, const struct sockaddr_storage 
     if ((rc = !c->tcp                      ? same_user(c)
               : c->listener->auth.own_user ? fbr_tcp_check_owner(fd, from)
                                            : 0) < 0 ||
-        (rc = fbr_conn_timer(c, on_slow, c->listener->auth.join_ms, 0)) < 0)
+        (rc = fbr_conn_timer(c, on_slow, c->listener->auth.join_ms)) < 0)
         return rc;
     return fbr_conn_start_reading(c);
 }

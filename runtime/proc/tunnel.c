@@ -99,13 +99,9 @@ static void read_on(struct fbr_tunnel *v)
 
 static void send_credit(struct fbr_tunnel *v, size_t len)
 {
-    struct fbr_buf b;
+    uint32_t credit = (uint32_t)len;
 
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, (uint32_t)len);
-    if (!b.failed)
-        send_frame(v, FBR_TUNNEL_CREDIT, b.data, b.len);
-    fbr_buf_fini(&b);
+    send_frame(v, FBR_TUNNEL_CREDIT, &credit, sizeof(credit));
 }
 
 /* A socket that takes no more bytes may still have some to read; its end is read after them. */
