@@ -1,7 +1,7 @@
 /* loopback.c - connections of local ranks to their agent.
  *
- * The end of a link is reported from a later turn of the loop, by an async handle, so that no call
- * of the owner leads to a call back.
+ * The end of a link is reported from a later turn of the loop, by a timer, so that no call of the
+ * owner leads to a call back.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/loopback.h"
@@ -32,16 +32,15 @@ struct fbr_lo_link {
     struct fbr_loop *loop;
     const struct fbr_lo_link_ops *ops; /* NULL: not started, gone() was called, or closed */
     void *user;
-    uv_async_t later; /* calls gone() outside of the owner's calls */
-    int handles;      /* handles that are not closed yet */
+    struct fbr_timer later; /* calls gone() outside of the owner's calls */
     bool finishing, failed;
 };
 
 /* ---- links ---- */
 
-static void notify_gone(uv_async_t *later)
+static void notify_gone(void *arg)
 {
-    struct fbr_lo_link *link = later->data;
+    struct fbr_lo_link *link = arg;
     const struct fbr_lo_link_ops *ops = link->ops;
 
     link->ops = NULL;
@@ -54,7 +53,7 @@ static void fail(struct fbr_lo_link *link)
     if (!link->failed)
         uv_read_stop(&link->uv.stream);
     link->failed = true;
-    uv_async_send(&link->later);
+    fbr_timer_start(&link->later, 0, 0);
 }
 
 static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -77,32 +76,23 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct fbr_lo_link *link = handle->data;
-
-    if (--link->handles == 0)
-        free(link);
+    free(handle->data);
 }
 
 static struct fbr_lo_link *link_new(struct fbr_loop *loop, bool tcp)
 {
     struct fbr_lo_link *link = calloc(1, sizeof(*link));
-    int rc;
 
-    if (!link)
-        return NULL;
-    link->loop = loop;
-    if (uv_async_init(fbr_loop_uv(loop), &link->later, notify_gone) < 0) {
+    if (!link || fbr_timer_init(&link->later, loop, notify_gone, link) < 0) {
         free(link);
         return NULL;
     }
-    rc = tcp ? uv_tcp_init(fbr_loop_uv(loop), &link->uv.tcp)
-             : uv_pipe_init(fbr_loop_uv(loop), &link->uv.pipe, 0);
-    link->uv.handle.data = link->later.data = link;
-    link->handles = rc < 0 ? 1 : 2;
-    if (rc < 0) {
-        uv_close((uv_handle_t *)&link->later, on_closed);
-        return NULL;
-    }
+    link->loop = loop;
+    if (tcp)
+        uv_tcp_init(fbr_loop_uv(loop), &link->uv.tcp);
+    else
+        uv_pipe_init(fbr_loop_uv(loop), &link->uv.pipe, 0);
+    link->uv.handle.data = link;
     return link;
 }
 
@@ -179,8 +169,8 @@ void fbr_lo_link_close(struct fbr_lo_link *link)
         return;
     link->ops = NULL;
     link->failed = true;
+    fbr_timer_fini(&link->later);
     uv_close(&link->uv.handle, on_closed);
-    uv_close((uv_handle_t *)&link->later, on_closed);
 }
 
 /* ---- the listener ---- */
@@ -248,11 +238,6 @@ static void on_connection(uv_stream_t *stream, int status)
     l->on_link(l->user, link);
 }
 
-static void on_listener_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, int fd,
                          void (*on_link)(void *user, struct fbr_lo_link *link), void *user,
                          struct fbr_error *err)
@@ -277,7 +262,7 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, in
         close(fd);
     if (rc < 0 || (rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection)) < 0 ||
         (rc = uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&in, &len)) < 0) {
-        uv_close((uv_handle_t *)&l->tcp, on_listener_closed);
+        uv_close((uv_handle_t *)&l->tcp, on_closed);
         return fbr_fail(err, rc, "cannot listen on 127.0.0.1: %s", fbr_strerror(rc));
     }
     l->port = ntohs(in.sin_port);
@@ -293,5 +278,5 @@ uint16_t fbr_lo_listener_port(const struct fbr_lo_listener *listener)
 void fbr_lo_listener_close(struct fbr_lo_listener *listener)
 {
     if (listener)
-        uv_close((uv_handle_t *)&listener->tcp, on_listener_closed);
+        uv_close((uv_handle_t *)&listener->tcp, on_closed);
 }
