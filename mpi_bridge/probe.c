@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <ifaddrs.h>
 #include <linux/capability.h>
 #include <stdio.h>
@@ -80,58 +81,38 @@ uint64_t fbr_probe_shm_need(unsigned ranks)
 
 /* ---- Devices ---- */
 
-static bool has_entry(const char *dir, const char *prefix)
-{
-    DIR *d = opendir(dir);
-    struct dirent *e;
-    bool found = false;
-
-    while (d && !found && (e = readdir(d)))
-        found = e->d_name[0] != '.' && !strncmp(e->d_name, prefix, strlen(prefix));
-    if (d)
-        closedir(d);
-    return found;
-}
-
 /* True if any port of the device is ACTIVE: "4: ACTIVE". */
 static bool port_is_up(const char *device)
 {
     char path[FBR_PROBE_PATH], line[32];
-    DIR *d;
-    struct dirent *e;
     bool up = false;
+    glob_t states;
 
-    snprintf(path, sizeof(path), "%.400s/ports", device);
-    d = opendir(path);
-    while (d && !up && (e = readdir(d))) {
-        if (e->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof(path), "%.400s/ports/%.60s/state", device, e->d_name);
-        up = fbr_fds_read_file(path, line, sizeof(line)) > 0 && strstr(line, "ACTIVE");
-    }
-    if (d)
-        closedir(d);
+    snprintf(path, sizeof(path), "%.400s/ports/*/state", device);
+    glob(path, 0, NULL, &states);
+    for (size_t i = 0; i < states.gl_pathc && !up; i++)
+        up =
+            fbr_fds_read_file(states.gl_pathv[i], line, sizeof(line)) > 0 && strstr(line, "ACTIVE");
+    globfree(&states);
     return up;
 }
 
 /* InfiniBand, RoCE, EFA and Omni-Path all appear as devices of the class "infiniband". */
 static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots, bool omnipath)
 {
-    char path[FBR_PROBE_PATH], nodes[FBR_PROBE_PATH];
-    DIR *d;
-    struct dirent *e;
+    char path[FBR_PROBE_PATH];
+    glob_t devices;
     bool usable;
 
-    snprintf(nodes, sizeof(nodes), "%s/infiniband", roots->dev);
-    usable = omnipath || has_entry(nodes, "uverbs");
-    snprintf(path, sizeof(path), "%s/class/infiniband", roots->sys);
-    d = opendir(path);
-    while (d && !p->fabric && (e = readdir(d))) {
-        if (e->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof(path), "%.300s/class/infiniband/%.60s", roots->sys, e->d_name);
-        snprintf(p->fabric_name, sizeof(p->fabric_name), "%.31s", e->d_name);
-        if (!port_is_up(path))
+    snprintf(path, sizeof(path), "%s/infiniband/uverbs*", roots->dev);
+    usable = omnipath || glob(path, 0, NULL, &devices) == 0;
+    if (!omnipath)
+        globfree(&devices);
+    snprintf(path, sizeof(path), "%s/class/infiniband/*", roots->sys);
+    glob(path, 0, NULL, &devices);
+    for (size_t i = 0; i < devices.gl_pathc && !p->fabric; i++) {
+        snprintf(p->fabric_name, sizeof(p->fabric_name), "%.31s", basename(devices.gl_pathv[i]));
+        if (!port_is_up(devices.gl_pathv[i]))
             snprintf(p->no_fabric, sizeof(p->no_fabric), "no port of %s is active", p->fabric_name);
         else if (!usable)
             snprintf(p->no_fabric, sizeof(p->no_fabric),
@@ -139,8 +120,7 @@ static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots
         else
             p->fabric = true;
     }
-    if (d)
-        closedir(d);
+    globfree(&devices);
 }
 
 static bool begins(const char *name, const char *prefix)
