@@ -209,11 +209,6 @@ static int is_record(const struct dirent *e)
     return e->d_name[0] != '.' && strlen(e->d_name) <= 38;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 static const char *name_part(const char *record)
 {
     size_t len = strlen(record);
@@ -225,7 +220,7 @@ static const char *name_part(const char *record)
 static void prune(const char *dir, const char *record)
 {
     struct dirent **all = NULL;
-    int count = scandir(dir, &all, is_record, by_name), left = count, same = 0;
+    int count = scandir(dir, &all, is_record, alphasort), left = count, same = 0;
     char path[FBR_REGISTRY_MAX];
 
     for (int i = 0; i < count; i++)
@@ -399,7 +394,7 @@ int fbr_registry_ended(void (*found)(void *user, const struct fbr_run_control_ab
 
     if (rc < 0)
         return rc;
-    count = scandir(join(ended, root, "ended"), &all, is_record, by_name);
+    count = scandir(join(ended, root, "ended"), &all, is_record, alphasort);
     for (int i = 0; i < count; i++) {
         struct fbr_run_control_about about;
         struct fbr_run_facts facts;

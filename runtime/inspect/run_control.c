@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <utlist.h>
+
 #include "runtime/proc/process.h"
 #include "runtime/base/printable.h"
 
@@ -23,7 +25,7 @@
 struct caller {
     uv_pipe_t pipe;
     struct fbr_run_control *control; /* NULL: closing */
-    struct caller *next;
+    struct caller *prev, *next;
     uint8_t got[FBR_RUN_CONTROL_REQUEST_MAX + 4];
     size_t len;
 };
@@ -74,11 +76,7 @@ static void caller_close(struct caller *k)
 
     if (!c)
         return;
-    for (struct caller **at = &c->callers; *at; at = &(*at)->next)
-        if (*at == k) {
-            *at = k->next;
-            break;
-        }
+    DL_DELETE(c->callers, k);
     c->count--;
     k->control = NULL;
     uv_close((uv_handle_t *)&k->pipe, on_caller_closed);
@@ -248,8 +246,7 @@ static void on_caller(uv_stream_t *listener, int status)
     }
     k->pipe.data = k;
     k->control = c;
-    k->next = c->callers;
-    c->callers = k;
+    DL_APPEND(c->callers, k);
     c->count++;
     if (uv_accept(listener, (uv_stream_t *)&k->pipe) < 0 || c->count > CALLERS_MAX ||
         !is_us(&k->pipe) || uv_read_start((uv_stream_t *)&k->pipe, on_alloc, on_read) < 0)

@@ -204,13 +204,12 @@ static void spool_free(struct fbr_spool *s)
 static void *spool_main(void *arg)
 {
     struct fbr_spool *s = arg;
-    const struct fbr_run_facts none = {.size = s->about.size};
     struct fbr_error err = {0, ""};
     bool left;
     int rc;
 
     pthread_setname_np(pthread_self(), "fbr-spool");
-    rc = fbr_spool_make(s->dir, &s->lock_fd, s->root, &s->about, &none, &err);
+    rc = fbr_spool_make(s->dir, &s->lock_fd, s->root, &s->about, &err);
     if (rc < 0)
         fbr_info("the output of ranks is not kept for `fiber logs`: %s", err.text);
     else

@@ -55,9 +55,9 @@ int fbr_spool_root_make(const char *root, struct fbr_error *err)
 }
 
 int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
-                   const struct fbr_run_control_about *about, const struct fbr_run_facts *facts,
-                   struct fbr_error *err)
+                   const struct fbr_run_control_about *about, struct fbr_error *err)
 {
+    const struct fbr_run_facts none = {.size = about->size};
     char name[FBR_REGISTRY_UID + 1], path[PATH_MAX];
     int rc = fbr_spool_root_make(root, err);
 
@@ -70,7 +70,7 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
     if (rc < 0)
         return rc;
     rc = join(path, dir, "about") < 0 ? -ENAMETOOLONG
-                                      : fbr_registry_write(path, about, facts, 0, NULL, lock);
+                                      : fbr_registry_write(path, about, &none, 0, NULL, lock);
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", dir, fbr_strerror(rc)) : 0;
 }
 

@@ -33,8 +33,7 @@ int fbr_spool_root_make(const char *root, struct fbr_error *err);
 /* Makes LOGS, the directory of a run, and its file `about`, which stays locked as long as *lock is
  * open. */
 int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
-                   const struct fbr_run_control_about *about, const struct fbr_run_facts *facts,
-                   struct fbr_error *err);
+                   const struct fbr_run_control_about *about, struct fbr_error *err);
 /* Writes `end`, the record of the run's end. */
 void fbr_spool_note_end(const char *dir, const struct fbr_run_control_about *about,
                         const struct fbr_run_facts *facts, int code, const char *report);

@@ -304,7 +304,7 @@ static void make_logs(const char *root, const char *id, int days, char dir[PATH_
     int lock;
 
     made_run_init(&run, id, "train", days * DAY_MS);
-    assert_int_equal(fbr_spool_make(dir, &lock, root, &run.about, &run.facts, &err), 0);
+    assert_int_equal(fbr_spool_make(dir, &lock, root, &run.about, &err), 0);
     close(lock);
     assert_int_equal(utimensat(AT_FDCWD, dir, times, 0), 0);
 }

@@ -35,7 +35,7 @@ static int set_up(void **state)
     fbr_environ_keep();
     made_run_init(&run, "aa11", "train", HOUR_MS);
     snprintf(root, sizeof(root), "%s/fiber/logs", made_root);
-    assert_int_equal(fbr_spool_make(dir, &lock, root, &run.about, &run.facts, &err), 0);
+    assert_int_equal(fbr_spool_make(dir, &lock, root, &run.about, &err), 0);
     close(lock);
     lock = -1;
     return 0;
@@ -346,7 +346,7 @@ static void make_kept(const char *id, const char *name, int64_t ago_ms)
     struct fbr_error err = {0, ""};
 
     made_run_init(&run, id, name, ago_ms);
-    assert_int_equal(fbr_spool_make(dir, &lock, root, &run.about, &run.facts, &err), 0);
+    assert_int_equal(fbr_spool_make(dir, &lock, root, &run.about, &err), 0);
     close(lock);
     lock = -1;
 }
