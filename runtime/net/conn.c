@@ -4,7 +4,8 @@
  *
  *     CALLING  we dial                          -> OPEN on connect (unix), GREETING (tcp)
  *     GREETING authentication is not complete   -> OPEN
- *     OPEN     frames flow                      -> GONE
+ *     OPEN     frames flow                      -> CLOSING, GONE
+ *     CLOSING  we closed it; queued bytes leave -> GONE
  *     GONE     uv_close was called; freed by its callback
  *
  * A carried conn is OPEN from the start, and has no handle.
@@ -81,11 +82,11 @@ static void drop(struct fbr_conn *c)
 {
     if (c->state == CONN_GONE)
         return;
+    if (c->state == CONN_CLOSING)
+        fbr_loop_release(c->loop);
     c->state = CONN_GONE;
     fbr_timer_fini(&c->timer);
     fbr_listener_forget(c);
-    if (c->lingers)
-        fbr_loop_release(c->loop);
     if (c->by)
         free(c);
     else
@@ -96,7 +97,7 @@ void fbr_conn_lost(struct fbr_conn *c, int why, const char *text)
 {
     if (c->state == CONN_GONE)
         return;
-    if (c->ops && !c->closing)
+    if (c->ops && c->state != CONN_CLOSING)
         c->ops->on_close(c->user, c, why, text);
     drop(c);
 }
@@ -169,7 +170,7 @@ int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len
     struct fbr_buf out;
     int rc;
 
-    if (c->state == CONN_GONE)
+    if (c->state >= CONN_CLOSING)
         return -EPIPE;
     if (len > FBR_FRAME_MAX)
         return -EMSGSIZE;
@@ -332,7 +333,7 @@ static int take_frames(struct fbr_conn *c)
 {
     size_t at = 0;
 
-    while (c->state == CONN_OPEN && !c->closing && c->in.len - at >= FRAME_HEAD) {
+    while (c->state == CONN_OPEN && c->in.len - at >= FRAME_HEAD) {
         struct fbr_cur head = fbr_cur(c->in.data + at, FRAME_HEAD), body;
         uint32_t len = fbr_get_u32(&head);
         uint8_t type = fbr_get_u8(&head);
@@ -425,7 +426,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct fbr_conn *c = stream->data;
 
-    if (n != 0 && c->state != CONN_GONE)
+    if (n < 0 || (n > 0 && c->state < CONN_CLOSING))
         take(c, buf->base, n);
 }
 
@@ -457,8 +458,9 @@ int fbr_conn_start_reading(struct fbr_conn *c)
 
 /* While closing: waits as long as the peer takes bytes. One check is not enough: on a busy host
  * this process may not have sent anything since the last check. */
-static void linger(struct fbr_conn *c)
+static void on_linger(void *arg)
 {
+    struct fbr_conn *c = arg;
     size_t left = fbr_conn_queued(c);
 
     c->stuck = left < c->left_over ? 0 : c->stuck + 1;
@@ -545,10 +547,6 @@ static void on_beat(void *arg)
     struct fbr_conn *c = arg;
     uint64_t now = fbr_boot_ms();
 
-    if (c->closing) {
-        linger(c);
-        return;
-    }
     note_stall(c, now);
     if (c->silent) {
         c->heard_ms = now;
@@ -618,9 +616,8 @@ static void on_shut(uv_shutdown_t *req, int status)
 
 void fbr_conn_close(struct fbr_conn *c)
 {
-    if (!c || c->state == CONN_GONE || c->closing)
+    if (!c || c->state >= CONN_CLOSING)
         return;
-    c->closing = true;
     if (c->by)
         send_carried(c, 0, NULL, 0);
     if (c->by || c->state != CONN_OPEN || fbr_conn_queued(c) == 0) {
@@ -628,10 +625,10 @@ void fbr_conn_close(struct fbr_conn *c)
         return;
     }
     c->shut.data = c;
-    c->lingers = true;
+    c->state = CONN_CLOSING;
     c->left_over = fbr_conn_queued(c);
     fbr_loop_hold(c->loop);
-    if (fbr_conn_timer(c, on_beat, CLOSE_MS) < 0 ||
+    if (fbr_conn_timer(c, on_linger, CLOSE_MS) < 0 ||
         uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)
         drop(c);
 }

@@ -9,7 +9,7 @@
 #include "runtime/net/conn.h"
 #include "runtime/net/tls.h"
 
-enum conn_state { CONN_CALLING, CONN_GREETING, CONN_OPEN, CONN_GONE };
+enum conn_state { CONN_CALLING, CONN_GREETING, CONN_OPEN, CONN_CLOSING, CONN_GONE };
 
 /* First bytes of a caller on a unix socket: magic, kind, id, epoch, secret. Their size is fixed.
  * They are only compared; nothing else is parsed until the secret has proved right. */
@@ -30,7 +30,7 @@ struct fbr_conn {
     uint64_t id; /* the id of this conn on the carrier */
     uint8_t wrap;
     enum conn_state state;
-    bool tcp, closing, lingers;
+    bool tcp;
     bool silent; /* the peer has announced that it will be stopped */
     struct fbr_tls *tls;
     struct fbr_buf in; /* plain bytes not yet taken */
