@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "ring/agent_priv.h"
@@ -23,13 +22,6 @@ struct agent_feed {
     /* On a terminal the end of file is typed, and repeated: a program that changes the
      * terminal's mode at its start loses what was typed before. */
     struct fbr_timer typing;
-};
-
-struct feed_write {
-    uv_write_t req;
-    struct agent_feed *feed;
-    size_t len;
-    char data[];
 };
 
 static void send_credit(struct agent *a, size_t len)
@@ -109,15 +101,13 @@ int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *er
     return rc < 0 ? fbr_fail(err, rc, "out of memory for its standard input") : 0;
 }
 
-static void on_written(uv_write_t *req, int status)
+static void on_written(void *arg, int status, size_t len)
 {
-    struct feed_write *w = (struct feed_write *)req;
-    struct agent_feed *f = w->feed;
+    struct agent_feed *f = arg;
 
     f->writing--;
     if (f->rank) /* without a rank, the agent may be gone too */
-        send_credit(f->rank->job->agent, w->len);
-    free(w);
+        send_credit(f->rank->job->agent, len);
     if (status < 0 || (f->last && f->writing == 0))
         close_feed(f);
 }
@@ -137,24 +127,10 @@ static struct agent_feed *find_feed(struct agent *a)
 
 static void send_bytes(struct agent_feed *f, const void *data, size_t len)
 {
-    struct feed_write *w = malloc(sizeof(*w) + len);
-    struct agent *a = f->rank->job->agent;
-    uv_buf_t buf;
-
-    if (!w) {
-        send_credit(a, len);
-        return;
-    }
-    w->feed = f;
-    w->len = len;
-    memcpy(w->data, data, len);
-    buf = uv_buf_init(w->data, (unsigned)len);
-    f->writing++;
-    if (uv_write(&w->req, (uv_stream_t *)&f->pipe, &buf, 1, on_written) < 0) {
-        f->writing--;
-        free(w);
-        send_credit(a, len);
-    }
+    if (fbr_stream_write((uv_stream_t *)&f->pipe, data, len, on_written, f) > 0)
+        f->writing++;
+    else
+        send_credit(f->rank->job->agent, len);
 }
 
 static void type_end(void *arg)
