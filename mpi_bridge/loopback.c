@@ -244,18 +244,15 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, in
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct fbr_lo_listener *l = calloc(1, sizeof(*l));
-    int len = sizeof(in), rc = -ENOMEM;
+    int len = sizeof(in), rc;
 
-    if (l) {
-        *l = (struct fbr_lo_listener){.loop = loop, .on_link = on_link, .user = user};
-        rc = uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
-    }
-    if (rc < 0) {
-        free(l);
+    if (!l) {
         if (fd >= 0)
             close(fd);
-        return fbr_fail(err, rc, "cannot open a socket: %s", fbr_strerror(rc));
+        return fbr_fail(err, -ENOMEM, "cannot listen on 127.0.0.1: out of memory");
     }
+    *l = (struct fbr_lo_listener){.loop = loop, .on_link = on_link, .user = user};
+    uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
     l->tcp.data = l;
     rc = fd < 0 ? uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0) : uv_tcp_open(&l->tcp, fd);
     if (rc < 0 && fd >= 0)

@@ -240,10 +240,7 @@ static void on_caller(uv_stream_t *listener, int status)
 
     if (!k)
         return;
-    if (uv_pipe_init(listener->loop, &k->pipe, 0) < 0) {
-        free(k);
-        return;
-    }
+    uv_pipe_init(listener->loop, &k->pipe, 0);
     k->pipe.data = k;
     k->control = c;
     DL_APPEND(c->callers, k);
@@ -269,12 +266,7 @@ static int listen_there(struct fbr_run_control *c, struct fbr_error *err)
     c->listener = malloc(sizeof(*c->listener));
     if (!c->listener)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    rc = uv_pipe_init(fbr_loop_uv(c->loop), c->listener, 0);
-    if (rc < 0) {
-        free(c->listener);
-        c->listener = NULL;
-        return fbr_fail(err, rc, "control socket of the run: %s", fbr_strerror(rc));
-    }
+    uv_pipe_init(fbr_loop_uv(c->loop), c->listener, 0);
     c->listener->data = c;
     snprintf(made, sizeof(made), "%.90s/new", c->dir);
     snprintf(path, sizeof(path), "%.90s/control", c->dir);

@@ -154,10 +154,9 @@ int fbr_tunnels_open(struct fbr_tunnels *all, uint64_t id, int fd, const struct 
     if (all->count >= FBR_TUNNELS_MAX)
         return fbr_fail(err, -EBUSY, "%d others are doing so already", FBR_TUNNELS_MAX);
     v = calloc(1, sizeof(*v));
-    if (!v || uv_pipe_init(fbr_loop_uv(all->loop), &v->pipe, 0) < 0) {
-        free(v);
+    if (!v)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    }
+    uv_pipe_init(fbr_loop_uv(all->loop), &v->pipe, 0);
     v->pipe.data = v;
     v->id = id;
     v->room = FBR_TUNNEL_WINDOW;
