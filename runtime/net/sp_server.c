@@ -44,8 +44,8 @@ struct fbr_sp_conn {
     int fd;                          /* -1: the connection has ended */
     uint64_t since_ms;
     uint8_t from[16]; /* the address of its host */
-    bool proven, progressed;
-    size_t came; /* bytes since the last whole message, or FBR_SP_PROGRESS */
+    bool proven;
+    size_t came; /* bytes since the last progress; FBR_SP_PROGRESS: a whole message, too */
     uint64_t link;
     struct fbr_sp_in in;
     pthread_mutex_t lock; /* guards msg, len and sent */
@@ -124,11 +124,10 @@ bool fbr_sp_all_arrived(struct fbr_sp_conn *c)
 
 bool fbr_sp_progressed(struct fbr_sp_conn *c)
 {
-    bool progressed = c->progressed || c->came >= FBR_SP_PROGRESS;
+    bool progressed = c->came >= FBR_SP_PROGRESS;
 
     if (progressed)
         c->came = 0;
-    c->progressed = false;
     return progressed;
 }
 
@@ -213,8 +212,7 @@ static int on_message(void *user, void *msg, size_t len)
 
     if (rc < 0)
         return rc;
-    c->progressed = true;
-    c->came = 0;
+    c->came = FBR_SP_PROGRESS;
     return rc;
 }
 
