@@ -164,8 +164,9 @@ static int send_by_host(struct fbr_pool_worker *w, const struct fbr_common *c)
     const struct iovec given = {(void *)(uintptr_t)give, sizeof(give)};
     int rc;
 
+    /* The host ignores a record that it keeps already. */
     if (!has(&w->host->commons, c->id) &&
-        ((rc = add(&w->host->commons, c->id)) < 0 || (rc = fbr_link_send(link, kept, 2)) < 0))
+        ((rc = fbr_link_send(link, kept, 2)) < 0 || (rc = add(&w->host->commons, c->id)) < 0))
         return rc;
     return fbr_link_send(link, &given, 1);
 }

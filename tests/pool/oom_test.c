@@ -133,6 +133,44 @@ static void test_applies(void **state)
     fiber_pool_close(pool);
 }
 
+#define COMMON 100000
+
+static int check_common(const void *in, size_t len, struct fiber_reply *reply)
+{
+    size_t n;
+    const char *data = fiber_task_common(&n, NULL);
+    bool right = n == COMMON && data[0] == (char)number(in, len) && data[n - 1] == data[0];
+
+    return right ? fiber_reply_write(reply, in, len) : -EBADMSG;
+}
+
+/* A map with a common input that no worker has yet. */
+static int map_with_common(struct fiber_pool *pool, unsigned k)
+{
+    static char common[COMMON];
+    const struct fiber_map_options o = {
+        .size = sizeof(o), .common = common, .common_len = sizeof(common)};
+    int64_t in[8], out[8];
+
+    memset(common, (int)k, sizeof(common));
+    for (int i = 0; i < 8; i++)
+        in[i] = (char)k;
+    return fiber_pool_map(pool, check_common, in, 8, out, 8, 8, &o);
+}
+
+/* Memory may be short when the host of the workers is sent the input; then it is sent again. */
+static void test_common_inputs_of_workers_that_share_a_host(void **state)
+{
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 3, .max = 3, .workers_per_job = 3});
+
+    (void)state;
+    meet(pool, 3);
+    each_refusal(k, map_with_common(pool, k), meet(pool, 3));
+    check_works(pool);
+    fiber_pool_close(pool);
+}
+
 static int three_inputs(void *user, struct fiber_bytes *in)
 {
     int64_t *left = user;
@@ -281,7 +319,7 @@ int main(int argc, char **argv)
         pool_test(test_maps),      pool_test(test_applies),
         pool_test(test_streams),   pool_test(test_cancelling),
         pool_test(test_resizing),  pool_test(test_closing),
-        pool_test(test_processes),
+        pool_test(test_processes), pool_test(test_common_inputs_of_workers_that_share_a_host),
     };
 
     assert_ok(fiber_init(&argc, &argv));
