@@ -180,10 +180,8 @@ int fbr_common_send(struct fbr_pool_worker *w, const struct fbr_common *c)
 
     if (!c || has(&w->commons, c->id))
         return 0;
-    rc = add(&w->commons, c->id);
-    if (rc < 0)
-        return rc;
     if (w->host && (w->host->ended || !w->host->process))
         return -EPIPE;
-    return w->host ? send_by_host(w, c) : fbr_link_send(fbr_process_link(w->process), iov, 2);
+    rc = w->host ? send_by_host(w, c) : fbr_link_send(fbr_process_link(w->process), iov, 2);
+    return rc < 0 ? rc : add(&w->commons, c->id);
 }

@@ -6,6 +6,7 @@
  * = 1, 2, ... until the call gets by without that request.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/proc/context.h"
 #include "tests/pool/tasks.h"
 #include "tests/support/refuse.h"
 
@@ -134,6 +135,7 @@ static void test_applies(void **state)
 }
 
 #define COMMON 100000
+#define TASKS 2000
 
 static int check_common(const void *in, size_t len, struct fiber_reply *reply)
 {
@@ -141,21 +143,21 @@ static int check_common(const void *in, size_t len, struct fiber_reply *reply)
     const char *data = fiber_task_common(&n, NULL);
     bool right = n == COMMON && data[0] == (char)number(in, len) && data[n - 1] == data[0];
 
+    add(&board->steps);
     return right ? fiber_reply_write(reply, in, len) : -EBADMSG;
 }
 
-/* A map with a common input that no worker has yet. */
-static int map_with_common(struct fiber_pool *pool, unsigned k)
+static int map_with_common(struct fiber_pool *pool, char byte)
 {
     static char common[COMMON];
+    static int64_t in[TASKS], out[TASKS];
     const struct fiber_map_options o = {
         .size = sizeof(o), .common = common, .common_len = sizeof(common)};
-    int64_t in[8], out[8];
 
-    memset(common, (int)k, sizeof(common));
-    for (int i = 0; i < 8; i++)
-        in[i] = (char)k;
-    return fiber_pool_map(pool, check_common, in, 8, out, 8, 8, &o);
+    memset(common, byte, sizeof(common));
+    for (int i = 0; i < TASKS; i++)
+        in[i] = byte;
+    return fiber_pool_map(pool, check_common, in, 8, out, 8, TASKS, &o);
 }
 
 /* Memory may be short when the host of the workers is sent the input; then it is sent again. */
@@ -166,7 +168,54 @@ static void test_common_inputs_of_workers_that_share_a_host(void **state)
 
     (void)state;
     meet(pool, 3);
-    each_refusal(k, map_with_common(pool, k), meet(pool, 3));
+    each_refusal(k, map_with_common(pool, (char)k), meet(pool, 3));
+    check_works(pool);
+    fiber_pool_close(pool);
+}
+
+static void replace_worker(struct fiber_pool *pool)
+{
+    struct fiber_worker_stats w;
+
+    assert_int_equal(fiber_pool_worker_stats(pool, &w, 1), 1);
+    kill((pid_t)w.pid, SIGKILL);
+    meet(pool, 1);
+}
+
+/* On the loop thread, which kills workers: leaves them time for a task. A worker with a broken link
+ * runs none. */
+static void wait_for_step(void *arg)
+{
+    double until = now_s() + 0.3;
+
+    while (atomic_load(&board->steps) < (uint32_t)(uintptr_t)arg && now_s() < until)
+        nap_us(200);
+}
+
+static int map_before_kills(struct fiber_pool *pool)
+{
+    unsigned refuse_later = refuse_at;
+    uintptr_t step = atomic_load(&board->steps) + 1;
+    int rc;
+
+    refuse_at = 0;
+    assert_ok(fbr_loop_post(fbr_rt()->loop, wait_for_step, (void *)step));
+    refuse_at = refuse_later;
+    rc = map_with_common(pool, 'a');
+    add(&board->steps);
+    return rc;
+}
+
+/* The pool knows how long the tasks take, so a worker gets two batches at once: the second one,
+ * too, when it is about to be killed because it could not get the first one. */
+static void test_common_inputs_of_new_workers(void **state)
+{
+    struct fiber_pool *pool = open_pool(1);
+
+    (void)state;
+    assert_ok(map_with_common(pool, 'a'));
+    replace_worker(pool);
+    each_refusal(k, map_before_kills(pool), replace_worker(pool));
     check_works(pool);
     fiber_pool_close(pool);
 }
@@ -315,11 +364,17 @@ static void test_processes(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        pool_test(test_opening),   pool_test(test_opening_of_idle_pools),
-        pool_test(test_maps),      pool_test(test_applies),
-        pool_test(test_streams),   pool_test(test_cancelling),
-        pool_test(test_resizing),  pool_test(test_closing),
-        pool_test(test_processes), pool_test(test_common_inputs_of_workers_that_share_a_host),
+        pool_test(test_opening),
+        pool_test(test_opening_of_idle_pools),
+        pool_test(test_maps),
+        pool_test(test_applies),
+        pool_test(test_streams),
+        pool_test(test_cancelling),
+        pool_test(test_resizing),
+        pool_test(test_closing),
+        pool_test(test_processes),
+        pool_test(test_common_inputs_of_workers_that_share_a_host),
+        pool_test(test_common_inputs_of_new_workers),
     };
 
     assert_ok(fiber_init(&argc, &argv));
