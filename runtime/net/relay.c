@@ -359,6 +359,8 @@ static void on_down(void *user, const void *record, size_t len)
     struct fbr_relay *r = user;
     uint64_t process = fbr_data_client_stream(r->up);
 
+    if (r->failed) /* later records may need one that could not be kept */
+        return;
     if (process)
         pass_down(r, process, record, len);
     else

@@ -27,6 +27,17 @@
 #include "runtime/proc/context.h"
 #include "tests/support/sync.h"
 
+/* The linker replaces malloc and its like in this program and in libfiber. */
+static _Atomic bool short_of_memory;
+static __thread bool is_relay;
+
+static bool refuse(void)
+{
+    return is_relay && short_of_memory;
+}
+
+#include "tests/support/wrapped_malloc.h"
+
 #define LIMIT (32u << 20)
 #define PROCESSES 3
 #define LONG (3u << 20)
@@ -113,6 +124,7 @@ static void on_down(void *user, const void *record, size_t len)
 static void *run(void *arg)
 {
     (void)arg;
+    is_relay = true;
     run_code = fbr_relay_run(relay, host_up, 1000);
     return NULL;
 }
@@ -130,7 +142,7 @@ static void add_process(int i)
     assert_int_equal(fbr_data_client_open_local(&p->up, end, LIMIT, &err), 0);
 }
 
-static void open_all(bool sealed)
+static void open_ends(bool sealed)
 {
     struct fbr_error err = {0, ""};
     struct fbr_keys keys = {{1, 2}, {3, 4}, FBR_AEAD_AES_256_GCM};
@@ -150,15 +162,16 @@ static void open_all(bool sealed)
     assert_int_equal(fbr_relay_open(&relay, first, sizeof(first), LIMIT, &err), 0);
     for (int i = 0; i < PROCESSES; i++)
         add_process(i);
+}
+
+static void open_all(bool sealed)
+{
+    open_ends(sealed);
     assert_int_equal(pthread_create(&runner, NULL, run, NULL), 0);
 }
 
-static void close_all(void)
+static void close_ends(void)
 {
-    fbr_relay_stop(relay);
-    pthread_join(runner, NULL);
-    assert_int_equal(run_code, 0);
-    fbr_relay_close(relay);
     fbr_data_client_close(host_up);
     for (int i = 0; i < PROCESSES; i++) {
         fbr_data_client_close(processes[i].up);
@@ -167,6 +180,23 @@ static void close_all(void)
     fbr_link_close(trunk);
     fbr_data_server_close(data_server);
     temp_dir_remove(dir);
+}
+
+static void close_all(void)
+{
+    fbr_relay_stop(relay);
+    pthread_join(runner, NULL);
+    assert_int_equal(run_code, 0);
+    fbr_relay_close(relay);
+    close_ends();
+}
+
+static void send_order(enum fbr_relay_order order, uint64_t id, uint64_t more)
+{
+    const uint64_t record[3] = {order, id, more};
+    const struct iovec iov = {(void *)(uintptr_t)record, sizeof(record)};
+
+    assert_int_equal(fbr_link_send(trunk, &iov, 1), 0);
 }
 
 static void send_down(int i, const void *bytes, size_t len)
@@ -357,6 +387,29 @@ static void test_a_record_above_the_limit_ends_its_process_alone(void **state)
     close_all();
 }
 
+/* The orders and the record are in one message, because the host has not read the first one. */
+static void test_nothing_passes_after_a_record_that_could_not_be_kept(void **state)
+{
+    struct process *p = &processes[0];
+
+    (void)state;
+    open_ends(false);
+    send_order(FBR_RELAY_DROP, 1, 0);
+    send_order(FBR_RELAY_KEEP, 2, 0);
+    send_order(FBR_RELAY_GIVE, 2, 1);
+    send_down(0, "needs the kept one", 18);
+    short_of_memory = true;
+    assert_int_equal(pthread_create(&runner, NULL, run, NULL), 0);
+    pthread_join(runner, NULL);
+    short_of_memory = false;
+    assert_int_equal(run_code, -ENOMEM);
+    fbr_relay_close(relay);
+    while (fbr_data_client_recv(p->up, on_down, p) >= 0)
+        continue;
+    assert_int_equal(p->got, 0);
+    close_ends();
+}
+
 static void test_a_branch_may_outlive_its_trunk(void **state)
 {
     const struct iovec iov = {(void *)(uintptr_t) "x", 1};
@@ -384,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_what_an_ended_process_has_said_comes_before_its_end),
         cmocka_unit_test(test_an_ended_process_whose_sockets_a_fork_has_is_forgotten),
         cmocka_unit_test(test_a_record_above_the_limit_ends_its_process_alone),
+        cmocka_unit_test(test_nothing_passes_after_a_record_that_could_not_be_kept),
         cmocka_unit_test(test_a_branch_may_outlive_its_trunk),
     };
 
