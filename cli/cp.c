@@ -19,12 +19,11 @@
 
 bool cp_place(const char *typed, struct cp_place *p)
 {
-    size_t len = strcspn(typed, ":");
-    const char *slash = memchr(typed, '/', len);
+    size_t len = strcspn(typed, ":"), run = strcspn(typed, "/:");
 
     *p = (struct cp_place){.path = typed};
-    if (!typed[len] || len == 0 || len >= sizeof(p->job) || typed[0] == '.' || typed[0] == '/' ||
-        (slash && memchr(slash + 1, '/', (size_t)(typed + len - slash - 1))))
+    if (!typed[len] || run == 0 || run >= CP_NAME || len - run > CP_NAME || typed[0] == '.' ||
+        (run < len && memchr(typed + run + 1, '/', len - run - 1)))
         return false;
     memcpy(p->job, typed, len);
     p->path = typed + len + 1;

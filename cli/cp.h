@@ -6,9 +6,11 @@
 
 #include <stdbool.h>
 
+#define CP_NAME 64 /* no run and no job has so long a name, but a file may have */
+
 struct cp_place {
-    char job[128];    /* "RUN/JOB" or "RUN" */
-    const char *path; /* points into the operand */
+    char job[2 * CP_NAME]; /* "RUN/JOB" or "RUN" */
+    const char *path;      /* points into the operand */
 };
 
 /* Splits "RUN/JOB:PATH" or "RUN:PATH"; false: `typed` is a file of this host. */

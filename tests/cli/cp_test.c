@@ -37,7 +37,7 @@ static void all_else_is_a_file_here(void **state)
 {
     static const char *const cases[] = {"x",    "/tmp/x", "./a:b",   "../a:b",
                                         "/a:b", ":x",     "a/b/c:d", ""};
-    char longest[131];
+    char longer[130];
     struct cp_place p;
 
     (void)state;
@@ -45,9 +45,15 @@ static void all_else_is_a_file_here(void **state)
         assert_false(cp_place(cases[i], &p));
         assert_string_equal(p.path, cases[i]);
     }
-    snprintf(longest, sizeof(longest), "%0128d:x", 1); /* longer than the name of a run */
-    assert_false(cp_place(longest, &p));
-    assert_string_equal(p.path, longest);
+    /* longer than the name of a run, or of a job */
+    snprintf(longer, sizeof(longer), "%064d:x", 1);
+    assert_false(cp_place(longer, &p));
+    snprintf(longer, sizeof(longer), "r/%064d:x", 1);
+    assert_false(cp_place(longer, &p));
+    assert_string_equal(p.path, longer);
+    snprintf(longer, sizeof(longer), "%063d/%063d:x", 1, 1);
+    assert_true(cp_place(longer, &p));
+    assert_string_equal(p.path, "x");
 }
 
 int main(void)
