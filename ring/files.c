@@ -62,7 +62,7 @@ static void link_latest(const char *path)
 int fbr_ring_files_open(struct fiber_ring *r, struct fbr_error *err)
 {
     const char *given = r->options.output_dir;
-    char here[PATH_MAX], *path;
+    char here[PATH_MAX], *path, *whole;
     int rc = given ? fbr_ring_output_check(given, (int)r->size, err) : 0;
 
     if (rc < 0 || !given)
@@ -82,7 +82,12 @@ int fbr_ring_files_open(struct fiber_ring *r, struct fbr_error *err)
         rc = -errno;
     if (rc < 0)
         return fbr_fail(err, rc, "output: cannot make %s: %s", path, fbr_strerror(rc));
-    link_latest(path);
+    whole = realpath(path, NULL);
+    if (whole) { /* the user may change a link in the name before the last file is opened */
+        free(path);
+        r->options.output_dir = whole;
+    }
+    link_latest(r->options.output_dir);
     return 0;
 }
 

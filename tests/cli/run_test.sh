@@ -238,6 +238,13 @@ fiber run -q -n 1 cat 0>unread 2>err # as nohup leaves it
 timeout 60 fiber run -q -n 2 -o logs echo kept >/dev/null
 [ "$(cat logs/latest/1.out)" = kept ] || { echo "--output: $(ls logs)"; bad=1; }
 [ "$(timeout 60 fiber logs echo 1)" = kept ] || { echo "fiber logs shows no kept file"; bad=1; }
+mkdir first second
+ln -s first now
+mkfifo go
+timeout 60 fiber run -q -n 1 -o now sh -c 'cat go; echo kept >&2' 2>/dev/null &
+ln -sfn second now >go # when the rank has started
+wait $!
+[ "$(cat first/latest/0.err)" = kept ] || { echo "--output follows a link that was changed: $(ls second)"; bad=1; }
 mkdir '100%x'
 (cd '100%x' && timeout 60 fiber run -q -n 1 -o logs echo kept >/dev/null && fiber run -q -n 1 -o %r echo kept >/dev/null)
 [ "$(cat '100%x/logs/latest/0.out' '100%x/0')" = $'kept\nkept' ] || { echo "--output in a folder with a percent sign"; bad=1; }
