@@ -382,6 +382,7 @@ static int command_start(struct fbr_backend *b, const struct fbr_job *job, void 
             j->host->used--;
         free_ticket(j);
         free(j);
+        *handle = NULL;
         return rc;
     }
     DL_APPEND(b->jobs, j);

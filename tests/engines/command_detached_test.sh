@@ -91,6 +91,10 @@ grep -q 'the start command ended with code 1' "$work/out" || failed "it does not
 sed -i 's/^start = .*/start = echo {{}/' "$work/queue.ini"
 if timeout 300 "$prog" nested >"$work/out" 2>&1; then failed "a start command without an id"; fi
 grep -q 'printed no id' "$work/out" || failed "it does not say that there was no id"
+sed -i 's/^start = .*/start = \/no\/such\/manager/' "$work/queue.ini"
+if timeout 300 "$prog" nested >"$work/out" 2>&1; then failed "a start command that is not there"; fi
+grep -q 'cannot start /no/such/manager: exec: No such file' "$work/out" || failed "it does not say which command is missing"
+sed -i 's/^start = .*/start = echo {{}/' "$work/queue.ini"
 echo "ok: start commands that fail"
 full() { mount -t tmpfs -o size=4k full "$work/tickets" && head -c 4096 /dev/zero >"$work/tickets/full" && "$prog" nested; }
 export -f full
