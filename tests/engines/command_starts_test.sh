@@ -90,7 +90,7 @@ timeout 300 env FIBER_START_TIMEOUT=1s FIBER_COMMAND_FILE="$work/hangs.ini" "$pr
 echo "ok: and behind a submission that hangs"
 
 # Values of -x, which may be secrets, go over the connection: no line of a command and no environment has them.
-printf '#!/bin/bash\nprintf "%%s\\n" "$*" >>%q\nenv >>%q\nshift\nexec sh -c "$*"\n' "$work/seen" "$work/seen" >"$work/sees"
+printf '#!/bin/bash\nprintf "%%s\\n" "$*" >>%q\nenv >>%q\nshift\nexec "$@"\n' "$work/seen" "$work/seen" >"$work/sees"
 chmod +x "$work/sees"
 echo "start = $work/sees {host}" >"$work/sees.ini"
 # shellcheck disable=SC2016
