@@ -6,6 +6,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import functools
 import os
 import signal
 import subprocess
@@ -61,6 +62,18 @@ def python(tmp_path):
     def start(*arguments, env=None, folder=tmp_path, stdin=""):
         return run([sys.executable, *arguments], folder, env, stdin)
     return start
+
+
+@functools.cache
+def python_with(module):
+    """Returns the path of an interpreter that can import the module: this one, or the system's. None: neither can."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            if subprocess.run([python, "-c", "import " + module], capture_output=True, check=False).returncode == 0:
+                return python
+        except OSError:
+            pass
+    return None
 
 
 class Told(Exception):

@@ -7,10 +7,10 @@ import glob
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 
+import conftest
 import pytest
 
 import fiber as mp
@@ -330,18 +330,8 @@ NUMPY = """
 """
 
 
-def python_with_numpy():
-    for python in (sys.executable, "/usr/bin/python3"):
-        try:
-            if subprocess.run([python, "-c", "import numpy"], capture_output=True, check=False).returncode == 0:
-                return python
-        except OSError:
-            pass
-    return None
-
-
 def test_arrays_of_numpy(program, monkeypatch):
-    python = python_with_numpy()
+    python = conftest.python_with("numpy")
     if not python:
         pytest.skip("no interpreter here has numpy")
     monkeypatch.setattr(sys, "executable", python)

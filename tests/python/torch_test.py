@@ -2,29 +2,16 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
-import functools
-import subprocess
 import sys
 
 import conftest
 import pytest
 
 
-@functools.cache
-def python_with_torch():
-    for python in (sys.executable, "/usr/bin/python3"):
-        try:
-            if subprocess.run([python, "-c", "import torch.distributed"], capture_output=True, check=False).returncode == 0:
-                return python
-        except OSError:
-            pass
-    return None
-
-
 @pytest.fixture
 def program_with_torch(program, monkeypatch):
     """Returns program(), which runs scripts by an interpreter that has torch."""
-    python = python_with_torch() or pytest.skip("no interpreter here has torch")
+    python = conftest.python_with("torch.distributed") or pytest.skip("no interpreter here has torch")
     monkeypatch.setattr(sys, "executable", python)
     monkeypatch.setattr(conftest, "LONG", 400)  # each process imports it, which takes seconds, or many
     return program
