@@ -923,10 +923,10 @@ struct fiber_ring_options {
     const char *map_by;               /* compact spread core l3 numa package gpu; NULL: compact */
     int cpus_per_rank, gpus_per_rank; /* 0: as in the allocation; else chosen, and none */
     unsigned flags;                   /* FIBER_RING_* */
-    /* NULL; or a directory: each rank's output also goes to RANK.out and RANK.err in DIR/<first 8
-     * digits of the run's id>, and DIR/latest is a link to that directory; or, with a %, the name
-     * of a file for each rank: %t and %r are the rank, %h its host, %j the run, %% a percent
-     * sign */
+    /* NULL; or a directory, made if it is not there: each rank's output also goes to RANK.out and
+     * RANK.err in DIR/<first 8 digits of the run's id>, and DIR/latest is a link to that directory;
+     * or, with a %, the name of a file for each rank: %t and %r are the rank, %h its host, %j the
+     * run, %% a percent sign */
     const char *output_dir;
     /* Several programs in one ring, in the order of their ranks; NULL: one program. MPI_APPNUM
      * (FIBER_APPNUM without MPI) is the index of a rank's program, and FIBER_APP_SIZES, as in
