@@ -56,7 +56,8 @@ nothing_left
 
 # As an engine that is restarted does, unless its containers live on.
 begins 1 'waits in' "$prog" process wait
-"$bed" api POST "/containers/$(one_job)/stop" >/dev/null
+await_jobs 1
+"$bed" api POST "/containers/$job/stop" >/dev/null
 ends
 says '^code -15: .*was ended by signal 15, which its program, `docker stop` or the end of the engine sent'
 nothing_left
@@ -152,7 +153,7 @@ shows_containers() {
     [[ $run && $("$fiber" top -c 1 "$run" | grep -cE '^ +[0-9]+ running .* [0-9a-f]{12}$') == 4 ]]
 }
 wait_for "top does not show the containers of 4 workers" shows_containers
-jobs=$("$bed" jobs)
+await_jobs 4
 "$bed" api POST "/containers/$(sed -n 1p <<<"$jobs")/kill" >/dev/null
 "$bed" vanish "$(sed -n 2p <<<"$jobs")" >/dev/null
 touch "$enough"
@@ -165,7 +166,8 @@ ok "a pool survives a container that is killed and one that vanishes"
 
 # --- several workers in each container, one of which is killed
 FIBER_HEARTBEAT=200s begins 1 begun "$prog" jobs 2 3 300 "$enough"
-(($("$bed" jobs | wc -l) == 2)) || failed "six workers should be in two containers"
+await_jobs 2
+(($(wc -l <<<"$jobs") == 2)) || failed "six workers should be in two containers"
 touch "$enough"
 ends
 says '^right 300 of 300$'
@@ -188,7 +190,9 @@ ok "the engine dies and comes back while a pool maps"
 begins 1 'waits in' "$prog" process wait
 "$bed" stop
 "$bed" start
-"$bed" api POST "/containers/$(one_job)/kill?signal=SIGTERM" >/dev/null
+for job in $("$bed" jobs); do # unless the engine has ended it already
+    "$bed" api POST "/containers/$job/kill?signal=SIGTERM" >/dev/null
+done
 ends
 says '^code -(15|9): '
 nothing_left
@@ -229,7 +233,8 @@ if [[ -x $hello ]]; then
 fi
 for policy in restart replace; do
     begins 4 'of 4 on' "$fiber" run -n 4 -N 2 --on-failure $policy "$prog" rank
-    "$bed" api POST "/containers/$(one_job)/kill" >/dev/null
+    await_jobs 1
+    "$bed" api POST "/containers/$job/kill" >/dev/null
     if [[ $policy == restart ]]; then more 4 'of 4 on'; else more 2 'of 4 on'; fi
     kill -TERM "$launcher"
     ends

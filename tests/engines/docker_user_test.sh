@@ -49,7 +49,8 @@ ok "the caller's user, groups and files"
 # a pool: tickets are read, what is shared is mapped, workers that die are replaced
 enough=$work/mine/enough
 begins 1 begun "${as_caller[@]}" "$prog" pool 2 200 20 "$enough" 1
-"$bed" api POST "/containers/$(one_job)/kill" >/dev/null
+await_jobs 1
+"$bed" api POST "/containers/$job/kill" >/dev/null
 touch "$enough"
 ends
 says '^right 200 of 200$'

@@ -68,4 +68,11 @@ more() {  # N TEXT: waits for so many more lines
     ((n == 0)) || failed "$n more lines with '$2' should have come"
 }
 ends() { timeout 300 cat <&"$out" >>"$work/out" || failed "it does not end"; exec {out}<&-; launcher=; }
-one_job() { "$bed" jobs | sed -n 1p; }
+has_jobs() { (($("$bed" jobs | wc -l) >= $1)); }
+# await_jobs N: waits for N jobs or more, which are in $jobs then, and the first in $job; an engine may list a job later than
+# its output comes
+await_jobs() {
+    wait_for "$1 jobs should run" has_jobs "$1"
+    jobs=$("$bed" jobs)
+    job=${jobs%%$'\n'*}
+}

@@ -9,6 +9,8 @@ engine=kubernetes
 "$bed" image fiber-system:1 "$prog" "$fiber" "$TEST_BINARY_DIR/fiber" /bin/sh /bin/sleep >/dev/null
 export FIBER_BACKEND=kubernetes FIBER_GRACE=1s FIBER_START_TIMEOUT=300s
 export FIBER_IMAGE=fiber-system:1 FIBER_KUBERNETES_PULL_POLICY=Never
+export XDG_RUNTIME_DIR=$work/run # tests that run at the same time do not see each other's runs
+mkdir -m 700 "$work/run"
 
 in_space() { "$bed" kubectl -n "$space" "$@"; }
 # empty: no object of a run is there

@@ -11,8 +11,7 @@ clean() {
     "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :
 }
 . "$(dirname "$0")/kubernetes.sh"
-export FIBER_KUBERNETES_NAMESPACE=$space XDG_RUNTIME_DIR=$work/run
-mkdir -m 700 "$work/run"
+export FIBER_KUBERNETES_NAMESPACE=$space
 "$bed" kubectl delete namespace $space --ignore-not-found >/dev/null # of a run before, which may be going yet
 "$bed" kubectl create namespace $space >/dev/null
 manifest $space | "$bed" kubectl apply -f - >/dev/null

@@ -75,7 +75,8 @@ cat <&"$out" >>"$work/out" & # all the time: what nobody reads for a second may 
 reader=$!
 "$bed" stop
 "$bed" start
-until in_space exec "$(one_job)" -- sh -c ': >/tmp/go' 2>/dev/null; do read -rt 0.2 <> <(:) || :; done
+await_jobs 1
+until in_space exec "$job" -- sh -c ': >/tmp/go' 2>/dev/null; do read -rt 0.2 <> <(:) || :; done
 wait $reader
 ends
 for stream in out err; do
@@ -87,7 +88,7 @@ ok "1 MiB of each stream, although the API server dies"
 # --- a pool whose workers die
 enough=$work/enough
 FIBER_HEARTBEAT=200s begins 1 begun "$prog" pool 4 400 20 "$enough"
-jobs=$("$bed" jobs)
+await_jobs 4
 in_space delete pod --wait=false "$(sed -n 1p <<<"$jobs")" >/dev/null
 "$bed" vanish "$(sed -n 2p <<<"$jobs")"
 touch "$enough"
@@ -100,7 +101,8 @@ ok "a pool survives a pod that is deleted and one that vanishes"
 # --- several workers in each pod, one of which is killed
 rm "$enough"
 FIBER_HEARTBEAT=200s begins 1 begun "$prog" jobs 2 3 300 "$enough"
-(($("$bed" jobs | wc -l) == 2)) || failed "six workers should be in two pods"
+await_jobs 2
+(($(wc -l <<<"$jobs") == 2)) || failed "six workers should be in two pods"
 touch "$enough"
 ends
 says '^right 300 of 300$'
@@ -127,7 +129,8 @@ begins 1 'waits in' "$prog" process wait
 "$bed" stop
 "$bed" start
 wait_for "the process should be watched again" watches # a pod that is gone before has an unknown end
-in_space delete pod --wait=false "$(one_job)" >/dev/null
+await_jobs 1
+in_space delete pod --wait=false "$job" >/dev/null
 ends
 says '^code -15: '
 nothing_left
@@ -186,7 +189,8 @@ ok "a master in the cluster, with the least permissions"
 gives 5 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
 says '^3 of 4$' # the others may have been ended before they spoke
 begins 4 'of 4 on' "$fiber" run -n 4 -N 2 --on-failure restart "$prog" rank
-"$bed" vanish "$(one_job)"
+await_jobs 1
+"$bed" vanish "$job"
 more 4 'of 4 on'
 kill -TERM "$launcher"
 ends
