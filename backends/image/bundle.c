@@ -5,16 +5,13 @@
 #include "backends/image/bundle.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <archive.h>
-#include <archive_entry.h>
 
 #include "backends/image/image_priv.h"
 #include "runtime/program/elf.h"
@@ -49,67 +46,16 @@ static struct archive *sink_new(int fd)
     return NULL;
 }
 
-static int failed(const struct sink *s, const char *name, struct fbr_error *err)
-{
-    int code = archive_errno(s->a);
-
-    return fbr_fail(err, code > 0 ? -code : -EIO, "cannot write the bundle: %s: %s", name,
-                    code > 0 ? fbr_strerror(code) : archive_error_string(s->a));
-}
-
-/* `target` NULL: the entry is no link. */
-static int put_entry(const struct sink *s, const char *name, mode_t type, mode_t mode,
-                     const char *target, off_t size, struct fbr_error *err)
-{
-    struct archive_entry *e = archive_entry_new();
-    int rc = 0;
-
-    if (!e)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    archive_entry_set_pathname(e, name);
-    archive_entry_set_filetype(e, type);
-    archive_entry_set_perm(e, mode);
-    archive_entry_set_size(e, size);
-    if (target)
-        archive_entry_set_symlink(e, target);
-    if (archive_write_header(s->a, e) < ARCHIVE_WARN)
-        rc = failed(s, name, err);
-    archive_entry_free(e);
-    return rc;
-}
-
 /* In a folder, libarchive would replace a file that has the name. */
-static int put_folder(const struct sink *s, const char *name, struct fbr_error *err)
+static int put_folder(const struct sink *s, const char *name, unsigned mode, struct fbr_error *err)
 {
+    const struct fbr_file folder = {.kind = FBR_FILE_DIRECTORY, .mode = mode};
+
     if (!s->is_folder)
-        return put_entry(s, name, AE_IFDIR, 0755, NULL, 0, err);
-    if (mkdir(name, 0755) < 0 && errno != EEXIST)
+        return image_put_file(s->a, name, &folder, err);
+    if (mkdir(name, mode) < 0 && errno != EEXIST)
         return fbr_fail(err, -errno, "cannot make %s: %s", name, fbr_strerror(errno));
     return 0;
-}
-
-static int put_file(const struct sink *s, const char *name, const char *path, struct fbr_error *err)
-{
-    int from = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
-    char block[65536];
-    struct stat st = {0};
-    ssize_t n;
-
-    if (from < 0 || fstat(from, &st) < 0)
-        rc = fbr_fail(err, -errno, "cannot read %s: %s", path, fbr_strerror(errno));
-    else
-        rc = put_entry(s, name, AE_IFREG, 0755, NULL, st.st_size, err);
-    for (off_t left = st.st_size; rc == 0 && left > 0; left -= n) {
-        n = read(from, block, left < (off_t)sizeof(block) ? (size_t)left : sizeof(block));
-        if (n <= 0)
-            rc = fbr_fail(err, n < 0 ? -errno : -ESTALE, "cannot read %s: %s", path,
-                          n < 0 ? fbr_strerror(errno) : "it became shorter");
-        else if (archive_write_data(s->a, block, (size_t)n) != n)
-            rc = failed(s, name, err);
-    }
-    if (from >= 0)
-        close(from);
-    return rc;
 }
 
 static bool is_library(const char *path)
@@ -149,21 +95,19 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
 
     for (size_t i = 0; rc == 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
         snprintf(to, sizeof(to), "%s%s", s->dir, folders[i]);
-        rc = put_folder(s, to, err);
+        rc = put_folder(s, to, 0755, err);
     }
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        const struct fbr_file *f = files[i];
-        const char *target = f->kind == FBR_FILE_LINK ? f->target : "";
+        struct fbr_file f = *files[i];
 
-        if (f->kind == FBR_FILE_DIRECTORY ||
-            !place(f->path, program, interp, s->dir, to, sizeof(to)))
+        if (f.kind == FBR_FILE_DIRECTORY || !place(f.path, program, interp, s->dir, to, sizeof(to)))
             continue;
-        /* all links point into their own folder */
-        target = strrchr(target, '/') ? strrchr(target, '/') + 1 : target;
-        if (f->kind == FBR_FILE_REGULAR)
-            rc = put_file(s, to, f->path, err);
-        else if (strcmp(strrchr(f->path, '/') + 1, target) != 0)
-            rc = put_entry(s, to, AE_IFLNK, 0777, target, 0, err);
+        if (f.kind == FBR_FILE_REGULAR)
+            f.mode = 0755;
+        else /* all links point into their own folder */
+            f.target = strrchr(f.target, '/') ? strrchr(f.target, '/') + 1 : f.target;
+        if (f.kind == FBR_FILE_REGULAR || strcmp(strrchr(f.path, '/') + 1, f.target) != 0)
+            rc = image_put_file(s->a, to, &f, err);
     }
     return rc;
 }
@@ -194,9 +138,9 @@ static int make(const char *program, int fd, const char *dir, bool cluster, stru
     s.a = sink_new(fd);
     rc = s.a ? put_all(c, real, interp, &s, err) : fbr_fail(err, -ENOMEM, "out of memory");
     if (rc == 0 && fd >= 0) /* sockets are made in /tmp, which not every image has */
-        rc = put_entry(&s, "tmp", AE_IFDIR, 01777, NULL, 0, err);
+        rc = put_folder(&s, "tmp", 01777, err);
     if (rc == 0 && archive_write_close(s.a) != ARCHIVE_OK)
-        rc = failed(&s, dir, err);
+        rc = image_tar_failed(s.a, dir, err);
 done:
     archive_write_free(s.a);
     fbr_closure_free(c);

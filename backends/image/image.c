@@ -118,18 +118,16 @@ static struct archive *tar_new(struct sink *s, bool raw)
         archive_write_set_bytes_in_last_block(a, 1) == ARCHIVE_OK &&
         archive_write_open(a, s, NULL, on_bytes, NULL) == ARCHIVE_OK)
         return a;
-    if (a)
-        archive_write_free(a);
+    archive_write_free(a);
     return NULL;
 }
 
-static int tar_failed(struct archive *a, const struct sink *s, const char *what,
-                      struct fbr_error *err)
+int image_tar_failed(struct archive *a, const char *name, struct fbr_error *err)
 {
-    int code = s->failed ? s->failed : archive_errno(a) > 0 ? -archive_errno(a) : -EIO;
+    int code = archive_errno(a);
 
-    return fbr_fail(err, code, "cannot write %.256s: %.256s", what,
-                    s->failed ? fbr_strerror(s->failed) : archive_error_string(a));
+    return fbr_fail(err, code > 0 ? -code : -EIO, "cannot write %.256s: %.256s", name,
+                    code > 0 ? fbr_strerror(code) : archive_error_string(a));
 }
 
 /* Frees the archive. After a failure nothing more is written, not even the end mark of
@@ -138,8 +136,7 @@ static void tar_free(struct archive *a, struct sink *s, int rc)
 {
     if (rc < 0 && !s->failed)
         s->failed = rc;
-    if (a)
-        archive_write_free(a);
+    archive_write_free(a);
 }
 
 /* ---- The layer ---- */
@@ -158,9 +155,9 @@ static bool is_changed(const struct fbr_file *f, const struct stat *st)
            ((uint64_t)st->st_size == f->size && fbr_file_mtime(st) != f->mtime);
 }
 
-static int put_contents(struct archive *a, const struct sink *s, const struct fbr_file *f,
-                        char *block, struct fbr_error *err)
+static int put_contents(struct archive *a, const struct fbr_file *f, struct fbr_error *err)
 {
+    char block[65536];
     uint64_t left = f->size;
     struct stat st;
     int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), rc = 0;
@@ -170,7 +167,7 @@ static int put_contents(struct archive *a, const struct sink *s, const struct fb
     if (fstat(fd, &st) < 0 || is_changed(f, &st))
         rc = changed(f->path, err);
     while (rc == 0 && left > 0) {
-        ssize_t n = read(fd, block, left < BLOCK ? (size_t)left : BLOCK);
+        ssize_t n = read(fd, block, left < sizeof(block) ? (size_t)left : sizeof(block));
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -179,7 +176,7 @@ static int put_contents(struct archive *a, const struct sink *s, const struct fb
         else if (n == 0)
             rc = changed(f->path, err);
         else if (archive_write_data(a, block, (size_t)n) != n)
-            rc = tar_failed(a, s, f->path, err);
+            rc = image_tar_failed(a, f->path, err);
         else
             left -= (uint64_t)n;
     }
@@ -194,8 +191,8 @@ static bool is_python(const char *path)
     return n > 3 && !strcmp(path + n - 3, ".py");
 }
 
-static int put_file(struct archive *a, const struct sink *s, const struct fbr_file *f, char *block,
-                    struct fbr_error *err)
+static int put_header(struct archive *a, const char *name, const struct fbr_file *f,
+                      struct fbr_error *err)
 {
     static const mode_t types[] = {
         [FBR_FILE_DIRECTORY] = AE_IFDIR, [FBR_FILE_LINK] = AE_IFLNK, [FBR_FILE_REGULAR] = AE_IFREG};
@@ -204,25 +201,31 @@ static int put_file(struct archive *a, const struct sink *s, const struct fbr_fi
 
     if (!e)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    archive_entry_set_pathname(e, f->path + 1);
+    archive_entry_set_pathname(e, name);
     archive_entry_set_filetype(e, types[f->kind]);
     archive_entry_set_perm(e, f->mode);
-    archive_entry_set_uid(e, 0);
-    archive_entry_set_gid(e, 0);
-    archive_entry_set_mtime(e, is_python(f->path) ? (time_t)(f->mtime / 1000000000) : 0, 0);
+    archive_entry_set_mtime(e, is_python(name) ? (time_t)(f->mtime / 1000000000) : 0, 0);
     archive_entry_set_size(e, f->kind == FBR_FILE_REGULAR ? (la_int64_t)f->size : 0);
     if (f->kind == FBR_FILE_LINK)
         archive_entry_set_symlink(e, f->target);
     if (archive_write_header(a, e) < ARCHIVE_WARN)
-        rc = tar_failed(a, s, f->path, err);
+        rc = image_tar_failed(a, name, err);
     archive_entry_free(e);
+    return rc;
+}
+
+int image_put_file(struct archive *a, const char *name, const struct fbr_file *f,
+                   struct fbr_error *err)
+{
+    int rc = put_header(a, name, f, err);
+
     if (rc < 0 || f->kind != FBR_FILE_REGULAR)
         return rc;
     if (!f->text)
-        return put_contents(a, s, f, block, err);
+        return put_contents(a, f, err);
     return archive_write_data(a, f->text, f->size) == (la_ssize_t)f->size
                ? 0
-               : tar_failed(a, s, f->path, err);
+               : image_tar_failed(a, name, err);
 }
 
 static bool is_ascii(const char *text)
@@ -235,7 +238,6 @@ static bool is_ascii(const char *text)
 
 static int put_layer(struct fbr_image *i, struct sink *s, struct fbr_error *err)
 {
-    char *block = malloc(BLOCK);
     const struct fbr_file *const *files;
     struct archive *a;
     bool raw = false;
@@ -246,14 +248,27 @@ static int put_layer(struct fbr_image *i, struct sink *s, struct fbr_error *err)
     for (size_t k = 0; files && k < n; k++)
         raw = raw || !is_ascii(files[k]->path) || !is_ascii(files[k]->target);
     a = tar_new(s, raw);
-    if (!a || !block || !files)
+    if (!a || !files)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     for (size_t k = 0; k < n && rc == 0; k++)
-        rc = put_file(a, s, files[k], block, err);
+        rc = image_put_file(a, files[k]->path + 1, files[k], err);
     if (rc == 0 && archive_write_close(a) != ARCHIVE_OK)
-        rc = tar_failed(a, s, "the layer", err);
+        rc = image_tar_failed(a, "the layer", err);
     tar_free(a, s, rc);
-    free(block);
+    return rc;
+}
+
+/* Writes the layer, and computes its digest meanwhile. */
+static int digest_layer(struct fbr_image *i, struct sink *s, char digest[IMAGE_DIGEST],
+                        struct fbr_error *err)
+{
+    int rc;
+
+    s->md = digest_new();
+    rc = s->md ? put_layer(i, s, err) : fbr_fail(err, -ENOMEM, "no memory for a digest");
+    if (rc == 0)
+        rc = digest_end(s->md, digest, err);
+    EVP_MD_CTX_free(s->md);
     return rc;
 }
 
@@ -263,105 +278,64 @@ struct parts {
     char layer[IMAGE_DIGEST], config[IMAGE_DIGEST], manifest[IMAGE_DIGEST];
     uint64_t layer_len;
     char *config_text, *manifest_text, *index_text, *docker_text;
-    size_t config_len, manifest_len, index_len, docker_len;
 };
-
-static int measure_layer(struct fbr_image *i, struct parts *p, struct fbr_error *err)
-{
-    struct sink s = {.md = digest_new(), .fd = -1};
-    int rc;
-
-    fbr_closure_measure(i->closure);
-    rc = s.md ? put_layer(i, &s, err) : fbr_fail(err, -ENOMEM, "no memory for a digest");
-    if (rc == 0)
-        rc = digest_end(s.md, p->layer, err);
-    p->layer_len = s.bytes;
-    EVP_MD_CTX_free(s.md);
-    return rc;
-}
 
 static int make_parts(struct fbr_image *i, struct parts *p, const char *tagged, const char *whole,
                       struct fbr_error *err)
 {
-    int rc = measure_layer(i, p, err);
+    struct sink s = {.fd = -1};
+    int rc;
 
+    fbr_closure_measure(i->closure);
+    rc = digest_layer(i, &s, p->layer, err);
     if (rc < 0)
         return rc;
-    p->config_text = image_config(i, p->layer, &p->config_len, err);
-    if (!p->config_text || image_digest(p->config_text, p->config_len, p->config, err) < 0)
-        return err && err->code ? err->code : -ENOMEM;
+    p->layer_len = s.bytes;
+    p->config_text = image_config(i, p->layer, err);
+    if (!p->config_text || image_digest(p->config_text, strlen(p->config_text), p->config, err) < 0)
+        return err->code;
     p->manifest_text =
-        image_manifest(p->config, p->config_len, p->layer, p->layer_len, &p->manifest_len, err);
-    if (!p->manifest_text || image_digest(p->manifest_text, p->manifest_len, p->manifest, err) < 0)
-        return err && err->code ? err->code : -ENOMEM;
-    p->index_text = image_index(p->manifest, p->manifest_len, whole, &p->index_len, err);
-    p->docker_text = image_docker(p->config, p->layer, tagged, &p->docker_len, err);
-    return p->index_text && p->docker_text ? 0 : -ENOMEM;
+        image_manifest(p->config, strlen(p->config_text), p->layer, p->layer_len, err);
+    if (!p->manifest_text ||
+        image_digest(p->manifest_text, strlen(p->manifest_text), p->manifest, err) < 0)
+        return err->code;
+    p->index_text = image_index(p->manifest, strlen(p->manifest_text), whole, err);
+    p->docker_text = image_docker(p->config, p->layer, tagged, err);
+    return p->index_text && p->docker_text ? 0 : err->code;
 }
 
-static int put_header(struct archive *a, const struct sink *s, const char *name, mode_t type,
-                      uint64_t size, struct fbr_error *err)
+static int put_document(struct archive *a, const char *name, const char *text,
+                        struct fbr_error *err)
 {
-    struct archive_entry *e = archive_entry_new();
-    int rc = 0;
+    const struct fbr_file f = {
+        .kind = FBR_FILE_REGULAR, .mode = 0644, .text = text, .size = strlen(text)};
 
-    if (!e)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    archive_entry_set_pathname(e, name);
-    archive_entry_set_filetype(e, type);
-    archive_entry_set_perm(e, type == AE_IFDIR ? 0755 : 0644);
-    archive_entry_set_mtime(e, 0, 0);
-    archive_entry_set_size(e, (la_int64_t)size);
-    if (archive_write_header(a, e) < ARCHIVE_WARN)
-        rc = tar_failed(a, s, name, err);
-    archive_entry_free(e);
-    return rc;
+    return image_put_file(a, name, &f, err);
 }
 
-static int put_document(struct archive *a, const struct sink *s, const char *name, const char *text,
-                        size_t len, struct fbr_error *err)
+static int put_blob(struct archive *a, const char *digest, const char *text, struct fbr_error *err)
 {
-    int rc = put_header(a, s, name, AE_IFREG, len, err);
+    char name[IMAGE_BLOB];
 
-    if (rc < 0)
-        return rc;
-    return archive_write_data(a, text, len) == (la_ssize_t)len ? 0 : tar_failed(a, s, name, err);
-}
-
-static void name_blob(const char *digest, char name[128])
-{
-    snprintf(name, 128, "blobs/sha256/%s", strchr(digest, ':') + 1);
-}
-
-static int put_blob(struct archive *a, const struct sink *s, const char *digest, const char *text,
-                    uint64_t len, struct fbr_error *err)
-{
-    char name[128];
-
-    name_blob(digest, name);
-    return put_document(a, s, name, text, len, err);
+    image_blob(digest, name);
+    return put_document(a, name, text, err);
 }
 
 /* Writes the layer again, and checks that the files still give the same bytes. */
 static int put_layer_blob(struct fbr_image *i, struct archive *a, const struct sink *s,
                           const struct parts *p, struct fbr_error *err)
 {
+    const struct fbr_file blob = {.kind = FBR_FILE_REGULAR, .mode = 0644, .size = p->layer_len};
     struct sink layer = {.outer = a, .most = p->layer_len};
-    char name[128], digest[IMAGE_DIGEST];
+    char name[IMAGE_BLOB], digest[IMAGE_DIGEST];
     int rc;
 
-    name_blob(p->layer, name);
-    if ((rc = put_header(a, s, name, AE_IFREG, p->layer_len, err)) < 0)
+    image_blob(p->layer, name);
+    if ((rc = put_header(a, name, &blob, err)) < 0)
         return rc;
-    layer.md = digest_new();
-    rc = layer.md ? put_layer(i, &layer, err) : fbr_fail(err, -ENOMEM, "no memory for a digest");
-    if (rc < 0) {
-        EVP_MD_CTX_free(layer.md);
-        /* the failed sink is the reason */
-        return s->failed ? tar_failed(a, s, "the image", err) : rc;
-    }
-    rc = digest_end(layer.md, digest, err);
-    EVP_MD_CTX_free(layer.md);
+    rc = digest_layer(i, &layer, digest, err);
+    if (rc < 0 && s->failed) /* the reason */
+        return image_tar_failed(a, "the image", err);
     return rc < 0 || strcmp(digest, p->layer) == 0 ? rc : changed("one of its files", err);
 }
 
@@ -369,23 +343,23 @@ static int put_archive(struct fbr_image *i, const struct parts *p, struct sink *
                        struct fbr_error *err)
 {
     static const char layout[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
+    static const struct fbr_file folder = {.kind = FBR_FILE_DIRECTORY, .mode = 0755};
     struct archive *a = tar_new(s, false);
     int rc;
 
     if (!a)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    if ((rc = put_header(a, s, "blobs", AE_IFDIR, 0, err)) < 0 ||
-        (rc = put_header(a, s, "blobs/sha256", AE_IFDIR, 0, err)) < 0 ||
-        (rc = put_blob(a, s, p->config, p->config_text, p->config_len, err)) < 0 ||
-        (rc = put_blob(a, s, p->manifest, p->manifest_text, p->manifest_len, err)) < 0 ||
-        (rc = put_layer_blob(i, a, s, p, err)) < 0)
-        goto done;
-    if ((rc = put_document(a, s, "index.json", p->index_text, p->index_len, err)) < 0 ||
-        (rc = put_document(a, s, "manifest.json", p->docker_text, p->docker_len, err)) < 0 ||
-        (rc = put_document(a, s, "oci-layout", layout, sizeof(layout) - 1, err)) < 0)
+    if ((rc = put_header(a, "blobs", &folder, err)) < 0 ||
+        (rc = put_header(a, "blobs/sha256", &folder, err)) < 0 ||
+        (rc = put_blob(a, p->config, p->config_text, err)) < 0 ||
+        (rc = put_blob(a, p->manifest, p->manifest_text, err)) < 0 ||
+        (rc = put_layer_blob(i, a, s, p, err)) < 0 ||
+        (rc = put_document(a, "index.json", p->index_text, err)) < 0 ||
+        (rc = put_document(a, "manifest.json", p->docker_text, err)) < 0 ||
+        (rc = put_document(a, "oci-layout", layout, err)) < 0)
         goto done;
     if (archive_write_close(a) != ARCHIVE_OK)
-        rc = tar_failed(a, s, "the image", err);
+        rc = image_tar_failed(a, "the image", err);
 done:
     tar_free(a, s, rc);
     return rc;

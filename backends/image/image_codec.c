@@ -117,9 +117,9 @@ static struct json_t *list(const struct fbr_args *texts)
     return a;
 }
 
-static char *print(struct json_t *j, size_t *len, struct fbr_error *err)
+static char *print(struct json_t *j, struct fbr_error *err)
 {
-    char *text = j ? fbr_json_print(j, len) : NULL;
+    char *text = j ? fbr_json_print(j, NULL) : NULL;
 
     fbr_json_free(j);
     if (!text)
@@ -139,42 +139,38 @@ static const char *architecture(const struct utsname *u)
     return u->machine;
 }
 
-char *image_config(const struct fbr_image *i, const char *layer, size_t *len, struct fbr_error *err)
+char *image_config(const struct fbr_image *i, const char *layer, struct fbr_error *err)
 {
-    struct json_t *env = list(&i->env), *entrypoint = list(&i->entrypoint), *cmd = list(&i->cmd);
-    struct json_t *config;
+    struct json_t *config = fbr_json_pack("{}");
     struct utsname u;
 
-    if (!env || !entrypoint || !cmd) {
-        fbr_json_free(env);
-        fbr_json_free(entrypoint);
-        fbr_json_free(cmd);
+    fbr_json_put(&config, "Env", list(&i->env));
+    fbr_json_put(&config, "Cmd", list(&i->cmd));
+    if (i->entrypoint.n)
+        fbr_json_put(&config, "Entrypoint", list(&i->entrypoint));
+    if (i->workdir)
+        fbr_json_put(&config, "WorkingDir", fbr_json_string(i->workdir));
+    if (!config) {
         fbr_fail(err, -EINVAL,
                  "the environment, the entrypoint or the program's name is not valid UTF-8, or "
                  "there is no memory");
         return NULL;
     }
     uname(&u);
-    config = fbr_json_pack("{s:o, s:o}", "Env", env, "Cmd", cmd);
-    if (i->entrypoint.n)
-        fbr_json_set(config, "Entrypoint", entrypoint);
-    else
-        fbr_json_free(entrypoint);
-    if (i->workdir)
-        fbr_json_set(config, "WorkingDir", fbr_json_string(i->workdir));
-    if (!config) {
-        fbr_fail(err, -ENOMEM, "out of memory");
-        return NULL;
-    }
     return print(fbr_json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:[s]}, s:[{s:s, s:s}]}", "created",
                                NEVER, "architecture", architecture(&u), "os", "linux", "config",
                                config, "rootfs", "type", "layers", "diff_ids", layer, "history",
                                "created", NEVER, "created_by", "fiber image"),
-                 len, err);
+                 err);
+}
+
+void image_blob(const char *digest, char out[IMAGE_BLOB])
+{
+    snprintf(out, IMAGE_BLOB, "blobs/sha256/%s", strchr(digest, ':') + 1);
 }
 
 char *image_manifest(const char *config, size_t config_len, const char *layer, uint64_t layer_len,
-                     size_t *len, struct fbr_error *err)
+                     struct fbr_error *err)
 {
     return print(fbr_json_pack("{s:i, s:s, s:{s:s, s:s, s:I}, s:[{s:s, s:s, s:I}]}",
                                "schemaVersion", 2, "mediaType",
@@ -183,10 +179,10 @@ char *image_manifest(const char *config, size_t config_len, const char *layer, u
                                (long long)config_len, "layers", "mediaType",
                                "application/vnd.oci.image.layer.v1.tar", "digest", layer, "size",
                                (long long)layer_len),
-                 len, err);
+                 err);
 }
 
-char *image_index(const char *manifest, size_t manifest_len, const char *whole, size_t *len,
+char *image_index(const char *manifest, size_t manifest_len, const char *whole,
                   struct fbr_error *err)
 {
     const char *tag = strrchr(whole, ':') + 1;
@@ -197,17 +193,16 @@ char *image_index(const char *manifest, size_t manifest_len, const char *whole, 
                                manifest, "size", (long long)manifest_len, "annotations",
                                "io.containerd.image.name", whole,
                                "org.opencontainers.image.ref.name", tag),
-                 len, err);
+                 err);
 }
 
-char *image_docker(const char *config, const char *layer, const char *tagged, size_t *len,
-                   struct fbr_error *err)
+char *image_docker(const char *config, const char *layer, const char *tagged, struct fbr_error *err)
 {
-    char config_path[128], layer_path[128];
+    char config_path[IMAGE_BLOB], layer_path[IMAGE_BLOB];
 
-    snprintf(config_path, sizeof(config_path), "blobs/sha256/%s", strchr(config, ':') + 1);
-    snprintf(layer_path, sizeof(layer_path), "blobs/sha256/%s", strchr(layer, ':') + 1);
+    image_blob(config, config_path);
+    image_blob(layer, layer_path);
     return print(fbr_json_pack("[{s:s, s:[s], s:[s]}]", "Config", config_path, "RepoTags", tagged,
                                "Layers", layer_path),
-                 len, err);
+                 err);
 }

@@ -7,6 +7,9 @@
 #include "backends/image/image.h"
 
 #define IMAGE_DIGEST 72 /* "sha256:", 64 digits, NUL */
+#define IMAGE_BLOB 80   /* "blobs/sha256/", 64 digits, NUL */
+
+struct archive;
 
 struct fbr_image {
     struct fbr_closure *closure;
@@ -18,20 +21,27 @@ struct fbr_image {
 };
 
 /* Make the documents of the archive, for free(). NULL and a message. */
-char *image_config(const struct fbr_image *i, const char *layer, size_t *len,
-                   struct fbr_error *err);
+char *image_config(const struct fbr_image *i, const char *layer, struct fbr_error *err);
 char *image_manifest(const char *config, size_t config_len, const char *layer, uint64_t layer_len,
-                     size_t *len, struct fbr_error *err);
-char *image_index(const char *manifest, size_t manifest_len, const char *whole, size_t *len,
+                     struct fbr_error *err);
+char *image_index(const char *manifest, size_t manifest_len, const char *whole,
                   struct fbr_error *err);
 /* Writes the manifest that `docker load` reads. */
-char *image_docker(const char *config, const char *layer, const char *tagged, size_t *len,
+char *image_docker(const char *config, const char *layer, const char *tagged,
                    struct fbr_error *err);
+
+/* Names the place in the archive of the bytes with that digest. */
+void image_blob(const char *digest, char out[IMAGE_BLOB]);
 
 /* image_own.c. Whether a path is that of a module of Fiber: in a folder "fiber". */
 bool image_is_module(const char *path);
 
 /* image.c. "sha256:" and 64 digits. */
 int image_digest(const void *data, size_t len, char out[IMAGE_DIGEST], struct fbr_error *err);
+/* Adds a file to an archive of libarchive, as `name`. */
+int image_put_file(struct archive *a, const char *name, const struct fbr_file *f,
+                   struct fbr_error *err);
+/* Returns the reason why the last call of libarchive failed, and a sentence about it. */
+int image_tar_failed(struct archive *a, const char *name, struct fbr_error *err);
 
 #endif
