@@ -67,31 +67,6 @@ static void finish(struct fbr_docker_job *j, int32_t code, const char *why)
 
 /* ---- Requests ---- */
 
-char *fbr_docker_path(const struct fbr_backend *b, const char *format, const char *text)
-{
-    char *path = NULL, *end = NULL;
-
-    if (asprintf(&end, format, text) < 0)
-        return NULL;
-    if (asprintf(&path, "/v%s%s", b->engine.api, end) < 0)
-        path = NULL;
-    free(end);
-    return path;
-}
-
-struct fbr_http_call *fbr_docker_send(struct fbr_backend *b, const char *format, const char *text,
-                                      struct fbr_http_request r)
-{
-    char *path = fbr_docker_path(b, format, text);
-    struct fbr_http_call *c = NULL;
-
-    r.path = path;
-    if (path)
-        c = fbr_http_send(b->engine.http, &r, NULL);
-    free(path);
-    return c;
-}
-
 static void log_answer(const struct fbr_http_answer *a)
 {
     char say[200];
@@ -125,7 +100,8 @@ static void remove_container(struct fbr_docker_job *j)
         return;
     d->b = j->b;
     snprintf(d->name, sizeof(d->name), "%s", j->name);
-    if (fbr_docker_send(j->b, "/containers/%s?force=1&v=1", j->name, r))
+    if (fbr_docker_send(&j->b->engine,
+                        fbr_docker_path(&j->b->engine, "/containers/%s?force=1&v=1", j->name), r))
         DL_APPEND(j->b->removals, d);
     else
         free(d);
@@ -362,15 +338,17 @@ void fbr_docker_job_runs(struct fbr_docker_job *j)
 /* The engine lists the container as running. The engine's log has all its output. */
 static void read_log(struct fbr_docker_job *j, const char *why)
 {
+    const struct fbr_docker_engine *e = &j->b->engine;
+
     (void)why;
     if (j->output)
         return;
     memset(&j->frames, 0, sizeof(j->frames));
     memcpy(j->skip, j->got, sizeof(j->skip));
-    j->output =
-        fbr_docker_send(j->b, "/containers/%s/logs?follow=1&stdout=1&stderr=1", j->id,
-                        (struct fbr_http_request){
-                            .method = "GET", .data = on_output, .done = on_output_end, .user = j});
+    j->output = fbr_docker_send(
+        e, fbr_docker_path(e, "/containers/%s/logs?follow=1&stdout=1&stderr=1", j->id),
+        (struct fbr_http_request){
+            .method = "GET", .data = on_output, .done = on_output_end, .user = j});
     if (j->output && j->paused)
         fbr_http_pause(j->output, true);
 }
@@ -379,10 +357,9 @@ static void read_log(struct fbr_docker_job *j, const char *why)
 
 static void send_signal(struct fbr_docker_job *j, int sig)
 {
-    char text[160];
+    const struct fbr_docker_engine *e = &j->b->engine;
 
-    snprintf(text, sizeof(text), "%s/kill?signal=%d", j->id, sig);
-    fbr_docker_send(j->b, "/containers/%s", text,
+    fbr_docker_send(e, fbr_docker_path(e, "/containers/%s/kill?signal=%d", j->id, sig),
                     (struct fbr_http_request){.method = "POST",
                                               .urgent = true,
                                               .patience_ms = FBR_DOCKER_PATIENCE_MS,
@@ -458,7 +435,7 @@ static void ask(struct fbr_docker_job *j, const char *format, const char *text,
     r.patience_ms = FBR_DOCKER_PATIENCE_MS;
     r.done = r.done ? r.done : on_answer;
     r.user = j;
-    j->call = fbr_docker_send(j->b, format, text, r);
+    j->call = fbr_docker_send(&j->b->engine, fbr_docker_path(&j->b->engine, format, text), r);
     if (!j->call)
         step(j, ON_REFUSED, "out of memory");
 }
@@ -501,13 +478,16 @@ static void put_next(struct fbr_docker_job *j, const char *why)
 
 static void fill(struct fbr_docker_job *j, const char *why)
 {
-    j->output = fbr_docker_send(j->b, "/containers/%s/attach?stream=1&stdout=1&stderr=1", j->id,
-                                (struct fbr_http_request){.method = "POST",
-                                                          .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                                          .data = on_output,
-                                                          .opened = on_attached,
-                                                          .done = on_output_end,
-                                                          .user = j});
+    const struct fbr_docker_engine *e = &j->b->engine;
+
+    j->output = fbr_docker_send(
+        e, fbr_docker_path(e, "/containers/%s/attach?stream=1&stdout=1&stderr=1", j->id),
+        (struct fbr_http_request){.method = "POST",
+                                  .patience_ms = FBR_DOCKER_PATIENCE_MS,
+                                  .data = on_output,
+                                  .opened = on_attached,
+                                  .done = on_output_end,
+                                  .user = j});
     if (!j->output) {
         step(j, ON_REFUSED, "out of memory");
         return;

@@ -30,7 +30,6 @@ struct fetch {
     struct fbr_docker_images *m;
     int number;
     char image[256];
-    struct fbr_http_call *call;
     struct fbr_json_lines lines;
     char failed[400];
     struct fbr_docker_pull progress;
@@ -141,14 +140,12 @@ static void on_marked(void *user, const struct fbr_http_answer *a)
  * use (image_sweep.c). */
 static void mark_used(struct fbr_docker_images *m)
 {
-    const char *tag = strchr(m->own, ':');
-    char path[400];
+    const char *tag = strchr(m->own, ':') + 1;
 
-    snprintf(path, sizeof(path), "/v%s/images/%s/tag?repo=%.*s&tag=%s", m->engine->api, m->own,
-             (int)(tag ? tag - m->own : 0), m->own, tag ? tag + 1 : "");
-    fbr_http_send(m->engine->http,
-                  &(struct fbr_http_request){.method = "POST", .path = path, .done = on_marked},
-                  NULL);
+    fbr_docker_send(m->engine,
+                    fbr_docker_path(m->engine, "/images/%s/tag?repo=%.*s&tag=%s", m->own,
+                                    (int)(tag - 1 - m->own), m->own, tag),
+                    (struct fbr_http_request){.method = "POST", .done = on_marked});
 }
 
 /* A thread of its own: the command may take long, and the four threads of libuv also serve files
@@ -208,7 +205,6 @@ static void on_fetched(void *user, const struct fbr_http_answer *a)
     char text[900];
     bool good = a->status == 200 && !f->failed[0];
 
-    f->call = NULL;
     if (f->making)
         f->m->there = good;
     if (f->making && good)
@@ -225,17 +221,11 @@ static void on_fetched(void *user, const struct fbr_http_answer *a)
     notify_end(f, good ? "" : text, good);
 }
 
-/* Returns the number of the fetch; -ENOMEM: it has ended. */
-static int send_to(struct fetch *f, const char *path, struct fbr_http_request r)
+/* Returns the number of the fetch; -ENOMEM: it has ended. Frees the path. */
+static int send_to(struct fetch *f, char *path, struct fbr_http_request r)
 {
-    struct fbr_docker_engine *e = f->m->engine;
-    char whole[1200];
-
-    snprintf(whole, sizeof(whole), "/v%s%s", e->api, path);
-    r.path = whole;
     r.user = f;
-    f->call = fbr_http_send(e->http, &r, &f->err);
-    if (f->call)
+    if (fbr_docker_send(f->m->engine, path, r))
         return f->number;
     notify_end(f, "out of memory", false);
     return -ENOMEM;
@@ -243,27 +233,19 @@ static int send_to(struct fetch *f, const char *path, struct fbr_http_request r)
 
 static int pull(struct fetch *f)
 {
-    char repo[256], tag[256], path[1100], *r, *t;
+    char repo[256], tag[256], *r, *t, *path = NULL;
 
     fbr_docker_split_image(f->image, repo, tag, sizeof(repo));
     r = fbr_http_escape(repo);
     t = fbr_http_escape(tag);
-    snprintf(path, sizeof(path), "/images/create?fromImage=%.500s&tag=%.500s", r ? r : "",
-             t ? t : "");
+    if (r && t)
+        path = fbr_docker_path(f->m->engine, "/images/create?fromImage=%s&tag=%s", r, t);
     free(r);
     free(t);
     fbr_info("docker: pulling the image %s", f->image);
     return send_to(
         f, path,
         (struct fbr_http_request){.method = "POST", .data = on_progress, .done = on_fetched});
-}
-
-static void begin_work(struct fetch *f, uv_work_cb work, uv_after_work_cb after)
-{
-    f->work.data = f;
-    f->at_work = true;
-    fbr_loop_hold(f->m->loop);
-    uv_queue_work(fbr_loop_uv(f->m->loop), &f->work, work, after);
 }
 
 int fbr_docker_images_pull(struct fbr_docker_images *m, const char *image)
@@ -324,7 +306,7 @@ static void on_made(uv_work_t *work, int status)
         notify_end(f, text, false);
         return;
     }
-    send_to(f, "/images/load?quiet=1",
+    send_to(f, fbr_docker_path(f->m->engine, "/images/load?quiet=1"),
             (struct fbr_http_request){.method = "POST",
                                       .type = "application/x-tar",
                                       .body_fd = f->fd,
@@ -339,7 +321,6 @@ static void on_looked(void *user, const struct fbr_http_answer *a)
     struct fetch *f = user;
     char text[80];
 
-    f->call = NULL;
     if (a->status == 200) {
         f->m->there = true;
         mark_used(f->m);
@@ -354,13 +335,15 @@ static void on_looked(void *user, const struct fbr_http_answer *a)
     snprintf(text, sizeof(text), "making an image of this program, %llu MiB",
              (unsigned long long)(facts.bytes >> 20) + 1);
     notify(f, text);
-    begin_work(f, make, on_made);
+    f->work.data = f;
+    f->at_work = true;
+    fbr_loop_hold(f->m->loop);
+    uv_queue_work(fbr_loop_uv(f->m->loop), &f->work, make, on_made);
 }
 
 int fbr_docker_images_want(struct fbr_docker_images *m, const char *image)
 {
     struct fetch *f = find_fetch(m, image);
-    char path[300];
 
     if (m->there || strcmp(image, m->own) != 0)
         return 0;
@@ -370,9 +353,8 @@ int fbr_docker_images_want(struct fbr_docker_images *m, const char *image)
     if (!f)
         return -ENOMEM;
     f->making = true;
-    snprintf(path, sizeof(path), "/images/%.250s/json", image);
     return send_to(
-        f, path,
+        f, fbr_docker_path(m->engine, "/images/%s/json", image),
         (struct fbr_http_request){.method = "GET", .patience_ms = 10000, .done = on_looked});
 }
 

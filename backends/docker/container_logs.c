@@ -55,12 +55,14 @@ int fbr_docker_logs(struct fbr_backend *b, const char *id, int follow,
                     const struct fbr_backend_reader *reader, struct fbr_error *err)
 {
     struct reading *r = calloc(1, sizeof(*r));
-    char text[160];
+    const struct fbr_docker_engine *e = &b->engine;
 
     if (r) {
         r->to = *reader;
-        snprintf(text, sizeof(text), "%.100s/logs?stdout=1&stderr=1&follow=%d", id, follow != 0);
-        if (fbr_docker_send(b, "/containers/%s", text,
+        if (fbr_docker_send(e,
+                            fbr_docker_path(e,
+                                            "/containers/%.100s/logs?stdout=1&stderr=1&follow=%d",
+                                            id, follow != 0),
                             (struct fbr_http_request){
                                 .method = "GET", .data = on_bytes, .done = on_end, .user = r}))
             return 0;

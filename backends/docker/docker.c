@@ -238,7 +238,7 @@ static void add_last(struct fbr_backend *b, struct last *l, const char *name, bo
     l->maybe = maybe;
     l->gone = true; /* until a request exists */
     l->r = (struct fbr_http_request){.method = "DELETE", .done = on_last, .user = l};
-    l->r.path = fbr_docker_path(b, "/containers/%s?force=1&v=1", name);
+    l->r.path = fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1", name);
     if (l->r.path)
         l->gone = false;
 }
@@ -311,7 +311,7 @@ static void wait_removed(struct fbr_backend *b)
     snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.run=%.36s\"]}", b->run);
     escaped = fbr_http_escape(filter);
     if (b->run[0] && escaped)
-        path = fbr_docker_path(b, "/containers/json?all=1&filters=%s", escaped);
+        path = fbr_docker_path(&b->engine, "/containers/json?all=1&filters=%s", escaped);
     r.path = path;
     r.user = &left;
     while (path && left && fbr_now_ms() < until) {
@@ -387,11 +387,10 @@ static void on_now(void *user, const struct fbr_http_answer *a)
     fbr_http_describe(a, n->why, 300);
 }
 
-int fbr_docker_now(struct fbr_backend *b, const char *method, const char *format, const char *text,
-                   uint64_t ms, char why[300])
+int fbr_docker_now(struct fbr_backend *b, const char *method, char *path, uint64_t ms,
+                   char why[300])
 {
     struct now n = {0, why};
-    char *path = fbr_docker_path(b, format, text);
     const struct fbr_http_request r = {.method = method, .path = path, .done = on_now, .user = &n};
 
     snprintf(why, 300, "out of memory");
@@ -404,7 +403,8 @@ int fbr_docker_now(struct fbr_backend *b, const char *method, const char *format
 static int docker_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
 {
     char why[300];
-    int status = fbr_docker_now(b, "DELETE", "/containers/%s?force=1&v=1", id, CLOSE_MS, why);
+    char *path = fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1", id);
+    int status = fbr_docker_now(b, "DELETE", path, CLOSE_MS, why);
 
     /* 409: its removal is in progress */
     return status == 204 || status == 404 || status == 409

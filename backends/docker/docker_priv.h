@@ -80,14 +80,10 @@ struct fbr_backend {
     bool tty; /* the overlay sets a terminal, so output has no frames */
 };
 
-/* Returns "/v1.41" followed by the rest of the path, for free(); NULL without memory. */
-char *fbr_docker_path(const struct fbr_backend *b, const char *format, const char *text);
-/* Sends one request and waits for the answer, for `ms`. Returns the status, or 0; `why` (300 bytes)
- * describes an answer that is not 2xx. */
-int fbr_docker_now(struct fbr_backend *b, const char *method, const char *format, const char *text,
-                   uint64_t ms, char why[300]);
-struct fbr_http_call *fbr_docker_send(struct fbr_backend *b, const char *format, const char *text,
-                                      struct fbr_http_request r);
+/* Sends one request, frees its path, and waits for the answer, for `ms`. Returns the status, or 0;
+ * `why` (300 bytes) describes an answer that is not 2xx. */
+int fbr_docker_now(struct fbr_backend *b, const char *method, char *path, uint64_t ms,
+                   char why[300]);
 
 void fbr_docker_job_start(struct fbr_docker_job *j);
 void fbr_docker_job_signal(struct fbr_docker_job *j, int sig);

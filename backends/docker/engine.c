@@ -7,6 +7,7 @@
 #include <glob.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,37 @@
 
 #define ASK_MS 10000
 #define LOOK_UP_MS 1000
+
+/* ---- Requests ---- */
+
+char *fbr_docker_path(const struct fbr_docker_engine *e, const char *format, ...)
+{
+    char *path = NULL, *end;
+    va_list ap;
+    int n;
+
+    va_start(ap, format);
+    n = vasprintf(&end, format, ap);
+    va_end(ap);
+    if (n < 0)
+        return NULL;
+    if (asprintf(&path, "%s%s%s", e->api[0] ? "/v" : "", e->api, end) < 0)
+        path = NULL;
+    free(end);
+    return path;
+}
+
+struct fbr_http_call *fbr_docker_send(const struct fbr_docker_engine *e, char *path,
+                                      struct fbr_http_request r)
+{
+    struct fbr_http_call *c = NULL;
+
+    r.path = path;
+    if (path)
+        c = fbr_http_send(e->http, &r, NULL);
+    free(path);
+    return c;
+}
 
 /* ---- Asking now ---- */
 
@@ -91,15 +123,16 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
 struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path,
                                      const char *name, int *status, struct fbr_error *err)
 {
-    struct asked q = {.e = e};
-    char whole[1200], *escaped = name ? fbr_http_escape(name) : NULL;
+    struct asked q = {.e = e, .why = "out of memory"};
+    char *escaped = fbr_http_escape(name ? name : "");
+    char *whole = escaped ? fbr_docker_path(e, path, escaped) : NULL;
     const struct fbr_http_request r = {
         .method = "GET", .path = whole, .done = on_asked, .user = &q};
 
-    snprintf(whole, sizeof(whole), "%s%s", e->api[0] ? "/v" : "", e->api);
-    snprintf(whole + strlen(whole), sizeof(whole) - strlen(whole), path, escaped ? escaped : "");
     free(escaped);
-    fbr_http_now(e->http, &r, 1, ASK_MS);
+    if (whole)
+        fbr_http_now(e->http, &r, 1, ASK_MS);
+    free(whole);
     if (status)
         *status = q.status;
     if (!q.json)

@@ -33,6 +33,14 @@ void fbr_docker_engine_close(struct fbr_docker_engine *e);
 int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, char *out,
                               size_t size, struct fbr_error *err);
 
+/* Returns the path of a request, with the version of the API in front of it, for free(). NULL
+ * without memory. */
+char *fbr_docker_path(const struct fbr_docker_engine *e, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Sends a request to that path, and frees the path, which may be NULL. NULL without memory. */
+struct fbr_http_call *fbr_docker_send(const struct fbr_docker_engine *e, char *path,
+                                      struct fbr_http_request r);
+
 /* Sends a GET, waits for the answer and parses it. `path` may have one %s, which becomes `name`,
  * escaped. NULL and a message if it is not 2xx with JSON. */
 struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path,

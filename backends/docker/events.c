@@ -26,6 +26,17 @@ static struct fbr_docker_job *find_job(struct fbr_backend *b, const char *id, co
     return NULL;
 }
 
+/* Returns the path with a filter, which is JSON, for fbr_docker_send(). */
+static char *with_filter(const struct fbr_backend *b, const char *path, const char *filter)
+{
+    char *escaped = fbr_http_escape(filter), *whole = NULL;
+
+    if (escaped)
+        whole = fbr_docker_path(&b->engine, "%s&filters=%s", path, escaped);
+    free(escaped);
+    return whole;
+}
+
 /* ---- Events ---- */
 
 /* Docker and Podman use different names for the exit code. */
@@ -94,25 +105,19 @@ static void on_events_end(void *user, const struct fbr_http_answer *a)
 
 void fbr_docker_watch(struct fbr_backend *b)
 {
-    char *filter = NULL, *escaped = NULL, *query = NULL;
+    char path[80], filter[120];
 
-    if (asprintf(&filter, "{\"type\":[\"container\"],\"label\":[\"fiber.run=%s\"]}", b->run) < 0)
-        return;
-    escaped = fbr_http_escape(filter);
-    if (escaped && asprintf(&query, "since=%s&filters=%s", b->since, escaped) < 0)
-        query = NULL;
-    if (query)
-        b->events = fbr_docker_send(b, "/events?%s", query,
-                                    (struct fbr_http_request){.method = "GET",
-                                                              .data = on_events,
-                                                              .opened = on_events_opened,
-                                                              .done = on_events_end,
-                                                              .user = b});
+    snprintf(path, sizeof(path), "/events?since=%s", b->since);
+    snprintf(filter, sizeof(filter), "{\"type\":[\"container\"],\"label\":[\"fiber.run=%s\"]}",
+             b->run);
+    b->events = fbr_docker_send(&b->engine, with_filter(b, path, filter),
+                                (struct fbr_http_request){.method = "GET",
+                                                          .data = on_events,
+                                                          .opened = on_events_opened,
+                                                          .done = on_events_end,
+                                                          .user = b});
     if (!b->events)
         fbr_timer_start(&b->again, AGAIN_MAX_MS, 0);
-    free(query);
-    free(escaped);
-    free(filter);
 }
 
 /* ---- The list ---- */
@@ -177,7 +182,9 @@ static void on_leftovers(void *user, const struct fbr_http_answer *a)
 
         if (fbr_master_id_state(fbr_json_text(c, "Labels", "fiber.master", NULL)) ==
             FBR_MASTER_ID_DEAD)
-            fbr_docker_send(b, "/containers/%s?force=1&v=1", fbr_json_text(c, "Id", NULL),
+            fbr_docker_send(&b->engine,
+                            fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1",
+                                            fbr_json_text(c, "Id", NULL)),
                             (struct fbr_http_request){.method = "DELETE", .done = on_swept});
     }
     fbr_json_free(list);
@@ -185,37 +192,28 @@ static void on_leftovers(void *user, const struct fbr_http_answer *a)
 
 void fbr_docker_sweep(struct fbr_backend *b)
 {
-    char filter[120], *escaped;
+    char filter[120];
 
     snprintf(filter, sizeof(filter),
              "{\"label\":[\"fiber.uid=%d\"],\"status\":[\"created\",\"exited\"]}", (int)geteuid());
-    escaped = fbr_http_escape(filter);
-    if (escaped)
-        fbr_docker_send(
-            b, "/containers/json?all=1&filters=%s", escaped,
-            (struct fbr_http_request){.method = "GET", .done = on_leftovers, .user = b});
-    free(escaped);
+    fbr_docker_send(&b->engine, with_filter(b, "/containers/json?all=1", filter),
+                    (struct fbr_http_request){.method = "GET", .done = on_leftovers, .user = b});
 }
 
 /* ---- Looking ---- */
 
 void fbr_docker_look(struct fbr_backend *b)
 {
-    char *filter = NULL, *escaped = NULL;
     struct fbr_docker_job *j;
+    char filter[80];
 
-    if (b->looking || asprintf(&filter, "{\"label\":[\"fiber.run=%s\"]}", b->run) < 0)
+    if (b->looking)
         return;
     DL_FOREACH(b->jobs, j)
         j->asked = j->state >= RUNNING;
-    escaped = fbr_http_escape(filter);
-    if (escaped)
-        b->looking =
-            fbr_docker_send(b, "/containers/json?all=1&filters=%s", escaped,
-                            (struct fbr_http_request){.method = "GET",
-                                                      .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                                      .done = on_list,
-                                                      .user = b});
-    free(escaped);
-    free(filter);
+    snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.run=%s\"]}", b->run);
+    b->looking = fbr_docker_send(
+        &b->engine, with_filter(b, "/containers/json?all=1", filter),
+        (struct fbr_http_request){
+            .method = "GET", .patience_ms = FBR_DOCKER_PATIENCE_MS, .done = on_list, .user = b});
 }

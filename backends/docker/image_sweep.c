@@ -31,13 +31,9 @@ struct sweep {
 /* Removes only the name: the engine keeps the layers as long as another name has them. */
 static int delete_image(struct fbr_backend *b, const char *tag, char why[300])
 {
-    char *escaped = fbr_http_escape(tag);
-    int status = 0;
+    char *path = fbr_docker_path(&b->engine, "/images/%s", tag);
+    int status = fbr_docker_now(b, "DELETE", path, REMOVE_MS, why);
 
-    snprintf(why, 300, "out of memory");
-    if (escaped)
-        status = fbr_docker_now(b, "DELETE", "/images/%s", escaped, REMOVE_MS, why);
-    free(escaped);
     if (status / 100 == 2 || status == 404)
         return 0;
     return status == 409 ? -EBUSY : -EIO;
@@ -46,11 +42,11 @@ static int delete_image(struct fbr_backend *b, const char *tag, char why[300])
 /* Tags the image as a run does that uses it: its age counts from now on. */
 static void name_again(struct fbr_backend *b, const char *tag)
 {
-    char rest[320], why[300];
+    char *path = fbr_docker_path(&b->engine, "/images/%s/tag?repo=fiber-auto&tag=%s", tag,
+                                 tag + sizeof(PREFIX) - 1);
+    char why[300];
 
-    snprintf(rest, sizeof(rest), "%.140s/tag?repo=fiber-auto&tag=%.140s", tag,
-             tag + sizeof(PREFIX) - 1);
-    fbr_docker_now(b, "POST", "/images/%s", rest, REMOVE_MS, why);
+    fbr_docker_now(b, "POST", path, REMOVE_MS, why);
 }
 
 /* Returns the time of its last use in ms; 0: the engine does not report one. */
