@@ -37,13 +37,13 @@ static bool worth_repeating(const struct fbr_http_call *c, const struct fbr_http
 {
     static const int busy[] = {0, 429, 502, 503, 504};
 
-    if ((c->data && c->headed && !a->status) || c->body_fd > 0 || c->too_long ||
+    if ((c->r.data && c->headed && !a->status) || c->r.body_fd > 0 || c->too_long ||
         fbr_now_ms() >= c->until)
         return false;
     for (size_t i = 0; i < sizeof(busy) / sizeof(busy[0]); i++)
         if (a->status == busy[i])
             return true;
-    return a->status == 500 && !c->h->final_500;
+    return a->status == 500 && !c->h->o.final_500;
 }
 
 /* Between half of the time and all of it, at random, so that many clients do not return at the same
@@ -95,12 +95,12 @@ static void end(struct fbr_http_call *c, const struct fbr_http_answer *a)
 {
     struct fbr_http *h = c->h;
 
-    if (!c->data && c->easy)
+    if (!c->r.data && c->easy)
         h->running--;
     c->state = FBR_HTTP_ENDED;
     DL_DELETE(h->calls, c);
     h->inside++; /* requests that `done` sends now are handled below */
-    c->done(c->user, a);
+    c->r.done(c->r.user, a);
     h->inside--;
     fbr_http_detach(c, h->multi); /* the texts of *a were valid until here */
     fbr_http_free(c);
@@ -112,7 +112,7 @@ static void on_done(struct fbr_http_call *c, CURLcode code)
     struct fbr_http_answer a;
 
     fbr_http_answer(c, code, &a);
-    if (!worth_repeating(c, &a) || (c->repeats && !c->repeats(c->user, &a))) {
+    if (!worth_repeating(c, &a) || (c->r.repeats && !c->r.repeats(c->r.user, &a))) {
         end(c, &a);
         return;
     }
@@ -122,7 +122,7 @@ static void on_done(struct fbr_http_call *c, CURLcode code)
         c->not_before = c->until;
     c->state = FBR_HTTP_WAITING;
     fbr_http_detach(c, h->multi);
-    if (!c->data)
+    if (!c->r.data)
         h->running--;
 }
 
@@ -137,13 +137,13 @@ static bool start_next(struct fbr_http *h)
         if (c->state != FBR_HTTP_WAITING || c->not_before > now)
             continue;
         c->not_before = 0; /* from now on it waits only for its turn */
-        if (!c->data && h->running >= h->parallel)
+        if (!c->r.data && h->running >= h->o.parallel)
             continue;
         if (fbr_http_begin(c, h->multi) < 0) {
             end(c, &none);
             return true; /* end() may have changed the list */
         }
-        if (!c->data)
+        if (!c->r.data)
             h->running++;
     }
     return false;
@@ -162,7 +162,7 @@ static void reap(struct fbr_http *h)
     DL_FOREACH_SAFE(h->calls, c, next) {
         if (c->state == FBR_HTTP_ENDED) {
             DL_DELETE(h->calls, c);
-            if (!c->data && c->easy)
+            if (!c->r.data && c->easy)
                 h->running--;
             fbr_http_detach(c, h->multi);
             fbr_http_free(c);
@@ -316,12 +316,42 @@ static void init_once(void)
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-static char *copy(const char *text, bool *failed)
-{
-    char *c = text ? strdup(text) : NULL;
+static const size_t texts[] = {
+    offsetof(struct fbr_http_options, url),   offsetof(struct fbr_http_options, socket),
+    offsetof(struct fbr_http_options, proxy), offsetof(struct fbr_http_options, no_proxy),
+    offsetof(struct fbr_http_options, ca),    offsetof(struct fbr_http_options, cert),
+    offsetof(struct fbr_http_options, key),   offsetof(struct fbr_http_options, server_name),
+    offsetof(struct fbr_http_options, user),  offsetof(struct fbr_http_options, password)};
 
-    *failed |= text && !c;
-    return c;
+static const char **text_of(struct fbr_http_options *o, size_t i)
+{
+    return (const char **)(void *)((char *)o + texts[i]);
+}
+
+/* Replaces the texts by copies. After -ENOMEM, too, free_texts() frees the texts. */
+static int copy_texts(struct fbr_http_options *o)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const char **text = text_of(o, i);
+
+        if (*text && !(*text = strdup(*text)))
+            rc = -ENOMEM;
+    }
+    return rc;
+}
+
+/* Some of them are secrets. */
+static void free_texts(struct fbr_http_options *o)
+{
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        char *text = (char *)(uintptr_t)*text_of(o, i);
+
+        if (text)
+            explicit_bzero(text, strlen(text));
+        free(text);
+    }
 }
 
 /* For a name of the server that differs from the address: the URL gets the name, and libcurl is
@@ -337,25 +367,17 @@ static int rename_server(struct fbr_http *h, const char *url)
     port = memchr(bracket ? bracket : host, ':', (size_t)(end - (bracket ? bracket : host)));
     snprintf(h->connect_to, sizeof(h->connect_to), "::%.*s%s", (int)(end - host), host,
              port ? "" : ":443");
-    if (asprintf(&renamed, "%.*s%s:443%s", (int)(host - url), url, h->server_name, end) < 0)
+    if (asprintf(&renamed, "%.*s%s:443%s", (int)(host - url), url, h->o.server_name, end) < 0)
         return -ENOMEM;
-    free(h->url);
-    h->url = renamed;
+    free((void *)(uintptr_t)h->o.url);
+    h->o.url = renamed;
     h->connect_to_list.data = h->connect_to;
     return 0;
 }
 
 static void free_client(struct fbr_http *h)
 {
-    char **texts[] = {&h->url,  &h->socket, &h->proxy,       &h->no_proxy, &h->ca,
-                      &h->cert, &h->key,    &h->server_name, &h->user,     &h->password};
-
-    if (h->key)
-        explicit_bzero(h->key, strlen(h->key));
-    if (h->password)
-        explicit_bzero(h->password, strlen(h->password));
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        free(*texts[i]);
+    free_texts(&h->o);
     fbr_timer_fini(&h->timer);
     fbr_timer_fini(&h->later);
     curl_multi_cleanup(h->multi);
@@ -367,33 +389,18 @@ int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct fbr_http *h = calloc(1, sizeof(*h));
-    bool failed = false;
 
     if (!h)
         return fbr_fail(err, -ENOMEM, "out of memory");
     pthread_once(&once, init_once);
     h->loop = loop;
-    h->parallel = o->parallel ? o->parallel : PARALLEL;
-    h->insecure = o->insecure;
-    h->http1 = o->http1;
-    h->final_500 = o->final_500;
-    h->token = o->token;
-    h->token_user = o->token_user;
-    h->url = copy(o->url, &failed);
-    h->socket = copy(o->socket, &failed);
-    h->proxy = copy(o->proxy, &failed);
-    h->no_proxy = copy(o->no_proxy, &failed);
-    h->ca = copy(o->ca, &failed);
-    h->cert = copy(o->cert, &failed);
-    h->key = copy(o->key, &failed);
-    h->server_name = copy(o->server_name, &failed);
-    h->user = copy(o->user, &failed);
-    h->password = copy(o->password, &failed);
+    h->o = *o;
+    if (!h->o.parallel)
+        h->o.parallel = PARALLEL;
     h->multi = curl_multi_init();
-    failed |= !h->multi || fbr_timer_init(&h->timer, loop, on_timer, h) < 0 ||
-              fbr_timer_init(&h->later, loop, on_later, h) < 0 ||
-              (h->server_name && rename_server(h, o->url) < 0);
-    if (failed) {
+    if (copy_texts(&h->o) < 0 || !h->multi || fbr_timer_init(&h->timer, loop, on_timer, h) < 0 ||
+        fbr_timer_init(&h->later, loop, on_later, h) < 0 ||
+        (o->server_name && rename_server(h, o->url) < 0)) {
         free_client(h);
         return fbr_fail(err, -ENOMEM, "out of memory");
     }
@@ -401,30 +408,25 @@ int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr
     curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
     curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer_wanted);
     curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
-    curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->parallel);
+    curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->o.parallel);
     *out = h;
     return 0;
 }
 
 int fbr_http_use_cert(struct fbr_http *h, const char *ca, const char *cert, const char *key)
 {
-    bool failed = false;
-    char *cas = copy(ca, &failed), *one = copy(cert, &failed), *other = copy(key, &failed);
+    struct fbr_http_options o = {.ca = ca, .cert = cert, .key = key};
+    struct fbr_http_options old = {.ca = h->o.ca, .cert = h->o.cert, .key = h->o.key};
+    int rc = copy_texts(&o);
 
-    if (failed) {
-        free(cas);
-        free(one);
-        free(other);
-        return -ENOMEM;
+    if (rc < 0) {
+        free_texts(&o);
+        return rc;
     }
-    if (h->key)
-        explicit_bzero(h->key, strlen(h->key));
-    free(h->ca);
-    free(h->cert);
-    free(h->key);
-    h->ca = cas;
-    h->cert = one;
-    h->key = other;
+    free_texts(&old);
+    h->o.ca = o.ca;
+    h->o.cert = o.cert;
+    h->o.key = o.key;
     return 0;
 }
 

@@ -62,7 +62,7 @@ struct fbr_http_answer {
 };
 
 struct fbr_http_request {
-    const char *method; /* "GET" */
+    const char *method; /* "GET"; not copied */
     const char *path;   /* with its query, escaped (fbr_http_escape()) */
     const char *type;   /* of the body; NULL: application/json */
     const void *body;   /* copied */

@@ -21,30 +21,25 @@
 struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_request *r)
 {
     struct fbr_http_call *c = calloc(1, sizeof(*c));
+    void *body = r->body ? malloc(r->len + 1) : NULL;
 
-    if (!c)
+    if (!c) {
+        free(body);
         return NULL;
+    }
     c->h = h;
-    c->body_fd = r->body_fd;
-    c->timeout_ms = r->timeout_ms ? r->timeout_ms : r->data ? 0 : TIMEOUT_MS;
+    c->r = *r;
+    c->r.type = strdup(r->type ? r->type : "application/json");
+    c->r.body = body ? memcpy(body, r->body, r->len) : NULL;
+    if (!r->timeout_ms && !r->data)
+        c->r.timeout_ms = TIMEOUT_MS;
     c->until = fbr_now_ms() + r->patience_ms;
-    c->data = r->data;
-    c->opened = r->opened;
-    c->repeats = r->repeats;
-    c->done = r->done;
-    c->user = r->user;
-    snprintf(c->method, sizeof(c->method), "%s", r->method);
-    c->type = r->type ? strdup(r->type) : NULL;
-    c->len = r->len;
-    c->body = r->body ? malloc(r->len + 1) : NULL;
-    if (asprintf(&c->url, "%s%s", h->url, r->path) < 0)
+    if (asprintf(&c->url, "%s%s", h->o.url, r->path) < 0)
         c->url = NULL;
-    if (!c->url || (r->type && !c->type) || (r->body && !c->body)) {
+    if (!c->url || !c->r.type || (r->body && !body)) {
         fbr_http_free(c);
         return NULL;
     }
-    if (r->body)
-        memcpy(c->body, r->body, r->len);
     return c;
 }
 
@@ -59,10 +54,10 @@ static size_t on_bytes(char *data, size_t one, size_t n, void *user)
     if (c->state == FBR_HTTP_ENDED)
         return CURL_WRITEFUNC_ERROR;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (c->data && status >= 200 && status < 300) {
+    if (c->r.data && status >= 200 && status < 300) {
         if (c->paused)
             return CURL_WRITEFUNC_PAUSE;
-        c->data(c->user, data, n);
+        c->r.data(c->r.user, data, n);
         return c->state == FBR_HTTP_ENDED ? CURL_WRITEFUNC_ERROR : n;
     }
     c->too_long = c->answer.len + n > MAX_ANSWER;
@@ -84,18 +79,18 @@ static size_t on_header(char *data, size_t one, size_t n, void *user)
     /* 100 Continue is followed by the headers of the answer */
     if (last || (n > 5 && memcmp(data, "HTTP/", 5) == 0))
         c->headed = last;
-    if (!c->opened || !last || c->state == FBR_HTTP_ENDED)
+    if (!c->r.opened || !last || c->state == FBR_HTTP_ENDED)
         return n;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status >= 200 && status < 300)
-        c->opened(c->user);
+        c->r.opened(c->r.user);
     return n;
 }
 
 static size_t on_body_wanted(char *data, size_t one, size_t n, void *user)
 {
     const struct fbr_http_call *c = user;
-    ssize_t got = read(c->body_fd, data, one * n);
+    ssize_t got = read(c->r.body_fd, data, one * n);
 
     return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
 }
@@ -105,7 +100,7 @@ static int on_rewind(void *user, curl_off_t offset, int origin)
 {
     const struct fbr_http_call *c = user;
 
-    if (origin != SEEK_SET || lseek(c->body_fd, c->body_at + offset, SEEK_SET) < 0)
+    if (origin != SEEK_SET || lseek(c->r.body_fd, c->body_at + offset, SEEK_SET) < 0)
         return CURL_SEEKFUNC_CANTSEEK;
     return CURL_SEEKFUNC_OK;
 }
@@ -134,10 +129,10 @@ static void set_blob(CURL *easy, CURLoption option, const char *text)
  * name that is known there alone. */
 static void set_proxy(const struct fbr_http *h, CURL *easy)
 {
-    curl_easy_setopt(easy, CURLOPT_PROXY, h->proxy ? h->proxy : "");
-    curl_easy_setopt(easy, CURLOPT_NOPROXY, h->no_proxy ? h->no_proxy : "");
-    if (h->proxy && !strncmp(h->proxy, "socks5://", 9)) {
-        curl_easy_setopt(easy, CURLOPT_PROXY, h->proxy + 9);
+    curl_easy_setopt(easy, CURLOPT_PROXY, h->o.proxy ? h->o.proxy : "");
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, h->o.no_proxy ? h->o.no_proxy : "");
+    if (h->o.proxy && !strncmp(h->o.proxy, "socks5://", 9)) {
+        curl_easy_setopt(easy, CURLOPT_PROXY, h->o.proxy + 9);
         curl_easy_setopt(easy, CURLOPT_PROXYTYPE, (long)CURLPROXY_SOCKS5_HOSTNAME);
     }
 }
@@ -148,24 +143,24 @@ static void set_server(const struct fbr_http *h, CURL *easy)
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
-                     h->http1 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS);
-    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, h->http1 ? 0L : 1L);
-    curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, h->socket);
+                     h->o.http1 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS);
+    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, h->o.http1 ? 0L : 1L);
+    curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, h->o.socket);
     set_proxy(h, easy);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 15L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 5L);
     curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket_made);
-    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, h->insecure ? 0L : 1L);
-    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, h->insecure ? 0L : 2L);
-    set_blob(easy, CURLOPT_CAINFO_BLOB, h->ca);
-    set_blob(easy, CURLOPT_SSLCERT_BLOB, h->cert);
-    set_blob(easy, CURLOPT_SSLKEY_BLOB, h->key);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, h->o.insecure ? 0L : 1L);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, h->o.insecure ? 0L : 2L);
+    set_blob(easy, CURLOPT_CAINFO_BLOB, h->o.ca);
+    set_blob(easy, CURLOPT_SSLCERT_BLOB, h->o.cert);
+    set_blob(easy, CURLOPT_SSLKEY_BLOB, h->o.key);
     /* without a password libcurl 7.88 crashes at an encrypted key, and so nothing asks for one */
     curl_easy_setopt(easy, CURLOPT_KEYPASSWD, "");
-    if (h->user) {
-        curl_easy_setopt(easy, CURLOPT_USERNAME, h->user);
-        curl_easy_setopt(easy, CURLOPT_PASSWORD, h->password ? h->password : "");
+    if (h->o.user) {
+        curl_easy_setopt(easy, CURLOPT_USERNAME, h->o.user);
+        curl_easy_setopt(easy, CURLOPT_PASSWORD, h->o.password ? h->o.password : "");
     }
 }
 
@@ -203,11 +198,11 @@ static int add_token(struct fbr_http_call *c, const char *token)
 static int set_headers(struct fbr_http_call *c)
 {
     const struct fbr_http *h = c->h;
-    const char *token = h->token ? h->token(h->token_user) : NULL;
+    const char *token = h->o.token ? h->o.token(h->o.token_user) : NULL;
     char text[128];
 
     drop_headers(c);
-    snprintf(text, sizeof(text), "Content-Type: %.100s", c->type ? c->type : "application/json");
+    snprintf(text, sizeof(text), "Content-Type: %.100s", c->r.type);
     if (add_header(c, text) < 0 || add_header(c, "Expect:") < 0 ||
         (token && add_token(c, token) < 0))
         return -ENOMEM;
@@ -224,13 +219,13 @@ static void set_request(struct fbr_http_call *c)
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, c->why);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, c);
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)c->timeout_ms);
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)c->r.timeout_ms);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, c);
-    if (!c->data)
+    if (!c->r.data)
         curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");
-    if (c->body_fd > 0) {
-        off_t at = lseek(c->body_fd, 0, SEEK_CUR);
+    if (c->r.body_fd > 0) {
+        off_t at = lseek(c->r.body_fd, 0, SEEK_CUR);
         struct stat st;
 
         curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
@@ -239,15 +234,15 @@ static void set_request(struct fbr_http_call *c)
         curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_rewind);
         curl_easy_setopt(easy, CURLOPT_SEEKDATA, c);
         c->body_at = at > 0 ? at : 0;
-        if (at >= 0 && fstat(c->body_fd, &st) == 0 && S_ISREG(st.st_mode))
+        if (at >= 0 && fstat(c->r.body_fd, &st) == 0 && S_ISREG(st.st_mode))
             curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)(st.st_size - at));
-    } else if (c->body || strcmp(c->method, "GET") != 0) {
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->len);
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, c->body ? c->body : "");
+    } else if (c->r.body || strcmp(c->r.method, "GET") != 0) {
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->r.len);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, c->r.body ? c->r.body : "");
     }
-    if (strcmp(c->method, "HEAD") == 0)
+    if (strcmp(c->r.method, "HEAD") == 0)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, c->method);
+    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, c->r.method);
 }
 
 int fbr_http_begin(struct fbr_http_call *c, CURLM *multi)
@@ -263,7 +258,7 @@ int fbr_http_begin(struct fbr_http_call *c, CURLM *multi)
     rc = set_headers(c); /* first: with a new token may come another certificate */
     set_server(c->h, c->easy);
     set_request(c);
-    if (c->h->server_name)
+    if (c->h->o.server_name)
         curl_easy_setopt(c->easy, CURLOPT_CONNECT_TO, &c->h->connect_to_list);
     if (rc < 0 || curl_multi_add_handle(multi, c->easy) != CURLM_OK) {
         curl_easy_cleanup(c->easy);
@@ -305,11 +300,11 @@ void fbr_http_free(struct fbr_http_call *c)
 {
     drop_headers(c);
     fbr_buf_fini(&c->answer);
-    if (c->body)
-        explicit_bzero(c->body, c->len);
-    free(c->body);
+    if (c->r.body)
+        explicit_bzero((void *)(uintptr_t)c->r.body, c->r.len);
+    free((void *)(uintptr_t)c->r.body);
+    free((void *)(uintptr_t)c->r.type);
     free(c->url);
-    free(c->type);
     free(c);
 }
 
@@ -382,7 +377,7 @@ static void now_done(CURLM *multi, size_t *left, size_t *running)
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &private);
         c = (struct fbr_http_call *)(void *)private;
         fbr_http_answer(c, code, &a);
-        c->done(c->user, &a);
+        c->r.done(c->r.user, &a);
         fbr_http_detach(c, multi);
         c->state = FBR_HTTP_ENDED;
         --*left;
@@ -402,7 +397,7 @@ void fbr_http_now(struct fbr_http *h, const struct fbr_http_request *r, size_t n
     for (size_t i = 0; calls && i < n; i++)
         calls[i] = fbr_http_make(h, &r[i]);
     while (calls && multi && left && (now = fbr_now_ms()) < until) {
-        while (next < n && running < h->parallel) {
+        while (next < n && running < h->o.parallel) {
             struct fbr_http_call *c = calls[next++];
 
             if (c && fbr_http_begin(c, multi) == 0)
@@ -415,16 +410,16 @@ void fbr_http_now(struct fbr_http *h, const struct fbr_http_request *r, size_t n
         if (running)
             curl_multi_poll(multi, NULL, 0, (int)(until - now), NULL);
     }
-    for (size_t i = 0; calls && i < n; i++) {
-        if (!calls[i] || calls[i]->state != FBR_HTTP_ENDED)
+    for (size_t i = 0; i < n; i++) {
+        struct fbr_http_call *c = calls ? calls[i] : NULL;
+
+        if (!c || c->state != FBR_HTTP_ENDED)
             r[i].done(r[i].user, &late);
-        if (calls[i]) {
-            fbr_http_detach(calls[i], multi);
-            fbr_http_free(calls[i]);
+        if (c) {
+            fbr_http_detach(c, multi);
+            fbr_http_free(c);
         }
     }
-    for (size_t i = 0; !calls && i < n; i++)
-        r[i].done(r[i].user, &late);
     free(calls);
     curl_multi_cleanup(multi);
 }

@@ -21,19 +21,11 @@ struct fbr_http_call {
     CURL *easy;
     struct curl_slist *headers;
     enum fbr_http_state state;
-    char method[8];
-    char *url, *type;
-    void *body;
-    size_t len;
-    int body_fd;
-    int64_t body_at;                        /* position in body_fd at which the body begins */
-    uint64_t timeout_ms, until, not_before; /* clock of fbr_now_ms() */
+    struct fbr_http_request r; /* with copies of its type and its body */
+    char *url;
+    int64_t body_at;            /* position in body_fd at which the body begins */
+    uint64_t until, not_before; /* clock of fbr_now_ms() */
     unsigned attempts;
-    void (*data)(void *user, const void *data, size_t len);
-    void (*opened)(void *user);
-    bool (*repeats)(void *user, const struct fbr_http_answer *answer);
-    void (*done)(void *user, const struct fbr_http_answer *answer);
-    void *user;
     struct fbr_buf answer;
     char why[CURL_ERROR_SIZE];
     bool paused, resume, too_long;
@@ -46,14 +38,11 @@ struct fbr_http {
     /* timer: libcurl's; later: ours, for repetitions and the requests of callbacks */
     struct fbr_timer timer, later;
     struct fbr_http_call *calls;
-    unsigned parallel, running; /* streams not counted */
-    int inside;                 /* depth of calls inside libcurl */
-    char *url, *socket, *proxy, *no_proxy, *ca, *cert, *key, *server_name, *user, *password;
+    unsigned running;          /* streams not counted */
+    int inside;                /* depth of calls inside libcurl */
+    struct fbr_http_options o; /* with copies of its texts */
     char connect_to[512];
     struct curl_slist connect_to_list; /* for connect_to, while requests run */
-    bool insecure, http1, final_500;
-    const char *(*token)(void *user);
-    void *token_user;
     struct fbr_http_stats stats;
 };
 
