@@ -241,7 +241,7 @@ static int attach(struct command_job *j, const struct fbr_job *job, char *const 
     int in = -1, rc;
 
     if (job->ticket &&
-        (in = fbr_ticket_pipe_ticket(b->env.loop, job->ticket, job->ticket_len, err)) < 0)
+        (in = fbr_ticket_pipe_send(b->env.loop, job->ticket, job->ticket_len, true, err)) < 0)
         return in;
     rc = fbr_tool_start(b->processes, words, job->env, in, j, &j->process, err);
     if (rc < 0 && in >= 0)

@@ -388,7 +388,7 @@ static int launch(struct step *j, struct fbr_error *err)
     int in = -1, rc;
 
     if (kept->ticket &&
-        (in = fbr_ticket_pipe_ticket(s->env.loop, kept->ticket, kept->ticket_len, err)) < 0)
+        (in = fbr_ticket_pipe_send(s->env.loop, kept->ticket, kept->ticket_len, true, err)) < 0)
         return in;
     j->err.said = (struct fbr_slurm_step){0};
     j->node = j->anywhere ? NULL : pick(s, j->index);

@@ -49,8 +49,7 @@ void fbr_kept_job_free(struct fbr_job *job)
 
     if (!k)
         return;
-    if (k->ticket.data)
-        fbr_wipe(k->ticket.data, k->ticket.len);
+    fbr_wipe(k->ticket.data, k->ticket.len);
     fbr_buf_fini(&k->ticket);
     fbr_buf_fini(&k->strings);
     free(k);

@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "runtime/base/buf.h"
+#include "runtime/base/random.h"
 
 struct delivery {
     uv_pipe_t pipe;
@@ -17,19 +17,18 @@ struct delivery {
     struct fbr_buf bytes;
 };
 
-static void wipe(struct fbr_buf *b)
+static void free_delivery(struct delivery *d)
 {
-    if (b->data)
-        explicit_bzero(b->data, b->len);
-    fbr_buf_fini(b);
+    if (!d)
+        return;
+    fbr_wipe(d->bytes.data, d->bytes.len);
+    fbr_buf_fini(&d->bytes);
+    free(d);
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct delivery *d = handle->data;
-
-    wipe(&d->bytes);
-    free(d);
+    free_delivery(handle->data);
 }
 
 static void on_written(uv_write_t *write, int status)
@@ -40,21 +39,25 @@ static void on_written(uv_write_t *write, int status)
     uv_close((uv_handle_t *)&d->pipe, on_closed);
 }
 
-/* Takes ownership of the bytes of `b`. */
-static int deliver(struct fbr_loop *loop, struct fbr_buf *b, struct fbr_error *err)
+int fbr_ticket_pipe_send(struct fbr_loop *loop, const void *data, size_t len, bool is_ticket,
+                         struct fbr_error *err)
 {
     struct delivery *d = calloc(1, sizeof(*d));
-    int ends[2] = {-1, -1};
+    int ends[2], rc = 0;
     uv_buf_t out;
 
-    if (!d || b->failed || pipe2(ends, O_CLOEXEC) < 0) {
-        int rc = !d || b->failed ? -ENOMEM : -errno;
-
-        wipe(b);
-        free(d);
+    if (d && is_ticket)
+        fbr_put_bytes(&d->bytes, data, len);
+    else if (d)
+        fbr_put(&d->bytes, data, len);
+    if (!d || d->bytes.failed)
+        rc = -ENOMEM;
+    else if (pipe2(ends, O_CLOEXEC) < 0)
+        rc = -errno;
+    if (rc < 0) {
+        free_delivery(d);
         return fbr_fail(err, rc, "cannot make a pipe for its input: %s", fbr_strerror(rc));
     }
-    d->bytes = *b;
     uv_pipe_init(fbr_loop_uv(loop), &d->pipe, 0);
     d->pipe.data = d;
     d->write.data = d;
@@ -63,23 +66,4 @@ static int deliver(struct fbr_loop *loop, struct fbr_buf *b, struct fbr_error *e
     if (uv_write(&d->write, (uv_stream_t *)&d->pipe, &out, 1, on_written) < 0)
         uv_close((uv_handle_t *)&d->pipe, on_closed);
     return ends[0];
-}
-
-int fbr_ticket_pipe_send(struct fbr_loop *loop, const void *data, size_t len, struct fbr_error *err)
-{
-    struct fbr_buf b;
-
-    fbr_buf_init(&b);
-    fbr_put(&b, data, len);
-    return deliver(loop, &b, err);
-}
-
-int fbr_ticket_pipe_ticket(struct fbr_loop *loop, const void *ticket, size_t len,
-                           struct fbr_error *err)
-{
-    struct fbr_buf b;
-
-    fbr_buf_init(&b);
-    fbr_put_bytes(&b, ticket, len);
-    return deliver(loop, &b, err);
 }

@@ -52,6 +52,7 @@ static void on_tool(void *user, const struct fbr_job_event *e)
     struct running *t = user;
     struct fbr_buf *b = e->stream == 2 ? &t->err : &t->out;
     struct fbr_tool_result r = {.code = e->code};
+    char nothing[1] = "";
 
     if (e->type == FBR_JOB_OUTPUT && b->len + e->len <= MAX_OUTPUT)
         fbr_put(b, e->data, e->len);
@@ -60,17 +61,12 @@ static void on_tool(void *user, const struct fbr_job_event *e)
     r.out_len = t->out.len;
     fbr_put_u8(&t->out, 0);
     fbr_put_u8(&t->err, 0);
-    DL_DELETE(t->tools->running, t);
-    if (t->out.failed || t->err.failed) {
-        char nothing[1] = "";
-
+    r.out = (char *)t->out.data;
+    r.err = (char *)t->err.data;
+    if (t->out.failed || t->err.failed)
         r = (struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = nothing, .err = nothing};
-        t->done(t->user, &r);
-    } else {
-        r.out = (char *)t->out.data;
-        r.err = (char *)t->err.data;
-        t->done(t->user, &r);
-    }
+    DL_DELETE(t->tools->running, t);
+    t->done(t->user, &r);
     local->release(t->tools->processes, t->process);
     free_running(t);
 }
@@ -99,7 +95,7 @@ static int launch(struct running *t, const struct fbr_tool *tool, struct fbr_err
     int in = -1, rc;
 
     if (tool->input &&
-        (in = fbr_ticket_pipe_send(t->tools->loop, tool->input, tool->input_len, err)) < 0)
+        (in = fbr_ticket_pipe_send(t->tools->loop, tool->input, tool->input_len, false, err)) < 0)
         return in;
     rc = fbr_tool_start(t->tools->processes, tool->words->at, tool->env ? tool->env : fbr_environ(),
                         in, t, &t->process, err);
@@ -118,11 +114,8 @@ int fbr_tool_run(struct fbr_tools *tools, const struct fbr_tool *tool, struct fb
     t->tools = tools;
     t->done = tool->done;
     t->user = tool->user;
-    rc = tool->limit_ms ? fbr_timer_init(&t->limit, tools->loop, on_limit, t) : 0;
-    if (rc < 0)
-        fbr_fail(err, rc, "out of memory");
-    else
-        rc = launch(t, tool, err);
+    rc = fbr_timer_init(&t->limit, tools->loop, on_limit, t);
+    rc = rc < 0 ? fbr_fail(err, rc, "out of memory") : launch(t, tool, err);
     if (rc < 0) {
         free_running(t);
         return rc;
