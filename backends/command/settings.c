@@ -18,12 +18,11 @@
 
 /* ---- Keys of the file ---- */
 
-/* Adds the words to the template: a line of a file is short, so a key that is given again continues
- * its template. */
-static int take_template(struct fbr_args *t, const char *value, const char *where,
-                         struct fbr_error *err)
+/* Adds the words: a line of a file is short, so a key that is given again continues its words. */
+static int take_words(struct fbr_args *t, bool is_template, const char *value, const char *where,
+                      struct fbr_error *err)
 {
-    if (fbr_args_split(t, value, err) < 0 || fbr_template_check(t, err) < 0)
+    if (fbr_args_split(t, value, err) < 0 || (is_template && fbr_template_check(t, err) < 0))
         return fbr_wrap(err, "%s", where);
     return 0;
 }
@@ -44,8 +43,6 @@ static int take_kind(struct fbr_command_settings *s, const char *value, const ch
                         value);
     return 0;
 }
-
-static const char *const state_names[] = {"pending", "running", "done", "failed", "killed", "lost"};
 
 int fbr_command_state(const struct fbr_command_settings *s, const char *word)
 {
@@ -71,20 +68,27 @@ static const struct {
      "a number of milliseconds (50 to 3600000)"},
 };
 
-/* Keys whose value is a template (struct fbr_args), or a text (char *). */
+/* Keys whose value is a template, words for a state (struct fbr_args), or a text (char *). */
 static const struct {
     const char *name;
     size_t at;
-    bool is_template;
-} words[] = {
-    {"start", offsetof(struct fbr_command_settings, start), true},
-    {"list", offsetof(struct fbr_command_settings, list), true},
-    {"status", offsetof(struct fbr_command_settings, status), true},
-    {"cancel", offsetof(struct fbr_command_settings, cancel), true},
-    {"logs", offsetof(struct fbr_command_settings, logs), true},
-    {"id", offsetof(struct fbr_command_settings, id), false},
-    {"ticket_dir", offsetof(struct fbr_command_settings, ticket_dir), false},
+    enum { TEMPLATE, WORDS, TEXT } kind;
+} texts[] = {
+    {"start", offsetof(struct fbr_command_settings, start), TEMPLATE},
+    {"list", offsetof(struct fbr_command_settings, list), TEMPLATE},
+    {"status", offsetof(struct fbr_command_settings, status), TEMPLATE},
+    {"cancel", offsetof(struct fbr_command_settings, cancel), TEMPLATE},
+    {"logs", offsetof(struct fbr_command_settings, logs), TEMPLATE},
+    {"pending", offsetof(struct fbr_command_settings, states[JOB_PENDING]), WORDS},
+    {"running", offsetof(struct fbr_command_settings, states[JOB_RUNNING]), WORDS},
+    {"done", offsetof(struct fbr_command_settings, states[JOB_DONE]), WORDS},
+    {"failed", offsetof(struct fbr_command_settings, states[JOB_FAILED]), WORDS},
+    {"killed", offsetof(struct fbr_command_settings, states[JOB_KILLED]), WORDS},
+    {"lost", offsetof(struct fbr_command_settings, states[JOB_LOST]), WORDS},
+    {"id", offsetof(struct fbr_command_settings, id), TEXT},
+    {"ticket_dir", offsetof(struct fbr_command_settings, ticket_dir), TEXT},
 };
+#define TEXTS (sizeof(texts) / sizeof(texts[0]))
 
 static int take_number(struct fbr_command_settings *s, size_t i, const char *value,
                        const char *where, struct fbr_error *err)
@@ -106,16 +110,14 @@ static int on_pair(void *user, const char *key, const char *value, const char *w
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (strcmp(key, numbers[i].name) == 0)
             return take_number(s, i, value, where, err);
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (strcmp(key, words[i].name) == 0) {
-            void *at = (char *)s + words[i].at;
+    for (size_t i = 0; i < TEXTS; i++)
+        if (strcmp(key, texts[i].name) == 0) {
+            void *at = (char *)s + texts[i].at;
 
-            return words[i].is_template ? take_template(at, value, where, err)
-                                        : take_string(at, value, where, err);
+            return texts[i].kind == TEXT
+                       ? take_string(at, value, where, err)
+                       : take_words(at, texts[i].kind == TEMPLATE, value, where, err);
         }
-    for (int i = 0; i < JOB_STATES; i++)
-        if (strcmp(key, state_names[i]) == 0) /* "done = COMPLETED CD" */
-            return fbr_args_split(&s->states[i], value, err) < 0 ? fbr_wrap(err, "%s", where) : 0;
     if (strcmp(key, "kind") == 0)
         return take_kind(s, value, where, err);
     if (strcmp(key, "hosts") == 0)
@@ -202,7 +204,7 @@ static int load(struct fbr_command_settings *s, const struct fbr_config *config,
         return rc;
     if (start[0]) { /* code and environment win over the file */
         fbr_args_fini(&s->start);
-        rc = take_template(&s->start, start, s->origin, err);
+        rc = take_words(&s->start, true, start, s->origin, err);
         if (rc < 0)
             return rc;
     }
@@ -238,16 +240,17 @@ int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_c
 
 void fbr_command_settings_fini(struct fbr_command_settings *s)
 {
-    fbr_args_fini(&s->start);
+    for (size_t i = 0; i < TEXTS; i++) {
+        void *at = (char *)s + texts[i].at;
+
+        if (texts[i].kind == TEXT) {
+            free(*(char **)at);
+            *(char **)at = NULL;
+        } else {
+            fbr_args_fini(at);
+        }
+    }
     fbr_hosts_fini(&s->hosts);
-    fbr_args_fini(&s->list);
-    fbr_args_fini(&s->status);
-    fbr_args_fini(&s->cancel);
-    fbr_args_fini(&s->logs);
-    for (int i = 0; i < JOB_STATES; i++)
-        fbr_args_fini(&s->states[i]);
     free(s->program);
-    free(s->id);
-    free(s->ticket_dir);
-    s->program = s->id = s->ticket_dir = NULL;
+    s->program = NULL;
 }
