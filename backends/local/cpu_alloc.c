@@ -17,7 +17,7 @@ struct fbr_cpu_allocs {
     struct fbr_topology_facts facts;
     const char *visible[FBR_GPU_VENDORS];
     uint8_t used[FBR_PLACE_CPUS / 8];
-    bool gpu_used[64];
+    uint64_t gpus_used;
     bool told; /* reported that there are more jobs than places */
 };
 
@@ -48,13 +48,6 @@ void fbr_cpu_allocs_close(struct fbr_cpu_allocs *p)
     free(p);
 }
 
-static void free_place(struct fbr_cpu_alloc *place)
-{
-    for (size_t i = 0; place && place->env[i]; i++)
-        free(place->env[i]);
-    free(place);
-}
-
 static void set_env(void *user, const char *name, const char *value)
 {
     struct fbr_cpu_alloc *place = user;
@@ -67,16 +60,23 @@ static void set_env(void *user, const char *name, const char *value)
         place->env[n] = NULL;
 }
 
+static uint64_t gpus_of(const struct fbr_pin *pin)
+{
+    uint64_t mask = 0;
+
+    for (unsigned i = 0; i < pin->ngpus; i++)
+        if (pin->gpus[i].index < 64)
+            mask |= UINT64_C(1) << pin->gpus[i].index;
+    return mask;
+}
+
 static bool is_free(const struct fbr_cpu_allocs *p, const struct fbr_pin *pin, const uint8_t *mask,
                     int len)
 {
     for (int i = 0; i < len; i++)
         if (p->used[i] & mask[i])
             return false;
-    for (unsigned i = 0; i < pin->ngpus; i++)
-        if (pin->gpus[i].index < 64 && p->gpu_used[pin->gpus[i].index])
-            return false;
-    return true;
+    return !(p->gpus_used & gpus_of(pin));
 }
 
 /* Makes a place from a planned one. */
@@ -94,11 +94,8 @@ static struct fbr_cpu_alloc *occupy(struct fbr_cpu_allocs *p, const struct fbr_p
     fbr_pin_gpu_env(pin, fbr_pin_getenv, set_env, place);
     for (int i = 0; i < len; i++)
         p->used[i] |= mask[i];
-    for (unsigned i = 0; i < pin->ngpus && i < 16; i++) {
-        place->gpus[place->ngpus++] = pin->gpus[i].index;
-        if (pin->gpus[i].index < 64)
-            p->gpu_used[pin->gpus[i].index] = true;
-    }
+    place->gpus = gpus_of(pin);
+    p->gpus_used |= place->gpus;
     return place;
 }
 
@@ -155,8 +152,8 @@ void fbr_cpu_allocs_leave(struct fbr_cpu_allocs *p, struct fbr_cpu_alloc *place)
         return;
     for (int i = 0; i < place->cpus_len; i++)
         p->used[i] &= (uint8_t)~place->cpus[i];
-    for (unsigned i = 0; i < place->ngpus; i++)
-        if (place->gpus[i] < 64)
-            p->gpu_used[place->gpus[i]] = false;
-    free_place(place);
+    p->gpus_used &= ~place->gpus;
+    for (size_t i = 0; place->env[i]; i++)
+        free(place->env[i]);
+    free(place);
 }

@@ -22,7 +22,7 @@ struct fbr_cpu_alloc {
     int cpus_len;                     /* bytes of the mask; 0: not bound */
     uint64_t nodes;                   /* nodes of its memory; 0: not bound */
     char *env[8];                     /* NAME=VALUE for its GPUs, NULL-terminated */
-    unsigned gpus[16], ngpus;         /* the numbers on this machine */
+    uint64_t gpus;                    /* by their numbers on this machine, a mask */
 };
 
 /* Loads the topology: some ms, once. -ENOTSUP and a message without hwloc. */
