@@ -16,6 +16,7 @@
 
 #include "backends/image/image_priv.h"
 #include "runtime/base/buf.h"
+#include "runtime/base/environ.h"
 
 #define ID_FORMAT 1 /* increased when the same plan makes another image */
 #define LIBRARY_PATH "LD_LIBRARY_PATH"
@@ -23,12 +24,7 @@
 
 static const char *variable(const char *const *env, const char *name)
 {
-    size_t n = strlen(name);
-
-    for (size_t i = 0; env && env[i]; i++)
-        if (!strncmp(env[i], name, n) && env[i][n] == '=')
-            return env[i] + n + 1;
-    return NULL;
+    return fbr_environ_value((char *const *)(uintptr_t)env, name);
 }
 
 /* ---- What runs ---- */

@@ -291,7 +291,6 @@ static int spawn(struct fbr_copies *t, char *const *env, int fd)
 {
     struct fbr_error err = {0, ""};
     char file[4096];
-    const char *folders = NULL;
     struct fbr_spawn s = {.file = file,
                           .argv = (char *const *)(uintptr_t)t->argv,
                           .env = env,
@@ -299,9 +298,7 @@ static int spawn(struct fbr_copies *t, char *const *env, int fd)
                           .nfds = FBR_COPIES_FD + 1};
     int rc;
 
-    for (char *const *e = env; *e && !folders; e++)
-        folders = strncmp(*e, "PATH=", 5) == 0 ? *e + 5 : NULL;
-    if ((rc = fbr_spawn_find_in(folders, t->argv[0], file, sizeof(file), &err)) < 0 ||
+    if ((rc = fbr_spawn_find_in(env, t->argv[0], file, sizeof(file), &err)) < 0 ||
         (rc = fbr_spawn(&s, &t->pid, &t->pidfd, &err)) < 0)
         fbr_info("no template: %s", err.text);
     return rc;

@@ -53,7 +53,7 @@ struct local_job {
         bool open;
     } out[2];
     struct fbr_timer drain;
-    bool dead, told, released, paused, is_host;
+    bool dead, told, released, is_host;
     bool asked, lingers; /* its group got SIGTERM; it has ended, and its children have not */
     int32_t code;
     uint64_t peak;
@@ -398,12 +398,8 @@ static void watch(struct local_job *j, int out, int err)
 static int find_program(const char *name, char *const *env, char *path, size_t size,
                         struct fbr_error *err)
 {
-    const char *folders = NULL;
-    int rc;
+    int rc = fbr_spawn_find_in(env, name, path, size, err);
 
-    for (; *env && !folders; env++)
-        folders = strncmp(*env, "PATH=", 5) == 0 ? *env + 5 : NULL;
-    rc = fbr_spawn_find_in(folders, name, path, size, err);
     if (rc == -ENAMETOOLONG)
         return rc;
     return rc < 0 && !strchr(name, '/')

@@ -84,14 +84,19 @@ char **fbr_environ(void)
     return list ? list : now();
 }
 
-const char *fbr_getenv(const char *name)
+const char *fbr_environ_value(char *const *list, const char *name)
 {
     size_t n = strlen(name);
 
-    for (char **e = fbr_environ(); *e; e++)
-        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=')
-            return *e + n + 1;
+    for (; list && *list; list++)
+        if (strncmp(*list, name, n) == 0 && (*list)[n] == '=')
+            return *list + n + 1;
     return NULL;
+}
+
+const char *fbr_getenv(const char *name)
+{
+    return fbr_environ_value(fbr_environ(), name);
 }
 
 /* Whether a setting is of a variable that `more` sets or removes. */

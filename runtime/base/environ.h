@@ -23,7 +23,9 @@ void fbr_environ_use(char **list);
 /* Returns the copy, or the environment itself if there is no copy yet. The list is NULL-terminated,
  * never NULL. Any thread. */
 char **fbr_environ(void);
-/* Returns a variable of that list. NULL: the variable is not set. A string of a copy stays valid
+/* Returns the value of a variable in a NULL-terminated list of settings. NULL: it is not set. */
+const char *fbr_environ_value(char *const *list, const char *name);
+/* The same for our environment, fbr_environ(). A string of a copy stays valid
  * for ever. Any thread. */
 const char *fbr_getenv(const char *name);
 

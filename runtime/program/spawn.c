@@ -510,10 +510,11 @@ static int too_long(const char *name, char *path, size_t size, struct fbr_error 
                     name, strlen(name) > 64 ? "..." : "", size - 1);
 }
 
-int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size,
+int fbr_spawn_find_in(char *const *env, const char *name, char *path, size_t size,
                       struct fbr_error *err)
 {
-    const char *at = folders ? folders : "/usr/local/bin:/usr/bin:/bin";
+    const char *found = fbr_environ_value(env, "PATH");
+    const char *at = found ? found : "/usr/local/bin:/usr/bin:/bin";
     bool fits = true;
 
     if (strchr(name, '/')) {
@@ -537,5 +538,5 @@ int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t 
 
 int fbr_spawn_find(const char *name, char *path, size_t size, struct fbr_error *err)
 {
-    return fbr_spawn_find_in(fbr_getenv("PATH"), name, path, size, err);
+    return fbr_spawn_find_in(fbr_environ(), name, path, size, err);
 }

@@ -56,8 +56,8 @@ void fbr_spawn_sweep(pid_t leader);
  * change, because the caller knows the purpose. -ENAMETOOLONG and a sentence: the path does not
  * fit. Any thread. */
 int fbr_spawn_find(const char *name, char *path, size_t size, struct fbr_error *err);
-/* The same, with another PATH; NULL: no PATH is set. */
-int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size,
+/* The same, with the PATH of another environment. */
+int fbr_spawn_find_in(char *const *env, const char *name, char *path, size_t size,
                       struct fbr_error *err);
 
 #endif

@@ -305,6 +305,7 @@ static void test_many(void **state)
 static void test_a_path_that_does_not_fit_is_no_other_programs(void **state)
 {
     char path[16], long_name[5000];
+    char *const bin[] = {"PATH=/bin", NULL}, *const two[] = {"PATH=/a/long/folder:/bin", NULL};
     struct fbr_error err = {0, ""};
 
     (void)state;
@@ -318,11 +319,11 @@ static void test_a_path_that_does_not_fit_is_no_other_programs(void **state)
     assert_non_null(strstr(err.text, "/bin/sh.there.is.none is longer than 7 characters"));
     assert_int_equal(fbr_spawn_find(long_name, path, sizeof(path), &err), -ENAMETOOLONG);
     assert_non_null(strstr(err.text, "///... is longer than 15 characters"));
-    assert_int_equal(fbr_spawn_find_in("/bin", "sh", path, 7, &err), -ENAMETOOLONG);
-    assert_int_equal(fbr_spawn_find_in("/a/long/folder:/bin", "sh", path, 8, &err), 0);
+    assert_int_equal(fbr_spawn_find_in(bin, "sh", path, 7, &err), -ENAMETOOLONG);
+    assert_int_equal(fbr_spawn_find_in(two, "sh", path, 8, &err), 0);
     assert_string_equal(path, "/bin/sh");
     err = (struct fbr_error){0, ""};
-    assert_int_equal(fbr_spawn_find_in("/bin", "nosuch", path, sizeof(path), &err), -ENOENT);
+    assert_int_equal(fbr_spawn_find_in(bin, "nosuch", path, sizeof(path), &err), -ENOENT);
     assert_int_equal(fbr_spawn_find("/bin/nosuch", path, sizeof(path), &err), -ENOENT);
     assert_string_equal(err.text, "");
 }
