@@ -93,15 +93,4 @@ const char *fbr_closure_note(const struct fbr_closure *c, size_t i);
 /* Whether `dir`, of `len` bytes, is in a search path, which may be NULL. Pure. */
 bool fbr_path_has(const char *path, const char *dir, size_t len);
 
-/* Reads the next directory, or pattern of an `include`, of a text like ld.so.conf; for
- * closure_elf.c, its test and its fuzzer. Moves *text on; `out` starts as zeros and is kept between
- * the calls. False at the end. */
-struct fbr_ld_conf {
-    bool include; /* `word` is a pattern of files to read in its place */
-    const char *word;
-    size_t len;
-    bool inside; /* private: inside a line */
-};
-bool fbr_ld_conf_next(const char **text, const char *end, struct fbr_ld_conf *out);
-
 #endif

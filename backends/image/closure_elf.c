@@ -24,7 +24,7 @@
 #include "runtime/program/elf.h"
 
 #define INCLUDES 8 /* nesting of includes in ld.so.conf */
-#define CONF_MAX 65536
+#define CONF_BLANKS " \t\r\f\v:,"
 
 #if defined(__x86_64__)
 #define TRIPLET "x86_64-linux-gnu"
@@ -42,43 +42,11 @@
 
 /* ---- Where the system's libraries are ---- */
 
-static bool is_word(const struct fbr_ld_conf *w, const char *word)
+static bool dirs_have(const struct fbr_closure *c, const char *dir, size_t len)
 {
-    return w->len == strlen(word) && !memcmp(w->word, word, w->len);
-}
-
-bool fbr_ld_conf_next(const char **text, const char *end, struct fbr_ld_conf *out)
-{
-    const char *p = *text;
-
-    while (p < end) {
-        if (*p == '\n') {
-            out->inside = out->include = false;
-            p++;
-        } else if (strchr(" \t\r\f\v:,", *p)) { /* also matches a NUL */
-            p++;
-        } else if (*p == '#') {
-            while (p < end && *p != '\n')
-                p++;
-        } else {
-            bool first = !out->inside;
-
-            for (out->word = p; p < end && *p && !strchr(" \t\r\f\v\n:,#", *p); p++)
-                continue;
-            out->len = (size_t)(p - out->word);
-            out->inside = true;
-            if (first && is_word(out, "include")) {
-                out->include = true;
-            } else if (first && is_word(out, "hwcap")) { /* obsolete, ignored */
-                while (p < end && *p != '\n')
-                    p++;
-            } else {
-                *text = p;
-                return true;
-            }
-        }
-    }
-    *text = end;
+    for (size_t i = 0; i < c->dirs.n; i++)
+        if (strlen(c->dirs.at[i]) == len && !memcmp(c->dirs.at[i], dir, len))
+            return true;
     return false;
 }
 
@@ -86,28 +54,21 @@ static int dirs_add(struct fbr_closure *c, const char *dir, size_t len)
 {
     while (len > 1 && dir[len - 1] == '/')
         len--;
-    for (size_t i = 0; i < c->dirs.n; i++)
-        if (strlen(c->dirs.at[i]) == len && !memcmp(c->dirs.at[i], dir, len))
-            return 0;
-    return fbr_args_add(&c->dirs, dir, len);
+    return dirs_have(c, dir, len) ? 0 : fbr_args_add(&c->dirs, dir, len);
 }
 
 static int read_conf(struct fbr_closure *c, const char *path, int depth);
 
-/* A relative `pattern` starts in the folder of the file `from`. */
-static int include_conf(struct fbr_closure *c, const char *from, const struct fbr_ld_conf *w,
-                        int depth)
+/* A relative pattern starts in the folder of the file `from`. */
+static int include_conf(struct fbr_closure *c, const char *from, const char *word, int depth)
 {
     char pattern[PATH_MAX];
     const char *slash = strrchr(from, '/');
     glob_t found;
     int rc = 0;
 
-    if (w->word[0] == '/' || !slash)
-        snprintf(pattern, sizeof(pattern), "%.*s", (int)w->len, w->word);
-    else
-        snprintf(pattern, sizeof(pattern), "%.*s/%.*s", (int)(slash - from), from, (int)w->len,
-                 w->word);
+    snprintf(pattern, sizeof(pattern), "%.*s%s",
+             word[0] == '/' || !slash ? 0 : (int)(slash + 1 - from), from, word);
     if (glob(pattern, 0, NULL, &found) != 0)
         return 0;
     for (size_t i = 0; i < found.gl_pathc && rc == 0; i++)
@@ -119,31 +80,31 @@ static int include_conf(struct fbr_closure *c, const char *from, const struct fb
 /* A file that cannot be read counts as missing, as with ldconfig. */
 static int read_conf(struct fbr_closure *c, const char *path, int depth)
 {
-    struct fbr_ld_conf w = {0};
     FILE *f = depth < INCLUDES ? fopen(path, "re") : NULL;
-    char *text;
-    const char *at;
-    size_t len;
+    char *line = NULL;
+    size_t size = 0;
     int rc = 0;
 
-    if (!f)
-        return 0;
-    at = text = malloc(CONF_MAX);
-    if (!text) {
-        fclose(f);
-        return -ENOMEM;
-    }
-    len = fread(text, 1, CONF_MAX, f);
-    fclose(f);
-    while (rc == 0 && fbr_ld_conf_next(&at, text + len, &w)) {
-        const char *type = memchr(w.word, '=', w.len);
+    while (f && rc == 0 && getline(&line, &size, f) > 0) {
+        char *rest = NULL, *word;
+        bool include;
 
-        if (w.include)
-            rc = include_conf(c, path, &w, depth);
-        else if (w.word[0] == '/')
-            rc = dirs_add(c, w.word, type ? (size_t)(type - w.word) : w.len);
+        line[strcspn(line, "#\n")] = '\0';
+        word = strtok_r(line, CONF_BLANKS, &rest);
+        include = word && !strcmp(word, "include");
+        if (word && (include || !strcmp(word, "hwcap"))) /* hwcap is obsolete, and ignored */
+            word = include ? strtok_r(NULL, CONF_BLANKS, &rest) : NULL;
+        for (; word && rc == 0; word = strtok_r(NULL, CONF_BLANKS, &rest))
+            if (include)
+                rc = include_conf(c, path, word, depth);
+            else if (word[0] == '/')
+                rc = dirs_add(c, word, strcspn(word, "="));
     }
-    free(text);
+    if (f && rc == 0 && !feof(f) && errno == ENOMEM)
+        rc = -ENOMEM;
+    free(line);
+    if (f)
+        fclose(f);
     return rc;
 }
 
@@ -561,15 +522,9 @@ int fbr_closure_add_mapped(struct fbr_closure *c, struct fbr_error *err)
 
     if (rc < 0)
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
-    for (const char *const *m = c->o.mapped; m && *m && rc == 0; m++) {
-        size_t len = (size_t)(strrchr(*m, '/') - *m), i = 0;
-
-        while (i < c->dirs.n &&
-               (strlen(c->dirs.at[i]) != len || strncmp(c->dirs.at[i], *m, len) != 0))
-            i++;
-        if (i == c->dirs.n)
+    for (const char *const *m = c->o.mapped; m && *m && rc == 0; m++)
+        if (!dirs_have(c, *m, (size_t)(strrchr(*m, '/') - *m)))
             rc = closure_take_plugin(c, *m, err);
-    }
     return rc;
 }
 

@@ -275,6 +275,28 @@ static void test_directories_of_ld_so_conf_and_the_cache_that_leads_to_them(void
     fbr_closure_free(c);
 }
 
+static void test_words_of_ld_so_conf(void **state)
+{
+    struct fbr_closure *c = new_closure(NULL);
+    struct fbr_error err = {0, ""};
+
+    (void)state;
+    write_text("/ld.so.conf", 0644,
+               "# a comment\n"
+               "  /usr/local/lib # another\n"
+               "include /nowhere/a.conf b/*.conf\n"
+               "hwcap 1 nosegneg /hwcap\n"
+               "/x:/y, /z/\t/includes=libc6\n"
+               "/include include relative /x\n"
+               "/last");
+    write_text("/b/1.conf", 0644, "/of/b");
+    write_elf("/prog", (struct elf_file){.needed = {"libgone.so"}});
+    assert_int_equal(fbr_closure_add(c, in_root("/prog"), &err), -ENOENT);
+    assert_holds(err.text,
+                 "is not in /usr/local/lib:/of/b:/x:/y:/z:/includes:/include:/last:/lib/");
+    fbr_closure_free(c);
+}
+
 static void test_a_library_of_another_machine_is_passed_over(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
@@ -646,36 +668,6 @@ static void test_a_directory_is_made_with_those_above_it(void **state)
     fbr_closure_free(c);
 }
 
-/* ---- ld.so.conf ---- */
-
-static void test_words_of_ld_so_conf(void **state)
-{
-    static const char text[] = "# a comment\n"
-                               "  /usr/local/lib # another\n"
-                               "include /etc/a.conf b/*.conf\n"
-                               "hwcap 1 nosegneg\n"
-                               "/x:/y, /z\t/includes\n"
-                               "/include include\n"
-                               "/last";
-    static const char *const words[] = {
-        "/usr/local/lib", "+/etc/a.conf", "+b/*.conf", "/x",   "/y", "/z",
-        "/includes",      "/include",     "include",   "/last"};
-    const char *at = text, *end = text + sizeof(text) - 1;
-    struct fbr_ld_conf w = {0};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        bool include = words[i][0] == '+';
-
-        assert_true(fbr_ld_conf_next(&at, end, &w));
-        assert_int_equal(w.include, include);
-        assert_int_equal(w.len, strlen(words[i] + include));
-        assert_memory_equal(w.word, words[i] + include, w.len);
-    }
-    assert_false(fbr_ld_conf_next(&at, end, &w));
-    assert_ptr_equal(at, end);
-}
-
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
 
 int main(void)
@@ -688,6 +680,7 @@ int main(void)
         CASE(test_data_brings_no_interpreter_and_may_be_missing),
         CASE(test_folders_of_modules_go_without_histories),
         CASE(test_directories_of_ld_so_conf_and_the_cache_that_leads_to_them),
+        CASE(test_words_of_ld_so_conf),
         CASE(test_a_library_of_another_machine_is_passed_over),
         CASE(test_a_missing_library_is_told_with_who_needs_it_and_where_it_was_sought),
         CASE(test_the_interpreter_is_taken_and_missed),
@@ -706,7 +699,6 @@ int main(void)
         CASE(test_a_system_has_places_and_people),
         CASE(test_what_lies_in_roots_home_is_for_whoever_runs_the_image),
         CASE(test_a_directory_is_made_with_those_above_it),
-        CASE(test_words_of_ld_so_conf),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
