@@ -13,8 +13,6 @@ static const struct fbr_backend_ops *const backends[] = {&fbr_docker_ops, &fbr_k
 static const struct fbr_image_ops image = {.open = fbr_image_open,
                                            .close = fbr_image_close,
                                            .facts = fbr_image_facts,
-                                           .files = fbr_image_files,
-                                           .note = fbr_image_note,
                                            .write = fbr_image_write,
                                            .load = fbr_image_load,
                                            .name = fbr_image_name};

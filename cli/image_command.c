@@ -173,32 +173,29 @@ done:
 
 /* ---- Output ---- */
 
-static void put_notes(struct fbr_json *j, const struct made *m)
+static void put_notes(struct fbr_json *j, const struct fbr_image_facts *f)
 {
-    const char *note;
-
     fbr_json_array(j, "notes");
-    for (size_t i = 0; (note = m->ops->note(m->image, i)); i++)
-        fbr_json_str(j, NULL, note);
+    for (char *const *note = f->notes; note && *note; note++)
+        fbr_json_str(j, NULL, *note);
     fbr_json_end_array(j);
 }
 
-static void put_files(struct fbr_json *j, const struct made *m)
+static void put_files(struct fbr_json *j, const struct fbr_image_facts *f)
 {
     static const char *const kinds[] = {
         [FBR_FILE_DIRECTORY] = "directory", [FBR_FILE_LINK] = "link", [FBR_FILE_REGULAR] = "file"};
-    const struct fbr_file *const *files;
-    size_t n = 0;
 
-    files = m->ops->files(m->image, &n);
     fbr_json_array(j, "list");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < f->files; i++) {
+        const struct fbr_file *file = f->list[i];
+
         fbr_json_object(j, NULL);
-        fbr_json_str(j, "path", files[i]->path);
-        fbr_json_str(j, "kind", kinds[files[i]->kind]);
-        fbr_json_int(j, "size", (int64_t)files[i]->size);
-        if (files[i]->target)
-            fbr_json_str(j, "target", files[i]->target);
+        fbr_json_str(j, "path", file->path);
+        fbr_json_str(j, "kind", kinds[file->kind]);
+        fbr_json_int(j, "size", (int64_t)file->size);
+        if (file->target)
+            fbr_json_str(j, "target", file->target);
         fbr_json_end_object(j);
     }
     fbr_json_end_array(j);
@@ -221,9 +218,9 @@ static int print_json(const struct made *m, bool dry)
     fbr_json_int(&j, "bytes", (int64_t)f.bytes);
     fbr_json_int(&j, "archive", (int64_t)f.archive);
     fbr_json_double(&j, "seconds", (double)(fbr_now_ms() - m->began) / 1000);
-    put_notes(&j, m);
+    put_notes(&j, &f);
     if (dry)
-        put_files(&j, m);
+        put_files(&j, &f);
     fbr_json_end_object(&j);
     return cli_print_json(out, &j) ? COULD_NOT : 0;
 }
@@ -234,7 +231,6 @@ static int print(const struct made *m)
     FILE *out = m->given_away ? stderr : stdout;
     char size[32], plain[PATH_MAX];
     struct fbr_image_facts f;
-    const char *note;
 
     if (m->args->values[IMAGE_QUIET].number)
         return 0;
@@ -243,8 +239,8 @@ static int print(const struct made *m)
     fbr_printable_plain(plain, sizeof(plain), m->where);
     fprintf(out, "%s: %s, %zu files, %.2f s, in %s\n", m->name, size, f.files,
             (double)(fbr_now_ms() - m->began) / 1000, plain);
-    for (size_t i = 0; (note = m->ops->note(m->image, i)); i++) {
-        fbr_printable_plain(plain, sizeof(plain), note);
+    for (char *const *note = f.notes; note && *note; note++) {
+        fbr_printable_plain(plain, sizeof(plain), *note);
         fprintf(stderr, "fiber: note: %s\n", plain);
     }
     return 0;
@@ -252,18 +248,19 @@ static int print(const struct made *m)
 
 static int print_files(const struct made *m)
 {
-    const struct fbr_file *const *files;
     char plain[PATH_MAX], target[PATH_MAX];
-    size_t n = 0;
+    struct fbr_image_facts f;
 
-    files = m->ops->files(m->image, &n);
-    for (size_t i = 0; i < n; i++) {
-        fbr_printable_plain(plain, sizeof(plain), files[i]->path);
-        fbr_printable_plain(target, sizeof(target), files[i]->target ? files[i]->target : "");
-        printf("%12llu  %s%s%s\n", (unsigned long long)files[i]->size, plain,
-               files[i]->kind == FBR_FILE_DIRECTORY ? "/"
-               : files[i]->target                   ? " -> "
-                                                    : "",
+    m->ops->facts(m->image, &f);
+    for (size_t i = 0; i < f.files; i++) {
+        const struct fbr_file *file = f.list[i];
+
+        fbr_printable_plain(plain, sizeof(plain), file->path);
+        fbr_printable_plain(target, sizeof(target), file->target ? file->target : "");
+        printf("%12llu  %s%s%s\n", (unsigned long long)file->size, plain,
+               file->kind == FBR_FILE_DIRECTORY ? "/"
+               : file->target                   ? " -> "
+                                                : "",
                target);
     }
     return 0;

@@ -97,9 +97,9 @@ void closure_note(struct fbr_closure *c, const char *fmt, ...)
     va_end(ap);
 }
 
-const char *fbr_closure_note(const struct fbr_closure *c, size_t i)
+char *const *fbr_closure_notes(const struct fbr_closure *c)
 {
-    return i < c->notes.n ? c->notes.at[i] : NULL;
+    return c->notes.at;
 }
 
 uint64_t fbr_closure_bytes(const struct fbr_closure *c)
@@ -516,11 +516,12 @@ static int add_named(struct fbr_closure *c, const char *path, int scripts, struc
     return scripts ? add_interpreter(c, at.path, scripts - 1, err) : 0;
 }
 
-/* Makes an absolute path, for free(); NULL, and a message in *err. */
-static char *absolute(const char *path, struct fbr_error *err)
+char *fbr_path_absolute(const char *path, struct fbr_error *err)
 {
     char here[PATH_MAX], *whole = NULL;
 
+    while (!strncmp(path, "./", 2))
+        path += 2 + strspn(path + 2, "/");
     if (is_under(path, "/proc")) /* /proc/self/exe: the file itself, not the link */
         whole = realpath(path, NULL);
     else if (path[0] != '/' && !getcwd(here, sizeof(here)))
@@ -535,7 +536,7 @@ static char *absolute(const char *path, struct fbr_error *err)
 
 int fbr_closure_add(struct fbr_closure *c, const char *path, struct fbr_error *err)
 {
-    char *whole = absolute(path, err);
+    char *whole = fbr_path_absolute(path, err);
     int rc = whole ? add_named(c, whole, SCRIPTS, err) : -ENOENT;
 
     free(whole);
@@ -544,7 +545,7 @@ int fbr_closure_add(struct fbr_closure *c, const char *path, struct fbr_error *e
 
 int fbr_closure_add_data(struct fbr_closure *c, const char *path, struct fbr_error *err)
 {
-    char *whole = absolute(path, err);
+    char *whole = fbr_path_absolute(path, err);
     int rc;
 
     c->as_data = true;

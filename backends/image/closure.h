@@ -86,11 +86,15 @@ void fbr_closure_measure(struct fbr_closure *c);
 /* The time of the last change as in struct fbr_file. */
 int64_t fbr_file_mtime(const struct stat *st);
 uint64_t fbr_closure_bytes(const struct fbr_closure *c);
-/* Returns a note for the user: libraries that plugins need and that are missing here. NULL after
- * the last note. */
-const char *fbr_closure_note(const struct fbr_closure *c, size_t i);
+/* Returns the notes for the user, NULL-terminated: libraries that plugins need and that are missing
+ * here. NULL: none. */
+char *const *fbr_closure_notes(const struct fbr_closure *c);
 
+/* Makes a path absolute, for free(); NULL, and a message. */
+char *fbr_path_absolute(const char *path, struct fbr_error *err);
 /* Whether `dir`, of `len` bytes, is in a search path, which may be NULL. Pure. */
 bool fbr_path_has(const char *path, const char *dir, size_t len);
+/* Adds it, unless it is there. -ENOMEM. Pure. */
+int fbr_path_add(char **path, const char *dir, size_t len);
 
 #endif

@@ -254,20 +254,17 @@ bool fbr_path_has(const char *path, const char *dir, size_t len)
     return false;
 }
 
-/* Adds the directory to the container's library path. False without memory. */
-static bool note_directory(struct fbr_closure *c, const char *path)
+int fbr_path_add(char **path, const char *dir, size_t len)
 {
-    size_t len = (size_t)(strrchr(path, '/') - path);
-    char *longer = NULL;
+    char *longer;
 
-    if (fbr_path_has(c->mapped_path, path, len))
-        return true;
-    if (asprintf(&longer, "%s%s%.*s", c->mapped_path ? c->mapped_path : "",
-                 c->mapped_path ? ":" : "", (int)len, path) < 0)
-        return false;
-    free(c->mapped_path);
-    c->mapped_path = longer;
-    return true;
+    if (fbr_path_has(*path, dir, len))
+        return 0;
+    if (asprintf(&longer, "%s%s%.*s", *path ? *path : "", *path ? ":" : "", (int)len, dir) < 0)
+        return -ENOMEM;
+    free(*path);
+    *path = longer;
+    return 0;
 }
 
 /* Finds a library among those that this process has loaded, by an environment or a call that is no
@@ -279,7 +276,7 @@ static bool in_mapped(const struct scope *s, const char *name, char out[PATH_MAX
         if (strcmp(strrchr(*m, '/') + 1, name) != 0 || strlen(*m) >= PATH_MAX || !fits(s, *m, e))
             continue;
         snprintf(out, PATH_MAX, "%s", *m);
-        if (note_directory(s->c, *m))
+        if (fbr_path_add(&s->c->mapped_path, *m, (size_t)(strrchr(*m, '/') - *m)) == 0)
             return true;
         fbr_elf_close(e);
     }

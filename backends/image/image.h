@@ -46,9 +46,11 @@ struct fbr_image_spec {
 struct fbr_image_facts {
     /* of the plan: made from the paths, sizes and times of the files, and from the options */
     const char *id;
-    size_t files;       /* entries of the layer */
-    uint64_t bytes;     /* of the files */
-    uint64_t archive;   /* bytes written, after fbr_image_write() */
+    size_t files;                       /* number of entries of the layer */
+    const struct fbr_file *const *list; /* the entries; valid until the image is closed */
+    char *const *notes;                 /* for the user, NULL-terminated; NULL: none */
+    uint64_t bytes;                     /* of the files */
+    uint64_t archive;                   /* bytes written, after fbr_image_write() */
     const char *digest; /* "sha256:...", the image's id for an engine, after fbr_image_write() */
 };
 
@@ -68,9 +70,6 @@ char *fbr_image_library_path(void);
 void fbr_image_mapped(struct fbr_args *list);
 
 void fbr_image_facts(const struct fbr_image *i, struct fbr_image_facts *out);
-const struct fbr_file *const *fbr_image_files(struct fbr_image *i, size_t *count);
-/* NULL after the last note */
-const char *fbr_image_note(const struct fbr_image *i, size_t at);
 
 /* Writes the archive to fd, from its position on; fd may be a pipe. -EINVAL: not a valid name;
  * -EPIPE: the reader has gone (no SIGPIPE); -ESTALE: a file was changed meanwhile. */
@@ -91,8 +90,6 @@ struct fbr_image_ops {
     int (*open)(struct fbr_image **out, const struct fbr_image_spec *spec, struct fbr_error *err);
     void (*close)(struct fbr_image *i);
     void (*facts)(const struct fbr_image *i, struct fbr_image_facts *out);
-    const struct fbr_file *const *(*files)(struct fbr_image *i, size_t *count);
-    const char *(*note)(const struct fbr_image *i, size_t at);
     int (*write)(struct fbr_image *i, const char *name, int fd, struct fbr_error *err);
     int (*load)(struct fbr_image *i, const char *name, const struct fbr_config *config,
                 char engine[FBR_IMAGE_ENGINE_MAX], struct fbr_error *err);

@@ -24,23 +24,20 @@
 char *fbr_image_library_path(void)
 {
     const char *path = fbr_getenv("LD_LIBRARY_PATH");
-    char here[PATH_MAX] = "", *whole = NULL, *longer;
+    char here[PATH_MAX];
+    struct fbr_buf whole;
 
     if (!path || !*path || !getcwd(here, sizeof(here)))
         return NULL;
+    fbr_buf_init(&whole);
     for (const char *at = path; *at; at += strcspn(at, ":;"), at += *at != '\0') {
         int len = (int)strcspn(at, ":;");
         bool absolute = *at == '/';
 
-        if (asprintf(&longer, "%s%s%s%s%.*s", whole ? whole : "", whole ? ":" : "",
-                     absolute ? "" : here, absolute || !len ? "" : "/", len, at) < 0)
-            longer = NULL;
-        free(whole);
-        whole = longer;
-        if (!whole)
-            return NULL;
+        fbr_putf(&whole, "%s%s%s%.*s", whole.len ? ":" : "", absolute ? "" : here,
+                 absolute || !len ? "" : "/", len, at);
     }
-    return whole;
+    return fbr_buf_text(&whole);
 }
 
 bool image_is_module(const char *path)

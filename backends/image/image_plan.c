@@ -29,22 +29,6 @@ static const char *variable(const char *const *env, const char *name)
 
 /* ---- What runs ---- */
 
-/* Makes "/here/train" from "./train": the given name, with its links. */
-static char *absolute(const char *path)
-{
-    char here[PATH_MAX], *whole = NULL;
-
-    if (!strncmp(path, "/proc/", 6))
-        return realpath(path, NULL);
-    while (!strncmp(path, "./", 2))
-        path += 2 + strspn(path + 2, "/");
-    if (path[0] == '/')
-        return strdup(path);
-    if (!getcwd(here, sizeof(here)) || asprintf(&whole, "%s/%s", here, path) < 0)
-        return NULL;
-    return whole;
-}
-
 static bool is_program(const char *path)
 {
     struct stat st;
@@ -52,35 +36,29 @@ static bool is_program(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);
 }
 
-/* The first program runs by default; PATH gets the folders of all programs. */
-static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_buf *b)
+/* The first program runs by default; *path gets the folders of all programs. */
+static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, char **path)
 {
     bool entry = spec->entrypoint && spec->entrypoint[0];
     int rc = 0;
 
     for (size_t k = 0; spec->files && spec->files[k] && rc == 0; k++) {
-        char *file = absolute(spec->files[k]);
+        char *file = fbr_path_absolute(spec->files[k], NULL);
         size_t len;
+        bool program;
 
         if (!file)
             return -ENOMEM;
         len = (size_t)(strrchr(file, '/') - file);
-        if (is_program(file)) {
-            if (!i->cmd.n && !entry)
-                rc = fbr_args_add(&i->cmd, file, strlen(file));
-            fbr_put_u8(b, '\0');
-            b->len -= !b->failed; /* terminates the text for fbr_path_has() */
-            if (!b->failed && len && !memchr(file, ':', len) &&
-                !fbr_path_has((const char *)b->data + strlen("PATH="), file, len) &&
-                !fbr_path_has(DEFAULT_PATH, file, len)) {
-                fbr_put(b, file, len);
-                fbr_put_u8(b, ':');
-            }
-        }
+        program = is_program(file);
+        if (program && !i->cmd.n && !entry)
+            rc = fbr_args_addf(&i->cmd, "%s", file);
+        if (program && rc == 0 && len && !memchr(file, ':', len) &&
+            !fbr_path_has(DEFAULT_PATH, file, len))
+            rc = fbr_path_add(path, file, len);
         free(file);
     }
-    fbr_put(b, DEFAULT_PATH, sizeof(DEFAULT_PATH));
-    return b->failed ? -ENOMEM : rc;
+    return rc;
 }
 
 /* Sets the caller's variables, and the directories of libraries that only this process can find. */
@@ -100,15 +78,12 @@ static int set_env(struct fbr_image *i, const struct fbr_image_spec *spec)
 
 static int set_words(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_error *err)
 {
-    struct fbr_buf b;
-    int rc;
+    char *path = NULL;
+    int rc = set_programs(i, spec, &path);
 
-    fbr_buf_init(&b);
-    fbr_put(&b, "PATH=", 5);
-    rc = set_programs(i, spec, &b);
     if (rc == 0 && !variable(spec->env, "PATH"))
-        rc = fbr_args_addf(&i->env, "%s", (const char *)b.data);
-    fbr_buf_fini(&b);
+        rc = fbr_args_addf(&i->env, "PATH=%s%s" DEFAULT_PATH, path ? path : "", path ? ":" : "");
+    free(path);
     if (rc < 0 || set_env(i, spec) < 0 ||
         fbr_args_add_all(&i->entrypoint, (char *const *)(uintptr_t)spec->entrypoint) < 0 ||
         (spec->workdir && !(i->workdir = strdup(spec->workdir))))
@@ -235,15 +210,6 @@ void fbr_image_facts(const struct fbr_image *i, struct fbr_image_facts *out)
     out->digest = i->digest;
     out->archive = i->archive;
     out->bytes = fbr_closure_bytes(i->closure);
-    fbr_closure_files(i->closure, &out->files);
-}
-
-const struct fbr_file *const *fbr_image_files(struct fbr_image *i, size_t *count)
-{
-    return fbr_closure_files(i->closure, count);
-}
-
-const char *fbr_image_note(const struct fbr_image *i, size_t at)
-{
-    return fbr_closure_note(i->closure, at);
+    out->list = fbr_closure_files(i->closure, &out->files);
+    out->notes = fbr_closure_notes(i->closure);
 }

@@ -237,7 +237,7 @@ static void test_data_brings_no_interpreter_and_may_be_missing(void **state)
     assert_int_equal(fbr_closure_add_data(c, in_root("/lib/nowhere"), NULL), 0);
     found(c, "/lib/cgi.py");
     found(c, "/lib/x.so");
-    assert_holds(fbr_closure_note(c, 0), "libnowhere.so, which is not on this host");
+    assert_holds(fbr_closure_notes(c)[0], "libnowhere.so, which is not on this host");
     fbr_closure_free(c);
 }
 
@@ -446,8 +446,8 @@ static void test_a_directory_is_taken_with_what_its_programs_need(void **state)
     assert_string_equal(found(c, "/d/folder")->target, "../elsewhere");
     assert_string_equal(found(c, "/d/broken")->target, "nowhere");
     assert_absent(c, "/d/fifo");
-    assert_holds(fbr_closure_note(c, 0), "/d/sub/plugin.so needs the library libgone.so");
-    assert_null(fbr_closure_note(c, 1));
+    assert_holds(fbr_closure_notes(c)[0], "/d/sub/plugin.so needs the library libgone.so");
+    assert_null(fbr_closure_notes(c)[1]);
     fbr_closure_free(c);
 }
 
@@ -462,7 +462,7 @@ static void test_a_plugin_may_need_what_another_program_brought(void **state)
     write_elf("/d/plugin.so", (struct elf_file){.needed = {"liba.so.1"}});
     add(c, "/prog");
     add(c, "/d");
-    assert_null(fbr_closure_note(c, 0));
+    assert_null(fbr_closure_notes(c));
     fbr_closure_free(c);
 }
 
@@ -538,7 +538,7 @@ static void test_fibers_modules_come_with_its_library(void **state)
     found(c, "/lib/fiber/pmix.so");
     assert_absent(c, "/lib/fiber/cluster.so");
     assert_absent(c, "/lib/fiber/other.so");
-    assert_holds(fbr_closure_note(c, 0), "pmix.so needs the library libgone.so");
+    assert_holds(fbr_closure_notes(c)[0], "pmix.so needs the library libgone.so");
     fbr_closure_free(c);
     assert_int_equal(fbr_closure_new(&c, &o, NULL), 0);
     add(c, "/bin/prog");
@@ -577,7 +577,7 @@ static void test_a_module_that_everybody_can_write_is_left_out(void **state)
     add(c, "/libfiber.so.0");
     assert_absent(c, "/fiber/crypto.so");
     if (access(TEST_MODULE_DIR, F_OK) < 0) /* else those that are installed are taken */
-        assert_holds(fbr_closure_note(c, 0), "its modules");
+        assert_holds(fbr_closure_notes(c)[0], "its modules");
     fbr_closure_free(c);
 }
 
