@@ -260,16 +260,12 @@ static int bad_host(const char *origin, int line, const char *word, size_t len,
 /* Returns 0 if the text is not a number of slots. */
 static unsigned read_slots(const char *text, size_t len)
 {
-    unsigned long n = 0;
+    char digits[7];
 
-    if (len == 0 || len > 6)
+    if (len == 0 || len >= sizeof(digits))
         return 0;
-    for (size_t i = 0; i < len; i++) {
-        if (!isdigit((unsigned char)text[i]))
-            return 0;
-        n = n * 10 + (unsigned long)(text[i] - '0');
-    }
-    return (unsigned)n;
+    snprintf(digits, sizeof(digits), "%.*s", (int)len, text);
+    return digits[strspn(digits, "0123456789")] ? 0 : (unsigned)strtoul(digits, NULL, 10);
 }
 
 static int add_host(struct fbr_hosts *h, const char *name, size_t len, unsigned slots,

@@ -521,9 +521,8 @@ static void take_bundle(struct fbr_docker_job *j, const char *why)
         cannot_bundle(j, err.text);
 }
 
-void fbr_docker_on_bundle(void *backend, const char *why)
+void fbr_docker_on_bundle(struct fbr_backend *b, const char *why)
 {
-    struct fbr_backend *b = backend;
     struct fbr_docker_job *j;
 
     do { /* from the beginning each time, because a step may change the list */

@@ -26,27 +26,24 @@ struct known_image {
 };
 
 struct fbr_docker_bundle {
+    struct fbr_backend *b; /* not valid if closed */
     struct fbr_loop *loop;
     struct known_image *images;
-    void (*made)(void *user, const char *why);
-    void *user;
     uv_work_t work;
     struct fbr_error err;
     int fd; /* the memory file, when it is complete */
     bool at_work, whole, closed;
 };
 
-int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_loop *loop,
-                           void (*made)(void *user, const char *why), void *user,
+int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_backend *b,
                            struct fbr_error *err)
 {
     struct fbr_docker_bundle *d = calloc(1, sizeof(*d));
 
     if (!d)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    d->loop = loop;
-    d->made = made;
-    d->user = user;
+    d->b = b;
+    d->loop = b->env.loop;
     d->fd = -1;
     *out = d;
     return 0;
@@ -129,7 +126,7 @@ static void on_made(uv_work_t *work, int status)
         close(d->fd);
         d->fd = -1;
     }
-    d->made(d->user, d->whole ? NULL : d->err.text);
+    fbr_docker_on_bundle(d->b, d->whole ? NULL : d->err.text);
 }
 
 int fbr_docker_bundle_take(struct fbr_docker_bundle *d, struct fbr_error *err)

@@ -88,7 +88,7 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
     if ((rc = fbr_docker_engine_open(&b->engine, env->loop, env->config, err)) < 0 ||
         (rc = fbr_docker_images_open(&b->images, &b->engine, env->config, env->loop,
                                      fbr_docker_on_image, b, err)) < 0 ||
-        (rc = fbr_docker_bundle_open(&b->bundle, env->loop, fbr_docker_on_bundle, b, err)) < 0)
+        (rc = fbr_docker_bundle_open(&b->bundle, b, err)) < 0)
         goto fail;
     if (fbr_timer_init(&b->again, env->loop, on_again, b) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
@@ -235,31 +235,31 @@ static void on_last(void *user, const struct fbr_http_answer *a)
 
 static void add_last(struct fbr_backend *b, struct last *l, const char *name, bool maybe)
 {
-    l->maybe = maybe;
-    l->gone = true; /* until a request exists */
-    l->r = (struct fbr_http_request){.method = "DELETE", .done = on_last, .user = l};
-    l->r.path = fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1", name);
-    if (l->r.path)
-        l->gone = false;
+    char *path = fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1", name);
+
+    *l = (struct last){
+        .r = {.method = "DELETE", .path = path, .done = on_last, .user = l},
+        .gone = !path,
+        .maybe = maybe,
+    };
 }
 
 static void remove_last(struct fbr_backend *b, struct last *l, size_t n)
 {
     struct fbr_http_request *r = calloc(n, sizeof(*r));
     uint64_t until = fbr_now_ms() + MAKING_MS;
-    size_t left = n;
 
-    for (unsigned round = 0; r && left && (round == 0 || fbr_now_ms() < until); round++) {
-        if (round)
-            usleep(AGAIN_US);
-        left = 0;
+    for (bool again = false; r; again = true) {
+        size_t left = 0;
+
         for (size_t i = 0; i < n; i++)
             if (!l[i].gone)
                 r[left++] = l[i].r;
+        if (!left || (again && fbr_now_ms() >= until))
+            break;
+        if (again)
+            usleep(AGAIN_US);
         fbr_http_now(b->engine.http, r, left, CLOSE_MS);
-        left = 0;
-        for (size_t i = 0; i < n; i++)
-            left += !l[i].gone;
     }
     free(r);
 }

@@ -94,21 +94,20 @@ void fbr_docker_job_runs(struct fbr_docker_job *j);
 void fbr_docker_job_wipe(struct fbr_docker_job *j);
 void fbr_docker_job_on_time(void *job);
 fbr_docker_image_news fbr_docker_on_image;
-void fbr_docker_on_bundle(void *backend, const char *why);
+/* The archive with our program is ready, or cannot be made (`why`, else NULL). */
+void fbr_docker_on_bundle(struct fbr_backend *b, const char *why);
 
 int fbr_docker_sweep_images(struct fbr_backend *b, int64_t before_ms, int dry,
                             fbr_backend_swept *swept, void *user, struct fbr_error *err);
 
-/* Calls made() when the archive is ready, or cannot be made (`why`, else NULL). */
-int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_loop *loop,
-                           void (*made)(void *user, const char *why), void *user,
+int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_backend *b,
                            struct fbr_error *err);
 void fbr_docker_bundle_close(struct fbr_docker_bundle *d); /* NULL is allowed */
 /* Whether an image lacks our program: 1, 0, or -1: not checked yet. */
 int fbr_docker_bundle_lacks(const struct fbr_docker_bundle *d, const char *image);
 void fbr_docker_bundle_learn(struct fbr_docker_bundle *d, const char *image, bool lacks);
 /* Returns a descriptor of the archive, for one reader, which closes it. -EAGAIN: the archive is
- * being made, and made() follows; other errors with a sentence. */
+ * being made, and fbr_docker_on_bundle() follows; other errors with a sentence. */
 int fbr_docker_bundle_take(struct fbr_docker_bundle *d, struct fbr_error *err);
 
 /* Watches the events of our run, from its beginning. */
