@@ -58,7 +58,7 @@ static void find_caller(struct fbr_backend *b)
 
     if (geteuid() == 0 || b->wishes.user[0])
         return;
-    info = fbr_docker_engine_get(&b->engine, "/info", NULL, NULL, NULL);
+    info = fbr_docker_engine_get(&b->engine, "/info", NULL, NULL);
     if (!info)
         return;
     rootless = fbr_docker_has_option(info, "rootless") ||
@@ -290,38 +290,24 @@ static void remove_all(struct fbr_backend *b)
     free(l);
 }
 
-static void on_left(void *user, const struct fbr_http_answer *a)
-{
-    struct json_t *list = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
-    bool *left = user;
-
-    *left = fbr_json_count(list) > 0;
-    fbr_json_free(list);
-}
-
 /* Waits until the engine has removed the ended containers, which it does in its own time. Until
  * then the removal of their network fails, because the network is in use. */
 static void wait_removed(struct fbr_backend *b)
 {
-    struct fbr_http_request r = {.method = "GET", .done = on_left};
     uint64_t until = fbr_now_ms() + REMOVED_MS;
-    char filter[80], *escaped, *path = NULL;
-    bool left = true;
+    bool left = b->run[0];
+    char filter[80];
 
     snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.run=%.36s\"]}", b->run);
-    escaped = fbr_http_escape(filter);
-    if (b->run[0] && escaped)
-        path = fbr_docker_path(&b->engine, "/containers/json?all=1&filters=%s", escaped);
-    r.path = path;
-    r.user = &left;
-    while (path && left && fbr_now_ms() < until) {
-        left = false; /* without an answer there is nothing to wait for */
-        fbr_http_now(b->engine.http, &r, 1, ANSWER_MS);
+    while (left && fbr_now_ms() < until) {
+        char *path = fbr_docker_list_path(b, "/containers/json?all=1", filter);
+        struct json_t *list = fbr_docker_engine_ask(&b->engine, "GET", path, ANSWER_MS, NULL, NULL);
+
+        left = fbr_json_count(list) > 0; /* without an answer there is nothing to wait for */
+        fbr_json_free(list);
         if (left)
             usleep(AGAIN_US);
     }
-    free(path);
-    free(escaped);
 }
 
 static void docker_close(struct fbr_backend *b)
@@ -354,8 +340,7 @@ static int docker_list(struct fbr_backend *b, fbr_backend_found *found, void *us
     char filter[64];
 
     snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.uid=%d\"]}", (int)geteuid());
-    list =
-        fbr_docker_engine_get(&b->engine, "/containers/json?all=1&filters=%s", filter, NULL, err);
+    list = fbr_docker_engine_get(&b->engine, "/containers/json?all=1&filters=%s", filter, err);
     if (!list)
         return -EIO;
     for (size_t i = 0; i < fbr_json_count(list); i++) {
@@ -374,42 +359,17 @@ static int docker_list(struct fbr_backend *b, fbr_backend_found *found, void *us
     return 0;
 }
 
-struct now {
-    int status;
-    char *why;
-};
-
-static void on_now(void *user, const struct fbr_http_answer *a)
-{
-    struct now *n = user;
-
-    n->status = a->status;
-    fbr_http_describe(a, n->why, 300);
-}
-
-int fbr_docker_now(struct fbr_backend *b, const char *method, char *path, uint64_t ms,
-                   char why[300])
-{
-    struct now n = {0, why};
-    const struct fbr_http_request r = {.method = method, .path = path, .done = on_now, .user = &n};
-
-    snprintf(why, 300, "out of memory");
-    if (path)
-        fbr_http_now(b->engine.http, &r, 1, ms);
-    free(path);
-    return n.status;
-}
-
 static int docker_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
 {
-    char why[300];
     char *path = fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1", id);
-    int status = fbr_docker_now(b, "DELETE", path, CLOSE_MS, why);
+    struct fbr_error why = {0, ""};
+    int status;
 
+    fbr_json_free(fbr_docker_engine_ask(&b->engine, "DELETE", path, CLOSE_MS, &status, &why));
     /* 409: its removal is in progress */
     return status == 204 || status == 404 || status == 409
                ? 0
-               : fbr_fail(err, -EIO, "%.12s: %s", id, why);
+               : fbr_fail(err, -EIO, "%.12s: %s", id, why.text);
 }
 
 static int docker_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)

@@ -80,11 +80,6 @@ struct fbr_backend {
     bool tty; /* the overlay sets a terminal, so output has no frames */
 };
 
-/* Sends one request, frees its path, and waits for the answer, for `ms`. Returns the status, or 0;
- * `why` (300 bytes) describes an answer that is not 2xx. */
-int fbr_docker_now(struct fbr_backend *b, const char *method, char *path, uint64_t ms,
-                   char why[300]);
-
 void fbr_docker_job_start(struct fbr_docker_job *j);
 void fbr_docker_job_signal(struct fbr_docker_job *j, int sig);
 /* Takes the engine's report of the container's end. */
@@ -117,6 +112,8 @@ void fbr_docker_sweep(struct fbr_backend *b);
 /* Reads the output of a container, as backend.h says. */
 int fbr_docker_logs(struct fbr_backend *b, const char *id, int follow,
                     const struct fbr_backend_reader *reader, struct fbr_error *err);
+/* Returns a path with a filter, which is JSON, for fbr_docker_send(). */
+char *fbr_docker_list_path(const struct fbr_backend *b, const char *path, const char *filter);
 /* Requests the list of our containers: a container that is missing from it is gone. */
 void fbr_docker_look(struct fbr_backend *b);
 

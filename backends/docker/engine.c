@@ -120,19 +120,16 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
     snprintf(q->why, sizeof(q->why), "%.290s", err.text);
 }
 
-struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path,
-                                     const char *name, int *status, struct fbr_error *err)
+struct json_t *fbr_docker_engine_ask(const struct fbr_docker_engine *e, const char *method,
+                                     char *path, uint64_t ms, int *status, struct fbr_error *err)
 {
     struct asked q = {.e = e, .why = "out of memory"};
-    char *escaped = fbr_http_escape(name ? name : "");
-    char *whole = escaped ? fbr_docker_path(e, path, escaped) : NULL;
     const struct fbr_http_request r = {
-        .method = "GET", .path = whole, .done = on_asked, .user = &q};
+        .method = method, .path = path, .done = on_asked, .user = &q};
 
-    free(escaped);
-    if (whole)
-        fbr_http_now(e->http, &r, 1, ASK_MS);
-    free(whole);
+    if (path)
+        fbr_http_now(e->http, &r, 1, ms);
+    free(path);
     if (status)
         *status = q.status;
     if (!q.json)
@@ -142,6 +139,16 @@ struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *pa
                             : -ECONNREFUSED,
                  "%s: %s", e->name, q.why);
     return q.json;
+}
+
+struct json_t *fbr_docker_engine_get(const struct fbr_docker_engine *e, const char *path,
+                                     const char *name, struct fbr_error *err)
+{
+    char *escaped = fbr_http_escape(name ? name : "");
+    char *whole = escaped ? fbr_docker_path(e, path, escaped) : NULL;
+
+    free(escaped);
+    return fbr_docker_engine_ask(e, "GET", whole, ASK_MS, NULL, err);
 }
 
 /* ---- Where it is ---- */
@@ -368,7 +375,7 @@ static void find_own(struct fbr_docker_engine *e)
     struct json_t *j = NULL;
 
     if (mounts && fbr_docker_own_id(mounts, e->own))
-        j = fbr_docker_engine_get(e, "/containers/%s/json", e->own, NULL, NULL);
+        j = fbr_docker_engine_get(e, "/containers/%s/json", e->own, NULL);
     /* we run in a container of another engine, or in none */
     if (!j)
         e->own[0] = '\0';
@@ -380,7 +387,7 @@ static void find_own(struct fbr_docker_engine *e)
 
 static int ask_version(struct fbr_docker_engine *e, struct fbr_error *err)
 {
-    struct json_t *version = fbr_docker_engine_get(e, "/version", NULL, NULL, err);
+    struct json_t *version = fbr_docker_engine_get(e, "/version", NULL, err);
     int rc;
 
     if (!version)
@@ -428,7 +435,7 @@ void fbr_docker_engine_close(struct fbr_docker_engine *e)
 static int network_address(struct fbr_docker_engine *e, const char *network, char *out, size_t size,
                            struct fbr_error *err)
 {
-    struct json_t *j = fbr_docker_engine_get(e, "/networks/%s", network, NULL, err);
+    struct json_t *j = fbr_docker_engine_get(e, "/networks/%s", network, err);
     char first[64], address[FBR_HOST_ADDRESS_MAX] = "";
     const struct json_t *ipam;
     const char *gateway, *interface, *subnet;
@@ -468,7 +475,7 @@ static int address_in_container(struct fbr_docker_engine *e, const char *network
     snprintf(out, size, "%s", e->own_address);
     if (!network[0] || strcmp(network, e->own_network) == 0)
         return 0;
-    j = fbr_docker_engine_get(e, "/containers/%s/json", e->own, NULL, err);
+    j = fbr_docker_engine_get(e, "/containers/%s/json", e->own, err);
     snprintf(out, size, "%s",
              fbr_json_text(j, "NetworkSettings", "Networks", network, "IPAddress", NULL));
     fbr_json_free(j);

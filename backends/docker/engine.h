@@ -41,9 +41,13 @@ char *fbr_docker_path(const struct fbr_docker_engine *e, const char *format, ...
 struct fbr_http_call *fbr_docker_send(const struct fbr_docker_engine *e, char *path,
                                       struct fbr_http_request r);
 
-/* Sends a GET, waits for the answer and parses it. `path` may have one %s, which becomes `name`,
- * escaped. NULL and a message if it is not 2xx with JSON. */
-struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path,
-                                     const char *name, int *status, struct fbr_error *err);
+/* Sends a request to that path, frees the path, and waits `ms` for the answer. Unless `status` is
+ * NULL, *status becomes the status, or 0. Returns the answer as JSON; NULL and a message if it is
+ * not 2xx with JSON. */
+struct json_t *fbr_docker_engine_ask(const struct fbr_docker_engine *e, const char *method,
+                                     char *path, uint64_t ms, int *status, struct fbr_error *err);
+/* The same for a GET. `path` may have one %s, which becomes `name`, escaped. */
+struct json_t *fbr_docker_engine_get(const struct fbr_docker_engine *e, const char *path,
+                                     const char *name, struct fbr_error *err);
 
 #endif

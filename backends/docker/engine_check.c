@@ -10,6 +10,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#define LOOK_MS 10000
+
 struct reporting {
     fbr_backend_report *say;
     void *user;
@@ -35,7 +37,7 @@ static void report(const struct reporting *t, enum fbr_finding finding, const ch
 static void check_engine(struct fbr_docker_engine *e, const struct reporting *t)
 {
     struct fbr_error err = {0, ""};
-    struct json_t *v = fbr_docker_engine_get(e, "/version", NULL, NULL, &err);
+    struct json_t *v = fbr_docker_engine_get(e, "/version", NULL, &err);
     const char *platform =
         fbr_json_text(fbr_json_item(fbr_json_at(v, "Components", NULL), 0), "Name", NULL);
 
@@ -137,8 +139,13 @@ void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *mac
 
 static bool is_on_engine(struct fbr_docker_engine *e, const char *image, int *status)
 {
-    struct json_t *j = fbr_docker_engine_get(e, "/images/%s/json", image, status, NULL);
+    char *escaped = fbr_http_escape(image), *path = NULL;
+    struct json_t *j;
 
+    if (escaped)
+        path = fbr_docker_path(e, "/images/%s/json", escaped);
+    free(escaped);
+    j = fbr_docker_engine_ask(e, "GET", path, LOOK_MS, status, NULL);
     fbr_json_free(j);
     return j != NULL;
 }
@@ -183,7 +190,7 @@ static void check_network(struct fbr_docker_engine *e, const struct fbr_config *
         network = e->own_network[0] ? e->own_network : "bridge";
     if (strcmp(network, "host") == 0 || strcmp(network, "none") == 0 || e->own_address[0])
         return; /* docker_address() reports the error */
-    j = fbr_docker_engine_get(e, "/networks/%s", network, NULL, &err);
+    j = fbr_docker_engine_get(e, "/networks/%s", network, &err);
     gateway =
         fbr_json_text(fbr_json_item(fbr_json_at(j, "IPAM", "Config", NULL), 0), "Gateway", NULL);
     if (!j)
@@ -209,7 +216,7 @@ void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *ima
     struct utsname machine;
 
     check_engine(e, &t);
-    info = fbr_docker_engine_get(e, "/info", NULL, NULL, &err);
+    info = fbr_docker_engine_get(e, "/info", NULL, &err);
     memset(&machine, 0, sizeof(machine));
     uname(&machine);
     if (info)

@@ -26,8 +26,7 @@ static struct fbr_docker_job *find_job(struct fbr_backend *b, const char *id, co
     return NULL;
 }
 
-/* Returns the path with a filter, which is JSON, for fbr_docker_send(). */
-static char *with_filter(const struct fbr_backend *b, const char *path, const char *filter)
+char *fbr_docker_list_path(const struct fbr_backend *b, const char *path, const char *filter)
 {
     char *escaped = fbr_http_escape(filter), *whole = NULL;
 
@@ -110,7 +109,7 @@ void fbr_docker_watch(struct fbr_backend *b)
     snprintf(path, sizeof(path), "/events?since=%s", b->since);
     snprintf(filter, sizeof(filter), "{\"type\":[\"container\"],\"label\":[\"fiber.run=%s\"]}",
              b->run);
-    b->events = fbr_docker_send(&b->engine, with_filter(b, path, filter),
+    b->events = fbr_docker_send(&b->engine, fbr_docker_list_path(b, path, filter),
                                 (struct fbr_http_request){.method = "GET",
                                                           .data = on_events,
                                                           .opened = on_events_opened,
@@ -196,7 +195,7 @@ void fbr_docker_sweep(struct fbr_backend *b)
 
     snprintf(filter, sizeof(filter),
              "{\"label\":[\"fiber.uid=%d\"],\"status\":[\"created\",\"exited\"]}", (int)geteuid());
-    fbr_docker_send(&b->engine, with_filter(b, "/containers/json?all=1", filter),
+    fbr_docker_send(&b->engine, fbr_docker_list_path(b, "/containers/json?all=1", filter),
                     (struct fbr_http_request){.method = "GET", .done = on_leftovers, .user = b});
 }
 
@@ -213,7 +212,7 @@ void fbr_docker_look(struct fbr_backend *b)
         j->asked = j->state >= RUNNING;
     snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.run=%s\"]}", b->run);
     b->looking = fbr_docker_send(
-        &b->engine, with_filter(b, "/containers/json?all=1", filter),
+        &b->engine, fbr_docker_list_path(b, "/containers/json?all=1", filter),
         (struct fbr_http_request){
             .method = "GET", .patience_ms = FBR_DOCKER_PATIENCE_MS, .done = on_list, .user = b});
 }

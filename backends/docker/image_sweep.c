@@ -29,11 +29,12 @@ struct sweep {
 };
 
 /* Removes only the name: the engine keeps the layers as long as another name has them. */
-static int delete_image(struct fbr_backend *b, const char *tag, char why[300])
+static int delete_image(struct fbr_backend *b, const char *tag, struct fbr_error *err)
 {
     char *path = fbr_docker_path(&b->engine, "/images/%s", tag);
-    int status = fbr_docker_now(b, "DELETE", path, REMOVE_MS, why);
+    int status;
 
+    fbr_json_free(fbr_docker_engine_ask(&b->engine, "DELETE", path, REMOVE_MS, &status, err));
     if (status / 100 == 2 || status == 404)
         return 0;
     return status == 409 ? -EBUSY : -EIO;
@@ -44,16 +45,15 @@ static void name_again(struct fbr_backend *b, const char *tag)
 {
     char *path = fbr_docker_path(&b->engine, "/images/%s/tag?repo=fiber-auto&tag=%s", tag,
                                  tag + sizeof(PREFIX) - 1);
-    char why[300];
 
-    fbr_docker_now(b, "POST", path, REMOVE_MS, why);
+    fbr_json_free(fbr_docker_engine_ask(&b->engine, "POST", path, REMOVE_MS, NULL, NULL));
 }
 
 /* Returns the time of its last use in ms; 0: the engine does not report one. */
 static int64_t since(struct fbr_backend *b, const char *tag)
 {
     struct fbr_error err;
-    struct json_t *image = fbr_docker_engine_get(&b->engine, "/images/%s/json", tag, NULL, &err);
+    struct json_t *image = fbr_docker_engine_get(&b->engine, "/images/%s/json", tag, &err);
     int64_t s = image ? fbr_json_time(fbr_json_text(image, "Metadata", "LastTagTime", NULL)) : 0;
     fbr_json_free(image);
     return s > 0 ? s * 1000 : 0; /* an image that was never tagged has a time in the year 1 */
@@ -63,7 +63,7 @@ static void look_at(struct sweep *s, const struct json_t *image, const char *tag
 {
     struct fbr_swept e = {
         .kind = "image", .id = tag, .bytes = fbr_json_int(image, 0, "Size", NULL)};
-    char why[300] = "";
+    struct fbr_error err = {0, ""};
     int rc;
 
     if (strncmp(tag, PREFIX, sizeof(PREFIX) - 1) != 0)
@@ -80,12 +80,12 @@ static void look_at(struct sweep *s, const struct json_t *image, const char *tag
     } else if (s->dry) {
         e.why = "no container uses it";
     } else {
-        rc = delete_image(s->b, tag, why);
+        rc = delete_image(s->b, tag, &err);
         /* a container has begun to use it meanwhile */
         if (rc == -EBUSY)
             return;
         e.action = rc < 0 ? FBR_SWEPT_FAILED : FBR_SWEPT_REMOVED;
-        e.why = rc < 0 ? why : "no container uses it";
+        e.why = rc < 0 ? err.text : "no container uses it";
     }
     s->swept(s->user, &e);
 }
@@ -98,10 +98,9 @@ int fbr_docker_sweep_images(struct fbr_backend *b, int64_t before_ms, int dry,
     int rc;
 
     images = fbr_docker_engine_get(&b->engine, "/images/json?filters=%s",
-                                   "{\"reference\":[\"fiber-auto\"]}", NULL, err);
+                                   "{\"reference\":[\"fiber-auto\"]}", err);
     s.containers =
-        images ? fbr_docker_engine_get(&b->engine, "/containers/json?all=1", NULL, NULL, err)
-               : NULL;
+        images ? fbr_docker_engine_get(&b->engine, "/containers/json?all=1", NULL, err) : NULL;
     for (size_t i = 0; s.containers && i < fbr_json_count(images); i++) {
         const struct json_t *image = fbr_json_item(images, i);
         const struct json_t *tags = fbr_json_at(image, "RepoTags", NULL);
