@@ -128,15 +128,8 @@ static void fail(struct fbr_docker_job *j, const char *why)
     finish(j, CANNOT_START, text);
 }
 
-/* The container belongs to something else, and stays. */
-static void fail_taken(struct fbr_docker_job *j, const char *why)
+static void fail_killed(struct fbr_docker_job *j)
 {
-    finish(j, CANNOT_START, why);
-}
-
-static void fail_killed(struct fbr_docker_job *j, const char *why)
-{
-    (void)why;
     remove_container(j);
     finish(j, -j->sig, "");
 }
@@ -185,34 +178,31 @@ static void explain(const struct fbr_docker_job *j, char *out, size_t size)
         explain_exec(j, out, size);
 }
 
-static void end(struct fbr_docker_job *j, const char *why)
+static void end(struct fbr_docker_job *j)
 {
     char text[280];
 
-    (void)why;
     explain(j, text, sizeof(text));
     finish(j, j->code, text);
 }
 
-static void end_lost(struct fbr_docker_job *j, const char *why)
+static void end_lost(struct fbr_docker_job *j)
 {
-    (void)why;
     finish(j, FBR_EXIT_UNKNOWN, "lost its container: it was removed, or the engine was restarted");
 }
 
-static void drain_more(struct fbr_docker_job *j, const char *why)
+static void drain_more(struct fbr_docker_job *j)
 {
-    (void)why;
     fbr_timer_start(&j->timer, DRAIN_MS, 0);
 }
 
-static void drain(struct fbr_docker_job *j, const char *why)
+static void drain(struct fbr_docker_job *j)
 {
     /* little output is left */
     if (j->output && j->paused)
         fbr_http_pause(j->output, false);
     if (j->output || j->state == LOST)
-        drain_more(j, why);
+        drain_more(j);
     else
         step(j, ON_TIME, "");
 }
@@ -243,16 +233,14 @@ void fbr_docker_job_on_time(void *job)
     step(job, ON_TIME, "");
 }
 
-static void look(struct fbr_docker_job *j, const char *why)
+static void look(struct fbr_docker_job *j)
 {
-    (void)why;
     if (!j->output)
         fbr_docker_look(j->b);
 }
 
-static void look_soon(struct fbr_docker_job *j, const char *why)
+static void look_soon(struct fbr_docker_job *j)
 {
-    (void)why;
     fbr_timer_start(&j->timer, LOOK_MS, 0);
 }
 
@@ -336,11 +324,10 @@ void fbr_docker_job_runs(struct fbr_docker_job *j)
 }
 
 /* The engine lists the container as running. The engine's log has all its output. */
-static void read_log(struct fbr_docker_job *j, const char *why)
+static void read_log(struct fbr_docker_job *j)
 {
     const struct fbr_docker_engine *e = &j->b->engine;
 
-    (void)why;
     if (j->output)
         return;
     memset(&j->frames, 0, sizeof(j->frames));
@@ -374,9 +361,8 @@ void fbr_docker_job_signal(struct fbr_docker_job *j, int sig)
     step(j, sig == SIGTERM || sig == SIGKILL ? ON_KILL : ON_SIGNAL, "");
 }
 
-static void pass_signal(struct fbr_docker_job *j, const char *why)
+static void pass_signal(struct fbr_docker_job *j)
 {
-    (void)why;
     /* the container may have ended with the engine, and the runtime waits */
     if (j->sig == SIGKILL && j->b->away)
         notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
@@ -388,19 +374,19 @@ static void pass_signal(struct fbr_docker_job *j, const char *why)
 
 /* ---- Starting ---- */
 
-static void run(struct fbr_docker_job *j, const char *why)
+static void run(struct fbr_docker_job *j)
 {
     if (j->sig)
         send_signal(j, j->sig);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
     if (!j->output)
-        look_soon(j, why);
+        look_soon(j);
 }
 
-static void run_drain(struct fbr_docker_job *j, const char *why)
+static void run_drain(struct fbr_docker_job *j)
 {
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
-    drain(j, why);
+    drain(j);
 }
 
 /* Receives the answer; a job has one request in flight at a time. */
@@ -440,9 +426,8 @@ static void ask(struct fbr_docker_job *j, const char *format, const char *text,
         step(j, ON_REFUSED, "out of memory");
 }
 
-static void start(struct fbr_docker_job *j, const char *why)
+static void start(struct fbr_docker_job *j)
 {
-    (void)why;
     fbr_docker_job_wipe(j);
     ask(j, "/containers/%s/start", j->id, (struct fbr_http_request){.method = "POST"});
 }
@@ -454,11 +439,10 @@ static void on_attached(void *user)
 
 /* Puts the next archive into the container: first our program, if the image lacks it, then the
  * ticket. */
-static void put_next(struct fbr_docker_job *j, const char *why)
+static void put_next(struct fbr_docker_job *j)
 {
     struct fbr_http_request r = {.method = "PUT", .type = "application/x-tar"};
 
-    (void)why;
     if (j->archive == 0 && j->bundle < 0)
         j->archive = 1;
     if (j->archive == 1 && !j->ticket.len)
@@ -476,7 +460,7 @@ static void put_next(struct fbr_docker_job *j, const char *why)
     ask(j, "/containers/%s/archive?path=/", j->id, r);
 }
 
-static void fill(struct fbr_docker_job *j, const char *why)
+static void fill(struct fbr_docker_job *j)
 {
     const struct fbr_docker_engine *e = &j->b->engine;
 
@@ -494,7 +478,7 @@ static void fill(struct fbr_docker_job *j, const char *why)
     }
     if (j->paused)
         fbr_http_pause(j->output, true);
-    put_next(j, why);
+    put_next(j);
 }
 
 /* ---- An image without our program ---- */
@@ -509,11 +493,10 @@ static void cannot_bundle(struct fbr_docker_job *j, const char *why)
     step(j, ON_REFUSED, text);
 }
 
-static void take_bundle(struct fbr_docker_job *j, const char *why)
+static void take_bundle(struct fbr_docker_job *j)
 {
     struct fbr_error err = {0, ""};
 
-    (void)why;
     j->bundle = fbr_docker_bundle_take(j->b->bundle, &err);
     if (j->bundle >= 0)
         step(j, ON_BUNDLE, "");
@@ -530,23 +513,21 @@ void fbr_docker_on_bundle(struct fbr_backend *b, const char *why)
         if (j && why)
             cannot_bundle(j, why);
         else if (j)
-            take_bundle(j, "");
+            take_bundle(j);
     } while (j);
 }
 
 /* Removes a container that was created with a command that the image lacks. */
-static void undo(struct fbr_docker_job *j, const char *why)
+static void undo(struct fbr_docker_job *j)
 {
-    (void)why;
     ask(j, "/containers/%s?force=1&v=1", j->id, (struct fbr_http_request){.method = "DELETE"});
 }
 
 /* Checks whether a new container has the program. */
-static void probe(struct fbr_docker_job *j, const char *why)
+static void probe(struct fbr_docker_job *j)
 {
     char *program = fbr_http_escape(j->b->program), *query = NULL;
 
-    (void)why;
     if (j->bundled)
         step(j, ON_BUNDLED, "");
     else if (!j->bundled_body || fbr_docker_bundle_lacks(j->b->bundle, j->image) == 0)
@@ -582,9 +563,8 @@ static void on_looked_up(void *user, const struct fbr_http_answer *a)
     step(j, event, say);
 }
 
-static void look_up(struct fbr_docker_job *j, const char *why)
+static void look_up(struct fbr_docker_job *j)
 {
-    (void)why;
     ask(j, "/containers/%s/json", j->name,
         (struct fbr_http_request){.method = "GET", .done = on_looked_up});
 }
@@ -626,13 +606,12 @@ static void await_image(struct fbr_docker_job *j, int fetch)
         step(j, fetch == 0 ? ON_IMAGE : ON_REFUSED, "out of memory");
 }
 
-static void pull(struct fbr_docker_job *j, const char *why)
+static void pull(struct fbr_docker_job *j)
 {
     bool made = fbr_docker_images_is_made(j->b->images, j->image);
     int fetch = fbr_docker_images_pull(j->b->images, j->image);
     char text[300];
 
-    (void)why;
     snprintf(text, sizeof(text), "image %.200s is not on the engine, and is pulled", j->image);
     await_image(j, fetch);
     if (fetch > 0 && !made) /* a slow pull may report nothing for a while */
@@ -651,11 +630,10 @@ static bool has_line(const struct fbr_backend *b)
     return n > AT_ONCE;
 }
 
-static void create(struct fbr_docker_job *j, const char *why)
+static void create(struct fbr_docker_job *j)
 {
     const char *body = j->body;
 
-    (void)why;
     if (has_line(j->b))
         notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
                                           .text = "the engine starts other containers first",
@@ -671,7 +649,7 @@ static void create(struct fbr_docker_job *j, const char *why)
 
 static void step(struct fbr_docker_job *j, enum fbr_container_event event, const char *why)
 {
-    static void (*const actions[FBR_CONTAINER_ACTIONS])(struct fbr_docker_job *, const char *) = {
+    static void (*const actions[FBR_CONTAINER_ACTIONS])(struct fbr_docker_job *) = {
         [DO_CREATE] = create,
         [DO_PULL] = pull,
         [DO_LOOK_UP] = look_up,
@@ -691,15 +669,17 @@ static void step(struct fbr_docker_job *j, enum fbr_container_event event, const
         [DO_DRAIN_MORE] = drain_more,
         [DO_END] = end,
         [DO_END_LOST] = end_lost,
-        [DO_FAIL] = fail,
-        [DO_FAIL_TAKEN] = fail_taken,
         [DO_FAIL_KILLED] = fail_killed,
     };
     const struct fbr_container_step s = fbr_container_step(j->state, event);
 
     j->state = s.next;
-    if (actions[s.action])
-        actions[s.action](j, why);
+    if (s.action == DO_FAIL)
+        fail(j, why);
+    else if (s.action == DO_FAIL_TAKEN) /* the container is another's, and stays */
+        finish(j, CANNOT_START, why);
+    else if (actions[s.action])
+        actions[s.action](j);
 }
 
 void fbr_docker_job_start(struct fbr_docker_job *j)
