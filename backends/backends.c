@@ -57,37 +57,38 @@ bool fbr_backend_variable(const char *name)
     return false;
 }
 
-const struct fbr_backend_about *fbr_backend_about(const char *name)
+static const struct fbr_backend_ops *find(const struct fbr_backend_ops *const *list,
+                                          const char *name)
 {
-    for (size_t i = 0; fbr_backends[i]; i++)
-        if (strcmp(fbr_backends[i]->name, name) == 0)
-            return fbr_backends[i]->about;
-    return NULL;
+    while (*list && strcmp((*list)->name, name) != 0)
+        list++;
+    return *list;
 }
 
-static const struct fbr_backend_ops *whole(const struct fbr_backend_ops *b, struct fbr_error *err)
+const struct fbr_backend_about *fbr_backend_about(const char *name)
 {
-    const struct fbr_cluster *cluster;
+    const struct fbr_backend_ops *b = find(fbr_backends, name);
 
-    if (b->open)
-        return b;
-    cluster = fbr_module("cluster", err);
-    for (size_t i = 0; cluster && cluster->backends[i]; i++)
-        if (strcmp(cluster->backends[i]->name, b->name) == 0)
-            return cluster->backends[i];
-    if (!cluster)
-        fbr_wrap(err, "backend %s", b->name);
-    else
-        fbr_fail(err, -ENOENT, "backend %s: the module has no such backend", b->name);
-    return NULL;
+    return b ? b->about : NULL;
 }
 
 const struct fbr_backend_ops *fbr_backend_find(const char *name, struct fbr_error *err)
 {
-    for (int i = 0; fbr_backends[i]; i++)
-        if (strcmp(fbr_backends[i]->name, name) == 0)
-            return whole(fbr_backends[i], err);
-    fbr_fail(err, -ENOENT, "there is no backend '%s' in this build; it has: %s", name,
-             fbr_backend_names);
-    return NULL;
+    const struct fbr_backend_ops *b = find(fbr_backends, name);
+    const struct fbr_cluster *cluster;
+
+    if (!b)
+        fbr_fail(err, -ENOENT, "there is no backend '%s' in this build; it has: %s", name,
+                 fbr_backend_names);
+    if (!b || b->open)
+        return b;
+    cluster = fbr_module("cluster", err);
+    if (!cluster) {
+        fbr_wrap(err, "backend %s", name);
+        return NULL;
+    }
+    b = find(cluster->backends, name);
+    if (!b)
+        fbr_fail(err, -ENOENT, "backend %s: the module has no such backend", name);
+    return b;
 }
