@@ -159,12 +159,6 @@ int fbr_closure_new(struct fbr_closure **out, const struct fbr_closure_options *
     if (!c)
         return fbr_fail(err, -ENOMEM, "out of memory");
     c->o = *o;
-    c->o.library_path = o->library_path ? strdup(o->library_path) : NULL;
-    c->o.ld_so_conf = strdup(o->ld_so_conf ? o->ld_so_conf : "/etc/ld.so.conf");
-    if (!c->o.ld_so_conf || (o->library_path && !c->o.library_path)) {
-        fbr_closure_free(c);
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    }
     *out = c;
     return 0;
 }
@@ -188,8 +182,6 @@ void fbr_closure_free(struct fbr_closure *c)
     fbr_args_fini(&c->notes);
     free(c->sorted);
     closure_dirs_free(c);
-    free((void *)(uintptr_t)c->o.library_path);
-    free((void *)(uintptr_t)c->o.ld_so_conf);
     free(c);
 }
 

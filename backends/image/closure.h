@@ -41,6 +41,7 @@ struct fbr_file {
     int64_t mtime; /* in ns; 0 if made here */
 };
 
+/* Texts and lists are valid until nothing more is added to the closure. */
 struct fbr_closure_options {
     const char *library_path; /* LD_LIBRARY_PATH in the container; NULL: not set */
     bool no_plugins;          /* without the plugins that libraries load */

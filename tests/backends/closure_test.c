@@ -26,6 +26,7 @@
 #include "tests/support/sync.h"
 
 static char root[128]; /* of a case's files */
+static char conf[160];
 
 static int make_root(void **state)
 {
@@ -36,6 +37,7 @@ static int make_root(void **state)
     if (!realpath(made, whole))
         return -1;
     snprintf(root, sizeof(root), "%.100s", whole);
+    snprintf(conf, sizeof(conf), "%s/ld.so.conf", root);
     return 0;
 }
 
@@ -82,8 +84,7 @@ static void write_link(const char *target, const char *name)
 
 static struct fbr_closure *new_closure(const char *library_path)
 {
-    const struct fbr_closure_options o = {.library_path = library_path,
-                                          .ld_so_conf = in_root("/ld.so.conf")};
+    const struct fbr_closure_options o = {.library_path = library_path, .ld_so_conf = conf};
     struct fbr_closure *c;
 
     assert_int_equal(fbr_closure_new(&c, &o, NULL), 0);
@@ -198,7 +199,7 @@ static void test_what_the_process_has_loaded_counts_where_nothing_else_is_found(
 {
     char needed[PATH_MAX], other[PATH_MAX], plugin[PATH_MAX], path[PATH_MAX];
     const char *const mapped[] = {needed, other, plugin, NULL};
-    const struct fbr_closure_options o = {.mapped = mapped, .ld_so_conf = in_root("/ld.so.conf")};
+    const struct fbr_closure_options o = {.mapped = mapped, .ld_so_conf = conf};
     struct fbr_closure *c;
 
     (void)state;
