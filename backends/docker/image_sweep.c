@@ -52,9 +52,9 @@ static void name_again(struct fbr_backend *b, const char *tag)
 /* Returns the time of its last use in ms; 0: the engine does not report one. */
 static int64_t since(struct fbr_backend *b, const char *tag)
 {
-    struct fbr_error err;
-    struct json_t *image = fbr_docker_engine_get(&b->engine, "/images/%s/json", tag, &err);
-    int64_t s = image ? fbr_json_time(fbr_json_text(image, "Metadata", "LastTagTime", NULL)) : 0;
+    struct json_t *image = fbr_docker_engine_get(&b->engine, "/images/%s/json", tag, NULL);
+    int64_t s = fbr_json_time(fbr_json_text(image, "Metadata", "LastTagTime", NULL));
+
     fbr_json_free(image);
     return s > 0 ? s * 1000 : 0; /* an image that was never tagged has a time in the year 1 */
 }
