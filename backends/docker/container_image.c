@@ -47,7 +47,6 @@ struct fbr_docker_images {
     struct fbr_docker_engine *engine;
     const struct fbr_config *config;
     struct fbr_loop *loop;
-    struct json_t *overlay;
     fbr_docker_image_news *news;
     void *user;
     struct fetch *fetches;
@@ -398,31 +397,11 @@ bool fbr_docker_images_is_made(const struct fbr_docker_images *m, const char *im
 
 /* ---- The beginning and the end ---- */
 
-static int load_overlay(struct fbr_docker_images *m, struct fbr_error *err)
-{
-    const char *path = fbr_config_str(m->config, "docker_template");
-    struct fbr_error why = {0, ""};
-    size_t len;
-    char *text;
-
-    if (!path[0])
-        return 0;
-    text = fbr_fds_slurp(path, &len, &why);
-    if (!text)
-        return fbr_fail(err, -EINVAL, "docker_template: %.400s", why.text);
-    m->overlay = fbr_json_parse(text, len, &why);
-    free(text);
-    if (m->overlay && !fbr_json_is_object(m->overlay))
-        fbr_fail(&why, -EINVAL, "not a JSON object ({...})");
-    return why.text[0] ? fbr_fail(err, -EINVAL, "docker_template %s: %.300s", path, why.text) : 0;
-}
-
 int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_engine *engine,
                            const struct fbr_config *config, struct fbr_loop *loop,
                            fbr_docker_image_news *news, void *user, struct fbr_error *err)
 {
     struct fbr_docker_images *m = calloc(1, sizeof(*m));
-    int rc;
 
     if (!m)
         return fbr_fail(err, -ENOMEM, "out of memory");
@@ -431,12 +410,6 @@ int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_eng
     m->loop = loop;
     m->news = news;
     m->user = user;
-    rc = load_overlay(m, err);
-    if (rc < 0) {
-        fbr_json_free(m->overlay);
-        free(m);
-        return rc;
-    }
     *out = m;
     return 0;
 }
@@ -463,11 +436,5 @@ void fbr_docker_images_close(struct fbr_docker_images *m)
     if (m->fetches)
         return;
     fbr_image_close(m->image);
-    fbr_json_free(m->overlay);
     free(m);
-}
-
-const struct json_t *fbr_docker_images_overlay(const struct fbr_docker_images *m)
-{
-    return m->overlay;
 }

@@ -23,9 +23,6 @@ int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_eng
 /* No callback runs after it. */
 void fbr_docker_images_close(struct fbr_docker_images *m);
 
-/* Returns the contents of the file of the key docker_template, or NULL. */
-const struct json_t *fbr_docker_images_overlay(const struct fbr_docker_images *m);
-
 /* Writes the name of the image for a job that names `image` (NULL: none). */
 int fbr_docker_images_choose(struct fbr_docker_images *m, const char *image, char *out, size_t size,
                              struct fbr_error *err);

@@ -20,6 +20,7 @@
 #include "backends/docker/engine_check.h"
 #include "backends/docker/docker_priv.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
 #define CLOSE_MS 20000
@@ -72,6 +73,25 @@ static void find_caller(struct fbr_backend *b)
 
 /* ---- What the runtime calls ---- */
 
+static int load_overlay(struct fbr_backend *b, struct fbr_error *err)
+{
+    const char *path = fbr_config_str(b->env.config, "docker_template");
+    struct fbr_error why = {0, ""};
+    size_t len;
+    char *text;
+
+    if (!path[0])
+        return 0;
+    text = fbr_fds_slurp(path, &len, &why);
+    if (!text)
+        return fbr_fail(err, -EINVAL, "docker_template: %.400s", why.text);
+    b->overlay = fbr_json_parse(text, len, &why);
+    free(text);
+    if (b->overlay && !fbr_json_is_object(b->overlay))
+        fbr_fail(&why, -EINVAL, "not a JSON object ({...})");
+    return why.text[0] ? fbr_fail(err, -EINVAL, "docker_template %s: %.300s", path, why.text) : 0;
+}
+
 static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *env,
                        struct fbr_error *err)
 {
@@ -86,6 +106,7 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
     fbr_environ_use(env->environ);
     b->env = *env;
     if ((rc = fbr_docker_engine_open(&b->engine, env->loop, env->config, err)) < 0 ||
+        (rc = load_overlay(b, err)) < 0 ||
         (rc = fbr_docker_images_open(&b->images, &b->engine, env->config, env->loop,
                                      fbr_docker_on_image, b, err)) < 0 ||
         (rc = fbr_docker_bundle_open(&b->bundle, b, err)) < 0)
@@ -99,14 +120,14 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
     snprintf(b->since, sizeof(b->since), "1");
     snprintf(b->network, sizeof(b->network), "%.250s",
              network[0] ? network : b->engine.own_network);
-    b->tty = fbr_json_bool(fbr_docker_images_overlay(b->images), "Tty", NULL);
+    b->tty = fbr_json_bool(b->overlay, "Tty", NULL);
     b->wishes = (struct fbr_docker_wishes){.network = b->network,
                                            .user = fbr_config_str(env->config, "docker_user"),
                                            .mounts = fbr_config_str(env->config, "docker_mounts"),
                                            .caps = fbr_config_str(env->config, "docker_caps"),
                                            .shm = fbr_config_size(env->config, "docker_shm"),
                                            .pids = fbr_config_int(env->config, "docker_pids"),
-                                           .overlay = fbr_docker_images_overlay(b->images),
+                                           .overlay = b->overlay,
                                            .master = b->master};
     find_caller(b);
     *out = b;
@@ -115,6 +136,7 @@ fail:
     fbr_docker_bundle_close(b->bundle);
     fbr_docker_images_close(b->images);
     fbr_docker_engine_close(&b->engine);
+    fbr_json_free(b->overlay);
     free(b);
     return rc;
 }
@@ -329,6 +351,7 @@ static void docker_close(struct fbr_backend *b)
     fbr_docker_bundle_close(b->bundle);
     fbr_docker_images_close(b->images);
     fbr_docker_engine_close(&b->engine);
+    fbr_json_free(b->overlay);
     free(b->groups);
     free(b);
 }

@@ -60,6 +60,7 @@ struct fbr_docker_removal {
 struct fbr_backend {
     struct fbr_backend_env env;
     struct fbr_docker_engine engine;
+    struct json_t *overlay; /* of the file that docker_template names; NULL: none */
     struct fbr_docker_wishes wishes;
     struct fbr_docker_images *images;
     struct fbr_docker_bundle *bundle;
