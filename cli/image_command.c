@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -322,6 +323,8 @@ static int make(struct made *m, bool into_engine, struct fbr_error *err)
     bool json = m->args->values[IMAGE_JSON].number > 0;
     int rc = open_image(m, err);
 
+    if (!dry) /* a reader that goes away is an error with a sentence */
+        signal(SIGPIPE, SIG_IGN);
     if (rc < 0 || (!dry && (rc = into_engine ? build(m, err) : export_image(m, err)) < 0))
         return cli_failed(COULD_NOT, "image %s: %s", m->name, err->text);
     if (json)

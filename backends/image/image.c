@@ -10,7 +10,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -365,26 +364,6 @@ done:
     return rc;
 }
 
-/* SIGPIPE is blocked while we write, and a SIGPIPE that our write caused is removed. */
-static int put_quietly(struct fbr_image *i, const struct parts *p, struct sink *s,
-                       struct fbr_error *err)
-{
-    const struct timespec now = {0, 0};
-    sigset_t pipe, old, pending;
-    int rc;
-
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &pipe, &old);
-    rc = put_archive(i, p, s, err);
-    if (s->failed == -EPIPE && !sigismember(&pending, SIGPIPE))
-        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
-            continue;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc;
-}
-
 int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_error *err)
 {
     char tagged[FBR_IMAGE_NAME_MAX], whole[FBR_IMAGE_NAME_MAX];
@@ -397,7 +376,7 @@ int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_er
     err = err ? err : &own;
     err->code = 0;
     if ((rc = fbr_image_name(name, tagged, whole, err)) < 0 ||
-        (rc = make_parts(i, &p, tagged, whole, err)) < 0 || (rc = put_quietly(i, &p, &s, err)) < 0)
+        (rc = make_parts(i, &p, tagged, whole, err)) < 0 || (rc = put_archive(i, &p, &s, err)) < 0)
         goto done;
     memcpy(i->digest, p.config, sizeof(i->digest));
 done:

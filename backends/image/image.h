@@ -72,7 +72,8 @@ void fbr_image_mapped(struct fbr_args *list);
 void fbr_image_facts(const struct fbr_image *i, struct fbr_image_facts *out);
 
 /* Writes the archive to fd, from its position on; fd may be a pipe. -EINVAL: not a valid name;
- * -EPIPE: the reader has gone (no SIGPIPE); -ESTALE: a file was changed meanwhile. */
+ * -EPIPE: the reader has gone (a caller that writes to a pipe ignores SIGPIPE); -ESTALE: a file was
+ * changed meanwhile. */
 int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_error *err);
 
 /* Makes "train:latest" and "docker.io/library/train:latest" from "train", the names that engines
