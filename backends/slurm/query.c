@@ -347,11 +347,10 @@ static bool check_submission(const struct check *c)
     struct fbr_args w = {0};
     int rc;
 
-    if (fbr_args_split(&w, "sbatch --test-only --nodes=1 --ntasks=1 --wrap=true", &err) < 0 ||
-        fbr_slurm_add_settings(&w, c->settings) < 0)
-        rc = fbr_fail(&err, -ENOMEM, "out of memory");
-    else
-        rc = fbr_slurm_ask(&w, PATIENCE_MS, NULL, &err);
+    fbr_args_split(&w, "sbatch --test-only --nodes=1 --ntasks=1 --wrap=true", NULL);
+    fbr_slurm_add_settings(&w, c->settings);
+    rc = w.failed ? fbr_fail(&err, -ENOMEM, "out of memory")
+                  : fbr_slurm_ask(&w, PATIENCE_MS, NULL, &err);
     fbr_args_fini(&w);
     if (rc < 0)
         return bad(

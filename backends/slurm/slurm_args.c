@@ -93,18 +93,19 @@ unsigned fbr_slurm_cpus(const struct fbr_job *job)
     return whole + (job->cpus > whole);
 }
 
-int fbr_slurm_add_needs(struct fbr_args *w, const struct fbr_job *job)
+void fbr_slurm_add_needs(struct fbr_args *w, const struct fbr_job *job)
 {
     unsigned long long mib = job->memory ? (job->memory - 1) / MIB + 1 : 0;
 
-    if ((job->cpus > 0 && fbr_args_addf(w, "--cpus-per-task=%u", fbr_slurm_cpus(job)) < 0) ||
-        (mib && fbr_args_addf(w, "--mem=%lluM", mib) < 0) ||
-        (job->gpus > 0 && fbr_args_addf(w, "--gres=gpu:%d", job->gpus) < 0))
-        return -ENOMEM;
-    return 0;
+    if (job->cpus > 0)
+        fbr_args_addf(w, "--cpus-per-task=%u", fbr_slurm_cpus(job));
+    if (mib)
+        fbr_args_addf(w, "--mem=%lluM", mib);
+    if (job->gpus > 0)
+        fbr_args_addf(w, "--gres=gpu:%d", job->gpus);
 }
 
-int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *s)
+void fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *s)
 {
     const struct {
         const char *option, *value;
@@ -115,10 +116,9 @@ int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *
                     {"time", s->time}};
 
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
-        if (settings[i].value[0] &&
-            fbr_args_addf(w, "--%s=%s", settings[i].option, settings[i].value) < 0)
-            return -ENOMEM;
-    return fbr_args_add_all(w, s->options.at);
+        if (settings[i].value[0])
+            fbr_args_addf(w, "--%s=%s", settings[i].option, settings[i].value);
+    fbr_args_add_all(w, s->options.at);
 }
 
 const char *fbr_slurm_option(const struct fbr_slurm_settings *s, const char *name, char letter)

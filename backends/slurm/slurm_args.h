@@ -30,13 +30,13 @@ void fbr_slurm_settings_fini(struct fbr_slurm_settings *s);
 
 /* Whole processors; 0: the job requests none. */
 unsigned fbr_slurm_cpus(const struct fbr_job *job);
-/* Adds --cpus-per-task, --mem, --gres. */
-int fbr_slurm_add_needs(struct fbr_args *w, const struct fbr_job *job);
+/* Adds --cpus-per-task, --mem, --gres; without memory, w->failed is set. */
+void fbr_slurm_add_needs(struct fbr_args *w, const struct fbr_job *job);
 /* Returns the value of this option in slurm_options; NULL: they do not have it. `letter`: its short
  * form; '=': it has none. */
 const char *fbr_slurm_option(const struct fbr_slurm_settings *s, const char *name, char letter);
-/* Adds --partition and the others, and slurm_options. */
-int fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *s);
+/* The same for --partition and the others, and slurm_options. */
+void fbr_slurm_add_settings(struct fbr_args *w, const struct fbr_slurm_settings *s);
 /* Returns the partitions in which sbatch will look for nodes: their names, or "" for the default
  * one. `variable`: SBATCH_PARTITION, or NULL. */
 const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *variable);

@@ -43,7 +43,6 @@
 #define MAX_COMPONENTS 128 /* Slurm's own limit */
 #define TOOL_MS 20000
 #define CLOSE_MS 4000
-#define NODE_WORD 1 /* the word of srun's command that has the node */
 #define RETRY_MS 1000
 #define MAX_TRIES 3 /* if nodes do not answer */
 #define CANNOT_START 125
@@ -67,16 +66,13 @@ struct step {
     struct node *node; /* NULL: Slurm chooses */
     char name[160];
     struct fbr_slurm_lines err;
-    struct fbr_job *command; /* which may be started again */
+    struct fbr_job *job; /* its srun may be started again */
     struct fbr_timer again;
     unsigned tries;
-    bool anywhere;   /* Slurm chooses the node */
-    int index;       /* 1 + the number of its node in the allocation; 0: any node */
-    uint64_t memory; /* the requested memory; 0: none */
-    bool waiting;    /* fact: srun's last line was that the step waits */
-    bool told;       /* state: its end was reported */
-    int asked;       /* the signal that we sent */
-    int want;        /* signal to send when the step's number is known */
+    bool waiting; /* fact: srun's last line was that the step waits */
+    bool told;    /* state: its end was reported */
+    int asked;    /* the signal that we sent */
+    int want;     /* signal to send when the step's number is known */
     /* the number, if it is known and the signal is not sent yet; "" */
     char number[FBR_SLURM_ID + 16];
 };
@@ -124,7 +120,7 @@ static void on_line(void *user, const char *line)
 
 static void free_step(struct step *j)
 {
-    fbr_kept_job_free(j->command);
+    fbr_kept_job_free(j->job);
     fbr_timer_fini(&j->again);
     free(j);
 }
@@ -164,7 +160,7 @@ static bool may_be_made_elsewhere(const struct step *j)
     return j->tries < MAX_TRIES &&
            (said->unreached ||
             (j->node && strstr(said->text, "Requested node configuration is not available")) ||
-            (!j->memory && strstr(said->text, "Memory required by task is not available")));
+            (!j->job->memory && strstr(said->text, "Memory required by task is not available")));
 }
 
 /* The step was not made, and may be made the next time: Slurm did not answer, or a node that Slurm
@@ -191,7 +187,7 @@ static void on_exited(struct step *j, const struct fbr_job_event *event)
     struct fbr_slurm_end end;
 
     fbr_slurm_lines_end(&j->err);
-    fbr_slurm_step_end(&j->err.said, event->code, j->asked, j->memory, &end);
+    fbr_slurm_step_end(&j->err.said, event->code, j->asked, j->job->memory, &end);
     if (j->node) {
         j->node->used--;
         if (j->err.said.lost || (j->err.said.refused && !j->asked))
@@ -237,14 +233,17 @@ static bool is_better(const struct node *n, const struct node *other, uint64_t n
     return (uint64_t)(n->used + 1) * other->cpus < (uint64_t)(other->used + 1) * n->cpus;
 }
 
-/* An agent of a ring has a node of its own, as long as that node works. */
-static struct node *pick(struct fbr_slurm_steps *s, int index)
+/* Returns the node for a job; NULL: Slurm chooses. An agent of a ring has a node of its own, as
+ * long as that node works. */
+static struct node *pick(struct fbr_slurm_steps *s, const struct fbr_job *job)
 {
     struct node *best = NULL;
     uint64_t now = fbr_now_ms();
 
-    if (index > 0)
-        best = &s->nodes[(size_t)(index - 1) % s->names.n];
+    if (!s->names.n || (!job->numbered && (job->cpus > 0 || job->gpus > 0)))
+        return NULL;
+    if (job->numbered)
+        best = &s->nodes[(size_t)(job->index - 1) % s->names.n];
     if (best && best->avoid_until <= now)
         return best;
     for (size_t i = 0; i < s->names.n; i++)
@@ -283,17 +282,19 @@ static unsigned share_of_cpus(const struct fbr_slurm_steps *s, const struct fbr_
     return share ? (unsigned)share : 1;
 }
 
-static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job, struct fbr_args *w)
+static void add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
+                      struct fbr_args *w)
 {
     unsigned asked = fbr_slurm_cpus(job), cpus = asked ? asked : share_of_cpus(s, job);
     unsigned long mib = share_of_memory(s, cpus);
 
-    if (fbr_args_addf(w, "--exact") < 0 ||
-        (!asked && fbr_args_addf(w, "--cpus-per-task=%u", cpus) < 0) ||
-        (!job->memory && mib && fbr_args_addf(w, "--mem=%luM", mib) < 0) ||
-        (!job->gpus && fbr_args_addf(w, "--gres=none") < 0))
-        return -ENOMEM;
-    return 0;
+    fbr_args_addf(w, "--exact");
+    if (!asked)
+        fbr_args_addf(w, "--cpus-per-task=%u", cpus);
+    if (!job->memory && mib)
+        fbr_args_addf(w, "--mem=%luM", mib);
+    if (!job->gpus)
+        fbr_args_addf(w, "--gres=none");
 }
 
 static bool lists(const char *list, const char *name)
@@ -326,34 +327,36 @@ static int find_component(const char *node)
     return n > 0 ? 0 : -1;
 }
 
-static int make_words(const struct step *j, const struct fbr_job *job, struct fbr_args *w)
+/* Makes the command that starts the job on `node` (NULL: where Slurm likes); without memory,
+ * w->failed is set. */
+static void make_words(const struct step *j, const struct fbr_job *job, const char *node,
+                       struct fbr_args *w)
 {
     static const char *const always =
-        "srun --mpi=none " /* the second word has the node: NODE_WORD */
         "--mpi=none --nodes=1 --ntasks=1 --cpu-bind=none --unbuffered --kill-on-bad-exit=0";
-    bool shares = job->cpus > 0 || job->gpus > 0;
 
-    if (fbr_args_split(w, always, NULL) < 0 ||
-        fbr_args_addf(w, "--input=%s", job->ticket ? "0" : "none") < 0 ||
-        fbr_args_addf(w, "--export=ALL%s", job->ticket ? ",FIBER_TICKET=fd:0" : "") < 0 ||
-        fbr_args_addf(w, "--job-name=%s", j->name) < 0 ||
-        (j->s->component >= 0 && fbr_args_addf(w, "--het-group=%d", j->s->component) < 0) ||
-        (shares ? add_share(j->s, job, w) : fbr_args_addf(w, "--overlap")) < 0 ||
-        fbr_slurm_add_needs(w, job) < 0)
-        return -ENOMEM;
-    return fbr_args_add_all(w, j->s->settings->options.at);
-}
-
-/* Adds the program that srun starts. */
-static int add_program(const struct fbr_job *job, struct fbr_args *w)
-{
-    /* srun's --chdir uses another folder if it cannot enter this one */
-    if (job->workdir &&
-        (fbr_args_addf(w, "env") < 0 || fbr_args_addf(w, "--chdir=%s", job->workdir) < 0))
-        return -ENOMEM;
-    if (fbr_args_add_program(w, job->file) < 0)
-        return -ENOMEM;
-    return job->argv && job->argv[0] ? fbr_args_add_all(w, job->argv + 1) : 0;
+    fbr_args_addf(w, "srun");
+    if (node)
+        fbr_args_addf(w, "--nodelist=%s", node);
+    fbr_args_split(w, always, NULL);
+    fbr_args_addf(w, "--input=%s", job->ticket ? "0" : "none");
+    fbr_args_addf(w, "--export=ALL%s", job->ticket ? ",FIBER_TICKET=fd:0" : "");
+    fbr_args_addf(w, "--job-name=%s", j->name);
+    if (j->s->component >= 0)
+        fbr_args_addf(w, "--het-group=%d", j->s->component);
+    if (job->cpus > 0 || job->gpus > 0)
+        add_share(j->s, job, w);
+    else
+        fbr_args_addf(w, "--overlap");
+    fbr_slurm_add_needs(w, job);
+    fbr_args_add_all(w, j->s->settings->options.at);
+    if (job->workdir) { /* srun's --chdir uses another folder if it cannot enter this one */
+        fbr_args_addf(w, "env");
+        fbr_args_addf(w, "--chdir=%s", job->workdir);
+    }
+    fbr_args_add_program(w, job->file);
+    if (job->argv && job->argv[0])
+        fbr_args_add_all(w, job->argv + 1);
 }
 
 int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct fbr_job *job,
@@ -361,20 +364,14 @@ int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct
 {
     struct fbr_slurm_steps s = {.settings = settings, .component = find_component(NULL)};
     struct step j = {.s = &s};
-    static char node[] = "--nodelist=NODE";
     struct fbr_args w = {0};
-    char *first;
     int rc;
 
     snprintf(j.name, sizeof(j.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
-    rc = make_words(&j, job, &w) < 0 || add_program(job, &w) < 0 ? -ENOMEM : 0;
-    if (rc == 0) {
-        first = w.at[NODE_WORD];
-        w.at[NODE_WORD] = node;
-        fbr_args_line(&w, out);
-        fbr_put(out, "\n", 1);
-        w.at[NODE_WORD] = first;
-    }
+    make_words(&j, job, "NODE", &w);
+    rc = w.failed ? -ENOMEM : 0;
+    fbr_args_line(&w, out);
+    fbr_put(out, "\n", 1);
     fbr_args_fini(&w);
     return rc;
 }
@@ -382,29 +379,31 @@ int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct
 /* Chooses the node and starts srun; may be called again. */
 static int launch(struct step *j, struct fbr_error *err)
 {
+    const struct fbr_job *job = j->job;
     struct fbr_slurm_steps *s = j->s;
-    const struct fbr_job *kept = j->command;
-    char **word = (char **)(uintptr_t)&kept->argv[NODE_WORD], *node = *word, where[300];
+    char **env = fbr_slurm_env(job->env, FBR_SLURM_FOR_SRUN, NULL);
+    struct fbr_args w = {0};
     int in = -1, rc;
 
-    if (kept->ticket &&
-        (in = fbr_ticket_pipe_send(s->env.loop, kept->ticket, kept->ticket_len, true, err)) < 0)
-        return in;
     j->err.said = (struct fbr_slurm_step){0};
-    j->node = j->anywhere ? NULL : pick(s, j->index);
-    if (j->node) {
-        snprintf(where, sizeof(where), "--nodelist=%.255s", j->node->name);
-        *word = where;
+    j->node = pick(s, job);
+    make_words(j, job, j->node ? j->node->name : NULL, &w);
+    if (!env || w.failed) {
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+        goto done;
     }
-    rc = fbr_tool_start(s->processes, kept->argv, kept->env, in, j, &j->process, err);
-    *word = node;
+    if (job->ticket &&
+        (rc = in = fbr_ticket_pipe_send(s->env.loop, job->ticket, job->ticket_len, true, err)) < 0)
+        goto done;
+    rc = fbr_tool_start(s->processes, w.at, env, in, j, &j->process, err);
     if (in >= 0)
         close(in);
-    if (rc < 0)
-        return rc;
     if (j->node)
-        j->node->used++;
-    return 0;
+        j->node->used += rc == 0;
+done:
+    fbr_args_fini(&w);
+    free(env);
+    return rc;
 }
 
 static void on_again(void *arg)
@@ -417,25 +416,6 @@ static void on_again(void *arg)
         return;
     snprintf(end.text, sizeof(end.text), "could not be started as a step: %.300s", err.text);
     notify_end(j, &end);
-}
-
-/* Copies the data that are needed to start the step more than once. */
-static int prepare(struct step *j, const struct fbr_job *job, struct fbr_error *err)
-{
-    char **env = fbr_slurm_env(job->env, FBR_SLURM_FOR_SRUN, NULL);
-    struct fbr_args w = {0};
-    int rc = -ENOMEM;
-
-    if (!env || make_words(j, job, &w) < 0 || add_program(job, &w) < 0)
-        goto done;
-    j->command = fbr_kept_job(&(struct fbr_job){
-        .argv = w.at, .env = env, .ticket = job->ticket, .ticket_len = job->ticket_len});
-    if (j->command)
-        rc = fbr_timer_init(&j->again, j->s->env.loop, on_again, j);
-done:
-    fbr_args_fini(&w);
-    free(env);
-    return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
 }
 
 int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, void *user,
@@ -452,11 +432,13 @@ int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, 
     j->err = (struct fbr_slurm_lines){.bytes = on_bytes, .line_of_slurm = on_line, .user = j};
     fbr_slurm_name(job->name, name, sizeof(name));
     snprintf(j->name, sizeof(j->name), "fiber-%.32s-%s.%d", job->run_uid, name, (int)getpid());
-    j->memory = job->memory;
-    j->index = job->numbered && s->names.n ? job->index : 0;
-    j->anywhere = !j->index && (job->cpus > 0 || job->gpus > 0 || s->names.n == 0);
+    j->job = fbr_kept_job(job);
     *handle = j;
-    if ((rc = prepare(j, job, err)) < 0 || (rc = launch(j, err)) < 0) {
+    if (!j->job || fbr_timer_init(&j->again, s->env.loop, on_again, j) < 0)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    else
+        rc = launch(j, err);
+    if (rc < 0) {
         free_step(j);
         return rc;
     }
@@ -478,9 +460,10 @@ static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_ar
 {
     struct fbr_args w = {0};
 
-    if (fbr_args_split(&w, "scancel --quiet", NULL) < 0 ||
-        fbr_args_addf(&w, "--signal=%d", sig) < 0 || fbr_args_add_all(&w, ids->at) < 0 ||
-        fbr_slurm_run(s->tools, &w, TOOL_MS, on_sent, NULL) < 0)
+    fbr_args_split(&w, "scancel --quiet", NULL);
+    fbr_args_addf(&w, "--signal=%d", sig);
+    fbr_args_add_all(&w, ids->at);
+    if (w.failed || fbr_slurm_run(s->tools, &w, TOOL_MS, on_sent, NULL) < 0)
         fbr_warn("slurm: cannot signal %zu steps", ids->n);
     fbr_args_fini(&w);
 }

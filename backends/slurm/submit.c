@@ -210,7 +210,7 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
         fbr_slurm_refuse_all(s, REFUSED, line[0] ? line : NO_ID);
 }
 
-static int sbatch_words(const struct submission *s, struct fbr_args *w)
+static void sbatch_words(const struct submission *s, struct fbr_args *w)
 {
     const struct fbr_slurm_batch *b = s->b;
     static const char *const always = "sbatch --parsable --no-requeue --nodes=1 --ntasks=1 "
@@ -219,18 +219,20 @@ static int sbatch_words(const struct submission *s, struct fbr_args *w)
     /* %a is an index only in an array. */
     const char *index = s->n > 1 ? "%a" : "0";
 
-    if (fbr_args_split(w, always, NULL) < 0 || fbr_args_addf(w, "--job-name=%s", s->name) < 0 ||
-        fbr_args_addf(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index) < 0 ||
-        fbr_args_addf(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index) < 0 ||
-        (s->n > 1 && fbr_args_addf(w, "--array=0-%u", s->n - 1) < 0) ||
-        fbr_slurm_add_needs(w, s->job) < 0 ||
-        /* Slurm has no other way to keep jobs apart: each gets a node of its own. */
-        (s->job->apart && fbr_args_addf(w, "--exclusive") < 0) ||
-        fbr_slurm_add_settings(w, b->settings) < 0)
-        return -ENOMEM;
+    fbr_args_split(w, always, NULL);
+    fbr_args_addf(w, "--job-name=%s", s->name);
+    fbr_args_addf(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index);
+    fbr_args_addf(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index);
+    if (s->n > 1)
+        fbr_args_addf(w, "--array=0-%u", s->n - 1);
+    fbr_slurm_add_needs(w, s->job);
+    /* Slurm has no other way to keep jobs apart: each gets a node of its own. */
+    if (s->job->apart)
+        fbr_args_addf(w, "--exclusive");
+    fbr_slurm_add_settings(w, b->settings);
     /* after the options, because the last comment counts */
-    return fbr_args_addf(w, "--comment=%.300s%sfiber.job=%s fiber.master=%s", theirs ? theirs : "",
-                         theirs ? " " : "", s->name, b->master);
+    fbr_args_addf(w, "--comment=%.300s%sfiber.job=%s fiber.master=%s", theirs ? theirs : "",
+                  theirs ? " " : "", s->name, b->master);
 }
 
 static void put_script(const struct submission *s, struct fbr_buf *b)
@@ -271,7 +273,8 @@ static void submit(void *arg)
     snprintf(own, sizeof(own), "FIBER_SLURM=" FBR_SLURM_OWN "%s", s->b->dir.path);
     env = fbr_slurm_env(s->job->env, FBR_SLURM_FOR_SBATCH, more);
     put_script(s, &script);
-    if (!env || sbatch_words(s, &w) < 0 || script.failed)
+    sbatch_words(s, &w);
+    if (!env || w.failed || script.failed)
         rc = fbr_fail(&err, -ENOMEM, "out of memory");
     else
         rc = fbr_tool_run(s->b->tools,
@@ -306,7 +309,8 @@ int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *
     snprintf(b.dir.path, sizeof(b.dir.path), "%.1000s", dir);
     fbr_master_id_self(b.master);
     snprintf(s.name, sizeof(s.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
-    rc = sbatch_words(&s, &w);
+    sbatch_words(&s, &w);
+    rc = w.failed ? -ENOMEM : 0;
     fbr_args_line(&w, out);
     fbr_put(out, " <<'END'\n", 9);
     put_script(&s, out);

@@ -94,6 +94,7 @@ int fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err)
     int rc = word ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
     const char *at = text;
 
+    w->failed |= !word;
     while (rc == 0 && *(at += strspn(at, BLANKS))) {
         char quote = 0;
         size_t n = 0;

@@ -555,7 +555,7 @@ static void needs_are_rounded_up(void **state)
     struct fbr_args w = {0};
 
     (void)state;
-    assert_int_equal(fbr_slurm_add_needs(&w, &job), 0);
+    fbr_slurm_add_needs(&w, &job);
     assert_int_equal(w.n, 3);
     assert_string_equal(w.at[0], "--cpus-per-task=2");
     assert_string_equal(w.at[1], "--mem=2M");
