@@ -225,31 +225,31 @@ static void add_last(struct fbr_kube_last *list, size_t *n, char *path, const ch
 
 /* Lists the pods that may run, and the ConfigMap or the Job, which owns all the rest. Returns the
  * number of these objects. */
-static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list, const char *body,
-                       const char *whole)
+static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list)
 {
     struct fbr_kube_job *j, *next;
     size_t n = 0;
 
     if (b->owner_name[0])
-        add_last(list, &n, fbr_kube_path(b->api, "configmaps/%s", b->owner_name), whole);
+        add_last(list, &n, fbr_kube_path(b->api, "configmaps/%s", b->owner_name),
+                 FBR_KUBE_DELETE(0));
     if (b->master_job[0])
-        add_last(list, &n, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
+        add_last(list, &n, fbr_kube_jobs_path(b->api, "/", b->master_job), FBR_KUBE_DELETE(1));
     HASH_ITER(hh, b->all, j, next)
         if (fbr_pod_may_exist(j->state))
-            add_last(list, &n, fbr_kube_path(b->api, "pods/%s", j->name), body);
+            add_last(list, &n, fbr_kube_path(b->api, "pods/%s", j->name), FBR_KUBE_DELETE(1));
     /* the cluster would also remove these, later */
     for (size_t i = 0; i < FBR_KUBE_KEPT; i++)
         if (b->kept[i][0])
-            add_last(list, &n, fbr_kube_path(b->api, "pods/%s", b->kept[i]), whole);
+            add_last(list, &n, fbr_kube_path(b->api, "pods/%s", b->kept[i]), FBR_KUBE_DELETE(0));
     return n;
 }
 
 static void end_all(struct fbr_backend *b)
 {
-    char *body = fbr_kube_delete_body(1, ""), *whole = fbr_kube_delete_body(0, ""), why[200] = "";
+    char why[200] = "";
     struct fbr_kube_last *list = calloc(HASH_COUNT(b->all) + FBR_KUBE_KEPT + 2, sizeof(*list));
-    size_t n = list && body && whole ? list_all(b, list, body, whole) : 0;
+    size_t n = list ? list_all(b, list) : 0;
     size_t left = n ? fbr_kube_last_remove(b->api, list, n, why, sizeof(why)) : 0;
 
     if (left)
@@ -259,8 +259,6 @@ static void end_all(struct fbr_backend *b)
     for (size_t i = 0; i < n; i++)
         free(list[i].path);
     free(list);
-    free(body);
-    free(whole);
 }
 
 static void kube_close(struct fbr_backend *b)

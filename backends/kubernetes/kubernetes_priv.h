@@ -17,6 +17,10 @@
 #include "runtime/proc/backend.h"
 #include "runtime/base/master_id.h"
 
+/* The body of a DELETE, with so many seconds for a pod to end. */
+#define FBR_KUBE_DELETE(grace_s)                         \
+    "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\"," \
+    "\"gracePeriodSeconds\":" #grace_s ",\"propagationPolicy\":\"Background\"}"
 /* the body of a DELETE that only tells whether the object exists */
 #define FBR_KUBE_TRY_DELETE \
     "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"dryRun\":[\"All\"]}"
@@ -158,8 +162,6 @@ void fbr_kube_answered(struct fbr_kube_job *j);
 /* Frees the job when it is no longer needed. */
 void fbr_kube_free_if_done(struct fbr_kube_job *j);
 void fbr_kube_job_free(struct fbr_kube_job *j);
-/* Returns the body of a DELETE, for free(). */
-char *fbr_kube_delete_body(int grace_s, const char *uid);
 extern const struct fbr_kube_watch_ops fbr_kube_watch_ops;
 
 /* pod_gc.c: objects that runs have left. */

@@ -193,7 +193,6 @@ int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
 int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
 {
     const char *slash = strchr(id, '/'), *name = slash ? slash + 1 : id;
-    char *body = fbr_kube_delete_body(1, "");
     int status = 0;
 
     if (!name[0] || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != strlen(name))
@@ -204,8 +203,7 @@ int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err
                          strncmp(id, "job/", 4) == 0
                              ? fbr_kube_jobs_path(b->api, "/", name)
                              : fbr_kube_path(b->api, "%s/%s", slash ? "configmaps" : "pods", name),
-                         body, ANSWER_MS, NULL, err);
-    free(body);
+                         FBR_KUBE_DELETE(1), ANSWER_MS, NULL, err);
     if (status == 404 || (status >= 200 && status < 300))
         return 0;
     return fbr_wrap(err, "delete %.64s", id);

@@ -89,19 +89,6 @@ void fbr_kube_answered(struct fbr_kube_job *j)
 
 /* ---- Deleting ---- */
 
-char *fbr_kube_delete_body(int grace_s, const char *uid)
-{
-    struct json_t *j =
-        fbr_json_pack("{s:s, s:s, s:i, s:s}", "kind", "DeleteOptions", "apiVersion", "v1",
-                      "gracePeriodSeconds", grace_s, "propagationPolicy", "Background");
-    char *text = NULL;
-
-    if (j && (!uid[0] || fbr_json_set(j, "preconditions", fbr_json_pack("{s:s}", "uid", uid)) == 0))
-        text = fbr_json_print(j, NULL);
-    fbr_json_free(j);
-    return text;
-}
-
 static void on_deleted(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_job *j = user;
@@ -119,13 +106,20 @@ static void on_deleted(void *user, const struct fbr_http_answer *a)
 
 static void delete_pod(struct fbr_kube_job *j, int grace_s)
 {
-    char *body = fbr_kube_delete_body(grace_s, j->uid);
+    struct json_t *options =
+        fbr_json_pack("{s:s, s:s, s:i, s:s}", "kind", "DeleteOptions", "apiVersion", "v1",
+                      "gracePeriodSeconds", grace_s, "propagationPolicy", "Background");
+    char *body;
 
+    if (j->uid[0])
+        fbr_json_put(&options, "preconditions", fbr_json_pack("{s:s}", "uid", j->uid));
+    body = options ? fbr_json_print(options, NULL) : NULL;
     j->asked_at = fbr_now_ms() + (uint64_t)grace_s * 1000;
     if (!body || fbr_kube_call(j, "DELETE", fbr_kube_path(j->b->api, "pods/%s", j->name), body,
                                on_deleted) < 0)
         fbr_warn("kubernetes: %s: out of memory for its end", j->name);
     free(body);
+    fbr_json_free(options);
 }
 
 static void on_swept(void *user, const struct fbr_http_answer *a)
@@ -138,12 +132,8 @@ static void on_swept(void *user, const struct fbr_http_answer *a)
 
 void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name)
 {
-    char *body = fbr_kube_delete_body(0, "");
-
-    if (body)
-        fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "%s/%s", kind, name), body,
-                      PATIENCE_MS, on_swept, b);
-    free(body);
+    fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "%s/%s", kind, name), FBR_KUBE_DELETE(0),
+                  PATIENCE_MS, on_swept, b);
 }
 
 /* Keeps the last few pods until the run ends, so that users can look at them. */

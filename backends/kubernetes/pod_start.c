@@ -182,12 +182,8 @@ static void on_job_deleted(void *user, const struct fbr_http_answer *a)
 
 void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    char *body = fbr_kube_delete_body(1, "");
-
-    if (body)
-        fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/", j->name), body,
-                      on_job_deleted);
-    free(body);
+    fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/", j->name), FBR_KUBE_DELETE(1),
+                  on_job_deleted);
     fbr_kube_finish_soon(j, s->text);
 }
 
