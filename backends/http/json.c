@@ -193,6 +193,11 @@ struct json_t *fbr_json_string(const char *text)
     return j;
 }
 
+struct json_t *fbr_json_copy(const struct json_t *j)
+{
+    return json_deep_copy(j);
+}
+
 int fbr_json_merge(struct json_t *object, const struct json_t *over)
 {
     json_t *o = (json_t *)(uintptr_t)over, *value;

@@ -69,6 +69,8 @@ void fbr_json_push(struct json_t **array, struct json_t *value);
 bool fbr_json_utf8(const char *text);
 /* Makes a text from bytes that need not be UTF-8: '?' replaces invalid bytes. */
 struct json_t *fbr_json_string(const char *text);
+/* Returns a copy that shares nothing with `j`, for fbr_json_free(); NULL without memory. */
+struct json_t *fbr_json_copy(const struct json_t *j);
 /* Merges `over` into `object` as RFC 7396 says (JSON Merge Patch). -ENOMEM. */
 int fbr_json_merge(struct json_t *object, const struct json_t *over);
 /* Prints compact JSON, NUL-terminated, for free(); NULL without memory. */

@@ -69,23 +69,6 @@ static const struct json_t *main_container(const struct json_t *pod)
     return main ? main : fbr_json_item(all, 0);
 }
 
-/* Takes the settings that our pods inherit from the pod in which we run. */
-static void take_own_pod(struct fbr_backend *b, const struct json_t *pod)
-{
-    const struct json_t *c = main_container(pod);
-    const struct json_t *secrets = fbr_json_at(pod, "spec", "imagePullSecrets", NULL);
-    const char *user = fbr_json_text(pod, "metadata", "labels", FBR_KUBE_USER_LABEL, NULL);
-
-    if (user[0] && strlen(user) < sizeof(b->user)) /* who started it from outside */
-        strcpy(b->user, user);
-    b->own_pod = fbr_kube_owner("Pod", fbr_json_text(pod, "metadata", "name", NULL),
-                                fbr_json_text(pod, "metadata", "uid", NULL));
-    b->image = strdup(fbr_json_text(c, "image", NULL));
-    b->pull_policy = strdup(fbr_json_text(c, "imagePullPolicy", NULL));
-    b->workdir = strdup(fbr_json_text(c, "workingDir", NULL));
-    b->pull_secret = secrets ? fbr_json_print(secrets, NULL) : NULL;
-}
-
 /* Our host's name is cut off at 63 characters, and a pod may set another one. */
 static void own_pod_name(struct fbr_backend *b, char out[FBR_KUBE_POD_MAX])
 {
@@ -102,17 +85,18 @@ static void look_at_own_pod(struct fbr_backend *b)
 {
     char name[FBR_KUBE_POD_MAX] = "";
     struct fbr_error err = {0, ""};
-    struct json_t *pod;
+    const char *user;
 
     own_pod_name(b, name);
-    fbr_kube_ask(b->api, "GET", fbr_kube_path(b->api, "pods/%s", name), NULL, FIRST_MS, &pod, &err);
-    if (pod)
-        take_own_pod(b, pod);
-    else
+    fbr_kube_ask(b->api, "GET", fbr_kube_path(b->api, "pods/%s", name), NULL, FIRST_MS, &b->own_pod,
+                 &err);
+    if (!b->own_pod)
         fbr_warn("kubernetes: this pod (%s) cannot be read: %s; jobs need an image, and their pods "
                  "stay when this one is killed",
                  name, err.text);
-    fbr_json_free(pod);
+    user = fbr_json_text(b->own_pod, "metadata", "labels", FBR_KUBE_USER_LABEL, NULL);
+    if (user[0] && strlen(user) < sizeof(b->user)) /* who started it from outside */
+        strcpy(b->user, user);
 }
 
 /* Checks that the server answers and accepts our credentials, before the first job waits for it. */
@@ -138,17 +122,19 @@ int fbr_kube_take_config(struct fbr_backend *b, struct fbr_error *err)
 void fbr_kube_set_settings(struct fbr_backend *b)
 {
     const struct fbr_config *c = b->env.config;
+    const struct json_t *own = main_container(b->own_pod); /* our pods inherit from it */
     struct fbr_kube_settings *s = &b->settings;
     const char *policy = fbr_config_str(c, "kubernetes_pull_policy");
     const char *image = fbr_config_str(c, "image");
     int grace = fbr_config_ms(c, "grace");
 
-    s->image = image[0] ? image : b->image ? b->image : "";
-    s->pull_policy = strcmp(policy, "auto") != 0 ? policy : b->pull_policy ? b->pull_policy : "";
+    s->image = image[0] ? image : fbr_json_text(own, "image", NULL);
+    s->pull_policy =
+        strcmp(policy, "auto") != 0 ? policy : fbr_json_text(own, "imagePullPolicy", NULL);
     s->program = fbr_config_str(c, "kubernetes_program");
     s->agent_image = fbr_config_str(c, "kubernetes_agent_image");
-    s->workdir = b->workdir ? b->workdir : "";
-    s->pull_secret = b->pull_secret;
+    s->workdir = fbr_json_text(own, "workingDir", NULL);
+    s->pull_secrets = fbr_json_at(b->own_pod, "spec", "imagePullSecrets", NULL);
     s->account = fbr_config_str(c, "kubernetes_service_account");
     s->master_account = fbr_config_str(c, "kubernetes_master_account");
     s->gpu_resource = fbr_config_str(c, "kubernetes_gpu_resource");
@@ -173,10 +159,6 @@ static void free_backend(struct fbr_backend *b)
     fbr_json_free(b->overlay);
     fbr_json_free(b->own_pod);
     fbr_json_free(b->owner);
-    free(b->image);
-    free(b->pull_policy);
-    free(b->workdir);
-    free(b->pull_secret);
     free(b);
 }
 

@@ -87,17 +87,15 @@ struct fbr_backend {
     struct fbr_kube_api *api;
     struct fbr_kube_settings settings;
     struct json_t *overlay;
-    /* from our own pod, or from the settings */
-    char *image, *pull_policy, *workdir, *pull_secret;
     char user[FBR_KUBE_NAME], master[FBR_MASTER_ID_MAX];
-    struct json_t *own_pod;       /* owner entry of our own pod; NULL: we run outside */
+    struct json_t *own_pod;       /* NULL: we run outside, or may not read it */
     struct fbr_kube_watch *watch; /* from the first job on */
     char run[64];
     struct fbr_kube_job *all; /* hash */
     struct fbr_kube_job *queue, *waiting;
     struct fbr_kube_secret *secrets;
     unsigned batches;
-    struct json_t *owner;           /* owner entry of the ConfigMap; NULL: it does not exist yet */
+    struct json_t *owner;           /* for what the ConfigMap owns; NULL: it does not exist yet */
     char owner_name[FBR_KUBE_NAME]; /* "": the next batch makes it, or another */
     char master_job[FBR_KUBE_NAME]; /* the Job of a master that we have started; "": none */
     bool owning;                    /* fact: the request that makes it is under way */

@@ -324,13 +324,6 @@ static int set_identity(struct json_t *pod, const struct fbr_job *job,
     return job->apart ? keep_apart(pod, job->apart) : 0;
 }
 
-static int add_pull_secrets(struct json_t *spec, const char *text)
-{
-    struct json_t *list = text ? fbr_json_parse(text, strlen(text), NULL) : NULL;
-
-    return list ? fbr_json_set(spec, "imagePullSecrets", list) : 0;
-}
-
 /* Lets the init container have what the job's container has, but no GPUs: with less the pod would
  * not be Guaranteed, and a quota may refuse it. */
 static int size_given(const struct json_t *pod, const char *gpu)
@@ -388,7 +381,8 @@ static int fill(struct json_t *pod, struct json_t *container, const struct fbr_j
         (is_given(job, s) && (rc = give(pod, container, job, s, err)) < 0) ||
         (s->account[0] &&
          (rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->account))) < 0) ||
-        (rc = add_pull_secrets(spec, s->pull_secret)) < 0 ||
+        (s->pull_secrets &&
+         (rc = fbr_json_set(spec, "imagePullSecrets", fbr_json_copy(s->pull_secrets))) < 0) ||
         (s->overlay && (rc = fbr_kube_overlay(pod, s->overlay)) < 0) ||
         (rc = show_init_output(fbr_json_at(spec, "initContainers", NULL))) < 0)
         return rc;
@@ -448,7 +442,7 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
     if (!container)
         return -EINVAL;
     if (owner && fbr_json_set(fbr_json_at(pod, "metadata", NULL), "ownerReferences",
-                              fbr_json_pack("[O]", owner)) < 0)
+                              fbr_json_pack("O", owner)) < 0)
         return -ENOMEM;
     if (!secret)
         return 0;
@@ -471,28 +465,20 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
 
 struct json_t *fbr_kube_owner(const char *kind, const char *name, const char *uid)
 {
-    return fbr_json_pack("{s:s, s:s, s:s, s:s, s:b, s:b}", "apiVersion", "v1", "kind", kind, "name",
-                         name, "uid", uid, "controller", 1, "blockOwnerDeletion", 0);
+    return fbr_json_pack("[{s:s, s:s, s:s, s:s, s:b, s:b}]", "apiVersion", "v1", "kind", kind,
+                         "name", name, "uid", uid, "controller", 1, "blockOwnerDeletion", 0);
 }
 
 static struct json_t *object(const char *kind, const char *name, const char *run, const char *user,
                              const struct json_t *owner)
 {
     char label[FBR_KUBE_NAME];
-    struct json_t *made;
 
     fbr_kube_label(label, run);
-    made = fbr_json_pack("{s:s, s:s, s:b, s:{s:s, s:{s:s, s:s, s:s}}, s:{}}", "apiVersion", "v1",
-                         "kind", kind, "immutable", 1, "metadata", "name", name, "labels",
+    return fbr_json_pack("{s:s, s:s, s:b, s:{s:s, s:{s:s, s:s, s:s}, s:O*}, s:{}}", "apiVersion",
+                         "v1", "kind", kind, "immutable", 1, "metadata", "name", name, "labels",
                          FBR_KUBE_RUN_LABEL, label, FBR_KUBE_USER_LABEL, user,
-                         "app.kubernetes.io/managed-by", "fiber", "data");
-    if (made && owner &&
-        fbr_json_set(fbr_json_at(made, "metadata", NULL), "ownerReferences",
-                     fbr_json_pack("[O]", owner)) < 0) {
-        fbr_json_free(made);
-        return NULL;
-    }
-    return made;
+                         "app.kubernetes.io/managed-by", "fiber", "ownerReferences", owner, "data");
 }
 
 struct json_t *fbr_kube_owner_map(const char *name, const char *run, const char *user,

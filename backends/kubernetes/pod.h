@@ -34,11 +34,11 @@ struct fbr_kube_settings {
     /* An image with this program, which is put into pods whose image lacks it (bundle.h); "":
      * none */
     const char *agent_image;
-    const char *master;      /* our master id, for `fiber gc` */
-    const char *pull_secret; /* NULL, or the imagePullSecrets of our own pod as JSON text */
-    int64_t run_as;          /* user id; -1: the image's user */
+    const char *master; /* our master id, for `fiber gc` */
+    int64_t run_as;     /* user id; -1: the image's user */
     int grace_s;
-    const struct json_t *overlay; /* NULL: none */
+    const struct json_t *pull_secrets; /* the imagePullSecrets of our own pod; NULL: none */
+    const struct json_t *overlay;      /* NULL: none */
 };
 
 /* Makes a name for the job, the same each time: "fiber-1f2e3d4c-worker-3-0". */
@@ -59,8 +59,7 @@ int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s)
 /* Makes a Job that runs this pod once. The pod is deleted with the Job, also when the Job's time is
  * over. NULL without memory. */
 struct json_t *fbr_kube_master_job(const struct json_t *pod);
-/* `secret` NULL: the pod has no ticket. `owner` (a metadata.ownerReferences entry) NULL: none.
- * -ENOMEM. */
+/* `secret` NULL: the pod has no ticket. `owner` NULL: none. -ENOMEM. */
 int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                       const struct json_t *owner);
 
@@ -75,7 +74,7 @@ struct json_t *fbr_kube_owner_map(const char *name, const char *run, const char 
 struct json_t *fbr_kube_secret(const char *name, const char *run, const char *user,
                                const struct json_t *owner);
 int fbr_kube_secret_add(struct json_t *secret, const char *key, const void *ticket, size_t len);
-/* Makes an entry for metadata.ownerReferences. */
+/* Makes the metadata.ownerReferences of what the object owns. */
 struct json_t *fbr_kube_owner(const char *kind, const char *name, const char *uid);
 
 /* ---- Parts ---- */

@@ -457,16 +457,21 @@ static void send_owner(struct fbr_kube_secret *s)
 {
     static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
     struct fbr_backend *b = s->b;
-    struct json_t *map;
+    struct json_t *map, *ours = NULL;
     char *body;
     int rc;
 
     snprintf(b->owner_name, sizeof(b->owner_name), "fiber-%.32s-o%u", b->run, b->batches++);
-    map = fbr_kube_owner_map(b->owner_name, b->run, b->user, b->master, b->own_pod);
+    if (b->own_pod)
+        ours = fbr_kube_owner("Pod", fbr_json_text(b->own_pod, "metadata", "name", NULL),
+                              fbr_json_text(b->own_pod, "metadata", "uid", NULL));
+    map = b->own_pod && !ours ? NULL
+                              : fbr_kube_owner_map(b->owner_name, b->run, b->user, b->master, ours);
     if (map && !s->jobs)
         fill(s);
     body = map ? fbr_json_print(map, NULL) : NULL;
     fbr_json_free(map);
+    fbr_json_free(ours);
     rc = body
              ? fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "configmaps?fieldManager=fiber"),
                              body, PATIENCE_MS, on_owner, s)
