@@ -15,7 +15,7 @@
 /* For the first answers; doubles each time, for a server that is only slow. */
 #define FIRST_MS 2000
 
-struct removal {
+struct fbr_kube_removal {
     struct fbr_kube_api *a;
     size_t left; /* requests of the last round without an answer */
     /* refused: for our credentials; passing: another try may get a better answer; back: a server
@@ -25,19 +25,14 @@ struct removal {
     size_t size;
 };
 
-struct one {
-    struct removal *all;
-    struct fbr_kube_last *what;
-};
-
 static void on_answer(void *user, const struct fbr_http_answer *a)
 {
-    struct one *one = user;
-    struct removal *all = one->all;
+    struct fbr_kube_last *one = user;
+    struct fbr_kube_removal *all = one->all;
     char text[512];
 
-    one->what->gone = a->status == 404 || (a->status >= 200 && a->status < 300);
-    if (one->what->gone)
+    one->gone = a->status == 404 || (a->status >= 200 && a->status < 300);
+    if (one->gone)
         return;
     all->left++;
     all->refused |= a->status == 401;
@@ -51,19 +46,19 @@ static void on_answer(void *user, const struct fbr_http_answer *a)
 }
 
 /* Deletes the remaining objects, once. */
-static void send_all(struct removal *all, struct one *ones, struct fbr_http_request *requests,
-                     size_t n, uint64_t ms)
+static void send_all(struct fbr_kube_removal *all, struct fbr_kube_last *list,
+                     struct fbr_http_request *requests, size_t n, uint64_t ms)
 {
     size_t k = 0;
 
     for (size_t i = 0; i < n; i++)
-        if (!ones[i].what->gone)
+        if (!list[i].gone)
             requests[k++] = (struct fbr_http_request){.method = "DELETE",
-                                                      .path = ones[i].what->path,
-                                                      .body = ones[i].what->body,
-                                                      .len = strlen(ones[i].what->body),
+                                                      .path = list[i].path,
+                                                      .body = list[i].body,
+                                                      .len = strlen(list[i].body),
                                                       .done = on_answer,
-                                                      .user = &ones[i]};
+                                                      .user = &list[i]};
     all->left = 0;
     all->refused = all->passing = false;
     all->out[0] = '\0';
@@ -74,18 +69,17 @@ size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, 
                             size_t size)
 {
     struct fbr_http_request *requests = calloc(n + 1, sizeof(*requests));
-    struct one *ones = calloc(n + 1, sizeof(*ones));
-    struct removal all = {.a = a, .left = n, .out = out, .size = size};
+    struct fbr_kube_removal all = {.a = a, .left = n, .out = out, .size = size};
     uint64_t begin = fbr_now_ms(), until = begin + CLOSE_MS, patience = FIRST_MS, now, rest;
-    bool again = requests && ones, renewed = false;
+    bool again = requests, renewed = false;
 
     snprintf(out, size, again ? "" : "out of memory");
-    for (size_t i = 0; again && i < n; i++)
-        ones[i] = (struct one){&all, &list[i]};
+    for (size_t i = 0; i < n; i++)
+        list[i].all = &all;
     while (again) {
         now = fbr_now_ms();
         rest = now + AGAIN_MS < until ? until - now : AGAIN_MS;
-        send_all(&all, ones, requests, n, patience < rest ? patience : rest);
+        send_all(&all, list, requests, n, patience < rest ? patience : rest);
         patience *= 2;
         if (all.back)
             until = begin + FBR_KUBE_STARTING_MS;
@@ -98,6 +92,5 @@ size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, 
             again = false;
     }
     free(requests);
-    free(ones);
     return all.left;
 }

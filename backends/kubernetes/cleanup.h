@@ -7,9 +7,10 @@
 #include "backends/kubernetes/api.h"
 
 struct fbr_kube_last {
-    char *path;       /* of the object */
-    const char *body; /* DeleteOptions */
-    bool gone;        /* set: the object is removed, or did not exist */
+    char *path;                   /* of the object */
+    const char *body;             /* DeleteOptions */
+    bool gone;                    /* set: the object is removed, or did not exist */
+    struct fbr_kube_removal *all; /* for cleanup.c */
 };
 
 /* Sends all DELETEs at once. Those with a bad answer, or with none in time, are sent again a second
