@@ -21,34 +21,36 @@
 #define NODES "500" /* most nodes whose GPUs are counted */
 
 static const struct {
-    const char *resource, *sub, *verb, *what;
+    const char *resource, *verb, *what;
     bool needed;
     const char *group; /* NULL: the core group */
 } verbs[] = {
-    {"pods", "", "create", "starting jobs", true, NULL},
-    {"pods", "", "get", "finding out what a lost answer was", true, NULL},
-    {"pods", "", "list", "following the state of jobs", true, NULL},
-    {"pods", "", "watch", "following the state of jobs", true, NULL},
-    {"pods", "", "delete", "ending jobs", true, NULL},
-    {"pods", "log", "get", "showing the output of jobs", false, NULL},
-    {"secrets", "", "create", "passing tickets to jobs", true, NULL},
-    {"secrets", "", "delete", "removing tickets", true, NULL},
-    {"configmaps", "", "create", "making the owner of a run's objects", true, NULL},
-    {"configmaps", "", "list", "finding what dead masters left", true, NULL},
-    {"configmaps", "", "delete", "removing a run's objects", true, NULL},
-    {"events", "", "list", "explaining why a pod does not start", false, NULL},
-    {"jobs", "", "create", "starting masters in the cluster", false, "batch"},
-    {"jobs", "", "delete", "ending masters in the cluster", false, "batch"},
+    {"pods", "create", "starting jobs", true, NULL},
+    {"pods", "get", "finding out what a lost answer was", true, NULL},
+    {"pods", "list", "following the state of jobs", true, NULL},
+    {"pods", "watch", "following the state of jobs", true, NULL},
+    {"pods", "delete", "ending jobs", true, NULL},
+    {"pods/log", "get", "showing the output of jobs", false, NULL},
+    {"secrets", "create", "passing tickets to jobs", true, NULL},
+    {"secrets", "delete", "removing tickets", true, NULL},
+    {"configmaps", "create", "making the owner of a run's objects", true, NULL},
+    {"configmaps", "list", "finding what dead masters left", true, NULL},
+    {"configmaps", "delete", "removing a run's objects", true, NULL},
+    {"events", "list", "explaining why a pod does not start", false, NULL},
+    {"jobs", "create", "starting masters in the cluster", false, "batch"},
+    {"jobs", "delete", "ending masters in the cluster", false, "batch"},
 };
 
 /* 1: allowed, 0: not allowed, negative: unknown. */
 static int is_allowed(struct fbr_backend *b, const char *group, const char *resource,
-                      const char *sub, const char *verb, struct fbr_error *err)
+                      const char *verb, struct fbr_error *err)
 {
+    size_t n = strcspn(resource, "/");
     struct json_t *ask = fbr_json_pack(
-        "{s:s, s:s, s:{s:{s:s, s:s, s:s, s:s, s:s}}}", "kind", "SelfSubjectAccessReview",
+        "{s:s, s:s, s:{s:{s:s, s:s, s:s%, s:s, s:s}}}", "kind", "SelfSubjectAccessReview",
         "apiVersion", "authorization.k8s.io/v1", "spec", "resourceAttributes", "namespace",
-        b->api->namespace_, "group", group, "resource", resource, "subresource", sub, "verb", verb);
+        b->api->namespace_, "group", group, "resource", resource, n, "subresource",
+        resource[n] ? resource + n + 1 : "", "verb", verb);
     char *body = ask ? fbr_json_print(ask, NULL) : NULL;
     struct json_t *answer = NULL;
     int status = 0, allowed;
@@ -71,9 +73,8 @@ static void check_verbs(struct fbr_backend *b, fbr_backend_report *say, void *us
 
     for (size_t i = 0; i < n; i++) {
         struct fbr_error err = {0, ""};
-        const char *slash = verbs[i].sub[0] ? "/" : "", *group = verbs[i].group;
-        int allowed =
-            is_allowed(b, group ? group : "", verbs[i].resource, verbs[i].sub, verbs[i].verb, &err);
+        const char *group = verbs[i].group ? verbs[i].group : "";
+        int allowed = is_allowed(b, group, verbs[i].resource, verbs[i].verb, &err);
 
         if (allowed < 0) {
             say(user, FBR_FINDING_ABSENT, "permissions", err.text, "");
@@ -82,15 +83,13 @@ static void check_verbs(struct fbr_backend *b, fbr_backend_report *say, void *us
         good += allowed > 0;
         if (allowed)
             continue;
-        snprintf(what, sizeof(what), "%s %s%s%s", verbs[i].verb, verbs[i].resource, slash,
-                 verbs[i].sub);
+        snprintf(what, sizeof(what), "%s %s", verbs[i].verb, verbs[i].resource);
         snprintf(text, sizeof(text), "not allowed in namespace %s; it is needed for %s",
                  b->api->namespace_, verbs[i].what);
-        snprintf(
-            mend, sizeof(mend),
-            "in a Role:  - apiGroups: [\"%s\"]\n              resources: [\"%s%s%s\"]\n        "
-            "      verbs: [\"%s\"]",
-            group ? group : "", verbs[i].resource, slash, verbs[i].sub, verbs[i].verb);
+        snprintf(mend, sizeof(mend),
+                 "in a Role:  - apiGroups: [\"%s\"]\n              resources: [\"%s\"]\n"
+                 "              verbs: [\"%s\"]",
+                 group, verbs[i].resource, verbs[i].verb);
         say(user, verbs[i].needed ? FBR_FINDING_BAD : FBR_FINDING_ABSENT, what, text, mend);
     }
     if (good == n) {
@@ -144,13 +143,15 @@ static void check_pod(struct fbr_backend *b, fbr_backend_report *say, void *user
 
 /* ---- GPUs ---- */
 
-/* Reads a count such as "8" or "2k". */
+/* Reads a quantity such as "8", "2k" or "1930m", without the fraction. */
 static unsigned long long quantity(const char *text)
 {
     char *end;
     unsigned long long n = strtoull(text, &end, 10);
 
-    return text[0] == '-' ? 0 : *end == 'k' ? n * 1000 : n;
+    if (text[0] == '-')
+        return 0;
+    return *end == 'k' ? n * 1000 : *end == 'm' ? n / 1000 : n;
 }
 
 struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char *resource)
@@ -172,16 +173,6 @@ struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char 
 
 /* ---- The size of nodes ---- */
 
-/* Reads "2", or "1930m": returns whole processors. */
-static unsigned processors(const char *text)
-{
-    char *end;
-    unsigned long long n = strtoull(text, &end, 10);
-
-    n = text[0] == '-' ? 0 : *end == 'm' ? n / 1000 : n;
-    return n < 1u << 20 ? (unsigned)n : 1u << 20;
-}
-
 /* Whether pods without tolerations cannot run on the node. */
 static bool is_closed(const struct json_t *node)
 {
@@ -196,16 +187,16 @@ static bool is_closed(const struct json_t *node)
 unsigned fbr_kube_smallest(const struct json_t *nodes)
 {
     const struct json_t *items = fbr_json_at(nodes, "items", NULL);
-    unsigned least = 0;
+    unsigned long long least = 0;
 
     for (size_t i = 0; i < fbr_json_count(items); i++) {
         const struct json_t *one = fbr_json_item(items, i);
-        unsigned n = processors(fbr_json_text(one, "status", "allocatable", "cpu", NULL));
+        unsigned long long n = quantity(fbr_json_text(one, "status", "allocatable", "cpu", NULL));
 
         if (n && !is_closed(one) && (!least || n < least))
             least = n;
     }
-    return least;
+    return least < 1u << 20 ? (unsigned)least : 1u << 20;
 }
 
 int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_capacity *room,
@@ -270,23 +261,16 @@ static void check_gpus(struct fbr_backend *b, fbr_backend_report *say, void *use
 
 const char *fbr_kube_why_unreachable(const char *address)
 {
-    unsigned char a[16];
+    unsigned char four[4];
+    struct in6_addr six;
+    bool v4 = inet_pton(AF_INET, address, four) == 1, v6 = inet_pton(AF_INET6, address, &six) == 1;
 
-    if (inet_pton(AF_INET, address, a) == 1) {
-        if (a[0] == 127)
-            return "is the loopback: a pod that calls it calls itself";
-        if (a[0] == 169 && a[1] == 254)
-            return "is link-local: it means something else in each network";
-        if (a[0] == 0)
-            return "is not an address that can be called";
-    } else if (inet_pton(AF_INET6, address, a) == 1) {
-        if (IN6_IS_ADDR_LOOPBACK((struct in6_addr *)a))
-            return "is the loopback: a pod that calls it calls itself";
-        if (IN6_IS_ADDR_LINKLOCAL((struct in6_addr *)a))
-            return "is link-local: it means something else in each network";
-        if (IN6_IS_ADDR_UNSPECIFIED((struct in6_addr *)a))
-            return "is not an address that can be called";
-    }
+    if ((v4 && four[0] == 127) || (v6 && IN6_IS_ADDR_LOOPBACK(&six)))
+        return "is the loopback: a pod that calls it calls itself";
+    if ((v4 && four[0] == 169 && four[1] == 254) || (v6 && IN6_IS_ADDR_LINKLOCAL(&six)))
+        return "is link-local: it means something else in each network";
+    if ((v4 && four[0] == 0) || (v6 && IN6_IS_ADDR_UNSPECIFIED(&six)))
+        return "is not an address that can be called";
     return NULL;
 }
 
