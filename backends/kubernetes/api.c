@@ -44,9 +44,7 @@ static void free_request(struct fbr_kube_request *r)
 {
     DL_DELETE(r->a->requests, r);
     fbr_timer_fini(&r->again);
-    if (r->body)
-        explicit_bzero(r->body, strlen(r->body));
-    free(r->body);
+    fbr_kube_forget(&r->body);
     free(r->path);
     free(r);
 }

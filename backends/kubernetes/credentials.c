@@ -48,19 +48,11 @@ struct fbr_kube_creds {
     atomic_bool stop; /* nothing waits for the plugin any more */
 };
 
-static void forget(char **text)
-{
-    if (*text)
-        explicit_bzero(*text, strlen(*text));
-    free(*text);
-    *text = NULL;
-}
-
 void fbr_kube_credential_fini(struct fbr_kube_credential *c)
 {
-    forget(&c->token);
-    forget(&c->cert);
-    forget(&c->key);
+    fbr_kube_forget(&c->token);
+    fbr_kube_forget(&c->cert);
+    fbr_kube_forget(&c->key);
 }
 
 static char *text_at(const struct json_t *j, const char *key)
@@ -234,19 +226,27 @@ static void *run_again(void *arg)
     return NULL;
 }
 
-/* Takes over a certificate and its key, if they are other ones. */
-static void take_cert(struct fbr_kube_creds *c, char **cert, char **key)
+/* Takes over the token, and the certificate with its key if they are other ones; frees the rest. */
+static void take(struct fbr_kube_creds *c, struct fbr_kube_credential *got)
 {
     struct fbr_kube_config *to = c->config;
 
-    if (!*cert || !*key || (to->cert && !strcmp(*cert, to->cert)))
-        return;
-    free(to->cert);
-    forget(&to->key);
-    to->cert = *cert;
-    to->key = *key;
-    *cert = *key = NULL;
-    c->other_cert = true;
+    if (got->token) {
+        fbr_kube_forget(&c->token);
+        c->token = got->token;
+        got->token = NULL;
+    }
+    if (got->cert && got->key && (!to->cert || strcmp(got->cert, to->cert) != 0)) {
+        free(to->cert);
+        fbr_kube_forget(&to->key);
+        to->cert = got->cert;
+        to->key = got->key;
+        got->cert = got->key = NULL;
+        c->other_cert = true;
+    }
+    if (got->expires)
+        c->expires = got->expires;
+    fbr_kube_credential_fini(got);
 }
 
 /* Takes the result of the thread, if it has ended. */
@@ -258,15 +258,7 @@ static void take_fresh(struct fbr_kube_creds *c)
     c->running = false;
     atomic_store(&c->ready, false);
     c->failures = c->fresh.token || c->fresh.cert ? 0 : c->failures + 1;
-    if (c->fresh.token) {
-        forget(&c->token);
-        c->token = c->fresh.token;
-        c->fresh.token = NULL;
-    }
-    take_cert(c, &c->fresh.cert, &c->fresh.key);
-    if (c->fresh.expires)
-        c->expires = c->fresh.expires;
-    fbr_kube_credential_fini(&c->fresh);
+    take(c, &c->fresh);
 }
 
 static void begin_again(struct fbr_kube_creds *c)
@@ -322,8 +314,7 @@ static int read_file(struct fbr_kube_creds *c, struct fbr_error *err)
         free(text);
         return fbr_fail(err, -EINVAL, "token file: %.200s has no token", c->config->token_file);
     }
-    forget(&c->token);
-    c->token = text;
+    take(c, &(struct fbr_kube_credential){.token = text});
     return 0;
 }
 
@@ -355,18 +346,16 @@ bool fbr_kube_creds_other_cert(struct fbr_kube_creds *c)
 /* Reads the kubeconfig again, into which a new login writes the new token or certificate. */
 static bool read_config(struct fbr_kube_creds *c)
 {
+    struct fbr_kube_credential got;
     struct fbr_kube_config now;
     bool found;
 
     if (!fbr_kube_config_again(c->config, &now))
         return false;
     found = now.token || now.cert;
-    take_cert(c, &now.cert, &now.key);
-    if (now.token) {
-        forget(&c->token);
-        c->token = now.token;
-        now.token = NULL;
-    }
+    got = (struct fbr_kube_credential){.token = now.token, .cert = now.cert, .key = now.key};
+    now.token = now.cert = now.key = NULL;
+    take(c, &got);
     fbr_kube_config_fini(&now);
     return found;
 }
@@ -409,12 +398,8 @@ static int run_first(struct fbr_kube_creds *c, struct fbr_error *err)
     c->ran_at = fbr_now_ms();
     if (rc < 0)
         return rc;
-    c->token = got.token;
-    c->expires = got.expires;
-    got.token = NULL;
-    take_cert(c, &got.cert, &got.key);
+    take(c, &got);
     c->other_cert = false;
-    fbr_kube_credential_fini(&got);
     return 0;
 }
 
@@ -448,6 +433,6 @@ void fbr_kube_creds_close(struct fbr_kube_creds *c)
         pthread_join(c->thread, NULL);
         fbr_kube_credential_fini(&c->fresh);
     }
-    forget(&c->token);
+    fbr_kube_forget(&c->token);
     free(c);
 }

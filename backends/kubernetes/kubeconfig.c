@@ -21,11 +21,12 @@
 
 #define MAX_ARGS 256
 
-static void wipe_text(char *text)
+void fbr_kube_forget(char **text)
 {
-    if (text)
-        explicit_bzero(text, strlen(text));
-    free(text);
+    if (*text)
+        explicit_bzero(*text, strlen(*text));
+    free(*text);
+    *text = NULL;
 }
 
 void fbr_kube_config_fini(struct fbr_kube_config *c)
@@ -37,12 +38,12 @@ void fbr_kube_config_fini(struct fbr_kube_config *c)
     free(c->server_name);
     free(c->ca);
     free(c->cert);
-    wipe_text(c->key);
-    wipe_text(c->token);
+    fbr_kube_forget(&c->key);
+    fbr_kube_forget(&c->token);
     free(c->token_file);
     free(c->ca_file);
     free(c->user);
-    wipe_text(c->password);
+    fbr_kube_forget(&c->password);
     free(c->namespace_);
     free(c->context);
     free(c->exec.command);

@@ -58,6 +58,8 @@ bool fbr_kube_config_again(const struct fbr_kube_config *c, struct fbr_kube_conf
 /* Whether requests would cross a network unencrypted. */
 bool fbr_kube_config_is_plain(const struct fbr_kube_config *c);
 void fbr_kube_config_fini(struct fbr_kube_config *c);
+/* Wipes and frees a secret, and sets it to NULL. */
+void fbr_kube_forget(char **text);
 
 /* ---- Parts ---- */
 

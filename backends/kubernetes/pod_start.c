@@ -407,12 +407,10 @@ static void send_secret(struct fbr_kube_secret *s)
 
     snprintf(s->name, sizeof(s->name), "fiber-%.32s-t%u", b->run, b->batches++);
     body = secret_text(s);
-    if (body) {
+    if (body)
         rc = fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "secrets?fieldManager=fiber"),
                            body, PATIENCE_MS, on_secret, s);
-        explicit_bzero(body, strlen(body));
-    }
-    free(body);
+    fbr_kube_forget(&body);
     if (rc < 0)
         on_secret_failed(s, &none);
 }
