@@ -220,6 +220,14 @@ int fbr_json_merge(struct json_t *object, const struct json_t *over)
     return 0;
 }
 
+int fbr_json_merge_new(struct json_t *object, struct json_t *over)
+{
+    int rc = over ? fbr_json_merge(object, over) : -ENOMEM;
+
+    json_decref(over);
+    return rc;
+}
+
 char *fbr_json_print(const struct json_t *j, size_t *len)
 {
     char *text = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);

@@ -73,6 +73,8 @@ struct json_t *fbr_json_string(const char *text);
 struct json_t *fbr_json_copy(const struct json_t *j);
 /* Merges `over` into `object` as RFC 7396 says (JSON Merge Patch). -ENOMEM. */
 int fbr_json_merge(struct json_t *object, const struct json_t *over);
+/* The same, and takes ownership of `over`; -ENOMEM also when it is NULL. */
+int fbr_json_merge_new(struct json_t *object, struct json_t *over);
 /* Prints compact JSON, NUL-terminated, for free(); NULL without memory. */
 char *fbr_json_print(const struct json_t *j, size_t *len);
 

@@ -278,24 +278,15 @@ static struct json_t *labels_of(const struct fbr_job *job, const char *user)
     return labels;
 }
 
-/* Returns a member that is an object, and adds it if a template lacks it; NULL without memory. */
-static struct json_t *object_in(struct json_t *object, const char *key)
-{
-    if (!fbr_json_at(object, key, NULL) && fbr_json_set(object, key, fbr_json_pack("{}")) < 0)
-        return NULL;
-    return fbr_json_at(object, key, NULL);
-}
-
 /* Keeps the pod off hosts that have another pod of the same label, whatever else a template
  * requests. */
 static int keep_apart(struct json_t *pod, const char *apart)
 {
-    struct json_t *spec = fbr_json_at(pod, "spec", NULL);
-
-    if (fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_APART_LABEL,
-                     fbr_json_string(apart)) < 0)
+    if (fbr_json_merge_new(pod, fbr_json_pack("{s:{s:{s:s}}, s:{s:{s:{}}}}", "metadata", "labels",
+                                              FBR_KUBE_APART_LABEL, apart, "spec", "affinity",
+                                              "podAntiAffinity")) < 0)
         return -ENOMEM;
-    return fbr_kube_append(object_in(object_in(spec, "affinity"), "podAntiAffinity"),
+    return fbr_kube_append(fbr_json_at(pod, "spec", "affinity", "podAntiAffinity", NULL),
                            "requiredDuringSchedulingIgnoredDuringExecution",
                            fbr_json_pack("{s:s, s:{s:{s:s}}}", "topologyKey",
                                          "kubernetes.io/hostname", "labelSelector", "matchLabels",
@@ -306,20 +297,14 @@ static int keep_apart(struct json_t *pod, const char *apart)
 static int set_identity(struct json_t *pod, const struct fbr_job *job,
                         const struct fbr_kube_settings *s)
 {
-    struct json_t *labels = labels_of(job, s->user_label),
-                  *metadata = fbr_json_at(pod, "metadata", NULL);
     char name[FBR_KUBE_NAME];
-    int rc = labels ? fbr_json_merge(object_in(metadata, "labels"), labels) : -ENOMEM;
 
-    fbr_json_free(labels);
     fbr_kube_pod_name(name, job);
-    if (rc < 0 ||
-        fbr_json_set(object_in(metadata, "annotations"), FBR_KUBE_MASTER,
-                     fbr_json_string(s->master)) < 0 ||
-        fbr_json_set(metadata, "name", fbr_json_string(name)) < 0 ||
-        fbr_json_set(pod, "apiVersion", fbr_json_string("v1")) < 0 ||
-        fbr_json_set(pod, "kind", fbr_json_string("Pod")) < 0 ||
-        fbr_json_set(fbr_json_at(pod, "spec", NULL), "restartPolicy", fbr_json_string("Never")) < 0)
+    if (fbr_json_merge_new(pod, fbr_json_pack("{s:s, s:s, s:{s:s, s:o, s:{s:s}}, s:{s:s}}",
+                                              "apiVersion", "v1", "kind", "Pod", "metadata", "name",
+                                              name, "labels", labels_of(job, s->user_label),
+                                              "annotations", FBR_KUBE_MASTER, s->master, "spec",
+                                              "restartPolicy", "Never")) < 0)
         return -ENOMEM;
     return job->apart ? keep_apart(pod, job->apart) : 0;
 }
@@ -330,19 +315,14 @@ static int size_given(const struct json_t *pod, const char *gpu)
 {
     struct json_t *first =
         fbr_json_find(fbr_json_at(pod, "spec", "initContainers", NULL), "name", GIVEN);
-    struct json_t *size = fbr_json_pack("{}"),
-                  *less = fbr_json_pack("{s:{s:n}, s:{s:n}}", "requests", gpu, "limits", gpu);
-    int rc = 0;
+    struct json_t *own = fbr_json_at(fbr_kube_own_container(pod), "resources", NULL);
 
-    if (size && less && first && !fbr_json_at(first, "resources", NULL) &&
-        (rc = fbr_json_merge(size, fbr_json_at(fbr_kube_own_container(pod), "resources", NULL))) ==
-            0 &&
-        (rc = fbr_json_merge(size, less)) == 0)
-        rc = fbr_json_set(first, "resources", fbr_json_pack("O", size));
-    rc = size && less ? rc : -ENOMEM;
-    fbr_json_free(size);
-    fbr_json_free(less);
-    return rc;
+    if (!first || fbr_json_at(first, "resources", NULL))
+        return 0;
+    if (own && fbr_json_set(first, "resources", fbr_json_copy(own)) < 0)
+        return -ENOMEM;
+    return fbr_json_merge_new(first, fbr_json_pack("{s:{s:{s:n}, s:{s:n}}}", "resources",
+                                                   "requests", gpu, "limits", gpu));
 }
 
 /* The output of an init container is not read; if it fails, the end of it becomes its message. */
@@ -377,8 +357,7 @@ static int fill(struct json_t *pod, struct json_t *container, const struct fbr_j
     struct json_t *spec = fbr_json_at(pod, "spec", NULL);
     int rc;
 
-    if ((rc = fbr_json_set(spec, "securityContext", pod_security(s))) < 0 ||
-        (is_given(job, s) && (rc = give(pod, container, job, s, err)) < 0) ||
+    if ((is_given(job, s) && (rc = give(pod, container, job, s, err)) < 0) ||
         (s->account[0] &&
          (rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->account))) < 0) ||
         (s->pull_secrets &&
@@ -398,11 +377,12 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
     container = make_container(job, s, err);
     if (!container)
         return NULL;
-    pod = fbr_json_pack(
-        "{s:s, s:s, s:{}, s:{s:[o], s:b, s:b, s:b, s:i, s:[{s:s, s:{s:s}}]}}", "apiVersion", "v1",
-        "kind", "Pod", "metadata", "spec", "containers", container, "automountServiceAccountToken",
-        0, "enableServiceLinks", 0, "shareProcessNamespace", 1, "terminationGracePeriodSeconds",
-        fbr_kube_grace(job, s), "volumes", "name", "shm", "emptyDir", "medium", "Memory");
+    pod = fbr_json_pack("{s:s, s:s, s:{}, s:{s:[o], s:b, s:b, s:b, s:i, s:[{s:s, s:{s:s}}], s:o}}",
+                        "apiVersion", "v1", "kind", "Pod", "metadata", "spec", "containers",
+                        container, "automountServiceAccountToken", 0, "enableServiceLinks", 0,
+                        "shareProcessNamespace", 1, "terminationGracePeriodSeconds",
+                        fbr_kube_grace(job, s), "volumes", "name", "shm", "emptyDir", "medium",
+                        "Memory", "securityContext", pod_security(s));
     if ((rc = fill(pod, container, job, s, err)) < 0 || (rc = set_identity(pod, job, s)) < 0)
         fbr_fail(err, rc, "out of memory");
     else if (!fbr_json_text(fbr_kube_own_container(pod), "image", NULL)[0])

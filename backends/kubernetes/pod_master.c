@@ -90,13 +90,12 @@ static int add_environment(struct json_t *list, const char *program,
 int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char *program,
                         const struct fbr_kube_settings *s, struct fbr_error *err)
 {
-    struct json_t *spec = fbr_json_at(pod, "spec", NULL);
     int rc;
 
-    if (fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->master_account)) < 0 ||
-        fbr_json_set(spec, "automountServiceAccountToken", fbr_json_pack("b", 1)) < 0 ||
-        fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_ROLE_LABEL,
-                     fbr_json_string("master")) < 0 ||
+    if (fbr_json_merge_new(pod, fbr_json_pack("{s:{s:{s:s}}, s:{s:s, s:b}}", "metadata", "labels",
+                                              FBR_KUBE_ROLE_LABEL, "master", "spec",
+                                              "serviceAccountName", s->master_account,
+                                              "automountServiceAccountToken", 1)) < 0 ||
         (!fbr_json_at(container, "env", NULL) &&
          fbr_json_set(container, "env", fbr_json_pack("[]")) < 0) ||
         add_environment(fbr_json_at(container, "env", NULL), program, s) < 0)

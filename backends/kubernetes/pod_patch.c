@@ -86,7 +86,7 @@ static int merge_list(struct json_t *into, const struct json_t *over, const char
 static void merge_member(void *user, const char *key, struct json_t *value)
 {
     struct merge *m = user;
-    struct json_t *mine = fbr_json_at(m->into, key, NULL), *one;
+    struct json_t *mine = fbr_json_at(m->into, key, NULL);
 
     if (m->rc < 0)
         return;
@@ -95,9 +95,7 @@ static void merge_member(void *user, const char *key, struct json_t *value)
     } else if (fbr_json_is_object(mine) && fbr_json_is_object(value)) {
         m->rc = merge_object(mine, value, m->depth + 1);
     } else {
-        one = fbr_json_pack("{s:O}", key, value);
-        m->rc = one ? fbr_json_merge(m->into, one) : -ENOMEM;
-        fbr_json_free(one);
+        m->rc = fbr_json_merge_new(m->into, fbr_json_pack("{s:O}", key, value));
     }
 }
 
