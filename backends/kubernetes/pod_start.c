@@ -27,6 +27,8 @@
 #define CONFLICT_MS 500
 #define CREATE_MS 20
 
+static const struct fbr_http_answer no_memory = {.body = "", .why = "out of memory"};
+
 static void create_more(struct fbr_backend *b);
 
 void fbr_kube_forget_ticket(struct fbr_kube_job *j)
@@ -378,41 +380,44 @@ static void fill(struct fbr_kube_secret *s)
     }
 }
 
-/* Returns the text of the batch's Secret, which the caller wipes and frees; NULL without memory. */
-static char *secret_text(struct fbr_kube_secret *s)
+/* Sends an object that the batch needs, and takes ownership of it. -ENOMEM; also if it is NULL. */
+static int post(struct fbr_kube_secret *s, const char *kind, struct json_t *object,
+                void (*done)(void *user, const struct fbr_http_answer *))
+{
+    struct fbr_kube_api *api = s->b->api;
+    char *body = object ? fbr_json_print(object, NULL) : NULL;
+    int rc = body ? fbr_kube_send(api, "POST", fbr_kube_path(api, "%s?fieldManager=fiber", kind),
+                                  body, PATIENCE_MS, done, s)
+                  : -ENOMEM;
+
+    fbr_kube_forget(&body);
+    fbr_json_free(object);
+    return rc;
+}
+
+/* Makes the batch's Secret; NULL without memory. */
+static struct json_t *make_secret(struct fbr_kube_secret *s)
 {
     struct fbr_backend *b = s->b;
     struct json_t *secret = fbr_kube_secret(s->name, b->run, b->user, b->owner);
-    char *text = NULL;
 
-    if (!secret)
-        return NULL;
-    if (!s->jobs)
+    if (secret && !s->jobs)
         fill(s);
-    for (struct fbr_kube_job *j = s->jobs; j; j = j->next)
-        if (j->ticket && fbr_kube_secret_add(secret, j->name, j->ticket, j->ticket_len) < 0)
-            goto done;
-    text = fbr_json_print(secret, NULL);
-done:
-    fbr_json_free(secret);
-    return text;
+    for (struct fbr_kube_job *j = s->jobs; secret && j; j = j->next)
+        if (j->ticket && fbr_kube_secret_add(secret, j->name, j->ticket, j->ticket_len) < 0) {
+            fbr_json_free(secret);
+            secret = NULL;
+        }
+    return secret;
 }
 
 static void send_secret(struct fbr_kube_secret *s)
 {
-    static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
     struct fbr_backend *b = s->b;
-    char *body;
-    int rc = -ENOMEM;
 
     snprintf(s->name, sizeof(s->name), "fiber-%.32s-t%u", b->run, b->batches++);
-    body = secret_text(s);
-    if (body)
-        rc = fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "secrets?fieldManager=fiber"),
-                           body, PATIENCE_MS, on_secret, s);
-    fbr_kube_forget(&body);
-    if (rc < 0)
-        on_secret_failed(s, &none);
+    if (post(s, "secrets", make_secret(s), on_secret) < 0)
+        on_secret_failed(s, &no_memory);
 }
 
 /* ---- The owner ---- */
@@ -453,32 +458,22 @@ static void on_owner(void *user, const struct fbr_http_answer *a)
 /* Makes the object that is to own all others, for the first batch. */
 static void send_owner(struct fbr_kube_secret *s)
 {
-    static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
     struct fbr_backend *b = s->b;
-    struct json_t *map, *ours = NULL;
-    char *body;
-    int rc;
+    struct json_t *map = NULL, *ours = NULL;
 
     snprintf(b->owner_name, sizeof(b->owner_name), "fiber-%.32s-o%u", b->run, b->batches++);
     if (b->own_pod)
         ours = fbr_kube_owner("Pod", fbr_json_text(b->own_pod, "metadata", "name", NULL),
                               fbr_json_text(b->own_pod, "metadata", "uid", NULL));
-    map = b->own_pod && !ours ? NULL
-                              : fbr_kube_owner_map(b->owner_name, b->run, b->user, b->master, ours);
+    if (ours || !b->own_pod)
+        map = fbr_kube_owner_map(b->owner_name, b->run, b->user, b->master, ours);
+    fbr_json_free(ours);
     if (map && !s->jobs)
         fill(s);
-    body = map ? fbr_json_print(map, NULL) : NULL;
-    fbr_json_free(map);
-    fbr_json_free(ours);
-    rc = body
-             ? fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "configmaps?fieldManager=fiber"),
-                             body, PATIENCE_MS, on_owner, s)
-             : -ENOMEM;
-    b->owning = rc == 0;
-    free(body);
-    if (rc < 0) {
+    b->owning = post(s, "configmaps", map, on_owner) == 0;
+    if (!b->owning) {
         b->owner_name[0] = '\0';
-        on_secret_failed(s, &none);
+        on_secret_failed(s, &no_memory);
     }
 }
 
