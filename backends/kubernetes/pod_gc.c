@@ -16,42 +16,22 @@
 
 #define ANSWER_MS 10000
 
-struct owner {
-    struct owner *next, *prev;
-    char id[FBR_KUBE_NAME + 8], run[FBR_KUBE_NAME], master[FBR_MASTER_ID_MAX];
-    int64_t since_ms;
-};
-
 struct listing {
     fbr_backend_found *found;
     void *user;
-    struct owner *owners;
 };
 
-static void note_job(struct listing *l, const struct json_t *pod, const struct fbr_orphan *job)
+/* Reports an object that owns others of the run. */
+static void report_owner(struct listing *l, const char *kind, const char *name,
+                         const struct fbr_orphan *of)
 {
-    const struct json_t *owners = fbr_json_at(pod, "metadata", "ownerReferences", NULL);
-    const struct json_t *first = fbr_json_item(owners, 0);
-    char id[FBR_KUBE_NAME + 8];
-    struct owner *o;
+    char id[FBR_KUBE_NAME + 16];
 
-    if (strcmp(fbr_json_text(first, "kind", NULL), "Job") != 0)
-        return;
-    snprintf(id, sizeof(id), "job/%.63s", fbr_json_text(first, "name", NULL));
-    DL_FOREACH(l->owners, o)
-        if (!strcmp(o->id, id))
-            break;
-    if (!o) {
-        o = calloc(1, sizeof(*o));
-        if (!o)
-            return;
-        memcpy(o->id, id, sizeof(id));
-        snprintf(o->run, sizeof(o->run), "%s", job->run);
-        snprintf(o->master, sizeof(o->master), "%s", job->master);
-        o->since_ms = job->since_ms;
-        DL_APPEND(l->owners, o);
-    }
-    o->since_ms = job->since_ms < o->since_ms ? job->since_ms : o->since_ms;
+    snprintf(id, sizeof(id), "%s/%.63s", kind, name);
+    l->found(
+        l->user,
+        &(struct fbr_orphan){
+            .run = of->run, .id = id, .name = "", .master = of->master, .since_ms = of->since_ms});
 }
 
 /* Returns Fiber's command in a master's pod: it was put there, or is a program of the image. */
@@ -85,6 +65,8 @@ static struct fbr_orphan describe(const struct json_t *object)
 
 static void report_pod(struct listing *l, const struct json_t *pod)
 {
+    const struct json_t *owners = fbr_json_at(pod, "metadata", "ownerReferences", NULL);
+    const struct json_t *owner = fbr_json_item(owners, 0);
     struct fbr_orphan job = describe(pod);
     struct fbr_kube_state s;
     char fiber[128];
@@ -93,33 +75,18 @@ static void report_pod(struct listing *l, const struct json_t *pod)
     job.runs = s.phase == FBR_KUBE_RUNNING;
     job.fiber = fiber_in(pod, fiber, sizeof(fiber));
     l->found(l->user, &job);
-    note_job(l, pod, &job);
+    if (strcmp(fbr_json_text(owner, "kind", NULL), "Job") == 0)
+        report_owner(l, "job", fbr_json_text(owner, "name", NULL), &job);
 }
 
-static void report_owner(struct listing *l, const struct json_t *map)
+static void report_map(struct listing *l, const struct json_t *map)
 {
-    struct fbr_orphan owner = describe(map);
-    char id[FBR_KUBE_NAME + 16];
+    const struct fbr_orphan owner = describe(map);
 
-    snprintf(id, sizeof(id), "configmap/%.63s", owner.id);
-    owner.id = id;
-    l->found(l->user, &owner);
+    report_owner(l, "configmap", owner.id, &owner);
 }
 
 /* ---- Lists ---- */
-
-static void report_jobs(struct listing *l)
-{
-    struct owner *o, *next;
-
-    DL_FOREACH_SAFE(l->owners, o, next) {
-        const struct fbr_orphan job = {
-            .run = o->run, .id = o->id, .name = "", .master = o->master, .since_ms = o->since_ms};
-
-        l->found(l->user, &job);
-        free(o);
-    }
-}
 
 /* Returns the path of a list of this user's objects; NULL without memory. */
 static char *list_path(struct fbr_backend *b, const char *kind, const char *more)
@@ -185,9 +152,7 @@ int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
     struct listing l = {.found = found, .user = user};
     int rc = list_all(b, "pods", report_pod, &l, err);
 
-    rc = rc < 0 ? rc : list_all(b, "configmaps", report_owner, &l, err);
-    report_jobs(&l);
-    return rc;
+    return rc < 0 ? rc : list_all(b, "configmaps", report_map, &l, err);
 }
 
 int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
