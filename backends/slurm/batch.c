@@ -80,12 +80,15 @@ static void look_soon(struct fbr_slurm_batch *b)
     look_in(b, b->settings->poll_ms < SOON_MS ? b->settings->poll_ms : SOON_MS);
 }
 
-static bool is_empty(const struct submission *s)
+static void free_if_empty(struct submission *s)
 {
     for (unsigned i = 0; i < s->n; i++)
         if (s->jobs[i])
-            return false;
-    return true;
+            return;
+    if (s->busy)
+        return;
+    DL_DELETE(s->b->all, s);
+    fbr_slurm_submission_free(s);
 }
 
 static void maybe_free(struct batch_job *j)
@@ -95,11 +98,9 @@ static void maybe_free(struct batch_job *j)
     if (j->state != TOLD || j->user || j->reading)
         return;
     s->jobs[j->index] = NULL;
+    DL_DELETE(s->b->jobs, j);
     free(j);
-    if (s->busy || !is_empty(s))
-        return;
-    DL_DELETE(s->b->all, s);
-    fbr_slurm_submission_free(s);
+    free_if_empty(s);
 }
 
 static void remove_files(const struct batch_job *j)
@@ -170,10 +171,7 @@ void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *wh
         if (s->jobs[i])
             step(s->jobs[i], ON_REFUSED, &end);
     s->busy = false;
-    if (!is_empty(s))
-        return;
-    DL_DELETE(s->b->all, s);
-    fbr_slurm_submission_free(s);
+    free_if_empty(s);
 }
 
 /* ---- Output of jobs ---- */
@@ -224,40 +222,36 @@ static void on_reads(void *user, struct fbr_slurm_reads *r)
 
 static bool wants_read(const struct batch_job *j)
 {
-    return j && !j->paused && fbr_batch_may_have_written(j->state);
+    return !j->paused && fbr_batch_may_have_written(j->state);
 }
 
 static void read_output(struct fbr_slurm_batch *b)
 {
     static const char *const kinds[] = {"out", "err"};
     struct fbr_slurm_reads *r;
-    struct submission *s;
+    struct batch_job *j;
     size_t n = 0;
 
     if (b->reads)
         return;
-    DL_FOREACH(b->all, s)
-        for (unsigned i = 0; i < s->n; i++)
-            n += wants_read(s->jobs[i]);
+    DL_FOREACH(b->jobs, j)
+        n += wants_read(j);
     r = n ? fbr_slurm_reads_new(2 * n) : NULL;
     if (!r)
         return;
     n = 0;
-    DL_FOREACH(b->all, s)
-        for (unsigned i = 0; i < s->n; i++) {
-            struct batch_job *j = s->jobs[i];
-
-            if (!wants_read(j))
-                continue;
-            j->reading = true;
-            j->again = false;
-            for (int k = 0; k < 2; k++, n++) {
-                r->at[n].user = j;
-                r->at[n].stream = k + 1;
-                r->at[n].offset = j->read[k];
-                fbr_slurm_path(s, i, kinds[k], r->at[n].path);
-            }
+    DL_FOREACH(b->jobs, j) {
+        if (!wants_read(j))
+            continue;
+        j->reading = true;
+        j->again = false;
+        for (int k = 0; k < 2; k++, n++) {
+            r->at[n].user = j;
+            r->at[n].stream = k + 1;
+            r->at[n].offset = j->read[k];
+            fbr_slurm_path(j->of, j->index, kinds[k], r->at[n].path);
         }
+    }
     r->done = on_reads;
     r->user = b;
     b->reads = r;
@@ -290,7 +284,7 @@ static void on_cancel_time(void *arg)
 
     for (enum fbr_batch_way way = CANCEL; way < NO_WAY; way++) {
         struct fbr_args w = {0};
-        struct submission *s;
+        struct batch_job *j;
         size_t options;
         char text[64], id[FBR_SLURM_ID + 16];
 
@@ -298,19 +292,15 @@ static void on_cancel_time(void *arg)
         if (fbr_args_split(&w, text, NULL) < 0)
             return;
         options = w.n;
-        DL_FOREACH(b->all, s)
-            for (unsigned i = 0; i < s->n; i++) {
-                struct batch_job *j = s->jobs[i];
-
-                if (!j || !j->want || fbr_batch_way(j->state, j->want) != way)
-                    continue;
-                id_of(j, id);
-                if (fbr_args_addf(&w, "%s", id) == 0 &&
-                    fbr_args_addf(&b->cancelling, "%s", id) == 0) {
-                    j->asked = j->want;
-                    j->want = 0;
-                }
+        DL_FOREACH(b->jobs, j) {
+            if (!j->want || fbr_batch_way(j->state, j->want) != way)
+                continue;
+            id_of(j, id);
+            if (fbr_args_addf(&w, "%s", id) == 0 && fbr_args_addf(&b->cancelling, "%s", id) == 0) {
+                j->asked = j->want;
+                j->want = 0;
             }
+        }
         if (w.n > options && fbr_slurm_run(b->tools, &w, TOOL_MS, on_cancelled, b) == 0)
             b->cancels++;
         fbr_args_fini(&w);
@@ -427,13 +417,13 @@ static void on_line(struct batch_job *j, const struct fbr_slurm_job *said)
 static void read_rest(struct fbr_slurm_batch *b)
 {
     struct submission *s;
+    struct batch_job *j;
 
-    DL_FOREACH(b->all, s) {
-        for (unsigned i = 0; s->rest.id[0] && i < s->n; i++)
-            if (s->jobs[i] && !s->jobs[i]->seen)
-                on_line(s->jobs[i], &s->rest);
+    DL_FOREACH(b->jobs, j)
+        if (!j->seen && j->of->rest.id[0])
+            on_line(j, &j->of->rest);
+    DL_FOREACH(b->all, s)
         s->rest.id[0] = '\0';
-    }
 }
 
 /* Returns how many lines were about jobs. */
@@ -466,7 +456,7 @@ static size_t read_lines(struct fbr_slurm_batch *b, char *text,
 
 static bool forgotten(const struct batch_job *j)
 {
-    return j && fbr_batch_takes(j->state, ON_FORGOTTEN) && j->missing >= FORGOTTEN &&
+    return fbr_batch_takes(j->state, ON_FORGOTTEN) && j->missing >= FORGOTTEN &&
            fbr_now_ms() - j->missed_ms >= FORGOTTEN_MS;
 }
 
@@ -475,15 +465,14 @@ static void on_accounts(void *user, const struct fbr_tool_result *r)
     struct fbr_slurm_end end = {.code = FBR_EXIT_UNKNOWN,
                                 .text = "Slurm no longer knows it, and its exit code is unknown"};
     struct fbr_slurm_batch *b = user;
-    struct submission *s;
+    struct batch_job *j;
 
     b->accounting = false;
     if (r->code == 0)
         read_lines(b, r->out, fbr_slurm_sacct_line);
-    DL_FOREACH(b->all, s)
-        for (unsigned i = 0; i < s->n; i++)
-            if (forgotten(s->jobs[i]))
-                step(s->jobs[i], ON_FORGOTTEN, &end);
+    DL_FOREACH(b->jobs, j)
+        if (forgotten(j))
+            step(j, ON_FORGOTTEN, &end);
     read_output(b);
 }
 
@@ -513,7 +502,7 @@ static int add_ids(struct fbr_slurm_batch *b, struct fbr_args *w, const char *op
 static bool has_forgotten(const struct submission *s)
 {
     for (unsigned i = 0; i < s->n; i++)
-        if (forgotten(s->jobs[i]))
+        if (s->jobs[i] && forgotten(s->jobs[i]))
             return true;
     return false;
 }
@@ -527,19 +516,16 @@ static void count_missing(struct fbr_slurm_batch *b)
 {
     const char *cluster = fbr_getenv("SLURM_CLUSTERS"); /* sacct alone does not read it */
     struct fbr_args w = {0};
-    struct submission *s;
+    struct batch_job *j;
     bool any = false;
 
-    DL_FOREACH(b->all, s)
-        for (unsigned i = 0; s->listed && i < s->n; i++) {
-            struct batch_job *j = s->jobs[i];
-
-            if (!j || j->seen)
-                continue;
-            if (j->missing++ == 0)
-                j->missed_ms = fbr_now_ms();
-            any |= forgotten(j);
-        }
+    DL_FOREACH(b->jobs, j) {
+        if (j->seen || !j->of->listed)
+            continue;
+        if (j->missing++ == 0)
+            j->missed_ms = fbr_now_ms();
+        any |= forgotten(j);
+    }
     if (!any || b->accounting)
         return;
     b->accounting = true;
@@ -557,7 +543,7 @@ static void on_states(void *user, const struct fbr_tool_result *r)
     struct fbr_slurm_batch *b = user;
     uint64_t slow = SLOW * (fbr_now_ms() - b->looked_ms);
     char line[256], text[FBR_SLURM_TEXT];
-    struct submission *s;
+    struct batch_job *j;
 
     b->looking = false;
     fbr_slurm_refusal(r->err, line, sizeof(line));
@@ -575,9 +561,9 @@ static void on_states(void *user, const struct fbr_tool_result *r)
         snprintf(text, sizeof(text), "Slurm does not report the states: %.200s",
                  r->code == -SIGKILL ? "squeue gave no answer in time" : line);
         fbr_info("slurm: squeue ended with code %d: %s", r->code, line);
-        DL_FOREACH(b->all, s)
-            for (unsigned i = 0; s->listed && i < s->n; i++)
-                fbr_slurm_notify_pending(s->jobs[i], text);
+        DL_FOREACH(b->jobs, j)
+            if (j->of->listed)
+                fbr_slurm_notify_pending(j, text);
     }
     read_output(b);
     b->delay_ms = 2 * b->delay_ms < b->settings->poll_ms ? 2 * b->delay_ms : b->settings->poll_ms;
@@ -589,7 +575,7 @@ static void on_tick(void *arg)
 {
     struct fbr_slurm_batch *b = arg;
     struct fbr_args w = {0};
-    struct submission *s;
+    struct batch_job *j;
 
     if (b->looking) { /* squeue may take long; the output of jobs does not wait for it */
         read_output(b);
@@ -598,10 +584,8 @@ static void on_tick(void *arg)
     }
     if (fbr_args_split(&w, ASK FBR_SLURM_SQUEUE, NULL) == 0 &&
         add_ids(b, &w, "--jobs=", has_living) > 0) {
-        DL_FOREACH(b->all, s)
-            for (unsigned i = 0; i < s->n; i++)
-                if (s->jobs[i])
-                    s->jobs[i]->seen = false;
+        DL_FOREACH(b->jobs, j)
+            j->seen = false;
         b->looked_ms = fbr_now_ms();
         b->looking = fbr_slurm_run(b->tools, &w, LOOK_MS, on_states, b) == 0;
         fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
@@ -849,6 +833,7 @@ static void cancel_submitting(struct fbr_slurm_batch *b)
 void fbr_slurm_batch_close(struct fbr_slurm_batch *b)
 {
     struct submission *s, *next;
+    struct batch_job *j, *next_job;
 
     if (!b)
         return;
@@ -858,11 +843,10 @@ void fbr_slurm_batch_close(struct fbr_slurm_batch *b)
     cancel_submitting(b);
     if (b->reads)
         b->reads->done = NULL;
-    DL_FOREACH_SAFE(b->all, s, next) {
-        for (unsigned i = 0; i < s->n; i++)
-            free(s->jobs[i]);
+    DL_FOREACH_SAFE(b->jobs, j, next_job)
+        free(j);
+    DL_FOREACH_SAFE(b->all, s, next)
         fbr_slurm_submission_free(s);
-    }
     fbr_timer_fini(&b->tick);
     fbr_timer_fini(&b->cancel);
     fbr_args_fini(&b->dead);
@@ -906,6 +890,7 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked
     j->err = (struct fbr_slurm_lines){.bytes = on_stderr, .user = j};
     j->index = s->n;
     s->jobs[s->n++] = j;
+    DL_APPEND(b->jobs, j);
     s->living++;
     *handle = j;
     return 0;

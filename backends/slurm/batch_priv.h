@@ -16,7 +16,8 @@
 enum stage { COLLECTING, SUBMITTING, SUBMITTED };
 
 struct batch_job {
-    void *user; /* NULL: released, the runtime takes no further events */
+    struct batch_job *next, *prev; /* in the list of all */
+    void *user;                    /* NULL: released, the runtime takes no further events */
     struct submission *of;
     unsigned index;
     enum fbr_batch_state state; /* only batch.c changes it */
@@ -57,6 +58,7 @@ struct fbr_slurm_batch {
     char base[PATH_MAX];      /* slurm_dir */
     struct fbr_slurm_dir dir; /* our folder in it, from the first job on */
     struct submission *all;
+    struct batch_job *jobs;        /* of all submissions */
     struct fbr_slurm_reads *reads; /* reads that run; NULL: none */
     struct fbr_timer tick, cancel;
     /* ids in the scancels that run; `cancels` is the number of these scancels */
