@@ -181,7 +181,7 @@ static int kube_open(struct fbr_backend **out, const struct fbr_backend_env *env
     if (b->api->config.in_cluster)
         look_at_own_pod(b);
     if (fbr_timer_init(&b->batch, env->loop, fbr_kube_on_batch, b) < 0 ||
-        fbr_timer_init(&b->create, env->loop, fbr_kube_on_create, b) < 0 ||
+        fbr_timer_init(&b->create, env->loop, fbr_kube_create_more, b) < 0 ||
         fbr_timer_init(&b->tick, env->loop, fbr_kube_on_tick, b) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
         goto fail;

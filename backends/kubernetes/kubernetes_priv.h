@@ -114,7 +114,8 @@ struct fbr_backend {
 int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
                    struct fbr_error *err);
 void fbr_kube_on_batch(void *backend);
-void fbr_kube_on_create(void *backend);
+/* Creates the pods that may be created now, at the limited rate. */
+void fbr_kube_create_more(void *backend);
 void fbr_kube_forget_ticket(struct fbr_kube_job *j);
 /* The job needs its Secret no longer: removes the Secret if no other job does. */
 void fbr_kube_leave_ticket(struct fbr_kube_job *j);
@@ -147,11 +148,9 @@ void fbr_kube_created(struct fbr_kube_job *j, const char *uid);
 void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool deleted);
 /* Reports the end of the job in the next round of the loop. */
 void fbr_kube_finish_soon(struct fbr_kube_job *j, const char *text);
-/* Removes an object ("pods", "secrets", "configmaps") that is no longer needed; the result is
- * ignored. */
-void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name);
+/* Removes an object that is no longer needed; the result is ignored. Takes ownership of `path`. */
+void fbr_kube_sweep(struct fbr_backend *b, char *path);
 void fbr_kube_on_tick(void *backend);
-void fbr_kube_start_tick(struct fbr_backend *b);
 /* Sends a request about the job; done() ends with fbr_kube_answered(). Takes ownership of
  * `path`. */
 int fbr_kube_call(struct fbr_kube_job *j, const char *method, char *path, const char *body,

@@ -106,12 +106,13 @@ static void on_owners(void *user, const struct fbr_http_answer *a)
 {
     struct json_t *list = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
     const struct json_t *items = fbr_json_at(list, "items", NULL);
+    struct fbr_backend *b = user;
 
     for (size_t i = 0; i < fbr_json_count(items); i++) {
         const struct fbr_orphan owner = describe(fbr_json_item(items, i));
 
         if (fbr_master_id_state(owner.master) == FBR_MASTER_ID_DEAD)
-            fbr_kube_sweep(user, "configmaps", owner.id);
+            fbr_kube_sweep(b, fbr_kube_path(b->api, "configmaps/%s", owner.id));
     }
     fbr_json_free(list);
 }

@@ -17,7 +17,6 @@
 #include "runtime/net/host_address.h"
 #include "runtime/base/log.h"
 
-#define TICK_MS 1000
 #define DRAIN_MS 3000   /* without output, after a pod's end: the rest of it has come */
 #define BROKEN_MS 20000 /* if the output broke off: the server may still be recovering */
 #define EARLY_MS 2000   /* an end of the output so long before the pod's is not the program's */
@@ -130,10 +129,9 @@ static void on_swept(void *user, const struct fbr_http_answer *a)
                   a->status);
 }
 
-void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name)
+void fbr_kube_sweep(struct fbr_backend *b, char *path)
 {
-    fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "%s/%s", kind, name), FBR_KUBE_DELETE(0),
-                  PATIENCE_MS, on_swept, b);
+    fbr_kube_send(b->api, "DELETE", path, FBR_KUBE_DELETE(0), PATIENCE_MS, on_swept, b);
 }
 
 /* Keeps the last few pods until the run ends, so that users can look at them. */
@@ -143,7 +141,7 @@ static void keep(struct fbr_kube_job *j)
     char *place = b->kept[b->kept_at++ % FBR_KUBE_KEPT];
 
     if (place[0])
-        fbr_kube_sweep(b, "pods", place);
+        fbr_kube_sweep(b, fbr_kube_path(b->api, "pods/%s", place));
     memcpy(place, j->name, FBR_KUBE_NAME);
 }
 
@@ -165,7 +163,7 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     j->follows = false;
     HASH_DEL(b->all, j);
     if (j->others) /* they would run on; with the pod its output is gone, too */
-        fbr_kube_sweep(b, "pods", j->name);
+        fbr_kube_sweep(b, fbr_kube_path(b->api, "pods/%s", j->name));
     fbr_kube_forget_ticket(j);
     fbr_kube_leave_ticket(j);
     j->calls++; /* keeps the job until the end of this function */
@@ -695,12 +693,6 @@ void fbr_kube_on_tick(void *backend)
         fbr_kube_step(j, ON_TICK, NULL);
     if (!b->all)
         fbr_timer_stop(&b->tick);
-}
-
-void fbr_kube_start_tick(struct fbr_backend *b)
-{
-    if (!fbr_timer_runs(&b->tick))
-        fbr_timer_start(&b->tick, TICK_MS, TICK_MS);
 }
 
 static void hurry(struct fbr_kube_job *j, const struct fbr_kube_state *s)

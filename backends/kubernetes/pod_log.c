@@ -179,8 +179,9 @@ static void format_since(char *out, size_t size, const char *stamp)
              *zone == '+' ? zone + 1 : zone);
 }
 
-static void begin(struct fbr_kube_log *l)
+static void begin(void *arg)
 {
+    struct fbr_kube_log *l = arg;
     char since[FBR_KUBE_STAMP + 16] = "", tail[32] = "", *path;
     struct fbr_http_request r = {.method = "GET", .data = on_bytes, .done = on_end, .user = l};
 
@@ -200,11 +201,6 @@ static void begin(struct fbr_kube_log *l)
         fbr_http_pause(l->stream, true);
 }
 
-static void on_again(void *arg)
-{
-    begin(arg);
-}
-
 int fbr_kube_log_open(struct fbr_kube_log **out, struct fbr_kube_api *api,
                       const struct fbr_kube_log_options *o)
 {
@@ -215,7 +211,7 @@ int fbr_kube_log_open(struct fbr_kube_log **out, struct fbr_kube_api *api,
     l->api = api;
     l->o = *o;
     l->pod = strdup(o->pod);
-    if (!l->pod || fbr_timer_init(&l->again, api->loop, on_again, l) < 0) {
+    if (!l->pod || fbr_timer_init(&l->again, api->loop, begin, l) < 0) {
         free(l->pod);
         free(l);
         return -ENOMEM;

@@ -26,10 +26,9 @@
 #define QUOTA_MS 5000
 #define CONFLICT_MS 500
 #define CREATE_MS 20
+#define TICK_MS 1000
 
 static const struct fbr_http_answer no_memory = {.body = "", .why = "out of memory"};
-
-static void create_more(struct fbr_backend *b);
 
 void fbr_kube_forget_ticket(struct fbr_kube_job *j)
 {
@@ -176,16 +175,9 @@ static int wrap_master(struct fbr_kube_job *j)
     return j->around ? 0 : -ENOMEM;
 }
 
-static void on_job_deleted(void *user, const struct fbr_http_answer *a)
-{
-    (void)a;
-    fbr_kube_answered(user);
-}
-
 void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/", j->name), FBR_KUBE_DELETE(1),
-                  on_job_deleted);
+    fbr_kube_sweep(j->b, fbr_kube_jobs_path(j->b->api, "/", j->name));
     fbr_kube_finish_soon(j, s->text);
 }
 
@@ -261,8 +253,10 @@ void fbr_kube_create(struct fbr_kube_job *j, const struct fbr_kube_state *s)
                                          : "its pod cannot be created: out of memory");
 }
 
-static void create_more(struct fbr_backend *b)
+void fbr_kube_create_more(void *backend)
 {
+    struct fbr_backend *b = backend;
+
     refill(b);
     while (b->waiting && b->credit >= 1) {
         struct fbr_kube_job *j = b->waiting;
@@ -273,11 +267,6 @@ static void create_more(struct fbr_backend *b)
     }
     if (b->waiting)
         create_after(b, CREATE_MS);
-}
-
-void fbr_kube_on_create(void *backend)
-{
-    create_more(backend);
 }
 
 /* ---- Secrets ---- */
@@ -293,7 +282,7 @@ static void sweep_unused(struct fbr_kube_secret *s)
 {
     if (s->users || !s->made)
         return;
-    fbr_kube_sweep(s->b, "secrets", s->name);
+    fbr_kube_sweep(s->b, fbr_kube_path(s->b->api, "secrets/%s", s->name));
     free_secret(s);
 }
 
@@ -357,7 +346,7 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
         }
         s->made = true;
         sweep_unused(s);
-        create_more(b);
+        fbr_kube_create_more(b);
     }
 }
 
@@ -433,7 +422,8 @@ static void on_owner(void *user, const struct fbr_http_answer *a)
     b->owning = false;
     if (is_taken(a)) {
         fbr_debug("kubernetes: the answer with the owner's uid was lost; making another");
-        fbr_kube_sweep(b, "configmaps", b->owner_name); /* nothing else would remove it */
+        /* nothing else would remove it */
+        fbr_kube_sweep(b, fbr_kube_path(b->api, "configmaps/%s", b->owner_name));
         send_owner(s);
         return;
     }
@@ -607,7 +597,8 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
     }
     HASH_ADD_STR(b->all, name, j);
     *handle = j;
-    fbr_kube_start_tick(b);
+    if (!fbr_timer_runs(&b->tick))
+        fbr_timer_start(&b->tick, TICK_MS, TICK_MS);
     if (j->is_master) { /* it has no ticket, and only its Job remains after its end */
         j->state = WAITING;
         DL_APPEND(b->waiting, j);
