@@ -126,16 +126,10 @@ static int ask_line(const char *command, struct fbr_buf *out, struct fbr_error *
 }
 
 /* Keeps only the first line. */
-static const char *first_line(char *text)
+static char *first_line(char *text)
 {
     text[strcspn(text, "\n")] = '\0';
     return text;
-}
-
-static void cut(struct fbr_buf *b)
-{
-    if (b->data)
-        first_line((char *)b->data);
 }
 
 static const char *conf(void)
@@ -159,9 +153,8 @@ static bool check_tools(const struct check *c)
     else if (ask_line("sinfo --version", &out, &err) < 0)
         good = bad(c, "install slurm-client, and give this host the cluster's slurm.conf", "%s",
                    err.text);
-    cut(&out);
-    if (good)
-        c->say(c->user, FBR_FINDING_GOOD, "slurm commands", (char *)out.data, "");
+    else
+        c->say(c->user, FBR_FINDING_GOOD, "slurm commands", first_line((char *)out.data), "");
     fbr_buf_fini(&out);
     return good;
 }
@@ -192,13 +185,10 @@ static bool munge_socket(char *path, size_t size)
 static int call_munge(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
 
-    /* unknown: not an error */
-    if (fd < 0 || strlen(path) >= sizeof(a.sun_path))
-        rc = 0;
-    else {
-        memcpy(a.sun_path, path, strlen(path) + 1);
+    if (fd >= 0 && strlen(path) < sizeof(a.sun_path)) { /* otherwise unknown: not an error */
+        strcpy(a.sun_path, path);
         rc = connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 && errno != EAGAIN ? -errno : 0;
     }
     if (fd >= 0)
@@ -210,28 +200,27 @@ static bool check_controller(const struct check *c)
 {
     struct fbr_error err = {0, ""};
     struct fbr_buf out;
-    char path[256];
-    const char *said;
-    bool good = true;
+    char path[256], none[] = "", *said;
+    bool good;
     int rc, munge = 0;
 
     fbr_buf_init(&out);
     rc = ask_line("scontrol ping", &out, &err);
-    said = out.data ? (const char *)out.data : "";
-    if (rc < 0 && !strstr(said, " is UP")) { /* one controller of several is enough */
-        if (munge_socket(path, sizeof(path)))
-            munge = call_munge(path);
-        cut(&out);
-        good = munge < 0 ? bad(c, "systemctl start munge, with the cluster's munge.key",
-                               "munge does not answer at %s: %s", path, fbr_strerror(munge))
-                         : bad(c,
-                               "on the controller's host: systemctl start slurmctld; else export "
-                               "SLURM_CONF=FILE, the slurm.conf of a cluster that is up",
-                               "Slurm's controller does not answer: %s", said[0] ? said : err.text);
-    } else {
-        cut(&out);
+    said = out.data ? (char *)out.data : none;
+    good = rc == 0 || strstr(said, " is UP"); /* one controller of several is enough */
+    first_line(said);
+    if (!good && munge_socket(path, sizeof(path)))
+        munge = call_munge(path);
+    if (good)
         c->say(c->user, FBR_FINDING_GOOD, "slurm controller", said, "");
-    }
+    else if (munge < 0)
+        bad(c, "systemctl start munge, with the cluster's munge.key",
+            "munge does not answer at %s: %s", path, fbr_strerror(munge));
+    else
+        bad(c,
+            "on the controller's host: systemctl start slurmctld; else export "
+            "SLURM_CONF=FILE, the slurm.conf of a cluster that is up",
+            "Slurm's controller does not answer: %s", said[0] ? said : err.text);
     fbr_buf_fini(&out);
     return good;
 }

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/slurm/slurm_state.h"
+
 #define MIB ((uint64_t)1 << 20)
 
 /* Returns the value of option i, written in one word or two; NULL: it is another option. */
@@ -211,14 +213,6 @@ static const char *const of_tools[] = {"SQUEUE_", "SCANCEL_",           "SACCT_"
 /* Variables by which the commands find Slurm. */
 static const char *const always[] = {"SLURM_CONF", "SLURM_JWT=", "SLURM_CLUSTERS=", NULL};
 
-static bool begins(const char *text, const char *const *with)
-{
-    for (; *with; with++)
-        if (strncmp(text, *with, strlen(*with)) == 0)
-            return true;
-    return false;
-}
-
 char **fbr_slurm_env(char *const *env, enum fbr_slurm_env kind, const char *const *more)
 {
     const char *const *drop = kind == FBR_SLURM_FOR_SRUN     ? of_srun
@@ -233,8 +227,8 @@ char **fbr_slurm_env(char *const *env, enum fbr_slurm_env kind, const char *cons
         m++;
     out = calloc(n + m + 1, sizeof(*out));
     for (size_t i = 0; out && i < n; i++)
-        if (kind == FBR_SLURM_FOR_TOOLS ? !begins(env[i], drop)
-                                        : begins(env[i], always) || !begins(env[i], drop))
+        if ((kind != FBR_SLURM_FOR_TOOLS && fbr_slurm_begins(env[i], always)) ||
+            !fbr_slurm_begins(env[i], drop))
             out[k++] = env[i];
     for (size_t i = 0; out && i < m; i++)
         out[k++] = (char *)(uintptr_t)more[i];

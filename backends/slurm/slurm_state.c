@@ -21,6 +21,14 @@
 
 /* ---- Words of a line ---- */
 
+bool fbr_slurm_begins(const char *text, const char *const *with)
+{
+    for (; *with; with++)
+        if (strncmp(text, *with, strlen(*with)) == 0)
+            return true;
+    return false;
+}
+
 bool fbr_slurm_cut(char *line, char **field, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -419,6 +427,7 @@ static bool error_line(struct fbr_slurm_step *s, const char *text)
         "Unable to confirm allocation for job ",
         "Invalid generic resource",
         "Slurm job ", /* has expired */
+        NULL,
     };
     const char *task = strstr(text, ": task ");
     const char *how = task ? strchr(task + 7, ':') : NULL;
@@ -429,13 +438,11 @@ static bool error_line(struct fbr_slurm_step *s, const char *text)
         s->lost = true;
         return true;
     }
-    for (size_t i = 0; i < sizeof(refusals_of_steps) / sizeof(refusals_of_steps[0]); i++)
-        if (strncmp(text, refusals_of_steps[i], strlen(refusals_of_steps[i])) == 0) {
-            s->refused = true;
-            s->unreached |= strncmp(text, "Task launch", 11) == 0;
-            return true;
-        }
-    return cancelled(s, text);
+    if (!fbr_slurm_begins(text, refusals_of_steps))
+        return cancelled(s, text);
+    s->refused = true;
+    s->unreached |= strncmp(text, "Task launch", 11) == 0;
+    return true;
 }
 
 static bool info_line(struct fbr_slurm_step *s, const char *text)
@@ -452,18 +459,17 @@ static bool info_line(struct fbr_slurm_step *s, const char *text)
         "interrupt (",
         "Check SLURM_JOB_ID environment",
         "error: ",
+        NULL,
     };
 
     if (strncmp(text, "Job ", 4) == 0 && strstr(text, " step creation ")) {
         s->waits = true;
         return true;
     }
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (strncmp(text, known[i], strlen(known[i])) == 0) {
-            s->waits = false;
-            return true;
-        }
-    return strstr(text, " queued and waiting for resources") != NULL;
+    if (!fbr_slurm_begins(text, known))
+        return strstr(text, " queued and waiting for resources") != NULL;
+    s->waits = false;
+    return true;
 }
 
 /* Parses "slurmstepd: error: ..." or "slurmstepd-n1: error: ...". */
@@ -698,10 +704,7 @@ bool fbr_slurm_node_is_out(const char *state)
     static const char *const out[] = {"down", "drain", "fail", "error", "unknown", "inval", NULL};
     size_t len = strlen(state);
 
-    for (size_t i = 0; out[i]; i++)
-        if (!strncmp(state, out[i], strlen(out[i])))
-            return true;
-    return len && state[len - 1] == '*';
+    return fbr_slurm_begins(state, out) || (len && state[len - 1] == '*');
 }
 
 /* Counts in "gpu:2(S:0-1),gpu:a100:4,mps:100", what Slurm prints of a node's resources. */
