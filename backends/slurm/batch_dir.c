@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/base/master_id.h"
 
@@ -81,17 +82,11 @@ void fbr_slurm_dir_sweep(const char *base, fbr_slurm_dir_dead *dead, void *user)
         closedir(dir);
 }
 
-static int cannot_make(const char *base, int rc, struct fbr_error *err)
+/* `what`: "", or "a folder in ". */
+static int cannot_make(const char *what, const char *base, int rc, struct fbr_error *err)
 {
-    return fbr_fail(err, rc, "cannot make %s (slurm_dir, which the nodes must share): %s", base,
-                    fbr_strerror(rc));
-}
-
-static int cannot_use(const char *base, int rc, struct fbr_error *err)
-{
-    return fbr_fail(err, rc,
-                    "cannot make a folder in %s (slurm_dir, which the nodes must share): %s", base,
-                    fbr_strerror(rc));
+    return fbr_fail(err, rc, "cannot make %s%s (slurm_dir, which the nodes must share): %s", what,
+                    base, fbr_strerror(rc));
 }
 
 int fbr_slurm_dir_check(const char *base, struct fbr_error *err)
@@ -100,13 +95,13 @@ int fbr_slurm_dir_check(const char *base, struct fbr_error *err)
     struct stat st;
 
     if (stat(base, &st) == 0 && !S_ISDIR(st.st_mode))
-        return cannot_use(base, -ENOTDIR, err);
+        return cannot_make("a folder in ", base, -ENOTDIR, err);
     if (access(base, W_OK | X_OK) == 0)
         return 0;
     if (errno != ENOENT)
-        return cannot_use(base, -errno, err);
+        return cannot_make("a folder in ", base, -errno, err);
     snprintf(parent, sizeof(parent), "%s", base);
-    return access(dirname(parent), W_OK | X_OK) == 0 ? 0 : cannot_make(base, -errno, err);
+    return access(dirname(parent), W_OK | X_OK) == 0 ? 0 : cannot_make("", base, -errno, err);
 }
 
 int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base, fbr_slurm_dir_dead *dead,
@@ -118,13 +113,13 @@ int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base, fbr_slurm_dir_
     if (strlen(base) > 2048)
         return fbr_fail(err, -ENAMETOOLONG, "slurm_dir is too long");
     if (mkdir(base, 0700) < 0 && errno != EEXIST)
-        return cannot_make(base, -errno, err);
+        return cannot_make("", base, -errno, err);
     fbr_slurm_dir_sweep(base, dead, user);
     snprintf(d->path, sizeof(d->path), "%s/" PREFIX "XXXXXX", base);
     if (!mkdtemp(d->path)) {
         rc = -errno;
         d->path[0] = '\0';
-        return cannot_use(base, rc, err);
+        return cannot_make("a folder in ", base, rc, err);
     }
     snprintf(d->tag, sizeof(d->tag), "%.6s", d->path + strlen(d->path) - 6);
     snprintf(name, sizeof(name), "%s/master", d->path);
@@ -146,12 +141,10 @@ void fbr_slurm_dir_close(struct fbr_slurm_dir *d)
 int fbr_slurm_dir_write(const char *path, const void *data, size_t len, struct fbr_error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), rc;
-    ssize_t n;
 
     if (fd < 0)
         return fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
-    n = write(fd, data, len);
-    rc = n < 0 ? -errno : n != (ssize_t)len ? -ENOSPC : 0;
+    rc = fbr_fds_write(fd, data, len);
     /* a remote file system reports errors here */
     if (close(fd) < 0 && rc == 0)
         rc = -errno;
@@ -164,16 +157,10 @@ int fbr_slurm_dir_write(const char *path, const void *data, size_t len, struct f
 
 struct fbr_slurm_reads *fbr_slurm_reads_new(size_t n)
 {
-    struct fbr_slurm_reads *r = calloc(1, sizeof(*r));
+    struct fbr_slurm_reads *r = calloc(1, sizeof(*r) + n * sizeof(r->at[0]));
 
-    if (!r)
-        return NULL;
-    r->at = calloc(n ? n : 1, sizeof(*r->at));
-    r->n = n;
-    if (!r->at) {
-        free(r);
-        return NULL;
-    }
+    if (r)
+        r->n = n;
     return r;
 }
 
@@ -215,7 +202,6 @@ static void on_read(void *arg)
     for (size_t i = 0; i < r->n; i++)
         free(r->at[i].data);
     fbr_loop_release(r->loop);
-    free(r->at);
     free(r);
 }
 

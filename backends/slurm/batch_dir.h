@@ -61,11 +61,11 @@ struct fbr_slurm_reads {
     bool running;
     struct fbr_post post;
     struct fbr_loop *loop;
-    struct fbr_slurm_read *at;
-    size_t n;
     /* NULL: the result is not needed any more */
     void (*done)(void *user, struct fbr_slurm_reads *r);
     void *user;
+    size_t n;
+    struct fbr_slurm_read at[];
 };
 
 /* Makes a record for n files; the caller fills in at[]. NULL without memory. */
