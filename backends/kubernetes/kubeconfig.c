@@ -70,8 +70,8 @@ static int make_absolute(struct json_t *in, const char *key, const char *folder,
 }
 
 /* Adds an item under its name, unless an earlier file has an item of that name. */
-static int add_item(struct json_t *into, const struct json_t *item, const char *what,
-                    const char *folder)
+static int add_item(struct json_t *all, const char *list, const struct json_t *item,
+                    const char *what, const char *folder)
 {
     static const char *const paths[] = {"certificate-authority", "client-certificate", "client-key",
                                         "tokenFile"};
@@ -79,11 +79,11 @@ static int add_item(struct json_t *into, const struct json_t *item, const char *
     struct json_t *copy;
     int rc;
 
-    if (fbr_json_at(into, name, NULL))
+    if (fbr_json_at(all, list, name, NULL))
         return 0;
-    if ((rc = fbr_json_set(into, name, fbr_json_pack("{}"))) < 0)
+    if ((rc = fbr_json_merge_new(all, fbr_json_pack("{s:{s:{}}}", list, name))) < 0)
         return rc;
-    copy = fbr_json_at(into, name, NULL);
+    copy = fbr_json_at(all, list, name, NULL);
     if ((rc = fbr_json_merge(copy, fbr_json_at(item, what, NULL))) < 0)
         return rc;
     for (size_t k = 0; k < sizeof(paths) / sizeof(paths[0]); k++)
@@ -96,14 +96,10 @@ static int add_named(struct json_t *all, const struct json_t *file, const char *
                      const char *what, const char *folder)
 {
     const struct json_t *items = fbr_json_at(file, list, NULL);
-    struct json_t *into;
     int rc;
 
-    if (!fbr_json_at(all, list, NULL) && (rc = fbr_json_set(all, list, fbr_json_pack("{}"))) < 0)
-        return rc;
-    into = fbr_json_at(all, list, NULL);
     for (size_t i = 0; i < fbr_json_count(items); i++)
-        if ((rc = add_item(into, fbr_json_item(items, i), what, folder)) < 0)
+        if ((rc = add_item(all, list, fbr_json_item(items, i), what, folder)) < 0)
             return rc;
     return 0;
 }

@@ -126,24 +126,22 @@ static int list_all(struct fbr_backend *b, const char *kind,
                     void (*report)(struct listing *l, const struct json_t *object),
                     struct listing *l, struct fbr_error *err)
 {
-    char more[1024] = "";
+    char *more = NULL;
     int rc;
 
     do {
         struct json_t *page = NULL;
-        char *escaped;
-        int status =
-            fbr_kube_ask(b->api, "GET", list_path(b, kind, more), NULL, ANSWER_MS, &page, err);
+        char *path = list_path(b, kind, more ? more : "");
+        int status = fbr_kube_ask(b->api, "GET", path, NULL, ANSWER_MS, &page, err);
 
         rc = status == 200 && page ? 0 : fbr_wrap(err, "list %s", kind);
         for (size_t i = 0; i < fbr_json_count(fbr_json_at(page, "items", NULL)); i++)
             report(l, fbr_json_item(fbr_json_at(page, "items", NULL), i));
-        escaped = fbr_http_escape(fbr_json_text(page, "metadata", "continue", NULL));
-        snprintf(more, sizeof(more), "%s",
-                 escaped && strlen(escaped) < sizeof(more) ? escaped : "");
-        free(escaped);
+        free(more);
+        more = fbr_http_escape(fbr_json_text(page, "metadata", "continue", NULL));
         fbr_json_free(page);
-    } while (rc == 0 && more[0]);
+    } while (rc == 0 && more && more[0]);
+    free(more);
     return rc;
 }
 

@@ -171,13 +171,6 @@ static struct json_t *value_of(struct reader *r, int index, int depth)
     return n->type == YAML_MAPPING_NODE ? mapping(r, n, depth) : scalar(r, n);
 }
 
-static struct json_t *bad_yaml(const yaml_parser_t *p, const char *name, struct fbr_error *err)
-{
-    fbr_fail(err, -EINVAL, "%s:%zu: not YAML: %s", name, p->problem_mark.line + 1,
-             p->problem ? p->problem : "out of memory");
-    return NULL;
-}
-
 static bool has_more(yaml_parser_t *p)
 {
     yaml_document_t next;
@@ -202,7 +195,8 @@ struct json_t *fbr_kube_yaml(const char *text, size_t len, const char *name, str
     }
     yaml_parser_set_input_string(&p, (const unsigned char *)text, len);
     if (!yaml_parser_load(&p, &r.doc)) {
-        bad_yaml(&p, name, err);
+        fbr_fail(err, -EINVAL, "%s:%zu: not YAML: %s", name, p.problem_mark.line + 1,
+                 p.problem ? p.problem : "out of memory");
         yaml_parser_delete(&p);
         return NULL;
     }
