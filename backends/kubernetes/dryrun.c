@@ -235,11 +235,11 @@ int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, fbr_backend
         return -EPERM;
     }
     good = would_take(b, "pods", "pod", pod, say, user);
-    if (!job->is_master)
+    if (!job->is_master) {
         good &= would_take(
             b, "configmaps", "ConfigMap",
             fbr_kube_owner_map("fiber-owner", job->run_uid, b->user, b->master, NULL), say, user);
-    if (!job->is_master)
         good &= would_take(b, "secrets", "Secret", make_secret(b, job), say, user);
+    }
     return good ? 0 : -EPERM;
 }

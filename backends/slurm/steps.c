@@ -489,20 +489,18 @@ static struct step *find(struct fbr_slurm_steps *s, const char *name)
 /* Signals the steps whose numbers are known; those with the same signal at once. */
 static void signal_known(struct fbr_slurm_steps *s)
 {
-    struct step *first, *j;
+    struct step *j;
 
-    DL_FOREACH(s->steps, first) {
+    for (int sig = 1; sig < NSIG; sig++) {
         struct fbr_args ids = {0};
 
-        DL_FOREACH(s->steps, j) {
-            if (!j->number[0] || j->asked != first->asked || !first->number[0])
-                continue;
-            if (j != first && fbr_args_addf(&ids, "%s", j->number) == 0)
+        DL_FOREACH(s->steps, j)
+            if (j->number[0] && j->asked == sig) {
+                fbr_args_addf(&ids, "%s", j->number);
                 j->number[0] = '\0';
-        }
-        if (first->number[0] && fbr_args_addf(&ids, "%s", first->number) == 0)
-            send_signals(s, first->asked, &ids);
-        first->number[0] = '\0';
+            }
+        if (ids.n)
+            send_signals(s, sig, &ids);
         fbr_args_fini(&ids);
     }
 }
