@@ -54,6 +54,16 @@ static void *json_take(size_t n)
     return ++asked == refused || refused_all ? NULL : malloc(n);
 }
 
+/* Two pages; the mark of the second is a long one. */
+static bool answer_list(struct http_peer *p, bool second)
+{
+    char page[2200];
+
+    snprintf(page, sizeof(page), "{\"metadata\":{\"continue\":\"%.*d\"},\"items\":[{}]}",
+             second ? 0 : 2000, 0);
+    return http_say(p, 200, "", page);
+}
+
 /* There are no pods, no Secret, but its owner, may be made unless the test says so, and nothing is told of changes. */
 static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
 {
@@ -70,6 +80,8 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
         return http_say(p, 201, "", "{}");
     if (post)
         return http_say(p, 403, "", "{\"kind\":\"Status\",\"message\":\"no room\",\"code\":403}");
+    if (strstr(q->path, "/configmaps?"))
+        return answer_list(p, strstr(q->path, "&continue=") != NULL);
     if (!strstr(q->path, "watch="))
         return http_say(p, 200, "", "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}");
     http_wait_for_end(p);
@@ -259,12 +271,30 @@ static void a_job_that_is_killed_is_not_tried_again(void **state)
     assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
 }
 
+static void on_found(void *user, const struct fbr_orphan *object)
+{
+    int *found = user;
+
+    *found += !strncmp(object->id, "configmap/", 10);
+}
+
+static void a_list_has_all_its_pages(void **state)
+{
+    struct bench *b = *state;
+    int found = 0;
+
+    if (fbr_kube_ops.housekeeping->list(b->backend, on_found, &found, &b->err) < 0)
+        fail_msg("%s", b->err.text);
+    assert_int_equal(found, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_whose_tickets_lack_memory_end),
         cmocka_unit_test(jobs_wait_in_line_while_there_is_no_memory),
         cmocka_unit_test(a_job_that_is_killed_is_not_tried_again),
+        cmocka_unit_test(a_list_has_all_its_pages),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
