@@ -36,9 +36,10 @@ struct fbr_kube_watch {
     char *selector;
     struct fbr_kube_watch_ops ops;
     void *user;
-    char version[64], next[1024]; /* resourceVersion; `continue` of a list in pages */
-    bool list;                    /* the next request is a list */
-    bool expired;                 /* the stream reported 410 */
+    char version[64]; /* resourceVersion */
+    char *next;       /* `continue` of a list in pages, escaped; NULL: the list begins */
+    bool list;        /* the next request is a list */
+    bool expired;     /* the stream reported 410 */
     struct fbr_http_call *stream;
     struct fbr_json_lines lines;
     uint64_t began;
@@ -89,28 +90,35 @@ static void rest(struct fbr_kube_watch *w)
 
 /* ---- The list ---- */
 
-static void keep_text(char *out, size_t size, const char *text)
+static void keep_version(struct fbr_kube_watch *w, const char *text)
 {
-    snprintf(out, size, "%s", strlen(text) < size ? text : "");
+    snprintf(w->version, sizeof(w->version), "%s", strlen(text) < sizeof(w->version) ? text : "");
 }
 
-static void take_page(struct fbr_kube_watch *w, const struct json_t *page)
+static void begin_list(struct fbr_kube_watch *w)
+{
+    free(w->next);
+    w->next = NULL;
+}
+
+/* False: there is no memory to ask for the next page. */
+static bool take_page(struct fbr_kube_watch *w, const struct json_t *page)
 {
     const struct json_t *items = fbr_json_at(page, "items", NULL);
-    char *more;
+    const char *more = fbr_json_text(page, "metadata", "continue", NULL);
 
     for (size_t i = 0; i < fbr_json_count(items); i++)
         w->ops.pod(w->user, fbr_json_item(items, i), false);
-    keep_text(w->version, sizeof(w->version),
-              fbr_json_text(page, "metadata", "resourceVersion", NULL));
-    more = fbr_http_escape(fbr_json_text(page, "metadata", "continue", NULL));
-    keep_text(w->next, sizeof(w->next), more ? more : "");
-    free(more);
-    if (w->next[0])
-        return;
+    keep_version(w, fbr_json_text(page, "metadata", "resourceVersion", NULL));
+    begin_list(w);
+    if (more[0]) {
+        w->next = fbr_http_escape(more);
+        return w->next != NULL;
+    }
     w->list = false;
     w->rests = w->at_once = 0;
     w->ops.listed(w->user);
+    return true;
 }
 
 static void trouble(struct fbr_kube_watch *w, const struct fbr_http_answer *a, const char *what)
@@ -125,14 +133,14 @@ static void on_page(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_watch *w = user;
     struct json_t *page = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    bool good = page && take_page(w, page);
 
-    if (page) {
-        take_page(w, page);
-        fbr_json_free(page);
+    fbr_json_free(page);
+    if (good) {
         go_on(w);
         return;
     }
-    w->next[0] = '\0'; /* a list that broke off, or expired, begins again */
+    begin_list(w); /* it broke off, or expired */
     if (a->status != 410)
         trouble(w, a, "list pods");
     rest(w);
@@ -140,11 +148,11 @@ static void on_page(void *user, const struct fbr_http_answer *a)
 
 static void list(struct fbr_kube_watch *w)
 {
-    if (!w->next[0])
+    if (!w->next)
         w->ops.listing(w->user);
     if (fbr_kube_send(w->api, "GET",
                       fbr_kube_path(w->api, "pods?labelSelector=%s&limit=%d%s%s", w->selector, PAGE,
-                                    w->next[0] ? "&continue=" : "", w->next),
+                                    w->next ? "&continue=" : "", w->next ? w->next : ""),
                       NULL, PATIENCE_MS, on_page, w) < 0)
         rest(w);
 }
@@ -164,7 +172,7 @@ static void on_event(void *user, const struct json_t *event)
             fbr_debug("kubernetes: watch: %s", fbr_json_text(object, "message", NULL));
     } else if (version[0]) {
         w->events++;
-        keep_text(w->version, sizeof(w->version), version);
+        keep_version(w, version);
         if (strcmp(type, "BOOKMARK") != 0)
             w->ops.pod(w->user, object, !strcmp(type, "DELETED"));
     }
@@ -279,6 +287,7 @@ void fbr_kube_watch_close(struct fbr_kube_watch *w)
     fbr_http_cancel(w->stream);
     fbr_timer_fini(&w->rest);
     drop_lines(w);
+    free(w->next);
     free(w->selector);
     free(w);
 }
