@@ -713,20 +713,19 @@ static int find_base(const struct fbr_backend_env *env, char base[PATH_MAX], str
                *ours = fbr_getenv("FIBER_SLURM");
     size_t n = strlen(FBR_SLURM_OWN);
 
-    if (ours && strncmp(ours, FBR_SLURM_OWN, n) == 0 && access(ours + n, W_OK | X_OK) == 0) {
+    if (ours && strncmp(ours, FBR_SLURM_OWN, n) == 0 && access(ours + n, W_OK | X_OK) == 0)
         snprintf(base, PATH_MAX, "%s", ours + n);
-        return 0;
-    }
-    if (dir[0] == '/') {
+    else if (dir[0] == '/')
         snprintf(base, PATH_MAX, "%s", dir);
-        return 0;
-    }
-    if (dir[0])
+    else if (dir[0])
         return fbr_fail(err, -EINVAL, "slurm_dir must be an absolute path, not '%.200s'", dir);
-    if (!home || home[0] != '/')
+    else if (!home || home[0] != '/')
         return fbr_fail(err, -EINVAL,
                         "HOME is not set: set slurm_dir to a folder that the nodes share");
-    snprintf(base, PATH_MAX, "%.2000s/.fiber", home);
+    else
+        snprintf(base, PATH_MAX, "%.2000s/.fiber", home);
+    if (strpbrk(base, "%\\")) /* these have a meaning in the name of an output file */
+        return fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", base);
     return 0;
 }
 
@@ -741,15 +740,7 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_
     b->env = *env;
     b->settings = settings;
     fbr_master_id_self(b->master);
-    rc = find_base(env, b->base, err);
-    if (rc < 0)
-        goto fail;
-    if (strpbrk(b->base, "%\\")) { /* these have a meaning in the name of an output file */
-        rc = fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", b->base);
-        goto fail;
-    }
-    rc = fbr_tools_open(&b->tools, env, err);
-    if (rc < 0)
+    if ((rc = find_base(env, b->base, err)) < 0 || (rc = fbr_tools_open(&b->tools, env, err)) < 0)
         goto fail;
     if (fbr_timer_init(&b->tick, env->loop, on_tick, b) < 0 ||
         fbr_timer_init(&b->cancel, env->loop, on_cancel_time, b) < 0) {
@@ -865,10 +856,8 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked
     char path[PATH_MAX];
     int rc;
 
-    if (!b->dir.path[0] && (rc = open_dir(b, err)) < 0) {
-        free(j);
-        return rc;
-    }
+    if (!b->dir.path[0] && (rc = open_dir(b, err)) < 0)
+        goto fail;
     wide.cpus = fbr_slurm_wish(asked);
     DL_FOREACH(b->all, at)
         if (!s && fbr_slurm_submission_takes(at, job))
@@ -876,15 +865,13 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked
     if (!s && j)
         s = fbr_slurm_submission_new(b, job);
     if (!j || !s) {
-        free(j);
-        return fbr_fail(err, -ENOMEM, "out of memory");
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+        goto fail;
     }
     fbr_slurm_path(s, s->n, "ticket", path);
-    rc = job->ticket ? fbr_slurm_dir_write(path, job->ticket, job->ticket_len, err) : 0;
-    if (rc < 0) {
-        free(j);
-        return rc; /* a submission without jobs frees itself when its timer fires */
-    }
+    /* a submission without jobs frees itself when its timer fires */
+    if (job->ticket && (rc = fbr_slurm_dir_write(path, job->ticket, job->ticket_len, err)) < 0)
+        goto fail;
     j->user = user;
     j->of = s;
     j->err = (struct fbr_slurm_lines){.bytes = on_stderr, .user = j};
@@ -894,6 +881,9 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked
     s->living++;
     *handle = j;
     return 0;
+fail:
+    free(j);
+    return rc;
 }
 
 int fbr_slurm_batch_signal(struct fbr_slurm_batch *b, void *handle, int sig)
