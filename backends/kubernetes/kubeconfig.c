@@ -152,25 +152,11 @@ static int take_pem(char **out, const struct json_t *in, const char *key, struct
     return 0;
 }
 
-/* `pairs`: the items are variables with a name and a value. */
-static int take_list(struct fbr_args *list, const struct json_t *items, bool pairs)
-{
-    size_t n = fbr_json_count(items);
-    int rc = n > MAX_ARGS ? -E2BIG : 0;
-
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        const struct json_t *item = fbr_json_item(items, i);
-
-        rc = pairs ? fbr_args_addf(list, "%s=%s", fbr_json_text(item, "name", NULL),
-                                   fbr_json_text(item, "value", NULL))
-                   : fbr_args_addf(list, "%s", fbr_json_text(item, NULL));
-    }
-    return rc;
-}
-
 static int take_exec(struct fbr_kube_exec *x, const struct json_t *in, struct fbr_error *err)
 {
     static const char group[] = "client.authentication.k8s.io/";
+    const struct json_t *args = fbr_json_at(in, "args", NULL), *env = fbr_json_at(in, "env", NULL);
+    size_t nargs = fbr_json_count(args), nenv = fbr_json_count(env);
 
     if (!in)
         return 0;
@@ -185,9 +171,13 @@ static int take_exec(struct fbr_kube_exec *x, const struct json_t *in, struct fb
                         "its exec plugin has apiVersion '%.64s'; known are %sv1 and "
                         "%sv1beta1",
                         x->version ? x->version : "", group, group);
-    if (fbr_args_addf(&x->argv, "%s", x->command) < 0 ||
-        take_list(&x->argv, fbr_json_at(in, "args", NULL), false) < 0 ||
-        take_list(&x->env, fbr_json_at(in, "env", NULL), true) < 0)
+    fbr_args_addf(&x->argv, "%s", x->command);
+    for (size_t i = 0; i < nargs && i < MAX_ARGS; i++)
+        fbr_args_addf(&x->argv, "%s", fbr_json_text(fbr_json_item(args, i), NULL));
+    for (size_t i = 0; i < nenv && i < MAX_ARGS; i++)
+        fbr_args_addf(&x->env, "%s=%s", fbr_json_text(fbr_json_item(env, i), "name", NULL),
+                      fbr_json_text(fbr_json_item(env, i), "value", NULL));
+    if (nargs > MAX_ARGS || nenv > MAX_ARGS || x->argv.failed || x->env.failed)
         return fbr_fail(err, -EINVAL, "its exec plugin has bad arguments");
     return 0;
 }
