@@ -26,22 +26,13 @@ int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s)
     return s->grace_s + (job->is_master ? MASTER_GRACE_S : 0);
 }
 
-static int add_variable(struct json_t *list, const char *name, const char *value)
+static int add_variable(struct json_t *container, const char *name, const char *value)
 {
-    if (fbr_json_find(list, "name", name)) /* the template already sets it */
-        return 0;
-    return fbr_json_append(
-        list, fbr_json_pack("{s:s, s:o}", "name", name, "value", fbr_kube_words(value)));
-}
-
-/* Adds the workers' account, named as in the manifest: the master's account with "-worker". */
-static int add_account(struct json_t *list, const struct fbr_kube_settings *s)
-{
-    char worker[300];
-
-    snprintf(worker, sizeof(worker), "%.253s-worker", s->master_account);
-    return add_variable(list, "FIBER_KUBERNETES_SERVICE_ACCOUNT",
-                        s->account[0] ? s->account : worker);
+    if (fbr_json_find(fbr_json_at(container, "env", NULL), "name", name))
+        return 0; /* the template already sets it */
+    return fbr_kube_append(
+        container, "env",
+        fbr_json_pack("{s:s, s:o}", "name", name, "value", fbr_kube_words(value)));
 }
 
 /* The template file exists only here, so its text becomes an annotation of the pod, which the pod
@@ -69,20 +60,25 @@ static int add_template(struct json_t *pod, struct json_t *container, const stru
              fbr_kube_append(container, "volumeMounts",
                              fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-template", "mountPath",
                                            FBR_KUBE_TEMPLATE_DIR, "readOnly", 1)) < 0 ||
-             add_variable(fbr_json_at(container, "env", NULL), "FIBER_KUBERNETES_POD_TEMPLATE",
+             add_variable(container, "FIBER_KUBERNETES_POD_TEMPLATE",
                           FBR_KUBE_TEMPLATE_DIR "/" FILE_NAME) < 0)
         rc = -ENOMEM;
     free(text);
     return rc;
 }
 
-static int add_environment(struct json_t *list, const char *program,
+static int add_environment(struct json_t *container, const char *program,
                            const struct fbr_kube_settings *s)
 {
-    if (add_variable(list, "FIBER_BACKEND", "kubernetes") < 0 || add_account(list, s) < 0 ||
-        (program[0] && add_variable(list, "FIBER_KUBERNETES_PROGRAM", program) < 0))
+    char worker[300]; /* the workers' account, named as in the manifest */
+
+    snprintf(worker, sizeof(worker), "%.253s-worker", s->master_account);
+    if (add_variable(container, "FIBER_BACKEND", "kubernetes") < 0 ||
+        add_variable(container, "FIBER_KUBERNETES_SERVICE_ACCOUNT",
+                     s->account[0] ? s->account : worker) < 0 ||
+        (program[0] && add_variable(container, "FIBER_KUBERNETES_PROGRAM", program) < 0))
         return -ENOMEM;
-    return fbr_json_append(list,
+    return fbr_kube_append(container, "env",
                            fbr_json_pack("{s:s, s:{s:{s:s}}}", "name", "FIBER_POD_NAME",
                                          "valueFrom", "fieldRef", "fieldPath", "metadata.name"));
 }
@@ -96,9 +92,7 @@ int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char
                                               FBR_KUBE_ROLE_LABEL, "master", "spec",
                                               "serviceAccountName", s->master_account,
                                               "automountServiceAccountToken", 1)) < 0 ||
-        (!fbr_json_at(container, "env", NULL) &&
-         fbr_json_set(container, "env", fbr_json_pack("[]")) < 0) ||
-        add_environment(fbr_json_at(container, "env", NULL), program, s) < 0)
+        add_environment(container, program, s) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
     rc = s->overlay ? add_template(pod, container, s->overlay, err) : 0;
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;

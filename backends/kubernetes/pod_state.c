@@ -335,8 +335,7 @@ static void pending(struct fbr_kube_state *s, const struct json_t *pod)
         describe_holder(pod, holder, sizeof(holder));
         describe(s, gated ? holder : "no node takes it", fbr_json_text(scheduled, "message", NULL));
     } else if (node[0]) {
-        describe(s, "its pod is being set up on node", "");
-        snprintf(s->text + strlen(s->text), sizeof(s->text) - strlen(s->text), " %.200s", node);
+        snprintf(s->text, sizeof(s->text), "its pod is being set up on node %.200s", node);
     } else {
         snprintf(s->text, sizeof(s->text), "its pod waits for a node (schedulerName: %.200s)",
                  fbr_json_text(pod, "spec", "schedulerName", NULL));
