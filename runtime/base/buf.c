@@ -4,7 +4,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/buf.h"
 
-#include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,20 +98,17 @@ void fbr_put_u8(struct fbr_buf *b, uint8_t v)
 
 void fbr_put_u16(struct fbr_buf *b, uint16_t v)
 {
-    v = htole16(v);
-    fbr_put(b, &v, 2);
+    fbr_put(b, &v, sizeof(v));
 }
 
 void fbr_put_u32(struct fbr_buf *b, uint32_t v)
 {
-    v = htole32(v);
-    fbr_put(b, &v, 4);
+    fbr_put(b, &v, sizeof(v));
 }
 
 void fbr_put_u64(struct fbr_buf *b, uint64_t v)
 {
-    v = htole64(v);
-    fbr_put(b, &v, 8);
+    fbr_put(b, &v, sizeof(v));
 }
 
 void fbr_putf(struct fbr_buf *b, const char *fmt, ...)
@@ -166,10 +162,8 @@ void fbr_put_list(struct fbr_buf *b, char *const *list)
 
 void fbr_set_u32(struct fbr_buf *b, size_t at, uint32_t v)
 {
-    if (b->failed || at + 4 > b->len)
-        return;
-    v = htole32(v);
-    memcpy(b->data + at, &v, 4);
+    if (!b->failed && at + sizeof(v) <= b->len)
+        memcpy(b->data + at, &v, sizeof(v));
 }
 
 void fbr_put_fields(struct fbr_buf *b, const struct fbr_field *f, const void *from)
@@ -205,6 +199,17 @@ const void *fbr_get(struct fbr_cur *c, size_t len)
     return at;
 }
 
+/* Copies the next n bytes; zeros if the cursor is bad. */
+static void copy_out(struct fbr_cur *c, void *to, size_t n)
+{
+    const void *from = fbr_get(c, n);
+
+    if (from)
+        memcpy(to, from, n);
+    else
+        memset(to, 0, n);
+}
+
 uint8_t fbr_get_u8(struct fbr_cur *c)
 {
     const uint8_t *p = fbr_get(c, 1);
@@ -214,32 +219,26 @@ uint8_t fbr_get_u8(struct fbr_cur *c)
 
 uint16_t fbr_get_u16(struct fbr_cur *c)
 {
-    const void *p = fbr_get(c, 2);
-    uint16_t v = 0;
+    uint16_t v;
 
-    if (p)
-        memcpy(&v, p, 2);
-    return le16toh(v);
+    copy_out(c, &v, sizeof(v));
+    return v;
 }
 
 uint32_t fbr_get_u32(struct fbr_cur *c)
 {
-    const void *p = fbr_get(c, 4);
-    uint32_t v = 0;
+    uint32_t v;
 
-    if (p)
-        memcpy(&v, p, 4);
-    return le32toh(v);
+    copy_out(c, &v, sizeof(v));
+    return v;
 }
 
 uint64_t fbr_get_u64(struct fbr_cur *c)
 {
-    const void *p = fbr_get(c, 8);
-    uint64_t v = 0;
+    uint64_t v;
 
-    if (p)
-        memcpy(&v, p, 8);
-    return le64toh(v);
+    copy_out(c, &v, sizeof(v));
+    return v;
 }
 
 const void *fbr_get_bytes(struct fbr_cur *c, size_t *len)
@@ -251,39 +250,37 @@ const void *fbr_get_bytes(struct fbr_cur *c, size_t *len)
     return p;
 }
 
+/* Returns a string without NUL bytes, in place and without a NUL at its end. NULL: the cursor is
+ * bad, because the string has more than `max` bytes, for instance. */
+static const char *get_text(struct fbr_cur *c, size_t max, size_t *len)
+{
+    const char *p = fbr_get_bytes(c, len);
+
+    if (p && *len <= max && !memchr(p, '\0', *len))
+        return p;
+    c->bad = true;
+    return NULL;
+}
+
 void fbr_get_str(struct fbr_cur *c, char *out, size_t size)
 {
     size_t len;
-    const char *p = fbr_get_bytes(c, &len);
+    const char *p = get_text(c, size - 1, &len);
 
-    out[0] = '\0';
-    if (!p)
-        return;
-    if (len >= size || memchr(p, '\0', len)) {
-        c->bad = true;
-        return;
-    }
-    memcpy(out, p, len);
-    out[len] = '\0';
+    if (p)
+        memcpy(out, p, len);
+    out[p ? len : 0] = '\0';
 }
 
 char *fbr_get_strdup(struct fbr_cur *c, size_t max)
 {
     size_t len;
-    const char *p = fbr_get_bytes(c, &len);
-    char *s;
+    const char *p = get_text(c, max, &len);
+    char *s = p ? malloc(len + 1) : NULL;
 
-    if (!p)
+    c->bad |= !s;
+    if (!s)
         return NULL;
-    if (len > max || memchr(p, '\0', len)) {
-        c->bad = true;
-        return NULL;
-    }
-    s = malloc(len + 1);
-    if (!s) {
-        c->bad = true;
-        return NULL;
-    }
     memcpy(s, p, len);
     s[len] = '\0';
     return s;
@@ -317,18 +314,12 @@ void fbr_get_fields(struct fbr_cur *c, const struct fbr_field *f, void *to)
 {
     for (; f->size; f++) {
         void *at = (uint8_t *)to + f->at;
-        const void *from;
 
-        if (f->kind == FBR_FIELD_STR) {
+        if (f->kind == FBR_FIELD_STR)
             fbr_get_str(c, at, f->size);
-        } else if (f->kind == FBR_FIELD_BOOL) {
+        else if (f->kind == FBR_FIELD_BOOL)
             *(bool *)at = fbr_get_u8(c) != 0;
-        } else {
-            from = fbr_get(c, f->size);
-            if (from)
-                memcpy(at, from, f->size);
-            else
-                memset(at, 0, f->size);
-        }
+        else
+            copy_out(c, at, f->size);
     }
 }
