@@ -5,12 +5,17 @@
 
 #include <time.h>
 
-uint64_t fbr_now_ns(void)
+static uint64_t read_ns(clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t fbr_now_ns(void)
+{
+    return read_ns(CLOCK_MONOTONIC);
 }
 
 uint64_t fbr_now_ms(void)
@@ -20,18 +25,12 @@ uint64_t fbr_now_ms(void)
 
 uint64_t fbr_boot_ms(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return read_ns(CLOCK_BOOTTIME) / 1000000u;
 }
 
 int64_t fbr_wall_us(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    return (int64_t)(read_ns(CLOCK_REALTIME) / 1000u);
 }
 
 int64_t fbr_wall_ms(void)
