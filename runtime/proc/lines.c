@@ -12,9 +12,7 @@ static void keep_tail(struct fbr_line_stream *s, const char *data, size_t len)
         len = FBR_LINE_TAIL;
     }
     if (s->tail.len + len > 2 * FBR_LINE_TAIL)
-        fbr_buf_consume(&s->tail, s->tail.len + len - FBR_LINE_TAIL < s->tail.len
-                                      ? s->tail.len + len - FBR_LINE_TAIL
-                                      : s->tail.len);
+        fbr_buf_consume(&s->tail, s->tail.len + len - FBR_LINE_TAIL);
     fbr_put(&s->tail, data, len);
 }
 
