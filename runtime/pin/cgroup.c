@@ -59,26 +59,27 @@ static void take_kills(struct fbr_cgroup *l, const char *dir)
     l->oom_known = read_kills(path, &l->oom_kills);
 }
 
+static bool read_in(const char *dir, const char *name, char *out, size_t size)
+{
+    char path[2 * PATH_MAX + 64];
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return fbr_fds_read_file(path, out, size) >= 0;
+}
+
 static void look_in(struct fbr_cgroup *l, const char *dir)
 {
-    char path[2 * PATH_MAX + 64], text[128], period[64];
+    char text[128], period[64];
     double quota, of;
 
-    snprintf(path, sizeof(path), "%s/cpu.max", dir);
-    if (fbr_fds_read_file(path, text, sizeof(text)) >= 0 &&
-        sscanf(text, "%lf %lf", &quota, &of) == 2)
+    if (read_in(dir, "cpu.max", text, sizeof(text)) && sscanf(text, "%lf %lf", &quota, &of) == 2)
         take_quota(l, quota, of);
-    snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", dir);
-    if (fbr_fds_read_file(path, text, sizeof(text)) >= 0) {
-        snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", dir);
-        if (fbr_fds_read_file(path, period, sizeof(period)) >= 0)
-            take_quota(l, atof(text), atof(period));
-    }
-    snprintf(path, sizeof(path), "%s/memory.max", dir);
-    if (fbr_fds_read_file(path, text, sizeof(text)) >= 0)
+    if (read_in(dir, "cpu.cfs_quota_us", text, sizeof(text)) &&
+        read_in(dir, "cpu.cfs_period_us", period, sizeof(period)))
+        take_quota(l, atof(text), atof(period));
+    if (read_in(dir, "memory.max", text, sizeof(text)))
         take_memory(l, text);
-    snprintf(path, sizeof(path), "%s/memory.limit_in_bytes", dir);
-    if (fbr_fds_read_file(path, text, sizeof(text)) >= 0)
+    if (read_in(dir, "memory.limit_in_bytes", text, sizeof(text)))
         take_memory(l, text);
     if (!l->oom_known)
         take_kills(l, dir);
@@ -102,19 +103,14 @@ static void look_up(struct fbr_cgroup *l, const char *top, const char *group)
 
 /* Handles a line of /proc/self/cgroup: "0::/path" in version 2, "4:cpu,cpuacct:/path" in version
  * 1. */
-static void look_at(struct fbr_cgroup *l, const char *root, const char *line, size_t len)
+static void look_at(struct fbr_cgroup *l, const char *root, char *line)
 {
-    const char *controllers = memchr(line, ':', len), *group;
-    char name[64], path[PATH_MAX], top[PATH_MAX];
+    char *name = strchr(line, ':'), *group = name ? strchr(++name, ':') : NULL;
+    char top[PATH_MAX];
 
-    group =
-        controllers ? memchr(controllers + 1, ':', len - (size_t)(controllers + 1 - line)) : NULL;
     if (!group)
         return;
-    snprintf(path, sizeof(path), "%.*s", (int)(len - (size_t)(group + 1 - line)), group + 1);
-    if (strcmp(path, "/") == 0)
-        path[0] = '\0';
-    snprintf(name, sizeof(name), "%.*s", (int)(group - controllers - 1), controllers + 1);
+    *group++ = '\0';
     if (name[0] == '\0')
         snprintf(top, sizeof(top), "%s/sys/fs/cgroup", root);
     else if (strstr(name, "cpu,") || strcmp(name, "cpu") == 0 || strcmp(name, "cpuacct,cpu") == 0)
@@ -123,7 +119,7 @@ static void look_at(struct fbr_cgroup *l, const char *root, const char *line, si
         snprintf(top, sizeof(top), "%s/sys/fs/cgroup/memory", root);
     else
         return;
-    look_up(l, top, path);
+    look_up(l, top, strcmp(group, "/") == 0 ? "" : group);
 }
 
 static void count_processors(struct fbr_cgroup *l)
@@ -151,7 +147,7 @@ void fbr_cgroup_read_at(struct fbr_cgroup *l, const char *root)
     snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
     fbr_fds_read_file(path, text, sizeof(text));
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        look_at(l, root, line, strlen(line));
+        look_at(l, root, line);
     snprintf(path, sizeof(path), "%s/proc/vmstat", root);
     if (!l->oom_known)
         read_kills(path, &l->oom_kills);
