@@ -1,8 +1,5 @@
 /* jobspec.c - checks and deep copies of jobspecs.
  *
- * All strings of a copy go into one buffer. The buffer moves while it grows, so pointers are stored
- * as offsets until it is complete.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/jobspec.h"
 
@@ -24,75 +21,60 @@ int fbr_jobspec_check(const char *whose, const struct fiber_jobspec *job, struct
     return 0;
 }
 
-static const char *keep_string(struct fbr_buf *b, const char *s)
+static size_t size_of(const char *s)
 {
-    size_t at = b->len;
-
-    if (!s)
-        return NULL;
-    fbr_put(b, s, strlen(s) + 1);
-    return (const char *)(uintptr_t)(at + 1); /* an offset plus 1, until the buffer is complete */
+    return s ? strlen(s) + 1 : 0;
 }
 
-static const char *resolve(const struct fbr_buf *b, const char *offset)
-{
-    return offset ? (const char *)b->data + ((uintptr_t)offset - 1) : NULL;
-}
-
-static size_t count(const char *const *list)
+/* Returns how many pointers a list has, and adds the size of its strings to *bytes. */
+static size_t measure(const char *const *list, size_t *bytes)
 {
     size_t n = 0;
 
-    while (list && list[n])
-        n++;
-    return n;
+    for (; list && list[n]; n++)
+        *bytes += size_of(list[n]);
+    return list ? n + 1 : 0;
 }
 
-/* Copies a NULL-terminated list: first its pointers (as offsets), then its strings. Returns its
- * offset plus 1; 0: no list. */
-static size_t keep_list(struct fbr_buf *b, const char *const *list)
+/* Copies a string to *at, and moves *at behind the copy. */
+static const char *copy_string(char **at, const char *s)
 {
-    size_t n = count(list), at;
+    const char *copy = s ? *at : NULL;
 
-    while (b->len % sizeof(char *))
-        fbr_put_u8(b, 0);
-    at = b->len;
-    if (!list || !fbr_buf_extend(b, (n + 1) * sizeof(char *)))
-        return 0;
-    for (size_t i = 0; i <= n; i++) {
-        const char *s = keep_string(b, list[i]);
-
-        if (!b->failed)
-            memcpy(b->data + at + i * sizeof(s), &s, sizeof(s));
-    }
-    return at + 1;
+    if (s)
+        *at = stpcpy(*at, s) + 1;
+    return copy;
 }
 
-static const char *const *resolve_list(struct fbr_buf *b, size_t at)
+/* The same for a list, whose pointers go to *pointers. */
+static const char *const *copy_list(const char ***pointers, char **at, const char *const *list)
 {
-    const char **list;
+    const char **copy = *pointers;
 
-    if (!at)
+    if (!list)
         return NULL;
-    list = (const char **)(void *)(b->data + at - 1);
-    for (size_t i = 0; list[i]; i++)
-        list[i] = resolve(b, list[i]);
-    return list;
+    for (; *list; list++)
+        *(*pointers)++ = copy_string(at, *list);
+    *(*pointers)++ = NULL;
+    return copy;
 }
 
-int fbr_jobspec_copy(struct fiber_jobspec *to, struct fbr_buf *b, const struct fiber_jobspec *from)
+int fbr_jobspec_copy(struct fiber_jobspec *to, struct fbr_buf *keep,
+                     const struct fiber_jobspec *from)
 {
-    const char *name = keep_string(b, from->name), *image = keep_string(b, from->image);
-    const char *workdir = keep_string(b, from->workdir);
-    size_t command = keep_list(b, from->command), env = keep_list(b, from->env);
+    size_t bytes = size_of(from->name) + size_of(from->image) + size_of(from->workdir);
+    size_t count = measure(from->command, &bytes) + measure(from->env, &bytes);
+    const char **pointers = fbr_buf_extend(keep, count * sizeof(*pointers) + bytes);
+    char *at;
 
-    if (b->failed)
+    if (!pointers)
         return -ENOMEM;
+    at = (char *)(pointers + count);
     *to = *from;
-    to->name = resolve(b, name);
-    to->image = resolve(b, image);
-    to->workdir = resolve(b, workdir);
-    to->command = resolve_list(b, command);
-    to->env = resolve_list(b, env);
+    to->name = copy_string(&at, from->name);
+    to->image = copy_string(&at, from->image);
+    to->workdir = copy_string(&at, from->workdir);
+    to->command = copy_list(&pointers, &at, from->command);
+    to->env = copy_list(&pointers, &at, from->env);
     return 0;
 }
