@@ -12,14 +12,14 @@
 
 extern char **environ;
 
-struct copy {
-    struct copy *before; /* never freed: a thread may still use its strings */
+struct kept {
+    struct kept *before;
     char **list;
 };
 
+static struct kept *_Atomic all_kept; /* so that a leak checker finds them */
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
-static struct copy *copies;   /* under the lock */
-static char **_Atomic in_use; /* the list of the newest copy */
+static char **_Atomic in_use; /* the newest copy of the environment */
 
 bool fbr_strings_same(char *const *a, char *const *b)
 {
@@ -49,6 +49,20 @@ char **fbr_strings_copy(char *const *list)
     return copy;
 }
 
+char **fbr_strings_keep(char *const *list)
+{
+    struct kept *k = calloc(1, sizeof(*k));
+
+    if (!k || !(k->list = fbr_strings_copy(list))) {
+        free(k);
+        return NULL;
+    }
+    k->before = atomic_load(&all_kept);
+    while (!atomic_compare_exchange_weak(&all_kept, &k->before, k))
+        continue;
+    return k->list;
+}
+
 static char **now(void)
 {
     static char *none[] = {NULL};
@@ -58,17 +72,13 @@ static char **now(void)
 
 void fbr_environ_keep(void)
 {
-    struct copy *next;
+    char **last, **next;
 
     pthread_mutex_lock(&keeping);
-    next = copies && fbr_strings_same(copies->list, now()) ? NULL : calloc(1, sizeof(*next));
-    if (next && (next->list = fbr_strings_copy(now()))) {
-        next->before = copies;
-        copies = next;
-        atomic_store(&in_use, next->list);
-    } else {
-        free(next);
-    }
+    last = atomic_load(&in_use);
+    next = last && fbr_strings_same(last, now()) ? last : fbr_strings_keep(now());
+    if (next)
+        atomic_store(&in_use, next);
     pthread_mutex_unlock(&keeping);
 }
 

@@ -42,6 +42,8 @@ char **fbr_environ_copy(const char *const *more);
 bool fbr_strings_same(char *const *a, char *const *b);
 /* Copies a NULL-terminated list and its strings into one block. NULL: out of memory. */
 char **fbr_strings_copy(char *const *list);
+/* The same, for strings that any thread may use at any time: the copy is never freed. */
+char **fbr_strings_keep(char *const *list);
 
 /* A variable that is set for a library that reads the environment while it starts. Only for agents:
  * in a user's program another thread may read the environment meanwhile. */

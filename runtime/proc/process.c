@@ -133,38 +133,23 @@ const char *const *fbr_process_program(void)
     return (const char *const *)program;
 }
 
-/* All templates so far. None is freed, because a job that is being started may use it. */
-struct template
-{
-    struct template *before;
-    char **argv; /* NULL: the program has none any more */
-};
-
-static _Atomic(struct template *) template;
+/* The command of the program's template; NULL: there is none. */
+static char **_Atomic template;
 
 int fiber_template(const char *const *argv)
 {
-    struct template *now = atomic_load(&template), *t;
+    char **now = atomic_load(&template), **kept = NULL;
     char *const *words = (char *const *)(uintptr_t)argv;
 
     if (fbr_rt_check() < 0)
         return -EPERM;
     if (argv && (!argv[0] || !argv[0][0]))
         return fbr_keep(-EINVAL, "fiber_template: needs a command");
-    if (argv && now && now->argv && fbr_strings_same(words, now->argv))
+    if (argv && now && fbr_strings_same(words, now))
         return 0;
-    if (!argv && (!now || !now->argv))
-        return 0;
-    t = calloc(1, sizeof(*t));
-    if (t && argv)
-        t->argv = fbr_strings_copy(words);
-    if (!t || (argv && !t->argv)) {
-        free(t);
+    if (argv && !(kept = fbr_strings_keep(words)))
         return fbr_keep(-ENOMEM, "fiber_template: out of memory");
-    }
-    t->before = now;
-    while (!atomic_compare_exchange_weak(&template, &t->before, t))
-        continue;
+    atomic_store(&template, kept);
     return 0;
 }
 
@@ -177,9 +162,7 @@ int fiber_template_serve(void)
 
 const char *const *fbr_process_template(void)
 {
-    struct template *t = atomic_load(&template);
-
-    return t ? (const char *const *)t->argv : NULL;
+    return (const char *const *)atomic_load(&template);
 }
 
 /* ---- Starting ---- */
