@@ -19,12 +19,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/base/random.h"
 #include "runtime/base/log.h"
 
 #define PREFIX "fiber-"
 #define SHM "/dev/shm"
 #define OLD_S 60
+
+static const struct fbr_rundir none = {.lock_fd = -1, .shm_fd = -1, .held_fd = -1};
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -347,7 +350,6 @@ static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_ID_MAX])
 {
     char path[FBR_DIR_MAX + 8];
     ssize_t n;
-    int fd;
 
     if (d->master)
         fbr_master_id_self(out);
@@ -356,13 +358,8 @@ static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_ID_MAX])
     if (d->master || d->shared)
         return 0;
     snprintf(path, sizeof(path), "%s/lock", d->root);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return -errno;
-    n = pread(fd, out, FBR_MASTER_ID_MAX - 1, 0);
-    close(fd);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0 ? 0 : -ENOENT;
+    n = fbr_fds_read_file(path, out, FBR_MASTER_ID_MAX);
+    return n > 0 ? 0 : n < 0 ? (int)n : -ENOENT;
 }
 
 /* Makes the directory of segments with its file `run`, which is locked if the run is shared;
@@ -541,8 +538,7 @@ int fbr_rundir_make(struct fbr_rundir *d, const char *base, struct fbr_error *er
 {
     int rc;
 
-    memset(d, 0, sizeof(*d));
-    d->lock_fd = d->shm_fd = d->held_fd = -1;
+    *d = none;
     d->master = true;
     if (base[0] != '/' || strlen(base) > FBR_RUN_DIR_MAX)
         return fbr_fail(
@@ -581,8 +577,7 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
     if (!root[0] || strlen(root) >= FBR_DIR_MAX || lstat(root, &st) < 0 || st.st_uid != geteuid() ||
         !S_ISDIR(st.st_mode))
         return fbr_rundir_create(d, base, err);
-    memset(d, 0, sizeof(*d));
-    d->lock_fd = d->shm_fd = d->held_fd = -1;
+    *d = none;
     snprintf(d->root, sizeof(d->root), "%s", root);
     shm_of(root, d->shm);
     snprintf(path, sizeof(path), "%s/lock", root);
@@ -626,8 +621,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     char name[256] = "";
     int rc = -EAGAIN;
 
-    memset(d, 0, sizeof(*d));
-    d->lock_fd = d->shm_fd = d->held_fd = -1;
+    *d = none;
     d->shared = true;
     /* fbr_rundir_create() reports what is wrong with base */
     if (base[0] != '/' || strlen(base) > FBR_RUN_DIR_MAX)
@@ -697,16 +691,17 @@ void fbr_rundir_keep(struct fbr_rundir *d)
  * finds it free. */
 void fbr_rundir_remove(struct fbr_rundir *d)
 {
+    const int fds[] = {d->shm_fd, d->lock_fd, d->held_fd};
+
+    if (!d->root[0])
+        return;
     fbr_rundir_remove_tree(d->own);
     if (d->master)
         fbr_rundir_wreck(d->root);
-    if (d->root[0] && d->shm_fd >= 0)
-        close(d->shm_fd);
-    if (d->root[0] && d->lock_fd >= 0)
-        close(d->lock_fd);
-    if (d->root[0] && d->held_fd >= 0)
-        close(d->held_fd);
-    if (d->shared && d->root[0])
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    if (d->shared)
         clear_away_dead(d->root);
     d->lock_fd = d->shm_fd = d->held_fd = -1;
     d->root[0] = d->own[0] = '\0';
