@@ -90,15 +90,24 @@ static const struct fbr_backend_ops *configured_backend(const struct fbr_runtime
     return fbr_backend_find(fbr_rt_backend_name(rt, NULL), NULL);
 }
 
-/* Opens the backend first, which knows the address: an object may have to publish its address
+/* Stores where to listen: on this host at the socket `file` in our directory, else at an address.
+ * Opens the backend first, which knows the address: an object may have to publish its address
  * before any job was started. */
-static int find_url(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct fbr_error *err)
+static int find_url(struct fbr_runtime *rt, enum fbr_reach reach, const char *scheme,
+                    const char *file, char url[FBR_URL_MAX], struct fbr_error *err)
 {
     const struct fbr_backend_ops *ops = configured_backend(rt);
     struct fbr_backend_slot *slot;
     char address[FBR_HOST_ADDRESS_MAX];
-    int rc = ops && ops->reach == FBR_REACH_TCP ? fbr_rt_backend(rt, NULL, &slot, err) : 0;
+    int rc = 0;
 
+    if (reach == FBR_REACH_HOST) {
+        rc = fbr_rundir_own(&rt->dir, err);
+        snprintf(url, FBR_URL_MAX, "%s%s/%s", scheme, rt->dir.own, file);
+        return rc;
+    }
+    if (ops && ops->reach == FBR_REACH_TCP)
+        rc = fbr_rt_backend(rt, NULL, &slot, err);
     if (rc < 0 || (rc = bind_address(rt, address, err)) < 0)
         return rc;
     snprintf(url, FBR_URL_MAX, strchr(address, ':') ? "tcp://[%s]:0" : "tcp://%s:0", address);
@@ -132,12 +141,7 @@ int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_lis
     *l = rt->listener[reach];
     if (*l)
         return 0;
-    if (reach == FBR_REACH_HOST) {
-        rc = fbr_rundir_own(&rt->dir, err);
-        snprintf(url, sizeof(url), "unix:%s/c", rt->dir.own);
-    } else {
-        rc = find_url(rt, url, err);
-    }
+    rc = find_url(rt, reach, "unix:", "c", url, err);
     if (rc < 0 || (rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &auth, err)) < 0)
         return rc;
     *l = rt->listener[reach];
@@ -154,16 +158,9 @@ static int open_data_server(struct fbr_runtime *rt, enum fbr_reach reach,
         .own_user = only_ours(rt),
         .held = &rt->held,
     };
-    char url[FBR_URL_MAX], address[FBR_HOST_ADDRESS_MAX];
-    int rc;
+    char url[FBR_URL_MAX];
+    int rc = find_url(rt, reach, "ipc://", "d", url, err);
 
-    if (reach == FBR_REACH_HOST) {
-        rc = fbr_rundir_own(&rt->dir, err);
-        snprintf(url, sizeof(url), "ipc://%s/d", rt->dir.own);
-    } else {
-        rc = bind_address(rt, address, err);
-        snprintf(url, sizeof(url), strchr(address, ':') ? "tcp://[%s]:0" : "tcp://%s:0", address);
-    }
     return rc < 0 ? rc : fbr_data_server_open(data_server, url, &o, err);
 }
 
