@@ -495,7 +495,7 @@ static void run_kill(void *arg)
     fbr_process_unref(p);
 }
 
-static int post_kill(struct fiber_process *p, const char *why)
+int fbr_process_abandon(struct fiber_process *p, const char *why)
 {
     int rc = fbr_rt_check();
 
@@ -557,7 +557,7 @@ int fiber_process_terminate(struct fiber_process *p)
 
 int fiber_process_kill(struct fiber_process *p)
 {
-    return post_kill(p, "");
+    return fbr_process_abandon(p, "");
 }
 
 int fiber_process_signal(struct fiber_process *p, int sig)
@@ -567,11 +567,6 @@ int fiber_process_signal(struct fiber_process *p, int sig)
     if (sig < 1 || sig > SIGRTMAX)
         return fbr_keep(-EINVAL, "%s: there is no signal %d", p->name, sig);
     return post_signal(p, sig);
-}
-
-int fbr_process_abandon(struct fiber_process *p, const char *why)
-{
-    return post_kill(p, why);
 }
 
 int fiber_process_is_alive(struct fiber_process *p)
