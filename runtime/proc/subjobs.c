@@ -13,7 +13,6 @@
 
 struct fbr_subjobs {
     struct fbr_subjobs *next, *prev; /* links of the host's list */
-    struct fiber_process *host;
     void *user;
     uint64_t process;
     struct fbr_buf order; /* until the host has joined */
@@ -33,7 +32,6 @@ static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, v
 
     if (!n)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    n->host = host;
     n->user = user;
     n->process = job->process;
     fbr_put_u64(&n->order, job->process);
@@ -179,26 +177,31 @@ void fbr_subjobs_host_ended(struct fiber_process *host, const char *report)
                       .type = FBR_JOB_EXITED, .code = FBR_EXIT_UNKNOWN, .text = text});
 }
 
+static void send_order(struct fiber_process *host, uint8_t type, const struct fbr_subjobs *n,
+                       const void *arg, size_t len)
+{
+    struct fbr_buf out = {0};
+
+    fbr_put_u64(&out, n->process);
+    fbr_put(&out, arg, len);
+    fbr_conn_send_buf(host->conn, type, &out);
+    fbr_buf_fini(&out);
+}
+
 static int order_signal(struct fbr_backend *b, void *handle, int sig)
 {
     struct fiber_process *host = host_of(b);
     struct fbr_subjobs *n = handle;
-    struct fbr_buf out;
+    uint32_t number = (uint32_t)sig;
 
     if (n->ended)
         return 0;
-    if (!host->conn) {
-        /* If the order was not sent, the process was never started, and never will be. Otherwise it
-         * ends when its host process ends. */
-        if (n->order.len)
-            notify(n, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = -sig, .text = ""});
-        return 0;
-    }
-    fbr_buf_init(&out);
-    fbr_put_u64(&out, n->process);
-    fbr_put_u32(&out, (uint32_t)sig);
-    fbr_conn_send_buf(host->conn, FBR_SUBJOB_SIGNAL, &out);
-    fbr_buf_fini(&out);
+    if (host->conn)
+        send_order(host, FBR_SUBJOB_SIGNAL, n, &number, sizeof(number));
+    /* If the order was not sent, the process was never started, and never will be. Otherwise it
+     * ends when its host process ends. */
+    else if (n->order.len)
+        notify(n, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = -sig, .text = ""});
     return 0;
 }
 
@@ -206,15 +209,10 @@ static void pause_output(struct fbr_backend *b, void *handle, int paused)
 {
     struct fiber_process *host = host_of(b);
     struct fbr_subjobs *n = handle;
-    struct fbr_buf out;
+    uint8_t pause = paused != 0;
 
-    if (n->ended || !host->conn)
-        return;
-    fbr_buf_init(&out);
-    fbr_put_u64(&out, n->process);
-    fbr_put_u8(&out, (uint8_t)paused);
-    fbr_conn_send_buf(host->conn, FBR_SUBJOB_PAUSE, &out);
-    fbr_buf_fini(&out);
+    if (!n->ended && host->conn)
+        send_order(host, FBR_SUBJOB_PAUSE, n, &pause, sizeof(pause));
 }
 
 static void release(struct fbr_backend *b, void *handle)
