@@ -30,7 +30,7 @@ bool fbr_cpuset_rest(const struct fbr_cpuset *set, char *list, unsigned size)
 
     for (unsigned cpu = 0; cpu < FBR_CPUSET_MAX; cpu++)
         if (!fbr_cpuset_has(set, cpu))
-            fbr_cpulist_add(&rest, cpu, cpu);
+            fbr_cpulist_add(&rest, cpu);
     return fbr_cpulist_end(&rest) == 0 && list[0];
 }
 

@@ -64,17 +64,13 @@ static void write_range(struct fbr_cpulist *l)
     l->len += (size_t)n;
 }
 
-void fbr_cpulist_add(struct fbr_cpulist *l, unsigned first, unsigned last)
+void fbr_cpulist_add(struct fbr_cpulist *l, unsigned number)
 {
-    if (l->open && first <= l->last + 1) {
-        if (last > l->last)
-            l->last = last;
-        return;
-    }
-    if (l->open)
+    if (l->open && number != l->last + 1)
         write_range(l);
-    l->first = first;
-    l->last = last;
+    if (!l->open)
+        l->first = number;
+    l->last = number;
     l->open = true;
 }
 

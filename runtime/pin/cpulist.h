@@ -16,7 +16,7 @@
  * overlap. */
 int fbr_cpulist_next(const char **at, unsigned *first, unsigned *last);
 
-/* Writes a list of numbers. Add the ranges from low to high. Start with {.out = , .size = }. */
+/* Writes a list of numbers in the order of their addition. Start with {.out = , .size = }. */
 struct fbr_cpulist {
     char *out;
     size_t size, len;
@@ -25,7 +25,7 @@ struct fbr_cpulist {
     bool full;            /* the list did not fit: `out` has only its beginning */
 };
 
-void fbr_cpulist_add(struct fbr_cpulist *l, unsigned first, unsigned last);
+void fbr_cpulist_add(struct fbr_cpulist *l, unsigned number);
 /* Writes the last range. Returns 0, or -E2BIG. */
 int fbr_cpulist_end(struct fbr_cpulist *l);
 

@@ -98,7 +98,7 @@ static int read_affinity(int pid, char *out, size_t size)
 
     for (unsigned i = 0; rc == 0 && i < FBR_CPUSET_MAX; i++)
         if (fbr_cpuset_has(&set, i))
-            fbr_cpulist_add(&list, i, i);
+            fbr_cpulist_add(&list, i);
     return rc < 0 ? rc : fbr_cpulist_end(&list);
 }
 

@@ -148,7 +148,7 @@ static void put_cells(struct drawing *d, struct fbr_span span, const char *inden
         }
         for (; i < end && cores[i].span.end <= span.end && one_owner(d, cores[i].span, core.first);
              i++)
-            fbr_cpulist_add(&list, cores[i].number, cores[i].number);
+            fbr_cpulist_add(&list, cores[i].number);
         fbr_cpulist_end(&list);
         put_cell(d, indent, what, core.first);
     }
@@ -293,8 +293,7 @@ static void put_numa(struct drawing *d, const struct fbr_place *numa, const char
             bytes += t->memories[i].bytes;
     for (unsigned i = 0; i < t->nplaces[FBR_LEVEL_CORE]; i++)
         if (inside(t->places[FBR_LEVEL_CORE][i].span, numa->span))
-            fbr_cpulist_add(&cores, t->places[FBR_LEVEL_CORE][i].number,
-                            t->places[FBR_LEVEL_CORE][i].number);
+            fbr_cpulist_add(&cores, t->places[FBR_LEVEL_CORE][i].number);
     fbr_cpulist_end(&cores);
     fbr_putf(&d->out, "%sNUMA %u", indent, numa->number);
     if (bytes >= UINT64_C(1) << 30)

@@ -472,7 +472,7 @@ static size_t describe(const struct fbr_topology *t, enum fbr_level level, struc
     if (first < 0 || last < 0)
         return 0;
     for (int i = first; i <= last; i++)
-        fbr_cpulist_add(&numbers, t->places[level][i].number, t->places[level][i].number);
+        fbr_cpulist_add(&numbers, t->places[level][i].number);
     n = snprintf(out, size, "%s %s%s", first == last ? one : several, list,
                  fbr_cpulist_end(&numbers) ? ",..." : "");
     return n < 0 || (size_t)n >= size ? size - 1 : (size_t)n;

@@ -28,7 +28,7 @@ static void check_list(const char *text)
         abort();
     for (unsigned i = 0; i < (unsigned)rc * 8; i++)
         if (mask[i / 64] >> i % 64 & 1)
-            fbr_cpulist_add(&list, i, i);
+            fbr_cpulist_add(&list, i);
     if (fbr_cpulist_end(&list)) /* too many that are no neighbours */
         return;
     if (fbr_pin_mask(out, again, sizeof(again)) != rc || memcmp(mask, again, (size_t)rc) != 0)

@@ -252,6 +252,10 @@ static void numbers_of_processors_are_the_kernels(void **state)
     expect("synthetic:pack:2 core:4 pu:1(indexes=0,2,4,6,1,3,5,7)",
            WISH(.count = 1, .bind = FBR_BIND_PACKAGE), "0,2,4,6");
     assert_string_equal(pins[0].where, "package 0, cores 0-3");
+    /* NUMA nodes in another order than their numbers: all are named. */
+    expect("synthetic:pack:2 numa:2(indexes=1,0,3,2) core:2 pu:1",
+           WISH(.count = 1, .bind = FBR_BIND_PACKAGE), "0-3");
+    assert_string_equal(pins[0].where, "package 0, NUMA 1,0, cores 0-3");
 }
 
 /* ---- Maps ---- */
