@@ -180,37 +180,32 @@ class _Acquirer(_Synchronizer):
         self.release()
 
 
-class Lock(_Acquirer):
-    """A lock; any process may release it."""
-
+class _Lock(_Acquirer):
     def __init__(self, *, ctx=None):
         super().__init__()
-
-    def release(self):
-        """Gives it back. ValueError: nobody has it."""
-        self._call_or(ValueError(RELEASED_TOO_OFTEN), "release")
 
     def locked(self):
         """Tells whether somebody has it."""
         return self._call("owner")[1] > 0
 
+
+class Lock(_Lock):
+    """A lock; any process may release it."""
+
+    def release(self):
+        """Gives it back. ValueError: nobody has it."""
+        self._call_or(ValueError(RELEASED_TOO_OFTEN), "release")
+
     def __repr__(self):
         return "<Lock(owner=%s)>" % _shown(*self._call("owner"))[0]
 
 
-class RLock(_Acquirer):
+class RLock(_Lock):
     """A lock that the thread that has it may take again, and gives back as often."""
-
-    def __init__(self, *, ctx=None):
-        super().__init__()
 
     def release(self):
         """Gives it back once. AssertionError: this thread does not have it."""
         self._call_or(AssertionError(NOT_OWNED), "release")
-
-    def locked(self):
-        """Tells whether some thread has it."""
-        return self._call("owner")[1] > 0
 
     def __repr__(self):
         return "<RLock(%s, %s)>" % _shown(*self._call("owner"))
@@ -246,13 +241,8 @@ class Semaphore(_Acquirer):
         return "<Semaphore(value=%d)>" % self.get_value()
 
 
-class BoundedSemaphore(_Acquirer):
+class BoundedSemaphore(Semaphore):
     """A semaphore that never grows above the value that it began with: release() raises ValueError then."""
-
-    _proxy_type = SemaphoreProxy
-
-    def __init__(self, value=1, *, ctx=None):
-        super().__init__(_initial(value))
 
     def release(self):
         """Adds one. ValueError: it has the value that it began with."""
@@ -262,16 +252,12 @@ class BoundedSemaphore(_Acquirer):
         """The number now."""
         return self._call("get_value")[0]
 
-    def locked(self):
-        """Tells whether none is left."""
-        return self.get_value() == 0
-
     # For multiprocessing's own Queue, of which concurrent.futures.ProcessPoolExecutor has one with our locks.
     @property
     def _semlock(self):
         return self
 
-    _get_value, _is_zero = get_value, locked
+    _get_value, _is_zero = get_value, Semaphore.locked
 
     def __repr__(self):
         return "<BoundedSemaphore(value=%d, maxvalue=%d)>" % self._call("get_value")

@@ -57,6 +57,16 @@ def test_parameters_are_those_of_the_functions(module):
     assert wrong == {}
 
 
+@pytest.mark.parametrize("module", STUBS)
+def test_classes_have_the_bases_that_their_stubs_name(module):
+    there = fiber if module == "__init__" else importlib.import_module("fiber." + module)
+    classes = [node for node in ast.parse((FOLDER / (module + ".pyi")).read_text()).body if isinstance(node, ast.ClassDef)]
+    wrong = [(node.name, base.id) for node in classes for base in node.bases
+             if isinstance(base, ast.Name) and base.id in {other.name for other in classes}
+             and not issubclass(getattr(there, node.name), getattr(there, base.id))]
+    assert wrong == []
+
+
 def test_a_program_that_uses_all_is_sound(tmp_path):
     if not importlib.util.find_spec("mypy"):
         pytest.skip("mypy is not installed")
