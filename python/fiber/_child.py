@@ -5,8 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 import os
 import sys
 
-import _pickle as pickle  # the same functions; pickle.py brings re and more, which costs milliseconds in each child
-
 # kind of work -> module and function, which is called with the payload and returns the exit code
 KINDS = {
     "process": ("fiber.process", "run_child"),
@@ -171,8 +169,3 @@ def code_of(path):
             import marshal
             return marshal.loads(data[16:])
     return compile(data, path, "exec")
-
-
-def loads(data):
-    """Unpickles an object of the parent."""
-    return pickle.loads(data)

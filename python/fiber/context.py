@@ -7,20 +7,18 @@ from multiprocessing.context import (AuthenticationError, BaseContext, BufferToo
                                      TimeoutError, assert_spawning, get_spawning_popen, set_spawning_popen)
 
 from . import _core
-from .process import Process as _Process
-from .process import active_children as _active_children
+from .process import Process, active_children
 
 __all__ = ["DefaultContext", "FiberContext", "Process", "default"]
 
-Process = _Process
 METHODS = ("spawn", "fiber")
 
 
 class FiberContext(BaseContext):
     """A context as multiprocessing.get_context() returns it, with the parts of Fiber. Every method loads its part when called."""
 
-    Process = _Process
-    active_children = staticmethod(_active_children)
+    Process = Process
+    active_children = staticmethod(active_children)
 
     @property
     def reducer(self):

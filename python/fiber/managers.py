@@ -28,6 +28,7 @@ import queue
 import threading
 import time
 import weakref
+from _pickle import loads
 from multiprocessing import TimeoutError, util
 from multiprocessing.connection import wait
 from multiprocessing.managers import (  # noqa: F401
@@ -36,7 +37,6 @@ from multiprocessing.managers import (  # noqa: F401
 from multiprocessing.process import current_process
 
 from . import _pickling
-from ._child import loads
 from .connection import Address, Client, Connection, Listener, Pipe, answer_challenge, deliver_challenge
 
 __all__ = ["AsyncManager", "BaseManager", "BaseProxy", "Handle", "Manager", "SharedMemoryManager", "SyncManager",

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import weakref
+from _pickle import loads
 from multiprocessing import context as _mp_context
 from multiprocessing import process as _mp
 from multiprocessing.process import (AuthenticationString, BaseProcess, current_process,  # noqa: F401
@@ -150,7 +151,7 @@ def receive(payload):
     """In a child: becomes like the parent, and returns what it has sent to be run."""
     from multiprocessing import spawn
 
-    from ._child import enter, loads, take_over
+    from ._child import enter, take_over
     current_process()._inheriting = True
     try:
         data, sent = loads(payload)

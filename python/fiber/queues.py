@@ -6,10 +6,10 @@ is put is pickled at once, so an object that cannot be pickled is an error of pu
 SPDX-License-Identifier: Apache-2.0
 """
 import types
+from _pickle import loads
 from queue import Empty, Full
 
 from . import _core, _pickling
-from ._child import loads
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue", "SimpleQueuePush"]
 
@@ -85,7 +85,7 @@ class _Base:
     _maxsize = 0
     __class_getitem__ = classmethod(types.GenericAlias)
 
-    def __init__(self, maxsize=0):
+    def __init__(self, maxsize=0, *, ctx=None):
         self._maxsize = max(0, maxsize)
         self._open(_core.start().Queue(self._maxsize), None)
 
@@ -174,9 +174,6 @@ class Queue(_Base):
             return type(self)
         from multiprocessing import queues
         return getattr(queues, type(self).__name__)
-
-    def __init__(self, maxsize=0, *, ctx=None):
-        super().__init__(maxsize)
 
     def _open(self, handle, address):
         super()._open(handle, address)
