@@ -69,7 +69,7 @@ def test_the_library_is_in_it_once(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert [n for n in names if "libfiber" in n] == ["fiber/_lib/libfiber.so.0"]
     for part in ("fiber/_fiber.abi3.so", "fiber/_lib/fiber/crypto.so", "fiber/_lib/bin/fiber", "fiber/py.typed",
-                 "fiber/__init__.py", "fiber/_fiber.pyi"):
+                 "fiber/__init__.py", "fiber/__init__.pyi"):
         assert part in names
     assert not [n for n in names if not n.startswith(("fiber/", "fiber_cluster-"))]
 
