@@ -6,7 +6,7 @@ import os
 import sys
 
 
-def main():
+def main() -> None:
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", "bin", "fiber")
     try:
         os.execv(program, ["fiber", *sys.argv[1:]])

@@ -1,3 +1,0 @@
-# cli.pyi - types of cli.py.
-# SPDX-License-Identifier: Apache-2.0
-def main() -> None: ...
