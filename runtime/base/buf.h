@@ -17,7 +17,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "some records are written as they lie in memory");
 
-struct fbr_buf {
+struct fbr_buf { /* zeros are an empty buffer */
     uint8_t *data;
     size_t len, cap;
     bool failed; /* an allocation failed: do not use the contents */

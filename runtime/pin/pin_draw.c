@@ -350,7 +350,6 @@ char *fbr_pin_draw(const struct fbr_topology *t, const struct fbr_pin *pins, uns
     uint64_t *set = calloc(d.words, sizeof(*set));
     char *text = NULL;
 
-    fbr_buf_init(&d.out);
     d.bits = calloc(d.words * t->npus, sizeof(*d.bits));
     if (set && d.bits && place_processes(&d)) {
         put_machine(&d, set);

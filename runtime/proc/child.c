@@ -286,7 +286,7 @@ static void on_tunnel(struct fbr_child *c, uint8_t type, struct fbr_cur *body)
 {
     struct fbr_error err = {0, ""};
     struct fbr_cur id = *body;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (type != FBR_TUNNEL_OPEN) {
         fbr_tunnels_on_frame(&c->tunnels, type, body);
@@ -295,7 +295,6 @@ static void on_tunnel(struct fbr_child *c, uint8_t type, struct fbr_cur *body)
     if (attach(c, fbr_get_u64(&id), &err) == 0)
         return;
     fbr_info("a client of `fiber exec` is refused: %s", err.text);
-    fbr_buf_init(&b);
     fbr_put_u64(&b, fbr_get_u64(body));
     fbr_child_send(c, FBR_TUNNEL_END, &b);
     fbr_buf_fini(&b);
@@ -349,9 +348,8 @@ static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = o
 /* Most backends do not know our pid, so we send it. */
 static void send_join(struct fbr_child *c)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u64(&b, (uint64_t)getpid());
     if (fbr_conn_send_buf(c->conn, FBR_FRAME_JOIN, &b) == 0)
         send_beats(c);
@@ -570,9 +568,8 @@ struct goodbye {
 static int send_goodbye(void *arg)
 {
     struct goodbye *g = arg;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u32(&b, (uint32_t)g->code);
     fbr_put_str(&b, g->why);
     if (g->c->conn && !g->c->said_goodbye)

@@ -117,9 +117,8 @@ static void put_place(struct fbr_buf *b, const struct fiber_process *p)
 
 static char *make_report(struct fiber_process *p)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_putf(&b, "%s", p->name);
     put_place(&b, p);
     fbr_putf(&b, " ");
@@ -610,7 +609,7 @@ static int start(struct fiber_process *p, struct fbr_error *err)
 {
     static const char *const self[] = {"fiber-worker", NULL};
     const char *const *argv = p->job.command ? p->job.command : self;
-    struct fbr_buf ticket;
+    struct fbr_buf ticket = {0};
     struct fbr_job job = {.name = p->name,
                           .run_uid = p->rt->run_uid,
                           .image = p->job.image,
@@ -631,7 +630,6 @@ static int start(struct fiber_process *p, struct fbr_error *err)
                           .apart = p->spec.apart};
     int rc = find_backend(p, err);
 
-    fbr_buf_init(&ticket);
     if (rc < 0)
         goto done;
     p->reach = p->host ? p->host->reach : fbr_rt_reach(p->rt, p->slot->ops);

@@ -139,10 +139,9 @@ void fbr_line_add(struct fbr_line_stream *s, struct fbr_screen *screen, const ch
                   const void *data, size_t len, struct fbr_buf *out)
 {
     const char *at = data, *end = at + len, *last;
-    struct fbr_buf shown;
+    struct fbr_buf shown = {0};
 
     keep_tail(s, data, len);
-    fbr_buf_init(&shown);
     if (screen->terminal) {
         fbr_printable_filter(&s->filter, data, len, &shown);
         at = (const char *)shown.data;
@@ -209,11 +208,10 @@ void fbr_line_report(const struct fbr_line_stream *s, const char *before, const 
                      struct fbr_buf *out)
 {
     struct fbr_printable_filter plain = {.plain = true};
-    struct fbr_buf text;
+    struct fbr_buf text = {0};
     const char *at, *end;
     int lines = 0;
 
-    fbr_buf_init(&text);
     fbr_printable_filter(&plain, s->tail.data, s->tail.len, &text);
     at = (const char *)text.data;
     end = at + text.len;

@@ -324,9 +324,8 @@ static bool pass_on(struct fbr_lines *l, struct fbr_buf *out)
 
 bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len)
 {
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
 
-    fbr_buf_init(&out);
     fbr_line_add(&l->stream, fbr_output_screen(l->output, l->fd), l->tag, data, len, &out);
     return pass_on(l, &out);
 }
@@ -334,9 +333,8 @@ bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len)
 void fbr_lines_end(struct fbr_lines *l)
 {
     struct fbr_screen *screen = fbr_output_screen(l->output, l->fd);
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
 
-    fbr_buf_init(&out);
     fbr_line_end(&l->stream, screen, l->tag, &out);
     if (screen->owner == l)
         fbr_screen_break(screen, &out);

@@ -527,7 +527,7 @@ static int send_of_tunnel(void *user, uint8_t type, const struct fbr_buf *body)
 int fbr_process_tunnel(struct fiber_process *p, int fd, const struct fbr_buf *first,
                        struct fbr_error *err)
 {
-    struct fbr_buf open;
+    struct fbr_buf open = {0};
     uint64_t id;
     int rc;
 
@@ -537,7 +537,6 @@ int fbr_process_tunnel(struct fiber_process *p, int fd, const struct fbr_buf *fi
     p->tunnels.send = send_of_tunnel;
     p->tunnels.user = p;
     id = ++p->rt->next_tunnel;
-    fbr_buf_init(&open);
     fbr_put_u64(&open, id);
     rc = open.failed ? fbr_fail(err, -ENOMEM, "out of memory")
                      : fbr_tunnels_open(&p->tunnels, id, fd, first, err);

@@ -40,11 +40,10 @@ struct fbr_subjob_host {
 
 static void send_event(struct fbr_subjob_host *n, uint64_t process, const struct fbr_job_event *e)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     char text[256];
 
     snprintf(text, sizeof(text), "%s", e->text);
-    fbr_buf_init(&b);
     fbr_put_u64(&b, process);
     fbr_put_u8(&b, (uint8_t)e->type);
     fbr_put_u8(&b, (uint8_t)e->stream);
@@ -88,9 +87,8 @@ static void on_event(void *user, const struct fbr_job_event *e)
 
 static void carry(struct job *j, uint8_t type, const void *body, size_t len)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u64(&b, j->process);
     fbr_put_u8(&b, type);
     fbr_put(&b, body, len);
@@ -121,10 +119,9 @@ static void on_own_frame(void *user, struct fbr_conn *conn, uint8_t type, struct
 static void on_own_close(void *user, struct fbr_conn *conn, int why, const char *text)
 {
     struct job *j = user;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     (void)conn;
-    fbr_buf_init(&b);
     fbr_put_u32(&b, (uint32_t)why);
     fbr_put_str(&b, text);
     carry(j, 0, b.data, b.len);

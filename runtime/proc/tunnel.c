@@ -26,9 +26,8 @@ struct fbr_tunnel {
 
 static void send_frame(struct fbr_tunnel *v, uint8_t type, const void *data, size_t len)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u64(&b, v->id);
     fbr_put(&b, data, len);
     v->all->send(v->all->user, type, &b);

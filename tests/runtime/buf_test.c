@@ -12,13 +12,12 @@
 
 static void reads_back_what_was_put(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
     char name[8];
     size_t len;
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_u8(&b, 0xfe);
     fbr_put_u16(&b, 0xfedc);
     fbr_put_u32(&b, 0xfedcba98u);
@@ -46,10 +45,9 @@ static void reads_back_what_was_put(void **state)
 
 static void is_little_endian_on_the_wire(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_u16(&b, 0x0201);
     fbr_put_u32(&b, 0x06050403u);
     assert_int_equal(b.len, 6);
@@ -59,11 +57,10 @@ static void is_little_endian_on_the_wire(void **state)
 
 static void keeps_its_bytes_while_it_grows(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
 
     (void)state;
-    fbr_buf_init(&b);
     for (uint32_t i = 0; i < 10000; i++)
         fbr_put_u32(&b, i);
     assert_false(b.failed);
@@ -76,10 +73,9 @@ static void keeps_its_bytes_while_it_grows(void **state)
 
 static void remembers_that_it_could_not_grow(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_u8(&b, 1);
     assert_null(fbr_buf_reserve(&b, SIZE_MAX - 1 - b.len));
     assert_true(b.failed);
@@ -94,10 +90,9 @@ static void remembers_that_it_could_not_grow(void **state)
 
 static void overflowing_length_fails(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_u8(&b, 1);
     assert_null(fbr_buf_reserve(&b, SIZE_MAX));
     assert_true(b.failed);
@@ -106,10 +101,9 @@ static void overflowing_length_fails(void **state)
 
 static void consume_drops_from_the_front(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put(&b, "abcdef", 6);
     fbr_buf_consume(&b, 2);
     assert_int_equal(b.len, 4);
@@ -121,10 +115,9 @@ static void consume_drops_from_the_front(void **state)
 
 static void set_overwrites_in_place_and_not_beyond(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_u32(&b, 0);
     fbr_put_u8(&b, 9);
     fbr_set_u32(&b, 0, 0x04030201u);
@@ -170,12 +163,11 @@ static void hostile_length_is_refused(void **state)
 
 static void string_that_does_not_fit_is_refused(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
     char out[4] = "old";
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_str(&b, "four");
     c = fbr_cur(b.data, b.len);
     fbr_get_str(&c, out, sizeof(out));
@@ -190,12 +182,11 @@ static void string_that_does_not_fit_is_refused(void **state)
 
 static void string_with_a_nul_byte_is_refused(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
     char out[8];
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_bytes(&b, "a\0b", 3);
     c = fbr_cur(b.data, b.len);
     fbr_get_str(&c, out, sizeof(out));
@@ -208,12 +199,11 @@ static void string_with_a_nul_byte_is_refused(void **state)
 
 static void strdup_copies(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
     char *s;
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_str(&b, "hello");
     c = fbr_cur(b.data, b.len);
     s = fbr_get_strdup(&c, 5);
@@ -239,11 +229,10 @@ static void fields_are_written_and_read_by_their_types(void **state)
                                               FBR_FIELD(struct thing, bytes),
                                               FBR_FIELD(struct thing, letter),
                                               {0}};
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_fields(&b, fields, &in);
     assert_int_equal(b.len, 4 + (4 + 3) + 1 + 8 + 2 + 1);
     c = fbr_cur(b.data, b.len);

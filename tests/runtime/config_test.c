@@ -526,11 +526,10 @@ static void a_huge_file_is_refused(void **state)
 static void a_child_gets_what_is_not_default(void **state)
 {
     struct fbr_config *parent = fbr_config_new(), *child = fbr_config_new();
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur cur;
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_config_put(parent, &b);
     assert_int_equal(b.len, 2);
     fbr_buf_clear(&b);
@@ -557,11 +556,10 @@ static void a_parent_with_other_keys_is_refused(void **state)
 {
     struct fbr_config *c = fbr_config_new();
     struct fbr_error err;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur cur;
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_put_u16(&b, 1);
     fbr_put_str(&b, "warp");
     fbr_put_str(&b, "9");
@@ -615,11 +613,10 @@ static void any_thread_reads_and_sets_at_any_time(void **state)
     for (int i = 0; i < 1000; i++) {
         int ms = fbr_config_ms(c, "grace");
         struct fbr_cur cur;
-        struct fbr_buf b;
+        struct fbr_buf b = {0};
 
         assert_true(ms == 1000 || ms == 2000);
         assert_in_range(strlen(fbr_config_str(c, "image")), 0, 7);
-        fbr_buf_init(&b);
         fbr_config_put(c, &b);
         cur = fbr_cur(b.data, b.len);
         for (int left = fbr_get_u16(&cur); left > 0; left--) {

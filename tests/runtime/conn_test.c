@@ -247,9 +247,8 @@ struct answers {
 static int do_answer(void *arg)
 {
     struct answers *a = arg;
-    struct fbr_buf body;
+    struct fbr_buf body = {0};
 
-    fbr_buf_init(&body);
     fbr_buf_extend(&body, 1 << 20);
     memset(body.data, 0, body.len);
     while (a->left > 0 && a->rc == 0 && server.conn) {

@@ -42,10 +42,9 @@ static int tear_down(void **state)
 
 static void run(bool input, char *const *argv)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     tunnel();
-    fbr_buf_init(&b);
     fbr_exec_put(&b, input, -1, argv);
     assert_false(b.failed);
     assert_int_equal(fbr_msg_send(ours, FBR_MSG_EXEC, b.data, b.len), 0);

@@ -63,11 +63,10 @@ static int make(char hex[FUNCTIONS][128])
     for (int i = 0; i < FUNCTIONS; i++) {
         struct fbr_fnref ref;
         struct fbr_error err;
-        struct fbr_buf b;
+        struct fbr_buf b = {0};
 
         if (fbr_fnref_make(&ref, (void (*)(void))fns[i], &err))
             return fail(&err);
-        fbr_buf_init(&b);
         fbr_fnref_put(&b, &ref);
         for (size_t k = 0; k < b.len; k++)
             snprintf(hex[i] + 2 * k, 3, "%02x", b.data[k]);

@@ -149,11 +149,10 @@ static void the_wire_form_is_length_id_offset(void **state)
 {
     static const uint8_t want[] = {3, 'a', 'b', 'c', 8, 7, 6, 5, 4, 3, 2, 1};
     struct fbr_fnref ref = {.id_len = 3, .id = "abc", .offset = 0x0102030405060708}, back;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_fnref_put(&b, &ref);
     assert_int_equal(b.len, sizeof(want));
     assert_memory_equal(b.data, want, sizeof(want));

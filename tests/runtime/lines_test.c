@@ -255,13 +255,12 @@ static void test_a_line_without_an_end_is_bounded(void **state)
 
 static void test_a_report_has_the_last_lines(void **state)
 {
-    struct fbr_buf lines;
+    struct fbr_buf lines = {0};
     struct t t;
     char line[32];
 
     (void)state;
     init(&t, false, "", "");
-    fbr_buf_init(&lines);
     for (int i = 0; i < 10000; i++) {
         snprintf(line, sizeof(line), "line %d\n", i);
         add(&t, 0, line);

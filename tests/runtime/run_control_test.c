@@ -152,9 +152,8 @@ static int call(void)
 static void ask(int fd, int op, int rank, int argument)
 {
     const struct fbr_run_control_request r = {FBR_RUN_CONTROL_VERSION, (uint8_t)op, rank, argument};
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_run_control_put_request(&b, &r);
     assert_int_equal(send(fd, b.data, b.len, 0), b.len);
     fbr_buf_fini(&b);
@@ -280,12 +279,11 @@ static void a_record_of_an_older_version_is_read(void **state)
 {
     struct fbr_run_control_about about = {.uid = "u", .kind = FBR_RUN_POOL};
     struct fbr_run_facts f = {.waiting = "w", .doing = "3 tasks"};
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
     size_t used;
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_run_control_put_run(&b, &about, &f);
     assert_int_equal(fbr_run_control_frame(b.data, b.len, FBR_RUN_CONTROL_ANSWER_MAX, &c, &used),
                      1);
@@ -327,11 +325,10 @@ static void garbage_is_hung_up_on(void **state)
 static void another_version_is_refused_in_words(void **state)
 {
     const struct fbr_run_control_request r = {99, FBR_RUN_CONTROL_STATUS, -1, 0};
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int fd = call();
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_run_control_put_request(&b, &r);
     assert_int_equal(send(fd, b.data, b.len, 0), b.len);
     fbr_buf_fini(&b);

@@ -53,11 +53,10 @@ static void test_a_record_is_read_as_it_was_written(void **state)
                                   .data = "a\0b\n",
                                   .len = 4};
     struct fbr_record out;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     size_t used;
 
     (void)state;
-    fbr_buf_init(&b);
     fbr_record_put(&b, &in);
     assert_int_equal(b.len, FBR_RECORD_HEAD + 4);
     for (size_t n = 0; n < b.len; n++)
@@ -145,12 +144,11 @@ static void test_what_is_kept_is_found_by_name_and_id(void **state)
 {
     struct fbr_spool *s = begin("1Mi", UID_A, "train");
     struct fbr_spool_run run;
-    struct fbr_buf got;
+    struct fbr_buf got = {0};
     struct stat st;
     char path[128];
 
     (void)state;
-    fbr_buf_init(&got);
     assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "one ", 4), 0);
     assert_int_equal(fbr_spool_add(s, 0, 1, FBR_RECORD_OUT, "other", 5), 0);
     assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_ERR, "two", 3), 0);
@@ -171,12 +169,11 @@ static void test_what_is_kept_is_found_by_name_and_id(void **state)
 static void test_the_last_bytes_of_each_rank_stay(void **state)
 {
     struct fbr_spool *s = begin("128Ki", UID_A, "");
-    struct fbr_buf got;
+    struct fbr_buf got = {0};
     char line[64];
     size_t bytes;
 
     (void)state;
-    fbr_buf_init(&got);
     fbr_spool_add(s, 0, 1, FBR_RECORD_OUT, "quiet", 5);
     for (int i = 0; i < 20000; i++) {
         int n = snprintf(line, sizeof(line), "line %d of a rank that says much\n", i);

@@ -35,7 +35,7 @@ static void what_is_written_is_read(void **state)
     struct fbr_stack_thread *t = fbr_stack_add_thread(&p);
     struct fbr_stack_frame *f = fbr_stack_add_frame(t);
     struct fbr_cur c;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     (void)state;
     t->tid = 7;
@@ -45,7 +45,6 @@ static void what_is_written_is_read(void **state)
     snprintf(f->function, sizeof(f->function), "main");
     f->offset = 12;
     assert_non_null(fbr_stack_add_thread(&p));
-    fbr_buf_init(&b);
     fbr_stack_put(&b, &p);
     fbr_stack_put(&b, &p);
     c = fbr_cur(b.data, b.len);
@@ -177,10 +176,9 @@ static struct fbr_stack_process look(pid_t pid)
 {
     struct fbr_stack_process p, found = {.pid = 0};
     struct fbr_error err;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
 
-    fbr_buf_init(&b);
     assert_int_equal(fbr_stack_serve(&b, &err), 0);
     c = fbr_cur(b.data, b.len);
     while (fbr_stack_get(&c, &p) > 0) {
@@ -406,14 +404,13 @@ static void a_visitor_is_told_of_the_visited_one(void **state)
     struct fbr_stack_process p;
     int ends[2], rc, code;
     pthread_t thread;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct fbr_cur c;
 
     (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     assert_int_equal(pthread_create(&thread, NULL, serve, (void *)(intptr_t)ends[1]), 0);
     assert_int_equal(fbr_msg_send(ends[0], FBR_MSG_STACK, NULL, 0), 0);
-    fbr_buf_init(&b);
     while ((rc = fbr_msg_recv(ends[0], &m, &err)) == FBR_MSG_DATA)
         fbr_put(&b, m.body.at, fbr_cur_left(&m.body));
     assert_int_equal(rc, FBR_MSG_DONE);

@@ -206,13 +206,12 @@ static void restore_stdin(int old, int keep)
 static void test_standard_input_that_does_not_end(void **state)
 {
     struct fbr_config *c = NULL;
-    struct fbr_buf b, head;
+    struct fbr_buf b, head = {0};
     struct fbr_join j;
     int old, keep;
 
     (void)state;
     write_ticket(&b);
-    fbr_buf_init(&head);
     fbr_put_bytes(&head, b.data, b.len);
     fbr_put_str(&head, "what comes behind it is not for us");
     old = feed_stdin(head.data, head.len, true, &keep);

@@ -70,10 +70,9 @@ static size_t pending(struct fbr_tls *t, struct fbr_buf *out)
 static size_t carry(struct fbr_tls *from, struct fbr_tls *to, size_t piece, int *rc,
                     struct fbr_error *err)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     size_t len, at = 0;
 
-    fbr_buf_init(&b);
     len = pending(from, &b);
     while (at < len && !*rc) {
         size_t n = piece && piece < len - at ? piece : len - at;
@@ -107,9 +106,8 @@ static void pair_ready(struct pair *p)
 
 static void assert_reads(struct fbr_tls *t, const void *text, size_t len)
 {
-    struct fbr_buf plain;
+    struct fbr_buf plain = {0};
 
-    fbr_buf_init(&plain);
     assert_int_equal(fbr_tls_read(t, &plain, NULL), 0);
     assert_int_equal(plain.len, len);
     if (len > 0)
@@ -153,12 +151,11 @@ static void a_handshake_fed_byte_by_byte_completes(void **state)
 
 static void nothing_but_the_handshake_is_sent(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct pair p;
 
     (void)state;
     pair_ready(&p);
-    fbr_buf_init(&b);
     assert_int_equal(pending(p.server, &b), 0); /* no session tickets */
     assert_int_equal(pending(p.client, &b), 0);
     fbr_buf_fini(&b);
@@ -169,7 +166,7 @@ static void data_behind_the_last_handshake_bytes_is_kept(void **state)
 {
     size_t len = 300000;
     char *big = malloc(len);
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct pair p;
 
     (void)state;
@@ -180,7 +177,6 @@ static void data_behind_the_last_handshake_bytes_is_kept(void **state)
     assert_true(fbr_tls_ready(p.client));
     assert_false(fbr_tls_ready(p.server));
     assert_int_equal(fbr_tls_write(p.client, big, len, NULL), 0);
-    fbr_buf_init(&b);
     assert_true(pending(p.client, &b) > len);
     assert_int_equal(fbr_tls_feed(p.server, b.data, b.len, &p.server_err), 0);
     assert_true(fbr_tls_ready(p.server));
@@ -236,14 +232,13 @@ static void the_exporter_is_equal_on_both_ends_only(void **state)
  * alert. */
 static struct fbr_buf refused(const char *identity, const uint8_t *key)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct pair p;
 
     pair_open(&p, identity, key);
     carry(p.client, p.server, 0, &p.server_rc, &p.server_err);
     assert_int_equal(p.server_rc, -EACCES);
     assert_non_null(strstr(p.server_err.text, "does not hold its key"));
-    fbr_buf_init(&b);
     assert_true(pending(p.server, &b) > 0);
     assert_int_equal(fbr_tls_feed(p.client, b.data, b.len, &p.client_err), -EACCES);
     assert_non_null(strstr(p.client_err.text, identity));
@@ -292,12 +287,11 @@ static void an_identity_is_short_and_printable(void **state)
 
 static void nothing_is_read_written_or_exported_before_authentication(void **state)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct pair p;
 
     (void)state;
     pair_open(&p, WHO, good_key);
-    fbr_buf_init(&b);
     assert_int_equal(fbr_tls_read(p.client, &b, NULL), -EAGAIN);
     assert_int_equal(fbr_tls_write(p.client, "x", 1, NULL), -EAGAIN);
     assert_int_equal(fbr_tls_export(p.client, "l", NULL, 0, &(uint8_t){0}, 1), -EAGAIN);
@@ -315,13 +309,11 @@ static void a_flipped_bit_in_a_record_ends_the_connection(void **state)
 {
     (void)state;
     for (size_t at = 0; at < 4 + 5 + 1 + 16; at++) {
-        struct fbr_buf b, plain;
+        struct fbr_buf b = {0}, plain = {0};
         struct pair p;
         int rc;
 
         pair_ready(&p);
-        fbr_buf_init(&b);
-        fbr_buf_init(&plain);
         assert_int_equal(fbr_tls_write(p.client, "text", 4, NULL), 0);
         assert_int_equal(pending(p.client, &b), 4 + 5 + 1 + 16);
         b.data[at] ^= 1;
@@ -343,13 +335,11 @@ static void a_flipped_bit_in_a_record_ends_the_connection(void **state)
 
 static void a_replayed_record_ends_the_connection(void **state)
 {
-    struct fbr_buf b, plain;
+    struct fbr_buf b = {0}, plain = {0};
     struct pair p;
 
     (void)state;
     pair_ready(&p);
-    fbr_buf_init(&b);
-    fbr_buf_init(&plain);
     assert_int_equal(fbr_tls_write(p.client, "once", 4, NULL), 0);
     pending(p.client, &b);
     assert_int_equal(fbr_tls_feed(p.server, b.data, b.len, NULL), 0);
@@ -380,9 +370,8 @@ static void a_flipped_bit_in_the_handshake_is_never_accepted(void **state)
         for (int flight = 0; flight < 3; flight++) {
             struct fbr_tls *from = flight == 1 ? p.server : p.client,
                            *to = flight == 1 ? p.client : p.server;
-            struct fbr_buf b;
+            struct fbr_buf b = {0};
 
-            fbr_buf_init(&b);
             pending(from, &b);
             if (at >= seen && at < seen + b.len) {
                 b.data[at - seen] ^= (uint8_t)(1 << at % 8);
@@ -401,12 +390,10 @@ static void a_flipped_bit_in_the_handshake_is_never_accepted(void **state)
 
 static void a_recorded_client_is_refused_later(void **state)
 {
-    struct fbr_buf first, last;
+    struct fbr_buf first = {0}, last = {0};
     struct pair p, q;
 
     (void)state;
-    fbr_buf_init(&first);
-    fbr_buf_init(&last);
     pair_open(&p, WHO, good_key);
     pending(p.client, &first);
     assert_int_equal(fbr_tls_feed(p.server, first.data, first.len, NULL), 0);
@@ -558,13 +545,12 @@ static int server_takes(struct fbr_buf *hello, struct fbr_error *err)
 static void a_client_that_wants_no_key_exchange_is_refused(void **state)
 {
     static const uint8_t dhe_only[] = {0, 45, 0, 2, 1, 1}; /* psk_key_exchange_modes: psk_dhe_ke */
-    struct fbr_buf hello;
+    struct fbr_buf hello = {0};
     struct fbr_error err;
     struct pair p;
     uint8_t *mode;
 
     (void)state;
-    fbr_buf_init(&hello);
     pair_open(&p, WHO, good_key);
     pending(p.client, &hello);
     mode = memmem(hello.data, hello.len, dhe_only, sizeof(dhe_only));
@@ -613,11 +599,10 @@ static int peer_shake(SSL *peer, struct fbr_tls *t, struct fbr_error *err)
     int rc = fbr_tls_step(t, err);
 
     for (int round = 0; round < 5; round++) {
-        struct fbr_buf b;
+        struct fbr_buf b = {0};
         char *out;
         long len;
 
-        fbr_buf_init(&b);
         if (pending(t, &b) > 0)
             assert_int_equal(BIO_write(SSL_get_rbio(peer), b.data, (int)b.len), (int)b.len);
         fbr_buf_fini(&b);

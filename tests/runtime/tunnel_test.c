@@ -41,11 +41,10 @@ static int open_both(void *arg)
 {
     struct fbr_error err = {0, ""};
     int *inner = arg;
-    struct fbr_buf first;
+    struct fbr_buf first = {0};
 
     for (int i = 0; i < 2; i++)
         ends[i] = (struct fbr_tunnels){.loop = loop, .send = pass, .user = &ends[1 - i]};
-    fbr_buf_init(&first);
     fbr_put(&first, "first", 5);
     assert_int_equal(fbr_tunnels_open(&ends[0], 7, inner[0], &first, &err), 0);
     assert_int_equal(fbr_tunnels_open(&ends[1], 7, inner[1], NULL, &err), 0);
@@ -174,10 +173,9 @@ static void without_credit_no_more_than_the_window_is_sent(void **state)
 static int send_too_much(void *arg)
 {
     struct fbr_cur c;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     (void)arg;
-    fbr_buf_init(&b);
     fbr_put_u64(&b, 7);
     memset(fbr_buf_extend(&b, FBR_TUNNEL_WINDOW + 1), 0, FBR_TUNNEL_WINDOW + 1);
     c = fbr_cur(b.data, b.len);
