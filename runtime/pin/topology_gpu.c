@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
-#include <dirent.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,19 +67,16 @@ static bool drm(const char *root, const struct fbr_pin_gpu *gpu)
 {
     char path[PATH_MAX];
     bool usable = false;
-    struct dirent *e;
-    DIR *dir;
+    glob_t nodes;
 
-    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/drm", root, gpu->bus_id);
-    dir = opendir(path);
-    while (dir && !usable && (e = readdir(dir))) {
-        if (strncmp(e->d_name, "renderD", 7) != 0)
-            continue;
-        snprintf(path, sizeof(path), "%s/dev/dri/%s", root, e->d_name);
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/drm/renderD*", root, gpu->bus_id);
+    if (glob(path, GLOB_NOSORT, NULL, &nodes) != 0)
+        return false;
+    for (size_t i = 0; i < nodes.gl_pathc && !usable; i++) {
+        snprintf(path, sizeof(path), "%s/dev/dri/%s", root, basename(nodes.gl_pathv[i]));
         usable = !access(path, R_OK | W_OK);
     }
-    if (dir)
-        closedir(dir);
+    globfree(&nodes);
     return usable;
 }
 
