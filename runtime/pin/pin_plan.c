@@ -46,15 +46,11 @@ static int out_of_memory(const struct plan *p)
 
 __attribute__((format(printf, 2, 3))) static void note(struct plan *p, const char *fmt, ...)
 {
-    size_t len = p->note_size ? strlen(p->note) : 0;
+    size_t len = strlen(p->note);
     va_list ap;
 
-    if (len + 1 >= p->note_size)
-        return;
-    if (len)
-        len += (size_t)snprintf(p->note + len, p->note_size - len, "; ");
-    if (len >= p->note_size)
-        return;
+    snprintf(p->note + len, p->note_size - len, "%s", len ? "; " : "");
+    len = strlen(p->note);
     va_start(ap, fmt);
     vsnprintf(p->note + len, p->note_size - len, fmt, ap);
     va_end(ap);
@@ -670,17 +666,11 @@ static int make_plan(struct plan *p)
 static int plan(const struct fbr_topology *t, const struct fbr_pin_wish *wish, struct fbr_pin *pins,
                 char *text, size_t size, struct fbr_error *err)
 {
-    char nothing[1] = "";
-    struct plan p = {.t = t,
-                     .wish = wish,
-                     .pins = pins,
-                     .err = err,
-                     .note = size ? text : nothing,
-                     .note_size = size};
+    struct plan p = {
+        .t = t, .wish = wish, .pins = pins, .err = err, .note = text, .note_size = size};
     int rc;
 
-    if (size)
-        text[0] = '\0';
+    text[0] = '\0';
     memset(pins, 0, wish->count * sizeof(*pins));
     p.spans = calloc(wish->count + 1u, sizeof(*p.spans));
     rc = p.spans ? make_plan(&p) : out_of_memory(&p);
