@@ -183,7 +183,7 @@ static bool wait_while_it_moves(struct fbr_output *o, uint64_t chunks)
     return !stuck;
 }
 
-bool fbr_output_stop(struct fbr_output *o)
+void fbr_output_stop(struct fbr_output *o)
 {
     bool stuck;
 
@@ -197,7 +197,6 @@ bool fbr_output_stop(struct fbr_output *o)
         pthread_detach(o->thread);
     else
         pthread_join(o->thread, NULL);
-    return !stuck;
 }
 
 static bool enqueue(struct fbr_output *o, struct chunk *c)

@@ -20,8 +20,8 @@ struct fbr_output;
 int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user),
                     void *user);
 /* Writes the queue, unless its reader takes nothing for a second. Later calls may still ask about
- * the output and wait for it, so it is never freed. False: the thread is stuck in write(). */
-bool fbr_output_stop(struct fbr_output *o);
+ * the output and wait for it, so it is never freed. */
+void fbr_output_stop(struct fbr_output *o);
 
 /* Queues whole lines for descriptor fd, which may be a file of the caller's. True: the queue is
  * full. Loop thread. */
