@@ -34,8 +34,6 @@
 #define CANNOT_START 125
 #define VISIT_FDS 4 /* a pair of sockets, a file, and one to spare */
 
-enum { START_FN = 1, START_WORK = 2 }; /* process.c writes them */
-
 /* A frame that came before it could be handled. */
 struct early {
     struct early *next, *prev;
@@ -196,9 +194,9 @@ static int read_start(struct fbr_child *c)
     const void *work;
 
     c->kind = fbr_get_u8(&cur);
-    if (c->kind != START_FN && c->kind != START_WORK)
+    if (c->kind != FBR_START_FN && c->kind != FBR_START_WORK)
         return -EPROTO;
-    if (c->kind == START_FN)
+    if (c->kind == FBR_START_FN)
         fbr_fnref_get(&cur, &c->ref);
     c->work_len = fbr_get_u64(&cur);
     work = fbr_get(&cur, c->work_len);
@@ -466,7 +464,7 @@ void fbr_child_run(struct fbr_runtime *rt)
     struct fbr_error err = {0, ""};
     void (*fn)(void);
 
-    if (c->kind == START_WORK)
+    if (c->kind == FBR_START_WORK)
         return;
     if (fbr_fnref_resolve(&c->ref, &fn, &err) < 0)
         fbr_child_exit(c, CANNOT_START, err.text);
@@ -630,7 +628,7 @@ const char *fbr_child_name(const struct fbr_child *c)
 
 int fbr_child_work(const struct fbr_child *c, const void **work, size_t *len)
 {
-    if (c->kind != START_WORK)
+    if (c->kind != FBR_START_WORK)
         return -ENODATA;
     *work = c->work;
     *len = c->work_len;

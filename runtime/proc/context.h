@@ -36,6 +36,9 @@ enum fbr_frame {
     FBR_FRAME_TUNNEL = 112, /* tunnel.h */
 };
 
+/* The kinds of START frames: a function, or work for the program. */
+enum { FBR_START_FN = 1, FBR_START_WORK };
+
 /* An end of a pipe that a process holds from its start on; the process that starts it has a handle
  * of that end. */
 struct fbr_hold {

@@ -21,8 +21,6 @@
 #include "runtime/proc/process_priv.h"
 #include "runtime/base/jobspec.h"
 
-enum { START_FN = 1, START_WORK = 2 }; /* child.c reads them */
-
 void fbr_process_ref(struct fiber_process *p)
 {
     pthread_mutex_lock(&p->rt->lock);
@@ -173,7 +171,7 @@ static int put_start(struct fiber_process *p, const struct fbr_process_spec *spe
     struct fbr_fnref ref;
     int rc;
 
-    fbr_put_u8(&p->start, spec->fn ? START_FN : START_WORK);
+    fbr_put_u8(&p->start, spec->fn ? FBR_START_FN : FBR_START_WORK);
     if (spec->fn) {
         rc = fbr_fnref_make(&ref, (void (*)(void))spec->fn, err);
         if (rc < 0)
