@@ -68,20 +68,19 @@ def dumps_for_child(obj):
     return _dumps_by_others(obj)
 
 
-class _Workers:
-    """Shows to multiprocessing's objects that are pickled for the workers of a pool that these are being started."""
+class Spawning:
+    """Shows to multiprocessing's objects that are pickled for a process that it is being started."""
 
-    DupFd = int
-
-    def __init__(self):
-        self.kept = []  # as in process.Popen
+    DupFd = int  # multiprocessing's reducers wrap what duplicate_for_child() returns in it
 
     def duplicate_for_child(self, fd):
-        raise ValueError(NO_DESCRIPTORS)
+        raise ValueError("cannot send a file descriptor to a job: multiprocessing's own Value, Array, Pipe and others are "
+                         "made of descriptors; use those of fiber")
 
 
-NO_DESCRIPTORS = ("cannot send a file descriptor to a job: multiprocessing's own Value, Array, Pipe and others are "
-                  "made of descriptors; use those of fiber")
+class _Workers(Spawning):
+    def __init__(self):
+        self.kept = []  # as in process.Popen
 
 
 def dumps_for_workers(obj):

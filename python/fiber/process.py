@@ -28,11 +28,10 @@ pools = weakref.WeakSet()  # of this process, that may have workers
 shown = threading.local()  # .quiet: this thread makes a repr, which waits for a pid once, and not for long
 
 
-class Popen:
+class Popen(_pickling.Spawning):
     """A started process, as BaseProcess wants it."""
 
     method = "fiber"
-    DupFd = int  # multiprocessing's reducers wrap what duplicate_for_child() returns in it
 
     def __init__(self, process):
         core = _core.start()
@@ -57,9 +56,6 @@ class Popen:
         finally:
             _mp_context.set_spawning_popen(None)
         return _core.work("process", _pickling.dumps_for_child(data))
-
-    def duplicate_for_child(self, fd):
-        raise ValueError(_pickling.NO_DESCRIPTORS)
 
     @property
     def pid(self):

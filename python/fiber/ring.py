@@ -244,16 +244,12 @@ class Ring:
         return self._handle
 
     def _work(self):
-        _mp_context.set_spawning_popen(self)  # keys refuse to be pickled for anything but a child
+        _mp_context.set_spawning_popen(_pickling.Spawning())  # keys refuse to be pickled for anything but a child
         try:
             data = (_core.preparation("Ring"), _pickling.dumps(self))
         finally:
             _mp_context.set_spawning_popen(None)
         return _core.work("rank", _pickling.dumps(data))
-
-    def duplicate_for_child(self, fd):
-        """Refuses descriptors, which multiprocessing's reducers would send to a child of the same host."""
-        raise ValueError("cannot send a file descriptor to a job; send the data to open it again")
 
     def _run_rank(self):
         self._rank, self._size = int(os.environ["FIBER_RANK"]), int(os.environ["FIBER_SIZE"])

@@ -6,6 +6,7 @@ import array
 import os
 import select
 import signal
+import socket
 import threading
 
 import pytest
@@ -213,3 +214,5 @@ def test_arguments_that_cannot_be():
         mp.Ring(1, nothing).join()
     with pytest.raises(Exception, match="pickle"):
         mp.Ring(1, nothing, initialize, (threading.Lock(),)).start()
+    with socket.socket() as sock, pytest.raises(ValueError, match="cannot send a file descriptor"):
+        mp.Ring(1, nothing, initialize, (sock,)).start()
