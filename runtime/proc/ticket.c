@@ -79,7 +79,6 @@ static int read_counted(int fd, uint8_t *data, size_t *len)
     struct fbr_cur c;
     int rc = read_stream(fd, head, sizeof(head));
 
-    *len = 0;
     if (rc < 0)
         return rc;
     c = fbr_cur(head, sizeof(head));
@@ -107,36 +106,33 @@ static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
     const char *path = strncmp(where, "file:", 5) == 0 ? where + 5 : NULL;
     int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     ssize_t n = 0;
+    int rc;
 
     if (strcmp(where, "fd:0") == 0)
         return read_stdin(data, len);
-    if (!path && strncmp(where, "fd:", 3) == 0)
+    if (strncmp(where, "fd:", 3) == 0)
         fd = atoi(where + 3);
     /* a mounted secret is read-only */
-    else if (fd < 0 && path)
-        fd = open(path, O_RDONLY | O_CLOEXEC);
+    else if (path && fd < 0 && (fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        return -errno;
     if (fd < 3)
         return -EBADF;
-    *len = 0;
     while (*len < FBR_TICKET_MAX &&
            (n = pread(fd, data + *len, FBR_TICKET_MAX - *len, (off_t)*len)) > 0)
         *len += (size_t)n;
-    if (n < 0)
-        n = -errno;
-    /* on a read-only mount this fails: the engine removes the file */
-    if (ftruncate(fd, 0) < 0 && path)
-        n = n < 0 ? n : 0;
+    rc = n < 0 ? -errno : 0;
+    (void)!ftruncate(fd, 0); /* fails on a read-only mount, where the engine removes the file */
     if (path)
         unlink(path);
     close(fd);
-    return (int)(n < 0 ? n : 0);
+    return rc;
 }
 
 int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_error *err)
 {
     const char *where = getenv(FBR_TICKET_ENV);
     uint8_t *data;
-    size_t len;
+    size_t len = 0;
     int rc;
 
     if (!where || !where[0])
