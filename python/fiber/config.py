@@ -154,9 +154,9 @@ def _read(path):
             return pairs
         with open(path, encoding="utf-8-sig", errors="replace") as file:
             for line in file:
-                key, equals, value = line.partition("=")
-                if equals and not key.lstrip().startswith(("#", ";")):
-                    pairs[key.strip()] = re.split(r"\s[;#]", value)[0].strip()
+                pair = re.match(r"\s*([^\s#;[=:][^=:]*?)\s*[=:](.*)", line)
+                if pair:
+                    pairs[pair[1]] = re.split(r"\s[;#]", pair[2])[0].strip()
     except OSError:
         pass
     return pairs

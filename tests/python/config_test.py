@@ -104,7 +104,7 @@ def test_init_reads_a_changed_environment(python):
 
 
 def test_a_file_of_fiber_0_2(python, tmp_path):
-    (tmp_path / ".fiberconfig").write_text("[default]\nlog_level=WARNING\nlog_file=stdout\ncpu_per_job=3 ; a comment\n"
+    (tmp_path / ".fiberconfig").write_text("[default]\nlog_level=WARNING\nlog_file=stdout\ncpu_per_job: 3 ; a comment\n"
                                            "use_bash=True\ndefault_backend=slurm # ours\n#mem_per_job=7\n")
     ran = python("-c", """if 1:
         import fiber, fiber.config as config
@@ -115,9 +115,9 @@ def test_a_file_of_fiber_0_2(python, tmp_path):
 
 
 def test_an_object_of_a_file(tmp_path):
-    (tmp_path / "mine").write_bytes(b"\xef\xbb\xbfcpu_per_job = 4\nimage = an/image\n")  # with a byte order mark
+    (tmp_path / "mine").write_bytes(b"\xef\xbb\xbfcpu_per_job = 4\nimage: an/image:1=a\n")  # with a byte order mark
     made = config.Config(str(tmp_path / "mine"))
-    assert (made.cpu_per_job, made.image, made.heartbeat_misses) == (4, "an/image", 3) and not config.image
+    assert (made.cpu_per_job, made.image, made.heartbeat_misses) == (4, "an/image:1=a", 3) and not config.image
     (tmp_path / "mine").write_text("hartbeat = 4\n")
     with pytest.raises(ValueError, match="hartbeat"):
         config.Config(str(tmp_path / "mine"))
