@@ -459,36 +459,22 @@ class RLock(_Taken):
             self._note_taken()
 
 
-class Semaphore:
+class Semaphore(threading.Semaphore):
     """A semaphore of a server. It may count events, which nobody gives back: so the end of a process changes nothing."""
-
-    def __init__(self, value=1):
-        self._inner = threading.Semaphore(value)
 
     def acquire(self, blocking=True, timeout=None):
         """Takes one, as threading's do."""
-        taken = _acquire(self._inner, blocking, timeout)
+        taken = _acquire(super(), blocking, timeout)
         connection = _Connection.served()
         if taken and connection:
-            connection.undo = self._inner.release
+            connection.undo = self.release
         return taken
 
-    def release(self, n=1):
-        """Adds n."""
-        self._inner.release(n)
+    __enter__ = acquire
 
     def get_value(self):
         """How many may be taken."""
-        return self._inner._value
-
-    def __repr__(self):
-        return repr(self._inner)
-
-    def __enter__(self):
-        return self.acquire()
-
-    def __exit__(self, *error):
-        self.release()
+        return self._value
 
 
 class BoundedSemaphore(_Taken):
