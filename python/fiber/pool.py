@@ -314,8 +314,7 @@ class IMapIterator(ApplyResult):
         try:
             return self.next()
         except KeyboardInterrupt:
-            self._pool._lost.add(self)
-            self._pool._give_up_lost()
+            self._pool._note_lost(self)
             raise
 
     def next(self, timeout=None):
@@ -745,8 +744,7 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
         try:
             return self._apply(result, func, args, kwds).get()
         except KeyboardInterrupt:
-            self._lost.add(result)
-            self._give_up_lost()
+            self._note_lost(result)
             raise
 
     def apply_async(self, func, args=(), kwds={}, callback=None, error_callback=None):
@@ -757,15 +755,8 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             result._call_back(callback, error_callback)
             return self._apply(result, func, args, kwds)
         except BaseException:
-            self._lost.add(result)
-            self._give_up_lost()
+            self._note_lost(result)
             raise
-
-    def _disown(self, result):
-        """A call that raises returns no result: join() does not wait for it."""
-        self._needs.discard(result)
-        self._sources.discard(result)
-        self._wake()
 
     def _apply(self, result, func, args, kwds):
         known, stream = self._last
@@ -809,8 +800,7 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             self._begin_map(result, func, items, chunksize, star, True)
             return result.get()
         except KeyboardInterrupt:  # nobody can get the result any more
-            self._lost.add(result)
-            self._give_up_lost()
+            self._note_lost(result)
             raise
 
     def _map(self, func, iterable, chunksize, star, callback, error_callback):
@@ -822,8 +812,7 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             self._begin_map(result, func, items, chunksize, star, False)
             return result
         except BaseException:
-            self._lost.add(result)
-            self._give_up_lost()
+            self._note_lost(result)
             raise
 
     def _items(self, iterable, chunksize, waits):
@@ -844,11 +833,18 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             how = flag | (block if chunksize != 1 else STAR if star else ONE)
             self._put(func, how, lambda stream: self._feed(Feed(self, stream, result, items, chunksize), waits), result)
 
+    def _note_lost(self, result):
+        """A call raises, so nobody gets its result."""
+        self._lost.add(result)
+        self._give_up_lost()
+
     def _give_up_lost(self):
         """Ends calls whose callers were interrupted. Another interrupt, in here, leaves that to the next call."""
         for result in list(self._lost):
             self._give_up(result)
-            self._disown(result)
+            self._needs.discard(result)  # join() does not wait for it
+            self._sources.discard(result)
+            self._wake()
             self._lost.discard(result)
 
     def _give_up(self, result):
@@ -883,8 +879,7 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             self._put(func, ONE if chunksize == 1 else BLOCK, begin, result)
             return result
         except BaseException:
-            self._lost.add(result)
-            self._give_up_lost()
+            self._note_lost(result)
             raise
 
     def _put(self, func, kind, begin, result):

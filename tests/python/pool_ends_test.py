@@ -299,15 +299,15 @@ def test_join_returns_where_a_call_was_interrupted(put, warm):
                                   lambda p: p.map_async(abs, [Pickled(interrupt)], callback=print)])
 def test_join_returns_where_a_call_was_interrupted_twice(call):
     pool = mp.Pool(1)
-    disown = pool._disown
+    give_up = pool._give_up
 
     def interrupted(result):
-        pool._disown = disown
+        pool._give_up = give_up
         raise KeyboardInterrupt
-    pool._disown = interrupted
+    pool._give_up = interrupted
     with pytest.raises(KeyboardInterrupt):
         call(pool)
-    assert pool._disown == disown
+    assert pool._give_up == give_up
     pool.close()
     assert in_time(pool.join) is None
 
