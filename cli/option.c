@@ -17,17 +17,6 @@
 
 /* ---- Words ---- */
 
-/* Two neighbours are swapped, which counts as one mistake: rnu for run. */
-static bool is_swapped(const char *a, const char *b, size_t n)
-{
-    size_t i = 0;
-
-    while (i < n && a[i] == b[i])
-        i++;
-    return i + 1 < n && a[i] == b[i + 1] && a[i + 1] == b[i] &&
-           !strncmp(a + i + 2, b + i + 2, n - i - 2);
-}
-
 void cli_guess_begin(struct cli_guess *g, const char *typed)
 {
     size_t len = strlen(typed);
@@ -40,11 +29,9 @@ void cli_guess_try(struct cli_guess *g, const char *word)
     size_t len = strlen(g->typed), n = strcspn(word, " ");
     size_t d = fbr_word_distance(g->typed, len, word, n);
 
-    if (len == n && is_swapped(g->typed, word, n))
+    /* A prefix of the word counts as one mistake: --on-fail for --on-failure. */
+    if (d > 1 && len >= 3 && n > len && !strncmp(g->typed, word, len))
         d = 1;
-    /* A prefix of the word is near too: --time for --timeout. */
-    if (d >= g->limit && len >= 3 && n > len && !strncmp(g->typed, word, len))
-        d = g->limit - 1;
     if (d < g->limit) {
         g->limit = d;
         g->found = word;
@@ -136,7 +123,7 @@ static int unknown_option(const struct cli_command *c, const char *typed, size_t
     snprintf(name, sizeof(name), "%.*s", (int)(len < 60 ? len : 60), typed + strspn(typed, "-"));
     cli_guess_begin(&g, name);
     for (const struct cli_option *o = c->options; o < c->options + c->count; o++)
-        if (!o->hidden && !o->foreign && o->type != CLI_REFUSED)
+        if (!o->hidden && o->type != CLI_REFUSED)
             cli_guess_try(&g, o->name);
     return fbr_fail(err, -EINVAL, "there is no option %.*s%s%s%s", (int)len, typed,
                     g.found ? "; did you mean --" : "", g.found ? g.found : "", g.found ? "?" : "");

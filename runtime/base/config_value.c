@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,32 +163,37 @@ int fbr_value_parse(const struct fbr_config_key *k, const char *text, int64_t *o
     return rc ? text_refuse(k, text, rc, origin, err) : 0;
 }
 
-/* The Levenshtein distance, with one row of the matrix. */
+static bool same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* The optimal string alignment distance, with three rows of the matrix. */
 size_t fbr_word_distance(const char *a, size_t alen, const char *b, size_t blen)
 {
-    size_t row[MAX_WORD + 1];
+    size_t rows[3][MAX_WORD + 1];
 
     if (alen > MAX_WORD || blen > MAX_WORD)
         return SIZE_MAX;
     for (size_t j = 0; j <= blen; j++)
-        row[j] = j;
+        rows[0][j] = j;
     for (size_t i = 1; i <= alen; i++) {
-        size_t diagonal = row[0];
+        size_t *row = rows[i % 3];
+        const size_t *last = rows[(i + 2) % 3], *second_last = rows[(i + 1) % 3];
 
         row[0] = i;
         for (size_t j = 1; j <= blen; j++) {
-            size_t best =
-                diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
-
-            if (best > row[j] + 1)
-                best = row[j] + 1;
-            if (best > row[j - 1] + 1)
-                best = row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = best;
+            row[j] = last[j - 1] + !same_letter(a[i - 1], b[j - 1]);
+            if (row[j] > last[j] + 1)
+                row[j] = last[j] + 1;
+            if (row[j] > row[j - 1] + 1)
+                row[j] = row[j - 1] + 1;
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+                same_letter(a[i - 2], b[j - 1]) && row[j] > second_last[j - 2] + 1)
+                row[j] = second_last[j - 2] + 1;
         }
     }
-    return row[blen];
+    return rows[alen % 3][blen];
 }
 
 char *fbr_value_word(char **text)

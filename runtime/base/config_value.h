@@ -42,8 +42,8 @@ int fbr_word_index(const char *words, const char *word);
  * the end. */
 char *fbr_value_word(char **text);
 
-/* Returns how many characters must be inserted, removed or replaced to turn a into b; letter case
- * does not count. SIZE_MAX: a word has more than 64 characters. */
+/* Returns how many characters must be inserted, removed, replaced, or swapped with a neighbour, to
+ * turn a into b; letter case does not count. SIZE_MAX: a word has more than 64 characters. */
 size_t fbr_word_distance(const char *a, size_t alen, const char *b, size_t blen);
 
 #endif

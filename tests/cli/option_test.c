@@ -25,6 +25,7 @@ enum {
     A_NOTHING,
     A_SKIP,
     A_HOST,
+    A_FOREIGN,
     A_OPTIONS
 };
 
@@ -57,6 +58,7 @@ static const struct cli_option options[A_OPTIONS] = {
                 .argument = "HOSTS",
                 .also = "hostfile f",
                 .help = "use something else"},
+    [A_FOREIGN] = {.name = "time", .type = CLI_TEXT, .argument = "T", .foreign = true},
 };
 
 static const struct cli_command stops = {.name = "try",
@@ -256,6 +258,9 @@ static void mistakes_are_told_with_what_to_try(void **state)
     refused(&stops, "-bind-two core p", "there is no option -bind-two; did you mean --bind-to?");
     refused(&stops, "--on-fail restart p",
             "there is no option --on-fail; did you mean --on-failure?");
+    refused(&stops, "--bnid-too x p", "there is no option --bnid-too; did you mean --bind-to?");
+    refused(&stops, "--tim 5 p", "there is no option --tim; did you mean --timeout?");
+    refused(&stops, "--tiem 5 p", "there is no option --tiem; did you mean --time?");
     refused(&stops, "--quite-unlike p", "there is no option --quite-unlike");
     refused(&stops, "--on-failure restrat p",
             "--on-failure: \"restrat\" is none of: abort restart shrink; did you mean restart?");
