@@ -90,7 +90,10 @@ static int kill_on_engines(struct orphan_run *e, const char *name, const char *s
     n = remove_jobs(e, name, err);
     if (n < 0)
         return n;
-    fprintf(stderr, "fiber: run %.12s: %d job%s removed", e->uid, n, n == 1 ? "" : "s");
+    if (n)
+        fprintf(stderr, "fiber: run %.12s: %d job%s removed", e->uid, n, n == 1 ? "" : "s");
+    else /* it had only objects that own jobs */
+        fprintf(stderr, "fiber: run %.12s: it had no jobs; what was left of it is removed", e->uid);
     if (first->verdict != ORPHAN_DEAD)
         fprintf(stderr, "; its master, %s, %s, and may start others: end it there",
                 master[0] ? master : "which is unknown",

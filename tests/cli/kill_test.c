@@ -196,8 +196,9 @@ static void jobs_without_a_master_are_removed(void **state)
          "start "
          "others: end it there\n"},
         {"kill -b local 4444", "configmap/id-5",
-         "fiber: run 4444dddd: 0 jobs removed; its master, far:9, is not on this host, and may "
-         "start others: end it there\n"},
+         "fiber: run 4444dddd: it had no jobs; what was left of it is removed; its master, far:9, "
+         "is "
+         "not on this host, and may start others: end it there\n"},
     };
 
     (void)state;
