@@ -219,6 +219,12 @@ static int get_wish(struct logs_wish *w, const struct cli_args *args, struct fbr
                : 0;
 }
 
+static struct run_client without_registry(const struct fbr_spool_run *kept)
+{
+    return (struct run_client){
+        .about = kept->about, .facts = kept->facts, .fd = -1, .state = CLIENT_ENDED};
+}
+
 /* Whether output is kept of the run of that name. If so, sets *kept and *run. *run has no
  * connection if the registry no longer knows the run, or never did (a pool that ended at once). */
 static bool find_kept(const char *name, const char *root, struct run_client *run,
@@ -242,8 +248,7 @@ static bool find_kept(const char *name, const char *root, struct run_client *run
     }
     if (!found)
         return false;
-    *run = (struct run_client){
-        .about = kept->about, .facts = kept->facts, .fd = -1, .state = CLIENT_ENDED};
+    *run = without_registry(kept);
     return true;
 }
 
@@ -259,6 +264,16 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
     code = err.code ? cli_failed(1, "%s", err.text) : logs_kept(kept, root, w);
     run_client_free(run);
     return code;
+}
+
+/* Finds the output of a run that only its kept output shows to have been of that backend. */
+static bool find_kept_of(const char *name, const char *backend, const char *root,
+                         struct run_client *run, struct fbr_spool_run *kept)
+{
+    if (fbr_spool_find(kept, root, name) < 0 || strcmp(kept->about.backend, backend) != 0)
+        return false;
+    *run = without_registry(kept);
+    return true;
 }
 
 /* Reports where nothing is kept of the run, and why, and where else its output is. */
@@ -316,6 +331,9 @@ static int run_logs(const struct cli_args *args)
     if (!backend && find_root(root) && find_kept(name, root, &run, &kept))
         return show_kept(&run, &kept, root, rank, &wish);
     code = orphan_run_find(name, backend, &run, &e, &err);
+    if (code == -ENOENT && backend && find_root(root) &&
+        find_kept_of(name, backend, root, &run, &kept))
+        return show_kept(&run, &kept, root, rank, &wish);
     if (code < 0)
         return cli_failed(1, "%s", err.text);
     if (code == 0) {

@@ -13,6 +13,8 @@
 #include "cli/option.h"
 #include "cli/screen.h"
 #include "runtime/base/clock.h"
+#include "runtime/inspect/spool_dir.h"
+#include "runtime/proc/context.h"
 
 enum { PS_ALL, PS_BACKEND, PS_BACKENDS, PS_JSON, PS_OPTIONS };
 
@@ -283,16 +285,26 @@ static int show_rows(struct ps *p)
     return show_engines(p);
 }
 
+/* Finds the directory of kept output. */
+static bool find_kept(char root[PATH_MAX])
+{
+    struct fbr_error err = {0, ""};
+
+    return fbr_rt() && fbr_spool_root(root, fbr_rt()->config, &err) == 0;
+}
+
 static int run_ps(const struct cli_args *args)
 {
     struct ps p = {.only = args->values[PS_BACKEND].text,
                    .is_json = args->values[PS_JSON].number > 0};
     struct fbr_error err = {0, ""};
+    char root[PATH_MAX];
     int code;
 
     p.all = args->values[PS_ALL].number > 0;
     p.engines = p.only || args->values[PS_BACKENDS].number > 0;
-    if (run_client_list(&p.runs, &p.count, p.all, &err) < 0)
+    if ((p.all && find_kept(root) ? run_client_list_kept(&p.runs, &p.count, root, &err)
+                                  : run_client_list(&p.runs, &p.count, p.all, &err)) < 0)
         return cli_failed(1, "%s", err.text);
     code = p.is_json ? show_json(&p) : show_rows(&p);
     run_client_list_free(p.runs, p.count);
@@ -317,7 +329,10 @@ const struct cli_command cli_ps = {
         "RANKS is the number of running ranks, and of all ranks; for a pool, of workers. TIME is "
         "how long the run has taken so far, or took. In logs, kill, top and scale a run is named "
         "by its id, the beginning of its id, or its name. No answer: the launcher lives, but has "
-        "not answered for two seconds; it is stopped, or the machine is very busy.\n\n"
+        "not answered for two seconds; it is stopped, or the machine is very busy. The list of "
+        "ended "
+        "runs goes when you log out, except for those whose output is kept (see `fiber logs "
+        "--help`).\n\n"
         "For a run that only an engine knows, the number of its jobs is shown: lost means that its "
         "master is gone, elsewhere that its master is not on this host.",
     .examples = "fiber ps\tthe runs that go on\n"

@@ -16,6 +16,7 @@
 #include "runtime/base/sync.h"
 #include "runtime/net/loop.h"
 #include "runtime/inspect/registry.h"
+#include "runtime/inspect/spool_dir.h"
 
 #define ORDER_MS 5000 /* a command may take longer than a query */
 #define VISIT_S 60
@@ -262,6 +263,17 @@ static void on_ended(void *user, const struct fbr_run_control_about *about,
     snprintf(run->report, sizeof(run->report), "%s", report);
 }
 
+static void on_kept(void *user, const struct fbr_spool_run *run)
+{
+    struct listing *l = user;
+
+    for (size_t i = 0; i < l->count; i++)
+        if (!strcmp(l->runs[i].about.uid, run->about.uid))
+            return;
+    if (run->ended)
+        on_ended(l, &run->about, &run->facts, run->code, run->report);
+}
+
 static int by_start(const void *a, const void *b)
 {
     const struct run_client *x = a, *y = b;
@@ -295,7 +307,9 @@ static void ask_all(struct listing *l)
             l->runs[i].state = err.code == -ECONNRESET ? hung_up(&l->runs[i]) : CLIENT_SILENT;
 }
 
-int run_client_list(struct run_client **runs, size_t *count, bool ended, struct fbr_error *err)
+/* `kept`: the directory of kept output, or NULL. */
+static int list(struct run_client **runs, size_t *count, bool ended, const char *kept,
+                struct fbr_error *err)
 {
     struct listing l = {NULL, 0, false};
     int rc;
@@ -303,6 +317,8 @@ int run_client_list(struct run_client **runs, size_t *count, bool ended, struct 
     if ((rc = fbr_registry_each(on_run, &l, err)) < 0 ||
         (ended && (rc = fbr_registry_ended(on_ended, &l, err)) < 0))
         goto fail;
+    if (kept)
+        fbr_spool_each(kept, on_kept, &l);
     if (l.failed) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
         goto fail;
@@ -316,6 +332,17 @@ int run_client_list(struct run_client **runs, size_t *count, bool ended, struct 
 fail:
     run_client_list_free(l.runs, l.count);
     return rc;
+}
+
+int run_client_list(struct run_client **runs, size_t *count, bool ended, struct fbr_error *err)
+{
+    return list(runs, count, ended, NULL, err);
+}
+
+int run_client_list_kept(struct run_client **runs, size_t *count, const char *root,
+                         struct fbr_error *err)
+{
+    return list(runs, count, true, root, err);
 }
 
 void run_client_list_free(struct run_client *runs, size_t count)

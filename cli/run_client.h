@@ -38,6 +38,10 @@ struct run_client {
 /* Lists all runs of this user on this host, oldest first, with their facts; `ended`: also those
  * that have ended. */
 int run_client_list(struct run_client **runs, size_t *count, bool ended, struct fbr_error *err);
+/* Lists, like run_client_list() with `ended`, also runs that only their kept output in `root`
+ * (runtime/inspect/spool_dir.h) shows to have ended: the registry goes when the user logs out. */
+int run_client_list_kept(struct run_client **runs, size_t *count, const char *root,
+                         struct fbr_error *err);
 void run_client_list_free(struct run_client *runs, size_t count);
 
 /* Finds the run of this name, or whose uid begins so: a running one before an ended one, and the

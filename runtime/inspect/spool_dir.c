@@ -120,25 +120,44 @@ static bool is_called(const struct fbr_spool_run *run, const char *typed)
            (strlen(typed) >= 2 && !strncmp(run->about.uid, typed, strlen(typed)));
 }
 
-int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed)
+void fbr_spool_each(const char *root, void (*found)(void *user, const struct fbr_spool_run *run),
+                    void *user)
 {
     DIR *d = opendir(root);
     struct fbr_spool_run *one = malloc(sizeof(*one));
-    bool found = false;
     struct dirent *e;
 
-    while (d && one && (e = readdir(d))) {
-        if (!fbr_registry_is_run(e->d_name) || !fbr_spool_look(one, root, e->d_name) ||
-            (typed && !is_called(one, typed)) ||
-            (found && one->about.started_ms < run->about.started_ms))
-            continue;
-        *run = *one;
-        found = true;
-    }
+    while (d && one && (e = readdir(d)))
+        if (fbr_registry_is_run(e->d_name) && fbr_spool_look(one, root, e->d_name))
+            found(user, one);
     if (d)
         closedir(d);
     free(one);
-    return found ? 0 : -ENOENT;
+}
+
+struct search {
+    const char *typed;
+    struct fbr_spool_run *youngest;
+    bool found;
+};
+
+static void on_run(void *user, const struct fbr_spool_run *run)
+{
+    struct search *s = user;
+
+    if ((s->typed && !is_called(run, s->typed)) ||
+        (s->found && run->about.started_ms < s->youngest->about.started_ms))
+        return;
+    *s->youngest = *run;
+    s->found = true;
+}
+
+int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed)
+{
+    struct search s = {typed, run, false};
+
+    fbr_spool_each(root, on_run, &s);
+    return s.found ? 0 : -ENOENT;
 }
 
 /* ---- Removing ---- */

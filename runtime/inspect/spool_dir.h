@@ -52,6 +52,9 @@ struct fbr_spool_run {
 /* Reads the current state of a run's kept output. A run without a name gets its program's. False:
  * nothing is kept. */
 bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid);
+/* Passes each run whose output is kept. */
+void fbr_spool_each(const char *root, void (*found)(void *user, const struct fbr_spool_run *run),
+                    void *user);
 /* Finds the youngest run with that name, or with a uid that begins so; NULL: the youngest of all.
  * -ENOENT: there is none. */
 int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed);

@@ -362,6 +362,18 @@ static void a_kept_run_is_found_by_its_name(void **state)
     shows("logs program", "one\n", "");
 }
 
+static void a_kept_run_is_found_by_its_backend(void **state)
+{
+    (void)state;
+    make_kept("ee55", "program", HOUR_MS / 2);
+    KEEP({.ms = 1, .text = "one\n"});
+    shows("logs -b local program", "one\n", "");
+    shows("logs -b local ee55", "one\n", "");
+    shows("logs -b local program/0", "one\n", "");
+    assert_int_equal(command("logs -b slurm program")->code, 1);
+    says(command("logs -b slurm program")->err, "no run of yours on this host has the name");
+}
+
 static void a_kept_run_of_a_named_backend_is_shown(void **state)
 {
     (void)state;
@@ -678,6 +690,7 @@ int main(void)
         logs_test(wishes_that_cannot_be_are_refused),
         logs_test(a_rank_that_printed_nothing_is_told),
         logs_test(a_kept_run_is_found_by_its_name),
+        logs_test(a_kept_run_is_found_by_its_backend),
         logs_test(a_kept_run_of_a_named_backend_is_shown),
         logs_test(the_youngest_kept_run_is_the_last),
         logs_test(a_record_that_is_not_whole_is_the_end),

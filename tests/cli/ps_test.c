@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "runtime/base/master_id.h"
+#include "runtime/inspect/spool_dir.h"
 #include "tests/support/mock.h"
 
 static struct made_run runs[3];
@@ -147,6 +148,44 @@ static void what_has_ended_is_shown_when_asked_for(void **state)
     says(s->out, "\"report\":\"rank 1 ended with code 3\"");
     says(s->out, "\"state\":\"lost\",\"code\":null,");
     says(s->out, "\"state\":\"running\",\"code\":null,");
+}
+
+/* Its output is kept, and the registry has gone, as when its user has logged out. */
+static void make_kept(struct made_run *run, bool ended)
+{
+    struct fbr_error err = {0, ""};
+    char dir[PATH_MAX], root[PATH_MAX];
+    int lock;
+
+    snprintf(root, sizeof(root), "%s/fiber/logs", made_root);
+    assert_int_equal(fbr_spool_make(dir, &lock, root, &run->about, &err), 0);
+    close(lock);
+    if (ended)
+        fbr_spool_note_end(dir, &run->about, &run->facts, 3, "rank 1 failed");
+}
+
+static void an_ended_run_is_listed_while_its_output_is_kept(void **state)
+{
+    const char *rows;
+
+    (void)state;
+    made_run_init(&runs[0], "aa", "listed", HOUR_MS);
+    made_run_init(&runs[1], "bb", "kept", 2 * HOUR_MS);
+    made_run_init(&runs[2], "cc", "unknown", 3 * HOUR_MS);
+    for (size_t i = 0; i < COUNT(runs); i++) {
+        runs[i].facts.ended_ms = runs[i].about.started_ms + 2000;
+        make_kept(&runs[i], i < 2);
+    }
+    made_run_begin(&runs[0]);
+    made_run_end(&runs[0], 0, "");
+    rows = command("ps -a")->out;
+    says(rows, "bb000000  kept             local      exit 3            2        0        2s   1h "
+               "59m ago  ./kept --fast\naa000000  listed           local      exit 0 ");
+    assert_null(strstr(strstr(rows, "listed") + 1, "aa000000"));
+    assert_null(strstr(rows, "unknown"));
+    says(command("ps -a --json")->out, "\"rank 1 failed\"");
+    assert_string_equal(command("ps")->out, HEAD);
+    assert_null(strstr(command("ps -a -b slurm")->out, "kept"));
 }
 
 static void json_has_what_programs_ask_for(void **state)
@@ -354,6 +393,7 @@ int main(void)
         ps_test(a_pool_is_as_large_as_is_wanted_now),
         ps_test(long_names_do_not_move_the_columns),
         ps_test(what_has_ended_is_shown_when_asked_for),
+        ps_test(an_ended_run_is_listed_while_its_output_is_kept),
         ps_test(json_has_what_programs_ask_for),
         ps_test(a_silent_launcher_has_unknown_ranks),
         ps_test(runs_that_only_an_engine_knows_are_rows_too),

@@ -141,7 +141,7 @@ start
 kill -KILL "$pid"
 ended 137 "SIGKILL"
 [ "$(fiber ps --json)" = "[]" ] || complain "after its launcher was killed: $(fiber ps)"
-fiber ps -a | tail -1 | grep -q " lost " || complain "ps -a: $(fiber ps -a)"
+fiber ps -a | grep -q " lost " || complain "ps -a: $(fiber ps -a)"
 left=$(find run/fiber -mindepth 1 ! -path 'run/fiber/ended*' ! -path run/fiber/cpus)
 [ -z "$left" ] || complain "left behind: $left"
 exit $bad
