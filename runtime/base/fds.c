@@ -12,11 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define AT_ONCE 256
 #define SHORT 4
 #define MAX_FILE (8u << 20)
+#define WRITER_S 2 /* for which a FIFO may have no writer */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int promised; /* under lock */
@@ -137,12 +139,15 @@ int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len)
 {
     char *data = fd < 0 ? NULL : malloc(max + 1), *fit;
     int rc = fd < 0 ? -errno : data ? 0 : -ENOMEM;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
     size_t got = 0;
     ssize_t n = 1;
 
     while (rc == 0 && n != 0) {
         n = read(fd, data + got, max + 1 - got);
-        if (n < 0 && errno != EINTR)
+        if (n < 0 && errno == EAGAIN)
+            poll(&p, 1, -1);
+        else if (n < 0 && errno != EINTR)
             rc = -errno;
         got += n > 0 ? (size_t)n : 0;
         if (got > max)
@@ -161,14 +166,31 @@ int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len)
     return 0;
 }
 
+/* Waits a while for the first writer of a FIFO that was opened with O_NONBLOCK. False: there was
+ * none, or it has written nothing yet. */
+static bool wait_for_writer(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    struct stat st;
+
+    return fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) || poll(&p, 1, WRITER_S * 1000) > 0;
+}
+
 char *fbr_fds_slurp(const char *path, size_t *len, struct fbr_error *err)
 {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc;
+    bool is_written = fd < 0 || wait_for_writer(fd);
     size_t have;
     char *text;
-    int rc = fbr_fds_read_all(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), MAX_FILE, &text, &have);
 
+    rc = fbr_fds_read_all(fd, MAX_FILE, &text, &have);
     if (rc < 0) {
         fbr_fail(err, rc, "cannot read %s: %s", path, fbr_strerror(rc));
+        return NULL;
+    }
+    if (!is_written && have == 0) {
+        fbr_fail(err, -ENXIO, "cannot read %s: it is a FIFO, and nothing writes to it", path);
+        free(text);
         return NULL;
     }
     if (len)

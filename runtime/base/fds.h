@@ -41,7 +41,8 @@ ssize_t fbr_fds_read_file(const char *path, char *out, size_t size);
  * file has more than `max` bytes. On failure *text does not change. */
 int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len);
 /* Returns the contents of a file of at most 8 MiB, NUL-terminated, for free(); *len, if `len` is
- * not NULL, is their length. NULL, and a sentence with the path. */
+ * not NULL, is their length. NULL, and a sentence with the path; also if it is a FIFO that gets no
+ * writer within two seconds. */
 char *fbr_fds_slurp(const char *path, size_t *len, struct fbr_error *err);
 /* Writes all of the data, and waits where the descriptor takes no more for now. 0 or -errno. */
 int fbr_fds_write(int fd, const void *data, size_t len);

@@ -1,20 +1,26 @@
-/* fds_test.c - whole files are read, in however many pieces they come.
+/* fds_test.c - whole files are read, in however many pieces they come, and a FIFO while it has a
+ * writer.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "runtime/base/fds.h"
+#include "tests/support/sync.h"
 
 /* The reader's end of a pair that has each letter of a text as a piece, as /proc has pages. */
 static int in_pieces(const char *text)
@@ -65,11 +71,53 @@ static void test_the_error_of_the_open_or_the_read_is_returned(void **state)
     assert_null(text);
 }
 
+static void *write_late(void *path)
+{
+    FILE *f = fopen(path, "w"); /* returns when the FIFO has a reader */
+
+    fputs("late", f);
+    fclose(f);
+    return NULL;
+}
+
+static void test_a_fifo_is_read_while_it_has_a_writer(void **state)
+{
+    char dir[64], path[PATH_MAX];
+    struct fbr_error err = {0, ""};
+    pthread_t writer;
+    char *text;
+    size_t len;
+    int fds[2];
+
+    (void)state;
+    temp_dir_make(dir);
+    snprintf(path, sizeof(path), "%s/fifo", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_null(fbr_fds_slurp(path, NULL, &err));
+    assert_non_null(strstr(err.text, "/fifo: it is a FIFO, and nothing writes to it"));
+    assert_int_equal(pthread_create(&writer, NULL, write_late, path), 0);
+    text = fbr_fds_slurp(path, &len, &err);
+    pthread_join(writer, NULL);
+    assert_int_equal(len, 4);
+    assert_string_equal(text, "late");
+    free(text);
+    temp_dir_remove(dir);
+    /* as in <(true) of a shell: its writer may have ended */
+    assert_int_equal(pipe(fds), 0);
+    close(fds[1]);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[0]);
+    text = fbr_fds_slurp(path, &len, &err);
+    assert_string_equal(text, "");
+    free(text);
+    close(fds[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_pieces_are_read),
         cmocka_unit_test(test_the_limit_is_that_of_the_file),
+        cmocka_unit_test(test_a_fifo_is_read_while_it_has_a_writer),
         cmocka_unit_test(test_the_error_of_the_open_or_the_read_is_returned),
     };
 
