@@ -32,13 +32,19 @@
 
 /* ---- Directories ---- */
 
+/* Whether only this user can enter the directory. */
+static bool is_own(const struct stat *st)
+{
+    return S_ISDIR(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 077) == 0;
+}
+
 int fbr_registry_make_dir(const char *path, const char *advice, struct fbr_error *err)
 {
     struct stat st;
 
     if ((mkdir(path, 0700) < 0 && errno != EEXIST) || lstat(path, &st) < 0)
         return fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno));
-    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+    if (!is_own(&st))
         return fbr_fail(err, -EPERM, "%s is not a directory that only you can enter%s", path,
                         advice);
     return 0;
@@ -55,6 +61,7 @@ static bool find_substitute(char root[FBR_REGISTRY_MAX])
     char prefix[32], path[FBR_REGISTRY_MAX];
     DIR *d = opendir("/tmp");
     struct dirent *e;
+    struct stat st;
     bool found = false;
 
     snprintf(prefix, sizeof(prefix), "fiber-u%u-", (unsigned)geteuid());
@@ -62,7 +69,7 @@ static bool find_substitute(char root[FBR_REGISTRY_MAX])
         if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || strlen(e->d_name) > 32)
             continue;
         snprintf(path, sizeof(path), "/tmp/%.32s", e->d_name);
-        if (make_dir(path, NULL) < 0 || (found && strcmp(path, root) > 0))
+        if (lstat(path, &st) < 0 || !is_own(&st) || (found && strcmp(path, root) > 0))
             continue;
         snprintf(root, FBR_REGISTRY_MAX, "%s", path);
         found = true;
