@@ -163,7 +163,12 @@ class _Line:
         data = _pickling.dumps(request)  # before a connection is taken: an error here leaves that and its locks alone
         self.lost = True
         conn = self._take()
-        conn._send_bytes(data)
+        try:
+            conn._send_bytes(data)
+        except ValueError:  # the call is longer than max_message, and no part of it was sent
+            if self._greeting:
+                self._put_back(conn)
+            raise
         self._busy.append(conn)
 
     def recv(self):

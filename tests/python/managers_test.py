@@ -151,6 +151,27 @@ def test_arguments_that_cannot_be_pickled_give_no_lock_back(manager):
     assert not any(lock.acquire(True, 0.5) for lock in locks)
 
 
+def test_a_call_that_is_too_long_gives_no_lock_back(program):
+    ran = program("""
+        import fiber as mp
+
+        def refused(call, *args):
+            try:
+                return not call(*args)
+            except ValueError as error:
+                return "too long" in str(error)
+
+        if __name__ == "__main__":
+            with mp.Manager() as manager:
+                lock, d = manager.Lock(), manager.dict()
+                lock.acquire()
+                print(refused(d.update, {"x": bytes(2 << 20)}), refused(manager.list, [bytes(2 << 20)]))
+                print(d.copy(), manager.list([1])[:], lock.acquire(True, 0.5))
+                lock.release()
+        """, env={"FIBER_MAX_MESSAGE": "1Mi"})
+    assert ran.code == 0 and ran.out == "True True\n{} [1] False\n" and not ran.err, ran
+
+
 def notify(condition, state):
     with condition:
         state["ready"] = True
