@@ -117,6 +117,15 @@ class Process(BaseProcess):
             shown.quiet = False
 
 
+def _forget_children():
+    """In a child of fork(), which has none of the processes of its parent to join or to end at its exit."""
+    pools.clear()
+    _mp._children.difference_update([p for p in _mp._children if isinstance(p, Process)])
+
+
+os.register_at_fork(after_in_child=_forget_children)
+
+
 def active_children():
     """Returns the children of this process that live, and the workers of its pools."""
     return [*_mp.active_children(), *(worker for pool in list(pools) for worker in pool._pool)]

@@ -333,6 +333,28 @@ def test_fork_is_refused_with_a_sentence(program):
     assert (ran.code, ran.out) == (0, "child\nOSError OSError OSError OSError\n3\n"), ran
 
 
+def test_a_child_of_fork_ends_without_the_children_of_its_parent(program):
+    ran = program("""
+        import fiber as mp
+        import os
+        import sys
+        import time
+
+        if __name__ == "__main__":
+            manager, pool = mp.Manager(), mp.Pool(1)
+            d = manager.dict([pool.apply(divmod, (7, 5))])
+            daemon = mp.Process(target=time.sleep, args=(60,), daemon=True)
+            daemon.start()
+            pid = os.fork()
+            if pid == 0:
+                print(mp.active_children(), flush=True)
+                sys.exit(3)
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), d, daemon.is_alive(), len(mp.active_children()))
+    """)
+    assert (ran.code, ran.out) == (0, "[]\n3 {1: 2} True 3\n"), ran
+    assert "Exception ignored" not in ran.err, ran  # newer interpreters warn of a fork beside threads
+
+
 @pytest.mark.parametrize("workers", [1, 4])
 def test_a_child_that_a_task_has_forked_ends_as_an_interpreter_does(program, workers):
     ran = program("""
