@@ -287,7 +287,10 @@ static int refuse_unkept(const struct run_client *run)
     const char *files = "";
 
     shown -= shown && run->report[shown - 1] == '\n';
-    if (find_root(root) && fbr_spool_root_make(root, &err) < 0)
+    if (run->about.unkept)
+        snprintf(why, sizeof(why), ", because it was started with log_keep=0 (FIBER_LOG_KEEP)%s",
+                 lives ? "; it goes to where the run was started" : "");
+    else if (find_root(root) && fbr_spool_root_make(root, &err) < 0)
         snprintf(why, sizeof(why), ": %s; set log_dir to a directory in which output can be kept",
                  err.text);
     else if (lives)

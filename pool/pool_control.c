@@ -241,8 +241,12 @@ void fbr_pool_control_open(struct fiber_pool *p)
 
     if (!d)
         return;
-    d->about = (struct fbr_run_control_about){
-        .pid = getpid(), .started_ms = fbr_wall_ms(), .size = p->target, .kind = FBR_RUN_POOL};
+    d->about =
+        (struct fbr_run_control_about){.pid = getpid(),
+                                       .started_ms = fbr_wall_ms(),
+                                       .size = p->target,
+                                       .kind = FBR_RUN_POOL,
+                                       .unkept = fbr_config_size(p->rt->config, "log_keep") == 0};
     snprintf(d->about.name, sizeof(d->about.name), "%s", p->name);
     snprintf(d->about.backend, sizeof(d->about.backend), "%s",
              fbr_rt_backend_name(p->rt, p->backend[0] ? p->backend : NULL));

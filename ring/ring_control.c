@@ -88,6 +88,7 @@ void fbr_ring_describe(struct fiber_ring *r, const struct fiber_ring_options *o)
     a->pid = getpid();
     a->started_ms = fbr_wall_ms();
     a->size = (int32_t)r->size;
+    a->unkept = fbr_config_size(r->rt->config, "log_keep") == 0;
     name_of(r, text, sizeof(a->name));
     fbr_printable_plain(a->name, sizeof(a->name), text);
     fbr_ring_apps_name(o, text, sizeof(text));

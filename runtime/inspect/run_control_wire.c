@@ -65,6 +65,7 @@ void fbr_run_control_put_run(struct fbr_buf *b, const struct fbr_run_control_abo
     fbr_put_u8(b, about->kind);
     fbr_put_str(b, facts->doing);
     fbr_put_u64(b, (uint64_t)facts->ended_ms);
+    fbr_put_u8(b, about->unkept);
     end(b, at);
 }
 
@@ -126,6 +127,8 @@ bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *ab
     }
     if (fbr_cur_left(c))
         facts->ended_ms = (int64_t)fbr_get_u64(c);
+    if (fbr_cur_left(c))
+        about->unkept = fbr_get_u8(c);
     return fbr_cur_ok(c);
 }
 

@@ -79,6 +79,7 @@ struct fbr_run_control_about {
     int64_t started_ms;   /* since the epoch */
     int32_t size;
     uint8_t kind; /* enum fbr_run_kind */
+    bool unkept;  /* log_keep is 0, so no output is kept */
 };
 
 /* Append one whole frame. */

@@ -606,6 +606,21 @@ static void a_run_that_has_ended_without_output_tells_how(void **state)
     refuses("logs pool", 1, text);
 }
 
+static void a_run_that_keeps_nothing_tells_so(void **state)
+{
+    (void)state;
+    made_run_init(&run, "bb22", "other", HOUR_MS);
+    run.about.unkept = true;
+    made_run_begin(&run);
+    refuses("logs other", 1,
+            "run bb22000000000000: its output is not kept, because it was started with log_keep=0 "
+            "(FIBER_LOG_KEEP); it goes to where the run was started");
+    made_run_end(&run, 0, "");
+    refuses("logs other", 1,
+            "run bb22000000000000 has ended, and its output is not kept, because it was started "
+            "with log_keep=0 (FIBER_LOG_KEEP); use fiber run --output DIR to keep it permanently");
+}
+
 static void the_files_of_output_are_named(void **state)
 {
     (void)state;
@@ -701,6 +716,7 @@ int main(void)
         logs_test(what_is_followed_ends_with_the_run),
         logs_test(a_run_of_which_nothing_is_kept_tells_where_its_output_is),
         logs_test(a_run_that_has_ended_without_output_tells_how),
+        logs_test(a_run_that_keeps_nothing_tells_so),
         logs_test(the_files_of_output_are_named),
         logs_test(jobs_of_an_engine_are_read_one_after_the_other),
         logs_test(a_terminal_gets_no_escape_sequences_of_jobs),

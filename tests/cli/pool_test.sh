@@ -76,7 +76,7 @@ grep -q 'waits for a byte$' followed || complain "logs -f: $(cat followed)"
 
 FIBER_LOG_KEEP=0 start
 ! fiber logs "$id" 2>said || complain "logs of a pool of which nothing is kept"
-grep -q 'start it with log_keep' said || complain "nothing kept: $(cat said)"
+grep -q 'because it was started with log_keep=0' said || complain "nothing kept: $(cat said)"
 echo >&9
 ended 0 "its end"
 fiber ps -a | grep -qE "^$id .* exit 0 +2 +0 +[0-9]+s +[0-9]+s ago +[^ ]" || complain "ps -a: $(fiber ps -a)"

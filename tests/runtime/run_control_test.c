@@ -277,7 +277,7 @@ static void what_a_run_cannot_is_refused_in_words(void **state)
 
 static void a_record_of_an_older_version_is_read(void **state)
 {
-    struct fbr_run_control_about about = {.uid = "u", .kind = FBR_RUN_POOL};
+    struct fbr_run_control_about about = {.uid = "u", .kind = FBR_RUN_POOL, .unkept = true};
     struct fbr_run_facts f = {.waiting = "w", .doing = "3 tasks"};
     struct fbr_buf b = {0};
     struct fbr_cur c;
@@ -291,11 +291,13 @@ static void a_record_of_an_older_version_is_read(void **state)
     assert_true(fbr_run_control_get_run(&c, &about, &f));
     assert_int_equal(about.kind, FBR_RUN_POOL);
     assert_string_equal(f.doing, "3 tasks");
+    assert_true(about.unkept);
     assert_int_equal(fbr_run_control_frame(b.data, b.len, FBR_RUN_CONTROL_ANSWER_MAX, &c, &used),
                      1);
     fbr_get_u8(&c);
-    c.end -= 1 + 4 + strlen("3 tasks") + 8; /* kind, doing, ended_ms */
+    c.end -= 1 + 4 + strlen("3 tasks") + 8 + 1; /* kind, doing, ended_ms, unkept */
     assert_true(fbr_run_control_get_run(&c, &about, &f));
+    assert_false(about.unkept);
     assert_int_equal(about.kind, FBR_RUN_RING);
     assert_string_equal(f.waiting, "w");
     fbr_buf_fini(&b);
