@@ -8,7 +8,7 @@ PATH=${TEST_BINARY_DIR:?}/cli:$PATH
 work=$(mktemp -d)
 trap 'rm -rf "$work" || :' EXIT
 mkdir -m 700 "$work/run"
-export XDG_RUNTIME_DIR=$work/run
+export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state
 cd "$work"
 bad=0
 
