@@ -164,9 +164,11 @@ class _Line:
         self.lost = True
         conn = self._take()
         try:
-            conn._send_bytes(data)
-        except ValueError:  # the call is longer than max_message, and no part of it was sent
-            if self._greeting:
+            conn._handle.send(data)
+        except ValueError as error:
+            # The call is longer than max_message, and no part of it was sent: unless a handler of a signal, which has a
+            # frame of its own, has raised this.
+            if self._greeting and error.__traceback__.tb_next is None:
                 self._put_back(conn)
             raise
         self._busy.append(conn)

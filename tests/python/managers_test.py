@@ -629,6 +629,24 @@ def test_a_signal_ends_the_begin_of_a_call(manager, monkeypatch):
     assert manager.list([1])[0] == 1
 
 
+def test_an_error_of_a_handler_after_a_call_was_sent_gives_the_next_call_no_answer_of_it(manager):
+    items = manager.list([1])
+    items.append(2)  # which connects
+    conn, = items._tls.connection._free
+
+    class Interrupted:
+        handle = conn._handle
+
+        def send(self, data):
+            conn._handle = self.handle
+            conn._handle.send(data)
+            raise ValueError("as the handler of a signal does")
+    conn._handle = Interrupted()
+    with pytest.raises(ValueError):
+        items.pop()
+    assert items.count(1) == 1
+
+
 def test_calls_work_after_one_that_a_signal_has_ended(manager):
     """It waits in the server for ever."""
     class Told(Exception):
