@@ -334,6 +334,7 @@ void fbr_spool_end(struct fbr_spool *s, const struct fbr_run_facts *facts, int c
     pthread_mutex_lock(&s->lock);
     if (!s->stop) {
         s->facts = *facts;
+        s->facts.ended_ms = fbr_wall_ms();
         s->code = code;
         snprintf(s->report, sizeof(s->report), "%s", report);
     }

@@ -159,6 +159,7 @@ static void test_what_is_kept_is_found_by_name_and_id(void **state)
     assert_int_equal(fbr_spool_find(&run, root, "train"), 0);
     assert_int_equal(fbr_spool_find(&run, root, "aaaa"), 0);
     assert_true(run.ended && !run.writes && run.code == 3 && !strcmp(run.report, "why"));
+    assert_true(run.facts.ended_ms > 0);
     assert_int_equal(fbr_spool_find(&run, root, "other"), -ENOENT);
     snprintf(path, sizeof(path), "%s/%.16s/0.0", root, UID_A);
     assert_int_equal(stat(path, &st), 0);
