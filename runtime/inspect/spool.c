@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/sync.h"
 #include "runtime/proc/context.h"
 
@@ -256,6 +257,8 @@ int fbr_spool_open(struct fbr_spool **out, const struct fbr_config *config,
     if (!s)
         return fbr_fail(err, -ENOMEM, "out of memory");
     s->about = *about;
+    fbr_printable_plain(s->about.name, sizeof(s->about.name), about->name);
+    fbr_printable_plain(s->about.command, sizeof(s->about.command), about->command);
     s->total = total;
     s->keep = keep < total / ranks ? keep : total / ranks;
     s->keep = s->keep > KEEP_MIN ? s->keep : KEEP_MIN;

@@ -92,6 +92,7 @@ static struct fbr_run_control_about about_of(const char *uid, const char *name)
 
     snprintf(a.uid, sizeof(a.uid), "%s", uid);
     snprintf(a.name, sizeof(a.name), "%s", name);
+    snprintf(a.command, sizeof(a.command), "python3 -c \nprint('\033[31m')");
     return a;
 }
 
@@ -160,6 +161,7 @@ static void test_what_is_kept_is_found_by_name_and_id(void **state)
     assert_int_equal(fbr_spool_find(&run, root, "aaaa"), 0);
     assert_true(run.ended && !run.writes && run.code == 3 && !strcmp(run.report, "why"));
     assert_true(run.facts.ended_ms > 0);
+    assert_string_equal(run.about.command, "python3 -c ?print('?[31m')");
     assert_int_equal(fbr_spool_find(&run, root, "other"), -ENOENT);
     snprintf(path, sizeof(path), "%s/%.16s/0.0", root, UID_A);
     assert_int_equal(stat(path, &st), 0);
