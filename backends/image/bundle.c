@@ -99,12 +99,17 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
     }
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct fbr_file f = *files[i];
+        struct stat st;
 
         if (f.kind == FBR_FILE_DIRECTORY || !place(f.path, program, interp, s->dir, to, sizeof(to)))
             continue;
-        if (f.kind == FBR_FILE_REGULAR)
+        if (f.kind == FBR_FILE_REGULAR) { /* as it is now: it may have been installed anew */
+            if (lstat(f.path, &st) == 0) {
+                f.size = (uint64_t)st.st_size;
+                f.mtime = fbr_file_mtime(&st);
+            }
             f.mode = 0755;
-        else /* all links point into their own folder */
+        } else /* all links point into their own folder */
             f.target = strrchr(f.target, '/') ? strrchr(f.target, '/') + 1 : f.target;
         if (f.kind == FBR_FILE_REGULAR || strcmp(strrchr(f.path, '/') + 1, f.target) != 0)
             rc = image_put_file(s->a, to, &f, err);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,31 +20,34 @@
 #include "backends/image/bundle.h"
 #include "runtime/base/buf.h"
 #include "runtime/program/subprocess.h"
+#include "tests/support/elf_file.h"
 #include "tests/support/files.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"
 
 static char dir[64];
 
-/* The archive's tree below dir. */
+/* The tree of DIR/bundle.tar below dir. */
+static void extract(void)
+{
+    const char *argv[] = {"/bin/tar", "-C", dir, "-xpf", path_in(dir, "bundle.tar"), NULL};
+    struct ran ran = run_program(argv, NULL, NULL);
+
+    if (ran.code != 0)
+        fail_msg("tar: %s%s", ran.out, ran.err);
+    ran_free(&ran);
+}
+
 static void unpack(const char *program)
 {
-    char tar[96];
-    const char *argv[] = {"/bin/tar", "-C", dir, "-xf", tar, NULL};
     struct fbr_error err = {0, ""};
-    struct ran ran;
-    int fd;
+    int fd = open(path_in(dir, "bundle.tar"), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
-    snprintf(tar, sizeof(tar), "%s/bundle.tar", dir);
-    fd = open(tar, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     if (fbr_bundle_write(program, fd, &err) < 0)
         fail_msg("%s", err.text);
     close(fd);
-    ran = run_program(argv, NULL, NULL);
-    if (ran.code != 0)
-        fail_msg("tar: %s%s", ran.out, ran.err);
-    ran_free(&ran);
+    extract();
 }
 
 static void test_a_program_runs_where_it_was_moved_to(void **state)
@@ -178,6 +182,57 @@ static void test_no_file_is_replaced_by_a_folder(void **state)
     temp_dir_remove(dir);
 }
 
+static void *write_bundle(void *fd)
+{
+    struct fbr_error err = {0, ""};
+    int *out = fd, rc = fbr_bundle_write(path_in(dir, "from/prog"), *out, &err);
+
+    close(*out);
+    return rc < 0 ? strdup(err.text) : NULL;
+}
+
+/* The writer waits for the reader of a pipe while the last library is installed anew. */
+static void test_a_file_that_becomes_longer_meanwhile_is_taken_whole(void **state)
+{
+    static char first[1 << 20], longer[5000];
+    char block[4096], interp[96];
+    void *why = NULL;
+    pthread_t writer;
+    int ends[2], tar;
+    ssize_t n;
+
+    (void)state;
+    temp_dir_make(dir);
+    snprintf(interp, sizeof(interp), "%s/from/ld.so", dir);
+    folders_make(interp);
+    elf_file_write(interp, &(struct elf_file){.soname = "ld.so"});
+    elf_file_write(path_in(dir, "from/liba.so"), &(struct elf_file){.soname = "liba.so"});
+    elf_file_write(path_in(dir, "from/libb.so"), &(struct elf_file){.soname = "libb.so"});
+    elf_file_write(path_in(dir, "from/prog"), &(struct elf_file){.interp = interp,
+                                                                 .runpath = "$ORIGIN",
+                                                                 .needed = {"liba.so", "libb.so"}});
+    tar = open(path_in(dir, "from/liba.so"), O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_int_equal(write(tar, first, sizeof(first)), sizeof(first));
+    close(tar);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(pthread_create(&writer, NULL, write_bundle, &ends[1]), 0);
+    n = read(ends[0], block, sizeof(block));
+    assert_true(n > 0);
+    memset(longer, 'x', sizeof(longer));
+    file_make(path_in(dir, "from/libb.so"), longer, sizeof(longer), 0755);
+    tar = open(path_in(dir, "bundle.tar"), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    for (; n > 0; n = read(ends[0], block, sizeof(block)))
+        assert_int_equal(write(tar, block, (size_t)n), n);
+    close(tar);
+    close(ends[0]);
+    assert_int_equal(pthread_join(writer, &why), 0);
+    if (why)
+        fail_msg("%s", (char *)why);
+    extract();
+    file_expect(path_in(dir, ".fiber/lib/libb.so"), longer, sizeof(longer), 0755);
+    temp_dir_remove(dir);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +242,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_is_no_program_is_refused),
         cmocka_unit_test(test_a_full_disk_is_told),
         cmocka_unit_test(test_no_file_is_replaced_by_a_folder),
+        cmocka_unit_test(test_a_file_that_becomes_longer_meanwhile_is_taken_whole),
     };
 
     if (argc == 3 && strcmp(argv[1], "parent") == 0)
