@@ -19,6 +19,7 @@
 struct listing {
     fbr_backend_found *found;
     void *user;
+    char job[FBR_KUBE_NAME]; /* the Job that was reported last */
 };
 
 /* Reports an object that owns others of the run. */
@@ -63,10 +64,21 @@ static struct fbr_orphan describe(const struct json_t *object)
         .since_ms = since > 0 ? since * 1000 : 0};
 }
 
+/* The pods of a Job follow each other, because lists are sorted by name: a queue that suspends the
+ * Job ends its pod, and another one begins when the Job goes on. */
+static void report_job(struct listing *l, const struct json_t *owner, const struct fbr_orphan *pod)
+{
+    const char *name = fbr_json_text(owner, "name", NULL);
+
+    if (strcmp(fbr_json_text(owner, "kind", NULL), "Job") != 0 || !strcmp(l->job, name))
+        return;
+    snprintf(l->job, sizeof(l->job), "%s", name);
+    report_owner(l, "job", name, pod);
+}
+
 static void report_pod(struct listing *l, const struct json_t *pod)
 {
     const struct json_t *owners = fbr_json_at(pod, "metadata", "ownerReferences", NULL);
-    const struct json_t *owner = fbr_json_item(owners, 0);
     struct fbr_orphan job = describe(pod);
     struct fbr_kube_state s;
     char fiber[128];
@@ -75,8 +87,7 @@ static void report_pod(struct listing *l, const struct json_t *pod)
     job.runs = s.phase == FBR_KUBE_RUNNING;
     job.fiber = fiber_in(pod, fiber, sizeof(fiber));
     l->found(l->user, &job);
-    if (strcmp(fbr_json_text(owner, "kind", NULL), "Job") == 0)
-        report_owner(l, "job", fbr_json_text(owner, "name", NULL), &job);
+    report_job(l, fbr_json_item(owners, 0), &job);
 }
 
 static void report_map(struct listing *l, const struct json_t *map)

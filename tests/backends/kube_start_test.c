@@ -64,7 +64,13 @@ static bool answer_list(struct http_peer *p, bool second)
     return http_say(p, 200, "", page);
 }
 
-/* There are no pods, no Secret, but its owner, may be made unless the test says so, and nothing is told of changes. */
+/* Two pods of one Job, which a queue has suspended for some time. */
+#define OWNER "\"ownerReferences\":[{\"kind\":\"Job\",\"name\":\"m\"}]"
+#define POD(name) "{\"metadata\":{\"name\":\"" name "\"," OWNER "}}"
+#define PODS "{\"items\":[" POD("m-a") "," POD("m-b") "]}"
+
+/* There are no pods but in the list for fiber gc; no Secret, but its owner, may be made unless the
+ * test says so; and nothing is told of changes. */
 static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
 {
     struct bench *b = user;
@@ -82,6 +88,8 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
         return http_say(p, 403, "", "{\"kind\":\"Status\",\"message\":\"no room\",\"code\":403}");
     if (strstr(q->path, "/configmaps?"))
         return answer_list(p, strstr(q->path, "&continue=") != NULL);
+    if (strstr(q->path, "/pods?limit=500&"))
+        return http_say(p, 200, "", PODS);
     if (!strstr(q->path, "watch="))
         return http_say(p, 200, "", "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}");
     http_wait_for_end(p);
@@ -271,21 +279,29 @@ static void a_job_that_is_killed_is_not_tried_again(void **state)
     assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
 }
 
+struct found {
+    int pods, jobs, maps;
+};
+
 static void on_found(void *user, const struct fbr_orphan *object)
 {
-    int *found = user;
+    struct found *f = user;
 
-    *found += !strncmp(object->id, "configmap/", 10);
+    f->maps += !strncmp(object->id, "configmap/", 10);
+    f->jobs += !strcmp(object->id, "job/m");
+    f->pods += !strchr(object->id, '/');
 }
 
-static void a_list_has_all_its_pages(void **state)
+static void a_list_has_all_its_pages_and_each_job_once(void **state)
 {
     struct bench *b = *state;
-    int found = 0;
+    struct found found = {0};
 
     if (fbr_kube_ops.housekeeping->list(b->backend, on_found, &found, &b->err) < 0)
         fail_msg("%s", b->err.text);
-    assert_int_equal(found, 2);
+    assert_int_equal(found.maps, 2);
+    assert_int_equal(found.pods, 2);
+    assert_int_equal(found.jobs, 1);
 }
 
 int main(void)
@@ -294,7 +310,7 @@ int main(void)
         cmocka_unit_test(jobs_whose_tickets_lack_memory_end),
         cmocka_unit_test(jobs_wait_in_line_while_there_is_no_memory),
         cmocka_unit_test(a_job_that_is_killed_is_not_tried_again),
-        cmocka_unit_test(a_list_has_all_its_pages),
+        cmocka_unit_test(a_list_has_all_its_pages_and_each_job_once),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
