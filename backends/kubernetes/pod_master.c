@@ -88,10 +88,11 @@ int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char
 {
     int rc;
 
-    if (fbr_json_merge_new(pod, fbr_json_pack("{s:{s:{s:s}}, s:{s:s, s:b}}", "metadata", "labels",
-                                              FBR_KUBE_ROLE_LABEL, "master", "spec",
-                                              "serviceAccountName", s->master_account,
-                                              "automountServiceAccountToken", 1)) < 0 ||
+    if (fbr_json_merge_new(pod,
+                           fbr_json_pack("{s:{s:{s:s}}, s:{s:o, s:b}}", "metadata", "labels",
+                                         FBR_KUBE_ROLE_LABEL, "master", "spec",
+                                         "serviceAccountName", fbr_json_string(s->master_account),
+                                         "automountServiceAccountToken", 1)) < 0 ||
         add_environment(container, program, s) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
     rc = s->overlay ? add_template(pod, container, s->overlay, err) : 0;

@@ -191,6 +191,24 @@ static void a_master_has_an_account_and_knows_its_pod(void **state)
     fbr_json_free(over);
 }
 
+/* The server tells that it is no name, and shows it. */
+static void an_account_that_is_no_text_is_left_to_the_server(void **state)
+{
+    struct fbr_job job = job_named("master", 0);
+    struct fbr_kube_settings s = plain;
+    struct fbr_error err = {0, ""};
+    struct json_t *pod;
+
+    (void)state;
+    job.is_master = 1;
+    s.master_account = "caf\xe9";
+    pod = fbr_kube_pod(&job, &s, &err);
+    if (!pod)
+        fail_msg("%s", err.text);
+    assert_string_equal(fbr_json_text(pod, "spec", "serviceAccountName", NULL), "caf?");
+    fbr_json_free(pod);
+}
+
 static void a_template_that_reaches_no_master_is_told(void **state)
 {
     struct fbr_job job = job_named("master", 0);
@@ -739,6 +757,7 @@ int main(void)
         cmocka_unit_test(names_are_fixed_and_fit),
         cmocka_unit_test(pods_that_are_to_be_apart_share_no_host),
         cmocka_unit_test(a_master_has_an_account_and_knows_its_pod),
+        cmocka_unit_test(an_account_that_is_no_text_is_left_to_the_server),
         cmocka_unit_test(a_template_that_reaches_no_master_is_told),
         cmocka_unit_test(a_gang_is_marked_by_the_template),
         cmocka_unit_test(labels_have_only_what_is_allowed),
