@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -141,10 +142,14 @@ void fbr_slurm_dir_close(struct fbr_slurm_dir *d)
 int fbr_slurm_dir_write(const char *path, const void *data, size_t len, struct fbr_error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), rc;
+    struct rlimit most;
 
     if (fd < 0)
         return fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
-    rc = fbr_fds_write(fd, data, len);
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && len > most.rlim_cur)
+        rc = -EFBIG; /* the kernel would send SIGXFSZ, too, which ends the program */
+    else
+        rc = fbr_fds_write(fd, data, len);
     /* a remote file system reports errors here */
     if (close(fd) < 0 && rc == 0)
         rc = -errno;

@@ -15,11 +15,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "backends/slurm/batch_dir.h"
 #include "runtime/base/master_id.h"
 #include "runtime/net/loop.h"
 #include "runtime/proc/backend.h"
@@ -461,6 +463,26 @@ static void the_way_back_is_the_one_to_a_node(void **state)
     }
 }
 
+/* Without care SIGXFSZ would end the program. */
+static void a_ticket_above_the_limit_of_files_is_refused(void **state)
+{
+    const char *path = path_in(bed.dir, "ticket");
+    struct rlimit all, less;
+    int rc;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    less = all;
+    less.rlim_cur = 4;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+    rc = fbr_slurm_dir_write(path, "ticket", 6, &bed.err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+    assert_int_equal(rc, -EFBIG);
+    assert_non_null(strstr(bed.err.text, "cannot write"));
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(fbr_slurm_dir_write(path, "ticket", 6, &bed.err), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -470,6 +492,7 @@ int main(void)
         left_test(a_job_is_removed_by_its_number),
         left_test(only_a_sweep_removes_the_folders_of_the_dead),
         left_test(a_folder_that_cannot_be_made_is_told),
+        left_test(a_ticket_above_the_limit_of_files_is_refused),
         left_test(output_is_in_the_files_that_slurm_names),
         left_test(output_that_nobody_knows_of_is_told),
         left_test(the_way_back_is_the_one_to_a_node),
