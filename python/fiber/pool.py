@@ -314,7 +314,8 @@ class IMapIterator(ApplyResult):
         try:
             return self.next()
         except KeyboardInterrupt:
-            self._pool._note_lost(self)
+            self._pool._lost.add(self)
+            self._pool._give_up_lost()
             raise
 
     def next(self, timeout=None):
@@ -744,7 +745,8 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
         try:
             return self._apply(result, func, args, kwds).get()
         except KeyboardInterrupt:
-            self._note_lost(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def apply_async(self, func, args=(), kwds={}, callback=None, error_callback=None):
@@ -755,7 +757,8 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             result._call_back(callback, error_callback)
             return self._apply(result, func, args, kwds)
         except BaseException:
-            self._note_lost(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def _apply(self, result, func, args, kwds):
@@ -800,7 +803,8 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             self._begin_map(result, func, items, chunksize, star, True)
             return result.get()
         except KeyboardInterrupt:  # nobody can get the result any more
-            self._note_lost(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def _map(self, func, iterable, chunksize, star, callback, error_callback):
@@ -812,7 +816,8 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             self._begin_map(result, func, items, chunksize, star, False)
             return result
         except BaseException:
-            self._note_lost(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def _items(self, iterable, chunksize, waits):
@@ -833,13 +838,9 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             how = flag | (block if chunksize != 1 else STAR if star else ONE)
             self._put(func, how, lambda stream: self._feed(Feed(self, stream, result, items, chunksize), waits), result)
 
-    def _note_lost(self, result):
-        """A call raises, so nobody gets its result."""
-        self._lost.add(result)
-        self._give_up_lost()
-
     def _give_up_lost(self):
-        """Ends calls whose callers were interrupted. Another interrupt, in here, leaves that to the next call."""
+        """Ends calls whose callers were interrupted. Another interrupt, in here, leaves that to the next call: so a caller
+        notes its result itself, for an interrupt may come at the beginning of any function."""
         for result in list(self._lost):
             self._give_up(result)
             self._needs.discard(result)  # join() does not wait for it
@@ -879,7 +880,8 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             self._put(func, ONE if chunksize == 1 else BLOCK, begin, result)
             return result
         except BaseException:
-            self._note_lost(result)
+            self._lost.add(result)
+            self._give_up_lost()
             raise
 
     def _put(self, func, kind, begin, result):

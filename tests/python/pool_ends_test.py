@@ -336,6 +336,30 @@ def test_a_second_interrupt_leaves_no_task_that_runs(call):
         assert in_time(lambda: pool.apply(abs, (-1,))) == 1
 
 
+@pytest.mark.parametrize("call", [lambda p: p.map(interrupt_and_sleep, [os.getpid()]),
+                                  lambda p: p.apply(interrupt_and_sleep, (os.getpid(),)),
+                                  lambda p: next(p.imap(interrupt_and_sleep, [os.getpid()]))])
+def test_a_second_interrupt_at_once_leaves_no_task_that_runs(call):
+    """It comes where the interpreter looks for signals first once the call has caught the first one: at the beginning of a
+    function of Python."""
+    def interrupt_again(frame, event, arg):
+        if event == "call" and sys.exc_info()[0] is KeyboardInterrupt and "__exit__" not in frame.f_code.co_name:
+            sys.settrace(None)
+            entered.append(frame.f_code.co_name)
+            raise KeyboardInterrupt
+    entered = []
+    with mp.Pool(1) as pool:
+        before = sys.gettrace()
+        sys.settrace(interrupt_again)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                call(pool)
+        finally:
+            sys.settrace(before)
+        assert entered
+        assert in_time(lambda: pool.apply(abs, (-1,))) == 1
+
+
 def test_an_interrupt_while_a_call_puts_elements_of_another_one_ends_that_call_alone():
     with mp.Pool(1) as pool:
         pool._need = lambda *args: None  # no thread puts its elements
