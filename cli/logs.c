@@ -270,7 +270,7 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
 static bool find_kept_of(const char *name, const char *backend, const char *root,
                          struct run_client *run, struct fbr_spool_run *kept)
 {
-    if (fbr_spool_find(kept, root, name) < 0 || strcmp(kept->about.backend, backend) != 0)
+    if (fbr_spool_find_of(kept, root, name, backend) < 0)
         return false;
     *run = without_registry(kept);
     return true;

@@ -136,7 +136,7 @@ void fbr_spool_each(const char *root, void (*found)(void *user, const struct fbr
 }
 
 struct search {
-    const char *typed;
+    const char *typed, *backend;
     struct fbr_spool_run *youngest;
     bool found;
 };
@@ -146,6 +146,7 @@ static void on_run(void *user, const struct fbr_spool_run *run)
     struct search *s = user;
 
     if ((s->typed && !is_called(run, s->typed)) ||
+        (s->backend && strcmp(run->about.backend, s->backend) != 0) ||
         (s->found && run->about.started_ms < s->youngest->about.started_ms))
         return;
     *s->youngest = *run;
@@ -154,7 +155,13 @@ static void on_run(void *user, const struct fbr_spool_run *run)
 
 int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed)
 {
-    struct search s = {typed, run, false};
+    return fbr_spool_find_of(run, root, typed, NULL);
+}
+
+int fbr_spool_find_of(struct fbr_spool_run *run, const char *root, const char *typed,
+                      const char *backend)
+{
+    struct search s = {typed, backend, run, false};
 
     fbr_spool_each(root, on_run, &s);
     return s.found ? 0 : -ENOENT;

@@ -341,14 +341,19 @@ static void a_rank_that_printed_nothing_is_told(void **state)
 
 /* ---- The registry has gone, as when its user has logged out ---- */
 
-static void make_kept(const char *id, const char *name, int64_t ago_ms)
+static void make_kept_of(const struct made_run *made)
 {
     struct fbr_error err = {0, ""};
 
-    made_run_init(&run, id, name, ago_ms);
-    assert_int_equal(fbr_spool_make(dir, &lock, root, &run.about, &err), 0);
+    assert_int_equal(fbr_spool_make(dir, &lock, root, &made->about, &err), 0);
     close(lock);
     lock = -1;
+}
+
+static void make_kept(const char *id, const char *name, int64_t ago_ms)
+{
+    made_run_init(&run, id, name, ago_ms);
+    make_kept_of(&run);
 }
 
 static void a_kept_run_is_found_by_its_name(void **state)
@@ -372,6 +377,20 @@ static void a_kept_run_is_found_by_its_backend(void **state)
     shows("logs -b local program/0", "one\n", "");
     assert_int_equal(command("logs -b slurm program")->code, 1);
     says(command("logs -b slurm program")->err, "no run of yours on this host has the name");
+}
+
+static void a_younger_kept_run_of_another_backend_is_passed_over(void **state)
+{
+    (void)state;
+    make_kept("ee55", "program", HOUR_MS / 2);
+    KEEP({.ms = 1, .text = "one\n"});
+    made_run_init(&run, "ff66", "program", HOUR_MS / 4);
+    snprintf(run.about.backend, sizeof(run.about.backend), "slurm");
+    make_kept_of(&run);
+    KEEP({.ms = 1, .text = "two\n"});
+    shows("logs program", "two\n", "");
+    shows("logs -b local program", "one\n", "");
+    shows("logs -b slurm program", "two\n", "");
 }
 
 static void a_kept_run_of_a_named_backend_is_shown(void **state)
@@ -706,6 +725,7 @@ int main(void)
         logs_test(a_rank_that_printed_nothing_is_told),
         logs_test(a_kept_run_is_found_by_its_name),
         logs_test(a_kept_run_is_found_by_its_backend),
+        logs_test(a_younger_kept_run_of_another_backend_is_passed_over),
         logs_test(a_kept_run_of_a_named_backend_is_shown),
         logs_test(the_youngest_kept_run_is_the_last),
         logs_test(a_record_that_is_not_whole_is_the_end),
