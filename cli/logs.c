@@ -334,7 +334,8 @@ static int run_logs(const struct cli_args *args)
     if (!backend && find_root(root) && find_kept(name, root, &run, &kept))
         return show_kept(&run, &kept, root, rank, &wish);
     code = orphan_run_find(name, backend, &run, &e, &err);
-    if (code == -ENOENT && backend && find_root(root) &&
+    /* an engine that does not answer is not needed for what is kept */
+    if (code < 0 && code != -EEXIST && backend && find_root(root) &&
         find_kept_of(name, backend, root, &run, &kept))
         return show_kept(&run, &kept, root, rank, &wish);
     if (code < 0)

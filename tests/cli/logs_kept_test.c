@@ -393,6 +393,20 @@ static void a_younger_kept_run_of_another_backend_is_passed_over(void **state)
     shows("logs -b slurm program", "two\n", "");
 }
 
+static void a_kept_run_is_shown_while_its_engine_does_not_answer(void **state)
+{
+    (void)state;
+    made_run_init(&run, "ee55", "program", HOUR_MS / 2);
+    snprintf(run.about.backend, sizeof(run.about.backend), "mock");
+    make_kept_of(&run);
+    KEEP({.ms = 1, .text = "one\n"});
+    command_backend = "mock";
+    mock_engine.silent = 1;
+    shows("logs -b local program", "one\n", "");
+    shows("logs -b local ee55", "one\n", "");
+    refuses("logs -b local ff66", 1, "backend mock: the mock engine does not answer, as ordered");
+}
+
 static void a_kept_run_of_a_named_backend_is_shown(void **state)
 {
     (void)state;
@@ -726,6 +740,7 @@ int main(void)
         logs_test(a_kept_run_is_found_by_its_name),
         logs_test(a_kept_run_is_found_by_its_backend),
         logs_test(a_younger_kept_run_of_another_backend_is_passed_over),
+        logs_test(a_kept_run_is_shown_while_its_engine_does_not_answer),
         logs_test(a_kept_run_of_a_named_backend_is_shown),
         logs_test(the_youngest_kept_run_is_the_last),
         logs_test(a_record_that_is_not_whole_is_the_end),
