@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
+
 #define AT_ONCE 256
 #define SHORT 4
 #define MAX_FILE (8u << 20)
@@ -171,9 +173,17 @@ int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len)
 static bool wait_for_writer(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
+    uint64_t until = fbr_now_ms() + WRITER_S * 1000, now;
     struct stat st;
+    int n;
 
-    return fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) || poll(&p, 1, WRITER_S * 1000) > 0;
+    if (fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+        return true;
+    do {
+        now = fbr_now_ms();
+        n = poll(&p, 1, now < until ? (int)(until - now) : 0);
+    } while (n < 0 && errno == EINTR);
+    return n > 0;
 }
 
 char *fbr_fds_slurp(const char *path, size_t *len, struct fbr_error *err)

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -112,12 +114,54 @@ static void test_a_fifo_is_read_while_it_has_a_writer(void **state)
     close(fds[0]);
 }
 
+static const char *fifo; /* NULL: written */
+static volatile sig_atomic_t ticks;
+
+/* Interrupts the wait for a writer twice, and then is the writer. */
+static void on_tick(int sig)
+{
+    int error = errno, fd = fifo && ++ticks > 2 ? open(fifo, O_WRONLY | O_NONBLOCK) : -1;
+
+    (void)sig;
+    if (fd >= 0) {
+        if (write(fd, "late", 4) == 4)
+            fifo = NULL;
+        close(fd);
+    }
+    errno = error;
+}
+
+static void test_a_signal_does_not_end_the_wait_for_a_writer(void **state)
+{
+    const struct sigaction act = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
+    const struct itimerval often = {{.tv_usec = 20000}, {.tv_usec = 20000}}, never = {{0}, {0}};
+    char dir[64], path[PATH_MAX];
+    struct fbr_error err = {0, ""};
+    char *text;
+
+    (void)state;
+    temp_dir_make(dir);
+    snprintf(path, sizeof(path), "%s/fifo", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    fifo = path;
+    assert_int_equal(sigaction(SIGALRM, &act, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    text = fbr_fds_slurp(path, NULL, &err);
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    if (!text)
+        fail_msg("%s", err.text);
+    assert_string_equal(text, "late");
+    free(text);
+    temp_dir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_pieces_are_read),
         cmocka_unit_test(test_the_limit_is_that_of_the_file),
         cmocka_unit_test(test_a_fifo_is_read_while_it_has_a_writer),
+        cmocka_unit_test(test_a_signal_does_not_end_the_wait_for_a_writer),
         cmocka_unit_test(test_the_error_of_the_open_or_the_read_is_returned),
     };
 
