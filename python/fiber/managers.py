@@ -163,8 +163,9 @@ class _Line:
         data = _pickling.dumps(request)  # before a connection is taken: an error here leaves that and its locks alone
         self.lost = True
         conn = self._take()
+        send = conn._handle.send if isinstance(conn, Connection) else conn._send_bytes  # else multiprocessing's
         try:
-            conn._handle.send(data)
+            send(data)
         except ValueError as error:
             # The call is longer than max_message, and no part of it was sent: unless a handler of a signal, which has a
             # frame of its own, has raised this.

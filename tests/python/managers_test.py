@@ -151,6 +151,13 @@ def test_arguments_that_cannot_be_pickled_give_no_lock_back(manager):
     assert not any(lock.acquire(True, 0.5) for lock in locks)
 
 
+def test_calls_go_over_a_connection_of_multiprocessing():
+    with SyncManager(address=("127.0.0.1", 0), authkey=b"key", serializer="fiber") as m:
+        items = m.list([1])
+        items.append(2)
+        assert items[:] == [1, 2]
+
+
 def test_a_call_that_is_too_long_gives_no_lock_back(program):
     ran = program("""
         import fiber as mp
