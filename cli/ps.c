@@ -330,9 +330,8 @@ const struct cli_command cli_ps = {
         "how long the run has taken so far, or took. In logs, kill, top and scale a run is named "
         "by its id, the beginning of its id, or its name. No answer: the launcher lives, but has "
         "not answered for two seconds; it is stopped, or the machine is very busy. The list of "
-        "ended "
-        "runs goes when you log out, except for those whose output is kept (see `fiber logs "
-        "--help`).\n\n"
+        "ended runs goes when you log out, except for those whose output is kept (see `fiber "
+        "logs --help`).\n\n"
         "For a run that only an engine knows, the number of its jobs is shown: lost means that its "
         "master is gone, elsewhere that its master is not on this host.",
     .examples = "fiber ps\tthe runs that go on\n"

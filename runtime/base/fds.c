@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/base/clock.h"
+#include "runtime/base/sync.h"
 
 #define AT_ONCE 256
 #define SHORT 4
@@ -173,16 +173,15 @@ int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len)
 static bool wait_for_writer(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    uint64_t until = fbr_now_ms() + WRITER_S * 1000, now;
+    uint64_t until = fbr_now_ms() + WRITER_S * 1000;
     struct stat st;
     int n;
 
     if (fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
         return true;
-    do {
-        now = fbr_now_ms();
-        n = poll(&p, 1, now < until ? (int)(until - now) : 0);
-    } while (n < 0 && errno == EINTR);
+    do
+        n = poll(&p, 1, fbr_ms_until(until));
+    while (n < 0 && errno == EINTR);
     return n > 0;
 }
 
