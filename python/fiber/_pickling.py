@@ -132,6 +132,26 @@ def _open_storage(kind, path, file, *memory):
                   "or in a container; send tensor.clone() to have it copied")
 
 
+def _reduce_socket(reducer, obj):
+    """Lets the process fetch it from this one. Of several ranks or workers, only the first could do that."""
+    context = modules["multiprocessing.context"]
+    child = context.get_spawning_popen()
+    if hasattr(child, "pipes"):
+        context.set_spawning_popen(None)
+    try:
+        return _fetch_socket, reducer(obj)
+    finally:
+        context.set_spawning_popen(child)
+
+
+def _fetch_socket(rebuild, args):
+    try:
+        return rebuild(*args)
+    except (OSError, EOFError) as error:
+        raise OSError("cannot fetch a socket from the process that sent it: it is gone, or it runs on another host or in a "
+                      "container") from error
+
+
 def _reduce_ctype(obj):
     if hasattr(obj, "_wrapper"):
         from multiprocessing.sharedctypes import reduce_ctype
@@ -143,6 +163,8 @@ def _reducer_instead(reducer):
     module = getattr(reducer, "__module__", None)
     if module == "torch.multiprocessing.reductions":
         return functools.partial(_reduce_torch, reducer)
+    if getattr(reducer, "__name__", None) == "_reduce_socket":
+        return functools.partial(_reduce_socket, reducer)
     # That of multiprocessing's Value is for its type, which one of ours may have, too.
     return _reduce_ctype if module == "multiprocessing.sharedctypes" else reducer
 

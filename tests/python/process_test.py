@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 import os
 import select
 import signal
+import socket
 import sys
 from multiprocessing.connection import wait
 
@@ -174,6 +175,27 @@ def test_memory_of_multiprocessing_is_refused():
     p = mp.Process(target=print, args=(multiprocessing.RawValue("i"),))
     with pytest.raises(ValueError, match="descriptor"):
         p.start()
+
+
+def serve(listener):
+    with listener.accept()[0] as caller:
+        caller.sendall(b"%d" % os.getpid())
+
+
+def test_processes_serve_a_socket_of_their_parent():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        servers = [mp.Process(target=serve, args=(listener,)) for _ in range(2)]
+        for p in servers:
+            p.start()
+        address = listener.getsockname()
+    answers = set()
+    for _ in servers:
+        with socket.create_connection(address, LONG) as s:
+            answers.add(int(s.makefile().read()))
+    for p in servers:
+        p.join(LONG)
+    assert [p.exitcode for p in servers] == [0, 0]
+    assert answers == {p.pid for p in servers}
 
 
 SCRIPT = """
