@@ -27,7 +27,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                        "given"},
     [RUN_PER_NODE] =
         {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16, .words = "auto cpu gpu",
-         .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
+         .also =
+             "npernode ppn perhost ntasks-per-node tasks-per-node nproc_per_node nproc-per-node",
          .help = "ranks of one job on one host; default: that of the allocation, else as many as a "
                  "host has processors for (slurm, kubernetes), or all (local, docker)"},
     [RUN_NODES] = {"nodes", 0, CLI_INT, "K", .min = 1, .max = 1 << 16, .also = "nnodes",
@@ -149,7 +150,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     [RUN_NOTHING] = {"allow-run-as-root", 0, CLI_NOTHING,
                      .also =
                          "nooversubscribe standalone no_python "
-                         "no-python bind-to-core byslot bycore disable-recovery noprefix genvall "
+                         "no-python use_env use-env bind-to-core byslot bycore disable-recovery "
+                         "noprefix genvall "
                          "envall get-stack-traces leave-session-attached show-progress "
                          "report-state-on-timeout report-child-jobs-separately do-not-resolve "
                          "print-all-exitcodes pmi-port enable-x disable-x unbuffered u run_path "
@@ -188,6 +190,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
      .help = "use -n for ranks, as -c of mpirun; --cpus-per-rank for "
              "processors, as -c of srun"},
     {"pernode", 0, CLI_REFUSED, .help = "use --per-node 1, with --nodes"},
+    {"hint", 0, CLI_REFUSED, "X",
+     .help = "use --bind-to core for nomultithread, --bind-to hwthread for multithread"},
     {"bynode", 0, CLI_REFUSED, .also = "nolocal distribution",
      .help = "ranks fill one host after the other. For fewer on each, use "
              "--per-node"},

@@ -35,7 +35,12 @@ check 2 '' '"1x" is not a time as srun has it' run -t 1x true
 check 2 '' 'use --output DIR' run -e err true
 check 0 '/ ' '^$' run -q -u -J name -D / -i none -n 1 pwd
 
-# torchrun
+check 0 '(x ){2}' '^' run --tasks-per-node=2 echo x
+check 2 '' 'use --bind-to core for nomultithread' run --hint=nomultithread true
+
+# torchrun and torch.distributed.launch
+check 0 '(x ){2}' '^' run --nproc_per_node=2 --use_env echo x
+check 0 '(x ){2}' '^' run --use-env --nproc-per-node=2 echo x
 check 0 '(x )+' '^' run --nproc_per_node cpu echo x
 check 0 '(x )+' '^' run --nproc_per_node=auto echo x
 check 2 '' 'is none of: auto cpu gpu' run --nproc_per_node frob echo x
