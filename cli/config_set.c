@@ -50,9 +50,8 @@ char *config_set_text(const char *text, size_t len, const char *key, const char 
 {
     const char *end = len ? text + len : text, *next;
     bool put = false, in_section = false;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     for (const char *line = text; line < end; line = next) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
         size_t n = (size_t)((stop ? stop : end) - line);

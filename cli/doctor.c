@@ -86,12 +86,11 @@ int doctor_ask_all(const char *const *argv, char *text, size_t size)
                                .limit_ms = PATIENCE_MS,
                                .max = OUTPUT_MAX};
     int rc = fbr_spawn_find(argv[0], path, sizeof(path), NULL), code = 0;
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
 
     text[0] = '\0';
     if (rc < 0)
         return rc;
-    fbr_buf_init(&out);
     rc = fbr_subprocess_run(&p, &out, &code, NULL);
     snprintf(text, size, "%.*s", (int)out.len, out.len ? (const char *)out.data : "");
     fbr_buf_fini(&out);

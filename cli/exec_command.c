@@ -28,10 +28,9 @@ struct exec {
 
 static int start(struct exec *e, int rank, char *const *argv, struct fbr_error *err)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int rc;
 
-    fbr_buf_init(&b);
     fbr_exec_put(&b, e->input, rank, argv);
     rc = b.failed ? -ENOMEM : fbr_msg_send(e->run.fd, FBR_MSG_EXEC, b.data, b.len);
     fbr_buf_fini(&b);

@@ -153,12 +153,11 @@ static bool print(const atomic_bool *stopped, const char *data, size_t len)
 bool in_cluster_print(struct fbr_printable_filter *filter, const atomic_bool *stopped,
                       const char *data, size_t len)
 {
-    struct fbr_buf shown;
+    struct fbr_buf shown = {0};
     bool done;
 
     if (!isatty(STDOUT_FILENO))
         return print(stopped, data, len);
-    fbr_buf_init(&shown);
     fbr_printable_filter(filter, data, len, &shown);
     done = print(stopped, (const char *)shown.data, shown.len);
     fbr_buf_fini(&shown);

@@ -118,12 +118,11 @@ static void show(struct source *s, int stream, uint64_t time_us, const void *dat
     const char *end = (const char *)data + len;
     const char *at = fbr_line_behind_return(data, end - (len && end[-1] == '\n'));
     struct fbr_printable_filter filter = {.plain = false};
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     len = (size_t)(end - at);
     if (r->drops || !is_wanted(r, time_us, at, len))
         return;
-    fbr_buf_init(&b);
     put_head(r, s, time_us, &b);
     if (r->terminal[stream])
         fbr_printable_filter(&filter, at, len, &b);

@@ -429,7 +429,7 @@ int cli_args_configure(const struct cli_args *args, struct fbr_error *err)
 int cli_failed(int code, const char *fmt, ...)
 {
     struct fbr_printable_filter filter = {.plain = true};
-    struct fbr_buf plain;
+    struct fbr_buf plain = {0};
     char *text = NULL;
     va_list ap;
     int n;
@@ -437,7 +437,6 @@ int cli_failed(int code, const char *fmt, ...)
     va_start(ap, fmt);
     n = vasprintf(&text, fmt, ap);
     va_end(ap);
-    fbr_buf_init(&plain);
     if (n > 0)
         fbr_printable_filter(&filter, text, (size_t)n, &plain);
     fprintf(stderr, "fiber: %.*s\n", (int)plain.len, plain.len ? (const char *)plain.data : "");

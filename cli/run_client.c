@@ -38,13 +38,12 @@ void run_client_free(struct run_client *run)
 static int send_request(struct run_client *run, enum fbr_run_control_op op, int rank, int argument)
 {
     const struct fbr_run_control_request r = {FBR_RUN_CONTROL_VERSION, (uint8_t)op, rank, argument};
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     ssize_t n;
 
     /* it has too many connections to accept another */
     if (run->fd < 0)
         return -ETIMEDOUT;
-    fbr_buf_init(&b);
     fbr_run_control_put_request(&b, &r);
     n = b.failed ? -1 : send(run->fd, b.data, b.len, MSG_NOSIGNAL);
     fbr_buf_fini(&b);
@@ -234,7 +233,6 @@ static struct run_client *add(struct listing *l, const struct fbr_run_control_ab
     run->fd = -1;
     run->about = *about;
     run->facts.size = about->size;
-    fbr_buf_init(&run->got);
     return run;
 }
 
@@ -446,7 +444,6 @@ int run_client_again(const struct run_client *run, struct run_client *again, str
     memset(again, 0, sizeof(*again));
     again->about = run->about;
     again->fd = fd;
-    fbr_buf_init(&again->got);
     return 0;
 }
 

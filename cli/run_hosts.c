@@ -434,9 +434,8 @@ int run_hosts_fit(struct run_hosts *h, const struct run_hosts_wish *wish, struct
 
 char *run_hosts_setting(const struct run_hosts *h)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     for (size_t i = 0; i < h->n; i++) {
         const char *name = h->at[i].name;
         bool address = strchr(name, ':');
@@ -536,12 +535,10 @@ static int ask_flux(struct run_hosts *h, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};
     struct fbr_args w = {0};
-    struct fbr_buf out, said;
+    struct fbr_buf out = {0}, said = {0};
     int32_t code = 0;
     int rc;
 
-    fbr_buf_init(&out);
-    fbr_buf_init(&said);
     rc = fbr_args_split(&w,
                         "flux resource list --states=free,allocated --no-header "
                         "\"--format={nnodes} {ncores} {nodelist}\"",

@@ -141,10 +141,9 @@ static void visit(struct stack *s, struct ask *a)
 {
     struct fbr_error err = {0, ""};
     char host[FBR_MSG_TEXT];
-    struct fbr_buf data;
+    struct fbr_buf data = {0};
     int rc;
 
-    fbr_buf_init(&data);
     rc = fetch(s, a->who, host, &data, &err);
     pthread_mutex_lock(&s->lock);
     if (rc >= 0 && (rc = take(s, a, host, &data)) < 0)

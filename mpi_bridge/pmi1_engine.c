@@ -196,7 +196,6 @@ struct fbr_pmi1_conn *fbr_pmi1_attach(struct fbr_pmi1 *e, void *link, int64_t ra
     if (!c)
         return NULL;
     *c = (struct fbr_pmi1_conn){.e = e, .link = link, .rank = rank, .version = 1};
-    fbr_buf_init(&c->in);
     DL_APPEND(e->conns, c);
     return c;
 }
@@ -735,7 +734,6 @@ struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user,
         snprintf(e->parent, sizeof(e->parent), "%s", config->parent);
         e->config.parent = e->parent;
     }
-    fbr_buf_init(&e->puts);
     e->slots = calloc(config->count ? config->count : 1, sizeof(*e->slots));
     if (!e->slots) {
         fbr_pmi1_close(e);

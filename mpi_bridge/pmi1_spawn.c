@@ -42,7 +42,6 @@ struct fbr_pmi1_spawn *fbr_pmi1_spawn_new(void)
     if (!s)
         return NULL;
     s->napps = 1;
-    fbr_buf_init(&s->preput);
     return s;
 }
 

@@ -105,10 +105,9 @@ __attribute__((sentinel)) static void answer(struct fbr_pmi1_conn *c, const char
 {
     char name[64], digits[16];
     const char *key;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     va_list ap;
 
-    fbr_buf_init(&b);
     fbr_put(&b, "      ", LENGTH_DIGITS);
     snprintf(name, sizeof(name), "%.48s-response", cmd);
     put_pair(&b, "cmd", name);

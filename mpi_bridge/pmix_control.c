@@ -160,11 +160,10 @@ static pmix_status_t add_table(struct fbr_pmix_job *j, const char *key, uint32_t
 
 static pmix_status_t add_namespaces(struct fbr_bridge *b, const char *key, void *list)
 {
-    struct fbr_buf names;
+    struct fbr_buf names = {0};
     struct fbr_pmix_job *j;
     pmix_status_t rc;
 
-    fbr_buf_init(&names);
     DL_FOREACH(b->jobs, j) {
         fbr_putf(&names, "%s%s", names.len ? "," : "", j->job->nspace);
     }

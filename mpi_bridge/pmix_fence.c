@@ -129,7 +129,7 @@ static void fence_done(void *arg, int code, const void *data, size_t len)
 {
     struct fbr_pmix_request *r = arg;
     struct fbr_cur all = fbr_cur(data, len);
-    struct fbr_buf joined;
+    struct fbr_buf joined = {0};
     uint64_t number = 0;
 
     if (!fbr_pmix_request_answered(r))
@@ -138,7 +138,6 @@ static void fence_done(void *arg, int code, const void *data, size_t len)
         fbr_pmix_fail(r, fbr_pmix_status(code));
         return;
     }
-    fbr_buf_init(&joined);
     while (fbr_cur_left(&all) > 0 && fbr_cur_ok(&all)) {
         struct fbr_cur part;
         const void *bytes;
@@ -222,7 +221,7 @@ static bool groups_work(struct fbr_pmix_request *r)
 void fbr_pmix_start_fence(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;
-    struct fbr_buf key, mine;
+    struct fbr_buf key = {0}, mine = {0};
     uint32_t parts = 0, *agents = NULL;
     int rc = find_parts(b, r->procs, r->nprocs, &agents, &parts);
 
@@ -233,8 +232,6 @@ void fbr_pmix_start_fence(struct fbr_pmix_request *r)
         fbr_pmix_fail(r, fbr_pmix_status(rc));
         return;
     }
-    fbr_buf_init(&key);
-    fbr_buf_init(&mine);
     put_part(b, r, &mine);
     if (parts <= 1 && !mine.failed) {
         free(agents);
@@ -263,7 +260,7 @@ void fbr_pmix_start_dmodex(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;
     struct fbr_pmix_job *j = fbr_pmix_job_named(b, r->who.nspace);
-    struct fbr_buf ask;
+    struct fbr_buf ask = {0};
     uint32_t agent;
     int rc;
 
@@ -277,7 +274,6 @@ void fbr_pmix_start_dmodex(struct fbr_pmix_request *r)
         return;
     }
     r->id = ++b->last_id;
-    fbr_buf_init(&ask);
     fbr_put_u8(&ask, ASK);
     fbr_put_u32(&ask, r->id);
     fbr_put_str(&ask, r->who.nspace);
@@ -292,9 +288,8 @@ void fbr_pmix_start_dmodex(struct fbr_pmix_request *r)
 static void start_answer(struct fbr_pmix_request *r)
 {
     const struct fbr_bridge_host *host = r->bridge->host;
-    struct fbr_buf answer;
+    struct fbr_buf answer = {0};
 
-    fbr_buf_init(&answer);
     fbr_put_u8(&answer, ANSWER);
     fbr_put_u32(&answer, r->id);
     fbr_put_u32(&answer, (uint32_t)r->code);
@@ -457,9 +452,8 @@ void fbr_pmix_start_notify(struct fbr_pmix_request *r)
     struct fbr_bridge *b = r->bridge;
     bool *told = calloc((size_t)agents_end(b) + 1, sizeof(*told));
     struct fbr_pmix_job *j;
-    struct fbr_buf event;
+    struct fbr_buf event = {0};
 
-    fbr_buf_init(&event);
     fbr_put_u8(&event, EVENT);
     fbr_put_u32(&event, (uint32_t)r->code);
     fbr_put_u32(&event, r->id);

@@ -48,9 +48,8 @@ static pmix_status_t add_map(struct fbr_buf *text, pmix_status_t (*generate)(con
 /* Adds "host,host,...". */
 static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
 {
-    struct fbr_buf names;
+    struct fbr_buf names = {0};
 
-    fbr_buf_init(&names);
     for (uint32_t k = 0; k < job->nodes; k++) {
         if (k)
             fbr_put_u8(&names, ',');
@@ -62,9 +61,8 @@ static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
 /* Adds "0,1;2,3;...". */
 static pmix_status_t add_ranks(const struct fbr_bridge_job *job, void *list)
 {
-    struct fbr_buf ranks;
+    struct fbr_buf ranks = {0};
 
-    fbr_buf_init(&ranks);
     for (uint32_t k = 0; k < job->nodes; k++) {
         if (k)
             fbr_put_u8(&ranks, ';');

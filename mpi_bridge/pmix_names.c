@@ -71,10 +71,9 @@ static int publish_one(struct fbr_pmix_request *r, const struct fbr_bridge_job *
 {
     const struct fbr_bridge_host *host = r->bridge->host;
     pmix_data_buffer_t packed;
-    struct fbr_buf value;
+    struct fbr_buf value = {0};
     int rc = -EINVAL;
 
-    fbr_buf_init(&value);
     fbr_put_u8(&value, lasts);
     PMIX_DATA_BUFFER_CONSTRUCT(&packed);
     if (PMIx_Data_pack(NULL, &packed, (void *)&info->value, 1, PMIX_VALUE) == PMIX_SUCCESS) {

@@ -213,10 +213,8 @@ static void reply_out(struct fbr_service *s, struct fbr_service_conn *c)
     else if (s->out.len)
         s->host->send(c->peer, s->out.data, s->out.len);
     /* a rare large answer does not keep its memory */
-    if (s->out.failed || s->out.cap > (1u << 20)) {
+    if (s->out.failed || s->out.cap > (1u << 20))
         fbr_buf_fini(&s->out);
-        fbr_buf_init(&s->out);
-    }
     fbr_buf_clear(&s->out);
 }
 
@@ -740,10 +738,8 @@ static void run_requests(struct fbr_service *s, struct fbr_service_conn *c)
     /* The bytes of a request that is not complete count as well. */
     if (c->in.len > FBR_TCPSTORE_MEMORY_MAX - s->memory)
         c->bad = true;
-    if (!c->in.len && c->in.cap > (1u << 20)) {
+    if (!c->in.len && c->in.cap > (1u << 20))
         fbr_buf_fini(&c->in);
-        fbr_buf_init(&c->in);
-    }
 }
 
 static void tcpstore_closed(struct fbr_service_conn *c)

@@ -117,7 +117,7 @@ static void evict(struct fbr_pool_worker *w, const char *why)
  * Only once, because each answer costs us a message. */
 static void release(struct fbr_pool_worker *w)
 {
-    struct fbr_buf none;
+    struct fbr_buf none = {0};
 
     if (w->release) {
         pthread_mutex_lock(&w->pool->lock);
@@ -126,7 +126,6 @@ static void release(struct fbr_pool_worker *w)
         return;
     }
     w->release = true;
-    fbr_buf_init(&none);
     if (fbr_process_send(w->process, FBR_POOL_TAKEN, &none) < 0)
         fbr_process_abandon(w->process,
                             "exited, and could not be notified that its results were taken");

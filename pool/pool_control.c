@@ -117,9 +117,8 @@ static void control_look(void *user)
 {
     struct fiber_pool *p = user;
     struct fbr_pool_worker *w;
-    struct fbr_buf none;
+    struct fbr_buf none = {0};
 
-    fbr_buf_init(&none);
     pthread_mutex_lock(&p->lock);
     DL_FOREACH(p->workers, w)
         if (w->state == FBR_WORKER_READY)

@@ -98,14 +98,13 @@ static void unref(struct fiber_result *r)
  * the worker knows it itself. */
 static int put_ref(struct fiber_result *r, const struct fbr_fnref *fn)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (r->opts.common_len) {
         r->common = fbr_common_get(r->pool, r->opts.common, r->opts.common_len);
         if (!r->common)
             return -ENOMEM;
     }
-    fbr_buf_init(&b);
     fbr_put_u64(&b, r->common ? r->common->id : 0);
     if (fn)
         fbr_fnref_put(&b, fn);

@@ -124,9 +124,8 @@ static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *ba
 
 static void notify(struct fbr_pool_worker *w, uint8_t type, const struct fbr_dispatch_order *o)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u64(&b, o->batch);
     if (type == FBR_POOL_CANCEL)
         fbr_put_u32(&b, o->pos);

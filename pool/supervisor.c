@@ -42,7 +42,7 @@ int fbr_pool_supervisor_main(const void *arg, size_t len)
     struct fbr_runtime *rt = fbr_rt();
     struct opening o = {rt, {0, ""}};
     struct fbr_data_client *up = NULL;
-    struct fbr_buf none;
+    struct fbr_buf none = {0};
 
     (void)arg;
     (void)len;
@@ -50,7 +50,6 @@ int fbr_pool_supervisor_main(const void *arg, size_t len)
         fbr_child_data_client(rt->child, &up, &o.err) < 0)
         fbr_child_exit(rt->child, 1, o.err.text);
     fbr_child_on_frame(rt->child, on_frame, rt->relay);
-    fbr_buf_init(&none);
     fbr_child_send(rt->child, FBR_FRAME_READY, &none);
     if (fbr_relay_run(rt->relay, up, fbr_data_client_beat_ms(up)) < 0)
         fbr_child_exit(rt->child, 1, "lost its data link");
@@ -187,7 +186,7 @@ struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p)
 
 void fbr_pool_supervisor_put(struct fbr_pool_supervisor *h)
 {
-    struct fbr_buf none;
+    struct fbr_buf none = {0};
 
     if (--h->workers > 0)
         return;
@@ -196,7 +195,6 @@ void fbr_pool_supervisor_put(struct fbr_pool_supervisor *h)
         return;
     }
     h->leaving = true;
-    fbr_buf_init(&none);
     /* A host that has not joined cannot be asked. */
     if (!h->joined || fbr_process_send(h->process, FBR_POOL_STOP, &none) < 0)
         fiber_process_kill(h->process);

@@ -113,9 +113,8 @@ static void *cancel_user;
 
 static void answer_returned(struct worker *w, uint64_t batch, uint32_t kept)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u64(&b, batch);
     fbr_put_u32(&b, kept);
     /* memory is short; the pool waits for this message, or for our end */
@@ -224,12 +223,11 @@ static void send_use(struct worker *w)
 {
     char host[64] = "";
     uint64_t cpu_ns, resident;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (!fbr_stack_usage(getpid(), &cpu_ns, &resident))
         return;
     gethostname(host, sizeof(host) - 1);
-    fbr_buf_init(&b);
     fbr_put_u64(&b, cpu_ns);
     fbr_put_u64(&b, resident);
     fbr_put_str(&b, host);
@@ -293,11 +291,10 @@ static void begin_results(struct worker *w, uint64_t batch, uint32_t pos)
 static void send_with(struct worker *w, const void *more, size_t len)
 {
     struct iovec iov[2] = {{NULL, 0}, {(void *)(uintptr_t)more, len}};
-    struct fbr_buf head;
+    struct fbr_buf head = {0};
 
     if (!w->out_count)
         return;
-    fbr_buf_init(&head);
     fbr_put_u32(&head, FBR_RESULTS);
     fbr_put_u32(&head, w->out_count);
     fbr_put_u64(&head, w->out_batch);
@@ -869,12 +866,11 @@ static int work(fiber_task_fn fn, const void *arg, size_t len)
     struct fbr_runtime *rt = fbr_rt();
     struct worker w;
     int rc = rt ? prepare(&w, fn, arg, len) : fbr_kept();
-    struct fbr_buf none;
+    struct fbr_buf none = {0};
 
     if (rc != 0)
         return rc;
     fbr_child_on_frame(w.child, on_frame, &w);
-    fbr_buf_init(&none);
     if (fbr_child_send(w.child, FBR_FRAME_READY, &none) < 0)
         fbr_child_exit(w.child, 1, "ran out of memory");
     fbr_rt_at_end(rt, FBR_END_REPORT, on_exit_of_process);

@@ -390,9 +390,8 @@ void fbr_workers_adjust(struct fiber_pool *p)
  * needed. */
 static void dismiss(struct fbr_pool_worker *w)
 {
-    struct fbr_buf none;
+    struct fbr_buf none = {0};
 
-    fbr_buf_init(&none);
     if (fbr_process_send(w->process, FBR_POOL_STOP, &none) < 0) {
         w->disrupted = true;
         fiber_process_kill(w->process);

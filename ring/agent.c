@@ -53,14 +53,13 @@ void fbr_agent_about(struct fbr_buf *b, uint32_t job, uint32_t rank)
 
 void fbr_agent_note(struct agent *a, const char *fmt, ...)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     char text[512];
     va_list ap;
 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    fbr_buf_init(&b);
     fbr_put_str(&b, text);
     fbr_agent_send(a, FBR_RING_NOTE, &b);
 }
@@ -478,9 +477,8 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 
 static void send_hello(struct agent *a)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_str(&b, a->hostname);
     fbr_put_str(&b, a->address);
     fbr_put_u32(&b, a->cpus);

@@ -76,9 +76,8 @@ static int host_fence(void *user, const void *key, size_t key_len, const uint32_
 static int host_notify(void *user, uint32_t agent, const void *data, size_t len)
 {
     struct agent_bridge *from = user;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_str(&b, from->ops->name);
     fbr_put_u32(&b, agent);
     fbr_put(&b, data, len);
@@ -186,14 +185,13 @@ static int host_stream_open(void *user, uint32_t job, const char *service,
     struct agent *a = agent_of(user);
     struct agent_job *j = fbr_agent_job_find(a, job);
     struct agent_stream *s = calloc(1, sizeof(*s));
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (!s)
         return -ENOMEM;
     s->id = ++a->next_id;
     s->on_data = on_data;
     s->arg = arg;
-    fbr_buf_init(&b);
     fbr_put_u64(&b, s->id);
     fbr_put_u32(&b, job);
     fbr_put_str(&b, service);
@@ -222,13 +220,12 @@ static struct agent_stream *find_stream(struct agent *a, uint64_t id)
 static int host_stream_send(void *user, uint64_t stream, const void *data, size_t len)
 {
     struct agent *a = agent_of(user);
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (!find_stream(a, stream))
         return -EPIPE;
     if (len == 0)
         return 0;
-    fbr_buf_init(&b);
     fbr_put_u64(&b, stream);
     fbr_put(&b, data, len);
     return send_whole(a, FBR_RING_STREAM, &b);
@@ -238,13 +235,12 @@ static void host_stream_close(void *user, uint64_t stream)
 {
     struct agent *a = agent_of(user);
     struct agent_stream *s = find_stream(a, stream);
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (!s)
         return;
     HASH_DEL(a->streams, s);
     free(s);
-    fbr_buf_init(&b);
     fbr_put_u64(&b, stream);
     fbr_agent_send(a, FBR_RING_STREAM, &b);
 }

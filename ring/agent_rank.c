@@ -434,14 +434,13 @@ static const char *outer_gpu(void *user, const char *name)
 static int write_work(struct agent_job *j, const char *path, struct fbr_error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
-    struct fbr_buf head;
+    struct fbr_buf head = {0};
     int rc;
 
     if (fd < 0)
         return errno == EEXIST
                    ? 0
                    : fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
-    fbr_buf_init(&head);
     fbr_entry_put_root(&head, j->agent->rt->dir.root);
     rc = head.failed ? -ENOMEM : fbr_fds_write(fd, head.data, head.len);
     if (rc == 0)
@@ -473,9 +472,8 @@ static void note_inherited(struct agent_rank *r, const struct fbr_env *e)
 static void put_apps(struct agent_rank *r, struct fbr_env *e)
 {
     const struct fbr_ring_job *j = &r->job->job;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     for (uint32_t i = 0; i < j->nprograms; i++) {
         uint32_t end = i + 1 < j->nprograms ? j->programs[i + 1].first : j->info.size;
 
@@ -746,10 +744,9 @@ void fbr_agent_rank_signal(struct agent_rank *r, int sig)
 void fbr_agent_on_look(struct agent *a, struct fbr_cur *body)
 {
     struct agent_job *j;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     (void)body;
-    fbr_buf_init(&b);
     DL_FOREACH(a->jobs, j) {
         for (uint32_t i = 0; i < j->nlocal; i++) {
             uint64_t cpu, resident;

@@ -26,9 +26,8 @@ struct agent_feed {
 
 static void send_credit(struct agent *a, size_t len)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u64(&b, len);
     fbr_agent_send(a, FBR_RING_ROOM, &b);
 }

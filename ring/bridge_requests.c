@@ -38,9 +38,8 @@ static void answer(void *user, uint32_t agent, uint64_t request, int code, const
                    size_t len)
 {
     struct fiber_ring *r = user;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u64(&b, request);
     fbr_put_u32(&b, (uint32_t)code);
     fbr_put(&b, data, len);
@@ -112,7 +111,7 @@ static void on_unpublish(struct ring_agent *a, struct fbr_cur *c)
 static void on_notify(struct ring_agent *a, struct fbr_cur *c)
 {
     struct fiber_ring *r = a->ring;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     char bridge[32];
     uint32_t to;
 
@@ -120,7 +119,6 @@ static void on_notify(struct ring_agent *a, struct fbr_cur *c)
     to = fbr_get_u32(c);
     if (!fbr_cur_ok(c) || to >= r->nagents)
         return;
-    fbr_buf_init(&b);
     fbr_put_str(&b, bridge);
     fbr_put_u32(&b, a->number);
     fbr_put(&b, c->at, fbr_cur_left(c));
@@ -177,9 +175,8 @@ static struct ring_stream *find_stream(struct fiber_ring *r, uint32_t agent, uin
 
 static void send_stream(struct ring_agent *a, uint64_t number, const void *data, size_t len)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u64(&b, number);
     fbr_put(&b, data, len);
     fbr_ring_answer(a, FBR_RING_STREAM, &b);

@@ -94,7 +94,7 @@ static int collect(const char *what, struct fbr_collective_ask ask, void *data, 
     struct fbr_rank_group *g = ours;
     uint64_t deadline = fbr_deadline(timeout_ms);
     struct iovec iov[2] = {{NULL, 0}, {data, ask.len}};
-    struct fbr_buf head;
+    struct fbr_buf head = {0};
     int rc = fbr_rt_check();
 
     if (rc < 0)
@@ -114,7 +114,6 @@ static int collect(const char *what, struct fbr_collective_ask ask, void *data, 
     brings |= ask.op == FBR_COLLECTIVE_BROADCAST && ask.root == g->rank;
     pthread_mutex_lock(&g->lock);
     ask.number = g->number++;
-    fbr_buf_init(&head);
     fbr_collective_put(&head, &ask);
     iov[0] = (struct iovec){head.data, head.len};
     rc = head.failed ? fbr_keep(-ENOMEM, "%s: out of memory", what) : connect_group(g);

@@ -162,10 +162,9 @@ static int add_part(struct fbr_exchange *x, struct fence *f, struct seat *s, uin
 /* Takes the first call of each agent and answers it with the data of all. */
 static void complete(struct fbr_exchange *x, struct fence *f)
 {
-    struct fbr_buf all;
+    struct fbr_buf all = {0};
     int code;
 
-    fbr_buf_init(&all);
     for (uint32_t i = 0; i < f->all; i++)
         if (f->seats[i].parts) {
             fbr_put_u32(&all, f->seats[i].agent);
@@ -238,9 +237,8 @@ void fbr_exchange_idle(struct fbr_exchange *x, uint32_t agent, bool idle)
 static void answer_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t request,
                           const struct name *n)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u32(&b, n->job);
     fbr_put_u32(&b, n->rank);
     fbr_put(&b, n->value, n->len);

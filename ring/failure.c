@@ -27,9 +27,8 @@
 /* Sends all agents a frame of a job, a rank and a number. */
 static void send_about(const struct ring_job *j, uint8_t type, uint32_t rank, uint32_t n)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
     fbr_put_u32(&b, rank);
     fbr_put_u32(&b, n);
@@ -527,9 +526,8 @@ char *fbr_ring_report(struct fiber_ring *r, bool kept)
     const struct ring_failure *f = &r->failure;
     const struct ring_rank *k = f->job ? &f->job->ranks[f->rank] : NULL;
     char text[sizeof(f->text) + 1];
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     if (f->code) {
         snprintf(text, sizeof(text), "%s", f->text);
         fbr_printable_end(text, sizeof(text));

@@ -201,7 +201,7 @@ bool fbr_ring_file_put(struct ring_job *j, uint32_t rank, int stream, const char
     struct ring_rank *k = &j->ranks[rank];
     struct fbr_output *o = j->ring->rt->output;
     int fd = file_of(j, rank, stream);
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     bool full;
 
     if (fd < 0)
@@ -211,7 +211,6 @@ bool fbr_ring_file_put(struct ring_job *j, uint32_t rank, int stream, const char
     k->unmarked[stream - 1] = false;
     if (!*time)
         return fbr_output_add(o, fd, data, len);
-    fbr_buf_init(&b);
     stamp(k, stream, time, data, len, &b);
     full = !b.failed && fbr_output_add(o, fd, b.data, b.len);
     fbr_buf_fini(&b);

@@ -79,7 +79,7 @@ static int open_group(struct fiber_ring *r, struct fiber_address *address, struc
 int fbr_ring_make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, size_t len,
                        struct fbr_error *err)
 {
-    struct fbr_buf inner, outer;
+    struct fbr_buf inner = {0}, outer = {0};
     struct fiber_address group;
     struct fbr_fnref ref;
     int rc = fbr_fnref_make(&ref, (void (*)(void))fn, err);
@@ -89,8 +89,6 @@ int fbr_ring_make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, 
     rc = open_group(r, &group, err);
     if (rc < 0)
         return rc;
-    fbr_buf_init(&inner);
-    fbr_buf_init(&outer);
     fbr_put(&inner, &group, sizeof(group));
     fbr_fnref_put(&inner, &ref);
     fbr_put(&inner, arg, len);

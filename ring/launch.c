@@ -116,9 +116,8 @@ static char *new_nspace(void)
 /* An agent that has not said hello yet gets the job when it does. */
 static void send_job(struct fiber_ring *r, const struct ring_job *j)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_ring_job_put(&j->job, &b);
     if (b.failed)
         fbr_ring_fail(r, NULL, 0, 125, "", "out of memory");
@@ -208,14 +207,13 @@ static void start_first_job(struct fiber_ring *r)
 
 static void end_job(struct fiber_ring *r, struct ring_job *j)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (j->over)
         return;
     j->over = true;
     fbr_ring_files_over(j);
     fbr_ring_requests_job_end(j);
-    fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
     fbr_ring_send_all(r, FBR_RING_JOB_END, &b);
     fbr_buf_fini(&b);
@@ -351,9 +349,8 @@ static void send_jobs(struct ring_agent *a)
 {
     struct fiber_ring *r = a->ring;
     struct ring_job *j;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_ring_requests_idle(a, false);
     DL_FOREACH(r->jobs, j) {
         fbr_buf_clear(&b);
@@ -734,7 +731,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .ops = &agent_ops,
                                     .user = a,
                                     .is_host = true};
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int rc;
 
     spec.index = (int)a->number + 1;
@@ -751,7 +748,6 @@ int fbr_ring_start_agent(struct ring_agent *a)
     options.job.workdir = NULL;
     options.job.env = NULL;
     spec.env = r->env;
-    fbr_buf_init(&b);
     fbr_agent_order_put(&order, &b);
     spec.arg = b.data;
     spec.len = b.len;

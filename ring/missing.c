@@ -30,11 +30,10 @@ static void on_ask(void *arg)
 {
     struct fiber_ring *r = arg;
     struct ring_job *j;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (r->state != R_RUNNING)
         return;
-    fbr_buf_init(&b);
     DL_FOREACH(r->jobs, j) {
         if ((!j->missing && !j->lonely && j->protocols != BY_BOTH) || j->over)
             continue;

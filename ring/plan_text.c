@@ -149,14 +149,13 @@ static void label(void *user, unsigned i, char *out, size_t size)
 char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, const char *const *hosts)
 {
     struct picture p;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     char *map = NULL;
 
     if (draw_up(&p, size, o) < 0) {
         fini(&p);
         return NULL;
     }
-    fbr_buf_init(&b);
     put_programs(&b, &p);
     fbr_putf(&b, "backend %s, %u agent%s\n", p.backend, p.plan.nodes, p.plan.nodes == 1 ? "" : "s");
     for (uint32_t k = 0; k < p.plan.nodes; k++) {

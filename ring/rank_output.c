@@ -206,11 +206,10 @@ void fbr_ring_send_credit(struct fiber_ring *r)
     r->output_full = false;
     for (uint32_t i = 0; i < r->nagents; i++) {
         struct ring_agent *a = &r->agents[i];
-        struct fbr_buf b;
+        struct fbr_buf b = {0};
 
         if (!a->credit || !a->process)
             continue;
-        fbr_buf_init(&b);
         fbr_put_u64(&b, a->credit);
         fbr_ring_send(a, FBR_RING_CREDIT, &b);
         fbr_buf_fini(&b);
@@ -222,7 +221,7 @@ void fbr_ring_send_credit(struct fiber_ring *r)
 void fbr_ring_print(struct fiber_ring *r, const char *fmt, ...)
 {
     char text[2048];
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     va_list ap;
     int n;
 
@@ -241,7 +240,6 @@ void fbr_ring_print(struct fiber_ring *r, const char *fmt, ...)
         (void)!write(STDERR_FILENO, text, (size_t)n);
         return;
     }
-    fbr_buf_init(&out);
     fbr_screen_break(screen_of(r, 2), &out);
     fbr_put(&out, text, (size_t)n);
     if (!out.failed)

@@ -126,10 +126,9 @@ static int resize(void *arg)
     struct fiber_ring *r = arg;
     uint16_t rows, columns;
     struct ring_job *j;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     get_size(&rows, &columns);
-    fbr_buf_init(&b);
     DL_FOREACH(r->jobs, j) {
         if (!j->job.pty || j->over)
             continue;

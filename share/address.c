@@ -24,10 +24,9 @@ static const char *const kinds[] = {"?", "queue", "pipe", "manager", "store", "r
 
 int fbr_address_put(const struct fbr_address *a, struct fiber_address *out)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int rc;
 
-    fbr_buf_init(&b);
     fbr_put_u8(&b, VERSION);
     fbr_put_fields(&b, fields, a);
     memset(out, 0, sizeof(*out));

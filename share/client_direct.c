@@ -25,7 +25,7 @@ void fbr_client_ask_stream(struct client_lane *l)
     char path[FBR_DIRECT_PATH];
     uint8_t token[FBR_DIRECT_TOKEN];
     struct fbr_error err;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (!g->beside[0] || g->direct || g->no_direct || g->gone || g->used < FIRST_ASK ||
         g->used < g->next || !g->lanes[end].putters || g->lanes[!end].putters ||
@@ -37,7 +37,6 @@ void fbr_client_ask_stream(struct client_lane *l)
         return;
     g->near = end;
     g->asked = true;
-    fbr_buf_init(&b);
     fbr_put(&b, token, sizeof(token));
     fbr_put_str(&b, path);
     if (b.failed || fbr_client_notify(&g->lanes[end], FBR_CH_DIRECT, b.data, b.len) < 0) {

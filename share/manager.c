@@ -77,7 +77,7 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
 {
     struct fiber_address address;
     struct fbr_service_process *service;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int rc;
 
     if (!out || !cls || cls->size != sizeof(*cls) || !cls->call || (!arg && len))
@@ -86,7 +86,6 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
                         "size and a call function, and an argument if len is above 0");
     if (!fbr_rt())
         return fbr_kept();
-    fbr_buf_init(&b);
     if ((rc = put_class(&b, cls, arg, len)) < 0 ||
         (rc = fbr_service_process_start(&service, fbr_manager_main, b.data, b.len, "manager", opts,
                                         &address)) < 0)

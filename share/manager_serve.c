@@ -272,7 +272,6 @@ int fbr_manager_main(const void *arg, size_t len)
 
     pthread_mutex_init(&m.lock, NULL);
     fbr_cond_init(&m.changed);
-    fbr_buf_init(&m.out);
     m.held = fbr_rt() ? &fbr_rt()->held : NULL;
     read_class(&m, arg, len);
     if (fbr_service_open(&m.service) < 0 ||

@@ -214,7 +214,7 @@ static int welcome(struct peer *p, struct fbr_conn *conn)
     struct fbr_link *link;
     struct fbr_keys keys;
     struct fbr_data_server *data_server;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     const char *url;
     int rc = fbr_conn_export(conn, "fiber probe", 0, keys.up);
 
@@ -231,7 +231,6 @@ static int welcome(struct peer *p, struct fbr_conn *conn)
     pthread_mutex_lock(&p->share->lock);
     p->link = link;
     pthread_mutex_unlock(&p->share->lock);
-    fbr_buf_init(&b);
     fbr_put_str(&b, url);
     fbr_put_u64(&b, fbr_link_id(link));
     fbr_put_u8(&b, reach == FBR_REACH_TCP ? (uint8_t)keys.alg : 0);

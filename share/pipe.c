@@ -101,11 +101,10 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
 static void notify_parent(const struct fiber_pipe *p)
 {
     struct fbr_child *child = fbr_rt()->child;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (!child)
         return;
-    fbr_buf_init(&b);
     fbr_put_u64(&b, p->owner);
     fbr_put_u64(&b, p->object);
     fbr_put_u8(&b, (uint8_t)p->end);

@@ -161,12 +161,11 @@ int fbr_service_process_grace(struct fbr_service_process *k)
 
 void fbr_service_process_end(struct fbr_service_process *k)
 {
-    struct fbr_buf none;
+    struct fbr_buf none = {0};
 
     if (!k)
         return;
     if (!fbr_rt_finished(k->rt) && !wait_end(k, 0)) {
-        fbr_buf_init(&none);
         fbr_process_send(k->process, FBR_FRAME_CLOSE, &none);
         if (!wait_end(k, (uint64_t)fbr_service_process_grace(k))) {
             fbr_process_abandon(k->process,
@@ -193,7 +192,7 @@ int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind)
 {
     struct fbr_runtime *rt = fbr_rt();
     struct fiber_address address;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int rc;
 
     if (!rt || !rt->child)
@@ -202,7 +201,6 @@ int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind)
     if (rc < 0)
         return rc;
     fbr_child_on_frame(rt->child, on_parent_frame, s);
-    fbr_buf_init(&b);
     fbr_put(&b, &address, sizeof(address));
     rc = fbr_child_send(rt->child, FBR_FRAME_READY, &b);
     if (b.data)

@@ -132,11 +132,10 @@ static int exchange(struct fiber_store *s, const struct fbr_store_ask *ask, int 
                     struct fiber_bytes *out, bool *lost)
 {
     struct fiber_future *f;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct iovec iov;
     int rc;
 
-    fbr_buf_init(&b);
     rc = fbr_store_ask_put(&b, ask);
     iov = (struct iovec){b.data, b.len};
     if (rc == 0)

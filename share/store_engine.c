@@ -567,7 +567,6 @@ struct fbr_store_engine *fbr_store_engine_open(fbr_store_reply_fn *reply, void *
     e->reply = reply;
     e->user = user;
     e->all.memory_max = memory_max;
-    fbr_buf_init(&e->scratch);
     return e;
 }
 

@@ -529,7 +529,7 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
     struct command_job j = {.b = &b};
     char ticket[PATH_MAX] = "fd:0";
     struct fbr_args w = {0};
-    struct fbr_buf line;
+    struct fbr_buf line = {0};
     int rc;
 
     if (json)
@@ -537,7 +537,6 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
     rc = fbr_command_settings_load(&b.settings, config, err);
     if (rc < 0)
         return rc;
-    fbr_buf_init(&line);
     fbr_master_id_self(b.master);
     if (b.settings.detached)
         snprintf(ticket, sizeof(ticket), "file:%.3000s/fiber-ticket-XXXXXX", b.settings.ticket_dir);
@@ -569,14 +568,13 @@ static int ask(struct fbr_backend *b, const struct fbr_args *template, const cha
     const struct fbr_fill f = {.id = id, .ids = ids};
     struct fbr_args w = {0};
     char line[200] = "";
-    struct fbr_buf said;
+    struct fbr_buf said = {0};
     int32_t code = 0;
     int rc;
 
     if (template->n == 0)
         return fbr_fail(err, -ENOTSUP, "%s has no line %s = ...; add the command for it",
                         b->settings.origin, key);
-    fbr_buf_init(&said);
     if ((rc = fbr_template_fill(template, &f, &w, err)) < 0 ||
         (rc = fbr_tool_wait(&w, NULL, ASK_MS, out, &said, &code, err)) < 0)
         goto done;
@@ -594,10 +592,9 @@ static int command_list(struct fbr_backend *b, fbr_backend_found *found, void *u
                         struct fbr_error *err)
 {
     char *rest = NULL;
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     int rc;
 
-    fbr_buf_init(&out);
     rc = ask(b, &b->settings.list, "list", NULL, &out, err);
     for (char *line = rc == 0 ? strtok_r((char *)out.data, "\n", &rest) : NULL; line;
          line = strtok_r(NULL, "\n", &rest)) {
@@ -620,13 +617,12 @@ static int command_remove(struct fbr_backend *b, const char *id, struct fbr_erro
 static int command_logs(struct fbr_backend *b, const char *id, int follow,
                         const struct fbr_backend_reader *r, struct fbr_error *err)
 {
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     int rc;
 
     if (follow)
         return fbr_fail(err, -ENOTSUP,
                         "the command for logs prints what a job wrote, and cannot follow it");
-    fbr_buf_init(&out);
     rc = ask(b, &b->settings.logs, "logs", id, &out, err);
     if (rc == 0) {
         r->out(r->user, 1, out.data, out.len - 1);

@@ -161,10 +161,9 @@ static void put_text(struct fbr_buf *b, enum placeholder p, const struct fbr_fil
 
 static int fill_word(const char *word, const struct fbr_fill *f, struct fbr_args *out)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int rc;
 
-    fbr_buf_init(&b);
     for (const char *at = word; *at; at++) {
         enum placeholder p = *at == '{' ? place_at(at) : PLACES;
 

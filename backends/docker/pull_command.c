@@ -24,7 +24,7 @@ static int run(const char *command, const char *image, char *const *env, const a
     char path[PATH_MAX];
     const char *const words[] = {command, "pull", "-q", "--", image, NULL};
     char line[201] = "";
-    struct fbr_buf said;
+    struct fbr_buf said = {0};
     struct fbr_subprocess p = {.file = path,
                                .argv = (char *const *)(uintptr_t)words,
                                .env = env,
@@ -38,7 +38,6 @@ static int run(const char *command, const char *image, char *const *env, const a
 
     if (rc < 0)
         return rc;
-    fbr_buf_init(&said);
     rc = fbr_subprocess_run(&p, NULL, &code, err);
     if (rc < 0 && !err->code)
         fbr_fail(err, rc, "`%s pull` did not end: %s", command, fbr_strerror(rc));

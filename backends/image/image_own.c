@@ -25,11 +25,10 @@ char *fbr_image_library_path(void)
 {
     const char *path = fbr_getenv("LD_LIBRARY_PATH");
     char here[PATH_MAX];
-    struct fbr_buf whole;
+    struct fbr_buf whole = {0};
 
     if (!path || !*path || !getcwd(here, sizeof(here)))
         return NULL;
-    fbr_buf_init(&whole);
     for (const char *at = path; *at; at += strcspn(at, ":;"), at += *at != '\0') {
         int len = (int)strcspn(at, ":;");
         bool absolute = *at == '/';

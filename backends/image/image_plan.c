@@ -116,14 +116,13 @@ static int make_id(struct fbr_image *i, struct fbr_error *err)
 {
     const struct fbr_file *const *files;
     char digest[IMAGE_DIGEST];
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     size_t n;
     int rc;
 
     files = fbr_closure_files(i->closure, &n);
     if (!files)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    fbr_buf_init(&b);
     fbr_put_u32(&b, ID_FORMAT);
     for (size_t k = 0; k < n; k++) {
         fbr_put_str(&b, files[k]->path);

@@ -196,7 +196,7 @@ static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct
 {
     const struct fbr_kube_exec *x = &c->config->exec;
     char path[PATH_MAX];
-    struct fbr_buf text;
+    struct fbr_buf text = {0};
     int rc = fbr_spawn_find(x->command, path, sizeof(path), err);
 
     if (rc == -ENAMETOOLONG)
@@ -204,7 +204,6 @@ static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct
     if (rc < 0)
         return fbr_fail(err, rc, "exec plugin %s: %s%s%.300s", x->command, fbr_strerror(rc),
                         x->hint ? "; " : "", x->hint ? x->hint : "");
-    fbr_buf_init(&text);
     rc = run_plugin(c, path, &text, err);
     if (rc == 0)
         rc = fbr_kube_credential_parse(out, (const char *)text.data, text.len, x->version, err);

@@ -241,7 +241,7 @@ static int send_order(struct fbr_copies *t, const struct fbr_copies_order *o, in
 {
     const int fds[FBR_COPIES_FDS] = {o->out, o->err, o->ticket, o->folder, gate};
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(fds))] = {0};
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     struct iovec iov;
     struct msghdr m = {.msg_iov = &iov,
                        .msg_iovlen = 1,
@@ -253,7 +253,6 @@ static int send_order(struct fbr_copies *t, const struct fbr_copies_order *o, in
     *c = (struct cmsghdr){
         .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(fds))};
     memcpy(CMSG_DATA(c), fds, sizeof(fds));
-    fbr_buf_init(&b);
     for (char *const *e = o->env; *e; e++)
         if (travels(*e))
             fbr_put(&b, *e, strlen(*e) + 1);
@@ -369,19 +368,16 @@ int fbr_copies_open(struct fbr_copies **out, struct fbr_loop *loop, struct fbr_e
     }
     t->loop = loop;
     t->gate = -1;
-    fbr_buf_init(&t->like);
-    fbr_buf_init(&t->serves);
     *out = t;
     return 0;
 }
 
 bool fbr_copies_takes(struct fbr_copies *t, const struct fbr_job *job)
 {
-    struct fbr_buf now;
+    struct fbr_buf now = {0};
 
     if (t->failures >= FAILURES)
         return false;
-    fbr_buf_init(&now);
     describe(&now, job);
     if (!same(&now, &t->like)) {
         fbr_buf_fini(&t->like);

@@ -481,10 +481,9 @@ static int add_ids(struct fbr_slurm_batch *b, struct fbr_args *w, const char *op
                    bool (*has)(const struct submission *s))
 {
     struct submission *s;
-    struct fbr_buf ids;
+    struct fbr_buf ids = {0};
     int rc = 0;
 
-    fbr_buf_init(&ids);
     fbr_putf(&ids, "%s", option);
     DL_FOREACH(b->all, s) {
         s->listed = s->stage == SUBMITTED && has(s);
@@ -808,11 +807,10 @@ static void cancel_submitting(struct fbr_slurm_batch *b)
 {
     struct fbr_error err = {0, ""};
     struct fbr_args w = {0};
-    struct fbr_buf lines;
+    struct fbr_buf lines = {0};
 
     if (!has_submitting(b, NULL))
         return;
-    fbr_buf_init(&lines);
     if (fbr_slurm_ask_about(LEFT, "", NULL, CLOSE_MS, &lines, &err) < 0)
         fbr_warn("slurm: jobs may remain: %s", err.text);
     else if (cancel_named(b, (char *)lines.data, has_submitting, &w))

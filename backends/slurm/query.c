@@ -46,11 +46,10 @@ int fbr_slurm_ask(const struct fbr_args *w, unsigned ms, struct fbr_buf *out, st
     char **env = submits ? fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_SBATCH, NULL)
                          : fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, times);
     char line[256] = "";
-    struct fbr_buf said;
+    struct fbr_buf said = {0};
     int32_t code = 0;
     int rc;
 
-    fbr_buf_init(&said);
     rc = env ? fbr_tool_wait(w, env, ms, out, &said, &code, err)
              : fbr_fail(err, -ENOMEM, "out of memory");
     if (rc == 0 && code != 0) {
@@ -84,10 +83,9 @@ int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_capacity *
                        struct fbr_error *err)
 {
     const char *partition = fbr_slurm_partition(s, fbr_getenv("SBATCH_PARTITION"));
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     int rc;
 
-    fbr_buf_init(&out);
     rc = fbr_slurm_ask_about("sinfo --noheader --exact --format=%P|%c|%D|%T|%G",
                              "--partition=", partition[0] ? partition : NULL, PATIENCE_MS, &out,
                              err);
@@ -142,10 +140,9 @@ static const char *conf(void)
 static bool check_tools(const struct check *c)
 {
     struct fbr_error err = {0, ""};
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     bool good = true;
 
-    fbr_buf_init(&out);
     /* the commands report nothing about a missing file for a minute */
     if (conf() && access(conf(), R_OK) < 0)
         good = bad(c, "export SLURM_CONF=FILE, the slurm.conf of the cluster", "SLURM_CONF=%s: %s",
@@ -199,12 +196,11 @@ static int call_munge(const char *path)
 static bool check_controller(const struct check *c)
 {
     struct fbr_error err = {0, ""};
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     char path[256], none[] = "", *said;
     bool good;
     int rc, munge = 0;
 
-    fbr_buf_init(&out);
     rc = ask_line("scontrol ping", &out, &err);
     said = out.data ? (char *)out.data : none;
     good = rc == 0 || strstr(said, " is UP"); /* one controller of several is enough */
@@ -270,10 +266,9 @@ static bool check_nodes(const struct check *c, const char *nodes)
     bool any = false, good = false;
     char why[400] = "", mend[320] = "", *rest = NULL, *field[N_FIELDS];
     struct fbr_error err = {0, ""};
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     int rc;
 
-    fbr_buf_init(&out);
     rc = fbr_slurm_ask_about("sinfo --noheader \"--format=" NODE_FORMAT "\"",
                              nodes ? "--nodes=" : "--partition=", named, PATIENCE_MS, &out, &err);
     for (char *line = rc < 0 ? NULL : strtok_r((char *)out.data, "\n", &rest);
@@ -303,13 +298,12 @@ static bool check_allocation(const struct check *c)
 {
     const char *id = fbr_getenv("SLURM_JOB_ID"), *nodes = fbr_getenv("SLURM_JOB_NODELIST");
     struct fbr_error err = {0, ""};
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     char text[320];
     const char *said;
     bool good;
     int rc;
 
-    fbr_buf_init(&out);
     rc = fbr_slurm_ask_about("squeue --noheader \"--format=%T, for another %L\"",
                              "--jobs=", id ? id : "", PATIENCE_MS, &out, &err);
     said = rc == 0 ? first_line(fbr_slurm_list((char *)out.data)) : "";

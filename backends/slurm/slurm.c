@@ -195,11 +195,10 @@ static bool cut_line(char *line, bool step, struct fbr_orphan *job)
 static int list_those(const char *command, bool steps, fbr_backend_found *found, void *user,
                       struct fbr_error *err)
 {
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     char *rest = NULL;
     int rc;
 
-    fbr_buf_init(&out);
     rc = fbr_slurm_ask_about(command, "", NULL, ASK_MS, &out, err);
     for (char *line = rc == 0 ? strtok_r((char *)out.data, "\n", &rest) : NULL; line;
          line = strtok_r(NULL, "\n", &rest)) {
@@ -270,7 +269,7 @@ static int forward_file(const char *path, int stream, const struct fbr_backend_r
 static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
                       const struct fbr_backend_reader *r, struct fbr_error *err)
 {
-    struct fbr_buf text;
+    struct fbr_buf text = {0};
     char *out = NULL, *log = NULL, why[400] = "";
     int rc;
 
@@ -279,7 +278,6 @@ static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
         return fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
     if (strchr(id, '.'))
         return fbr_fail(err, -ENOTSUP, "%.60s is a step: its output goes only to its master", id);
-    fbr_buf_init(&text);
     rc = fbr_slurm_ask_about("scontrol show job", "", id, ASK_MS, &text, err);
     if (rc < 0)
         goto done;
@@ -334,10 +332,9 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
     const char *partition = b->settings.partition[0] ? b->settings.partition : NULL;
     char peer[256] = "", address[FBR_HOST_ADDRESS_MAX];
     bool ours = b->steps && nodes;
-    struct fbr_buf text;
+    struct fbr_buf text = {0};
     int rc;
 
-    fbr_buf_init(&text);
     if (fbr_slurm_ask_about("sinfo --noheader --Node --format=%N|%o",
                             ours ? "--nodes=" : "--partition=", ours ? nodes : partition, ASK_MS,
                             &text, err) < 0 ||
@@ -384,12 +381,11 @@ static int slurm_show(const struct fbr_config *config, const struct fbr_job *job
     struct fbr_slurm_settings settings = {0};
     char file[PATH_MAX] = "", dir[PATH_MAX];
     struct fbr_job whole = *job;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int rc;
 
     if (json)
         return -ENOTSUP;
-    fbr_buf_init(&b);
     rc = load_settings(&settings, config, err);
     if (rc < 0)
         goto done;

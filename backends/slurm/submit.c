@@ -260,14 +260,13 @@ static void submit(void *arg)
     struct fbr_args w = {0};
     char **env, own[PATH_MAX + 32];
     const char *const more[] = {own, NULL};
-    struct fbr_buf script;
+    struct fbr_buf script = {0};
     int rc;
 
     if (nobody_left(s)) {
         fbr_slurm_refuse_all(s, "", "");
         return;
     }
-    fbr_buf_init(&script);
     s->stage = SUBMITTING;
     s->timer.fn = submit;
     snprintf(own, sizeof(own), "FIBER_SLURM=" FBR_SLURM_OWN "%s", s->b->dir.path);

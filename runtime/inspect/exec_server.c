@@ -55,10 +55,9 @@ static int put(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
 
 static int stack(int sock, char text[FBR_MSG_TEXT], struct fbr_error *err)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int rc;
 
-    fbr_buf_init(&b);
     rc = fbr_stack_serve(&b, err);
     gethostname(text, FBR_MSG_TEXT / 2);
     if (rc == 0)

@@ -82,11 +82,10 @@ static int send_buf(int sock, enum fbr_msg_kind kind, struct fbr_buf *b)
 int fbr_msg_send_item(int sock, enum fbr_msg_kind kind, uint32_t mode, const char *name,
                       const char *path)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
     if (strlen(name) >= FBR_MSG_NAME || strlen(path) >= FBR_MSG_PATH)
         return -ENAMETOOLONG;
-    fbr_buf_init(&b);
     fbr_put_u32(&b, mode);
     fbr_put_str(&b, name);
     fbr_put_str(&b, path);
@@ -95,9 +94,8 @@ int fbr_msg_send_item(int sock, enum fbr_msg_kind kind, uint32_t mode, const cha
 
 int fbr_msg_send_done(int sock, int code, const char *text)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u32(&b, (uint32_t)code);
     fbr_put_bytes(&b, text, strnlen(text, FBR_MSG_TEXT - 1));
     return send_buf(sock, FBR_MSG_DONE, &b);

@@ -149,10 +149,9 @@ static int write_file(const char *path, const struct fbr_buf *b, int *lock)
 int fbr_registry_write(const char *path, const struct fbr_run_control_about *about,
                        const struct fbr_run_facts *facts, int code, const char *report, int *lock)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int rc;
 
-    fbr_buf_init(&b);
     fbr_run_control_put_run(&b, about, facts);
     if (report)
         fbr_run_control_put_done(&b, code, report);

@@ -56,9 +56,8 @@ static void caller_send(struct caller *k, struct fbr_buf *bytes)
 
 static void caller_done(struct caller *k, int code, const char *text)
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_run_control_put_done(&b, code, text);
     caller_send(k, &b);
 }
@@ -86,10 +85,9 @@ static void answer_status(struct fbr_run_control *c, struct caller *k, bool rank
 {
     struct fbr_run_facts facts;
     struct fbr_run_rank *stats = NULL;
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int n = 0;
 
-    fbr_buf_init(&b);
     memset(&facts, 0, sizeof(facts));
     c->ops->facts(c->user, &facts);
     fbr_run_control_put_run(&b, &c->about, &facts);
@@ -125,13 +123,12 @@ static void pass_on(struct fbr_run_control *c, struct caller *k, int rank)
 {
     struct fbr_error err = {0, ""};
     struct fiber_process *p = c->ops->host ? c->ops->host(c->user, rank, &err) : NULL;
-    struct fbr_buf done;
+    struct fbr_buf done = {0};
     uv_os_fd_t fd;
     int rc = p ? uv_fileno((uv_handle_t *)&k->pipe, &fd) : -ENOTSUP;
     int own = rc < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
     if (own >= 0) {
-        fbr_buf_init(&done);
         fbr_run_control_put_done(&done, 0, "");
         rc = fbr_process_tunnel(p, own, &done, &err);
         fbr_buf_fini(&done);

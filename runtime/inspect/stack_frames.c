@@ -210,13 +210,12 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         struct fbr_stack_process p = {.pid = (uint32_t)strtoul(argv[i], NULL, 10), .rank = -1};
         Dwfl *dwfl = dwfl_begin(&callbacks);
-        struct fbr_buf b;
+        struct fbr_buf b = {0};
 
         if (dwfl)
             look_at(dwfl, &p);
         else
             snprintf(p.why, sizeof(p.why), "its stack cannot be read: %.200s", dwfl_errmsg(-1));
-        fbr_buf_init(&b);
         fbr_stack_put(&b, &p);
         if (b.failed || fbr_fds_write(STDOUT_FILENO, b.data, b.len) < 0)
             return 1;

@@ -132,10 +132,9 @@ static void add_frames(struct fbr_stack_list *l)
 {
     struct fbr_error err = {0, ""};
     char why[400] = "no stacks: the time was too short";
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
     int code = 0, rc;
 
-    fbr_buf_init(&b);
     rc = run(l, &b, &code, &err);
     if (err.code)
         snprintf(why, sizeof(why), "no stacks: %s on its host: %.250s",

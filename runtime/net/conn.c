@@ -57,7 +57,6 @@ struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp)
     else
         uv_pipe_init(fbr_loop_uv(loop), &c->h.pipe, 0);
     c->h.handle.data = c;
-    fbr_buf_init(&c->in);
     return c;
 }
 
@@ -130,10 +129,9 @@ static int break_off(struct fbr_conn *c, int why)
 
 int fbr_conn_flush_tls(struct fbr_conn *c)
 {
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     int rc;
 
-    fbr_buf_init(&out);
     rc = fbr_tls_pending(c->tls, &out);
     if (rc == 0 && out.len)
         rc = fbr_stream_write(&c->h.stream, out.data, out.len, on_written, c);
@@ -153,10 +151,9 @@ int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len)
 
 static int send_carried(struct fbr_conn *c, uint8_t type, const void *body, size_t len)
 {
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     int rc;
 
-    fbr_buf_init(&out);
     fbr_put_u64(&out, c->id);
     fbr_put_u8(&out, type);
     fbr_put(&out, body, len);
@@ -167,7 +164,7 @@ static int send_carried(struct fbr_conn *c, uint8_t type, const void *body, size
 
 int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len)
 {
-    struct fbr_buf out;
+    struct fbr_buf out = {0};
     int rc;
 
     if (c->state >= CONN_CLOSING)
@@ -176,7 +173,6 @@ int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len
         return -EMSGSIZE;
     if (c->by)
         return send_carried(c, type, body, len);
-    fbr_buf_init(&out);
     fbr_put_u32(&out, (uint32_t)len);
     fbr_put_u8(&out, type);
     fbr_put(&out, body, len);

@@ -75,9 +75,8 @@ static int call_tcp(struct fbr_conn *c, const struct sockaddr_storage *to,
 static void put_hello(struct fbr_conn *c, const struct fbr_caller *me,
                       const uint8_t secret[FBR_KEY_SIZE])
 {
-    struct fbr_buf b;
+    struct fbr_buf b = {0};
 
-    fbr_buf_init(&b);
     fbr_put_u32(&b, FBR_HELLO_MAGIC);
     fbr_put_u8(&b, me->kind);
     fbr_put_u64(&b, me->id);
