@@ -28,6 +28,7 @@
 static const char *kind, *now_doing = "";
 static char fifo[64];
 static int told = -1, bad;
+static bool harmless; /* nothing is to be detected: on a busy machine it may take its time */
 
 static int64_t now_ms(void)
 {
@@ -166,7 +167,7 @@ static void on_time(int64_t since, int more_ms)
     char text[64];
 
     snprintf(text, sizeof(text), "took %lld ms", (long long)took);
-    check(took <= LIMIT_MS + more_ms, text);
+    check(harmless || took <= LIMIT_MS + more_ms, text);
     if (getenv("SHOW"))
         printf("%s: %lld ms\n", now_doing, (long long)took);
 }
@@ -355,9 +356,10 @@ static void play(size_t c, size_t f)
 
     snprintf(title, sizeof(title), "%s, %s %s", cases[c].name, kind, faults[f]);
     now_doing = title;
-    if (f < HARMLESS)
+    harmless = f < HARMLESS;
+    if (harmless)
         order("all", faults[f]);
-    cases[c].fn(f < HARMLESS ? NULL : faults[f]);
+    cases[c].fn(harmless ? NULL : faults[f]);
     order(NULL, NULL);
     now_doing = "";
 }
