@@ -44,6 +44,7 @@ def start():
 
 def well(process):
     process.join(LONG)
+    print(process)  # pytest shows it of a test that fails
     return process.exitcode == 0
 
 
