@@ -151,8 +151,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                      .also =
                          "nooversubscribe standalone no_python "
                          "no-python use_env use-env bind-to-core byslot bycore disable-recovery "
-                         "noprefix genvall "
-                         "envall get-stack-traces leave-session-attached show-progress "
+                         "noprefix genvall envall get-stack-traces leave-session-attached "
+                         "show-progress "
                          "report-state-on-timeout report-child-jobs-separately do-not-resolve "
                          "print-all-exitcodes pmi-port enable-x disable-x unbuffered u run_path "
                          "run-path novm use-regexp",
