@@ -74,8 +74,8 @@ class Spawning:
     DupFd = int  # multiprocessing's reducers wrap what duplicate_for_child() returns in it
 
     def duplicate_for_child(self, fd):
-        raise ValueError("cannot send a file descriptor to a job: multiprocessing's own Value, Array, Pipe and others are "
-                         "made of descriptors; use those of fiber")
+        raise ValueError("cannot send a file descriptor to a job: send a socket to the started process, or as an argument of "
+                         "a task, and use fiber's Value, Array and Pipe in place of multiprocessing's own")
 
 
 class _Workers(Spawning):
@@ -133,7 +133,8 @@ def _open_storage(kind, path, file, *memory):
 
 
 def _reduce_socket(reducer, obj):
-    """Lets the process fetch it from this one. Of several ranks or workers, only the first could do that."""
+    """Makes a process that is started fetch the socket from this one. A socket is fetched once, so several workers or
+    ranks cannot share one pickle: theirs is refused."""
     context = modules["multiprocessing.context"]
     child = context.get_spawning_popen()
     if hasattr(child, "pipes"):
