@@ -323,10 +323,10 @@ static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = o
 static void watch_owner(struct fbr_object_client *r)
 {
     const struct fbr_config *config = r->share->rt->config;
-    bool far = strncmp(r->url, "unix:", 5) != 0;
 
-    fbr_conn_heartbeat(r->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
-                       far ? (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
+    fbr_conn_heartbeat(
+        r->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+        fbr_conn_is_local(r->conn) ? 0 : (unsigned)fbr_config_int(config, "heartbeat_misses"));
 }
 
 static int dial(void *arg)

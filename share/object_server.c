@@ -216,9 +216,9 @@ static int welcome(struct peer *p, struct fbr_conn *conn)
     struct fbr_data_server *data_server;
     struct fbr_buf b = {0};
     const char *url;
-    int rc = fbr_conn_export(conn, "fiber probe", 0, keys.up);
+    int rc;
 
-    reach = rc == -ENOTSUP ? FBR_REACH_HOST : FBR_REACH_TCP;
+    reach = fbr_conn_is_local(conn) ? FBR_REACH_HOST : FBR_REACH_TCP;
     if ((rc = fbr_rt_data_server(p->share->rt, reach, &data_server, &url, NULL)) < 0 ||
         (rc = fbr_link_open(&link, data_server, &link_ops, p)) < 0)
         return rc;
@@ -251,6 +251,15 @@ static int list_peer(struct fbr_share *s, struct peer *p)
     return p->hh.tbl ? 0 : -ENOMEM;
 }
 
+/* A user on this host may be the master, which a debugger may stop, or Ctrl-Z: only the end of the
+ * connection means its death. Any other user there has a parent, which kills it if it is frozen. */
+static void watch_user(struct fbr_runtime *rt, struct fbr_conn *conn)
+{
+    fbr_conn_heartbeat(
+        conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
+        fbr_conn_is_local(conn) ? 0 : (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
+}
+
 /* Admits a peer. It is in the table, with its number, before it learns where to send, because its
  * records may come at once. */
 static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
@@ -278,8 +287,7 @@ static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fb
         return rc;
     }
     fbr_conn_attach(conn, &conn_ops, p);
-    fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
-                       (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
+    watch_user(rt, conn);
     return 0;
 }
 

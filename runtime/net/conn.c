@@ -675,6 +675,11 @@ void fbr_conn_attach(struct fbr_conn *c, const struct fbr_conn_ops *ops, void *u
     c->user = user;
 }
 
+bool fbr_conn_is_local(const struct fbr_conn *c)
+{
+    return c->by ? fbr_conn_is_local(c->by) : !c->tcp;
+}
+
 int fbr_conn_export(struct fbr_conn *c, const char *label, uint64_t id, uint8_t key[FBR_KEY_SIZE])
 {
     return c->tls ? fbr_tls_export(c->tls, label, &id, sizeof(id), key, FBR_KEY_SIZE) : -ENOTSUP;

@@ -98,6 +98,8 @@ void fbr_conn_came(struct fbr_conn *conn, uint8_t type, struct fbr_cur *body);
 /* Ends a carried conn whose other end is gone, and calls on_close. Works on any other conn, too. */
 void fbr_conn_lost(struct fbr_conn *conn, int why, const char *text);
 
+/* Whether both ends are on one host: the connection is a unix socket. */
+bool fbr_conn_is_local(const struct fbr_conn *conn);
 void fbr_conn_attach(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void *user);
 /* These send a frame. After an error the connection breaks, except after -EMSGSIZE: the frame is
  * too long. on_close comes later, never from within the call, because callers may hold locks and

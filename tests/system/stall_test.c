@@ -1,6 +1,7 @@
 /* stall_test.c - masters that are stopped (SIGSTOP, as a laptop or a virtual machine may be) while their children are
  * reached by TCP: a short stall loses nothing; after a long one the reports say that it was the master who stood still.
- * And a child that is frozen is given up after 15 s. Children on the same host wait for as long as it takes.
+ * And a child that is frozen is given up after 15 s. On the same host children wait for their
+ * master for as long as it takes, and it keeps its place at objects that they own.
  *
  * The masters are this program in another role. All of them are stopped at the same time, so that the test takes
  * little longer than one of them.
@@ -185,6 +186,21 @@ static int play_queue(const char *gate)
     return 0;
 }
 
+/* Holds a lock of a store, which is a child, over the stop. */
+static int play_store(const char *gate)
+{
+    struct fiber_store *s;
+
+    if (fiber_store_start(&s, NULL) < 0 || fiber_store_lock(s, "lock", -1) < 0)
+        return 1;
+    notify_gate();
+    if (gate_listen(gate) < 0)
+        return 2;
+    printf("unlock %d\n", fiber_store_unlock(s, "lock"));
+    fiber_store_close(s);
+    return 0;
+}
+
 /* ---- The test ---- */
 
 struct master {
@@ -281,6 +297,7 @@ static void test_masters_that_were_stopped(void **state)
          .tells = 2,
          .says = {"rank 0 again", "rank 1 again", "ring 0"}},
         {.role = "queue", .stall_ms = LONG, .tells = 1, .near = true, .says = {"get 0"}},
+        {.role = "store", .stall_ms = LONG, .tells = 1, .near = true, .says = {"unlock 0"}},
         {.role = "pool",
          .stall_ms = SHORT,
          .tells = 1,
@@ -310,6 +327,8 @@ static int play(const char *role, const char *arg)
         return play_frozen(arg);
     if (strcmp(role, "queue") == 0)
         return play_queue(arg);
+    if (strcmp(role, "store") == 0)
+        return play_store(arg);
     return strcmp(role, "ring") == 0 ? play_ring(arg) : play_restart(arg);
 }
 
