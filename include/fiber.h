@@ -550,8 +550,9 @@ typedef int (*fiber_shared_fn)(void *data, size_t len, void *user);
  * period. The call waits while another process builds, and builds the segment itself if that
  * process dies. If build is NULL, the call opens only a segment that exists or is being built; if
  * len is 0, a segment of any length. -EEXIST: the segment has another length. -ENOENT: there is no
- * such segment. -ENOSPC: the host has no room for it in /dev/shm. -EFBIG: this process may not make
- * so long a file (ulimit -f). */
+ * such segment. -ENOSPC: the host has no room for it in /dev/shm, nor in the directory of the
+ * setting run_dir, which takes the segments that do not fit. -EFBIG: this process may not make so
+ * long a file (ulimit -f). */
 FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_t len,
                                 fiber_shared_fn build, void *user);
 
@@ -565,8 +566,8 @@ FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_
  * it open. The names of writable segments are separate from those of read-only segments. `flags`: 0
  * opens an existing segment of that length, or of any length if len is 0; FIBER_SHARED_CREATE and
  * FIBER_SHARED_EXCLUSIVE make a segment. -ENOENT: there is no such segment. -EEXIST: the segment
- * has another length, or it exists and FIBER_SHARED_EXCLUSIVE was given. -ENOSPC: the host has no
- * room for it in /dev/shm. -EFBIG: this process may not make so long a file (ulimit -f). */
+ * has another length, or it exists and FIBER_SHARED_EXCLUSIVE was given. -ENOSPC and
+ * -EFBIG as in fiber_shared_open(). */
 FIBER_API int fiber_shared_open_writable(struct fiber_shared **s, const char *name, size_t len,
                                          unsigned flags);
 /* Deletes the segments of this name, read-only and writable. Processes that have one open keep it;

@@ -10,8 +10,9 @@
  *     w.NAME   a writable segment; it appears by link(2), zeroed, so that only one process makes it
  *     n.*      a writable segment that is being made
  *
- * All of its memory is allocated before it is filled, so that a full /dev/shm is an error here and
- * not a SIGBUS later.
+ * All of its memory is allocated before it is filled, so that a lack of room is an error here and
+ * not a SIGBUS later. If /dev/shm is too small, as in many containers, the file is in the run's
+ * other directory, and its name here is a symbolic link.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -24,6 +25,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "runtime/proc/context.h"
@@ -70,6 +72,36 @@ static int map_fd(struct fiber_shared *s, const char *name, int fd)
                                  : 0;
 }
 
+/* The file to which `path` is a symbolic link; false: it is none. */
+static bool link_of(const char *path, char file[SHARED_PATH_MAX])
+{
+    ssize_t n = readlink(path, file, SHARED_PATH_MAX - 1);
+
+    file[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* Whether somebody has removed the file but not the link to it. */
+static bool leads_nowhere(const char *path)
+{
+    char file[SHARED_PATH_MAX];
+
+    return link_of(path, file) && access(file, F_OK) < 0;
+}
+
+/* Removes a segment; returns a negative errno. */
+static int remove_segment(const char *path)
+{
+    char file[SHARED_PATH_MAX];
+    bool linked = link_of(path, file);
+
+    if (unlink(path) < 0)
+        return -errno;
+    if (linked)
+        unlink(file);
+    return 0;
+}
+
 /* Maps the existing segment; s->len is its length, or 0 for any. -ENOENT, which is not kept: there
  * is none. */
 static int map_finished(struct fiber_shared *s, const char *dir, const char *name)
@@ -79,11 +111,13 @@ static int map_finished(struct fiber_shared *s, const char *dir, const char *nam
     int fd, rc;
 
     path_of(path, dir, s->writable ? 'w' : 's', name);
-    fd = open(path, (s->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+    fd = open(path, (s->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return leads_nowhere(path)
+                   ? fbr_keep(-ESTALE, "shared memory '%s': somebody has removed its file", name)
+                   : -ENOENT;
     if (fd < 0)
-        return errno == ENOENT
-                   ? -ENOENT
-                   : fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
+        return fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     if (fstat(fd, &st) < 0) {
         rc = fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     } else if (s->len && (uint64_t)st.st_size != s->len) {
@@ -121,22 +155,52 @@ static int allocate(int fd, size_t len)
     return rc;
 }
 
-/* Gives a new file `len` zeroed bytes, with all of their memory. On failure closes and removes the
- * file. */
+/* Makes a file of `len` zeroed bytes in the directory `root`, and the link `path` to it: a
+ * descriptor, or a negative errno. An allocation that fails may fill a disk for a while, so it is
+ * not tried without need. */
+static int make_linked(const char *root, const char *path, size_t len)
+{
+    char file[FBR_DIR_MAX + 16];
+    struct statvfs fs;
+    int fd, rc;
+
+    if (statvfs(root, &fs) < 0)
+        return -errno;
+    if (len / fs.f_frsize >= fs.f_bavail)
+        return -ENOSPC;
+    snprintf(file, sizeof(file), "%s/shm.XXXXXX", root);
+    fd = mkostemp(file, O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    rc = allocate(fd, len);
+    if (!rc && symlink(file, path) == 0)
+        return fd;
+    rc = rc ? -rc : -errno;
+    close(fd);
+    unlink(file);
+    return rc;
+}
+
+/* Gives a new file `len` zeroed bytes, with all of their memory, and returns its descriptor. On
+ * failure closes and removes the file. */
 static int fill_file(int fd, const char *path, const char *name, size_t len)
 {
+    const char *root = fbr_rt()->dir.root;
     int rc;
 
     if (fd < 0)
         return fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     rc = allocate(fd, len);
-    if (rc > 0) {
-        close(fd);
-        unlink(path);
-        return fbr_keep(-rc, "shared memory '%s': no room for %zu bytes in %s: %s%s", name, len,
-                        path, fbr_strerror(rc), rc == EFBIG ? " (the limit is ulimit -f)" : "");
-    }
-    return fd;
+    if (!rc)
+        return fd;
+    close(fd);
+    unlink(path);
+    fd = rc == ENOSPC ? make_linked(root, path, len) : -rc;
+    return fd >= 0
+               ? fd
+               : fbr_keep(fd, "shared memory '%s': no room for %zu bytes in %s%s%s: %s%s", name,
+                          len, path, rc == ENOSPC ? ", and none in " : "", rc == ENOSPC ? root : "",
+                          fbr_strerror(fd), rc == EFBIG ? " (the limit is ulimit -f)" : "");
 }
 
 static int run_builder(struct fiber_shared *s, const char *name, fiber_shared_fn build, void *user)
@@ -161,7 +225,7 @@ static int make_segment(struct fiber_shared *s, const char *dir, const char *nam
 
     path_of(path, dir, 'b', name);
     path_of(final, dir, 's', name);
-    unlink(path); /* left by a builder that died */
+    remove_segment(path); /* left by a builder that died */
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     fd = fill_file(fd, path, name, s->len);
     if (fd < 0)
@@ -186,7 +250,7 @@ fail:
     munmap(s->data, s->len);
 fail_file:
     close(fd);
-    unlink(path);
+    remove_segment(path);
     return rc;
 }
 
@@ -253,16 +317,17 @@ static int make_writable(struct fiber_shared *s, const char *dir, const char *na
     rc = map_fd(s, name, fd);
     close(fd);
     if (rc < 0)
-        goto done;
-    if (link(path, final) < 0) {
-        rc = errno == EEXIST
-                 ? -EEXIST
-                 : fbr_keep(-errno, "shared memory: %s: %s", final, fbr_strerror(errno));
-        munmap(s->data, s->len);
+        goto fail;
+    if (link(path, final) == 0) {
+        unlink(path);
+        s->built = true;
+        return 0;
     }
-done:
-    unlink(path);
-    s->built = rc == 0;
+    rc = errno == EEXIST ? -EEXIST
+                         : fbr_keep(-errno, "shared memory: %s: %s", final, fbr_strerror(errno));
+    munmap(s->data, s->len);
+fail:
+    remove_segment(path);
     return rc;
 }
 
@@ -383,10 +448,10 @@ int fiber_shared_delete(const char *name)
         return rc;
     for (const char *kind = "sw"; *kind; kind++) {
         path_of(path, dir, *kind, name);
-        if (unlink(path) == 0)
-            found = true;
-        else if (errno != ENOENT)
-            return fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
+        rc = remove_segment(path);
+        if (rc < 0 && rc != -ENOENT)
+            return fbr_keep(rc, "shared memory: %s: %s", path, fbr_strerror(rc));
+        found |= rc == 0;
     }
     return found ? 0 : fbr_keep(-ENOENT, "there is no shared memory '%s' on this host", name);
 }

@@ -1,20 +1,24 @@
 /* shared_test.c - host-shared memory: built once, by whoever lives, mapped read-only by all, gone
- * with the run.
+ * with the run. With TEST_SMALL_SHM the segments do not fit into /dev/shm.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <glob.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -24,6 +28,8 @@
 #include "tests/support/run.h"
 
 #define LEN (1u << 20)
+
+static bool small_shm;
 
 /* What a child is told. */
 struct order {
@@ -277,16 +283,30 @@ static void test_a_builder_that_fails_leaves_nothing(void **state)
     fiber_shared_close(s);
 }
 
-/* How many files the directory of this run's segments has. */
-static size_t count_files(void)
+/* How many files of this run's directories have names like that; *links: how many of them are
+ * symbolic links. */
+static size_t count_like(const char *base, const char *names, size_t *links)
 {
     char pattern[64];
+    struct stat st;
     glob_t found;
     size_t n;
 
-    snprintf(pattern, sizeof(pattern), "/dev/shm/fiber-%d-*/*.*", (int)getpid());
+    snprintf(pattern, sizeof(pattern), "%s/fiber-%d-*/%s", base, (int)getpid(), names);
     n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    for (size_t i = *links = 0; i < n; i++)
+        *links += lstat(found.gl_pathv[i], &st) == 0 && S_ISLNK(st.st_mode);
     globfree(&found);
+    return n;
+}
+
+/* How many files this run's segments have. */
+static size_t count_files(void)
+{
+    size_t links, none, n = count_like("/dev/shm", "*.*", &links);
+
+    assert_int_equal(count_like("/tmp", "shm.*", &none), links);
+    assert_int_equal(links > 0, n > 0 && small_shm);
     return n;
 }
 
@@ -305,6 +325,11 @@ static void test_a_name_leaves_no_file(void **state)
     assert_int_equal(count_files(), before + 1);
     assert_int_equal(fiber_shared_delete("short"), 0);
     assert_int_equal(fiber_shared_open(&s, "short", LEN, count_and_fail, &count), -EILSEQ);
+    assert_int_equal(count_files(), before);
+    assert_int_equal(fiber_shared_open_writable(&s, "short", LEN, FIBER_SHARED_CREATE), 0);
+    fiber_shared_close(s);
+    assert_int_equal(count_files(), before + 1);
+    assert_int_equal(fiber_shared_delete("short"), 0);
     assert_int_equal(count_files(), before);
 }
 
@@ -464,17 +489,18 @@ static void test_writable_segments_are_made_found_and_deleted(void **state)
 static void test_no_room_is_an_error(void **state)
 {
     struct fiber_shared *s;
-    struct statvfs fs;
+    struct statvfs shm, run;
+    size_t large;
 
     (void)state;
-    if (statvfs("/dev/shm", &fs) < 0 || !fs.f_blocks) {
+    if (statvfs("/dev/shm", &shm) < 0 || !shm.f_blocks) {
         print_message("/dev/shm has no bound here\n");
         skip();
     }
-    assert_int_equal(
-        fiber_shared_open(&s, "large", (size_t)(fs.f_blocks + 1) * fs.f_frsize, fill, NULL),
-        -ENOSPC);
-    assert_true(has(fiber_last_error(), "large", "no room", NULL));
+    assert_int_equal(statvfs("/tmp", &run), 0);
+    large = (size_t)shm.f_blocks * shm.f_frsize + (size_t)run.f_blocks * run.f_frsize + 1;
+    assert_int_equal(fiber_shared_open(&s, "large", large, fill, NULL), -ENOSPC);
+    assert_true(has(fiber_last_error(), "large", "no room", "/dev/shm", "none in /tmp", NULL));
     assert_int_equal(fiber_shared_open(&s, "large", LEN, fill, NULL), 0);
     fiber_shared_close(s);
 }
@@ -562,6 +588,20 @@ static void test_it_is_gone_with_the_run(void **state)
     ran_free(&r);
 }
 
+/* In a mount namespace of our own, which children inherit: a /dev/shm without room for LEN. */
+static int make_shm_small(void)
+{
+    const char *small = getenv("TEST_SMALL_SHM");
+
+    small_shm = small != NULL;
+    if (!small || strcmp(small, "made") == 0)
+        return 0;
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64k") < 0)
+        return -errno;
+    return setenv("TEST_SMALL_SHM", "made", 1);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -584,6 +624,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_it_is_gone_with_the_run),
     };
 
+    setenv("FIBER_RUN_DIR", "/tmp", 1);
+    if (make_shm_small() < 0) {
+        printf("no mount namespace of our own: %s\n", strerror(errno));
+        return 77;
+    }
     if (fiber_init(&argc, &argv) < 0) {
         fprintf(stderr, "%s\n", fiber_last_error());
         return 1;

@@ -178,7 +178,7 @@ static int poor_disk(int *argc, char ***argv)
         rc = small_disk(dir, "size=64k", MS_RDONLY);
     if (strncmp(kind, "nr_inodes=", 10) == 0)
         rc = small_disk(dir, kind, 0);
-    if (strcmp(kind, "no-shm") == 0)
+    if (strcmp(kind, "no-shm") == 0 && (rc = small_disk(dir, "size=256k", 0)) == 0)
         rc = small_disk("/dev/shm", "size=64k", 0);
     if (strcmp(kind, "read-only-shm") == 0)
         rc = small_disk("/dev/shm", "size=64k", MS_RDONLY);
