@@ -71,7 +71,7 @@ static const struct fbr_config_key own_keys[] = {
      "put the name of the process in front of each line that it writes"},
     {"run_dir", "FIBER_RUN_DIR", FBR_CONFIG_STR, "/tmp", 1, FBR_CONFIG_TEXT_MAX, NULL,
      "folder for sockets; default: $XDG_RUNTIME_DIR if it is writable and its name short, "
-     "else /tmp"},
+     "else /tmp, or /dev/shm where /tmp is read-only"},
     {"log_dir", "FIBER_LOG_DIR", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
      "folder for the output of ranks that `fiber logs` shows; empty: $XDG_STATE_HOME/fiber/logs, "
      "else ~/.local/state/fiber/logs"},
@@ -259,6 +259,11 @@ int fbr_config_set(struct fbr_config *c, const char *key, const char *value, con
                     near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
+const char *fbr_config_tmp(void)
+{
+    return access("/tmp", W_OK) < 0 && errno == EROFS ? "/dev/shm" : "/tmp";
+}
+
 struct fbr_config *fbr_config_new(void)
 {
     struct fbr_config *c = calloc(1, sizeof(*c));
@@ -271,7 +276,9 @@ struct fbr_config *fbr_config_new(void)
     pthread_mutex_init(&c->lock, NULL);
     for (size_t i = 0; i < c->count && !rc; i++)
         rc = entry_put(c, &c->keys[i], c->keys[i].fallback, "default", false, NULL);
-    if (!rc && dir && dir[0] == '/' && !access(dir, W_OK | X_OK) && strlen(dir) <= FBR_RUN_DIR_MAX)
+    if (!dir || dir[0] != '/' || access(dir, W_OK | X_OK) || strlen(dir) > FBR_RUN_DIR_MAX)
+        dir = fbr_config_tmp();
+    if (!rc)
         rc = entry_put(c, key_find(c, "run_dir", false), dir, "default", false, NULL);
     if (!rc)
         return c;

@@ -48,6 +48,9 @@
 #define FBR_CONFIG_TEXT_MAX 4096  /* maximum length of a string */
 #define FBR_CONFIG_LIST_MAX 65536 /* maximum length of a list of hosts, the longest value */
 #define FBR_RUN_DIR_MAX 40        /* maximum length of run_dir: names of sockets are short */
+/* Where sockets and runs are without XDG_RUNTIME_DIR: /tmp, or /dev/shm where /tmp is read-only, as
+ * in containers with a read-only file system. */
+const char *fbr_config_tmp(void);
 
 /* The registry of backends defines these (backends/backends.c): the words of the key `backend`, and
  * the keys of the backend with that index. fbr_backend_keys() returns zero if there is no such

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/config.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/random.h"
@@ -59,7 +60,8 @@ static int make_dir(const char *path, struct fbr_error *err)
 static bool find_substitute(char root[FBR_REGISTRY_MAX])
 {
     char prefix[32], path[FBR_REGISTRY_MAX];
-    DIR *d = opendir("/tmp");
+    const char *tmp = fbr_config_tmp();
+    DIR *d = opendir(tmp);
     struct dirent *e;
     struct stat st;
     bool found = false;
@@ -68,7 +70,7 @@ static bool find_substitute(char root[FBR_REGISTRY_MAX])
     while (d && (e = readdir(d))) {
         if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || strlen(e->d_name) > 32)
             continue;
-        snprintf(path, sizeof(path), "/tmp/%.32s", e->d_name);
+        snprintf(path, sizeof(path), "%s/%.32s", tmp, e->d_name);
         if (lstat(path, &st) < 0 || !is_own(&st) || (found && strcmp(path, root) > 0))
             continue;
         snprintf(root, FBR_REGISTRY_MAX, "%s", path);
@@ -87,7 +89,7 @@ static int use_substitute(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
 
     if (find_substitute(root))
         return 0;
-    snprintf(made, sizeof(made), "/tmp/fiber-u%u-XXXXXX", (unsigned)geteuid());
+    snprintf(made, sizeof(made), "%s/fiber-u%u-XXXXXX", fbr_config_tmp(), (unsigned)geteuid());
     if (!mkdtemp(made))
         return fbr_fail(err, -errno, "cannot make %s: %s", made, fbr_strerror(errno));
     return find_substitute(root) ? 0 : make_dir(made, err);
@@ -104,7 +106,7 @@ int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
         snprintf(root, FBR_REGISTRY_MAX, "%s/fiber", xdg);
         return make_dir(root, err);
     }
-    snprintf(root, FBR_REGISTRY_MAX, "/tmp/fiber-%u", (unsigned)geteuid());
+    snprintf(root, FBR_REGISTRY_MAX, "%s/fiber-%u", fbr_config_tmp(), (unsigned)geteuid());
     rc = make_dir(root, NULL);
     return rc < 0 ? use_substitute(root, err) : 0;
 }

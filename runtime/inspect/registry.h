@@ -1,7 +1,7 @@
 /* registry.h - the runs of this user on this host, each in a directory of mode 0700.
  *
  *   $XDG_RUNTIME_DIR/fiber/UID/control     a socket (run_control.h); /tmp/fiber-<user id>/ without
- *                                          XDG_RUNTIME_DIR
+ *                                          XDG_RUNTIME_DIR (fbr_config_tmp() for /tmp)
  *                         UID/about        the facts at the start (run_control_wire.h: a RUN)
  *                     ended/MS-UIDNAME     runs that ended, 50 of each name: a RUN, a DONE; NAME is
  *                                          a hash

@@ -169,6 +169,16 @@ static int small_disk(const char *where, const char *options, unsigned long flag
     return flags && mount(NULL, where, NULL, MS_REMOUNT | flags, NULL) < 0 ? -errno : 0;
 }
 
+static int read_only_tmp(void)
+{
+    unsetenv("XDG_RUNTIME_DIR");
+    return unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+                   mount("/tmp", "/tmp", NULL, MS_BIND, NULL) < 0 ||
+                   mount(NULL, "/tmp", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL) < 0
+               ? -errno
+               : 0;
+}
+
 static int poor_disk(int *argc, char ***argv)
 {
     const char *kind = (*argv)[2], *dir = getenv("TEST_DIR");
@@ -182,11 +192,14 @@ static int poor_disk(int *argc, char ***argv)
         rc = small_disk("/dev/shm", "size=64k", 0);
     if (strcmp(kind, "read-only-shm") == 0)
         rc = small_disk("/dev/shm", "size=64k", MS_RDONLY);
+    if (strcmp(kind, "read-only-tmp") == 0)
+        rc = read_only_tmp();
+    else
+        setenv("FIBER_RUN_DIR", dir, 1);
     if (rc < 0) {
         printf("%s\n", strerror(-rc));
         return 77;
     }
-    setenv("FIBER_RUN_DIR", dir, 1);
     if (rc || fiber_init(argc, argv) < 0)
         return abandon("init", fiber_last_error());
     rc = try_all();
@@ -293,6 +306,7 @@ static void test_descriptors_are_taken_while_workers_join(void **state)
 
 /* ---- Disk ---- */
 
+/* `part` NULL: all goes well. */
 static void try_disk(const char *kind, const char *part)
 {
     char dir[64], set[80];
@@ -308,9 +322,9 @@ static void try_disk(const char *kind, const char *part)
         ran_free(&ran);
         skip();
     }
-    if (ran.code != SAID_WHY || !strstr(ran.out, part))
-        fail_msg("%s ended with %d and not with \"%s\":\n%s%s", kind, ran.code, part, ran.out,
-                 ran.err);
+    if (ran.code != (part ? SAID_WHY : GOOD) || (part && !strstr(ran.out, part)))
+        fail_msg("%s ended with %d and not with \"%s\":\n%s%s", kind, ran.code,
+                 part ? part : "success", ran.out, ran.err);
     if (getenv("TEST_VERBOSE"))
         fprintf(stderr, "%s: %s", kind, ran.out);
     ran_free(&ran);
@@ -320,6 +334,12 @@ static void test_a_read_only_run_directory_is_reported(void **state)
 {
     (void)state;
     try_disk("read-only", "set run_dir");
+}
+
+static void test_a_read_only_tmp_is_no_matter(void **state)
+{
+    (void)state;
+    try_disk("read-only-tmp", NULL);
 }
 
 static void test_a_full_disk_is_reported(void **state)
@@ -349,6 +369,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_descriptors_run_out_later),
         cmocka_unit_test(test_descriptors_are_taken_while_workers_join),
         cmocka_unit_test(test_a_read_only_run_directory_is_reported),
+        cmocka_unit_test(test_a_read_only_tmp_is_no_matter),
         cmocka_unit_test(test_a_full_disk_is_reported),
         cmocka_unit_test(test_too_little_shared_memory_is_reported),
     };
