@@ -56,6 +56,9 @@ const char *fbr_strerror(int code)
 
     if (code == -EMFILE || code == EMFILE)
         return "too many open files; close some, or raise the limit (ulimit -n)";
+    if (code == -EAGAIN || code == EAGAIN)
+        return "Resource temporarily unavailable; is a limit of processes and threads reached "
+               "(ulimit -u, pids of the container)?";
     return text ? text : "unknown error";
 }
 

@@ -92,6 +92,10 @@ static void test_a_ring_gets_no_thread_for_its_output(void **state)
     int ended = -1;
 
     (void)state;
+    atomic_store(&no_thread, true);
+    assert_int_equal(fiber_queue_open(&q, 0), -EAGAIN);
+    assert_non_null(strstr(fiber_last_error(), "ulimit -u"));
+    atomic_store(&no_thread, false);
     assert_int_equal(fiber_queue_open(&q, 0), 0); /* starts the event loop */
     fiber_queue_close(q);
     atomic_store(&no_thread, true);
