@@ -31,6 +31,13 @@
  * exception. */
 int fpy_add_type(PyObject *module, PyType_Spec *spec);
 
+/* The spec of a type: its name, the struct of its objects, its slots, flags besides the default. */
+#define FPY_SPEC(type, object, table, more)                        \
+    {                                                              \
+        .name = "fiber._fiber." type, .basicsize = sizeof(object), \
+        .flags = Py_TPFLAGS_DEFAULT | (more), .slots = (table)     \
+    }
+
 /* Defines handle_of(), which returns the handle of an object, or NULL with this exception. */
 #define FPY_HANDLE_OF(type, sentence)                           \
     static struct fiber_##type *handle_of(PyObject *self)       \
@@ -56,6 +63,62 @@ void fpy_free(PyObject *self);
             Py_END_ALLOW_THREADS;                 \
         }                                         \
         fpy_free(self);                           \
+    }
+
+/* Define methods of the type for which FPY_HANDLE_OF() stands above: each calls
+ * fiber_TYPE_METHOD() with the handle. */
+
+/* TYPE_METHOD(): returns None. */
+#define FPY_CALL(type, method)                                       \
+    static PyObject *type##_##method(PyObject *self, PyObject *none) \
+    {                                                                \
+        struct fiber_##type *handle = handle_of(self);               \
+        int rc;                                                      \
+                                                                     \
+        (void)none;                                                  \
+        if (!handle)                                                 \
+            return NULL;                                             \
+        Py_BEGIN_ALLOW_THREADS;                                      \
+        rc = fiber_##type##_##method(handle);                        \
+        Py_END_ALLOW_THREADS;                                        \
+        return fpy_none(rc);                                         \
+    }
+
+/* TYPE_METHOD(): returns a descriptor. */
+#define FPY_FD(type, method)                                         \
+    static PyObject *type##_##method(PyObject *self, PyObject *none) \
+    {                                                                \
+        struct fiber_##type *handle = handle_of(self);               \
+        int fd;                                                      \
+                                                                     \
+        (void)none;                                                  \
+        if (!handle)                                                 \
+            return NULL;                                             \
+        Py_BEGIN_ALLOW_THREADS;                                      \
+        fd = fiber_##type##_##method(handle);                        \
+        Py_END_ALLOW_THREADS;                                        \
+        return fd < 0 ? fpy_raise(fd) : PyLong_FromLong(fd);         \
+    }
+
+/* TYPE_METHOD(): returns a text of the library. */
+#define FPY_TEXT(type, method)                                            \
+    static PyObject *type##_##method(PyObject *self, PyObject *none)      \
+    {                                                                     \
+        struct fiber_##type *handle = handle_of(self);                    \
+                                                                          \
+        (void)none;                                                       \
+        return fpy_text(handle ? fiber_##type##_##method(handle) : NULL); \
+    }
+
+/* TYPE_METHOD(timeout): waits as fpy_wait_in_time() does. */
+#define FPY_WAIT(type, method, raise)                                                \
+    static int wait_for_##method(void *handle, int timeout_ms)                       \
+    {                                                                                \
+        return fiber_##type##_##method(handle, timeout_ms);                          \
+    }                                                                                \
+    static PyObject *type##_##method(PyObject *self, PyObject *timeout)              \
+    {                                                                                \
+        return fpy_wait_in_time(wait_for_##method, handle_of(self), timeout, raise); \
     }
 
 #define PART(name) int fpy_##name##_add(PyObject *module);

@@ -155,12 +155,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "fiber._fiber.Objects",
-    .basicsize = sizeof(struct objects),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
+static PyType_Spec spec = FPY_SPEC("Objects", struct objects, slots, 0);
 
 int fpy_objects_add(PyObject *module)
 {

@@ -433,12 +433,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "fiber._fiber.Pipe",
-    .basicsize = sizeof(struct pipe),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
+static PyType_Spec spec = FPY_SPEC("Pipe", struct pipe, slots, 0);
 
 static PyType_Slot message_slots[] = {
     {Py_tp_dealloc, (void *)message_dealloc},
@@ -448,12 +443,8 @@ static PyType_Slot message_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec message_spec = {
-    .name = "fiber._fiber.Message",
-    .basicsize = sizeof(struct message),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = message_slots,
-};
+static PyType_Spec message_spec =
+    FPY_SPEC("Message", struct message, message_slots, Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 int fpy_pipe_add(PyObject *module)
 {

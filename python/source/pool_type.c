@@ -884,12 +884,7 @@ static PyType_Slot pool_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec pool_spec = {
-    .name = "fiber._fiber.Pool",
-    .basicsize = sizeof(struct pool),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = pool_slots,
-};
+static PyType_Spec pool_spec = FPY_SPEC("Pool", struct pool, pool_slots, 0);
 
 static PyMethodDef stream_methods[] = {
     {"put", stream_put, METH_VARARGS,
@@ -920,12 +915,8 @@ static PyType_Slot stream_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec stream_spec = {
-    .name = "fiber._fiber.Stream",
-    .basicsize = sizeof(struct stream),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = stream_slots,
-};
+static PyType_Spec stream_spec =
+    FPY_SPEC("Stream", struct stream, stream_slots, Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 int fpy_pool_add(PyObject *module)
 {

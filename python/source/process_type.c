@@ -83,20 +83,7 @@ static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
 
 FPY_DEALLOC(process, fiber_process_close)
 
-static int wait_end(void *handle, int timeout_ms)
-{
-    return fiber_process_join(handle, timeout_ms);
-}
-
-static PyObject *process_join(PyObject *self, PyObject *timeout)
-{
-    return fpy_wait_in_time(wait_end, handle_of(self), timeout, fpy_raise);
-}
-
-static int wait_joined(void *handle, int timeout_ms)
-{
-    return fiber_process_wait_joined(handle, timeout_ms);
-}
+FPY_WAIT(process, join, fpy_raise)
 
 /* It has ended instead: no error. */
 static PyObject *never_joined(int rc)
@@ -104,10 +91,7 @@ static PyObject *never_joined(int rc)
     return rc == -ECHILD ? PyBool_FromLong(0) : fpy_raise(rc);
 }
 
-static PyObject *process_wait_joined(PyObject *self, PyObject *timeout)
-{
-    return fpy_wait_in_time(wait_joined, handle_of(self), timeout, never_joined);
-}
+FPY_WAIT(process, wait_joined, never_joined)
 
 static PyObject *process_exitcode(PyObject *self, PyObject *none)
 {
@@ -138,30 +122,8 @@ static PyObject *process_pid(PyObject *self, PyObject *none)
     return PyLong_FromLongLong(pid);
 }
 
-static PyObject *signal_it(PyObject *self, int (*fn)(struct fiber_process *p))
-{
-    struct fiber_process *handle = handle_of(self);
-    int rc;
-
-    if (!handle)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    rc = fn(handle);
-    Py_END_ALLOW_THREADS;
-    return fpy_none(rc);
-}
-
-static PyObject *process_terminate(PyObject *self, PyObject *none)
-{
-    (void)none;
-    return signal_it(self, fiber_process_terminate);
-}
-
-static PyObject *process_kill(PyObject *self, PyObject *none)
-{
-    (void)none;
-    return signal_it(self, fiber_process_kill);
-}
+FPY_CALL(process, terminate)
+FPY_CALL(process, kill)
 
 static PyObject *process_signal(PyObject *self, PyObject *number)
 {
@@ -175,35 +137,9 @@ static PyObject *process_signal(PyObject *self, PyObject *number)
     return fpy_none(rc);
 }
 
-static PyObject *process_sentinel(PyObject *self, PyObject *none)
-{
-    struct fiber_process *handle = handle_of(self);
-    int fd = handle ? fiber_process_sentinel(handle) : 0;
-
-    (void)none;
-    if (!handle)
-        return NULL;
-    return fd < 0 ? fpy_raise(fd) : PyLong_FromLong(fd);
-}
-
-static PyObject *text_of(PyObject *self, const char *(*fn)(struct fiber_process *p))
-{
-    struct fiber_process *handle = handle_of(self);
-
-    return fpy_text(handle ? fn(handle) : NULL);
-}
-
-static PyObject *process_report(PyObject *self, PyObject *none)
-{
-    (void)none;
-    return text_of(self, fiber_process_report);
-}
-
-static PyObject *process_job(PyObject *self, PyObject *none)
-{
-    (void)none;
-    return text_of(self, fiber_process_job);
-}
+FPY_FD(process, sentinel)
+FPY_TEXT(process, report)
+FPY_TEXT(process, job)
 
 static PyMethodDef methods[] = {
     {"join", process_join, METH_O,
@@ -240,12 +176,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "fiber._fiber.Process",
-    .basicsize = sizeof(struct process),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
+static PyType_Spec spec = FPY_SPEC("Process", struct process, slots, 0);
 
 int fpy_process_add(PyObject *module)
 {

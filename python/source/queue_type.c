@@ -205,77 +205,12 @@ static PyObject *queue_size(PyObject *self, PyObject *none)
     return rc < 0 ? fpy_raise_eof(rc) : PyLong_FromSize_t(n);
 }
 
-static PyObject *queue_fd(PyObject *self, PyObject *none)
-{
-    struct fiber_queue *handle = handle_of(self);
-    int fd;
-
-    (void)none;
-    if (!handle)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    fd = fiber_queue_fd(handle);
-    Py_END_ALLOW_THREADS;
-    return fd < 0 ? fpy_raise(fd) : PyLong_FromLong(fd);
-}
-
-/* A call without arguments. */
-static PyObject *call(PyObject *self, int (*fn)(struct fiber_queue *q))
-{
-    struct fiber_queue *handle = handle_of(self);
-    int rc;
-
-    if (!handle)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    rc = fn(handle);
-    Py_END_ALLOW_THREADS;
-    return fpy_none(rc);
-}
-
-static PyObject *queue_shut(PyObject *self, PyObject *none)
-{
-    (void)none;
-    return call(self, fiber_queue_shut);
-}
-
-static PyObject *queue_done(PyObject *self, PyObject *none)
-{
-    (void)none;
-    return call(self, fiber_queue_done);
-}
-
-static PyObject *queue_deal(PyObject *self, PyObject *none)
-{
-    (void)none;
-    return call(self, fiber_queue_deal);
-}
-
-/* A call that waits. Tells whether it ended before the timeout. */
-static PyObject *wait_for(PyObject *self, PyObject *timeout, fpy_wait_fn fn)
-{
-    return fpy_wait_in_time(fn, handle_of(self), timeout, fpy_raise_eof);
-}
-
-static int flush(void *handle, int timeout_ms)
-{
-    return fiber_queue_flush(handle, timeout_ms);
-}
-
-static PyObject *queue_flush(PyObject *self, PyObject *timeout)
-{
-    return wait_for(self, timeout, flush);
-}
-
-static int join(void *handle, int timeout_ms)
-{
-    return fiber_queue_join(handle, timeout_ms);
-}
-
-static PyObject *queue_join(PyObject *self, PyObject *timeout)
-{
-    return wait_for(self, timeout, join);
-}
+FPY_FD(queue, fd)
+FPY_CALL(queue, shut)
+FPY_CALL(queue, done)
+FPY_CALL(queue, deal)
+FPY_WAIT(queue, flush, fpy_raise_eof)
+FPY_WAIT(queue, join, fpy_raise_eof)
 
 static PyMethodDef methods[] = {
     {"address", queue_address, METH_NOARGS,
@@ -312,12 +247,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "fiber._fiber.Queue",
-    .basicsize = sizeof(struct queue),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
+static PyType_Spec spec = FPY_SPEC("Queue", struct queue, slots, 0);
 
 int fpy_queue_add(PyObject *module)
 {

@@ -182,12 +182,8 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "fiber._fiber.Result",
-    .basicsize = sizeof(struct fpy_result),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .slots = slots,
-};
+static PyType_Spec spec =
+    FPY_SPEC("Result", struct fpy_result, slots, Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC);
 
 int fpy_result_add(PyObject *module)
 {

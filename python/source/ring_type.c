@@ -53,15 +53,7 @@ static int ring_init(PyObject *self, PyObject *args, PyObject *kwargs)
 
 FPY_DEALLOC(ring, fiber_ring_close)
 
-static int wait_end(void *handle, int timeout_ms)
-{
-    return fiber_ring_wait(handle, timeout_ms);
-}
-
-static PyObject *ring_join(PyObject *self, PyObject *timeout)
-{
-    return fpy_wait_in_time(wait_end, handle_of(self), timeout, fpy_raise);
-}
+FPY_WAIT(ring, wait, fpy_raise)
 
 static PyObject *ring_exitcode(PyObject *self, PyObject *none)
 {
@@ -77,24 +69,8 @@ static PyObject *ring_exitcode(PyObject *self, PyObject *none)
     return rc < 0 ? fpy_raise(rc) : PyLong_FromLong(code);
 }
 
-static PyObject *ring_report(PyObject *self, PyObject *none)
-{
-    struct fiber_ring *handle = handle_of(self);
-
-    (void)none;
-    return fpy_text(handle ? fiber_ring_report(handle) : NULL);
-}
-
-static PyObject *ring_sentinel(PyObject *self, PyObject *none)
-{
-    struct fiber_ring *handle = handle_of(self);
-    int fd = handle ? fiber_ring_sentinel(handle) : 0;
-
-    (void)none;
-    if (!handle)
-        return NULL;
-    return fd < 0 ? fpy_raise(fd) : PyLong_FromLong(fd);
-}
+FPY_TEXT(ring, report)
+FPY_FD(ring, sentinel)
 
 static PyObject *ring_signal(PyObject *self, PyObject *args)
 {
@@ -110,19 +86,7 @@ static PyObject *ring_signal(PyObject *self, PyObject *args)
     return fpy_none(rc);
 }
 
-static PyObject *ring_stop(PyObject *self, PyObject *none)
-{
-    struct fiber_ring *handle = handle_of(self);
-    int rc;
-
-    (void)none;
-    if (!handle)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    rc = fiber_ring_stop(handle);
-    Py_END_ALLOW_THREADS;
-    return fpy_none(rc);
-}
+FPY_CALL(ring, stop)
 
 /* ---- Ranks ---- */
 
@@ -220,7 +184,7 @@ static PyObject *ring_allreduce(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"join", ring_join, METH_O,
+    {"join", ring_wait, METH_O,
      "join(timeout)\n--\n\nWaits until the ring has ended, and tells whether it has."},
     {"exitcode", ring_exitcode, METH_NOARGS,
      "exitcode()\n--\n\n0, or the code of the rank that failed first; None while the ring runs."},
@@ -245,12 +209,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "fiber._fiber.Ring",
-    .basicsize = sizeof(struct ring),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
+static PyType_Spec spec = FPY_SPEC("Ring", struct ring, slots, 0);
 
 static PyMethodDef functions[] = {
     {"ring_barrier", ring_barrier, METH_O,

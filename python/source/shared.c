@@ -143,12 +143,7 @@ static PyType_Slot shared_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec shared_spec = {
-    .name = "fiber._fiber.Shared",
-    .basicsize = sizeof(struct shared),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = shared_slots,
-};
+static PyType_Spec shared_spec = FPY_SPEC("Shared", struct shared, shared_slots, 0);
 
 /* ---- A recursive lock, which a process that dies leaves free ---- */
 
@@ -314,12 +309,7 @@ static PyType_Slot lock_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec lock_spec = {
-    .name = "fiber._fiber.HostLock",
-    .basicsize = sizeof(struct host_lock),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = lock_slots,
-};
+static PyType_Spec lock_spec = FPY_SPEC("HostLock", struct host_lock, lock_slots, 0);
 
 int fpy_shared_add(PyObject *module)
 {

@@ -80,12 +80,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "fiber._fiber.TryLock",
-    .basicsize = sizeof(struct trylock),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
+static PyType_Spec spec = FPY_SPEC("TryLock", struct trylock, slots, 0);
 
 int fpy_trylock_add(PyObject *module)
 {
