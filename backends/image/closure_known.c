@@ -1,8 +1,8 @@
 /* closure_known.c - files that programs and libraries load although no file names them.
  *
- * Fiber's modules are searched where runtime/program/module.c searches them, under the same rules
- * about their owner: in the image they belong to root, and would be trusted. A program that has
- * Fiber linked in is recognised by a text of module.c.
+ * Fiber's modules are searched where a program searches them, under the same rules about their
+ * owner (runtime/program/module.h): in the image they belong to root, and would be trusted. A
+ * program that has Fiber linked in is recognised by a text of module.c.
  *
  * One table has the plugins of other libraries, as patterns that start in the folder of the library
  * itself. Each of them may be missing.
@@ -11,14 +11,11 @@
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/image/closure_priv.h"
 #include "runtime/program/elf.h"
+#include "runtime/program/module.h"
 
-#ifndef FBR_MODULE_DIR
-#define FBR_MODULE_DIR "/usr/local/lib/fiber"
-#endif
 #define MARK "fbr_module_%s"
 
 static const struct {
@@ -75,73 +72,43 @@ static int take_plugins(struct fbr_closure *c, const char *name, const char *rea
 
 /* ---- Fiber's modules ---- */
 
-struct folder {
-    uid_t owner; /* owner of the program or library that loads the modules */
-    bool open;   /* all users can write to that program or library */
+struct modules {
+    struct fbr_closure *c;
+    struct fbr_module_user user;
+    struct fbr_error *err;
 };
 
-static bool trusted(const struct folder *f, const struct stat *st)
-{
-    if (st->st_uid != 0 && st->st_uid != geteuid() && st->st_uid != f->owner)
-        return false;
-    return f->open || !(st->st_mode & S_IWOTH);
-}
-
 /* 1: the modules are in that folder, and were added. */
-static int take_modules(struct fbr_closure *c, const struct folder *f, const char *folder,
-                        struct fbr_error *err)
+static int take_modules(void *user, const char *folder)
 {
-    static const char *const modules[] = {"crypto.so", "pin.so", "pmix.so", "fiber-stack",
-                                          "cluster.so"};
+    static const char *const names[] = {"crypto.so", "pin.so", "pmix.so", "fiber-stack",
+                                        "cluster.so"};
+    const struct modules *m = user;
     char path[PATH_MAX + NAME_MAX];
     struct stat st;
     int rc = 0, taken = 0;
 
-    if (stat(folder, &st) < 0 || !trusted(f, &st))
+    if (stat(folder, &st) < 0 || !fbr_module_is_trusted(&m->user, &st))
         return 0;
-    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]) && rc == 0; i++) {
-        snprintf(path, sizeof(path), "%s/%s", folder, modules[i]);
-        if ((!strcmp(modules[i], "cluster.so") && !c->o.cluster) || stat(path, &st) < 0 ||
-            !S_ISREG(st.st_mode) || !trusted(f, &st))
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && rc == 0; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        if ((!strcmp(names[i], "cluster.so") && !m->c->o.cluster) || stat(path, &st) < 0 ||
+            !S_ISREG(st.st_mode) || !fbr_module_is_trusted(&m->user, &st))
             continue;
-        rc = closure_take_plugin(c, path, err);
+        rc = closure_take_plugin(m->c, path, m->err);
         taken = 1;
     }
     return rc < 0 ? rc : taken;
 }
 
-/* 1: the modules were found, and were added. */
 static int find_modules(struct fbr_closure *c, const char *real, struct fbr_error *err)
 {
-    static const char installed[] = FBR_MODULE_DIR;
-    char self[PATH_MAX], folder[PATH_MAX + sizeof(installed) + 16];
-    /* "/lib/x86_64-linux-gnu/fiber": the modules' folder under a prefix */
-    const char *lib = NULL;
-    struct folder f = {0};
-    struct stat st;
-    char *slash;
-    int rc;
+    struct modules m = {.c = c, .err = err};
+    int rc = fbr_module_search(real, &m.user, take_modules, &m);
 
-    for (const char *at = installed; (at = strstr(at, "/lib")); at++)
-        lib = at;
-    if (stat(real, &st) == 0) {
-        f.owner = st.st_uid;
-        f.open = st.st_mode & S_IWOTH;
-    }
-    snprintf(self, sizeof(self), "%s", real);
-    for (int up = 0; up < 3 && (slash = strrchr(self, '/')); up++) {
-        *slash = '\0';
-        snprintf(folder, sizeof(folder), "%s/fiber", self);
-        if ((rc = take_modules(c, &f, folder, err)) != 0)
-            return rc;
-        snprintf(folder, sizeof(folder), "%s%s", self, lib ? lib : "/lib/fiber");
-        if (up == 1 && (rc = take_modules(c, &f, folder, err)) != 0)
-            return rc;
-    }
-    if ((rc = take_modules(c, &f, installed, err)) != 0)
-        return rc;
-    closure_note(c, "%s uses Fiber, but its modules (fiber/crypto.so) are not beside it", real);
-    return 0;
+    if (rc == 0)
+        closure_note(c, "%s uses Fiber, but its modules (fiber/crypto.so) are not beside it", real);
+    return rc;
 }
 
 /* Whether the file has Fiber linked in. */

@@ -12,12 +12,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "stamp/fiber_stamp.h"
@@ -42,20 +40,48 @@ static struct {
  * could not be used. */
 struct search {
     const char *name;
-    uid_t owner; /* of the program or library that this code is in */
-    bool open;   /* every user can write that program or library */
-    bool stale;  /* a module of another build was found */
+    struct fbr_module_user user; /* the program or library that this code is in */
+    bool stale;                  /* a module of another build was found */
     void *handle;
     char *program; /* NULL: the search is for a module; else the program's path goes here */
     size_t size;
     char why[FBR_ERROR_TEXT / 2];
 };
 
-static bool trusted(const struct search *s, const struct stat *st)
+bool fbr_module_is_trusted(const struct fbr_module_user *u, const struct stat *st)
 {
-    if (st->st_uid != 0 && st->st_uid != geteuid() && st->st_uid != s->owner)
+    if (st->st_uid != 0 && st->st_uid != geteuid() && st->st_uid != u->owner)
         return false;
-    return s->open || !(st->st_mode & S_IWOTH);
+    return u->open || !(st->st_mode & S_IWOTH);
+}
+
+int fbr_module_search(const char *path, struct fbr_module_user *u,
+                      int (*look)(void *user, const char *folder), void *user)
+{
+    static const char installed[] = FBR_MODULE_DIR;
+    char self[PATH_MAX], folder[PATH_MAX + sizeof(installed) + 16];
+    /* the installed folder without its prefix: "/lib/x86_64-linux-gnu/fiber" */
+    const char *lib = NULL;
+    struct stat st;
+    char *slash;
+    int rc;
+
+    for (const char *at = installed; (at = strstr(at, "/lib")); at++)
+        lib = at;
+    *u = (struct fbr_module_user){.owner = geteuid()};
+    if (stat(path, &st) == 0)
+        *u = (struct fbr_module_user){.owner = st.st_uid, .open = st.st_mode & S_IWOTH};
+    snprintf(self, sizeof(self), "%s", path);
+    for (int up = 0; up < 3 && (slash = strrchr(self, '/')); up++) {
+        *slash = '\0';
+        snprintf(folder, sizeof(folder), "%s/fiber", self);
+        if ((rc = look(user, folder)) != 0)
+            return rc;
+        snprintf(folder, sizeof(folder), "%s%s", self, lib ? lib : "/lib/fiber");
+        if (up == 1 && (rc = look(user, folder)) != 0)
+            return rc;
+    }
+    return look(user, installed);
 }
 
 /* Whether a module is of our build; no function of another build may be called. */
@@ -75,9 +101,10 @@ static bool of_our_build(struct search *s, const char *path)
     return false;
 }
 
-/* Tries one folder. True: the search is over. */
-static bool try_folder(struct search *s, const char *folder)
+/* Tries one folder. 1: the search is over. */
+static int try_folder(void *user, const char *folder)
 {
+    struct search *s = user;
     char path[PATH_MAX];
     struct stat dir, file;
     int n = snprintf(path, sizeof(path), "%s/%s%s", folder, s->name, s->program ? "" : ".so");
@@ -86,26 +113,26 @@ static bool try_folder(struct search *s, const char *folder)
         if (!s->why[0])
             snprintf(s->why, sizeof(s->why), "the path of %s is too long: its folder is %.60s...",
                      s->name, folder);
-        return false;
+        return 0;
     }
     if (stat(folder, &dir) || stat(path, &file) || !S_ISREG(file.st_mode))
-        return false;
-    if (!trusted(s, &dir) || !trusted(s, &file)) {
+        return 0;
+    if (!fbr_module_is_trusted(&s->user, &dir) || !fbr_module_is_trusted(&s->user, &file)) {
         if (!s->why[0])
             snprintf(s->why, sizeof(s->why),
                      "%.300s is not used: it belongs to another user, or everyone can write to it",
                      path);
-        return false;
+        return 0;
     }
     if (s->program) {
         snprintf(s->program, s->size, "%s", path);
-        return true;
+        return 1;
     }
     s->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (s->handle)
         return of_our_build(s, path);
     snprintf(s->why, sizeof(s->why), "%s", dlerror());
-    return true;
+    return 1;
 }
 
 /* Finds the file of this code. dladdr() knows a program only as argv[0]. */
@@ -128,37 +155,16 @@ static bool find_self(char path[PATH_MAX])
 
 static void search(struct search *s)
 {
-    static const char installed[] = FBR_MODULE_DIR;
-    char self[PATH_MAX], folder[PATH_MAX + sizeof(installed) + 16];
-    /* the installed folder without its prefix: "/lib/x86_64-linux-gnu/fiber" */
-    const char *lib = NULL;
-    struct stat st;
-    char *slash;
-
-    for (const char *at = installed; (at = strstr(at, "/lib")); at++)
-        lib = at;
+    char self[PATH_MAX];
     /* A program with more rights than its caller does not search near itself. */
-    if (!getauxval(AT_SECURE) && find_self(self)) {
-        if (!stat(self, &st)) {
-            s->owner = st.st_uid;
-            s->open = st.st_mode & S_IWOTH;
-        }
-        for (int up = 0; up < 3 && (slash = strrchr(self, '/')); up++) {
-            *slash = '\0';
-            snprintf(folder, sizeof(folder), "%s/fiber", self);
-            if (try_folder(s, folder))
-                return;
-            snprintf(folder, sizeof(folder), "%s%s", self, lib ? lib : "/lib/fiber");
-            if (up == 1 && try_folder(s, folder))
-                return;
-        }
-    }
-    try_folder(s, installed);
+    bool near = !getauxval(AT_SECURE) && find_self(self);
+
+    fbr_module_search(near ? self : "", &s->user, try_folder, s);
 }
 
 static void *open_locked(const char *name, struct fbr_error *err)
 {
-    struct search s = {.name = name, .owner = geteuid()};
+    struct search s = {.name = name};
 
     for (unsigned i = 0; i < modules.count; i++)
         if (!strcmp(modules.loaded[i].name, name))
@@ -191,7 +197,7 @@ void *fbr_module_open(const char *name, struct fbr_error *err)
 
 int fbr_module_program(const char *name, char *path, size_t size, struct fbr_error *err)
 {
-    struct search s = {.name = name, .owner = geteuid(), .program = path, .size = size};
+    struct search s = {.name = name, .program = path, .size = size};
 
     path[0] = '\0';
     search(&s);

@@ -12,7 +12,9 @@
 #ifndef FBR_MODULE_H
 #define FBR_MODULE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include "runtime/base/error.h"
 
@@ -25,5 +27,19 @@ void *fbr_module_open(const char *name, struct fbr_error *err);
 
 /* Stores the path of one of Fiber's own programs in path[size]. Any thread. */
 int fbr_module_program(const char *name, char *path, size_t size, struct fbr_error *err);
+
+/* The program or library that loads modules. */
+struct fbr_module_user {
+    uid_t owner;
+    bool open; /* every user can write it */
+};
+
+/* Whether it may use a module, or a folder of modules. */
+bool fbr_module_is_trusted(const struct fbr_module_user *u, const struct stat *st);
+/* Calls look() for each folder where the program or library `path` searches its modules, until it
+ * returns another value than 0, and returns that value. "": only where Fiber was installed. *u is
+ * set before the first call. Any thread. */
+int fbr_module_search(const char *path, struct fbr_module_user *u,
+                      int (*look)(void *user, const char *folder), void *user);
 
 #endif
