@@ -123,7 +123,6 @@ static int add_program(struct contents *c, const char *program, const struct cli
 static int collect(struct contents *c, const struct cli_args *args, struct fbr_error *err)
 {
     char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     int rc;
 
     for (int i = 2; i < args->noperands; i++)
@@ -132,9 +131,10 @@ static int collect(struct contents *c, const struct cli_args *args, struct fbr_e
     add_values(&c->files, &args->values[IMAGE_ADD]);
     if (args->values[IMAGE_BARE].number)
         return 0;
-    if (n < 0)
-        return fbr_fail(err, -errno, "cannot find the command fiber: %m");
-    fbr_args_add(&c->files, self, (size_t)n);
+    rc = fbr_spawn_own_path(self, sizeof(self), err);
+    if (rc < 0)
+        return rc;
+    fbr_args_add(&c->files, self, strlen(self));
     return 0;
 }
 

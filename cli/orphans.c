@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/base/log.h"
 #include "runtime/base/master_id.h"
 #include "runtime/base/printable.h"
+#include "runtime/program/spawn.h"
 
 /* ---- Queries ---- */
 
@@ -353,11 +353,10 @@ int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
     const struct fbr_backend_about *about = fbr_backend_about(at->jobs->backend);
     const struct orphan *job = about && about->in_master ? master_job(at) : NULL;
     const char *run = at->jobs->run;
-    char master[40], exec[400], self[256] = "fiber";
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    char master[40], exec[400], self[256];
 
-    if (n > 0)
-        self[n] = '\0';
+    if (fbr_spawn_own_path(self, sizeof(self), NULL) < 0)
+        snprintf(self, sizeof(self), "fiber");
     orphan_master(at->jobs, master);
     if (job) {
         about->in_master(at->backend.config, job->id, job->fiber ? job->fiber : self, exec,

@@ -22,6 +22,7 @@
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
+#include "runtime/program/spawn.h"
 
 #define CLOSE_MS 20000
 #define MAKING_MS 3000 /* at close, for containers that the engine is creating */
@@ -147,17 +148,13 @@ static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct f
     struct fbr_docker_wishes wishes = b->wishes;
     char here[PATH_MAX], *program = b->program;
     const char *workdir = job->workdir ? job->workdir : getcwd(here, sizeof(here)) ? here : NULL;
-    ssize_t n = job->own_program ? readlink("/proc/self/exe", program, sizeof(b->program) - 1) : 0;
     struct fbr_docker_user owner;
     struct json_t *body;
     bool made, known;
-    int rc;
+    int rc = job->own_program ? fbr_spawn_own_path(program, sizeof(b->program), err) : 0;
 
-    if (n < 0)
-        return fbr_fail(err, -errno, "cannot find the path of this program: %s",
-                        fbr_strerror(errno));
-    if (n > 0)
-        program[n] = '\0';
+    if (rc < 0)
+        return rc;
     if (!fbr_docker_is_text(job, err))
         return err ? err->code : -EILSEQ;
     fbr_docker_name(job, j->name);

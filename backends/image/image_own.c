@@ -18,6 +18,7 @@
 #include "runtime/base/buf.h"
 #include "runtime/base/config_value.h"
 #include "runtime/base/environ.h"
+#include "runtime/program/spawn.h"
 
 /* A relative directory starts at the working directory, and an empty word means the working
  * directory. */
@@ -121,9 +122,8 @@ static int add_env(struct lists *l)
 static int fill_lists(struct lists *l, const struct fbr_config *config, struct fbr_error *err)
 {
     char program[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
 
-    program[n < 0 ? 0 : n] = '\0';
+    fbr_spawn_own_path(program, sizeof(program), NULL);
     if (fbr_args_addf(&l->files, "%s", program) < 0 || add_env(l) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
     return add_words(l, config, err);

@@ -24,6 +24,7 @@
 #include "backends/http/base64.h"
 #include "backends/http/json.h"
 #include "backends/kubernetes/pod_state.h"
+#include "runtime/program/spawn.h"
 
 #define RUN_CHARS 8
 
@@ -160,16 +161,9 @@ static struct json_t *resources(const struct fbr_job *job, const struct fbr_kube
 static int find_program(const struct fbr_job *job, const struct fbr_kube_settings *s,
                         char path[PATH_MAX], struct fbr_error *err)
 {
-    ssize_t n;
-
-    snprintf(path, PATH_MAX, "%s", job->own_program && s->program[0] ? s->program : job->file);
-    if (!job->own_program || s->program[0])
-        return 0;
-    n = readlink("/proc/self/exe", path, PATH_MAX - 1);
-    if (n < 0)
-        return fbr_fail(err, -errno, "cannot find the path of this program: %s",
-                        fbr_strerror(errno));
-    path[n] = '\0';
+    if (job->own_program && !s->program[0])
+        return fbr_spawn_own_path(path, PATH_MAX, err);
+    snprintf(path, PATH_MAX, "%s", job->own_program ? s->program : job->file);
     return 0;
 }
 

@@ -205,12 +205,10 @@ int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *e
 
 int fbr_tool_own_program(char *path, size_t size, const char *mend, struct fbr_error *err)
 {
-    ssize_t n = readlink("/proc/self/exe", path, size - 1);
+    int rc = fbr_spawn_own_path(path, size, err);
 
-    if (n < 0)
-        return fbr_fail(err, -errno, "cannot find the path of this program: %s",
-                        fbr_strerror(errno));
-    path[n] = '\0';
+    if (rc < 0)
+        return rc;
     if (access(path, F_OK) < 0)
         return fbr_fail(err, -ENOENT,
                         "the file of this program is gone (%s): jobs on other hosts need it; %s",

@@ -18,6 +18,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "runtime/program/spawn.h"
 #include "stamp/fiber_stamp.h"
 
 #ifndef FBR_MODULE_DIR
@@ -139,17 +140,11 @@ static int try_folder(void *user, const char *folder)
 static bool find_self(char path[PATH_MAX])
 {
     Dl_info self, program;
-    ssize_t n;
 
     if (!dladdr((void *)&modules, &self) || !self.dli_fname)
         return false;
-    if (dladdr((void *)getauxval(AT_PHDR), &program) && program.dli_fbase == self.dli_fbase) {
-        n = readlink("/proc/self/exe", path, PATH_MAX - 1);
-        if (n <= 0)
-            return false;
-        path[n] = '\0';
-        return true;
-    }
+    if (dladdr((void *)getauxval(AT_PHDR), &program) && program.dli_fbase == self.dli_fbase)
+        return fbr_spawn_own_path(path, PATH_MAX, NULL) == 0;
     return realpath(self.dli_fname, path) != NULL;
 }
 

@@ -540,3 +540,13 @@ int fbr_spawn_find(const char *name, char *path, size_t size, struct fbr_error *
 {
     return fbr_spawn_find_in(fbr_environ(), name, path, size, err);
 }
+
+int fbr_spawn_own_path(char *path, size_t size, struct fbr_error *err)
+{
+    ssize_t n = readlink("/proc/self/exe", path, size - 1);
+
+    path[n < 0 ? 0 : n] = '\0';
+    return n < 0 ? fbr_fail(err, -errno, "cannot find the path of this program: %s",
+                            fbr_strerror(errno))
+                 : 0;
+}

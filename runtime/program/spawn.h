@@ -60,4 +60,7 @@ int fbr_spawn_find(const char *name, char *path, size_t size, struct fbr_error *
 int fbr_spawn_find_in(char *const *env, const char *name, char *path, size_t size,
                       struct fbr_error *err);
 
+/* Stores the path of the file of our own program. Any thread. */
+int fbr_spawn_own_path(char *path, size_t size, struct fbr_error *err);
+
 #endif
