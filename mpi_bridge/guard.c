@@ -18,6 +18,7 @@
 
 #include "mpi_bridge/loopback.h"
 #include "runtime/base/buf.h"
+#include "runtime/net/tcp.h"
 
 #define FIRST_MAX 65536 /* bytes of a first message; one of libpmix has less than a thousand */
 #define BACKLOG 4096
@@ -84,13 +85,10 @@ static void call_library(void *arg)
 {
     struct pair *p = arg;
     struct fbr_guard *g = p->guard;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int rc = fd < 0 || connect(fd, (struct sockaddr *)&g->inner, sizeof(g->inner)) < 0 ? -errno : 0;
+    int rc = fbr_unix_connect(g->inner.sun_path);
 
-    if (rc == 0)
-        rc = fbr_lo_link_open(&p->library, g->loop, fd);
-    else if (fd >= 0)
-        close(fd);
+    if (rc >= 0)
+        rc = fbr_lo_link_open(&p->library, g->loop, rc);
     if (rc == -EAGAIN) {
         fbr_timer_start(&p->again, CONNECT_MS, 0);
         return;

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -149,16 +148,11 @@ int fbr_direct_connect(struct fbr_direct **out, const char *path,
                        const uint8_t token[FBR_DIRECT_TOKEN], size_t longest)
 {
     struct fbr_direct *d = new_direct(longest);
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int rc = -ENAMETOOLONG;
+    int rc;
 
     if (!d)
         return -ENOMEM;
-    if (strlen(path) >= sizeof(a.sun_path))
-        goto fail;
-    strcpy(a.sun_path, path);
-    d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    rc = d->fd < 0 || connect(d->fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? -errno : 0;
+    rc = d->fd = fbr_unix_connect(path);
     if (rc < 0)
         goto fail;
     rc = -EACCES;

@@ -11,13 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
+#include "runtime/net/tcp.h"
 
 #define ASK_MS 10000
 #define LOOK_UP_MS 1000
@@ -233,17 +232,11 @@ static int take_context(struct fbr_docker_engine *e, char host[300], struct fbr_
 /* Returns 0, or a negative errno. A socket that is busy (-EAGAIN) has an engine. */
 static int try_socket(const char *path)
 {
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    int fd, rc;
+    int fd = fbr_unix_connect(path);
 
-    if (snprintf(to.sun_path, sizeof(to.sun_path), "%s", path) >= (int)sizeof(to.sun_path))
-        return -ENAMETOOLONG;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    rc = connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno != EAGAIN ? -errno : 0;
-    close(fd);
-    return rc;
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || fd == -EAGAIN ? 0 : fd;
 }
 
 static int check_socket(const char *path, struct fbr_error *err)

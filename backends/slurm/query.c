@@ -12,14 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "backends/slurm/slurm_state.h"
 #include "backends/tool/tool.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
+#include "runtime/net/tcp.h"
 
 #define PATIENCE_MS 4000
 #define MUNGE "/run/munge/munge.socket.2"
@@ -181,16 +180,12 @@ static bool munge_socket(char *path, size_t size)
 /* Returns 0, or the error of a connection to munge. */
 static int call_munge(const char *path)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
+    int fd = fbr_unix_connect(path);
 
-    if (fd >= 0 && strlen(path) < sizeof(a.sun_path)) { /* otherwise unknown: not an error */
-        strcpy(a.sun_path, path);
-        rc = connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 && errno != EAGAIN ? -errno : 0;
-    }
     if (fd >= 0)
         close(fd);
-    return rc;
+    /* busy, or unknown: not an error */
+    return fd >= 0 || fd == -EAGAIN || fd == -ENAMETOOLONG || fd == -EMFILE ? 0 : fd;
 }
 
 static bool check_controller(const struct check *c)

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +19,7 @@
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/random.h"
+#include "runtime/net/tcp.h"
 #include "runtime/proc/rundir.h"
 
 /* Records of ended runs to keep: of each name, so that a test suite does not displace the run that
@@ -301,23 +300,13 @@ static void sweep_run(const char *dir)
  * many callers wait, because it is stopped, for instance. */
 static int call(const char *dir)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char path[FBR_REGISTRY_MAX];
     struct stat st;
-    int fd, rc;
+    int fd = fbr_unix_connect(join(path, dir, "control"));
 
-    _Static_assert(sizeof(a.sun_path) >= FBR_REGISTRY_MAX,
-                   "a path in the registry is a socket's name");
-    join(a.sun_path, dir, "control");
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
-        return fd;
-    rc = -errno;
-    close(fd);
-    if (rc == -ENOENT && lstat(dir, &st) == 0 && time(NULL) - st.st_mtime > YOUNG_S)
-        rc = -ECONNREFUSED;
-    return rc;
+    if (fd == -ENOENT && lstat(dir, &st) == 0 && time(NULL) - st.st_mtime > YOUNG_S)
+        fd = -ECONNREFUSED;
+    return fd;
 }
 
 /* Removes dead runs. A living run holds its directory, so it is not called. */

@@ -106,6 +106,22 @@ int fbr_unix_listen(const char *path)
     return listen_at((struct sockaddr *)&a, sizeof(a), path);
 }
 
+int fbr_unix_connect(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd, rc;
+
+    if (strlen(path) >= sizeof(a.sun_path))
+        return -ENAMETOOLONG;
+    strcpy(a.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+        return fd < 0 ? -errno : fd;
+    rc = -errno;
+    close(fd);
+    return rc;
+}
+
 int fbr_tcp_listen(const char *url, char *actual, size_t size)
 {
     struct sockaddr_storage a;

@@ -19,6 +19,9 @@ void fbr_tcp_host(const struct sockaddr_storage *address, uint8_t host[16]);
 
 /* The path in "unix:/path", which fits a socket; NULL: another url. */
 const char *fbr_unix_path(const char *url);
+/* Connects to a unix socket: a descriptor that does not block, or a negative errno. -EAGAIN: too
+ * many callers wait there. */
+int fbr_unix_connect(const char *path);
 /* Open a socket that listens and does not block: the descriptor, or a negative errno. The file of a
  * unix socket gets mode 0600; the caller removes it. */
 int fbr_unix_listen(const char *path);
