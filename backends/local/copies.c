@@ -19,6 +19,7 @@
 
 #include "runtime/base/buf.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/program/spawn.h"
@@ -54,8 +55,9 @@ static void next(struct fbr_copies *t);
 /* ---- What a job inherits ---- */
 
 /* Variables that each copy gets itself: ours, and pytest's, which changes with each test. */
-static bool travels(const char *variable)
+static bool travels(const void *none, const char *variable)
 {
+    (void)none;
     return strncmp(variable, "FIBER_", 6) == 0 ||
            strncmp(variable, "PYTEST_CURRENT_TEST=", 20) == 0;
 }
@@ -92,7 +94,7 @@ static void describe(struct fbr_buf *b, const struct fbr_job *job)
         fbr_put_str(b, job->template[i]);
     fbr_put_str(b, "");
     for (char *const *e = job->env; *e; e++)
-        if (!travels(*e))
+        if (!travels(NULL, *e))
             fbr_put_str(b, *e);
     put_status(b);
     put_limits(b);
@@ -254,7 +256,7 @@ static int send_order(struct fbr_copies *t, const struct fbr_copies_order *o, in
         .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(fds))};
     memcpy(CMSG_DATA(c), fds, sizeof(fds));
     for (char *const *e = o->env; *e; e++)
-        if (travels(*e))
+        if (travels(NULL, *e))
             fbr_put(&b, *e, strlen(*e) + 1);
     iov = (struct iovec){b.data, b.len};
     if (!b.failed && b.len && b.len <= FBR_COPIES_MESSAGE)
@@ -303,24 +305,10 @@ static int spawn(struct fbr_copies *t, char *const *env, int fd)
     return rc;
 }
 
-/* Makes the environment of a template, without the variables that each copy gets itself. */
-static char **env_of_template(char *const *env)
-{
-    size_t n = 0, k = 0;
-    char **all;
-
-    while (env[n])
-        n++;
-    all = calloc(n + 1, sizeof(*all));
-    for (size_t i = 0; all && i < n; i++)
-        if (!travels(env[i]))
-            all[k++] = env[i];
-    return all;
-}
-
 static int start_template(struct fbr_copies *t, const struct fbr_job *job)
 {
-    char **own = env_of_template(job->env);
+    /* without the variables that each copy gets itself */
+    char **own = fbr_environ_without(job->env, travels, NULL, NULL);
     int ends[2], rc = -ENOMEM;
 
     t->argv = job->template;

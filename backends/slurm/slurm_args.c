@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "backends/slurm/slurm_state.h"
+#include "runtime/base/environ.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -213,24 +214,19 @@ static const char *const of_tools[] = {"SQUEUE_", "SCANCEL_",           "SACCT_"
 /* Variables by which the commands find Slurm. */
 static const char *const always[] = {"SLURM_CONF", "SLURM_JWT=", "SLURM_CLUSTERS=", NULL};
 
+static bool drops(const void *user, const char *setting)
+{
+    static const char *const *const lists[] = {[FBR_SLURM_FOR_SRUN] = of_srun,
+                                               [FBR_SLURM_FOR_SBATCH] = of_sbatch,
+                                               [FBR_SLURM_FOR_TOOLS] = of_tools};
+    enum fbr_slurm_env kind = *(const enum fbr_slurm_env *)user;
+
+    if (kind != FBR_SLURM_FOR_TOOLS && fbr_slurm_begins(setting, always))
+        return false;
+    return fbr_slurm_begins(setting, lists[kind]);
+}
+
 char **fbr_slurm_env(char *const *env, enum fbr_slurm_env kind, const char *const *more)
 {
-    const char *const *drop = kind == FBR_SLURM_FOR_SRUN     ? of_srun
-                              : kind == FBR_SLURM_FOR_SBATCH ? of_sbatch
-                                                             : of_tools;
-    size_t n = 0, m = 0, k = 0;
-    char **out;
-
-    while (env[n])
-        n++;
-    while (more && more[m])
-        m++;
-    out = calloc(n + m + 1, sizeof(*out));
-    for (size_t i = 0; out && i < n; i++)
-        if ((kind != FBR_SLURM_FOR_TOOLS && fbr_slurm_begins(env[i], always)) ||
-            !fbr_slurm_begins(env[i], drop))
-            out[k++] = env[i];
-    for (size_t i = 0; out && i < m; i++)
-        out[k++] = (char *)(uintptr_t)more[i];
-    return out;
+    return fbr_environ_without(env, drops, &kind, more);
 }

@@ -110,8 +110,9 @@ const char *fbr_getenv(const char *name)
 }
 
 /* Whether a setting is of a variable that `more` sets or removes. */
-static bool is_changed(const char *setting, const char *const *more)
+static bool is_changed(const void *user, const char *setting)
 {
+    const char *const *more = user;
     size_t n = strcspn(setting, "=");
 
     for (; more && *more; more++)
@@ -120,7 +121,8 @@ static bool is_changed(const char *setting, const char *const *more)
     return false;
 }
 
-char **fbr_environ_with(char *const *list, const char *const *more)
+char **fbr_environ_without(char *const *list, bool (*drops)(const void *user, const char *setting),
+                           const void *user, const char *const *more)
 {
     size_t n = 0, m = 0, k = 0;
     char **out;
@@ -131,12 +133,17 @@ char **fbr_environ_with(char *const *list, const char *const *more)
         m++;
     out = calloc(n + m + 1, sizeof(*out));
     for (size_t i = 0; out && i < n; i++)
-        if (!is_changed(list[i], more))
+        if (!drops(user, list[i]))
             out[k++] = list[i];
     for (size_t i = 0; out && i < m; i++)
         if (strchr(more[i], '='))
             out[k++] = (char *)(uintptr_t)more[i];
     return out;
+}
+
+char **fbr_environ_with(char *const *list, const char *const *more)
+{
+    return fbr_environ_without(list, is_changed, more, more);
 }
 
 char **fbr_environ_copy(const char *const *more)

@@ -33,6 +33,9 @@ const char *fbr_getenv(const char *name);
  * "=" removes the variable. `more` may be NULL. The strings are those of the arguments; the caller
  * frees the list. NULL: out of memory. */
 char **fbr_environ_with(char *const *list, const char *const *more);
+/* The same, but drops() decides which settings of `list` are left out. */
+char **fbr_environ_without(char *const *list, bool (*drops)(const void *user, const char *setting),
+                           const void *user, const char *const *more);
 
 /* Copies the real environment with the settings of `more` into one block. Call it in a thread of
  * the program, for processes that start later on the loop thread. NULL: out of memory. */
