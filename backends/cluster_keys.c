@@ -10,7 +10,6 @@ const char fbr_backend_words[] = "auto";
 
 int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n)
 {
-    (void)index;
     *keys = NULL;
     *n = 0;
     return 0;
@@ -18,6 +17,5 @@ int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n
 
 bool fbr_backend_variable(const char *name)
 {
-    (void)name;
     return false;
 }

@@ -60,7 +60,6 @@ static void on_stop(int sig)
     /* the parent's shell takes its terminal back; we continue after this line */
     raise(SIGSTOP);
     go_raw();
-    (void)sig;
 }
 
 static void on_resize(int sig)

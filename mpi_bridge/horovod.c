@@ -20,7 +20,6 @@ static int horovod_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, 
     uint16_t port;
     int rc = fbr_lo_proxy_port(b, job, "rendezvous", &port, err);
 
-    (void)fd;
     if (rc < 0)
         return fbr_wrap(err, "Horovod");
     local = rank - job->first[node];

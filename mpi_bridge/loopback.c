@@ -60,7 +60,6 @@ static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     struct fbr_lo_link *link = handle->data;
 
-    (void)suggested;
     *buf = uv_buf_init(fbr_loop_scratch(link->loop), FBR_LOOP_SCRATCH);
 }
 
@@ -137,7 +136,6 @@ static void on_written(void *arg, int status, size_t len)
 {
     struct fbr_lo_link *link = arg;
 
-    (void)len;
     if (status == UV_ECANCELED) /* the link is being closed */
         return;
     if (status < 0 || (link->finishing && !uv_stream_get_write_queue_size(&link->uv.stream)))

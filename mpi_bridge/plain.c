@@ -54,8 +54,6 @@ static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
 {
     uint32_t node = (uint32_t)job->node, first, local_size;
 
-    (void)b;
-    (void)fd;
     if (job->node < 0 || rank < job->first[node] || rank >= job->first[node + 1])
         return fbr_fail(err, -EINVAL, "rank %u does not belong to this node", rank);
     first = job->first[node];

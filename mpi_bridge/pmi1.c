@@ -125,7 +125,6 @@ static void engine_send(void *user, void *link, const void *data, size_t len)
 {
     struct client *c = link;
 
-    (void)user;
     fbr_lo_link_send(c->link, data, len);
 }
 
@@ -220,8 +219,6 @@ static void on_done(void *arg, int code, const void *data, size_t len)
     struct job *j = job_find(a->bridge, a->job);
     uint32_t rank = a->rank;
 
-    (void)data;
-    (void)len;
     ask_free(a);
     if (j)
         fbr_pmi1_answer(j->engine, rank, code, NULL);
@@ -451,7 +448,6 @@ static void pmi1_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     struct client *c, *next;
 
     (void)rank; /* only the engine knows which connections are the rank's */
-    (void)code;
     if (j)
         DL_FOREACH_SAFE(j->clients, c, next)
             if (c->conn)
@@ -464,8 +460,6 @@ static void pmi1_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
 {
     struct job *j = job_find(b, job->id);
 
-    (void)rank;
-    (void)code;
     if (j && j->engine)
         fbr_pmi1_lost(j->engine);
 }

@@ -282,26 +282,22 @@ static void on_init(struct fbr_pmi1_conn *c, char *line)
 
 static void on_maxes(struct fbr_pmi1_conn *c, char *line)
 {
-    (void)line;
     reply(c, "cmd=maxes rc=0 kvsname_max=%d keylen_max=%d vallen_max=%d\n", FBR_PMI1_NAME_MAX,
           FBR_PMI1_KEY_MAX, FBR_PMI1_VALUE_MAX);
 }
 
 static void on_appnum(struct fbr_pmi1_conn *c, char *line)
 {
-    (void)line;
     reply(c, "cmd=appnum rc=0 appnum=%u\n", fbr_pmi1_slot(c->e, c->rank)->app);
 }
 
 static void on_universe(struct fbr_pmi1_conn *c, char *line)
 {
-    (void)line;
     reply(c, "cmd=universe_size rc=0 size=%u\n", c->e->config.size);
 }
 
 static void on_name(struct fbr_pmi1_conn *c, char *line)
 {
-    (void)line;
     reply(c, "cmd=my_kvsname rc=0 kvsname=%s\n", c->e->nspace);
 }
 
@@ -428,7 +424,6 @@ void fbr_pmi1_enter(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait wait)
 
 static void on_barrier(struct fbr_pmi1_conn *c, char *line)
 {
-    (void)line;
     fbr_pmi1_enter(c, FBR_PMI1_BARRIER);
 }
 
@@ -443,7 +438,6 @@ void fbr_pmi1_leave(struct fbr_pmi1_conn *c)
 
 static void on_finalize(struct fbr_pmi1_conn *c, char *line)
 {
-    (void)line;
     reply(c, "cmd=finalize_ack rc=0\n");
     fbr_pmi1_leave(c);
 }

@@ -230,7 +230,6 @@ static void on_fullinit(struct fbr_pmi1_conn *c, const struct message *m)
 
 static void on_finalize(struct fbr_pmi1_conn *c, const struct message *m)
 {
-    (void)m;
     reply(c, "finalize", 0, NULL);
     fbr_pmi1_leave(c);
 }
@@ -250,7 +249,6 @@ static void on_abort(struct fbr_pmi1_conn *c, const struct message *m)
 
 static void on_job_id(struct fbr_pmi1_conn *c, const struct message *m)
 {
-    (void)m;
     answer(c, "job-getid", "rc", "0", "jobid", c->e->nspace, NULL);
 }
 
@@ -303,7 +301,6 @@ static void on_get(struct fbr_pmi1_conn *c, const struct message *m)
 
 static void on_fence(struct fbr_pmi1_conn *c, const struct message *m)
 {
-    (void)m;
     fbr_pmi1_enter(c, FBR_PMI1_BARRIER);
 }
 

@@ -279,7 +279,6 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     pmix_status_t rc;
     int code;
 
-    (void)fd;
     if (!local)
         return fbr_fail(err, -EINVAL, "PMIx: rank %u does not belong to this agent", rank);
     PMIX_LOAD_PROCID(&who, job->nspace, rank);

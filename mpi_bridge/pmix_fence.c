@@ -386,7 +386,6 @@ static void event_notified(pmix_status_t status, void *arg)
 {
     struct event *e = arg;
 
-    (void)status;
     PMIX_INFO_FREE(e->info, e->ninfo);
     free(e);
 }
@@ -415,7 +414,6 @@ void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint3
     pmix_proc_t dead;
     pmix_info_t *info;
 
-    (void)code;
     if (local)
         local->lost = true;
     PMIX_LOAD_PROCID(&dead, job->nspace, rank);

@@ -60,8 +60,6 @@ static void named(void *arg, int code, const void *data, size_t len)
 {
     struct fbr_pmix_request *r = arg;
 
-    (void)data;
-    (void)len;
     note(r, code);
     step_done(r);
 }
@@ -271,8 +269,6 @@ static void taken_back(void *arg, int code, const void *data, size_t len)
     struct fbr_pmix_found *f = arg;
 
     (void)code; /* another reader may have been faster */
-    (void)data;
-    (void)len;
     f->request->nfound++;
     lookup_step(f->request);
 }

@@ -70,7 +70,6 @@ static void request_free(struct fbr_pmix_request *r)
 
 static void drain(void *unused)
 {
-    (void)unused;
     pthread_mutex_lock(&queue.lock);
     queue.posted = false;
     pthread_mutex_unlock(&queue.lock);

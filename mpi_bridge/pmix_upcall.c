@@ -87,9 +87,6 @@ static void start_left(struct fbr_pmix_request *r)
 static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t call,
                                void *call_data)
 {
-    (void)object;
-    (void)call;
-    (void)call_data;
     fbr_pmix_request_post(fbr_pmix_request_new(start_met, proc));
     return PMIX_OPERATION_SUCCEEDED;
 }
@@ -97,9 +94,6 @@ static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cb
 static pmix_status_t finalized(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t call,
                                void *call_data)
 {
-    (void)object;
-    (void)call;
-    (void)call_data;
     fbr_pmix_request_post(fbr_pmix_request_new(start_left, proc));
     return PMIX_OPERATION_SUCCEEDED;
 }
@@ -127,9 +121,7 @@ static pmix_status_t aborted(const pmix_proc_t *proc, void *object, int status, 
 {
     struct fbr_pmix_request *r = request(start_abort, proc, FBR_PMIX_OP, call, call_data);
 
-    (void)object;
     (void)procs; /* an abort of some ranks ends the whole job: the rest could not go on */
-    (void)nprocs;
     if (!r)
         return PMIX_ERR_NOMEM;
     r->code = status;
@@ -147,8 +139,6 @@ static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix
         request(fbr_pmix_start_fence, NULL, FBR_PMIX_MODEX, call, call_data);
     pmix_status_t rc = PMIX_ERR_NOMEM;
 
-    (void)info;
-    (void)ninfo;
     r = keep_procs(r, procs, nprocs);
     if (r) {
         r->code = FBR_PMIX_FENCE;
@@ -170,8 +160,6 @@ static pmix_status_t joined(const pmix_proc_t procs[], size_t nprocs, const pmix
     struct fbr_pmix_request *r = request(fbr_pmix_start_fence, NULL, FBR_PMIX_OP, call, call_data);
     pmix_status_t rc;
 
-    (void)info;
-    (void)ninfo;
     r = keep_procs(r, procs, nprocs);
     if (r)
         r->code = FBR_PMIX_JOIN;
@@ -202,8 +190,6 @@ static pmix_status_t group(pmix_group_operation_t op, char name[], const pmix_pr
 static pmix_status_t modex_wanted(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo,
                                   pmix_modex_cbfunc_t call, void *call_data)
 {
-    (void)info;
-    (void)ninfo;
     return fbr_pmix_request_post(
         request(fbr_pmix_start_dmodex, proc, FBR_PMIX_MODEX, call, call_data));
 }
@@ -256,8 +242,6 @@ static pmix_status_t unpublish(const pmix_proc_t *proc, char **keys, const pmix_
     struct fbr_pmix_request *r =
         request(fbr_pmix_start_unpublish, proc, FBR_PMIX_OP, call, call_data);
 
-    (void)info;
-    (void)ninfo;
     return fbr_pmix_request_post(keep_keys(r, keys));
 }
 
@@ -281,22 +265,12 @@ static pmix_status_t spawn(const pmix_proc_t *proc, const pmix_info_t info[], si
 static pmix_status_t register_events(pmix_status_t *codes, size_t ncodes, const pmix_info_t info[],
                                      size_t ninfo, pmix_op_cbfunc_t call, void *call_data)
 {
-    (void)codes;
-    (void)ncodes;
-    (void)info;
-    (void)ninfo;
-    (void)call;
-    (void)call_data;
     return PMIX_OPERATION_SUCCEEDED;
 }
 
 static pmix_status_t deregister_events(pmix_status_t *codes, size_t ncodes, pmix_op_cbfunc_t call,
                                        void *call_data)
 {
-    (void)codes;
-    (void)ncodes;
-    (void)call;
-    (void)call_data;
     return PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -309,8 +283,6 @@ static pmix_status_t notify(pmix_status_t code, const pmix_proc_t *source, pmix_
     pmix_data_buffer_t packed;
     pmix_status_t rc = PMIX_SUCCESS;
 
-    (void)call;
-    (void)call_data;
     if (range == PMIX_RANGE_LOCAL || range == PMIX_RANGE_PROC_LOCAL || range == PMIX_RANGE_RM)
         return PMIX_OPERATION_SUCCEEDED;
     for (size_t i = 0; i < ninfo; i++) {
@@ -353,8 +325,6 @@ static void log_text(const pmix_proc_t *proc, const pmix_info_t data[], size_t n
     pmix_status_t rc =
         post_with(request(fbr_pmix_start_log, proc, FBR_PMIX_OP, call, call_data), data, ndata);
 
-    (void)how;
-    (void)nhow;
     if (rc != PMIX_SUCCESS && call)
         call(rc, call_data);
 }

@@ -313,7 +313,6 @@ static bool on_set(struct fbr_service *s, struct fbr_service_conn *c, struct fbr
 {
     struct text key = get_text(args);
 
-    (void)c;
     return set(s, key, get_text(args));
 }
 
@@ -442,7 +441,6 @@ static bool on_wait(struct fbr_service *s, struct fbr_service_conn *c, struct fb
 
 static bool on_getnumkeys(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    (void)args;
     reply_i64(s, c, s->keys);
     return true;
 }
@@ -468,7 +466,6 @@ static bool on_append(struct fbr_service *s, struct fbr_service_conn *c, struct 
     struct entry *e = find(s, key);
     struct value *v;
 
-    (void)c;
     if (!e || !e->value)
         return set(s, key, data);
     v = value_new(s, e->value->data, e->value->len);
@@ -509,7 +506,6 @@ static bool on_multi_set(struct fbr_service *s, struct fbr_service_conn *c, stru
 {
     uint64_t n = fbr_get_u64(args);
 
-    (void)c;
     while (n--) {
         struct text key = get_text(args);
 
@@ -521,7 +517,6 @@ static bool on_multi_set(struct fbr_service *s, struct fbr_service_conn *c, stru
 
 static bool on_cancel_wait(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    (void)args;
     stop_waiting(s, c);
     reply_u8(s, c, WAIT_CANCELED);
     return true;
@@ -529,8 +524,6 @@ static bool on_cancel_wait(struct fbr_service *s, struct fbr_service_conn *c, st
 
 static bool on_validate(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
 {
-    (void)s;
-    (void)c;
     return fbr_get_u32(args) == FBR_TCPSTORE_MAGIC;
 }
 
@@ -548,7 +541,6 @@ static bool on_queue_push(struct fbr_service *s, struct fbr_service_conn *c, str
     struct text data = get_text(args);
     struct value *v = e ? value_new(s, data.data, data.len) : NULL;
 
-    (void)c;
     if (!v) {
         if (e)
             drop_if_empty(s, e);
@@ -589,7 +581,6 @@ static bool on_list_keys(struct fbr_service *s, struct fbr_service_conn *c, stru
 {
     struct entry *e, *next;
 
-    (void)args;
     fbr_put_u64(&s->out, (uint64_t)s->keys);
     HASH_ITER(hh, s->entries, e, next) {
         if (e->value)

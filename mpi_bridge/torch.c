@@ -23,7 +23,6 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     uint16_t port;
     int rc = fbr_lo_proxy_port(b, job, "tcpstore", &port, err);
 
-    (void)fd;
     if (rc < 0)
         return fbr_wrap(err, "torch");
     local = rank - job->first[node];

@@ -138,7 +138,6 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
     struct fbr_cur c = fbr_cur(record, len);
     uint32_t kind;
 
-    (void)link;
     kind = fbr_get_u32(&c);
     if (kind == FBR_LAST)
         release(w);
@@ -164,7 +163,6 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     struct fbr_pool_worker *w = user;
     bool leaves, lost = why == -EPIPE || why == -ETIMEDOUT || why == -ENOBUFS;
 
-    (void)link;
     pthread_mutex_lock(&w->pool->lock);
     leaves = why == -EPIPE && (w->state == FBR_WORKER_STOPPING || w->pool->closing);
     /* A lost link counts as a death, as lost heartbeats do: a task may be to blame, because it

@@ -146,7 +146,6 @@ static int control_signal(void *user, int rank, int sig)
 /* The pool's program is what the user started, and it knows how to end. */
 static int control_stop(void *user)
 {
-    (void)user;
     return kill(getpid(), SIGTERM) < 0 ? -errno : 0;
 }
 

@@ -19,7 +19,6 @@
 
 static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 {
-    (void)body;
     if (type == FBR_POOL_STOP)
         fbr_relay_stop(user);
 }
@@ -44,8 +43,6 @@ int fbr_pool_supervisor_main(const void *arg, size_t len)
     struct fbr_data_client *up = NULL;
     struct fbr_buf none = {0};
 
-    (void)arg;
-    (void)len;
     if (fbr_loop_call(rt->loop, open_relay, &o) < 0 ||
         fbr_child_data_client(rt->child, &up, &o.err) < 0)
         fbr_child_exit(rt->child, 1, o.err.text);
@@ -65,8 +62,6 @@ static void on_host_frame(void *user, struct fiber_process *process, uint8_t typ
 {
     struct fbr_pool_supervisor *h = user;
 
-    (void)process;
-    (void)body;
     if (type != FBR_FRAME_READY)
         return;
     pthread_mutex_lock(&h->pool->lock);
@@ -134,7 +129,6 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     struct fbr_pool_supervisor *h = user;
     bool leaves;
 
-    (void)link;
     pthread_mutex_lock(&h->pool->lock);
     leaves = why == -EPIPE && h->leaving;
     pthread_mutex_unlock(&h->pool->lock);

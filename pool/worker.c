@@ -345,7 +345,6 @@ static void on_exit_of_process(struct fbr_runtime *rt)
     bool local;
     int rc;
 
-    (void)rt;
     if (!w)
         return;
     local = fbr_data_client_is_local(w->up); /* its host takes all that it sends, or ends it */

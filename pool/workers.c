@@ -59,7 +59,6 @@ static void on_frame(void *user, struct fiber_process *process, uint8_t type, st
 {
     struct fbr_pool_worker *w = user;
 
-    (void)process;
     if (type == FBR_FRAME_READY)
         on_ready(w);
     else

@@ -444,7 +444,6 @@ static void wait_for_end(struct agent *a, int signals)
 
 static void on_end(struct agent *a, struct fbr_cur *body)
 {
-    (void)body;
     shut_down(a);
 }
 

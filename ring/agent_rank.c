@@ -746,7 +746,6 @@ void fbr_agent_on_look(struct agent *a, struct fbr_cur *body)
     struct agent_job *j;
     struct fbr_buf b = {0};
 
-    (void)body;
     DL_FOREACH(a->jobs, j) {
         for (uint32_t i = 0; i < j->nlocal; i++) {
             uint64_t cpu, resident;

@@ -656,7 +656,6 @@ static void (*const handlers[])(struct ring_agent *a, struct fbr_cur *body) = {
 
 static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body)
 {
-    (void)p;
     if (type < sizeof(handlers) / sizeof(handlers[0]) && handlers[type])
         handlers[type](user, body);
     else

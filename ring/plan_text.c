@@ -142,7 +142,6 @@ static void put_programs(struct fbr_buf *b, const struct picture *p)
 
 static void label(void *user, unsigned i, char *out, size_t size)
 {
-    (void)user;
     snprintf(out, size, "%u", i);
 }
 

@@ -303,7 +303,6 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
 {
     struct fbr_object_client *r = user;
 
-    (void)conn;
     r->conn = NULL;
     pthread_mutex_lock(&r->share->lock);
     if (!r->err.code)

@@ -106,7 +106,6 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
     uint64_t id = fbr_get_u64(&c);
     struct fbr_object *o;
 
-    (void)link;
     if (!fbr_cur_ok(&c))
         return;
     o = grab(p->share, id);
@@ -168,8 +167,6 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
 {
     struct peer *p = user;
 
-    (void)conn;
-    (void)why;
     fbr_debug("peer %llu is gone: %s", (unsigned long long)p->id, text);
     remove_peer(p);
 }
@@ -199,8 +196,6 @@ static void cut_off(struct peer *p)
 
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
-    (void)link;
-    (void)why;
     cut_off(user);
 }
 

@@ -162,8 +162,6 @@ static struct fbr_shared_proxy *new_rpc(struct fbr_share *s, const struct fbr_ad
 {
     struct fbr_rpc *r = calloc(1, sizeof(*r));
 
-    (void)s;
-    (void)a;
     if (!r)
         return NULL;
     atomic_init(&r->refs, 1);

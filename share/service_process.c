@@ -42,7 +42,6 @@ static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct f
     struct fbr_service_process *k = user;
     const void *address = type == FBR_FRAME_READY ? fbr_get(body, sizeof(k->address)) : NULL;
 
-    (void)p;
     if (!address)
         return;
     pthread_mutex_lock(&k->lock);
@@ -56,7 +55,6 @@ static void on_end(void *user, struct fiber_process *p)
 {
     struct fbr_service_process *k = user;
 
-    (void)p;
     pthread_mutex_lock(&k->lock);
     k->ended = true;
     pthread_cond_broadcast(&k->changed);
@@ -65,7 +63,6 @@ static void on_end(void *user, struct fiber_process *p)
 
 static void on_gone(void *user, struct fiber_process *p)
 {
-    (void)p;
     unref(user);
 }
 
@@ -183,7 +180,6 @@ static void on_parent_frame(void *user, uint8_t type, struct fbr_cur *body)
 {
     struct fbr_rpc_service *s = user;
 
-    (void)body;
     if (type == FBR_FRAME_CLOSE)
         s->ops->on_close(s->user);
 }

@@ -405,7 +405,6 @@ static int set_event(struct fbr_store_engine *e, struct request *r)
 
 static int clear_event(struct fbr_store_engine *e, struct request *r)
 {
-    (void)e;
     if (r->thing)
         r->thing->event = false;
     return 0;

@@ -65,8 +65,6 @@ int fbr_store_main(const void *arg, size_t len)
 {
     struct keeping k = {.service = {.ops = &service_ops, .user = &k}};
 
-    (void)arg;
-    (void)len;
     pthread_mutex_init(&k.lock, NULL);
     fbr_cond_init(&k.changed);
     k.engine = fbr_store_engine_open(answer, &k, fbr_rt() ? fbr_held_limit(&fbr_rt()->held) : 0);

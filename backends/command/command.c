@@ -475,7 +475,6 @@ static void command_release(struct fbr_backend *b, void *handle)
 {
     struct command_job *j = handle;
 
-    (void)b;
     j->released = true;
     if (j->held)
         j->ends = SIGKILL;

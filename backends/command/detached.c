@@ -124,7 +124,6 @@ static void on_cancelled(void *user, const struct fbr_tool_result *r)
 {
     char line[200];
 
-    (void)user;
     fbr_printable_last_line(r->err, line, sizeof(line));
     if (r->code)
         fbr_info("command backend: cancel ended with code %d: %s", r->code, line);

@@ -77,7 +77,6 @@ static void log_answer(const struct fbr_http_answer *a)
 
 static void on_kill_sent(void *user, const struct fbr_http_answer *a)
 {
-    (void)user;
     log_answer(a);
 }
 

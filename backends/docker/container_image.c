@@ -132,7 +132,6 @@ static void on_progress(void *user, const void *data, size_t len)
 static void on_marked(void *user, const struct fbr_http_answer *a)
 {
     (void)user; /* without the mark, `fiber gc` keeps the image for longer */
-    (void)a;
 }
 
 /* Tags the image with the name that it already has, so that the engine records the time of its last

@@ -213,7 +213,6 @@ fail:
 
 static int docker_signal(struct fbr_backend *b, void *handle, int sig)
 {
-    (void)b;
     fbr_docker_job_signal(handle, sig);
     return 0;
 }
@@ -222,7 +221,6 @@ static void docker_pause_output(struct fbr_backend *b, void *handle, int paused)
 {
     struct fbr_docker_job *j = handle;
 
-    (void)b;
     j->paused = paused;
     if (j->state <= RUNNING && j->output)
         fbr_http_pause(j->output, paused);
@@ -232,7 +230,6 @@ static void docker_release(struct fbr_backend *b, void *handle)
 {
     struct fbr_docker_job *j = handle;
 
-    (void)b;
     j->user = NULL;
     if (j->state == TOLD)
         free(j);

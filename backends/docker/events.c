@@ -164,7 +164,6 @@ static void on_swept(void *user, const struct fbr_http_answer *a)
 {
     char say[200];
 
-    (void)user;
     fbr_debug("docker: removing what a dead master left: %s",
               a->status == 204 ? "done" : fbr_http_describe(a, say, sizeof(say)));
 }

@@ -210,7 +210,6 @@ static int on_timer_wanted(CURLM *multi, long ms, void *user)
 {
     struct fbr_http *h = user;
 
-    (void)multi;
     if (ms < 0)
         fbr_timer_stop(&h->timer);
     else
@@ -237,7 +236,6 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *user, 
     struct fbr_http *h = user;
     struct sock *s = mine;
 
-    (void)easy;
     if (what == CURL_POLL_REMOVE) {
         curl_multi_assign(h->multi, fd, NULL);
         if (s)

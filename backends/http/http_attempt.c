@@ -50,7 +50,6 @@ static size_t on_bytes(char *data, size_t one, size_t n, void *user)
     struct fbr_http_call *c = user;
     long status = 0;
 
-    (void)one;
     if (c->state == FBR_HTTP_ENDED)
         return CURL_WRITEFUNC_ERROR;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -75,7 +74,6 @@ static size_t on_header(char *data, size_t one, size_t n, void *user)
     bool last = data[0] == '\n' || (n == 2 && data[0] == '\r');
     long status = 0;
 
-    (void)one;
     /* 100 Continue is followed by the headers of the answer */
     if (last || (n > 5 && memcmp(data, "HTTP/", 5) == 0))
         c->headed = last;
@@ -110,7 +108,6 @@ static int on_socket_made(void *user, curl_socket_t fd, curlsocktype purpose)
 {
     unsigned dead = DEAD_MS;
 
-    (void)user;
     if (purpose == CURLSOCKTYPE_IPCXN)
         /* fails on a unix socket */
         setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead, sizeof(dead));

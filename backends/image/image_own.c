@@ -51,7 +51,6 @@ static int add_mapped(struct dl_phdr_info *info, size_t size, void *user)
 {
     const char *path = info->dlpi_name;
 
-    (void)size;
     if (path && path[0] == '/' && !image_is_module(path))
         return fbr_args_addf(user, "%s", path);
     return 0;

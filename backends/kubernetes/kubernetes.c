@@ -269,7 +269,6 @@ static int kube_signal(struct fbr_backend *b, void *handle, int sig)
 {
     struct fbr_kube_job *j = handle;
 
-    (void)b;
     if (!fbr_pod_takes(j->state, ON_KILL))
         return 0;
     /* the cluster cannot send other signals */
@@ -286,7 +285,6 @@ static void kube_pause_output(struct fbr_backend *b, void *handle, int paused)
 {
     struct fbr_kube_job *j = handle;
 
-    (void)b;
     j->paused = paused;
     if (j->log)
         fbr_kube_log_pause(j->log, paused);
@@ -296,7 +294,6 @@ static void kube_release(struct fbr_backend *b, void *handle)
 {
     struct fbr_kube_job *j = handle;
 
-    (void)b;
     j->user = NULL;
     fbr_kube_free_if_done(j);
 }

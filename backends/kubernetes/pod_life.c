@@ -123,7 +123,6 @@ static void delete_pod(struct fbr_kube_job *j, int grace_s)
 
 static void on_swept(void *user, const struct fbr_http_answer *a)
 {
-    (void)user;
     if (a->status >= 300 && a->status != 404)
         fbr_debug("kubernetes: an object that is no longer needed remains: HTTP status %d",
                   a->status);
@@ -152,7 +151,6 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     struct fbr_backend *b = j->b;
     int32_t code = j->code;
 
-    (void)s;
     /* the cluster sends SIGTERM before SIGKILL */
     if (j->asked == SIGKILL && (code == -SIGTERM || code == FBR_EXIT_UNKNOWN))
         code = -SIGKILL;
@@ -217,7 +215,6 @@ static void drain(struct fbr_kube_job *j, uint64_t ms)
 
 static void drain_now(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    (void)s;
     fbr_timer_start(&j->drain, 0, 0);
 }
 
@@ -361,7 +358,6 @@ static void notify_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *
 /* The server has the pod: from now on users can look at it by its name. */
 static void notify_started(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    (void)s;
     /* restarts the clock, because the job may have waited for its turn */
     j->began = fbr_now_ms();
     j->looked = 0;
@@ -370,7 +366,6 @@ static void notify_started(struct fbr_kube_job *j, const struct fbr_kube_state *
 
 static void delete_asked(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    (void)s;
     delete_pod(j, j->asked == SIGKILL ? 1 : j->grace_s);
 }
 
@@ -391,7 +386,6 @@ static void notify_running(struct fbr_kube_job *j, const struct fbr_kube_state *
     const char *bind = fbr_config_str(j->b->env.config, "bind"), *address = j->b->address;
     char text[200], ours[FBR_HOST_ADDRESS_MAX];
 
-    (void)s;
     j->waits = FBR_KUBE_WAIT_NONE;
     if (bind[0] && fbr_host_address_find(bind, ours) == 0)
         address = ours;
@@ -554,7 +548,6 @@ static void check_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s
     uint64_t now = fbr_now_ms();
     char text[512];
 
-    (void)s;
     snprintf(text, sizeof(text), "%s", j->text);
     if ((j->waits == FBR_KUBE_WAIT_PULL && now >= j->waits_since + pull) ||
         (j->waits == FBR_KUBE_WAIT_CONFIG && now >= j->waits_since + CONFIG_MS)) {
@@ -598,7 +591,6 @@ static void check_silence(struct fbr_kube_job *j, const struct fbr_kube_state *s
 {
     uint64_t now = fbr_now_ms();
 
-    (void)s;
     if (j->log && j->reading == READ && fbr_kube_log_is_refused(j->log) && !j->log_ends)
         j->reading = READ_LOST; /* the log never gave output, so its end has no meaning */
     if (j->log && j->reading == READ &&
@@ -663,7 +655,6 @@ static void check_absent(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     uint64_t now = fbr_now_ms(), since = job_made ? j->began : j->waits_since;
     char text[512];
 
-    (void)s;
     if ((queued || job_made) && j->text[0] && pending && now >= since + pending) {
         snprintf(text, sizeof(text), "%.400s" TOO_LONG, j->text);
         fbr_kube_step_text(j, ON_TIMEOUT, text);
@@ -697,7 +688,6 @@ void fbr_kube_on_tick(void *backend)
 
 static void hurry(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    (void)s;
     fbr_kube_unwanted(j->b->api, j);
 }
 

@@ -119,7 +119,6 @@ static void check_member(void *user, const char *key, struct json_t *value)
     static const char *const known[] = {"apiVersion", "kind", "metadata", "spec"};
     const char **bad = user;
 
-    (void)value;
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (!strcmp(key, known[i]))
             return;

@@ -141,7 +141,6 @@ static void on_found(void *user, const struct fbr_http_answer *a)
 
 void fbr_kube_find(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    (void)s;
     if (fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, on_found) < 0)
         fbr_kube_step_text(j, ON_REFUSED, "its pod cannot be created: out of memory");
 }
@@ -211,7 +210,6 @@ void fbr_kube_create_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     struct fbr_backend *b = j->b;
 
-    (void)s;
     memcpy(b->master_job, j->name, sizeof(b->master_job));
     if (fbr_kube_call(j, "POST", fbr_kube_jobs_path(b->api, "?fieldManager=fiber", ""), j->around,
                       on_job) < 0)
@@ -244,7 +242,6 @@ void fbr_kube_create(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     const char *how = j->is_master ? "&dryRun=All" : "";
     int rc;
 
-    (void)s;
     if ((rc = finish_pod(j)) < 0 ||
         (rc = fbr_kube_call(j, "POST", fbr_kube_path(j->b->api, "pods" FBR_KUBE_CREATE "%s", how),
                             j->body, j->is_master ? on_tried : on_created)) < 0)

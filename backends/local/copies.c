@@ -57,7 +57,6 @@ static void next(struct fbr_copies *t);
 /* Variables that each copy gets itself: ours, and pytest's, which changes with each test. */
 static bool travels(const void *none, const char *variable)
 {
-    (void)none;
     return strncmp(variable, "FIBER_", 6) == 0 ||
            strncmp(variable, "PYTEST_CURRENT_TEST=", 20) == 0;
 }
@@ -225,8 +224,6 @@ static void on_readable(uv_poll_t *watch, int status, int events)
     struct fbr_copies *t = watch->data;
     char hello;
 
-    (void)status;
-    (void)events;
     if (t->state == ASKED) {
         take_copy(t);
     } else if (t->state == LOADING && recv(t->fd, &hello, 1, MSG_DONTWAIT) == 1 &&

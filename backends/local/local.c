@@ -168,7 +168,6 @@ static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
 {
     struct stream *s = handle->data;
 
-    (void)want;
     *buf = uv_buf_init(fbr_loop_scratch(s->job->b->env.loop), FBR_LOOP_SCRATCH);
 }
 
@@ -231,8 +230,6 @@ static void on_dead(uv_poll_t *watch, int status, int events)
     siginfo_t info = {0};
     struct rusage use = {0};
 
-    (void)status;
-    (void)events;
     /* Seen on Linux 6.18 with many threads: the descriptor can be read a moment before the process
      * can be waited for. It stays readable, so this is called again. */
     if (waitid(P_PID, (id_t)j->pid, &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid == 0)
@@ -643,7 +640,6 @@ static int local_signal(struct fbr_backend *b, void *handle, int sig)
     struct local_job *j = handle;
     int rc;
 
-    (void)b;
     if (j->dead)
         return 0;
     if (j->copy) {
@@ -669,7 +665,6 @@ static void local_pause_output(struct fbr_backend *b, void *handle, int paused)
 {
     struct local_job *j = handle;
 
-    (void)b;
     for (int i = 0; i < 2; i++) {
         if (!j->out[i].open)
             continue;
@@ -684,7 +679,6 @@ static void local_release(struct fbr_backend *b, void *handle)
 {
     struct local_job *j = handle;
 
-    (void)b;
     j->released = true;
     maybe_free(j);
 }

@@ -119,7 +119,6 @@ static void remove_files(const struct batch_job *j)
 /* Reports the end, when all output has been read. */
 static void finish(struct batch_job *j, const struct fbr_slurm_end *how)
 {
-    (void)how;
     j->of->living--;
     remove_files(j);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
@@ -154,7 +153,6 @@ static void refuse(struct batch_job *j, const struct fbr_slurm_end *how)
 
 static void refuse_killed(struct batch_job *j, const struct fbr_slurm_end *how)
 {
-    (void)how;
     j->end = (struct fbr_slurm_end){.code = -j->want,
                                     .text = "was ended before it was submitted to Slurm"};
     finish(j, NULL);
@@ -274,7 +272,6 @@ static const char *const ways[] = {"--quiet", "--batch --signal=TERM", "--full -
 
 static void cancel_soon(struct batch_job *j, const struct fbr_slurm_end *how)
 {
-    (void)how;
     fbr_timer_start(&j->of->b->cancel, CANCEL_MS, 0);
 }
 
@@ -314,7 +311,6 @@ static void notify_started(struct batch_job *j, const struct fbr_slurm_end *how)
 {
     char text[FBR_SLURM_ID + 16];
 
-    (void)how;
     id_of(j, text);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = text});
 }
@@ -696,7 +692,6 @@ static bool on_left_dir(void *user, const char *path, const char *tag)
 {
     const struct sweeping *s = user;
 
-    (void)tag;
     s->swept(s->user, &(struct fbr_swept){.kind = "directory",
                                           .id = path,
                                           .why = "its master is gone",
@@ -884,11 +879,10 @@ fail:
     return rc;
 }
 
-int fbr_slurm_batch_signal(struct fbr_slurm_batch *b, void *handle, int sig)
+int fbr_slurm_batch_signal(void *handle, int sig)
 {
     struct batch_job *j = handle;
 
-    (void)b;
     if (sig != SIGTERM && sig != SIGKILL)
         return -ENOTSUP;
     if (fbr_batch_takes(j->state, ON_KILL))
@@ -906,13 +900,13 @@ void fbr_slurm_batch_pause(struct fbr_slurm_batch *b, void *handle, int paused)
         read_output(b);
 }
 
-void fbr_slurm_batch_release(struct fbr_slurm_batch *b, void *handle)
+void fbr_slurm_batch_release(void *handle)
 {
     struct batch_job *j = handle;
 
     /* given up; its end is not reported */
     if (j->state != TOLD)
-        fbr_slurm_batch_signal(b, j, SIGKILL);
+        fbr_slurm_batch_signal(j, SIGKILL);
     j->user = NULL;
     maybe_free(j);
 }

@@ -28,8 +28,8 @@ int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *
                          const struct fbr_job *job, struct fbr_buf *out);
 int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *job, void *user,
                           void **handle, struct fbr_error *err);
-int fbr_slurm_batch_signal(struct fbr_slurm_batch *b, void *handle, int sig);
+int fbr_slurm_batch_signal(void *handle, int sig);
 void fbr_slurm_batch_pause(struct fbr_slurm_batch *b, void *handle, int paused);
-void fbr_slurm_batch_release(struct fbr_slurm_batch *b, void *handle);
+void fbr_slurm_batch_release(void *handle);
 
 #endif

@@ -133,7 +133,7 @@ static int slurm_start(struct fbr_backend *b, const struct fbr_job *job, void *u
 static int slurm_signal(struct fbr_backend *b, void *handle, int sig)
 {
     return b->steps ? fbr_slurm_steps_signal(b->steps, handle, sig)
-                    : fbr_slurm_batch_signal(b->batch, handle, sig);
+                    : fbr_slurm_batch_signal(handle, sig);
 }
 
 static void slurm_pause_output(struct fbr_backend *b, void *handle, int paused)
@@ -149,7 +149,7 @@ static void slurm_release(struct fbr_backend *b, void *handle)
     if (b->steps)
         fbr_slurm_steps_release(b->steps, handle);
     else
-        fbr_slurm_batch_release(b->batch, handle);
+        fbr_slurm_batch_release(handle);
 }
 
 /* ---- Queries of Slurm that are waited for ---- */
@@ -216,7 +216,6 @@ static int slurm_list(struct fbr_backend *b, fbr_backend_found *found, void *use
 {
     int rc = list_those("squeue --noheader --me --format=%i|%T|%V|%j|%k", false, found, user, err);
 
-    (void)b;
     return rc < 0 ? rc
                   : list_those("squeue --noheader --me --steps --format=%i|RUNNING|%S|%j|", true,
                                found, user, err);
@@ -224,7 +223,6 @@ static int slurm_list(struct fbr_backend *b, fbr_backend_found *found, void *use
 
 static int slurm_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
 {
-    (void)b;
     if (id[0] < '0' || id[0] > '9')
         return fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
     return fbr_slurm_ask_about("scancel --quiet", "", id, ASK_MS, NULL, err);
@@ -234,7 +232,6 @@ static int slurm_sweep(struct fbr_backend *b, int64_t before_ms, int dry, fbr_ba
                        void *user, struct fbr_error *err)
 {
     (void)before_ms; /* no run comes back to the folder of a dead master */
-    (void)err;
     if (b->batch)
         fbr_slurm_batch_sweep(b->batch, dry, swept, user);
     return 0;
@@ -273,7 +270,6 @@ static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
     char *out = NULL, *log = NULL, why[400] = "";
     int rc;
 
-    (void)b;
     if (id[0] < '0' || id[0] > '9')
         return fbr_fail(err, -EINVAL, "'%.60s' is not the id of a Slurm job", id);
     if (strchr(id, '.'))

@@ -450,7 +450,6 @@ int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, 
 
 static void on_sent(void *user, const struct fbr_tool_result *r)
 {
-    (void)user;
     if (r->code) /* scancel also complains about steps that it has signalled */
         fbr_debug("scancel ended with code %d: %.200s", r->code, r->err);
 }

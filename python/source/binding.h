@@ -75,7 +75,6 @@ void fpy_free(PyObject *self);
         struct fiber_##type *handle = handle_of(self);               \
         int rc;                                                      \
                                                                      \
-        (void)none;                                                  \
         if (!handle)                                                 \
             return NULL;                                             \
         Py_BEGIN_ALLOW_THREADS;                                      \
@@ -91,7 +90,6 @@ void fpy_free(PyObject *self);
         struct fiber_##type *handle = handle_of(self);               \
         int fd;                                                      \
                                                                      \
-        (void)none;                                                  \
         if (!handle)                                                 \
             return NULL;                                             \
         Py_BEGIN_ALLOW_THREADS;                                      \
@@ -106,7 +104,6 @@ void fpy_free(PyObject *self);
     {                                                                     \
         struct fiber_##type *handle = handle_of(self);                    \
                                                                           \
-        (void)none;                                                       \
         return fpy_text(handle ? fiber_##type##_##method(handle) : NULL); \
     }
 

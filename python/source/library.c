@@ -25,7 +25,6 @@ static PyObject *set_command(PyObject *list, int (*set)(const char *const *argv)
 
 static PyObject *library_program(PyObject *self, PyObject *list)
 {
-    (void)self;
     return set_command(list, fiber_program);
 }
 
@@ -36,7 +35,6 @@ static int set_template(const char *const *argv)
 
 static PyObject *library_template(PyObject *self, PyObject *list)
 {
-    (void)self;
     return set_command(list, set_template);
 }
 
@@ -62,8 +60,6 @@ static PyObject *library_template_serve(PyObject *self, PyObject *none)
 {
     int rc;
 
-    (void)self;
-    (void)none;
     PyOS_BeforeFork();
     rc = fiber_template_serve();
     if (rc < 0) {
@@ -78,8 +74,6 @@ static PyObject *library_init(PyObject *self, PyObject *none)
 {
     int rc;
 
-    (void)self;
-    (void)none;
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_init(NULL, NULL);
     Py_END_ALLOW_THREADS;
@@ -88,8 +82,6 @@ static PyObject *library_init(PyObject *self, PyObject *none)
 
 static PyObject *library_fini(PyObject *self, PyObject *none)
 {
-    (void)self;
-    (void)none;
     fpy_leave();
     Py_BEGIN_ALLOW_THREADS;
     fiber_fini();
@@ -99,16 +91,12 @@ static PyObject *library_fini(PyObject *self, PyObject *none)
 
 static PyObject *library_leave(PyObject *self, PyObject *none)
 {
-    (void)self;
-    (void)none;
     fpy_leave();
     Py_RETURN_NONE;
 }
 
 static PyObject *library_stay(PyObject *self, PyObject *none)
 {
-    (void)self;
-    (void)none;
     fpy_stay();
     Py_RETURN_NONE;
 }
@@ -118,7 +106,6 @@ static PyObject *library_config_set(PyObject *self, PyObject *args)
     const char *key, *value;
     int rc;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "ss", &key, &value))
         return NULL;
     rc = fiber_config_set(key, value);
@@ -135,7 +122,6 @@ static PyObject *library_config_get(PyObject *self, PyObject *key)
     PyObject *text = NULL;
     int rc;
 
-    (void)self;
     if (!name)
         return NULL;
     if (!value)
@@ -148,15 +134,11 @@ static PyObject *library_config_get(PyObject *self, PyObject *key)
 
 static PyObject *library_version(PyObject *self, PyObject *none)
 {
-    (void)self;
-    (void)none;
     return PyUnicode_FromString(fiber_version());
 }
 
 static PyObject *library_name(PyObject *self, PyObject *none)
 {
-    (void)self;
-    (void)none;
     return PyUnicode_FromString(fiber_process_self());
 }
 

@@ -56,7 +56,6 @@ static PyObject *objects_address(PyObject *self, PyObject *none)
     struct fiber_address a;
     int rc = fiber_store_address(((struct objects *)self)->handle, &a);
 
-    (void)none;
     return fpy_address(rc, &a);
 }
 
@@ -102,7 +101,6 @@ static PyObject *objects_keys(PyObject *self, PyObject *none)
     PyObject *set;
     int rc;
 
-    (void)none;
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_store_keys(o->handle, NULL, &keys);
     Py_END_ALLOW_THREADS;

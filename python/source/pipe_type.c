@@ -228,13 +228,11 @@ static PyObject *receive(PyObject *self, int waits)
 
 static PyObject *pipe_recv(PyObject *self, PyObject *none)
 {
-    (void)none;
     return receive(self, 1);
 }
 
 static PyObject *pipe_try_recv(PyObject *self, PyObject *none)
 {
-    (void)none;
     return receive(self, 0);
 }
 
@@ -263,7 +261,6 @@ static PyObject *pipe_fileno(PyObject *self, PyObject *none)
     struct fiber_pipe *handle = begin(self);
     int fd;
 
-    (void)none;
     if (!handle)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
@@ -280,7 +277,6 @@ static PyObject *pipe_address(PyObject *self, PyObject *none)
     struct fiber_pipe *handle;
     int rc;
 
-    (void)none;
     if (p->address)
         return Py_NewRef(p->address);
     handle = begin(self);
@@ -297,7 +293,6 @@ static PyObject *pipe_close(PyObject *self, PyObject *none)
 {
     struct pipe *p = (struct pipe *)self;
 
-    (void)none;
     __atomic_store_n(&p->closed, 1, __ATOMIC_RELAXED);
     if (p->users == 0)
         free_handle(p);

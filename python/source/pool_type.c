@@ -589,7 +589,6 @@ static PyObject *pool_pull(PyObject *self, PyObject *args)
     Py_ssize_t max, n = 0;
     int failed = 0;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "OnO!:pull", &iterator, &max, &PyList_Type, &list))
         return NULL;
     while (!failed && n < max) {
@@ -661,7 +660,6 @@ static PyObject *pool_close(PyObject *self, PyObject *none)
 {
     struct pool *p = (struct pool *)self;
 
-    (void)none;
     if (check_running(p, p->handle) < 0)
         return NULL;
     p->closed = 1;
@@ -781,7 +779,6 @@ static PyObject *pool_stats(PyObject *self, PyObject *none)
     struct fiber_pool_stats s = {.size = sizeof(s)};
     int rc;
 
-    (void)none;
     if (check_running(p, p->handle) < 0)
         return NULL;
     rc = fiber_pool_stats(p->handle, &s);
@@ -813,7 +810,6 @@ static PyObject *pool_workers(PyObject *self, PyObject *none)
     PyObject *list = NULL;
     int max, n;
 
-    (void)none;
     if (check_running(p, p->handle) < 0)
         return NULL;
     n = fiber_pool_worker_stats(p->handle, NULL, 0);

@@ -98,7 +98,6 @@ static PyObject *process_exitcode(PyObject *self, PyObject *none)
     struct fiber_process *handle = handle_of(self);
     int code = UNKNOWN, rc;
 
-    (void)none;
     if (!handle)
         return NULL;
     rc = fiber_process_exitcode(handle, &code);
@@ -112,7 +111,6 @@ static PyObject *process_pid(PyObject *self, PyObject *none)
     struct fiber_process *handle = handle_of(self);
     int64_t pid = handle ? fiber_process_pid(handle) : 0;
 
-    (void)none;
     if (!handle)
         return NULL;
     if (pid < 0)

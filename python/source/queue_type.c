@@ -84,7 +84,6 @@ static PyObject *queue_address(PyObject *self, PyObject *none)
     struct fiber_address a;
     int rc = handle ? fiber_queue_address(handle, &a) : 0;
 
-    (void)none;
     if (!handle)
         return NULL;
     return fpy_address(rc, &a);
@@ -195,7 +194,6 @@ static PyObject *queue_size(PyObject *self, PyObject *none)
     size_t n = 0;
     int rc;
 
-    (void)none;
     if (!handle)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;

@@ -125,7 +125,6 @@ int fpy_result_put(struct fpy_result *r, uint64_t at, uint32_t count, PyObject *
 
 static PyObject *result_less(PyObject *self, PyObject *none)
 {
-    (void)none;
     return PyBool_FromLong(fpy_result_less((struct fpy_result *)self));
 }
 
@@ -133,7 +132,6 @@ static PyObject *get_error(PyObject *self, void *none)
 {
     PyObject *error = ((struct fpy_result *)self)->error;
 
-    (void)none;
     return Py_NewRef(error ? error : Py_None);
 }
 
@@ -141,7 +139,6 @@ static int set_error(PyObject *self, PyObject *error, void *none)
 {
     struct fpy_result *r = (struct fpy_result *)self;
 
-    (void)none;
     Py_XINCREF(error);
     Py_XDECREF(r->error);
     r->error = error;

@@ -10,8 +10,6 @@ struct ring {
 /* The work says what to run; rank and size are in the environment of the rank. */
 static int run_rank(int rank, int size, const void *work, size_t len)
 {
-    (void)rank;
-    (void)size;
     return fpy_child_main(work, len);
 }
 
@@ -60,7 +58,6 @@ static PyObject *ring_exitcode(PyObject *self, PyObject *none)
     struct fiber_ring *handle = handle_of(self);
     int code = 0, rc;
 
-    (void)none;
     if (!handle)
         return NULL;
     rc = fiber_ring_exitcode(handle, &code);
@@ -103,7 +100,6 @@ static PyObject *ring_members(PyObject *self, PyObject *none)
     struct fiber_rank_stats *stats;
     PyObject *list;
 
-    (void)none;
     if (!handle)
         return NULL;
     if (n < 0)
@@ -141,7 +137,6 @@ static PyObject *ring_barrier(PyObject *module, PyObject *timeout)
     double seconds;
     int rc;
 
-    (void)module;
     if (!fpy_timeout(timeout, &seconds))
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
@@ -156,7 +151,6 @@ static PyObject *ring_broadcast(PyObject *module, PyObject *args)
     double seconds;
     int root, rc;
 
-    (void)module;
     if (!PyArg_ParseTuple(args, "w*iO&:ring_broadcast", &data, &root, fpy_timeout, &seconds))
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
@@ -172,7 +166,6 @@ static PyObject *ring_allreduce(PyObject *module, PyObject *args)
     double seconds;
     int type, op, rc;
 
-    (void)module;
     if (!PyArg_ParseTuple(args, "w*iiO&:ring_allreduce", &data, &type, &op, fpy_timeout, &seconds))
         return NULL;
     Py_BEGIN_ALLOW_THREADS;

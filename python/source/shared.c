@@ -93,7 +93,6 @@ static int shared_buffer(PyObject *self, Py_buffer *view, int flags)
 
 static void shared_release(PyObject *self, Py_buffer *view)
 {
-    (void)view;
     ((struct shared *)self)->exports--;
 }
 
@@ -102,7 +101,6 @@ static PyObject *shared_delete(PyObject *type, PyObject *args)
     const char *name;
     int rc;
 
-    (void)type;
     if (!PyArg_ParseTuple(args, "s", &name))
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
@@ -119,7 +117,6 @@ static PyMethodDef shared_methods[] = {
 
 static PyObject *shared_exports(PyObject *self, void *none)
 {
-    (void)none;
     return PyLong_FromSsize_t(((struct shared *)self)->exports);
 }
 
@@ -270,7 +267,6 @@ static PyObject *lock_release(PyObject *self, PyObject *none)
 {
     struct host_lock *l = (struct host_lock *)self;
 
-    (void)none;
     if (owner_of(l) == THIS_THREAD) {
         l->held->times--;
         if (pthread_mutex_unlock(&l->held->mutex) == 0)
@@ -285,7 +281,6 @@ static PyObject *lock_owner(PyObject *self, PyObject *none)
 {
     struct host_lock *l = (struct host_lock *)self;
 
-    (void)none;
     return Py_BuildValue("iI", owner_of(l), l->held->times);
 }
 

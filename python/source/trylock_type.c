@@ -53,14 +53,12 @@ static PyObject *trylock_enter(PyObject *self, PyObject *none)
     struct trylock *t = (struct trylock *)self;
     PyObject *taken = PyObject_CallMethod(t->lock, "acquire", "O", Py_False);
 
-    (void)none;
     t->taken = taken == Py_True;
     return taken;
 }
 
 static PyObject *trylock_exit(PyObject *self, PyObject *args)
 {
-    (void)args;
     return release((struct trylock *)self);
 }
 

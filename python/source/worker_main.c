@@ -48,7 +48,6 @@ static void end_interpreter(void)
 
 static void end_interpreter_of_thread(void *unused)
 {
-    (void)unused;
     end_interpreter();
 }
 
@@ -80,7 +79,6 @@ static void interrupt_task(void *user)
 {
     int runs = RUNS;
 
-    (void)user;
     if (!atomic_compare_exchange_strong(&task_state, &runs, SENDS))
         return;
     pthread_kill(main_thread, SIGINT);

@@ -188,7 +188,6 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     struct caller *k = handle->data;
 
-    (void)suggested;
     *buf = uv_buf_init((char *)k->got + k->len, (unsigned)(sizeof(k->got) - k->len));
 }
 
@@ -200,7 +199,6 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     size_t used;
     int rc;
 
-    (void)buf;
     if (n < 0) { /* also UV_ENOBUFS: it is longer than a request */
         caller_close(k);
         return;

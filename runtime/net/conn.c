@@ -107,7 +107,6 @@ static void on_written(void *arg, int status, size_t len)
 {
     struct fbr_conn *c = arg;
 
-    (void)len;
     if (c->waiting.bytes > fbr_conn_queued(c))
         fbr_held_set(c->held, &c->waiting, fbr_conn_queued(c));
     if (status < 0 && status != UV_ECANCELED)
@@ -390,7 +389,6 @@ static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
 {
     struct fbr_conn *c = handle->data;
 
-    (void)want;
     *buf = uv_buf_init(fbr_loop_scratch(c->loop), FBR_LOOP_SCRATCH);
 }
 
@@ -606,7 +604,6 @@ static void on_shut(uv_shutdown_t *req, int status)
 {
     struct fbr_conn *c = req->data;
 
-    (void)status;
     drop(c);
 }
 

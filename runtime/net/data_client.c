@@ -245,8 +245,6 @@ static void on_taken(void *user, uint32_t ack, bool records)
 {
     struct fbr_data_client *u = user;
 
-    (void)ack;
-    (void)records;
     pthread_mutex_lock(&u->lock);
     u->held++;
     u->owes = true;

@@ -273,8 +273,6 @@ static void on_call(uv_poll_t *poll, int status, int events)
 {
     struct fbr_listener *l = poll->data;
 
-    (void)status;
-    (void)events;
     for (int i = 0; i < AT_ONCE && accept_one(l); i++)
         continue;
 }

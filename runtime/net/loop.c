@@ -59,7 +59,6 @@ static void on_wake(uv_async_t *wake)
 
 static void close_any(uv_handle_t *handle, void *arg)
 {
-    (void)arg;
     if (!uv_is_closing(handle))
         uv_close(handle, NULL);
 }

@@ -154,7 +154,6 @@ int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
 
 const char *fbr_pin_getenv(void *user, const char *name)
 {
-    (void)user;
     return fbr_getenv(name);
 }
 

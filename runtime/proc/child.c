@@ -149,7 +149,6 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     struct fbr_child *c = user;
     bool started;
 
-    (void)conn;
     c->conn = NULL;
     pthread_mutex_lock(&c->lock);
     started = c->started;
@@ -302,7 +301,6 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
 {
     struct fbr_child *c = user;
 
-    (void)conn;
     if (type == FBR_FRAME_START) {
         on_start(c, body);
         return;

@@ -107,7 +107,6 @@ static int make_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct search *s = arg;
 
-    (void)size;
     if (!text_contains(info, s->addr - info->dlpi_addr))
         return 0;
     s->hit = module_read(info);
@@ -120,7 +119,6 @@ static int resolve_visit(struct dl_phdr_info *info, size_t size, void *arg)
     struct search *s = arg;
     struct module m = module_read(info);
 
-    (void)size;
     if (!s->first.path) /* the program comes first, says dl_iterate_phdr(3) */
         s->first = m;
     if (!m.id_len || m.id_len != s->want->id_len || memcmp(m.id, s->want->id, m.id_len))

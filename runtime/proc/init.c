@@ -114,7 +114,6 @@ int fiber_init(int *argc, char ***argv)
     int rc;
 
     (void)argc; /* for future options of Fiber */
-    (void)argv;
     if (rt)
         return fbr_rt_check() < 0 ? -EPERM : rt->child != NULL;
     rc = new_runtime(&rt, &err);

@@ -144,7 +144,6 @@ static void end(struct fiber_process *p, const char *why)
     struct fbr_conn *conn = p->conn;
     uint64_t one = 1;
 
-    (void)why;
     note_shortage(p);
     fbr_timer_fini(&p->timer);
     fbr_process_fds_release(p, p->fds);
@@ -213,7 +212,6 @@ void fbr_job_signal(struct fiber_process *p, int sig)
 
 static void pass_kill(struct fiber_process *p, const char *why)
 {
-    (void)why;
     p->slot->ops->signal(p->slot->backend, p->handle, SIGKILL);
 }
 
@@ -272,7 +270,6 @@ static void refuse_late(struct fiber_process *p, const char *why)
 {
     char text[512];
 
-    (void)why;
     snprintf(text, sizeof(text),
              "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
              p->start_timeout_ms / 1e3, p->pending[0] ? ": " : "", p->pending);
@@ -354,7 +351,6 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
 {
     struct fiber_process *p = user;
 
-    (void)conn;
     if (type == FBR_FRAME_EXIT)
         on_exit_frame(p, body);
     else if (type == FBR_FRAME_JOIN)
@@ -395,7 +391,6 @@ static void wait_exit(struct fiber_process *p, const char *why)
 {
     uint64_t grace = p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0;
 
-    (void)why;
     set_timer(p, p->signalled && is_far(p) ? EXIT_OF_FAR_MS : EXIT_AFTER_CONN_MS + grace);
 }
 
@@ -478,7 +473,6 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
 
 static void wait_conn(struct fiber_process *p, const char *why)
 {
-    (void)why;
     set_timer(p, CONN_AFTER_EXIT_MS);
 }
 

@@ -31,9 +31,6 @@ static const struct fbr_rundir none = {.lock_fd = -1, .shm_fd = -1, .held_fd = -
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-    (void)st;
-    (void)type;
-    (void)ftw;
     remove(path); /* another process may remove it at the same time */
     return 0;
 }
@@ -76,9 +73,6 @@ bool fbr_rundir_is_held(const char *dir)
 
 static int touch_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-    (void)st;
-    (void)type;
-    (void)ftw;
     utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
     return 0;
 }

@@ -110,7 +110,6 @@ static void on_own_frame(void *user, struct fbr_conn *conn, uint8_t type, struct
 {
     struct job *j = user;
 
-    (void)conn;
     carry(j, type, body->at, fbr_cur_left(body));
     if (type == FBR_FRAME_JOIN)
         on_join(j);
@@ -121,7 +120,6 @@ static void on_own_close(void *user, struct fbr_conn *conn, int why, const char 
     struct job *j = user;
     struct fbr_buf b = {0};
 
-    (void)conn;
     fbr_put_u32(&b, (uint32_t)why);
     fbr_put_str(&b, text);
     carry(j, 0, b.data, b.len);

@@ -65,7 +65,6 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     struct fbr_tunnel *v = handle->data;
     size_t n = v->room < FBR_LOOP_SCRATCH ? v->room : FBR_LOOP_SCRATCH;
 
-    (void)suggested;
     *buf = uv_buf_init(v->all ? fbr_loop_scratch(v->all->loop) : NULL, (unsigned)n);
 }
 
@@ -108,8 +107,6 @@ static void on_first_written(void *arg, int status, size_t len)
 {
     struct fbr_tunnel *v = arg;
 
-    (void)status;
-    (void)len;
     v->writes--;
     if (v->all && v->ending && v->writes == 0)
         drop(v);
