@@ -5,7 +5,6 @@
 #define CLI_RUN_IMAGE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "fiber.h"
 #include "runtime/base/buf.h"

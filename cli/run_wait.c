@@ -17,7 +17,6 @@
 
 #include "ring/ring.h"
 #include "runtime/base/log.h"
-#include "runtime/net/loop.h"
 #include "runtime/proc/context.h"
 
 #define LOOK_MS 500      /* between two checks whether the ring waits */

@@ -90,7 +90,6 @@
 #define FBR_DISPATCH_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct fbr_dispatch;

@@ -19,7 +19,6 @@
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/pin/cgroup.h"
-#include "runtime/base/log.h"
 #include "runtime/proc/entry.h"
 #include "runtime/inspect/registry.h"
 #include "runtime/inspect/stack.h"

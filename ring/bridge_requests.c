@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "ring/ring_priv.h"
-#include "runtime/base/log.h"
 
 #define KEY_MAX (64u << 10)
 

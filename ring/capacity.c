@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ring/job_codec.h"
 #include "ring/plan.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"

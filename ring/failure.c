@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "ring/ring_priv.h"
-#include "runtime/base/log.h"
 #include "runtime/base/printable.h"
 
 /* ---- Signals, and ending ranks ---- */

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "ring/ring_priv.h"
-#include "runtime/base/log.h"
 
 #define SHOW_MS 100         /* ms after which an unfinished line is shown on a terminal */
 #define SHOW_SHARED_MS 1000 /* the same, in a pipe or a file that several ranks share */

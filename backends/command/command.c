@@ -37,7 +37,6 @@
 #include "runtime/net/host_address.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/fds.h"
-#include "runtime/base/log.h"
 #include "runtime/base/master_id.h"
 #include "runtime/base/printable.h"
 

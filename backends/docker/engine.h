@@ -7,8 +7,6 @@
 #ifndef FBR_DOCKER_ENGINE_H
 #define FBR_DOCKER_ENGINE_H
 
-#include <stdbool.h>
-
 #include "backends/docker/engine_codec.h"
 #include "backends/http/http.h"
 #include "runtime/net/host_address.h"

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/net/loop.h"
-
 #define CLOSE_MS 10000
 #define AGAIN_MS 1000
 /* For the first answers; doubles each time, for a server that is only slow. */

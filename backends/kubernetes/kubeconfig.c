@@ -14,7 +14,6 @@
 #include "backends/http/base64.h"
 #include "backends/http/json.h"
 #include "backends/kubernetes/yaml.h"
-#include "runtime/base/buf.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"

@@ -10,8 +10,6 @@
 #define FBR_KUBE_CONFIG_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "runtime/program/args.h"
 #include "runtime/base/error.h"

@@ -5,7 +5,6 @@
 #ifndef FBR_KUBE_POD_H
 #define FBR_KUBE_POD_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -9,7 +9,6 @@
 #define FBR_KUBE_WATCH_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "backends/kubernetes/api.h"
 

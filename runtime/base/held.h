@@ -12,7 +12,6 @@
 #define FBR_HELD_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct fbr_held {

@@ -7,7 +7,6 @@
 
 #include <utlist.h>
 
-#include "runtime/base/log.h"
 #include "runtime/proc/subjobs.h"
 #include "runtime/net/relay.h"
 #include "runtime/proc/process_priv.h"

@@ -15,7 +15,6 @@
 #include "runtime/net/host_address.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
-#include "runtime/base/log.h"
 #include "runtime/proc/output.h"
 #include "runtime/pin/cgroup.h"
 

@@ -17,7 +17,6 @@
 #include "runtime/base/fds.h"
 #include "runtime/proc/backend.h"
 #include "runtime/proc/fnref.h"
-#include "runtime/base/log.h"
 #include "runtime/proc/process_priv.h"
 #include "runtime/base/jobspec.h"
 
