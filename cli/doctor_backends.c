@@ -191,10 +191,8 @@ static int receive(const struct report *r, int fd)
     return 0;
 }
 
-static void report_broken(const struct report *r, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void report_broken(const struct report *r, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void report_broken(const struct report *r,
+                                                                const char *fmt, ...)
 {
     struct finding f = {.state = FBR_FINDING_BAD};
     va_list ap;

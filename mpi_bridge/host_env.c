@@ -34,10 +34,8 @@ struct cure {
     void *user;
 };
 
-static void cure(const struct cure *c, const char *why, const char *name, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void cure(const struct cure *c, const char *why, const char *name, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void cure(const struct cure *c, const char *why,
+                                                       const char *name, const char *fmt, ...)
 {
     char value[512], text[768];
     va_list ap;

@@ -17,11 +17,9 @@ struct reporting {
     void *user;
 };
 
-static void report(const struct reporting *t, enum fbr_finding finding, const char *what,
-                   const char *mend, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-
-static void report(const struct reporting *t, enum fbr_finding finding, const char *what,
-                   const char *mend, const char *fmt, ...)
+__attribute__((format(printf, 5, 6))) static void report(const struct reporting *t,
+                                                         enum fbr_finding finding, const char *what,
+                                                         const char *mend, const char *fmt, ...)
 {
     char text[800];
     va_list ap;

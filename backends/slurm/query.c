@@ -102,10 +102,8 @@ struct check {
     void *user;
 };
 
-static bool bad(const struct check *c, const char *mend, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static bool bad(const struct check *c, const char *mend, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static bool bad(const struct check *c, const char *mend,
+                                                      const char *fmt, ...)
 {
     char text[400];
     va_list ap;

@@ -78,8 +78,6 @@ struct fbr_child {
     uint32_t beat_ms; /* the data server must hear us at this interval; 0: never */
 };
 
-static void dial(void *arg);
-
 static void fail(struct fbr_child *c, int code, const char *text)
 {
     pthread_mutex_lock(&c->lock);
