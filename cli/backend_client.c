@@ -75,10 +75,10 @@ static int run_ask(void *arg)
         break;
     case BACKEND_CHECK:
         if (ops->check)
-            ops->check(b, a->say, a->user);
+            ops->check(b, a->to);
         return 0;
     case BACKEND_WOULD:
-        return ops->would ? ops->would(b, a->job, a->say, a->user) : -ENOTSUP;
+        return ops->would ? ops->would(b, a->job, a->to) : -ENOTSUP;
     case BACKEND_START:
         return ops->start(b, a->job, a->mine, &a->mine->handle, c->err);
     case BACKEND_SIGNAL:

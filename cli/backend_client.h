@@ -36,15 +36,15 @@ struct cli_ask {
         /* id, follow, reader. Returns at once; the reader's functions run on the loop's thread */
         BACKEND_LOGS,
         BACKEND_ADDRESS, /* out, size */
-        BACKEND_CHECK,   /* say, user; nothing if the backend does not have it */
-        BACKEND_WOULD,   /* job, say, user */
+        BACKEND_CHECK,   /* to; nothing if the backend does not have it */
+        BACKEND_WOULD,   /* job, to */
         BACKEND_START,   /* job, mine */
         BACKEND_SIGNAL,  /* mine, sig */
         BACKEND_RELEASE, /* mine, after its EXITED event */
     } op;
     fbr_backend_found *found;
     fbr_backend_swept *swept;
-    fbr_backend_report *say;
+    const struct fbr_findings *to;
     void *user;
     const char *id;
     const struct fbr_backend_reader *reader;

@@ -98,8 +98,10 @@ static void look(const struct fbr_backend_ops *p, int fd)
                                                            : advice->bad);
         return;
     }
-    cli_backend_ask(&b, &(struct cli_ask){.op = BACKEND_CHECK, .say = on_finding, .user = &l},
-                    &err);
+    cli_backend_ask(
+        &b,
+        &(struct cli_ask){.op = BACKEND_CHECK, .to = &(const struct fbr_findings){on_finding, &l}},
+        &err);
     if (l.told) { /* the backend is unusable, and a query for the address would take long */
         cli_backend_close(&b);
         return;

@@ -91,7 +91,8 @@ static void on_finding(void *user, enum fbr_finding finding, const char *what, c
 
 static int ask_server(struct plan *p)
 {
-    struct cli_ask would = {.op = BACKEND_WOULD, .job = &p->job, .say = on_finding, .user = p};
+    const struct fbr_findings to = {on_finding, p};
+    struct cli_ask would = {.op = BACKEND_WOULD, .job = &p->job, .to = &to};
     struct fbr_error err = {0, ""};
     struct cli_backend b;
     int rc = cli_backend_open(&b, p->ops->name, &err);

@@ -394,9 +394,9 @@ static int docker_address(struct fbr_backend *b, char *out, size_t size, struct 
     return fbr_docker_engine_address(&b->engine, b->network, out, size, err);
 }
 
-static void docker_check(struct fbr_backend *b, fbr_backend_report *say, void *user)
+static void docker_check(struct fbr_backend *b, const struct fbr_findings *to)
 {
-    fbr_docker_check(&b->engine, b->images, b->env.config, say, user);
+    fbr_docker_check(&b->engine, b->images, b->env.config, to);
 }
 
 static const struct fbr_backend_housekeeping housekeeping = {

@@ -10,13 +10,13 @@
 
 /* Asks the engine and reports; blocks for some seconds. Creates, pulls and starts nothing. */
 void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *images,
-                      const struct fbr_config *config, fbr_backend_report *say, void *user);
+                      const struct fbr_config *config, const struct fbr_findings *to);
 
 /* Whether the answer of GET /info lists that security option. */
 bool fbr_docker_has_option(const struct json_t *info, const char *option);
 
 /* The part that only reads the answer of GET /info; `gpus`: this machine has GPUs. Pure. */
 void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *machine,
-                           fbr_backend_report *say, void *user);
+                           const struct fbr_findings *to);
 
 #endif

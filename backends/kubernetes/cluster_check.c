@@ -66,10 +66,10 @@ static int is_allowed(struct fbr_backend *b, const char *group, const char *reso
     return status == 201 || status == 200 ? allowed : -1;
 }
 
-static void check_verbs(struct fbr_backend *b, fbr_backend_report *say, void *user)
+static void check_verbs(struct fbr_backend *b, const struct fbr_findings *to)
 {
     size_t n = sizeof(verbs) / sizeof(verbs[0]), good = 0;
-    char what[64], text[256], mend[256];
+    char what[64], mend[256];
 
     for (size_t i = 0; i < n; i++) {
         struct fbr_error err = {0, ""};
@@ -77,51 +77,48 @@ static void check_verbs(struct fbr_backend *b, fbr_backend_report *say, void *us
         int allowed = is_allowed(b, group, verbs[i].resource, verbs[i].verb, &err);
 
         if (allowed < 0) {
-            say(user, FBR_FINDING_ABSENT, "permissions", err.text, "");
+            fbr_report(to, FBR_FINDING_ABSENT, "permissions", "", "%s", err.text);
             return;
         }
         good += allowed > 0;
         if (allowed)
             continue;
         snprintf(what, sizeof(what), "%s %s", verbs[i].verb, verbs[i].resource);
-        snprintf(text, sizeof(text), "not allowed in namespace %s; it is needed for %s",
-                 b->api->namespace_, verbs[i].what);
         snprintf(mend, sizeof(mend),
                  "in a Role:  - apiGroups: [\"%s\"]\n              resources: [\"%s\"]\n"
                  "              verbs: [\"%s\"]",
                  group, verbs[i].resource, verbs[i].verb);
-        say(user, verbs[i].needed ? FBR_FINDING_BAD : FBR_FINDING_ABSENT, what, text, mend);
+        fbr_report(to, verbs[i].needed ? FBR_FINDING_BAD : FBR_FINDING_ABSENT, what, mend,
+                   "not allowed in namespace %s; it is needed for %s", b->api->namespace_,
+                   verbs[i].what);
     }
-    if (good == n) {
-        snprintf(text, sizeof(text), "all that is needed in namespace %s", b->api->namespace_);
-        say(user, FBR_FINDING_GOOD, "permissions", text, "");
-    }
+    if (good == n)
+        fbr_report(to, FBR_FINDING_GOOD, "permissions", "", "all that is needed in namespace %s",
+                   b->api->namespace_);
 }
 
-static void check_server(struct fbr_backend *b, fbr_backend_report *say, void *user)
+static void check_server(struct fbr_backend *b, const struct fbr_findings *to)
 {
     struct fbr_error err = {0, ""};
     struct json_t *version = NULL;
-    char text[384];
 
     fbr_kube_ask(b->api, "GET", strdup("/version"), NULL, ANSWER_MS, &version, &err);
-    snprintf(text, sizeof(text), "%.60s at %.200s, %s%.100s",
-             version ? fbr_json_text(version, "gitVersion", NULL) : "of an unknown version",
-             b->api->config.server, b->api->config.context ? "context " : "service account",
-             b->api->config.context ? b->api->config.context : "");
-    say(user, FBR_FINDING_GOOD, "server", text, "");
+    fbr_report(to, FBR_FINDING_GOOD, "server", "", "%.60s at %.200s, %s%.100s",
+               version ? fbr_json_text(version, "gitVersion", NULL) : "of an unknown version",
+               b->api->config.server, b->api->config.context ? "context " : "service account",
+               b->api->config.context ? b->api->config.context : "");
     fbr_json_free(version);
     if (b->api->config.insecure)
-        say(user, FBR_FINDING_BAD, "certificate",
-            "is not checked: every host on the way can read and change everything",
-            "in the kubeconfig, replace insecure-skip-tls-verify with certificate-authority");
+        fbr_report(to, FBR_FINDING_BAD, "certificate",
+                   "in the kubeconfig, replace insecure-skip-tls-verify with certificate-authority",
+                   "is not checked: every host on the way can read and change everything");
 }
 
 /* ---- A pod ---- */
 
 /* Checks whether the server would accept a job's pod, with the image, the template and the account
  * of the settings. */
-static void check_pod(struct fbr_backend *b, fbr_backend_report *say, void *user)
+static void check_pod(struct fbr_backend *b, const struct fbr_findings *to)
 {
     static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
     const struct fbr_job job = {.name = "doctor-1",
@@ -133,12 +130,13 @@ static void check_pod(struct fbr_backend *b, fbr_backend_report *say, void *user
                                 .process = 1};
 
     if (!b->settings.image[0]) {
-        say(user, FBR_FINDING_BAD, "image", "none is set: jobs that set none cannot be started",
-            "fiber image build, push it where nodes can pull it, and set FIBER_IMAGE");
+        fbr_report(to, FBR_FINDING_BAD, "image",
+                   "fiber image build, push it where nodes can pull it, and set FIBER_IMAGE",
+                   "none is set: jobs that set none cannot be started");
         return;
     }
-    say(user, FBR_FINDING_GOOD, "image", b->settings.image, "");
-    fbr_kube_would(b, &job, say, user);
+    fbr_report(to, FBR_FINDING_GOOD, "image", "", "%s", b->settings.image);
+    fbr_kube_would(b, &job, to);
 }
 
 /* ---- GPUs ---- */
@@ -222,39 +220,37 @@ int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_capac
 
 /* ---- GPUs of nodes ---- */
 
-static void check_gpus(struct fbr_backend *b, fbr_backend_report *say, void *user)
+static void check_gpus(struct fbr_backend *b, const struct fbr_findings *to)
 {
     const char *resource = b->settings.gpu_resource;
     struct fbr_error err = {0, ""};
     struct json_t *nodes = NULL;
     struct fbr_kube_gpus g;
-    char text[512];
     bool more;
     int status = fbr_kube_ask(b->api, "GET", strdup("/api/v1/nodes?limit=" NODES), NULL, ANSWER_MS,
                               &nodes, &err);
 
     if (!nodes) {
-        snprintf(text, sizeof(text), "not known: %.380s",
-                 status == 403 ? "this user may not list the nodes, which is not needed; a pod "
-                                 "that asks for some (--gpus-per-rank) shows whether there are any"
-                               : err.text);
-        say(user, FBR_FINDING_ABSENT, "GPUs", text, "");
+        fbr_report(to, FBR_FINDING_ABSENT, "GPUs", "", "not known: %.380s",
+                   status == 403
+                       ? "this user may not list the nodes, which is not needed; a pod that asks "
+                         "for some (--gpus-per-rank) shows whether there are any"
+                       : err.text);
         return;
     }
     g = fbr_kube_count_gpus(nodes, resource);
     more = fbr_json_text(nodes, "metadata", "continue", NULL)[0] != '\0';
     fbr_json_free(nodes);
     if (g.gpus)
-        snprintf(text, sizeof(text), "%llu %.80s on %zu of %zu nodes, at most %llu on one", g.gpus,
-                 resource, g.with, g.nodes, g.most);
+        fbr_report(to, FBR_FINDING_GOOD, "GPUs", "",
+                   "%llu %.80s on %zu of %zu nodes, at most %llu on one%s", g.gpus, resource,
+                   g.with, g.nodes, g.most, more ? ", of the first " NODES : "");
     else
-        snprintf(text, sizeof(text), "none of %zu nodes has %.80s", g.nodes, resource);
-    if (more)
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), ", of the first " NODES);
-    say(user, g.gpus ? FBR_FINDING_GOOD : FBR_FINDING_ABSENT, "GPUs", text,
-        g.gpus ? ""
-               : "install the vendor's device plugin, and set kubernetes_gpu_resource to the name "
-                 "that it uses");
+        fbr_report(to, FBR_FINDING_ABSENT, "GPUs",
+                   "install the vendor's device plugin, and set kubernetes_gpu_resource to the "
+                   "name that it uses",
+                   "none of %zu nodes has %.80s%s", g.nodes, resource,
+                   more ? ", of the first " NODES : "");
 }
 
 /* ---- The way back ---- */
@@ -274,43 +270,39 @@ const char *fbr_kube_why_unreachable(const char *address)
     return NULL;
 }
 
-static void check_way_back(struct fbr_backend *b, fbr_backend_report *say, void *user)
+static void check_way_back(struct fbr_backend *b, const struct fbr_findings *to)
 {
     const char *bind = fbr_config_str(b->env.config, "bind"), *why;
     struct fbr_error err = {0, ""};
-    char address[FBR_HOST_ADDRESS_MAX] = "", text[400];
+    char address[FBR_HOST_ADDRESS_MAX] = "";
     int rc = bind[0] ? fbr_host_address_find(bind, address)
                      : fbr_kube_ops.address(b, address, sizeof(address), &err);
 
-    if (rc < 0) {
-        snprintf(text, sizeof(text), "bind = %.64s: this host has no such address or interface",
-                 bind);
-        say(user, FBR_FINDING_BAD, "way back", bind[0] ? text : err.text,
-            "set bind to an address of this host that pods reach");
-        return;
-    }
-    why = fbr_kube_why_unreachable(address);
-    if (why) {
-        snprintf(text, sizeof(text), "jobs would call %.64s, which %s", address, why);
-        say(user, FBR_FINDING_BAD, "way back", text,
-            "export FIBER_BIND=ADDRESS, one of this host that pods reach; or fiber run "
-            "--in-cluster");
-        return;
-    }
-    snprintf(text, sizeof(text),
-             b->api->config.in_cluster
-                 ? "jobs call %.64s, this pod%.0s"
-                 : "jobs call %.64s; only a running pod shows whether pods reach it. If the "
+    if (rc < 0 && bind[0])
+        fbr_fail(&err, rc, "bind = %.64s: this host has no such address or interface", bind);
+    why = rc < 0 ? NULL : fbr_kube_why_unreachable(address);
+    if (rc < 0)
+        fbr_report(to, FBR_FINDING_BAD, "way back",
+                   "set bind to an address of this host that pods reach", "%s", err.text);
+    else if (why)
+        fbr_report(to, FBR_FINDING_BAD, "way back",
+                   "export FIBER_BIND=ADDRESS, one of this host that pods reach; or fiber run "
+                   "--in-cluster",
+                   "jobs would call %.64s, which %s", address, why);
+    else if (b->api->config.in_cluster)
+        fbr_report(to, FBR_FINDING_GOOD, "way back", "", "jobs call %.64s, this pod", address);
+    else
+        fbr_report(to, FBR_FINDING_GOOD, "way back", "",
+                   "jobs call %.64s; only a running pod shows whether pods reach it. If the "
                    "cluster enforces NetworkPolicy, use fiber kubernetes manifest --master %.64s",
-             address, address);
-    say(user, FBR_FINDING_GOOD, "way back", text, "");
+                   address, address);
 }
 
-void fbr_kube_check(struct fbr_backend *b, fbr_backend_report *say, void *user)
+void fbr_kube_check(struct fbr_backend *b, const struct fbr_findings *to)
 {
-    check_server(b, say, user);
-    check_verbs(b, say, user);
-    check_pod(b, say, user);
-    check_gpus(b, say, user);
-    check_way_back(b, say, user);
+    check_server(b, to);
+    check_verbs(b, to);
+    check_pod(b, to);
+    check_gpus(b, to);
+    check_way_back(b, to);
 }

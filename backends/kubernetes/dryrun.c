@@ -200,9 +200,9 @@ static const char *what_mends(int status, const char *text)
 
 /* Asks the server with a dry run. Takes ownership of `object`. */
 static bool would_take(struct fbr_backend *b, const char *kind, const char *what,
-                       struct json_t *object, fbr_backend_report *say, void *user)
+                       struct json_t *object, const struct fbr_findings *to)
 {
-    char *body = object ? fbr_json_print(object, NULL) : NULL, text[FBR_ERROR_TEXT];
+    char *body = object ? fbr_json_print(object, NULL) : NULL;
     struct fbr_error err = {0, "out of memory"};
     int status = 0;
 
@@ -213,33 +213,31 @@ static bool would_take(struct fbr_backend *b, const char *kind, const char *what
                               ANSWER_MS, NULL, &err);
     free(body);
     if (status >= 200 && status < 300) {
-        snprintf(text, sizeof(text), "the server would accept it, in namespace %s",
-                 b->api->namespace_);
-        say(user, FBR_FINDING_GOOD, what, text, "");
+        fbr_report(to, FBR_FINDING_GOOD, what, "", "the server would accept it, in namespace %s",
+                   b->api->namespace_);
         return true;
     }
-    snprintf(text, sizeof(text), "%s%.900s", status ? "refused by the server: " : "", err.text);
-    say(user, FBR_FINDING_BAD, what, text, what_mends(status, err.text));
+    fbr_report(to, FBR_FINDING_BAD, what, what_mends(status, err.text), "%s%.900s",
+               status ? "refused by the server: " : "", err.text);
     return false;
 }
 
-int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_report *say,
-                   void *user)
+int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, const struct fbr_findings *to)
 {
     struct fbr_error err = {0, ""};
     struct json_t *pod = make_pod(b, job, &err);
     bool good;
 
     if (!pod) {
-        say(user, FBR_FINDING_BAD, "pod", err.text, "");
+        fbr_report(to, FBR_FINDING_BAD, "pod", "", "%s", err.text);
         return -EPERM;
     }
-    good = would_take(b, "pods", "pod", pod, say, user);
+    good = would_take(b, "pods", "pod", pod, to);
     if (!job->is_master) {
         good &= would_take(
             b, "configmaps", "ConfigMap",
-            fbr_kube_owner_map("fiber-owner", job->run_uid, b->user, b->master, NULL), say, user);
-        good &= would_take(b, "secrets", "Secret", make_secret(b, job), say, user);
+            fbr_kube_owner_map("fiber-owner", job->run_uid, b->user, b->master, NULL), to);
+        good &= would_take(b, "secrets", "Secret", make_secret(b, job), to);
     }
     return good ? 0 : -EPERM;
 }

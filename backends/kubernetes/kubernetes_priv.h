@@ -179,8 +179,7 @@ void fbr_kube_set_settings(struct fbr_backend *b);
 /* dryrun.c */
 int fbr_kube_show(const struct fbr_config *config, const struct fbr_job *job, int json, char **text,
                   struct fbr_error *err);
-int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_report *say,
-                   void *user);
+int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, const struct fbr_findings *to);
 /* Prints a value as YAML, for free(); NULL without memory. */
 char *fbr_kube_show_yaml(const struct json_t *value);
 
@@ -198,6 +197,6 @@ int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_capac
                   struct fbr_error *err);
 /* Returns the reason why no pod can reach that address, or NULL: no reason is known. Pure. */
 const char *fbr_kube_why_unreachable(const char *address);
-void fbr_kube_check(struct fbr_backend *b, fbr_backend_report *say, void *user);
+void fbr_kube_check(struct fbr_backend *b, const struct fbr_findings *to);
 
 #endif

@@ -98,8 +98,7 @@ int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_capacity *
 
 struct check {
     const struct fbr_slurm_settings *settings;
-    fbr_backend_report *say;
-    void *user;
+    const struct fbr_findings *to;
 };
 
 __attribute__((format(printf, 3, 4))) static bool bad(const struct check *c, const char *mend,
@@ -111,7 +110,7 @@ __attribute__((format(printf, 3, 4))) static bool bad(const struct check *c, con
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    c->say(c->user, FBR_FINDING_BAD, "", text, mend);
+    c->to->take(c->to->user, FBR_FINDING_BAD, "", text, mend);
     return false;
 }
 
@@ -148,7 +147,8 @@ static bool check_tools(const struct check *c)
         good = bad(c, "install slurm-client, and give this host the cluster's slurm.conf", "%s",
                    err.text);
     else
-        c->say(c->user, FBR_FINDING_GOOD, "slurm commands", first_line((char *)out.data), "");
+        fbr_report(c->to, FBR_FINDING_GOOD, "slurm commands", "", "%s",
+                   first_line((char *)out.data));
     fbr_buf_fini(&out);
     return good;
 }
@@ -201,7 +201,7 @@ static bool check_controller(const struct check *c)
     if (!good && munge_socket(path, sizeof(path)))
         munge = call_munge(path);
     if (good)
-        c->say(c->user, FBR_FINDING_GOOD, "slurm controller", said, "");
+        fbr_report(c->to, FBR_FINDING_GOOD, "slurm controller", "", "%s", said);
     else if (munge < 0)
         bad(c, "systemctl start munge, with the cluster's munge.key",
             "munge does not answer at %s: %s", path, fbr_strerror(munge));
@@ -223,8 +223,6 @@ enum { N_PARTITION, N_NAME, N_AVAIL, N_COUNT, N_STATE, N_NODES, N_WHAT, N_REASON
 static bool check_group(const struct check *c, char *field[N_FIELDS], char *why, char *mend,
                         size_t size)
 {
-    char text[400];
-
     if (strcmp(field[N_AVAIL], "up") != 0) {
         snprintf(why, size, "no job starts in partition %.60s, whose state is %.20s",
                  field[N_PARTITION], field[N_AVAIL]);
@@ -243,9 +241,8 @@ static bool check_group(const struct check *c, char *field[N_FIELDS], char *why,
                  field[N_NODES]);
         return false;
     }
-    snprintf(text, sizeof(text), "%.10s nodes of %.60s, %.30s, %.200s", field[N_COUNT],
-             field[N_PARTITION], field[N_STATE], field[N_WHAT]);
-    c->say(c->user, FBR_FINDING_GOOD, "slurm nodes", text, "");
+    fbr_report(c->to, FBR_FINDING_GOOD, "slurm nodes", "", "%.10s nodes of %.60s, %.30s, %.200s",
+               field[N_COUNT], field[N_PARTITION], field[N_STATE], field[N_WHAT]);
     return true;
 }
 
@@ -292,7 +289,6 @@ static bool check_allocation(const struct check *c)
     const char *id = fbr_getenv("SLURM_JOB_ID"), *nodes = fbr_getenv("SLURM_JOB_NODELIST");
     struct fbr_error err = {0, ""};
     struct fbr_buf out = {0};
-    char text[320];
     const char *said;
     bool good;
     int rc;
@@ -308,9 +304,9 @@ static bool check_allocation(const struct check *c)
             : said[0] ? said
                       : "Slurm does not know it");
     } else {
-        snprintf(text, sizeof(text), "allocation %.40s on %.160s: jobs are steps, by srun; %.60s",
-                 id, nodes ? nodes : "?", said);
-        c->say(c->user, FBR_FINDING_GOOD, "slurm jobs", text, "");
+        fbr_report(c->to, FBR_FINDING_GOOD, "slurm jobs", "",
+                   "allocation %.40s on %.160s: jobs are steps, by srun; %.60s", id,
+                   nodes ? nodes : "?", said);
     }
     fbr_buf_fini(&out);
     return good;
@@ -334,15 +330,14 @@ static bool check_submission(const struct check *c)
             "correct slurm_partition, slurm_account, slurm_qos, slurm_constraint, slurm_time "
             "or slurm_options; fiber config show tells where they are set",
             "Slurm would refuse a job: %s", err.text);
-    c->say(c->user, FBR_FINDING_GOOD, "slurm jobs",
-           "no allocation: jobs are queued with sbatch, which would accept them", "");
+    fbr_report(c->to, FBR_FINDING_GOOD, "slurm jobs", "",
+               "no allocation: jobs are queued with sbatch, which would accept them");
     return true;
 }
 
-bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, fbr_backend_report *say,
-                     void *user)
+bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, const struct fbr_findings *to)
 {
-    const struct check c = {s, say, user};
+    const struct check c = {s, to};
 
     return check_tools(&c) && check_controller(&c) &&
            (steps ? check_allocation(&c) && check_nodes(&c, fbr_getenv("SLURM_JOB_NODELIST"))

@@ -350,22 +350,23 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
 
 /* ---- fiber doctor ---- */
 
-static void slurm_check(struct fbr_backend *b, fbr_backend_report *say, void *user)
+static void slurm_check(struct fbr_backend *b, const struct fbr_findings *to)
 {
     struct fbr_error err = {0, ""};
     char address[FBR_HOST_ADDRESS_MAX];
 
     if (b->batch && fbr_slurm_batch_check(b->batch, &err) < 0) {
-        say(user, FBR_FINDING_BAD, "", err.text,
-            "set slurm_dir to a folder of yours that the nodes share");
+        fbr_report(to, FBR_FINDING_BAD, "",
+                   "set slurm_dir to a folder of yours that the nodes share", "%s", err.text);
         return;
     }
-    if (!fbr_slurm_check(&b->settings, b->steps, say, user))
+    if (!fbr_slurm_check(&b->settings, b->steps, to))
         return;
     if (slurm_address(b, address, sizeof(address), &err) == 0)
-        say(user, FBR_FINDING_GOOD, "way back", address, "");
+        fbr_report(to, FBR_FINDING_GOOD, "way back", "", "%s", address);
     else
-        say(user, FBR_FINDING_BAD, "way back", err.text, "set bind to an address of this host");
+        fbr_report(to, FBR_FINDING_BAD, "way back", "set bind to an address of this host", "%s",
+                   err.text);
 }
 
 /* ---- fiber run --dry-run ---- */

@@ -19,8 +19,10 @@
 #ifndef FBR_BACKEND_H
 #define FBR_BACKEND_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "runtime/base/config.h"
 #include "runtime/base/error.h"
@@ -150,8 +152,24 @@ typedef void fbr_backend_swept(void *user, const struct fbr_swept *thing);
 /* One finding of `check`: the object, a sentence about its state, and the line that fixes it ("" if
  * nothing needs to be done). */
 enum fbr_finding { FBR_FINDING_GOOD, FBR_FINDING_BAD, FBR_FINDING_ABSENT };
-typedef void fbr_backend_report(void *user, enum fbr_finding finding, const char *what,
-                                const char *text, const char *mend);
+struct fbr_findings {
+    void (*take)(void *user, enum fbr_finding finding, const char *what, const char *text,
+                 const char *mend);
+    void *user;
+};
+/* Reports a finding. */
+__attribute__((format(printf, 5, 6))) static inline void
+fbr_report(const struct fbr_findings *to, enum fbr_finding finding, const char *what,
+           const char *mend, const char *fmt, ...)
+{
+    char text[FBR_ERROR_TEXT];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    to->take(to->user, finding, what, text, mend);
+}
 
 /* Reads the output of a job. Both functions are called on the loop thread. */
 struct fbr_backend_reader {
@@ -294,7 +312,7 @@ struct fbr_backend_ops {
      * the network path from a job back to us, GPUs. A finding about the object "" is about the
      * backend itself: the reason why it cannot be used. May take some seconds. NULL: there is
      * nothing to check. */
-    void (*check)(struct fbr_backend *b, fbr_backend_report *say, void *user);
+    void (*check)(struct fbr_backend *b, const struct fbr_findings *to);
     /* Stores the request that start() would make to its engine, as text for people or, with `json`,
      * as one JSON value; the caller calls free(). It does not ask the engine, and the text holds no
      * secret. -ENOTSUP with `json`: there is text only. NULL: there is nothing to show. */
@@ -303,8 +321,7 @@ struct fbr_backend_ops {
     /* Asks the engine whether it would accept that request, makes nothing, and reports a finding
      * for each object. Returns 0, or -EPERM if the engine refused one. May take some seconds. NULL:
      * the engine cannot answer this. */
-    int (*would)(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_report *say,
-                 void *user);
+    int (*would)(struct fbr_backend *b, const struct fbr_job *job, const struct fbr_findings *to);
 };
 
 /* The registry: a NULL-terminated array (backends/backends.c). Its entry for a backend that is in a

@@ -37,7 +37,7 @@ static void check(const char *text, bool gpus)
 
     assert_non_null(info);
     count = 0;
-    fbr_docker_check_info(info, gpus, "x86_64", say, NULL);
+    fbr_docker_check_info(info, gpus, "x86_64", &(const struct fbr_findings){say, NULL});
     fbr_json_free(info);
 }
 

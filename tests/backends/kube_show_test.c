@@ -151,7 +151,7 @@ static int on_loop(void *arg)
     if (fbr_kube_creds_open(&b->api.creds, &b->api.config, NULL) < 0 ||
         fbr_http_open(&b->api.calls, b->loop, &o, NULL) < 0)
         return -1;
-    b->rc = fbr_kube_would(&backend, &agent, say, b);
+    b->rc = fbr_kube_would(&backend, &agent, &(const struct fbr_findings){say, b});
     fbr_http_close(b->api.calls);
     fbr_kube_creds_close(b->api.creds);
     return 0;

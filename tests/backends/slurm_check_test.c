@@ -121,7 +121,7 @@ static const char *check(bool steps)
     bool good;
 
     bed.found[0] = '\0';
-    good = fbr_slurm_check(&bed.settings, steps, on_finding, NULL);
+    good = fbr_slurm_check(&bed.settings, steps, &(const struct fbr_findings){on_finding, NULL});
     assert_int_equal(good, !strstr(bed.found, "bad : "));
     return bed.found;
 }

@@ -333,7 +333,7 @@ static int do_check(void *arg)
 {
     (void)arg;
     bed.heard[0] = '\0';
-    bed.ops->check(bed.backend, on_check, NULL);
+    bed.ops->check(bed.backend, &(const struct fbr_findings){on_check, NULL});
     return 0;
 }
 
