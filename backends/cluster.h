@@ -4,8 +4,7 @@
  * fbr_module("cluster") returns this table.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CLUSTER_H
-#define FBR_CLUSTER_H
+#pragma once
 
 #include "backends/image/image.h"
 #include "runtime/proc/backend.h"
@@ -16,5 +15,3 @@ struct fbr_cluster {
     /* bundle.h */
     int (*bundle_into)(const char *program, const char *dir, bool cluster, struct fbr_error *err);
 };
-
-#endif

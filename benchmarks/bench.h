@@ -4,8 +4,7 @@
  * Every program prints one JSON object per line and nothing else on standard output.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef BENCH_H
-#define BENCH_H
+#pragma once
 
 #include <errno.h>
 #include <stdio.h>
@@ -112,6 +111,4 @@ static inline struct fiber_pool *bench_pool(int n)
     }
     return pool;
 }
-#endif
-
 #endif

@@ -2,8 +2,7 @@
  * them: one row for each rank.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef RANK_TIMES_H
-#define RANK_TIMES_H
+#pragma once
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,5 +36,3 @@ static inline struct rank_times *rank_times_map(const char *path)
     close(fd);
     return rows;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* backend_client.h - a backend for a command: on a loop of its own, without a runtime.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_BACKEND_H
-#define CLI_BACKEND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -63,5 +62,3 @@ int cli_backend_ask(struct cli_backend *b, const struct cli_ask *ask, struct fbr
 /* Whether a variable, key or file shows that the backend is used here, so that a failure is worth a
  * report. */
 bool cli_backend_is_configured(const char *name);
-
-#endif

@@ -1,8 +1,7 @@
 /* config_set.h - writes one setting into the user's file.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_CONFIG_SET_H
-#define CLI_CONFIG_SET_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ char *config_set_text(const char *text, size_t len, const char *key, const char 
 
 /* Checks the value, and replaces the user's fiber.conf; `path` becomes the path of that file. */
 int config_set(const char *key, const char *value, char *path, size_t size, struct fbr_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* cp.h - the operands of `fiber cp`; for its test.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_CP_H
-#define CLI_CP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ struct cp_place {
 
 /* Splits "RUN/JOB:PATH" or "RUN:PATH"; false: `typed` is a file of this host. */
 bool cp_place(const char *typed, struct cp_place *p);
-
-#endif

@@ -1,8 +1,7 @@
 /* doctor.h - the report of `fiber doctor`, and its checks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_DOCTOR_H
-#define CLI_DOCTOR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -31,5 +30,3 @@ void doctor_backends(struct doctor *d, const char *only);
 int doctor_ask(const char *const *argv, char *line, size_t size);
 /* The same with all its output, or as much as fits. */
 int doctor_ask_all(const char *const *argv, char *text, size_t size);
-
-#endif

@@ -2,8 +2,7 @@
  * output, its signals, its exit code.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_IN_CLUSTER_H
-#define CLI_IN_CLUSTER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -43,5 +42,3 @@ char **in_cluster_words(const struct run_options *spec, const struct cli_args *a
  * except those that the filter passes. False: it has no reader, or after *stopped a slow one. */
 bool in_cluster_print(struct fbr_printable_filter *filter, const atomic_bool *stopped,
                       const char *data, size_t len);
-
-#endif

@@ -5,8 +5,7 @@
  * script's modules lie there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_INTERPRETER_H
-#define CLI_INTERPRETER_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -32,5 +31,3 @@ struct interpreter_wish {
  * and others with a message. */
 int interpreter_find(const struct interpreter_wish *w, char self[PATH_MAX], struct fbr_buf *lines,
                      struct fbr_error *err);
-
-#endif

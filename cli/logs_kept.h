@@ -2,8 +2,7 @@
  * logs`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_LOGS_KEPT_H
-#define CLI_LOGS_KEPT_H
+#pragma once
 
 #include "runtime/inspect/spool_dir.h"
 
@@ -20,5 +19,3 @@ int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wis
 /* Parses "10m", "2h" (before now), "14:30", "14:30:05" (today), "2026-11-23", "2026-11-23T14:30" to
  * microseconds since the epoch. -EINVAL and a message. */
 int logs_since(const char *text, int64_t now_us, int64_t *us, struct fbr_error *err);
-
-#endif

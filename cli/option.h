@@ -10,8 +10,7 @@
  * `--name=value`, `-n 4` and `-n4` mean the same.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_OPTION_H
-#define CLI_OPTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -144,5 +143,3 @@ int cli_failed(int code, const char *fmt, ...) __attribute__((format(printf, 2, 
 void cli_flush(void);
 /* Writes to one of the two; ends this process in the same way if that fails. */
 void cli_write(FILE *out, const void *data, size_t len);
-
-#endif

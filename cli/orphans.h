@@ -6,8 +6,7 @@
  * its jobs are known: its id, their names, its master.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_ORPHANS_H
-#define CLI_ORPHANS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -114,5 +113,3 @@ int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
 bool orphan_run_wants(const struct orphan *job, const char *name);
 /* Returns how many jobs match. None: -ENOENT, and a message with the existing names. */
 int orphan_run_wanted(const struct orphan_run *e, const char *name, struct fbr_error *err);
-
-#endif

@@ -5,8 +5,7 @@
  * other options apply to the run, and stand before the first program.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_RUN_PROGRAMS_H
-#define CLI_RUN_PROGRAMS_H
+#pragma once
 
 #include "cli/run_env.h"
 #include "fiber.h"
@@ -35,5 +34,3 @@ int run_apps_whole(struct run_apps *p, const struct cli_args *args, struct fbr_e
 /* Returns the absolute path of "./train", for free(). NULL: `name` is searched in PATH, is already
  * absolute, or is not an executable file here. */
 char *run_program_whole(const char *name);
-
-#endif

@@ -2,8 +2,7 @@
  * logs, kill and top.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_CLIENT_H
-#define CLI_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ int run_client_split(const char *typed, char *run, size_t size, const char **ran
 /* Parses a rank or a worker, as commands accept it: "7"; for a pool also the name of its job,
  * "worker-7", by which reports call it. -EINVAL and a message if it is invalid. */
 int run_client_job(const char *text, const struct run_client *run, struct fbr_error *err);
-
-#endif

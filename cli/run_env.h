@@ -2,8 +2,7 @@
  * --genv, others by -x or -e.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_RUN_ENV_H
-#define CLI_RUN_ENV_H
+#pragma once
 
 #include "cli/option.h"
 #include "mpi_bridge/env.h"
@@ -22,5 +21,3 @@ int run_env_take(struct fbr_env *e, const struct cli_args *args, struct fbr_erro
  *   NAME=VALUE      the value is all of the rest of the line, quotes too
  *   NAME            with its value here; left out if there is no such variable here */
 int run_env_line(void *user, const char *where, char *line, struct fbr_error *err);
-
-#endif

@@ -10,8 +10,7 @@
  *   c                            no slots: 1; if no line has slots, ranks are spread evenly
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_RUN_HOSTS_H
-#define CLI_RUN_HOSTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,5 +99,3 @@ int run_allocation_find(struct run_allocation *a, struct fbr_error *err);
 /* Converts the hosts to a ring's capacity. -ENOMEM. */
 int run_allocation_room(const struct run_allocation *a, struct fbr_capacity *room,
                         struct fbr_error *err);
-
-#endif

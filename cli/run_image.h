@@ -1,8 +1,7 @@
 /* run_image.h - the files of a command for an image that is made for it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_RUN_IMAGE_H
-#define CLI_RUN_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -29,5 +28,3 @@ int run_image_add(struct run_image_files *f, const char *const *command, const c
 /* For a backend that makes its image itself, when no image is named: makes sure that the programs
  * will be in it. */
 int run_image_prepare(const struct fiber_ring_options *ring, struct fbr_error *err);
-
-#endif

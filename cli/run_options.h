@@ -2,8 +2,7 @@
  * environment.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_RUN_SPEC_H
-#define CLI_RUN_SPEC_H
+#pragma once
 
 #include "cli/option.h"
 #include "cli/run_env.h"
@@ -36,5 +35,3 @@ int run_options_make(struct run_options *spec, const struct cli_args *args, stru
  * message. */
 int run_options_resolve(struct run_options *spec, struct fbr_error *err);
 void run_options_fini(struct run_options *spec);
-
-#endif

@@ -2,12 +2,9 @@
  * cluster would accept it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_RUN_PLAN_H
-#define CLI_RUN_PLAN_H
+#pragma once
 
 #include "cli/run_options.h"
 
 /* Prints the plan; returns the exit code. */
 int run_plan_show(const struct run_options *spec, const struct cli_args *args);
-
-#endif

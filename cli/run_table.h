@@ -1,8 +1,7 @@
 /* run_table.h - the options of `fiber run`, by index; run_options.c has their table.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_RUN_TABLE_H
-#define CLI_RUN_TABLE_H
+#pragma once
 
 #include "cli/option.h"
 
@@ -55,5 +54,3 @@ enum {
 };
 
 extern const struct cli_option run_option_table[RUN_OPTIONS];
-
-#endif

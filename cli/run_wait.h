@@ -1,8 +1,7 @@
 /* run_wait.h - waits for a ring in the foreground: handles signals, and reports long waits.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_RUN_WAIT_H
-#define CLI_RUN_WAIT_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -23,5 +22,3 @@ void run_wait_prepare(void);
 int run_wait(struct fiber_ring *ring, bool quiet);
 /* Ends this process by that signal, as its parent expects; call after everything is closed. */
 void run_wait_die(int sig);
-
-#endif

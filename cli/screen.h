@@ -4,8 +4,7 @@
  * One screen at a time in a process, because signal handlers need its state.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_SCREEN_H
-#define CLI_SCREEN_H
+#pragma once
 
 #include <stdio.h>
 #include <stdbool.h>
@@ -47,5 +46,3 @@ int cli_column(const char *text, int columns);
 /* Prints the finished text as one line; frees j. 0; or 1, after a message on standard error, if
  * there was no memory for it. */
 int cli_print_json(FILE *out, struct fbr_json *j);
-
-#endif

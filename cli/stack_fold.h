@@ -2,8 +2,7 @@
  * `fiber stack`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_STACK_FOLD_H
-#define CLI_STACK_FOLD_H
+#pragma once
 
 #include "runtime/inspect/stack.h"
 
@@ -34,5 +33,3 @@ void stack_fold_fini(struct stack_fold *f);
 
 /* Writes "0-2,5" from numbers in ascending order; a list that does not fit ends in "...". */
 void stack_ranges(char *out, size_t size, const int *who, size_t n);
-
-#endif

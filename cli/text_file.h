@@ -1,8 +1,7 @@
 /* text_file.h - small files that users write: as a whole, and line by line.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_TEXT_FILE_H
-#define CLI_TEXT_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ int text_file_lines(const char *origin, const char *text, size_t len, text_file_
 
 /* The same for the lines of a file. */
 int text_file_each(const char *path, text_file_line *fn, void *user, struct fbr_error *err);
-
-#endif

@@ -19,8 +19,7 @@
  * - after close() nothing is called any more; requests without an answer are dropped.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_BRIDGE_H
-#define FBR_BRIDGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -201,5 +200,3 @@ const struct fbr_bridge_ops *const *fbr_bridges(void);
 const char *fbr_bridge_missing(const char *name);
 /* Returns the built-in bridge whose met() reports such a text, or NULL. Loads no module. */
 const struct fbr_bridge_ops *fbr_bridge_met(const char *how);
-
-#endif

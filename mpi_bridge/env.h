@@ -1,8 +1,7 @@
 /* env.h - builds an environment: NAME=VALUE strings, each name once, the last value wins.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_ENV_H
-#define FBR_ENV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ void fbr_env_put(struct fbr_env *e, const char *pair); /* "NAME=VALUE" */
 /* Removes the strings that begin so: "NAME=" one, "NAME" all whose name begins with it. */
 void fbr_env_drop(struct fbr_env *e, const char *start);
 const char *fbr_env_get(const struct fbr_env *e, const char *name); /* NULL: not there */
-
-#endif

@@ -9,8 +9,7 @@
  * anything.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_GUARD_H
-#define FBR_GUARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ int fbr_guard_open(struct fbr_guard **g, struct fbr_loop *loop, int listener, co
                    fbr_guard_whole_fn *whole, struct fbr_error *err);
 /* Ends all connections. The library may have closed its descriptor before. NULL is fine. */
 void fbr_guard_close(struct fbr_guard *g);
-
-#endif

@@ -5,8 +5,7 @@
  * Pure; any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_HOST_ENV_H
-#define FBR_HOST_ENV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ void fbr_rank_env_drop_servers(struct fbr_env *e);
 /* True if Open MPI passes the variable on to the ranks that a rank spawns, on whatever host they
  * start. */
 bool fbr_rank_env_is_inherited(const char *name);
-
-#endif

@@ -6,8 +6,7 @@
  * own user.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_LOOPBACK_H
-#define FBR_LOOPBACK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ int fbr_lo_listener_open(struct fbr_lo_listener **listener, struct fbr_loop *loo
 uint16_t fbr_lo_listener_port(const struct fbr_lo_listener *listener);
 /* NULL is fine. Accepted links stay open. */
 void fbr_lo_listener_close(struct fbr_lo_listener *listener);
-
-#endif

@@ -14,8 +14,7 @@
  * The callbacks may not call the engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PMI1_ENGINE_H
-#define FBR_PMI1_ENGINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -101,5 +100,3 @@ void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *te
  * nodes, ranks per node). Nodes in a row with equally many ranks are one block. If the value
  * does not fit, writes an empty text, which means "unknown". */
 void fbr_pmi1_mapping(char out[FBR_PMI1_VALUE_MAX], const uint32_t *first, uint32_t nodes);
-
-#endif

@@ -5,8 +5,7 @@
  * key space and one barrier, whichever version they speak.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PMI1_PRIV_H
-#define FBR_PMI1_PRIV_H
+#pragma once
 
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
@@ -97,5 +96,3 @@ void fbr_pmi1_resume(struct fbr_pmi1 *e);
 int fbr_pmi2_read(struct fbr_pmi1_conn *c);
 /* Answers the request for which the connection has waited; `text` is a port, or a job's name. */
 void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text);
-
-#endif

@@ -8,8 +8,7 @@
  * totspawns.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PMI1_SPAWN_H
-#define FBR_PMI1_SPAWN_H
+#pragma once
 
 #include "mpi_bridge/bridge.h"
 
@@ -32,5 +31,3 @@ const char *fbr_pmi1_spawn_preput(const struct fbr_pmi1_spawn *s); /* "key=value
 
 /* The text as a number; `otherwise` if it is NULL or no number. */
 long fbr_pmi1_number(const char *text, long otherwise);
-
-#endif

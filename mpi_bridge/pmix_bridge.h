@@ -10,8 +10,7 @@
  * answer before.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PMIX_BRIDGE_H
-#define FBR_PMIX_BRIDGE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -198,5 +197,3 @@ void fbr_pmix_start_spawn(struct fbr_pmix_request *r);
 void fbr_pmix_start_query(struct fbr_pmix_request *r);
 void fbr_pmix_start_log(struct fbr_pmix_request *r);
 void fbr_pmix_start_control(struct fbr_pmix_request *r);
-
-#endif

@@ -7,8 +7,7 @@
  * A probe takes about a millisecond, starts no process and leaves nothing behind. Any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PROBE_H
-#define FBR_PROBE_H
+#pragma once
 
 #include <net/if.h>
 #include <netinet/in.h>
@@ -53,5 +52,3 @@ int fbr_probe_raise_loopback(void);
 /* Returns the bytes of /dev/shm that Open MPI needs for so many ranks. Measured: 64 MiB hold 32
  * ranks and an alltoall. */
 uint64_t fbr_probe_shm_need(unsigned ranks);
-
-#endif

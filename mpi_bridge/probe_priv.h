@@ -1,8 +1,7 @@
 /* probe_priv.h - probes a host whose files are in other directories, for tests.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PROBE_PRIV_H
-#define FBR_PROBE_PRIV_H
+#pragma once
 
 #include "mpi_bridge/probe.h"
 
@@ -13,5 +12,3 @@ struct fbr_probe_roots {
 };
 
 void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots);
-
-#endif

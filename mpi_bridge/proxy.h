@@ -4,8 +4,7 @@
  * A proxy is one port on the loopback, for one job and one service. Loop thread only.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PROXY_H
-#define FBR_PROXY_H
+#pragma once
 
 #include "mpi_bridge/bridge.h"
 
@@ -24,5 +23,3 @@ void fbr_lo_proxy_bridge_close(struct fbr_bridge *b);
 /* Stores the port of the job's proxy, which is opened for the job's first rank. */
 int fbr_lo_proxy_port(struct fbr_bridge *b, const struct fbr_bridge_job *job, const char *service,
                       uint16_t *port, struct fbr_error *err);
-
-#endif

@@ -23,13 +23,10 @@
  * 501 and hangs up.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RENDEZVOUS_H
-#define FBR_RENDEZVOUS_H
+#pragma once
 
 #include "mpi_bridge/service.h"
 
 #define FBR_RENDEZVOUS_HEAD_MAX 8192u       /* request line and header */
 #define FBR_RENDEZVOUS_BODY_MAX (64u << 20) /* of a request */
 #define FBR_RENDEZVOUS_MEMORY_MAX (256u << 20)
-
-#endif

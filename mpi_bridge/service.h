@@ -7,8 +7,7 @@
  * bytes out; it has no clock.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SERVICE_H
-#define FBR_SERVICE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -35,5 +34,3 @@ struct fbr_service_ops {
 
 /* NULL at its end (mpi_bridge/bridges.c) */
 extern const struct fbr_service_ops *const fbr_services[];
-
-#endif

@@ -19,8 +19,7 @@
  * allocates nothing for bytes that have not come.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TCPSTORE_H
-#define FBR_TCPSTORE_H
+#pragma once
 
 #include "mpi_bridge/service.h"
 
@@ -28,5 +27,3 @@
 #define FBR_TCPSTORE_KEY_MAX 65536u
 #define FBR_TCPSTORE_COUNT_MAX 131072u       /* keys of a request, as in torch's libuv backend */
 #define FBR_TCPSTORE_MEMORY_MAX (1ull << 30) /* bytes of keys, values, waits and a request */
-
-#endif

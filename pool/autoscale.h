@@ -7,8 +7,7 @@
  * `idle_ns`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_AUTOSCALE_H
-#define FBR_AUTOSCALE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ bool fbr_autoscale_spares(const struct fbr_autoscale *w, const struct fbr_dispat
                           uint64_t now_ns, uint64_t worker);
 /* When to look again with `undone` tasks in the pool; UINT64_MAX: not before an event. */
 uint64_t fbr_autoscale_next_ms(const struct fbr_autoscale *w, uint64_t now_ms, uint64_t undone);
-
-#endif

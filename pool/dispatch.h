@@ -86,8 +86,7 @@
  * about 300 bytes a held batch. Events that must not fail allocate nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DISPATCH_H
-#define FBR_DISPATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -272,5 +271,3 @@ void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats 
 /* Tasks that workers hold and others could have: the number that recalls would bring back.
  * O(workers). */
 uint64_t fbr_dispatch_ahead(const struct fbr_dispatch *d, uint64_t now);
-
-#endif

@@ -16,8 +16,7 @@
  * segment of its kind (`again` without deaths, `suspects` with deaths).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DISPATCH_PRIV_H
-#define FBR_DISPATCH_PRIV_H
+#pragma once
 
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 /* ids are consecutive numbers */
@@ -227,5 +226,3 @@ void fbr_timed_start(struct fbr_dispatch *d, uint64_t now, struct batch *b);
 void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b);
 /* the batch that the worker can return tasks of; NULL: none */
 struct batch *fbr_order_recallable(const struct dispatch_worker *w);
-
-#endif

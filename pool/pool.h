@@ -18,8 +18,7 @@
  * which results arrive; the loop thread, on which workers start and end and the pool's timer ticks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_POOL_H
-#define FBR_POOL_H
+#pragma once
 
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
@@ -351,5 +350,3 @@ int fbr_result_begin(struct fiber_result *r, bool open);
 void fbr_pool_call_back(struct fiber_pool *p);
 /* whether this thread is in a callback; then nothing may wait for callbacks */
 bool fbr_pool_in_callback(const struct fiber_pool *p);
-
-#endif

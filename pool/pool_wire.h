@@ -18,8 +18,7 @@
  * RETURNED and USE to the pool.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_POOL_WIRE_H
-#define FBR_POOL_WIRE_H
+#pragma once
 
 #include "runtime/proc/context.h"
 
@@ -55,5 +54,3 @@ enum fbr_pool_frame {
 
 /* The function of a worker's process. */
 int fbr_pool_worker_main(const void *arg, size_t len);
-
-#endif

@@ -1,8 +1,7 @@
 /* agent.h - the process that a ring has on each of its nodes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_AGENT_H
-#define FBR_AGENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ struct fbr_agent_order {
 void fbr_agent_order_put(const struct fbr_agent_order *o, struct fbr_buf *b);
 
 int fbr_agent_main(const void *arg, size_t len); /* a fiber_process_fn */
-
-#endif

@@ -7,8 +7,7 @@
  * runs on the loop thread; the main thread only waits for the end.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_AGENT_PRIV_H
-#define FBR_AGENT_PRIV_H
+#pragma once
 
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
@@ -177,5 +176,3 @@ void fbr_agent_host_init(struct agent_bridge *b);
 void fbr_agent_on_answer(struct agent *a, struct fbr_cur *body);
 void fbr_agent_on_stream(struct agent *a, struct fbr_cur *body);
 void fbr_agent_host_fini(struct agent *a);
-
-#endif

@@ -1,8 +1,7 @@
 /* apps.h - the programs that the ranks of a ring run: one, or several with ranks of their own.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RING_APPS_H
-#define FBR_RING_APPS_H
+#pragma once
 
 #include "fiber.h"
 #include "ring/job_codec.h"
@@ -20,5 +19,3 @@ int fbr_ring_apps_check(const struct fiber_ring_options *o, int size, struct fbr
 struct fbr_app *fbr_ring_apps_make(const struct fiber_ring_options *o, int size);
 /* Writes the programs for people, as in "a x : b", cut to size. */
 void fbr_ring_apps_name(const struct fiber_ring_options *o, char *out, size_t size);
-
-#endif

@@ -7,8 +7,7 @@
  *                          processor for each
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RING_CAPACITY_H
-#define FBR_RING_CAPACITY_H
+#pragma once
 
 #include "fiber.h"
 #include "runtime/proc/backend.h"
@@ -30,5 +29,3 @@ int fbr_ring_capacity_ask(struct fbr_ring_capacity *r, int *size, struct fiber_r
 int fbr_ring_capacity_use(struct fbr_ring_capacity *r, int *size, struct fiber_ring_options *o,
                           struct fbr_error *err);
 void fbr_ring_capacity_fini(struct fbr_ring_capacity *r);
-
-#endif

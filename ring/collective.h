@@ -14,8 +14,7 @@
  * error are its text.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RING_COLLECT_H
-#define FBR_RING_COLLECT_H
+#pragma once
 
 #include "fiber.h"
 #include "runtime/base/buf.h"
@@ -53,5 +52,3 @@ void fbr_collective_close(struct fbr_collective *c);
  * runs. Returns 0 or -ENOMEM. */
 int fbr_collective_join(uint32_t rank, uint32_t size, uint32_t epoch,
                         const struct fiber_address *address);
-
-#endif

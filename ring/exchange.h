@@ -4,8 +4,7 @@
  * one answer.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_EXCHANGE_H
-#define FBR_EXCHANGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void fbr_exchange_job_end(struct fbr_exchange *x, uint32_t job);
 /* The time at which the next lookup times out, in ms; UINT64_MAX: never. */
 uint64_t fbr_exchange_deadline(const struct fbr_exchange *x);
 void fbr_exchange_tick(struct fbr_exchange *x, uint64_t now_ms);
-
-#endif

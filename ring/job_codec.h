@@ -2,8 +2,7 @@
  * programs they run. docs/wire.md has its bytes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RING_JOB_H
-#define FBR_RING_JOB_H
+#pragma once
 
 #include "mpi_bridge/bridge.h"
 #include "runtime/base/buf.h"
@@ -53,5 +52,3 @@ uint32_t fbr_ring_job_restarts(const struct fbr_ring_job *j, uint32_t rank);
 /* Counts one more restart of the rank. Returns 0 or -ENOMEM. */
 int fbr_ring_job_restarted(struct fbr_ring_job *j, uint32_t rank);
 const struct fbr_app *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank);
-
-#endif

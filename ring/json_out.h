@@ -5,8 +5,7 @@
  * (infinities, NaN) become null.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_JSON_OUT_H
-#define FBR_JSON_OUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void fbr_json_str(struct fbr_json *j, const char *key, const char *value); /* NU
 void fbr_json_int(struct fbr_json *j, const char *key, int64_t value);
 void fbr_json_double(struct fbr_json *j, const char *key, double value);
 void fbr_json_bool(struct fbr_json *j, const char *key, bool value);
-
-#endif

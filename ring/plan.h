@@ -4,8 +4,7 @@
  * expect that ranks with neighbouring numbers are near each other.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PLAN_H
-#define FBR_PLAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t
 int fbr_plan_fill(struct fbr_plan *p, uint32_t size, const uint32_t *slots, uint32_t nodes,
                   struct fbr_error *err);
 void fbr_plan_fini(struct fbr_plan *p);
-
-#endif

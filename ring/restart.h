@@ -5,8 +5,7 @@
  * so that a cluster which takes everything away at once cannot restart the ring for ever.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RESTART_H
-#define FBR_RESTART_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ const char *fbr_restart_describe(const struct fbr_restarts *r, uint32_t max, boo
                                  size_t size);
 /* Writes a sentence that says why there is no further restart; "" if there was none before. */
 const char *fbr_restart_spent(const struct fbr_restarts *r, bool taken, char *out, size_t size);
-
-#endif

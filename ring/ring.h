@@ -1,8 +1,7 @@
 /* ring.h - calls on rings that the `fiber` command needs and fiber.h does not have.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RING_H
-#define FBR_RING_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -46,4 +45,3 @@ bool fbr_ring_wait_output(struct fiber_ring *ring, int ms, bool *moved);
 void fbr_ring_give_up_output(struct fiber_ring *ring, int sig);
 /* Gives the new size of our terminal to a rank's pseudo-terminal. */
 void fbr_ring_resize(struct fiber_ring *ring);
-#endif

@@ -4,8 +4,7 @@
  * action that the table answers with. A state ignores an event for which it has no row.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RING_FSM_H
-#define FBR_RING_FSM_H
+#pragma once
 
 /* In the order of a life. Only another try goes back. */
 enum ring_state {
@@ -47,5 +46,3 @@ struct ring_step {
 };
 
 struct ring_step fbr_ring_step(enum ring_state state, enum ring_event event);
-
-#endif

@@ -19,8 +19,7 @@
  * A ring is used on the loop thread only, except for the members under its lock.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RING_PRIV_H
-#define FBR_RING_PRIV_H
+#pragma once
 
 #include <pthread.h>
 #include <termios.h>
@@ -334,5 +333,3 @@ void fbr_ring_stdin_started(struct ring_job *j, uint32_t rank);
 /* If the rank is the reader, nobody will take the input that was sent to it. */
 void fbr_ring_stdin_rank_ended(struct ring_job *j, uint32_t rank);
 void fbr_ring_stdin_close(struct ring_stdin *i); /* NULL is fine */
-
-#endif

@@ -2,8 +2,7 @@
  * their bytes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RING_WIRE_H
-#define FBR_RING_WIRE_H
+#pragma once
 
 #include "runtime/proc/context.h"
 
@@ -54,5 +53,3 @@ enum fbr_ring_frame {
 #define FBR_RING_WINDOW (8u << 20)
 #define FBR_RING_STDIN_WINDOW (1u << 20)
 #define FBR_RING_PATH 4096
-
-#endif

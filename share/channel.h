@@ -65,8 +65,7 @@
  * after a death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CHANNEL_H
-#define FBR_CHANNEL_H
+#pragma once
 
 #include "share/queue_engine.h"
 #include "share/share.h"
@@ -164,5 +163,3 @@ int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms);
 int fbr_client_call(struct fbr_client *g, int lane, enum fbr_channel_op op); /* DONE or DEAL */
 /* Flushes for as long as the owner takes something within the configured `linger`. */
 void fbr_client_close(struct fbr_client *g, int lane);
-
-#endif

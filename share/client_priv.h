@@ -2,8 +2,7 @@
  * lock: for client.c (life), client_put.c, client_get.c and client_direct.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CLIENT_PRIV_H
-#define FBR_CLIENT_PRIV_H
+#pragma once
 
 #include <time.h>
 
@@ -163,5 +162,3 @@ void fbr_client_notify_news(struct fbr_client *g, bool more);
  * this process may have been stopped, and the owner may have given it up and given its messages to
  * others: the messages here are in doubt until the owner has answered a probe. */
 void fbr_client_note_time(struct fbr_client *g);
-
-#endif

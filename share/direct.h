@@ -16,8 +16,7 @@
  * the owner and the client, and so is the lock for sending.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DIRECT_H
-#define FBR_DIRECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ void fbr_direct_shut(struct fbr_direct *d);
 
 /* Ends both directions. Messages that have arrived can still be taken. Never waits. */
 void fbr_direct_cut(struct fbr_direct *d);
-
-#endif

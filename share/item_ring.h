@@ -4,8 +4,7 @@
  * For queue_engine.c. The caller reserves room before it adds, so that only a reservation can fail.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_ITEM_RING_H
-#define FBR_ITEM_RING_H
+#pragma once
 
 #include <errno.h>
 #include <stddef.h>
@@ -95,5 +94,3 @@ static inline size_t ring_run(const struct item_ring *r)
         n++;
     return n;
 }
-
-#endif

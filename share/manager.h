@@ -6,8 +6,7 @@
  *     answer                    the output; for an error, its text
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_MANAGER_H
-#define FBR_MANAGER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@
 
 /* A fiber_process_fn: serves the manager until its parent closes it, then ends the process. */
 int fbr_manager_main(const void *arg, size_t len);
-
-#endif

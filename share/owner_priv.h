@@ -2,8 +2,7 @@
  * its clients) and owner_local.c (puts and gets of this process).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_HOST_PRIV_H
-#define FBR_HOST_PRIV_H
+#pragma once
 
 #include "runtime/base/ready.h"
 #include "share/channel.h"
@@ -101,5 +100,3 @@ void fbr_owner_second_holder(struct fbr_owner *h);
  * about to read there, or a thread watches (`for_ever`: the end gets no other stream). Without the
  * lock, any thread. */
 void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever);
-
-#endif

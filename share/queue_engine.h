@@ -43,8 +43,7 @@
  * reports that it has finished one.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_QUEUE_ENGINE_H
-#define FBR_QUEUE_ENGINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -189,5 +188,3 @@ void fbr_queue_engine_unwait(struct fbr_queue_engine *e);
 void fbr_queue_engine_settle(struct fbr_queue_engine *e);
 
 void fbr_queue_engine_stats(const struct fbr_queue_engine *e, struct fbr_queue_engine_stats *stats);
-
-#endif

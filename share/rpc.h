@@ -16,8 +16,7 @@
  * process. The process of the object calls it as any other process does.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RPC_H
-#define FBR_RPC_H
+#pragma once
 
 #include "share/share.h"
 
@@ -111,5 +110,3 @@ void fbr_service_close(struct fbr_rpc_service *s);
 
 /* The service, if the address is of this process, or NULL. */
 struct fbr_rpc_service *fbr_service_here(const struct fbr_address *a);
-
-#endif

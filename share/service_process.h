@@ -7,8 +7,7 @@
  *     fbr_service_process_end      -- CLOSE -->                 ops->on_close; fn ends the process
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SERVICE_PROCESS_H
-#define FBR_SERVICE_PROCESS_H
+#pragma once
 
 #include "share/rpc.h"
 
@@ -34,5 +33,3 @@ void fbr_service_process_end(struct fbr_service_process *k);
 int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind);
 /* Ends the child; does not return. */
 void fbr_service_process_exit(int code, const char *why) __attribute__((noreturn));
-
-#endif

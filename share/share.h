@@ -15,8 +15,7 @@
  * lock.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SHARE_H
-#define FBR_SHARE_H
+#pragma once
 
 #include <sys/uio.h>
 
@@ -135,5 +134,3 @@ void fbr_proxy_exit_goes_on(struct fbr_proxy *p);
 /* Closes the proxy: no callback runs or starts after this call, unless it is called from a
  * callback. NULL is fine. */
 void fbr_proxy_close(struct fbr_proxy *p);
-
-#endif

@@ -2,8 +2,7 @@
  * shared_proxy.c and rpc.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SHARE_PRIV_H
-#define FBR_SHARE_PRIV_H
+#pragma once
 
 #include "share/share.h"
 
@@ -37,5 +36,3 @@ extern const struct fbr_hold_ops fbr_pipe_holds; /* pipe.c */
 /* The share of this process; the first call opens it. NULL: the error is kept. */
 struct fbr_share *fbr_share(void);
 void fbr_object_client_close_all(struct fbr_share *s);
-
-#endif

@@ -5,8 +5,7 @@
  * not tell the two apart. A proxy whose connection fails is joined by no handle.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SHARED_PROXY_H
-#define FBR_SHARED_PROXY_H
+#pragma once
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -44,5 +43,3 @@ void fbr_shared_proxy_gone(struct fbr_shared_proxy *p);
  * fbr_shared_proxy_close() and frees it. */
 bool fbr_shared_proxy_leave(struct fbr_shared_proxy *p);
 void fbr_shared_proxy_close(struct fbr_shared_proxy *p);
-
-#endif

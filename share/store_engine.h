@@ -25,8 +25,7 @@
  *    takes no memory.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_STORE_ENGINE_H
-#define FBR_STORE_ENGINE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ void fbr_store_peer_gone(struct fbr_store_engine *e, uint64_t peer);
 
 /* Bytes counted against memory_max; 0 for a store in its initial state without peers. */
 size_t fbr_store_engine_memory(const struct fbr_store_engine *e);
-
-#endif

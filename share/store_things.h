@@ -8,8 +8,7 @@
  * first) and in the list of its peer.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_STORE_THINGS_H
-#define FBR_STORE_THINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -150,5 +149,3 @@ struct fbr_store_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p,
                                      struct fbr_thing *t, int *code);
 /* Frees it, unless it is in use. */
 void fbr_hold_tidy(struct fbr_things *s, struct fbr_store_hold *h);
-
-#endif

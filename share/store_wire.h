@@ -35,8 +35,7 @@
  * Pure functions, except fbr_store_main(); any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_STORE_WIRE_H
-#define FBR_STORE_WIRE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,5 +93,3 @@ int fbr_store_ask_get(struct fbr_cur *c, struct fbr_store_ask *ask);
 /* A fiber_process_fn (store_serve.c): serves a new store until its parent closes it, then ends the
  * process. */
 int fbr_store_main(const void *arg, size_t len);
-
-#endif

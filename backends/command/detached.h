@@ -1,8 +1,7 @@
 /* detached.h - jobs of managers whose start command prints an id and exits.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_COMMAND_DETACHED_H
-#define FBR_COMMAND_DETACHED_H
+#pragma once
 
 #include "backends/command/settings.h"
 #include "runtime/proc/backend.h"
@@ -19,5 +18,3 @@ int fbr_detached_start(struct fbr_detached *d, char *const *words, char *const *
                        void **handle, struct fbr_error *err);
 int fbr_detached_signal(void *handle, int sig); /* SIGTERM or SIGKILL */
 void fbr_detached_release(void *handle);
-
-#endif

@@ -5,8 +5,7 @@
  * file. backends/command/templates/ has files for several managers and explains each key.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_COMMAND_SETTINGS_H
-#define FBR_COMMAND_SETTINGS_H
+#pragma once
 
 #include "backends/command/template.h"
 #include "runtime/base/config.h"
@@ -49,5 +48,3 @@ int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_c
 /* Returns the state that this word stands for, or -ENOENT. */
 int fbr_command_state(const struct fbr_command_settings *s, const char *word);
 void fbr_command_settings_fini(struct fbr_command_settings *s);
-
-#endif

@@ -16,8 +16,7 @@
  *     {{                 a brace
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_COMMAND_TEMPLATE_H
-#define FBR_COMMAND_TEMPLATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,5 +79,3 @@ int fbr_hosts_parse(struct fbr_hosts *h, const char *origin, const char *text,
  * there are no hosts. */
 struct fbr_host *fbr_hosts_pick(struct fbr_hosts *h);
 void fbr_hosts_fini(struct fbr_hosts *h);
-
-#endif

@@ -4,8 +4,7 @@
  * back. An event for which a state has no row changes nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DOCKER_CONTAINER_FSM_H
-#define FBR_DOCKER_CONTAINER_FSM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -109,5 +108,3 @@ bool fbr_container_is_being_made(enum fbr_container_state state);
 /* The event for the HTTP status of an answer, in the state that waits for that answer. A look-up
  * that found a container (200) is ON_OURS; the caller checks to which run the container belongs. */
 enum fbr_container_event fbr_container_answer(enum fbr_container_state state, int status);
-
-#endif

@@ -6,8 +6,7 @@
  * contents, and it is made once.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DOCKER_IMAGE_H
-#define FBR_DOCKER_IMAGE_H
+#pragma once
 
 #include "backends/docker/engine.h"
 
@@ -35,5 +34,3 @@ bool fbr_docker_images_is_made(const struct fbr_docker_images *m, const char *im
 int fbr_docker_images_want(struct fbr_docker_images *m, const char *image);
 /* The same for an image that the engine lacks: pulls it from its registry. */
 int fbr_docker_images_pull(struct fbr_docker_images *m, const char *image);
-
-#endif

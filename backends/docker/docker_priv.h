@@ -3,8 +3,7 @@
  * docker.c (the backend), container.c (one container) and events.c (events) share it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DOCKER_PRIV_H
-#define FBR_DOCKER_PRIV_H
+#pragma once
 
 #include <limits.h>
 
@@ -117,5 +116,3 @@ int fbr_docker_logs(struct fbr_backend *b, const char *id, int follow,
 char *fbr_docker_list_path(const struct fbr_backend *b, const char *path, const char *filter);
 /* Requests the list of our containers: a container that is missing from it is gone. */
 void fbr_docker_look(struct fbr_backend *b);
-
-#endif

@@ -4,8 +4,7 @@
  * All of it is requested once, when the backend opens, and may block for some seconds.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DOCKER_ENGINE_H
-#define FBR_DOCKER_ENGINE_H
+#pragma once
 
 #include "backends/docker/engine_codec.h"
 #include "backends/http/http.h"
@@ -47,5 +46,3 @@ struct json_t *fbr_docker_engine_ask(const struct fbr_docker_engine *e, const ch
 /* The same for a GET. `path` may have one %s, which becomes `name`, escaped. */
 struct json_t *fbr_docker_engine_get(const struct fbr_docker_engine *e, const char *path,
                                      const char *name, struct fbr_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* engine_check.h - the checks of a Docker engine for `fiber doctor`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DOCKER_CHECK_H
-#define FBR_DOCKER_CHECK_H
+#pragma once
 
 #include "backends/docker/engine.h"
 #include "backends/docker/container_image.h"
@@ -18,5 +17,3 @@ bool fbr_docker_has_option(const struct json_t *info, const char *option);
 /* The part that only reads the answer of GET /info; `gpus`: this machine has GPUs. Pure. */
 void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *machine,
                            const struct fbr_findings *to);
-
-#endif

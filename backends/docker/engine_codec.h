@@ -4,8 +4,7 @@
  * Source of the format: the Engine API, version 1.41 (docs.docker.com/engine/api).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DOCKER_ENGINE_CODEC_H
-#define FBR_DOCKER_ENGINE_CODEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -101,5 +100,3 @@ bool fbr_docker_own_id(const char *mountinfo, char out[65]);
 
 /* Splits "repo:tag" into fromImage and tag; a digest stays in fromImage. */
 void fbr_docker_split_image(const char *image, char *repo, char *tag, size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 /* image_load.h - loads an image straight into the Docker engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_IMAGE_LOAD_H
-#define FBR_IMAGE_LOAD_H
+#pragma once
 
 #include "backends/image/image.h"
 
@@ -10,5 +9,3 @@
  * has it. `engine` becomes the name of that engine, for messages. */
 int fbr_image_load(struct fbr_image *i, const char *name, const struct fbr_config *config,
                    char engine[FBR_IMAGE_ENGINE_MAX], struct fbr_error *err);
-
-#endif

@@ -5,8 +5,7 @@
  * They use the engine that we use: DOCKER_HOST, and CONTAINER_HOST for podman, have its address.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DOCKER_PULL_COMMAND_H
-#define FBR_DOCKER_PULL_COMMAND_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -16,5 +15,3 @@
  * Returns 0, or a negative errno and a sentence. */
 int fbr_docker_pull_command(const struct fbr_docker_engine *e, const char *image,
                             const atomic_bool *stop, struct fbr_error *err);
-
-#endif

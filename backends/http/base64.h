@@ -1,8 +1,7 @@
 /* base64.h - base64 (RFC 4648, the standard alphabet with padding).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_BASE64_H
-#define FBR_BASE64_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@
  * no memory. */
 char *fbr_base64_decode(const char *text, size_t *len);
 char *fbr_base64_encode(const void *data, size_t len);
-
-#endif

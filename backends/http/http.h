@@ -11,8 +11,7 @@
  * noted; `done` and `data` may send and cancel requests, but must not close the client.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_HTTP_H
-#define FBR_HTTP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -122,5 +121,3 @@ char *fbr_http_escape(const char *text);
 /* Describes an answer that is not 2xx: the field "message" of the body (Docker and Kubernetes set
  * it), or the status, or the reason why no answer came. */
 const char *fbr_http_describe(const struct fbr_http_answer *a, char *out, size_t size);
-
-#endif

@@ -2,8 +2,7 @@
  * (one attempt) share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_HTTP_PRIV_H
-#define FBR_HTTP_PRIV_H
+#pragma once
 
 #include <curl/curl.h>
 
@@ -54,5 +53,3 @@ void fbr_http_detach(struct fbr_http_call *c, CURLM *multi);
 /* Fills *a with the result of an attempt that libcurl has ended with `code`; the call owns the
  * texts. */
 void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_answer *a);
-
-#endif

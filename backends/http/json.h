@@ -9,8 +9,7 @@
  * fbr_json_string().
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_JSON_H
-#define FBR_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -88,5 +87,3 @@ struct fbr_json_lines {
 };
 void fbr_json_lines(struct fbr_json_lines *l, const void *data, size_t len,
                     void (*each)(void *user, const struct json_t *j), void *user);
-
-#endif

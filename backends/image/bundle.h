@@ -12,8 +12,7 @@
  * /.fiber/bin/agent ARGUMENT...`, so its children inherit no variable of the bundle (ld.so(8)).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_BUNDLE_H
-#define FBR_BUNDLE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ int fbr_bundle_write(const char *program, int fd, struct fbr_error *err);
 /* Writes the contents of /.fiber into an existing folder; `cluster`: with the module that a master
  * needs. */
 int fbr_bundle_into(const char *program, const char *dir, bool cluster, struct fbr_error *err);
-
-#endif

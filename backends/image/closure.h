@@ -18,8 +18,7 @@
  * Any thread but the loop thread, because the functions read files.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CLOSURE_H
-#define FBR_CLOSURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ char *fbr_path_absolute(const char *path, struct fbr_error *err);
 bool fbr_path_has(const char *path, const char *dir, size_t len);
 /* Adds it, unless it is there. -ENOMEM. Pure. */
 int fbr_path_add(char **path, const char *dir, size_t len);
-
-#endif

@@ -1,8 +1,7 @@
 /* closure_priv.h - the data of a closure, which the files closure*.c share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CLOSURE_PRIV_H
-#define FBR_CLOSURE_PRIV_H
+#pragma once
 
 #include <limits.h>
 #include <sys/stat.h>
@@ -65,5 +64,3 @@ void closure_dirs_free(struct fbr_closure *c);
  * without links. */
 int closure_known(struct fbr_closure *c, const char *name, const char *real, bool program,
                   struct fbr_error *err);
-
-#endif

@@ -13,8 +13,7 @@
  * (cluster.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_IMAGE_H
-#define FBR_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ struct fbr_image_ops {
     int (*name)(const char *name, char tagged[FBR_IMAGE_NAME_MAX], char whole[FBR_IMAGE_NAME_MAX],
                 struct fbr_error *err);
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* image_priv.h - the data of an image, which the files image*.c share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_IMAGE_PRIV_H
-#define FBR_IMAGE_PRIV_H
+#pragma once
 
 #include "backends/image/image.h"
 
@@ -43,5 +42,3 @@ int image_put_file(struct archive *a, const char *name, const struct fbr_file *f
                    struct fbr_error *err);
 /* Returns the reason why the last call of libarchive failed, and a sentence about it. */
 int image_tar_failed(struct archive *a, const char *name, struct fbr_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* api.h - requests to one API server, in one namespace.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_API_H
-#define FBR_KUBE_API_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ bool fbr_kube_is_passing(const struct fbr_kube_api *a, const struct fbr_http_ans
 /* Describes an answer that is not 2xx, with a remedy where one is known. `what`: "create pods". */
 void fbr_kube_describe(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
                        const char *what, char *out, size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 /* cleanup.h - removes a run's objects from the cluster, while the program waits for its end.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_LAST_H
-#define FBR_KUBE_LAST_H
+#pragma once
 
 #include "backends/kubernetes/api.h"
 
@@ -19,5 +18,3 @@ struct fbr_kube_last {
  * and the reason in out ("" if none is left). */
 size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, size_t n, char *out,
                             size_t size);
-
-#endif

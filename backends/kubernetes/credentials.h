@@ -7,8 +7,7 @@
  * them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_CREDS_H
-#define FBR_KUBE_CREDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, s
 void fbr_kube_credential_fini(struct fbr_kube_credential *c);
 /* Finds the pod for which a service account's token was made; "": the token does not name it. */
 void fbr_kube_token_pod(const char *token, char out[FBR_KUBE_POD_MAX]);
-
-#endif

@@ -6,8 +6,7 @@
  * file is relative to the file's folder.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_CONFIG_H
-#define FBR_KUBE_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -70,5 +69,3 @@ int fbr_kube_config_take(struct fbr_kube_config *c, const struct json_t *all, co
 /* Inside a pod: takes the two variables and the folder of the account. */
 int fbr_kube_config_pod(struct fbr_kube_config *c, const char *host, const char *port,
                         const char *folder, struct fbr_error *err);
-
-#endif

@@ -2,8 +2,7 @@
  * files share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_PRIV_H
-#define FBR_KUBE_PRIV_H
+#pragma once
 
 #include <uthash.h>
 #include <utlist.h>
@@ -198,5 +197,3 @@ int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_capac
 /* Returns the reason why no pod can reach that address, or NULL: no reason is known. Pure. */
 const char *fbr_kube_why_unreachable(const char *address);
 void fbr_kube_check(struct fbr_backend *b, const struct fbr_findings *to);
-
-#endif

@@ -2,8 +2,7 @@
  * several jobs. Pure.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_POD_H
-#define FBR_KUBE_POD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -87,5 +86,3 @@ int fbr_kube_append(struct json_t *object, const char *list, struct json_t *item
 int fbr_kube_overlay(struct json_t *pod, const struct json_t *over);
 /* Checks whether a template may be merged into a pod: -EINVAL and the reason. */
 int fbr_kube_overlay_check(const struct json_t *over, struct fbr_error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * that comes back. An event for which a state has no row changes nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_POD_FSM_H
-#define FBR_KUBE_POD_FSM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -103,5 +102,3 @@ bool fbr_pod_takes(enum fbr_pod_state state, enum fbr_pod_event event);
 
 /* Whether a pod exists or may exist. */
 bool fbr_pod_may_exist(enum fbr_pod_state state);
-
-#endif

@@ -5,8 +5,7 @@
  * the last stamp on, and lines that are already known are skipped.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_LOG_H
-#define FBR_KUBE_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ void fbr_kube_lines_add(struct fbr_kube_lines *l, const void *data, size_t len,
 /* Prepares for a stream that begins again at the second of the last stamp. False: nothing was read
  * yet. */
 bool fbr_kube_lines_resume(struct fbr_kube_lines *l);
-
-#endif

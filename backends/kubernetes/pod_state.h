@@ -5,8 +5,7 @@
  * without a status that shows it: pod_state.c has the table of reasons.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_STATE_H
-#define FBR_KUBE_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ struct json_t *fbr_kube_own_container(const struct json_t *pod);
 
 /* Stores the text of the newest warning in a list of events, or "". */
 void fbr_kube_newest_event(const struct json_t *list, char *text, unsigned size);
-
-#endif

@@ -5,8 +5,7 @@
  * reported.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_WATCH_H
-#define FBR_KUBE_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ int fbr_kube_watch_open(struct fbr_kube_watch **out, struct fbr_kube_api *api, c
 void fbr_kube_watch_close(struct fbr_kube_watch *w);
 /* Whether the watch reports no changes now, because it was refused or broke off. */
 bool fbr_kube_watch_rests(const struct fbr_kube_watch *w);
-
-#endif

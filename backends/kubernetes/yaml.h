@@ -6,8 +6,7 @@
  * Only yaml.c uses libyaml.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KUBE_YAML_H
-#define FBR_KUBE_YAML_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ struct json_t;
 struct json_t *fbr_kube_yaml(const char *text, size_t len, const char *name, struct fbr_error *err);
 /* The same for a file; -ENOENT if it does not exist. */
 struct json_t *fbr_kube_yaml_file(const char *path, struct fbr_error *err);
-
-#endif

@@ -23,8 +23,7 @@
  * Loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_LOCAL_COPIES_H
-#define FBR_LOCAL_COPIES_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -70,5 +69,3 @@ bool fbr_copies_takes(struct fbr_copies *t, const struct fbr_job *job);
 void fbr_copies_order(struct fbr_copies *t, struct fbr_copies_order *o);
 /* Ends the template. Waiting orders are dropped. */
 void fbr_copies_close(struct fbr_copies *t);
-
-#endif

@@ -6,8 +6,7 @@
  * not exist is an error.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CPU_ALLOCS_H
-#define FBR_CPU_ALLOCS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
                         struct fbr_cpu_alloc **place, struct fbr_error *err);
 /* NULL is allowed */
 void fbr_cpu_allocs_leave(struct fbr_cpu_allocs *p, struct fbr_cpu_alloc *place);
-
-#endif

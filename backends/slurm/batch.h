@@ -5,8 +5,7 @@
  * Slurm writes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SLURM_BATCH_H
-#define FBR_SLURM_BATCH_H
+#pragma once
 
 #include "backends/slurm/slurm_args.h"
 
@@ -31,5 +30,3 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *job, 
 int fbr_slurm_batch_signal(void *handle, int sig);
 void fbr_slurm_batch_pause(struct fbr_slurm_batch *b, void *handle, int paused);
 void fbr_slurm_batch_release(void *handle);
-
-#endif

@@ -11,8 +11,7 @@
  * detect it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SLURM_DIR_H
-#define FBR_SLURM_DIR_H
+#pragma once
 
 #include <limits.h>
 #include <pthread.h>
@@ -72,5 +71,3 @@ struct fbr_slurm_reads {
 struct fbr_slurm_reads *fbr_slurm_reads_new(size_t n);
 /* Reads the files, calls done(), frees the record. Loop thread. */
 void fbr_slurm_reads_start(struct fbr_slurm_reads *r, struct fbr_loop *loop);
-
-#endif

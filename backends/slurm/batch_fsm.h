@@ -4,8 +4,7 @@
  * event for which a state has no row changes nothing. A list that fails is not an event.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SLURM_BATCH_FSM_H
-#define FBR_SLURM_BATCH_FSM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -71,5 +70,3 @@ bool fbr_batch_may_have_written(enum fbr_batch_state state);
  * run yet is cancelled, which sends TERM, and KILL later, to those that run. */
 enum fbr_batch_way { CANCEL, TERM, KILL, NO_WAY };
 enum fbr_batch_way fbr_batch_way(enum fbr_batch_state state, int sig);
-
-#endif

@@ -1,8 +1,7 @@
 /* batch_priv.h - the state of batch jobs and submissions, which batch.c and submit.c share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SLURM_BATCH_PRIV_H
-#define FBR_SLURM_BATCH_PRIV_H
+#pragma once
 
 #include "backends/slurm/batch.h"
 #include "backends/slurm/batch_dir.h"
@@ -92,5 +91,3 @@ double fbr_slurm_wish(const struct fbr_job *job);
 /* Whether the job has the same needs, so that it can join the submission. */
 bool fbr_slurm_submission_takes(const struct submission *s, const struct fbr_job *job);
 void fbr_slurm_submission_free(struct submission *s);
-
-#endif

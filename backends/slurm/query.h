@@ -1,8 +1,7 @@
 /* query.h - queries Slurm and waits for the answer; the checks of `fiber doctor`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SLURM_ASK_H
-#define FBR_SLURM_ASK_H
+#pragma once
 
 #include "backends/slurm/slurm_args.h"
 #include "backends/tool/tool.h"
@@ -29,5 +28,3 @@ int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_capacity *
  * fails, and a finding about the backend itself ("") has the reason and the remedy. Some seconds at
  * most. */
 bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, const struct fbr_findings *to);
-
-#endif

@@ -1,8 +1,7 @@
 /* slurm_args.h - the options, scripts and environments of Slurm's commands; pure.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SLURM_WORDS_H
-#define FBR_SLURM_WORDS_H
+#pragma once
 
 #include "runtime/program/args.h"
 #include "runtime/proc/backend.h"
@@ -55,5 +54,3 @@ enum fbr_slurm_env { FBR_SLURM_FOR_SRUN, FBR_SLURM_FOR_SBATCH, FBR_SLURM_FOR_TOO
  * `more` (NULL: nothing) at its end. The strings stay the caller's; free the array. NULL without
  * memory. */
 char **fbr_slurm_env(char *const *env, enum fbr_slurm_env kind, const char *const *more);
-
-#endif

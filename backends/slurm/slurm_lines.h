@@ -4,8 +4,7 @@
  * Slurm is held back until its end has come.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SLURM_LINES_H
-#define FBR_SLURM_LINES_H
+#pragma once
 
 #include "backends/slurm/slurm_state.h"
 
@@ -25,5 +24,3 @@ struct fbr_slurm_lines {
 void fbr_slurm_lines_add(struct fbr_slurm_lines *l, const char *data, size_t len);
 /* Call when no more bytes will come. */
 void fbr_slurm_lines_end(struct fbr_slurm_lines *l);
-
-#endif

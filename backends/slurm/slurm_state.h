@@ -5,8 +5,7 @@
  * effect, and never ends a job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SLURM_STATE_H
-#define FBR_SLURM_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -134,5 +133,3 @@ int fbr_slurm_room_of(const struct fbr_slurm_allocation *a, struct fbr_capacity 
 void fbr_slurm_sizes(char *text, bool chosen, struct fbr_capacity *room);
 /* Whether no job starts on a node in this state. A star means that the node does not answer. */
 bool fbr_slurm_node_is_out(const char *state);
-
-#endif

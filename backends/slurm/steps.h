@@ -1,8 +1,7 @@
 /* steps.h - jobs as steps of the allocation in which we run, one srun for each.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SLURM_STEPS_H
-#define FBR_SLURM_STEPS_H
+#pragma once
 
 #include "backends/slurm/slurm_args.h"
 
@@ -21,5 +20,3 @@ int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, 
 int fbr_slurm_steps_signal(struct fbr_slurm_steps *s, void *handle, int sig);
 void fbr_slurm_steps_pause(struct fbr_slurm_steps *s, void *handle, int paused);
 void fbr_slurm_steps_release(struct fbr_slurm_steps *s, void *handle);
-
-#endif

@@ -2,8 +2,7 @@
  * valid only during start() (backend.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_KEPT_JOB_H
-#define FBR_KEPT_JOB_H
+#pragma once
 
 #include "runtime/proc/backend.h"
 
@@ -11,5 +10,3 @@
  * local process gets (local, link, control). For fbr_kept_job_free(). NULL: out of memory. */
 struct fbr_job *fbr_kept_job(const struct fbr_job *job);
 void fbr_kept_job_free(struct fbr_job *job);
-
-#endif

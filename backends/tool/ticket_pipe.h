@@ -2,8 +2,7 @@
  * command's standard input.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TICKET_PIPE_H
-#define FBR_TICKET_PIPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@
  * all is written, or when no reader is left. Loop thread. */
 int fbr_ticket_pipe_send(struct fbr_loop *loop, const void *data, size_t len, bool is_ticket,
                          struct fbr_error *err);
-
-#endif

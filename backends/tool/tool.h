@@ -6,8 +6,7 @@
  * its limit is killed.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TOOL_H
-#define FBR_TOOL_H
+#pragma once
 
 #include "runtime/program/args.h"
 #include "runtime/proc/backend.h"
@@ -55,5 +54,3 @@ int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *e
 /* Finds the file of this program, for jobs on other hosts, where /proc/self/exe is another program.
  * `mend`: the remedy if the file is gone. */
 int fbr_tool_own_program(char *path, size_t size, const char *mend, struct fbr_error *err);
-
-#endif

@@ -10,8 +10,7 @@
  *  - handles are heap types, whose dealloc closes with the GIL given up.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FPY_BINDING_H
-#define FPY_BINDING_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #ifndef Py_LIMITED_API
@@ -182,5 +181,3 @@ void fpy_pipe_end(PyObject *object);
 int fpy_run_work(const void *work, size_t len);
 /* The function of a process of Python: fiber._child.run() gets the bytes, and says their form. */
 int fpy_child_main(const void *work, size_t len);
-
-#endif

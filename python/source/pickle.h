@@ -1,8 +1,7 @@
 /* pickle.h - pickles of Python objects, without pickle.py, which takes milliseconds to import.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FPY_PICKLE_H
-#define FPY_PICKLE_H
+#pragma once
 
 #include "binding.h"
 
@@ -12,5 +11,3 @@
 PyObject *fpy_dumps(PyObject *object, PyObject *by);
 /* Unpickles an object, which refers to none of these bytes. NULL with an exception. */
 PyObject *fpy_loads(const void *data, size_t len);
-
-#endif

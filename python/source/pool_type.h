@@ -5,8 +5,7 @@
  * it when. Everything here is guarded by the GIL.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FPY_POOL_H
-#define FPY_POOL_H
+#pragma once
 
 #include "binding.h"
 
@@ -37,5 +36,3 @@ int fpy_result_put(struct fpy_result *r, uint64_t at, uint32_t count, PyObject *
                    PyObject *value);
 /* One less is left: 1 when that was the last. */
 int fpy_result_less(struct fpy_result *r);
-
-#endif

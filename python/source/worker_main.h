@@ -8,8 +8,7 @@
  *                    fiber._worker.failure() has made; other codes: a text of the library
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FPY_WORKER_H
-#define FPY_WORKER_H
+#pragma once
 
 #include "binding.h"
 
@@ -34,5 +33,3 @@ int fpy_worker_init(const void *work, size_t len);
 /* Adds what Python code must know of it to the module. */
 int fpy_worker_add(PyObject *module);
 int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply);
-
-#endif

@@ -10,8 +10,7 @@
  * has no locks, all files stay.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_ATOMIC_H
-#define FBR_ATOMIC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ bool fbr_atomic_in_use(int at, const char *name);
 /* Removes a temporary file, or a directory with its contents. Entries that cannot be removed
  * stay. */
 void fbr_atomic_remove(const char *name);
-
-#endif

@@ -7,8 +7,7 @@
  * you use the values.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_BUF_H
-#define FBR_BUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -109,5 +108,3 @@ static inline bool fbr_cur_ok(const struct fbr_cur *c)
 {
     return !c->bad;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* clock.h - the clocks, which are the same in all processes of a host.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CLOCK_H
-#define FBR_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ uint64_t fbr_boot_ms(void);
 /* CLOCK_REALTIME: microseconds and milliseconds since the epoch. Any thread. */
 int64_t fbr_wall_us(void);
 int64_t fbr_wall_ms(void);
-
-#endif

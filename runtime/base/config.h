@@ -29,8 +29,7 @@
  * unchanged until the configuration is freed, even when its key gets a new value.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CONFIG_H
-#define FBR_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -114,5 +113,3 @@ const struct fbr_config_key *fbr_config_keys(size_t *n);
  * are not such a list (the cursor may then be anywhere), or an error of fbr_config_set(). */
 void fbr_config_put(const struct fbr_config *c, struct fbr_buf *b);
 int fbr_config_get(struct fbr_config *c, struct fbr_cur *cur, struct fbr_error *err);
-
-#endif

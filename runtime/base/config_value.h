@@ -3,8 +3,7 @@
  * Pure; any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CONFIG_VALUE_H
-#define FBR_CONFIG_VALUE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ char *fbr_value_word(char **text);
 /* Returns how many characters must be inserted, removed, replaced, or swapped with a neighbour, to
  * turn a into b; letter case does not count. SIZE_MAX: a word has more than 64 characters. */
 size_t fbr_word_distance(const char *a, size_t alen, const char *b, size_t blen);
-
-#endif

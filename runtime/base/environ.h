@@ -7,8 +7,7 @@
  * open yet.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_ENVIRON_H
-#define FBR_ENVIRON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ struct fbr_setting {
 
 void fbr_settings_apply(struct fbr_setting *s, size_t n);
 void fbr_settings_undo(struct fbr_setting *s, size_t n);
-
-#endif

@@ -6,8 +6,7 @@
  * directory").
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_ERROR_H
-#define FBR_ERROR_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -36,5 +35,3 @@ const char *fbr_strerror(int code);
 int fbr_keep_error(const struct fbr_error *err);
 int fbr_kept(void); /* the code of the last kept error */
 int fbr_keep(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

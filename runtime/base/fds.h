@@ -7,8 +7,7 @@
  * process. The program itself may open descriptors meanwhile, so some must stay free.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_FDS_H
-#define FBR_FDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len);
 char *fbr_fds_slurp(const char *path, size_t *len, struct fbr_error *err);
 /* Writes all of the data, and waits where the descriptor takes no more for now. 0 or -errno. */
 int fbr_fds_write(int fd, const void *data, size_t len);
-
-#endif

@@ -8,8 +8,7 @@
  * Any thread may call these functions. A NULL account has no limit.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_HELD_H
-#define FBR_HELD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void fbr_held_release(struct fbr_held *h, uint64_t n);
 bool fbr_held_full(struct fbr_held *h, uint64_t n);
 /* Sets how many bytes the place keeps now. Never fails: call fbr_held_full() before. */
 void fbr_held_set(struct fbr_held *h, struct fbr_held_part *part, uint64_t bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /* jobspec.h - checks and copies a caller's jobspec.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_JOBSPEC_H
-#define FBR_JOBSPEC_H
+#pragma once
 
 #include "fiber.h"
 #include "runtime/base/buf.h"
@@ -15,5 +14,3 @@ int fbr_jobspec_check(const char *whose, const struct fiber_jobspec *job, struct
  * strings. -ENOMEM. */
 int fbr_jobspec_copy(struct fiber_jobspec *to, struct fbr_buf *keep,
                      const struct fiber_jobspec *from);
-
-#endif

@@ -16,8 +16,7 @@
  * fork and exec; a signal handler may not.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_LOG_H
-#define FBR_LOG_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -60,5 +59,3 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
 bool fbr_log_status(const char *text);
 /* Erases the status line. Call it before you write to a terminal in another way. */
 void fbr_log_status_end(void);
-
-#endif

@@ -6,8 +6,7 @@
  * start.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_MASTER_ID_H
-#define FBR_MASTER_ID_H
+#pragma once
 
 #define FBR_MASTER_ID_MAX 64
 
@@ -22,5 +21,3 @@ void fbr_master_id_self(char out[FBR_MASTER_ID_MAX]);
 
 /* Returns the state of the master with that name, as far as this process can see. Any thread. */
 enum fbr_master_id_state fbr_master_id_state(const char *name);
-
-#endif

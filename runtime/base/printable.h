@@ -3,8 +3,7 @@
  * Pure; any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PRINTABLE_H
-#define FBR_PRINTABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ struct fbr_printable_filter {
  * and escape sequence. */
 void fbr_printable_filter(struct fbr_printable_filter *f, const void *data, size_t len,
                           struct fbr_buf *out);
-
-#endif

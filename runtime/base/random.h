@@ -4,8 +4,7 @@
  * a unix socket starts without that cost. Any thread may call these functions at any time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_AUTH_H
-#define FBR_AUTH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ void fbr_wipe(void *p, size_t n);
 /* Whether two secrets of n bytes are equal. The time that it takes does not depend on their
  * contents. */
 bool fbr_same(const void *a, const void *b, size_t n);
-
-#endif

@@ -4,8 +4,7 @@
  * object. An object of zeros has no descriptor yet; then a change only costs the check of a flag.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_READY_H
-#define FBR_READY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ int fbr_ready_fd(struct fbr_ready *r);
 /* Records whether the condition holds. */
 void fbr_ready_set(struct fbr_ready *r, bool holds);
 void fbr_ready_fini(struct fbr_ready *r);
-
-#endif

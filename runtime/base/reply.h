@@ -1,8 +1,7 @@
 /* reply.h - the answer of a task or a method, written directly into the message that carries it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_REPLY_H
-#define FBR_REPLY_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -22,5 +21,3 @@ void fbr_reply_init(struct fiber_reply *r, struct fbr_buf *buf, const atomic_boo
 /* Ends the answer after the function returned `rc`. Returns 0 or a negative code: a positive `rc`
  * becomes -EIO, with the number in the text. The text of an error is behind `start`. */
 int fbr_reply_end(struct fiber_reply *r, int rc);
-
-#endif

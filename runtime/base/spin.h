@@ -8,8 +8,7 @@
  * time that a yield is long again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SPIN_H
-#define FBR_SPIN_H
+#pragma once
 
 #include <sched.h>
 #include <stdbool.h>
@@ -53,5 +52,3 @@ static inline bool fbr_spin_yield(struct fbr_spin *a, uint64_t now)
         __atomic_store_n(&a->doublings, doublings + 1, __ATOMIC_RELAXED);
     return false;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* sync.h - condition variables with deadlines by the monotonic clock, and threads without signals.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SYNC_H
-#define FBR_SYNC_H
+#pragma once
 
 #include <limits.h>
 #include <pthread.h>
@@ -50,5 +49,3 @@ static inline int fbr_thread_start(pthread_t *thread, void *(*fn)(void *arg), vo
         pthread_detach(own);
     return 0;
 }
-
-#endif

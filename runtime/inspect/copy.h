@@ -8,8 +8,7 @@
  * Functions with a socket block; they are for threads of their own.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_COPY_H
-#define FBR_COPY_H
+#pragma once
 
 #include "runtime/base/atomic_file.h"
 #include "runtime/inspect/message.h"
@@ -35,5 +34,3 @@ int fbr_copy_recv_file(struct fbr_copy_file *f, int sock, struct fbr_error *err)
 /* Gives the file its name and permissions, and closes it. */
 int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *err);
 void fbr_copy_drop(struct fbr_copy_file *f);
-
-#endif

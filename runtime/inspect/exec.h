@@ -14,8 +14,7 @@
  * Processes that the command leaves in the background stay until the job ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_EXEC_H
-#define FBR_EXEC_H
+#pragma once
 
 #include "runtime/inspect/message.h"
 
@@ -44,5 +43,3 @@ int fbr_exec_serve(int sock, const struct fbr_exec_request *r, struct fbr_error 
 /* exec_server.c: serves any client of a process (message.h) at this socket, then closes the socket:
  * the body of the thread of fbr_exec_server_start() (child.h). For tests. */
 void fbr_exec_server_serve(int sock);
-
-#endif

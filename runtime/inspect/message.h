@@ -23,8 +23,7 @@
  * Functions with a socket block; they are for threads of their own. The rest is pure.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_MESSAGE_H
-#define FBR_MESSAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,5 +89,3 @@ int fbr_msg_recv(int sock, struct fbr_msg *m, struct fbr_error *err);
 int fbr_msg_expect(int sock, struct fbr_msg *m, enum fbr_msg_kind kind, struct fbr_error *err);
 /* For a message whose content is malformed: returns -EBADMSG and the sentence. */
 int fbr_msg_malformed(struct fbr_error *err);
-
-#endif

@@ -16,8 +16,7 @@
  * record. Any thread; several processes may call all functions at the same time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_REGISTRY_H
-#define FBR_REGISTRY_H
+#pragma once
 
 #include "runtime/inspect/run_control_wire.h"
 #include "runtime/base/error.h"
@@ -64,5 +63,3 @@ int fbr_registry_ended(void (*found)(void *user, const struct fbr_run_control_ab
                                      const struct fbr_run_facts *facts, int code,
                                      const char *report),
                        void *user, struct fbr_error *err);
-
-#endif

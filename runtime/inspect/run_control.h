@@ -8,8 +8,7 @@
  * All functions run on the loop thread, and so do the functions that they call.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RUN_CONTROL_H
-#define FBR_RUN_CONTROL_H
+#pragma once
 
 #include "runtime/inspect/run_control_wire.h"
 #include "runtime/inspect/registry.h"
@@ -41,5 +40,3 @@ int fbr_run_control_open(struct fbr_run_control **c, struct fbr_loop *loop,
 /* Removes the run from the registry, which then lists it as ended, with this exit code, or
  * FBR_REGISTRY_LOST, and report (may be ""). NULL is fine. */
 void fbr_run_control_close(struct fbr_run_control *c, int code, const char *report);
-
-#endif

@@ -13,8 +13,7 @@
  * Pure; any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RUN_CONTROL_WIRE_H
-#define FBR_RUN_CONTROL_WIRE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -100,5 +99,3 @@ bool fbr_run_control_get_run(struct fbr_cur *c, struct fbr_run_control_about *ab
                              struct fbr_run_facts *facts);
 bool fbr_run_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r);
 bool fbr_run_control_get_done(struct fbr_cur *c, int *code, char *text, size_t size);
-
-#endif

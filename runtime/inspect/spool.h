@@ -5,8 +5,7 @@
  * write it keeps no more.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SPOOL_H
-#define FBR_SPOOL_H
+#pragma once
 
 #include "runtime/inspect/spool_dir.h"
 #include "runtime/inspect/spool_record.h"
@@ -29,5 +28,3 @@ void fbr_spool_end(struct fbr_spool *s, const struct fbr_run_facts *facts, int c
 bool fbr_spool_drain(struct fbr_spool *s);
 /* The same, and frees the spool. A thread that hangs in a write frees it later. */
 void fbr_spool_close(struct fbr_spool *s);
-
-#endif

@@ -12,8 +12,7 @@
  * number of processes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SPOOL_DIR_H
-#define FBR_SPOOL_DIR_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -67,5 +66,3 @@ int fbr_spool_find_of(struct fbr_spool_run *run, const char *root, const char *t
  * if remove() returns false; NULL: none stays. */
 void fbr_spool_prune(const char *root, uint64_t total, bool (*remove)(void *user, const char *dir),
                      void *user);
-
-#endif

@@ -7,8 +7,7 @@
  * Pure; any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SPOOL_RECORD_H
-#define FBR_SPOOL_RECORD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void fbr_record_put(struct fbr_buf *b, const struct fbr_record *r);
 /* Reads the first record of these bytes. 1: *used is its size; 0: it is incomplete; -EBADMSG: it is
  * malformed. */
 int fbr_record_get(const void *data, size_t len, struct fbr_record *r, size_t *used);
-
-#endif

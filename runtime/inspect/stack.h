@@ -25,8 +25,7 @@
  * All functions are pure, except fbr_stack_look(), fbr_stack_usage() and fbr_stack_serve().
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_STACK_H
-#define FBR_STACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -119,5 +118,3 @@ void fbr_stack_list_fini(struct fbr_stack_list *l);
 /* Adds a record of this process and of each of its descendants. Takes seconds, 40 at most for each
  * run of fiber-stack; for a thread of its own. */
 int fbr_stack_serve(struct fbr_buf *out, struct fbr_error *err);
-
-#endif

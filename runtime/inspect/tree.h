@@ -19,8 +19,7 @@
  * Functions with a socket block; they are for threads of their own. The rest is pure.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TREE_H
-#define FBR_TREE_H
+#pragma once
 
 #include "runtime/inspect/copy.h"
 
@@ -66,5 +65,3 @@ void fbr_tree_drop(struct fbr_tree *t);
 
 /* Stores "left out: ..." for people, or "". */
 void fbr_tree_describe_left(char *out, size_t size, unsigned links, unsigned specials);
-
-#endif

@@ -18,8 +18,7 @@
  * breaks the encryption. The first object of a process initialises OpenSSL.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_AEAD_H
-#define FBR_AEAD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ int fbr_aead_encrypt(struct fbr_aead *s, uint64_t *counter, const void *in, size
  * gone). */
 int fbr_aead_decrypt(struct fbr_aead *s, uint64_t counter, const void *in, size_t len, void *out)
     __attribute__((warn_unused_result));
-
-#endif

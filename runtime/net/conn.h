@@ -14,8 +14,7 @@
  * connection to us, on top of the shared one (subjobs.h). Call all functions on the loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CONN_H
-#define FBR_CONN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -136,5 +135,3 @@ uint64_t fbr_conn_rtt_ns(const struct fbr_conn *conn);
  * on a unix socket, which needs no keys. */
 int fbr_conn_export(struct fbr_conn *conn, const char *label, uint64_t id,
                     uint8_t key[FBR_KEY_SIZE]);
-
-#endif

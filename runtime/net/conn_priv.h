@@ -1,8 +1,7 @@
 /* conn_priv.h - the state that conn.c (frames), dial.c (calling) and listener.c (accepting) share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CONN_PRIV_H
-#define FBR_CONN_PRIV_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -81,5 +80,3 @@ void fbr_listener_forget(struct fbr_conn *c); /* marks the conn as no longer hal
 /* The name of a caller in TLS is "KIND.ID.EPOCH", in decimal. */
 #define FBR_IDENTITY_MAX 64
 int fbr_caller_scan(const char *identity, struct fbr_caller *who);
-
-#endif

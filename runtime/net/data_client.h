@@ -13,8 +13,7 @@
  * Threads: any thread may send; one thread receives and flushes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DATA_CLIENT_H
-#define FBR_DATA_CLIENT_H
+#pragma once
 
 #include "runtime/base/error.h"
 #include "runtime/net/mux.h"
@@ -93,5 +92,3 @@ bool fbr_data_client_ack_due(struct fbr_data_client *u);
 size_t fbr_data_client_queued(struct fbr_data_client *u); /* bytes */
 /* Returns a descriptor that polls readable when there is room to send. */
 int fbr_data_client_room_fd(const struct fbr_data_client *u);
-
-#endif

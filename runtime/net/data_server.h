@@ -25,8 +25,7 @@
  * Threads: on_record runs on the data server's thread. Any thread may call all functions here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_DATA_SERVER_H
-#define FBR_DATA_SERVER_H
+#pragma once
 
 #include "runtime/base/error.h"
 #include "runtime/net/mux.h"
@@ -81,5 +80,3 @@ size_t fbr_link_queued(struct fbr_link *l); /* bytes that wait to be sent to the
 /* Closes the link. No callback of the link runs after this call. A callback may call it for its own
  * link. NULL is fine. */
 void fbr_link_close(struct fbr_link *l);
-
-#endif

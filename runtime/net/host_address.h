@@ -1,8 +1,7 @@
 /* host_address.h - finds the address at which other hosts can reach this host.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_HOST_ADDRESS_H
-#define FBR_HOST_ADDRESS_H
+#pragma once
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -24,5 +23,3 @@ int fbr_host_address_toward(const char *peer, unsigned ms, char out[FBR_HOST_ADD
 
 /* Stores the host of a TCP URL. False: it is another kind of URL. */
 bool fbr_host_address_of_url(const char *url, char out[FBR_HOST_ADDRESS_MAX]);
-
-#endif

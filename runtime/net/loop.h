@@ -6,8 +6,7 @@
  * parent" to the starting thread, and the loop thread lives as long as the process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_LOOP_H
-#define FBR_LOOP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ void fbr_timer_start(struct fbr_timer *t, uint64_t after_ms, uint64_t repeat_ms)
 void fbr_timer_stop(struct fbr_timer *t);
 bool fbr_timer_runs(const struct fbr_timer *t);
 void fbr_timer_fini(struct fbr_timer *t); /* zeroed timers are fine */
-
-#endif

@@ -25,8 +25,7 @@
  * of the link.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_MUX_H
-#define FBR_MUX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -148,5 +147,3 @@ typedef void (*fbr_record_fn)(void *user, const void *record, size_t len);
 int fbr_mux_open(struct fbr_mux_in *l, void *msg, size_t len,
                  void (*on_ack)(void *user, uint32_t ack, bool records), fbr_record_fn on_record,
                  void *user);
-
-#endif

@@ -6,8 +6,7 @@
  * So each record lies 8-byte aligned in the buffer that it was read into.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PIPE_FRAMES_H
-#define FBR_PIPE_FRAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ void *fbr_pipe_frames_room(struct fbr_pipe_frames_in *in, size_t *room);
 int fbr_pipe_frames_took(struct fbr_pipe_frames_in *in, size_t bytes, fbr_pipe_frames_fn fn,
                          void *user);
 void fbr_pipe_frames_in_fini(struct fbr_pipe_frames_in *in);
-
-#endif

@@ -25,8 +25,7 @@
  * on, the relay sends an empty record on its stream.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RELAY_H
-#define FBR_RELAY_H
+#pragma once
 
 #include "runtime/base/error.h"
 #include "runtime/net/data_client.h"
@@ -53,5 +52,3 @@ void fbr_relay_end(struct fbr_relay *r, uint64_t process);
 int fbr_relay_run(struct fbr_relay *r, struct fbr_data_client *up, int beat_ms);
 void fbr_relay_stop(struct fbr_relay *r);  /* any thread */
 void fbr_relay_close(struct fbr_relay *r); /* fbr_relay_run() must have returned. NULL is fine. */
-
-#endif

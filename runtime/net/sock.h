@@ -10,8 +10,7 @@
  * may send while another one receives.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SOCK_H
-#define FBR_SOCK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ int fbr_sock_lost(const struct fbr_sock *s);
 int fbr_sock_fd(const struct fbr_sock *s);
 /* Returns a descriptor that polls readable when there is room to send. */
 int fbr_sock_room_fd(const struct fbr_sock *s);
-
-#endif

@@ -10,8 +10,7 @@
  * message fits into the reader itself. Complete messages are passed on where they were received.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SP_H
-#define FBR_SP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ size_t fbr_sp_head(uint8_t head[FBR_SP_HEAD_MAX], size_t len, bool local);
 /* Sends a message of len bytes, with its head, without waiting. *sent: bytes that earlier calls
  * have sent. 0: all is sent; -EAGAIN: call it again when there is room; or another error. */
 int fbr_sp_write(int fd, const void *msg, size_t len, size_t *sent, bool local);
-
-#endif

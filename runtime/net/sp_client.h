@@ -7,8 +7,7 @@
  * Threads: at most one thread at a time sends, and at most one receives.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SP_CLIENT_H
-#define FBR_SP_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ bool fbr_sp_client_lost(const struct fbr_sp_client *c); /* any thread */
 /* Returns a descriptor that polls readable when there may be a message. */
 int fbr_sp_client_fd(const struct fbr_sp_client *c);
 int fbr_sp_client_room_fd(const struct fbr_sp_client *c); /* polls readable when there is room */
-
-#endif

@@ -20,8 +20,7 @@
  * thread may send to a proven connection until on_end is called for it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SP_SERVER_H
-#define FBR_SP_SERVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ bool fbr_sp_all_arrived(struct fbr_sp_conn *conn);
 bool fbr_sp_progressed(struct fbr_sp_conn *conn);
 /* Ends the connection soon; on_end is called as for any other end. */
 void fbr_sp_hang_up(struct fbr_sp_conn *conn);
-
-#endif

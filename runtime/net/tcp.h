@@ -2,8 +2,7 @@
  * end of a local connection; and the sockets of servers, unix sockets too.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TCP_H
-#define FBR_TCP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ int fbr_loopback_owner(int fd, uid_t *uid);
  * caller has our user id, or is on another host. -EPERM: another user; or an error of the above,
  * after which the call must be refused. */
 int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from);
-
-#endif

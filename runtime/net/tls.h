@@ -28,8 +28,7 @@
  * The first object of a process initialises OpenSSL.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TLS_H
-#define FBR_TLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -105,5 +104,3 @@ int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher) __attribute__((wa
  * -EPROTO; out is zeros after an error. */
 int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len,
                    void *out, size_t outlen) __attribute__((warn_unused_result));
-
-#endif

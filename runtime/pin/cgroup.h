@@ -6,8 +6,7 @@
  * (kernel: Documentation/admin-guide/cgroup-v2.rst, Documentation/scheduler/sched-bwc.rst).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CGROUP_H
-#define FBR_CGROUP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ uint32_t fbr_cgroup_cpus(const struct fbr_cgroup *l);
 /* Whether the group has less time than processors. Then the processors that we get change, so
  * nothing should be bound to one. */
 bool fbr_cgroup_floats(const struct fbr_cgroup *l);
-
-#endif

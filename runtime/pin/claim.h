@@ -6,8 +6,7 @@
  * or one thread at a time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CLAIM_H
-#define FBR_CLAIM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ int fbr_claim_take(int fd, const struct fbr_cpuset *set);
 void fbr_claim_drop(int fd);
 /* Stores the processors that other runs have claimed. */
 void fbr_claim_others(int fd, struct fbr_cpuset *set);
-
-#endif

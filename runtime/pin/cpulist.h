@@ -2,8 +2,7 @@
  * "0-3,8,10-12", and its sets of processors.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CPULIST_H
-#define FBR_CPULIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ struct fbr_cpuset {
 int fbr_cpuset_read(struct fbr_cpuset *set, int pid);
 bool fbr_cpuset_has(const struct fbr_cpuset *set, unsigned cpu);
 unsigned fbr_cpuset_count(const struct fbr_cpuset *set);
-
-#endif

@@ -10,8 +10,7 @@
  * hardware thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PIN_H
-#define FBR_PIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -171,5 +170,3 @@ void fbr_pin_gpu_outer(fbr_pin_getenv_fn *outer, void *user, const char *visible
  * gets its own entries of the list, as written there. */
 void fbr_pin_gpu_env(const struct fbr_pin *pin, fbr_pin_getenv_fn *outer,
                      void (*set)(void *user, const char *name, const char *value), void *user);
-
-#endif

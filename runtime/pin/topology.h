@@ -8,8 +8,7 @@
  * may still be used.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TOPOLOGY_H
-#define FBR_TOPOLOGY_H
+#pragma once
 
 #include "runtime/pin/pin.h"
 
@@ -127,5 +126,3 @@ const char *fbr_nic_choose(const struct fbr_topology *t, const struct fbr_device
 /* pin_draw.c */
 char *fbr_pin_draw(const struct fbr_topology *t, const struct fbr_pin *pins, unsigned count,
                    void (*label)(void *user, unsigned i, char *out, size_t size), void *user);
-
-#endif

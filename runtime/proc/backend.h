@@ -16,8 +16,7 @@
  *  - the caller's strings in struct fbr_job are valid during start() only.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_BACKEND_H
-#define FBR_BACKEND_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -341,5 +340,3 @@ int fbr_copies_serve(void);
 
 /* Returns the table by name, or NULL and a sentence with the names that exist. */
 const struct fbr_backend_ops *fbr_backend_find(const char *name, struct fbr_error *err);
-
-#endif

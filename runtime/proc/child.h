@@ -1,8 +1,7 @@
 /* child.h - a process that another process has started: how it joins, runs its function, and ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_CHILD_H
-#define FBR_CHILD_H
+#pragma once
 
 #include "runtime/proc/context.h"
 #include "runtime/proc/ticket.h"
@@ -42,5 +41,3 @@ int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error 
 int fbr_exec_server_start(int sock, struct fbr_error *err);
 /* Flushes the program's streams, reports code and reason to the parent, and exits. */
 void fbr_child_exit(struct fbr_child *c, int code, const char *why) __attribute__((noreturn));
-
-#endif

@@ -5,8 +5,7 @@
  * backends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RUNTIME_H
-#define FBR_RUNTIME_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -196,5 +195,3 @@ int fbr_rt_send(struct fbr_runtime *rt, struct fbr_conn *const *conn, uint8_t ty
 /* Derives the keys of a data link from its control connection; both ends do so. -ENOTSUP: the
  * connection needs no keys. */
 int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_aead_alg alg, struct fbr_keys *keys);
-
-#endif

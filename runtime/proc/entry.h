@@ -6,8 +6,7 @@
  * owner of the directory removes it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_ENTRY_H
-#define FBR_ENTRY_H
+#pragma once
 
 #include "fiber.h"
 #include "runtime/base/buf.h"
@@ -25,5 +24,3 @@ void fbr_entry_put_root(struct fbr_buf *b, const char *root);
  * run's directory on this host, which this process is to join. Returns 0 if the environment names
  * none, else the error. */
 int fbr_entry_run(char root[FBR_DIR_MAX], struct fbr_error *err);
-
-#endif

@@ -21,8 +21,7 @@
  * signal handlers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_FNREF_H
-#define FBR_FNREF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -53,5 +52,3 @@ int fbr_fnref_resolve(const struct fbr_fnref *ref, void (**fn)(void), struct fbr
  * turns the cursor bad. */
 void fbr_fnref_put(struct fbr_buf *b, const struct fbr_fnref *ref);
 void fbr_fnref_get(struct fbr_cur *c, struct fbr_fnref *ref);
-
-#endif

@@ -13,8 +13,7 @@
  *   several ranks       into a pipe or a file: a progress bar is passed on when its line has ended
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_LINES_H
-#define FBR_LINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ void fbr_line_report(const struct fbr_line_stream *s, const char *before, const 
  * progress bar. Returns at its end belong to that part. Pure. */
 const char *fbr_line_behind_return(const char *at, const char *end);
 void fbr_line_fini(struct fbr_line_stream *s, struct fbr_screen *screen);
-
-#endif

@@ -4,8 +4,7 @@
  * or pipe that does not read holds back the jobs (back-pressure), never the loop.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_OUTPUT_H
-#define FBR_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ void fbr_lines_fini(struct fbr_lines *l);
 bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len);
 /* Ends the stream: an unfinished line gets its newline. */
 void fbr_lines_end(struct fbr_lines *l);
-
-#endif

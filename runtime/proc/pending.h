@@ -2,8 +2,7 @@
  * 345.0 MB".
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PENDING_H
-#define FBR_PENDING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ struct fbr_pending_watch {
 void fbr_pending_begin(struct fbr_pending_watch *w, struct fbr_loop *loop,
                        void (*collect)(void *user, struct fbr_pending *out), void *user);
 void fbr_pending_end(struct fbr_pending_watch *w);
-
-#endif

@@ -1,8 +1,7 @@
 /* process.h - job-backed processes, as the other parts of Fiber start and watch them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PROCESS_H
-#define FBR_PROCESS_H
+#pragma once
 
 #include "runtime/proc/context.h"
 
@@ -97,5 +96,3 @@ int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
 int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
 void fbr_process_end_all(struct fbr_runtime *rt);
 void fbr_process_kill_all(struct fbr_runtime *rt); /* loop thread; does not wait */
-
-#endif

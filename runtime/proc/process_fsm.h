@@ -6,8 +6,7 @@
  * without a row in a state has no effect there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PROCESS_FSM_H
-#define FBR_PROCESS_FSM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -70,5 +69,3 @@ bool fbr_process_is_starting(enum process_state state);
 bool fbr_process_is_joined(enum process_state state);
 /* Whether SIGKILL was sent to it before its backend reported its end. */
 bool fbr_process_is_killed(enum process_state state);
-
-#endif

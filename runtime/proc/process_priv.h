@@ -1,8 +1,7 @@
 /* process_priv.h - the struct of a job-backed process, and the functions that its files share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_PROCESS_PRIV_H
-#define FBR_PROCESS_PRIV_H
+#pragma once
 
 #include "runtime/proc/output.h"
 #include "runtime/proc/process.h"
@@ -109,5 +108,3 @@ void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many
 
 void fbr_process_ref(struct fiber_process *p);
 void fbr_process_unref(struct fiber_process *p);
-
-#endif

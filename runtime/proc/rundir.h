@@ -16,8 +16,7 @@
  * each process of the run holds a read lock on the file instead.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_RUNDIR_H
-#define FBR_RUNDIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,5 +89,3 @@ bool fbr_rundir_wreck_dead(const char *root, bool shared);
  * removes them unless found() answers false. found NULL: removes them, and segments of dead runs
  * anywhere. */
 void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *root), void *user);
-
-#endif

@@ -22,8 +22,7 @@
  *                                    connection has ended, from the host with i32 why, str text
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SUBJOBS_H
-#define FBR_SUBJOBS_H
+#pragma once
 
 #include "runtime/proc/context.h"
 
@@ -52,5 +51,3 @@ void fbr_subjob_host_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_c
 /* kills all running subjobs, and does not wait; NULL is fine */
 void fbr_subjob_host_kill(struct fbr_subjob_host *n);
 void fbr_subjob_host_close(struct fbr_subjob_host *n); /* NULL is fine */
-
-#endif

@@ -12,8 +12,7 @@
  *                                /dev/null
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TICKET_H
-#define FBR_TICKET_H
+#pragma once
 
 #include "runtime/base/buf.h"
 #include "runtime/base/config.h"
@@ -43,5 +42,3 @@ int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *dat
 /* Reads and wipes the ticket that the environment names, and removes the variable. 1: there is no
  * ticket, and this process is a master. */
 int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_error *err);
-
-#endif

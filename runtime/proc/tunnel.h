@@ -16,8 +16,7 @@
  * All functions: loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TUNNEL_H
-#define FBR_TUNNEL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -62,5 +61,3 @@ int fbr_tunnels_open(struct fbr_tunnels *v, uint64_t id, int fd, const struct fb
 void fbr_tunnels_on_frame(struct fbr_tunnels *v, uint8_t type, struct fbr_cur *body);
 /* Closes all tunnels. Call it when the control channel is closed, or is about to be closed. */
 void fbr_tunnels_close(struct fbr_tunnels *v);
-
-#endif

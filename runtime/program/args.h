@@ -5,8 +5,7 @@
  * Nothing else of a shell is supported: no variables, no globs, no pipes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_ARGS_H
-#define FBR_ARGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ void fbr_args_line(const struct fbr_args *w, struct fbr_buf *line);
  * a word was added. */
 char **fbr_args_take(struct fbr_args *w);
 void fbr_args_fini(struct fbr_args *w);
-
-#endif

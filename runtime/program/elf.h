@@ -5,8 +5,7 @@
  * the file is refused, because no content of the file is trusted.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_ELF_H
-#define FBR_ELF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ bool fbr_elf_needs_mpi(const char *path);
 /* Whether a name is that of an MPI library: "libmpi.so.40", for instance. Only the beginning of the
  * name counts. */
 bool fbr_elf_is_mpi(const char *name);
-
-#endif

@@ -9,8 +9,7 @@
  * folders.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_MODULE_H
-#define FBR_MODULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ bool fbr_module_is_trusted(const struct fbr_module_user *u, const struct stat *s
  * set before the first call. Any thread. */
 int fbr_module_search(const char *path, struct fbr_module_user *u,
                       int (*look)(void *user, const char *folder), void *user);
-
-#endif

@@ -4,8 +4,7 @@
  * Pure, but for fbr_script_own(); any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SCRIPT_H
-#define FBR_SCRIPT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void fbr_script_parse(struct fbr_script *s, const struct fbr_language *l, const 
 void fbr_script_name(const char *const *command, char *out, size_t size);
 /* Writes the name of our own program, and its command line; each may be NULL. */
 void fbr_script_own(char *name, size_t size, char *command, size_t command_size);
-
-#endif

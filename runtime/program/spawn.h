@@ -1,8 +1,7 @@
 /* spawn.h - starts a program on this machine by clone (as vfork does) and exec; never a bare fork.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SPAWN_H
-#define FBR_SPAWN_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -62,5 +61,3 @@ int fbr_spawn_find_in(char *const *env, const char *name, char *path, size_t siz
 
 /* Stores the path of the file of our own program. Any thread. */
 int fbr_spawn_own_path(char *path, size_t size, struct fbr_error *err);
-
-#endif

@@ -5,8 +5,7 @@
  * it, never the loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_SUBPROCESS_H
-#define FBR_SUBPROCESS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ struct fbr_subprocess {
  * another part of this process has waited for the program, *code is 0. */
 int fbr_subprocess_run(const struct fbr_subprocess *p, struct fbr_buf *out, int *code,
                        struct fbr_error *err);
-
-#endif

@@ -2,8 +2,7 @@
  * exit code.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_COMMAND_UTIL_H
-#define TEST_COMMAND_UTIL_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -141,5 +140,3 @@ static inline void refuses(const char *line, int code, const char *sentence)
         strncmp(s->err + 7, sentence, n) != 0 || strcmp(s->err + 7 + n, "\n") != 0)
         fail_msg("fiber %s: code %d, output \"%s\", errors \"%s\"", line, s->code, s->out, s->err);
 }
-
-#endif

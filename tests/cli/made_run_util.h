@@ -2,8 +2,7 @@
  * behind them is what a test wants to be there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_MADE_RUN_UTIL_H
-#define TEST_MADE_RUN_UTIL_H
+#pragma once
 
 #include <signal.h>
 #include <sys/socket.h>
@@ -237,5 +236,3 @@ static inline int made_tear_down(void **state)
 }
 
 #define made_test(f) cmocka_unit_test_setup_teardown(f, made_set_up, made_tear_down)
-
-#endif

@@ -5,8 +5,7 @@
  * connections holds no memory of them (the leak checker sees it).
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_FUZZ_SERVICE_H
-#define FBR_FUZZ_SERVICE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ static int fuzz_service(const struct fbr_service_ops *ops, const uint8_t *data, 
     ops->close(s);
     return 0;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * the length that is before it then; events are words.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_PMI_ENGINE_UTIL_H
-#define TEST_PMI_ENGINE_UTIL_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,5 +147,3 @@ static void send_line(int link, const char *text)
     did[0] = 0;
     fbr_pmi1_bytes(conns[link], text, strlen(text));
 }
-
-#endif

@@ -2,8 +2,7 @@
  * rings of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_PMI_PROGRAM_UTIL_H
-#define TEST_PMI_PROGRAM_UTIL_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,5 +63,3 @@ static uint32_t start_program(struct bridge_host *h, const uint32_t *per_agent, 
     host_start_all(h, id, argv, env);
     return id;
 }
-
-#endif

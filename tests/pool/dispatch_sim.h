@@ -5,8 +5,7 @@
  * a pure function of its seed.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_POOL_DISPATCH_SIM_H
-#define TESTS_POOL_DISPATCH_SIM_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -672,5 +671,3 @@ static inline struct sim_map *add_map(struct sim *s, uint64_t tasks, int retries
 
     return add_map_with(s, map, tasks, duration);
 }
-
-#endif

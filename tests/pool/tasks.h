@@ -6,8 +6,7 @@
  * three tasks wait at the gate.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_POOL_TASKS_H
-#define TESTS_POOL_TASKS_H
+#pragma once
 
 #include <dirent.h>
 #include <errno.h>
@@ -461,5 +460,3 @@ static inline int cool_down(void **state)
 
 #define run_pool_tests(tests, name) cmocka_run_group_tests_name(name, tests, warm_up, cool_down)
 #define pool_test(fn) cmocka_unit_test_setup_teardown(fn, board_setup, board_teardown)
-
-#endif

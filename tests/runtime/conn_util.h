@@ -1,8 +1,7 @@
 /* conn_util.h - ends of control connections that count what comes, for the tests of them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_RUNTIME_CONN_UTIL_H
-#define TESTS_RUNTIME_CONN_UTIL_H
+#pragma once
 
 #include <errno.h>
 #include <pthread.h>
@@ -161,5 +160,3 @@ static void hang_up(struct end *e)
 {
     fbr_loop_call(loop, do_close, e);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* door_util.h - a listener of the control channel, its callers, and strangers: for the tests of both.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_RUNTIME_DOOR_UTIL_H
-#define TESTS_RUNTIME_DOOR_UTIL_H
+#pragma once
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -184,5 +183,3 @@ static inline void put_hello(struct fbr_buf *b, const uint8_t *secret)
 #transport ": " #fn, fn, set_up, tear_down, (void *)(uintptr_t) #transport \
     }
 #define ON_BOTH(fn) ON(unix, fn), ON(tcp, fn)
-
-#endif

@@ -1,8 +1,7 @@
 /* visitor_util.h - for tests of what a visitor is asked: one on a thread of its own, and our end of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_VISITOR_UTIL_H
-#define TEST_VISITOR_UTIL_H
+#pragma once
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -81,5 +80,3 @@ static inline void expect_done(int code, const char *part)
         fail_msg("\"%s\" is not in \"%s\"", part, rc < 0 ? err.text : text);
     fbr_buf_fini(&m.bytes);
 }
-
-#endif

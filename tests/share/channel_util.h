@@ -2,8 +2,7 @@
  * for them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef CHANNEL_UTIL_H
-#define CHANNEL_UTIL_H
+#pragma once
 
 #include <errno.h>
 #include <pthread.h>
@@ -155,5 +154,3 @@ static inline int count_fds(void)
         n += lseek(fd, 0, SEEK_CUR) >= 0 || errno != EBADF;
     return n;
 }
-
-#endif

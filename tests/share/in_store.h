@@ -1,8 +1,7 @@
 /* in_store.h - for tests of the store: a store for each test, and children that are told of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_IN_STORE_H
-#define TEST_IN_STORE_H
+#pragma once
 
 #include <errno.h>
 #include <pthread.h>
@@ -93,5 +92,3 @@ static inline int is(struct fiber_bytes *b, const char *text)
 }
 
 #define WITH_STORE(f) cmocka_unit_test_setup_teardown(f, start_store, end_store)
-
-#endif

@@ -1,8 +1,7 @@
 /* pipe_util.h - what the tests of pipes share: ends, numbers, the end of file.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef PIPE_UTIL_H
-#define PIPE_UTIL_H
+#pragma once
 
 #include "channel_util.h"
 
@@ -98,5 +97,3 @@ static inline int echo(const void *arg, size_t len)
     fiber_pipe_close(p);
     return 0;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * do.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef QUEUE_UTIL_H
-#define QUEUE_UTIL_H
+#pragma once
 
 #include "channel_util.h"
 
@@ -64,5 +63,3 @@ static inline int take_some(const void *arg, size_t len)
     fiber_queue_get(never, &b, -1);
     return 0;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * otherwise; failures of the set-up end the program.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_BRIDGE_HOST_H
-#define TEST_BRIDGE_HOST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ void host_fences(struct bridge_host *h, unsigned *count, size_t *bytes);
 /* Runs fn(arg) on the loop thread and answers what it returns. */
 int host_call(struct bridge_host *h, int (*fn)(void *arg), void *arg);
 struct fbr_loop *host_loop(struct bridge_host *h);
-
-#endif

@@ -2,8 +2,7 @@
  * bridges ask) share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_BRIDGE_HOST_PRIV_H
-#define TEST_BRIDGE_HOST_PRIV_H
+#pragma once
 
 #include "mpi_bridge/service.h"
 #include "tests/support/bridge_host.h"
@@ -94,5 +93,3 @@ void host_answer(struct bridge_host *h, fbr_bridge_done *done, void *arg, int co
 /* Sets the functions of the agent's host but for spawn. */
 void host_ops_fill(struct fbr_bridge_host *host);
 void host_ops_free(struct bridge_host *h); /* after the loop */
-
-#endif

@@ -1,8 +1,7 @@
 /* children.h - short ways to start and end processes in tests.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_CHILDREN_H
-#define TEST_CHILDREN_H
+#pragma once
 
 #include "fiber.h"
 #include "tests/support/sync.h"
@@ -29,5 +28,3 @@ int child_return(const void *arg, size_t len); /* returns the int of its argumen
 int child_wait(const void *arg, size_t len);   /* pause() for ever */
 int child_notify_wait(const void *gate,
                       size_t len); /* tells the gate its pid_t, then waits for ever */
-
-#endif

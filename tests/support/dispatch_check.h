@@ -1,8 +1,7 @@
 /* dispatch_check.h - the invariants of the scheduling engine, looked at from outside.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef DISPATCH_CHECK_H
-#define DISPATCH_CHECK_H
+#pragma once
 
 #include "pool/dispatch.h"
 
@@ -11,5 +10,3 @@ const char *dispatch_check(const struct fbr_dispatch *d);
 
 /* How many tasks a worker holds; 0: it is dead, or not known. */
 uint32_t dispatch_held(const struct fbr_dispatch *d, uint64_t worker);
-
-#endif

@@ -1,8 +1,7 @@
 /* elf_file.h - writes ELF files that say what a test wants them to say, and hold nothing else.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_ELF_FILE_H
-#define TESTS_ELF_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ struct elf_file {
 uint8_t *elf_file_make(const struct elf_file *f, size_t *len);
 /* As a file that may be run. */
 void elf_file_write(const char *path, const struct elf_file *f);
-
-#endif

@@ -1,8 +1,7 @@
 /* files.h - files that tests make and look at.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_FILES_H
-#define TEST_FILES_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -15,5 +14,3 @@ void folders_make(const char *path);
 void file_make(const char *path, const void *data, size_t len, mode_t mode);
 /* The test fails unless that file has just these bytes and permissions. */
 void file_expect(const char *path, const void *data, size_t len, mode_t mode);
-
-#endif

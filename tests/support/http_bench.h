@@ -12,8 +12,7 @@
  *   /certified   whether the client has shown a certificate
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_HTTP_BENCH_H
-#define TEST_HTTP_BENCH_H
+#pragma once
 
 #include <semaphore.h>
 #include <stdbool.h>
@@ -79,5 +78,3 @@ void bench_reopen(struct bench *b);
 int bench_set_up(void **state);
 int bench_set_up_tls(void **state);
 int bench_tear_down(void **state);
-
-#endif

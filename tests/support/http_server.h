@@ -2,8 +2,7 @@
  * connection has its thread, and the test says what is answered.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_HTTP_SERVER_H
-#define TEST_HTTP_SERVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ bool http_write(struct http_peer *p, const void *data, size_t len);
 void http_reset(struct http_peer *p);
 /* Blocks until the client or the server has closed. */
 void http_wait_for_end(struct http_peer *p);
-
-#endif

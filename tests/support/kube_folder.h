@@ -1,8 +1,7 @@
 /* kube_folder.h - a folder with a kubeconfig for an API server of a test.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_KUBE_FOLDER_H
-#define TEST_KUBE_FOLDER_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,5 +29,3 @@ static inline int kube_folder_remove(const char *folder)
     unlink(path_in(folder, "config"));
     return rmdir(folder);
 }
-
-#endif

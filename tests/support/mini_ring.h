@@ -6,8 +6,7 @@
  * runs the bridge, its main thread reads the socket, and a thread waits for each rank.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_MINI_RING_H
-#define TEST_MINI_RING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ int mini_count(const char *text, const char *word);
 /* Packets, for mini_agent.c and mini_launcher.c. */
 bool mini_send(int fd, struct fbr_buf *b); /* and frees it */
 void mini_packet(struct fbr_buf *b, char type);
-
-#endif

@@ -2,8 +2,7 @@
  * what sweeps, lists and shows such things sets it; at first there is nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_MOCK_H
-#define TEST_MOCK_H
+#pragma once
 
 #include "runtime/proc/backend.h"
 
@@ -31,5 +30,3 @@ struct mock_engine {
 };
 
 extern struct mock_engine mock_engine;
-
-#endif

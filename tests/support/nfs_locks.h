@@ -3,8 +3,7 @@
  * unless `like_nfs` is set.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_NFS_LOCKS_H
-#define TEST_NFS_LOCKS_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,5 +22,3 @@ int flock(int fd, int how)
     }
     return (int)syscall(SYS_flock, fd, how);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * file of a program.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_REFUSE_H
-#define TEST_REFUSE_H
+#pragma once
 
 #include <errno.h>
 #include <stdbool.h>
@@ -45,5 +44,3 @@ static inline bool end_refusing(unsigned k, int rc)
         assert_int_equal(rc, 0);
     return asked >= k;
 }
-
-#endif

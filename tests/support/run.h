@@ -1,8 +1,7 @@
 /* run.h - runs a program, or this one in another role, and keeps what it wrote.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_RUN_H
-#define TEST_RUN_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -25,5 +24,3 @@ int run_shown(const char *const *argv);
 /* The same without waiting: its process id; *out, unless NULL, is the end of a pipe that its stdout
  * goes to. It is our child. */
 pid_t start_self(const char *role, const char *arg, const char *const *env, int *out);
-
-#endif

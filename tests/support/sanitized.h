@@ -1,8 +1,7 @@
 /* sanitized.h - SANITIZED is 1 where a sanitizer makes programs slow and large, so that figures mean nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_SANITIZED_H
-#define TEST_SANITIZED_H
+#pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -20,6 +19,4 @@
 #define SOME_OF(n) ((n) / 4)
 #else
 #define SOME_OF(n) (n)
-#endif
-
 #endif

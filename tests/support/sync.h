@@ -1,8 +1,7 @@
 /* sync.h - how tests wait for other processes: by events, with a bound that only a failure reaches.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_SYNC_H
-#define TEST_SYNC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ void temp_dir_remove(const char *path);
 /* How many entries (without . and ..) a directory has whose names begin with prefix; -1: no such
  * directory. */
 int dir_count(const char *path, const char *prefix);
-
-#endif

@@ -4,8 +4,7 @@
  *     static bool refuse(void);    shall this request of the calling thread be refused?
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TEST_WRAPPED_MALLOC_H
-#define TEST_WRAPPED_MALLOC_H
+#pragma once
 
 #include <stddef.h>
 
@@ -37,5 +36,3 @@ char *__wrap_strdup(const char *s)
 {
     return refuse() ? NULL : __real_strdup(s);
 }
-
-#endif
