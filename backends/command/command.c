@@ -543,13 +543,9 @@ static int command_show(const struct fbr_config *config, const struct fbr_job *j
     if (rc < 0)
         goto done;
     fbr_args_line(&w, &line);
-    fbr_put(&line, "\n", 2); /* with the terminating NUL */
-    if (line.failed) {
-        fbr_buf_fini(&line);
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
-    } else {
-        *text = (char *)line.data;
-    }
+    fbr_put(&line, "\n", 1);
+    *text = fbr_buf_text(&line);
+    rc = *text ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 done:
     fbr_args_fini(&w);
     fbr_command_settings_fini(&b.settings);

@@ -395,13 +395,9 @@ static int slurm_show(const struct fbr_config *config, const struct fbr_job *job
     snprintf(dir, sizeof(dir), "%.3000s/RUN", base[0] ? base : "~/.fiber");
     rc = want_steps(config) ? fbr_slurm_steps_show(&settings, &whole, &b)
                             : fbr_slurm_batch_show(&settings, dir, &whole, &b);
-    fbr_put_u8(&b, 0);
-    if (rc < 0 || b.failed) {
-        fbr_buf_fini(&b);
-        rc = fbr_fail(err, -ENOMEM, "%s", fbr_strerror(-ENOMEM));
-    } else {
-        *text = (char *)b.data;
-    }
+    b.failed |= rc < 0;
+    *text = fbr_buf_text(&b);
+    rc = *text ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 done:
     fbr_slurm_settings_fini(&settings);
     return rc;
