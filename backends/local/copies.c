@@ -61,12 +61,13 @@ static bool travels(const void *none, const char *variable)
            strncmp(variable, "PYTEST_CURRENT_TEST=", 20) == 0;
 }
 
-/* Adds the lines with the properties that a child inherits: identity, rights, processors, nodes. */
+/* Adds the lines with the properties that a child inherits: identity, ignored signals, rights,
+ * processors, nodes. */
 static void put_status(struct fbr_buf *b)
 {
-    static const char *const inherited[] = {
-        "Umask:",  "Uid:",    "Gid:",          "Groups:",      "Cap",
-        "NoNewPr", "Seccomp", "Cpus_allowed:", "Mems_allowed:"};
+    static const char *const inherited[] = {"Umask:",        "Uid:",         "Gid:",    "Groups:",
+                                            "SigIgn:",       "Cap",          "NoNewPr", "Seccomp",
+                                            "Cpus_allowed:", "Mems_allowed:"};
     char text[STATUS_MAX], *at, *rest = text;
 
     fbr_fds_read_file("/proc/thread-self/status", text, sizeof(text));

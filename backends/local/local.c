@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@
 #define LINGER_MS 600000 /* as a rule SIGKILL comes earlier, after the grace period */
 #define CANNOT_START 125
 #define REST_READS 32 /* a pipe holds at most 1 MiB */
+#define CPU_SETS 8    /* of 1,024 processors each */
 
 struct local_job {
     struct local_job *next, *prev;
@@ -608,6 +610,20 @@ static bool order_copy(struct local_job *j, const struct fbr_job *job)
     return true;
 }
 
+/* A child inherits niceness and processors from the thread that starts it. nice() and
+ * sched_setaffinity() of a program change its main thread alone, maybe when ours runs already. */
+static void follow_main_thread(void)
+{
+    cpu_set_t own[CPU_SETS] = {0}, theirs[CPU_SETS] = {0};
+    int nice = getpriority(PRIO_PROCESS, (id_t)getpid());
+
+    if (nice != getpriority(PRIO_PROCESS, 0))
+        setpriority(PRIO_PROCESS, 0, nice);
+    if (sched_getaffinity(getpid(), sizeof(theirs), theirs) == 0 &&
+        sched_getaffinity(0, sizeof(own), own) == 0 && memcmp(own, theirs, sizeof(own)) != 0)
+        sched_setaffinity(0, sizeof(theirs), theirs);
+}
+
 static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
                        struct fbr_error *err)
 {
@@ -616,6 +632,7 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
 
     if (!j)
         return fbr_fail(err, -ENOMEM, "out of memory");
+    follow_main_thread();
     j->b = b;
     j->user = user;
     j->is_host = job->is_host || (job->local && job->local->terminal);

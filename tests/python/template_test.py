@@ -121,6 +121,43 @@ def test_each_has_the_environment_and_folder_of_its_start(program):
     assert (ran.code, ran.out, ran.err) == (0, "True\n", ""), ran
 
 
+def test_each_has_the_priority_the_processors_and_the_ignored_signals_of_its_start(program):
+    """The program changes them when the thread that starts its children runs already."""
+    ran = program("""
+        import fiber as mp
+        import os
+        import signal
+
+        def state():
+            return (os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0)),
+                    signal.getsignal(signal.SIGINT) is signal.SIG_IGN)
+
+        def tell(queue):
+            queue.put(state())
+
+        def test():
+            for _ in range(5):
+                p = mp.Process(target=tell, args=(queue,))
+                p.start()
+                assert queue.get() == state(), state()
+                p.join()
+            with mp.Pool(4) as pool:
+                assert pool.apply(state) == state(), state()
+
+        if __name__ == "__main__":
+            queue = mp.SimpleQueue()
+            test()
+            os.nice(3)
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+            test()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            test()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            test()
+    """)
+    assert (ran.code, ran.out, ran.err) == (0, "", ""), ran
+
+
 COPIES = """
     import fiber as mp
     import os
