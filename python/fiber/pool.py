@@ -655,6 +655,7 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
         self._needs = set()  # results that the thread serves
         self._lost = set()  # results of calls that were interrupted, until their tasks are cancelled
         self._calls = collections.deque()
+        self._calling = None  # the result whose callback runs
         self._thread = None
         self._asked = False  # a task was given
         self._ending = threading.Lock()  # taken for ever by the one that ends the workers
@@ -1075,9 +1076,12 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             self._thread = threading.current_thread()
         while True:
             while self._calls:
-                result = self._calls.popleft()
+                result = self._calling = self._calls.popleft()
                 self._needs.discard(result)
-                result._call()
+                try:
+                    result._call()
+                finally:
+                    self._calling = None
                 self._wake()
             self._run(lambda: self._calls or not self._needs, None, None)
             with self._cond:
@@ -1140,7 +1144,7 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
             self._drain()
             self._end()
         if self._thread is not threading.current_thread() and not self._is_in_handler():
-            self._run(lambda: not self._needs and not self._calls, None, None)
+            self._run(lambda: not (self._needs or self._calls or self._calling), None, None)
 
     def _is_in_handler(self):
         """Tells whether we are in a signal handler, and the call that it has interrupted is to take the results."""

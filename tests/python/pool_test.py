@@ -651,6 +651,20 @@ def test_callbacks_run_before_the_waiters_return(pool):
     assert seen[-1] is not threading.current_thread()
 
 
+def test_join_waits_for_a_callback_that_runs():
+    p, begun, seen = mp.Pool(1), threading.Event(), []
+
+    def keep(x):
+        begun.set()
+        time.sleep(1)
+        seen.append(x)
+    p.apply_async(square, (3,), callback=keep)
+    assert begun.wait(LONG)
+    p.close()
+    p.join()
+    assert seen == [9]
+
+
 def test_callbacks_come_without_a_waiter(pool):
     done = threading.Event()
     pool.apply_async(square, (3,), callback=lambda x: done.set())
