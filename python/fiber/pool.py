@@ -18,7 +18,6 @@ import functools
 import itertools
 import operator
 import os
-import signal
 import sys
 import threading
 import time
@@ -28,9 +27,10 @@ from multiprocessing import context as _mp_context
 from multiprocessing import pool as _mp_pool
 from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool  # noqa: F401
 
-from . import _core, _pickling, _worker, config, meta, process
+from . import _core, _pickling, config, meta, process
 from ._errors import WorkerLost, with_advice
 from ._fiber import TryLock
+from ._pool_names import Names
 
 __all__ = ["Pool", "ThreadPool", "AsyncResult", "ApplyResult", "MapResult", "IMapIterator", "MaybeEncodingError",
            "RemoteTraceback", "WorkerLost", "TimeoutError"]
@@ -560,67 +560,7 @@ class IMapUnorderedIterator(IMapIterator):
 # ---- Pool ----
 
 
-class _Body:
-    """The process of a worker, as BaseProcess wants it: how it has ended is known to the library alone."""
-
-    returncode = 0
-
-    def __init__(self, pool, name):
-        self._pool, self._name = pool, name
-
-    def _figures(self):
-        return next((w for w in self._pool._figures() if w["name"] == self._name), None)
-
-    @property
-    def pid(self):
-        w = self._figures()
-        if w and not w["pid"]:
-            self._pool.wait_until_workers_up(process.SHOWN_S if getattr(process.shown, "quiet", False) else None)
-            w = self._figures()
-        self.last_pid = w["pid"] if w else self.last_pid
-        return self.last_pid
-
-    last_pid = None
-
-    def poll(self):
-        return None if self._figures() else self.returncode
-
-    def wait(self, timeout):
-        end = None if timeout is None else time.monotonic() + timeout
-        while self.poll() is None and (end is None or time.monotonic() < end):
-            time.sleep(LOOK_S / 10)
-        return self.poll()
-
-    def _kill(self, signal):
-        try:
-            self._pool.kill_worker(self._name)
-            self.returncode = -signal
-        except (ProcessLookupError, ValueError):  # it has ended
-            pass
-
-    def terminate(self):
-        self._kill(signal.SIGTERM)
-
-    def kill(self):
-        self._kill(signal.SIGKILL)
-
-
-class Worker(process.Process):
-    """A worker of a pool, as active_children() lists it."""
-
-    def __init__(self, pool, name):
-        number = _worker.number_of(name)
-        self._name, self._identity = "PoolWorker-%d" % number, (number,)
-        this = process.current_process()
-        self._config = {**this._config, "daemon": True}
-        self._parent_pid, self._parent_name = os.getpid(), this.name
-        self._popen, self._closed = _Body(pool, name), False
-
-
-Worker.__name__ = Worker.__qualname__ = "Process"
-
-
-class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
+class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
     """A pool of worker processes, which are jobs.
 
     The parameters up to context are multiprocessing's. error_handling=True tries a task that raised again, up to 100
@@ -700,26 +640,6 @@ class Pool(_mp_pool.Pool, metaclass=abc.ABCMeta):
         for _ in range(self._least):
             next(process._process_counter)  # as workers have numbers in multiprocessing
         return made
-
-    # Names in multiprocessing, which programs read.
-
-    @property
-    def _processes(self):
-        """How many workers there are at most."""
-        return self._size
-
-    @property
-    def _pool(self):
-        """The workers that there are, as processes."""
-        names = [w["name"] for w in self._figures()]
-        self._known = {name: self._known.get(name) or Worker(self, name) for name in names}
-        return list(self._known.values())
-
-    def _figures(self):
-        try:
-            return self._core.workers()
-        except ValueError:  # it was closed
-            return []
 
     def __repr__(self):
         return "<%s.%s state=%s pool_size=%s>" % (self.__class__.__module__, self.__class__.__qualname__, self._state,

@@ -207,6 +207,24 @@ def test_what_is_left_of_a_map_falls_to_nothing(pool, tmp_path, chunksize):
     assert r._number_left == 0 and r.ready() and len(r.get()) == 5000
 
 
+def test_calls_that_are_not_done_are_counted_under_the_names_of_multiprocessing(tmp_path):
+    gate, seen = tmp_path / "gate", []
+
+    def keep(x):
+        time.sleep(0.3)
+        seen.append(x)
+    with mp.Pool(1) as p:
+        calls = [p.apply_async(wait_for_file, (str(gate),)) for _ in range(9)]
+        calls.append(p.apply_async(square, (3,), callback=keep))
+        assert (len(p._cache), p._taskqueue.qsize(), p._taskqueue.empty()) == (10, 9, False)
+        gate.touch()
+        while p._cache:
+            time.sleep(0.01)
+        assert seen == [9] and all(call.ready() for call in calls)
+        assert (p._cache, p._taskqueue.qsize(), p._taskqueue.empty()) == ({}, 0, True)
+    assert not p._cache
+
+
 def test_an_exception_is_raised_with_the_traceback_of_the_worker(pool):
     r = pool.apply_async(refuse_seven, (7,))
     with pytest.raises(ValueError) as caught:
