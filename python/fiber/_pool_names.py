@@ -87,6 +87,7 @@ class Names:
         return list(self._known.values())
 
     def _figures(self):
+        self._end_if_done()
         try:
             return self._core.workers()
         except ValueError:  # it was closed

@@ -1047,7 +1047,7 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
     # ---- The end ----
 
     def close(self):
-        """Refuses more tasks. The workers end in join(), when all is done."""
+        """Refuses more tasks. The workers end when all is done and somebody waits for it, by join() or is_alive()."""
         if self._state == RUN:
             self._state = CLOSE
 
@@ -1079,9 +1079,30 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
                 raise
             except (_mp_context.ProcessError, OSError):
                 return
+        self._unbind()
+        self._run(lambda: not self._has_work(), None, None)
+
+    def _unbind(self):
         for feed in (*self._feeds, *self._sources):
             feed._unbound = True
-        self._run(lambda: not (self._core.tasks or self._feeds or self._sources or self._needs or self._calls), None, None)
+
+    def _has_work(self):
+        return self._core.tasks or self._feeds or self._sources or self._needs or self._calls
+
+    def _end_if_done(self):
+        """Ends the workers of a closed pool that has nothing to do, for a program that waits for them without join()."""
+        if self._state != CLOSE or self._ending.locked() or self._calling:
+            return
+        self._unbind()
+        self._run(lambda: False, None, 0)  # takes what has arrived
+        if self._has_work():
+            return
+        try:
+            are_up = self._asked or self._core.wait_workers(self._least, 0)
+        except (_mp_context.ProcessError, OSError):
+            are_up = True  # they never will be
+        if are_up:
+            self._end()
 
     def _end(self):
         """Ends the workers, and what is not done with them; once, whichever threads and signal handlers ask for it."""

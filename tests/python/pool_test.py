@@ -942,6 +942,29 @@ def test_join_waits_for_all_work(tmp_path):
     assert len(os.listdir(tmp_path)) == 2996
 
 
+@pytest.mark.parametrize("wait", ["is_alive", "join", "active_children"])
+def test_workers_of_a_closed_pool_end_when_all_is_done(tmp_path, wait):
+    """A program waits for them, and does not call join()."""
+    for begin in (lambda p: p.map_async(square, range(5000)), lambda p: list(p.imap(square, range(5000))),
+                  lambda p: p.imap(square, range(5000)), lambda p: None):
+        p = mp.Pool(2, (tmp_path / "up").touch)
+        kept, workers = begin(p), p._pool
+        p.close()
+        if wait == "join":
+            for w in workers:
+                w.join(LONG)
+        end = time.monotonic() + LONG
+        while wait == "is_alive" and any(w.is_alive() for w in workers) and time.monotonic() < end:
+            time.sleep(0.01)
+        while wait == "active_children" and set(workers) & set(mp.active_children()) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert time.monotonic() < end and [w.exitcode for w in workers] == [0, 0]
+        assert (tmp_path / "up").exists()
+        (tmp_path / "up").unlink()
+        p.join()
+        del kept
+
+
 def test_terminate_fails_what_is_not_done(tmp_path):
     p = mp.Pool(2)
     done = p.apply_async(square, (2,))
