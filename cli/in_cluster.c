@@ -19,6 +19,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/program/args.h"
 #include "cli/backend_client.h"
 #include "cli/run_wait.h"
@@ -352,10 +353,8 @@ static int run_master(struct fbr_job *job, bool quiet)
         code = run_job(&m, job, signals);
         cli_backend_close(&m.b);
     }
-    if (m.event >= 0)
-        close(m.event);
-    if (signals >= 0)
-        close(signals);
+    fbr_fds_close(m.event);
+    fbr_fds_close(signals);
     return code;
 }
 

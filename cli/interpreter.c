@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
+#include "runtime/base/fds.h"
 #include "runtime/program/script.h"
 
 #define ANSWER_MAX (1 << 20)
@@ -95,8 +96,7 @@ static int first_line(const char *path, char line[LINE_MAX_LEN], const char *wor
     ssize_t len = fd < 0 ? -1 : read(fd, line, LINE_MAX_LEN - 1);
     char *rest = NULL;
 
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     line[len > 0 ? len : 0] = '\0';
     line[strcspn(line, "\n")] = '\0';
     if (strncmp(line, "#!", 2) != 0)

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "cli/option.h"
+#include "runtime/base/fds.h"
 #include "runtime/inspect/spool_record.h"
 #include "runtime/base/printable.h"
 #include "runtime/proc/lines.h"
@@ -200,8 +201,7 @@ static int open_file(struct source *s, const char *end, struct stat *st)
     if (fd >= 0 && fstat(fd, st) == 0)
         return fd;
     rc = -errno;
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     if (rc != -ENOENT && !s->all->failed) {
         s->all->failed = true;
         cli_failed(1, "%s: %s", path, fbr_strerror(rc));
@@ -434,8 +434,7 @@ static void follow(struct reader *r, const char *root)
         while (notes >= 0 && read(notes, events, sizeof(events)) > 0)
             continue;
     }
-    if (notes >= 0)
-        close(notes);
+    fbr_fds_close(notes);
     end_lines(r);
     cli_flush();
     if (r->run->ended && r->run->code)
@@ -448,8 +447,7 @@ static void close_all(struct reader *r)
     for (size_t i = 0; i < r->count; i++) {
         struct source *s = r->sources[i];
 
-        if (s->fd >= 0)
-            close(s->fd);
+        fbr_fds_close(s->fd);
         fbr_buf_fini(&s->got);
         for (int k = 0; k < 2; k++)
             fbr_buf_fini(&s->lines[k].text);

@@ -15,6 +15,7 @@
 
 #include "cli/option.h"
 #include "fiber.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
 /* Reports an unknown command. If more words follow, as in `fiber -np 2 ./train`, it may be the
@@ -90,8 +91,7 @@ static void open_standard(void)
     do
         fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     fd = closed ? open("/dev/null", O_RDONLY) : -1;
     if (fd >= 0) {
         dup2(fd, STDOUT_FILENO);

@@ -13,6 +13,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/base/sync.h"
 #include "runtime/net/loop.h"
 #include "runtime/inspect/registry.h"
@@ -25,8 +26,7 @@
 
 void run_client_free(struct run_client *run)
 {
-    if (run->fd >= 0)
-        close(run->fd);
+    fbr_fds_close(run->fd);
     fbr_buf_fini(&run->got);
     free(run->ranks);
     free(run->before);
@@ -285,8 +285,7 @@ static enum run_client_state hung_up(const struct run_client *run)
 {
     int fd = fbr_registry_call(run->about.uid);
 
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     return fd >= 0 || fd == -EAGAIN ? CLIENT_SILENT : CLIENT_ENDED;
 }
 

@@ -40,8 +40,7 @@ static bool is_script(const char *path)
     char begin[2];
     bool yes = fd >= 0 && read(fd, begin, 2) == 2 && begin[0] == '#' && begin[1] == '!';
 
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     return yes;
 }
 

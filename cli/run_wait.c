@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "ring/ring.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/proc/context.h"
 
@@ -233,8 +234,7 @@ int run_wait(struct fiber_ring *ring, bool quiet)
     fbr_log_status_end();
     write_output(&w, fd);
     fiber_ring_wait(ring, -1);
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     return w.stopped_by;
 }
 

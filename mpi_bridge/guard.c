@@ -18,6 +18,7 @@
 
 #include "mpi_bridge/loopback.h"
 #include "runtime/base/buf.h"
+#include "runtime/base/fds.h"
 #include "runtime/net/tcp.h"
 
 #define FIRST_MAX 65536 /* bytes of a first message; one of libpmix has less than a thousand */
@@ -176,8 +177,7 @@ static int wake_library(struct fbr_guard *g, int port)
              : 0;
     fds[2] = accept4(port, NULL, NULL, SOCK_CLOEXEC);
     for (int i = 0; i < 3; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
+        fbr_fds_close(fds[i]);
     return rc;
 }
 
@@ -192,8 +192,7 @@ int fbr_guard_open(struct fbr_guard **out, struct fbr_loop *loop, int listener, 
     *g = (struct fbr_guard){.loop = loop, .is_whole = whole, .inner.sun_family = AF_UNIX};
     rc = strlen(path) >= sizeof(g->inner.sun_path) ? -ENAMETOOLONG : port < 0 ? -errno : 0;
     if (rc < 0) {
-        if (port >= 0)
-            close(port);
+        fbr_fds_close(port);
         free(g);
         return fbr_fail(err, rc, "guard: %s", fbr_strerror(rc));
     }

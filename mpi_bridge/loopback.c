@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/net/tcp.h"
 
@@ -245,8 +246,7 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, in
     int len = sizeof(in), rc;
 
     if (!l) {
-        if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
         return fbr_fail(err, -ENOMEM, "cannot listen on 127.0.0.1: out of memory");
     }
     *l = (struct fbr_lo_listener){.loop = loop, .on_link = on_link, .user = user};

@@ -24,6 +24,7 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
 #define SMALL_JOB 128 /* ranks */
@@ -135,8 +136,7 @@ static void bridge_free(struct fbr_bridge *b)
     }
     fbr_pmix_queue_close(b);
     fbr_pmix_ports_release(b);
-    if (b->output >= 0)
-        close(b->output);
+    fbr_fds_close(b->output);
     free(b);
 }
 

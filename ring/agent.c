@@ -342,9 +342,7 @@ static void shut_down(struct agent *a)
     fbr_agent_host_fini(a);
     if (a->pin)
         a->pin->close(a->machine);
-    if (a->claims >= 0)
-        close(a->claims);
-    a->claims = -1;
+    a->claims = fbr_fds_close(a->claims);
     remove_dirs(a);
     a->ended = true;
     eventfd_write(a->over, 1);

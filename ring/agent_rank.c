@@ -592,8 +592,7 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     if (rc == 0 && a->full) /* later pauses are for ranks that run by then */
         a->local->pause_output(a->backend, r->handle, true);
 done:
-    if (local.in >= 0)
-        close(local.in);
+    fbr_fds_close(local.in);
     if (rc < 0)
         fbr_agent_stdin_close(r);
     return rc;
@@ -634,8 +633,7 @@ int fbr_agent_rank_start(struct agent_rank *r)
     rc = make_env(r, &env, &fd, &err);
     if (rc == 0)
         rc = launch(r, &env, fd, &err);
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     fbr_env_fini(&env);
     if (rc < 0)
         fbr_agent_failed(r->job->agent, r->job->job.info.id, r->rank, err.text);

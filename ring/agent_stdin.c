@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ring/agent_priv.h"
+#include "runtime/base/fds.h"
 
 #define END_OF_FILE "\004" /* Ctrl-D */
 #define END_AGAIN_MS 500
@@ -63,8 +64,7 @@ static int open_feed(struct agent_rank *r, int fd)
     struct agent_feed *f = fd < 0 ? NULL : calloc(1, sizeof(*f));
 
     if (!f) {
-        if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
         return -ENOMEM;
     }
     f->loop = a->rt->loop;

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/inspect/run_control.h"
 #include "ring/apps.h"
 #include "ring/collective.h"
@@ -93,8 +94,7 @@ void fbr_ring_free_job(struct ring_job *j)
     for (uint32_t i = 0; j->ranks && i < j->job.info.size; i++) {
         for (int k = 0; k < 2; k++) {
             fbr_line_fini(&j->ranks[i].out[k], fbr_output_screen(j->ring->rt->output, k + 1));
-            if (j->ranks[i].files[k] >= 0)
-                close(j->ranks[i].files[k]);
+            fbr_fds_close(j->ranks[i].files[k]);
         }
     }
     free(j->ranks);

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "ring/collective.h"
 #include "ring/apps.h"
 #include "ring/ring_priv.h"
 #include "ring/capacity.h"
+#include "runtime/base/fds.h"
 #include "runtime/inspect/run_control.h"
 #include "runtime/base/log.h"
 #include "runtime/base/random.h"
@@ -166,8 +166,7 @@ static void destroy(struct fiber_ring *r)
 {
     fbr_collective_close(r->collect);
     fbr_spool_close(r->spool);
-    if (r->sentinel >= 0)
-        close(r->sentinel);
+    fbr_fds_close(r->sentinel);
     free((char *)(uintptr_t)r->options.backend);
     free((char *)(uintptr_t)r->options.output_dir);
     fbr_apps_free(r->programs, (uint32_t)fbr_ring_apps_count(&r->options));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ring/ring_priv.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/sync.h"
 
 #define PIECE 65536
@@ -193,8 +194,7 @@ int fbr_ring_stdin_open(struct fiber_ring *r, struct fbr_error *err)
     pthread_cond_init(&i->room, NULL);
     rc = i->stop < 0 ? -errno : fbr_thread_start(&i->thread, input_main, i);
     if (rc < 0) {
-        if (i->stop >= 0)
-            close(i->stop);
+        fbr_fds_close(i->stop);
         free(i);
         return fbr_fail(err, rc, "cannot read standard input: %s", fbr_strerror(rc));
     }

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/base/random.h"
 #include "runtime/base/spin.h"
 #include "runtime/base/sync.h"
@@ -90,8 +91,7 @@ void fbr_direct_unref(struct fbr_direct *d)
         shutdown(d->fd, SHUT_RDWR); /* a fork() child may have this socket, too */
         close(d->fd);
     }
-    if (d->wake >= 0)
-        close(d->wake);
+    fbr_fds_close(d->wake);
     free(d->message);
     pthread_mutex_destroy(&d->tx);
     pthread_mutex_destroy(&d->rx);

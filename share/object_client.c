@@ -18,6 +18,7 @@
 
 #include <utlist.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sync.h"
 #include "runtime/net/data_client.h"
@@ -408,8 +409,7 @@ static void destroy(struct fbr_object_client *r)
         fbr_loop_call(r->share->rt->loop, hang_up, r);
     stop_thread(r);
     fbr_data_client_close(r->up);
-    if (r->wake >= 0)
-        close(r->wake);
+    fbr_fds_close(r->wake);
     fbr_wipe(r->key, sizeof(r->key));
     fbr_wipe(&r->keys, sizeof(r->keys));
     free(r);

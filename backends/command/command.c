@@ -114,9 +114,7 @@ static void landed(struct command_job *j)
 {
     if (!j->in_flight)
         return;
-    if (j->reads >= 0)
-        close(j->reads);
-    j->reads = -1;
+    j->reads = fbr_fds_close(j->reads);
     j->in_flight = false;
     j->b->in_flight--;
 }

@@ -20,6 +20,7 @@
 #include <utlist.h>
 
 #include "backends/docker/docker_priv.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
 #define CANNOT_START 125
@@ -45,9 +46,7 @@ void fbr_docker_job_wipe(struct fbr_docker_job *j)
     free(j->body);
     free(j->bundled_body);
     j->body = j->bundled_body = NULL;
-    if (j->bundle >= 0)
-        close(j->bundle);
-    j->bundle = -1;
+    j->bundle = fbr_fds_close(j->bundle);
 }
 
 static void finish(struct fbr_docker_job *j, int32_t code, const char *why)

@@ -17,6 +17,7 @@
 
 #include "backends/image/bundle.h"
 #include "backends/docker/docker_priv.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
 struct known_image {
@@ -55,8 +56,7 @@ static void free_bundle(struct fbr_docker_bundle *d)
 
     LL_FOREACH_SAFE(d->images, k, next)
         free(k);
-    if (d->fd >= 0)
-        close(d->fd);
+    fbr_fds_close(d->fd);
     free(d);
 }
 

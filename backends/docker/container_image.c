@@ -93,8 +93,7 @@ static void notify_end(struct fetch *f, const char *text, bool good)
 {
     DL_DELETE(f->m->fetches, f);
     f->m->news(f->m->user, f->number, text, true, good);
-    if (f->fd >= 0)
-        close(f->fd);
+    fbr_fds_close(f->fd);
     fbr_buf_fini(&f->lines.line);
     free(f);
 }
@@ -427,8 +426,7 @@ void fbr_docker_images_close(struct fbr_docker_images *m)
         fbr_buf_fini(&f->lines.line);
         if (f->at_work)
             continue;
-        if (f->fd >= 0)
-            close(f->fd);
+        fbr_fds_close(f->fd);
         DL_DELETE(m->fetches, f);
         free(f);
     }

@@ -234,8 +234,7 @@ static int try_socket(const char *path)
 {
     int fd = fbr_unix_connect(path);
 
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     return fd >= 0 || fd == -EAGAIN ? 0 : fd;
 }
 

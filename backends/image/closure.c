@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "backends/image/closure_priv.h"
+#include "runtime/base/fds.h"
 #include "runtime/program/spawn.h"
 
 #define LINKS 40 /* on the way of one path; the kernel's limit */
@@ -465,8 +466,7 @@ static int add_interpreter(struct fbr_closure *c, const char *path, int scripts,
     ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
     int rc;
 
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     line[n > 0 ? n : 0] = '\0';
     line[strcspn(line, "\n")] = '\0';
     if (strncmp(line, "#!", 2) != 0 || !(word = strtok_r(line + 2, " \t\r", &at)) || word[0] != '/')

@@ -133,9 +133,7 @@ static void end_template(struct fbr_copies *t)
     uv_close((uv_handle_t *)t->watch, on_watch_closed);
     t->watch = NULL;
     close(t->fd);
-    if (t->gate >= 0)
-        close(t->gate);
-    t->gate = -1;
+    t->gate = fbr_fds_close(t->gate);
     /* else the program itself has waited for it */
     if (fbr_spawn_signal(t->pid, t->pidfd, SIGKILL) == 0) {
         kill(-t->pid, SIGKILL);
@@ -193,8 +191,7 @@ static pid_t read_copy(struct fbr_copies *t, int *pidfd)
         memcpy(pidfd, CMSG_DATA(c), sizeof(*pidfd));
     if (n == sizeof(pid) && pid > 0 && *pidfd >= 0)
         return pid;
-    if (*pidfd >= 0)
-        close(*pidfd);
+    fbr_fds_close(*pidfd);
     return 0;
 }
 

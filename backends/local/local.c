@@ -29,6 +29,7 @@
 #include "backends/local/cpu_alloc.h"
 #include "backends/local/copies.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/log.h"
 #include "runtime/net/loop.h"
@@ -334,8 +335,7 @@ static int ticket_fd(const struct fbr_job *job, struct fbr_error *err)
         int rc = fbr_fail(err, -errno, "cannot make a file in memory for the ticket: %s",
                           fbr_strerror(errno));
 
-        if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
         return rc;
     }
     return fd;
@@ -477,9 +477,7 @@ static int open_pipes(int ours[2], int theirs[2], struct fbr_error *err)
 static void close_ends(int ends[2])
 {
     for (int i = 0; i < 2; i++) {
-        if (ends[i] >= 0)
-            close(ends[i]);
-        ends[i] = -1;
+        ends[i] = fbr_fds_close(ends[i]);
     }
 }
 
@@ -518,10 +516,8 @@ static void free_copy(struct copy *c)
 {
     close_ends(c->ours);
     close_ends(c->theirs);
-    if (c->ticket >= 0)
-        close(c->ticket);
-    if (c->folder >= 0)
-        close(c->folder);
+    fbr_fds_close(c->ticket);
+    fbr_fds_close(c->folder);
     free((void *)(uintptr_t)c->order.env);
     fbr_kept_job_free(c->kept);
     free(c);

@@ -17,6 +17,7 @@
 #include "backends/slurm/slurm_state.h"
 #include "backends/tool/tool.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/net/tcp.h"
 
@@ -180,8 +181,7 @@ static int call_munge(const char *path)
 {
     int fd = fbr_unix_connect(path);
 
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     /* busy, or unknown: not an error */
     return fd >= 0 || fd == -EAGAIN || fd == -ENAMETOOLONG || fd == -EMFILE ? 0 : fd;
 }

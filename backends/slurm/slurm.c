@@ -19,6 +19,7 @@
 #include "backends/slurm/slurm_state.h"
 #include "backends/slurm/steps.h"
 #include "backends/tool/tool.h"
+#include "runtime/base/fds.h"
 #include "runtime/net/host_address.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/log.h"
@@ -257,8 +258,7 @@ static int forward_file(const char *path, int stream, const struct fbr_backend_r
         r->out(r->user, stream, data, (size_t)n);
     if (n < 0)
         snprintf(why, size, "%.300s: %s", path, fbr_strerror(errno));
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     return n < 0 ? -EIO : 0;
 }
 

@@ -37,6 +37,7 @@
 #include "backends/slurm/slurm_lines.h"
 #include "backends/tool/tool.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
 #define MAX_NODES 65536
@@ -396,8 +397,7 @@ static int launch(struct step *j, struct fbr_error *err)
         (rc = in = fbr_ticket_pipe_send(s->env.loop, job->ticket, job->ticket_len, true, err)) < 0)
         goto done;
     rc = fbr_tool_start(s->processes, w.at, env, in, j, &j->process, err);
-    if (in >= 0)
-        close(in);
+    fbr_fds_close(in);
     if (j->node)
         j->node->used += rc == 0;
 done:
@@ -654,8 +654,7 @@ static void end_all(struct fbr_slurm_steps *s)
         now = fbr_now_ms();
         if (fd >= 0 && now < until)
             poll(&ended, 1, (int)(until - now));
-        if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
     }
 }
 

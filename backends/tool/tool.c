@@ -15,6 +15,7 @@
 
 #include "backends/tool/ticket_pipe.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/program/spawn.h"
 #include "runtime/program/subprocess.h"
 
@@ -99,8 +100,7 @@ static int launch(struct running *t, const struct fbr_tool *tool, struct fbr_err
         return in;
     rc = fbr_tool_start(t->tools->processes, tool->words->at, tool->env ? tool->env : fbr_environ(),
                         in, t, &t->process, err);
-    if (in >= 0)
-        close(in);
+    fbr_fds_close(in);
     return rc;
 }
 

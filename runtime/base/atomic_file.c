@@ -230,8 +230,7 @@ static int make(const char *path, char *name, size_t size, bool dir)
         if (fd >= 0 && hold(fd, name))
             return fd;
         rc = fd < 0 ? -errno : -EAGAIN;
-        if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
         if (rc != -EAGAIN && rc != -ENOENT) {
             if (dir)
                 rmdir(name);

@@ -445,8 +445,7 @@ static char *file_slurp(const char *path, bool trusted, size_t *len, const char 
     *rc = 0;
     *why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, trusted);
     if (*why) {
-        if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
         return NULL;
     }
     *rc = fbr_fds_read_all(fd, MAX_FILE, &text, len);

@@ -131,8 +131,7 @@ ssize_t fbr_fds_read_file(const char *path, char *out, size_t size)
     }
     if (n < 0 && len == 0)
         len = -errno;
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     out[len > 0 ? len : 0] = '\0';
     return len;
 }
@@ -155,8 +154,7 @@ int fbr_fds_read_all(int fd, size_t max, char **text, size_t *len)
         if (got > max)
             rc = -EFBIG;
     }
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     if (rc < 0) {
         free(data);
         return rc;

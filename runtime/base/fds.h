@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "runtime/base/error.h"
 
@@ -21,6 +22,14 @@ void fbr_fds_raise(void);
 /* Returns the soft limit before fbr_fds_raise(). Programs that we start get this limit, because
  * some of them pass descriptors to select(). 0: the limit was not raised. */
 unsigned long fbr_fds_before(void);
+
+/* Closes a descriptor; a negative one is none. Returns -1, for the variable that had it. */
+static inline int fbr_fds_close(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
 
 /* Checks that `now` descriptors are free, and `later` more, and reserves the `later` ones until
  * fbr_fds_release(). -EMFILE and a sentence: too few are free. Any thread. */

@@ -119,8 +119,6 @@ void fbr_copy_drop(struct fbr_copy_file *f)
 {
     if (f->named)
         unlink(f->beside);
-    if (f->fd >= 0)
-        close(f->fd);
-    f->fd = -1;
+    f->fd = fbr_fds_close(f->fd);
     f->named = false;
 }

@@ -94,9 +94,7 @@ static uint32_t pid_of(int32_t rank)
 
 static void close_fd(int *fd)
 {
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
+    *fd = fbr_fds_close(*fd);
 }
 
 /* Makes a pipe: *theirs is the child's end, *end is ours, which does not block. */

@@ -17,6 +17,7 @@
 
 #include <utlist.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/proc/process.h"
 #include "runtime/base/printable.h"
 
@@ -345,7 +346,6 @@ void fbr_run_control_close(struct fbr_run_control *c, int code, const char *repo
     if (c->listener)
         uv_close((uv_handle_t *)c->listener, on_listener_closed);
     fbr_timer_fini(&c->keep);
-    if (c->held_fd >= 0)
-        close(c->held_fd);
+    fbr_fds_close(c->held_fd);
     free(c);
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/inspect/registry.h"
 #include "runtime/proc/rundir.h"
 
@@ -91,8 +92,7 @@ static bool is_locked(const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0;
 
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     return locked;
 }
 
@@ -219,8 +219,7 @@ static bool remove_run(const char *root, const struct kept *k,
         fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) == 0 : errno == ENOENT && time(NULL) - k->last > 60;
     if (mine && (!wanted || wanted(user, dir)))
         fbr_rundir_remove_tree(dir);
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     return mine;
 }
 

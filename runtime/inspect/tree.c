@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
+
 /* ---- Messages ---- */
 
 bool fbr_tree_is_name(const char *name)
@@ -69,8 +71,7 @@ int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], str
     else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
         rc = fbr_fail(err, -EINVAL, "%.300s is not a regular file", path);
     if (rc < 0) {
-        if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
         return rc;
     }
     *mode = st.st_mode & 0777;

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/net/loop.h"
 #include "runtime/net/sock.h"
 #include "runtime/net/pipe_frames.h"
@@ -210,8 +211,7 @@ void fbr_data_client_close(struct fbr_data_client *u)
 {
     if (!u)
         return;
-    if (u->fd >= 0)
-        close(u->fd);
+    fbr_fds_close(u->fd);
     fbr_pipe_frames_in_fini(&u->frames);
     fbr_sock_close(u->sock);
     fbr_sock_free(u->unsent);

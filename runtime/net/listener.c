@@ -10,6 +10,7 @@
 
 #include <utlist.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/net/conn_priv.h"
 #include "runtime/base/log.h"
 #include "runtime/net/tcp.h"
@@ -336,8 +337,7 @@ void fbr_listener_close(struct fbr_listener *l)
         unlink(l->path);
     if (l->poll.data)
         uv_close((uv_handle_t *)&l->poll, on_closed);
-    if (l->fd >= 0)
-        close(l->fd);
+    fbr_fds_close(l->fd);
     if (!l->poll.data)
         free(l);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/base/sync.h"
 
 #define LATE_MS 10 /* a timer that is so late lets the loop read first */
@@ -86,8 +87,7 @@ static void take_first_three(void)
     do
         fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
 }
 
 int fbr_loop_open(struct fbr_loop **out, struct fbr_error *err)

@@ -20,6 +20,7 @@
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 #include "runtime/net/pipe_frames.h"
 
@@ -106,8 +107,7 @@ int fbr_relay_open(struct fbr_relay **out, const void *first, size_t len, size_t
 
 static void free_line(struct line *l)
 {
-    if (l->fd >= 0)
-        close(l->fd);
+    fbr_fds_close(l->fd);
     fbr_pipe_frames_in_fini(&l->in);
     fbr_pipe_frames_out_fini(&l->out);
     free(l);
@@ -128,10 +128,8 @@ void fbr_relay_close(struct fbr_relay *r)
         HASH_DELETE(hh, r->lines, l);
         free_line(l);
     }
-    if (r->ep >= 0)
-        close(r->ep);
-    if (r->wake >= 0)
-        close(r->wake);
+    fbr_fds_close(r->ep);
+    fbr_fds_close(r->wake);
     pthread_mutex_destroy(&r->lock);
     free(r);
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/fds.h"
 
 #define BUFFER_SIZE (1024 * 1024) /* per direction, as far as the kernel allows it */
 #define AGAIN_MS 10               /* time until the next try to connect */
@@ -122,10 +123,8 @@ void fbr_sp_client_close(struct fbr_sp_client *c)
 {
     if (!c)
         return;
-    if (c->room >= 0)
-        close(c->room);
-    if (c->fd >= 0)
-        close(c->fd);
+    fbr_fds_close(c->room);
+    fbr_fds_close(c->fd);
     fbr_sp_in_fini(&c->in);
     free(c->scratch);
     free(c);

@@ -187,8 +187,7 @@ static void end(struct fbr_sp_conn *c, int why)
 
 static void free_conn(struct fbr_sp_conn *c)
 {
-    if (c->fd >= 0)
-        close(c->fd);
+    fbr_fds_close(c->fd);
     fbr_sock_free(c->msg);
     fbr_sp_in_fini(&c->in);
     pthread_mutex_destroy(&c->lock);
@@ -509,14 +508,11 @@ void fbr_sp_server_close(struct fbr_sp_server *s)
     free_all(&s->unproven);
     free_all(&s->proven);
     free_all(&s->dead);
-    if (s->listening >= 0)
-        close(s->listening);
+    fbr_fds_close(s->listening);
     if (s->local && *s->url)
         unlink(path_of(s->url));
-    if (s->ep >= 0)
-        close(s->ep);
-    if (s->wake >= 0)
-        close(s->wake);
+    fbr_fds_close(s->ep);
+    fbr_fds_close(s->wake);
     fbr_fds_release(s->reserved);
     free(s->scratch);
     free(s);

@@ -59,8 +59,7 @@ static void destroy(struct fiber_process *p)
     fbr_process_fds_release(p, p->fds);
     fbr_process_release_ends(p, NULL);
     free(p->holds);
-    if (p->sentinel >= 0)
-        close(p->sentinel);
+    fbr_fds_close(p->sentinel);
     fbr_buf_fini(&p->start);
     fbr_buf_fini(&p->strings);
     free(p->env);

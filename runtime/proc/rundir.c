@@ -66,8 +66,7 @@ bool fbr_rundir_is_held(const char *dir)
 {
     int fd = lock_dir(dir, LOCK_EX);
 
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
     return fd == -EWOULDBLOCK;
 }
 
@@ -216,8 +215,7 @@ static void clear_away_dead(const char *root)
     if (!seize(root, &fd))
         return;
     clear_away(root);
-    if (fd >= 0)
-        close(fd);
+    fbr_fds_close(fd);
 }
 
 /* Several processes may call this at once: no process uses a dead master's name again, and the name
@@ -331,8 +329,7 @@ static void sweep_shm(const char *base, bool (*found)(void *user, const char *ro
         snprintf(path, sizeof(path), SHM "/%s", e->d_name);
         if (shm_is_dead(path, base, &fd) && (!found || found(user, path)))
             clear_away_shm(path, fd);
-        if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
     }
     if (d)
         closedir(d);
@@ -378,8 +375,7 @@ static int make_shm(struct fbr_rundir *d)
         write(fd, text, (size_t)n) != n || rename(made, d->shm) < 0) {
         rc = errno ? -errno : -EIO;
         fbr_rundir_remove_tree(made);
-        if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
         return rc == -ENOTEMPTY || rc == -EEXIST ? 0 : rc; /* another process was faster */
     }
     if (d->shared)
@@ -416,8 +412,7 @@ static int hold_shm(struct fbr_rundir *d)
     snprintf(path, sizeof(path), "%s/run", d->shm);
     if (d->shm_fd >= 0 && is_there(d->shm_fd, path))
         return 0;
-    if (d->shm_fd >= 0)
-        close(d->shm_fd);
+    fbr_fds_close(d->shm_fd);
     d->shm_fd = share_file(path, 0, F_OFD_SETLK);
     return d->shm_fd < 0 ? d->shm_fd : 0;
 }
@@ -600,8 +595,7 @@ static int share_lock(struct fbr_rundir *d)
     named = d->lock_fd >= 0 && link(made, path) == 0;
     unlink(made);
     if (!named) { /* it is there already, or links are not possible here */
-        if (d->lock_fd >= 0)
-            close(d->lock_fd);
+        fbr_fds_close(d->lock_fd);
         d->lock_fd = share_file(path, O_CREAT, F_SETLK);
     }
     return d->lock_fd < 0 ? d->lock_fd : 0;
@@ -670,9 +664,7 @@ void fbr_rundir_keep(struct fbr_rundir *d)
     if (d->held_fd < 0)
         d->held_fd = fbr_rundir_hold(d->root);
     if (d->lock_fd < 0 || !is_there(d->lock_fd, path)) {
-        if (d->lock_fd >= 0)
-            close(d->lock_fd);
-        d->lock_fd = -1;
+        d->lock_fd = fbr_fds_close(d->lock_fd);
         rc = d->master ? take_lock(d) : share_lock(d);
     }
     if (rc < 0)
@@ -693,8 +685,7 @@ void fbr_rundir_remove(struct fbr_rundir *d)
     if (d->master)
         fbr_rundir_wreck(d->root);
     for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
+        fbr_fds_close(fds[i]);
     if (d->shared)
         clear_away_dead(d->root);
     d->lock_fd = d->shm_fd = d->held_fd = -1;

@@ -106,8 +106,7 @@ static void empty_slots(void)
     for (int i = 0; i < FBR_SPAWN_FDS && null >= 0; i++)
         if (slots[i] >= 0)
             dup3(null, slots[i], O_CLOEXEC);
-    if (null >= 0)
-        close(null);
+    fbr_fds_close(null);
 }
 
 struct launch {
@@ -441,8 +440,7 @@ int fbr_spawn(const struct fbr_spawn *wanted, pid_t *pid_out, int *pidfd_out, st
     }
     if (l.code) {
         waitpid(pid, NULL, 0);
-        if (pidfd >= 0)
-            close(pidfd);
+        fbr_fds_close(pidfd);
         if (!strcmp(l.step, "working directory"))
             return fbr_fail(err, l.code, "cannot start %s: its working directory %s: %s", s->file,
                             s->workdir, fbr_strerror(l.code));
@@ -488,8 +486,7 @@ void fbr_spawn_sweep(pid_t leader)
                  fbr_strerror(-errno));
     else if (sweep_once(dir, leader))
         sweep_once(dir, leader);
-    if (dir >= 0)
-        close(dir);
+    fbr_fds_close(dir);
 }
 
 /* ---- Finding programs ---- */

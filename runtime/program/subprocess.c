@@ -11,6 +11,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/program/spawn.h"
 
 #define PIECE 65536
@@ -54,12 +55,6 @@ static int collect(const struct fbr_subprocess *p, struct pollfd wait[3], struct
     return p->stop && atomic_load(p->stop) ? -ECANCELED : -ETIMEDOUT;
 }
 
-static void close_end(int fd)
-{
-    if (fd >= 0)
-        close(fd);
-}
-
 int fbr_subprocess_run(const struct fbr_subprocess *p, struct fbr_buf *out, int *code,
                        struct fbr_error *err)
 {
@@ -78,8 +73,8 @@ int fbr_subprocess_run(const struct fbr_subprocess *p, struct fbr_buf *out, int 
     s.fds[1] = ends[1];
     s.fds[2] = p->said ? errs[1] : p->errors;
     rc = fbr_spawn(&s, &pid, &pidfd, err);
-    close_end(ends[1]);
-    close_end(errs[1]);
+    fbr_fds_close(ends[1]);
+    fbr_fds_close(errs[1]);
     ends[1] = errs[1] = -1;
     if (rc < 0)
         goto done;
@@ -94,8 +89,8 @@ int fbr_subprocess_run(const struct fbr_subprocess *p, struct fbr_buf *out, int 
     *code = how.si_code == CLD_EXITED ? how.si_status : -how.si_status;
 done:
     for (int i = 0; i < 2; i++) {
-        close_end(ends[i]);
-        close_end(errs[i]);
+        fbr_fds_close(ends[i]);
+        fbr_fds_close(errs[i]);
     }
     return rc;
 }
