@@ -36,14 +36,11 @@ static void send_finding(int fd, enum fbr_finding state, const char *what, const
                          const char *mend)
 {
     struct finding f = {.state = state};
-    ssize_t n;
 
     snprintf(f.what, sizeof(f.what), "%s", what);
     snprintf(f.text, sizeof(f.text), "%s", text);
     snprintf(f.mend, sizeof(f.mend), "%s", mend);
-    do
-        n = write(fd, &f, sizeof(f));
-    while (n < 0 && errno == EINTR);
+    TEMP_FAILURE_RETRY(write(fd, &f, sizeof(f)));
 }
 
 struct looker {

@@ -61,9 +61,7 @@ static int receive(struct run_client *run, uint64_t until)
 
     if (!room)
         return -ENOMEM;
-    do
-        rc = poll(&p, 1, fbr_ms_until(until));
-    while (rc < 0 && errno == EINTR);
+    rc = TEMP_FAILURE_RETRY(poll(&p, 1, fbr_ms_until(until)));
     if (rc == 0)
         return -ETIMEDOUT;
     n = recv(run->fd, room, 1 << 16, 0);

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "runtime/proc/context.h"
 
@@ -52,9 +53,7 @@ static int poll_until(struct pollfd *fds, int n, int timeout_ms)
     uint64_t deadline = fbr_deadline(timeout_ms);
     int rc;
 
-    do
-        rc = poll(fds, (nfds_t)n, fbr_ms_until(deadline));
-    while (rc < 0 && errno == EINTR);
+    rc = TEMP_FAILURE_RETRY(poll(fds, (nfds_t)n, fbr_ms_until(deadline)));
     return rc < 0 ? -errno : rc;
 }
 

@@ -118,9 +118,7 @@ static int lock(int fd, int how)
 {
     int rc;
 
-    do
-        rc = flock(fd, how);
-    while (rc < 0 && errno == EINTR);
+    rc = TEMP_FAILURE_RETRY(flock(fd, how));
     return rc < 0 ? -errno : 0;
 }
 

@@ -177,9 +177,7 @@ static bool wait_for_writer(int fd)
 
     if (fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
         return true;
-    do
-        n = poll(&p, 1, fbr_ms_until(until));
-    while (n < 0 && errno == EINTR);
+    n = TEMP_FAILURE_RETRY(poll(&p, 1, fbr_ms_until(until)));
     return n > 0;
 }
 

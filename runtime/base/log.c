@@ -88,11 +88,7 @@ static bool stderr_takes(unsigned wait_ms)
 /* Writes the line once. Bytes that a full or broken stderr does not take are lost. */
 static void write_line(const char *line, size_t len)
 {
-    ssize_t n;
-
-    do
-        n = write(STDERR_FILENO, line, len);
-    while (n < 0 && errno == EINTR);
+    TEMP_FAILURE_RETRY(write(STDERR_FILENO, line, len));
 }
 
 /* Formats the beginning of each line: "fiber[4711]: warn: ". */

@@ -326,9 +326,9 @@ int fbr_spawn_wait(pid_t pid, int pidfd, siginfo_t *how, struct rusage *use)
     bool by_fd = clone_flags & CLONE_PIDFD;
     long rc;
 
-    do /* the system call: the C library's function does not return the usage */
-        rc = syscall(SYS_waitid, by_fd ? P_PIDFD : P_PID, by_fd ? pidfd : pid, how, WEXITED, use);
-    while (rc < 0 && errno == EINTR);
+    /* the system call: the C library's function does not return the usage */
+    rc = TEMP_FAILURE_RETRY(
+        syscall(SYS_waitid, by_fd ? P_PIDFD : P_PID, by_fd ? pidfd : pid, how, WEXITED, use));
     return rc < 0 ? -errno : 0;
 }
 
