@@ -599,6 +599,8 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
         self._thread = None
         self._asked = False  # a task was given
         self._ending = threading.Lock()  # taken for ever by the one that ends the workers
+        self._ender = None  # the thread that does,
+        self._ended = threading.Event()  # and that they have ended
         self._known = {}  # name of a worker -> its process
         self._opening = threading.Lock()
         self._to_open = initializer, tuple(initargs), maxtasksperchild, workers_per_job, idle, job
@@ -1060,9 +1062,12 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
         """Waits until all tasks are done and the workers have ended. close() or terminate() comes first."""
         if self._state == RUN:
             raise ValueError("Pool is still running")
-        if self._state == CLOSE and not self._ending.locked():
-            self._drain()
-            self._end()
+        if self._state == CLOSE:
+            if not self._ending.locked():
+                self._drain()
+                self._end()
+            if self._ender != threading.get_ident():  # another one looked at the workers first
+                self._ended.wait()
         if self._thread is not threading.current_thread() and not self._is_in_handler():
             self._run(lambda: not (self._needs or self._calls or self._calling), None, None)
 
@@ -1108,8 +1113,12 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
         """Ends the workers, and what is not done with them; once, whichever threads and signal handlers ask for it."""
         if not self._ending.acquire(blocking=False):
             return
+        self._ender = threading.get_ident()
         gone = _mp_context.ProcessError("the pool was terminated")
-        self._core.close()
+        try:
+            self._core.close()
+        finally:
+            self._ended.set()
         with self._feeding:
             feeds, self._feeds = self._feeds, []
             for feed in (*feeds, *self._sources):

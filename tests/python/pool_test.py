@@ -4,6 +4,7 @@ documentation of multiprocessing.pool.
 SPDX-License-Identifier: Apache-2.0
 """
 import asyncio
+import atexit
 import collections
 import functools
 import gc
@@ -963,6 +964,21 @@ def test_workers_of_a_closed_pool_end_when_all_is_done(tmp_path, wait):
         (tmp_path / "up").unlink()
         p.join()
         del kept
+
+
+def test_join_waits_for_a_thread_that_ends_the_workers():
+    """It looks at them, and so it ends them when all is done."""
+    p = mp.Pool(2, atexit.register, (time.sleep, 0.5))
+    pids = [w.pid for w in p._pool]
+    p.map(square, range(4))
+    p.close()
+    looks = threading.Thread(target=mp.active_children)
+    looks.start()
+    while not p._ending.locked():
+        time.sleep(0.001)
+    p.join()
+    assert not [number for number in pids if os.path.exists("/proc/%d" % number)]
+    looks.join()
 
 
 def test_terminate_fails_what_is_not_done(tmp_path):
