@@ -7,10 +7,13 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import sys
+import time
 
 import _thread
 
 from . import __version__, _fiber
+
+INTERRUPT_S = 5  # for children that Ctrl-C has reached, after the end of the program
 
 _lock = _thread.RLock()
 _started = False
@@ -94,12 +97,18 @@ def _end_with_interpreter():
 
 
 def _pass_interrupt_on():
-    """Ends the children of a program that Ctrl-C ends: the terminal has not sent them a signal."""
+    """Ends the children of a program that an interrupt ends: they have got none, unless it came from the terminal."""
     from .process import Process, _mp
-    if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
-        for child in _mp.active_children():
-            if isinstance(child, Process):
-                child.terminate()
+    if getattr(sys, "last_type", None) is not KeyboardInterrupt or hasattr(sys, "ps1"):
+        return
+    children = [child for child in _mp.active_children() if isinstance(child, Process)]
+    end = time.monotonic() + (INTERRUPT_S if _fiber.ctrl_c_came() else 0)
+    try:
+        for child in children:
+            child.join(max(end - time.monotonic(), 0))
+    finally:
+        for child in children:
+            child.terminate()
 
 
 def end():

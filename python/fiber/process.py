@@ -40,7 +40,8 @@ class Popen(_pickling.Spawning):
         self.kept = []  # shared tensors in the arguments: the child opens their memory by descriptors of this process
         self.pipes = []  # ends of pipes in the process's arguments, which it holds from its start on
         work = self._work(process)
-        self._handle = core.Process(work, name=job_name(process.name), pipes=self.pipes, **job_of(process))
+        self._handle = core.Process(work, name=job_name(process.name), pipes=self.pipes,
+                                    ctrl_c=not hasattr(sys, "ps1"), **job_of(process))
         del self.pipes
         self.sentinel = self._handle.sentinel()
 

@@ -24,6 +24,14 @@
 
 #include "fiber.h"
 
+/* ---- ctrl_c.c ---- */
+
+/* From now on Ctrl-C in a terminal sends SIGINT to that process, too, or ends it if it does not run
+ * yet. Returns 0 or a negative errno. Does not need the GIL. */
+int fpy_ctrl_c_follow(struct fiber_process *p);
+/* Call it before the handle is closed; also without the call above. */
+void fpy_ctrl_c_leave(struct fiber_process *p);
+
 /* ---- extension.c ---- */
 
 /* Makes the type and adds it under the last part of its name. Returns 0, or -1 with an

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 PART(library)
 PART(process)
+PART(ctrl_c)
 PART(pipe)
 PART(queue)
 PART(ring)

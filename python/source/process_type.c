@@ -46,8 +46,8 @@ static void free_ends(PyObject *list, struct fiber_pipe **ends, Py_ssize_t n)
 
 static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *words[] = {"work",  "name",    "cpus",    "gpus",  "memory",
-                            "image", "backend", "workdir", "pipes", NULL};
+    static char *words[] = {"work",    "name",    "cpus",  "gpus",   "memory", "image",
+                            "backend", "workdir", "pipes", "ctrl_c", NULL};
     struct fiber_process_options o = {.size = sizeof(o)};
     struct process *p = (struct process *)self;
     struct fiber_pipe **ends;
@@ -56,11 +56,11 @@ static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
     unsigned long long memory = 0;
     const char *work;
     Py_ssize_t len;
-    int rc;
+    int rc, ctrl_c = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#|$zdiKzzzO!:Process", words, &work, &len,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#|$zdiKzzzO!p:Process", words, &work, &len,
                                      &o.job.name, &o.job.cpus, &o.job.gpus, &memory, &o.job.image,
-                                     &o.backend, &o.job.workdir, &PyList_Type, &pipes))
+                                     &o.backend, &o.job.workdir, &PyList_Type, &pipes, &ctrl_c))
         return -1;
     if (p->handle) {
         PyErr_SetString(PyExc_RuntimeError, "the process has already started");
@@ -74,6 +74,8 @@ static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
     o.npipes = (size_t)n;
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_process_start(&p->handle, fpy_child_main, work, (size_t)len, &o);
+    if (rc == 0 && ctrl_c)
+        fpy_ctrl_c_follow(p->handle); /* at a limit of threads Ctrl-C ends the parent alone */
     Py_END_ALLOW_THREADS;
     free_ends(pipes, ends, n);
     if (rc < 0)
@@ -81,7 +83,13 @@ static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
     return rc < 0 ? -1 : 0;
 }
 
-FPY_DEALLOC(process, fiber_process_close)
+static void close_process(struct fiber_process *p)
+{
+    fpy_ctrl_c_leave(p);
+    fiber_process_close(p);
+}
+
+FPY_DEALLOC(process, close_process)
 
 FPY_WAIT(process, join, fpy_raise)
 
@@ -169,8 +177,9 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_doc,
      "Process(work, *, name=None, cpus=0.0, gpus=0, memory=0, image=None, backend=None, "
-     "workdir=None, pipes=[])\n--\n\nStarts a process that runs fiber._child.run(work). It holds "
-     "the ends of pipes that\nare listed from its start on."},
+     "workdir=None, pipes=[], ctrl_c=False)\n--\n\nStarts a process that runs "
+     "fiber._child.run(work). It holds the ends of pipes that\nare listed from its start on. "
+     "ctrl_c: Ctrl-C ends it, too."},
     {0, NULL},
 };
 

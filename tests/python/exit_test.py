@@ -111,6 +111,68 @@ def test_ctrl_c_ends_a_join(tmp_path):
         assert p.wait(LONG) == 0
 
 
+@pytest.fixture
+def terminal(tmp_path):
+    """Starts a program on a terminal of its own: the process, and the descriptor with which one types."""
+    ours, theirs = os.openpty()
+    started = []
+
+    def start(text):
+        (tmp_path / "prog.py").write_text(text)
+        started.append(subprocess.Popen(["setsid", "--ctty", sys.executable, "prog.py"], cwd=tmp_path, stdin=theirs,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        return started[0], ours
+
+    yield start
+    for p in started:
+        with p:
+            p.kill()
+    os.close(ours)
+    os.close(theirs)
+
+
+LOOPS = """if 1:
+    import fiber as mp, signal, sys
+    def main(up):
+        try:
+            up.put(1)
+            signal.pause()
+        finally:
+            print("cleans up")
+    if __name__ == "__main__":
+        up = mp.Queue()
+        children = [mp.Process(target=main, args=(up,)) for _ in range(2)]
+        for child in children:
+            child.start()
+        up.get(), up.get()
+        try:
+            print("begun", flush=True)
+            children[0].join()
+        except KeyboardInterrupt:
+            END
+"""
+
+
+@pytest.mark.parametrize("end, code", [
+    ("sys.exit(9)", 9), ("[c.join() for c in children]; print([c.exitcode for c in children])", 0),
+    ("raise", -signal.SIGINT)])
+def test_ctrl_c_of_a_terminal_reaches_children(terminal, end, code):
+    p, keys = terminal(LOOPS.replace("END", end))
+    assert p.stdout.readline() == "begun\n"
+    os.write(keys, b"\x03")
+    out, _ = p.communicate(timeout=LONG)
+    assert p.returncode == code, out
+    assert out.count("cleans up\n") == 2 and out.count("Process Process-") == 2, out
+    assert "print" not in end or out.endswith("[1, 1]\n"), out
+
+
+def test_an_interrupt_of_the_parent_alone_does_not_reach_children(terminal):
+    p, _ = terminal(LOOPS.replace("END", "print([c.is_alive() for c in children]); [c.kill() for c in children]"))
+    assert p.stdout.readline() == "begun\n"
+    p.send_signal(signal.SIGINT)
+    assert p.communicate(timeout=LONG)[0] == "[True, True]\n"
+
+
 def test_children_end_with_a_killed_parent(tmp_path):
     (tmp_path / "prog.py").write_text("""if 1:
         import fiber as mp, signal, os
