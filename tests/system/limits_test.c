@@ -160,11 +160,15 @@ static int few_descriptors(int *argc, char ***argv, bool late)
     return rc;
 }
 
+static int have_own_mounts(void)
+{
+    return unshare(CLONE_NEWNS) < 0 ? -1 : mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+}
+
 /* In a mount namespace of our own, with a small file system at `where`. */
 static int small_disk(const char *where, const char *options, unsigned long flags)
 {
-    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("tmpfs", where, "tmpfs", 0, options) < 0)
+    if (have_own_mounts() < 0 || mount("tmpfs", where, "tmpfs", 0, options) < 0)
         return -errno;
     return flags && mount(NULL, where, NULL, MS_REMOUNT | flags, NULL) < 0 ? -errno : 0;
 }
@@ -172,8 +176,7 @@ static int small_disk(const char *where, const char *options, unsigned long flag
 static int read_only_tmp(void)
 {
     unsetenv("XDG_RUNTIME_DIR");
-    return unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-                   mount("/tmp", "/tmp", NULL, MS_BIND, NULL) < 0 ||
+    return have_own_mounts() < 0 || mount("/tmp", "/tmp", NULL, MS_BIND, NULL) < 0 ||
                    mount(NULL, "/tmp", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL) < 0
                ? -errno
                : 0;
