@@ -105,7 +105,8 @@ def _pass_interrupt_on():
     end = time.monotonic() + (INTERRUPT_S if _fiber.ctrl_c_came() else 0)
     try:
         for child in children:
-            child.join(max(end - time.monotonic(), 0))
+            if not child.daemon:
+                child.join(max(end - time.monotonic(), 0))
     finally:
         for child in children:
             child.terminate()

@@ -166,6 +166,28 @@ def test_ctrl_c_of_a_terminal_reaches_children(terminal, end, code):
     assert "print" not in end or out.endswith("[1, 1]\n"), out
 
 
+def test_ctrl_c_does_not_wait_for_a_daemon_that_ignores_it(terminal):
+    p, keys = terminal("""if 1:
+        import fiber as mp, fiber._core, signal
+        def main(up):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            up.put(1)
+            while True:
+                signal.pause()
+        if __name__ == "__main__":
+            fiber._core.INTERRUPT_S = 3600
+            up = mp.Queue()
+            mp.Process(target=main, args=(up,), daemon=True).start()
+            up.get()
+            print("begun", flush=True)
+            signal.pause()
+    """)
+    assert p.stdout.readline() == "begun\n"
+    os.write(keys, b"\x03")
+    out, _ = p.communicate(timeout=LONG)
+    assert p.returncode == -signal.SIGINT, out
+
+
 def test_an_interrupt_of_the_parent_alone_does_not_reach_children(terminal):
     p, _ = terminal(LOOPS.replace("END", "print([c.is_alive() for c in children]); [c.kill() for c in children]"))
     assert p.stdout.readline() == "begun\n"
