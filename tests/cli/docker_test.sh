@@ -179,8 +179,8 @@ expect 0 '^removed +docker job fiber-test-a of run aaaaaaaa' 'gc' fiber gc
 expect 0 '^kept +docker job fiber-test-c .*not on this host .elsewhere:1' 'gc keeps' fiber gc
 lacks 'fiber-test-[ab]' 'gc of what is gone, or lives'
 expect 0 '-> fiber gc --all cccccccc, or docker rm -f [0-9a-f]{12}' 'gc tells the command' fiber gc
-expect 0 '^nothing to remove' 'gc of another run' fiber gc --all dddd
-expect 0 '^removed +docker job fiber-test-c' 'gc --all' fiber gc --all --backend docker cccc
+expect 0 '^nothing to remove' 'gc of another run' fiber gc --all dddddddd
+expect 0 '^removed +docker job fiber-test-c' 'gc --all' fiber gc --all --backend docker cccccccc
 "$bed" api GET /containers/fiber-test-b/json >/dev/null || { echo "a job of a living master was removed"; bad=1; }
 kill -KILL $pid
 wait $pid || :
@@ -205,10 +205,10 @@ ends fiber-test-d
 ends fiber-test-f
 expect 0 '^\[fiber-test-d\] said$' 'logs of a lost run' fiber logs --tag dddddddd
 grep -q '^\[fiber-test-d\] open$' said || { echo "a line without an end"; cat said; bad=1; }
-expect 0 '^cried$' 'logs of one job' fiber logs dddd fiber-test-d
+expect 0 '^cried$' 'logs of one job' fiber logs dddddddd fiber-test-d
 expect 0 '^last$' 'logs -f ends with the job' fiber logs -f --backend docker ffffffff
-expect 1 'has no job nobody; it has fiber-test-[de], fiber-test-[de]$' 'logs of no job' fiber logs dddd nobody
-expect 1 'several runs have an id that begins with ff' 'two runs' fiber logs fff
+expect 1 'has no job nobody; it has fiber-test-[de], fiber-test-[de]$' 'logs of no job' fiber logs dddddddd nobody
+expect 1 'several runs have an id that begins with fffffff' 'two runs' fiber logs fffffff
 expect 1 'no run of yours on this host has the name abcdef' 'no such run' fiber logs abcdef
 expect 1 'only its master, .* can forward a signal' 'a signal' fiber kill -s USR1 dddddddd
 expect 1 'has no job nobody' 'kill of no job' fiber kill dddddddd nobody

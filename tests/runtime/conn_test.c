@@ -212,6 +212,12 @@ static void unix_a_hostile_length(void **state)
     fbr_buf_fini(&hello);
 }
 
+/* The loop's thread reads it. */
+static void set_limit(uint64_t bytes)
+{
+    __atomic_store_n(&held.limit, bytes, __ATOMIC_RELAXED);
+}
+
 /* A frame of 64 MiB, of which all but the end comes, where 1 MiB may be kept. */
 static void unix_half_of_a_long_frame_is_bounded(void **state)
 {
@@ -223,7 +229,7 @@ static void unix_half_of_a_long_frame_is_bounded(void **state)
     size_t all = 0;
 
     (void)state;
-    held.limit = 1 << 20;
+    set_limit(1 << 20);
     put_hello(&hello, secret_of_good);
     fbr_put(&hello, head, sizeof(head));
     assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
@@ -267,7 +273,7 @@ static void unix_a_peer_that_asks_and_does_not_read(void **state)
     int fd = stranger();
 
     (void)state;
-    held.limit = 8 << 20;
+    set_limit(8 << 20);
     put_hello(&hello, secret_of_good);
     assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
     wait_for(&admitted, 1);
