@@ -329,21 +329,30 @@ static bool is_silent(const struct run_hosts *h)
     return h->of_file;
 }
 
-/* Spreads the ranks beyond the slots evenly, but gives no host more than its max_slots. */
-static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wish,
-                  struct fbr_error *err)
+/* How many more ranks the host may have within its slots, or beyond them. */
+static int64_t room_of(const struct run_hosts *h, size_t i, const struct run_hosts_wish *wish,
+                       bool beyond)
 {
-    while (left > 0) {
-        int open = 0, share;
+    const struct run_host *host = &h->at[i];
+    int64_t slots = wish->per_node ? wish->per_node : slots_of(host);
+    int64_t most = wish->per_node || !host->most ? INT64_MAX : host->most;
 
+    return (beyond ? most : slots) - h->ranks[i];
+}
+
+/* Adds ranks evenly; the first hosts get one more. Returns the number of ranks for which there is
+ * no room. */
+static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wish, bool beyond)
+{
+    int open = 1, share;
+
+    while (left > 0 && open > 0) {
+        open = 0;
         for (size_t i = 0; i < h->n; i++)
-            open += wish->per_node || !h->at[i].most || h->ranks[i] < h->at[i].most;
-        if (!open)
-            return fbr_fail(err, -EINVAL, "%d ranks are more than the max_slots of all %zu hosts",
-                            wish->size, h->n);
-        share = left / open ? left / open : 1;
+            open += room_of(h, i, wish, beyond) > 0;
+        share = open && left > open ? left / open : 1;
         for (size_t i = 0; i < h->n && left > 0; i++) {
-            int64_t room = wish->per_node || !h->at[i].most ? share : h->at[i].most - h->ranks[i];
+            int64_t room = room_of(h, i, wish, beyond);
             int more = room < share ? (int)room : share;
 
             if (room <= 0)
@@ -353,7 +362,7 @@ static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wi
             left -= more;
         }
     }
-    return 0;
+    return left;
 }
 
 static int too_many(const struct run_hosts *h, const struct run_hosts_wish *wish, int64_t slots,
@@ -376,24 +385,35 @@ static int too_many(const struct run_hosts *h, const struct run_hosts_wish *wish
                     example);
 }
 
+/* Fills one host after the other. Returns the number of ranks for which there is no slot. */
+static int fill(struct run_hosts *h, int left, const struct run_hosts_wish *wish)
+{
+    for (size_t i = 0; i < h->n; i++) {
+        int64_t slots = room_of(h, i, wish, false);
+
+        h->ranks[i] = slots < left ? (int)slots : left;
+        left -= h->ranks[i];
+    }
+    return left;
+}
+
 static int give(struct run_hosts *h, const struct run_hosts_wish *wish, int size,
                 struct fbr_error *err)
 {
     bool silent = is_silent(h) && !wish->per_node;
     int left = size;
 
-    for (size_t i = 0; i < h->n; i++) {
-        int64_t slots = wish->per_node ? wish->per_node : slots_of(&h->at[i]);
-
-        if (silent) /* an even split; the first hosts get one more */
-            slots = size / (int)h->n + ((int)i < size % (int)h->n);
-        h->ranks[i] = slots < left ? (int)slots : left;
-        left -= h->ranks[i];
+    for (size_t i = 0; i < h->n; i++)
         h->names[i] = h->at[i].name;
+    if (!silent) {
+        left = wish->even ? spread(h, size, wish, false) : fill(h, size, wish);
+        if (left && !wish->oversubscribe)
+            return too_many(h, wish, size - left, err);
     }
-    if (left && !wish->oversubscribe)
-        return too_many(h, wish, size - left, err);
-    return spread(h, left, wish, err);
+    if (spread(h, left, wish, true) > 0)
+        return fbr_fail(err, -EINVAL, "%d ranks are more than the max_slots of all %zu hosts",
+                        wish->size, h->n);
+    return 0;
 }
 
 void run_hosts_cut(struct run_hosts *h, size_t n)

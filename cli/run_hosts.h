@@ -57,11 +57,12 @@ struct run_hosts_wish {
     int size;     /* ranks; 0: as many as slots */
     int nodes;    /* use only the first ones; 0: all */
     int per_node; /* slots of each host, instead of the given ones; 0: not set */
+    bool even;    /* as many on each host as its slots allow, instead of one host after the other */
     bool oversubscribe;
 };
 
-/* Gives each host its ranks, block by block, and drops hosts without ranks. Returns the number of
- * ranks. */
+/* Gives each host its ranks, numbered host by host, and drops hosts without ranks. Returns the
+ * number of ranks. */
 int run_hosts_fit(struct run_hosts *h, const struct run_hosts_wish *wish, struct fbr_error *err);
 
 /* Returns the hosts in the format of command_hosts, for free(); NULL without memory. */

@@ -193,8 +193,8 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     {"hint", 0, CLI_REFUSED, "X",
      .help = "use --bind-to core for nomultithread, --bind-to hwthread for multithread"},
     {"bynode", 0, CLI_REFUSED, .also = "nolocal distribution",
-     .help = "ranks fill one host after the other. For fewer on each, use "
-             "--per-node"},
+     .help = "ranks are numbered host by host. For fewer on each host, use --per-node or "
+             "--map-by node"},
     {"bind-to-socket", 0, CLI_REFUSED,
      .also = "npersocket ppr membind bysocket numa-binding numa_binding",
      .help = "use --bind-to package or numa, which also binds memory, --map-by "
@@ -232,7 +232,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     {"iface", 0, CLI_REFUSED, "X", .help = "use FIBER_BIND=X fiber run ..."},
     {"m", 0, CLI_REFUSED, "MODULE", .also = "module",
      .help = "for torchrun's module use the program: fiber run ... python3 -m MODULE; "
-             "for srun's distribution use --map-by node (cyclic) or slot (block)"},
+             "for srun's distribution use --per-node"},
     {"partition", 0, CLI_REFUSED, "X",
      .also = "p account A qos exclusive reservation constraint C exclude "
              "dependency comment contiguous licenses begin immediate exact overlap",
@@ -352,10 +352,11 @@ static int take_map(struct run_options *s, const char *text, struct fbr_error *e
     word = our_word(text, len);
     if (!word || fbr_word_index(MAP_WORDS, word) < 0)
         return cli_bad_word("--map-by", text, len, MAP_WORDS, err);
-    if (len == 4 && !strncasecmp(text, "node", 4))
+    s->by_node = len == 4 && !strncasecmp(text, "node", 4);
+    if (s->by_node)
         snprintf(s->note, sizeof(s->note),
-                 "--map-by node: Fiber fills one host after the other, so this means --map-by "
-                 "compact");
+                 "--map-by node: Fiber fills one host after the other; for fewer ranks on each, "
+                 "use --per-node");
     s->ring.map_by = word;
     return take_modifiers(s, text + len, err);
 }
@@ -519,6 +520,7 @@ static int take_hosts(struct run_options *s, const struct cli_args *args, struct
     struct run_hosts_wish wish = {.size = asked_size(s, args),
                                   .nodes = o->nodes,
                                   .per_node = o->per_node,
+                                  .even = s->by_node,
                                   .oversubscribe = o->flags & FIBER_RING_OVERSUBSCRIBE};
     int rc = take_names(s, args, err);
 
@@ -537,6 +539,9 @@ static int take_hosts(struct run_options *s, const struct cli_args *args, struct
     s->names = s->hosts.names;
     s->sized = true;
     o->per_node = 0;
+    if (s->by_node)
+        snprintf(s->note, sizeof(s->note),
+                 "--map-by node: the ranks are spread evenly, but numbered host by host");
     return s->size < 0 ? s->size : 0;
 }
 

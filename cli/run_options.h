@@ -18,6 +18,7 @@ struct run_options {
     bool sized;
     struct fiber_ring_options ring;
     bool pty_named; /* --pty=RANK */
+    bool by_node;   /* --map-by node */
     /* capacity for the options; set by run_options_resolve() */
     struct fbr_ring_capacity room;
     struct fbr_env env;

@@ -217,6 +217,34 @@ static void a_file_without_slots_is_spread_over(void **state)
     assert_non_null(strstr(FIT(.size = 8), "the 2 slots"));
 }
 
+static void even_ranks_stay_within_the_slots(void **state)
+{
+    static const struct {
+        struct run_hosts_wish wish;
+        const char *spread;
+    } cases[] = {
+        {{.size = 2}, "a=1 b=1"},
+        {{.size = 6}, "a=2 b=2 c=2"},
+        {{.size = 9}, "a=4 b=2 c=3"},
+        {{.size = 14}, "a=4 b=2 c=8"},
+        {{0}, "a=4 b=2 c=8"},
+        {{.size = 15}, "15 ranks are more than the 14 slots"},
+        {{.size = 17, .oversubscribe = true}, "a=5 b=3 c=9"},
+        {{.size = 4, .per_node = 2}, "a=2 b=1 c=1"},
+        {{.size = 4, .nodes = 2}, "a=2 b=2"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct run_hosts_wish wish = cases[i].wish;
+
+        wish.even = true;
+        list("a:4,b:2,c:8");
+        if (!strstr(fit(wish), cases[i].spread))
+            fail_msg("case %zu: %s", i, fit(wish));
+    }
+}
+
 static void a_list_chooses_of_a_file(void **state)
 {
     struct run_hosts only = {0};
@@ -311,6 +339,7 @@ int main(void)
         cmocka_unit_test(ranks_fill_slots),
         cmocka_unit_test(more_than_the_slots_are_spread),
         cmocka_unit_test(a_file_without_slots_is_spread_over),
+        cmocka_unit_test(even_ranks_stay_within_the_slots),
         cmocka_unit_test(a_list_chooses_of_a_file),
         cmocka_unit_test(a_host_on_two_lines_keeps_what_it_has),
         cmocka_unit_test(the_setting_is_what_the_backend_reads),
