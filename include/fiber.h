@@ -202,9 +202,10 @@ FIBER_API int fiber_process_terminate(struct fiber_process *p);
 /* Kills the process: SIGKILL, or the backend's counterpart. The call does nothing if the process
  * has ended. */
 FIBER_API int fiber_process_kill(struct fiber_process *p);
-/* Sends the process another signal, such as SIGINT. Where a backend has no way, nothing is sent:
- * Kubernetes, Slurm outside of an allocation and detached jobs of a template know the two above
- * only. If the process does not run yet, or has ended, nothing is sent. -EINVAL: no such signal. */
+/* Sends the process another signal, such as SIGINT. On Kubernetes, on Slurm outside of an
+ * allocation and in detached jobs of a template, the process sends it to itself when it is asked,
+ * which a stopped process (SIGSTOP) does not do. If the process does not run yet, or has ended,
+ * nothing is sent. -EINVAL: no such signal. */
 FIBER_API int fiber_process_signal(struct fiber_process *p, int signal);
 /* Checks whether the process still lives. Returns 1 until the process has ended, then 0. */
 FIBER_API int fiber_process_is_alive(struct fiber_process *p);

@@ -271,8 +271,7 @@ static int kube_signal(struct fbr_backend *b, void *handle, int sig)
 
     if (!fbr_pod_takes(j->state, ON_KILL))
         return 0;
-    /* the cluster cannot send other signals */
-    if (sig != SIGKILL && sig != SIGTERM && sig != SIGINT)
+    if (sig != SIGKILL && sig != SIGTERM)
         return -ENOTSUP;
     if (j->asked == sig || j->asked == SIGKILL)
         return 0;

@@ -42,7 +42,7 @@ enum fbr_pod_event {
     ON_NO_ROOM,     /* a quota has no room */
     ON_REFUSED,     /* any other answer, or no answer */
     ON_TIMEOUT,     /* it has waited too long */
-    ON_KILL,        /* the runtime: SIGINT, SIGTERM or SIGKILL */
+    ON_KILL,        /* the runtime: SIGTERM or SIGKILL */
     ON_WAITS,       /* the pod waits for a condition that may come true */
     ON_NEVER,       /* the pod waits for a condition that will not come true */
     ON_RUNS,

@@ -106,7 +106,7 @@ class Process(BaseProcess):
         return Popen(process)
 
     def interrupt(self):
-        """Sends SIGINT, which raises KeyboardInterrupt in the process; where the backend has no way, nothing."""
+        """Sends SIGINT, which raises KeyboardInterrupt in the process."""
         self._check_closed()
         self._popen.interrupt()
 

@@ -287,8 +287,10 @@ struct fbr_backend_ops {
     void (*close)(struct fbr_backend *b);
     int (*start)(struct fbr_backend *b, const struct fbr_job *job, void *job_user, void **handle,
                  struct fbr_error *err);
-    /* Returns 0 also when the job has ended already. Local only: -sig for the job's group; after
-     * SIGTERM its children have time until SIGKILL, even if the job's first process ends. */
+    /* Returns 0 also when the job has ended already. -ENOTSUP: the backend cannot send this signal,
+     * so a child that has joined is asked to send it to itself. Local only: -sig for the job's
+     * group; after SIGTERM its children have time until SIGKILL, even if the job's first process
+     * ends. */
     int (*signal)(struct fbr_backend *b, void *handle, int sig);
     /* Stops or resumes reading the job's output (back-pressure from a slow terminal). Must not send
      * an event: the caller holds a lock that events need. */

@@ -295,10 +295,23 @@ static void on_tunnel(struct fbr_child *c, uint8_t type, struct fbr_cur *body)
     fbr_buf_fini(&b);
 }
 
+/* The kernel refuses a number that is no signal. */
+static void on_signal(struct fbr_cur *body)
+{
+    uint32_t sig = fbr_get_u32(body);
+
+    if (fbr_cur_ok(body))
+        kill(getpid(), (int)sig);
+}
+
 static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
 {
     struct fbr_child *c = user;
 
+    if (type == FBR_FRAME_SIGNAL) {
+        on_signal(body);
+        return;
+    }
     if (type == FBR_FRAME_START) {
         on_start(c, body);
         return;

@@ -28,6 +28,7 @@ enum fbr_frame {
     FBR_FRAME_JOIN, /* child to its parent or host process: the child has joined; u64 pid */
     /* child to parent: the child has attached to an end of a pipe */
     FBR_FRAME_HOLDS,
+    FBR_FRAME_SIGNAL,       /* parent to child: u32 signal, which the child sends itself */
     FBR_FRAME_POOL = 32,    /* pool/pool_wire.h */
     FBR_FRAME_SUBJOB = 48,  /* subjobs.h */
     FBR_FRAME_PEER = 64,    /* share/object_server.c */

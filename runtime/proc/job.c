@@ -199,6 +199,16 @@ bool fbr_process_cannot_run(const struct fiber_process *p)
     return p->cannot_run;
 }
 
+/* Lets the process send itself the signal, because its backend cannot. */
+static void order_signal(struct fiber_process *p, int sig)
+{
+    struct fbr_buf body = {0};
+
+    fbr_put_u32(&body, (uint32_t)sig);
+    fbr_conn_send_buf(p->conn, FBR_FRAME_SIGNAL, &body);
+    fbr_buf_fini(&body);
+}
+
 void fbr_job_signal(struct fiber_process *p, int sig)
 {
     if (p->state == P_ENDED || !p->handle)
@@ -206,8 +216,8 @@ void fbr_job_signal(struct fiber_process *p, int sig)
     p->signalled |= sig == SIGKILL || sig == SIGTERM;
     if (sig == SIGKILL)
         step(p, P_ON_KILL, "");
-    else
-        p->slot->ops->signal(p->slot->backend, p->handle, sig);
+    else if (p->slot->ops->signal(p->slot->backend, p->handle, sig) == -ENOTSUP && p->conn)
+        order_signal(p, sig);
 }
 
 static void pass_kill(struct fiber_process *p, const char *why)

@@ -155,6 +155,17 @@ static int notify_wait(const void *address, size_t len)
     return child_wait(address, len);
 }
 
+static void exit_by_signal(int sig)
+{
+    _exit(sig);
+}
+
+static int notify_wait_for_signal(const void *address, size_t len)
+{
+    signal(SIGUSR1, exit_by_signal);
+    return notify_wait(address, len);
+}
+
 static int start_on(const void *backend, size_t len)
 {
     int code = 9;
@@ -285,6 +296,22 @@ static void terminate_and_kill(void **state)
         fiber_process_close(p);
         word_close(&told);
     }
+}
+
+static void another_signal(void **state)
+{
+    struct fiber_process *p;
+    struct word told;
+    pid_t pid;
+
+    word_open(&told);
+    p = begin_telling(*state, notify_wait_for_signal, &told);
+    word_wait(&told, &pid, sizeof(pid));
+    assert_int_equal(fiber_process_signal(p, SIGUSR1), 0);
+    if (ended(p) != SIGUSR1)
+        fail_msg("ended with %d: %s", ended(p), fiber_process_report(p));
+    fiber_process_close(p);
+    word_close(&told);
 }
 
 static void death_by_its_own_signal(void **state)
@@ -751,6 +778,7 @@ static const struct {
     {"exit codes", exit_codes, 0},
     {"argument, environment, directory", argument_environment_directory, 0},
     {"terminate and kill", terminate_and_kill, 0},
+    {"another signal", another_signal, 0},
     {"death by its own signal", death_by_its_own_signal, 0},
     {"last lines in the report", last_lines_in_the_report, 0},
     {"a bad program", a_bad_program, 0},
