@@ -70,7 +70,7 @@ static int run_ask(void *arg)
         break;
     case BACKEND_ADDRESS:
         if (ops->address)
-            return ops->address(b, a->out, a->size, c->err);
+            return ops->address(b, a->out, c->err);
         lacks = "jobs are on this host";
         break;
     case BACKEND_CHECK:

@@ -34,7 +34,7 @@ struct cli_ask {
         BACKEND_SWEEP,  /* before_ms, dry, swept, user; nothing if the backend does not have it */
         /* id, follow, reader. Returns at once; the reader's functions run on the loop's thread */
         BACKEND_LOGS,
-        BACKEND_ADDRESS, /* out, size */
+        BACKEND_ADDRESS, /* out */
         BACKEND_CHECK,   /* to; nothing if the backend does not have it */
         BACKEND_WOULD,   /* job, to */
         BACKEND_START,   /* job, mine */
@@ -49,8 +49,7 @@ struct cli_ask {
     const struct fbr_backend_reader *reader;
     int64_t before_ms;
     bool dry, follow;
-    char *out;
-    size_t size;
+    char *out; /* of FBR_HOST_ADDRESS_MAX bytes */
     const struct fbr_job *job;
     struct cli_job *mine;
     int sig;

@@ -60,7 +60,7 @@ static void on_finding(void *user, enum fbr_finding state, const char *what, con
 /* Finds the address that the backend's jobs connect to, as the runtime does. */
 static int way_back(struct cli_backend *b, char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err)
 {
-    const struct cli_ask ask = {.op = BACKEND_ADDRESS, .out = out, .size = FBR_HOST_ADDRESS_MAX};
+    const struct cli_ask ask = {.op = BACKEND_ADDRESS, .out = out};
     const char *bind = fbr_config_str(b->config, "bind");
 
     if (!bind[0])

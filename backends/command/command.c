@@ -488,17 +488,17 @@ static const char *address_of(const struct fbr_host *host)
 
 /* Finds our address on the way to the hosts. The loopback address reaches no other host; so if one
  * of the listed hosts is this machine, the next one is looked up. */
-static int command_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
+static int command_address(struct fbr_backend *b, char out[FBR_HOST_ADDRESS_MAX],
+                           struct fbr_error *err)
 {
     const struct fbr_hosts *h = &b->settings.hosts;
     const char *peer = h->n ? address_of(&h->at[0]) : SOMEWHERE;
-    char address[FBR_HOST_ADDRESS_MAX];
     bool here = false;
-    int rc = fbr_host_address_toward(peer, LOOK_UP_MS, address, &here);
+    int rc = fbr_host_address_toward(peer, LOOK_UP_MS, out, &here);
 
     for (size_t i = 1; i < h->n && rc == 0 && here; i++) {
         peer = address_of(&h->at[i]);
-        rc = fbr_host_address_toward(peer, LOOK_UP_MS, address, &here);
+        rc = fbr_host_address_toward(peer, LOOK_UP_MS, out, &here);
     }
 
     if (rc == -ENOENT && h->n)
@@ -507,13 +507,7 @@ static int command_address(struct fbr_backend *b, char *out, size_t size, struct
                         "if only the command knows it, set bind to the address or interface at "
                         "which it reaches this host",
                         peer, peer);
-    if (rc < 0)
-        return fbr_fail(err, rc,
-                        "cannot find the address at which %s reaches this host (%s): set bind to "
-                        "an address or an interface",
-                        h->n ? peer : "another host", fbr_strerror(rc));
-    snprintf(out, size, "%s", address);
-    return 0;
+    return rc < 0 ? fbr_host_address_fail(err, rc, h->n ? peer : "another host") : 0;
 }
 
 /* ---- For fiber run --dry-run ---- */

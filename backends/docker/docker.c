@@ -389,9 +389,10 @@ static int docker_remove(struct fbr_backend *b, const char *id, struct fbr_error
                : fbr_fail(err, -EIO, "%.12s: %s", id, why.text);
 }
 
-static int docker_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
+static int docker_address(struct fbr_backend *b, char out[FBR_HOST_ADDRESS_MAX],
+                          struct fbr_error *err)
 {
-    return fbr_docker_engine_address(&b->engine, b->network, out, size, err);
+    return fbr_docker_engine_address(&b->engine, b->network, out, err);
 }
 
 static void docker_check(struct fbr_backend *b, const struct fbr_findings *to)

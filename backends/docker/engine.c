@@ -424,11 +424,11 @@ void fbr_docker_engine_close(struct fbr_docker_engine *e)
 
 /* ---- The way back ---- */
 
-static int network_address(struct fbr_docker_engine *e, const char *network, char *out, size_t size,
-                           struct fbr_error *err)
+static int network_address(struct fbr_docker_engine *e, const char *network,
+                           char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err)
 {
     struct json_t *j = fbr_docker_engine_get(e, "/networks/%s", network, err);
-    char first[64], address[FBR_HOST_ADDRESS_MAX] = "";
+    char first[64], who[192];
     const struct json_t *ipam;
     const char *gateway, *interface, *subnet;
     int rc = -ENETUNREACH;
@@ -440,35 +440,30 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
     subnet = fbr_json_text(ipam, "Subnet", NULL);
     interface = fbr_json_text(j, "Options", "com.docker.network.bridge.name", NULL);
     if (gateway[0])
-        rc = fbr_host_address_find(gateway, address);
+        rc = fbr_host_address_find(gateway, out);
     if (rc < 0 && interface[0])
-        rc = fbr_host_address_find(interface, address);
+        rc = fbr_host_address_find(interface, out);
     /* The engine is rootless, or runs in another machine. A new engine names no gateway before it
      * is started again. */
     snprintf(first, sizeof(first), "%.*s", (int)strcspn(subnet, "/"), subnet);
     if (rc < 0 && (gateway[0] || first[0]))
-        rc = fbr_host_address_toward(gateway[0] ? gateway : first, 0, address, NULL);
-    if (rc < 0)
-        fbr_fail(err, rc,
-                 "cannot find the address at which containers of the network %s reach this host: "
-                 "set bind to an address or an interface",
-                 network);
-    snprintf(out, size, "%s", address);
+        rc = fbr_host_address_toward(gateway[0] ? gateway : first, 0, out, NULL);
     fbr_json_free(j);
-    return rc;
+    snprintf(who, sizeof(who), "containers of the network %s", network);
+    return rc < 0 ? fbr_host_address_fail(err, rc, who) : 0;
 }
 
 /* Finds our address when we run in a container ourselves, in the same network or in several. */
-static int address_in_container(struct fbr_docker_engine *e, const char *network, char *out,
-                                size_t size, struct fbr_error *err)
+static int address_in_container(struct fbr_docker_engine *e, const char *network,
+                                char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err)
 {
     struct json_t *j;
 
-    snprintf(out, size, "%s", e->own_address);
+    snprintf(out, FBR_HOST_ADDRESS_MAX, "%s", e->own_address);
     if (!network[0] || strcmp(network, e->own_network) == 0)
         return 0;
     j = fbr_docker_engine_get(e, "/containers/%s/json", e->own, err);
-    snprintf(out, size, "%s",
+    snprintf(out, FBR_HOST_ADDRESS_MAX, "%s",
              fbr_json_text(j, "NetworkSettings", "Networks", network, "IPAddress", NULL));
     fbr_json_free(j);
     if (out[0])
@@ -479,10 +474,9 @@ static int address_in_container(struct fbr_docker_engine *e, const char *network
                     e->own_network, network, network, e->own);
 }
 
-int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, char *out,
-                              size_t size, struct fbr_error *err)
+int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network,
+                              char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err)
 {
-    char address[FBR_HOST_ADDRESS_MAX];
     int rc;
 
     if (strcmp(network, "none") == 0)
@@ -490,17 +484,13 @@ int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, 
             err, -ENETUNREACH,
             "docker_network = none: containers without a network cannot reach this process");
     if (strcmp(network, "host") == 0 && !e->host[0]) {
-        snprintf(out, size, "%s", e->own_address[0] ? e->own_address : "127.0.0.1");
+        snprintf(out, FBR_HOST_ADDRESS_MAX, "%s", e->own_address[0] ? e->own_address : "127.0.0.1");
         return 0;
     }
     if (e->own_address[0])
-        return address_in_container(e, network, out, size, err);
+        return address_in_container(e, network, out, err);
     if (!e->host[0])
-        return network_address(e, network[0] ? network : "bridge", out, size, err);
-    rc = fbr_host_address_toward(e->host, LOOK_UP_MS, address, NULL);
-    if (rc < 0)
-        return fbr_fail(err, rc, "cannot find the address at which %s reaches this host: set bind",
-                        e->host);
-    snprintf(out, size, "%s", address);
-    return 0;
+        return network_address(e, network[0] ? network : "bridge", out, err);
+    rc = fbr_host_address_toward(e->host, LOOK_UP_MS, out, NULL);
+    return rc < 0 ? fbr_host_address_fail(err, rc, e->host) : 0;
 }

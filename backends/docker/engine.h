@@ -27,8 +27,8 @@ int fbr_docker_engine_open(struct fbr_docker_engine *e, struct fbr_loop *loop,
 void fbr_docker_engine_close(struct fbr_docker_engine *e);
 
 /* Returns our address on the way to the containers of a network ("" for the default network). */
-int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, char *out,
-                              size_t size, struct fbr_error *err);
+int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network,
+                              char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err);
 
 /* Returns the path of a request, with the version of the API in front of it, for free(). NULL
  * without memory. */

@@ -275,8 +275,8 @@ static void check_way_back(struct fbr_backend *b, const struct fbr_findings *to)
     const char *bind = fbr_config_str(b->env.config, "bind"), *why;
     struct fbr_error err = {0, ""};
     char address[FBR_HOST_ADDRESS_MAX] = "";
-    int rc = bind[0] ? fbr_host_address_find(bind, address)
-                     : fbr_kube_ops.address(b, address, sizeof(address), &err);
+    int rc =
+        bind[0] ? fbr_host_address_find(bind, address) : fbr_kube_ops.address(b, address, &err);
 
     if (rc < 0 && bind[0])
         fbr_fail(&err, rc, "bind = %.64s: this host has no such address or interface", bind);

@@ -297,21 +297,17 @@ static void kube_release(struct fbr_backend *b, void *handle)
     fbr_kube_free_if_done(j);
 }
 
-static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
+static int kube_address(struct fbr_backend *b, char out[FBR_HOST_ADDRESS_MAX],
+                        struct fbr_error *err)
 {
-    char address[FBR_HOST_ADDRESS_MAX] = "";
-    int rc = fbr_host_address_toward(b->api->host, LOOK_UP_MS, address, NULL);
+    int rc = fbr_host_address_toward(b->api->host, LOOK_UP_MS, out, NULL);
 
     /* The server runs on this machine (kind, minikube, a tunnel): its pods are behind a bridge. */
-    if (rc < 0 || !strncmp(address, "127.", 4) || !strcmp(address, "::1"))
-        rc = fbr_host_address_toward(SOMEWHERE, LOOK_UP_MS, address, NULL);
+    if (rc < 0 || !strncmp(out, "127.", 4) || !strcmp(out, "::1"))
+        rc = fbr_host_address_toward(SOMEWHERE, LOOK_UP_MS, out, NULL);
     if (rc < 0)
-        return fbr_fail(err, rc,
-                        "cannot find the address at which pods reach this host (%s): set bind to "
-                        "an address or an interface",
-                        fbr_strerror(rc));
-    snprintf(out, size, "%s", address);
-    snprintf(b->address, sizeof(b->address), "%s", address);
+        return fbr_host_address_fail(err, rc, "pods");
+    snprintf(b->address, sizeof(b->address), "%s", out);
     return 0;
 }
 

@@ -321,12 +321,13 @@ static bool find_node(char *text, char *peer, size_t size)
     return peer[0] != '\0';
 }
 
-static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
+static int slurm_address(struct fbr_backend *b, char out[FBR_HOST_ADDRESS_MAX],
+                         struct fbr_error *err)
 {
     const char *nodes = fbr_getenv("SLURM_JOB_NODELIST"),
                *launcher = fbr_getenv("SLURM_LAUNCH_NODE_IPADDR");
     const char *partition = b->settings.partition[0] ? b->settings.partition : NULL;
-    char peer[256] = "", address[FBR_HOST_ADDRESS_MAX];
+    char peer[256] = "", who[sizeof(peer) + sizeof("the node ")];
     bool ours = b->steps && nodes;
     struct fbr_buf text = {0};
     int rc;
@@ -336,16 +337,10 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
                             &text, err) < 0 ||
         !find_node((char *)text.data, peer, sizeof(peer)))
         snprintf(peer, sizeof(peer), "%s", launcher && launcher[0] ? launcher : SOMEWHERE);
-    rc = fbr_host_address_toward(peer, LOOK_UP_MS, address, NULL);
-    if (rc < 0)
-        fbr_fail(err, rc,
-                 "cannot find the address at which the node %s reaches this host (%s): set bind to "
-                 "an address or an interface",
-                 peer, rc == -ENOENT ? "its name is not known here" : fbr_strerror(rc));
-    else
-        snprintf(out, size, "%s", address);
     fbr_buf_fini(&text);
-    return rc;
+    snprintf(who, sizeof(who), "the node %s", peer);
+    rc = fbr_host_address_toward(peer, LOOK_UP_MS, out, NULL);
+    return rc < 0 ? fbr_host_address_fail(err, rc, who) : 0;
 }
 
 /* ---- fiber doctor ---- */
@@ -362,7 +357,7 @@ static void slurm_check(struct fbr_backend *b, const struct fbr_findings *to)
     }
     if (!fbr_slurm_check(&b->settings, b->steps, to))
         return;
-    if (slurm_address(b, address, sizeof(address), &err) == 0)
+    if (slurm_address(b, address, &err) == 0)
         fbr_report(to, FBR_FINDING_GOOD, "way back", "", "%s", address);
     else
         fbr_report(to, FBR_FINDING_BAD, "way back", "set bind to an address of this host", "%s",

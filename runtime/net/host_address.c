@@ -184,6 +184,14 @@ int fbr_host_address_toward(const char *peer, unsigned ms, char out[FBR_HOST_ADD
     return toward_name(peer, ms, out, here);
 }
 
+int fbr_host_address_fail(struct fbr_error *err, int rc, const char *peers)
+{
+    return fbr_fail(err, rc,
+                    "cannot find the address at which %s can reach this host (%s): set bind to an "
+                    "address or an interface",
+                    peers, rc == -ENOENT ? "its name is not known here" : fbr_strerror(rc));
+}
+
 bool fbr_host_address_of_url(const char *url, char out[FBR_HOST_ADDRESS_MAX])
 {
     bool bracket = strncmp(url, "tcp://[", 7) == 0;

@@ -20,6 +20,9 @@ int fbr_host_address_find(const char *bind, char out[FBR_HOST_ADDRESS_MAX]);
  * of the socket calls. */
 int fbr_host_address_toward(const char *peer, unsigned ms, char out[FBR_HOST_ADDRESS_MAX],
                             bool *here);
+/* Says that no such address was found, with the error of one of the calls above. `peers` reach this
+ * host: "the hosts", "the node n1". Returns rc. */
+int fbr_host_address_fail(struct fbr_error *err, int rc, const char *peers);
 
 /* Stores the host of a TCP URL. False: it is another kind of URL. */
 bool fbr_host_address_of_url(const char *url, char out[FBR_HOST_ADDRESS_MAX]);

@@ -25,6 +25,7 @@
 
 #include "runtime/base/config.h"
 #include "runtime/base/error.h"
+#include "runtime/net/host_address.h"
 #include "runtime/net/loop.h"
 
 #define FBR_EXIT_UNKNOWN INT32_MIN
@@ -302,7 +303,7 @@ struct fbr_backend_ops {
     /* FBR_REACH_TCP: stores the address of ours that its jobs can reach; we listen there if `bind`
      * is not set. NULL: 127.0.0.1. May take a second for each host that it looks up, and is not
      * called while jobs run. */
-    int (*address)(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err);
+    int (*address)(struct fbr_backend *b, char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err);
     /* Stores the hosts that jobs can use; the backend need not be open. `room` is zero before the
      * call; the caller frees its lists, also after an error. With `sizes` it also asks the engine
      * for hosts and cpus, which takes some seconds at most. NULL: the backend does not know its

@@ -48,7 +48,7 @@ static int bind_address(struct fbr_runtime *rt, char out[FBR_HOST_ADDRESS_MAX],
         return fbr_fail(err, rc, "bind = %s: this host has no such address or interface", bind);
     for (s = rt->backends; s; s = s->next)
         if (s->ops->reach == FBR_REACH_TCP && s->ops->address)
-            return s->ops->address(s->backend, out, FBR_HOST_ADDRESS_MAX, err);
+            return s->ops->address(s->backend, out, err);
     if (rt->child && fbr_host_address_of_url(rt->parent_url, parent) &&
         fbr_host_address_toward(parent, 0, out, NULL) == 0)
         return 0;

@@ -439,7 +439,7 @@ static void output_that_nobody_knows_of_is_told(void **state)
 
 static int do_address(void *arg)
 {
-    return bed.ops->address(bed.backend, arg, 64, &bed.err);
+    return bed.ops->address(bed.backend, arg, &bed.err);
 }
 
 static void the_way_back_is_the_one_to_a_node(void **state)
