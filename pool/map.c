@@ -172,13 +172,10 @@ static bool is_over(const struct fiber_result *r)
  * and a quick map may be done before that. */
 static void watch(const struct fiber_result *r)
 {
-    uint64_t now = fbr_now_ns(), end = now + WATCH_NS;
+    uint64_t end = fbr_now_ns() + WATCH_NS;
 
-    while (__atomic_load_n(&r->map, __ATOMIC_ACQUIRE) && now < end) {
-        if (!fbr_spin_yield(&r->pool->awake, now))
-            return;
-        now = fbr_now_ns();
-    }
+    while (__atomic_load_n(&r->map, __ATOMIC_ACQUIRE) && fbr_spin_yield(&r->pool->awake, end))
+        ;
 }
 
 int fiber_result_wait(struct fiber_result *r, int timeout_ms)

@@ -222,15 +222,12 @@ void fiber_stream_close(struct fiber_stream *s)
  * that. */
 static void watch(struct fiber_pool *p)
 {
-    uint64_t now = fbr_now_ns(), end = now + WATCH_NS;
+    uint64_t end = fbr_now_ns() + WATCH_NS;
 
     if (p->cpus < 2 || !__atomic_load_n(&p->quick, __ATOMIC_RELAXED))
         return;
-    while (!__atomic_load_n(&p->n_done, __ATOMIC_ACQUIRE) && now < end) {
-        if (!fbr_spin_yield(&p->awake, now))
-            return;
-        now = fbr_now_ns();
-    }
+    while (!__atomic_load_n(&p->n_done, __ATOMIC_ACQUIRE) && fbr_spin_yield(&p->awake, end))
+        ;
 }
 
 /* Under the lock. */

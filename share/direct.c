@@ -246,10 +246,8 @@ static bool send_all(struct fbr_direct *d, const void *data, size_t len, uint64_
         if (n < 0 && errno != EAGAIN)
             return false;
         if (n < 0) {
-            uint64_t now = fbr_now_ns();
-
-            until = until ? until : now + AWAKE_NS;
-            if ((now >= until || !fbr_spin_yield(&d->awake, now)) && !wait_room(d, deadline))
+            until = until ? until : fbr_now_ns() + AWAKE_NS;
+            if (!fbr_spin_yield(&d->awake, until) && !wait_room(d, deadline))
                 return false;
             continue;
         }
@@ -412,12 +410,12 @@ int fbr_direct_take(struct fbr_direct *d, struct fiber_bytes *out)
 void fbr_direct_sleep(struct fbr_direct *d, uint64_t deadline)
 {
     struct pollfd p[2] = {{.fd = d->fd, .events = POLLIN}, {.fd = d->wake, .events = POLLIN}};
-    uint64_t now = fbr_now_ns(), until = now + AWAKE_NS;
+    uint64_t until = fbr_now_ns() + AWAKE_NS;
     int ms = fbr_ms_until(deadline), there;
     eventfd_t count;
 
-    while (!(there = poll(p, 2, 0)) && ms && now < until && fbr_spin_yield(&d->awake, now))
-        now = fbr_now_ns();
+    while (!(there = poll(p, 2, 0)) && ms && fbr_spin_yield(&d->awake, until))
+        ;
     if (!there)
         poll(p, 2, ms);
     if (p[1].revents)

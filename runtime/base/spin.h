@@ -28,14 +28,15 @@ struct fbr_spin {
     uint32_t doublings, good;
 };
 
-/* Yields, if no pause is on at the time `now`. False: the thread must sleep now. */
-static inline bool fbr_spin_yield(struct fbr_spin *a, uint64_t now)
+/* Yields, unless it is `end` (by fbr_now_ns()) or later, or a pause is on. False: the thread must
+ * sleep now. */
+static inline bool fbr_spin_yield(struct fbr_spin *a, uint64_t end)
 {
+    uint64_t now = fbr_now_ns(), after;
     uint32_t doublings = __atomic_load_n(&a->doublings, __ATOMIC_RELAXED);
     uint32_t good = __atomic_load_n(&a->good, __ATOMIC_RELAXED) + 1;
-    uint64_t after;
 
-    if (now < __atomic_load_n(&a->not_before, __ATOMIC_RELAXED))
+    if (now >= end || now < __atomic_load_n(&a->not_before, __ATOMIC_RELAXED))
         return false;
     sched_yield();
     after = fbr_now_ns();
