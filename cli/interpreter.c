@@ -4,7 +4,6 @@
 #include "cli/interpreter.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +12,9 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
-#include "runtime/base/fds.h"
 #include "runtime/program/script.h"
 
 #define ANSWER_MAX (1 << 20)
-#define LINE_MAX_LEN 256 /* of a script's first line; the kernel's limit */
-#define WORDS FBR_SCRIPT_WORDS
 
 struct library {
     const char *language;
@@ -86,32 +82,6 @@ static bool is_stranger(const char *path)
         yes = fbr_script_is_named(path, *name) || (real && fbr_script_is_named(real, *name));
     free(real);
     return yes;
-}
-
-/* Reads the words of "#!/usr/bin/env -S python3 -u", without env and env's own options; the words
- * point into line. Returns their number. */
-static int first_line(const char *path, char line[LINE_MAX_LEN], const char *words[WORDS])
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), n = 0;
-    ssize_t len = fd < 0 ? -1 : read(fd, line, LINE_MAX_LEN - 1);
-    char *rest = NULL;
-
-    fbr_fds_close(fd);
-    line[len > 0 ? len : 0] = '\0';
-    line[strcspn(line, "\n")] = '\0';
-    if (strncmp(line, "#!", 2) != 0)
-        return 0;
-    for (char *w = strtok_r(line + 2, " \t\r", &rest); w && n < WORDS - 2;
-         w = strtok_r(NULL, " \t\r", &rest)) {
-        if (n == 1 && strcmp(basename(words[0]), "env") == 0) {
-            w += strncmp(w, "-S", 2) == 0 ? 2 : 0;
-            if (!w[0] || w[0] == '-' || strchr(w, '='))
-                continue;
-            n = 0;
-        }
-        words[n++] = w;
-    }
-    return n;
 }
 
 struct call {
@@ -321,22 +291,23 @@ int interpreter_find(const struct interpreter_wish *w, char self[PATH_MAX], stru
 {
     const struct fbr_language *l = language_of(w->program);
     struct call c = {.library = library_of(l), .self = w->program};
-    const char *words[WORDS + 1] = {NULL};
-    char line[LINE_MAX_LEN];
-    int n = c.library ? 0 : first_line(w->program, line, words), rc;
+    const char *words[FBR_SCRIPT_WORDS + 1] = {NULL}, **command = words;
+    char line[FBR_SCRIPT_LINE];
+    int n = c.library ? 0 : fbr_script_first_line(w->program, line, words), rc;
 
     self[0] = '\0';
     if (n > 0) {
-        c.self = words[0];
-        l = language_of(words[0]);
-        c.library = library_of(l);
         words[n] = w->program;
+        command += n > 1 && fbr_script_is_by_env(words);
+        c.self = command[0];
+        l = language_of(command[0]);
+        c.library = library_of(l);
     }
     if (!c.library && is_stranger(w->program))
         c.self = w->program;
     if (!c.library)
         return is_stranger(c.self) ? cannot_ask(&c, "needs the files of its library", err) : 0;
-    fbr_script_parse(&c.script, l, n > 0 ? words : w->command);
+    fbr_script_parse(&c.script, l, n > 0 ? command : w->command);
     rc = put_library(&c, self, lines, err);
     if (rc < 0)
         return rc;

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "backends/image/closure_priv.h"
-#include "runtime/base/fds.h"
+#include "runtime/program/script.h"
 #include "runtime/program/spawn.h"
 
 #define LINKS 40 /* on the way of one path; the kernel's limit */
@@ -460,27 +460,19 @@ static int add_by_name(struct fbr_closure *c, const char *name, const char *scri
 static int add_interpreter(struct fbr_closure *c, const char *path, int scripts,
                            struct fbr_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char line[256], *word, *at = NULL;
-    const char *base;
-    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+    char line[FBR_SCRIPT_LINE];
+    const char *words[FBR_SCRIPT_WORDS];
     int rc;
 
-    fbr_fds_close(fd);
-    line[n > 0 ? n : 0] = '\0';
-    line[strcspn(line, "\n")] = '\0';
-    if (strncmp(line, "#!", 2) != 0 || !(word = strtok_r(line + 2, " \t\r", &at)) || word[0] != '/')
+    if (!fbr_script_first_line(path, line, words) || words[0][0] != '/')
         return 0;
-    rc = add_named(c, word, scripts, err);
+    rc = add_named(c, words[0], scripts, err);
     if (rc < 0)
-        return fbr_wrap(err, "%.256s is a script for %.128s", path, word);
-    base = strrchr(word, '/') + 1;
-    while (!strcmp(base, "env") && (word = strtok_r(NULL, " \t\r", &at)))
-        /* skips env's options and the variables that it sets */
-        if (word[0] != '-' && !strchr(word, '='))
-            return word[0] == '/' ? add_named(c, word, scripts, err)
-                                  : add_by_name(c, word, path, scripts, err);
-    return 0;
+        return fbr_wrap(err, "%.256s is a script for %.128s", path, words[0]);
+    if (!fbr_script_is_by_env(words))
+        return 0;
+    return words[1][0] == '/' ? add_named(c, words[1], scripts, err)
+                              : add_by_name(c, words[1], path, scripts, err);
 }
 
 /* scripts: how many more scripts may be interpreters of each other; the kernel has a limit too. */

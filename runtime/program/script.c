@@ -5,8 +5,10 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/fds.h"
 
@@ -128,6 +130,38 @@ static bool name_of(const char *path, char *out, size_t size)
     }
     snprintf(out, size, "%.*s", (int)len, base);
     return strspn(base, ".") < len;
+}
+
+bool fbr_script_is_by_env(const char *const *words)
+{
+    return words[0] && words[1] && strcmp(basename(words[0]), "env") == 0;
+}
+
+int fbr_script_first_line(const char *path, char line[FBR_SCRIPT_LINE],
+                          const char *words[FBR_SCRIPT_WORDS])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), n = 0;
+    ssize_t len = fd < 0 ? -1 : read(fd, line, FBR_SCRIPT_LINE - 1);
+    char *rest = NULL, *word;
+
+    fbr_fds_close(fd);
+    line[len > 0 ? len : 0] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    if (strncmp(line, "#!", 2) != 0)
+        return 0;
+    word = strtok_r(line + 2, " \t\r", &rest);
+    for (; word && n < FBR_SCRIPT_WORDS - 1; word = strtok_r(NULL, " \t\r", &rest)) {
+        words[n] = word;
+        words[n + 1] = NULL;
+        if (n == 1 && fbr_script_is_by_env(words)) {
+            words[n] += strncmp(word, "-S", 2) == 0 ? 2 : 0;
+            if (!words[n][0] || words[n][0] == '-' || strchr(words[n], '='))
+                continue;
+        }
+        n++;
+    }
+    words[n] = NULL;
+    return n;
 }
 
 void fbr_script_name(const char *const *command, char *out, size_t size)

@@ -1,7 +1,7 @@
 /* script.h - the script, or the module, that the command line of an interpreter runs, and the name
  * of a program.
  *
- * Pure, but for fbr_script_own(); any thread.
+ * Pure, but for fbr_script_first_line() and fbr_script_own(); any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #define FBR_SCRIPT_WORDS 16
+#define FBR_SCRIPT_LINE 256 /* of a script's first line; the kernel's limit */
 
 struct fbr_language {
     const char *name; /* the beginning of the names of its programs */
@@ -35,6 +36,14 @@ bool fbr_script_is_named(const char *path, const char *name);
 const struct fbr_language *fbr_script_language(const char *path);
 /* Parses a command line of an interpreter of that language. *s points into `words`. */
 void fbr_script_parse(struct fbr_script *s, const struct fbr_language *l, const char *const *words);
+/* Reads the words of a script's first line, "#!/usr/bin/env -S A=b python3 -u": the program that
+ * the kernel starts, and its arguments; those of env without its own options and variables. The
+ * words point into `line`, and NULL comes after the last one. Returns their number; 0: the file is
+ * not a script. */
+int fbr_script_first_line(const char *path, char line[FBR_SCRIPT_LINE],
+                          const char *words[FBR_SCRIPT_WORDS]);
+/* Whether the first of these words is env, and the second is the program that env starts. */
+bool fbr_script_is_by_env(const char *const *words);
 /* Writes the name of the program that a command runs: "train" for /home/jane/train, ./train.py and
  * `python3 -u train.py`, "pkg.train" for `python3 -m pkg.train`. */
 void fbr_script_name(const char *const *command, char *out, size_t size);

@@ -490,6 +490,11 @@ static void test_a_script_takes_its_interpreters(void **state)
     found(c, "/bin/env");
     found(c, "/bin/lang");
     found(c, "/bin/real");
+    snprintf(text, sizeof(text), "#!%s/bin/env -Sother -u\n", root);
+    write_text("/joined", 0755, text);
+    write_elf("/bin/other", (struct elf_file){.soname = "other"});
+    add(c, "/joined");
+    found(c, "/bin/other");
     write_text("/lost", 0755, "#!/nowhere/sh\n");
     assert_int_equal(fbr_closure_add(c, in_root("/lost"), &err), -ENOENT);
     assert_holds(err.text, "is a script for /nowhere/sh");
