@@ -160,13 +160,6 @@ void fbr_dispatch_map_close(struct fbr_dispatch *d, uint64_t map)
     free(m);
 }
 
-uint64_t fbr_dispatch_map_left(const struct fbr_dispatch *d, uint64_t map)
-{
-    const struct map *m = find_map(d, map);
-
-    return m ? m->total - m->done : 0;
-}
-
 uint64_t fbr_dispatch_map_mean(const struct fbr_dispatch *d, uint64_t map)
 {
     const struct map *m = find_map(d, map);
@@ -367,10 +360,6 @@ static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts,
     for (uint32_t i = 0; i < b->nreports; i++)
         failure->report[i] = b->reports[i];
     fbr_task_end(d, m, b->first, state);
-    if (why == FBR_DISPATCH_BLAMED)
-        d->stats.blamed++;
-    else
-        d->stats.lost++;
     return 1;
 }
 

@@ -133,8 +133,6 @@ int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks);
 /* Forgets the map, finished or not: the caller fails the tasks that are not done. Each worker that
  * holds tasks of the map gets an order CANCEL; results of these tasks are dropped. */
 void fbr_dispatch_map_close(struct fbr_dispatch *d, uint64_t map);
-/* Tasks that are not done (0 when the map is gone). */
-uint64_t fbr_dispatch_map_left(const struct fbr_dispatch *d, uint64_t map);
 /* Mean time of its tasks so far, for the expect_ns of another map; 0: not known. */
 uint64_t fbr_dispatch_map_mean(const struct fbr_dispatch *d, uint64_t map);
 
@@ -263,7 +261,6 @@ struct fbr_dispatch_stats {
     uint64_t late;          /* results of dead workers that were taken */
     uint64_t recalls;       /* orders RECALL */
     uint64_t returned;      /* tasks that workers returned */
-    uint64_t blamed, lost;  /* tasks */
     uint64_t deaths;        /* of workers, disruptions included */
 };
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "pool/dispatch.h"
+#include "tests/support/dispatch_check.h"
 
 static struct fbr_dispatch *open_with(int workers)
 {
@@ -110,7 +111,7 @@ static double cost(int workers, uint64_t tasks, uint64_t each)
     double start = seconds(), took;
 
     assert_non_null(batches);
-    while (fbr_dispatch_map_left(d, map)) {
+    while (dispatch_left(d, map)) {
         while (fbr_dispatch_next(d, now, &batches[n]) > 0)
             n++;
         while (fbr_dispatch_order(d, now, &o) > 0)
@@ -165,7 +166,7 @@ static void many_maps_and_workers_cost_no_more(void **state)
         now += 1000;
         events++;
         finish(d, now, &batches[n], 20000000);
-        if (!fbr_dispatch_map_left(d, batches[n].map))
+        if (!dispatch_left(d, batches[n].map))
             fbr_dispatch_map_close(d, batches[n].map);
     }
     took = (seconds() - start) * 1e9 / (double)events;

@@ -114,7 +114,7 @@ struct sim {
     uint64_t detect, spawn; /* how long it takes to see a death, to start a replacement */
     uint32_t trouble;       /* mean ms between faults; 0: none */
     uint64_t max_tasks;     /* of each worker that starts; 0: no limit */
-    uint32_t innocent_blamed;
+    uint32_t innocent_blamed, blamed, lost; /* tasks */
 };
 
 static inline uint64_t random_u64(struct sim *s)
@@ -482,6 +482,7 @@ static inline void on_failure(struct sim *s, const struct fbr_dispatch_failure *
     struct sim_map *m = map_of(s, f->map);
 
     m->failed++;
+    *(f->why == FBR_DISPATCH_BLAMED ? &s->blamed : &s->lost) += 1;
     s->innocent_blamed += f->why == FBR_DISPATCH_BLAMED && f->index != m->killer;
     assert_true(f->why == FBR_DISPATCH_BLAMED ||
                 (m->retries >= 0 && f->deaths <= (unsigned)m->retries + 1));

@@ -515,7 +515,7 @@ static void a_late_result_is_taken_while_its_task_is_open(void **state)
     add_worker(&b);
     again = next(&b);
     assert_int_equal(report(&b, &batch, 0, 1, MS), 1);
-    assert_int_equal(fbr_dispatch_map_left(b.d, b.map), 0);
+    assert_int_equal(dispatch_left(b.d, b.map), 0);
     assert_int_equal(report(&b, &again, 0, 1, MS), 0);
     assert_int_equal(stats(&b).late, 1);
     assert_int_equal(stats(&b).dropped, 1);
@@ -569,7 +569,7 @@ static void a_task_is_blamed_at_the_third_death_with_its_reports(void **state)
     assert_int_equal(f.reports, 3);
     for (uint64_t i = 0; i < 3; i++)
         assert_int_equal(f.report[i], 101 + i);
-    assert_int_equal(fbr_dispatch_map_left(b.d, b.map), 0);
+    assert_int_equal(dispatch_left(b.d, b.map), 0);
     nothing_next(&b);
     bench_close(&b);
 }
@@ -654,7 +654,7 @@ static void a_cancelled_task_is_never_taken(void **state)
     batch = next(&b);
     assert_int_equal(batch.first, 2);
     finish(&b, &batch, MS);
-    assert_int_equal(fbr_dispatch_map_left(b.d, b.map), 0);
+    assert_int_equal(dispatch_left(b.d, b.map), 0);
     bench_close(&b);
 }
 
@@ -702,7 +702,7 @@ static void a_draining_worker_returns_its_tasks_and_says_when_it_is_empty(void *
     no_order(&b);
     assert_int_equal(fbr_dispatch_worker_remove(b.d, b.now, batch.worker, &f), 0);
     assert_int_equal(stats(&b).deaths, 0);
-    assert_int_equal(stats(&b).waiting, fbr_dispatch_map_left(b.d, b.map));
+    assert_int_equal(stats(&b).waiting, dispatch_left(b.d, b.map));
     add_worker(&b);
     again = next(&b); /* the last that came back is the first to go */
     assert_int_equal(again.first, second.first);
@@ -753,7 +753,7 @@ static void a_task_that_runs_too_long_is_failed(void **state)
     assert_int_equal(fbr_dispatch_wake(b.d), FBR_DISPATCH_NEVER);
     assert_int_equal(fbr_dispatch_worker_dead(b.d, b.now, o.worker, 1, FBR_DISPATCH_DISRUPTION, &f),
                      0);
-    assert_int_equal(fbr_dispatch_map_left(b.d, b.map), 7);
+    assert_int_equal(dispatch_left(b.d, b.map), 7);
     bench_close(&b);
 }
 

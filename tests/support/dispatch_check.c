@@ -190,3 +190,11 @@ uint32_t dispatch_held(const struct fbr_dispatch *d, uint64_t worker)
     held += b->kept - b->seen;
     return held;
 }
+
+uint64_t dispatch_left(const struct fbr_dispatch *d, uint64_t map)
+{
+    const struct map *m;
+
+    HASH_FIND(hh, d->maps, &map, sizeof(map), m);
+    return m ? m->total - m->done : 0;
+}
