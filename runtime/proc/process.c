@@ -647,7 +647,7 @@ void fiber_process_close(struct fiber_process *p)
     fbr_process_unref(p);
 }
 
-static int active(struct fiber_process **out, int max, bool ours)
+int fiber_active_children(struct fiber_process **out, int max)
 {
     struct fbr_runtime *rt = fbr_rt_peek();
     struct fiber_process *p;
@@ -657,7 +657,7 @@ static int active(struct fiber_process **out, int max, bool ours)
         return n;
     pthread_mutex_lock(&rt->lock);
     DL_FOREACH(rt->processes, p) {
-        if (p->state == P_ENDED || (p->spec.prefix && !ours))
+        if (p->state == P_ENDED || p->spec.prefix)
             continue;
         n++;
         if (out && listed < max && p->handle_open)
@@ -667,17 +667,7 @@ static int active(struct fiber_process **out, int max, bool ours)
     return n;
 }
 
-int fiber_active_children(struct fiber_process **out, int max)
-{
-    return active(out, max, false);
-}
-
 /* ---- For the rest of Fiber ---- */
-
-int fbr_process_active(struct fiber_process **out, int max)
-{
-    return active(out, max, true);
-}
 
 struct fbr_link *fbr_process_link(struct fiber_process *p)
 {

@@ -46,9 +46,6 @@ struct fbr_process_spec {
 };
 
 int fbr_process_start(struct fiber_process **p, const struct fbr_process_spec *spec);
-/* As fiber_active_children(), and also counts the processes of pools, rings, managers and
- * stores. */
-int fbr_process_active(struct fiber_process **out, int max);
 /* Sends a frame to the child, on the control channel. Any thread; frames of one thread keep their
  * order. */
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);

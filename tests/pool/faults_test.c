@@ -250,7 +250,7 @@ static void test_hosts_that_were_not_needed_after_all_go(void **state)
     (void)state;
     assert_ok(fiber_pool_resize(pool, 1)); /* most have not joined yet */
     meet(pool, 1);
-    assert_comes(fbr_process_active(NULL, 0) == 2);
+    assert_comes(children_active(NULL) == 2);
     fiber_pool_close(pool);
 }
 
@@ -312,7 +312,7 @@ static void breaks(struct fiber_pool_options o, const char *part)
     fiber_result_close(r);
     assert_int_equal(fiber_pool_apply(pool, square, &n, 8, NULL), -ECHILD);
     assert_contains(fiber_last_error(), part);
-    assert_comes(fbr_process_active(NULL, 0) == children_before);
+    assert_comes(children_active(NULL) == children_before);
     fiber_pool_close(pool);
     assert_ok(fiber_config_set("start_patience", "30s"));
 }

@@ -120,7 +120,7 @@ static int fini(void)
     begin_work(1);
     fiber_fini();
     check(fiber_pool_open(&none, NULL) == -ESHUTDOWN);
-    check(fbr_process_active(NULL, 0) == 0);
+    check(children_active(NULL) == 0);
     end_work();
     return 7;
 }
@@ -137,7 +137,7 @@ static void *end_it(void *arg)
 {
     (void)arg;
     fiber_fini();
-    check(fbr_process_active(NULL, 0) == 0);
+    check(children_active(NULL) == 0);
     return NULL;
 }
 
@@ -324,7 +324,7 @@ static int fini_stopped_host(void)
     fclose(f);
     check(host > 1 && host != getpid() && kill(host, SIGSTOP) == 0);
     fiber_fini();
-    check(fbr_process_active(NULL, 0) == 0);
+    check(children_active(NULL) == 0);
     fiber_result_close(results[0]);
     fiber_pool_close(the_pool);
     the_pool = NULL;

@@ -332,7 +332,7 @@ static void test_closing(void **state)
     meet(pool, 2);
     each_refusal(k, close_pool(pool), {
         refuse_at = 0;
-        assert_int_equal(fbr_process_active(NULL, 0), children_before);
+        assert_int_equal(children_active(NULL), children_before);
         pool = open_pool(2);
         meet(pool, 2);
     });

@@ -696,7 +696,7 @@ static void test_closing_a_pool_cancels_its_work(void **state)
         assert_int_equal(error_of(running, i, "closed"), -ECANCELED);
     assert_int_equal(number_of(done, 0), 16);
     late = done;
-    assert_int_equal(fbr_process_active(NULL, 0), children_before);
+    assert_int_equal(children_active(NULL), children_before);
     fiber_result_close(running);
     fiber_result_close(late);
 }

@@ -31,7 +31,7 @@
 #include <cmocka.h>
 
 #include "fiber.h"
-#include "runtime/proc/process.h"
+#include "tests/support/children.h"
 #include "tests/support/sanitized.h"
 
 #define CELLS 32768
@@ -397,7 +397,7 @@ static inline int board_setup(void **state)
 {
     (void)state;
     board_make();
-    children_before = fbr_process_active(NULL, 0);
+    children_before = children_active(NULL);
     return 0;
 }
 
@@ -405,7 +405,7 @@ static inline int board_teardown(void **state)
 {
     (void)state;
     board_drop();
-    return fbr_process_active(NULL, 0) != children_before; /* pools that were closed leave nobody */
+    return children_active(NULL) != children_before; /* pools that were closed leave nobody */
 }
 
 static inline int open_descriptors(void)

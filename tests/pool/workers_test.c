@@ -452,7 +452,7 @@ static void test_jobs_hold_several_workers(void **state)
     for (int i = 0; i < 300; i++)
         in[i] = i;
     meet(pool, 5);
-    assert_int_equal(fbr_process_active(NULL, 0), 8); /* three hosts */
+    assert_int_equal(children_active(NULL), 8); /* three hosts */
     assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, 300, NULL));
     assert_int_equal(fiber_pool_worker_stats(pool, w, 5), 5);
     assert_int_equal(kill((pid_t)w[1].pid, SIGKILL), 0);
@@ -460,7 +460,7 @@ static void test_jobs_hold_several_workers(void **state)
     meet(pool, 5);
     assert_ok(fiber_pool_map(pool, kill_worker, in, 8, out, 8, 0, NULL));
     assert_ok(fiber_pool_resize(pool, 1));
-    assert_comes(fbr_process_active(NULL, 0) == 2);
+    assert_comes(children_active(NULL) == 2);
     fiber_pool_close(pool);
 }
 
@@ -796,7 +796,7 @@ static void test_serving_needs_a_pool(void **state)
 static void test_workers_are_not_children_of_the_programs_own(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
-    int others = fbr_process_active(NULL, 0);
+    int others = children_active(NULL);
 
     (void)state;
     assert_true(others >= 2);

@@ -19,7 +19,6 @@
 
 #include <cmocka.h>
 
-#include "runtime/proc/process.h"
 #include "runtime/pin/cgroup.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
@@ -684,7 +683,7 @@ static int end_among_rings(void)
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     gate_close(&gate);
-    return fbr_process_active(NULL, 0) == 0 ? 7 : 3;
+    return children_active(NULL) == 0 ? 7 : 3;
 }
 
 static void test_the_program_may_end_while_threads_run_rings(void **state)

@@ -17,7 +17,6 @@
 
 #include <cmocka.h>
 
-#include "runtime/proc/process.h"
 #include "tests/support/children.h"
 
 #define ROUNDS 100
@@ -51,7 +50,7 @@ static inline int end_store(void **state)
 {
     (void)state;
     fiber_store_close(store);
-    return fbr_process_active(NULL, 0);
+    return children_active(NULL);
 }
 
 /* In a child: its order, with the store connected. */

@@ -18,7 +18,6 @@
 
 #include <cmocka.h>
 
-#include "runtime/proc/process.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
 #include "tests/support/sanitized.h"
@@ -236,7 +235,7 @@ static void test_methods_run_on_the_state(void **state)
     fiber_bytes_free(&b);
     assert_int_equal(fiber_manager_call(m, "sum", NULL, 0, NULL, TEST_LONG_MS), 0);
     fiber_manager_close(m);
-    assert_int_equal(fbr_process_active(NULL, 0), 0);
+    assert_int_equal(children_active(NULL), 0);
 }
 
 static void test_errors_arrive_as_errors(void **state)
@@ -570,7 +569,7 @@ static void test_a_class_that_does_not_open_says_why(void **state)
         fiber_manager_start(&m, &ledger, "refuse", 6, OPTIONS(.job = {.name = "grumpy"})), -ECHILD);
     assert_true(has(fiber_last_error(), "grumpy",
                     ") cannot serve: its class did not open: open returned -33", NULL));
-    assert_int_equal(fbr_process_active(NULL, 0), 0);
+    assert_int_equal(children_active(NULL), 0);
 }
 
 static void test_a_manager_that_dies_in_a_call(void **state)
@@ -653,7 +652,7 @@ static void test_to_close_it_runs_what_was_called_and_closes_the_state(void **st
     for (int i = 0; i < ROUNDS; i++)
         fiber_future_close(begin_call(m, "add", &(int){1}, sizeof(int)));
     fiber_manager_close(m);
-    assert_int_equal(fbr_process_active(NULL, 0), 0);
+    assert_int_equal(children_active(NULL), 0);
     assert_int_equal(gate_wait(&g, &sum, sizeof(sum)), 0);
     assert_int_equal(sum, ROUNDS);
     gate_close(&g);
@@ -714,7 +713,7 @@ static int close_while_it_hangs(void)
         return 1;
     gate_close(&g);
     fiber_manager_close(m);
-    if (fbr_process_active(NULL, 0) != 0)
+    if (children_active(NULL) != 0)
         return 2;
     rc = fiber_future_get(f, NULL, 0);
     fiber_future_close(f);

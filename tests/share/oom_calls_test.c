@@ -6,8 +6,8 @@
  * memory, and says what came.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/proc/process.h"
 #include "channel_util.h"
+#include "tests/support/children.h"
 #include "tests/support/refuse.h"
 
 #define LARGE 300000 /* longer than what travels in one piece */
@@ -539,7 +539,7 @@ static void test_a_program_gets_its_work(void **state)
         more = end_refusing(k, rc);
         if (rc == 0)
             join(p);
-        assert_int_equal(fbr_process_active(NULL, 0), 1); /* the manager */
+        assert_int_equal(children_active(NULL), 1); /* the manager */
     }
 }
 

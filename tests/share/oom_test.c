@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/proc/process.h"
 #include "fiber.h"
+#include "tests/support/children.h"
 #include "tests/support/refuse.h"
 
 /* As end_refusing(), where a connection may go in the round after the one that broke it; true while
@@ -65,7 +65,7 @@ static void test_a_manager_starts_and_ends(void **state)
             assert_int_equal(fiber_manager_call(m, "echo", "x", 1, NULL, -1), 0);
             fiber_manager_close(m);
         }
-        assert_int_equal(fbr_process_active(NULL, 0), 0);
+        assert_int_equal(children_active(NULL), 0);
     }
 }
 

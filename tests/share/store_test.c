@@ -310,7 +310,7 @@ static void test_when_its_process_dies_calls_fail_and_say_so(void **state)
     assert_int_equal(fiber_store_address(store, &a), 0);
     assert_int_equal(fiber_store_connect(&other, &a), 0);
     assert_int_equal(pthread_create(&t, NULL, wait_for_ever, NULL), 0);
-    assert_int_equal(fbr_process_active(&p, 1), 1);
+    assert_int_equal(children_active(&p), 1);
     kill((pid_t)fiber_process_pid(p), SIGKILL);
     pthread_join(t, &rc);
     assert_int_equal((intptr_t)rc, -EPIPE);
@@ -417,7 +417,7 @@ static int freeze_the_store(void)
     struct fiber_process *p;
     int rc;
 
-    if (fiber_store_start(&store, NULL) < 0 || fbr_process_active(&p, 1) != 1)
+    if (fiber_store_start(&store, NULL) < 0 || children_active(&p) != 1)
         return 1;
     kill((pid_t)fiber_process_pid(p), SIGSTOP);
     do /* the signal may take a moment to stop it */

@@ -9,6 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <utlist.h>
+
+#include "runtime/proc/context.h"
+#include "runtime/proc/process_priv.h"
+
 #define CANNOT_START 125
 #define ENDED_MS 300000 /* only a failure reaches it; containers on a busy machine take minutes */
 
@@ -27,6 +32,26 @@ struct fiber_process *begin(fiber_process_fn fn, const void *arg, size_t len,
 struct fiber_process *begin_str(fiber_process_fn fn, const char *arg)
 {
     return begin(fn, arg, strlen(arg) + 1, NULL);
+}
+
+int children_active(struct fiber_process **first)
+{
+    struct fbr_runtime *rt = fbr_rt_peek();
+    struct fiber_process *p;
+    int n = 0;
+
+    if (!rt)
+        return 0;
+    pthread_mutex_lock(&rt->lock);
+    DL_FOREACH(rt->processes, p) {
+        if (p->state == P_ENDED)
+            continue;
+        n++;
+        if (first)
+            *first = p;
+    }
+    pthread_mutex_unlock(&rt->lock);
+    return n;
 }
 
 int ended(struct fiber_process *p)

@@ -19,6 +19,9 @@ struct fiber_process *begin_str(fiber_process_fn fn, const char *arg);
 int ended(struct fiber_process *p);
 /* The same, and closes it. */
 int finish(struct fiber_process *p);
+/* The number of processes that have not ended, as fiber_active_children() counts them, but with
+ * those of pools, rings, managers and stores. *first, if not NULL: one of them. */
+int children_active(struct fiber_process **first);
 /* Whether text has all of these words in it; the list ends with NULL. Prints the text when it has
  * not. */
 int has(const char *text, ...) __attribute__((sentinel));

@@ -218,7 +218,7 @@ static void on_done(void *user, size_t index, int code, const void *data, size_t
     }
 }
 
-static struct run begin(void)
+static struct run begin_run(void)
 {
     struct run run = {.in = calloc(n_tasks, sizeof(*run.in)),
                       .bytes = calloc(n_tasks, sizeof(*run.bytes)),
@@ -417,7 +417,7 @@ static void check_nothing_is_lost(const char *what, fiber_task_fn fn, harm_fn ha
     struct tally t;
 
     assert_ok(fiber_config_set("heartbeat", freezing ? SOON : NEVER));
-    run = begin();
+    run = begin_run();
     submit(&run, fn, FIBER_RETRIES_DEFAULT);
     harm_until_done(&run, harm, fn == work_1ms ? EVERY_MS : EVERY_MS / 4);
     t = end(&run, what, began, freezing);
@@ -471,7 +471,7 @@ static void test_nothing_is_lost_when_workers_die_within_batches(void **state)
 static void test_without_retries_every_task_runs_at_most_once(void **state)
 {
     double began = now_s();
-    struct run run = begin();
+    struct run run = begin_run();
     uint32_t whole = n_tasks;
     struct tally t;
     uint64_t deaths;
@@ -560,7 +560,7 @@ static void test_a_lazy_source_stays_within_its_window(void **state)
     double began = now_s(), harmed = began;
     uint32_t reach = 0; /* of the last harm, as in harm_until_done() */
     bool noticed = true;
-    struct run run = begin();
+    struct run run = begin_run();
     struct source s = {.run = &run};
     struct fiber_imap *it;
     pid_t pids[WORKERS];

@@ -49,7 +49,7 @@ static int close_when_told(struct fiber_pool *pool, struct fiber_result *r)
     fflush(stdout);
     fiber_pool_close(pool);
     good = fiber_result_wait(r, 0) == 0 && fiber_result_error(r, NULL) == -ECANCELED;
-    good = good && fbr_process_active(NULL, 0) == 0;
+    good = good && children_active(NULL) == 0;
     fiber_result_close(r);
     return good ? 7 : 1;
 }
