@@ -57,7 +57,6 @@ static void test_a_program_runs_where_it_was_moved_to(void **state)
     const char *list[] = {ld, "--library-path", lib, "--list", agent, NULL};
     struct ran ran;
 
-    (void)state;
     temp_dir_make(dir);
     unpack("/bin/sh");
     snprintf(ld, sizeof(ld), "%s/.fiber/ld.so", dir);
@@ -80,7 +79,6 @@ static void test_modules_lie_where_a_moved_program_looks_for_them(void **state)
 {
     char path[128];
 
-    (void)state;
     temp_dir_make(dir);
     unpack("/proc/self/exe");
     snprintf(path, sizeof(path), "%s/.fiber/fiber/crypto.so", dir);
@@ -123,7 +121,6 @@ static void test_a_moved_program_starts_itself_and_its_files(void **state)
     const char *const files[] = {"/proc/self/exe", agent};
     struct ran ran;
 
-    (void)state;
     temp_dir_make(dir);
     unpack("/proc/self/exe");
     snprintf(ld, sizeof(ld), "%s/.fiber/ld.so", dir);
@@ -145,7 +142,6 @@ static void test_what_is_no_program_is_refused(void **state)
 {
     struct fbr_error err = {0, ""};
 
-    (void)state;
     assert_int_equal(fbr_bundle_write("/etc/passwd", 1, &err), -ENOEXEC);
     assert_non_null(strstr(err.text, "/etc/passwd"));
     assert_int_equal(fbr_bundle_write("/nowhere", 1, &err), -ENOEXEC);
@@ -156,7 +152,6 @@ static void test_a_full_disk_is_told(void **state)
     int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     struct fbr_error err = {0, ""};
 
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(fbr_bundle_write("/bin/sh", fd, &err), -ENOSPC);
     assert_non_null(strstr(err.text, ": No space left on device"));
@@ -168,7 +163,6 @@ static void test_no_file_is_replaced_by_a_folder(void **state)
     struct fbr_error err = {0, ""};
     const char *file, *lib;
 
-    (void)state;
     temp_dir_make(dir);
     file = path_in(dir, "file");
     lib = path_in(dir, "lib");
@@ -201,7 +195,6 @@ static void test_a_file_that_becomes_longer_meanwhile_is_taken_whole(void **stat
     int ends[2], tar;
     ssize_t n;
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(interp, sizeof(interp), "%s/from/ld.so", dir);
     folders_make(interp);

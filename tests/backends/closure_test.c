@@ -32,7 +32,6 @@ static int make_root(void **state)
 {
     char made[64], whole[PATH_MAX];
 
-    (void)state;
     temp_dir_make(made);
     if (!realpath(made, whole))
         return -1;
@@ -43,7 +42,6 @@ static int make_root(void **state)
 
 static int remove_root(void **state)
 {
-    (void)state;
     temp_dir_remove(root);
     return 0;
 }
@@ -139,7 +137,6 @@ static void test_libraries_are_found_by_runpath_from_where_the_program_lies(void
 {
     struct fbr_closure *c = new_closure(NULL);
 
-    (void)state;
     write_elf("/bin/prog", (struct elf_file){.runpath = "${ORIGIN}/../lib", .needed = {"liba.so"}});
     write_elf("/lib/liba.so", (struct elf_file){.runpath = "$ORIGIN/deep", .needed = {"libb.so"}});
     write_elf("/lib/deep/libb.so", (struct elf_file){.needed = {"liba.so"}});
@@ -157,7 +154,6 @@ static void test_rpath_serves_the_libraries_too_and_runpath_does_not(void **stat
     struct fbr_closure *c = new_closure(NULL);
     struct fbr_error err = {0, ""};
 
-    (void)state;
     write_elf("/old", (struct elf_file){.rpath = "$ORIGIN/lib", .needed = {"liba.so"}});
     write_elf("/new", (struct elf_file){.runpath = "$ORIGIN/lib", .needed = {"liba.so"}});
     write_elf("/lib/liba.so", (struct elf_file){.needed = {"libb.so"}});
@@ -176,7 +172,6 @@ static void test_library_path_stands_between_rpath_and_runpath(void **state)
     char path[PATH_MAX];
     struct fbr_closure *c;
 
-    (void)state;
     snprintf(path, sizeof(path), "relative::%s/env", root);
     c = new_closure(path);
     write_elf("/r", (struct elf_file){.rpath = "$ORIGIN/lib", .needed = {"liba.so"}});
@@ -202,7 +197,6 @@ static void test_what_the_process_has_loaded_counts_where_nothing_else_is_found(
     const struct fbr_closure_options o = {.mapped = mapped, .ld_so_conf = conf};
     struct fbr_closure *c;
 
-    (void)state;
     snprintf(needed, sizeof(needed), "%s/own/liba.so", root);
     snprintf(other, sizeof(other), "%s/own/libb.so", root);
     snprintf(plugin, sizeof(plugin), "%s/plugins/libp.so", root);
@@ -230,7 +224,6 @@ static void test_data_brings_no_interpreter_and_may_be_missing(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
 
-    (void)state;
     write_text("/lib/cgi.py", 0755, "#!/no/such/python\n");
     write_elf("/lib/x.so", (struct elf_file){.needed = {"libnowhere.so"}});
     assert_int_equal(fbr_closure_add_data(c, in_root("/lib/cgi.py"), NULL), 0);
@@ -246,7 +239,6 @@ static void test_folders_of_modules_go_without_histories(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
 
-    (void)state;
     write_text("/project/module.py", 0644, "");
     write_text("/project/.git/config", 0644, "");
     assert_int_equal(fbr_closure_add_data(c, in_root("/project"), NULL), 0);
@@ -262,7 +254,6 @@ static void test_directories_of_ld_so_conf_and_the_cache_that_leads_to_them(void
     struct fbr_closure *c = new_closure(NULL);
     char text[3 * PATH_MAX];
 
-    (void)state;
     write_text("/ld.so.conf", 0644, "# ours\ninclude conf.d/*.conf\n");
     snprintf(text, sizeof(text), "%s/one\n%s/two/=libc6 # and a word\n", root, root);
     write_text("/conf.d/a.conf", 0644, text);
@@ -281,7 +272,6 @@ static void test_words_of_ld_so_conf(void **state)
     struct fbr_closure *c = new_closure(NULL);
     struct fbr_error err = {0, ""};
 
-    (void)state;
     write_text("/ld.so.conf", 0644,
                "# a comment\n"
                "  /usr/local/lib # another\n"
@@ -302,7 +292,6 @@ static void test_a_library_of_another_machine_is_passed_over(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
 
-    (void)state;
     write_elf("/prog",
               (struct elf_file){.runpath = "$ORIGIN/a:$ORIGIN/b:$ORIGIN/c", .needed = {"libx.so"}});
     write_elf("/a/libx.so", (struct elf_file){.machine = EM_386});
@@ -320,7 +309,6 @@ static void test_a_missing_library_is_told_with_who_needs_it_and_where_it_was_so
     struct fbr_closure *c = new_closure("/opt/env");
     struct fbr_error err = {0, ""};
 
-    (void)state;
     write_elf("/prog", (struct elf_file){.runpath = "/opt/run", .needed = {"libgone.so.7"}});
     assert_int_equal(fbr_closure_add(c, in_root("/prog"), &err), -ENOENT);
     assert_holds(err.text, "/prog needs the library libgone.so.7, which is not in ");
@@ -336,7 +324,6 @@ static void test_the_interpreter_is_taken_and_missed(void **state)
     struct fbr_error err = {0, ""};
     char interp[PATH_MAX + 16];
 
-    (void)state;
     snprintf(interp, sizeof(interp), "%s/lib64/ld.so", root);
     write_elf("/sys/ld.so", (struct elf_file){.soname = "ld.so"});
     write_link("sys", "/lib64");
@@ -359,7 +346,6 @@ static void test_this_program_is_found_whole(void **state)
     const struct fbr_file *const *files;
     size_t n;
 
-    (void)state;
     assert_non_null(realpath("/proc/self/exe", path));
     assert_int_equal(fbr_closure_add(c, "/proc/self/exe", NULL), 0);
     assert_non_null(find(c, path));
@@ -380,7 +366,6 @@ static void test_links_stay_links_and_what_they_lead_to_comes_along(void **state
     const struct fbr_file *const *files;
     size_t n;
 
-    (void)state;
     write_text("/data/v2/x.txt", 0640, "x");
     write_link("v2", "/data/now");
     write_link(in_root("/data/now/../now/x.txt"), "/x");
@@ -401,7 +386,6 @@ static void test_links_in_a_circle_end(void **state)
     struct fbr_closure *c = new_closure(NULL);
     struct fbr_error err = {0, ""};
 
-    (void)state;
     write_link("b", "/a");
     write_link("a", "/b");
     assert_int_equal(fbr_closure_add(c, in_root("/a"), &err), -ELOOP);
@@ -417,7 +401,6 @@ static void test_what_cannot_be_in_an_image(void **state)
     struct fbr_closure *c = new_closure(NULL);
     struct fbr_error err = {0, ""};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         assert_int_equal(fbr_closure_add(c, refused[i], &err), -EINVAL);
         assert_holds(err.text, "image");
@@ -429,7 +412,6 @@ static void test_a_directory_is_taken_with_what_its_programs_need(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
 
-    (void)state;
     write_text("/d/data", 0600, "data");
     write_elf("/d/sub/plugin.so", (struct elf_file){.runpath = "$ORIGIN/../../lib",
                                                     .needed = {"liba.so", "libgone.so"}});
@@ -457,7 +439,6 @@ static void test_a_plugin_may_need_what_another_program_brought(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
 
-    (void)state;
     write_elf("/prog", (struct elf_file){.runpath = "$ORIGIN/lib", .needed = {"liba.so.1"}});
     write_elf("/lib/liba.so.1", (struct elf_file){.soname = "liba.so.1"});
     write_elf("/d/plugin.so", (struct elf_file){.needed = {"liba.so.1"}});
@@ -477,7 +458,6 @@ static void test_a_script_takes_its_interpreters(void **state)
     char *kept = strdup(before ? before : "");
     struct fbr_error err = {0, ""};
 
-    (void)state;
     snprintf(text, sizeof(text), "#! %s/bin/env -S A=b lang -u\n", root);
     write_text("/script", 0755, text);
     snprintf(text, sizeof(text), "#!%s/bin/real\n", root);
@@ -514,7 +494,6 @@ static void test_a_script_that_is_its_own_interpreter_ends(void **state)
     struct fbr_closure *c = new_closure(NULL);
     char text[PATH_MAX + 16];
 
-    (void)state;
     snprintf(text, sizeof(text), "#!%s/self\n", root);
     write_text("/self", 0755, text);
     add(c, "/self");
@@ -528,7 +507,6 @@ static void test_fibers_modules_come_with_its_library(void **state)
     struct fbr_closure *c = new_closure(NULL);
     struct fbr_closure_options o = {.cluster = true, .ld_so_conf = "/nonexistent"};
 
-    (void)state;
     write_elf("/bin/prog",
               (struct elf_file){.runpath = "$ORIGIN/../lib", .needed = {"libfiber.so.0"}});
     write_elf("/lib/libfiber.so.0", (struct elf_file){.soname = "libfiber.so.0"});
@@ -557,7 +535,6 @@ static void test_fibers_modules_come_with_a_program_that_has_it_linked_in(void *
     struct fbr_closure *c = new_closure(NULL);
     char interp[PATH_MAX + 16];
 
-    (void)state;
     snprintf(interp, sizeof(interp), "%s/ld.so", root);
     write_elf("/ld.so", (struct elf_file){.soname = "ld.so"});
     write_elf("/bin/prog", (struct elf_file){.interp = interp, .text = "fbr_module_%s"});
@@ -576,7 +553,6 @@ static void test_a_module_that_everybody_can_write_is_left_out(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
 
-    (void)state;
     write_elf("/libfiber.so.0", (struct elf_file){.soname = "libfiber.so.0"});
     write_elf("/fiber/crypto.so", (struct elf_file){.soname = "crypto.so"});
     assert_int_equal(chmod(in_root("/fiber/crypto.so"), 0777), 0);
@@ -592,7 +568,6 @@ static void test_plugins_come_with_the_library_that_loads_them(void **state)
     struct fbr_closure *c = new_closure(NULL);
     struct fbr_closure_options o = {.no_plugins = true, .ld_so_conf = "/nonexistent"};
 
-    (void)state;
     write_elf("/bin/prog",
               (struct elf_file){.runpath = "$ORIGIN/../lib", .needed = {"libmpi.so.40"}});
     write_elf("/lib/libmpi.so.40.1", (struct elf_file){.soname = "libmpi.so.40"});
@@ -622,7 +597,6 @@ static void test_a_system_has_places_and_people(void **state)
     struct fbr_closure *c = new_closure(NULL);
     char us[64];
 
-    (void)state;
     snprintf(us, sizeof(us), ":x:%u:%u:", geteuid(), getegid());
     assert_int_equal(fbr_closure_add_system(c, NULL), 0);
     assert_int_equal(find(c, "/tmp")->mode, 01777);
@@ -639,7 +613,6 @@ static void test_what_lies_in_roots_home_is_for_whoever_runs_the_image(void **st
 {
     struct fbr_closure *c = new_closure(NULL);
 
-    (void)state;
     assert_int_equal(fbr_closure_add_system(c, NULL), 0);
     assert_int_equal(find(c, "/root")->mode, 0700);
     fbr_closure_free(c);
@@ -655,7 +628,6 @@ static void test_a_directory_is_made_with_those_above_it(void **state)
     struct fbr_closure *c = new_closure(NULL);
     struct fbr_error err = {0, ""};
 
-    (void)state;
     write_text("/file", 0644, "");
     write_link("real", "/link");
     write_text("/real/x", 0644, "");

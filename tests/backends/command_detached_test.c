@@ -163,13 +163,11 @@ static void is_told(const char *line, int times)
 
 static int do_open(void *arg)
 {
-    (void)arg;
     return command->open(&m.backend, &m.env, &m.err);
 }
 
 static int do_close(void *arg)
 {
-    (void)arg;
     if (m.backend)
         command->close(m.backend);
     m.backend = NULL;
@@ -199,7 +197,6 @@ static int open_with(const char *more)
 
 static int set_up(void **state)
 {
-    (void)state;
     temp_dir_make(m.dir);
     file_make(path_in(m.dir, "manager"), manager, sizeof(manager) - 1, 0700);
     put("states", RUNNING);
@@ -213,7 +210,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_loop_call(m.loop, do_close, NULL);
     fbr_loop_close(m.loop);
     fbr_config_free(m.config);
@@ -284,7 +280,6 @@ static void a_job_lives_by_what_the_status_says(void **state)
 {
     struct job a, b;
 
-    (void)state;
     assert_int_equal(open_with(""), 0);
     start(&a, "a");
     start(&b, "b");
@@ -325,7 +320,6 @@ static void states_become_codes(void **state)
         {"a STRANGE 4\n", ""}, /* no key says what that means */
     };
 
-    (void)state;
     assert_int_equal(open_with(""), 0);
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct job a;
@@ -354,7 +348,6 @@ static void only_a_status_that_succeeds_can_forget_a_job(void **state)
     struct job a;
     int looks;
 
-    (void)state;
     assert_int_equal(open_with(""), 0);
     start(&a, "a");
     hears("a started a; ");
@@ -375,7 +368,6 @@ static void a_job_that_is_left_out_now_and_then_lives(void **state)
     struct job a;
     int looks;
 
-    (void)state;
     assert_int_equal(open_with(""), 0);
     put("flip", "");
     start(&a, "a");
@@ -413,7 +405,6 @@ static void an_id_is_found_in_what_the_start_says(void **state)
 
     char more[100];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct job a;
 
@@ -434,7 +425,6 @@ static void a_pattern_without_a_group_is_refused(void **state)
 {
     static const char *const patterns[] = {"id = [0-9]+\n", "id = (\n", "id = ([0-9\n"};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(patterns); i++) {
         assert_int_equal(open_with(patterns[i]), -EINVAL);
         assert_non_null(
@@ -448,7 +438,6 @@ static void a_start_that_fails_is_the_jobs_end(void **state)
 {
     struct job a;
 
-    (void)state;
     assert_int_equal(open_with("logs = /bin/false\n"), 0); /* without an id nobody asks for logs */
     put("bad", "first line\nqueue batch is closed\n");
     start(&a, "a");
@@ -463,7 +452,6 @@ static void no_more_start_at_once_than_is_allowed(void **state)
     struct job jobs[3];
     int gate;
 
-    (void)state;
     assert_int_equal(open_with("starts = 1\n"), 0);
     assert_int_equal(mkfifo(path_in(m.dir, "gate"), 0600), 0);
     gate = open(path_in(m.dir, "gate"), O_RDWR);
@@ -498,7 +486,6 @@ static void a_signal_cancels_a_job(void **state)
     static const int refused[] = {SIGSTOP, SIGUSR1, SIGINT, 0};
     struct job a;
 
-    (void)state;
     assert_int_equal(open_with(""), 0);
     start(&a, "a");
     hears("a started a; ");
@@ -518,7 +505,6 @@ static void one_that_has_no_id_yet_is_cancelled_when_it_has(void **state)
     struct job a;
     int gate;
 
-    (void)state;
     assert_int_equal(open_with(""), 0);
     assert_int_equal(mkfifo(path_in(m.dir, "gate"), 0600), 0);
     gate = open(path_in(m.dir, "gate"), O_RDWR);
@@ -539,7 +525,6 @@ static void logs_come_before_the_end_and_the_ticket_goes(void **state)
     char logs[120];
     struct job a;
 
-    (void)state;
     snprintf(logs, sizeof(logs), "logs = %s/manager logs {id}\n", m.dir);
     assert_int_equal(open_with(logs), 0);
     start(&a, "a");
@@ -555,7 +540,6 @@ static void what_lives_at_the_end_is_cancelled(void **state)
 {
     struct job jobs[2];
 
-    (void)state;
     assert_int_equal(open_with(""), 0);
     start(&jobs[0], "a");
     start(&jobs[1], "b");

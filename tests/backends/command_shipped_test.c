@@ -87,7 +87,6 @@ static void files_are_taken(void **state)
     struct dirent *e;
     size_t n = 0;
 
-    (void)state;
     assert_non_null(d);
     while ((e = readdir(d))) {
         const char *dot = strrchr(e->d_name, '.'), *word = NULL;
@@ -132,7 +131,6 @@ static void lines_of_the_table_are_taken(void **state)
     char *text = readme(), *rest = NULL;
     size_t n = 0;
 
-    (void)state;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char *second = line[0] == '|' ? strchr(line + 1, '|') : NULL, *end;
         struct fbr_command_settings s;
@@ -162,7 +160,6 @@ static void the_file_for_peloton_is_taken(void **state)
     int fd = mkstemp(path);
     FILE *f = fdopen(fd, "w");
 
-    (void)state;
     assert_non_null(f);
     assert_non_null(strstr(text, "## Peloton"));
     for (char *line = strtok_r(strstr(text, "## Peloton"), "\n", &rest); line;

@@ -48,7 +48,6 @@ static void words_are_cut_at_blanks_and_kept_by_quotes(void **state)
         {"end\\", "end\\|"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_args w = split(cases[i][0]);
 
@@ -62,7 +61,6 @@ static void an_open_quote_is_told(void **state)
     struct fbr_args w = {0};
     struct fbr_error err = {0, ""};
 
-    (void)state;
     assert_int_equal(fbr_args_split(&w, "ssh 'h1", &err), -EINVAL);
     assert_non_null(strstr(err.text, "not closed"));
     fbr_args_fini(&w);
@@ -74,7 +72,6 @@ static void placeholders_are_checked(void **state)
                                        "{argv} {command}"};
     static const char *const bad[] = {"x {hots}", "x {", "x a{argv}", "x {command}b", "x {}"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         struct fbr_args w = split(good[i]);
 
@@ -119,7 +116,6 @@ static void templates_are_filled(void **state)
                                .ids = ids};
     const struct fbr_fill bare = {.program = "p"}, equals = {.program = "/lr=1/p", .argv = argv};
 
-    (void)state;
     assert_filled("ip netns exec {host}", &f,
                   "ip|netns|exec|h1|env|-C|/my work|FIBER_TICKET=fd:0|A=b c|B=|/bin/prog|-v|it's|");
     assert_filled(
@@ -154,7 +150,6 @@ static void assert_hosts(const char *text, const char *want)
 
 static void hosts_are_read(void **state)
 {
-    (void)state;
     assert_hosts("", "");
     assert_hosts("h1 h2:4,me@h3", "h1/0 h2/4 me@h3/0 ");
     assert_hosts("# all\nh1 slots=2 # two\n\nh2\n", "h1/2 h2/0 ");
@@ -173,7 +168,6 @@ static void hosts_take_turns_as_far_as_their_slots_go(void **state)
     static const char *const turns[] = {"a", "b", "c", "b", "c", "c", "a", "b", "c"};
     struct fbr_hosts h = {0};
 
-    (void)state;
     assert_null(fbr_hosts_pick(&h));
     assert_int_equal(fbr_hosts_parse(&h, "", "a:1 b:2 c:3", NULL), 0);
     for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); i++) {
@@ -200,7 +194,6 @@ static void labels_are_found_in_what_managers_list(void **state)
     char label[FBR_LABEL_MAX], line[600], odd[300];
     struct fbr_labelled l;
 
-    (void)state;
     fbr_label(label, "beef", "my-host:12:0a1b.77", "a b'c\n:|");
     assert_string_equal(label, "fiber:beef:my-host:12:0a1b.77:a_b_c___");
     snprintf(line, sizeof(line), "  7_2 | PD | %s | more", label);

@@ -124,7 +124,6 @@ static int bed(const char *verb, const char *arg)
 
 static int print_and_return(const void *arg, size_t len)
 {
-    (void)len;
     printf("a line on stdout\n");
     fprintf(stderr, "a line on stderr\nand an end");
     return *(const int *)arg;
@@ -142,7 +141,6 @@ static int count_bytes(const void *arg, size_t len)
 
 static int notify_name(const void *address, size_t len)
 {
-    (void)len;
     return say(address, fiber_process_self(), strlen(fiber_process_self())) < 0;
 }
 
@@ -180,7 +178,6 @@ static int return_when_told(const void *address, size_t len)
     struct word mine;
     int code = -1;
 
-    (void)len;
     if (fiber_queue_open(&mine.queue, 0) < 0 ||
         fiber_queue_address(mine.queue, &mine.address) < 0 ||
         say(address, &mine.address, sizeof(mine.address)) < 0)
@@ -192,7 +189,6 @@ static int return_when_told(const void *address, size_t len)
 
 static int print_many(const void *which, size_t len)
 {
-    (void)len;
     for (int i = 0; i < LINES; i++) {
         printf("out %d of %s.\n", i, (const char *)which);
         fflush(stdout);
@@ -206,8 +202,6 @@ static int take_memory(const void *arg, size_t len)
 {
     const size_t piece = 1 << 20;
 
-    (void)arg;
-    (void)len;
     for (int i = 0; i < 512; i++) {
         char *more = malloc(piece);
 
@@ -224,8 +218,6 @@ static int check_env(const void *arg, size_t len)
     const char *value = getenv("TEST_CONFORMANCE");
     char cwd[64] = "";
 
-    (void)arg;
-    (void)len;
     return value && strcmp(value, "a b;$c") == 0 && getcwd(cwd, sizeof(cwd)) &&
                    strcmp(cwd, "/") == 0
                ? 0
@@ -659,7 +651,6 @@ static void an_engine_that_is_started_again(void **state)
 
 static void nothing_runs_at_the_end(void **state)
 {
-    (void)state;
     assert_int_equal(bed("empty", NULL), 0);
 }
 

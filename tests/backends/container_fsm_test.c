@@ -66,7 +66,6 @@ static void check_step(enum fbr_container_state s, enum fbr_container_event e)
 
 static void each_event_in_each_state_keeps_the_rules(void **state)
 {
-    (void)state;
     for (int s = 0; s < FBR_CONTAINER_STATES; s++)
         for (int e = 0; e < FBR_CONTAINER_EVENTS; e++)
             check_step((enum fbr_container_state)s, (enum fbr_container_event)e);
@@ -269,7 +268,6 @@ static void each_order_of_events_ends_once_with_one_request_at_a_time(void **sta
     struct world w;
     unsigned states = 0;
 
-    (void)state;
     memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
     w.state = FETCHING;
     w.call = FBR_CONTAINER_STATES;
@@ -379,7 +377,6 @@ static const struct race races[] = {
 
 static void races_end_as_they_were_mended(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(races) / sizeof(races[0]); i++) {
         const struct race *r = &races[i];
         enum fbr_container_state at = r->from;
@@ -399,7 +396,6 @@ static void races_end_as_they_were_mended(void **state)
 
 static void an_answer_means_what_its_request_was(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_container_answer(CREATING, 201), ON_CREATED);
     assert_int_equal(fbr_container_answer(RECREATING, 404), ON_NO_IMAGE);
     assert_int_equal(fbr_container_answer(KILLED_CREATING, 409), ON_TAKEN);
@@ -416,7 +412,6 @@ static void an_answer_means_what_its_request_was(void **state)
 
 static void only_a_create_leaves_it_open_whether_there_is_one(void **state)
 {
-    (void)state;
     for (int s = 0; s < FBR_CONTAINER_STATES; s++)
         assert_int_equal(fbr_container_is_being_made((enum fbr_container_state)s),
                          s == CREATING || s == RECREATING || s == KILLED_CREATING);

@@ -71,7 +71,6 @@ static void test_jobs_that_ask_for_processors_have_them_alone(void **state)
     struct gate gate;
     int n = 0, bound = 0;
 
-    (void)state;
     if (!can_bind())
         skip();
     gate_open(&gate);
@@ -106,7 +105,6 @@ static void test_who_asks_for_none_or_less_than_one_is_not_bound(void **state)
     struct fiber_process *p[2];
     struct gate gate;
 
-    (void)state;
     gate_open(&gate);
     for (int i = 0; i < 2; i++) {
         cpu_set_t mask;
@@ -125,7 +123,6 @@ static void test_more_gpus_than_there_are_is_an_error_that_says_so(void **state)
     struct fiber_process *p;
     int code = 0;
 
-    (void)state;
     if (!can_bind())
         skip();
     p = begin(child_return, &code, sizeof(code), OPTIONS(.job = {.gpus = 1000}));

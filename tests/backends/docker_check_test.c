@@ -22,7 +22,6 @@ static size_t count;
 static void say(void *user, enum fbr_finding finding, const char *what, const char *text,
                 const char *mend)
 {
-    (void)user;
     assert_true(count < sizeof(told) / sizeof(told[0]));
     told[count].finding = finding;
     snprintf(told[count].what, sizeof(told[count].what), "%s", what);
@@ -57,7 +56,6 @@ static enum fbr_finding of(const char *what, const char *part)
 
 static void an_engine_that_can_all_of_it_is_good(void **state)
 {
-    (void)state;
     check("{\"Architecture\":\"x86_64\",\"NCPU\":8,\"MemTotal\":8589934592,"
           "\"OperatingSystem\":\"Debian\",\"MemoryLimit\":true,\"CpuCfsQuota\":true,"
           "\"CgroupVersion\":\"2\",\"CgroupDriver\":\"systemd\",\"Runtimes\":{\"runc\":{},"
@@ -70,7 +68,6 @@ static void an_engine_that_can_all_of_it_is_good(void **state)
 
 static void what_a_rootless_engine_cannot_is_bad(void **state)
 {
-    (void)state;
     check("{\"Architecture\":\"x86_64\",\"SecurityOptions\":[\"name=seccomp,profile=default\","
           "\"name=rootless\"],\"MemoryLimit\":false,\"CpuCfsQuota\":false,\"Runtimes\":{}}",
           false);
@@ -83,14 +80,12 @@ static void what_a_rootless_engine_cannot_is_bad(void **state)
 
 static void gpus_that_containers_cannot_have_are_bad(void **state)
 {
-    (void)state;
     check("{\"Architecture\":\"x86_64\",\"MemoryLimit\":true,\"CpuCfsQuota\":true}", true);
     assert_int_equal(of("GPUs", "lacks"), FBR_FINDING_BAD);
 }
 
 static void another_architecture_is_bad_and_another_word_for_ours_is_not(void **state)
 {
-    (void)state;
     check("{\"Architecture\":\"aarch64\"}", false);
     assert_int_equal(of("machine", "aarch64"), FBR_FINDING_BAD);
     check("{\"Architecture\":\"amd64\"}", false); /* as Podman says it */
@@ -99,7 +94,6 @@ static void another_architecture_is_bad_and_another_word_for_ours_is_not(void **
 
 static void an_answer_of_other_types_is_survived(void **state)
 {
-    (void)state;
     check("{\"SecurityOptions\":3,\"Runtimes\":[],\"NCPU\":\"x\",\"Architecture\":null}", false);
     assert_int_equal(count, 3);
     check("[]", true);

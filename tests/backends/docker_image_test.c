@@ -61,8 +61,6 @@ static const char *in_dir(const char *name)
 
 static void on_image(void *user, int fetch, const char *text, bool done, bool good)
 {
-    (void)user;
-    (void)fetch;
     if (!done)
         return;
     t.good += good;
@@ -76,13 +74,11 @@ static void on_image(void *user, int fetch, const char *text, bool done, bool go
 
 static int open_images(void *arg)
 {
-    (void)arg;
     return fbr_docker_images_open(&t.images, &t.engine, t.config, t.b->loop, on_image, NULL, NULL);
 }
 
 static int close_images(void *arg)
 {
-    (void)arg;
     fbr_docker_images_close(t.images);
     return 0;
 }
@@ -91,7 +87,6 @@ static int pull_all(void *arg)
 {
     char image[64];
 
-    (void)arg;
     for (int i = 0; i < PULLS; i++) {
         snprintf(image, sizeof(image), "host:5000/app%d", i);
         assert_true(fbr_docker_images_pull(t.images, image) > 0);
@@ -101,25 +96,20 @@ static int pull_all(void *arg)
 
 static void nothing(uv_work_t *work)
 {
-    (void)work;
 }
 
 static void worked(uv_work_t *work, int status)
 {
-    (void)work;
-    (void)status;
     sem_post(&t.asked);
 }
 
 static int queue_work(void *arg)
 {
-    (void)arg;
     return uv_queue_work(fbr_loop_uv(t.b->loop), &t.work, nothing, worked);
 }
 
 static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
 {
-    (void)user;
     if (strstr(q->path, "/images/create"))
         return http_say(p, 500, "", "{\"message\": \"no basic auth credentials\"}");
     /* the engine answers 200 before it unpacks the image */
@@ -191,7 +181,6 @@ static void begin_all(void)
 
 static void commands_that_wait_hold_up_no_other_work(void **state)
 {
-    (void)state;
     begin_all();
     assert_int_equal(fbr_loop_call(t.b->loop, queue_work, NULL), 0);
     sem_come(&t.asked);
@@ -206,14 +195,12 @@ static void commands_that_wait_hold_up_no_other_work(void **state)
 
 static void commands_that_wait_end_with_us(void **state)
 {
-    (void)state;
     begin_all();
     fbr_loop_call(t.b->loop, close_images, NULL);
 }
 
 static int pull_and_free(void *arg)
 {
-    (void)arg;
     t.freer = pthread_self();
     return fbr_docker_images_pull(t.images, "host:5000/app") > 0 ? 0 : -1;
 }
@@ -223,7 +210,6 @@ static void a_command_needs_the_engine_no_longer(void **state)
     static const char command[] = "#!/bin/sh\necho \"$DOCKER_HOST\" >\"$AT/begun\"\nexit 1\n";
     char line[300] = "";
 
-    (void)state;
     file_make(in_dir("docker"), command, sizeof(command) - 1, 0700);
     snprintf(t.engine.address, sizeof(t.engine.address), "unix:///ours");
     fbr_loop_call(t.b->loop, pull_and_free, NULL);
@@ -250,7 +236,6 @@ static void an_image_that_does_not_fit_is_told(void **state)
 {
     char said[400];
 
-    (void)state;
     assert_int_equal(fbr_loop_call(t.b->loop, want_own, said), 0);
     sem_come(&t.done);
     assert_false(t.good);

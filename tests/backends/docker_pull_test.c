@@ -50,7 +50,6 @@ static void assert_pull(int rc, const char *words)
 
 static void a_command_uses_our_engine(void **state)
 {
-    (void)state;
     command(
         "docker",
         "[ \"$*\" = 'pull -q -- host:5000/app:1' ] && [ $DOCKER_HOST = unix:///run/there.sock ] &&"
@@ -70,7 +69,6 @@ static void a_command_uses_our_engine(void **state)
 
 static void podman_is_tried_where_docker_fails_or_is_missing(void **state)
 {
-    (void)state;
     command("docker", "echo of docker >&2; exit 3\n");
     command("podman", "echo of podman >&2; exit 4\n");
     assert_pull(-EACCES, "`docker pull`, with your logins, ended with code 3: of docker; log in to "
@@ -88,7 +86,6 @@ static void podman_is_tried_where_docker_fails_or_is_missing(void **state)
 
 static void the_last_line_is_told_but_no_login(void **state)
 {
-    (void)state;
     command("docker", "printf 'a warning\\nthe end\\n\\n' >&2; exit 1\n");
     assert_pull(-EACCES, "ended with code 1: the end; ");
     command("docker", "echo '{\"Username\": \"u\", \"Secret\": \"hunter2\"}' >&2; exit 1\n");
@@ -104,7 +101,6 @@ static void a_command_that_hangs_ends_when_it_is_told(void **state)
     struct fbr_error err = {0, ""};
     atomic_bool stop = true;
 
-    (void)state;
     command("docker", "exec sleep 1000\n");
     assert_int_equal(fbr_docker_pull_command(&engine, "app", &stop, &err), -ECANCELED);
     assert_non_null(strstr(err.text, "`docker pull` did not end: "));
@@ -113,7 +109,6 @@ static void a_command_that_hangs_ends_when_it_is_told(void **state)
 
 static void a_refusal_is_known(void **state)
 {
-    (void)state;
     assert_true(fbr_image_refused("Get http://h/v2/a: no basic auth credentials"));
     assert_true(fbr_image_refused("unauthorized: authentication required"));
     assert_true(fbr_image_refused("pull access denied for a, may require 'docker login'"));
@@ -126,7 +121,6 @@ static int make_folder(void **state)
 {
     char path[100];
 
-    (void)state;
     snprintf(folder, sizeof(folder), "/tmp/docker_pull_test.XXXXXX");
     if (!mkdtemp(folder))
         return -1;
@@ -139,7 +133,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return rmdir(folder);
 }
 

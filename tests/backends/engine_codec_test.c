@@ -55,7 +55,6 @@ static void test_a_name_is_one_that_engines_take(void **state)
     struct fbr_job job = plain;
     char name[FBR_DOCKER_NAME_MAX], again[FBR_DOCKER_NAME_MAX], long_name[300];
 
-    (void)state;
     fbr_docker_name(&job, name);
     assert_string_equal(name, "fiber-1a2b3c4d-17-2-worker_17___");
     fbr_docker_name(&job, again);
@@ -78,7 +77,6 @@ static void test_a_body_drops_what_is_not_asked_for(void **state)
     const struct fbr_docker_wishes none = {.caps = "none"};
     struct json_t *b = body_of(&plain, &none), *h = fbr_json_at(b, "HostConfig", NULL);
 
-    (void)state;
     assert_string_equal(fbr_json_text(b, "Image", NULL), "app:1");
     assert_list(fbr_json_at(b, "Entrypoint", NULL), "\"./train\" ");
     assert_list(fbr_json_at(b, "Cmd", NULL), "\"--rate\" \"0.1\" \"\" ");
@@ -112,7 +110,6 @@ static void test_a_body_has_what_is_asked_for(void **state)
     struct fbr_job job = plain;
     struct json_t *b, *h;
 
-    (void)state;
     job.cpus = 1.5;
     job.memory = 1 << 20;
     job.gpus = 2;
@@ -147,7 +144,6 @@ static void test_the_overlay_has_the_last_word(void **state)
     struct json_t *over = fbr_json_parse(text, strlen(text), NULL), *b;
     const struct fbr_docker_wishes w = {.user = "1", .overlay = over};
 
-    (void)state;
     b = body_of(&plain, &w);
     assert_string_equal(fbr_json_text(b, "User", NULL), "5");
     assert_string_equal(fbr_json_text(b, "HostConfig", "CpusetCpus", NULL), "0");
@@ -164,7 +160,6 @@ static void test_variables_of_the_overlay_are_added(void **state)
     const struct fbr_docker_wishes w = {.overlay = over};
     struct fbr_job job = plain;
 
-    (void)state;
     job.ticket = "t";
     job.ticket_len = 1;
     b = body_of(&job, &w);
@@ -181,7 +176,6 @@ static void test_what_json_cannot_carry_is_refused(void **state)
     struct fbr_error err = {0, ""};
     struct fbr_job job = plain;
 
-    (void)state;
     assert_true(fbr_docker_is_text(&job, &err));
     job.argv = words;
     assert_false(fbr_docker_is_text(&job, &err));
@@ -198,7 +192,6 @@ static void test_a_ticket_is_an_archive(void **state)
     struct fbr_buf tar = {0};
     char ticket[700];
 
-    (void)state;
     memset(ticket, 'k', sizeof(ticket));
     fbr_docker_ticket(ticket, sizeof(ticket), NULL, &tar);
     assert_false(tar.failed);
@@ -236,7 +229,6 @@ static void test_frames_come_in_any_pieces(void **state)
     static const char wire[] =
         "\1\0\0\0\0\0\0\5hello\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\3err\0\0\0\0\0\0\0\1!";
 
-    (void)state;
     for (size_t step = 1; step < sizeof(wire); step++) {
         struct fbr_docker_frames f = {0};
         struct heard h = {0};
@@ -256,7 +248,6 @@ static void test_what_is_no_frame_is_told(void **state)
     struct fbr_docker_frames f = {0};
     struct heard h = {0};
 
-    (void)state;
     assert_false(fbr_docker_frames(&f, "plain text here", 15, hear, &h));
     assert_string_equal(h.text[1], "");
 }
@@ -277,7 +268,6 @@ static void test_lines_come_in_any_pieces(void **state)
 {
     static const char wire[] = "{\"n\":1}\n\r\n{\"n\":20}\r\nnot json\n{\"n\":300}\n{\"n\":4000}";
 
-    (void)state;
     for (size_t step = 1; step < sizeof(wire); step++) {
         struct fbr_json_lines l = {0};
         struct lines_seen seen = {0};
@@ -299,7 +289,6 @@ static void test_a_line_that_is_too_long_is_skipped(void **state)
     struct lines_seen seen = {0};
     char *much = malloc(FBR_JSON_LINE_MAX);
 
-    (void)state;
     memset(much, ' ', FBR_JSON_LINE_MAX);
     fbr_json_lines(&l, much, FBR_JSON_LINE_MAX, on_line, &seen);
     fbr_json_lines(&l, "{\"n\":1}\n{\"n\":2}\n", 16, on_line, &seen);
@@ -313,7 +302,6 @@ static void test_a_line_that_is_too_long_is_skipped(void **state)
 
 static void test_codes(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_docker_code(0), 0);
     assert_int_equal(fbr_docker_code(7), 7);
     assert_int_equal(fbr_docker_code(128), 128);
@@ -332,7 +320,6 @@ static void test_versions(void **state)
         {"", "", NULL},           {"1.50", "1.45", NULL},   {"x", "2.0", NULL},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_error err = {0, ""};
         char use[16] = "";
@@ -348,7 +335,6 @@ static void test_the_container_that_we_are_in(void **state)
 {
     char id[65] = "";
 
-    (void)state;
     assert_true(fbr_docker_own_id("1 0 0:1 / / rw - overlay overlay rw\n"
                                   "9 1 8:1 /docker/containers/" ID "/hostname /etc/hostname rw,"
                                   "relatime - ext4 /dev/sda1 rw\n",
@@ -376,7 +362,6 @@ static void test_images_have_a_tag(void **state)
         {"", "", "latest"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char repo[64], tag[64];
 
@@ -409,7 +394,6 @@ static void test_a_pull_is_told_in_bytes_of_all_layers(void **state)
 {
     struct fbr_docker_pull p = {.count = 0};
 
-    (void)state;
     assert_string_equal(pull_says(&p, STATUS("12", "Pulling from library/debian")),
                         "Pulling from library/debian");
     assert_string_equal(pull_says(&p, STATUS("aaa", "Pulling fs layer")), "Pulling fs layer");
@@ -434,7 +418,6 @@ static void test_numbers_of_a_pull_that_cannot_be(void **state)
     struct fbr_docker_pull p = {.count = 0};
     char line[200];
 
-    (void)state;
     assert_string_equal(pull_says(&p, PROGRESS("a", "Downloading", -5, -7)), "Downloading");
     assert_string_equal(pull_says(&p, PROGRESS("a", "Downloading", 5, 9223372036854775807)),
                         "Downloading");
@@ -466,7 +449,6 @@ static void test_a_ticket_is_for_its_owner_where_that_is_known(void **state)
     struct fbr_docker_user owner;
     struct fbr_buf tar = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         bool known = fbr_docker_owner(cases[i].user, cases[i].made, &owner);
 
@@ -513,7 +495,6 @@ static void test_what_fails_without_memory_keeps_none(void **state)
     struct json_t *b = NULL;
     char *text = NULL;
 
-    (void)state;
     job.ticket = "t";
     job.cpus = 1;
     job.memory = 1;

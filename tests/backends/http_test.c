@@ -512,7 +512,6 @@ static void test_a_client_trusts_the_authority_that_it_gets_later(void **state)
 
 static bool say_path(struct http_peer *p, const struct http_asked *q, void *user)
 {
-    (void)user;
     return http_say(p, 200, "", q->path);
 }
 
@@ -600,7 +599,6 @@ static void test_texts(void **state)
 {
     char out[64], *escaped = fbr_http_escape("a b/c?d=\xc3\xa9~{}");
 
-    (void)state;
     assert_string_equal(escaped, "a%20b%2Fc%3Fd%3D%C3%A9~%7B%7D");
     free(escaped);
     assert_string_equal(said(0, "", "no route", out), "no route");

@@ -30,7 +30,6 @@ static int make_root(void **state)
 {
     char made[64], whole[PATH_MAX];
 
-    (void)state;
     temp_dir_make(made);
     if (!realpath(made, whole))
         return -1;
@@ -40,7 +39,6 @@ static int make_root(void **state)
 
 static int remove_root(void **state)
 {
-    (void)state;
     temp_dir_remove(root);
     return 0;
 }
@@ -81,7 +79,6 @@ static void test_names_that_are_good(void **state)
     };
     char tagged[FBR_IMAGE_NAME_MAX], whole[FBR_IMAGE_NAME_MAX];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         assert_int_equal(fbr_image_name(names[i][0], tagged, whole, NULL), 0);
         assert_string_equal(tagged, names[i][1]);
@@ -100,7 +97,6 @@ static void test_names_that_are_none(void **state)
     char tagged[FBR_IMAGE_NAME_MAX], whole[FBR_IMAGE_NAME_MAX], longer[400];
     struct fbr_error err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         err.text[0] = '\0';
         if (fbr_image_name(names[i], tagged, whole, &err) != -EINVAL ||
@@ -216,7 +212,6 @@ static void test_the_documents_agree_with_each_other_and_with_the_layer(void **s
     size_t size, len;
     char *tar;
 
-    (void)state;
     snprintf(command, sizeof(command), "%s/train", root);
     make_program();
     i = open_image(&(struct fbr_image_spec){.files = files, .env = env, .workdir = "/a place"});
@@ -285,7 +280,6 @@ static void test_the_layer_has_the_files_without_owners_and_times(void **state)
     size_t len, python = 0, text = 0;
     char *layer;
 
-    (void)state;
     make_program();
     assert_int_equal(mkdir(in_root("/d"), 0700), 0);
     write_text("/d/data \xc3\xa9\xff", "some data");
@@ -331,7 +325,6 @@ static void test_the_same_files_give_the_same_bytes_and_id(void **state)
     size_t n, m;
     char *a, *b;
 
-    (void)state;
     make_program();
     i = open_image(&spec);
     write_image(i, "/a.tar");
@@ -373,7 +366,6 @@ static void test_a_file_that_changes_meanwhile_is_told(void **state)
     struct fbr_error err = {0, ""};
     struct fbr_image *i;
 
-    (void)state;
     make_program();
     i = open_image(&(struct fbr_image_spec){.files = files});
     write_text("/lib/liba.so", "another");
@@ -396,7 +388,6 @@ static void test_a_log_may_grow_meanwhile(void **state)
     size_t len;
     char *layer;
 
-    (void)state;
     make_program();
     write_text("/log", "one");
     i = open_image(&(struct fbr_image_spec){.files = files, .more = more});
@@ -421,7 +412,6 @@ static void test_a_reader_that_goes_away_and_a_full_disk_are_errors(void **state
     struct fbr_image *i;
     int ends[2], fd;
 
-    (void)state;
     make_program();
     i = open_image(&(struct fbr_image_spec){.files = files});
     signal(SIGPIPE, SIG_IGN);
@@ -446,7 +436,6 @@ static void test_what_cannot_be_planned(void **state)
     struct fbr_error err = {0, ""};
     struct fbr_image *i = NULL;
 
-    (void)state;
     make_program();
     assert_int_equal(fbr_image_open(&i, &(struct fbr_image_spec){.files = none}, &err), -ENOENT);
     assert_int_equal(fbr_image_open(&i, &(struct fbr_image_spec){.files = files, .env = bad}, &err),

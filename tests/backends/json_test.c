@@ -38,7 +38,6 @@ static void test_values_are_found_by_path(void **state)
     struct json_t *j =
         parse("{\"a\":{\"b\":\"text\",\"n\":7,\"yes\":true,\"no\":false},\"l\":[1,2]}");
 
-    (void)state;
     assert_string_equal(fbr_json_text(j, "a", "b", NULL), "text");
     assert_int_equal(fbr_json_int(j, -1, "a", "n", NULL), 7);
     assert_true(fbr_json_bool(j, "a", "yes", NULL));
@@ -54,7 +53,6 @@ static void test_what_is_not_there_is_the_default(void **state)
 {
     struct json_t *j = parse("{\"a\":{\"b\":\"text\"},\"l\":[1],\"big\":9223372036854775807}");
 
-    (void)state;
     assert_string_equal(fbr_json_text(j, "a", "c", NULL), "");
     assert_string_equal(fbr_json_text(j, "a", "b", "c", NULL), "");
     assert_string_equal(fbr_json_text(j, "a", NULL), "");
@@ -77,7 +75,6 @@ static void test_what_is_no_json_is_told(void **state)
                                         "{\"a\":1}x", "\"\xff\"", "nul",      "{\"a\" 1}"};
     char deep[8192];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct fbr_error err = {0, ""};
 
@@ -102,7 +99,6 @@ static void test_members_come_in_their_order(void **state)
     struct json_t *j = parse("{\"z\":1,\"a\":2,\"m\":3}");
     char keys[8] = "";
 
-    (void)state;
     fbr_json_each(j, count_members, keys);
     assert_string_equal(keys, "zam");
     fbr_json_each(NULL, count_members, keys);
@@ -115,7 +111,6 @@ static void test_making(void **state)
 {
     struct json_t *j = fbr_json_pack("{s:s, s:i, s:[s]}", "a", "b", "n", 3, "l", "x");
 
-    (void)state;
     assert_int_equal(fbr_json_append(fbr_json_at(j, "l", NULL), fbr_json_string("y")), 0);
     assert_int_equal(fbr_json_set(j, "s", fbr_json_string("\xc3\xa9\n")), 0);
     assert_prints(j, "{\"a\":\"b\",\"n\":3,\"l\":[\"x\",\"y\"],\"s\":\"\xc3\xa9\\n\"}");
@@ -131,7 +126,6 @@ static void test_making_remembers_its_first_failure(void **state)
 {
     struct json_t *j = fbr_json_pack("{}"), *list = fbr_json_pack("[]");
 
-    (void)state;
     fbr_json_push(&list, fbr_json_string("x"));
     fbr_json_push(&list, fbr_json_string("y"));
     fbr_json_put(&j, "l", list);
@@ -162,7 +156,6 @@ static void test_texts_become_utf8(void **state)
         {"\xf0\x9f\x98\x80", "\"\xf0\x9f\x98\x80\""},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_prints(fbr_json_string(cases[i].text), cases[i].json);
         assert_int_equal(fbr_json_utf8(cases[i].text), strchr(cases[i].json, '?') == NULL);
@@ -182,7 +175,6 @@ static void test_merging(void **state)
         {"{\"a\":1}", "[1]", "{\"a\":1}"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct json_t *j = parse(cases[i][0]), *over = parse(cases[i][1]);
 

@@ -38,7 +38,6 @@ static void write_file(const char *name, const char *text)
 
 static int make_folder(void **state)
 {
-    (void)state;
     strcpy(folder, "/tmp/kube-config-XXXXXX");
     unsetenv("KUBECONFIG");
     unsetenv("KUBERNETES_SERVICE_HOST");
@@ -51,7 +50,6 @@ static int remove_folder(void **state)
                                         "namespace", "plugin", "there/a"};
     char path[128];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
         unlink(path);
@@ -81,7 +79,6 @@ static void yaml_is_read_as_kubectl_reads_it(void **state)
         {"{\"json\": [1, true, null]}", "{\"json\":[1,true,null]}"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_error err = {0, ""};
         struct json_t *j = fbr_kube_yaml(cases[i][0], strlen(cases[i][0]), "t", &err);
@@ -104,7 +101,6 @@ static void yaml_that_is_wrong_is_told_with_its_line(void **state)
         {"a: &a [*a]\n", "nested too deeply"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_error err = {0, ""};
 
@@ -120,7 +116,6 @@ static void yaml_that_blows_up_is_refused(void **state)
     char text[2048] = "a0: &a0 [x]\n";
     struct fbr_error err = {0, ""};
 
-    (void)state;
     for (int i = 1; i < 12; i++)
         snprintf(text + strlen(text), sizeof(text) - strlen(text),
                  "a%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i, i, i - 1, i - 1,
@@ -186,7 +181,6 @@ static void files_are_merged_and_the_first_counts(void **state)
     struct fbr_error err = {0, ""};
     char path[128];
 
-    (void)state;
     use_both();
     if (fbr_kube_config_load(&c, "", &err) < 0)
         fail_msg("%s", err.text);
@@ -209,7 +203,6 @@ static void paths_are_relative_to_the_file_that_was_named(void **state)
     struct fbr_error err = {0, ""};
     char path[128], link[128];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/there", folder);
     assert_int_equal(mkdir(path, 0700), 0);
     write_file("there/a", FIRST);
@@ -236,7 +229,6 @@ static void the_proxy_of_the_environment_is_taken_as_kubectl_takes_it(void **sta
     };
     struct fbr_kube_config c;
 
-    (void)state;
     use_both();
     assert_int_equal(setenv("NO_PROXY", "n", 1), 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -267,7 +259,6 @@ static void exceptions_are_written_as_libcurl_knows_them(void **state)
     };
     struct fbr_kube_config c;
 
-    (void)state;
     use_both();
     assert_int_equal(setenv("HTTPS_PROXY", "http://e:2", 1), 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -285,7 +276,6 @@ static void a_context_can_be_chosen(void **state)
     struct fbr_kube_config c;
     char path[128];
 
-    (void)state;
     use_both();
     assert_int_equal(fbr_kube_config_load(&c, "two", NULL), 0);
     assert_string_equal(c.server, "https://[fd00::1]:6443");
@@ -313,7 +303,6 @@ static void http_to_another_host_is_plain(void **state)
                  {"http://localhost:8001", false},      {"http://127.0.0.1:8001", false},
                  {"http://[::1]:8001", false},          {"https://api.example.com", false}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_kube_config c = {.server = (char *)(uintptr_t)cases[i].server};
 
@@ -334,7 +323,6 @@ static void what_cannot_be_used_is_told(void **state)
         {"nine", "no such context"},
     };
 
-    (void)state;
     use_both();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_error err = {0, ""};
@@ -351,7 +339,6 @@ static void without_a_cluster_a_sentence_says_where_it_was_looked_for(void **sta
     struct fbr_error err = {0, ""};
     struct fbr_kube_config c;
 
-    (void)state;
     unsetenv("KUBECONFIG");
     assert_int_equal(fbr_kube_config_load(&c, "", &err), -ENOENT);
     assert_non_null(strstr(err.text, "~/.kube/config"));
@@ -362,7 +349,6 @@ static void a_pod_uses_its_service_account(void **state)
     struct fbr_error err = {0, ""};
     struct fbr_kube_config c;
 
-    (void)state;
     assert_int_equal(fbr_kube_config_pod(&c, "10.0.0.1", "443", folder, &err), -ENOENT);
     assert_non_null(strstr(err.text, "serviceAccountName"));
     write_file("ca.crt", "CA");
@@ -381,7 +367,6 @@ static void a_pod_takes_the_next_authorities_of_its_service_account(void **state
     struct fbr_kube_config c;
     struct fbr_kube_creds *creds;
 
-    (void)state;
     write_file("ca.crt", "CA");
     write_file("namespace", "team\n");
     write_file("token", "T");
@@ -409,7 +394,6 @@ static void base64_comes_back(void **state)
     static const char *const bad[] = {"Q", "Q0=V", "Q0V?", "====", "QQQQQ", "QQ", "Q0VV-Q0VV"};
     size_t len;
 
-    (void)state;
     for (size_t n = 0; n < 70; n++) {
         char data[70], *text, *back;
 
@@ -447,7 +431,6 @@ static void what_a_plugin_prints_is_checked(void **state)
         {"token", "not an ExecCredential"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_kube_credential c;
         struct fbr_error err = {0, ""};
@@ -462,7 +445,6 @@ static void what_a_plugin_prints_is_checked(void **state)
 
 static void times_have_zones(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_json_time("1970-01-01T00:00:10Z"), 10);
     assert_int_equal(fbr_json_time("1970-01-01T00:00:10.999Z"), 10);
     assert_int_equal(fbr_json_time("1970-01-01T01:00:10+01:00"), 10);
@@ -486,7 +468,6 @@ static void a_token_names_its_pod(void **state)
     };
     char token[512], pod[FBR_KUBE_POD_MAX];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *part = fbr_base64_encode(cases[i].claims, strlen(cases[i].claims));
 
@@ -525,7 +506,6 @@ static void a_plugin_is_run_and_told_about_the_cluster(void **state)
     struct fbr_kube_creds *creds;
     struct fbr_kube_config c;
 
-    (void)state;
     plugin(&c, "#!/bin/sh\n"
                "case $KUBERNETES_EXEC_INFO in *'\"server\":\"https://h\"'*) ;; *) exit 7;; esac\n"
                "echo '" HEAD "\"token\":\"secret\"}}'\n");
@@ -542,7 +522,6 @@ static void the_next_certificate_of_a_plugin_is_taken(void **state)
     struct fbr_kube_creds *creds;
     struct fbr_kube_config c;
 
-    (void)state;
     write_file("a", HEAD "\"clientCertificateData\":\"first\",\"clientKeyData\":\"k1\"}}");
     plugin(&c, "#!/bin/sh\nexec cat \"${0%/*}/a\"\n");
     if (fbr_kube_creds_open(&creds, &c, &err) < 0)
@@ -581,7 +560,6 @@ static void a_plugin_that_fails_again_is_run_more_seldom(void **state)
     struct fbr_kube_config c;
     long first;
 
-    (void)state;
     plugin(&c,
            "#!/bin/sh\ncd \"${0%/*}\" && [ ! -e a ] || { printf x >>b; exit 3; }\n: >a\n"
            "echo '" HEAD "\"token\":\"t\",\"expirationTimestamp\":\"2020-01-01T00:00:00Z\"}}'\n");
@@ -600,7 +578,6 @@ static void a_plugin_that_fails_is_told(void **state)
     struct fbr_kube_creds *creds;
     struct fbr_kube_config c;
 
-    (void)state;
     plugin(&c, "#!/bin/sh\nexit 3\n");
     assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
     assert_non_null(strstr(err.text, "failed with code 3"));
@@ -631,7 +608,6 @@ static void a_token_file_is_read(void **state)
     struct fbr_kube_creds *creds;
     char path[128];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/token", folder);
     write_file("token", "first\n");
     c.token_file = path;
@@ -654,7 +630,6 @@ static void a_token_file_without_a_token_is_told(void **state)
     struct fbr_kube_creds *creds;
     char path[128];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/token", folder);
     write_file("token", "\n");
     c.token_file = path;
@@ -688,7 +663,6 @@ static void a_token_that_is_refused_is_looked_for_in_the_kubeconfig(void **state
     struct fbr_kube_creds *creds;
     char path[128];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/a", folder);
     assert_int_equal(setenv("KUBECONFIG", path, 1), 0);
     write_token("https://h", "first");
@@ -711,7 +685,6 @@ static void a_certificate_that_is_refused_is_looked_for_in_the_kubeconfig(void *
     struct fbr_kube_creds *creds;
     char path[128];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/a", folder);
     assert_int_equal(setenv("KUBECONFIG", path, 1), 0);
     write_file("a", "current-context: x\n"

@@ -185,7 +185,6 @@ static void a_token_that_is_refused_is_read_again(void **state)
                                         {201, NULL, "made", NULL}};
     struct bench b = {0};
 
-    (void)state;
     PLAY(&b, steps);
     assert_int_equal(b.status, 201);
     assert_string_equal(b.last, "Bearer second");
@@ -198,7 +197,6 @@ static void a_new_token_that_is_refused_too_is_told(void **state)
                                         {401, NULL, STATUS(401, "Unauthorized"), "third"}};
     struct bench b = {0};
 
-    (void)state;
     PLAY(&b, steps);
     assert_int_equal(b.status, 401);
     assert_int_equal(b.asked, 2);
@@ -216,7 +214,6 @@ static void a_user_without_credentials_is_told(void **state)
          NULL}};
     struct bench b = {0};
 
-    (void)state;
     PLAY(&b, steps);
     assert_string_equal(b.say,
                         "create pods: pods is forbidden: User \"system:anonymous\" cannot create "
@@ -237,7 +234,6 @@ static void a_slow_plugin_is_waited_for(void **state)
                           "echo '{\"apiVersion\":\"" EXEC_VERSION
                           "\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"'$token'\"}}'\n"};
 
-    (void)state;
     PLAY(&b, steps);
     assert_int_equal(b.status, 201);
     assert_string_equal(b.last, "Bearer second");
@@ -257,7 +253,6 @@ static void what_is_busy_or_breaks_off_is_asked_again(void **state)
         {201, NULL, "made", NULL}};
     struct bench b = {0};
 
-    (void)state;
     PLAY(&b, steps);
     assert_int_equal(b.status, 201);
     assert_string_equal(b.body, "made");
@@ -273,7 +268,6 @@ static void a_busy_server_is_asked_again_though_the_caller_waits(void **state)
         {200, NULL, "{}", NULL}};
     struct bench b = {.waits_ms = 10000};
 
-    (void)state;
     PLAY(&b, steps);
     assert_int_equal(b.status, 200);
     assert_int_equal(b.asked, 4);
@@ -285,7 +279,6 @@ static void a_caller_waits_no_longer_than_it_said(void **state)
     static const struct step steps[] = {{NO_ANSWER, NULL, NULL, NULL}};
     struct bench b = {.waits_ms = 1000};
 
-    (void)state;
     PLAY(&b, steps);
     assert_int_equal(b.status, 0);
     assert_int_equal(b.asked, 1);
@@ -330,7 +323,6 @@ static void a_refusal_is_told_with_its_causes_and_what_mends_it(void **state)
         {{422, NULL, "no json", NULL}, "create pods: HTTP status 422: no json"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct bench b = {0};
 
@@ -373,7 +365,6 @@ static void what_is_removed_at_the_end_is_asked_for_until_it_is_gone(void **stat
         {{{NO_ANSWER, NULL, NULL, NULL}}, 1, 1, 1, 3, true, "no answer in time"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct bench b = {.objects = cases[i].objects, .away = cases[i].away};
 

@@ -75,7 +75,6 @@ static void check_step(enum fbr_pod_state s, enum fbr_pod_event e)
 
 static void each_event_in_each_state_keeps_the_rules(void **state)
 {
-    (void)state;
     for (int s = 0; s < FBR_POD_STATES; s++)
         for (int e = 0; e < FBR_POD_EVENTS; e++)
             check_step((enum fbr_pod_state)s, (enum fbr_pod_event)e);
@@ -83,7 +82,6 @@ static void each_event_in_each_state_keeps_the_rules(void **state)
 
 static void only_what_was_sent_is_deleted_at_the_end(void **state)
 {
-    (void)state;
     for (int s = 0; s < FBR_POD_STATES; s++)
         assert_int_equal(fbr_pod_may_exist((enum fbr_pod_state)s), s >= CREATING && s < ENDING);
 }
@@ -267,7 +265,6 @@ static void each_order_of_events_ends_once_and_a_killed_pod_is_not_made(void **s
     struct world w;
     unsigned states = 0;
 
-    (void)state;
     memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
     n_seen = 0;
     w.state = QUEUED;
@@ -387,7 +384,6 @@ static const struct race races[] = {
 
 static void races_end_as_they_were_mended(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(races); i++) {
         const struct race *r = &races[i];
         enum fbr_pod_state at = r->from;

@@ -82,7 +82,6 @@ static void names_are_fixed_and_fit(void **state)
     char name[FBR_KUBE_NAME], longest[65];
     struct fbr_job job;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         job = job_named(cases[i].name, cases[i].process);
         job.epoch = cases[i].epoch;
@@ -111,7 +110,6 @@ static void pods_that_are_to_be_apart_share_no_host(void **state)
         NULL, "spec: {affinity: {podAntiAffinity: "
               "{requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone}]}}}"};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct json_t *over = templates[i] ? yaml(templates[i]) : NULL, *pod;
         struct fbr_job job = job_named("agent-1", 1);
@@ -150,7 +148,6 @@ static void a_master_has_an_account_and_knows_its_pod(void **state)
     const struct json_t *list;
     struct json_t *job_of;
 
-    (void)state;
     job.is_master = 1;
     job.added_env = env;
     s.overlay = over;
@@ -199,7 +196,6 @@ static void an_account_that_is_no_text_is_left_to_the_server(void **state)
     struct fbr_error err = {0, ""};
     struct json_t *pod;
 
-    (void)state;
     job.is_master = 1;
     s.master_account = "caf\xe9";
     pod = fbr_kube_pod(&job, &s, &err);
@@ -217,7 +213,6 @@ static void a_template_that_reaches_no_master_is_told(void **state)
     char *large = malloc((1 << 18) + 100);
     struct json_t *over;
 
-    (void)state;
     sprintf(large, "metadata: {annotations: {a: x%0*d}}", 1 << 18, 0);
     over = yaml(large);
     job.is_master = 1;
@@ -246,7 +241,6 @@ static void a_gang_is_marked_by_the_template(void **state)
          "labels", "scheduling.x-k8s.io/pod-group", "train"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct json_t *over = yaml(cases[i].template);
         struct fbr_kube_settings s = plain;
@@ -278,7 +272,6 @@ static void labels_have_only_what_is_allowed(void **state)
     };
     char out[FBR_KUBE_NAME], longest[200];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         fbr_kube_label(out, cases[i][0]);
         assert_string_equal(out, cases[i][1]);
@@ -294,7 +287,6 @@ static void processors_of_ranks_are_requested_and_not_limited(void **state)
     struct fbr_job job = job_named("agent-1", 1);
     struct json_t *pod;
 
-    (void)state;
     job.reserve = 6;
     pod = fbr_kube_pod(&job, &plain, NULL);
     assert_string_equal(fbr_json_text(container_of(pod, 0), "resources", "requests", "cpu", NULL),
@@ -316,7 +308,6 @@ static void a_pod_has_what_its_job_asks_for(void **state)
     const struct json_t *c, *limits;
     struct json_t *pod;
 
-    (void)state;
     job.argv = argv;
     job.added_env = env;
     job.cpus = 0.5;
@@ -357,7 +348,6 @@ static void a_pod_without_an_image_is_refused(void **state)
     struct fbr_error err = {0, ""};
     struct json_t *over = yaml("spec: {containers: [{image: other}]}"), *pod;
 
-    (void)state;
     s.image = "";
     assert_null(fbr_kube_pod(&job, &s, &err));
     assert_non_null(strstr(err.text, "no image is set"));
@@ -376,7 +366,6 @@ static void an_image_that_lacks_the_program_is_given_it(void **state)
     const struct json_t *first, *main;
     struct json_t *pod;
 
-    (void)state;
     s.agent_image = "reg/fiber:1";
     pod = fbr_kube_pod(&job, &s, NULL);
     assert_non_null(pod);
@@ -411,7 +400,6 @@ static void an_init_container_that_fails_shows_its_output(void **state)
                   *pod;
     const struct json_t *all;
 
-    (void)state;
     s.overlay = over;
     pod = fbr_kube_pod(&job, &s, NULL);
     assert_non_null(pod);
@@ -438,7 +426,6 @@ static void the_init_container_has_the_size_of_the_job(void **state)
     struct fbr_job job = job_named("w", 1);
     struct fbr_kube_settings s = plain;
 
-    (void)state;
     s.agent_image = "reg/fiber:1";
     job.cpus = 1.5;
     job.memory = 64 << 20;
@@ -492,7 +479,6 @@ static void a_pod_that_lacks_memory_leaves_nothing(void **state)
     struct fbr_job job = job_named("worker-3", 3);
     struct json_t *pod = NULL;
 
-    (void)state;
     s.agent_image = "reg/agent:1";
     s.pull_policy = "Always";
     s.account = "worker";
@@ -544,7 +530,6 @@ static void a_ticket_is_seen_by_its_pod_alone(void **state)
     struct fbr_kube_settings s = plain;
     const struct json_t *volume, *item;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         s.run_as = cases[i].run_as;
         s.overlay = over = cases[i].template ? yaml(cases[i].template) : NULL;
@@ -570,7 +555,6 @@ static void a_secret_has_a_key_for_each_job(void **state)
 {
     struct json_t *s = fbr_kube_secret("s", RUN, "jane", NULL);
 
-    (void)state;
     assert_non_null(s);
     assert_int_equal(fbr_kube_secret_add(s, "a", "\0\1\2", 3), 0);
     assert_int_equal(fbr_kube_secret_add(s, "b", "xy", 2), 0);
@@ -603,7 +587,6 @@ static void a_template_is_merged_by_names(void **state)
     struct fbr_error err = {0, ""};
     struct json_t *pod;
 
-    (void)state;
     assert_int_equal(fbr_kube_overlay_check(over, &err), 0);
     s.overlay = over;
     job.added_env = env;
@@ -646,7 +629,6 @@ static void a_template_that_is_no_pod_is_refused(void **state)
         {"spec: {containers: null}", "spec.containers"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct json_t *over = yaml(cases[i][0]);
         struct fbr_error err = {0, ""};
@@ -668,7 +650,6 @@ static char told[512];
 
 static void notify(void *user, const void *data, size_t len)
 {
-    (void)user;
     snprintf(told + strlen(told), sizeof(told) - strlen(told), "%.*s", (int)len,
              (const char *)data);
 }
@@ -681,7 +662,6 @@ static void add(struct fbr_kube_lines *l, const char *text, size_t piece)
 
 static void stamps_are_taken_off_however_the_bytes_come(void **state)
 {
-    (void)state;
     for (size_t piece = 1; piece < 50; piece++) {
         struct fbr_kube_lines l = {0};
 
@@ -693,7 +673,6 @@ static void stamps_are_taken_off_however_the_bytes_come(void **state)
 
 static void after_a_break_nothing_comes_twice(void **state)
 {
-    (void)state;
     for (size_t piece = 1; piece < 50; piece++) {
         struct fbr_kube_lines l = {0};
 
@@ -710,7 +689,6 @@ static void after_a_break_nothing_comes_twice(void **state)
 
 static void a_line_that_broke_off_is_told_to_its_end(void **state)
 {
-    (void)state;
     for (size_t piece = 1; piece < 50; piece++) {
         struct fbr_kube_lines l = {0};
 
@@ -732,7 +710,6 @@ static void what_has_no_stamp_is_not_output(void **state)
                                          "containerd://0123456789012345678901234567890123456789",
                                          "2026-11-21 10:00:00 is not a stamp", "no"};
 
-    (void)state;
     for (size_t piece = 1; piece < 50; piece++) {
         for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
             struct fbr_kube_lines l = {0};

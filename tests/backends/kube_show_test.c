@@ -39,7 +39,6 @@ static void values_are_the_same_in_yaml(void **state)
         "{\"odd key: #\":\"\\n\\t\\\"- {}\",\"1\":\"yes\",\"true\":\"1\",\"-\":\"~\"}",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct json_t *value = fbr_json_parse(texts[i], strlen(texts[i]), NULL), *back;
         struct fbr_error err = {0, ""};
@@ -67,7 +66,6 @@ static void a_pod_is_shown_without_its_ticket(void **state)
     struct json_t *pod;
     char *text;
 
-    (void)state;
     assert_int_equal(fbr_config_load(&config, NULL), 0);
     assert_int_equal(fbr_kube_show(config, &agent, 0, &text, &err), 0);
     pod = fbr_kube_yaml(text, strlen(text), "shown", &err);
@@ -88,7 +86,6 @@ static void a_pod_without_an_image_is_not_shown(void **state)
     struct fbr_config *config;
     char *text = NULL;
 
-    (void)state;
     job.image = NULL;
     assert_int_equal(fbr_config_load(&config, NULL), 0);
     assert_true(fbr_kube_show(config, &job, 0, &text, &err) < 0);
@@ -131,7 +128,6 @@ static void say(void *user, enum fbr_finding finding, const char *what, const ch
     struct bench *b = user;
     size_t n = strlen(b->told);
 
-    (void)mend;
     snprintf(b->told + n, sizeof(b->told) - n, "%c%s: %s\n",
              finding == FBR_FINDING_GOOD ? '+' : '-', what, text);
 }
@@ -174,7 +170,6 @@ static void a_server_that_would_take_it_says_so_of_each_object(void **state)
 {
     struct bench b = {.pod = 201, .secret = 201};
 
-    (void)state;
     ask(&b);
     assert_int_equal(b.rc, 0);
     assert_string_equal(b.told, "+pod: the server would accept it, in namespace n\n"
@@ -190,7 +185,6 @@ static void a_refusal_is_told_with_its_fields(void **state)
         .why = "{\"kind\":\"Status\",\"message\":\"Pod is invalid: spec.tolerations[0].effect: "
                "Unsupported value: x\"}"};
 
-    (void)state;
     ask(&b);
     assert_int_equal(b.rc, -EPERM);
     assert_non_null(strstr(b.told, "-pod: refused by the server: "));
@@ -205,7 +199,6 @@ static void who_may_not_make_secrets_hears_it(void **state)
                       .why = "{\"message\":\"secrets is forbidden: User jane cannot create "
                              "resource secrets\"}"};
 
-    (void)state;
     ask(&b);
     assert_int_equal(b.rc, -EPERM);
     assert_non_null(strstr(b.told, "-Secret: refused by the server: secrets is forbidden"));
@@ -224,7 +217,6 @@ static void gpus_are_counted_by_node(void **state)
     struct json_t *nodes = fbr_json_parse(text, strlen(text), NULL);
     struct fbr_kube_gpus g = fbr_kube_count_gpus(nodes, "nvidia.com/gpu");
 
-    (void)state;
     assert_true(g.nodes == 5 && g.with == 2 && g.gpus == 12 && g.most == 8);
     g = fbr_kube_count_gpus(nodes, "amd.com/gpu");
     assert_true(g.with == 1 && g.gpus == 1);
@@ -244,7 +236,6 @@ static void the_smallest_node_that_takes_pods_counts(void **state)
         "{\"status\":{\"allocatable\":{\"cpu\":\"-1\"}}},{}]}";
     struct json_t *nodes = fbr_json_parse(text, strlen(text), NULL);
 
-    (void)state;
     assert_int_equal(fbr_kube_smallest(nodes), 3);
     assert_int_equal(fbr_kube_smallest(NULL), 0);
     fbr_json_free(nodes);
@@ -257,7 +248,6 @@ static void addresses_that_no_pod_can_call_are_known(void **state)
     static const char *const good[] = {"10.0.0.1", "192.168.1.2", "fd00::1", "2001:db8::1",
                                        "nothing"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         if (!fbr_kube_why_unreachable(bad[i]))
             fail_msg("%s is taken for one that pods reach", bad[i]);

@@ -191,7 +191,6 @@ static void say(const char *text, struct fbr_kube_state *s)
 
 static void pods_are_told_in_words(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
         const struct example *e = &examples[i];
         struct fbr_kube_state s;
@@ -237,7 +236,6 @@ static void every_reason_has_its_patience(void **state)
         {"OutOfpods", true},    {"NobodyKnowsThat", false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
         struct fbr_kube_state s;
         char text[512];
@@ -281,7 +279,6 @@ static void why_a_program_does_not_start_is_told(void **state)
         {"stat x: not found", "it is not in the image", 127},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_kube_state s;
         char text[512];
@@ -308,7 +305,6 @@ static void a_deleted_pod_and_its_other_containers_are_seen(void **state)
     struct json_t *pod = fbr_json_parse(text, strlen(text), NULL);
     struct fbr_kube_state s;
 
-    (void)state;
     assert_non_null(pod);
     fbr_kube_state(&s, pod);
     fbr_json_free(pod);
@@ -330,7 +326,6 @@ static void why_a_running_pod_is_to_end_is_told(void **state)
     struct json_t *pod = fbr_json_parse(text, strlen(text), NULL);
     struct fbr_kube_state s;
 
-    (void)state;
     assert_non_null(pod);
     fbr_kube_state(&s, pod);
     fbr_json_free(pod);
@@ -351,7 +346,6 @@ static void the_newest_warning_is_taken_of_events(void **state)
     struct json_t *list = fbr_json_parse(text, strlen(text), NULL);
     char out[64];
 
-    (void)state;
     assert_non_null(list);
     fbr_kube_newest_event(list, out, sizeof(out));
     fbr_json_free(list);
@@ -375,7 +369,6 @@ static void a_pod_has_its_place_when_it_has_a_node(void **state)
          true},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct json_t *pod = fbr_json_parse(cases[i].pod, strlen(cases[i].pod), NULL);
         struct fbr_kube_state s;

@@ -157,7 +157,6 @@ static void a_watch_goes_on_where_it_was(void **state)
         {"resourceVersion=20", 0, ""},
     };
 
-    (void)state;
     play(steps, "L+al+b+a-a");
 }
 
@@ -172,7 +171,6 @@ static void a_list_comes_in_pages(void **state)
         {"resourceVersion=10", 0, ""},
     };
 
-    (void)state;
     play(steps, "L+a+bl");
 }
 
@@ -191,7 +189,6 @@ static void a_version_that_is_too_old_is_listed_again(void **state)
         {"resourceVersion=90", 0, ""},
     };
 
-    (void)state;
     play(in_the_stream, "L+al+aLl");
     play(as_a_status, "L+alL+al");
 }
@@ -205,7 +202,6 @@ static void pages_that_are_too_old_begin_again(void **state)
         {"resourceVersion=20", 0, ""},
     };
 
-    (void)state;
     play(steps, "L+aL+al");
 }
 
@@ -219,7 +215,6 @@ static void a_list_that_is_too_old_or_refused_for_now_is_asked_for_again(void **
         {"resourceVersion=20", 0, ""},
     };
 
-    (void)state;
     play(steps, "LLTL+al");
 }
 
@@ -231,7 +226,6 @@ static void streams_that_end_at_once_are_listed_again(void **state)
         {"limit=", 200, LIST("", "11", "")}, {"resourceVersion=11", 0, ""},
     };
 
-    (void)state;
     play_late(steps, 3, "LlLl");
 }
 
@@ -245,7 +239,6 @@ static void what_is_no_event_is_passed_over(void **state)
         {"resourceVersion=11", 0, ""},
     };
 
-    (void)state;
     play(steps, "Ll+a");
 }
 
@@ -260,7 +253,6 @@ static void an_event_that_is_too_long_is_listed_again(void **state)
         {"resourceVersion=20", 0, ""},
     };
 
-    (void)state;
     assert_non_null(body);
     memset(body, ' ', FBR_JSON_LINE_MAX + 1);
     memcpy(body + FBR_JSON_LINE_MAX + 1, next, sizeof(next));
@@ -276,7 +268,6 @@ static void a_refusal_is_told_and_tried_again(void **state)
         {"resourceVersion=10", 0, ""},
     };
 
-    (void)state;
     play(steps, "LTLl");
 }
 

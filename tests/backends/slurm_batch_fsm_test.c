@@ -52,7 +52,6 @@ static void check_step(enum fbr_batch_state s, enum fbr_batch_event e)
 
 static void each_event_in_each_state_keeps_the_rules(void **state)
 {
-    (void)state;
     for (int s = 0; s < FBR_BATCH_STATES; s++)
         for (int e = 0; e < FBR_BATCH_EVENTS; e++)
             check_step((enum fbr_batch_state)s, (enum fbr_batch_event)e);
@@ -63,7 +62,6 @@ static void a_signal_goes_the_way_that_its_state_allows(void **state)
     static const enum fbr_batch_state silent[] = {NEW,    NEW_KILLED, PENDING, RUNNING,
                                                   ENDING, TELLING,    TOLD};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(silent); i++)
         assert_int_equal(fbr_batch_way(silent[i], SIGKILL), NO_WAY);
     assert_int_equal(fbr_batch_way(PENDING_KILLED, SIGTERM), CANCEL);
@@ -76,7 +74,6 @@ static void a_signal_goes_the_way_that_its_state_allows(void **state)
 
 static void output_is_read_from_its_run_to_its_end(void **state)
 {
-    (void)state;
     for (int s = 0; s < FBR_BATCH_STATES; s++)
         assert_int_equal(fbr_batch_may_have_written((enum fbr_batch_state)s),
                          s == RUNNING || s == RUNNING_KILLED || s == UNWANTED || s == ENDING);
@@ -152,7 +149,6 @@ static void each_order_of_events_ends_once_and_cancels_what_was_killed(void **st
     struct world w;
     unsigned states = 0;
 
-    (void)state;
     memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
     n_seen = 0;
     explore(w);
@@ -243,7 +239,6 @@ static const struct race races[] = {
 
 static void races_end_as_they_were_mended(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(races); i++) {
         const struct race *r = &races[i];
         enum fbr_batch_state at = r->from;

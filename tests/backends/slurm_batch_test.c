@@ -126,7 +126,6 @@ static void on_event(void *user, const struct fbr_job_event *e)
 
 static int do_open(void *arg)
 {
-    (void)arg;
     return bed.ops->open(&bed.backend, &bed.env, &bed.err);
 }
 
@@ -157,7 +156,6 @@ static int do_start_all(void *arg)
 
 static int do_close(void *arg)
 {
-    (void)arg;
     if (bed.backend)
         bed.ops->close(bed.backend);
     bed.backend = NULL;
@@ -172,7 +170,6 @@ static int set_up(void **state)
                                             "SLURM_CLUSTERS", "SBATCH_CLUSTERS"};
     char path[200];
 
-    (void)state;
     memset(&bed, 0, sizeof(bed));
     temp_dir_make(bed.dir);
     folders_make(path_in(bed.dir, "bin/x"));
@@ -205,7 +202,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_loop_call(bed.loop, do_close, NULL);
     fbr_loop_close(bed.loop);
     fbr_config_free(bed.config);
@@ -262,7 +258,6 @@ static void the_job_has_started(const char *queue)
 
 static void an_id_after_a_banner_is_that_of_the_job(void **state)
 {
-    (void)state;
     put("answer", "echo 'Welcome to the cluster'\necho 'Verifying the project... OK'\necho $id\n");
     start(1);
     the_job_has_started("queue");
@@ -273,7 +268,6 @@ static void an_id_after_a_banner_is_that_of_the_job(void **state)
 
 static void a_job_without_an_id_is_found_by_its_comment(void **state)
 {
-    (void)state;
     put("answer", "echo \"Submitted batch job $id\"\n");
     start(1);
     the_job_has_started("queue");
@@ -284,7 +278,6 @@ static void a_job_without_an_id_is_found_by_its_comment(void **state)
 
 static void a_job_that_is_not_found_is_not_submitted_again(void **state)
 {
-    (void)state;
     put("calls", "");
     put("answer", ": >\"$queue\"\necho x >>\"$BED/calls\"\n");
     start(1);
@@ -297,7 +290,6 @@ static void a_job_that_is_not_found_is_not_submitted_again(void **state)
 
 static void a_limit_on_submitted_jobs_is_used_up(void **state)
 {
-    (void)state;
     put("calls", "");
     put("answer", "echo x >>\"$BED/calls\"\n"
                   "case $* in *--array=*)\n"
@@ -328,7 +320,6 @@ static void the_end_cancels_every_submission_without_an_answer(void **state)
     struct gate queued;
     char bytes[JOBS];
 
-    (void)state;
     gate_open(&queued);
     setenv("QUEUED", queued.path, 1);
     assert_int_equal(mkfifo(path_in(bed.dir, "never"), 0600), 0);
@@ -353,7 +344,6 @@ static void a_cluster_for_sbatch_alone_is_refused(void **state)
     static const char *const options[] = {"-M far",         "-Mfar",         "--clusters far",
                                           "--clusters=far", "--cluster=far", "--exclude=n7 -M far"};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(options); i++) {
         assert_int_equal(fbr_config_set(bed.config, "slurm_options", options[i], "test", &bed.err),
                          0);
@@ -386,7 +376,6 @@ static void options_that_fiber_needs_are_refused(void **state)
         "--array=1-3",      "-a 0-2",    "--wrap=true", "--wrap true", "--test-only", "-J train",
         "--job-name=train", "-o out.%j", "--output=o",  "-e err",      "--error o"};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(options); i++) {
         assert_int_equal(fbr_config_set(bed.config, "slurm_options", options[i], "test", &bed.err),
                          0);
@@ -416,7 +405,6 @@ static void a_comment_in_the_options_stays_before_ours(void **state)
 
 static void a_job_of_another_cluster_is_cancelled_there(void **state)
 {
-    (void)state;
     setenv("SLURM_CLUSTERS", "far", 1);
     put("answer", "echo \"$id;far\"\n");
     start(1);
@@ -428,7 +416,6 @@ static void a_job_of_another_cluster_is_cancelled_there(void **state)
 
 static void the_end_of_a_job_of_another_cluster_is_looked_up_there(void **state)
 {
-    (void)state;
     setenv("SLURM_CLUSTERS", "far", 1);
     put("answer", ": >\"$queue\"\necho \"$id;far\"\n");
     start(1);
@@ -438,7 +425,6 @@ static void the_end_of_a_job_of_another_cluster_is_looked_up_there(void **state)
 
 static void a_suspended_job_is_told_and_its_resumption(void **state)
 {
-    (void)state;
     put("answer", "echo $id\n");
     start(1);
     wait_for(&bed.jobs[0].started);
@@ -453,7 +439,6 @@ static void a_suspended_job_is_told_and_its_resumption(void **state)
 /* As Slurm lists an array whose jobs that waited were cancelled. */
 static void a_line_of_an_array_is_about_its_jobs_without_a_line(void **state)
 {
-    (void)state;
     put("answer", "echo $id\n");
     put("bin/squeue", "#!/bin/sh\n"
                       "while read -r id name comment; do\n"

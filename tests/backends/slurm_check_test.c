@@ -63,7 +63,6 @@ static int set_up(void **state)
                                             "SBATCH_PARTITION"};
     char path[5000];
 
-    (void)state;
     temp_dir_make(bed.dir);
     folders_make(path_in(bed.dir, "bin/x"));
     for (size_t i = 0; i < COUNT(tools); i++)
@@ -85,7 +84,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     setenv("PATH", bed.path, 1);
     fbr_slurm_settings_fini(&bed.settings);
     fbr_config_free(bed.config);
@@ -109,7 +107,6 @@ static void on_finding(void *user, enum fbr_finding finding, const char *what, c
 {
     size_t n = strlen(bed.found);
 
-    (void)user;
     assert_true(finding == FBR_FINDING_GOOD || finding == FBR_FINDING_BAD);
     snprintf(bed.found + n, sizeof(bed.found) - n, "%s %s: %s%s%s\n",
              finding == FBR_FINDING_GOOD ? "good" : "bad", what, text, mend[0] ? " -> " : "", mend);
@@ -148,7 +145,6 @@ static const char *told(void)
 
 static void where_jobs_would_start_all_is_good(void **state)
 {
-    (void)state;
     assert_string_equal(
         check(false),
         "good slurm commands: slurm 22.05.8\n"
@@ -160,7 +156,6 @@ static void where_jobs_would_start_all_is_good(void **state)
 
 static void in_an_allocation_jobs_are_steps(void **state)
 {
-    (void)state;
     setenv("SLURM_JOB_ID", "17", 1);
     setenv("SLURM_JOB_NODELIST", "n[1-3]", 1);
     put("squeue", "RUNNING, for another 59:30\n");
@@ -175,7 +170,6 @@ static void in_an_allocation_jobs_are_steps(void **state)
 
 static void settings_go_to_the_commands(void **state)
 {
-    (void)state;
     use("slurm_partition", "debug");
     use("slurm_account", "team");
     put("sinfo", "debug|debug|up|1|idle|n1|4 cpus, 7000 MB, (null)|none\n");
@@ -186,7 +180,6 @@ static void settings_go_to_the_commands(void **state)
 
 static void the_nodes_are_those_of_the_partition_that_sbatch_takes(void **state)
 {
-    (void)state;
     put("sinfo", "gpu|gpu|up|2|idle|g[1-2]|64 cpus|none\ngpu|gpu|up|1|mixed|g3|8 cpus|none\n"
                  "gpu|gpu|up|1|down|g4|8 cpus|none\n");
     setenv("SBATCH_PARTITION", "gpu", 1);
@@ -203,7 +196,6 @@ static void the_nodes_are_those_of_the_partition_that_sbatch_takes(void **state)
 
 static void without_the_commands_nothing_else_is_asked(void **state)
 {
-    (void)state;
     setenv("PATH", bed.dir, 1); /* in which there is none */
     assert_string_equal(check(false),
                         "bad : there is no command 'sinfo' in PATH -> install "
@@ -229,7 +221,6 @@ static void a_controller_that_is_away_is_told(void **state)
          "good slurm controller: Slurmctld(primary) at a is DOWN\n"},
     };
 
-    (void)state;
     put("scontrol.bad", "no route\n");
     for (size_t i = 0; i < COUNT(cases); i++) {
         put("scontrol", cases[i].out);
@@ -243,7 +234,6 @@ static void munge_is_the_first_suspect(void **state)
     char text[300], socket_path[100];
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    (void)state;
     assert_true(fd >= 0);
     put("scontrol", "");
     put("scontrol.bad", "no route\n");
@@ -291,7 +281,6 @@ static void nodes_that_take_no_jobs_are_told(void **state)
         {"garbage\nbatch|batch*|up\n\n", "bad : no partition is the default one"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         put("sinfo", cases[i].out);
         finds(false, cases[i].want);
@@ -324,7 +313,6 @@ static void an_allocation_that_is_over_is_told(void **state)
          "id specified -> "},
     };
 
-    (void)state;
     setenv("SLURM_JOB_ID", "17", 1);
     for (size_t i = 0; i < COUNT(cases); i++) {
         put("squeue", cases[i].out);
@@ -336,7 +324,6 @@ static void an_allocation_that_is_over_is_told(void **state)
 
 static void a_job_that_sbatch_refuses_is_told(void **state)
 {
-    (void)state;
     put("sbatch.bad",
         "sbatch: hint\nallocation failure: error: Invalid qos specification\nTry it\n");
     finds(false, "bad : Slurm would refuse a job: sbatch ended with code 1: allocation "
@@ -362,7 +349,6 @@ static void a_partition_is_as_large_as_its_nodes_that_take_jobs(void **state)
         {"", "", 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct fbr_capacity room = {0};
         struct fbr_error err = {0, ""};
@@ -380,7 +366,6 @@ static void what_cannot_be_asked_has_no_size(void **state)
     struct fbr_capacity room = {0};
     struct fbr_error err = {0, ""};
 
-    (void)state;
     put("sizes.bad", "sinfo: error: it is late\n");
     assert_int_equal(fbr_slurm_ask_room(&bed.settings, &room, &err), -EIO);
     assert_string_equal(err.text, "sinfo ended with code 1: sinfo: error: it is late");

@@ -57,19 +57,15 @@ static void put(const char *name, const char *text)
 
 static void on_event(void *user, const struct fbr_job_event *e)
 {
-    (void)user;
-    (void)e;
 }
 
 static int do_open(void *arg)
 {
-    (void)arg;
     return bed.ops->open(&bed.backend, &bed.env, &bed.err);
 }
 
 static int do_close(void *arg)
 {
-    (void)arg;
     bed.ops->close(bed.backend);
     return 0;
 }
@@ -82,7 +78,6 @@ static int set_up(void **state)
                                             "SLURM_LAUNCH_NODE_IPADDR", "SLURMD_NODENAME"};
     char path[200];
 
-    (void)state;
     temp_dir_make(bed.dir);
     folders_make(path_in(bed.dir, "bin/x"));
     folders_make(path_in(bed.dir, "jobs/x"));
@@ -108,7 +103,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_loop_call(bed.loop, do_close, NULL);
     fbr_loop_close(bed.loop);
     fbr_config_free(bed.config);
@@ -147,14 +141,12 @@ static void hear(const char *fmt, ...)
 
 static void on_job(void *user, const struct fbr_orphan *j)
 {
-    (void)user;
     hear("%s run=%s name=%s master=%s since=%lld %s\n", j->id, j->run, j->name, j->master,
          (long long)j->since_ms, j->runs ? "runs" : "-");
 }
 
 static int do_list(void *arg)
 {
-    (void)arg;
     return bed.ops->housekeeping->list(bed.backend, on_job, NULL, &bed.err);
 }
 
@@ -189,7 +181,6 @@ static void jobs_are_told_by_what_their_names_say(void **state)
          "25 run=" RUN " name=plain master= since=1000 runs\n"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         put("squeue", cases[i].squeue);
         put("steps", cases[i].steps);
@@ -217,7 +208,6 @@ static void jobs_of_the_user_are_not_ours(void **state)
         "815.0|RUNNING|1|fiber-" RUN "0-sim.4711|\n",
     };
 
-    (void)state;
     put("steps", "");
     for (size_t i = 0; i < COUNT(jobs); i++) {
         put("squeue", jobs[i]);
@@ -234,7 +224,6 @@ static void jobs_of_the_user_are_not_ours(void **state)
 
 static void a_queue_that_does_not_answer_is_told(void **state)
 {
-    (void)state;
     put("squeue", "17|RUNNING|1|fiber-" RUN "-w.1.2|fiber.job=j\n");
     put("squeue.bad", "slurm_load_jobs error: Unable to contact slurm controller\n");
     assert_int_equal(list(), -EIO);
@@ -255,7 +244,6 @@ static void a_job_is_removed_by_its_number(void **state)
 {
     static const char *const wrong[] = {"", "-u root", "job", " 17"};
 
-    (void)state;
     assert_int_equal(fbr_loop_call(bed.loop, do_remove, (char[]){"17_3"}), 0);
     assert_int_equal(fbr_loop_call(bed.loop, do_remove, (char[]){"17.2"}), 0);
     assert_non_null(strstr(told(), "scancel --quiet 17_3\nscancel --quiet 17.2\n"));
@@ -318,20 +306,17 @@ static void only_a_sweep_removes_the_folders_of_the_dead(void **state)
     assert_int_equal(fbr_loop_call(bed.loop, do_sweep, NULL), 0);
     assert_string_equal(bed.heard, "slurm-aaaaaa: its master is gone\n");
     assert_int_equal(count_jobs_dir(), 2);
-    (void)state;
 }
 
 static void on_check(void *user, enum fbr_finding finding, const char *what, const char *text,
                      const char *mend)
 {
-    (void)user;
     if (finding == FBR_FINDING_BAD)
         hear("%s%s -> %s\n", what, text, mend);
 }
 
 static int do_check(void *arg)
 {
-    (void)arg;
     bed.heard[0] = '\0';
     bed.ops->check(bed.backend, &(const struct fbr_findings){on_check, NULL});
     return 0;
@@ -346,7 +331,6 @@ static void a_folder_that_cannot_be_made_is_told(void **state)
                                        "must share): Not a directory -> "};
     char text[400];
 
-    (void)state;
     put("file", "");
     for (size_t i = 0; i < COUNT(wrong); i++) {
         const char *path = path_in(bed.dir, wrong[i]);
@@ -365,13 +349,11 @@ static void a_folder_that_cannot_be_made_is_told(void **state)
 
 static void on_out(void *user, int stream, const void *data, size_t len)
 {
-    (void)user;
     hear("%d:%.*s", stream, (int)len, (const char *)data);
 }
 
 static void on_done(void *user, const char *why)
 {
-    (void)user;
     hear("done%s%s", why[0] ? ": " : "", why);
 }
 
@@ -400,7 +382,6 @@ static void output_is_in_the_files_that_slurm_names(void **state)
 {
     char text[400], want[200];
 
-    (void)state;
     snprintf(text, sizeof(text),
              "JobId=17 JobName=fiber-ab\n   StdErr=%s/err\n   StdIn=/dev/null\n   StdOut=%s/out\n",
              bed.dir, bed.dir);
@@ -422,7 +403,6 @@ static void output_is_in_the_files_that_slurm_names(void **state)
 
 static void output_that_nobody_knows_of_is_told(void **state)
 {
-    (void)state;
     put("scontrol", "JobId=17 JobName=fiber-ab\n   StdOut=/x\n");
     assert_int_equal(logs("17", 0), -ENODATA);
     assert_string_equal(bed.err.text, "Slurm does not report where job 17 writes to");
@@ -450,7 +430,6 @@ static void the_way_back_is_the_one_to_a_node(void **state)
         "",                               /* nobody knows a node: srun's host */
     };
 
-    (void)state;
     setenv("SLURMD_NODENAME", "ours", 1);
     setenv("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1", 1);
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -470,7 +449,6 @@ static void a_ticket_above_the_limit_of_files_is_refused(void **state)
     struct rlimit all, less;
     int rc;
 
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
     less = all;
     less.rlim_cur = 4;

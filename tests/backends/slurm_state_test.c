@@ -41,7 +41,6 @@ static void lines_of_squeue_are_jobs(void **state)
                                        "12_[0-3]|PENDING|0||None|"};
     struct fbr_slurm_job job = job_of("12_3|FAILED|1792|n1|NonZeroExitCode|");
 
-    (void)state;
     assert_string_equal(job.id, "12_3");
     assert_string_equal(job.state, "FAILED");
     assert_int_equal(job.status, 1792);
@@ -60,7 +59,6 @@ static void lines_of_sacct_are_jobs(void **state)
     char line[] = "7_1|CANCELLED by 1000|0:15|n2";
     struct fbr_slurm_job job;
 
-    (void)state;
     assert_true(fbr_slurm_sacct_line(line, &job));
     assert_string_equal(job.id, "7_1");
     assert_string_equal(job.state, "CANCELLED");
@@ -96,7 +94,6 @@ static void ends_are_codes_and_sentences(void **state)
         {"1|DEADLINE|15||None|", 0, -SIGTERM, 0, "deadline"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct fbr_slurm_job job = job_of(cases[i].line);
         struct fbr_slurm_end end;
@@ -114,7 +111,6 @@ static void ends_are_codes_and_sentences(void **state)
 
 static void what_is_not_known_is_no_end(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_slurm_phase("PENDING"), FBR_SLURM_WAITS);
     assert_int_equal(fbr_slurm_phase("RUNNING"), FBR_SLURM_RUNS);
     assert_int_equal(fbr_slurm_phase("COMPLETING"), FBR_SLURM_LEAVES);
@@ -139,7 +135,6 @@ static void reasons_say_whether_it_will_ever_start(void **state)
         {"1|CONFIGURING|0|||", false, "CONFIGURING"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct fbr_slurm_job job = job_of(cases[i].line);
         char text[FBR_SLURM_TEXT];
@@ -153,7 +148,6 @@ static void ids_are_digits(void **state)
 {
     char id[FBR_SLURM_ID];
 
-    (void)state;
     assert_true(fbr_slurm_id("12\n", id));
     assert_string_equal(id, "12");
     assert_true(fbr_slurm_id("123;cluster\n", id));
@@ -177,7 +171,6 @@ static void an_id_is_found_among_what_a_site_says(void **state)
     };
     char id[FBR_SLURM_ID];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_true(fbr_slurm_id(cases[i].text, id));
         assert_string_equal(id, cases[i].id);
@@ -217,7 +210,6 @@ static void refusals_are_for_good_or_for_now(void **state)
         {"one\ntwo\n\n", FBR_SLURM_NEVER, "two"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char line[256];
 
@@ -279,7 +271,6 @@ static void ends_of_srun_are_codes_and_sentences(void **state)
          SIGKILL, -SIGKILL, 0, ""},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char left[4096] = "";
         struct fbr_slurm_lines l = {.bytes = keep, .user = left};
@@ -306,7 +297,6 @@ static void lines_of_the_job_pass_whole_or_in_parts(void **state)
     static const char want[] = "one\ntwo srun: error: n1: task 0: Killed\n\nsrun: mine\nslurm\n"
                                "slurmstepd-n1: error: execve(): x: No such file or directory\nsr";
 
-    (void)state;
     for (size_t step = 1; step < sizeof(text); step++) {
         char left[4096] = "";
         struct fbr_slurm_lines l = {.bytes = keep, .user = left};
@@ -324,7 +314,6 @@ static void what_cannot_be_slurms_is_not_held_back(void **state)
     char left[4096] = "";
     struct fbr_slurm_lines l = {.bytes = keep, .user = left};
 
-    (void)state;
     fbr_slurm_lines_add(&l, "prompt> ", 8);
     assert_string_equal(left, "prompt> ");
     fbr_slurm_lines_add(&l, "\nsrun", 5);
@@ -340,7 +329,6 @@ static void waiting_for_room_is_known(void **state)
     char left[4096] = "";
     struct fbr_slurm_lines l = {.bytes = keep, .user = left};
 
-    (void)state;
     fbr_slurm_lines_add(&l, busy, strlen(busy));
     assert_true(l.said.waits);
     fbr_slurm_lines_add(&l, "srun: Step created for job 1\n", 29);
@@ -372,7 +360,6 @@ static void lists_of_hosts(void **state)
         {"n[1-9999999999999999999999]", NULL, -EINVAL},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct fbr_args w = {0};
         char text[256] = "";
@@ -396,7 +383,6 @@ static void counts_of_processors(void **state)
         {"", {1, 1, 1, 1}},        {"x", {1, 1, 1, 1}}, {"3(x99999999999)", {3, 3, 3, 3}},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         unsigned got[4];
 
@@ -449,7 +435,6 @@ static void an_allocation_says_where_ranks_go(void **state)
     };
     char text[256];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         assert_string_equal(room_text(cases[i].a, text, sizeof(text)), cases[i].want);
 }
@@ -476,7 +461,6 @@ static void the_smallest_node_that_takes_jobs_counts(void **state)
         {"", true, 0, 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct fbr_capacity room = {0};
         char text[256];
@@ -496,7 +480,6 @@ static void scripts_quote_words(void **state)
     char *const argv[] = {"prog", "a b", "it's", "$(x) `y` \\", "", "-n\n", NULL};
     struct fbr_buf b;
 
-    (void)state;
     fbr_buf_init(&b);
     fbr_slurm_script(&b, "my prog", argv, "/a'b", "/d/0.");
     fbr_put_u8(&b, 0);
@@ -533,7 +516,6 @@ static void environments_change_no_command(void **state)
     char **sbatch = fbr_slurm_env(env, FBR_SLURM_FOR_SBATCH, (const char *[]){"A=b", NULL});
     char **tools = fbr_slurm_env(env, FBR_SLURM_FOR_TOOLS, NULL);
 
-    (void)state;
     assert_true(has(srun, "SLURM_JOB_ID=7") && has(srun, "SLURM_CONF=/c"));
     assert_false(has(srun, "SLURM_MEM_PER_NODE=5") || has(srun, "FIBER_TICKET=fd:3"));
     assert_false(has(srun, "SRUN_CPUS_PER_TASK=2"));
@@ -554,7 +536,6 @@ static void needs_are_rounded_up(void **state)
     const struct fbr_job job = {.cpus = 1.5, .gpus = 2, .memory = (1u << 20) + 1};
     struct fbr_args w = {0};
 
-    (void)state;
     fbr_slurm_add_needs(&w, &job);
     assert_int_equal(w.n, 3);
     assert_string_equal(w.at[0], "--cpus-per-task=2");
@@ -578,7 +559,6 @@ static void the_partition_is_the_one_that_sbatch_takes(void **state)
         {"", NULL, "--parsable --partitionx=e", ""},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct fbr_slurm_settings s = {.partition = cases[i].setting};
 

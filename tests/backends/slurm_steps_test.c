@@ -184,7 +184,6 @@ static void a_kill_between_two_tries_ends_a_step_once(void **state)
 {
     struct world w;
 
-    (void)state;
     set_up(&w, true);
     for (int i = 0; i < STEPS; i++) {
         wait_for(&w.jobs[i], true);
@@ -199,7 +198,6 @@ static void a_try_that_cannot_begin_ends_a_step_once(void **state)
 {
     struct world w;
 
-    (void)state;
     set_up(&w, false);
     for (int i = 0; i < STEPS; i++)
         wait_for(&w.jobs[i], false);
@@ -217,7 +215,6 @@ static void a_release_between_two_tries_is_the_end(void **state)
 {
     struct world w;
 
-    (void)state;
     set_up(&w, false);
     for (int i = 0; i < STEPS; i++)
         wait_for(&w.jobs[i], false);
@@ -232,7 +229,6 @@ static void a_step_is_of_the_component_that_has_its_node(void **state)
 {
     struct world w;
 
-    (void)state;
     setenv("SLURM_HET_SIZE", "2", 1);
     setenv("SLURM_JOB_NODELIST_HET_GROUP_0", "n1", 1);
     setenv("SLURM_JOB_NODELIST_HET_GROUP_1", "n[2-3]", 1);

@@ -76,7 +76,6 @@ static int look_around(const void *arg, size_t len)
     struct wanted have = {.mask = umask(0)};
     const char *value = getenv("TEMPLATE_TEST");
 
-    (void)len;
     if (getppid() != w->parent || getpgrp() != getpid() || template == getpid())
         return BAD;
     if (!getcwd(have.folder, sizeof(have.folder)) || strcmp(have.folder, w->folder) != 0)
@@ -124,7 +123,6 @@ static pid_t template_now(void)
 
 static void test_copies_from_the_fourth_on(void **state)
 {
-    (void)state;
     expect(FIRST, 5);
 }
 
@@ -132,7 +130,6 @@ static void test_many_at_once(void **state)
 {
     struct fiber_process *many[40];
 
-    (void)state;
     for (size_t i = 0; i < 40; i++)
         many[i] = begin_look();
     for (size_t i = 0; i < 40; i++)
@@ -143,7 +140,6 @@ static void test_a_folder_of_its_own(void **state)
 {
     char before[PATH_MAX];
 
-    (void)state;
     assert_non_null(getcwd(before, sizeof(before)));
     assert_int_equal(chdir("/tmp"), 0);
     expect(0, 2);
@@ -154,7 +150,6 @@ static void test_a_copy_fits_or_is_none(void **state)
 {
     mode_t before = umask(0);
 
-    (void)state;
     umask(before);
     setenv("TEMPLATE_TEST", "other", 1);
     expect(FIRST, 2);
@@ -171,7 +166,6 @@ static void test_signals_and_codes(void **state)
     struct fiber_process *p = begin(child_wait, NULL, 0, NULL);
     int code = 42;
 
-    (void)state;
     assert_int_equal(finish(begin(child_return, &code, sizeof(code), NULL)), 42);
     assert_int_equal(fiber_process_kill(p), 0);
     assert_int_equal(finish(p), -SIGKILL);
@@ -189,7 +183,6 @@ static void test_one_that_cannot_be_started(void **state)
     struct fiber_process *p;
     int code = 0;
 
-    (void)state;
     if (HAS_THREADS)
         skip();
     expect(0, 1);
@@ -206,7 +199,6 @@ static void test_a_killed_template_takes_nothing_with_it(void **state)
 {
     struct fiber_process *lives = begin(child_wait, NULL, 0, NULL);
 
-    (void)state;
     if (HAS_THREADS)
         skip();
     assert_int_equal(fiber_process_wait_joined(lives, TEST_LONG_MS), 0);
@@ -223,7 +215,6 @@ static void test_a_frozen_template_is_done_without(void **state)
 {
     struct fiber_process *late[3];
 
-    (void)state;
     if (HAS_THREADS)
         skip();
     assert_int_equal(look(), COPY);
@@ -240,7 +231,6 @@ static void test_templates_that_fail(void **state)
 {
     const char *const how[] = {"end", "thread"};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         setenv("TEMPLATE_TEST", how[i], 1);
         expect(FIRST + 2, 0);
@@ -251,7 +241,6 @@ static void test_templates_that_fail(void **state)
 
 static void test_it_can_be_turned_off(void **state)
 {
-    (void)state;
     assert_int_equal(fiber_config_set("template", "false"), 0);
     expect(5, 0);
     assert_int_equal(fiber_config_set("template", "true"), 0);
@@ -262,13 +251,11 @@ static void test_it_can_be_turned_off(void **state)
 
 static void test_who_is_no_template_is_told(void **state)
 {
-    (void)state;
     assert_int_equal(fiber_template_serve(), -ENOTSUP);
 }
 
 static void test_nothing_is_left(void **state)
 {
-    (void)state;
     fiber_fini();
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
@@ -278,7 +265,6 @@ static void test_nothing_is_left(void **state)
 
 static void *idle(void *arg)
 {
-    (void)arg;
     pause();
     return NULL;
 }

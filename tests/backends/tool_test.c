@@ -44,7 +44,6 @@ static struct {
 
 static void on_done(void *user, const struct fbr_tool_result *r)
 {
-    (void)user;
     pthread_mutex_lock(&t.lock);
     t.ended++;
     t.code = r->code;
@@ -57,13 +56,11 @@ static void on_done(void *user, const struct fbr_tool_result *r)
 
 static int do_open(void *arg)
 {
-    (void)arg;
     return fbr_tools_open(&t.tools, &t.env, &t.err);
 }
 
 static int do_close(void *arg)
 {
-    (void)arg;
     fbr_tools_close(t.tools);
     t.tools = NULL;
     return 0;
@@ -76,7 +73,6 @@ static int do_run(void *arg)
 
 static int set_up(void **state)
 {
-    (void)state;
     t.err = (struct fbr_error){0, ""};
     t.ended = 0;
     t.config = fbr_config_new();
@@ -88,7 +84,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_loop_call(t.loop, do_close, NULL);
     fbr_loop_close(t.loop);
     fbr_config_free(t.config);
@@ -151,7 +146,6 @@ static void a_command_says_and_ends(void **state)
         {"exit 255", 255, "", ""},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_int_equal(begin_script(cases[i].script, &(struct fbr_tool){.words = NULL}), 0);
         wait_for((int)i + 1);
@@ -167,7 +161,6 @@ static void it_reads_what_it_is_given(void **state)
     static char large[300000];
     char *env[] = {"ONLY=this", "PATH=/usr/bin:/bin", NULL};
 
-    (void)state;
     assert_int_equal(begin_script("cat", &(struct fbr_tool){.input = "secret\n", .input_len = 7}),
                      0);
     wait_for(1);
@@ -185,7 +178,6 @@ static void it_reads_what_it_is_given(void **state)
 
 static void bytes_that_are_no_text_are_kept(void **state)
 {
-    (void)state;
     assert_int_equal(begin_script("printf 'a\\000b'", &(struct fbr_tool){.words = NULL}), 0);
     wait_for(1);
     assert_int_equal(t.out_len, 3);
@@ -194,7 +186,6 @@ static void bytes_that_are_no_text_are_kept(void **state)
 
 static void one_that_takes_too_long_is_killed(void **state)
 {
-    (void)state;
     assert_int_equal(
         begin_script("echo begun; exec tail -f /dev/null", &(struct fbr_tool){.limit_ms = 50}), 0);
     wait_for(1);
@@ -210,7 +201,6 @@ static void what_is_not_there_is_refused(void **state)
     const struct fbr_tool tool = {.words = &w, .done = on_done};
     char path[8];
 
-    (void)state;
     assert_int_equal(fbr_args_add(&w, "fiber-no-such-command", 21), 0);
     assert_int_equal(fbr_loop_call(t.loop, do_run, (void *)&tool), -ENOENT);
     assert_string_equal(t.err.text, "there is no command 'fiber-no-such-command' in PATH");
@@ -233,7 +223,6 @@ static void those_that_run_are_killed_at_the_end(void **state)
     pid_t pids[2] = {0, 0};
     int fds[2];
 
-    (void)state;
     gate_open(&gate);
     snprintf(script, sizeof(script), "printf '%%07d\\n' $$ >%s; exec tail -f /dev/null", gate.path);
     for (int i = 0; i < 2; i++) {
@@ -264,7 +253,6 @@ static void a_command_is_waited_for(void **state)
         {"tail -f /dev/null & echo $!; exit 4", 4, NULL, ""},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct fbr_args w = {0};
         struct fbr_buf out, said;
@@ -295,7 +283,6 @@ static void nobody_waits_longer_than_said(void **state)
     struct fbr_buf out;
     int32_t code = 0;
 
-    (void)state;
     fbr_buf_init(&out);
     script_words(&w, "exec tail -f /dev/null");
     assert_int_equal(fbr_tool_wait(&w, NULL, 100, &out, NULL, &code, &t.err), -ETIMEDOUT);
@@ -315,7 +302,6 @@ static void the_program_is_found_by_its_own_path(void **state)
 {
     char path[PATH_MAX], self[PATH_MAX] = "";
 
-    (void)state;
     assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
     assert_int_equal(fbr_tool_own_program(path, sizeof(path), "install it", &t.err), 0);
     assert_string_equal(path, self);
