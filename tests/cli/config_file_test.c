@@ -53,7 +53,6 @@ static void the_file_and_its_folder_are_made_for_the_user_alone(void **state)
     const struct said *s;
     struct stat st;
 
-    (void)state;
     s = command("config set grace 2s");
     assert_int_equal(s->code, 0);
     snprintf(text, sizeof(text), "grace = 2s, in %s\n", file);
@@ -67,7 +66,6 @@ static void the_file_and_its_folder_are_made_for_the_user_alone(void **state)
 
 static void what_stands_there_stays(void **state)
 {
-    (void)state;
     make_file("; mine\n\ngrace = 9s ; as long\nheartbeat=1s", 0644);
     assert_int_equal(command("config set grace 2s")->code, 0);
     file_has("; mine\n\ngrace = 2s\nheartbeat=1s\n", 0644); /* its permissions, too */
@@ -92,7 +90,6 @@ static void a_value_that_the_file_cannot_hold_is_refused(void **state)
     };
     char path[PATH_MAX];
 
-    (void)state;
     make_file("heartbeat = 1s\n", 0600);
     for (size_t i = 0; i < COUNT(cases); i++) {
         err = (struct fbr_error){0, ""};
@@ -111,7 +108,6 @@ static void a_file_that_cannot_be_read_is_left_alone(void **state)
     static char large[TEXT_FILE_MAX + 2];
     char text[200];
 
-    (void)state;
     make_file("grace = soon\nheartbeat = 1s\n", 0600);
     says(command("config set heartbeat 2s")->err, "fiber.conf:1");
     file_has("grace = soon\nheartbeat = 1s\n", 0600);
@@ -130,7 +126,6 @@ static void where_no_file_can_be_it_is_told(void **state)
 {
     char text[200];
 
-    (void)state;
     file_make(path_in(made_root, "plain"), "x", 1, 0600);
     setenv("XDG_CONFIG_HOME", path_in(made_root, "plain"), 1);
     snprintf(text, sizeof(text),
@@ -146,7 +141,6 @@ static void what_wins_over_the_file_is_told(void **state)
 {
     const struct said *s;
 
-    (void)state;
     setenv("FIBER_GRACE", "3s", 1);
     s = command("config set grace 4s");
     assert_int_equal(s->code, 0);
@@ -164,7 +158,6 @@ static void one_setting_is_shown_with_what_it_is_for(void **state)
     char text[200];
     const struct said *s;
 
-    (void)state;
     make_file("# none\ngrace = 7s\n", 0600);
     s = command("config show grace");
     assert_int_equal(s->code, 0);
@@ -183,7 +176,6 @@ static void all_settings_are_a_table(void **state)
     const struct said *s = command("config");
     size_t lines = 0, keys;
 
-    (void)state;
     assert_memory_equal(s->out, "KEY ", 4);
     says(s->out, "VALUE            ORIGIN\n");
     for (const char *at = s->out; (at = strchr(at, '\n')); at++)
@@ -209,7 +201,6 @@ static void mistakes_are_answered_with_the_right_words(void **state)
         {"config show qqqqqqqqqqqq", "there is no setting qqqqqqqqqqqq\n"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct said *s = command(cases[i].line);
 
@@ -228,7 +219,6 @@ static void a_small_file_is_read_whole(void **state)
     char *text = NULL;
     size_t len = 0;
 
-    (void)state;
     memset(large, 'x', sizeof(large));
     file_make(path_in(made_root, "large"), large, sizeof(large), 0600);
     assert_int_equal(text_file_read(path_in(made_root, "large"), &text, &len, &err), 0);

@@ -22,7 +22,6 @@ static void becomes(const char *before, const char *after)
 
 static void a_setting_is_added_or_replaced(void **state)
 {
-    (void)state;
     becomes(NULL, "grace = 2s\n");
     becomes("", "grace = 2s\n");
     becomes("image = a\n", "image = a\ngrace = 2s\n");
@@ -35,13 +34,11 @@ static void a_setting_is_added_or_replaced(void **state)
 
 static void of_several_one_is_left(void **state)
 {
-    (void)state;
     becomes("grace=1s\nimage=a\ngrace=3s\n", "grace = 2s\nimage=a\n");
 }
 
 static void what_is_in_a_section_is_left_alone(void **state)
 {
-    (void)state;
     becomes("image = a\n[x]\ngrace = 1s\n", "image = a\ngrace = 2s\n[x]\ngrace = 1s\n");
     becomes(" [x]", "grace = 2s\n [x]\n");
 }

@@ -25,7 +25,6 @@ static void a_file_there_has_a_run_and_perhaps_a_job(void **state)
     };
     struct cp_place p;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_true(cp_place(cases[i].typed, &p));
         assert_string_equal(p.job, cases[i].job);
@@ -40,7 +39,6 @@ static void all_else_is_a_file_here(void **state)
     char longer[130];
     struct cp_place p;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_false(cp_place(cases[i], &p));
         assert_string_equal(p.path, cases[i]);

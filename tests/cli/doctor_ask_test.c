@@ -18,7 +18,6 @@ static int set_up(void **state)
 {
     char path[5000];
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(old_path, sizeof(old_path), "%s", getenv("PATH"));
     snprintf(path, sizeof(path), "%s:/usr/bin:/bin", dir);
@@ -27,7 +26,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     setenv("PATH", old_path, 1);
     temp_dir_remove(dir);
     return 0;
@@ -66,7 +64,6 @@ static void a_programs_first_line_is_its_answer(void **state)
     };
     char text[32];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         int rc;
 
@@ -85,7 +82,6 @@ static void a_program_that_is_not_there_is_told(void **state)
     static const char *const argv[] = {"fiber-test-tool", NULL};
     char text[32] = "before", path[PATH_MAX];
 
-    (void)state;
     assert_int_equal(doctor_ask(argv, text, sizeof(text)), -ENOENT);
     assert_string_equal(text, "");
     assert_int_equal(fbr_spawn_find("fiber-test-tool", path, sizeof(path), NULL), -ENOENT);

@@ -61,7 +61,6 @@ static void lines_are_variables(void **state)
     };
     struct fbr_error err;
 
-    (void)state;
     setenv("HERE", "it is", 1);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(parse(cases[i].text, strlen(cases[i].text), &err), 0);
@@ -73,7 +72,6 @@ static void a_wrong_line_is_named(void **state)
 {
     struct fbr_error err;
 
-    (void)state;
     assert_int_equal(parse("A=1\n=2\n", 7, &err), -EINVAL);
     assert_non_null(strstr(err.text, "x.env:2: "));
     assert_int_equal(parse("export A=1", 10, &err), -EINVAL);
@@ -88,7 +86,6 @@ static void a_file_is_read_whole_or_refused(void **state)
     struct fbr_error err = {0, ""};
     FILE *f;
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(path, sizeof(path), "%s/x", dir);
     assert_int_equal(read_file(path, &err), -ENOENT);

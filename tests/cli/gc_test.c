@@ -60,7 +60,6 @@ static void only_jobs_of_dead_masters_go(void **state)
 {
     const struct said *s = command("gc -b local");
 
-    (void)state;
     assert_int_equal(s->code, 0);
     assert_string_equal(mock_engine.removed, "id-2 id-3");
     says(s->out, "removed      mock job worker-1 of run 2222bbbb: its master is gone (");
@@ -76,7 +75,6 @@ static void a_dry_run_removes_nothing(void **state)
 {
     const struct said *s = command("gc -n -b local");
 
-    (void)state;
     assert_int_equal(s->code, 0);
     assert_string_equal(mock_engine.removed, "");
     assert_int_equal(mock_engine.dry, 1);
@@ -88,7 +86,6 @@ static void all_takes_those_that_cannot_be_judged(void **state)
 {
     const struct said *s = command("gc -a -b local");
 
-    (void)state;
     assert_string_equal(mock_engine.removed, "id-2 id-3 id-4");
     assert_string_equal(s->err, "fiber: mock: --all also removes 1 job of runs whose state is "
                                 "unknown here\n");
@@ -117,7 +114,6 @@ static void a_named_run_is_the_only_one(void **state)
         {"gc -b local 44", "", "nothing to remove\n"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct said *s = command(cases[i].line);
 
@@ -138,7 +134,6 @@ static void a_run_that_is_not_clear_loses_nothing(void **state)
         {"gc -a -b local 22", "several runs have an id that begins with 22: 2222bbbb and 22cc"},
     };
 
-    (void)state;
     jobs[3].run = "22cc";
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct said *s = command(cases[i].line);
@@ -153,7 +148,6 @@ static void what_cannot_be_removed_is_told_and_the_rest_goes(void **state)
 {
     const struct said *s;
 
-    (void)state;
     mock_engine.stuck = "id-2";
     s = command("gc -b local");
     assert_int_equal(s->code, 1);
@@ -164,7 +158,6 @@ static void what_cannot_be_removed_is_told_and_the_rest_goes(void **state)
 
 static void an_engine_that_does_not_answer_is_an_error(void **state)
 {
-    (void)state;
     mock_engine.silent = 1;
     refuses("gc -b local", 1, "backend mock: the mock engine does not answer, as ordered");
     says(command("gc -b local --json")->out, "[]\n");
@@ -174,7 +167,6 @@ static void json_has_the_command_that_removes_it(void **state)
 {
     const struct said *s = command("gc -b local --json");
 
-    (void)state;
     assert_int_equal(s->code, 0);
     says(s->out, "{\"backend\":\"mock\",\"kind\":\"job\",\"id\":\"id-4\",\"run\":\"3333cccc\","
                  "\"job\":\"worker-1\",\"master\":\"far:9\",\"since_ms\":1234567890000,"
@@ -211,7 +203,6 @@ static void objects_are_told_with_their_size_and_age(void **state)
 {
     const struct said *s;
 
-    (void)state;
     make_things();
     s = command("gc -b local");
     assert_int_equal(s->code, 1); /* one could not be removed */
@@ -239,7 +230,6 @@ static void the_age_of_images_is_an_option(void **state)
         {"gc -b local --images 90", 90000},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         int64_t from = fbr_wall_ms() - cases[i].age_ms, until;
 
@@ -272,7 +262,6 @@ static void directories_of_dead_runs_go(void **state)
 {
     char base[80], line[200], before[80];
 
-    (void)state;
     command_backend = NULL;
     snprintf(base, sizeof(base), "%s/runs", made_root);
     assert_int_equal(mkdir(base, 0700), 0);
@@ -315,7 +304,6 @@ static void output_of_long_ago_goes(void **state)
     struct fbr_error err = {0, ""};
     struct fbr_config *c;
 
-    (void)state;
     command_backend = NULL;
     assert_int_equal(fbr_config_load_again(&c, &err), 0);
     assert_int_equal(fbr_spool_root(root, c, &err), 0);

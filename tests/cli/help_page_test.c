@@ -54,7 +54,6 @@ static const char *shown(const struct cli_command *c, int width)
 
 static void a_page_has_what_people_need(void **state)
 {
-    (void)state;
     assert_string_equal(
         shown(&page, 80),
         "Usage: fiber try [OPTION...] PROGRAM\n\n"
@@ -82,7 +81,6 @@ static void a_page_has_what_people_need(void **state)
 /* But for a line that stands in the page as it is, or has one word. */
 static void lines_are_no_longer_than_the_terminal(void **state)
 {
-    (void)state;
     for (int width = 50; width <= 100; width++)
         for (size_t c = 0; cli_commands[c]; c++)
             for (const char *at = shown(cli_commands[c], width); *at;) {
@@ -97,7 +95,6 @@ static void lines_are_no_longer_than_the_terminal(void **state)
 
 static void words_are_broken_at_the_width(void **state)
 {
-    (void)state;
     says(shown(&page, 50), "\nA paragraph whose words are broken where the line\n"
                            "ends, which is at a width.\n");
     says(shown(&page, 50), "\n                           its text begins on a\n"
@@ -118,7 +115,6 @@ static void what_is_not_for_people_is_not_shown(void **state)
     static const struct cli_command bare = {
         .name = "bare", .operands = "", .about = "Does it", .options = none, .count = 1};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(words); i++)
         if (strstr(shown(&page, 80), words[i]))
             fail_msg("%s is shown", words[i]);
@@ -133,7 +129,6 @@ static void a_width_is_within_bounds(void **state)
     } cases[] = {{NULL, 80}, {"60", 80}, {"10", 80}}; /* a file has no width of its own */
     int file = memfd_create("out", MFD_CLOEXEC);
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         if (cases[i].columns)
             setenv("COLUMNS", cases[i].columns, 1);
@@ -149,7 +144,6 @@ static void other_spellings_have_a_page(void **state)
 {
     const struct said *s = command("help mpirun");
 
-    (void)state;
     assert_int_equal(s->code, 0);
     says(s->out, "Options of other launchers that fiber run understands.\n");
     says(s->out, "      the same as --np\n");
@@ -159,7 +153,6 @@ static void other_spellings_have_a_page(void **state)
 
 static void an_unknown_page_is_refused_with_a_guess(void **state)
 {
-    (void)state;
     refuses("help rnu", 2, "there is no subcommand rnu; did you mean run?");
     refuses("help stop", 2, "there is no subcommand stop; did you mean kill?");
     refuses("help frobnicate", 2, "there is no subcommand frobnicate; `fiber help` lists all");

@@ -55,7 +55,6 @@ static void the_master_is_told_the_same_options(void **state)
     };
     char words[512];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         told(cases[i][0], words, sizeof(words));
         assert_string_equal(words, cases[i][1]);
@@ -66,7 +65,6 @@ static void where_it_runs_is_not_said_again(void **state)
 {
     char words[512];
 
-    (void)state;
     told("--in-cluster -b kubernetes --namespace team -n 2 p", words, sizeof(words));
     assert_string_equal(words, "fiber run --np=2 -- p");
 }
@@ -76,7 +74,6 @@ static void values_of_variables_are_in_no_argument(void **state)
 {
     char words[512];
 
-    (void)state;
     setenv("HERE", "secret", 1);
     told("--in-cluster -x A=secret -x HERE --genv B secret --mca btl secret p", words,
          sizeof(words));
@@ -88,7 +85,6 @@ static void programs_of_this_folder_are_named_whole(void **state)
 {
     char dir[64], here[4096], words[512], want[512];
 
-    (void)state;
     assert_non_null(getcwd(here, sizeof(here)));
     temp_dir_make(dir);
     assert_int_equal(chdir(dir), 0);
@@ -133,7 +129,6 @@ static void a_terminal_gets_no_escape_sequences(void **state)
     int ends[2], master, slave;
     char got[64];
 
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     print_to(ends[1]);
     assert_int_equal(read(ends[0], got, sizeof(got)), sizeof(bytes) - 1);

@@ -76,7 +76,6 @@ static void programs_that_are_only_named_like_one_are_left_alone(void **state)
         "node_bench",   "nodes",       "javelin",       "julia-set",  "php-like"};
     char lines[4096];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
         put(names[i], interpreter, 0755);
         assert_int_equal(FIND(lines, names[i], "-c"), 0);
@@ -93,7 +92,6 @@ static void interpreters_have_versions_in_their_names(void **state)
     static const char *const strangers[] = {"ruby3.1", "node", "node18", "julia-1.9", "php8.2"};
     char lines[4096];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
         put(names[i], interpreter, 0755);
         assert_int_equal(FIND(lines, names[i]), 1);
@@ -110,7 +108,6 @@ static void a_link_is_what_it_leads_to(void **state)
 {
     char lines[4096];
 
-    (void)state;
     assert_int_equal(symlink("python3", path_in(dir, "snake")), 0);
     assert_int_equal(symlink("node", path_in(dir, "nodejs")), 0);
     assert_int_equal(FIND(lines, "snake"), 1);
@@ -121,7 +118,6 @@ static void scripts_bring_their_folder(void **state)
 {
     char text[300], lines[8192];
 
-    (void)state;
     snprintf(text, sizeof(text), "#!%s -u\n", path_in(dir, "python3"));
     put("job/run", text, 0755);
     put("job/module.py", "", 0644);
@@ -148,7 +144,6 @@ static void env_is_passed_over(void **state)
         "#!/usr/bin/env -SA=1 python3\n"};
     char lines[8192];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(firsts); i++) {
         put("job/env", firsts[i], 0755);
         assert_int_equal(FIND(lines, "job/env"), 1);
@@ -160,7 +155,6 @@ static void options_are_no_script(void **state)
 {
     char lines[8192];
 
-    (void)state;
     assert_int_equal(FIND(lines, "python3", "-W", "error", "-X", "dev", "job/module.py"), 1);
     assert_true(has_line(lines, "job/deep/part.py"));
     assert_int_equal(FIND(lines, "python3", "-c", "job/module.py"), 1);
@@ -193,7 +187,6 @@ static void packages_that_pip_left_where_they_are_go_along(void **state)
     struct fbr_buf found = {0};
     char self[PATH_MAX], text[1024], lines[65536];
 
-    (void)state;
     if (access(command[0], X_OK) < 0) {
         print_message("skipped: there is no %s\n", command[0]);
         skip();
@@ -216,7 +209,6 @@ static void a_folder_that_is_too_large_is_refused_unless_files_are_named(void **
     const char *const command[] = {"python3", "big/run.py", NULL};
     char lines[8192];
 
-    (void)state;
     put("big/run.py", "", 0644);
     put("big/data", "", 0644);
     assert_int_equal(truncate(path_in(dir, "big/data"), (off_t)INTERPRETER_FOLDER_MIB << 20), 0);
@@ -230,7 +222,6 @@ static int set_up(void **state)
 {
     char path[300];
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(path, sizeof(path), "%s:/usr/bin:/bin", dir);
     return setenv("PATH", path, 1);
@@ -238,7 +229,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     temp_dir_remove(dir);
     return 0;
 }

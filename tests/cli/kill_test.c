@@ -61,7 +61,6 @@ static void what_is_typed_becomes_one_order(void **state)
         {"kill -12 train 1", "signal 12 to 1"},
     };
 
-    (void)state;
     made_run_begin(&run);
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct said *s;
@@ -77,7 +76,6 @@ static void no_signal_is_sent_that_does_not_exist(void **state)
 {
     static const char *const names[] = {"NOTHING", "0", "65", "9x", "SIG", "-1", "99999999999999"};
 
-    (void)state;
     made_run_begin(&run);
     for (size_t i = 0; i < COUNT(names); i++) {
         char line[80], sentence[80];
@@ -94,7 +92,6 @@ static void no_signal_is_sent_that_does_not_exist(void **state)
 
 static void what_a_run_refuses_is_told(void **state)
 {
-    (void)state;
     run.answer = -ESRCH;
     made_run_begin(&run);
     refuses("kill train 1", 1, "rank 1 does not run: `fiber top aa1100000000` shows those that do");
@@ -116,7 +113,6 @@ static void what_a_run_refuses_is_told(void **state)
 
 static void one_that_has_ended_is_not_told_again(void **state)
 {
-    (void)state;
     made_run_begin(&run);
     made_run_end(&run, 0, "");
     refuses("kill train", 1, "run aa11000000000000 has ended already");
@@ -131,7 +127,6 @@ static void a_pool_is_scaled_and_a_ring_is_not(void **state)
 {
     static const char *const wrong[] = {"0", "-1", "x", "4x", "1048577", "99999999999999999999"};
 
-    (void)state;
     run.is_fixed = true;
     made_run_begin(&run);
     refuses("scale train 4", 1,
@@ -201,7 +196,6 @@ static void jobs_without_a_master_are_removed(void **state)
          "not on this host, and may start others: end it there\n"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct said *s;
 
@@ -220,7 +214,6 @@ static void what_an_engine_cannot_do_is_told(void **state)
 {
     char sentence[300];
 
-    (void)state;
     make_jobs();
     snprintf(
         sentence, sizeof(sentence),
@@ -251,7 +244,6 @@ static void names_of_more_than_eight_jobs_are_cut(void **state)
     static struct fbr_orphan many[10];
     static char names[10][24];
 
-    (void)state;
     make_jobs();
     for (int i = 0; i < 10; i++) {
         snprintf(names[i], sizeof(names[i]), "worker-%d", i);
@@ -273,7 +265,6 @@ static void a_master_that_lives_is_told_itself(void **state)
     const struct said *s;
     pid_t pid;
 
-    (void)state;
     make_jobs();
     assert_int_equal(pipe(ends), 0);
     pid = fork();
@@ -305,7 +296,6 @@ static void others_are_sent_to_the_master(void **state)
 {
     static const char *const lines[] = {"scale 2222 4", "top 2222", "stack 2222"};
 
-    (void)state;
     make_jobs();
     for (size_t i = 0; i < COUNT(lines); i++) /* no engine is configured */
         says(command(lines[i])->err, "no run of yours on this host has the name 2222");

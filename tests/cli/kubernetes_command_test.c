@@ -43,7 +43,6 @@ static void texts_that_are_no_names_stand_in_no_manifest(void **state)
                            "[ARGUMENT...]"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         refuses(cases[i].line, 2, cases[i].sentence);
     says(command("kubernetes apply")->err, "kubernetes: \"apply\" is none of: manifest run\n");
@@ -51,7 +50,6 @@ static void texts_that_are_no_names_stand_in_no_manifest(void **state)
 
 static void the_longest_names_are_taken(void **state)
 {
-    (void)state;
     assert_int_equal(command("kubernetes manifest --name "
                              "a2345678901234567890123456789012345678901234567890")
                          ->code,
@@ -82,7 +80,6 @@ static void a_namespace_gets_accounts_rights_and_a_policy(void **state)
 {
     const struct said *s = command("kubernetes manifest");
 
-    (void)state;
     assert_int_equal(s->code, 0);
     assert_int_equal(count_of(s->out, "\n---\n"), 5);
     assert_int_equal(count_of(s->out, "kind: ServiceAccount\n"), 2);
@@ -100,7 +97,6 @@ static void every_object_is_in_the_namespace(void **state)
 {
     const struct said *s = command("kubernetes manifest -N team --name ours");
 
-    (void)state;
     says(s->out, "# For one namespace, team: ");
     assert_int_equal(count_of(s->out, "metadata: {name: \"ours"), 5);
     assert_int_equal(count_of(s->out, ", namespace: \"team\"}\n"), 6);
@@ -123,7 +119,6 @@ static void jobs_may_call_a_master_outside(void **state)
         {"kubernetes manifest --no-network-policy", "RoleBinding", 1},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         assert_int_equal(count_of(command(cases[i].line)->out, cases[i].part), cases[i].times);
 }
@@ -132,7 +127,6 @@ static void a_program_becomes_a_job(void **state)
 {
     const struct said *s;
 
-    (void)state;
     s = command("kubernetes manifest -N team -i reg/x:1 -- ./train --rate $(RATE) \"q\" a\\b $$");
     assert_int_equal(s->code, 0);
     says(s->out, "kind: Job\nmetadata: {name: \"fiber-master\", namespace: \"team\"}\n");
@@ -148,7 +142,6 @@ static void a_program_gets_its_variables(void **state)
 {
     const struct said *s;
 
-    (void)state;
     assert_int_equal(setenv("HERE", "a \"b\" $c", 1), 0);
     s = command("kubernetes manifest -i x -x HERE -x THERE=1=2 -x NONE= -- p");
     assert_int_equal(s->code, 0);
@@ -169,7 +162,6 @@ static void the_user_of_jobs_is_the_masters_too(void **state)
         {"0", "{type: RuntimeDefault}, runAsUser: 0, fsGroup: 0, runAsNonRoot: false}\n"},
     };
 
-    (void)state;
     assert_int_equal(fiber_init(NULL, NULL), 0);
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_int_equal(fiber_config_set("kubernetes_user", cases[i].user), 0);
@@ -190,7 +182,6 @@ static void a_long_word_is_whole(void **state)
     static struct said s;
     struct caught caught;
 
-    (void)state;
     assert_non_null(values);
     memset(word, 'x', sizeof(word) - 2);
     word[0] = '$';
@@ -212,7 +203,6 @@ static void other_backends_run_no_masters(void **state)
     struct caught caught;
     const char *name[3];
 
-    (void)state;
     catch_begin(&caught);
     name[0] = in_cluster_backend("kubernetes");
     name[1] = in_cluster_backend(NULL);

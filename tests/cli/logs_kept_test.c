@@ -115,7 +115,6 @@ static void shows(const char *line, const char *out, const char *errors)
 
 static void ranks_are_shown_in_the_order_of_time(void **state)
 {
-    (void)state;
     KEEP({.rank = 0, .ms = 1, .text = "a\n"}, {.rank = 0, .ms = 5, .text = "e\n"},
          {.rank = 1, .ms = 2, .text = "b\n"}, {.rank = 1, .ms = 3, .text = "c\n"},
          {.rank = 12, .ms = 4, .text = "d\n"}, {.job = 3, .rank = 1, .ms = 6, .text = "f\n"});
@@ -128,7 +127,6 @@ static void ranks_are_shown_in_the_order_of_time(void **state)
 
 static void the_older_file_is_read_before_the_newer(void **state)
 {
-    (void)state;
     KEEP_OLD({.ms = 1, .text = "first\n"}, {.ms = 2, .text = "sec"});
     KEEP({.ms = 3, .text = "ond\n"}, {.ms = 4, .text = "third\n"});
     shows("logs train --tag", "[0] first\n[0] second\n[0] third\n", "");
@@ -137,7 +135,6 @@ static void the_older_file_is_read_before_the_newer(void **state)
 
 static void errors_go_to_standard_error(void **state)
 {
-    (void)state;
     KEEP({.ms = 1, .text = "out\n"}, {.ms = 2, .kind = FBR_RECORD_ERR, .text = "bad\n"},
          {.ms = 3, .text = "more\n"});
     shows("logs train/0", "out\nmore\n", "bad\n");
@@ -181,7 +178,6 @@ static void pieces_become_lines(void **state)
     };
     char path[PATH_MAX + 8];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/0.0", dir);
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct said *s;
@@ -197,7 +193,6 @@ static void pieces_become_lines(void **state)
 
 static void each_line_is_ended(void **state)
 {
-    (void)state;
     KEEP({.rank = 0, .ms = 1, .text = "abc0"}, {.rank = 1, .ms = 2, .text = "abc1"});
     shows("logs train", "[0] abc0\n[1] abc1\n", "");
     shows("logs train -n 1", "[1] abc1\n", "");
@@ -212,7 +207,6 @@ static void parts_of_a_long_line_are_lines(void **state)
     static struct said said;
     ssize_t n;
 
-    (void)state;
     memset(text, 'a', FBR_RECORD_MAX);
     KEEP({.ms = 1, .text = text}, {.ms = 2, .text = "b"}, {.ms = 3, .text = "c\n"});
     catch_begin(&caught);
@@ -258,7 +252,6 @@ static void a_terminal_gets_no_escape_sequences(void **state)
 {
     static struct said said;
 
-    (void)state;
     KEEP({.ms = 1, .text = "\x1b[1mout\n"},
          {.ms = 2, .kind = FBR_RECORD_ERR, .text = "\x1b[2Jbad\n"});
     assert_string_equal(line_on_a_terminal("logs train/0", &said), "bad\r\n");
@@ -268,7 +261,6 @@ static void a_terminal_gets_no_escape_sequences(void **state)
 
 static void a_time_stands_in_front_when_asked_for(void **state)
 {
-    (void)state;
     KEEP({.ms = 7, .text = "one "}, {.ms = 900, .text = "line\n"}, {.ms = 61001, .text = "next\n"});
     shows("logs -t train/0", "2026-11-18T11:06:40.007 one line\n2026-11-18T11:07:41.001 next\n",
           "");
@@ -300,7 +292,6 @@ static void only_the_lines_that_are_wanted_are_shown(void **state)
         {"logs train --since 1h", ""},
     };
 
-    (void)state;
     KEEP({.rank = 0, .ms = 0, .text = "loss 1\n"}, {.rank = 1, .ms = 1000, .text = "step\n"},
          {.rank = 0, .ms = 2000, .text = "loss 3\n"}, {.rank = 1, .ms = 3000, .text = "loss 4\n"});
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -313,7 +304,6 @@ static void only_the_lines_that_are_wanted_are_shown(void **state)
 
 static void wishes_that_cannot_be_are_refused(void **state)
 {
-    (void)state;
     KEEP({.ms = 1, .text = "one\n"});
     assert_int_equal(command("logs train -g (")->code, 2);
     says(command("logs train -g (")->err, "fiber: --grep (: ");
@@ -332,7 +322,6 @@ static void wishes_that_cannot_be_are_refused(void **state)
 
 static void a_rank_that_printed_nothing_is_told(void **state)
 {
-    (void)state;
     KEEP({.ms = 1, .text = "one\n"});
     shows("logs train/1", "", "fiber: rank 1 of run aa11000000000000 has printed nothing\n");
     shows("logs train/1 -n 0", "", "");
@@ -358,7 +347,6 @@ static void make_kept(const char *id, const char *name, int64_t ago_ms)
 
 static void a_kept_run_is_found_by_its_name(void **state)
 {
-    (void)state;
     make_kept("ee55", "program", HOUR_MS / 2);
     KEEP({.ms = 1, .text = "one\n"});
     shows("logs program", "one\n", "");
@@ -369,7 +357,6 @@ static void a_kept_run_is_found_by_its_name(void **state)
 
 static void a_kept_run_is_found_by_its_backend(void **state)
 {
-    (void)state;
     make_kept("ee55", "program", HOUR_MS / 2);
     KEEP({.ms = 1, .text = "one\n"});
     shows("logs -b local program", "one\n", "");
@@ -381,7 +368,6 @@ static void a_kept_run_is_found_by_its_backend(void **state)
 
 static void a_younger_kept_run_of_another_backend_is_passed_over(void **state)
 {
-    (void)state;
     make_kept("ee55", "program", HOUR_MS / 2);
     KEEP({.ms = 1, .text = "one\n"});
     made_run_init(&run, "ff66", "program", HOUR_MS / 4);
@@ -395,7 +381,6 @@ static void a_younger_kept_run_of_another_backend_is_passed_over(void **state)
 
 static void a_kept_run_is_shown_while_its_engine_does_not_answer(void **state)
 {
-    (void)state;
     made_run_init(&run, "ee55", "program", HOUR_MS / 2);
     snprintf(run.about.backend, sizeof(run.about.backend), "mock");
     make_kept_of(&run);
@@ -409,7 +394,6 @@ static void a_kept_run_is_shown_while_its_engine_does_not_answer(void **state)
 
 static void a_kept_run_of_a_named_backend_is_shown(void **state)
 {
-    (void)state;
     made_run_begin(&run);
     KEEP({.ms = 1, .text = "one\n"});
     shows("logs -b local train/0", "one\n", "");
@@ -417,7 +401,6 @@ static void a_kept_run_of_a_named_backend_is_shown(void **state)
 
 static void the_youngest_kept_run_is_the_last(void **state)
 {
-    (void)state;
     make_kept("ee55", "young", HOUR_MS / 2);
     KEEP({.ms = 1, .text = "one\n"});
     make_kept("0055", "old", HOUR_MS * 2);
@@ -431,7 +414,6 @@ static void a_record_that_is_not_whole_is_the_end(void **state)
     char path[PATH_MAX + 8];
     struct stat st;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/0.0", dir);
     KEEP({.ms = 1, .text = "one\n"}, {.ms = 2, .text = "two\n"});
     assert_int_equal(stat(path, &st), 0);
@@ -445,7 +427,6 @@ static void a_record_that_is_not_whole_is_the_end(void **state)
 
 static void garbage_hides_its_file_alone(void **state)
 {
-    (void)state;
     put_bytes("0.0", "\xff\xff\xff\xff garbage that is no record", 30);
     KEEP({.rank = 1, .ms = 2, .text = "two\n"});
     put_bytes("notes.txt", "x", 1); /* what is no rank's */
@@ -455,7 +436,6 @@ static void garbage_hides_its_file_alone(void **state)
 
 static void a_broken_older_file_does_not_hide_the_newer(void **state)
 {
-    (void)state;
     put_bytes("0.0.old", "\xff\xff\xff\xff garbage that is no record", 30);
     KEEP({.ms = 2, .text = "two\n"});
     shows("logs train/0", "two\n", "");
@@ -549,7 +529,6 @@ static void a_slow_reader_sees_the_file_that_became_the_older(void **state)
     static struct said said;
     struct pause p = {.overtakes = false};
 
-    (void)state;
     assert_string_equal(shown_after_pause(&p, &said), "second\nlast\n");
     assert_string_equal(said.err, "");
     assert_int_equal(said.code, 0);
@@ -561,7 +540,6 @@ static void lines_that_a_slow_reader_misses_are_told(void **state)
     static struct said said;
     struct pause p = {.overtakes = true};
 
-    (void)state;
     assert_string_equal(shown_after_pause(&p, &said), "last\nlast\n");
     assert_string_equal(said.err, "fiber: lines of rank 0 are missing here: newer lines took their "
                                   "place before they were shown (see log_keep)\n");
@@ -573,7 +551,6 @@ static void lines_that_a_slow_reader_misses_are_told(void **state)
 
 static void what_is_followed_ends_with_the_run(void **state)
 {
-    (void)state;
     KEEP({.rank = 0, .ms = 1, .text = "one\n"}, {.rank = 1, .ms = 2, .text = "no end"});
     shows("logs -f train", "[0] one\n[1] no end\n", "");
     /* a line that goes on may become the last one */
@@ -601,7 +578,6 @@ static void a_run_of_which_nothing_is_kept_tells_where_its_output_is(void **stat
 {
     char text[PATH_MAX + 300];
 
-    (void)state;
     begin_other();
     snprintf(text, sizeof(text),
              "run bb22000000000000: its output is not kept in %s, and goes to where the run was "
@@ -618,7 +594,6 @@ static void a_run_that_has_ended_without_output_tells_how(void **state)
 {
     char text[PATH_MAX + 300];
 
-    (void)state;
     begin_other();
     made_run_end(&run, 1, "rank 0 ended with code 1\n");
     snprintf(text, sizeof(text),
@@ -641,7 +616,6 @@ static void a_run_that_has_ended_without_output_tells_how(void **state)
 
 static void a_run_that_keeps_nothing_tells_so(void **state)
 {
-    (void)state;
     made_run_init(&run, "bb22", "other", HOUR_MS);
     run.about.unkept = true;
     made_run_begin(&run);
@@ -656,7 +630,6 @@ static void a_run_that_keeps_nothing_tells_so(void **state)
 
 static void the_files_of_output_are_named(void **state)
 {
-    (void)state;
     made_run_init(&run, "bb22", "other", HOUR_MS);
     snprintf(run.about.output_dir, sizeof(run.about.output_dir), "/nowhere/%%h");
     made_run_begin(&run);
@@ -687,7 +660,6 @@ static void jobs_of_an_engine_are_read_one_after_the_other(void **state)
         {.run = "3333cccc", .id = "id-3", .name = "worker-3", .master = dead},
     };
 
-    (void)state;
     fbr_master_id_self(dead);
     strcpy(strrchr(dead, '.'), ".1");
     mock_engine = (struct mock_engine){
@@ -715,7 +687,6 @@ static void a_terminal_gets_no_escape_sequences_of_jobs(void **state)
     struct fbr_orphan job = {.run = "2222bbbb", .id = "id-1", .name = "worker-1", .master = ""};
     static struct said said;
 
-    (void)state;
     mock_engine =
         (struct mock_engine){.jobs = &job, .njobs = 1, .pieces = pieces, .npieces = COUNT(pieces)};
     command_backend = "mock";

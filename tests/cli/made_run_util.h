@@ -215,7 +215,6 @@ static inline int made_set_up(void **state)
     static const char *const signs[] = {"DOCKER_HOST", "KUBECONFIG", "FIBER_BACKEND",
                                         "SLURM_JOB_ID"};
 
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     temp_dir_make(made_root);
     setenv("XDG_RUNTIME_DIR", made_root, 1);
@@ -230,7 +229,6 @@ static inline int made_set_up(void **state)
 
 static inline int made_tear_down(void **state)
 {
-    (void)state;
     temp_dir_remove(made_root);
     return 0;
 }

@@ -109,7 +109,6 @@ static void numbers_are_written_in_many_ways(void **state)
         "-n 4 p",  "-n4 p",      "-n=4 p",      "-np 4 p",     "--np 4 p", "--np=4 p", "-np=4 p",
         "--n 4 p", "-ranks 4 p", "--ranks=4 p", "-n 2 -n 4 p", "-l -n4 p", "-ln4 p"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         struct cli_args args;
         struct fbr_error err;
@@ -136,7 +135,6 @@ static void durations_sizes_and_words_have_values(void **state)
         {"-tag-output p", A_FLAG, 1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct cli_args args;
         struct fbr_error err;
@@ -152,7 +150,6 @@ static void lists_and_pairs_are_kept_in_order(void **state)
     struct cli_args args;
     struct fbr_error err;
 
-    (void)state;
     assert_int_equal(parse(&stops, "-x A=1 --env B -xC --mca pml ob1 -mca=btl self p", &args, &err),
                      0);
     assert_int_equal(args.values[A_LIST].count, 3);
@@ -171,7 +168,6 @@ static void what_follows_the_program_is_the_programs(void **state)
     struct cli_args args;
     struct fbr_error err;
 
-    (void)state;
     assert_int_equal(parse(&stops, "-l p -n 8 --help -- x", &args, &err), 0);
     assert_int_equal(args.noperands, 6);
     assert_string_equal(args.operands[1], "-n");
@@ -190,7 +186,6 @@ static void other_commands_take_options_anywhere(void **state)
     struct cli_args args;
     struct fbr_error err;
 
-    (void)state;
     assert_int_equal(parse(&two, "one -n 3 two -l", &args, &err), 0);
     assert_int_equal(args.noperands, 2);
     assert_int_equal(args.values[A_FLAG].number, 1);
@@ -205,7 +200,6 @@ static void what_means_nothing_is_passed_over(void **state)
     struct cli_args args;
     struct fbr_error err;
 
-    (void)state;
     assert_int_equal(parse(&stops, "--allow-run-as-root --mpi pmix -mpi=pmi2 p", &args, &err), 0);
     assert_int_equal(args.noperands, 1);
     cli_args_fini(&args);
@@ -220,7 +214,6 @@ static void a_flag_may_have_a_word_behind_it(void **state)
                  {"-dry-run=client p", "client"},
                  {"--dry-run server", ""}}; /* a program of that name */
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct cli_args args;
         struct fbr_error err;
@@ -240,7 +233,6 @@ static void help_ends_the_checks(void **state)
 {
     static const char *const ways[] = {"--help", "-h", "-help", "-n 3 --help", "-lh"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         struct cli_args args;
         struct fbr_error err;
@@ -253,7 +245,6 @@ static void help_ends_the_checks(void **state)
 
 static void mistakes_are_told_with_what_to_try(void **state)
 {
-    (void)state;
     refused(&stops, "--timout 3 p", "there is no option --timout; did you mean --timeout?");
     refused(&stops, "-bind-two core p", "there is no option -bind-two; did you mean --bind-to?");
     refused(&stops, "--on-fail restart p",
@@ -283,7 +274,6 @@ static void numbers_out_of_bounds_are_refused(void **state)
                                         "--timeout 5x p", "--timeout -1 p",
                                         "--mem much p",   "--mem 8B p"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct cli_args args;
         struct fbr_error err;

@@ -21,7 +21,6 @@ static char dead[FBR_MASTER_ID_MAX];
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&l, 0, sizeof(l));
     fbr_master_id_self(dead);
     strcpy(strrchr(dead, '.'), ".1");
@@ -30,7 +29,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     orphans_free(&l);
     return 0;
 }
@@ -45,7 +43,6 @@ static void add(const char *run, const char *id, const char *name, const char *m
 
 static void only_what_can_be_an_id_is_looked_for(void **state)
 {
-    (void)state;
     assert_true(orphan_run_is_id("3f"));
     assert_true(orphan_run_is_id("0123456789abcdef0123456789abcdef"));
     assert_false(orphan_run_is_id(""));
@@ -60,7 +57,6 @@ static void a_run_is_chosen_by_the_beginning_of_its_id(void **state)
     const struct orphan *first = NULL;
     struct fbr_error err = {0, ""};
 
-    (void)state;
     add("aa11", "1", "worker-1", dead);
     add("aa22", "2", "worker-1", dead);
     add("aa11", "3", "worker-2", dead);
@@ -77,7 +73,6 @@ static void a_lost_run_has_the_jobs_of_its_dead_master(void **state)
     const struct orphan *first = NULL;
     struct run_client lost = {.state = CLIENT_LOST, .about = {.pid = getpid()}};
 
-    (void)state;
     strcpy(lost.about.backend, "docker");
     add("aa11", "1", "worker-1", "elsewhere:1:1234567812345678.1");
     add("aa22", "2", "worker-1", dead);
@@ -96,7 +91,6 @@ static void a_job_is_named_or_the_names_are_told(void **state)
     struct orphan_run e = {.uid = "aa11", .count = 1};
     struct fbr_error err = {0, ""};
 
-    (void)state;
     add("aa11", "1", "worker-1", dead);
     add("aa11", "2", "worker-2", dead);
     add("aa11", "secret/3", "", dead); /* what owns pods, and is not a job */
@@ -131,7 +125,6 @@ static void the_master_of_another_host_is_asked_there(void **state)
 {
     static const char pod[] = "kubectl exec fiber-aaaaaaaa-master-0-x7kqp -- /";
 
-    (void)state;
     add("bbbb", "fiber-bbbb-agent-1", "agent-1", "fiber-aaaaaaaa-master-0-:7:0123456789abcdef.1");
     add("aaaa", "fiber-aaaaaaaa-master-0-x7kqp", "master", "here:8:0123456789abcdef.1");
     add("aaaa", "job/fiber-aaaaaaaa-master-0", "", "here:8:0123456789abcdef.1");

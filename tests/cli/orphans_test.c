@@ -19,7 +19,6 @@ static char ours[FBR_MASTER_ID_MAX], dead[FBR_MASTER_ID_MAX];
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&l, 0, sizeof(l));
     fbr_master_id_self(ours);
     memcpy(dead, ours, sizeof(dead));
@@ -29,7 +28,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     orphans_free(&l);
     return 0;
 }
@@ -53,7 +51,6 @@ static enum orphan_verdict verdict_of(const char *id)
 
 static void only_the_job_of_a_dead_master_is_dead(void **state)
 {
-    (void)state;
     add("docker", "r1", "a", ours);
     add("docker", "r2", "b", dead);
     add("docker", "r3", "c", "elsewhere:1:1234567812345678.1");
@@ -68,7 +65,6 @@ static void only_the_job_of_a_dead_master_is_dead(void **state)
 /* On an engine that several people use, anybody may label a pod or a container as one of ours. */
 static void no_text_of_an_engine_reaches_the_terminal_as_it_is(void **state)
 {
-    (void)state;
     orphans_add(&l, "kubernetes",
                 &(struct fbr_orphan){.run = "r\033[2J",
                                      .id = "a",
@@ -84,7 +80,6 @@ static void no_text_of_an_engine_reaches_the_terminal_as_it_is(void **state)
 
 static void one_that_lives_speaks_for_its_run_but_not_for_the_dead(void **state)
 {
-    (void)state;
     add("docker", "r2", "other", "elsewhere:1:1234567812345678.1");
     add("docker", "r1", "a", "elsewhere:1:1234567812345678.1");
     add("docker", "r1", "b", dead);
@@ -101,7 +96,6 @@ static void the_command_that_removes_a_job_is_its_engines(void **state)
 {
     char text[200];
 
-    (void)state;
     add("docker", "r", "0123456789abcdef", "h:5:x.y");
     add("kubernetes", "r", "fiber-1-2", "");
     add("kubernetes", "r", "secret/fiber-1", "");
@@ -120,7 +114,6 @@ static void a_master_is_shown_by_host_and_number(void **state)
 {
     char text[40];
 
-    (void)state;
     add("docker", "r", "1", "h:5:x.y");
     add("docker", "r", "2", "");
     add("docker", "r", "3", "a-name-that-is-much-longer-than-a-line-has-room-for");

@@ -15,7 +15,6 @@ static int wait_for_byte(const void *in, size_t len, struct fiber_reply *reply)
     char path[256] = "", byte;
     int fd;
 
-    (void)reply;
     puts("waits for a byte");
     fflush(stdout);
     fputs("says so\n", stderr);
@@ -26,7 +25,6 @@ static int wait_for_byte(const void *in, size_t len, struct fiber_reply *reply)
 
 static int nap(const void *in, size_t len, struct fiber_reply *reply)
 {
-    (void)len;
     usleep(1000); /* the work of the task */
     return fiber_reply_write(reply, in, 1);
 }

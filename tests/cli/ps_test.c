@@ -47,7 +47,6 @@ static const char *offered(void)
 
 static void nothing_is_a_head_or_an_empty_array(void **state)
 {
-    (void)state;
     assert_string_equal(command("ps")->out, HEAD);
     assert_string_equal(command("ps -a")->out, HEAD_ALL);
     assert_string_equal(command("ps --json")->out, "[]\n");
@@ -75,7 +74,6 @@ static void a_row_tells_the_state_of_a_run(void **state)
          "1d 1h  ./train --fast\n"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct said *s;
 
@@ -93,7 +91,6 @@ static void a_row_tells_the_state_of_a_run(void **state)
 
 static void a_pool_is_as_large_as_is_wanted_now(void **state)
 {
-    (void)state;
     made_run_init(&runs[0], "aa", "program", HOUR_MS);
     made_run_pool(&runs[0]);
     runs[0].facts.size = 8;
@@ -106,7 +103,6 @@ static void a_pool_is_as_large_as_is_wanted_now(void **state)
 
 static void long_names_do_not_move_the_columns(void **state)
 {
-    (void)state;
     made_run_init(&runs[0], "aa", "a-name-of-more-than-sixteen", HOUR_MS);
     snprintf(runs[0].about.backend, sizeof(runs[0].about.backend), "kubernetes-and-more");
     made_run_begin(&runs[0]);
@@ -123,7 +119,6 @@ static void what_has_ended_is_shown_when_asked_for(void **state)
 {
     const struct said *s;
 
-    (void)state;
     made_run_init(&runs[0], "aa", "first", 50 * HOUR_MS);
     made_run_init(&runs[1], "bb", "second", 40 * HOUR_MS);
     made_run_init(&runs[2], "cc", "third", 25 * HOUR_MS);
@@ -168,7 +163,6 @@ static void an_ended_run_is_listed_while_its_output_is_kept(void **state)
 {
     const char *rows;
 
-    (void)state;
     made_run_init(&runs[0], "aa", "listed", HOUR_MS);
     made_run_init(&runs[1], "bb", "kept", 2 * HOUR_MS);
     made_run_init(&runs[2], "cc", "unknown", 3 * HOUR_MS);
@@ -192,7 +186,6 @@ static void json_has_what_programs_ask_for(void **state)
 {
     char want[512];
 
-    (void)state;
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     snprintf(runs[0].about.output_dir, sizeof(runs[0].about.output_dir), "/tmp/\"out\"");
     runs[0].facts.ended = 1;
@@ -218,7 +211,6 @@ static void a_silent_launcher_has_unknown_ranks(void **state)
     const struct said *s;
     int fd;
 
-    (void)state;
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     fd = made_run_silent(&runs[0]);
     s = command("ps");
@@ -262,7 +254,6 @@ static void runs_that_only_an_engine_knows_are_rows_too(void **state)
     char row[256], host[40];
     const struct said *s;
 
-    (void)state;
     make_jobs();
     s = command("ps -b local");
     assert_int_equal(s->code, 0);
@@ -282,7 +273,6 @@ static void runs_that_only_an_engine_knows_are_rows_too(void **state)
 
 static void an_object_that_is_no_job_is_not_counted(void **state)
 {
-    (void)state;
     make_jobs();
     jobs[2].name = "";
     says(command("ps -b local")->out, "lost            0/1        -     1d 8h  1 job; master");
@@ -292,7 +282,6 @@ static void they_are_objects_of_json_too(void **state)
 {
     const struct said *s;
 
-    (void)state;
     make_jobs();
     jobs[3].master = "";
     jobs[3].since_ms = 0;
@@ -308,7 +297,6 @@ static void a_run_is_listed_once(void **state)
 {
     const struct said *s;
 
-    (void)state;
     make_jobs();
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     snprintf(runs[0].about.backend, sizeof(runs[0].about.backend), "mock");
@@ -327,7 +315,6 @@ static void the_run_of_another_master_is_listed_too(void **state)
     const struct said *s;
     pid_t pid;
 
-    (void)state;
     make_jobs();
     assert_int_equal(pipe(ends), 0);
     pid = fork();
@@ -357,7 +344,6 @@ static void only_runs_of_that_backend_are_shown(void **state)
 {
     const struct said *s;
 
-    (void)state;
     make_jobs();
     mock_engine.njobs = 0;
     made_run_init(&runs[0], "aa", "train", HOUR_MS); /* of the local one */
@@ -372,7 +358,6 @@ static void an_engine_that_does_not_answer_is_an_error_when_named(void **state)
 {
     const struct said *s;
 
-    (void)state;
     make_jobs();
     mock_engine.silent = 1;
     s = command("ps -b local");

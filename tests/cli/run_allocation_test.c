@@ -54,7 +54,6 @@ static void each_manager_has_a_form_of_its_own(void **state)
         {RUN_FLUX, "1 4 f1\n2 4 f[2,7]\n", "f1=4 f2=2 f7=2"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         assert_string_equal(hosts_in(cases[i].kind, cases[i].text), cases[i].want);
 }
@@ -79,7 +78,6 @@ static void what_is_not_understood_is_told_with_its_place(void **state)
         {RUN_FLUX, "0 0\n", "has no host"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         if (!strstr(hosts_in(cases[i].kind, cases[i].text), cases[i].want))
             fail_msg("%s: %s", cases[i].text, hosts_in(cases[i].kind, cases[i].text));
@@ -123,7 +121,6 @@ static const char *run(const char *line)
 
 static void a_run_in_an_allocation_has_its_hosts_and_ranks(void **state)
 {
-    (void)state;
     assert_string_equal(run("p"), "- 1:");
     setenv("LSB_MCPU_HOSTS", "h1 2 h2 2 h3 2", 1);
     assert_string_equal(run("p"), "command 6: h1=2 h2=2 h3=2");

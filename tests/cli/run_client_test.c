@@ -26,7 +26,6 @@ static void ages_have_two_units(void **state)
     };
     char age[32];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         run_client_age(age, cases[i].ms);
         if (strcmp(age, cases[i].want) != 0)
@@ -54,7 +53,6 @@ static void sizes_have_three_digits(void **state)
     };
     char size[32];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         run_client_bytes(size, cases[i].bytes);
         if (strcmp(size, cases[i].want) != 0)
@@ -76,7 +74,6 @@ static void a_rank_is_in_one_of_four_states(void **state)
     };
     char out[48];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         assert_string_equal(run_client_rank_state(&cases[i].stats, out), cases[i].want);
 }
@@ -105,7 +102,6 @@ static void a_rank_is_a_number_that_the_run_has(void **state)
          "\"99999999999999999999\" is not a rank's number"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct run_client run = {
             .about = {.kind = (uint8_t)cases[i].kind, .size = cases[i].at_start},
@@ -123,7 +119,6 @@ static void a_worker_may_be_named_by_its_job(void **state)
 {
     struct run_client pool = {.about = {.kind = FBR_RUN_POOL}}, ring = {.about = {.size = 9}};
 
-    (void)state;
     assert_int_equal(run_client_job("worker-7", &pool, &err), 7);
     assert_int_equal(run_client_job("7", &pool, &err), 7);
     assert_int_equal(run_client_job("a-b-12", &pool, &err), 12);
@@ -139,7 +134,6 @@ static void a_size_is_that_of_now_or_of_the_start(void **state)
 {
     struct run_client run = {.about = {.kind = FBR_RUN_POOL, .size = 2}, .facts = {.size = 8}};
 
-    (void)state;
     assert_int_equal(run_client_size(&run), 8);
     run.state = CLIENT_SILENT;
     assert_int_equal(run_client_size(&run), 8);
@@ -179,7 +173,6 @@ static const char *found(const char *typed)
 
 static void a_run_is_found_by_name_or_by_the_beginning_of_its_id(void **state)
 {
-    (void)state;
     made_run_init(&runs[0], "aa11", "train", DAY_MS);
     made_run_init(&runs[1], "aa22", "program", HOUR_MS);
     made_run_begin(&runs[0]);
@@ -197,7 +190,6 @@ static void a_run_is_found_by_name_or_by_the_beginning_of_its_id(void **state)
 
 static void one_that_runs_is_before_one_that_has_ended(void **state)
 {
-    (void)state;
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     made_run_init(&runs[1], "bb", "train", DAY_MS);
     made_run_init(&runs[2], "cc", "train", 2 * DAY_MS);
@@ -218,7 +210,6 @@ static void without_a_name_there_must_be_just_one(void **state)
     struct run_client run;
     static const char *const ids[] = {"aaaa1111", "bbbb2222", "cccc3333"};
 
-    (void)state;
     assert_int_equal(run_client_only(&run, false, &err), -ENOENT);
     assert_string_equal(err.text, "no run of yours goes on here; see `fiber ps -a`");
     for (size_t i = 0; i < COUNT(runs); i++) {
@@ -260,7 +251,6 @@ static void the_last_run_is_the_running_one_or_the_one_that_ended_last(void **st
 {
     static const char *const ids[] = {"aaaa1111", "bbbb2222", "cccc3333"};
 
-    (void)state;
     assert_string_equal(last_run(),
                         "there is no run of yours on this host; see `fiber ps --all-backends`");
     for (size_t i = 0; i < COUNT(runs); i++) {
@@ -289,7 +279,6 @@ static void ranks_are_asked_for_again_and_again(void **state)
 {
     struct run_client run;
 
-    (void)state;
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     runs[0].facts.size = runs[0].nranks = 3;
     runs[0].ranks[2].stats.state = 2;
@@ -315,7 +304,6 @@ static void orders_reach_the_run_and_refusals_come_back(void **state)
 {
     struct run_client run;
 
-    (void)state;
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     runs[0].is_fixed = true;
     made_run_begin(&runs[0]);
@@ -339,7 +327,6 @@ static void one_more_connection_is_independent(void **state)
 {
     struct run_client run, again;
 
-    (void)state;
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     made_run_begin(&runs[0]);
     call(&run);
@@ -358,7 +345,6 @@ static sem_t waits, let_go;
 
 static void wait_until_let_go(void *arg)
 {
-    (void)arg;
     sem_post(&waits);
     sem_wait(&let_go);
 }
@@ -369,7 +355,6 @@ static void answers_that_come_late_are_passed_over(void **state)
     struct run_client run;
     int first, again, owed;
 
-    (void)state;
     sem_init(&waits, 0, 0);
     sem_init(&let_go, 0, 0);
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
@@ -397,7 +382,6 @@ static void a_launcher_that_says_nothing_is_silent(void **state)
     size_t count;
     int fd;
 
-    (void)state;
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     made_run_init(&runs[1], "bb", "other", DAY_MS);
     runs[0].about.pid = 4711;
@@ -429,7 +413,6 @@ static void a_killed_launcher_leaves_a_lost_run(void **state)
     struct run_client *list;
     size_t count;
 
-    (void)state;
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     made_run_lost(&runs[0]);
     assert_int_equal(run_client_list(&list, &count, false, &err), 0);

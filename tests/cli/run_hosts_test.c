@@ -57,7 +57,6 @@ static const char *fit(struct run_hosts_wish wish)
 
 static int end(void **state)
 {
-    (void)state;
     run_hosts_fini(&hosts);
     return 0;
 }
@@ -77,7 +76,6 @@ static void lists_are_read(void **state)
         {"user@h-1.x_y.org:2,10.0.0.1", "user@h-1.x_y.org=2 10.0.0.1=1"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(list(cases[i].text), 0);
         assert_string_equal(FIT(0), cases[i].said);
@@ -99,7 +97,6 @@ static void hostfiles_are_read(void **state)
         {"[2001:db8::1]:2 # six\n2001:db8::2 slots=3", "2001:db8::1=2 2001:db8::2=3"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(parse(cases[i].text), 0);
         assert_string_equal(FIT(0), cases[i].said);
@@ -150,7 +147,6 @@ static void what_is_wrong_is_named(void **state)
         {"a user=b", "\"user\" is not known"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         assert_int_equal(list(lists[i].text), -22);
         if (!strstr(err.text, lists[i].said))
@@ -166,7 +162,6 @@ static void what_is_wrong_is_named(void **state)
 
 static void ranks_fill_slots(void **state)
 {
-    (void)state;
     parse("a slots=2\nb slots=3\nc slots=1\n");
     assert_string_equal(FIT(.size = 4), "a=2 b=2");
     parse("a slots=2\nb slots=3\nc slots=1\n");
@@ -188,7 +183,6 @@ static void ranks_fill_slots(void **state)
 
 static void more_than_the_slots_are_spread(void **state)
 {
-    (void)state;
     list("a,b:3");
     assert_string_equal(FIT(.size = 9, .oversubscribe = true), "a=4 b=5");
     parse("a slots=4 max_slots=4\nb max_slots=4\nc slots=4\n"); /* of Open MPI's manual */
@@ -206,7 +200,6 @@ static void more_than_the_slots_are_spread(void **state)
 
 static void a_file_without_slots_is_spread_over(void **state)
 {
-    (void)state;
     parse("a\nb\nc\n");
     assert_string_equal(FIT(0), "a=1 b=1 c=1");
     parse("a\nb\nc\n");
@@ -249,7 +242,6 @@ static void a_list_chooses_of_a_file(void **state)
 {
     struct run_hosts only = {0};
 
-    (void)state;
     parse("a slots=2\nb slots=3\nc slots=1\n");
     assert_int_equal(run_hosts_list(&only, "c:4,b", &err), 0);
     assert_int_equal(run_hosts_choose(&hosts, &only, &err), 0);
@@ -270,7 +262,6 @@ static void a_list_chooses_of_a_file(void **state)
 /* Two lines may give a host more than one of them says is the most. */
 static void a_host_on_two_lines_keeps_what_it_has(void **state)
 {
-    (void)state;
     parse("a slots=2 max_slots=4\na slots=4\nb\n");
     assert_string_equal(FIT(.size = 12, .oversubscribe = true), "a=6 b=6");
 }
@@ -279,7 +270,6 @@ static void the_setting_is_what_the_backend_reads(void **state)
 {
     char *text;
 
-    (void)state;
     list("a:2,[::1]:2,b@c,[1:2]");
     text = run_hosts_setting(&hosts);
     assert_string_equal(text, "a [::1] b@c [1:2]");
@@ -290,7 +280,6 @@ static void this_host_is_known(void **state)
 {
     char name[256] = "", text[300];
 
-    (void)state;
     gethostname(name, sizeof(name) - 1);
     snprintf(text, sizeof(text), "localhost:3,127.0.0.1,127.1.2.3,::1,%s", name);
     assert_int_equal(list(text), 0);
@@ -309,7 +298,6 @@ static void files_have_an_end(void **state)
     char dir[256], path[300];
     FILE *f;
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(path, sizeof(path), "%s/hosts", dir);
     assert_int_equal(run_hosts_read(&hosts, path, &err), -2);

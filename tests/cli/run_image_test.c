@@ -43,7 +43,6 @@ static void make_dir(const char *name)
 
 static int set_up(void **state)
 {
-    (void)state;
     temp_dir_make(dir);
     put("train", "#!/bin/sh\n");
     put("x.sh", "#!/bin/sh\n");
@@ -55,7 +54,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     temp_dir_remove(dir);
     return 0;
 }
@@ -84,7 +82,6 @@ static void is(const char *format)
 
 static void the_program_is_found_as_the_ranks_find_it(void **state)
 {
-    (void)state;
     assert_int_equal(FILES("./train", "-n", "3"), 0);
     is("%s/./train");
     assert_int_equal(FILES("train"), 0);
@@ -95,7 +92,6 @@ static void the_program_is_found_as_the_ranks_find_it(void **state)
 
 static void the_script_of_a_shell_goes_with_it(void **state)
 {
-    (void)state;
     assert_int_equal(FILES("/bin/sh", "-e", "x.sh", "train"), 0);
     is("/bin/sh %s/x.sh");
     assert_int_equal(FILES("/bin/sh", "-c", "x.sh"), 0);
@@ -116,7 +112,6 @@ static void the_script_of_a_shell_goes_with_it(void **state)
 
 static void what_is_not_here_is_told(void **state)
 {
-    (void)state;
     assert_int_equal(FILES("./nowhere"), -ENOENT);
     assert_non_null(strstr(err.text, "--image"));
     assert_int_equal(FILES("nowhere"), -ENOENT);
@@ -144,7 +139,6 @@ static bool has_line(const char *name)
 
 static void an_interpreter_says_what_it_needs(void **state)
 {
-    (void)state;
     put_python("python3");
     assert_int_equal(FILES("python3", "-c", "print(1)"), 0);
     is("%s/real");
@@ -160,7 +154,6 @@ static void a_script_takes_its_folder_along(void **state)
     static const char *const in[] = {"job/x.py", "job/mine.py", "job/pkg/y.py"};
     static const char *const out_of[] = {"x.sh", "job/.git/z", "job/venv/v.py"};
 
-    (void)state;
     put_python("python3");
     make_dir("job"), make_dir("job/.git"), make_dir("job/venv"), make_dir("job/pkg");
     put("job/x.py", "#!/usr/bin/env -S python3 -u\n");
@@ -186,7 +179,6 @@ static void a_script_takes_its_folder_along(void **state)
 
 static void a_script_of_path_lies_among_strangers(void **state)
 {
-    (void)state;
     put_python("python3");
     put("tool", "#!/usr/bin/env python3\n");
     assert_int_equal(FILES("tool"), 0);
@@ -198,7 +190,6 @@ static void a_folder_that_is_too_large_is_told(void **state)
 {
     char path[256];
 
-    (void)state;
     put_python("python3");
     make_dir("big");
     put("big/x.py", "");
@@ -213,7 +204,6 @@ static void a_folder_that_is_too_large_is_told(void **state)
 
 static void what_cannot_be_asked_needs_an_image(void **state)
 {
-    (void)state;
     assert_int_equal(FILES("./python3.99", "x.sh"), -ENOTSUP); /* an empty file */
     assert_non_null(strstr(err.text, "fiber image build NAME"));
     put("ruby", "#!/bin/sh\n");
@@ -223,7 +213,6 @@ static void what_cannot_be_asked_needs_an_image(void **state)
 
 static void a_path_with_blanks_goes_along(void **state)
 {
-    (void)state;
     assert_int_equal(FILES("./with blank"), 0);
     is("%s/./with\\ blank");
 }

@@ -68,7 +68,6 @@ static void placement_is_understood_as_mpirun_writes_it(void **state)
         {"-n 2 --bind-to hwthread:overload-allowed p", "hwthread", NULL, 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(make(cases[i].line), 0);
         assert_int_equal(!spec.ring.bind_to, !cases[i].bind);
@@ -85,7 +84,6 @@ static void placement_is_understood_as_mpirun_writes_it(void **state)
 
 static void the_number_of_ranks_follows_from_nodes(void **state)
 {
-    (void)state;
     assert_int_equal(make("p"), 0);
     assert_int_equal(spec.size, 1);
     done();
@@ -115,7 +113,6 @@ static void several_programs_stand_behind_one_another(void **state)
 {
     const struct fiber_ring_program *p;
 
-    (void)state;
     assert_int_equal(
         make("-x C=d -wdir /x --mem 1G -n 2 a -n : b : --np 3 --allow-run-as-root -x A=b "
              "-mca pml ob1 b -n 4 : -n1 c : d"),
@@ -166,7 +163,6 @@ static void what_means_nothing_here_is_passed_over(void **state)
                                         "--export=ALL p",
                                         "--signals_to_handle=SIGTERM,SIGUSR1 p"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         if (make(lines[i]) < 0)
             fail_msg("%s: %s", lines[i], err.text);
@@ -180,7 +176,6 @@ static void what_means_nothing_here_is_passed_over(void **state)
 
 static void variables_go_to_the_ranks(void **state)
 {
-    (void)state;
     setenv("RUN_SPEC_HERE", "yes", 1);
     assert_int_equal(make("-x RUN_SPEC_HERE -x A=b=c --mca pml ob1 -genv D e p"), 0);
     assert_string_equal(spec.ring.job.env[0], "RUN_SPEC_HERE=yes");
@@ -209,7 +204,6 @@ static void failures_are_met_as_asked_for(void **state)
         {"--on-failure replace --max-restarts 0 p", FIBER_RING_SHRINK, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(make(cases[i].line), 0);
         assert_int_equal(spec.ring.on_failure, cases[i].policy);
@@ -220,7 +214,6 @@ static void failures_are_met_as_asked_for(void **state)
 
 static void output_and_input_are_flags(void **state)
 {
-    (void)state;
     assert_int_equal(make("p"), 0);
     assert_int_equal(spec.ring.flags, FIBER_RING_STDIN);
     done();
@@ -267,7 +260,6 @@ static void hosts_are_nodes(void **state)
         {"-H localhost:2 -b command p", "localhost=2", 2},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (make(cases[i].line) < 0)
             fail_msg("%s: %s", cases[i].line, err.text);
@@ -294,7 +286,6 @@ static void this_host_is_the_local_backend(void **state)
         {"-H localhost:4 --nodes 1 p", 4, 1, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(make(cases[i].line), 0);
         assert_string_equal(spec.ring.backend, "local");
@@ -315,7 +306,6 @@ static void max_slots_hold_on_this_host_too(void **state)
     char path[] = "/tmp/run_spec-XXXXXX", line[64];
     int fd = mkstemp(path);
 
-    (void)state;
     assert_true(fd >= 0 && write(fd, "localhost slots=4 max_slots=8\n", 30) == 30);
     close(fd);
     snprintf(line, sizeof(line), "--hostfile %s -n 8 p", path);
@@ -394,7 +384,6 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"--master_addr h p", "omit it"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(make(cases[i].line), -22);
         assert_non_null(strstr(err.text, cases[i].text));

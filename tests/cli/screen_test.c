@@ -37,14 +37,12 @@ static void stand_back(void)
 
 static int set_up(void **state)
 {
-    (void)state;
     setenv("TERM", "xterm", 1);
     return openpty(&master, &slave, NULL, NULL, NULL);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     close(master);
     close(slave);
     return 0;
@@ -107,7 +105,6 @@ static void keys_are_what_terminals_send(void **state)
         {"an F key", "\033OP", CLI_KEY_OTHER},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         int key, then;
 
@@ -130,7 +127,6 @@ static void keys_that_come_together_are_read_one_by_one(void **state)
     static const char bytes[] = "j\033[Bk\033[5~\033[Aq";
     int got[COUNT(want)];
 
-    (void)state;
     stand_on_terminal();
     screen_take();
     if (write(master, bytes, sizeof(bytes) - 1) < 0)
@@ -147,7 +143,6 @@ static void the_terminal_is_given_back_as_it_was(void **state)
 {
     struct termios before, raw, after;
 
-    (void)state;
     assert_int_equal(tcgetattr(slave, &before), 0);
     stand_on_terminal();
     screen_take();
@@ -173,7 +168,6 @@ static void a_size_is_the_terminals_or_80_by_24(void **state)
     };
     int width, height, file;
 
-    (void)state;
     unsetenv("COLUMNS");
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_int_equal(ioctl(slave, TIOCSWINSZ, &cases[i].set), 0);
@@ -200,7 +194,6 @@ static void a_dumb_terminal_is_no_screen(void **state)
         bool is_screen;
     } cases[] = {{"xterm", true}, {"dumb", false}, {"", true}, {"dumber", true}, {NULL, true}};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         if (cases[i].term)
             setenv("TERM", cases[i].term, 1);
@@ -241,7 +234,6 @@ static void a_signal_asks_for_the_end_and_the_picture_is_dropped(void **state)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(signals); i++) {
         assert_int_equal(end_by(signals[i], false), 0);
         assert_string_equal(written(), "\033[?1049h\033[?25l\033[?25h\033[?1049l");
@@ -254,7 +246,6 @@ static void a_crash_gives_the_terminal_back_first(void **state)
     static const int signals[] = {SIGABRT, SIGBUS, SIGSEGV};
     struct termios before, after;
 
-    (void)state;
     assert_int_equal(tcgetattr(slave, &before), 0);
     for (size_t i = 0; i < COUNT(signals); i++) {
         assert_int_equal(end_by(signals[i], true), -signals[i]);
@@ -273,7 +264,6 @@ static void json_is_one_line(void **state)
     struct fbr_json j;
     int code;
 
-    (void)state;
     fbr_json_init(&j);
     fbr_json_object(&j, NULL);
     fbr_json_str(&j, "a", "x\ny");

@@ -54,7 +54,6 @@ static void the_same_of_a_thousand_ranks_is_one(void **state)
     struct stack_fold f = {.groups = NULL};
     char ranges[64];
 
-    (void)state;
     for (int i = 0; i < 1024; i++) {
         make(&all[i], i == 700 ? "compute" : "barrier", i % 2 ? "a.c:1" : "a.c:2");
         stack_fold_add(&f, i, &all[i]);
@@ -91,7 +90,6 @@ static void without_frames_the_reason_and_the_call_tell_apart(void **state)
     struct fbr_stack_process all[5];
     struct stack_fold f = {.groups = NULL};
 
-    (void)state;
     memset(all, 0, sizeof(all));
     for (int i = 0; i < 5; i++) {
         struct fbr_stack_thread *t = fbr_stack_add_thread(&all[i]);
@@ -114,7 +112,6 @@ static void other_programs_and_deeper_stacks_are_other_places(void **state)
     struct fbr_stack_process a, b, c;
     struct stack_fold f = {.groups = NULL};
 
-    (void)state;
     make(&a, "x", "");
     make(&b, "x", "");
     make(&c, "x", "");
@@ -135,7 +132,6 @@ static void threads_of_one_rank_name_it_once(void **state)
     struct fbr_stack_process p;
     struct stack_fold f = {.groups = NULL};
 
-    (void)state;
     make(&p, "poll", "");
     p.threads[0].nframes = 1;
     stack_fold_add(&f, 3, &p);
@@ -152,7 +148,6 @@ static void ranges_are_short_and_cut_between_numbers(void **state)
     static const int who[] = {0, 1, 2, 5, 7, 8, 100, 101, 102, 103};
     char out[32];
 
-    (void)state;
     stack_ranges(out, sizeof(out), who, 0);
     assert_string_equal(out, "");
     stack_ranges(out, sizeof(out), who, 1);

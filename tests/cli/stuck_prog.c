@@ -31,7 +31,6 @@ __attribute__((noinline)) void all_together(int rank, const char *gate)
 #ifdef WITH_MPI
     int sum = 0;
 
-    (void)gate;
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)

@@ -53,7 +53,6 @@ static void a_ring_is_a_table_of_ranks(void **state)
 {
     const struct said *s;
 
-    (void)state;
     begin_ring();
     s = command("top train -c 1");
     assert_int_equal(s->code, 0);
@@ -70,7 +69,6 @@ static void a_pool_is_a_table_of_workers(void **state)
 {
     const struct said *s;
 
-    (void)state;
     begin_pool();
     s = command("top pool -c 1");
     assert_int_equal(s->code, 0);
@@ -98,7 +96,6 @@ static const char *order_of(const char *line, int head)
 
 static void rows_are_sorted_as_asked(void **state)
 {
-    (void)state;
     begin_ring();
     assert_string_equal(order_of("top train -c 1", 2), "0 1 2 ");
     assert_string_equal(order_of("top train -c 1 -s rank", 2), "0 1 2 ");
@@ -113,7 +110,6 @@ static void rows_are_sorted_as_asked(void **state)
 
 static void what_a_run_waits_for_is_told(void **state)
 {
-    (void)state;
     begin_pool();
     snprintf(runs[0].facts.waiting, sizeof(runs[0].facts.waiting), "2 workers: no node is free");
     says(command("top pool -c 1")->out, "\nwaiting: 2 workers: no node is free\nWORKER ");
@@ -125,7 +121,6 @@ static void so_many_tables_come_as_are_counted(void **state)
     const char *out;
     int n = 0;
 
-    (void)state;
     begin_ring();
     out = command("top train -c 3 -d 100ms --json")->out;
     for (const char *at = out; (at = strchr(at, '\n')); at++)
@@ -138,7 +133,6 @@ static void json_has_figures_that_are_unknown_as_null(void **state)
 {
     const struct said *s;
 
-    (void)state;
     begin_ring();
     s = command("top train -c 1 --json");
     says(s->out, "{\"uid\":\"aa000000000000000000000000000000\",\"name\":\"train\",\"kind\":"
@@ -159,7 +153,6 @@ static void json_has_figures_that_are_unknown_as_null(void **state)
 
 static void without_a_name_it_is_the_only_run(void **state)
 {
-    (void)state;
     refuses("top -c 1", 1, "no run of yours goes on here; see `fiber ps -a`");
     begin_ring();
     says(command("top -c 1")->out, "run aa000000  train ");
@@ -172,7 +165,6 @@ static void without_a_name_it_is_the_only_run(void **state)
 
 static void one_that_has_ended_shows_nothing(void **state)
 {
-    (void)state;
     begin_ring();
     made_run_end(&runs[0], 0, "");
     refuses("top train -c 1", 1,
@@ -184,7 +176,6 @@ static void times_of_looks_have_bounds(void **state)
     static const char *const lines[] = {"top train -d 99ms", "top train -d 2h", "top train -c 0",
                                         "top train -d x", "top train -s colour"};
 
-    (void)state;
     begin_ring();
     for (size_t i = 0; i < COUNT(lines); i++) {
         const struct said *s = command(lines[i]);

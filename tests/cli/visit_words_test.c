@@ -45,7 +45,6 @@ static void words_that_name_nothing_are_refused(void **state)
         {"exec train --", "the command is missing: fiber exec RUN[/RANK] -- COMMAND"},
     };
 
-    (void)state;
     made_run_begin(&run);
     for (size_t i = 0; i < COUNT(cases); i++)
         refuses_usage(cases[i].line, cases[i].sentence);
@@ -62,7 +61,6 @@ static void a_run_that_is_not_there_is_told(void **state)
     } cases[] = {{"exec other -- true", 125}, {"exec other/3 true", 125}, {"cp other:a b", 1},
                  {"cp a other/2:b", 1},       {"stack other", 1},         {"stack other/1", 1}};
 
-    (void)state;
     made_run_begin(&run);
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct said *s = command(cases[i].line);
@@ -77,7 +75,6 @@ static void a_run_that_is_not_there_is_told(void **state)
 
 static void of_a_run_that_has_ended_nothing_is_left(void **state)
 {
-    (void)state;
     made_run_begin(&run);
     made_run_end(&run, 0, "");
     refuses("exec train true", 125,
@@ -92,7 +89,6 @@ static void of_a_run_that_has_ended_nothing_is_left(void **state)
 
 static void a_rank_that_it_does_not_have_is_told(void **state)
 {
-    (void)state;
     made_run_begin(&run);
     refuses("exec train/2 true", 125, "there is no rank 2: the run has 2, from 0");
     refuses("exec train/x true", 125, "\"x\" is not a rank's number");
@@ -104,7 +100,6 @@ static void a_rank_that_it_does_not_have_is_told(void **state)
 
 static void jobs_that_cannot_be_visited_are_told(void **state)
 {
-    (void)state;
     made_run_begin(&run);
     refuses("exec train true", 125, "run aa00000000000000: its jobs accept no commands");
     refuses("exec train/1 -- true", 125, "run aa00000000000000: its jobs accept no commands");
@@ -117,7 +112,6 @@ static void stacks_that_cannot_be_seen_are_told_once(void **state)
 {
     const struct said *s;
 
-    (void)state;
     run.facts.size = run.about.size = run.nranks = 5;
     run.ranks[3].stats.state = 2; /* one that has ended is not asked for */
     made_run_begin(&run);
@@ -133,7 +127,6 @@ static void stacks_that_cannot_be_seen_are_told_once(void **state)
 
 static void a_run_of_which_nothing_runs_is_told(void **state)
 {
-    (void)state;
     run.ranks[0].stats.state = 0;
     run.ranks[1].stats.state = 2;
     made_run_begin(&run);
@@ -149,7 +142,6 @@ static void a_run_of_which_nothing_runs_is_told(void **state)
 
 static void workers_are_called_workers(void **state)
 {
-    (void)state;
     made_run_pool(&run);
     made_run_begin(&run);
     refuses("stack train", 1, "workers 0,1: run aa00000000000000: its jobs accept no commands");
