@@ -63,7 +63,6 @@ static int square(const void *in, size_t len, struct fiber_reply *reply)
     const struct timespec nap = {.tv_nsec = t->ms * 1000000L};
     int *out = fiber_reply_alloc(reply, sizeof(*out));
 
-    (void)len;
     nanosleep(&nap, NULL); /* the work of the task */
     if (out)
         *out = t->n * t->n;
@@ -141,7 +140,6 @@ static int visit(const void *in, size_t len, struct fiber_reply *reply)
     const struct timespec nap = {.tv_nsec = 20 * 1000000L};
     struct visited *out = fiber_reply_alloc(reply, sizeof(*out));
 
-    (void)len;
     nanosleep(&nap, NULL); /* the work of the task */
     if (!out)
         return -1;
@@ -216,7 +214,6 @@ static int obey(const void *arg, size_t len)
     void *(*volatile take)(size_t) = malloc; /* a compiler leaves out what nobody reads */
     size_t mib = (size_t)1 << 20;
 
-    (void)len;
     if (strcmp(o->what, "signal") == 0)
         raise(o->n);
     if (strcmp(o->what, "eat") == 0)
@@ -298,7 +295,6 @@ static int write_lines(const void *arg, size_t len)
     const struct lines *l = arg;
     char text[LINE + 1];
 
-    (void)len;
     for (int i = 0; i < l->n; i++) {
         if (i == l->n / 2 && l->fifo[0])
             wait_for_writer(l->fifo);
@@ -328,8 +324,6 @@ static int say_cpus(const void *arg, size_t len)
 {
     cpu_set_t set;
 
-    (void)arg;
-    (void)len;
     sched_getaffinity(0, sizeof(set), &set);
     printf("cpus");
     for (int i = 0; i < CPU_SETSIZE; i++)
@@ -341,7 +335,6 @@ static int say_cpus(const void *arg, size_t len)
 
 static int leaf(const void *arg, size_t len)
 {
-    (void)len;
     printf("leaf %s its parent\n", strcmp(arg, host()) == 0 ? "beside" : "far from");
     return 3;
 }
@@ -368,15 +361,11 @@ static int start_and_join(int n, fiber_process_fn fn, const void *arg, size_t le
 
 static int branch(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return start_and_join(2, leaf, host(), strlen(host()) + 1) != 6;
 }
 
 static int idle(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return 0;
 }
 

@@ -45,7 +45,6 @@ static int where(const void *in, size_t len, struct fiber_reply *reply)
     const struct timespec nap = {.tv_nsec = *ms * 1000000L};
     char *name = fiber_reply_alloc(reply, NAME);
 
-    (void)len;
     if (*ms)
         nanosleep(&nap, NULL); /* the work of the task */
     return name ? get_name(name) : -1;
@@ -118,7 +117,6 @@ struct objects {
 
 static int build(void *data, size_t len, void *user)
 {
-    (void)user;
     memset(data, 7, len);
     return 0;
 }
@@ -133,7 +131,6 @@ static int use_objects(const void *arg, size_t len)
     struct fiber_bytes word, value;
     char name[NAME], text[256];
 
-    (void)len;
     if (fiber_queue_connect(&queue, &a->queue) < 0 ||
         fiber_queue_connect(&answers, &a->answers) < 0 ||
         fiber_store_connect(&store, &a->store) < 0 ||
@@ -198,9 +195,6 @@ static int play_objects(int n)
 
 static int open_nothing(void **state, const void *arg, size_t len)
 {
-    (void)state;
-    (void)arg;
-    (void)len;
     return 0;
 }
 
@@ -208,10 +202,6 @@ static int open_nothing(void **state, const void *arg, size_t len)
 static int serve(void *state, const char *method, const void *in, size_t len,
                  struct fiber_reply *reply)
 {
-    (void)state;
-    (void)in;
-    (void)len;
-    (void)reply;
     while (strcmp(method, "wait") == 0)
         pause();
     return 0;
@@ -237,7 +227,6 @@ static int get_in_vain(const void *address, size_t len)
     struct fiber_queue *q;
     struct fiber_bytes b;
 
-    (void)len;
     if (fiber_queue_connect(&q, address) < 0 || fiber_queue_get(q, &b, 20000) < 0)
         return fail("the first get");
     fiber_bytes_free(&b);
@@ -285,8 +274,6 @@ static int leaf(const void *arg, size_t len)
 {
     char name[NAME];
 
-    (void)arg;
-    (void)len;
     get_name(name);
     printf("leaf on %s\n", name);
     return 3;
@@ -297,8 +284,6 @@ static int branch(const void *arg, size_t len)
     struct fiber_process *p[2];
     int sum = 0, code;
 
-    (void)arg;
-    (void)len;
     for (int i = 0; i < 2; i++)
         if (fiber_process_start(&p[i], leaf, NULL, 0, NULL) < 0)
             return fail("leaf");
