@@ -138,8 +138,6 @@ int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline
 {
     bool opens = !f.client && !f.host, more = opens || more_input();
 
-    (void)cond;
-    (void)deadline;
     pthread_mutex_unlock(lock);
     if (opens)
         hear_answer();
@@ -161,16 +159,12 @@ int fbr_object_open(struct fbr_object **o, const struct fbr_object_ops *ops, voi
 
 uint64_t fbr_object_id(const struct fbr_object *o)
 {
-    (void)o;
     return 1;
 }
 
 int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags,
                      struct fiber_address *address)
 {
-    (void)object;
-    (void)kind;
-    (void)flags;
     memset(address, 0, sizeof(*address));
     return 0;
 }
@@ -189,7 +183,6 @@ void fbr_object_remind(struct fbr_object *o)
 
 void fbr_object_close(struct fbr_object *o)
 {
-    (void)o;
     f.holds = false;
 }
 
@@ -203,16 +196,12 @@ void fbr_object_retire(struct fbr_object *o, void (*done)(void *user))
 void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,
                       void (*hold)(void *user))
 {
-    (void)a;
-    (void)ops;
-    (void)hold;
     return NULL;
 }
 
 int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a,
                    const struct fbr_proxy_ops *ops, void *user)
 {
-    (void)a;
     f.proxy = (struct fbr_proxy){ops, user};
     *p = &f.proxy;
     return 0;
@@ -220,7 +209,6 @@ int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a,
 
 int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more)
 {
-    (void)more;
     require(p == &f.proxy && n <= 7);
     read_all(iov, n);
     return f.gone ? -EPIPE : 0;
@@ -233,41 +221,34 @@ bool fbr_proxy_later(struct fbr_proxy *p)
 
 void fbr_proxy_delay_ack(struct fbr_proxy *p)
 {
-    (void)p;
 }
 
 bool fbr_proxy_ack_due(struct fbr_proxy *p)
 {
-    (void)p;
     return false;
 }
 
 uint64_t fbr_proxy_exit_by(struct fbr_proxy *p)
 {
-    (void)p;
     return fbr_now_ms() + 1;
 }
 
 void fbr_proxy_exit_goes_on(struct fbr_proxy *p)
 {
-    (void)p;
 }
 
 bool fbr_proxy_fails(const struct fbr_proxy *p)
 {
-    (void)p;
     return false;
 }
 
 size_t fbr_proxy_queued(struct fbr_proxy *p)
 {
-    (void)p;
     return 0;
 }
 
 void fbr_proxy_close(struct fbr_proxy *p)
 {
-    (void)p;
 }
 
 /* ---- The program ---- */

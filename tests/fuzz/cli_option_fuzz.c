@@ -52,8 +52,6 @@ const struct cli_command *cli_command_find(const char *name)
 
 int run_client_list(struct run_client **runs, size_t *count, bool ended, struct fbr_error *err)
 {
-    (void)ended;
-    (void)err;
     *runs = NULL;
     *count = 0;
     return 0;
@@ -61,8 +59,6 @@ int run_client_list(struct run_client **runs, size_t *count, bool ended, struct 
 
 void run_client_list_free(struct run_client *runs, size_t count)
 {
-    (void)runs;
-    (void)count;
 }
 
 /* A line is a candidate, which begins with the word, or the only order for the shell. */

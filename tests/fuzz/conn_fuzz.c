@@ -50,12 +50,10 @@ void *fbr_loop_scratch(struct fbr_loop *l)
 
 void fbr_loop_hold(struct fbr_loop *l)
 {
-    (void)l;
 }
 
 void fbr_loop_release(struct fbr_loop *l)
 {
-    (void)l;
 }
 
 /* The socket has room for all pongs. */
@@ -64,30 +62,20 @@ int fbr_stream_write(uv_stream_t *stream, const void *data, size_t len,
 {
     uv_buf_t buf = uv_buf_init((char *)(uintptr_t)data, (unsigned)len);
 
-    (void)done;
-    (void)arg;
     return uv_try_write(stream, &buf, 1) == (int)len ? 0 : -EPIPE;
 }
 
 int fbr_timer_init(struct fbr_timer *t, struct fbr_loop *l, void (*fn)(void *), void *arg)
 {
-    (void)t;
-    (void)l;
-    (void)fn;
-    (void)arg;
     return -ENOMEM;
 }
 
 void fbr_timer_start(struct fbr_timer *t, uint64_t after_ms, uint64_t repeat_ms)
 {
-    (void)t;
-    (void)after_ms;
-    (void)repeat_ms;
 }
 
 void fbr_timer_fini(struct fbr_timer *t)
 {
-    (void)t;
 }
 
 uint64_t fbr_now_ns(void)
@@ -107,24 +95,20 @@ uint64_t fbr_boot_ms(void)
 
 void fbr_listener_forget(struct fbr_conn *c)
 {
-    (void)c;
 }
 
 int fbr_listener_greet_unix(struct fbr_conn *c)
 {
-    (void)c;
     return -EACCES;
 }
 
 int fbr_listener_greet_tls(struct fbr_conn *c)
 {
-    (void)c;
     return -EACCES;
 }
 
 int fbr_listener_open_tls(struct fbr_conn *c)
 {
-    (void)c;
     return -EACCES;
 }
 

@@ -139,7 +139,6 @@ static void pull_orders(struct model *m)
 
 static uint64_t size_of(void *user, uint64_t index)
 {
-    (void)user;
     return index % 7 << 19;
 }
 

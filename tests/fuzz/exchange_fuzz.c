@@ -19,7 +19,6 @@ static uint64_t next;
 static void on_answer(void *user, uint32_t agent, uint64_t request, int code, const void *data,
                       size_t len)
 {
-    (void)user;
     if (request >= next || open_requests[request] != 1 + agent || code > 0 || (len && !data))
         abort();
     open_requests[request] = 0;

@@ -10,7 +10,6 @@ static void look(void *user, const char *key, struct json_t *value)
 {
     unsigned *depth = user;
 
-    (void)key;
     if (*depth < 20) {
         ++*depth;
         fbr_json_each(value, look, depth);

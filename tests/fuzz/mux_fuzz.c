@@ -44,15 +44,11 @@ static uint32_t sum_of(uint32_t sum, const uint8_t *data, size_t len)
 
 static void on_ack(void *user, uint32_t ack, bool records)
 {
-    (void)user;
-    (void)ack;
-    (void)records;
     f.acks++;
 }
 
 static void on_record(void *user, const void *record, size_t len)
 {
-    (void)user;
     require(len <= LIMIT && f.acks == 1);
     f.records++;
     f.bytes += len;

@@ -44,7 +44,6 @@ static void set_var(void *user, const char *name, const char *value)
 {
     char entry[256];
 
-    (void)name;
     for (const char *at = value; *at; at += *at == ',') {
         size_t n = strcspn(at, ",");
 

@@ -17,7 +17,6 @@ static void on_record(void *user, const void *record, size_t len)
 {
     const uint8_t *at = record;
 
-    (void)user;
     if (len > LIMIT || (uintptr_t)record % 8)
         abort();
     for (size_t i = 0; i < len; i++)

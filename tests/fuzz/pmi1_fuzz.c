@@ -34,21 +34,18 @@ static void on_send(void *user, void *link, const void *data, size_t len)
 {
     struct fbr_pmi1_conn **conn = link;
 
-    (void)user;
     require(*conn && len && len < 8192);
     require(((const char *)data)[len - 1] == '\n' || ((const char *)data)[len - 1] == ';');
 }
 
 static void on_hang_up(void *user, void *link, const char *why)
 {
-    (void)user;
     require(why && *(struct fbr_pmi1_conn **)link);
     *(struct fbr_pmi1_conn **)link = NULL;
 }
 
 static void on_rank(void *user, uint32_t rank)
 {
-    (void)user;
     require(rank == 4 || rank == 5);
 }
 
@@ -60,14 +57,12 @@ static void on_met(void *user, uint32_t rank, const char *how)
 
 static void on_abort(void *user, uint32_t rank, int code, const char *text)
 {
-    (void)code;
     on_rank(user, rank);
     require(strlen(text) < FBR_PMI1_LINE_MAX);
 }
 
 static int on_fence(void *user, const void *puts, size_t len)
 {
-    (void)user;
     require(!f.fence && (puts || !len));
     f.fence = 1;
     return 0;
@@ -84,7 +79,6 @@ static int ask(uint32_t rank)
 static int on_name(void *user, uint32_t rank, enum fbr_pmi1_wait what, const char *name,
                    const char *port)
 {
-    (void)user;
     require(*name && (what != FBR_PMI1_PUBLISH || *port));
     return what != FBR_PMI1_PUBLISH && strlen(name) == 3 ? -EIO : ask(rank);
 }
@@ -95,7 +89,6 @@ static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps
     struct fbr_pmi1_config config = {.nspace = "child", .size = 1, .count = 1};
     struct fbr_pmi1 *child;
 
-    (void)user;
     require(napps > 0);
     for (size_t i = 0; i < napps; i++) {
         require(apps[i].count > 0 && apps[i].argv[0] && *apps[i].argv[0]);

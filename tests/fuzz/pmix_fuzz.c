@@ -47,7 +47,6 @@ static size_t nposted;
 
 static int host_post(void *user, void (*fn)(void *arg), void *arg)
 {
-    (void)user;
     if (nposted == MANY)
         return -1;
     posted[nposted].fn = fn;
@@ -64,7 +63,6 @@ static void run_posted(void)
 
 static int host_notify(void *user, uint32_t agent, const void *data, size_t len)
 {
-    (void)user;
     must(agent < 256 && len > 0 && strchr("QAE", *(const char *)data));
     look(data, len);
     return next_byte() % 8 == 7 ? -1 : 0;
@@ -72,7 +70,6 @@ static int host_notify(void *user, uint32_t agent, const void *data, size_t len)
 
 const char *fbr_pmix_version(struct fbr_pmix_job *j)
 {
-    (void)j;
     return "";
 }
 
@@ -108,8 +105,6 @@ pmix_status_t PMIx_Notify_event(pmix_status_t status, const pmix_proc_t *source,
                                 pmix_data_range_t range, const pmix_info_t info[], size_t ninfo,
                                 pmix_op_cbfunc_t fn, void *arg)
 {
-    (void)status;
-    (void)range;
     check_proc(source);
     must(ninfo > 0 && info);
     look(info, ninfo * sizeof(*info));
@@ -127,7 +122,6 @@ pmix_status_t PMIx_Data_unpack(const pmix_proc_t *source, pmix_data_buffer_t *bu
     pmix_info_t *info = dest;
     size_t left = buffer->bytes_used;
 
-    (void)source;
     must(type == PMIX_INFO && *max > 0 && buffer->unpack_ptr == buffer->base_ptr);
     look(buffer->base_ptr, left);
     for (int32_t i = 0; i < *max; i++) {
@@ -145,7 +139,6 @@ pmix_status_t PMIx_Info_load(pmix_info_t *info, const char *key, const void *dat
 {
     must(key && data);
     info->value.type = PMIX_BOOL;
-    (void)type;
     return PMIX_SUCCESS;
 }
 

@@ -45,22 +45,18 @@ static size_t slot_of(uint64_t peer)
 
 static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data, size_t len)
 {
-    (void)user;
     require(peer && seq == ++f.delivered[slot_of(peer)] && len == 1 && *(const char *)data == 'm');
     require(!f.recalled[slot_of(peer)]);
 }
 
 static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
 {
-    (void)user;
-    (void)code;
     require(f.parked[slot_of(peer)][call]);
     f.parked[slot_of(peer)][call]--;
 }
 
 static void on_recall(void *user, uint64_t peer)
 {
-    (void)user;
     require(peer && !f.recalled[slot_of(peer)]);
     f.recalled[slot_of(peer)] = 1;
 }
@@ -69,20 +65,16 @@ static void on_eof(void *user, uint64_t peer)
 {
     struct fbr_queue_engine_stats s;
 
-    (void)user;
     fbr_queue_engine_stats(f.queue, &s);
     require(slot_of(peer) && s.shut && s.waiting + s.assigned == 0);
 }
 
 static void on_wake_local(void *user, bool all)
 {
-    (void)user;
-    (void)all;
 }
 
 static void on_drop(void *user, void *data, size_t len)
 {
-    (void)user;
     require(len == 1);
     f.messages--;
     free(data);
@@ -90,8 +82,6 @@ static void on_drop(void *user, void *data, size_t len)
 
 static void on_ready(void *user, uint64_t peer, bool ready)
 {
-    (void)user;
-    (void)ready;
     require(f.watches[slot_of(peer)]);
 }
 

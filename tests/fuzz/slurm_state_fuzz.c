@@ -54,7 +54,6 @@ static size_t passed;
 
 static void count(void *user, const void *data, size_t len)
 {
-    (void)user;
     require(data != NULL && len > 0);
     passed += len;
 }
@@ -63,7 +62,6 @@ static size_t taken;
 
 static void count_line(void *user, const char *line)
 {
-    (void)user;
     taken += strlen(line);
 }
 

@@ -29,7 +29,6 @@ static void require(int holds)
 static void on_reply(void *user, uint64_t peer, uint64_t call, int code, const void *bytes,
                      size_t len)
 {
-    (void)user;
     require(peer < PEERS && call < 256 && f.open[peer][call] > 0);
     require(bytes && code <= 0 && len < 1 << 20);
     f.open[peer][call]--;

@@ -53,15 +53,12 @@ static void read_all(char *const *list)
 
 static int open_it(struct fbr_backend **b, const struct fbr_backend_env *env, struct fbr_error *err)
 {
-    (void)b;
-    (void)err;
     f.event = env->event;
     return 0;
 }
 
 static void close_it(struct fbr_backend *b)
 {
-    (void)b;
     while (f.jobs) {
         struct started *s = f.jobs;
 
@@ -76,7 +73,6 @@ static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, v
     const uint8_t *ticket = job->ticket;
     struct started *s;
 
-    (void)b;
     f.read += strlen(job->name) + strlen(job->file) + (job->workdir ? strlen(job->workdir) : 0);
     require((job->link > 2 || job->link == 0) && job->control > 2 && job->argv[0] != NULL &&
             strlen(job->name) < FBR_NAME_MAX);
@@ -98,8 +94,6 @@ static int signal_it(struct fbr_backend *b, void *handle, int sig)
 {
     struct started *s = handle;
 
-    (void)b;
-    (void)sig;
     require(s->user != NULL);
     return 0;
 }
@@ -113,7 +107,6 @@ static void release(struct fbr_backend *b, void *handle)
 {
     struct started *s = handle;
 
-    (void)b;
     DL_DELETE(f.jobs, s);
     free(s);
 }
@@ -130,7 +123,6 @@ static const struct fbr_backend_ops backend = {.name = "local",
 
 const struct fbr_backend_ops *fbr_backend_find(const char *name, struct fbr_error *err)
 {
-    (void)err;
     require(strcmp(name, "local") == 0);
     return &backend;
 }
@@ -145,7 +137,6 @@ char **fbr_environ_with(char *const *list, const char *const *more)
     size_t n = 0;
     char **env;
 
-    (void)list;
     while (more && more[n])
         f.read += strlen(more[n++]);
     env = calloc(n + 1, sizeof(*env));
@@ -156,15 +147,11 @@ char **fbr_environ_with(char *const *list, const char *const *more)
 
 int fbr_fds_need(int now, const char *what, struct fbr_error *err)
 {
-    (void)now;
-    (void)what;
-    (void)err;
     return 0;
 }
 
 const char *fbr_child_name(const struct fbr_child *c)
 {
-    (void)c;
     return "process-1";
 }
 
@@ -172,7 +159,6 @@ int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body
 {
     struct fbr_cur b = fbr_cur(body->data, body->len);
 
-    (void)c;
     require((type == FBR_SUBJOB_EVENT || type == FBR_SUBJOB_CARRIED) && !body->failed);
     fbr_get_u64(&b);
     if (type == FBR_SUBJOB_CARRIED) {
@@ -188,8 +174,6 @@ int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body
 
 int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error *err)
 {
-    (void)c;
-    (void)err;
     *r = (struct fbr_relay *)(void *)&f; /* nobody looks into it */
     return 0;
 }
@@ -206,7 +190,6 @@ int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_er
 
 void fbr_relay_end(struct fbr_relay *r, uint64_t process)
 {
-    (void)process;
     require(r == (struct fbr_relay *)(void *)&f);
 }
 
@@ -215,8 +198,6 @@ int fbr_conn_open(struct fbr_conn **out, struct fbr_loop *loop, int fd,
 {
     struct fbr_conn *c = calloc(1, sizeof(*c));
 
-    (void)loop;
-    (void)err;
     require(c != NULL && fd > 2 && close(fd) == 0);
     c->ops = ops;
     c->user = user;
@@ -237,8 +218,6 @@ int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len
 
 void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misses)
 {
-    (void)interval_ms;
-    (void)misses;
     require(c->user != NULL);
 }
 
@@ -252,13 +231,11 @@ void fbr_conn_close(struct fbr_conn *c)
 
 int fbr_config_ms(const struct fbr_config *config, const char *key)
 {
-    (void)config;
     return key[0];
 }
 
 int fbr_config_int(const struct fbr_config *config, const char *key)
 {
-    (void)config;
     return key[0];
 }
 

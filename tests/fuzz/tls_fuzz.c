@@ -23,7 +23,6 @@ static void require(int ok)
 
 static int lookup(void *user, const char *identity, uint8_t psk[FBR_KEY_SIZE])
 {
-    (void)user;
     require(strlen(identity) > 0 && strlen(identity) <= FBR_TLS_IDENTITY_MAX);
     if (identity[0] != 'j')
         return -ENOENT;
