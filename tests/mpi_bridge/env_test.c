@@ -16,7 +16,6 @@ static void test_the_last_value_wins_and_names_stay_apart(void **state)
 {
     struct fbr_env e;
 
-    (void)state;
     fbr_env_init(&e);
     fbr_env_set(&e, "A", "%d", 1);
     fbr_env_set(&e, "AB", "%d", 2);
@@ -34,7 +33,6 @@ static void test_defaults_leave_what_the_user_said(void **state)
 {
     struct fbr_env e;
 
-    (void)state;
     fbr_env_init(&e);
     fbr_env_set(&e, "EMPTY", "%s", "");
     fbr_env_default(&e, "EMPTY", "full");
@@ -49,7 +47,6 @@ static void test_copies_drop_doubles_and_what_has_no_name(void **state)
     char *list[] = {"A=1", "=C:=odd", "no value", "A=2", "B=", NULL};
     struct fbr_env e;
 
-    (void)state;
     fbr_env_init(&e);
     fbr_env_copy(&e, list);
     fbr_env_copy(&e, NULL);
@@ -63,7 +60,6 @@ static void test_drop_takes_one_away_or_all_that_begin_so(void **state)
 {
     struct fbr_env e;
 
-    (void)state;
     fbr_env_init(&e);
     fbr_env_drop(&e, "NOTHING=");
     for (int i = 0; i < 200; i++) {

@@ -63,7 +63,6 @@ static void serve(int fd)
 
 static void *library_main(void *arg)
 {
-    (void)arg;
     __atomic_store_n(&library.task, open("/proc/thread-self/stat", O_RDONLY), __ATOMIC_RELEASE);
     for (;;) {
         struct pollfd p[2] = {{.fd = library.listener, .events = POLLIN},
@@ -89,13 +88,11 @@ static bool library_waits(void)
 
 static int open_guard(void *arg)
 {
-    (void)arg;
     return fbr_guard_open(&guard, loop, library.listener, path, is_whole, NULL);
 }
 
 static int close_guard(void *arg)
 {
-    (void)arg;
     fbr_guard_close(guard);
     return 0;
 }
@@ -105,7 +102,6 @@ static int set_up(void **state)
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(in);
 
-    (void)state;
     memset(&library, 0, sizeof(library));
     temp_dir_make(dir);
     snprintf(path, sizeof(path), "%s/guarded", dir);
@@ -124,7 +120,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_loop_call(loop, close_guard, NULL);
     fbr_loop_close(loop);
     close(library.stop[1]);
@@ -165,7 +160,6 @@ static void test_a_rank_gets_through_and_long_streams_stay_whole(void **state)
     size_t out = 0, in = 0;
     int fd = call();
 
-    (void)state;
     check_rank(fd);
     for (size_t i = 0; i < sizeof(sent); i++)
         sent[i] = (char)(i * 7 + (i >> 9));
@@ -196,7 +190,6 @@ static void test_half_messages_cost_the_library_nothing(void **state)
     const char half[2] = {HEAD, 1};
     int fds[STRANGERS], fd;
 
-    (void)state;
     for (int i = 0; i < STRANGERS; i++) {
         fds[i] = call();
         if (i % 2)
@@ -220,7 +213,6 @@ static void test_a_first_message_without_end_is_not_passed_on(void **state)
     char byte;
     int fd = call();
 
-    (void)state;
     memset(endless, UINT8_MAX, sizeof(endless));
     for (size_t at = 0; at < sizeof(endless);) {
         ssize_t n = send(fd, endless + at, sizeof(endless) - at, MSG_NOSIGNAL);
@@ -263,7 +255,6 @@ static void test_another_user_never_reaches_the_library(void **state)
     int fd = -1, status = -1;
     pid_t pid;
 
-    (void)state;
     if (geteuid() != 0) {
         print_message("skipped: only root can become another user\n");
         skip();

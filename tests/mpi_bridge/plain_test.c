@@ -33,7 +33,6 @@ static void test_a_rank_is_told_who_it_is(void **state)
     uint32_t id;
     unsigned port;
 
-    (void)state;
     host_use(h, &fbr_bridge_plain);
     id = host_job(h, (uint32_t[HOST_AGENTS]){2, 0, 3});
     assert_int_equal(host_env(h, id, 3, outer, &env, NULL, NULL), 0);
@@ -76,7 +75,6 @@ static void test_jax_is_told_of_a_ranks_own_gpus(void **state)
     struct fbr_env env;
     uint32_t id;
 
-    (void)state;
     host_use(h, &fbr_bridge_plain);
     id = host_job(h, (uint32_t[HOST_AGENTS]){2});
     local = (struct fbr_bridge_rank *)host_job_of(h, 0, id)->local;
@@ -98,7 +96,6 @@ static void test_all_bridges_fill_one_environment(void **state)
     struct fbr_env env;
     uint32_t id;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         host_use(h, all[i]);
     id = host_job(h, (uint32_t[HOST_AGENTS]){3, 1});
@@ -132,7 +129,6 @@ static void test_the_registries_name_each_once(void **state)
     const char *missing = fbr_bridge_missing("pmix");
     bool pmix = false;
 
-    (void)state;
     assert_string_equal(bridges[0]->name, "plain");
     for (size_t i = 0; bridges[i]; i++) {
         pmix = pmix || !strcmp(bridges[i]->name, "pmix");
@@ -151,7 +147,6 @@ static void test_a_bridge_is_found_by_how_its_ranks_met_it(void **state)
 {
     const struct fbr_bridge_ops *pmi = fbr_bridge_met("PMI 1.1");
 
-    (void)state;
     assert_ptr_equal(pmi, &fbr_bridge_pmi1);
     assert_ptr_equal(fbr_bridge_met("PMI 2.0"), pmi);
     assert_non_null(pmi->no_rejoin);

@@ -22,7 +22,6 @@
 
 static void test_the_questions_of_init(void **state)
 {
-    (void)state;
     expect(0, "cmd=init pmi_version=1 pmi_subversion=1\n",
            "0<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 4 PMI 1.1\n");
     expect(0, "cmd=get_maxes\n",
@@ -39,7 +38,6 @@ static void test_the_questions_of_init(void **state)
 
 static void test_after_an_abort_nothing_is_heard(void **state)
 {
-    (void)state;
     expect(0, "cmd=abort exitcode=7\n", "abort 4 7 []\n");
     expect(1, "cmd=abort exitcode=9 error_msg=it is over\nand out of memory\ncmd=get_maxes\n",
            "abort 5 9 [it is over]\n");
@@ -49,14 +47,12 @@ static void test_after_an_abort_nothing_is_heard(void **state)
 
 static void test_an_abort_of_newer_clients(void **state)
 {
-    (void)state;
     expect(0, "cmd=abort exitcode=7 message=Fatal error\nin many lines\n",
            "abort 4 7 [Fatal error]\n");
 }
 
 static void test_lines_may_come_in_pieces_and_words_in_any_order(void **state)
 {
-    (void)state;
     expect(0, "cmd=pu", "");
     expect(0, "t  key=k\tkvsname=ring value=a b=c \r", "");
     expect(0, "\ncmd=get", "0<cmd=put_result rc=-1 msg=bad_value\n"); /* a CR is no text */
@@ -69,7 +65,6 @@ static void test_a_barrier_takes_what_is_new_along(void **state)
 {
     struct fbr_buf all = {0}, puts = {0};
 
-    (void)state;
     send_line(0, "cmd=put kvsname=ring key=a value=1\n");
     expect(0, "cmd=barrier_in\n", "");
     expect(1, "cmd=barrier_in\n", "fence a 1\n");
@@ -98,14 +93,12 @@ static void test_a_barrier_takes_what_is_new_along(void **state)
 
 static void test_alone_no_fence_is_asked_for(void **state)
 {
-    (void)state;
     send_line(0, "cmd=barrier_in\n");
     expect(1, "cmd=barrier_in\n", "0<cmd=barrier_out rc=0\n1<cmd=barrier_out rc=0\n");
 }
 
 static void test_no_barrier_ends_once_a_rank_is_lost(void **state)
 {
-    (void)state;
     send_line(0, "cmd=barrier_in\n");
     did[0] = 0;
     fbr_pmi1_lost(engine);
@@ -119,7 +112,6 @@ static void test_no_barrier_ends_once_a_rank_is_lost(void **state)
 
 static void test_a_connection_without_a_rank_says_who_it_is(void **state)
 {
-    (void)state;
     expect(2, "cmd=initack pmiid=5\n",
            "2<cmd=initack rc=0\ncmd=set size=9\ncmd=set rank=5\ncmd=set debug=0\n");
     expect(1, "cmd=get_maxes\n", "1 hung up: its rank has another connection already\n");
@@ -137,7 +129,6 @@ static void test_a_connection_without_a_rank_says_who_it_is(void **state)
 
 static void test_names(void **state)
 {
-    (void)state;
     expect(0, "cmd=publish_name service=s port=p#1\n", "publish 4 s p#1\n");
     did[0] = 0;
     fbr_pmi1_answer(engine, 4, 0, NULL);
@@ -160,7 +151,6 @@ static void test_names(void **state)
 
 static void test_a_spawn_of_two_programs(void **state)
 {
-    (void)state;
     expect(0,
            "mcmd=spawn\nnprocs=2\nexecname=./a b\ntotspawns=2\nspawnssofar=1\narg1=x "
            "y\narg2=z=1\nargcnt=2\n"
@@ -183,7 +173,6 @@ static void test_a_spawn_of_two_programs(void **state)
 
 static void test_what_was_left_for_a_spawned_job_is_found(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_pmi1_preput(engine, "k=v\nPARENT=a=b\n"), 0);
     expect(0, "cmd=get kvsname=ring key=PARENT\n", "0<cmd=get_result rc=0 msg=success value=a=b\n");
     assert_int_equal(fbr_pmi1_preput(engine, "nothing\n"), -EINVAL);
@@ -196,7 +185,6 @@ static void test_limits(void **state)
     char line[FBR_PMI1_LINE_MAX + 2];
     size_t at = sizeof(put) - 1;
 
-    (void)state;
     memcpy(line, put, at);
     memset(line + at, 'x', sizeof(line) - at);
     strcpy(line + at + FBR_PMI1_VALUE_MAX - 1, "\n");
@@ -219,7 +207,6 @@ static void test_nodes_of_one_size_are_one_block(void **state)
     char out[FBR_PMI1_VALUE_MAX];
     uint32_t first[1025] = {0};
 
-    (void)state;
     fbr_pmi1_mapping(out, (uint32_t[]){0, 4}, 1);
     assert_string_equal(out, "(vector,(0,1,4))");
     fbr_pmi1_mapping(out, (uint32_t[]){0, 2, 4, 8, 12, 13}, 5);

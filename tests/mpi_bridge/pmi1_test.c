@@ -22,7 +22,6 @@
 
 static int compile(void **state)
 {
-    (void)state;
     return compile_program(MPICC, "mpi_rank", NULL, MPICC);
 }
 
@@ -74,21 +73,18 @@ static void run_sum(const uint32_t *per_agent, char *const *env)
 
 static void test_mpich_runs_on_one_node(void **state)
 {
-    (void)state;
     need_mpich();
     run_sum((uint32_t[HOST_AGENTS]){4}, mpich_env);
 }
 
 static void test_mpich_runs_on_nodes_of_different_sizes(void **state)
 {
-    (void)state;
     need_mpich();
     run_sum((uint32_t[HOST_AGENTS]){2, 0, 1, 1}, mpich_env);
 }
 
 static void test_mpich_runs_over_a_port(void **state)
 {
-    (void)state;
     need_mpich();
     run_sum((uint32_t[HOST_AGENTS]){2, 1}, port_env);
 }
@@ -99,7 +95,6 @@ static void test_mpich_takes_the_descriptor_when_there_is_a_port_too(void **stat
     const char *const argv[] = {"/bin/sh", "-c", "PMI_PORT=127.0.0.1:1 PMI_ID=0 exec \"$0\" sum",
                                 program, NULL};
 
-    (void)state;
     need_mpich();
     run_sum_as(argv, (uint32_t[HOST_AGENTS]){2}, mpich_env);
 }
@@ -109,7 +104,6 @@ static void test_an_abort_reaches_the_host(void **state)
     struct bridge_host *h = host_open(1);
     uint32_t id;
 
-    (void)state;
     need_mpich();
     id = start_program(h, (uint32_t[HOST_AGENTS]){3}, "abort", mpich_env);
     assert_int_not_equal(host_wait(h, id), 0);
@@ -124,7 +118,6 @@ static void test_names_are_published(void **state)
     struct bridge_host *h = host_open(2);
     uint32_t id;
 
-    (void)state;
     need_mpich();
     id = start_program(h, (uint32_t[HOST_AGENTS]){1, 1}, "name", mpich_env);
     assert_int_equal(host_wait(h, id), 0);
@@ -140,7 +133,6 @@ static void test_sessions_need_no_more(void **state)
     struct bridge_host *h = host_open(2);
     uint32_t id;
 
-    (void)state;
     need_mpich();
     id = start_program(h, (uint32_t[HOST_AGENTS]){2, 1}, "session", mpich_env);
     assert_int_equal(host_wait(h, id), 0);
@@ -214,7 +206,6 @@ static void test_the_variables(void **state)
     struct fbr_env env;
     uint32_t id;
 
-    (void)state;
     host_use(h, &fbr_bridge_pmi1);
     id = host_job(h, (uint32_t[HOST_AGENTS]){1, 2});
     assert_int_equal(host_env(h, id, 2, NULL, &env, NULL, &err), 0);
@@ -243,7 +234,6 @@ static void test_a_rank_is_taken_once(void **state)
     int one, two;
     char c;
 
-    (void)state;
     host_use(h, &fbr_bridge_pmi1);
     id = host_job(h, (uint32_t[HOST_AGENTS]){2});
     one = dial(h, id, 1);
@@ -296,7 +286,6 @@ static void test_a_barrier_carries_what_is_new(void **state)
     uint32_t id;
     int fd[3];
 
-    (void)state;
     host_use(h, &fbr_bridge_pmi1);
     id = host_job(h, (uint32_t[HOST_AGENTS]){2, 1});
     for (uint32_t i = 0; i < 3; i++) {
@@ -330,7 +319,6 @@ static void test_a_barrier_that_can_not_end_is_answered(void **state)
     uint32_t id;
     int fd[2];
 
-    (void)state;
     host_use(h, &fbr_bridge_pmi1);
     id = host_job(h, (uint32_t[HOST_AGENTS]){1, 1});
     for (uint32_t i = 0; i < 2; i++)
@@ -351,7 +339,6 @@ static void test_a_spawned_job_finds_what_was_left_for_it(void **state)
     uint32_t id;
     int fd;
 
-    (void)state;
     host_use(h, &fbr_bridge_pmi1);
     id = host_job(h, (uint32_t[HOST_AGENTS]){1});
     fd = given_fd(h, id, 0);
@@ -381,7 +368,6 @@ static void test_nonsense_is_hung_up_on(void **state)
     struct bridge_host *h = host_open(1);
     uint32_t id;
 
-    (void)state;
     host_use(h, &fbr_bridge_pmi1);
     id = host_job(h, (uint32_t[HOST_AGENTS]){1});
     for (size_t i = 0; i < sizeof(nonsense) / sizeof(nonsense[0]); i++) {

@@ -51,7 +51,6 @@ static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)
         .nspace = "ring", .parent = "mother", .size = 2, .count = 2, .apps = apps, .alone = true};
     struct fbr_pmi1 *e = fbr_pmi1_open(&ops, NULL, &config);
 
-    (void)state;
     conns[0] = fbr_pmi1_attach(e, &links[0], 0);
     conns[1] = fbr_pmi1_attach(e, &links[1], -1);
     conns[2] = fbr_pmi1_attach(e, &links[2], -1);
@@ -82,7 +81,6 @@ static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)
 
 static void test_the_end(void **state)
 {
-    (void)state;
     expect(0, "cmd=finalize;", "0<cmd=finalize-response;rc=0;\nleft 4\n");
     expect(0, "cmd=abort;isworld=FALSE;msg=only me;", ""); /* it has left already */
     expect(1, "cmd=abort;isworld=TRUE;msg=it;; is over;", "abort 5 1 [it; is over]\n");
@@ -92,7 +90,6 @@ static void test_the_end(void **state)
 
 static void test_keys_and_values(void **state)
 {
-    (void)state;
     expect(0, "cmd=job-getid;", "0<cmd=job-getid-response;rc=0;jobid=ring;\n");
     expect(0, "cmd=kvs-put;key=a b;value=;;x;;=y\n;", "0<cmd=kvs-put-response;rc=0;\n");
     expect(0, "cmd=kvs-get;jobid=ring;srcid=3;key=a b;",
@@ -116,7 +113,6 @@ static void test_the_longest_value(void **state)
 {
     char text[1200], value[1026];
 
-    (void)state;
     memset(value, 'v', sizeof(value));
     value[1025] = 0;
     snprintf(text, sizeof(text), "cmd=kvs-put;key=k;value=%s;", value);
@@ -132,7 +128,6 @@ static void test_a_fence_takes_what_is_new_along(void **state)
 {
     struct fbr_buf all = {0}, puts = {0};
 
-    (void)state;
     ask(0, "cmd=kvs-put;key=a;value=1;");
     expect(0, "cmd=kvs-fence;", "");
     expect(1, "cmd=kvs-fence;", "fence a 1\n");
@@ -158,7 +153,6 @@ static void test_a_fence_takes_what_is_new_along(void **state)
 /* A client with threads. */
 static void test_what_is_asked_while_it_waits_is_answered_later(void **state)
 {
-    (void)state;
     ask(0, "cmd=kvs-fence;thrid=0x1;");
     expect(0, "cmd=kvs-put;thrid=0x2;key=k;value=v;", "");
     expect(0, "cmd=kvs-fence;thrid=0x3;", "");
@@ -177,7 +171,6 @@ static void test_many_fences_at_once(void **state)
     char *text = malloc(MANY * 20 + 1);
     size_t count = 0;
 
-    (void)state;
     text[0] = 0;
     for (size_t i = 0; i < MANY; i++)
         memcpy(text + i * 20, "14    cmd=kvs-fence;", 21);
@@ -196,7 +189,6 @@ static void test_a_client_that_asks_for_ever_without_being_answered(void **state
 {
     static char more[65536];
 
-    (void)state;
     ask(0, "cmd=kvs-fence;");
     memset(more, 'x', sizeof(more));
     did[0] = 0;
@@ -207,7 +199,6 @@ static void test_a_client_that_asks_for_ever_without_being_answered(void **state
 
 static void test_attributes_of_the_job(void **state)
 {
-    (void)state;
     fbr_pmi1_set(engine, "PMI_process_mapping", "(vector,(0,1,9))");
     fbr_pmi1_preput(engine, "PARENT=tag#0$\n");
     expect(0, "cmd=info-getjobattr;key=universeSize;",
@@ -228,7 +219,6 @@ static void test_attributes_of_the_job(void **state)
 
 static void test_attributes_of_the_node(void **state)
 {
-    (void)state;
     expect(0, "cmd=info-getnodeattr;key=k;wait=FALSE;",
            "0<cmd=info-getnodeattr-response;rc=0;found=FALSE;\n");
     expect(0, "cmd=info-getnodeattr;key=k;wait=TRUE;", "");
@@ -244,7 +234,6 @@ static void test_attributes_of_the_node(void **state)
 
 static void test_names(void **state)
 {
-    (void)state;
     expect(0, "cmd=name-publish;name=s;port=p#1;;;infokeycount=0;", "publish 4 s p#1;\n");
     did[0] = 0;
     fbr_pmi1_answer(engine, 4, 0, NULL);
@@ -274,7 +263,6 @@ static void test_a_ring(void **state)
     struct fbr_pmi1_config config = {.nspace = "ring", .size = 2, .count = 2, .alone = true};
     struct fbr_pmi1 *e = fbr_pmi1_open(&ops, NULL, &config);
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         conns[i] = fbr_pmi1_attach(e, &links[i], i);
         send_line(i, hello);
@@ -291,7 +279,6 @@ static void test_a_ring(void **state)
 
 static void test_a_spawn_of_two_programs(void **state)
 {
-    (void)state;
     expect(0,
            "cmd=spawn;ncmds=2;preputcount=1;ppkey0=PARENT;ppval0=tag;;0$;subcmd=./a b;maxprocs=2;"
            "argc=2;argv0=x y;argv1=z=1;infokeycount=2;infokey0=host;infoval0=h;infokey1=wdir;"
@@ -318,7 +305,6 @@ static void test_a_spawn_that_makes_no_sense_is_refused(void **state)
         "cmd=spawn;ncmds=1;ppkey0=k;ppval0=two\nlines;subcmd=a;maxprocs=1;",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         expect(0, bad[i], "0<cmd=spawn-response;rc=14;errmsg=it is malformed or too long;\n");
 }
@@ -327,7 +313,6 @@ static void test_messages_may_come_in_pieces(void **state)
 {
     static const char text[] = "    14cmd=job-getid;14    cmd=job-getid;";
 
-    (void)state;
     for (size_t i = 0; i < sizeof(text) - 1; i++) {
         did[0] = 0;
         fbr_pmi1_bytes(conns[0], text + i, 1);
@@ -351,7 +336,6 @@ static void test_nonsense_is_hung_up_on(void **state)
         {"5     cmd=;", "a message has no command"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct fbr_pmi1_config config = {.nspace = "ring", .size = 1, .count = 1};
         struct fbr_pmi1 *e = fbr_pmi1_open(&ops, NULL, &config);

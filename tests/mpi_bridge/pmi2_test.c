@@ -16,7 +16,6 @@
 
 static int compile(void **state)
 {
-    (void)state;
     return compile_program("/usr/bin/gcc", "pmi2_rank", "-lpmi2", "/usr/include/slurm/pmi2.h");
 }
 
@@ -55,26 +54,22 @@ static void run_all(const uint32_t *per_agent, const char *first, const char *sa
 
 static void test_one_rank(void **state)
 {
-    (void)state;
     run_all((uint32_t[HOST_AGENTS]){1}, "0", "(vector,(0,1,1)) complete\n", false);
 }
 
 static void test_four_ranks_of_one_node(void **state)
 {
-    (void)state;
     run_all((uint32_t[HOST_AGENTS]){4}, "0", "(vector,(0,1,4)) complete\n", false);
 }
 
 static void test_nodes_of_different_sizes(void **state)
 {
-    (void)state;
     run_all((uint32_t[HOST_AGENTS]){1, 0, 3}, "01", "(vector,(0,1,1),(1,1,3)) hierarchical\n",
             false);
 }
 
 static void test_over_a_port(void **state)
 {
-    (void)state;
     run_all((uint32_t[HOST_AGENTS]){2, 2}, "02", "(vector,(0,2,2)) hierarchical\n", true);
 }
 
@@ -83,7 +78,6 @@ static void test_an_abort_reaches_the_host(void **state)
     struct bridge_host *h = host_open(1);
     uint32_t id;
 
-    (void)state;
     need_client();
     id = start_program(h, (uint32_t[HOST_AGENTS]){3}, "abort", NULL);
     assert_int_not_equal(host_wait(h, id), 0);
@@ -99,7 +93,6 @@ static void test_one_that_ends_alone_has_left(void **state)
     struct bridge_host *h = host_open(1);
     uint32_t id;
 
-    (void)state;
     need_client();
     id = start_program(h, (uint32_t[HOST_AGENTS]){2}, "alone", NULL);
     assert_int_equal(host_wait(h, id), 0);
@@ -115,7 +108,6 @@ static void test_spawned_programs_know_their_job_and_what_was_left_for_them(void
     struct bridge_host *h = host_open(1);
     uint32_t id;
 
-    (void)state;
     need_client();
     id = start_program(h, (uint32_t[HOST_AGENTS]){2}, "spawn", NULL);
     assert_int_equal(host_wait(h, id), 0);

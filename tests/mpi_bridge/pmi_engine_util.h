@@ -36,7 +36,6 @@ static void on_send(void *user, void *link, const void *data, size_t len)
     const char *text = data;
     char length[8];
 
-    (void)user;
     if (len && text[len - 1] == ';') {
         snprintf(length, sizeof(length), "%6zu", len - 6);
         assert_memory_equal(text, length, 6);
@@ -48,25 +47,21 @@ static void on_send(void *user, void *link, const void *data, size_t len)
 
 static void on_hang_up(void *user, void *link, const char *why)
 {
-    (void)user;
     note("%d hung up: %s\n", *(int *)link, why);
 }
 
 static void on_met(void *user, uint32_t rank, const char *how)
 {
-    (void)user;
     note("met %u %s\n", rank, how);
 }
 
 static void on_left(void *user, uint32_t rank)
 {
-    (void)user;
     note("left %u\n", rank);
 }
 
 static void on_abort(void *user, uint32_t rank, int code, const char *text)
 {
-    (void)user;
     note("abort %u %d [%s]\n", rank, code, text);
 }
 
@@ -74,7 +69,6 @@ static int on_fence(void *user, const void *puts, size_t len)
 {
     struct fbr_cur c = fbr_cur(puts, len);
 
-    (void)user;
     note("fence");
     while (fbr_cur_left(&c)) {
         char text[2048];
@@ -89,7 +83,6 @@ static int on_fence(void *user, const void *puts, size_t len)
 static int on_name(void *user, uint32_t rank, enum fbr_pmi1_wait what, const char *name,
                    const char *port)
 {
-    (void)user;
     if (what == FBR_PMI1_PUBLISH)
         note("publish %u %s %s\n", rank, name, port);
     else
@@ -100,7 +93,6 @@ static int on_name(void *user, uint32_t rank, enum fbr_pmi1_wait what, const cha
 static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
                     const char *preput)
 {
-    (void)user;
     note("spawn %u:", rank);
     for (size_t i = 0; i < napps; i++) {
         note(" %u x", apps[i].count);
@@ -137,7 +129,6 @@ static int attach_two(void **state)
 
 static int close_two(void **state)
 {
-    (void)state;
     fbr_pmi1_close(engine);
     return 0;
 }

@@ -38,7 +38,6 @@ static int compile_program(const char *compiler, const char *name, const char *l
 
 static int forget_program(void **state)
 {
-    (void)state;
     temp_dir_remove(dir);
     return 0;
 }

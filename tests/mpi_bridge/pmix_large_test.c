@@ -110,7 +110,6 @@ static void test_65536_ranks_take_little_memory(void **state)
     struct large *l = notify_of_large_job();
     const char *sanitizer = getenv("TEST_SANITIZER_OPTIONS");
 
-    (void)state;
     print_message("%d ranks on %d nodes: %.3f s, %.1f MiB\n", NODES * EACH, NODES, l->seconds,
                   l->mib);
     assert_true(l->known);

@@ -57,13 +57,11 @@ static void run_hello(uint32_t agents, uint32_t size)
 
 static void test_ranks_of_one_agent_are_one_world(void **state)
 {
-    (void)state;
     run_hello(1, 4);
 }
 
 static void test_ranks_of_two_agents_are_one_world(void **state)
 {
-    (void)state;
     run_hello(2, 4);
 }
 
@@ -82,13 +80,11 @@ static void names_work(uint32_t agents)
 
 static void test_names_are_found_and_ports_are_used_again(void **state)
 {
-    (void)state;
     names_work(1);
 }
 
 static void test_names_are_found_across_agents(void **state)
 {
-    (void)state;
     names_work(2);
 }
 
@@ -104,13 +100,11 @@ static void spawn_works(uint32_t agents)
 
 static void test_a_spawned_world_merges_with_its_parents(void **state)
 {
-    (void)state;
     spawn_works(1);
 }
 
 static void test_a_spawned_world_merges_across_agents(void **state)
 {
-    (void)state;
     spawn_works(2);
 }
 
@@ -118,7 +112,6 @@ static void test_an_abort_says_who_and_why(void **state)
 {
     struct mini_ring l;
 
-    (void)state;
     mini_open(&l, 2);
     mini_start(&l, mpi_program, 3, "abort");
     mini_serve(&l);
@@ -149,25 +142,21 @@ static void check_role(const char *role, uint32_t size, const char *const *words
 
 static void test_many_fences_keep_apart(void **state)
 {
-    (void)state;
     CHECK_ROLE("fences", 4, WORDS(": 50 fences are right"), 4);
 }
 
 static void test_callers_that_say_nothing_hold_nobody_up(void **state)
 {
-    (void)state;
     CHECK_ROLE("crowd", 2, WORDS(": 50 fences are right"), 2);
 }
 
 static void test_data_is_fetched_without_a_fence(void **state)
 {
-    (void)state;
     CHECK_ROLE("modex", 4, WORDS(": 4 numbers are right"), 4);
 }
 
 static void test_a_published_value_comes_back(void **state)
 {
-    (void)state;
     CHECK_ROLE("keys", 2,
                WORDS("look for nothing: not found", "publish: good", "publish again: there already",
                      "look: good of 42 from 1"),
@@ -176,19 +165,16 @@ static void test_a_published_value_comes_back(void **state)
 
 static void test_an_event_reaches_all_of_the_job(void **state)
 {
-    (void)state;
     CHECK_ROLE("notify", 4, WORDS(": news of rank 0"), 3);
 }
 
 static void test_a_query_is_answered_or_refused(void **state)
 {
-    (void)state;
     CHECK_ROLE("query", 2, WORDS("query: good", "query of what is not known: not supported"), 2, 2);
 }
 
 static void test_the_log_is_printed(void **state)
 {
-    (void)state;
     CHECK_ROLE("print", 2, WORDS("log: good", "] said through the log"), 2, 2);
 }
 
@@ -197,7 +183,6 @@ static void test_a_group_has_one_number(void **state)
     char *text;
     bool other;
 
-    (void)state;
     text = run_role(pmix_program, 1, 2, "group");
     other = strstr(text, "MPI sessions need the same PMIx") !=
             NULL; /* of TEST_RANKS_PMIX: that is said, then */
@@ -227,7 +212,6 @@ static void lose_one(uint32_t agents)
 
 static void test_survivors_hear_of_a_dead_rank(void **state)
 {
-    (void)state;
     lose_one(1);
     lose_one(2);
 }
@@ -236,7 +220,6 @@ static void test_a_job_can_ask_for_its_end(void **state)
 {
     struct mini_ring l;
 
-    (void)state;
     mini_open(&l, 2);
     mini_start(&l, pmix_program, 2, "end_all");
     mini_serve(&l);
@@ -249,7 +232,6 @@ static void test_an_agent_closes_while_ranks_wait(void **state)
 {
     struct mini_ring l;
 
-    (void)state;
     mini_open(&l, 2);
     mini_start(&l, pmix_program, 4, "stuck");
     mini_serve_until(&l, 4);
@@ -275,7 +257,6 @@ static int set_up(void **state)
     const char *root = getenv("TEST_SOURCE_DIR");
     char command[1024];
 
-    (void)state;
     temp_dir_make(temp);
     root = root ? root : ".";
     snprintf(mpi_program, sizeof(mpi_program), "%s/mpi", temp);
@@ -298,7 +279,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     temp_dir_remove(temp);
     return 0;
 }

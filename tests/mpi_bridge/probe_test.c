@@ -56,7 +56,6 @@ static void this_host_is_described(void **state)
 {
     struct fbr_probe p;
 
-    (void)state;
     fbr_probe_run(&p);
     assert_true(p.cma || p.no_cma[0]);
     assert_int_equal(p.shm, access("/dev/shm", W_OK | X_OK) == 0);
@@ -171,7 +170,6 @@ static void an_address_of_ours_names_an_interface(void **state)
 {
     struct fbr_probe p, q;
 
-    (void)state;
     fbr_probe_run(&p);
     q = p;
     assert_int_equal(fbr_probe_use_address(&q, "not an address"), -EADDRNOTAVAIL);
@@ -221,7 +219,6 @@ static int cures(const struct fbr_probe *p, const struct fbr_host_use *use)
 
 static void a_healthy_host_needs_little(void **state)
 {
-    (void)state;
     cures(&healthy, &(const struct fbr_host_use){.ranks = 8, .nodes = 1});
     assert_unset("OMPI_MCA_pml");
     assert_unset("OMPI_MCA_btl_vader_single_copy_mechanism");
@@ -237,7 +234,6 @@ static void without_a_fabric_ob1_is_chosen(void **state)
 {
     struct fbr_probe p = healthy;
 
-    (void)state;
     p.fabric = false;
     cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 2});
     assert_env("OMPI_MCA_pml", "ob1");
@@ -250,7 +246,6 @@ static void without_a_fabric_ob1_is_chosen(void **state)
 
 static void several_hosts_use_one_interface(void **state)
 {
-    (void)state;
     cures(&healthy, &(const struct fbr_host_use){.ranks = 2, .nodes = 2});
     assert_env("OMPI_MCA_btl_tcp_if_include", "eth0");
     assert_env("GLOO_SOCKET_IFNAME", "eth0");
@@ -263,7 +258,6 @@ static void without_copies_vader_does_not_try_them(void **state)
 {
     struct fbr_probe p = healthy;
 
-    (void)state;
     p.cma = false;
     cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 1});
     assert_env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
@@ -279,7 +273,6 @@ static void a_small_shm_is_left_alone(void **state)
 {
     struct fbr_probe p = healthy;
 
-    (void)state;
     p.shm_free = 64 * MIB;
     cures(&p, &(const struct fbr_host_use){.ranks = 32, .nodes = 1, .scratch = "/var/tmp/x"});
     assert_unset("OMPI_MCA_btl_vader_backing_directory"); /* measured: it is enough */
@@ -298,7 +291,6 @@ static void hwloc_looks_for_gpus_where_there_are_some(void **state)
 {
     struct fbr_probe p = healthy;
 
-    (void)state;
     cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 1});
     assert_non_null(strstr(fbr_env_get(&env, "HWLOC_PLUGINS_BLACKLIST"), "hwloc_opencl.so"));
     assert_null(strstr(fbr_env_get(&env, "HWLOC_PLUGINS_BLACKLIST"), "pci"));
@@ -314,7 +306,6 @@ static void hwloc_looks_at_pci_devices_where_one_of_them_matters(void **state)
     const struct fbr_host_use use = {.ranks = 2, .nodes = 1};
     struct fbr_probe p = healthy;
 
-    (void)state;
     p.fabric = p.gpu = p.caches = false;
     cures(&p, &use);
     assert_env("HWLOC_COMPONENTS", "-pci,-linux:pci");
@@ -352,7 +343,6 @@ static void hwloc_asks_no_processor_for_what_the_kernel_tells(void **state)
 
 static void too_many_ranks_yield(void **state)
 {
-    (void)state;
     cures(&healthy, &(const struct fbr_host_use){.ranks = 64, .nodes = 1, .oversubscribed = true});
     assert_env("OMPI_MCA_mpi_yield_when_idle", "1");
     fbr_env_fini(&env);
@@ -360,7 +350,6 @@ static void too_many_ranks_yield(void **state)
 
 static void timers_are_the_later_the_more_ranks_share_a_processor(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_host_env_slack(1, 1), 0);
     assert_int_equal(fbr_host_env_slack(2, 2), 0);
     assert_int_equal(fbr_host_env_slack(3, 2), 500000);
@@ -376,7 +365,6 @@ static void what_the_user_has_set_stays_and_is_not_spoken_of(void **state)
     struct fbr_probe p = healthy;
     int said = 0;
 
-    (void)state;
     p.fabric = false;
     fbr_env_init(&env);
     fbr_env_set(&env, "OMPI_MCA_pml", "%s", "");
@@ -399,7 +387,6 @@ static void a_rank_gets_the_defaults_of_its_host(void **state)
     const struct fbr_rank_use use = {
         .nodes = 2, .shm = "/dev/shm/x", .shares_cpus = true, .nic = "mlx5_1"};
 
-    (void)state;
     fbr_env_init(&env);
     fbr_env_set(&env, "OMPI_MCA_shmem", "posix");
     fbr_rank_env(&healthy, &use, &env);
@@ -419,7 +406,6 @@ static void a_rank_alone_gets_little(void **state)
 {
     struct fbr_probe p = healthy;
 
-    (void)state;
     p.fabric = false;
     fbr_env_init(&env);
     fbr_rank_env(&p, &(const struct fbr_rank_use){.nodes = 1, .nic = "mlx5_1"}, &env);
@@ -431,7 +417,6 @@ static void a_rank_alone_gets_little(void **state)
 
 static void ranks_that_survive_others_are_told(void **state)
 {
-    (void)state;
     fbr_env_init(&env);
     fbr_env_set(&env, "OMPI_MCA_coll_han_priority", "50");
     fbr_rank_env(&healthy, &(const struct fbr_rank_use){.nodes = 1, .survives = true}, &env);
@@ -442,7 +427,6 @@ static void ranks_that_survive_others_are_told(void **state)
 
 static void servers_of_an_outer_launcher_are_not_for_ranks(void **state)
 {
-    (void)state;
     fbr_env_init(&env);
     fbr_env_set(&env, "FIBER_LAST_FAILURE", "x");
     fbr_env_set(&env, "PMIX_SERVER_URI41", "x");
@@ -467,7 +451,6 @@ static void servers_of_an_outer_launcher_are_not_for_ranks(void **state)
 
 static void parameters_of_open_mpi_are_inherited(void **state)
 {
-    (void)state;
     assert_true(fbr_rank_env_is_inherited("OMPI_MCA_pml"));
     assert_true(fbr_rank_env_is_inherited("PMIX_MCA_gds"));
     assert_false(fbr_rank_env_is_inherited("OMPI_COMM_WORLD_RANK"));

@@ -123,7 +123,6 @@ static void test_bytes_go_both_ways_whole(void **state)
     uint32_t id;
     int put, get;
 
-    (void)state;
     for (size_t i = 0; i < BIG; i++)
         big[i] = (char)(i * 2654435761u >> 24);
     host_use(h, &fbr_bridge_torch);
@@ -158,7 +157,6 @@ static void test_a_hang_up_of_the_service_comes_after_its_last_words(void **stat
     uint32_t id;
     int fd;
 
-    (void)state;
     host_use(h, &fbr_bridge_horovod);
     id = host_job(h, (uint32_t[HOST_AGENTS]){1});
     fd = dial(port_of(h, id, 0, "HOROVOD_GLOO_RENDEZVOUS_PORT"), false);
@@ -191,7 +189,6 @@ static void test_a_python_client_meets_at_the_rendezvous(void **state)
     struct bridge_host *h;
     uint32_t id;
 
-    (void)state;
     if (access(argv[0], X_OK) < 0)
         skip();
     h = host_open(2);
@@ -212,7 +209,6 @@ static void test_the_end_of_a_job_ends_its_port(void **state)
     int fd;
     char c;
 
-    (void)state;
     host_use(h, &fbr_bridge_torch);
     id = host_job(h, (uint32_t[HOST_AGENTS]){2});
     port = port_of(h, id, 0, "MASTER_PORT");
@@ -231,7 +227,6 @@ static void test_one_port_for_each_job(void **state)
     struct bridge_host *h = host_open(1);
     uint32_t one, two;
 
-    (void)state;
     host_use(h, &fbr_bridge_torch);
     one = host_job(h, (uint32_t[HOST_AGENTS]){1});
     two = host_job(h, (uint32_t[HOST_AGENTS]){1});
@@ -276,7 +271,6 @@ static void test_another_user_is_refused(void **state)
     uint16_t port;
     pid_t pid;
 
-    (void)state;
     if (geteuid() != 0) {
         print_message("only root can be another user\n");
         skip();
@@ -312,7 +306,6 @@ static void test_the_owner_of_a_connection_is_known(void **state)
     int auth = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), sv[2];
     uid_t uid = 12345;
 
-    (void)state;
     assert_int_equal(bind(auth, (struct sockaddr *)&in, sizeof(in)), 0);
     assert_int_equal(listen(auth, 5), 0);
     assert_int_equal(getsockname(auth, (struct sockaddr *)&in, &len), 0);

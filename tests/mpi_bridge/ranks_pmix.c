@@ -65,9 +65,6 @@ static void on_event(size_t id, pmix_status_t status, const pmix_proc_t *source,
                      size_t ninfo, pmix_info_t results[], size_t nresults,
                      pmix_event_notification_cbfunc_fn_t done, void *arg)
 {
-    (void)id;
-    (void)results;
-    (void)nresults;
     pthread_mutex_lock(&lock);
     event = status;
     affected = *source;

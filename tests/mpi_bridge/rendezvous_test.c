@@ -25,7 +25,6 @@ static void on_send(void *peer, const void *data, size_t len)
 {
     size_t at = strlen(got);
 
-    (void)peer;
     assert_false(gone);
     assert_true(at + len < sizeof(got));
     memcpy(got + at, data, len);
@@ -34,7 +33,6 @@ static void on_send(void *peer, const void *data, size_t len)
 
 static void on_hang_up(void *peer)
 {
-    (void)peer;
     gone = true;
 }
 
@@ -42,7 +40,6 @@ static int open_server(void **state)
 {
     static const struct fbr_service_host host = {on_send, on_hang_up};
 
-    (void)state;
     server = ops->open(&host);
     conn = ops->opened(server, NULL);
     gone = false;
@@ -51,7 +48,6 @@ static int open_server(void **state)
 
 static int close_server(void **state)
 {
-    (void)state;
     if (!gone)
         ops->closed(conn);
     ops->close(server);
@@ -97,7 +93,6 @@ static void refused(const char *text, int status)
 
 static void test_a_value_is_there_once_it_is_put(void **state)
 {
-    (void)state;
     expect("GET /s/k HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n", MISSING);
     expect("PUT /s/k HTTP/1.1\r\nHost: x\r\ncontent-length:  5 \r\n\r\nvalue", OK);
     expect("GET /s/k HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nvalue");
@@ -110,7 +105,6 @@ static void test_a_value_is_there_once_it_is_put(void **state)
 
 static void test_a_connection_ends_when_the_client_says_so(void **state)
 {
-    (void)state;
     expect("GET /s/k HTTP/1.1\r\nConnection: close\r\n\r\n",
            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     assert_true(gone);
@@ -123,7 +117,6 @@ static void test_a_connection_ends_when_the_client_says_so(void **state)
 
 static void test_where_ranks_meet_the_last_to_leave_cleans_up(void **state)
 {
-    (void)state;
     for (int round = 0; round < 2;
          round++) { /* Horovod may be started again in the same processes */
         ask("PUT /global_/0 HTTP/1.1\r\nContent-Length: 2\r\n\r\na0PUT /global_/1 "
@@ -141,7 +134,6 @@ static void test_where_ranks_meet_the_last_to_leave_cleans_up(void **state)
 /* Horovod 0.28: a rank puts its host's name as well, and says DELETE for its number alone. */
 static void test_what_ranks_say_beside_their_addresses_goes_with_the_last(void **state)
 {
-    (void)state;
     for (int round = 0; round < 2; round++) {
         for (int rank = 0; rank < 2; rank++) {
             char text[128];
@@ -168,7 +160,6 @@ static void test_what_it_does_not_take(void **state)
 {
     static char text[FBR_RENDEZVOUS_HEAD_MAX + 100];
 
-    (void)state;
     refused("hello\r\n\r\n", 400);
     refused("\r\n", 400);
     refused("GET /k HTTP/1.1\r\n\r\n", 400);
@@ -204,7 +195,6 @@ static void test_the_store_is_bounded(void **state)
     char head[128];
     int puts = 0;
 
-    (void)state;
     do {
         snprintf(head, sizeof(head), "PUT /s/%d HTTP/1.1\r\nContent-Length: %zu\r\n\r\n", puts,
                  sizeof(body));

@@ -68,7 +68,6 @@ static int open_store(void **state)
 {
     static const struct fbr_service_host host = {on_send, on_hang_up};
 
-    (void)state;
     store = ops->open(&host);
     for (int i = 0; i < CONNS; i++)
         open_conn(i);
@@ -77,7 +76,6 @@ static int open_store(void **state)
 
 static int close_store(void **state)
 {
-    (void)state;
     for (int i = 0; i < CONNS; i++) {
         if (conns[i] && !gone[i])
             close_conn(i);
@@ -178,7 +176,6 @@ static void expect_nothing(uint64_t conn)
 
 static void test_values(void **state)
 {
-    (void)state;
     validate(0);
     ask(0, "u4", PING, 0x12345678u);
     assert_memory_equal(got[0].data, "\x78\x56\x34\x12", 4);
@@ -216,7 +213,6 @@ static void test_values(void **state)
 
 static void test_numbers(void **state)
 {
-    (void)state;
     validate(0);
     ask(0, "us8", ADD, "/n", UINT64_C(5));
     expect_i64(0, 5);
@@ -235,7 +231,6 @@ static void test_numbers(void **state)
 
 static void test_compare_and_set(void **state)
 {
-    (void)state;
     validate(0);
     ask(0, "usss", COMPARE_SET, "/k", "x", "1");
     expect_text(0, "x"); /* as torch: it is not there, and nothing is set */
@@ -249,7 +244,6 @@ static void test_compare_and_set(void **state)
 
 static void test_who_waits_is_woken_when_all_is_there(void **state)
 {
-    (void)state;
     for (uint64_t i = 0; i < CONNS; i++)
         validate(i);
     ask(1, "uss", SET, "/a", "1");
@@ -278,7 +272,6 @@ static void test_queues(void **state)
 {
     struct fbr_cur c;
 
-    (void)state;
     for (uint64_t i = 0; i < CONNS; i++)
         validate(i);
     ask(0, "us", QUEUE_POP, "q");
@@ -302,7 +295,6 @@ static void test_queues(void **state)
 
 static void test_a_barrier_lets_all_go_with_the_last(void **state)
 {
-    (void)state;
     for (uint64_t i = 0; i < 3; i++) {
         validate(i);
         expect_nothing(0);
@@ -314,7 +306,6 @@ static void test_a_barrier_lets_all_go_with_the_last(void **state)
 
 static void test_the_first_dialect(void **state)
 {
-    (void)state;
     ask_slowly(0, "uss", 0, "/k", "v"); /* SET comes first: a zero, as VALIDATE */
     ask(0, "us", 2, "/k");
     expect_text(0, "v");
@@ -333,7 +324,6 @@ static void test_the_first_dialect(void **state)
 
 static void test_hostile_bytes_cost_a_connection_and_nothing_else(void **state)
 {
-    (void)state;
     validate(0);
     ask(0, "u8", SET, UINT64_C(1) << 62);
     assert_true(gone[0]);

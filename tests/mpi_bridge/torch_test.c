@@ -28,7 +28,6 @@ static int look(void **state)
                           NULL};
     struct ran r = run_program(argv, NULL, NULL);
 
-    (void)state;
     if (r.code == 0)
         python = argv[0];
     ran_free(&r);
@@ -97,7 +96,6 @@ static void test_the_variables(void **state)
     struct fbr_env e;
     uint32_t id;
 
-    (void)state;
     host_use(h, &fbr_bridge_torch);
     id = host_job(h, (uint32_t[HOST_AGENTS]){1, 3});
     assert_int_equal(host_env(h, id, 2, given, &e, NULL, NULL), 0);
@@ -115,7 +113,6 @@ static void test_a_program_that_serves_its_own_store_can_say_so(void **state)
     struct fbr_env e;
     uint32_t id;
 
-    (void)state;
     host_use(h, &fbr_bridge_torch);
     id = host_job(h, (uint32_t[HOST_AGENTS]){2});
     assert_int_equal(host_env(h, id, 1, given, &e, NULL, NULL), 0);
@@ -131,7 +128,6 @@ static void test_a_rank_with_gpus_of_its_own_begins_to_count_them_at_0(void **st
     struct fbr_env e;
     uint32_t id;
 
-    (void)state;
     host_use(h, &fbr_bridge_torch);
     id = host_job(h, (uint32_t[HOST_AGENTS]){2});
     local = (struct fbr_bridge_rank *)host_job_of(h, 0, id)->local;
@@ -147,14 +143,12 @@ static void test_a_rank_with_gpus_of_its_own_begins_to_count_them_at_0(void **st
 
 static void test_a_group_of_ranks_on_two_nodes(void **state)
 {
-    (void)state;
     need_torch();
     run_ranks((uint32_t[HOST_AGENTS]){2, 2}, "group", "rank %u of %u, sum %u\n");
 }
 
 static void test_every_operation_of_the_store(void **state)
 {
-    (void)state;
     need_torch();
     run_ranks((uint32_t[HOST_AGENTS]){1, 1}, "store", "rank %u done\n");
 }
