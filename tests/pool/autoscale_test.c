@@ -120,7 +120,6 @@ static void one_look_asks_for_all_workers_that_the_backlog_can_use(void **state)
 {
     struct bench b = bench_open(1, 12);
 
-    (void)state;
     assert_int_equal(look(&b), 1);
     submit(&b, 5);
     assert_int_equal(look(&b), 5);
@@ -135,7 +134,6 @@ static void a_pool_of_nobody_grows_at_the_first_task(void **state)
 {
     struct bench b = bench_open(0, 3);
 
-    (void)state;
     assert_int_equal(look(&b), 0);
     submit(&b, 1);
     assert_int_equal(look(&b), 1);
@@ -147,7 +145,6 @@ static void who_is_busy_is_not_counted_on_for_what_waits(void **state)
 {
     struct bench b = bench_open(2, 8);
 
-    (void)state;
     submit(&b, 2);
     assert_int_equal(hand_out(&b, NULL), 2);
     assert_int_equal(look(&b), 2);
@@ -167,7 +164,6 @@ static void what_is_held_up_in_a_worker_is_seen_at_the_next_tick(void **state)
     uint64_t id;
     int n;
 
-    (void)state;
     submit(&b, 1000); /* it learns how long they take, before anybody looks */
     while ((n = hand_out(&b, batches)) > 0)
         for (int i = 0; i < n; i++)
@@ -191,7 +187,6 @@ static void workers_that_idle_for_long_go_one_a_look_down_to_the_minimum(void **
     struct fbr_dispatch_batch batches[WORKERS_MAX];
     int n;
 
-    (void)state;
     submit(&b, 6);
     assert_int_equal(look(&b), 6);
     n = hand_out(&b, batches);
@@ -214,7 +209,6 @@ static void who_holds_a_task_stays_however_long_it_takes(void **state)
 {
     struct bench b = bench_open(0, 1);
 
-    (void)state;
     submit(&b, 1);
     assert_int_equal(look(&b), 1);
     assert_int_equal(hand_out(&b, NULL), 1);
@@ -227,7 +221,6 @@ static void while_something_waits_nobody_goes(void **state)
 {
     struct bench b = bench_open(0, 2);
 
-    (void)state;
     submit(&b, 1);
     submit(&b, 1);
     assert_int_equal(look(&b), 2);
@@ -242,7 +235,6 @@ static void the_next_look_is_a_tick_away_while_there_may_be_something_to_see(voi
 {
     struct fbr_autoscale grows = {.min = 1, .max = 4, .target = 1}, fixed = {3, 3, 3, 0};
 
-    (void)state;
     assert_int_equal(fbr_autoscale_next_ms(&grows, 1000, 1), 1000 + FBR_AUTOSCALE_TICK_MS);
     assert_true(fbr_autoscale_next_ms(&grows, 1000, 0) == UINT64_MAX);
     grows.target = 2; /* somebody may have idled for long by then */

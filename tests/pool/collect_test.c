@@ -75,19 +75,16 @@ static void is_done_after(fiber_task_fn fn, uint32_t runs)
 
 static void test_a_worker_that_says_twice_that_it_exits_is_killed(void **state)
 {
-    (void)state;
     is_done_after(exits_twice, WRONG + 1);
 }
 
 static void test_a_worker_whose_results_make_no_sense_is_killed(void **state)
 {
-    (void)state;
     is_done_after(lies, WRONG + 1);
 }
 
 static void test_a_record_that_nobody_knows_is_passed_over(void **state)
 {
-    (void)state;
     is_done_after(babbles, 1);
 }
 

@@ -96,7 +96,6 @@ static void test_all_workers_see_it_also_those_that_join_later(void **state)
     struct fiber_map_options o = with(bytes, LONG);
     struct seen s[200];
 
-    (void)state;
     look_n(pool, &o, s, 20);
     for (int i = 0; i < 20; i++)
         assert_int_equal(s[i].sum, sum);
@@ -121,7 +120,6 @@ static void test_it_lies_at_one_place_and_is_not_sent_again(void **state)
     struct fiber_map_options o = with(bytes, LONG), same = with(copy, LONG);
     struct seen s[50], first = {0};
 
-    (void)state;
     fill(copy, LONG, 'b');
     for (int map = 0; map < 20; map++) {
         look_n(pool, map % 2 ? &o : &same, s, 50);
@@ -148,7 +146,6 @@ static void test_maps_at_the_same_time_have_their_own(void **state)
     struct seen out[MAPS][TASKS];
     static const int64_t in[TASKS];
 
-    (void)state;
     for (int m = 0; m < MAPS; m++) {
         uint8_t bytes[3000];
         struct fiber_map_options o = with(bytes, 100 * (size_t)m + 1);
@@ -180,7 +177,6 @@ static void test_unused_ones_are_forgotten(void **state)
     int maps = SANITIZED ? 4 : 40; /* a sanitizer keeps freed memory for itself: only sums count */
     uint64_t most = 0;
 
-    (void)state;
     for (int map = 0; map < maps; map++) {
         uint64_t sum = fill(bytes, len, (uint8_t)map);
         struct fiber_map_options o = with(bytes, len);
@@ -209,7 +205,6 @@ static void test_workers_in_place_of_dead_ones_get_it(void **state)
     struct seen out[40];
     struct stat kills;
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(path, sizeof(path), "%s/kills", dir);
     setenv(KILLS, path, 1);
@@ -242,7 +237,6 @@ static void test_a_cancelled_map_leaves_the_next_one_alone(void **state)
     static const int64_t in[100];
     struct seen out[100];
 
-    (void)state;
     for (int map = 0; map < 60; map++) {
         uint64_t sum = fill(bytes, LONG, (uint8_t)map);
         struct fiber_map_options o = with(bytes, LONG);
@@ -270,7 +264,6 @@ static void test_wrong_calls(void **state)
     size_t len = 1;
     uint64_t id = 1;
 
-    (void)state;
     assert_int_equal(fiber_pool_map(pool, square, &in, 8, &out, 8, 1, &o), -EINVAL);
     assert_null(fiber_task_common(&len, &id)); /* this is not a task */
     assert_int_equal(len, 0);

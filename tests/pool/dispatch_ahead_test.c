@@ -16,13 +16,11 @@
 
 static uint64_t takes_100ms(uint64_t index)
 {
-    (void)index;
     return 100 * MS;
 }
 
 static uint64_t takes_a_second(uint64_t index)
 {
-    (void)index;
     return SECOND;
 }
 
@@ -116,7 +114,6 @@ static void a_straggler_holds_up_nothing_but_itself(void **state)
 {
     static const uint64_t at[] = {0, 1, 30, 57, 59}, expect[] = {0, US, 10 * MS, 50 * MS, SECOND};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
         for (size_t e = 0; e < sizeof(expect) / sizeof(expect[0]); e++) {
             one_straggler(takes_10ms_but_one, at[i], expect[e]);
@@ -144,7 +141,6 @@ static void tasks_of_any_length_keep_everybody_busy(void **state)
 {
     static const uint64_t expect[] = {0, US, 50 * MS, 100 * SECOND};
 
-    (void)state;
     for (size_t e = 0; e < sizeof(expect) / sizeof(expect[0]); e++) {
         tasks_of_any_length(2, 50, expect[e]);
         tasks_of_any_length(5, 300, expect[e]);
@@ -167,7 +163,6 @@ static void wrong_expectation(uint64_t (*duration)(uint64_t), uint64_t expect)
 
 static void a_wrong_expectation_costs_little(void **state)
 {
-    (void)state;
     wrong_expectation(takes_a_second, MS);
     wrong_expectation(takes_a_second, 1);
     wrong_expectation(takes_50ms, 50 * US);
@@ -192,7 +187,6 @@ static void a_slow_worker(uint64_t (*duration)(uint64_t), double slow)
 
 static void a_slow_worker_costs_no_more_than_its_running_task(void **state)
 {
-    (void)state;
     a_slow_worker(takes_10ms, 10);
     a_slow_worker(takes_50ms, 10);
     a_slow_worker(takes_100ms, 10);
@@ -206,7 +200,6 @@ static void a_frozen_worker_keeps_no_more_than_it_holds(void **state)
     struct sim s;
     uint32_t held;
 
-    (void)state;
     sim_open(&s, 4);
     add_known(&s, 100, takes_50ms, 50 * MS);
     post(&s, (struct event){.at = 15 * SECOND, .kind = DEATH_SEEN, .worker = 3});
@@ -225,7 +218,6 @@ static void who_joins_gets_what_others_hold_ahead(void **state)
 {
     struct sim s;
 
-    (void)state;
     sim_open(&s, 2);
     s.spawn = 0;
     add_known(&s, 4, takes_100ms, 100 * MS);
@@ -244,7 +236,6 @@ static void many_that_join_share_at_once(void **state)
 {
     struct sim s;
 
-    (void)state;
     sim_open(&s, 32);
     s.spawn = 0;
     add_known(&s, 64, takes_100ms, 100 * MS);
@@ -259,7 +250,6 @@ static void who_leaves_gives_back_what_it_holds_ahead(void **state)
 {
     struct sim s;
 
-    (void)state;
     sim_open(&s, 4);
     s.spawn = 100 * SECOND;
     add_known(&s, 40, takes_50ms, 50 * MS);
@@ -279,7 +269,6 @@ static void each_worker_runs_no_more_than_its_tasks(void **state)
 {
     struct sim s;
 
-    (void)state;
     sim_open_with(&s, 4, 3);
     s.spawn = 0;
     add_known(&s, 60, takes_10ms, 10 * MS);
@@ -300,7 +289,6 @@ static void higher_priority_waits_for_what_runs_and_no_more(void **state)
     uint64_t came, began;
     struct sim s;
 
-    (void)state;
     sim_open(&s, 4);
     low = add_known(&s, 80, takes_100ms, 100 * MS);
     run_until(&s, 76, SECOND); /* each of them has begun its second */
@@ -327,7 +315,6 @@ static void maps_of_equal_priority_go_in_their_order(void **state)
     struct sim_map *first, *second;
     struct sim s;
 
-    (void)state;
     sim_open(&s, 4);
     first = add_known(&s, 40, takes_50ms, 50 * MS);
     second = add_known(&s, 40, takes_50ms, 50 * MS);
@@ -345,7 +332,6 @@ static void sources_take_turns(void **state)
     struct sim_map *a, *b;
     struct sim s;
 
-    (void)state;
     sim_open(&s, 4);
     a = add_map_with(&s, open, 400, takes_10ms);
     b = add_map_with(&s, open, 400, takes_10ms);
@@ -374,7 +360,6 @@ static void source(uint64_t window, uint64_t floor)
 /* Every task costs a message each way where nothing can be held ahead. */
 static void a_small_window_keeps_as_many_busy_as_it_has_tasks(void **state)
 {
-    (void)state;
     source(1, 400 * (10 * MS + 3 * LATENCY));
     source(2, 200 * (10 * MS + 3 * LATENCY));
     source(3, 134 * (10 * MS + 3 * LATENCY) + SLACK);
@@ -394,7 +379,6 @@ static void what_waits_behind_another_does_not_time_out(void **state)
     struct sim_map *m;
     struct sim s;
 
-    (void)state;
     sim_open(&s, 4);
     m = add_map_with(&s, map, 40, takes_50ms);
     run(&s, 10 * SECOND);
@@ -410,7 +394,6 @@ static void a_timeout_ends_one_task_and_no_other(void **state)
     struct sim_map *m;
     struct sim s;
 
-    (void)state;
     straggler_at = 10;
     sim_open(&s, 4);
     m = add_map_with(&s, map, 40, takes_50ms_but_one);
@@ -429,7 +412,6 @@ static void at_most_once_is_alone(void **state)
     struct sim_map *m;
     struct sim s;
 
-    (void)state;
     sim_open(&s, 4);
     m = add_map_with(&s, once, 40, takes_10ms);
     m->killer = 11;
@@ -448,7 +430,6 @@ static void a_killer_takes_nothing_along(void **state)
     struct sim_map *m;
     struct sim s;
 
-    (void)state;
     for (uint64_t at = 0; at < 40; at += 13) {
         sim_open(&s, 4);
         m = add_known(&s, 40, takes_10ms, 10 * MS);
@@ -469,7 +450,6 @@ static void what_is_cancelled_ahead_is_not_run(void **state)
     struct sim s;
     uint64_t began;
 
-    (void)state;
     sim_open(&s, 4);
     m = add_known(&s, 40, takes_50ms, 50 * MS);
     run_until(&s, 36, SECOND);
@@ -536,7 +516,6 @@ static void every_task_ends_once_whatever_happens(void **state)
     const char *text = getenv("FIBER_TEST_SEED"), *runs = getenv("FIBER_TEST_RUNS");
     uint64_t seed = text ? strtoull(text, NULL, 0) : 20240607;
 
-    (void)state;
     for (uint64_t i = 0; i < (runs ? strtoull(runs, NULL, 0) : 12); i++)
         chaos(seed + i);
 }

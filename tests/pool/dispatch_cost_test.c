@@ -60,7 +60,6 @@ static void an_endless_map_stays_small(void **state)
     struct fbr_dispatch_batch batch;
     size_t before = mallinfo2().uordblks;
 
-    (void)state;
     while (stats(d).done < 10000000) {
         assert_int_equal(fbr_dispatch_next(d, 0, &batch), 1);
         assert_int_equal(fbr_dispatch_map_grow(d, map, batch.count), 0);
@@ -76,7 +75,6 @@ static void queued_maps_are_small(void **state)
     size_t before = mallinfo2().uordblks + mallinfo2().hblkhd, bytes;
     struct fbr_dispatch_batch batch;
 
-    (void)state;
     for (int i = 0; i < 20000; i++)
         add_map(d, 1000, false);
     bytes = (mallinfo2().uordblks + mallinfo2().hblkhd - before) / 20000;
@@ -133,7 +131,6 @@ static double cost(int workers, uint64_t tasks, uint64_t each)
  * sanitizers and valgrind. */
 static void a_task_costs_nanoseconds(void **state)
 {
-    (void)state;
     assert_true(cost(5, 5000000, 100) < 1000);
     assert_true(cost(5, 2000000, 15000) < 1000);
     assert_true(cost(5, 100000, 1000000) < 20000);
@@ -151,7 +148,6 @@ static void many_maps_and_workers_cost_no_more(void **state)
     size_t n = 0;
     double start = seconds(), took;
 
-    (void)state;
     assert_non_null(batches);
     for (int i = 0; i < 20000; i++) {
         map.priority = i % 7;

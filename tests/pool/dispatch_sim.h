@@ -29,19 +29,16 @@
 
 static inline uint64_t takes_1ms(uint64_t index)
 {
-    (void)index;
     return MS;
 }
 
 static inline uint64_t takes_10ms(uint64_t index)
 {
-    (void)index;
     return 10 * MS;
 }
 
 static inline uint64_t takes_50ms(uint64_t index)
 {
-    (void)index;
     return 50 * MS;
 }
 

@@ -8,13 +8,11 @@
 
 static uint64_t takes_1us(uint64_t index)
 {
-    (void)index;
     return US;
 }
 
 static uint64_t takes_20us(uint64_t index)
 {
-    (void)index;
     return 20 * US;
 }
 
@@ -67,7 +65,6 @@ static void expect_within(uint32_t workers, uint64_t tasks, uint64_t (*duration)
 
 static void short_tasks_keep_every_worker_busy(void **state)
 {
-    (void)state;
     expect_within(5, 5000, takes_1ms, 1.03, 0);
     expect_within(5, 500, takes_10ms, 1.03, 0);
     expect_within(5, 100000, takes_20us, 1.05, 0);
@@ -76,14 +73,12 @@ static void short_tasks_keep_every_worker_busy(void **state)
 
 static void a_thousand_workers_are_kept_busy(void **state)
 {
-    (void)state;
     expect_within(1024, 2048, takes_50ms, 1.03, 0);
     expect_within(1024, 102400, takes_1ms, 1.03, 0);
 }
 
 static void a_few_short_tasks_go_out_at_once(void **state)
 {
-    (void)state;
     expect_within(5, 5, takes_1ms, 1, 2 * LATENCY);
 }
 
@@ -92,7 +87,6 @@ static void empty_tasks_travel_in_large_batches(void **state)
     struct fbr_dispatch_stats stats;
     struct sim s;
 
-    (void)state;
     sim_open(&s, 5);
     add_map(&s, 1000000, 2, takes_1us);
     run(&s, 100 * SECOND);
@@ -107,7 +101,6 @@ static void one_long_task_does_not_hold_back_the_others(void **state)
 {
     struct sim s;
 
-    (void)state;
     sim_open(&s, 4);
     add_map(&s, 60, 2, takes_2s_at_first);
     run(&s, 3 * SECOND);
@@ -120,7 +113,6 @@ static void batch_mates_of_a_long_task_are_recalled(void **state)
 {
     struct sim s;
 
-    (void)state;
     sim_open(&s, 4);
     add_map(&s, 20000, 2, takes_half_a_second_once);
     run_until(&s, 1, 127 * MS);
@@ -146,7 +138,6 @@ static void slow_worker(uint64_t tasks, uint64_t (*duration)(uint64_t), double f
 
 static void a_slow_worker_holds_nobody_back(void **state)
 {
-    (void)state;
     slow_worker(2000, takes_1ms, 1.03);
     slow_worker(100000, takes_20us, 1.05);
     slow_worker(1000, takes_10ms, 1.06);
@@ -156,7 +147,6 @@ static void a_frozen_worker_keeps_only_what_it_may_have_started(void **state)
 {
     struct sim s;
 
-    (void)state;
     sim_open(&s, 5);
     add_map(&s, 5000, 2, takes_1ms);
     s.workers[3].frozen =
@@ -174,7 +164,6 @@ static void a_killer_is_blamed_and_its_batch_mates_are_not(void **state)
     struct fbr_dispatch_stats stats;
     struct sim s;
 
-    (void)state;
     sim_open(&s, 5);
     add_map(&s, 20000, -1, takes_20us)->killer = 15000;
     run(&s, SECOND);
@@ -229,7 +218,6 @@ static void every_task_ends_once_in_any_chaos(void **state)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (uint64_t i = 0; i < 12; i++)
         chaos(seed + i);
 }

@@ -196,7 +196,6 @@ static void batches_begin_with_one_task_and_grow_fourfold(void **state)
     uint32_t sizes[] = {1, 4, 16, 64, 256, 683, 1024};
     struct fbr_dispatch_batch batch;
 
-    (void)state;
     for (size_t i = 0; i < 7; i++) {
         batch = next(&b);
         assert_int_equal(batch.count, sizes[i]); /* 683: up to the end of a page of states */
@@ -210,7 +209,6 @@ static void a_batch_is_four_milliseconds_of_work(void **state)
     struct bench b = bench_open(1, 100000, 2);
     struct fbr_dispatch_batch batch;
 
-    (void)state;
     for (int i = 0; i < 10; i++) {
         batch = next(&b);
         finish(&b, &batch, 50 * US);
@@ -225,7 +223,6 @@ static void the_chunk_hint_sets_the_first_batch(void **state)
     struct bench b = bench_open(2, 0, 0);
     struct fbr_dispatch_map map = {.user = &b, .tasks = 1000, .retries = 2, .chunk = 50};
 
-    (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
     assert_int_equal(next(&b).count, 50);
     map.tasks = 20;
@@ -241,7 +238,6 @@ static void the_end_of_a_map_is_cut_small(void **state)
     struct fbr_dispatch_batch batch = next(&b), other;
     uint64_t waiting;
 
-    (void)state;
     while (stats(&b).waiting) {
         finish(&b, &batch, 100);
         waiting = stats(&b).waiting;
@@ -259,7 +255,6 @@ static void the_end_of_a_map_is_cut_small(void **state)
 
 static uint64_t size_of(void *user, uint64_t index)
 {
-    (void)user;
     return index < 500 ? 1 << 20 : 8 << 20;
 }
 
@@ -269,7 +264,6 @@ static void large_inputs_are_not_batched(void **state)
     struct fbr_dispatch_map map = {
         .user = &b, .tasks = 1000, .retries = 2, .chunk = 100, .task_bytes = 3 << 19};
 
-    (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
     assert_int_equal(next(&b).count, 2); /* of 1.5 MiB each, at most 4 MiB */
     fbr_dispatch_map_close(b.d, b.map);
@@ -286,7 +280,6 @@ static void a_slow_worker_gets_less(void **state)
     struct bench b = bench_open(2, 100000, 2);
     struct fbr_dispatch_batch slow, fast, swap;
 
-    (void)state;
     for (int i = 0; i < 50; i++) {
         slow = next(&b);
         fast = next(&b);
@@ -310,7 +303,6 @@ static void idle_workers_come_first(void **state)
     struct bench b = bench_open(3, 100, 2);
     struct fbr_dispatch_batch first = next(&b), second = next(&b), third = next(&b);
 
-    (void)state;
     assert_true(first.worker != second.worker && second.worker != third.worker &&
                 first.worker != third.worker);
     nothing_next(&b);
@@ -322,7 +314,6 @@ static void a_second_batch_follows_short_tasks(void **state)
     struct bench b = bench_open(1, 100, 2);
     struct fbr_dispatch_batch batch = next(&b), second;
 
-    (void)state;
     nothing_next(&b); /* nothing is known yet */
     finish(&b, &batch, MS);
     batch = next(&b);
@@ -337,7 +328,6 @@ static void nothing_waits_behind_long_tasks(void **state)
     struct bench b = bench_open(1, 100, 2);
     struct fbr_dispatch_batch batch = next(&b);
 
-    (void)state;
     finish(&b, &batch, 120 * MS);
     assert_int_equal(next(&b).count, 1);
     nothing_next(&b);
@@ -350,7 +340,6 @@ static void who_has_nothing_gets_two_tasks_at_once(void **state)
     struct fbr_dispatch_map map = {.user = &b, .tasks = 6, .retries = 2, .expect_ns = 50 * MS};
     struct fbr_dispatch_batch first, second, third;
 
-    (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
     first = next(&b);
     second = next(&b);
@@ -371,7 +360,6 @@ static void the_next_two_tasks_come_together_while_there_are_two_for_everybody(v
     struct fbr_dispatch_map map = {.user = &b, .tasks = 8, .retries = 2, .expect_ns = 50 * MS};
     struct fbr_dispatch_batch first, second, third, fourth;
 
-    (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
     first = next(&b);
     second = next(&b);
@@ -394,7 +382,6 @@ static void the_last_tasks_wait_for_whoever_is_first(void **state)
     struct fbr_dispatch_map map = {.user = &b, .tasks = 4, .retries = 2, .expect_ns = 50 * MS};
     struct fbr_dispatch_batch batches[4], last;
 
-    (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
     for (int i = 0; i < 4; i++) {
         batches[i] = next(&b);
@@ -415,7 +402,6 @@ static void higher_priority_then_older_maps_go_first(void **state)
     uint64_t low = add_map(&b, 2, 2), other = add_map(&b, 2, 2), high;
     struct fbr_dispatch_map map = {.user = &b, .tasks = 1, .retries = 2, .priority = 1};
 
-    (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &high), 0);
     assert_int_equal(next(&b).map, high);
     assert_int_equal(next(&b).map, low);
@@ -432,7 +418,6 @@ static void a_higher_priority_waits_for_running_tasks_alone(void **state)
     struct fbr_dispatch_order o[2];
     uint64_t id;
 
-    (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
     for (int i = 0; i < 3; i++) {
         low[i] = next(&b);
@@ -466,7 +451,6 @@ static void an_open_map_takes_turns(void **state)
     struct fbr_dispatch_map map = {.user = &b, .tasks = 10, .retries = 2, .open = true};
     uint64_t open, closed;
 
-    (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &open), 0);
     closed = add_map(&b, 2, 2);
     assert_int_equal(next(&b).map, open);
@@ -488,7 +472,6 @@ static void results_come_in_parts_and_are_taken_once(void **state)
     struct fbr_dispatch_taken out;
     bool take[FBR_DISPATCH_BATCH_MAX];
 
-    (void)state;
     assert_int_equal(report(&b, &batch, 0, 10, US), 10);
     assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 0, 10, 0, take, &out),
                      -EPROTO);
@@ -510,7 +493,6 @@ static void a_late_result_is_taken_while_its_task_is_open(void **state)
     struct fbr_dispatch_batch batch = next(&b), again;
     struct fbr_dispatch_failure f;
 
-    (void)state;
     assert_int_equal(die(&b, batch.worker, 7, &f), 0);
     add_worker(&b);
     again = next(&b);
@@ -531,7 +513,6 @@ static void suspects_run_alone_and_the_second_batch_is_none(void **state)
     struct fbr_dispatch_batch first = grow_to(&b, 4, 250 * US), second = next(&b), batch;
     struct fbr_dispatch_failure f;
 
-    (void)state;
     assert_int_equal(report(&b, &first, 0, 1, 250 * US), 1);
     assert_int_equal(die(&b, first.worker, 1, &f), 0);
     assert_int_equal(stats(&b).requeued, first.count - 1 + second.count);
@@ -556,7 +537,6 @@ static void a_task_is_blamed_at_the_third_death_with_its_reports(void **state)
     struct fbr_dispatch_failure f;
     struct fbr_dispatch_batch batch;
 
-    (void)state;
     for (uint64_t i = 1; i <= 3; i++) {
         batch = next(&b);
         assert_int_equal(die(&b, batch.worker, 100 + i, &f), i == 3);
@@ -580,7 +560,6 @@ static void retries_are_counted(void **state)
     struct fbr_dispatch_batch batch = next(&b);
     struct fbr_dispatch_failure f;
 
-    (void)state;
     assert_int_equal(die(&b, batch.worker, 1, &f), 0);
     batch = next(&b);
     assert_int_equal(die(&b, batch.worker, 2, &f), 1);
@@ -595,7 +574,6 @@ static void at_most_once_runs_alone_and_never_again(void **state)
     struct fbr_dispatch_failure f;
     struct fbr_dispatch_batch batch;
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         batch = next(&b);
         assert_int_equal(batch.count, 1);
@@ -623,7 +601,6 @@ static void a_disruption_counts_for_nobody(void **state)
     struct fbr_dispatch_batch batch = grow_to(&b, 16, US);
     uint64_t first = batch.first;
 
-    (void)state;
     for (uint64_t i = 0; i < 5; i++) {
         assert_int_equal(
             fbr_dispatch_worker_dead(b.d, b.now, batch.worker, i, FBR_DISPATCH_DISRUPTION, &f), 0);
@@ -642,7 +619,6 @@ static void a_cancelled_task_is_never_taken(void **state)
     struct fbr_dispatch_batch batch = next(&b);
     struct fbr_dispatch_order o;
 
-    (void)state;
     assert_int_equal(fbr_dispatch_task_cancel(b.d, b.map, 3, &o), -ENOENT);
     assert_int_equal(fbr_dispatch_task_cancel(b.d, b.map, 1, &o), 0);
     assert_int_equal(fbr_dispatch_task_cancel(b.d, b.map, 1, &o), -EALREADY);
@@ -664,7 +640,6 @@ static void closing_a_map_tells_its_workers(void **state)
     struct fbr_dispatch_batch batch = grow_to(&b, 16, US), second;
     struct fbr_dispatch_order o;
 
-    (void)state;
     second = next(&b);
     fbr_dispatch_map_close(b.d, b.map);
     check(&b);
@@ -688,7 +663,6 @@ static void a_draining_worker_returns_its_tasks_and_says_when_it_is_empty(void *
     struct fbr_dispatch_batch batch = grow_to(&b, 16, US), second = next(&b), again;
     struct fbr_dispatch_failure f;
 
-    (void)state;
     fbr_dispatch_worker_drain(b.d, batch.worker);
     assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, batch.id);
     assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, second.id);
@@ -715,7 +689,6 @@ static void a_worker_is_drained_after_its_last_task(void **state)
     struct fbr_dispatch_batch batch;
     uint64_t tasks = 0, worker;
 
-    (void)state;
     assert_int_equal(fbr_dispatch_worker_add(b.d, b.now, &b, 10, &worker), 0);
     while (fbr_dispatch_next(b.d, b.now, &batch) > 0) {
         tasks += batch.count;
@@ -734,7 +707,6 @@ static void a_task_that_runs_too_long_is_failed(void **state)
     struct fbr_dispatch_failure f;
     struct fbr_dispatch_order o;
 
-    (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
     batch = next(&b);
     finish(&b, &batch, MS);
@@ -784,7 +756,6 @@ static void unstarted_tasks_are_recalled_for_an_idle_worker(void **state)
     struct fbr_dispatch_batch second, batch = load_worker(&b, 1200 * US, &second), again;
     uint64_t idle;
 
-    (void)state;
     assert_int_equal(batch.count, 3);
     assert_int_equal(second.count, 3);
     idle = add_worker(&b);
@@ -805,7 +776,6 @@ static void a_silent_worker_is_asked_for_what_it_has_not_started(void **state)
     struct bench b = bench_open(1, 0, 0);
     struct fbr_dispatch_batch second, batch = load_worker(&b, 10 * US, &second);
 
-    (void)state;
     b.now += 10 * US;
     add_worker(&b);
     no_order(&b); /* it will soon be through with it */
@@ -848,7 +818,6 @@ static void what_begins_soon_is_not_recalled(void **state)
     struct bench b = bench_open(1, 0, 0);
     struct fbr_dispatch_batch batch = hold_two(&b, 2, 0);
 
-    (void)state;
     b.now += 49 * MS + 500 * US;
     no_order(&b);
     b.now += MS; /* it has begun it, and its first result is on the way */
@@ -865,7 +834,6 @@ static void a_recall_takes_no_longer_than_it_saves(void **state)
     struct bench b = bench_open(1, 0, 0);
     struct fbr_dispatch_batch batch = hold_two(&b, 202, 20 * MS); /* on its way, there and back */
 
-    (void)state;
     b.now += 15 * MS; /* in 35 ms it begins its second task here, in 40 elsewhere */
     no_order(&b);
     b.now += 60 * MS; /* what comes as late as usual is not late */
@@ -880,7 +848,6 @@ static void a_worker_that_has_begun_all_is_asked_once(void **state)
     struct bench b = bench_open(1, 0, 0);
     struct fbr_dispatch_batch batch = hold_two(&b, 2, 0);
 
-    (void)state;
     assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, batch.id);
     assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, 2), 0);
     check(&b);
@@ -937,7 +904,6 @@ static bool live_with(int n)
 
 static void short_memory_is_an_error_and_nothing_else(void **state)
 {
-    (void)state;
 #ifdef SHORT_OF_MEMORY
     for (int n = 0; !live_with(n); n++)
         assert_true(n < 1000);

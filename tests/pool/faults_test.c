@@ -138,32 +138,27 @@ static void freeze_host_and_kill_worker(struct fiber_pool *pool)
 
 static void test_a_host_is_killed(void **state)
 {
-    (void)state;
     survive(2, 2, kill_host);
 }
 
 static void test_all_hosts_are_killed(void **state)
 {
-    (void)state;
     survive(4, 2, kill_all_hosts);
 }
 
 static void test_a_host_is_killed_while_its_workers_are_stopped(void **state)
 {
-    (void)state;
     survive(2, 2, freeze_workers_and_kill_host);
 }
 
 static void test_a_host_and_a_worker_are_killed_in_either_order(void **state)
 {
-    (void)state;
     survive(3, 3, kill_worker_then_host);
     survive(3, 3, kill_host_then_worker);
 }
 
 static void test_a_stopped_host_is_replaced_with_its_workers(void **state)
 {
-    (void)state;
     survive(2, 2, freeze_host_and_kill_worker);
 }
 
@@ -175,7 +170,6 @@ static void freeze_worker(struct fiber_pool *pool)
 
 static void test_a_stopped_worker_is_replaced(void **state)
 {
-    (void)state;
     survive(3, 3, freeze_worker);
 }
 
@@ -222,14 +216,12 @@ static void test_a_job_costs_the_same_connections_whatever_it_holds(void **state
 {
     int of_few = connections_of(4, 2);
 
-    (void)state;
     assert_int_equal(of_few, 4); /* control and data, of two hosts */
     assert_int_equal(connections_of(12, 6), of_few);
 }
 
 static void test_a_pool_closes_while_its_hosts_die(void **state)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct fiber_pool *pool = open_hosted(4, 2);
         pid_t host;
@@ -247,7 +239,6 @@ static void test_hosts_that_were_not_needed_after_all_go(void **state)
 {
     struct fiber_pool *pool = open_hosted(6, 2);
 
-    (void)state;
     assert_ok(fiber_pool_resize(pool, 1)); /* most have not joined yet */
     meet(pool, 1);
     assert_comes(children_active(NULL) == 2);
@@ -268,9 +259,6 @@ static int leave_orphaned(const void *in, size_t len, struct fiber_reply *reply)
 {
     pid_t host = getppid();
 
-    (void)in;
-    (void)len;
-    (void)reply;
     if (atomic_fetch_add(&board->steps, 1))
         return 0;
     atomic_store(&board->step[0], (uint32_t)getpid());
@@ -287,7 +275,6 @@ static void test_a_worker_that_lost_its_host_ends_whatever_it_does_at_exit(void 
     int64_t n = 0;
     pid_t pid;
 
-    (void)state;
     assert_ok(fiber_pool_apply(pool, leave_orphaned, &n, 8, NULL));
     pid = (pid_t)atomic_load(&board->step[0]);
     assert_comes(has_ended(pid));
@@ -329,7 +316,6 @@ static void test_an_engine_that_refuses_jobs_breaks_the_pool(void **state)
 {
     static const char *const env[] = {"FIBER_MOCK=start_fails", NULL};
 
-    (void)state;
     breaks_both_ways((struct fiber_pool_options){.backend = "mock", .job = {.env = env}},
                      "refuses the job");
 }
@@ -340,7 +326,6 @@ static void test_a_pool_waits_for_the_job_that_the_engine_has_taken(void **state
     struct fiber_result *r;
     struct fiber_pool *pool;
 
-    (void)state;
     assert_ok(fiber_config_set("start_patience", "0ms"));
     pool = open_pool_with(
         (struct fiber_pool_options){.min = 20, .max = 20, .backend = "mock", .job = {.env = env}});
@@ -356,7 +341,6 @@ static void test_an_engine_that_drops_jobs_breaks_the_pool(void **state)
 {
     static const char *const env[] = {"FIBER_MOCK=fails_later", NULL};
 
-    (void)state;
     breaks_both_ways((struct fiber_pool_options){.backend = "mock", .job = {.env = env}},
                      "failed it");
 }
@@ -365,7 +349,6 @@ static void test_a_command_that_is_not_there_breaks_the_pool(void **state)
 {
     static const char *const argv[] = {"/nowhere/no-such-program", NULL};
 
-    (void)state;
     breaks_both_ways((struct fiber_pool_options){.serve = 1, .job = {.command = argv}},
                      "no-such-program");
 }
@@ -375,7 +358,6 @@ static void test_a_command_that_never_joins_breaks_the_pool(void **state)
     static const char *const argv[] = {"/bin/sh", "-c", "echo the tables are missing; exit 3",
                                        NULL};
 
-    (void)state;
     breaks_both_ways((struct fiber_pool_options){.serve = 1, .job = {.command = argv}},
                      "the tables are missing");
 }
@@ -383,15 +365,12 @@ static void test_a_command_that_never_joins_breaks_the_pool(void **state)
 /* The host starts; what it is to start does not. */
 static int refuse(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     fprintf(stderr, "no licence\n");
     return 9;
 }
 
 static void test_hosted_workers_that_refuse_break_the_pool(void **state)
 {
-    (void)state;
     breaks_both_ways((struct fiber_pool_options){.init = refuse}, "no licence");
 }
 
@@ -417,7 +396,6 @@ static void test_a_host_that_does_not_start_is_tried_again(void **state)
     int64_t n = 5;
     struct fiber_bytes out;
 
-    (void)state;
     assert_ok(fiber_pool_apply(pool, square, &n, 8, &out));
     assert_int_equal(number(out.data, out.len), 25);
     fiber_bytes_free(&out);
@@ -440,7 +418,6 @@ static void test_a_task_is_not_blamed_when_its_workers_are_evicted(void **state)
     int64_t n = 5;
     struct fiber_bytes out;
 
-    (void)state;
     assert_ok(fiber_pool_apply(pool, taken_away, &n, 8, &out));
     assert_int_equal(number(out.data, out.len), 25);
     assert_int_equal(atomic_load(&board->runs[0]), 7);

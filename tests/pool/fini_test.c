@@ -31,11 +31,6 @@ static _Atomic int called, over;
 
 static void on_done(void *user, size_t index, int code, const void *data, size_t len)
 {
-    (void)user;
-    (void)index;
-    (void)code;
-    (void)data;
-    (void)len;
     check(!atomic_load(&over));
     atomic_fetch_add(&called, 1);
 }
@@ -58,7 +53,6 @@ static int one_after_another(void *user, struct fiber_bytes *in)
 {
     static int64_t n;
 
-    (void)user;
     n++;
     *in = (struct fiber_bytes){&n, sizeof(n)};
     return 1;
@@ -69,7 +63,6 @@ static void *wait_for_imap(void *arg)
     struct fiber_bytes out;
     struct fiber_imap *it;
 
-    (void)arg;
     check(fiber_pool_imap(the_pool, wait_at_gate, one_after_another, NULL, WINDOW, 0, NULL, &it) ==
           0);
     check(fiber_imap_next(it, NULL, &out, -1) == -ESHUTDOWN);
@@ -79,7 +72,6 @@ static void *wait_for_imap(void *arg)
 
 static void *wait_for_drain(void *arg)
 {
-    (void)arg;
     check(fiber_pool_drain(the_pool, -1) == 0);
     return NULL;
 }
@@ -135,7 +127,6 @@ static int fini_hosts(void)
 
 static void *end_it(void *arg)
 {
-    (void)arg;
     fiber_fini();
     check(children_active(NULL) == 0);
     return NULL;
@@ -179,11 +170,6 @@ static int leave_unclosed(void)
 
 static void leave_now(void *user, size_t index, int code, const void *data, size_t len)
 {
-    (void)user;
-    (void)index;
-    (void)code;
-    (void)data;
-    (void)len;
     exit(7);
 }
 
@@ -428,62 +414,52 @@ static void expect(const char *role)
 
 static void test_fini_ends_open_pools_and_their_waiters(void **state)
 {
-    (void)state;
     expect("fini");
 }
 
 static void test_fini_ends_pools_with_several_workers_in_a_job(void **state)
 {
-    (void)state;
     expect("fini_hosts");
 }
 
 static void test_several_threads_may_call_fini_at_once(void **state)
 {
-    (void)state;
     for (int i = 0; i < 5; i++)
         expect("fini_in_threads");
 }
 
 static void test_fini_does_not_wait_for_a_stopped_host(void **state)
 {
-    (void)state;
     expect("fini_stopped_host");
 }
 
 static void test_exit_does_the_same(void **state)
 {
-    (void)state;
     expect("exit");
 }
 
 static void test_pools_that_nobody_closed_are_no_leak(void **state)
 {
-    (void)state;
     expect("unclosed");
 }
 
 static void test_a_pool_may_be_closed_while_the_program_ends(void **state)
 {
-    (void)state;
     expect("close_and_fini");
 }
 
 static void test_fini_ends_workers_that_never_joined(void **state)
 {
-    (void)state;
     expect("starting");
 }
 
 static void test_a_fork_child_gets_errors_and_harms_nothing(void **state)
 {
-    (void)state;
     expect("fork");
 }
 
 static void test_exit_in_a_callback_ends_the_program(void **state)
 {
-    (void)state;
     expect("callback");
     expect("callback_of_death");
     expect("callback_of_cancel");
@@ -493,14 +469,12 @@ static void test_exit_in_a_callback_ends_the_program(void **state)
 
 static int make_board(void **state)
 {
-    (void)state;
     board_make();
     return 0;
 }
 
 static int drop_board(void **state)
 {
-    (void)state;
     board_drop();
     return 0;
 }

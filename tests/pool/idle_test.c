@@ -21,7 +21,6 @@ static void test_idle_for_70_seconds_between_maps(void **state)
     int64_t before[3] = {0}, n;
     struct fiber_worker_stats w[4];
 
-    (void)state;
     meet(pool, 3);
     map_squares(pool);
     assert_int_equal(fiber_pool_worker_stats(pool, w, 4), 3);

@@ -56,7 +56,6 @@ static void test_100000_inputs_of_4_kib_are_never_in_memory_at_once(void **state
     long before = resident_kib(), most = 0;
     struct fiber_imap *it;
 
-    (void)state;
     assert_ok(fiber_pool_imap(pool, echo, next_input, &s, 200, 0, NULL, &it));
     for (size_t i = 0; i < n; i++) {
         struct fiber_bytes out;
@@ -96,7 +95,6 @@ static void test_unordered_results_pass_one_that_is_late(void **state)
     struct fiber_bytes out;
     size_t index = 0;
 
-    (void)state;
     assert_ok(
         fiber_pool_imap(pool, first_waits, next_input, &s, 10, FIBER_IMAP_UNORDERED, NULL, &it));
     for (int i = 0; i < 500; i++) {
@@ -124,7 +122,6 @@ static void test_ordered_results_wait_for_the_first_and_no_longer_than_asked(voi
     struct fiber_bytes out;
     size_t index;
 
-    (void)state;
     assert_ok(fiber_pool_imap(pool, first_waits, next_input, &s, 7, 0, NULL, &it));
     assert_int_equal(fiber_imap_next(it, &index, &out, 0), -ETIMEDOUT);
     assert_int_equal(wait_for(&board->arrived, 1), 0);
@@ -149,7 +146,6 @@ static void test_a_source_without_inputs_ends_at_once(void **state)
     struct fiber_imap *it;
     struct fiber_bytes out;
 
-    (void)state;
     assert_ok(fiber_pool_imap(pool, square, next_input, &s, 0, 0, NULL, &it));
     assert_int_equal(fiber_imap_next(it, NULL, &out, -1), 0);
     fiber_imap_close(it);
@@ -162,7 +158,6 @@ static void test_inputs_may_be_empty_and_large(void **state)
     static const size_t lens[] = {0, 1, 100000, 1024 * 1024};
     struct fiber_pool *pool = open_pool(2);
 
-    (void)state;
     for (size_t k = 0; k < sizeof(lens) / sizeof(lens[0]); k++) {
         struct source s = make_source(20, lens[k]);
         struct fiber_imap *it;
@@ -191,7 +186,6 @@ static void test_a_tasks_error_is_told_and_the_next_call_goes_on(void **state)
     char text[32];
     size_t index;
 
-    (void)state;
     assert_ok(fiber_pool_imap(pool, refuse_odd, next_input, &s, 0, 0, NULL, &it));
     for (size_t i = 0; i < 100; i++) {
         int rc = fiber_imap_next(it, &index, &out, WAIT_MS);
@@ -216,7 +210,6 @@ static void test_an_error_of_the_source_comes_behind_what_it_gave(void **state)
     struct fiber_imap *it;
     struct fiber_bytes out;
 
-    (void)state;
     s.fails_at = 30;
     assert_ok(fiber_pool_imap(pool, square, next_input, &s, 100, 0, NULL, &it));
     for (int i = 0; i < 30; i++) {
@@ -238,7 +231,6 @@ static void test_closing_early_cancels_what_runs(void **state)
     struct fiber_imap *it;
     struct fiber_bytes out;
 
-    (void)state;
     for (int round = 0; round < 20; round++) {
         assert_ok(
             fiber_pool_imap(pool, square, next_input, &s, 50, FIBER_IMAP_UNORDERED, NULL, &it));
@@ -266,7 +258,6 @@ static void test_a_pool_that_closes_ends_the_iteration(void **state)
     struct fiber_bytes out;
     int cancelled = 0, rc;
 
-    (void)state;
     assert_ok(fiber_pool_imap(pool, first_waits, next_input, &s, 20, 0, NULL, &it));
     assert_int_equal(fiber_imap_next(it, NULL, &out, 0), -ETIMEDOUT);
     assert_int_equal(wait_for(&board->arrived, 1), 0);
@@ -293,7 +284,6 @@ static void test_a_killer_in_a_stream_is_blamed_and_the_rest_comes(void **state)
     struct fiber_bytes out;
     size_t index;
 
-    (void)state;
     assert_ok(fiber_pool_imap(pool, die_at_13, next_input, &s, 0, 0, NULL, &it));
     for (size_t i = 0; i < 200; i++) {
         assert_int_equal(fiber_imap_next(it, &index, &out, WAIT_MS), i == 13 ? -EOWNERDEAD : 1);
@@ -337,7 +327,6 @@ static void test_callbacks_see_a_result_that_the_program_has_freed(void **state)
     struct fiber_bytes out;
     struct fiber_imap *it;
 
-    (void)state;
     o.on_done = look_late;
     o.user = &l;
     assert_ok(fiber_pool_imap(pool, square, next_input, &s, 2, 0, &o, &it));
@@ -378,7 +367,6 @@ static void test_an_input_that_cannot_be_sent_ends_the_iteration(void **state)
     struct fiber_bytes out;
     struct fiber_imap *it;
 
-    (void)state;
     assert_ok(fiber_config_set("max_message", "1Mi"));
     for (int i = 0; i < 2; i++) {
         assert_ok(fiber_pool_imap(pool, square, give, &given[i], 0, 0, NULL, &it));
@@ -394,8 +382,6 @@ static void test_an_input_that_cannot_be_sent_ends_the_iteration(void **state)
 /* As a function of the program that returns errno. */
 static int return_a_number(void *user, struct fiber_bytes *in)
 {
-    (void)user;
-    (void)in;
     return 5;
 }
 
@@ -405,7 +391,6 @@ static void test_a_source_that_returns_another_number_ends_the_iteration(void **
     struct fiber_bytes out;
     struct fiber_imap *it;
 
-    (void)state;
     assert_ok(fiber_pool_imap(pool, square, return_a_number, NULL, 0, 0, NULL, &it));
     assert_int_equal(fiber_imap_next(it, NULL, &out, -1), -EIO);
     assert_contains(fiber_last_error(), "returned 5");
@@ -418,7 +403,6 @@ static void test_wrong_arguments_are_refused(void **state)
     struct fiber_pool *pool = open_pool(1);
     struct fiber_imap *it = NULL;
 
-    (void)state;
     assert_int_equal(fiber_pool_imap(pool, square, NULL, NULL, 0, 0, NULL, &it), -EINVAL);
     assert_int_equal(fiber_pool_imap(pool, NULL, next_input, NULL, 0, 0, NULL, &it), -EINVAL);
     assert_int_equal(fiber_pool_imap(pool, square, next_input, NULL, 0, 2, NULL, &it), -EINVAL);

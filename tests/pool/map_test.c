@@ -27,7 +27,6 @@ static void test_a_map_returns_results_in_order(void **state)
 {
     struct fiber_pool *pool = open_pool(3);
 
-    (void)state;
     map_squares(pool, 20000, NULL);
     map_squares(pool, 1, NULL);
     map_squares(pool, 7, NULL);
@@ -39,7 +38,6 @@ static void test_a_map_of_nothing_is_done_at_once(void **state)
     struct fiber_pool *pool = open_pool(1);
     struct fiber_result *r;
 
-    (void)state;
     assert_ok(fiber_pool_map(pool, square, NULL, 8, NULL, 8, 0, NULL));
     assert_ok(fiber_pool_map_async(pool, echo, NULL, 0, NULL, &r));
     assert_ok(fiber_result_wait(r, 0));
@@ -58,7 +56,6 @@ static void test_inputs_and_results_may_be_empty(void **state)
     const void *data;
     size_t len = 1;
 
-    (void)state;
     assert_ok(fiber_pool_map(pool, echo, NULL, 0, NULL, 0, 100, NULL));
     assert_ok(fiber_pool_map_async(pool, echo, in, 100, NULL, &r));
     assert_ok(fiber_result_wait(r, WAIT_MS));
@@ -77,7 +74,6 @@ static void test_results_have_any_length(void **state)
     char *text = malloc(3000);
     struct fiber_result *r;
 
-    (void)state;
     for (size_t i = 0; i < 3000; i++) {
         text[i] = (char)('a' + i % 26);
         in[i] = (struct fiber_bytes){text, i};
@@ -115,7 +111,6 @@ static void test_a_mebibyte_in_and_out(void **state)
     struct fiber_bytes in[40];
     struct fiber_result *r;
 
-    (void)state;
     for (unsigned i = 0; i < 40; i++)
         in[i] = (struct fiber_bytes){pattern(MIB + i, i), MIB + i};
     assert_ok(fiber_pool_map_async(pool, echo, in, 40, NULL, &r));
@@ -140,7 +135,6 @@ static void test_inputs_around_each_limit(void **state)
     static const size_t limits[] = {8, 4096, 16384, 65536, 262144, MIB, 4 * MIB};
     struct fiber_pool *pool = open_pool(2);
 
-    (void)state;
     for (size_t k = 0; k < sizeof(limits) / sizeof(limits[0]); k++) {
         struct fiber_bytes in[17];
         struct fiber_result *r;
@@ -185,7 +179,6 @@ static void test_a_result_of_more_than_64_mebibytes(void **state)
     struct fiber_bytes out;
     const uint8_t *bytes;
 
-    (void)state;
     assert_ok(fiber_pool_apply(pool, fill, &n, sizeof(n), &out));
     assert_int_equal(out.len, n);
     bytes = out.data;
@@ -203,7 +196,6 @@ static void test_an_input_of_more_than_64_mebibytes(void **state)
     uint8_t *in = pattern(len, 7);
     struct fiber_bytes out;
 
-    (void)state;
     assert_ok(fiber_pool_apply(pool, echo, in, len, &out));
     assert_int_equal(out.len, len);
     assert_int_equal(memcmp(out.data, in, len), 0);
@@ -221,7 +213,6 @@ static void test_a_user_error_is_a_result_with_its_text(void **state)
     struct fiber_result *r;
     size_t first = 99;
 
-    (void)state;
     for (int i = 0; i < 100; i++) {
         in[i] = i;
         out[i] = -1;
@@ -258,7 +249,6 @@ static void test_the_errors_of_a_large_map_are_read_at_once(void **state)
     int64_t *in = malloc(ALL_ODD * sizeof(*in)), *out = calloc(ALL_ODD, sizeof(*out));
     struct fiber_result *r;
 
-    (void)state;
     assert_true(in && out);
     for (int i = 0; i < ALL_ODD; i++)
         in[i] = 2 * i + 1;
@@ -286,7 +276,6 @@ static void test_a_bare_code_gets_a_text(void **state)
     struct fiber_pool *pool = open_pool(1);
     struct fiber_bytes out = {NULL, 1};
 
-    (void)state;
     assert_int_equal(fiber_pool_apply(pool, return_7, "x", 1, &out), -EIO);
     assert_contains(fiber_last_error(), "7");
     assert_null(out.data);
@@ -299,7 +288,6 @@ static void test_a_result_of_the_wrong_size_is_that_tasks_error(void **state)
     int64_t in[3] = {1, 2, 3};
     int32_t out[3];
 
-    (void)state;
     assert_int_equal(fiber_pool_map(pool, square, in, 8, out, 4, 3, NULL), -EMSGSIZE);
     assert_contains(fiber_last_error(), "8 bytes, but an item of the array has 4");
     fiber_pool_close(pool);
@@ -314,7 +302,6 @@ static void test_wrong_arguments_are_refused(void **state)
     struct fiber_result *r = NULL;
     int64_t in = 1, out;
 
-    (void)state;
     short_size.size = 4;
     below.retries = -3;
     assert_int_equal(fiber_pool_map(pool, NULL, &in, 8, &out, 8, 1, NULL), -EINVAL);
@@ -336,7 +323,6 @@ static void test_apply_returns_one_result(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
 
-    (void)state;
     for (int64_t i = 0; i < 300; i++) {
         struct fiber_bytes out;
 
@@ -354,7 +340,6 @@ static void test_apply_async_copies_its_input(void **state)
     struct fiber_result *r[50];
     int64_t n;
 
-    (void)state;
     for (n = 0; n < 50; n++)
         assert_ok(fiber_pool_apply_async(pool, square, &n, sizeof(n), NULL, &r[n]));
     n = -1;
@@ -378,7 +363,6 @@ static void test_a_chunk_hint_makes_large_first_messages(void **state)
     uint32_t arrived;
     uint64_t before;
 
-    (void)state;
     meet(pool, 2);
     o.chunk = 100;
     arrived = atomic_load(&board->arrived);
@@ -403,7 +387,6 @@ static void test_higher_priorities_go_first(void **state)
     struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_result *gate, *r[30];
 
-    (void)state;
     gate = apply_later(pool, wait_at_gate, 0, NULL);
     assert_int_equal(wait_for(&board->arrived, 1), 0);
     for (int i = 0; i < 30; i++) {
@@ -430,7 +413,6 @@ static void test_one_task_can_be_waited_for(void **state)
     struct fiber_result *gate = apply_later(pool, wait_at_gate, 3, NULL), *r;
     struct fiber_bytes in[2] = {{"a", 1}, {"b", 1}};
 
-    (void)state;
     assert_int_equal(wait_for(&board->arrived, 1), 0);
     assert_ok(fiber_pool_map_async(pool, echo, in, 2, NULL, &r));
     assert_ok(fiber_result_wait_task(r, 1, WAIT_MS));
@@ -455,7 +437,6 @@ static void test_20000_queued_maps(void **state)
     struct fiber_result **r = calloc(QUEUED, sizeof(struct fiber_result *)), *gate[2];
     int64_t *in = calloc(2 * QUEUED, sizeof(*in)), *out = calloc(2 * QUEUED, sizeof(*out));
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         gate[i] = apply_later(pool, wait_at_gate, i, NULL);
     assert_int_equal(wait_for(&board->arrived, 2), 0);
@@ -516,7 +497,6 @@ static void test_eight_threads_share_a_pool(void **state)
     struct fiber_pool *pool = open_pool(3);
     struct thread_work work[8];
 
-    (void)state;
     for (int i = 0; i < 8; i++) {
         work[i] = (struct thread_work){.pool = pool, .id = i};
         assert_int_equal(pthread_create(&work[i].thread, NULL, use_pool, &work[i]), 0);

@@ -135,7 +135,6 @@ static void test_memory_is_refused_to_our_threads(void **state)
     int rounds = number_text ? atoi(number_text) : 6;
     struct fiber_pool *pool;
 
-    (void)state;
     print_message("OOM_SEED=%llu OOM_ROUNDS=%d\n", (unsigned long long)seed, rounds);
     atomic_store(&random_state, seed);
     spared = true; /* this thread: oom_test.c is about it */
@@ -159,7 +158,6 @@ static int be_short(const void *arg, size_t len)
 
 static void test_memory_is_refused_to_workers(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct fiber_pool *pool =
             open_pool_with((struct fiber_pool_options){.min = 3,

@@ -57,7 +57,6 @@ static void test_opening(void **state)
                                    .init_len = strlen(board_path) + 1,
                                    .job = {.env = env}};
 
-    (void)state;
     each_refusal(k, fiber_pool_open(&pool, &o), {
         check_works(pool);
         fiber_pool_close(pool);
@@ -70,7 +69,6 @@ static void test_opening_of_idle_pools(void **state)
     struct fiber_pool_options o = {.size = sizeof(o), .min = 1, .max = 1};
     struct fiber_pool *pool = NULL;
 
-    (void)state;
     each_refusal(k, fiber_pool_open(&pool, &o), {
         assert_ok(fiber_pool_wait_workers(pool, 1, WAIT_MS));
         fiber_pool_close(pool);
@@ -84,7 +82,6 @@ static void test_maps(void **state)
     struct fiber_bytes bytes[20];
     struct fiber_result *r;
 
-    (void)state;
     meet(pool, 2);
     for (int i = 0; i < 20; i++)
         bytes[i] = (struct fiber_bytes){&in[i], 8};
@@ -112,7 +109,6 @@ static void test_applies(void **state)
     int64_t n = 5;
     struct fiber_result *r;
 
-    (void)state;
     meet(pool, 2);
     each_refusal(k, fiber_pool_apply(pool, square, &n, 8, &out), {
         assert_int_equal(number(out.data, out.len), 25);
@@ -166,7 +162,6 @@ static void test_common_inputs_of_workers_that_share_a_host(void **state)
     struct fiber_pool *pool =
         open_pool_with((struct fiber_pool_options){.min = 3, .max = 3, .workers_per_job = 3});
 
-    (void)state;
     meet(pool, 3);
     each_refusal(k, map_with_common(pool, (char)k), meet(pool, 3));
     check_works(pool);
@@ -212,7 +207,6 @@ static void test_common_inputs_of_new_workers(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
 
-    (void)state;
     assert_ok(map_with_common(pool, 'a'));
     replace_worker(pool);
     each_refusal(k, map_before_kills(pool), replace_worker(pool));
@@ -250,7 +244,6 @@ static void test_streams(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
 
-    (void)state;
     meet(pool, 2);
     each_refusal(k, iterate(pool), );
     check_works(pool);
@@ -262,7 +255,6 @@ static int wait_for_turn(const void *in, size_t len, struct fiber_reply *reply)
 {
     int64_t n = number(in, len);
 
-    (void)reply;
     add(&board->arrived);
     return wait_for(&board->gate, (uint32_t)n);
 }
@@ -295,7 +287,6 @@ static void test_cancelling(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
 
-    (void)state;
     each_refusal(k, cancel_one(pool, 1), );
     each_refusal(k, cancel_one(pool, 2), );
     check_works(pool);
@@ -306,7 +297,6 @@ static void test_resizing(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
 
-    (void)state;
     for (int round = 0; round < 3; round++) {
         each_refusal(k, fiber_pool_resize(pool, 3), meet(pool, 1));
         each_refusal(k, fiber_pool_resize(pool, 1), check_works(pool));
@@ -326,7 +316,6 @@ static void test_closing(void **state)
 {
     struct fiber_pool *pool = NULL;
 
-    (void)state;
     /* The pool that each round closes is opened by the round before. */
     pool = open_pool(2);
     meet(pool, 2);
@@ -341,8 +330,6 @@ static void test_closing(void **state)
 
 static int exit_with_3(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return 3;
 }
 
@@ -351,7 +338,6 @@ static void test_processes(void **state)
     struct fiber_process *p;
     int code = 0;
 
-    (void)state;
     each_refusal(k, fiber_process_start(&p, exit_with_3, "arg", 4, NULL), {
         assert_ok(fiber_process_join(p, WAIT_MS));
         assert_ok(fiber_process_exitcode(p, &code));

@@ -66,7 +66,6 @@ static void test_callbacks_see_each_result_once_before_the_map_is_done(void **st
     int64_t in[1000], out[1000];
     struct fiber_result *r;
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         in[i] = i;
         bytes[i] = (struct fiber_bytes){&in[i], sizeof(in[i])};
@@ -117,7 +116,6 @@ static void test_a_callback_may_submit_cancel_and_close(void **state)
     struct seen s = {.pool = open_pool(2)};
     struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
 
-    (void)state;
     o.on_done = chain;
     o.user = &s;
     s.r = apply_later(s.pool, wait_at_gate, 1, &o); /* its callback must find s.r set */
@@ -135,7 +133,6 @@ static void wait_for_others(void *user, size_t index, int code, const void *data
     struct fiber_bytes out;
     struct fiber_done done;
 
-    (void)index, (void)code, (void)data, (void)len;
     s->wrong += fiber_result_wait(s->r, -1) != -EDEADLK;
     s->wrong += fiber_result_wait(s->r, 0) != -ETIMEDOUT;
     s->wrong += fiber_result_wait_task(s->r, 0, 60000) != -EDEADLK;
@@ -153,7 +150,6 @@ static void test_a_callback_may_not_wait(void **state)
     struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_result *first;
 
-    (void)state;
     o.on_done = wait_for_others;
     o.user = &s;
     s.r = apply_later(s.pool, wait_at_gate, 1, NULL);
@@ -188,7 +184,6 @@ static void test_cancelled_tasks_call_back_too(void **state)
     struct seen s = {0};
     struct fiber_result *r;
 
-    (void)state;
     o.on_done = count_cancelled;
     o.user = &s;
     assert_ok(fiber_pool_map_async(pool, until_cancelled, in, 100, &o, &r));
@@ -210,7 +205,6 @@ static void test_a_cancelled_map_stops_its_running_tasks(void **state)
     struct fiber_result *r;
     int64_t n = 3;
 
-    (void)state;
     assert_ok(fiber_pool_map_async(pool, until_cancelled, in, 100, NULL, &r));
     assert_int_equal(wait_for(&board->arrived, 2), 0);
     assert_ok(fiber_result_cancel(r));
@@ -267,7 +261,6 @@ static void test_a_cancelled_task_is_interrupted(void **state)
     struct fiber_pool *pool = open_pool(1);
     int64_t n = 3;
 
-    (void)state;
     cancel_interruptible(pool, true);
     assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
     assert_int_equal(stats_of(pool).deaths, 0);
@@ -279,7 +272,6 @@ static void test_an_interrupted_task_that_runs_on_ends_its_worker(void **state)
     struct fiber_pool *pool;
     int64_t n = 3;
 
-    (void)state;
     assert_ok(fiber_config_set("grace", "2s")); /* in which the worker has to interrupt the task */
     pool = open_pool(1);
     cancel_interruptible(pool, false);
@@ -296,7 +288,6 @@ static void test_a_waiting_and_a_running_task_can_be_cancelled(void **state)
     struct fiber_result *running, *waiting;
     int64_t n = 5, numbers[3] = {7, 8, 9}, out[3];
 
-    (void)state;
     assert_ok(fiber_pool_map_async(pool, until_cancelled, in, 1, NULL, &running));
     assert_int_equal(wait_for(&board->arrived, 1), 0);
     assert_ok(fiber_pool_map_array(pool, count_run, numbers, 8, out, 8, 3, NULL, &waiting));
@@ -329,7 +320,6 @@ static void test_a_task_behind_the_running_one_can_be_cancelled(void **state)
     int64_t in[4] = {0, 1, 2, 3}, out[4] = {-1, -1, -1, -1};
     struct fiber_result *r;
 
-    (void)state;
     o.chunk = 2; /* half of what waits goes to one worker */
     assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, 8, out, 8, 4, &o, &r));
     assert_int_equal(wait_for(&board->arrived, 1), 0);
@@ -353,7 +343,6 @@ static void test_closing_a_result_cancels_it(void **state)
     int64_t *in = calloc(1000, sizeof(*in)), *out = calloc(1000, sizeof(*out));
     struct fiber_result *r;
 
-    (void)state;
     for (int round = 0; round < 50; round++) {
         assert_ok(fiber_pool_map_array(pool, square, in, 8, out, 8, 1000, NULL, &r));
         fiber_result_close(r);
@@ -385,7 +374,6 @@ static void test_a_task_over_its_time_fails_and_the_rest_goes_on(void **state)
     struct fiber_result *r;
     double before;
 
-    (void)state;
     meet(pool, 2);
     for (int i = 0; i < 20; i++)
         in[i] = i < 16 ? 2 * i : 2 * i + 1; /* the last four hang */
@@ -418,7 +406,6 @@ static void test_a_time_limit_runs_from_the_tasks_start(void **state)
     struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     int64_t in[400], out[400];
 
-    (void)state;
     meet(pool, 1);
     for (int i = 0; i < 400; i++)
         in[i] = i;
@@ -433,8 +420,6 @@ static void test_a_time_limit_runs_from_the_tasks_start(void **state)
 
 static void note_code(void *user, size_t index, int code, const void *data, size_t len)
 {
-    (void)data;
-    (void)len;
     ((int *)user)[index] = code;
 }
 
@@ -447,7 +432,6 @@ static void test_a_map_over_its_time_is_cancelled(void **state)
     int64_t in[20], out[20];
     struct fiber_result *r;
 
-    (void)state;
     meet(pool, 2);
     for (int i = 0; i < 20; i++)
         in[i] = i < 16 ? 2 * i : 2 * i + 1; /* the last four hang */
@@ -479,7 +463,6 @@ static void test_the_time_of_a_map_runs_while_no_worker_does(void **state)
     struct fiber_pool *pool;
     int64_t in = 3;
 
-    (void)state;
     assert_ok(fiber_pool_open(&pool, &po));
     assert_ok(fiber_pool_apply_async(pool, square, &in, 8, &o, &r));
     assert_ok(fiber_result_wait(r, WAIT_MS));
@@ -496,7 +479,6 @@ static void test_without_retries_a_task_is_lost_with_its_worker(void **state)
     struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_result *r;
 
-    (void)state;
     o.retries = FIBER_RETRIES_NONE;
     r = apply_later(pool, kill_worker, 5, &o);
     assert_ok(fiber_result_wait(r, WAIT_MS));
@@ -515,7 +497,6 @@ static void test_one_retry_is_one_more_run(void **state)
     struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_result *r;
 
-    (void)state;
     o.retries = 1;
     r = apply_later(pool, kill_worker, 6, &o);
     assert_ok(fiber_result_wait(r, WAIT_MS));
@@ -540,7 +521,6 @@ static void test_a_task_that_recovers_is_delivered(void **state)
     struct fiber_pool *pool = open_pool(2);
     struct fiber_result *r = apply_later(pool, die_twice, 9, NULL);
 
-    (void)state;
     assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(number_of(r, 0), 81);
     assert_int_equal(atomic_load(&board->runs[9]), 3);
@@ -586,7 +566,6 @@ static void test_a_killer_is_blamed_with_three_reports_and_nobody_else(void **st
 {
     struct fiber_pool *pool = open_pool(3);
 
-    (void)state;
     check_blamed(pool, FIBER_RETRIES_DEFAULT);
     check_blamed(pool, FIBER_RETRIES_UNLIMITED);
     check_blamed(pool, 10);
@@ -608,7 +587,6 @@ static void test_a_worker_that_exits_0_in_a_task_is_a_death(void **state)
     struct fiber_pool *pool = open_pool(2);
     int64_t in[100], out[100];
 
-    (void)state;
     for (int i = 0; i < 100; i++)
         in[i] = i;
     assert_ok(fiber_pool_map(pool, exit_0, in, 8, out, 8, 100, NULL));
@@ -621,7 +599,6 @@ static void test_a_worker_that_exits_0_in_a_task_is_a_death(void **state)
 
 static void *exit_in_thread(void *arg)
 {
-    (void)arg;
     exit(0);
 }
 
@@ -669,7 +646,6 @@ static void check_exits(int workers_per_job)
 
 static void test_what_was_done_before_a_worker_exits_is_not_done_again(void **state)
 {
-    (void)state;
     check_exits(1);
     for (int i = 0; i < 32; i++)
         atomic_store(&board->runs[i], 0);
@@ -685,7 +661,6 @@ static void test_closing_a_pool_cancels_its_work(void **state)
     int64_t n = 4;
     struct fiber_result *done, *running, *late;
 
-    (void)state;
     assert_ok(fiber_pool_apply_async(pool, square, &n, 8, NULL, &done));
     assert_ok(fiber_result_wait(done, WAIT_MS));
     assert_ok(fiber_pool_map_async(pool, wait_at_gate, in, 100, NULL, &running));
@@ -721,7 +696,6 @@ static void test_closing_a_pool_wakes_those_who_wait(void **state)
     struct fiber_pool *pool = open_pool(1);
     struct waiter w = {.r = apply_later(pool, wait_at_gate, 1, NULL)};
 
-    (void)state;
     assert_int_equal(wait_for(&board->arrived, 1), 0);
     pthread_create(&w.thread, NULL, wait_in_thread, &w);
     fiber_pool_close(pool);
@@ -733,7 +707,6 @@ static void test_closing_a_pool_wakes_those_who_wait(void **state)
 
 static void test_a_pool_closes_before_its_workers_have_started(void **state)
 {
-    (void)state;
     for (int i = 0; i < 10; i++)
         fiber_pool_close(open_pool(1 + i % 4));
 }

@@ -40,13 +40,11 @@ static void run_workers(int n)
 
 static void test_256_workers(void **state)
 {
-    (void)state;
     run_workers(256);
 }
 
 static void test_1024_workers(void **state)
 {
-    (void)state;
     run_workers(SANITIZED ? 300 : 1024);
 }
 

@@ -385,7 +385,6 @@ static void one_pool(void)
 
 static void test_a_storm(void **state)
 {
-    (void)state;
     print_message("STORM_SEED=%llu STORM_EVENTS=%d STORM_POOLS=%d\n", (unsigned long long)seed,
                   events, pools);
     random_state = seed;

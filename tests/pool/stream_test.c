@@ -69,7 +69,6 @@ static void test_results_say_whose_they_are(void **state)
                         *even = open_stream(pool, refuse_odd, &b);
     struct fiber_done d;
 
-    (void)state;
     for (int i = 0; i < 10; i++) {
         assert_int_equal(put(squares, i), i);
         assert_int_equal(put(even, i), i);
@@ -108,7 +107,6 @@ static void test_100000_puts(void **state)
     struct fiber_stream *s = open_stream(pool, square, NULL);
     pthread_t thread;
 
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, put_all, s), 0);
     take_squares(pool, SANITIZED ? 10000 : 100000);
     pthread_join(thread, NULL);
@@ -124,7 +122,6 @@ static void test_put_does_not_wait_and_many_are_one_call(void **state)
     struct fiber_bytes bytes[1000];
     uint64_t first;
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         in[i] = i;
         bytes[i] = (struct fiber_bytes){&in[i], sizeof(in[i])};
@@ -149,7 +146,6 @@ static void test_a_task_is_cancelled(void **state)
     struct fiber_stream *s = open_stream(pool, wait_at_gate, NULL);
     struct fiber_done d;
 
-    (void)state;
     for (int i = 0; i < 6; i++)
         put(s, i);
     assert_int_equal(wait_for(&board->arrived, 1), 0);
@@ -172,7 +168,6 @@ static void test_a_close_drops_what_is_done_and_cancels_the_rest(void **state)
     struct fiber_stream *gone = open_stream(pool, square, NULL),
                         *runs = open_stream(pool, until_cancelled, NULL), *stays;
 
-    (void)state;
     for (int i = 0; i < 100; i++)
         put(gone, i);
     assert_ok(fiber_pool_drain(pool, WAIT_MS)); /* all are done, none is taken */
@@ -233,7 +228,6 @@ static void test_each_result_comes_once_while_workers_are_killed_and_resized(voi
     uint64_t n = 0, taken = 0, failed = 0;
     bool *seen = calloc(1000000, 1);
 
-    (void)state;
     assert_ok(fiber_stream_open(&s, pool, arrive_and_square, &opts, NULL));
     assert_int_equal(pthread_create(&thread, NULL, disturb, pool), 0);
     while (!atomic_load(&board->gate) || taken < n) {
@@ -267,7 +261,6 @@ static void test_a_task_that_kills_its_workers_is_blamed(void **state)
     struct fiber_stream *s = open_stream(pool, kill_worker, NULL);
     struct fiber_done d;
 
-    (void)state;
     put(s, 7);
     d = take(pool);
     assert_true(is_blamed(d.code, d.bytes.data, d.bytes.len));
@@ -292,7 +285,6 @@ static void test_an_error_of_bytes_arrives_whole(void **state)
     const void *data;
     size_t len;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct fiber_done d;
 
@@ -327,7 +319,6 @@ static void test_the_descriptor_is_readable_while_there_are_results(void **state
     int fd = fiber_pool_take_fd(pool);
     struct pollfd p = {.fd = fd, .events = POLLIN};
 
-    (void)state;
     assert_true(fd >= 0);
     put(s, 0);
     put(s, 1);
@@ -373,7 +364,6 @@ static void test_the_end_of_the_pool_wakes_takers(void **state)
     const struct fiber_bytes in = {NULL, 0};
     pthread_t threads[2];
 
-    (void)state;
     for (int i = 0; i < 20; i++)
         put(s, i);
     assert_int_equal(pthread_create(&threads[0], NULL, take_until_the_end, &a), 0);
@@ -391,8 +381,6 @@ static void test_the_end_of_the_pool_wakes_takers(void **state)
 
 static int refuse(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return -EPERM;
 }
 
@@ -404,7 +392,6 @@ static void test_a_pool_that_cannot_start_fails_the_stream(void **state)
     const struct fiber_bytes in = {NULL, 0};
     struct fiber_done d;
 
-    (void)state;
     put(s, 1);
     d = take(pool);
     assert_int_equal(d.code, -ECHILD);
@@ -421,7 +408,6 @@ static void test_waiting_for_workers(void **state)
 {
     struct fiber_pool *pool = open_pool(3);
 
-    (void)state;
     assert_ok(fiber_pool_wait_workers(pool, 3, WAIT_MS));
     assert_int_equal(atomic_load(&board->inits), 3);
     assert_int_equal(fiber_pool_wait_workers(pool, 4, 0), -ETIMEDOUT);
@@ -438,7 +424,6 @@ static void test_wrong_calls(void **state)
     struct fiber_stream *s;
     const struct fiber_bytes in = {NULL, 8};
 
-    (void)state;
     assert_int_equal(fiber_stream_open(&s, NULL, square, NULL, NULL), -EINVAL);
     assert_int_equal(fiber_stream_open(&s, pool, NULL, NULL, NULL), -EINVAL);
     assert_int_equal(fiber_stream_open(&s, pool, square, &opts, NULL), -EINVAL);

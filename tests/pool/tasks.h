@@ -217,8 +217,6 @@ static inline int wait_at_gate(const void *in, size_t len, struct fiber_reply *r
 /* Works until nobody wants the result. */
 static inline int until_cancelled(const void *in, size_t len, struct fiber_reply *reply)
 {
-    (void)in;
-    (void)len;
     add(&board->arrived);
     while (!fiber_reply_cancelled(reply))
         nap_us(1000);
@@ -264,7 +262,6 @@ static inline int kill_worker(const void *in, size_t len, struct fiber_reply *re
 {
     int64_t n = number(in, len);
 
-    (void)reply;
     if (n >= 0 && n < CELLS)
         add(&board->runs[n]);
     raise(SIGKILL);
@@ -276,8 +273,6 @@ static inline int notify_pid(const void *in, size_t len, struct fiber_reply *rep
 {
     int64_t pid = getpid();
 
-    (void)in;
-    (void)len;
     return fiber_reply_write(reply, &pid, sizeof(pid));
 }
 
@@ -395,7 +390,6 @@ static int children_before, descriptors_before;
 
 static inline int board_setup(void **state)
 {
-    (void)state;
     board_make();
     children_before = children_active(NULL);
     return 0;
@@ -403,7 +397,6 @@ static inline int board_setup(void **state)
 
 static inline int board_teardown(void **state)
 {
-    (void)state;
     board_drop();
     return children_active(NULL) != children_before; /* pools that were closed leave nobody */
 }
@@ -425,7 +418,6 @@ static inline int warm_up(void **state)
     struct fiber_pool_options o = {.size = sizeof(o), .min = 1, .max = 1};
     struct fiber_pool *pool = NULL;
 
-    (void)state;
     if (fiber_pool_open(&pool, &o) || fiber_pool_apply(pool, echo, "", 0, NULL))
         return -1;
     fiber_pool_close(pool);
@@ -442,7 +434,6 @@ static inline int cool_down(void **state)
     int after, status = 0;
     pid_t left;
 
-    (void)state;
     while ((after = open_descriptors()) > descriptors_before && now_s() < until)
         nap_us(5000); /* the last process's are closed behind its end */
     if (after > descriptors_before) {

@@ -14,7 +14,6 @@ static void test_the_initializer_runs_once_in_each_worker(void **state)
     struct fiber_pool *pool = open_pool(3);
     int64_t in[500] = {0}, out[500];
 
-    (void)state;
     meet(pool, 3);
     assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, 500, NULL));
     assert_int_equal(atomic_load(&board->inits), 3);
@@ -34,7 +33,6 @@ static void test_a_failing_initializer_breaks_the_pool_and_says_why(void **state
     struct fiber_result *before = apply_later(pool, square, 1, NULL);
     int64_t n = 1;
 
-    (void)state;
     assert_ok(fiber_result_wait(before, WAIT_MS));
     assert_int_equal(error_of(before, 0, "initializer returned 42"), -ECHILD);
     assert_int_equal(error_of(before, 0, "the data set is missing"), -ECHILD);
@@ -61,7 +59,6 @@ static void test_a_worker_that_does_not_start_is_tried_again(void **state)
                                                    .init_len = strlen(board_path) + 1});
     int64_t n = 1;
 
-    (void)state;
     assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
     assert_int_equal(atomic_load(&board->inits), 3);
     fiber_pool_close(pool);
@@ -75,7 +72,6 @@ static int fail_many(const void *arg, size_t len)
     int rc = board_map(arg);
     uint32_t n;
 
-    (void)len;
     if (rc < 0)
         return rc;
     n = atomic_fetch_add(&board->inits, 1);
@@ -102,7 +98,6 @@ static void test_a_large_pool_waits_for_all_that_are_on_their_way(void **state)
                                                    .init_len = strlen(board_path) + 1});
     struct fiber_result *r = apply_later(pool, square, 7, NULL);
 
-    (void)state;
     assert_int_equal(wait_for(&board->steps, FAIL), 0);
     for (int i = 0; i < FAIL; i++)
         assert_comes(gone(atomic_load(&board->step[i])));
@@ -121,7 +116,6 @@ static void test_workers_are_replaced_after_their_share_of_tasks(void **state)
         open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .tasks_per_child = 7});
     int64_t in[70] = {0}, pids[70];
 
-    (void)state;
     assert_ok(fiber_pool_map(pool, notify_pid, in, 8, pids, 8, 70, NULL));
     for (int i = 0; i < 70; i++) {
         int tasks = 0;
@@ -138,8 +132,6 @@ static int notify_setting(const void *in, size_t len, struct fiber_reply *reply)
 {
     const char *value = getenv("TEST_SETTING");
 
-    (void)in;
-    (void)len;
     return value ? fiber_reply_write(reply, value, 2) : -ENOENT;
 }
 
@@ -148,7 +140,6 @@ static void test_workers_have_the_environment_that_was_there_when_the_pool_was_o
 {
     struct fiber_pool *pools[2];
 
-    (void)state;
     setenv("TEST_SETTING", "1", 1);
     for (int i = 0; i < 2; i++)
         pools[i] = open_pool_with((struct fiber_pool_options){
@@ -176,7 +167,6 @@ static void test_a_killed_worker_is_replaced_and_its_task_runs_again(void **stat
     struct fiber_result *r;
     int64_t pids[2];
 
-    (void)state;
     assert_ok(fiber_config_set("heartbeat", "1h"));
     pool = open_pool(2);
     meet(pool, 2);
@@ -242,13 +232,11 @@ static void kill_a_busy_worker(int per_job)
 
 static void test_a_worker_is_killed_by_its_name_and_its_task_runs_again(void **state)
 {
-    (void)state;
     kill_a_busy_worker(1);
 }
 
 static void test_a_worker_that_shares_its_job_is_killed_alone(void **state)
 {
-    (void)state;
     kill_a_busy_worker(2);
 }
 
@@ -262,7 +250,6 @@ static void test_resizing_while_a_map_runs_loses_nothing(void **state)
     int64_t *in = calloc(n, sizeof(*in)), *out = calloc(n, sizeof(*out));
     struct fiber_result *r;
 
-    (void)state;
     for (size_t i = 0; i < n; i++)
         in[i] = (int64_t)i;
     assert_ok(fiber_pool_map_array(pool, nap_1ms, in, 8, out, 8, n, NULL, &r));
@@ -296,7 +283,6 @@ static void test_a_drained_worker_finishes_its_task(void **state)
     int64_t in[3] = {1, 2, 3}, out[3];
     struct fiber_result *r;
 
-    (void)state;
     assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, 8, out, 8, 3, NULL, &r));
     assert_int_equal(wait_for(&board->arrived, 3), 0);
     assert_ok(fiber_pool_resize(pool, 1));
@@ -315,7 +301,6 @@ static void test_autoscale_grows_with_the_backlog_and_shrinks_when_idle(void **s
         open_pool_with((struct fiber_pool_options){.min = 1, .max = 4, .idle_ms = 100});
     int64_t n = 3;
 
-    (void)state;
     assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
     assert_int_equal(stats_of(pool).target, 1);
     meet(pool, 4);
@@ -334,7 +319,6 @@ static void test_autoscale_grows_for_what_waits_in_a_worker(void **state)
     uint32_t before;
     int64_t n = 3;
 
-    (void)state;
     open_gate();
     for (int i = 0; i < 20; i++)
         assert_ok(fiber_pool_apply(pool, wait_at_gate, &n, 8, NULL));
@@ -357,7 +341,6 @@ static void test_a_pool_may_shrink_to_nobody_and_come_back(void **state)
     struct fiber_pool *pool =
         open_pool_with((struct fiber_pool_options){.min = 0, .max = 2, .idle_ms = 50});
 
-    (void)state;
     assert_int_equal(fiber_pool_worker_stats(pool, NULL, 0), 0);
     meet(pool, 2);
     assert_comes(fiber_pool_worker_stats(pool, NULL, 0) == 0);
@@ -380,7 +363,6 @@ static void test_a_lazy_source_makes_a_pool_grow(void **state)
     struct fiber_imap *it;
     struct fiber_bytes out;
 
-    (void)state;
     assert_ok(fiber_pool_imap(pool, wait_at_gate, three_inputs, &left, 3, 0, NULL, &it));
     assert_int_equal(fiber_imap_next(it, NULL, &out, 0), -ETIMEDOUT);
     assert_int_equal(wait_for(&board->arrived, 3), 0);
@@ -395,7 +377,6 @@ static void test_several_pools_work_at_once(void **state)
     struct fiber_result *r[4];
     int64_t in[1000], out[4][1000];
 
-    (void)state;
     for (int i = 0; i < 1000; i++)
         in[i] = i;
     for (int i = 0; i < 4; i++)
@@ -418,7 +399,6 @@ static void test_wrong_options_are_refused(void **state)
     struct fiber_pool_options o = {.size = sizeof(o), .min = 2, .max = 1};
     struct fiber_pool *pool = NULL;
 
-    (void)state;
     assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
     o = (struct fiber_pool_options){.size = 8};
     assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
@@ -448,7 +428,6 @@ static void test_jobs_hold_several_workers(void **state)
     int64_t in[300], out[300];
     struct fiber_worker_stats w[5];
 
-    (void)state;
     for (int i = 0; i < 300; i++)
         in[i] = i;
     meet(pool, 5);
@@ -507,8 +486,6 @@ static int own_parent(const void *in, size_t len, struct fiber_reply *reply)
 {
     int64_t pid = getppid();
 
-    (void)in;
-    (void)len;
     return fiber_reply_write(reply, &pid, sizeof(pid));
 }
 
@@ -523,7 +500,6 @@ static void test_what_a_killed_worker_has_answered_is_not_run_again(void **state
     struct fiber_worker_stats w[2];
     struct fiber_result *r;
 
-    (void)state;
     for (int i = 0; i < 2 * STOPS; i++)
         in[i] = i;
     assert_ok(fiber_pool_map(pool, own_parent, in, 8, &host, 8, 1, NULL));
@@ -551,7 +527,6 @@ static void test_figures_add_up(void **state)
     int64_t in[500] = {0}, out[500];
     uint64_t tasks = 0, overheads = 0, alone;
 
-    (void)state;
     meet(pool, 2);
     for (int i = 0; i < 10; i++)
         assert_ok(fiber_pool_apply(pool, nap_1ms, in, 8, NULL));
@@ -605,7 +580,6 @@ static void test_another_program_serves(void **state)
     const void *data;
     size_t len;
 
-    (void)state;
     assert_ok(fiber_pool_map_async(pool, NULL, in, 4, NULL, &r));
     assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_ok(fiber_result_get(r, 0, &data, &len));
@@ -626,7 +600,6 @@ static void test_a_program_that_does_not_serve_is_reported(void **state)
     struct fiber_pool *pool = open_pool_with(
         (struct fiber_pool_options){.min = 1, .max = 1, .serve = 1, .job.command = command});
 
-    (void)state;
     assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
     assert_contains(fiber_last_error(), "no licence found");
     fiber_pool_close(pool);
@@ -704,7 +677,6 @@ static void test_a_shortage_passes(void **state)
     struct fiber_pool *pool;
     struct shortage s;
 
-    (void)state;
     begin_shortage(&s, ",6");
     pool = open_short(&s);
     assert_ok(fiber_pool_apply(pool, NULL, "x", 1, NULL));
@@ -720,7 +692,6 @@ static void test_a_program_that_is_not_there_ends_a_pool_soon(void **state)
     struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){
         .min = 3, .max = 3, .workers_per_job = 1, .serve = 1, .job.command = nowhere});
 
-    (void)state;
     assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
     assert_non_null(strstr(fiber_last_error(), "4 workers in a row could not be started"));
     assert_non_null(strstr(fiber_last_error(), "/nowhere/program"));
@@ -734,7 +705,6 @@ static void test_the_next_map_of_a_pool_that_gave_up_tries_again(void **state)
     char path[80];
     FILE *f;
 
-    (void)state;
     assert_ok(fiber_config_set("start_patience", "0ms"));
     begin_shortage(&s, "none");
     pool = open_short(&s);
@@ -757,7 +727,6 @@ static void test_starts_that_fail_while_others_work_do_not_add_up(void **state)
     struct fiber_pool *pool;
     struct shortage s;
 
-    (void)state;
     assert_ok(fiber_config_set("start_patience", "0ms"));
     begin_shortage(&s, ",1,6,7"); /* two at a time, once nobody works */
     pool = open_short(&s);
@@ -778,7 +747,6 @@ static void test_a_forked_child_that_returns_from_a_task_ends(void **state)
     struct fiber_pool *pool = open_pool(1);
     int64_t in = 7, out = 0;
 
-    (void)state;
     assert_ok(fiber_pool_map(pool, fork_and_return, &in, 8, &out, 8, 1, NULL));
     assert_int_equal(out, 7);
     fiber_pool_close(pool);
@@ -786,7 +754,6 @@ static void test_a_forked_child_that_returns_from_a_task_ends(void **state)
 
 static void test_serving_needs_a_pool(void **state)
 {
-    (void)state;
     assert_int_equal(fiber_serve(NULL), -EINVAL);
     assert_int_equal(fiber_serve(square), -ENODATA);
 }
@@ -798,7 +765,6 @@ static void test_workers_are_not_children_of_the_programs_own(void **state)
     struct fiber_pool *pool = open_pool(2);
     int others = children_active(NULL);
 
-    (void)state;
     assert_true(others >= 2);
     assert_int_equal(fiber_active_children(NULL, 0), 0);
     fiber_pool_close(pool);
