@@ -65,7 +65,6 @@ static void hosts_are_filled_by_their_processors(void **state)
 {
     struct world w;
 
-    (void)state;
     set_up(&w, 3, 2);
     assert_int_equal(place(&w, 5, false), 0);
     assert_string_equal(w.job.job.info.master_host, "10.0.0.0");
@@ -80,7 +79,6 @@ static void only_agents_that_are_ready_have_ranks(void **state)
 {
     struct world w;
 
-    (void)state;
     set_up(&w, 4, 2);
     w.agents[0].state = AGENT_GONE;
     w.agents[1].state = AGENT_STARTING;
@@ -96,7 +94,6 @@ static void spawned_ranks_are_spread_over_all_nodes(void **state)
 {
     struct world w;
 
-    (void)state;
     set_up(&w, 2, 8);
     assert_int_equal(place(&w, 4, true), 0);
     assert_nodes(&w, "0:host0=0-1 1:host1=2-3");
@@ -108,7 +105,6 @@ static void nodes_of_one_host_have_names_of_their_own(void **state)
 {
     struct world w;
 
-    (void)state;
     set_up(&w, 3, 1);
     snprintf(w.agents[2].host, sizeof(w.agents[2].host), "host0");
     assert_int_equal(place(&w, 3, false), 0);
@@ -119,7 +115,6 @@ static void such_a_name_is_not_that_of_another_host(void **state)
 {
     struct world w;
 
-    (void)state;
     set_up(&w, 4, 1);
     snprintf(w.agents[0].host, sizeof(w.agents[0].host), "gpu");
     snprintf(w.agents[1].host, sizeof(w.agents[1].host), "gpu");
@@ -133,7 +128,6 @@ static void nodes_of_one_machine_are_told(void **state)
 {
     struct world w;
 
-    (void)state;
     set_up(&w, 4, 1);
     w.agents[2].machine = w.agents[0].machine; /* two containers on it, say */
     w.agents[3].machine = w.agents[1].machine;

@@ -60,7 +60,6 @@ static const char *use(int size)
 
 static void test_ranks_are_those_that_were_asked_for(void **state)
 {
-    (void)state;
     allocate("4,4");
     assert_string_equal(use(0), "8: 4 4");
     allocate("2,2,1");
@@ -78,7 +77,6 @@ static void test_ranks_are_those_that_were_asked_for(void **state)
 
 static void test_what_is_said_wins(void **state)
 {
-    (void)state;
     allocate("4,4,4");
     options.per_node = 1;
     assert_string_equal(use(0), "3: 1 1 1");
@@ -105,7 +103,6 @@ static void test_what_is_said_wins(void **state)
 
 static void test_a_rank_has_what_was_asked_for_it(void **state)
 {
-    (void)state;
     for (int size = 0; size <= 5; size += 5) { /* more ranks than that cannot have it */
         allocate("2,2");
         room.room.cpus_per_rank = 2;
@@ -123,7 +120,6 @@ static void test_a_rank_has_what_was_asked_for_it(void **state)
 
 static void test_one_of_several_tasks_does_not_multiply(void **state)
 {
-    (void)state;
     allocate("2,2");
     room.room.copies = 4;
     assert_non_null(strstr(use(0), "one of 4 tasks"));
@@ -143,7 +139,6 @@ static void cluster(unsigned hosts, unsigned cpus)
 
 static void test_a_host_has_as_many_ranks_as_processors(void **state)
 {
-    (void)state;
     cluster(3, 4);
     assert_string_equal(use(8), "8: nodes 0 per node 4");
     cluster(3, 4);
@@ -170,7 +165,6 @@ static void test_a_host_has_as_many_ranks_as_processors(void **state)
 
 static void test_a_host_has_as_many_ranks_as_gpus(void **state)
 {
-    (void)state;
     cluster(3, 64);
     room.room.gpus = 4;
     assert_string_equal(use(9), "9: nodes 0 per node 0"); /* no GPU was asked for */
@@ -193,7 +187,6 @@ static void test_a_host_has_as_many_ranks_as_gpus(void **state)
 
 static void test_there_are_as_many_nodes_as_are_said(void **state)
 {
-    (void)state;
     cluster(3, 4);
     options.nodes = 3;
     assert_string_equal(use(3), "3: nodes 3 per node 0");

@@ -62,8 +62,6 @@ static int use_all(int rank, int size, const void *arg, size_t len)
     char text[64] = "nothing", said[64];
     int64_t n[2];
 
-    (void)arg;
-    (void)len;
     for (int i = 0; i < 20; i++) {
         n[0] = rank + i;
         n[1] = 1;
@@ -92,7 +90,6 @@ static void test_four_ranks_agree(void **state)
 {
     struct fiber_ring_options o = options(FIBER_RING_ABORT);
 
-    (void)state;
     run_ok(4, use_all, &o);
     run_ok(1, use_all, &o);
     o.per_node = 2; /* two agents */
@@ -106,8 +103,6 @@ static int reduce_a_mebibyte(int rank, int size, const void *arg, size_t len)
     double *d = malloc(MANY * sizeof(*d)), expected = 0;
     int wrong = 0;
 
-    (void)arg;
-    (void)len;
     for (int r = 0; r < size; r++)
         expected += 1.0 / (r + 3); /* in the order of the ranks, to the last bit */
     for (size_t i = 0; d && i < MANY; i++)
@@ -124,7 +119,6 @@ static void test_sixteen_ranks_and_a_mebibyte(void **state)
 {
     struct fiber_ring_options o = options(FIBER_RING_ABORT);
 
-    (void)state;
     run_ok(16, reduce_a_mebibyte, &o);
 }
 
@@ -134,9 +128,6 @@ static int one_dies(int rank, int size, const void *arg, size_t len)
 {
     int rc;
 
-    (void)size;
-    (void)arg;
-    (void)len;
     CHECK(fiber_ring_barrier(-1) == 0);
     if (rank == 1)
         raise(SIGKILL);
@@ -151,15 +142,11 @@ static void test_a_death_is_told_to_all_that_wait(void **state)
 {
     struct fiber_ring_options o = options(FIBER_RING_SHRINK);
 
-    (void)state;
     run_ok(4, one_dies, &o);
 }
 
 static int one_returns(int rank, int size, const void *arg, size_t len)
 {
-    (void)size;
-    (void)arg;
-    (void)len;
     if (rank == 2)
         return 0;
     CHECK(fiber_ring_barrier(-1) == -ECONNABORTED);
@@ -171,7 +158,6 @@ static void test_who_returns_early_is_missed(void **state)
 {
     struct fiber_ring_options o = options(FIBER_RING_ABORT);
 
-    (void)state;
     run_ok(3, one_returns, &o);
 }
 
@@ -179,8 +165,6 @@ static int one_dies_at_first(int rank, int size, const void *arg, size_t len)
 {
     int64_t n = 1;
 
-    (void)arg;
-    (void)len;
     CHECK(fiber_ring_barrier(-1) == 0);
     if (rank == 1 && strcmp(getenv("FIBER_EPOCH"), "0") == 0)
         raise(SIGKILL);
@@ -192,7 +176,6 @@ static void test_a_restart_begins_anew(void **state)
 {
     struct fiber_ring_options o = options(FIBER_RING_RESTART);
 
-    (void)state;
     o.grace_ms = 100;
     run_ok(3, one_dies_at_first, &o);
 }
@@ -244,7 +227,6 @@ static void test_messages_of_an_old_epoch_are_refused(void **state)
     struct fbr_address at;
     struct fbr_rpc *rpc;
 
-    (void)state;
     assert_int_equal(fbr_collective_open(&group, 2, &address), 0);
     assert_int_equal(fbr_address_get(&at, &address, FBR_KIND_RING), 0);
     assert_int_equal(fbr_rpc_open(&rpc, &at), 0);
@@ -344,7 +326,6 @@ static void test_a_rank_that_lives_on_is_refused(void **state)
                                "FIBER_MOCK=agent-2:unreachable", NULL};
     struct ran r = run_self("launcher", NULL, env);
 
-    (void)state;
     if (r.code)
         fail_msg("%d: %s", r.code, r.err);
     ran_free(&r);
@@ -355,9 +336,6 @@ static int one_gives_up(int rank, int size, const void *arg, size_t len)
 {
     int rc;
 
-    (void)size;
-    (void)arg;
-    (void)len;
     if (rank == 0) {
         rc = fiber_ring_broadcast(&rank, 0, 0, TEST_LONG_MS); /* when the others have failed */
         CHECK(rc == -ECONNABORTED || rc == -EINVAL);
@@ -374,15 +352,12 @@ static void test_who_gives_up_breaks_it_for_all(void **state)
 {
     struct fiber_ring_options o = options(FIBER_RING_ABORT);
 
-    (void)state;
     run_ok(3, one_gives_up, &o);
 }
 
 /* Whichever rank has it. */
 static int meet_nan(int rank, int size, const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     for (int i = 0; i < size; i++) {
         double least = rank == i ? NAN : rank, most = least;
 
@@ -397,7 +372,6 @@ static void test_nan_is_not_lost(void **state)
 {
     struct fiber_ring_options o = options(FIBER_RING_ABORT);
 
-    (void)state;
     run_ok(3, meet_nan, &o);
 }
 
@@ -405,9 +379,6 @@ static int disagree_on_root(int rank, int size, const void *arg, size_t len)
 {
     char text[4] = "abc";
 
-    (void)size;
-    (void)arg;
-    (void)len;
     CHECK(fiber_ring_broadcast(text, 4, -1, -1) == -EINVAL);
     CHECK(strstr(fiber_last_error(), "no rank -1"));
     CHECK(fiber_ring_broadcast(text, 4, rank, -1) == -EINVAL);
@@ -420,9 +391,6 @@ static int disagree_on_result(int rank, int size, const void *arg, size_t len)
 {
     double x = 1;
 
-    (void)size;
-    (void)arg;
-    (void)len;
     CHECK(fiber_ring_allreduce(&x, 1, FIBER_RING_DOUBLE, rank ? FIBER_RING_MIN : FIBER_RING_MAX,
                                -1) == -EINVAL);
     CHECK(strstr(fiber_last_error(), "a minimum of 1 double"));
@@ -434,9 +402,6 @@ static int disagree(int rank, int size, const void *arg, size_t len)
 {
     int64_t n[2] = {1, 2};
 
-    (void)size;
-    (void)arg;
-    (void)len;
     CHECK(fiber_ring_allreduce(n, rank == 0 ? 1 : 2, FIBER_RING_INT64, FIBER_RING_SUM, -1) ==
           -EINVAL);
     CHECK(strstr(fiber_last_error(), "do not agree"));
@@ -448,7 +413,6 @@ static void test_ranks_that_do_not_agree_are_told(void **state)
 {
     struct fiber_ring_options o = options(FIBER_RING_ABORT);
 
-    (void)state;
     run_ok(2, disagree, &o);
     run_ok(2, disagree_on_root, &o);
     run_ok(2, disagree_on_result, &o);
@@ -458,7 +422,6 @@ static void test_who_is_no_rank_is_told(void **state)
 {
     int64_t n = 1;
 
-    (void)state;
     assert_int_equal(fiber_ring_barrier(0), -EPERM);
     assert_non_null(strstr(fiber_last_error(), "not a rank"));
     assert_int_equal(fiber_ring_allreduce(&n, 1, FIBER_RING_INT64, FIBER_RING_SUM, 0), -EPERM);

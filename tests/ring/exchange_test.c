@@ -36,7 +36,6 @@ static void on_answer(void *user, uint32_t agent, uint64_t request, int code, co
 {
     struct answer *a = &t.answers[t.n++];
 
-    (void)user;
     assert_true(t.n < 64);
     *a = (struct answer){.agent = agent, .request = request, .code = code};
     if (len)
@@ -61,7 +60,6 @@ static void on_answer(void *user, uint32_t agent, uint64_t request, int code, co
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&t, 0, sizeof(t));
     t.x = fbr_exchange_open(4, on_answer, NULL, &t.held);
     return t.x ? 0 : -1;
@@ -69,7 +67,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_exchange_close(t.x);
     return 0;
 }
@@ -92,7 +89,6 @@ static const struct answer *answer_to(uint32_t agent, uint64_t request)
 
 static void test_a_fence_waits_for_all_and_gives_all_data_in_order(void **state)
 {
-    (void)state;
     fence(2, 100, "k", 3, "c");
     fence(0, 101, "k", 3, "a");
     assert_int_equal(t.n, 0);
@@ -105,7 +101,6 @@ static void test_a_fence_waits_for_all_and_gives_all_data_in_order(void **state)
 
 static void test_rounds_of_one_key_do_not_mix(void **state)
 {
-    (void)state;
     fence(0, 100, "k", 2, "first");
     fence(0, 101, "k", 2, "second"); /* one ahead */
     assert_int_equal(t.n, 0);
@@ -118,7 +113,6 @@ static void test_rounds_of_one_key_do_not_mix(void **state)
 
 static void test_keys_are_apart(void **state)
 {
-    (void)state;
     fence(0, 100, "a", 2, "");
     fence(1, 101, "b", 2, "");
     assert_int_equal(t.n, 0);
@@ -128,7 +122,6 @@ static void test_keys_are_apart(void **state)
 
 static void test_nobody_waits_for_an_agent_that_is_gone(void **state)
 {
-    (void)state;
     fence(0, 100, "k", 3, "a");
     fence(1, 101, "k", 3, "b");
     fbr_exchange_agent_gone(t.x, 1);
@@ -142,7 +135,6 @@ static void test_nobody_waits_for_an_agent_that_is_gone(void **state)
 
 static void test_the_place_of_an_agent_that_is_gone_may_be_taken(void **state)
 {
-    (void)state;
     fence(0, 100, "k", 2, "a");
     fbr_exchange_agent_gone(t.x, 1);
     assert_int_equal(t.n, 0); /* its ranks are started anew */
@@ -152,7 +144,6 @@ static void test_the_place_of_an_agent_that_is_gone_may_be_taken(void **state)
 
 static void test_nobody_waits_for_an_agent_without_ranks(void **state)
 {
-    (void)state;
     fence(0, 100, "k", 2, "a");
     fbr_exchange_idle(t.x, 2, true); /* not of this fence */
     assert_int_equal(t.n, 0);
@@ -167,7 +158,6 @@ static void test_nobody_waits_for_an_agent_without_ranks(void **state)
 
 static void test_agents_of_a_fence_are_the_same_for_all(void **state)
 {
-    (void)state;
     fence(0, 100, "k", 2, "a");
     fence(1, 101, "k", 3, "b");
     assert_int_equal(answer_to(1, 101)->code, -EINVAL);
@@ -181,7 +171,6 @@ static void test_agents_of_a_fence_are_the_same_for_all(void **state)
 
 static void test_names(void **state)
 {
-    (void)state;
     fbr_exchange_lookup(t.x, 0, 1, "port", 0, 0);
     assert_int_equal(answer_to(0, 1)->code, -ENOENT);
     fbr_exchange_publish(t.x, 0, 2, 0, 3, "port", "tcp:1", 5);
@@ -200,7 +189,6 @@ static void test_names(void **state)
 
 static void test_lookups_wait(void **state)
 {
-    (void)state;
     fbr_exchange_lookup(t.x, 1, 1, "k", 500, 1000);
     fbr_exchange_lookup(t.x, 2, 2, "k", -1, 1000);
     assert_true(fbr_exchange_deadline(t.x) == 1500);
@@ -215,7 +203,6 @@ static void test_lookups_wait(void **state)
 
 static void test_a_job_takes_its_names_along(void **state)
 {
-    (void)state;
     fbr_exchange_publish(t.x, 0, 1, 5, 0, "a", "", 0);
     fbr_exchange_publish(t.x, 0, 2, 6, 0, "b", "", 0);
     fbr_exchange_job_end(t.x, 5);
@@ -227,7 +214,6 @@ static void test_a_job_takes_its_names_along(void **state)
 
 static void test_open_requests_are_freed(void **state)
 {
-    (void)state;
     fence(0, 100, "k", 2, "data");
     fbr_exchange_lookup(t.x, 1, 1, "k", -1, 0);
     fbr_exchange_publish(t.x, 0, 2, 0, 0, "n", "value",
@@ -240,7 +226,6 @@ static void test_what_is_kept_for_agents_is_bounded(void **state)
     char value[1024] = "", name[16];
     int refused[3] = {0};
 
-    (void)state;
     t.held.limit = 64 << 10;
     for (int i = 0; i < 200; i++) {
         snprintf(name, sizeof(name), "n%d", i);

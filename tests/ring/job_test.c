@@ -62,7 +62,6 @@ static void test_there_and_back(void **state)
     struct fbr_cur c;
     struct fbr_buf b;
 
-    (void)state;
     put(&b);
     c = fbr_cur(b.data, b.len);
     assert_int_equal(fbr_ring_job_get(&j, &c), 0);
@@ -94,7 +93,6 @@ static void test_every_cut_is_refused(void **state)
     struct fbr_ring_job j;
     struct fbr_buf b;
 
-    (void)state;
     put(&b);
     for (size_t n = 0; n < b.len; n++) {
         struct fbr_cur c = fbr_cur(b.data, n);
@@ -113,7 +111,6 @@ static void test_ranks_and_agents_that_are_not_in_order_are_refused(void **state
     struct fbr_cur c;
     struct fbr_buf b;
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         put(&b);
         fbr_set_u32(&b, places[i], 9);
@@ -134,7 +131,6 @@ static void test_restarts_of_ranks_that_are_not_there_are_refused(void **state)
     struct fbr_cur c;
     struct fbr_buf b;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         put(&b);
         fbr_set_u32(&b, b.len - wrong[i].back, wrong[i].value);
@@ -154,7 +150,6 @@ static void test_nodes_of_one_machine_share_its_processors(void **state)
     const struct fbr_ring_job apart = {.info = j.info};
     uint32_t before;
 
-    (void)state;
     assert_int_equal(fbr_ring_job_sharing(&j, 0, &before), 7);
     assert_int_equal(before, 0);
     assert_int_equal(fbr_ring_job_sharing(&j, 2, &before), 7);

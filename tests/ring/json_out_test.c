@@ -28,7 +28,6 @@ static void string_is(const char *value, const char *json)
 
 static void strings_are_escaped(void **state)
 {
-    (void)state;
     string_is("plain", "\"plain\"");
     string_is("", "\"\"");
     string_is(NULL, "null");
@@ -40,7 +39,6 @@ static void strings_are_escaped(void **state)
 
 static void broken_utf8_is_replaced(void **state)
 {
-    (void)state;
     string_is("\xff", "\"\xef\xbf\xbd\"");
     string_is("a\xc3", "\"a\xef\xbf\xbd\"");                               /* cut off */
     string_is("\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\"");                 /* overlong */
@@ -55,7 +53,6 @@ static void values_nest(void **state)
     struct fbr_json j;
     char *text;
 
-    (void)state;
     fbr_json_init(&j);
     fbr_json_object(&j, NULL);
     fbr_json_int(&j, "a", -5);
@@ -80,7 +77,6 @@ static void shown_text_is_plain_and_fits(void **state)
 {
     char out[12];
 
-    (void)state;
     fbr_printable_plain(out, sizeof(out), "short");
     assert_string_equal(out, "short");
     fbr_printable_plain(out, sizeof(out), "eleven char");

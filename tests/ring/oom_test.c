@@ -44,7 +44,6 @@ static void test_a_ring_is_started(void **state)
     const int code = CODE;
     bool more = true;
 
-    (void)state;
     for (unsigned k = 1; more; k++) {
         struct fiber_ring *ring = NULL;
         int rc, ended = -1;
@@ -71,7 +70,6 @@ static void test_a_ring_is_closed(void **state)
     const int code = CODE;
     bool more = true;
 
-    (void)state;
     for (unsigned k = 1; more; k++) {
         struct fiber_ring *ring;
 
@@ -91,7 +89,6 @@ static void test_a_ring_gets_no_thread_for_its_output(void **state)
     struct fiber_ring *ring;
     int ended = -1;
 
-    (void)state;
     atomic_store(&no_thread, true);
     assert_int_equal(fiber_queue_open(&q, 0), -EAGAIN);
     assert_non_null(strstr(fiber_last_error(), "ulimit -u"));

@@ -26,10 +26,6 @@
 
 static int do_nothing(int rank, int size, const void *arg, size_t len)
 {
-    (void)rank;
-    (void)size;
-    (void)arg;
-    (void)len;
     return 0;
 }
 
@@ -48,7 +44,6 @@ static void test_several_programs_have_ranks_of_their_own(void **state)
     struct fiber_ring *r;
     int code;
 
-    (void)state;
     assert_int_equal(fiber_ring_start(&r, 3, NULL, NULL, 0, o), 0);
     assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
     assert_int_equal(fiber_ring_exitcode(r, &code), 0);
@@ -67,7 +62,6 @@ static void test_slots_say_how_many_ranks_a_node_has(void **state)
     struct fbr_error err = {0, ""};
     struct fiber_ring *r;
 
-    (void)state;
     assert_int_equal(fbr_ring_plan(&p, 5, RING(.nodes = 4, .slots = slots), &err), 0);
     assert_int_equal(p.nodes, 3); /* no rank is left for the fourth */
     assert_int_equal(p.first[1], 1);
@@ -95,7 +89,6 @@ static void test_wrong_options_say_what_is_wrong(void **state)
     struct fiber_ring_program program = {.count = 2, .command = SH("true")};
     struct fiber_ring *r;
 
-    (void)state;
     assert_int_equal(fiber_ring_start(&r, 0, do_nothing, NULL, 0, NULL), -EINVAL);
     assert_non_null(strstr(fiber_last_error(), "1 to 1048576 ranks"));
     assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0, NULL), -EINVAL);

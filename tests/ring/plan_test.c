@@ -27,7 +27,6 @@ static void test_one_node_has_all(void **state)
 {
     struct fbr_plan p = {0};
 
-    (void)state;
     assert_int_equal(fbr_plan_make(&p, 7, 0, 0, NULL), 0);
     assert_int_equal(p.nodes, 1);
     check_whole(&p);
@@ -39,7 +38,6 @@ static void test_ranks_per_node_make_nodes(void **state)
     const uint32_t expected[] = {0, 4, 8, 10};
     struct fbr_plan p = {0};
 
-    (void)state;
     assert_int_equal(fbr_plan_make(&p, 10, 4, 0, NULL), 0);
     assert_int_equal(p.nodes, 3);
     assert_memory_equal(p.first, expected, sizeof(expected));
@@ -51,7 +49,6 @@ static void test_an_even_split(void **state)
     const uint32_t expected[] = {0, 4, 7, 10};
     struct fbr_plan p = {0};
 
-    (void)state;
     assert_int_equal(fbr_plan_make(&p, 10, 0, 3, NULL), 0);
     assert_memory_equal(p.first, expected, sizeof(expected));
     fbr_plan_fini(&p);
@@ -61,7 +58,6 @@ static void test_every_node_that_was_asked_for_has_a_rank(void **state)
 {
     struct fbr_plan p = {0};
 
-    (void)state;
     assert_int_equal(fbr_plan_make(&p, 10, 4, 4, NULL), 0);
     assert_int_equal(p.nodes, 4);
     for (uint32_t k = 0; k < 4; k++)
@@ -75,7 +71,6 @@ static void test_what_does_not_fit_is_refused(void **state)
     struct fbr_error err = {0, ""};
     struct fbr_plan p = {0};
 
-    (void)state;
     assert_int_equal(fbr_plan_make(&p, 10, 2, 4, &err), -EINVAL);
     assert_non_null(strstr(err.text, "ask for 5 nodes"));
     assert_int_equal(fbr_plan_make(&p, 2, 0, 3, &err), -EINVAL);
@@ -89,7 +84,6 @@ static void test_nodes_are_filled_by_their_slots(void **state)
     const uint32_t slots[] = {4, 2, 8}, expected[] = {0, 4, 6, 9}, crowded[] = {0, 8, 12, 28};
     struct fbr_plan p = {0};
 
-    (void)state;
     assert_int_equal(fbr_plan_fill(&p, 9, slots, 3, NULL), 0);
     assert_memory_equal(p.first, expected, sizeof(expected));
     fbr_plan_fini(&p);
@@ -105,7 +99,6 @@ static void test_no_slots_are_an_error(void **state)
     struct fbr_error err = {0, ""};
     struct fbr_plan p = {0};
 
-    (void)state;
     assert_int_equal(fbr_plan_fill(&p, 1, slots, 2, &err), -EINVAL);
     assert_int_equal(fbr_plan_fill(&p, 1, slots, 0, &err), -EINVAL);
 }
@@ -115,7 +108,6 @@ static void test_65536_ranks_on_1024_nodes(void **state)
     struct fbr_bridge_job job = {.size = 65536, .nodes = 1024};
     struct fbr_plan p = {0};
 
-    (void)state;
     assert_int_equal(fbr_plan_make(&p, 65536, 64, 1024, NULL), 0);
     check_whole(&p);
     job.first = p.first;

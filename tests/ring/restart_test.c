@@ -15,7 +15,6 @@ static void failures_count_against_what_is_allowed(void **state)
 {
     struct fbr_restarts r = {0};
 
-    (void)state;
     assert_true(fbr_restart_again(&r, 2, false));
     assert_true(fbr_restart_again(&r, 2, false));
     assert_false(fbr_restart_again(&r, 2, false));
@@ -27,7 +26,6 @@ static void what_the_cluster_does_counts_apart(void **state)
 {
     struct fbr_restarts r = {0};
 
-    (void)state;
     for (int i = 0; i < 10; i++)
         assert_true(fbr_restart_again(&r, 1, true));
     assert_true(fbr_restart_again(&r, 1, false));
@@ -42,7 +40,6 @@ static void what_the_cluster_does_has_a_bound_too(void **state)
 {
     struct fbr_restarts few = {0}, many = {0};
 
-    (void)state;
     for (int i = 0; i < FBR_RESTART_TAKEN; i++)
         assert_true(fbr_restart_again(&few, 3, true));
     assert_false(fbr_restart_again(&few, 3, true));
@@ -57,7 +54,6 @@ static void counts_are_said(void **state)
     const struct fbr_restarts r = {2, 5};
     char text[80];
 
-    (void)state;
     assert_string_equal(fbr_restart_describe(&r, 3, false, text, sizeof(text)), "2 of 3");
     assert_string_equal(fbr_restart_describe(&r, 3, true, text, sizeof(text)),
                         "5 of 100 after disruptions by the cluster");
@@ -68,7 +64,6 @@ static void the_end_of_restarts_is_said(void **state)
     const struct fbr_restarts none = {0, 0}, failed = {1, 0}, both = {3, 2}, taken = {0, 100};
     char text[256];
 
-    (void)state;
     assert_string_equal(fbr_restart_spent(&none, false, text, sizeof(text)), "");
     assert_string_equal(fbr_restart_spent(&none, true, text, sizeof(text)), "");
     assert_string_equal(fbr_restart_spent(&failed, false, text, sizeof(text)),

@@ -43,7 +43,6 @@ static void check_step(enum ring_state s, enum ring_event e)
 
 static void each_event_in_each_state_keeps_the_rules(void **state)
 {
-    (void)state;
     for (int s = 0; s < R_STATES; s++)
         for (int e = 0; e < R_EVENTS; e++)
             check_step((enum ring_state)s, (enum ring_event)e);
@@ -251,7 +250,6 @@ static void each_order_of_events_ends_once_and_nothing_waits_for_ever(void **sta
     struct world w;
     unsigned states = 0;
 
-    (void)state;
     memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
     memset(w.agents, STARTING, sizeof(w.agents));
     n_seen = 0;
@@ -346,7 +344,6 @@ static const struct race races[] = {
 
 static void races_end_as_they_were_mended(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(races); i++) {
         const struct race *r = &races[i];
         enum ring_state at = r->from;

@@ -129,7 +129,6 @@ static void test_ranks_run_a_function_with_its_argument(void **state)
     struct gate g;
     int code = -1;
 
-    (void)state;
     gate_open(&g);
     snprintf(o.gate, sizeof(o.gate), "%s", g.path);
     assert_int_equal(fiber_ring_start(&r, 3, report_rank, &o, sizeof(o),
@@ -152,15 +151,11 @@ static void test_ranks_run_a_function_with_its_argument(void **state)
 
 static int fail_with_rank(int rank, int size, const void *arg, size_t len)
 {
-    (void)size;
-    (void)arg;
-    (void)len;
     return rank == 1 ? 33 : 0;
 }
 
 static void test_the_code_of_the_first_failure_is_the_rings(void **state)
 {
-    (void)state;
     assert_int_equal(fiber_ring_run(2, fail_with_rank, NULL, 0, RING(.flags = FIBER_RING_QUIET)),
                      33);
 }
@@ -187,7 +182,6 @@ static void test_stats_and_the_sentinel(void **state)
     char script[200], byte;
     int code;
 
-    (void)state;
     gate_open(&g);
     snprintf(script, sizeof(script), "printf x >%s; exec sleep 1000", g.path);
     assert_int_equal(
@@ -225,7 +219,6 @@ static void test_close_ends_what_runs(void **state)
     char script[200], byte;
     int fds[3];
 
-    (void)state;
     gate_open(&g);
     snprintf(script, sizeof(script), "trap '' TERM; printf x >%s; while :; do sleep 1000; done",
              g.path);
@@ -250,7 +243,6 @@ static void test_signals_reach_every_rank(void **state)
     char script[300], byte;
     int code;
 
-    (void)state;
     gate_open(&g);
     snprintf(script, sizeof(script),
              "trap 'exit 0' USR1; printf x >%s; while :; do sleep 0.05; done", g.path);
@@ -277,7 +269,6 @@ static void test_a_signal_to_one_rank_reaches_no_other(void **state)
     char script[500], byte;
     int code;
 
-    (void)state;
     gate_open(&g);
     gate_open(&next);
     snprintf(script, sizeof(script),
@@ -328,7 +319,6 @@ static void test_lines_are_whole_and_tagged(void **state)
     int lines[3] = {0};
     char *save = NULL;
 
-    (void)state;
     assert_int_equal(ran.code, 0);
     assert_int_equal(count(ran.err, "news\n"), 3);
     for (char *line = strtok_r(ran.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
@@ -348,7 +338,6 @@ static void test_an_end_without_newline_and_binary_bytes(void **state)
 {
     struct ran ran = ring("printf 'a\\000b\\377'", "-n", "1", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 0);
     assert_int_equal(ran.out_len, 4);
     assert_memory_equal(ran.out, "a\0b\377", 4);
@@ -362,7 +351,6 @@ static void test_ranks_that_share_processors_share_threads_of_openmp(void **stat
     unsigned cpus, threads;
     struct ran ran;
 
-    (void)state;
     fbr_cgroup_read(&limits);
     cpus = fbr_cgroup_cpus(&limits);
     unsetenv("OMP_NUM_THREADS");
@@ -394,7 +382,6 @@ static void test_each_rank_has_its_files(void **state)
     struct ran ran;
     FILE *f;
 
-    (void)state;
     temp_dir_make(dir);
     ran = ring("echo out $FIBER_RANK; echo err $FIBER_RANK >&2", "-n", "2", "-o", dir, NULL);
     assert_int_equal(ran.code, 0);
@@ -415,7 +402,6 @@ static void test_a_rank_that_closes_its_output_runs_on(void **state)
 {
     struct ran ran = ring("exec >&- 2>&-; sleep 0.05; exit 5", "-n", "2", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 5);
     ran_free(&ran);
 }
@@ -428,7 +414,6 @@ static void test_a_signal_is_128_more_and_says_who_and_why(void **state)
         ring("[ $FIBER_RANK = 1 ] && { echo last words; kill -9 $$; }; exec sleep 1000", "-n", "3",
              NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 137);
     assert_true(has(ran.err, "rank 1 (pid", "was killed by signal 9 (Killed)",
                     "its last lines:", "    last words", NULL));
@@ -442,7 +427,6 @@ static void test_a_rank_that_ignores_the_notice_is_killed_after_grace(void **sta
         ring("trap '' TERM; [ $FIBER_RANK = 0 ] && exit 4; while :; do sleep 1000; done", "-n", "2",
              "-g", "100", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 4);
     ran_free(&ran);
 }
@@ -453,7 +437,6 @@ static void test_a_program_that_is_not_there(void **state)
     struct fiber_ring *r;
     int code;
 
-    (void)state;
     assert_int_equal(fiber_ring_start(&r, 4, NULL, NULL, 0, RING(.job.command = command)), 0);
     assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
     assert_int_equal(fiber_ring_exitcode(r, &code), 0);
@@ -467,7 +450,6 @@ static void test_the_time_limit(void **state)
 {
     struct ran ran = ring("exec sleep 1000", "-T", "200", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 124);
     assert_true(has(ran.err, "the time limit of 0.2 s is over", NULL));
     ran_free(&ran);
@@ -479,7 +461,6 @@ static void test_the_time_limit_ends_a_ring_that_is_about_to_restart(void **stat
                           "trap '' TERM; exec sleep 1000",
                           "-f", "1", "-g", "2000", "-T", "1000", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 124);
     assert_true(has(ran.err, "the time limit of 1 s is over", NULL));
     ran_free(&ran);
@@ -492,7 +473,6 @@ static void test_restart_begins_a_new_epoch_and_tells_what_was(void **state)
                           "echo rank $FIBER_RANK epoch $FIBER_EPOCH: $FIBER_LAST_FAILURE",
                           "-n", "2", "-f", "1", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 0);
     assert_true(has(ran.out, "rank 0 epoch 1: rank 1 (pid", "rank 1 epoch 1: rank 1 (pid",
                     "exited with code 7", NULL));
@@ -506,7 +486,6 @@ static void test_a_restart_keeps_the_name_of_the_run_and_not_that_of_the_job(voi
                           "-n", "1", "-f", "1", NULL);
     char run[2][64], job[2][64];
 
-    (void)state;
     assert_int_equal(ran.code, 0);
     assert_int_equal(sscanf(ran.out, "%63s %63s %63s %63s", run[0], job[0], run[1], job[1]), 4);
     assert_string_equal(run[0], run[1]);
@@ -518,7 +497,6 @@ static void test_restarts_come_to_an_end(void **state)
 {
     struct ran ran = ring("exit 3", "-n", "2", "-f", "1", "-r", "2", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 3);
     assert_int_equal(count(ran.err, "starting all ranks again"), 2);
     ran_free(&ran);
@@ -533,7 +511,6 @@ static void test_what_the_cluster_takes_away_counts_apart(void **state)
         "[ $FIBER_RANK = 1 ] && exit 8; exec sleep 1000";
     struct ran ran;
 
-    (void)state;
     setenv("FIBER_BACKEND", "mock", 1);
     setenv("FIBER_MOCK", "evicted", 1);
     ran = ring(script, "-n", "2", "-p", "1", "-f", "1", "-r", "1", NULL);
@@ -554,7 +531,6 @@ static void test_half_a_ring_gives_its_places_back(void **state)
 {
     struct ran ran;
 
-    (void)state;
     setenv("FIBER_BACKEND", "mock", 1);
     setenv("FIBER_MOCK", "agent-2:slow_start=86400000", 1);
     setenv("FIBER_GANG_TIMEOUT", "200ms", 1);
@@ -575,7 +551,6 @@ static void test_shrink_goes_on_without(void **state)
     char dir[64], script[400];
     struct ran ran;
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(script, sizeof(script),
              "cd %s; [ $FIBER_RANK = 1 ] && { echo $$ >new; mv new one; kill -9 $$; }; "
@@ -594,7 +569,6 @@ static void test_shrink_to_nothing_is_a_failure(void **state)
 {
     struct ran ran = ring("exit 6", "-n", "3", "-f", "2", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 6);
     assert_true(has(ran.err, "the others go on (1 of 3)", "it was the last one", NULL));
     assert_int_equal(count(ran.err, "(0 of 3)"), 0); /* no others go on when there are none */
@@ -607,7 +581,6 @@ static void test_replace_starts_the_rank_anew(void **state)
                           "echo here $FIBER_RANK after ${FIBER_RANK_RESTARTS:-0}",
                           "-n", "3", "-f", "3", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 0);
     assert_true(has(ran.out, "here 0 after 0", "here 1 after 1", "here 2 after 0", NULL));
     ran_free(&ran);
@@ -625,7 +598,6 @@ static void test_replace_starts_a_lost_agent_anew(void **state)
                           "[ -d \"$UCX_POSIX_DIR\" -a ! -e \"$UCX_POSIX_DIR/left\" ] && echo empty",
                           "-n", "2", "-p", "1", "-f", "3", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 0);
     assert_int_equal(count(ran.out, "here 1"), 1);
     assert_int_equal(count(ran.out, "here 1 after 3\n"), 1);
@@ -646,7 +618,6 @@ static void test_replace_warns_of_a_store_that_was_used(void **state)
                           "head -c 8 <&3 >/dev/null && kill -9 $$'",
                           "-n", "2", "-f", "3", NULL);
 
-    (void)state;
     assert_int_equal(ran.code, 0);
     assert_int_equal(count(ran.err, "it is replaced (1 of 3)"), 2);
     assert_int_equal(count(ran.err, "if the ranks have called init_process_group() already"), 1);
@@ -688,7 +659,6 @@ static int end_among_rings(void)
 
 static void test_the_program_may_end_while_threads_run_rings(void **state)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) {
         struct ran ran = run_self("end", NULL, NULL);
 
@@ -703,7 +673,6 @@ static void test_two_rings_and_several_agents_at_once(void **state)
     struct fiber_ring *r[3];
     int code;
 
-    (void)state;
     for (int i = 0; i < 3; i++)
         assert_int_equal(
             fiber_ring_start(&r[i], 4, NULL, NULL, 0,

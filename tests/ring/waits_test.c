@@ -103,7 +103,6 @@ static int check_places(struct world *w)
 
 static void a_ring_with_some_of_its_places_waits_for_a_time(void **state)
 {
-    (void)state;
     with_ring("1h", check_places);
 }
 
@@ -117,7 +116,6 @@ static int check_no_time(struct world *w)
 
 static void without_a_gang_timeout_it_waits_for_ever(void **state)
 {
-    (void)state;
     with_ring("0s", check_no_time);
 }
 
@@ -133,7 +131,6 @@ static int check_next_try(struct world *w)
 
 static void the_next_try_has_the_whole_time_again(void **state)
 {
-    (void)state;
     with_ring("1h", check_next_try);
 }
 
@@ -159,7 +156,6 @@ static int check_ends_that_say_nothing(struct world *w)
 
 static void a_rank_that_met_its_server_or_failed_is_not_missed(void **state)
 {
-    (void)state;
     with_ring("1h", check_ends_that_say_nothing);
 }
 
@@ -175,7 +171,6 @@ static int check_no_mpi(struct world *w)
 
 static void where_no_rank_uses_mpi_nobody_is_asked(void **state)
 {
-    (void)state;
     with_ring("1h", check_no_mpi);
 }
 
@@ -208,7 +203,6 @@ static int check_ring_that_ends(struct world *w)
 
 static void agents_are_asked_whichever_comes_first(void **state)
 {
-    (void)state;
     with_ring("1h", check_met_first);
     with_ring("1h", check_met_later);
     with_ring("1h", check_ring_that_ends);
@@ -235,7 +229,6 @@ static int check_rank_that_waits(struct world *w)
 
 static void a_rank_that_waits_for_one_that_ended_fails_the_ring(void **state)
 {
-    (void)state;
     with_ring("1h", check_rank_that_waits);
 }
 
@@ -271,7 +264,6 @@ static int check_mixture(struct world *w)
 
 static void ranks_of_two_kinds_of_mpi_fail_the_ring(void **state)
 {
-    (void)state;
     with_ring("1h", check_mixture);
 }
 
@@ -320,7 +312,6 @@ static int check_replaced_rank(struct world *w)
 
 static void a_rank_that_a_ring_goes_on_without_is_missed_if_it_never_came(void **state)
 {
-    (void)state;
     with_ring("1h", check_lost_rank);
     with_ring("1h", check_replaced_rank);
 }
@@ -357,7 +348,6 @@ static int check_spawned_job(struct world *w)
 
 static void a_spawned_job_that_never_came_fails_the_ring(void **state)
 {
-    (void)state;
     with_ring("1h", check_spawned_job);
 }
 
@@ -390,7 +380,6 @@ static int check_tracebacks(struct world *w)
 
 static void a_traceback_of_an_mpi_rank_starts_the_wait_for_the_hint(void **state)
 {
-    (void)state;
     with_ring("1h", check_tracebacks);
 }
 
