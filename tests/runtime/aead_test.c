@@ -96,7 +96,6 @@ static const struct known vectors[] = {
 
 static void published_vectors_are_met(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
         const struct known *v = &vectors[i];
         uint8_t key[FBR_KEY_SIZE], ad[64], plain[512], sealed[512], out[512];
@@ -130,7 +129,6 @@ static void frames_of_any_length_come_back_in_place_and_apart(void **state)
     static const size_t lens[] = {0, 1, 15, 16, 17, 63, 64, 65, 1000, 65536, (1 << 20) + 3};
     uint8_t *plain = malloc((1 << 20) + 64), *frame = malloc((1 << 20) + 64);
 
-    (void)state;
     for (size_t i = 0; i < (1 << 20) + 64; i++)
         plain[i] = (uint8_t)(i * 31 + i / 256);
     for (size_t a = 0; a < 2; a++) {
@@ -159,7 +157,6 @@ static void frames_of_any_length_come_back_in_place_and_apart(void **state)
 
 static void every_flipped_bit_is_noticed_and_gives_nothing_away(void **state)
 {
-    (void)state;
     for (size_t a = 0; a < 2; a++) {
         uint8_t frame[20 + TAG], bad[20 + TAG], out[20], zeros[20] = {0};
         struct fbr_aead tx, rx;
@@ -192,7 +189,6 @@ static void another_key_job_peer_or_algorithm_is_refused(void **state)
     struct fbr_aead tx, rx;
     uint64_t counter;
 
-    (void)state;
     key_make(key);
     assert_int_equal(fbr_aead_init(&tx, FBR_AEAD_SEND, algs[0], key, aad, sizeof(aad)), 0);
     assert_int_equal(fbr_aead_encrypt(&tx, &counter, "text", 4, frame), 0);
@@ -237,7 +233,6 @@ static void a_frame_is_accepted_once_and_not_behind_a_later_one(void **state)
 {
     struct fbr_aead tx, rx;
 
-    (void)state;
     pair_open(&tx, &rx, fbr_aead_preferred());
     assert_int_equal(open_at(&tx, &rx, 0), -EBADMSG);
     for (uint64_t i = 1; i < 10000; i += i % 3) { /* every third frame is lost */
@@ -254,7 +249,6 @@ static void a_forgery_does_not_move_the_counter(void **state)
     uint8_t frame[8 + TAG], out[8];
     struct fbr_aead tx, rx;
 
-    (void)state;
     pair_open(&tx, &rx, fbr_aead_preferred());
     assert_int_equal(open_at(&tx, &rx, 2), 0);
     seal_at(&tx, 3, frame);
@@ -269,7 +263,6 @@ static void misuse_is_an_error(void **state)
     struct fbr_aead tx, rx, none = {0};
     uint64_t counter;
 
-    (void)state;
     key_make(key);
     assert_int_equal(fbr_aead_init(&none, FBR_AEAD_SEND, (enum fbr_aead_alg)7, key, NULL, 0),
                      -EINVAL);
@@ -294,7 +287,6 @@ static void a_key_that_is_used_up_says_so(void **state)
     struct fbr_aead tx, rx;
     uint64_t counter;
 
-    (void)state;
     pair_open(&tx, &rx, algs[0]);
     tx.spent = ((uint64_t)1 << 50) - 1;
     assert_int_equal(fbr_aead_encrypt(&tx, &counter, frame, 8, out), 0);

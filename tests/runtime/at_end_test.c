@@ -25,25 +25,21 @@ static void note(char what)
 
 static void runs(struct fbr_runtime *rt)
 {
-    (void)rt;
     note('r');
 }
 
 static void tasks(struct fbr_runtime *rt)
 {
-    (void)rt;
     note('t');
 }
 
 static void objects(struct fbr_runtime *rt)
 {
-    (void)rt;
     note('o');
 }
 
 static void report(struct fbr_runtime *rt)
 {
-    (void)rt;
     note('w');
     if (!late)
         return;
@@ -61,7 +57,6 @@ static void stages_are_called_in_their_order(void **state)
 {
     struct fbr_runtime e = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-    (void)state;
     late = NULL;
     assert_int_equal(fbr_rt_at_end(&e, FBR_END_OBJECTS, objects), 0);
     assert_int_equal(fbr_rt_at_end(&e, FBR_END_TASKS, tasks), 0);
@@ -75,7 +70,6 @@ static void a_stage_without_a_function_is_passed_over(void **state)
 {
     struct fbr_runtime e = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-    (void)state;
     assert_int_equal(fbr_rt_at_end(&e, FBR_END_TASKS, tasks), 0);
     run_all(&e);
     assert_string_equal(called, "t");
@@ -85,7 +79,6 @@ static void a_function_that_is_set_again_is_called_once(void **state)
 {
     struct fbr_runtime e = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-    (void)state;
     assert_int_equal(fbr_rt_at_end(&e, FBR_END_TASKS, tasks), 0);
     assert_int_equal(fbr_rt_at_end(&e, FBR_END_TASKS, tasks), 0);
     run_all(&e);
@@ -98,7 +91,6 @@ static void a_stage_that_has_begun_is_closed_and_a_later_one_is_not(void **state
 {
     struct fbr_runtime e = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-    (void)state;
     late = &e;
     assert_int_equal(fbr_rt_at_end(&e, FBR_END_REPORT, report), 0);
     run_all(&e);

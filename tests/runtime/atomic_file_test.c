@@ -38,7 +38,6 @@ static struct maker {
 
 static int set_up(void **state)
 {
-    (void)state;
     temp_dir_make(dir);
     maker = (struct maker){.end = -1};
     return 0;
@@ -46,7 +45,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     like_nfs = false;
     temp_dir_remove(dir);
     return 0;
@@ -131,7 +129,6 @@ static void begin_tree(void)
 
 static void what_a_killed_one_left_behind_goes_with_the_next(void **state)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         make_in_another(i & 1);
         assert_int_equal(unfinished(), 1);
@@ -152,7 +149,6 @@ static void what_a_killed_one_left_behind_goes_with_the_next(void **state)
 
 static void files_that_were_left_behind_go_on_nfs(void **state)
 {
-    (void)state;
     like_nfs = true;
     make_in_another(false);
     begin_file();
@@ -165,7 +161,6 @@ static void files_that_were_left_behind_go_on_nfs(void **state)
 /* Of another host, say, whose locks we need not see. */
 static void what_another_boot_left_behind_goes_after_a_day(void **state)
 {
-    (void)state;
     assert_int_equal(mkdir(in_dir(OTHER_BOOT), 0700), 0);
     file_make(in_dir(OTHER_BOOT "/part"), "data", 4, 0400);
     file_make(in_dir(FBR_ATOMIC_PREFIX "other"), "data", 4, 0600);
@@ -183,7 +178,6 @@ static void what_another_boot_left_behind_goes_after_a_day(void **state)
 
 static void only_files_and_directories_of_that_name_go(void **state)
 {
-    (void)state;
     file_make(in_dir(".fiber-c"), "data", 4, 0600);
     file_make(in_dir("x" FBR_ATOMIC_PREFIX), "data", 4, 0600);
     assert_int_equal(symlink("x" FBR_ATOMIC_PREFIX, in_dir(FBR_ATOMIC_PREFIX "link")), 0);
@@ -201,7 +195,6 @@ static void only_files_and_directories_of_that_name_go(void **state)
 
 static void a_link_in_it_is_not_followed(void **state)
 {
-    (void)state;
     assert_int_equal(mkdir(in_dir("kept"), 0700), 0);
     file_make(in_dir("kept/file"), "data", 4, 0600);
     assert_int_equal(mkdir(in_dir(OTHER_BOOT), 0700), 0);
@@ -218,7 +211,6 @@ static void errors_say_why(void **state)
     struct fbr_error err = {0, ""};
     struct fbr_tree t;
 
-    (void)state;
     assert_int_equal(fbr_atomic_dir(in_dir("none/x"), name, sizeof(name)), -ENOENT);
     assert_int_equal(fbr_atomic_file(in_dir("none/x"), name, sizeof(name)), -ENOENT);
     assert_int_equal(fbr_atomic_nameless(in_dir("none/x")), -ENOENT);

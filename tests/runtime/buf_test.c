@@ -17,7 +17,6 @@ static void reads_back_what_was_put(void **state)
     char name[8];
     size_t len;
 
-    (void)state;
     fbr_put_u8(&b, 0xfe);
     fbr_put_u16(&b, 0xfedc);
     fbr_put_u32(&b, 0xfedcba98u);
@@ -47,7 +46,6 @@ static void is_little_endian_on_the_wire(void **state)
 {
     struct fbr_buf b = {0};
 
-    (void)state;
     fbr_put_u16(&b, 0x0201);
     fbr_put_u32(&b, 0x06050403u);
     assert_int_equal(b.len, 6);
@@ -60,7 +58,6 @@ static void keeps_its_bytes_while_it_grows(void **state)
     struct fbr_buf b = {0};
     struct fbr_cur c;
 
-    (void)state;
     for (uint32_t i = 0; i < 10000; i++)
         fbr_put_u32(&b, i);
     assert_false(b.failed);
@@ -75,7 +72,6 @@ static void remembers_that_it_could_not_grow(void **state)
 {
     struct fbr_buf b = {0};
 
-    (void)state;
     fbr_put_u8(&b, 1);
     assert_null(fbr_buf_reserve(&b, SIZE_MAX - 1 - b.len));
     assert_true(b.failed);
@@ -92,7 +88,6 @@ static void overflowing_length_fails(void **state)
 {
     struct fbr_buf b = {0};
 
-    (void)state;
     fbr_put_u8(&b, 1);
     assert_null(fbr_buf_reserve(&b, SIZE_MAX));
     assert_true(b.failed);
@@ -103,7 +98,6 @@ static void consume_drops_from_the_front(void **state)
 {
     struct fbr_buf b = {0};
 
-    (void)state;
     fbr_put(&b, "abcdef", 6);
     fbr_buf_consume(&b, 2);
     assert_int_equal(b.len, 4);
@@ -117,7 +111,6 @@ static void set_overwrites_in_place_and_not_beyond(void **state)
 {
     struct fbr_buf b = {0};
 
-    (void)state;
     fbr_put_u32(&b, 0);
     fbr_put_u8(&b, 9);
     fbr_set_u32(&b, 0, 0x04030201u);
@@ -131,7 +124,6 @@ static void cursor_turns_bad_at_the_end_and_stays_bad(void **state)
 {
     struct fbr_cur c = fbr_cur("\1\2\3", 3);
 
-    (void)state;
     assert_int_equal(fbr_get_u32(&c), 0);
     assert_false(fbr_cur_ok(&c));
     assert_int_equal(fbr_get_u8(&c), 0); /* there is a byte, but nothing is read any more */
@@ -142,7 +134,6 @@ static void cursor_over_nothing_is_empty(void **state)
 {
     struct fbr_cur c = fbr_cur(NULL, 100);
 
-    (void)state;
     assert_int_equal(fbr_cur_left(&c), 0);
     assert_null(fbr_get(&c, 1));
     assert_false(fbr_cur_ok(&c));
@@ -155,7 +146,6 @@ static void hostile_length_is_refused(void **state)
                                7);
     size_t len = 1;
 
-    (void)state;
     assert_null(fbr_get_bytes(&c, &len));
     assert_int_equal(len, 0);
     assert_false(fbr_cur_ok(&c));
@@ -167,7 +157,6 @@ static void string_that_does_not_fit_is_refused(void **state)
     struct fbr_cur c;
     char out[4] = "old";
 
-    (void)state;
     fbr_put_str(&b, "four");
     c = fbr_cur(b.data, b.len);
     fbr_get_str(&c, out, sizeof(out));
@@ -186,7 +175,6 @@ static void string_with_a_nul_byte_is_refused(void **state)
     struct fbr_cur c;
     char out[8];
 
-    (void)state;
     fbr_put_bytes(&b, "a\0b", 3);
     c = fbr_cur(b.data, b.len);
     fbr_get_str(&c, out, sizeof(out));
@@ -203,7 +191,6 @@ static void strdup_copies(void **state)
     struct fbr_cur c;
     char *s;
 
-    (void)state;
     fbr_put_str(&b, "hello");
     c = fbr_cur(b.data, b.len);
     s = fbr_get_strdup(&c, 5);
@@ -232,7 +219,6 @@ static void fields_are_written_and_read_by_their_types(void **state)
     struct fbr_buf b = {0};
     struct fbr_cur c;
 
-    (void)state;
     fbr_put_fields(&b, fields, &in);
     assert_int_equal(b.len, 4 + (4 + 3) + 1 + 8 + 2 + 1);
     c = fbr_cur(b.data, b.len);

@@ -23,14 +23,12 @@ static char root[64];
 
 static int set_up(void **state)
 {
-    (void)state;
     temp_dir_make(root);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     temp_dir_remove(root);
     return 0;
 }
@@ -54,7 +52,6 @@ static struct fbr_cgroup read_them(void)
 
 static void test_deaths_for_want_of_memory_are_those_of_our_own_group(void **state)
 {
-    (void)state;
     assert_int_equal(read_them().oom_kills, 0);
     put("/proc/vmstat", "nr_free_pages 7\noom_kill 134\nthp_split 1\n");
     assert_int_equal(read_them().oom_kills, 134); /* no group says */
@@ -76,7 +73,6 @@ static void test_nothing_is_no_limit(void **state)
     struct fbr_cgroup l = read_them();
     cpu_set_t set;
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
     assert_int_equal(l.affinity, CPU_COUNT(&set));
     assert_true(l.quota == 0 && l.memory == 0);
@@ -88,7 +84,6 @@ static void test_the_tightest_group_of_version_2_counts(void **state)
 {
     struct fbr_cgroup l;
 
-    (void)state;
     put("/proc/self/cgroup", "0::/jobs/one\n");
     put("/sys/fs/cgroup/cpu.max", "max 100000\n");
     put("/sys/fs/cgroup/jobs/cpu.max", "50000 100000\n");
@@ -106,7 +101,6 @@ static void test_version_1_has_a_tree_for_each_controller(void **state)
 {
     struct fbr_cgroup l;
 
-    (void)state;
     put("/proc/self/cgroup", "11:memory:/pod\n4:cpu,cpuacct:/pod\n1:name=systemd:/pod\n");
     put("/sys/fs/cgroup/cpu/pod/cpu.cfs_quota_us", "150000\n");
     put("/sys/fs/cgroup/cpu/pod/cpu.cfs_period_us", "100000\n");
@@ -122,7 +116,6 @@ static void test_a_container_sees_its_own_group_at_the_top(void **state)
 {
     struct fbr_cgroup l;
 
-    (void)state;
     put("/proc/self/cgroup", "5:cpu,cpuacct:/docker/1234\n3:memory:/docker/1234\n");
     put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
     put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
@@ -137,7 +130,6 @@ static void test_a_container_of_version_2_is_its_own_top(void **state)
 {
     struct fbr_cgroup l;
 
-    (void)state;
     put("/proc/self/cgroup", "0::/\n");
     put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids rdma misc\n");
     put("/sys/fs/cgroup/cpu.max", "250000 100000\n");
@@ -158,7 +150,6 @@ static void test_the_path_of_version_2_may_be_of_outside(void **state)
 {
     struct fbr_cgroup l;
 
-    (void)state;
     put("/proc/self/cgroup", "0::/system.slice/docker-4a5b6c.scope\n");
     put("/sys/fs/cgroup/cpu.max", "max 100000\n");
     put("/sys/fs/cgroup/memory.max", "33554432\n");
@@ -172,7 +163,6 @@ static void test_a_limit_of_version_2_is_inherited(void **state)
 {
     struct fbr_cgroup l;
 
-    (void)state;
     put("/proc/self/cgroup", "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n");
     put("/sys/fs/cgroup/system.slice/memory.max", "max\n");
     put("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/memory.max", "1073741824\n");
@@ -192,7 +182,6 @@ static void test_limits_of_version_1_count_beside_version_2(void **state)
 {
     struct fbr_cgroup l;
 
-    (void)state;
     put("/proc/self/cgroup", "3:memory:/job\n2:cpu,cpuacct:/job\n0::/job\n");
     put("/sys/fs/cgroup/unified/job/cgroup.procs", "");
     put("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "50000\n");
@@ -207,7 +196,6 @@ static void test_no_quota_and_nonsense_are_no_limits(void **state)
 {
     struct fbr_cgroup l;
 
-    (void)state;
     put("/proc/self/cgroup", "4:cpu:/x\nnonsense\n::\n7\n");
     put("/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n");
     put("/sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
@@ -222,7 +210,6 @@ static void test_a_part_of_a_processor_is_of_use(void **state)
                             more = {.affinity = 8, .quota = 2.5},
                             all = {.affinity = 8, .quota = 64}, two = {.affinity = 8, .quota = 2};
 
-    (void)state;
     assert_int_equal(fbr_cgroup_cpus(&half), 1);
     assert_int_equal(fbr_cgroup_cpus(&more), 3);
     assert_int_equal(fbr_cgroup_cpus(&two), 2);
@@ -234,7 +221,6 @@ static void test_a_machine_is_known_by_its_boot(void **state)
 {
     uint64_t one, other;
 
-    (void)state;
     put("/proc/sys/kernel/random/boot_id", "one\n");
     one = read_them().machine;
     assert_true(read_them().machine == one);

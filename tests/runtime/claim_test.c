@@ -22,14 +22,12 @@ static char base[64];
 
 static int set_up(void **state)
 {
-    (void)state;
     temp_dir_make(base);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     temp_dir_remove(base);
     return 0;
 }
@@ -47,7 +45,6 @@ static void test_two_do_not_have_the_same(void **state)
     struct fbr_cpuset a = cpus("0-2,9"), b = cpus("2-4"), c = cpus("3-4"), others;
     int one = fbr_claim_open(base), two = fbr_claim_open(base);
 
-    (void)state;
     assert_true(one >= 0 && two >= 0);
     assert_int_equal(fbr_claim_take(one, &a), 0);
     assert_int_equal(fbr_claim_take(one, &b), 0); /* one's own may overlap */
@@ -71,7 +68,6 @@ static void test_they_are_free_when_their_process_is_killed(void **state)
     struct gate told;
     pid_t pid;
 
-    (void)state;
     gate_open(&told);
     pid = fork();
     if (pid == 0) {
@@ -95,7 +91,6 @@ static void test_the_rest_is_a_list(void **state)
     struct fbr_cpuset set = cpus("0,3-5,4095"), all = cpus("0-4095");
     char list[64];
 
-    (void)state;
     assert_true(fbr_cpuset_rest(&set, list, sizeof(list)));
     assert_string_equal(list, "1-2,6-4094");
     assert_false(fbr_cpuset_rest(&set, list, 5));
@@ -108,7 +103,6 @@ static void test_only_allowed_processors_are_left(void **state)
     cpu_set_t before, one;
     int cpu = sched_getcpu();
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     fbr_cpuset_allowed(&all);
     assert_int_equal(fbr_cpuset_count(&all), CPU_COUNT(&before));

@@ -45,7 +45,6 @@ static void environment_clean(void)
 
 static int folder_enter(void **state)
 {
-    (void)state;
     environment_clean();
     strcpy(folder, "/tmp/fiber-config-XXXXXX");
     if (!mkdtemp(folder) || chdir(folder))
@@ -55,15 +54,11 @@ static int folder_enter(void **state)
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *at)
 {
-    (void)st;
-    (void)type;
-    (void)at;
     return remove(path);
 }
 
 static int folder_leave(void **state)
 {
-    (void)state;
     environment_clean();
     return chdir("/") || nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
@@ -137,7 +132,6 @@ static void without_anything_all_values_are_defaults(void **state)
     const struct fbr_config_key *keys;
     size_t n;
 
-    (void)state;
     assert_string_equal(fbr_config_str(c, "backend"), "auto");
     assert_int_equal(fbr_config_int(c, "backend"), 0);
     assert_int_equal(fbr_config_ms(c, "heartbeat"), 5000);
@@ -157,7 +151,6 @@ static void the_table_is_consistent(void **state)
     size_t n;
     const struct fbr_config_key *keys = fbr_config_keys(&n);
 
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         char env[64] = "FIBER_", *at = env + 6;
         int64_t value;
@@ -179,7 +172,6 @@ static void stronger_sources_win_and_say_so(void **state)
 {
     struct fbr_config *c;
 
-    (void)state;
     user_file_write("grace = 1s\nheartbeat = 1s\nretries = 7\nheartbeat_misses: 9\n");
     file_write(".fiberconfig", "# mine\n\ngrace = 2s\nheartbeat = 2s\nretries = 8 ; a comment\n"
                                "image = r/x:1 # ours\nbind = a#b\t# x # y\n");
@@ -206,7 +198,6 @@ static void xdg_config_home_moves_the_user_file(void **state)
     struct fbr_config *c;
     char path[128];
 
-    (void)state;
     user_file_write("grace = 1s\n");
     mkdir("xdg", 0700);
     mkdir("xdg/fiber", 0700);
@@ -228,7 +219,6 @@ static void run_dir_follows_xdg_runtime_dir_if_it_is_there(void **state)
     struct fbr_config *c;
     char path[512];
 
-    (void)state;
     setenv("XDG_RUNTIME_DIR", folder, 1);
     c = load();
     assert_string_equal(fbr_config_str(c, "run_dir"), folder);
@@ -270,7 +260,6 @@ static void durations_and_sizes_have_units(void **state)
     };
     struct fbr_config *c = fbr_config_new();
 
-    (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         bool ms = !strcmp(good[i].key, "grace");
 
@@ -283,7 +272,6 @@ static void durations_and_sizes_have_units(void **state)
 
 static void wrong_types_are_refused_and_explained(void **state)
 {
-    (void)state;
     assert_string_equal(set_fails("heartbeat", "5"),
                         "code: heartbeat is \"5\", which is not a duration: a number with "
                         "a unit, ms, s, m or h, such as 500ms or 5s");
@@ -315,7 +303,6 @@ static void booleans_and_enums_are_read(void **state)
                                                                                 "OFF", "0"};
     struct fbr_config *c = fbr_config_new();
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         assert_int_equal(fbr_config_set(c, "tag_output", yes[i], "code", NULL), 0);
         assert_true(fbr_config_bool(c, "tag_output"));
@@ -331,7 +318,6 @@ static void booleans_and_enums_are_read(void **state)
 
 static void an_unknown_key_names_file_line_and_the_nearest(void **state)
 {
-    (void)state;
     assert_string_equal(parse_fails("\nbackend = local\n  hartbeat = 5s\n"),
                         "x.conf:3: unknown key \"hartbeat\"; did you mean \"heartbeat\"?");
     assert_string_equal(parse_fails("zzzzzzzzzzzz = 5s\n"),
@@ -347,7 +333,6 @@ static void an_unknown_key_names_file_line_and_the_nearest(void **state)
 
 static void an_unknown_variable_is_named_with_the_nearest(void **state)
 {
-    (void)state;
     setenv("FIBER_HARTBEAT", "s3cret", 1);
     assert_string_equal(
         load_fails(),
@@ -361,7 +346,6 @@ static void internal_and_empty_variables_are_no_configuration(void **state)
 {
     struct fbr_config *c;
 
-    (void)state;
     setenv("FIBER_TICKET", "fd:3", 1);
     setenv("FIBER_HEARTBEAT", "", 1);
     setenv("FIBERGLASS", "x", 1);
@@ -375,7 +359,6 @@ static void internal_and_empty_variables_are_no_configuration(void **state)
 
 static void a_syntax_error_names_the_first_wrong_line(void **state)
 {
-    (void)state;
     assert_string_equal(parse_fails("backend = local\nthis is nothing\n"),
                         "x.conf:2: neither \"key = value\" nor \"[section]\"");
     assert_string_equal(parse_fails("[open\n"),
@@ -390,7 +373,6 @@ static void a_line_that_is_too_long_is_an_error_not_two_lines(void **state)
 {
     char text[1024];
 
-    (void)state;
     memset(text, 'a', sizeof(text));
     memcpy(text, "grace=1s\nbind=", 14);
     memcpy(text + 400, "\ngrace = 2s\n", 13);
@@ -402,7 +384,6 @@ static void a_line_of_196_bytes_is_read(void **state)
     struct fbr_config *c = fbr_config_new();
     char text[256];
 
-    (void)state;
     memset(text, 'a', sizeof(text));
     memcpy(text, "bind=", 5);
     strcpy(text + 196, "\n");
@@ -416,7 +397,6 @@ static void keys_may_stand_in_section_default(void **state)
     static const char text[] = "grace = 1s\n[default]\nlinger = 2s\n";
     struct fbr_config *c = fbr_config_new();
 
-    (void)state;
     assert_int_equal(fbr_config_parse(c, "x", text, sizeof(text) - 1, NULL), 0);
     assert_int_equal(fbr_config_ms(c, "grace"), 1000);
     assert_int_equal(fbr_config_ms(c, "linger"), 2000);
@@ -429,7 +409,6 @@ static void nul_bytes_are_refused(void **state)
     struct fbr_config *c = fbr_config_new();
     struct fbr_error err;
 
-    (void)state;
     assert_int_equal(fbr_config_parse(c, "x", "grace = 1s\0\n", 12, &err), -EINVAL);
     assert_string_equal(err.text, "x:1: the line is not text");
     assert_int_equal(fbr_config_parse(c, "x", "", 0, &err), 0);
@@ -443,7 +422,6 @@ static void odd_but_valid_files_are_read(void **state)
     struct fbr_config *c = fbr_config_new();
     struct fbr_error err = {0};
 
-    (void)state;
     if (fbr_config_parse(c, "x", text, sizeof(text) - 1, &err))
         fail_msg("%s", err.text);
     assert_int_equal(fbr_config_ms(c, "grace"), 1000);
@@ -474,7 +452,6 @@ static void keys_of_the_first_fiber_are_passed_over(void **state)
 {
     struct fbr_config *c;
 
-    (void)state;
     file_write(".fiberconfig", "[default]\nlog_level=Warning\ncpu_per_job=2\nlog_file=stdout\n");
     assert_non_null(strstr(load_warning(), "./.fiberconfig:4: log_file is a setting of Fiber 0.2"));
     assert_null(strstr(load_warning(), "cpu_per_job")); /* the Python package reads it */
@@ -487,7 +464,6 @@ static void keys_of_the_first_fiber_are_passed_over(void **state)
 
 static void what_cannot_be_read_is_a_warning(void **state)
 {
-    (void)state;
     assert_string_equal(load_warning(), "");
     assert_int_equal(mkdir(".fiberconfig", 0700), 0);
     assert_non_null(
@@ -502,7 +478,6 @@ static void what_cannot_be_read_is_a_warning(void **state)
 
 static void a_fiberconfig_that_others_may_write_is_ignored(void **state)
 {
-    (void)state;
     file_write(".fiberconfig", "backend = wrong\n");
     assert_int_equal(chmod(".fiberconfig", 0666), 0);
     assert_non_null(strstr(load_warning(), "everyone may write it"));
@@ -517,7 +492,6 @@ static void a_fiberconfig_that_others_may_write_is_ignored(void **state)
 
 static void a_huge_file_is_refused(void **state)
 {
-    (void)state;
     file_write(".fiberconfig", "grace = 1s\n");
     assert_int_equal(truncate(".fiberconfig", 8 << 20), 0);
     assert_non_null(strstr(load_fails(), "more than 1048576 bytes"));
@@ -529,7 +503,6 @@ static void a_child_gets_what_is_not_default(void **state)
     struct fbr_buf b = {0};
     struct fbr_cur cur;
 
-    (void)state;
     fbr_config_put(parent, &b);
     assert_int_equal(b.len, 2);
     fbr_buf_clear(&b);
@@ -559,7 +532,6 @@ static void a_parent_with_other_keys_is_refused(void **state)
     struct fbr_buf b = {0};
     struct fbr_cur cur;
 
-    (void)state;
     fbr_put_u16(&b, 1);
     fbr_put_str(&b, "warp");
     fbr_put_str(&b, "9");
@@ -575,7 +547,6 @@ static void what_was_read_stays_when_it_is_set_anew(void **state)
     struct fbr_config *c = fbr_config_new();
     const char *first, *origin, *again;
 
-    (void)state;
     assert_int_equal(fbr_config_set(c, "image", "the first of some images", "a test", NULL), 0);
     first = fbr_config_str(c, "image");
     origin = fbr_config_origin(c, "image");
@@ -606,7 +577,6 @@ static void any_thread_reads_and_sets_at_any_time(void **state)
     struct fbr_config *c = fbr_config_new();
     pthread_t setters[2];
 
-    (void)state;
     fbr_config_set(c, "grace", "1s", "a test", NULL);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&setters[i], NULL, set_a_thousand_times, c), 0);
@@ -634,7 +604,6 @@ static void any_thread_reads_and_sets_at_any_time(void **state)
 
 static void distances_count_mistakes(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_word_distance("kitten", 6, "sitting", 7), 3);
     assert_int_equal(fbr_word_distance("", 0, "abc", 3), 3);
     assert_int_equal(fbr_word_distance("ABC", 3, "abc", 3), 0);

@@ -23,7 +23,6 @@ static void a_pair_needs_no_greeting(void **state)
     struct end a = {.echo = false}, b = {.echo = true};
     int pair[2];
 
-    (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     assert_int_equal(fbr_loop_call(loop, do_open, &(struct open){&a, pair[0]}), 0);
     assert_int_equal(fbr_loop_call(loop, do_open, &(struct open){&b, pair[1]}), 0);
@@ -53,7 +52,6 @@ static void on_carried(void *user, struct fbr_conn *conn, uint8_t type, struct f
     uint64_t id = fbr_get_u64(body);
     uint8_t inner = fbr_get_u8(body);
 
-    (void)conn;
     if (type != WRAP || !fbr_cur_ok(body) || id >= CARRIED || !c->ends[id].conn)
         return;
     if (inner)
@@ -85,7 +83,6 @@ static void a_connection_carries_others(void **state)
     static char bytes[100000];
     int pair[2];
 
-    (void)state;
     b.ends[1].echo = b.ends[2].echo = true;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     assert_int_equal(fbr_loop_call(loop, do_carry, &(struct open){&a.own, pair[0]}), 0);
@@ -112,14 +109,12 @@ static void a_connection_carries_others(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     fbr_cond_init(&changed);
     return fbr_loop_open(&loop, NULL);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_loop_close(loop);
     pthread_cond_destroy(&changed);
     return 0;

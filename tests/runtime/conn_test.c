@@ -34,7 +34,6 @@ static void frames_arrive_whole_and_in_order(void **state)
     struct end client;
     unsigned n = 0;
 
-    (void)state;
     server.echo = true;
     assert_int_equal(dial_as(&client, url, GOOD, secret_of_good), 0);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]);
@@ -63,7 +62,6 @@ static void what_is_queued_is_sent_before_the_close(void **state)
     struct end client;
     struct send s = {&client, 20, bytes, 8 << 20, 2, true};
 
-    (void)state;
     join(&client);
     assert_int_equal(fbr_loop_call(loop, do_send, &s), 0);
     wait_for(&server.closes, 1);
@@ -76,7 +74,6 @@ static void a_wrong_secret_is_not_let_in(void **state)
     uint8_t wrong[FBR_KEY_SIZE];
     struct end client[3];
 
-    (void)state;
     memcpy(wrong, secret_of_good, sizeof(wrong));
     wrong[31] ^= 1;
     assert_int_equal(dial_as(&client[0], url, GOOD, wrong), 0);
@@ -97,7 +94,6 @@ static void garbage_is_cut_off(void **state)
     struct end client;
     uint8_t bytes[4096];
 
-    (void)state;
     for (int round = 0; round < 20; round++) {
         int fd = stranger();
 
@@ -133,7 +129,6 @@ static void heartbeats_keep_an_idle_connection(void **state)
 {
     struct end client;
 
-    (void)state;
     join(&client);
     fbr_loop_call(loop, do_heartbeat, &client);
     wait_for_some(&client.pongs, 8); /* longer than three intervals */
@@ -179,7 +174,6 @@ static void unix_a_hello_in_pieces(void **state)
     struct fbr_buf hello;
     int fd = stranger();
 
-    (void)state;
     put_hello(&hello, secret_of_good);
     for (size_t i = 0; i < hello.len; i++)
         assert_int_equal(send(fd, hello.data + i, 1, 0), 1);
@@ -191,7 +185,6 @@ static void unix_a_hello_in_pieces(void **state)
 
 static int do_nothing(void *arg)
 {
-    (void)arg;
     return 0;
 }
 
@@ -201,7 +194,6 @@ static void unix_a_hostile_length(void **state)
     struct fbr_buf hello;
     int fd = stranger();
 
-    (void)state;
     put_hello(&hello, secret_of_good);
     fbr_put(&hello, frame, sizeof(frame));
     assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
@@ -228,7 +220,6 @@ static void unix_half_of_a_long_frame_is_bounded(void **state)
     ssize_t sent = 0;
     size_t all = 0;
 
-    (void)state;
     set_limit(1 << 20);
     put_hello(&hello, secret_of_good);
     fbr_put(&hello, head, sizeof(head));
@@ -272,7 +263,6 @@ static void unix_a_peer_that_asks_and_does_not_read(void **state)
     struct fbr_buf hello;
     int fd = stranger();
 
-    (void)state;
     set_limit(8 << 20);
     put_hello(&hello, secret_of_good);
     assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
@@ -293,7 +283,6 @@ static void unix_a_peer_that_falls_silent(void **state)
     struct fbr_buf hello;
     int fd = stranger();
 
-    (void)state;
     put_hello(&hello, secret_of_good);
     assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
     wait_for(&admitted, 1);
@@ -341,7 +330,6 @@ static void unix_silence_is_noticed_in_time(void **state)
 {
     unsigned took = UINT_MAX;
 
-    (void)state;
     /* Others may want the processor, so one of several times counts. */
     for (int i = 0; i < 20 && took > SLOW_BEAT_MS * 7 / 2; i++) {
         memset(&server, 0, sizeof(server));
@@ -372,7 +360,6 @@ static void unix_our_own_stall_is_not_the_peers(void **state)
     struct end client;
     uint64_t until = fbr_now_ms() + TEST_LONG_MS;
 
-    (void)state;
     join(&client);
     do { /* others may want the processor */
         fbr_loop_call(loop, do_heartbeat, &server);
@@ -394,7 +381,6 @@ static void unix_a_peer_that_hears_nothing(void **state)
     int fd = stranger();
     unsigned closes = 0;
 
-    (void)state;
     put_hello(&hello, secret_of_good);
     assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
     wait_for(&admitted, 1);
@@ -426,7 +412,6 @@ static void unix_a_peer_that_pings_and_does_not_read(void **state)
     struct fbr_buf hello;
     int fd = stranger(), queued;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(pings); i += 13) {
         pings[i] = 8;
         pings[i + 4] = 1;
@@ -448,7 +433,6 @@ static struct fbr_timer ticker;
 
 static void on_tick(void *arg)
 {
-    (void)arg;
     pthread_mutex_lock(&lock);
     ticks++;
     pthread_cond_broadcast(&changed);
@@ -457,7 +441,6 @@ static void on_tick(void *arg)
 
 static int do_tick(void *arg)
 {
-    (void)arg;
     ticks = 0;
     if (fbr_timer_init(&ticker, loop, on_tick, NULL) < 0)
         return -1;
@@ -467,7 +450,6 @@ static int do_tick(void *arg)
 
 static int end_ticks(void *arg)
 {
-    (void)arg;
     fbr_timer_fini(&ticker);
     return 0;
 }
@@ -478,7 +460,6 @@ static void unix_a_peer_that_says_that_it_is_stopped(void **state)
     struct fbr_buf hello;
     int fd = stranger();
 
-    (void)state;
     put_hello(&hello, secret_of_good);
     fbr_put(&hello, silent, sizeof(silent));
     assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
@@ -500,7 +481,6 @@ static void unix_another_user_is_not_let_in(void **state)
     int status;
     pid_t pid;
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     chmod(dir, 0755); /* what usually keeps him out */
@@ -527,7 +507,6 @@ static void unix_the_socket_is_its_owners(void **state)
 {
     struct stat st;
 
-    (void)state;
     assert_int_equal(stat(url + 5, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
     assert_int_equal(fbr_loop_call(loop, do_listen, url), -EADDRINUSE);
@@ -539,7 +518,6 @@ static void calls_to_nobody(void **state)
 {
     struct end client;
 
-    (void)state;
     assert_int_equal(dial_as(&client, "unix:/tmp/fbrtest-nobody-is-here", GOOD, secret_of_good), 0);
     wait_for(&client.closes, 1);
     assert_int_equal(client.why, -ENOENT);
@@ -562,7 +540,6 @@ static void addresses_that_are_none(void **state)
     char far[300];
     struct end client;
 
-    (void)state;
     memset(far, 'a', sizeof(far));
     memcpy(far, "unix:/", 6);
     far[sizeof(far) - 1] = '\0';

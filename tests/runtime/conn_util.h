@@ -61,7 +61,6 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
 {
     struct end *e = user;
 
-    (void)conn;
     pthread_mutex_lock(&lock);
     e->conn = NULL;
     e->closes++;
@@ -74,7 +73,6 @@ static void on_pong(void *user, struct fbr_conn *conn)
 {
     struct end *e = user;
 
-    (void)conn;
     pthread_mutex_lock(&lock);
     e->pongs++;
     notify();

@@ -26,14 +26,12 @@ static char dir[64];
 
 static int set_up(void **state)
 {
-    (void)state;
     temp_dir_make(dir);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     leave();
     temp_dir_remove(dir);
     return 0;
@@ -63,7 +61,6 @@ static void a_file_goes_there_with_its_permissions(void **state)
     uint32_t mode;
     int fd;
 
-    (void)state;
     file_make(in_dir("from"), data, LARGE, 0750);
     fd = fbr_tree_open(in_dir("from"), &mode, name, NULL);
     assert_true(fd >= 0);
@@ -85,7 +82,6 @@ static void a_file_comes_from_there(void **state)
     struct fbr_copy_file f;
     char *data = large();
 
-    (void)state;
     file_make(in_dir("from"), data, LARGE, 0604);
     tunnel();
     ask(FBR_MSG_GET, in_dir("from"), "", 0);
@@ -105,7 +101,6 @@ static void an_empty_file_replaces_what_is_there(void **state)
     uint32_t mode;
     int fd;
 
-    (void)state;
     file_make(in_dir("from"), "", 0, 0600);
     file_make(in_dir("to"), "before", 6, 0644);
     fd = fbr_tree_open(in_dir("from"), &mode, name, NULL);
@@ -131,7 +126,6 @@ static void send_head(uint32_t len, uint8_t kind)
 
 static void what_breaks_off_leaves_what_was_there(void **state)
 {
-    (void)state;
     file_make(in_dir("to"), "before", 6, 0644);
     tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
@@ -145,7 +139,6 @@ static void what_breaks_off_leaves_what_was_there(void **state)
 
 static void what_could_not_be_read_leaves_what_was_there(void **state)
 {
-    (void)state;
     file_make(in_dir("to"), "before", 6, 0644);
     tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
@@ -159,7 +152,6 @@ static void what_could_not_be_read_leaves_what_was_there(void **state)
 
 static void a_piece_that_is_none_is_refused(void **state)
 {
-    (void)state;
     tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
     ready();
@@ -183,7 +175,6 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
         {FBR_MSG_PUT, -EEXIST, "fifo", "not a regular file"},
     };
 
-    (void)state;
     assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         tunnel();
@@ -196,7 +187,6 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
 
 static void a_request_that_is_none_is_answered(void **state)
 {
-    (void)state;
     tunnel();
     ask(99, "x", "y", 0);
     expect_done(-EPROTO, "another version");
@@ -212,7 +202,6 @@ static void a_request_that_is_none_is_answered(void **state)
 
 static void a_visitor_that_says_nothing_may_go(void **state)
 {
-    (void)state;
     tunnel();
     leave();
 }

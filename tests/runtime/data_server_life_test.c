@@ -95,7 +95,6 @@ static void *run_proxy(void *arg)
 {
     bool over = false;
 
-    (void)arg;
     while (!over) {
         struct pollfd p[4] = {{.fd = proxy.stop, .events = POLLIN},
                               {.fd = proxy.listening, .events = POLLIN},
@@ -160,9 +159,6 @@ static void poke_proxy(void)
 
 static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
 {
-    (void)user;
-    (void)link;
-    (void)record;
     pthread_mutex_lock(&lock);
     records += len > 0;
     pthread_cond_broadcast(&changed);
@@ -171,8 +167,6 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 
 static void on_broken(void *user, struct fbr_link *link, int code)
 {
-    (void)user;
-    (void)link;
     pthread_mutex_lock(&lock);
     breaks++;
     why = code;
@@ -205,20 +199,17 @@ static int set_up_with(unsigned misses)
 
 static int set_up(void **state)
 {
-    (void)state;
     return set_up_with(MISSES);
 }
 
 /* Silence breaks nothing while the test goes on. */
 static int set_up_patient(void **state)
 {
-    (void)state;
     return set_up_with(TEST_LONG_MS / BEAT_MS);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     poke_proxy();
     pthread_join(proxy.thread, NULL);
     close(proxy.listening);
@@ -235,8 +226,6 @@ static int tear_down(void **state)
 
 static void on_record_down(void *user, const void *record, size_t len)
 {
-    (void)record;
-    (void)len;
     if (user)
         ++*(unsigned *)user;
 }
@@ -386,7 +375,6 @@ static void live_for(int ms, void **state)
 
 static void who_says_nothing_is_given_up_in_time(void **state)
 {
-    (void)state;
     assert_true(wait_broken(false, -ETIMEDOUT) <= SILENT_MS + LATE_MS);
     assert_true(fbr_now_ms() - began >= BEAT_MS);
     assert_int_equal(fbr_link_send(link_up, &(struct iovec){"x", 1}, 1), -EPIPE);
@@ -456,7 +444,6 @@ static void a_slow_link_lives(void **state)
 /* Both ends of the connection end; the peer notices, too. */
 static void a_connection_that_ends_breaks_the_link(void **state)
 {
-    (void)state;
     shutdown(proxy.server, SHUT_RDWR);
     assert_true(wait_broken(false, -EPIPE) <= BEAT_MS + LATE_MS);
     assert_int_equal(idle_for(TEST_LONG_MS, NULL), -EPIPE);
@@ -467,7 +454,6 @@ static void a_second_connection_of_a_peer_breaks_the_link(void **state)
 {
     uint64_t deadline = fbr_now_ms() + TEST_LONG_MS;
 
-    (void)state;
     take_first_answer(); /* nanomsg sees no end behind a message to be taken */
     atomic_store(&proxy.cuts_caller, true);
     poke_proxy();
@@ -484,7 +470,6 @@ static void a_second_connection_of_a_peer_breaks_the_link(void **state)
 /* Its owner hears of it elsewhere, and closes the link: nobody is told that it broke. */
 static void a_peer_that_leaves_in_order_breaks_nothing(void **state)
 {
-    (void)state;
     fbr_data_client_close(up);
     up = NULL;
     fbr_link_close(link_up);

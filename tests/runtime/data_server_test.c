@@ -96,7 +96,6 @@ static void on_broken(void *user, struct fbr_link *link, int why)
 {
     struct line *l = user;
 
-    (void)link;
     pthread_mutex_lock(&lock);
     l->breaks++;
     l->why = why;
@@ -230,7 +229,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     for (int i = 0; i < PEERS; i++)
         line_close(&lines[i]);
     fbr_data_server_close(data_server);
@@ -269,7 +267,6 @@ static void records_go_both_ways_in_order(void **state)
     uint8_t *bytes = malloc(5 << 20);
     unsigned n = 0;
 
-    (void)state;
     memset(bytes, 'b', 5 << 20);
     line_open(&lines[0]);
     set(&lines[0].echo, true);
@@ -293,7 +290,6 @@ static void a_peer_that_does_not_read_holds_up_no_other(void **state)
 {
     char bytes[1000] = "";
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         line_open(&lines[i]);
     line_run(&lines[1]);
@@ -334,7 +330,6 @@ static void many_peers_and_threads(void **state)
     pthread_t threads[2 * 2 * PEERS];
     void *wrong;
 
-    (void)state;
     for (int i = 0; i < PEERS; i++) {
         line_open(&lines[i]);
         line_run(&lines[i]);
@@ -356,7 +351,6 @@ static void many_peers_and_threads(void **state)
 
 static void a_link_may_be_closed_at_any_moment(void **state)
 {
-    (void)state;
     for (int round = 0; round < 20; round++) {
         line_open(&lines[0]);
         set(&lines[0].close_at_record, round % 2); /* within its own callback, or from here */
@@ -373,7 +367,6 @@ static void messages_for_nobody_are_dropped(void **state)
 {
     struct fbr_data_client *up;
 
-    (void)state;
     if (!sealed) { /* one's own first message is not answered there */
         assert_int_equal(fbr_data_client_open(&up, url, 12345, NULL, LIMIT, TEST_LONG_MS, NULL), 0);
         fbr_data_client_close(up);
@@ -411,7 +404,6 @@ static void what_breaks_before_the_first_message_is_not_lost(void **state)
     pthread_t thread;
     void *wrong;
 
-    (void)state;
     snprintf(l.path, sizeof(l.path), "%s/late", dir);
     snprintf(at.sun_path, sizeof(at.sun_path), "%s", l.path);
     snprintf(l.url, sizeof(l.url), "ipc://%s", l.path);
@@ -442,7 +434,6 @@ static void who_does_not_answer_is_not_waited_for(void **state)
     struct fbr_data_client *up = NULL;
     char deaf[128];
 
-    (void)state;
     snprintf(at.sun_path, sizeof(at.sun_path), "%s/deaf", dir);
     snprintf(deaf, sizeof(deaf), "ipc://%s/deaf", dir);
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
@@ -459,7 +450,6 @@ static void strangers_break_only_what_is_not_sealed(void **state)
 {
     struct fbr_data_client *up = NULL;
 
-    (void)state;
     line_open(&lines[0]);
     send_up(&lines[0], "x", 1);
     wait_for(&lines[0].from_below, 1);
@@ -482,7 +472,6 @@ static void a_record_above_the_limit_breaks_the_link(void **state)
 {
     uint8_t *bytes = calloc(1, LIMIT + 1);
 
-    (void)state;
     line_open(&lines[0]);
     send_up_in_vain(&lines[0], bytes, LIMIT + 1);
     wait_for(&lines[0].breaks, 1);
@@ -509,7 +498,6 @@ static void post_to(struct line *l, uint64_t stream, const void *bytes, size_t l
 
 static void on_drained(void *user)
 {
-    (void)user;
 }
 
 static void a_long_record_of_a_stream_that_never_had_a_branch_breaks_the_link(void **state)
@@ -517,7 +505,6 @@ static void a_long_record_of_a_stream_that_never_had_a_branch_breaks_the_link(vo
     uint8_t *bytes = calloc(1, 300000);
     int rc;
 
-    (void)state;
     line_open(&lines[0]);
     post_to(&lines[0], 3, bytes, 1); /* as when it ended before anybody heard of it */
     post_to(&lines[0], 0, "x", 1);
@@ -538,7 +525,6 @@ static void long_records_of_several_branches_come_at_the_same_time(void **state)
     struct fbr_link *branch[BRANCHES];
     struct line *l = &lines[0];
 
-    (void)state;
     line_open(l);
     for (uint64_t i = 0; i < BRANCHES; i++) {
         const struct iovec iov = {bytes, LONG};
@@ -570,7 +556,6 @@ static void who_is_no_host_takes_no_long_records_of_streams(void **state)
     struct fbr_link *branch;
     int rc = 0;
 
-    (void)state;
     line_open(&lines[0]);
     fbr_data_client_no_streams(lines[0].up);
     assert_int_equal(fbr_link_branch(&branch, lines[0].link, 1, &ops, NULL, on_drained, NULL), 0);
@@ -622,7 +607,6 @@ static void hostile_bytes_at_the_port(void **state)
     };
     int fds[500], n = 0;
 
-    (void)state;
     line_open(&lines[0]);
     set(&lines[0].echo, true);
     line_run(&lines[0]);
@@ -667,7 +651,6 @@ static void callers_that_come_at_once_find_room(void **state)
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     int fds[100];
 
-    (void)state;
     snprintf(at.sun_path, sizeof(at.sun_path), "%.100s", url + strlen("ipc://"));
     for (int i = 0; i < 100; i++)
         fds[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -691,7 +674,6 @@ static void addresses_that_cannot_be_served(void **state)
     struct fbr_error err;
     struct fbr_data_server *h;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         memset(&err, 0, sizeof(err));
         assert_true(fbr_data_server_open(&h, bad[i], &options, &err) < 0);

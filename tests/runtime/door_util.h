@@ -26,7 +26,6 @@ static struct fbr_held held; /* no bound, unless a test sets one */
 
 static int control_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
 {
-    (void)user;
     if (who->kind != FBR_CALLER_JOB || (who->id != GOOD && who->id != REFUSED))
         return -EACCES;
     memcpy(secret, secret_of_good, FBR_KEY_SIZE);
@@ -35,7 +34,6 @@ static int control_secret(void *user, const struct fbr_caller *who, uint8_t secr
 
 static int control_admit(void *user, const struct fbr_caller *who, struct fbr_conn *conn)
 {
-    (void)user;
     if (who->id == REFUSED)
         return -EACCES;
     fbr_conn_attach(conn, &ops, &server);
@@ -92,7 +90,6 @@ static int do_listen(void *arg)
 
 static int do_shut(void *arg)
 {
-    (void)arg;
     fbr_listener_close(listener);
     fbr_conn_close(server.conn);
     server.conn = NULL;
@@ -117,7 +114,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_loop_call(loop, do_shut, NULL);
     fbr_loop_close(loop);
     temp_dir_remove(dir);

@@ -28,7 +28,6 @@ static void test_all_that_a_file_says(void **state)
     uint64_t at = 0;
     struct fbr_elf e;
 
-    (void)state;
     assert_int_equal(fbr_elf_read(&e, data, len), 0);
     assert_string_equal(e.interp, "/lib/ld.so");
     assert_string_equal(e.soname, "libx.so.1");
@@ -51,7 +50,6 @@ static void test_a_file_that_asks_for_nothing(void **state)
     uint64_t at = 0;
     struct fbr_elf e;
 
-    (void)state;
     assert_int_equal(fbr_elf_read(&e, data, len), 0);
     assert_int_equal(e.machine, EM_386);
     assert_null(e.interp);
@@ -67,7 +65,6 @@ static void test_every_cut_is_survived(void **state)
     size_t len;
     uint8_t *data = elf_file_make(&f, &len);
 
-    (void)state;
     for (size_t n = 0; n < len; n++) {
         uint8_t *cut = malloc(n ? n : 1);
         uint64_t at = 0;
@@ -91,7 +88,6 @@ static void test_what_is_no_program(void **state)
     struct fbr_elf e;
     size_t len;
 
-    (void)state;
     assert_int_equal(fbr_elf_open(&e, "/nonexistent"), -ENOENT);
     assert_int_equal(fbr_elf_open(&e, "/etc/passwd"), -ENOEXEC);
     assert_int_equal(fbr_elf_open(&e, "/dev/zero"), -ENOEXEC);
@@ -114,7 +110,6 @@ static void test_this_program_is_one(void **state)
     bool libc = false;
     const char *name;
 
-    (void)state;
     assert_int_equal(fbr_elf_open(&e, "/proc/self/exe"), 0);
     assert_non_null(e.interp);
     while ((name = fbr_elf_needed(&e, &at)))
@@ -130,7 +125,6 @@ static void test_programs_with_mpi_and_without(void **state)
     const char *source = getenv("TEST_SOURCE_DIR");
     char path[4096];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/elf/needs_mpi", source ? source : ".");
     assert_true(fbr_elf_needs_mpi(path));
     assert_false(fbr_elf_needs_mpi("/proc/self/exe"));

@@ -26,14 +26,12 @@ static struct fbr_msg m;
 
 static int set_up(void **state)
 {
-    (void)state;
     gate_open(&gate);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     leave();
     gate_close(&gate);
     fbr_buf_fini(&m.bytes);
@@ -118,7 +116,6 @@ static void streams_and_the_code_come_back(void **state)
 {
     struct said s = {.code = -1};
 
-    (void)state;
     run_script(false, "read x || echo none; echo wrong >&2; exit 7");
     to_the_end(&s);
     assert_int_equal(s.code, 7);
@@ -132,7 +129,6 @@ static void it_knows_whom_it_is_beside(void **state)
     struct said s = {.code = -1};
     char expected[32];
 
-    (void)state;
     run_script(false, "echo $FIBER_PID $FIBER_TICKET");
     to_the_end(&s);
     snprintf(expected, sizeof(expected), "%d\n", (int)getpid());
@@ -143,7 +139,6 @@ static void a_signal_is_a_code(void **state)
 {
     struct said s = {.code = -1};
 
-    (void)state;
     run_script(false, "kill -9 $$");
     to_the_end(&s);
     assert_int_equal(s.code, 128 + SIGKILL);
@@ -153,7 +148,6 @@ static void what_cannot_be_started_says_why(void **state)
 {
     struct said s = {.code = -1};
 
-    (void)state;
     run(false, (char *[]){"no-such-program", NULL});
     to_the_end(&s);
     assert_int_equal(s.code, FBR_EXEC_NONE);
@@ -175,7 +169,6 @@ static void input_goes_there_and_comes_back(void **state)
     struct said s = {.code = -1};
     size_t sent = 0;
 
-    (void)state;
     memset(data, 'x', sizeof(data));
     run(true, (char *[]){"/bin/cat", NULL});
     while (sent < 20 * sizeof(data)) {
@@ -201,7 +194,6 @@ static void input_that_is_not_wanted_is_taken(void **state)
     struct said s = {.code = -1};
     int pidfd;
 
-    (void)state;
     run_script(true, "exec <&-; " TELL_PID "exec tail -f /dev/null", gate.path);
     pidfd = wait_for_pid();
     assert_int_equal(fbr_msg_send(ours, FBR_MSG_DATA, data, sizeof(data)), 0);
@@ -218,7 +210,6 @@ static void much_output_waits_for_who_reads_it(void **state)
     struct said s = {.code = -1};
     int pidfd;
 
-    (void)state;
     run_script(false, TELL_PID "exec head -c 30000000 /dev/zero", gate.path);
     pidfd = wait_for_pid(); /* and it fills what is between us */
     to_the_end(&s);
@@ -244,7 +235,6 @@ static void goes_while(bool input, const char *format)
 
 static void a_command_ends_with_its_caller(void **state)
 {
-    (void)state;
     goes_while(false, TELL_PID "exec tail -f /dev/null");
     goes_while(false, "tail -f /dev/null & printf %%010d $! >%s; wait"); /* what it has started */
     goes_while(true, TELL_PID "exec tail -f /dev/null");                 /* its input is full */
@@ -258,7 +248,6 @@ static void more_input_than_may_come_ends_it(void **state)
     struct said s = {.code = 0};
     int pidfd;
 
-    (void)state;
     run_script(true, TELL_PID "exec tail -f /dev/null", gate.path);
     pidfd = wait_for_pid();
     for (int i = 0; i < 3; i++) /* a pipe takes one of them */
@@ -273,7 +262,6 @@ static void what_is_no_command_is_refused(void **state)
     static const uint8_t none[] = {0, 255, 255, 255, 255, 0, 0};
     struct said s = {.code = 0};
 
-    (void)state;
     tunnel();
     assert_int_equal(fbr_msg_send(ours, FBR_MSG_EXEC, none, sizeof(none)), 0);
     to_the_end(&s);
@@ -285,7 +273,6 @@ static void what_is_left_in_the_background_holds_up_nothing(void **state)
     struct said s = {.code = -1};
     int pidfd;
 
-    (void)state;
     run_script(false, "tail -f /dev/null & printf %%010d $! >%s; exit 3", gate.path);
     pidfd = wait_for_pid();
     to_the_end(&s);

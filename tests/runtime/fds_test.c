@@ -41,7 +41,6 @@ static void test_all_pieces_are_read(void **state)
     char *text = NULL;
     size_t len = 0;
 
-    (void)state;
     assert_int_equal(fbr_fds_read_all(in_pieces("abc"), 3, &text, &len), 0);
     assert_int_equal(len, 3);
     assert_string_equal(text, "abc");
@@ -57,7 +56,6 @@ static void test_the_limit_is_that_of_the_file(void **state)
     char *text = NULL;
     size_t len;
 
-    (void)state;
     assert_int_equal(fbr_fds_read_all(in_pieces("abcd"), 3, &text, &len), -EFBIG);
     assert_null(text);
 }
@@ -67,7 +65,6 @@ static void test_the_error_of_the_open_or_the_read_is_returned(void **state)
     char *text = NULL;
     size_t len;
 
-    (void)state;
     assert_int_equal(fbr_fds_read_all(open("/nowhere/file", O_RDONLY), 3, &text, &len), -ENOENT);
     assert_int_equal(fbr_fds_read_all(open("/", O_RDONLY | O_CLOEXEC), 3, &text, &len), -EISDIR);
     assert_null(text);
@@ -91,7 +88,6 @@ static void test_a_fifo_is_read_while_it_has_a_writer(void **state)
     size_t len;
     int fds[2];
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(path, sizeof(path), "%s/fifo", dir);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -122,7 +118,6 @@ static void on_tick(int sig)
 {
     int error = errno, fd = fifo && ++ticks > 2 ? open(fifo, O_WRONLY | O_NONBLOCK) : -1;
 
-    (void)sig;
     if (fd >= 0) {
         if (write(fd, "late", 4) == 4)
             fifo = NULL;
@@ -139,7 +134,6 @@ static void test_a_signal_does_not_end_the_wait_for_a_writer(void **state)
     struct fbr_error err = {0, ""};
     char *text;
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(path, sizeof(path), "%s/fifo", dir);
     assert_int_equal(mkfifo(path, 0600), 0);

@@ -34,7 +34,6 @@ static void a_static_function_comes_back(void **state)
     struct fbr_error err = {0};
     void (*fn)(void);
 
-    (void)state;
     assert_int_equal(fbr_fnref_make(&ref, as_plain(square), &err), 0);
     assert_in_range(ref.id_len, 1, FBR_FNREF_ID_MAX);
     assert_int_equal(fbr_fnref_resolve(&ref, &fn, &err), 0);
@@ -48,7 +47,6 @@ static void a_function_of_a_library_comes_back(void **state)
     void (*fn)(void);
     void (*want)(void) = (void (*)(void))cmocka_set_message_output;
 
-    (void)state;
     if (fbr_fnref_make(&ref, want, NULL) == -ENOEXEC) {
         print_message("this cmocka has no build-id\n");
         skip();
@@ -64,7 +62,6 @@ static void data_stack_and_null_are_no_functions(void **state)
     struct fbr_error err;
     int local;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         void *p = i == 0 ? (void *)&data : i == 1 ? (void *)&local : NULL;
 
@@ -83,7 +80,6 @@ static void another_build_is_refused_with_both_ids(void **state)
     void (*fn)(void) = as_plain(square);
     char ours[16];
 
-    (void)state;
     assert_int_equal(fbr_fnref_make(&ref, as_plain(square), NULL), 0);
     snprintf(ours, sizeof(ours), "%02x%02x%02x%02x", ref.id[0], ref.id[1], ref.id[2], ref.id[3]);
     memcpy(ref.id, "\xde\xad\xbe\xef", 4);
@@ -99,7 +95,6 @@ static void a_prefix_of_the_id_is_another_build(void **state)
     struct fbr_fnref ref;
     void (*fn)(void);
 
-    (void)state;
     assert_int_equal(fbr_fnref_make(&ref, as_plain(square), NULL), 0);
     ref.id_len--;
     assert_int_equal(fbr_fnref_resolve(&ref, &fn, NULL), -ESTALE);
@@ -114,7 +109,6 @@ static void offsets_outside_of_code_are_refused(void **state)
     struct fbr_error err = {0};
     void (*fn)(void);
 
-    (void)state;
     assert_int_equal(fbr_fnref_make(&ref, as_plain(square), NULL), 0);
     for (size_t i = 0; i < sizeof(deltas) / sizeof(deltas[0]); i++) {
         bad = ref;
@@ -136,7 +130,6 @@ static void libc_and_the_vdso_are_refused(void **state)
     struct fbr_error err = {0};
     unsigned long vdso = getauxval(AT_SYSINFO_EHDR);
 
-    (void)state;
 #if defined(__PIE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     assert_int_equal(fbr_fnref_make(&ref, (void (*)(void))system, &err), -EPERM);
     assert_non_null(strstr(err.text, "libc"));
@@ -152,7 +145,6 @@ static void the_wire_form_is_length_id_offset(void **state)
     struct fbr_buf b = {0};
     struct fbr_cur c;
 
-    (void)state;
     fbr_fnref_put(&b, &ref);
     assert_int_equal(b.len, sizeof(want));
     assert_memory_equal(b.data, want, sizeof(want));
@@ -181,7 +173,6 @@ static void an_impossible_id_length_turns_the_cursor_bad(void **state)
     uint8_t bytes[300] = {0};
     struct fbr_fnref ref;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
         struct fbr_cur c = fbr_cur(bytes, sizeof(bytes));
 

@@ -22,7 +22,6 @@ static void an_address_stays_and_an_interface_has_one(void **state)
 {
     char out[FBR_HOST_ADDRESS_MAX];
 
-    (void)state;
     assert_int_equal(fbr_host_address_find("127.0.0.1", out), 0);
     assert_string_equal(out, "127.0.0.1");
     assert_int_equal(fbr_host_address_find("lo", out), 0);
@@ -34,7 +33,6 @@ static void what_is_not_ours_is_refused(void **state)
     static const char *const cases[] = {"192.0.2.7", "no-such-if", "", "0.0.0.0"};
     char out[FBR_HOST_ADDRESS_MAX];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_int_equal(fbr_host_address_find(cases[i], out), -EADDRNOTAVAIL);
 }
@@ -45,7 +43,6 @@ static void the_way_to_ourselves_is_the_loopback(void **state)
     char out[FBR_HOST_ADDRESS_MAX];
     bool here;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         here = false;
         assert_int_equal(fbr_host_address_toward(cases[i], 20000, out, &here), 0);
@@ -59,7 +56,6 @@ static void a_name_that_nobody_knows(void **state)
 {
     char out[FBR_HOST_ADDRESS_MAX];
 
-    (void)state;
     for (unsigned ms = 0; ms < 3; ms++) {
         int rc = fbr_host_address_toward("no-such-host.invalid", ms, out, NULL);
 
@@ -77,7 +73,6 @@ static int nobody_asks(void **state)
 {
     pthread_t first;
 
-    (void)state;
     if (pthread_create(&first, NULL, nothing, NULL) || pthread_join(first, NULL))
         return -1;
     threads = dir_count("/proc/self/task", "");
@@ -89,7 +84,6 @@ static int all_have_asked(void **state)
 {
     uint64_t until = fbr_now_ms() + TEST_LONG_MS;
 
-    (void)state;
     while (dir_count("/proc/self/task", "") > threads && fbr_now_ms() < until)
         sched_yield();
     return dir_count("/proc/self/task", "") > threads;

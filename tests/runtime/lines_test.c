@@ -61,7 +61,6 @@ static void test_halves_wait_for_their_end(void **state)
 {
     struct t t;
 
-    (void)state;
     init(&t, false, "", "");
     add(&t, 0, "one\ntw");
     expect(&t, "one\n");
@@ -81,7 +80,6 @@ static void test_the_next_ranks_line_begins_on_a_fresh_one(void **state)
 {
     struct t t;
 
-    (void)state;
     init(&t, false, "", "");
     add(&t, 0, "name? ");
     expect(&t, "");
@@ -108,7 +106,6 @@ static void test_each_line_has_its_tag(void **state)
 {
     struct t t;
 
-    (void)state;
     init(&t, false, "[0] ", "[1] ");
     add(&t, 1, "a\nb\n\nc");
     expect(&t, "[1] a\n[1] b\n[1] \n");
@@ -128,7 +125,6 @@ static void test_a_bar_keeps_its_tag_on_a_terminal(void **state)
 {
     struct t t;
 
-    (void)state;
     init(&t, true, "[0] ", "[1] ");
     add(&t, 0, "\r10%");
     show(&t, 0);
@@ -153,7 +149,6 @@ static void test_a_bar_is_one_line_elsewhere(void **state)
 {
     struct t t;
 
-    (void)state;
     init(&t, false, "[0] ", "");
     add(&t, 0, "a\r10%\r20%");
     show(&t, 0);
@@ -180,7 +175,6 @@ static void test_binary_bytes_stay(void **state)
     const char data[] = {'a', 0, (char)0xff, '\r', '\033', '\n', 0};
     struct t t;
 
-    (void)state;
     init(&t, false, "", "");
     fbr_line_add(&t.s[0], &t.screen, "", data, sizeof(data), &t.out);
     end(&t, 0);
@@ -193,7 +187,6 @@ static void test_a_colour_ends_with_its_line(void **state)
 {
     struct t t;
 
-    (void)state;
     init(&t, true, "", "");
     add(&t, 0, "\033[31mred\nplain\n\033[3");
     expect(&t, "\033[31mred\033[0m\nplain\n");
@@ -216,7 +209,6 @@ static void test_a_terminal_is_not_steered(void **state)
         "\033[?25lh\033[Ki\302\240j\033]0;x\nk\033[9\nl\177\n";
     struct t t;
 
-    (void)state;
     init(&t, true, "", "");
     for (const char *at = hostile; *at; at++) /* however it is cut */
         fbr_line_add(&t.s[0], &t.screen, "", at, 1, &t.out);
@@ -234,7 +226,6 @@ static void test_a_line_without_an_end_is_bounded(void **state)
     char *x = malloc(piece);
     struct t t;
 
-    (void)state;
     init(&t, false, "[0] ", "[1] ");
     memset(x, 'x', piece);
     for (size_t at = 0; at < len; at += piece) {
@@ -259,7 +250,6 @@ static void test_a_report_has_the_last_lines(void **state)
     struct t t;
     char line[32];
 
-    (void)state;
     init(&t, false, "", "");
     for (int i = 0; i < 10000; i++) {
         snprintf(line, sizeof(line), "line %d\n", i);

@@ -125,7 +125,6 @@ static void tcp_a_flood_of_silent_callers_delays_nobody(void **state)
     char byte;
     pid_t pid;
 
-    (void)state;
     assert_int_equal(pipe(ready), 0);
     pid = fork();
     if (pid == 0)
@@ -152,7 +151,6 @@ static void tcp_tricklers_keep_nobody_out(void **state)
     int fds[3 * FBR_LISTENER_HALF_OPEN];
     struct end client;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(fds); i++) {
         fds[i] = stranger();
         assert_int_equal(send(fds[i], hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
@@ -194,7 +192,6 @@ static void a_shortage_of_descriptors_passes(void **state)
     int silent = stranger();
     uint64_t cpu;
 
-    (void)state;
     assert_int_equal(dial_as(&client, url, GOOD, secret_of_good), 0);
     wait_for(&admitted, 1);
     hang_up(&client);
@@ -218,7 +215,6 @@ static void callers_that_hang_up_at_once(void **state)
 {
     struct end client;
 
-    (void)state;
     for (int i = 0; i < 300; i++)
         close(stranger());
     join(&client);
@@ -230,7 +226,6 @@ static void a_listener_that_closes_drops_the_half_open(void **state)
     int silent[3];
     char again[FBR_URL_MAX];
 
-    (void)state;
     for (int i = 0; i < 3; i++)
         silent[i] = stranger();
     snprintf(again, sizeof(again), "%s", url);
@@ -247,7 +242,6 @@ static void silent_callers_have_their_time(void **state)
     uint64_t since;
     int fd;
 
-    (void)state;
     snprintf(again, sizeof(again), "%s", url);
     fbr_loop_call(loop, do_shut, NULL);
     join_ms = 300;
@@ -265,7 +259,6 @@ static void tcp_another_user_is_not_heard(void **state)
     int status;
     pid_t pid;
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     pid = fork();

@@ -26,7 +26,6 @@ static int capture_begin(void **state)
 {
     int ends[2], room = 212992;
 
-    (void)state;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) ||
         setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)))
         return -1;
@@ -41,7 +40,6 @@ static int capture_begin(void **state)
 
 static int capture_end(void **state)
 {
-    (void)state;
     dup2(saved_stderr, STDERR_FILENO);
     close(saved_stderr);
     close(reader);
@@ -65,7 +63,6 @@ static const char *next_line(void)
 
 static void a_line_has_name_pid_level_and_text(void **state)
 {
-    (void)state;
     fbr_warn("disk %s is %d %% full", "sda", 93);
     assert_string_equal(next_line(), "warn: disk sda is 93 % full\n");
     fbr_log_error("gone");
@@ -77,7 +74,6 @@ static void levels_above_the_threshold_are_silent_and_not_evaluated(void **state
 {
     int evaluated = 0;
 
-    (void)state;
     fbr_info("%d", ++evaluated);
     assert_string_equal(next_line(), "");
     assert_int_equal(evaluated, 0);
@@ -92,7 +88,6 @@ static void levels_above_the_threshold_are_silent_and_not_evaluated(void **state
 
 static void levels_have_names(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_log_level_named("error"), FBR_LOG_ERROR);
     assert_int_equal(fbr_log_level_named("trace"), FBR_LOG_TRACE);
     assert_int_equal(fbr_log_level_named("loud"), -EINVAL);
@@ -102,7 +97,6 @@ static void the_name_can_be_changed(void **state)
 {
     char line[128] = "", want[128];
 
-    (void)state;
     fbr_log_name("worker");
     fbr_warn("x");
     assert_true(recv(reader, line, sizeof(line) - 1, MSG_DONTWAIT) > 0);
@@ -117,7 +111,6 @@ static void the_name_can_be_changed(void **state)
 
 static void errno_survives_and_percent_m_works(void **state)
 {
-    (void)state;
     errno = ENOENT;
     fbr_warn("open: %m");
     assert_int_equal(errno, ENOENT);
@@ -128,7 +121,6 @@ static void errno_survives_a_broken_stderr(void **state)
 {
     int copy = dup(STDERR_FILENO);
 
-    (void)state;
     close(STDERR_FILENO);
     errno = EAGAIN;
     fbr_warn("nobody reads this");
@@ -141,7 +133,6 @@ static void control_characters_cannot_reach_the_terminal(void **state)
 {
     char want[128];
 
-    (void)state;
     fbr_warn("a\033[2Jb\nfiber[1]: error: fake\r\x7f\n\n");
     snprintf(want, sizeof(want), "warn: a [2Jb\nfiber[%ld]: warn: fiber[1]: error: fake  \n",
              (long)getpid());
@@ -155,7 +146,6 @@ static void a_long_line_is_cut_and_marked(void **state)
     const char *line;
     size_t len;
 
-    (void)state;
     memset(text, 'x', 3 * FBR_LOG_LINE);
     text[3 * FBR_LOG_LINE - 1] = '\0';
     fbr_warn("%s", text);
@@ -169,7 +159,6 @@ static void a_long_line_is_cut_and_marked(void **state)
 
 static void empty_text_is_a_line(void **state)
 {
-    (void)state;
     fbr_warn("%s", "");
     assert_string_equal(next_line(), "warn: \n");
 }
@@ -190,7 +179,6 @@ static void lines_of_threads_do_not_mix(void **state)
     pthread_t threads[THREADS];
     int next[THREADS] = {0};
 
-    (void)state;
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, write_lines, (void *)(intptr_t)i), 0);
     for (int i = 0; i < THREADS * LINES; i++) {
@@ -236,7 +224,6 @@ static void only_a_terminal_gets_colour_unless_no_color_is_set(void **state)
 {
     const char *line;
 
-    (void)state;
     unsetenv("NO_COLOR");
     line = terminal_line();
     if (!line) {
@@ -282,7 +269,6 @@ static void a_full_stderr_costs_lines_but_no_thread_waits_in_it(void **state)
     struct timespec late;
     pthread_t thread;
 
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, write_three, NULL), 0);
     clock_gettime(CLOCK_REALTIME, &late);
     late.tv_sec += 60;

@@ -23,13 +23,11 @@ static struct fbr_loop *loop;
 
 static int set_up(void **state)
 {
-    (void)state;
     return fbr_loop_open(&loop, NULL);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_loop_close(loop);
     return 0;
 }
@@ -80,7 +78,6 @@ static void test_posts_of_each_thread_run_in_order(void **state)
     struct numbered first[THREADS];
     pthread_t threads[THREADS];
 
-    (void)state;
     for (int i = 0; i < THREADS; i++) {
         first[i] = (struct numbered){&c, i, 0};
         assert_int_equal(pthread_create(&threads[i], NULL, post_many, &first[i]), 0);
@@ -116,7 +113,6 @@ static void test_calls_bring_back_the_answer(void **state)
     int x = -17;
     void *wrong;
 
-    (void)state;
     assert_false(fbr_loop_here(loop));
     assert_int_equal(fbr_loop_call(loop, answer, &x), -17);
     assert_int_equal(fbr_loop_call(loop, call_again, &x), -17); /* from the loop itself: at once */
@@ -165,7 +161,6 @@ static void test_a_timer_rings_in_time_until_it_is_ended(void **state)
 {
     struct alarm a = {.wanted = 5};
 
-    (void)state;
     pthread_mutex_init(&a.lock, NULL);
     pthread_cond_init(&a.rung, NULL);
     assert_int_equal(fbr_loop_call(loop, start_alarm, &a), 0);
@@ -194,8 +189,6 @@ static void take_answer(uv_poll_t *poll, int status, int events)
 {
     struct answer *a = poll->data;
 
-    (void)status;
-    (void)events;
     a->came++;
     fbr_timer_fini(&a->timer);
     uv_close((uv_handle_t *)poll, NULL);
@@ -226,7 +219,6 @@ static void test_what_has_come_is_read_before_a_late_timer_rings(void **state)
 {
     struct answer a = {0};
 
-    (void)state;
     assert_int_equal(pipe(a.pipe), 0);
     assert_int_equal(fbr_loop_call(loop, wait_and_stand_still, &a), 0);
     while (!fbr_loop_call(loop, has_come, &a))
@@ -255,7 +247,6 @@ static void test_an_ended_timer_does_nothing(void **state)
 {
     struct alarm a = {0};
 
-    (void)state;
     assert_int_equal(fbr_loop_call(loop, stop_twice, &a), 0);
     fbr_loop_close(loop);
     assert_int_equal(a.times, 0);
@@ -287,7 +278,6 @@ static void test_close_waits_for_those_who_hold_it(void **state)
 {
     struct alarm a[2] = {{.times = 0}, {.times = 0}};
 
-    (void)state;
     assert_int_equal(fbr_loop_call(loop, hold, &a[0]), 0);
     assert_int_equal(fbr_loop_call(loop, hold, &a[1]), 0);
     fbr_loop_close(loop);
@@ -342,7 +332,6 @@ static void test_who_holds_it_may_post_until_it_lets_go(void **state)
 {
     struct helper h = {.post = {.fn = let_go, .arg = &h, .own = true}};
 
-    (void)state;
     assert_int_equal(fbr_loop_call(loop, hold_by_thread, &h), 0);
     fbr_loop_close(loop);
     assert_int_equal(h.posted, 1);
@@ -354,7 +343,6 @@ static void test_what_was_posted_before_the_close_has_run(void **state)
 {
     struct counter c = {0};
 
-    (void)state;
     for (int round = 0; round < 50; round++) {
         c.next[0] = c.total = 0;
         for (int i = 0; i < 100; i++) {
@@ -377,7 +365,6 @@ static void test_the_first_three_descriptors_are_never_the_loops(void **state)
     int status = 0;
     pid_t pid = fork();
 
-    (void)state;
     if (pid == 0) {
         struct fbr_loop *l;
 

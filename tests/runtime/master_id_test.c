@@ -20,7 +20,6 @@ static void our_own_name_is_of_one_that_lives(void **state)
 {
     char name[FBR_MASTER_ID_MAX], pid[32];
 
-    (void)state;
     fbr_master_id_self(name);
     snprintf(pid, sizeof(pid), ":%ld:", (long)getpid());
     assert_non_null(strstr(name, pid));
@@ -37,7 +36,6 @@ static void one_that_has_ended_is_dead(void **state)
     int told[2], gate[2];
     pid_t pid;
 
-    (void)state;
     assert_return_code(pipe(told), 0);
     assert_return_code(pipe(gate), 0);
     pid = fork();
@@ -64,7 +62,6 @@ static void another_process_with_the_number_is_not_taken_for_it(void **state)
 {
     char name[FBR_MASTER_ID_MAX];
 
-    (void)state;
     fbr_master_id_self(name);
     strcpy(strrchr(name, '.'), ".1"); /* it began with the boot */
     assert_int_equal(fbr_master_id_state(name), FBR_MASTER_ID_DEAD);
@@ -74,7 +71,6 @@ static void of_another_place_nothing_is_said(void **state)
 {
     char name[FBR_MASTER_ID_MAX], *mark;
 
-    (void)state;
     fbr_master_id_self(name);
     mark = strchr(strchr(name, ':') + 1, ':') + 1;
     *mark = *mark == '0' ? '1' : '0';
@@ -97,7 +93,6 @@ static void what_is_no_name_is_unknown(void **state)
         "host:5:0.0",
         "a-very-long-name-of-a-host-that-cannot-be:5:1234567812345678.1234567812345678"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         assert_int_equal(fbr_master_id_state(names[i]), FBR_MASTER_ID_UNKNOWN);
 }

@@ -34,14 +34,12 @@ static char root[64]; /* of the folders that are made */
 
 static int make_root(void **state)
 {
-    (void)state;
     temp_dir_make(root);
     return 0;
 }
 
 static int remove_root(void **state)
 {
-    (void)state;
     temp_dir_remove(root);
     return 0;
 }
@@ -120,7 +118,6 @@ static void what_is_not_there_is_said(void **state)
 {
     struct fbr_error err = {0};
 
-    (void)state;
     assert_null(fbr_module("nothing", &err));
     assert_int_equal(err.code, -ENOENT);
     assert_non_null(strstr(err.text, "cannot load Fiber's module nothing"));
@@ -132,7 +129,6 @@ static void what_is_not_there_is_said(void **state)
 
 static void *open_crypto(void *arg)
 {
-    (void)arg;
     return fbr_module_open("crypto", NULL);
 }
 
@@ -141,7 +137,6 @@ static void threads_get_the_same_module(void **state)
     pthread_t threads[4];
     void *handles[4];
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, open_crypto, NULL), 0);
     for (int i = 0; i < 4; i++)
@@ -156,7 +151,6 @@ static void modules_are_found_beside_and_above_a_program(void **state)
 {
     char said[2048], *at, *end, prefix[PATH_MAX];
 
-    (void)state;
     copy("/proc/self/exe", in_root("/a/b/bin/prog"), 0755);
     copy_module("/a/b/bin/fiber/one.so", 0644);
     copy_module("/a/b/fiber/two.so", 0644);
@@ -183,7 +177,6 @@ static void modules_are_found_beside_and_above_a_program(void **state)
 
 static void what_others_could_have_put_there_is_passed_over(void **state)
 {
-    (void)state;
     copy("/proc/self/exe", in_root("/open/bin/prog"), 0755);
     copy_module("/open/fiber/file.so", 0646);
     copy_module("/open/bin/fiber/folder.so", 0644);
@@ -211,7 +204,6 @@ static void what_is_no_library_is_said(void **state)
 {
     FILE *f;
 
-    (void)state;
     copy("/proc/self/exe", in_root("/bad/prog"), 0755);
     copy_module("/bad/fiber/good.so", 0644);
     f = fopen(in_root("/bad/fiber/text.so"), "w");
@@ -244,7 +236,6 @@ static void what_is_of_another_build_is_passed_over(void **state)
     const char *stamp = dlsym(fbr_module_open("crypto", NULL), "fbr_module_stamp");
     char from[PATH_MAX];
 
-    (void)state;
     assert_non_null(stamp);
     copy("/proc/self/exe", in_root("/build/bin/prog"), 0755);
     copy_module("/build/bin/fiber/module.so", 0644);
@@ -277,7 +268,6 @@ static void a_path_that_does_not_fit_is_no_path(void **state)
     struct fbr_error err = {0};
     char path[16];
 
-    (void)state;
     assert_int_equal(fbr_module_program("fiber-stack", path, sizeof(path), &err), -ENOENT);
     assert_string_equal(path, "");
     assert_non_null(strstr(err.text, "too long"));

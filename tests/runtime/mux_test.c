@@ -291,7 +291,6 @@ static void test_long_records_under_way_are_counted(void **state)
     void *msg;
     int rc = 0;
 
-    (void)state;
     pair_open(&p, false);
     p.in.held = &held;
     add(&p, bytes, 2 << 20);
@@ -448,14 +447,11 @@ static void a_lane_may_end_with_records_under_way(bool sealed)
 
 static bool is_even(void *user, uint64_t stream)
 {
-    (void)user;
     return stream % 2 == 0;
 }
 
 static bool is_none(void *user, uint64_t stream)
 {
-    (void)user;
-    (void)stream;
     return false;
 }
 
@@ -530,12 +526,10 @@ static void long_records_of_a_stream_that_never_was_are_refused(bool sealed)
 #define BOTH(name)                               \
     static void test_plain_##name(void **state)  \
     {                                            \
-        (void)state;                             \
         name(false);                             \
     }                                            \
     static void test_sealed_##name(void **state) \
     {                                            \
-        (void)state;                             \
         name(true);                              \
     }
 
@@ -562,7 +556,6 @@ static void test_a_sealed_message_with_any_bit_flipped_is_refused(void **state)
     size_t len;
     uint8_t *msg, *copy;
 
-    (void)state;
     pair_open(&p, true);
     add(&p, "a record", 8);
     msg = take(&p, &len);
@@ -596,7 +589,6 @@ static void test_keys_and_links_do_not_mix(void **state)
     size_t len;
     uint8_t *msg, *copy;
 
-    (void)state;
     pair_open(&p, true);
     add(&p, "a record", 8);
     msg = take(&p, &len);
@@ -621,7 +613,6 @@ static void test_truncated_plain_messages_are_refused_or_short(void **state)
     uint8_t *bytes = pattern(70000);
     struct pair p;
 
-    (void)state;
     for (int kind = 0; kind < 2; kind++) {
         size_t len;
         uint8_t *msg;
@@ -676,7 +667,6 @@ static void test_malformed_pieces_are_refused(void **state)
         {"padding is missing", {3, 0}, 2},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct pair p;
 
@@ -694,7 +684,6 @@ static void test_pieces_that_do_not_belong_together_are_refused(void **state)
     const uint32_t early_end[] = {4, 2, 3, 0}, too_much[] = {24, 2, 1, 2, 3, 4, 5, 6};
     struct pair p;
 
-    (void)state;
     pair_open(&p, false);
     assert_int_equal(give_words(&p, first, 6), 0);
     assert_int_equal(give_words(&p, more, 4), 0);
@@ -721,7 +710,6 @@ static void test_a_lane_that_is_dropped_with_messages_in_it_leaks_nothing(void *
     size_t len;
     void *msg;
 
-    (void)state;
     pair_open(&p, true);
     for (int i = 0; i < 3; i++) {
         add(&p, bytes, 1 << 20);

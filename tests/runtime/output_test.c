@@ -33,7 +33,6 @@ static int write_halves(const void *arg, size_t len)
     char line[64];
     int me = *(const int *)arg;
 
-    (void)len;
     for (int i = 0; i < LINES; i++) {
         int n = snprintf(line, sizeof(line), "writer %d line %d end\n", me, i);
 
@@ -47,8 +46,6 @@ static int write_long_line(const void *arg, size_t len)
 {
     char *line = malloc(LONG_LINE);
 
-    (void)arg;
-    (void)len;
     memset(line, 'x', LONG_LINE);
     printf("before\n");
     fwrite(line, 1, LONG_LINE, stdout);
@@ -59,8 +56,6 @@ static int write_long_line(const void *arg, size_t len)
 
 static int write_both(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     printf("to stdout, no newline");
     fprintf(stderr, "to stderr\n\nno newline");
     return 0;
@@ -70,7 +65,6 @@ static int write_and_die(const void *arg, size_t len)
 {
     char line[600];
 
-    (void)len;
     memset(line, 'y', sizeof(line));
     line[sizeof(line) - 1] = '\n';
     for (int i = 0; i < 100; i++) /* less than a pipe holds, more than one read takes at a time */
@@ -84,8 +78,6 @@ static int write_much(const void *arg, size_t len)
 {
     char line[100];
 
-    (void)arg;
-    (void)len;
     memset(line, 'z', sizeof(line));
     line[sizeof(line) - 1] = '\n';
     for (int i = 0; i < 200000; i++)
@@ -95,8 +87,6 @@ static int write_much(const void *arg, size_t len)
 
 static int write_raw_bytes(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return write(1, "a\0b\n\n\r\n\xff\n", 9) == 9 ? 0 : 1;
 }
 
@@ -176,7 +166,6 @@ static void test_lines_of_many_jobs_stay_whole(void **state)
     size_t lines = 0;
     char *save;
 
-    (void)state;
     assert_int_equal(r.code, 0);
     for (char *line = strtok_r(r.out, "\n", &save); line;
          line = strtok_r(NULL, "\n", &save), lines++) {
@@ -195,7 +184,6 @@ static void test_a_line_of_ten_megabytes(void **state)
 {
     struct ran r = run_self("long", NULL, NULL);
 
-    (void)state;
     assert_int_equal(r.code, 0);
     assert_int_equal(r.out_len, 7 + LONG_LINE + 1 + 6);
     assert_memory_equal(r.out, "before\nx", 8);
@@ -208,7 +196,6 @@ static void test_no_newline_at_the_end(void **state)
 {
     struct ran r = run_self("both", NULL, NULL);
 
-    (void)state;
     assert_int_equal(r.code, 0);
     assert_string_equal(r.out, "to stdout, no newline\n");
     assert_string_equal(r.err, "to stderr\n\nno newline\n");
@@ -220,7 +207,6 @@ static void test_tagged(void **state)
     const char *const env[] = {"FIBER_TAG_OUTPUT=yes", NULL};
     struct ran r = run_self("both", NULL, env);
 
-    (void)state;
     assert_int_equal(r.code, 0);
     assert_string_equal(r.out, "[talker] to stdout, no newline\n");
     assert_string_equal(r.err, "[talker] to stderr\n[talker] \n[talker] no newline\n");
@@ -231,7 +217,6 @@ static void test_what_a_killed_job_wrote_is_not_lost(void **state)
 {
     struct ran r = run_self("killed", NULL, NULL);
 
-    (void)state;
     assert_int_equal(r.code, 0);
     assert_int_equal(r.out_len, 100 * 600);
     ran_free(&r);
@@ -241,7 +226,6 @@ static void test_more_than_is_held_in_memory_comes_before_the_join_returns(void 
 {
     struct ran r = run_self("much", NULL, NULL);
 
-    (void)state;
     assert_int_equal(r.code, 0);
     assert_int_equal(r.out_len, 200000 * 100 + 3);
     assert_string_equal(r.out + 200000 * 100, "END"); /* a join has waited for all lines */
@@ -252,7 +236,6 @@ static void test_any_bytes(void **state)
 {
     struct ran r = run_self("raw", NULL, NULL);
 
-    (void)state;
     assert_int_equal(r.code, 0);
     assert_int_equal(r.out_len, 9);
     assert_memory_equal(r.out, "a\0b\n\n\r\n\xff\n", 9);
@@ -264,7 +247,6 @@ static void test_a_reader_that_does_not_read_holds_up_nobody_else(void **state)
     int out, status;
     pid_t pid = start_self("unread", NULL, NULL, &out);
 
-    (void)state;
     assert_int_equal(waitpid(pid, &status, 0),
                      pid); /* `out` is full, and stays so until it is gone */
     assert_int_equal(status, 0);
@@ -276,7 +258,6 @@ static void test_a_closed_stdout_ends_nobody(void **state)
     int out, status;
     pid_t pid = start_self("much", NULL, NULL, &out);
 
-    (void)state;
     close(out);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -289,7 +270,6 @@ static void test_lost_output_is_a_warning(void **state)
     struct ran r = run_self("full", NULL, NULL);
     char *at;
 
-    (void)state;
     assert_int_equal(r.code, 0);
     at = memmem(r.out, r.out_len, want, sizeof(want) - 1);
     assert_non_null(at);

@@ -26,7 +26,6 @@ static const char *say(size_t n, const char *const *texts)
 
 static void jobs_are_counted(void **state)
 {
-    (void)state;
     assert_string_equal(say(0, NULL), "");
     assert_string_equal(say(2, (const char *const[]){NULL, NULL}), "");
     assert_string_equal(say(1, (const char *const[]){"the queue"}),
@@ -37,7 +36,6 @@ static void jobs_are_counted(void **state)
 
 static void other_reasons_are_counted_and_other_numbers_are_none(void **state)
 {
-    (void)state;
     assert_string_equal(say(3, (const char *const[]){"0/3 nodes", "quota", "quota"}),
                         "3 of 3 jobs pending: 0/3 nodes; 2 for other reasons");
     assert_string_equal(say(2, (const char *const[]){"image x: 9 %", "image x: 10 %"}),
@@ -49,7 +47,6 @@ static void long_texts_are_cut(void **state)
     char text[400], out[64];
     struct fbr_pending p = {0};
 
-    (void)state;
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     fbr_pending_add(&p, text);
@@ -62,7 +59,6 @@ static void the_time_is_that_of_who_has_waited_longest(void **state)
 {
     struct fbr_pending p = {0};
 
-    (void)state;
     fbr_pending_add_since(&p, NULL, 100); /* it runs by now */
     assert_int_equal(p.since, 0);
     fbr_pending_add_since(&p, "no node", 5000);
@@ -78,7 +74,6 @@ static void the_time_is_that_of_who_has_waited_longest(void **state)
 
 static void texts_differ_by_more_than_their_numbers(void **state)
 {
-    (void)state;
     assert_false(fbr_pending_differ("", ""));
     assert_false(fbr_pending_differ("2 of 8: 10 %", "12 of 8: 9 %"));
     assert_true(fbr_pending_differ("2 of 8", "2 of 8 jobs"));

@@ -27,7 +27,6 @@ static struct fbr_error error;
 
 static int load(void **state)
 {
-    (void)state;
     ops = fbr_pin_load(&error);
     if (!ops)
         print_message("%s\n", error.text);
@@ -112,7 +111,6 @@ static const char two_by_two[] = "synthetic:pack:2 l3:2 core:2 pu:2"; /* 8 cores
 
 static void each_binding_is_as_wide_as_its_name(void **state)
 {
-    (void)state;
     expect(two_by_two, WISH(.count = 3, .bind = FBR_BIND_HWTHREAD), "0 1 2");
     expect(two_by_two, WISH(.count = 3, .bind = FBR_BIND_CORE), "0-1 2-3 4-5");
     expect(two_by_two, WISH(.count = 3, .bind = FBR_BIND_L3), "0-3 0-3 4-7");
@@ -125,7 +123,6 @@ static void each_binding_is_as_wide_as_its_name(void **state)
 
 static void what_a_machine_does_not_show_is_taken_from_the_next_larger(void **state)
 {
-    (void)state;
     expect("synthetic:pack:2 core:2 pu:1", WISH(.count = 3, .bind = FBR_BIND_L3), "0-1 0-1 2-3");
     assert_non_null(strstr(note, "shows no L3"));
     expect("synthetic:core:2 pu:1", WISH(.count = 2, .map = FBR_MAP_PACKAGE), "0 1");
@@ -136,7 +133,6 @@ static void numa_nodes_within_a_cache(void **state)
 {
     static const char source[] = "synthetic:pack:2 l3:1 numa:2 core:2 pu:1";
 
-    (void)state;
     expect(source, WISH(.count = 3, .cpus_per_rank = 2), "0-1 2-3 4-5");
     expect(source, WISH(.count = 2, .cpus_per_rank = 3), "0-2 4-6");
     expect(source, WISH(.count = 2, .map = FBR_MAP_SPREAD, .bind = FBR_BIND_NUMA), "0-1 4-5");
@@ -145,7 +141,6 @@ static void numa_nodes_within_a_cache(void **state)
 
 static void the_default_is_cores_then_threads_then_nothing(void **state)
 {
-    (void)state;
     expect("synthetic:core:2 pu:2", WISH(.count = 2), "0-1 2-3");
     assert_string_equal(note, "");
     expect("synthetic:core:2 pu:2", WISH(.count = 3), "0 1 2");
@@ -159,7 +154,6 @@ static void the_default_is_cores_then_threads_then_nothing(void **state)
 
 static void too_many_that_must_be_bound_share_what_they_wanted(void **state)
 {
-    (void)state;
     expect("synthetic:core:2 pu:1", WISH(.count = 5, .bind = FBR_BIND_CORE), "0 1 0 1 0");
     assert_string_equal(note, "5 ranks share 2 processors: up to 3 are on the same core");
     assert_true(pins[0].shared);
@@ -173,7 +167,6 @@ static void too_many_that_must_be_bound_share_what_they_wanted(void **state)
 
 static void several_processors_are_whole_cores_in_one_place(void **state)
 {
-    (void)state;
     expect("synthetic:pack:2 core:4 pu:2", WISH(.count = 2, .cpus_per_rank = 2), "0-1 2-3");
     expect("synthetic:pack:2 core:4 pu:2", WISH(.count = 2, .cpus_per_rank = 3), "0-3 4-7");
     expect("synthetic:pack:2 core:4 pu:2",
@@ -194,7 +187,6 @@ static void several_processors_are_whole_cores_in_one_place(void **state)
 
 static void more_processors_than_there_are(void **state)
 {
-    (void)state;
     expect("no-gpu-1x1x2", WISH(.count = 1, .cpus_per_rank = 3), "-");
     assert_string_equal(note, "a rank that wants 3 processors has 2: it is not bound");
     expect("no-gpu-1x1x2", WISH(.count = 2, .cpus_per_rank = 2), "- -");
@@ -210,7 +202,6 @@ static void more_processors_than_there_are(void **state)
 
 static void memory_is_bound_to_the_nodes_of_the_processors(void **state)
 {
-    (void)state;
     expect("nvidia-2x2x8-4gpu", WISH(.count = 4, .map = FBR_MAP_NUMA, .bind_memory = true),
            "0 8 16 24");
     for (unsigned i = 0; i < 4; i++) {
@@ -232,7 +223,6 @@ static void memory_is_not_bound_to_nodes_without_memory(void **state)
 {
     struct fbr_topology *t = open_recorded("nvidia-2x2x8-4gpu");
 
-    (void)state;
     t->memories[1].bytes = 0;
     assert_int_equal(ops->plan(t, WISH(.count = 2, .map = FBR_MAP_NUMA, .bind_memory = true), pins,
                                note, sizeof(note), &error),
@@ -245,7 +235,6 @@ static void memory_is_not_bound_to_nodes_without_memory(void **state)
 
 static void numbers_of_processors_are_the_kernels(void **state)
 {
-    (void)state;
     /* The second threads of all cores come after the first, as Linux often numbers them. */
     expect("synthetic:pack:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)", WISH(.count = 2), "0,4 1,5");
     /* Packages in turn. */
@@ -262,7 +251,6 @@ static void numbers_of_processors_are_the_kernels(void **state)
 
 static void each_map_deals_in_its_own_order(void **state)
 {
-    (void)state;
     expect(two_by_two, WISH(.count = 4, .map = FBR_MAP_COMPACT), "0-1 2-3 4-5 6-7");
     expect(two_by_two, WISH(.count = 4, .map = FBR_MAP_PACKAGE), "0-1 8-9 2-3 10-11");
     expect(two_by_two, WISH(.count = 6, .map = FBR_MAP_L3), "0-1 4-5 8-9 12-13 2-3 6-7");
@@ -276,7 +264,6 @@ static void each_map_deals_in_its_own_order(void **state)
 
 static void spread_is_as_far_apart_as_possible(void **state)
 {
-    (void)state;
     expect(two_by_two, WISH(.count = 2, .map = FBR_MAP_SPREAD), "0-1 8-9");
     expect(two_by_two, WISH(.count = 4, .map = FBR_MAP_SPREAD), "0-1 8-9 4-5 12-13");
     expect(two_by_two, WISH(.count = 8, .map = FBR_MAP_SPREAD),
@@ -288,7 +275,6 @@ static void spread_is_as_far_apart_as_possible(void **state)
 
 static void packages_of_different_size_get_what_fits(void **state)
 {
-    (void)state;
     expect("asymmetric-4+8", WISH(.count = 6, .map = FBR_MAP_PACKAGE, .cpus_per_rank = 4),
            "0-3 16-19 4-7 20-23 24-27 28-31");
     expect("asymmetric-4+8", WISH(.count = 6, .map = FBR_MAP_SPREAD, .cpus_per_rank = 4),
@@ -300,7 +286,6 @@ static void packages_of_different_size_get_what_fits(void **state)
 
 static void strong_cores_come_first(void **state)
 {
-    (void)state;
     expect("hybrid-4big-8little", WISH(.count = 4, .map = FBR_MAP_SPREAD), "0 1 2 3");
     expect("hybrid-4big-8little", WISH(.count = 2, .map = FBR_MAP_SPREAD), "0 2");
     expect("hybrid-4big-8little", WISH(.count = 6, .map = FBR_MAP_COMPACT), "0 1 2 3 4 5");
@@ -318,7 +303,6 @@ static void only_what_may_be_used_is_used(void **state)
     char *xml, path[] = "/tmp/pin_plan_test.XXXXXX", source[64];
     FILE *f;
 
-    (void)state;
     expect("only:4-6,12,14-15:synthetic:pack:2 l3:2 core:2 pu:2", WISH(.count = 4),
            "4-5 6 12 14-15");
     expect("only:4-6,12:synthetic:pack:2 l3:2 core:2 pu:2",
@@ -356,7 +340,6 @@ static void facts_are_those_of_the_machine(void **state)
     struct fbr_topology *t = open_recorded("nvidia-2x1x56-8gpu");
     struct fbr_topology_facts facts;
 
-    (void)state;
     ops->facts(t, &facts);
     ops->close(t);
     assert_int_equal(facts.packages, 2);
@@ -377,7 +360,6 @@ static void wrong_sources_are_refused(void **state)
         "only:0-1", "only:x:synthetic:pu:2", "only:9:synthetic:pu:2"};
     struct fbr_topology *t;
 
-    (void)state;
     if (!ops)
         skip();
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -397,7 +379,6 @@ static void this_machine_is_what_our_affinity_leaves(void **state)
     int cpu = 0;
     char name[16];
 
-    (void)state;
     ops->facts(t, &before);
     ops->close(t);
     assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
@@ -425,7 +406,6 @@ static void this_machine_is_what_our_affinity_leaves(void **state)
 
 static void ranks_are_put_beside_their_gpus(void **state)
 {
-    (void)state;
     expect("nvidia-2x2x8-4gpu", WISH(.count = 4, .gpus_per_rank = 1), "0-7 8-15 16-23 24-31");
     expect_gpus(4, "0 1 2 3");
     assert_string_equal(pins[2].gpus[0].bus_id, "0000:57:00.0");
@@ -443,7 +423,6 @@ static void ranks_are_put_beside_their_gpus(void **state)
 
 static void gpus_in_another_order_than_numa_nodes(void **state)
 {
-    (void)state;
     expect("amd-1x4x16-8gpu", WISH(.count = 8, .gpus_per_rank = 1, .cpus_per_rank = 16),
            "96-111 112-127 32-47 48-63 0-15 16-31 64-79 80-95");
     expect_gpus(8, "0 1 2 3 4 5 6 7");
@@ -455,7 +434,6 @@ static void gpus_in_another_order_than_numa_nodes(void **state)
 
 static void the_nearest_gpus_for_ranks_that_are_placed_otherwise(void **state)
 {
-    (void)state;
     expect("amd-1x4x16-8gpu",
            WISH(.count = 4, .gpus_per_rank = 1, .map = FBR_MAP_NUMA, .bind = FBR_BIND_CORE),
            "0-1 32-33 64-65 96-97");
@@ -477,7 +455,6 @@ static void the_nearest_gpus_for_ranks_that_are_placed_otherwise(void **state)
 
 static void too_few_gpus_are_shared_and_none_is_an_error(void **state)
 {
-    (void)state;
     expect("nvidia-2x2x8-4gpu", WISH(.count = 6, .gpus_per_rank = 1, .bind = FBR_BIND_CORE),
            "0 8 16 24 1 9");
     expect_gpus(6, "0 1 2 3 0 1");
@@ -502,7 +479,6 @@ static void a_topology_without_devices_says_so(void **state)
 {
     struct fbr_topology *t = open_topology("synthetic:core:2 pu:1", 0);
 
-    (void)state;
     assert_int_equal(
         ops->plan(t, WISH(.count = 1, .gpus_per_rank = 1), pins, note, sizeof(note), &error),
         -EINVAL);
@@ -514,7 +490,6 @@ static void each_gpu_has_its_nic(void **state)
 {
     char name[16];
 
-    (void)state;
     if (place("nvidia-2x1x56-8gpu", WISH(.count = 8, .gpus_per_rank = 1)))
         fail_msg("%s", error.text);
     expect_gpus(8, "0 1 2 3 4 5 6 7");
@@ -536,7 +511,6 @@ static void each_gpu_has_its_nic(void **state)
 
 static void lists_that_we_were_given_are_kept_to(void **state)
 {
-    (void)state;
     expect("nvidia-2x2x8-4gpu",
            WISH(.count = 2, .gpus_per_rank = 1, .bind = FBR_BIND_CORE, .visible = {"3,1"}), "24 8");
     expect_gpus(2, "0 1"); /* of the list */
@@ -577,7 +551,6 @@ static void lists_that_we_were_given_are_kept_to(void **state)
 
 static void name_rank(void *user, unsigned i, char *out, size_t size)
 {
-    (void)user;
     snprintf(out, size, "r%u", i);
 }
 
@@ -596,7 +569,6 @@ static void expect_drawing(const char *source, const struct fbr_pin_wish *wish, 
 
 static void a_machine_is_drawn_with_its_ranks(void **state)
 {
-    (void)state;
     expect_drawing("nvidia-2x2x8-4gpu", WISH(.count = 3, .gpus_per_rank = 1, .cpus_per_rank = 4),
                    "2 packages, 4 NUMA nodes, 32 cores, 32 hardware threads, 4 GPUs\n"
                    "package 0\n"
@@ -626,7 +598,6 @@ static void a_machine_is_drawn_with_its_ranks(void **state)
 
 static void many_ranks_in_a_place_are_counted_and_lines_are_broken(void **state)
 {
-    (void)state;
     expect_drawing("synthetic:pack:1 l3:2 core:2 pu:1",
                    WISH(.count = 6, .bind = FBR_BIND_L3, .map = FBR_MAP_L3),
                    "1 package, 1 NUMA node, 4 cores, 4 hardware threads, 0 GPUs\n"
@@ -685,7 +656,6 @@ static void all_wishes_on_all_machines(void **state)
     unsigned char mask[128];
     struct fbr_topology_facts facts;
 
-    (void)state;
     for (size_t m = 0; m < sizeof(machines) / sizeof(machines[0]); m++) {
         struct fbr_topology *t = open_recorded(machines[m]);
         unsigned char allowed[128] = {0};

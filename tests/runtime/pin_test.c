@@ -24,7 +24,6 @@ static struct fbr_error error;
 
 static void names_are_known(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_pin_bind_named("default", NULL), FBR_BIND_DEFAULT);
     assert_int_equal(fbr_pin_bind_named("numa", NULL), FBR_BIND_NUMA);
     assert_int_equal(fbr_pin_map_named("default", NULL), FBR_MAP_DEFAULT);
@@ -59,7 +58,6 @@ static void lists_become_masks(void **state)
                                         "99999999999999999999"};
     uint64_t mask[4];
 
-    (void)state;
     memset(mask, 0xff, sizeof(mask));
     assert_int_equal(fbr_pin_mask("0-3,8", mask, sizeof(mask)), 8);
     assert_int_equal(mask[0], 0x10f);
@@ -82,7 +80,6 @@ static void a_child_is_read_back_from_the_kernel(void **state)
     cpu_set_t all;
     pid_t pid;
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
     while (!CPU_ISSET(cpu, &all))
         cpu++;
@@ -134,7 +131,6 @@ static void the_devices_that_a_child_was_shown_are_read_back(void **state)
     char byte;
     pid_t pid;
 
-    (void)state;
     assert_int_equal(pipe(in) | pipe2(ran, O_CLOEXEC), 0);
     pid = fork();
     assert_true(pid >= 0);
@@ -198,7 +194,6 @@ static void variables_show_a_process_its_gpus(void **state)
     struct environment e = {.vars = ENV("CUDA_VISIBLE_DEVICES", "1", "ROCR_VISIBLE_DEVICES", "2",
                                         "HIP_VISIBLE_DEVICES", "3")};
 
-    (void)state;
     expect_env(FBR_GPU_NVIDIA, 0, 0, ENV(), "");
     expect_env(FBR_GPU_NVIDIA, 2, 2, ENV(),
                "CUDA_VISIBLE_DEVICES=2,3 CUDA_DEVICE_ORDER=PCI_BUS_ID");
@@ -225,7 +220,6 @@ static void who_shares_processors_shares_threads(void **state)
                                           {.cpus = ""},    {.cpus = "15"},   {.cpus = "15"}};
     static const unsigned expected[] = {2, 0, 2, 0, 2, 0, 0, 1, 1};
 
-    (void)state;
     for (unsigned i = 0; i < 9; i++)
         assert_int_equal(fbr_pin_threads(pins, 9, i), expected[i]);
     assert_int_equal(fbr_pin_threads(pins, 3, 2), 4);

@@ -88,7 +88,6 @@ static void test_records_survive_any_cutting(void **state)
     const size_t steps[] = {1, 3, 8, 1000, 16384, 1 << 20}, n = sizeof(sizes) / sizeof(sizes[0]);
     uint8_t *bytes = malloc(2 * LIMIT), *got = malloc(4 * LIMIT);
 
-    (void)state;
     for (size_t i = 0; i < 2 * LIMIT; i++)
         bytes[i] = (uint8_t)(i * 31 + (i >> 8));
     for (size_t k = 0; k < sizeof(steps) / sizeof(steps[0]); k++) {
@@ -117,7 +116,6 @@ static void test_a_record_above_the_limit_is_refused_before_there_is_room_for_it
 {
     static const uint64_t lengths[] = {LIMIT + 1, UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
         struct fbr_pipe_frames_in in = {.limit = LIMIT};
         struct seen s = {0};
@@ -139,7 +137,6 @@ static void test_what_is_never_sent_to_its_end_takes_no_more_room(void **state)
     uint8_t bytes[1000], got[1000];
     struct seen s = {.bytes = got};
 
-    (void)state;
     memset(bytes, 7, size);
     put(&out, bytes, size, 0);
     for (int i = 0; i < 10000; i++) {

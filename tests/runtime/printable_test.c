@@ -21,7 +21,6 @@ static void expect_cut(size_t size, const char *text, const char *want)
 
 static void a_text_is_cut_behind_a_word(void **state)
 {
-    (void)state;
     expect_cut(20, "it fits in there", "it fits in there");
     expect_cut(20, "it does not fit into that", "it does not fit ...");
     expect_cut(20, "one two three, fourteen", "one two three ...");
@@ -40,7 +39,6 @@ static void expect_end(const char *text, const char *want)
 
 static void a_sentence_has_one_end(void **state)
 {
-    (void)state;
     expect_end("No route to host \r\n", "No route to host.");
     expect_end("is it complete?", "is it complete?");
     expect_end("has start = ...", "has start = ...");
@@ -66,7 +64,6 @@ static void the_last_line_is_found(void **state)
     };
     char out[10];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         fbr_printable_last_line(cases[i].text, out, sizeof(out));
         assert_string_equal(out, cases[i].want);

@@ -43,7 +43,6 @@ static void test_a_program_that_does_not_exist(void **state)
     struct fiber_process *p = begin_command((const char *const[]){"/nowhere/to/be/found", NULL}, 0);
     struct pollfd polled = {.fd = fiber_process_sentinel(p), .events = POLLIN};
 
-    (void)state;
     assert_int_equal(poll(&polled, 1, TEST_LONG_MS), 1);
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "could not be started", "/nowhere/to/be/found",
@@ -58,7 +57,6 @@ static void test_a_file_that_is_no_program(void **state)
 {
     struct fiber_process *p = begin_command((const char *const[]){"/etc/passwd", NULL}, 0);
 
-    (void)state;
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "/etc/passwd", "Permission denied", NULL));
     fiber_process_close(p);
@@ -68,7 +66,6 @@ static void test_a_directory_that_does_not_exist(void **state)
 {
     struct fiber_process *p = begin(child_wait, NULL, 0, OPTIONS(.job.workdir = "/nowhere"));
 
-    (void)state;
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "working directory", "No such file", NULL));
     fiber_process_close(p);
@@ -82,7 +79,6 @@ static void test_a_program_that_does_not_call_fiber_init(void **state)
     const char *const failed[] = {"/bin/sh", "-c", "echo fiber_init says why; exit 125", NULL};
     struct fiber_process *p = begin_command(quiet, 0);
 
-    (void)state;
     assert_int_equal(ended(p), CANNOT_START); /* its function has not run: not a success */
     assert_true(
         has(fiber_process_report(p), "exited with code 0 before it joined", "fiber_init", NULL));
@@ -106,8 +102,6 @@ static int fork_and_return(const void *arg, size_t len)
     struct pollfd end = {.events = POLLIN};
     int ended;
 
-    (void)arg;
-    (void)len;
     if (pid <= 0) {
         setsid(); /* as daemon() does */
         return 1;
@@ -124,7 +118,6 @@ static void test_a_forked_child_that_returns_ends(void **state)
 {
     struct fiber_process *p = begin(fork_and_return, NULL, 0, OPTIONS(.start_timeout_ms = 0));
 
-    (void)state;
     assert_int_equal(ended(p), 0);
     fiber_process_close(p);
 }
@@ -134,7 +127,6 @@ static void test_a_program_that_never_joins(void **state)
     const char *const argv[] = {"/bin/sh", "-c", "echo here I stay; exec sleep 1000", NULL};
     struct fiber_process *p = begin_command(argv, 4000); /* time for sh to say its word */
 
-    (void)state;
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "did not join within 4.0 s", "start_timeout",
                     "here I stay", NULL));
@@ -146,7 +138,6 @@ static void test_another_program_gets_no_function_of_ours(void **state)
     const char *const argv[] = {TEST_PROGRAM_DIR "/process_prog", NULL};
     struct fiber_process *p = begin(child_wait, NULL, 0, OPTIONS(.job.command = argv));
 
-    (void)state;
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "build", NULL));
     fiber_process_close(p);
@@ -157,7 +148,6 @@ static void test_a_function_that_cannot_travel(void **state)
     fiber_process_fn fn = (fiber_process_fn)(uintptr_t)malloc(16);
     struct fiber_process *p = NULL;
 
-    (void)state;
     assert_true(fiber_process_start(&p, fn, NULL, 0, NULL) < 0);
     assert_true(has(fiber_last_error(), "function", NULL));
     free((void *)(uintptr_t)fn);
@@ -167,7 +157,6 @@ static void test_an_unknown_backend(void **state)
 {
     struct fiber_process *p = begin(child_wait, NULL, 0, OPTIONS(.backend = "steam"));
 
-    (void)state;
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "no backend 'steam'", "local", "command", NULL));
     fiber_process_close(p);
@@ -184,8 +173,6 @@ static void expect_refused(const char *word, const struct fiber_process_options 
 
 static int child_die(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     raise(SIGTERM);
     return 0;
 }
@@ -197,7 +184,6 @@ static void test_an_engine_that_tells_late_why_it_ended(void **state)
     static const char *const env[] = {"FIBER_MOCK=late_word", NULL};
     struct fiber_process *p;
 
-    (void)state;
     assert_int_equal(
         fiber_process_start(&p, child_die, NULL, 0, OPTIONS(.backend = "mock", .job.env = env)), 0);
     assert_int_equal(ended(p), -SIGTERM);
@@ -237,7 +223,6 @@ static void test_the_environment_changes_while_processes_start(void **state)
     char **before = environ, **turns[2] = {new_environment(before), new_environment(before)};
     struct fiber_process *p[8];
 
-    (void)state;
     environ = turns[0];
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < 8; i++) {
@@ -261,7 +246,6 @@ static void test_wrong_arguments(void **state)
     char name[65];
     struct fiber_process *p;
 
-    (void)state;
     memset(name, 'n', 64);
     name[64] = '\0';
     expect_refused("size", &(struct fiber_process_options){.size = 3});
@@ -303,7 +287,6 @@ static int play_frozen(const char *arg)
                          *well = begin(child_wait, NULL, 0, NULL);
     int code = ended(frozen);
 
-    (void)arg;
     printf("%d %s; the other one: %d\n", code, fiber_process_report(frozen),
            fiber_process_is_alive(well));
     return 0;
@@ -313,7 +296,6 @@ static void test_a_frozen_process_is_killed(void **state)
 {
     struct ran r = run_self("frozen", NULL, quick_beat);
 
-    (void)state;
     assert_int_equal(r.code, 0);
     assert_true(has(r.out, "-9 ", "no heartbeat", "frozen", "the other one: 1", NULL));
     ran_free(&r);
@@ -342,7 +324,6 @@ static void test_a_parent_that_was_stopped_kills_nobody(void **state)
     struct gate told;
     pid_t child, pid;
 
-    (void)state;
     assert_int_equal(pipe(pipes), 0);
     gate_open(&told);
     dup2(pipes[0], 0);
@@ -377,7 +358,6 @@ static void test_death_in_the_middle_leaves_the_run_whole(void **state)
     pid_t pids[2];
     int fds[2], code = 5;
 
-    (void)state;
     gate_open(&told);
     for (int round = 0; round < 3; round++) {
         p = begin_str(start_and_wait, told.path);
@@ -443,7 +423,6 @@ static void test_what_acts_on_a_process_fails_in_a_fork_child(void **state)
 {
     struct fiber_process *p = begin(child_wait, NULL, 0, NULL);
 
-    (void)state;
     fork_in(p, 0);
 #ifndef __SANITIZE_ADDRESS__ /* it takes the memory of threads that are not there for leaks */
     fork_in(p, 1);           /* its exit() takes nothing of ours along */
@@ -471,7 +450,6 @@ static int play_finished(const char *arg)
     struct fiber_process *p = begin(child_wait, NULL, 0, NULL), *q = NULL;
     int code = 0;
 
-    (void)arg;
     fiber_fini();
     if (fiber_process_join(p, 0) != 0 || fiber_process_exitcode(p, &code) != 0 || code != -SIGKILL)
         return 1;
@@ -489,7 +467,6 @@ static void test_calls_before_init_and_after_fini(void **state)
 {
     const char *roles[] = {"uninitialised", "finished"};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct ran r = run_self(roles[i], NULL, NULL);
 
@@ -505,7 +482,6 @@ static int play_config(const char *arg)
 {
     char value[8];
 
-    (void)arg;
     if (fiber_config_set("heartbeat", "1500ms") < 0 ||
         fiber_config_get("heartbeat", value, sizeof(value)) < 0 || strcmp(value, "1500ms") != 0 ||
         fiber_config_get("heartbeat", value, 6) != -ERANGE ||
@@ -546,7 +522,6 @@ static void test_configuration_errors_name_file_and_line(void **state)
     const char *const env[] = {"FIBER_HEARTBEET=5s", NULL};
     struct ran r;
 
-    (void)state;
     expect_config_error("# a comment\nheartbeat = often\n", ":2", "heartbeat", "often");
     expect_config_error("backend = local\n\nhartbeat = 5s\n", ":3", "hartbeat", "heartbeat");
     r = run_self("config", NULL, env);

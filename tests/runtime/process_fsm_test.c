@@ -51,7 +51,6 @@ static void check_step(enum process_state s, enum process_event e)
 
 static void each_event_in_each_state_keeps_the_rules(void **state)
 {
-    (void)state;
     for (int s = 0; s < P_STATES; s++)
         for (int e = 0; e < P_EVENTS; e++)
             check_step((enum process_state)s, (enum process_event)e);
@@ -195,7 +194,6 @@ static void each_order_of_events_ends_once_and_leaves_nothing_that_runs(void **s
     struct world w;
     unsigned states = 0;
 
-    (void)state;
     memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
     w.timer = true;
     n_seen = 0;
@@ -307,7 +305,6 @@ static const struct race races[] = {
 
 static void races_end_as_they_were_mended(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(races); i++) {
         const struct race *r = &races[i];
         enum process_state at = r->from;

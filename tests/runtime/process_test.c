@@ -26,13 +26,11 @@
 
 static int exit_within(const void *arg, size_t len)
 {
-    (void)len;
     exit(*(const int *)arg);
 }
 
 static int raise_signal(const void *arg, size_t len)
 {
-    (void)len;
     signal(*(const int *)arg, SIG_DFL); /* a sanitizer may have its own */
     raise(*(const int *)arg);
     return child_wait(arg, len);
@@ -52,7 +50,6 @@ static int check_pattern(const void *arg, size_t len)
 
 static int expect_no_argument(const void *arg, size_t len)
 {
-    (void)arg;
     return len == 0 ? 11 : 12;
 }
 
@@ -66,13 +63,11 @@ static int notify_and_listen(const void *gates, size_t len)
 {
     const char *notify = gates, *listen = notify + strlen(notify) + 1;
 
-    (void)len;
     return gate_notify(notify, "x", 1) < 0 || gate_listen(listen) < 0 ? 1 : 21;
 }
 
 static int am_i_called(const void *name, size_t len)
 {
-    (void)len;
     return strcmp(fiber_process_self(), name) == 0 && fiber_process_is_child() ? 0 : 1;
 }
 
@@ -80,7 +75,6 @@ static int start_another(const void *arg, size_t len)
 {
     int depth = *(const int *)arg - 1;
 
-    (void)len;
     return depth > 0 ? finish(begin(start_another, &depth, sizeof(depth), NULL)) + 1 : 1;
 }
 
@@ -88,7 +82,6 @@ static int check_environment(const void *arg, size_t len)
 {
     char cwd[256] = "";
 
-    (void)len;
     if (strcmp(getenv("TEST_ADDED") ? getenv("TEST_ADDED") : "", "new value") != 0)
         return 1;
     if (strcmp(getenv("TEST_REPLACED") ? getenv("TEST_REPLACED") : "", "theirs") != 0)
@@ -102,7 +95,6 @@ static int compare_env(const void *want, size_t len)
 {
     const char *is = getenv("TEST_LATER");
 
-    (void)len;
     return is && strcmp(is, want) == 0 ? 0 : 1;
 }
 
@@ -110,8 +102,6 @@ static int read_stdin(const void *arg, size_t len)
 {
     char byte;
 
-    (void)arg;
-    (void)len;
     return (int)read(0, &byte, 1) + 50;
 }
 
@@ -129,7 +119,6 @@ static void test_waiting_until_it_has_joined(void **state)
     const char *const nowhere[] = {"/nowhere/at/all", NULL};
     struct fiber_process *p = begin(child_wait, NULL, 0, NULL);
 
-    (void)state;
     assert_int_equal(fiber_process_wait_joined(p, TEST_LONG_MS), 0);
     assert_true(fiber_process_pid(p) > 0);
     assert_int_equal(fiber_process_kill(p), 0);
@@ -146,7 +135,6 @@ static void test_exit_codes(void **state)
 {
     int codes[] = {0, 7, 255, 125};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
         assert_int_equal(finish(begin(child_return, &codes[i], sizeof(int), NULL)), codes[i]);
         assert_int_equal(finish(begin(exit_within, &codes[i], sizeof(int), NULL)), codes[i]);
@@ -157,7 +145,6 @@ static void test_death_by_signals(void **state)
 {
     int signals[] = {SIGSEGV, SIGABRT, SIGKILL, SIGTERM, SIGUSR1};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
         struct fiber_process *p = begin(raise_signal, &signals[i], sizeof(int), NULL);
         char text[64];
@@ -174,7 +161,6 @@ static void test_a_large_argument(void **state)
     size_t n = 1 << 20;
     uint64_t *x = malloc(n * 8);
 
-    (void)state;
     for (size_t i = 0; i < n; i++)
         x[i] = i * 0x9e3779b97f4a7c15u;
     assert_int_equal(finish(begin(check_pattern, x, n * 8, NULL)), 0);
@@ -184,7 +170,6 @@ static void test_a_large_argument(void **state)
 
 static void test_an_empty_argument(void **state)
 {
-    (void)state;
     assert_int_equal(finish(begin(expect_no_argument, NULL, 0, NULL)), 11);
 }
 
@@ -195,7 +180,6 @@ static void test_asking_while_it_lives_and_after(void **state)
     pid_t pid;
     int code = 77;
 
-    (void)state;
     gate_open(&told);
     p = begin_str(child_notify_wait, told.path);
     assert_int_equal(gate_wait(&told, &pid, sizeof(pid)), 0);
@@ -226,7 +210,6 @@ static void test_other_signals_reach_it(void **state)
     struct fiber_process *p;
     pid_t pid;
 
-    (void)state;
     gate_open(&told);
     p = begin_str(child_notify_wait, told.path);
     assert_int_equal(gate_wait(&told, &pid, sizeof(pid)), 0);
@@ -250,7 +233,6 @@ static void test_kill_ends_what_ignores_terminate(void **state)
     struct fiber_process *p;
     pid_t pid;
 
-    (void)state;
     gate_open(&told);
     p = begin_str(ignore_term, told.path);
     assert_int_equal(gate_wait(&told, &pid, sizeof(pid)), 0);
@@ -263,7 +245,6 @@ static void test_kill_ends_what_ignores_terminate(void **state)
 
 static void test_kill_before_it_has_joined(void **state)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         struct fiber_process *p = begin(child_wait, NULL, 0, NULL);
 
@@ -278,7 +259,6 @@ static void test_the_sentinel_polls_readable_at_the_end(void **state)
     struct pollfd polled[3];
     int codes[3] = {1, 2, 3}, open = 3;
 
-    (void)state;
     p[0] = begin(child_wait, NULL, 0, NULL);
     for (int i = 1; i < 3; i++)
         p[i] = begin(child_return, &codes[i], sizeof(int), NULL);
@@ -307,7 +287,6 @@ static void test_names(void **state)
     struct fiber_process *p = begin(child_wait, NULL, 0, NULL), *q;
     char name[64];
 
-    (void)state;
     assert_int_equal(strncmp(fiber_process_name(p), "process-", 8), 0);
     q = begin(am_i_called, "a.Name_of-63", 13, OPTIONS(.job.name = "a.Name_of-63"));
     assert_string_equal(fiber_process_name(q), "a.Name_of-63");
@@ -329,7 +308,6 @@ static void test_active_children(void **state)
     pid_t pid;
     int code = 3;
 
-    (void)state;
     gate_open(&told);
     assert_int_equal(fiber_active_children(NULL, 0), 0);
     for (int i = 0; i < 3; i++)
@@ -359,7 +337,6 @@ static void test_a_closed_process_goes_on(void **state)
     struct fiber_process *p;
     int n;
 
-    (void)state;
     gate_open(&told);
     gate_open(&listening);
     n = snprintf(gates, sizeof(gates), "%s%c%s", told.path, 0, listening.path);
@@ -378,7 +355,6 @@ static void test_processes_start_processes(void **state)
 {
     int depth = 3;
 
-    (void)state;
     assert_int_equal(finish(begin(start_another, &depth, sizeof(depth), NULL)), 3);
 }
 
@@ -387,7 +363,6 @@ static void test_environment_and_directory(void **state)
     const char *const env[] = {"TEST_ADDED=new value", "TEST_REPLACED=theirs", "FIBER_TICKET=fd:77",
                                NULL};
 
-    (void)state;
     setenv("TEST_REPLACED", "ours", 1);
     assert_int_equal(finish(begin(check_environment, "/proc", 6,
                                   OPTIONS(.job = {.env = env, .workdir = "/proc"}))),
@@ -401,7 +376,6 @@ static void test_a_program_without_an_environment_starts_processes(void **state)
     char **all = environ;
     int code = 7;
 
-    (void)state;
     for (size_t i = 0, n = 0; all[i] && n < 7; i++)
         if (strstr(all[i], "SAN_OPTIONS="))
             kept[n++] = all[i];
@@ -415,7 +389,6 @@ static void test_the_environment_is_as_it_was_at_the_call(void **state)
 {
     struct fiber_process *p[20];
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         char value[16];
 
@@ -432,7 +405,6 @@ static void test_standard_input(void **state)
 {
     int pipes[2], old = dup(0);
 
-    (void)state;
     assert_int_equal(pipe(pipes), 0);
     assert_int_equal(write(pipes[1], "xx", 2), 2);
     dup2(pipes[0], 0);
@@ -451,7 +423,6 @@ static void test_what_a_process_forks_ends_with_it(void **state)
     pid_t pids[2];
     int fds[2];
 
-    (void)state;
     gate_open(&told);
     p = begin_str(fork_and_wait, told.path);
     for (int i = 0; i < 2; i++) {
@@ -469,7 +440,6 @@ static void test_a_program_of_its_own(void **state)
     const char *const argv[] = {TEST_PROGRAM_DIR "/process_prog", "one", "two", NULL};
     struct fiber_process *p;
 
-    (void)state;
     assert_int_equal(fiber_process_start_work(&p, "seven", 5, OPTIONS(.job.command = argv)), 0);
     assert_int_equal(finish(p), 7);
 }
@@ -481,7 +451,6 @@ static void test_a_program_is_looked_for_in_PATH(void **state)
     char *before = strdup(getenv("PATH"));
     struct fiber_process *p;
 
-    (void)state;
     setenv("PATH", "/nowhere:" TEST_PROGRAM_DIR, 1);
     assert_int_equal(fiber_process_start_work(&p, "seven", 5, OPTIONS(.job.command = argv)), 0);
     assert_int_equal(finish(p), 7);
@@ -511,7 +480,6 @@ static void test_eight_threads_start_and_join(void **state)
     pthread_t threads[8];
     int numbers[8];
 
-    (void)state;
     for (int i = 0; i < 8; i++) {
         numbers[i] = i;
         assert_int_equal(pthread_create(&threads[i], NULL, start_and_join, &numbers[i]), 0);
@@ -535,7 +503,6 @@ static void test_many_threads_join_one(void **state)
     pthread_t threads[8];
     void *rc;
 
-    (void)state;
     for (int i = 0; i < 8; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, join_it, p), 0);
     fiber_process_kill(p);
@@ -550,7 +517,6 @@ static void test_sixty_four_at_once(void **state)
 {
     struct fiber_process *p[64];
 
-    (void)state;
     for (int i = 0; i < 64; i++)
         p[i] = begin(child_return, &i, sizeof(i), NULL);
     assert_int_equal(fiber_active_children(NULL, 0) > 0, 1);
@@ -580,7 +546,6 @@ static void test_settings_change_while_processes_start(void **state)
     pthread_t setter;
     void *failed;
 
-    (void)state;
     assert_int_equal(pthread_create(&setter, NULL, set_on_and_on, &stop), 0);
     for (int round = 0; round < 10; round++) {
         struct fiber_process *p[4];

@@ -23,7 +23,6 @@ static void random_bytes_differ_and_fill_all(void **state)
     uint8_t *a = calloc(1, SIZE), *b = calloc(1, SIZE);
     size_t zeros = 0;
 
-    (void)state;
     assert_int_equal(fbr_random(a, SIZE), 0);
     assert_int_equal(fbr_random(b, SIZE), 0);
     assert_memory_not_equal(a, b, SIZE);
@@ -40,7 +39,6 @@ static void wiping_leaves_zeros_and_only_there(void **state)
 {
     uint8_t b[40], zeros[32] = {0};
 
-    (void)state;
     memset(b, 7, sizeof(b));
     fbr_wipe(b + 4, 32);
     assert_memory_equal(b + 4, zeros, 32);
@@ -53,7 +51,6 @@ static void comparing_sees_every_bit(void **state)
 {
     uint8_t a[FBR_KEY_SIZE], b[FBR_KEY_SIZE];
 
-    (void)state;
     count_up(a);
     count_up(b);
     assert_true(fbr_same(a, b, sizeof(a)));

@@ -77,7 +77,6 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 {
     struct process *p = user;
 
-    (void)link;
     assert_non_null(p);
     pthread_mutex_lock(&lock);
     p->came++;
@@ -89,9 +88,6 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
-    (void)user;
-    (void)link;
-    (void)why;
 }
 
 static void on_drained(void *user)
@@ -123,7 +119,6 @@ static void on_down(void *user, const void *record, size_t len)
 
 static void *run(void *arg)
 {
-    (void)arg;
     is_relay = true;
     run_code = fbr_relay_run(relay, host_up, 1000);
     return NULL;
@@ -286,13 +281,11 @@ static void records_pass_whole_and_in_order(bool sealed)
 
 static void test_records_pass_whole_and_in_order(void **state)
 {
-    (void)state;
     records_pass_whole_and_in_order(false);
 }
 
 static void test_records_pass_whole_and_in_order_on_a_sealed_link(void **state)
 {
-    (void)state;
     records_pass_whole_and_in_order(true);
 }
 
@@ -300,7 +293,6 @@ static void test_a_process_that_does_not_read_holds_nobody_up(void **state)
 {
     uint8_t *bytes = pattern(LONG);
 
-    (void)state;
     open_all(false);
     for (int i = 0; i < 4; i++)
         send_down(0, bytes, LONG);
@@ -317,7 +309,6 @@ static void test_what_an_ended_process_has_said_comes_before_its_end(void **stat
 {
     uint8_t *bytes = pattern(LONG);
 
-    (void)state;
     open_all(false);
     for (int i = 0; i < 50; i++)
         send_up(0, bytes, 100 + (size_t)i);
@@ -351,7 +342,6 @@ static void test_an_ended_process_whose_sockets_a_fork_has_is_forgotten(void **s
 {
     pid_t fork_of_us;
 
-    (void)state;
     open_all(false);
     fork_of_us = fork();
     if (fork_of_us == 0) {
@@ -377,7 +367,6 @@ static void test_a_record_above_the_limit_ends_its_process_alone(void **state)
 {
     const uint64_t head = LIMIT + 1;
 
-    (void)state;
     open_all(false);
     assert_int_equal(write(fbr_data_client_fd(processes[0].up), &head, sizeof(head)), sizeof(head));
     wait_for(&processes[0].dry, 1);
@@ -392,7 +381,6 @@ static void test_nothing_passes_after_a_record_that_could_not_be_kept(void **sta
 {
     struct process *p = &processes[0];
 
-    (void)state;
     open_ends(false);
     send_order(FBR_RELAY_DROP, 1, 0);
     send_order(FBR_RELAY_KEEP, 2, 0);
@@ -414,7 +402,6 @@ static void test_a_branch_may_outlive_its_trunk(void **state)
 {
     const struct iovec iov = {(void *)(uintptr_t) "x", 1};
 
-    (void)state;
     open_all(false);
     fbr_link_close(processes[1].branch);
     processes[1].branch = NULL;

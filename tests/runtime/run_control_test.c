@@ -44,7 +44,6 @@ static struct {
 
 static void facts(void *user, struct fbr_run_facts *f)
 {
-    (void)user;
     if (run.at_facts)
         run.at_facts();
     f->size = 2;
@@ -56,7 +55,6 @@ static void facts(void *user, struct fbr_run_facts *f)
 
 static int stats(void *user, struct fbr_run_rank *out, int max)
 {
-    (void)user;
     for (int i = 0; i < 2 && i < max; i++)
         out[i] = (struct fbr_run_rank){.stats = {.rank = i,
                                                  .state = 1,
@@ -74,13 +72,11 @@ static int stats(void *user, struct fbr_run_rank *out, int max)
 
 static void look(void *user)
 {
-    (void)user;
     run.looks++;
 }
 
 static int send_signal(void *user, int rank, int sig)
 {
-    (void)user;
     run.signal = sig;
     run.signal_rank = rank;
     return rank > 1 ? -ESRCH : 0;
@@ -88,14 +84,12 @@ static int send_signal(void *user, int rank, int sig)
 
 static int stop(void *user)
 {
-    (void)user;
     run.stops++;
     return 0;
 }
 
 static int scale(void *user, int workers)
 {
-    (void)user;
     run.workers = workers;
     return workers > 9 ? -EINVAL : 0;
 }
@@ -131,7 +125,6 @@ static int found_fd, found_count;
 
 static void keep_fd(void *user, int fd, const struct fbr_run_control_about *about)
 {
-    (void)user;
     assert_string_equal(about->uid, run.about.uid);
     assert_string_equal(about->command, "sleep 5");
     found_fd = fd;
@@ -202,7 +195,6 @@ static void a_run_is_listed_with_its_facts_and_ranks(void **state)
     struct fbr_cur c;
     int fd = call();
 
-    (void)state;
     ask(fd, FBR_RUN_CONTROL_STATUS, -1, 1);
     assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_RUN);
     assert_true(fbr_run_control_get_run(&c, &about, &f));
@@ -233,7 +225,6 @@ static void signals_and_stops_reach_the_run(void **state)
 {
     int fd = call();
 
-    (void)state;
     ask(fd, FBR_RUN_CONTROL_SIGNAL, 1, SIGUSR1);
     done_is(fd, 0, "");
     assert_int_equal(run.signal, SIGUSR1);
@@ -252,7 +243,6 @@ static void a_pool_is_scaled(void **state)
 {
     int fd = call();
 
-    (void)state;
     ask(fd, FBR_RUN_CONTROL_SCALE, -1, 7);
     done_is(fd, 0, "");
     assert_int_equal(run.workers, 7);
@@ -265,7 +255,6 @@ static void what_a_run_cannot_is_refused_in_words(void **state)
 {
     int fd = call();
 
-    (void)state;
     ask(fd, FBR_RUN_CONTROL_SCALE, -1, 7);
     done_is(fd, -ENOTSUP, "fixed");
     ask(fd, FBR_RUN_CONTROL_TUNNEL, -1, 0);
@@ -283,7 +272,6 @@ static void a_record_of_an_older_version_is_read(void **state)
     struct fbr_cur c;
     size_t used;
 
-    (void)state;
     fbr_run_control_put_run(&b, &about, &f);
     assert_int_equal(fbr_run_control_frame(b.data, b.len, FBR_RUN_CONTROL_ANSWER_MAX, &c, &used),
                      1);
@@ -314,7 +302,6 @@ static void garbage_is_hung_up_on(void **state)
                    {"\0\0\0\0", 4}};
     struct fbr_cur c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
         int fd = call();
 
@@ -330,7 +317,6 @@ static void another_version_is_refused_in_words(void **state)
     struct fbr_buf b = {0};
     int fd = call();
 
-    (void)state;
     fbr_run_control_put_request(&b, &r);
     assert_int_equal(send(fd, b.data, b.len, 0), b.len);
     fbr_buf_fini(&b);
@@ -346,7 +332,6 @@ static void too_many_callers_are_hung_up_on(void **state)
     int fds[MANY], ends = 0;
     struct fbr_cur c;
 
-    (void)state;
     for (int i = 0; i < MANY; i++) {
         fds[i] = call();
         send(fds[i], "\x0a\0\0\0\x01\x01\xff\xff\xff\xff\0\0\0\0", 14, MSG_NOSIGNAL); /* STATUS */
@@ -369,7 +354,6 @@ static char ended_report[64];
 static void keep_ended(void *user, const struct fbr_run_control_about *about,
                        const struct fbr_run_facts *f, int code, const char *report)
 {
-    (void)user;
     if (strcmp(about->uid, run.about.uid) != 0)
         return;
     ended_code = code;
@@ -380,7 +364,6 @@ static void keep_ended(void *user, const struct fbr_run_control_about *about,
 
 static void count_run(void *user, int fd, const struct fbr_run_control_about *about)
 {
-    (void)about;
     close(fd);
     (*(int *)user)++;
 }
@@ -395,7 +378,6 @@ static int runs_listed(void)
 
 static void an_ended_run_is_kept_as_a_record(void **state)
 {
-    (void)state;
     fbr_loop_call(run.loop, close_control, (char[]){"all is well"});
     assert_int_equal(runs_listed(), 0);
     found_count = 0;
@@ -416,7 +398,6 @@ static void list_at_end(void)
 /* Else a command that lists runs at that moment takes it for one whose launcher was killed. */
 static void a_run_answers_until_its_end_is_recorded(void **state)
 {
-    (void)state;
     listed_at_end = -1;
     run.at_facts = list_at_end;
     fbr_loop_call(run.loop, close_control, (char[]){"all is well"});
@@ -428,9 +409,6 @@ static void a_run_answers_until_its_end_is_recorded(void **state)
 static void count_named(void *user, const struct fbr_run_control_about *about,
                         const struct fbr_run_facts *f, int code, const char *report)
 {
-    (void)f;
-    (void)code;
-    (void)report;
     ((int *)user)[!strcmp(about->name, "suite")]++;
 }
 
@@ -442,7 +420,6 @@ static void many_runs_of_one_name_leave_the_records_of_others(void **state)
     int count[2] = {0, 0};
     char dir[FBR_REGISTRY_MAX];
 
-    (void)state;
     fbr_loop_call(run.loop, close_control, (char[]){""});
     snprintf(about.name, sizeof(about.name), "suite");
     for (int i = 0; i < 60; i++) {
@@ -475,7 +452,6 @@ static void a_killed_launchers_run_is_swept(void **state)
     struct fbr_run_control_about dead = run.about;
     char dir[FBR_REGISTRY_MAX];
 
-    (void)state;
     fbr_loop_call(run.loop, close_control, NULL);
     memset(dead.uid, 'd', 32);
     add_dead(&dead, dir);
@@ -494,7 +470,6 @@ static void the_next_run_sweeps_it_too(void **state)
     struct fbr_run_control_about about = run.about;
     char dead[FBR_REGISTRY_MAX], next[FBR_REGISTRY_MAX];
 
-    (void)state;
     memset(about.uid, 'd', 32);
     add_dead(&about, dead);
     memset(about.uid, 'e', 32);
@@ -512,7 +487,6 @@ static void a_record_that_cannot_be_written_says_why(void **state)
     char dir[FBR_REGISTRY_MAX];
     int rc;
 
-    (void)state;
     memset(about.uid, 'f', 32);
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &usual);
@@ -530,7 +504,6 @@ static void its_directory_is_held_while_it_lives(void **state)
 {
     char root[FBR_REGISTRY_MAX], dir[FBR_REGISTRY_MAX + 20];
 
-    (void)state;
     assert_int_equal(fbr_registry_root(root, NULL), 0);
     snprintf(dir, sizeof(dir), "%s/%.16s", root, run.about.uid);
     assert_true(fbr_rundir_is_held(dir));
@@ -541,7 +514,6 @@ static void a_directory_of_others_is_not_used(void **state)
     struct fbr_error err = {0, ""};
     char root[FBR_REGISTRY_MAX];
 
-    (void)state;
     assert_int_equal(fbr_registry_root(root, &err), 0);
     assert_int_equal(chmod(root, 0755), 0);
     assert_int_equal(fbr_registry_root(root, &err), -EPERM);
@@ -570,7 +542,6 @@ static void a_directory_that_another_user_took_is_replaced(void **state)
     int status;
     pid_t pid;
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     snprintf(taken, sizeof(taken), "/tmp/fiber-%u", user);
@@ -608,19 +579,16 @@ static int setup_as(bool is_fixed)
 
 static int setup(void **state)
 {
-    (void)state;
     return setup_as(false);
 }
 
 static int setup_fixed(void **state)
 {
-    (void)state;
     return setup_as(true);
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     fbr_loop_call(run.loop, close_control, NULL);
     fbr_loop_close(run.loop);
     temp_dir_remove(run.root);

@@ -28,14 +28,12 @@ static char base[64];
 
 static int set_up(void **state)
 {
-    (void)state;
     temp_dir_make(base);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     temp_dir_remove(base);
     return 0;
 }
@@ -110,7 +108,6 @@ static void test_made_private_and_removed_whole(void **state)
     struct fbr_rundir d, child;
     struct stat st;
 
-    (void)state;
     create(&d);
     assert_true(d.master);
     assert_int_equal(stat(d.root, &st), 0);
@@ -141,7 +138,6 @@ static void test_without_its_masters_directory_a_child_makes_its_own(void **stat
 {
     struct fbr_rundir d;
 
-    (void)state;
     assert_int_equal(fbr_rundir_join(&d, "", base, NULL), 0);
     assert_true(d.master);
     fbr_rundir_remove(&d);
@@ -195,7 +191,6 @@ static void test_processes_of_a_run_elsewhere_share_one_and_the_last_removes_it(
     struct stat st;
     pid_t pids[3];
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         gate_open(&gates[i]);
         pids[i] = start_sharer(i < 2 ? "run-a" : "run-b", &gates[i], root[i]);
@@ -225,7 +220,6 @@ static void test_processes_come_and_go_all_the_time(void **state)
     pid_t pids[64];
     int status;
 
-    (void)state;
     for (int i = 0; i < 64; i++)
         pids[i] = start_sharer("run", NULL, NULL);
     for (int i = 0; i < 64; i++) {
@@ -256,7 +250,6 @@ static void test_orphans_do_not_take_a_shared_one_from_those_who_come(void **sta
     pid_t pids[72];
     int status;
 
-    (void)state;
     gate_open(&gate);
     pids[0] = start_sharer("run", &gate, root);
     assert_int_equal(fbr_rundir_join(&d, root, base, NULL), 0);
@@ -280,7 +273,6 @@ static void test_the_next_run_sweeps_what_a_dead_one_left(void **state)
     pid_t pid = start_master(root);
     struct fbr_rundir d;
 
-    (void)state;
     shm_name(root, shm);
     create(&d);
     assert_int_equal(access(root, F_OK), 0); /* it lives */
@@ -301,7 +293,6 @@ static void test_a_process_that_the_master_forked_does_not_keep_it_alive(void **
     char root[FBR_DIR_MAX];
     pid_t pid, forked;
 
-    (void)state;
     gate_open(&told);
     pid = fork();
     if (pid == 0) {
@@ -332,7 +323,6 @@ static void test_what_is_made_while_others_remove_a_dead_run_goes_too(void **sta
     char root[FBR_DIR_MAX], lock[FBR_DIR_MAX + 8];
     struct fbr_rundir child;
 
-    (void)state;
     kill_master(start_master(root));
     assert_int_equal(fbr_rundir_join(&child, root, base, NULL), 0);
     snprintf(lock, sizeof(lock), "%s/lock", root);
@@ -360,7 +350,6 @@ static void test_nothing_else_is_swept(void **state)
     struct fbr_rundir d;
     char path[128];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         make(others[i], 0700, "lock");
     make("fiber-13-abcdef", 0755, "lock"); /* not private: not ours */
@@ -381,7 +370,6 @@ static void test_one_that_was_never_finished_is_swept_when_it_is_old(void **stat
     struct fbr_rundir d;
     char path[128];
 
-    (void)state;
     make("fiber-2147483647-abcdef", 0700, "new");
     snprintf(path, sizeof(path), "%s/fiber-2147483647-abcdef", base);
     assert_int_equal(utimes(path, old), 0);
@@ -406,7 +394,6 @@ static void test_a_live_run_whose_lock_was_cleaned_away_is_left_alone(void **sta
 {
     static int (*const makes[])(struct fbr_rundir *) = {be_master, be_one_of_several};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++) {
         char root[FBR_DIR_MAX], path[FBR_DIR_MAX + 8];
         struct fbr_rundir other;
@@ -431,7 +418,6 @@ static void test_what_cleaners_go_by_is_kept(void **state)
     struct stat st;
     char path[FBR_DIR_MAX + 16];
 
-    (void)state;
     create(&d);
     assert_true(fbr_rundir_is_held(d.root)); /* at which systemd-tmpfiles stops */
     put_file(d.root, "topology.xml");
@@ -458,7 +444,6 @@ static void test_no_sweep_is_faster_than_a_lock_that_is_made_again(void **state)
     struct fbr_rundir d;
     bool there = true;
 
-    (void)state;
     assert_int_equal(be_one_of_several(&d), 0);
     snprintf(path, sizeof(path), "%s/lock", d.root);
     put_file(d.root, "socket");
@@ -496,7 +481,6 @@ static void test_many_masters_start_at_once(void **state)
     pid_t pids[16];
     int status;
 
-    (void)state;
     for (int i = 0; i < 16; i++) {
         pids[i] = fork();
         if (pids[i] == 0) {
@@ -516,7 +500,6 @@ static void test_several_may_remove_it_at_once(void **state)
     char root[FBR_DIR_MAX], path[160];
     pid_t pids[8];
 
-    (void)state;
     kill_master(start_master(root));
     for (int i = 0; i < 300; i++) {
         snprintf(path, sizeof(path), "%s/d%d", root, i);
@@ -541,7 +524,6 @@ static void test_bases_that_cannot_be_used(void **state)
     struct fbr_rundir d;
     char longer[128];
 
-    (void)state;
     assert_true(fbr_rundir_create(&d, "/nowhere", &err) < 0);
     assert_non_null(strstr(err.text, "run_dir"));
     assert_true(fbr_rundir_create(&d, "relative", &err) < 0);
@@ -564,7 +546,6 @@ static void test_who_sweeps_may_only_look(void **state)
 {
     char dead[128];
 
-    (void)state;
     snprintf(dead, sizeof(dead), "%s/fiber-7-abcdef", base);
     assert_int_equal(mkdir(dead, 0700), 0);
     put_file(dead, "lock");
@@ -590,7 +571,6 @@ static void test_segments_of_a_dead_run_are_swept_without_its_directory(void **s
     struct fbr_rundir d;
     pid_t master;
 
-    (void)state;
     master = start_master(root);
     shm_name(root, shm);
     fbr_rundir_remove_tree(root);
@@ -618,7 +598,6 @@ static void test_segments_of_a_run_elsewhere_stay_until_its_last_process_is_dead
     struct fbr_rundir d;
     pid_t clients[2];
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         clients[i] = start_with(be_client, root);
     shm_name(root, shm);
@@ -642,7 +621,6 @@ static void test_segments_of_which_nobody_can_tell_whose_they_are_stay(void **st
     char shm[64], path[80];
     struct fbr_rundir d;
 
-    (void)state;
     snprintf(shm, sizeof(shm), "/dev/shm/fiber-%d-XXXXXX", (int)getpid());
     assert_non_null(mkdtemp(shm));
     snprintf(path, sizeof(path), "%s/run", shm);
@@ -710,7 +688,6 @@ static void test_garbage_in_place_of_the_file_that_says_whose_segments_stops_nob
     char target[128], shm[64], path[80];
     struct fbr_rundir d;
 
-    (void)state;
     snprintf(target, sizeof(target), "%s/text", base);
     save_text_of_a_dead_run(target);
     for (int kind = 0; kind < KINDS; kind++) {
@@ -741,7 +718,6 @@ static void test_segments_whose_name_has_a_number_of_no_process_are_swept_when_o
     struct fbr_rundir d;
     char shm[64];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         snprintf(shm, sizeof(shm), "%s", names[i]);
         assert_non_null(mkdtemp(shm));

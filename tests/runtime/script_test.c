@@ -48,7 +48,6 @@ static void a_run_is_named_after_what_the_user_wrote(void **state)
         {{"perl", "-ne", "print"}, "perl"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char name[64];
 
@@ -63,7 +62,6 @@ static void a_long_name_is_cut(void **state)
     const char *const words[] = {"python3", "training.py", NULL};
     char name[5];
 
-    (void)state;
     fbr_script_name(words, name, sizeof(name));
     assert_string_equal(name, "trai");
 }
@@ -73,7 +71,6 @@ static void our_own_name_is_that_of_our_program(void **state)
 {
     char name[64], command[256], beginning[8];
 
-    (void)state;
     fbr_script_own(name, sizeof(name), command, sizeof(command));
     assert_string_equal(name, "script_test");
     assert_non_null(strstr(command, "script_test"));

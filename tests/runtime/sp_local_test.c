@@ -40,7 +40,6 @@ static int came;
 
 static int set_up(void **state)
 {
-    (void)state;
     temp_dir_make(dir);
     snprintf(url, sizeof(url), "ipc://%s/d", dir);
     path = url + strlen("ipc://");
@@ -50,7 +49,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     temp_dir_remove(dir);
     return 0;
 }
@@ -135,7 +133,6 @@ static void nanomsg_serves_our_client(void **state)
     pthread_t thread;
     void *failed;
 
-    (void)state;
     assert_true(s >= 0);
     assert_true(nn_setsockopt(s, NN_SOL_SOCKET, NN_RCVMAXSIZE, &most, sizeof(most)) >= 0);
     assert_true(nn_bind(s, url) >= 0);
@@ -156,7 +153,6 @@ static int answer(void *user, struct fbr_sp_conn *conn, void *msg, size_t len)
 {
     void *copy = fbr_sock_alloc(len);
 
-    (void)user;
     fbr_sp_prove(conn, 1);
     memcpy(copy, msg, len);
     return (uintptr_t)msg % 8 == 4 ? fbr_sp_send(conn, copy, len) : -EPROTO;
@@ -164,14 +160,10 @@ static int answer(void *user, struct fbr_sp_conn *conn, void *msg, size_t len)
 
 static void on_end(void *user, struct fbr_sp_conn *conn, int why)
 {
-    (void)user;
-    (void)conn;
-    (void)why;
 }
 
 static void on_tick(void *user)
 {
-    (void)user;
 }
 
 static void *serve(void *server)
@@ -211,7 +203,6 @@ static void our_server_serves_nanomsg(void **state)
     struct fbr_sp_server *server;
     pthread_t thread;
 
-    (void)state;
     assert_int_equal(fbr_sp_server_open(&server, url, true, &ops, NULL, NULL), 0);
     assert_int_equal(pthread_create(&thread, NULL, serve, server), 0);
     assert_true(s >= 0);
@@ -264,7 +255,6 @@ static void a_server_without_memory_hangs_up(void **state)
     void *forbidden;
     bool lost;
 
-    (void)state;
     assert_int_equal(fbr_sp_server_open(&server, url, true, &ops, NULL, NULL), 0);
     assert_int_equal(pthread_create(&thread, NULL, serve_without_memory, server), 0);
     assert_int_equal(fbr_sp_client_open(&c, path, FBR_SOCK_MAX, TEST_LONG_MS), 0);
@@ -328,7 +318,6 @@ static void nobody_is_there(void **state)
     struct fbr_sp_client *c;
     int listening;
 
-    (void)state;
     assert_int_equal(fbr_sp_client_open(&c, path, FBR_SOCK_MAX, 50), -EAGAIN);
     listening = listen_here();
     assert_int_equal(fbr_sp_client_open(&c, path, FBR_SOCK_MAX, 50), -EAGAIN);
@@ -362,7 +351,6 @@ static void a_message_for_which_there_is_no_room_leaves_later(void **state)
     int end, rc = 0;
     void *msg = make(len), *bytes;
 
-    (void)state;
     assert_int_equal(meet(&c, fbr_sp_rep_greeting, &end), 0);
     room.fd = fbr_sp_client_room_fd(c);
     assert_int_equal(poll(&room, 1, 0), 1);
@@ -396,7 +384,6 @@ static void a_server_that_hangs_up(void **state)
     struct pollfd p = {.events = POLLIN};
     int end;
 
-    (void)state;
     assert_int_equal(meet(&c, fbr_sp_rep_greeting, &end), 0);
     fbr_sp_head(head, wanted, true);
     assert_int_equal(send(end, head, 5, 0), 5);

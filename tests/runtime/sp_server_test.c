@@ -51,15 +51,11 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 {
     const struct iovec iov = {(void *)(uintptr_t)record, len};
 
-    (void)user;
     fbr_link_send(link, &iov, 1);
 }
 
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
-    (void)user;
-    (void)link;
-    (void)why;
 }
 
 static const struct fbr_link_ops ops = {on_record, on_broken};
@@ -74,13 +70,11 @@ static int open_data_server_for(bool own_user)
 
 static int set_up(void **state)
 {
-    (void)state;
     return open_data_server_for(false);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_data_server_close(data_server);
     return 0;
 }
@@ -164,7 +158,6 @@ static void so_many_may_say_nothing_and_the_oldest_goes(void **state)
 {
     int fds[FBR_SP_UNPROVEN + 10];
 
-    (void)state;
     for (int i = 0; i < FBR_SP_UNPROVEN; i++)
         assert_true((fds[i] = call()) >= 0);
     assert_false(is_over(fds[0], 100));
@@ -182,7 +175,6 @@ static void who_says_nothing_goes_in_time(void **state)
     uint64_t begin = fbr_now_ms();
     int silent = call(), half = call();
 
-    (void)state;
     assert_int_equal(send(half, greeting, 5, MSG_NOSIGNAL), 5);
     assert_true(is_over(silent, TEST_LONG_MS));
     assert_true(is_over(half, TEST_LONG_MS));
@@ -197,7 +189,6 @@ static void what_strangers_announce_costs_no_memory(void **state)
     static uint8_t bytes[65536];
     long before = rss_kib();
 
-    (void)state;
     for (int i = 0; i < SOME; i++) {
         uint8_t head[FBR_SP_HEAD_MAX];
 
@@ -239,7 +230,6 @@ static void a_flood_delays_nobody(void **state)
     pthread_t thread;
     uint64_t took, worst = 0, deadline = fbr_now_ms() + TEST_LONG_MS;
 
-    (void)state;
     getrlimit(RLIMIT_NOFILE, &r);
     r.rlim_cur = r.rlim_max;
     setrlimit(RLIMIT_NOFILE, &r);
@@ -304,7 +294,6 @@ static void descriptors_are_left_for_others(void **state)
     double spent;
     pid_t crowd;
 
-    (void)state;
     getrlimit(RLIMIT_NOFILE, &before);
     low = before;
     low.rlim_cur = (rlim_t)had + SPARE;
@@ -338,7 +327,6 @@ static void other_users_are_refused_at_once(void **state)
     int status, fd;
     pid_t pid;
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     fbr_data_server_close(data_server);

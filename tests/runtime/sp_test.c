@@ -48,7 +48,6 @@ static int on_message(void *user, void *msg, size_t len)
 
 static int set_up(void **state)
 {
-    (void)state;
     in = (struct fbr_sp_in){.most = FBR_MUX_EMPTY, .local = local};
     came = 0;
     raise_to = 0;
@@ -63,7 +62,6 @@ static int set_up_local(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     local = false;
     fbr_sp_in_fini(&in);
     return 0;
@@ -109,7 +107,6 @@ static void messages_come_in_any_pieces(void **state)
     uint8_t *bytes = malloc(2u << 20);
     size_t len = FBR_SP_GREETING;
 
-    (void)state;
     memcpy(bytes, greeting, sizeof(greeting));
     for (int i = 0; i < N; i++)
         len += put_message(bytes + len, lengths[i]);
@@ -131,7 +128,6 @@ static void two_messages_in_one_read(void **state)
     uint8_t bytes[256];
     size_t len = FBR_SP_GREETING;
 
-    (void)state;
     memcpy(bytes, greeting, sizeof(greeting));
     len += put_message(bytes + len, 44);
     len += put_message(bytes + len, 44);
@@ -167,7 +163,6 @@ static void who_is_proven_has_a_limit_too(void **state)
 {
     uint8_t bytes[8];
 
-    (void)state;
     assert_int_equal(feed(greeting, sizeof(greeting), SIZE_MAX), 0);
     in.most = FBR_SOCK_MAX;
     put_length(bytes, FBR_SOCK_MAX + 5);
@@ -194,7 +189,6 @@ static void another_request_id_is_no_peer(void **state)
 {
     uint8_t bytes[64];
 
-    (void)state;
     assert_int_equal(feed(greeting, sizeof(greeting), SIZE_MAX), 0);
     put_message(bytes, 44);
     bytes[8] = 0; /* a path through devices, which we do not have */
@@ -206,7 +200,6 @@ static void a_message_without_its_mark_is_no_peer(void **state)
 {
     uint8_t bytes[64];
 
-    (void)state;
     assert_int_equal(feed(greeting, sizeof(greeting), SIZE_MAX), 0);
     assert_int_equal(put_message(bytes, 44), FBR_SP_HEAD_MAX + 44);
     bytes[0] = 2; /* a message in shared memory, which nanomsg never sends */

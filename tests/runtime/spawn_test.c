@@ -63,7 +63,6 @@ static void test_descriptors_are_those_asked_for_and_no_others(void **state)
     int keep[20],
         extra = open("/dev/zero", O_RDONLY); /* not close-on-exec, as other code may open some */
 
-    (void)state;
     for (int i = 0; i < 20; i++)
         keep[i] = open("/etc/passwd", O_RDONLY);
     assert_int_equal(
@@ -132,7 +131,6 @@ static void test_a_child_is_signalled_and_waited_for(void **state)
     siginfo_t how;
     pid_t pid;
 
-    (void)state;
     s.fds[0] = s.fds[1] = s.fds[2] = -1;
     if (fbr_spawn(&s, &pid, &end.fd, &err) < 0)
         fail_msg("%s", err.text);
@@ -160,7 +158,6 @@ static void test_descriptors_that_overlap_their_targets(void **state)
     char text[64] = "";
     pid_t pid;
 
-    (void)state;
     fflush(stdout);
     assert_int_equal(pipe2(a, O_CLOEXEC), 0);
     assert_int_equal(pipe2(b, O_CLOEXEC), 0);
@@ -189,7 +186,6 @@ static void test_environment_group_and_signals(void **state)
     char out[1000];
     sigset_t set, old;
 
-    (void)state;
     assert_int_equal(run("echo $ONLY; [ -z \"$HOME\" ] && echo nothing else", -1, out, sizeof(out)),
                      0);
     assert_string_equal(out, "this\nnothing else\n");
@@ -218,7 +214,6 @@ static void test_timers_have_the_slack_that_was_asked_for(void **state)
     const unsigned long slack[] = {123456, 0};
     int usual = prctl(PR_GET_TIMERSLACK);
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         char text[64] = "";
         int pipes[2], pidfd;
@@ -248,7 +243,6 @@ static void test_the_pidfd_tells_the_end(void **state)
     struct pollfd p = {.events = POLLIN};
     pid_t pid;
 
-    (void)state;
     assert_int_equal(fbr_spawn(&s, &pid, &p.fd, NULL), 0);
     assert_int_equal(poll(&p, 1, 0), 0);
     kill(pid, SIGKILL);
@@ -282,7 +276,6 @@ static void test_failures_say_what_and_why(void **state)
 {
     int before = dir_count("/proc/self/fd", "");
 
-    (void)state;
     expect_failure("/no/such/file", NULL, "/no/such/file: exec", "No such file");
     expect_failure("/etc/passwd", NULL, "exec", "Permission denied");
     expect_failure("/etc", NULL, "exec", "Permission denied");
@@ -295,7 +288,6 @@ static void test_many(void **state)
     char out[16];
     int before = dir_count("/proc/self/fd", "");
 
-    (void)state;
     for (int i = 0; i < 200; i++)
         assert_int_equal(run("exit 3", -1, out, sizeof(out)), 3);
     assert_int_equal(dir_count("/proc/self/fd", ""), before);
@@ -308,7 +300,6 @@ static void test_a_path_that_does_not_fit_is_no_other_programs(void **state)
     char *const bin[] = {"PATH=/bin", NULL}, *const two[] = {"PATH=/a/long/folder:/bin", NULL};
     struct fbr_error err = {0, ""};
 
-    (void)state;
     memset(long_name, '/', sizeof(long_name));
     memcpy(long_name, "/bin/sh", 7);
     long_name[sizeof(long_name) - 1] = '\0';

@@ -27,7 +27,6 @@ static char root[64];
 
 static int set_up(void **state)
 {
-    (void)state;
     snprintf(root, sizeof(root), "/tmp/fbrspool-XXXXXX");
     return mkdtemp(root) ? 0 : -1;
 }
@@ -36,7 +35,6 @@ static int tear_down(void **state)
 {
     char command[128];
 
-    (void)state;
     like_nfs = false;
     snprintf(command, sizeof(command), "rm -rf '%s'", root);
     return system(command);
@@ -56,7 +54,6 @@ static void test_a_record_is_read_as_it_was_written(void **state)
     struct fbr_buf b = {0};
     size_t used;
 
-    (void)state;
     fbr_record_put(&b, &in);
     assert_int_equal(b.len, FBR_RECORD_HEAD + 4);
     for (size_t n = 0; n < b.len; n++)
@@ -149,7 +146,6 @@ static void test_what_is_kept_is_found_by_name_and_id(void **state)
     struct stat st;
     char path[128];
 
-    (void)state;
     assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "one ", 4), 0);
     assert_int_equal(fbr_spool_add(s, 0, 1, FBR_RECORD_OUT, "other", 5), 0);
     assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_ERR, "two", 3), 0);
@@ -176,7 +172,6 @@ static void test_the_last_bytes_of_each_rank_stay(void **state)
     char line[64];
     size_t bytes;
 
-    (void)state;
     fbr_spool_add(s, 0, 1, FBR_RECORD_OUT, "quiet", 5);
     for (int i = 0; i < 20000; i++) {
         int n = snprintf(line, sizeof(line), "line %d of a rank that says much\n", i);
@@ -217,7 +212,6 @@ static void test_a_flood_takes_the_memory_of_two_buffers(void **state)
     char path[128];
     long before;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/%.16s/0.0", root, UID_A);
     if (SANITIZED) {
         end(s, 0);
@@ -235,7 +229,6 @@ static void test_nothing_is_kept_unasked(void **state)
     struct fbr_spool *s = begin("0", UID_A, "");
     struct fbr_spool_run run;
 
-    (void)state;
     assert_null(s);
     assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "x", 1), 0);
     end(s, 0);
@@ -248,7 +241,6 @@ static void test_a_directory_of_others_is_not_used(void **state)
     struct fbr_spool_run run;
     struct fbr_spool *s;
 
-    (void)state;
     assert_int_equal(chmod(root, 0755), 0);
     s = begin("1Mi", UID_A, "");
     for (int i = 0; i < 100; i++)
@@ -263,7 +255,6 @@ static void test_a_full_disk_is_told_once(void **state)
     char path[128];
     int told = 0;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/%.16s", root, UID_A);
     assert_int_equal(mkdir(path, 0700), 0);
     snprintf(path, sizeof(path), "%s/%.16s/0.0", root, UID_A);
@@ -295,7 +286,6 @@ static void test_old_runs_go_and_living_ones_stay(void **state)
     struct fbr_spool_run run;
     char path[128];
 
-    (void)state;
     fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "x", 1);
     end(s, 0);
     fbr_spool_add(lives, 0, 0, FBR_RECORD_OUT, "x", 1);
@@ -347,7 +337,6 @@ static void test_a_disk_that_hangs_delays_nobody_and_leaks_nothing(void **state)
     struct fbr_spool *s;
     int fd;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/%.16s", root, UID_A);
     assert_int_equal(mkdir(path, 0700), 0);
     snprintf(path, sizeof(path), "%s/%.16s/0.1", root, UID_A);
@@ -371,7 +360,6 @@ static void test_a_run_whose_facts_cannot_be_opened_stays(void **state)
     char path[128];
     struct stat st;
 
-    (void)state;
     end(s, 0);
     snprintf(path, sizeof(path), "%s/%.16s/about", root, UID_A);
     assert_int_equal(unlink(path), 0);

@@ -37,7 +37,6 @@ static void what_is_written_is_read(void **state)
     struct fbr_cur c;
     struct fbr_buf b = {0};
 
-    (void)state;
     t->tid = 7;
     t->state = 'S';
     t->cut = true;
@@ -75,7 +74,6 @@ static void no_more_is_taken_than_there_may_be(void **state)
     struct fbr_stack_process p = {.pid = 1};
     struct fbr_stack_thread *t = fbr_stack_add_thread(&p);
 
-    (void)state;
     for (int i = 0; i < FBR_STACK_FRAMES; i++)
         assert_non_null(fbr_stack_add_frame(t));
     assert_null(fbr_stack_add_frame(t));
@@ -89,7 +87,6 @@ static void a_stat_is_read_whatever_the_program_is_called(void **state)
 {
     struct fbr_stack_stat s;
 
-    (void)state;
     assert_true(
         fbr_stack_stat("12 (a) b (c) S 4 1 1 0 -1 4194304 1 2 3 4 50 7 0 0 20 0 1 0 8 9 11", &s));
     assert_int_equal(s.pid, 12);
@@ -108,7 +105,6 @@ static void calls_have_names(void **state)
 {
     char out[32];
 
-    (void)state;
     fbr_stack_call("running\n", out, sizeof(out));
     assert_string_equal(out, "");
     fbr_stack_call("-1 0x7ffd 0x7f\n", out, sizeof(out));
@@ -225,7 +221,6 @@ static void a_child_is_seen_where_it_waits(void **state)
     struct child c = start_child(true);
     struct fbr_stack_process p;
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         p = look(c.pid);
         assert_int_equal(p.parent, getpid());
@@ -254,7 +249,6 @@ static void a_stopped_one_is_seen_and_stays_stopped(void **state)
     struct fbr_stack_process p;
     int status;
 
-    (void)state;
     assert_int_equal(kill(c.pid, SIGSTOP), 0);
     assert_int_equal(waitpid(c.pid, &status, WUNTRACED), c.pid);
     p = look(c.pid);
@@ -326,7 +320,6 @@ static void a_thread_that_stops_too_late_goes_on_while_others_are_looked_at(void
     struct child other;
     char bytes[4096];
 
-    (void)state;
     if (!can_walk())
         skip();
     assert_int_equal(pipe2(gate, O_CLOEXEC), 0);
@@ -363,7 +356,6 @@ static void one_that_has_ended_is_told_so(void **state)
     struct fbr_stack_process p;
     siginfo_t how;
 
-    (void)state;
     close(c.gate);
     assert_int_equal(waitid(P_PID, (id_t)c.pid, &how, WEXITED | WNOWAIT), 0);
     c.gate = open("/dev/null", O_RDONLY);
@@ -379,7 +371,6 @@ static void what_may_not_be_traced_is_told_why(void **state)
     struct child c = start_child(false);
     struct fbr_stack_process p;
 
-    (void)state;
     p = look(c.pid);
     if (geteuid() != 0 && can_walk()) /* root may */
         assert_non_null(strstr(p.why, "may not be traced"));
@@ -407,7 +398,6 @@ static void a_visitor_is_told_of_the_visited_one(void **state)
     struct fbr_buf b = {0};
     struct fbr_cur c;
 
-    (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     assert_int_equal(pthread_create(&thread, NULL, serve, (void *)(intptr_t)ends[1]), 0);
     assert_int_equal(fbr_msg_send(ends[0], FBR_MSG_STACK, NULL, 0), 0);

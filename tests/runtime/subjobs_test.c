@@ -57,7 +57,6 @@ static void test_processes_of_a_silent_host_end_with_it(void **state)
     pid_t pid;
     int watched;
 
-    (void)state;
     assert_int_equal(fiber_config_set("heartbeat", "1s"), 0);
     gate_open(&gate);
     host = begin_host(child_notify_wait, gate.path);
@@ -101,7 +100,6 @@ static void test_what_programs_of_a_killed_host_forked_goes_with_them(void **sta
     pid_t pid;
     int watched;
 
-    (void)state;
     gate_open(&gate);
     forks[4] = gate.path;
     host = begin_host(child_notify_wait, gate.path);
@@ -147,7 +145,6 @@ static void test_what_a_killed_host_had_no_time_to_tell_goes_with_it(void **stat
     struct gate gate;
     int watched;
 
-    (void)state;
     gate_open(&gate);
     host = begin_host(child_in_the_instant, gate.path);
     watched = watch_forked(&gate);
@@ -162,7 +159,6 @@ static int child_with_a_host(const void *arg, size_t len)
 {
     const char *forks[] = FORKS;
 
-    (void)len;
     forks[4] = arg;
     begin_in(begin_host(child_wait, arg), NULL, NULL, forks);
     return child_wait(NULL, 0);
@@ -174,7 +170,6 @@ static void test_what_never_joined_goes_with_a_host_that_lost_its_parent(void **
     struct gate gate;
     int watched;
 
-    (void)state;
     gate_open(&gate);
     parent = begin(child_with_a_host, gate.path, strlen(gate.path) + 1, NULL);
     watched = watch_forked(&gate);
@@ -189,7 +184,6 @@ static void test_who_is_no_host_is_given_no_process(void **state)
     struct fiber_process *p = begin(child_wait, NULL, 0, NULL), *other = NULL;
     struct fbr_process_spec spec = {.fn = child_wait, .host = p};
 
-    (void)state;
     assert_int_equal(fbr_process_start(&other, &spec), -EINVAL);
     assert_true(has(fiber_last_error(), "is not a host", NULL));
     fiber_process_kill(p);
@@ -225,7 +219,6 @@ static void test_programs_that_never_join_leave_no_descriptor_at_their_host(void
     pid_t pid, strays[STRAYS];
     int before, after;
 
-    (void)state;
     gate_open(&gate);
     host = begin_host(child_notify_wait, gate.path);
     assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
@@ -263,7 +256,6 @@ static void on_joined(void *user, struct fiber_process *p)
 {
     struct one *one = user;
 
-    (void)p;
     one->joined = true;
     one->joined_dead |= one->killed;
     pthread_mutex_lock(&lock);
@@ -293,7 +285,6 @@ static void test_who_was_killed_before_it_joined_does_not_join(void **state)
     struct gate gate;
     pid_t pid;
 
-    (void)state;
     gate_open(&gate);
     host = begin_host(child_notify_wait, gate.path);
     assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);

@@ -26,7 +26,6 @@ static int code;
 
 static int set_up(void **state)
 {
-    (void)state;
     fbr_buf_init(&out);
     gate_open(&gate);
     memset(&err, 0, sizeof(err));
@@ -37,7 +36,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_buf_fini(&out);
     gate_close(&gate);
     return 0;
@@ -79,7 +77,6 @@ static void expect_gone(void)
 
 static void output_and_the_code_come_back(void **state)
 {
-    (void)state;
     fbr_put(&out, "before ", 7);
     assert_int_equal(run("echo one; echo lost >&2; cat; echo two; exit 3", TEST_LONG_MS, 100), 0);
     assert_int_equal(code, 3);
@@ -88,28 +85,24 @@ static void output_and_the_code_come_back(void **state)
 
 static void a_signal_is_a_negative_code(void **state)
 {
-    (void)state;
     assert_int_equal(run("kill -9 $$", TEST_LONG_MS, 100), 0);
     assert_int_equal(code, -SIGKILL);
 }
 
 static void one_that_closes_its_output_is_waited_for(void **state)
 {
-    (void)state;
     assert_int_equal(run("exec >&-; read x <\"$0\"; exit 4", 1000, 100), -ETIMEDOUT);
     assert_int_equal(code, -SIGKILL);
 }
 
 static void more_output_than_wanted_ends_it(void **state)
 {
-    (void)state;
     assert_int_equal(run(TELL "exec yes", TEST_LONG_MS, 100000), -EFBIG);
     expect_gone();
 }
 
 static void one_that_takes_too_long_is_killed_with_its_children(void **state)
 {
-    (void)state;
     assert_int_equal(run("tail -f /dev/null & printf %010d $! >\"$0\"; echo some; wait", 2000, 100),
                      -ETIMEDOUT);
     expect_gone();
@@ -120,7 +113,6 @@ static void *stop_it(void *arg)
 {
     char text[10];
 
-    (void)arg;
     gate_wait(&gate, text, 10);
     atomic_store(&stop, true);
     return NULL;
@@ -130,7 +122,6 @@ static void one_that_nobody_waits_for_is_killed(void **state)
 {
     pthread_t thread;
 
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, stop_it, NULL), 0);
     assert_int_equal(run(TELL "exec tail -f /dev/null", TEST_LONG_MS, 100), -ECANCELED);
     assert_int_equal(code, -SIGKILL);
@@ -143,7 +134,6 @@ static void one_that_cannot_be_started_says_why(void **state)
     const struct fbr_subprocess p = {
         .file = "/etc/passwd", .argv = argv, .in = -1, .errors = -1, .limit_ms = 1, .max = 1};
 
-    (void)state;
     assert_int_equal(fbr_subprocess_run(&p, &out, &code, &err), -EACCES);
     assert_non_null(strstr(err.text, "Permission denied"));
 }

@@ -59,7 +59,6 @@ static void test_there_and_back(void **state)
     struct fbr_join j;
     struct fbr_buf b;
 
-    (void)state;
     write_ticket(&b);
     assert_int_equal(fbr_join_get(&j, &c, b.data, b.len, NULL), 0);
     expect_example(&j, c);
@@ -71,7 +70,6 @@ static void test_a_part_of_a_ticket_is_refused(void **state)
 {
     struct fbr_buf b;
 
-    (void)state;
     write_ticket(&b);
     for (size_t len = 0; len < b.len; len++) {
         struct fbr_config *c = NULL;
@@ -92,7 +90,6 @@ static void test_strings_that_are_too_long_are_refused(void **state)
 {
     struct fbr_buf b;
 
-    (void)state;
     write_ticket(&b);
     for (size_t at = 4; at < 80; at++) { /* among them the lengths of the strings */
         struct fbr_config *c = NULL;
@@ -114,7 +111,6 @@ static void test_none(void **state)
     struct fbr_config *c = NULL;
     struct fbr_join j;
 
-    (void)state;
     unsetenv(FBR_TICKET_ENV);
     assert_int_equal(fbr_join_take(&j, &c, NULL), 1);
     setenv(FBR_TICKET_ENV, "", 1);
@@ -130,7 +126,6 @@ static void test_an_inherited_descriptor(void **state)
     struct fbr_buf b;
     struct stat st;
 
-    (void)state;
     write_ticket(&b);
     assert_int_equal(write(fd, b.data, b.len), b.len);
     other = dup(fd);
@@ -155,7 +150,6 @@ static void test_a_file(void **state)
     struct fbr_buf b;
     int fd;
 
-    (void)state;
     temp_dir_make(dir);
     snprintf(path, sizeof(path), "%s/ticket", dir);
     snprintf(where, sizeof(where), "file:%s", path);
@@ -210,7 +204,6 @@ static void test_standard_input_that_does_not_end(void **state)
     struct fbr_join j;
     int old, keep;
 
-    (void)state;
     write_ticket(&b);
     fbr_put_bytes(&head, b.data, b.len);
     fbr_put_str(&head, "what comes behind it is not for us");
@@ -232,7 +225,6 @@ static void test_standard_input_without_a_whole_ticket(void **state)
         size_t len;
     } cases[] = {{"", 0}, {part, 2}, {part, sizeof(part)}, {huge, sizeof(huge)}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_config *c = NULL;
         struct fbr_error err = {0, ""};
@@ -250,7 +242,6 @@ static void test_places_where_there_is_none(void **state)
     static const char *const places[] = {"fd:77", "fd:-1",    "fd:", "fd:x", "file:/nowhere/ticket",
                                          "file:", "elsewhere"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         struct fbr_config *c = NULL;
         struct fbr_error err = {0, ""};

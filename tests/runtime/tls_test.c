@@ -119,7 +119,6 @@ static void both_ends_agree_and_talk(void **state)
 {
     struct pair p;
 
-    (void)state;
     pair_ready(&p);
     assert_string_equal(fbr_tls_identity(p.server), WHO);
     assert_int_equal(p.lookups, 1);
@@ -137,7 +136,6 @@ static void a_handshake_fed_byte_by_byte_completes(void **state)
 {
     struct pair p;
 
-    (void)state;
     pair_open(&p, WHO, good_key);
     assert_null(fbr_tls_identity(p.server));
     shake(&p, 1);
@@ -154,7 +152,6 @@ static void nothing_but_the_handshake_is_sent(void **state)
     struct fbr_buf b = {0};
     struct pair p;
 
-    (void)state;
     pair_ready(&p);
     assert_int_equal(pending(p.server, &b), 0); /* no session tickets */
     assert_int_equal(pending(p.client, &b), 0);
@@ -169,7 +166,6 @@ static void data_behind_the_last_handshake_bytes_is_kept(void **state)
     struct fbr_buf b = {0};
     struct pair p;
 
-    (void)state;
     memset(big, 'x', len);
     pair_open(&p, WHO, good_key);
     carry(p.client, p.server, 0, &p.server_rc, &p.server_err);
@@ -192,7 +188,6 @@ static void long_messages_arrive_whole(void **state)
     uint8_t *big = malloc(len);
     struct pair p;
 
-    (void)state;
     for (size_t i = 0; i < len; i++)
         big[i] = (uint8_t)(i % 251);
     pair_ready(&p);
@@ -209,7 +204,6 @@ static void the_exporter_is_equal_on_both_ends_only(void **state)
     uint8_t a[64], b[64], zeros[64] = {0};
     struct pair p, q;
 
-    (void)state;
     pair_ready(&p);
     pair_ready(&q);
     assert_int_equal(fbr_tls_export(p.client, "fiber data", "up", 2, a, sizeof(a)), 0);
@@ -258,7 +252,6 @@ static void wrong_keys_and_unknown_identities_are_refused_alike(void **state)
     struct fbr_buf a = refused(WHO, bad_key);
     struct fbr_buf b = refused("job-5f1c/8/1", good_key);
 
-    (void)state;
     assert_int_equal(a.len, b.len);
     assert_memory_equal(a.data, b.data, a.len);
     fbr_buf_fini(&a);
@@ -270,7 +263,6 @@ static void an_identity_is_short_and_printable(void **state)
     char identity[FBR_TLS_IDENTITY_MAX + 2];
     struct fbr_tls *t = NULL;
 
-    (void)state;
     memset(identity, 'i', sizeof(identity));
     identity[FBR_TLS_IDENTITY_MAX + 1] = '\0';
     assert_int_equal(fbr_tls_client(&t, identity, good_key, NULL), -EINVAL);
@@ -290,7 +282,6 @@ static void nothing_is_read_written_or_exported_before_authentication(void **sta
     struct fbr_buf b = {0};
     struct pair p;
 
-    (void)state;
     pair_open(&p, WHO, good_key);
     assert_int_equal(fbr_tls_read(p.client, &b, NULL), -EAGAIN);
     assert_int_equal(fbr_tls_write(p.client, "x", 1, NULL), -EAGAIN);
@@ -307,7 +298,6 @@ static void nothing_is_read_written_or_exported_before_authentication(void **sta
 
 static void a_flipped_bit_in_a_record_ends_the_connection(void **state)
 {
-    (void)state;
     for (size_t at = 0; at < 4 + 5 + 1 + 16; at++) {
         struct fbr_buf b = {0}, plain = {0};
         struct pair p;
@@ -338,7 +328,6 @@ static void a_replayed_record_ends_the_connection(void **state)
     struct fbr_buf b = {0}, plain = {0};
     struct pair p;
 
-    (void)state;
     pair_ready(&p);
     assert_int_equal(fbr_tls_write(p.client, "once", 4, NULL), 0);
     pending(p.client, &b);
@@ -359,7 +348,6 @@ static void a_flipped_bit_in_the_handshake_is_never_accepted(void **state)
 {
     bool more = true;
 
-    (void)state;
     for (size_t at = 0; more; at++) {
         bool matters = true;
         size_t seen = 0;
@@ -393,7 +381,6 @@ static void a_recorded_client_is_refused_later(void **state)
     struct fbr_buf first = {0}, last = {0};
     struct pair p, q;
 
-    (void)state;
     pair_open(&p, WHO, good_key);
     pending(p.client, &first);
     assert_int_equal(fbr_tls_feed(p.server, first.data, first.len, NULL), 0);
@@ -439,7 +426,6 @@ static void other_protocols_are_refused_at_once(void **state)
                       data[] = "\x17\x03\x03\x00\x10................",
                       huge_record[] = "\x16\x03\x01\xff\xff\x01\xff\xff\xff";
 
-    (void)state;
     assert_int_equal(server_refuses(http, sizeof(http) - 1), -EPROTO);
     assert_int_equal(server_refuses(ssh, sizeof(ssh) - 1), -EPROTO);
     assert_int_equal(server_refuses(unknown_message, sizeof(unknown_message) - 1), -EPROTO);
@@ -453,7 +439,6 @@ static void garbage_is_a_clean_error(void **state)
 {
     unsigned seed = 99;
 
-    (void)state;
     for (int i = 0; i < 300; i++) {
         uint8_t noise[200];
 
@@ -475,7 +460,6 @@ static void a_peer_cannot_make_us_hold_much_before_it_is_authenticated(void **st
     struct pair p;
     size_t fed = 0;
 
-    (void)state;
     pair_open(&p, WHO, good_key);
     while (p.server_rc == 0 && fed < (1 << 20)) {
         p.server_rc = fbr_tls_feed(p.server, record, sizeof(record), &p.server_err);
@@ -550,7 +534,6 @@ static void a_client_that_wants_no_key_exchange_is_refused(void **state)
     struct pair p;
     uint8_t *mode;
 
-    (void)state;
     pair_open(&p, WHO, good_key);
     pending(p.client, &hello);
     mode = memmem(hello.data, hello.len, dhe_only, sizeof(dhe_only));
@@ -572,8 +555,6 @@ static void a_client_that_wants_no_key_exchange_is_refused(void **state)
 static unsigned old_client_key(SSL *ssl, const char *hint, char *identity, unsigned identity_size,
                                uint8_t *psk, unsigned psk_size)
 {
-    (void)ssl;
-    (void)hint;
     assert_true(psk_size >= FBR_KEY_SIZE);
     snprintf(identity, identity_size, "%s", WHO);
     memcpy(psk, good_key, FBR_KEY_SIZE);
@@ -637,7 +618,6 @@ static void a_client_of_tls_1_2_is_refused(void **state)
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
     struct fbr_error err;
 
-    (void)state;
     assert_int_equal(SSL_CTX_set_max_proto_version(ctx, TLS1_2_VERSION), 1);
     assert_int_equal(SSL_CTX_set_cipher_list(ctx, "PSK"), 1);
     SSL_CTX_set_psk_client_callback(ctx, old_client_key);
@@ -650,7 +630,6 @@ static void a_client_with_another_suite_is_refused(void **state)
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
     struct fbr_error err;
 
-    (void)state;
     assert_int_equal(SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION), 1);
     assert_int_equal(SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256"), 1);
     SSL_CTX_set_psk_client_callback(ctx, old_client_key); /* in TLS 1.3 this is a key for SHA-256 */
@@ -682,7 +661,6 @@ static void a_server_with_a_certificate_instead_of_the_key_is_refused(void **sta
     struct pair p;
     SSL *peer;
 
-    (void)state;
     assert_int_equal(SSL_CTX_use_certificate(ctx, cert), 1);
     assert_int_equal(SSL_CTX_use_PrivateKey(ctx, key), 1);
     peer = peer_open(ctx, false);
@@ -699,7 +677,6 @@ static void a_server_with_a_certificate_instead_of_the_key_is_refused(void **sta
 
 static void *shake_often(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 25; i++) {
         struct pair p;
 
@@ -713,7 +690,6 @@ static void connections_of_several_threads_do_not_meet(void **state)
 {
     pthread_t threads[4];
 
-    (void)state;
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, shake_often, NULL), 0);
     for (size_t i = 0; i < 4; i++)

@@ -23,14 +23,12 @@ static char root[64];
 
 static int make_root(void **state)
 {
-    (void)state;
     temp_dir_make(root);
     return 0;
 }
 
 static int remove_root(void **state)
 {
-    (void)state;
     temp_dir_remove(root);
     return 0;
 }
@@ -47,7 +45,6 @@ static void classes_and_vendors(void **state)
 {
     enum fbr_gpu_vendor vendor;
 
-    (void)state;
     assert_true(fbr_gpu_vendor(0x0302, 0x10de, &vendor));
     assert_int_equal(vendor, FBR_GPU_NVIDIA);
     assert_true(fbr_gpu_vendor(0x0300, 0x10de, &vendor));
@@ -68,7 +65,6 @@ static void nvidia_needs_a_driver_and_a_device_file(void **state)
     struct fbr_pin_gpu gpu = {.vendor = FBR_GPU_NVIDIA, .bus_id = "0000:17:00.0"};
     char uuid[64] = "";
 
-    (void)state;
     assert_false(fbr_gpu_usable(root, &gpu, uuid, sizeof(uuid)));
     put("/proc/driver/nvidia/gpus/0000:17:00.0/information",
         "Model: \t\t NVIDIA H200\nIRQ:   \t\t 153\nGPU UUID: \t "
@@ -88,7 +84,6 @@ static void others_need_a_render_node(void **state)
     struct fbr_pin_gpu gpu = {.vendor = FBR_GPU_AMD, .bus_id = "0000:c1:00.0"};
     char uuid[64] = "";
 
-    (void)state;
     assert_false(fbr_gpu_usable(root, &gpu, uuid, sizeof(uuid)));
     put("/sys/bus/pci/devices/0000:c1:00.0/drm/card1/dev", "");
     put("/sys/bus/pci/devices/0000:c1:00.0/drm/renderD129/dev", "");

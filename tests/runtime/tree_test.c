@@ -25,14 +25,12 @@ static char dir[64];
 
 static int make_dir(void **state)
 {
-    (void)state;
     temp_dir_make(dir);
     return 0;
 }
 
 static int remove_dir(void **state)
 {
-    (void)state;
     leave();
     temp_dir_remove(dir);
     return 0;
@@ -140,7 +138,6 @@ static void a_directory_is_put_as_it_is(void **state)
     uint32_t mode;
     int fd;
 
-    (void)state;
     make_sorts("from");
     fd = fbr_tree_open(in_dir("from/sub/.."), &mode, name, NULL);
     assert_true(fd >= 0);
@@ -162,7 +159,6 @@ static void a_directory_is_got_as_it_is(void **state)
     struct fbr_msg_item i;
     struct fbr_tree t;
 
-    (void)state;
     make_sorts("from");
     tunnel();
     ask(FBR_MSG_GET, in_dir("from"), "", 0);
@@ -184,7 +180,6 @@ static void what_is_there_stays(void **state)
     struct fbr_error err;
     struct fbr_tree t;
 
-    (void)state;
     make_file("file", "mine", 0600);
     assert_int_equal(mkdir(in_dir("full"), 0700), 0);
     make_file("full/x", "mine", 0600);
@@ -206,7 +201,6 @@ static void what_breaks_off_leaves_nothing(void **state)
     static const char piece[] = {6, 0, 0, 0, FBR_MSG_DATA, 'h', 'e'};
     int before;
 
-    (void)state;
     before = dir_count(dir, "");
     tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
@@ -238,7 +232,6 @@ static void a_hostile_end_gets_nowhere(void **state)
         {FBR_MSG_LINK, "x", "y", 1}, /* a name that is taken */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         tunnel();
         ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
@@ -254,7 +247,6 @@ static void a_hostile_end_gets_nowhere(void **state)
 
 static void too_deep_is_told_and_leaves_nothing(void **state)
 {
-    (void)state;
     tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
     ready();
@@ -267,7 +259,6 @@ static void too_deep_is_told_and_leaves_nothing(void **state)
 
 static void only_links_that_stay_inside_are_made(void **state)
 {
-    (void)state;
     assert_true(fbr_tree_stays("a", 0));
     assert_true(fbr_tree_stays("./a//b/", 0));
     assert_true(fbr_tree_stays("..a/b..", 0));

@@ -65,7 +65,6 @@ static int set_up(void **state)
 {
     int inner[2];
 
-    (void)state;
     memset(sent, 0, sizeof(sent));
     under_way = 0;
     mute = false;
@@ -84,7 +83,6 @@ static int set_up(void **state)
 
 static int close_both(void *arg)
 {
-    (void)arg;
     fbr_tunnels_close(&ends[0]);
     fbr_tunnels_close(&ends[1]);
     return 0;
@@ -92,7 +90,6 @@ static int close_both(void *arg)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fbr_loop_call(loop, close_both, NULL);
     fbr_loop_close(loop);
     for (int i = 0; i < 2; i++)
@@ -110,7 +107,6 @@ static void expect_end(int fd)
 
 static void bytes_pass_both_ways(void **state)
 {
-    (void)state;
     assert_int_equal(send(outer[0], "there", 5, 0), 5);
     expect_bytes(outer[1], "there");
     assert_int_equal(send(outer[1], "and back", 8, 0), 8);
@@ -122,7 +118,6 @@ static void all_that_was_sent_comes_before_the_end(void **state)
     char *data = malloc(MANY), *found = malloc(MANY);
     size_t at = 0, got = 0;
 
-    (void)state;
     assert_true(data && found);
     for (size_t i = 0; i < MANY; i++)
         data[i] = (char)(i ^ i >> 9);
@@ -156,7 +151,6 @@ static void without_credit_no_more_than_the_window_is_sent(void **state)
     char *data = calloc(1, MANY);
     unsigned now;
 
-    (void)state;
     assert_non_null(data);
     mute = true;
     do {
@@ -175,7 +169,6 @@ static int send_too_much(void *arg)
     struct fbr_cur c;
     struct fbr_buf b = {0};
 
-    (void)arg;
     fbr_put_u64(&b, 7);
     memset(fbr_buf_extend(&b, FBR_TUNNEL_WINDOW + 1), 0, FBR_TUNNEL_WINDOW + 1);
     c = fbr_cur(b.data, b.len);
@@ -186,7 +179,6 @@ static int send_too_much(void *arg)
 
 static void who_sends_more_than_the_window_is_hung_up_on(void **state)
 {
-    (void)state;
     fbr_loop_call(loop, send_too_much, NULL);
     expect_end(outer[1]);
     expect_end(outer[0]);
@@ -199,7 +191,6 @@ static int end_before_more_comes(void *arg)
     static const uint8_t more[12] = {7};
     struct fbr_cur c = fbr_cur(more, sizeof(more));
 
-    (void)arg;
     assert_int_equal(send(outer[1], "last words", 10, 0), 10);
     close(outer[1]);
     outer[1] = -1;
@@ -209,7 +200,6 @@ static int end_before_more_comes(void *arg)
 
 static void the_last_words_of_who_takes_no_more_are_passed_on(void **state)
 {
-    (void)state;
     fbr_loop_call(loop, end_before_more_comes, NULL);
     expect_bytes(outer[0], "last words");
     expect_end(outer[0]);
@@ -219,7 +209,6 @@ static int send_nonsense(void *arg)
 {
     static const uint8_t other[12] = {8}, cut[3] = {7};
 
-    (void)arg;
     for (uint8_t type = FBR_TUNNEL_DATA; type <= FBR_TUNNEL_END; type++) {
         struct fbr_cur c = fbr_cur(other, sizeof(other));
 
@@ -232,7 +221,6 @@ static int send_nonsense(void *arg)
 
 static void frames_of_no_visit_are_passed_over(void **state)
 {
-    (void)state;
     fbr_loop_call(loop, send_nonsense, NULL);
     bytes_pass_both_ways(state);
 }
@@ -242,7 +230,6 @@ static int open_more(void *arg)
     struct fbr_error err = {0, ""};
     int pair[2];
 
-    (void)arg;
     for (uint64_t i = 1; i < FBR_TUNNELS_MAX; i++) {
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
         assert_int_equal(fbr_tunnels_open(&ends[0], 100 + i, pair[0], NULL, &err), 0);
@@ -257,7 +244,6 @@ static int open_more(void *arg)
 
 static void there_are_only_so_many_at_a_time(void **state)
 {
-    (void)state;
     fbr_loop_call(loop, open_more, NULL);
 }
 
