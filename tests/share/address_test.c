@@ -24,7 +24,6 @@ static void test_an_address_comes_back_as_it_was(void **state)
     struct fbr_address a = sample(), b;
     struct fiber_address bytes;
 
-    (void)state;
     assert_int_equal(fbr_address_put(&a, &bytes), 0);
     assert_int_equal(fbr_address_get(&b, &bytes, FBR_KIND_PIPE), 0);
     assert_int_equal(b.kind, a.kind);
@@ -40,7 +39,6 @@ static void test_the_longest_url_fits(void **state)
     struct fbr_address a = sample(), b;
     struct fiber_address bytes;
 
-    (void)state;
     memset(a.url, 'x', sizeof(a.url) - 1);
     a.url[sizeof(a.url) - 1] = '\0';
     assert_int_equal(fbr_address_put(&a, &bytes), 0);
@@ -61,7 +59,6 @@ static void test_other_bytes_are_refused(void **state)
     struct fbr_address a = sample();
     struct fiber_address good, bytes;
 
-    (void)state;
     assert_int_equal(fbr_address_put(&a, &good), 0);
     memset(&bytes, 0, sizeof(bytes));
     refuse(&bytes, "not an address");
@@ -91,7 +88,6 @@ static void test_the_address_of_another_kind_is_refused_by_name(void **state)
     struct fiber_address bytes;
     struct fiber_queue *q;
 
-    (void)state;
     a.kind = FBR_KIND_MANAGER;
     assert_int_equal(fbr_address_put(&a, &bytes), 0);
     assert_int_equal(fiber_queue_connect(&q, &bytes), -EINVAL);
@@ -104,7 +100,6 @@ static void test_a_queues_address_opens_no_pipe(void **state)
     struct fiber_queue *q = open_queue(0, &a);
     struct fiber_pipe *p, *ends[2];
 
-    (void)state;
     assert_int_equal(fiber_pipe_connect(&p, &a), -EINVAL);
     must(fiber_pipe_open(ends, 0));
     must(fiber_pipe_address(ends[0], &a));
@@ -192,7 +187,6 @@ static void test_forged_addresses_lead_nowhere(void **state)
     struct fiber_address a;
     struct fiber_queue *q = open_queue(0, &a);
 
-    (void)state;
     join(start(try_forged, &a, sizeof(a)));
     expect_number(q, 1);
     fiber_queue_close(q);
@@ -203,7 +197,6 @@ static int give_address(const void *arg, size_t len)
     struct fiber_queue *report = connect_queue(arg);
     struct fiber_address a;
 
-    (void)len;
     keep(open_queue(0, &a));
     CHECK(fiber_queue_put(report, &a, sizeof(a), -1) == 0);
     return 0;
@@ -216,7 +209,6 @@ static void test_the_address_of_a_process_that_ended_leads_nowhere(void **state)
     struct fiber_bytes b;
     uint64_t t;
 
-    (void)state;
     join(start(give_address, &a, sizeof(a)));
     must(fiber_queue_get(report, &b, LONG_MS));
     t = now_ms();
@@ -232,7 +224,6 @@ static void test_the_address_of_a_closed_queue_is_the_end(void **state)
     struct fiber_queue *q = open_queue(0, &a), *again;
     struct fiber_bytes b;
 
-    (void)state;
     fiber_queue_close(q);
     if (fiber_queue_connect(&again, &a) == 0) {
         assert_int_equal(fiber_queue_get(again, &b, LONG_MS), -EPIPE);
@@ -245,7 +236,6 @@ static int ask_for_address(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(arg);
     struct fiber_address a;
 
-    (void)len;
     CHECK(fiber_queue_address(q, &a) == -EPERM);
     fiber_queue_close(q);
     return 0;
@@ -256,7 +246,6 @@ static void test_only_the_owner_gives_out_addresses(void **state)
     struct fiber_address a;
     struct fiber_queue *q = open_queue(0, &a);
 
-    (void)state;
     join(start(ask_for_address, &a, sizeof(a)));
     fiber_queue_close(q);
 }
@@ -269,7 +258,6 @@ static void test_an_address_travels_as_text(void **state)
     struct fiber_address a, b;
     struct fiber_queue *q = open_queue(0, &a), *same;
 
-    (void)state;
     assert_int_equal(fiber_address_format(&a, text, sizeof(text)), 0);
     assert_int_equal(strncmp(text, "fiber:", 6), 0);
     assert_int_equal(strcspn(text, " \t\n'\"\\$&;"),
@@ -288,7 +276,6 @@ static void test_the_longest_address_has_room(void **state)
     char text[FIBER_ADDRESS_TEXT];
     struct fiber_address bytes;
 
-    (void)state;
     memset(a.url, 'u', sizeof(a.url) - 1);
     while (fbr_address_put(&a, &bytes) < 0)
         a.url[strlen(a.url) - 1] = '\0';
@@ -304,7 +291,6 @@ static void test_other_texts_are_refused(void **state)
     struct fiber_queue *q = open_queue(0, &a);
     size_t len;
 
-    (void)state;
     assert_int_equal(fiber_address_format(&none, text, sizeof(text)), -EINVAL);
     assert_int_equal(fiber_address_format(&a, text, sizeof(text)), 0);
     len = strlen(text);

@@ -17,7 +17,6 @@ static int put_without_end(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(arg);
     int rc = 0;
 
-    (void)len;
     for (int i = 0; rc == 0 && i < MANY; i++)
         rc = fiber_queue_put(q, block, sizeof(block), LONG_MS);
     if (rc == 0)
@@ -31,7 +30,6 @@ static int put_one(const void *arg, size_t len)
 {
     struct fiber_queue *q = connect_queue(arg);
 
-    (void)len;
     CHECK(fiber_queue_put(q, block, sizeof(block), LONG_MS) == 0);
     CHECK(fiber_queue_flush(q, LONG_MS) == 0);
     return 0;
@@ -45,7 +43,6 @@ static void test_a_queue_that_nobody_reads_is_bounded(void **state)
     struct fiber_bytes m;
     size_t n;
 
-    (void)state;
     join(start(put_without_end, &a, sizeof(a)));
     assert_int_equal(fiber_queue_size(q, &n), 0);
     assert_in_range(n, 100, 128);
@@ -67,7 +64,6 @@ static void test_a_store_is_bounded(void **state)
     char name[16];
     int rc = 0, n = 0;
 
-    (void)state;
     must(fiber_store_start(&s, NULL));
     for (; rc == 0 && n < MANY; n++) {
         snprintf(name, sizeof(name), "k%d", n);
@@ -86,7 +82,6 @@ static int long_result(const void *in, size_t len, struct fiber_reply *reply)
 {
     size_t n;
 
-    (void)len;
     memcpy(&n, in, sizeof(n));
     return fiber_reply_alloc(reply, n) ? 0 : -ENOMEM;
 }
@@ -98,7 +93,6 @@ static void test_a_result_above_the_bound_is_an_error_that_says_so(void **state)
     struct fiber_bytes b;
     size_t n = 32 << 20;
 
-    (void)state;
     must(fiber_pool_open(&pool, &options));
     assert_true(fiber_pool_apply(pool, long_result, &n, sizeof(n), &b) < 0);
     fprintf(stderr, "%s\n", fiber_last_error());

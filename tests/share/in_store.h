@@ -42,13 +42,11 @@ static inline struct order order_with(const struct gate *g)
 
 static inline int start_store(void **state)
 {
-    (void)state;
     return fiber_store_start(&store, NULL);
 }
 
 static inline int end_store(void **state)
 {
-    (void)state;
     fiber_store_close(store);
     return children_active(NULL);
 }

@@ -227,7 +227,6 @@ static void test_methods_run_on_the_state(void **state)
     struct fiber_manager *m = start(NULL);
     struct fiber_bytes b;
 
-    (void)state;
     assert_int_equal(call_add(m, 3), 3);
     assert_int_equal(call_add(m, 4), 7);
     assert_int_equal(fiber_manager_call(m, "sum", NULL, 0, &b, -1), 0);
@@ -244,7 +243,6 @@ static void test_errors_arrive_as_errors(void **state)
     struct fiber_future *f;
     struct fiber_bytes b = {(void *)1, 1};
 
-    (void)state;
     assert_int_equal(fiber_manager_call(m, "fail", NULL, 0, &b, -1), -ENODATA);
     assert_string_equal(fiber_last_error(), "the ledger has 0");
     assert_null(b.data);
@@ -268,7 +266,6 @@ static void test_futures_in_any_order(void **state)
     struct fiber_future *f[10];
     struct fiber_bytes b;
 
-    (void)state;
     for (int i = 0; i < 10; i++)
         f[i] = begin_call(m, "add", &(int){1}, sizeof(int));
     for (int i = 0; i < 9; i++)
@@ -289,7 +286,6 @@ static void test_a_future_that_is_dropped_is_run_all_the_same(void **state)
 {
     struct fiber_manager *m = start(NULL);
 
-    (void)state;
     for (int i = 0; i < ROUNDS; i++)
         fiber_future_close(begin_call(m, "add", &(int){1}, sizeof(int)));
     assert_int_equal(call_add(m, 0), ROUNDS);
@@ -302,7 +298,6 @@ static void test_thousands_of_calls_under_way(void **state)
     static struct fiber_future *f[N];
     struct fiber_manager *m = start(NULL);
 
-    (void)state;
     for (int i = 0; i < N; i++)
         f[i] = begin_call(m, "add", &(int){1}, sizeof(int));
     for (int i = N - 1; i >= 0; i--)
@@ -318,7 +313,6 @@ static void test_large_calls(void **state)
     struct fiber_future *f[4]; /* more than may be under way at once */
     struct fiber_bytes b;
 
-    (void)state;
     for (size_t i = 0; i < len; i++)
         big[i] = (unsigned char)(i * 11 + (i >> 10));
     for (int i = 0; i < 4; i++)
@@ -341,7 +335,6 @@ static void test_a_timeout_leaves_the_call_running(void **state)
     struct fiber_bytes b;
     struct gate g;
 
-    (void)state;
     gate_open(&g);
     assert_int_equal(fiber_manager_call(m, "listen", g.path, sizeof(g.path), &b, 50), -ETIMEDOUT);
     assert_true(has(fiber_last_error(), "listen", "timeout", NULL));
@@ -362,7 +355,6 @@ static void test_wrong_arguments_are_errors(void **state)
     struct fiber_manager *m;
     struct fiber_store *s;
 
-    (void)state;
     bad.size = 8;
     assert_int_equal(fiber_manager_start(&m, &bad, NULL, 0, NULL), -EINVAL);
     bad = ledger;
@@ -409,7 +401,6 @@ static void test_eight_threads_share_a_handle(void **state)
     pthread_t t[8];
     void *rc;
 
-    (void)state;
     for (int i = 0; i < 8; i++)
         assert_int_equal(pthread_create(&t[i], NULL, call_from_thread, m), 0);
     for (int i = 0; i < 8; i++) {
@@ -425,7 +416,6 @@ static int call_from_process(const void *arg, size_t len)
     struct fiber_manager *m, *again;
     int rc = 0;
 
-    (void)len;
     if (fiber_manager_connect(&m, arg) < 0 || fiber_manager_address(m, &passed_on) < 0 ||
         fiber_manager_connect(&again, &passed_on) < 0)
         return 1;
@@ -442,7 +432,6 @@ static void test_one_method_at_a_time_for_all_processes(void **state)
     struct fiber_address address;
     struct fiber_process *p[4];
 
-    (void)state;
     assert_int_equal(fiber_manager_address(m, &address), 0);
     for (int i = 0; i < 4; i++)
         p[i] = begin(call_from_process, &address, sizeof(address), NULL);
@@ -461,7 +450,6 @@ static int stop_and_read(const void *arg, size_t len)
     struct fiber_manager *m;
     int rc = 0;
 
-    (void)len;
     if (fiber_manager_connect(&m, arg) < 0)
         return 1;
     for (int i = 0; i < MUCH; i++)
@@ -498,7 +486,6 @@ static void test_a_process_that_does_not_read_takes_little_memory(void **state)
     struct fiber_process *p;
     siginfo_t info;
 
-    (void)state;
     assert_int_equal(fiber_manager_address(m, &address), 0);
     p = begin(stop_and_read, &address, sizeof(address), NULL);
     assert_int_equal(fiber_process_wait_joined(p, TEST_LONG_MS), 0);
@@ -517,7 +504,6 @@ static void test_many_managers_work_at_the_same_time(void **state)
     struct fiber_future *f[N];
     struct gate g[N];
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         gate_open(&g[i]);
         m[i] = start(NULL);
@@ -545,7 +531,6 @@ static void test_a_manager_may_be_called_from_its_own_process(void **state)
     struct gate g;
     int sum;
 
-    (void)state;
     gate_open(&g);
     m = start(g.path);
     assert_int_equal(fiber_manager_address(m, &address), 0);
@@ -564,7 +549,6 @@ static void test_a_class_that_does_not_open_says_why(void **state)
 {
     struct fiber_manager *m;
 
-    (void)state;
     assert_int_equal(
         fiber_manager_start(&m, &ledger, "refuse", 6, OPTIONS(.job = {.name = "grumpy"})), -ECHILD);
     assert_true(has(fiber_last_error(), "grumpy",
@@ -578,7 +562,6 @@ static void test_a_manager_that_dies_in_a_call(void **state)
     struct fiber_future *f[3];
     struct gate g;
 
-    (void)state;
     gate_open(&g);
     f[0] = begin_call(m, "listen", g.path, sizeof(g.path)); /* until all calls are under way */
     f[1] = begin_call(m, "crash", NULL, 0);
@@ -601,7 +584,6 @@ static void test_a_manager_that_exits_in_a_call(void **state)
 {
     struct fiber_manager *m = start(NULL);
 
-    (void)state;
     assert_int_equal(fiber_manager_call(m, "exit", NULL, 0, NULL, -1), -EPIPE);
     assert_true(has(fiber_last_error(), "exited with code 0", NULL));
     fiber_manager_close(m);
@@ -612,7 +594,6 @@ static int call_until_gone(const void *arg, size_t len)
     struct fiber_manager *m;
     int rc;
 
-    (void)len;
     if (fiber_manager_connect(&m, arg) < 0)
         return 1;
     rc = fiber_manager_call(m, "hang", NULL, 0, NULL, -1);
@@ -628,7 +609,6 @@ static void test_when_it_is_killed_callers_elsewhere_are_told(void **state)
     struct gate g;
     pid_t pid;
 
-    (void)state;
     gate_open(&g);
     m = start(g.path);
     assert_int_equal(fiber_manager_address(m, &address), 0);
@@ -646,7 +626,6 @@ static void test_to_close_it_runs_what_was_called_and_closes_the_state(void **st
     struct gate g;
     int sum;
 
-    (void)state;
     gate_open(&g);
     m = start(g.path);
     for (int i = 0; i < ROUNDS; i++)
@@ -681,7 +660,6 @@ static void test_the_grace_is_that_of_one_method(void **state)
     const char *const env[] = {"FIBER_GRACE=3s", NULL};
     struct ran r = run_self("slow", NULL, env);
 
-    (void)state;
     if (r.code)
         fprintf(stderr, "%s", r.err);
     assert_int_equal(r.code, 0);
@@ -693,7 +671,6 @@ static void test_a_future_outlives_the_handle(void **state)
     struct fiber_manager *m = start(NULL);
     struct fiber_future *f = begin_call(m, "add", &(int){7}, sizeof(int));
 
-    (void)state;
     fiber_manager_close(m);
     assert_int_equal(get_int(f), 7);
 }
@@ -725,7 +702,6 @@ static void test_a_method_that_hangs_is_killed_after_the_grace(void **state)
     const char *const env[] = {"FIBER_GRACE=100ms", NULL};
     struct ran r = run_self("hang", NULL, env);
 
-    (void)state;
     if (r.code)
         fprintf(stderr, "%s", r.err);
     assert_int_equal(r.code, 0);
@@ -738,7 +714,6 @@ static void test_a_forked_child_gets_an_error(void **state)
     int status;
     pid_t pid = fork();
 
-    (void)state;
     assert_true(pid >= 0);
     if (pid == 0) {
         int rc = fiber_manager_call(m, "sum", NULL, 0, NULL, -1);
@@ -775,7 +750,6 @@ static void test_what_is_too_long_is_an_error_and_nothing_more(void **state)
     const char *const env[] = {"FIBER_MAX_MESSAGE=64Ki", NULL};
     struct ran r = run_self("much", NULL, env);
 
-    (void)state;
     if (r.code)
         fprintf(stderr, "%s", r.err);
     assert_int_equal(r.code, 0);
@@ -799,7 +773,6 @@ static void test_a_handle_may_be_closed_after_the_end(void **state)
 {
     struct ran r = run_self("fini", NULL, NULL);
 
-    (void)state;
     if (r.code)
         fprintf(stderr, "%s", r.err);
     assert_int_equal(r.code, 0);

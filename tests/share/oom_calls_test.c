@@ -48,8 +48,6 @@ struct other {
 
 static int open_other(void **state, const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return (*state = calloc(1, sizeof(struct other))) ? 0 : -ENOMEM;
 }
 
@@ -87,8 +85,6 @@ static int call_other(void *state, const char *method, const void *in, size_t le
     struct fiber_address a;
     int rc;
 
-    (void)in;
-    (void)len;
     if (strcmp(method, "pipe") == 0)
         return open_pipe(o, reply);
     if (strcmp(method, "drain") == 0)
@@ -119,14 +115,12 @@ static struct fiber_address owner_address;
 
 static int start_owner(void **state)
 {
-    (void)state;
     return fiber_manager_start(&owner, &others, NULL, 0, NULL) ||
            fiber_manager_address(owner, &owner_address);
 }
 
 static int end_owner(void **state)
 {
-    (void)state;
     fiber_manager_close(owner);
     return 0;
 }
@@ -206,7 +200,6 @@ static void test_a_queue_of_this_process(void **state)
 {
     bool more = true;
 
-    (void)state;
     for (unsigned k = 1; more; k++) {
         struct fiber_queue *q = NULL, *again = NULL;
         struct ledger l = {0};
@@ -247,7 +240,6 @@ static void test_a_queue_of_another_process(void **state)
 {
     bool more = true;
 
-    (void)state;
     for (unsigned k = 1; more; k++) {
         struct ledger l = {0};
         struct fiber_address a;
@@ -271,7 +263,6 @@ static void test_a_queue_is_put_to_and_closed_at_once(void **state)
 {
     bool more = true;
 
-    (void)state;
     for (unsigned k = 1; more; k++) {
         struct ledger l = {0};
         struct fiber_address a;
@@ -324,7 +315,6 @@ static void test_a_pipe_of_this_process(void **state)
 {
     bool more = true;
 
-    (void)state;
     for (unsigned k = 1; more; k++) {
         struct fiber_pipe *ends[2] = {NULL, NULL}, *moved = NULL;
         struct fiber_address a;
@@ -371,7 +361,6 @@ static void test_a_pipe_of_another_process(void **state)
 {
     bool more = true;
 
-    (void)state;
     for (unsigned k = 1; more; k++) {
         struct fiber_pipe *end = NULL;
         struct fiber_address a;
@@ -490,7 +479,6 @@ static void test_a_store(void **state)
     struct fiber_store *mine;
     bool more = true;
 
-    (void)state;
     must(fiber_store_start(&mine, NULL));
     must(fiber_store_address(mine, &a));
     for (unsigned k = 1; more; k++) {
@@ -526,7 +514,6 @@ static void test_a_program_gets_its_work(void **state)
     ssize_t len = readlink(argv[0], self, sizeof(self) - 1);
     bool more = true;
 
-    (void)state;
     assert_true(len > 0);
     self[len] = '\0';
     for (unsigned k = 1; more; k++) {

@@ -42,8 +42,6 @@ static bool end_round(unsigned k, int rc)
 static int echo(void *state, const char *method, const void *in, size_t len,
                 struct fiber_reply *reply)
 {
-    (void)state;
-    (void)method;
     return fiber_reply_write(reply, in, len);
 }
 
@@ -53,7 +51,6 @@ static void test_a_manager_starts_and_ends(void **state)
 {
     bool more = true;
 
-    (void)state;
     for (unsigned k = 1; more; k++) {
         struct fiber_manager *m = NULL;
         int rc;
@@ -75,7 +72,6 @@ static void test_a_manager_is_called(void **state)
     struct fiber_address a;
     bool more = true;
 
-    (void)state;
     assert_int_equal(fiber_manager_start(&owner, &echoes, NULL, 0, NULL), 0);
     assert_int_equal(fiber_manager_address(owner, &a), 0);
     for (unsigned k = 1; more; k++) {
@@ -131,7 +127,6 @@ static void test_a_store_is_used(void **state)
     int64_t count = 0, n;
     bool more = true;
 
-    (void)state;
     assert_int_equal(fiber_store_start(&s, NULL), 0);
     assert_int_equal(fiber_store_address(s, &a), 0);
     fiber_store_set(s, "first", "value", 5);
@@ -156,7 +151,6 @@ static void test_a_store_is_used(void **state)
 
 static int fill(void *data, size_t len, void *user)
 {
-    (void)user;
     memset(data, 1, len);
     return 0;
 }
@@ -165,7 +159,6 @@ static void test_shared_memory_is_opened(void **state)
 {
     bool more = true;
 
-    (void)state;
     for (unsigned k = 1; more; k++) {
         struct fiber_shared *s;
         int rc;

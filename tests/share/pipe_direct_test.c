@@ -24,7 +24,6 @@ static void test_a_conversation_gets_a_stream(void **state)
     struct fiber_process *p;
     int fds;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, echo, &o);
     talk_rounds(ends[0], 2);
@@ -62,7 +61,6 @@ static void test_bursts_of_all_sizes_stay_in_order(void **state)
     struct order o = {0};
     struct fiber_process *p;
 
-    (void)state;
     assert_non_null(data);
     open_pipe(ends, 0);
     p = give_end(ends, echo, &o);
@@ -97,7 +95,6 @@ static int flood(const void *arg, size_t len)
     char *data = malloc(o->size);
     int rc;
 
-    (void)len;
     CHECK(data);
     for (uint64_t i = 0; i < ROUNDS; i++)
         CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
@@ -134,7 +131,6 @@ static void run_killed(uint64_t before)
 
 static void test_a_kill_tears_no_message(void **state)
 {
-    (void)state;
     for (uint64_t i = 1; i < 6; i++)
         run_killed(i);
 }
@@ -149,7 +145,6 @@ static void test_a_frozen_reader_holds_up_its_writer_and_loses_nothing(void **st
     siginfo_t info;
     pid_t pid;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, echo, &o);
     talk_rounds(ends[0], ROUNDS);
@@ -182,7 +177,6 @@ static void test_a_fork_child_with_a_copy_of_the_stream_keeps_nothing_open(void 
     struct fiber_process *p;
     pid_t pid;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, echo, &o);
     talk_rounds(ends[0], ROUNDS);
@@ -209,7 +203,6 @@ static int talk_and_send(const void *arg, size_t len)
     struct fiber_queue *report = connect_queue(&o->report);
     int rc;
 
-    (void)len;
     for (uint64_t i = 0; i < ROUNDS; i++)
         CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
     for (uint64_t i = 0; i < o->count; i++)
@@ -225,7 +218,6 @@ static int expect_all(const void *arg, size_t len)
     struct fiber_pipe *p = connect_end(&o->end);
     int rc;
 
-    (void)len;
     for (uint64_t i = 0; i < o->count; i++)
         CHECK(recv_number(p, &rc) == i);
     return 0;
@@ -238,7 +230,6 @@ static void test_the_owner_gives_its_end_away_with_what_has_come(void **state)
     struct fiber_process *p, *heir;
     struct fiber_pipe *ends[2];
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, talk_and_send, &o);
     talk_rounds(ends[0], ROUNDS);
@@ -260,7 +251,6 @@ static int talk_and_pass_on(const void *arg, size_t len)
     struct fiber_process *child;
     int rc, code;
 
-    (void)len;
     for (uint64_t i = 0; i < ROUNDS; i++)
         CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
     CHECK(get_number(go, LONG_MS, &rc) == 1); /* they are in the stream to us */
@@ -278,7 +268,6 @@ static void test_what_one_holder_has_not_read_is_for_the_next(void **state)
     struct fiber_pipe *ends[2];
     struct fiber_process *p;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, talk_and_pass_on, &o);
     talk_rounds(ends[0], ROUNDS);
@@ -309,7 +298,6 @@ static int echo_by_fd(const void *arg, size_t len)
     struct fiber_bytes b;
     int fd, rc;
 
-    (void)len;
     for (uint64_t i = 0; i < ROUNDS; i++)
         CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
     fd = fiber_pipe_fd(p);
@@ -334,7 +322,6 @@ static void test_a_descriptor_in_the_middle_of_a_conversation(void **state)
     struct fiber_process *p;
     int fd;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, echo_by_fd, &o);
     talk_rounds(ends[0], ROUNDS);
@@ -378,7 +365,6 @@ static int talk_on_each(const void *arg, size_t len)
     struct fiber_queue *go = connect_queue(&o->go);
     int rc;
 
-    (void)len;
     for (uint64_t i = 0; i < PIPES; i++) {
         struct fiber_pipe *p = connect_end(&o->ends[i]);
 
@@ -440,7 +426,6 @@ static void test_a_poll_returns_while_the_other_end_leaves_its_stream(void **sta
     struct fiber_queue *go = open_queue(0, &o.go);
     struct fiber_process *p;
 
-    (void)state;
     for (int i = 0; i < PIPES; i++) {
         open_pipe(pipes[i].ends, 0);
         o.ends[i] = address_of(pipes[i].ends[1]);

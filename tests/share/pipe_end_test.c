@@ -11,7 +11,6 @@ static int send_and_close(const void *arg, size_t len)
     struct fiber_pipe *p = connect_end(&o->end);
     char *data = calloc(1, o->size + 8);
 
-    (void)len;
     CHECK(data);
     for (uint64_t i = 0; i < o->count; i++) {
         memcpy(data, &i, sizeof(i));
@@ -28,7 +27,6 @@ static int send_and_return(const void *arg, size_t len)
     struct fiber_pipe *p = connect_end(&o->end);
     char *data = calloc(1, o->size + 8);
 
-    (void)len;
     CHECK(data);
     for (uint64_t i = 0; i < o->count; i++) {
         memcpy(data, &i, sizeof(i));
@@ -64,7 +62,6 @@ static void run_in_flight(fiber_process_fn fn, uint64_t count, uint64_t size)
 
 static void test_what_was_sent_before_close_is_read_before_the_end(void **state)
 {
-    (void)state;
     run_in_flight(send_and_close, 1, 8);
     run_in_flight(send_and_close, 1000, 8);
     run_in_flight(send_and_close, 170, 65536);
@@ -72,7 +69,6 @@ static void test_what_was_sent_before_close_is_read_before_the_end(void **state)
 
 static void test_what_was_sent_before_return_is_read_before_the_end(void **state)
 {
-    (void)state;
     run_in_flight(send_and_return, 1, 8);
     run_in_flight(send_and_return, 1000, 8);
     run_in_flight(send_and_return, 170, 65536);
@@ -86,7 +82,6 @@ static int sit(const void *arg, size_t len)
     struct fiber_queue *never;
     struct fiber_bytes b;
 
-    (void)len;
     CHECK(fiber_queue_open(&never, 0) == 0);
     CHECK(send_number(p, 7) == 0);
     fiber_queue_get(never, &b, -1);
@@ -99,7 +94,6 @@ static void test_the_death_of_the_other_end_is_the_end_of_file(void **state)
     struct order o = {0};
     struct fiber_process *p;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, sit, &o);
     expect_recv(ends[0], 7);
@@ -114,7 +108,6 @@ static void test_the_owners_first_handle_keeps_an_end_that_was_given_away(void *
     struct fiber_pipe *ends[2];
     struct order o = {0};
 
-    (void)state;
     open_pipe(ends, 0);
     o.end = address_of(ends[1]);
     o.size = 8;
@@ -140,7 +133,6 @@ static int talk(const void *arg, size_t len)
     struct fiber_pipe *p = connect_end(&o->end);
     int rc;
 
-    (void)len;
     for (uint64_t i = 0; i < o->count; i++) {
         CHECK(send_number(p, i) == 0);
         CHECK(recv_number(p, &rc) == i);
@@ -176,7 +168,6 @@ static void run_two_children(bool close_first)
 
 static void test_both_ends_in_two_children(void **state)
 {
-    (void)state;
     run_two_children(true);
     run_two_children(false);
 }
@@ -187,7 +178,6 @@ static int hold_both(const void *arg, size_t len)
     struct fiber_pipe *p[2] = {connect_end(&o->end), connect_end(&o->other)};
     int rc;
 
-    (void)len;
     for (uint64_t i = 0; i < o->count; i++) {
         CHECK(send_number(p[i % 2], i) == 0);
         CHECK(recv_number(p[!(i % 2)], &rc) == i);
@@ -206,7 +196,6 @@ static void test_both_ends_in_one_process(void **state)
     struct fiber_pipe *ends[2];
     struct order o = {.count = 200};
 
-    (void)state;
     open_pipe(ends, 0);
     o.end = address_of(ends[0]);
     o.other = address_of(ends[1]);
@@ -225,7 +214,6 @@ static void test_both_ends_unmoved(void **state)
 {
     struct fiber_pipe *ends[2];
 
-    (void)state;
     open_pipe(ends, 0);
     for (uint64_t i = 0; i < 100; i++) {
         must(send_number(ends[i % 2], i));
@@ -248,7 +236,6 @@ static int pass_end_on(const void *arg, size_t len)
     struct fiber_process *child;
     int rc, code;
 
-    (void)len;
     for (uint64_t i = 0; i < 10; i++)
         CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
     CHECK(fiber_process_start(&child, echo, &o, sizeof(o), NULL) == 0);
@@ -267,7 +254,6 @@ static void test_an_end_moves_on_to_a_grandchild(void **state)
     struct fiber_queue *to_child = open_queue(0, &o.report), *from_child = open_queue(0, &o.other);
     struct fiber_process *p;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, pass_end_on, &o);
     for (uint64_t i = 0; i < 10; i++) {
@@ -299,7 +285,6 @@ static int own(const void *arg, size_t len)
     struct fiber_address a[2];
     struct fiber_bytes b;
 
-    (void)len;
     CHECK(fiber_queue_open(&never, 0) == 0 && fiber_pipe_open(ends, 0) == 0);
     CHECK(fiber_pipe_address(ends[0], &a[0]) == 0 && fiber_pipe_address(ends[1], &a[1]) == 0);
     CHECK(fiber_queue_put(report, a, sizeof(a), -1) == 0 && fiber_queue_flush(report, -1) == 0);
@@ -316,7 +301,6 @@ static int press_until_the_end(const void *arg, size_t len)
     uint64_t n = 0;
     int rc;
 
-    (void)len;
     CHECK(data);
     while ((rc = fiber_pipe_send(p, data, 65536, LONG_MS)) == 0)
         if (++n == 64)
@@ -336,7 +320,6 @@ static void test_the_death_of_the_owner_ends_both_ends(void **state)
     struct fiber_bytes b;
     struct fiber_address ends[2];
 
-    (void)state;
     must(fiber_queue_get(report, &b, LONG_MS));
     memcpy(ends, b.data, sizeof(ends));
     fiber_bytes_free(&b);

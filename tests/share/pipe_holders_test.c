@@ -25,7 +25,6 @@ static int send_some(const void *arg, size_t len)
     struct fiber_queue *go = connect_queue(&o->report);
     int rc;
 
-    (void)len;
     CHECK(get_number(go, LONG_MS, &rc) == 1);
     for (uint64_t i = 0; i < o->count; i++)
         CHECK(send_number(p, o->size + i) == 0);
@@ -40,7 +39,6 @@ static void test_an_end_lives_until_its_last_writer_has_gone(void **state)
     struct fiber_pipe *ends[2];
     bool seen[300] = {false};
 
-    (void)state;
     open_pipe(ends, FIBER_PIPE_ONEWAY);
     o.end = address_of(ends[1]);
     for (uint64_t i = 0; i < 3; i++) {
@@ -72,7 +70,6 @@ static int sit_there(const void *arg, size_t len)
     struct fiber_queue *never;
     struct fiber_bytes b;
 
-    (void)len;
     CHECK(fiber_queue_open(&never, 0) == 0);
     CHECK(send_number(p, 7) == 0);
     fiber_queue_get(never, &b, -1);
@@ -86,7 +83,6 @@ static void test_the_death_of_one_holder_leaves_the_others_at_work(void **state)
     struct fiber_process *victim, *other;
     struct fiber_pipe *ends[2];
 
-    (void)state;
     open_pipe(ends, 0);
     o.end = address_of(ends[1]);
     victim = start_with(sit_there, &o, ends[1]);
@@ -112,7 +108,6 @@ static int receive_all(const void *arg, size_t len)
     uint64_t n, sum = 0;
     int rc;
 
-    (void)len;
     while ((n = recv_number(p, &rc)), rc == 0)
         sum += n;
     CHECK(rc == -EPIPE);
@@ -129,7 +124,6 @@ static void test_several_receivers_share_what_comes(void **state)
     uint64_t sum = 0;
     int rc;
 
-    (void)state;
     open_pipe(ends, FIBER_PIPE_ONEWAY);
     o.end = address_of(ends[0]);
     for (int i = 0; i < 3; i++)
@@ -150,8 +144,6 @@ static void test_several_receivers_share_what_comes(void **state)
 
 static int return_at_once(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return 3;
 }
 
@@ -161,7 +153,6 @@ static void test_a_process_that_never_connects_ends_its_end(void **state)
     struct order o = {0};
     struct fiber_process *p;
 
-    (void)state;
     open_pipe(ends, 0);
     o.end = address_of(ends[1]);
     p = start_with(return_at_once, &o, ends[1]);
@@ -180,7 +171,6 @@ static void test_a_process_that_cannot_start_ends_its_end(void **state)
     struct order o = {0};
     struct fiber_process *p;
 
-    (void)state;
     open_pipe(ends, 0);
     o.end = address_of(ends[1]);
     options.pipes = &ends[1];
@@ -201,7 +191,6 @@ static int close_and_stay(const void *arg, size_t len)
     struct fiber_queue *stay = connect_queue(&o->report);
     int rc;
 
-    (void)len;
     fiber_pipe_close(p);
     CHECK(get_number(stay, LONG_MS, &rc) == 1);
     return 0;
@@ -214,7 +203,6 @@ static void test_a_close_in_the_child_ends_the_end_before_the_child(void **state
     struct fiber_process *p;
     struct fiber_pipe *ends[2];
 
-    (void)state;
     open_pipe(ends, 0);
     o.end = address_of(ends[1]);
     p = start_with(close_and_stay, &o, ends[1]);
@@ -237,7 +225,6 @@ static int give_to_child(const void *arg, size_t len)
     struct fiber_process *child;
     int rc;
 
-    (void)len;
     CHECK(fiber_process_start(&child, o->count ? send_some : return_at_once, o, sizeof(*o),
                               &options) == 0);
     fiber_pipe_close(p);
@@ -270,7 +257,6 @@ static void run_grandchild(uint64_t count)
 
 static void test_a_grandchild_holds_the_end_that_it_was_given(void **state)
 {
-    (void)state;
     run_grandchild(5);
     run_grandchild(0);
 }
@@ -280,7 +266,6 @@ static void test_options_that_name_no_ends(void **state)
     struct fiber_process_options options = {.size = sizeof(options), .npipes = 1};
     struct fiber_process *p;
 
-    (void)state;
     assert_int_equal(fiber_process_start(&p, return_at_once, NULL, 0, &options), -EINVAL);
 }
 

@@ -13,7 +13,6 @@ static void test_what_is_sent_comes_back(void **state)
     struct fiber_process *p;
     char *data = malloc(100 * MIB);
 
-    (void)state;
     assert_non_null(data);
     for (size_t i = 0; i < 100 * MIB; i++)
         data[i] = (char)(i * 31 + i / 65536);
@@ -43,7 +42,6 @@ static void test_a_stream_stays_in_order_in_both_directions(void **state)
     struct order o = {0};
     struct fiber_process *p;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, echo, &o);
     for (uint64_t i = 0; i < 20000; i++)
@@ -60,7 +58,6 @@ static int read_oneway(const void *arg, size_t len)
     struct fiber_pipe *p = connect_end(&o->end);
     int rc;
 
-    (void)len;
     CHECK(fiber_pipe_send(p, "x", 1, 0) == -EBADF);
     for (uint64_t i = 0; i < o->count; i++)
         CHECK(recv_number(p, &rc) == i);
@@ -76,7 +73,6 @@ static void test_a_oneway_pipe_goes_one_way(void **state)
     struct fiber_bytes b;
     struct order o = {.count = 1000};
 
-    (void)state;
     assert_int_equal(fiber_pipe_open(ends, 2), -EINVAL);
     open_pipe(ends, FIBER_PIPE_ONEWAY);
     assert_int_equal(fiber_pipe_send(ends[0], "x", 1, 0), -EBADF);
@@ -97,7 +93,6 @@ static void test_what_was_sent_before_the_other_end_connects_is_there(void **sta
     struct order o = {.count = 100};
     struct fiber_process *p;
 
-    (void)state;
     open_pipe(ends, FIBER_PIPE_ONEWAY);
     for (uint64_t i = 0; i < o.count; i++)
         must(send_number(ends[1], i));
@@ -117,7 +112,6 @@ static int poll_and_talk(const void *arg, size_t len)
     uint64_t t = now_ms();
     int rc;
 
-    (void)len;
     CHECK(fiber_pipe_poll(p, 0) == 0);
     CHECK(fiber_pipe_poll(p, 100) == 0 && now_ms() - t >= 99);
     CHECK(send_number(p, 1) == 0);
@@ -139,7 +133,6 @@ static void test_poll_tells_of_messages_and_of_the_end(void **state)
     struct order o = {0};
     struct fiber_process *p;
 
-    (void)state;
     open_pipe(ends, 0);
     assert_int_equal(fiber_pipe_poll(ends[0], 0), 0);
     assert_int_equal(fiber_pipe_poll(ends[0], 20), 0);
@@ -166,7 +159,6 @@ static int press(const void *arg, size_t len)
     uint64_t n = 0;
     int rc;
 
-    (void)len;
     CHECK(data);
     while ((rc = fiber_pipe_send(p, data, 65536, n < ROOM_LEAST ? LONG_MS : 200)) == 0)
         n++;
@@ -190,7 +182,6 @@ static void test_a_slow_reader_stops_the_writer(void **state)
     uint64_t n, got = 0;
     int rc;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, press, &o);
     n = get_number(report, LONG_MS, &rc);
@@ -215,7 +206,6 @@ static int read_late(const void *arg, size_t len)
     uint64_t n = 0;
     int rc;
 
-    (void)len;
     CHECK(send_number(p, 0) == 0);
     CHECK(get_number(go, LONG_MS, &rc) == 1);
     while (fiber_pipe_recv(p, &b, LONG_MS) == 0) {
@@ -236,7 +226,6 @@ static void test_a_slow_reader_elsewhere_stops_the_owner(void **state)
     char *data = calloc(1, 65536);
     uint64_t n = 0;
 
-    (void)state;
     assert_non_null(data);
     open_pipe(ends, 0);
     p = give_end(ends, read_late, &o);
@@ -283,7 +272,6 @@ static void test_a_thousand_pipes(void **state)
     struct fiber_process *p;
     int fds = count_fds();
 
-    (void)state;
     assert_non_null(a);
     for (int i = 0; i < MANY; i++) {
         open_pipe(ends[i], 0);
@@ -355,7 +343,6 @@ static int use_threads(const void *arg, size_t len)
     const struct order *o = arg;
     struct fiber_pipe *p = connect_end(&o->end);
 
-    (void)len;
     run_threads(p, o->count);
     fiber_pipe_close(p);
     return 0;
@@ -367,7 +354,6 @@ static void test_eight_threads_on_each_end(void **state)
     struct order o = {.count = 1000};
     struct fiber_process *p;
 
-    (void)state;
     open_pipe(ends, 0);
     p = give_end(ends, use_threads, &o);
     run_threads(ends[0], o.count);

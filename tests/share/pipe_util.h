@@ -88,7 +88,6 @@ static inline int echo(const void *arg, size_t len)
     struct fiber_bytes b;
     int rc;
 
-    (void)len;
     while ((rc = fiber_pipe_recv(p, &b, LONG_MS)) == 0) {
         CHECK(fiber_pipe_send(p, b.data, b.len, LONG_MS) == 0);
         fiber_bytes_free(&b);

@@ -11,7 +11,6 @@ static int look_at_size(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(&o->queue);
     size_t n;
 
-    (void)len;
     CHECK(fiber_queue_size(q, &n) == 0 && n == 3);
     CHECK(put_number(q, 3) == 0);
     CHECK(fiber_queue_size(q, &n) == 0 && n == 4);
@@ -33,7 +32,6 @@ static void test_size_and_shut_from_another_process(void **state)
     struct fiber_bytes b;
     size_t n;
 
-    (void)state;
     for (uint64_t i = 0; i < 3; i++)
         must(put_number(q, i));
     must(fiber_queue_size(q, &n));
@@ -51,7 +49,6 @@ static int drain(const void *arg, size_t len)
     uint64_t n = 0;
     int rc;
 
-    (void)len;
     CHECK(put_number(report, 0) == 0); /* here */
     while (get_number(q, LONG_MS, &rc) != UINT64_MAX)
         n++;
@@ -68,7 +65,6 @@ static void test_shut_ends_the_gets_of_all_once_it_is_drained(void **state)
     uint64_t sum = 0;
     int rc;
 
-    (void)state;
     for (int i = 0; i < 3; i++)
         c[i] = start(drain, &o, sizeof(o));
     for (int i = 0; i < 3; i++)
@@ -91,7 +87,6 @@ static void test_close_of_the_owner_ends_the_gets_of_others(void **state)
     struct order o = order_for(q, report);
     struct fiber_process *c = start(drain, &o, sizeof(o));
 
-    (void)state;
     expect_number(report, 0);
     fiber_queue_close(q);
     expect_number(report, 0);
@@ -103,7 +98,6 @@ static int put_and_return(const void *arg, size_t len)
 {
     const struct order *o = arg;
 
-    (void)len;
     CHECK(put_number(connect_queue(&o->queue), o->id) == 0);
     return 0;
 }
@@ -112,7 +106,6 @@ static int put_and_exit(const void *arg, size_t len)
 {
     const struct order *o = arg;
 
-    (void)len;
     CHECK(put_number(connect_queue(&o->queue), o->id) == 0);
     exit(0);
 }
@@ -124,7 +117,6 @@ static void test_what_was_put_just_before_the_end_arrives(void **state)
     uint64_t sum = 0;
     int rc;
 
-    (void)state;
     for (o.id = 1; o.id <= 16; o.id++)
         join(start(o.id % 2 ? put_and_return : put_and_exit, &o, sizeof(o)));
     for (int i = 0; i < 16; i++)
@@ -140,7 +132,6 @@ static int get_and_return(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(&o->queue);
     int rc;
 
-    (void)len;
     for (uint64_t i = 0; i < o->count; i++)
         CHECK(get_number(q, LONG_MS, &rc) == o->id + i);
     return 0;
@@ -151,7 +142,6 @@ static void test_what_was_got_just_before_the_end_does_not_come_back(void **stat
     struct fiber_queue *q = plain_queue(0);
     struct order o = order_for(q, NULL);
 
-    (void)state;
     for (uint64_t i = 0; i < 2000; i++)
         must(put_number(q, i));
     o.count = 300;
@@ -172,7 +162,6 @@ static int own(const void *arg, size_t len)
     struct fiber_address a[3];
     struct fiber_bytes b;
 
-    (void)len;
     full = open_queue(1, &a[0]);
     empty = open_queue(0, &a[1]);
     open_queue(0, &a[2]);
@@ -202,7 +191,6 @@ static int block_in_get(const void *arg, size_t len)
     struct fiber_queue *empty = connect_queue(&a->queue[1]), *report = connect_queue(&a->report);
     struct fiber_bytes b;
 
-    (void)len;
     CHECK(put_number(report, 1) == 0);
     CHECK(fiber_queue_get(empty, &b, LONG_MS) == -EPIPE);
     CHECK(fiber_queue_get(empty, &b, LONG_MS) == -EPIPE);
@@ -215,7 +203,6 @@ static int block_in_put(const void *arg, size_t len)
     const struct places *a = arg;
     struct fiber_queue *full = connect_queue(&a->queue[0]), *report = connect_queue(&a->report);
 
-    (void)len;
     CHECK(put_number(report, 1) == 0);
     CHECK(fiber_queue_put(full, "x", 1, LONG_MS) == -EPIPE);
     CHECK(fiber_queue_put(full, "x", 1, LONG_MS) == -EPIPE);
@@ -231,7 +218,6 @@ static int flood(const void *arg, size_t len)
     char *data = calloc(1, 1 << 20);
     int rc;
 
-    (void)len;
     CHECK(data && put_number(report, 1) == 0);
     while ((rc = fiber_queue_put(q, data, 1 << 20, LONG_MS)) == 0)
         continue;
@@ -278,13 +264,11 @@ static void run_death_of_owner(uint64_t by_itself)
 
 static void test_killed_owner_ends_gets_and_puts_of_others(void **state)
 {
-    (void)state;
     run_death_of_owner(0);
 }
 
 static void test_owner_that_returns_ends_gets_and_puts_of_others(void **state)
 {
-    (void)state;
     run_death_of_owner(1);
 }
 
@@ -293,7 +277,6 @@ static void test_messages_that_a_killed_receiver_had_not_taken_go_to_others(void
     struct fiber_queue *q = plain_queue(0), *report = plain_queue(0);
     struct order o = order_for(q, report);
 
-    (void)state;
     for (uint64_t i = 0; i < 3000; i++)
         must(put_number(q, i));
     o.count = 500;
@@ -316,7 +299,6 @@ static int report_each(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(&o->queue), *report = connect_queue(&o->report);
     int rc;
 
-    (void)len;
     for (;;) {
         uint64_t m = get_number(q, LONG_MS, &rc);
 
@@ -384,7 +366,6 @@ static void test_kills_of_receivers_cost_at_most_what_they_had_in_their_hands(vo
     uint64_t random = 20240607, next = 100, id[receivers];
     int killed = 0;
 
-    (void)state;
     assert_non_null(r);
     for (uint64_t i = 0; i < messages; i++)
         must(put_number(q, i));
@@ -425,7 +406,6 @@ static void test_the_put_of_a_killed_sender_is_whole_or_nothing(void **state)
     size_t n;
     int rc;
 
-    (void)state;
     o.count = 1000;
     for (o.id = 0; o.id < 4; o.id++) {
         struct fiber_process *p = start(produce, &o, sizeof(o));

@@ -38,39 +38,33 @@ static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data
 
 static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
 {
-    (void)user;
     assert_true(code == 0 || code == -EPIPE);
     say("%d%c%d ", (int)peer, code ? '-' : '+', (int)call);
 }
 
 static void on_recall(void *user, uint64_t peer)
 {
-    (void)user;
     say("%d? ", (int)peer);
 }
 
 static void on_eof(void *user, uint64_t peer)
 {
-    (void)user;
     say("%d. ", (int)peer);
 }
 
 static void on_wake_local(void *user, bool all)
 {
-    (void)user;
     say(all ? "!! " : "! ");
 }
 
 static void on_drop(void *user, void *data, size_t len)
 {
-    (void)user;
     say("~%.*s ", (int)len, (const char *)data);
     free(data);
 }
 
 static void on_ready(void *user, uint64_t peer, bool ready)
 {
-    (void)user;
     say("%d%c ", (int)peer, ready ? '*' : 'o');
 }
 
@@ -90,13 +84,11 @@ static int open_bounded(size_t max_messages, size_t max_bytes)
 
 static int open_queue(void **state)
 {
-    (void)state;
     return open_bounded(0, 0);
 }
 
 static int close_queue(void **state)
 {
-    (void)state;
     fbr_queue_engine_close(queue);
     return 0;
 }
@@ -171,7 +163,6 @@ static struct fbr_queue_engine_stats stats(void)
 
 static void messages_come_in_order(void **state)
 {
-    (void)state;
     assert_int_equal(get(), -EAGAIN);
     for (int i = 0; i < 10; i++) {
         put("abcdefghijklmnopqrstuvwxyz");
@@ -185,7 +176,6 @@ static void messages_come_in_order(void **state)
 
 static void a_thread_that_waits_is_woken_for_each_message(void **state)
 {
-    (void)state;
     fbr_queue_engine_wait(queue);
     fbr_queue_engine_wait(queue);
     put("abc");
@@ -202,7 +192,6 @@ static void a_thread_that_waits_is_woken_for_each_message(void **state)
 
 static void a_message_for_a_thread_that_gave_up_goes_to_the_next(void **state)
 {
-    (void)state;
     fbr_queue_engine_wait(queue);
     assert_int_equal(ask(7, 0, 1, 1), 0);
     put("a");
@@ -213,7 +202,6 @@ static void a_message_for_a_thread_that_gave_up_goes_to_the_next(void **state)
 
 static void a_thread_that_gives_up_while_it_is_woken_wakes_another(void **state)
 {
-    (void)state;
     fbr_queue_engine_wait(queue);
     fbr_queue_engine_wait(queue);
     put("a");
@@ -227,7 +215,6 @@ static void a_thread_that_gives_up_while_it_is_woken_wakes_another(void **state)
 
 static void shut_drains_and_then_ends_every_get(void **state)
 {
-    (void)state;
     put("ab");
     fbr_queue_engine_shut(queue);
     fbr_queue_engine_shut(queue);
@@ -242,7 +229,6 @@ static void shut_drains_and_then_ends_every_get(void **state)
 
 static void shut_wakes_all_that_wait(void **state)
 {
-    (void)state;
     fbr_queue_engine_wait(queue);
     assert_int_equal(ask(7, 0, 2, 9), 0);
     assert_int_equal(ask(8, 0, 0, 9), 0);
@@ -256,7 +242,6 @@ static void shut_wakes_all_that_wait(void **state)
 
 static void memory_is_given_back_after_a_burst(void **state)
 {
-    (void)state;
     for (int i = 0; i < 100000; i++)
         put("x");
     for (int i = 0; i < 100000; i++)
@@ -269,7 +254,6 @@ static void memory_is_given_back_after_a_burst(void **state)
 
 static void puts_wait_for_room_in_order(void **state)
 {
-    (void)state;
     fbr_queue_engine_close(queue);
     assert_int_equal(open_bounded(2, 0), 0);
     put("ab");
@@ -290,7 +274,6 @@ static void puts_wait_for_room_in_order(void **state)
 
 static void a_parked_put_is_either_accepted_or_withdrawn(void **state)
 {
-    (void)state;
     fbr_queue_engine_close(queue);
     assert_int_equal(open_bounded(1, 0), 0);
     put("a");
@@ -307,7 +290,6 @@ static void a_parked_put_is_either_accepted_or_withdrawn(void **state)
 
 static void parked_puts_fail_when_the_queue_is_shut(void **state)
 {
-    (void)state;
     fbr_queue_engine_close(queue);
     assert_int_equal(open_bounded(1, 0), 0);
     put("a");
@@ -323,7 +305,6 @@ static void parked_puts_fail_when_the_queue_is_shut(void **state)
 
 static void what_consumers_have_not_taken_counts(void **state)
 {
-    (void)state;
     fbr_queue_engine_close(queue);
     assert_int_equal(open_bounded(2, 0), 0);
     assert_int_equal(ask(3, 0, 1, 8), 0);
@@ -338,7 +319,6 @@ static void what_consumers_have_not_taken_counts(void **state)
 /* What a waiting thread got counts as taken, before that is reported; the rest has to be asked for. */
 static void messages_ahead_of_the_gets_are_counted_after_a_recall(void **state)
 {
-    (void)state;
     put("abc");
     assert_int_equal(ask(3, 0, 1, 8), 0);
     assert_said("3<1:a 3<2:b 3<3:c");
@@ -356,7 +336,6 @@ static void messages_ahead_of_the_gets_are_counted_after_a_recall(void **state)
 
 static void a_bound_in_bytes_lets_any_single_message_in(void **state)
 {
-    (void)state;
     fbr_queue_engine_close(queue);
     assert_int_equal(open_bounded(0, 4), 0);
     assert_int_equal(put_from(0, 1, "abc"), 0);
@@ -374,7 +353,6 @@ static void a_bound_in_bytes_lets_any_single_message_in(void **state)
 
 static void a_single_consumer_is_given_what_it_wants_ahead(void **state)
 {
-    (void)state;
     put("abcde");
     assert_int_equal(ask(3, 0, 1, 3), 0);
     assert_said("3<1:a 3<2:b 3<3:c");
@@ -390,7 +368,6 @@ static void a_single_consumer_is_given_what_it_wants_ahead(void **state)
 
 static void the_hungry_are_served_in_turn(void **state)
 {
-    (void)state;
     assert_int_equal(ask(3, 0, 2, 8), 0);
     assert_int_equal(ask(4, 0, 2, 8), 0);
     fbr_queue_engine_wait(queue);
@@ -402,7 +379,6 @@ static void the_hungry_are_served_in_turn(void **state)
 
 static void another_hungry_consumer_recalls_what_was_read_ahead(void **state)
 {
-    (void)state;
     put("abcdefg");
     assert_int_equal(ask(3, 0, 1, 5), 0);
     assert_said("3<1:a 3<2:b 3<3:c 3<4:d 3<5:e");
@@ -421,7 +397,6 @@ static void another_hungry_consumer_recalls_what_was_read_ahead(void **state)
 
 static void a_reader_in_the_owner_recalls_as_well(void **state)
 {
-    (void)state;
     put("abc");
     assert_int_equal(ask(3, 0, 1, 5), 0);
     assert_said("3<1:a 3<2:b 3<3:c");
@@ -443,7 +418,6 @@ static void a_lone_reader_may_read_ahead_again(void **state)
 {
     uint64_t taken = 0;
 
-    (void)state;
     assert_int_equal(ask(3, 0, 1, 1), 0);
     assert_int_equal(ask(4, 0, 1, 8), 0);
     fbr_queue_engine_gone(queue, 3);
@@ -456,7 +430,6 @@ static void a_lone_reader_may_read_ahead_again(void **state)
 
 static void a_dead_consumers_messages_go_to_the_front_in_order(void **state)
 {
-    (void)state;
     put("abcdef");
     assert_int_equal(ask(3, 0, 1, 4), 0);
     assert_said("3<1:a 3<2:b 3<3:c 3<4:d");
@@ -471,7 +444,6 @@ static void a_dead_consumers_messages_go_to_the_front_in_order(void **state)
 
 static void what_comes_back_from_several_is_merged_in_order(void **state)
 {
-    (void)state;
     assert_int_equal(ask(3, 0, 3, 3), 0);
     assert_int_equal(ask(4, 0, 2, 3), 0);
     put("abcdefg");
@@ -486,7 +458,6 @@ static void what_comes_back_from_several_is_merged_in_order(void **state)
 
 static void a_hungry_consumer_gets_what_a_death_frees(void **state)
 {
-    (void)state;
     put("ab");
     assert_int_equal(ask(3, 0, 2, 2), 0);
     assert_int_equal(ask(4, 0, 1, 2), 0);
@@ -497,7 +468,6 @@ static void a_hungry_consumer_gets_what_a_death_frees(void **state)
 
 static void a_recall_that_takes_too_long_holds_nobody_back(void **state)
 {
-    (void)state;
     put("abcd");
     assert_int_equal(ask(3, 0, 0, 2), 0);
     assert_int_equal(ask(3, 0, 1, 2), 0);
@@ -516,7 +486,6 @@ static void a_recall_that_takes_too_long_holds_nobody_back(void **state)
 
 static void what_a_late_consumer_holds_takes_no_room(void **state)
 {
-    (void)state;
     fbr_queue_engine_close(queue);
     assert_int_equal(open_bounded(2, 0), 0);
     put("ab");
@@ -542,7 +511,6 @@ static void what_a_late_consumer_holds_takes_no_room(void **state)
 
 static void messages_that_fill_a_bounded_queue_are_asked_back_under_pressure(void **state)
 {
-    (void)state;
     fbr_queue_engine_close(queue);
     assert_int_equal(open_bounded(1, 0), 0);
     assert_int_equal(ask(3, 0, 1, 1), 0);
@@ -565,7 +533,6 @@ static void messages_that_fill_a_bounded_queue_are_asked_back_under_pressure(voi
 
 static void end_of_file_waits_for_what_is_on_its_way(void **state)
 {
-    (void)state;
     put("a");
     assert_int_equal(ask(3, 0, 1, 1), 0);
     assert_int_equal(ask(4, 0, 1, 1), 0);
@@ -578,7 +545,6 @@ static void end_of_file_waits_for_what_is_on_its_way(void **state)
 
 static void end_of_file_comes_after_a_message_that_came_back(void **state)
 {
-    (void)state;
     put("a");
     assert_int_equal(ask(3, 0, 1, 1), 0);
     assert_int_equal(ask(4, 0, 1, 1), 0);
@@ -592,7 +558,6 @@ static void end_of_file_comes_after_a_message_that_came_back(void **state)
 
 static void what_cannot_be_is_refused(void **state)
 {
-    (void)state;
     put("abc");
     assert_int_equal(ask(0, 0, 1, 1), -EPROTO);
     assert_int_equal(ask(3, 0, 2, 1), -EPROTO);
@@ -622,7 +587,6 @@ static void messages_of_others_are_counted(void **state)
     size_t len;
     void *data;
 
-    (void)state;
     fbr_queue_engine_close(queue);
     queue = fbr_queue_engine_open(&ops, said, &config);
     assert_int_equal(put_from(1, 1, "a"), 0);
@@ -646,7 +610,6 @@ static void messages_of_others_are_counted(void **state)
 
 static void close_drops_everything(void **state)
 {
-    (void)state;
     fbr_queue_engine_close(queue);
     assert_int_equal(open_bounded(3, 0), 0);
     put("abc");
@@ -661,7 +624,6 @@ static void close_drops_everything(void **state)
 
 static void who_watches_is_told_of_changes_only(void **state)
 {
-    (void)state;
     put("a");
     assert_int_equal(fbr_queue_engine_watch(queue, 3), 0);
     assert_said("3*");
@@ -683,7 +645,6 @@ static void who_watches_is_told_of_changes_only(void **state)
 
 static void what_a_hungry_consumer_gets_is_nothing_to_be_told_of(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_queue_engine_watch(queue, 3), 0);
     assert_int_equal(ask(4, 0, 1, 8), 0);
     put("a");
@@ -702,7 +663,6 @@ static void what_a_hungry_consumer_gets_is_nothing_to_be_told_of(void **state)
 
 static void nobody_reads_ahead_of_a_watcher(void **state)
 {
-    (void)state;
     assert_int_equal(ask(3, 0, 1, 4), 0);
     put("abc");
     assert_said("3<1:a 3<2:b 3<3:c");
@@ -728,7 +688,6 @@ static int done(uint64_t peer)
 
 static void join_waits_until_every_message_is_finished(void **state)
 {
-    (void)state;
     assert_int_equal(fbr_queue_engine_joined(queue), 0);
     assert_int_equal(done(0), -ERANGE);
     put("ab");
@@ -745,7 +704,6 @@ static void join_waits_until_every_message_is_finished(void **state)
 
 static void a_message_that_comes_back_is_counted_once(void **state)
 {
-    (void)state;
     put("a");
     assert_int_equal(ask(3, 0, 1, 1), 0);
     fbr_queue_engine_gone(queue, 3);
@@ -757,7 +715,6 @@ static void a_message_that_comes_back_is_counted_once(void **state)
 
 static void join_does_not_wait_for_the_dead(void **state)
 {
-    (void)state;
     put("ab");
     assert_int_equal(ask(3, 0, 1, 1), 0);
     assert_int_equal(ask(3, 1, 0, 0), 0); /* it has taken a */
@@ -773,7 +730,6 @@ static void join_does_not_wait_for_the_dead(void **state)
 
 static void another_may_finish_what_one_took(void **state)
 {
-    (void)state;
     put("a");
     assert_int_equal(ask(3, 0, 1, 1), 0);
     assert_int_equal(ask(3, 1, 0, 1), 0);
@@ -803,7 +759,6 @@ static void deal_to_two(void)
 
 static void messages_are_dealt_in_turn_whoever_is_hungry(void **state)
 {
-    (void)state;
     deal_to_two();
     assert_int_equal(ask(3, 2, 1, 9), 0);
     put("abcd");
@@ -818,7 +773,6 @@ static void messages_are_dealt_in_turn_whoever_is_hungry(void **state)
 
 static void a_share_goes_to_the_others_when_its_consumer_dies(void **state)
 {
-    (void)state;
     deal_to_two();
     put("abcd");
     assert_said("");
@@ -831,7 +785,6 @@ static void a_share_goes_to_the_others_when_its_consumer_dies(void **state)
 
 static void shares_stay_when_a_consumer_goes_that_has_taken_its_own(void **state)
 {
-    (void)state;
     deal_to_two();
     assert_int_equal(ask(5, 0, 1, 9), 0);
     put("abc");
@@ -850,7 +803,6 @@ static void shares_stay_when_a_consumer_goes_that_has_taken_its_own(void **state
 
 static void a_new_consumer_gets_a_share_of_what_waits(void **state)
 {
-    (void)state;
     fbr_queue_engine_deal(queue);
     put("abcd");
     assert_int_equal(ask(3, 0, 1, 9), 0);
@@ -863,7 +815,6 @@ static void a_new_consumer_gets_a_share_of_what_waits(void **state)
 
 static void the_owner_has_a_share_too(void **state)
 {
-    (void)state;
     fbr_queue_engine_deal(queue);
     assert_int_equal(get(), -EAGAIN);
     assert_int_equal(ask(3, 0, 2, 9), 0);
@@ -880,7 +831,6 @@ static void the_owner_has_a_share_too(void **state)
 
 static void the_owner_takes_the_last_share_and_ends_the_waits_of_others(void **state)
 {
-    (void)state;
     fbr_queue_engine_deal(queue);
     assert_int_equal(get(), -EAGAIN);
     assert_int_equal(ask(3, 0, 1, 9), 0);
@@ -894,7 +844,6 @@ static void the_owner_takes_the_last_share_and_ends_the_waits_of_others(void **s
 
 static void a_queue_may_begin_to_deal_at_any_time(void **state)
 {
-    (void)state;
     assert_int_equal(ask(3, 0, 1, 1), 0);
     put("abc");
     assert_said("3<1:a");
@@ -911,7 +860,6 @@ static void a_queue_may_begin_to_deal_at_any_time(void **state)
 
 static void who_watches_is_told_of_its_own_share(void **state)
 {
-    (void)state;
     deal_to_two();
     assert_int_equal(fbr_queue_engine_watch(queue, 4), 0);
     put("a");

@@ -49,7 +49,6 @@ static int pass_some(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(&o->queue), *report = connect_queue(&o->report);
     size_t n;
 
-    (void)len;
     for (uint64_t i = 0; i < o->count; i++) {
         int rc;
         uint64_t m = get_number(q, LONG_MS, &rc);
@@ -109,7 +108,6 @@ static void test_a_frozen_receiver_does_not_hold_up_the_owner(void **state)
     uint64_t began;
     size_t n;
 
-    (void)state;
     put_numbers(q, COUNT(seen));
     frozen = freeze_one(q);
     must(fiber_queue_size(q, &n)); /* waits for it, as a get does */
@@ -129,7 +127,6 @@ static void test_a_frozen_receiver_does_not_hold_up_another_one(void **state)
     struct fiber_process *frozen, *other;
     uint8_t seen[8000] = {0};
 
-    (void)state;
     put_numbers(q, COUNT(seen));
     frozen = freeze_one(q);
     o.count = PASSED;
@@ -148,7 +145,6 @@ static void test_a_frozen_receiver_does_not_fill_a_bounded_queue(void **state)
     struct fiber_process *frozen, *other, *producer;
     uint8_t seen[2000] = {0};
 
-    (void)state;
     o.count = COUNT(seen);
     producer = start(produce, &o, sizeof(o));
     frozen = freeze_one(q);
@@ -170,7 +166,6 @@ static void test_a_message_for_a_receiver_that_freezes_in_get_waits_for_it_alone
     uint64_t a, b;
     int rc;
 
-    (void)state;
     first.count = 2;
     p[0] = start(pass_some, &first, sizeof(first));
     must(put_number(q, 0));
@@ -208,7 +203,6 @@ static int own_and_get(const void *arg, size_t len)
     uint8_t seen[3000] = {0};
     int rc;
 
-    (void)len;
     beat_fast();
     report = connect_queue(&o->report);
     q = open_queue(0, &a[0]);
@@ -267,7 +261,6 @@ static int stop_and_get(const void *arg, size_t len)
     size_t n;
     int rc;
 
-    (void)len;
     beat_fast();
     q = connect_queue(&o->queue);
     for (uint64_t i = 0; i < TAKEN; i++)
@@ -311,13 +304,11 @@ static void run_given_up(bool asleep)
 
 static void test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out(void **state)
 {
-    (void)state;
     run_given_up(false);
 }
 
 static void test_a_receiver_that_was_given_up_while_its_machine_slept_finds_out(void **state)
 {
-    (void)state;
     run_given_up(true);
 }
 
@@ -332,7 +323,6 @@ static int own_and_sum(const void *arg, size_t len)
     uint64_t sum = 0;
     int rc = 0;
 
-    (void)len;
     q = open_queue(0, &a);
     CHECK(fiber_queue_put(report, &a, sizeof(a), -1) == 0);
     for (uint64_t i = 0; i < o->count && rc == 0; i++)
@@ -349,7 +339,6 @@ static int put_when_told(const void *arg, size_t len)
     struct fiber_address a;
     struct fiber_bytes b;
 
-    (void)len;
     CHECK(fiber_config_set("linger", "1h") == 0);
     go = open_queue(0, &a);
     CHECK(fiber_queue_put(report, &a, sizeof(a), -1) == 0);
@@ -378,7 +367,6 @@ static void test_what_was_put_before_the_end_waits_for_a_stopped_owner(void **st
     struct fiber_process *owner, *putters[2];
     struct fiber_address a[2];
 
-    (void)state;
     o.count = 2000;
     owner = start(own_and_sum, &o, sizeof(o));
     get_address(report, &o.queue);

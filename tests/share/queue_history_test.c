@@ -139,7 +139,6 @@ static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data
 {
     struct message m = {DELIVER, seq, 0, 0, 0};
 
-    (void)user;
     assert_int_equal(len, sizeof(m.id));
     memcpy(&m.id, data, len);
     h.items[m.id].assigned++;
@@ -148,7 +147,6 @@ static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data
 
 static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
 {
-    (void)user;
     assert_int_equal(h.items[call].fate, PARKED);
     assert_true(h.items[call].producer_peer == peer);
     h.items[call].fate = code ? WITHDRAWN : ACCEPTED;
@@ -156,20 +154,17 @@ static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
 
 static void on_recall(void *user, uint64_t peer)
 {
-    (void)user;
     h.recalls++;
     channel_push(&client_of(peer)->in, (struct message){RECALL, 0, 0, 0, 0});
 }
 
 static void on_eof(void *user, uint64_t peer)
 {
-    (void)user;
     channel_push(&client_of(peer)->in, (struct message){END, 0, 0, 0, 0});
 }
 
 static void on_wake_local(void *user, bool all)
 {
-    (void)user;
     if (all)
         h.local_wakes = h.local_waits;
     else if (h.local_wakes < h.local_waits)
@@ -178,8 +173,6 @@ static void on_wake_local(void *user, bool all)
 
 static void on_drop(void *user, void *data, size_t len)
 {
-    (void)user;
-    (void)len;
     h.blobs--;
     free(data);
 }
@@ -612,25 +605,21 @@ static void run(bool wild, size_t bound)
 
 static void without_accidents_every_consumer_sees_every_producer_in_order(void **state)
 {
-    (void)state;
     run(false, 0);
 }
 
 static void a_bound_changes_nothing_but_the_pace(void **state)
 {
-    (void)state;
     run(false, 7);
 }
 
 static void accidents_lose_nothing_and_repeat_nothing(void **state)
 {
-    (void)state;
     run(true, 0);
 }
 
 static void accidents_do_not_break_the_bound(void **state)
 {
-    (void)state;
     run(true, 4);
 }
 

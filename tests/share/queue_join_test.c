@@ -14,7 +14,6 @@ static int work(const void *arg, size_t len)
     struct fiber_bytes b;
     int rc;
 
-    (void)len;
     CHECK(fiber_queue_open(&never, 0) == 0);
     for (uint64_t i = 0; i < o->count; i++) {
         CHECK(get_number(q, LONG_MS, &rc) != UINT64_MAX);
@@ -31,7 +30,6 @@ static void test_join_waits_for_what_all_processes_finish(void **state)
     struct order o = order_for(q, report);
     struct fiber_process *c[CHILDREN];
 
-    (void)state;
     must(fiber_queue_join(q, 0)); /* nothing was put */
     for (uint64_t i = 0; i < 100 * CHILDREN; i++)
         must(put_number(q, i));
@@ -62,7 +60,6 @@ static int put_and_join(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(&o->queue), *report = connect_queue(&o->report);
     pthread_t thread;
 
-    (void)len;
     CHECK(fiber_queue_join(q, 0) == 0 && fiber_queue_done(q) == -ERANGE);
     for (uint64_t i = 0; i < o->count; i++)
         CHECK(put_number(q, i) == 0);
@@ -83,7 +80,6 @@ static void test_join_in_another_process_than_the_owner(void **state)
     struct fiber_process *c;
     int rc;
 
-    (void)state;
     o.count = 4;
     c = start(put_and_join, &o, sizeof(o));
     expect_number(report, 1);
@@ -105,7 +101,6 @@ static void test_join_tells_of_a_receiver_that_died_before_done(void **state)
     struct fiber_process *c;
     int rc;
 
-    (void)state;
     o.count = 2;
     for (uint64_t i = 0; i < 3; i++)
         must(put_number(q, i));
@@ -129,7 +124,6 @@ static int join_until_dead(const void *arg, size_t len)
     const struct order *o = arg;
     struct fiber_queue *q = connect_queue(&o->queue), *report = connect_queue(&o->report);
 
-    (void)len;
     CHECK(fiber_queue_join(q, 0) == -ETIMEDOUT);
     CHECK(put_number(report, 7) == 0);
     CHECK(fiber_queue_join(q, LONG_MS) == -EOWNERDEAD);
@@ -142,7 +136,6 @@ static void test_a_join_elsewhere_hears_of_the_death(void **state)
     struct order o = order_for(q, report);
     struct fiber_process *taker, *joiner;
 
-    (void)state;
     o.count = 1;
     must(put_number(q, 0));
     taker = start(take_some, &o, sizeof(o));
@@ -160,7 +153,6 @@ static int join_a_queue_that_ends(const void *arg, size_t len)
     const struct order *o = arg;
     struct fiber_queue *q = connect_queue(&o->queue), *report = connect_queue(&o->report);
 
-    (void)len;
     CHECK(fiber_queue_join(q, 0) == -ETIMEDOUT);
     CHECK(put_number(report, 7) == 0);
     CHECK(fiber_queue_join(q, LONG_MS) == -EPIPE);
@@ -175,7 +167,6 @@ static void test_the_end_of_the_owner_ends_a_join(void **state)
     struct order o = order_for(q, report);
     struct fiber_process *joiner;
 
-    (void)state;
     must(put_number(q, 0));
     joiner = start(join_a_queue_that_ends, &o, sizeof(o));
     expect_number(report, 7);
@@ -193,7 +184,6 @@ static int count_share(const void *arg, size_t len)
     uint64_t n = 0;
     int rc;
 
-    (void)len;
     CHECK(get_number(q, 0, &rc) == UINT64_MAX && rc == -ETIMEDOUT); /* from now on a receiver */
     CHECK(put_number(report, 0) == 0);
     while (get_number(q, LONG_MS, &rc) != UINT64_MAX)
@@ -209,7 +199,6 @@ static void test_a_queue_that_deals_gives_equal_shares(void **state)
     struct order o = order_for(q, report);
     struct fiber_process *c[CHILDREN];
 
-    (void)state;
     must(fiber_queue_deal(q));
     for (int i = 0; i < CHILDREN; i++)
         c[i] = start(count_share, &o, sizeof(o));
@@ -233,7 +222,6 @@ static int wait_for_share(const void *arg, size_t len)
     struct fiber_bytes b;
     int rc;
 
-    (void)len;
     CHECK(fiber_queue_open(&never, 0) == 0);
     CHECK(get_number(q, 0, &rc) == UINT64_MAX && rc == -ETIMEDOUT);
     CHECK(put_number(report, 0) == 0 && fiber_queue_flush(report, -1) == 0);
@@ -248,7 +236,6 @@ static void test_the_share_of_a_dead_receiver_is_lost_to_nobody(void **state)
     struct fiber_process *c;
     int rc;
 
-    (void)state;
     must(fiber_queue_deal(q));
     assert_int_equal(get_number(q, 0, &rc), UINT64_MAX);
     c = start(wait_for_share, &o, sizeof(o));
@@ -281,7 +268,6 @@ static void test_any_process_may_have_a_queue_deal(void **state)
     struct fiber_process *c;
     int rc;
 
-    (void)state;
     c = start(deal_and_share, &o, sizeof(o));
     expect_number(report, 0);
     assert_int_equal(get_number(q, 0, &rc), UINT64_MAX);

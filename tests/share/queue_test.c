@@ -34,7 +34,6 @@ static int take_up_to(uint64_t most, const struct order *o)
 /* Until the queue is shut. */
 static int consume(const void *arg, size_t len)
 {
-    (void)len;
     return take_up_to(UINT64_MAX, arg);
 }
 
@@ -45,7 +44,6 @@ static int leave_some(const void *arg, size_t len)
 {
     const struct order *o = arg;
 
-    (void)len;
     return take_up_to(o->count - OWNERS, o);
 }
 
@@ -109,26 +107,22 @@ static void run_history(uint64_t producers, uint64_t count, int consumers, int t
 
 static void test_everything_arrives_once_and_in_each_senders_order(void **state)
 {
-    (void)state;
     run_history(3, 12000 / SLOWNESS, 3, -1, 0);
 }
 
 static void test_one_consumer_gets_everything_in_order(void **state)
 {
-    (void)state;
     run_history(2, 20000 / SLOWNESS, 1, -1, 0);
 }
 
 static void test_gets_that_give_up_lose_nothing(void **state)
 {
-    (void)state;
     run_history(2, 5000 / SLOWNESS, 3, 0, 0);
     run_history(2, 5000 / SLOWNESS, 2, 1, 0);
 }
 
 static void test_bounded_queues_lose_nothing(void **state)
 {
-    (void)state;
     run_history(3, 1000 / SLOWNESS, 2, -1, 4);
 }
 
@@ -141,7 +135,6 @@ static void test_the_owner_consumes_beside_others(void **state)
     uint64_t mine = 0;
     int rc;
 
-    (void)state;
     assert_non_null(seen);
     o.count = 40000;
     o.timeout_ms = -1;
@@ -176,7 +169,6 @@ static int put_sizes(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(&o->queue);
     char *data = malloc(100 << 20);
 
-    (void)len;
     CHECK(data);
     for (size_t i = 0; i < 100 << 20; i++)
         data[i] = (char)(i * 7 + i / 4096);
@@ -193,7 +185,6 @@ static int pass_on(const void *arg, size_t len)
     const struct order *o = arg;
     struct fiber_queue *q = connect_queue(&o->queue), *report = connect_queue(&o->report);
 
-    (void)len;
     for (uint64_t i = 0; i < o->count; i++) {
         struct fiber_bytes b;
 
@@ -214,7 +205,6 @@ static void test_messages_of_all_sizes_go_both_ways(void **state)
     struct order o = order_for(q, back);
     struct fiber_process *p, *e;
 
-    (void)state;
     o.count = COUNT(sizes);
     p = start(put_sizes, &o, sizeof(o));
     e = start(pass_on, &o, sizeof(o));
@@ -239,7 +229,6 @@ static void test_a_message_above_max_message_is_refused_and_the_rest_goes_on(voi
     struct fiber_queue *q = plain_queue(0);
     char *big = (char *)(uintptr_t)8; /* it is refused before it is looked at */
 
-    (void)state;
     assert_int_equal(fiber_queue_put(q, big, (size_t)5 << 30, 0), -EMSGSIZE);
     must(put_number(q, 1));
     expect_number(q, 1);
@@ -255,7 +244,6 @@ static int check_times(const void *arg, size_t len)
     struct fiber_bytes b;
     uint64_t t;
 
-    (void)len;
     CHECK(fiber_queue_get(empty, &b, 0) == -ETIMEDOUT);
     t = now_ms();
     CHECK(fiber_queue_get(empty, &b, 100) == -ETIMEDOUT);
@@ -279,7 +267,6 @@ static void test_timeouts_of_get_and_put(void **state)
     struct fiber_bytes b;
     uint64_t t = now_ms();
 
-    (void)state;
     assert_int_equal(fiber_queue_get(empty, &b, 0), -ETIMEDOUT);
     assert_int_equal(fiber_queue_get(empty, &b, 100), -ETIMEDOUT);
     assert_true(now_ms() - t >= 99);
@@ -303,7 +290,6 @@ static int put_hastily(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(&o->queue), *report = connect_queue(&o->report);
     uint64_t random = o->seed, n = 0, *accepted = malloc(sizeof(*accepted) * o->count);
 
-    (void)len;
     CHECK(accepted);
     for (uint64_t i = 0; i < o->count; i++) {
         uint64_t m = o->id << 32 | i;
@@ -328,7 +314,6 @@ static void test_a_put_with_a_timeout_is_accepted_or_withdrawn(void **state)
     struct fiber_bytes b;
     uint64_t puts = 0;
 
-    (void)state;
     o.count = 1000;
     for (o.id = 0; o.id < 3; o.id++) {
         o.seed = 0x9e3779b97f4a7c15u + o.id;

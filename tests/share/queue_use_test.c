@@ -36,7 +36,6 @@ static void test_a_thousand_queues(void **state)
     struct fiber_queue *q[MANY];
     int fds = count_fds();
 
-    (void)state;
     assert_non_null(a);
     for (int i = 0; i < MANY; i++)
         q[i] = open_queue(0, &a[i]);
@@ -63,7 +62,6 @@ static int answer_grandparent(const void *arg, size_t len)
     const struct order *o = arg;
     struct fiber_queue *q = connect_queue(&o->queue);
 
-    (void)len;
     CHECK(put_number(q, o->id) == 0);
     return 0;
 }
@@ -75,7 +73,6 @@ static int have_children(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(&o.queue);
     int code;
 
-    (void)len;
     for (int i = 0; i < 3; i++) {
         o.id = 10 + (uint64_t)i;
         CHECK(fiber_process_start(&p[i], answer_grandparent, &o, sizeof(o), NULL) == 0);
@@ -95,7 +92,6 @@ static void test_grandchildren_use_an_address(void **state)
     uint64_t sum = 0;
     int rc;
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         sum += get_number(q, LONG_MS, &rc);
     assert_int_equal(sum, 34);
@@ -110,7 +106,6 @@ static int follow(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(&o->queue), *there;
     struct fiber_bytes b;
 
-    (void)len;
     CHECK(fiber_queue_get(q, &b, LONG_MS) == 0 && b.len == sizeof(struct fiber_address));
     there = connect_queue(b.data);
     fiber_bytes_free(&b);
@@ -127,7 +122,6 @@ static void test_an_address_travels_in_a_message(void **state)
     struct fiber_process *p;
     struct fiber_address a;
 
-    (void)state;
     o.id = 77;
     p = start(follow, &o, sizeof(o));
     there = open_queue(0, &a);
@@ -144,7 +138,6 @@ static int own_handles(const void *arg, size_t len)
     struct fiber_queue *q[3];
     int rc;
 
-    (void)len;
     for (int i = 0; i < 3; i++)
         q[i] = connect_queue(&o->queue);
     for (uint64_t i = 0; i < 3; i++)
@@ -167,7 +160,6 @@ static void test_several_handles_in_one_process(void **state)
     struct fiber_queue *q = plain_queue(0);
     struct order o = order_for(q, NULL);
 
-    (void)state;
     join(start(own_handles, &o, sizeof(o)));
     own_handles(&o, sizeof(o));
     fiber_queue_close(q);
@@ -180,7 +172,6 @@ static void test_a_second_handle_of_the_owner_outlives_the_first(void **state)
     struct fiber_bytes b;
     size_t n;
 
-    (void)state;
     must(fiber_queue_connect(&second, &a));
     must(put_number(second, 4));
     expect_number(q, 4);
@@ -229,7 +220,6 @@ static int use_threads(const void *arg, size_t len)
     pthread_t t[8];
     uint64_t sum = 0;
 
-    (void)len;
     for (int i = 0; i < 8; i++) {
         w[i] = (struct thread_work){q, (uint64_t)i, o->count, 0};
         CHECK(pthread_create(&t[i], NULL, i % 2 ? get_in_thread : put_in_thread, &w[i]) == 0);
@@ -259,13 +249,11 @@ static void run_threads(size_t bound, uint64_t count)
 
 static void test_eight_threads_on_one_handle(void **state)
 {
-    (void)state;
     run_threads(0, 2000 / SLOWNESS);
 }
 
 static void test_eight_threads_on_one_handle_of_a_bounded_queue(void **state)
 {
-    (void)state;
     run_threads(2, 250 / SLOWNESS);
 }
 
@@ -291,7 +279,6 @@ static int come_and_go_twice(const void *arg, size_t len)
     struct order o = *(const struct order *)arg;
     pthread_t t[2];
 
-    (void)len;
     for (int i = 0; i < 2; i++)
         CHECK(pthread_create(&t[i], NULL, come_and_go, &o) == 0);
     for (int i = 0; i < 2; i++)
@@ -305,7 +292,6 @@ static void test_handles_come_and_go_in_two_threads(void **state)
     struct order o = order_for(q, NULL);
     size_t n;
 
-    (void)state;
     join(start(come_and_go_twice, &o, sizeof(o)));
     must(fiber_queue_size(q, &n));
     assert_int_equal(n, 200 - 2 * 34);
@@ -318,7 +304,6 @@ static void test_a_forked_child_is_told(void **state)
     int status;
     pid_t pid = fork();
 
-    (void)state;
     if (pid == 0) {
         struct fiber_queue *other;
         struct fiber_bytes b;

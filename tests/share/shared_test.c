@@ -57,7 +57,6 @@ static int fill(void *data, size_t len, void *user)
 {
     uint32_t *w = data;
 
-    (void)user;
     for (size_t i = 0; i < len / sizeof(*w); i++) {
         if (w[i])
             return -EBADMSG; /* it was not zeroed */
@@ -112,14 +111,12 @@ static int hang_in_builder(const void *arg, size_t len)
     struct order o = *(const struct order *)arg;
     struct fiber_shared *s;
 
-    (void)len;
     fiber_shared_open(&s, o.name, LEN, build_half_and_wait, o.gate);
     return 1;
 }
 
 static void on_fault(int sig)
 {
-    (void)sig;
     _exit(7);
 }
 
@@ -128,7 +125,6 @@ static int write_to_it(const void *arg, size_t len)
 {
     struct fiber_shared *s;
 
-    (void)len;
     signal(SIGSEGV, on_fault);
     signal(SIGBUS, on_fault);
     if (fiber_shared_open(&s, ((const struct order *)arg)->name, LEN, fill, NULL) < 0)
@@ -143,7 +139,6 @@ static void test_the_first_builds_it(void **state)
 {
     struct fiber_shared *first, *second;
 
-    (void)state;
     assert_int_equal(fiber_shared_open(&first, "first", LEN, fill, NULL), 0);
     assert_int_equal(fiber_shared_open(&second, "first", LEN, fill, NULL), 0);
     assert_int_equal(fiber_shared_built(first), 1);
@@ -167,7 +162,6 @@ static void test_eight_processes_build_it_once(void **state)
     char built[8];
     int sum = 0;
 
-    (void)state;
     gate_open(&g);
     o = order_of("eight", &g);
     for (int i = 0; i < 8; i++) {
@@ -200,7 +194,6 @@ static void test_eight_threads_build_it_once(void **state)
     int built = 0;
     void *rc;
 
-    (void)state;
     for (int i = 0; i < 8; i++)
         assert_int_equal(pthread_create(&t[i], NULL, open_in_thread, &built), 0);
     for (int i = 0; i < 8; i++) {
@@ -218,7 +211,6 @@ static void test_when_its_builder_dies_another_builds(void **state)
     char built[3];
     pid_t pid;
 
-    (void)state;
     gate_open(&g);
     gate_open(&told);
     o = order_of("dying", &g);
@@ -243,7 +235,6 @@ static void test_it_cannot_be_written(void **state)
 {
     struct order o = order_of("readonly", NULL);
 
-    (void)state;
     assert_int_equal(finish(begin(write_to_it, &o, sizeof(o), NULL)), 7); /* who builds */
     assert_int_equal(finish(begin(write_to_it, &o, sizeof(o), NULL)), 7); /* who maps */
 }
@@ -252,7 +243,6 @@ static void test_another_length_is_an_error(void **state)
 {
     struct fiber_shared *s, *other = (void *)1;
 
-    (void)state;
     assert_int_equal(fiber_shared_open(&s, "length", 1000, fill, NULL), 0);
     assert_int_equal(fiber_shared_open(&other, "length", 1001, fill, NULL), -EEXIST);
     assert_null(other);
@@ -272,7 +262,6 @@ static void test_a_builder_that_fails_leaves_nothing(void **state)
     struct fiber_shared *s;
     int count = 0;
 
-    (void)state;
     assert_int_equal(fiber_shared_open(&s, "failing", LEN, count_and_fail, &count), -EILSEQ);
     assert_true(has(fiber_last_error(), "failing", NULL));
     assert_int_equal(fiber_shared_open(&s, "failing", LEN, count_and_fail, &count), -EILSEQ);
@@ -316,7 +305,6 @@ static void test_a_name_leaves_no_file(void **state)
     size_t before;
     int count = 0;
 
-    (void)state;
     assert_int_equal(fiber_shared_open(&s, "first", LEN, fill, NULL), 0);
     fiber_shared_close(s);
     before = count_files();
@@ -338,7 +326,6 @@ static int ask_again(void *data, size_t len, void *user)
     struct fiber_shared *s, *inner;
     int rc = fiber_shared_open(&s, "inner", LEN, fill, NULL);
 
-    (void)data;
     if (rc == 0) {
         fiber_shared_close(s);
         rc = fiber_shared_open(&inner, user, len, fill, NULL);
@@ -351,7 +338,6 @@ static void test_a_builder_may_ask_for_others_but_not_for_its_own(void **state)
     struct fiber_shared *s;
     char name[] = "outer";
 
-    (void)state;
     assert_int_equal(fiber_shared_open(&s, name, LEN, ask_again, name), -EDEADLK);
 }
 
@@ -361,7 +347,6 @@ static void test_names_and_lengths_are_checked(void **state)
     struct fiber_shared *s;
     char name[202];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_int_equal(fiber_shared_open(&s, bad[i], LEN, fill, NULL), -EINVAL);
     memset(name, 'n', sizeof(name));
@@ -385,7 +370,6 @@ static void test_what_is_there_is_opened_without_a_builder(void **state)
 {
     struct fiber_shared *s, *same;
 
-    (void)state;
     assert_int_equal(fiber_shared_open(&s, "there", 0, NULL, NULL), -ENOENT);
     assert_non_null(strstr(fiber_last_error(), "'there'"));
     assert_int_equal(fiber_shared_open(&s, "there", LEN, fill, NULL), 0);
@@ -418,7 +402,6 @@ static int add_and_die(const void *arg, size_t len)
     struct fiber_shared *s;
     _Atomic uint64_t *sum;
 
-    (void)len;
     if (fiber_shared_open_writable(&s, ((const struct order *)arg)->name, 64, FIBER_SHARED_CREATE) <
         0)
         return 2;
@@ -437,7 +420,6 @@ static void test_what_others_write_is_seen_also_when_they_die(void **state)
     struct fiber_shared *s;
     uint64_t *sum;
 
-    (void)state;
     for (int i = 0; i < ADDERS; i++)
         p[i] = begin(add_and_die, &o, sizeof(o), NULL);
     for (int i = 0; i < ADDERS; i++)
@@ -457,7 +439,6 @@ static void test_writable_segments_are_made_found_and_deleted(void **state)
     struct fiber_shared *s, *other;
     char *at;
 
-    (void)state;
     assert_int_equal(fiber_shared_open_writable(&s, "w", 0, 0), -ENOENT);
     assert_int_equal(fiber_shared_open_writable(&s, "w", 8, FIBER_SHARED_EXCLUSIVE), 0);
     assert_int_equal(fiber_shared_built(s), 1);
@@ -492,7 +473,6 @@ static void test_no_room_is_an_error(void **state)
     struct statvfs shm, run;
     size_t large;
 
-    (void)state;
     if (statvfs("/dev/shm", &shm) < 0 || !shm.f_blocks) {
         print_message("/dev/shm has no bound here\n");
         skip();
@@ -512,7 +492,6 @@ static void test_the_limit_of_files_is_an_error_and_no_signal(void **state)
     struct rlimit before, low;
     sigset_t pending;
 
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     low = before;
     low.rlim_cur = LEN - 1;
@@ -532,7 +511,6 @@ static int build_in_rank(int rank, int size, const void *arg, size_t len)
     struct fiber_shared *s, *w;
     int64_t built;
 
-    (void)len;
     if (fiber_shared_open(&s, "ranks", LEN, fill, NULL) < 0 || !is_filled(s))
         return 2;
     built = fiber_shared_built(s);
@@ -554,7 +532,6 @@ static void test_ranks_share_it_with_their_launcher(void **state)
     struct fiber_shared *s;
     const int *counts;
 
-    (void)state;
     assert_int_equal(fiber_shared_open_writable(&s, name, 3 * sizeof(int), FIBER_SHARED_CREATE), 0);
     assert_int_equal(fiber_ring_run(3, build_in_rank, name, sizeof(name), &o), 0);
     counts = fiber_shared_memory(s);
@@ -581,7 +558,6 @@ static void test_it_is_gone_with_the_run(void **state)
 {
     struct ran r = run_self("leave", NULL, NULL);
 
-    (void)state;
     assert_int_equal(r.code, 0);
     assert_true(r.out_len > 6);
     assert_int_equal(dir_count("/dev/shm", r.out), 0);

@@ -48,13 +48,11 @@ static int open_limited(size_t memory_max)
 
 static int open_store(void **state)
 {
-    (void)state;
     return open_limited(0);
 }
 
 static int close_store(void **state)
 {
-    (void)state;
     fbr_store_engine_close(store);
     return 0;
 }
@@ -149,7 +147,6 @@ static uint32_t answered_u32(uint64_t call)
 
 static void a_key_has_the_value_that_was_set_last(void **state)
 {
-    (void)state;
     assert_int_equal(plain(1, 1, FBR_STORE_GET, "k"), -ENOENT);
     assert_int_equal(value(1, 2, FBR_STORE_SET, "k", "one"), 0);
     assert_int_equal(value(2, 3, FBR_STORE_SET, "k", "three"), 0);
@@ -167,7 +164,6 @@ static void a_key_has_the_value_that_was_set_last(void **state)
 
 static void a_get_waits_until_the_key_is_set(void **state)
 {
-    (void)state;
     assert_int_equal(waiting(1, 1, FBR_STORE_GET, "k"), NONE);
     assert_int_equal(waiting(2, 2, FBR_STORE_GET, "k"), NONE);
     assert_int_equal(waiting(3, 3, FBR_STORE_GET, "k"), NONE);
@@ -186,7 +182,6 @@ static void a_get_waits_until_the_key_is_set(void **state)
 
 static void swap_compares_and_tells_what_it_found(void **state)
 {
-    (void)state;
     assert_int_equal(swap(1, 1, "k", "x", "a"), -ESTALE);
     assert_bytes(1, "\0", 1);
     assert_int_equal(swap(1, 2, "k", NULL, ""), 0);
@@ -204,7 +199,6 @@ static void keys_are_sorted_and_begin_with_the_prefix(void **state)
 {
     static const char *const names[] = {"b", "ab", "a", "", "abc", "B", "\xc3\xa4"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         assert_int_equal(value(1, i + 1, FBR_STORE_SET, names[i], "v"), 0);
     assert_int_equal(plain(1, 20, FBR_STORE_KEYS, ""), 0);
@@ -217,7 +211,6 @@ static void keys_are_sorted_and_begin_with_the_prefix(void **state)
 
 static void counters_add_and_refuse_to_overflow(void **state)
 {
-    (void)state;
     assert_int_equal(number(1, 1, FBR_STORE_ADD, "c", 5, false), 0);
     assert_int_equal(number(2, 2, FBR_STORE_ADD, "c", -7, false), 0);
     assert_true((int64_t)answered_u64(2) == -2);
@@ -235,7 +228,6 @@ static void lists_are_queues_with_an_index(void **state)
 {
     char name[2] = "a";
 
-    (void)state;
     assert_int_equal(plain(1, 1, FBR_STORE_POP, "l"), -ETIMEDOUT);
     for (int i = 0; i < 26; i++, name[0]++)
         assert_int_equal(value(1, 2 + i, FBR_STORE_PUSH, "l", name), 0);
@@ -260,7 +252,6 @@ static void lists_are_queues_with_an_index(void **state)
 
 static void a_push_goes_to_the_pop_that_waits_longest(void **state)
 {
-    (void)state;
     assert_int_equal(waiting(1, 1, FBR_STORE_POP, "l"), NONE);
     assert_int_equal(waiting(2, 2, FBR_STORE_POP, "l"), NONE);
     assert_int_equal(waiting(3, 3, FBR_STORE_POP, "l"), NONE);
@@ -278,7 +269,6 @@ static void a_push_goes_to_the_pop_that_waits_longest(void **state)
 
 static void each_kind_has_its_own_names(void **state)
 {
-    (void)state;
     assert_int_equal(value(1, 1, FBR_STORE_SET, "n", "v"), 0);
     assert_int_equal(value(1, 2, FBR_STORE_PUSH, "n", "p"), 0);
     assert_int_equal(number(1, 3, FBR_STORE_ADD, "n", 1, false), 0);
@@ -296,7 +286,6 @@ static void a_delete_takes_all_that_has_the_name(void **state)
 {
     size_t before = fbr_store_engine_memory(store);
 
-    (void)state;
     assert_int_equal(value(1, 1, FBR_STORE_SET, "n", "v"), 0);
     assert_int_equal(value(1, 2, FBR_STORE_PUSH, "n", "p"), 0);
     assert_int_equal(value(1, 3, FBR_STORE_PUSH, "n", "q"), 0);
@@ -317,7 +306,6 @@ static void a_delete_takes_all_that_has_the_name(void **state)
 
 static void a_delete_disturbs_nobody_who_waits(void **state)
 {
-    (void)state;
     assert_int_equal(waiting(1, 1, FBR_STORE_GET, "n"), NONE);
     assert_int_equal(waiting(1, 2, FBR_STORE_POP, "n"), NONE);
     assert_int_equal(waiting(1, 3, FBR_STORE_EVENT_WAIT, "n"), NONE);
@@ -346,7 +334,6 @@ static int lock_as(uint64_t peer, uint64_t call, const char *who, bool wait)
 
 static void who_holds_a_lock_is_told_to_those_who_do_not_get_it(void **state)
 {
-    (void)state;
     assert_int_equal(lock_as(1, 1, "one", false), 0);
     assert_int_equal(lock_as(2, 2, "two", true), NONE);
     assert_int_equal(lock_as(3, 3, "three", false), -ETIMEDOUT);
@@ -360,7 +347,6 @@ static void who_holds_a_lock_is_told_to_those_who_do_not_get_it(void **state)
 
 static void a_lock_goes_from_one_to_the_next(void **state)
 {
-    (void)state;
     assert_int_equal(waiting(1, 1, FBR_STORE_LOCK, "m"), 0);
     assert_int_equal(plain(1, 2, FBR_STORE_LOCK, "m"),
                      -ETIMEDOUT); /* another thread of the same process */
@@ -383,7 +369,6 @@ static void a_lock_goes_from_one_to_the_next(void **state)
 
 static void the_next_holder_after_a_death_is_told_once(void **state)
 {
-    (void)state;
     assert_int_equal(plain(1, 1, FBR_STORE_LOCK, "m"), 0);
     assert_int_equal(waiting(1, 2, FBR_STORE_LOCK, "m"), NONE);
     assert_int_equal(waiting(2, 3, FBR_STORE_LOCK, "m"), NONE);
@@ -398,7 +383,6 @@ static void the_next_holder_after_a_death_is_told_once(void **state)
 
 static void a_death_is_told_also_when_nobody_waited(void **state)
 {
-    (void)state;
     assert_int_equal(plain(1, 1, FBR_STORE_LOCK, "m"), 0);
     assert_int_equal(plain(1, 2, FBR_STORE_LOCK, "other"), 0);
     fbr_store_peer_gone(store, 1);
@@ -414,7 +398,6 @@ static void a_death_is_told_also_when_nobody_waited(void **state)
 
 static void a_lock_that_was_given_up_goes_to_others(void **state)
 {
-    (void)state;
     assert_int_equal(plain(1, 1, FBR_STORE_LOCK, "m"), 0);
     assert_int_equal(waiting(2, 2, FBR_STORE_LOCK, "m"), NONE);
     assert_int_equal(waiting(3, 3, FBR_STORE_LOCK, "m"), NONE);
@@ -427,7 +410,6 @@ static void a_lock_that_was_given_up_goes_to_others(void **state)
 
 static void a_semaphore_has_so_many_units(void **state)
 {
-    (void)state;
     assert_int_equal(number(1, 1, FBR_STORE_ACQUIRE, "s", 0, true), -EINVAL);
     assert_int_equal(number(1, 2, FBR_STORE_ACQUIRE, "s", 2, true), 0);
     assert_int_equal(number(1, 3, FBR_STORE_ACQUIRE, "s", 9, true), 0); /* initial counts once */
@@ -450,7 +432,6 @@ static void a_semaphore_has_so_many_units(void **state)
 
 static void the_units_of_a_dead_peer_are_given_back(void **state)
 {
-    (void)state;
     for (int i = 1; i <= 3; i++)
         assert_int_equal(number(1, i, FBR_STORE_ACQUIRE, "s", 3, false), 0);
     assert_int_equal(number(1, 4, FBR_STORE_ACQUIRE, "s", 3, true), NONE);
@@ -469,7 +450,6 @@ static void the_units_of_a_dead_peer_are_given_back(void **state)
 
 static void an_event_wakes_all_and_stays_set(void **state)
 {
-    (void)state;
     assert_int_equal(plain(1, 1, FBR_STORE_EVENT_WAIT, "e"), -ETIMEDOUT);
     assert_int_equal(waiting(1, 2, FBR_STORE_EVENT_WAIT, "e"), NONE);
     assert_int_equal(waiting(2, 3, FBR_STORE_EVENT_WAIT, "e"), NONE);
@@ -488,7 +468,6 @@ static void an_event_wakes_all_and_stays_set(void **state)
 
 static void a_barrier_opens_for_the_last_to_come(void **state)
 {
-    (void)state;
     for (int round = 0; round < 2; round++) {
         uint64_t call = 1 + 10 * (uint64_t)round;
 
@@ -507,7 +486,6 @@ static void a_barrier_opens_for_the_last_to_come(void **state)
 
 static void a_barrier_breaks_when_a_caller_gives_up_or_dies(void **state)
 {
-    (void)state;
     assert_int_equal(number(1, 1, FBR_STORE_BARRIER, "b", 4, true), NONE);
     assert_int_equal(number(2, 2, FBR_STORE_BARRIER, "b", 4, true), NONE);
     assert_int_equal(number(3, 3, FBR_STORE_BARRIER, "b", 4, true), NONE);
@@ -548,7 +526,6 @@ static void a_malformed_request_changes_nothing(void **state)
     struct fbr_store_ask ask = fbr_store_ask(FBR_STORE_SET, "key");
     struct fbr_buf b;
 
-    (void)state;
     ask.value = "value";
     ask.value_len = 5;
     fbr_buf_init(&b);
@@ -575,7 +552,6 @@ static void names_have_at_most_255_bytes(void **state)
     struct fbr_store_ask ask;
     struct fbr_buf b;
 
-    (void)state;
     memset(name, 'n', sizeof(name));
     name[255] = '\0';
     assert_int_equal(value(1, 1, FBR_STORE_SET, name, "v"), 0);
@@ -597,7 +573,6 @@ static void requests_read_back_as_they_were_written(void **state)
     struct fbr_buf b;
     struct fbr_cur c;
 
-    (void)state;
     fbr_buf_init(&b);
     for (int op = FBR_STORE_SET; op < FBR_STORE_OPS; op++) {
         ask = fbr_store_ask((enum fbr_store_op)op, "name");
@@ -626,7 +601,6 @@ static void a_full_store_refuses_and_changes_nothing(void **state)
     uint64_t call = 1;
     size_t full;
 
-    (void)state;
     fbr_store_engine_close(store);
     assert_int_equal(open_limited(4096), 0);
     memset(text, 'v', sizeof(text));
@@ -682,7 +656,6 @@ static void whatever_the_limit_nothing_is_left_behind(void **state)
 {
     size_t refused = 0;
 
-    (void)state;
     for (size_t limit = 1; limit < 8192; limit += 16) {
         fbr_store_engine_close(store);
         assert_int_equal(open_limited(limit), 0);

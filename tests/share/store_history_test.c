@@ -83,7 +83,6 @@ static void on_history_reply(void *user, uint64_t peer, uint64_t call, int code,
     struct open_call *o = &h.calls[call % OPEN_CALLS];
     uint64_t n = 0;
 
-    (void)user;
     assert_true(o->open && o->call == call && o->peer == peer); /* once, and to a peer that lives */
     o->open = false;
     h.answered++;
@@ -214,7 +213,6 @@ static void a_long_history_keeps_every_promise(void **state)
 {
     const char *seed = getenv("FIBER_TEST_SEED");
 
-    (void)state;
     memset(&h, 0, sizeof(h));
     h.seed = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + 1;
     print_message("FIBER_TEST_SEED=%llu\n", (unsigned long long)h.seed);

@@ -8,7 +8,6 @@
 
 static void *try_lock(void *unused)
 {
-    (void)unused;
     return (void *)(intptr_t)fiber_store_lock(store, "mine", 20);
 }
 
@@ -17,7 +16,6 @@ static void test_another_thread_waits_for_the_lock_too(void **state)
     pthread_t t;
     void *rc;
 
-    (void)state;
     assert_int_equal(fiber_store_lock(store, "mine", -1), 0);
     assert_int_equal(pthread_create(&t, NULL, try_lock, NULL), 0);
     pthread_join(t, &rc);
@@ -28,7 +26,6 @@ static void test_another_thread_waits_for_the_lock_too(void **state)
 /* Adds one to a value that is read and written in two steps, under a lock. */
 static int add_under_lock(const void *arg, size_t len)
 {
-    (void)len;
     open_order(arg);
     for (int i = 0; i < ROUNDS; i++) {
         struct fiber_bytes b = {NULL, 0};
@@ -58,7 +55,6 @@ static void test_a_lock_excludes_four_processes(void **state)
     struct fiber_process *p[4];
     struct fiber_bytes b;
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         p[i] = begin(add_under_lock, &o, sizeof(o), NULL);
     for (int i = 0; i < 4; i++)
@@ -83,7 +79,6 @@ static void test_the_lock_of_a_dead_process_is_free_and_the_next_is_told(void **
     struct order o;
     struct gate g;
 
-    (void)state;
     gate_open(&g);
     o = order_with(&g);
     p = begin(lock_and_notify, &o, sizeof(o), NULL);
@@ -100,7 +95,6 @@ static int lock_then_wait_told(const void *arg, size_t len)
     const struct order *o = open_order(arg);
     int rc;
 
-    (void)len;
     if (notify_pid(o) < 0)
         return 1;
     rc = fiber_store_lock(store, "queue", -1);
@@ -115,7 +109,6 @@ static void test_one_who_waits_for_the_lock_is_told(void **state)
     pid_t pids[2];
     int codes[2];
 
-    (void)state;
     gate_open(&h);
     assert_int_equal(fiber_store_lock(store, "queue", -1), 0);
     o = order_with(&h);
@@ -132,7 +125,6 @@ static void test_one_who_waits_for_the_lock_is_told(void **state)
 
 static int unlock_foreign(const void *arg, size_t len)
 {
-    (void)len;
     open_order(arg);
     return fiber_store_unlock(store, "foreign") == -EPERM &&
                    fiber_store_lock(store, "foreign", 0) == -ETIMEDOUT
@@ -144,7 +136,6 @@ static void test_only_the_holder_unlocks(void **state)
 {
     struct order o = order_with(NULL);
 
-    (void)state;
     assert_int_equal(fiber_store_lock(store, "foreign", 0), 0);
     assert_int_equal(finish(begin(unlock_foreign, &o, sizeof(o), NULL)), 0);
     assert_int_equal(fiber_store_unlock(store, "foreign"), 0);
@@ -155,7 +146,6 @@ static int lock_and_close(const void *arg, size_t len)
     const struct order *o = open_order(arg);
     int rc;
 
-    (void)len;
     if (fiber_store_lock(store, "left", 0) < 0)
         return 1;
     fiber_store_close(store);
@@ -168,7 +158,6 @@ static void test_to_close_the_last_handle_lets_go_of_everything(void **state)
 {
     struct order o = order_with(NULL);
 
-    (void)state;
     assert_int_equal(finish(begin(lock_and_close, &o, sizeof(o), NULL)), 0);
 }
 
@@ -188,7 +177,6 @@ static void test_a_dead_process_gives_its_units_back(void **state)
     struct order o;
     struct gate g;
 
-    (void)state;
     gate_open(&g);
     o = order_with(&g);
     for (int i = 0; i < 2; i++)
@@ -210,7 +198,6 @@ static int wait_event(const void *arg, size_t len)
 {
     const struct order *o = open_order(arg);
 
-    (void)len;
     return notify_pid(o) < 0 || fiber_store_event_wait(store, "event", -1) < 0;
 }
 
@@ -221,7 +208,6 @@ static void test_an_event_wakes_all(void **state)
     struct order o;
     struct gate g;
 
-    (void)state;
     gate_open(&g);
     o = order_with(&g);
     assert_int_equal(fiber_store_event_wait(store, "event", 0), -ETIMEDOUT);
@@ -242,7 +228,6 @@ static int pass_barriers(const void *arg, size_t len)
 {
     const struct order *o = open_order(arg);
 
-    (void)len;
     for (int round = 0; round < 20; round++) {
         char sum[32], before[32];
         int64_t v;
@@ -267,7 +252,6 @@ static void test_a_barrier_holds_until_all_are_there(void **state)
     struct order o = order_with(NULL);
     struct fiber_process *p[4];
 
-    (void)state;
     o.n = 4;
     for (int i = 0; i < 4; i++)
         p[i] = begin(pass_barriers, &o, sizeof(o), NULL);
@@ -287,7 +271,6 @@ static int wait_at_barrier(const void *arg, size_t len)
 {
     const struct order *o = open_order(arg);
 
-    (void)len;
     return notify_pid(o) < 0 || fiber_store_barrier(store, "broken", 3, NULL, -1) != -ECONNABORTED;
 }
 
@@ -309,7 +292,6 @@ static void test_a_death_breaks_the_barrier(void **state)
     pid_t pid;
     int rc;
 
-    (void)state;
     gate_open(&g);
     o = order_with(&g);
     p = begin(wait_at_barrier, &o, sizeof(o), NULL);
@@ -332,7 +314,6 @@ static void test_a_timeout_breaks_the_barrier(void **state)
     pid_t pid;
     int rc;
 
-    (void)state;
     gate_open(&g);
     o = order_with(&g);
     p = begin(wait_at_barrier, &o, sizeof(o), NULL);

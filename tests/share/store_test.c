@@ -14,7 +14,6 @@ static void test_dictionary(void **state)
 {
     struct fiber_bytes b;
 
-    (void)state;
     assert_int_equal(fiber_store_get(store, "k", &b, 0), -ENOENT);
     assert_true(has(fiber_last_error(), "store", "'k'", NULL));
     assert_int_equal(fiber_store_set(store, "k", "one", 3), 0);
@@ -41,7 +40,6 @@ static void test_swap(void **state)
 {
     struct fiber_bytes b;
 
-    (void)state;
     assert_int_equal(fiber_store_swap(store, "s", "x", 1, "y", 1, &b), -ESTALE);
     assert_null(b.data);
     assert_int_equal(fiber_store_swap(store, "s", NULL, 0, "y", 1, &b), 0);
@@ -57,7 +55,6 @@ static void test_counters(void **state)
 {
     int64_t v;
 
-    (void)state;
     assert_int_equal(fiber_store_add(store, "c", 5, &v), 0);
     assert_int_equal(v, 5);
     assert_int_equal(fiber_store_add(store, "c", -7, &v), 0);
@@ -72,7 +69,6 @@ static void test_lists(void **state)
     struct fiber_bytes b;
     size_t n;
 
-    (void)state;
     assert_int_equal(fiber_store_pop(store, "l", &b, 0), -ETIMEDOUT);
     assert_int_equal(fiber_store_pop(store, "l", &b, 20), -ETIMEDOUT);
     assert_int_equal(fiber_store_push(store, "l", "a", 1), 0);
@@ -94,7 +90,6 @@ static void test_large_values(void **state)
     unsigned char *big = malloc(len);
     struct fiber_bytes b;
 
-    (void)state;
     for (size_t i = 0; i < len; i++)
         big[i] = (unsigned char)(i * 7 + (i >> 12));
     assert_int_equal(fiber_store_set(store, "big", big, len), 0);
@@ -110,7 +105,6 @@ static void test_wrong_arguments_are_errors(void **state)
     struct fiber_bytes b;
     char name[257];
 
-    (void)state;
     memset(name, 'n', sizeof(name));
     name[256] = '\0';
     assert_int_equal(fiber_store_set(store, name, "x", 1), -EINVAL);
@@ -132,7 +126,6 @@ static void test_handles_of_one_process_are_alike(void **state)
     struct fiber_address a;
     struct fiber_bytes b;
 
-    (void)state;
     assert_int_equal(fiber_store_address(store, &a), 0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(fiber_store_connect(&more[i], &a), 0);
@@ -154,7 +147,6 @@ static void test_handles_of_one_process_are_alike(void **state)
 
 static void *add_often(void *unused)
 {
-    (void)unused;
     for (int i = 0; i < ROUNDS; i++)
         if (fiber_store_add(store, "threads", 1, NULL) < 0)
             return (void *)"failed";
@@ -167,7 +159,6 @@ static void test_eight_threads_add(void **state)
     int64_t v;
     void *rc;
 
-    (void)state;
     for (int i = 0; i < 8; i++)
         assert_int_equal(pthread_create(&t[i], NULL, add_often, NULL), 0);
     for (int i = 0; i < 8; i++) {
@@ -205,7 +196,6 @@ static void test_a_timeout_loses_nothing(void **state)
     pthread_t t[4];
     void *rc;
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&t[i], NULL, pop_hastily, &counts[i]), 0);
     for (int i = 0; i < 300; i++) {
@@ -230,7 +220,6 @@ static int set_go(const void *arg, size_t len)
     const struct order *o = open_order(arg);
     struct fiber_bytes b;
 
-    (void)len;
     if (fiber_store_get(store, "ask", &b, -1) < 0 || !is(&b, "please"))
         return 1;
     return fiber_store_set(store, "answer", &o->n, sizeof(o->n)) < 0;
@@ -242,7 +231,6 @@ static void test_get_waits_for_another_process(void **state)
     struct fiber_process *p;
     struct fiber_bytes b;
 
-    (void)state;
     o.n = 42;
     p = begin(set_go, &o, sizeof(o), NULL);
     assert_int_equal(fiber_store_set(store, "ask", "please", 6), 0);
@@ -256,7 +244,6 @@ static int push_numbers(const void *arg, size_t len)
 {
     const struct order *o = open_order(arg);
 
-    (void)len;
     for (int i = 0; i < ROUNDS; i++) {
         int item[2] = {o->n, i};
 
@@ -272,7 +259,6 @@ static void test_pop_takes_what_others_push_in_their_order(void **state)
     struct fiber_process *p[3];
     int next[3] = {0};
 
-    (void)state;
     for (o.n = 0; o.n < 3; o.n++)
         p[o.n] = begin(push_numbers, &o, sizeof(o), NULL);
     for (int i = 0; i < 3 * ROUNDS; i++) {
@@ -294,7 +280,6 @@ static void *wait_for_ever(void *unused)
 {
     struct fiber_bytes b;
 
-    (void)unused;
     return (void *)(intptr_t)fiber_store_get(store, "never", &b, -1);
 }
 
@@ -306,7 +291,6 @@ static void test_when_its_process_dies_calls_fail_and_say_so(void **state)
     pthread_t t;
     void *rc;
 
-    (void)state;
     assert_int_equal(fiber_store_address(store, &a), 0);
     assert_int_equal(fiber_store_connect(&other, &a), 0);
     assert_int_equal(pthread_create(&t, NULL, wait_for_ever, NULL), 0);
@@ -326,7 +310,6 @@ static int use_after_close(const void *arg, size_t len)
     const struct order *o = open_order(arg);
     struct fiber_bytes b;
 
-    (void)len;
     return notify_pid(o) < 0 || fiber_store_get(store, "never", &b, -1) != -EPIPE;
 }
 
@@ -338,7 +321,6 @@ static void test_to_close_it_ends_it_for_all(void **state)
     struct gate g;
     pid_t pid;
 
-    (void)state;
     gate_open(&g);
     assert_int_equal(fiber_store_start(&mine, NULL), 0);
     o = order_with(&g);
@@ -356,7 +338,6 @@ static void test_a_start_that_fails_says_why(void **state)
     const char *const nothing[] = {"/nonexistent/program", NULL};
     struct fiber_store *s;
 
-    (void)state;
     assert_int_equal(fiber_store_start(&s, OPTIONS(.job = {.command = nothing})), -ECHILD);
     assert_true(has(fiber_last_error(), "store", "/nonexistent/program", NULL));
     assert_int_equal(fiber_store_start(&s, OPTIONS(.backend = "nowhere")), -ECHILD);
@@ -369,7 +350,6 @@ static void test_a_forked_child_gets_an_error(void **state)
     int status;
     pid_t pid;
 
-    (void)state;
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
@@ -405,7 +385,6 @@ static int run_role(const char *role, const char *const *env)
 
 static void test_a_handle_may_be_closed_after_the_end(void **state)
 {
-    (void)state;
     assert_int_equal(run_role("fini", NULL), 0);
 }
 
@@ -429,7 +408,6 @@ static int freeze_the_store(void)
 
 static void test_a_frozen_store_is_given_up(void **state)
 {
-    (void)state;
     assert_int_equal(run_role("freeze store", quick_beat), 0);
 }
 
@@ -467,7 +445,6 @@ static int freeze_a_holder(void)
 
 static void test_the_lock_of_a_frozen_process_goes_to_the_next(void **state)
 {
-    (void)state;
     assert_int_equal(run_role("freeze holder", quick_beat), 0);
 }
 

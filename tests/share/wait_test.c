@@ -31,7 +31,6 @@ static void test_a_queue_of_ours(void **state)
     struct fiber_queue *q = open_queue(0, &a), *same;
     int fd = fiber_queue_fd(q);
 
-    (void)state;
     assert_true(fd >= 0);
     assert_false(readable(fd));
     must(put_number(q, 1));
@@ -56,7 +55,6 @@ static void test_the_last_handle_that_waits_closes_the_descriptor(void **state)
     struct fiber_queue *q = open_queue(0, &a), *first, *second;
     int fds = count_fds();
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         must(fiber_queue_connect(&first, &a));
         must(fiber_queue_connect(&second, &a));
@@ -80,7 +78,6 @@ static void test_nobody_asks_and_nothing_is_made(void **state)
     struct fiber_queue *q[100];
     int fds;
 
-    (void)state;
     q[0] = plain_queue(0);
     fds = count_fds();
     for (int i = 1; i < 100; i++)
@@ -103,7 +100,6 @@ static int consume_by_epoll(const void *arg, size_t len)
     int rc = 0, loop = epoll_create1(EPOLL_CLOEXEC);
     uint64_t n, had = 0;
 
-    (void)len;
     CHECK(epoll_ctl(loop, EPOLL_CTL_ADD, fiber_queue_fd(q), &e) == 0);
     CHECK(put_number(report, UINT32_MAX) == 0); /* it watches */
     while (rc != -EPIPE) {
@@ -128,7 +124,6 @@ static void test_a_queue_of_another_process(void **state)
     struct order o = order_for(q, report);
     struct fiber_process *p;
 
-    (void)state;
     o.count = 1;
     p = start(consume_by_epoll, &o, sizeof(o));
     expect_number(report, UINT32_MAX);
@@ -153,7 +148,6 @@ static void test_each_message_goes_to_one_of_those_that_watch(void **state)
     uint64_t sum = 0;
     int rc;
 
-    (void)state;
     for (int i = 0; i < WATCHERS; i++)
         p[i] = start(consume_by_epoll, &o, sizeof(o));
     for (int i = 0; i < WATCHERS; i++)
@@ -178,7 +172,6 @@ static void test_who_watches_gets_what_another_one_does_not_ask_for(void **state
     struct fiber_process *p;
     int fd;
 
-    (void)state;
     for (uint64_t i = 0; i < 10; i++)
         must(put_number(q, i));
     o.count = 1;
@@ -205,7 +198,6 @@ static int own_queue(const void *arg, size_t len)
     struct fiber_address a;
     struct fiber_bytes b;
 
-    (void)len;
     q = open_queue(0, &a);
     CHECK(fiber_queue_put(report, &a, sizeof(a), -1) == 0 && fiber_queue_flush(report, -1) == 0);
     fiber_queue_get(q, &b, -1);
@@ -235,7 +227,6 @@ static void test_the_death_of_the_owner_is_readable(void **state)
     uint64_t n;
     int fd, rc;
 
-    (void)state;
     must(fiber_queue_get(report, &a, LONG_MS));
     must(fiber_queue_connect(&q, a.data));
     fiber_bytes_free(&a);
@@ -272,7 +263,6 @@ static int echo_by_poll(const void *arg, size_t len)
     struct fiber_pipe *p;
     struct fiber_bytes b;
 
-    (void)len;
     CHECK(fiber_pipe_connect(&p, &o->end) == 0);
     keep(p);
     fd.fd = fiber_pipe_fd(p);
@@ -295,7 +285,6 @@ static void test_pipes_there_and_back(void **state)
     struct fiber_bytes b;
     int fd;
 
-    (void)state;
     must(fiber_pipe_open(ends, 0));
     must(fiber_pipe_address(ends[1], &o.end));
     p = start(echo_by_poll, &o, sizeof(o));
@@ -328,15 +317,11 @@ static int wait_for_number(const void *in, size_t len, struct fiber_reply *reply
     int rc;
     uint64_t n = get_number(q, LONG_MS, &rc);
 
-    (void)len;
     return rc < 0 ? rc : fiber_reply_write(reply, &n, sizeof(n));
 }
 
 static void note_end(void *user, size_t index, int code, const void *data, size_t len)
 {
-    (void)index;
-    (void)data;
-    (void)len;
     atomic_store((atomic_int *)user, code == 0 ? 1 : code);
 }
 
@@ -350,7 +335,6 @@ static void test_results(void **state)
     struct fiber_pool *pool;
     struct fiber_result *r, *none;
 
-    (void)state;
     must(fiber_pool_open(&pool, &po));
     must(fiber_pool_apply_async(pool, wait_for_number, &a, sizeof(a), &mo, &r));
     assert_false(readable(fiber_result_fd(r)));
@@ -374,7 +358,6 @@ static void test_results(void **state)
 static int method(void *state, const char *name, const void *in, size_t len,
                   struct fiber_reply *reply)
 {
-    (void)state;
     if (strcmp(name, "die") == 0)
         _exit(3);
     return wait_for_number(in, len, reply);
@@ -388,7 +371,6 @@ static void test_futures(void **state)
     struct fiber_future *f[2];
     struct fiber_manager *m;
 
-    (void)state;
     must(fiber_manager_start(&m, &cls, NULL, 0, NULL));
     must(fiber_manager_call_async(m, "number", &a, sizeof(a), &f[0]));
     assert_false(readable(fiber_future_fd(f[0])));
@@ -435,7 +417,6 @@ static void test_a_loop_of_libuv(void **state)
     struct fiber_process *p;
     uv_loop_t loop;
 
-    (void)state;
     assert_int_equal(uv_loop_init(&loop), 0);
     assert_int_equal(uv_poll_init(&loop, &r.poll, fiber_queue_fd(q)), 0);
     r.poll.data = &r;
@@ -458,7 +439,6 @@ static int take_by_wait_any(const void *in, size_t len, struct fiber_reply *repl
     uint64_t n;
     int rc;
 
-    (void)len;
     do {
         CHECK(fiber_wait_any(&w, 1, LONG_MS) == 1 && w.ready == 1);
         n = get_number(q, 0, &rc);
@@ -477,7 +457,6 @@ static void test_behind_the_relay_of_a_host(void **state)
     struct fiber_pool *pool;
     uint64_t out[12], sum = 0;
 
-    (void)state;
     must(fiber_pool_open(&pool, &po));
     for (int i = 0; i < 12; i++)
         must(fiber_queue_address(q, &in[i]));
@@ -502,14 +481,11 @@ static int wait_and_return(const void *arg, size_t len)
     struct fiber_queue *q = connect_queue(arg);
     int rc;
 
-    (void)len;
     return (int)get_number(q, LONG_MS, &rc);
 }
 
 static int rank_waits(int rank, int size, const void *arg, size_t len)
 {
-    (void)rank;
-    (void)size;
     return wait_and_return(arg, len);
 }
 
@@ -521,7 +497,6 @@ static void test_any_of_several_things(void **state)
     struct fiber_wait w[4] = {{.queue = q}, {.process = NULL}};
     struct fiber_pipe *ends[2];
 
-    (void)state;
     must(fiber_pipe_open(ends, 0));
     w[1].process = start(wait_and_return, &gate, sizeof(gate));
     w[2].pipe = ends[0]; /* w[3] names nothing yet */
@@ -556,7 +531,6 @@ static void test_what_cannot_be_waited_for(void **state)
     struct fiber_pipe *ends[2];
     struct fiber_wait w[2] = {{.ready = 1}, {.ready = 1}};
 
-    (void)state;
     must(fiber_pipe_open(ends, FIBER_PIPE_ONEWAY));
     assert_int_equal(fiber_wait_any(NULL, 1, 0), -EINVAL);
     assert_int_equal(fiber_wait_any(w, 0, 0), -EINVAL);
