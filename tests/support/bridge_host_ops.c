@@ -260,7 +260,6 @@ static int host_lookup(void *user, const char *key, int wait_ms, fbr_bridge_done
     struct name *n = name_find(h, key);
     struct fbr_buf value = {0};
 
-    (void)wait_ms;
     if (n) {
         fbr_put_u32(&value, n->job);
         fbr_put_u32(&value, n->rank);
@@ -430,9 +429,6 @@ static void host_print(void *user, uint32_t job, uint32_t rank, int stream, cons
                        size_t len)
 {
     (void)rank_of(user, job, rank);
-    (void)stream;
-    (void)text;
-    (void)len;
 }
 
 void host_ops_fill(struct fbr_bridge_host *host)

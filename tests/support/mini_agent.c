@@ -103,7 +103,6 @@ static int host_fence(void *user, const void *key, size_t key_len, const uint32_
     struct agent *a = user;
     struct fbr_buf b;
 
-    (void)agents;
     begin_request(a, &b, 'F', done, arg);
     fbr_put_bytes(&b, key, key_len);
     fbr_put_u32(&b, parts);
@@ -153,8 +152,6 @@ static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *k
     struct agent *a = user;
     struct fbr_buf b;
 
-    (void)job;
-    (void)rank;
     begin_request(a, &b, 'U', done, arg);
     fbr_put_str(&b, key);
     return mini_send(a->fd, &b) ? 0 : -EIO;
@@ -211,7 +208,6 @@ static void host_abort(void *user, uint32_t job, uint32_t rank, int code, const 
 static void host_print(void *user, uint32_t job, uint32_t rank, int stream, const char *text,
                        size_t len)
 {
-    (void)user;
     dprintf(stream, "[%u:%u] %.*s\n", job, rank, (int)len, text);
 }
 

@@ -288,7 +288,6 @@ struct mock_engine mock_engine;
 static int mock_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
                      struct fbr_error *err)
 {
-    (void)b;
     if (mock_engine.silent)
         return fbr_fail(err, -ECONNREFUSED, "the mock engine does not answer, as ordered");
     for (size_t i = 0; i < mock_engine.njobs; i++)
@@ -301,7 +300,6 @@ static int mock_remove(struct fbr_backend *b, const char *id, struct fbr_error *
     char *removed = mock_engine.removed;
     size_t n = strlen(removed);
 
-    (void)b;
     if (mock_engine.stuck && !strcmp(mock_engine.stuck, id))
         return fbr_fail(err, -EBUSY, "the mock engine keeps %s, as ordered", id);
     snprintf(removed + n, sizeof(mock_engine.removed) - n, "%s%s", n ? " " : "", id);
@@ -311,8 +309,6 @@ static int mock_remove(struct fbr_backend *b, const char *id, struct fbr_error *
 static int mock_sweep(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
                       void *user, struct fbr_error *err)
 {
-    (void)b;
-    (void)err;
     mock_engine.before_ms = before_ms;
     mock_engine.dry = dry;
     for (size_t i = 0; i < mock_engine.nthings; i++)
@@ -323,7 +319,6 @@ static int mock_sweep(struct fbr_backend *b, int64_t before_ms, int dry, fbr_bac
 static int mock_logs(struct fbr_backend *b, const char *id, int follow,
                      const struct fbr_backend_reader *reader, struct fbr_error *err)
 {
-    (void)b;
     for (size_t i = 0; i < mock_engine.npieces; i++) {
         const struct mock_piece *p = &mock_engine.pieces[i];
 

@@ -135,16 +135,11 @@ void temp_dir_make(char path[64])
 
 static int open_up(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-    (void)st;
-    (void)ftw;
     return type == FTW_D ? chmod(path, 0700) : 0;
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-    (void)st;
-    (void)type;
-    (void)ftw;
     return remove(path);
 }
 
