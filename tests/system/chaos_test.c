@@ -278,7 +278,6 @@ static void hit(pid_t pid, int sig)
 
 static void harm_kill(struct fiber_pool *pool, pid_t *pids, int n)
 {
-    (void)pool;
     hit(pids[draw((uint32_t)n)], SIGKILL);
 }
 
@@ -293,7 +292,6 @@ static void harm_kill_in_task(struct fiber_pool *pool, pid_t *pids, int n)
 
 static void harm_freeze(struct fiber_pool *pool, pid_t *pids, int n)
 {
-    (void)pool;
     hit(pids[draw((uint32_t)n)], SIGSTOP);
 }
 
@@ -302,7 +300,6 @@ static void harm_freeze_and_thaw(struct fiber_pool *pool, pid_t *pids, int n)
 {
     pid_t victim = pids[draw((uint32_t)n)];
 
-    (void)pool;
     kill(victim, SIGSTOP);
     nap_us(draw(2) ? 50000 : (NOTICED_MS + 1000) * 1000);
     kill(victim, SIGCONT);
@@ -310,20 +307,17 @@ static void harm_freeze_and_thaw(struct fiber_pool *pool, pid_t *pids, int n)
 
 static void harm_crash(struct fiber_pool *pool, pid_t *pids, int n)
 {
-    (void)pool;
     /* sanitizers take long to report the other */
     hit(pids[draw((uint32_t)n)], SANITIZED ? SIGILL : SIGSEGV);
 }
 
 static void harm_exit(struct fiber_pool *pool, pid_t *pids, int n)
 {
-    (void)pool;
     atomic_store(&history->exit_now, (uint32_t)pids[draw((uint32_t)n)]);
 }
 
 static void harm_half(struct fiber_pool *pool, pid_t *pids, int n)
 {
-    (void)pool;
     for (int i = 0; i < n / 2; i++)
         hit(pids[i], SIGKILL);
 }
@@ -427,43 +421,36 @@ static void check_nothing_is_lost(const char *what, fiber_task_fn fn, harm_fn ha
 
 static void test_nothing_is_lost_when_workers_are_killed(void **state)
 {
-    (void)state;
     check_nothing_is_lost("SIGKILL", work_1ms, harm_kill);
 }
 
 static void test_nothing_is_lost_when_workers_freeze(void **state)
 {
-    (void)state;
     check_nothing_is_lost("SIGSTOP", work_1ms, harm_freeze);
 }
 
 static void test_nothing_comes_twice_when_frozen_workers_come_back(void **state)
 {
-    (void)state;
     check_nothing_is_lost("SIGSTOP, SIGCONT", work_1ms, harm_freeze_and_thaw);
 }
 
 static void test_nothing_is_lost_when_workers_crash(void **state)
 {
-    (void)state;
     check_nothing_is_lost("SIGSEGV", work_1ms, harm_crash);
 }
 
 static void test_nothing_is_lost_when_workers_exit_0_in_a_task(void **state)
 {
-    (void)state;
     check_nothing_is_lost("exit(0)", work_1ms, harm_exit);
 }
 
 static void test_nothing_is_lost_when_half_of_the_workers_die_at_once(void **state)
 {
-    (void)state;
     check_nothing_is_lost("half at once", work_1ms, harm_half);
 }
 
 static void test_nothing_is_lost_when_workers_die_within_batches(void **state)
 {
-    (void)state;
     check_nothing_is_lost("short tasks, half at once", work_100us, harm_half);
 }
 
@@ -476,7 +463,6 @@ static void test_without_retries_every_task_runs_at_most_once(void **state)
     struct tally t;
     uint64_t deaths;
 
-    (void)state;
     n_tasks /= 2;
     submit(&run, work_1ms, FIBER_RETRIES_NONE);
     harm_until_done(&run, harm_kill_in_task, EVERY_MS);
@@ -509,7 +495,6 @@ static void test_killers_are_blamed_and_their_neighbours_are_not(void **state)
     const void *text;
     size_t len;
 
-    (void)state;
     for (int i = 0; i < 5000; i++)
         in[i] = i;
     assert_ok(fiber_pool_map_array(pool, kill_some, in, 8, out, 8, 5000, NULL, &r));
@@ -565,7 +550,6 @@ static void test_a_lazy_source_stays_within_its_window(void **state)
     struct fiber_imap *it;
     pid_t pids[WORKERS];
 
-    (void)state;
     assert_ok(fiber_pool_imap(run.pool, work_1ms, next_input, &s, WINDOW, FIBER_IMAP_UNORDERED,
                               NULL, &it));
     for (;;) {

@@ -43,7 +43,6 @@ static int notify_and_exit(const void *gate, size_t len)
 {
     pid_t me = getpid();
 
-    (void)len;
     if (gate_notify(gate, &me, sizeof(me)) < 0)
         return 1;
     _exit(3);
@@ -54,7 +53,6 @@ static int fork_and_notify(const void *gate, size_t len)
 {
     pid_t heir = fork();
 
-    (void)len;
     if (heir == 0) {
         setsid();
         heir = getpid();
@@ -105,26 +103,21 @@ static double promised(void)
 
 static void test_a_child_that_is_killed(void **state)
 {
-    (void)state;
     expect_soon("killed", child_notify_wait, -SIGKILL, promised());
 }
 
 static void test_a_child_that_exits(void **state)
 {
-    (void)state;
     expect_soon("exited", notify_and_exit, 3, promised());
 }
 
 static void test_a_child_whose_connection_stays_open(void **state)
 {
-    (void)state;
     expect_soon("killed, with its connection open", fork_and_notify, -SIGKILL, GONE_S);
 }
 
 static int rank(int rank, int size, const void *gate, size_t len)
 {
-    (void)rank;
-    (void)size;
     return child_notify_wait(gate, len);
 }
 
@@ -134,8 +127,6 @@ static int rank_that_goes_on(int rank, int size, const void *gate, size_t len)
     pid_t me = getpid();
     int rc;
 
-    (void)size;
-    (void)len;
     if (gate_notify(gate, &me, sizeof(me)) < 0)
         return 1;
     do /* the rank that is killed may come as far as this, too */
@@ -197,13 +188,11 @@ static void expect_ring_soon(const char *what, enum fiber_ring_policy policy, do
 
 static void test_a_rank_that_is_killed(void **state)
 {
-    (void)state;
     expect_ring_soon("all have ended", FIBER_RING_ABORT, RING_S);
 }
 
 static void test_a_rank_that_the_others_go_on_without(void **state)
 {
-    (void)state;
     expect_ring_soon("the others know", FIBER_RING_SHRINK, SHRUNK_S);
 }
 

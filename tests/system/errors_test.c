@@ -44,16 +44,11 @@ static void check(int64_t rc, int64_t code, const char *text, const char *call)
 
 static int return_5(const void *in, size_t len, struct fiber_reply *reply)
 {
-    (void)in;
-    (void)len;
-    (void)reply;
     return 5;
 }
 
 static int fail_with_5(const void *in, size_t len, struct fiber_reply *reply)
 {
-    (void)in;
-    (void)len;
     return fiber_reply_fail(reply, 5, "the row is bad");
 }
 
@@ -65,16 +60,11 @@ static int fail_and_return_0(const void *in, size_t len, struct fiber_reply *rep
 
 static int keep_code(const void *in, size_t len, struct fiber_reply *reply)
 {
-    (void)in;
-    (void)len;
     return fiber_reply_fail(reply, -EDOM, "out of range");
 }
 
 static void note_code(void *user, size_t index, int code, const void *data, size_t len)
 {
-    (void)index;
-    (void)data;
-    (void)len;
     *(int *)user = code;
 }
 
@@ -108,7 +98,6 @@ static void test_a_positive_code_of_a_task_is_eio_everywhere(void **state)
     const void *data;
     size_t len, index;
 
-    (void)state;
     assert_int_equal(fiber_pool_open(&pool, &po), 0);
     FAILS(fiber_pool_map(pool, return_5, in, 4, out, 4, 2, NULL), -EIO, "the function returned 5");
     FAILS(fiber_pool_apply(pool, return_5, in, 4, NULL), -EIO, "the function returned 5");
@@ -129,9 +118,6 @@ static void test_a_positive_code_of_a_task_is_eio_everywhere(void **state)
 static int method(void *state, const char *name, const void *in, size_t len,
                   struct fiber_reply *reply)
 {
-    (void)state;
-    (void)in;
-    (void)len;
     if (strcmp(name, "fail") == 0)
         return fiber_reply_fail(reply, 7, "no such row");
     return strcmp(name, "hang") == 0 ? child_wait(NULL, 0) : 7;
@@ -143,7 +129,6 @@ static void test_a_positive_code_of_a_method_is_eio_everywhere(void **state)
     struct fiber_manager *m;
     struct fiber_future *f;
 
-    (void)state;
     assert_int_equal(fiber_manager_start(&m, &cls, NULL, 0, NULL), 0);
     FAILS(fiber_manager_call(m, "x", NULL, 0, NULL, -1), -EIO, "the function returned 7");
     FAILS(fiber_manager_call(m, "fail", NULL, 0, NULL, -1), -EIO, "no such row (code 7)");
@@ -155,9 +140,6 @@ static void test_a_positive_code_of_a_method_is_eio_everywhere(void **state)
 
 static int build_7(void *data, size_t len, void *user)
 {
-    (void)data;
-    (void)len;
-    (void)user;
     return 7;
 }
 
@@ -165,7 +147,6 @@ static void test_a_positive_code_of_a_builder_is_eio(void **state)
 {
     struct fiber_shared *s;
 
-    (void)state;
     FAILS(fiber_shared_open(&s, "seven", 8, build_7, NULL), -EIO, "its builder returned 7");
 }
 
@@ -181,7 +162,6 @@ static void test_queues_and_pipes(void **state)
     struct fiber_store *s;
     struct fiber_bytes b;
 
-    (void)state;
     assert_int_equal(fiber_queue_open(&q, 1), 0);
     FAILS(fiber_queue_get(q, &b, 0), -ETIMEDOUT, "queue: get: empty");
     FAILS(fiber_queue_get(q, &b, 20), -ETIMEDOUT, "queue: get: empty for 20 ms");
@@ -217,7 +197,6 @@ static int hold_lock(const void *arg, size_t len)
     struct fiber_store *s;
     int rc;
 
-    (void)len;
     if (fiber_store_connect(&s, arg) < 0 || fiber_store_lock(s, "L", -1) < 0)
         return 1;
     rc = fiber_store_set(s, "held", "1", 1);
@@ -234,7 +213,6 @@ static void test_stores(void **state)
     size_t n;
     int64_t v;
 
-    (void)state;
     FAILS(fiber_store_start(NULL, NULL), -EINVAL, "handle");
     assert_int_equal(fiber_store_start(&s, NULL), 0);
     assert_int_equal(fiber_store_address(s, &address), 0);
@@ -278,7 +256,6 @@ static void test_managers(void **state)
     struct fiber_manager *m;
     struct fiber_future *f;
 
-    (void)state;
     FAILS(fiber_manager_start(&m, &bad, NULL, 0, NULL), -EINVAL, "class");
     assert_int_equal(fiber_manager_start(&m, &cls, NULL, 0, NULL), 0);
     FAILS(fiber_manager_call(m, NULL, NULL, 0, NULL, -1), -EINVAL, "method");
@@ -294,9 +271,6 @@ static void test_managers(void **state)
 
 static int sleep_for_ever(const void *in, size_t len, struct fiber_reply *reply)
 {
-    (void)in;
-    (void)len;
-    (void)reply;
     return child_wait(NULL, 0);
 }
 
@@ -311,7 +285,6 @@ static void test_pools(void **state)
     size_t len;
     int in[2] = {1, 2};
 
-    (void)state;
     FAILS(fiber_pool_open(&pool, &bad), -EINVAL, "size");
     assert_int_equal(fiber_pool_open(&pool, &po), 0);
     FAILS(fiber_pool_resize(pool, 0), -EINVAL, "workers");
@@ -346,8 +319,6 @@ static int wait_to_be_killed(const void *arg, size_t len)
 
 static int rank_waits(int rank, int size, const void *arg, size_t len)
 {
-    (void)rank;
-    (void)size;
     return child_wait(arg, len);
 }
 
@@ -358,7 +329,6 @@ static void test_processes_and_rings(void **state)
     struct fiber_ring *ring;
     int code;
 
-    (void)state;
     FAILS(fiber_config_set(NULL, ""), -EINVAL, "key");
     FAILS(fiber_process_start(&p, NULL, NULL, 0, NULL), -EINVAL, "function");
     FAILS(fiber_process_start_work(&p, NULL, 1, NULL), -EINVAL, "");

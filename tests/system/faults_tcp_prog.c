@@ -96,7 +96,6 @@ static int use(const void *arg, size_t len)
     struct fiber_pipe *end = NULL;
     int rc = u->pipe ? fiber_pipe_connect(&end, &u->address) : fiber_queue_connect(&q, &u->address);
 
-    (void)len;
     for (int i = 0; i < 2 && rc == 0; i++) {
         rc = u->pipe ? fiber_pipe_recv(end, &got, -1) : fiber_queue_get(q, &got, -1);
         fiber_bytes_free(&got);
@@ -107,7 +106,6 @@ static int use(const void *arg, size_t len)
 
 static int wait_for_ever(const void *arg, size_t len)
 {
-    (void)len;
     notify(arg, 0);
     while (pause() < 0 && errno == EINTR)
         continue;
@@ -123,7 +121,6 @@ static int task(const void *in, size_t len, struct fiber_reply *reply)
 static int method(void *state, const char *name, const void *in, size_t len,
                   struct fiber_reply *reply)
 {
-    (void)state;
     if (strcmp(name, "sleep") == 0)
         nap(LONG_MS);
     return fiber_reply_write(reply, in, len);
@@ -133,8 +130,6 @@ static const struct fiber_class echo = {.size = sizeof(echo), .call = method};
 
 static int rank(int rank, int size, const void *arg, size_t len)
 {
-    (void)rank;
-    (void)size;
     return wait_for_ever(arg, len);
 }
 

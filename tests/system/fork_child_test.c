@@ -42,8 +42,6 @@ static struct fiber_address queue_at, manager_at, store_at, pipe_at;
 static int answer(void *state, const char *method, const void *in, size_t len,
                   struct fiber_reply *reply)
 {
-    (void)state;
-    (void)method;
     return fiber_reply_write(reply, in, len);
 }
 
@@ -56,22 +54,18 @@ static int echo(const void *in, size_t len, struct fiber_reply *reply)
 
 static int no_more(void *user, struct fiber_bytes *in)
 {
-    (void)user;
     *in = (struct fiber_bytes){NULL, 0};
     return 0;
 }
 
 static int fill(void *data, size_t len, void *user)
 {
-    (void)user;
     memset(data, 7, len);
     return 0;
 }
 
 static int rank_waits(int rank, int size, const void *arg, size_t len)
 {
-    (void)rank;
-    (void)size;
     return child_wait(arg, len);
 }
 
@@ -433,7 +427,6 @@ static void test_what_acts_or_waits_fails_in_a_fork_child(void **state)
     pid_t pid;
     int status;
 
-    (void)state;
     open_all();
     fflush(NULL);
     pid = fork();

@@ -218,7 +218,6 @@ static void *attack(void *arg)
     static int silent[PORTS_MAX * SILENT];
     int n = 0;
 
-    (void)arg;
     for (int i = 0; i < n_ports; i++)
         for (int j = 0; j < SILENT; j++)
             silent[n++] = dial_attacked(&ports[i]);
@@ -255,7 +254,6 @@ static int put_numbers(const void *address, size_t len)
     struct fiber_queue *q;
     uint64_t i = 0;
 
-    (void)len;
     if (fiber_queue_connect(&q, address) < 0)
         return 1;
     while (i < 1000 && fiber_queue_put(q, &i, sizeof(i), -1) == 0)
@@ -304,8 +302,6 @@ struct served {
 
 static int open_served(void **state, const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return fiber_queue_open((struct fiber_queue **)state, 0);
 }
 
@@ -314,7 +310,6 @@ static int serve(void *state, const char *method, const void *in, size_t len,
 {
     struct served s = {.pid = getpid()};
 
-    (void)method;
     if (len)
         return square(in, len, reply);
     return fiber_queue_address(state, &s.queue) < 0 ? -EIO
@@ -393,7 +388,6 @@ static void test_attacks_on_every_port_while_a_map_runs(void **state)
     int rounds = 0, ours;
     long peak;
 
-    (void)state;
     open_all(&pool, &q, &address);
     child = begin_served(&manager);
     assert_int_equal(fiber_queue_connect(&its, &child.queue), 0);
@@ -436,7 +430,6 @@ static int play_local(const char *arg)
     struct fiber_queue *q;
     struct port found[PORTS_MAX];
 
-    (void)arg;
     open_all(&pool, &q, &address);
     return get_ports(getpid(), found, 0);
 }
@@ -446,7 +439,6 @@ static void test_without_need_there_is_no_port(void **state)
     const char *const env[] = {"FIBER_TRANSPORT=unix", NULL};
     struct ran r = run_self("local", NULL, env);
 
-    (void)state;
     assert_int_equal(r.code, 0);
     ran_free(&r);
 }

@@ -22,7 +22,6 @@ static int told[2];
 
 static void on_interrupt(int sig)
 {
-    (void)sig;
     if (write(told[1], "!", 1) < 0)
         _exit(9);
 }
@@ -64,11 +63,6 @@ static int ignore_all(const void *in, size_t len, struct fiber_reply *reply)
 /* What it is closing takes until the second interrupt. */
 static void close_for_ever(void *user, size_t index, int code, const void *data, size_t len)
 {
-    (void)user;
-    (void)index;
-    (void)code;
-    (void)data;
-    (void)len;
     wait_for(&board->steps, 1); /* which nobody makes */
 }
 
@@ -183,7 +177,6 @@ static void test_an_interrupt_ends_the_program_and_all_its_workers(void **state)
 {
     struct started s = start("plain");
 
-    (void)state;
     assert_int_equal(kill(-s.pid, SIGINT), 0);
     assert_int_equal(end_of(&s), -SIGINT);
 }
@@ -193,7 +186,6 @@ static void test_a_program_with_a_handler_closes_its_pool_in_good_order(void **s
     struct started s = start("handler");
     char line[32] = "";
 
-    (void)state;
     assert_int_equal(kill(-s.pid, SIGINT), 0);
     assert_non_null(fgets(line, sizeof(line), s.out));
     assert_string_equal(line, "closing\n");
@@ -206,7 +198,6 @@ static void test_a_second_interrupt_ends_a_program_that_is_closing(void **state)
     struct started s = start("impatient");
     char line[32] = "";
 
-    (void)state;
     assert_int_equal(kill(-s.pid, SIGINT), 0);
     assert_non_null(fgets(line, sizeof(line), s.out));
     assert_int_equal(kill(-s.pid, SIGINT), 0);
@@ -215,14 +206,12 @@ static void test_a_second_interrupt_ends_a_program_that_is_closing(void **state)
 
 static int make_board(void **state)
 {
-    (void)state;
     board_make();
     return 0;
 }
 
 static int drop_board(void **state)
 {
-    (void)state;
     board_drop();
     return 0;
 }

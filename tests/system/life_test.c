@@ -42,9 +42,6 @@ static struct fiber_address queue_at, manager_at, store_at, pipe_at;
 static int method_waits(void *state, const char *method, const void *in, size_t len,
                         struct fiber_reply *reply)
 {
-    (void)state;
-    (void)method;
-    (void)reply;
     return child_wait(in, len);
 }
 
@@ -52,27 +49,22 @@ static const struct fiber_class class = {.size = sizeof(class), .call = method_w
 
 static int task_waits(const void *in, size_t len, struct fiber_reply *reply)
 {
-    (void)reply;
     return child_wait(in, len);
 }
 
 static int rank_waits(int rank, int size, const void *arg, size_t len)
 {
-    (void)rank;
-    (void)size;
     return child_wait(arg, len);
 }
 
 static int one(void *user, struct fiber_bytes *in)
 {
-    (void)user;
     *in = (struct fiber_bytes){NULL, 0};
     return 1;
 }
 
 static int fill(void *data, size_t len, void *user)
 {
-    (void)user;
     memset(data, 7, len);
     return 0;
 }
@@ -204,7 +196,6 @@ static pthread_barrier_t all_there;
     {                                           \
         struct fiber_bytes got = {NULL, 0};     \
                                                 \
-        (void)arg;                              \
         (void)got;                              \
         pthread_barrier_wait(&all_there);       \
         expect(#name " while fini runs", call); \
@@ -335,20 +326,17 @@ static void expect_role(const char *role)
 
 static void test_before_init_every_call_says_so(void **state)
 {
-    (void)state;
     expect_role("before");
 }
 
 static void test_whoever_waits_returns_when_the_program_ends(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         expect_role("during");
 }
 
 static void test_after_fini_nothing_begins_and_nothing_waits(void **state)
 {
-    (void)state;
     expect_role("after");
 }
 

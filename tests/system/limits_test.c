@@ -29,7 +29,6 @@ static int abandon(const char *at, const char *text)
 
 static int child(const void *arg, size_t len)
 {
-    (void)arg;
     return len == 5 ? 5 : 1;
 }
 
@@ -114,7 +113,6 @@ static int try_pool(int workers_per_job)
 
 static int ones(void *data, size_t len, void *user)
 {
-    (void)user;
     memset(data, 1, len);
     return 0;
 }
@@ -282,7 +280,6 @@ static void try_limits(const char *role, const char *const *env)
 
 static void test_too_few_descriptors_from_the_start(void **state)
 {
-    (void)state;
     try_limits("few", NULL);
 }
 
@@ -290,19 +287,16 @@ static void test_too_few_descriptors_over_tcp(void **state)
 {
     const char *const env[] = {"FIBER_TRANSPORT=tcp", NULL};
 
-    (void)state;
     try_limits("few", env);
 }
 
 static void test_descriptors_run_out_later(void **state)
 {
-    (void)state;
     try_limits("late", NULL);
 }
 
 static void test_descriptors_are_taken_while_workers_join(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         try_limit("greedy", 100, NULL);
 }
@@ -335,13 +329,11 @@ static void try_disk(const char *kind, const char *part)
 
 static void test_a_read_only_run_directory_is_reported(void **state)
 {
-    (void)state;
     try_disk("read-only", "set run_dir");
 }
 
 static void test_a_read_only_tmp_is_no_matter(void **state)
 {
-    (void)state;
     try_disk("read-only-tmp", NULL);
 }
 
@@ -349,7 +341,6 @@ static void test_a_full_disk_is_reported(void **state)
 {
     char kind[24];
 
-    (void)state;
     try_disk("nr_inodes=1", "set run_dir");
     for (int n = 3; n <= 4; n++) { /* its directory and lock fit; its sockets do not */
         snprintf(kind, sizeof(kind), "nr_inodes=%d", n);
@@ -359,7 +350,6 @@ static void test_a_full_disk_is_reported(void **state)
 
 static void test_too_little_shared_memory_is_reported(void **state)
 {
-    (void)state;
     try_disk("no-shm", "/dev/shm");
     try_disk("read-only-shm", "/dev/shm");
 }

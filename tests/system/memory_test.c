@@ -138,13 +138,11 @@ static void expect_a_bounded_queue(int consumer_is_elsewhere)
 
 static void test_a_queue_whose_consumer_is_slow(void **state)
 {
-    (void)state;
     expect_a_bounded_queue(0);
 }
 
 static void test_a_queue_whose_consumer_is_slow_and_elsewhere(void **state)
 {
-    (void)state;
     expect_a_bounded_queue(1);
 }
 
@@ -180,7 +178,6 @@ static void test_a_map_with_an_error_in_each_task(void **state)
     const void *text;
     size_t len;
 
-    (void)state;
     assert_true(in && out);
     for (int i = 0; i < ERRORS; i++)
         in[i] = i;
@@ -222,7 +219,6 @@ static void test_a_lazy_map_over_a_million_inputs(void **state)
     int64_t n[2] = {0, 0};
     long before = reset_peak(), seen = 0;
 
-    (void)state;
     assert_int_equal(fiber_pool_imap(pool, echo, next_input, n, 1000, 0, NULL, &it), 0);
     for (; fiber_imap_next(it, NULL, &out, TEST_LONG_MS) == 1; seen++)
         fiber_bytes_free(&out);

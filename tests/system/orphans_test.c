@@ -38,7 +38,6 @@ static int be_busy(const void *gate, size_t len)
 {
     pid_t me = getpid();
 
-    (void)len;
     if (nice(19) < 0) /* this thread: the others of the family have to start, too */
         return 1;
     if (gate_notify(gate, &me, sizeof(me)) < 0)
@@ -82,7 +81,6 @@ static int be_a_parent(const void *gate, size_t len)
 
 static int fill(void *data, size_t len, void *user)
 {
-    (void)user;
     memset(data, 1, len);
     return 0;
 }
@@ -128,7 +126,6 @@ static int play_short(const char *arg)
 {
     int code = 0;
 
-    (void)arg;
     return finish(begin(child_return, &code, sizeof(code), NULL));
 }
 
@@ -154,8 +151,6 @@ static int play_ends(const char *gate)
 
 static int rank(int rank, int size, const void *gate, size_t len)
 {
-    (void)rank;
-    (void)size;
     return len ? child_notify_wait(gate, len) : 0;
 }
 
@@ -171,7 +166,6 @@ static int play_ring(const char *gate)
 
 static int set_up(void **state)
 {
-    (void)state;
     temp_dir_make(base);
     setenv("FIBER_RUN_DIR", base, 1);
     return 0;
@@ -179,7 +173,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     unsetenv("FIBER_RUN_DIR");
     temp_dir_remove(base);
     return 0;
@@ -262,7 +255,6 @@ static void test_sigkill_of_the_master(void **state)
 {
     double took = expect_nothing_left_after(SIGKILL, BUSY);
 
-    (void)state;
     for (int i = 1; i < TRIES && took > PROMISED_S && !SANITIZED; i++)
         took = expect_nothing_left_after(SIGKILL, BUSY);
     assert_true(took <= PROMISED_S || SANITIZED);
@@ -270,13 +262,11 @@ static void test_sigkill_of_the_master(void **state)
 
 static void test_sigterm_of_the_master(void **state)
 {
-    (void)state;
     expect_nothing_left_after(SIGTERM, 8);
 }
 
 static void test_sigint_of_the_master(void **state)
 {
-    (void)state;
     expect_nothing_left_after(SIGINT, 8);
 }
 
@@ -284,7 +274,6 @@ static void test_all_other_ways_to_end(void **state)
 {
     static const char *const ways[] = {"return", "_exit", "abort", "exec"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         int pipes[2], old = dup(0), fds[3];
         struct gate told;
@@ -318,7 +307,6 @@ static void test_what_nobody_could_remove_is_swept_by_the_next_run(void **state)
     pid_t master;
     struct ran r;
 
-    (void)state;
     gate_open(&told);
     master = start_self("alone", told.path, NULL, NULL);
     assert_int_equal(gate_wait(&told, &master, sizeof(master)), 0);
@@ -374,7 +362,6 @@ static void test_a_registry_entry_goes_with_the_next_run(void **state)
 {
     struct ran r;
 
-    (void)state;
     leave_an_entry();
     r = run_self("ring", "", NULL);
     assert_int_equal(r.code, 0);
@@ -387,7 +374,6 @@ static void test_a_registry_entry_goes_with_fiber_ps(void **state)
     char fiber[512];
     struct ran r;
 
-    (void)state;
     snprintf(fiber, sizeof(fiber), "%.400s/cli/fiber", getenv("TEST_BINARY_DIR"));
     leave_an_entry();
     r = run_program((const char *const[]){fiber, "ps", NULL}, NULL, NULL);

@@ -26,8 +26,6 @@ static const char *const again[] = {"/proc/self/exe", AGAIN, NULL};
 
 static int was_called_again(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return strcmp(argument, AGAIN) == 0 ? WELL : 1;
 }
 
@@ -48,21 +46,16 @@ static int reply_how(const void *in, size_t len, struct fiber_reply *reply)
 static int call_how(void *state, const char *method, const void *in, size_t len,
                     struct fiber_reply *reply)
 {
-    (void)state;
-    (void)method;
     return reply_how(in, len, reply);
 }
 
 static int be_a_rank(int rank, int size, const void *arg, size_t len)
 {
-    (void)rank;
-    (void)size;
     return was_called_again(arg, len) == WELL ? 0 : 1;
 }
 
 static void test_a_process_and_its_child(void **state)
 {
-    (void)state;
     assert_int_equal(finish(begin(was_called_again, NULL, 0, NULL)), WELL);
     assert_int_equal(finish(begin(start_another, NULL, 0, NULL)), WELL);
 }
@@ -72,7 +65,6 @@ static void test_a_command_of_the_job_wins(void **state)
     const char *const other[] = {"/proc/self/exe", "--other", NULL};
     struct fiber_process_options *o = OPTIONS(.job.command = other);
 
-    (void)state;
     assert_int_equal(finish(begin(was_called_again, NULL, 0, o)), 1);
 }
 
@@ -93,7 +85,6 @@ static void test_workers_of_a_pool(void **state)
 {
     struct fiber_pool_options o = {.size = sizeof(o), .min = 2, .max = 2};
 
-    (void)state;
     map_over(&o);
     o.workers_per_job = 2; /* which a host starts */
     map_over(&o);
@@ -106,7 +97,6 @@ static void test_managers_and_stores(void **state)
     struct fiber_store *store;
     struct fiber_bytes out;
 
-    (void)state;
     assert_int_equal(fiber_manager_start(&manager, &class, NULL, 0, NULL), 0);
     assert_int_equal(fiber_manager_call(manager, "how", NULL, 0, &out, TEST_LONG_MS), 0);
     assert_int_equal(*(int *)out.data, WELL);
@@ -121,13 +111,11 @@ static void test_ranks_of_a_function(void **state)
 {
     const struct fiber_ring_options o = {.size = sizeof(o), .flags = FIBER_RING_OVERSUBSCRIBE};
 
-    (void)state;
     assert_int_equal(fiber_ring_run(2, be_a_rank, NULL, 0, &o), 0);
 }
 
 static void test_it_is_too_late_once_something_was_started(void **state)
 {
-    (void)state;
     assert_int_equal(finish(begin(was_called_again, NULL, 0, NULL)), WELL);
     assert_int_equal(fiber_program(again), -EBUSY);
     assert_int_equal(fiber_program((const char *const[]){NULL}), -EINVAL);
@@ -139,7 +127,6 @@ static void test_not_after_a_fork(void **state)
     int status;
     pid_t pid;
 
-    (void)state;
     assert_int_equal(finish(begin(was_called_again, NULL, 0, NULL)), WELL);
     pid = fork();
     if (pid == 0)

@@ -56,7 +56,6 @@ static void test_a_long_start_over_a_slow_network_arrives(void **state)
     struct fiber_process *p;
     char *arg = calloc(1, LEN);
 
-    (void)state;
     assert_non_null(arg);
     arg[0] = 1;
     arg[LEN - 1] = 2;

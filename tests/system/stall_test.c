@@ -62,7 +62,6 @@ static int play_pool(const char *arg)
     struct fiber_result *r;
     struct fiber_pool *pool;
 
-    (void)arg;
     for (int i = 0; i < TASKS; i++)
         in[i] = i;
     if (fiber_pool_open(&pool, &o) < 0 ||
@@ -83,8 +82,6 @@ static int play_pool(const char *arg)
 /* Runs until it is told to end, in the first ring; at once to its end in the next. */
 static int rank(int rank, int size, const void *arg, size_t len)
 {
-    (void)size;
-    (void)len;
     if (getenv("FIBER_LAST_FAILURE")) {
         printf("rank %d again\n", rank);
         return 0;
@@ -118,7 +115,6 @@ static int play_restart(const char *gate)
 
 static int freeze(const void *gate, size_t len)
 {
-    (void)len;
     notify_gate();
     if (gate_notify(gate, "x", 1) < 0)
         return 1;
@@ -134,7 +130,6 @@ static int play_frozen(const char *arg)
     struct gate there;
     char byte;
 
-    (void)arg;
     gate_open(&there);
     p = begin_str(freeze, there.path);
     if (gate_wait(&there, &byte, 1) < 0)
@@ -155,7 +150,6 @@ static int get_seven(const void *arg, size_t len)
     struct fiber_queue *q;
     int rc;
 
-    (void)len;
     if (fiber_queue_connect(&q, arg) < 0)
         return 1;
     notify_gate();
@@ -305,7 +299,6 @@ static void test_masters_that_were_stopped(void **state)
         {.role = "ring", .stall_ms = SHORT, .tells = 2, .says = {"ring 0"}},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(all); i++) {
         start_master(&all[i]);
         if (all[i].stall_ms)

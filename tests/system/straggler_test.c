@@ -18,7 +18,6 @@ static void test_a_long_task_holds_back_nobody(void **state)
     int64_t in[60], out[60];
     struct fiber_result *r;
 
-    (void)state;
     for (int i = 0; i < 60; i++)
         in[i] = i;
     meet(pool, 4);
@@ -43,7 +42,6 @@ static void test_a_long_task_in_a_batch_holds_back_nobody(void **state)
     int64_t in[400], out[400];
     struct fiber_result *r;
 
-    (void)state;
     for (int i = 0; i < 400; i++)
         in[i] = i == 50 ? 0 : 1000 + i;
     o.chunk = 100;
@@ -69,7 +67,6 @@ static int slow_init(const void *arg, size_t len)
 {
     int rc = board_map(arg);
 
-    (void)len;
     slow = rc == 0 && atomic_fetch_add(&board->inits, 1) == 0;
     return rc;
 }
@@ -93,7 +90,6 @@ static void test_a_worker_100_times_slower_gets_less(void **state)
     int64_t in[1500], out[1500];
     double began;
 
-    (void)state;
     for (int i = 0; i < 1500; i++)
         in[i] = i;
     meet(pool, 4);
@@ -117,7 +113,6 @@ static void test_a_frozen_worker_holds_back_only_what_it_runs(void **state)
     struct fiber_pool *pool;
     struct fiber_result *r;
 
-    (void)state;
     assert_ok(fiber_config_set("heartbeat", "1h"));
     pool = open_pool(4);
     for (int i = 0; i < 2000; i++)

@@ -290,8 +290,6 @@ static int check_regrow(int argc, char **command)
     MPI_Finalize();
     return 0;
 #else
-    (void)argc;
-    (void)command;
     return 3;
 #endif
 }
