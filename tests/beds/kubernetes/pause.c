@@ -8,13 +8,11 @@
 
 static void end(int sig)
 {
-    (void)sig;
     _exit(0);
 }
 
 static void reap(int sig)
 {
-    (void)sig;
     while (waitpid(-1, NULL, WNOHANG) > 0)
         ;
 }
