@@ -14,8 +14,6 @@
 
 static int return_zero(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return 0;
 }
 

@@ -385,8 +385,6 @@ static int run_scale(int argc, char **argv)
 
 static int run_version(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
     printf("{\"version\": \"%s\"}\n", fiber_version());
     return 0;
 }

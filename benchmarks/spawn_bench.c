@@ -21,8 +21,6 @@ extern char **environ;
 
 static int return_zero(const void *arg, size_t len)
 {
-    (void)arg;
-    (void)len;
     return 0;
 }
 

@@ -41,7 +41,6 @@ static void on_death(size_t id, pmix_status_t status, const pmix_proc_t *source,
                      size_t ninfo, pmix_info_t results[], size_t nresults,
                      pmix_event_notification_cbfunc_fn_t done, void *arg)
 {
-    (void)id, (void)status, (void)source, (void)info, (void)ninfo, (void)results, (void)nresults;
     pthread_mutex_lock(&lock);
     if (told == 0)
         told = bench_now();
@@ -53,7 +52,6 @@ static void on_death(size_t id, pmix_status_t status, const pmix_proc_t *source,
 
 static void on_registered(pmix_status_t status, size_t id, void *arg)
 {
-    (void)id, (void)arg;
     pthread_mutex_lock(&lock);
     registered = status == PMIX_SUCCESS ? 1 : -1;
     pthread_cond_signal(&changed);
