@@ -260,11 +260,9 @@ static void watch_user(struct fbr_runtime *rt, struct fbr_conn *conn)
 static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
 {
     struct fbr_share *s = rt->share;
-    struct peer *p;
+    struct peer *p = calloc(1, sizeof(*p));
     int rc;
 
-    (void)who;
-    p = calloc(1, sizeof(*p));
     if (!p)
         return -ENOMEM;
     p->share = s;
