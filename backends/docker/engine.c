@@ -7,7 +7,6 @@
 #include <glob.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,23 +21,6 @@
 #define LOOK_UP_MS 1000
 
 /* ---- Requests ---- */
-
-char *fbr_docker_path(const struct fbr_docker_engine *e, const char *format, ...)
-{
-    char *path = NULL, *end;
-    va_list ap;
-    int n;
-
-    va_start(ap, format);
-    n = vasprintf(&end, format, ap);
-    va_end(ap);
-    if (n < 0)
-        return NULL;
-    if (asprintf(&path, "%s%s%s", e->api[0] ? "/v" : "", e->api, end) < 0)
-        path = NULL;
-    free(end);
-    return path;
-}
 
 struct fbr_http_call *fbr_docker_send(const struct fbr_docker_engine *e, char *path,
                                       struct fbr_http_request r)

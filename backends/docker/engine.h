@@ -30,10 +30,8 @@ void fbr_docker_engine_close(struct fbr_docker_engine *e);
 int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network,
                               char out[FBR_HOST_ADDRESS_MAX], struct fbr_error *err);
 
-/* Returns the path of a request, with the version of the API in front of it, for free(). NULL
- * without memory. */
-char *fbr_docker_path(const struct fbr_docker_engine *e, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Returns "/vVERSION" of the API and the formatted rest: see fbr_http_path(). */
+#define fbr_docker_path(e, ...) fbr_http_path((e)->api[0] ? "/v" : "", (e)->api, "", __VA_ARGS__)
 /* Sends a request to that path, and frees the path, which may be NULL. NULL without memory. */
 struct fbr_http_call *fbr_docker_send(const struct fbr_docker_engine *e, char *path,
                                       struct fbr_http_request r);

@@ -118,6 +118,11 @@ void fbr_http_stats(const struct fbr_http *h, struct fbr_http_stats *out);
  * value of a query. For free(); NULL without memory. */
 char *fbr_http_escape(const char *text);
 
+/* Returns the path of a request, for free(): a, b and c, then the formatted rest. The parts must
+ * need no escaping. NULL without memory. */
+char *fbr_http_path(const char *a, const char *b, const char *c, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /* Describes an answer that is not 2xx: the field "message" of the body (Docker and Kubernetes set
  * it), or the status, or the reason why no answer came. */
 const char *fbr_http_describe(const struct fbr_http_answer *a, char *out, size_t size);

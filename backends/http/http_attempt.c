@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,6 +350,23 @@ void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_ans
         return;
     a->body = (const char *)c->answer.data;
     a->len = c->answer.len - 1;
+}
+
+char *fbr_http_path(const char *a, const char *b, const char *c, const char *format, ...)
+{
+    char *rest = NULL, *path = NULL;
+    va_list ap;
+    int n;
+
+    va_start(ap, format);
+    n = vasprintf(&rest, format, ap);
+    va_end(ap);
+    if (n < 0)
+        return NULL;
+    if (asprintf(&path, "%s%s%s%s", a, b, c, rest) < 0)
+        path = NULL;
+    free(rest);
+    return path;
 }
 
 char *fbr_http_escape(const char *text)

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,30 +252,6 @@ int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const c
 }
 
 /* ---- Texts ---- */
-
-char *fbr_kube_path(const struct fbr_kube_api *a, const char *fmt, ...)
-{
-    char *rest, *path;
-    va_list values;
-    int n;
-
-    va_start(values, fmt);
-    n = vasprintf(&rest, fmt, values);
-    va_end(values);
-    if (n < 0)
-        return NULL;
-    n = asprintf(&path, "/api/v1/namespaces/%s/%s", a->namespace_, rest);
-    free(rest);
-    return n < 0 ? NULL : path;
-}
-
-char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const char *name)
-{
-    char *path;
-    int n = asprintf(&path, "/apis/batch/v1/namespaces/%s/jobs%s%s", a->namespace_, rest, name);
-
-    return n < 0 ? NULL : path;
-}
 
 /* Most pods have the token of an account that may do nothing. */
 static const char *not_allowed(const struct fbr_kube_api *a, const char *text)

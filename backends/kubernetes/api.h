@@ -39,12 +39,11 @@ int fbr_kube_api_open(struct fbr_kube_api **out, struct fbr_loop *loop,
                       const struct fbr_config *config, struct fbr_error *err);
 void fbr_kube_api_close(struct fbr_kube_api *a);
 
-/* Returns "/api/v1/namespaces/NAMESPACE/" and the rest, for free(). The parts must need no
- * escaping. */
-char *fbr_kube_path(const struct fbr_kube_api *a, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-/* Returns "/apis/batch/v1/namespaces/NAMESPACE/jobs" and the rest. */
-char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const char *name);
+/* Return the path in our namespace, or of its Jobs, and the formatted rest: see fbr_http_path(). */
+#define fbr_kube_path(a, ...) \
+    fbr_http_path("/api/v1/namespaces/", (a)->namespace_, "/", __VA_ARGS__)
+#define fbr_kube_jobs_path(a, ...) \
+    fbr_http_path("/apis/batch/v1/namespaces/", (a)->namespace_, "/jobs", __VA_ARGS__)
 
 /* Sends one request: repeated for `patience_ms`, and once with new credentials after a 401. The
  * body, NUL-terminated or NULL, is copied; `done` is called once, unless the API is closed before.

@@ -216,7 +216,7 @@ static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list)
         add_last(list, &n, fbr_kube_path(b->api, "configmaps/%s", b->owner_name),
                  FBR_KUBE_DELETE(0));
     if (b->master_job[0])
-        add_last(list, &n, fbr_kube_jobs_path(b->api, "/", b->master_job), FBR_KUBE_DELETE(1));
+        add_last(list, &n, fbr_kube_jobs_path(b->api, "/%s", b->master_job), FBR_KUBE_DELETE(1));
     HASH_ITER(hh, b->all, j, next)
         if (fbr_pod_may_exist(j->state))
             add_last(list, &n, fbr_kube_path(b->api, "pods/%s", j->name), FBR_KUBE_DELETE(1));

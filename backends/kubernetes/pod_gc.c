@@ -176,7 +176,7 @@ int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err
         status =
             fbr_kube_ask(b->api, "DELETE",
                          strncmp(id, "job/", 4) == 0
-                             ? fbr_kube_jobs_path(b->api, "/", name)
+                             ? fbr_kube_jobs_path(b->api, "/%s", name)
                              : fbr_kube_path(b->api, "%s/%s", slash ? "configmaps" : "pods", name),
                          FBR_KUBE_DELETE(1), ANSWER_MS, NULL, err);
     if (status == 404 || (status >= 200 && status < 300))

@@ -640,7 +640,7 @@ static void try_job(struct fbr_kube_job *j, uint64_t now)
     if (j->asking || (j->looked && now < j->looked + ASK_AFTER_MS))
         return;
     j->looked = now;
-    j->asking = fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/", j->name),
+    j->asking = fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/%s", j->name),
                               FBR_KUBE_TRY_DELETE, on_job_tried) == 0;
 }
 

@@ -176,7 +176,7 @@ static int wrap_master(struct fbr_kube_job *j)
 
 void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    fbr_kube_sweep(j->b, fbr_kube_jobs_path(j->b->api, "/", j->name));
+    fbr_kube_sweep(j->b, fbr_kube_jobs_path(j->b->api, "/%s", j->name));
     fbr_kube_finish_soon(j, s->text);
 }
 
@@ -211,7 +211,7 @@ void fbr_kube_create_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     struct fbr_backend *b = j->b;
 
     memcpy(b->master_job, j->name, sizeof(b->master_job));
-    if (fbr_kube_call(j, "POST", fbr_kube_jobs_path(b->api, "?fieldManager=fiber", ""), j->around,
+    if (fbr_kube_call(j, "POST", fbr_kube_jobs_path(b->api, "?fieldManager=fiber"), j->around,
                       on_job) < 0)
         fbr_kube_step_text(j, ON_REFUSED, "its Job cannot be created: out of memory");
 }
