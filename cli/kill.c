@@ -1,15 +1,14 @@
 /* kill.c - `fiber kill`: ends a run, or sends its ranks a signal.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "cli/orphans.h"
 #include "cli/option.h"
+#include "runtime/base/config_value.h"
 
 enum {
     KILL_SIGNAL,
@@ -25,15 +24,12 @@ enum {
 /* Parses "USR1", "SIGUSR1" or "10"; -EINVAL. */
 static int signal_named(const char *text)
 {
-    char *end;
-    long v;
+    int64_t v;
 
     if (!strncasecmp(text, "SIG", 3))
         text += 3;
-    if (isdigit((unsigned char)text[0])) {
-        v = strtol(text, &end, 10);
-        return *end || v < 1 || v >= NSIG ? -EINVAL : (int)v;
-    }
+    if (fbr_number(text, 1, NSIG - 1, &v))
+        return (int)v;
     for (int i = 1; i < NSIG; i++)
         if (sigabbrev_np(i) && !strcasecmp(sigabbrev_np(i), text))
             return i;

@@ -13,6 +13,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "runtime/base/config_value.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/sync.h"
 #include "runtime/net/loop.h"
@@ -508,17 +509,15 @@ int run_client_job(const char *text, const struct run_client *run, struct fbr_er
 {
     bool pool = run->about.kind == FBR_RUN_POOL;
     const char *dash = pool ? strrchr(text, '-') : NULL;
-    char *end;
-    long v;
+    int64_t v;
 
     text = dash ? dash + 1 : text;
-    v = strtol(text, &end, 10);
-    if (end == text || *end || v < 0 || v > INT32_MAX)
+    if (!fbr_number(text, 0, INT32_MAX, &v))
         return fbr_fail(err, -EINVAL, "\"%.64s\" is not a rank's number", text);
     if (pool) /* the numbers of workers grow */
         return (int)v;
     if (run->about.size && v >= run->about.size && v >= run->facts.size)
-        return fbr_fail(err, -EINVAL, "there is no rank %ld: the run has %d, from 0", v,
+        return fbr_fail(err, -EINVAL, "there is no rank %d: the run has %d, from 0", (int)v,
                         run->about.size);
     return (int)v;
 }

@@ -2,19 +2,18 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "cli/orphans.h"
 #include "cli/option.h"
+#include "runtime/base/config_value.h"
 
 #define WORKERS_MAX (1 << 20)
 
 static int workers_of(const char *text, struct fbr_error *err)
 {
-    char *end;
-    long v = strtol(text, &end, 10);
+    int64_t v;
 
-    if (end == text || *end || v < 1 || v > WORKERS_MAX)
+    if (!fbr_number(text, 1, WORKERS_MAX, &v))
         return fbr_fail(err, -EINVAL, "\"%.64s\" is not a number of workers, from 1 to %d", text,
                         WORKERS_MAX);
     return (int)v;

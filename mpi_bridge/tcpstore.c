@@ -19,6 +19,7 @@
 
 #include "mpi_bridge/service.h"
 #include "runtime/base/buf.h"
+#include "runtime/base/config_value.h"
 
 #define ENTRY_COST 256 /* bytes of a key or a value without its text, roughly */
 #define WAIT_COST 64
@@ -349,15 +350,13 @@ static bool on_get(struct fbr_service *s, struct fbr_service_conn *c, struct fbr
 /* Reads the value as a number in text. False: it is none. */
 static bool value_number(const struct value *v, int64_t *n)
 {
-    char text[24], *end;
+    char text[24];
 
     if (!v->len || v->len >= sizeof(text))
         return false;
     memcpy(text, v->data, v->len);
     text[v->len] = 0;
-    errno = 0;
-    *n = strtoll(text, &end, 10);
-    return !errno && !*end && end != text;
+    return fbr_number(text, INT64_MIN, INT64_MAX, n);
 }
 
 /* Adds to the number at the key, from 0. Wakes connections that wait, unless `quiet`. */

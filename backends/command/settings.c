@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/config_value.h"
 #include "runtime/base/fds.h"
 
 #define UNSAID (~0u)
@@ -93,10 +94,9 @@ static const struct {
 static int take_number(struct fbr_command_settings *s, size_t i, const char *value,
                        const char *where, struct fbr_error *err)
 {
-    char *end;
-    long n = strtol(value, &end, 10);
+    int64_t n;
 
-    if (end == value || *end || n < numbers[i].low || n > numbers[i].high)
+    if (!fbr_number(value, numbers[i].low, numbers[i].high, &n))
         return fbr_fail(err, -EINVAL, "%s: '%.64s' is not %s", where, value, numbers[i].what);
     *(int *)(void *)((char *)s + numbers[i].at) = (int)n;
     return 0;

@@ -5,8 +5,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "runtime/base/error.h"
 
@@ -33,6 +37,23 @@ struct fbr_config_key {
  * the value has the wrong type or is out of bounds. */
 int fbr_value_parse(const struct fbr_config_key *k, const char *text, int64_t *out,
                     const char *origin, struct fbr_error *err);
+
+/* Stores the number that all of the text is: digits, also after a '-'. False: it is not a number
+ * from `min` to `max`, and *out does not change. */
+static inline bool fbr_number(const char *text, int64_t min, int64_t max, int64_t *out)
+{
+    int64_t n;
+    char *end;
+
+    if (!isdigit((unsigned char)text[*text == '-']))
+        return false;
+    errno = 0;
+    n = strtoll(text, &end, 10);
+    if (*end || errno || n < min || n > max)
+        return false;
+    *out = n;
+    return true;
+}
 
 /* Returns the index of a word in a list of words that single blanks separate; -1: it has no such
  * word. */

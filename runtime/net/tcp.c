@@ -19,6 +19,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "runtime/base/config_value.h"
+
 #define BACKLOG 4096
 #define PATIENCE_MIN_MS 2000 /* acknowledgements may be late by a tenth of this */
 #define PATIENCE_MAX_MS (24u * 3600 * 1000)
@@ -38,14 +40,11 @@ int fbr_tcp_address(const char *url, struct sockaddr_storage *a, socklen_t *len)
 {
     const char *host = url + 6, *colon = strrchr(url, ':');
     char text[INET6_ADDRSTRLEN + 2];
-    char *end;
-    long port;
+    int64_t port;
 
     memset(a, 0, sizeof(*a));
-    if (strncmp(url, "tcp://", 6) != 0 || colon < host || colon - host >= (int)sizeof(text))
-        return -EINVAL;
-    port = strtol(colon + 1, &end, 10);
-    if (end == colon + 1 || *end || port < 0 || port > UINT16_MAX)
+    if (strncmp(url, "tcp://", 6) != 0 || colon < host || colon - host >= (int)sizeof(text) ||
+        !fbr_number(colon + 1, 0, UINT16_MAX, &port))
         return -EINVAL;
     snprintf(text, sizeof(text), "%.*s", (int)(colon - host), host);
     if (inet_pton(AF_INET, text, &v4(a)->sin_addr) == 1) {
