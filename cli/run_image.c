@@ -160,8 +160,8 @@ static int keep_lines(const struct fbr_buf *lines, char *path, size_t size)
     int fd = memfd_create("fiber-image", MFD_CLOEXEC);
     int rc = fd < 0 ? -errno : fbr_fds_write(fd, lines->data, lines->len);
 
-    if (rc < 0 && fd >= 0)
-        close(fd);
+    if (rc < 0)
+        fbr_fds_close(fd);
     snprintf(path, size, "@/proc/self/fd/%d", fd);
     return rc;
 }

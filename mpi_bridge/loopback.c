@@ -253,8 +253,8 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, in
     uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
     l->tcp.data = l;
     rc = fd < 0 ? uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0) : uv_tcp_open(&l->tcp, fd);
-    if (rc < 0 && fd >= 0)
-        close(fd);
+    if (rc < 0)
+        fbr_fds_close(fd);
     if (rc < 0 || (rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection)) < 0 ||
         (rc = uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&in, &len)) < 0) {
         uv_close((uv_handle_t *)&l->tcp, on_closed);

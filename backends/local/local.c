@@ -440,8 +440,8 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
         goto done;
     rc = fbr_spawn(&s, &j->pid, &j->pidfd, err);
 done:
-    if (job->ticket && fd >= 0)
-        close(fd);
+    if (job->ticket)
+        fbr_fds_close(fd);
     free(env);
     return rc;
 }

@@ -324,8 +324,7 @@ static void sweep(const char *root)
         fd = call(dir);
         if (fd == -ECONNREFUSED)
             sweep_run(dir);
-        else if (fd >= 0)
-            close(fd);
+        fbr_fds_close(fd);
     }
     if (d)
         closedir(d);
@@ -356,8 +355,8 @@ static void visit(const char *dir,
         return;
     if (read_about(dir, &about, &facts))
         found(user, fd < 0 ? -1 : fd, &about);
-    else if (fd >= 0)
-        close(fd);
+    else
+        fbr_fds_close(fd);
 }
 
 int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_run_control_about *about),
