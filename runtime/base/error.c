@@ -4,6 +4,7 @@
 #include "runtime/base/error.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,8 @@
 /* the text that fiber_last_error() returns in this thread */
 static _Thread_local struct fbr_error last;
 
-int fbr_vfail(struct fbr_error *err, int code, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static int vfail(struct fbr_error *err, int code,
+                                                       const char *fmt, va_list ap)
 {
     if (err) {
         err->code = code;
@@ -26,7 +28,7 @@ int fbr_fail(struct fbr_error *err, int code, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    fbr_vfail(err, code, fmt, ap);
+    vfail(err, code, fmt, ap);
     va_end(ap);
     return code;
 }
@@ -74,7 +76,7 @@ int fbr_keep(int code, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    fbr_vfail(&last, code, fmt, ap);
+    vfail(&last, code, fmt, ap);
     va_end(ap);
     return code;
 }

@@ -8,8 +8,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdarg.h>
-
 #define FBR_ERROR_TEXT 1024
 
 struct fbr_error {
@@ -20,8 +18,6 @@ struct fbr_error {
 /* Sets err to (code, text) and returns code: `return fbr_fail(err, -EINVAL, ...)`. */
 int fbr_fail(struct fbr_error *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-int fbr_vfail(struct fbr_error *err, int code, const char *fmt, va_list ap)
-    __attribute__((format(printf, 3, 0)));
 
 /* Puts "<fmt>: " in front of the text of err. Returns the code of err, or -EIO if err is NULL or
  * has no code. */

@@ -82,7 +82,7 @@ static void levels_above_the_threshold_are_silent_and_not_evaluated(void **state
     assert_string_equal(next_line(), "info: 1\n");
     fbr_debug("d");
     assert_string_equal(next_line(), "debug: d\n");
-    fbr_trace("t");
+    fbr_log(FBR_LOG_TRACE, "t");
     assert_string_equal(next_line(), "trace: t\n");
 }
 
