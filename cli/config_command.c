@@ -16,7 +16,7 @@ enum { CONFIG_JSON, CONFIG_OPTIONS };
 
 static void put_json(struct fbr_json *j, const struct fbr_config *c, const struct fbr_config_key *k)
 {
-    fbr_json_object(j, NULL);
+    fbr_json_object(j);
     fbr_json_str(j, "key", k->name);
     fbr_json_str(j, "value", fbr_config_str(c, k->name));
     fbr_json_str(j, "origin", fbr_config_origin(c, k->name));

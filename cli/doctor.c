@@ -59,7 +59,7 @@ void doctor_report(struct doctor *d, const char *name, enum doctor_state state, 
     fbr_printable_plain(found, sizeof(found), raw);
     d->bad += state == DOCTOR_BAD;
     if (d->is_json) {
-        fbr_json_object(&d->json, NULL);
+        fbr_json_object(&d->json);
         fbr_json_str(&d->json, "check", name);
         fbr_json_str(&d->json, "state", states[state]);
         fbr_json_str(&d->json, "found", found);

@@ -50,7 +50,7 @@ static void report_job(struct gc *g, const struct orphan *j, const char *done, c
     orphan_command(j, command, sizeof(command));
     orphan_master(j, master);
     if (g->is_json) {
-        fbr_json_object(&g->json, NULL);
+        fbr_json_object(&g->json);
         fbr_json_str(&g->json, "backend", j->backend);
         fbr_json_str(&g->json, "kind", "job");
         fbr_json_str(&g->json, "id", j->id);
@@ -81,7 +81,7 @@ static void on_swept(void *user, const struct fbr_swept *e)
     g->kept += e->action == FBR_SWEPT_KEPT;
     g->failed += e->action == FBR_SWEPT_FAILED;
     if (g->is_json) {
-        fbr_json_object(&g->json, NULL);
+        fbr_json_object(&g->json);
         fbr_json_str(&g->json, "backend", g->sweeping);
         fbr_json_str(&g->json, "kind", e->kind);
         fbr_json_str(&g->json, "id", e->id);

@@ -191,7 +191,7 @@ static void put_files(struct fbr_json *j, const struct fbr_image_facts *f)
     for (size_t i = 0; i < f->files; i++) {
         const struct fbr_file *file = f->list[i];
 
-        fbr_json_object(j, NULL);
+        fbr_json_object(j);
         fbr_json_str(j, "path", file->path);
         fbr_json_str(j, "kind", kinds[file->kind]);
         fbr_json_int(j, "size", (int64_t)file->size);
@@ -210,7 +210,7 @@ static int print_json(const struct made *m, bool dry)
 
     m->ops->facts(m->image, &f);
     fbr_json_init(&j);
-    fbr_json_object(&j, NULL);
+    fbr_json_object(&j);
     fbr_json_str(&j, "name", m->name);
     fbr_json_str(&j, "id", f.id);
     fbr_json_str(&j, "digest", dry ? NULL : f.digest);

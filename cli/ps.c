@@ -39,7 +39,7 @@ static void put_json(struct fbr_json *j, const struct run_client *run)
 {
     char state[48];
 
-    fbr_json_object(j, NULL);
+    fbr_json_object(j);
     fbr_json_str(j, "uid", run->about.uid);
     fbr_json_str(j, "name", run->about.name);
     fbr_json_str(j, "command", run->about.command);
@@ -169,7 +169,7 @@ static const char *group_state(const struct group *g)
 
 static void put_group(struct fbr_json *j, const struct group *g)
 {
-    fbr_json_object(j, NULL);
+    fbr_json_object(j);
     fbr_json_str(j, "uid", g->first->run);
     fbr_json_str(j, "name", "");
     fbr_json_str(j, "command", "");

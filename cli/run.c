@@ -49,7 +49,7 @@ static void show_end(struct fiber_ring *ring, int code, double seconds)
     memset(&f, 0, sizeof(f));
     fbr_ring_facts(ring, &f);
     fbr_json_init(&j);
-    fbr_json_object(&j, NULL);
+    fbr_json_object(&j);
     fbr_json_str(&j, "uid", fbr_ring_about(ring)->uid);
     fbr_json_int(&j, "code", code);
     fbr_json_double(&j, "seconds", seconds);

@@ -75,7 +75,7 @@ static void on_finding(void *user, enum fbr_finding finding, const char *what, c
     bool good = finding == FBR_FINDING_GOOD;
 
     if (p->findings) {
-        fbr_json_object(p->findings, NULL);
+        fbr_json_object(p->findings);
         fbr_json_str(p->findings, "object", what);
         fbr_json_bool(p->findings, "accepted", good);
         fbr_json_str(p->findings, "text", text);

@@ -307,7 +307,7 @@ static void put_frames(struct fbr_json *j, const struct fbr_stack_thread *t)
 {
     fbr_json_array(j, "frames");
     for (uint32_t i = 0; i < t->nframes; i++) {
-        fbr_json_object(j, NULL);
+        fbr_json_object(j);
         fbr_json_str(j, "function", t->frames[i].function[0] ? t->frames[i].function : NULL);
         fbr_json_str(j, "module", t->frames[i].module);
         fbr_json_int(j, "offset", (int64_t)t->frames[i].offset);
@@ -321,7 +321,7 @@ static void put_thread(struct fbr_json *j, const struct fbr_stack_thread *t)
 {
     const char state[2] = {t->state, '\0'};
 
-    fbr_json_object(j, NULL);
+    fbr_json_object(j);
     fbr_json_int(j, "tid", t->tid);
     fbr_json_str(j, "name", t->name);
     fbr_json_str(j, "state", state);
@@ -338,7 +338,7 @@ static void put_process(struct fbr_json *j, const struct stack *s, const struct 
 {
     const char state[2] = {e->process.state, '\0'};
 
-    fbr_json_object(j, NULL);
+    fbr_json_object(j);
     fbr_json_int(j, word(s), e->who);
     fbr_json_str(j, "host", e->host);
     fbr_json_int(j, "pid", e->process.pid);
@@ -356,7 +356,7 @@ static void put_process(struct fbr_json *j, const struct stack *s, const struct 
 
 static void put_group(struct fbr_json *j, const struct stack *s, const struct stack_group *g)
 {
-    fbr_json_object(j, NULL);
+    fbr_json_object(j);
     fbr_json_array(j, s->run.about.kind == FBR_RUN_POOL ? "workers" : "ranks");
     for (size_t i = 0; i < g->nwho; i++)
         fbr_json_int(j, NULL, g->who[i]);
@@ -374,7 +374,7 @@ static int put_all(const struct stack *s, const struct stack_fold *f)
     struct fbr_json j;
 
     fbr_json_init(&j);
-    fbr_json_object(&j, NULL);
+    fbr_json_object(&j);
     fbr_json_str(&j, "run", s->run.about.uid);
     fbr_json_str(&j, "name", s->run.about.name);
     fbr_json_array(&j, "groups");

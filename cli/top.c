@@ -317,7 +317,7 @@ static void put_json_rank(const struct view *v, struct fbr_json *j, const struct
     const struct fiber_rank_stats *s = &r->stats;
     char state[48];
 
-    fbr_json_object(j, NULL);
+    fbr_json_object(j);
     fbr_json_int(j, is_pool(v) ? "worker" : "rank", s->rank);
     fbr_json_str(j, "state", run_client_rank_state(s, state));
     fbr_json_str(j, "host", s->host);
@@ -342,7 +342,7 @@ static void draw_json(const struct view *v)
     struct fbr_json j;
 
     fbr_json_init(&j);
-    fbr_json_object(&j, NULL);
+    fbr_json_object(&j);
     fbr_json_str(&j, "uid", v->run.about.uid);
     fbr_json_str(&j, "name", v->run.about.name);
     fbr_json_str(&j, "kind", is_pool(v) ? "pool" : "ring");

@@ -33,7 +33,7 @@ static int print_json(const char *pin_missing)
     struct fbr_json j;
 
     fbr_json_init(&j);
-    fbr_json_object(&j, NULL);
+    fbr_json_object(&j);
     fbr_json_str(&j, "version", fiber_version());
     fbr_json_array(&j, "backends");
     for (size_t i = 0; fbr_backends[i]; i++)

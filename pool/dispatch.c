@@ -125,7 +125,7 @@ int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks)
 }
 
 /* Detaches a batch from its map, which is being closed; may free the batch. */
-static void batch_orphan(struct fbr_dispatch *d, uint64_t now, struct batch *b)
+static void batch_orphan(struct fbr_dispatch *d, struct batch *b)
 {
     struct dispatch_worker *w = b->worker;
 
@@ -139,7 +139,7 @@ static void batch_orphan(struct fbr_dispatch *d, uint64_t now, struct batch *b)
     b->map = NULL;
     if (w && !w->dead) {
         fbr_order_push(d, b, FBR_DISPATCH_CANCEL);
-        fbr_dispatch_place(d, now, w);
+        fbr_dispatch_place(d, 0, w);
     }
     fbr_batch_put(b);
 }
@@ -154,7 +154,7 @@ void fbr_dispatch_map_close(struct fbr_dispatch *d, uint64_t map)
     d->stats.held -= m->held;
     d->stats.maps--;
     while (m->batches)
-        batch_orphan(d, 0, m->batches);
+        batch_orphan(d, m->batches);
     fbr_task_pages_free(m);
     HASH_DELETE(hh, d->maps, m);
     free(m);

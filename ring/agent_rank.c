@@ -606,7 +606,7 @@ static void notify_started(struct agent_rank *r)
     struct fbr_buf b;
     char text[512] = "";
 
-    if (j->agent->order.report && fbr_pin_read(r->pid, &seen, NULL) == 0) {
+    if (j->agent->order.report && fbr_pin_read(r->pid, &seen) == 0) {
         int n = snprintf(text, sizeof(text), "cpus %s%s%s%s%s", seen.cpus,
                          seen.policy[0] ? ", memory " : "", seen.policy, /* "": it has ended */
                          seen.gpus[0] ? ", " : "", seen.gpus);

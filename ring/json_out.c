@@ -71,9 +71,9 @@ static void before(struct fbr_json *j, const char *key)
     }
 }
 
-void fbr_json_object(struct fbr_json *j, const char *key)
+void fbr_json_object(struct fbr_json *j)
 {
-    before(j, key);
+    before(j, NULL);
     put(j, "{");
     j->comma = false;
 }

@@ -22,8 +22,8 @@ void fbr_json_fini(struct fbr_json *j);
 /* Returns the text, NUL-terminated, which the caller frees; NULL without memory. Ends j. */
 char *fbr_json_take(struct fbr_json *j);
 
-/* In an object each value has a key. In an array the key is NULL. */
-void fbr_json_object(struct fbr_json *j, const char *key);
+/* In an object each value has a key, and none is an object. In an array the key is NULL. */
+void fbr_json_object(struct fbr_json *j);
 void fbr_json_array(struct fbr_json *j, const char *key);
 void fbr_json_end_object(struct fbr_json *j);
 void fbr_json_end_array(struct fbr_json *j);

@@ -181,7 +181,7 @@ static void put_rank(struct fbr_json *j, const struct picture *p, uint32_t rank)
 {
     const struct fbr_pin *pin = rank < p->placed ? &p->pins[rank] : NULL;
 
-    fbr_json_object(j, NULL);
+    fbr_json_object(j);
     fbr_json_int(j, "rank", rank);
     fbr_json_str(j, "cpus", pin && pin->cpus[0] ? pin->cpus : NULL);
     fbr_json_str(j, "where", pin && pin->where[0] ? pin->where : NULL);
@@ -212,7 +212,7 @@ static void put_json_programs(struct fbr_json *j, int size, const struct fiber_r
     fbr_json_array(j, "programs");
     for (int i = 0; i < o->nprograms; i++) {
         program = fbr_ring_app(o, size, i);
-        fbr_json_object(j, NULL);
+        fbr_json_object(j);
         fbr_json_int(j, "count", program.count);
         put_json_command(j, &program);
         fbr_json_end_object(j);
@@ -230,13 +230,13 @@ char *fbr_ring_plan_json(int size, const struct fiber_ring_options *o, const cha
         return NULL;
     }
     fbr_json_init(&j);
-    fbr_json_object(&j, NULL);
+    fbr_json_object(&j);
     fbr_json_int(&j, "size", p.plan.size);
     fbr_json_str(&j, "backend", p.backend);
     put_json_programs(&j, size, o);
     fbr_json_array(&j, "nodes");
     for (uint32_t k = 0; k < p.plan.nodes; k++) {
-        fbr_json_object(&j, NULL);
+        fbr_json_object(&j);
         fbr_json_int(&j, "node", k);
         fbr_json_str(&j, "host", hosts ? hosts[k] : NULL);
         fbr_json_array(&j, "ranks");

@@ -29,7 +29,7 @@ struct fbr_http_call *fbr_docker_send(const struct fbr_docker_engine *e, char *p
 
     r.path = path;
     if (path)
-        c = fbr_http_send(e->http, &r, NULL);
+        c = fbr_http_send(e->http, &r);
     free(path);
     return c;
 }

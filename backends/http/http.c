@@ -264,15 +264,12 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *user, 
 
 /* ---- Calls ---- */
 
-struct fbr_http_call *fbr_http_send(struct fbr_http *h, const struct fbr_http_request *r,
-                                    struct fbr_error *err)
+struct fbr_http_call *fbr_http_send(struct fbr_http *h, const struct fbr_http_request *r)
 {
     struct fbr_http_call *c = fbr_http_make(h, r);
 
-    if (!c) {
-        fbr_fail(err, -ENOMEM, "out of memory");
+    if (!c)
         return NULL;
-    }
     if (r->urgent)
         DL_PREPEND(h->calls, c);
     else

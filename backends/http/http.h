@@ -99,9 +99,8 @@ int fbr_http_use_cert(struct fbr_http *h, const char *ca, const char *cert, cons
 /* No callback runs after it. */
 void fbr_http_close(struct fbr_http *h);
 
-/* Returns NULL, and a message, without memory. The call is invalid once `done` is called. */
-struct fbr_http_call *fbr_http_send(struct fbr_http *h, const struct fbr_http_request *r,
-                                    struct fbr_error *err);
+/* Returns NULL without memory. The call is invalid once `done` is called. */
+struct fbr_http_call *fbr_http_send(struct fbr_http *h, const struct fbr_http_request *r);
 void fbr_http_cancel(struct fbr_http_call *call);
 /* Whether an attempt has begun, so that the server may have the request. */
 bool fbr_http_sent(const struct fbr_http_call *call);

@@ -145,7 +145,7 @@ static int send_request(struct fbr_kube_request *r)
                                           .done = on_answer,
                                           .user = r};
 
-    return fbr_http_send(r->a->calls, &http, NULL) ? 0 : -ENOMEM;
+    return fbr_http_send(r->a->calls, &http) ? 0 : -ENOMEM;
 }
 
 int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const char *body,

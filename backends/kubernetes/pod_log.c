@@ -193,7 +193,7 @@ static void begin(void *arg)
         fbr_kube_path(l->api, "pods/%s/log?container=" FBR_KUBE_CONTAINER "&timestamps=true%s%s%s",
                       l->pod, l->o.follow ? "&follow=true" : "", since, tail);
     r.path = path;
-    l->stream = path ? fbr_http_send(l->api->streams, &r, NULL) : NULL;
+    l->stream = path ? fbr_http_send(l->api->streams, &r) : NULL;
     free(path);
     if (!l->stream)
         fbr_timer_start(&l->again, AGAIN_MS, 0);

@@ -236,7 +236,7 @@ static void watch(struct fbr_kube_watch *w)
     w->events = 0;
     w->expired = false;
     w->began = fbr_now_ms();
-    w->stream = path ? fbr_http_send(w->api->streams, &r, NULL) : NULL;
+    w->stream = path ? fbr_http_send(w->api->streams, &r) : NULL;
     free(path);
     if (w->stream)
         fbr_timer_start(&w->rest, SILENT_MS, 0);

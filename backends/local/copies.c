@@ -340,14 +340,14 @@ fail:
 
 /* ---- For the backend ---- */
 
-int fbr_copies_open(struct fbr_copies **out, struct fbr_loop *loop, struct fbr_error *err)
+int fbr_copies_open(struct fbr_copies **out, struct fbr_loop *loop)
 {
     struct fbr_copies *t = calloc(1, sizeof(*t));
     int rc = t ? fbr_timer_init(&t->timer, loop, on_time, t) : -ENOMEM;
 
     if (rc < 0) {
         free(t);
-        return fbr_fail(err, rc, "out of memory");
+        return rc;
     }
     t->loop = loop;
     t->gate = -1;

@@ -62,7 +62,7 @@ struct fbr_copies_order {
 
 struct fbr_copies;
 
-int fbr_copies_open(struct fbr_copies **t, struct fbr_loop *loop, struct fbr_error *err);
+int fbr_copies_open(struct fbr_copies **t, struct fbr_loop *loop);
 /* Whether the job becomes a copy. Call exactly once for each job that could be a copy, because the
  * function counts. */
 bool fbr_copies_takes(struct fbr_copies *t, const struct fbr_job *job);

@@ -582,8 +582,7 @@ static bool order_copy(struct local_job *j, const struct fbr_job *job)
     struct fbr_backend *b = j->b;
     struct copy *c;
 
-    if (!may_be_copied(j, job) ||
-        (!b->template && fbr_copies_open(&b->template, b->env.loop, NULL) < 0))
+    if (!may_be_copied(j, job) || (!b->template && fbr_copies_open(&b->template, b->env.loop) < 0))
         return false;
     if (!fbr_copies_takes(b->template, job))
         return false;

@@ -131,7 +131,7 @@ static void read_gpus(int pid, char *out, size_t size)
         fclose(f);
 }
 
-int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
+int fbr_pin_read(int pid, struct fbr_pin_seen *seen)
 {
     char path[64], text[512], *at;
     int rc;
@@ -139,8 +139,7 @@ int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
     memset(seen, 0, sizeof(*seen));
     rc = read_affinity(pid, seen->cpus, sizeof(seen->cpus));
     if (rc)
-        return fbr_fail(err, rc, "cannot read the affinity of process %d: %s", pid,
-                        fbr_strerror(rc));
+        return rc;
     /* "55d0c8a00000 bind:0 file=/usr/bin/cat mapped=2": a mapping without a policy itself shows the
      * policy of the process. */
     snprintf(path, sizeof(path), "/proc/%d/numa_maps", pid);

@@ -152,7 +152,7 @@ struct fbr_pin_seen {
     char gpus[256];          /* the devices that it was shown: "CUDA_VISIBLE_DEVICES=0,1" */
 };
 /* Reads the above. -ESRCH: there is no such process. */
-int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err);
+int fbr_pin_read(int pid, struct fbr_pin_seen *seen);
 
 /* Looks up a variable in an environment, as fbr_pin_getenv(NULL, name) does in ours. NULL:
  * unset. */

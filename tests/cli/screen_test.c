@@ -265,7 +265,7 @@ static void json_is_one_line(void **state)
     int code;
 
     fbr_json_init(&j);
-    fbr_json_object(&j, NULL);
+    fbr_json_object(&j);
     fbr_json_str(&j, "a", "x\ny");
     fbr_json_end_object(&j);
     catch_begin(&caught);

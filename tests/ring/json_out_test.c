@@ -54,12 +54,12 @@ static void values_nest(void **state)
     char *text;
 
     fbr_json_init(&j);
-    fbr_json_object(&j, NULL);
+    fbr_json_object(&j);
     fbr_json_int(&j, "a", -5);
     fbr_json_array(&j, "b");
     fbr_json_bool(&j, NULL, true);
     fbr_json_str(&j, NULL, NULL);
-    fbr_json_object(&j, NULL);
+    fbr_json_object(&j);
     fbr_json_end_object(&j);
     fbr_json_array(&j, NULL);
     fbr_json_end_array(&j);

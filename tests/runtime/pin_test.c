@@ -102,7 +102,7 @@ static void a_child_is_read_back_from_the_kernel(void **state)
     close(ready[1]);
     close(go[0]);
     assert_int_equal(read(ready[0], &byte, 1), 1);
-    assert_int_equal(fbr_pin_read(pid, &seen, &error), 0);
+    assert_int_equal(fbr_pin_read(pid, &seen), 0);
     close(go[1]);
     close(ready[0]);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -113,12 +113,11 @@ static void a_child_is_read_back_from_the_kernel(void **state)
         assert_string_equal(seen.policy, "bind:0");
     else
         print_message("no memory policy here: \"%s\"\n", seen.policy);
-    assert_int_equal(fbr_pin_read(getpid(), &own, &error), 0);
+    assert_int_equal(fbr_pin_read(getpid(), &own), 0);
     assert_true(own.cpus[0]);
     if (own.policy[0])
         assert_string_equal(own.policy, "default");
-    assert_int_equal(fbr_pin_read(pid, &seen, &error), -ESRCH);
-    assert_non_null(strstr(error.text, "cannot read the affinity of process"));
+    assert_int_equal(fbr_pin_read(pid, &seen), -ESRCH);
 }
 
 static void the_devices_that_a_child_was_shown_are_read_back(void **state)
@@ -142,7 +141,7 @@ static void the_devices_that_a_child_was_shown_are_read_back(void **state)
     }
     close(ran[1]);
     assert_int_equal(read(ran[0], &byte, 1), 0); /* it has its program */
-    assert_int_equal(fbr_pin_read(pid, &seen, &error), 0);
+    assert_int_equal(fbr_pin_read(pid, &seen), 0);
     close(in[0]);
     close(in[1]);
     close(ran[0]);

@@ -113,7 +113,7 @@ static void on_done(void *user, const struct fbr_http_answer *a)
     snprintf(g->why, sizeof(g->why), "%s", a->why);
     g->call = NULL;
     if (g->resend)
-        g->other->call = fbr_http_send(g->b->http, &g->other->r, NULL);
+        g->other->call = fbr_http_send(g->b->http, &g->other->r);
     else if (g->other && g->other->call)
         fbr_http_cancel(g->other->call);
     sem_post(&g->done);
@@ -133,7 +133,7 @@ static void on_data(void *user, const void *data, size_t len)
             fbr_http_pause(g->call, true);
         }
         if (g->other)
-            g->other->call = fbr_http_send(g->b->http, &g->other->r, NULL);
+            g->other->call = fbr_http_send(g->b->http, &g->other->r);
     }
     sem_post(&g->more);
 }
@@ -165,7 +165,7 @@ int got_send_it(void *arg)
 {
     struct got *g = arg;
 
-    g->call = fbr_http_send(g->b->http, &g->r, NULL);
+    g->call = fbr_http_send(g->b->http, &g->r);
     return g->call ? 0 : -ENOMEM;
 }
 
