@@ -348,12 +348,6 @@ void run_client_list_free(struct run_client *runs, size_t count)
     free(runs);
 }
 
-static bool is_called(const struct run_client *run, const char *typed)
-{
-    return !strcmp(run->about.name, typed) ||
-           (strlen(typed) >= 2 && !strncmp(run->about.uid, typed, strlen(typed)));
-}
-
 /* Moves an entry from the list to the caller. */
 static void take_over(struct run_client *run, struct run_client *listed)
 {
@@ -374,7 +368,7 @@ int run_client_find(const char *typed, struct run_client *run, struct fbr_error 
     for (size_t i = 0; i < count; i++) { /* the youngest last */
         bool lives = runs[i].state <= CLIENT_SILENT;
 
-        if (!is_called(&runs[i], typed) || (living && !lives))
+        if (!fbr_registry_is_called(&runs[i].about, typed) || (living && !lives))
             continue;
         living += lives;
         found = &runs[i];

@@ -122,6 +122,12 @@ bool fbr_registry_is_run(const char *name)
     return strlen(name) == FBR_REGISTRY_UID && strspn(name, "0123456789abcdef") == FBR_REGISTRY_UID;
 }
 
+bool fbr_registry_is_called(const struct fbr_run_control_about *about, const char *typed)
+{
+    return !strcmp(about->name, typed) ||
+           (strlen(typed) >= 2 && !strncmp(about->uid, typed, strlen(typed)));
+}
+
 /* ---- Files ---- */
 
 static int write_file(const char *path, const struct fbr_buf *b, int *lock)

@@ -27,6 +27,8 @@
 
 /* Whether a name can be that of a run's directory. */
 bool fbr_registry_is_run(const char *name);
+/* Whether a user means this run: by its name, or by the first characters of its uid. */
+bool fbr_registry_is_called(const struct fbr_run_control_about *about, const char *typed);
 /* Writes a record, which other users cannot read: a RUN, and a DONE unless `report` is NULL. *lock,
  * if not NULL, is then its descriptor, and holds a BSD lock. -EWOULDBLOCK: another process holds
  * it. */

@@ -114,12 +114,6 @@ bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid
     return true;
 }
 
-static bool is_called(const struct fbr_spool_run *run, const char *typed)
-{
-    return !strcmp(run->about.name, typed) ||
-           (strlen(typed) >= 2 && !strncmp(run->about.uid, typed, strlen(typed)));
-}
-
 void fbr_spool_each(const char *root, void (*found)(void *user, const struct fbr_spool_run *run),
                     void *user)
 {
@@ -145,7 +139,7 @@ static void on_run(void *user, const struct fbr_spool_run *run)
 {
     struct search *s = user;
 
-    if ((s->typed && !is_called(run, s->typed)) ||
+    if ((s->typed && !fbr_registry_is_called(&run->about, s->typed)) ||
         (s->backend && strcmp(run->about.backend, s->backend) != 0) ||
         (s->found && run->about.started_ms < s->youngest->about.started_ms))
         return;
