@@ -74,11 +74,6 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         link->ops->bytes(link->user, buf->base, (size_t)got);
 }
 
-static void on_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 static struct fbr_lo_link *link_new(struct fbr_loop *loop, bool tcp)
 {
     struct fbr_lo_link *link = calloc(1, sizeof(*link));
@@ -169,7 +164,7 @@ void fbr_lo_link_close(struct fbr_lo_link *link)
     link->ops = NULL;
     link->failed = true;
     fbr_timer_fini(&link->later);
-    uv_close(&link->uv.handle, on_closed);
+    uv_close(&link->uv.handle, fbr_free_data);
 }
 
 /* ---- the listener ---- */
@@ -257,7 +252,7 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, in
         fbr_fds_close(fd);
     if (rc < 0 || (rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection)) < 0 ||
         (rc = uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&in, &len)) < 0) {
-        uv_close((uv_handle_t *)&l->tcp, on_closed);
+        uv_close((uv_handle_t *)&l->tcp, fbr_free_data);
         return fbr_fail(err, rc, "cannot listen on 127.0.0.1: %s", fbr_strerror(rc));
     }
     l->port = ntohs(in.sin_port);
@@ -273,5 +268,5 @@ uint16_t fbr_lo_listener_port(const struct fbr_lo_listener *listener)
 void fbr_lo_listener_close(struct fbr_lo_listener *listener)
 {
     if (listener)
-        uv_close((uv_handle_t *)&listener->tcp, on_closed);
+        uv_close((uv_handle_t *)&listener->tcp, fbr_free_data);
 }

@@ -226,11 +226,6 @@ static void on_socket(uv_poll_t *poll, int status, int events)
     act(s->h, s->fd, status < 0 ? CURL_CSELECT_ERR : what);
 }
 
-static void on_sock_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *user, void *mine)
 {
     struct fbr_http *h = user;
@@ -239,7 +234,7 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *user, 
     if (what == CURL_POLL_REMOVE) {
         curl_multi_assign(h->multi, fd, NULL);
         if (s)
-            uv_close((uv_handle_t *)&s->poll, on_sock_closed);
+            uv_close((uv_handle_t *)&s->poll, fbr_free_data);
         return 0;
     }
     if (!s) {

@@ -107,11 +107,6 @@ static bool same(const struct fbr_buf *a, const struct fbr_buf *b)
 
 /* ---- Its life ---- */
 
-static void on_watch_closed(uv_handle_t *handle)
-{
-    free(handle);
-}
-
 /* Reaps the processes of a killed group; blocks at most as long as a loop thread may. */
 static void reap_group(pid_t group)
 {
@@ -130,7 +125,7 @@ static void end_template(struct fbr_copies *t)
         return;
     t->state = ABSENT;
     fbr_timer_stop(&t->timer);
-    uv_close((uv_handle_t *)t->watch, on_watch_closed);
+    uv_close((uv_handle_t *)t->watch, fbr_free_handle);
     t->watch = NULL;
     close(t->fd);
     t->gate = fbr_fds_close(t->gate);

@@ -65,11 +65,6 @@ static void caller_done(struct caller *k, int code, const char *text)
 
 /* ---- Callers ---- */
 
-static void on_caller_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 static void caller_close(struct caller *k)
 {
     struct fbr_run_control *c = k->control;
@@ -79,7 +74,7 @@ static void caller_close(struct caller *k)
     DL_DELETE(c->callers, k);
     c->count--;
     k->control = NULL;
-    uv_close((uv_handle_t *)&k->pipe, on_caller_closed);
+    uv_close((uv_handle_t *)&k->pipe, fbr_free_data);
 }
 
 static void answer_status(struct fbr_run_control *c, struct caller *k, bool ranks)
@@ -248,11 +243,6 @@ static void on_caller(uv_stream_t *listener, int status)
 
 /* ---- The socket ---- */
 
-static void on_listener_closed(uv_handle_t *handle)
-{
-    free(handle);
-}
-
 /* Names the socket last, so that no caller finds it before it listens. */
 static int listen_there(struct fbr_run_control *c, struct fbr_error *err)
 {
@@ -344,7 +334,7 @@ void fbr_run_control_close(struct fbr_run_control *c, int code, const char *repo
     while (c->callers)
         caller_close(c->callers);
     if (c->listener)
-        uv_close((uv_handle_t *)c->listener, on_listener_closed);
+        uv_close((uv_handle_t *)c->listener, fbr_free_handle);
     fbr_timer_fini(&c->keep);
     fbr_fds_close(c->held_fd);
     free(c);

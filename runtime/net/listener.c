@@ -320,11 +320,6 @@ const char *fbr_listener_url(const struct fbr_listener *l)
     return l->url;
 }
 
-static void on_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 void fbr_listener_close(struct fbr_listener *l)
 {
     if (!l)
@@ -336,7 +331,7 @@ void fbr_listener_close(struct fbr_listener *l)
     if (l->fd >= 0 && l->path)
         unlink(l->path);
     if (l->poll.data)
-        uv_close((uv_handle_t *)&l->poll, on_closed);
+        uv_close((uv_handle_t *)&l->poll, fbr_free_data);
     fbr_fds_close(l->fd);
     if (!l->poll.data)
         free(l);

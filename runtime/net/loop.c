@@ -352,9 +352,14 @@ bool fbr_timer_runs(const struct fbr_timer *t)
     return t->uv && uv_is_active((const uv_handle_t *)t->uv);
 }
 
-static void free_handle(uv_handle_t *handle)
+void fbr_free_handle(uv_handle_t *handle)
 {
     free(handle);
+}
+
+void fbr_free_data(uv_handle_t *handle)
+{
+    free(handle->data);
 }
 
 void fbr_timer_fini(struct fbr_timer *t)
@@ -362,6 +367,6 @@ void fbr_timer_fini(struct fbr_timer *t)
     if (!t->uv)
         return;
     uv_timer_stop(t->uv);
-    uv_close((uv_handle_t *)t->uv, free_handle);
+    uv_close((uv_handle_t *)t->uv, fbr_free_handle);
     t->uv = NULL;
 }

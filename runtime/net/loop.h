@@ -63,6 +63,10 @@ int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *arg), void *arg);
 int fbr_stream_write(uv_stream_t *stream, const void *data, size_t len,
                      void (*done)(void *arg, int status, size_t len), void *arg);
 
+/* For uv_close(): free the memory of the handle, or its data. */
+void fbr_free_handle(uv_handle_t *handle);
+void fbr_free_data(uv_handle_t *handle);
+
 /* A timer whose handle the loop frees safely: embed it, and stop or finish it on the loop thread.
  * When the process did not run for a while, the loop first reads what has come meanwhile: often it
  * is what the timer is there for, and stops the timer. */

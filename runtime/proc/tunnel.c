@@ -34,11 +34,6 @@ static void send_frame(struct fbr_tunnel *v, uint8_t type, const void *data, siz
     fbr_buf_fini(&b);
 }
 
-static void on_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 static void drop(struct fbr_tunnel *v)
 {
     struct fbr_tunnels *all = v->all;
@@ -48,7 +43,7 @@ static void drop(struct fbr_tunnel *v)
     DL_DELETE(all->list, v);
     all->count--;
     v->all = NULL;
-    uv_close((uv_handle_t *)&v->pipe, on_closed);
+    uv_close((uv_handle_t *)&v->pipe, fbr_free_data);
 }
 
 static void hang_up(struct fbr_tunnel *v)
