@@ -139,10 +139,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_more_gpus_than_there_are_is_an_error_that_says_so),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     sched_getaffinity(0, sizeof(all), &all);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

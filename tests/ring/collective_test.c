@@ -444,8 +444,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_who_is_no_rank_is_told),
     };
 
-    if (fiber_init(&argc, &argv) < 0)
-        return 1;
+    init_fiber(&argc, &argv);
     if (argc > 1 && strcmp(argv[1], "launcher") == 0)
         return play_launcher();
     return cmocka_run_group_tests(tests, NULL, NULL);

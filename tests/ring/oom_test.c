@@ -16,8 +16,8 @@
 #include <cmocka.h>
 
 #include "fiber.h"
+#include "tests/support/children.h"
 #include "tests/support/refuse.h"
-#include "tests/support/sync.h"
 
 #define CODE 7
 
@@ -113,9 +113,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_ring_is_closed),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests_name("rings short of memory", tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 
 #include "ring/plan.h"
 #include "ring/ring.h"
-#include "tests/support/sync.h"
+#include "tests/support/children.h"
 
 #define RING(...) \
     (&(struct fiber_ring_options){.size = sizeof(struct fiber_ring_options), __VA_ARGS__})
@@ -127,9 +127,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_wrong_options_say_what_is_wrong),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

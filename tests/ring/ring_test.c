@@ -720,10 +720,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_two_rings_and_several_agents_at_once),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     if (argc > 2 && strcmp(argv[1], "launch") == 0)
         return launch(argc, argv);
     if (argc > 1 && strcmp(argv[1], "end") == 0)

@@ -574,9 +574,6 @@ int main(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "uninitialised") == 0)
         return play_uninitialised();
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return argc > 1 ? play(argv[1], argv[2]) : cmocka_run_group_tests(tests, NULL, NULL);
 }

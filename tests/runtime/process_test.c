@@ -590,9 +590,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_settings_change_while_processes_start),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -324,9 +324,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_processes_of_a_silent_host_end_with_it),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

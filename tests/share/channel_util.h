@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "fiber.h"
+#include "tests/support/children.h"
 
 #define LONG_MS 300000 /* more than anything here takes; who waits so long has hung */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

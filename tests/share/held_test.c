@@ -114,9 +114,6 @@ int main(int argc, char **argv)
     };
 
     setenv("FIBER_HOLD_MAX", BOUND, 1);
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

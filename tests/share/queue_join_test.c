@@ -295,7 +295,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_any_process_may_have_a_queue_deal),
     };
 
-    if (fiber_init(&argc, &argv) < 0)
-        return 1;
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -605,10 +605,7 @@ int main(int argc, char **argv)
         printf("no mount namespace of our own: %s\n", strerror(errno));
         return 77;
     }
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     if (argc > 1 && strcmp(argv[1], "leave") == 0)
         return open_and_leave();
     return cmocka_run_group_tests(tests, NULL, NULL);

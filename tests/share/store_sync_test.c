@@ -348,9 +348,6 @@ int main(int argc, char **argv)
         WITH_STORE(test_a_timeout_breaks_the_barrier),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

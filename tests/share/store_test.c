@@ -478,10 +478,7 @@ int main(int argc, char **argv)
                  {"freeze store", freeze_the_store},
                  {"freeze holder", freeze_a_holder}};
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     for (size_t i = 0; argc > 1 && i < sizeof(roles) / sizeof(roles[0]); i++)
         if (strcmp(argv[1], roles[i].name) == 0)
             return roles[i].play();

@@ -566,7 +566,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_cannot_be_waited_for),
     };
 
-    if (fiber_init(&argc, &argv) < 0)
-        return 1;
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,14 @@
 #define CANNOT_START 125
 #define ENDED_MS 300000 /* only a failure reaches it; containers on a busy machine take minutes */
 
+void init_fiber(int *argc, char ***argv)
+{
+    if (fiber_init(argc, argv) == 0)
+        return;
+    fprintf(stderr, "%s\n", fiber_last_error());
+    exit(1);
+}
+
 struct fiber_process *begin(fiber_process_fn fn, const void *arg, size_t len,
                             const struct fiber_process_options *o)
 {

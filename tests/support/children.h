@@ -9,6 +9,8 @@
 #define OPTIONS(...) \
     (&(struct fiber_process_options){.size = sizeof(struct fiber_process_options), __VA_ARGS__})
 
+/* For main(): fiber_init(), or the reason why not and the end of this process. */
+void init_fiber(int *argc, char ***argv);
 /* Starts it, or fails the test. */
 struct fiber_process *begin(fiber_process_fn fn, const void *arg, size_t len,
                             const struct fiber_process_options *o);

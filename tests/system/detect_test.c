@@ -207,9 +207,6 @@ int main(int argc, char **argv)
     };
 
     setenv("FIBER_HEARTBEAT", "1h", 1); /* what is known, is known because an end was seen */
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -454,9 +454,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_acts_or_waits_fails_in_a_fork_child),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -452,9 +452,6 @@ int main(int argc, char **argv)
 
     if (argc == 1)
         setenv("FIBER_TRANSPORT", "tcp", 1);
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return argc > 1 ? play_local(argv[1]) : cmocka_run_group_tests(tests, NULL, NULL);
 }

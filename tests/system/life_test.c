@@ -350,10 +350,7 @@ int main(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "before") == 0)
         return before();
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     if (argc > 1)
         return strcmp(argv[1], "during") == 0 ? during() : after();
     return cmocka_run_group_tests(tests, NULL, NULL);

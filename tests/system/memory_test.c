@@ -237,9 +237,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_lazy_map_over_a_million_inputs),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

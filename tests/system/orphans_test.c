@@ -407,10 +407,7 @@ int main(int argc, char **argv)
 
     setenv("FIBER_HEARTBEAT", "1h", 1);
     setenv("FIBER_START_TIMEOUT", "10m", 1); /* dozens start, beside dozens that are busy */
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     for (size_t i = 0; argc > 2 && i < sizeof(roles) / sizeof(roles[0]); i++)
         if (strcmp(argv[1], roles[i].name) == 0)
             return roles[i].play(argv[2]);

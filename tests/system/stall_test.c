@@ -331,9 +331,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_masters_that_were_stopped),
     };
 
-    if (fiber_init(&argc, &argv) < 0) {
-        fprintf(stderr, "%s\n", fiber_last_error());
-        return 1;
-    }
+    init_fiber(&argc, &argv);
     return argc > 2 ? play(argv[1], argv[2]) : cmocka_run_group_tests(tests, NULL, NULL);
 }
