@@ -388,6 +388,30 @@ static int command_start(struct fbr_backend *b, const struct fbr_job *job, void 
 
 /* ---- The rest ---- */
 
+static void command_close(struct fbr_backend *b)
+{
+    struct command_job *j, *next;
+
+    DL_FOREACH_SAFE(b->jobs, j, next) {
+        j->released = true; /* frees the job when local->close() reports its end */
+        if (!b->detached && j->process)
+            local->release(b->processes, j->process);
+        j->process = NULL;
+    }
+    fbr_detached_close(b->detached);
+    if (b->processes)
+        local->close(b->processes);
+    DL_FOREACH_SAFE(b->jobs, j, next) { /* jobs whose end local->close() did not report */
+        landed(j);
+        free_held(j);
+        free_ticket(j);
+        free(j);
+    }
+    fbr_timer_fini(&b->look);
+    fbr_command_settings_fini(&b->settings);
+    free(b);
+}
+
 static int command_open(struct fbr_backend **out, const struct fbr_backend_env *env,
                         struct fbr_error *err)
 {
@@ -413,36 +437,8 @@ static int command_open(struct fbr_backend **out, const struct fbr_backend_env *
     *out = b;
     return 0;
 fail:
-    fbr_detached_close(b->detached);
-    if (b->processes)
-        local->close(b->processes);
-    fbr_command_settings_fini(&b->settings);
-    free(b);
+    command_close(b);
     return rc;
-}
-
-static void command_close(struct fbr_backend *b)
-{
-    struct command_job *j, *next;
-
-    DL_FOREACH_SAFE(b->jobs, j, next) {
-        j->released = true; /* frees the job when local->close() reports its end */
-        if (!b->detached && j->process)
-            local->release(b->processes, j->process);
-        j->process = NULL;
-    }
-    fbr_detached_close(b->detached);
-    if (b->processes)
-        local->close(b->processes);
-    DL_FOREACH_SAFE(b->jobs, j, next) { /* jobs whose end local->close() did not report */
-        landed(j);
-        free_held(j);
-        free_ticket(j);
-        free(j);
-    }
-    fbr_timer_fini(&b->look);
-    fbr_command_settings_fini(&b->settings);
-    free(b);
 }
 
 static int command_signal(struct fbr_backend *b, void *handle, int sig)

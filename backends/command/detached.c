@@ -282,9 +282,7 @@ int fbr_detached_open(struct fbr_detached **out, const struct fbr_backend_env *e
     *out = d;
     return 0;
 fail:
-    fbr_tools_close(d->tools);
-    regfree(&d->id);
-    free(d);
+    fbr_detached_close(d);
     return rc;
 }
 

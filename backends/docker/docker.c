@@ -93,6 +93,8 @@ static int load_overlay(struct fbr_backend *b, struct fbr_error *err)
     return why.text[0] ? fbr_fail(err, -EINVAL, "docker_template %s: %.300s", path, why.text) : 0;
 }
 
+static void docker_close(struct fbr_backend *b);
+
 static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *env,
                        struct fbr_error *err)
 {
@@ -134,11 +136,7 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
     *out = b;
     return 0;
 fail:
-    fbr_docker_bundle_close(b->bundle);
-    fbr_docker_images_close(b->images);
-    fbr_docker_engine_close(&b->engine);
-    fbr_json_free(b->overlay);
-    free(b);
+    docker_close(b);
     return rc;
 }
 
