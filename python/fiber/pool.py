@@ -1062,6 +1062,7 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
         """Waits until all tasks are done and the workers have ended. close() or terminate() comes first."""
         if self._state == RUN:
             raise ValueError("Pool is still running")
+        _core.start()  # as in _check_running()
         if self._state == CLOSE:
             if not self._ending.locked():
                 self._drain()

@@ -494,6 +494,31 @@ def test_a_pool_whose_results_another_thread_takes_is_refused_after_fork(program
     assert (ran.code, ran.out) == (0, "1\n1\n1\n"), ran
 
 
+def test_a_pool_that_another_thread_ends_is_refused_after_fork(program):
+    ran = program("""
+        import fiber as mp
+        import os
+        import signal
+
+        if __name__ == "__main__":
+            pool = mp.Pool(1)
+            pool.close()
+            pool._ending.acquire()  # as the thread has that ends the workers
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)
+                try:
+                    pool.join()
+                except PermissionError as error:
+                    os._exit("fork" in str(error))
+                os._exit(2)
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            pool._ending.release()
+            pool.join()
+    """)
+    assert (ran.code, ran.out) == (0, "1\n"), ran
+
+
 def test_other_versions_are_refused(capfd):
     assert _child.run(b"3.1 0.0.1\nprocess\npayload") == 1
     said = capfd.readouterr().err
