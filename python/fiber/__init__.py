@@ -24,7 +24,8 @@ if "t" in sys.abiflags:  # the extension is made for other objects, but such an 
 
 _MODULES = frozenset((
     "backend", "cli", "config", "connection", "context", "dummy", "experimental", "futures", "image", "managers", "meta",
-    "objects", "pool", "process", "queues", "reduction", "ring", "shared_memory", "sharedctypes", "synchronize", "util",
+    "objects", "pool", "process", "queues", "reduction", "resource_tracker", "ring", "shared_memory", "sharedctypes", "spawn",
+    "synchronize", "util",
 ))
 
 _NAMES = {

@@ -26,9 +26,11 @@ from . import pool as pool
 from . import process as process
 from . import queues as queues
 from . import reduction as reduction
+from . import resource_tracker as resource_tracker
 from . import ring as ring
 from . import shared_memory as shared_memory
 from . import sharedctypes as sharedctypes
+from . import spawn as spawn
 from . import synchronize as synchronize
 from . import util as util
 from ._errors import RingError as RingError

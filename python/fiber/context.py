@@ -7,7 +7,7 @@ from multiprocessing.context import (AuthenticationError, BaseContext, BufferToo
                                      TimeoutError, assert_spawning, get_spawning_popen, set_spawning_popen)
 
 from . import _core
-from .process import Process, active_children
+from .process import Process, active_children, parent_process
 
 __all__ = ["DefaultContext", "FiberContext", "Process", "default"]
 
@@ -177,8 +177,8 @@ class DefaultContext(FiberContext):
         return self._actual
 
     def get_start_method(self, allow_none=False):
-        """Returns "spawn": children are new interpreters. With allow_none, None until it is set or used."""
-        if self._actual is None and allow_none:
+        """Returns "spawn": children are new interpreters. With allow_none, None until it is set or used; in a child it is."""
+        if self._actual is None and allow_none and parent_process() is None:
             return None
         return self.get_context().get_start_method()
 
