@@ -27,6 +27,7 @@
 #define FAILED_STARTS_MAX \
     4                    /* in a row, with no worker at work, for start_patience: the pool breaks */
 #define CANNOT_START 125 /* exit code of a process whose job did not get as far as running it */
+#define OWN_SHORTAGE_MS 1000
 #define CLOSE_KILLED_MS 1000 /* time for hosts to kill their workers */
 #define CLOSE_BUSY_MS 200    /* time at close for a task that checks fiber_reply_cancelled() */
 
@@ -100,7 +101,8 @@ static uint64_t keep_report(struct fiber_pool *p, const char *report)
     return id;
 }
 
-/* Whether the failure may pass. A shortage (of descriptors, memory, names, hosts) passes. A program
+/* Whether the failure may pass. A shortage (of memory, names, hosts) passes; one of this process
+ * itself, which has no descriptors left, mostly not while the program waits for the pool. A program
  * that is not there stays away, and a process that ran and ended itself, as after an initializer
  * that failed, will do so again. */
 static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
@@ -108,6 +110,8 @@ static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
     int64_t patience = fbr_config_ms(p->rt->config, "start_patience");
     int code;
 
+    if (!process && patience > OWN_SHORTAGE_MS)
+        patience = OWN_SHORTAGE_MS;
     if (process && fbr_process_cannot_run(process))
         return false;
     if (process && fiber_process_exitcode(process, &code) == 0 && code > 0 && code != CANNOT_START)

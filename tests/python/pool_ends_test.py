@@ -771,3 +771,20 @@ def test_a_lock_that_was_tried_is_free_after_an_interrupt():
     with lock, TryLock(lock) as taken:
         assert not taken
     assert not lock.locked()
+
+
+def test_a_pool_without_descriptors_says_so_soon(program):
+    ran = program("""
+        import fiber as mp
+        import resource
+        import time
+
+        if __name__ == "__main__":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+            pool, before = mp.Pool(2), time.monotonic()
+            try:
+                pool.map(abs, [1, 2])
+            except mp.ProcessError as error:
+                print("file descriptors" in str(error), time.monotonic() - before < 10)
+    """)
+    assert (ran.code, ran.out) == (0, "True True\n"), ran
