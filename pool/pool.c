@@ -270,6 +270,7 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
         fbr_fail(&err, rc, "pool: %s", fbr_strerror(rc));
         goto fail;
     }
+    fbr_rt_await_starts(rt, p->start.backend);
     *out = p;
     return 0;
 fail:

@@ -246,6 +246,17 @@ void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name)
         fbr_environ_keep();
 }
 
+static int nothing(void *none)
+{
+    return 0;
+}
+
+void fbr_rt_await_starts(struct fbr_runtime *rt, const char *name)
+{
+    if (strcmp(fbr_rt_backend_name(rt, name), FBR_BACKEND_LOCAL) == 0)
+        fbr_loop_call(rt->loop, nothing, NULL);
+}
+
 /* ---- Start ---- */
 
 /* Messages of some 100 KiB come and go all the time. By default glibc returns their memory to the

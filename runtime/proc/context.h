@@ -182,6 +182,10 @@ int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_
 /* Call it in the program's thread before a start by a backend (NULL: as configured): a backend that
  * is not open yet then gets the environment of this moment (environ.h). */
 void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name);
+/* Waits until the loop thread has started what was posted, if the backend (NULL: as configured) is
+ * the local one: its jobs inherit umask, limits and ignored signals, which the program may change
+ * afterwards. Not under a lock that the loop thread takes. */
+void fbr_rt_await_starts(struct fbr_runtime *rt, const char *name);
 /* Returns the reach of our objects' addresses, which may travel to any of our jobs. Loop thread. */
 enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt);
 /* Returns the reach of children of this backend, with the configuration's transport applied. */

@@ -359,6 +359,16 @@ int fbr_process_start(struct fiber_process **out, const struct fbr_process_spec 
     return 0;
 }
 
+static int start_for_program(struct fiber_process **p, const struct fbr_process_spec *spec)
+{
+    int rc = fbr_process_start(p, spec);
+
+    if (rc < 0)
+        return rc;
+    fbr_rt_await_starts((*p)->rt, spec->options ? spec->options->backend : NULL);
+    return 0;
+}
+
 int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const void *arg, size_t len,
                         const struct fiber_process_options *opts)
 {
@@ -367,7 +377,7 @@ int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const voi
     if (!p || !fn || (!arg && len))
         return fbr_keep(-EINVAL, "fiber_process_start: needs a pointer for the handle, a function, "
                                  "and an argument if len is above 0");
-    return fbr_process_start(p, &spec);
+    return start_for_program(p, &spec);
 }
 
 int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len,
@@ -379,7 +389,7 @@ int fiber_process_start_work(struct fiber_process **p, const void *work, size_t 
         return fbr_keep(
             -EINVAL,
             "fiber_process_start_work: needs a pointer for the handle, the work, and job.command");
-    return fbr_process_start(p, &spec);
+    return start_for_program(p, &spec);
 }
 
 /* ---- Asking ---- */

@@ -158,6 +158,54 @@ def test_each_has_the_priority_the_processors_and_the_ignored_signals_of_its_sta
     assert (ran.code, ran.out, ran.err) == (0, "", ""), ran
 
 
+def test_each_has_the_umask_the_limits_and_the_ignored_signals_of_its_start_alone(program):
+    """The program changes them for the children, and takes that back as soon as they are started."""
+    ran = program("""
+        import fiber as mp
+        import os
+        import resource
+        import signal
+
+        def state():
+            umask = os.umask(0)
+            os.umask(umask)
+            return umask, resource.getrlimit(resource.RLIMIT_FSIZE)[0], signal.getsignal(signal.SIGUSR2)
+
+        def state_of(_):
+            return state()
+
+        def tell(queue):
+            queue.put(state())
+
+        def start_with(limits, start):
+            before = os.umask(0o77), resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+            expected = state()
+            started = start()
+            os.umask(before[0])
+            resource.setrlimit(resource.RLIMIT_FSIZE, before[1])
+            signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+            return started, expected
+
+        if __name__ == "__main__":
+            queue = mp.SimpleQueue()
+            limits = 1 << 40, resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            for i in range(12):
+                p = mp.Process(target=tell, args=(queue,))
+                _, expected = start_with(limits, p.start) if i % 6 == 5 else (p.start(), state())
+                told = queue.get()
+                assert told == expected, (i, told, expected)
+                p.join()
+            for workers in 1, 4:
+                pool, expected = start_with(limits, lambda: mp.Pool(workers))
+                told = pool.map(state_of, range(8), chunksize=1)
+                assert set(told) == {expected}, (told, expected)
+                pool.terminate()
+    """)
+    assert (ran.code, ran.out, ran.err) == (0, "", ""), ran
+
+
 COPIES = """
     import fiber as mp
     import os
