@@ -29,7 +29,10 @@
 /* From now on Ctrl-C in a terminal sends SIGINT to that process, too, or ends it if it does not run
  * yet. Returns 0 or a negative errno. Does not need the GIL. */
 int fpy_ctrl_c_follow(struct fiber_process *p);
-/* Call it before the handle is closed; also without the call above. */
+/* The same for all of them, if the program has set another handler of SIGINT since. Call it now and
+ * then, with the GIL: no handler is set meanwhile. */
+void fpy_ctrl_c_again(void);
+/* Call it before the handle is closed; also without fpy_ctrl_c_follow(). */
 void fpy_ctrl_c_leave(struct fiber_process *p);
 
 /* ---- extension.c ---- */

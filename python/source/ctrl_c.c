@@ -120,6 +120,16 @@ int fpy_ctrl_c_follow(struct fiber_process *p)
     return rc;
 }
 
+void fpy_ctrl_c_again(void)
+{
+    if (getpid() != owner)
+        return;
+    pthread_mutex_lock(&lock);
+    if (followers)
+        stand_in_front();
+    pthread_mutex_unlock(&lock);
+}
+
 void fpy_ctrl_c_leave(struct fiber_process *p)
 {
     struct follower **f, *left = NULL;

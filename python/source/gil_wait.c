@@ -40,6 +40,7 @@ int fpy_wait(fpy_wait_fn fn, void *call, double timeout)
         Py_END_ALLOW_THREADS;
         if (rc != -ETIMEDOUT)
             return rc;
+        fpy_ctrl_c_again();
         if (PyErr_CheckSignals() < 0)
             return FPY_RAISED;
         if (timeout < 0)

@@ -109,8 +109,10 @@ static PyObject *process_exitcode(PyObject *self, PyObject *none)
     if (!handle)
         return NULL;
     rc = fiber_process_exitcode(handle, &code);
-    if (rc == -EAGAIN)
+    if (rc == -EAGAIN) {
+        fpy_ctrl_c_again();
         Py_RETURN_NONE;
+    }
     return rc < 0 && rc != -ENODATA ? fpy_raise(rc) : PyLong_FromLong(code);
 }
 

@@ -166,6 +166,34 @@ def test_ctrl_c_of_a_terminal_reaches_children(terminal, end, code):
     assert "print" not in end or out.endswith("[1, 1]\n"), out
 
 
+@pytest.mark.parametrize("look", ["children[0].join(0.2)", "children[0].is_alive()", "ends[0].poll(0.2)"])
+def test_ctrl_c_reaches_children_by_a_handler_that_was_set_after_their_start(terminal, look):
+    p, keys = terminal("""if 1:
+        import fiber as mp, signal, sys
+        def main(up):
+            up.put(1)
+            signal.pause()
+        def note(number, frame):
+            print("noted")
+        if __name__ == "__main__":
+            up, ends = mp.Queue(), mp.Pipe()
+            children = [mp.Process(target=main, args=(up,)) for _ in range(2)]
+            for child in children:
+                child.start()
+            up.get(), up.get()
+            signal.signal(signal.SIGINT, note)
+            LOOK
+            print("begun", flush=True)
+            for child in children:
+                child.join()
+            print([child.exitcode for child in children])
+    """.replace("LOOK", look))
+    assert p.stdout.readline() == "begun\n"
+    os.write(keys, b"\x03")
+    out, _ = p.communicate(timeout=LONG)
+    assert "noted\n" in out and out.endswith("[1, 1]\n") and p.returncode == 0, out
+
+
 def test_ctrl_c_does_not_wait_for_a_daemon_that_ignores_it(terminal):
     p, keys = terminal("""if 1:
         import fiber as mp, fiber._core, signal
