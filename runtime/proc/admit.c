@@ -133,7 +133,6 @@ int fbr_process_attach(struct fiber_process *p, struct fbr_conn *conn)
     fbr_job_beats(p, false);
     fbr_timer_stop(&p->timer);
     fbr_process_fds_release(p, FDS_OF_CONN);
-    p->ready = !p->spec.link;
     pthread_mutex_lock(&p->rt->lock);
     p->state = fbr_process_step(p->state, P_ON_JOINED).next;
     p->joined = p->pid != 0; /* else when its JOIN comes, with the pid */

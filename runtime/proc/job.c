@@ -60,7 +60,7 @@ static void set_why(struct fiber_process *p, const char *why)
  * hang-up. Call it before any connection of the child is closed, which would hide the cause. */
 static void note_shortage(struct fiber_process *p)
 {
-    if (!p->ready && !p->shortage[0])
+    if (p->fds > 0 && !p->shortage[0])
         fbr_fds_short(p->shortage, sizeof(p->shortage));
 }
 
@@ -276,13 +276,25 @@ void fbr_job_refuse(struct fiber_process *p, const char *why)
     step(p, P_ON_REFUSED, why);
 }
 
+static uint64_t start_timeout_ms(const struct fiber_process *p)
+{
+    return (uint64_t)(p->start_timeout_ms ? p->start_timeout_ms
+                                          : fbr_config_ms(p->rt->config, "start_timeout"));
+}
+
+/* Whether it may wait for a place without a limit. */
+static bool waits_in_line(const struct fiber_process *p)
+{
+    return !p->start_timeout_ms && fbr_process_is_starting(p->state);
+}
+
 static void refuse_late(struct fiber_process *p, const char *why)
 {
     char text[512];
 
     snprintf(text, sizeof(text),
              "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
-             p->start_timeout_ms / 1e3, p->pending[0] ? ": " : "", p->pending);
+             (double)start_timeout_ms(p) / 1e3, p->pending[0] ? ": " : "", p->pending);
     refuse(p, text);
 }
 
@@ -375,10 +387,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         fbr_tunnels_on_frame(&p->tunnels, type, body);
     else if (p->spec.ops && p->spec.ops->on_frame)
         p->spec.ops->on_frame(p->spec.user, p, type, body);
-    if (type == FBR_FRAME_READY) {
-        p->ready = true;
+    if (type == FBR_FRAME_READY)
         fbr_process_fds_release(p, FDS_OF_LINK);
-    }
 }
 
 static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char *text)
@@ -521,9 +531,9 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
             p->pending_ms = fbr_now_ms();
         fbr_printable_cut(p->pending, sizeof(p->pending), e->text);
         p->placed = e->placed || e->runs;
-        if (p->waits_in_line && fbr_process_is_starting(p->state) && e->runs)
-            set_timer(p, (uint64_t)p->start_timeout_ms);
-        else if (p->waits_in_line && fbr_process_is_starting(p->state))
+        if (waits_in_line(p) && e->runs)
+            set_timer(p, start_timeout_ms(p));
+        else if (waits_in_line(p))
             fbr_timer_stop(&p->timer);
         fbr_pending_begin(&p->rt->pending, p->rt->loop, collect_pending, p->rt);
         break;
@@ -537,8 +547,8 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
         if (e->pid) /* else the process itself sends it, maybe before this event */
             p->pid = e->pid;
         pthread_mutex_unlock(&p->rt->lock);
-        if (p->waits_in_line && fbr_process_is_starting(p->state))
-            set_timer(p, (uint64_t)p->start_timeout_ms);
+        if (waits_in_line(p))
+            set_timer(p, start_timeout_ms(p));
         p->pending[0] = '\0';
         break;
     case FBR_JOB_OUTPUT:
@@ -657,7 +667,7 @@ static int start(struct fiber_process *p, struct fbr_error *err)
         fbr_fail(err, rc, "out of memory");
         goto done;
     }
-    set_timer(p, (uint64_t)p->start_timeout_ms);
+    set_timer(p, start_timeout_ms(p));
     if (!p->host)
         fbr_process_fds_release(p, FDS_OF_JOB);
     rc = p->slot->ops->start(p->slot->backend, &job, p, &p->handle, err);

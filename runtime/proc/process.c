@@ -271,9 +271,7 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
                  (unsigned long long)p->id);
     if (o->backend)
         snprintf(p->backend_name, sizeof(p->backend_name), "%s", o->backend);
-    p->waits_in_line = o->start_timeout_ms <= 0;
-    p->start_timeout_ms = o->start_timeout_ms > 0 ? o->start_timeout_ms
-                                                  : fbr_config_ms(p->rt->config, "start_timeout");
+    p->start_timeout_ms = o->start_timeout_ms > 0 ? o->start_timeout_ms : 0;
     p->keep_stdin = o->keep_stdin;
     rc = take_fds(p, spec, err);
     if (rc < 0)

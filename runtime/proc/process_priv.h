@@ -35,11 +35,12 @@ struct fiber_process {
     char **env;               /* the whole environment, copied at the call; until started */
     struct fbr_hold *holds;   /* the loop thread's, once the start is posted */
     size_t n_holds;
-    int start_timeout_ms, keep_stdin;
+    /* 0: as configured, and it does not count while the engine has no place for it */
+    int start_timeout_ms;
+    int keep_stdin;
     bool by_program; /* fact: it runs the command of fiber_program(), or our executable */
-    /* wish: start_timeout does not count while the engine has no place for it */
-    bool waits_in_line;
-    /* number of descriptors reserved for it (fds.h); the loop thread's, once the start is posted */
+    /* number of descriptors reserved for it (fds.h); the loop thread's, once the start is posted;
+     * from then on for the connections that it has not made yet */
     int fds;
     char backend_name[32];
 
@@ -63,7 +64,6 @@ struct fiber_process {
     bool presumed;
     bool disrupted;  /* fact: its backend took it from us: eviction, preemption, a lost node */
     bool cannot_run; /* fact: its program is missing, or cannot be executed */
-    bool ready;      /* fact: it has all connections that it needs */
     bool paused;     /* wish: its output is not read for a while */
     struct fbr_post drained_post; /* calls fbr_job_drained() on the loop thread */
     /* time for which this process was stopped, before the child gave it up */
