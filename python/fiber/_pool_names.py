@@ -103,14 +103,23 @@ class Names:
     @property
     def _taskqueue(self):
         """A queue as long as the tasks that no worker has begun."""
-        return Waiting(max(len(self._cache) - self._size, 0))
+        return Waiting(self, max(len(self._cache) - self._size, 0))
 
 
 class Waiting:
-    """The length of a queue."""
+    """The length of a queue, and its end for calls that programs add to multiprocessing's Pool, such as istarmap()."""
 
-    def __init__(self, length):
-        self._length = length
+    def __init__(self, pool, length):
+        self._pool, self._length = pool, length
+
+    def put(self, call):
+        """Begins a call: its tasks, and the method of an IMapIterator that is told how many there are."""
+        tasks, set_length = call
+        result, n = set_length.__self__, 0
+        for n, (_, i, func, args, kwds) in enumerate(tasks, 1):
+            self._pool.apply_async(func, args, kwds, lambda value, i=i: result._set(i, (True, value)),
+                                   lambda error, i=i: result._set(i, (False, error)))
+        set_length(n)
 
     def qsize(self):
         """How many there are."""
