@@ -13,7 +13,7 @@ from io import UnsupportedOperation  # an OSError, as multiprocessing raises, an
 from multiprocessing import process as _mp_process
 from multiprocessing import util
 
-from . import _child, managers
+from . import _child, _core, managers
 
 __all__ = ["Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore"]
 
@@ -31,6 +31,37 @@ class SemaphoreProxy(managers.AcquirerProxy):
 
 class ConditionProxy(managers.ConditionProxy):
     _exposed_ = ("acquire", "release", "wait", "notify", "notify_all", "owner")
+
+
+class EventProxy(managers.EventProxy):
+    _exposed_ = (*managers.EventProxy._exposed_, "show")
+
+
+class _ShownEvent(managers.Event):
+    """An event of the manager, whose state processes of its host may see in memory: programs ask for it in loops."""
+
+    _shown, _is_set = None, False
+
+    @property
+    def _flag(self):
+        return self._is_set
+
+    @_flag.setter
+    def _flag(self, value):
+        self._is_set = value
+        if self._shown:
+            self._shown.memory[0] = value
+
+    def show(self):
+        """Returns the name of a byte that has the state from now on; None: there is no memory."""
+        from .sharedctypes import Segment
+        with self._cond:
+            try:
+                self._shown = self._shown or Segment(1)
+            except OSError:
+                return None
+            self._flag = self._is_set
+            return self._shown._name
 
 
 class _Manager(managers.SyncManager):
@@ -55,6 +86,7 @@ _Manager.register("RLock", managers.RLock, LockProxy)
 _Manager.register("Semaphore", managers.Semaphore, SemaphoreProxy)
 _Manager.register("BoundedSemaphore", managers.BoundedSemaphore, SemaphoreProxy)
 _Manager.register("Condition", managers.Condition, ConditionProxy)
+_Manager.register("Event", _ShownEvent, EventProxy)
 
 _lock = threading.Lock()
 _manager = None
@@ -316,14 +348,27 @@ class Condition(_Acquirer):
 class Event(_Synchronizer):
     """A flag that processes wait for."""
 
-    _proxy_type = managers.EventProxy
+    _proxy_type = EventProxy
+    _seen = None  # memory of this host that has the flag; b"": there is none
 
     def __init__(self, *, ctx=None):
         super().__init__()
 
+    def __getstate__(self):
+        return {**super().__getstate__(), "_seen": None}
+
     def is_set(self):
         """Tells whether the flag is set."""
-        return self._call("is_set")
+        if self._seen is None:
+            self._seen = self._look(self._call("show"))
+        return self._seen[0] == 1 if self._seen else self._call("is_set")
+
+    @staticmethod
+    def _look(name):
+        try:
+            return memoryview(_core.start().Shared(name, 1)) if name else b""
+        except FileNotFoundError:  # the manager runs on another host
+            return b""
 
     def set(self):
         """Sets the flag. All that wait for it go on."""

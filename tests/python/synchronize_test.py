@@ -399,6 +399,27 @@ def test_an_interrupted_wait_for_a_notice_keeps_the_lock(alarm):
     assert elsewhere(lambda: condition.acquire(False))
 
 
+def set_and_tell(event, told):
+    told.put(event.is_set())
+    event.set()
+    told.put(event.is_set())
+
+
+def test_the_state_of_an_event_is_seen_in_memory():
+    event, told = mp.Event(), mp.SimpleQueue()
+    assert not event.is_set()
+    process = mp.Process(target=set_and_tell, args=(event, told))
+    process.start()
+    ask, event._call = event._call, None  # from now on nobody is asked
+    assert (told.get(), told.get(), event.is_set()) == (False, True, True)
+    process.join()
+    ask("clear")
+    assert not event.is_set()
+    event._seen, event._call = b"", ask  # as on another host
+    event.set()
+    assert event.is_set()
+
+
 def test_a_handler_may_end_the_wait_that_it_interrupts(alarm):
     event = mp.Event()
     alarm(event.set)
