@@ -261,8 +261,9 @@ int fiber_pool_take(struct fiber_pool *p, struct fiber_done *out, int max, int t
     pthread_mutex_lock(&p->lock);
     p->refs++;
     p->takers++;
+    /* a wait whose time is over takes as long as to sleep and wake up */
     while (!p->done && !p->closing && rc == 0)
-        rc = fbr_rt_wait(p->rt, &p->taken, &p->lock, deadline);
+        rc = timeout_ms ? fbr_rt_wait(p->rt, &p->taken, &p->lock, deadline) : -ETIMEDOUT;
     p->takers--;
     n = hand_out(p, out, max);
     if (n == 0 && p->closing)
