@@ -64,6 +64,30 @@ def python(tmp_path):
     return start
 
 
+@pytest.fixture
+def start():
+    """Returns a function that starts a process; what still lives at the end of the test is killed."""
+    started = []
+
+    def run_it(target, *args):
+        process = fiber.Process(target=target, args=args)
+        process.start()
+        started.append(process)
+        return process
+    yield run_it
+    for process in started:
+        process.kill()
+        process.join(LONG)
+        assert process.exitcode is not None
+
+
+def well(process):
+    """Whether a process ends well."""
+    process.join(LONG)
+    print(process)  # pytest shows it of a test that fails
+    return process.exitcode == 0
+
+
 @functools.cache
 def python_with(module):
     """Returns the path of an interpreter that can import the module: this one, or the system's. None: neither can."""

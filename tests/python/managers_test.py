@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from conftest import well
 
 import fiber as mp
 from fiber import managers
@@ -24,28 +25,6 @@ LONG = 60
 def manager():
     with mp.Manager() as m:
         yield m
-
-
-@pytest.fixture
-def start():
-    """Returns a function that starts a process; what still lives at the end of the test is killed."""
-    started = []
-
-    def run(target, *args):
-        process = mp.Process(target=target, args=args)
-        process.start()
-        started.append(process)
-        return process
-    yield run
-    for process in started:
-        process.kill()
-        process.join(LONG)
-
-
-def well(process):
-    process.join(LONG)
-    print(process)  # pytest shows it of a test that fails
-    return process.exitcode == 0
 
 
 # ---- Types ----

@@ -19,28 +19,6 @@ from fiber import shared_memory, sharedctypes
 LONG = 60
 
 
-@pytest.fixture
-def start():
-    """Returns a function that starts a process; what still lives at the end of the test is killed."""
-    started = []
-
-    def run(target, *args):
-        process = mp.Process(target=target, args=args)
-        process.start()
-        started.append(process)
-        return process
-    yield run
-    for process in started:
-        process.kill()
-        process.join(LONG)
-
-
-def well(process):
-    process.join(LONG)
-    print(process)  # pytest shows it of a test that fails
-    return process.exitcode == 0
-
-
 def add_one(carrier, back):
     value = carrier.get(timeout=LONG)
     value.value += 1
@@ -55,7 +33,7 @@ def test_a_value_travels_through_queues(start):
     assert value.value == again.value == 6
     value.value = 7
     assert again.value == 7
-    assert well(child)
+    assert conftest.well(child)
 
 
 class Point(ctypes.Structure):
@@ -76,7 +54,7 @@ def test_a_child_changes_values_and_arrays(start):
     value, array, raw = mp.Value("i", 7), mp.Array("d", [1.5, 2]), mp.RawValue("d")
     points, text = mp.Array(Point, [(1, 2), (3, 4)], lock=False), mp.Array("c", b"hello")
     assert raw.value == 0 and list(mp.RawArray("i", 3)) == [0, 0, 0]
-    assert well(start(change, value, array, raw, points, text))
+    assert conftest.well(start(change, value, array, raw, points, text))
     assert value.value == 8 and array[:] == [3, 4] and raw.value == 1.5
     assert [(p.x, p.y) for p in points] == [(2, 1), (4, 3)]
     assert text.value == b"HELLO"
@@ -97,7 +75,7 @@ def test_values_beside_those_of_multiprocessing(start):
     """A library may have made some, for whose types multiprocessing registers a function."""
     theirs = multiprocessing.get_context("spawn").RawValue("i")
     ours = mp.Value("i", 1), mp.RawValue("i", 2)
-    assert well(start(change_all, *ours, ctypes.c_int(0)))
+    assert conftest.well(start(change_all, *ours, ctypes.c_int(0)))
     assert [value.value for value in ours] == [2, 3]
     with pytest.raises(ValueError, match="cannot send a file descriptor"):
         start(change_all, theirs)
@@ -107,7 +85,7 @@ def test_the_lock_of_a_value_excludes(start):
     value = mp.Value("q")
     children = [start(count, value, 2000) for _ in range(3)]
     count(value, 2000)
-    assert all(well(c) for c in children)
+    assert all(conftest.well(c) for c in children)
     assert value.value == 8000
 
 
@@ -190,7 +168,7 @@ def drop_held():
 
 
 def test_a_value_may_be_dropped_while_its_lock_is_held(start):
-    assert well(start(drop_held))
+    assert conftest.well(start(drop_held))
 
 
 # ---- shared_memory ----
@@ -205,7 +183,7 @@ def write(name):
 def test_a_block_outlives_a_process_that_attached_to_it(start):
     block = shared_memory.SharedMemory(create=True, size=100)
     assert block.size >= 100
-    assert well(start(write, block.name))
+    assert conftest.well(start(write, block.name))
     assert bytes(block.buf[:5]) == b"child"
     again = shared_memory.SharedMemory(block.name)
     assert bytes(again.buf[:5]) == b"child"
@@ -250,7 +228,7 @@ def test_a_name_may_have_any_characters(name):
 
 def test_a_shareable_list(start):
     items = shared_memory.ShareableList([1, "abc", 2.5, None, b"bytes", True])
-    assert well(start(change_list, items))
+    assert conftest.well(start(change_list, items))
     assert list(items) == [2, "xbc", 2.5, None, b"bytes", True]
     again = shared_memory.ShareableList(name=items.shm.name)
     assert again[0] == 2 and len(again) == 6 and again.count(2.5) == 1
@@ -278,7 +256,7 @@ def test_one_process_builds_for_all(start, tmp_path):
     path, sink = str(tmp_path / "built"), mp.Queue()
     children = [start(look, path, sink) for _ in range(3)]
     table = mp.shared("table", build_slowly(path))
-    assert all(well(c) for c in children)
+    assert all(conftest.well(c) for c in children)
     assert {sink.get(timeout=LONG) for _ in range(3)} == {bytes(table[-4:])} == {b"\xfc\xfd\xfe\xff"}
     assert (tmp_path / "built").read_text() == "x"
     with pytest.raises(TypeError):

@@ -8,34 +8,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from conftest import well
 
 import fiber.managers
 import fiber as mp
 from fiber import synchronize
 
 LONG = 60
-
-
-@pytest.fixture
-def start():
-    """Returns a function that starts a process; what still lives at the end of the test is killed."""
-    started = []
-
-    def run(target, *args):
-        process = mp.Process(target=target, args=args)
-        process.start()
-        started.append(process)
-        return process
-    yield run
-    for process in started:
-        process.kill()
-        process.join(LONG)
-
-
-def well(process):
-    process.join(LONG)
-    print(process)  # pytest shows it of a test that fails
-    return process.exitcode == 0
 
 
 def test_a_lock():
