@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "backends/kubernetes/pod_fsm.h"
+#include "tests/support/life.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -98,8 +99,7 @@ struct world {
     bool drain; /* the timer of its end */
 };
 
-static struct world seen[2000];
-static size_t n_seen;
+static struct worlds seen;
 
 static void leave(struct world *w, enum line line)
 {
@@ -238,11 +238,8 @@ static void explore(struct world w)
     static const enum fbr_pod_event watched[] = {ON_WAITS,  ON_NEVER, ON_RUNS,
                                                  ON_THEIRS, ON_OVER,  ON_GONE};
 
-    for (size_t i = 0; i < n_seen; i++)
-        if (memcmp(&seen[i], &w, sizeof(w)) == 0)
-            return;
-    assert_true(n_seen < COUNT(seen));
-    seen[n_seen++] = w;
+    if (!worlds_add(&seen, &w, sizeof(w)))
+        return;
     assert_true((w.state == ENDED) == w.over);
     if (w.over)
         return;
@@ -263,10 +260,8 @@ static void explore(struct world w)
 static void each_order_of_events_ends_once_and_a_killed_pod_is_not_made(void **state)
 {
     struct world w;
-    unsigned states = 0;
 
     memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
-    n_seen = 0;
     w.state = QUEUED;
     w.line = QUEUE;
     explore(w);
@@ -274,129 +269,68 @@ static void each_order_of_events_ends_once_and_a_killed_pod_is_not_made(void **s
     w.line = TURNS;
     w.master = true;
     explore(w);
-    for (size_t i = 0; i < n_seen; i++)
-        states |= 1u << seen[i].state;
-    assert_int_equal(states, (1u << FBR_POD_STATES) - 1); /* each state was there */
+    worlds_check(&seen, sizeof(w), FBR_POD_STATES);
 }
 
 /* ---- Races ---- */
 
-struct race {
-    const char *name;
-    enum fbr_pod_state from;
-    struct {
-        enum fbr_pod_event event;
-        enum fbr_pod_action action;
-    } steps[5]; /* until an event of number 0, ON_BATCH */
-    enum fbr_pod_state to;
-};
-
 static const struct race races[] = {
-    {"the watch is faster than the answer",
-     CREATING,
-     {{ON_CREATED, DO_TELL_STARTED}, {ON_RUNS, DO_TELL_RUNNING}, {ON_CREATED, DO_NOTHING}},
+    {"the watch is faster than the answer", CREATING,
+     STEPS({ON_CREATED, DO_TELL_STARTED}, {ON_RUNS, DO_TELL_RUNNING}, {ON_CREATED, DO_NOTHING}),
      RUNNING},
-    {"a create that was repeated finds its own pod",
-     CREATING,
-     {{ON_TAKEN, DO_FIND}, {ON_CREATED, DO_TELL_STARTED}},
-     PENDING},
-    {"a quota has no room yet",
-     CREATING,
-     {{ON_NO_ROOM, DO_WAIT_TURN}, {ON_TURN, DO_CREATE}},
+    {"a create that was repeated finds its own pod", CREATING,
+     STEPS({ON_TAKEN, DO_FIND}, {ON_CREATED, DO_TELL_STARTED}), PENDING},
+    {"a quota has no room yet", CREATING, STEPS({ON_NO_ROOM, DO_WAIT_TURN}, {ON_TURN, DO_CREATE}),
      CREATING},
-    {"a quota has no room, and its end was asked for",
-     CREATING,
-     {{ON_KILL, DO_HURRY}, {ON_NO_ROOM, DO_REFUSE}},
-     ENDED},
-    {"a quota has no room for too long",
-     WAITING,
-     {{ON_TIMEOUT, DO_LEAVE_WAITING}, {ON_TURN, DO_NOTHING}, {ON_DRAINED, DO_FINISH}},
-     ENDED},
-    {"a Secret has no room yet", WRAPPED, {{ON_NO_ROOM, DO_QUEUE}}, QUEUED},
-    {"a kill in the line",
-     WRAPPED,
-     {{ON_KILL, DO_LEAVE_SECRET}, {ON_SECRET, DO_NOTHING}, {ON_DRAINED, DO_FINISH}},
-     ENDED},
-    {"a kill before the answer deletes what was made",
-     CREATING,
-     {{ON_KILL, DO_HURRY}, {ON_CREATED, DO_TELL_STARTED_DELETE}, {ON_GONE, DO_END_KILLED}},
+    {"a quota has no room, and its end was asked for", CREATING,
+     STEPS({ON_KILL, DO_HURRY}, {ON_NO_ROOM, DO_REFUSE}), ENDED},
+    {"a quota has no room for too long", WAITING,
+     STEPS({ON_TIMEOUT, DO_LEAVE_WAITING}, {ON_TURN, DO_NOTHING}, {ON_DRAINED, DO_FINISH}), ENDED},
+    {"a Secret has no room yet", WRAPPED, STEPS({ON_NO_ROOM, DO_QUEUE}), QUEUED},
+    {"a kill in the line", WRAPPED,
+     STEPS({ON_KILL, DO_LEAVE_SECRET}, {ON_SECRET, DO_NOTHING}, {ON_DRAINED, DO_FINISH}), ENDED},
+    {"a kill before the answer deletes what was made", CREATING,
+     STEPS({ON_KILL, DO_HURRY}, {ON_CREATED, DO_TELL_STARTED_DELETE}, {ON_GONE, DO_END_KILLED}),
      ENDING},
-    {"a kill is answered by a harder one",
-     PENDING,
-     {{ON_KILL, DO_DELETE}, {ON_KILL, DO_DELETE}},
-     PENDING_KILLED},
-    {"a pod that runs after all when it is killed has a code",
-     PENDING,
-     {{ON_KILL, DO_DELETE}, {ON_RUNS, DO_TELL_RUNNING}, {ON_OVER, DO_END_ASKED}},
+    {"a kill is answered by a harder one", PENDING,
+     STEPS({ON_KILL, DO_DELETE}, {ON_KILL, DO_DELETE}), PENDING_KILLED},
+    {"a pod that runs after all when it is killed has a code", PENDING,
+     STEPS({ON_KILL, DO_DELETE}, {ON_RUNS, DO_TELL_RUNNING}, {ON_OVER, DO_END_ASKED}), ENDING},
+    {"an eviction is not its program's end", RUNNING,
+     STEPS({ON_THEIRS, DO_TELL_THEIRS}, {ON_OVER, DO_END}), ENDING},
+    {"we delete it: nobody else did", RUNNING,
+     STEPS({ON_KILL, DO_DELETE}, {ON_THEIRS, DO_NOTHING}, {ON_GONE, DO_END_ASKED}), ENDING},
+    {"a lost node takes it unseen", RUNNING, STEPS({ON_GONE, DO_END_UNSEEN}), ENDING},
+    {"a pod that is over without having been seen running", PENDING, STEPS({ON_OVER, DO_END}),
      ENDING},
-    {"an eviction is not its program's end",
-     RUNNING,
-     {{ON_THEIRS, DO_TELL_THEIRS}, {ON_OVER, DO_END}},
+    {"the reason that it was given up for stays", PENDING,
+     STEPS({ON_NEVER, DO_GIVE_UP}, {ON_RUNS, DO_NOTHING}, {ON_KILL, DO_DELETE},
+           {ON_GONE, DO_END_GIVEN_UP}),
      ENDING},
-    {"we delete it: nobody else did",
-     RUNNING,
-     {{ON_KILL, DO_DELETE}, {ON_THEIRS, DO_NOTHING}, {ON_GONE, DO_END_ASKED}},
-     ENDING},
-    {"a lost node takes it unseen", RUNNING, {{ON_GONE, DO_END_UNSEEN}}, ENDING},
-    {"a pod that is over without having been seen running", PENDING, {{ON_OVER, DO_END}}, ENDING},
-    {"the reason that it was given up for stays",
-     PENDING,
-     {{ON_NEVER, DO_GIVE_UP},
-      {ON_RUNS, DO_NOTHING},
-      {ON_KILL, DO_DELETE},
-      {ON_GONE, DO_END_GIVEN_UP}},
-     ENDING},
-    {"our own deletion of it is not somebody else's",
-     PENDING,
-     {{ON_TIMEOUT, DO_GIVE_UP}, {ON_THEIRS, DO_NOTHING}},
-     GIVEN_UP},
-    {"a log that ends while it runs ends nothing", RUNNING, {{ON_LOG_END, DO_NOTHING}}, RUNNING},
-    {"its end is told when its log has ended",
-     RUNNING,
-     {{ON_OVER, DO_END}, {ON_LOG_END, DO_DRAIN_NOW}, {ON_DRAINED, DO_FINISH}},
+    {"our own deletion of it is not somebody else's", PENDING,
+     STEPS({ON_TIMEOUT, DO_GIVE_UP}, {ON_THEIRS, DO_NOTHING}), GIVEN_UP},
+    {"a log that ends while it runs ends nothing", RUNNING, STEPS({ON_LOG_END, DO_NOTHING}),
+     RUNNING},
+    {"its end is told when its log has ended", RUNNING,
+     STEPS({ON_OVER, DO_END}, {ON_LOG_END, DO_DRAIN_NOW}, {ON_DRAINED, DO_FINISH}), ENDED},
+    {"it ends once", ENDING,
+     STEPS({ON_OVER, DO_NOTHING}, {ON_GONE, DO_NOTHING}, {ON_KILL, DO_NOTHING},
+           {ON_DRAINED, DO_FINISH}, {ON_DRAINED, DO_NOTHING}),
      ENDED},
-    {"it ends once",
-     ENDING,
-     {{ON_OVER, DO_NOTHING},
-      {ON_GONE, DO_NOTHING},
-      {ON_KILL, DO_NOTHING},
-      {ON_DRAINED, DO_FINISH},
-      {ON_DRAINED, DO_NOTHING}},
-     ENDED},
-    {"a master's pod is faster than its Job's answer",
-     JOB_CREATING,
-     {{ON_CREATED, DO_TELL_STARTED}, {ON_JOB, DO_NOTHING}},
-     PENDING},
-    {"a master is killed before its Job's answer",
-     JOB_CREATING,
-     {{ON_KILL, DO_HURRY}, {ON_JOB, DO_END_JOB}, {ON_DRAINED, DO_FINISH}},
-     ENDED},
-    {"a master is killed before its pod is there",
-     JOB_MADE,
-     {{ON_KILL, DO_END_JOB}, {ON_CREATED, DO_NOTHING}},
-     ENDING},
-    {"a master is given up, since a queue holds its Job",
-     JOB_MADE,
-     {{ON_TIMEOUT, DO_END_JOB}, {ON_CREATED, DO_NOTHING}, {ON_DRAINED, DO_FINISH}},
-     ENDED},
-    {"a master that is refused has no Job", TRYING, {{ON_REFUSED, DO_REFUSE}}, ENDED},
+    {"a master's pod is faster than its Job's answer", JOB_CREATING,
+     STEPS({ON_CREATED, DO_TELL_STARTED}, {ON_JOB, DO_NOTHING}), PENDING},
+    {"a master is killed before its Job's answer", JOB_CREATING,
+     STEPS({ON_KILL, DO_HURRY}, {ON_JOB, DO_END_JOB}, {ON_DRAINED, DO_FINISH}), ENDED},
+    {"a master is killed before its pod is there", JOB_MADE,
+     STEPS({ON_KILL, DO_END_JOB}, {ON_CREATED, DO_NOTHING}), ENDING},
+    {"a master is given up, since a queue holds its Job", JOB_MADE,
+     STEPS({ON_TIMEOUT, DO_END_JOB}, {ON_CREATED, DO_NOTHING}, {ON_DRAINED, DO_FINISH}), ENDED},
+    {"a master that is refused has no Job", TRYING, STEPS({ON_REFUSED, DO_REFUSE}), ENDED},
 };
 
 static void races_end_as_they_were_mended(void **state)
 {
-    for (size_t i = 0; i < COUNT(races); i++) {
-        const struct race *r = &races[i];
-        enum fbr_pod_state at = r->from;
-
-        print_message("%s\n", r->name);
-        for (size_t k = 0; k < COUNT(r->steps) && r->steps[k].event; k++) {
-            const struct fbr_pod_step s = fbr_pod_step(at, r->steps[k].event);
-
-            assert_int_equal(s.action, r->steps[k].action);
-            at = s.next;
-        }
-        assert_int_equal(at, r->to);
-    }
+    RUN_RACES(races, fbr_pod_step);
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "backends/slurm/batch_fsm.h"
+#include "tests/support/life.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -87,8 +88,7 @@ struct world {
     bool started, killed, cancels, given_up, over;
 };
 
-static struct world seen[500];
-static size_t n_seen;
+static struct worlds seen;
 
 static void act(struct world *w, unsigned action)
 {
@@ -125,11 +125,8 @@ static void act(struct world *w, unsigned action)
 
 static void explore(struct world w)
 {
-    for (size_t i = 0; i < n_seen; i++)
-        if (memcmp(&seen[i], &w, sizeof(w)) == 0)
-            return;
-    assert_true(n_seen < COUNT(seen));
-    seen[n_seen++] = w;
+    if (!worlds_add(&seen, &w, sizeof(w)))
+        return;
     assert_int_equal(w.over, w.state >= TELLING);
     if (w.started && w.killed && !w.over) /* what is to end is cancelled */
         assert_true(w.cancels);
@@ -147,111 +144,46 @@ static void explore(struct world w)
 static void each_order_of_events_ends_once_and_cancels_what_was_killed(void **state)
 {
     struct world w;
-    unsigned states = 0;
 
     memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
-    n_seen = 0;
     explore(w);
-    for (size_t i = 0; i < n_seen; i++)
-        states |= 1u << seen[i].state;
-    assert_int_equal(states, (1u << FBR_BATCH_STATES) - 1); /* each state was there */
+    worlds_check(&seen, sizeof(w), FBR_BATCH_STATES);
 }
 
 /* ---- Races ---- */
 
-struct race {
-    const char *name;
-    enum fbr_batch_state from;
-    struct {
-        enum fbr_batch_event event;
-        enum fbr_batch_action action;
-    } steps[5];
-    size_t n;
-    enum fbr_batch_state to;
-};
-
 static const struct race races[] = {
-    {"a kill before sbatch is run submits nothing",
-     NEW,
-     {{ON_KILL, DO_WAIT}, {ON_REFUSED, DO_REFUSE_KILLED}, {ON_TOLD, DO_WAIT}},
-     3,
-     TOLD},
-    {"a kill while sbatch runs cancels what it made",
-     NEW,
-     {{ON_KILL, DO_WAIT}, {ON_SUBMITTED, DO_TELL_STARTED_CANCEL}},
-     2,
-     PENDING_KILLED},
-    {"a frozen controller ends nothing",
-     PENDING,
-     {{ON_WAITS, DO_TELL_WAITING}, {ON_WAITS, DO_TELL_WAITING}},
-     2,
-     PENDING},
-    {"a frozen controller says nothing about a job that runs",
-     RUNNING,
-     {{ON_WAITS, DO_NOTHING}},
-     1,
-     RUNNING},
-    {"a frozen controller at sbatch is waited for",
-     NEW,
-     {{ON_WAITS, DO_TELL_WAITING}, {ON_SUBMITTED, DO_TELL_STARTED}},
-     2,
-     PENDING},
-    {"a job that runs when it is cancelled gets the signal",
-     PENDING,
-     {{ON_KILL, DO_CANCEL_SOON}, {ON_RUNS, DO_WAIT}},
-     2,
-     RUNNING_KILLED},
-    {"a kill follows a polite end",
-     RUNNING,
-     {{ON_KILL, DO_CANCEL_SOON}, {ON_KILL, DO_CANCEL_SOON}, {ON_ENDED, DO_END}},
-     3,
-     ENDING},
-    {"what waits for ever is given up, and cancelled",
-     PENDING,
-     {{ON_NEVER, DO_GIVE_UP}, {ON_ENDED, DO_NOTHING}, {ON_READ, DO_FINISH}},
-     3,
+    {"a kill before sbatch is run submits nothing", NEW,
+     STEPS({ON_KILL, DO_WAIT}, {ON_REFUSED, DO_REFUSE_KILLED}, {ON_TOLD, DO_WAIT}), TOLD},
+    {"a kill while sbatch runs cancels what it made", NEW,
+     STEPS({ON_KILL, DO_WAIT}, {ON_SUBMITTED, DO_TELL_STARTED_CANCEL}), PENDING_KILLED},
+    {"a frozen controller ends nothing", PENDING,
+     STEPS({ON_WAITS, DO_TELL_WAITING}, {ON_WAITS, DO_TELL_WAITING}), PENDING},
+    {"a frozen controller says nothing about a job that runs", RUNNING,
+     STEPS({ON_WAITS, DO_NOTHING}), RUNNING},
+    {"a frozen controller at sbatch is waited for", NEW,
+     STEPS({ON_WAITS, DO_TELL_WAITING}, {ON_SUBMITTED, DO_TELL_STARTED}), PENDING},
+    {"a job that runs when it is cancelled gets the signal", PENDING,
+     STEPS({ON_KILL, DO_CANCEL_SOON}, {ON_RUNS, DO_WAIT}), RUNNING_KILLED},
+    {"a kill follows a polite end", RUNNING,
+     STEPS({ON_KILL, DO_CANCEL_SOON}, {ON_KILL, DO_CANCEL_SOON}, {ON_ENDED, DO_END}), ENDING},
+    {"what waits for ever is given up, and cancelled", PENDING,
+     STEPS({ON_NEVER, DO_GIVE_UP}, {ON_ENDED, DO_NOTHING}, {ON_READ, DO_FINISH}), TELLING},
+    {"what waits for ever and was killed is not given up", PENDING_KILLED,
+     STEPS({ON_NEVER, DO_TELL_WAITING}, {ON_ENDED, DO_END}), ENDING},
+    {"a job that was over before it was seen running", PENDING,
+     STEPS({ON_ENDED, DO_END}, {ON_READ, DO_FINISH}), TELLING},
+    {"a job that Slurm forgot ends once", RUNNING,
+     STEPS({ON_FORGOTTEN, DO_END}, {ON_FORGOTTEN, DO_NOTHING}, {ON_ENDED, DO_NOTHING},
+           {ON_READ, DO_FINISH}, {ON_READ, DO_NOTHING}),
      TELLING},
-    {"what waits for ever and was killed is not given up",
-     PENDING_KILLED,
-     {{ON_NEVER, DO_TELL_WAITING}, {ON_ENDED, DO_END}},
-     2,
-     ENDING},
-    {"a job that was over before it was seen running",
-     PENDING,
-     {{ON_ENDED, DO_END}, {ON_READ, DO_FINISH}},
-     2,
-     TELLING},
-    {"a job that Slurm forgot ends once",
-     RUNNING,
-     {{ON_FORGOTTEN, DO_END},
-      {ON_FORGOTTEN, DO_NOTHING},
-      {ON_ENDED, DO_NOTHING},
-      {ON_READ, DO_FINISH},
-      {ON_READ, DO_NOTHING}},
-     5,
-     TELLING},
-    {"a kill after the end goes nowhere",
-     ENDING,
-     {{ON_KILL, DO_NOTHING}, {ON_READ, DO_FINISH}, {ON_KILL, DO_NOTHING}},
-     3,
-     TELLING},
+    {"a kill after the end goes nowhere", ENDING,
+     STEPS({ON_KILL, DO_NOTHING}, {ON_READ, DO_FINISH}, {ON_KILL, DO_NOTHING}), TELLING},
 };
 
 static void races_end_as_they_were_mended(void **state)
 {
-    for (size_t i = 0; i < COUNT(races); i++) {
-        const struct race *r = &races[i];
-        enum fbr_batch_state at = r->from;
-
-        print_message("%s\n", r->name);
-        for (size_t k = 0; k < r->n; k++) {
-            const struct fbr_batch_step s = fbr_batch_step(at, r->steps[k].event);
-
-            assert_int_equal(s.action, r->steps[k].action);
-            at = s.next;
-        }
-        assert_int_equal(at, r->to);
-    }
+    RUN_RACES(races, fbr_batch_step);
 }
 
 int main(void)

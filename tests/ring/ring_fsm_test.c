@@ -12,8 +12,7 @@
 #include <cmocka.h>
 
 #include "ring/ring_fsm.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#include "tests/support/life.h"
 
 /* ---- Each event in each state ---- */
 
@@ -64,8 +63,7 @@ struct world {
     bool failed, stopped, over;
 };
 
-static struct world seen[20000];
-static size_t n_seen;
+static struct worlds seen;
 
 static unsigned count(const struct world *w, enum agent what)
 {
@@ -230,11 +228,8 @@ static void explore(struct world w)
 {
     struct world after = w;
 
-    for (size_t i = 0; i < n_seen; i++)
-        if (memcmp(&seen[i], &w, sizeof(w)) == 0)
-            return;
-    assert_true(n_seen < COUNT(seen));
-    seen[n_seen++] = w;
+    if (!worlds_add(&seen, &w, sizeof(w)))
+        return;
     check_world(&w);
     if (w.over)
         return;
@@ -248,115 +243,56 @@ static void explore(struct world w)
 static void each_order_of_events_ends_once_and_nothing_waits_for_ever(void **state)
 {
     struct world w;
-    unsigned states = 0;
 
     memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
     memset(w.agents, STARTING, sizeof(w.agents));
-    n_seen = 0;
     explore(w);
-    for (size_t i = 0; i < n_seen; i++)
-        states |= 1u << seen[i].state;
-    assert_int_equal(states, (1u << R_STATES) - 1); /* each state was there */
+    worlds_check(&seen, sizeof(w), R_STATES);
 }
 
 /* ---- Races ---- */
 
-struct race {
-    const char *name;
-    enum ring_state from;
-    struct {
-        enum ring_event event;
-        enum ring_action action;
-    } steps[5];
-    size_t n;
-    enum ring_state to;
-};
-
 static const struct race races[] = {
-    {"a restart waits for the agents that it has killed",
-     R_RUNNING,
-     {{R_ON_AGAIN, R_DO_END_RANKS}, {R_ON_OVER, R_DO_NOTHING}, {R_ON_CLEAR, R_DO_TRY_AGAIN}},
-     3,
+    {"a restart waits for the agents that it has killed", R_RUNNING,
+     STEPS({R_ON_AGAIN, R_DO_END_RANKS}, {R_ON_OVER, R_DO_NOTHING}, {R_ON_CLEAR, R_DO_TRY_AGAIN}),
      R_WAITING},
-    {"the end of an agent that was killed is no failure of the restart",
-     R_RESTARTING,
-     {{R_ON_FAILED, R_DO_NOTHING}, {R_ON_CLEAR, R_DO_TRY_AGAIN}},
-     2,
-     R_WAITING},
-    {"a restart that cannot begin ends the ring",
-     R_RESTARTING,
-     {{R_ON_CLEAR, R_DO_TRY_AGAIN},
-      {R_ON_FAILED, R_DO_END_RANKS},
-      {R_ON_OVER, R_DO_END_AGENTS},
-      {R_ON_GONE, R_DO_END}},
-     4,
+    {"the end of an agent that was killed is no failure of the restart", R_RESTARTING,
+     STEPS({R_ON_FAILED, R_DO_NOTHING}, {R_ON_CLEAR, R_DO_TRY_AGAIN}), R_WAITING},
+    {"a restart that cannot begin ends the ring", R_RESTARTING,
+     STEPS({R_ON_CLEAR, R_DO_TRY_AGAIN}, {R_ON_FAILED, R_DO_END_RANKS},
+           {R_ON_OVER, R_DO_END_AGENTS}, {R_ON_GONE, R_DO_END}),
      R_ENDED},
-    {"an agent that is lost while the next try waits may lead to another",
-     R_WAITING,
-     {{R_ON_AGAIN, R_DO_END_RANKS}, {R_ON_CLEAR, R_DO_TRY_AGAIN}, {R_ON_READY, R_DO_START}},
-     3,
+    {"an agent that is lost while the next try waits may lead to another", R_WAITING,
+     STEPS({R_ON_AGAIN, R_DO_END_RANKS}, {R_ON_CLEAR, R_DO_TRY_AGAIN}, {R_ON_READY, R_DO_START}),
      R_RUNNING},
-    {"the ranks of the try before do not end the one that waits",
-     R_WAITING,
-     {{R_ON_OVER, R_DO_NOTHING}, {R_ON_CLEAR, R_DO_NOTHING}, {R_ON_HELLO, R_DO_WAIT_GANG}},
-     3,
+    {"the ranks of the try before do not end the one that waits", R_WAITING,
+     STEPS({R_ON_OVER, R_DO_NOTHING}, {R_ON_CLEAR, R_DO_NOTHING}, {R_ON_HELLO, R_DO_WAIT_GANG}),
      R_WAITING},
-    {"a stop takes the restart back",
-     R_RUNNING,
-     {{R_ON_AGAIN, R_DO_END_RANKS},
-      {R_ON_STOP, R_DO_WAIT},
-      {R_ON_CLEAR, R_DO_NOTHING},
-      {R_ON_OVER, R_DO_END_AGENTS}},
-     4,
+    {"a stop takes the restart back", R_RUNNING,
+     STEPS({R_ON_AGAIN, R_DO_END_RANKS}, {R_ON_STOP, R_DO_WAIT}, {R_ON_CLEAR, R_DO_NOTHING},
+           {R_ON_OVER, R_DO_END_AGENTS}),
      R_ENDING},
-    {"what ranks do once they were told to end is no news",
-     R_RUNNING,
-     {{R_ON_FAILED, R_DO_END_RANKS},
-      {R_ON_AGAIN, R_DO_NOTHING},
-      {R_ON_FAILED, R_DO_NOTHING},
-      {R_ON_OVER, R_DO_END_AGENTS}},
-     4,
+    {"what ranks do once they were told to end is no news", R_RUNNING,
+     STEPS({R_ON_FAILED, R_DO_END_RANKS}, {R_ON_AGAIN, R_DO_NOTHING}, {R_ON_FAILED, R_DO_NOTHING},
+           {R_ON_OVER, R_DO_END_AGENTS}),
      R_ENDING},
-    {"the last hello comes after the stop",
-     R_WAITING,
-     {{R_ON_HELLO, R_DO_WAIT_GANG}, {R_ON_STOP, R_DO_END_RANKS}, {R_ON_READY, R_DO_NOTHING}},
-     3,
+    {"the last hello comes after the stop", R_WAITING,
+     STEPS({R_ON_HELLO, R_DO_WAIT_GANG}, {R_ON_STOP, R_DO_END_RANKS}, {R_ON_READY, R_DO_NOTHING}),
      R_STOPPING},
-    {"agents that were replaced say hello to a ring that runs",
-     R_RUNNING,
-     {{R_ON_READY, R_DO_NOTHING}, {R_ON_HELLO, R_DO_NOTHING}},
-     2,
-     R_RUNNING},
-    {"an agent that dies when all ranks have ended is no failure",
-     R_RUNNING,
-     {{R_ON_OVER, R_DO_END_AGENTS},
-      {R_ON_FAILED, R_DO_NOTHING},
-      {R_ON_STOP, R_DO_NOTHING},
-      {R_ON_GONE, R_DO_END}},
-     4,
+    {"agents that were replaced say hello to a ring that runs", R_RUNNING,
+     STEPS({R_ON_READY, R_DO_NOTHING}, {R_ON_HELLO, R_DO_NOTHING}), R_RUNNING},
+    {"an agent that dies when all ranks have ended is no failure", R_RUNNING,
+     STEPS({R_ON_OVER, R_DO_END_AGENTS}, {R_ON_FAILED, R_DO_NOTHING}, {R_ON_STOP, R_DO_NOTHING},
+           {R_ON_GONE, R_DO_END}),
      R_ENDED},
-    {"it ends once",
-     R_ENDED,
-     {{R_ON_GONE, R_DO_NOTHING}, {R_ON_STOP, R_DO_NOTHING}, {R_ON_READY, R_DO_NOTHING}},
-     3,
+    {"it ends once", R_ENDED,
+     STEPS({R_ON_GONE, R_DO_NOTHING}, {R_ON_STOP, R_DO_NOTHING}, {R_ON_READY, R_DO_NOTHING}),
      R_ENDED},
 };
 
 static void races_end_as_they_were_mended(void **state)
 {
-    for (size_t i = 0; i < COUNT(races); i++) {
-        const struct race *r = &races[i];
-        enum ring_state at = r->from;
-
-        print_message("%s\n", r->name);
-        for (size_t k = 0; k < r->n; k++) {
-            const struct ring_step s = fbr_ring_step(at, r->steps[k].event);
-
-            assert_int_equal(s.action, r->steps[k].action);
-            at = (enum ring_state)s.next;
-        }
-        assert_int_equal(at, r->to);
-    }
+    RUN_RACES(races, fbr_ring_step);
 }
 
 int main(void)

@@ -11,8 +11,7 @@
 #include <cmocka.h>
 
 #include "runtime/proc/process_fsm.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#include "tests/support/life.h"
 
 /* ---- Each event in each state ---- */
 
@@ -69,8 +68,7 @@ struct world {
     bool timer, failed, over;
 };
 
-static struct world seen[2000];
-static size_t n_seen;
+static struct worlds seen;
 
 static void explore(struct world w);
 static void notify(struct world w, enum process_event e);
@@ -165,11 +163,8 @@ static void explore(struct world w)
 {
     struct world after = w;
 
-    for (size_t i = 0; i < n_seen; i++)
-        if (memcmp(&seen[i], &w, sizeof(w)) == 0)
-            return;
-    assert_true(n_seen < COUNT(seen));
-    seen[n_seen++] = w;
+    if (!worlds_add(&seen, &w, sizeof(w)))
+        return;
     assert_int_equal(w.over, w.state == P_ENDED);
     if (w.over)
         return;
@@ -192,132 +187,62 @@ static void explore(struct world w)
 static void each_order_of_events_ends_once_and_leaves_nothing_that_runs(void **state)
 {
     struct world w;
-    unsigned states = 0;
 
     memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
     w.timer = true;
-    n_seen = 0;
     explore(w);
-    for (size_t i = 0; i < n_seen; i++)
-        states |= 1u << seen[i].state;
-    assert_int_equal(states, (1u << P_STATES) - 1); /* each state was there */
+    worlds_check(&seen, sizeof(w), P_STATES);
 }
 
 /* ---- Races ---- */
 
-struct race {
-    const char *name;
-    enum process_state from;
-    struct {
-        enum process_event event;
-        enum process_action action;
-    } steps[4];
-    size_t n;
-    enum process_state to;
-};
-
 static const struct race races[] = {
-    {"a kill before it joined, and it joins",
-     P_STARTING,
-     {{P_ON_KILL, P_DO_SIGNAL},
-      {P_ON_JOINED, P_DO_WAIT},
-      {P_ON_HUNG_UP, P_DO_WAIT_EXIT},
-      {P_ON_EXITED, P_DO_DRY}},
-     4,
+    {"a kill before it joined, and it joins", P_STARTING,
+     STEPS({P_ON_KILL, P_DO_SIGNAL}, {P_ON_JOINED, P_DO_WAIT}, {P_ON_HUNG_UP, P_DO_WAIT_EXIT},
+           {P_ON_EXITED, P_DO_DRY}),
      P_DRYING},
-    {"an end before it joined",
-     P_STARTING,
-     {{P_ON_EXITED, P_DO_DRY}, {P_ON_DRAINED, P_DO_END}},
-     2,
+    {"an end before it joined", P_STARTING,
+     STEPS({P_ON_EXITED, P_DO_DRY}, {P_ON_DRAINED, P_DO_END}), P_ENDED},
+    {"an end before hello: it does not join any more", P_STARTING,
+     STEPS({P_ON_EXITED, P_DO_DRY}, {P_ON_JOINED, P_DO_NOTHING}), P_DRYING},
+    {"it joins after it was given up", P_STARTING,
+     STEPS({P_ON_TIME, P_DO_TOO_LATE}, {P_ON_JOINED, P_DO_NOTHING}, {P_ON_EXITED, P_DO_DRY}),
+     P_DRYING},
+    {"its backend is faster than its connection", P_JOINED,
+     STEPS({P_ON_EXITED, P_DO_WAIT_CONN}, {P_ON_HUNG_UP, P_DO_DRY}), P_DRYING},
+    {"its connection never ends, as something else has it", P_JOINED,
+     STEPS({P_ON_EXITED, P_DO_WAIT_CONN}, {P_ON_TIME, P_DO_END}), P_ENDED},
+    {"its connection is cut off after its end", P_JOINED,
+     STEPS({P_ON_EXITED, P_DO_WAIT_CONN}, {P_ON_SILENT, P_DO_DRY}), P_DRYING},
+    {"it hung up, and its backend is slow", P_JOINED,
+     STEPS({P_ON_HUNG_UP, P_DO_WAIT_EXIT}, {P_ON_TIME, P_DO_GIVE_UP}, {P_ON_EXITED, P_DO_DRY}),
+     P_DRYING},
+    {"its backend never speaks", P_JOINED,
+     STEPS({P_ON_HUNG_UP, P_DO_WAIT_EXIT}, {P_ON_TIME, P_DO_GIVE_UP}, {P_ON_TIME, P_DO_END}),
      P_ENDED},
-    {"an end before hello: it does not join any more",
-     P_STARTING,
-     {{P_ON_EXITED, P_DO_DRY}, {P_ON_JOINED, P_DO_NOTHING}},
-     2,
-     P_DRYING},
-    {"it joins after it was given up",
-     P_STARTING,
-     {{P_ON_TIME, P_DO_TOO_LATE}, {P_ON_JOINED, P_DO_NOTHING}, {P_ON_EXITED, P_DO_DRY}},
-     3,
-     P_DRYING},
-    {"its backend is faster than its connection",
-     P_JOINED,
-     {{P_ON_EXITED, P_DO_WAIT_CONN}, {P_ON_HUNG_UP, P_DO_DRY}},
-     2,
-     P_DRYING},
-    {"its connection never ends, as something else has it",
-     P_JOINED,
-     {{P_ON_EXITED, P_DO_WAIT_CONN}, {P_ON_TIME, P_DO_END}},
-     2,
+    {"it was killed, so it is not killed again", P_JOINED,
+     STEPS({P_ON_KILL, P_DO_SIGNAL}, {P_ON_HUNG_UP, P_DO_WAIT_EXIT}, {P_ON_TIME, P_DO_END}),
      P_ENDED},
-    {"its connection is cut off after its end",
-     P_JOINED,
-     {{P_ON_EXITED, P_DO_WAIT_CONN}, {P_ON_SILENT, P_DO_DRY}},
-     2,
-     P_DRYING},
-    {"it hung up, and its backend is slow",
-     P_JOINED,
-     {{P_ON_HUNG_UP, P_DO_WAIT_EXIT}, {P_ON_TIME, P_DO_GIVE_UP}, {P_ON_EXITED, P_DO_DRY}},
-     3,
-     P_DRYING},
-    {"its backend never speaks",
-     P_JOINED,
-     {{P_ON_HUNG_UP, P_DO_WAIT_EXIT}, {P_ON_TIME, P_DO_GIVE_UP}, {P_ON_TIME, P_DO_END}},
-     3,
+    {"a kill after it hung up counts", P_JOINED,
+     STEPS({P_ON_HUNG_UP, P_DO_WAIT_EXIT}, {P_ON_KILL, P_DO_SIGNAL}, {P_ON_TIME, P_DO_END}),
      P_ENDED},
-    {"it was killed, so it is not killed again",
-     P_JOINED,
-     {{P_ON_KILL, P_DO_SIGNAL}, {P_ON_HUNG_UP, P_DO_WAIT_EXIT}, {P_ON_TIME, P_DO_END}},
-     3,
-     P_ENDED},
-    {"a kill after it hung up counts",
-     P_JOINED,
-     {{P_ON_HUNG_UP, P_DO_WAIT_EXIT}, {P_ON_KILL, P_DO_SIGNAL}, {P_ON_TIME, P_DO_END}},
-     3,
-     P_ENDED},
-    {"a frozen process is killed",
-     P_JOINED,
-     {{P_ON_SILENT, P_DO_KILL}, {P_ON_EXITED, P_DO_DRY}},
-     2,
+    {"a frozen process is killed", P_JOINED,
+     STEPS({P_ON_SILENT, P_DO_KILL}, {P_ON_EXITED, P_DO_DRY}), P_DRYING},
+    {"what its host has is not dry before its end", P_JOINED,
+     STEPS({P_ON_DRAINED, P_DO_NOTHING}, {P_ON_HUNG_UP, P_DO_WAIT_EXIT},
+           {P_ON_DRAINED, P_DO_NOTHING}, {P_ON_EXITED, P_DO_DRY}),
      P_DRYING},
-    {"what its host has is not dry before its end",
-     P_JOINED,
-     {{P_ON_DRAINED, P_DO_NOTHING},
-      {P_ON_HUNG_UP, P_DO_WAIT_EXIT},
-      {P_ON_DRAINED, P_DO_NOTHING},
-      {P_ON_EXITED, P_DO_DRY}},
-     4,
-     P_DRYING},
-    {"its host never says that it is dry",
-     P_DRYING,
-     {{P_ON_TIME, P_DO_END}, {P_ON_DRAINED, P_DO_NOTHING}},
-     2,
-     P_ENDED},
-    {"it ends once",
-     P_ENDED,
-     {{P_ON_EXITED, P_DO_NOTHING},
-      {P_ON_TIME, P_DO_NOTHING},
-      {P_ON_FAILED, P_DO_NOTHING},
-      {P_ON_KILL, P_DO_NOTHING}},
-     4,
+    {"its host never says that it is dry", P_DRYING,
+     STEPS({P_ON_TIME, P_DO_END}, {P_ON_DRAINED, P_DO_NOTHING}), P_ENDED},
+    {"it ends once", P_ENDED,
+     STEPS({P_ON_EXITED, P_DO_NOTHING}, {P_ON_TIME, P_DO_NOTHING}, {P_ON_FAILED, P_DO_NOTHING},
+           {P_ON_KILL, P_DO_NOTHING}),
      P_ENDED},
 };
 
 static void races_end_as_they_were_mended(void **state)
 {
-    for (size_t i = 0; i < COUNT(races); i++) {
-        const struct race *r = &races[i];
-        enum process_state at = r->from;
-
-        print_message("%s\n", r->name);
-        for (size_t k = 0; k < r->n; k++) {
-            const struct process_step s = fbr_process_step(at, r->steps[k].event);
-
-            assert_int_equal(s.action, r->steps[k].action);
-            at = s.next;
-        }
-        assert_int_equal(at, r->to);
-    }
+    RUN_RACES(races, fbr_process_step);
 }
 
 int main(void)
