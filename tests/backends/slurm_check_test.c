@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "backends/slurm/query.h"
+#include "runtime/base/fds.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 
@@ -132,12 +133,8 @@ static void finds(bool steps, const char *part)
 static const char *told(void)
 {
     static char text[4000];
-    FILE *f = fopen(path_in(bed.dir, "told"), "re");
-    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
 
-    if (f)
-        fclose(f);
-    text[n] = '\0';
+    fbr_fds_read_file(path_in(bed.dir, "told"), text, sizeof(text));
     return text;
 }
 

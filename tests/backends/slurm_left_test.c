@@ -25,6 +25,7 @@
 #include "runtime/base/master_id.h"
 #include "runtime/net/loop.h"
 #include "runtime/proc/backend.h"
+#include "runtime/base/fds.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 
@@ -116,12 +117,8 @@ static int tear_down(void **state)
 static const char *told(void)
 {
     static char text[4000];
-    FILE *f = fopen(path_in(bed.dir, "told"), "re");
-    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
 
-    if (f)
-        fclose(f);
-    text[n] = '\0';
+    fbr_fds_read_file(path_in(bed.dir, "told"), text, sizeof(text));
     return text;
 }
 
