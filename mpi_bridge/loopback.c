@@ -57,13 +57,6 @@ static void fail(struct fbr_lo_link *link)
     fbr_timer_start(&link->later, 0, 0);
 }
 
-static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
-{
-    struct fbr_lo_link *link = handle->data;
-
-    *buf = uv_buf_init(fbr_loop_scratch(link->loop), FBR_LOOP_SCRATCH);
-}
-
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 {
     struct fbr_lo_link *link = stream->data;
@@ -109,7 +102,7 @@ void fbr_lo_link_start(struct fbr_lo_link *link, const struct fbr_lo_link_ops *o
 {
     link->ops = ops;
     link->user = user;
-    if (uv_read_start(&link->uv.stream, on_room, on_read) < 0)
+    if (uv_read_start(&link->uv.stream, fbr_loop_alloc, on_read) < 0)
         fail(link);
 }
 

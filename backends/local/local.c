@@ -167,13 +167,6 @@ static void finish(void *arg)
                                       .text = j->why});
 }
 
-static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
-{
-    struct stream *s = handle->data;
-
-    *buf = uv_buf_init(fbr_loop_scratch(s->job->b->env.loop), FBR_LOOP_SCRATCH);
-}
-
 static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct stream *s = stream->data;
@@ -384,7 +377,7 @@ static void watch(struct local_job *j, int out, int err)
         s->open = true;
         s->pipe.data = s;
         uv_pipe_open(&s->pipe, fds[i]);
-        uv_read_start((uv_stream_t *)&s->pipe, on_alloc, on_output);
+        uv_read_start((uv_stream_t *)&s->pipe, fbr_loop_alloc, on_output);
     }
     uv_poll_init(uv, &j->watch, j->pidfd);
     j->watch.data = j;
@@ -683,7 +676,7 @@ static void local_pause_output(struct fbr_backend *b, void *handle, int paused)
         if (paused)
             uv_read_stop((uv_stream_t *)&j->out[i].pipe);
         else
-            uv_read_start((uv_stream_t *)&j->out[i].pipe, on_alloc, on_output);
+            uv_read_start((uv_stream_t *)&j->out[i].pipe, fbr_loop_alloc, on_output);
     }
 }
 

@@ -385,13 +385,6 @@ static int take_cipher(struct fbr_conn *c, const void *data, size_t len, struct 
     return rc < 0 ? rc : take_frames(c);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
-{
-    struct fbr_conn *c = handle->data;
-
-    *buf = uv_buf_init(fbr_loop_scratch(c->loop), FBR_LOOP_SCRATCH);
-}
-
 /* Handles n bytes that arrived, or an error. */
 static void take(struct fbr_conn *c, const void *data, ssize_t n)
 {
@@ -445,7 +438,7 @@ int fbr_conn_start_reading(struct fbr_conn *c)
         uv_tcp_keepalive(&c->h.tcp, 1, 10);
         set_patience(c);
     }
-    return uv_read_start(&c->h.stream, on_alloc, on_read);
+    return uv_read_start(&c->h.stream, fbr_loop_alloc, on_read);
 }
 
 /* ---- Heartbeats, end ---- */

@@ -107,6 +107,7 @@ int fbr_loop_open(struct fbr_loop **out, struct fbr_error *err)
     rc = uv_loop_init(&l->uv);
     if (rc < 0)
         goto fail;
+    l->uv.data = l;
     rc = uv_async_init(&l->uv, &l->wake, on_wake);
     if (rc < 0)
         goto fail_loop;
@@ -173,6 +174,13 @@ void fbr_loop_close(struct fbr_loop *l)
 void *fbr_loop_scratch(struct fbr_loop *l)
 {
     return l->scratch;
+}
+
+void fbr_loop_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    const struct fbr_loop *l = handle->loop->data;
+
+    *buf = uv_buf_init(l->scratch, FBR_LOOP_SCRATCH);
 }
 
 uv_loop_t *fbr_loop_uv(struct fbr_loop *l)

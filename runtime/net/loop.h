@@ -37,6 +37,8 @@ uv_loop_t *fbr_loop_uv(struct fbr_loop *l);
  * next read. */
 #define FBR_LOOP_SCRATCH 65536
 void *fbr_loop_scratch(struct fbr_loop *l);
+/* For uv_read_start(): gives each read this buffer. */
+void fbr_loop_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
 bool fbr_loop_here(const struct fbr_loop *l); /* whether this is the loop thread */
 
 /* Any thread: runs fn(arg) on the loop thread, in the order of posting. After -ENOMEM or

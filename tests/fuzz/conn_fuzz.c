@@ -48,6 +48,11 @@ void *fbr_loop_scratch(struct fbr_loop *l)
     return l->scratch;
 }
 
+void fbr_loop_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    *buf = uv_buf_init((char *)f.loop.scratch, FBR_LOOP_SCRATCH);
+}
+
 void fbr_loop_hold(struct fbr_loop *l)
 {
 }
