@@ -25,6 +25,7 @@
 #include "cli/run_wait.h"
 #include "fiber.h"
 #include "ring/job_codec.h"
+#include "runtime/base/environ.h"
 #include "runtime/base/random.h"
 #include "runtime/proc/context.h"
 
@@ -92,7 +93,7 @@ char **in_cluster_words(const struct run_options *spec, const struct cli_args *a
  * better. */
 static bool goes_along(const char *key)
 {
-    static const char *const not [] = {"backend",
+    static const char *const ours[] = {"backend",
                                        "bind",
                                        "run_dir",
                                        "image",
@@ -104,12 +105,10 @@ static bool goes_along(const char *key)
                                        "kubernetes_pod_template",
                                        "kubernetes_program",
                                        "kubernetes_service_account",
-                                       "kubernetes_master_account"};
+                                       "kubernetes_master_account",
+                                       NULL};
 
-    for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
-        if (!strncmp(key, not [i], strlen(not [i])))
-            return false;
-    return true;
+    return !fbr_strings_begin(key, ours);
 }
 
 static char **environment(char *const *given, size_t count)

@@ -375,13 +375,9 @@ bool fbr_kube_config_again(const struct fbr_kube_config *c, struct fbr_kube_conf
 /* The server is a `kubectl proxy`, or a tunnel to one. */
 static bool is_here(const struct fbr_kube_config *c)
 {
-    static const char *const here[] = {"localhost", "127.", "[::1]"};
-    const char *host = strstr(c->server, "://") + 3;
+    static const char *const here[] = {"localhost", "127.", "[::1]", NULL};
 
-    for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
-        if (!strncmp(host, here[i], strlen(here[i])))
-            return true;
-    return false;
+    return fbr_strings_begin(strstr(c->server, "://") + 3, here);
 }
 
 bool fbr_kube_config_is_plain(const struct fbr_kube_config *c)

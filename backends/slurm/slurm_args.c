@@ -220,9 +220,9 @@ static bool drops(const void *user, const char *setting)
                                                [FBR_SLURM_FOR_TOOLS] = of_tools};
     enum fbr_slurm_env kind = *(const enum fbr_slurm_env *)user;
 
-    if (kind != FBR_SLURM_FOR_TOOLS && fbr_slurm_begins(setting, always))
+    if (kind != FBR_SLURM_FOR_TOOLS && fbr_strings_begin(setting, always))
         return false;
-    return fbr_slurm_begins(setting, lists[kind]);
+    return fbr_strings_begin(setting, lists[kind]);
 }
 
 char **fbr_slurm_env(char *const *env, enum fbr_slurm_env kind, const char *const *more)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/environ.h"
 #include "runtime/proc/backend.h"
 
 #define CANNOT_START 125
@@ -20,14 +21,6 @@
 #define MAX_DIGITS 18     /* of a number in a list */
 
 /* ---- Words of a line ---- */
-
-bool fbr_slurm_begins(const char *text, const char *const *with)
-{
-    for (; *with; with++)
-        if (strncmp(text, *with, strlen(*with)) == 0)
-            return true;
-    return false;
-}
 
 bool fbr_slurm_cut(char *line, char **field, size_t n)
 {
@@ -438,7 +431,7 @@ static bool error_line(struct fbr_slurm_step *s, const char *text)
         s->lost = true;
         return true;
     }
-    if (!fbr_slurm_begins(text, refusals_of_steps))
+    if (!fbr_strings_begin(text, refusals_of_steps))
         return cancelled(s, text);
     s->refused = true;
     s->unreached |= strncmp(text, "Task launch", 11) == 0;
@@ -466,7 +459,7 @@ static bool info_line(struct fbr_slurm_step *s, const char *text)
         s->waits = true;
         return true;
     }
-    if (!fbr_slurm_begins(text, known))
+    if (!fbr_strings_begin(text, known))
         return strstr(text, " queued and waiting for resources") != NULL;
     s->waits = false;
     return true;
@@ -704,7 +697,7 @@ bool fbr_slurm_node_is_out(const char *state)
     static const char *const out[] = {"down", "drain", "fail", "error", "unknown", "inval", NULL};
     size_t len = strlen(state);
 
-    return fbr_slurm_begins(state, out) || (len && state[len - 1] == '*');
+    return fbr_strings_begin(state, out) || (len && state[len - 1] == '*');
 }
 
 /* Counts in "gpu:2(S:0-1),gpu:a100:4,mps:100", what Slurm prints of a node's resources. */

@@ -46,8 +46,6 @@ struct fbr_slurm_end {
 #define FBR_SLURM_SQUEUE "JobArrayID:|,State:|,exit_code:|,NodeList:|,Reason:|"
 #define FBR_SLURM_SACCT "JobID,State,ExitCode,NodeList"
 
-/* Whether the text begins with one of these, of which NULL is the last. */
-bool fbr_slurm_begins(const char *text, const char *const *with);
 /* Returns the list without the line "CLUSTER: NAME", which squeue prints before it if
  * SLURM_CLUSTERS is set. */
 char *fbr_slurm_list(char *text);

@@ -30,6 +30,14 @@ bool fbr_strings_same(char *const *a, char *const *b)
     return !a[i] && !b[i];
 }
 
+bool fbr_strings_begin(const char *text, const char *const *list)
+{
+    for (; *list; list++)
+        if (strncmp(text, *list, strlen(*list)) == 0)
+            return true;
+    return false;
+}
+
 char **fbr_strings_copy(char *const *list)
 {
     size_t n = 0, bytes = 0;

@@ -42,6 +42,8 @@ char **fbr_environ_copy(const char *const *more);
 
 /* Whether two NULL-terminated lists have the same strings. */
 bool fbr_strings_same(char *const *a, char *const *b);
+/* Whether a text begins with one of the strings of a NULL-terminated list. */
+bool fbr_strings_begin(const char *text, const char *const *list);
 /* Copies a NULL-terminated list and its strings into one block. NULL: out of memory. */
 char **fbr_strings_copy(char *const *list);
 /* The same, for strings that any thread may use at any time: the copy is never freed. */

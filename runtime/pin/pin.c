@@ -105,12 +105,9 @@ static int read_affinity(int pid, char *out, size_t size)
 static bool is_gpu_list(const char *pair)
 {
     static const char *const names[] = {"CUDA_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
-                                        "HIP_VISIBLE_DEVICES=", "ZE_AFFINITY_MASK="};
+                                        "HIP_VISIBLE_DEVICES=", "ZE_AFFINITY_MASK=", NULL};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strncmp(pair, names[i], strlen(names[i])) == 0)
-            return true;
-    return false;
+    return fbr_strings_begin(pair, names);
 }
 
 /* Reads the variables with which the process was started, because drivers follow them. The kernel

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/environ.h"
+
 #define SHORT_ID 12 /* characters of a build-id that a message shows */
 
 struct module {
@@ -94,13 +96,10 @@ static const char *module_name(const struct module *m)
 
 static bool module_is_system(const struct module *m)
 {
-    static const char *const prefixes[] = {"libc.so", "ld-linux", "ld-musl", "ld64.so",
-                                           "linux-vdso"};
+    static const char *const prefixes[] = {"libc.so", "ld-linux",   "ld-musl",
+                                           "ld64.so", "linux-vdso", NULL};
 
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]) && *m->path; i++)
-        if (!strncmp(module_name(m), prefixes[i], strlen(prefixes[i])))
-            return true;
-    return false;
+    return *m->path && fbr_strings_begin(module_name(m), prefixes);
 }
 
 static int make_visit(struct dl_phdr_info *info, size_t size, void *arg)

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/environ.h"
+
 #define TEXT_MAX 65536 /* a search path may name many directories */
 
 /* Copies a record out of the file; false if the record is not wholly inside the file. */
@@ -162,13 +164,10 @@ bool fbr_elf_holds(const struct fbr_elf *e, const char *bytes)
 
 bool fbr_elf_is_mpi(const char *name)
 {
-    static const char *const libraries[] = {"libmpi.so", "libmpich.so", "libmpi_", "libmpicxx.so",
-                                            "libmpifort.so"};
+    static const char *const libraries[] = {"libmpi.so",    "libmpich.so",   "libmpi_",
+                                            "libmpicxx.so", "libmpifort.so", NULL};
 
-    for (size_t k = 0; k < sizeof(libraries) / sizeof(libraries[0]); k++)
-        if (strncmp(name, libraries[k], strlen(libraries[k])) == 0)
-            return true;
-    return false;
+    return fbr_strings_begin(name, libraries);
 }
 
 bool fbr_elf_needs_mpi(const char *path)
