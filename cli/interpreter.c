@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
+#include "runtime/base/config_value.h"
 #include "runtime/program/script.h"
 
 #define ANSWER_MAX (1 << 20)
@@ -103,12 +104,10 @@ static bool put_line(struct fbr_buf *b, const char *path)
 /* Whether a folder has no modules that scripts import: histories, other environments. */
 static bool is_skipped(const FTSENT *e)
 {
-    static const char *const names[] = {".git", ".hg", ".svn", "__pycache__", "node_modules", NULL};
     char mark[PATH_MAX];
 
-    for (const char *const *name = names; *name; name++)
-        if (strcmp(e->fts_name, *name) == 0)
-            return true;
+    if (fbr_word_index(".git .hg .svn __pycache__ node_modules", e->fts_name) >= 0)
+        return true;
     snprintf(mark, sizeof(mark), "%s/pyvenv.cfg", e->fts_path);
     return e->fts_level > 0 && access(mark, F_OK) == 0;
 }

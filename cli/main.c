@@ -15,6 +15,7 @@
 
 #include "cli/option.h"
 #include "fiber.h"
+#include "runtime/base/config_value.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
@@ -42,12 +43,7 @@ static int unknown_command(const char *typed, const char *next)
 /* Whether a command needs a valid configuration; `config` and `doctor` report an invalid one. */
 static bool needs_configuration(const struct cli_command *c)
 {
-    static const char *const without[] = {"config", "doctor", "completion", "help", "version"};
-
-    for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
-        if (!strcmp(c->name, without[i]))
-            return false;
-    return true;
+    return fbr_word_index("config doctor completion help version", c->name) < 0;
 }
 
 static int run_command(const struct cli_command *c, int argc, char **argv, int init)

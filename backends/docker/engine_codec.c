@@ -361,21 +361,19 @@ int fbr_docker_version(const char *min, const char *max, char out[16], struct fb
  * mount point here. */
 static bool id_of_line(const char *line, char out[65])
 {
-    static const char *const places[] = {"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"};
     char from[1024], place[64];
     const char *id = from;
 
-    if (sscanf(line, "%*s %*s %*s %1023s %63s", from, place) != 2)
+    if (sscanf(line, "%*s %*s %*s %1023s %63s", from, place) != 2 ||
+        fbr_word_index("/etc/hostname /etc/hosts /etc/resolv.conf", place) < 0)
         return false;
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        if (strcmp(place, places[i]) == 0)
-            while ((id = strstr(id, "containers/"))) {
-                id += strlen("containers/");
-                if (strspn(id, "0123456789abcdef") == 64 && id[64] == '/') {
-                    snprintf(out, 65, "%.64s", id);
-                    return true;
-                }
-            }
+    while ((id = strstr(id, "containers/"))) {
+        id += strlen("containers/");
+        if (strspn(id, "0123456789abcdef") == 64 && id[64] == '/') {
+            snprintf(out, 65, "%.64s", id);
+            return true;
+        }
+    }
     return false;
 }
 

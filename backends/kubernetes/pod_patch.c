@@ -12,6 +12,7 @@
 #include "backends/http/json.h"
 #include "backends/kubernetes/pod.h"
 #include "backends/kubernetes/pod_state.h"
+#include "runtime/base/config_value.h"
 
 #define MAX_DEPTH 64
 
@@ -116,13 +117,10 @@ int fbr_kube_overlay(struct json_t *pod, const struct json_t *over)
 
 static void check_member(void *user, const char *key, struct json_t *value)
 {
-    static const char *const known[] = {"apiVersion", "kind", "metadata", "spec"};
     const char **bad = user;
 
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (!strcmp(key, known[i]))
-            return;
-    *bad = key;
+    if (fbr_word_index("apiVersion kind metadata spec", key) < 0)
+        *bad = key;
 }
 
 int fbr_kube_overlay_check(const struct json_t *over, struct fbr_error *err)

@@ -11,6 +11,7 @@
 #include <yaml.h>
 
 #include "backends/http/json.h"
+#include "runtime/base/config_value.h"
 #include "runtime/base/fds.h"
 
 #define MAX_DEPTH 64
@@ -29,14 +30,6 @@ static struct json_t *refuse(struct reader *r, const yaml_node_t *n, const char 
 {
     fbr_fail(r->err, -EINVAL, "%s:%zu: %s", r->name, n ? n->start_mark.line + 1 : 1, why);
     return NULL;
-}
-
-static bool is_one_of(const char *s, const char *const *words)
-{
-    for (; *words; words++)
-        if (!strcmp(s, *words))
-            return true;
-    return false;
 }
 
 /* Reads a decimal, 0x or 0o number, or an octal number that begins with 0. */
@@ -63,19 +56,15 @@ static bool whole_number(const char *s, long long *out)
 
 static struct json_t *plain(const char *s)
 {
-    static const char *const null[] = {"", "~", "null", "Null", "NULL", NULL};
-    static const char *const yes[] = {"true", "True", "TRUE", "yes", "Yes",
-                                      "YES",  "on",   "On",   "ON",  NULL};
-    static const char *const no[] = {"false", "False", "FALSE", "no",  "No",
-                                     "NO",    "off",   "Off",   "OFF", NULL};
+    bool yes = fbr_word_index("true True TRUE yes Yes YES on On ON", s) >= 0;
     long long n;
     char *end;
     double d;
 
-    if (is_one_of(s, null))
+    if (!s[0] || fbr_word_index("~ null Null NULL", s) >= 0)
         return fbr_json_pack("n");
-    if (is_one_of(s, yes) || is_one_of(s, no))
-        return fbr_json_pack("b", is_one_of(s, yes));
+    if (yes || fbr_word_index("false False FALSE no No NO off Off OFF", s) >= 0)
+        return fbr_json_pack("b", yes);
     if (whole_number(s, &n))
         return fbr_json_pack("I", n);
     if (s[strspn(s, "+-.0123456789eE")] == '\0' && strpbrk(s, "0123456789")) {

@@ -65,16 +65,15 @@ static bool travels(const void *none, const char *variable)
  * processors, nodes. */
 static void put_status(struct fbr_buf *b)
 {
-    static const char *const inherited[] = {"Umask:",        "Uid:",         "Gid:",    "Groups:",
-                                            "SigIgn:",       "Cap",          "NoNewPr", "Seccomp",
-                                            "Cpus_allowed:", "Mems_allowed:"};
+    static const char *const inherited[] = {
+        "Umask:",  "Uid:",    "Gid:",          "Groups:",       "SigIgn:", "Cap",
+        "NoNewPr", "Seccomp", "Cpus_allowed:", "Mems_allowed:", NULL};
     char text[STATUS_MAX], *at, *rest = text;
 
     fbr_fds_read_file("/proc/thread-self/status", text, sizeof(text));
     while ((at = strsep(&rest, "\n")))
-        for (size_t i = 0; i < sizeof(inherited) / sizeof(inherited[0]); i++)
-            if (strncmp(at, inherited[i], strlen(inherited[i])) == 0)
-                fbr_put_str(b, at);
+        if (fbr_strings_begin(at, inherited))
+            fbr_put_str(b, at);
 }
 
 static void put_limits(struct fbr_buf *b)

@@ -124,11 +124,9 @@ static void collect_keys(void)
 
 /* FIBER_* variables that are not configuration: a parent passes them to its child, a ring to its
  * ranks, and `fiber exec` to its command. */
-static const char *const internal_variables[] = {
-    "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK",
-    "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE", "FIBER_NODES",
-    "FIBER_JOB",    "FIBER_EPOCH",      "FIBER_PMI",           "FIBER_PID",
-};
+static const char internal_variables[] =
+    "FIBER_TICKET FIBER_WORK FIBER_RANK_RESTARTS FIBER_MOCK FIBER_RANK FIBER_SIZE FIBER_LOCAL_RANK "
+    "FIBER_LOCAL_SIZE FIBER_NODE FIBER_NODES FIBER_JOB FIBER_EPOCH FIBER_PMI FIBER_PID";
 
 struct entry {
     struct entry *older; /* the earlier values of the same key */
@@ -532,10 +530,7 @@ static int variable_take(struct fbr_config *c, const char *name, const char *val
     const struct fbr_config_key *k = key_find(c, name, true);
     const char *near;
 
-    for (size_t i = 0; i < sizeof(internal_variables) / sizeof(internal_variables[0]); i++)
-        if (!strcmp(name, internal_variables[i]))
-            return 0;
-    if (fbr_backend_variable(name))
+    if (fbr_word_index(internal_variables, name) >= 0 || fbr_backend_variable(name))
         return 0;
     if (k)
         return *value ? entry_put(c, k, value, name, true, err) : 0;
