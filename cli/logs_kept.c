@@ -331,15 +331,14 @@ static bool is_known(const struct reader *r, uint32_t job, uint32_t rank)
 
 static void add_source(struct reader *r, uint32_t job, uint32_t rank)
 {
-    struct source **more = realloc(r->sources, (r->count + 1) * sizeof(*more));
-    struct source *s = more ? calloc(1, sizeof(*s)) : NULL;
+    struct source **place = fbr_grow(&r->sources, r->count, sizeof(*place));
+    struct source *s = place ? calloc(1, sizeof(*s)) : NULL;
 
-    if (more)
-        r->sources = more;
     if (!s)
         return;
     *s = (struct source){.all = r, .job = job, .rank = rank, .fd = -1};
-    r->sources[r->count++] = s;
+    *place = s;
+    r->count++;
 }
 
 static void find_sources(struct reader *r)

@@ -38,14 +38,12 @@ static char *copy_plain(const char *text)
 
 void orphans_add(struct orphans *l, const char *backend, const struct fbr_orphan *job)
 {
-    struct orphan *more = realloc(l->jobs, (l->count + 1) * sizeof(*more)), *j;
+    struct orphan *j = fbr_grow(&l->jobs, l->count, sizeof(*j));
 
-    if (!more) {
+    if (!j) {
         l->failed = true;
         return;
     }
-    l->jobs = more;
-    j = &l->jobs[l->count];
     *j = (struct orphan){.backend = backend,
                          .run = copy_plain(job->run),
                          .id = strdup(job->id),

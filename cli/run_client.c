@@ -91,15 +91,11 @@ static int next_answer(struct run_client *run, uint64_t until, struct fbr_cur *c
 
 static int keep_rank(struct run_client *run, struct fbr_cur *c)
 {
-    struct fbr_run_rank *more;
+    struct fbr_run_rank *rank = fbr_grow(&run->coming, (size_t)run->ncoming, sizeof(*rank));
 
-    if (run->ncoming % 64 == 0) {
-        more = realloc(run->coming, ((size_t)run->ncoming + 64) * sizeof(*more));
-        if (!more)
-            return -ENOMEM;
-        run->coming = more;
-    }
-    if (!fbr_run_control_get_rank(c, &run->coming[run->ncoming]))
+    if (!rank)
+        return -ENOMEM;
+    if (!fbr_run_control_get_rank(c, rank))
         return -EBADMSG;
     run->ncoming++;
     return 0;
@@ -220,15 +216,13 @@ struct listing {
 
 static struct run_client *add(struct listing *l, const struct fbr_run_control_about *about)
 {
-    struct run_client *more = realloc(l->runs, (l->count + 1) * sizeof(*more)), *run;
+    struct run_client *run = fbr_grow(&l->runs, l->count, sizeof(*run));
 
-    if (!more) {
+    if (!run) {
         l->failed = true;
         return NULL;
     }
-    l->runs = more;
-    run = &l->runs[l->count++];
-    memset(run, 0, sizeof(*run));
+    l->count++;
     run->fd = -1;
     run->about = *about;
     run->facts.size = about->size;

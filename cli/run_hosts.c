@@ -67,7 +67,7 @@ static struct run_host *find(const struct run_hosts *h, const char *name, size_t
 static struct run_host *take_name(struct run_hosts *h, const char *where, const char *name,
                                   size_t len, struct fbr_error *err)
 {
-    struct run_host *host = find(h, name, len), *more;
+    struct run_host *host = find(h, name, len);
     char *copy;
 
     if (host)
@@ -76,13 +76,8 @@ static struct run_host *take_name(struct run_hosts *h, const char *where, const 
         fbr_fail(err, -EINVAL, "%s: more than %d hosts", where, HOSTS_MAX);
         return NULL;
     }
-    more = h->at;
-    if ((h->n & (h->n - 1)) == 0) /* the capacity is a power of two */
-        more = realloc(h->at, (h->n ? 2 * h->n : 1) * sizeof(*more));
-    if (more)
-        h->at = more;
     copy = strndup(name, len);
-    if (!more || !copy) {
+    if (!copy || !fbr_grow(&h->at, h->n, sizeof(*h->at))) {
         free(copy);
         fbr_fail(err, -ENOMEM, "out of memory");
         return NULL;

@@ -63,14 +63,11 @@ static const char *word(const struct stack *s)
 static int keep(struct stack *s, const struct ask *a, const char *host,
                 const struct fbr_stack_process *p)
 {
-    struct seen *seen, *more = s->seen;
+    struct seen *seen = fbr_grow(&s->seen, s->nseen, sizeof(*seen));
 
-    if (!(s->nseen & (s->nseen - 1)))
-        more = realloc(s->seen, (s->nseen ? s->nseen * 2 : 1) * sizeof(*more));
-    if (!more)
+    if (!seen)
         return -ENOMEM;
-    s->seen = more;
-    seen = &s->seen[s->nseen++];
+    s->nseen++;
     seen->process = *p;
     seen->who = s->run.about.kind == FBR_RUN_POOL ? a->who : p->rank;
     fbr_printable_plain(seen->host, sizeof(seen->host), host);

@@ -38,16 +38,10 @@ static void add_who(struct stack_fold *f, struct stack_group *g, int who)
 {
     if (g->nwho && g->who[g->nwho - 1] == who)
         return;
-    if (!(g->nwho & (g->nwho - 1))) {
-        int *more = realloc(g->who, (g->nwho ? g->nwho * 2 : 1) * sizeof(*more));
-
-        if (!more) {
-            f->failed = true;
-            return;
-        }
-        g->who = more;
-    }
-    g->who[g->nwho++] = who;
+    if (fbr_grow(&g->who, g->nwho, sizeof(*g->who)))
+        g->who[g->nwho++] = who;
+    else
+        f->failed = true;
 }
 
 static void add_thread(struct stack_fold *f, int who, const struct fbr_stack_process *p,

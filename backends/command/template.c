@@ -270,12 +270,9 @@ static unsigned read_slots(const char *text, size_t len)
 static int add_host(struct fbr_hosts *h, const char *name, size_t len, unsigned slots,
                     struct fbr_error *err)
 {
-    struct fbr_host *at = realloc(h->at, (h->n + 1) * sizeof(*at));
     char *copy = strndup(name, len);
 
-    if (at)
-        h->at = at;
-    if (!at || !copy) {
+    if (!copy || !fbr_grow(&h->at, h->n, sizeof(*h->at))) {
         free(copy);
         return fbr_fail(err, -ENOMEM, "out of memory");
     }

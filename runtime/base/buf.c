@@ -12,6 +12,20 @@
 #define LIST_MAX 65536      /* strings */
 #define LIST_STR (1u << 20) /* bytes of each */
 
+void *fbr_grow(void *list, size_t n, size_t size)
+{
+    void *at;
+
+    memcpy(&at, list, sizeof(at));
+    if (!(n & (n - 1))) {
+        at = realloc(at, (n ? n * 2 : 1) * size);
+        if (!at)
+            return NULL;
+        memcpy(list, &at, sizeof(at));
+    }
+    return memset((char *)at + n * size, 0, size);
+}
+
 void fbr_buf_init(struct fbr_buf *b)
 {
     memset(b, 0, sizeof(*b));

@@ -16,6 +16,10 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "some records are written as they lie in memory");
 
+/* Adds a zeroed element to a list of n elements in memory of malloc(), at whose pointer `list`
+ * points. The capacity is the next power of two. Returns the element, or NULL without memory. */
+void *fbr_grow(void *list, size_t n, size_t size);
+
 struct fbr_buf { /* zeros are an empty buffer */
     uint8_t *data;
     size_t len, cap;

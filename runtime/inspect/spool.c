@@ -129,19 +129,14 @@ static int write_rank(struct fbr_spool *s, const uint8_t *data, const struct pie
 static int write_all(struct fbr_spool *s, const struct fbr_buf *b)
 {
     struct piece *all = NULL;
-    size_t n = 0, cap = 0, used;
+    size_t n = 0, used;
     struct fbr_record r;
     int rc = 0;
 
     for (size_t at = 0; rc == 0 && fbr_record_get(b->data + at, b->len - at, &r, &used) == 1;
          at += used) {
-        if (n == cap) {
-            struct piece *more = realloc(all, (cap = cap ? 2 * cap : 256) * sizeof(*more));
-
-            if (!more)
-                break;
-            all = more;
-        }
+        if (!fbr_grow(&all, n, sizeof(*all)))
+            break;
         all[n++] = (struct piece){r.job, r.rank, at, used};
     }
     if (n)

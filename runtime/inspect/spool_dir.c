@@ -220,7 +220,7 @@ static bool remove_run(const char *root, const struct kept *k,
 static size_t list(const char *root, bool sizes, struct kept **out)
 {
     DIR *d = opendir(root);
-    size_t count = 0, cap = 0;
+    size_t count = 0;
     char path[PATH_MAX];
     struct dirent *e;
     struct stat st;
@@ -230,13 +230,8 @@ static size_t list(const char *root, bool sizes, struct kept **out)
         if (!fbr_registry_is_run(e->d_name) || join(path, root, e->d_name) < 0 ||
             lstat(path, &st) < 0)
             continue;
-        if (count == cap) {
-            struct kept *more = realloc(*out, (cap = cap ? 2 * cap : 64) * sizeof(*more));
-
-            if (!more)
-                break;
-            *out = more;
-        }
+        if (!fbr_grow(out, count, sizeof(**out)))
+            break;
         (*out)[count] = (struct kept){.last = st.st_mtime, .bytes = sizes ? size_of(path) : 0};
         memcpy((*out)[count++].name, e->d_name, FBR_REGISTRY_UID + 1);
     }

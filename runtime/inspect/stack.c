@@ -9,37 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *fbr_stack_grow(void **list, size_t n, size_t size)
-{
-    void *more = *list;
-
-    if (!(n & (n - 1))) {
-        more = realloc(*list, (n ? n * 2 : 1) * size);
-        if (!more)
-            return NULL;
-        *list = more;
-    }
-    return memset((char *)more + n * size, 0, size);
-}
-
 struct fbr_stack_thread *fbr_stack_add_thread(struct fbr_stack_process *p)
 {
-    void *list = p->threads;
     struct fbr_stack_thread *t =
-        p->nthreads < FBR_STACK_THREADS ? fbr_stack_grow(&list, p->nthreads, sizeof(*t)) : NULL;
+        p->nthreads < FBR_STACK_THREADS ? fbr_grow(&p->threads, p->nthreads, sizeof(*t)) : NULL;
 
-    p->threads = list;
     p->nthreads += t != NULL;
     return t;
 }
 
 struct fbr_stack_frame *fbr_stack_add_frame(struct fbr_stack_thread *t)
 {
-    void *list = t->frames;
     struct fbr_stack_frame *f =
-        t->nframes < FBR_STACK_FRAMES ? fbr_stack_grow(&list, t->nframes, sizeof(*f)) : NULL;
+        t->nframes < FBR_STACK_FRAMES ? fbr_grow(&t->frames, t->nframes, sizeof(*f)) : NULL;
 
-    t->frames = list;
     t->nframes += f != NULL;
     return f;
 }

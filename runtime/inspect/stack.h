@@ -82,8 +82,6 @@ void fbr_stack_fini(struct fbr_stack_process *p);
 /* Add a zeroed element. NULL: out of memory, or there are too many. */
 struct fbr_stack_thread *fbr_stack_add_thread(struct fbr_stack_process *p);
 struct fbr_stack_frame *fbr_stack_add_frame(struct fbr_stack_thread *t);
-/* Adds a zeroed element to a list of n elements. NULL: out of memory. */
-void *fbr_stack_grow(void **list, size_t n, size_t size);
 /* Moves the frames of `from` to `to`, thread by thread. */
 void fbr_stack_take_frames(struct fbr_stack_process *to, struct fbr_stack_process *from);
 

@@ -235,10 +235,8 @@ static void look_at_threads(const char *dir, struct fbr_stack_process *p)
 
 static struct fbr_stack_process *add(struct fbr_stack_list *l)
 {
-    void *list = l->all;
-    struct fbr_stack_process *p = fbr_stack_grow(&list, l->count, sizeof(*p));
+    struct fbr_stack_process *p = fbr_grow(&l->all, l->count, sizeof(*p));
 
-    l->all = list;
     l->count += p != NULL;
     return p;
 }
@@ -267,7 +265,6 @@ static int read_table(const char *proc, struct table *t, struct fbr_error *err)
     if (!d)
         return fbr_fail(err, -errno, "%s: %s", proc, fbr_strerror(errno));
     while ((e = readdir(d))) {
-        void *list = t->all;
         struct fbr_stack_stat s, *more;
 
         if (!isdigit((unsigned char)e->d_name[0]))
@@ -275,8 +272,7 @@ static int read_table(const char *proc, struct table *t, struct fbr_error *err)
         snprintf(path, sizeof(path), "%.200s/%.20s", proc, e->d_name);
         if (!read_stat(path, &s))
             continue;
-        more = fbr_stack_grow(&list, t->count, sizeof(*more));
-        t->all = list;
+        more = fbr_grow(&t->all, t->count, sizeof(*more));
         if (!more) {
             rc = -ENOMEM;
             break;
