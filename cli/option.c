@@ -183,14 +183,10 @@ static int take_int(const struct cli_option *o, const char *said, const char *te
 
 static int list_add(struct cli_value *v, const char *said, const char *text, struct fbr_error *err)
 {
-    const char **list = realloc(v->list, (v->count + 1) * sizeof(*list));
-    char **options = realloc(v->said, (v->count + 1) * sizeof(*options)), *option = strdup(said);
+    char *option = strdup(said);
 
-    if (list)
-        v->list = list;
-    if (options)
-        v->said = options;
-    if (!list || !options || !option) {
+    if (!option || !fbr_grow(&v->list, v->count, sizeof(*v->list)) ||
+        !fbr_grow(&v->said, v->count, sizeof(*v->said))) {
         free(option);
         return fbr_fail(err, -ENOMEM, "out of memory");
     }

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/buf.h"
+
 void fbr_env_init(struct fbr_env *e)
 {
     memset(e, 0, sizeof(*e));
@@ -47,17 +49,9 @@ static void take(struct fbr_env *e, char *pair, size_t len)
         e->list[i] = pair;
         return;
     }
-    if (e->count + 2 > e->cap) {
-        size_t cap = e->cap ? e->cap * 2 : 64;
-        char **list = realloc(e->list, cap * sizeof(*list));
-
-        if (!list)
-            goto fail;
-        e->list = list;
-        e->cap = cap;
-    }
+    if (!fbr_grow(&e->list, e->count + 1, sizeof(*e->list))) /* the NULL is an element, too */
+        goto fail;
     e->list[e->count++] = pair;
-    e->list[e->count] = NULL;
     return;
 fail:
     free(pair);

@@ -8,7 +8,7 @@
 
 struct fbr_env {
     char **list; /* NULL-terminated once it has an entry; owned */
-    size_t count, cap;
+    size_t count;
     bool failed; /* out of memory: check once, at the end */
 };
 

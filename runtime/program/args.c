@@ -13,14 +13,9 @@
 
 int fbr_args_add(struct fbr_args *w, const char *word, size_t len)
 {
-    /* The capacity is a power of two, including the NULL. */
-    bool full = !w->at || (w->n & (w->n + 1)) == 0;
-    char **at = full ? realloc(w->at, 2 * (w->n + 1) * sizeof(*at)) : w->at,
-         *copy = malloc(len + 1);
+    char *copy = malloc(len + 1);
 
-    if (at)
-        w->at = at;
-    if (!at || !copy) {
+    if (!copy || !fbr_grow(&w->at, w->n + 1, sizeof(*w->at))) { /* the NULL is an element, too */
         free(copy);
         w->failed = true;
         return -ENOMEM;
@@ -28,7 +23,6 @@ int fbr_args_add(struct fbr_args *w, const char *word, size_t len)
     memcpy(copy, word, len);
     copy[len] = '\0';
     w->at[w->n++] = copy;
-    w->at[w->n] = NULL;
     return 0;
 }
 
