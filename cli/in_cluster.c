@@ -24,7 +24,6 @@
 #include "cli/backend_client.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
-#include "ring/job_codec.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/random.h"
 #include "runtime/proc/context.h"

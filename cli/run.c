@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/command/settings.h"
 #include "cli/in_cluster.h"
@@ -20,7 +19,6 @@
 #include "fiber.h"
 #include "ring/apps.h"
 #include "ring/ring.h"
-#include "runtime/net/loop.h"
 #include "runtime/proc/context.h"
 
 #define COULD_NOT_START 125

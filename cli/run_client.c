@@ -16,7 +16,6 @@
 #include "runtime/base/config_value.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/sync.h"
-#include "runtime/net/loop.h"
 #include "runtime/inspect/registry.h"
 #include "runtime/inspect/spool_dir.h"
 

@@ -12,7 +12,6 @@
 #include "cli/orphans.h"
 #include "cli/option.h"
 #include "cli/screen.h"
-#include "runtime/net/loop.h"
 
 enum { TOP_INTERVAL, TOP_COUNT, TOP_SORT, TOP_JSON, TOP_OPTIONS };
 

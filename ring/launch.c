@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "runtime/base/fds.h"
 #include "runtime/inspect/run_control.h"

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/slurm/slurm_state.h"
 #include "runtime/base/environ.h"
 
 #define MIB ((uint64_t)1 << 20)

@@ -20,7 +20,6 @@
 #include "backends/slurm/steps.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/base/config.h"
 #include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/random.h"

@@ -25,7 +25,6 @@
 #include "runtime/base/fds.h"
 #include "runtime/net/mux.h"
 #include "runtime/base/log.h"
-#include "runtime/net/loop.h"
 #include "runtime/net/sock.h"
 #include "runtime/net/sp.h"
 #include "runtime/net/tcp.h"

@@ -16,7 +16,6 @@
 #include "runtime/base/log.h"
 #include "runtime/proc/subjobs.h"
 #include "runtime/proc/process_priv.h"
-#include "runtime/base/jobspec.h"
 #include "runtime/base/printable.h"
 
 /* after a child has closed its connection, the backend should soon report its end */

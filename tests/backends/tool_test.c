@@ -21,7 +21,6 @@
 
 #include "backends/tool/tool.h"
 #include "runtime/net/loop.h"
-#include "tests/support/files.h"
 #include "tests/support/sync.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))

@@ -14,7 +14,6 @@
 #include <cmocka.h>
 
 #include "cli/in_cluster.h"
-#include "ring/job_codec.h"
 #include "tests/support/sync.h"
 
 /* The words that the master gets for a command line, with blanks between them. */

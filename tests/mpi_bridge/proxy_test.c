@@ -19,12 +19,9 @@
 #include <cmocka.h>
 
 #include "tests/support/bridge_tables.h"
-#include "mpi_bridge/loopback.h"
 #include "mpi_bridge/tcpstore.h"
-#include "runtime/base/log.h"
 #include "runtime/net/tcp.h"
 #include "tests/support/bridge_host.h"
-#include "tests/support/sync.h"
 
 #define BIG (20u << 20)
 

@@ -15,7 +15,6 @@
 #include <cmocka.h>
 
 #include "runtime/pin/claim.h"
-#include "tests/support/files.h"
 #include "tests/support/sync.h"
 
 static char base[64];

@@ -22,7 +22,6 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/random.h"
 #include "runtime/net/data_server.h"
 #include "runtime/proc/context.h"
 #include "runtime/net/tcp.h"

@@ -21,7 +21,6 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/random.h"
 #include "runtime/net/data_server.h"
 #include "runtime/net/relay.h"
 #include "runtime/proc/context.h"
