@@ -291,6 +291,7 @@ static void refuse_late(struct fiber_process *p, const char *why)
 {
     char text[512];
 
+    note_shortage(p);
     snprintf(text, sizeof(text),
              "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
              (double)start_timeout_ms(p) / 1e3, p->pending[0] ? ": " : "", p->pending);
