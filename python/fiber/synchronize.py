@@ -9,6 +9,7 @@ import errno
 import itertools
 import operator
 import threading
+import time
 from io import UnsupportedOperation  # an OSError, as multiprocessing raises, and a ValueError, as threading does
 from multiprocessing import process as _mp_process
 from multiprocessing import util
@@ -93,6 +94,7 @@ _manager = None
 
 
 SEM_VALUE_MAX = 2 ** 31 - 1
+ASK_S = 1.0  # is_set() asks the process of the locks so often, which may have died, and else reads its memory
 
 
 def _get_manager():
@@ -350,6 +352,7 @@ class Event(_Synchronizer):
 
     _proxy_type = EventProxy
     _seen = None  # memory of this host that has the flag; b"": there is none
+    _until = 0.0  # the time of the next question
 
     def __init__(self, *, ctx=None):
         super().__init__()
@@ -359,9 +362,12 @@ class Event(_Synchronizer):
 
     def is_set(self):
         """Tells whether the flag is set."""
+        if self._seen and time.monotonic() < self._until:
+            return self._seen[0] == 1
         if self._seen is None:
             self._seen = self._look(self._call("show"))
-        return self._seen[0] == 1 if self._seen else self._call("is_set")
+        self._until = time.monotonic() + ASK_S
+        return self._call("is_set")
 
     @staticmethod
     def _look(name):

@@ -387,6 +387,7 @@ def set_and_tell(event, told):
 def test_the_state_of_an_event_is_seen_in_memory():
     event, told = mp.Event(), mp.SimpleQueue()
     assert not event.is_set()
+    event._until = float("inf")
     process = mp.Process(target=set_and_tell, args=(event, told))
     process.start()
     ask, event._call = event._call, None  # from now on nobody is asked
@@ -423,8 +424,9 @@ def test_children_that_outlive_the_main_module_use_locks(program):
     assert (ran.code, ran.out, ran.err) == (0, "late\n", "")
 
 
-def test_the_end_of_the_manager_is_the_end_of_file(program):
-    ran = program("""
+@pytest.mark.parametrize("waits", ["event.wait()", "while not event.is_set(): pass"])
+def test_the_end_of_the_manager_is_the_end_of_file(program, waits):
+    ran = program(f"""
         import threading
         import time
         import fiber
@@ -435,7 +437,7 @@ def test_the_end_of_the_manager_is_the_end_of_file(program):
             threading.Timer(0.1, synchronize._manager._process.kill).start()
             begin = time.monotonic()
             try:
-                event.wait()
+                {waits}
             except (EOFError, OSError):
                 print("ended", time.monotonic() - begin < 30)
     """)
