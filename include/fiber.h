@@ -176,11 +176,11 @@ struct fiber_process_options {
     size_t npipes;
 };
 
-/* Starts fn(arg) in a new job and returns at once. `fn` must be a function of this program or of a
- * library that the program has loaded. The start continues in the background: a process whose start
- * fails has ended, and its report gives the reason, with the last lines of the job. A process of
- * this host has the umask, the limits and the ignored signals of the call. `opts` may be NULL. *p
- * belongs to the caller until fiber_process_close(). */
+/* Starts fn(arg) in a new job, and does not wait until fn runs. `fn` must be a function of this
+ * program or of a library that the program has loaded. The start continues in the background: a
+ * process whose start fails has ended, and its report gives the reason, with the last lines of the
+ * job. A process of this host has the umask, the limits and the ignored signals of the call. `opts`
+ * may be NULL. *p belongs to the caller until fiber_process_close(). */
 FIBER_API int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const void *arg,
                                   size_t len, const struct fiber_process_options *opts);
 
