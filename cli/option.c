@@ -38,8 +38,9 @@ void cli_guess_try(struct cli_guess *g, const char *word)
     }
 }
 
-int cli_bad_word(const char *said, const char *text, size_t len, const char *words,
-                 struct fbr_error *err)
+/* `problem` stands between the text and the words. */
+static int bad_word(const char *said, const char *text, size_t len, const char *problem,
+                    const char *words, struct fbr_error *err)
 {
     struct cli_guess g;
     char typed[65];
@@ -50,9 +51,15 @@ int cli_bad_word(const char *said, const char *text, size_t len, const char *wor
         cli_guess_try(&g, at);
         at += strcspn(at, " ");
     }
-    return fbr_fail(err, -EINVAL, "%s: \"%s\" is none of: %s%s%.*s%s", said, typed, words,
+    return fbr_fail(err, -EINVAL, "%s: \"%s\" is %s: %s%s%.*s%s", said, typed, problem, words,
                     g.found ? "; did you mean " : "", g.found ? (int)strcspn(g.found, " ") : 0,
                     g.found ? g.found : "", g.found ? "?" : "");
+}
+
+int cli_bad_word(const char *said, const char *text, size_t len, const char *words,
+                 struct fbr_error *err)
+{
+    return bad_word(said, text, len, "none of", words, err);
 }
 
 /* ---- Options by name ---- */
@@ -134,7 +141,7 @@ static int unknown_option(const struct cli_command *c, const char *typed, size_t
 static int take_number(const struct cli_option *o, const char *said, const char *text,
                        struct cli_value *v, struct fbr_error *err)
 {
-    struct fbr_config_key key = {.name = o->name, .min = o->min, .max = o->max};
+    struct fbr_config_key key = {.min = o->min, .max = o->max};
     char seconds[32];
 
     if (!o->min && !o->max)
@@ -173,8 +180,10 @@ static int take_int(const struct cli_option *o, const char *said, const char *te
 {
     int rc;
 
-    if (o->words && isalpha((unsigned char)text[0]))
+    if (o->words && fbr_word_index(o->words, text) >= 0)
         return take_word(o, said, text, v, err);
+    if (o->words && isalpha((unsigned char)text[0]))
+        return bad_word(said, text, strlen(text), "neither a number nor one of", o->words, err);
     rc = take_number(o, said, text, v, err);
     if (rc < 0 && o->hint && text[strspn(text, "0123456789")] == ':')
         fbr_fail(err, rc, "%s: \"%.64s\" is not a whole number: %s", said, text, o->hint);

@@ -130,6 +130,7 @@ static void bound_format(const struct fbr_config_key *k, int64_t v, char out[32]
 static int text_refuse(const struct fbr_config_key *k, const char *text, int rc, const char *origin,
                        struct fbr_error *err)
 {
+    const char *colon = k->name ? ": " : "", *name = k->name ? k->name : "";
     static const char *const wanted[] = {
         [FBR_CONFIG_BOOL] = "true or false",
         [FBR_CONFIG_INT] = "a whole number",
@@ -139,17 +140,17 @@ static int text_refuse(const struct fbr_config_key *k, const char *text, int rc,
     char min[32], max[32];
 
     if (k->type == FBR_CONFIG_ENUM)
-        return fbr_fail(err, -EINVAL, "%s: %s is \"%.64s\", but must be one of: %s", origin,
-                        k->name, text, k->words);
+        return fbr_fail(err, -EINVAL, "%s%s%s is \"%.64s\", but must be one of: %s", origin, colon,
+                        name, text, k->words);
     if (rc == -EINVAL)
-        return fbr_fail(err, -EINVAL, "%s: %s is \"%.64s\", which is not %s", origin, k->name, text,
-                        wanted[k->type]);
+        return fbr_fail(err, -EINVAL, "%s%s%s is \"%.64s\", which is not %s", origin, colon, name,
+                        text, wanted[k->type]);
     bound_format(k, k->min, min);
     bound_format(k, k->max, max);
     if (k->type == FBR_CONFIG_STR)
-        return fbr_fail(err, -EINVAL, "%s: %s must have %s to %s characters", origin, k->name, min,
-                        max);
-    return fbr_fail(err, -EINVAL, "%s: %s is %.64s, but must be from %s to %s", origin, k->name,
+        return fbr_fail(err, -EINVAL, "%s%s%s must have %s to %s characters", origin, colon, name,
+                        min, max);
+    return fbr_fail(err, -EINVAL, "%s%s%s is %.64s, but must be from %s to %s", origin, colon, name,
                     text, min, max);
 }
 

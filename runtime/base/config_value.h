@@ -33,8 +33,8 @@ struct fbr_config_key {
 };
 
 /* Stores the number that `text` stands for as a value of k: bool 0 or 1, int, ms, bytes, the index
- * of an enum's word, the length of a string. -EINVAL, with a sentence that begins with `origin`:
- * the value has the wrong type or is out of bounds. */
+ * of an enum's word, the length of a string. -EINVAL, with a sentence that begins with `origin`,
+ * and with the key's name unless that is NULL: the value has the wrong type or is out of bounds. */
 int fbr_value_parse(const struct fbr_config_key *k, const char *text, int64_t *out,
                     const char *origin, struct fbr_error *err);
 

@@ -43,7 +43,7 @@ check 0 '(x ){2}' '^' run --nproc_per_node=2 --use_env echo x
 check 0 '(x ){2}' '^' run --use-env --nproc-per-node=2 echo x
 check 0 '(x )+' '^' run --nproc_per_node cpu echo x
 check 0 '(x )+' '^' run --nproc_per_node=auto echo x
-check 2 '' 'is none of: auto cpu gpu' run --nproc_per_node frob echo x
+check 2 '' 'is neither a number nor one of: auto cpu gpu' run --nproc_per_node frob echo x
 check 0 '0 ' '^$' run -n 1 printenv TORCHELASTIC_MAX_RESTARTS
 check 0 '2 ' '^$' run -n 1 --max-restarts 2 printenv TORCHELASTIC_MAX_RESTARTS
 

@@ -373,7 +373,7 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"-n 2 a : -n 1 b :", "after ':': "},
         {"-n 2 : -n 3 : -n 4 b", "the program before ':' is missing"},
         {"-n 2 cut -d : -f 1 file", "use sh -c"},
-        {"-n 2 a : -n 0 b", "after ':': -n: "},
+        {"-n 2 a : -n 0 b", "after ':': -n is 0, "},
         {"-n 2 a : -n 3", "after ':': the program is missing"},
         {"-n 2 a : -n 3 --tag b", "--tag is for the whole run"},
         {"-n 2 a : --help", "put --help before"},
