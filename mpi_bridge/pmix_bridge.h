@@ -122,7 +122,7 @@ struct fbr_pmix_request {
 };
 
 /* ---- pmix_request.c ---- */
-/* Loop thread, all four. -EBUSY: another bridge has the queue. */
+/* Loop thread, all five. -EBUSY: another bridge has the queue. */
 int fbr_pmix_queue_open(struct fbr_bridge *b);
 /* Starts what is queued. */
 void fbr_pmix_queue_drain(void);
@@ -130,6 +130,9 @@ void fbr_pmix_queue_drain(void);
 void fbr_pmix_queue_shut(void);
 /* Called after libpmix has ended. Does nothing unless the bridge has the queue. */
 void fbr_pmix_queue_close(struct fbr_bridge *b);
+/* Answers the requests about a job with an error. Called before libpmix drops the job: libpmix then
+ * frees what it keeps for a direct modex, answered or not. */
+void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job);
 
 /* Any thread. Returns NULL without memory. */
 struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_request *r),
@@ -156,6 +159,8 @@ bool fbr_pmix_request_answered(struct fbr_pmix_request *r);
 pmix_status_t fbr_pmix_status(int code); /* of 0 or a negative errno */
 struct fbr_pmix_job *fbr_pmix_job_named(struct fbr_bridge *b, const char *nspace);
 struct fbr_pmix_job *fbr_pmix_job_numbered(struct fbr_bridge *b, uint32_t id);
+/* Every agent that has ranks of a job that we know has a number below this. */
+uint32_t fbr_pmix_agents_end(const struct fbr_bridge *b);
 /* The state of a local rank, or NULL. */
 struct fbr_pmix_rank *fbr_pmix_local(struct fbr_pmix_job *j, uint32_t rank);
 
@@ -169,7 +174,7 @@ int fbr_pmix_register_rank(const struct fbr_bridge_job *job, uint32_t rank, stru
 /* The PMIx version of the job's ranks, after one of them has connected; "" before. */
 const char *fbr_pmix_version(struct fbr_pmix_job *j);
 
-/* ---- pmix_fence.c: collectives and messages of agents ---- */
+/* ---- pmix_fence.c ---- */
 enum {
     FBR_PMIX_FENCE = 'F',
     FBR_PMIX_JOIN = 'J', /* connect or disconnect */
@@ -177,11 +182,12 @@ enum {
     FBR_PMIX_UNGROUP = 'U'
 };
 void fbr_pmix_start_fence(struct fbr_pmix_request *r);
+
+/* ---- pmix_message.c ---- */
 void fbr_pmix_start_dmodex(struct fbr_pmix_request *r);
 void fbr_pmix_start_notify(struct fbr_pmix_request *r);
 void fbr_pmix_message(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *data);
 void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code);
-void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job);
 extern const char fbr_pmix_relayed[]; /* the key of an info: the event came from another agent */
 
 /* ---- pmix_names.c ---- */

@@ -258,6 +258,20 @@ void fbr_pmix_reply_info(struct fbr_pmix_request *r, pmix_status_t status, void 
     mark_answered(r);
 }
 
+void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job)
+{
+    struct fbr_pmix_request *r, *next;
+
+    DL_FOREACH_SAFE(b->pending, r, next) {
+        bool about = strcmp(r->who.nspace, job->nspace) == 0;
+
+        for (size_t i = 0; i < r->nprocs && !about; i++)
+            about = strcmp(r->procs[i].nspace, job->nspace) == 0;
+        if (about && r->answer != FBR_PMIX_NOTHING)
+            fbr_pmix_fail(r, PMIX_ERR_NOT_FOUND);
+    }
+}
+
 pmix_status_t fbr_pmix_status(int code)
 {
     switch (code) {
@@ -311,6 +325,17 @@ struct fbr_pmix_job *fbr_pmix_job_numbered(struct fbr_bridge *b, uint32_t id)
             return j;
     }
     return NULL;
+}
+
+uint32_t fbr_pmix_agents_end(const struct fbr_bridge *b)
+{
+    const struct fbr_pmix_job *j;
+    uint32_t end = 0;
+
+    DL_FOREACH(b->jobs, j)
+        if (j->job->agents[j->job->nodes - 1] >= end)
+            end = j->job->agents[j->job->nodes - 1] + 1;
+    return end;
 }
 
 struct fbr_pmix_rank *fbr_pmix_local(struct fbr_pmix_job *j, uint32_t rank)
