@@ -10,18 +10,13 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/base/fds.h"
-#include "runtime/base/log.h"
 #include "runtime/net/tcp.h"
 
 #define BACKLOG 1024
-#define SAY_MS 1000
 
 struct fbr_lo_link {
     union {
@@ -166,58 +161,24 @@ struct fbr_lo_listener {
     uv_tcp_t tcp;
     struct fbr_loop *loop;
     uint16_t port;
-    uint64_t said_ms; /* when a refusal was last reported; `unsaid` came after it */
-    unsigned unsaid;
+    struct fbr_refusals refusals;
     void (*on_link)(void *user, struct fbr_lo_link *link);
     void *user;
 };
-
-/* Reports at most one line a second: any user of the host can be refused thousands of times a
- * second. */
-static void report_refused(struct fbr_lo_listener *l, uid_t uid)
-{
-    uint64_t now = fbr_now_ms();
-    char more[48] = "";
-
-    if (l->said_ms && now - l->said_ms < SAY_MS) {
-        l->unsaid++;
-        return;
-    }
-    if (l->unsaid)
-        snprintf(more, sizeof(more), " (%u earlier refusals not shown)", l->unsaid);
-    fbr_warn("refused a connection to 127.0.0.1:%u from user %u: only user %u may use it%s",
-             l->port, (unsigned)uid, (unsigned)geteuid(), more);
-    l->said_ms = now;
-    l->unsaid = 0;
-}
-
-static int check_owner(struct fbr_lo_listener *l, const struct fbr_lo_link *link)
-{
-    uid_t uid = 0;
-    uv_os_fd_t fd;
-    int rc;
-
-    if ((rc = uv_fileno(&link->uv.handle, &fd)) < 0 || (rc = fbr_loopback_owner(fd, &uid)) < 0) {
-        fbr_debug("refused a connection to 127.0.0.1:%u: cannot find its owner: %s", l->port,
-                  fbr_strerror(rc));
-    } else if (uid != geteuid()) {
-        rc = -EPERM;
-        report_refused(l, uid);
-    }
-    return rc;
-}
 
 static void on_connection(uv_stream_t *stream, int status)
 {
     struct fbr_lo_listener *l = stream->data;
     struct fbr_lo_link *link;
+    uv_os_fd_t fd;
 
     if (status < 0)
         return;
     link = link_new(l->loop, true);
     if (!link)
         return;
-    if (uv_accept(stream, &link->uv.stream) < 0 || check_owner(l, link) < 0) {
+    if (uv_accept(stream, &link->uv.stream) < 0 || uv_fileno(&link->uv.handle, &fd) < 0 ||
+        fbr_loopback_check(fd, &l->refusals) < 0) {
         fbr_lo_link_close(link);
         return;
     }
@@ -225,7 +186,7 @@ static void on_connection(uv_stream_t *stream, int status)
     l->on_link(l->user, link);
 }
 
-int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, int fd,
+int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop,
                          void (*on_link)(void *user, struct fbr_lo_link *link), void *user,
                          struct fbr_error *err)
 {
@@ -233,17 +194,13 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, in
     struct fbr_lo_listener *l = calloc(1, sizeof(*l));
     int len = sizeof(in), rc;
 
-    if (!l) {
-        fbr_fds_close(fd);
+    if (!l)
         return fbr_fail(err, -ENOMEM, "cannot listen on 127.0.0.1: out of memory");
-    }
     *l = (struct fbr_lo_listener){.loop = loop, .on_link = on_link, .user = user};
     uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
     l->tcp.data = l;
-    rc = fd < 0 ? uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0) : uv_tcp_open(&l->tcp, fd);
-    if (rc < 0)
-        fbr_fds_close(fd);
-    if (rc < 0 || (rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection)) < 0 ||
+    if ((rc = uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0)) < 0 ||
+        (rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection)) < 0 ||
         (rc = uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&in, &len)) < 0) {
         uv_close((uv_handle_t *)&l->tcp, fbr_free_data);
         return fbr_fail(err, rc, "cannot listen on 127.0.0.1: %s", fbr_strerror(rc));

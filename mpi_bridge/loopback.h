@@ -41,9 +41,8 @@ void fbr_lo_link_finish(struct fbr_lo_link *link);
 
 struct fbr_lo_listener;
 
-/* on_link gets each accepted link and starts or closes it. Only our own user may connect. fd: a
- * socket that listens already, which the call takes over, even on failure; -1: opens one. */
-int fbr_lo_listener_open(struct fbr_lo_listener **listener, struct fbr_loop *loop, int fd,
+/* on_link gets each accepted link and starts or closes it. Only our own user may connect. */
+int fbr_lo_listener_open(struct fbr_lo_listener **listener, struct fbr_loop *loop,
                          void (*on_link)(void *user, struct fbr_lo_link *link), void *user,
                          struct fbr_error *err);
 uint16_t fbr_lo_listener_port(const struct fbr_lo_listener *listener);

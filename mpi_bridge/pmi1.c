@@ -407,7 +407,7 @@ static int pass_port(struct job *j, uint32_t rank, struct fbr_env *env, struct f
 {
     const struct fbr_bridge_host *host = j->bridge->host;
 
-    if (!j->listener && fbr_lo_listener_open(&j->listener, host->loop, -1, on_accepted, j, err) < 0)
+    if (!j->listener && fbr_lo_listener_open(&j->listener, host->loop, on_accepted, j, err) < 0)
         return fbr_wrap(err, "PMI-1");
     fbr_env_set(env, "PMI_PORT", "127.0.0.1:%u", fbr_lo_listener_port(j->listener));
     fbr_env_set(env, "PMI_ID", "%u", rank);

@@ -82,7 +82,6 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
     size_t count = sizeof(settings) / sizeof(*settings) - (large || chosen); /* all but the last */
     pmix_server_module_t module = fbr_pmix_module;
     pmix_data_array_t infos = {0};
-    struct fbr_pmix_ports before;
     void *list = init_infos(b);
     pmix_status_t rc = PMIx_Info_list_convert(list, &infos);
 
@@ -98,10 +97,9 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
     }
     fbr_settings_apply(settings, count);
     fbr_settings_apply(&home, homeless);
-    fbr_pmix_ports_look(&before);
+    fbr_pmix_guard_port();
     if (rc == PMIX_SUCCESS)
         rc = PMIx_server_init(&module, infos.array, infos.size);
-    fbr_pmix_ports_guard(b, &before);
     fbr_settings_undo(&home, homeless);
     fbr_settings_undo(settings, count);
     PMIX_DATA_ARRAY_DESTRUCT(&infos);
@@ -135,7 +133,6 @@ static void bridge_free(struct fbr_bridge *b)
         free(j);
     }
     fbr_pmix_queue_close(b);
-    fbr_pmix_ports_release(b);
     fbr_fds_close(b->output);
     free(b);
 }
@@ -182,10 +179,8 @@ static void bridge_close(struct fbr_bridge *b)
     if (!b)
         return;
     fbr_pmix_queue_shut();
-    if (b->torn) { /* libpmix may not end then; the process is about to */
-        fbr_pmix_ports_release(b);
+    if (b->torn) /* libpmix may not end then; the process is about to */
         return;
-    }
     PMIx_server_finalize();
     bridge_free(b);
 }

@@ -33,17 +33,6 @@ struct fbr_pmix_rank {
     char missed[64]; /* the last name that it looked up and that was not there */
 };
 
-/* pmix_port.c: the sockets of this process that listen for TCP connections before libpmix's
- * server starts, and guards for the sockets that the server adds. */
-#define FBR_PMIX_PORTS 64
-struct fbr_pmix_ports {
-    int fds[FBR_PMIX_PORTS], n;
-};
-void fbr_pmix_ports_look(struct fbr_pmix_ports *p);
-#define FBR_PMIX_GUARDS 4
-void fbr_pmix_ports_guard(struct fbr_bridge *b, const struct fbr_pmix_ports *before);
-void fbr_pmix_ports_release(struct fbr_bridge *b);
-
 struct fbr_pmix_job {
     const struct fbr_bridge_job *job;
     struct fbr_pmix_rank *local; /* [number of local ranks] */
@@ -58,9 +47,7 @@ struct fbr_bridge {
     uint32_t last_id, groups;
     pmix_nspace_t nspace; /* our own name as a server */
     int output;           /* the file for error output of libpmix */
-    struct fbr_guard *guards[FBR_PMIX_GUARDS];
-    int n_guards;
-    bool torn; /* a rank ended with a code other than 0: see bridge_job_end() */
+    bool torn;            /* a rank ended with a code other than 0: see bridge_job_end() */
     char version[32];
 };
 
@@ -163,6 +150,10 @@ struct fbr_pmix_job *fbr_pmix_job_numbered(struct fbr_bridge *b, uint32_t id);
 uint32_t fbr_pmix_agents_end(const struct fbr_bridge *b);
 /* The state of a local rank, or NULL. */
 struct fbr_pmix_rank *fbr_pmix_local(struct fbr_pmix_job *j, uint32_t rank);
+
+/* ---- pmix_port.c ---- */
+/* Called before the server starts. */
+void fbr_pmix_guard_port(void);
 
 /* ---- pmix_upcall.c ---- */
 extern const pmix_server_module_t fbr_pmix_module;

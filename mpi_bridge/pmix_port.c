@@ -1,116 +1,91 @@
-/* pmix_port.c - keeps other users of this host away from the ports of libpmix's server.
+/* pmix_port.c - keeps other users of this host away from the port of libpmix's server.
  *
- * libpmix listens on a port of 127.0.0.1, which any user can call, and reads the first bytes of a
- * new connection in the one thread that serves all ranks. guard.h keeps strangers away. A port that
- * cannot be guarded gives each caller a short time. A port of PMIx 5 and later cannot be guarded:
- * its event loop would go on watching the socket that it had at first.
+ * libpmix listens on a port of 127.0.0.1, which any user can call, and accepts each caller. Then
+ * the one thread that serves all ranks reads the caller's first message, for as long as that takes.
+ * So the calls of listen() and accept() in libpmix come here: libpmix gets no connection of another
+ * user, and none whose first message is not whole soon.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
-#include "mpi_bridge/guard.h"
 #include "mpi_bridge/pmix_bridge.h"
 #include "runtime/base/log.h"
+#include "runtime/net/tcp.h"
+#include "runtime/program/import.h"
 
-#define FIRST_WITH_EVENTS 5
-#define SILENT_S 60    /* then the kernel passes the connection on anyway */
-#define READ_US 20000L /* time for the rest of what a rank sends in one piece */
+#define SILENT_S 60     /* then the kernel passes a silent connection on anyway */
+#define REST_US 20000L  /* time for the rest of what a rank sends in one piece */
+#define FIRST_MAX 16384 /* bytes of a first message; one of libpmix has less than a thousand */
 
-static bool listens(int fd)
+/* The kernel keeps a connection until there is something to read, which costs a rank nothing,
+ * because a rank sends at once. */
+static int listen_for_ranks(int fd, int backlog)
 {
-    struct sockaddr_storage a;
-    socklen_t len = sizeof(a), size = sizeof(int);
-    int on = 0;
-
-    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &size) == 0 && on &&
-           getsockname(fd, (struct sockaddr *)&a, &len) == 0 &&
-           (a.ss_family == AF_INET || a.ss_family == AF_INET6);
-}
-
-void fbr_pmix_ports_look(struct fbr_pmix_ports *p)
-{
-    DIR *d = opendir("/proc/self/fd");
-    struct dirent *e;
-
-    p->n = 0;
-    while (d && (e = readdir(d)) && p->n < FBR_PMIX_PORTS) {
-        int fd = e->d_name[0] == '.' ? -1 : atoi(e->d_name);
-
-        if (fd >= 0 && listens(fd))
-            p->fds[p->n++] = fd;
-    }
-    if (d)
-        closedir(d);
-}
-
-static bool has(const struct fbr_pmix_ports *p, int fd)
-{
-    for (int i = 0; i < p->n; i++)
-        if (p->fds[i] == fd)
-            return true;
-    return false;
-}
-
-/* Used without a guard. The kernel keeps a connection until there is something to read, which
- * costs a rank nothing, because a rank sends at once. A read that does not get everything ends
- * soon. */
-static void set_patience(int fd)
-{
-    struct timeval t = {.tv_usec = READ_US}; /* connections inherit it from their listener */
     int silent = SILENT_S;
 
     setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent, sizeof(silent));
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+    return listen(fd, backlog);
 }
 
 /* The head of a message, pmix_ptl_hdr_t, has been the same since PMIx 2: i32 index, u32 tag, and
  * the number of bytes that follow, all in the byte order of the machine. */
-static bool is_whole(const uint8_t *bytes, size_t len)
+static bool sends_whole_message(int fd)
 {
-    struct {
-        int32_t index;
-        uint32_t tag;
-        size_t len;
-    } head;
+    struct timeval rest = {.tv_usec = REST_US}, ever = {0};
+    union {
+        struct {
+            int32_t index;
+            uint32_t tag;
+            size_t len;
+        } head;
+        char bytes[FIRST_MAX];
+    } first;
+    size_t len = sizeof(first.head);
+    bool whole;
 
-    if (len < sizeof(head))
-        return false;
-    memcpy(&head, bytes, sizeof(head));
-    return len - sizeof(head) >= head.len;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &rest, sizeof(rest));
+    whole = recv(fd, &first, len, MSG_PEEK | MSG_WAITALL) == (ssize_t)len &&
+            first.head.len <= sizeof(first) - len;
+    len += whole ? first.head.len : 0;
+    whole = whole && recv(fd, &first, len, MSG_PEEK | MSG_WAITALL) == (ssize_t)len;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &ever, sizeof(ever));
+    return whole;
 }
 
-void fbr_pmix_ports_guard(struct fbr_bridge *b, const struct fbr_pmix_ports *before)
+/* After EAGAIN libpmix waits for the next caller. */
+static int accept_rank(int listener, struct sockaddr *address, socklen_t *len)
 {
-    struct fbr_pmix_ports now;
+    static struct fbr_refusals refusals; /* one thread of libpmix accepts */
+    int fd = accept4(listener, address, len, SOCK_CLOEXEC);
 
-    fbr_pmix_ports_look(&now);
-    for (int i = 0; i < now.n; i++) {
-        struct fbr_error err = {0, ""};
-        struct fbr_guard *g;
-        char path[4096];
-
-        if (has(before, now.fds[i]))
-            continue;
-        snprintf(path, sizeof(path), "%s/pmix.%d", b->host->dir, b->n_guards);
-        if (strtol(b->version, NULL, 10) < FIRST_WITH_EVENTS && b->n_guards < FBR_PMIX_GUARDS &&
-            fbr_guard_open(&g, b->host->loop, now.fds[i], path, is_whole, &err) == 0) {
-            b->guards[b->n_guards++] = g;
-            continue;
-        }
-        fbr_debug("cannot protect a port of PMIx: %s", err.text);
-        set_patience(now.fds[i]);
+    if (fd >= 0 && (fbr_loopback_check(fd, &refusals) < 0 || !sends_whole_message(fd))) {
+        close(fd);
+        fd = -1;
+        errno = EAGAIN;
     }
+    return fd;
 }
 
-void fbr_pmix_ports_release(struct fbr_bridge *b)
+void fbr_pmix_guard_port(void)
 {
-    while (b->n_guards)
-        fbr_guard_close(b->guards[--b->n_guards]);
+    static const struct {
+        const char *name;
+        void *function;
+    } calls[] = {{"listen", (void *)listen_for_ranks}, {"accept", (void *)accept_rank}};
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        int rc = fbr_import_replace((void *)PMIx_server_init, calls[i].name, calls[i].function);
+
+        if (rc < 0)
+            fbr_warn("any user of this host can disturb the start of Open MPI's ranks: %s() of "
+                     "libpmix cannot be replaced: %s",
+                     calls[i].name, fbr_strerror(rc));
+    }
 }

@@ -118,7 +118,7 @@ int fbr_lo_proxy_port(struct fbr_bridge *b, const struct fbr_bridge_job *job, co
         if (!p)
             return fbr_fail(err, -ENOMEM, "%s: out of memory", service);
         *p = (struct fbr_lo_proxy){.host = b->host, .job = job->id, .service = service};
-        if (fbr_lo_listener_open(&p->listener, b->host->loop, -1, on_link, p, err) < 0) {
+        if (fbr_lo_listener_open(&p->listener, b->host->loop, on_link, p, err) < 0) {
             free(p);
             return fbr_wrap(err, "%s", service);
         }

@@ -19,12 +19,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/config_value.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
 
 #define BACKLOG 4096
 #define PATIENCE_MIN_MS 2000 /* acknowledgements may be late by a tenth of this */
 #define PATIENCE_MAX_MS (24u * 3600 * 1000)
 #define PROBES 5 /* probes of an idle connection before it ends */
+#define SAY_MS 1000
 
 static struct sockaddr_in *v4(const struct sockaddr_storage *a)
 {
@@ -310,4 +314,40 @@ int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from)
         return 0;
     rc = fbr_loopback_owner(fd, &uid);
     return rc < 0 ? rc : uid == geteuid() ? 0 : -EPERM;
+}
+
+/* Reports at most one line a second: any user of the host can be refused thousands of times a
+ * second. */
+static void report_refused(int fd, uid_t uid, struct fbr_refusals *r)
+{
+    struct sockaddr_storage here = {0};
+    socklen_t len = sizeof(here);
+    uint64_t now = fbr_now_ms();
+    char url[64], more[48] = "";
+
+    if (r->said_ms && now - r->said_ms < SAY_MS) {
+        r->unsaid++;
+        return;
+    }
+    if (r->unsaid)
+        snprintf(more, sizeof(more), " (%u earlier refusals not shown)", r->unsaid);
+    getsockname(fd, (struct sockaddr *)&here, &len);
+    fbr_tcp_url(&here, url, sizeof(url));
+    fbr_warn("refused a connection to %s from user %u: only user %u may use it%s",
+             url + strlen("tcp://"), (unsigned)uid, (unsigned)geteuid(), more);
+    *r = (struct fbr_refusals){.said_ms = now};
+}
+
+int fbr_loopback_check(int fd, struct fbr_refusals *r)
+{
+    uid_t uid = 0;
+    int rc = fbr_loopback_owner(fd, &uid);
+
+    if (rc < 0) {
+        fbr_debug("refused a connection of this host: cannot find its owner: %s", fbr_strerror(rc));
+    } else if (uid != geteuid()) {
+        rc = -EPERM;
+        report_refused(fd, uid, r);
+    }
+    return rc;
 }

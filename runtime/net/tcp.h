@@ -40,3 +40,12 @@ int fbr_loopback_owner(int fd, uid_t *uid);
  * caller has our user id, or is on another host. -EPERM: another user; or an error of the above,
  * after which the call must be refused. */
 int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from);
+
+/* The refusals of a loopback listener; zeros at first. */
+struct fbr_refusals {
+    uint64_t said_ms; /* when one was last reported; `unsaid` came after it */
+    unsigned unsaid;
+};
+/* Checks the user at the other end of fd, an accepted connection within this host. 0: our own.
+ * -EPERM: another user, which it reports; or an error of fbr_loopback_owner(). */
+int fbr_loopback_check(int fd, struct fbr_refusals *r);

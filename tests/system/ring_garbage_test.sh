@@ -120,15 +120,17 @@ END
     survives store python3 "$work/store.py"
 }
 
-# The guard of PMIx's port is in a module, which has a log of its own.
-test_a_stranger_at_the_port_of_pmix_is_logged_by_the_level() {
-    local call='setpriv --reuid 65534 --clear-groups bash -c "read -rt 60 </dev/tcp/127.0.0.1/${PMIX_SERVER_URI41##*:}" || :'
-    [[ $(id -u) == 0 && -e $TEST_BINARY_DIR/fiber/pmix.so && $(pkg-config --modversion pmix) == 4.* ]] || return 0
+# What guards the port of PMIx is in a module, which has a log of its own.
+test_a_stranger_at_the_port_of_pmix_is_refused_and_logged_by_the_level() {
+    local call='setpriv --reuid 65534 --clear-groups bash -c "exec 3<>/dev/tcp/127.0.0.1/${PMIX_SERVER_URI41##*:}; echo hello >&3
+        read -rt 60 <&3; ((\$? == 1)) && echo hung up"'
+    [[ $(id -u) == 0 && -e $TEST_BINARY_DIR/fiber/pmix.so ]] || return 0
     FIBER_LOG_LEVEL=warn fiber_run 0 -n 1 bash -c "$call" || return
-    grep -q 'refused a connection .* from user 65534' "$work/err" || fail 'the stranger is not logged' || return
+    grep -q 'hung up' "$work/out" || fail 'the stranger is not refused' || return
+    grep -q 'refused a connection to 127.0.0.1:.* from user 65534' "$work/err" || fail 'the stranger is not logged' || return
     FIBER_LOG_LEVEL=error fiber_run 0 -n 1 bash -c "$call" || return
     ! grep 'refused a connection' "$work/err" || fail 'the stranger is logged'
 }
 
 run_tests test_mpi_programs_survive_garbage test_mpich_by_port_survives_garbage test_the_store_survives_garbage \
-    test_a_stranger_at_the_port_of_pmix_is_logged_by_the_level
+    test_a_stranger_at_the_port_of_pmix_is_refused_and_logged_by_the_level
