@@ -74,7 +74,7 @@ static void on_answer(struct client_lane *l, enum fbr_channel_op op, struct fbr_
     if (!fbr_cur_ok(c) || (op != FBR_CH_SIZE && (int)result > 0))
         return;
     fbr_client_call_answer(l, op, call, result);
-    pthread_cond_broadcast(&l->arrived);
+    pthread_cond_broadcast(&l->room);
 }
 
 static int begin_call(struct client_lane *l, struct call_wait *w, enum fbr_channel_op op, bool poll)
@@ -95,7 +95,7 @@ static int wait_call(struct client_lane *l, const struct call_wait *w, uint64_t 
     int rc = 0;
 
     while (rc == 0 && !w->done && !l->client->gone)
-        rc = fbr_cond_wait(&l->arrived, &l->client->lock, deadline);
+        rc = fbr_cond_wait(&l->room, &l->client->lock, deadline);
     return w->done ? 0 : rc ? rc : -EPIPE;
 }
 

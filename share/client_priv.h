@@ -46,8 +46,8 @@ struct client_lane {
     size_t unasked;
     size_t sizes[FBR_CLIENT_UNDER_WAY]; /* of batches under way, by number */
     uint64_t sent_ns;
-    int put_code; /* the error of further puts, or 0 */
-    pthread_cond_t room;
+    int put_code;        /* the error of further puts, or 0 */
+    pthread_cond_t room; /* for puts and calls; broadcasts only */
     /* Getting. */
     struct client_message *first, **last;
     size_t n_in;              /* messages that are here */
@@ -66,8 +66,8 @@ struct client_lane {
     bool uncertain;  /* messages here may have been given to others: see fbr_client_note_time() */
     uint64_t assure; /* the probe whose answer ends the doubt; 0: not sent yet */
     bool eof;
-    int get_code; /* the error of further gets, or 0 */
-    pthread_cond_t arrived;
+    int get_code;           /* the error of further gets, or 0 */
+    pthread_cond_t arrived; /* for gets alone: a signal wakes one of them for a message */
     /* Watching. */
     struct fbr_ready ready;
     bool watching, there; /* the owner reports READY; its last report was that there is a message */

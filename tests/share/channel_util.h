@@ -146,6 +146,23 @@ static inline uint64_t next_random(uint64_t *state)
     return *state * 2685821657736338717u;
 }
 
+/* Whether this thread of this process sleeps, as it does while it waits. */
+static inline bool sleeps(pid_t tid)
+{
+    char path[48], text[128] = "";
+    const char *name_end;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+    f = fopen(path, "r");
+    if (!f)
+        return false;
+    (void)!fgets(text, sizeof(text), f);
+    fclose(f);
+    name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
 /* How many descriptors this process has. */
 static inline int count_fds(void)
 {

@@ -2,6 +2,8 @@
  * to them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <sched.h>
+
 #include "queue_util.h"
 
 #define CHILDREN 3
@@ -90,6 +92,65 @@ static void test_join_in_another_process_than_the_owner(void **state)
     join(c);
     fiber_queue_close(q);
     fiber_queue_close(report);
+}
+
+#define HANGS_MS 60000 /* a get that waits so long has missed its message */
+
+struct threads {
+    struct fiber_queue *q;
+    atomic_int joiner, getter;
+};
+
+static void *join_beside(void *arg)
+{
+    struct threads *t = arg;
+
+    atomic_store(&t->joiner, gettid());
+    CHECK(fiber_queue_join(t->q, LONG_MS) == 0);
+    return NULL;
+}
+
+static void *put_when_it_sleeps(void *arg)
+{
+    struct threads *t = arg;
+
+    while (!sleeps(atomic_load(&t->getter)))
+        sched_yield();
+    CHECK(put_number(t->q, 1) == 0);
+    return NULL;
+}
+
+/* One thread waits for the end of all messages, and then another one for the next message. */
+static int join_and_get(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct threads t = {.q = connect_queue(&o->queue)};
+    pthread_t joiner, putter;
+    uint64_t began;
+    int rc;
+
+    CHECK(get_number(t.q, LONG_MS, &rc) == 0);
+    CHECK(pthread_create(&joiner, NULL, join_beside, &t) == 0);
+    while (!atomic_load(&t.joiner) || !sleeps(atomic_load(&t.joiner)))
+        sched_yield();
+    atomic_store(&t.getter, gettid());
+    CHECK(pthread_create(&putter, NULL, put_when_it_sleeps, &t) == 0);
+    began = now_ms();
+    CHECK(get_number(t.q, HANGS_MS, &rc) == 1);
+    CHECK(now_ms() - began < HANGS_MS);
+    CHECK(fiber_queue_done(t.q) == 0 && fiber_queue_done(t.q) == 0);
+    CHECK(pthread_join(joiner, NULL) == 0 && pthread_join(putter, NULL) == 0);
+    return 0;
+}
+
+static void test_a_message_wakes_a_get_though_another_thread_joins(void **state)
+{
+    struct fiber_queue *q = plain_queue(0);
+    struct order o = order_for(q, NULL);
+
+    must(put_number(q, 0));
+    join(start(join_and_get, &o, sizeof(o)));
+    fiber_queue_close(q);
 }
 
 /* ---- Deaths ---- */
@@ -287,6 +348,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_join_waits_for_what_all_processes_finish),
         cmocka_unit_test(test_join_in_another_process_than_the_owner),
+        cmocka_unit_test(test_a_message_wakes_a_get_though_another_thread_joins),
         cmocka_unit_test(test_join_tells_of_a_receiver_that_died_before_done),
         cmocka_unit_test(test_a_join_elsewhere_hears_of_the_death),
         cmocka_unit_test(test_the_end_of_the_owner_ends_a_join),
