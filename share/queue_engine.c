@@ -131,6 +131,7 @@ static void enqueue(struct fbr_queue_engine *e, bool far, void *data, size_t len
     ring_push(&e->queue, (struct item){data, len, e->order++, far});
     e->bytes += len;
     e->unfinished++;
+    e->done = false; /* when a message that was here already comes after the shut */
 }
 
 /* Called after messages left the engine: releases memory, best effort. */
@@ -494,7 +495,7 @@ int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t cal
 {
     int rc;
 
-    if (e->shut)
+    if (e->shut && call < FBR_QUEUE_OURS)
         return -EPIPE;
     if (ring_reserve(&e->queue, total(e) + e->parked + 1) < 0)
         return -ENOMEM;

@@ -109,7 +109,7 @@ void fbr_queue_engine_close(struct fbr_queue_engine *e);
  * message, and put_done or fbr_queue_engine_put_cancel() ends the put. -EPIPE (shut), -ENOMEM,
  * -ENOBUFS (for a remote peer: the account is full): the caller keeps the message. `call` tells the
  * parked puts of a peer apart. A `call` from FBR_QUEUE_OURS on is for a message that is here
- * already, which is counted in any case. */
+ * already: it is counted in any case, and accepted even after the queue was shut. */
 int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data,
                          size_t len);
 /* Withdraws a parked put and drops its message: 0; put_done does not run. -ENOENT: the put is not

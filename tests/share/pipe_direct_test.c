@@ -344,6 +344,65 @@ static void test_a_descriptor_in_the_middle_of_a_conversation(void **state)
     join(p);
 }
 
+/* Talks, sends some numbers more, and closes its end. */
+static int talk_send_and_close(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *report = connect_queue(&o->report);
+    int rc;
+
+    for (uint64_t i = 0; i < ROUNDS; i++)
+        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    for (uint64_t i = 0; i < o->count; i++)
+        CHECK(send_number(p, i) == 0);
+    fiber_pipe_close(p); /* returns once the owner knows */
+    CHECK(put_number(report, 1) == 0);
+    return 0;
+}
+
+static void test_a_descriptor_after_the_other_end_has_gone(void **state)
+{
+    struct order o = {.count = 20};
+    struct fiber_queue *closed = open_queue(0, &o.report);
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+    int fd;
+
+    open_pipe(ends, 0);
+    p = give_end(ends, talk_send_and_close, &o);
+    talk_rounds(ends[0], ROUNDS);
+    expect_number(closed, 1);
+    fd = fiber_pipe_fd(ends[0]);
+    assert_true(fd >= 0);
+    for (uint64_t i = 0; i < o.count; i++) {
+        assert_true(readable(fd, LONG_MS));
+        expect_recv(ends[0], i);
+    }
+    expect_end(ends[0]);
+    fiber_pipe_close(ends[0]);
+    join(p);
+    fiber_queue_close(closed);
+}
+
+static void test_an_end_is_given_away_after_the_other_end_has_gone(void **state)
+{
+    struct order o = {.count = 20};
+    struct fiber_queue *closed = open_queue(0, &o.report);
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+
+    open_pipe(ends, 0);
+    p = give_end(ends, talk_send_and_close, &o);
+    talk_rounds(ends[0], ROUNDS);
+    expect_number(closed, 1);
+    o.end = address_of(ends[0]);
+    join(start(expect_all, &o, sizeof(o)));
+    fiber_pipe_close(ends[0]);
+    join(p);
+    fiber_queue_close(closed);
+}
+
 /* ---- Both ends in use here, and one leaves its stream ---- */
 
 #define PIPES 20
@@ -452,6 +511,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_owner_gives_its_end_away_with_what_has_come),
         cmocka_unit_test(test_what_one_holder_has_not_read_is_for_the_next),
         cmocka_unit_test(test_a_descriptor_in_the_middle_of_a_conversation),
+        cmocka_unit_test(test_a_descriptor_after_the_other_end_has_gone),
+        cmocka_unit_test(test_an_end_is_given_away_after_the_other_end_has_gone),
         cmocka_unit_test(test_a_poll_returns_while_the_other_end_leaves_its_stream),
     };
 

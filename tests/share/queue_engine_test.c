@@ -556,6 +556,25 @@ static void end_of_file_comes_after_a_message_that_came_back(void **state)
     assert_said("~a 4. !!");
 }
 
+/* As from a stream that its reader leaves after the other end has gone. */
+static void a_message_that_is_here_already_comes_after_the_shut(void **state)
+{
+    put("a");
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_int_equal(ask(3, 1, 1, 1), 0);
+    fbr_queue_engine_shut(queue);
+    assert_said("3<1:a ~a 3. !!");
+    assert_int_equal(put_from(7, 1, "b"), -EPIPE);
+    assert_int_equal(put_from(7, FBR_QUEUE_OURS + 1, "b"), 0);
+    assert_int_equal(put_from(7, FBR_QUEUE_OURS + 2, "c"), 0);
+    assert_int_equal(ask(3, 1, 1, 1), 0);
+    assert_said("3<2:b");
+    assert_gets("c");
+    assert_int_equal(ask(3, 2, 1, 1), 0);
+    assert_said("~b 3. !!");
+    assert_int_equal(get(), -EPIPE);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     put("abc");
@@ -900,6 +919,7 @@ int main(void)
         BEHAVIOUR(messages_that_fill_a_bounded_queue_are_asked_back_under_pressure),
         BEHAVIOUR(end_of_file_waits_for_what_is_on_its_way),
         BEHAVIOUR(end_of_file_comes_after_a_message_that_came_back),
+        BEHAVIOUR(a_message_that_is_here_already_comes_after_the_shut),
         BEHAVIOUR(who_watches_is_told_of_changes_only),
         BEHAVIOUR(what_a_hungry_consumer_gets_is_nothing_to_be_told_of),
         BEHAVIOUR(nobody_reads_ahead_of_a_watcher),
