@@ -387,13 +387,16 @@ static struct fiber_shared *new_shared(const char *name, size_t len, const char 
     return s;
 }
 
-/* Hands over the result of an open that ended with rc. */
-static int hand_over(struct fiber_shared *s, const char *name, int rc, struct fiber_shared **out)
+/* Hands over the result of an open that ended with rc. `makes`: the open makes a segment that it
+ * does not find, so every error is kept. */
+static int hand_over(struct fiber_shared *s, const char *name, bool makes, int rc,
+                     struct fiber_shared **out)
 {
     if (rc < 0) {
         free(s);
-        return rc == -ENOENT ? fbr_keep(rc, "there is no shared memory '%s' on this host", name)
-                             : rc;
+        return rc == -ENOENT && !makes
+                   ? fbr_keep(rc, "there is no shared memory '%s' on this host", name)
+                   : rc;
     }
     *out = s;
     return 0;
@@ -416,7 +419,7 @@ int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len,
     rc = map_finished(s, dir, name);
     if (rc == -ENOENT)
         rc = build_or_wait(s, dir, name, build, user);
-    return hand_over(s, name, rc, out);
+    return hand_over(s, name, build != NULL, rc, out);
 }
 
 int fiber_shared_open_writable(struct fiber_shared **out, const char *name, size_t len,
@@ -434,7 +437,7 @@ int fiber_shared_open_writable(struct fiber_shared **out, const char *name, size
     if (!s)
         return fbr_kept();
     s->writable = true;
-    return hand_over(s, name, map_or_make(s, dir, name, flags), out);
+    return hand_over(s, name, flags != 0, map_or_make(s, dir, name, flags), out);
 }
 
 int fiber_shared_delete(const char *name)

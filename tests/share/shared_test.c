@@ -321,6 +321,21 @@ static void test_a_name_leaves_no_file(void **state)
     assert_int_equal(count_files(), before);
 }
 
+static int find_nothing(void *data, size_t len, void *user)
+{
+    return -ENOENT;
+}
+
+static void test_a_builder_that_finds_no_file_is_to_blame_itself(void **state)
+{
+    struct fiber_shared *s;
+
+    assert_int_equal(fiber_shared_open(&s, "lost", LEN, find_nothing, NULL), -ENOENT);
+    assert_true(has(fiber_last_error(), "'lost'", "its builder returned -2", NULL));
+    assert_int_equal(fiber_shared_open(&s, "lost", LEN, NULL, NULL), -ENOENT);
+    assert_true(has(fiber_last_error(), "there is no shared memory 'lost'", NULL));
+}
+
 static int ask_again(void *data, size_t len, void *user)
 {
     struct fiber_shared *s, *inner;
@@ -589,6 +604,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_another_length_is_an_error),
         cmocka_unit_test(test_a_builder_that_fails_leaves_nothing),
         cmocka_unit_test(test_a_name_leaves_no_file),
+        cmocka_unit_test(test_a_builder_that_finds_no_file_is_to_blame_itself),
         cmocka_unit_test(test_a_builder_may_ask_for_others_but_not_for_its_own),
         cmocka_unit_test(test_names_and_lengths_are_checked),
         cmocka_unit_test(test_what_is_there_is_opened_without_a_builder),
