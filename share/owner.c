@@ -626,6 +626,7 @@ static void on_peer_record(void *user, uint64_t peer, const void *record, size_t
     struct fbr_owner *h = user;
     struct fbr_cur c = fbr_cur(record, len);
     uint32_t op = fbr_get_u32(&c), lane = fbr_get_u32(&c);
+    bool late;
 
     if (!fbr_cur_ok(&c) || lane >= (uint32_t)h->n_lanes)
         return;
@@ -633,7 +634,11 @@ static void on_peer_record(void *user, uint64_t peer, const void *record, size_t
         fbr_owner_end_stream(h, (int)lane, false);
     pthread_mutex_lock(&h->lock);
     take_record(&h->lanes[lane], peer, op, &c);
+    /* a thread watches, or another process has our end, since we have connected */
+    late = op == FBR_CH_GO && (h->no_direct || h->ends[!lane].holders);
     unlock(h);
+    if (late)
+        fbr_owner_end_stream(h, !lane, false);
 }
 
 static void on_peer_gone(void *user, uint64_t peer)

@@ -1,0 +1,162 @@
+/* channel_records_test.c - queues and pipes whose other side is this test itself, which sends and
+ * answers records by hand: late, at the worst moment, or more than it may.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <poll.h>
+
+#include "channel_util.h"
+
+#include "share/direct.h"
+#include "share/owner_priv.h"
+
+#define MIB (1u << 20)
+#define HANGS_MS 60000 /* a call that takes so long has hung */
+
+struct order {
+    struct fiber_address channel, report, go;
+};
+
+/* ---- A user of a channel ---- */
+
+struct user {
+    struct fbr_proxy *proxy;
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t changed;
+    uint32_t op; /* of the last record */
+    uint64_t body[2];
+};
+
+static void on_user_record(void *arg, const void *record, size_t len)
+{
+    struct user *u = arg;
+    struct fbr_cur c = fbr_cur(record, len);
+
+    pthread_mutex_lock(&u->lock);
+    u->op = fbr_get_u32(&c);
+    fbr_get_u32(&c);
+    u->body[0] = fbr_get_u64(&c);
+    u->body[1] = fbr_get_u64(&c);
+    pthread_cond_broadcast(&u->changed);
+    pthread_mutex_unlock(&u->lock);
+}
+
+static void on_user_gone(void *arg)
+{
+}
+
+static const struct fbr_proxy_ops user_ops = {.on_record = on_user_record, .on_gone = on_user_gone};
+
+static void user_open(struct user *u, const struct fiber_address *address, enum fbr_kind kind,
+                      struct fbr_address *a)
+{
+    *u = (struct user){.op = 0};
+    pthread_mutex_init(&u->lock, NULL);
+    pthread_cond_init(&u->changed, NULL);
+    CHECK(fbr_address_get(a, address, kind) == 0);
+    CHECK(fbr_proxy_open(&u->proxy, a, &user_ops, u) == 0);
+}
+
+static void user_post(struct user *u, uint32_t op, uint32_t lane, const void *body, size_t len)
+{
+    const uint32_t head[2] = {op, lane};
+    const struct iovec iov[2] = {{(void *)(uintptr_t)head, sizeof(head)},
+                                 {(void *)(uintptr_t)body, len}};
+
+    CHECK(fbr_proxy_post(u->proxy, iov, len ? 2 : 1, false) == 0);
+}
+
+static uint64_t user_await(struct user *u, uint32_t op)
+{
+    uint64_t body;
+
+    pthread_mutex_lock(&u->lock);
+    while (u->op != op)
+        pthread_cond_wait(&u->changed, &u->lock);
+    body = u->body[0];
+    pthread_mutex_unlock(&u->lock);
+    return body;
+}
+
+static void user_call(struct user *u, uint32_t op, uint32_t lane)
+{
+    const uint64_t body[2] = {1, 0};
+
+    user_post(u, op, lane, body, sizeof(body));
+    user_await(u, op);
+}
+
+/* Has the owner of a pipe connect to a stream, says later that it sends by the stream, and has sent
+ * by then. */
+static int stream_late(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *report = connect_queue(&o->report), *go = connect_queue(&o->go);
+    uint8_t token[FBR_DIRECT_TOKEN];
+    char path[FBR_DIRECT_PATH];
+    struct fbr_buf b = {0};
+    uint64_t number = 7;
+    struct fbr_address a;
+    struct fbr_direct *d;
+    struct user u;
+    int rc;
+
+    user_open(&u, &o->channel, FBR_KIND_PIPE, &a);
+    user_call(&u, FBR_CH_ATTACH, 1);
+    CHECK(fbr_direct_listen(&d, a.url + 5, MIB, path, token) == 0);
+    fbr_put(&b, token, sizeof(token));
+    fbr_put_str(&b, path);
+    user_post(&u, FBR_CH_DIRECT, 1, b.data, b.len);
+    CHECK(user_await(&u, FBR_CH_DIRECT_IS) == 1);
+    CHECK(fbr_direct_lock(d, UINT64_MAX) == 0 && fbr_direct_open(d) == 0);
+    fbr_direct_unlock(d);
+    CHECK(put_number(report, 1) == 0 && get_number(go, LONG_MS, &rc) == 1);
+    CHECK(fbr_direct_send(d, &number, sizeof(number), UINT64_MAX) == 0);
+    user_post(&u, FBR_CH_GO, 1, NULL, 0);
+    CHECK(get_number(go, LONG_MS, &rc) == 2);
+    fbr_direct_unref(d);
+    fbr_buf_fini(&b);
+    return 0;
+}
+
+static void test_a_stream_that_begins_late_raises_the_descriptor(void **state)
+{
+    struct pollfd fd = {.events = POLLIN};
+    struct fiber_pipe *ends[2];
+    struct fiber_queue *report, *go;
+    struct fiber_process *p;
+    struct fiber_bytes b;
+    struct order o;
+
+    report = open_queue(0, &o.report);
+    go = open_queue(0, &o.go);
+    must(fiber_pipe_open(ends, 0));
+    must(fiber_pipe_address(ends[1], &o.channel));
+    p = start(stream_late, &o, sizeof(o));
+    fiber_pipe_close(ends[1]);
+    expect_number(report, 1);
+    fd.fd = fiber_pipe_fd(ends[0]);
+    assert_true(fd.fd >= 0);
+    must(put_number(go, 1));
+    assert_int_equal(poll(&fd, 1, HANGS_MS), 1);
+    must(fiber_pipe_recv(ends[0], &b, LONG_MS));
+    assert_int_equal(*(uint64_t *)b.data, 7);
+    fiber_bytes_free(&b);
+    must(put_number(go, 2));
+    join(p);
+    fiber_pipe_close(ends[0]);
+    fiber_queue_close(report);
+    fiber_queue_close(go);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_stream_that_begins_late_raises_the_descriptor),
+    };
+
+    setenv("FIBER_HOLD_MAX", "8Mi", 1);
+    init_fiber(&argc, &argv);
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
