@@ -247,7 +247,8 @@ static void take_puts(struct lane *l, uint64_t peer, struct fbr_cur *c)
     uint32_t count = fbr_get_u32(c);
 
     batch.answer = fbr_get_u32(c) & FBR_CH_ANSWER;
-    if (!fbr_cur_ok(c) || count > FBR_CH_BATCH_MAX)
+    if (!fbr_cur_ok(c) || count > FBR_CH_BATCH_MAX ||
+        batch.number >= FBR_QUEUE_OURS / FBR_CH_BATCH_MAX)
         return;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t len = fbr_get_u64(c);

@@ -148,10 +148,43 @@ static void test_a_stream_that_begins_late_raises_the_descriptor(void **state)
     fiber_queue_close(go);
 }
 
+/* Numbers its batches as the owner numbers its own messages, and puts more than hold_max. */
+static int put_with_high_numbers(const void *arg, size_t len)
+{
+    static struct {
+        uint64_t batch;
+        uint32_t count, flags;
+        uint64_t len;
+        uint8_t bytes[65536];
+    } puts = {.count = 1, .len = sizeof(puts.bytes)};
+    const struct order *o = arg;
+    struct fbr_address a;
+    struct user u;
+
+    user_open(&u, &o->channel, FBR_KIND_QUEUE, &a);
+    for (uint64_t i = 1; i <= 400; i++) {
+        puts.batch = FBR_QUEUE_OURS / FBR_CH_BATCH_MAX + i;
+        user_post(&u, FBR_CH_PUTS, 0, &puts, sizeof(puts));
+    }
+    user_call(&u, FBR_CH_SIZE, 0);
+    return 0;
+}
+
+static void test_no_number_of_a_batch_evades_the_limit_of_memory(void **state)
+{
+    struct order o;
+    struct fiber_queue *q = open_queue(0, &o.channel);
+
+    join(start(put_with_high_numbers, &o, sizeof(o)));
+    assert_true(fbr_rt()->held.bytes <= 8 * MIB);
+    fiber_queue_close(q);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_stream_that_begins_late_raises_the_descriptor),
+        cmocka_unit_test(test_no_number_of_a_batch_evades_the_limit_of_memory),
     };
 
     setenv("FIBER_HOLD_MAX", "8Mi", 1);
