@@ -669,6 +669,7 @@ void fbr_owner_drop_recalls(struct lane *l)
             DL_DELETE(l->recalled, r);
             free(r);
             fbr_queue_engine_overdue(l->engine, peer);
+            pthread_cond_broadcast(&l->arrived); /* for fbr_owner_size() */
         }
 }
 

@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
+#include <sched.h>
 
 #include "channel_util.h"
 
@@ -180,11 +181,92 @@ static void test_no_number_of_a_batch_evades_the_limit_of_memory(void **state)
     fiber_queue_close(q);
 }
 
+/* Takes a message ahead, and never answers the recall. */
+static int take_ahead_and_hang(const void *arg, size_t len)
+{
+    const struct {
+        uint64_t taken;
+        uint32_t hungry, want;
+        uint64_t probe;
+    } ask = {0, 1, 4, 1};
+    const struct order *o = arg;
+    struct fiber_queue *report = connect_queue(&o->report), *go = connect_queue(&o->go);
+    struct fbr_address a;
+    struct user u;
+    int rc;
+
+    user_open(&u, &o->channel, FBR_KIND_QUEUE, &a);
+    user_post(&u, FBR_CH_ASK, 0, &ask, sizeof(ask));
+    user_await(&u, FBR_CH_EMPTY);
+    CHECK(put_number(report, 1) == 0 && get_number(go, LONG_MS, &rc) == 1);
+    return 0;
+}
+
+static void *ask_size(void *q)
+{
+    size_t n;
+
+    must(fiber_queue_size(q, &n));
+    return NULL;
+}
+
+struct getter {
+    struct fiber_queue *q;
+    atomic_int tid;
+};
+
+static void *get_one(void *arg)
+{
+    struct getter *g = arg;
+    int rc;
+
+    atomic_store(&g->tid, gettid());
+    return (void *)(uintptr_t)(get_number(g->q, LONG_MS, &rc) == 9);
+}
+
+/* Two threads ask for the size while a user does not answer. The second still waits when the user
+ * is given up, and then may not take the signal for a message. */
+static void test_a_thread_that_counts_takes_no_signal_of_a_get(void **state)
+{
+    struct timespec late;
+    struct order o;
+    struct getter g = {.q = open_queue(0, &o.channel)};
+    struct fiber_queue *report = open_queue(0, &o.report), *go = open_queue(0, &o.go);
+    pthread_t first, second, getter;
+    struct fiber_process *p;
+    void *well;
+
+    for (uint64_t i = 0; i < 4; i++)
+        must(put_number(g.q, i));
+    p = start(take_ahead_and_hang, &o, sizeof(o));
+    expect_number(report, 1);
+    assert_int_equal(pthread_create(&first, NULL, ask_size, g.q), 0);
+    let_time_pass(OVERDUE_MS - 1500);
+    assert_int_equal(pthread_create(&second, NULL, ask_size, g.q), 0);
+    assert_int_equal(pthread_join(first, NULL), 0);
+    assert_int_equal(pthread_create(&getter, NULL, get_one, &g), 0);
+    while (!atomic_load(&g.tid) || !sleeps(atomic_load(&g.tid)))
+        sched_yield();
+    must(put_number(g.q, 9));
+    clock_gettime(CLOCK_REALTIME, &late);
+    late.tv_sec += HANGS_MS / 1000;
+    if (pthread_timedjoin_np(getter, &well, &late) != 0)
+        fail_msg("a get does not return, though there is a message");
+    assert_non_null(well);
+    assert_int_equal(pthread_join(second, NULL), 0);
+    must(put_number(go, 1));
+    join(p);
+    fiber_queue_close(g.q);
+    fiber_queue_close(report);
+    fiber_queue_close(go);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_stream_that_begins_late_raises_the_descriptor),
         cmocka_unit_test(test_no_number_of_a_batch_evades_the_limit_of_memory),
+        cmocka_unit_test(test_a_thread_that_counts_takes_no_signal_of_a_get),
     };
 
     setenv("FIBER_HOLD_MAX", "8Mi", 1);
