@@ -415,13 +415,13 @@ static void leave(struct client_lane *l, struct client_lane *in)
     struct fbr_client *g = l->client;
     uint64_t until = linger_from_now(g);
 
+    l->leaving = true;
     if (!g->pipe)
         linger(l, NULL, &until);
     else
         return_unread(g, l, until);
     if (!fbr_client_put_fault(l))
         fbr_client_flush_out(l, false);
-    l->leaving = true;
     if (!g->gone)
         linger_call(l, FBR_CH_LEAVE, &until);
     fbr_client_begin_get(in); /* in case a new handle opens this end */

@@ -261,12 +261,171 @@ static void test_a_thread_that_counts_takes_no_signal_of_a_get(void **state)
     fiber_queue_close(go);
 }
 
+/* ---- An owner of a channel ---- */
+
+#define RECORDS 64
+
+struct owner {
+    struct fbr_object *object;
+    struct fiber_address address;
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t changed;
+    uint64_t peer;
+    uint32_t ops[RECORDS], n;
+    uint32_t hungry; /* the highest number in an ASK */
+};
+
+static void owner_send(struct owner *o, uint32_t op, uint32_t lane, uint64_t first, uint64_t second)
+{
+    const struct {
+        uint32_t op, lane;
+        uint64_t body[2];
+    } r = {op, lane, {first, second}};
+    const struct iovec iov = {(void *)(uintptr_t)&r, sizeof(r)};
+
+    fbr_object_send(o->object, o->peer, &iov, 1);
+}
+
+static void on_owner_record(void *arg, uint64_t peer, const void *record, size_t len)
+{
+    struct fbr_cur c = fbr_cur(record, len);
+    uint32_t op = fbr_get_u32(&c), lane = fbr_get_u32(&c), hungry;
+    uint64_t first = fbr_get_u64(&c), probe;
+    struct owner *o = arg;
+
+    pthread_mutex_lock(&o->lock);
+    o->peer = peer;
+    if (o->n < RECORDS)
+        o->ops[o->n++] = op;
+    if (op == FBR_CH_ATTACH || op == FBR_CH_LEAVE || op == FBR_CH_SIZE)
+        owner_send(o, op, lane, first, 0);
+    if (op == FBR_CH_ASK) {
+        hungry = fbr_get_u32(&c);
+        fbr_get_u32(&c);
+        probe = fbr_get_u64(&c);
+        o->hungry = hungry > o->hungry ? hungry : o->hungry;
+        if (probe)
+            owner_send(o, FBR_CH_EMPTY, lane, probe, 0);
+    }
+    pthread_cond_broadcast(&o->changed);
+    pthread_mutex_unlock(&o->lock);
+}
+
+static void on_owner_gone(void *arg, uint64_t peer)
+{
+}
+
+static const struct fbr_object_ops owner_ops = {.on_record = on_owner_record,
+                                                .on_gone = on_owner_gone};
+
+static void owner_open(struct owner *o, enum fbr_kind kind, uint8_t flags)
+{
+    *o = (struct owner){.n = 0};
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->changed, NULL);
+    must(fbr_object_open(&o->object, &owner_ops, o));
+    must(fbr_address_here(fbr_object_id(o->object), kind, flags, &o->address));
+}
+
+static bool owner_has(const struct owner *o, uint32_t op)
+{
+    for (uint32_t i = 0; i < o->n; i++)
+        if (o->ops[i] == op)
+            return true;
+    return false;
+}
+
+struct ender {
+    struct fiber_pipe *end;
+    const struct fiber_address *address;
+    atomic_int tid, done;
+};
+
+static void *close_end(void *arg)
+{
+    struct ender *e = arg;
+
+    atomic_store(&e->tid, gettid());
+    fiber_pipe_close(e->end);
+    atomic_store(&e->done, 1);
+    return NULL;
+}
+
+static void *open_end(void *arg)
+{
+    struct ender *e = arg;
+
+    atomic_store(&e->tid, gettid());
+    CHECK(fiber_pipe_connect(&e->end, e->address) == 0);
+    atomic_store(&e->done, 1);
+    return NULL;
+}
+
+static void await_sleep(struct ender *e)
+{
+    while (!atomic_load(&e->done) && (!atomic_load(&e->tid) || !sleeps(atomic_load(&e->tid))))
+        sched_yield();
+}
+
+/* Asks for a stream, closes the end before the answer comes, and opens it again meanwhile. */
+static int close_and_open(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *report = connect_queue(&o->report);
+    struct ender closer = {.end = NULL}, opener = {.address = &o->channel};
+    pthread_t threads[2];
+    struct fiber_bytes b;
+
+    CHECK(fiber_config_set("linger", "1h") == 0);
+    CHECK(fiber_pipe_connect(&closer.end, &o->channel) == 0);
+    for (int i = 0; i < 8; i++)
+        CHECK(fiber_pipe_send(closer.end, "x", 1, LONG_MS) == 0);
+    CHECK(fiber_pipe_recv(closer.end, &b, 1) == -ETIMEDOUT);
+    CHECK(pthread_create(&threads[0], NULL, close_end, &closer) == 0);
+    await_sleep(&closer);
+    CHECK(pthread_create(&threads[1], NULL, open_end, &opener) == 0);
+    await_sleep(&opener);
+    CHECK(put_number(report, 1) == 0);
+    CHECK(pthread_join(threads[0], NULL) == 0 && pthread_join(threads[1], NULL) == 0);
+    keep(opener.end);
+    return 0;
+}
+
+static void test_an_end_that_closes_is_opened_again_after_it_has_left(void **state)
+{
+    uint32_t left = 0, attached = 0;
+    struct fiber_queue *report;
+    struct fiber_process *p;
+    struct order order;
+    struct owner o;
+
+    report = open_queue(0, &order.report);
+    owner_open(&o, FBR_KIND_PIPE, 2); /* end 1 */
+    order.channel = o.address;
+    p = start(close_and_open, &order, sizeof(order));
+    expect_number(report, 1);
+    pthread_mutex_lock(&o.lock);
+    assert_true(owner_has(&o, FBR_CH_DIRECT));
+    owner_send(&o, FBR_CH_DIRECT_IS, 1, 0, 0);
+    pthread_mutex_unlock(&o.lock);
+    join(p);
+    for (uint32_t i = 0; i < o.n; i++) {
+        if (o.ops[i] == FBR_CH_ATTACH && attached++ > 0)
+            assert_int_equal(left, 1);
+        left += o.ops[i] == FBR_CH_LEAVE;
+    }
+    assert_int_equal(attached, 2);
+    fbr_object_close(o.object);
+    fiber_queue_close(report);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_stream_that_begins_late_raises_the_descriptor),
         cmocka_unit_test(test_no_number_of_a_batch_evades_the_limit_of_memory),
         cmocka_unit_test(test_a_thread_that_counts_takes_no_signal_of_a_get),
+        cmocka_unit_test(test_an_end_that_closes_is_opened_again_after_it_has_left),
     };
 
     setenv("FIBER_HOLD_MAX", "8Mi", 1);
