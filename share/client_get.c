@@ -50,10 +50,11 @@ void fbr_client_begin_get(struct client_lane *l)
 
 /* ---- Reports to the owner ---- */
 
-/* Threads that wait and have no message here. */
+/* Threads that wait and have no message here. A thread that has woken up for its message waits no
+ * more, but has not taken the message while that is in doubt. */
 static uint32_t still_hungry(const struct client_lane *l)
 {
-    return l->hungry - l->handed;
+    return l->hungry > l->handed ? l->hungry - l->handed : 0;
 }
 
 /* Reports our state. `probe`: the owner answers it when it has sent us all that it can. */

@@ -335,6 +335,14 @@ static bool owner_has(const struct owner *o, uint32_t op)
     return false;
 }
 
+static void owner_await(struct owner *o, uint32_t op)
+{
+    pthread_mutex_lock(&o->lock);
+    while (!owner_has(o, op))
+        pthread_cond_wait(&o->changed, &o->lock);
+    pthread_mutex_unlock(&o->lock);
+}
+
 struct ender {
     struct fiber_pipe *end;
     const struct fiber_address *address;
@@ -419,6 +427,39 @@ static void test_an_end_that_closes_is_opened_again_after_it_has_left(void **sta
     fiber_queue_close(report);
 }
 
+static int get_late(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *q = connect_queue(&o->channel);
+    struct fiber_bytes b;
+
+    CHECK(fiber_queue_get(q, &b, LONG_MS) == 0);
+    fiber_bytes_free(&b);
+    return 0;
+}
+
+/* The thread has waited so long that the message is in doubt, and the message is recalled before
+ * the thread wakes up. */
+static void test_a_thread_with_a_message_in_doubt_is_not_hungry(void **state)
+{
+    struct fiber_process *p;
+    struct order order;
+    struct owner o;
+
+    owner_open(&o, FBR_KIND_QUEUE, 0);
+    order.channel = o.address;
+    p = start(get_late, &order, sizeof(order));
+    owner_await(&o, FBR_CH_ASK);
+    let_time_pass(1500);
+    owner_send(&o, FBR_CH_READY, 0, 0, 0); /* the others travel together, behind this one */
+    owner_send(&o, FBR_CH_DELIVER, 0, 1, 0);
+    owner_send(&o, FBR_CH_RECALL, 0, 0, 0);
+    join(p);
+    assert_true(owner_has(&o, FBR_CH_RETURNED));
+    assert_int_equal(o.hungry, 1);
+    fbr_object_close(o.object);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -426,6 +467,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_number_of_a_batch_evades_the_limit_of_memory),
         cmocka_unit_test(test_a_thread_that_counts_takes_no_signal_of_a_get),
         cmocka_unit_test(test_an_end_that_closes_is_opened_again_after_it_has_left),
+        cmocka_unit_test(test_a_thread_with_a_message_in_doubt_is_not_hungry),
     };
 
     setenv("FIBER_HOLD_MAX", "8Mi", 1);
