@@ -583,8 +583,10 @@ int fbr_proxy_open(struct fbr_proxy **out, const struct fbr_address *a,
     p->user = user;
     pthread_mutex_lock(&s->lock);
     dead = r->state == R_DEAD; /* it died just now */
-    if (!dead)
+    if (!dead) {
+        *out = p; /* callbacks may come at once, and use it */
         DL_APPEND(r->buckets[p->object % BUCKETS], p);
+    }
     pthread_mutex_unlock(&s->lock);
     if (dead) {
         rc = keep_why(r, -EPIPE);
@@ -592,7 +594,6 @@ int fbr_proxy_open(struct fbr_proxy **out, const struct fbr_address *a,
         free(p);
         return rc;
     }
-    *out = p;
     return 0;
 }
 

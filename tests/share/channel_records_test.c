@@ -2,6 +2,7 @@
  * answers records by hand: late, at the worst moment, or more than it may.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
 #include <poll.h>
 #include <sched.h>
 
@@ -9,6 +10,7 @@
 
 #include "share/direct.h"
 #include "share/owner_priv.h"
+#include "share/share_priv.h"
 
 #define MIB (1u << 20)
 #define HANGS_MS 60000 /* a call that takes so long has hung */
@@ -460,6 +462,79 @@ static void test_a_thread_with_a_message_in_doubt_is_not_hungry(void **state)
     fbr_object_close(o.object);
 }
 
+/* ---- A record that comes while its receiver opens ---- */
+
+static _Thread_local pthread_mutex_t *slow;
+
+/* Replaces the function of libc in this program. */
+int pthread_mutex_unlock(pthread_mutex_t *lock)
+{
+    static int (*real)(pthread_mutex_t *);
+    int rc;
+
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+    rc = real(lock);
+    if (lock == slow)
+        let_time_pass(200);
+    return rc;
+}
+
+static struct fbr_proxy *opened;
+static atomic_int records, early;
+
+static void on_record_of_opened(void *user, const void *record, size_t len)
+{
+    if (!__atomic_load_n(&opened, __ATOMIC_ACQUIRE))
+        atomic_fetch_add(&early, 1);
+    atomic_fetch_add(&records, 1);
+}
+
+static int open_slowly(const void *arg, size_t len)
+{
+    static const struct fbr_proxy_ops ops = {.on_record = on_record_of_opened,
+                                             .on_gone = on_user_gone};
+    static const uint64_t ask[3];
+    const struct order *o = arg;
+    struct fiber_queue *report = connect_queue(&o->report);
+    struct fbr_address a;
+    struct user u;
+
+    user_open(&u, &o->channel, FBR_KIND_QUEUE, &a);
+    user_post(&u, FBR_CH_ASK, 0, ask, sizeof(ask));
+    fbr_proxy_close(u.proxy);
+    slow = &fbr_share()->lock;
+    CHECK(fbr_proxy_open(&opened, &a, &ops, NULL) == 0);
+    slow = NULL;
+    while (!atomic_load(&records))
+        sched_yield();
+    CHECK(atomic_load(&early) == 0);
+    CHECK(put_number(report, 1) == 0);
+    return 0;
+}
+
+/* An answer to a handle that was closed may reach the next handle at once. */
+static void test_no_record_comes_before_the_receiver_knows_its_proxy(void **state)
+{
+    struct fiber_queue *report;
+    struct fiber_process *p;
+    struct order order;
+    struct owner o;
+    int rc;
+
+    report = open_queue(0, &order.report);
+    owner_open(&o, FBR_KIND_QUEUE, 0);
+    order.channel = o.address;
+    p = start(open_slowly, &order, sizeof(order));
+    owner_await(&o, FBR_CH_ASK);
+    do
+        owner_send(&o, FBR_CH_READY, 0, 0, 0);
+    while (get_number(report, 1, &rc) == UINT64_MAX && fiber_process_join(p, 0) < 0);
+    join(p);
+    fbr_object_close(o.object);
+    fiber_queue_close(report);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +543,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_thread_that_counts_takes_no_signal_of_a_get),
         cmocka_unit_test(test_an_end_that_closes_is_opened_again_after_it_has_left),
         cmocka_unit_test(test_a_thread_with_a_message_in_doubt_is_not_hungry),
+        cmocka_unit_test(test_no_record_comes_before_the_receiver_knows_its_proxy),
     };
 
     setenv("FIBER_HOLD_MAX", "8Mi", 1);
