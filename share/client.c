@@ -409,16 +409,13 @@ static void return_unread(struct fbr_client *g, struct client_lane *l, uint64_t 
 }
 
 /* Under the lock, for the last handle of this end. Returns when the owner has received all that was
- * put and then LEAVE, or when it is gone or takes nothing. */
-static void leave(struct client_lane *l, struct client_lane *in)
+ * put and then LEAVE, or when it is gone or takes nothing until that time. */
+static void leave(struct client_lane *l, struct client_lane *in, uint64_t until)
 {
     struct fbr_client *g = l->client;
-    uint64_t until = linger_from_now(g);
 
     l->leaving = true;
-    if (!g->pipe)
-        linger(l, NULL, &until);
-    else
+    if (g->pipe)
         return_unread(g, l, until);
     if (!fbr_client_put_fault(l))
         fbr_client_flush_out(l, false);
@@ -436,15 +433,15 @@ void fbr_client_close(struct fbr_client *g, int lane)
 
     pthread_mutex_lock(&g->lock);
     if (g->pipe && --l->putters == 0)
-        leave(l, &g->lanes[!lane]);
-    else
-        linger(l, NULL, &until);
+        leave(l, &g->lanes[!lane], until);
+    else if (linger(l, NULL, &until) == 0)
+        until = linger_from_now(g); /* the owner takes what it gets */
     pthread_mutex_unlock(&g->lock);
     if (!fbr_shared_proxy_leave(&g->shared))
         return;
     pthread_mutex_lock(&g->lock);
     if (!g->pipe)
-        leave(l, l);
+        leave(l, l, until);
     pthread_mutex_unlock(&g->lock);
     fbr_shared_proxy_close(&g->shared);
     free_client(g);

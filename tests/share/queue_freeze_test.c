@@ -392,6 +392,30 @@ static void test_what_was_put_before_the_end_waits_for_a_stopped_owner(void **st
     fiber_queue_close(report);
 }
 
+#define LINGER_MS 5000
+
+static void test_close_waits_once_for_a_stopped_owner(void **state)
+{
+    struct fiber_queue *report = plain_queue(0), *q;
+    struct order o = order_for(NULL, report);
+    struct fiber_process *owner;
+    struct fiber_address a;
+    uint64_t took;
+
+    o.count = 2;
+    owner = start(own_and_sum, &o, sizeof(o));
+    get_address(report, &a);
+    must(fiber_queue_connect(&q, &a));
+    stop(owner);
+    must(put_number(q, 1));
+    took = now_ms();
+    fiber_queue_close(q);
+    took = now_ms() - took;
+    assert_true(took >= LINGER_MS && took < 2 * LINGER_MS - 500);
+    kill_and_join(owner);
+    fiber_queue_close(report);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +426,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out),
         cmocka_unit_test(test_a_receiver_that_was_given_up_while_its_machine_slept_finds_out),
         cmocka_unit_test(test_what_was_put_before_the_end_waits_for_a_stopped_owner),
+        cmocka_unit_test(test_close_waits_once_for_a_stopped_owner),
     };
 
     if (fiber_init(&argc, &argv) < 0 || fiber_config_set("heartbeat", "1h") < 0) {
