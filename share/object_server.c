@@ -42,6 +42,7 @@ struct peer {
 /* ---- Calls of objects; no object goes away during a call ---- */
 
 static void notify_gone(struct fbr_share *s, uint64_t id, uint64_t to);
+static void cut_off(struct peer *p);
 
 /* No callback runs, and none will. */
 static void end_retired(struct fbr_object *o)
@@ -94,8 +95,8 @@ static void notify_gone(struct fbr_share *s, uint64_t id, uint64_t to)
 
     pthread_mutex_lock(&s->lock);
     HASH_ITER(hh, s->peers, p, next)
-        if (p->link && (to == 0 || to == p->id))
-            fbr_link_send(p->link, &iov, 1);
+        if (p->link && (to == 0 || to == p->id) && fbr_link_send(p->link, &iov, 1) == -ENOMEM)
+            cut_off(p);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -186,12 +187,11 @@ static void hang_up(void *arg)
         }
 }
 
-/* Sends nothing more to the peer, and disconnects it; when memory is short, it stays until its
- * connection ends. */
+/* Sends nothing more to the peer, and disconnects it. Needs no memory. */
 static void cut_off(struct peer *p)
 {
     __atomic_store_n(&p->cut, true, __ATOMIC_RELEASE);
-    fbr_loop_post(p->share->rt->loop, hang_up, p->share);
+    fbr_loop_post_own(p->share->rt->loop, &p->share->hang_up);
 }
 
 static void on_broken(void *user, struct fbr_link *link, int why)
@@ -394,6 +394,7 @@ static int open_share(void *arg)
         return -ESHUTDOWN;
     }
     s->rt = rt;
+    s->hang_up = (struct fbr_post){.fn = hang_up, .arg = s, .own = true};
     pthread_mutex_init(&s->lock, NULL);
     fbr_cond_init(&s->idle);
     rt->admit_peer = admit;
@@ -536,6 +537,8 @@ int fbr_object_send(struct fbr_object *o, uint64_t to, const struct iovec *iov, 
         return -EPIPE;
     rc = fbr_link_send(link, all, n + 1);
     pthread_mutex_lock(&s->lock);
+    if (rc == -ENOMEM) /* the record is missing: the peer would wait for it for ever */
+        cut_off(p);
     if (--p->sending == 0 && !p->link)
         pthread_cond_broadcast(&s->idle);
     pthread_mutex_unlock(&s->lock);

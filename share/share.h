@@ -66,8 +66,8 @@ uint64_t fbr_object_id(const struct fbr_object *o);
 /* The address of an object of this process. */
 int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags,
                      struct fiber_address *address);
-/* Sends a record to a peer; any thread. -EPIPE: the peer is gone. Never waits: a record that the
- * peer has not read yet is queued. */
+/* Sends a record to a peer; any thread. -EPIPE: the peer is gone. -ENOMEM: the record is missing,
+ * so the peer is disconnected. Never waits: a record that the peer has not read yet is queued. */
 int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov, int n);
 /* Bytes that are queued for the peer, from all objects. */
 size_t fbr_object_queued(struct fbr_object *o, uint64_t peer);

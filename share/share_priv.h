@@ -20,7 +20,8 @@ struct fbr_share {
     bool reminding;         /* the clock runs, or will soon */
     struct fbr_timer clock; /* for reminders; loop thread */
     struct peer *peers;
-    uint64_t next_peer; /* peers begin at 1; 0: the owner's process */
+    struct fbr_post hang_up; /* disconnects peers that were cut off */
+    uint64_t next_peer;      /* peers begin at 1; 0: the owner's process */
     struct fbr_object_client *remotes;
     struct fbr_shared_proxy *proxies; /* of queues, pipes and services in use */
     uint64_t next_call;               /* number of the last call of an rpc */

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,6 +141,23 @@ static long peak_kib(void)
     return kib;
 }
 
+#define LARGE (64u << 20)
+
+/* An answer for which there is memory, but not for a copy of it. */
+static int answer_without_memory(struct fiber_reply *reply)
+{
+    FILE *f = fopen("/proc/self/statm", "re");
+    struct rlimit limit;
+    unsigned long pages;
+
+    if (!f || fscanf(f, "%lu", &pages) != 1 || !fiber_reply_alloc(reply, LARGE))
+        return -EIO;
+    fclose(f);
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = pages * (unsigned long)sysconf(_SC_PAGESIZE) + LARGE + LARGE / 2;
+    return setrlimit(RLIMIT_AS, &limit) < 0 ? -errno : 0;
+}
+
 static int ledger_call(void *state, const char *method, const void *in, size_t len,
                        struct fiber_reply *reply)
 {
@@ -164,6 +182,8 @@ static int ledger_call(void *state, const char *method, const void *in, size_t l
         return fiber_reply_write(reply, in, len);
     if (strcmp(method, "sized") == 0)
         return fiber_reply_alloc(reply, *(const size_t *)in) ? 0 : -ENOMEM;
+    if (strcmp(method, "scarce") == 0)
+        return answer_without_memory(reply);
     if (strcmp(method, "listen") == 0)
         return gate_listen(in) < 0 || add(l, 1000) ? -EIO : fiber_reply_write(reply, "heard", 5);
     if (strcmp(method, "itself") == 0)
@@ -589,6 +609,23 @@ static void test_a_manager_that_exits_in_a_call(void **state)
     fiber_manager_close(m);
 }
 
+static void test_an_answer_that_finds_no_memory_ends_its_connection(void **state)
+{
+    struct fiber_manager *m = start(NULL), *again;
+    struct fiber_address a;
+
+    if (SANITIZED) {
+        print_message("a sanitizer needs more memory than a limit would leave\n");
+        skip();
+    }
+    assert_int_equal(fiber_manager_address(m, &a), 0);
+    assert_int_equal(fiber_manager_call(m, "scarce", NULL, 0, NULL, 20000), -EPIPE);
+    assert_int_equal(fiber_manager_connect(&again, &a), 0);
+    assert_int_equal(call_add(again, 7), 7);
+    fiber_manager_close(again);
+    fiber_manager_close(m);
+}
+
 static int call_until_gone(const void *arg, size_t len)
 {
     struct fiber_manager *m;
@@ -798,6 +835,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_class_that_does_not_open_says_why),
         cmocka_unit_test(test_a_manager_that_dies_in_a_call),
         cmocka_unit_test(test_a_manager_that_exits_in_a_call),
+        cmocka_unit_test(test_an_answer_that_finds_no_memory_ends_its_connection),
         cmocka_unit_test(test_when_it_is_killed_callers_elsewhere_are_told),
         cmocka_unit_test(test_to_close_it_runs_what_was_called_and_closes_the_state),
         cmocka_unit_test(test_the_grace_is_that_of_one_method),
@@ -821,5 +859,7 @@ int main(int argc, char **argv)
         return close_behind_slow_calls();
     if (argc > 1 && strcmp(argv[1], "hang") == 0)
         return close_while_it_hangs();
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
