@@ -129,6 +129,14 @@ static bool is_left(const char *dir, const struct stat *st)
     return !fbr_rundir_is_held(dir) && is_old(dir, st);
 }
 
+/* Whether only we may enter this directory. One in a directory that passes its group on (g+s)
+ * passes it on, too. */
+static bool is_private(const char *dir, struct stat *st)
+{
+    return lstat(dir, st) == 0 && (st->st_mode & ~(mode_t)S_ISGID) == (S_IFDIR | 0700) &&
+           st->st_uid == geteuid();
+}
+
 /* Whether the directory's master is dead. A living master holds a POSIX lock, which forked
  * processes do not share and this check does not take. A directory without a lock file is just
  * being made, unless it is old, or was `made` before this check: then another process is removing
@@ -142,7 +150,7 @@ static bool is_without_master(const char *dir, bool made)
     int fd;
     bool dead;
 
-    if (lstat(dir, &st) < 0 || st.st_mode != (S_IFDIR | 0700) || st.st_uid != geteuid())
+    if (!is_private(dir, &st))
         return false;
     snprintf(path, sizeof(path), "%s/lock", dir);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -283,7 +291,7 @@ static bool shm_is_dead(const char *shm, const char *base, int *fd)
     struct stat st;
 
     *fd = -1;
-    if (lstat(shm, &st) < 0 || st.st_mode != (S_IFDIR | 0700) || st.st_uid != geteuid())
+    if (!is_private(shm, &st))
         return false;
     *fd = open_owner(shm, &o);
     if (*fd < 0)

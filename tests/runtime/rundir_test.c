@@ -287,6 +287,23 @@ static void test_the_next_run_sweeps_what_a_dead_one_left(void **state)
     assert_int_equal(dir_count(base, ""), 0);
 }
 
+static void test_a_dead_run_is_swept_where_directories_pass_their_group_on(void **state)
+{
+    char root[FBR_DIR_MAX];
+    struct fbr_rundir d;
+    struct stat st;
+
+    assert_int_equal(chmod(base, 02700), 0);
+    kill_master(start_master(root));
+    assert_int_equal(stat(root, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 02700);
+    create(&d);
+    assert_int_equal(access(root, F_OK), -1);
+    fbr_rundir_remove(&d);
+    kill_master(start_master(root)); /* its children remove it, too */
+    assert_true(fbr_rundir_wreck_dead(root, false));
+}
+
 static void test_a_process_that_the_master_forked_does_not_keep_it_alive(void **state)
 {
     struct gate told;
@@ -739,6 +756,7 @@ int main(void)
         TEST(test_processes_come_and_go_all_the_time),
         TEST(test_orphans_do_not_take_a_shared_one_from_those_who_come),
         TEST(test_the_next_run_sweeps_what_a_dead_one_left),
+        TEST(test_a_dead_run_is_swept_where_directories_pass_their_group_on),
         TEST(test_a_process_that_the_master_forked_does_not_keep_it_alive),
         TEST(test_what_is_made_while_others_remove_a_dead_run_goes_too),
         TEST(test_nothing_else_is_swept),
