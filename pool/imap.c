@@ -15,10 +15,9 @@ struct fiber_imap {
     fiber_source_fn source;
     void *user;
     size_t window;
-    bool unordered, ended; /* ended: the source has no more inputs */
-    int source_error;
-    int source_returned; /* above 1, which is no answer of a source; else 0 */
-    uint64_t next;       /* ordered: the next index to hand out */
+    bool unordered, ended;  /* ended: the source has no more inputs */
+    struct fbr_error error; /* why the source was not read to its end */
+    uint64_t next;          /* ordered: the next index to hand out */
 };
 
 int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn source, void *user,
@@ -57,26 +56,26 @@ fail:
     return rc;
 }
 
-/* Takes one input from the source, without the lock: 1 and a list of one item, 0 at its end, or a
- * negative error. */
+/* Takes one input from the source, without the lock: 1 and a list of one item, 0 at its end, or the
+ * code of it->error. */
 static int pull(struct fiber_imap *it, struct fbr_item **list)
 {
     struct fiber_bytes in = {NULL, 0};
     struct fbr_item *item;
     int rc = it->source(it->user, &in);
 
-    if (rc <= 0)
-        return rc;
-    if (rc > 1) {
-        it->source_returned = rc;
-        return -EIO;
-    }
+    if (rc < 0)
+        return fbr_fail(&it->error, rc, "the source of the map failed: %s", fbr_strerror(rc));
+    if (rc > 1)
+        return fbr_fail(&it->error, -EIO, "the source of the map returned %d", rc);
+    if (!rc)
+        return 0;
     rc = fbr_pool_check_inputs(it->r->pool, &in, 1);
     if (rc < 0)
-        return rc;
+        return fbr_fail(&it->error, rc, "the source of the map: %s", fiber_last_error());
     item = fbr_item_new(&in);
     if (!item)
-        return -ENOMEM;
+        return fbr_fail(&it->error, -ENOMEM, "pool: out of memory for an input");
     DL_APPEND(*list, item);
     return 1;
 }
@@ -101,11 +100,10 @@ static void refill(struct fiber_imap *it)
         }
         if (rc > 0 && fbr_stream_add(r, &item, 1) < 0) {
             fbr_item_free(item);
-            rc = -ENOMEM;
+            rc = fbr_fail(&it->error, -ENOMEM, "%s", fiber_last_error());
         }
         if (rc <= 0) {
             it->ended = true;
-            it->source_error = rc;
             break;
         }
         /* the first tasks start while the source goes on */
@@ -176,11 +174,8 @@ static int end_of(const struct fiber_imap *it)
 {
     const struct fiber_result *r = it->r;
 
-    if (it->source_returned)
-        return fbr_keep(-EIO, "the source of the map returned %d", it->source_returned);
-    if (it->source_error)
-        return fbr_keep(it->source_error, "the source of the map failed: %s",
-                        fbr_strerror(it->source_error));
+    if (it->error.code)
+        return fbr_keep_error(&it->error);
     if (it->ended)
         return 0;
     return fbr_keep(r->end_code ? r->end_code : -ESHUTDOWN, "%s",

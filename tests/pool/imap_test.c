@@ -371,6 +371,7 @@ static void test_an_input_that_cannot_be_sent_ends_the_iteration(void **state)
     for (int i = 0; i < 2; i++) {
         assert_ok(fiber_pool_imap(pool, square, give, &given[i], 0, 0, NULL, &it));
         assert_int_equal(fiber_imap_next(it, NULL, &out, -1), i ? -EINVAL : -EMSGSIZE);
+        assert_contains(fiber_last_error(), i ? "its data is NULL" : "longer than max_message");
         fiber_imap_close(it);
     }
     assert_ok(fiber_config_set("max_message", "4Gi"));
