@@ -133,27 +133,37 @@ static void remember(struct worker *w, uint64_t batch, uint32_t pos)
     w->notes[w->n_notes++] = (struct note){batch, pos};
 }
 
-static void on_recall(struct worker *w, uint64_t batch)
+/* Under the lock: no further task of the batch begins. Returns how many have begun; -1: the batch
+ * is done, and its results have answered the recall. */
+static int64_t hold_back(struct worker *w, uint64_t batch)
 {
-    uint32_t kept = 0;
-    bool known = true;
-
-    pthread_mutex_lock(&w->lock);
-    /* its results so far are sent below, because another worker waits for the rest */
+    if (batch < w->batch)
+        return -1;
     if (batch == w->batch)
-        kept = w->limit = w->started;
-    else if (batch > w->batch)
-        remember(w, batch, FBR_DISPATCH_ALL);
-    /* the batch is done: its results have answered the recall */
-    else
-        known = false;
-    pthread_mutex_unlock(&w->lock);
-    if (!known)
+        return w->limit = w->started;
+    remember(w, batch, FBR_DISPATCH_ALL);
+    return 0;
+}
+
+/* Sends the results of the batch so far first, because another worker waits for the rest. */
+static void give_back(struct worker *w, uint64_t batch, int64_t kept)
+{
+    if (kept < 0)
         return;
     pthread_mutex_lock(&w->out_lock);
     send_results(w);
     pthread_mutex_unlock(&w->out_lock);
-    answer_returned(w, batch, kept);
+    answer_returned(w, batch, (uint32_t)kept);
+}
+
+static void on_recall(struct worker *w, uint64_t batch)
+{
+    int64_t kept;
+
+    pthread_mutex_lock(&w->lock);
+    kept = hold_back(w, batch);
+    pthread_mutex_unlock(&w->lock);
+    give_back(w, batch, kept);
 }
 
 int fiber_task_on_cancel(fiber_cancel_fn fn, void *user)
@@ -199,9 +209,12 @@ static void on_overdue(void *arg)
     _exit(1); /* the main thread runs the task; results of the other tasks were sent long ago */
 }
 
+/* A cancel of the whole batch is a recall, too, under one lock: otherwise a task that begins in
+ * between would run on uncancelled. */
 static void on_cancel(struct worker *w, uint64_t batch, uint32_t pos)
 {
     bool told = false;
+    int64_t kept = -1;
 
     pthread_mutex_lock(&w->lock);
     if (batch == w->batch && (pos == FBR_DISPATCH_ALL || pos + 1 == w->started)) {
@@ -212,11 +225,12 @@ static void on_cancel(struct worker *w, uint64_t batch, uint32_t pos)
     } else if (batch >= w->batch && pos != FBR_DISPATCH_ALL) {
         remember(w, batch, pos);
     }
+    if (pos == FBR_DISPATCH_ALL)
+        kept = hold_back(w, batch);
     pthread_mutex_unlock(&w->lock);
     if (told)
         fbr_timer_start(&w->overdue, (uint64_t)fbr_config_ms(w->rt->config, "grace"), 0);
-    if (pos == FBR_DISPATCH_ALL)
-        on_recall(w, batch);
+    give_back(w, batch, kept);
 }
 
 static void send_use(struct worker *w)

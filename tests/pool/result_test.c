@@ -337,6 +337,59 @@ static void test_a_task_behind_the_running_one_can_be_cancelled(void **state)
     fiber_pool_close(pool);
 }
 
+static _Thread_local int unlocks; /* this thread is put off after so many */
+
+int __real_pthread_mutex_unlock(pthread_mutex_t *m);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *m);
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *m)
+{
+    int rc = __real_pthread_mutex_unlock(m);
+
+    if (unlocks && --unlocks == 0)
+        for (int i = 0; i < 100 && !atomic_load(&board->runs[1]); i++)
+            nap_us(5000);
+    return rc;
+}
+
+/* The thread that calls it leaves two locks, and is put off then. */
+static void interrupt_late(void *user)
+{
+    unlocks = 2;
+    sem_post(user);
+}
+
+static int wait_or_count(const void *in, size_t len, struct fiber_reply *reply)
+{
+    if (number(in, len) > 0)
+        return count_run(in, len, reply);
+    sem_init(&interrupted, 0, 0);
+    if (fiber_task_on_cancel(interrupt_late, &interrupted) < 0)
+        return fiber_reply_fail(reply, -EIO, "nobody can interrupt");
+    add(&board->arrived);
+    while (sem_wait(&interrupted) < 0)
+        continue;
+    return 0;
+}
+
+/* The first task of a batch ends while the worker is told that nothing of the batch is wanted. */
+static void test_no_task_of_a_cancelled_batch_begins_once_the_worker_knows(void **state)
+{
+    struct fiber_pool *pool = open_pool(1);
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
+    int64_t in[4] = {0, 1, 2, 3}, out[4], n = 3;
+    struct fiber_result *r;
+
+    o.chunk = 2;
+    assert_ok(fiber_pool_map_array(pool, wait_or_count, in, 8, out, 8, 4, &o, &r));
+    assert_int_equal(wait_for(&board->arrived, 1), 0);
+    fiber_result_close(r);
+    assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
+    assert_int_equal(atomic_load(&board->runs[1]), 0);
+    assert_int_equal(stats_of(pool).deaths, 0);
+    fiber_pool_close(pool);
+}
+
 static void test_closing_a_result_cancels_it(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
@@ -723,6 +776,7 @@ int main(int argc, char **argv)
         pool_test(test_an_interrupted_task_that_runs_on_ends_its_worker),
         pool_test(test_a_waiting_and_a_running_task_can_be_cancelled),
         pool_test(test_a_task_behind_the_running_one_can_be_cancelled),
+        pool_test(test_no_task_of_a_cancelled_batch_begins_once_the_worker_knows),
         pool_test(test_closing_a_result_cancels_it),
         pool_test(test_a_task_over_its_time_fails_and_the_rest_goes_on),
         pool_test(test_a_time_limit_runs_from_the_tasks_start),
