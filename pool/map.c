@@ -16,9 +16,8 @@ int fbr_pool_check_length(const struct fiber_pool *p, size_t len)
 {
     if (len <= SHORT || (len <= LONGEST && len <= fbr_config_size(p->rt->config, "max_message")))
         return 0;
-    return fbr_keep(-EMSGSIZE,
-                    "a task's input of %zu bytes is longer than max_message (%s), or 4 GiB", len,
-                    fbr_config_str(p->rt->config, "max_message"));
+    return fbr_keep(-EMSGSIZE, "an input of %zu bytes is longer than max_message (%s), or 4 GiB",
+                    len, fbr_config_str(p->rt->config, "max_message"));
 }
 
 int fbr_pool_check_inputs(const struct fiber_pool *p, const struct fiber_bytes *in, size_t n)
