@@ -2,7 +2,7 @@
  *
  *     pool.c          opening, closing, the options
  *     workers.c       the workers: started, watched, drained, replaced; how many are wanted
- *     autoscale.c        how many workers an autoscaled pool asks for
+ *     autoscale.c     how many workers an autoscaled pool asks for
  *     supervisor.c    jobs that hold several workers
  *     send.c          sends batches to workers, as dispatch.h decides
  *     collect.c       messages of workers: results, returned tasks
