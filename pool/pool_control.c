@@ -53,7 +53,7 @@ static void control_facts(void *user, struct fbr_run_facts *f)
     f->restarts = (int)p->stats.restarts;
     snprintf(f->doing, sizeof(f->doing), "%llu task%s running, %llu waiting, %llu done",
              (unsigned long long)s.held, s.held == 1 ? "" : "s", (unsigned long long)s.waiting,
-             (unsigned long long)(p->stats.done + p->stats.failed));
+             (unsigned long long)p->stats.done);
     if (p->broken)
         snprintf(f->waiting, sizeof(f->waiting), "%.190s", p->why);
     else

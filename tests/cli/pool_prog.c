@@ -1,7 +1,8 @@
-/* pool_prog.c - a pool of two workers and one task, which prints two lines and ends when a byte comes through the FIFO
- * that is named; with a number instead, so many tasks of a millisecond.
+/* pool_prog.c - a pool of two workers, a task that fails, and a task that prints two lines and ends when a byte comes
+ * through the FIFO that is named; with a number instead, so many tasks of a millisecond.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,11 @@ static int wait_for_byte(const void *in, size_t len, struct fiber_reply *reply)
     memcpy(path, in, len < sizeof(path) ? len : sizeof(path) - 1);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     return fd >= 0 && read(fd, &byte, 1) == 1 ? 0 : 1;
+}
+
+static int refuse(const void *in, size_t len, struct fiber_reply *reply)
+{
+    return fiber_reply_fail(reply, -EDOM, "refused");
 }
 
 static int nap(const void *in, size_t len, struct fiber_reply *reply)
@@ -50,8 +56,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "pool_prog FIFO|N: %s\n", fiber_last_error());
         return 2;
     }
-    rc = atol(argv[1]) ? map(pool, (size_t)atol(argv[1]))
-                       : fiber_pool_apply(pool, wait_for_byte, argv[1], strlen(argv[1]), &out);
+    if (atol(argv[1]))
+        rc = map(pool, (size_t)atol(argv[1]));
+    else if ((rc = fiber_pool_apply(pool, refuse, NULL, 0, NULL)) == -EDOM)
+        rc = fiber_pool_apply(pool, wait_for_byte, argv[1], strlen(argv[1]), &out);
     fiber_bytes_free(&out);
     fiber_pool_close(pool);
     return rc != 0;

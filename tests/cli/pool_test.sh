@@ -40,7 +40,7 @@ ended() { # ended <code> <what>
 }
 
 start
-until_ps '"kind":"pool","size":2,.*"running":2,.*"doing":"1 task running, 0 waiting, 0 done"' --json
+until_ps '"kind":"pool","size":2,.*"running":2,.*"doing":"1 task running, 0 waiting, 1 done"' --json
 fiber top "$id" -c 1 >said
 grep -qE '^pool [0-9a-f]{8} .* 2 of 2 workers run' said || complain "top: $(cat said)"
 grep -qE '^ +[0-9]+ running +[0-9]+ +[0-9]+ +[0-9.]+ [KM]iB ' said || complain "top: $(cat said)"
