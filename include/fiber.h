@@ -750,8 +750,8 @@ FIBER_API int fiber_result_error(struct fiber_result *r, size_t *index);
 /* Cancels the tasks that are not done: they fail with -ECANCELED. A running task is notified by
  * fiber_reply_cancelled(), and its result is dropped. */
 FIBER_API int fiber_result_cancel(struct fiber_result *r);
-/* Cancels one task, as fiber_result_cancel() cancels all. -ENOENT: there is no task with that
- * index. */
+/* Cancels one task, as fiber_result_cancel() cancels all. -EALREADY: the task is done. -ENOENT:
+ * there is no task with that index. */
 FIBER_API int fiber_result_cancel_task(struct fiber_result *r, size_t index);
 /* Frees the handle, and cancels the tasks that are not done. NULL is fine. */
 FIBER_API void fiber_result_close(struct fiber_result *r);
@@ -823,7 +823,7 @@ struct fiber_pool_stats {
     size_t size;                      /* sizeof(struct fiber_pool_stats), set by the caller */
     int workers, starting, busy;      /* joined; not yet joined; joined and with tasks */
     int target;                       /* the wanted number of workers */
-    uint64_t submitted, done, failed; /* tasks; failed counts user errors too */
+    uint64_t submitted, done, failed; /* tasks; failed ones, as by a user error, are done, too */
     uint64_t waiting, running;        /* tasks now: not sent; sent to workers */
     uint64_t requeued, dropped;       /* tasks, after deaths; late or repeated results */
     uint64_t deaths, restarts;        /* workers that died; workers started in their place */
