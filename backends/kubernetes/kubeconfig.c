@@ -187,10 +187,10 @@ static int take_cluster(struct fbr_kube_config *c, const struct json_t *in, stru
     c->proxy = text_of(in, "proxy-url");
     c->server_name = text_of(in, "tls-server-name");
     c->insecure = fbr_json_bool(in, "insecure-skip-tls-verify", NULL);
+    for (size_t n = c->server ? strlen(c->server) : 0; n && c->server[n - 1] == '/'; n--)
+        c->server[n - 1] = '\0';
     if (!c->server || (strncmp(c->server, "https://", 8) && strncmp(c->server, "http://", 7)))
         return fbr_fail(err, -EINVAL, "its cluster has no server that begins with https://");
-    for (size_t n = strlen(c->server); n && c->server[n - 1] == '/'; n--)
-        c->server[n - 1] = '\0';
     return take_pem(&c->ca, in, "certificate-authority", err);
 }
 

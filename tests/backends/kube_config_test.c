@@ -142,6 +142,7 @@ static void yaml_that_blows_up_is_refused(void **state)
     "- {name: c1, cluster: {server: 'https://other'}}\n"                                          \
     "- {name: c2, cluster: {server: 'https://[fd00::1]:6443', insecure-skip-tls-verify: true}}\n" \
     "- {name: c3, cluster: {server: 'https://localhost:1'}}\n"                                    \
+    "- {name: c4, cluster: {server: 'https://'}}\n"                                               \
     "users:\n"                                                                                    \
     "- {name: u2, user: {client-certificate-data: Q0VSVA==, client-key-data: S0VZ}}\n"            \
     "- {name: u3, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin,"  \
@@ -162,7 +163,8 @@ static void yaml_that_blows_up_is_refused(void **state)
     "- {name: here, context: {cluster: c3, user: u2}}\n"                                          \
     "- {name: eight, context: {cluster: c2, user: nobody}}\n"                                     \
     "- {name: ten, context: {cluster: c2, user: u7}}\n"                                           \
-    "- {name: eleven, context: {cluster: c2, user: u8}}\n"
+    "- {name: eleven, context: {cluster: c2, user: u8}}\n"                                        \
+    "- {name: twelve, context: {cluster: c4}}\n"
 
 static void use_both(void)
 {
@@ -321,6 +323,7 @@ static void what_cannot_be_used_is_told(void **state)
         {"seven", "cluster 'none' is in no file"},
         {"eight", "user 'nobody' is in no file"},
         {"nine", "no such context"},
+        {"twelve", "no server that begins with https://"},
     };
 
     use_both();
