@@ -106,6 +106,32 @@ static struct json_t *sequence(struct reader *r, const yaml_node_t *n, int depth
     return list;
 }
 
+struct filling {
+    struct json_t *into;
+    int rc;
+};
+
+static void add_missing(void *user, const char *key, struct json_t *value)
+{
+    struct filling *f = user;
+
+    if (!fbr_json_at(f->into, key, NULL) &&
+        fbr_json_set(f->into, key, fbr_json_pack("O", value)) < 0)
+        f->rc = -ENOMEM;
+}
+
+/* Adds the members of a merge key ("<<"), an object or a list of objects: the first of a name
+ * counts, and is not mixed with others. */
+static int merge_key(struct json_t *into, const struct json_t *from)
+{
+    struct filling f = {into, 0};
+
+    fbr_json_each(from, add_missing, &f);
+    for (size_t i = 0; i < fbr_json_count(from); i++)
+        fbr_json_each(fbr_json_item(from, i), add_missing, &f);
+    return f.rc;
+}
+
 static int set_member(struct reader *r, struct json_t *object, const yaml_node_pair_t *p, int depth)
 {
     const yaml_node_t *k = yaml_document_get_node(&r->doc, p->key);
@@ -121,14 +147,11 @@ static int set_member(struct reader *r, struct json_t *object, const yaml_node_p
     value = value_of(r, p->value, depth + 1);
     if (!value)
         return -EINVAL;
-    if (!strcmp(key, "<<")) { /* existing members are not replaced */
-        struct json_t *both = fbr_json_pack("{}");
-        bool merged = both && fbr_json_merge(both, value) == 0 &&
-                      fbr_json_merge(both, object) == 0 && fbr_json_merge(object, both) == 0;
+    if (!strcmp(key, "<<")) {
+        int rc = merge_key(object, value);
 
-        fbr_json_free(both);
         fbr_json_free(value);
-        return merged ? 0 : -ENOMEM;
+        return rc;
     }
     if (fbr_json_set(object, key, value) == 0)
         return 0;
