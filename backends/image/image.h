@@ -23,8 +23,8 @@
 #include "runtime/program/args.h"
 #include "runtime/base/config.h"
 
-#define FBR_IMAGE_ID 16 /* hexadecimal digits */
-#define FBR_IMAGE_NAME_MAX 384
+#define FBR_IMAGE_ID 16        /* hexadecimal digits */
+#define FBR_IMAGE_NAME_MAX 385 /* 255 bytes, ':', a tag of 128 bytes, NUL */
 
 struct fbr_image;
 

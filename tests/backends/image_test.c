@@ -113,6 +113,19 @@ static void test_names_that_are_none(void **state)
     assert_int_equal(fbr_image_name(longer, tagged, whole, &err), 0);
 }
 
+static void test_the_longest_name_is_whole(void **state)
+{
+    char tagged[FBR_IMAGE_NAME_MAX], whole[FBR_IMAGE_NAME_MAX], name[400];
+
+    memset(name, 'a', sizeof(name));
+    memcpy(name, "h.x/", 4);
+    name[255] = ':';
+    name[255 + 1 + 128] = '\0';
+    assert_int_equal(fbr_image_name(name, tagged, whole, NULL), 0);
+    assert_string_equal(tagged, name);
+    assert_string_equal(whole, name);
+}
+
 /* ---- The archive ---- */
 
 static struct fbr_image *open_image(const struct fbr_image_spec *spec)
@@ -458,6 +471,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_that_are_good),
         cmocka_unit_test(test_names_that_are_none),
+        cmocka_unit_test(test_the_longest_name_is_whole),
         CASE(test_the_documents_agree_with_each_other_and_with_the_layer),
         CASE(test_the_layer_has_the_files_without_owners_and_times),
         CASE(test_the_same_files_give_the_same_bytes_and_id),
