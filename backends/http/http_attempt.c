@@ -344,7 +344,7 @@ void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_ans
         a->why = "the answer ended within its headers";
     else
         a->status = (int)status;
-    if (code != CURLE_OK)
+    if (code != CURLE_OK && !c->headed) /* with headers, both ends have accepted certificates */
         a->tls = tls_of(c->easy, code, a->why);
     if (c->answer.failed)
         return;

@@ -447,6 +447,31 @@ static void test_a_client_shows_its_certificate(void **state)
     fbr_buf_fini(&g.stream);
 }
 
+/* A server that has begun to answer has accepted the certificate. */
+static void test_an_answer_that_breaks_off_is_not_about_the_certificate(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->o.ca = http_server_ca(b->server);
+    b->o.cert = http_server_cert(b->server);
+    b->o.key = http_server_key(b->server);
+    b->o.server_name = "engine.test";
+    bench_reopen(b);
+    b->stage.raw = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf";
+    b->stage.fails = 1;
+    got_init(&g, b, "GET", "/breaks");
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    assert_int_equal(g.tls, FBR_HTTP_NO_MATTER);
+    b->stage.raw = "";
+    b->stage.fails = 2;
+    got_init(&g, b, "GET", "/breaks");
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    assert_int_equal(g.tls, FBR_HTTP_OURS);
+}
+
 /* Nothing here knows the password, and nothing asks for it. */
 static void test_an_encrypted_key_is_refused(void **state)
 {
@@ -640,6 +665,7 @@ int main(void)
         PLAIN(test_now_ends_with_its_time),
         TLS(test_a_certificate_is_checked),
         TLS(test_a_client_shows_its_certificate),
+        TLS(test_an_answer_that_breaks_off_is_not_about_the_certificate),
         TLS(test_an_encrypted_key_is_refused),
         TLS(test_a_client_shows_the_certificate_that_it_gets_later),
         TLS(test_a_client_trusts_the_authority_that_it_gets_later),

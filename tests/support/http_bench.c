@@ -107,6 +107,7 @@ static void on_done(void *user, const struct fbr_http_answer *a)
 
     g->answers++;
     g->status = a->status;
+    g->tls = a->tls;
     g->len = a->len;
     assert_int_equal(a->body[a->len], 0);
     snprintf(g->body, sizeof(g->body), "%s", a->body);

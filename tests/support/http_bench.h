@@ -38,6 +38,7 @@ struct got {
     sem_t done, more;
     int answers, status, opened,
         stop_at; /* stop_at: the stream is paused, or cancelled, after so many bytes */
+    enum fbr_http_tls tls;
     bool cancel, resend;
     size_t len;
     struct fbr_buf stream;
