@@ -186,11 +186,10 @@ void fbr_kube_unwanted(struct fbr_kube_api *a, const void *user)
 /* ---- A request whose caller waits ---- */
 
 struct asked {
-    int status;
+    int status; /* 0: no answer came, or one that is not JSON, as the page of a proxy */
     struct json_t *json;
     char say[512];
     const struct fbr_kube_api *a;
-    const char *what;
 };
 
 static void on_asked(void *user, const struct fbr_http_answer *answer)
@@ -198,26 +197,29 @@ static void on_asked(void *user, const struct fbr_http_answer *answer)
     struct asked *got = user;
 
     got->status = answer->status;
-    if (answer->status >= 200 && answer->status < 300)
-        got->json = fbr_json_parse(answer->body, answer->len, NULL);
-    else
-        fbr_kube_describe(got->a, answer, got->what, got->say, sizeof(got->say));
+    if (answer->status < 200 || answer->status >= 300) {
+        fbr_kube_describe(got->a, answer, "", got->say, sizeof(got->say));
+        return;
+    }
+    got->json = fbr_json_parse(answer->body, answer->len, NULL);
+    if (got->json)
+        return;
+    got->status = 0;
+    snprintf(got->say, sizeof(got->say), "the answer of %.200s is not JSON", got->a->config.server);
 }
 
 /* Returns the pause before another try, which may get a better answer; 0: none is worth it. */
 static unsigned pause_of(const struct asked *got, unsigned tries)
 {
-    bool broken = got->status >= 200 && got->status < 300 && !got->json;
-
     if (got->status == 429)
         return BUSY_MS;
-    return tries < TRIES && (got->status == 0 || got->status >= 500 || broken) ? tries * TRY_MS : 0;
+    return tries < TRIES && (got->status == 0 || got->status >= 500) ? tries * TRY_MS : 0;
 }
 
 int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,
                  uint64_t ms, struct json_t **answer, struct fbr_error *err)
 {
-    struct asked got = {.a = a, .what = ""};
+    struct asked got = {.a = a};
     struct fbr_http_request r = {.method = method,
                                  .path = path,
                                  .body = body,

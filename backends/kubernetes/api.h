@@ -56,8 +56,8 @@ int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const 
 void fbr_kube_unwanted(struct fbr_kube_api *a, const void *user);
 
 /* Sends one request and waits for the answer, with all repetitions for `ms`. Returns the status, or
- * 0 if no answer came in time; *answer is JSON for fbr_json_free(), or NULL. A status that is not
- * 2xx sets err. Takes ownership of `path`. */
+ * 0 if no answer came in time, or one that is not JSON. 2xx: *answer is JSON for fbr_json_free();
+ * any other status sets *answer to NULL, and err. Takes ownership of `path`. */
 int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,
                  uint64_t ms, struct json_t **answer, struct fbr_error *err);
 

@@ -106,8 +106,11 @@ static int remove_objects(struct bench *b)
 
 static int ask(struct bench *b)
 {
+    struct fbr_error err = {0, ""};
+
     b->status =
-        fbr_kube_ask(&b->api, "GET", fbr_kube_path(&b->api, "pods"), NULL, b->waits_ms, NULL, NULL);
+        fbr_kube_ask(&b->api, "GET", fbr_kube_path(&b->api, "pods"), NULL, b->waits_ms, NULL, &err);
+    snprintf(b->say, sizeof(b->say), "%.500s", err.text);
     return sem_post(&b->done);
 }
 
@@ -273,6 +276,17 @@ static void a_busy_server_is_asked_again_though_the_caller_waits(void **state)
     assert_int_equal(b.asked, 4);
 }
 
+/* As the page of a proxy that wants a login. */
+static void a_page_that_is_no_object_is_no_success(void **state)
+{
+    static const struct step steps[] = {{200, NULL, "<html>", NULL}};
+    struct bench b = {.waits_ms = 10000};
+
+    PLAY(&b, steps);
+    assert_int_equal(b.status, 0);
+    assert_non_null(strstr(b.say, "is not JSON"));
+}
+
 /* A server whose etcd is away answers a list after a minute. */
 static void a_caller_waits_no_longer_than_it_said(void **state)
 {
@@ -384,6 +398,7 @@ int main(void)
         cmocka_unit_test(a_slow_plugin_is_waited_for),
         cmocka_unit_test(what_is_busy_or_breaks_off_is_asked_again),
         cmocka_unit_test(a_busy_server_is_asked_again_though_the_caller_waits),
+        cmocka_unit_test(a_page_that_is_no_object_is_no_success),
         cmocka_unit_test(a_caller_waits_no_longer_than_it_said),
         cmocka_unit_test(a_refusal_is_told_with_its_causes_and_what_mends_it),
         cmocka_unit_test(what_is_removed_at_the_end_is_asked_for_until_it_is_gone),
