@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 #include <utlist.h>
 

@@ -159,7 +159,8 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     j->log = NULL;
     b->follows -= j->follows;
     j->follows = false;
-    HASH_DEL(b->all, j);
+    if (j->hh.tbl) /* NULL: there was no memory for its new name */
+        HASH_DEL(b->all, j);
     if (j->others) /* they would run on; with the pod its output is gone, too */
         fbr_kube_sweep(b, fbr_kube_path(b->api, "pods/%s", j->name));
     fbr_kube_forget_ticket(j);
@@ -451,7 +452,10 @@ static struct fbr_kube_job *rename_master(struct fbr_backend *b, const struct js
     HASH_DEL(b->all, j);
     strcpy(j->name, name);
     HASH_ADD_STR(b->all, name, j);
-    return j;
+    if (j->hh.tbl)
+        return j;
+    strcpy(j->name, of); /* the name of its Job, which its end removes */
+    return NULL;
 }
 
 static void on_pod(void *user, const struct json_t *pod, bool deleted)

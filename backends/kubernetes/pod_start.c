@@ -557,6 +557,13 @@ static int begin_watch(struct fbr_backend *b, const struct fbr_job *job, struct 
     return rc;
 }
 
+/* False: there is no memory for its entry. */
+static bool keep(struct fbr_kube_job *j)
+{
+    HASH_ADD_STR(j->b->all, name, j);
+    return j->hh.tbl;
+}
+
 int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
                    struct fbr_error *err)
 {
@@ -584,7 +591,7 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
         rc = -EINVAL;
     else if (same)
         rc = fbr_fail(err, -EEXIST, "there is a job '%s' already", job->name);
-    else if (job->ticket && !j->ticket)
+    else if ((job->ticket && !j->ticket) || !keep(j))
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     if (rc < 0) {
         fbr_kube_forget_ticket(j);
@@ -592,7 +599,6 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
         free(j);
         return rc;
     }
-    HASH_ADD_STR(b->all, name, j);
     *handle = j;
     if (!fbr_timer_runs(&b->tick))
         fbr_timer_start(&b->tick, TICK_MS, TICK_MS);

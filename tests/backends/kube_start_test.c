@@ -54,6 +54,16 @@ static void *json_take(size_t n)
     return ++asked == refused || refused_all ? NULL : malloc(n);
 }
 
+/* All other memory of this thread. */
+static _Thread_local unsigned to_refuse; /* the number of the request; 0: none */
+
+static bool refuse(void)
+{
+    return to_refuse && --to_refuse == 0;
+}
+
+#include "tests/support/wrapped_malloc.h"
+
 /* Two pages; the mark of the second is a long one. */
 static bool answer_list(struct http_peer *p, bool second)
 {
@@ -157,6 +167,22 @@ static int start_without_memory(void *arg)
     fbr_kube_on_batch(b->backend);
     refused_all = false;
     return rc;
+}
+
+/* Returns how many starts were refused. */
+static int start_with_each_lack(void *arg)
+{
+    struct bench *b = arg;
+    int n = 0, rc;
+    bool lacked;
+
+    do {
+        to_refuse = (unsigned)++n;
+        rc = start(b);
+        lacked = !to_refuse;
+        to_refuse = 0;
+    } while (rc < 0 && lacked);
+    return rc < 0 || lacked ? -1 : n - 1;
 }
 
 static int start_one(void *arg)
@@ -264,6 +290,16 @@ static void jobs_wait_in_line_while_there_is_no_memory(void **state)
     assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
 }
 
+/* No other job is there, so this one needs memory for the list of all jobs, too. */
+static void a_job_that_lacks_memory_is_refused(void **state)
+{
+    struct bench *b = *state;
+
+    assert_in_range(fbr_loop_call(b->loop, start_with_each_lack, b), 10, 1000);
+    wait_for_end(b);
+    assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
+}
+
 /* A job whose pod the server refuses for now is tried for ten minutes. */
 static void a_job_that_is_killed_is_not_tried_again(void **state)
 {
@@ -309,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_whose_tickets_lack_memory_end),
         cmocka_unit_test(jobs_wait_in_line_while_there_is_no_memory),
+        cmocka_unit_test(a_job_that_lacks_memory_is_refused),
         cmocka_unit_test(a_job_that_is_killed_is_not_tried_again),
         cmocka_unit_test(a_list_has_all_its_pages_and_each_job_once),
     };
