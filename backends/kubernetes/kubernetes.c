@@ -260,6 +260,8 @@ static void kube_close(struct fbr_backend *b)
         HASH_DEL(b->all, j);
         fbr_kube_job_free(j);
     }
+    DL_FOREACH_SAFE(b->ended, j, next)
+        fbr_kube_job_free(j);
     free_backend(b);
 }
 

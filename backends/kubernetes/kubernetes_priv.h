@@ -93,6 +93,7 @@ struct fbr_backend {
     char run[64];
     struct fbr_kube_job *all; /* hash */
     struct fbr_kube_job *queue, *waiting;
+    struct fbr_kube_job *ended; /* until they are released, and their last answers have come */
     struct fbr_kube_secret *secrets;
     unsigned batches;
     struct json_t *owner;           /* for what the ConfigMap owns; NULL: it does not exist yet */

@@ -67,8 +67,10 @@ void fbr_kube_job_free(struct fbr_kube_job *j)
 
 void fbr_kube_free_if_done(struct fbr_kube_job *j)
 {
-    if (!j->user && j->state == ENDED && !j->calls)
-        fbr_kube_job_free(j);
+    if (j->user || j->state != ENDED || j->calls)
+        return;
+    DL_DELETE(j->b->ended, j);
+    fbr_kube_job_free(j);
 }
 
 int fbr_kube_call(struct fbr_kube_job *j, const char *method, char *path, const char *body,
@@ -161,6 +163,7 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     j->follows = false;
     if (j->hh.tbl) /* NULL: there was no memory for its new name */
         HASH_DEL(b->all, j);
+    DL_APPEND(b->ended, j);
     if (j->others) /* they would run on; with the pod its output is gone, too */
         fbr_kube_sweep(b, fbr_kube_path(b->api, "pods/%s", j->name));
     fbr_kube_forget_ticket(j);
