@@ -133,8 +133,7 @@ static struct json_t *make_pod(struct fbr_backend *b, const struct fbr_job *job,
     fbr_kube_pod_name(name, job);
     rc = fbr_kube_pod_bind(pod, job->is_master ? NULL : SECRET_NAME, name, NULL);
     if (rc < 0) {
-        fbr_fail(err, rc,
-                 rc == -EINVAL ? "kubernetes_pod_template removed its container" : "out of memory");
+        fbr_fail(err, rc, "out of memory");
         fbr_json_free(pod);
         return NULL;
     }

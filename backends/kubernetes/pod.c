@@ -361,6 +361,32 @@ static int fill(struct json_t *pod, struct json_t *container, const struct fbr_j
     return is_given(job, s) ? size_given(pod, s->gpu_resource) : 0;
 }
 
+static bool is_list(const struct json_t *value)
+{
+    return !value || fbr_json_is_array(value);
+}
+
+/* Checks that a template has left what more is added to, now and by fbr_kube_pod_bind(). */
+static int check_parts(const struct json_t *pod, struct fbr_error *err)
+{
+    const struct json_t *own = fbr_kube_own_container(pod);
+    const char *bad = !is_list(fbr_json_at(pod, "spec", "volumes", NULL)) ? "volumes"
+                      : !is_list(fbr_json_at(own, "volumeMounts", NULL))  ? "volumeMounts"
+                      : !is_list(fbr_json_at(own, "env", NULL))           ? "env"
+                                                                          : NULL;
+
+    if (!own)
+        return fbr_fail(err, -EINVAL, "kubernetes_pod_template removed its container");
+    if (bad)
+        return fbr_fail(err, -EINVAL, "kubernetes_pod_template: %s is not a list", bad);
+    if (!fbr_json_text(own, "image", NULL)[0])
+        return fbr_fail(
+            err, -EINVAL,
+            "no image is set: set the job's image, FIBER_IMAGE or `image` in the "
+            "configuration to one that has this program (`fiber image build` makes one)");
+    return 0;
+}
+
 struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_settings *s,
                             struct fbr_error *err)
 {
@@ -378,11 +404,7 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
                         "Memory", "securityContext", pod_security(s));
     if ((rc = fill(pod, container, job, s, err)) < 0 || (rc = set_identity(pod, job, s)) < 0)
         fbr_fail(err, rc, "out of memory");
-    else if (!fbr_json_text(fbr_kube_own_container(pod), "image", NULL)[0])
-        fbr_fail(err, -EINVAL,
-                 "no image is set: set the job's image, FIBER_IMAGE or `image` in the "
-                 "configuration to one that has this program (`fiber image build` makes one)");
-    else if (!job->is_master || make_master(pod, job, s, err) == 0)
+    else if (check_parts(pod, err) == 0 && (!job->is_master || make_master(pod, job, s, err) == 0))
         return pod;
     fbr_json_free(pod);
     return NULL;
@@ -412,8 +434,6 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
     struct json_t *container = fbr_kube_own_container(pod);
     int rc;
 
-    if (!container)
-        return -EINVAL;
     if (owner && fbr_json_set(fbr_json_at(pod, "metadata", NULL), "ownerReferences",
                               fbr_json_pack("O", owner)) < 0)
         return -ENOMEM;

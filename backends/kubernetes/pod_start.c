@@ -240,14 +240,11 @@ done:
 void fbr_kube_create(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     const char *how = j->is_master ? "&dryRun=All" : "";
-    int rc;
 
-    if ((rc = finish_pod(j)) < 0 ||
-        (rc = fbr_kube_call(j, "POST", fbr_kube_path(j->b->api, "pods" FBR_KUBE_CREATE "%s", how),
-                            j->body, j->is_master ? on_tried : on_created)) < 0)
-        fbr_kube_step_text(j, ON_REFUSED,
-                           rc == -EINVAL ? "kubernetes_pod_template removed its container"
-                                         : "its pod cannot be created: out of memory");
+    if (finish_pod(j) < 0 ||
+        fbr_kube_call(j, "POST", fbr_kube_path(j->b->api, "pods" FBR_KUBE_CREATE "%s", how),
+                      j->body, j->is_master ? on_tried : on_created) < 0)
+        fbr_kube_step_text(j, ON_REFUSED, "its pod cannot be created: out of memory");
 }
 
 void fbr_kube_create_more(void *backend)

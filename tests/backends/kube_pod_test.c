@@ -640,6 +640,30 @@ static void a_template_that_is_no_pod_is_refused(void **state)
     }
 }
 
+static void a_template_that_leaves_no_place_is_refused(void **state)
+{
+    static const char *const cases[][2] = {
+        {"spec: {volumes: {name: x}}", "kubernetes_pod_template: volumes is not a list"},
+        {"spec: {containers: [{volumeMounts: x}]}", "volumeMounts is not a list"},
+        {"spec: {containers: [{env: {A: b}}]}", "env is not a list"},
+        {"spec: {containers: [{name: ~}]}", "removed its container"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct json_t *over = yaml(cases[i][0]);
+        struct fbr_kube_settings s = plain;
+        struct fbr_job job = job_named("a", 1);
+        struct fbr_error err = {0, ""};
+
+        s.overlay = over;
+        assert_int_equal(fbr_kube_overlay_check(over, &err), 0);
+        assert_null(fbr_kube_pod(&job, &s, &err));
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("%s: '%s'", cases[i][0], err.text);
+        fbr_json_free(over);
+    }
+}
+
 /* ---- Lines of logs ---- */
 
 #define S1 "2026-11-21T10:00:00.000000001Z "
@@ -749,6 +773,7 @@ int main(void)
         cmocka_unit_test(a_secret_has_a_key_for_each_job),
         cmocka_unit_test(a_template_is_merged_by_names),
         cmocka_unit_test(a_template_that_is_no_pod_is_refused),
+        cmocka_unit_test(a_template_that_leaves_no_place_is_refused),
         cmocka_unit_test(stamps_are_taken_off_however_the_bytes_come),
         cmocka_unit_test(after_a_break_nothing_comes_twice),
         cmocka_unit_test(a_line_that_broke_off_is_told_to_its_end),
