@@ -38,9 +38,10 @@
 
 static void set_user(char out[FBR_KUBE_NAME])
 {
-    struct passwd *p = getpwuid(getuid());
-    char text[32];
+    struct passwd entry, *p = NULL; /* NULL also if the look-up fails */
+    char buffer[16384], text[32];
 
+    getpwuid_r(getuid(), &entry, buffer, sizeof(buffer), &p);
     snprintf(text, sizeof(text), "uid-%u", (unsigned)getuid());
     fbr_kube_label(out, p && p->pw_name[0] ? p->pw_name : text);
     if (!out[0])

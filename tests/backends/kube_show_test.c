@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <pwd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,6 +76,23 @@ static void a_pod_is_shown_without_its_ticket(void **state)
     assert_non_null(strstr(text, "nvidia.com/gpu: \"2\""));
     assert_null(strstr(text, "c2VjcmV0")); /* "secret" in base64 */
     fbr_json_free(pod);
+    free(text);
+    fbr_config_free(config);
+}
+
+/* The program may look up users at any time, and what it gets lies in one place. */
+static void users_that_the_program_looks_up_stay(void **state)
+{
+    const struct passwd *nobody = getpwuid(65534);
+    struct fbr_config *config;
+    char *text, name[64];
+
+    if (!nobody)
+        skip();
+    snprintf(name, sizeof(name), "%s", nobody->pw_name);
+    assert_int_equal(fbr_config_load(&config, NULL), 0);
+    assert_int_equal(fbr_kube_show(config, &agent, 0, &text, NULL), 0);
+    assert_string_equal(nobody->pw_name, name);
     free(text);
     fbr_config_free(config);
 }
@@ -260,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_the_same_in_yaml),
         cmocka_unit_test(a_pod_is_shown_without_its_ticket),
+        cmocka_unit_test(users_that_the_program_looks_up_stay),
         cmocka_unit_test(a_pod_without_an_image_is_not_shown),
         cmocka_unit_test(a_server_that_would_take_it_says_so_of_each_object),
         cmocka_unit_test(a_refusal_is_told_with_its_fields),
