@@ -110,6 +110,8 @@ static int by_run(const void *a, const void *b)
 
     if (!order)
         order = strcmp(x->backend, y->backend);
+    if (!order)
+        order = (x->verdict > y->verdict) - (x->verdict < y->verdict);
     return order ? order : strcmp(x->id, y->id);
 }
 
@@ -139,10 +141,10 @@ static void share_life(struct orphan *jobs, size_t count)
 
 void orphans_judge(struct orphans *l)
 {
-    if (l->count)
-        qsort(l->jobs, l->count, sizeof(*l->jobs), by_run);
     for (size_t i = 0; i < l->count; i++)
         judge(&l->jobs[i]);
+    if (l->count)
+        qsort(l->jobs, l->count, sizeof(*l->jobs), by_run);
     for (size_t i = 0; i < l->count; i += orphans_same_run(l, i))
         share_life(&l->jobs[i], orphans_same_run(l, i));
 }

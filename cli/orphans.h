@@ -43,8 +43,8 @@ struct orphans {
  * and free l. */
 int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, const char *only,
                 struct fbr_error *err);
-/* Sorts the jobs by run and gives each its verdict, from the state of its master
- * (runtime/base/master_id.h). */
+/* Gives each job its verdict, from the state of its master (runtime/base/master_id.h), and sorts
+ * the jobs by run. If a master of a run lives here, it is that of the run's first job. */
 void orphans_judge(struct orphans *l);
 /* Returns how many jobs, from `first` on, belong to the same run; call after orphans_judge(). */
 size_t orphans_same_run(const struct orphans *l, size_t first);

@@ -90,6 +90,7 @@ static void one_that_lives_speaks_for_its_run_but_not_for_the_dead(void **state)
     assert_int_equal(verdict_of("other"), ORPHAN_UNKNOWN);
     assert_int_equal(orphans_same_run(&l, 0), 3);
     assert_int_equal(orphans_same_run(&l, 3), 1);
+    assert_string_equal(l.jobs[0].id, "c"); /* its master is the one to be told */
 }
 
 static void the_command_that_removes_a_job_is_its_engines(void **state)
