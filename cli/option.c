@@ -124,10 +124,11 @@ const struct cli_option *cli_option_find(const struct cli_command *c, const char
 static int unknown_option(const struct cli_command *c, const char *typed, size_t len,
                           struct fbr_error *err)
 {
+    size_t dashes = strspn(typed, "-"), n = len - dashes;
     struct cli_guess g;
     char name[64];
 
-    snprintf(name, sizeof(name), "%.*s", (int)(len < 60 ? len : 60), typed + strspn(typed, "-"));
+    snprintf(name, sizeof(name), "%.*s", (int)(n < 60 ? n : 60), typed + dashes);
     cli_guess_begin(&g, name);
     for (const struct cli_option *o = c->options; o < c->options + c->count; o++)
         if (!o->hidden && o->type != CLI_REFUSED)

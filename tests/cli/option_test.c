@@ -250,6 +250,7 @@ static void mistakes_are_told_with_what_to_try(void **state)
     refused(&stops, "--on-fail restart p",
             "there is no option --on-fail; did you mean --on-failure?");
     refused(&stops, "--bnid-too x p", "there is no option --bnid-too; did you mean --bind-to?");
+    refused(&stops, "--timout=3 p", "there is no option --timout; did you mean --timeout?");
     refused(&stops, "--tim 5 p", "there is no option --tim; did you mean --timeout?");
     refused(&stops, "--tiem 5 p", "there is no option --tiem; did you mean --time?");
     refused(&stops, "--quite-unlike p", "there is no option --quite-unlike");
