@@ -173,7 +173,7 @@ class ApplyResult(_core._fiber.Result):
         try:
             if call:
                 call(self._value if self._error is None else self._raised())
-        except Exception:
+        except BaseException:  # SystemExit, too: it would end the thread, and with it all calls that wait for callbacks
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
         finally:
             self._callbacks = None

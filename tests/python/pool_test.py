@@ -719,6 +719,12 @@ def test_a_callback_that_raises_harms_nobody_else(pool, monkeypatch):
     assert pool.apply_async(square, (4,), callback=lambda x: None).get(LONG) == 16
 
 
+def test_a_callback_that_ends_its_thread_harms_nobody_else(pool, monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    assert pool.apply_async(square, (3,), callback=sys.exit).get(LONG) == 9
+    assert pool.apply_async(square, (4,), callback=lambda x: None).get(LONG) == 16
+
+
 def test_an_iterator_loses_no_results_that_arrive_while_it_looks(pool):
     class Late(dict):
         def __contains__(self, place):
