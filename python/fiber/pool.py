@@ -320,8 +320,14 @@ class IMapIterator(ApplyResult):
 
     def next(self, timeout=None):
         """Waits for the next result and returns it, or raises what its call has raised. TimeoutError: there is none."""
-        with self._one:
-            return self._next(timeout)
+        if timeout is None:
+            with self._one:
+                return self._next(None)
+        end = time.monotonic() + timeout
+        with TryLock(self._one, min(max(timeout, 0), threading.TIMEOUT_MAX)) as taken:
+            if not taken:  # another thread waits for the next one
+                raise TimeoutError
+            return self._next(max(end - time.monotonic(), 0))
 
     def _next(self, timeout):
         out = self._out

@@ -1,4 +1,4 @@
-/* trylock_type.c - TryLock: takes a lock in a with statement, if it is free.
+/* trylock_type.c - TryLock: takes a lock in a with statement, if it is free, or soon will be.
  *
  * The interpreter raises KeyboardInterrupt between two calls of Python code, also right behind an
  * acquire(blocking=False) and within the `finally` that would release: the lock is then held for
@@ -12,16 +12,17 @@
 struct trylock {
     PyObject_HEAD;
     PyObject *lock;
+    double timeout; /* seconds */
     char taken;
 };
 
 static int trylock_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct trylock *t = (struct trylock *)self;
-    static char *names[] = {"lock", NULL};
+    static char *names[] = {"lock", "timeout", NULL};
     PyObject *lock;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:TryLock", names, &lock))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|d:TryLock", names, &lock, &t->timeout))
         return -1;
     Py_INCREF(lock);
     Py_XDECREF(t->lock);
@@ -51,7 +52,7 @@ static void trylock_dealloc(PyObject *self)
 static PyObject *trylock_enter(PyObject *self, PyObject *none)
 {
     struct trylock *t = (struct trylock *)self;
-    PyObject *taken = PyObject_CallMethod(t->lock, "acquire", "O", Py_False);
+    PyObject *taken = PyObject_CallMethod(t->lock, "acquire", "Od", Py_True, t->timeout);
 
     t->taken = taken == Py_True;
     return taken;
@@ -64,7 +65,7 @@ static PyObject *trylock_exit(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"__enter__", trylock_enter, METH_NOARGS,
-     "__enter__()\n--\n\nReturns whether the lock was taken. It never waits."},
+     "__enter__()\n--\n\nReturns whether the lock was taken."},
     {"__exit__", trylock_exit, METH_VARARGS, "__exit__(*exc)\n--\n\nReleases it, if it was taken."},
     {NULL, NULL, 0, NULL},
 };
@@ -73,8 +74,9 @@ static PyType_Slot slots[] = {
     {Py_tp_init, (void *)trylock_init},
     {Py_tp_dealloc, (void *)trylock_dealloc},
     {Py_tp_methods, methods},
-    {Py_tp_doc,
-     "TryLock(lock)\n--\n\n`with TryLock(lock) as taken`: takes the lock if it is free."},
+    {Py_tp_doc, "TryLock(lock, timeout=0.0)\n--\n\n`with TryLock(lock) as taken`: takes the lock "
+                "if it is free "
+                "within the timeout (seconds)."},
     {0, NULL},
 };
 

@@ -480,6 +480,21 @@ def test_imap_over_more_than_the_window(pool):
     assert sum(pool.imap_unordered(square, (x for x in range(20000)))) == sum(x * x for x in range(20000))
 
 
+def test_next_with_a_timeout_while_another_thread_waits(pool, tmp_path):
+    it = pool.imap(wait_for_file, [str(tmp_path / "1")])
+    thread = threading.Thread(target=next, args=(it,))
+    thread.start()
+    while not it._one.locked():
+        time.sleep(0.01)
+    for timeout in 0, 0.05:
+        with pytest.raises(mp.TimeoutError):
+            it.next(timeout)
+    open(tmp_path / "1", "w").close()
+    thread.join(LONG)
+    with pytest.raises(StopIteration):
+        it.next(LONG)
+
+
 def test_next_with_a_timeout(pool, tmp_path):
     it = pool.imap(wait_for_file, [str(tmp_path / "1"), str(tmp_path / "2")])
     with pytest.raises(mp.TimeoutError):
