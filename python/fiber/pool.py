@@ -16,6 +16,7 @@ import contextlib
 import errno
 import functools
 import itertools
+import math
 import operator
 import os
 import sys
@@ -61,6 +62,11 @@ PLAIN = frozenset(type(iter(x)) for x in ([], (), range(0), range(1 << 70), {}, 
 
 _numbers = itertools.count(1)
 _calls = itertools.count(1)
+
+
+def _milliseconds(seconds):
+    """For the library, which takes 0 for none: a shorter time than one is one."""
+    return math.ceil((seconds or 0) * 1000)
 
 
 def _changes(func):
@@ -587,8 +593,8 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
         self._state = RUN
         self._ctx = context
         self._least, self._size = size
-        self._options = {"again": bool(error_handling), "retries": 0 if retries is None else retries or RETRIES_NONE, "priority": priority,
-                         "timeout_ms": int((timeout or 0) * 1000)}
+        self._options = {"again": bool(error_handling), "retries": 0 if retries is None else retries or RETRIES_NONE,
+                         "priority": priority, "timeout_ms": _milliseconds(timeout)}
         self._streams = collections.OrderedDict()
         self._last = None, None  # function of apply(), its stream
         self._taking = threading.RLock()  # of the thread that takes results
@@ -643,7 +649,7 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
         if config.mem_per_job:
             job.setdefault("memory", int(config.mem_per_job) * meta.MIB)
         made = core.Pool(work, self._least, self._size, tasks_per_child=maxtasksperchild or 0,
-                         workers_per_job=workers_per_job or int(config.cpu_per_job), idle=int((idle or 0) * 1000), **job)
+                         workers_per_job=workers_per_job or int(config.cpu_per_job), idle=_milliseconds(idle), **job)
         process.pools.add(self)
         for _ in range(self._least):
             next(process._process_counter)  # as workers have numbers in multiprocessing

@@ -316,6 +316,11 @@ def test_a_long_map_in_blocks(pool):
     assert pool.map_async(square, range(200000)).get(LONG) == [x * x for x in range(200000)]
 
 
+def test_a_time_below_a_millisecond_is_not_none():
+    with mp.Pool(1, timeout=0.0001) as pool, pytest.raises(mp.TimeoutError):
+        pool.apply(time.sleep, (5,))
+
+
 def test_the_timeout_of_a_pool_is_that_of_each_element():
     with mp.Pool(2, timeout=LONG) as pool:
         assert pool.map(square, range(500)) == [x * x for x in range(500)]
