@@ -5,21 +5,35 @@
 
 #include <stdlib.h>
 
+/* A copy of the list whose texts are the bytes that the system has: paths need not be UTF-8. */
+static PyObject *encoded(PyObject *list)
+{
+    PyObject *words = PySequence_List(list);
+
+    for (Py_ssize_t i = 0; words && i < PyList_Size(words); i++) {
+        PyObject *bytes = PyUnicode_EncodeFSDefault(PyList_GetItem(words, i));
+
+        if (!bytes || PyList_SetItem(words, i, bytes) < 0)
+            Py_CLEAR(words);
+    }
+    return words;
+}
+
 /* Gives the command in the list to `set`. */
 static PyObject *set_command(PyObject *list, int (*set)(const char *const *argv))
 {
-    PyObject *tuple = PySequence_Tuple(list), *none = NULL; /* holds the strings meanwhile */
-    Py_ssize_t n = tuple ? PyTuple_Size(tuple) : 0, i = 0;
-    const char **argv = tuple ? calloc((size_t)n + 1, sizeof(*argv)) : NULL;
+    PyObject *words = encoded(list), *none = NULL; /* holds the bytes meanwhile */
+    Py_ssize_t n = words ? PyList_Size(words) : 0;
+    const char **argv = words ? calloc((size_t)n + 1, sizeof(*argv)) : NULL;
 
-    if (tuple && !argv)
+    if (words && !argv)
         PyErr_NoMemory();
-    while (argv && i < n && (argv[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(tuple, i), NULL)))
-        i++;
-    if (argv && i == n)
+    for (Py_ssize_t i = 0; argv && i < n; i++)
+        argv[i] = PyBytes_AsString(PyList_GetItem(words, i));
+    if (argv)
         none = fpy_none(set(argv));
     free(argv);
-    Py_XDECREF(tuple);
+    Py_XDECREF(words);
     return none;
 }
 
@@ -103,12 +117,14 @@ static PyObject *library_stay(PyObject *self, PyObject *none)
 
 static PyObject *library_config_set(PyObject *self, PyObject *args)
 {
-    const char *key, *value;
+    const char *key;
+    PyObject *value;
     int rc;
 
-    if (!PyArg_ParseTuple(args, "ss", &key, &value))
+    if (!PyArg_ParseTuple(args, "sO&", &key, PyUnicode_FSConverter, &value))
         return NULL;
-    rc = fiber_config_set(key, value);
+    rc = fiber_config_set(key, PyBytes_AsString(value));
+    Py_DECREF(value);
     return fpy_none(rc);
 }
 

@@ -638,6 +638,22 @@ def test_a_virtual_environment(tmp_path):
     assert done.stdout == "%s\n" % folder, done
 
 
+def test_an_interpreter_whose_path_is_not_utf8(tmp_path):
+    folder = tmp_path / os.fsdecode(b"\xe4")
+    folder.mkdir()
+    os.symlink(sys.executable, folder / "python3")
+    (folder / "prog.py").write_text("""if 1:
+        import fiber as mp
+        if __name__ == "__main__":
+            with mp.Pool(4) as pool:
+                print(pool.map(abs, [-1, -2]))
+            mp.config.log_dir = __file__ + ".d"
+            print(mp.config.log_dir == __file__ + ".d")
+    """)
+    done = subprocess.run([folder / "python3", folder / "prog.py"], cwd=tmp_path, capture_output=True, timeout=LONG)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"[1, 2]\nTrue\n", b""), done
+
+
 def test_a_folder_that_the_job_lacks(program):
     ran = program("""
         import fiber as mp, os
