@@ -25,6 +25,8 @@
 
 struct pool {
     PyObject_HEAD struct fiber_pool *handle;
+    /* never has a task: keeps the library's pool for calls that run while it is closed */
+    struct fiber_stream *keeper;
     uint64_t tasks;      /* that are not taken */
     uint64_t bytes;      /* of their inputs */
     char attend;         /* take() returns after each message, and each LOOK_S */
@@ -635,6 +637,7 @@ static int pool_init(PyObject *self, PyObject *args, PyObject *kwargs)
     o.job.memory = memory;
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_pool_open(&p->handle, &o);
+    rc = rc < 0 ? rc : fiber_stream_open(&p->keeper, p->handle, fpy_worker_task, NULL, NULL);
     Py_END_ALLOW_THREADS;
     if (rc < 0)
         fpy_raise(rc);
@@ -645,17 +648,17 @@ static void pool_dealloc(PyObject *self)
 {
     struct pool *p = (struct pool *)self;
 
-    if (p->handle && !p->closed) {
-        Py_BEGIN_ALLOW_THREADS;
+    Py_BEGIN_ALLOW_THREADS;
+    if (!p->closed)
         fiber_pool_close(p->handle);
-        Py_END_ALLOW_THREADS;
-    }
+    fiber_stream_close(p->keeper);
+    Py_END_ALLOW_THREADS;
     Py_XDECREF(p->finished);
     fpy_free(self);
 }
 
 /* Ends the workers, then gives the tasks that are not done the error that says so. Another thread
- * may be in take(): the streams keep the library's pool until then. */
+ * may be in take(), and a signal's handler may have interrupted wait_workers(). */
 static PyObject *pool_close(PyObject *self, PyObject *none)
 {
     struct pool *p = (struct pool *)self;

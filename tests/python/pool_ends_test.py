@@ -631,6 +631,22 @@ def test_a_join_raises_what_a_signal_handler_raises_while_workers_start(interrup
         interrupt(pool.join, lambda: None, TimeoutError)
 
 
+def test_a_signal_handler_terminates_a_pool_whose_workers_start(program):
+    """The handler runs between two looks of join() at the workers."""
+    ran = program(script("""
+    import signal
+
+    if __name__ == "__main__":
+        p = mp.Pool(1, time.sleep, (600,))
+        signal.signal(signal.SIGALRM, lambda *_: p.terminate())
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        p.close()
+        p.join()
+        print("joined")
+    """), env={"MALLOC_PERTURB_": "165"})
+    assert (ran.code, ran.out, ran.err) == (0, "joined\n", ""), ran
+
+
 def leave_a_handler():
     def tell(*_):
         raise Alarm
