@@ -99,7 +99,34 @@ static struct fbr_cpu_alloc *occupy(struct fbr_cpu_allocs *p, const struct fbr_p
     return place;
 }
 
-/* Divides the machine into as many such places as fit, and takes the first free one. */
+/* Divides the machine into as many such places as fit, at most `most`, and takes the first free
+ * one; *out stays NULL if none is free. Negative: none fits. */
+static int take_free(struct fbr_cpu_allocs *p, struct fbr_pin_wish *wish, unsigned most,
+                     struct fbr_cpu_alloc **out, struct fbr_error *err)
+{
+    struct fbr_pin *pins = calloc(most ? most : 1, sizeof(*pins));
+    bool binds = wish->bind != FBR_BIND_NONE;
+    uint8_t mask[FBR_PLACE_CPUS / 8];
+    char note[256] = "";
+    int len, rc = 0;
+
+    if (!pins)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    /* Threads may not divide evenly into whole cores: then there are fewer places. */
+    for (wish->count = most; wish->count > 0; wish->count--)
+        if ((rc = p->ops->plan(p->machine, wish, pins, note, sizeof(note), err)) == 0 &&
+            (!binds || (!pins[0].shared && pins[0].cpus[0])))
+            break;
+    for (unsigned i = 0; i < wish->count && !*out; i++) {
+        memset(mask, 0, sizeof(mask));
+        len = binds ? fbr_pin_mask(pins[i].cpus, mask, sizeof(mask)) : 0;
+        if ((len > 0 || !binds) && is_free(p, &pins[i], mask, len))
+            *out = occupy(p, &pins[i], mask, len);
+    }
+    free(pins);
+    return rc;
+}
+
 int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
                         struct fbr_cpu_alloc **out, struct fbr_error *err)
 {
@@ -108,10 +135,7 @@ int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
                                 .gpus_per_rank = gpus,
                                 .bind_memory = true};
     unsigned room = p->facts.hwthreads / wish.cpus_per_rank;
-    struct fbr_pin *pins;
-    uint8_t mask[FBR_PLACE_CPUS / 8];
-    char note[256] = "";
-    int len;
+    int rc;
 
     *out = NULL;
     if (gpus > p->facts.gpus)
@@ -120,30 +144,20 @@ int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
     memcpy(wish.visible, p->visible, sizeof(wish.visible));
     if (gpus && p->facts.gpus / gpus < room)
         room = p->facts.gpus / gpus;
-    pins = calloc(room ? room : 1, sizeof(*pins));
-    if (!pins)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    /* Threads may not divide evenly into whole cores: then there are fewer places. */
-    for (wish.count = room; wish.count > 0; wish.count--)
-        if (p->ops->plan(p->machine, &wish, pins, note, sizeof(note), err) == 0 &&
-            !pins[0].shared && pins[0].cpus[0])
-            break;
-    for (unsigned i = 0; i < wish.count && !*out; i++) {
-        memset(mask, 0, sizeof(mask));
-        len = fbr_pin_mask(pins[i].cpus, mask, sizeof(mask));
-        if (len > 0 && is_free(p, &pins[i], mask, len))
-            *out = occupy(p, &pins[i], mask, len);
-    }
-    free(pins);
+    take_free(p, &wish, room, out, err);
     if (*out)
         return 0;
-    if (gpus)
-        return fbr_fail(err, -EBUSY, "asks for %u GPU%s, but other jobs use all %u of this machine",
-                        gpus, gpus == 1 ? "" : "s", p->facts.gpus);
+    wish.bind = FBR_BIND_NONE;
+    if (gpus && (rc = take_free(p, &wish, p->facts.gpus / gpus, out, err)) < 0)
+        return rc;
+    if (gpus && !*out)
+        return fbr_fail(err, -EBUSY,
+                        "asks for %u GPU%s, but too few are free: other jobs have them", gpus,
+                        gpus == 1 ? "" : "s");
     if (!p->told)
         fbr_info("there are more jobs than free processors: some are not bound");
     p->told = true;
-    return 1;
+    return *out ? 0 : 1;
 }
 
 void fbr_cpu_allocs_leave(struct fbr_cpu_allocs *p, struct fbr_cpu_alloc *place)

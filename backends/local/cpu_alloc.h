@@ -2,8 +2,8 @@
  *
  * A job that requests whole processors (jobspec.cpus of 1 or more) or GPUs gets a place: that many
  * cores near each other, memory next to them, the nearest GPUs. Places of running jobs do not
- * overlap. When all processors are taken the next job is not bound; a request for a GPU that does
- * not exist is an error.
+ * overlap. When all processors are taken the next job is not bound, but has its GPUs; a request for
+ * a GPU that does not exist is an error.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once

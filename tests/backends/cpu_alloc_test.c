@@ -10,11 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "backends/local/cpu_alloc.h"
 #include "runtime/pin/pin.h"
 #include "tests/support/children.h"
 
@@ -131,12 +133,52 @@ static void test_more_gpus_than_there_are_is_an_error_that_says_so(void **state)
     fiber_process_close(p);
 }
 
+/* On a machine with 4 GPUs, one of them at the processor that a job without GPUs has. */
+static void test_gpus_are_had_where_no_processors_are_left(void **state)
+{
+    struct fbr_cpu_allocs *all_places = NULL;
+    struct fbr_cpu_alloc *place[6] = {NULL};
+    struct fbr_error err = {0, ""};
+    uint64_t gpus = 0;
+    char xml[1024];
+    int unbound = 0;
+
+    if (!can_bind())
+        skip();
+    snprintf(xml, sizeof(xml), "%s/tests/data/topologies/nvidia-2x2x8-4gpu.xml",
+             getenv("TEST_SOURCE_DIR"));
+    setenv("HWLOC_XMLFILE", xml, 1); /* for hwloc, this machine */
+    assert_int_equal(fbr_cpu_allocs_open(&all_places, &err), 0);
+    unsetenv("HWLOC_XMLFILE");
+    assert_int_equal(fbr_cpu_allocs_take(all_places, 1, 0, &place[0], &err), 0);
+    for (int i = 1; i <= 4; i++) {
+        assert_int_equal(fbr_cpu_allocs_take(all_places, 0, 1, &place[i], &err), 0);
+        assert_int_equal(place[i]->gpus & gpus, 0);
+        gpus |= place[i]->gpus;
+        assert_non_null(place[i]->env[0]);
+        unbound += place[i]->cpus_len == 0;
+    }
+    assert_int_equal(gpus, 15);
+    assert_int_equal(unbound, 1);
+    assert_int_equal(fbr_cpu_allocs_take(all_places, 0, 1, &place[5], &err), -EBUSY);
+    fbr_cpu_allocs_leave(all_places, place[4]);
+    assert_int_equal(fbr_cpu_allocs_take(all_places, 0, 1, &place[4], &err), 0);
+    fbr_cpu_allocs_leave(all_places, place[4]);
+    /* wider than the machine */
+    assert_int_equal(fbr_cpu_allocs_take(all_places, 1000, 1, &place[4], &err), 0);
+    assert_int_equal(place[4]->cpus_len, 0);
+    for (int i = 0; i <= 4; i++)
+        fbr_cpu_allocs_leave(all_places, place[i]);
+    fbr_cpu_allocs_close(all_places);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jobs_that_ask_for_processors_have_them_alone),
         cmocka_unit_test(test_who_asks_for_none_or_less_than_one_is_not_bound),
         cmocka_unit_test(test_more_gpus_than_there_are_is_an_error_that_says_so),
+        cmocka_unit_test(test_gpus_are_had_where_no_processors_are_left),
     };
 
     init_fiber(&argc, &argv);
