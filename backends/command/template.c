@@ -120,11 +120,9 @@ static int add(struct fbr_args *w, const char *word)
 static int command_words(const struct fbr_fill *f, struct fbr_args *w)
 {
     bool there = f->workdir && f->workdir[0];
-    char ticket[512];
 
-    snprintf(ticket, sizeof(ticket), "FIBER_TICKET=%s", f->ticket ? f->ticket : "");
     if (add(w, "env") < 0 || (there && (add(w, "-C") < 0 || add(w, f->workdir) < 0)) ||
-        (f->ticket && add(w, ticket) < 0))
+        (f->ticket && fbr_args_addf(w, "FIBER_TICKET=%s", f->ticket) < 0))
         return -ENOMEM;
     for (size_t i = 0; f->env && f->env[i]; i++)
         if (is_setting(f->env[i]) && add(w, f->env[i]) < 0)

@@ -99,6 +99,16 @@ static void assert_filled(const char *text, const struct fbr_fill *f, const char
     fbr_args_fini(&out);
 }
 
+static void a_long_path_of_a_ticket_is_kept(void **state)
+{
+    char ticket[700], want[800];
+
+    memset(ticket, 'd', sizeof(ticket));
+    ticket[sizeof(ticket) - 1] = '\0';
+    snprintf(want, sizeof(want), "env|FIBER_TICKET=%s|p|", ticket);
+    assert_filled("{command}", &(struct fbr_fill){.program = "p", .ticket = ticket}, want);
+}
+
 static void templates_are_filled(void **state)
 {
     static const char *const ids[] = {"7", "8", NULL};
@@ -220,6 +230,7 @@ int main(void)
         cmocka_unit_test(an_open_quote_is_told),
         cmocka_unit_test(placeholders_are_checked),
         cmocka_unit_test(templates_are_filled),
+        cmocka_unit_test(a_long_path_of_a_ticket_is_kept),
         cmocka_unit_test(labels_are_found_in_what_managers_list),
         cmocka_unit_test(hosts_are_read),
         cmocka_unit_test(hosts_take_turns_as_far_as_their_slots_go),
