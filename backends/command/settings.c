@@ -4,10 +4,12 @@
 #include "backends/command/settings.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/config_value.h"
 #include "runtime/base/fds.h"
@@ -190,6 +192,23 @@ static int check(struct fbr_command_settings *s, struct fbr_error *err)
     return 0;
 }
 
+/* A job may run in another folder than this program, which may go to another one, too. */
+static int make_absolute(char **dir, struct fbr_error *err)
+{
+    char here[PATH_MAX], *whole;
+
+    if (!*dir || (*dir)[0] == '/')
+        return 0;
+    if (!getcwd(here, sizeof(here)))
+        return fbr_fail(err, -errno, "ticket_dir %.200s: the current folder is not known: %s", *dir,
+                        fbr_strerror(errno));
+    if (asprintf(&whole, "%s/%s", here, *dir) < 0)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    free(*dir);
+    *dir = whole;
+    return 0;
+}
+
 static int load(struct fbr_command_settings *s, const struct fbr_config *config,
                 struct fbr_error *err)
 {
@@ -208,7 +227,8 @@ static int load(struct fbr_command_settings *s, const struct fbr_config *config,
         if (rc < 0)
             return rc;
     }
-    if ((rc = load_hosts(s, config, err)) < 0 || (rc = check(s, err)) < 0)
+    if ((rc = load_hosts(s, config, err)) < 0 || (rc = check(s, err)) < 0 ||
+        (rc = make_absolute(&s->ticket_dir, err)) < 0)
         return rc;
     if (!program[0])
         return 0;

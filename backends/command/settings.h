@@ -38,7 +38,7 @@ struct fbr_command_settings {
     bool detached;
     struct fbr_args status, cancel, logs;
     char *id; /* pattern: an extended regular expression with one group; NULL: the last word */
-    char *ticket_dir;                   /* a directory that the hosts share */
+    char *ticket_dir;                   /* a directory that the hosts share; absolute */
     unsigned poll_ms;                   /* between two status commands */
     struct fbr_args states[JOB_STATES]; /* the words for each state */
 };

@@ -481,6 +481,24 @@ static void no_more_start_at_once_than_is_allowed(void **state)
 
 /* ---- Ending ---- */
 
+/* The job has the whole path of its ticket, wherever it runs; we have it, wherever we are then. */
+static void a_relative_folder_of_tickets_is_where_we_began(void **state)
+{
+    struct job a;
+
+    assert_int_equal(chdir(m.dir), 0);
+    assert_int_equal(open_with("start = {shell_command}\nticket_dir = .\n"), 0);
+    start(&a, "a");
+    assert_int_equal(chdir("/"), 0);
+    hears("a started a; ");
+    assert_int_equal(dir_count(m.dir, "fiber-ticket-"), 1);
+    assert_non_null(strstr(told(), " FIBER_TICKET=file:/"));
+    put("states", "a CD\n");
+    hears("a exited 0; ");
+    assert_int_equal(dir_count(m.dir, "fiber-ticket-"), 0);
+    release(&a);
+}
+
 static void a_signal_cancels_a_job(void **state)
 {
     static const int refused[] = {SIGSTOP, SIGUSR1, SIGINT, 0};
@@ -564,6 +582,7 @@ int main(void)
         detached_test(a_pattern_without_a_group_is_refused),
         detached_test(a_start_that_fails_is_the_jobs_end),
         detached_test(no_more_start_at_once_than_is_allowed),
+        detached_test(a_relative_folder_of_tickets_is_where_we_began),
         detached_test(a_signal_cancels_a_job),
         detached_test(one_that_has_no_id_yet_is_cancelled_when_it_has),
         detached_test(logs_come_before_the_end_and_the_ticket_goes),
