@@ -141,10 +141,11 @@ static bool find_id(struct fbr_detached *d, const char *text, char id[MAX_ID])
 {
     regmatch_t m[2];
 
-    if (regexec(&d->id, text, 2, m, 0) != 0 || m[1].rm_so < 0 || m[1].rm_eo - m[1].rm_so >= MAX_ID)
+    if (regexec(&d->id, text, 2, m, 0) != 0 || m[1].rm_so < 0 ||
+        m[1].rm_eo - m[1].rm_so >= MAX_ID || text[m[1].rm_so] == '-')
         return false;
     snprintf(id, MAX_ID, "%.*s", (int)(m[1].rm_eo - m[1].rm_so), text + m[1].rm_so);
-    return id[0] && id[0] != '-';
+    return id[0];
 }
 
 static void on_submitted(void *user, const struct fbr_tool_result *r)

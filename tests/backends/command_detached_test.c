@@ -434,6 +434,21 @@ static void a_pattern_without_a_group_is_refused(void **state)
     assert_int_equal(open_with(""), 0);
 }
 
+/* A command might take it for an option. */
+static void what_is_no_id_is_given_to_no_command(void **state)
+{
+    char logs[120];
+    struct job a;
+
+    snprintf(logs, sizeof(logs), "logs = %s/manager logs {id}\n", m.dir);
+    assert_int_equal(open_with(logs), 0);
+    put("said", "-rf\n");
+    start(&a, "a");
+    hears("a exited 125 the start command printed no id: '-rf\n'; ");
+    assert_null(strstr(told(), "logs"));
+    release(&a);
+}
+
 static void a_start_that_fails_is_the_jobs_end(void **state)
 {
     struct job a;
@@ -580,6 +595,7 @@ int main(void)
         detached_test(a_job_that_is_left_out_now_and_then_lives),
         detached_test(an_id_is_found_in_what_the_start_says),
         detached_test(a_pattern_without_a_group_is_refused),
+        detached_test(what_is_no_id_is_given_to_no_command),
         detached_test(a_start_that_fails_is_the_jobs_end),
         detached_test(no_more_start_at_once_than_is_allowed),
         detached_test(a_relative_folder_of_tickets_is_where_we_began),
