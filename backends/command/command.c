@@ -447,6 +447,8 @@ static int command_signal(struct fbr_backend *b, void *handle, int sig)
 
     if (b->detached && sig != SIGTERM && sig != SIGKILL)
         return -ENOTSUP;
+    if (j->held && sig != SIGTERM && sig != SIGKILL && sig != SIGINT && sig != SIGHUP)
+        return -ENOTSUP; /* there is no program yet that receives it */
     /* the next check (on_look()) reports the end */
     if (j->held)
         j->ends = sig;

@@ -496,6 +496,28 @@ static void no_more_start_at_once_than_is_allowed(void **state)
 
 /* ---- Ending ---- */
 
+/* A job that was not started yet is ended only by a signal that ends programs. */
+static void a_job_that_waits_for_its_start_outlives_other_signals(void **state)
+{
+    struct job jobs[2];
+    int gate;
+
+    assert_int_equal(open_with("kind = attached\nstarts = 1\n"), 0);
+    assert_int_equal(mkfifo(path_in(m.dir, "gate"), 0600), 0);
+    gate = open(path_in(m.dir, "gate"), O_RDWR);
+    assert_true(gate >= 0);
+    start(&jobs[0], "a");
+    start(&jobs[1], "b");
+    is_told("submit a", 1);
+    assert_int_equal(send_signal(&jobs[1], SIGUSR1), -ENOTSUP);
+    assert_int_equal(write(gate, "\n\n", 2), 2);
+    hears("a exited 0");
+    hears("b exited 0");
+    close(gate);
+    release(&jobs[0]);
+    release(&jobs[1]);
+}
+
 /* The job has the whole path of its ticket, wherever it runs; we have it, wherever we are then. */
 static void a_relative_folder_of_tickets_is_where_we_began(void **state)
 {
@@ -598,6 +620,7 @@ int main(void)
         detached_test(what_is_no_id_is_given_to_no_command),
         detached_test(a_start_that_fails_is_the_jobs_end),
         detached_test(no_more_start_at_once_than_is_allowed),
+        detached_test(a_job_that_waits_for_its_start_outlives_other_signals),
         detached_test(a_relative_folder_of_tickets_is_where_we_began),
         detached_test(a_signal_cancels_a_job),
         detached_test(one_that_has_no_id_yet_is_cancelled_when_it_has),
