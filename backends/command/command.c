@@ -392,16 +392,13 @@ static void command_close(struct fbr_backend *b)
 {
     struct command_job *j, *next;
 
-    DL_FOREACH_SAFE(b->jobs, j, next) {
-        j->released = true; /* frees the job when local->close() reports its end */
-        if (!b->detached && j->process)
+    DL_FOREACH(b->jobs, j)
+        if (!b->detached && j->process) /* its end is not reported any more */
             local->release(b->processes, j->process);
-        j->process = NULL;
-    }
     fbr_detached_close(b->detached);
     if (b->processes)
         local->close(b->processes);
-    DL_FOREACH_SAFE(b->jobs, j, next) { /* jobs whose end local->close() did not report */
+    DL_FOREACH_SAFE(b->jobs, j, next) {
         landed(j);
         free_held(j);
         free_ticket(j);
