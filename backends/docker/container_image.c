@@ -376,6 +376,11 @@ int fbr_docker_images_choose(struct fbr_docker_images *m, const char *image, cha
 
     if (!image || !image[0])
         image = configured[0] ? configured : m->engine->own_image;
+    if (strlen(image) >= size)
+        return fbr_fail(err, -ENAMETOOLONG,
+                        "the name of the image %.60s... has %zu characters, but may have at most "
+                        "%zu; give the image a shorter tag",
+                        image, strlen(image), size - 1);
     if (!image[0] && !m->own[0])
         rc = name_own(m, err);
     snprintf(out, size, "%s", image[0] ? image : m->own);

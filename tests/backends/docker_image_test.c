@@ -244,6 +244,23 @@ static void an_image_that_does_not_fit_is_told(void **state)
     fbr_loop_call(t.b->loop, close_images, NULL);
 }
 
+/* Part of a name may be the name of another image. */
+static void an_image_with_too_long_a_name_is_refused(void **state)
+{
+    char name[300], image[256];
+    struct fbr_error err = {0, ""};
+
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    assert_int_equal(fbr_docker_images_choose(t.images, name, image, sizeof(image), &err),
+                     -ENAMETOOLONG);
+    assert_non_null(strstr(err.text, "has 299 characters, but may have at most 255"));
+    name[sizeof(image) - 1] = '\0';
+    assert_int_equal(fbr_docker_images_choose(t.images, name, image, sizeof(image), &err), 0);
+    assert_string_equal(image, name);
+    fbr_loop_call(t.b->loop, close_images, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +269,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(commands_that_wait_end_with_us, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_command_needs_the_engine_no_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_image_that_does_not_fit_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_image_with_too_long_a_name_is_refused, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
