@@ -297,8 +297,9 @@ static void on_made(uv_work_t *work, int status)
         return;
     }
     if (status < 0 || f->err.code < 0) {
-        snprintf(text, sizeof(text), "cannot make an image of this program (set image, or %s): %s",
-                 "see fiber-image(1)", f->err.text);
+        snprintf(text, sizeof(text),
+                 "cannot make an image of this program (set image, or see fiber-image(1)): %s",
+                 f->err.text);
         notify_end(f, text, false);
         return;
     }
