@@ -29,6 +29,7 @@ struct running {
     struct fbr_tools *tools;
     void *process;
     struct fbr_buf out, err;
+    bool cut; /* more was printed to `out` than it has */
     struct fbr_timer limit;
     void (*done)(void *user, const struct fbr_tool_result *r);
     void *user;
@@ -48,15 +49,24 @@ static void free_running(struct running *t)
     free(t);
 }
 
+static void keep_output(struct running *t, const struct fbr_job_event *e)
+{
+    struct fbr_buf *b = e->stream == 2 ? &t->err : &t->out;
+
+    if (!t->cut && b->len + e->len <= MAX_OUTPUT)
+        fbr_put(b, e->data, e->len);
+    else if (b == &t->out)
+        t->cut = true;
+}
+
 static void on_tool(void *user, const struct fbr_job_event *e)
 {
     struct running *t = user;
-    struct fbr_buf *b = e->stream == 2 ? &t->err : &t->out;
-    struct fbr_tool_result r = {.code = e->code};
+    struct fbr_tool_result r = {.code = t->cut ? FBR_EXIT_UNKNOWN : e->code};
     char nothing[1] = "";
 
-    if (e->type == FBR_JOB_OUTPUT && b->len + e->len <= MAX_OUTPUT)
-        fbr_put(b, e->data, e->len);
+    if (e->type == FBR_JOB_OUTPUT)
+        keep_output(t, e);
     if (e->type != FBR_JOB_EXITED)
         return;
     r.out_len = t->out.len;

@@ -15,7 +15,8 @@
 struct fbr_tools;
 
 struct fbr_tool_result {
-    /* exit code, -N for signal N; FBR_EXIT_UNKNOWN: no memory for the output */
+    /* exit code, -N for signal N; FBR_EXIT_UNKNOWN: no memory for the output, or the output is
+     * longer than 16 MiB: `out` has its beginning */
     int32_t code;
     char *out, *err; /* NUL-terminated; the callback may change them */
     size_t out_len;

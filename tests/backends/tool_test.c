@@ -183,6 +183,22 @@ static void bytes_that_are_no_text_are_kept(void **state)
     assert_string_equal(t.out, "a");
 }
 
+/* Otherwise a list of jobs would seem whole that is not. */
+static void output_that_is_too_long_is_no_answer(void **state)
+{
+    assert_int_equal(begin_script("head -c 16777216 /dev/zero; echo more; exit 0",
+                                  &(struct fbr_tool){.words = NULL}),
+                     0);
+    wait_for(1);
+    assert_int_equal(t.code, FBR_EXIT_UNKNOWN);
+    assert_true(t.out_len > 16000000 && t.out_len <= 16777216);
+    assert_int_equal(begin_script("head -c 16777216 /dev/zero", &(struct fbr_tool){.words = NULL}),
+                     0);
+    wait_for(2);
+    assert_int_equal(t.code, 0);
+    assert_int_equal(t.out_len, 16777216);
+}
+
 static void one_that_takes_too_long_is_killed(void **state)
 {
     assert_int_equal(
@@ -312,6 +328,7 @@ int main(void)
         tool_test(a_command_says_and_ends),
         tool_test(it_reads_what_it_is_given),
         tool_test(bytes_that_are_no_text_are_kept),
+        tool_test(output_that_is_too_long_is_no_answer),
         tool_test(one_that_takes_too_long_is_killed),
         tool_test(what_is_not_there_is_refused),
         tool_test(those_that_run_are_killed_at_the_end),
