@@ -438,6 +438,7 @@ int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, 
     else
         rc = launch(j, err);
     if (rc < 0) {
+        *handle = NULL;
         free_step(j);
         return rc;
     }

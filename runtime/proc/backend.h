@@ -286,6 +286,7 @@ struct fbr_backend_ops {
     int (*open)(struct fbr_backend **b, const struct fbr_backend_env *env, struct fbr_error *err);
     /* Kills all running jobs (SIGKILL) and frees everything; no event comes after it. */
     void (*close)(struct fbr_backend *b);
+    /* Stores *handle before the job's first event. After an error *handle is NULL, or unchanged. */
     int (*start)(struct fbr_backend *b, const struct fbr_job *job, void *job_user, void **handle,
                  struct fbr_error *err);
     /* Returns 0 also when the job has ended already. -ENOTSUP: the backend cannot send this signal,

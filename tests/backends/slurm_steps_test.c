@@ -211,6 +211,21 @@ static void a_try_that_cannot_begin_ends_a_step_once(void **state)
         assert_int_equal(w.jobs[i].ends, 1);
 }
 
+/* The runtime releases what it has a handle of, also after a start that failed. */
+static void a_start_that_fails_leaves_no_handle(void **state)
+{
+    struct job late = {.w = NULL};
+    struct world w;
+
+    set_up(&w, false);
+    late.w = &w;
+    unlink(path_in(w.dir, "srun"));
+    assert_int_equal(fbr_loop_call(w.loop, start_step, &late), -ENOENT);
+    assert_null(late.handle);
+    tear_down(&w);
+    assert_int_equal(late.ends, 0);
+}
+
 static void a_release_between_two_tries_is_the_end(void **state)
 {
     struct world w;
@@ -247,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kill_between_two_tries_ends_a_step_once),
         cmocka_unit_test(a_try_that_cannot_begin_ends_a_step_once),
+        cmocka_unit_test(a_start_that_fails_leaves_no_handle),
         cmocka_unit_test(a_release_between_two_tries_is_the_end),
         cmocka_unit_test(a_step_is_of_the_component_that_has_its_node),
     };
