@@ -569,7 +569,8 @@ int fbr_slurm_steps_signal(struct fbr_slurm_steps *s, void *handle, int sig)
         kill_step(j);
         return 0;
     }
-    j->want = sig;
+    if (j->want != SIGTERM) /* no later signal replaces it */
+        j->want = sig;
     if (!s->asking)
         ask_numbers(s);
     return 0;

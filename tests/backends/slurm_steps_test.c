@@ -37,6 +37,9 @@ static const char srun_of_component_1[] = "#!/bin/sh\n"
                                           "esac\n"
                                           "exit 9\n";
 
+static const char srun_that_waits[] = "#!/bin/sh\nexec /bin/sleep 1000\n";
+static const char squeue_without_steps[] = "#!/bin/sh\n";
+
 struct world;
 
 struct job {
@@ -109,6 +112,15 @@ static int start_step(void *arg)
     struct fbr_error err = {0, ""};
 
     return fbr_slurm_steps_start(j->w->steps, &job, j, &j->handle, &err);
+}
+
+static int end_and_signal(void *arg)
+{
+    struct job *j = arg;
+
+    return fbr_slurm_steps_signal(j->w->steps, j->handle, SIGTERM) < 0
+               ? -1
+               : fbr_slurm_steps_signal(j->w->steps, j->handle, SIGUSR1);
 }
 
 static int release_step(void *arg)
@@ -240,6 +252,23 @@ static void a_release_between_two_tries_is_the_end(void **state)
         assert_int_equal(w.jobs[i].ends, 0);
 }
 
+static void another_signal_does_not_replace_that_of_the_end(void **state)
+{
+    struct world w;
+
+    unsetenv("SLURM_JOB_NODELIST");
+    set_up_srun(&w, false, srun_that_waits);
+    file_make(path_in(w.dir, "squeue"), squeue_without_steps, sizeof(squeue_without_steps) - 1,
+              0755);
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(fbr_loop_call(w.loop, end_and_signal, &w.jobs[i]), 0);
+    for (int i = 0; i < STEPS; i++) {
+        wait_for(&w.jobs[i], true);
+        assert_int_equal(w.jobs[i].code, -SIGTERM);
+    }
+    tear_down(&w);
+}
+
 static void a_step_is_of_the_component_that_has_its_node(void **state)
 {
     struct world w;
@@ -264,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_try_that_cannot_begin_ends_a_step_once),
         cmocka_unit_test(a_start_that_fails_leaves_no_handle),
         cmocka_unit_test(a_release_between_two_tries_is_the_end),
+        cmocka_unit_test(another_signal_does_not_replace_that_of_the_end),
         cmocka_unit_test(a_step_is_of_the_component_that_has_its_node),
     };
 
