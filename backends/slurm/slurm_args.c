@@ -89,7 +89,7 @@ void fbr_slurm_settings_fini(struct fbr_slurm_settings *s)
 
 unsigned fbr_slurm_cpus(const struct fbr_job *job)
 {
-    unsigned whole = job->cpus > 0 && job->cpus < 1e6 ? (unsigned)job->cpus : 0;
+    unsigned whole = job->cpus > 0 && job->cpus <= 1e6 ? (unsigned)job->cpus : 0;
 
     return whole + (job->cpus > whole);
 }

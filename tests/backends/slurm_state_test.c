@@ -533,7 +533,8 @@ static void environments_change_no_command(void **state)
 
 static void needs_are_rounded_up(void **state)
 {
-    const struct fbr_job job = {.cpus = 1.5, .gpus = 2, .memory = (1u << 20) + 1};
+    const struct fbr_job job = {.cpus = 1.5, .gpus = 2, .memory = (1u << 20) + 1},
+                         most = {.cpus = 1e6};
     struct fbr_args w = {0};
 
     fbr_slurm_add_needs(&w, &job);
@@ -542,6 +543,7 @@ static void needs_are_rounded_up(void **state)
     assert_string_equal(w.at[1], "--mem=2M");
     assert_string_equal(w.at[2], "--gres=gpu:2");
     fbr_args_fini(&w);
+    assert_int_equal(fbr_slurm_cpus(&most), 1000000);
 }
 
 static void the_partition_is_the_one_that_sbatch_takes(void **state)
