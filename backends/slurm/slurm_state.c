@@ -524,7 +524,7 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
     } else if (s->why[0]) {
         end->code = end->code ? end->code : -SIGKILL;
         snprintf(end->text, sizeof(end->text), "was ended by Slurm: %s", s->why);
-    } else if (asked) {
+    } else if (asked == SIGKILL || asked == SIGTERM || asked == SIGINT || asked == SIGHUP) {
         if (!task && code != 0) /* before its task existed */
             end->code = -asked;
     } else if (s->cancelled && end->code != 0) {

@@ -250,6 +250,10 @@ static void ends_of_srun_are_codes_and_sentences(void **state)
         {"slurmstepd-n1: error: *** STEP 14.7 ON n1 CANCELLED AT 2026-11-21T16:11:19 ***\n"
          "srun: error: n1: task 0: Exited with exit code 143\n",
          143, 0, 143, 0, "scancel"},
+        {"slurmstepd-n1: error: *** STEP 14.7 ON n1 CANCELLED AT 2026-11-21T16:11:19 ***\n"
+         "srun: error: n1: task 0: Killed\n",
+         137, SIGUSR1, -SIGKILL, 0, "scancel"}, /* that signal was for the program */
+        {"srun: error: n1: task 0: User defined signal 1\n", 138, SIGUSR1, -SIGUSR1, 0, ""},
         {"slurmstepd-n1: error: *** STEP 3.0 ON n1 CANCELLED AT 2026-11-21T16:11:19 DUE TO TIME "
          "LIMIT ***\nsrun: error: n1: task 0: Terminated\n",
          143, 0, -SIGTERM, 0, "TIME LIMIT"},
