@@ -188,14 +188,15 @@ static void on_stderr(void *user, const void *data, size_t len)
 static void on_reads(void *user, struct fbr_slurm_reads *r)
 {
     struct fbr_slurm_batch *b = user;
-    bool more = false;
+    bool more = false, unread = false;
 
     b->reads = NULL;
     for (size_t i = 0; i < r->n; i++) {
         struct batch_job *j = r->at[i].user;
         int stream = r->at[i].stream;
 
-        j->again |= r->at[i].len == FBR_SLURM_READ;
+        j->again |= r->at[i].len == FBR_SLURM_READ || r->at[i].unread;
+        unread |= r->at[i].unread;
         j->read[stream - 1] += r->at[i].len;
         if (r->at[i].len && stream == 2)
             fbr_slurm_lines_add(&j->err, (const char *)r->at[i].data, r->at[i].len);
@@ -214,7 +215,7 @@ static void on_reads(void *user, struct fbr_slurm_reads *r)
             maybe_free(j);
         }
     }
-    if (more)
+    if (more && !unread) /* else the next tick reads */
         read_output(b);
 }
 

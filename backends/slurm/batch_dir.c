@@ -177,10 +177,14 @@ static void read_one(struct fbr_slurm_read *r)
     struct stat st;
     ssize_t n;
 
-    if (fd < 0)
+    if (fd < 0) { /* with any other error there is nothing to read */
+        r->unread = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
         return;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > (off_t)r->offset)
+    }
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > (off_t)r->offset) {
         r->data = malloc(FBR_SLURM_READ);
+        r->unread = !r->data;
+    }
     n = r->data ? pread(fd, r->data, FBR_SLURM_READ, (off_t)r->offset) : 0;
     r->len = n > 0 ? (size_t)n : 0;
     close(fd);
@@ -216,6 +220,8 @@ void fbr_slurm_reads_start(struct fbr_slurm_reads *r, struct fbr_loop *loop)
     r->post = (struct fbr_post){.fn = on_read, .arg = r, .own = true};
     fbr_loop_hold(loop);
     r->running = pthread_create(&r->thread, NULL, read_all, r) == 0;
-    if (!r->running) /* no thread started: nothing is read this time */
+    for (size_t i = 0; !r->running && i < r->n; i++)
+        r->at[i].unread = true;
+    if (!r->running)
         fbr_loop_post_own(loop, &r->post);
 }

@@ -50,6 +50,7 @@ struct fbr_slurm_read {
     uint64_t offset;
     uint8_t *data; /* bytes that were read; if len is FBR_SLURM_READ, more may follow */
     size_t len;
+    bool unread; /* memory, a descriptor or a thread was missing: nothing was read this time */
     void *user;
     int stream;
 };

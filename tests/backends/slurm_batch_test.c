@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -80,7 +81,7 @@ struct job {
     void *handle;
     bool started, suspended, goes_on, ended;
     int32_t code;
-    char id[40], text[400]; /* text: of the last event */
+    char id[40], text[400], out[40]; /* text: of the last event */
 };
 
 static struct {
@@ -92,10 +93,21 @@ static struct {
     struct fbr_backend_env env;
     struct fbr_error err;
     struct job jobs[JOBS];
-    bool alike; /* the jobs share a submission */
+    bool alike;          /* the jobs share a submission */
+    atomic_int refusals; /* so many threads are refused from now on */
     pthread_mutex_t lock;
     pthread_cond_t changed;
 } bed;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn)(void *), void *);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn)(void *), void *);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn)(void *), void *p)
+{
+    if (atomic_load(&bed.refusals) > 0 && atomic_fetch_sub(&bed.refusals, 1) > 0)
+        return EAGAIN;
+    return __real_pthread_create(thread, a, fn, p);
+}
 
 static void put(const char *name, const char *text)
 {
@@ -112,6 +124,9 @@ static void on_event(void *user, const struct fbr_job_event *e)
         j->started = true;
         snprintf(j->id, sizeof(j->id), "%.39s", e->text);
     }
+    if (e->type == FBR_JOB_OUTPUT)
+        snprintf(j->out + strlen(j->out), sizeof(j->out) - strlen(j->out), "%.*s", (int)e->len,
+                 (const char *)e->data);
     if (e->type == FBR_JOB_SUSPENDED)
         *(e->code ? &j->suspended : &j->goes_on) = true;
     if (e->type == FBR_JOB_EXITED) {
@@ -452,6 +467,24 @@ static void a_line_of_an_array_is_about_its_jobs_without_a_line(void **state)
     assert_false(bed.jobs[0].ended);
 }
 
+/* Its end is known when no thread can be had that reads its output. */
+static void output_is_read_when_threads_are_there_again(void **state)
+{
+    put("answer", "for word; do\n"
+                  "    case $word in --output=*) out=${word#*=} ;; esac\n"
+                  "done\n"
+                  "echo words >\"$out\"\n"
+                  "echo $id\n");
+    put("state", "PENDING");
+    start(1);
+    wait_for(&bed.jobs[0].started);
+    atomic_store(&bed.refusals, 3);
+    put("state", "COMPLETED");
+    wait_for(&bed.jobs[0].ended);
+    assert_int_equal(bed.jobs[0].code, 0);
+    assert_string_equal(bed.jobs[0].out, "words\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -467,6 +500,7 @@ int main(void)
         batch_test(the_end_of_a_job_of_another_cluster_is_looked_up_there),
         batch_test(a_suspended_job_is_told_and_its_resumption),
         batch_test(a_line_of_an_array_is_about_its_jobs_without_a_line),
+        batch_test(output_is_read_when_threads_are_there_again),
     };
 
     return cmocka_run_group_tests_name("slurm_batch", tests, NULL, NULL);
