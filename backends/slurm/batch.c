@@ -67,17 +67,18 @@ void fbr_slurm_path(const struct submission *s, unsigned index, const char *kind
     snprintf(path, PATH_MAX, "%.4000s/%u.%u.%s", s->b->dir.path, s->seq, index, kind);
 }
 
-/* Schedules the next query of the states after `ms`, or earlier if one is due earlier. */
-static void look_in(struct fbr_slurm_batch *b, uint64_t ms)
+static void tick_in(struct fbr_slurm_batch *b, uint64_t ms)
 {
-    b->delay_ms = ms;
-    if (!b->looking)
-        fbr_timer_start(&b->tick, ms, 0);
+    b->due_ms = fbr_now_ms() + ms;
+    fbr_timer_start(&b->tick, ms, 0);
 }
 
+/* Schedules the next query of the states, unless one is due earlier. */
 static void look_soon(struct fbr_slurm_batch *b)
 {
-    look_in(b, b->settings->poll_ms < SOON_MS ? b->settings->poll_ms : SOON_MS);
+    b->delay_ms = b->settings->poll_ms < SOON_MS ? b->settings->poll_ms : SOON_MS;
+    if (!b->looking && (!fbr_timer_runs(&b->tick) || b->due_ms > fbr_now_ms() + b->delay_ms))
+        tick_in(b, b->delay_ms);
 }
 
 static void free_if_empty(struct submission *s)
@@ -564,7 +565,7 @@ static void on_states(void *user, const struct fbr_tool_result *r)
     read_output(b);
     b->delay_ms = 2 * b->delay_ms < b->settings->poll_ms ? 2 * b->delay_ms : b->settings->poll_ms;
     slow = slow < SLOW_MAX_MS ? slow : SLOW_MAX_MS;
-    look_in(b, b->delay_ms > slow ? b->delay_ms : slow);
+    tick_in(b, b->delay_ms > slow ? b->delay_ms : slow);
 }
 
 static void on_tick(void *arg)
@@ -572,20 +573,23 @@ static void on_tick(void *arg)
     struct fbr_slurm_batch *b = arg;
     struct fbr_args w = {0};
     struct batch_job *j;
+    int n;
 
     if (b->looking) { /* squeue may take long; the output of jobs does not wait for it */
         read_output(b);
-        fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
+        tick_in(b, b->settings->poll_ms);
         return;
     }
-    if (fbr_args_split(&w, ASK FBR_SLURM_SQUEUE, NULL) == 0 &&
-        add_ids(b, &w, "--jobs=", has_living) > 0) {
+    fbr_args_split(&w, ASK FBR_SLURM_SQUEUE, NULL);
+    n = add_ids(b, &w, "--jobs=", has_living);
+    if (n > 0 && !w.failed) {
         DL_FOREACH(b->jobs, j)
             j->seen = false;
         b->looked_ms = fbr_now_ms();
         b->looking = fbr_slurm_run(b->tools, &w, LOOK_MS, on_states, b) == 0;
-        fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
     }
+    if (n != 0) /* without memory: later */
+        tick_in(b, b->settings->poll_ms);
     fbr_args_fini(&w);
 }
 

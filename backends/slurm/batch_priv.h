@@ -65,6 +65,7 @@ struct fbr_slurm_batch {
     unsigned cancels;
     struct fbr_args dead; /* tags of dead masters of this host */
     uint64_t looked_ms, delay_ms;
+    uint64_t due_ms; /* when `tick` fires, while it runs */
     char master[FBR_MASTER_ID_MAX];
     unsigned seq;
     /* looking: squeue runs; accounting: sacct runs */

@@ -25,6 +25,7 @@
 #include "runtime/base/environ.h"
 #include "runtime/base/sync.h"
 #include "runtime/net/loop.h"
+#include "runtime/program/args.h"
 #include "runtime/proc/backend.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
@@ -95,6 +96,7 @@ static struct {
     struct job jobs[JOBS];
     bool alike;          /* the jobs share a submission */
     atomic_int refusals; /* so many threads are refused from now on */
+    atomic_int no_words; /* for so many lists of states there is no memory */
     pthread_mutex_t lock;
     pthread_cond_t changed;
 } bed;
@@ -107,6 +109,19 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn
     if (atomic_load(&bed.refusals) > 0 && atomic_fetch_sub(&bed.refusals, 1) > 0)
         return EAGAIN;
     return __real_pthread_create(thread, a, fn, p);
+}
+
+int __real_fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err);
+int __wrap_fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err);
+
+int __wrap_fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err)
+{
+    if (strstr(text, "--Format=") && atomic_load(&bed.no_words) > 0) {
+        atomic_fetch_sub(&bed.no_words, 1);
+        w->failed = true;
+        return -ENOMEM;
+    }
+    return __real_fbr_args_split(w, text, err);
 }
 
 static void put(const char *name, const char *text)
@@ -167,6 +182,11 @@ static int do_start_all(void *arg)
     for (int i = 0; rc == 0 && i < *(int *)arg; i++)
         rc = do_start(&bed.jobs[i]);
     return rc;
+}
+
+static int do_kill(void *arg)
+{
+    return bed.ops->signal(bed.backend, bed.jobs[0].handle, SIGKILL);
 }
 
 static int do_close(void *arg)
@@ -485,6 +505,38 @@ static void output_is_read_when_threads_are_there_again(void **state)
     assert_string_equal(bed.jobs[0].out, "words\n");
 }
 
+static void states_are_asked_for_when_memory_is_there_again(void **state)
+{
+    put("answer", "echo $id\n");
+    start(1);
+    wait_for(&bed.jobs[0].started);
+    atomic_store(&bed.no_words, 2);
+    put("state", "COMPLETED");
+    wait_for(&bed.jobs[0].ended);
+    assert_int_equal(atomic_load(&bed.no_words), 0);
+}
+
+/* Each signal asks for a look soon after it. */
+static void signals_in_a_row_put_no_look_off(void **state)
+{
+    uint64_t until = fbr_now_ms() + 20000;
+    bool seen = false;
+
+    put("answer", "echo $id\n");
+    put("bin/scancel", "#!/bin/sh\n");
+    start(1);
+    wait_for(&bed.jobs[0].started);
+    put("state", "SUSPENDED");
+    while (!seen && fbr_now_ms() < until) {
+        assert_int_equal(fbr_loop_call(bed.loop, do_kill, NULL), 0);
+        let_time_pass(25);
+        pthread_mutex_lock(&bed.lock);
+        seen = bed.jobs[0].suspended;
+        pthread_mutex_unlock(&bed.lock);
+    }
+    assert_true(seen);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,6 +553,8 @@ int main(void)
         batch_test(a_suspended_job_is_told_and_its_resumption),
         batch_test(a_line_of_an_array_is_about_its_jobs_without_a_line),
         batch_test(output_is_read_when_threads_are_there_again),
+        batch_test(states_are_asked_for_when_memory_is_there_again),
+        batch_test(signals_in_a_row_put_no_look_off),
     };
 
     return cmocka_run_group_tests_name("slurm_batch", tests, NULL, NULL);
