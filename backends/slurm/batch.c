@@ -277,34 +277,49 @@ static void cancel_soon(struct batch_job *j, const struct fbr_slurm_end *how)
     fbr_timer_start(&j->of->b->cancel, CANCEL_MS, 0);
 }
 
+static bool goes(const struct batch_job *j, enum fbr_batch_way way)
+{
+    return j->want && fbr_batch_way(j->state, j->want) == way;
+}
+
+/* One scancel for all jobs that are signalled in this way. If it cannot be started, it is tried
+ * again. */
+static void cancel_those(struct fbr_slurm_batch *b, enum fbr_batch_way way)
+{
+    struct fbr_args w = {0};
+    struct batch_job *j;
+    size_t options;
+    char text[64], id[FBR_SLURM_ID + 16];
+
+    snprintf(text, sizeof(text), "scancel %s", ways[way]);
+    fbr_args_split(&w, text, NULL);
+    options = w.n;
+    DL_FOREACH(b->jobs, j)
+        if (goes(j, way)) {
+            id_of(j, id);
+            fbr_args_addf(&w, "%s", id);
+        }
+    if (w.failed || (w.n > options && fbr_slurm_run(b->tools, &w, TOOL_MS, on_cancelled, b) < 0)) {
+        fbr_timer_start(&b->cancel, b->settings->poll_ms, 0);
+    } else if (w.n > options) {
+        b->cancels++;
+        look_soon(b);
+        fbr_args_add_all(&b->cancelling, w.at + options);
+        DL_FOREACH(b->jobs, j)
+            if (goes(j, way)) {
+                j->asked = j->want;
+                j->want = 0;
+            }
+    }
+    fbr_args_fini(&w);
+}
+
 static void on_cancel_time(void *arg)
 {
     struct fbr_slurm_batch *b = arg;
 
-    for (enum fbr_batch_way way = CANCEL; way < NO_WAY; way++) {
-        struct fbr_args w = {0};
-        struct batch_job *j;
-        size_t options;
-        char text[64], id[FBR_SLURM_ID + 16];
-
-        snprintf(text, sizeof(text), "scancel %s", ways[way]);
-        if (fbr_args_split(&w, text, NULL) < 0)
-            return;
-        options = w.n;
-        DL_FOREACH(b->jobs, j) {
-            if (!j->want || fbr_batch_way(j->state, j->want) != way)
-                continue;
-            id_of(j, id);
-            if (fbr_args_addf(&w, "%s", id) == 0 && fbr_args_addf(&b->cancelling, "%s", id) == 0) {
-                j->asked = j->want;
-                j->want = 0;
-            }
-        }
-        if (w.n > options && fbr_slurm_run(b->tools, &w, TOOL_MS, on_cancelled, b) == 0)
-            b->cancels++;
-        fbr_args_fini(&w);
-    }
-    look_soon(b);
+    for (enum fbr_batch_way way = CANCEL; way < NO_WAY; way++)
+        cancel_those(b, way);
 }
 
 /* ---- States ---- */

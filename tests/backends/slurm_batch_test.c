@@ -537,6 +537,28 @@ static void signals_in_a_row_put_no_look_off(void **state)
     assert_true(seen);
 }
 
+static void a_scancel_that_cannot_be_started_is_tried_again(void **state)
+{
+    struct gate called;
+    char byte;
+
+    gate_open(&called);
+    setenv("CALLED", called.path, 1);
+    put("answer", "echo $id\n");
+    put("bin/scancel", "no program");
+    start(1);
+    wait_for(&bed.jobs[0].started);
+    assert_int_equal(fbr_loop_call(bed.loop, do_kill, NULL), 0);
+    put("state", "SUSPENDED"); /* lists follow it */
+    wait_for(&bed.jobs[0].suspended);
+    put("state", "RUNNING");
+    wait_for(&bed.jobs[0].goes_on);
+    put("bin/scancel", "#!/bin/sh\nprintf x >\"$CALLED\"\n");
+    assert_int_equal(gate_wait(&called, &byte, 1), 0);
+    fbr_loop_call(bed.loop, do_close, NULL);
+    gate_close(&called);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +577,7 @@ int main(void)
         batch_test(output_is_read_when_threads_are_there_again),
         batch_test(states_are_asked_for_when_memory_is_there_again),
         batch_test(signals_in_a_row_put_no_look_off),
+        batch_test(a_scancel_that_cannot_be_started_is_tried_again),
     };
 
     return cmocka_run_group_tests_name("slurm_batch", tests, NULL, NULL);
