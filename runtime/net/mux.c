@@ -296,19 +296,6 @@ static bool queue_empty(const struct fbr_mux_queue *q)
     return !q->first && !q->small.len;
 }
 
-/* Chooses the queue that sends next. The small records of all streams have every second turn, so
- * that they wait for one piece of a long record and not for the whole. The other queues take turns.
- * NULL: there is nothing to send. */
-static struct fbr_mux_queue *next_queue(struct fbr_mux_out *l)
-{
-    struct fbr_mux_queue *q = l->queues.next;
-
-    l->own_turn = !l->own_turn;
-    if (q && l->taken >= q->after && (l->own_turn || queue_empty(&l->queues)))
-        return q;
-    return queue_empty(&l->queues) ? NULL : &l->queues;
-}
-
 /* Ends the turn of a queue after one message. */
 static void end_turn(struct fbr_mux_out *l, struct fbr_mux_queue *q)
 {
@@ -326,6 +313,21 @@ static void end_turn(struct fbr_mux_out *l, struct fbr_mux_queue *q)
         last = last->next;
     last->next = q;
     q->next = NULL;
+}
+
+/* Chooses the queue that sends next. The small records of all streams have every second turn, so
+ * that they wait for one piece of a long record and not for the whole. The other queues take turns.
+ * NULL: there is nothing to send. */
+static struct fbr_mux_queue *next_queue(struct fbr_mux_out *l)
+{
+    struct fbr_mux_queue *q;
+
+    while ((q = l->queues.next) && queue_empty(q)) /* no memory for its first record */
+        end_turn(l, q);
+    l->own_turn = !l->own_turn;
+    if (q && l->taken >= q->after && (l->own_turn || queue_empty(&l->queues)))
+        return q;
+    return queue_empty(&l->queues) ? NULL : &l->queues;
 }
 
 static int take_first(struct fbr_mux_out *l, struct fbr_mux_queue *q, uint8_t **msg, size_t *len)

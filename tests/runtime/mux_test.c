@@ -16,6 +16,15 @@
 #include "runtime/net/mux.h"
 #include "runtime/net/sock.h"
 
+static unsigned until_refusal; /* requests for memory; 0: none is refused */
+
+static bool refuse(void)
+{
+    return until_refusal && --until_refusal == 0;
+}
+
+#include "tests/support/wrapped_malloc.h"
+
 #define LINK 0x1122334455667788u
 #define LIMIT (8u << 20)
 #define STREAMS 100
@@ -445,6 +454,30 @@ static void a_lane_may_end_with_records_under_way(bool sealed)
     pair_close(&p); /* nothing leaks: the sanitizer sees to it */
 }
 
+/* The first request is for the queue of the stream, the others are for its messages. */
+static void a_long_record_without_memory_holds_up_no_other(bool sealed)
+{
+    uint8_t *bytes = pattern(600000);
+    struct iovec iov = {bytes, 600000};
+
+    for (unsigned k = 1; k <= 4; k++) {
+        struct pair p;
+
+        pair_open(&p, sealed);
+        until_refusal = k;
+        assert_int_equal(fbr_mux_add_to(&p.out, 1, &iov, 1), -ENOMEM);
+        assert_int_equal(until_refusal, 0);
+        add_to(&p, 2, 6);
+        add_to(&p, 2, 600000);
+        while (carry_one(&p))
+            continue;
+        assert_int_equal(p.records, 2);
+        assert_null(p.out.queues.next);
+        pair_close(&p);
+    }
+    free(bytes);
+}
+
 static bool is_even(void *user, uint64_t stream)
 {
     return stream % 2 == 0;
@@ -547,6 +580,7 @@ BOTH(a_lane_may_end_with_records_under_way)
 BOTH(long_records_of_closed_streams_are_passed_over)
 BOTH(what_was_begun_of_a_closed_stream_is_forgotten)
 BOTH(long_records_of_a_stream_that_never_was_are_refused)
+BOTH(a_long_record_without_memory_holds_up_no_other)
 
 /* ---- Forgery and damage ---- */
 
@@ -754,6 +788,8 @@ int main(void)
         cmocka_unit_test(test_sealed_what_was_begun_of_a_closed_stream_is_forgotten),
         cmocka_unit_test(test_plain_long_records_of_a_stream_that_never_was_are_refused),
         cmocka_unit_test(test_sealed_long_records_of_a_stream_that_never_was_are_refused),
+        cmocka_unit_test(test_plain_a_long_record_without_memory_holds_up_no_other),
+        cmocka_unit_test(test_sealed_a_long_record_without_memory_holds_up_no_other),
         cmocka_unit_test(test_a_sealed_message_with_any_bit_flipped_is_refused),
         cmocka_unit_test(test_keys_and_links_do_not_mix),
         cmocka_unit_test(test_truncated_plain_messages_are_refused_or_short),
