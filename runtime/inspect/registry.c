@@ -28,6 +28,7 @@
 #define NAME_CHARS 4 /* of the hash of a run's name, at the end of the name of its record */
 #define YOUNG_S 60   /* a directory without a socket is just being made, unless it is old */
 #define RECORD 16384 /* size of the longest file that is read */
+#define ENTRY 38     /* characters of the longest name of a record */
 
 /* ---- Directories ---- */
 
@@ -109,10 +110,12 @@ int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
     return rc < 0 ? use_substitute(root, err) : 0;
 }
 
-/* Stores "DIR/NAME", which always fits, because both are short. */
+/* Stores "DIR/NAME", which fits: fbr_registry_root() leaves room for the longest name in it. */
 static const char *join(char out[FBR_REGISTRY_MAX], const char *dir, const char *name)
 {
-    snprintf(out, FBR_REGISTRY_MAX, "%.*s/%.*s", FBR_REGISTRY_MAX - 40, dir, 38, name);
+    int len = (int)strnlen(name, ENTRY);
+
+    snprintf(out, FBR_REGISTRY_MAX, "%.*s/%.*s", FBR_REGISTRY_MAX - 2 - len, dir, len, name);
     return out;
 }
 
@@ -218,7 +221,7 @@ int fbr_registry_add(const struct fbr_run_control_about *about, char dir[FBR_REG
 
 static int is_record(const struct dirent *e)
 {
-    return e->d_name[0] != '.' && strlen(e->d_name) <= 38;
+    return e->d_name[0] != '.' && strlen(e->d_name) <= ENTRY;
 }
 
 static const char *name_part(const char *record)

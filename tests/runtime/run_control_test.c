@@ -521,6 +521,26 @@ static void a_directory_of_others_is_not_used(void **state)
     assert_int_equal(chmod(root, 0700), 0);
 }
 
+/* With one more character, the registry is in /tmp. */
+static void the_longest_runtime_directory_has_room_for_all_names(void **state)
+{
+    char folder[FBR_REGISTRY_MAX - 48];
+    int n = snprintf(folder, sizeof(folder), "%s/", run.root);
+
+    fbr_loop_call(run.loop, close_control, (char[]){""});
+    memset(folder + n, 'x', sizeof(folder) - 1 - (size_t)n);
+    folder[sizeof(folder) - 1] = '\0';
+    assert_int_equal(mkdir(folder, 0700), 0);
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    assert_int_equal(fbr_loop_call(run.loop, open_control, NULL), 0);
+    close(call());
+    fbr_loop_call(run.loop, close_control, (char[]){"all is well"});
+    assert_int_equal(runs_listed(), 0);
+    ended_code = 0;
+    assert_int_equal(fbr_registry_ended(keep_ended, NULL, NULL), 0);
+    assert_int_equal(ended_code, 3);
+}
+
 /* In a child that is another user: this one has made its directory before it. */
 static int use_another(unsigned user, const char *taken)
 {
@@ -617,6 +637,7 @@ int main(void)
         control_test(a_record_that_cannot_be_written_says_why),
         control_test(its_directory_is_held_while_it_lives),
         control_test(a_directory_of_others_is_not_used),
+        control_test(the_longest_runtime_directory_has_room_for_all_names),
         control_test(a_directory_that_another_user_took_is_replaced),
     };
 
