@@ -40,14 +40,14 @@ struct fbr_spool {
     char dir[PATH_MAX];
     int lock_fd;
     uint64_t bytes;
-    /* The adding thread's own. */
-    uint64_t lost;
-    bool told;
+    bool told; /* the adding thread's own */
 
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     struct fbr_buf pending; /* under lock, as all below */
     struct fbr_buf spare;   /* empty; its memory is used again */
+    uint64_t lost;          /* bytes that were left out since the last mark; */
+    struct fbr_record of;   /* and the last of them: its rank and time */
     int error;
     bool stop, ended;
     bool left; /* nobody waits: the thread frees it */
@@ -278,11 +278,13 @@ fail:
 /* ---- Adding ---- */
 
 /* Under the lock. */
-static void put_lost(struct fbr_spool *s, const struct fbr_record *r)
+static void put_lost(struct fbr_spool *s)
 {
-    struct fbr_record mark = *r;
+    struct fbr_record mark = s->of;
     char text[96];
 
+    if (!s->lost)
+        return;
     mark.kind = FBR_RECORD_MARK;
     mark.data = text;
     mark.len = (size_t)snprintf(text, sizeof(text),
@@ -305,9 +307,9 @@ int fbr_spool_add(struct fbr_spool *s, uint32_t job, uint32_t rank, enum fbr_rec
     error = s->error;
     if (!error && s->pending.len + len > PENDING_MAX) {
         s->lost += len;
+        s->of = r;
     } else if (!error) {
-        if (s->lost)
-            put_lost(s, &r);
+        put_lost(s);
         for (size_t at = 0; at < len || (at == 0 && len == 0); at += r.len) {
             r.data = (const char *)data + at;
             r.len = len - at < FBR_RECORD_MAX ? len - at : FBR_RECORD_MAX;
@@ -331,6 +333,7 @@ void fbr_spool_end(struct fbr_spool *s, const struct fbr_run_facts *facts, int c
         return;
     pthread_mutex_lock(&s->lock);
     if (!s->stop) {
+        put_lost(s);
         s->facts = *facts;
         s->facts.ended_ms = fbr_wall_ms();
         s->code = code;

@@ -190,6 +190,23 @@ static void test_the_last_bytes_of_each_rank_stay(void **state)
     fbr_buf_fini(&got);
 }
 
+/* A piece that is longer than a buffer is one for which the disk is too slow. */
+static void test_bytes_that_are_lost_at_the_end_are_counted(void **state)
+{
+    struct fbr_spool *s = begin("1Mi", UID_A, "");
+    struct fbr_buf got = {0};
+    size_t len = 9 << 20;
+    char *piece = calloc(1, len);
+
+    assert_int_equal(fbr_spool_add(s, 0, 1, FBR_RECORD_OUT, piece, len), 0);
+    end(s, 0);
+    free(piece);
+    read_records(UID_A, "0.1", &got);
+    fbr_put_u8(&got, 0);
+    assert_non_null(strstr((char *)got.data, "9437184 bytes of all ranks were not kept"));
+    fbr_buf_fini(&got);
+}
+
 static long peak_kib(void)
 {
     char line[256];
@@ -381,6 +398,7 @@ int main(void)
         T(test_a_record_is_read_as_it_was_written),
         T(test_what_is_kept_is_found_by_name_and_id),
         T(test_the_last_bytes_of_each_rank_stay),
+        T(test_bytes_that_are_lost_at_the_end_are_counted),
         T(test_a_flood_takes_the_memory_of_two_buffers),
         T(test_nothing_is_kept_unasked),
         T(test_a_directory_of_others_is_not_used),
