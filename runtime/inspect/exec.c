@@ -49,7 +49,7 @@ int fbr_exec_get(struct fbr_cur *c, struct fbr_exec_request *r)
     r->rank = (int32_t)fbr_get_u32(c);
     n = fbr_get_u16(c);
     r->argv = NULL;
-    if (!fbr_cur_ok(c) || r->rank < -1 || n == 0 || n > FBR_EXEC_WORDS)
+    if (!fbr_cur_ok(c) || r->rank < -1 || n == 0)
         return -EBADMSG;
     r->argv = calloc((size_t)n + 1, sizeof(*r->argv));
     if (!r->argv)

@@ -19,7 +19,6 @@
 #include "runtime/inspect/message.h"
 
 #define FBR_EXEC_WINDOW 65536u
-#define FBR_EXEC_WORDS 4096 /* words of a command */
 #define FBR_EXEC_GRACE_MS 2000
 #define FBR_EXEC_CANNOT 126 /* exit codes, as shells have them */
 #define FBR_EXEC_NONE 127

@@ -276,7 +276,6 @@ static void test_limits_have_the_values_of_the_page(void **state)
                                       LIMIT(FBR_STACK_THREADS),
                                       LIMIT(FBR_MSG_MAX),
                                       LIMIT(FBR_EXEC_WINDOW),
-                                      LIMIT(FBR_EXEC_WORDS),
                                       LIMIT(FBR_TREE_DEPTH),
                                       LIMIT(FBR_RUN_CONTROL_VERSION),
                                       LIMIT(FBR_RUN_CONTROL_REQUEST_MAX),

@@ -135,6 +135,20 @@ static void it_knows_whom_it_is_beside(void **state)
     assert_string_equal(s.text, expected);
 }
 
+/* As many as a message has room for. */
+static void a_command_may_have_many_words(void **state)
+{
+    struct said s = {.code = -1};
+    static char *argv[10001] = {"/bin/sh", "-c", "echo $#"};
+
+    for (int i = 3; i < 10000; i++)
+        argv[i] = "w";
+    run(false, argv);
+    to_the_end(&s);
+    assert_string_equal(s.text, "9996\n");
+    assert_int_equal(s.code, 0);
+}
+
 static void a_signal_is_a_code(void **state)
 {
     struct said s = {.code = -1};
@@ -287,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(streams_and_the_code_come_back),
         CASE(it_knows_whom_it_is_beside),
+        CASE(a_command_may_have_many_words),
         CASE(a_signal_is_a_code),
         CASE(what_cannot_be_started_says_why),
         CASE(input_goes_there_and_comes_back),
