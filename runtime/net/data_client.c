@@ -128,8 +128,10 @@ int fbr_data_client_open(struct fbr_data_client **out, const char *url, uint64_t
     u->fd = -1;
     pthread_mutex_init(&u->lock, NULL);
     if ((rc = fbr_mux_out_init(&u->out, link, keys ? keys->up : NULL, alg)) < 0 ||
-        (rc = fbr_mux_in_init(&u->in, link, keys ? keys->down : NULL, alg, limit)) < 0)
+        (rc = fbr_mux_in_init(&u->in, link, keys ? keys->down : NULL, alg, limit)) < 0) {
+        fbr_fail(err, rc, "data link: cannot encrypt: %s", fbr_strerror(rc));
         goto fail;
+    }
     u->in.spare = &u->spare;
     u->in.streams = UINT64_MAX;
     rc = greet(u, url, timeout_ms, err);

@@ -445,6 +445,19 @@ static void who_does_not_answer_is_not_waited_for(void **state)
     unlink(at.sun_path);
 }
 
+/* A parent of another version may ask for an algorithm that we do not know. */
+static void unknown_algorithms_are_refused_in_words(void **state)
+{
+    const struct fbr_keys keys = {.alg = 99};
+    struct fbr_data_client *up = NULL;
+    struct fbr_error err = {0, ""};
+
+    assert_int_equal(fbr_data_client_open(&up, url, 1, &keys, LIMIT, SOON_MS, &err), -EINVAL);
+    assert_null(up);
+    assert_int_equal(err.code, -EINVAL);
+    assert_non_null(strstr(err.text, "cannot encrypt"));
+}
+
 /* Somebody who knows the id of a link, as a wire tap does. */
 static void strangers_break_only_what_is_not_sealed(void **state)
 {
@@ -699,6 +712,7 @@ int main(void)
         ON_BOTH(messages_for_nobody_are_dropped),
         ON(ipc, what_breaks_before_the_first_message_is_not_lost),
         ON(ipc, who_does_not_answer_is_not_waited_for),
+        ON(ipc, unknown_algorithms_are_refused_in_words),
         ON_BOTH(strangers_break_only_what_is_not_sealed),
         ON_BOTH(a_record_above_the_limit_breaks_the_link),
         ON_BOTH(a_long_record_of_a_stream_that_never_had_a_branch_breaks_the_link),
