@@ -67,26 +67,22 @@ static int call_tcp(struct fbr_conn *c, const struct sockaddr_storage *to,
     int rc;
 
     print_caller(me, identity);
-    rc = fbr_tls_client(&c->tls, identity, secret, err);
-    return rc < 0 ? rc
-                  : uv_tcp_connect(&c->dial, &c->h.tcp, (const struct sockaddr *)to, on_connect);
+    if ((rc = fbr_tls_client(&c->tls, identity, secret, err)) < 0)
+        return rc;
+    rc = uv_tcp_connect(&c->dial, &c->h.tcp, (const struct sockaddr *)to, on_connect);
+    return rc < 0 ? fbr_fail(err, rc, "%s", fbr_strerror(rc)) : 0;
 }
 
 static void put_hello(struct fbr_conn *c, const struct fbr_caller *me,
                       const uint8_t secret[FBR_KEY_SIZE])
 {
-    struct fbr_buf b = {0};
+    struct fbr_buf b = {.data = c->hello, .cap = sizeof(c->hello)}; /* all of it fits */
 
     fbr_put_u32(&b, FBR_HELLO_MAGIC);
     fbr_put_u8(&b, me->kind);
     fbr_put_u64(&b, me->id);
     fbr_put_u32(&b, me->epoch);
     fbr_put(&b, secret, FBR_KEY_SIZE);
-    if (!b.failed) {
-        memcpy(c->hello, b.data, FBR_HELLO_SIZE);
-        fbr_wipe(b.data, b.len);
-    }
-    fbr_buf_fini(&b);
 }
 
 int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
@@ -113,7 +109,8 @@ int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
     }
     if (rc < 0) {
         fbr_conn_close(c);
-        return fbr_fail(err, rc, "cannot connect to %s: %s", url, fbr_strerror(rc));
+        fbr_wrap(err, "cannot connect to %s", url);
+        return rc;
     }
     fbr_conn_attach(c, ops, user);
     *out = c;

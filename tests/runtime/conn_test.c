@@ -550,9 +550,55 @@ static void addresses_that_are_none(void **state)
     }
 }
 
+static int do_dial_badly(void *arg)
+{
+    const struct fbr_caller who = {FBR_CALLER_JOB, GOOD, 3};
+    struct fbr_conn *conn;
+
+    return fbr_conn_dial(&conn, loop, "tcp://127.0.0.1:1", &who, secret_of_good, &ops, NULL, arg);
+}
+
+/* OpenSSL reads its configuration once in a process. */
+static int dial_without_ciphers(const char *config)
+{
+    struct fbr_error err = {0, ""};
+
+    setenv("OPENSSL_CONF", config, 1);
+    if (fbr_loop_open(&loop, NULL) < 0 || fbr_loop_call(loop, do_dial_badly, &err) != -ENOTSUP)
+        return 1;
+    if (strstr(err.text, "cannot connect to tcp://127.0.0.1:1: tls: OpenSSL offers no TLS 1.3"))
+        return 0;
+    print_error("%s\n", err.text);
+    return 2;
+}
+
+static void a_call_without_ciphers_says_why(void **state)
+{
+    char config[96];
+    int status;
+    pid_t pid;
+    FILE *f;
+
+    temp_dir_make(dir);
+    snprintf(config, sizeof(config), "%s/openssl.cnf", dir);
+    f = fopen(config, "we");
+    assert_non_null(f);
+    fprintf(f, "openssl_conf = all\n[all]\nproviders = some\n[some]\nnull = none\n"
+               "[none]\nactivate = 1\n");
+    fclose(f);
+    pid = fork();
+    if (pid == 0)
+        _exit(dial_without_ciphers(config));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    temp_dir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            a_call_without_ciphers_says_why), /* first: this process has no threads yet */
         ON_BOTH(frames_arrive_whole_and_in_order),
         ON_BOTH(what_is_queued_is_sent_before_the_close),
         ON_BOTH(a_wrong_secret_is_not_let_in),
