@@ -297,9 +297,12 @@ static int start_listening(struct fbr_listener *l)
 int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const char *url,
                       const struct fbr_auth_ops *auth, struct fbr_error *err)
 {
-    struct fbr_listener *l = calloc(1, sizeof(*l));
+    struct fbr_listener *l;
     int rc;
 
+    if (strlen(url) >= sizeof(l->url))
+        return fbr_fail(err, -ENAMETOOLONG, "cannot listen on %s: the address is too long", url);
+    l = calloc(1, sizeof(*l));
     if (!l)
         return fbr_fail(err, -ENOMEM, "listen: out of memory");
     l->fd = -1;

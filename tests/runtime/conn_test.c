@@ -544,6 +544,7 @@ static void addresses_that_are_none(void **state)
     memcpy(far, "unix:/", 6);
     far[sizeof(far) - 1] = '\0';
     assert_true(dial_as(&client, far, GOOD, secret_of_good) < 0);
+    assert_int_equal(fbr_loop_call(loop, do_listen, far), -ENAMETOOLONG);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_true(dial_as(&client, bad[i], GOOD, secret_of_good) < 0);
         assert_true(fbr_loop_call(loop, do_listen, (void *)(uintptr_t)bad[i]) < 0);
