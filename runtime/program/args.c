@@ -98,7 +98,7 @@ int fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err)
                 quote = 0;
             else if (!quote && (*at == '\'' || *at == '"'))
                 quote = *at;
-            else if (*at == '\\' && quote != '\'' && at[1])
+            else if (*at == '\\' && at[1] && (!quote || (quote == '"' && strchr("$`\"\\", at[1]))))
                 word[n++] = *++at;
             else
                 word[n++] = *at;

@@ -44,6 +44,7 @@ static void words_are_cut_at_blanks_and_kept_by_quotes(void **state)
         {"'' x", "|x|"},
         {"a'b c'd", "ab cd|"},
         {"'\\' \"\\\"\"", "\\|\"|"},
+        {"\"a\\d \\\\ \\$\"", "a\\d \\ $|"}, /* "a\d \\ \$" */
         {"$HOME *.c ; | &", "$HOME|*.c|;|||&|"},
         {"end\\", "end\\|"},
     };
