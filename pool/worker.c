@@ -323,7 +323,7 @@ static void send_with(struct worker *w, const void *more, size_t len)
     fbr_buf_fini(&head);
     iov[0] = (struct iovec){w->out.data, w->out.len};
     /* the link broke, and the pool knows */
-    if (fbr_data_client_send(w->up, iov, len ? 2 : 1, -1) < 0)
+    if (fbr_data_client_send(w->up, iov, len ? 2 : 1) < 0)
         _exit(1);
     begin_results(w, w->out_batch, w->out_pos + w->out_count);
 }
@@ -366,8 +366,7 @@ static void on_exit_of_process(struct fbr_runtime *rt)
         fbr_data_client_never_wait(w->up);
     pthread_mutex_lock(&w->out_lock);
     send_results(w);
-    rc = local ? fbr_data_client_send(w->up, &iov, 1, -1)
-               : fbr_data_client_post(w->up, &iov, 1, false);
+    rc = local ? fbr_data_client_send(w->up, &iov, 1) : fbr_data_client_post(w->up, &iov, 1, false);
     pthread_mutex_unlock(&w->out_lock);
     while (rc >= 0 && !fbr_data_client_lost(w->up)) {
         if (rc == 0 && wait_taken(w))

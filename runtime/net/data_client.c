@@ -224,7 +224,7 @@ void fbr_data_client_close(struct fbr_data_client *u)
     free(u);
 }
 
-int fbr_data_client_send(struct fbr_data_client *u, const struct iovec *iov, int n, int timeout_ms)
+int fbr_data_client_send(struct fbr_data_client *u, const struct iovec *iov, int n)
 {
     int rc;
 
@@ -233,7 +233,7 @@ int fbr_data_client_send(struct fbr_data_client *u, const struct iovec *iov, int
     pthread_mutex_lock(&u->lock);
     rc = u->broken ? -EPIPE : fbr_mux_add(&u->out, iov, n);
     if (rc == 0)
-        rc = push(u, timeout_ms);
+        rc = push(u, -1);
     pthread_mutex_unlock(&u->lock);
     return rc;
 }

@@ -27,9 +27,8 @@ int fbr_data_client_open(struct fbr_data_client **u, const char *url, uint64_t l
                          const struct fbr_keys *keys, size_t limit, int timeout_ms,
                          struct fbr_error *err);
 /* Opens a link through our job's host process over this socket, which the link owns from then on
- * (relay.h). Such a link has no numbers, encryption or acknowledgements, and fbr_data_client_send()
- * waits as long as necessary. Do not call fbr_data_client_never_wait() and the functions below it
- * on such a link. */
+ * (relay.h). Such a link has no numbers, encryption or acknowledgements. Do not call
+ * fbr_data_client_never_wait() and the functions below it on such a link. */
 int fbr_data_client_open_local(struct fbr_data_client **u, int fd, size_t limit,
                                struct fbr_error *err);
 bool fbr_data_client_is_local(const struct fbr_data_client *u);
@@ -54,9 +53,8 @@ int fbr_data_client_beat_ms(const struct fbr_data_client *u);
  * empty record. Negative: the link is broken. */
 int fbr_data_client_beat(struct fbr_data_client *u, bool busy);
 
-/* Sends a record (copied). Waits at most timeout_ms while the server does not read: -EAGAIN, and
- * the link is then broken. -EPIPE: the link is broken. */
-int fbr_data_client_send(struct fbr_data_client *u, const struct iovec *iov, int n, int timeout_ms);
+/* Sends a record (copied); waits as long as the server does not read. -EPIPE: the link broke. */
+int fbr_data_client_send(struct fbr_data_client *u, const struct iovec *iov, int n);
 /* Takes one message if there is one. 1: its records were passed to on_record. 0: there is none.
  * Negative: the link is broken. On a local link (through a host process), 0 may also mean that
  * records were passed on and no more have arrived. */

@@ -425,7 +425,7 @@ static bool slow_link_lives(void)
     rc = idle_for(BEAT_MS, NULL);
     atomic_store(&proxy.slow_ms, 2 * SILENT_MS * SLOW_PIECE / (int)len);
     if (rc >= 0)
-        rc = fbr_data_client_send(up, &(struct iovec){word, len}, 1, TEST_LONG_MS);
+        rc = fbr_data_client_send(up, &(struct iovec){word, len}, 1);
     pthread_mutex_lock(&lock);
     while (rc == 0 && !records && !breaks && fbr_cond_wait(&changed, &lock, deadline) == 0)
         continue;

@@ -240,14 +240,14 @@ static void send_up(struct line *l, const void *bytes, size_t len)
 {
     struct iovec iov = {(void *)(uintptr_t)bytes, len};
 
-    assert_int_equal(fbr_data_client_send(l->up, &iov, 1, -1), 0);
+    assert_int_equal(fbr_data_client_send(l->up, &iov, 1), 0);
 }
 
 /* The server hangs up before all of it has left, or after that. */
 static void send_up_in_vain(struct line *l, const void *bytes, size_t len)
 {
     struct iovec iov = {(void *)(uintptr_t)bytes, len};
-    int rc = fbr_data_client_send(l->up, &iov, 1, -1);
+    int rc = fbr_data_client_send(l->up, &iov, 1);
 
     assert_true(rc == 0 || rc == -EPIPE);
 }
@@ -318,7 +318,7 @@ static void *send_many(void *arg)
         struct iovec iov = {&i, sizeof(i)};
 
         if ((s->down ? fbr_link_send(s->line->link, &iov, 1)
-                     : fbr_data_client_send(s->line->up, &iov, 1, -1)) < 0)
+                     : fbr_data_client_send(s->line->up, &iov, 1)) < 0)
             return "failed";
     }
     return NULL;

@@ -205,7 +205,7 @@ static void send_up(int i, const void *bytes, size_t len)
     const struct iovec iov[2] = {{(void *)(uintptr_t)bytes, len / 2},
                                  {(uint8_t *)(uintptr_t)bytes + len / 2, len - len / 2}};
 
-    assert_int_equal(fbr_data_client_send(processes[i].up, iov, 2, -1), 0);
+    assert_int_equal(fbr_data_client_send(processes[i].up, iov, 2), 0);
 }
 
 static void receive(int i, unsigned n)

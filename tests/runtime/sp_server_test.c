@@ -117,7 +117,7 @@ static uint64_t join(void)
     if (fbr_data_client_open(&up, fbr_data_server_url(data_server), fbr_link_id(link), &keys, LIMIT,
                              TEST_LONG_MS, &err) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(fbr_data_client_send(up, &(struct iovec){"x", 1}, 1, TEST_LONG_MS), 0);
+    assert_int_equal(fbr_data_client_send(up, &(struct iovec){"x", 1}, 1), 0);
     fbr_data_client_close(up);
     fbr_link_close(link);
     return fbr_now_ms() - begin;
