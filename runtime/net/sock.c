@@ -120,6 +120,7 @@ static int open_nanomsg(struct fbr_sock *s, const char *url)
 int fbr_sock_connect(struct fbr_sock **out, const char *url, int timeout_ms, struct fbr_error *err)
 {
     struct fbr_sock *s = calloc(1, sizeof(*s));
+    bool local = strncmp(url, "ipc://", 6) == 0;
     int rc;
 
     if (!s)
@@ -130,13 +131,16 @@ int fbr_sock_connect(struct fbr_sock **out, const char *url, int timeout_ms, str
         free(s);
         return rc;
     }
-    if (strncmp(url, "ipc://", 6) == 0)
+    if (local)
         rc = fbr_sp_client_open(&s->local, url + 6, FBR_SOCK_MAX, timeout_ms);
     else
         rc = open_nanomsg(s, url);
     if (rc < 0) {
         fbr_sock_close(s);
-        return fbr_fail(err, rc, "data channel: %s: %s", url, nn_strerror(-rc));
+        return fbr_fail(err, rc, "data channel: %s: %s", url,
+                        rc == -EMFILE && !local
+                            ? "nanomsg allows a process no more connections over TCP"
+                            : nn_strerror(-rc));
     }
     snprintf(s->url, sizeof(s->url), "%s", url);
     *out = s;

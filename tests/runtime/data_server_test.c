@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/fds.h"
 #include "runtime/base/random.h"
 #include "runtime/net/data_server.h"
 #include "runtime/proc/context.h"
@@ -458,6 +459,24 @@ static void unknown_algorithms_are_refused_in_words(void **state)
     assert_non_null(strstr(err.text, "cannot encrypt"));
 }
 
+/* Descriptors are not what is missing: nobody should raise their limit. */
+static void one_socket_more_than_nanomsg_has_is_refused_in_words(void **state)
+{
+    static struct fbr_sock *all[1000];
+    struct fbr_error err = {0, ""};
+    size_t n = 0;
+
+    fbr_fds_raise();
+    while (n < 1000 && fbr_sock_connect(&all[n], "tcp://127.0.0.1:1", 0, &err) == 0)
+        n++;
+    for (size_t i = 0; i < n; i++)
+        fbr_sock_close(all[i]);
+    if (strstr(err.text, "file descriptors"))
+        skip();
+    assert_int_equal(err.code, -EMFILE);
+    assert_non_null(strstr(err.text, "tcp://127.0.0.1:1: nanomsg allows"));
+}
+
 /* Somebody who knows the id of a link, as a wire tap does. */
 static void strangers_break_only_what_is_not_sealed(void **state)
 {
@@ -713,6 +732,7 @@ int main(void)
         ON(ipc, what_breaks_before_the_first_message_is_not_lost),
         ON(ipc, who_does_not_answer_is_not_waited_for),
         ON(ipc, unknown_algorithms_are_refused_in_words),
+        ON(ipc, one_socket_more_than_nanomsg_has_is_refused_in_words),
         ON_BOTH(strangers_break_only_what_is_not_sealed),
         ON_BOTH(a_record_above_the_limit_breaks_the_link),
         ON_BOTH(a_long_record_of_a_stream_that_never_had_a_branch_breaks_the_link),
