@@ -17,6 +17,7 @@
 #include "runtime/net/tcp.h"
 
 #define BACKLOG 1024
+#define AGAIN_MS 100 /* until the next try to take a connection for which there was no memory */
 
 struct fbr_lo_link {
     union {
@@ -160,30 +161,37 @@ void fbr_lo_link_close(struct fbr_lo_link *link)
 struct fbr_lo_listener {
     uv_tcp_t tcp;
     struct fbr_loop *loop;
+    struct fbr_timer again; /* calls take() */
     uint16_t port;
     struct fbr_refusals refusals;
     void (*on_link)(void *user, struct fbr_lo_link *link);
     void *user;
 };
 
-static void on_connection(uv_stream_t *stream, int status)
+/* Takes the connection that waits in libuv. Until it is taken, libuv accepts no other. */
+static void take(void *arg)
 {
-    struct fbr_lo_listener *l = stream->data;
-    struct fbr_lo_link *link;
+    struct fbr_lo_listener *l = arg;
+    struct fbr_lo_link *link = link_new(l->loop, true);
     uv_os_fd_t fd;
 
-    if (status < 0)
+    if (!link) {
+        fbr_timer_start(&l->again, AGAIN_MS, 0);
         return;
-    link = link_new(l->loop, true);
-    if (!link)
-        return;
-    if (uv_accept(stream, &link->uv.stream) < 0 || uv_fileno(&link->uv.handle, &fd) < 0 ||
-        fbr_loopback_check(fd, &l->refusals) < 0) {
+    }
+    if (uv_accept((uv_stream_t *)&l->tcp, &link->uv.stream) < 0 ||
+        uv_fileno(&link->uv.handle, &fd) < 0 || fbr_loopback_check(fd, &l->refusals) < 0) {
         fbr_lo_link_close(link);
         return;
     }
     uv_tcp_nodelay(&link->uv.tcp, 1);
     l->on_link(l->user, link);
+}
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    if (status == 0)
+        take(stream->data);
 }
 
 int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop,
@@ -194,15 +202,19 @@ int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop,
     struct fbr_lo_listener *l = calloc(1, sizeof(*l));
     int len = sizeof(in), rc;
 
-    if (!l)
+    if (!l || fbr_timer_init(&l->again, loop, take, l) < 0) {
+        free(l);
         return fbr_fail(err, -ENOMEM, "cannot listen on 127.0.0.1: out of memory");
-    *l = (struct fbr_lo_listener){.loop = loop, .on_link = on_link, .user = user};
+    }
+    l->loop = loop;
+    l->on_link = on_link;
+    l->user = user;
     uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
     l->tcp.data = l;
     if ((rc = uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0)) < 0 ||
         (rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection)) < 0 ||
         (rc = uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&in, &len)) < 0) {
-        uv_close((uv_handle_t *)&l->tcp, fbr_free_data);
+        fbr_lo_listener_close(l);
         return fbr_fail(err, rc, "cannot listen on 127.0.0.1: %s", fbr_strerror(rc));
     }
     l->port = ntohs(in.sin_port);
@@ -217,6 +229,8 @@ uint16_t fbr_lo_listener_port(const struct fbr_lo_listener *listener)
 
 void fbr_lo_listener_close(struct fbr_lo_listener *listener)
 {
-    if (listener)
-        uv_close((uv_handle_t *)&listener->tcp, fbr_free_data);
+    if (!listener)
+        return;
+    fbr_timer_fini(&listener->again);
+    uv_close((uv_handle_t *)&listener->tcp, fbr_free_data);
 }
