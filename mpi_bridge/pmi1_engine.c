@@ -170,11 +170,11 @@ static void forget(struct fbr_pmi1_conn *c)
 
     if (slot && slot->conn == c)
         slot->conn = NULL;
-    DL_DELETE(c->e->conns, c);
 }
 
 static void conn_free(struct fbr_pmi1_conn *c)
 {
+    DL_DELETE(c->e->conns, c);
     fbr_buf_fini(&c->in);
     fbr_pmi1_spawn_free(c->spawn);
     free(c);
@@ -468,7 +468,7 @@ static void reply_published(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, in
     if (code < 0)
         reply(c, "cmd=%s_result rc=-1 info=%s msg=%s\n", name, why, why);
     else if (what == FBR_PMI1_LOOKUP)
-        reply(c, "cmd=lookup_result rc=0 info=ok port=%s\n", port);
+        reply(c, "cmd=lookup_result rc=0 info=ok port=%s\n", port ? port : "");
     else
         reply(c, "cmd=%s_result rc=0 info=ok\n", name);
 }

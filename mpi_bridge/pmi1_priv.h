@@ -37,7 +37,7 @@ struct fbr_pmi1_conn {
     void *link;
     int64_t rank;   /* -1: not known yet */
     bool speaks;    /* for its rank: slot->conn is this connection */
-    bool dead;      /* hung up within a call; freed at the end of that call */
+    bool dead;      /* hung up; freed when its bytes are read next, or with the engine */
     bool aborted;   /* its further requests are ignored */
     bool reading;   /* within fbr_pmi1_bytes() */
     int version;    /* of PMI: 1, or 2 after the first request */
